@@ -1,0 +1,51 @@
+"""Every error a user can meet.
+
+OdographError
+├── ConfigError        a setting, option or file is wrong: exit code 2
+├── ServiceError       a part of the stack is away or not ready: exit code 1
+└── ContractError      a payload does not follow the contract; ``reason`` is the dead-letter label
+"""
+
+from __future__ import annotations
+
+
+class OdographError(Exception):
+    """Base of all errors that carry a message meant for the user: what, where, what to do."""
+
+    exit_code = 1
+
+
+class ConfigError(OdographError):
+    """A setting, an option or an input file is wrong."""
+
+    exit_code = 2
+
+
+class ServiceError(OdographError):
+    """A service is away, not ready, or refused."""
+
+
+class ContractError(OdographError):
+    """A payload breaks the contract.
+
+    ``reason`` is one of :data:`REASONS`: short, stable, fit for a header and a metric label.
+    """
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(f"{reason}: {detail}")
+        self.reason = reason
+        self.detail = detail
+
+
+REASONS = (
+    "too_large",
+    "bad_topic",
+    "unknown_topic",
+    "bad_json",
+    "bad_schema",
+    "bad_identity",
+    "identity_mismatch",
+    "bad_clock",
+    "bad_shape",
+    "bad_value",
+)

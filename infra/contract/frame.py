@@ -1,0 +1,114 @@
+"""The frame: what one telemetry message carries.
+
+Columnar JSON: a head (identity and clock), fast signals as arrays of ``n`` samples, slow signals as scalars.
+``null`` or an absent key says "not available", never 0. Sample ``i`` was taken at ``t0_ms + i * dt_ms``.
+A frame's identity is (vehicle_id, boot_id, seq): at-least-once delivery repeats frames, never identities.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import orjson
+
+from infra.contract.errors import ContractError
+from infra.contract.signals import FAST, SLOW
+from infra.contract.topics import VEHICLE_ID
+
+SCHEMA: Final = 1
+MAX_BYTES: Final = 64 * 1024
+MAX_SAMPLES: Final = 100
+MAX_DT_MS: Final = 60_000
+MAX_INT: Final = 2**53
+"""Integers above this lose digits in other JSON readers."""
+
+HEAD: Final = ("schema", "vehicle_id", "boot_id", "seq", "t0_ms", "dt_ms", "n", "sent_ms")
+_FAST_NAMES: Final = tuple(s.name for s in FAST)
+_NUMBERS: Final = tuple(s.name for s in SLOW if s.kind == "number")
+_FLAGS: Final = tuple(s.name for s in SLOW if s.kind == "flag")
+_CODES: Final = tuple(s.name for s in SLOW if s.kind == "codes")
+_NUMERIC: Final = frozenset((int, float, type(None)))
+
+Frame = dict[str, Any]
+
+
+def encode(frame: Frame) -> bytes:
+    """The frame's bytes on the wire. Floats are written as they are: round to the signal's step before."""
+    return orjson.dumps(frame)
+
+
+def decode(raw: bytes) -> Frame:
+    """The frame in ``raw``, checked whole; unknown keys are allowed and kept (a newer device may say more).
+
+    Raises ContractError with the reason ``too_large``, ``bad_json``, ``bad_schema``, ``bad_identity``,
+    ``bad_clock``, ``bad_shape`` or ``bad_value``.
+    """
+    frame = load_object(raw, MAX_BYTES)
+    check_identity(frame)
+    _check_clock(frame)
+    _check_fast(frame, frame["n"])
+    _check_slow(frame)
+    return frame
+
+
+def load_object(raw: bytes, max_bytes: int) -> Frame:
+    """The JSON object in ``raw``: size first, then strict JSON (no NaN, no bad UTF-8, bounded depth)."""
+    if len(raw) > max_bytes:
+        raise ContractError("too_large", f"{len(raw)} bytes, at most {max_bytes}")
+    try:
+        value = orjson.loads(raw)
+    except orjson.JSONDecodeError as error:
+        raise ContractError("bad_json", str(error)) from error
+    if type(value) is not dict:
+        raise ContractError("bad_json", f"a JSON object was expected, not {type(value).__name__}")
+    return value
+
+
+def check_identity(message: Frame) -> None:
+    """Schema number, vehicle id, boot id and sequence number of any uplink message."""
+    if message.get("schema") != SCHEMA or type(message["schema"]) is not int:
+        raise ContractError("bad_schema", f"schema {message.get('schema')!r}, this service speaks {SCHEMA}")
+    vehicle_id = message.get("vehicle_id")
+    if type(vehicle_id) is not str or VEHICLE_ID.fullmatch(vehicle_id) is None:
+        raise ContractError("bad_identity", f"vehicle_id {vehicle_id!r} is not a 17-character VIN")
+    require_int(message, "boot_id", 0, MAX_INT, "bad_identity")
+    require_int(message, "seq", 0, MAX_INT, "bad_identity")
+
+
+def require_int(message: Frame, key: str, low: int, high: int, reason: str) -> int:
+    """The integer under ``key``, within low..high; raises ContractError with ``reason`` otherwise."""
+    value = message.get(key)
+    if type(value) is not int or not low <= value <= high:
+        raise ContractError(reason, f"{key} {value!r} is not an integer in {low}..{high}")
+    return value
+
+
+def _check_clock(frame: Frame) -> None:
+    require_int(frame, "t0_ms", 0, MAX_INT, "bad_clock")
+    require_int(frame, "sent_ms", 0, MAX_INT, "bad_clock")
+    require_int(frame, "dt_ms", 1, MAX_DT_MS, "bad_clock")
+    require_int(frame, "n", 1, MAX_SAMPLES, "bad_shape")
+
+
+def _check_fast(frame: Frame, n: int) -> None:
+    for name in _FAST_NAMES:
+        values = frame.get(name)
+        if values is None:
+            continue
+        if type(values) is not list or len(values) != n:
+            raise ContractError("bad_shape", f"{name} is not an array of {n} samples")
+        if not _NUMERIC.issuperset(map(type, values)):
+            raise ContractError("bad_value", f"{name} holds something that is not a number or null")
+
+
+def _check_slow(frame: Frame) -> None:
+    for name in _NUMBERS:
+        if type(frame.get(name)) not in _NUMERIC:
+            raise ContractError("bad_value", f"{name} {frame[name]!r} is not a number or null")
+    for name in _FLAGS:
+        if frame.get(name) not in (None, True, False) or type(frame.get(name)) in (int, float):
+            raise ContractError("bad_value", f"{name} {frame[name]!r} is not true, false or null")
+    for name in _CODES:
+        codes = frame.get(name)
+        if codes is not None and not (type(codes) is list and all(type(c) is str for c in codes)):
+            raise ContractError("bad_value", f"{name} is not an array of strings")

@@ -1,0 +1,116 @@
+"""The other messages: crash record, vehicle status, alert. Same head rules as the frame."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from infra.contract.errors import ContractError
+from infra.contract.frame import MAX_INT, Frame, check_identity, load_object, require_int
+
+CRASH_MAX_BYTES: Final = 256 * 1024
+STATUS_MAX_BYTES: Final = 8 * 1024
+
+PRE_CRASH: Final = (
+    "speed_kmh",
+    "accelerator_pct",
+    "brake_on",
+    "engine_rpm",
+    "steering_deg",
+    "abs_active",
+    "esc_active",
+)
+"""Columns of the pre-crash table, 49 CFR 563.7 tables I and II; arrays of equal length, oldest first."""
+
+CRASH_KEYS: Final = (
+    "crash_id",  # string, unique on the vehicle
+    "event_ms",  # time zero, device clock
+    "sent_ms",
+    "profile",  # us563_2006 | us563_2024
+    "pre_crash_dt_ms",  # 500 or 100
+    "pre_crash",  # object of PRE_CRASH arrays, the last sample at time zero
+    "delta_v_dt_ms",  # 10
+    "delta_v_kmh",  # cumulative longitudinal delta-V, from time zero on
+    "delta_v_lat_kmh",
+    "delta_v_max_kmh",  # signed, the largest by magnitude
+    "delta_v_max_ms",  # its time after time zero
+    "airbag_deployed",
+    "airbag_ms",  # deployment after time zero, null where none
+    "belt_on",
+    "warning_lamp_on",
+    "ignition_cycle",
+    "multi_event",  # 1 or 2
+    "complete",  # complete file recorded
+    "lat_deg",
+    "lon_deg",
+    "sha256",  # of the canonical JSON of all the rest
+)
+"""Keys of a crash message after the head (schema, vehicle_id, boot_id, seq)."""
+
+STATUS_STATES: Final = ("online", "offline")
+STATUS_KEYS: Final = ("state", "at_ms", "model", "powertrain", "vehicle_class")
+"""Keys of a status message after the head; model, powertrain and vehicle_class may be null.
+
+``powertrain`` is petrol, diesel, hybrid or electric; ``vehicle_class`` is car, van or heavy.
+"""
+
+SEVERITIES: Final = ("WARNING", "MINOR", "MAJOR", "CRITICAL")
+ALERT_KEYS: Final = (
+    "alert_id",  # deterministic: the same finding has the same id, however often it is found
+    "vehicle_id",
+    "rule",
+    "rule_version",
+    "severity",
+    "event_ms",  # event time of the finding
+    "value",
+    "limit",
+    "message",
+    "boot_id",
+    "seq",
+    "received_ms",
+    "lat_deg",
+    "lon_deg",
+)
+"""Keys of a record in the Kafka topic ``alerts``."""
+
+
+def decode_crash(raw: bytes) -> Frame:
+    """The crash record in ``raw``; raises ContractError with the reason."""
+    record = load_object(raw, CRASH_MAX_BYTES)
+    check_identity(record)
+    require_int(record, "event_ms", 0, MAX_INT, "bad_clock")
+    require_int(record, "sent_ms", 0, MAX_INT, "bad_clock")
+    _require(type(record.get("crash_id")) is str and record["crash_id"] != "", "crash_id is not a string")
+    _require_numbers(record, "delta_v_kmh")
+    table = record.get("pre_crash")
+    _require(type(table) is dict, "pre_crash is not an object of arrays")
+    lengths = {len(column) if type(column) is list else -1 for column in record["pre_crash"].values()}
+    _require(len(lengths) <= 1 and -1 not in lengths, "pre_crash columns are not arrays of one length")
+    return record
+
+
+def decode_status(raw: bytes) -> Frame:
+    """The status message in ``raw``; raises ContractError with the reason."""
+    status = load_object(raw, STATUS_MAX_BYTES)
+    check_identity(status)
+    require_int(status, "at_ms", 0, MAX_INT, "bad_clock")
+    if status.get("state") not in STATUS_STATES:
+        raise ContractError(
+            "bad_value", f"state {status.get('state')!r} is none of {', '.join(STATUS_STATES)}"
+        )
+    for key in ("model", "powertrain", "vehicle_class"):
+        if type(status.get(key)) not in (str, type(None)):
+            raise ContractError("bad_value", f"{key} is not a string or null")
+    return status
+
+
+def _require_numbers(record: Frame, key: str) -> None:
+    values = record.get(key)
+    _require(
+        type(values) is list and all(type(v) in (int, float) for v in values),
+        f"{key} is not an array of numbers",
+    )
+
+
+def _require(holds: bool, detail: str) -> None:
+    if not holds:
+        raise ContractError("bad_shape", detail)

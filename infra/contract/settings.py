@@ -1,0 +1,218 @@
+"""Settings: frozen, validated, from ``ODOGRAPH_<SECTION>_<KEY>``, then ``.odograph.toml``, then defaults.
+
+An empty ``mqtt.url``, ``kafka.bootstrap`` or ``db.url`` means the embedded service: its address is then read
+from ``<home>/endpoints.json``, which ``odograph up`` writes. An address in the settings means an external
+service: the embedded one is not started.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
+
+from infra.contract.errors import ConfigError, ServiceError
+
+PREFIX = "ODOGRAPH_"
+CONFIG_FILE = ".odograph.toml"
+ENDPOINTS_FILE = "endpoints.json"
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Paths(_Section):
+    """Where things lie."""
+
+    home: Path = Field(Path(".odograph"), description="data, logs and state of this checkout")
+    cache: Path = Field(
+        Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "odograph",
+        description="downloads shared by all checkouts of a user",
+    )
+
+
+class Mqtt(_Section):
+    """The MQTT broker."""
+
+    url: str = Field("", description="external broker, mqtt://host:port; empty: the embedded Mosquitto")
+    port: int = Field(0, ge=0, le=65535, description="port of the embedded Mosquitto; 0: a free one, kept")
+    root: str = Field("odograph/v1", description="first levels of every topic")
+
+
+class Kafka(_Section):
+    """The log."""
+
+    bootstrap: str = Field("", description="external Kafka, host:port[,host:port]; empty: the embedded one")
+    port: int = Field(0, ge=0, le=65535, description="port of the embedded Kafka; 0: a free one, kept")
+    prefix: str = Field("odograph.", description="put before every topic's name")
+    heap_mb: int = Field(768, ge=256, description="heap of the embedded Kafka, MiB")
+
+
+class Db(_Section):
+    """TimescaleDB."""
+
+    url: SecretStr = Field(
+        SecretStr(""), description="external TimescaleDB, postgresql://...; empty: the embedded one"
+    )
+    port: int = Field(0, ge=0, le=65535, description="port of the embedded PostgreSQL; 0: a free one, kept")
+
+
+class Bridge(_Section):
+    """MQTT to Kafka."""
+
+    client_id: str = Field(
+        "odograph-bridge", description="stable MQTT client id: the broker's session hangs on it"
+    )
+    http_port: int = Field(
+        0, ge=0, le=65535, description="port of /livez /readyz /metrics; 0: a free one, kept"
+    )
+    max_in_flight: int = Field(20_000, ge=1, description="messages between MQTT and Kafka, at most")
+    max_in_flight_bytes: int = Field(
+        64 << 20, ge=1 << 16, description="bytes between MQTT and Kafka, at most"
+    )
+    drain_s: float = Field(10.0, gt=0, description="time to finish what is in flight after SIGTERM, s")
+
+
+class Jobs(_Section):
+    """The Spark jobs."""
+
+    master: str = Field("local[2]", description="Spark master of the micro-batch application")
+    trigger_s: float = Field(1.0, gt=0, description="trigger of the window queries, s")
+    archive_trigger_s: float = Field(10.0, gt=0, description="trigger of the archive query, s")
+    repair_interval_s: float = Field(20.0, gt=0, description="pause between two repairs of late windows, s")
+    window_s: int = Field(10, ge=1, description="vehicle window, s")
+    road_window_s: int = Field(60, ge=1, description="road-cell window, s")
+    lateness_s: int = Field(
+        30, ge=1, description="a frame received later than this after its first sample is late, s"
+    )
+    ahead_s: int = Field(
+        10, ge=1, description="a frame stamped further ahead of its receipt is quarantined, s"
+    )
+    clock_floor: str = Field(
+        "2015-01-01", description="a device clock before this day was never set: quarantined"
+    )
+    watermark_s: int = Field(60, ge=1, description="delay of the watermark; at least lateness_s + ahead_s, s")
+    max_offsets: int = Field(100_000, ge=1, description="records a micro-batch takes at most")
+    driver_mb: int = Field(2048, ge=512, description="memory of the micro-batch driver, MiB")
+    instant_mb: int = Field(1024, ge=512, description="memory of the real-time driver, MiB")
+    instant_trigger_s: float = Field(30.0, ge=5, description="checkpoint interval of the real-time query, s")
+    rules: Path | None = Field(None, description="alert rules file; none: the one that ships")
+
+
+class Dashboard(_Section):
+    """The web page."""
+
+    port: int = Field(0, ge=0, le=65535, description="port; 0: a free one, kept")
+    refresh_s: float = Field(2.0, gt=0, description="interval of the live parts, s")
+
+
+class Settings(BaseSettings):
+    """All settings in force."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX,
+        env_nested_delimiter="_",
+        env_nested_max_split=1,
+        frozen=True,
+        extra="ignore",
+        toml_file=CONFIG_FILE,
+    )
+
+    tz: str = Field("UTC", description="time zone shown to people; stored times are UTC")
+    paths: Paths = Paths()
+    mqtt: Mqtt = Mqtt()
+    kafka: Kafka = Kafka()
+    db: Db = Db()
+    bridge: Bridge = Bridge()
+    jobs: Jobs = Jobs()
+    dashboard: Dashboard = Dashboard()
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003  the library's signature
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Arguments, then environment, then the file."""
+        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoints:
+    """Addresses of the running services. ``db_*_url`` are libpq URLs, one per role."""
+
+    mqtt_host: str
+    mqtt_port: int
+    kafka_bootstrap: str
+    db_owner_url: str
+    db_ingest_url: str
+    db_dashboard_url: str
+    bridge_http_port: int = 0
+    dashboard_port: int = 0
+
+    def __repr__(self) -> str:
+        """Without the secrets."""
+        return f"Endpoints(mqtt={self.mqtt_host}:{self.mqtt_port}, kafka={self.kafka_bootstrap}, db=***)"
+
+
+def load(**overrides: Any) -> Settings:
+    """The settings in force; raises ConfigError with every wrong value named; warns of unknown variables."""
+    for name in unknown_variables(dict(os.environ)):
+        warnings.warn(f"unknown setting {name}{_suggestion(name)}", stacklevel=2)
+    try:
+        return Settings(**overrides)
+    except ValidationError as error:
+        wrong = "; ".join(
+            f"{PREFIX}{'_'.join(map(str, e['loc'])).upper()}: {e['msg']}" for e in error.errors()
+        )
+        raise ConfigError(f"wrong setting: {wrong}. `odograph config` lists all settings") from error
+
+
+def known_variables() -> list[str]:
+    """Every variable that the settings read."""
+    names = []
+    for section, field in Settings.model_fields.items():
+        model = field.annotation
+        if isinstance(model, type) and issubclass(model, _Section):
+            names += [f"{PREFIX}{section}_{key}".upper() for key in model.model_fields]
+        else:
+            names.append(f"{PREFIX}{section}".upper())
+    return names
+
+
+def unknown_variables(environment: dict[str, str]) -> list[str]:
+    """Variables that look like settings and are none."""
+    known = set(known_variables())
+    return sorted(name for name in environment if name.startswith(PREFIX) and name not in known)
+
+
+def _suggestion(name: str) -> str:
+    near = difflib.get_close_matches(name, known_variables(), n=1)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+def endpoints(settings: Settings) -> Endpoints:
+    """Addresses of the running stack; raises ServiceError where it was never started."""
+    path = settings.paths.home / ENDPOINTS_FILE
+    try:
+        return Endpoints(**json.loads(path.read_text()))
+    except FileNotFoundError as error:
+        raise ServiceError(f"no running stack here ({path} is missing); start it: odograph up") from error
+    except (json.JSONDecodeError, TypeError) as error:
+        raise ServiceError(f"{path} cannot be read ({error}); run: odograph down && odograph up") from error

@@ -1,0 +1,119 @@
+"""Names: MQTT topics and filters, Kafka topics with key, partitions, retention and clean-up policy.
+
+A record's Kafka timestamp is the bridge's receive time (``CreateTime``): it is the clock that lateness and
+clock faults are judged by, it survives mirroring and replay, and Spark reads it without parsing headers.
+Device time never becomes a Kafka timestamp.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from infra.contract.errors import ContractError
+
+HOUR_MS = 3_600_000
+DAY_MS = 24 * HOUR_MS
+
+VEHICLE_ID = re.compile(r"[A-HJ-NPR-Z0-9]{17}")
+"""A vehicle identification number by ISO 3779: 17 characters, without I, O and Q."""
+
+UPLINK_CHANNELS = ("telemetry", "crash", "status")
+DOWNLINK_CHANNELS = ("alert",)
+
+HEADER_MQTT_TOPIC = "mqtt_topic"
+HEADER_RECEIVED_MS = "received_ms"
+HEADER_SCHEMA = "schema"
+HEADER_REASON = "reason"
+HEADER_DETAIL = "detail"
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaTopic:
+    """A Kafka topic; ``retention_ms`` -1 keeps for ever."""
+
+    name: str
+    key: str
+    partitions: int
+    retention_ms: int
+    cleanup: str
+    why: str
+
+    def config(self) -> dict[str, str]:
+        """Settings for the topic's creation."""
+        limits = {
+            "cleanup.policy": self.cleanup,
+            "retention.ms": str(self.retention_ms),
+            "message.timestamp.type": "CreateTime",
+        }
+        if self.cleanup == "compact":
+            limits |= {"min.cleanable.dirty.ratio": "0.1", "max.compaction.lag.ms": str(HOUR_MS)}
+        return limits
+
+
+KAFKA_TOPICS: tuple[KafkaTopic, ...] = (
+    KafkaTopic("telemetry", "vehicle", 4, 7 * DAY_MS, "delete", "frames, in order per vehicle"),
+    KafkaTopic("crash", "vehicle", 2, -1, "delete", "the priority lane: crash records, kept for ever"),
+    KafkaTopic("status", "vehicle", 1, -1, "compact", "the last word on each vehicle: birth, death, model"),
+    KafkaTopic(
+        "vehicle-latest", "vehicle", 2, -1, "compact", "the newest state of each vehicle by event time"
+    ),
+    KafkaTopic("alerts", "vehicle", 2, 30 * DAY_MS, "delete", "what the jobs found"),
+    KafkaTopic(
+        "dead-letter",
+        "vehicle or none",
+        1,
+        30 * DAY_MS,
+        "delete",
+        "what could not be understood: raw bytes and the reason",
+    ),
+)
+
+KAFKA_TOPIC_OF = {"telemetry": "telemetry", "crash": "crash", "status": "status"}
+"""Which Kafka topic an MQTT channel flows into."""
+
+
+def mqtt_topic(root: str, vehicle_id: str, channel: str) -> str:
+    """The MQTT topic of one vehicle's channel, as ``odograph/v1/<vehicle>/telemetry``."""
+    return f"{root}/{vehicle_id}/{channel}"
+
+
+def mqtt_filter(root: str, channel: str) -> str:
+    """The MQTT filter that matches a channel of every vehicle."""
+    return f"{root}/+/{channel}"
+
+
+def parse_mqtt_topic(root: str, topic: str) -> tuple[str, str]:
+    """Vehicle id and channel of an uplink topic.
+
+    Raises ContractError: ``unknown_topic`` for a channel that is not an uplink, ``bad_topic`` for another
+    shape, ``bad_identity`` for an id that is not a VIN.
+    """
+    parts = topic.removeprefix(root + "/").split("/") if topic.startswith(root + "/") else []
+    if len(parts) != 2:
+        raise ContractError("bad_topic", f"{topic!r} is not {root}/<vehicle>/<channel>")
+    vehicle_id, channel = parts
+    if channel not in UPLINK_CHANNELS:
+        raise ContractError("unknown_topic", f"channel {channel!r} is none of {', '.join(UPLINK_CHANNELS)}")
+    if VEHICLE_ID.fullmatch(vehicle_id) is None:
+        raise ContractError("bad_identity", f"{vehicle_id!r} is not a 17-character VIN")
+    return vehicle_id, channel
+
+
+def kafka_topic(prefix: str, name: str) -> str:
+    """The full name of a Kafka topic, as ``odograph.telemetry``."""
+    return f"{prefix}{name}"
+
+
+def markdown_table() -> str:
+    """The table of Kafka topics for a README."""
+    head = "| Kafka topic | key | partitions | kept | clean-up | why |\n|---|---|---|---|---|---|"
+    rows = (
+        f"| `{t.name}` | {t.key} | {t.partitions} | {_kept(t)} | {t.cleanup} | {t.why} |"
+        for t in KAFKA_TOPICS
+    )
+    return "\n".join([head, *rows])
+
+
+def _kept(topic: KafkaTopic) -> str:
+    return "for ever" if topic.retention_ms < 0 else f"{topic.retention_ms // DAY_MS} days"
