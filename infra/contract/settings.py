@@ -11,7 +11,7 @@ import difflib
 import json
 import os
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -163,8 +163,8 @@ class Endpoints:
     db_owner_url: str
     db_ingest_url: str
     db_dashboard_url: str
-    bridge_http_port: int = 0
-    dashboard_port: int = 0
+    http_ports: dict[str, int] = field(default_factory=dict)
+    """Port of each process by name: bridge, jobs, instant, events, dashboard."""
 
     def __repr__(self) -> str:
         """Without the secrets."""
