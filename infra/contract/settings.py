@@ -187,8 +187,8 @@ def load(**overrides: Any) -> Settings:
 def known_variables() -> list[str]:
     """Every variable that the settings read."""
     names = []
-    for section, field in Settings.model_fields.items():
-        model = field.annotation
+    for section, info in Settings.model_fields.items():
+        model = info.annotation
         if isinstance(model, type) and issubclass(model, _Section):
             names += [f"{PREFIX}{section}_{key}".upper() for key in model.model_fields]
         else:
