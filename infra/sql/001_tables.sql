@@ -195,9 +195,11 @@ CREATE TABLE odograph.dead_letter (
     vehicle_id  text,
     received_at timestamptz NOT NULL,
     bytes       integer     NOT NULL,
+    digest      text        NOT NULL,
     PRIMARY KEY (partition, log_offset)
 );
 COMMENT ON TABLE odograph.dead_letter IS 'Index of the dead-letter topic; the raw bytes stay there';
+COMMENT ON COLUMN odograph.dead_letter.digest IS 'SHA-256 of the raw bytes, hex: the same message dead-lettered twice counts once in the ledger';
 
 -- Events -----------------------------------------------------------------------------------------------------------------
 

@@ -171,7 +171,8 @@ SELECT (SELECT coalesce(sum(frames), 0) FROM odograph.vehicle_window)::bigint AS
        (SELECT count(*) FROM odograph.late_frame) AS records_late,
        (SELECT count(*) FROM odograph.late_frame WHERE repaired_at IS NULL) AS records_late_open,
        (SELECT count(*) FROM odograph.quarantined_frame) AS records_quarantined,
-       (SELECT count(*) FROM odograph.dead_letter) AS records_dead;
+       (SELECT count(*) FROM odograph.dead_letter) AS records_dead,
+       (SELECT count(DISTINCT digest) FROM odograph.dead_letter) AS records_dead_distinct;
 COMMENT ON VIEW serving.ledger IS 'The database''s side of the conservation ledger; see odograph audit';
 
 GRANT USAGE ON SCHEMA serving TO odograph_dashboard, odograph_ingest;

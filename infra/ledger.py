@@ -1,0 +1,144 @@
+"""The conservation ledger: every frame that was generated is found again, once, or its absence is named.
+
+Three equations, each between figures that different parts measured on their own::
+
+    generated + poison      = distinct frames archived + distinct dead letters       (edge, broker, bridge)
+    appended to the log     = archived                                               (Kafka, archive)
+    archived                = counted + late + quarantined + duplicate               (archive, windows)
+
+``generated`` comes from what the simulator wrote before publishing, ``appended`` from Kafka's offsets, ``archived`` and
+``duplicate`` from DuckDB over the Parquet files, the rest from the database.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+import duckdb
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeCounts:
+    """What the simulator's runs say: all of them are counts of frames."""
+
+    generated: int = 0
+    """Distinct frames that were to reach the log: link losses are not among them."""
+    poison: int = 0
+    """Messages broken on purpose."""
+    sent: int = 0
+    """Messages published, copies included."""
+    acked: int = 0
+    """Messages whose PUBACK came."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveCounts:
+    """What the Parquet files say; records unless named distinct."""
+
+    archived: int = 0
+    distinct: int = 0
+    ok: int = 0
+    ok_distinct: int = 0
+    late: int = 0
+    quarantined: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """One balance, over everything since the start or between two moments (by subtraction)."""
+
+    generated: int
+    poison: int
+    sent: int
+    acked: int
+    appended: int
+    archived: int
+    distinct: int
+    counted: int
+    repaired: int
+    late: int
+    late_open: int
+    quarantined: int
+    duplicate: int
+    dead: int
+    dead_distinct: int
+
+    def __sub__(self, before: Ledger) -> Ledger:
+        """What came in between."""
+        return Ledger(**{f.name: getattr(self, f.name) - getattr(before, f.name) for f in fields(self)})
+
+    @property
+    def missing_on_the_way(self) -> int:
+        """Frames generated that are neither archived nor dead; negative: more arrived than were generated."""
+        return self.generated + self.poison - self.distinct - self.dead_distinct
+
+    @property
+    def missing_in_archive(self) -> int:
+        """Records in the log that the archive does not hold (yet)."""
+        return self.appended - self.archived
+
+    @property
+    def missing_in_windows(self) -> int:
+        """Archived records that are in no window, not late, not quarantined and no duplicate."""
+        return self.archived - self.counted - self.late - self.quarantined - self.duplicate
+
+    @property
+    def residual(self) -> int:
+        """Frames unaccounted for: 0 when every equation holds."""
+        return abs(self.missing_on_the_way) + abs(self.missing_in_archive) + abs(self.missing_in_windows)
+
+
+def edge_counts(home: Path) -> EdgeCounts:
+    """Sum over the runs that wrote ``<home>/runs/*/run.json``."""
+    runs = [json.loads(path.read_text()) for path in sorted(home.glob("runs/*/run.json"))]
+    return EdgeCounts(
+        generated=sum(run["generated"] - run.get("lost_on_link", 0) for run in runs),
+        poison=sum(run.get("poison", 0) for run in runs),
+        sent=sum(run["sent"] for run in runs),
+        acked=sum(run["acked"] for run in runs),
+    )
+
+
+_ARCHIVE_SQL = """
+SELECT count(*) AS archived,
+       count(DISTINCT id) AS distinct,
+       count(*) FILTER (verdict = 'ok') AS ok,
+       count(DISTINCT id) FILTER (verdict = 'ok') AS ok_distinct,
+       count(*) FILTER (verdict = 'late') AS late,
+       count(*) FILTER (verdict NOT IN ('ok', 'late')) AS quarantined
+FROM (SELECT verdict, hash(vehicle_id, boot_id, seq) AS id FROM read_parquet(?, hive_partitioning = false))
+"""
+
+
+def archive_counts(home: Path) -> ArchiveCounts:
+    """Counts over every Parquet file of the telemetry archive; zeros where there is none yet."""
+    folder = home / "archive" / "telemetry"
+    if next(folder.glob("date=*/hour=*/*.parquet"), None) is None:
+        return ArchiveCounts()
+    with duckdb.connect(config={"threads": 1}) as connection:
+        row = connection.execute(_ARCHIVE_SQL, [str(folder / "date=*" / "hour=*" / "*.parquet")]).fetchone()
+    return ArchiveCounts(*(row or ()))
+
+
+def balance(edge: EdgeCounts, appended: int, archive: ArchiveCounts, database: Mapping[str, int]) -> Ledger:
+    """Put the four witnesses side by side; ``database`` is the row of the view serving.ledger."""
+    return Ledger(
+        generated=edge.generated,
+        poison=edge.poison,
+        sent=edge.sent,
+        acked=edge.acked,
+        appended=appended,
+        archived=archive.archived,
+        distinct=archive.distinct,
+        counted=database["frames_counted"] - database["frames_repaired"],
+        repaired=database["frames_repaired"],
+        late=database["records_late"],
+        late_open=database["records_late_open"],
+        quarantined=database["records_quarantined"],
+        duplicate=archive.ok - archive.ok_distinct,
+        dead=database["records_dead"],
+        dead_distinct=database["records_dead_distinct"],
+    )
