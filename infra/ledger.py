@@ -6,8 +6,8 @@ Three equations, each between figures that different parts measured on their own
     appended to the log     = archived                                               (Kafka, archive)
     archived                = counted + late + quarantined + duplicate               (archive, windows)
 
-``generated`` comes from what the simulator wrote before publishing, ``appended`` from Kafka's offsets, ``archived`` and
-``duplicate`` from DuckDB over the Parquet files, the rest from the database.
+``generated`` comes from what the simulator wrote before publishing, ``appended`` from Kafka's offsets,
+``archived`` and ``duplicate`` from DuckDB over the Parquet files, the rest from the database.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ SELECT count(*) AS archived,
        count(DISTINCT id) FILTER (verdict = 'ok') AS ok_distinct,
        count(*) FILTER (verdict = 'late') AS late,
        count(*) FILTER (verdict NOT IN ('ok', 'late')) AS quarantined
-FROM (SELECT verdict, hash(vehicle_id, boot_id, seq) AS id FROM read_parquet(?, hive_partitioning = false))
+FROM (SELECT verdict, (vehicle_id, boot_id, seq) AS id FROM read_parquet(?, hive_partitioning = false))
 """
 
 
