@@ -1,0 +1,45 @@
+"""The commands ``odograph jobs stream | instant | events``: one process each, until SIGTERM."""
+
+from __future__ import annotations
+
+import typer
+
+jobs = typer.Typer(no_args_is_help=True, help="The stream jobs: each command is one process.")
+
+
+def register(app: typer.Typer) -> None:
+    """Add this package's commands to the application."""
+    app.add_typer(jobs, name="jobs")
+
+
+@jobs.command()
+def stream() -> None:
+    """Windows by vehicle and road cell, the archive, and the repair of late windows (Spark, micro-batches)."""
+    from infra.contract.settings import load
+    from infra.log import configure
+    from stream_jobs import jobs as stream_jobs
+
+    configure("jobs")
+    stream_jobs.run(load())
+
+
+@jobs.command()
+def instant() -> None:
+    """Alerts that need one frame or crash record only, within milliseconds (Spark, real-time mode)."""
+    from infra.contract.settings import load
+    from infra.log import configure
+    from stream_jobs import instant as instant_job
+
+    configure("instant")
+    instant_job.run(load())
+
+
+@jobs.command()
+def events() -> None:
+    """Alerts, crash records, status messages and dead letters from Kafka into the database."""
+    from infra.contract.settings import load
+    from infra.log import configure
+    from stream_jobs import event_store
+
+    configure("events")
+    event_store.run(load())
