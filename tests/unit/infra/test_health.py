@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+
+import pytest
+from prometheus_client import CollectorRegistry, Counter
+
+from infra.contract.errors import ServiceError
+from infra.health import Check, HealthServer
+
+
+def get(server: HealthServer, path: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{server.port}{path}", timeout=5) as response:
+            return response.status, response.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+
+
+def serve(checks: dict[str, Check] | None = None) -> HealthServer:
+    return HealthServer(0, checks or {}, CollectorRegistry())
+
+
+def test_a_free_port_is_taken_when_none_is_given() -> None:
+    with serve() as server:
+        assert server.port > 0
+
+
+def test_livez_is_200_even_when_not_ready() -> None:
+    with serve({"kafka": lambda: "away"}) as server:
+        assert get(server, "/livez") == (200, "ok\n")
+
+
+def test_readyz_is_200_without_reasons_when_all_checks_hold() -> None:
+    with serve({"kafka": lambda: None, "mqtt": lambda: None}) as server:
+        assert get(server, "/readyz") == (200, "{}\n")
+
+
+def test_readyz_is_503_and_names_each_failing_check_with_its_reason() -> None:
+    with serve({"kafka": lambda: "no broker answers", "mqtt": lambda: None}) as server:
+        status, body = get(server, "/readyz")
+    assert (status, json.loads(body)) == (503, {"kafka": "no broker answers"})
+
+
+def test_a_check_that_raises_is_not_ready() -> None:
+    def broken() -> str | None:
+        raise ValueError("no idea")
+
+    with serve({"kafka": broken}) as server:
+        status, body = get(server, "/readyz")
+    assert (status, json.loads(body)) == (503, {"kafka": "ValueError: no idea"})
+
+
+def test_metrics_shows_the_registry() -> None:
+    registry = CollectorRegistry()
+    Counter("odograph_things", "Things.", registry=registry).inc(3)
+    with HealthServer(0, {}, registry) as server:
+        status, body = get(server, "/metrics?x=1")
+    assert status == 200
+    assert "odograph_things_total 3.0" in body
+
+
+def test_another_path_is_404() -> None:
+    with serve() as server:
+        assert get(server, "/")[0] == 404
+
+
+def test_a_taken_port_is_named_in_the_error() -> None:
+    with serve() as first, pytest.raises(ServiceError, match=str(first.port)):
+        HealthServer(first.port, {}, CollectorRegistry()).__enter__()
