@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Final
+
+import orjson
 
 from infra.contract.errors import ContractError
 from infra.contract.frame import MAX_INT, Frame, check_identity, load_object, require_int
@@ -42,7 +45,7 @@ CRASH_KEYS: Final = (
     "complete",  # complete file recorded
     "lat_deg",
     "lon_deg",
-    "sha256",  # of the canonical JSON of all the rest
+    "sha256",  # of the canonical JSON of all the rest: see crash_digest
 )
 """Keys of a crash message after the head (schema, vehicle_id, boot_id, seq)."""
 
@@ -86,6 +89,16 @@ def decode_crash(raw: bytes) -> Frame:
     lengths = {len(column) if type(column) is list else -1 for column in record["pre_crash"].values()}
     _require(len(lengths) <= 1 and -1 not in lengths, "pre_crash columns are not arrays of one length")
     return record
+
+
+def crash_digest(record: Frame) -> str:
+    """SHA-256, hex, over the record's canonical JSON: every key but ``sha256``, sorted at each level, no spaces.
+
+    Numbers are written as orjson writes them, so a record that was sent as JSON and read back has the digest
+    it was sealed with; a record that is sealed before it is sent must hold Python numbers, not numpy's.
+    """
+    sealed = {key: value for key, value in record.items() if key != "sha256"}
+    return hashlib.sha256(orjson.dumps(sealed, option=orjson.OPT_SORT_KEYS)).hexdigest()
 
 
 def decode_status(raw: bytes) -> Frame:
