@@ -92,7 +92,7 @@ def decode_crash(raw: bytes) -> Frame:
 
 
 def crash_digest(record: Frame) -> str:
-    """SHA-256, hex, over the record's canonical JSON: every key but ``sha256``, sorted at each level, no spaces.
+    """SHA-256, hex, of the canonical JSON: every key but ``sha256``, sorted at each level, no spaces.
 
     Numbers are written as orjson writes them, so a record that was sent as JSON and read back has the digest
     it was sealed with; a record that is sealed before it is sent must hold Python numbers, not numpy's.
