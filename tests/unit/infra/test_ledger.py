@@ -1,0 +1,70 @@
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import duckdb
+
+from infra.ledger import ArchiveCounts, EdgeCounts, archive_counts, balance, edge_counts
+
+DATABASE = {
+    "frames_counted": 93,
+    "frames_repaired": 3,
+    "records_late": 3,
+    "records_late_open": 0,
+    "records_quarantined": 2,
+    "records_dead": 5,
+    "records_dead_distinct": 4,
+}
+EDGE = EdgeCounts(generated=95, poison=4, sent=104, acked=104)
+ARCHIVE = ArchiveCounts(archived=100, distinct=95, ok=95, ok_distinct=90, late=3, quarantined=2)
+
+
+def test_a_run_where_everything_is_found_again_has_residual_0() -> None:
+    ledger = balance(EDGE, 100, ARCHIVE, DATABASE)
+    assert (ledger.counted, ledger.duplicate, ledger.residual) == (90, 5, 0)
+
+
+def test_a_frame_lost_on_the_way_is_missing() -> None:
+    ledger = balance(replace(EDGE, generated=96), 100, ARCHIVE, DATABASE)
+    assert (ledger.missing_on_the_way, ledger.residual) == (1, 1)
+
+
+def test_a_record_the_archive_lacks_is_missing() -> None:
+    ledger = balance(EDGE, 101, ARCHIVE, DATABASE)
+    assert (ledger.missing_in_archive, ledger.residual) == (1, 1)
+
+
+def test_a_frame_counted_twice_in_windows_shows() -> None:
+    ledger = balance(EDGE, 100, ARCHIVE, DATABASE | {"frames_counted": 94})
+    assert (ledger.missing_in_windows, ledger.residual) == (-1, 1)
+
+
+def test_losses_and_gains_do_not_cancel() -> None:
+    ledger = balance(replace(EDGE, generated=96), 100, ARCHIVE, DATABASE | {"frames_counted": 94})
+    assert ledger.residual == 2
+
+
+def test_between_two_moments_only_what_came_in_between_counts() -> None:
+    ledger = balance(EDGE, 100, ARCHIVE, DATABASE)
+    assert (ledger - ledger).appended == 0
+
+
+def test_the_edges_figures_are_summed_over_runs_without_what_the_link_lost(tmp_path: Path) -> None:
+    for number, lost in enumerate((0, 7)):
+        folder = tmp_path / "runs" / str(number)
+        folder.mkdir(parents=True)
+        run = {"generated": 50, "lost_on_link": lost, "poison": 1, "sent": 52, "acked": 51}
+        (folder / "run.json").write_text(json.dumps(run))
+    assert edge_counts(tmp_path) == EdgeCounts(generated=93, poison=2, sent=104, acked=102)
+
+
+def test_the_archive_is_counted_by_record_and_by_identity(tmp_path: Path) -> None:
+    folder = tmp_path / "archive" / "telemetry" / "date=2026-11-21" / "hour=10"
+    folder.mkdir(parents=True)
+    rows = "('V', 1, 1, 'ok'), ('V', 1, 1, 'ok'), ('V', 1, 2, 'ok'), ('V', 1, 2, 'late'), ('V', 1, 3, 'clock_ahead')"
+    duckdb.sql(f"SELECT * FROM (VALUES {rows}) t(vehicle_id, boot_id, seq, verdict)").write_parquet(
+        str(folder / "a.parquet")
+    )
+    expected = ArchiveCounts(archived=5, distinct=3, ok=3, ok_distinct=2, late=1, quarantined=1)
+    assert archive_counts(tmp_path) == expected
+    assert archive_counts(tmp_path / "empty") == ArchiveCounts()
