@@ -61,7 +61,8 @@ def test_the_edges_figures_are_summed_over_runs_without_what_the_link_lost(tmp_p
 def test_the_archive_is_counted_by_record_and_by_identity(tmp_path: Path) -> None:
     folder = tmp_path / "archive" / "telemetry" / "date=2026-11-21" / "hour=10"
     folder.mkdir(parents=True)
-    rows = "('V', 1, 1, 'ok'), ('V', 1, 1, 'ok'), ('V', 1, 2, 'ok'), ('V', 1, 2, 'late'), ('V', 1, 3, 'clock_ahead')"
+    seen = [(1, "ok"), (1, "ok"), (2, "ok"), (2, "late"), (3, "clock_ahead")]
+    rows = ", ".join(f"('V', 1, {seq}, '{verdict}')" for seq, verdict in seen)
     duckdb.sql(f"SELECT * FROM (VALUES {rows}) t(vehicle_id, boot_id, seq, verdict)").write_parquet(
         str(folder / "a.parquet")
     )
