@@ -171,7 +171,8 @@ def crash_message(vehicle_id: str, boot_id: int, seq: int) -> bytes:
         "pre_crash": {"speed_kmh": [50.0] * 200}, "delta_v_dt_ms": 10,
         "delta_v_kmh": [round(-40 * min(1.0, i / 11), 1) for i in range(26)],
         "delta_v_lat_kmh": None, "delta_v_max_kmh": -40.0, "delta_v_max_ms": 110.0,
-        "airbag_deployed": True, "airbag_ms": 20.0, "belt_on": True, "warning_lamp_on": False, "ignition_cycle": 1, "multi_event": 1, "complete": True,
+        "airbag_deployed": True, "airbag_ms": 20.0, "belt_on": True, "warning_lamp_on": False,
+        "ignition_cycle": 1, "multi_event": 1, "complete": True,
         "lat_deg": 48.137, "lon_deg": 11.575,
     }  # fmt: skip
     return orjson.dumps(record | {"sha256": messages.crash_digest(record)})
