@@ -1,0 +1,124 @@
+"""Applies the numbered SQL files of this folder, each once, in order, each in a transaction of its own.
+
+``NNN_name.sql`` runs everywhere; ``NNN_name.community.sql`` only where TimescaleDB's license allows its
+community features. What was applied stands in ``odograph.migration`` with a checksum: a file that changed
+after it was applied is an error, not a silent difference between two databases.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import psycopg
+from psycopg import sql
+
+from infra.contract.errors import ConfigError, ServiceError
+
+FOLDER = Path(__file__).parent
+NAME = re.compile(r"\d{3}_[a-z0-9_]+(\.community)?\.sql")
+LOCK_KEY = 0x0D06_12AF
+ROLES = ("odograph_ingest", "odograph_dashboard")
+LEDGER = """
+CREATE SCHEMA IF NOT EXISTS odograph;
+CREATE TABLE IF NOT EXISTS odograph.migration (
+    name       text PRIMARY KEY,
+    sha256     text NOT NULL,
+    applied_at timestamptz NOT NULL DEFAULT now()
+);
+COMMENT ON TABLE odograph.migration IS 'SQL files applied to this database';
+"""
+
+Connection = psycopg.Connection[tuple[object, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """One file: its name, its text, whether it needs the community edition."""
+
+    name: str
+    text: str
+
+    @property
+    def community(self) -> bool:
+        """Whether the file needs TimescaleDB's community edition."""
+        return self.name.endswith(".community.sql")
+
+    @property
+    def sha256(self) -> str:
+        """Checksum of the text."""
+        return hashlib.sha256(self.text.encode()).hexdigest()
+
+
+def migrations(folder: Path = FOLDER) -> list[Migration]:
+    """The files of ``folder`` in the order they are applied; raises ConfigError on a wrong or double name."""
+    names = sorted(path.name for path in folder.glob("*.sql"))
+    wrong = [name for name in names if NAME.fullmatch(name) is None]
+    if wrong:
+        raise ConfigError(f"{folder}: {', '.join(wrong)} is not of the form 001_name[.community].sql")
+    keys = [name.partition("_")[0] for name in names]
+    double = sorted({key for key in keys if keys.count(key) > 1})
+    if double:
+        raise ConfigError(f"{folder}: number {', '.join(double)} is used twice")
+    return [Migration(name, (folder / name).read_text()) for name in names]
+
+
+def migrate(url: str, folder: Path = FOLDER) -> list[str]:
+    """Apply what is missing in the database at ``url``; the names of the files applied now.
+
+    Waits for another migration of the same database to end. Raises ServiceError, ConfigError.
+    """
+    todo = migrations(folder)
+    try:
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute("SET client_min_messages = warning")
+            connection.execute("SELECT pg_advisory_lock(%s)", (LOCK_KEY,))
+            _ensure_roles(connection)
+            connection.execute(LEDGER)
+            applied = _applied(connection)
+            _refuse_changed(todo, applied)
+            return [m.name for m in todo if m.name not in applied and _apply(connection, m)]
+    except psycopg.Error as error:
+        raise ServiceError(f"database: migration failed: {str(error).strip()}") from error
+
+
+def license_of(connection: Connection) -> str:
+    """TimescaleDB's license in force, ``apache`` or ``timescale``; empty without the extension."""
+    row = connection.execute("SELECT current_setting('timescaledb.license', true)").fetchone()
+    return str(row[0] or "") if row else ""
+
+
+def _ensure_roles(connection: Connection) -> None:
+    """The roles that the files grant to; on the embedded server they exist and can log in."""
+    for role in ROLES:
+        if connection.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", (role,)).fetchone() is None:
+            connection.execute(sql.SQL("CREATE ROLE {} NOLOGIN").format(sql.Identifier(role)))
+
+
+def _applied(connection: Connection) -> dict[str, str]:
+    rows = connection.execute("SELECT name, sha256 FROM odograph.migration").fetchall()
+    return {str(name): str(checksum) for name, checksum in rows}
+
+
+def _refuse_changed(todo: list[Migration], applied: dict[str, str]) -> None:
+    changed = [m.name for m in todo if m.name in applied and applied[m.name] != m.sha256]
+    if changed:
+        raise ConfigError(
+            f"database: {', '.join(changed)} changed after it was applied; put the change into a new file, "
+            "or start from an empty database"
+        )
+
+
+def _apply(connection: Connection, migration: Migration) -> bool:
+    if migration.community and license_of(connection) != "timescale":
+        return False
+    try:
+        with connection.transaction():
+            connection.execute(migration.text.encode())
+            record = "INSERT INTO odograph.migration (name, sha256) VALUES (%s, %s)"
+            connection.execute(record, (migration.name, migration.sha256))
+    except psycopg.Error as error:
+        raise ServiceError(f"database: {migration.name}: {str(error).strip()}") from error
+    return True

@@ -1,0 +1,69 @@
+"""What the set-up has fetched, by its place in the user's cache. Nothing here fetches."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from importlib.util import find_spec
+from pathlib import Path
+
+from infra.contract.errors import ServiceError
+
+IVY_FILE = Path(__file__).with_name("ivy.xml")
+JAR_SETS = ("spark", "kafka")
+SUITE = "trixie"
+PACKAGES = ("postgresql-17-timescaledb", "mosquitto")
+ROOT_LAYOUT = 1
+"""Raised when the root file system is built another way."""
+MANIFEST = ".odograph-manifest.json"
+POSTGRES_BIN = "/usr/lib/postgresql/17/bin"
+
+
+def jar_dir(cache: Path, name: str) -> Path:
+    """Folder of a set of jars; its name follows the pinned versions."""
+    pins = hashlib.sha256(IVY_FILE.read_bytes()).hexdigest()[:8]
+    return cache / "jars" / f"{name}-{pins}"
+
+
+def jars(cache: Path, name: str) -> tuple[Path, ...]:
+    """The jars of a set, ``spark`` or ``kafka``; raises ServiceError when they were not fetched."""
+    folder = jar_dir(cache, name)
+    if not is_complete(folder):
+        raise ServiceError(f"the {name} jars are not in {folder}; fetch them: odograph setup")
+    return tuple(sorted(folder.glob("*.jar")))
+
+
+def pyspark_jars() -> Path:
+    """The folder of jars inside PySpark, the resolver among them; raises ServiceError without PySpark."""
+    spec = find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        raise ServiceError("PySpark is not installed in this environment; run: make setup")
+    return Path(spec.origin).with_name("jars")
+
+
+def rootfs_dir(cache: Path) -> Path:
+    """Folder of the Debian root file system that PostgreSQL and Mosquitto run from."""
+    return cache / f"rootfs-{SUITE}-{ROOT_LAYOUT}"
+
+
+def rootfs(cache: Path) -> Path:
+    """The root file system; raises ServiceError when it was not built."""
+    folder = rootfs_dir(cache)
+    if not is_complete(folder):
+        raise ServiceError(f"the root file system is not in {folder}; build it: odograph setup")
+    return folder
+
+
+def write_manifest(folder: Path, files: list[Path]) -> None:
+    """Note the sizes of the files by which a folder is later known to be whole."""
+    sizes = {str(path.relative_to(folder)): path.stat().st_size for path in files}
+    (folder / MANIFEST).write_text(json.dumps(sizes, indent=1))
+
+
+def is_complete(folder: Path) -> bool:
+    """Whether every file of the folder's manifest is there in its size."""
+    try:
+        sizes: dict[str, int] = json.loads((folder / MANIFEST).read_text())
+        return all((folder / name).stat().st_size == size for name, size in sizes.items())
+    except (FileNotFoundError, NotADirectoryError, json.JSONDecodeError):
+        return False

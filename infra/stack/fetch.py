@@ -1,0 +1,164 @@
+"""Fetches what the local stack runs on: jars, a root file system, Java. Says what and how far it is.
+
+Everything lands in the user's cache under a temporary name and is renamed when it is whole; one set-up at a
+time does it, a second one waits and then finds it done. Versions are pinned in ``ivy.xml`` and ``cache.py``;
+the addresses are the defaults of the tools (PySpark's resolver, debootstrap, apt).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from infra.contract.errors import ServiceError
+from infra.stack import cache
+from infra.stack.progress import Progress
+
+JAVA_MIN = 17
+WITHOUT_ROOT = (
+    "; without it use infra/compose.yaml, or services of your own:"
+    " ODOGRAPH_MQTT_URL, ODOGRAPH_KAFKA_BOOTSTRAP, ODOGRAPH_DB_URL"
+)
+ROOT_PROOF = (
+    "usr/sbin/mosquitto",
+    "usr/lib/postgresql/17/bin/postgres",
+    "usr/lib/postgresql/17/lib/timescaledb.so",
+    "usr/share/postgresql/17/extension/timescaledb.control",
+)
+
+
+def fetch_all(folder: Path, progress: Progress, services: Sequence[str]) -> None:
+    """Everything that the embedded ``services`` and the Spark jobs need. Raises ServiceError."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with _lock(folder, progress):
+        ensure_java(progress)
+        fetch_jars(folder, "spark", progress)
+        if "kafka" in services:
+            fetch_jars(folder, "kafka", progress)
+        if {"postgres", "mosquitto"} & set(services):
+            build_rootfs(folder, progress)
+
+
+@contextmanager
+def _lock(folder: Path, progress: Progress) -> Iterator[None]:
+    with (folder / "fetch.lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            progress.say("another set-up is fetching: waiting for it")
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def java_version() -> int | None:
+    """Major version of the ``java`` on the path; None without one."""
+    if shutil.which("java") is None:
+        return None
+    answer = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False)
+    found = re.search(r'version "(\d+)', answer.stderr)
+    return int(found[1]) if found else None
+
+
+def ensure_java(progress: Progress) -> None:
+    """A Java of at least version 17, installed by apt when there is none."""
+    version = java_version()
+    if version is None:
+        _apt_install(("default-jre-headless",), progress)
+        version = java_version()
+    if version is None or version < JAVA_MIN:
+        raise ServiceError(
+            f"Java {JAVA_MIN} or newer is needed, found {version}; install one and put it first on PATH"
+        )
+
+
+def ensure_chromium(progress: Progress) -> Path:
+    """Chromium for the browser tests, installed by apt when there is none."""
+    found = shutil.which("chromium")
+    if found is None:
+        _apt_install(("chromium",), progress)
+        found = shutil.which("chromium")
+    if found is None:
+        raise ServiceError("chromium was installed but is not on PATH")
+    return Path(found)
+
+
+def fetch_jars(folder: Path, name: str, progress: Progress) -> None:
+    """One set of jars, ``spark`` or ``kafka``, by the resolver inside PySpark."""
+    target = cache.jar_dir(folder, name)
+    if cache.is_complete(target):
+        return
+    half = _half(target)
+    resolver = next(iter(sorted(cache.pyspark_jars().glob("ivy-*.jar"))), None)
+    if resolver is None:
+        raise ServiceError(f"PySpark's resolver is not in {cache.pyspark_jars()}; reinstall pyspark")
+    pattern = f"{half}/[artifact]-[revision](-[classifier]).[ext]"
+    options = ("-cache", str(folder / "ivy"), "-ivy", str(cache.IVY_FILE), "-confs", name)
+    command = ("java", "-jar", str(resolver), *options, "-retrieve", pattern)
+    with progress.task(f"{name} jars", half) as task:
+        task.run(command, re.compile(r"^downloading .*/([^/ ]+\.jar)"))
+    _keep(half, target, sorted(half.glob("*.jar")))
+
+
+def build_rootfs(folder: Path, progress: Progress) -> None:
+    """The Debian root file system with PostgreSQL, TimescaleDB and Mosquitto."""
+    target = cache.rootfs_dir(folder)
+    if cache.is_complete(target):
+        return
+    _require_root("building the root file system")
+    if shutil.which("debootstrap") is None:
+        _apt_install(("debootstrap",), progress)
+    half = _half(target)
+    include = f"--include={','.join(cache.PACKAGES)}"
+    command = ("debootstrap", "--variant=minbase", include, cache.SUITE, str(half))
+    with progress.task(f"Debian {cache.SUITE} with PostgreSQL, TimescaleDB, Mosquitto", half) as task:
+        task.run(command, re.compile(r"^I: (?:Retrieving|Unpacking|Configuring) ([^ .]+)"))
+    for leftover in ("var/cache/apt", "var/lib/apt/lists"):
+        shutil.rmtree(half / leftover, ignore_errors=True)
+    _keep(half, target, [half / name for name in ROOT_PROOF])
+
+
+def _half(target: Path) -> Path:
+    """An empty place beside ``target``; what an interrupted set-up left there is removed."""
+    half = target.with_name(f".{target.name}.half")
+    if half.exists():
+        shutil.rmtree(half)
+    half.mkdir(parents=True)
+    return half
+
+
+def _keep(half: Path, target: Path, proof: list[Path]) -> None:
+    missing = [str(path) for path in proof if not path.exists()]
+    if missing or not proof:
+        raise ServiceError(f"{half} lacks {', '.join(missing) or 'everything'}; run odograph setup again")
+    cache.write_manifest(half, proof)
+    if target.exists():
+        shutil.rmtree(target)
+    half.rename(target)
+
+
+def _apt_install(packages: Sequence[str], progress: Progress) -> None:
+    names = " ".join(packages)
+    if shutil.which("apt-get") is None:
+        raise ServiceError(f"there is no apt-get here; install {names} by this system's means{WITHOUT_ROOT}")
+    _require_root(f"installing {names}")
+    wait = ("-o", "DPkg::Lock::Timeout=300")
+    options = ("-y", "--no-install-recommends", "-q")
+    env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    with progress.task(f"apt: {names}", None) as task:
+        task.run(("apt-get", *wait, "-q", "update"), re.compile(r"^Get:\d+ \S+ (.*)"), env)
+        task.run(
+            ("apt-get", *wait, *options, "install", *packages),
+            re.compile(r"^(?:Get:\d+ \S+ \S+ \S+|Unpacking|Setting up) (\S+)"),
+            env,
+        )
+
+
+def _require_root(what: str) -> None:
+    if os.geteuid() != 0:
+        raise ServiceError(f"{what} needs root: run once as root{WITHOUT_ROOT}")

@@ -1,0 +1,57 @@
+"""The embedded MQTT broker."""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from pathlib import Path
+
+from infra.stack import probes
+from infra.stack.ports import HOST
+from infra.stack.rootfs import DATA, inside, user_ids
+from infra.stack.service import Service
+
+USER = "mosquitto"
+CONFIG = "mosquitto.conf"
+
+# Sized for an outage of the bridge: 1 GiB of queue is 80 s of 10,000 frames/s, hours of a small fleet. What
+# does not fit is dropped and counted in $SYS/broker/publish/messages/dropped. Anonymous, on loopback only.
+TEMPLATE = """\
+listener {port} {host}
+allow_anonymous true
+persistence true
+persistence_location {data}/
+autosave_interval 30
+max_inflight_messages 20000
+max_queued_messages 1000000
+max_queued_bytes 1073741824
+sys_interval 1
+set_tcp_nodelay true
+connection_messages false
+log_dest stderr
+log_type error
+log_type warning
+log_type notice
+"""
+
+
+def mosquitto(root: Path, data: Path, port: int) -> Service:
+    """Mosquitto on a loopback port with its data in ``data``."""
+    return Service(
+        name="mosquitto",
+        command=inside(root, data, USER, "mosquitto", "-c", f"{DATA}/{CONFIG}"),
+        port=port,
+        port_setting="ODOGRAPH_MQTT_PORT",
+        probe=partial(probes.mqtt_echo, HOST, port),
+        prepare=partial(_prepare, root, data, port),
+        ready_s=20.0,
+    )
+
+
+def _prepare(root: Path, data: Path, port: int) -> None:
+    data.mkdir(parents=True, exist_ok=True)
+    os.chown(data, *user_ids(root, USER))
+    data.chmod(0o700)
+    config = data / CONFIG
+    config.write_text(TEMPLATE.format(port=port, host=HOST, data=DATA))
+    os.chown(config, *user_ids(root, USER))

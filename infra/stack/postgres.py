@@ -1,0 +1,173 @@
+"""The embedded PostgreSQL with TimescaleDB: cluster, roles and databases."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+
+import psycopg
+from psycopg import sql
+
+from infra.contract.errors import ServiceError
+from infra.stack import cache, probes
+from infra.stack.ports import HOST
+from infra.stack.rootfs import DATA, inside, user_ids
+from infra.stack.service import Service
+
+USER = "postgres"
+DATABASE = "odograph"
+OWNER, INGEST, DASHBOARD = "odograph_owner", "odograph_ingest", "odograph_dashboard"
+INITDB_S = 120
+NEW_PASSWORD_FILE = "new-password"  # noqa: S105  a file's name
+
+# A small machine shared with Kafka and Spark. fsync stays on: what was committed survives a crash.
+TEMPLATE = """\
+listen_addresses = '{host}'
+port = {port}
+unix_socket_directories = ''
+max_connections = 60
+shared_buffers = 256MB
+effective_cache_size = 1GB
+work_mem = 16MB
+maintenance_work_mem = 128MB
+max_wal_size = 2GB
+checkpoint_timeout = 15min
+wal_compression = lz4
+max_worker_processes = 24
+jit = off
+timezone = 'UTC'
+log_timezone = 'UTC'
+log_line_prefix = '%m [%p] %q%u@%d '
+password_encryption = 'scram-sha-256'
+shared_preload_libraries = 'timescaledb'
+timescaledb.telemetry_level = off
+timescaledb.max_background_workers = 8
+"""
+ACCESS = f"host all all {HOST}/32 scram-sha-256\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Passwords:
+    """Of the cluster's superuser and of the three roles."""
+
+    superuser: str
+    owner: str
+    ingest: str
+    dashboard: str
+
+    def __repr__(self) -> str:
+        return "Passwords(***)"
+
+
+def passwords(path: Path) -> Passwords:
+    """The passwords kept in ``path``; made up at the first call, readable by the owner only."""
+    if path.exists():
+        return Passwords(**json.loads(path.read_text()))
+    made = Passwords(*(secrets.token_urlsafe(24) for _ in range(4)))
+    write_private(path, json.dumps(asdict(made)))
+    return made
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a file whole or not at all, with mode 0600 from the start."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = path.with_name(f".{path.name}.{os.getpid()}")
+    with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:  # noqa: PTH123
+        file.write(text)
+    new.replace(path)
+
+
+def url(user: str, password: str, port: int, database: str = DATABASE) -> str:
+    """A libpq URL of the embedded server."""
+    return f"postgresql://{user}:{password}@{HOST}:{port}/{database}"
+
+
+def postgres(root: Path, data: Path, port: int, password: str) -> Service:
+    """PostgreSQL on a loopback port with its cluster in ``data``; ``password`` is the superuser's."""
+    server = (f"{cache.POSTGRES_BIN}/postgres", "-D", f"{DATA}/cluster")
+    return Service(
+        name="postgres",
+        command=inside(root, data, USER, *server),
+        port=port,
+        port_setting="ODOGRAPH_DB_PORT",
+        probe=partial(probes.database, url(USER, password, port, "postgres")),
+        prepare=partial(_prepare, root, data, port, password),
+        stop_signal=signal.SIGINT,  # fast: ends sessions; SIGTERM would wait for them
+        ready_s=60.0,
+        again_on="is still in use",
+    )
+
+
+def _prepare(root: Path, data: Path, port: int, password: str) -> None:
+    data.mkdir(parents=True, exist_ok=True)
+    ids = user_ids(root, USER)
+    os.chown(data, *ids)
+    data.chmod(0o700)
+    if not (data / "cluster").exists():
+        _initdb(root, data, password)
+    for name, text in (
+        ("postgresql.conf", TEMPLATE.format(host=HOST, port=port)),
+        ("pg_hba.conf", ACCESS),
+    ):
+        (data / "cluster" / name).write_text(text)
+
+
+def _initdb(root: Path, data: Path, password: str) -> None:
+    """Make the cluster beside its place and rename it: a half-made one is never taken for a whole one."""
+    half = data / "cluster.new"
+    shutil.rmtree(half, ignore_errors=True)
+    password_file = data / NEW_PASSWORD_FILE
+    write_private(password_file, password)
+    os.chown(password_file, *user_ids(root, USER))
+    options = ("--username=postgres", "--auth=scram-sha-256", f"--pwfile={DATA}/{NEW_PASSWORD_FILE}")
+    locale = ("--encoding=UTF8", "--locale=C.UTF-8", "--data-checksums")
+    initdb = (f"{cache.POSTGRES_BIN}/initdb", "-D", f"{DATA}/{half.name}", *options, *locale)
+    done = subprocess.run(
+        inside(root, data, USER, *initdb), capture_output=True, text=True, timeout=INITDB_S, check=False
+    )
+    password_file.unlink()
+    if done.returncode != 0:
+        raise ServiceError(f"postgres: initdb in {data} failed: {(done.stderr or done.stdout).strip()}")
+    half.rename(data / "cluster")
+
+
+def ensure_roles(superuser_url: str, words: Passwords) -> None:
+    """Create the three roles, or set their passwords and limits again. Idempotent."""
+    logins = ((OWNER, words.owner), (INGEST, words.ingest), (DASHBOARD, words.dashboard))
+    with psycopg.connect(superuser_url, autocommit=True) as connection:
+        for role, password in logins:
+            verb = "ALTER" if _exists(connection, "pg_roles", "rolname", role) else "CREATE"
+            statement = sql.SQL(verb + " ROLE {} LOGIN PASSWORD {}")
+            connection.execute(statement.format(sql.Identifier(role), sql.Literal(password)))
+        connection.execute(f"ALTER ROLE {DASHBOARD} SET default_transaction_read_only = on")
+        connection.execute(f"ALTER ROLE {DASHBOARD} SET statement_timeout = '15s'")
+
+
+def ensure_database(superuser_url: str, name: str, template: str = "template0") -> None:
+    """Create a database of the owner's with TimescaleDB in it, unless it is there. Idempotent."""
+    with psycopg.connect(superuser_url, autocommit=True) as connection:
+        if not _exists(connection, "pg_database", "datname", name):
+            statement = sql.SQL("CREATE DATABASE {} OWNER {} TEMPLATE {}")
+            parts = (sql.Identifier(part) for part in (name, OWNER, template))
+            connection.execute(statement.format(*parts))
+    with psycopg.connect(superuser_url, dbname=name, autocommit=True) as connection:
+        connection.execute("CREATE EXTENSION IF NOT EXISTS timescaledb")
+
+
+def drop_database(superuser_url: str, name: str) -> None:
+    """Drop a database, whoever still uses it."""
+    with psycopg.connect(superuser_url, autocommit=True) as connection:
+        statement = sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)")
+        connection.execute(statement.format(sql.Identifier(name)))
+
+
+def _exists(connection: psycopg.Connection[tuple[object, ...]], table: str, column: str, value: str) -> bool:
+    query = sql.SQL("SELECT 1 FROM {} WHERE {} = %s").format(sql.Identifier(table), sql.Identifier(column))
+    return connection.execute(query, (value,)).fetchone() is not None

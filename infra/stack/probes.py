@@ -1,0 +1,63 @@
+"""Protocol round trips: what it means that a service answers."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+
+import paho.mqtt.client as mqtt
+import psycopg
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+from paho.mqtt.enums import CallbackAPIVersion
+
+from infra.contract.errors import ServiceError
+
+TIMEOUT_S = 3.0
+
+
+def mqtt_echo(host: str, port: int, timeout_s: float = TIMEOUT_S) -> str:
+    """Publish a message at QoS 1 and get it back; raises ServiceError."""
+    topic = f"odograph-probe/{uuid.uuid4().hex}"
+    done = threading.Event()
+    client = mqtt.Client(CallbackAPIVersion.VERSION2, client_id=topic.replace("/", "-"))
+    client.on_connect = lambda c, *_: c.subscribe(topic, qos=1)
+    client.on_subscribe = lambda c, *_: c.publish(topic, b"echo", qos=1)
+    client.on_message = lambda *_: done.set()
+    try:
+        client.connect(host, port, keepalive=10)
+    except OSError as error:
+        raise ServiceError(f"MQTT {host}:{port}: {error}") from error
+    client.loop_start()
+    answered = done.wait(timeout_s)
+    client.disconnect()
+    client.loop_stop()
+    if not answered:
+        raise ServiceError(f"MQTT {host}:{port}: no echo within {timeout_s:g} s")
+    return f"mqtt://{host}:{port} echoes"
+
+
+def kafka_cluster(bootstrap: str, timeout_s: float = TIMEOUT_S) -> str:
+    """Ask for the cluster's brokers; raises ServiceError unless at least one is in service."""
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    try:
+        cluster = admin.describe_cluster(request_timeout=timeout_s).result(timeout_s + 1)
+    except (KafkaException, TimeoutError) as error:
+        raise ServiceError(f"Kafka {bootstrap}: {error}") from error
+    if not cluster.nodes:
+        raise ServiceError(f"Kafka {bootstrap}: no broker in service yet")
+    return f"{bootstrap}, {len(cluster.nodes)} broker"
+
+
+def database(url: str, timeout_s: float = TIMEOUT_S) -> str:
+    """Run a query and ask for TimescaleDB's version; raises ServiceError."""
+    query = "SELECT default_version FROM pg_available_extensions WHERE name = 'timescaledb'"
+    try:
+        with psycopg.connect(url, connect_timeout=max(2, int(timeout_s)), autocommit=True) as connection:
+            row = connection.execute(query).fetchone()
+            version = connection.info.server_version // 10_000
+    except psycopg.Error as error:
+        raise ServiceError(f"PostgreSQL: {str(error).strip()}") from error
+    if row is None:
+        raise ServiceError("PostgreSQL answers, but TimescaleDB is not installed there")
+    return f"PostgreSQL {version}, TimescaleDB {row[0]}"

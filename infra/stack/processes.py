@@ -1,0 +1,173 @@
+"""Programs that run on their own: started in a session of their own, found again and stopped by pid file.
+
+A pid file holds three lines: the pid, the start time in clock ticks after boot (so that a reused pid is never
+taken for ours) and the signal that asks the program to end. The program's own shell writes it before it
+becomes the program: there is no moment at which a started program has no pid file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+LAUNCH = """
+file=$1; signal=$2; shift 2
+ulimit -n 65536 2>/dev/null || ulimit -n "$(ulimit -Hn)"
+read -r stat < /proc/$$/stat
+rest=${stat##*) }
+ticks=$(echo "$rest" | cut -d' ' -f20)
+printf '%s\\n%s\\n%s\\n' $$ "$ticks" "$signal" > "$file.new" && mv "$file.new" "$file" && exec "$@"
+"""
+LOG_LIMIT_BYTES = 20 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A program that runs: its pid, start time [ticks after boot] and the signal that asks it to end."""
+
+    name: str
+    pid: int
+    start_ticks: int
+    stop_signal: int
+
+    def alive(self) -> bool:
+        """Whether this very program still runs (a zombie does not)."""
+        return start_ticks(self.pid) == self.start_ticks
+
+
+def start_ticks(pid: int) -> int | None:
+    """Start time of a process in ticks after boot; None when there is none or it is a zombie."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    fields = stat.rpartition(")")[2].split()
+    return None if fields[0] in "ZX" else int(fields[19])
+
+
+def pid_file(run_dir: Path, name: str) -> Path:
+    """Where the pid of ``name`` is kept."""
+    return run_dir / f"{name}.pid"
+
+
+def find(run_dir: Path, name: str) -> Running | None:
+    """The running program called ``name``; None when it does not run, whatever its pid file says."""
+    running = _read(pid_file(run_dir, name))
+    return running if running is not None and running.alive() else None
+
+
+def _read(path: Path) -> Running | None:
+    try:
+        pid, ticks, stop_signal = path.read_text().split()
+        return Running(path.stem, int(pid), int(ticks), signal.Signals[stop_signal])
+    except (FileNotFoundError, ValueError, KeyError):
+        return None
+
+
+def all_running(run_dir: Path) -> list[Running]:
+    """Every program of this home that runs, the youngest first."""
+    found = [find(run_dir, path.stem) for path in run_dir.glob("*.pid")]
+    return sorted((r for r in found if r is not None), key=lambda r: r.start_ticks, reverse=True)
+
+
+def spawn(
+    run_dir: Path,
+    name: str,
+    command: Sequence[str],
+    log: Path,
+    *,
+    env: Mapping[str, str] | None = None,
+    stop_signal: signal.Signals = signal.SIGTERM,
+) -> subprocess.Popen[bytes]:
+    """Start ``command`` in a session of its own, output appended to ``log``; its pid file appears at once."""
+    for folder in (run_dir, log.parent):
+        folder.mkdir(parents=True, exist_ok=True)
+    _rotate(log)
+    launcher = ["/bin/sh", "-c", LAUNCH, "launch", str(pid_file(run_dir, name)), stop_signal.name, *command]
+    with log.open("ab") as output:
+        return subprocess.Popen(
+            launcher,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            env=None if env is None else dict(env),
+            start_new_session=True,
+        )
+
+
+def _rotate(log: Path) -> None:
+    if log.exists() and log.stat().st_size > LOG_LIMIT_BYTES:
+        log.replace(log.with_suffix(".log.1"))
+
+
+def stop(running: Running, deadline_s: float) -> bool:
+    """Ask the program to end; kill it and its group at the deadline. False when it had to be killed."""
+    ended = True
+    if running.alive():
+        _signal(running.pid, running.stop_signal)
+        _signal(running.pid, signal.SIGCONT)
+        ended = wait_gone(running, deadline_s)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(running.pid, signal.SIGKILL)
+    if not ended:
+        wait_gone(running, 10.0)
+    return ended
+
+
+def _signal(pid: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
+
+
+def wait_gone(running: Running, deadline_s: float) -> bool:
+    """Wait until the program has ended; False when it still runs after ``deadline_s``."""
+    try:
+        handle = os.pidfd_open(running.pid)
+    except ProcessLookupError:
+        return True
+    try:
+        poller = select.poll()
+        poller.register(handle, select.POLLIN)
+        end = time.monotonic() + deadline_s
+        while running.alive():
+            left_ms = (end - time.monotonic()) * 1000
+            if left_ms <= 0:
+                return False
+            poller.poll(left_ms)
+        return True
+    finally:
+        os.close(handle)
+
+
+def remove_pid_file(run_dir: Path, name: str) -> None:
+    """Forget a program that has ended."""
+    pid_file(run_dir, name).unlink(missing_ok=True)
+
+
+def stop_all(run_dir: Path, deadline_s: float) -> list[str]:
+    """Stop every program of this home, the youngest first; their names."""
+    stopped = []
+    for running in all_running(run_dir):
+        stop(running, deadline_s)
+        remove_pid_file(run_dir, running.name)
+        stopped.append(running.name)
+    return stopped
+
+
+def log_tail(log: Path, lines: int = 12, start: int = 0) -> str:
+    """The last lines of a log, not before byte ``start``."""
+    try:
+        with log.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(start, size - 16_384))
+            text = file.read().decode(errors="replace")
+    except FileNotFoundError:
+        return "(no log)"
+    return "\n".join(text.splitlines()[-lines:]) or "(nothing in the log)"

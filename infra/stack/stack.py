@@ -1,0 +1,192 @@
+"""The local stack of one checkout: its services, addresses and passwords.
+
+Idempotent: ``up`` on a running stack changes nothing, ``up`` after any crash repairs what is missing.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from urllib.parse import urlsplit
+
+from infra.contract.errors import ConfigError
+from infra.contract.settings import ENDPOINTS_FILE, Endpoints, Settings
+from infra.sql.migrate import migrate
+from infra.stack import cache, ports, postgres, processes
+from infra.stack.kafka import kafka
+from infra.stack.kafka_topics import create_topics
+from infra.stack.mosquitto import mosquitto
+from infra.stack.ports import HOST
+from infra.stack.service import Runner, Service
+
+SERVICES = ("postgres", "mosquitto", "kafka")
+HTTP_PARTS = ("bridge", "jobs", "instant", "events", "dashboard")
+WELL_KNOWN = {"mosquitto": 1883, "kafka": 9092, "postgres": 5432, "dashboard": 8501}
+Say = Callable[[str], None]
+
+
+class Stack:
+    """The services of one home. ``preferred`` are the ports tried first at the first start; ``say`` is told
+    each step."""
+
+    def __init__(self, settings: Settings, say: Say, preferred: dict[str, int] | None = None) -> None:
+        self.settings = settings
+        self.home = settings.paths.home.resolve()
+        self.runner = Runner(self.home)
+        self._say = say
+        self._preferred = WELL_KNOWN if preferred is None else preferred
+        self._ports_file = self.home / "ports.json"
+
+    @property
+    def embedded(self) -> tuple[str, ...]:
+        """The services that run here; the others have an address in the settings."""
+        s = self.settings
+        external = {
+            "postgres": bool(s.db.url.get_secret_value()),
+            "mosquitto": bool(s.mqtt.url),
+            "kafka": bool(s.kafka.bootstrap),
+        }
+        return tuple(name for name in SERVICES if not external[name])
+
+    def up(self) -> Endpoints:
+        """Start what does not run, create topics, roles and database, migrate; the addresses.
+
+        Raises ServiceError naming the service that failed; the others keep running.
+        """
+        with self.lock():
+            self._set_up_home()
+            services = self.services(self._choose_ports())
+            with ThreadPoolExecutor(max_workers=len(SERVICES)) as pool:
+                started = [pool.submit(self._start, service) for service in services]
+            for future in started:
+                future.result()
+            addresses = self.endpoints(ports.load(self._ports_file))
+            self._furnish(addresses)
+            postgres.write_private(self.home / ENDPOINTS_FILE, json.dumps(asdict(addresses), indent=1))
+        return addresses
+
+    def down(self) -> list[str]:
+        """Stop every service of this home; the names of those that ran."""
+        with self.lock():
+            stopped = [name for name in reversed(SERVICES) if self.runner.stop(name)]
+            (self.home / ENDPOINTS_FILE).unlink(missing_ok=True)
+        return stopped
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """One change of this stack at a time; a second one waits."""
+        self.home.mkdir(parents=True, exist_ok=True)
+        with (self.home / "stack.lock").open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
+    def services(self, chosen: dict[str, int]) -> tuple[Service, ...]:
+        """The embedded services on the chosen ports."""
+        data, folder = self.home / "data", self.settings.paths.cache
+        makers: dict[str, Callable[[], Service]] = {
+            "postgres": lambda: postgres.postgres(
+                cache.rootfs(folder), data / "postgres", chosen["postgres"], self._passwords().superuser
+            ),
+            "mosquitto": lambda: mosquitto(cache.rootfs(folder), data / "mosquitto", chosen["mosquitto"]),
+            "kafka": lambda: kafka(
+                cache.jars(folder, "kafka")[0].parent,
+                data / "kafka",
+                chosen["kafka"],
+                chosen["kafka-controller"],
+                self.settings.kafka.heap_mb,
+            ),
+        }
+        return tuple(makers[name]() for name in self.embedded)
+
+    def endpoints(self, chosen: dict[str, int]) -> Endpoints:
+        """The addresses that follow from the ports and from the settings of external services."""
+        s = self.settings
+        mqtt_host, mqtt_port = split_mqtt_url(s.mqtt.url) if s.mqtt.url else (HOST, chosen["mosquitto"])
+        external = s.db.url.get_secret_value()
+        words = None if external else self._passwords()
+        owner, ingest, dashboard = (external,) * 3
+        if words is not None:
+            owner = postgres.url(postgres.OWNER, words.owner, chosen["postgres"])
+            ingest = postgres.url(postgres.INGEST, words.ingest, chosen["postgres"])
+            dashboard = postgres.url(postgres.DASHBOARD, words.dashboard, chosen["postgres"])
+        return Endpoints(
+            mqtt_host=mqtt_host,
+            mqtt_port=mqtt_port,
+            kafka_bootstrap=s.kafka.bootstrap or f"{HOST}:{chosen['kafka']}",
+            db_owner_url=owner,
+            db_ingest_url=ingest,
+            db_dashboard_url=dashboard,
+            http_ports={part: chosen[part] for part in HTTP_PARTS},
+        )
+
+    def superuser_url(self) -> str:
+        """The embedded server's superuser, for roles and databases."""
+        port = ports.load(self._ports_file)["postgres"]
+        return postgres.url(postgres.USER, self._passwords().superuser, port, "postgres")
+
+    def _start(self, service: Service) -> None:
+        ran = self.runner.find(service.name)
+        answer = self.runner.start(service)
+        same = ran is not None and self.runner.find(service.name) == ran
+        self._say(f"{service.name}: {'runs already' if same else 'ready'}, {answer}")
+
+    def _furnish(self, addresses: Endpoints) -> None:
+        if "postgres" in self.embedded:
+            postgres.ensure_roles(self.superuser_url(), self._passwords())
+            postgres.ensure_database(self.superuser_url(), postgres.DATABASE)
+        for name in migrate(addresses.db_owner_url):
+            self._say(f"database: applied {name}")
+        for name in create_topics(addresses.kafka_bootstrap, self.settings.kafka.prefix):
+            self._say(f"kafka: created topic {name}")
+
+    def _set_up_home(self) -> None:
+        (self.home / "data").mkdir(exist_ok=True)
+        self.home.chmod(0o711)  # secrets lie in here, and the services' users must reach their folders
+
+    def _passwords(self) -> postgres.Passwords:
+        return postgres.passwords(self.home / "secrets.json")
+
+    def _choose_ports(self) -> dict[str, int]:
+        """The port of every part, kept in the home from one start to the next."""
+        s, kept = self.settings, ports.load(self._ports_file)
+        fixed = {
+            "mosquitto": s.mqtt.port,
+            "kafka": s.kafka.port,
+            "postgres": s.db.port,
+            "bridge": s.bridge.http_port,
+            "dashboard": s.dashboard.port,
+        }
+        chosen = {r.name: kept[r.name] for r in self._running() if r.name in kept}
+        if "kafka" in chosen:
+            chosen["kafka-controller"] = kept["kafka-controller"]
+        for part in (*SERVICES, "kafka-controller", *HTTP_PARTS):
+            if part not in chosen:
+                taken = chosen.values()
+                preferred = self._preferred.get(part, 0)
+                chosen[part] = ports.choose(fixed.get(part, 0), kept.get(part), preferred, taken)
+        postgres.write_private(self._ports_file, json.dumps(chosen, indent=1))
+        return chosen
+
+    def _running(self) -> list[processes.Running]:
+        return processes.all_running(self.runner.run_dir)
+
+
+def split_mqtt_url(address: str) -> tuple[str, int]:
+    """Host and port of ``mqtt://host[:port]``; raises ConfigError."""
+    parts = urlsplit(address)
+    if parts.scheme != "mqtt" or not parts.hostname:
+        raise ConfigError(f"ODOGRAPH_MQTT_URL {address!r} is not of the form mqtt://host:port")
+    return parts.hostname, parts.port or 1883
+
+
+def with_database(addresses: Endpoints, database: str) -> Endpoints:
+    """The same addresses with another database of the embedded server."""
+    urls = {
+        key: getattr(addresses, key).rpartition("/")[0] + f"/{database}"
+        for key in ("db_owner_url", "db_ingest_url", "db_dashboard_url")
+    }
+    return replace(addresses, **urls)
