@@ -48,4 +48,6 @@ REASONS = (
     "bad_clock",
     "bad_shape",
     "bad_value",
+    "unstorable",  # Kafka refused the record for what it is
+    "internal",  # an error of the service itself, found on this message
 )

@@ -1,0 +1,188 @@
+"""Kafka's side of the bridge: an idempotent producer that never leaves a gap, and a probe of the cluster."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Final
+
+import structlog
+from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient
+
+from bridge.translate import Record
+
+Report = Callable[[KafkaError | None, Any], None]
+"""Called from poll() when a record is stored (None) or was given up."""
+
+RECORD_ERRORS: Final = frozenset(
+    {
+        "MSG_SIZE_TOO_LARGE",
+        "INVALID_RECORD",
+        "INVALID_TIMESTAMP",
+        "INVALID_MSG",
+        "INVALID_MSG_SIZE",
+        "RECORD_LIST_TOO_LARGE",
+    }
+)
+"""Refusals that are about the batch's content. All others are about the cluster and pass with time."""
+
+PROBE_S: Final = 2.0
+
+
+class RefusedError(Exception):
+    """The record was refused before it entered the queue; the message is Kafka's."""
+
+
+def is_about_the_record(error: KafkaError) -> bool:
+    """Whether some record of the batch is to blame, not the cluster."""
+    return str(error.name()) in RECORD_ERRORS
+
+
+@dataclass(frozen=True, slots=True)
+class SinkConfig:
+    """Limits of one producer. ``linger_ms``: how long a record waits for company before it is sent."""
+
+    bootstrap: str
+    client_id: str
+    linger_ms: float
+    queue_records: int
+    queue_bytes: int
+    compression: str = "lz4"
+
+    def producer(self) -> dict[str, Any]:
+        """The producer's settings. ``message.timeout.ms`` 0: waits for ever, the MQTT broker holds the data.
+
+        The gapless guarantee turns a refused batch into a fatal error, so that no later record of the
+        same vehicle is stored before the refused ones were tried again.
+        """
+        return {
+            "bootstrap.servers": self.bootstrap,
+            "client.id": self.client_id,
+            "acks": "all",
+            "enable.idempotence": True,
+            "enable.gapless.guarantee": True,
+            "message.timeout.ms": 0,
+            "partitioner": "murmur2_random",
+            "linger.ms": self.linger_ms,
+            "compression.type": self.compression,
+            "queue.buffering.max.messages": self.queue_records,
+            "queue.buffering.max.kbytes": max(1024, self.queue_bytes >> 10),
+            "reconnect.backoff.ms": 100,
+            "reconnect.backoff.max.ms": 2000,
+            "socket.keepalive.enable": True,
+            "log_level": 0,
+        }
+
+
+class KafkaSink:
+    """One producer and its replacement after a fatal error. Used by one thread only."""
+
+    def __init__(self, config: SinkConfig) -> None:
+        self._config = config
+        self._log = structlog.get_logger().bind(producer=config.client_id)
+        self._producer = self._new()
+
+    def _new(self) -> Any:
+        return Producer(self._config.producer() | {"error_cb": self._on_error})
+
+    def _on_error(self, error: KafkaError) -> None:
+        """A connection's trouble: the client goes on by itself; a fatal one shows in the reports."""
+        self._log.warning("kafka", error=error.name(), detail=error.str(), fatal=error.fatal())
+
+    def produce(self, record: Record, report: Report) -> bool:
+        """Queue the record; False when the queue is full or the producer broke. Never waits.
+
+        Raises RefusedError when the record can never be stored as it is.
+        """
+        try:
+            self._producer.produce(
+                record.topic,
+                record.value,
+                record.key,
+                on_delivery=report,
+                timestamp=record.timestamp_ms,
+                headers=record.headers,
+            )
+        except BufferError:
+            return False
+        except KafkaException as error:
+            cause = error.args[0]
+            if is_about_the_record(cause):
+                raise RefusedError(str(cause.name())) from error
+            return False
+        return True
+
+    def poll(self) -> int:
+        """Run the reports that are due, without waiting; how many."""
+        return int(self._producer.poll(0))
+
+    @property
+    def queued(self) -> int:
+        """Records in the producer's queue or on their way."""
+        return len(self._producer)
+
+    def replace(self) -> None:
+        """Give up all that is queued, with its reports, and begin with a new producer."""
+        self._producer.purge()
+        self._producer.flush(5.0)
+        self._producer = self._new()
+
+    def close(self) -> None:
+        """Drop what is queued: whatever was not reported is not acknowledged, and comes again."""
+        self._producer.purge()
+        self._producer.flush(1.0)
+
+
+class KafkaProbe:
+    """Asks the cluster now and then whether it answers and has the topics; from a thread of its own.
+
+    ``reason`` is None when all is well. It answers "not asked yet" until the first reply.
+    """
+
+    def __init__(self, bootstrap: str, wanted: frozenset[str], interval_s: float = PROBE_S) -> None:
+        self._bootstrap = bootstrap
+        self._wanted = wanted
+        self._interval_s = interval_s
+        self._reason: str | None = "not asked yet"
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="kafka-probe", daemon=True)
+
+    def __enter__(self) -> KafkaProbe:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def reason(self) -> str | None:
+        """Why Kafka cannot be used, or None."""
+        return self._reason
+
+    def _run(self) -> None:
+        log = structlog.get_logger()
+        config: dict[str, Any] = {"bootstrap.servers": self._bootstrap, "log_level": 0, "error_cb": _heard}
+        admin = AdminClient(config)
+        while not self._stop.is_set():
+            reason = self._ask(admin)
+            if reason != self._reason:
+                log.info("kafka ready" if reason is None else "kafka not ready", reason=reason)
+            self._reason = reason
+            self._stop.wait(self._interval_s)
+
+    def _ask(self, admin: Any) -> str | None:
+        try:
+            known = admin.list_topics(timeout=self._interval_s).topics
+        except KafkaException as error:
+            return f"{self._bootstrap} does not answer ({error.args[0].name()})"
+        missing = sorted(self._wanted - set(known))
+        return f"topics are missing: {', '.join(missing)}; create them: odograph up" if missing else None
+
+
+def _heard(_error: KafkaError) -> None:
+    """The probe's own answer says it."""

@@ -1,0 +1,240 @@
+"""One MQTT connection of the bridge: persistent session, manual acks, one thread, never blocks.
+
+paho speaks the protocol (connect, subscribe, ping); runs of PUBLISH packets are cut out of large reads by
+``bridge.wire`` and PUBACKs leave in bulk. The owner calls ``poll`` in a loop; there is no other thread.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+import time
+from dataclasses import dataclass
+from typing import Any, Final
+
+import structlog
+from paho.mqtt.client import Client
+from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
+from paho.mqtt.subscribeoptions import SubscribeOptions
+
+from bridge.buffered_socket import BufferedSocket
+from bridge.wire import Publish, WireError, pubacks
+
+KEEPALIVE_S: Final = 30
+CONNECT_S: Final = 2.0
+SESSION_EXPIRY_S: Final = 7 * 86_400
+"""The broker keeps the session of an absent bridge this long."""
+
+BACKOFF_FIRST_S: Final = 0.1
+BACKOFF_MAX_S: Final = 5.0
+RETAINED_ON_NEW_SUBSCRIPTION: Final = 1
+"""Retained messages come once with the session, not again at every reconnect (MQTT 5, 3.8.3.1)."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceConfig:
+    """Where and as whom. ``receive_maximum``: the broker sends no more than this unacknowledged."""
+
+    host: str
+    port: int
+    client_id: str
+    filters: tuple[str, ...]
+    receive_maximum: int
+
+
+class _Client(Client):
+    """paho with our socket under it."""
+
+    def _create_socket(self) -> Any:
+        sock: Any = super()._create_socket()
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return BufferedSocket(sock)
+
+
+class MqttSource:
+    """The connection and its successors. ``epoch`` counts them; ``connected`` is True after CONNACK."""
+
+    def __init__(self, config: SourceConfig) -> None:
+        self._config = config
+        self._log = structlog.get_logger().bind(client_id=config.client_id)
+        self._client: Client | None = None
+        self._sock: BufferedSocket | None = None
+        self._acks = b""
+        self._backoff_s = BACKOFF_FIRST_S
+        self._next_dial_s = 0.0
+        self.connected = False
+        self.subscribed = False
+        self.epoch = 0
+        self.sessions_lost = 0
+        self.trouble = "not connected yet"
+
+    def poll(self, limit: int, wait_s: float) -> list[Publish]:
+        """Messages that came, at most ``limit``, waiting for them at most ``wait_s``. Reconnects by itself.
+
+        ``limit`` 0 leaves messages in the broker's and the kernel's hands: back-pressure. When ``epoch`` has
+        changed, the packet ids of all earlier messages are void.
+        """
+        if self._sock is None and not self._dial(wait_s):
+            return []
+        try:
+            return self._turn(limit, wait_s)
+        except (OSError, WireError) as error:
+            self.drop(f"{type(error).__name__}: {error}")
+            return []
+
+    def _turn(self, limit: int, wait_s: float) -> list[Publish]:
+        client, sock = self._parts()
+        reads = limit > 0 or not self.connected
+        ready = reads and (sock.buffer.publish_is_whole() or sock.buffer.other_is_whole())
+        writes = [sock] if client.want_write() or sock.wants_write else []
+        readable, writable, _ = select.select([sock] if reads else [], writes, [], 0 if ready else wait_s)
+        if writable:
+            self._write()
+        found = self._take(limit)
+        if readable and not found:
+            sock.fill()
+            found = self._take(limit)
+        if self._sock is not None and client.loop_misc() != 0:
+            raise ConnectionError("the broker answers no ping")
+        return found
+
+    def _take(self, limit: int) -> list[Publish]:
+        """Messages at the head of the buffer; packets of other kinds between them go to paho."""
+        client, sock = self._parts()
+        found = sock.buffer.publishes(limit) if self.connected else []
+        while sock.buffer.other_is_whole():
+            client.loop_read()
+            if client.socket() is None:
+                raise ConnectionError(self.trouble)
+            if self.connected:
+                found += sock.buffer.publishes(limit - len(found))
+        return found
+
+    def ack(self, packet_ids: list[int]) -> None:
+        """Acknowledge messages of this epoch in their order, in one piece, now or when the line is free."""
+        if self._sock is None:
+            return
+        self._acks += pubacks([packet_id for packet_id in packet_ids if packet_id])
+        try:
+            self._write()
+        except OSError as error:
+            self.drop(f"{type(error).__name__}: {error}")
+
+    def _write(self) -> None:
+        """paho's packets and ours, never one inside the other."""
+        client, sock = self._parts()
+        client.loop_write()
+        if client.socket() is None:
+            raise ConnectionError(self.trouble)
+        if not client.want_write():
+            sock.queue(self._acks)
+            self._acks = b""
+
+    def drop(self, why: str) -> None:
+        """Close the connection; poll dials again after a pause, and the broker sends anew what is unacked."""
+        if self._sock is None:
+            return
+        self._log.warning("mqtt connection lost", why=why)
+        self._forget(why)
+
+    def _forget(self, why: str) -> None:
+        self.trouble = why
+        self.connected = self.subscribed = False
+        if self._sock is not None:
+            self._sock.close()
+        self._client = self._sock = None
+        self._acks = b""
+        self._next_dial_s = time.monotonic() + self._backoff_s
+        self._backoff_s = min(BACKOFF_MAX_S, self._backoff_s * 2)
+
+    @property
+    def acks_waiting(self) -> bool:
+        """Whether acknowledgements were not handed to the kernel yet."""
+        return bool(self._acks) or (self._sock is not None and self._sock.wants_write)
+
+    def close(self) -> None:
+        """Say goodbye; the broker keeps the session."""
+        if self._client is not None and self.connected:
+            self._client.disconnect()
+        self._forget("closed")
+
+    def _parts(self) -> tuple[Client, BufferedSocket]:
+        if self._client is None or self._sock is None:
+            raise ConnectionError(self.trouble)
+        return self._client, self._sock
+
+    def _dial(self, wait_s: float) -> bool:
+        """Open a new connection when the pause is over, with a new client: nothing old remains."""
+        pause_s = self._next_dial_s - time.monotonic()
+        if pause_s > 0:
+            time.sleep(min(pause_s, wait_s))
+            return False
+        client = self._new_client()
+        try:
+            client.connect(
+                self._config.host,
+                self._config.port,
+                KEEPALIVE_S,
+                clean_start=False,
+                properties=_connect_properties(self._config.receive_maximum),
+            )
+        except OSError as error:
+            self._log.warning(
+                "mqtt broker away", host=self._config.host, port=self._config.port, why=str(error)
+            )
+            self._forget(f"{self._config.host}:{self._config.port} does not answer ({error})")
+            return False
+        self._client, self._sock = client, client.socket()  # type: ignore[assignment]
+        self.epoch += 1
+        return True
+
+    def _new_client(self) -> Client:
+        client = _Client(
+            CallbackAPIVersion.VERSION2,
+            self._config.client_id,
+            protocol=MQTTProtocolVersion.MQTTv5,
+            manual_ack=True,
+        )
+        client.connect_timeout = CONNECT_S
+        client.on_connect = self._on_connect
+        client.on_subscribe = self._on_subscribe
+        client.on_disconnect = self._on_disconnect
+        return client
+
+    def _on_connect(self, client: Client, _data: Any, flags: Any, code: Any, _properties: Any) -> None:
+        if code.is_failure:
+            self.trouble = f"the broker refuses the connection: {code}"
+            self._log.error("mqtt connection refused", reason=str(code))
+            return
+        if not flags.session_present and self.epoch > 1:
+            self.sessions_lost += 1
+            self._log.error("mqtt session lost", consequence="what the broker held for us may be gone")
+        self.connected = True
+        self._log.info("mqtt connected", epoch=self.epoch, session_present=flags.session_present)
+        options = SubscribeOptions(qos=1, retainHandling=RETAINED_ON_NEW_SUBSCRIPTION)
+        client.subscribe([(name, options) for name in self._config.filters])
+
+    def _on_subscribe(self, _client: Client, _data: Any, _mid: int, codes: list[Any], _props: Any) -> None:
+        refused = [str(code) for code in codes if code.is_failure]
+        if refused:
+            self.trouble = f"the broker refuses the subscription: {', '.join(refused)}"
+            self._log.error("mqtt subscription refused", filters=self._config.filters, reasons=refused)
+            return
+        self.subscribed = True
+        self._backoff_s = BACKOFF_FIRST_S
+
+    def _on_disconnect(self, _client: Client, _data: Any, _flags: Any, code: Any, _props: Any) -> None:
+        self.trouble = f"disconnected: {code}"
+
+    def reason(self) -> str | None:
+        """Why nothing can arrive, or None."""
+        return None if self.connected and self.subscribed else self.trouble
+
+
+def _connect_properties(receive_maximum: int) -> Properties:
+    properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
+    properties.SessionExpiryInterval = SESSION_EXPIRY_S
+    properties.ReceiveMaximum = receive_maximum
+    return properties

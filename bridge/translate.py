@@ -1,0 +1,167 @@
+"""From an MQTT message to a Kafka record, or to the reason why not. Pure: no network, no clock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from infra.contract import frame, messages, topics
+from infra.contract.errors import ContractError
+
+KEPT_BYTES: Final = 900_000
+"""Raw bytes a dead letter keeps at most: Kafka's default limit for a record with its headers is 1 MiB."""
+
+DETAIL_CHARS: Final = 500
+ROUTES_KEPT: Final = 65_536
+"""Good topics whose parse is remembered; with more vehicles than this they are learnt anew now and then."""
+
+DECODERS: Final[dict[str, Callable[[bytes], frame.Frame]]] = {
+    "telemetry": frame.decode,
+    "crash": messages.decode_crash,
+    "status": messages.decode_status,
+}
+_SCHEMA = str(frame.SCHEMA).encode()
+
+Headers = list[tuple[str, bytes]]
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What goes to Kafka; ``timestamp_ms`` is the receive time."""
+
+    topic: str
+    key: bytes | None
+    value: bytes
+    headers: Headers
+    timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """Why a message cannot be forwarded; ``key`` is the vehicle id where the topic tells it."""
+
+    reason: str
+    detail: str
+    key: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """What a topic alone says."""
+
+    vehicle_id: str
+    channel: str
+    kafka_topic: str
+    key: bytes
+
+
+class Translator:
+    """Knows the names in force: MQTT root and Kafka prefix.
+
+    ``skipped`` are channels that another connection (or another service) handles: their messages translate
+    to None. A channel is taken by its place in the topic, ``<root>/<anything>/<channel>``, valid id or not.
+    """
+
+    def __init__(self, root: str, prefix: str, skipped: frozenset[str] = frozenset()) -> None:
+        self._root = root
+        self._prefix = prefix
+        self._skipped = skipped
+        self._dead_letter = topics.kafka_topic(prefix, "dead-letter")
+        self._routes: dict[bytes, Route] = {}
+
+    def translate(self, topic: bytes, raw: bytes, received_ms: int) -> Record | Rejection | None:
+        """The record for ``raw``, its value unchanged; or the rejection; or None where it is not ours.
+
+        Never raises: an error of our own is a rejection with the reason ``internal``.
+        """
+        route: Route | None = None
+        try:
+            found = self._routes.get(topic) or self._learn(topic)
+            if not isinstance(found, Route):
+                return found
+            route = found
+            message = DECODERS[route.channel](raw)
+            if message["vehicle_id"] != route.vehicle_id:
+                return _mismatch(message["vehicle_id"], route)
+        except ContractError as error:
+            return Rejection(error.reason, error.detail, route.key if route else None)
+        except Exception as error:  # noqa: BLE001  one message must never stop the lane
+            return Rejection("internal", f"{type(error).__name__}: {error}", route.key if route else None)
+        return Record(route.kafka_topic, route.key, raw, uplink_headers(topic, received_ms), received_ms)
+
+    def _learn(self, topic: bytes) -> Route | Rejection | None:
+        """The route of a topic, remembered when good: a wrong one may be of any size and never come again."""
+        route = self.route(topic)
+        if isinstance(route, Route):
+            if len(self._routes) >= ROUTES_KEPT:
+                self._routes.clear()
+            self._routes[topic] = route
+        return route
+
+    def route(self, topic: bytes) -> Route | Rejection | None:
+        """Where messages of ``topic`` (bytes as received, perhaps no UTF-8) go."""
+        text = topic.decode(errors="surrogateescape")
+        if self._channel(text) in self._skipped:
+            return None
+        try:
+            vehicle_id, channel = topics.parse_mqtt_topic(self._root, text)
+        except ContractError as error:
+            return Rejection(error.reason, error.detail, self._vehicle_key(text))
+        name = topics.kafka_topic(self._prefix, topics.KAFKA_TOPIC_OF[channel])
+        return Route(vehicle_id, channel, name, vehicle_id.encode())
+
+    def _channel(self, topic: str) -> str | None:
+        """The last level of ``<root>/<anything>/<channel>``, None for any other shape."""
+        if not topic.startswith(self._root + "/"):
+            return None
+        levels = topic[len(self._root) + 1 :].split("/")
+        return levels[1] if len(levels) == 2 else None
+
+    def _vehicle_key(self, topic: str) -> bytes | None:
+        """The vehicle id of a topic that is wrong in another place."""
+        levels = topic.removeprefix(self._root + "/").split("/")
+        known = topic.startswith(self._root + "/") and topics.VEHICLE_ID.fullmatch(levels[0])
+        return levels[0].encode() if known else None
+
+    def dead_letter(self, rejection: Rejection, topic: bytes, raw: bytes, received_ms: int) -> Record:
+        """The record that keeps what was rejected: its raw bytes, and why in the headers."""
+        detail = rejection.detail[:DETAIL_CHARS]
+        if len(raw) > KEPT_BYTES:
+            detail = f"{detail}; the first {KEPT_BYTES} of {len(raw)} bytes are kept"
+        headers = [
+            (topics.HEADER_REASON, rejection.reason.encode()),
+            (topics.HEADER_DETAIL, detail.encode(errors="backslashreplace")),
+            *uplink_headers(topic, received_ms),
+        ]
+        return Record(self._dead_letter, rejection.key, raw[:KEPT_BYTES], headers, received_ms)
+
+    def unstorable(self, record: Record, error: str) -> Record:
+        """The dead letter for a record that Kafka refused for what it is.
+
+        A dead letter that was refused comes back with half of its bytes, so that one is accepted in the end.
+        """
+        if record.topic == self._dead_letter:
+            half = record.value[: len(record.value) // 2]
+            return Record(record.topic, record.key, half, record.headers, record.timestamp_ms)
+        detail = f"Kafka refused it for {record.topic}: {error}"
+        headers = [
+            (topics.HEADER_REASON, b"unstorable"),
+            (topics.HEADER_DETAIL, detail[:DETAIL_CHARS].encode(errors="backslashreplace")),
+            *record.headers,
+        ]
+        return Record(self._dead_letter, record.key, record.value[:KEPT_BYTES], headers, record.timestamp_ms)
+
+
+def uplink_headers(topic: bytes, received_ms: int) -> Headers:
+    """The headers of every record that came over MQTT."""
+    return [
+        (topics.HEADER_MQTT_TOPIC, topic),
+        (topics.HEADER_RECEIVED_MS, b"%d" % received_ms),
+        (topics.HEADER_SCHEMA, _SCHEMA),
+    ]
+
+
+def _mismatch(claimed: str, route: Route) -> Rejection:
+    detail = f"the payload says {claimed}, the topic says {route.vehicle_id}"
+    return Rejection("identity_mismatch", detail, route.key)

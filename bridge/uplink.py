@@ -1,0 +1,188 @@
+"""The bridge's uplink: two lanes, their threads, the health page, statistics, the orderly end."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Final
+
+import structlog
+from prometheus_client import CollectorRegistry
+
+from bridge.kafka_sink import KafkaProbe, KafkaSink, SinkConfig
+from bridge.lane import Lane, LaneLimits
+from bridge.metrics import BridgeCollector
+from bridge.mqtt_source import MqttSource, SourceConfig
+from bridge.translate import Translator
+from infra.contract import topics
+from infra.contract.settings import Endpoints, Settings
+from infra.health import HealthServer
+
+RECEIVE_MAXIMUM: Final = 65_535
+"""MQTT's own limit."""
+
+TELEMETRY_LINGER_MS: Final = 5.0
+PRIORITY_IN_FLIGHT: Final = 1000
+STATISTICS_S: Final = 1.0
+
+
+def telemetry_lane(settings: Settings, endpoints: Endpoints) -> Lane:
+    """Everything below the root; crash records and downlink topics are acknowledged and left to their owners.
+
+    One filter, so that the broker sends nothing twice, and whatever has an unknown name is seen.
+    """
+    skipped = frozenset({"crash", *topics.DOWNLINK_CHANNELS})
+    filters = (f"{settings.mqtt.root}/#",)
+    limits = LaneLimits(settings.bridge.max_in_flight, settings.bridge.max_in_flight_bytes, 0.002)
+    return _lane("telemetry", settings, endpoints, filters, skipped, limits, TELEMETRY_LINGER_MS)
+
+
+def crash_lane(settings: Settings, endpoints: Endpoints) -> Lane:
+    """Crash records alone: own connection, own producer, own thread, no waiting for company."""
+    filters = (topics.mqtt_filter(settings.mqtt.root, "crash"),)
+    in_flight = min(PRIORITY_IN_FLIGHT, settings.bridge.max_in_flight)
+    limits = LaneLimits(in_flight, settings.bridge.max_in_flight_bytes, 0.0005)
+    return _lane("crash", settings, endpoints, filters, frozenset(), limits, 0.0)
+
+
+def _lane(
+    name: str,
+    settings: Settings,
+    endpoints: Endpoints,
+    filters: tuple[str, ...],
+    skipped: frozenset[str],
+    limits: LaneLimits,
+    linger_ms: float,
+) -> Lane:
+    client_id = f"{settings.bridge.client_id}-{name}"
+    source = SourceConfig(
+        endpoints.mqtt_host, endpoints.mqtt_port, client_id, filters, window(limits.in_flight)
+    )
+    # The producer's queue holds all that may be in flight, so that it is never the one that overflows.
+    sink = SinkConfig(
+        endpoints.kafka_bootstrap, client_id, linger_ms, 2 * limits.in_flight, 2 * limits.in_flight_bytes
+    )
+    translator = Translator(settings.mqtt.root, settings.kafka.prefix, skipped)
+    return Lane(name, MqttSource(source), KafkaSink(sink), translator, limits)
+
+
+def window(in_flight: int) -> int:
+    """Messages the broker may send unacknowledged: half of what may be in flight.
+
+    The other half is room for what a reconnect delivers again while the first copies still wait for Kafka.
+    """
+    return max(1, min(RECEIVE_MAXIMUM, in_flight // 2))
+
+
+@dataclass(slots=True)
+class LaneThread:
+    """A lane at work."""
+
+    lane: Lane
+    left: int | None = None
+    error: BaseException | None = None
+    thread: threading.Thread | None = field(default=None)
+
+    def start(self, stop: threading.Event, drain_s: float) -> None:
+        """Run the lane in a thread of its own."""
+        self.thread = threading.Thread(target=self._run, args=(stop, drain_s), name=self.lane.name)
+        self.thread.start()
+
+    def _run(self, stop: threading.Event, drain_s: float) -> None:
+        try:
+            self.left = self.lane.run(stop, drain_s)
+        except BaseException as error:  # noqa: BLE001  raised again in the main thread
+            self.error = error
+            stop.set()
+
+
+def run(settings: Settings, endpoints: Endpoints) -> int:
+    """Serve until SIGTERM or SIGINT; the exit code: 0 when all that was read is stored, else 1."""
+    log = structlog.get_logger()
+    threads = [LaneThread(lane(settings, endpoints)) for lane in (telemetry_lane, crash_lane)]
+    lanes = [thread.lane for thread in threads]
+    wanted = frozenset(
+        topics.kafka_topic(settings.kafka.prefix, name)
+        for name in (*topics.KAFKA_TOPIC_OF.values(), "dead-letter")
+    )
+    stop = threading.Event()
+    with KafkaProbe(endpoints.kafka_bootstrap, wanted) as probe, _stopping_on_signals(stop):
+        registry = CollectorRegistry()
+        registry.register(BridgeCollector(lanes, settings.kafka.prefix, probe.reason))
+        checks: dict[str, Callable[[], str | None]] = {"kafka": probe.reason}
+        checks |= {f"mqtt-{lane.name}": lane.source.reason for lane in lanes}
+        with HealthServer(endpoints.http_ports.get("bridge", 0), checks, registry) as health:
+            log.info("bridge started", health_port=health.port, root=settings.mqtt.root)
+            for thread in threads:
+                thread.start(stop, settings.bridge.drain_s)
+            _tell(threads, stop)
+            for thread in threads:
+                _join(thread)
+    return _verdict(threads)
+
+
+def _join(thread: LaneThread) -> None:
+    if thread.thread is not None:
+        thread.thread.join()
+
+
+def _verdict(threads: list[LaneThread]) -> int:
+    log = structlog.get_logger()
+    for thread in threads:
+        if thread.error is not None:
+            raise thread.error
+    left = {thread.lane.name: thread.left for thread in threads if thread.left}
+    log.info("bridge stopped", not_stored=left or 0)
+    return 1 if left else 0
+
+
+@contextmanager
+def _stopping_on_signals(stop: threading.Event) -> Iterator[None]:
+    """SIGTERM and SIGINT ask for an orderly end; a second one ends at once."""
+
+    def heard(number: int, _frame: object) -> None:
+        if stop.is_set():
+            signal.signal(number, signal.SIG_DFL)
+            signal.raise_signal(number)
+        stop.set()
+
+    before = {number: signal.signal(number, heard) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _tell(threads: list[LaneThread], stop: threading.Event) -> None:
+    """A line of statistics a second, until the end is asked for."""
+    log = structlog.get_logger()
+    last = {thread.lane.name: (0, 0, 0) for thread in threads}
+    last_s = time.monotonic()
+    while not stop.wait(STATISTICS_S):
+        now_s = time.monotonic()
+        for thread in threads:
+            lane, stats = thread.lane, thread.lane.stats
+            counts = (stats.received.total() + stats.skipped, stats.produced, stats.acked)
+            rates = [
+                round((new - old) / (now_s - last_s))
+                for new, old in zip(counts, last[lane.name], strict=True)
+            ]
+            last[lane.name] = counts
+            if not any(rates) and not lane.fifo.outstanding:
+                continue
+            log.info(
+                "rates",
+                lane=lane.name,
+                received_per_s=rates[0],
+                stored_per_s=rates[1],
+                acked_per_s=rates[2],
+                rejected=stats.rejected.total(),
+                in_flight=lane.fifo.outstanding,
+                in_flight_bytes=lane.fifo.outstanding_bytes,
+            )
+        last_s = now_s

@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, multiple, rule
+
+from bridge.fifo import NOTHING, AckFifo, Ticket
+
+
+def fifo_of(count: int) -> tuple[AckFifo, list[Ticket]]:
+    fifo = AckFifo()
+    fifo.open(1)
+    return fifo, [fifo.add(packet_id, 100, NOTHING, 0.0) for packet_id in range(1, count + 1)]
+
+
+def test_nothing_is_acknowledged_while_the_head_is_open() -> None:
+    fifo, tickets = fifo_of(3)
+    fifo.complete(tickets[1])
+    fifo.complete(tickets[2])
+    assert fifo.take(0.0) == []
+
+
+def test_a_completed_head_releases_all_that_completed_behind_it() -> None:
+    fifo, tickets = fifo_of(4)
+    for at in (1, 2, 0):
+        fifo.complete(tickets[at])
+    assert fifo.take(0.0) == [1, 2, 3]
+    assert fifo.in_flight == 1
+
+
+def test_each_message_is_acknowledged_once() -> None:
+    fifo, tickets = fifo_of(1)
+    assert fifo.complete(tickets[0])
+    assert not fifo.complete(tickets[0])
+    assert fifo.take(0.0) == [1]
+    assert fifo.take(0.0) == []
+    assert fifo.outstanding == 0
+
+
+def test_a_message_of_an_older_connection_is_never_acknowledged() -> None:
+    fifo, tickets = fifo_of(1)
+    fifo.open(2)
+    fifo.add(1, 100, NOTHING, 0.0)
+    assert not fifo.complete(tickets[0])
+    assert fifo.take(0.0) == []
+    assert fifo.stale == 1
+
+
+def test_messages_of_older_connections_count_as_outstanding_until_they_are_stored() -> None:
+    fifo, tickets = fifo_of(2)
+    fifo.open(2)
+    assert (fifo.outstanding, fifo.outstanding_bytes, fifo.in_flight) == (2, 200, 0)
+    fifo.complete(tickets[0])
+    assert (fifo.outstanding, fifo.outstanding_bytes) == (1, 100)
+
+
+def test_a_skipped_message_is_acknowledged_in_its_turn() -> None:
+    fifo, tickets = fifo_of(1)
+    fifo.skip(2, 0.0)
+    assert fifo.take(0.0) == []
+    fifo.complete(tickets[0])
+    assert fifo.take(0.0) == [1, 2]
+
+
+def test_a_head_overtaken_by_later_messages_is_stuck() -> None:
+    fifo, tickets = fifo_of(2)
+    fifo.complete(tickets[1])
+    assert fifo.stuck_s(31.0) == 31.0
+
+
+def test_a_head_that_nothing_overtakes_is_not_stuck_however_old() -> None:
+    fifo, _ = fifo_of(2)
+    assert fifo.stuck_s(3600.0) == 0.0
+
+
+class AcksArePrefixesOfReceipts(RuleBasedStateMachine):
+    tickets = Bundle("tickets")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fifo = AckFifo()
+        self.fifo.open(1)
+        self.received: list[int] = []
+        self.acked: list[int] = []
+        self.done: set[int] = set()
+        self.open_tickets: dict[int, Ticket] = {}
+
+    @rule(target=tickets, count=st.integers(1, 5))
+    def receive(self, count: int) -> object:
+        added = [self.fifo.add(len(self.received) + n + 1, 10, NOTHING, 0.0) for n in range(count)]
+        self.received += [ticket.packet_id for ticket in added]
+        return multiple(*added)
+
+    @rule(ticket=tickets)
+    def store(self, ticket: Ticket) -> None:
+        if self.fifo.complete(ticket):
+            assert ticket.epoch == self.fifo.epoch
+            self.done.add(ticket.packet_id)
+
+    @rule()
+    def acknowledge(self) -> None:
+        self.acked += self.fifo.take(0.0)
+
+    @rule()
+    def reconnect(self) -> None:
+        self.fifo.open(self.fifo.epoch + 1)
+        self.received, self.acked, self.done = [], [], set()
+
+    @invariant()
+    def acks_are_a_prefix_of_what_this_connection_received_and_stored(self) -> None:
+        assert self.acked == self.received[: len(self.acked)]
+        assert set(self.acked) <= self.done
+
+    @invariant()
+    def nothing_is_counted_below_zero(self) -> None:
+        assert self.fifo.outstanding >= 0
+        assert self.fifo.outstanding_bytes == 10 * self.fifo.outstanding
+
+
+TestAcksArePrefixesOfReceipts = AcksArePrefixesOfReceipts.TestCase
+TestAcksArePrefixesOfReceipts.settings = settings(max_examples=60, stateful_step_count=40)
