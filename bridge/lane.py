@@ -66,7 +66,7 @@ class Lane:
     def run(self, stop: threading.Event, drain_s: float) -> int:
         """Serve until ``stop``, then finish what was read, for ``drain_s`` at most.
 
-        Returns how many were left undone. They are not acknowledged: the broker sends them to the next bridge.
+        Returns how many were left undone; not acknowledged, they go to the next bridge.
         """
         while not stop.is_set():
             self.turn()
