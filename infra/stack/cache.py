@@ -13,16 +13,19 @@ IVY_FILE = Path(__file__).with_name("ivy.xml")
 JAR_SETS = ("spark", "kafka")
 SUITE = "trixie"
 PACKAGES = ("postgresql-17-timescaledb", "mosquitto")
-ROOT_LAYOUT = 1
-"""Raised when the root file system is built another way."""
 MANIFEST = ".odograph-manifest.json"
 POSTGRES_BIN = "/usr/lib/postgresql/17/bin"
 
 
+def pins() -> str:
+    """Stands for the pinned versions: what was fetched by other pins is fetched again."""
+    text = IVY_FILE.read_bytes() + " ".join((SUITE, *PACKAGES)).encode()
+    return hashlib.sha256(text).hexdigest()[:16]
+
+
 def jar_dir(cache: Path, name: str) -> Path:
-    """Folder of a set of jars; its name follows the pinned versions."""
-    pins = hashlib.sha256(IVY_FILE.read_bytes()).hexdigest()[:8]
-    return cache / "jars" / f"{name}-{pins}"
+    """Folder of a set of jars."""
+    return cache / "jars" / name
 
 
 def jars(cache: Path, name: str) -> tuple[Path, ...]:
@@ -43,7 +46,7 @@ def pyspark_jars() -> Path:
 
 def rootfs_dir(cache: Path) -> Path:
     """Folder of the Debian root file system that PostgreSQL and Mosquitto run from."""
-    return cache / f"rootfs-{SUITE}-{ROOT_LAYOUT}"
+    return cache / f"rootfs-{SUITE}"
 
 
 def rootfs(cache: Path) -> Path:
@@ -55,15 +58,17 @@ def rootfs(cache: Path) -> Path:
 
 
 def write_manifest(folder: Path, files: list[Path]) -> None:
-    """Note the sizes of the files by which a folder is later known to be whole."""
+    """Note the pins and the sizes of the files by which a folder is later known to be whole."""
     sizes = {str(path.relative_to(folder)): path.stat().st_size for path in files}
-    (folder / MANIFEST).write_text(json.dumps(sizes, indent=1))
+    (folder / MANIFEST).write_text(json.dumps({"pins": pins(), "sizes": sizes}, indent=1))
 
 
 def is_complete(folder: Path) -> bool:
-    """Whether every file of the folder's manifest is there in its size."""
+    """Whether the folder was fetched by today's pins and every file of its manifest is there in its size."""
     try:
-        sizes: dict[str, int] = json.loads((folder / MANIFEST).read_text())
-        return all((folder / name).stat().st_size == size for name, size in sizes.items())
-    except (FileNotFoundError, NotADirectoryError, json.JSONDecodeError):
+        manifest = json.loads((folder / MANIFEST).read_text())
+        sizes: dict[str, int] = manifest["sizes"]
+        whole = all((folder / name).stat().st_size == size for name, size in sizes.items())
+        return whole and manifest["pins"] == pins()
+    except (FileNotFoundError, NotADirectoryError, json.JSONDecodeError, KeyError):
         return False

@@ -150,15 +150,33 @@ def ensure_roles(superuser_url: str, words: Passwords) -> None:
         connection.execute(f"ALTER ROLE {DASHBOARD} SET statement_timeout = '15s'")
 
 
-def ensure_database(superuser_url: str, name: str, template: str = "template0") -> None:
+def ensure_database(superuser_url: str, name: str) -> None:
     """Create a database of the owner's with TimescaleDB in it, unless it is there. Idempotent."""
     with psycopg.connect(superuser_url, autocommit=True) as connection:
         if not _exists(connection, "pg_database", "datname", name):
-            statement = sql.SQL("CREATE DATABASE {} OWNER {} TEMPLATE {}")
-            parts = (sql.Identifier(part) for part in (name, OWNER, template))
-            connection.execute(statement.format(*parts))
+            _create_database(connection, name, "template0")
     with psycopg.connect(superuser_url, dbname=name, autocommit=True) as connection:
         connection.execute("CREATE EXTENSION IF NOT EXISTS timescaledb")
+
+
+def copy_database(superuser_url: str, name: str, template: str) -> None:
+    """A new database of the owner's, a copy of ``template``, which nothing may be connected to."""
+    with psycopg.connect(superuser_url, autocommit=True) as connection:
+        _create_database(connection, name, template)
+
+
+def close_database(superuser_url: str, name: str) -> None:
+    """Let nothing connect to a database any more, so that it can be copied."""
+    with psycopg.connect(superuser_url, autocommit=True) as connection:
+        statement = sql.SQL("ALTER DATABASE {} WITH ALLOW_CONNECTIONS false")
+        connection.execute(statement.format(sql.Identifier(name)))
+        end = "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = %s"
+        connection.execute(end, (name,))
+
+
+def _create_database(connection: psycopg.Connection[tuple[object, ...]], name: str, template: str) -> None:
+    statement = sql.SQL("CREATE DATABASE {} OWNER {} TEMPLATE {}")
+    connection.execute(statement.format(*map(sql.Identifier, (name, OWNER, template))))
 
 
 def drop_database(superuser_url: str, name: str) -> None:

@@ -64,7 +64,7 @@ class Stack:
                 started = [pool.submit(self._start, service) for service in services]
             for future in started:
                 future.result()
-            addresses = self.endpoints(ports.load(self._ports_file))
+            addresses = self.endpoints(self.ports())
             self._furnish(addresses)
             postgres.write_private(self.home / ENDPOINTS_FILE, json.dumps(asdict(addresses), indent=1))
         return addresses
@@ -123,10 +123,13 @@ class Stack:
             http_ports={part: chosen[part] for part in HTTP_PARTS},
         )
 
+    def ports(self) -> dict[str, int]:
+        """The port of every part, as the last start chose them."""
+        return ports.load(self._ports_file)
+
     def superuser_url(self) -> str:
         """The embedded server's superuser, for roles and databases."""
-        port = ports.load(self._ports_file)["postgres"]
-        return postgres.url(postgres.USER, self._passwords().superuser, port, "postgres")
+        return postgres.url(postgres.USER, self._passwords().superuser, self.ports()["postgres"], "postgres")
 
     def _start(self, service: Service) -> None:
         ran = self.runner.find(service.name)

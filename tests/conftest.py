@@ -1,0 +1,50 @@
+"""Fixtures on the real stack: one stack a session, one lane a test."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from infra.contract.settings import load
+from infra.stack.fetch import fetch_all
+from infra.stack.guard import guarded
+from infra.stack.progress import Progress
+from infra.stack.stack import SERVICES, Stack
+from tests.support import Lane, make_template, open_lane
+
+KEPT = ("ODOGRAPH_PATHS_CACHE",)
+
+
+@pytest.fixture(scope="session")
+def clean_environment() -> Iterator[None]:
+    """No setting of the person who runs the tests reaches them, the cache of downloads excepted."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in list(os.environ):
+            if name.startswith("ODOGRAPH_") and name not in KEPT:
+                patch.delenv(name)
+        yield
+
+
+@pytest.fixture(scope="session")
+def stack(clean_environment: None) -> Iterator[Stack]:
+    """The real services in a home of their own, on free ports; gone at the end, even of a killed pytest."""
+    home = Path(tempfile.mkdtemp(prefix="odograph-test-"))
+    settings = load(paths={"home": str(home)}, kafka={"heap_mb": 512})
+    fetch_all(settings.paths.cache, Progress(), SERVICES)
+    with guarded(home, remove=True):
+        running = Stack(settings, say=lambda _: None, preferred={})
+        running.up()
+        make_template(running)
+        yield running
+        running.down()
+
+
+@pytest.fixture
+def lane(stack: Stack) -> Iterator[Lane]:
+    """A lane of this test's own through the shared stack."""
+    with open_lane(stack) as opened:
+        yield opened

@@ -1,0 +1,179 @@
+"""What tests share: a lane through the real stack, waiting to a deadline, running commands."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TypeVar
+
+import orjson
+
+from infra.contract.settings import ENDPOINTS_FILE, Endpoints, Settings, load
+from infra.sql.migrate import migrate
+from infra.stack import kafka_topics, ports, postgres, processes
+from infra.stack.stack import HTTP_PARTS, Stack, with_database
+
+TEMPLATE_DATABASE = "odograph_template"
+POLL_S = 0.05
+STOP_S = 60.0
+T = TypeVar("T")
+
+
+def eventually(check: Callable[[], T], deadline_s: float, what: str) -> T:
+    """Call ``check`` until it returns something true, and return that; fail at the deadline.
+
+    An AssertionError in ``check`` counts as "not yet" and is shown when the deadline has passed.
+    """
+    end = time.monotonic() + deadline_s
+    while True:
+        try:
+            value = check()
+            last: object = value
+            if value:
+                return value
+        except AssertionError as error:
+            last = error
+        if time.monotonic() > end:
+            raise AssertionError(f"not within {deadline_s:g} s: {what}; last: {last!r}")
+        time.sleep(POLL_S)
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """A way through the shared stack that no other test sees.
+
+    Its own MQTT root, MQTT client id, Kafka prefix (topics created), database (migrated) and home; ``env``
+    makes ``odograph ...`` in a subprocess use it.
+    """
+
+    name: str
+    home: Path
+    settings: Settings
+    endpoints: Endpoints
+    env: dict[str, str]
+
+    def run(self, *arguments: str, timeout_s: float = 120.0) -> subprocess.CompletedProcess[str]:
+        """``odograph <arguments>`` to its end, output captured; the exit code is the caller's to judge."""
+        return subprocess.run(
+            [*odograph_command(), *arguments],
+            env=self.env,
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            check=False,
+        )
+
+    @contextlib.contextmanager
+    def process(self, *arguments: str) -> Iterator[LaneProcess]:
+        """``odograph <arguments>`` while the block runs; stopped at its end, killed when that takes long."""
+        name = "-".join(a.strip("-/") for a in arguments[:2])
+        log = self.home / "logs" / f"{name}.log"
+        command = [*odograph_command(), *arguments]
+        child = processes.spawn(self.home / "run", name, command, log, env=self.env)
+        process = LaneProcess(shlex.join(command), child, log)
+        try:
+            yield process
+        finally:
+            process.stop()
+            processes.remove_pid_file(self.home / "run", name)
+
+
+@dataclass(frozen=True, slots=True)
+class LaneProcess:
+    """A process of a lane."""
+
+    command: str
+    child: subprocess.Popen[bytes]
+    log: Path
+
+    def output(self, lines: int = 40) -> str:
+        """The last lines it wrote."""
+        return processes.log_tail(self.log, lines)
+
+    def assert_running(self) -> None:
+        """Fail with its last lines when it has ended."""
+        code = self.child.poll()
+        if code is not None:
+            raise RuntimeError(f"{self.command} ended with {code}:\n{self.output()}")
+
+    def kill(self) -> None:
+        """``kill -9``, the process and its children."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.child.pid, signal.SIGKILL)
+        self.child.wait()
+
+    def stop(self) -> int:
+        """SIGTERM and its exit code; killed with its children when it does not end."""
+        self.child.terminate()
+        try:
+            self.child.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.child.pid, signal.SIGKILL)
+        return self.child.returncode
+
+
+def odograph_command() -> list[str]:
+    """The command line of this environment, whatever PATH says."""
+    return [sys.executable, "-m", "infra.cli"]
+
+
+def make_template(stack: Stack) -> None:
+    """A migrated database that lanes are copied from; nothing may connect to it, else it cannot be copied."""
+    superuser = stack.superuser_url()
+    postgres.ensure_database(superuser, TEMPLATE_DATABASE)
+    owner = with_database(stack.endpoints(stack.ports()), TEMPLATE_DATABASE).db_owner_url
+    migrate(owner)
+    postgres.close_database(superuser, TEMPLATE_DATABASE)
+
+
+@contextlib.contextmanager
+def open_lane(stack: Stack, **overrides: dict[str, object]) -> Iterator[Lane]:
+    """A new lane; its topics and database are dropped at the end. ``overrides`` are settings by section."""
+    name = f"t{uuid.uuid4().hex[:10]}"
+    home = stack.home / "lanes" / name
+    sections = {
+        "paths": {"home": str(home), "cache": str(stack.settings.paths.cache)},
+        "mqtt": {"root": f"{name}/v1"},
+        "kafka": {"prefix": f"{name}."},
+        "bridge": {"client_id": f"{name}-bridge"},
+    }
+    for section, values in overrides.items():
+        sections.setdefault(section, {}).update({k: str(v) for k, v in values.items()})
+    postgres.copy_database(stack.superuser_url(), name, TEMPLATE_DATABASE)
+    addresses = replace(with_database(stack.endpoints(stack.ports()), name), http_ports=_http_ports())
+    kafka_topics.create_topics(addresses.kafka_bootstrap, f"{name}.")
+    postgres.write_private(home / ENDPOINTS_FILE, orjson.dumps(asdict(addresses)).decode())
+    try:
+        yield Lane(name, home, load(**sections), addresses, _environment(sections))
+    finally:
+        processes.stop_all(home / "run", STOP_S)
+        kafka_topics.delete_topics(addresses.kafka_bootstrap, f"{name}.")
+        postgres.drop_database(stack.superuser_url(), name)
+
+
+def _http_ports() -> dict[str, int]:
+    chosen: dict[str, int] = {}
+    for part in HTTP_PARTS:
+        chosen[part] = ports.free_port(chosen.values())
+    return chosen
+
+
+def _environment(sections: dict[str, dict[str, str]]) -> dict[str, str]:
+    variables = {
+        f"ODOGRAPH_{section}_{key}".upper(): value
+        for section, values in sections.items()
+        for key, value in values.items()
+    }
+    root = Path(__file__).parent.parent
+    return {**os.environ, **variables, "PYTHONPATH": str(root)}
