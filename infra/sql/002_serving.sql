@@ -175,5 +175,12 @@ SELECT (SELECT coalesce(sum(frames), 0) FROM odograph.vehicle_window)::bigint AS
        (SELECT count(DISTINCT digest) FROM odograph.dead_letter) AS records_dead_distinct;
 COMMENT ON VIEW serving.ledger IS 'The database''s side of the conservation ledger; see odograph audit';
 
+CREATE VIEW serving.rejected AS
+SELECT 'quarantined' AS kind, verdict AS reason, count(*) AS frames, max(received_at) AS last_at
+FROM odograph.quarantined_frame GROUP BY verdict
+UNION ALL
+SELECT 'dead letter', reason, count(*), max(received_at) FROM odograph.dead_letter GROUP BY reason;
+COMMENT ON VIEW serving.rejected IS 'What went into no window, a row a reason: quarantined frames and dead letters';
+
 GRANT USAGE ON SCHEMA serving TO odograph_dashboard, odograph_ingest;
 GRANT SELECT ON ALL TABLES IN SCHEMA serving TO odograph_dashboard, odograph_ingest;
