@@ -1,0 +1,132 @@
+"""From the fleet's state to the signals of the contract: fast ones each sample, slow ones each frame."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from edge_simulator import sensors, thermal
+from edge_simulator.fleet import Fleet
+from edge_simulator.geo import Bools, Floats
+from edge_simulator.machine import PETROL_MAF, Machine
+from infra.contract.signals import WHEELS
+
+Columns = dict[str, Floats]
+
+
+class Instruments:
+    """Measures a fleet. ``rng`` makes the noise."""
+
+    def __init__(self, fleet: Fleet, machine: Machine, rng: np.random.Generator) -> None:
+        self._fleet = fleet
+        self._machine = machine
+        self._rng = rng
+        self._gnss = sensors.Gnss(rng, np.degrees(fleet.state.heading))
+
+    def fast(self, h_s: float) -> Columns:
+        """The fast signals now, ``h_s`` seconds after the last time; engine speed of electric ones is NaN."""
+        st, machine, specs = self._fleet.state, self._machine, self._fleet.specs
+        on = self._fleet.ignition_on()
+        noise = self._rng.standard_normal((4, self._fleet.n))
+        moving = st.v > 0.05
+        speed = np.where(moving, np.maximum(st.v * 3.6 + 0.03 * noise[0], 0.0), 0.0)
+        lat, lon = self._gnss.fix(st.lat, st.lon, h_s)
+        accelerator, brake = sensors.pedals(
+            machine.state.wheel_w,
+            st.v,
+            st.a,
+            specs("mass_kg"),
+            1000 * specs("power_kw"),
+            machine.electric,
+            on,
+        )
+        return {
+            "speed_kmh": speed,
+            "lat_deg": lat,
+            "lon_deg": lon,
+            "heading_deg": self._gnss.course(np.degrees(st.heading), speed, noise[1]),
+            "accel_long_mps2": st.a + np.where(moving, 0.03, 0.01) * noise[2],
+            "accel_lat_mps2": -st.v * st.yaw_rps + np.where(moving, 0.03, 0.01) * noise[3],
+            "yaw_rate_dps": -np.degrees(st.yaw_rps),
+            "accelerator_pct": accelerator,
+            "brake_pct": brake,
+            "steering_deg": sensors.steering_deg(st.curvature, specs("wheelbase_m")),
+            "engine_rpm": np.where(machine.electric, np.nan, machine.state.rpm),
+        }
+
+    def slow(self) -> Columns:
+        """The slow signals now, all vehicles; what a powertrain has not is chosen by the frame's layout."""
+        st, fleet = self._fleet.state, self._fleet
+        on = fleet.ignition_on()
+        columns: Columns = {
+            "altitude_m": st.altitude,
+            "speed_limit_kmh": fleet.limit_kmh(),
+            "ambient_temp_c": np.full(fleet.n, self._machine.ambient_c),
+            "odometer_m": st.odometer_m,
+            "gear": np.where(self._machine.electric, (on & (st.v > 0.3)) * 1.0, self._machine.state.gear),
+        }
+        return columns | self._engine() | self._tyres() | self._pack() | self._electrics(on)
+
+    def flags(self) -> dict[str, Bools]:
+        """The flag signals now."""
+        st, on = self._fleet.state, self._fleet.ignition_on()
+        hard = (st.a < -6.0) & ~st.crashed
+        return {
+            "ignition_on": on,
+            "abs_active": hard,
+            "esc_active": np.abs(st.v * st.yaw_rps) > 5.0,
+            "driver_belt_on": on,
+        }
+
+    def _engine(self) -> Columns:
+        m, sp = self._machine.state, self._fleet.specs
+        litres_h = m.fuel_w / 1000 / sp("fuel_kj_per_l") * 3600
+        boost = 1.0 + m.load_pct / 100
+        air_diesel = sp("engine_l") * m.rpm / 120 * 1.15 * 0.9 * boost
+        return {
+            "coolant_temp_c": m.coolant_c + 0.2 * self._rng.standard_normal(len(m.rpm)),
+            "oil_pressure_kpa": thermal.oil_pressure_kpa(m.rpm, m.oil_c),
+            "oil_temp_c": m.oil_c,
+            "engine_load_pct": m.load_pct,
+            "fuel_rate_lph": litres_h,
+            "fuel_level_pct": 100 * m.fuel_l / sp("tank_l") + 0.4 * self._rng.standard_normal(len(m.rpm)),
+            "maf_gps": np.where(self._machine.diesel, air_diesel, litres_h / PETROL_MAF),
+            "fuel_trim_short_pct": np.where(m.rpm > 0, m.trim_short, 0.0),
+            "fuel_trim_long_pct": self._machine.trim_long,
+            "dpf_delta_pressure_pa": np.where(
+                m.rpm > 0, (300 + 45 * air_diesel) * (1 + m.soot_pct / 60), 0.0
+            ),
+            "dpf_soot_pct": m.soot_pct,
+        }
+
+    def _tyres(self) -> Columns:
+        m, sp = self._machine.state, self._fleet.specs
+        kpa = thermal.tyre_kpa(m.tyre_mass, sp("placard_kpa"), m.tyre_air_c)
+        kpa = kpa + 1.0 * self._rng.standard_normal(kpa.shape)
+        columns: Columns = {}
+        for row, wheel in enumerate(WHEELS):
+            columns[f"tyre_pressure_{wheel}_kpa"] = kpa[row]
+            columns[f"tyre_temp_{wheel}_c"] = m.tyre_air_c[row]
+            columns[f"brake_pad_wear_{wheel}_pct"] = m.pad_wear[row]
+        return columns
+
+    def _pack(self) -> Columns:
+        m, machine = self._machine.state, self._machine
+        cell = m.pack_v / self._fleet.specs("cells")
+        return {
+            "soc_pct": 100 * m.soc,
+            "pack_voltage_v": m.pack_v,
+            "pack_current_a": m.pack_a,
+            "cell_voltage_min_v": cell - machine.cell_spread_v / 2,
+            "cell_voltage_max_v": cell + machine.cell_spread_v / 2,
+            "cell_temp_min_c": m.cell_c - 1.2,
+            "cell_temp_avg_c": m.cell_c,
+            "cell_temp_max_c": m.cell_c + 1.6,
+            "soh_pct": machine.soh_pct,
+            "motor_temp_c": m.motor_c,
+        }
+
+    def _electrics(self, on: Bools) -> Columns:
+        """The 12 V system: ripple while charging; a start shows as its lowest voltage."""
+        m = self._machine.state
+        ripple = np.where(on, 0.05, 0.005) * self._rng.standard_normal(len(on))
+        return {"battery_voltage_v": np.minimum(self._machine.battery_v(on) + ripple, m.crank_v)}

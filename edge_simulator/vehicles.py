@@ -1,0 +1,122 @@
+"""Vehicle models as data. Figures: NREL FASTSim for the bodies, engineering defaults for the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from edge_simulator.geo import Floats, Ints
+
+Powertrain = Literal["petrol", "diesel", "electric"]
+
+
+@dataclass(frozen=True, slots=True)
+class VehicleModel:
+    """One model. ``rpm_per_kmh`` by gear; an electric one has one gear and no engine (``engine_l`` 0)."""
+
+    name: str
+    powertrain: Powertrain
+    vehicle_class: Literal["car", "van", "heavy"]
+    share: float
+    """Share of the fleet."""
+    mass_kg: float
+    drag_m2: float
+    """Drag coefficient times frontal area."""
+    rolling: float
+    power_kw: float
+    length_m: float
+    wheelbase_m: float
+    accel_mps2: float
+    brake_mps2: float
+    """Comfortable deceleration."""
+    headway_s: float
+    top_kmh: float
+    placard_kpa: float
+    rpm_per_kmh: tuple[float, ...] = ()
+    idle_rpm: float = 0.0
+    shift_up_rpm: float = 0.0
+    shift_down_rpm: float = 0.0
+    top_rpm: float = 0.0
+    engine_l: float = 0.0
+    fmep_kpa: float = 0.0
+    efficiency: float = 0.0
+    fuel_kj_per_l: float = 1.0
+    torque_nm: float = 1.0
+    tank_l: float = 1.0
+    aux_kw: float = 0.7
+    thermal_kj_k: float = 40.0
+    """Heat capacity of engine and coolant."""
+    cooling_w_k: float = 18.0
+    pack_kwh: float = 1.0
+    pack_v: float = 350.0
+    pack_ohm: float = 0.1
+    cells: int = 96
+
+
+_PETROL = VehicleModel(
+    "compact-1.8", "petrol", "car", 0.40, 1360, 0.771, 0.010, 98, 4.6, 2.70, 1.5, 1.8, 1.2, 180, 230,
+    rpm_per_kmh=(115.0, 69.3, 48.0, 35.4, 29.1), idle_rpm=719, shift_up_rpm=2200, shift_down_rpm=1200,
+    top_rpm=6200, engine_l=1.8, fmep_kpa=160, efficiency=0.40, fuel_kj_per_l=32_000, torque_nm=173,
+    tank_l=50, thermal_kj_k=46, cooling_w_k=18,
+)  # fmt: skip
+_VAN = VehicleModel(
+    "panel-van-2.1d", "diesel", "van", 0.22, 2450, 1.68, 0.011, 105, 5.9, 3.66, 1.2, 1.7, 1.4, 150, 340,
+    rpm_per_kmh=(118.0, 66.0, 42.0, 30.0, 23.5, 19.5), idle_rpm=760, shift_up_rpm=2000, shift_down_rpm=1150,
+    top_rpm=4400, engine_l=2.1, fmep_kpa=200, efficiency=0.43, fuel_kj_per_l=35_800, torque_nm=330,
+    tank_l=75, thermal_kj_k=62, cooling_w_k=24, aux_kw=0.9,
+)  # fmt: skip
+_TRUCK = VehicleModel(
+    "line-haul-12.8d", "diesel", "heavy", 0.12, 21_000, 5.10, 0.006, 321, 14.0, 3.80, 0.6, 1.3, 1.7, 89, 790,
+    rpm_per_kmh=(190.0, 135.0, 97.0, 70.0, 50.0, 36.0, 26.0, 20.0, 16.2, 13.8), idle_rpm=600,
+    shift_up_rpm=1500, shift_down_rpm=950, top_rpm=2300, engine_l=12.8, fmep_kpa=200, efficiency=0.43,
+    fuel_kj_per_l=35_800, torque_nm=2300, tank_l=600, thermal_kj_k=310, cooling_w_k=110, aux_kw=4.0,
+)  # fmt: skip
+_EV_SMALL = VehicleModel(
+    "hatch-ev-24", "electric", "car", 0.14, 1600, 0.869, 0.008, 80, 4.4, 2.70, 1.7, 1.8, 1.2, 145, 250,
+    rpm_per_kmh=(1.0,), aux_kw=0.6, pack_kwh=24, pack_v=365, pack_ohm=0.11, cells=96,
+)  # fmt: skip
+_EV_LARGE = VehicleModel(
+    "sedan-ev-54", "electric", "car", 0.12, 1752, 0.511, 0.007, 239, 4.7, 2.88, 2.0, 1.9, 1.1, 225, 290,
+    rpm_per_kmh=(1.0,), aux_kw=0.6, pack_kwh=54, pack_v=355, pack_ohm=0.06, cells=96,
+)  # fmt: skip
+
+MODELS: tuple[VehicleModel, ...] = (_PETROL, _VAN, _TRUCK, _EV_SMALL, _EV_LARGE)
+
+
+@dataclass(frozen=True, slots=True)
+class Specs:
+    """The figures of every vehicle, each [n_vehicles]; ``rpm_per_kmh`` is [n_vehicles, most gears]."""
+
+    model: Ints
+    rpm_per_kmh: Floats
+    gears: Ints
+    _columns: dict[str, Floats]
+
+    def __call__(self, name: str) -> Floats:
+        """A figure of :class:`VehicleModel` by its name, [n_vehicles]."""
+        return self._columns[name]
+
+    @property
+    def electric(self) -> Ints:
+        """Indices of the vehicles without an engine."""
+        return np.flatnonzero(self("engine_l") == 0)
+
+
+def specs(model: Ints, models: Sequence[VehicleModel] = MODELS) -> Specs:
+    """The figures of vehicles by their models' indices."""
+    most = max(len(m.rpm_per_kmh) for m in models)
+    ratios = np.array([m.rpm_per_kmh + (m.rpm_per_kmh[-1],) * (most - len(m.rpm_per_kmh)) for m in models])
+    numeric = [f for f in VehicleModel.__dataclass_fields__ if isinstance(getattr(models[0], f), int | float)]
+    columns = {f: np.array([float(getattr(m, f)) for m in models])[model] for f in numeric}
+    gears = np.array([len(m.rpm_per_kmh) for m in models])[model]
+    return Specs(model, ratios[model], gears, columns)
+
+
+def draw(rng: np.random.Generator, n_vehicles: int) -> Ints:
+    """Model index of each vehicle: the shares met as exactly as whole vehicles allow, in random order."""
+    edges = np.cumsum([m.share for m in MODELS])
+    places = (np.arange(n_vehicles) + 0.5) / max(n_vehicles, 1) * edges[-1]
+    return rng.permutation(np.searchsorted(edges, places)).astype(np.int64)
