@@ -1,0 +1,64 @@
+"""The few figures that the command line asks of the database."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+import psycopg
+from psycopg.rows import dict_row
+
+from infra.contract.errors import ServiceError
+
+CONNECT_S = 3
+
+_PULSE = """
+SELECT l.frames_counted, l.records_late, l.records_late_open, f.lag_records, f.watermark, f.data_as_of,
+       (SELECT count(*) FROM serving.alert WHERE active) AS alerts_active,
+       (SELECT count(*) FROM serving.fleet_latest WHERE lat_deg IS NOT NULL) AS vehicles_on_map
+FROM serving.ledger l, serving.freshness f
+"""
+_ROADS = """
+INSERT INTO odograph.road_edge (network, edge_id, road_class, speed_limit_kmh, length_m, path)
+VALUES (%s, %s, %s, %s, %s, %s)
+"""
+
+RoadRow = tuple[int, str, float, float, list[tuple[float, float]]]
+"""Edge id, class, limit [km/h], length [m], path [(lat, lon)] in degrees."""
+
+
+def ledger(url: str) -> dict[str, int]:
+    """The row of serving.ledger; raises ServiceError."""
+    return _one(url, "SELECT * FROM serving.ledger")
+
+
+def pulse(url: str) -> dict[str, Any]:
+    """One row of live figures: frames counted, late, lag, watermark, alerts; raises ServiceError."""
+    return _one(url, _PULSE)
+
+
+def store_roads(url: str, network: str, rows: Iterable[RoadRow]) -> int:
+    """Write a road network's edges, replacing those of the same name; how many. Raises ServiceError."""
+    values = [
+        (network, edge_id, road_class, limit, length_m, json.dumps([[lon, lat] for lat, lon in path]))
+        for edge_id, road_class, limit, length_m, path in rows
+    ]
+    try:
+        with psycopg.connect(url, connect_timeout=CONNECT_S) as connection, connection.cursor() as cursor:
+            cursor.execute("DELETE FROM odograph.road_edge WHERE network = %s", (network,))
+            cursor.executemany(_ROADS, values)
+    except psycopg.Error as error:
+        raise ServiceError(f"database: {str(error).strip()}") from error
+    return len(values)
+
+
+def _one(url: str, query: str) -> dict[str, Any]:
+    try:
+        with psycopg.connect(url, connect_timeout=CONNECT_S, row_factory=dict_row) as connection:
+            row = connection.execute(query).fetchone()
+    except psycopg.Error as error:
+        raise ServiceError(f"database: {str(error).strip()}") from error
+    if row is None:
+        raise ServiceError("database: a view with one row has none")
+    return row
