@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from infra.contract import frame, messages, topics
 from infra.contract.errors import ContractError
@@ -26,9 +26,8 @@ _SCHEMA = str(frame.SCHEMA).encode()
 Headers = list[tuple[str, bytes]]
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
-    """What goes to Kafka; ``timestamp_ms`` is the receive time."""
+class Record(NamedTuple):
+    """What goes to Kafka; ``timestamp_ms`` is the receive time. A tuple: one is made for every message."""
 
     topic: str
     key: bytes | None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 import threading
 import time
@@ -28,6 +29,8 @@ RECEIVE_MAXIMUM: Final = 65_535
 TELEMETRY_LINGER_MS: Final = 5.0
 PRIORITY_IN_FLIGHT: Final = 1000
 STATISTICS_S: Final = 1.0
+GC_ALLOCATIONS: Final = 50_000
+"""Messages make no reference cycles: the collector's default of 700 costs 5 % of a core for nothing."""
 
 
 def telemetry_lane(settings: Settings, endpoints: Endpoints) -> Lane:
@@ -103,6 +106,7 @@ class LaneThread:
 def run(settings: Settings, endpoints: Endpoints) -> int:
     """Serve until SIGTERM or SIGINT; the exit code: 0 when all that was read is stored, else 1."""
     log = structlog.get_logger()
+    gc.set_threshold(GC_ALLOCATIONS)
     threads = [LaneThread(lane(settings, endpoints)) for lane in (telemetry_lane, crash_lane)]
     lanes = [thread.lane for thread in threads]
     wanted = frozenset(

@@ -1,0 +1,124 @@
+"""A publisher that costs next to nothing: prebuilt QoS 1 packets sent in batches, their PUBACKs counted."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from types import TracebackType
+
+import orjson
+
+from infra.contract.topics import mqtt_topic
+
+BATCH = 500
+PACKET_IDS = 65_535
+VIN_PREFIX = "1HGCM82633A"
+
+
+class FloodError(Exception):
+    """The broker refused, or did not acknowledge in time."""
+
+
+def vehicle_id(number: int) -> str:
+    """A VIN for vehicle ``number``."""
+    return f"{VIN_PREFIX}{number:06d}"
+
+
+def frame(vehicle: int, seq: int, t0_ms: int) -> bytes:
+    """A frame of 10 samples x 11 fast signals and 3 slow ones, about 1 KB."""
+    wave = [((seq + i) * 37 + vehicle) % 100 for i in range(10)]
+    message: dict[str, object] = {
+        "schema": 1,
+        "vehicle_id": vehicle_id(vehicle),
+        "boot_id": 1,
+        "seq": seq,
+        "t0_ms": t0_ms,
+        "dt_ms": 100,
+        "n": 10,
+        "sent_ms": t0_ms + 1000,
+        "speed_kmh": [50.25 + w / 10 for w in wave],
+        "lat_deg": [48.137154 + w / 1e6 for w in wave],
+        "lon_deg": [11.576124 + w / 1e6 for w in wave],
+        "heading_deg": [90.5 + w for w in wave],
+        "accel_long_mps2": [0.25] * 10,
+        "accel_lat_mps2": [0.13] * 10,
+        "yaw_rate_dps": [1.5] * 10,
+        "accelerator_pct": [22.5] * 10,
+        "brake_pct": [0] * 10,
+        "steering_deg": [-3.5] * 10,
+        "engine_rpm": [1800 + w for w in wave],
+        "coolant_temp_c": 88.5,
+        "odometer_m": 123456,
+        "battery_voltage_v": 13.9,
+    }
+    return orjson.dumps(message)
+
+
+def publish_packet(topic: bytes, packet_id: int, payload: bytes) -> bytes:
+    """A PUBLISH at QoS 1, MQTT 3.1.1."""
+    body = len(topic).to_bytes(2, "big") + topic + packet_id.to_bytes(2, "big") + payload
+    return b"\x32" + _length(len(body)) + body
+
+
+def _length(count: int) -> bytes:
+    found = bytearray()
+    while True:
+        count, byte = count >> 7, count & 0x7F
+        found.append(byte | (0x80 if count else 0))
+        if not count:
+            return bytes(found)
+
+
+class Flood:
+    """A connection that publishes as fast as the broker acknowledges; a context manager."""
+
+    def __init__(self, host: str, port: int, client_id: str, timeout_s: float = 30.0) -> None:
+        self._sock = socket.create_connection((host, port), timeout=timeout_s)
+        self._packet_id = 0
+        name = client_id.encode()
+        body = b"\x00\x04MQTT\x04\x02\x00\x3c" + len(name).to_bytes(2, "big") + name
+        self._sock.sendall(b"\x10" + _length(len(body)) + body)
+        if self._receive(4) != b"\x20\x02\x00\x00":
+            raise FloodError("the broker refused the connection")
+
+    def __enter__(self) -> Flood:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._sock.sendall(b"\xe0\x00")
+        self._sock.close()
+
+    def publish(self, messages: Iterable[tuple[bytes, bytes]]) -> int:
+        """Publish (topic, payload) pairs, every one acknowledged by the broker; how many."""
+        rest, count = iter(messages), 0
+        while batch := list(islice(rest, BATCH)):
+            self._sock.sendall(b"".join(publish_packet(t, self._next_id(), p) for t, p in batch))
+            self._receive(4 * len(batch))
+            count += len(batch)
+        return count
+
+    def _next_id(self) -> int:
+        self._packet_id = self._packet_id % PACKET_IDS + 1
+        return self._packet_id
+
+    def _receive(self, count: int) -> bytes:
+        data = b""
+        while len(data) < count:
+            piece = self._sock.recv(count - len(data))
+            if not piece:
+                raise FloodError("the broker closed the connection")
+            data += piece
+        return data
+
+
+def fleet_messages(root: str, vehicles: int, count: int, t0_ms: int) -> Sequence[tuple[bytes, bytes]]:
+    """``count`` frames, vehicle after vehicle, each with its next sequence number."""
+    found = []
+    for at in range(count):
+        vehicle, seq = at % vehicles, at // vehicles
+        topic = mqtt_topic(root, vehicle_id(vehicle), "telemetry").encode()
+        found.append((topic, frame(vehicle, seq, t0_ms + 1000 * seq)))
+    return found
