@@ -84,6 +84,19 @@ def migrate(url: str, folder: Path = FOLDER) -> list[str]:
         raise ServiceError(f"database: migration failed: {str(error).strip()}") from error
 
 
+def pending(url: str, folder: Path = FOLDER) -> list[str]:
+    """Files that this database lacks or that changed since; raises ServiceError."""
+    try:
+        with psycopg.connect(url, autocommit=True) as connection:
+            applied = _applied(connection)
+            allowed = license_of(connection) == "timescale"
+    except psycopg.Error as error:
+        raise ServiceError(f"database: {str(error).strip()}") from error
+    return [
+        m.name for m in migrations(folder) if applied.get(m.name) != m.sha256 and (allowed or not m.community)
+    ]
+
+
 def license_of(connection: Connection) -> str:
     """TimescaleDB's license in force, ``apache`` or ``timescale``; empty without the extension."""
     row = connection.execute("SELECT current_setting('timescaledb.license', true)").fetchone()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
@@ -10,6 +10,7 @@ from infra.contract.errors import ServiceError
 from infra.contract.topics import KAFKA_TOPICS, kafka_topic
 
 TIMEOUT_S = 30.0
+PROBE_S = 5.0
 
 
 def create_topics(bootstrap: str, prefix: str, replication: int = -1) -> list[str]:
@@ -31,6 +32,36 @@ def create_topics(bootstrap: str, prefix: str, replication: int = -1) -> list[st
             if not _already_there(error):
                 raise ServiceError(f"Kafka {bootstrap}: topic {name} cannot be created: {error}") from error
     return created
+
+
+def records_by_topic(bootstrap: str, prefix: str) -> dict[str, int]:
+    """Records that lie in each of the contract's topics; raises ServiceError."""
+    reader = Consumer({"bootstrap.servers": bootstrap, "group.id": "odograph-status", "log_level": 0})
+    try:
+        return {
+            name: sum(_records(reader, name, p) for p in range(t.partitions))
+            for t in KAFKA_TOPICS
+            if (name := kafka_topic(prefix, t.name))
+        }
+    except KafkaException as error:
+        raise ServiceError(f"Kafka {bootstrap}: offsets cannot be read: {error}") from error
+    finally:
+        reader.close()
+
+
+def _records(reader: Consumer, topic: str, partition: int) -> int:
+    low, high = reader.get_watermark_offsets(TopicPartition(topic, partition), timeout=PROBE_S) or (0, 0)
+    return int(high - low)
+
+
+def missing_topics(bootstrap: str, prefix: str) -> list[str]:
+    """The contract's topics that are not there; raises ServiceError."""
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    try:
+        there = admin.list_topics(timeout=PROBE_S).topics
+    except KafkaException as error:
+        raise ServiceError(f"Kafka {bootstrap}: {error}") from error
+    return [name for t in KAFKA_TOPICS if (name := kafka_topic(prefix, t.name)) not in there]
 
 
 def delete_topics(bootstrap: str, prefix: str) -> None:

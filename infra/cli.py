@@ -1,0 +1,62 @@
+"""The command ``odograph``: gathers the commands of every package and ends with the right exit code.
+
+0 fine, 1 a check failed or a service is away, 2 wrong usage or setting.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TextIO
+
+import typer
+from rich.console import Console
+
+from infra.contract.errors import OdographError
+
+PACKAGES = ("infra.stack", "edge_simulator", "bridge", "stream_jobs", "dashboard", "load_tests")
+
+app = typer.Typer(
+    name="odograph",
+    no_args_is_help=True,
+    pretty_exceptions_show_locals=False,
+    help="Open analytics for vehicle event data recorders: MQTT to Kafka to Spark to TimescaleDB.",
+)
+
+
+def register_all() -> None:
+    """Let each package that has commands add them."""
+    for package in PACKAGES:
+        if find_spec(f"{package}.cli") is not None:
+            import_module(f"{package}.cli").register(app)
+
+
+def main() -> None:
+    """Run the command line; an error meant for the user is one message, not a trace."""
+    warnings.showwarning = _show_warning
+    register_all()
+    try:
+        app()
+    except OdographError as error:
+        Console(stderr=True, highlight=False).print(
+            f"error: {error}", markup=False, soft_wrap=True, style="red"
+        )
+        sys.exit(error.exit_code)
+
+
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,  # noqa: ARG001  the standard library's signature
+    line: str | None = None,  # noqa: ARG001
+) -> None:
+    where = "" if category is UserWarning else f" ({category.__name__} in {filename}:{lineno})"
+    sys.stderr.write(f"warning: {message}{where}\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,122 @@
+"""The commands of the local stack: setup, up, down, status, doctor, config."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from infra.stack.stack import Stack
+
+Json = Annotated[bool, typer.Option("--json", help="for machines: JSON on standard output")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    for command in (setup, up, down, status, doctor, config):
+        app.command()(command)
+    app.command(hidden=True)(run)
+
+
+def setup(
+    browser: Annotated[bool, typer.Option("--browser", help="Chromium too, for the browser tests")] = False,
+) -> None:
+    """Fetch what the local stack runs on (about 0.6 GB, once a user): jars, PostgreSQL, Mosquitto, Java."""
+    from infra.stack import fetch
+    from infra.stack.progress import Progress
+
+    stack, progress = _stack(), Progress()
+    fetch.fetch_all(stack.settings.paths.cache, progress, stack.embedded)
+    if browser:
+        fetch.ensure_chromium(progress)
+    progress.say(f"all there: {stack.settings.paths.cache}")
+
+
+def up(
+    services_only: Annotated[bool, typer.Option(help="only MQTT, Kafka and the database")] = False,
+    wait_s: Annotated[float, typer.Option(min=0, help="wait at most this long for readiness, s")] = 120.0,
+) -> None:
+    """Start the local stack in the background: services, then bridge, jobs and dashboard. Twice is fine."""
+    from infra.stack import fetch, programs
+    from infra.stack.progress import Progress
+
+    stack = _stack()
+    fetch.fetch_all(stack.settings.paths.cache, Progress(), stack.embedded)
+    addresses = stack.up()
+    if services_only:
+        return
+    with stack.lock():
+        begun = programs.start_in_background(stack.home)
+    _say("supervisor: started" if begun else "supervisor: runs already")
+    late = programs.wait_ready(addresses.http_ports, wait_s, _say)
+    typer.echo(f"http://127.0.0.1:{addresses.http_ports['dashboard']}")
+    if late:
+        raise typer.Exit(1)
+
+
+def down() -> None:
+    """Stop everything that `up` started; the data stays."""
+    from infra.stack import programs
+
+    stack = _stack()
+    with stack.lock():
+        stopped = programs.stop_in_background(stack.home)
+    stopped += stack.down()
+    _say(f"stopped: {', '.join(stopped)}" if stopped else "nothing ran")
+
+
+def status(as_json: Json = False) -> None:
+    """Show each service and process: state, address, pid, uptime, memory; and what lies in Kafka."""
+    from infra.stack import report, state
+
+    stack = _stack()
+    rows = state.parts(stack)
+    counts = report.topic_counts(stack)
+    sys.stdout.write(report.status_json(rows, counts) if as_json else report.status_text(rows, counts))
+    if any(row.trouble for row in rows):
+        raise typer.Exit(1)
+
+
+def doctor(as_json: Json = False) -> None:
+    """Examine every part, name what is wrong and the next step. Exit 1 when anything is wrong."""
+    from infra.stack import doctor as examination
+    from infra.stack import report
+
+    found = examination.examine(_stack())
+    sys.stdout.write(report.doctor_json(found) if as_json else report.doctor_text(found))
+    if not all(finding.fine for finding in found):
+        raise typer.Exit(1)
+
+
+def config(as_json: Json = False) -> None:
+    """Show every setting in force, where it comes from and what it means; secrets masked."""
+    from infra.contract.settings import load
+    from infra.stack import report, settings_table
+
+    rows = settings_table.rows(load())
+    sys.stdout.write(report.config_json(rows) if as_json else report.config_text(rows))
+
+
+def run() -> None:
+    """Keep the processes of the pipeline running, in the foreground (what `up` starts in the background)."""
+    import structlog
+
+    from infra import log
+    from infra.stack import programs
+
+    log.configure("supervisor")
+    logger = structlog.get_logger()
+    programs.supervise(_stack().home, logger.info)
+
+
+def _stack() -> Stack:
+    from infra.contract.settings import load
+    from infra.stack.stack import Stack
+
+    return Stack(load(), _say)
+
+
+def _say(text: str) -> None:
+    typer.echo(text, err=True)

@@ -1,0 +1,113 @@
+"""Tables and JSON for people and machines. Rows in, text out."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from rich.console import Console
+from rich.table import Table
+
+from infra.contract.errors import OdographError
+from infra.contract.settings import endpoints
+from infra.stack.doctor import Finding
+from infra.stack.kafka_topics import records_by_topic
+from infra.stack.settings_table import Row
+from infra.stack.stack import Stack
+from infra.stack.state import Part
+
+GOOD, BAD = "green", "red"
+
+
+def topic_counts(stack: Stack) -> dict[str, int]:
+    """Records in each topic; nothing when Kafka cannot be asked."""
+    try:
+        found = endpoints(stack.settings)
+        return records_by_topic(found.kafka_bootstrap, stack.settings.kafka.prefix)
+    except OdographError:
+        return {}  # the rows of the services say what is wrong with it
+
+
+def status_text(rows: Sequence[Part], counts: dict[str, int]) -> str:
+    """The parts as a table, the troubles below, then the topics."""
+    table = _table("part", "state", "address", "pid", "up", "MiB", "restarts")
+    for row in rows:
+        color = BAD if row.trouble else GOOD
+        cells = (row.name, f"[{color}]{row.state}[/]", row.address, _text(row.pid), _span(row.up_s))
+        memory = "" if row.memory_mb is None else f"{row.memory_mb:.0f}"
+        table.add_row(*cells, memory, _text(row.restarts))
+    lines = [f"{row.name}: {row.trouble}" for row in rows if row.trouble]
+    topics = _table("topic", "records")
+    for name, count in counts.items():
+        topics.add_row(name, f"{count:,}")
+    return _render(table, *lines, *([topics] if counts else []))
+
+
+def status_json(rows: Sequence[Part], counts: dict[str, int]) -> str:
+    """The parts and topics."""
+    return _json({"parts": [asdict(row) for row in rows], "topics": counts})
+
+
+def doctor_text(found: Sequence[Finding]) -> str:
+    """Each finding in a line; the next step under what is wrong."""
+    table = _table("", "examined", "finding")
+    for finding in found:
+        mark = f"[{GOOD}]ok[/]" if finding.fine else f"[{BAD}]wrong[/]"
+        text = finding.detail if finding.fine else f"{finding.detail}\n-> {finding.next_step}"
+        table.add_row(mark, finding.name, text)
+    wrong = sum(not finding.fine for finding in found)
+    return _render(table, f"{wrong} of {len(found)} wrong" if wrong else f"all {len(found)} fine")
+
+
+def doctor_json(found: Sequence[Finding]) -> str:
+    """The findings."""
+    return _json([asdict(finding) for finding in found])
+
+
+def config_text(rows: Sequence[Row]) -> str:
+    """The settings as a table."""
+    table = _table("variable", "value", "from", "meaning")
+    for row in rows:
+        table.add_row(row.variable, row.value, row.source, row.meaning)
+    return _render(table)
+
+
+def config_json(rows: Sequence[Row]) -> str:
+    """The settings by variable."""
+    return _json({row.variable: {"value": row.value, "source": row.source} for row in rows})
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, indent=1, default=str) + "\n"
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    return table
+
+
+def _render(*parts: Table | str) -> str:
+    """Text for standard output: coloured on a terminal, plain and wide elsewhere."""
+    console = Console(highlight=False)
+    out = io.StringIO()
+    wide = None if console.is_terminal else 200
+    Console(file=out, highlight=False, force_terminal=console.is_terminal, width=wide or console.width).print(
+        *parts, sep="\n"
+    )
+    return out.getvalue()
+
+
+def _text(value: int | None) -> str:
+    return "" if value is None else str(value)
+
+
+def _span(seconds: float | None) -> str:
+    if seconds is None:
+        return ""
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}"

@@ -1,0 +1,171 @@
+"""Keeps programs running: starts them, restarts what ends, stops all at its own end.
+
+Usable in the foreground (``demo``) and as the background process of ``odograph up``::
+
+    with Supervisor(home, programs, say) as supervisor:
+        supervisor.watch(stop)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+
+from infra.stack import processes
+
+STATE_FILE = "supervisor.json"
+TICK_S = 0.2
+STOP_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A program to keep running: its name (of log and pid file) and its command."""
+
+    name: str
+    command: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """Pause before a restart [s]: doubles from ``first_s`` to ``most_s``; a run of ``good_s`` starts over."""
+
+    first_s: float = 0.5
+    most_s: float = 30.0
+    good_s: float = 60.0
+
+    def pause_s(self, restarts: int) -> float:
+        """The pause before the restart that follows ``restarts`` earlier ones in a row."""
+        return min(self.most_s, self.first_s * 2.0 ** min(restarts, 20))
+
+
+@dataclass(slots=True)
+class _Kept:
+    """What is known about a program while it is kept running."""
+
+    program: Program
+    child: subprocess.Popen[bytes] | None = None
+    started_s: float = 0.0
+    due_s: float = 0.0
+    in_a_row: int = 0
+    restarts: int = 0
+    last_exit: int | None = None
+
+
+@dataclass(slots=True)
+class Supervisor:
+    """Keeps ``programs`` running while its ``with`` block runs.
+
+    Logs go to ``<home>/logs/<name>.log``, pids to ``<home>/run/<name>.pid``. ``say`` is told each start and
+    exit.
+    """
+
+    home: Path
+    programs: Sequence[Program]
+    say: Callable[[str], None]
+    backoff: Backoff = field(default_factory=Backoff)
+    env: Mapping[str, str] | None = None
+    _kept: dict[str, _Kept] = field(default_factory=dict)
+
+    def __enter__(self) -> Supervisor:
+        """Start all; what an earlier supervisor left running is ended first."""
+        for program in self.programs:
+            leftover = processes.find(self._run_dir, program.name)
+            if leftover is not None:
+                processes.stop(leftover, STOP_S)
+            self._kept[program.name] = _Kept(program)
+        self.tick()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop all, at the same time."""
+        with ThreadPoolExecutor(max_workers=max(1, len(self._kept))) as pool:
+            list(pool.map(self._stop, self._kept.values()))
+        (self._run_dir / STATE_FILE).unlink(missing_ok=True)
+
+    @property
+    def _run_dir(self) -> Path:
+        return self.home / "run"
+
+    def watch(self, stop: threading.Event) -> None:
+        """Restart what ends until ``stop`` is set."""
+        while not stop.wait(TICK_S):
+            self.tick()
+
+    def tick(self) -> None:
+        """Notice what ended, start what is due."""
+        now = time.monotonic()
+        changed = False
+        for kept in self._kept.values():
+            if kept.child is not None and kept.child.poll() is not None:
+                self._note_exit(kept, now)
+                changed = True
+            if kept.child is None and now >= kept.due_s:
+                self._start(kept, now)
+                changed = True
+        if changed:
+            self._write_state()
+
+    def log(self, name: str) -> Path:
+        """The log of a program."""
+        return self.home / "logs" / f"{name}.log"
+
+    def _start(self, kept: _Kept, now: float) -> None:
+        name = kept.program.name
+        env = os.environ if self.env is None else self.env
+        kept.child = processes.spawn(self._run_dir, name, kept.program.command, self.log(name), env=env)
+        kept.started_s = now
+        self.say(f"{name}: started, pid {kept.child.pid}")
+
+    def _note_exit(self, kept: _Kept, now: float) -> None:
+        code = None if kept.child is None else kept.child.returncode
+        if kept.child is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(kept.child.pid, signal.SIGKILL)  # what it left behind, as the JVM of a driver
+        if now - kept.started_s >= self.backoff.good_s:
+            kept.in_a_row = 0
+        pause_s = self.backoff.pause_s(kept.in_a_row)
+        kept.child, kept.last_exit, kept.due_s = None, code, now + pause_s
+        kept.in_a_row += 1
+        kept.restarts += 1
+        log = self.log(kept.program.name)
+        self.say(f"{kept.program.name}: ended with {code}, again in {pause_s:g} s; its log: {log}")
+
+    def _stop(self, kept: _Kept) -> None:
+        name = kept.program.name
+        running = processes.find(self._run_dir, name)
+        if running is not None and not processes.stop(running, STOP_S):
+            self.say(f"{name}: did not end within {STOP_S:g} s, killed")
+        if kept.child is not None:
+            kept.child.wait()
+        processes.remove_pid_file(self._run_dir, name)
+
+    def _write_state(self) -> None:
+        state = {
+            name: {"restarts": kept.restarts, "last_exit": kept.last_exit}
+            for name, kept in self._kept.items()
+        }
+        new = self._run_dir / f".{STATE_FILE}.new"
+        new.write_text(json.dumps(state))
+        new.replace(self._run_dir / STATE_FILE)
+
+
+def read_state(home: Path) -> dict[str, dict[str, int | None]]:
+    """Restarts and last exit code of each program, as the supervisor last wrote them."""
+    try:
+        state: dict[str, dict[str, int | None]] = json.loads((home / "run" / STATE_FILE).read_text())
+    except FileNotFoundError:
+        return {}
+    return state
