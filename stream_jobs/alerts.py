@@ -1,0 +1,158 @@
+"""The life of alerts: findings in, alerts out; pure.
+
+An alert is known by (vehicle, rule). It covers the time from its first to its last finding, and a finding
+within ``clear_for`` of that belongs to it. Only event times count, not when a finding is stored: a backlog
+gives the alerts that were given live.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from infra.contract.messages import SEVERITIES
+
+LATE_MS: Final = 15 * 60 * 1000
+"""A finding older than this on receipt is stored and marked, not notified."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One finding off the topic ``alerts``; times in ms since 1970."""
+
+    alert_id: str
+    vehicle_id: str
+    rule: str
+    rule_version: int
+    severity: str
+    event_ms: int
+    received_ms: int
+    alerted_ms: int
+    message: str
+    value: float | None
+    limit: float | None
+    lat_deg: float | None
+    lon_deg: float | None
+
+    @property
+    def late(self) -> bool:
+        """Whether it came too late to notify anybody."""
+        return self.received_ms - self.event_ms > LATE_MS
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """One alert; ``alert_no`` None: not stored yet. ``cleared_ms`` None: active."""
+
+    alert_no: int | None
+    vehicle_id: str
+    rule: str
+    rule_version: int
+    severity: str
+    message: str
+    opened_ms: int
+    last_ms: int
+    cleared_ms: int | None
+    value: float | None
+    worst_value: float | None
+    limit: float | None
+    findings: int
+    late: bool
+    lat_deg: float | None
+    lon_deg: float | None
+    first_alert_id: str
+
+
+def merge(known: Sequence[Alert], findings: Iterable[Finding], clear_for_ms: int | None) -> tuple[Alert, ...]:
+    """The alerts of one (vehicle, rule) after ``findings``, which are new, in their order in the log.
+
+    ``known`` are its active alert and those cleared within reach of the findings. ``clear_for_ms`` None: the
+    alert stays until somebody clears it.
+    """
+    alerts = list(known)
+    for finding in findings:
+        place = _owner(alerts, finding.event_ms, clear_for_ms)
+        if place is None:
+            alerts.append(_opened(finding))
+        else:
+            alerts[place] = _with(alerts[place], finding)
+        alerts = _one_active(alerts, clear_for_ms)
+    return tuple(alerts)
+
+
+def _owner(alerts: Sequence[Alert], event_ms: int, clear_for_ms: int | None) -> int | None:
+    """Index of the alert that a finding at ``event_ms`` belongs to: the newest that it is within reach of."""
+    if clear_for_ms is None:
+        within = [i for i, alert in enumerate(alerts) if alert.cleared_ms is None]
+    else:
+        within = [
+            i
+            for i, alert in enumerate(alerts)
+            if alert.opened_ms - clear_for_ms <= event_ms <= alert.last_ms + clear_for_ms
+        ]
+    return max(within, key=lambda i: alerts[i].last_ms, default=None)
+
+
+def _opened(finding: Finding) -> Alert:
+    return Alert(
+        alert_no=None,
+        vehicle_id=finding.vehicle_id,
+        rule=finding.rule,
+        rule_version=finding.rule_version,
+        severity=finding.severity,
+        message=finding.message,
+        opened_ms=finding.event_ms,
+        last_ms=finding.event_ms,
+        cleared_ms=None,
+        value=finding.value,
+        worst_value=finding.value,
+        limit=finding.limit,
+        findings=1,
+        late=finding.late,
+        lat_deg=finding.lat_deg,
+        lon_deg=finding.lon_deg,
+        first_alert_id=finding.alert_id,
+    )
+
+
+def _with(alert: Alert, finding: Finding) -> Alert:
+    """The alert with one more finding; a finding older than its last one changes no newest value."""
+    newer = finding.event_ms >= alert.last_ms
+    limit = finding.limit if newer else alert.limit
+    return replace(
+        alert,
+        rule_version=max(alert.rule_version, finding.rule_version),
+        severity=max(alert.severity, finding.severity, key=SEVERITIES.index),
+        opened_ms=min(alert.opened_ms, finding.event_ms),
+        last_ms=max(alert.last_ms, finding.event_ms),
+        cleared_ms=None,
+        message=finding.message if newer else alert.message,
+        value=finding.value if newer else alert.value,
+        worst_value=worse(alert.worst_value, finding.value, limit),
+        limit=limit,
+        findings=alert.findings + 1,
+        late=alert.late and finding.late,
+        lat_deg=finding.lat_deg if newer and finding.lat_deg is not None else alert.lat_deg,
+        lon_deg=finding.lon_deg if newer and finding.lon_deg is not None else alert.lon_deg,
+    )
+
+
+def worse(one: float | None, other: float | None, limit: float | None) -> float | None:
+    """The value further beyond the limit (both are on the same side of it); without a limit, the larger."""
+    if one is None or other is None:
+        return other if one is None else one
+    return max(one, other, key=lambda value: abs(value - (limit or 0.0)))
+
+
+def _one_active(alerts: list[Alert], clear_for_ms: int | None) -> list[Alert]:
+    """The newest alert may be active; an older one ended ``clear_for`` after its last finding."""
+    if clear_for_ms is None:
+        return alerts
+    newest = max(alert.last_ms for alert in alerts)
+    return [
+        replace(alert, cleared_ms=alert.last_ms + clear_for_ms)
+        if alert.last_ms < newest and alert.cleared_ms is None
+        else alert
+        for alert in alerts
+    ]

@@ -1,0 +1,193 @@
+"""From Kafka records to what the database stores of them; pure.
+
+A record that cannot be stored raises ContractError with the dead-letter reason.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import orjson
+
+from infra.contract.errors import ContractError
+from infra.contract.frame import MAX_INT, load_object, require_int
+from infra.contract.messages import ALERT_KEYS, SEVERITIES, crash_digest, decode_crash, decode_status
+from infra.contract.settings import Jobs
+from infra.contract.topics import HEADER_DETAIL, HEADER_MQTT_TOPIC, HEADER_REASON
+from stream_jobs.alerts import Finding
+
+ALERT_MAX_BYTES: Final = 16 * 1024
+DETAIL_CHARS: Final = 500
+_TEXTS: Final = ("alert_id", "vehicle_id", "rule", "message")
+_NUMBERS: Final = ("value", "limit", "lat_deg", "lon_deg")
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A Kafka record; ``topic`` is the short name of the contract, ``at_ms`` its Kafka timestamp."""
+
+    topic: str
+    partition: int
+    offset: int
+    at_ms: int
+    key: bytes | None
+    value: bytes
+    headers: Mapping[str, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class ClockRange:
+    """Which device clocks are believed: from ``floor_ms`` (since 1970) to ``ahead_ms`` after the receipt."""
+
+    floor_ms: int
+    ahead_ms: int
+
+    def believed_ms(self, device_ms: int, received_ms: int) -> int:
+        """The device's time, or the time of receipt where the device's clock cannot be right."""
+        plausible = self.floor_ms <= device_ms <= received_ms + self.ahead_ms
+        return device_ms if plausible else received_ms
+
+
+def clock_range(jobs: Jobs) -> ClockRange:
+    """The range in the settings."""
+    floor = datetime.fromisoformat(jobs.clock_floor).replace(tzinfo=UTC)
+    return ClockRange(int(floor.timestamp() * 1000), jobs.ahead_s * 1000)
+
+
+def finding(record: Record) -> Finding:
+    """The finding in a record of ``alerts``."""
+    alert = load_object(record.value, ALERT_MAX_BYTES)
+    missing = [key for key in ALERT_KEYS if key not in alert]
+    if missing:
+        raise ContractError("bad_shape", f"an alert without {', '.join(missing)}")
+    _refuse_nul(record.value)
+    for key in _TEXTS:
+        if type(alert[key]) is not str:
+            raise ContractError("bad_value", f"{key} {alert[key]!r} is not a string")
+    for key in _NUMBERS:
+        if type(alert[key]) not in (int, float, type(None)):
+            raise ContractError("bad_value", f"{key} {alert[key]!r} is not a number or null")
+    if alert["severity"] not in SEVERITIES:
+        raise ContractError("bad_value", f"severity {alert['severity']!r} is none of {', '.join(SEVERITIES)}")
+    return Finding(
+        rule_version=require_int(alert, "rule_version", 1, 2**31 - 1, "bad_value"),
+        severity=alert["severity"],
+        event_ms=require_int(alert, "event_ms", 0, MAX_INT, "bad_clock"),
+        received_ms=require_int(alert, "received_ms", 0, MAX_INT, "bad_clock"),
+        alerted_ms=record.at_ms,
+        **{key: alert[key] for key in (*_TEXTS, *_NUMBERS)},
+    )
+
+
+def crash_row(record: Record, clocks: ClockRange) -> Row:
+    """The row of ``crash_record``; its time is the receipt where the device's clock cannot be right."""
+    crash = decode_crash(record.value)
+    _refuse_nul(record.value)
+    return {
+        "vehicle_id": crash["vehicle_id"],
+        "boot_id": crash["boot_id"],
+        "crash_id": crash["crash_id"],
+        "event_ms": clocks.believed_ms(crash["event_ms"], record.at_ms),
+        "received_ms": record.at_ms,
+        "profile": str(crash.get("profile")),
+        "delta_v_max_kmh": _number(crash, "delta_v_max_kmh"),
+        "airbag_deployed": _flag(crash, "airbag_deployed"),
+        "complete": _flag(crash, "complete") is True,
+        "hash_ok": crash.get("sha256") == crash_digest(crash),
+        "lat_deg": _number(crash, "lat_deg"),
+        "lon_deg": _number(crash, "lon_deg"),
+        "record": crash,
+    }
+
+
+def status_row(record: Record, clocks: ClockRange) -> Row | None:
+    """The row of ``vehicle``; None for a tombstone, with which a compacted topic forgets a vehicle."""
+    if not record.value:
+        return None
+    status = decode_status(record.value)
+    _refuse_nul(record.value)
+    named = {
+        key: status.get(key) for key in ("vehicle_id", "boot_id", "model", "powertrain", "vehicle_class")
+    }
+    at_ms = clocks.believed_ms(status["at_ms"], record.at_ms)
+    return named | {"state": status["state"], "state_ms": at_ms}
+
+
+def newest(rows: list[Row]) -> list[Row]:
+    """The last word on each vehicle by device time; of two at the same time, the one later in the log."""
+    last: dict[str, Row] = {}
+    for row in rows:
+        held = last.get(row["vehicle_id"])
+        if held is None or row["state_ms"] >= held["state_ms"]:
+            last[row["vehicle_id"]] = _with_names_kept(row, held)
+        else:
+            last[row["vehicle_id"]] = _with_names_kept(held, row)
+    return list(last.values())
+
+
+def _with_names_kept(row: Row, older: Row | None) -> Row:
+    """A last will knows no model: what the birth said stays."""
+    return row if older is None else row | {k: v for k, v in older.items() if row[k] is None}
+
+
+def dead_letter_row(record: Record) -> Row:
+    """The row of ``dead_letter``. Never raises: what is dead stays here."""
+    return {
+        "partition": record.partition,
+        "log_offset": record.offset,
+        "reason": _text(record.headers.get(HEADER_REASON)) or "unknown",
+        "detail": _text(record.headers.get(HEADER_DETAIL)),
+        "mqtt_topic": _text(record.headers.get(HEADER_MQTT_TOPIC)),
+        "vehicle_id": _text(record.key),
+        "received_ms": record.at_ms,
+        "bytes": len(record.value),
+        "digest": hashlib.sha256(record.value).hexdigest(),
+    }
+
+
+def dead_letter_headers(record: Record, error: ContractError) -> list[tuple[str, str | bytes | None]]:
+    """Headers of the dead letter that a record becomes which the store cannot take."""
+    detail = f"{error.detail} (event store, topic {record.topic})"[:DETAIL_CHARS]
+    why: dict[str, str | bytes | None] = {
+        HEADER_REASON: error.reason.encode(),
+        HEADER_DETAIL: detail.encode(errors="backslashreplace"),
+    }
+    return list({**record.headers, **why}.items())
+
+
+def as_json(value: Sequence[Row] | Mapping[str, Any]) -> str:
+    """Rows as the JSON that the statements unfold."""
+    return orjson.dumps(value).decode()
+
+
+def _text(raw: bytes | None) -> str | None:
+    """Text that PostgreSQL takes: no NUL, no broken UTF-8, not endless."""
+    if raw is None:
+        return None
+    return raw.decode("utf-8", errors="replace").replace("\0", "\ufffd")[:DETAIL_CHARS]
+
+
+def _refuse_nul(raw: bytes) -> None:
+    """PostgreSQL's text and jsonb cannot hold U+0000, which JSON writes as an escape only."""
+    if b"\\u0000" in raw:
+        raise ContractError("bad_value", "a string holds U+0000, which the database cannot store")
+
+
+def _number(message: Row, key: str) -> float | None:
+    value = message.get(key)
+    if type(value) not in (int, float, type(None)):
+        raise ContractError("bad_value", f"{key} {value!r} is not a number or null")
+    return value
+
+
+def _flag(message: Row, key: str) -> bool | None:
+    value = message.get(key)
+    if type(value) not in (bool, type(None)):
+        raise ContractError("bad_value", f"{key} {value!r} is not true, false or null")
+    return value

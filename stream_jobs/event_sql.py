@@ -1,0 +1,128 @@
+"""The event store's statements. Rows go in as one JSON parameter; times are ms since 1970 on the way."""
+
+from __future__ import annotations
+
+from typing import Final
+
+ENSURE_OFFSETS: Final = """
+INSERT INTO odograph.consumer_offset (consumer, topic, partition, next_offset)
+SELECT %(consumer)s, topic, partition, 0
+FROM jsonb_to_recordset(%(rows)s) AS n(topic text, partition integer)
+ON CONFLICT DO NOTHING
+"""
+
+OFFSETS: Final = """
+SELECT topic, partition, next_offset FROM odograph.consumer_offset WHERE consumer = %(consumer)s
+"""
+
+MOVE_OFFSETS: Final = """
+UPDATE odograph.consumer_offset o SET next_offset = n.next_offset
+FROM jsonb_to_recordset(%(rows)s) AS n(topic text, partition integer, held bigint, next_offset bigint)
+WHERE o.consumer = %(consumer)s AND o.topic = n.topic AND o.partition = n.partition AND o.next_offset = n.held
+"""
+
+INSERT_FINDINGS: Final = """
+INSERT INTO odograph.alert_event (alert_id, vehicle_id, rule, severity, event_time, received_at,
+    alerted_at, value)
+SELECT alert_id, vehicle_id, rule, severity, to_timestamp(event_ms / 1000.0),
+    to_timestamp(received_ms / 1000.0),
+       to_timestamp(alerted_ms / 1000.0), value
+FROM jsonb_to_recordset(%(rows)s) AS n(alert_id text, vehicle_id text, rule text, severity text,
+    event_ms bigint,
+     received_ms bigint, alerted_ms bigint, value double precision)
+ON CONFLICT DO NOTHING
+RETURNING alert_id
+"""
+
+KNOWN_ALERTS: Final = """
+SELECT alert_no, vehicle_id, rule, rule_version, severity, message,
+       (extract(epoch FROM opened_at) * 1000)::bigint AS opened_ms,
+       (extract(epoch FROM last_at) * 1000)::bigint AS last_ms,
+       (extract(epoch FROM cleared_at) * 1000)::bigint AS cleared_ms,
+       value, worst_value, limit_value AS limit, findings, late, lat_deg, lon_deg, first_alert_id
+FROM odograph.alert a
+JOIN jsonb_to_recordset(%(rows)s) AS k(vehicle_id text, rule text, from_ms bigint, to_ms bigint)
+     USING (vehicle_id, rule)
+WHERE a.cleared_at IS NULL
+   OR (a.last_at >= to_timestamp(k.from_ms / 1000.0) AND a.opened_at <= to_timestamp(k.to_ms / 1000.0))
+FOR UPDATE OF a
+"""
+
+_ALERT_ROW: Final = """
+jsonb_to_recordset(%(rows)s) AS n(alert_no bigint, vehicle_id text, rule text, rule_version integer,
+    severity text,
+    message text, opened_ms bigint, last_ms bigint, cleared_ms bigint, value double precision,
+    worst_value double precision, "limit" double precision, findings integer, late boolean,
+    lat_deg double precision, lon_deg double precision, first_alert_id text)
+"""
+
+UPDATE_ALERTS: Final = f"""
+UPDATE odograph.alert a
+SET rule_version = n.rule_version, severity = n.severity, message = n.message,
+    opened_at = to_timestamp(n.opened_ms / 1000.0), last_at = to_timestamp(n.last_ms / 1000.0),
+    cleared_at = to_timestamp(n.cleared_ms / 1000.0), value = n.value, worst_value = n.worst_value,
+    limit_value = n."limit", findings = n.findings, late = n.late, lat_deg = n.lat_deg, lon_deg = n.lon_deg
+FROM {_ALERT_ROW}
+WHERE a.alert_no = n.alert_no
+"""  # noqa: S608  a constant of this file
+
+INSERT_ALERTS: Final = f"""
+INSERT INTO odograph.alert (vehicle_id, rule, rule_version, severity, message, opened_at, last_at,
+    cleared_at, value,
+    worst_value, limit_value, findings, late, lat_deg, lon_deg, first_alert_id)
+SELECT vehicle_id, rule, rule_version, severity, message, to_timestamp(opened_ms / 1000.0),
+       to_timestamp(last_ms / 1000.0), to_timestamp(cleared_ms / 1000.0), value, worst_value, "limit",
+       findings,
+       late, lat_deg, lon_deg, first_alert_id
+FROM {_ALERT_ROW}
+"""  # noqa: S608  a constant of this file
+
+CLEAR_ALERTS: Final = """
+UPDATE odograph.alert a SET cleared_at = a.last_at + reach.clear_for
+FROM (
+    SELECT b.alert_no, make_interval(secs => coalesce((%(clear_for_s)s::jsonb ->> b.rule)::double precision,
+                                                      %(default_s)s)) AS clear_for
+    FROM odograph.alert b WHERE b.cleared_at IS NULL AND NOT b.rule = ANY(%(kept)s)
+) reach, odograph.vehicle_latest l
+WHERE a.alert_no = reach.alert_no AND a.cleared_at IS NULL AND l.vehicle_id = a.vehicle_id
+  AND l.event_time > a.last_at + reach.clear_for
+"""
+
+INSERT_CRASHES: Final = """
+INSERT INTO odograph.crash_record (vehicle_id, boot_id, crash_id, event_time, received_at, profile,
+    delta_v_max_kmh,
+    airbag_deployed, complete, hash_ok, lat_deg, lon_deg, record)
+SELECT vehicle_id, boot_id, crash_id, to_timestamp(event_ms / 1000.0), to_timestamp(received_ms / 1000.0),
+    profile,
+       delta_v_max_kmh, airbag_deployed, complete, hash_ok, lat_deg, lon_deg, record
+FROM jsonb_to_recordset(%(rows)s) AS n(vehicle_id text, boot_id bigint, crash_id text, event_ms bigint,
+     received_ms bigint, profile text, delta_v_max_kmh double precision, airbag_deployed boolean,
+     complete boolean,
+     hash_ok boolean, lat_deg double precision, lon_deg double precision, record jsonb)
+ON CONFLICT DO NOTHING
+"""
+
+UPSERT_VEHICLES: Final = """
+INSERT INTO odograph.vehicle AS v (vehicle_id, model, powertrain, vehicle_class, state, state_at, boot_id)
+SELECT vehicle_id, model, powertrain, vehicle_class, state, to_timestamp(state_ms / 1000.0), boot_id
+FROM jsonb_to_recordset(%(rows)s) AS n(vehicle_id text, model text, powertrain text, vehicle_class text,
+    state text,
+     state_ms bigint, boot_id bigint)
+ON CONFLICT (vehicle_id) DO UPDATE
+SET model = coalesce(excluded.model, v.model), powertrain = coalesce(excluded.powertrain, v.powertrain),
+    vehicle_class = coalesce(excluded.vehicle_class, v.vehicle_class), state = excluded.state,
+    state_at = excluded.state_at, boot_id = excluded.boot_id
+WHERE excluded.state_at >= v.state_at
+"""
+
+INSERT_DEAD_LETTERS: Final = """
+INSERT INTO odograph.dead_letter (partition, log_offset, reason, detail, mqtt_topic, vehicle_id,
+    received_at, bytes,
+    digest)
+SELECT partition, log_offset, reason, detail, mqtt_topic, vehicle_id, to_timestamp(received_ms / 1000.0),
+    bytes, digest
+FROM jsonb_to_recordset(%(rows)s) AS n(partition integer, log_offset bigint, reason text, detail text,
+    mqtt_topic text,
+     vehicle_id text, received_ms bigint, bytes integer, digest text)
+ON CONFLICT DO NOTHING
+"""

@@ -1,0 +1,144 @@
+"""Findings: what the rules say of one frame or one crash record. Native expressions, stateless.
+
+Input are records (see sources.py); output is one row a finding with the columns ALERT_KEYS of the contract.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
+from pyspark.sql import types as T  # noqa: N812  Spark's own convention
+
+from infra.contract.messages import ALERT_KEYS
+from infra.contract.signals import BY_NAME
+from stream_jobs.quality import QUARANTINED, ClockLimits, parse, with_verdict
+from stream_jobs.rules import Rule
+from stream_jobs.schema import HEAD, frame_schema
+
+POSITION: Final = ("lat_deg", "lon_deg")
+DELTA_VS: Final = ("delta_v_kmh", "delta_v_lat_kmh")
+_CRASH_FIELDS: Final = {
+    T.StringType(): ("vehicle_id", "crash_id", "profile"),
+    T.LongType(): ("boot_id", "seq", "event_ms", "ignition_cycle", "multi_event"),
+    T.BooleanType(): ("airbag_deployed", "belt_on", "warning_lamp_on", "complete"),
+    T.DoubleType(): ("delta_v_max_kmh", "delta_v_max_ms", *POSITION),
+    T.ArrayType(T.DoubleType()): DELTA_VS,
+}
+
+_FINDINGS: Final = (
+    "array<struct<rule:string,rule_version:int,severity:string,value:double,limit:double,message:string>>"
+)
+
+
+def crash_schema() -> T.StructType:
+    """What the rules see of a crash record's JSON."""
+    return T.StructType(
+        [T.StructField(name, kind) for kind, names in _CRASH_FIELDS.items() for name in names]
+    )
+
+
+def rule_schemas() -> dict[str, T.StructType]:
+    """The columns that a rule's expressions may use, by source."""
+    return {"frame": frame_schema(), "crash": crash_schema().add("impact_kmh", T.DoubleType())}
+
+
+def frame_findings(records: DataFrame, rules: Sequence[Rule], limits: ClockLimits) -> DataFrame:
+    """Findings in telemetry; none from a quarantined frame.
+
+    A late frame does raise: ``event_ms`` (its last sample) and ``received_ms`` tell its age.
+    """
+    names = {*HEAD, *POSITION}.union(*(rule.words() for rule in rules))
+    schema = T.StructType([field for field in frame_schema() if field.name in names])
+    judged = with_verdict(parse(records, schema), limits)
+    believed = ~F.col("verdict").isin(*QUARANTINED)
+    found = judged.select(
+        *("vehicle_id", "boot_id", "seq", "received_ms", "span_ms", "t0_ms"),
+        believed.alias("believed"),
+        *(_plausible(field.name) for field in schema if field.name not in HEAD),
+    ).select(
+        *("vehicle_id", "boot_id", "seq", "received_ms"),
+        (F.col("t0_ms") + F.col("span_ms")).alias("event_ms"),
+        *(_last(name).alias(name) for name in POSITION),
+        F.col("seq").cast("string").alias("identity"),
+        F.explode(_fired(rules, F.col("believed"))).alias("finding"),
+    )
+    return _alerts(found)
+
+
+def crash_findings(records: DataFrame, rules: Sequence[Rule], limits: ClockLimits) -> DataFrame:
+    """Findings in crash records; none is kept back: an unbelievable clock is replaced by the receipt."""
+    crashes = parse(records, crash_schema()).withColumn("impact_kmh", _impact_kmh())
+    believed = F.col("event_ms").between(limits.floor_ms, F.col("received_ms") + limits.ahead_ms)
+    found = crashes.select(
+        *("vehicle_id", "boot_id", "seq", "received_ms"),
+        F.when(believed, F.col("event_ms")).otherwise(F.col("received_ms")).alias("event_ms"),
+        *POSITION,
+        F.col("crash_id").alias("identity"),
+        F.explode(_fired(rules, F.col("crash_id").isNotNull())).alias("finding"),
+    )
+    return _alerts(found)
+
+
+def kafka_records(alerts: DataFrame) -> DataFrame:
+    """Alerts as Kafka's ``key`` (the vehicle) and ``value`` (JSON with every key, null where not known)."""
+    value = F.to_json(F.struct(*ALERT_KEYS), {"ignoreNullFields": "false"})
+    return alerts.select(F.col("vehicle_id").alias("key"), value.alias("value"))
+
+
+def _plausible(name: str) -> Column:
+    """The column, null where outside its signal's plausible range (elements, for an array)."""
+    signal = BY_NAME[name]
+    if signal.kind != "number":
+        return F.col(name)
+    low, high = signal.minimum, signal.maximum
+    if signal.rate == "fast":
+        return F.transform(F.col(name), lambda x: F.when(x.between(low, high), x)).alias(name)
+    return F.when(F.col(name).between(low, high), F.col(name)).alias(name)
+
+
+def _last(name: str) -> Column:
+    """The last sample that is there."""
+    return F.try_element_at(F.filter(F.col(name), lambda x: x.isNotNull()), F.lit(-1))
+
+
+def _impact_kmh() -> Column:
+    """The largest change of speed by magnitude in either direction, km/h."""
+    peaks = [F.array_max(F.transform(F.col(name), F.abs)) for name in DELTA_VS]
+    return F.greatest(F.abs(F.col("delta_v_max_kmh")), *peaks)
+
+
+def _fired(rules: Sequence[Rule], gate: Column) -> Column:
+    """Array of the findings of a row; empty for nearly every row."""
+    fired = F.array(*(F.when(gate & _holds(rule), _finding(rule)) for rule in rules)).cast(_FINDINGS)
+    return F.array_compact(fired)
+
+
+def _holds(rule: Rule) -> Column:
+    condition = F.expr(rule.condition)
+    if rule.limit is None:
+        return condition
+    value, limit = F.expr(rule.value), F.expr(rule.limit)
+    return condition & (value > limit if rule.beyond == "above" else value < limit)
+
+
+def _finding(rule: Rule) -> Column:
+    limit = F.lit(None) if rule.limit is None else F.expr(rule.limit)
+    return F.struct(
+        F.lit(rule.id).alias("rule"),
+        F.lit(rule.version).alias("rule_version"),
+        F.lit(rule.severity).alias("severity"),
+        F.expr(rule.value).cast("double").alias("value"),
+        limit.cast("double").alias("limit"),
+        F.lit(rule.message).alias("message"),
+    )
+
+
+def _alerts(judged: DataFrame) -> DataFrame:
+    """The contract's columns. The id hashes what makes a finding the same one: found again, it is no news."""
+    same = ("vehicle_id", "finding.rule", "finding.rule_version", "boot_id", "identity")
+    alert_id = F.substring(F.sha2(F.concat_ws("|", *same), 256), 1, 32).alias("alert_id")
+    flat = judged.select(alert_id, "*", "finding.*")
+    return flat.select(*ALERT_KEYS)
