@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from infra.contract.errors import ServiceError
@@ -39,11 +39,9 @@ def parts(stack: Stack) -> list[Part]:
     rows = [_service(stack, name, embedded) for name in SERVICES]
     if not chosen:
         return rows
-    restarts = read_state(stack.home)
-    rows.append(_process(stack, SUPERVISOR, None, None))
-    for program in programs():
-        again = restarts.get(program.name, {}).get("restarts")
-        rows.append(_process(stack, program.name, chosen[program.name], again))
+    rows.append(_supervisor(stack))
+    kept = read_state(stack.home)
+    rows += [_process(stack, p.name, chosen[p.name], kept.get(p.name, {})) for p in programs()]
     return rows
 
 
@@ -65,30 +63,33 @@ def _service(stack: Stack, name: str, embedded: dict[str, Service]) -> Part:
     )
 
 
-def _process(stack: Stack, name: str, port: int | None, restarts: int | None) -> Part:
-    running = stack.runner.find(name)
-    address = "" if port is None else f"http://{HOST}:{port}"
+def _supervisor(stack: Stack) -> Part:
+    running = stack.runner.find(SUPERVISOR)
     if running is None:
-        return Part(name, "process", "stopped", address, trouble="does not run; start it: odograph up")
-    trouble = None if port is None else readyz(port)
-    if trouble is not None:
-        trouble = f"{trouble}; its log: {stack.runner.log(name)}"
-    part = Part(name, "process", "ready" if trouble is None else "not ready", address, restarts=restarts)
-    return _measured(part, running, trouble)
+        return Part(SUPERVISOR, "process", "stopped", "", trouble="does not run; start it: odograph up")
+    part = _measured(Part(SUPERVISOR, "process", "ready", ""), running, None)
+    return replace(part, memory_mb=_pss_kb(running.pid) / 1024)  # its children have rows of their own
+
+
+def _process(stack: Stack, name: str, port: int, kept: dict[str, int | None]) -> Part:
+    """``kept`` is what the supervisor noted of it: restarts and last exit code."""
+    running = stack.runner.find(name)
+    part = Part(name, "process", "ready", f"http://{HOST}:{port}", restarts=kept.get("restarts"))
+    log = stack.runner.log(name)
+    if running is None and part.restarts:
+        trouble = f"ended with {kept.get('last_exit')}, is started again and again; its log: {log}"
+        return replace(part, state="failing", trouble=trouble)
+    if running is None:
+        return replace(part, state="stopped", trouble="does not run; start it: odograph up")
+    reason = readyz(port)
+    if reason is None:
+        return _measured(part, running, None)
+    return _measured(replace(part, state="not ready"), running, f"{reason}; its log: {log}")
 
 
 def _measured(part: Part, running: processes.Running, trouble: str | None) -> Part:
-    return Part(
-        part.name,
-        part.kind,
-        part.state,
-        part.address,
-        pid=running.pid,
-        up_s=uptime_s(running),
-        memory_mb=memory_mb(running.pid),
-        restarts=part.restarts,
-        trouble=trouble,
-    )
+    up_s, size_mb = uptime_s(running), memory_mb(running.pid)
+    return replace(part, pid=running.pid, up_s=up_s, memory_mb=size_mb, trouble=trouble)
 
 
 def uptime_s(running: processes.Running) -> float:

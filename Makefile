@@ -1,0 +1,60 @@
+# Everything a person or CI does here. `make help` lists it.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+PYTHON ?= python3
+VENV := .venv
+READY := $(VENV)/.ready
+ODOGRAPH := $(VENV)/bin/odograph
+ARGS ?=
+
+.PHONY: help setup check test up down demo load clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(READY) ## Python environment in .venv, then the services' programs (about 2 GB, once)
+	@$(ODOGRAPH) setup
+
+check: $(READY) ## format, lint and types
+	@$(VENV)/bin/ruff format --check .
+	@$(VENV)/bin/ruff check .
+	@$(VENV)/bin/mypy
+
+test: $(READY) ## all tests on real services, in a home of their own; ARGS go to pytest
+	@$(ODOGRAPH) setup --browser
+	@$(VENV)/bin/pytest $(ARGS)
+
+up: setup ## start the local stack in the background
+	@$(ODOGRAPH) up $(ARGS)
+
+down: $(READY) ## stop the local stack; its data stays
+	@$(ODOGRAPH) down
+
+demo: setup ## the whole pipeline with a simulated fleet, in the foreground; Ctrl-C ends it
+	@$(ODOGRAPH) demo $(ARGS)
+
+load: setup ## load test of the whole pipeline: how much this machine carries; ARGS go to odograph bench
+	@$(ODOGRAPH) bench $(ARGS)
+
+clean: ## stop the stack; remove its data, .venv and all caches of this checkout
+	@if [ -x $(ODOGRAPH) ]; then $(ODOGRAPH) down; fi
+	rm -rf .odograph $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# pip reports a download's progress in raw lines when there is no terminal: one in twenty is shown.
+$(READY): pyproject.toml infra/constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
+	  { echo "Python 3.11 or newer is needed; found: $$($(PYTHON) --version 2>&1). Try: make PYTHON=python3.12 setup" >&2; exit 2; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || \
+	  { echo "$(PYTHON) has no venv module; on Debian: apt-get install python3-venv" >&2; exit 2; }
+	@echo "Python packages into $(VENV): about 1.4 GB on disk, the largest download is PySpark"
+	@[ -x $(VENV)/bin/python ] || $(PYTHON) -m venv $(VENV)
+	@$(VENV)/bin/python -m pip install --quiet --upgrade 'pip>=24.1'
+	@$(VENV)/bin/python -m pip install --progress-bar raw -c infra/constraints.txt -e '.[dev]' 2>&1 | awk ' \
+	  /already satisfied/ { next } \
+	  /^Progress/ { if (++n % 20 == 0) { printf "  %d of %d MB\n", $$2 / 1e6, $$4 / 1e6; fflush() } next } \
+	  { print; fflush() }'
+	@touch $@
