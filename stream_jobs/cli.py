@@ -14,7 +14,7 @@ def register(app: typer.Typer) -> None:
 
 @jobs.command()
 def stream() -> None:
-    """Windows by vehicle and road cell, the archive, and the repair of late windows (Spark, micro-batches)."""
+    """Windows by vehicle and road cell, archive, repair of late windows (Spark, micro-batches)."""
     from infra.contract.settings import load
     from infra.log import configure
     from stream_jobs import jobs as stream_jobs

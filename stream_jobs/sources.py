@@ -1,0 +1,54 @@
+"""Where records come from: Kafka, as a stream or whole, and the archive.
+
+A record is (topic, partition, log_offset, key, received_ms, value): the same columns from every source.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
+
+from infra.contract.settings import Endpoints, Settings
+from infra.contract.topics import kafka_topic
+
+
+def kafka_stream(
+    spark: SparkSession, settings: Settings, endpoints: Endpoints, topic: str, max_offsets: int
+) -> DataFrame:
+    """Records of a topic as they come, at most ``max_offsets`` in a batch; lost offsets are an error."""
+    reader = spark.readStream.format("kafka").options(**kafka_options(settings, endpoints, topic))
+    return record_columns(reader.option("maxOffsetsPerTrigger", max_offsets).load())
+
+
+def kafka_batch(spark: SparkSession, settings: Settings, endpoints: Endpoints, topic: str) -> DataFrame:
+    """Every record that a topic holds now."""
+    return record_columns(
+        spark.read.format("kafka").options(**kafka_options(settings, endpoints, topic)).load()
+    )
+
+
+def kafka_options(settings: Settings, endpoints: Endpoints, topic: str) -> dict[str, str]:
+    """Options of Spark's Kafka source for one topic of this installation."""
+    return {
+        "kafka.bootstrap.servers": endpoints.kafka_bootstrap,
+        "subscribe": kafka_topic(settings.kafka.prefix, topic),
+        "startingOffsets": "earliest",
+        "failOnDataLoss": "true",
+    }
+
+
+def record_columns(raw: DataFrame) -> DataFrame:
+    """The record's columns out of Spark's Kafka columns; the Kafka timestamp is the bridge's receive time."""
+    return raw.select(
+        "topic",
+        "partition",
+        F.col("offset").alias("log_offset"),
+        "key",
+        F.unix_millis("timestamp").alias("received_ms"),
+        "value",
+    )
+
+
+def archive(spark: SparkSession, files: list[str]) -> DataFrame:
+    """Archived records with their index columns, out of the Parquet ``files``."""
+    return spark.read.parquet(*files)
