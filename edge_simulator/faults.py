@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,13 +16,14 @@ from infra.contract.errors import ConfigError
 from infra.contract.signals import WHEELS
 
 NAMES = ("overheating", "slow_leak", "rapid_leak", "weak_battery", "crash", "pothole")
+IMPACTS = ("crash", "pothole")
 CRASH_ABOVE_MPS = 7.0
 Details = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One planned fault. ``severity`` 0..1."""
+    """One planned fault. ``onset_ms`` counts from the run's start, ``severity`` is 0..1."""
 
     name: str
     vehicle: int
@@ -60,7 +61,6 @@ def plan(
     wanted: Sequence[tuple[str, float]],
     machine: Machine,
     rng: np.random.Generator,
-    start_ms: int,
     span_ms: int,
 ) -> list[Fault]:
     """The faults of a run, each on a vehicle of its own, with onsets in the first half of ``span_ms``.
@@ -78,7 +78,7 @@ def plan(
             )
         for vehicle in np.sort(rng.choice(able, count, replace=False)):
             free[vehicle] = False
-            onset = start_ms + int(rng.uniform(0.1, 0.45) * span_ms)
+            onset = int(rng.uniform(0.1, 0.45) * span_ms)
             severity = round(float(rng.uniform(0.6, 1.0)), 2)
             faults.append(Fault(name, int(vehicle), onset, severity, _details(name, severity, rng)))
     return sorted(faults, key=lambda f: (f.onset_ms, f.vehicle))
@@ -128,24 +128,29 @@ class Injector:
         """Faults that begin now: machine defects as Fault, impacts as Burst."""
         if not self._waiting or self._waiting[0].onset_ms > now_ms:
             return
-        ready = [f for f in self._waiting if f.onset_ms <= now_ms and self._possible(f)]
-        for fault in ready:
-            self._waiting.remove(fault)
-            self.active.append(fault)
-            yield self._begin(fault, now_ms)
+        for planned in [f for f in self._waiting if f.onset_ms <= now_ms]:
+            fault = self._on_the_move(planned)
+            if fault is not None:
+                self._waiting.remove(planned)
+                self.active.append(fault)
+                yield self._begin(fault, now_ms)
 
     def codes(self, vehicle: int) -> list[str]:
         """Trouble codes that a vehicle's own diagnosis has set."""
         names = {f.name for f in self.active if f.vehicle == vehicle}
-        hot = "overheating" in names and self._machine.state.coolant_c[vehicle] > 112.0
+        hot = "overheating" in names and bool(self._machine.state.coolant_c[vehicle] > 112.0)
         return ["P0217"] * hot + ["P0562"] * ("weak_battery" in names)
 
-    def _possible(self, fault: Fault) -> bool:
-        """An impact needs a vehicle that drives."""
-        if fault.name not in ("crash", "pothole"):
-            return True
+    def _on_the_move(self, fault: Fault) -> Fault | None:
+        """The fault itself; an impact goes to the next sound vehicle that drives, or to None."""
+        if fault.name not in IMPACTS:
+            return fault
         motion = self._fleet.state
-        return bool(motion.v[fault.vehicle] > CRASH_ABOVE_MPS and not motion.parked[fault.vehicle])
+        fit = (motion.v > CRASH_ABOVE_MPS) & ~motion.parked & ~motion.crashed
+        fit[[f.vehicle for f in (*self.active, *self._waiting) if f is not fault]] = False
+        order = np.roll(np.arange(len(fit)), -fault.vehicle)
+        found = order[fit[order]]
+        return replace(fault, vehicle=int(found[0])) if len(found) else None
 
     def _begin(self, fault: Fault, now_ms: int) -> Fault | Burst:
         defects, i, what = self._machine.defects, fault.vehicle, fault.details

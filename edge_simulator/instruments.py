@@ -130,3 +130,21 @@ class Instruments:
         m = self._machine.state
         ripple = np.where(on, 0.05, 0.005) * self._rng.standard_normal(len(on))
         return {"battery_voltage_v": np.minimum(self._machine.battery_v(on) + ripple, m.crank_v)}
+
+    def pre_crash(self) -> dict[str, Floats]:
+        """The recorder's pre-crash elements now, as the vehicle's own bus has them (no receiver noise)."""
+        st, machine, specs = self._fleet.state, self._machine, self._fleet.specs
+        accelerator, brake = sensors.pedals(
+            machine.state.wheel_w, st.v, st.a, specs("mass_kg"), 1000 * specs("power_kw"),
+            machine.electric, self._fleet.ignition_on(),
+        )  # fmt: skip
+        flags = self.flags()
+        return {
+            "speed_kmh": st.v * 3.6,
+            "accelerator_pct": accelerator,
+            "brake_on": (brake > 0).astype(np.float64),
+            "engine_rpm": machine.state.rpm,
+            "steering_deg": sensors.steering_deg(st.curvature, specs("wheelbase_m")),
+            "abs_active": flags["abs_active"].astype(np.float64),
+            "esc_active": flags["esc_active"].astype(np.float64),
+        }

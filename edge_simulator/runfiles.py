@@ -1,0 +1,71 @@
+"""What a run leaves in ``<home>/runs/<run_id>/``: run.json, truth.jsonl and, on request, frames.jsonl."""
+
+from __future__ import annotations
+
+import base64
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO
+
+import orjson
+
+from edge_simulator.link import Outgoing
+from infra.contract.errors import ConfigError
+
+
+class RunFiles:
+    """The files of one run; use as a context manager."""
+
+    def __init__(self, home: Path, run_id: str, log_frames: bool) -> None:
+        self.folder = home / "runs" / run_id
+        self._log_frames = log_frames
+        self._open: list[BinaryIO] = []
+
+    def __enter__(self) -> RunFiles:
+        try:
+            self.folder.mkdir(parents=True)
+        except FileExistsError as error:
+            raise ConfigError(f"--run-id: {self.folder} exists; give another id or remove it") from error
+        self._truth = self._file("truth.jsonl")
+        self._frames = self._file("frames.jsonl") if self._log_frames else None
+        return self
+
+    def _file(self, name: str) -> BinaryIO:
+        file = (self.folder / name).open("wb")
+        self._open.append(file)
+        return file
+
+    def truth(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Add rows of ground truth."""
+        for row in rows:
+            self._truth.write(orjson.dumps(row) + b"\n")
+
+    def frames(self, items: Iterable[Outgoing]) -> None:
+        """Add messages that are about to be sent: one line each, with what befell it."""
+        if self._frames is not None:
+            self._frames.writelines(_line(item) for item in items)
+            self._frames.flush()
+
+    def sync(self, summary: Mapping[str, Any]) -> None:
+        """Put everything on the disk, and the summary as run.json, whole or not at all."""
+        for file in self._open:
+            file.flush()
+            os.fsync(file.fileno())
+        draft = self.folder / "run.json.tmp"
+        draft.write_bytes(orjson.dumps(summary, option=orjson.OPT_INDENT_2) + b"\n")
+        draft.replace(self.folder / "run.json")
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for file in self._open:
+            file.close()
+
+
+def _line(item: Outgoing) -> bytes:
+    head = {"channel": item.channel, "flag": item.flag, "copy": item.copy, "due_ms": item.due_ms}
+    if item.flag == "poison":
+        return orjson.dumps(head | {"payload_b64": base64.b64encode(item.payload).decode()}) + b"\n"
+    return orjson.dumps(head)[:-1] + b',"payload":' + item.payload + b"}\n"

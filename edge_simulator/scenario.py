@@ -1,0 +1,124 @@
+"""What a run is: seed, fleet, times and mishaps, checked before anything starts."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from infra.contract.errors import ConfigError
+
+SAMPLES = 10
+LONGEST_COVERED_MS = 10_000
+"""A frame covers at most this much: its first sample must not be late by the time the last one is taken."""
+
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
+_UNIT_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000}
+
+
+@dataclass(frozen=True, slots=True)
+class LinkShares:
+    """Shares of frames that meet a mishap, 0..1; a frame meets at most one."""
+
+    late: float = 0.0
+    late_beyond: float = 0.0
+    duplicate: float = 0.0
+    disorder: float = 0.0
+    lost: float = 0.0
+    clock_ahead: float = 0.0
+    clock_unset: float = 0.0
+    poison: float = 0.0
+    """Share of messages added that nobody can understand; not part of the frames."""
+
+    def __post_init__(self) -> None:
+        for name in self.__dataclass_fields__:
+            if not 0 <= getattr(self, name) <= 1:
+                raise ConfigError(
+                    f"--{name.replace('_', '-')} {getattr(self, name):g}: a share of 0..1 is wanted"
+                )
+        if sum(self.fates) > 1:
+            raise ConfigError(
+                "the shares of late, duplicate, disorder, lost and clock faults exceed 1 together"
+            )
+
+    @property
+    def fates(self) -> tuple[float, ...]:
+        """The exclusive shares in the order of :data:`edge_simulator.link.FATES`."""
+        return (
+            self.late, self.late_beyond, self.duplicate, self.disorder, self.lost,
+            self.clock_ahead, self.clock_unset,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Cadence:
+    """How often a vehicle reports. A frame holds ``SAMPLES`` samples ``dt_ms`` apart.
+
+    ``period`` is the number of sample times between two frames of a vehicle: SAMPLES when frames join without
+    a gap, more when reports are so rare that a frame covers only the last 10 s before it.
+    """
+
+    dt_ms: int
+    period: int
+
+    @property
+    def interval_ms(self) -> int:
+        """Time between two frames of a vehicle."""
+        return self.dt_ms * self.period
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """A run. ``frames_per_vehicle`` None goes on until it is stopped; so does ``limit`` None."""
+
+    seed: int
+    vehicles: int
+    cadence: Cadence
+    start_ms: int
+    frames_per_vehicle: int | None
+    limit: int | None = None
+    lat_deg: float = 48.137
+    lon_deg: float = 11.575
+    ambient_c: float = 16.0
+    lateness_ms: int = 30_000
+    link: LinkShares = field(default_factory=LinkShares)
+    faults: tuple[tuple[str, float], ...] = ()
+
+    @property
+    def span_ms(self) -> int:
+        """Simulated time of the run; 10 minutes stand for an endless one where a plan needs a number."""
+        return (
+            self.frames_per_vehicle or max(1, 600_000 // self.cadence.interval_ms)
+        ) * self.cadence.interval_ms
+
+
+def duration_ms(text: str, option: str) -> int:
+    """``500ms``, ``10s``, ``1.5m``, ``2h`` in ms; raises ConfigError naming ``option``."""
+    match = _DURATION.fullmatch(text.strip())
+    value = round(float(match[1]) * _UNIT_MS[match[2]]) if match else 0
+    if value <= 0:
+        raise ConfigError(f"{option} {text!r}: a duration such as 500ms, 10s, 5m or 2h is wanted")
+    return value
+
+
+def cadence(vehicles: int, rate: float | None, interval_ms: int | None) -> Cadence:
+    """The cadence for a global ``rate`` (frames/s) or a vehicle's ``interval_ms``; neither means 1 s.
+
+    Raises ConfigError for both at once and for what cannot be met within 2 %.
+    """
+    if rate is not None and interval_ms is not None:
+        raise ConfigError("--rate and --interval exclude each other: give one of them")
+    if vehicles < 1:
+        raise ConfigError(f"--vehicles {vehicles}: at least 1 is wanted")
+    if rate is not None and not rate > 0:
+        raise ConfigError(f"--rate {rate:g}: frames per second, more than 0, are wanted")
+    wanted_ms = 1000.0 * vehicles / rate if rate is not None else float(interval_ms or 1000)
+    if wanted_ms <= LONGEST_COVERED_MS:
+        found = Cadence(max(1, round(wanted_ms / SAMPLES)), SAMPLES)
+    else:
+        found = Cadence(LONGEST_COVERED_MS // SAMPLES, round(wanted_ms * SAMPLES / LONGEST_COVERED_MS))
+    if abs(found.interval_ms / wanted_ms - 1) > 0.02:
+        raise ConfigError(
+            f"{vehicles} vehicles cannot report every {wanted_ms:g} ms: the sample spacing is whole ms; "
+            f"next: every {found.interval_ms} ms ({1000 * vehicles / found.interval_ms:g} frames/s)"
+        )
+    return found
