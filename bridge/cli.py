@@ -33,9 +33,9 @@ def bridge() -> None:
     2 a setting is wrong.
     """
     from bridge import uplink
-    from infra import log
     from infra.contract import settings
+    from infra.log import configure
 
-    log.configure("bridge")
+    configure("bridge")
     in_force = settings.load()
     raise typer.Exit(uplink.run(in_force, settings.endpoints(in_force)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
@@ -30,6 +31,8 @@ RECORD_ERRORS: Final = frozenset(
 """Refusals that are about the batch's content. All others are about the cluster and pass with time."""
 
 PROBE_S: Final = 2.0
+GIVE_UP_S: Final = 5.0
+"""Purged records are reported at once; this only bounds what a defect could cost."""
 
 
 class RefusedError(Exception):
@@ -84,6 +87,7 @@ class KafkaSink:
         self._config = config
         self._log = structlog.get_logger().bind(producer=config.client_id)
         self._producer = self._new()
+        self.broken = False
 
     def _new(self) -> Any:
         return Producer(self._config.producer() | {"error_cb": self._on_error})
@@ -116,8 +120,19 @@ class KafkaSink:
         return True
 
     def poll(self) -> int:
-        """Run the reports that are due, without waiting; how many."""
-        return int(self._producer.poll(0))
+        """Run the reports that are due, without waiting; how many. Sets ``broken`` on a fatal error."""
+        try:
+            return int(self._producer.poll(0))
+        except KafkaException as error:
+            self._broke(error)
+            return 0
+
+    def _broke(self, error: KafkaException) -> None:
+        """Only a fatal error is thrown by the client; the producer is done for."""
+        if not error.args[0].fatal():
+            raise error
+        self.broken = True
+        self._log.warning("kafka producer broke", error=error.args[0].name(), detail=error.args[0].str())
 
     @property
     def queued(self) -> int:
@@ -126,14 +141,19 @@ class KafkaSink:
 
     def replace(self) -> None:
         """Give up all that is queued, with its reports, and begin with a new producer."""
-        self._producer.purge()
-        self._producer.flush(5.0)
+        self.close()
         self._producer = self._new()
+        self.broken = False
 
     def close(self) -> None:
-        """Drop what is queued: whatever was not reported is not acknowledged, and comes again."""
+        """Give up all that is queued, with its reports."""
         self._producer.purge()
-        self._producer.flush(1.0)
+        deadline_s = time.monotonic() + GIVE_UP_S
+        while self.queued and time.monotonic() < deadline_s:
+            try:
+                self._producer.flush(GIVE_UP_S)
+            except KafkaException as error:
+                self._broke(error)
 
 
 class KafkaProbe:

@@ -99,7 +99,7 @@ class Lane:
         for publish in found:
             self._receive(publish, received_ms, now_s)
         reports = self._sink.poll()
-        if self._failed:
+        if self._failed or self._sink.broken:
             self._recover(now_s)
         if self._backlog:
             self._forward(now_s)
@@ -173,8 +173,8 @@ class Lane:
         suspects = sum(ticket.suspect for ticket, _ in failed)
         self._resume_s = now_s if suspects else now_s + RETRY_S
         self.stats.recoveries += 1
-        first = str(failed[0][1].name())
-        self._log.warning("producer replaced", records=len(failed), suspects=suspects, error=first)
+        errors = sorted({str(error.name()) for _, error in failed})
+        self._log.warning("producer replaced", records=len(failed), suspects=suspects, errors=errors)
 
     def _forward(self, now_s: float) -> None:
         """What waits goes to the producer in order; a suspect goes alone."""

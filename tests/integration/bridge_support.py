@@ -1,0 +1,221 @@
+"""What the bridge's tests share: publish through the broker, read topics back, ask the health page."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import orjson
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourceType,
+)
+
+from infra.contract.topics import kafka_topic, mqtt_topic
+from infra.stack import processes
+from load_tests.mqtt_flood import Flood, frame, vehicle_id
+from tests.support import Lane, LaneProcess, eventually
+
+T0_MS = 1_700_000_000_000
+READY_S = 30.0
+ACKS_BEFORE_PRODUCE = """
+import warnings; warnings.simplefilter("ignore")
+from bridge import lane
+honest = lane.Lane._submit
+def hasty(self, ticket):
+    self.fifo.complete(ticket)
+    honest(self, ticket)
+lane.Lane._submit = hasty
+from bridge import uplink
+from infra.contract import settings
+s = settings.load()
+raise SystemExit(uplink.run(s, settings.endpoints(s)))
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A record as it lies in Kafka."""
+
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes
+    headers: dict[str, bytes]
+
+
+def frames(lane: Lane, vehicles: int, count: int, first_seq: int = 0) -> list[tuple[bytes, bytes]]:
+    """``count`` frames for each of ``vehicles`` vehicles, interleaved, ready to publish."""
+    return [
+        (topic_of(lane, vehicle), frame(vehicle, seq, T0_MS + 1000 * seq))
+        for seq in range(first_seq, first_seq + count)
+        for vehicle in range(vehicles)
+    ]
+
+
+def topic_of(lane: Lane, vehicle: int, channel: str = "telemetry") -> bytes:
+    """The MQTT topic of a vehicle in this lane."""
+    return mqtt_topic(lane.settings.mqtt.root, vehicle_id(vehicle), channel).encode()
+
+
+def crash(vehicle: int, seq: int) -> bytes:
+    """A small crash record."""
+    head = {"schema": 1, "vehicle_id": vehicle_id(vehicle), "boot_id": 1, "seq": seq}
+    body = {"crash_id": f"c{seq}", "event_ms": T0_MS, "sent_ms": T0_MS, "delta_v_kmh": [0.0, -20.0]}
+    return orjson.dumps(head | body | {"pre_crash": {"speed_kmh": [50.0]}})
+
+
+def publish(lane: Lane, messages: Iterable[tuple[bytes, bytes]]) -> int:
+    """Publish at QoS 1; returns when the broker has acknowledged every one."""
+    with Flood(lane.endpoints.mqtt_host, lane.endpoints.mqtt_port, f"{lane.name}-flood") as flood:
+        return flood.publish(messages)
+
+
+def read(lane: Lane, name: str) -> list[Stored]:
+    """All records that lie in a topic now, partition after partition."""
+    topic = kafka_topic(lane.settings.kafka.prefix, name)
+    consumer = Consumer(
+        {
+            "bootstrap.servers": lane.endpoints.kafka_bootstrap,
+            "group.id": "reader",
+            "enable.auto.commit": False,
+        }
+    )
+    try:
+        partitions = consumer.list_topics(topic, timeout=10).topics[topic].partitions
+        found = []
+        for partition in sorted(partitions):
+            low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=10)
+            consumer.assign([TopicPartition(topic, partition, low)])
+            found += _read_to(consumer, high) if high > low else []
+        return found
+    finally:
+        consumer.close()
+
+
+def _read_to(consumer: Consumer, high: int) -> list[Stored]:
+    found: list[Stored] = []
+    deadline_s = time.monotonic() + 30
+    while time.monotonic() < deadline_s:
+        for message in consumer.consume(1000, timeout=0.5):
+            assert message.error() is None, message.error()
+            found.append(
+                Stored(
+                    message.partition() or 0,
+                    message.offset() or 0,
+                    message.timestamp()[1],
+                    message.key(),
+                    message.value() or b"",
+                    dict(message.headers() or []),  # type: ignore[arg-type]
+                )
+            )
+        if found and found[-1].offset >= high - 1:
+            return found
+    raise AssertionError(f"only {len(found)} records were read")
+
+
+def sequences(records: Iterable[Stored]) -> dict[str, list[int]]:
+    """Sequence numbers of each vehicle in stored order, each identity at its first place only."""
+    seen: dict[str, dict[int, None]] = defaultdict(dict)
+    for record in records:
+        message = orjson.loads(record.value)
+        seen[message["vehicle_id"]].setdefault(message["seq"])
+    return {vehicle: list(numbers) for vehicle, numbers in seen.items()}
+
+
+def all_in_order(vehicles: int, count: int) -> dict[str, list[int]]:
+    """What ``sequences`` gives when nothing is lost and nothing is out of order."""
+    return {vehicle_id(vehicle): list(range(count)) for vehicle in range(vehicles)}
+
+
+def wait_stored(lane: Lane, name: str, distinct: int, deadline_s: float = 60.0) -> list[Stored]:
+    """Until ``distinct`` different values lie in the topic; all its records."""
+
+    def enough() -> list[Stored]:
+        records = read(lane, name)
+        assert len({(r.key, r.value) for r in records}) >= distinct, f"{len(records)} records"
+        return records
+
+    return eventually(enough, deadline_s, f"{distinct} distinct records in {name}")
+
+
+def readiness(lane: Lane) -> tuple[int, dict[str, str]]:
+    """Status and reasons of /readyz; (0, {}) while nobody listens."""
+    url = f"http://127.0.0.1:{lane.endpoints.http_ports['bridge']}/readyz"
+    try:
+        with urllib.request.urlopen(url, timeout=5) as page:
+            return page.status, json.load(page)
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, json.load(error)
+    except OSError:
+        return 0, {}
+
+
+def metric(lane: Lane, name: str) -> float:
+    """The sum of a metric over its labels."""
+    url = f"http://127.0.0.1:{lane.endpoints.http_ports['bridge']}/metrics"
+    with urllib.request.urlopen(url, timeout=5) as page:
+        lines = page.read().decode().splitlines()
+    return sum(float(x.split()[-1]) for x in lines if x.startswith((f"{name}{{", f"{name} ")))
+
+
+def wait_ready(lane: Lane) -> None:
+    """Until the bridge says it is ready."""
+    eventually(lambda: readiness(lane)[0] == 200, READY_S, "the bridge is ready")
+
+
+@contextlib.contextmanager
+def bridge(lane: Lane) -> Iterator[LaneProcess]:
+    """A ready bridge."""
+    with lane.process("bridge") as process:
+        try:
+            wait_ready(lane)
+            yield process
+        except AssertionError:
+            sys.stderr.write(process.output())
+            raise
+
+
+@contextlib.contextmanager
+def hasty_bridge(lane: Lane) -> Iterator[LaneProcess]:
+    """A ready bridge with a fault: it acknowledges before Kafka has the record."""
+    log = lane.home / "logs" / "hasty.log"
+    command = [sys.executable, "-c", ACKS_BEFORE_PRODUCE]
+    child = processes.spawn(lane.home / "run", "hasty", command, log, env=lane.env)
+    process = LaneProcess("hasty", child, log)
+    try:
+        wait_ready(lane)
+        yield process
+    finally:
+        process.stop()
+        processes.remove_pid_file(lane.home / "run", "hasty")
+
+
+def configure_topic(lane: Lane, name: str, key: str, value: str) -> None:
+    """Change one setting of a topic while it is in use."""
+    admin = AdminClient({"bootstrap.servers": lane.endpoints.kafka_bootstrap})
+    topic = kafka_topic(lane.settings.kafka.prefix, name)
+    entry = ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+    for future in admin.incremental_alter_configs([resource]).values():
+        future.result(10)
+
+
+def delete_topic(lane: Lane, name: str) -> None:
+    """Take a topic away."""
+    admin = AdminClient({"bootstrap.servers": lane.endpoints.kafka_bootstrap})
+    for future in admin.delete_topics([kafka_topic(lane.settings.kafka.prefix, name)]).values():
+        future.result(10)
