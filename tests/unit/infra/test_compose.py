@@ -1,0 +1,38 @@
+"""The compose file gives the same services as the embedded stack."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import yaml
+
+from infra.stack import kafka, mosquitto, postgres
+
+COMPOSE = yaml.safe_load((Path(__file__).parents[3] / "infra" / "compose.yaml").read_text())
+OWN_PLACES = ("listener", "persistence_location")
+
+
+def test_mosquitto_has_the_same_settings() -> None:
+    embedded = [line for line in mosquitto.TEMPLATE.splitlines() if not line.startswith(OWN_PLACES)]
+    composed = COMPOSE["configs"]["mosquitto"]["content"].splitlines()
+    assert [line for line in composed if not line.startswith(OWN_PLACES)] == embedded
+
+
+def test_kafka_has_the_same_topic_settings() -> None:
+    environment = COMPOSE["services"]["kafka"]["environment"]
+    for line in kafka.TEMPLATE.splitlines():
+        key, _, value = line.partition("=")
+        if key.startswith(("offsets.", "transaction.", "share.", "auto.", "log.segment")):
+            assert environment["KAFKA_" + key.upper().replace(".", "_")] == value, key
+
+
+def test_the_database_has_the_same_settings() -> None:
+    command = COMPOSE["services"]["timescaledb"]["command"]
+    composed = dict(option.removeprefix("-c").split("=") for option in command[1:])
+    embedded = dict(line.split(" = ") for line in postgres.TEMPLATE.splitlines())
+    assert {key: embedded[key].strip("'") for key in composed} == composed
+
+
+def test_every_service_listens_on_loopback_only() -> None:
+    published = [port for service in COMPOSE["services"].values() for port in service["ports"]]
+    assert [port for port in published if not port.startswith("127.0.0.1:")] == []

@@ -1,0 +1,68 @@
+"""Which port a part of the stack gets."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from infra.contract.errors import ConfigError
+from infra.stack import ports
+from infra.stack.stack import split_mqtt_url
+
+
+@pytest.fixture
+def busy() -> Iterator[int]:
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+        yield server.getsockname()[1]
+
+
+def test_a_fixed_port_is_taken_as_it_is_even_when_busy(busy: int) -> None:
+    assert ports.choose(busy, kept=None, preferred=0, taken=()) == busy
+
+
+def test_the_kept_port_comes_before_the_preferred_one() -> None:
+    kept, preferred = ports.free_port(), ports.free_port()
+    assert ports.choose(0, kept, preferred, taken=()) == kept
+
+
+def test_a_busy_kept_port_gives_way_to_the_preferred_one(busy: int) -> None:
+    preferred = ports.free_port()
+    assert ports.choose(0, kept=busy, preferred=preferred, taken=()) == preferred
+
+
+def test_with_all_else_busy_any_free_port_is_found(busy: int) -> None:
+    found = ports.choose(0, kept=busy, preferred=busy, taken=())
+    assert found in ports.FREE_RANGE
+    assert ports.is_free(found)
+
+
+def test_two_parts_never_get_one_port() -> None:
+    kept = ports.free_port()
+    assert ports.choose(0, kept, kept, taken=(kept,)) != kept
+
+
+def test_the_holder_of_a_busy_port_is_named_with_its_pid(busy: int) -> None:
+    assert ports.holder(busy).endswith(f"(pid {os.getpid()})")
+
+
+def test_ports_that_were_never_kept_are_none(tmp_path: Path) -> None:
+    assert ports.load(tmp_path / "ports.json") == {}
+
+
+@pytest.mark.parametrize(
+    ("address", "expected"),
+    [("mqtt://broker:1884", ("broker", 1884)), ("mqtt://10.0.0.7", ("10.0.0.7", 1883))],
+)
+def test_the_address_of_an_external_broker_is_read(address: str, expected: tuple[str, int]) -> None:
+    assert split_mqtt_url(address) == expected
+
+
+def test_an_address_of_another_form_is_refused() -> None:
+    with pytest.raises(ConfigError, match="mqtt://host:port"):
+        split_mqtt_url("broker:1883")

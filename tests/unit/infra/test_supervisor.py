@@ -1,0 +1,83 @@
+"""The supervisor keeps tiny programs running."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from infra.stack import processes
+from infra.stack.guard import guarded
+from infra.stack.supervisor import Backoff, Program, Supervisor, read_state
+from tests.support import eventually
+
+SLEEPER = Program("sleeper", (sys.executable, "-c", "import time; time.sleep(600)"))
+FAILING = Program("failing", (sys.executable, "-c", "import sys; sys.exit(3)"))
+QUICK = Backoff(first_s=0.01, most_s=0.05)
+
+
+@contextmanager
+def watched(home: Path, *programs: Program) -> Iterator[list[str]]:
+    said: list[str] = []
+    stop = threading.Event()
+    with Supervisor(home, programs, said.append, QUICK) as supervisor:
+        thread = threading.Thread(target=supervisor.watch, args=(stop,))
+        thread.start()
+        try:
+            yield said
+        finally:
+            stop.set()
+            thread.join()
+
+
+def pid_of(home: Path, name: str) -> int:
+    return eventually(lambda: processes.find(home / "run", name), 10, f"{name} runs").pid
+
+
+def test_a_killed_program_is_started_again(tmp_path: Path) -> None:
+    with watched(tmp_path, SLEEPER):
+        first = pid_of(tmp_path, "sleeper")
+        os.kill(first, signal.SIGKILL)
+        eventually(lambda: pid_of(tmp_path, "sleeper") != first, 10, "another pid")
+
+
+def test_exits_are_counted_and_said_with_the_log(tmp_path: Path) -> None:
+    with watched(tmp_path, FAILING) as said:
+        eventually(lambda: read_state(tmp_path).get("failing", {}).get("last_exit") == 3, 10, "the exit code")
+        eventually(lambda: (read_state(tmp_path)["failing"]["restarts"] or 0) >= 2, 10, "two restarts")
+    log = tmp_path / "logs" / "failing.log"
+    assert f"failing: ended with 3, again in 0.01 s; its log: {log}" in said
+
+
+def test_all_programs_end_with_the_supervisor(tmp_path: Path) -> None:
+    with watched(tmp_path, SLEEPER):
+        pid = pid_of(tmp_path, "sleeper")
+    assert processes.start_ticks(pid) is None
+    assert list((tmp_path / "run").glob("*.pid")) == []
+
+
+def test_what_a_killed_supervisor_left_running_is_ended_by_the_next(tmp_path: Path) -> None:
+    run_dir, log = tmp_path / "run", tmp_path / "logs" / "sleeper.log"
+    left = processes.spawn(run_dir, "sleeper", SLEEPER.command, log)
+    assert pid_of(tmp_path, "sleeper") == left.pid
+    with watched(tmp_path, SLEEPER):
+        assert left.wait(10) == -signal.SIGTERM
+        eventually(lambda: pid_of(tmp_path, "sleeper") != left.pid, 10, "its successor")
+
+
+@pytest.mark.parametrize(("in_a_row", "pause_s"), [(0, 0.5), (1, 1.0), (2, 2.0), (6, 30.0), (100, 30.0)])
+def test_the_pause_doubles_up_to_half_a_minute(in_a_row: int, pause_s: float) -> None:
+    assert Backoff().pause_s(in_a_row) == pause_s
+
+
+def test_a_guard_ends_what_its_owner_leaves(tmp_path: Path) -> None:
+    with guarded(tmp_path):
+        child = processes.spawn(tmp_path / "run", "sleeper", SLEEPER.command, tmp_path / "logs" / "s.log")
+        assert pid_of(tmp_path, "sleeper") == child.pid
+    assert child.wait(10) == -signal.SIGTERM

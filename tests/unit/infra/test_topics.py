@@ -1,0 +1,65 @@
+"""Names of topics, and what is read from them."""
+
+from __future__ import annotations
+
+import pytest
+
+from infra.contract import topics
+from infra.contract.errors import ContractError
+
+ROOT = "odograph/v1"
+VIN = "WVWZZZ1KZAW000001"
+
+
+def test_the_topic_of_a_channel_names_the_vehicle() -> None:
+    assert topics.mqtt_topic(ROOT, VIN, "crash") == "odograph/v1/WVWZZZ1KZAW000001/crash"
+
+
+@pytest.mark.parametrize("channel", ["telemetry", "crash", "status"])
+def test_an_uplink_topic_is_read_back(channel: str) -> None:
+    assert topics.parse_mqtt_topic(ROOT, topics.mqtt_topic(ROOT, VIN, channel)) == (VIN, channel)
+
+
+@pytest.mark.parametrize(
+    ("topic", "reason"),
+    [
+        ("other/v1/WVWZZZ1KZAW000001/telemetry", "bad_topic"),
+        ("odograph/v1/telemetry", "bad_topic"),
+        ("odograph/v1/WVWZZZ1KZAW000001/telemetry/more", "bad_topic"),
+        ("odograph/v1/WVWZZZ1KZAW000001/alert", "unknown_topic"),
+        ("odograph/v1/WVWZZZ1KZAW000001/", "unknown_topic"),
+        ("odograph/v1/WVWZZZ1KZAW00000/telemetry", "bad_identity"),
+        ("odograph/v1/WVWZZZ1KZAW00000O/telemetry", "bad_identity"),
+        ("odograph/v1/wvwzzz1kzaw000001/telemetry", "bad_identity"),
+    ],
+)
+def test_another_topic_is_refused_with_its_reason(topic: str, reason: str) -> None:
+    with pytest.raises(ContractError) as refused:
+        topics.parse_mqtt_topic(ROOT, topic)
+    assert refused.value.reason == reason
+
+
+def test_the_filter_of_a_channel_matches_every_vehicle() -> None:
+    assert topics.mqtt_filter(ROOT, "telemetry") == "odograph/v1/+/telemetry"
+
+
+def test_every_uplink_channel_flows_into_a_kafka_topic() -> None:
+    names = {topic.name for topic in topics.KAFKA_TOPICS}
+    assert set(topics.KAFKA_TOPIC_OF) == set(topics.UPLINK_CHANNELS)
+    assert set(topics.KAFKA_TOPIC_OF.values()) <= names
+
+
+def test_crash_records_are_kept_for_ever_and_the_last_word_is_compacted() -> None:
+    config = {topic.name: topic.config() for topic in topics.KAFKA_TOPICS}
+    assert config["crash"]["retention.ms"] == "-1"
+    assert config["crash"]["cleanup.policy"] == "delete"
+    assert config["status"]["cleanup.policy"] == "compact"
+    assert config["telemetry"]["retention.ms"] == "604800000"
+
+
+def test_kafka_stamps_are_those_of_the_bridge() -> None:
+    assert {topic.config()["message.timestamp.type"] for topic in topics.KAFKA_TOPICS} == {"CreateTime"}
+
+
+def test_a_prefix_keeps_two_installations_apart() -> None:
+    assert topics.kafka_topic("town.", "telemetry") == "town.telemetry"
