@@ -16,7 +16,7 @@ from rich.console import Console
 
 from infra.contract.errors import OdographError
 
-PACKAGES = ("infra.stack", "edge_simulator", "bridge", "stream_jobs", "dashboard", "load_tests")
+PACKAGES = ("infra.stack", "infra.demo", "edge_simulator", "bridge", "stream_jobs", "dashboard", "load_tests")
 
 app = typer.Typer(
     name="odograph",

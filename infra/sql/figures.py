@@ -14,9 +14,10 @@ from infra.contract.errors import ServiceError
 CONNECT_S = 3
 
 _PULSE = """
-SELECT l.frames_counted, l.records_late, l.records_late_open, f.lag_records, f.watermark, f.data_as_of,
+SELECT l.frames_counted, l.records_late, f.lag_records,
+       extract(epoch FROM now() - f.watermark)::double precision AS watermark_lag_s,
        (SELECT count(*) FROM serving.alert WHERE active) AS alerts_active,
-       (SELECT count(*) FROM serving.fleet_latest WHERE lat_deg IS NOT NULL) AS vehicles_on_map
+       (SELECT count(*) FROM serving.fleet_latest WHERE state <> 'silent') AS vehicles_reporting
 FROM serving.ledger l, serving.freshness f
 """
 _ROADS = """
@@ -34,7 +35,10 @@ def ledger(url: str) -> dict[str, int]:
 
 
 def pulse(url: str) -> dict[str, Any]:
-    """One row of live figures: frames counted, late, lag, watermark, alerts; raises ServiceError."""
+    """One row of live figures: frames counted, late, lag, watermark lag, alerts, vehicles reporting.
+
+    Raises ServiceError.
+    """
     return _one(url, _PULSE)
 
 

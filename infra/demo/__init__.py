@@ -1,0 +1,1 @@
+"""The whole in the foreground, and the question whether everything is accounted for."""

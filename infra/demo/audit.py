@@ -1,0 +1,37 @@
+"""Asks the four witnesses and puts their figures into one ledger."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from infra import ledger
+from infra.contract.settings import Endpoints
+from infra.ledger import Ledger
+from infra.sql import figures
+from infra.stack.log_ends import LogEnds
+
+POLL_S = 1.0
+
+
+def take(home: Path, endpoints: Endpoints, ends: LogEnds) -> Ledger:
+    """The ledger over everything since this home's start; raises ServiceError.
+
+    The figures are read one after the other: while data flows, they differ by what is on its way.
+    """
+    edge = ledger.edge_counts(home)
+    archive = ledger.archive_counts(home)
+    return ledger.balance(edge, ends.appended("telemetry"), archive, figures.ledger(endpoints.db_ingest_url))
+
+
+def settled(home: Path, endpoints: Endpoints, ends: LogEnds, deadline_s: float) -> Ledger:
+    """The ledger once the archive holds the log and two readings agree, or as it is at the deadline."""
+    end = time.monotonic() + deadline_s
+    last = take(home, endpoints, ends)
+    while True:
+        time.sleep(POLL_S)
+        now = take(home, endpoints, ends)
+        quiet = now == last and now.missing_in_archive == 0 and now.missing_in_windows == 0
+        if quiet or time.monotonic() > end:
+            return now
+        last = now

@@ -1,0 +1,64 @@
+"""The commands ``odograph demo`` and ``odograph audit``."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Annotated
+
+import typer
+
+UNATTENDED_S = 90.0
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command()(demo)
+    app.command()(audit)
+
+
+def demo(
+    vehicles: Annotated[int, typer.Option("-c", "--vehicles", min=1, help="vehicles")] = 500,
+    rate: Annotated[float, typer.Option(min=0.1, help="frames/s of the whole fleet")] = 500.0,
+    seed: Annotated[int, typer.Option(min=0, help="seed of the city and its fleet")] = 1,
+    duration_s: Annotated[
+        float | None,
+        typer.Option(min=1, help="how long to drive, s [until Ctrl-C; 90 without a terminal]"),
+    ] = None,
+) -> None:
+    """Run the whole pipeline with a simulated fleet, then print its ledger. Exit 1 if the residual is not 0."""
+    from infra.contract.settings import load
+    from infra.demo import report
+    from infra.demo.fleet import Fleet
+    from infra.demo.run import run
+
+    if duration_s is None and not sys.stdout.isatty():
+        duration_s = UNATTENDED_S
+    fleet = Fleet(vehicles, rate, seed, run_id=f"demo-{time.time_ns() // 1_000_000}")
+    ledger = run(load(), fleet, duration_s, _say, typer.echo)
+    typer.echo(report.as_text(ledger))
+    if ledger.residual != 0:
+        raise typer.Exit(1)
+
+
+def audit(
+    as_json: Annotated[bool, typer.Option("--json", help="JSON on standard output")] = False,
+    wait_s: Annotated[float, typer.Option(min=0, help="wait at most this long for quiet, s")] = 30.0,
+) -> None:
+    """Balance what was generated against what was archived and counted. Exit 1 if the residual is not 0."""
+    from infra.contract.settings import endpoints, load
+    from infra.demo import report
+    from infra.demo.audit import settled
+    from infra.stack.log_ends import LogEnds
+
+    settings = load()
+    addresses = endpoints(settings)
+    with LogEnds(addresses.kafka_bootstrap, settings.kafka.prefix) as ends:
+        ledger = settled(settings.paths.home.resolve(), addresses, ends, wait_s)
+    typer.echo(report.as_json(ledger) if as_json else report.as_text(ledger))
+    if ledger.residual != 0:
+        raise typer.Exit(1)
+
+
+def _say(text: str) -> None:
+    typer.echo(text, err=True)

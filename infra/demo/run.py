@@ -1,0 +1,97 @@
+"""A demo from the first service to the ledger."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from infra.contract.errors import ServiceError
+from infra.contract.settings import Endpoints, Settings
+from infra.demo import audit, fleet
+from infra.demo.fleet import Fleet
+from infra.demo.live import Pulse
+from infra.demo.pipeline import Say, running
+from infra.ledger import Ledger
+from infra.stack import processes
+from infra.stack.log_ends import LogEnds
+from infra.stack.ports import HOST
+
+SETTLE_S = 120.0
+REPAIR_S = 120.0
+TICK_S = 1.0
+
+
+def run(settings: Settings, demo_fleet: Fleet, duration_s: float | None, say: Say, tell: Say) -> Ledger:
+    """Start all, drive for ``duration_s`` (None: until Ctrl-C), let it settle; the ledger of the run.
+
+    ``say`` gets what happens, ``tell`` the address of the dashboard and the result.
+    """
+    begun_s = time.monotonic()
+    home = settings.paths.home.resolve()
+    with (
+        _stop_on_signals() as stop,
+        running(settings, say) as endpoints,
+        LogEnds(endpoints.kafka_bootstrap, settings.kafka.prefix) as ends,
+    ):
+        say(f"map: {demo_fleet.store_roads(endpoints)} road edges")
+        before = audit.settled(home, endpoints, ends, SETTLE_S)
+        tell(f"dashboard: http://{HOST}:{endpoints.http_ports['dashboard']}")
+        pulse = Pulse(demo_fleet.run_file(home), endpoints, ends)
+        _drive(home, demo_fleet, duration_s, pulse, stop, say)
+        if pulse.first_map_s is not None:
+            say(f"first vehicles on the map {pulse.first_map_s - begun_s:.0f} s after the start")
+        say("the fleet has stopped; waiting until everything has arrived")
+        return _settle(home, endpoints, ends, before, stop)
+
+
+def _drive(
+    home: Path, demo_fleet: Fleet, duration_s: float | None, pulse: Pulse, stop: threading.Event, say: Say
+) -> None:
+    child = demo_fleet.start(home)
+    end_s = None if duration_s is None else time.monotonic() + duration_s
+    try:
+        while not stop.wait(TICK_S) and (end_s is None or time.monotonic() < end_s):
+            say(pulse.line())
+            _assert_driving(home, child)
+    finally:
+        code = fleet.stop(home, child)
+    if code != 0:
+        say(f"the simulator ended with {code}; its log: {home / 'logs' / 'simulate.log'}")
+    stop.clear()
+
+
+def _assert_driving(home: Path, child: subprocess.Popen[bytes]) -> None:
+    if child.poll() is not None:
+        log = home / "logs" / f"{fleet.NAME}.log"
+        raise ServiceError(f"the simulator ended with {child.returncode}:\n{processes.log_tail(log)}")
+
+
+def _settle(home: Path, endpoints: Endpoints, ends: LogEnds, before: Ledger, stop: threading.Event) -> Ledger:
+    """The run's ledger once its residual is 0 and its late frames are repaired, or at the deadlines."""
+    begun_s = time.monotonic()
+    while True:
+        ledger = audit.take(home, endpoints, ends) - before
+        waited_s = time.monotonic() - begun_s
+        balanced = ledger.residual == 0
+        if balanced and (ledger.late_open <= 0 or waited_s > REPAIR_S):
+            return ledger
+        if stop.wait(TICK_S) or waited_s > SETTLE_S:
+            return ledger
+
+
+@contextmanager
+def _stop_on_signals() -> Iterator[threading.Event]:
+    """An event that Ctrl-C and SIGTERM set; handlers as before at the end."""
+    stop = threading.Event()
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = {number: signal.signal(number, lambda *_: stop.set()) for number in numbers}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
