@@ -26,7 +26,7 @@ def demo(
         typer.Option(min=1, help="how long to drive, s [until Ctrl-C; 90 without a terminal]"),
     ] = None,
 ) -> None:
-    """Run the whole pipeline with a simulated fleet, then print its ledger. Exit 1 if the residual is not 0."""
+    """Run the whole pipeline with a fleet, then print its ledger. Exit 1 if the residual is not 0."""
     from infra.contract.settings import load
     from infra.demo import report
     from infra.demo.fleet import Fleet

@@ -34,8 +34,8 @@ def run(settings: Settings, demo_fleet: Fleet, duration_s: float | None, say: Sa
     begun_s = time.monotonic()
     home = settings.paths.home.resolve()
     with (
-        _stop_on_signals() as stop,
         running(settings, say) as endpoints,
+        _stop_on_signals() as stop,
         LogEnds(endpoints.kafka_bootstrap, settings.kafka.prefix) as ends,
     ):
         say(f"map: {demo_fleet.store_roads(endpoints)} road edges")
