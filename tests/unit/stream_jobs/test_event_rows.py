@@ -1,0 +1,164 @@
+"""What the event store makes of single records."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+
+import orjson
+import pytest
+
+from infra.contract.errors import ContractError
+from infra.contract.messages import crash_digest
+from stream_jobs.event_rows import (
+    ClockRange,
+    Record,
+    crash_row,
+    dead_letter_headers,
+    dead_letter_row,
+    finding,
+    newest,
+    status_row,
+)
+from stream_jobs.event_writes import sort_out
+
+VIN = "1HGCM82633A004352"
+T0 = 1_790_000_000_000
+CLOCKS = ClockRange(floor_ms=1_420_070_400_000, ahead_ms=10_000)
+HEAD = {"schema": 1, "vehicle_id": VIN, "boot_id": 5, "seq": 9}
+CRASH = HEAD | {
+    "crash_id": "5-9",
+    "event_ms": T0,
+    "sent_ms": T0 + 250,
+    "profile": "us563_2024",
+    "pre_crash": {"speed_kmh": [50, 51]},
+    "delta_v_kmh": [-1.0, -40.0],
+    "delta_v_max_kmh": -40.0,
+    "airbag_deployed": True,
+    "complete": True,
+}
+ALERT = {
+    "alert_id": "a1",
+    "vehicle_id": VIN,
+    "rule": "coolant_critical",
+    "rule_version": 1,
+    "severity": "CRITICAL",
+    "event_ms": T0,
+    "value": 117.5,
+    "limit": 115.0,
+    "message": "Coolant above 115 degC",
+    "boot_id": 5,
+    "seq": 9,
+    "received_ms": T0 + 300,
+    "lat_deg": None,
+    "lon_deg": None,
+}
+
+
+def record(topic: str, message: object, at_ms: int = T0 + 300) -> Record:
+    return Record(topic, 0, 7, at_ms, VIN.encode(), orjson.dumps(message), {})
+
+
+def sealed(crash: dict[str, object]) -> dict[str, object]:
+    return crash | {"sha256": crash_digest(crash)}
+
+
+def test_an_alert_is_read_with_the_time_of_its_topic() -> None:
+    found = finding(record("alerts", ALERT, at_ms=T0 + 305))
+    assert (found.alerted_ms, found.received_ms, found.event_ms) == (T0 + 305, T0 + 300, T0)
+    assert (found.value, found.limit, found.lat_deg) == (117.5, 115.0, None)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"severity": "BAD"}, "bad_value"),
+        ({"value": "117"}, "bad_value"),
+        ({"event_ms": -1}, "bad_clock"),
+        ({"message": "a\0b"}, "bad_value"),
+        ({"rule": None}, "bad_value"),
+    ],
+)
+def test_an_alert_that_breaks_the_contract_is_rejected(change: dict[str, object], reason: str) -> None:
+    with pytest.raises(ContractError) as caught:
+        finding(record("alerts", ALERT | change))
+    assert caught.value.reason == reason
+
+
+def test_an_alert_without_a_key_of_the_contract_is_rejected() -> None:
+    with pytest.raises(ContractError, match="an alert without lon_deg"):
+        finding(record("alerts", {key: value for key, value in ALERT.items() if key != "lon_deg"}))
+
+
+def test_a_crash_whose_hash_holds_says_so() -> None:
+    assert crash_row(record("crash", sealed(CRASH)), CLOCKS)["hash_ok"]
+
+
+def test_a_crash_that_was_changed_or_never_sealed_says_so() -> None:
+    changed = sealed(CRASH) | {"delta_v_max_kmh": -20.0}
+    assert not crash_row(record("crash", changed), CLOCKS)["hash_ok"]
+    assert not crash_row(record("crash", CRASH), CLOCKS)["hash_ok"]
+
+
+def test_the_digest_does_not_depend_on_the_order_of_the_keys() -> None:
+    assert crash_digest(dict(reversed(CRASH.items()))) == crash_digest(CRASH)
+
+
+@pytest.mark.parametrize(
+    ("event_ms", "stored_ms"),
+    [(T0, T0), (0, T0 + 300), (2_085_978_496_000, T0 + 300), (T0 + 10_300, T0 + 10_300)],
+)
+def test_a_crash_has_the_time_of_receipt_where_its_clock_cannot_be_right(
+    event_ms: int, stored_ms: int
+) -> None:
+    row = crash_row(record("crash", CRASH | {"event_ms": event_ms}), CLOCKS)
+    assert (row["event_ms"], row["record"]["event_ms"]) == (stored_ms, event_ms)
+
+
+def status(state: str, at_ms: int, model: str | None = None) -> dict[str, object]:
+    return HEAD | {"state": state, "at_ms": at_ms, "model": model}
+
+
+def test_the_newest_status_by_device_time_wins_and_keeps_the_model() -> None:
+    birth = status_row(record("status", status("online", T0, "compact-1.8")), CLOCKS)
+    death = status_row(record("status", status("offline", T0 + 200)), CLOCKS)
+    assert birth is not None
+    assert death is not None
+    for rows in ([birth, death], [death, birth]):
+        (row,) = newest(rows)
+        assert (row["state"], row["state_ms"], row["model"]) == ("offline", T0 + 200, "compact-1.8")
+
+
+def test_of_two_statuses_at_one_time_the_later_in_the_log_wins() -> None:
+    rows = [status_row(record("status", status(state, T0)), CLOCKS) for state in ("online", "offline")]
+    assert [row["state"] for row in newest([row for row in rows if row])] == ["offline"]
+
+
+def test_a_tombstone_is_no_status() -> None:
+    assert status_row(replace(record("status", {}), value=b""), CLOCKS) is None
+
+
+def test_a_dead_letter_is_indexed_whatever_it_holds() -> None:
+    raw = b"\xff\0 not JSON"
+    headers = {"reason": b"bad_json", "detail": b"a\0b", "mqtt_topic": b"odograph/v1/x\xff/crash"}
+    row = dead_letter_row(Record("dead-letter", 0, 3, T0, None, raw, headers))
+    assert row == {
+        "partition": 0,
+        "log_offset": 3,
+        "reason": "bad_json",
+        "detail": "a\ufffdb",
+        "mqtt_topic": "odograph/v1/x\ufffd/crash",
+        "vehicle_id": None,
+        "received_ms": T0,
+        "bytes": 11,
+        "digest": hashlib.sha256(raw).hexdigest(),
+    }
+
+
+def test_a_record_that_cannot_be_understood_does_not_stop_the_others() -> None:
+    batch = sort_out([record("alerts", {}), record("alerts", ALERT), record("crash", CRASH)], CLOCKS)
+    assert (len(batch.findings), len(batch.crashes), len(batch.rejected)) == (1, 1, 1)
+    (rejected, error) = batch.rejected[0]
+    headers = dict(dead_letter_headers(rejected, error))
+    assert headers["reason"] == b"bad_shape"
+    assert b"(event store, topic alerts)" in headers["detail"]

@@ -1,0 +1,106 @@
+"""A rules file is checked whole, and an error says where it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from infra.contract.errors import ConfigError
+from stream_jobs.rules import Rule, load_rules
+
+GOOD = """\
+rules:
+  - id: hot
+    version: 2
+    severity: MAJOR
+    source: frame
+    condition: array_min(engine_rpm) > 500
+    value: coolant_temp_c
+    beyond: above
+    limit: 110
+    clear_for_s: 30
+    message: Too hot
+"""
+
+
+def load(folder: Path, text: str) -> tuple[Rule, ...]:
+    path = folder / "mine.yaml"
+    path.write_text(text)
+    return load_rules(path)
+
+
+def test_a_rule_is_read_as_written(tmp_path: Path) -> None:
+    assert load(tmp_path, GOOD) == (
+        Rule(
+            id="hot",
+            version=2,
+            severity="MAJOR",
+            source="frame",
+            condition="array_min(engine_rpm) > 500",
+            value="coolant_temp_c",
+            limit="110.0D",
+            beyond="above",
+            clear_for_s=30.0,
+            message="Too hot",
+        ),
+    )
+
+
+def test_a_rule_without_clear_time_has_a_minute_and_a_crash_has_none(tmp_path: Path) -> None:
+    crash = GOOD.replace("source: frame", "source: crash").replace("    clear_for_s: 30\n", "")
+    assert load(tmp_path, GOOD.replace("    clear_for_s: 30\n", ""))[0].clear_for_s == 60.0
+    assert load(tmp_path, crash)[0].clear_for_s is None
+
+
+def test_a_rule_knows_the_columns_it_reads() -> None:
+    rule = next(rule for rule in load_rules() if rule.id == "overvoltage_12v")
+    assert {"engine_rpm", "battery_voltage_v"} <= rule.words()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("severity: MAJOR", "severity: HIGH", "rule hot: `severity` 'HIGH' is none of WARNING"),
+        ("severity: MAJOR", "sevrity: MAJOR", "rule hot: `sevrity` is unknown"),
+        ("    severity: MAJOR\n", "", "rule hot: `severity` is missing"),
+        ("version: 2", "version: '2'", "rule hot: `version` '2' is not a whole number"),
+        ("version: 2", "version: true", "rule hot: `version` True is not a whole number"),
+        ("source: frame", "source: trip", "rule hot: `source` 'trip' is none of frame, crash"),
+        ("id: hot", "id: Too Hot", "rule Too Hot: `id` is not a name"),
+        ("    beyond: above\n", "", "rule hot: `beyond` is missing"),
+        ("    limit: 110\n", "", "rule hot: `limit` is missing"),
+        ("beyond: above", "beyond: over", "rule hot: `beyond` 'over' is none of above, below"),
+        ("clear_for_s: 30", "clear_for_s: -1", "rule hot: `clear_for_s` -1 is not a number of seconds"),
+        ("value: coolant_temp_c", "value: 7", "rule hot: `value` 7 is not a text"),
+        ("source: frame", "source: crash", "rule hot: `clear_for_s` has no meaning for a crash"),
+    ],
+)
+def test_a_wrong_rule_is_refused_by_file_rule_and_key(
+    tmp_path: Path, old: str, new: str, expected: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path, GOOD.replace(old, new))
+    assert f"rules file {tmp_path / 'mine.yaml'}, {expected}" in str(caught.value)
+
+
+def test_an_id_is_used_once(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="rule hot: `id` is used twice"):
+        load(tmp_path, GOOD + GOOD.removeprefix("rules:\n"))
+
+
+def test_a_file_that_is_no_rules_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="expected one key, `rules`"):
+        load(tmp_path, "alerts: []\n")
+    with pytest.raises(ConfigError, match="cannot be read"):
+        load(tmp_path, "rules: [\n")
+    with pytest.raises(ConfigError, match="cannot be read"):
+        load_rules(tmp_path / "none.yaml")
+
+
+def test_the_shipped_rules_load() -> None:
+    assert [rule.id for rule in load_rules() if rule.source == "crash"] == [
+        "crash_airbag",
+        "crash_severe",
+        "crash_impact",
+    ]

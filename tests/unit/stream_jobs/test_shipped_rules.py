@@ -1,0 +1,243 @@
+"""Each shipped rule fires on a bad frame and all stay silent on healthy ones. Spark, in batch."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from infra.contract.errors import ConfigError
+from infra.contract.messages import ALERT_KEYS
+from stream_jobs.findings import crash_findings, frame_findings, kafka_records, rule_schemas
+from stream_jobs.instant import findings, require_slots
+from stream_jobs.quality import ClockLimits
+from stream_jobs.rule_check import check_expressions
+from stream_jobs.rules import SHIPPED, load_rules
+
+VIN = "1HGCM82633A004352"
+T0 = 1_790_000_000_000
+RECEIVED = T0 + 1_200
+LIMITS = ClockLimits(floor_ms=1_420_070_400_000, ahead_ms=10_000, lateness_ms=30_000)
+RULES = load_rules()
+RECORD = "topic string, partition int, log_offset long, key binary, received_ms long, value string"
+
+HEAD = {"schema": 1, "vehicle_id": VIN, "boot_id": 5, "sent_ms": T0 + 1_000}
+DRIVE = {
+    "t0_ms": T0,
+    "dt_ms": 100,
+    "n": 3,
+    "speed_kmh": [62.1, 62.3, 62.2],
+    "lat_deg": [52.5, 52.500001, None],
+    "lon_deg": [13.4, 13.400001, None],
+    "ignition_on": True,
+    "ambient_temp_c": 21.0,
+    "battery_voltage_v": 13.9,
+    **{f"tyre_temp_{wheel}_c": 38.0 for wheel in ("fl", "fr", "rl", "rr")},
+}
+ENGINE = {
+    "engine_rpm": [2150.0, 2160.0, 2155.0],
+    "coolant_temp_c": 96.0,
+    "oil_pressure_kpa": 310.0,
+    "engine_load_pct": 34.0,
+}
+PETROL = DRIVE | ENGINE | {f"tyre_pressure_{w}_kpa": 230.0 for w in ("fl", "fr", "rl", "rr")}
+DIESEL = DRIVE | ENGINE | {
+    "engine_rpm": [600.0, 610.0, 605.0],
+    "oil_pressure_kpa": 104.0,
+    "dpf_soot_pct": 99.0,
+    "battery_voltage_v": 28.1,
+    "tyre_pressure_fl_kpa": 790.0,
+    "tyre_pressure_fr_kpa": 795.0,
+    "tyre_pressure_rl_kpa": 620.0,
+    "tyre_pressure_rr_kpa": 600.0,
+}  # fmt: skip
+ELECTRIC = DRIVE | {
+    "soc_pct": 64.2,
+    "pack_voltage_v": 362.0,
+    "pack_current_a": 41.0,
+    "cell_voltage_min_v": 3.70,
+    "cell_voltage_max_v": 3.85,
+    "cell_temp_max_c": 41.0,
+    "motor_temp_c": 88.0,
+    "battery_voltage_v": 12.4,
+    **{f"tyre_pressure_{wheel}_kpa": 250.0 for wheel in ("fl", "fr", "rl", "rr")},
+}
+STARTING = PETROL | {
+    "speed_kmh": [0.0, 0.0, 0.0],
+    "engine_rpm": [0.0, 240.0, 719.0],
+    "battery_voltage_v": 9.8,
+    "oil_pressure_kpa": 0.0,
+}
+PARKED = PETROL | {
+    "speed_kmh": [0.0, 0.0, 0.0],
+    "engine_rpm": [0.0, 0.0, 0.0],
+    "battery_voltage_v": 11.9,
+    "oil_pressure_kpa": 0.0,
+}
+
+BAD = [
+    ("coolant_critical", PETROL | {"coolant_temp_c": 115.5}, 115.5, 115.0),
+    ("oil_pressure_critical", PETROL | {"engine_rpm": [2600.0] * 3, "oil_pressure_kpa": 90}, 90.0, 103.5),
+    ("overvoltage_12v", PETROL | {"battery_voltage_v": 15.4}, 15.4, 15.0),
+    ("overvoltage_24v", DIESEL | {"battery_voltage_v": 30.5}, 30.5, 30.0),
+    ("undervoltage_12v", PETROL | {"battery_voltage_v": 11.8}, 11.8, 12.0),
+    ("tyre_deflated", PETROL | {"tyre_pressure_rl_kpa": 110.0}, 110.0, 126.5),
+    ("tyre_hot", DIESEL | {"tyre_temp_rr_c": 93.0}, 93.0, 90.0),
+    ("cell_hot", ELECTRIC | {"cell_temp_max_c": 61.0}, 61.0, 60.0),
+    ("cell_imbalance", ELECTRIC | {"pack_current_a": 1.5}, 150.0, 100.0),
+    ("dpf_clogged", DIESEL | {"dpf_soot_pct": 121.0}, 121.0, 120.0),
+]
+CRASHES = [
+    ("crash_airbag", {"airbag_deployed": True, "delta_v_max_kmh": -40.0}, 40.0, None),
+    ("crash_severe", {"airbag_deployed": False, "delta_v_kmh": [-3.0, -26.0, -25.0]}, 26.0, 25.0),
+    ("crash_impact", {"airbag_deployed": False, "delta_v_max_kmh": -9.0}, 9.0, None),
+    ("crash_impact", {}, None, None),
+]
+
+
+@pytest.fixture(scope="module", name="spark")
+def as_the_query_runs(spark: SparkSession) -> SparkSession:
+    own = spark.newSession()
+    own.conf.set("spark.sql.ansi.enabled", "false")
+    return own
+
+
+def records(spark: SparkSession, messages: list[dict[str, Any]], received_ms: int = RECEIVED) -> DataFrame:
+    rows = [("t", 0, k, None, received_ms, orjson.dumps(m).decode()) for k, m in enumerate(messages)]
+    return spark.createDataFrame(rows, RECORD)
+
+
+def frames(*bodies: dict[str, Any]) -> list[dict[str, Any]]:
+    return [HEAD | {"seq": seq} | body for seq, body in enumerate(bodies)]
+
+
+def alerts_of(spark: SparkSession, messages: list[dict[str, Any]], received_ms: int = RECEIVED) -> list[Any]:
+    rules = [rule for rule in RULES if rule.source == "frame"]
+    found = frame_findings(records(spark, messages, received_ms), rules, LIMITS)
+    return sorted(found.collect(), key=lambda row: (row["seq"], row["rule"]))
+
+
+def test_each_shipped_frame_rule_fires_alone_on_its_bad_frame(spark: SparkSession) -> None:
+    found = alerts_of(spark, frames(*(body for _, body, _, _ in BAD)))
+    assert [(row["rule"], row["seq"]) for row in found] == [(rule, k) for k, (rule, *_) in enumerate(BAD)]
+    for row, (_, _, value, limit) in zip(found, BAD, strict=True):
+        assert row["value"] == pytest.approx(value)
+        assert row["limit"] == pytest.approx(limit)
+
+
+def test_every_shipped_rule_is_among_the_bad_examples() -> None:
+    assert {rule.id for rule in RULES} == {name for name, *_ in [*BAD, *CRASHES]}
+
+
+def test_healthy_vehicles_raise_nothing(spark: SparkSession) -> None:
+    assert alerts_of(spark, frames(PETROL, DIESEL, ELECTRIC, STARTING, PARKED, {"t0_ms": T0})) == []
+
+
+def test_a_value_outside_its_plausible_range_raises_nothing(spark: SparkSession) -> None:
+    broken = PETROL | {"coolant_temp_c": 300.0, "battery_voltage_v": 40.0, "tyre_temp_fl_c": 200.0}
+    assert alerts_of(spark, frames(broken)) == []
+
+
+@pytest.mark.parametrize("t0_ms", [0, 2_085_978_496_000, RECEIVED + 9_801])
+def test_a_frame_whose_clock_is_not_believed_raises_nothing(spark: SparkSession, t0_ms: int) -> None:
+    assert alerts_of(spark, frames(PETROL | {"coolant_temp_c": 120.0, "t0_ms": t0_ms})) == []
+
+
+def test_a_late_frame_raises_at_the_time_of_its_last_sample(spark: SparkSession) -> None:
+    (row,) = alerts_of(spark, frames(PETROL | {"coolant_temp_c": 120.0}), received_ms=T0 + 3_600_000)
+    assert (row["event_ms"], row["received_ms"]) == (T0 + 200, T0 + 3_600_000)
+    assert (row["lat_deg"], row["lon_deg"]) == (52.500001, 13.400001)
+
+
+def test_the_same_finding_has_the_same_id_and_another_frame_another(spark: SparkSession) -> None:
+    hot = PETROL | {"coolant_temp_c": 120.0}
+    first, second = alerts_of(spark, frames(hot, hot))
+    (again,) = alerts_of(spark, frames(hot), received_ms=RECEIVED + 60_000)
+    assert first["alert_id"] == again["alert_id"] != second["alert_id"]
+    assert len(first["alert_id"]) == 32
+
+
+def test_what_is_no_frame_raises_nothing(spark: SparkSession) -> None:
+    assert alerts_of(spark, [{"coolant_temp_c": 120.0}, {"vehicle_id": VIN}]) == []
+
+
+def test_every_crash_raises_exactly_one_alert(spark: SparkSession) -> None:
+    bodies = [
+        HEAD | {"seq": k, "crash_id": f"5-{k}", "event_ms": T0} | crash
+        for k, (_, crash, _, _) in enumerate(CRASHES)
+    ]
+    rules = [rule for rule in RULES if rule.source == "crash"]
+    found = crash_findings(records(spark, bodies), rules, LIMITS).orderBy("seq").collect()
+    assert [(row["rule"], row["value"], row["limit"]) for row in found] == [
+        (rule, value, limit) for rule, _, value, limit in CRASHES
+    ]
+
+
+def test_a_crash_with_an_impossible_clock_raises_at_its_receipt(spark: SparkSession) -> None:
+    body = HEAD | {"seq": 1, "crash_id": "5-1", "event_ms": 2_085_978_496_000, "airbag_deployed": True}
+    rules = [rule for rule in RULES if rule.source == "crash"]
+    (row,) = crash_findings(records(spark, [body]), rules, LIMITS).collect()
+    assert row["event_ms"] == RECEIVED
+
+
+def test_an_alert_on_the_wire_has_every_key_and_its_vehicle_as_key(spark: SparkSession) -> None:
+    rows = {
+        "frame": records(spark, frames(ELECTRIC | {"cell_temp_max_c": 61.0, "lat_deg": None})),
+        "crash": records(spark, []),
+    }
+    (sent,) = kafka_records(findings(rows, RULES, LIMITS)).collect()
+    alert = orjson.loads(sent["value"])
+    assert sent["key"] == VIN
+    assert tuple(alert) == ALERT_KEYS
+    assert (alert["rule"], alert["lat_deg"]) == ("cell_hot", None)
+
+
+def test_a_file_with_rules_for_one_source_only_still_reads_both(spark: SparkSession) -> None:
+    rows = {"frame": records(spark, frames(PETROL)), "crash": records(spark, [])}
+    assert findings(rows, [r for r in RULES if r.source == "crash"], LIMITS).collect() == []
+
+
+def test_spark_understands_the_shipped_rules(spark: SparkSession) -> None:
+    check_expressions(spark, SHIPPED, RULES, rule_schemas())
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "expected"),
+    [
+        ("condition", "coolant_temp_c >", "`condition` is not understood"),
+        ("condition", "cooling_c > 3", "`condition` is not understood"),
+        ("condition", "max(coolant_temp_c) > 3", "`condition` is not understood"),
+        ("condition", "coolant_temp_c", "`condition` gives double, not true or false"),
+        ("value", "engine_rpm", "`value` gives array<double>, not a number"),
+        ("limit", "'high'", "`limit` gives string, not a number"),
+    ],
+)
+def test_an_expression_that_spark_refuses_is_named(
+    spark: SparkSession, tmp_path: Path, key: str, text: str, expected: str
+) -> None:
+    texts = {"condition": "ignition_on", "value": "coolant_temp_c", "limit": "110"} | {key: text}
+    path = tmp_path / "mine.yaml"
+    path.write_text(
+        "rules:\n  - {id: hot, version: 1, severity: MAJOR, source: frame, beyond: above, message: Hot, "
+        + ", ".join(f'{name}: "{expression}"' for name, expression in texts.items())
+        + "}\n"
+    )
+    with pytest.raises(ConfigError) as caught:
+        check_expressions(spark, path, load_rules(path), rule_schemas())
+    assert f"rules file {path}, rule hot: {expected}" in str(caught.value)
+
+
+def test_an_error_in_a_rule_is_no_finding_and_no_end(spark: SparkSession) -> None:
+    dividing = replace(RULES[0], value="coolant_temp_c / (gear - gear)")
+    raw = records(spark, frames(PETROL | {"coolant_temp_c": 120.0, "gear": 3}))
+    assert frame_findings(raw, [dividing], LIMITS).collect() == []
+
+
+def test_too_few_task_slots_are_refused() -> None:
+    require_slots(6, {"telemetry": 4, "crash": 2})
+    with pytest.raises(ConfigError, match=r"has 5 task slots and needs 6.*crash 2, telemetry 4"):
+        require_slots(5, {"telemetry": 4, "crash": 2})
