@@ -17,10 +17,10 @@ def stream() -> None:
     """Windows by vehicle and road cell, archive, repair of late windows (Spark, micro-batches)."""
     from infra.contract.settings import load
     from infra.log import configure
-    from stream_jobs import jobs as stream_jobs
+    from stream_jobs.jobs import run
 
     configure("jobs")
-    stream_jobs.run(load())
+    run(load())
 
 
 @jobs.command()
@@ -28,10 +28,10 @@ def instant() -> None:
     """Alerts that need one frame or crash record only, within milliseconds (Spark, real-time mode)."""
     from infra.contract.settings import load
     from infra.log import configure
-    from stream_jobs import instant as instant_job
+    from stream_jobs.instant import run
 
     configure("instant")
-    instant_job.run(load())
+    run(load())
 
 
 @jobs.command()
@@ -39,7 +39,7 @@ def events() -> None:
     """Alerts, crash records, status messages and dead letters from Kafka into the database."""
     from infra.contract.settings import load
     from infra.log import configure
-    from stream_jobs import event_store
+    from stream_jobs.event_store import run
 
     configure("events")
-    event_store.run(load())
+    run(load())

@@ -20,10 +20,14 @@ def stream_frames(
     return drop_copies(judged.where(F.col("verdict") == OK).drop("received_ms"), watermark_s)
 
 
-def batch_frames(records: DataFrame, limits: ClockLimits, signals: Collection[Signal]) -> DataFrame:
-    """Frames of whole records: ok or late, each identity once, the first ok copy if there is one."""
-    judged = with_verdict(parse(records, frame_schema(signals)), limits)
-    usable = judged.where(F.col("verdict").isin(OK, LATE))
+def batch_frames(records: DataFrame, signals: Collection[Signal]) -> DataFrame:
+    """Frames of archived ``records``: each identity once, its first ok copy if there is one.
+
+    The verdict is the archived one, that is the one that the stream acted on.
+    """
+    coordinates = ("partition", "log_offset", "verdict", "value")
+    usable = records.where(F.col("verdict").isin(OK, LATE)).select(*coordinates)
+    parsed = parse(usable, frame_schema(signals))
     order = [(F.col("verdict") != OK), F.col("partition"), F.col("log_offset")]
     copy = F.row_number().over(Window.partitionBy(*IDENTITY).orderBy(*order))
-    return usable.withColumn("copy", copy).where("copy = 1").drop("copy")
+    return parsed.withColumn("copy", copy).where("copy = 1").drop("copy")

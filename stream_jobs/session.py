@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from infra.contract.errors import ConfigError
 from infra.contract.settings import Settings
+from infra.stack import cache
 
 
 def build_session(
@@ -19,10 +18,10 @@ def build_session(
     """A session called ``name`` with the Kafka connector on its class path; ``extra_conf`` wins.
 
     Nothing secret belongs here: Spark shows its configuration on the command line and in its web page.
-    Raises ConfigError where the connector was never fetched.
+    Raises ServiceError where the connector was never fetched.
     """
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    jars = ":".join(map(str, connector_jars(settings.paths.cache)))
+    jars = ":".join(map(str, cache.jars(settings.paths.cache, "spark")))
     conf = common_conf(settings) | {
         "spark.driver.memory": f"{memory_mb}m",
         "spark.driver.extraClassPath": jars,
@@ -50,12 +49,3 @@ def common_conf(settings: Settings) -> dict[str, str]:
         "spark.sql.ansi.enabled": "true",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
     }
-
-
-def connector_jars(cache: Path) -> list[Path]:
-    """The Kafka connector and what it needs beyond PySpark's own jars."""
-    folder = cache / "jars" / "spark"
-    jars = sorted(folder.absolute().glob("*.jar"))
-    if not any(jar.name.startswith("spark-sql-kafka") for jar in jars):
-        raise ConfigError(f"no Kafka connector for Spark in {folder}; fetch it: odograph setup")
-    return jars

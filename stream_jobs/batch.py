@@ -1,0 +1,214 @@
+"""The batch layer: windows restated from the archive, with the transforms of the stream.
+
+``Repair`` does it for the windows that late frames touch, once the stream is done with them; ``recompute``
+for a span of time. See the README for why a window that counts as closed here gets nothing more from the
+stream, and what happens if it does.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import structlog
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
+
+from infra.contract.settings import Settings
+from stream_jobs import repair_plan as plan
+from stream_jobs import repair_store as store
+from stream_jobs import routing, sources, windows
+from stream_jobs.archive import archive_folder
+from stream_jobs.frames import batch_frames
+from stream_jobs.quality import LATE
+from stream_jobs.repair_plan import Grid, Interval, LateFrame
+from stream_jobs.schema import ROAD_KEYS, WINDOW_KEYS
+from stream_jobs.sinks import Database
+
+GRACE_MS: Final = 2_000
+"""How long after its receive time a record may appear in the log without reopening a restated window."""
+FRAMES_AT_ONCE: Final = 50_000
+
+log = structlog.get_logger("stream_jobs.batch")
+
+
+@dataclass(frozen=True, slots=True)
+class Restated:
+    """Rows for both tables of windows."""
+
+    vehicle: pa.Table
+    road: pa.Table
+
+
+class Repair:
+    """Restates what late frames touch.
+
+    ``caught_up_ms`` says up to when stream and archive have taken in everything.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        settings: Settings,
+        database: Database,
+        caught_up_ms: Callable[[], int | None],
+    ) -> None:
+        self._spark = spark
+        self._settings = settings
+        self._grid = plan.grid_of(settings)
+        self._database = database
+        self._caught_up_ms = caught_up_ms
+
+    def __call__(self) -> int:
+        """Restate the windows that are due; the number of late frames repaired."""
+        caught_up_ms = self._caught_up_ms()
+        if caught_up_ms is None:
+            return 0
+        closed_ms = caught_up_ms - self._grid.lateness_ms - GRACE_MS
+        frames = self._database.run(
+            lambda c: store.open_frames(c, self._grid.road_window_ms, closed_ms, FRAMES_AT_ONCE)
+        )
+        return self._restate(frames) if frames else 0
+
+    def _restate(self, frames: Sequence[LateFrame]) -> int:
+        started = time.monotonic()
+        starts_ms = plan.road_starts_ms(frames, self._grid)
+        span = Span(self._spark, self._settings, self._grid, starts_ms)
+        records = span.records(self._database)
+        rows = Restated(
+            vehicle=span.vehicle_rows(records, plan.vehicle_keys(frames, self._grid)),
+            road=span.road_rows(records, frames),
+        )
+        self._database.run(lambda c: store.write(c, rows.vehicle, rows.road, frames))
+        log.info(
+            "late windows restated",
+            late_frames=len(frames),
+            vehicle_windows=rows.vehicle.num_rows,
+            road_windows=rows.road.num_rows,
+            took_s=round(time.monotonic() - started, 2),
+        )
+        return len(frames)
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Road windows that begin at ``starts_ms`` and all that the archive knows of them."""
+
+    spark: SparkSession
+    settings: Settings
+    grid: Grid
+    starts_ms: list[int]
+
+    def records(self, database: Database) -> DataFrame:
+        """Archived records, ok or late, that have a sample in these windows; copies included."""
+        intervals = plan.received_intervals(self.starts_ms, self.grid)
+        late_hours = database.run(lambda c: store.late_hours(c, self.starts_ms, self.grid.road_window_ms))
+        files = archive_files(self.settings.paths.home, plan.hours_ms(intervals, late_hours))
+        found = sources.archive(self.spark, files)
+        candidates = found.where((F.col("verdict") == LATE) | received_in(intervals))
+        return candidates.join(self._starts(), self._touched(), "left_semi")
+
+    def vehicle_rows(self, records: DataFrame, keys: Sequence[tuple[str, int]] | None) -> pa.Table:
+        """Rows of odograph.vehicle_window: those of ``keys``, or of all windows in the span."""
+        jobs = self.settings.jobs
+        wanted = None if keys is None else _key_frame(self.spark, keys)
+        if wanted is not None:
+            records = records.join(
+                F.broadcast(wanted.select("vehicle_id").distinct()), "vehicle_id", "left_semi"
+            )
+        samples = windows.samples_of(batch_frames(records, windows.SIGNALS), jobs.watermark_s)
+        rows = windows.vehicle_windows(self._inside(samples), jobs.window_s)
+        if wanted is not None:
+            rows = rows.join(F.broadcast(wanted), list(WINDOW_KEYS), "left_semi")
+        return rows.toArrow()
+
+    def road_rows(self, records: DataFrame, frames: Sequence[LateFrame] | None) -> pa.Table:
+        """Rows of odograph.road_cell_window: those that ``frames`` touch, or of all windows in the span."""
+        jobs = self.settings.jobs
+        samples = self._road_samples(records)
+        if frames is None:
+            return routing.road_cell_windows(samples, jobs.road_window_s).toArrow()
+        late = records.join(
+            F.broadcast(_coordinates(self.spark, frames)), ["partition", "log_offset"], "left_semi"
+        )
+        touched = routing.road_cell_windows(self._road_samples(late), jobs.road_window_s)
+        keys = touched.select(*ROAD_KEYS).toArrow()
+        if not keys.num_rows:
+            return touched.limit(0).toArrow()
+        rows = routing.road_cell_windows(samples, jobs.road_window_s)
+        return rows.join(
+            F.broadcast(self.spark.createDataFrame(keys)), list(ROAD_KEYS), "left_semi"
+        ).toArrow()
+
+    def _road_samples(self, records: DataFrame) -> DataFrame:
+        frames = batch_frames(records, routing.SIGNALS)
+        return self._inside(routing.samples_of(frames, self.settings.jobs.watermark_s))
+
+    def _inside(self, samples: DataFrame) -> DataFrame:
+        """Samples in these windows only: a frame may reach into windows that are not restated."""
+        start = (F.col("event_ms") - F.col("event_ms") % self.grid.road_window_ms).alias("start_ms")
+        return samples.join(self._starts(), start == F.col("start_ms"), "left_semi")
+
+    def _starts(self) -> DataFrame:
+        table = pa.table({"start_ms": pa.array(self.starts_ms, pa.int64())})
+        return F.broadcast(self.spark.createDataFrame(table))
+
+    def _touched(self) -> Any:
+        first_before = F.col("start_ms") <= F.col("t0_ms") + F.col("span_ms")
+        return first_before & (F.col("start_ms") + self.grid.road_window_ms > F.col("t0_ms"))
+
+
+def received_in(intervals: Sequence[Interval]) -> Any:
+    """Whether a record was received in one of the ``intervals``."""
+    condition = F.lit(False)
+    for low, high in intervals:
+        condition = condition | F.col("received_ms").between(low, high)
+    return condition
+
+
+def archive_files(home: Path, hours_ms: Sequence[int]) -> list[str]:
+    """The archive's files of these hours of receive time."""
+    folder = archive_folder(home.absolute())
+    return [
+        str(path) for hour in hours_ms for path in sorted((folder / plan.hour_folder(hour)).glob("*.parquet"))
+    ]
+
+
+def recompute(
+    settings: Settings, spark: SparkSession, database: Database, since: datetime, until: datetime
+) -> int:
+    """Restate all windows of the road windows in [since, until) from the archive; how many of vehicles.
+
+    For closed windows: choose ``until`` at least lateness_s and a minute in the past.
+    """
+    grid = plan.grid_of(settings)
+    first_ms = int(since.timestamp() * 1000) // grid.road_window_ms * grid.road_window_ms
+    starts_ms = list(range(first_ms, int(until.timestamp() * 1000), grid.road_window_ms))
+    span = Span(spark, settings, grid, starts_ms)
+    records = span.records(database)
+    vehicle, road = span.vehicle_rows(records, None), span.road_rows(records, None)
+    database.run(lambda c: store.write(c, vehicle, road, ()))
+    return int(vehicle.num_rows)
+
+
+def _key_frame(spark: SparkSession, keys: Sequence[tuple[str, int]]) -> DataFrame:
+    starts = pa.array([start * 1000 for _, start in keys], pa.timestamp("us", tz="UTC"))
+    return spark.createDataFrame(
+        pa.table({"vehicle_id": [vehicle for vehicle, _ in keys], "window_start": starts})
+    )
+
+
+def _coordinates(spark: SparkSession, frames: Sequence[LateFrame]) -> DataFrame:
+    return spark.createDataFrame(
+        pa.table(
+            {
+                "partition": pa.array([f.partition for f in frames], pa.int32()),
+                "log_offset": pa.array([f.log_offset for f in frames], pa.int64()),
+            }
+        )
+    )

@@ -1,0 +1,211 @@
+"""The micro-batch application: three queries over one topic, and the keepers beside them."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import structlog
+from prometheus_client import CollectorRegistry
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from infra.contract.errors import ServiceError
+from infra.contract.settings import Endpoints, Settings, endpoints
+from infra.health import HealthServer
+from stream_jobs import keepers, repair_plan, routing, sources, windows
+from stream_jobs.archive import ArchiveSink, archive_folder, archived_columns
+from stream_jobs.frames import stream_frames
+from stream_jobs.progress import Board, Metrics
+from stream_jobs.quality import clock_limits
+from stream_jobs.session import build_session
+from stream_jobs.sinks import ROAD, VEHICLE, BatchClaims, Database, WindowSink
+
+TOPIC: Final = "telemetry"
+ARCHIVE_BATCH_FACTOR: Final = 5
+"""The archive takes so many times ``max_offsets`` a batch: its trigger is longer."""
+
+Transform = Callable[[DataFrame, Settings], DataFrame]
+Sink = Callable[[DataFrame, int], None]
+MakeSink = Callable[[Settings, Database, BatchClaims], Sink]
+
+log = structlog.get_logger("stream_jobs.jobs")
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """One streaming query: records -> ``transform`` -> sink, by its own checkpoint and scheduler pool."""
+
+    name: str
+    trigger_s: Callable[[Settings], float]
+    max_offsets: Callable[[Settings], int]
+    transform: Transform
+    sink: MakeSink
+
+
+def vehicle_windows(records: DataFrame, settings: Settings) -> DataFrame:
+    """Records of a stream -> rows of odograph.vehicle_window."""
+    jobs = settings.jobs
+    frames = stream_frames(records, clock_limits(settings), jobs.watermark_s, windows.SIGNALS)
+    return windows.vehicle_windows(windows.samples_of(frames, jobs.watermark_s), jobs.window_s)
+
+
+def road_windows(records: DataFrame, settings: Settings) -> DataFrame:
+    """Records of a stream -> rows of odograph.road_cell_window."""
+    jobs = settings.jobs
+    frames = stream_frames(records, clock_limits(settings), jobs.watermark_s, routing.SIGNALS)
+    return routing.road_cell_windows(routing.samples_of(frames, jobs.watermark_s), jobs.road_window_s)
+
+
+QUERIES: Final = (
+    Query(
+        name="windows",
+        trigger_s=lambda s: s.jobs.trigger_s,
+        max_offsets=lambda s: s.jobs.max_offsets,
+        transform=vehicle_windows,
+        sink=lambda _, database, claims: WindowSink(database, claims, VEHICLE),
+    ),
+    Query(
+        name="routing",
+        trigger_s=lambda s: s.jobs.trigger_s,
+        max_offsets=lambda s: s.jobs.max_offsets,
+        transform=road_windows,
+        sink=lambda _, database, claims: WindowSink(database, claims, ROAD),
+    ),
+    Query(
+        name="archive",
+        trigger_s=lambda s: s.jobs.archive_trigger_s,
+        max_offsets=lambda s: s.jobs.max_offsets * ARCHIVE_BATCH_FACTOR,
+        transform=lambda records, s: archived_columns(records, clock_limits(s)),
+        sink=lambda s, database, claims: ArchiveSink(database, claims, archive_folder(s.paths.home)),
+    ),
+)
+
+STREAM_CONF: Final = {
+    "spark.scheduler.mode": "FAIR",
+    "spark.driver.extraJavaOptions": "-XX:-DontCompileHugeMethods",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    "spark.sql.streaming.stateStore.checkpointFormatVersion": "2",
+    "spark.sql.streaming.checkpoint.fileChecksum.enabled": "true",
+    "spark.sql.streaming.minBatchesToRetain": "20",
+    "spark.sql.streaming.noDataProgressEventInterval": "1000",
+}
+"""Shuffle partitions, provider and format are baked into a checkpoint: changed only with a new one."""
+
+
+def run(settings: Settings) -> None:
+    """Run the application until SIGTERM or SIGINT; raises ServiceError when a part of it fails."""
+    stop = threading.Event()
+    with _stopped_by_signals(stop):
+        Application(settings, endpoints(settings), stop).run()
+
+
+class Application:
+    """The session, the queries and the keepers, from start to stop."""
+
+    def __init__(self, settings: Settings, addresses: Endpoints, stop: threading.Event) -> None:
+        repair_plan.grid_of(settings)
+        self._settings = settings
+        self._addresses = addresses
+        self._stop = stop
+        self._registry = CollectorRegistry()
+        self._board = Board(Metrics(self._registry))
+        self._queries: list[StreamingQuery] = []
+        self._databases: list[Database] = []
+        self._keepers: list[keepers.Keeper] = []
+
+    def run(self) -> None:
+        """Start everything, then wait for the signal or a failure."""
+        jobs = self._settings.jobs
+        with ExitStack() as parts:
+            port = self._addresses.http_ports.get("jobs", 0)
+            checks = {"queries": self._queries_problem, "database": self._database_problem}
+            parts.enter_context(HealthServer(port, checks, self._registry))
+            spark = build_session(self._settings, "odograph-jobs", jobs.driver_mb, jobs.master, STREAM_CONF)
+            parts.callback(spark.stop)
+            spark.streams.addListener(self._board)
+            parts.callback(self._close)
+            self._start(spark)
+            log.info("running", queries=[q.name for q in QUERIES], port=port)
+            self._watch()
+
+    def _start(self, spark: SparkSession) -> None:
+        self._queries = [self._start_query(spark, query) for query in QUERIES]
+        context = keepers.Context(spark, self._settings, self._addresses, self._board, self._database)
+        self._keepers = keepers.start(context, self._stop)
+
+    def _start_query(self, spark: SparkSession, query: Query) -> StreamingQuery:
+        s = self._settings
+        checkpoint = (s.paths.home / "checkpoints" / query.name).absolute()
+        sink = query.sink(s, self._database(query.name), BatchClaims(query.name, checkpoint))
+        records = sources.kafka_stream(spark, s, self._addresses, TOPIC, query.max_offsets(s))
+        spark.sparkContext.setLocalProperty("spark.scheduler.pool", query.name)
+        return start_query(query.transform(records, s), sink, query.name, query.trigger_s(s), checkpoint)
+
+    def _database(self, name: str) -> Database:
+        database = Database(self._addresses.db_ingest_url, name, self._stop)
+        self._databases.append(database)
+        return database
+
+    def _watch(self) -> None:
+        while not self._stop.wait(0.2):
+            reason = self._failure()
+            if reason is not None:
+                raise ServiceError(f"stream jobs ended: {reason}")
+
+    def _failure(self) -> str | None:
+        for query in self._queries:
+            if not query.isActive:
+                return f"query {query.name}: {_first_lines(query.exception())}"
+        return next((f"{k.name}: {k.failure}" for k in self._keepers if k.failure), None)
+
+    def _queries_problem(self) -> str | None:
+        if len(self._queries) < len(QUERIES):
+            return "starting"
+        down = [query.name for query in self._queries if not query.isActive]
+        return f"not running: {', '.join(down)}" if down else None
+
+    def _database_problem(self) -> str | None:
+        return next((d.problem() for d in self._databases if d.problem()), None)
+
+    def _close(self) -> None:
+        self._stop.set()
+        for keeper in self._keepers:
+            keeper.join()
+        for query in self._queries:
+            query.stop()
+        for database in self._databases:
+            database.close()
+
+
+def start_query(rows: DataFrame, sink: Sink, name: str, trigger_s: float, checkpoint: Path) -> StreamingQuery:
+    """Start a query in update mode that hands each batch to ``sink``."""
+    writer = rows.writeStream.queryName(name).outputMode("update").foreachBatch(sink)
+    trigger = writer.trigger(processingTime=f"{int(trigger_s * 1000)} milliseconds")
+    return trigger.option("checkpointLocation", str(checkpoint)).start()
+
+
+def _first_lines(error: object) -> str:
+    return " / ".join(str(error).strip().splitlines()[:3])[:1000] if error else "ended without an error"
+
+
+@contextmanager
+def _stopped_by_signals(stop: threading.Event) -> Iterator[None]:
+    def ask(_number: int, _frame: object) -> None:
+        stop.set()
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

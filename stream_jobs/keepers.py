@@ -1,0 +1,108 @@
+"""What runs beside the queries, each in its own thread: progress, latest states, repair, baseline."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import structlog
+from pyspark import InheritableThread
+from pyspark.sql import SparkSession
+
+from infra.contract.settings import Endpoints, Settings
+from stream_jobs import statements as sql
+from stream_jobs.batch import Repair
+from stream_jobs.latest import LatestPublisher
+from stream_jobs.progress import Board
+from stream_jobs.sinks import Database, execute, insert_progress
+
+PROGRESS_S: Final = 1.0
+LATEST_S: Final = 5.0
+BASELINE_S: Final = 60.0
+CLOSERS: Final = ("windows", "routing", "archive")
+"""Queries that must have taken in everything before a window is restated."""
+
+log = structlog.get_logger("stream_jobs.keepers")
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What keepers work with; ``database`` makes a connection of a keeper's own."""
+
+    spark: SparkSession
+    settings: Settings
+    addresses: Endpoints
+    board: Board
+    database: Callable[[str], Database]
+
+
+class Keeper:
+    """Calls ``work`` every ``interval_s`` until ``stop``.
+
+    An error ends it and stands in ``failure``: the application then ends too.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        interval_s: float,
+        work: Callable[[], Any],
+        stop: threading.Event,
+        pool: Callable[[], None],
+    ) -> None:
+        self.name = name
+        self.failure: str | None = None
+        self._interval_s = interval_s
+        self._work = work
+        self._stop = stop
+        self._pool = pool
+        self._thread = InheritableThread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def join(self) -> None:
+        """Wait for its last call."""
+        self._thread.join(timeout=30)
+
+    def _run(self) -> None:
+        self._pool()
+        try:
+            while not self._stop.wait(self._interval_s):
+                self._work()
+        except Exception as error:  # noqa: BLE001  the main thread ends the application with this reason
+            if not self._stop.is_set():
+                self.failure = f"{type(error).__name__}: {error}"
+                log.error("keeper failed", keeper=self.name, error=self.failure)
+
+
+def start(context: Context, stop: threading.Event) -> list[Keeper]:
+    """Start them all."""
+    spark, settings, board = context.spark, context.settings, context.board
+    repair = Repair(spark, settings, context.database("repair"), lambda: board.caught_up_ms(CLOSERS))
+    latest = LatestPublisher(spark, settings, context.addresses, context.database("latest"))
+    progress_db, baseline_db = context.database("progress"), context.database("baseline")
+    works: tuple[tuple[str, float, Callable[[], Any]], ...] = (
+        ("progress", PROGRESS_S, lambda: write_progress(board, progress_db)),
+        ("latest", LATEST_S, latest),
+        ("repair", settings.jobs.repair_interval_s, repair),
+        ("baseline", BASELINE_S, lambda: maintain(baseline_db)),
+    )
+    return [Keeper(name, interval_s, work, stop, _pool(spark, name)) for name, interval_s, work in works]
+
+
+def write_progress(board: Board, database: Database) -> None:
+    """Lines of progress since the last call into the table."""
+    lines = [[line[column] for column in sql.PROGRESS_COLUMNS] for line in board.take_lines()]
+    if lines:
+        database.run(lambda connection: insert_progress(connection, lines))
+
+
+def maintain(database: Database) -> None:
+    """Free-flow speeds of the last day; ledger lines that no replay can ask for any more go."""
+    database.run(lambda connection: execute(connection, sql.BASELINE))
+    database.run(lambda connection: execute(connection, sql.FORGET_BATCHES))
+
+
+def _pool(spark: SparkSession, name: str) -> Callable[[], None]:
+    return lambda: spark.sparkContext.setLocalProperty("spark.scheduler.pool", name)

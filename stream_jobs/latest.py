@@ -1,0 +1,71 @@
+"""The newest state of each vehicle, from the database into the compacted Kafka topic ``vehicle-latest``.
+
+The table vehicle_latest is the truth; the topic is its copy for other consumers. How far the copy is lies in
+consumer_offset, in the clock of the database, so a crash publishes again and never forgets: at least once.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from infra.contract.settings import Endpoints, Settings
+from infra.contract.topics import kafka_topic
+from stream_jobs.sinks import Connection, Database, execute, fetch
+
+TOPIC: Final = "vehicle-latest"
+_CONSUMER: Final = {"consumer": "vehicle-latest", "topic": "odograph.vehicle_latest"}
+
+_SINCE: Final = "SELECT next_offset FROM odograph.consumer_offset WHERE consumer = %(consumer)s"
+_UNTIL: Final = """
+SELECT (extract(epoch FROM least(now(), min(xact_start))) * 1000000)::bigint
+FROM pg_stat_activity
+WHERE datname = current_database() AND usename = current_user AND pid <> pg_backend_pid()
+"""
+"""Microseconds; no transaction still open can write an older ``updated_at`` than this."""
+_CHANGED: Final = """
+SELECT vehicle_id, (to_jsonb(l) - 'updated_at' - 'event_time'
+       || jsonb_build_object('event_ms', (extract(epoch FROM event_time) * 1000)::bigint))::text
+FROM odograph.vehicle_latest l
+WHERE updated_at >= to_timestamp(%(since)s / 1000000.0)
+"""
+_DONE: Final = """
+INSERT INTO odograph.consumer_offset (consumer, topic, partition, next_offset)
+VALUES (%(consumer)s, %(topic)s, 0, %(until)s)
+ON CONFLICT (consumer, topic, partition) DO UPDATE SET next_offset = excluded.next_offset
+"""
+
+
+class LatestPublisher:
+    """Publishes what changed since the last call."""
+
+    def __init__(
+        self, spark: SparkSession, settings: Settings, endpoints: Endpoints, database: Database
+    ) -> None:
+        self._spark = spark
+        self._topic = kafka_topic(settings.kafka.prefix, TOPIC)
+        self._bootstrap = endpoints.kafka_bootstrap
+        self._database = database
+
+    def __call__(self) -> int:
+        """The number of vehicles published."""
+        until, rows = self._database.run(_changes)
+        if rows:
+            self._publish(rows)
+            self._database.run(lambda c: execute(c, _DONE, _CONSUMER | {"until": until}))
+        return len(rows)
+
+    def _publish(self, rows: list[tuple[str, str]]) -> None:
+        keys, values = zip(*rows, strict=True)
+        table = pa.table({"key": pa.array(keys, pa.string()), "value": pa.array(values, pa.string())})
+        writer = self._spark.createDataFrame(table).write.format("kafka")
+        writer.option("kafka.bootstrap.servers", self._bootstrap).option("topic", self._topic).save()
+
+
+def _changes(connection: Connection) -> tuple[int, list[tuple[str, str]]]:
+    since = fetch(connection, _SINCE, _CONSUMER)
+    until: int = fetch(connection, _UNTIL)[0][0]
+    changed = fetch(connection, _CHANGED, {"since": since[0][0] if since else 0})
+    return until, [(vehicle, text) for vehicle, text in changed]

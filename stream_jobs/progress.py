@@ -1,0 +1,148 @@
+"""How each query does: Spark's progress events into readiness, metrics and the table query_progress.
+
+Spark tells of each finished batch, and now and then that a query waits for data. Both say up to when a query
+has taken in everything: that moment closes windows for the repair of late ones.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+import orjson
+from prometheus_client import CollectorRegistry, Counter, Gauge
+from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+)
+
+Row = tuple[Any, ...]
+BACKLOG = 10_000
+"""Lines kept for the table while the database is away; the oldest go first."""
+
+
+class Metrics:
+    """Prometheus metrics of the queries, labelled by query."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        def gauge(name: str, text: str) -> Gauge:
+            return Gauge(f"odograph_query_{name}", text, ["query"], registry=registry)
+
+        def counter(name: str, text: str) -> Counter:
+            return Counter(f"odograph_query_{name}", text, ["query"], registry=registry)
+
+        self.input = counter("input_records", "Records taken in")
+        self.dropped_late = counter("dropped_late", "Rows dropped behind the watermark: must stay 0")
+        self.duplicates = counter("duplicates", "Copies of frames dropped")
+        self.lag = gauge("lag_records", "Records in Kafka not yet processed")
+        self.state_rows = gauge("state_rows", "Rows kept in state")
+        self.batch = gauge("batch_seconds", "Duration of the last batch")
+        self.watermark = gauge("watermark_timestamp_seconds", "Watermark, seconds since 1970")
+
+    def note(self, query: str, row: Mapping[str, Any]) -> None:
+        """Take over one line of progress."""
+        self.input.labels(query).inc(row["input_rows"])
+        self.dropped_late.labels(query).inc(row["dropped_late"])
+        self.duplicates.labels(query).inc(row["dropped_duplicates"])
+        self.lag.labels(query).set(row["lag_records"])
+        self.state_rows.labels(query).set(row["state_rows"])
+        self.batch.labels(query).set(row["batch_ms"] / 1000)
+        if row["watermark"] is not None:
+            self.watermark.labels(query).set(datetime.fromisoformat(row["watermark"]).timestamp())
+
+
+class Board(StreamingQueryListener):
+    """What the queries last said; written by Spark's listener thread, read by the others."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+        self._lock = threading.Lock()
+        self._names: dict[str, str] = {}
+        self._caught_up_ms: dict[str, int] = {}
+        self._lines: deque[dict[str, Any]] = deque(maxlen=BACKLOG)
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802  Spark's name
+        """A query runs."""
+        with self._lock:
+            self._names[str(event.id)] = event.name or str(event.id)
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802  Spark's name
+        """A batch is done."""
+        progress = orjson.loads(event.progress.json)
+        line = line_of(progress)
+        with self._lock:
+            self._lines.append(line)
+            if line["lag_records"] == 0:
+                self._caught_up_ms[line["query"]] = _ms(progress["timestamp"])
+        self._metrics.note(line["query"], line)
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802  Spark's name
+        """A query found nothing to do: all that was there before is done."""
+        with self._lock:
+            name = self._names.get(str(event.id))
+            if name is not None:
+                self._caught_up_ms[name] = _ms(event.timestamp)
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802  Spark's name
+        """A query ended; the main loop sees it by itself."""
+
+    def caught_up_ms(self, queries: tuple[str, ...]) -> int | None:
+        """Up to when all of ``queries`` have taken in every record; None before each has said so once."""
+        with self._lock:
+            moments = [self._caught_up_ms.get(name) for name in queries]
+        known = [m for m in moments if m is not None]
+        return min(known) if len(known) == len(queries) else None
+
+    def take_lines(self) -> list[dict[str, Any]]:
+        """Lines since the last call."""
+        with self._lock:
+            lines = list(self._lines)
+            self._lines.clear()
+        return lines
+
+
+def line_of(progress: Mapping[str, Any]) -> dict[str, Any]:
+    """A line of odograph.query_progress, by column."""
+    states = progress.get("stateOperators") or []
+    event_time = progress.get("eventTime") or {}
+    return {
+        "query": progress["name"],
+        "at": progress["timestamp"],
+        "query_id": progress["id"],
+        "batch_id": progress["batchId"],
+        "input_rows": progress["numInputRows"],
+        "rows_per_s": progress.get("processedRowsPerSecond"),
+        "batch_ms": progress["durationMs"].get("triggerExecution", 0),
+        "watermark": _after_1970(event_time.get("watermark")),
+        "event_time_max": event_time.get("max"),
+        "state_rows": sum(s["numRowsTotal"] for s in states),
+        "state_bytes": sum(s["memoryUsedBytes"] for s in states),
+        "dropped_late": sum(s["numRowsDroppedByWatermark"] for s in states),
+        "dropped_duplicates": sum(s["customMetrics"].get("numDroppedDuplicateRows", 0) for s in states),
+        "lag_records": sum(map(lag_of, progress["sources"])),
+    }
+
+
+def lag_of(source: Mapping[str, Any]) -> int:
+    """Records of a Kafka source that were there when the batch was planned and are not in it."""
+    end, latest = source.get("endOffset") or {}, source.get("latestOffset") or {}
+    return sum(
+        offset - end.get(topic, {}).get(partition, 0)
+        for topic, offsets in latest.items()
+        for partition, offset in offsets.items()
+    )
+
+
+def _after_1970(timestamp: str | None) -> str | None:
+    """Spark says 1970 for "no watermark yet"."""
+    return None if timestamp is None or timestamp.startswith("1970-01-01") else timestamp
+
+
+def _ms(timestamp: str) -> int:
+    return int(datetime.fromisoformat(timestamp).timestamp() * 1000)

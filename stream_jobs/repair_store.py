@@ -1,0 +1,58 @@
+"""The database's side of a repair: which frames are due, where their records lie, what was restated."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import pyarrow as pa
+
+from stream_jobs.repair_plan import HOUR_MS, LateFrame
+from stream_jobs.sinks import ROAD, VEHICLE, Connection, WindowTable, execute, fetch, restate_windows
+
+REPAIR_BATCH_ID: Final = -1
+"""Stands where the speed layer writes its batch: a restated row belongs to no batch of a query."""
+
+_OPEN: Final = """
+SELECT partition, log_offset, vehicle_id, t0_ms, span_ms FROM odograph.late_frame
+WHERE repaired_at IS NULL
+  AND ((t0_ms + span_ms) / %(road_window_ms)s + 1) * %(road_window_ms)s <= %(closed_ms)s
+ORDER BY received_at LIMIT %(limit)s
+"""
+_LATE_HOURS: Final = """
+SELECT DISTINCT extract(epoch FROM l.received_at)::bigint * 1000 / %(hour_ms)s * %(hour_ms)s
+FROM odograph.late_frame l
+JOIN unnest(%(starts_ms)s::bigint[]) AS w (start_ms)
+  ON l.t0_ms < w.start_ms + %(road_window_ms)s AND l.t0_ms + l.span_ms >= w.start_ms
+"""
+_REPAIRED: Final = """
+UPDATE odograph.late_frame l SET repaired_at = now()
+FROM unnest(%(partitions)s::integer[], %(offsets)s::bigint[]) AS f (partition, log_offset)
+WHERE l.partition = f.partition AND l.log_offset = f.log_offset
+"""
+
+
+def open_frames(connection: Connection, road_window_ms: int, closed_ms: int, limit: int) -> list[LateFrame]:
+    """Late frames not repaired yet whose road windows all end by ``closed_ms``, oldest receipt first."""
+    values = {"road_window_ms": road_window_ms, "closed_ms": closed_ms, "limit": limit}
+    return [LateFrame(*row) for row in fetch(connection, _OPEN, values)]
+
+
+def late_hours(connection: Connection, starts_ms: Sequence[int], road_window_ms: int) -> list[int]:
+    """Hours of receipt, ms, of all late frames, repaired or not, that touch these road windows."""
+    values = {"hour_ms": HOUR_MS, "starts_ms": list(starts_ms), "road_window_ms": road_window_ms}
+    return [row[0] for row in fetch(connection, _LATE_HOURS, values)]
+
+
+def write(connection: Connection, vehicle: pa.Table, road: pa.Table, frames: Sequence[LateFrame]) -> None:
+    """Restated rows of both tables and the mark on their late frames, in the transaction at hand."""
+    _restate(connection, VEHICLE, vehicle)
+    _restate(connection, ROAD, road)
+    values = {"partitions": [f.partition for f in frames], "offsets": [f.log_offset for f in frames]}
+    execute(connection, _REPAIRED, values)
+
+
+def _restate(connection: Connection, table: WindowTable, rows: pa.Table) -> None:
+    if rows.num_rows:
+        batch_ids = pa.array([REPAIR_BATCH_ID] * rows.num_rows, pa.int64())
+        restate_windows(connection, table, rows.append_column("batch_id", batch_ids))
