@@ -105,6 +105,18 @@ def read(lane: Lane, name: str) -> list[Stored]:
         consumer.close()
 
 
+def count(lane: Lane, name: str) -> int:
+    """Records in a topic, by its offsets."""
+    topic = kafka_topic(lane.settings.kafka.prefix, name)
+    consumer = Consumer({"bootstrap.servers": lane.endpoints.kafka_bootstrap, "group.id": "counter"})
+    try:
+        partitions = consumer.list_topics(topic, timeout=10).topics[topic].partitions
+        ends = [consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=10) for p in partitions]
+        return sum(high - low for low, high in ends)
+    finally:
+        consumer.close()
+
+
 def _read_to(consumer: Consumer, high: int) -> list[Stored]:
     found: list[Stored] = []
     deadline_s = time.monotonic() + 30
@@ -144,6 +156,7 @@ def wait_stored(lane: Lane, name: str, distinct: int, deadline_s: float = 60.0) 
     """Until ``distinct`` different values lie in the topic; all its records."""
 
     def enough() -> list[Stored]:
+        assert count(lane, name) >= distinct, f"{count(lane, name)} records"
         records = read(lane, name)
         assert len({(r.key, r.value) for r in records}) >= distinct, f"{len(records)} records"
         return records
