@@ -1,0 +1,19 @@
+"""Navigation only: which pages there are and how they are grouped."""
+
+import streamlit as st
+
+from dashboard import icons, theme
+
+st.set_page_config(page_title="Odograph", page_icon=icons.mark(), layout="wide")
+st.logo(icons.wordmark("dark" if st.context.theme.type == "dark" else "light"), size="large")
+st.html(theme.STYLE)
+st.navigation(
+    {
+        "Fleet": [
+            st.Page("pages/fleet.py", title="Fleet", icon=":material/map:", default=True),
+            st.Page("pages/vehicle.py", title="Vehicle", icon=":material/directions_car:"),
+            st.Page("pages/alerts.py", title="Alerts", icon=":material/notifications:"),
+        ],
+        "Service": [st.Page("pages/operations.py", title="Operations", icon=":material/monitor_heart:")],
+    }
+).run()

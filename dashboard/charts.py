@@ -1,0 +1,242 @@
+"""Charts: frame in, chart out. No SQL, no streamlit.
+
+Times arrive as wall-clock times of the reader's zone without a zone (see ``text.local``). A line breaks where data
+is missing; nothing is drawn as 0 that was not measured.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+import altair as alt
+import pandas as pd
+
+from dashboard.palette import LIMIT, SERIES
+
+HEIGHT_PX: Final = 190
+LEGEND_PX: Final = 26
+A_DAY: Final = pd.Timedelta(hours=26)
+Window = tuple[pd.Timestamp, pd.Timestamp]
+Chart = TypeVar("Chart", alt.Chart, alt.LayerChart)
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """One chart of a vehicle's history: columns with their labels, in one unit. ``zero``: the axis starts at 0."""
+
+    title: str
+    unit: str
+    lines: tuple[tuple[str, str], ...]
+    zero: bool = False
+
+
+HEALTH: Final[tuple[Panel, ...]] = (
+    Panel("Coolant", "°C", (("coolant_mean_c", "mean"), ("coolant_max_c", "highest"))),
+    Panel("Oil pressure, lowest", "kPa", (("oil_pressure_min_kpa", "lowest"),), zero=True),
+    Panel("Oil temperature, highest", "°C", (("oil_temp_max_c", "highest"),)),
+    Panel("12 V system", "V", (("battery_mean_v", "mean"), ("battery_min_v", "lowest"))),
+    Panel(
+        "Tyre pressure at 20 °C",
+        "kPa",
+        (
+            ("tyre_fl_kpa20", "front left"),
+            ("tyre_fr_kpa20", "front right"),
+            ("tyre_rl_kpa20", "rear left"),
+            ("tyre_rr_kpa20", "rear right"),
+        ),
+    ),
+    Panel("State of charge", "%", (("soc_pct", "charge"),)),
+    Panel("Cell temperature, highest", "°C", (("cell_temp_max_c", "highest"),)),
+    Panel("Cell spread, largest", "mV", (("cell_spread_max_mv", "largest"),), zero=True),
+    Panel("Motor temperature, highest", "°C", (("motor_temp_max_c", "highest"),)),
+    Panel("Particulate filter soot", "%", (("dpf_soot_max_pct", "soot"),), zero=True),
+    Panel("Fuel level", "%", (("fuel_level_pct", "level"),)),
+)
+
+
+def present(frame: pd.DataFrame, panels: tuple[Panel, ...] = HEALTH) -> list[Panel]:
+    """The panels that have at least one value: a car without an engine has no coolant."""
+    return [p for p in panels if any(c in frame and frame[c].notna().any() for c, _ in p.lines)]
+
+
+def with_gaps(frame: pd.DataFrame, time: str, step_s: float) -> pd.DataFrame:
+    """The rows with an empty one put after each step that is missing, so that lines break there."""
+    if frame.empty:
+        return frame
+    whole = frame.sort_values(time)
+    step = pd.Timedelta(seconds=step_s)
+    before_gap = whole[time].diff().shift(-1) > step
+    holes = pd.DataFrame({time: whole.loc[before_gap, time] + step})
+    return pd.concat([whole, holes]).sort_values(time, ignore_index=True)
+
+
+def panel(frame: pd.DataFrame, spec: Panel, time: str, window: Window | None = None) -> alt.Chart:
+    """Lines over time: one colour a column, a legend where there are several."""
+    columns = [(c, label) for c, label in spec.lines if c in frame and frame[c].notna().any()]
+    long = _long(frame, time, columns)
+    labels = [label for _, label in columns]
+    colour = alt.Color(
+        "series:N",
+        scale=alt.Scale(domain=labels, range=list(SERIES[: len(labels)])),
+        legend=_legend() if len(labels) > 1 else None,
+    )
+    chart: alt.Chart = (
+        alt.Chart(long)
+        .mark_line(strokeWidth=1.7, interpolate="linear")
+        .encode(
+            x=_time_axis("time", window),
+            y=alt.Y("value:Q", title=spec.unit, scale=alt.Scale(zero=spec.zero, nice=True), axis=_axis()),
+            color=colour,
+            tooltip=_tips("time", "series:N", alt.Tooltip("value:Q", format=".2f", title=spec.unit)),
+        )
+    )
+    return _finish(chart, legend=len(labels) > 1)
+
+
+def speed(frame: pd.DataFrame, time: str, window: Window | None = None, tall_px: int = 290) -> alt.LayerChart:
+    """Mean and highest speed with the limit in force as a stepped line, km/h."""
+    kept = frame[[time, "speed_mean_kmh", "speed_max_kmh", "speed_limit_kmh"]].rename(columns={time: "time"})
+    labels = {"speed_mean_kmh": "mean", "speed_max_kmh": "highest", "speed_limit_kmh": "limit"}
+    columns = [(c, label) for c, label in labels.items() if kept[c].notna().any()]
+    long = _long(kept, "time", columns)
+    domain = [label for _, label in columns]
+    colours = {"mean": SERIES[0], "highest": "#7fb8e6", "limit": LIMIT}
+    base = alt.Chart(long).encode(
+        x=_time_axis("time", window),
+        y=alt.Y("value:Q", title="km/h", scale=alt.Scale(zero=True, nice=True), axis=_axis()),
+        color=alt.Color(
+            "series:N",
+            scale=alt.Scale(domain=domain, range=[colours[d] for d in domain]),
+            legend=_legend(),
+        ),
+        tooltip=_tips("time", "series:N", alt.Tooltip("value:Q", format=".1f", title="km/h")),
+    )
+    drawn: alt.LayerChart = alt.layer(
+        base.transform_filter("datum.series != 'limit'").mark_line(strokeWidth=1.7)
+    )
+    if "limit" in domain:
+        limit = base.transform_filter("datum.series == 'limit'")
+        drawn = drawn + limit.mark_line(strokeWidth=1.3, strokeDash=[4, 3], interpolate="step-after")
+    return drawn.properties(height=tall_px)
+
+
+def trend(frame: pd.DataFrame, time: str, column: str, unit: str, zero: bool = True) -> alt.LayerChart:
+    """One measure over time as a line over a faint area."""
+    kept = frame[[time, column]].rename(columns={time: "time", column: "value"})
+    base = alt.Chart(kept).encode(
+        x=_time_axis("time", None),
+        y=alt.Y("value:Q", title=unit, scale=alt.Scale(zero=zero, nice=True), axis=_axis()),
+        tooltip=_tips("time", alt.Tooltip("value:Q", format=",.1f", title=unit)),
+    )
+    return _finish(
+        base.mark_area(color=SERIES[0], opacity=0.12) + base.mark_line(color=SERIES[0], strokeWidth=1.7)
+    )
+
+
+def by_query(frame: pd.DataFrame, time: str, column: str, unit: str) -> alt.Chart:
+    """One measure of each streaming query over time."""
+    kept = frame[["query", time, column]].rename(columns={time: "time", column: "value"})
+    names = sorted(kept["query"].unique())
+    chart: alt.Chart = (
+        alt.Chart(kept)
+        .mark_line(strokeWidth=1.7)
+        .encode(
+            x=_time_axis("time", None),
+            y=alt.Y("value:Q", title=unit, scale=alt.Scale(zero=True, nice=True), axis=_axis()),
+            color=alt.Color(
+                "query:N", scale=alt.Scale(domain=names, range=list(SERIES[: len(names)])), legend=_legend()
+            ),
+            tooltip=_tips("time", "query:N", alt.Tooltip("value:Q", format=",.0f", title=unit)),
+        )
+    )
+    return _finish(chart, legend=True)
+
+
+def delta_v(record: dict[str, Any]) -> alt.Chart:
+    """Cumulative change of velocity after time zero, km/h over ms; lateral too where recorded."""
+    step = float(record.get("delta_v_dt_ms") or 10)
+    named = {"longitudinal": record.get("delta_v_kmh"), "lateral": record.get("delta_v_lat_kmh")}
+    rows = [
+        {"ms": place * step, "value": value, "series": name}
+        for name, values in named.items()
+        for place, value in enumerate(values or [])
+    ]
+    chart: alt.Chart = (
+        alt.Chart(pd.DataFrame(rows, columns=["ms", "value", "series"]))
+        .mark_line(strokeWidth=2)
+        .encode(
+            x=alt.X("ms:Q", title="ms after time zero", axis=_axis(grid=False)),
+            y=alt.Y("value:Q", title="delta-V, km/h", axis=_axis()),
+            color=alt.Color(
+                "series:N",
+                scale=alt.Scale(domain=list(named), range=list(SERIES[:2])),
+                legend=_legend(),
+            ),
+            tooltip=[alt.Tooltip("ms:Q"), "series:N", alt.Tooltip("value:Q", format=".1f", title="km/h")],
+        )
+    )
+    return _finish(chart, legend=True)
+
+
+def pre_crash(record: dict[str, Any]) -> alt.LayerChart:
+    """Speed before time zero, km/h over s, shaded while the brake was on."""
+    frame = pre_crash_frame(record)
+    base = alt.Chart(frame).encode(x=alt.X("s:Q", title="s before time zero", axis=_axis(grid=False)))
+    brake = base.mark_bar(color=SERIES[1], opacity=0.22, width=5).encode(
+        y=alt.Y("brake:Q", title="km/h", axis=_axis()),
+        y2=alt.datum(0),
+    )
+    line = base.mark_line(color=SERIES[0], strokeWidth=2).encode(
+        y=alt.Y("speed_kmh:Q", title="km/h"),
+        tooltip=[alt.Tooltip("s:Q", format=".1f"), alt.Tooltip("speed_kmh:Q", format=".1f", title="km/h")],
+    )
+    both: alt.LayerChart = brake + line
+    return _finish(both, legend=True)
+
+
+def pre_crash_frame(record: dict[str, Any]) -> pd.DataFrame:
+    """``s`` (0 at time zero, negative before), ``speed_kmh`` and ``brake``: the top of the scale while it was on."""
+    table = record.get("pre_crash") or {}
+    speeds = table.get("speed_kmh") or []
+    brakes = table.get("brake_on") or [None] * len(speeds)
+    step_s = float(record.get("pre_crash_dt_ms") or 100) / 1000
+    top = max((v for v in speeds if v is not None), default=0)
+    rows = [
+        ((place - len(speeds) + 1) * step_s, value, top if brake else None)
+        for place, (value, brake) in enumerate(zip(speeds, brakes, strict=False))
+    ]
+    return pd.DataFrame(rows, columns=["s", "speed_kmh", "brake"])
+
+
+def _long(frame: pd.DataFrame, time: str, columns: list[tuple[str, str]]) -> pd.DataFrame:
+    named = frame[[time, *(c for c, _ in columns)]].rename(columns={time: "time"} | dict(columns))
+    return named.melt("time", var_name="series", value_name="value")
+
+
+def _time_axis(field: str, window: Window | None) -> alt.X:
+    scale = alt.Scale() if window is None else alt.Scale(domain=[t.isoformat() for t in window], nice=False)
+    days = window is not None and window[1] - window[0] > A_DAY
+    axis = alt.Axis(
+        title=None, grid=False, labelOverlap=True, tickCount=6, format="%d %b %H:%M" if days else "%H:%M"
+    )
+    return alt.X(f"{field}:T", scale=scale, axis=axis)
+
+
+def _tips(time: str, *rest: Any) -> list[Any]:
+    return [alt.Tooltip(f"{time}:T", format="%Y-%m-%d %H:%M:%S", title="time"), *rest]
+
+
+def _axis(grid: bool = True) -> alt.Axis:
+    return alt.Axis(grid=grid, tickCount=5, labelFlush=False)
+
+
+def _legend() -> alt.Legend:
+    return alt.Legend(
+        title=None, orient="top", direction="horizontal", offset=0, padding=0, symbolType="stroke"
+    )
+
+
+def _finish(chart: Chart, legend: bool = False) -> Chart:
+    """The height of all charts; a legend takes nothing away from the plot."""
+    return chart.properties(height=HEIGHT_PX + (LEGEND_PX if legend else 0))

@@ -1,0 +1,166 @@
+"""What the pages share with Streamlit: the database, pause, the header line, and answers that survive an outage."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, Concatenate, Final, ParamSpec
+from zoneinfo import ZoneInfo
+
+import pandas as pd
+import streamlit as st
+
+from dashboard import fleet_queries, maps, text
+from dashboard.palette import Mode
+from dashboard.queries import Connection, Database
+from infra.contract import settings as contract
+from infra.contract.errors import ServiceError
+
+P = ParamSpec("P")
+Query = Callable[Concatenate[Connection, P], pd.DataFrame]
+
+HELD: Final = "held"
+AWAY: Final = "away"
+OUTAGES: Final = "outages"
+PAUSED: Final = "paused"
+HELD_MOST: Final = 64
+PHONE_PX: Final = 360
+SLOW_S: Final = 10.0
+"""Refresh of the parts that read an hour of windows, s."""
+
+
+@st.cache_resource(show_spinner=False)
+def settings() -> contract.Settings:
+    """The settings in force when the server started."""
+    return contract.load()
+
+
+@st.cache_resource(show_spinner=False)
+def database() -> Database:
+    """One set of connections for all readers."""
+    return Database(lambda: contract.endpoints(settings()).db_dashboard_url)
+
+
+def tz() -> ZoneInfo:
+    """The zone that times are shown in."""
+    return ZoneInfo(settings().tz)
+
+
+def mode() -> Mode:
+    """The reader's theme."""
+    return "dark" if st.context.theme.type == "dark" else "light"
+
+
+def map_width(wide_px: int) -> int:
+    """How wide a map probably is, px: a phone says that it is one."""
+    return PHONE_PX if "Mobile" in st.context.headers.get("User-Agent", "") else wide_px
+
+
+def paused() -> bool:
+    """Whether the reader holds the page still."""
+    return bool(st.session_state.get(PAUSED, False))
+
+
+def every(seconds: float | None = None) -> float | None:
+    """Interval of a live part, s; none while paused."""
+    return None if paused() else max(seconds or 0.0, settings().dashboard.refresh_s)
+
+
+def outages() -> int:
+    """How often this reader's session lost the database and found it again."""
+    return int(st.session_state.get(OUTAGES, 0))
+
+
+def roads(network: dict[str, Any]) -> list[Any]:
+    """The road layer of the map, where there are roads. Asked for anew after an outage: it may have failed."""
+    if not network.get("version"):
+        return []
+    return [maps.roads(maps.road_address(f"{network['version']}-{outages()}"), mode())]
+
+
+def ask(query: Query[P], *args: P.args, **kwargs: P.kwargs) -> pd.DataFrame | None:
+    """The answer of the database; the last one known while paused or while it is away; None where there is none."""
+    held: dict[str, pd.DataFrame] = st.session_state.setdefault(HELD, {})
+    key = f"{query.__name__}{args}{sorted(kwargs.items())}"
+    if paused() and key in held:
+        return held[key]
+    try:
+        with database().connection() as connection:
+            answer = query(connection, *args, **kwargs)
+    except ServiceError as error:
+        st.session_state[AWAY] = str(error)
+        return held.get(key)
+    if st.session_state.pop(AWAY, None) is not None:
+        st.session_state[OUTAGES] = outages() + 1
+    held.pop(key, None)
+    held[key] = answer
+    while len(held) > HELD_MOST:
+        held.pop(next(iter(held)))
+    return answer
+
+
+def row(frame: pd.DataFrame | None) -> dict[str, Any] | None:
+    """The first row, None for a missing value; None where there is no row."""
+    if frame is None or frame.empty:
+        return None
+    first = frame.head(1).to_dict("records")[0]
+    return {str(name): (None if text.missing(value) else value) for name, value in first.items()}
+
+
+def header(title: str) -> None:
+    """Title, how new the data is, and the pause switch."""
+    with st.container(
+        horizontal=True, horizontal_alignment="distribute", vertical_alignment="center", key="headline"
+    ):
+        st.header(title, anchor=False, width="content")
+        st.toggle(
+            "Pause", key=PAUSED, persist_state="session", help="Hold all figures still; nothing is lost."
+        )
+    st.fragment(_status, run_every=every())()
+
+
+def _status() -> None:
+    """The line that every page has."""
+    fresh = row(ask(fleet_queries.freshness))
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="status"):
+        _badge()
+        st.caption(status_line(fresh, tz()))
+    if AWAY in st.session_state:
+        shown = "Shown is what was known before." if fresh else "Nothing to show yet."
+        message = text.plain(st.session_state[AWAY])
+        st.warning(f"{message}. {shown} Trying again.", icon=":material/cloud_off:")
+
+
+def _badge() -> None:
+    if AWAY in st.session_state:
+        st.badge("DATABASE AWAY", icon=":material/cloud_off:", color="red")
+    elif paused():
+        st.badge("PAUSED", icon=":material/pause:", color="orange")
+    else:
+        st.badge("LIVE", icon=":material/sensors:", color="green")
+
+
+def status_line(fresh: dict[str, Any] | None, zone: ZoneInfo) -> str:
+    """How new the data is, in words; plain text without device text."""
+    if fresh is None:
+        return "No connection to the database yet"
+    if fresh["data_as_of"] is None:
+        return "No data yet"
+    now: datetime = fresh["now"]
+    age = text.duration((now - fresh["data_as_of"]).total_seconds())
+    mark = fresh["watermark"]
+    behind = (
+        "no watermark" if mark is None else f"watermark {text.duration((now - mark).total_seconds())} behind"
+    )
+    late = f"late frames {fresh['late_open']:,} open of {fresh['late_frames']:,}"
+    return f"Data as of **{text.clock(fresh['data_as_of'], zone, now)}** ({age} ago) · {behind} · {late}"
+
+
+def open_vehicle(vehicle_id: str) -> None:
+    """Go to the page of one vehicle."""
+    st.switch_page("pages/vehicle.py", query_params={"vehicle": vehicle_id})
+
+
+def nothing(message: str) -> None:
+    """Say that there is no data, which is not the same as zero."""
+    st.info(message, icon=":material/hourglass_empty:")

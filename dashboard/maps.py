@@ -1,0 +1,265 @@
+"""Maps: frames in, deck out. The ground is a ``data:`` style and the roads are ours: nothing is fetched from outside."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Final
+from urllib.parse import quote
+
+import pandas as pd
+import pydeck as pdk
+
+from dashboard import icons
+from dashboard.palette import CONGESTION, TONES, Mode, rgba, speed_colour
+
+Record = dict[str, Any]
+
+ROADS_PATH: Final = "/map/roads.json"
+"""Where the server of the pages serves the rows of the road layer."""
+MAJOR_ROADS: Final = frozenset({"motorway", "trunk", "primary", "arterial"})
+VEHICLE_LAYER: Final = "vehicles"
+BREAK_S: Final = 60
+"""A trace is not drawn across a longer silence, s."""
+JUMP_MPS: Final = 70.0
+"""Nor where the two ends are further apart than a car can drive, m/s: a position has jumped."""
+JUMP_SLACK_M: Final = 100.0
+DEGREE_M: Final = 111_195.0
+"""Length of a degree of latitude, m."""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """Where a map looks first. Equal views keep what the reader has moved to."""
+
+    lat_deg: float
+    lon_deg: float
+    zoom: float
+
+
+def view_of(
+    lat_deg: Sequence[float], lon_deg: Sequence[float], width_px: int = 800, height_px: int = 520
+) -> View:
+    """The view that holds all points with a margin; raises ValueError where there are none."""
+    south, north, west, east = min(lat_deg), max(lat_deg), min(lon_deg), max(lon_deg)
+    lat = (south + north) / 2
+    wide = max(east - west, 0.004) * 1.08
+    high = max(north - south, 0.004) * 1.08 / math.cos(math.radians(lat))
+    zoom = math.log2(min(width_px / wide, height_px / high) * 360 / 512)
+    return View(round(lat, 5), round((west + east) / 2, 5), round(min(max(zoom, 1.0), 16.0), 2))
+
+
+def ground(mode: Mode) -> str:
+    """A map style of one flat colour, as an address that needs no network."""
+    paint = {"background-color": TONES[mode].ground}
+    layers = [{"id": "ground", "type": "background", "paint": paint}]
+    return "data:application/json," + quote(json.dumps({"version": 8, "sources": {}, "layers": layers}))
+
+
+def deck(layers: Iterable[pdk.Layer], view: View, mode: Mode) -> pdk.Deck:
+    """A deck of these layers whose tooltip is plain text."""
+    state = pdk.ViewState(
+        latitude=view.lat_deg, longitude=view.lon_deg, zoom=view.zoom, min_zoom=1, max_zoom=19
+    )
+    style = {"fontSize": "12px", "padding": "6px 9px", "borderRadius": "6px", "whiteSpace": "pre"}
+    return pdk.Deck(
+        layers=list(layers),
+        initial_view_state=state,
+        map_provider=None,
+        map_style=ground(mode),
+        tooltip={"text": "{tip}", "style": style},
+    )
+
+
+def road_rows(edges: pd.DataFrame) -> list[Record]:
+    """The road layer's data: a path and whether it is a major road."""
+    return [
+        {"p": [[round(x, 5), round(y, 5)] for x, y in path], "w": 3 if road_class in MAJOR_ROADS else 1}
+        for path, road_class in zip(edges["path"], edges["road_class"], strict=True)
+    ]
+
+
+def roads(data: str | list[Record], mode: Mode) -> pdk.Layer:
+    """The road network. ``data`` is rows or the address of rows: an unchanged address is not fetched again."""
+    tone = TONES[mode]
+    major, minor = list(tone.road_major), list(tone.road_minor)
+    return pdk.Layer(
+        "PathLayer",
+        data,
+        id="roads",
+        get_path="p",
+        get_color=f"w > 1 ? {major} : {minor}",
+        get_width="w",
+        width_units=_text("pixels"),
+        cap_rounded=True,
+        joint_rounded=True,
+        pickable=False,
+    )
+
+
+def road_address(version: str) -> str:
+    """The address of the road rows on our own server; it changes when they do, so that a browser may keep them."""
+    return f"{ROADS_PATH}?v={quote(version)}"
+
+
+def vehicles(fleet: pd.DataFrame, mode: Mode) -> pdk.Layer:
+    """Every vehicle that has a position: the shape and colour are its state, an arrow points where it drives."""
+    sheet, mapping = icons.atlas(mode)
+    return pdk.Layer(
+        "IconLayer",
+        [_vehicle(row) for row in _rows(_placed(fleet))],
+        id=VEHICLE_LAYER,
+        icon_atlas=_text(sheet),
+        icon_mapping=mapping,
+        get_icon="icon",
+        get_position="[lon, lat]",
+        get_angle="angle",
+        get_size=70,
+        size_units=_text("meters"),
+        size_min_pixels=20,
+        size_max_pixels=34,
+        pickable=True,
+        auto_highlight=True,
+    )
+
+
+def alert_pins(fleet: pd.DataFrame, mode: Mode) -> pdk.Layer:
+    """A pin over each vehicle with active alerts, by the worst severity."""
+    sheet, mapping = icons.atlas(mode)
+    alerted = _placed(fleet[fleet["alerts"] > 0])
+    rows = [
+        {
+            "lon": r["lon_deg"],
+            "lat": r["lat_deg"],
+            "icon": r["severity"],
+            "vehicle_id": r["vehicle_id"],
+            "tip": _tip(r),
+        }
+        for r in _rows(alerted)
+    ]
+    return pdk.Layer(
+        "IconLayer",
+        rows,
+        id="alerts",
+        icon_atlas=_text(sheet),
+        icon_mapping=mapping,
+        get_icon="icon",
+        get_position="[lon, lat]",
+        get_pixel_offset=[0, -9],
+        get_size=30,
+        pickable=True,
+    )
+
+
+def congestion(cells: pd.DataFrame) -> pdk.Layer:
+    """Traffic by cell and direction: each direction is its quarter of the cell, coloured by the band."""
+    return pdk.Layer(
+        "PolygonLayer",
+        [_wedge(row) for row in _rows(cells)],
+        id="congestion",
+        get_polygon="polygon",
+        get_fill_color="colour",
+        stroked=False,
+        pickable=True,
+    )
+
+
+def trace(points: pd.DataFrame) -> pdk.Layer:
+    """The way of one vehicle in pieces coloured by speed; broken where it was silent or jumped."""
+    return pdk.Layer(
+        "LineLayer",
+        _pieces(points),
+        id="trace",
+        get_source_position="from",
+        get_target_position="to",
+        get_color="colour",
+        get_width=4,
+        width_units=_text("pixels"),
+        pickable=True,
+    )
+
+
+def _pieces(points: pd.DataFrame) -> list[Record]:
+    rows = _rows(_placed(points))
+    return [_piece(a, b) for a, b in pairwise(rows) if _joined(a, b)]
+
+
+def _joined(a: Record, b: Record) -> bool:
+    elapsed_s = (b["window_start"] - a["window_start"]).total_seconds()
+    north_m = (b["lat_deg"] - a["lat_deg"]) * DEGREE_M
+    east_m = (b["lon_deg"] - a["lon_deg"]) * DEGREE_M * math.cos(math.radians(a["lat_deg"]))
+    near = math.hypot(north_m, east_m) <= JUMP_MPS * elapsed_s + JUMP_SLACK_M
+    return bool(near and elapsed_s <= max(BREAK_S, 3 * b["step_s"]))
+
+
+def _piece(a: Record, b: Record) -> Record:
+    speed = b["speed_mean_kmh"]
+    colour = "#9aa5b1" if speed is None else speed_colour(speed)
+    tip = f"{b['local_time']:%Y-%m-%d %H:%M:%S}\n" + ("no speed" if speed is None else f"{speed:.0f} km/h")
+    return {
+        "from": [a["lon_deg"], a["lat_deg"]],
+        "to": [b["lon_deg"], b["lat_deg"]],
+        "colour": list(rgba(colour)),
+        "tip": tip,
+    }
+
+
+def _vehicle(row: Record) -> Record:
+    heading = row["heading_deg"] if row["state"] == "moving" else None
+    return {
+        "lon": row["lon_deg"],
+        "lat": row["lat_deg"],
+        "icon": row["state"],
+        "angle": 0 if heading is None else round(-heading, 1),
+        "vehicle_id": row["vehicle_id"],
+        "tip": _tip(row),
+    }
+
+
+def _tip(row: Record) -> str:
+    speed = "no speed" if row["speed_kmh"] is None else f"{row['speed_kmh']:.0f} km/h"
+    lines = [row["vehicle_id"], row["model"], f"{row['state']}, {speed}"]
+    if row["alerts"]:
+        lines.append(f"{row['alerts']} active, worst {row['severity']}")
+    return _inert("\n".join(line for line in lines if line))
+
+
+def _text(literal: str) -> pdk.types.String:
+    """A literal for the map's JSON, where a bare string would be read as an expression."""
+    return pdk.types.String(literal, quote_type="")
+
+
+def _inert(text: str) -> str:
+    """Text of a device that the map's JSON reader cannot take for an expression or a template."""
+    return text.replace("@@", "@ @").replace("{", "(").replace("}", ")")
+
+
+def _wedge(row: Record) -> Record:
+    """A quarter of a cell: its centre and the two corners on the side of the direction."""
+    lat, lon = row["lat_deg"], row["lon_deg"]
+    half_lon = row["width_deg"] / 2
+    half_lat = half_lon * math.cos(math.radians(lat))
+    corners = ((-1, 1), (1, 1), (1, -1), (-1, -1))
+    sides = (corners[row["heading_sector"]], corners[(row["heading_sector"] + 1) % 4])
+    ratio = (
+        "no free-flow speed yet" if row["speed_ratio"] is None else f"{row['speed_ratio']:.0%} of free flow"
+    )
+    return {
+        "polygon": [[lon, lat], *([lon + x * half_lon, lat + y * half_lat] for x, y in sides)],
+        "colour": list(rgba(CONGESTION[row["congestion"]], 150)),
+        "tip": f"{row['congestion']}: {row['speed_kmh']:.0f} km/h, {ratio}\n{row['vehicles']} vehicles",
+    }
+
+
+def _placed(frame: pd.DataFrame) -> pd.DataFrame:
+    return frame.dropna(subset=["lat_deg", "lon_deg"])
+
+
+def _rows(frame: pd.DataFrame) -> list[Record]:
+    """The rows with None for what is missing: JSON knows no NaN."""
+    whole = frame.astype(object)
+    filled = whole.where(whole.notna(), None).to_dict("records")
+    return [{str(name): value for name, value in row.items()} for row in filled]

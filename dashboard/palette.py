@@ -1,0 +1,84 @@
+"""Colours and signs: safe for colour-blind readers, each state and severity with a shape or text beside its colour."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+Mode = Literal["light", "dark"]
+Rgba = tuple[int, int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Tone:
+    """The colours of the map's ground in one of the two themes."""
+
+    ground: str
+    road_major: Rgba
+    road_minor: Rgba
+    outline: str
+
+
+TONES: Final[dict[Mode, Tone]] = {
+    "light": Tone("#eef1f4", (182, 191, 202, 255), (213, 219, 226, 255), "#ffffff"),
+    "dark": Tone("#12171e", (74, 85, 99, 255), (46, 54, 65, 255), "#0b0f14"),
+}
+
+STATES: Final[dict[str, str]] = {
+    "moving": "#1a7fd0",
+    "idling": "#e69f00",
+    "parked": "#6b7a8c",
+    "silent": "#9aa5b1",
+    "unknown": "#b58ac8",
+}
+"""State of a vehicle -> its colour; the icon's shape says the same."""
+
+SEVERITIES: Final[dict[str, str]] = {
+    "CRITICAL": "#d6246e",
+    "MAJOR": "#d9482b",
+    "MINOR": "#ee8a1d",
+    "WARNING": "#d9ad00",
+}
+"""Severity -> its colour, the worst first."""
+
+SEVERITY_SIGNS: Final[dict[str, str]] = {"CRITICAL": "▲", "MAJOR": "◆", "MINOR": "■", "WARNING": "●"}
+
+CONGESTION: Final[dict[str, str]] = {
+    "free": "#4fa3a5",
+    "slow": "#e3c65b",
+    "congested": "#e5792e",
+    "severe": "#8f2257",
+    "unknown": "#9aa5b1",
+}
+"""Band of the speed ratio -> its colour, light to dark as it gets worse."""
+
+SPEED_BANDS: Final[tuple[tuple[float, str], ...]] = (
+    (20, "#8a55c9"),
+    (40, "#3b7dd4"),
+    (60, "#1fa59b"),
+    (90, "#84bd42"),
+    (float("inf"), "#eeb40a"),
+)
+"""Upper bound in km/h (exclusive) -> colour of a trace's piece; hue and lightness change with speed."""
+
+SERIES: Final[tuple[str, ...]] = ("#1a7fd0", "#e0761b", "#12937e", "#b5559f")
+"""Colours of a chart's lines in order."""
+
+LIMIT: Final = "#8794a3"
+
+
+def rgba(colour: str, alpha: int = 255) -> Rgba:
+    """``#rrggbb`` as four numbers 0..255."""
+    return int(colour[1:3], 16), int(colour[3:5], 16), int(colour[5:7], 16), alpha
+
+
+def speed_colour(speed_kmh: float) -> str:
+    """The colour of a speed."""
+    return next(colour for bound, colour in SPEED_BANDS if speed_kmh < bound)
+
+
+def speed_labels() -> dict[str, str]:
+    """Label of each speed band, as ``20-40``, -> its colour."""
+    lows = [0.0, *(bound for bound, _ in SPEED_BANDS[:-1])]
+    labels = [f"{low:.0f}-{bound:.0f}" for low, (bound, _) in zip(lows, SPEED_BANDS[:-1], strict=False)]
+    return dict(zip([*labels, f"{lows[-1]:.0f}+"], (colour for _, colour in SPEED_BANDS), strict=True))

@@ -1,0 +1,56 @@
+"""How the pages look in light and dark: Streamlit's own options, no style sheet from elsewhere, no remote font."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from dashboard.palette import SERIES
+
+COMMON: Final[dict[str, Any]] = {
+    "baseFontSize": 15,
+    "baseRadius": "8px",
+    "headingFontSizes": ["1.55rem", "1.2rem", "1rem"],
+    "headingFontWeights": [650, 600, 600],
+    "metricValueFontSize": "1.45rem",
+    "metricValueFontWeight": 600,
+    "paddingTop": "2.6rem",
+    "paddingBottom": "2rem",
+    "showWidgetBorder": True,
+    "chartCategoricalColors": list(SERIES),
+}
+LIGHT: Final[dict[str, Any]] = {
+    "primaryColor": "#1a7fd0",
+    "backgroundColor": "#ffffff",
+    "secondaryBackgroundColor": "#f3f5f7",
+    "textColor": "#1d2733",
+    "borderColor": "#dfe4ea",
+    "sidebar.backgroundColor": "#f6f8fa",
+}
+DARK: Final[dict[str, Any]] = {
+    "primaryColor": "#4aa3ea",
+    "backgroundColor": "#0e131a",
+    "secondaryBackgroundColor": "#18202a",
+    "textColor": "#dbe3ec",
+    "borderColor": "#2a3441",
+    "sidebar.backgroundColor": "#121922",
+}
+
+STYLE: Final = """<style>
+.stMainBlockContainer { padding-left: 2.2rem; padding-right: 2.2rem; }
+@media (max-width: 640px) { .stMainBlockContainer { padding-left: 0.9rem; padding-right: 0.9rem; } }
+[class*="st-key-figures"] { display: grid; grid-template-columns: repeat(auto-fit, minmax(118px, 1fr)); gap: 0.6rem; }
+[class*="st-key-figures"] > div, [class*="st-key-figures"] [data-testid="stMetric"] { width: 100% !important; }
+[class*="st-key-figures"] [data-testid="stMetric"] { padding: 0; }
+[class*="st-key-figures"] [data-testid="stMetric"] > div { padding: 0.5rem 0.7rem 0.35rem; }
+[data-stale="true"] { opacity: 1 !important; }
+</style>"""
+"""What the options cannot say: margins, the grid of figures, and no fading while a part is brought up to date."""
+
+
+def options() -> dict[str, Any]:
+    """The options by Streamlit's names."""
+    return (
+        {f"theme.{key}": value for key, value in COMMON.items()}
+        | {f"theme.light.{key}": value for key, value in LIGHT.items()}
+        | {f"theme.dark.{key}": value for key, value in DARK.items()}
+    )
