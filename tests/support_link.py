@@ -1,0 +1,85 @@
+"""A link to a service that a test can refuse or leave half-open."""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import socket
+import threading
+from types import TracebackType
+
+
+class Link:
+    """Forwards 127.0.0.1:``port`` to a target while the ``with`` block runs.
+
+    ``refuse`` ends every connection and turns new ones away; ``stall`` leaves them standing, takes bytes and
+    passes nothing on; ``heal`` forwards again.
+    """
+
+    def __init__(self, host: str, port: int) -> None:
+        self._target = (host, port)
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = int(self._listener.getsockname()[1])
+        self._refusing = threading.Event()
+        self._flowing = threading.Event()
+        self._flowing.set()
+        self._ended = threading.Event()
+        self._lock = threading.Lock()
+        self._ends: list[socket.socket] = []
+        self._accepting = threading.Thread(target=self._accept, name="link", daemon=True)
+
+    def __enter__(self) -> Link:
+        """Listen."""
+        self._accepting.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close all."""
+        self._ended.set()
+        self._accepting.join()
+        self.refuse()
+        self._flowing.set()
+        self._listener.close()
+
+    def refuse(self) -> None:
+        """The service is away."""
+        self._refusing.set()
+        with self._lock:
+            ends, self._ends = self._ends, []
+        for end in ends:
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+    def stall(self) -> None:
+        """The service is there and never answers."""
+        self._flowing.clear()
+
+    def heal(self) -> None:
+        """The service is back."""
+        self._refusing.clear()
+        self._flowing.set()
+
+    def _accept(self) -> None:
+        while not self._ended.is_set():
+            if not select.select([self._listener], [], [], 0.05)[0]:
+                continue
+            client, _ = self._listener.accept()
+            if self._refusing.is_set():
+                client.close()
+                continue
+            threading.Thread(target=self._carry, args=(client,), name="link-pair", daemon=True).start()
+
+    def _carry(self, client: socket.socket) -> None:
+        with client, contextlib.suppress(OSError), socket.create_connection(self._target) as server:
+            with self._lock:
+                self._ends += [client, server]
+            other = {client: server, server: client}
+            while not self._ended.is_set():
+                for source in select.select(list(other), [], [], 0.05)[0]:
+                    data = source.recv(1 << 16)
+                    self._flowing.wait()
+                    if not data:
+                        return
+                    other[source].sendall(data)
