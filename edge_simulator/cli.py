@@ -118,6 +118,8 @@ def _simulate(
     address = settings.endpoints(in_force)
     world = make_world(wanted)
     world.warm_up()
+    if live:
+        world.begin_at(_now_ms() - SAMPLES * wanted.cadence.dt_ms)
     plan = Plan(name, in_force.mqtt.root, max_in_flight, drain_s)
     wills = _wills(world, in_force.mqtt.root) if len(clients) == wanted.vehicles > 1 else {}
     with (
@@ -126,8 +128,6 @@ def _simulate(
     ):
         publisher.connect(deadline_s=5.0 + 0.01 * len(clients))
         with RunFiles(in_force.paths.home, name, log_frames) as files:
-            if live:
-                world.begin_at(_now_ms() - SAMPLES * wanted.cadence.dt_ms)
             summary = Run(plan, world, publisher, files, _say).go(stop)
     _print(summary, as_json)
     if not summary["finished"]:

@@ -95,7 +95,7 @@ def _details(name: str, severity: float, rng: np.random.Generator) -> Details:
     wheel = WHEELS[int(rng.integers(0, 4))]
     match name:
         case "overheating":
-            return {"cooling_blocked": severity}
+            return {"cooling_blocked": round(0.9 + 0.1 * severity, 3)}
         case "slow_leak":
             return {
                 "wheel": wheel,

@@ -204,13 +204,13 @@ class Fleet:
         aim_lat = net.point_lat[point] + share * (net.point_lat[point + 1] - net.point_lat[point])
         aim_lon = net.point_lon[point] + share * (net.point_lon[point + 1] - net.point_lon[point])
         curvature, _ = dynamics.steer(st.lat, st.lon, st.heading, v_mean, aim_lat, aim_lon)
-        st.curvature += np.clip(curvature - st.curvature, -0.35 * h_s, 0.35 * h_s)
+        st.curvature = st.curvature + np.clip(curvature - st.curvature, -0.35 * h_s, 0.35 * h_s)
         step_m = v_mean * h_s
         yaw = st.curvature * step_m
         st.lat, st.lon, st.heading = dynamics.move(st.lat, st.lon, st.heading, yaw, step_m)
         st.yaw_rps = yaw / h_s
-        st.odometer_m += step_m
-        st.s += self._progress(step_m)
+        st.odometer_m = st.odometer_m + step_m
+        st.s = st.s + self._progress(step_m)
 
     def _progress(self, step_m: Floats) -> Floats:
         """Distance along the route: the position's projection, at 0.6 to 2 times the way driven."""
@@ -247,7 +247,6 @@ class Fleet:
         arrived = np.flatnonzero((st.v < 0.2) & (st.s > st.park_at - 4.0) & ~st.parked & ~st.crashed)
         if len(arrived):
             st.parked[arrived] = True
-            st.v[arrived] = 0.0
             st.park_at[arrived] = np.inf
             st.wake_s[arrived] = self.t_s + np.exp(self._rng.normal(4.9, 0.7, len(arrived)))
 

@@ -1,0 +1,266 @@
+"""The simulator against a real broker: everything acknowledged, received, in order; a restart loses nothing.
+
+The broker is this module's own, since it is stopped and started again here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+import paho.mqtt.client as mqtt
+import pytest
+from paho.mqtt.enums import CallbackAPIVersion
+
+from infra.contract import frame, messages
+from infra.contract.settings import load
+from infra.stack import cache, ports
+from infra.stack.fetch import fetch_all
+from infra.stack.guard import guarded
+from infra.stack.mosquitto import mosquitto
+from infra.stack.progress import Progress
+from infra.stack.service import Runner, Service
+from tests.support import eventually, odograph_command
+
+pytestmark = pytest.mark.integration
+ROOT = "sim-test"
+
+
+class Broker:
+    """A Mosquitto of this module, with a home that ``odograph simulate`` takes for a running stack."""
+
+    def __init__(self, home: Path, service: Service) -> None:
+        self.home = home
+        self.port = service.port
+        self._service = service
+        self._runner = Runner(home)
+
+    def start(self) -> None:
+        self._runner.start(self._service)
+
+    def stop(self) -> None:
+        self._runner.stop(self._service.name)
+
+    def command(self, *arguments: str) -> subprocess.Popen[str]:
+        env = {**os.environ, "ODOGRAPH_PATHS_HOME": str(self.home), "ODOGRAPH_MQTT_ROOT": ROOT}
+        return subprocess.Popen(
+            [*odograph_command(), *arguments],
+            env=env,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, *arguments: str) -> dict[str, Any]:
+        """``odograph <arguments> --json`` to its end; its summary."""
+        out, err = self.command(*arguments, "--json").communicate(timeout=90)
+        assert out, err
+        summary: dict[str, Any] = orjson.loads(out)
+        return summary
+
+
+@pytest.fixture(scope="module")
+def broker(clean_environment: None) -> Iterator[Broker]:
+    home = Path(tempfile.mkdtemp(prefix="odograph-sim-"))
+    folder = load(paths={"home": str(home)}).paths.cache
+    fetch_all(folder, Progress(), ("mosquitto",))
+    with guarded(home, remove=True):
+        port = ports.free_port()
+        made = Broker(home, mosquitto(cache.rootfs(folder), home / "data" / "mosquitto", port))
+        made.start()
+        keys = ("kafka_bootstrap", "db_owner_url", "db_ingest_url", "db_dashboard_url")
+        addresses = {"mqtt_host": "127.0.0.1", "mqtt_port": port, **dict.fromkeys(keys, "")}
+        (home / "endpoints.json").write_bytes(orjson.dumps(addresses))
+        yield made
+        made.stop()
+
+
+class Listener:
+    """A plain subscriber with a session of its own that outlives the broker's restart."""
+
+    def __init__(self, name: str) -> None:
+        self.received: list[tuple[str, bytes]] = []
+        self.subscribed = threading.Event()
+        self._client = mqtt.Client(CallbackAPIVersion.VERSION2, client_id=name, clean_session=False)
+        self._client.reconnect_delay_set(1, 1)
+        self._client.on_connect = lambda client, *_: client.subscribe(f"{ROOT}/#", qos=1)
+        self._client.on_subscribe = lambda *_: self.subscribed.set()
+        self._client.on_message = lambda _c, _d, m: self.received.append((m.topic, m.payload))
+
+    @contextlib.contextmanager
+    def listening(self, port: int) -> Iterator[Listener]:
+        self._client.connect("127.0.0.1", port)
+        self._client.loop_start()
+        assert self.subscribed.wait(10)
+        self.received.clear()  # what earlier tests left retained
+        try:
+            yield self
+        finally:
+            self._client.disconnect()
+            self._client.loop_stop()
+
+    def channel(self, name: str, boot_id: int | None = None) -> list[bytes]:
+        found = [p for topic, p in self.received if topic.endswith(f"/{name}")]
+        return [p for p in found if boot_id is None or b'"boot_id":%d' % boot_id in p]
+
+    def sequences(self, boot_id: int) -> dict[str, list[int]]:
+        """Sequence numbers of each vehicle in order of arrival, repeated ones once."""
+        found: dict[str, dict[int, None]] = defaultdict(dict)
+        for payload in self.channel("telemetry", boot_id):
+            body = frame.decode(payload)
+            found[body["vehicle_id"]].setdefault(body["seq"])
+        return {vehicle: list(seqs) for vehicle, seqs in found.items()}
+
+
+def test_every_frame_is_acknowledged_and_received_in_each_vehicles_order(broker: Broker) -> None:
+    with Listener("plain").listening(broker.port) as listener:
+        summary = broker.run(
+            "simulate",
+            "-c",
+            "50",
+            "--rate",
+            "250",
+            "--duration",
+            "4s",
+            "--connections",
+            "3",
+            "--fault",
+            "crash=2",
+        )
+        assert summary["finished"] is True
+        assert summary["generated"] == summary["sent"] == summary["acked"] == 1000
+        eventually(lambda: len(listener.channel("telemetry", summary["boot_id"])) == 1000, 20, "1000 frames")
+        found = listener.sequences(summary["boot_id"])
+        assert len(found) == 50
+        assert all(seqs == list(range(20)) for seqs in found.values())
+        crashes = eventually(lambda: listener.channel("crash", summary["boot_id"]), 10, "a crash record")
+        assert all(messages.decode_crash(c) for c in crashes)
+        states = [messages.decode_status(p)["state"] for p in listener.channel("status", summary["boot_id"])]
+        assert states == ["online"] * 50 + ["offline"] * 50
+
+
+def test_a_restart_of_the_broker_loses_nothing(broker: Broker) -> None:
+    with Listener("outlives").listening(broker.port) as listener:
+        run = broker.command("simulate", "-c", "40", "--rate", "200", "--duration", "8s", "--json")
+        eventually(lambda: len(listener.channel("telemetry")) > 300, 30, "a flow of frames")
+        broker.stop()
+        broker.start()
+        out, err = run.communicate(timeout=90)
+        summary = orjson.loads(out)
+        assert summary["finished"] is True, err
+        assert summary["generated"] == summary["acked"] == 1600
+        assert summary["reconnects"] >= 1
+        eventually(
+            lambda: sum(map(len, listener.sequences(summary["boot_id"]).values())) == 1600, 30, "all frames"
+        )
+        assert all(seqs == list(range(40)) for seqs in listener.sequences(summary["boot_id"]).values())
+
+
+def test_what_was_sent_is_on_the_disk_with_what_befell_it(broker: Broker) -> None:
+    with Listener("logged").listening(broker.port) as listener:
+        summary = broker.run(
+            "simulate", "-c", "20", "-I", "500ms", "--duration", "5s", "--seed", "9", "--run-id", "logged",
+            "--log-frames", "--late", "0.1", "--duplicate", "0.1", "--disorder", "0.1", "--lost", "0.05",
+            "--poison", "0.05", "--fault", "rapid_leak=1",
+        )  # fmt: skip
+        folder = broker.home / "runs" / "logged"
+        assert orjson.loads((folder / "run.json").read_bytes()) == summary
+        lines = [orjson.loads(line) for line in (folder / "frames.jsonl").read_bytes().splitlines()]
+        frames = [line for line in lines if line["channel"] == "telemetry" and line["flag"] != "poison"]
+        identities = {(f["payload"]["vehicle_id"], f["payload"]["seq"]) for f in frames}
+        assert summary["generated"] == 200
+        assert len(identities) == summary["generated"] - summary["lost_on_link"]
+        assert len(frames) == summary["sent"] == summary["acked"]
+        assert sum(f["copy"] for f in frames) == summary["link"]["duplicate"] > 0
+        assert sum(line["flag"] == "poison" for line in lines) == summary["poison"] > 0
+        total = summary["sent"] + summary["poison"]
+        eventually(lambda: len(listener.channel("telemetry")) == total, 20, f"{total} messages")
+        truth = [orjson.loads(line) for line in (folder / "truth.jsonl").read_bytes().splitlines()]
+        assert [row["fault"] for row in truth] == ["rapid_leak"]
+
+
+def test_ctrl_c_finishes_what_is_in_flight_and_prints_the_summary(broker: Broker) -> None:
+    with Listener("stopped").listening(broker.port) as listener:
+        run = broker.command("simulate", "-c", "20", "--late", "0.2", "--json")
+        eventually(lambda: len(listener.channel("telemetry")) > 30, 30, "a flow of frames")
+        run.send_signal(signal.SIGINT)
+        out, err = run.communicate(timeout=30)
+        summary = orjson.loads(out)
+        assert run.returncode == 0, err
+        assert summary["finished"] is True
+        assert summary["generated"] == summary["acked"]
+        eventually(lambda: len(listener.channel("telemetry")) == summary["acked"], 20, "all frames")
+
+
+def test_with_a_connection_each_a_killed_device_is_told_of_by_its_last_will(broker: Broker) -> None:
+    with Listener("will").listening(broker.port) as listener:
+        run = broker.command("simulate", "-c", "5", "--connections", "per-vehicle")
+        eventually(lambda: len(listener.channel("telemetry")) > 5, 30, "a flow of frames")
+        run.kill()
+        run.communicate()
+        boot_id = frame.decode(listener.channel("telemetry")[-1])["boot_id"]
+
+        def ended() -> int:
+            told = [messages.decode_status(p) for p in listener.channel("status", boot_id)]
+            return sum(status["state"] == "offline" for status in told)
+
+        eventually(lambda: ended() == 5, 20, "five last wills")
+
+
+def test_recorded_drives_are_sent_like_any_vehicles_frames(broker: Broker, tmp_path: Path) -> None:
+    rows = [f"03/29/2021,11:00:{k:02},87.5,36,D,{34 + k * 9e-5:.6f},-6.7,140,0,20,40" for k in range(25)]
+    header = "Date,Time,Soc,Speed,Mode,LAT,LON,ALT,GpsSpeed,Temperature,SpeedLimit"
+    (tmp_path / "trip.csv").write_text("\n".join([header, *rows]) + "\n")
+    with Listener("drives").listening(broker.port) as listener:
+        summary = broker.run("replay", "--drives", str(tmp_path), "--speed", "20")
+        assert (summary["generated"], summary["acked"], summary["finished"]) == (3, 3, True)
+        (drive,) = summary["drives"]
+        assert (drive["rows"], drive["samples"], drive["frames"]) == (25, 25, 3)
+        assert drive["distance_by_speed_m"] == 240.0
+        eventually(lambda: len(listener.channel("telemetry", drive["boot_id"])) == 3, 10, "3 frames")
+        frames = [frame.decode(p) for p in listener.channel("telemetry", drive["boot_id"])]
+        assert [f["n"] for f in frames] == [10, 10, 5]
+
+
+def test_without_a_broker_the_command_says_so_and_ends_with_1(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+    keys = ("kafka_bootstrap", "db_owner_url", "db_ingest_url", "db_dashboard_url")
+    addresses = {"mqtt_host": "127.0.0.1", "mqtt_port": port, **dict.fromkeys(keys, "")}
+    (tmp_path / "endpoints.json").write_bytes(orjson.dumps(addresses))
+    run = subprocess.run(
+        [*odograph_command(), "simulate", "-c", "5", "--duration", "1s"],
+        env={**os.environ, "ODOGRAPH_PATHS_HOME": str(tmp_path)}, capture_output=True, text=True, timeout=60,
+        check=False,
+    )  # fmt: skip
+    assert run.returncode == 1
+    assert f"no MQTT broker at 127.0.0.1:{port}" in run.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--rate", "-5"), "--rate -5"),
+        (("--rate", "5", "-I", "1s"), "exclude each other"),
+        (("--fault", "nonsense=1"), "no fault 'nonsense'"),
+        (("--connections", "none"), "--connections none"),
+    ],
+)
+def test_wrong_options_are_one_clear_line_and_exit_2(options: tuple[str, ...], message: str) -> None:
+    run = subprocess.run(
+        [*odograph_command(), "simulate", *options], capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 2
+    assert message in run.stderr
+    assert "Traceback" not in run.stderr
