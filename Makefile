@@ -41,7 +41,7 @@ load: setup ## load test of the whole pipeline: how much this machine carries; A
 
 clean: ## stop the stack; remove its data, .venv and all caches of this checkout
 	@if [ -x $(ODOGRAPH) ]; then $(ODOGRAPH) down; fi
-	rm -rf .odograph $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf --one-file-system .odograph $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # pip reports a download's progress in raw lines when there is no terminal: one in twenty is shown.

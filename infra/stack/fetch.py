@@ -19,6 +19,8 @@ from pathlib import Path
 from infra.contract.errors import ServiceError
 from infra.stack import cache
 from infra.stack.progress import Progress
+from infra.stack.rootfs import PRIVATE_MOUNTS
+from infra.stack.trees import remove_tree
 
 JAVA_MIN = 17
 WITHOUT_ROOT = (
@@ -115,19 +117,18 @@ def build_rootfs(folder: Path, progress: Progress) -> None:
         _apt_install(("debootstrap",), progress)
     half = _half(target)
     include = f"--include={','.join(cache.PACKAGES)}"
-    command = ("debootstrap", "--variant=minbase", include, cache.SUITE, str(half))
+    command = (*PRIVATE_MOUNTS, "debootstrap", "--variant=minbase", include, cache.SUITE, str(half))
     with progress.task(f"Debian {cache.SUITE} with PostgreSQL, TimescaleDB, Mosquitto", half) as task:
         task.run(command, re.compile(r"^I: (?:Retrieving|Unpacking|Configuring) ([^ .]+)"))
     for leftover in ("var/cache/apt", "var/lib/apt/lists"):
-        shutil.rmtree(half / leftover, ignore_errors=True)
+        remove_tree(half / leftover)
     _keep(half, target, [half / name for name in ROOT_PROOF])
 
 
 def _half(target: Path) -> Path:
     """An empty place beside ``target``; what an interrupted set-up left there is removed."""
     half = target.with_name(f".{target.name}.half")
-    if half.exists():
-        shutil.rmtree(half)
+    remove_tree(half)
     half.mkdir(parents=True)
     return half
 
@@ -137,8 +138,7 @@ def _keep(half: Path, target: Path, proof: list[Path]) -> None:
     if missing or not proof:
         raise ServiceError(f"{half} lacks {', '.join(missing) or 'everything'}; run odograph setup again")
     cache.write_manifest(half, proof)
-    if target.exists():
-        shutil.rmtree(target)
+    remove_tree(target)
     half.rename(target)
 
 

@@ -7,7 +7,6 @@ removes the home itself when asked to.
 
 from __future__ import annotations
 
-import shutil
 import signal
 import subprocess
 import sys
@@ -16,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from infra.stack import processes
+from infra.stack.trees import remove_tree
 
 STOP_S = 15.0
 
@@ -41,7 +41,7 @@ def main(home: Path, remove: bool) -> None:
     for run_dir in (*home.glob("lanes/*/run"), home / "run"):
         processes.stop_all(run_dir, STOP_S)
     if remove:
-        shutil.rmtree(home, ignore_errors=True)
+        remove_tree(home)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import secrets
-import shutil
 import signal
 import subprocess
 from dataclasses import asdict, dataclass
@@ -20,6 +19,7 @@ from infra.stack import cache, probes
 from infra.stack.ports import HOST
 from infra.stack.rootfs import DATA, inside, user_ids
 from infra.stack.service import Service
+from infra.stack.trees import remove_tree
 
 USER = "postgres"
 DATABASE = "odograph"
@@ -122,7 +122,7 @@ def _prepare(root: Path, data: Path, port: int, password: str) -> None:
 def _initdb(root: Path, data: Path, password: str) -> None:
     """Make the cluster beside its place and rename it: a half-made one is never taken for a whole one."""
     half = data / "cluster.new"
-    shutil.rmtree(half, ignore_errors=True)
+    remove_tree(half)
     password_file = data / NEW_PASSWORD_FILE
     write_private(password_file, password)
     os.chown(password_file, *user_ids(root, USER))

@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 import subprocess
+import threading
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,7 +18,7 @@ from rich.status import Status
 
 from infra.contract.errors import ServiceError
 
-EVERY_S = 3.0
+EVERY_S = 5.0
 MIB = 1 << 20
 
 
@@ -39,6 +40,7 @@ class Progress:
             live = self.console.is_terminal
             status = stack.enter_context(self.console.status(name)) if live else None
             task = Task(self, name, grows, status)
+            stack.enter_context(task.heartbeat())
             yield task
         self.say(f"{name}: done, {task.figures()}")
 
@@ -52,7 +54,8 @@ class Task:
         self._grows = grows
         self._status = status
         self._steps = 0
-        self._began = self._told = time.monotonic()
+        self._what = "at work"
+        self._began = time.monotonic()
 
     def run(
         self, command: Sequence[str], step: re.Pattern[str], env: Mapping[str, str] | None = None
@@ -76,10 +79,31 @@ class Task:
                 last.append(line.rstrip())
                 found = step.match(line)
                 if found:
-                    self._step(found[1])
+                    self._steps += 1
+                    self._what = found[1]
         if child.returncode != 0:
             lines = "\n".join(f"  | {line}" for line in last)
             raise ServiceError(f"{self._name} failed ({child.returncode}): {shlex.join(command)}\n{lines}")
+
+    @contextlib.contextmanager
+    def heartbeat(self) -> Iterator[None]:
+        """Tell how far it is every few seconds while the block runs, whether or not a step is done."""
+        done = threading.Event()
+        thread = threading.Thread(target=self._beat, args=(done,), daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            done.set()
+            thread.join()
+
+    def _beat(self, done: threading.Event) -> None:
+        while not done.wait(1.0 if self._status is not None else EVERY_S):
+            text = f"{self._name}: {self._what}, {self.figures()}"
+            if self._status is not None:
+                self._status.update(text)
+            else:
+                self._progress.say(text)
 
     def figures(self) -> str:
         """How far it is."""
@@ -87,20 +111,12 @@ class Task:
         size = "" if self._grows is None else f", {_size_bytes(self._grows) / MIB:.0f} MiB"
         return f"{self._steps} steps, {took}{size}"
 
-    def _step(self, what: str) -> None:
-        self._steps += 1
-        now = time.monotonic()
-        if self._status is not None:
-            self._status.update(f"{self._name}: {what} ({self._steps} steps, {now - self._began:.0f} s)")
-        elif now - self._told >= EVERY_S:
-            self._told = now
-            self._progress.say(f"{self._name}: {what}, {self.figures()}")
-
 
 def _size_bytes(folder: Path) -> int:
-    """Bytes on disk below ``folder``; what vanishes meanwhile does not count."""
+    """Bytes on disk below ``folder``, mounts inside it apart; what vanishes meanwhile does not count."""
     total = 0
-    for root, _, names in os.walk(folder):
+    for root, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if not os.path.ismount(f"{root}/{name}")]
         for name in names:
             with contextlib.suppress(FileNotFoundError):
                 total += os.lstat(f"{root}/{name}").st_blocks * 512

@@ -9,6 +9,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+PRIVATE_MOUNTS = ("unshare", "--mount", "--propagation", "private")
+"""Put before a command: what it mounts is seen by itself only, and gone when it ends."""
+
 DATA = "/srv"
 """Where a program finds its data folder."""
 
@@ -26,8 +29,7 @@ exec chroot --userspec="$user:$user" "$root" /usr/bin/env -i PATH=/usr/sbin:/usr
 
 def inside(root: Path, data: Path, user: str, *command: str) -> tuple[str, ...]:
     """``command`` wrapped so that it runs in ``root`` as ``user``, with ``data`` at /srv."""
-    unshare = ("unshare", "--mount", "--propagation", "private")
-    return (*unshare, "/bin/sh", "-c", ENTER, "enter", str(root), str(data), user, *command)
+    return (*PRIVATE_MOUNTS, "/bin/sh", "-c", ENTER, "enter", str(root), str(data), user, *command)
 
 
 def user_ids(root: Path, user: str) -> tuple[int, int]:
