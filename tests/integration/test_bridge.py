@@ -89,6 +89,15 @@ def test_poison_goes_to_dead_letter_with_its_reason_while_healthy_frames_flow(la
     assert sorted(r.value for r in records) == sorted(value for _, value in healthy)
 
 
+def test_a_message_of_ten_megabytes_keeps_its_first_bytes_in_dead_letter(lane: Lane) -> None:
+    with bridge(lane):
+        publish(lane, [(topic_of(lane, 0), b"x" * 10_000_000), *frames(lane, 1, 1)])
+        letters = wait_stored(lane, "dead-letter", 1)
+        wait_stored(lane, "telemetry", 1)
+    assert [(len(r.value), r.headers["reason"]) for r in letters] == [(900_000, b"too_large")]
+    assert letters[0].headers["detail"].endswith(b"the first 900000 of 10000000 bytes are kept")
+
+
 def test_each_message_below_the_root_is_handled_once_and_downlink_topics_not_at_all(lane: Lane) -> None:
     status = {"schema": 1, "vehicle_id": vehicle_id(0), "boot_id": 1, "seq": 0, "state": "online", "at_ms": 1}
     with bridge(lane):
