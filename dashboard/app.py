@@ -10,10 +10,10 @@ st.html(theme.STYLE)
 st.navigation(
     {
         "Fleet": [
-            st.Page("pages/fleet.py", title="Fleet", icon=":material/map:", default=True),
-            st.Page("pages/vehicle.py", title="Vehicle", icon=":material/directions_car:"),
-            st.Page("pages/alerts.py", title="Alerts", icon=":material/notifications:"),
+            st.Page("screens/fleet.py", title="Fleet", icon=":material/map:", default=True),
+            st.Page("screens/vehicle.py", title="Vehicle", icon=":material/directions_car:"),
+            st.Page("screens/alerts.py", title="Alerts", icon=":material/notifications:"),
         ],
-        "Service": [st.Page("pages/operations.py", title="Operations", icon=":material/monitor_heart:")],
+        "Service": [st.Page("screens/operations.py", title="Operations", icon=":material/monitor_heart:")],
     }
 ).run()

@@ -1,7 +1,7 @@
 """Charts: frame in, chart out. No SQL, no streamlit.
 
-Times arrive as wall-clock times of the reader's zone without a zone (see ``text.local``). A line breaks where data
-is missing; nothing is drawn as 0 that was not measured.
+Times arrive as wall-clock times of the reader's zone without a zone (see ``text.local``). A line breaks where
+data is missing; nothing is drawn as 0 that was not measured.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ Chart = TypeVar("Chart", alt.Chart, alt.LayerChart)
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """One chart of a vehicle's history: columns with their labels, in one unit. ``zero``: the axis starts at 0."""
+    """One chart of a vehicle's history: columns with their labels, in one unit.
+
+    ``zero``: the axis starts at 0.
+    """
 
     title: str
     unit: str
@@ -112,13 +115,12 @@ def speed(frame: pd.DataFrame, time: str, window: Window | None = None, tall_px:
         ),
         tooltip=_tips("time", "series:N", alt.Tooltip("value:Q", format=".1f", title="km/h")),
     )
-    drawn: alt.LayerChart = alt.layer(
-        base.transform_filter("datum.series != 'limit'").mark_line(strokeWidth=1.7)
-    )
+    drawn: Any = alt.layer(base.transform_filter("datum.series != 'limit'").mark_line(strokeWidth=1.7))
     if "limit" in domain:
         limit = base.transform_filter("datum.series == 'limit'")
         drawn = drawn + limit.mark_line(strokeWidth=1.3, strokeDash=[4, 3], interpolate="step-after")
-    return drawn.properties(height=tall_px)
+    sized: alt.LayerChart = drawn.properties(height=tall_px)
+    return sized
 
 
 def trend(frame: pd.DataFrame, time: str, column: str, unit: str, zero: bool = True) -> alt.LayerChart:
@@ -129,9 +131,10 @@ def trend(frame: pd.DataFrame, time: str, column: str, unit: str, zero: bool = T
         y=alt.Y("value:Q", title=unit, scale=alt.Scale(zero=zero, nice=True), axis=_axis()),
         tooltip=_tips("time", alt.Tooltip("value:Q", format=",.1f", title=unit)),
     )
-    return _finish(
-        base.mark_area(color=SERIES[0], opacity=0.12) + base.mark_line(color=SERIES[0], strokeWidth=1.7)
+    area: alt.LayerChart = base.mark_area(color=SERIES[0], opacity=0.12) + base.mark_line(
+        color=SERIES[0], strokeWidth=1.7
     )
+    return _finish(area)
 
 
 def by_query(frame: pd.DataFrame, time: str, column: str, unit: str) -> alt.Chart:
@@ -196,7 +199,7 @@ def pre_crash(record: dict[str, Any]) -> alt.LayerChart:
 
 
 def pre_crash_frame(record: dict[str, Any]) -> pd.DataFrame:
-    """``s`` (0 at time zero, negative before), ``speed_kmh`` and ``brake``: the top of the scale while it was on."""
+    """``s`` (0 at time zero, negative before), ``speed_kmh`` and ``brake``: the top while it was on."""
     table = record.get("pre_crash") or {}
     speeds = table.get("speed_kmh") or []
     brakes = table.get("brake_on") or [None] * len(speeds)

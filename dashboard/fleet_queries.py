@@ -20,7 +20,7 @@ def freshness(connection: Connection) -> pd.DataFrame:
 
 
 def fleet_figures(connection: Connection) -> pd.DataFrame:
-    """One row: the fleet now, alerts by severity, distance of the last hour (km) and frames/s of the last minute."""
+    """One row: the fleet now, alerts by severity, km of the last hour, frames/s of the last minute."""
     return frame(
         connection,
         """
@@ -75,7 +75,8 @@ def fleet_minutes(connection: Connection, minutes: int = 60) -> pd.DataFrame:
     return frame(
         connection,
         """
-        SELECT minute, vehicles, frames / 60.0::double precision AS frames_per_s, distance_km, speed_moving_kmh
+        SELECT minute, vehicles, frames / 60.0::double precision AS frames_per_s, distance_km,
+               speed_moving_kmh
         FROM serving.fleet_minute
         WHERE minute >= date_trunc('minute', now()) - make_interval(mins => %(minutes)s)
           AND minute < date_trunc('minute', (SELECT data_as_of FROM serving.freshness))
@@ -86,13 +87,15 @@ def fleet_minutes(connection: Connection, minutes: int = 60) -> pd.DataFrame:
 
 
 def road_networks(connection: Connection) -> pd.DataFrame:
-    """One row: ``version`` of the road layer, which changes when the layer does, and its extent; nulls: no roads."""
+    """One row: the road layer's extent and a ``version`` that changes when it does; nulls: no roads."""
     return frame(
         connection,
         """
         SELECT max(network) || '-' || count(*) || '-' || max(edge_id) AS version,
-               min((path -> 0 ->> 1)::double precision) AS south, max((path -> 0 ->> 1)::double precision) AS north,
-               min((path -> 0 ->> 0)::double precision) AS west, max((path -> 0 ->> 0)::double precision) AS east
+               min((path -> 0 ->> 1)::double precision) AS south,
+               max((path -> 0 ->> 1)::double precision) AS north,
+               min((path -> 0 ->> 0)::double precision) AS west,
+               max((path -> 0 ->> 0)::double precision) AS east
         FROM serving.road_edge
         """,
     )

@@ -142,5 +142,6 @@ def wordmark(mode: Mode) -> str:
     return (
         '<svg xmlns="http://www.w3.org/2000/svg" width="150" height="32" viewBox="0 0 150 32">'
         f'<image href="{picture}" width="30" height="30" y="1"/>'
-        f'<text x="40" y="23" font-family="sans-serif" font-size="20" font-weight="600" fill="{ink}">Odograph</text></svg>'
+        '<text x="40" y="23" font-family="sans-serif" font-size="20" font-weight="600" '
+        f'fill="{ink}">Odograph</text></svg>'
     )

@@ -1,4 +1,4 @@
-"""What the pages share with Streamlit: the database, pause, the header line, and answers that survive an outage."""
+"""What the pages share: the database, pause, the header line, and answers that survive an outage."""
 
 from __future__ import annotations
 
@@ -72,14 +72,14 @@ def outages() -> int:
 
 
 def roads(network: dict[str, Any]) -> list[Any]:
-    """The road layer of the map, where there are roads. Asked for anew after an outage: it may have failed."""
+    """The road layer, where there are roads. Asked for anew after an outage: it may have failed."""
     if not network.get("version"):
         return []
     return [maps.roads(maps.road_address(f"{network['version']}-{outages()}"), mode())]
 
 
 def ask(query: Query[P], *args: P.args, **kwargs: P.kwargs) -> pd.DataFrame | None:
-    """The answer of the database; the last one known while paused or while it is away; None where there is none."""
+    """The database's answer; the last one known while paused or while it is away; else None."""
     held: dict[str, pd.DataFrame] = st.session_state.setdefault(HELD, {})
     key = f"{query.__name__}{args}{sorted(kwargs.items())}"
     if paused() and key in held:
@@ -158,7 +158,7 @@ def status_line(fresh: dict[str, Any] | None, zone: ZoneInfo) -> str:
 
 def open_vehicle(vehicle_id: str) -> None:
     """Go to the page of one vehicle."""
-    st.switch_page("pages/vehicle.py", query_params={"vehicle": vehicle_id})
+    st.switch_page("screens/vehicle.py", query_params={"vehicle": vehicle_id})
 
 
 def nothing(message: str) -> None:

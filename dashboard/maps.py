@@ -1,4 +1,4 @@
-"""Maps: frames in, deck out. The ground is a ``data:`` style and the roads are ours: nothing is fetched from outside."""
+"""Maps: frames in, deck out. Style and roads are our own: nothing is fetched from outside."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def road_rows(edges: pd.DataFrame) -> list[Record]:
 
 
 def roads(data: str | list[Record], mode: Mode) -> pdk.Layer:
-    """The road network. ``data`` is rows or the address of rows: an unchanged address is not fetched again."""
+    """The road network. ``data`` is rows or their address: an unchanged one is not fetched again."""
     tone = TONES[mode]
     major, minor = list(tone.road_major), list(tone.road_minor)
     return pdk.Layer(
@@ -101,12 +101,12 @@ def roads(data: str | list[Record], mode: Mode) -> pdk.Layer:
 
 
 def road_address(version: str) -> str:
-    """The address of the road rows on our own server; it changes when they do, so that a browser may keep them."""
+    """Where our own server has the road rows; it changes when they do, so a browser may keep them."""
     return f"{ROADS_PATH}?v={quote(version)}"
 
 
 def vehicles(fleet: pd.DataFrame, mode: Mode) -> pdk.Layer:
-    """Every vehicle that has a position: the shape and colour are its state, an arrow points where it drives."""
+    """Every vehicle with a position: shape and colour are its state, an arrow points where it drives."""
     sheet, mapping = icons.atlas(mode)
     return pdk.Layer(
         "IconLayer",

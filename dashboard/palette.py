@@ -1,4 +1,4 @@
-"""Colours and signs: safe for colour-blind readers, each state and severity with a shape or text beside its colour."""
+"""Colours and signs, safe for colour-blind readers: a shape or text stands beside each colour."""
 
 from __future__ import annotations
 

@@ -21,7 +21,10 @@ QUIET: Final = timedelta(minutes=2)
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """From ``start`` to before ``end`` in steps of ``step_s``; ``past``: it ends at the vehicle's last data, not now."""
+    """From ``start`` to before ``end`` in steps of ``step_s``.
+
+    ``past``: it ends at the vehicle's last data, not now.
+    """
 
     start: datetime
     end: datetime

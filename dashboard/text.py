@@ -1,4 +1,4 @@
-"""Values as people read them: numbers with units, durations, times in the reader's zone, device text made harmless."""
+"""Values as people read them: numbers with units, durations, local times, device text made harmless."""
 
 from __future__ import annotations
 
@@ -49,7 +49,9 @@ def clock(at: Any, tz: ZoneInfo, now: datetime | None = None) -> str:
 
 
 def local(frame: pd.DataFrame, tz: ZoneInfo, *columns: str) -> pd.DataFrame:
-    """The frame with UTC columns turned into wall-clock times of ``tz`` without a zone: charts draw them as they are."""
+    """The frame with UTC columns as wall-clock times of ``tz`` without a zone: charts draw them as they
+    are.
+    """
     turned = {c: pd.to_datetime(frame[c], utc=True).dt.tz_convert(tz).dt.tz_localize(None) for c in columns}
     return frame.assign(**turned)
 

@@ -1,4 +1,4 @@
-"""How the pages look in light and dark: Streamlit's own options, no style sheet from elsewhere, no remote font."""
+"""How the pages look in light and dark: no style sheet and no font from elsewhere."""
 
 from __future__ import annotations
 
@@ -38,13 +38,16 @@ DARK: Final[dict[str, Any]] = {
 STYLE: Final = """<style>
 .stMainBlockContainer { padding-left: 2.2rem; padding-right: 2.2rem; }
 @media (max-width: 640px) { .stMainBlockContainer { padding-left: 0.9rem; padding-right: 0.9rem; } }
-[class*="st-key-figures"] { display: grid; grid-template-columns: repeat(auto-fit, minmax(118px, 1fr)); gap: 0.6rem; }
-[class*="st-key-figures"] > div, [class*="st-key-figures"] [data-testid="stMetric"] { width: 100% !important; }
+[class*="st-key-figures"] {
+  display: grid; grid-template-columns: repeat(auto-fit, minmax(118px, 1fr)); gap: 0.6rem;
+}
+[class*="st-key-figures"] > div { width: 100% !important; }
+[class*="st-key-figures"] [data-testid="stMetric"] { width: 100% !important; }
 [class*="st-key-figures"] [data-testid="stMetric"] { padding: 0; }
 [class*="st-key-figures"] [data-testid="stMetric"] > div { padding: 0.5rem 0.7rem 0.35rem; }
 [data-stale="true"] { opacity: 1 !important; }
 </style>"""
-"""What the options cannot say: margins, the grid of figures, and no fading while a part is brought up to date."""
+"""What the options cannot say: margins, the grid of figures, no fading while a part is updated."""
 
 
 def options() -> dict[str, Any]:

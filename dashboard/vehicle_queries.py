@@ -34,7 +34,7 @@ def vehicle_summary(connection: Connection, vehicle_id: str) -> pd.DataFrame:
 def vehicle_history(
     connection: Connection, vehicle_id: str, start: datetime, end: datetime, bucket_s: int
 ) -> pd.DataFrame:
-    """One vehicle's windows from ``start`` to before ``end`` in buckets of ``bucket_s``; one row a bucket with data."""
+    """One vehicle's windows from ``start`` to before ``end``, one row a bucket of ``bucket_s`` with data."""
     return frame(
         connection,
         """
@@ -42,17 +42,17 @@ def vehicle_history(
                sum(frames)::bigint AS frames, sum(frames_late)::bigint AS frames_late,
                sum(samples)::bigint AS samples, sum(out_of_range)::bigint AS out_of_range,
                count(*) AS windows, count(*) FILTER (WHERE revision > 0) AS windows_restated,
-               sum(speed_mean_kmh * samples) / nullif(sum(samples) FILTER (WHERE speed_mean_kmh IS NOT NULL), 0)
-                   AS speed_mean_kmh,
+               sum(speed_mean_kmh * samples)
+                   / nullif(sum(samples) FILTER (WHERE speed_mean_kmh IS NOT NULL), 0) AS speed_mean_kmh,
                max(speed_max_kmh) AS speed_max_kmh, max(speed_limit_kmh) AS speed_limit_kmh,
                sum(distance_m) AS distance_m, sum(moving_s) AS moving_s, sum(idle_s) AS idle_s,
                sum(speeding_s) AS speeding_s, sum(fuel_l) AS fuel_l, sum(energy_kwh) AS energy_kwh,
-               avg(rpm_mean) AS rpm_mean, avg(coolant_mean_c) AS coolant_mean_c, max(coolant_max_c) AS coolant_max_c,
+               avg(coolant_mean_c) AS coolant_mean_c, max(coolant_max_c) AS coolant_max_c,
                max(oil_temp_max_c) AS oil_temp_max_c, min(oil_pressure_min_kpa) AS oil_pressure_min_kpa,
                avg(battery_mean_v) AS battery_mean_v, min(battery_min_v) AS battery_min_v,
                avg(tyre_fl_kpa20) AS tyre_fl_kpa20, avg(tyre_fr_kpa20) AS tyre_fr_kpa20,
                avg(tyre_rl_kpa20) AS tyre_rl_kpa20, avg(tyre_rr_kpa20) AS tyre_rr_kpa20,
-               max(brake_pad_wear_max_pct) AS brake_pad_wear_max_pct, max(dpf_soot_max_pct) AS dpf_soot_max_pct,
+               max(dpf_soot_max_pct) AS dpf_soot_max_pct,
                avg(soc_pct) AS soc_pct, avg(fuel_level_pct) AS fuel_level_pct,
                max(cell_spread_max_mv) AS cell_spread_max_mv, max(cell_temp_max_c) AS cell_temp_max_c,
                max(motor_temp_max_c) AS motor_temp_max_c
@@ -93,7 +93,7 @@ def vehicle_trace(connection: Connection, vehicle_id: str, start: datetime, end:
 
 
 def crash_records(connection: Connection, vehicle_id: str) -> pd.DataFrame:
-    """The newest crash records of one vehicle; ``record`` is the message as received; at most CRASH_LIMIT rows."""
+    """The newest crash records of a vehicle; ``record`` as received; at most CRASH_LIMIT rows."""
     return frame(
         connection,
         """

@@ -1,8 +1,9 @@
-"""Believable rows by literal values for a database without a pipeline: development and tests of the dashboard.
+"""Believable rows for a database without a pipeline: development and tests of the dashboard.
 
-A fleet of 40 in a small town (24 moving, 6 idling, 6 parked, 3 silent, 1 without a speed), an hour of 10 s windows
-of 10 frames and 100 samples each, seven alerts, a crash record, roads, traffic, progress of three queries; and the
-drive of one electric vehicle in another country, long ago. ``now`` is the only input: the same rows each time.
+A fleet of 40 in a small town (24 moving, 6 idling, 6 parked, 3 silent, 1 without a speed), an hour of 10 s
+windows of 10 frames and 100 samples each, seven alerts, a crash record, roads, traffic, progress of three
+queries; and the drive of one electric vehicle in another country, long ago. ``now`` is the only input: the
+same rows each time.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ def insert(connection: psycopg.Connection[Any], table: str, rows: Iterable[Row])
             copy.write_row([row[c] for c in columns])
 
 
-# The town ----------------------------------------------------------------------------------------------------------------
+# The town -----------------------------------------------------------------------------------------
 
 
 def roads() -> list[Row]:
@@ -119,7 +120,7 @@ def _place(edges: list[Row], n: int, share: float) -> tuple[float, float, float]
     return round(a[1] + (b[1] - a[1]) * share, 6), round(a[0] + (b[0] - a[0]) * share, 6), round(heading, 1)
 
 
-# The fleet ---------------------------------------------------------------------------------------------------------------
+# The fleet ----------------------------------------------------------------------------------------
 
 
 def vehicles(now: datetime) -> list[Row]:
@@ -173,7 +174,9 @@ def _latest(n: int, state: str, now: datetime, edges: list[Row]) -> Row:
 
 
 def windows(now: datetime, edges: list[Row]) -> list[Row]:
-    """The hour before ``now`` in whole windows; a silent vehicle stops 20 minutes early; vehicle 1 has a gap."""
+    """The hour before ``now`` in whole windows; a silent vehicle stops 20 minutes early; vehicle 1 has a
+    gap.
+    """
     end = datetime.fromtimestamp(now.timestamp() // 10 * 10, UTC)
     return [
         _window(n, state, end - timedelta(seconds=10 * (WINDOWS - k)), k, edges)
@@ -245,14 +248,14 @@ def _electric(n: int, k: int, warm: float, speed: float) -> Row:
     }
 
 
-WINDOW_MEASURES = (
-    "speed_mean_kmh speed_max_kmh distance_m moving_s idle_s speeding_s accel_long_max_mps2 accel_long_min_mps2 "
-    "accel_lat_max_mps2 fuel_l energy_kwh rpm_mean rpm_max engine_load_mean_pct coolant_mean_c coolant_max_c "
-    "oil_pressure_min_kpa oil_temp_max_c battery_mean_v battery_min_v tyre_fl_kpa20 tyre_fr_kpa20 tyre_rl_kpa20 "
-    "tyre_rr_kpa20 brake_pad_wear_max_pct dpf_soot_max_pct cell_spread_max_mv cell_temp_max_c motor_temp_max_c dtc_count "
-    "lat_deg lon_deg heading_deg speed_last_kmh speed_limit_kmh odometer_m ignition_on fuel_level_pct soc_pct "
-    "ambient_temp_c restated_at"
-).split()
+WINDOW_MEASURES = """
+speed_mean_kmh speed_max_kmh distance_m moving_s idle_s speeding_s accel_long_max_mps2
+accel_long_min_mps2 accel_lat_max_mps2 fuel_l energy_kwh rpm_mean rpm_max engine_load_mean_pct
+coolant_mean_c coolant_max_c oil_pressure_min_kpa oil_temp_max_c battery_mean_v battery_min_v
+tyre_fl_kpa20 tyre_fr_kpa20 tyre_rl_kpa20 tyre_rr_kpa20 brake_pad_wear_max_pct dpf_soot_max_pct
+cell_spread_max_mv cell_temp_max_c motor_temp_max_c dtc_count lat_deg lon_deg heading_deg speed_last_kmh
+speed_limit_kmh odometer_m ignition_on fuel_level_pct soc_pct ambient_temp_c restated_at
+""".split()  # noqa: SIM905  a list of this length is read by its words
 
 
 def empty_window(vehicle: str, start: datetime) -> Row:
@@ -272,7 +275,7 @@ def empty_window(vehicle: str, start: datetime) -> Row:
     } | dict.fromkeys(WINDOW_MEASURES)
 
 
-# The vehicle abroad ------------------------------------------------------------------------------------------------------
+# The vehicle abroad -------------------------------------------------------------------------------
 
 
 def rover_vehicle() -> Row:
@@ -312,10 +315,10 @@ def rover_latest() -> Row:
     }
 
 
-# What was found ----------------------------------------------------------------------------------------------------------
+# What was found -----------------------------------------------------------------------------------
 
 _ALERTS = (
-    # vehicle, rule, severity, message, opened s ago, cleared s ago, acknowledged by, value, worst, limit, findings
+    # vehicle, rule, severity, message, opened and cleared s ago, seen by, value, worst, limit, findings
     (0, "coolant_high", "MAJOR", "Coolant 112.5 degC, limit 105", 420, None, None, 112.5, 112.5, 105.0, 42),
     (
         7,
@@ -461,11 +464,13 @@ def _crash_times() -> list[float]:
     return [min(1.0, k * 10 / 110) for k in range(26)]
 
 
-# The pipeline ------------------------------------------------------------------------------------------------------------
+# The pipeline -------------------------------------------------------------------------------------
 
 
 def progress(now: datetime) -> list[Row]:
-    """A batch a second of windows (40 frames each) and routing, one of archive each ten seconds, for 15 minutes."""
+    """A batch a second of windows (40 frames each) and routing, one of archive each ten seconds, for 15
+    minutes.
+    """
     rows = [_batch("windows", now, k, 40, 300 + 90 * (k % 7)) for k in range(900)]
     rows += [_batch("routing", now, k, 40, 220 + 50 * (k % 5)) for k in range(900)]
     return rows + [_batch("archive", now, k, 400, 600 + 40 * (k % 3)) for k in range(0, 900, 10)]

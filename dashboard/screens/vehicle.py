@@ -109,7 +109,8 @@ def state(now: dict[str, Any]) -> None:
 def spell_out(shown: Span, summary: dict[str, Any]) -> None:
     """Which time is shown, and that it is not now where it is not."""
     zone = live.tz()
-    line = f"{text.clock(shown.start, zone)} to {text.clock(shown.end, zone)}, in steps of {text.duration(shown.step_s)}"
+    ends = f"{text.clock(shown.start, zone)} to {text.clock(shown.end, zone)}"
+    line = f"{ends}, in steps of {text.duration(shown.step_s)}"
     if shown.past:
         st.info(
             f"This vehicle has been silent since {text.clock(summary['last_event'], zone)}: "
@@ -236,10 +237,15 @@ def crash(found: dict[str, Any]) -> None:
     """One record: what it says, the delta-V curve, the speed before."""
     bag = {True: "deployed", False: "not deployed"}.get(found["airbag_deployed"], "not known")
     hash_words = "hash matches" if found["hash_ok"] else "HASH DOES NOT MATCH"
-    st.text(
-        f"{text.clock(found['event_time'], live.tz())} · delta-V {text.number(found['delta_v_max_kmh'], 'km/h', 1)} · "
-        f"air bag {bag} · {'complete' if found['complete'] else 'incomplete'} · {hash_words} · {found['profile']}"
-    )
+    words = [
+        text.clock(found["event_time"], live.tz()),
+        f"delta-V {text.number(found['delta_v_max_kmh'], 'km/h', 1)}",
+        f"air bag {bag}",
+        "complete" if found["complete"] else "incomplete",
+        hash_words,
+        found["profile"],
+    ]
+    st.text(" · ".join(words))
     left, right = st.columns(2)
     with left:
         st.markdown("**Change of velocity after time zero**")
@@ -265,7 +271,8 @@ def quality(history: pd.DataFrame, summary: dict[str, Any]) -> None:
             st.metric(label, text.number(value), border=True)
     st.caption(
         f"In the span above. In all: {text.number(summary['frames'])} frames and "
-        f"{text.number(summary['distance_km'], 'km', 1)} since {text.clock(summary['first_event'], live.tz())}, "
+        f"{text.number(summary['distance_km'], 'km', 1)} "
+        f"since {text.clock(summary['first_event'], live.tz())}, "
         f"{text.number(summary['windows_restated'])} of {text.number(summary['windows'])} windows restated."
     )
 

@@ -84,8 +84,10 @@ def fleet_map() -> None:
 
 
 def view(fleet: pd.DataFrame, network: dict[str, Any]) -> maps.View:
-    """Where the map looks first: the roads, else the fleet. Kept for the session, so that the reader's own way
-    of looking is left alone."""
+    """Where the map looks first: the roads, else the fleet.
+
+    Kept for the session, so that the place and zoom a reader has moved to are left alone.
+    """
     kept: maps.View | None = st.session_state.get(VIEW)
     if kept is not None:
         return kept

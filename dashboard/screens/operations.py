@@ -18,10 +18,10 @@ def counts() -> None:
     tiles = {
         "Waiting in Kafka": text.number(fresh["lag_records"]),
         "Late frames": text.number(fresh["late_frames"]),
-        "Late, not yet repaired": text.number(fresh["late_open"]),
-        "Quarantined (clock)": text.number(fresh["quarantined_frames"]),
+        "Late, open": text.number(fresh["late_open"]),
+        "Quarantined": text.number(fresh["quarantined_frames"]),
         "Dead letters": text.number(fresh["dead_letters"]),
-        "Dropped by Spark as late": text.number(fresh["dropped_late"]),
+        "Dropped late": text.number(fresh["dropped_late"]),
     }
     with st.container(key="figures"):
         for label, value in tiles.items():
