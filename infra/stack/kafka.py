@@ -24,7 +24,8 @@ JVM_OPTIONS = (
     "-Djava.awt.headless=true",
 )
 
-# One node holds every replica. The internal topics get few partitions: fifty of each only slow the start.
+# One node holds every replica. The internal topics get few partitions: fifty of each only slow the start. A
+# killed broker may register again only when its old session has run out: 6 s, not 9.
 TEMPLATE = """\
 process.roles=broker,controller
 node.id=1
@@ -45,6 +46,8 @@ share.coordinator.state.topic.replication.factor=1
 share.coordinator.state.topic.min.isr=1
 share.coordinator.state.topic.num.partitions=1
 group.initial.rebalance.delay.ms=0
+broker.session.timeout.ms=6000
+broker.heartbeat.interval.ms=1000
 num.network.threads=2
 num.io.threads=4
 log.segment.bytes=268435456

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
@@ -11,10 +13,11 @@ from infra.contract.topics import KAFKA_TOPICS, kafka_topic
 
 TIMEOUT_S = 30.0
 PROBE_S = 5.0
+POLL_S = 0.05
 
 
 def create_topics(bootstrap: str, prefix: str, replication: int = -1) -> list[str]:
-    """Create the contract's topics under ``prefix``; the names of those that were missing. Idempotent.
+    """Create the contract's topics under ``prefix``, ready for use; those that were missing. Idempotent.
 
     ``replication`` -1 is the cluster's default. Raises ServiceError.
     """
@@ -31,7 +34,23 @@ def create_topics(bootstrap: str, prefix: str, replication: int = -1) -> list[st
         except (KafkaException, TimeoutError) as error:
             if not _already_there(error):
                 raise ServiceError(f"Kafka {bootstrap}: topic {name} cannot be created: {error}") from error
+    if created:
+        _wait_led(bootstrap, prefix)
     return created
+
+
+def _wait_led(bootstrap: str, prefix: str) -> None:
+    """Wait until every partition answers: a new topic exists a moment before its partitions have a leader."""
+    end = time.monotonic() + TIMEOUT_S
+    while True:
+        try:
+            records_by_topic(bootstrap, prefix)
+        except ServiceError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(POLL_S)
+        else:
+            return
 
 
 def records_by_topic(bootstrap: str, prefix: str) -> dict[str, int]:

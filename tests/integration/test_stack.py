@@ -2,20 +2,67 @@
 
 from __future__ import annotations
 
+import json
+import re
+from pathlib import Path
+
 import psycopg
 import pytest
 from confluent_kafka.admin import AdminClient
+from psycopg import errors
 
+from infra.contract.errors import ConfigError, ServiceError
 from infra.contract.topics import KAFKA_TOPICS
-from infra.stack import probes
+from infra.sql import migrate
+from infra.stack import kafka_topics, probes
 from infra.stack.stack import Stack
-from tests.support import Lane
+from tests.support import Lane, open_lane
 
 pytestmark = pytest.mark.integration
 
+ONE_VEHICLE = """
+INSERT INTO odograph.vehicle (vehicle_id, state, state_at, boot_id) VALUES ('V', 'online', now(), 1)
+"""
 
-def test_mosquitto_echoes_a_message(stack: Stack) -> None:
-    probes.mqtt_echo("127.0.0.1", stack.ports()["mosquitto"])
+
+def test_mosquitto_echoes_a_message(lane: Lane) -> None:
+    assert probes.mqtt_echo(lane.endpoints.mqtt_host, lane.endpoints.mqtt_port).endswith("echoes")
+
+
+def test_kafka_has_one_broker_in_service(lane: Lane) -> None:
+    assert probes.kafka_cluster(lane.endpoints.kafka_bootstrap).endswith("1 broker")
+
+
+def test_the_database_is_timescale(lane: Lane) -> None:
+    assert re.fullmatch(
+        r"PostgreSQL 17, TimescaleDB 2\.\d+\.\d+", probes.database(lane.endpoints.db_owner_url)
+    )
+
+
+def test_the_services_listen_on_loopback_only(stack: Stack) -> None:
+    listening = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    found = {int(f[1].split(":")[1], 16): f[1].split(":")[0] for f in listening if f[3] == "0A"}
+    chosen = stack.ports()
+    places = {found[chosen[name]] for name in ("mosquitto", "postgres") if chosen[name] in found}
+    assert places == {"0100007F"}
+
+
+def test_up_on_a_running_stack_changes_nothing(stack: Stack) -> None:
+    before = [stack.runner.find(name) for name in stack.embedded]
+    addresses = stack.up()
+    assert [stack.runner.find(name) for name in stack.embedded] == before
+    assert addresses == stack.endpoints(stack.ports())
+
+
+def test_files_with_passwords_are_for_their_owner_only(stack: Stack) -> None:
+    modes = {name: (stack.home / name).stat().st_mode & 0o777 for name in ("endpoints.json", "secrets.json")}
+    assert modes == {"endpoints.json": 0o600, "secrets.json": 0o600}
+
+
+def test_no_password_stands_in_a_command_line(stack: Stack) -> None:
+    secrets = json.loads((stack.home / "secrets.json").read_text()).values()
+    commands = [path.read_bytes().decode() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
+    assert [secret for secret in secrets if any(secret in command for command in commands)] == []
 
 
 def test_lane_has_its_own_migrated_database(lane: Lane) -> None:
@@ -28,3 +75,87 @@ def test_lane_has_the_topics_of_the_contract(lane: Lane) -> None:
     topics = AdminClient({"bootstrap.servers": lane.endpoints.kafka_bootstrap}).list_topics(timeout=10).topics
     found = {name: len(topic.partitions) for name, topic in topics.items() if name.startswith(lane.name)}
     assert found == {f"{lane.name}.{t.name}": t.partitions for t in KAFKA_TOPICS}
+
+
+def test_topics_are_created_once(lane: Lane) -> None:
+    prefix = lane.settings.kafka.prefix
+    assert kafka_topics.create_topics(lane.endpoints.kafka_bootstrap, prefix) == []
+    assert kafka_topics.missing_topics(lane.endpoints.kafka_bootstrap, prefix) == []
+
+
+def test_an_empty_lane_has_no_records(lane: Lane) -> None:
+    counts = kafka_topics.records_by_topic(lane.endpoints.kafka_bootstrap, lane.settings.kafka.prefix)
+    assert counts == {f"{lane.name}.{t.name}": 0 for t in KAFKA_TOPICS}
+
+
+def test_two_lanes_do_not_see_each_other(stack: Stack, lane: Lane) -> None:
+    with open_lane(stack) as other:
+        with psycopg.connect(other.endpoints.db_owner_url) as connection:
+            connection.execute(ONE_VEHICLE)
+        with psycopg.connect(lane.endpoints.db_owner_url) as connection:
+            assert connection.execute("SELECT count(*) FROM odograph.vehicle").fetchone() == (0,)
+
+
+def test_the_dashboard_reads_views_and_nothing_else(lane: Lane) -> None:
+    with psycopg.connect(lane.endpoints.db_dashboard_url, autocommit=True) as connection:
+        assert connection.execute("SELECT count(*) FROM serving.fleet_latest").fetchone() == (0,)
+        with pytest.raises(errors.InsufficientPrivilege):
+            connection.execute("SELECT count(*) FROM odograph.vehicle")
+
+
+def test_the_dashboard_cannot_write_even_when_it_lifts_its_own_limit(lane: Lane) -> None:
+    insert = "INSERT INTO odograph.dead_letter VALUES (0, 0, 'x', NULL, NULL, NULL, now(), 0)"
+    with psycopg.connect(lane.endpoints.db_dashboard_url, autocommit=True) as connection:
+        with pytest.raises(errors.ReadOnlySqlTransaction):
+            connection.execute("CREATE TEMP TABLE mine (a integer)")
+        connection.execute("SET default_transaction_read_only = off")
+        with pytest.raises(errors.InsufficientPrivilege):
+            connection.execute(insert)
+
+
+def test_the_dashboard_cannot_hold_the_database_for_long(lane: Lane) -> None:
+    with psycopg.connect(lane.endpoints.db_dashboard_url) as connection:
+        assert connection.execute("SHOW statement_timeout").fetchone() == ("15s",)
+
+
+def test_the_jobs_write_rows_but_change_no_table(lane: Lane) -> None:
+    with psycopg.connect(lane.endpoints.db_ingest_url, autocommit=True) as connection:
+        connection.execute("CREATE TEMP TABLE staging (LIKE odograph.vehicle)")
+        with pytest.raises(errors.InsufficientPrivilege):
+            connection.execute("DROP TABLE odograph.vehicle")
+
+
+def test_a_committed_row_is_on_disk_when_the_server_says_so(lane: Lane) -> None:
+    with psycopg.connect(lane.endpoints.db_owner_url) as connection:
+        assert connection.execute("SHOW fsync").fetchone() == ("on",)
+        assert connection.execute("SHOW synchronous_commit").fetchone() == ("on",)
+
+
+def test_migrations_that_are_in_are_not_applied_again(lane: Lane) -> None:
+    assert migrate.migrate(lane.endpoints.db_owner_url) == []
+    assert migrate.pending(lane.endpoints.db_owner_url) == []
+
+
+def test_a_file_changed_after_it_was_applied_is_refused(lane: Lane, tmp_path: Path) -> None:
+    file = tmp_path / "900_more.sql"
+    file.write_text("CREATE TABLE odograph.more (a integer)")
+    assert migrate.migrate(lane.endpoints.db_owner_url, tmp_path) == ["900_more.sql"]
+    file.write_text("CREATE TABLE odograph.more (a bigint)")
+    with pytest.raises(ConfigError, match=r"900_more\.sql changed after it was applied"):
+        migrate.migrate(lane.endpoints.db_owner_url, tmp_path)
+
+
+def test_a_file_that_fails_leaves_nothing_behind(lane: Lane, tmp_path: Path) -> None:
+    (tmp_path / "901_half.sql").write_text("CREATE TABLE odograph.half (a integer); SELECT 1/0")
+    with pytest.raises(ServiceError, match=r"901_half\.sql: division by zero"):
+        migrate.migrate(lane.endpoints.db_owner_url, tmp_path)
+    with psycopg.connect(lane.endpoints.db_owner_url) as connection:
+        assert connection.execute("SELECT to_regclass('odograph.half')").fetchone() == (None,)
+
+
+def test_community_files_wait_for_the_community_edition(lane: Lane, tmp_path: Path) -> None:
+    (tmp_path / "902_policies.community.sql").write_text("CREATE TABLE odograph.policies (a integer)")
+    with psycopg.connect(lane.endpoints.db_owner_url) as connection:
+        licensed = migrate.license_of(connection) == "timescale"
+    applied = migrate.migrate(lane.endpoints.db_owner_url, tmp_path)
+    assert applied == (["902_policies.community.sql"] if licensed else [])

@@ -22,7 +22,9 @@ def test_kafka_has_the_same_topic_settings() -> None:
     environment = COMPOSE["services"]["kafka"]["environment"]
     for line in kafka.TEMPLATE.splitlines():
         key, _, value = line.partition("=")
-        if key.startswith(("offsets.", "transaction.", "share.", "auto.", "log.segment")):
+        if key.startswith(
+            ("offsets.", "transaction.", "share.", "auto.", "group.", "broker.", "log.segment")
+        ):
             assert environment["KAFKA_" + key.upper().replace(".", "_")] == value, key
 
 

@@ -1,0 +1,185 @@
+"""What happens to services, and comes right again. On a small stack of this file's own."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+from paho.mqtt import publish, subscribe
+
+from infra.contract.errors import ServiceError
+from infra.contract.settings import Settings, endpoints, load
+from infra.stack import probes
+from infra.stack.guard import guarded
+from infra.stack.stack import SERVICES, Stack
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
+
+ONE_VEHICLE = """
+INSERT INTO odograph.vehicle (vehicle_id, state, state_at, boot_id) VALUES ('V', 'online', now(), 1)
+"""
+TOPIC = "odograph.status"
+RETAINED = "fault/v1/kept"
+
+
+@pytest.fixture(scope="module")
+def own(stack: Stack) -> Iterator[Stack]:
+    """A second stack, furnished with one row, one record and one retained message."""
+    home = Path(tempfile.mkdtemp(prefix="odograph-fault-"))
+    settings = load(
+        paths={"home": str(home), "cache": str(stack.settings.paths.cache)}, kafka={"heap_mb": 256}
+    )
+    with guarded(home, remove=True):
+        small = Stack(settings, say=lambda _: None, preferred={})
+        small.up()
+        furnish(settings)
+        yield small
+        small.down()
+
+
+def furnish(settings: Settings) -> None:
+    found = endpoints(settings)
+    with psycopg.connect(found.db_ingest_url) as connection:
+        connection.execute(ONE_VEHICLE)
+    producer = Producer({"bootstrap.servers": found.kafka_bootstrap, "acks": "all"})
+    producer.produce(TOPIC, b"kept", b"V")
+    assert producer.flush(20) == 0
+    publish.single(RETAINED, b"kept", qos=1, retain=True, hostname=found.mqtt_host, port=found.mqtt_port)
+
+
+def assert_data_is_there(stack: Stack) -> None:
+    found = endpoints(stack.settings)
+    with psycopg.connect(found.db_ingest_url) as connection:
+        assert connection.execute("SELECT vehicle_id FROM odograph.vehicle").fetchall() == [("V",)]
+    assert first_record(found.kafka_bootstrap) == b"kept"
+
+
+def first_record(bootstrap: str) -> bytes | None:
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "test"})
+    try:
+        consumer.assign([TopicPartition(TOPIC, 0, OFFSET_BEGINNING)])
+        message = consumer.poll(30)
+        assert message is not None, "no record within 30 s"
+        assert message.error() is None
+        return message.value()
+    finally:
+        consumer.close()
+
+
+def test_data_survives_down_and_up(own: Stack) -> None:
+    assert own.down() == ["kafka", "mosquitto", "postgres"]
+    own.up()
+    assert_data_is_there(own)
+    found = endpoints(own.settings)
+    kept = subscribe.simple(RETAINED, hostname=found.mqtt_host, port=found.mqtt_port, keepalive=10)
+    assert kept.payload == b"kept"
+
+
+def test_a_stopped_stack_has_no_addresses_and_says_what_to_do(own: Stack) -> None:
+    own.down()
+    with pytest.raises(ServiceError, match="odograph up"):
+        endpoints(own.settings)
+    own.up()
+
+
+def test_ports_are_kept_from_one_start_to_the_next(own: Stack) -> None:
+    before = own.ports()
+    own.down()
+    own.up()
+    assert own.ports() == before
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_a_killed_service_comes_back_with_its_data(own: Stack, name: str) -> None:
+    victim = own.runner.find(name)
+    assert victim is not None
+    others = [own.runner.find(other) for other in SERVICES if other != name]
+    os.kill(victim.pid, signal.SIGKILL)
+    own.up()
+    assert [own.runner.find(other) for other in SERVICES if other != name] == others
+    assert own.runner.find(name) not in (None, victim)
+    assert_data_is_there(own)
+
+
+def test_all_services_killed_at_once_come_back(own: Stack) -> None:
+    for name in SERVICES:
+        victim = own.runner.find(name)
+        assert victim is not None
+        os.kill(victim.pid, signal.SIGKILL)
+    own.up()
+    assert_data_is_there(own)
+
+
+def test_a_pid_file_of_another_time_misleads_nobody(own: Stack) -> None:
+    own.down()
+    for name in SERVICES:
+        (own.home / "run" / f"{name}.pid").write_text(f"{os.getpid()}\n1\nSIGKILL\n")
+    own.up()
+    assert_data_is_there(own)
+
+
+def test_a_foreign_program_on_a_fixed_port_is_named_and_nothing_is_started(own: Stack) -> None:
+    own.runner.stop("mosquitto")
+    with socket.socket() as foreign:
+        foreign.bind(("127.0.0.1", 0))
+        foreign.listen()
+        port = foreign.getsockname()[1]
+        fixed = Stack(
+            load(paths=own.settings.paths.model_dump(mode="json"), mqtt={"port": port}),
+            say=lambda _: None,
+            preferred={},
+        )
+        with pytest.raises(ServiceError, match=rf"port {port} .*pid {os.getpid()}.*ODOGRAPH_MQTT_PORT"):
+            fixed.up()
+    assert own.runner.find("mosquitto") is None
+    own.up()
+
+
+def test_a_kept_port_taken_by_a_foreign_program_is_given_up(own: Stack) -> None:
+    own.runner.stop("mosquitto")
+    with socket.socket() as foreign:
+        foreign.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        foreign.bind(("127.0.0.1", own.ports()["mosquitto"]))
+        foreign.listen()
+        addresses = own.up()
+        assert addresses.mqtt_port != foreign.getsockname()[1]
+        probes.mqtt_echo(addresses.mqtt_host, addresses.mqtt_port)
+
+
+def test_a_failed_start_names_service_command_and_last_log_lines(own: Stack) -> None:
+    own.runner.stop("postgres")
+    version = own.home / "data" / "postgres" / "cluster" / "PG_VERSION"
+    version.write_text("9\n")
+    with pytest.raises(ServiceError) as failed:
+        own.up()
+    version.write_text("17\n")
+    own.up()
+    lines = str(failed.value).splitlines()
+    assert lines[0] == "postgres ended at once"
+    assert lines[1].startswith("  command: unshare ")
+    assert any("incompatible with server" in line for line in lines)
+
+
+def test_an_external_service_is_not_started(own: Stack, tmp_path: Path) -> None:
+    found = endpoints(own.settings)
+    settings = load(
+        paths={"home": str(tmp_path), "cache": str(own.settings.paths.cache)},
+        mqtt={"url": f"mqtt://{found.mqtt_host}:{found.mqtt_port}"},
+        kafka={"bootstrap": found.kafka_bootstrap},
+        db={"url": found.db_owner_url},
+    )
+    outside = Stack(settings, say=lambda _: None, preferred={})
+    addresses = outside.up()
+    assert outside.embedded == ()
+    assert addresses.db_dashboard_url == addresses.db_ingest_url == found.db_owner_url
+    assert json.loads((tmp_path / "endpoints.json").read_text())["kafka_bootstrap"] == found.kafka_bootstrap
+    shutil.rmtree(tmp_path)
