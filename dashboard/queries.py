@@ -1,9 +1,9 @@
 """The way to the database: the only place of the dashboard that knows the driver.
 
 The questions themselves are in ``fleet_queries``, ``alert_queries``, ``vehicle_queries`` and
-``operations_queries``: one function per view of schema ``serving``: connection and parameters in, frame out.
-Every one is bounded in rows and, where the view holds history, in time. Times are UTC. A missing value is null
-in the frame, never 0.
+``operations_queries``: one function per view of schema ``serving``, connection and parameters in, frame
+out. Every one is bounded in rows and, where the view holds history, in time. Times are UTC. A missing value
+is null in the frame, never 0.
 """
 
 from __future__ import annotations

@@ -1,0 +1,294 @@
+"""Each query of the dashboard against a real TimescaleDB with known rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+
+import psycopg
+import pytest
+
+from dashboard import alert_queries, fleet_queries, operations_queries, vehicle_queries
+from dashboard.queries import Connection, Database
+from infra.contract.errors import ServiceError
+from infra.stack.stack import Stack
+from tests import support_rows
+from tests.support import Lane, open_lane
+from tests.support_rows import vehicle_id
+
+pytestmark = pytest.mark.integration
+
+
+Known = tuple[Connection, datetime]
+
+
+@contextmanager
+def reading(lane: Lane) -> Iterator[Connection]:
+    """A connection as the dashboard has it."""
+    database = Database(lambda: lane.endpoints.db_dashboard_url)
+    with database.connection() as opened:
+        yield opened
+    database.close()
+
+
+@pytest.fixture(scope="module")
+def known(stack: Stack) -> Iterator[Known]:
+    """A lane with the known rows, only read here, and the time they are seen from."""
+    with open_lane(stack) as lane, reading(lane) as opened:
+        moment = datetime.now(UTC)
+        with psycopg.connect(lane.endpoints.db_ingest_url) as ingest:
+            support_rows.fill(ingest, moment)
+        yield opened, moment
+
+
+@pytest.fixture(scope="module")
+def now(known: Known) -> datetime:
+    return known[1]
+
+
+@pytest.fixture(scope="module")
+def connection(known: Known) -> Connection:
+    return known[0]
+
+
+def test_an_empty_database_answers_every_query_with_nothing_known(lane: Lane) -> None:
+    with reading(lane) as connection:
+        check_nothing_known(connection)
+
+
+def check_nothing_known(connection: Connection) -> None:
+    fresh = fleet_queries.freshness(connection).iloc[0]
+    assert fresh["data_as_of"] is None
+    assert fresh["watermark"] is None
+    figures = fleet_queries.fleet_figures(connection).iloc[0]
+    assert (figures["vehicles"], figures["frames_per_s"], figures["distance_km"]) == (0, None, None)
+    assert fleet_queries.road_networks(connection).iloc[0]["version"] is None
+    start, end = datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 2, tzinfo=UTC)
+    empty = [
+        fleet_queries.fleet_latest(connection),
+        fleet_queries.fleet_alerted(connection),
+        fleet_queries.fleet_minutes(connection),
+        fleet_queries.vehicle_ids(connection),
+        fleet_queries.road_edges(connection),
+        fleet_queries.road_cells(connection),
+        alert_queries.alerts(connection),
+        vehicle_queries.vehicle(connection, vehicle_id(0)),
+        vehicle_queries.vehicle_summary(connection, vehicle_id(0)),
+        vehicle_queries.vehicle_history(connection, vehicle_id(0), start, end, 10),
+        vehicle_queries.vehicle_trace(connection, vehicle_id(0), start, end),
+        vehicle_queries.crash_records(connection, vehicle_id(0)),
+        operations_queries.queries_now(connection),
+        operations_queries.queries_history(connection),
+        operations_queries.rejected(connection),
+        operations_queries.alert_latency(connection),
+    ]
+    assert [len(frame) for frame in empty] == [0] * 16
+
+
+def test_the_fleet_in_figures(now: datetime, connection: Connection) -> None:
+    figures = fleet_queries.fleet_figures(connection).iloc[0].to_dict()
+    counted = ("vehicles", "reporting", "moving", "idling", "parked", "alerts_active", "alerts_critical")
+    assert [figures[name] for name in counted] == [41, 37, 24, 6, 6, 5, 1]
+    assert [figures[name] for name in ("major", "minor", "warning", "alerts_unacknowledged")] == [1, 1, 2, 4]
+    assert figures["speed_moving_kmh"] == pytest.approx(31.5)
+    assert 0 < figures["frames_per_s"] <= 40
+
+
+def test_freshness_counts_what_was_late_quarantined_and_dead(now: datetime, connection: Connection) -> None:
+    fresh = fleet_queries.freshness(connection).iloc[0]
+    assert fresh["data_as_of"] == now - timedelta(seconds=1)
+    assert fresh["watermark"] == now - timedelta(seconds=62)
+    counts = [
+        fresh[c] for c in ("late_frames", "late_open", "quarantined_frames", "dead_letters", "lag_records")
+    ]
+    assert counts == [5, 3, 4, 4, 12]
+
+
+def test_the_fleet_can_be_asked_for_by_state(now: datetime, connection: Connection) -> None:
+    assert len(fleet_queries.fleet_latest(connection)) == 41
+    silent = fleet_queries.fleet_latest(connection, ["silent"])
+    assert sorted(silent["vehicle_id"]) == [*(vehicle_id(n) for n in (36, 37, 38)), support_rows.ROVER]
+
+
+def test_vehicles_with_alerts_have_their_count_and_the_worst_severity(
+    now: datetime, connection: Connection
+) -> None:
+    alerted = fleet_queries.fleet_alerted(connection)
+    assert list(zip(alerted["vehicle_id"], alerted["alerts"], alerted["severity"], strict=True)) == [
+        (vehicle_id(0), 2, "MAJOR"),
+        (vehicle_id(3), 1, "MINOR"),
+        (vehicle_id(7), 1, "CRITICAL"),
+        (vehicle_id(25), 1, "WARNING"),
+    ]
+
+
+def test_the_fleet_by_minute_leaves_out_the_minute_still_running(
+    now: datetime, connection: Connection
+) -> None:
+    minutes = fleet_queries.fleet_minutes(connection)
+    this_minute = now.replace(second=0, microsecond=0)
+    assert minutes["minute"].max() == this_minute - timedelta(minutes=1)
+    last = minutes.iloc[-1]
+    assert (last["vehicles"], last["frames_per_s"]) == (37, 37.0)
+
+
+def test_roads_have_a_version_and_an_extent(now: datetime, connection: Connection) -> None:
+    network = fleet_queries.road_networks(connection).iloc[0]
+    assert network["version"] == "town-256-255"
+    assert (round(network["south"], 3), round(network["north"], 3)) == (48.996, 49.018)
+    edges = fleet_queries.road_edges(connection)
+    assert len(edges) == 256
+    assert edges["path"].iloc[0] == [[8.38095, 48.99655], [8.384450, 48.996837]]
+
+
+def test_traffic_is_judged_against_free_flow(now: datetime, connection: Connection) -> None:
+    cells = fleet_queries.road_cells(connection)
+    assert set(cells["congestion"]) == {"free", "slow", "severe", "unknown"}
+    assert set(cells.loc[cells["congestion"] == "severe", "speed_kmh"]) == {10.0, 20.0}
+
+
+def test_active_and_unacknowledged_alerts_come_first_then_the_worst(
+    now: datetime, connection: Connection
+) -> None:
+    found = alert_queries.alerts(connection)
+    assert list(zip(found["rule"], found["severity"], found["active"], strict=True)) == [
+        ("crash", "CRITICAL", True),
+        ("coolant_high", "MAJOR", True),
+        ("speeding", "WARNING", True),
+        ("battery_low", "WARNING", True),
+        ("tyre_low", "MINOR", True),
+        ("speeding", "WARNING", False),
+        ("coolant_high", "MAJOR", False),
+    ]
+    assert found["duration_s"].iloc[0] == 595.0
+
+
+def test_alerts_can_be_asked_for_by_vehicle_severity_and_status(
+    now: datetime, connection: Connection
+) -> None:
+    assert alert_queries.alerts(connection, vehicle_id(0))["rule"].tolist() == ["coolant_high", "speeding"]
+    assert len(alert_queries.alerts(connection, severities=["MAJOR"])) == 2
+    assert len(alert_queries.alerts(connection, severities=["MAJOR"], active=True)) == 1
+    assert alert_queries.alerts(connection, active=False)["acknowledged_by"].tolist() == [None, "A. Costa"]
+
+
+def test_one_vehicle_in_one_row(now: datetime, connection: Connection) -> None:
+    newest = vehicle_queries.vehicle(connection, vehicle_id(2)).iloc[0]
+    assert (newest["model"], newest["state"], newest["speed_kmh"], newest["soc_pct"]) == (
+        "Leaf 24 kWh",
+        "moving",
+        22.0,
+        42.0,
+    )
+    summary = vehicle_queries.vehicle_summary(connection, vehicle_id(0)).iloc[0]
+    counts = [summary[c] for c in ("windows", "frames", "samples", "frames_late", "windows_restated")]
+    assert counts == [360, 3600, 36000, 4, 1]
+
+
+def test_history_is_summed_by_step(now: datetime, connection: Connection) -> None:
+    start, end = support_rows.ROVER_START, support_rows.ROVER_START + timedelta(minutes=2)
+    history = vehicle_queries.vehicle_history(connection, support_rows.ROVER, start, end, 60)
+    assert history["bucket"].tolist() == [start, start + timedelta(minutes=1)]
+    assert history["samples"].tolist() == [600, 600]
+    assert history["moving_s"].tolist() == [60.0, 60.0]
+    assert history["soc_pct"].tolist() == pytest.approx([89.875, 89.575])
+    assert history["coolant_mean_c"].isna().all()
+
+
+def test_the_mean_speed_of_a_step_weighs_windows_by_their_samples(lane: Lane) -> None:
+    start = datetime(2026, 1, 1, tzinfo=UTC)
+    rows = [
+        support_rows.empty_window(vehicle_id(0), start) | {"samples": 100, "speed_mean_kmh": 10.0},
+        support_rows.empty_window(vehicle_id(0), start + timedelta(seconds=10))
+        | {"samples": 300, "speed_mean_kmh": 50.0},
+        support_rows.empty_window(vehicle_id(0), start + timedelta(seconds=20)) | {"samples": 500},
+    ]
+    with psycopg.connect(lane.endpoints.db_ingest_url) as ingest:
+        support_rows.insert(ingest, "vehicle_window", rows)
+    end = start + timedelta(minutes=1)
+    with reading(lane) as connection:
+        history = vehicle_queries.vehicle_history(connection, vehicle_id(0), start, end, 60)
+    assert history["speed_mean_kmh"].tolist() == [40.0]
+    assert history["samples"].tolist() == [900]
+
+
+def test_a_trace_has_the_last_position_of_each_window(now: datetime, connection: Connection) -> None:
+    start = support_rows.ROVER_START
+    trace = vehicle_queries.vehicle_trace(connection, support_rows.ROVER, start, start + timedelta(hours=1))
+    assert len(trace) == 180
+    assert trace["step_s"].unique().tolist() == [10]
+    assert (trace["lat_deg"].iloc[0], trace["lon_deg"].iloc[0]) == (33.985, -6.865)
+
+
+def test_a_long_trace_is_thinned(lane: Lane) -> None:
+    start = datetime(2026, 1, 1, tzinfo=UTC)
+    rows = [
+        support_rows.empty_window(vehicle_id(0), start + timedelta(seconds=10 * k))
+        | {"lat_deg": 1.0, "lon_deg": 2.0}
+        for k in range(4000)
+    ]
+    with psycopg.connect(lane.endpoints.db_ingest_url) as ingest:
+        support_rows.insert(ingest, "vehicle_window", rows)
+    with reading(lane) as connection:
+        trace = vehicle_queries.vehicle_trace(connection, vehicle_id(0), start, start + timedelta(days=1))
+    assert (len(trace), trace["step_s"].unique().tolist()) == (2000, [20])
+
+
+def test_a_crash_record_comes_whole(now: datetime, connection: Connection) -> None:
+    record = vehicle_queries.crash_records(connection, vehicle_id(7)).iloc[0]
+    assert (record["delta_v_max_kmh"], record["hash_ok"]) == (-27.0, True)
+    assert record["record"]["pre_crash"]["speed_kmh"][-1] == 47.0
+
+
+def test_the_last_batch_of_each_query(now: datetime, connection: Connection) -> None:
+    batches = operations_queries.queries_now(connection)
+    assert batches["query"].tolist() == ["archive", "routing", "windows"]
+    assert batches["batch_ms"].tolist() == [600, 220, 300]
+    assert batches["lag_records"].tolist() == [12, 12, 12]
+    assert batches["watermark"].iloc[2] == now - timedelta(seconds=62)
+
+
+def test_batch_times_of_the_last_minutes(now: datetime, connection: Connection) -> None:
+    history = operations_queries.queries_history(connection)
+    assert set(history["query"]) == {"archive", "routing", "windows"}
+    assert history.loc[history["query"] == "windows", "batch_ms"].max() == 840
+
+
+def test_what_was_rejected_by_reason(now: datetime, connection: Connection) -> None:
+    found = operations_queries.rejected(connection)
+    assert list(zip(found["kind"], found["reason"], found["frames"], strict=True)) == [
+        ("dead letter", "bad_json", 2),
+        ("dead letter", "bad_value", 1),
+        ("dead letter", "identity_mismatch", 1),
+        ("quarantined", "clock_ahead", 3),
+        ("quarantined", "clock_unset", 1),
+    ]
+
+
+def test_alert_latency_by_rule(now: datetime, connection: Connection) -> None:
+    found = operations_queries.alert_latency(connection)
+    assert found["rule"].tolist() == ["coolant_high", "speeding"]
+    assert found["received_p50_ms"].tolist() == pytest.approx([14.0, 15.0])
+    assert found["event_p50_ms"].tolist() == pytest.approx([1114.0, 1115.0])
+
+
+def test_the_dashboard_can_not_write(lane: Lane) -> None:
+    database = Database(lambda: lane.endpoints.db_dashboard_url)
+    with pytest.raises(ServiceError, match="refused"), database.connection() as connection:
+        connection.execute("CREATE TABLE public.mine (n integer)")
+    with pytest.raises(ServiceError, match="refused"), database.connection() as connection:
+        connection.execute("SELECT * FROM odograph.vehicle_latest")
+    database.close()
+
+
+def test_a_connection_that_broke_while_idle_is_replaced(lane: Lane) -> None:
+    database = Database(lambda: lane.endpoints.db_dashboard_url)
+    with database.connection() as connection:
+        broken = connection.info.backend_pid
+    with psycopg.connect(lane.endpoints.db_dashboard_url, autocommit=True) as other:
+        other.execute("SELECT pg_terminate_backend(%s)", (broken,))
+    with database.connection() as connection:
+        assert len(fleet_queries.vehicle_ids(connection)) == 0
+        assert connection.info.backend_pid != broken
+    database.close()
