@@ -28,10 +28,13 @@ def wanted_accel(v: Floats, v_wanted: Floats, accel: Floats, brake: Floats) -> F
 def interaction(
     v: Floats, closing: Floats, gap: Floats, accel: Floats, brake: Floats, time_s: Floats
 ) -> Floats:
-    """Deceleration that an obstacle asks for, m/s2 (>= 0). ``closing`` is own speed less the obstacle's."""
+    """Deceleration that an obstacle asks for, m/s2 (>= 0). ``closing`` is own speed less the obstacle's.
+
+    A crawling driver does not brake hard, however near the next bumper is.
+    """
     wanted = STANDSTILL_GAP_M + np.maximum(v * time_s + v * closing / (2 * np.sqrt(accel * brake)), 0.0)
     term: Floats = accel * (wanted / np.maximum(gap, 0.5)) ** 2
-    return term
+    return np.minimum(term, accel + 0.5 + 0.7 * v)
 
 
 def limit_accel(

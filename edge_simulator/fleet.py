@@ -6,65 +6,19 @@ acceleration is the change of speed, yaw rate the change of heading.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import numpy as np
 
 from edge_simulator import dynamics, streets
+from edge_simulator.fleet_state import approach_mps2, drivers, placed
 from edge_simulator.geo import Bools, Floats, Ints, metres_per_degree, wrap_pi
 from edge_simulator.roads import RoadNetwork
 from edge_simulator.traffic import leaders
 from edge_simulator.vehicles import Specs
 
-PARKED_AT_START = 0.12
-HARD_BRAKING_PER_S = 1 / 900
-AGGRESSIVE_SHARE = 0.1
-COMFORT_FLOOR_MPS2 = {"car": -3.5, "van": -3.0, "heavy": -2.4}
+HARD_BRAKING_PER_S = 1 / 2400
+STOP_LINE_M = 8.0
+"""Distance of the stop line from the middle of the junction."""
 CRASH_SLOWING_MPS2 = 7.0
-
-
-@dataclass(frozen=True, slots=True)
-class Drivers:
-    """What makes drivers differ; each [n_vehicles]."""
-
-    accel: Floats
-    brake: Floats
-    headway_s: Floats
-    limit_factor: Floats
-    floor: Floats
-    """The hardest braking outside an emergency, m/s2 (negative)."""
-
-
-@dataclass(slots=True)
-class State:
-    """The motion, each [n_vehicles]. ``park_at`` is where on the edge a trip ends, FREE where it goes on."""
-
-    edge: Ints
-    s: Floats
-    next_edge: Ints
-    destination: Ints
-    park_at: Floats
-    turn_v: Floats
-    lat: Floats
-    lon: Floats
-    heading: Floats
-    odometer_m: Floats
-    v: Floats
-    a: Floats
-    yaw_rps: Floats
-    """Right positive, as headings grow."""
-    curvature: Floats
-    slope: Floats
-    altitude: Floats
-    parked: Bools
-    wake_s: Floats
-    started_s: Floats
-    """When the ignition last went on."""
-    emergency_until: Floats
-    emergency_mps2: Floats
-    crashed: Bools
-    impact_mps: Floats = field(default_factory=lambda: np.zeros(0))
-    """Speed to take off in the next step: a collision."""
 
 
 class Fleet:
@@ -76,9 +30,10 @@ class Fleet:
         self.n = len(specs.model)
         self.t_s = 0.0
         self._rng = rng
-        self.drivers = _drivers(specs, rng)
+        self.drivers = drivers(specs, rng)
         self._heavy = (specs("mass_kg") > 10_000).astype(np.float64)
-        self.state = self._placed()
+        self.state = placed(net, self.n, rng)
+        self._plan_turn(np.arange(self.n))
 
     def step(self, h_s: float) -> None:
         """Move all vehicles by ``h_s`` seconds."""
@@ -102,30 +57,6 @@ class Fleet:
     def limit_kmh(self) -> Floats:
         """Speed limit where each vehicle is."""
         return self.net.limit_kmh[self.state.edge].astype(np.float64)
-
-    def _placed(self) -> State:
-        net, n, rng = self.net, self.n, self._rng
-        edge = rng.choice(len(net.length_m), n, p=net.length_m / net.length_m.sum())
-        s = rng.uniform(0.05, 0.7, n) * net.length_m[edge]
-        destination = rng.integers(0, len(net.node_lat), n)
-        point, share = net.locate(edge, s)
-        parked = rng.random(n) < PARKED_AT_START
-        lat = net.point_lat[point] + share * (net.point_lat[point + 1] - net.point_lat[point])
-        lon = net.point_lon[point] + share * (net.point_lon[point + 1] - net.point_lon[point])
-        zeros = np.zeros(n)
-        state = State(
-            edge=edge, s=s, next_edge=edge.copy(), destination=destination, park_at=np.full(n, np.inf),
-            turn_v=zeros.copy(), lat=lat, lon=lon, heading=net.heading_in[edge] % (2 * np.pi),
-            odometer_m=np.round(rng.uniform(5e6, 1.8e8, n)), a=zeros.copy(), yaw_rps=zeros.copy(),
-            v=np.where(parked, 0.0, 0.5 * net.limit_kmh[edge] / 3.6), curvature=zeros.copy(),
-            slope=zeros.copy(), altitude=net.point_alt[point], parked=parked,
-            wake_s=np.where(parked, rng.uniform(5, 400, n), np.inf), started_s=np.full(n, -900.0),
-            emergency_until=zeros - 1, emergency_mps2=zeros.copy(), crashed=np.zeros(n, dtype=np.bool_),
-            impact_mps=zeros.copy(),
-        )  # fmt: skip
-        self.state = state
-        self._plan_turn(np.arange(n))
-        return state
 
     def _plan_turn(self, rows: Ints) -> None:
         """Choose the next edge of ``rows`` and the speed for the turn into it."""
@@ -158,7 +89,7 @@ class Fleet:
         point, share = net.locate(st.edge, st.s)
         v2 = net.point_v2[point] + share * (net.point_v2[point + 1] - net.point_v2[point])
         to_end = np.maximum(net.length_m[st.edge] - st.s - 3.0, 0.0)
-        turn2 = st.turn_v**2 + 2 * _approach_mps2(self.drivers) * to_end
+        turn2 = st.turn_v**2 + 2 * approach_mps2(self.drivers) * to_end
         limit = net.limit_kmh[st.edge] * self.drivers.limit_factor
         limit = np.minimum(limit, self.specs("top_kmh")) / 3.6
         wanted: Floats = np.minimum(limit, np.sqrt(np.minimum(v2, turn2)))
@@ -177,7 +108,7 @@ class Fleet:
     def _for_stop(self) -> Floats:
         """Deceleration for a red signal or the end of the trip."""
         st, dr, net = self.state, self.drivers, self.net
-        to_line = net.length_m[st.edge] - st.s - 1.0
+        to_line = net.length_m[st.edge] - st.s - STOP_LINE_M
         can_stop = st.v**2 / (2 * np.maximum(to_line, 0.1)) < 3.0
         red = net.red(st.edge, self.t_s) & (to_line > 0) & can_stop
         gap = np.minimum(np.where(red, to_line, np.inf), st.park_at - st.s)
@@ -204,7 +135,8 @@ class Fleet:
         aim_lat = net.point_lat[point] + share * (net.point_lat[point + 1] - net.point_lat[point])
         aim_lon = net.point_lon[point] + share * (net.point_lon[point + 1] - net.point_lon[point])
         curvature, _ = dynamics.steer(st.lat, st.lon, st.heading, v_mean, aim_lat, aim_lon)
-        st.curvature = st.curvature + np.clip(curvature - st.curvature, -0.35 * h_s, 0.35 * h_s)
+        turn = 0.35 * h_s * np.clip(v_mean / 1.5, 0.0, 1.0)
+        st.curvature = st.curvature + np.clip(curvature - st.curvature, -turn, turn)
         step_m = v_mean * h_s
         yaw = st.curvature * step_m
         st.lat, st.lon, st.heading = dynamics.move(st.lat, st.lon, st.heading, yaw, step_m)
@@ -266,27 +198,3 @@ class Fleet:
         if len(rows):
             st.emergency_until[rows] = self.t_s + self._rng.uniform(0.9, 1.9, len(rows))
             st.emergency_mps2[rows] = -self._rng.uniform(3.6, 6.8, len(rows))
-
-
-def _approach_mps2(drivers: Drivers) -> Floats:
-    """Deceleration for a turn that the driver sees coming, m/s2."""
-    return np.minimum(0.8 * drivers.brake, 1.6)
-
-
-def _drivers(specs: Specs, rng: np.random.Generator) -> Drivers:
-    n = len(specs.model)
-    spread = np.exp(rng.normal(0.0, 0.15, (3, n)))
-    rash = rng.random(n) < AGGRESSIVE_SHARE
-    mass = specs("mass_kg")
-    floor = np.select(
-        [mass > 10_000, mass > 2_000],
-        [COMFORT_FLOOR_MPS2["heavy"], COMFORT_FLOOR_MPS2["van"]],
-        COMFORT_FLOOR_MPS2["car"],
-    )
-    return Drivers(
-        accel=specs("accel_mps2") * spread[0] * np.where(rash, 1.5, 1.0),
-        brake=specs("brake_mps2") * spread[1] * np.where(rash, 1.6, 1.0),
-        headway_s=specs("headway_s") * spread[2] * np.where(rash, 0.7, 1.0),
-        limit_factor=np.clip(rng.normal(0.97, 0.05, n) + np.where(rash, 0.14, 0.0), 0.85, 1.3),
-        floor=np.where(rash, floor * 1.4, floor),
-    )
