@@ -112,6 +112,7 @@ def _simulate(
     from edge_simulator.run import Plan, Run
     from edge_simulator.runfiles import RunFiles
     from edge_simulator.scenario import SAMPLES
+    from edge_simulator.stopping import StopFlag
     from infra.contract import settings
 
     max_in_flight, drain_s, log_frames, as_json = how
@@ -123,7 +124,7 @@ def _simulate(
     plan = Plan(name, in_force.mqtt.root, max_in_flight, drain_s)
     wills = _wills(world, in_force.mqtt.root) if len(clients) == wanted.vehicles > 1 else {}
     with (
-        _StopFlag() as stop,
+        StopFlag(_say) as stop,
         Publisher(address.mqtt_host, address.mqtt_port, clients, wills) as publisher,
     ):
         publisher.connect(deadline_s=5.0 + 0.01 * len(clients))
@@ -163,6 +164,7 @@ def replay(
     from edge_simulator.run import Plan
     from edge_simulator.runfiles import RunFiles
     from edge_simulator.scenario import duration_ms
+    from edge_simulator.stopping import StopFlag
     from infra.contract import settings
     from infra.contract.errors import ConfigError
 
@@ -174,7 +176,7 @@ def replay(
     address = settings.endpoints(in_force)
     name = run_id or f"replay-{_now_ms()}"
     with (
-        _StopFlag() as stop,
+        StopFlag(_say) as stop,
         Publisher(address.mqtt_host, address.mqtt_port, [f"odograph-{name}"]) as publisher,
     ):
         publisher.connect(deadline_s=5.0)
@@ -199,37 +201,6 @@ def roads(
     names = ("edge_id", "road_class", "speed_limit_kmh", "length_m", "path")
     for row in city(seed, lat, lon).edges():
         sys.stdout.write(orjson.dumps(dict(zip(names, row, strict=True))).decode() + "\n")
-
-
-class _StopFlag:
-    """True once Ctrl-C or SIGTERM came; a second one ends at once, as usual."""
-
-    def __init__(self) -> None:
-        self._stopped = False
-        self._before: dict[int, Any] = {}
-
-    def __call__(self) -> bool:
-        return self._stopped
-
-    def __enter__(self) -> _StopFlag:
-        import signal
-
-        for number in (signal.SIGINT, signal.SIGTERM):
-            self._before[number] = signal.signal(number, self._stop)
-        return self
-
-    def _stop(self, number: int, _frame: Any) -> None:
-        import signal
-
-        self._stopped = True
-        signal.signal(number, self._before[number])
-        _say("stopping: finishing what is in flight")
-
-    def __exit__(self, *_error: object) -> None:
-        import signal
-
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
 
 
 def _connection_names(text: str, vehicles: int, name: str) -> list[str]:

@@ -16,7 +16,7 @@ import orjson
 from edge_simulator import faults, link, pulse, recorder, vehicles, vin
 from edge_simulator.fleet import Fleet
 from edge_simulator.frames import Encoder, Heads, SampleRing
-from edge_simulator.geo import Floats, Ints
+from edge_simulator.geo import Ints
 from edge_simulator.instruments import Instruments
 from edge_simulator.machine import Machine
 from edge_simulator.roads import RoadNetwork, city
@@ -64,14 +64,12 @@ class World:
         self._ring_every = max(1, int(recorder.SAMPLE_MS // self._h_ms))
         self._ring = recorder.Ring(sc.vehicles, self._h_ms * self._ring_every)
         self._samples = SampleRing(sc.vehicles)
-        models = [vehicles.MODELS[k] for k in self.specs.model]
-        self._encoder = Encoder(self.vehicle_ids, [m.powertrain for m in models])
-        self._models = models
+        self._models = [vehicles.MODELS[k] for k in self.specs.model]
+        self._encoder = Encoder(self.vehicle_ids, [m.powertrain for m in self._models])
         self._seq = np.zeros(sc.vehicles, dtype=np.int64)
         self._crash_seq = np.zeros(sc.vehicles, dtype=np.int64)
         self._order = 0
         self._fine_steps = 0
-        self._latest: dict[str, Floats] = {}
         self._offset_ms = _offsets(sc)
 
     def slots(self) -> Iterator[Slot]:
@@ -86,8 +84,7 @@ class World:
             k += 1
             slot_ms = sc.start_ms + k * dt
             truth = self._run_fine((k - 1) * dt, self._substeps)
-            self._latest = self.instruments.fast(dt / 1000)
-            self._samples.record(self._latest)
+            self._samples.record(self.instruments.fast(dt / 1000))
             made = self._emit(k, slot_ms) if k >= SAMPLES else 0
             yield Slot(slot_ms + dt, self.queue.take(slot_ms + dt), made, truth)
 
