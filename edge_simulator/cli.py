@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from edge_simulator.publisher import Message
     from edge_simulator.world import World
 
-Share = Annotated[float, typer.Option(help="share of frames, 0..1")]
-
 
 def register(app: typer.Typer) -> None:
     """Add the simulator's commands."""

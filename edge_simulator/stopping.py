@@ -16,6 +16,7 @@ class StopFlag:
         self._before: dict[int, Any] = {}
 
     def __call__(self) -> bool:
+        """Whether a stop was asked for."""
         return self._stopped
 
     def __enter__(self) -> StopFlag:
