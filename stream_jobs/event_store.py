@@ -10,7 +10,8 @@ import signal
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing
+from itertools import chain, repeat
 from typing import Any, Final
 
 import psycopg
@@ -46,6 +47,14 @@ SWEEP_S: Final = 1.0
 PROBE_S: Final = 5.0
 PATIENCE_S: Final = 3.0
 BACKOFF_S: Final = (0.1, 0.2, 0.5, 1.0, 2.0)
+CONSUME: Final[dict[str, Any]] = {
+    "group.id": f"odograph-{CONSUMER}",  # the library wants one; nothing is committed to it
+    "enable.auto.commit": False,
+    "enable.auto.offset.store": False,
+    "auto.offset.reset": "earliest",
+    "reconnect.backoff.max.ms": 1000,
+    "log_level": 0,
+}
 CONNECT: Final[dict[str, Any]] = {
     "connect_timeout": 5,
     "tcp_user_timeout": 10_000,
@@ -94,9 +103,7 @@ def _partitions(client: Any, topics: Sequence[str]) -> dict[str, int]:
 
 
 def _backoff() -> Iterator[float]:
-    yield from BACKOFF_S
-    while True:
-        yield BACKOFF_S[-1]
+    return chain(BACKOFF_S, repeat(BACKOFF_S[-1]))
 
 
 class EventStore:
@@ -142,24 +149,9 @@ class EventStore:
     def _serve_connected(self) -> None:
         with psycopg.connect(self._url, autocommit=True, row_factory=dict_row, **CONNECT) as database:
             self.reasons["database"] = None
-            with self._consumer() as consumer:
+            with closing(Consumer(CONSUME | {"bootstrap.servers": self._bootstrap})) as consumer:
                 self._assign(database, consumer)
                 self._follow(database, consumer)
-
-    @contextmanager
-    def _consumer(self) -> Iterator[Any]:
-        options = {
-            "bootstrap.servers": self._bootstrap,
-            "group.id": f"odograph-{CONSUMER}",  # the library wants one; nothing is committed to it
-            "enable.auto.commit": False,
-            "enable.auto.offset.store": False,
-            "auto.offset.reset": "earliest",
-            "reconnect.backoff.max.ms": 1000,
-            "log_level": 0,
-        }
-        consumer = Consumer(options)
-        with closing(consumer):
-            yield consumer
 
     def _assign(self, database: psycopg.Connection[Any], consumer: Any) -> None:
         """Take every partition from where the database says."""
@@ -239,13 +231,9 @@ class EventStore:
                 raise ServiceError(f"dead letter {record.partition}/{record.offset} is refused: {error}")
             headers = dead_letter_headers(record, error)
             producer.produce(
-                self._dead_letter,
-                record.value,
-                record.key,
-                timestamp=record.at_ms,
-                headers=headers,
+                self._dead_letter, record.value, record.key, timestamp=record.at_ms, headers=headers,
                 on_delivery=lambda failed, _: failures.append(str(failed)) if failed else None,
-            )
+            )  # fmt: skip
             self._log.warning("rejected", topic=record.topic, offset=record.offset, reason=str(error))
         unsent = producer.flush(PATIENCE_S)
         if unsent or failures:
