@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import subprocess
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from edge_simulator.roads import city
@@ -31,17 +32,19 @@ LINK = {
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """How many vehicles, how many frames/s, from which seed."""
+    """How many vehicles, how many frames/s, from which seed; what befalls its frames and its vehicles."""
 
     vehicles: int
     rate: float
     seed: int
     run_id: str
+    link: Mapping[str, float] = field(default_factory=lambda: LINK)
+    faults: tuple[str, ...] = FAULTS
 
     def command(self) -> tuple[str, ...]:
         """The simulator's command line."""
-        link = [text for name, share in LINK.items() for text in (f"--{name}", str(share))]
-        faults = [text for fault in FAULTS for text in ("--fault", fault)]
+        link = [text for name, share in self.link.items() for text in (f"--{name}", str(share))]
+        faults = [text for fault in self.faults for text in ("--fault", fault)]
         head = ("simulate", "-c", str(self.vehicles), "--rate", str(self.rate), "--seed", str(self.seed))
         place = ("--lat", str(LAT_DEG), "--lon", str(LON_DEG), "--run-id", self.run_id)
         return odograph(*head, *place, *faults, *link)

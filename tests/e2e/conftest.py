@@ -1,0 +1,97 @@
+"""One run of the whole pipeline, with kills in it, that several tests look at."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.demo import audit
+from infra.ledger import Ledger
+from infra.stack import processes
+from infra.stack.log_ends import LogEnds
+from infra.stack.programs import programs, wait_ready
+from infra.stack.stack import Stack
+from infra.stack.supervisor import Backoff, Supervisor
+from tests.e2e.support import SHORT, Drive
+from tests.support import Lane, eventually, open_lane
+
+DIRT = {
+    "late": 0.05,
+    "late-beyond": 0.03,
+    "duplicate": 0.05,
+    "disorder": 0.05,
+    "clock-ahead": 0.01,
+    "clock-unset": 0.01,
+    "poison": 0.01,
+}
+VEHICLES, SECONDS, SEED = 40, 40, 11
+
+
+@pytest.fixture(scope="session")
+def pipeline(stack: Stack) -> Iterator[Lane]:
+    """Bridge, jobs, event store and dashboard of one lane, kept running by the supervisor."""
+    with open_lane(stack, **SHORT) as lane, supervised(lane):
+        missing = wait_ready(lane.endpoints.http_ports, 180, print)
+        assert not missing
+        yield lane
+
+
+@contextmanager
+def supervised(lane: Lane) -> Iterator[None]:
+    stop = threading.Event()
+    with Supervisor(lane.home, programs(), print, Backoff(first_s=0.2), env=lane.env) as supervisor:
+        watcher = threading.Thread(target=supervisor.watch, args=(stop,))
+        watcher.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            watcher.join()
+
+
+@pytest.fixture(scope="session")
+def drive(pipeline: Lane) -> Drive:
+    """A dirty drive with a crash in it, during which the bridge and the Spark driver are killed."""
+    link = [text for name, share in DIRT.items() for text in (f"--{name}", str(share))]
+    size = ("-c", str(VEHICLES), "--rate", str(VEHICLES), "--duration", f"{SECONDS}s", "--seed", str(SEED))
+    faults = ("--fault", "crash=2", "--fault", "overheating=2")
+    with pipeline.process("simulate", *size, *link, *faults, "--log-frames", "--run-id", "e2e") as simulator:
+        run_file = pipeline.home / "runs" / "e2e" / "run.json"
+        for name, after in (("bridge", 400), ("jobs", 800)):
+            eventually(lambda n=after: acked(run_file) >= n, 120, f"{after} frames acknowledged")
+            kill(pipeline, name)
+        code = simulator.child.wait(180)
+        assert code == 0, simulator.output()
+    return Drive(json.loads(run_file.read_text()), pipeline.home / "runs" / "e2e", balanced(pipeline))
+
+
+def acked(run_file: Path) -> int:
+    return int(json.loads(run_file.read_text())["acked"]) if run_file.exists() else 0
+
+
+def kill(lane: Lane, name: str) -> None:
+    """``kill -9`` of a program; the supervisor is to start it again."""
+    running = processes.find(lane.home / "run", name)
+    assert running is not None, name
+    os.kill(running.pid, signal.SIGKILL)
+
+
+def balanced(lane: Lane) -> Ledger:
+    """The ledger once all of it has arrived and the late windows are repaired."""
+    with LogEnds(lane.endpoints.kafka_bootstrap, lane.settings.kafka.prefix) as ends:
+
+        def complete() -> Any:
+            ledger = audit.take(lane.home, lane.endpoints, ends)
+            assert (ledger.residual, ledger.late_open) == (0, 0), ledger
+            return ledger
+
+        found: Ledger = eventually(complete, 180, "a balanced ledger without open late frames")
+        return found
