@@ -39,6 +39,7 @@ def main(home: Path, remove: bool) -> None:
         signal.signal(number, signal.SIG_IGN)
     sys.stdin.buffer.read()
     for run_dir in (*home.glob("lanes/*/run"), home / "run"):
+        processes.stop_all(run_dir, STOP_S, ["supervisor"])  # first: it would start again what ends
         processes.stop_all(run_dir, STOP_S)
     if remove:
         remove_tree(home)

@@ -13,7 +13,8 @@ import select
 import signal
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -126,6 +127,12 @@ def _signal(pid: int, number: int) -> None:
         os.kill(pid, number)
 
 
+def of_child(name: str, child: subprocess.Popen[bytes], stop_signal: int = signal.SIGTERM) -> Running | None:
+    """A child of this process as a running program, whether or not its pid file is written yet."""
+    ticks = start_ticks(child.pid) if child.poll() is None else None
+    return None if ticks is None else Running(name, child.pid, ticks, stop_signal)
+
+
 def wait_gone(running: Running, deadline_s: float) -> bool:
     """Wait until the program has ended; False when it still runs after ``deadline_s``."""
     try:
@@ -151,14 +158,14 @@ def remove_pid_file(run_dir: Path, name: str) -> None:
     pid_file(run_dir, name).unlink(missing_ok=True)
 
 
-def stop_all(run_dir: Path, deadline_s: float) -> list[str]:
-    """Stop every program of this home, the youngest first; their names."""
-    stopped = []
-    for running in all_running(run_dir):
-        stop(running, deadline_s)
+def stop_all(run_dir: Path, deadline_s: float, names: Collection[str] | None = None) -> list[str]:
+    """Stop every program of this home, or those of ``names``, all at once; their names, youngest first."""
+    found = [running for running in all_running(run_dir) if names is None or running.name in names]
+    with ThreadPoolExecutor(max_workers=max(1, len(found))) as pool:
+        list(pool.map(lambda running: stop(running, deadline_s), found))
+    for running in found:
         remove_pid_file(run_dir, running.name)
-        stopped.append(running.name)
-    return stopped
+    return [running.name for running in found]
 
 
 def log_tail(log: Path, lines: int = 12, start: int = 0) -> str:

@@ -50,11 +50,12 @@ def supervise(home: Path, say: Callable[[str], None]) -> None:
 def start_in_background(home: Path) -> bool:
     """Start the supervisor in a session of its own; False when it runs already.
 
-    What a killed supervisor left running is ended by the new one.
+    What a killed supervisor left running is ended first.
     """
     run_dir = home / "run"
     if processes.find(run_dir, SUPERVISOR) is not None:
         return False
+    stop_in_background(home)
     log = home / "logs" / f"{SUPERVISOR}.log"
     child = processes.spawn(run_dir, SUPERVISOR, odograph("run"), log)
     try:
@@ -87,11 +88,5 @@ def wait_ready(http_ports: dict[str, int], deadline_s: float, say: Callable[[str
 def stop_in_background(home: Path) -> list[str]:
     """Stop the supervisor and, should it have been killed, the programs it left; their names."""
     run_dir = home / "run"
-    stopped = []
-    for name in (SUPERVISOR, *(p.name for p in programs())):
-        running = processes.find(run_dir, name)
-        if running is not None:
-            processes.stop(running, STOP_S)
-            stopped.append(name)
-        processes.remove_pid_file(run_dir, name)
-    return stopped
+    stopped = processes.stop_all(run_dir, STOP_S, [SUPERVISOR])
+    return stopped + processes.stop_all(run_dir, STOP_S, [p.name for p in programs()])

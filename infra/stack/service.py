@@ -92,7 +92,9 @@ class Runner:
 
     def stop(self, name: str, deadline_s: float = STOP_S) -> bool:
         """Stop a service; False when it did not run."""
-        running = self.find(name)
+        running, child = self.find(name), self._children.get(name)
+        if running is None and child is not None:
+            running = processes.of_child(name, child)  # started a moment ago: no pid file yet
         if running is not None:
             processes.stop(running, deadline_s)
         processes.remove_pid_file(self.run_dir, name)

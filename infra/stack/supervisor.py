@@ -79,10 +79,8 @@ class Supervisor:
 
     def __enter__(self) -> Supervisor:
         """Start all; what an earlier supervisor left running is ended first."""
+        processes.stop_all(self._run_dir, STOP_S, [program.name for program in self.programs])
         for program in self.programs:
-            leftover = processes.find(self._run_dir, program.name)
-            if leftover is not None:
-                processes.stop(leftover, STOP_S)
             self._kept[program.name] = _Kept(program)
         self.tick()
         return self
@@ -122,6 +120,10 @@ class Supervisor:
         """The log of a program."""
         return self.home / "logs" / f"{name}.log"
 
+    def child(self, name: str) -> subprocess.Popen[bytes] | None:
+        """The running child of a program; None between two of its runs."""
+        return self._kept[name].child
+
     def _start(self, kept: _Kept, now: float) -> None:
         name = kept.program.name
         env = os.environ if self.env is None else self.env
@@ -145,10 +147,10 @@ class Supervisor:
 
     def _stop(self, kept: _Kept) -> None:
         name = kept.program.name
-        running = processes.find(self._run_dir, name)
-        if running is not None and not processes.stop(running, STOP_S):
-            self.say(f"{name}: did not end within {STOP_S:g} s, killed")
         if kept.child is not None:
+            running = processes.of_child(name, kept.child)
+            if running is not None and not processes.stop(running, STOP_S):
+                self.say(f"{name}: did not end within {STOP_S:g} s, killed")
             kept.child.wait()
         processes.remove_pid_file(self._run_dir, name)
 

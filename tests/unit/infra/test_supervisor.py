@@ -71,6 +71,13 @@ def test_what_a_killed_supervisor_left_running_is_ended_by_the_next(tmp_path: Pa
         eventually(lambda: pid_of(tmp_path, "sleeper") != left.pid, 10, "its successor")
 
 
+def test_a_supervisor_that_stops_right_after_its_start_leaves_nothing(tmp_path: Path) -> None:
+    with Supervisor(tmp_path, [SLEEPER], lambda _: None) as supervisor:
+        child = supervisor.child("sleeper")
+    assert child is not None
+    assert child.returncode is not None
+
+
 @pytest.mark.parametrize(("in_a_row", "pause_s"), [(0, 0.5), (1, 1.0), (2, 2.0), (6, 30.0), (100, 30.0)])
 def test_the_pause_doubles_up_to_half_a_minute(in_a_row: int, pause_s: float) -> None:
     assert Backoff().pause_s(in_a_row) == pause_s
