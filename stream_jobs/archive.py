@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -63,10 +64,13 @@ _TEXT: Final = ("vehicle_id", "verdict")
 class ArchiveSink:
     """foreachBatch writer: files first, then the batch's late and quarantined frames in one transaction."""
 
-    def __init__(self, database: Database, claims: BatchClaims, folder: Path) -> None:
+    def __init__(
+        self, database: Database, claims: BatchClaims, folder: Path, note_late: Callable[[], None]
+    ) -> None:
         self._database = database
         self._claims = claims
         self._folder = folder
+        self._note_late = note_late
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         """Archive the batch, whatever it takes."""
@@ -81,6 +85,7 @@ class ArchiveSink:
         """Late and quarantined frames of the batch; nothing where the ledger has it."""
         if not exceptions.num_rows or not self._claims.claim(connection, batch_id, exceptions.num_rows):
             return
+        self._note_late()
         late = pc.equal(exceptions["verdict"], LATE)
         insert_rows(connection, LATE_TABLE, exceptions.filter(late).select(_LATE_COLUMNS))
         quarantined = exceptions.filter(pc.invert(late)).select(_QUARANTINE_COLUMNS)

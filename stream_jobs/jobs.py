@@ -32,7 +32,7 @@ ARCHIVE_BATCH_FACTOR: Final = 5
 
 Transform = Callable[[DataFrame, Settings], DataFrame]
 Sink = Callable[[DataFrame, int], None]
-MakeSink = Callable[[Settings, Database, BatchClaims], Sink]
+MakeSink = Callable[[Settings, Database, BatchClaims, Board], Sink]
 
 log = structlog.get_logger("stream_jobs.jobs")
 
@@ -68,21 +68,23 @@ QUERIES: Final = (
         trigger_s=lambda s: s.jobs.trigger_s,
         max_offsets=lambda s: s.jobs.max_offsets,
         transform=vehicle_windows,
-        sink=lambda _, database, claims: WindowSink(database, claims, VEHICLE),
+        sink=lambda _s, database, claims, _b: WindowSink(database, claims, VEHICLE),
     ),
     Query(
         name="routing",
         trigger_s=lambda s: s.jobs.trigger_s,
         max_offsets=lambda s: s.jobs.max_offsets,
         transform=road_windows,
-        sink=lambda _, database, claims: WindowSink(database, claims, ROAD),
+        sink=lambda _s, database, claims, _b: WindowSink(database, claims, ROAD),
     ),
     Query(
         name="archive",
         trigger_s=lambda s: s.jobs.archive_trigger_s,
         max_offsets=lambda s: s.jobs.max_offsets * ARCHIVE_BATCH_FACTOR,
         transform=lambda records, s: archived_columns(records, clock_limits(s)),
-        sink=lambda s, database, claims: ArchiveSink(database, claims, archive_folder(s.paths.home)),
+        sink=lambda s, database, claims, board: ArchiveSink(
+            database, claims, archive_folder(s.paths.home), board.note_late
+        ),
     ),
 )
 
@@ -133,7 +135,7 @@ class Application:
             spark = build_session(self._settings, "odograph-jobs", jobs.driver_mb, jobs.master, STREAM_CONF)
             parts.callback(spark.stop)
             spark.streams.addListener(self._board)
-            parts.callback(self._close)
+            parts.callback(self._close, spark)
             self._start(spark)
             log.info("running", queries=[q.name for q in QUERIES], port=port)
             self._watch()
@@ -146,7 +148,8 @@ class Application:
     def _start_query(self, spark: SparkSession, query: Query) -> StreamingQuery:
         s = self._settings
         checkpoint = (s.paths.home / "checkpoints" / query.name).absolute()
-        sink = query.sink(s, self._database(query.name), BatchClaims(query.name, checkpoint))
+        claims = BatchClaims(query.name, checkpoint)
+        sink = query.sink(s, self._database(query.name), claims, self._board)
         records = sources.kafka_stream(spark, s, self._addresses, TOPIC, query.max_offsets(s))
         spark.sparkContext.setLocalProperty("spark.scheduler.pool", query.name)
         return start_query(query.transform(records, s), sink, query.name, query.trigger_s(s), checkpoint)
@@ -177,12 +180,14 @@ class Application:
     def _database_problem(self) -> str | None:
         return next((d.problem() for d in self._databases if d.problem()), None)
 
-    def _close(self) -> None:
+    def _close(self, spark: SparkSession) -> None:
+        """Queries first, each at the end of what it does now; what a keeper has under way is given up."""
         self._stop.set()
-        for keeper in self._keepers:
-            keeper.join()
         for query in self._queries:
             query.stop()
+        spark.sparkContext.cancelAllJobs()
+        for keeper in self._keepers:
+            keeper.join()
         for database in self._databases:
             database.close()
 

@@ -79,7 +79,7 @@ class Keeper:
 def start(context: Context, stop: threading.Event) -> list[Keeper]:
     """Start them all."""
     spark, settings, board = context.spark, context.settings, context.board
-    repair = Repair(spark, settings, context.database("repair"), lambda: board.caught_up_ms(CLOSERS))
+    repair = Repair(spark, settings, context.database("repair"), lambda: board.closed_ms(CLOSERS))
     latest = LatestPublisher(spark, settings, context.addresses, context.database("latest"))
     progress_db, baseline_db = context.database("progress"), context.database("baseline")
     works: tuple[tuple[str, float, Callable[[], Any]], ...] = (

@@ -7,6 +7,7 @@ has taken in everything: that moment closes windows for the repair of late ones.
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Mapping
 from datetime import datetime
@@ -66,6 +67,7 @@ class Board(StreamingQueryListener):
         self._names: dict[str, str] = {}
         self._caught_up_ms: dict[str, int] = {}
         self._lines: deque[dict[str, Any]] = deque(maxlen=BACKLOG)
+        self._late_noted_ms = 0
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802  Spark's name
         """A query runs."""
@@ -98,6 +100,21 @@ class Board(StreamingQueryListener):
             moments = [self._caught_up_ms.get(name) for name in queries]
         known = [m for m in moments if m is not None]
         return min(known) if len(known) == len(queries) else None
+
+    def note_late(self) -> None:
+        """Late frames are about to be listed: their windows close when the queries are past this moment."""
+        with self._lock:
+            self._late_noted_ms = int(time.time() * 1000)
+
+    def closed_ms(self, queries: tuple[str, ...]) -> int | None:
+        """As ``caught_up_ms``; None too while it lies before the last note of late frames.
+
+        A record may reach the log long after its receipt. Then the clock alone does not tell that the queries
+        have seen what came with it.
+        """
+        moment = self.caught_up_ms(queries)
+        with self._lock:
+            return moment if moment is not None and moment >= self._late_noted_ms else None
 
     def take_lines(self) -> list[dict[str, Any]]:
         """Lines since the last call."""

@@ -1,0 +1,407 @@
+"""The stream application on real services: its tables against an oracle that does not know its code."""
+
+from __future__ import annotations
+
+import random
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+import duckdb
+import orjson
+import psycopg
+import pyarrow as pa
+import pytest
+from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+from psycopg.rows import dict_row
+
+from infra.contract.settings import ENDPOINTS_FILE
+from infra.contract.topics import kafka_topic
+from infra.stack.stack import Stack
+from stream_jobs.sinks import ROAD, BatchClaims, Database, WindowSink, restate_windows, write_windows
+from tests.oracle import Expected, expect
+from tests.support import Lane, LaneProcess, eventually, open_lane
+from tests.support_frames import Record, frame, random_frame, send, vin
+from tests.support_link import Link
+
+pytestmark = pytest.mark.integration
+
+HOUR_MS = 3_600_000
+WRITER = ("batch_id", "revision", "restated_at")
+READY_S = 90
+FAST = {"trigger_s": 0.5, "archive_trigger_s": 1.0, "repair_interval_s": 1.0, "max_offsets": 700}
+
+
+def base_ms() -> int:
+    """An hour that has passed: the receive times of a test are its own, all windows are over."""
+    return (int(datetime.now(UTC).timestamp() * 1000) // HOUR_MS - 3) * HOUR_MS
+
+
+@dataclass(frozen=True, slots=True)
+class App:
+    """A running stream application and its way to the database."""
+
+    lane: Lane
+    process: LaneProcess
+    link: Link
+
+
+@pytest.fixture(scope="module")
+def app(stack: Stack) -> Iterator[App]:
+    """One application for most tests; each uses vehicles and times of its own."""
+    with (
+        open_lane(stack, jobs=FAST) as lane,
+        linked(lane) as link,
+        lane.process("jobs", "stream") as process,
+    ):
+        eventually(lambda: ready(lane, process), READY_S, "the stream application is ready")
+        yield App(lane, process, link)
+        process.assert_running()
+
+
+def linked(lane: Lane) -> Link:
+    """A link before the database, written into the lane's addresses for the ingest role."""
+    url = urlsplit(lane.endpoints.db_ingest_url)
+    assert url.hostname is not None
+    assert url.port is not None
+    link = Link(url.hostname, url.port)
+    netloc = url.netloc.replace(f":{url.port}", f":{link.port}")
+    addresses = replace(lane.endpoints, db_ingest_url=urlunsplit(url._replace(netloc=netloc)))
+    (lane.home / ENDPOINTS_FILE).write_bytes(orjson.dumps(asdict(addresses)))
+    return link
+
+
+def ready(lane: Lane, process: LaneProcess) -> bool:
+    process.assert_running()
+    return page(lane, "readyz")[0] == 200
+
+
+def page(lane: Lane, path: str) -> tuple[int, str]:
+    """Status and body of the application's health page; 0 while nobody listens."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{lane.endpoints.http_ports['jobs']}/{path}") as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+    except OSError:
+        return 0, ""
+
+
+def query(lane: Lane, sql: str, *values: Any) -> list[dict[str, Any]]:
+    with psycopg.connect(lane.endpoints.db_owner_url, row_factory=dict_row) as connection:
+        return connection.execute(sql, values).fetchall()  # type: ignore[arg-type]
+
+
+def stored(lane: Lane, vehicles: range, since_ms: int, until_ms: int) -> Expected:
+    """What the tables hold for these vehicles, and for all road cells in the span of time."""
+    span = [datetime.fromtimestamp(ms / 1000, UTC) for ms in (since_ms, until_ms)]
+    ids = [vin(v) for v in vehicles]
+    found = Expected()
+    sql = "SELECT * FROM odograph.vehicle_window WHERE vehicle_id = ANY(%s)"
+    for row in query(lane, sql, ids):
+        key = (row.pop("vehicle_id"), row.pop("window_start"))
+        found.vehicle[key] = {k: v for k, v in row.items() if k not in WRITER}
+    sql = "SELECT * FROM odograph.road_cell_window WHERE window_start >= %s AND window_start < %s"
+    for row in query(lane, sql, *span):
+        road_key = (row.pop("cell"), row.pop("heading_sector"), row.pop("window_start"))
+        found.road[road_key] = {k: v for k, v in row.items() if k not in WRITER}
+    return found
+
+
+def assert_equal(found: Expected, expected: Expected) -> None:
+    """Row by row, exactly; the first difference is named."""
+    for name in ("vehicle", "road"):
+        have, want = getattr(found, name), getattr(expected, name)
+        assert have.keys() == want.keys(), f"{name}: {sorted(have.keys() ^ want.keys())[:5]}"
+        for key, row in want.items():
+            differing = {c: (have[key][c], v) for c, v in row.items() if have[key][c] != v}
+            assert not differing, f"{name} {key}: {differing}"
+
+
+def agrees(lane: Lane, records: list[Record], vehicles: range, since_ms: int, until_ms: int) -> bool:
+    assert_equal(stored(lane, vehicles, since_ms, until_ms), expect(records))
+    return True
+
+
+def drive(vehicles: range, start_ms: int, seconds: int, seed: int) -> list[Record]:
+    """A frame a second of each vehicle, received 1 to 2 s after its first sample, in order of receipt."""
+    rng = random.Random(seed)
+    records = [
+        (start_ms + s * 1000 + 1000 + rng.randrange(1000),
+         orjson.dumps(random_frame(v, s, start_ms + s * 1000 + v * 7, rng)))
+        for s in range(seconds) for v in vehicles
+    ]  # fmt: skip
+    return sorted(records)
+
+
+def spoilt(records: list[Record], seed: int) -> list[Record]:
+    """With copies, disorder within the lateness, frames too late, clocks of 1970 and 2036, and rubbish."""
+    rng = random.Random(seed)
+    out = []
+    for received_ms, payload in records:
+        fate = rng.random()
+        out.append((received_ms + (rng.randrange(25_000) if fate < 0.2 else 0), payload))
+        if 0.2 < fate < 0.3:
+            out.append((received_ms + rng.randrange(20_000), payload))
+        if 0.3 < fate < 0.33:
+            out[-1] = (received_ms + 40_000 + rng.randrange(60_000), payload)
+        if 0.33 < fate < 0.35:
+            clock = rng.choice([0, 2_082_758_400_000])
+            out.append(
+                (received_ms, orjson.dumps(orjson.loads(payload) | {"t0_ms": clock, "seq": 10**6 + len(out)}))
+            )
+        if 0.35 < fate < 0.36:
+            out.append((received_ms, payload[: len(payload) // 2]))
+    return sorted(out)
+
+
+def test_windows_equal_the_oracle_with_late_double_disordered_and_impossible_frames(app: App) -> None:
+    start_ms = base_ms()
+    vehicles = range(1, 13)
+    records = spoilt(drive(vehicles, start_ms, 150, seed=1), seed=2)
+    send(app.lane, records)
+    until_ms = start_ms + HOUR_MS // 2
+    eventually(lambda: agrees(app.lane, records, vehicles, start_ms, until_ms), 90, "tables equal the oracle")
+
+    expected = expect(records)
+    late = query(app.lane, "SELECT count(*) AS n, count(repaired_at) AS repaired FROM odograph.late_frame")
+    assert late == [{"n": expected.verdicts["late"], "repaired": expected.verdicts["late"]}]
+    quarantined = query(
+        app.lane, "SELECT verdict, count(*) AS n FROM odograph.quarantined_frame GROUP BY 1 ORDER BY 1"
+    )
+    assert quarantined == [
+        {"verdict": v, "n": expected.verdicts[v]} for v in ("clock_ahead", "clock_unset", "unreadable")
+    ]
+    progress = query(
+        app.lane,
+        "SELECT sum(dropped_late) AS late, sum(dropped_duplicates) AS copies "
+        "FROM odograph.query_progress WHERE query = 'windows'",
+    )
+    assert progress == [{"late": 0, "copies": expected.duplicates}]
+
+
+def test_windows_of_late_frames_are_restated_once_and_the_others_stay_as_they_were(app: App) -> None:
+    start_ms = base_ms() + HOUR_MS // 2
+    vehicles = range(21, 23)
+    records = drive(vehicles, start_ms, 40, seed=3)
+    late = [(r + 60_000, p) for r, p in records if orjson.loads(p)["seq"] in (12, 13)]
+    records = sorted([r for r in records if orjson.loads(r[1])["seq"] not in (12, 13)] + late)
+    send(app.lane, records)
+    until_ms = start_ms + HOUR_MS // 4
+    eventually(lambda: agrees(app.lane, records, vehicles, start_ms, until_ms), 90, "late frames are in")
+
+    revisions = query(
+        app.lane,
+        "SELECT extract(epoch FROM window_start)::bigint * 1000 - %s AS at, revision, frames_late, "
+        "restated_at IS NULL AS speed_layer FROM odograph.vehicle_window WHERE vehicle_id = %s ORDER BY 1",
+        start_ms,
+        vin(21),
+    )
+    assert revisions == [
+        {"at": 0, "revision": 0, "frames_late": 0, "speed_layer": True},
+        {"at": 10_000, "revision": 1, "frames_late": 2, "speed_layer": False},
+        {"at": 20_000, "revision": 0, "frames_late": 0, "speed_layer": True},
+        {"at": 30_000, "revision": 0, "frames_late": 0, "speed_layer": True},
+        {"at": 40_000, "revision": 0, "frames_late": 0, "speed_layer": True},
+    ]
+
+
+def test_ten_seconds_without_the_database_and_a_link_that_answers_nothing_lose_nothing(app: App) -> None:
+    start_ms = base_ms() + HOUR_MS
+    vehicles = range(31, 35)
+    records = drive(vehicles, start_ms, 60, seed=4)
+    half = len(records) // 2
+
+    app.link.refuse()
+    send(app.lane, records[:half])
+    eventually(lambda: "database" in page(app.lane, "readyz")[1], 60, "not ready while the database is away")
+    app.link.heal()
+    eventually(lambda: page(app.lane, "readyz")[0] == 200, 60, "ready again")
+
+    app.link.stall()
+    send(app.lane, records[half:])
+    eventually(lambda: "database" in page(app.lane, "readyz")[1], 90, "a silent link is noticed")
+    app.link.heal()
+
+    until_ms = start_ms + HOUR_MS // 4
+    eventually(lambda: agrees(app.lane, records, vehicles, start_ms, until_ms), 60, "nothing is lost")
+
+
+def test_the_newest_state_of_each_vehicle_is_in_the_table_and_in_the_compacted_topic(app: App) -> None:
+    start_ms = base_ms() + HOUR_MS + HOUR_MS // 2
+    records = [
+        (
+            start_ms + t_s * 1000 + 1500,
+            orjson.dumps(frame(41, t_s, start_ms + t_s * 1000, speed_kmh=float(t_s))),
+        )
+        for t_s in (5, 25, 15)
+    ]
+    send(app.lane, records)
+
+    def newest() -> dict[str, Any] | None:
+        return last_word(app.lane).get(vin(41))
+
+    eventually(lambda: (newest() or {}).get("speed_kmh") == 25.0, 60, "the newest by event time is published")
+    state = newest()
+    assert state is not None
+    assert state["event_ms"] == start_ms + 25_900
+    sql = "SELECT speed_kmh, coolant_c FROM odograph.vehicle_latest WHERE vehicle_id = %s"
+    assert query(app.lane, sql, vin(41)) == [{"speed_kmh": 25.0, "coolant_c": None}]
+
+
+def last_word(lane: Lane) -> dict[str, dict[str, Any]]:
+    """The compacted topic's last record of each key."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": lane.endpoints.kafka_bootstrap,
+            "group.id": f"{lane.name}-check",
+            "enable.partition.eof": True,
+        }
+    )
+    topic = kafka_topic(lane.settings.kafka.prefix, "vehicle-latest")
+    states: dict[str, dict[str, Any]] = {}
+    try:
+        partitions = [TopicPartition(topic, p, OFFSET_BEGINNING) for p in range(2)]
+        consumer.assign(partitions)
+        at_end = 0
+        while at_end < len(partitions):
+            message = consumer.poll(10)
+            assert message is not None, "the topic cannot be read"
+            if message.error():
+                at_end += 1
+                continue
+            states[message.key().decode()] = orjson.loads(message.value())
+    finally:
+        consumer.close()
+    return states
+
+
+def test_the_archive_holds_every_record_once_and_duckdb_reads_it(app: App) -> None:
+    start_ms = base_ms() - HOUR_MS
+    records = [(start_ms + i, orjson.dumps(frame(51, i, start_ms))) for i in range(20)]
+    records += [(start_ms + 50, b"{"), (start_ms + 60, orjson.dumps(frame(51, 99, 0)))]
+    send(app.lane, records)
+    wanted = sorted(records)
+
+    def archived() -> list[tuple[int, bytes]]:
+        sql = f"SELECT received_ms, value FROM {archive_of(app.lane)} WHERE received_ms BETWEEN ? AND ?"
+        return sorted(duckdb.sql(sql, params=[start_ms, start_ms + 60_000]).fetchall())
+
+    eventually(lambda: has_archive(app.lane) and archived() == wanted, 60, "all records are archived as sent")
+    assert archive_copies(app.lane) == 0
+
+
+def archive_of(lane: Lane) -> str:
+    return f"read_parquet('{lane.home}/archive/telemetry/date=*/hour=*/*.parquet', hive_partitioning = false)"
+
+
+def has_archive(lane: Lane) -> bool:
+    return any((lane.home / "archive" / "telemetry").glob("date=*/hour=*/*.parquet"))
+
+
+def archive_copies(lane: Lane) -> int:
+    """Records in the archive beyond one for each Kafka coordinate."""
+    sql = f"SELECT count(*) - count(DISTINCT (partition, log_offset)) FROM {archive_of(lane)}"
+    row = duckdb.sql(sql).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def test_metrics_tell_of_each_query(app: App) -> None:
+    text = page(app.lane, "metrics")[1]
+    for name in ("windows", "routing", "archive"):
+        assert f'odograph_query_lag_records{{query="{name}"}}' in text
+
+
+def test_a_killed_application_comes_back_to_the_same_tables(stack: Stack) -> None:
+    start_ms = base_ms()
+    vehicles = range(1, 9)
+    records = spoilt(drive(vehicles, start_ms, 120, seed=5), seed=6)
+    until_ms = start_ms + HOUR_MS // 2
+    with open_lane(stack, jobs=FAST | {"max_offsets": 250}) as lane:
+        send(lane, records[:-100])
+        with lane.process("jobs", "stream") as process:
+            eventually(lambda: some_batches(lane), READY_S, "some batches are in, not all")
+            process.kill()
+        send(lane, records[-100:])
+        with lane.process("jobs", "stream") as process:
+            eventually(lambda: agrees(lane, records, vehicles, start_ms, until_ms), 120, "tables are whole")
+            eventually(lambda: archived_records(lane) == len(records), 30, "the archive is whole")
+            assert archive_copies(lane) == 0
+            assert process.stop() == 0
+
+
+def some_batches(lane: Lane) -> bool:
+    found = query(
+        lane, "SELECT count(*) AS n FROM odograph.batch_ledger WHERE query IN ('windows', 'routing')"
+    )
+    return bool(found[0]["n"] >= 3)
+
+
+def archived_records(lane: Lane) -> int:
+    row = duckdb.sql(f"SELECT count(*) FROM {archive_of(lane)}").fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def test_a_batch_written_twice_changes_nothing(lane: Lane) -> None:
+    checkpoint = lane.home / "checkpoints" / "windows"
+    checkpoint.mkdir(parents=True)
+    (checkpoint / "metadata").write_text('{"id": "11111111-2222-3333-4444-555555555555"}')
+    database = Database(lane.endpoints.db_ingest_url, "windows", threading.Event())
+    sink = WindowSink(database, BatchClaims("windows", checkpoint), ROAD)
+
+    def write(batch_id: int, vehicles: int) -> None:
+        rows = road_rows(vehicles, batch_id)
+        database.run(lambda connection: sink.write(connection, rows, batch_id))
+
+    write(7, vehicles=3)
+    write(7, vehicles=99)
+    write(6, vehicles=99)
+    assert [r["vehicles"] for r in query(lane, "SELECT vehicles FROM odograph.road_cell_window")] == [3]
+    write(8, vehicles=4)
+    assert [r["vehicles"] for r in query(lane, "SELECT vehicles FROM odograph.road_cell_window")] == [4]
+    database.close()
+
+
+def test_the_stream_leaves_a_restated_window_alone_and_opens_its_late_frames_again(lane: Lane) -> None:
+    database = Database(lane.endpoints.db_ingest_url, "repair", threading.Event())
+    with psycopg.connect(lane.endpoints.db_owner_url) as connection:
+        connection.execute(
+            "INSERT INTO odograph.late_frame VALUES "
+            "('t', 0, 1, %s, 1, 1, 1767225600000, 900, now(), now()), "
+            "('t', 0, 2, %s, 1, 2, 1767225660000, 900, now(), now())",
+            [vin(1), vin(1)],
+        )
+    database.run(lambda connection: restate_windows(connection, ROAD, road_rows(5, -1)))
+    database.run(lambda connection: restate_windows(connection, ROAD, road_rows(6, -1)))
+    database.run(lambda connection: write_windows(connection, ROAD, road_rows(2, 9)))
+    assert query(lane, "SELECT vehicles, revision FROM odograph.road_cell_window") == [
+        {"vehicles": 6, "revision": 2}
+    ]
+    open_offsets = query(lane, "SELECT log_offset FROM odograph.late_frame WHERE repaired_at IS NULL")
+    assert open_offsets == [{"log_offset": 1}]
+    database.close()
+
+
+def road_rows(vehicles: int, batch_id: int) -> pa.Table:
+    return pa.table(
+        {
+            "cell": ["17/1/2"],
+            "heading_sector": pa.array([0], pa.int16()),
+            "window_start": pa.array([datetime(2026, 1, 1, tzinfo=UTC)], pa.timestamp("us", tz="UTC")),
+            "window_s": [60],
+            "vehicles": [vehicles],
+            "samples": [10],
+            "distance_m": [100.0],
+            "time_s": [1.0],
+            "speed_kmh": [360.0],
+            "batch_id": [batch_id],
+        }
+    )
