@@ -108,7 +108,7 @@ class Jobs(_Section):
     max_offsets: int = Field(100_000, ge=1, description="records a micro-batch takes at most")
     driver_mb: int = Field(2048, ge=512, description="memory of the micro-batch driver, MiB")
     instant_mb: int = Field(1024, ge=512, description="memory of the real-time driver, MiB")
-    instant_trigger_s: float = Field(30.0, ge=5, description="checkpoint interval of the real-time query, s")
+    instant_trigger_s: float = Field(60.0, ge=5, description="checkpoint interval of the real-time query, s")
     rules: Path | None = Field(None, description="alert rules file; none: the one that ships")
 
 

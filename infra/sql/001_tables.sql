@@ -230,6 +230,7 @@ COMMENT ON COLUMN odograph.alert.findings IS 'findings merged into this alert';
 COMMENT ON COLUMN odograph.alert.late IS 'found more than 15 minutes after the event: stored, not notified';
 CREATE UNIQUE INDEX alert_one_active ON odograph.alert (vehicle_id, rule) WHERE cleared_at IS NULL;
 CREATE INDEX alert_by_time ON odograph.alert (opened_at DESC);
+CREATE INDEX alert_by_identity ON odograph.alert (vehicle_id, rule, last_at DESC);
 
 CREATE TABLE odograph.alert_event (
     alert_id    text PRIMARY KEY,
