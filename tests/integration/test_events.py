@@ -11,7 +11,6 @@ import pytest
 
 from infra.contract.settings import ENDPOINTS_FILE
 from infra.stack.processes import spawn
-from tests.integration.events_proxy import Proxy
 from tests.integration.events_support import (
     STORED_S,
     T0,
@@ -32,6 +31,7 @@ from tests.integration.events_support import (
     until_ready,
 )
 from tests.support import Lane, LaneProcess, eventually, odograph_command
+from tests.support_link import Link
 
 pytestmark = pytest.mark.integration
 
@@ -175,18 +175,18 @@ def test_a_database_that_is_away_loses_nothing(lane: Lane) -> None:
     url = urlsplit(lane.endpoints.db_ingest_url)
     assert url.hostname is not None
     assert url.port is not None
-    with Proxy((url.hostname, url.port)) as proxy:
-        through = urlunsplit(url._replace(netloc=url.netloc.replace(f":{url.port}", f":{proxy.port}")))
+    with Link(url.hostname, url.port) as link:
+        through = urlunsplit(url._replace(netloc=url.netloc.replace(f":{url.port}", f":{link.port}")))
         addresses = asdict(lane.endpoints) | {"db_ingest_url": through}
         (lane.home / ENDPOINTS_FILE).write_bytes(orjson.dumps(addresses))
         with events(lane) as process:
             produce(lane, "alerts", [alert(0, seq) for seq in range(50)], T0)
             until_count(lane, "alert_event", 50)
-            proxy.cut()
+            link.refuse()
             produce(lane, "alerts", [alert(0, seq) for seq in range(50, 150)], T0)
             eventually(lambda: "database" in (health(lane, "events") or {}), STORED_S, "not ready")
             produce(lane, "alerts", [alert(0, seq) for seq in range(150, 200)], T0)
-            proxy.mend()
+            link.heal()
             until_count(lane, "alert_event", 200)
             until_ready(lane, "events")
             process.assert_running()
