@@ -23,6 +23,7 @@ HELD: Final = "held"
 AWAY: Final = "away"
 OUTAGES: Final = "outages"
 PAUSED: Final = "paused"
+OPEN: Final = "open"
 HELD_MOST: Final = 64
 PHONE_PX: Final = 360
 SLOW_S: Final = 10.0
@@ -109,6 +110,7 @@ def row(frame: pd.DataFrame | None) -> dict[str, Any] | None:
 
 def header(title: str) -> None:
     """Title, how new the data is, and the pause switch."""
+    leave()
     with st.container(
         horizontal=True, horizontal_alignment="distribute", vertical_alignment="center", key="headline"
     ):
@@ -157,8 +159,20 @@ def status_line(fresh: dict[str, Any] | None, zone: ZoneInfo) -> str:
 
 
 def open_vehicle(vehicle_id: str) -> None:
-    """Go to the page of one vehicle."""
-    st.switch_page("screens/vehicle.py", query_params={"vehicle": vehicle_id})
+    """Go to the page of one vehicle.
+
+    Not from within a live part: what it had already drawn would then be put into the new page, which breaks.
+    The whole page is run again and leaves at its first line.
+    """
+    st.session_state[OPEN] = vehicle_id
+    st.rerun(scope="app")
+
+
+def leave() -> None:
+    """Go where a live part wants to go; the first line of every page."""
+    wanted = st.session_state.pop(OPEN, None)
+    if wanted is not None:
+        st.switch_page("screens/vehicle.py", query_params={"vehicle": wanted})
 
 
 def nothing(message: str) -> None:
