@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -114,11 +114,18 @@ def run(settings: Settings) -> None:
 class Application:
     """The session, the queries and the keepers, from start to stop."""
 
-    def __init__(self, settings: Settings, addresses: Endpoints, stop: threading.Event) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        addresses: Endpoints,
+        stop: threading.Event,
+        queries: Sequence[Query] = QUERIES,
+    ) -> None:
         repair_plan.grid_of(settings)
         self._settings = settings
         self._addresses = addresses
         self._stop = stop
+        self._wanted = queries
         self._registry = CollectorRegistry()
         self._board = Board(Metrics(self._registry))
         self._queries: list[StreamingQuery] = []
@@ -137,11 +144,11 @@ class Application:
             spark.streams.addListener(self._board)
             parts.callback(self._close, spark)
             self._start(spark)
-            log.info("running", queries=[q.name for q in QUERIES], port=port)
+            log.info("running", queries=[q.name for q in self._wanted], port=port)
             self._watch()
 
     def _start(self, spark: SparkSession) -> None:
-        self._queries = [self._start_query(spark, query) for query in QUERIES]
+        self._queries = [self._start_query(spark, query) for query in self._wanted]
         context = keepers.Context(spark, self._settings, self._addresses, self._board, self._database)
         self._keepers = keepers.start(context, self._stop)
 
@@ -172,7 +179,7 @@ class Application:
         return next((f"{k.name}: {k.failure}" for k in self._keepers if k.failure), None)
 
     def _queries_problem(self) -> str | None:
-        if len(self._queries) < len(QUERIES):
+        if len(self._queries) < len(self._wanted):
             return "starting"
         down = [query.name for query in self._queries if not query.isActive]
         return f"not running: {', '.join(down)}" if down else None

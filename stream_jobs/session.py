@@ -21,6 +21,7 @@ def build_session(
     Raises ServiceError where the connector was never fetched.
     """
     os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     jars = ":".join(map(str, cache.jars(settings.paths.cache, "spark")))
     conf = common_conf(settings) | {
         "spark.driver.memory": f"{memory_mb}m",
