@@ -34,8 +34,8 @@ pytestmark = pytest.mark.integration
 
 HOUR_MS = 3_600_000
 WRITER = ("batch_id", "revision", "restated_at")
-READY_S = 120
-DONE_S = 120
+READY_S = 180
+DONE_S = 220
 LIGHT_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """A test is over before the second compiler pays: half the CPU time on small machines."""
 FAST = {"trigger_s": 0.5, "archive_trigger_s": 1.0, "repair_interval_s": 1.0, "max_offsets": 700}
