@@ -1,0 +1,109 @@
+"""A browser on the real pages: what it asked for, what it complained of, what its canvas shows."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image
+from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect, sync_playwright
+
+CHROMIUM = Path("/usr/bin/chromium")
+QUIET = (
+    "--disable-quic --no-first-run --disable-background-networking --disable-component-update --disable-sync"
+)
+ARGUMENTS = ["--no-sandbox", *QUIET.split(), "--use-gl=angle", "--use-angle=swiftshader"]
+WEBGL = "--enable-unsafe-swiftshader"
+WAIT_MS = 30_000
+LOCAL = ("data:", "blob:")
+
+# A page opened by its own address asks for Streamlit's health below it first: 404 is the right answer.
+PROBE = re.compile(r"/(vehicle|alerts|operations)/_stcore/(health|host-config)$")
+
+Pixels = npt.NDArray[np.uint8]
+
+
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    """Headless Chromium with WebGL in software and a profile of its own."""
+    assert CHROMIUM.exists(), f"{CHROMIUM} is missing; install it: apt-get install chromium"
+    expect.set_options(timeout=WAIT_MS)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=[*ARGUMENTS, WEBGL])
+        yield browser
+        browser.close()
+
+
+@dataclass(slots=True)
+class Visit:
+    """One reader's visit: the page, and all that it asked for or complained of."""
+
+    page: Page
+    base: str
+    requests: list[str] = field(default_factory=list)
+    complaints: list[str] = field(default_factory=list)
+
+    def open(self, path: str) -> Visit:
+        """Go to ``path`` and wait for the header line."""
+        self.page.goto(self.base + path)
+        expect(self.page.get_by_text("Data as of")).to_be_visible()
+        return self
+
+    def metric(self, label: str) -> Locator:
+        """The value of the figure with this label."""
+        tile = self.page.get_by_test_id("stMetric").filter(has=self.page.get_by_text(label, exact=True))
+        return tile.get_by_test_id("stMetricValue")
+
+    def outside(self) -> list[str]:
+        """Requests that left this machine."""
+        near = (self.base, self.base.replace("http://", "ws://"), *LOCAL)
+        return [url for url in self.requests if not url.startswith(near)]
+
+
+@contextmanager
+def desk(browser: Browser, scheme: Literal["light", "dark"] = "light") -> Iterator[BrowserContext]:
+    """A browser without history, in a zone far from the server's."""
+    context = browser.new_context(
+        viewport={"width": 1600, "height": 1000}, color_scheme=scheme, timezone_id="Asia/Tokyo"
+    )
+    context.set_default_timeout(WAIT_MS)
+    yield context
+    context.close()
+
+
+@contextmanager
+def visit(context: BrowserContext, base: str) -> Iterator[Visit]:
+    """One reader with a session of its own."""
+    page = context.new_page()
+    seen = Visit(page, base)
+    page.on("request", lambda request: seen.requests.append(request.url))
+    page.on("websocket", lambda socket: seen.requests.append(socket.url))
+    page.on("pageerror", lambda error: seen.complaints.append(str(error)))
+    page.on("console", lambda message: _note(seen, message.type, message.text, message.location["url"]))
+    yield seen
+    page.close()
+
+
+def _note(seen: Visit, kind: str, words: str, url: str) -> None:
+    if kind == "error" and PROBE.search(url) is None:
+        seen.complaints.append(f"{words} {url}")
+
+
+def canvas(seen: Visit) -> Pixels:
+    """What the map shows, [height, width, 3]."""
+    picture = seen.page.get_by_test_id("stDeckGlJsonChart").screenshot()
+    return np.asarray(Image.open(io.BytesIO(picture)).convert("RGB"))
+
+
+def near(pixels: Pixels, colour: str, tolerance: int = 12) -> npt.NDArray[np.bool_]:
+    """Where the picture has about this colour, [height, width]."""
+    wanted = np.array([int(colour[k : k + 2], 16) for k in (1, 3, 5)])
+    found: npt.NDArray[np.bool_] = (np.abs(pixels.astype(int) - wanted) <= tolerance).all(axis=2)
+    return found

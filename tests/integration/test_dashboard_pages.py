@@ -1,0 +1,327 @@
+"""The pages in a real browser over real rows: what a reader sees, clicks, and never sends elsewhere."""
+
+from __future__ import annotations
+
+import json
+import re
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import numpy as np
+import psycopg
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Locator, expect
+
+from dashboard import maps
+from dashboard.palette import STATES
+from infra.contract.settings import ENDPOINTS_FILE
+from infra.stack.stack import Stack
+from tests import support_rows
+from tests.integration.browser_support import Visit, canvas, chromium, desk, near, visit
+from tests.support import Lane, eventually, open_lane
+from tests.support_link import Link
+from tests.support_rows import ROVER, vehicle_id
+
+pytestmark = pytest.mark.integration
+
+START_S = 40.0
+SILENT = (36, 37, 38)
+STOPPED = (10, 11)
+SEEN_S = 30.0
+ICON_PX = 26
+CONTROLS_PX = 80
+MAJOR_ROAD = "#b6bfca"
+PAGES = ("/", "/?traffic=true", f"/vehicle?vehicle={vehicle_id(0)}", "/alerts", "/operations")
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A running dashboard: its lane, its address, and the link between it and the database."""
+
+    lane: Lane
+    base: str
+    link: Link
+
+    def execute(self, statement: str, *values: object) -> None:
+        """Change rows as the jobs do."""
+        with psycopg.connect(self.lane.endpoints.db_ingest_url) as connection:
+            connection.execute(statement.encode(), values)
+
+    def stop(self, vehicle: str) -> None:
+        """The vehicle stands still with its ignition on."""
+        self.execute("UPDATE odograph.vehicle_latest SET speed_kmh = 0 WHERE vehicle_id = %s", vehicle)
+
+    def report(self) -> None:
+        """The fleet has reported this moment, whatever an earlier test changed; the silent ones have not."""
+        self.execute(
+            "UPDATE odograph.vehicle_latest SET event_time = now() WHERE vehicle_id <> ALL (%s)",
+            [ROVER, *(vehicle_id(n) for n in SILENT)],
+        )
+        for n in STOPPED:
+            self.execute(
+                "UPDATE odograph.vehicle_latest SET speed_kmh = %s WHERE vehicle_id = %s",
+                support_rows.speed_kmh(n),
+                vehicle_id(n),
+            )
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def site(stack: Stack) -> Iterator[Site]:
+    """A dashboard over the known rows, with a link to the database that can be cut."""
+    with open_lane(stack) as lane:
+        with psycopg.connect(lane.endpoints.db_ingest_url) as connection:
+            support_rows.fill(connection, datetime.now(UTC))
+        with link_to_database(lane) as link, lane.process("dashboard") as process:
+            base = f"http://127.0.0.1:{lane.endpoints.http_ports['dashboard']}"
+            eventually(lambda: process.assert_running() or status(base, "/readyz") == 200, START_S, "ready")
+            yield Site(lane, base, link)
+
+
+def link_to_database(lane: Lane) -> Link:
+    """Puts a link between the dashboard and its database."""
+    address = urlsplit(lane.endpoints.db_dashboard_url)
+    assert address.hostname is not None
+    assert address.port is not None
+    link = Link(address.hostname, address.port)
+    changed = lane.endpoints.db_dashboard_url.replace(f":{address.port}/", f":{link.port}/")
+    file = Path(lane.home) / ENDPOINTS_FILE
+    file.write_text(json.dumps(asdict(replace(lane.endpoints, db_dashboard_url=changed))))
+    return link
+
+
+def status(base: str, path: str) -> int:
+    try:
+        with urllib.request.urlopen(base + path, timeout=10) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        return error.code
+    except OSError:
+        return 0
+
+
+@pytest.fixture(scope="module")
+def light(browser: Browser) -> Iterator[BrowserContext]:
+    with desk(browser) as opened:
+        yield opened
+
+
+@pytest.fixture
+def reader(light: BrowserContext, site: Site) -> Iterator[Visit]:
+    site.report()
+    with visit(light, site.base) as opened:
+        yield opened
+
+
+def status_of(reader: Visit) -> Locator:
+    """The header line of the page."""
+    return reader.page.locator(".st-key-status")
+
+
+def test_every_page_opens_without_an_error_and_without_a_request_to_the_outside(reader: Visit) -> None:
+    for path in PAGES:
+        reader.open(path)
+        expect(reader.page.get_by_test_id("stException")).to_have_count(0)
+        reader.page.wait_for_load_state("networkidle")
+    reader.open("/")
+    eventually(lambda: drawn(reader, MAJOR_ROAD, 1500), SEEN_S, "roads")
+    assert reader.complaints == []
+    assert reader.outside() == []
+    assert any(url.startswith(f"{reader.base}{maps.ROADS_PATH}") for url in reader.requests)
+
+
+def test_a_page_opened_first_by_its_own_address_has_the_navigation(reader: Visit) -> None:
+    reader.open(f"/vehicle?vehicle={vehicle_id(0)}")
+    names = reader.page.get_by_test_id("stSidebarNavLink").all_inner_texts()
+    assert [name.splitlines()[-1] for name in names] == ["Fleet", "Vehicle", "Alerts", "Operations"]
+
+
+def test_figures_equal_the_rows(reader: Visit) -> None:
+    reader.open("/")
+    shown = {"Vehicles": "41", "Reporting": "37", "Moving": "24", "Idling": "6", "Parked": "6"}
+    shown |= {"Active alerts": "5", "Mean speed": "31.5 km/h"}
+    for label, value in shown.items():
+        expect(reader.metric(label)).to_have_text(value)
+    expect(reader.page.get_by_text("late frames 3 open of 5")).to_be_visible()
+
+
+def drawn(reader: Visit, colour: str, least: int) -> bool:
+    return int(near(canvas(reader), colour).sum()) >= least
+
+
+def check_map(reader: Visit, road: str) -> None:
+    reader.open("/")
+    least = {road: 1500, STATES["moving"]: 300, STATES["idling"]: 40, STATES["parked"]: 200}
+    for colour, count in least.items():
+        eventually(lambda c=colour, n=count: drawn(reader, c, n), SEEN_S, f"{colour} on the map")
+
+
+def test_the_map_draws_roads_and_vehicles_in_the_colours_of_their_states(reader: Visit) -> None:
+    check_map(reader, MAJOR_ROAD)
+
+
+def test_the_map_draws_in_the_dark_theme_too(browser: Browser, site: Site) -> None:
+    site.report()
+    with desk(browser, "dark") as dark, visit(dark, site.base) as reader:
+        check_map(reader, "#4a5563")
+        assert reader.complaints == []
+
+
+def test_figures_and_map_follow_the_rows(reader: Visit, site: Site) -> None:
+    reader.open("/")
+    expect(reader.metric("Idling")).to_have_text("6")
+    site.stop(vehicle_id(10))
+    expect(reader.metric("Idling")).to_have_text("7")
+    expect(reader.page.get_by_text("idling 7")).to_be_visible()
+
+
+def test_pause_holds_the_figures_and_going_on_brings_the_new_ones(reader: Visit, site: Site) -> None:
+    reader.open("/")
+    expect(reader.metric("Idling")).to_have_text("6")
+    reader.page.get_by_text("Pause", exact=True).click()
+    expect(status_of(reader)).to_contain_text("PAUSED")
+    as_of = reader.page.get_by_text("Data as of").inner_text()
+    site.stop(vehicle_id(10))
+    with visit(reader.page.context, reader.base) as other:
+        expect(other.open("/").metric("Idling")).to_have_text("7")
+    expect(reader.metric("Idling")).to_have_text("6")
+    assert reader.page.get_by_text("Data as of").inner_text() == as_of
+    reader.page.get_by_text("Pause", exact=True).click()
+    expect(reader.metric("Idling")).to_have_text("7")
+
+
+def roads_drawn(reader: Visit) -> np.ndarray:
+    return near(canvas(reader), MAJOR_ROAD)
+
+
+def test_the_map_keeps_the_readers_zoom_through_a_refresh(reader: Visit, site: Site) -> None:
+    reader.open("/")
+    eventually(lambda: drawn(reader, MAJOR_ROAD, 1500), SEEN_S, "roads")
+    before = roads_drawn(reader)
+    reader.page.get_by_title("Zoom In").click()
+    eventually(lambda: (roads_drawn(reader) != before).mean() > 0.01, SEEN_S, "another zoom")
+    zoomed = settled(reader)
+    site.stop(vehicle_id(11))
+    expect(reader.metric("Idling")).to_have_text("7")
+    assert (roads_drawn(reader) != zoomed).mean() < 0.005
+
+
+def settled(reader: Visit) -> np.ndarray:
+    """The roads once two looks show the same."""
+    last = [roads_drawn(reader)]
+
+    def same() -> bool:
+        last.append(roads_drawn(reader))
+        return bool((last[-1] == last[-2]).all())
+
+    eventually(same, SEEN_S, "a map that stands still")
+    return last[-1]
+
+
+def test_a_click_on_a_vehicle_on_the_map_opens_its_page(reader: Visit) -> None:
+    reader.open("/?states=silent")
+    eventually(lambda: drawn(reader, STATES["silent"], 60), SEEN_S, "silent vehicles")
+    settled(reader)
+    rows, columns = np.nonzero(near(canvas(reader), STATES["silent"])[:, :-CONTROLS_PX])
+    one = np.hypot(rows - rows[0], columns - columns[0]) < ICON_PX
+    place = {"x": float(columns[one].mean()), "y": float(rows[one].mean())}
+    reader.page.get_by_test_id("stDeckGlJsonChart").click(position=place)
+    expect(reader.page).to_have_url(re.compile(r"/vehicle\?vehicle=TESTFLEET000000(36|37|38)"))
+    expect(reader.metric("State")).to_have_text("silent")
+
+
+def test_a_click_on_a_row_opens_the_vehicle(reader: Visit) -> None:
+    reader.open("/")
+    table = reader.page.get_by_test_id("stDataFrame").first
+    table.click(position={"x": 150, "y": 50})
+    expect(reader.page).to_have_url(re.compile(f"vehicle={vehicle_id(7)}"))
+    expect(reader.page.get_by_text("Crash records")).to_be_visible()
+    expect(reader.page.get_by_text("air bag deployed")).to_be_visible()
+
+
+def test_filters_survive_in_the_address(reader: Visit) -> None:
+    reader.open("/?states=parked&states=idling")
+    expect(reader.page.get_by_text("parked 6")).to_be_visible()
+    expect(reader.page.get_by_text("moving 24")).to_have_count(0)
+    reader.open("/alerts?severity=MAJOR&status_filter=all")
+    expect(reader.page.get_by_text("2 alerts.")).to_be_visible()
+
+
+def test_a_vehicle_silent_for_years_is_shown_where_and_when_it_drove(reader: Visit) -> None:
+    reader.open(f"/vehicle?vehicle={ROVER}")
+    expect(reader.page.get_by_text("silent since 2021-03-29 08:29:59 UTC")).to_be_visible()
+    expect(reader.metric("Distance")).to_have_text("12.0 km")
+    expect(reader.page.get_by_text("Coolant")).to_have_count(0)
+    eventually(lambda: drawn(reader, "#3b7dd4", 200), SEEN_S, "the trace")
+
+
+def test_text_of_a_device_is_shown_as_text(reader: Visit) -> None:
+    reader.open(f"/vehicle?vehicle={vehicle_id(23)}")
+    expect(
+        reader.page.get_by_text('<b onclick="x()">bold</b> ![i](http://198.51.100.1/i.png)')
+    ).to_be_visible()
+    assert reader.page.locator("a[href*='198.51']").count() == 0
+    reader.open("/")
+    eventually(lambda: drawn(reader, STATES["moving"], 300), SEEN_S, "the map in spite of it")
+    assert reader.outside() == []
+
+
+def test_a_vehicle_that_is_not_known_is_said_to_have_no_data(reader: Visit) -> None:
+    reader.open("/vehicle?vehicle=TESTNONE000000000")
+    expect(reader.page.get_by_text("No data of this vehicle.")).to_be_visible()
+
+
+def test_the_page_says_that_the_database_is_away_and_recovers_by_itself(reader: Visit, site: Site) -> None:
+    reader.open("/")
+    expect(status_of(reader)).to_contain_text("LIVE")
+    site.link.refuse()
+    expect(status_of(reader)).to_contain_text("DATABASE AWAY")
+    expect(reader.metric("Vehicles")).to_have_text("41")
+    assert (status(site.base, "/livez"), status(site.base, "/readyz")) == (200, 503)
+    site.link.heal()
+    expect(status_of(reader)).to_contain_text("LIVE")
+    assert status(site.base, "/readyz") == 200
+
+
+def test_a_page_opened_while_the_database_is_away_fills_when_it_is_back(reader: Visit, site: Site) -> None:
+    site.link.refuse()
+    reader.page.goto(reader.base)
+    expect(status_of(reader)).to_contain_text("DATABASE AWAY")
+    site.link.heal()
+    expect(reader.metric("Vehicles")).to_have_text("41")
+    eventually(lambda: drawn(reader, MAJOR_ROAD, 1500), SEEN_S, "roads")
+
+
+def test_metrics_count_the_database_as_up(site: Site) -> None:
+    assert status(site.base, "/readyz") == 200
+    with urllib.request.urlopen(site.base + "/metrics", timeout=10) as answer:
+        assert "odograph_dashboard_database_up 1.0" in answer.read().decode()
+
+
+def test_an_empty_database_is_no_data_not_zero_and_the_first_rows_appear(
+    stack: Stack, light: BrowserContext
+) -> None:
+    with open_lane(stack) as lane, lane.process("dashboard") as process:
+        base = f"http://127.0.0.1:{lane.endpoints.http_ports['dashboard']}"
+        eventually(lambda: process.assert_running() or status(base, "/readyz") == 200, START_S, "ready")
+        with visit(light, base) as reader:
+            reader.page.goto(base)
+            expect(reader.page.get_by_text("No data yet")).to_be_visible()
+            expect(reader.page.get_by_text("No vehicle has reported yet")).to_be_visible()
+            reader.page.goto(base + "/operations")
+            expect(reader.page.get_by_text("No batch within a day")).to_be_visible()
+            reader.page.goto(base)
+            with psycopg.connect(lane.endpoints.db_ingest_url) as connection:
+                support_rows.fill(connection, datetime.now(UTC))
+            expect(reader.metric("Vehicles")).to_have_text("41")
+            assert reader.complaints == []
