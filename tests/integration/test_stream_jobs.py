@@ -24,7 +24,16 @@ from psycopg.rows import dict_row
 from infra.contract.settings import ENDPOINTS_FILE
 from infra.contract.topics import kafka_topic
 from infra.stack.stack import Stack
-from stream_jobs.sinks import ROAD, BatchClaims, Database, WindowSink, restate_windows, write_windows
+from stream_jobs.sinks import (
+    ROAD,
+    BatchClaims,
+    Connection,
+    Database,
+    WindowSink,
+    fetch,
+    restate_windows,
+    write_windows,
+)
 from tests.oracle import Expected, expect
 from tests.support import Lane, LaneProcess, eventually, open_lane
 from tests.support_frames import Record, frame, random_frame, send, vin
@@ -398,6 +407,30 @@ def test_the_stream_leaves_a_restated_window_alone_and_opens_its_late_frames_aga
     open_offsets = query(lane, "SELECT log_offset FROM odograph.late_frame WHERE repaired_at IS NULL")
     assert open_offsets == [{"log_offset": 1}]
     database.close()
+
+
+def test_a_standing_link_that_falls_silent_is_cut_and_the_work_done_again(lane: Lane) -> None:
+    url = urlsplit(lane.endpoints.db_ingest_url)
+    assert url.hostname is not None
+    assert url.port is not None
+    with Link(url.hostname, url.port) as link:
+        through = urlunsplit(url._replace(netloc=url.netloc.replace(f":{url.port}", f":{link.port}")))
+        database = Database(through, "silent", threading.Event(), attempt_s=1.0)
+
+        def backend(connection: Connection) -> int:
+            return int(fetch(connection, "SELECT pg_backend_pid()")[0][0])
+
+        before = database.run(backend)
+        link.stall()
+        found: list[int] = []
+        worker = threading.Thread(target=lambda: found.append(database.run(backend)))
+        worker.start()
+        eventually(lambda: database.problem() is not None, 60, "the silence is noticed")
+        link.heal()
+        worker.join(60)
+        assert found
+        assert found[0] != before
+        database.close()
 
 
 def road_rows(vehicles: int, batch_id: int) -> pa.Table:
