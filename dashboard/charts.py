@@ -236,7 +236,7 @@ def _axis(grid: bool = True) -> alt.Axis:
 
 def _legend() -> alt.Legend:
     return alt.Legend(
-        title=None, orient="top", direction="horizontal", offset=0, padding=0, symbolType="stroke"
+        title=None, orient="top", direction="horizontal", offset=5, padding=0, symbolType="stroke"
     )
 
 

@@ -20,14 +20,12 @@ def freshness(connection: Connection) -> pd.DataFrame:
 
 
 def fleet_figures(connection: Connection) -> pd.DataFrame:
-    """One row: the fleet now, alerts by severity, km of the last hour, frames/s of the last minute."""
+    """One row: the fleet now, alerts by severity, frames/s of the last minute."""
     return frame(
         connection,
         """
-        SELECT f.*, m.distance_km, p.frames_per_s, s.minor, s.major, s.warning
+        SELECT f.*, p.frames_per_s, s.minor, s.major, s.warning
         FROM serving.fleet_figures f,
-             (SELECT sum(distance_km) AS distance_km FROM serving.fleet_minute
-              WHERE minute > now() - INTERVAL '1 hour') m,
              (SELECT sum(input_rows) / 60.0::double precision AS frames_per_s FROM serving.query_progress
               WHERE query = 'windows' AND at > now() - INTERVAL '1 minute') p,
              (SELECT count(*) FILTER (WHERE severity = 'MINOR') AS minor,
@@ -70,19 +68,17 @@ def vehicle_ids(connection: Connection) -> pd.DataFrame:
     )
 
 
-def fleet_minutes(connection: Connection, minutes: int = 60) -> pd.DataFrame:
-    """The fleet by minute over the last ``minutes``; the minute still running is left out."""
+def fleet_hour(connection: Connection) -> pd.DataFrame:
+    """The fleet by minute over the last hour; the minute still running is left out."""
     return frame(
         connection,
         """
         SELECT minute, vehicles, frames / 60.0::double precision AS frames_per_s, distance_km,
                speed_moving_kmh
-        FROM serving.fleet_minute
-        WHERE minute >= date_trunc('minute', now()) - make_interval(mins => %(minutes)s)
-          AND minute < date_trunc('minute', (SELECT data_as_of FROM serving.freshness))
+        FROM serving.fleet_hour
+        WHERE minute < date_trunc('minute', (SELECT data_as_of FROM serving.freshness))
         ORDER BY minute
         """,
-        minutes=minutes,
     )
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any, Concatenate, Final, ParamSpec
+from typing import Any, Concatenate, Final, ParamSpec, cast
 from zoneinfo import ZoneInfo
 
 import pandas as pd
@@ -20,6 +21,7 @@ P = ParamSpec("P")
 Query = Callable[Concatenate[Connection, P], pd.DataFrame]
 
 HELD: Final = "held"
+ASKED: Final = "asked"
 AWAY: Final = "away"
 OUTAGES: Final = "outages"
 PAUSED: Final = "paused"
@@ -52,9 +54,10 @@ def mode() -> Mode:
     return "dark" if st.context.theme.type == "dark" else "light"
 
 
-def map_width(wide_px: int) -> int:
-    """How wide a map probably is, px: a phone says that it is one."""
-    return PHONE_PX if "Mobile" in st.context.headers.get("User-Agent", "") else wide_px
+def map_size(wide_px: int, high_px: int) -> tuple[int, int]:
+    """Width that a map probably has, and height to give it, px: a phone says that it is one."""
+    phone = "Mobile" in st.context.headers.get("User-Agent", "")
+    return (PHONE_PX, min(high_px, PHONE_PX)) if phone else (wide_px, high_px)
 
 
 def paused() -> bool:
@@ -82,7 +85,7 @@ def roads(network: dict[str, Any]) -> list[Any]:
 def ask(query: Query[P], *args: P.args, **kwargs: P.kwargs) -> pd.DataFrame | None:
     """The database's answer; the last one known while paused or while it is away; else None."""
     held: dict[str, pd.DataFrame] = st.session_state.setdefault(HELD, {})
-    key = f"{query.__name__}{args}{sorted(kwargs.items())}"
+    key = _key(query.__name__, args, kwargs)
     if paused() and key in held:
         return held[key]
     try:
@@ -98,6 +101,21 @@ def ask(query: Query[P], *args: P.args, **kwargs: P.kwargs) -> pd.DataFrame | No
     while len(held) > HELD_MOST:
         held.pop(next(iter(held)))
     return answer
+
+
+def ask_slowly(query: Query[P], *args: P.args, **kwargs: P.kwargs) -> pd.DataFrame | None:
+    """As ``ask``, but an answer is good for SLOW_S: for what reads an hour of windows."""
+    asked: dict[str, float] = st.session_state.setdefault(ASKED, {})
+    key = _key(query.__name__, args, kwargs)
+    known = st.session_state.get(HELD, {}).get(key)
+    if known is not None and time.monotonic() - asked.get(key, 0.0) < SLOW_S:
+        return cast(pd.DataFrame, known)
+    asked[key] = time.monotonic()
+    return ask(query, *args, **kwargs)
+
+
+def _key(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+    return f"{name}{args}{sorted(kwargs.items())}"
 
 
 def row(frame: pd.DataFrame | None) -> dict[str, Any] | None:

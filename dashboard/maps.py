@@ -6,7 +6,6 @@ import json
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -14,7 +13,7 @@ import pandas as pd
 import pydeck as pdk
 
 from dashboard import icons
-from dashboard.palette import CONGESTION, TONES, Mode, rgba, speed_colour
+from dashboard.palette import CONGESTION, TONES, Mode, rgba
 
 Record = dict[str, Any]
 
@@ -22,13 +21,6 @@ ROADS_PATH: Final = "/map/roads.json"
 """Where the server of the pages serves the rows of the road layer."""
 MAJOR_ROADS: Final = frozenset({"motorway", "trunk", "primary", "arterial"})
 VEHICLE_LAYER: Final = "vehicles"
-BREAK_S: Final = 60
-"""A trace is not drawn across a longer silence, s."""
-JUMP_MPS: Final = 70.0
-"""Nor where the two ends are further apart than a car can drive, m/s: a position has jumped."""
-JUMP_SLACK_M: Final = 100.0
-DEGREE_M: Final = 111_195.0
-"""Length of a degree of latitude, m."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +85,7 @@ def roads(data: str | list[Record], mode: Mode) -> pdk.Layer:
         get_path="p",
         get_color=f"w > 1 ? {major} : {minor}",
         get_width="w",
-        width_units=_text("pixels"),
+        width_units=literal("pixels"),
         cap_rounded=True,
         joint_rounded=True,
         pickable=False,
@@ -110,15 +102,15 @@ def vehicles(fleet: pd.DataFrame, mode: Mode) -> pdk.Layer:
     sheet, mapping = icons.atlas(mode)
     return pdk.Layer(
         "IconLayer",
-        [_vehicle(row) for row in _rows(_placed(fleet))],
+        [_vehicle(row) for row in rows_of(placed(fleet))],
         id=VEHICLE_LAYER,
-        icon_atlas=_text(sheet),
+        icon_atlas=literal(sheet),
         icon_mapping=mapping,
         get_icon="icon",
         get_position="[lon, lat]",
         get_angle="angle",
         get_size=70,
-        size_units=_text("meters"),
+        size_units=literal("meters"),
         size_min_pixels=20,
         size_max_pixels=34,
         pickable=True,
@@ -129,7 +121,7 @@ def vehicles(fleet: pd.DataFrame, mode: Mode) -> pdk.Layer:
 def alert_pins(fleet: pd.DataFrame, mode: Mode) -> pdk.Layer:
     """A pin over each vehicle with active alerts, by the worst severity."""
     sheet, mapping = icons.atlas(mode)
-    alerted = _placed(fleet[fleet["alerts"] > 0])
+    alerted = placed(fleet[fleet["alerts"] > 0])
     rows = [
         {
             "lon": r["lon_deg"],
@@ -138,13 +130,13 @@ def alert_pins(fleet: pd.DataFrame, mode: Mode) -> pdk.Layer:
             "vehicle_id": r["vehicle_id"],
             "tip": _tip(r),
         }
-        for r in _rows(alerted)
+        for r in rows_of(alerted)
     ]
     return pdk.Layer(
         "IconLayer",
         rows,
         id="alerts",
-        icon_atlas=_text(sheet),
+        icon_atlas=literal(sheet),
         icon_mapping=mapping,
         get_icon="icon",
         get_position="[lon, lat]",
@@ -158,53 +150,13 @@ def congestion(cells: pd.DataFrame) -> pdk.Layer:
     """Traffic by cell and direction: each direction is its quarter of the cell, coloured by the band."""
     return pdk.Layer(
         "PolygonLayer",
-        [_wedge(row) for row in _rows(cells)],
+        [_wedge(row) for row in rows_of(cells)],
         id="congestion",
         get_polygon="polygon",
         get_fill_color="colour",
         stroked=False,
         pickable=True,
     )
-
-
-def trace(points: pd.DataFrame) -> pdk.Layer:
-    """The way of one vehicle in pieces coloured by speed; broken where it was silent or jumped."""
-    return pdk.Layer(
-        "LineLayer",
-        _pieces(points),
-        id="trace",
-        get_source_position="from",
-        get_target_position="to",
-        get_color="colour",
-        get_width=4,
-        width_units=_text("pixels"),
-        pickable=True,
-    )
-
-
-def _pieces(points: pd.DataFrame) -> list[Record]:
-    rows = _rows(_placed(points))
-    return [_piece(a, b) for a, b in pairwise(rows) if _joined(a, b)]
-
-
-def _joined(a: Record, b: Record) -> bool:
-    elapsed_s = (b["window_start"] - a["window_start"]).total_seconds()
-    north_m = (b["lat_deg"] - a["lat_deg"]) * DEGREE_M
-    east_m = (b["lon_deg"] - a["lon_deg"]) * DEGREE_M * math.cos(math.radians(a["lat_deg"]))
-    near = math.hypot(north_m, east_m) <= JUMP_MPS * elapsed_s + JUMP_SLACK_M
-    return bool(near and elapsed_s <= max(BREAK_S, 3 * b["step_s"]))
-
-
-def _piece(a: Record, b: Record) -> Record:
-    speed = b["speed_mean_kmh"]
-    colour = "#9aa5b1" if speed is None else speed_colour(speed)
-    tip = f"{b['local_time']:%Y-%m-%d %H:%M:%S}\n" + ("no speed" if speed is None else f"{speed:.0f} km/h")
-    return {
-        "from": [a["lon_deg"], a["lat_deg"]],
-        "to": [b["lon_deg"], b["lat_deg"]],
-        "colour": list(rgba(colour)),
-        "tip": tip,
-    }
 
 
 def _vehicle(row: Record) -> Record:
@@ -227,9 +179,9 @@ def _tip(row: Record) -> str:
     return _inert("\n".join(line for line in lines if line))
 
 
-def _text(literal: str) -> pdk.types.String:
+def literal(value: str) -> pdk.types.String:
     """A literal for the map's JSON, where a bare string would be read as an expression."""
-    return pdk.types.String(literal, quote_type="")
+    return pdk.types.String(value, quote_type="")
 
 
 def _inert(text: str) -> str:
@@ -254,11 +206,12 @@ def _wedge(row: Record) -> Record:
     }
 
 
-def _placed(frame: pd.DataFrame) -> pd.DataFrame:
+def placed(frame: pd.DataFrame) -> pd.DataFrame:
+    """The rows that have a position: nothing is drawn at 0, 0."""
     return frame.dropna(subset=["lat_deg", "lon_deg"])
 
 
-def _rows(frame: pd.DataFrame) -> list[Record]:
+def rows_of(frame: pd.DataFrame) -> list[Record]:
     """The rows with None for what is missing: JSON knows no NaN."""
     whole = frame.astype(object)
     filled = whole.where(whole.notna(), None).to_dict("records")

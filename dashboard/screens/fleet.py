@@ -26,6 +26,8 @@ def figures() -> None:
     if not now["vehicles"]:
         live.nothing("No vehicle has reported yet. Start a fleet: `odograph simulate`.")
         return
+    hour = live.ask_slowly(fleet_queries.fleet_hour)
+    driven_km = None if hour is None else hour["distance_km"].sum(min_count=1)
     count, shown = partial(count_of, now), text.number
     tiles = {
         "Vehicles": count("vehicles"),
@@ -35,7 +37,7 @@ def figures() -> None:
         "Parked": count("parked"),
         "Mean speed": shown(now["speed_moving_kmh"], "km/h", 1),
         "Frames/s": shown(now["frames_per_s"]),
-        "Driven, 1 h": shown(now["distance_km"], "km"),
+        "Driven, 1 h": shown(driven_km, "km"),
         "Active alerts": count("alerts_active"),
     }
     with st.container(key="figures"):
@@ -69,7 +71,7 @@ def fleet_map() -> None:
     layers += [maps.vehicles(fleet, mode), maps.alert_pins(fleet, mode)]
     chosen = st.pydeck_chart(
         maps.deck(layers, view(fleet, network), mode),
-        height=MAP_PX,
+        height=live.map_size(MAP_WIDE, MAP_PX)[1],
         key="fleet_map",
         on_select="rerun",
         selection_mode="single-object",
@@ -96,12 +98,11 @@ def view(fleet: pd.DataFrame, network: dict[str, Any]) -> maps.View:
         found = maps.view_of(
             [network["south"], network["north"]],
             [network["west"], network["east"]],
-            live.map_width(MAP_WIDE),
-            MAP_PX,
+            *live.map_size(MAP_WIDE, MAP_PX),
         )
     elif len(placed):
         found = maps.view_of(
-            list(placed["lat_deg"]), list(placed["lon_deg"]), live.map_width(MAP_WIDE), MAP_PX
+            list(placed["lat_deg"]), list(placed["lon_deg"]), *live.map_size(MAP_WIDE, MAP_PX)
         )
     else:
         return WORLD
@@ -136,7 +137,7 @@ def attention() -> None:
 
 def trends() -> None:
     """The last hour by minute."""
-    minutes = live.ask(fleet_queries.fleet_minutes)
+    minutes = live.ask(fleet_queries.fleet_hour)
     if minutes is None:
         return
     if minutes.empty:

@@ -8,7 +8,8 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from dashboard import alert_queries, charts, fleet_queries, legends, live, maps, tables, text, vehicle_queries
+from dashboard import charts, fleet_queries, legends, live, maps, text, trace, vehicle_queries
+from dashboard.screens import vehicle_records
 from dashboard.spans import SPANS, Span, span
 
 MAP_PX = 430
@@ -66,9 +67,9 @@ def past(vehicle_id: str) -> None:
     with right:
         driving(history, shown)
     health(history, shown)
-    findings(vehicle_id)
-    crashes(vehicle_id)
-    quality(history, summary)
+    vehicle_records.findings(vehicle_id)
+    vehicle_records.crashes(vehicle_id)
+    vehicle_records.quality(history, summary)
 
 
 def when(shown: Span) -> tuple[datetime, datetime, int]:
@@ -134,13 +135,13 @@ def draw(vehicle_id: str, shown: Span) -> None:
     network = live.row(live.ask(fleet_queries.road_networks)) or {}
     layers = live.roads(network)
     local = points.assign(local_time=text.local(points, live.tz(), "window_start")["window_start"])
-    layers.append(maps.trace(local))
+    layers.append(trace.layer(local))
     newest = live.ask(vehicle_queries.vehicle, vehicle_id)
     if newest is not None:
         layers.append(maps.vehicles(newest, mode))
     st.pydeck_chart(
         maps.deck(layers, view(vehicle_id, points), mode),
-        height=MAP_PX,
+        height=live.map_size(MAP_WIDE, MAP_PX)[1],
         key="vehicle_map",
         alt="Map of the vehicle's way",
     )
@@ -153,7 +154,7 @@ def view(vehicle_id: str, points: pd.DataFrame) -> maps.View:
     kept = st.session_state.get("vehicle_view")
     if kept is None or kept[0] != key:
         found = maps.view_of(
-            list(points["lat_deg"]), list(points["lon_deg"]), live.map_width(MAP_WIDE), MAP_PX
+            list(points["lat_deg"]), list(points["lon_deg"]), *live.map_size(MAP_WIDE, MAP_PX)
         )
         kept = st.session_state["vehicle_view"] = (key, found)
     found_view: maps.View = kept[1]
@@ -203,78 +204,6 @@ def health(history: pd.DataFrame, shown: Span) -> None:
             with column:
                 st.markdown(f"**{spec.title}**")
                 st.altair_chart(charts.panel(local, spec, "bucket", frame), key=f"panel_{spec.title}")
-
-
-def findings(vehicle_id: str) -> None:
-    """Its alerts, active first."""
-    st.subheader("Alerts", anchor=False)
-    found = live.ask(alert_queries.alerts, vehicle_id)
-    if found is None or found.empty:
-        st.caption("No alert of this vehicle.")
-        return
-    table = tables.alerts(found, live.tz(), pd.Timestamp.now(tz="UTC"), vehicle=False)
-    one = st.column_config.NumberColumn(format="%.1f")
-    st.dataframe(
-        tables.tinted(table),
-        hide_index=True,
-        placeholder=text.NONE,
-        key="alerts",
-        column_config={"Value": one, "Worst": one, "Limit": one},
-    )
-
-
-def crashes(vehicle_id: str) -> None:
-    """Its crash records, the newest first."""
-    found = live.ask(vehicle_queries.crash_records, vehicle_id)
-    if found is None or found.empty:
-        return
-    st.subheader("Crash records", anchor=False)
-    for record in found.to_dict("records"):
-        crash({str(k): v for k, v in record.items()})
-
-
-def crash(found: dict[str, Any]) -> None:
-    """One record: what it says, the delta-V curve, the speed before."""
-    bag = {True: "deployed", False: "not deployed"}.get(found["airbag_deployed"], "not known")
-    hash_words = "hash matches" if found["hash_ok"] else "HASH DOES NOT MATCH"
-    words = [
-        text.clock(found["event_time"], live.tz()),
-        f"delta-V {text.number(found['delta_v_max_kmh'], 'km/h', 1)}",
-        f"air bag {bag}",
-        "complete" if found["complete"] else "incomplete",
-        hash_words,
-        found["profile"],
-    ]
-    st.text(" · ".join(words))
-    left, right = st.columns(2)
-    with left:
-        st.markdown("**Change of velocity after time zero**")
-        st.altair_chart(charts.delta_v(found["record"]), key=f"dv_{found['boot_id']}_{found['crash_id']}")
-    with right:
-        st.markdown("**Speed before time zero** (shaded: brake on)")
-        st.altair_chart(charts.pre_crash(found["record"]), key=f"pre_{found['boot_id']}_{found['crash_id']}")
-
-
-def quality(history: pd.DataFrame, summary: dict[str, Any]) -> None:
-    """How good its data is, in the span and in all."""
-    st.subheader("Data quality", anchor=False)
-    sums = history.sum(numeric_only=True, min_count=1)
-    tiles = {
-        "Samples": sums.get("samples"),
-        "Frames": sums.get("frames"),
-        "Late frames repaired": sums.get("frames_late"),
-        "Windows restated": sums.get("windows_restated"),
-        "Values out of range": sums.get("out_of_range"),
-    }
-    with st.container(key="figures_quality"):
-        for label, value in tiles.items():
-            st.metric(label, text.number(value), border=True)
-    st.caption(
-        f"In the span above. In all: {text.number(summary['frames'])} frames and "
-        f"{text.number(summary['distance_km'], 'km', 1)} "
-        f"since {text.clock(summary['first_event'], live.tz())}, "
-        f"{text.number(summary['windows_restated'])} of {text.number(summary['windows'])} windows restated."
-    )
 
 
 live.header("Vehicle")

@@ -86,6 +86,21 @@ FROM odograph.vehicle_window
 GROUP BY 1;
 COMMENT ON VIEW serving.fleet_minute IS 'The fleet by minute of event time; always filter on minute';
 
+CREATE VIEW serving.fleet_hour AS
+SELECT time_bucket(INTERVAL '1 minute', window_start) AS minute,
+       count(DISTINCT vehicle_id)::integer AS vehicles,
+       sum(frames)::bigint AS frames,
+       sum(samples)::bigint AS samples,
+       sum(distance_m) / 1000 AS distance_km,
+       sum(fuel_l) AS fuel_l,
+       sum(energy_kwh) AS energy_kwh,
+       sum(idle_s) / nullif(sum(idle_s) + sum(moving_s), 0) AS idle_share,
+       sum(distance_m) / nullif(sum(moving_s), 0) * 3.6 AS speed_moving_kmh
+FROM odograph.vehicle_window
+WHERE window_start >= date_trunc('minute', now()) - INTERVAL '1 hour'
+GROUP BY 1;
+COMMENT ON VIEW serving.fleet_hour IS 'The fleet by minute over the last hour: the filter is on window_start itself, so that older chunks are not read';
+
 CREATE VIEW serving.vehicle_window AS
 SELECT vehicle_id, window_start, window_start + window_s * INTERVAL '1 second' AS window_end,
        frames, frames_late, samples, out_of_range, first_event, last_event,

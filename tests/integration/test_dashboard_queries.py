@@ -62,13 +62,13 @@ def check_nothing_known(connection: Connection) -> None:
     assert fresh["data_as_of"] is None
     assert fresh["watermark"] is None
     figures = fleet_queries.fleet_figures(connection).iloc[0]
-    assert (figures["vehicles"], figures["frames_per_s"], figures["distance_km"]) == (0, None, None)
+    assert (figures["vehicles"], figures["frames_per_s"]) == (0, None)
     assert fleet_queries.road_networks(connection).iloc[0]["version"] is None
     start, end = datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 2, tzinfo=UTC)
     empty = [
         fleet_queries.fleet_latest(connection),
         fleet_queries.fleet_alerted(connection),
-        fleet_queries.fleet_minutes(connection),
+        fleet_queries.fleet_hour(connection),
         fleet_queries.vehicle_ids(connection),
         fleet_queries.road_edges(connection),
         fleet_queries.road_cells(connection),
@@ -126,7 +126,7 @@ def test_vehicles_with_alerts_have_their_count_and_the_worst_severity(
 def test_the_fleet_by_minute_leaves_out_the_minute_still_running(
     now: datetime, connection: Connection
 ) -> None:
-    minutes = fleet_queries.fleet_minutes(connection)
+    minutes = fleet_queries.fleet_hour(connection)
     this_minute = now.replace(second=0, microsecond=0)
     assert minutes["minute"].max() == this_minute - timedelta(minutes=1)
     last = minutes.iloc[-1]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from dashboard import maps
+from dashboard import maps, trace
 from dashboard.palette import SPEED_BANDS, STATES
 
 FLEET = pd.DataFrame(
@@ -102,7 +102,7 @@ def test_a_trace_is_coloured_by_speed() -> None:
     rows = points(
         ("10:00:00", 49.0, 8.4, 5.0), ("10:00:10", 49.0001, 8.4, 30.0), ("10:00:20", 49.0002, 8.4, None)
     )
-    pieces = maps.trace(rows).data
+    pieces = trace.layer(rows).data
     assert [piece["colour"] for piece in pieces] == [[59, 125, 212, 255], [154, 165, 177, 255]]
     assert SPEED_BANDS[1] == (40, "#3b7dd4")
     assert [piece["tip"] for piece in pieces] == [
@@ -115,14 +115,14 @@ def test_a_trace_is_not_drawn_across_a_silence() -> None:
     rows = points(
         ("10:00:00", 49.0, 8.4, 30.0), ("10:01:10", 49.001, 8.4, 30.0), ("10:01:20", 49.0015, 8.4, 30.0)
     )
-    assert [piece["from"] for piece in maps.trace(rows).data] == [[8.4, 49.001]]
+    assert [piece["from"] for piece in trace.layer(rows).data] == [[8.4, 49.001]]
 
 
 def test_a_trace_is_not_drawn_across_a_jump_no_car_can_drive() -> None:
     rows = points(
         ("10:00:00", 49.0, 8.4, 30.0), ("10:00:10", 49.02, 8.4, 30.0), ("10:00:20", 49.0205, 8.4, 30.0)
     )
-    assert [piece["from"] for piece in maps.trace(rows).data] == [[8.4, 49.02]]
+    assert [piece["from"] for piece in trace.layer(rows).data] == [[8.4, 49.02]]
 
 
 def test_a_direction_is_its_quarter_of_the_cell() -> None:
