@@ -141,10 +141,8 @@ def test_a_mapping_with_an_unknown_signal_is_refused(tmp_path: Path) -> None:
 
 def test_the_real_drives_can_be_read_whole() -> None:
     here = Path(__file__).resolve().parents[4] / "shared" / "data"
-    folder = Path(os.environ.get("ODOGRAPH_TEST_DRIVES", here)) / "rsk_twizy"
-    assert folder.is_dir(), (
-        f"the real drives are not at {folder}: set ODOGRAPH_TEST_DRIVES to their parent folder"
-    )
+    folder = Path(os.environ.get("EDR_TEST_DRIVES", here)) / "rsk_twizy"
+    assert folder.is_dir(), f"the real drives are not at {folder}: set EDR_TEST_DRIVES to their parent folder"
     _, found = drives.read_folder(folder)
     ready = {d.name: drive_frames.prepare(d) for d in found}
     assert {n: (len(p.t_ms), len(p.drive.bad_rows), len(p.drive.bad_values)) for n, p in ready.items()} == {
