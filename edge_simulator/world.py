@@ -92,6 +92,7 @@ class World:
         """Simulate the time before the start, once: the recorder's ring is full then and traffic flows."""
         if self._fine_steps == 0:
             self._run_fine(-WARM_UP_MS, max(1, round(WARM_UP_MS / self._h_ms)))
+            self.machine.state.crank_v[:] = np.inf  # nobody was there to report those starts
 
     def begin_at(self, start_ms: int) -> None:
         """Set the run's start anew, before anything was made: all times are relative to it until then."""

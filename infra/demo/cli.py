@@ -34,8 +34,8 @@ def demo(
 
     if duration_s is None and not sys.stdout.isatty():
         duration_s = UNATTENDED_S
-    fleet = Fleet(vehicles, rate, seed, run_id=f"demo-{time.time_ns() // 1_000_000}")
-    ledger = run(load(), fleet, duration_s, _say, typer.echo)
+    fleet = Fleet(vehicles, rate, seed, run_id=f"demo-{time.time_ns() // 1_000_000}", duration_s=duration_s)
+    ledger = run(load(), fleet, _say, typer.echo)
     typer.echo(report.as_text(ledger))
     if ledger.residual != 0:
         raise typer.Exit(1)

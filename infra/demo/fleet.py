@@ -32,12 +32,16 @@ LINK = {
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """How many vehicles, how many frames/s, from which seed; what befalls its frames and its vehicles."""
+    """How many vehicles, how many frames/s, from which seed; what befalls its frames and its vehicles.
+
+    Without ``duration_s`` it drives until it is stopped.
+    """
 
     vehicles: int
     rate: float
     seed: int
     run_id: str
+    duration_s: float | None = None
     link: Mapping[str, float] = field(default_factory=lambda: LINK)
     faults: tuple[str, ...] = FAULTS
 
@@ -47,7 +51,8 @@ class Fleet:
         faults = [text for fault in self.faults for text in ("--fault", fault)]
         head = ("simulate", "-c", str(self.vehicles), "--rate", str(self.rate), "--seed", str(self.seed))
         place = ("--lat", str(LAT_DEG), "--lon", str(LON_DEG), "--run-id", self.run_id)
-        return odograph(*head, *place, *faults, *link)
+        until = () if self.duration_s is None else ("--duration", f"{self.duration_s:g}s")
+        return odograph(*head, *place, *until, *faults, *link)
 
     def run_file(self, home: Path) -> Path:
         """Where the simulator says what it did."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -26,8 +25,8 @@ REPAIR_S = 120.0
 TICK_S = 1.0
 
 
-def run(settings: Settings, demo_fleet: Fleet, duration_s: float | None, say: Say, tell: Say) -> Ledger:
-    """Start all, drive for ``duration_s`` (None: until Ctrl-C), let it settle; the ledger of the run.
+def run(settings: Settings, demo_fleet: Fleet, say: Say, tell: Say) -> Ledger:
+    """Start all, drive until the fleet is through or Ctrl-C, let it settle; the ledger of the run.
 
     ``say`` gets what happens, ``tell`` the address of the dashboard and the result.
     """
@@ -42,33 +41,25 @@ def run(settings: Settings, demo_fleet: Fleet, duration_s: float | None, say: Sa
         before = audit.settled(home, endpoints, ends, SETTLE_S)
         tell(f"dashboard: http://{HOST}:{endpoints.http_ports['dashboard']}")
         pulse = Pulse(demo_fleet.run_file(home), endpoints, ends)
-        _drive(home, demo_fleet, duration_s, pulse, stop, say)
+        _drive(home, demo_fleet, pulse, stop, say)
         if pulse.first_map_s is not None:
             say(f"first vehicles on the map {pulse.first_map_s - begun_s:.0f} s after the start")
         say("the fleet has stopped; waiting until everything has arrived")
         return _settle(home, endpoints, ends, before, stop)
 
 
-def _drive(
-    home: Path, demo_fleet: Fleet, duration_s: float | None, pulse: Pulse, stop: threading.Event, say: Say
-) -> None:
+def _drive(home: Path, demo_fleet: Fleet, pulse: Pulse, stop: threading.Event, say: Say) -> None:
+    """Drive until the fleet is through or ``stop`` is set; raises ServiceError when the simulator fails."""
     child = demo_fleet.start(home)
-    end_s = None if duration_s is None else time.monotonic() + duration_s
     try:
-        while not stop.wait(TICK_S) and (end_s is None or time.monotonic() < end_s):
+        while child.poll() is None and not stop.wait(TICK_S):
             say(pulse.line())
-            _assert_driving(home, child)
     finally:
         code = fleet.stop(home, child)
-    if code != 0:
-        say(f"the simulator ended with {code}; its log: {home / 'logs' / 'simulate.log'}")
     stop.clear()
-
-
-def _assert_driving(home: Path, child: subprocess.Popen[bytes]) -> None:
-    if child.poll() is not None:
+    if code != 0:
         log = home / "logs" / f"{fleet.NAME}.log"
-        raise ServiceError(f"the simulator ended with {child.returncode}:\n{processes.log_tail(log)}")
+        raise ServiceError(f"the simulator ended with {code}; its log {log}:\n{processes.log_tail(log)}")
 
 
 def _settle(home: Path, endpoints: Endpoints, ends: LogEnds, before: Ledger, stop: threading.Event) -> Ledger:

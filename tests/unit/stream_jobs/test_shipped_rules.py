@@ -10,6 +10,8 @@ import orjson
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from edge_simulator import scenario
+from edge_simulator.world import World
 from infra.contract.errors import ConfigError
 from infra.contract.messages import ALERT_KEYS
 from stream_jobs.findings import crash_findings, frame_findings, kafka_records, rule_schemas
@@ -135,6 +137,16 @@ def test_every_shipped_rule_is_among_the_bad_examples() -> None:
 
 def test_healthy_vehicles_raise_nothing(spark: SparkSession) -> None:
     assert alerts_of(spark, frames(PETROL, DIESEL, ELECTRIC, STARTING, PARKED, {"t0_ms": T0})) == []
+
+
+def test_a_simulated_fleet_without_faults_raises_nothing(spark: SparkSession) -> None:
+    beat = scenario.cadence(200, 200.0, None)
+    world = World(
+        scenario.Scenario(seed=1, vehicles=200, cadence=beat, frames_per_vehicle=20, limit=None, start_ms=T0)
+    )
+    sent = [m.payload for slot in world.slots() for m in slot.messages if m.channel == "telemetry"]
+    assert len(sent) == 4000
+    assert alerts_of(spark, [orjson.loads(p) for p in sent], received_ms=T0 + 30_000) == []
 
 
 def test_a_value_outside_its_plausible_range_raises_nothing(spark: SparkSession) -> None:
