@@ -12,7 +12,7 @@ from infra.contract.errors import ServiceError
 IVY_FILE = Path(__file__).with_name("ivy.xml")
 JAR_SETS = ("spark", "kafka")
 SUITE = "trixie"
-PACKAGES = ("postgresql-17-timescaledb", "mosquitto")
+PACKAGES = ("postgresql-17-timescaledb", "mosquitto", "mosquitto-clients")
 MANIFEST = ".odograph-manifest.json"
 POSTGRES_BIN = "/usr/lib/postgresql/17/bin"
 

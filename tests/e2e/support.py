@@ -49,7 +49,7 @@ class Drive:
 def rows(lane: Lane, sql: str, *values: Any) -> list[dict[str, Any]]:
     """Rows of the lane's database, as its owner."""
     with psycopg.connect(lane.endpoints.db_owner_url, row_factory=dict_row) as connection:
-        return connection.execute(sql, values).fetchall()  # type: ignore[arg-type]
+        return connection.execute(sql, values or None).fetchall()  # type: ignore[arg-type]
 
 
 def whole_topic(lane: Lane, name: str) -> list[Message]:

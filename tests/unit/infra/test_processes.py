@@ -18,7 +18,8 @@ STUBBORN = (
     "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('ready', flush=True);"
     " time.sleep(600)",
 )
-PARENT = (PYTHON, "-c", "import subprocess, sys; subprocess.run([sys.executable, '-c', 'input()'], stdin=-1)")
+CHILD = "[sys.executable, '-c', 'import time; time.sleep(600)']"
+PARENT = (PYTHON, "-c", f"import subprocess, sys; subprocess.run({CHILD})")
 
 
 def start(tmp_path: Path, name: str, command: tuple[str, ...]) -> processes.Running:
