@@ -68,7 +68,7 @@ def _partition(consumer: Consumer, topic: str, partition: int) -> list[Message]:
     consumer.assign([TopicPartition(topic, partition, low)])
     found: list[Message] = []
     while len(found) < high - low:
-        batch = consumer.consume(1000, timeout=10)
+        batch = consumer.consume(min(1000, high - low - len(found)), timeout=10)
         assert batch, f"{topic}/{partition}: {len(found)} of {high - low} records, then nothing"
         found += batch
     return found
