@@ -131,8 +131,9 @@ def trend(frame: pd.DataFrame, time: str, column: str, unit: str, zero: bool = T
         y=alt.Y("value:Q", title=unit, scale=alt.Scale(zero=zero, nice=True), axis=_axis()),
         tooltip=_tips("time", alt.Tooltip("value:Q", format=",.1f", title=unit)),
     )
+    few = len(kept) < 3  # a line needs two points to be seen: show those there are
     area: alt.LayerChart = base.mark_area(color=SERIES[0], opacity=0.12) + base.mark_line(
-        color=SERIES[0], strokeWidth=1.7
+        color=SERIES[0], strokeWidth=1.7, point=few
     )
     return _finish(area)
 
