@@ -166,9 +166,8 @@ class World:
     def _truth(self, event: faults.Fault | faults.Burst) -> Truth:
         fault = event.fault if isinstance(event, faults.Burst) else event
         impact = isinstance(event, faults.Burst)
-        begin = self.scenario.start_ms + (
-            event.start_ms if isinstance(event, faults.Burst) else fault.onset_ms
-        )
+        onset_ms = event.start_ms if isinstance(event, faults.Burst) else fault.onset_ms
+        begin = self.scenario.start_ms + onset_ms
         self.counts["begun_faults"] += 1
         ends = (
             None

@@ -1,0 +1,144 @@
+"""A stream application in a lane, its records and its tables, for the tests of the jobs."""
+
+from __future__ import annotations
+
+import random
+import urllib.error
+import urllib.request
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+import orjson
+import psycopg
+from psycopg.rows import dict_row
+
+from infra.contract.settings import ENDPOINTS_FILE
+from tests.oracle import Expected, expect
+from tests.support import Lane, LaneProcess
+from tests.support_frames import Record, random_frame, vin
+from tests.support_link import Link
+
+HOUR_MS = 3_600_000
+WRITER = ("batch_id", "revision", "restated_at")
+LIGHT_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""A test is over before the second compiler pays: half the CPU time on small machines."""
+
+
+def base_ms() -> int:
+    """An hour that has passed: the receive times of a test are its own, all windows are over."""
+    return (int(datetime.now(UTC).timestamp() * 1000) // HOUR_MS - 3) * HOUR_MS
+
+
+@dataclass(frozen=True, slots=True)
+class App:
+    """A running stream application and its way to the database."""
+
+    lane: Lane
+    process: LaneProcess
+    link: Link
+
+
+def stream(lane: Lane) -> AbstractContextManager[LaneProcess]:
+    """The application of a lane."""
+    lane.env["JDK_JAVA_OPTIONS"] = LIGHT_JVM
+    return lane.process("jobs", "stream")
+
+
+def linked(lane: Lane) -> Link:
+    """A link before the database, written into the lane's addresses for the ingest role."""
+    url = urlsplit(lane.endpoints.db_ingest_url)
+    assert url.hostname is not None
+    assert url.port is not None
+    link = Link(url.hostname, url.port)
+    netloc = url.netloc.replace(f":{url.port}", f":{link.port}")
+    addresses = replace(lane.endpoints, db_ingest_url=urlunsplit(url._replace(netloc=netloc)))
+    (lane.home / ENDPOINTS_FILE).write_bytes(orjson.dumps(asdict(addresses)))
+    return link
+
+
+def ready(lane: Lane, process: LaneProcess) -> bool:
+    process.assert_running()
+    return page(lane, "readyz")[0] == 200
+
+
+def page(lane: Lane, path: str) -> tuple[int, str]:
+    """Status and body of the application's health page; 0 while nobody listens."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{lane.endpoints.http_ports['jobs']}/{path}") as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+    except OSError:
+        return 0, ""
+
+
+def query(lane: Lane, sql: str, *values: Any) -> list[dict[str, Any]]:
+    with psycopg.connect(lane.endpoints.db_owner_url, row_factory=dict_row) as connection:
+        return connection.execute(sql, values).fetchall()  # type: ignore[arg-type]
+
+
+def stored(lane: Lane, vehicles: range, since_ms: int, until_ms: int) -> Expected:
+    """What the tables hold for these vehicles, and for all road cells in the span of time."""
+    span = [datetime.fromtimestamp(ms / 1000, UTC) for ms in (since_ms, until_ms)]
+    ids = [vin(v) for v in vehicles]
+    found = Expected()
+    sql = "SELECT * FROM odograph.vehicle_window WHERE vehicle_id = ANY(%s)"
+    for row in query(lane, sql, ids):
+        key = (row.pop("vehicle_id"), row.pop("window_start"))
+        found.vehicle[key] = {k: v for k, v in row.items() if k not in WRITER}
+    sql = "SELECT * FROM odograph.road_cell_window WHERE window_start >= %s AND window_start < %s"
+    for row in query(lane, sql, *span):
+        road_key = (row.pop("cell"), row.pop("heading_sector"), row.pop("window_start"))
+        found.road[road_key] = {k: v for k, v in row.items() if k not in WRITER}
+    return found
+
+
+def assert_equal(found: Expected, expected: Expected) -> None:
+    """Row by row, exactly; the first difference is named."""
+    for name in ("vehicle", "road"):
+        have, want = getattr(found, name), getattr(expected, name)
+        assert have.keys() == want.keys(), f"{name}: {sorted(have.keys() ^ want.keys())[:5]}"
+        for key, row in want.items():
+            differing = {c: (have[key][c], v) for c, v in row.items() if have[key][c] != v}
+            assert not differing, f"{name} {key}: {differing}"
+
+
+def agrees(lane: Lane, records: list[Record], vehicles: range, since_ms: int, until_ms: int) -> bool:
+    assert_equal(stored(lane, vehicles, since_ms, until_ms), expect(records))
+    return True
+
+
+def drive(vehicles: range, start_ms: int, seconds: int, seed: int) -> list[Record]:
+    """A frame a second of each vehicle, received 1 to 2 s after its first sample, in order of receipt."""
+    rng = random.Random(seed)
+    records = [
+        (start_ms + s * 1000 + 1000 + rng.randrange(1000),
+         orjson.dumps(random_frame(v, s, start_ms + s * 1000 + v * 7, rng)))
+        for s in range(seconds) for v in vehicles
+    ]  # fmt: skip
+    return sorted(records)
+
+
+def spoilt(records: list[Record], seed: int) -> list[Record]:
+    """With copies, disorder within the lateness, frames too late, clocks of 1970 and 2036, and rubbish."""
+    rng = random.Random(seed)
+    out = []
+    for received_ms, payload in records:
+        fate = rng.random()
+        out.append((received_ms + (rng.randrange(25_000) if fate < 0.2 else 0), payload))
+        if 0.2 < fate < 0.3:
+            out.append((received_ms + rng.randrange(20_000), payload))
+        if 0.3 < fate < 0.33:
+            out[-1] = (received_ms + 40_000 + rng.randrange(60_000), payload)
+        if 0.33 < fate < 0.35:
+            clock = rng.choice([0, 2_082_758_400_000])
+            out.append(
+                (received_ms, orjson.dumps(orjson.loads(payload) | {"t0_ms": clock, "seq": 10**6 + len(out)}))
+            )
+        if 0.35 < fate < 0.36:
+            out.append((received_ms, payload[: len(payload) // 2]))
+    return sorted(out)
