@@ -53,8 +53,16 @@ class Instruments:
             "engine_rpm": np.where(machine.electric, np.nan, machine.state.rpm),
         }
 
-    def slow(self) -> Columns:
-        """The slow signals now, all vehicles; what a powertrain has not is chosen by the frame's layout."""
+    def slow(self, reported: slice) -> Columns:
+        """The slow signals now, all vehicles; what a powertrain has not is chosen by the frame's layout.
+
+        The vehicles ``reported`` have told their lowest starting voltage with it.
+        """
+        columns = self._slow()
+        self._machine.state.crank_v[reported] = np.inf
+        return columns
+
+    def _slow(self) -> Columns:
         st, fleet = self._fleet.state, self._fleet
         on = fleet.ignition_on()
         columns: Columns = {

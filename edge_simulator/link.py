@@ -5,11 +5,6 @@ Fates are drawn per frame from the seed before encoding, so that a frame can car
 
 from __future__ import annotations
 
-import heapq
-from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass, field
-
 import numpy as np
 
 from edge_simulator.geo import Ints
@@ -21,21 +16,6 @@ _FATE_NAMES = (*FATES, "plain")
 CLOCK_2036_MS = 2_085_978_496_000
 """The day the 32-bit seconds of NTP roll over."""
 CLOCK_1970_MS = 0
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Outgoing:
-    """A message on its way to the broker; sorts by time, then by order of making."""
-
-    due_ms: int
-    order: int
-    vehicle: int = field(compare=False)
-    channel: str = field(compare=False)
-    payload: bytes = field(compare=False)
-    flag: str = field(compare=False, default="plain")
-    copy: bool = field(compare=False, default=False)
-    """A second sending of a frame that was sent before."""
-    retain: bool = field(compare=False, default=False)
 
 
 class Fates:
@@ -90,32 +70,3 @@ def poison(kind: int, vehicle_id: str, payload: bytes) -> bytes:
             return payload.replace(b'"dt_ms":', b'"x":NaN,"dt_ms":', 1)
         case _:
             return b"\xff\xfe" + payload
-
-
-class Queue:
-    """Messages in the order of their sending, with counts of what the link did."""
-
-    def __init__(self) -> None:
-        self._heap: list[Outgoing] = []
-        self.counts: Counter[str] = Counter()
-
-    def __len__(self) -> int:
-        return len(self._heap)
-
-    def put(self, items: Iterable[Outgoing]) -> None:
-        """Hold messages until they are due."""
-        for item in items:
-            heapq.heappush(self._heap, item)
-
-    def take(self, until_ms: int) -> list[Outgoing]:
-        """Messages due before ``until_ms``, in order."""
-        due = []
-        while self._heap and self._heap[0].due_ms < until_ms:
-            due.append(heapq.heappop(self._heap))
-        return due
-
-    def flush(self) -> list[Outgoing]:
-        """All that is left, in order."""
-        rest = sorted(self._heap)
-        self._heap.clear()
-        return rest

@@ -13,7 +13,7 @@ import orjson
 
 from edge_simulator.drive_frames import Prepared, prepare
 from edge_simulator.drives import Meaning, read_folder
-from edge_simulator.link import Outgoing
+from edge_simulator.outbox import Outgoing
 from edge_simulator.publisher import Publisher
 from edge_simulator.run import Plan, Say, Sender, Stopped
 from edge_simulator.runfiles import RunFiles

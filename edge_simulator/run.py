@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from edge_simulator.link import Outgoing
+from edge_simulator.outbox import Outgoing
 from edge_simulator.publisher import Message, Publisher
 from edge_simulator.runfiles import RunFiles
 from edge_simulator.scenario import SAMPLES, Scenario

@@ -10,7 +10,7 @@ import numpy as np
 import orjson
 import pytest
 
-from edge_simulator.link import Outgoing
+from edge_simulator.outbox import Outgoing
 from edge_simulator.scenario import LinkShares, Scenario, cadence
 from edge_simulator.world import World
 from infra.contract import frame, messages
