@@ -20,7 +20,8 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 
-from stream_jobs.quality import LATE, OK, ClockLimits, parse, with_verdict
+from infra.contract.verdict import LATE, OK, ClockLimits
+from stream_jobs.quality import parse, with_verdict
 from stream_jobs.schema import IDENTITY, head_schema
 from stream_jobs.sinks import BatchClaims, Connection, Database, insert_rows
 

@@ -20,12 +20,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 
 from infra.contract.settings import Settings
+from infra.contract.verdict import LATE
 from stream_jobs import repair_plan as plan
 from stream_jobs import repair_store as store
 from stream_jobs import routing, sources, windows
 from stream_jobs.archive import archive_folder
 from stream_jobs.frames import batch_frames
-from stream_jobs.quality import LATE
 from stream_jobs.repair_plan import Grid, Interval, LateFrame
 from stream_jobs.schema import ROAD_KEYS, WINDOW_KEYS
 from stream_jobs.sinks import Database

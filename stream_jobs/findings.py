@@ -14,7 +14,8 @@ from pyspark.sql import types as T  # noqa: N812  Spark's own convention
 
 from infra.contract.messages import ALERT_KEYS
 from infra.contract.signals import BY_NAME
-from stream_jobs.quality import QUARANTINED, ClockLimits, parse, with_verdict
+from infra.contract.verdict import QUARANTINED, ClockLimits
+from stream_jobs.quality import parse, with_verdict
 from stream_jobs.rules import Rule
 from stream_jobs.schema import HEAD, frame_schema
 

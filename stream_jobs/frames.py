@@ -8,7 +8,8 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 
 from infra.contract.signals import Signal
-from stream_jobs.quality import LATE, OK, ClockLimits, drop_copies, parse, with_verdict
+from infra.contract.verdict import LATE, OK, ClockLimits
+from stream_jobs.quality import drop_copies, parse, with_verdict
 from stream_jobs.schema import IDENTITY, frame_schema
 
 

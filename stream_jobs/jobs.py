@@ -17,12 +17,12 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from infra.contract.errors import ServiceError
 from infra.contract.settings import Endpoints, Settings, endpoints
+from infra.contract.verdict import clock_limits
 from infra.health import HealthServer
 from stream_jobs import keepers, repair_plan, routing, sources, windows
 from stream_jobs.archive import ArchiveSink, archive_folder, archived_columns
 from stream_jobs.frames import stream_frames
 from stream_jobs.progress import Board, Metrics
-from stream_jobs.quality import clock_limits
 from stream_jobs.session import build_session
 from stream_jobs.sinks import ROAD, VEHICLE, BatchClaims, Database, WindowSink
 

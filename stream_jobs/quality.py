@@ -6,8 +6,6 @@ the stream, in a batch and in a replay years later.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import reduce
 from operator import add
 from typing import Final
@@ -17,16 +15,9 @@ from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from pyspark.sql.types import StructType
 
 from infra.contract.frame import MAX_DT_MS, MAX_INT, MAX_SAMPLES
-from infra.contract.settings import Settings
 from infra.contract.signals import SLOW, Signal
+from infra.contract.verdict import CLOCK_AHEAD, CLOCK_UNSET, LATE, OK, UNREADABLE, ClockLimits
 from stream_jobs.schema import HEAD, IDENTITY, present
-
-OK: Final = "ok"
-LATE: Final = "late"
-UNREADABLE: Final = "unreadable"
-CLOCK_UNSET: Final = "clock_unset"
-CLOCK_AHEAD: Final = "clock_ahead"
-QUARANTINED: Final = (CLOCK_UNSET, CLOCK_AHEAD, UNREADABLE)
 
 _HEAD_RANGES: Final = {
     "boot_id": (0, MAX_INT),
@@ -36,25 +27,6 @@ _HEAD_RANGES: Final = {
     "n": (1, MAX_SAMPLES),
 }
 _STRICT_JSON: Final = {"mode": "PERMISSIVE", "allowNonNumericNumbers": "false"}
-
-
-@dataclass(frozen=True, slots=True)
-class ClockLimits:
-    """What a device clock may do; all times in ms."""
-
-    floor_ms: int
-    ahead_ms: int
-    lateness_ms: int
-
-
-def clock_limits(settings: Settings) -> ClockLimits:
-    """The limits in force."""
-    floor = datetime.fromisoformat(settings.jobs.clock_floor).replace(tzinfo=UTC)
-    return ClockLimits(
-        floor_ms=int(floor.timestamp() * 1000),
-        ahead_ms=settings.jobs.ahead_s * 1000,
-        lateness_ms=settings.jobs.lateness_s * 1000,
-    )
 
 
 def parse(records: DataFrame, schema: StructType) -> DataFrame:

@@ -8,8 +8,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 
 from infra.contract.signals import FAST, SLOW
+from infra.contract.verdict import LATE
 from stream_jobs import driving, health
-from stream_jobs.quality import LATE, clean_slow
+from stream_jobs.quality import clean_slow
 from stream_jobs.samples import explode
 
 SIGNALS: Final = (*FAST, *SLOW)

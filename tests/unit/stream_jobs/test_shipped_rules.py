@@ -14,9 +14,9 @@ from edge_simulator import scenario
 from edge_simulator.world import World
 from infra.contract.errors import ConfigError
 from infra.contract.messages import ALERT_KEYS
+from infra.contract.verdict import ClockLimits
 from stream_jobs.findings import crash_findings, frame_findings, kafka_records, rule_schemas
 from stream_jobs.instant import findings, require_slots
-from stream_jobs.quality import ClockLimits
 from stream_jobs.rule_check import check_expressions
 from stream_jobs.rules import SHIPPED, load_rules
 

@@ -1,0 +1,48 @@
+"""The verdict on a frame's clock: what may go into windows, what is late, what no clock can be right about.
+
+It compares the payload with the receive time of its own record and nothing else, so it is the same in the
+stream, in a batch, in a replay years later, and for a day that was generated in one go.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+from infra.contract.settings import Settings
+
+OK: Final = "ok"
+LATE: Final = "late"
+UNREADABLE: Final = "unreadable"
+CLOCK_UNSET: Final = "clock_unset"
+CLOCK_AHEAD: Final = "clock_ahead"
+QUARANTINED: Final = (CLOCK_UNSET, CLOCK_AHEAD, UNREADABLE)
+
+
+@dataclass(frozen=True, slots=True)
+class ClockLimits:
+    """What a device clock may do; all times in ms."""
+
+    floor_ms: int
+    ahead_ms: int
+    lateness_ms: int
+
+
+def clock_limits(settings: Settings) -> ClockLimits:
+    """The limits in force."""
+    floor = datetime.fromisoformat(settings.jobs.clock_floor).replace(tzinfo=UTC)
+    return ClockLimits(
+        floor_ms=int(floor.timestamp() * 1000),
+        ahead_ms=settings.jobs.ahead_s * 1000,
+        lateness_ms=settings.jobs.lateness_s * 1000,
+    )
+
+
+def verdict(t0_ms: int, span_ms: int, received_ms: int, limits: ClockLimits) -> str:
+    """The first verdict that fits a readable frame; ``span_ms`` is from its first sample to its last."""
+    if t0_ms < limits.floor_ms:
+        return CLOCK_UNSET
+    if t0_ms + span_ms - received_ms > limits.ahead_ms:
+        return CLOCK_AHEAD
+    return LATE if received_ms - t0_ms > limits.lateness_ms else OK
