@@ -9,11 +9,12 @@ import numpy as np
 import orjson
 
 from edge_simulator import link
-from edge_simulator.frames import Encoder, Heads, SampleRing
+from edge_simulator.frames import Encoder, Heads, Rows, SampleRing
 from edge_simulator.geo import Ints
 from edge_simulator.instruments import Instruments
 from edge_simulator.outbox import Outgoing, Queue
 from edge_simulator.scenario import SAMPLES, Scenario
+from edge_simulator.turnout import Turnout
 from edge_simulator.vehicles import VehicleModel
 from infra.contract.frame import SCHEMA
 
@@ -38,7 +39,9 @@ class Emitter:
         self._samples = SampleRing(sc.vehicles)
         self._encoder = Encoder(vehicle_ids, [m.powertrain for m in models])
         self._seq = np.zeros(sc.vehicles, dtype=np.int64)
+        self._status_seq = np.zeros(sc.vehicles, dtype=np.int64)
         self._offset_ms = _offsets(sc)
+        self._turnout = Turnout(sc)
         self._order = 0
         self.queue = Queue()
         self.counts: Counter[str] = Counter()
@@ -52,16 +55,17 @@ class Emitter:
         self.queue.put([Outgoing(due_ms, self._next_order(), vehicle, "crash", payload)])
 
     def births(self) -> list[Outgoing]:
-        """Retained status messages: every vehicle says what it is."""
+        """Retained status messages: every vehicle that reports from the start says what it is."""
         at = self.scenario.start_ms
-        return [self._status(k, "online", 0, at) for k in range(self.scenario.vehicles)]
+        return [self._status(k, "online", at) for k in self._turnout.on_line().tolist()]
 
     def farewells(self, at_ms: int) -> list[Outgoing]:
         """Retained status messages of a clean end."""
-        return [self._status(k, "offline", 1, at_ms) for k in range(self.scenario.vehicles)]
+        return [self._status(k, "offline", at_ms) for k in self._turnout.on_line().tolist()]
 
-    def _status(self, vehicle: int, state: str, seq: int, at_ms: int) -> Outgoing:
-        model = self._models[vehicle]
+    def _status(self, vehicle: int, state: str, at_ms: int) -> Outgoing:
+        model, seq = self._models[vehicle], int(self._status_seq[vehicle])
+        self._status_seq[vehicle] += 1
         body = {
             "schema": SCHEMA, "vehicle_id": self._ids[vehicle], "boot_id": self.scenario.start_ms,
             "seq": seq, "state": state, "at_ms": at_ms, "model": model.name, "powertrain": model.powertrain,
@@ -79,8 +83,9 @@ class Emitter:
 
     def emit(self, k: int, slot_ms: int, codes: Codes) -> int:
         """Queue the frames of the vehicles whose turn it is; returns how many."""
-        group = self._group(k % self.scenario.cadence.period)
-        count = int(group.stop - group.start)
+        self._change_shift(slot_ms)
+        group = self._group(k % self.scenario.cadence.period, slot_ms)
+        count = len(self._offset_ms[group])
         if count == 0:
             return 0
         offset = self._offset_ms[group]
@@ -93,14 +98,24 @@ class Emitter:
         self.counts["generated"] += count
         return count
 
-    def _group(self, phase: int) -> slice:
-        n, period = self.scenario.vehicles, self.scenario.cadence.period
-        start, stop = n * phase // period, n * (phase + 1) // period
-        if self.scenario.limit is not None:
-            stop = min(stop, start + self.scenario.limit - self.counts["generated"])
-        return slice(start, stop)
+    def _change_shift(self, slot_ms: int) -> None:
+        """Vehicles come on line with a birth, and leave with a farewell."""
+        coming, leaving = self._turnout.advance(slot_ms - self.scenario.start_ms)
+        self.queue.put([self._status(k, "online", slot_ms) for k in coming.tolist()])
+        self.queue.put([self._status(k, "offline", slot_ms) for k in leaving.tolist()])
 
-    def _encode(self, group: slice, fate: Ints, t0: Ints, due: Ints, codes: Codes) -> list[bytes]:
+    def _group(self, phase: int, slot_ms: int) -> Rows:
+        """The vehicles that report in this slot: a slice when all of the slot's do."""
+        n, period = self.scenario.vehicles, self.scenario.cadence.period
+        turn = slice(n * phase // period, n * (phase + 1) // period)
+        rows: Rows = turn
+        if not self._turnout.everybody:
+            rows = self._turnout.reporting(turn, self._instruments.parked(), slot_ms)
+        if self.scenario.limit is None:
+            return rows
+        return np.arange(n)[rows][: self.scenario.limit - self.counts["generated"]]
+
+    def _encode(self, group: Rows, fate: Ints, t0: Ints, due: Ints, codes: Codes) -> list[bytes]:
         ahead, unset = fate == 5, fate == 6
         fix = np.where(ahead, link.CLOCK_2036_MS, np.where(unset, link.CLOCK_1970_MS, 0))
         wrong = ahead | unset
@@ -114,14 +129,15 @@ class Emitter:
             group, self._samples.window(group), slow, self._instruments.flags(), codes, heads
         )
 
-    def _queue_frames(self, group: slice, fate: Ints, due: Ints, delay: Ints, payloads: list[bytes]) -> None:
+    def _queue_frames(self, group: Rows, fate: Ints, due: Ints, delay: Ints, payloads: list[bytes]) -> None:
         fates, dues, delays = fate.tolist(), due.tolist(), delay.tolist()
+        vehicles = np.arange(self.scenario.vehicles)[group].tolist()
         for k, payload in enumerate(payloads):
             name = link.name(fates[k])
             self.counts[name] += 1
             if name == "lost":
                 continue
-            vehicle = group.start + k
+            vehicle = vehicles[k]
             self.queue.put([Outgoing(dues[k], self._next_order(), vehicle, "telemetry", payload, name)])
             if name == "duplicate":
                 again = Outgoing(
@@ -129,7 +145,7 @@ class Emitter:
                 )
                 self.queue.put([again])
         for k in self._fates.poisoned(len(payloads)).tolist():
-            vehicle = group.start + k
+            vehicle = vehicles[k]
             bad = link.poison(self.counts["poison"], self._ids[vehicle], payloads[k])
             self.counts["poison"] += 1
             self.queue.put([Outgoing(dues[k], self._next_order(), vehicle, "telemetry", bad, "poison")])

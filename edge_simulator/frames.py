@@ -45,6 +45,9 @@ _ABSENT = {
     "diesel": _PETROL | _PACK,
     "electric": _ENGINE | _PETROL | _DIESEL,
 }
+Rows = slice | Ints
+"""Which vehicles: a slice where they follow one another, else their indices."""
+
 _NUMBERS = tuple(s for s in SLOW if s.kind == "number")
 _RPM = FAST_NAMES.index("engine_rpm")
 _HEADING = FAST_NAMES.index("heading_deg")
@@ -75,7 +78,7 @@ class SampleRing:
             row[k] = columns[name]
         self._count += 1
 
-    def window(self, group: slice) -> Floats:
+    def window(self, group: Rows) -> Floats:
         """The samples of a group on the wire's steps, oldest first; [n_group, n_signals, SAMPLES]."""
         order = (self._count + np.arange(SAMPLES)) % SAMPLES
         stepped = quantise(self._values[order][:, :, group], FAST)
@@ -102,11 +105,12 @@ class Encoder:
         self._ids = vehicle_ids
         kinds = sorted(set(powertrain))
         self._layouts = [Layout(k) for k in kinds]
+        self._rows = np.arange(len(powertrain))
         self._kind = np.array([kinds.index(k) for k in powertrain], dtype=np.int64)
 
     def encode(
         self,
-        group: slice,
+        group: Rows,
         fast: Floats,
         slow: Mapping[str, Floats],
         flags: Mapping[str, Bools],
@@ -120,7 +124,7 @@ class Encoder:
         rpm = np.nan_to_num(fast[:, _RPM]).astype(np.int64).tolist()
         seq, t0, sent = heads.seq.tolist(), heads.t0_ms.tolist(), heads.sent_ms.tolist()
         payloads = []
-        for k, vehicle in enumerate(range(group.start, group.stop)):
+        for k, vehicle in enumerate(self._rows[group].tolist()):
             body = {
                 "schema": frame.SCHEMA, "vehicle_id": self._ids[vehicle], "boot_id": heads.boot_id,
                 "seq": seq[k], "t0_ms": t0[k], "dt_ms": heads.dt_ms, "n": SAMPLES, "sent_ms": sent[k],
@@ -133,9 +137,9 @@ class Encoder:
             payloads.append(frame.encode(body))
         return payloads
 
-    def _slow_rows(self, group: slice, slow: Mapping[str, Floats]) -> list[dict[str, float]]:
+    def _slow_rows(self, group: Rows, slow: Mapping[str, Floats]) -> list[dict[str, float]]:
         """The slow numbers of each vehicle of a group as a mapping."""
-        rows: list[dict[str, float]] = [{}] * (group.stop - group.start)
+        rows: list[dict[str, float]] = [{}] * len(self._rows[group])
         kinds = self._kind[group]
         for kind, layout in enumerate(self._layouts):
             members = np.flatnonzero(kinds == kind)
@@ -149,7 +153,7 @@ class Encoder:
         return rows
 
 
-def _table(signals: list[Signal], slow: Mapping[str, Floats], group: slice, members: Ints) -> Floats:
+def _table(signals: list[Signal], slow: Mapping[str, Floats], group: Rows, members: Ints) -> Floats:
     """Values of some vehicles on the wire's steps; [n_members, n_signals]."""
     values = np.stack([slow[s.name][group][members] for s in signals])
     return quantise(values, tuple(signals)).T

@@ -6,7 +6,7 @@ import numpy as np
 
 from edge_simulator import sensors, thermal
 from edge_simulator.fleet import Fleet
-from edge_simulator.geo import Bools, Floats
+from edge_simulator.geo import Bools, Floats, Ints
 from edge_simulator.machine import PETROL_MAF, Machine
 from infra.contract.signals import WHEELS
 
@@ -53,7 +53,7 @@ class Instruments:
             "engine_rpm": np.where(machine.electric, np.nan, machine.state.rpm),
         }
 
-    def slow(self, reported: slice) -> Columns:
+    def slow(self, reported: slice | Ints) -> Columns:
         """The slow signals now, all vehicles; what a powertrain has not is chosen by the frame's layout.
 
         The vehicles ``reported`` have told their lowest starting voltage with it.
@@ -73,6 +73,10 @@ class Instruments:
             "gear": np.where(self._machine.electric, (on & (st.v > 0.3)) * 1.0, self._machine.state.gear),
         }
         return columns | self._engine() | self._tyres() | self._pack() | self._electrics(on)
+
+    def parked(self) -> Bools:
+        """Which vehicles stand with the ignition off, [n_vehicles]."""
+        return self._fleet.state.parked
 
     def flags(self) -> dict[str, Bools]:
         """The flag signals now."""

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from typing import Literal
 
+from edge_simulator.stages import Schedule
 from infra.contract.errors import ConfigError
 
 SAMPLES = 10
 LONGEST_COVERED_MS = 10_000
 """A frame covers at most this much: its first sample must not be late by the time the last one is taken."""
+
+Profile = Literal["steady", "day"]
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
 _UNIT_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000}
@@ -82,6 +86,21 @@ class Scenario:
     lateness_ms: int = 30_000
     link: LinkShares = field(default_factory=LinkShares)
     faults: tuple[tuple[str, float], ...] = ()
+    profile: Profile = "steady"
+    begins_at_s: float = 8 * 3600.0
+    """Local time of the simulated day at the start, s after midnight; stamps are not touched by it."""
+    weekday: int = 0
+    """0 is Monday."""
+    parked_every_ms: int | None = None
+    """How often a parked vehicle reports; None: as often as one that drives."""
+    schedule: Schedule = field(default_factory=Schedule)
+    longest_step_ms: int = 100
+    """Physics goes in steps of at most this."""
+
+    @property
+    def full_rate(self) -> float:
+        """Frames/s when every vehicle reports."""
+        return 1000 * self.vehicles / self.cadence.interval_ms
 
     @property
     def span_ms(self) -> int:

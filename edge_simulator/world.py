@@ -22,7 +22,6 @@ from edge_simulator.outbox import Outgoing, Queue
 from edge_simulator.roads import RoadNetwork, city
 from edge_simulator.scenario import SAMPLES, Scenario
 
-LONGEST_STEP_MS = 100
 WARM_UP_MS = 21_000
 """Simulated before the start, so that the recorder's ring is full and traffic flows."""
 
@@ -57,7 +56,7 @@ class World:
         self._injector = faults.Injector(planned, self.fleet, self.machine, luck)
         self.emitter = Emitter(sc, self.vehicle_ids, models, self.instruments, radio)
         self.counts.update(planned_faults=len(planned))
-        self._substeps = -(-sc.cadence.dt_ms // LONGEST_STEP_MS)
+        self._substeps = -(-sc.cadence.dt_ms // sc.longest_step_ms)
         self._h_ms = sc.cadence.dt_ms / self._substeps
         has_engine = [m.powertrain != "electric" for m in models]
         self._boxes = BlackBoxes(self.vehicle_ids, self.fleet, self.instruments, has_engine, self._h_ms)
@@ -101,7 +100,7 @@ class World:
         self.scenario = self.emitter.scenario = replace(self.scenario, start_ms=start_ms)
 
     def births(self) -> list[Outgoing]:
-        """Retained status messages: every vehicle says what it is."""
+        """Retained status messages: every vehicle that reports from the start says what it is."""
         return self.emitter.births()
 
     def farewells(self, at_ms: int) -> list[Outgoing]:
@@ -113,7 +112,7 @@ class World:
         return {f.vehicle: self._injector.codes(f.vehicle) for f in self._injector.active}
 
     def _run_fine(self, from_ms: int, steps: int) -> list[Truth]:
-        """Physics in steps of at most 100 ms from ``from_ms`` after the start; returns faults that began."""
+        """Physics in equal steps from ``from_ms`` after the start; returns faults that began."""
         truth: list[Truth] = []
         for k in range(steps):
             now_ms = from_ms + round((k + 1) * self._h_ms)

@@ -1,0 +1,152 @@
+"""Scenario files: a run in YAML, checked whole before anything starts; options are set over it."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from edge_simulator.scenario import LinkShares, duration_ms
+from edge_simulator.stages import Schedule, from_list
+from infra.contract.errors import ConfigError
+
+READY = Path(__file__).with_name("scenarios")
+WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+DAY_S = 86_400
+
+
+def _time_of_day_s(value: object) -> float:
+    """``07:30`` in seconds after midnight. YAML reads an unquoted 7:30 as 450: a number is minutes."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        value = f"{int(value) // 60:02d}:{int(value) % 60:02d}"
+    hours, _, minutes = str(value).partition(":")
+    if not (hours.isdecimal() and minutes.isdecimal() and int(hours) < 24 and int(minutes) < 60):
+        raise ValueError(f"{value!r} is no time of day such as 07:30")
+    return int(hours) * 3600.0 + int(minutes) * 60.0
+
+
+def _length_ms(value: object) -> int:
+    try:
+        return duration_ms(str(value), "duration")
+    except ConfigError as error:
+        raise ValueError(str(error)) from error
+
+
+TimeOfDay = Annotated[float, BeforeValidator(_time_of_day_s)]
+Length = Annotated[int, BeforeValidator(_length_ms)]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+
+
+class Place(_Part):
+    """Centre of the city, degrees."""
+
+    lat: float = Field(48.137, ge=-80, le=80)
+    lon: float = Field(11.575, ge=-179, le=179)
+
+
+class Clock(_Part):
+    """Local time of the simulated day at the run's begin; what is stamped stays true time."""
+
+    begins: TimeOfDay | None = None
+    weekday: Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"] | None = None
+
+
+class StageEntry(_Part):
+    """A stage as written: ``{for: 60s, rate: 100}`` or ``{for: 60s, ramp_to: 1000}``."""
+
+    lasts: Length = Field(alias="for")
+    rate: float | None = None
+    ramp_to: float | None = None
+
+
+class ScenarioFile(_Part):
+    """All that a scenario file may say; every key has a default."""
+
+    title: str = ""
+    seed: int = Field(1, ge=0)
+    vehicles: int = Field(100, ge=1)
+    rate: float | None = Field(None, gt=0)
+    interval: Length | None = None
+    duration: Length | None = None
+    limit: int | None = Field(None, ge=1)
+    step: Length = 100
+    profile: Literal["steady", "day"] = "steady"
+    parked_every: Length | None = None
+    place: Place = Place()
+    clock: Clock = Clock()
+    ambient_c: float = Field(16.0, ge=-40, le=55)
+    faults: tuple[str | dict[str, Any], ...] = ()
+    link: dict[str, Any] = Field(default_factory=dict)
+    stages: tuple[StageEntry, ...] = ()
+
+    def schedule(self) -> Schedule:
+        """The stages in order; raises ConfigError."""
+        return from_list([(s.lasts, s.rate, s.ramp_to) for s in self.stages])
+
+
+def ready() -> dict[str, Path]:
+    """The scenarios that come with the simulator, by name."""
+    return {path.stem: path for path in sorted(READY.glob("*.yaml"))}
+
+
+def load(name_or_path: str | None, over: Mapping[str, Any]) -> ScenarioFile:
+    """A scenario by name or file, with the options in ``over`` (None: not given) set over it.
+
+    Raises ConfigError naming file, key and what would be right.
+    """
+    raw, where = ({}, "the options") if name_or_path is None else _read(name_or_path)
+    given = {key: value for key, value in over.items() if value not in (None, (), {})}
+    if "rate" in given or "interval" in given:
+        raw = {key: value for key, value in raw.items() if key not in ("rate", "interval")}
+    link = {**(raw.get("link") or {}), **given.pop("link", {})}
+    merged = {**raw, **given, "link": link}
+    try:
+        found = ScenarioFile.model_validate(merged)
+    except ValidationError as error:
+        raise ConfigError(f"{where}: {_told(error)}") from error
+    unknown = sorted(set(link) - set(LinkShares.__dataclass_fields__))
+    if unknown:
+        raise ConfigError(
+            f"{where}: link.{unknown[0]}: {_unknown(unknown[0], LinkShares.__dataclass_fields__)}"
+        )
+    return found
+
+
+def _read(name_or_path: str) -> tuple[dict[str, Any], str]:
+    found = ready().get(name_or_path, Path(name_or_path))
+    where = f"--scenario {name_or_path}"
+    try:
+        raw = yaml.safe_load(found.read_text())
+    except FileNotFoundError as error:
+        raise ConfigError(f"{where}: no such scenario or file; ready ones: {', '.join(ready())}") from error
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ConfigError(f"{where}: not readable as YAML ({' '.join(str(error).split())})") from error
+    if not isinstance(raw, dict):
+        raise ConfigError(f"{where}: a mapping of keys is wanted, as in: odograph scenarios show city-day")
+    return raw, where
+
+
+def _told(error: ValidationError) -> str:
+    """The first thing wrong, as key: reason."""
+    first = error.errors()[0]
+    key = ".".join(str(part) for part in first["loc"])
+    if first["type"] == "extra_forbidden":
+        model: type[BaseModel] = {"place": Place, "clock": Clock, "stages": StageEntry}.get(
+            str(first["loc"][0]), ScenarioFile
+        )
+        return (
+            f"{key}: {_unknown(str(first['loc'][-1]), [f.alias or k for k, f in model.model_fields.items()])}"
+        )
+    return f"{key} {first['input']!r}: {first['msg'].removeprefix('Value error, ')}"
+
+
+def _unknown(key: str, known: Any) -> str:
+    near = difflib.get_close_matches(key, list(known), n=1)
+    return "unknown key; " + (f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}")

@@ -1,0 +1,63 @@
+"""Who reports: vehicles come on line as the stages say, and parked ones report rarely."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from edge_simulator import stages
+from edge_simulator.geo import Bools, Ints
+from edge_simulator.scenario import Scenario
+
+NEVER_MS = -(10**15)
+
+
+class Turnout:
+    """Keeps who is on line and who reported when; times are the run's clock, ms."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        self._sc = scenario
+        self._place = stages.turns(scenario.vehicles) if scenario.schedule.stages else None
+        self._count = self._wanted(0)
+        self._drove_ms = np.full(scenario.vehicles, NEVER_MS)
+        self._sent_ms = np.full(scenario.vehicles, NEVER_MS)
+
+    @property
+    def everybody(self) -> bool:
+        """Whether all vehicles report all the time."""
+        return self._place is None and self._sc.parked_every_ms is None
+
+    def on_line(self) -> Ints:
+        """Vehicles that are on line now."""
+        if self._place is None:
+            return np.arange(self._sc.vehicles)
+        return np.flatnonzero(self._place < self._count)
+
+    def advance(self, since_ms: int) -> tuple[Ints, Ints]:
+        """Vehicles that come on line and that leave, as the stages want it ``since_ms`` after the start."""
+        before, self._count = self._count, self._wanted(since_ms)
+        if self._place is None or before == self._count:
+            none = np.empty(0, dtype=np.int64)
+            return none, none
+        low, high = min(before, self._count), max(before, self._count)
+        changed = np.flatnonzero((self._place >= low) & (self._place < high))
+        return (changed, changed[:0]) if self._count > before else (changed[:0], changed)
+
+    def reporting(self, rows: slice, parked: Bools, now_ms: int) -> Ints:
+        """Which of ``rows`` report now: on line, and under way or with their parked interval over."""
+        every = self._sc.parked_every_ms
+        due = np.ones(rows.stop - rows.start, dtype=np.bool_)
+        if every is not None:
+            self._drove_ms[rows] = np.where(parked[rows], self._drove_ms[rows], now_ms)
+            fresh = now_ms - self._drove_ms[rows] <= self._sc.cadence.interval_ms  # the end of a trip is told
+            due = fresh | (now_ms - self._sent_ms[rows] >= every)
+        if self._place is not None:
+            due &= self._place[rows] < self._count
+        found: Ints = np.flatnonzero(due) + rows.start
+        self._sent_ms[found] = now_ms
+        return found
+
+    def _wanted(self, since_ms: int) -> int:
+        if not self._sc.schedule.stages:
+            return self._sc.vehicles
+        full = self._sc.full_rate
+        return stages.on_line(self._sc.schedule.rate(since_ms, full), full, self._sc.vehicles)
