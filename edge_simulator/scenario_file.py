@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -91,32 +91,61 @@ class ScenarioFile(_Part):
         return from_list([(s.lasts, s.rate, s.ramp_to) for s in self.stages])
 
 
+_FIELDS = {
+    "place": Place.model_fields,
+    "clock": Clock.model_fields,
+    "stages": StageEntry.model_fields,
+}
+
+
 def ready() -> dict[str, Path]:
     """The scenarios that come with the simulator, by name."""
     return {path.stem: path for path in sorted(READY.glob("*.yaml"))}
 
 
-def load(name_or_path: str | None, over: Mapping[str, Any]) -> ScenarioFile:
-    """A scenario by name or file, with the options in ``over`` (None: not given) set over it.
+def load(
+    name_or_path: str | None, options: Mapping[str, Any], defaults: Mapping[str, Any] | None = None
+) -> ScenarioFile:
+    """A scenario by name or file over ``defaults``, with the ``options`` that are not None set over it.
 
     Raises ConfigError naming file, key and what would be right.
     """
     raw, where = ({}, "the options") if name_or_path is None else _read(name_or_path)
-    given = {key: value for key, value in over.items() if value not in (None, (), {})}
+    given = _without_none(options)
     if "rate" in given or "interval" in given:
         raw = {key: value for key, value in raw.items() if key not in ("rate", "interval")}
-    link = {**(raw.get("link") or {}), **given.pop("link", {})}
-    merged = {**raw, **given, "link": link}
+    merged = {**(defaults or {}), **raw, **given}
+    if merged.get("rate") is not None:
+        merged.pop("interval", None) if "interval" not in given else None
+    for part in ("link", "place", "clock"):
+        merged[part] = {**_mapping(where, part, raw.get(part)), **given.get(part, {})}
     try:
         found = ScenarioFile.model_validate(merged)
     except ValidationError as error:
         raise ConfigError(f"{where}: {_told(error)}") from error
-    unknown = sorted(set(link) - set(LinkShares.__dataclass_fields__))
+    unknown = sorted(set(found.link) - set(LinkShares.__dataclass_fields__))
     if unknown:
-        raise ConfigError(
-            f"{where}: link.{unknown[0]}: {_unknown(unknown[0], LinkShares.__dataclass_fields__)}"
-        )
+        names = list(LinkShares.__dataclass_fields__)
+        raise ConfigError(f"{where}: link.{unknown[0]}: {_unknown(unknown[0], names)}")
     return found
+
+
+def _without_none(options: Mapping[str, Any]) -> dict[str, Any]:
+    """What was given; empty parts are left out."""
+    found = {}
+    for key, value in options.items():
+        kept = _without_none(value) if isinstance(value, Mapping) else value
+        if kept is not None and kept not in ((), {}):
+            found[key] = kept
+    return found
+
+
+def _mapping(where: str, part: str, value: Any) -> Mapping[str, Any]:
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"{where}: {part} {value!r}: keys with values are wanted")
+    return value
 
 
 def _read(name_or_path: str) -> tuple[dict[str, Any], str]:
@@ -138,15 +167,12 @@ def _told(error: ValidationError) -> str:
     first = error.errors()[0]
     key = ".".join(str(part) for part in first["loc"])
     if first["type"] == "extra_forbidden":
-        model: type[BaseModel] = {"place": Place, "clock": Clock, "stages": StageEntry}.get(
-            str(first["loc"][0]), ScenarioFile
-        )
-        return (
-            f"{key}: {_unknown(str(first['loc'][-1]), [f.alias or k for k, f in model.model_fields.items()])}"
-        )
+        part = str(first["loc"][0]) if len(first["loc"]) > 1 else ""
+        fields = _FIELDS.get(part, ScenarioFile.model_fields)
+        return f"{key}: {_unknown(str(first['loc'][-1]), [f.alias or k for k, f in fields.items()])}"
     return f"{key} {first['input']!r}: {first['msg'].removeprefix('Value error, ')}"
 
 
-def _unknown(key: str, known: Any) -> str:
-    near = difflib.get_close_matches(key, list(known), n=1)
+def _unknown(key: str, known: Sequence[str]) -> str:
+    near = difflib.get_close_matches(key, known, n=1)
     return "unknown key; " + (f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}")

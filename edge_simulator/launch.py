@@ -1,0 +1,72 @@
+"""Starts a simulation: builds the world, connects, runs, and says how it ended."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from edge_simulator.console import now_ms, say
+from edge_simulator.publisher import Message, Publisher
+from edge_simulator.run import Plan, Run
+from edge_simulator.runfiles import RunFiles
+from edge_simulator.scenario import SAMPLES, Scenario
+from edge_simulator.stopping import StopFlag
+from edge_simulator.world import World
+from infra.contract import settings as configuration
+from infra.contract.errors import ConfigError
+from infra.contract.topics import mqtt_topic
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """How a run is carried out, whatever it simulates."""
+
+    run_id: str
+    clients: Sequence[str]
+    """MQTT client identifiers, one a connection."""
+    max_in_flight: int
+    drain_s: float
+    log_frames: bool
+    paced: bool
+    """Messages leave at their times; else as fast as the broker takes them."""
+    live: bool
+    """The run begins now, not at the scenario's start."""
+
+
+def publish(in_force: configuration.Settings, wanted: Scenario, manner: Manner) -> Mapping[str, Any]:
+    """Simulate and publish; the summary. Raises ServiceError where no broker answers."""
+    address = configuration.endpoints(in_force)
+    world = World(wanted)
+    world.warm_up()
+    if manner.live:
+        world.begin_at(now_ms() - SAMPLES * wanted.cadence.dt_ms)
+    plan = Plan(manner.run_id, in_force.mqtt.root, manner.max_in_flight, manner.drain_s, manner.paced)
+    each = len(manner.clients) == wanted.vehicles > 1
+    wills = _wills(world, in_force.mqtt.root) if each else {}
+    with (
+        StopFlag(say) as stop,
+        Publisher(address.mqtt_host, address.mqtt_port, manner.clients, wills) as publisher,
+    ):
+        publisher.connect(deadline_s=5.0 + 0.01 * len(manner.clients))
+        with RunFiles(in_force.paths.home, manner.run_id, manner.log_frames) as files:
+            return Run(plan, world, publisher, files, say).go(stop)
+
+
+def connection_names(text: str, vehicles: int, run_id: str) -> list[str]:
+    """Client identifiers for ``--connections``: a number, or per-vehicle. Raises ConfigError."""
+    if text == "per-vehicle":
+        count = vehicles
+    elif text.isdecimal() and int(text) >= 1:
+        count = min(int(text), vehicles)
+    else:
+        raise ConfigError(f"--connections {text}: a number from 1 on, or per-vehicle, is wanted")
+    return [f"odograph-{run_id}-{k}" for k in range(count)]
+
+
+def _wills(world: World, root: str) -> dict[int, Message]:
+    lasts = world.farewells(world.scenario.start_ms)
+    return {
+        item.vehicle: Message(mqtt_topic(root, world.vehicle_ids[item.vehicle], "status"), item.payload)
+        for item in lasts
+    }

@@ -1,0 +1,106 @@
+"""The command ``odograph simulate``: options over a scenario, then one run."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import typer
+
+Share = Annotated[float | None, typer.Option(min=0, max=1, rich_help_panel="Link, as shares of frames")]
+
+
+def simulate(
+    scenario: Annotated[
+        str | None, typer.Option("--scenario", help="a ready scenario or a YAML file; options win over it")
+    ] = None,
+    vehicles: Annotated[int | None, typer.Option("-c", "--vehicles", help="vehicles [100]")] = None,
+    rate: Annotated[
+        float | None, typer.Option(help="frames/s of the whole fleet (or give --interval)")
+    ] = None,
+    interval: Annotated[
+        str | None,
+        typer.Option("-I", "--interval", help="time between two frames of a vehicle, as 500ms, 1s [1s]"),
+    ] = None,
+    duration: Annotated[str | None, typer.Option(help="how long, as 90s, 5m; none: until Ctrl-C")] = None,
+    limit: Annotated[int | None, typer.Option("-L", "--limit", help="stop after so many frames")] = None,
+    seed: Annotated[int | None, typer.Option(help="same seed, same bytes (with the same start) [1]")] = None,
+    start_ms: Annotated[
+        int | None, typer.Option(help="first sample's time, ms since 1970 [one frame before now]")
+    ] = None,
+    day: Annotated[
+        str | None,
+        typer.Option(help="make this whole day, as 2026-11-20, faster than real time; see --into"),
+    ] = None,
+    into: Annotated[
+        Literal["archive", "mqtt"], typer.Option(help="where a --day goes: archive files, or the broker")
+    ] = "archive",
+    profile: Annotated[
+        Literal["steady", "day"] | None,
+        typer.Option(help="steady: everybody drives; day: commuters, rounds, nights [steady]"),
+    ] = None,
+    begins: Annotated[
+        str | None, typer.Option(help="local time of the simulated day at the start, as 07:30 [now]")
+    ] = None,
+    fault: Annotated[
+        list[str] | None, typer.Option(help="NAME=COUNT or NAME=SHARE; see odograph scenarios faults")
+    ] = None,
+    late: Share = None,
+    late_beyond: Share = None,
+    duplicate: Share = None,
+    disorder: Share = None,
+    lost: Share = None,
+    clock_ahead: Share = None,
+    clock_unset: Share = None,
+    poison: Share = None,
+    connections: Annotated[
+        str, typer.Option(help="MQTT connections, a number or per-vehicle (then each has its last will)")
+    ] = "1",
+    max_in_flight: Annotated[int, typer.Option(min=1, help="messages without PUBACK, at most")] = 20_000,
+    lat: Annotated[float | None, typer.Option(help="latitude of the city's centre, deg [48.137]")] = None,
+    lon: Annotated[float | None, typer.Option(help="longitude of the city's centre, deg [11.575]")] = None,
+    run_id: Annotated[str | None, typer.Option(help="name of the run's folder [sim-<time>-<seed>]")] = None,
+    log_frames: Annotated[bool, typer.Option(help="write every message sent to frames.jsonl")] = False,
+    drain: Annotated[str, typer.Option(help="time for the last PUBACKs")] = "15s",
+    json: Annotated[bool, typer.Option("--json", help="the summary as JSON on stdout")] = False,
+) -> None:
+    """Drive a fleet through a made-up city and publish what it measures, QoS 1, every PUBACK awaited.
+
+    Each frame holds 10 samples; with --interval 1s they are 100 ms apart. --rate and --vehicles together give
+    the interval vehicles/rate, and the samples spread over it (over its last 10 s at most).
+
+    A line a second on stderr; the summary on stdout. Ctrl-C finishes what is in flight first.
+
+    Exit codes: 0 all was acknowledged; 1 broker away or messages without PUBACK; 2 wrong option.
+    """
+    from edge_simulator import launch, scenario_file, setting_out
+    from edge_simulator.console import now_ms, say, show
+    from edge_simulator.day import make
+    from edge_simulator.scenario import duration_ms
+    from infra.contract import settings
+
+    in_force = settings.load()
+    link = {
+        "late": late, "late_beyond": late_beyond, "duplicate": duplicate, "disorder": disorder, "lost": lost,
+        "clock_ahead": clock_ahead, "clock_unset": clock_unset, "poison": poison,
+    }  # fmt: skip
+    options = {
+        "vehicles": vehicles, "rate": rate, "interval": interval, "duration": duration, "limit": limit,
+        "seed": seed, "profile": profile, "faults": tuple(fault or ()), "link": link,
+        "place": {"lat": lat, "lon": lon}, "clock": {"begins": begins},
+    }  # fmt: skip
+    file = scenario_file.load(scenario, options, setting_out.DAY_DEFAULTS if day else None)
+    name = run_id or (f"day-{day}-{file.seed}" if day else f"sim-{now_ms()}-{file.seed}")
+    wanted = setting_out.scenario(file, in_force, start_ms, day)
+    if day is not None and into == "archive":
+        show(make(wanted, in_force, name, say), json)
+        return
+    manner = launch.Manner(
+        name, launch.connection_names(connections, wanted.vehicles, name), max_in_flight,
+        duration_ms(drain, "--drain") / 1000, log_frames, paced=day is None,
+        live=start_ms is None and day is None,
+    )  # fmt: skip
+    summary = launch.publish(in_force, wanted, manner)
+    show(summary, json)
+    if not summary["finished"]:
+        say(f"{summary['messages']['owed']} messages were not acknowledged within {drain}")
+        raise typer.Exit(1)
