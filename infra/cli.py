@@ -16,7 +16,16 @@ from rich.console import Console
 
 from infra.contract.errors import OdographError
 
-PACKAGES = ("infra.stack", "infra.demo", "edge_simulator", "bridge", "stream_jobs", "dashboard", "load_tests")
+PACKAGES = (
+    "infra.stack",
+    "infra.sql",
+    "infra.demo",
+    "edge_simulator",
+    "bridge",
+    "stream_jobs",
+    "dashboard",
+    "load_tests",
+)
 
 app = typer.Typer(
     name="odograph",

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from edge_simulator.roads import city
 from infra.contract.settings import Endpoints
-from infra.sql import figures
+from infra.sql import figures, truth
 from infra.stack import processes
 from infra.stack.programs import odograph
 
@@ -61,6 +61,10 @@ class Fleet:
     def start(self, home: Path) -> subprocess.Popen[bytes]:
         """Start driving; ended by ``stop``."""
         return processes.spawn(home / "run", NAME, self.command(), home / "logs" / f"{NAME}.log")
+
+    def store_truth(self, home: Path, endpoints: Endpoints) -> int:
+        """Put what really happened into the database, for scorecards; how many rows."""
+        return truth.load(endpoints.db_ingest_url, self.run_id, truth.find(home, self.run_id))
 
     def store_roads(self, endpoints: Endpoints) -> int:
         """Put the city's roads into the database, for the map; how many edges."""

@@ -44,6 +44,7 @@ def run(settings: Settings, demo_fleet: Fleet, say: Say, tell: Say) -> Ledger:
         _drive(home, demo_fleet, pulse, stop, say)
         if pulse.first_map_s is not None:
             say(f"first vehicles on the map {pulse.first_map_s - begun_s:.0f} s after the start")
+        say(f"truth: {demo_fleet.store_truth(home, endpoints)} rows of what really happened")
         say("the fleet has stopped; waiting until everything has arrived")
         return _settle(home, endpoints, ends, before, stop)
 

@@ -1,0 +1,37 @@
+"""The commands ``odograph truth load|list``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+truth_app = typer.Typer(no_args_is_help=True, help="Ground truth of simulated runs, in the database.")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.add_typer(truth_app, name="truth")
+
+
+@truth_app.command("load")
+def load(run_id: Annotated[str, typer.Argument(help="a run or a generated day")]) -> None:
+    """Put a run's truth.jsonl into the table; again is fine. Exit 1: no database; 2: no such run."""
+    from infra.contract import settings
+    from infra.sql import truth
+
+    in_force = settings.load()
+    path = truth.find(in_force.paths.home, run_id)
+    count = truth.load(settings.endpoints(in_force).db_ingest_url, run_id, path)
+    typer.echo(f"{count} rows of truth from {run_id}")
+
+
+@truth_app.command("list")
+def list_(run_id: Annotated[str | None, typer.Argument(help="one run [all]")] = None) -> None:
+    """What runs say happened, counted by kind."""
+    from infra.contract import settings
+    from infra.sql import truth
+
+    for row in truth.told(settings.endpoints(settings.load()).db_dashboard_url, run_id):
+        span = f"{row.first:%Y-%m-%d %H:%M:%S} .. {row.last:%H:%M:%S}Z"
+        typer.echo(f"{row.run_id:28} {row.kind:8} {row.what:20} {row.count:8d}  {span}")

@@ -1,0 +1,113 @@
+"""Ground truth from a simulator run's file into the table ``odograph.truth``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from infra.contract.errors import ConfigError, ServiceError
+
+CONNECT_S = 3
+FILE = "truth.jsonl"
+
+_HEAD = ("kind", "what", "vehicle_id", "from_ms", "full_ms", "to_ms", "severity")
+_INSERT = """
+INSERT INTO odograph.truth
+    (run_id, truth_id, kind, what, vehicle_id, from_time, full_time, to_time, severity, details)
+SELECT DISTINCT ON (truth_id)
+    %s, truth_id, kind, what, vehicle_id, from_time, full_time, to_time, severity, details
+FROM incoming ORDER BY truth_id, line DESC
+ON CONFLICT (run_id, truth_id) DO UPDATE SET
+    vehicle_id = excluded.vehicle_id, from_time = excluded.from_time, full_time = excluded.full_time,
+    to_time = excluded.to_time, severity = excluded.severity, details = excluded.details
+"""
+_INCOMING = """
+CREATE TEMP TABLE incoming (
+    line integer, truth_id text, kind text, what text, vehicle_id text, from_time timestamptz,
+    full_time timestamptz, to_time timestamptz, severity double precision, details jsonb
+) ON COMMIT DROP
+"""
+_COUNTS = """
+SELECT run_id, kind, what, count(*), min(from_time), max(coalesce(to_time, from_time))
+FROM serving.truth WHERE %s::text IS NULL OR run_id = %s GROUP BY 1, 2, 3 ORDER BY 1, 2, 3 LIMIT 1000
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """How much of one thing a run says happened."""
+
+    run_id: str
+    kind: str
+    what: str
+    count: int
+    first: datetime
+    last: datetime
+
+
+def find(home: Path, run_id: str) -> Path:
+    """The truth file of a run or a generated day; raises ConfigError."""
+    places = [home / folder / run_id / FILE for folder in ("runs", "days")]
+    for path in places:
+        if path.is_file():
+            return path
+    raise ConfigError(f"{run_id}: no such run; looked for {' and '.join(map(str, places))}")
+
+
+def load(url: str, run_id: str, path: Path) -> int:
+    """Put a truth file into the table, over what it said before; how many rows.
+
+    A last line that is still being written is left for the next time. Raises ConfigError, ServiceError.
+    """
+    rows = list(_rows(path))
+    try:
+        with psycopg.connect(url, connect_timeout=CONNECT_S) as connection, connection.cursor() as cursor:
+            cursor.execute(_INCOMING)
+            with cursor.copy("COPY incoming FROM STDIN") as copy:
+                for row in rows:
+                    copy.write_row(row)
+            cursor.execute(_INSERT, (run_id,))
+            return cursor.rowcount
+    except psycopg.Error as error:
+        raise ServiceError(f"database: {str(error).strip()}") from error
+
+
+def told(url: str, run_id: str | None) -> list[Told]:
+    """What the table says happened, counted; of one run or of all. Raises ServiceError."""
+    try:
+        with psycopg.connect(url, connect_timeout=CONNECT_S) as connection:
+            return [Told(*row) for row in connection.execute(_COUNTS, (run_id, run_id)).fetchall()]
+    except psycopg.Error as error:
+        raise ServiceError(f"database: {str(error).strip()}") from error
+
+
+def _rows(path: Path) -> Iterator[tuple[object, ...]]:
+    for number, line in enumerate(path.read_bytes().splitlines(keepends=True), 1):
+        if not line.endswith(b"\n"):
+            return
+        try:
+            yield (number, *_columns(json.loads(line)))
+        except (ValueError, KeyError, TypeError) as error:
+            raise ConfigError(
+                f"{path}, line {number}: not a row of truth ({type(error).__name__}: {error})"
+            ) from error
+
+
+def _columns(row: Mapping[str, Any]) -> tuple[object, ...]:
+    kind = row["kind"]
+    what = str(row.get("what") or row.get("fault") or kind)
+    truth_id = str(row.get("fault_id") or f"{kind}:{what}:{row['vehicle_id']}:{row['from_ms']}")
+    rest = {k: v for k, v in row.items() if k not in (*_HEAD, "fault", "fault_id", "phase", "details")}
+    details = json.dumps({**rest, **(row.get("details") or {})})
+    times = (_time(row.get(key)) for key in ("from_ms", "full_ms", "to_ms"))
+    return (truth_id, kind, what, row["vehicle_id"], *times, row.get("severity"), details)
+
+
+def _time(ms: int | None) -> datetime | None:
+    return None if ms is None else datetime.fromtimestamp(ms / 1000, UTC)

@@ -1,0 +1,111 @@
+"""Scenario files: every key checked, options win, the ready ones are right."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edge_simulator import scenario_file, setting_out
+from infra.contract.errors import ConfigError
+from infra.contract.settings import Settings
+
+BERLIN = Settings(tz="Europe/Berlin")
+
+
+def written(folder: Path, text: str) -> str:
+    path = folder / "mine.yaml"
+    path.write_text(text)
+    return str(path)
+
+
+@pytest.mark.parametrize("name", sorted(scenario_file.ready()))
+def test_each_ready_scenario_can_be_run(name: str) -> None:
+    found = setting_out.scenario(scenario_file.load(name, {}), Settings(), None, None)
+    assert found.vehicles >= 1
+    assert scenario_file.load(name, {}).title
+
+
+def test_the_scenarios_that_were_promised_are_there() -> None:
+    wanted = {"city-day", "rush-hour", "winter-morning", "radio-outage", "crash", "poison"}
+    assert wanted <= set(scenario_file.ready())
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("vehicels: 3", "vehicels: unknown key; did you mean vehicles?"),
+        ("link: {lat: 0.1}", "link.lat: unknown key; did you mean late?"),
+        ("place: {lot: 1}", "place.lot: unknown key; did you mean lon?"),
+        ("stages: [{for: 3s, rat: 3}]", "stages.0.rat: unknown key; did you mean rate?"),
+        ("rate: -5", "rate -5: Input should be greater than 0"),
+        ("interval: fast", "interval 'fast': duration 'fast': a duration such as 500ms"),
+        ("clock: {begins: '25:00'}", "clock.begins '25:00': '25:00' is no time of day such as 07:30"),
+        ("- a\n- b", "a mapping of keys is wanted"),
+        ("a: [", "not readable as YAML"),
+        ("link: 3", "link 3: keys with values are wanted"),
+        ("link: {late: much}", "link"),
+        ("profile: nights", "profile 'nights': Input should be 'steady' or 'day'"),
+    ],
+)
+def test_what_is_wrong_in_a_file_is_told_in_one_line(tmp_path: Path, text: str, told: str) -> None:
+    name = written(tmp_path, text)
+    with pytest.raises(ConfigError) as caught:
+        setting_out.scenario(scenario_file.load(name, {}), Settings(), None, None)
+    assert told in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_that_is_not_there_is_told_with_the_ready_ones() -> None:
+    with pytest.raises(ConfigError, match="no such scenario or file; ready ones: city-day, crash"):
+        scenario_file.load("nowhere", {})
+
+
+def test_options_win_over_the_file_and_what_is_not_given_stays(tmp_path: Path) -> None:
+    name = written(
+        tmp_path, "{vehicles: 30, interval: 2s, seed: 4, link: {late: 0.1, lost: 0.2}, place: {lat: 10}}"
+    )
+    options: dict[str, Any] = {
+        "vehicles": None, "rate": 60.0, "faults": (), "link": {"late": 0.3, "lost": None},
+        "place": {"lat": None},
+    }  # fmt: skip
+    found = setting_out.scenario(scenario_file.load(name, options), Settings(), 0, None)
+    assert (found.vehicles, found.seed, found.cadence.interval_ms) == (30, 4, 500)
+    assert (found.link.late, found.link.lost, found.lat_deg) == (0.3, 0.2, 10.0)
+
+
+@pytest.mark.parametrize(
+    "text", ["clock: {begins: '07:30'}", "clock: {begins: 07:30}", "clock: {begins: 7:30}"]
+)
+def test_a_time_of_day_is_understood_with_and_without_quotes(tmp_path: Path, text: str) -> None:
+    assert scenario_file.load(written(tmp_path, text), {}).clock.begins == 7.5 * 3600
+
+
+def test_a_day_is_the_local_one_and_an_hour_short_when_clocks_go_forward() -> None:
+    file = scenario_file.load(None, {"vehicles": 5}, setting_out.DAY_DEFAULTS)
+    found = setting_out.scenario(file, BERLIN, None, "2026-03-29")
+    begin = datetime.fromtimestamp(found.start_ms / 1000, UTC)
+    assert begin == datetime(2026, 3, 28, 23, 0, tzinfo=UTC)
+    assert found.span_ms == 23 * 3_600_000
+    assert (found.weekday, found.begins_at_s, found.profile, found.longest_step_ms) == (6, 0.0, "day", 500)
+    assert found.parked_every_ms == 600_000
+
+
+def test_a_day_that_is_none_is_told() -> None:
+    with pytest.raises(ConfigError, match="--day 2026-02-30: a date such as 2026-11-20 is wanted"):
+        setting_out.scenario(scenario_file.load(None, {}), Settings(), None, "2026-02-30")
+
+
+def test_the_simulated_clock_is_the_local_time_of_the_start_unless_it_is_set() -> None:
+    noon_ms = round(datetime(2026, 11, 20, 11, 0, tzinfo=UTC).timestamp() * 1000)
+    found = setting_out.scenario(scenario_file.load(None, {}), BERLIN, noon_ms, None)
+    assert (found.begins_at_s, found.weekday) == (12 * 3600.0, 4)
+    early = scenario_file.load(None, {"clock": {"begins": "06:30"}})
+    assert setting_out.scenario(early, BERLIN, noon_ms, None).begins_at_s == 6.5 * 3600
+
+
+def test_stages_say_how_long_a_run_is() -> None:
+    found = setting_out.scenario(scenario_file.load("ramp", {}), Settings(), 0, None)
+    assert found.span_ms == 270_000
