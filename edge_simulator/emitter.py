@@ -73,6 +73,10 @@ class Emitter:
         }  # fmt: skip
         return Outgoing(at_ms, self._next_order(), vehicle, "status", orjson.dumps(body), retain=True)
 
+    def target_rate(self) -> float:
+        """Frames/s that are due now."""
+        return self._turnout.rate(self._instruments.parked())
+
     def limit_reached(self) -> bool:
         """Whether as many frames were made as were asked for."""
         return self.scenario.limit is not None and self.counts["generated"] >= self.scenario.limit

@@ -143,7 +143,7 @@ class Run:
         sent = counts.sent["telemetry"]
         rate = (sent - self._last_sent) / (now - self._next_line + SECOND_S)
         self._say(
-            f"target {self.target_rate():.0f}/s  achieved {rate:.0f}/s  "
+            f"target {self._world.target_rate():.0f}/s  achieved {rate:.0f}/s  "
             f"behind {self._sender.behind_s:.2f} s  overrun {self._sender.overrun}  "
             f"in flight {self._publisher.owed}  "
             f"acked {counts.acked['telemetry']}  held back {len(self._world.queue)}  "
@@ -152,10 +152,6 @@ class Run:
         self._last_sent = sent
         self._next_line = now + SECOND_S
         self._files.sync(self.summary(finished=False))
-
-    def target_rate(self) -> float:
-        """Frames a second that the scenario asks for."""
-        return 1000 * self._world.scenario.vehicles / self._world.scenario.cadence.interval_ms
 
     def summary(self, finished: bool) -> dict[str, Any]:
         """The counts of the run so far, as run.json holds them."""
@@ -168,7 +164,7 @@ class Run:
             "boot_id": sc.start_ms,
             "start_ms": sc.start_ms,
             "interval_ms": sc.cadence.interval_ms,
-            "target_rate": self.target_rate(),
+            "target_rate": sc.full_rate,
             "generated": made["generated"],
             "sent": counts.sent["telemetry"],
             "acked": counts.acked["telemetry"],

@@ -56,6 +56,13 @@ class Turnout:
         self._sent_ms[found] = now_ms
         return found
 
+    def rate(self, parked: Bools) -> float:
+        """Frames/s that are due now: of those on line, the ones under way, and rarely the parked ones."""
+        here = np.ones(len(parked), dtype=np.bool_) if self._place is None else self._place < self._count
+        every_ms = self._sc.parked_every_ms or self._sc.cadence.interval_ms
+        moving, standing = np.count_nonzero(here & ~parked), np.count_nonzero(here & parked)
+        return 1000 * (moving / self._sc.cadence.interval_ms + standing / every_ms)
+
     def _wanted(self, since_ms: int) -> int:
         if not self._sc.schedule.stages:
             return self._sc.vehicles

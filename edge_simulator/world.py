@@ -99,6 +99,10 @@ class World:
         """Set the run's start anew, before anything was made: all times are relative to it until then."""
         self.scenario = self.emitter.scenario = replace(self.scenario, start_ms=start_ms)
 
+    def target_rate(self) -> float:
+        """Frames/s that are due now."""
+        return self.emitter.target_rate()
+
     def births(self) -> list[Outgoing]:
         """Retained status messages: every vehicle that reports from the start says what it is."""
         return self.emitter.births()
