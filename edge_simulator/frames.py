@@ -43,6 +43,7 @@ _PACK = frozenset(
 _ABSENT = {
     "petrol": _DIESEL | _PACK,
     "diesel": _PETROL | _PACK,
+    "hybrid": _DIESEL,
     "electric": _ENGINE | _PETROL | _DIESEL,
 }
 Rows = slice | Ints

@@ -1,66 +1,88 @@
-"""Engine, gearbox and traction battery. Pure functions over [n_vehicles] arrays."""
+"""Engine, gearbox and traction battery. Pure functions over arrays, powers in W."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from edge_simulator.geo import Bools, Floats, Ints
+from edge_simulator.geo import Bools, Floats
 
-DRIVELINE = 0.90
-OVERRUN_RPM = 1100.0
-REGEN_SHARE = 0.65
-
-
-def shift(
-    gear: Ints, v_kmh: Floats, hurry: Floats, rpm_per_kmh: Floats, gears: Ints, up: Floats, down: Floats
-) -> Ints:
-    """The gear after at most one shift. ``hurry`` 0..1 delays the shift up by half; gear 0 stands still."""
-    row = np.arange(len(gear))
-    rpm = rpm_per_kmh[row, np.maximum(gear, 1) - 1] * v_kmh
-    higher = (rpm > up * (1 + 0.5 * hurry)) & (gear < gears) & (gear > 0)
-    lower = (rpm < down) & (gear > 1)
-    shifted = gear + higher.astype(np.int64) - lower.astype(np.int64)
-    return np.where(v_kmh < 1.0, 0, np.maximum(shifted, 1))
-
-
-def engine_rpm(gear: Ints, v_kmh: Floats, rpm_per_kmh: Floats, idle: Floats, running: Bools) -> Floats:
-    """Engine speed: idle with the clutch open, else gear ratio times road speed; 0 when off."""
-    ratio = rpm_per_kmh[np.arange(len(gear)), np.maximum(gear, 1) - 1]
-    geared = np.where(gear > 0, ratio * v_kmh, 0.0)
-    return np.where(running, np.maximum(geared, idle), 0.0)
+COUPLED_RPM = 1100.0
+"""Below it the clutch is open while braking, so the wheels drive no engine."""
+MOTOR = 0.92
+"""Efficiency of motor and inverter, either way."""
+REGEN_SHARE = 0.8
+"""Share of braking that the motor takes as long as motor and battery can; the rest stays with the brakes."""
+REGEN_FADE_MPS = 3.0
+"""Below it the motor's share falls to nothing at standstill."""
+FULL_SOC = 0.98
+"""A battery takes no braking energy from here on; 4 points below it takes all."""
 
 
 def friction_w(rpm: Floats, fmep_kpa: Floats, engine_l: Floats) -> Floats:
-    """Engine friction, W: P = fmep Vd rpm / 120."""
+    """Engine friction: P = fmep Vd rpm / 120."""
     return fmep_kpa * engine_l * rpm / 120.0
 
 
-def brake_power_w(wheel_w: Floats, aux_w: Floats) -> Floats:
-    """Power at the crankshaft: wheels through the driveline, and auxiliaries."""
-    return np.maximum(wheel_w, 0.0) / DRIVELINE + aux_w
+def shaft_w(wheel_w: Floats, driveline: Floats) -> Floats:
+    """Power at the gearbox's input for a power at the wheels; the driveline's loss is there either way."""
+    shaft: Floats = np.maximum(wheel_w / driveline, wheel_w * driveline)
+    return shaft
 
 
-def fuel_w(
-    brake_w: Floats, wheel_w: Floats, rpm: Floats, friction: Floats, efficiency: Floats, gear: Ints
-) -> Floats:
-    """Fuel power by Willans' line, W; none in overrun and none with the engine off."""
-    overrun = (wheel_w < 0) & (rpm > OVERRUN_RPM) & (gear > 0)
-    burning = (brake_w + friction) / np.maximum(efficiency, 0.01)
-    return np.where((rpm > 0) & ~overrun, burning, 0.0)
+def engine_w(shaft: Floats, coupled: Bools, belt_w: Floats, friction: Floats) -> Floats:
+    """Indicated power that a running engine is asked for: shaft, belt and friction; negative in overrun.
+
+    A negative ``shaft`` reaches only an engine that is coupled to the wheels.
+    """
+    asked: Floats = np.maximum(shaft, shaft * coupled) + belt_w + friction
+    return asked
 
 
-def load_pct(brake_w: Floats, friction: Floats, rpm: Floats, torque_nm: Floats, rated_w: Floats) -> Floats:
-    """Calculated load: power with friction over what the engine can give at this speed."""
+def fuel_w(indicated_w: Floats, efficiency: Floats) -> Floats:
+    """Fuel power by Willans' line; none in overrun, when the wheels cover friction and belt."""
+    burnt: Floats = np.maximum(indicated_w, 0.0) / efficiency
+    return burnt
+
+
+def brakes_w(wheel_w: Floats, indicated_w: Floats, coupled: Bools, driveline: Floats) -> Floats:
+    """What is left of a deceleration for the friction brakes, at the wheels, >= 0."""
+    return np.where(coupled, np.maximum(-indicated_w, 0.0) / driveline, np.maximum(-wheel_w, 0.0))
+
+
+def most_w(rpm: Floats, torque_nm: Floats, rated_w: Floats) -> Floats:
+    """What the engine can give at this speed."""
     share = np.minimum(1.0, 0.55 + 0.45 * rpm / 2000.0)
-    most = np.minimum(torque_nm * share * rpm * np.pi / 30.0, rated_w) + friction
-    return np.where(rpm > 0, np.clip(100 * (brake_w + friction) / np.maximum(most, 1.0), 0, 100), 0.0)
+    most: Floats = np.minimum(torque_nm * share * rpm * np.pi / 30.0, rated_w)
+    return most
 
 
-def pack_power_w(wheel_w: Floats, aux_w: Floats, on: Bools, rated_w: Floats) -> Floats:
-    """Power out of the traction battery, W; negative while braking feeds it."""
-    drive = np.minimum(np.maximum(wheel_w, 0) / DRIVELINE, rated_w / DRIVELINE)
-    regen = np.maximum(np.minimum(wheel_w, 0) * REGEN_SHARE, -0.5 * rated_w)
-    return np.where(on, drive + regen + aux_w, 0.0)
+def load_pct(indicated_w: Floats, friction: Floats, most: Floats) -> Floats:
+    """Calculated load: indicated power over the most that there is at this speed."""
+    return np.clip(100 * indicated_w / np.maximum(most + friction, 1.0), 0.0, 100.0)
+
+
+def motor_w(rest_w: Floats, shaft: Floats, v_mps: Floats, regen_most_w: Floats) -> Floats:
+    """Shaft power of the motor: all of the rest when driving; when braking its share, negative."""
+    share = REGEN_SHARE * np.minimum(v_mps / REGEN_FADE_MPS, 1.0)
+    return np.where(shaft < 0, np.maximum(rest_w * share, -regen_most_w), rest_w)
+
+
+def electric_w(motor: Floats, aux_w: Floats) -> Floats:
+    """Power out of the traction battery for a motor's shaft power; negative feeds it."""
+    power: Floats = np.maximum(motor / MOTOR, motor * MOTOR) + aux_w
+    return power
+
+
+def regen_most_w(soc: Floats, rated_w: Floats) -> Floats:
+    """The most that the motor may take from braking: a full battery takes nothing."""
+    most: Floats = rated_w * np.clip((FULL_SOC - soc) / 0.04, 0.0, 1.0)
+    return most
+
+
+def charger_w(soc: Floats, rated_w: Floats) -> Floats:
+    """Power from a charger into the battery: constant to 80 %, then falling to nothing when full."""
+    power: Floats = rated_w * np.clip((1.0 - soc) / 0.2, 0.0, 1.0)
+    return power
 
 
 def open_circuit_v(soc: Floats, nominal_v: Floats) -> Floats:
@@ -70,6 +92,6 @@ def open_circuit_v(soc: Floats, nominal_v: Floats) -> Floats:
 
 def pack_current_a(power_w: Floats, ocv: Floats, ohm: Floats) -> Floats:
     """Current for a power: the smaller root of P = (OCV - I R) I, discharge positive."""
-    root = np.sqrt(np.maximum(ocv**2 - 4 * ohm * power_w, 0.0))
+    root = np.sqrt(np.maximum(ocv * ocv - 4 * ohm * power_w, 0.0))
     current: Floats = (ocv - root) / (2 * ohm)
     return current

@@ -4,27 +4,34 @@ from __future__ import annotations
 
 import numpy as np
 
-from edge_simulator.geo import Floats
+from edge_simulator.geo import Bools, Floats
 
 STANDARD_KPA = 101.325
 THERMOSTAT_C = (84.0, 95.0)
 FAN_C = (89.0, 105.0)
+OIL_S, TYRE_S, MOTOR_S = 300.0, 900.0, 240.0
+"""Time constants of oil behind coolant, of the air in a tyre, of a motor."""
+DISC_STANDING_S = 640.0
+CELL_W_K, CELL_J_K, CELL_J_K_PER_KWH = 35.0, 20_000.0, 6500.0
+"""A pack's cooling, and its heat capacity: the housing's, and the cells' by size."""
 
 
 def coolant_step(
     t_c: Floats, ambient_c: Floats, fuel_w: Floats, v_mps: Floats, h_s: float, c_kj_k: Floats, ua_w_k: Floats,
-    blocked: Floats,
+    blocked: Floats, running: Bools | bool = True,
 ) -> Floats:  # fmt: skip
     """C dT/dt = q Pfuel - UA (T - Ta) - thermostat - fan.
 
     ``blocked`` 0..1 is the share of the cooling that a fault takes away; lost coolant also leaves less
-    mass to warm, so the fault shortens the time constant.
+    mass to warm, so the fault shortens the time constant. An engine that is not ``running`` pumps no water
+    through the radiator: it only gives off UA (T - Ta).
     """
     over = t_c - ambient_c
     share = np.where(v_mps > 2, 0.30, 0.45)
     opening = np.clip((t_c - THERMOSTAT_C[0]) / (THERMOSTAT_C[1] - THERMOSTAT_C[0]), 0, 1)
     fan = np.clip((t_c - FAN_C[0]) / (FAN_C[1] - FAN_C[0]), 0, 1)
     radiator = ua_w_k * opening * (4.0 + 1.2 * np.minimum(v_mps, 30.0)) + ua_w_k * 12 * fan
+    radiator = radiator * running
     heat = share * fuel_w - (ua_w_k + radiator) * (1 - blocked) * over
     capacity = 1000 * c_kj_k * (1 - 0.82 * blocked)
     warmed: Floats = t_c + np.clip(h_s * heat / capacity, -3.0 * h_s, 3.0 * h_s)
@@ -35,6 +42,47 @@ def towards(value: Floats, target: Floats, h_s: float, tau_s: float) -> Floats:
     """First-order lag."""
     moved: Floats = value + (target - value) * (1 - np.exp(-h_s / tau_s))
     return moved
+
+
+def oil_target_c(coolant_c: Floats, running: Bools) -> Floats:
+    """What the oil tends to: a little above the coolant while the engine runs, the block's heat when off."""
+    target: Floats = coolant_c + 6.0 * running
+    return target
+
+
+def fast_idle(coolant_c: Floats) -> Floats:
+    """Idle speed of a cold engine over that of a warm one: 1.6 at 20 C, 1 from 70 C on (eng.)."""
+    factor: Floats = 1 + 0.012 * np.clip(70.0 - coolant_c, 0.0, 75.0)
+    return factor
+
+
+def oil_drag(oil_c: Floats) -> Floats:
+    """Friction of a cold engine over that of a warm one: 1.65 at 20 C, 1 from 85 C on (eng.)."""
+    factor: Floats = 1 + 0.010 * np.clip(85.0 - oil_c, 0.0, 125.0)
+    return factor
+
+
+def standing_tau_s(c_kj_k: Floats, ua_w_k: Floats) -> Floats:
+    """Time constant of an engine that cools while it stands."""
+    tau: Floats = 1000 * c_kj_k / ua_w_k
+    return tau
+
+
+def cell_j_k(pack_kwh: Floats) -> Floats:
+    """Heat capacity of a pack, J/K."""
+    capacity: Floats = CELL_J_K + CELL_J_K_PER_KWH * pack_kwh
+    return capacity
+
+
+def cell_step(t_c: Floats, ambient_c: float, heat_j: Floats, h_s: float, c_j_k: Floats) -> Floats:
+    """C dT/dt = I^2 R - UA (T - Ta); ``heat_j`` is the resistance's heat over ``h_s``."""
+    warmed: Floats = t_c + (heat_j - CELL_W_K * h_s * (t_c - ambient_c)) / c_j_k
+    return warmed
+
+
+def tyre_target_c(ambient_c: float, v_mps: Floats) -> Floats:
+    """Air in a tyre tends to 8 to 28 C above ambient while it rolls, by speed, and to ambient at rest."""
+    return ambient_c + np.where(v_mps > 0.5, 8.0 + 20.0 * np.minimum(v_mps / 33.0, 1.0), 0.0)
 
 
 def oil_pressure_kpa(rpm: Floats, oil_c: Floats) -> Floats:

@@ -129,12 +129,6 @@ def test_idle_of_the_1_8_litre_car_burns_two_thirds_of_a_litre_an_hour() -> None
     car = vehicles.MODELS[0]
     one = np.ones(1)
     friction = powertrain.friction_w(car.idle_rpm * one, car.fmep_kpa * one, car.engine_l * one)
-    watts = powertrain.fuel_w(
-        1000 * car.aux_kw * one,
-        0 * one,
-        car.idle_rpm * one,
-        friction,
-        car.efficiency * one,
-        np.zeros(1, np.int64),
-    )
+    indicated = powertrain.engine_w(0 * one, one > 1, 1000 * car.aux_kw * one, friction)
+    watts = powertrain.fuel_w(indicated, car.efficiency * one)
     assert watts[0] / 1000 / car.fuel_kj_per_l * 3600 == pytest.approx(0.68, abs=0.02)

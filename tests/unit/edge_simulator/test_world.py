@@ -120,13 +120,13 @@ def test_an_electric_vehicle_has_no_engine_and_a_petrol_one_no_traction_battery(
     kinds = {
         orjson.loads(m.payload)["vehicle_id"]: orjson.loads(m.payload)["powertrain"] for m in world.births()
     }
-    assert set(kinds.values()) == {"petrol", "diesel", "electric"}
+    assert set(kinds.values()) == {"petrol", "diesel", "hybrid", "electric"}
     for message in sent[:200]:
         body = frame.decode(message.payload)
         electric = kinds[body["vehicle_id"]] == "electric"
         assert (body["engine_rpm"] is None) == electric
         assert ("coolant_temp_c" in body) == (not electric)
-        assert ("soc_pct" in body) == electric
+        assert ("soc_pct" in body) == (kinds[body["vehicle_id"]] in ("electric", "hybrid"))
         assert ("dpf_soot_pct" in body) == (kinds[body["vehicle_id"]] == "diesel")
 
 
