@@ -125,9 +125,8 @@ class Emitter:
             np.where(wrong, fix + since, t0), np.where(wrong, fix + since + due - t0, due),
         )  # fmt: skip
         slow = self._instruments.slow(reported=group)
-        return self._encoder.encode(
-            group, self._samples.window(group), slow, self._instruments.flags(), codes, heads
-        )
+        flags = {name: states[group] for name, states in self._instruments.flags().items()}
+        return self._encoder.encode(group, self._samples.window(group), slow, flags, codes, heads)
 
     def _queue_frames(self, group: Rows, fate: Ints, due: Ints, delay: Ints, payloads: list[bytes]) -> None:
         fates, dues, delays = fate.tolist(), due.tolist(), delay.tolist()
