@@ -14,7 +14,7 @@ import numpy as np
 import orjson
 
 from edge_simulator.geo import Bools, Floats, Ints
-from edge_simulator.layout import END, FLAGS, NO_CODES, NUMBERS, Layout, Shelf
+from edge_simulator.layout import END, FLAGS, INT_CELLS, NO_CODES, NUMBERS, Layout, Shelf
 from edge_simulator.scenario import SAMPLES
 from edge_simulator.sensors import FAST_NAMES, Steps, steps_of
 from infra.contract.signals import FAST
@@ -73,9 +73,9 @@ class Heads:
     sent_ms: Ints
 
     def numbers(self) -> list[Ints]:
-        """The integers in the order of the head."""
-        boot = np.broadcast_to(np.asarray(self.boot_id, dtype=np.int64), self.seq.shape)
-        return [boot, self.seq, self.t0_ms, np.full_like(self.seq, self.dt_ms), self.sent_ms]
+        """The integers in the order of the head; one number where all have the same."""
+        boot, dt = (np.atleast_1d(np.asarray(x, dtype=np.int64)) for x in (self.boot_id, self.dt_ms))
+        return [boot, self.seq, self.t0_ms, dt, self.sent_ms]
 
 
 class SampleRing:
@@ -112,6 +112,7 @@ class Encoder:
         self._layouts = [Layout(shelf, _ABSENT[k], has_engine=k != "electric") for k in kinds]
         self._sheets = [np.tile(layout.row, (_CHUNK, 1)) for layout in self._layouts]
         self._table = shelf.book.table()
+        self._digits = shelf.digits
         self._rows = np.arange(len(powertrain))
         self._kind = np.array([kinds.index(k) for k in powertrain], dtype=np.int64)
 
@@ -132,14 +133,14 @@ class Encoder:
         vehicles, kinds = self._rows[group], self._kind[group]
         steps = steps_of(np.stack([slow[s.name] for s in NUMBERS]), NUMBERS).astype(np.int64)
         states = np.stack([flags[name] for name in FLAGS]).astype(np.int64)
-        integers = heads.numbers()
+        integers = [self._digits.indices(values, INT_CELLS).T for values in heads.numbers()]
         payloads = [b""] * len(vehicles)
         for kind, layout in enumerate(self._layouts):
             members = np.flatnonzero(kinds == kind)
             for start in range(0, len(members), _CHUNK):
                 part = members[start : start + _CHUNK]
                 cells = self._sheets[kind][: len(part)]
-                layout.head(cells, vehicles[part], [n[part] for n in integers])
+                layout.head(cells, vehicles[part], [n if len(n) == 1 else n[part] for n in integers])
                 layout.samples(cells, fast[:, :, part])
                 layout.values(cells, steps[:, part], states[:, part])
                 for place, payload in zip(part.tolist(), self._write(cells), strict=True):

@@ -63,11 +63,11 @@ class Layout:
         self.row = np.array(self._row, dtype=np.int64)
 
     def head(self, out: Ints, vehicles: Ints, numbers: Sequence[Ints]) -> None:
-        """Fill in vehicles (their places among all) and the head's integers, each [n_frames]."""
-        cells = self._shelf.id_cells
-        out[:, self._id] = self._shelf.ids + cells * vehicles[:, None] + np.arange(cells)
-        for columns, values in zip(self._integers, numbers, strict=True):
-            out[:, columns] = self._shelf.digits.indices(values, INT_CELLS).T
+        """Fill in vehicles (places among all) and the head's integers, [n_frames or 1, INT_CELLS] each."""
+        n_cells = self._shelf.id_cells
+        out[:, self._id] = self._shelf.ids + n_cells * vehicles[:, None] + np.arange(n_cells)
+        for columns, cells in zip(self._integers, numbers, strict=True):
+            out[:, columns] = cells
 
     def samples(self, out: Ints, steps: Steps) -> None:
         """Fill in the fast signals; ``steps`` is [SAMPLES, n_signals, n_frames]."""

@@ -102,9 +102,10 @@ class Digits:
 
         Raises ValueError for a number that is negative or too long.
         """
-        found = np.empty((n_cells, len(values)), dtype=np.int64)
-        rest, lead = values, self._last
-        for row in range(n_cells - 1, -1, -1):
+        found = np.full((n_cells, len(values)), self.empty, dtype=np.int64)
+        rest, lead, row = values, self._last, n_cells
+        while row and (row == n_cells or rest.any()):
+            row -= 1
             higher = rest // GROUP
             found[row] = rest - GROUP * higher + np.where(higher > 0, self._inner, lead)
             rest, lead = higher, self._first
