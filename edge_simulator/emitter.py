@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import compress
 
 import numpy as np
 import orjson
@@ -129,30 +131,32 @@ class Emitter:
             np.where(wrong, fix + since, t0), np.where(wrong, fix + since + due - t0, due),
         )  # fmt: skip
         slow = self._instruments.slow(reported=group)
-        return self._encoder.encode(
-            group, self._samples.window(group), slow, self._instruments.flags(), codes, heads
-        )
+        flags = {name: states[group] for name, states in self._instruments.flags().items()}
+        return self._encoder.encode(group, self._samples.window(group), slow, flags, codes, heads)
 
     def _queue_frames(self, group: Rows, fate: Ints, due: Ints, delay: Ints, payloads: list[bytes]) -> None:
-        fates, dues, delays = fate.tolist(), due.tolist(), delay.tolist()
-        vehicles = np.arange(self.scenario.vehicles)[group].tolist()
-        for k, payload in enumerate(payloads):
-            name = link.name(fates[k])
-            self.counts[name] += 1
-            if name == "lost":
-                continue
-            vehicle = vehicles[k]
-            self.queue.put([Outgoing(dues[k], self._next_order(), vehicle, "telemetry", payload, name)])
-            if name == "duplicate":
-                again = Outgoing(
-                    dues[k] + delays[k], self._next_order(), vehicle, "telemetry", payload, name, copy=True
-                )
-                self.queue.put([again])
+        items = self._items(np.arange(self.scenario.vehicles)[group], fate, due, payloads)
+        at_once = link.leaves_at_once(fate)
+        self.queue.put_run(list(compress(items, at_once.tolist())))
+        self.queue.put(items[k] for k in np.flatnonzero(~at_once & (fate != link.LOST)).tolist())
+        for k in np.flatnonzero(fate == link.DUPLICATE).tolist():
+            again = replace(items[k], due_ms=int(due[k] + delay[k]), order=self._next_order(), copy=True)
+            self.queue.put([again])
         for k in self._fates.poisoned(len(payloads)).tolist():
-            vehicle = vehicles[k]
-            bad = link.poison(self.counts["poison"], self._ids[vehicle], payloads[k])
+            bad = link.poison(self.counts["poison"], self._ids[items[k].vehicle], payloads[k])
             self.counts["poison"] += 1
-            self.queue.put([Outgoing(dues[k], self._next_order(), vehicle, "telemetry", bad, "poison")])
+            self.queue.put([replace(items[k], order=self._next_order(), payload=bad, flag="poison")])
+
+    def _items(self, vehicles: Ints, fate: Ints, due: Ints, payloads: list[bytes]) -> list[Outgoing]:
+        """The frames of a slot as messages, with what befalls them, which is counted."""
+        flags = [link.name(k) for k in fate.tolist()]
+        self.counts.update(flags)
+        first = self._order + 1
+        self._order += len(payloads)
+        rows = zip(
+            due.tolist(), range(first, self._order + 1), vehicles.tolist(), payloads, flags, strict=True
+        )
+        return [Outgoing(at, order, k, "telemetry", body, flag) for at, order, k, body, flag in rows]
 
 
 def _offsets(sc: Scenario) -> Ints:

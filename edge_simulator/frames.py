@@ -1,4 +1,9 @@
-"""Samples into frames: a ring of fast samples for the whole fleet, and the encoder of a group of vehicles."""
+"""Samples into frames: a ring of fast samples for the whole fleet, and the encoder of a group of vehicles.
+
+A frame is written by looking its texts up (texts.py): each kind of powertrain has a row of cells in which the
+keys stand already; the indices of the values' texts are filled in, and one gather writes all rows. The bytes
+are those of :func:`infra.contract.frame.encode`.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +11,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import orjson
 
 from edge_simulator.geo import Bools, Floats, Ints
+from edge_simulator.layout import END, FLAGS, INT_CELLS, NO_CODES, NUMBERS, Layout, Shelf
 from edge_simulator.scenario import SAMPLES
-from edge_simulator.sensors import FAST_NAMES, quantise
-from infra.contract import frame
-from infra.contract.signals import FAST, SLOW, Signal
+from edge_simulator.sensors import FAST_NAMES, Steps, steps_of
+from infra.contract.signals import FAST
 
 _ENGINE = frozenset(
     (
@@ -49,112 +55,108 @@ _ABSENT = {
 Rows = slice | Ints
 """Which vehicles: a slice where they follow one another, else their indices."""
 
-_NUMBERS = tuple(s for s in SLOW if s.kind == "number")
-_RPM = FAST_NAMES.index("engine_rpm")
+
 _HEADING = FAST_NAMES.index("heading_deg")
+_TURN = 3600
+"""Steps of a full turn of the heading."""
+_CHUNK = 256
+"""Frames written at a time: their cells stay in the processor's second cache."""
 
 
 @dataclass(frozen=True, slots=True)
 class Heads:
-    """Identity and clock of the frames of a group, each [n_group] or one for all."""
+    """Identity and clock of the frames of a group, each [n_group]; the boot id may be one for all."""
 
-    boot_id: int
+    boot_id: int | Ints
     dt_ms: int
     seq: Ints
     t0_ms: Ints
     sent_ms: Ints
 
+    def numbers(self) -> list[Ints]:
+        """The integers in the order of the head; one number where all have the same."""
+        boot, dt = (np.atleast_1d(np.asarray(x, dtype=np.int64)) for x in (self.boot_id, self.dt_ms))
+        return [boot, self.seq, self.t0_ms, dt, self.sent_ms]
+
 
 class SampleRing:
-    """The last SAMPLES samples of every fast signal of every vehicle."""
+    """The last SAMPLES samples of every fast signal of every vehicle, on the wire's steps."""
 
     def __init__(self, n_vehicles: int) -> None:
-        self._values = np.zeros((SAMPLES, len(FAST), n_vehicles))
+        self._steps = np.zeros((SAMPLES, len(FAST), n_vehicles), dtype=np.int32)
+        self._values = np.empty((len(FAST), n_vehicles))
         self._count = 0
 
     def record(self, columns: Mapping[str, Floats]) -> None:
         """Add one sample of every vehicle."""
-        row = self._values[self._count % SAMPLES]
         for k, name in enumerate(FAST_NAMES):
-            row[k] = columns[name]
+            self._values[k] = columns[name]
+        row = self._steps[self._count % SAMPLES]
+        row[:] = steps_of(self._values, FAST)
+        row[_HEADING, row[_HEADING] == _TURN] = 0
         self._count += 1
 
-    def window(self, group: Rows) -> Floats:
-        """The samples of a group on the wire's steps, oldest first; [n_group, n_signals, SAMPLES]."""
+    def window(self, group: Rows) -> Steps:
+        """The samples of a group as whole steps, oldest first; [SAMPLES, n_signals, n_group]."""
         order = (self._count + np.arange(SAMPLES)) % SAMPLES
-        stepped = quantise(self._values[order][:, :, group], FAST)
-        stepped[:, _HEADING] %= 360.0
-        return stepped.transpose(2, 1, 0)
-
-
-class Layout:
-    """Which slow signals a powertrain has, in the order of the contract."""
-
-    def __init__(self, powertrain: str) -> None:
-        present = [s for s in _NUMBERS if s.name not in _ABSENT[powertrain]]
-        self.floats = [s for s in present if s.decimals > 0]
-        self.whole = [s for s in present if s.decimals == 0]
-        self.float_names = [s.name for s in self.floats]
-        self.whole_names = [s.name for s in self.whole]
-        self.has_engine = powertrain != "electric"
+        if isinstance(group, slice):
+            return self._steps[order, :, group]
+        return self._steps[order[:, None, None], np.arange(len(FAST))[:, None], group]
 
 
 class Encoder:
     """Encodes groups of frames; ``powertrain`` names each vehicle's layout."""
 
     def __init__(self, vehicle_ids: Sequence[str], powertrain: Sequence[str]) -> None:
-        self._ids = vehicle_ids
         kinds = sorted(set(powertrain))
-        self._layouts = [Layout(k) for k in kinds]
+        shelf = Shelf(vehicle_ids)
+        self._layouts = [Layout(shelf, _ABSENT[k], has_engine=k != "electric") for k in kinds]
+        self._sheets = [np.tile(layout.row, (_CHUNK, 1)) for layout in self._layouts]
+        self._table = shelf.book.table()
+        self._digits = shelf.digits
         self._rows = np.arange(len(powertrain))
         self._kind = np.array([kinds.index(k) for k in powertrain], dtype=np.int64)
 
     def encode(
         self,
         group: Rows,
-        fast: Floats,
+        fast: Steps,
         slow: Mapping[str, Floats],
         flags: Mapping[str, Bools],
         codes: Mapping[int, list[str]],
         heads: Heads,
     ) -> list[bytes]:
-        """The frames of a group as bytes, in the order of its vehicles."""
-        slows = self._slow_rows(group, slow)
-        flag_rows = list(zip(*(flags[name][group].tolist() for name in flags), strict=True))
-        samples = fast.tolist()
-        rpm = np.nan_to_num(fast[:, _RPM]).astype(np.int64).tolist()
-        seq, t0, sent = heads.seq.tolist(), heads.t0_ms.tolist(), heads.sent_ms.tolist()
-        payloads = []
-        for k, vehicle in enumerate(self._rows[group].tolist()):
-            body = {
-                "schema": frame.SCHEMA, "vehicle_id": self._ids[vehicle], "boot_id": heads.boot_id,
-                "seq": seq[k], "t0_ms": t0[k], "dt_ms": heads.dt_ms, "n": SAMPLES, "sent_ms": sent[k],
-            }  # fmt: skip
-            body.update(zip(FAST_NAMES, samples[k], strict=True))
-            body["engine_rpm"] = rpm[k] if self._layouts[self._kind[vehicle]].has_engine else None
-            body.update(slows[k])
-            body.update(zip(flags, flag_rows[k], strict=True))
-            body["dtc_codes"] = codes.get(vehicle, [])
-            payloads.append(frame.encode(body))
-        return payloads
+        """The frames of a group as bytes, in the order of its vehicles.
 
-    def _slow_rows(self, group: Rows, slow: Mapping[str, Floats]) -> list[dict[str, float]]:
-        """The slow numbers of each vehicle of a group as a mapping."""
-        rows: list[dict[str, float]] = [{}] * len(self._rows[group])
-        kinds = self._kind[group]
+        ``fast`` is the ring's window, ``slow`` and ``flags`` are the group's values, [n_group] each;
+        ``codes`` names vehicles by their place among all.
+        """
+        vehicles, kinds = self._rows[group], self._kind[group]
+        steps = steps_of(np.stack([slow[s.name] for s in NUMBERS]), NUMBERS).astype(np.int64)
+        states = np.stack([flags[name] for name in FLAGS]).astype(np.int64)
+        integers = [self._digits.indices(values, INT_CELLS).T for values in heads.numbers()]
+        payloads = [b""] * len(vehicles)
         for kind, layout in enumerate(self._layouts):
             members = np.flatnonzero(kinds == kind)
-            if len(members) == 0:
-                continue
-            decimals = _table(layout.floats, slow, group, members).tolist()
-            whole = _table(layout.whole, slow, group, members).astype(np.int64).tolist()
-            for row, values, numbers in zip(members.tolist(), decimals, whole, strict=True):
-                rows[row] = dict(zip(layout.float_names, values, strict=True))
-                rows[row].update(zip(layout.whole_names, numbers, strict=True))
-        return rows
+            for start in range(0, len(members), _CHUNK):
+                part = members[start : start + _CHUNK]
+                cells = self._sheets[kind][: len(part)]
+                layout.head(cells, vehicles[part], [n if len(n) == 1 else n[part] for n in integers])
+                layout.samples(cells, fast[:, :, part])
+                layout.values(cells, steps[:, part], states[:, part])
+                for place, payload in zip(part.tolist(), self._write(cells), strict=True):
+                    payloads[place] = payload
+        _tell_codes(payloads, vehicles, codes)
+        return payloads
+
+    def _write(self, cells: Ints) -> list[bytes]:
+        """Rows of cells as text."""
+        return self._table.take(cells).tobytes().translate(None, b"\0").split(END)[:-1]
 
 
-def _table(signals: list[Signal], slow: Mapping[str, Floats], group: Rows, members: Ints) -> Floats:
-    """Values of some vehicles on the wire's steps; [n_members, n_signals]."""
-    values = np.stack([slow[s.name][group][members] for s in signals])
-    return quantise(values, tuple(signals)).T
+def _tell_codes(payloads: list[bytes], vehicles: Ints, codes: Mapping[int, list[str]]) -> None:
+    """Write trouble codes into the few frames that have any."""
+    for vehicle in codes:
+        place = int(np.searchsorted(vehicles, vehicle))
+        if codes[vehicle] and place < len(vehicles) and vehicles[place] == vehicle:
+            payloads[place] = payloads[place].removesuffix(NO_CODES) + orjson.dumps(codes[vehicle]) + b"}"

@@ -54,11 +54,11 @@ class Instruments:
         }
 
     def slow(self, reported: slice | Ints) -> Columns:
-        """The slow signals now, all vehicles; what a powertrain has not is chosen by the frame's layout.
+        """The slow signals now of the vehicles ``reported``; the frame's layout knows which ones one has.
 
-        The vehicles ``reported`` have told their lowest starting voltage with it.
+        These vehicles have told their lowest starting voltage with it.
         """
-        columns = self._slow()
+        columns = {name: column[reported] for name, column in self._slow().items()}
         self._machine.state.crank_v[reported] = np.inf
         return columns
 
@@ -79,7 +79,7 @@ class Instruments:
         return self._fleet.state.parked
 
     def flags(self) -> dict[str, Bools]:
-        """The flag signals now."""
+        """The flag signals now, all vehicles."""
         st, on = self._fleet.state, self._fleet.ignition_on()
         hard = (st.a < -6.0) & ~st.crashed
         return {

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from edge_simulator.geo import Ints
+from edge_simulator.geo import Bools, Ints
 from edge_simulator.scenario import LinkShares
 
 FATES = ("late", "late_beyond", "duplicate", "disorder", "lost", "clock_ahead", "clock_unset")
 PLAIN = len(FATES)
+LOST = FATES.index("lost")
+DUPLICATE = FATES.index("duplicate")
 _FATE_NAMES = (*FATES, "plain")
+_HELD_BACK = np.array([FATES.index(held) for held in ("late", "late_beyond", "disorder")])
 CLOCK_2036_MS = 2_085_978_496_000
 """The day the 32-bit seconds of NTP roll over."""
 CLOCK_1970_MS = 0
@@ -56,6 +59,12 @@ class Fates:
 def name(fate: int) -> str:
     """A fate's name."""
     return _FATE_NAMES[fate]
+
+
+def leaves_at_once(fate: Ints) -> Bools:
+    """Which frames are sent when they are made, some of them a second time later."""
+    at_once: Bools = ~np.isin(fate, _HELD_BACK) & (fate != LOST)
+    return at_once
 
 
 def poison(kind: int, vehicle_id: str, payload: bytes) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from edge_simulator.geo import Bools, Floats, metres_per_degree
 from infra.contract.signals import FAST, Signal
@@ -13,6 +14,9 @@ GNSS_WHITE_M = 0.5
 HOLD_KMH = 3.0
 STEERING_RATIO = 15.0
 FAST_NAMES = tuple(s.name for s in FAST)
+
+Steps = NDArray[np.int32]
+"""Fast signals as whole steps on the wire."""
 
 
 class Gnss:
@@ -59,9 +63,18 @@ def steering_deg(curvature: Floats, wheelbase: Floats) -> Floats:
     return degrees
 
 
-def quantise(values: Floats, signals: tuple[Signal, ...]) -> Floats:
-    """Values within range and on the signal's steps; the signals run along the axis before the last."""
+def steps_of(values: Floats, signals: tuple[Signal, ...]) -> Floats:
+    """Values, [n_signals, n], as whole steps of their signals, held within the range; changes ``values``.
+
+    No value (NaN) is the step after the last one.
+    """
+    scale = np.array([s.steps_per_unit for s in signals], dtype=np.float64)[:, None]
     low = np.array([s.minimum for s in signals])[:, None]
     high = np.array([s.maximum for s in signals])[:, None]
-    steps = np.array([s.steps_per_unit for s in signals], dtype=np.float64)[:, None]
-    return np.rint(np.clip(values, low, high) * steps) / steps + 0.0
+    np.clip(values, low, high, out=values)
+    values *= scale
+    np.rint(values, out=values)
+    none = np.isnan(values)
+    if none.any():
+        np.copyto(values, np.rint(high * scale) + 1, where=none)
+    return values
