@@ -102,7 +102,7 @@ class Steady:
         no = np.zeros(n, dtype=np.bool_)
         return Next(wake_s, goal, kerb(self._net, goal, self._rng.random(n)), np.full(n, DRIVE), no, no)
 
-    def passing(self, rows: Ints, t_s: float) -> tuple[Ints, Ints, Floats]:
+    def passing(self, rows: Ints, t_s: float) -> tuple[Ints, Ints, Floats]:  # noqa: ARG002 - the protocol
         """Everybody stops where the trip ends."""
         return rows[:0], rows[:0], np.empty(0)
 

@@ -1,8 +1,8 @@
 """The fleet on the road: where each vehicle is, how fast, and where to. State as arrays [n_vehicles].
 
 Everything a vehicle reports follows from this motion: position is the integral of speed along the heading,
-acceleration is the change of speed, yaw rate the change of heading. A step looks at the vehicles on the road in
-road order (edge_simulator.traffic), and at those that wake, park or break down one handful at a time.
+acceleration is the change of speed, yaw rate the change of heading. A step looks at the vehicles on the road,
+in road order (edge_simulator.traffic), and at the handful that wakes, parks or breaks down.
 """
 
 from __future__ import annotations
@@ -59,6 +59,7 @@ class Fleet:
         """Move all vehicles by ``h_s`` seconds."""
         st = self.state
         self.t_s += h_s
+        st.renew()
         st.a[self._settling] = st.yaw_rps[self._settling] = 0.0
         self._wake()
         self._mishaps.notice(st)
@@ -82,7 +83,7 @@ class Fleet:
         return self.net.limit_kmh[self.state.edge].astype(np.float64)
 
     def break_down(self, vehicle: int) -> None:
-        """``vehicle`` rolls out, blocks its lane and is towed away after some minutes; parked, it stays so."""
+        """``vehicle`` rolls out, blocks its lane and is towed away after a while; parked, it stays so."""
         self._mishaps.add(self.state, vehicle)
 
     def _key(self) -> Floats:

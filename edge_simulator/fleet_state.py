@@ -64,6 +64,13 @@ class State:
     broken: Bools
     """Cannot go on: crashed or broken down."""
 
+    def renew(self) -> None:
+        """Put copies in the place of the arrays that a step writes: who holds the old ones keeps that moment."""
+        self.edge, self.s, self.v, self.a = self.edge.copy(), self.s.copy(), self.v.copy(), self.a.copy()
+        self.lat, self.lon, self.heading = self.lat.copy(), self.lon.copy(), self.heading.copy()
+        self.odometer_m, self.yaw_rps = self.odometer_m.copy(), self.yaw_rps.copy()
+        self.parked = self.parked.copy()
+
 
 def placed(net: RoadNetwork, begin: Start, rng: np.random.Generator) -> State:
     """A fleet where its agenda has it at the start; the next edges are still to be chosen."""

@@ -1,7 +1,7 @@
 """Who must stop at a junction: signals, right of way, and room behind it. Arrays over the vehicles near one.
 
-A vehicle that need not stop and could not stop comfortably any more is *through*: it goes first. The first one
-of each edge that is not through applies for the way; it waits at the stop line
+A vehicle that need not stop and could not stop comfortably any more is *through*: it goes first. The first
+one of each edge that is not through applies for the way; it waits at the stop line
 
 - for a red signal,
 - where the street it wants has no room for it (the junction stays clear),

@@ -1,4 +1,4 @@
-"""One step's view of the vehicles on the road, in road order: what each sees ahead and how fast it goes next."""
+"""One step's view of the vehicles on the road, in road order: what each sees ahead, how fast it goes next."""
 
 from __future__ import annotations
 

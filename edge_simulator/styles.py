@@ -128,4 +128,5 @@ class Moods:
     def _draw(self, rates: Floats, h_s: float) -> Ints:
         """Vehicles whom it meets in a step; ``rates`` is the running sum of 1/s."""
         count = self._rng.poisson(rates[-1] * h_s)
-        return np.searchsorted(rates, self._rng.random(count) * rates[-1], side="right")
+        rows: Ints = np.searchsorted(rates, self._rng.random(count) * rates[-1], side="right")
+        return rows

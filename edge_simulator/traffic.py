@@ -1,6 +1,6 @@
 """Who drives behind whom, and who may pull out. Pure functions over arrays in road order.
 
-Road order: by edge, then by the distance along it, so that the next entry of the same edge is the vehicle ahead.
+Road order: by edge, then by the distance along it: the next entry of the same edge is the vehicle ahead.
 """
 
 from __future__ import annotations
