@@ -1,18 +1,24 @@
 """How a driver moves a vehicle: following, stopping, turning. Pure functions over [n_vehicles] arrays.
 
-Following is the intelligent driver model (Treiber, Hennecke and Helbing, 2000); steering is pure pursuit of a
-point ahead on the route, so that position, heading and yaw rate come from one motion.
+Following is the intelligent driver model (Treiber, Hennecke and Helbing, 2000) under a speed from which one
+can stop behind the vehicle ahead (Krauss, 1998), so that no step length leads to an overlap. Steering is pure
+pursuit of a point ahead on the route, so that position, heading and yaw rate come from one motion.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from edge_simulator.geo import Floats, metres_per_degree, wrap_pi
+from edge_simulator.geo import Floats
 
 STANDSTILL_GAP_M = 2.0
 JERK_UP_MPS3 = 2.0
 JERK_DOWN_MPS3 = 5.0
+JERK_EMERGENCY_MPS3 = 14.0
+LEADER_BRAKES_MPS2 = 7.0
+"""What a vehicle ahead is expected to do at worst."""
+WIDEST_OFF = 0.9975
+"""Sine of the largest angle to the aim point that is steered for."""
 G = 9.81
 AIR_KG_M3 = 1.2
 
@@ -20,30 +26,49 @@ AIR_KG_M3 = 1.2
 def wanted_accel(v: Floats, v_wanted: Floats, accel: Floats, brake: Floats) -> Floats:
     """Acceleration on a free road: towards the wanted speed, m/s2."""
     ratio = v / np.maximum(v_wanted, 0.3)
-    free = accel * (1 - np.minimum(ratio, 1.0) ** 4)
-    over = np.maximum((v_wanted - v) / 0.8, -brake * 1.3)
+    ratio *= ratio
+    ratio *= ratio
+    free = accel - accel * ratio
+    over = np.maximum((v_wanted - v) * 1.25, -1.3 * brake)
     return np.where(v > v_wanted, over, free)
 
 
 def interaction(
-    v: Floats, closing: Floats, gap: Floats, accel: Floats, brake: Floats, time_s: Floats
+    v: Floats, closing: Floats, gap: Floats, accel: Floats, time_s: Floats, per_closing: Floats
 ) -> Floats:
     """Deceleration that an obstacle asks for, m/s2 (>= 0). ``closing`` is own speed less the obstacle's.
 
     A crawling driver does not brake hard, however near the next bumper is.
     """
-    wanted = STANDSTILL_GAP_M + np.maximum(v * time_s + v * closing / (2 * np.sqrt(accel * brake)), 0.0)
-    term: Floats = accel * (wanted / np.maximum(gap, 0.5)) ** 2
-    return np.minimum(term, accel + 0.5 + 0.7 * v)
+    wanted = closing * per_closing
+    wanted += time_s
+    wanted *= v
+    np.maximum(wanted, 0.0, out=wanted)
+    wanted += STANDSTILL_GAP_M
+    wanted /= np.maximum(gap, 0.5)
+    wanted *= wanted
+    wanted *= accel
+    return np.minimum(wanted, 0.7 * v + accel + 0.5)
 
 
-def limit_accel(
-    command: Floats, last: Floats, v: Floats, h_s: float, power_w: Floats, mass: Floats, floor: Floats
-) -> Floats:
+def safe_speed(gap: Floats, leader_v: Floats, hardest: Floats, h_s: float) -> Floats:
+    """The speed from which one can still stop behind the vehicle ahead, m/s.
+
+    From v h + v^2 / 2b <= gap + u^2 / 2c: the reaction time is the step, ``u`` the leader's speed.
+    """
+    reserve = leader_v * leader_v
+    reserve *= hardest / LEADER_BRAKES_MPS2
+    reserve += 2 * hardest * np.maximum(gap - 0.5, 0.0)
+    reach = hardest * h_s
+    reserve += reach * reach
+    return np.sqrt(reserve) - reach
+
+
+def limit_accel(command: Floats, last: Floats, v: Floats, h_s: float, pull: Floats, floor: Floats) -> Floats:
     """The command within what driver and machine can do: jerk, engine power, hardest normal braking."""
-    strongest = 0.85 * power_w / (np.maximum(v, 2.0) * mass)
-    bounded = np.clip(command, floor, strongest)
-    return np.clip(bounded, last - JERK_DOWN_MPS3 * h_s, np.maximum(last, 0.0) + JERK_UP_MPS3 * h_s)
+    highest = np.minimum(pull / np.maximum(v, 2.0), np.maximum(last, 0.0) + JERK_UP_MPS3 * h_s)
+    lowest = np.maximum(floor, last - JERK_DOWN_MPS3 * h_s)
+    return np.minimum(np.maximum(command, lowest), np.maximum(highest, lowest))
 
 
 def turn_speed(angle_rad: Floats, heavy: Floats) -> Floats:
@@ -53,16 +78,20 @@ def turn_speed(angle_rad: Floats, heavy: Floats) -> Floats:
     return np.where((sharp > 0) & (heavy > 0), np.maximum(2.5, 0.75 * speed), speed)
 
 
-def steer(
-    lat: Floats, lon: Floats, heading: Floats, v: Floats, aim_lat: Floats, aim_lon: Floats
-) -> tuple[Floats, Floats]:
-    """Curvature towards the aim point by pure pursuit, and the distance to it; 1/m, right positive."""
-    north, east = metres_per_degree(lat)
-    dx, dy = (aim_lon - lon) * east, (aim_lat - lat) * north
-    distance = np.maximum(np.hypot(dx, dy), 1.0)
-    off = np.clip(wrap_pi(np.arctan2(dx, dy) - heading), -1.5, 1.5)
-    most = np.minimum(0.17, 4.5 / np.maximum(v, 1.0) ** 2)
-    return np.clip(2 * np.sin(off) / distance, -most, most), distance
+def pursuit(dx_m: Floats, dy_m: Floats, east: Floats, north: Floats, v: Floats) -> Floats:
+    """Curvature towards an aim point (dx east, dy north of the vehicle) by pure pursuit; 1/m, right positive.
+
+    ``east`` and ``north`` are the heading as a unit vector.
+    """
+    distance = np.maximum(np.sqrt(dx_m * dx_m + dy_m * dy_m), 1.0)
+    sine = (dx_m * north - dy_m * east) / distance
+    ahead = dx_m * east + dy_m * north > 0.0707 * distance
+    sine = np.where(ahead, sine, np.copysign(WIDEST_OFF, sine))
+    bent = np.maximum(v, 1.0)
+    bent *= bent
+    most = np.minimum(0.17, 4.5 / bent)
+    curvature = 2 * sine / distance
+    return np.minimum(np.maximum(curvature, -most), most)
 
 
 def aim_distance(v: Floats) -> Floats:
@@ -70,17 +99,12 @@ def aim_distance(v: Floats) -> Floats:
     return np.clip(5.0 + 0.9 * v, 6.0, 38.0)
 
 
-def move(
-    lat: Floats, lon: Floats, heading: Floats, yaw: Floats, step_m: Floats
-) -> tuple[Floats, Floats, Floats]:
-    """Position after ``step_m`` along an arc that turns by ``yaw`` (rad), and the new heading."""
-    middle = heading + yaw / 2
-    north, east = metres_per_degree(lat)
-    return (
-        lat + step_m * np.cos(middle) / north,
-        lon + step_m * np.sin(middle) / east,
-        np.remainder(heading + yaw, 2 * np.pi),
-    )
+def rotated(x: Floats, y: Floats, angle: Floats) -> tuple[Floats, Floats]:
+    """A unit vector (east, north) turned right by a small angle (series, 1e-9 at 0.25 rad)."""
+    square = angle * angle
+    cos = 1 - square * (0.5 - square * (1 / 24 - square * (1 / 720 - square / 40320)))
+    sin = angle * (1 - square * (1 / 6 - square * (1 / 120 - square / 5040)))
+    return x * cos + y * sin, y * cos - x * sin
 
 
 def road_power_w(

@@ -1,200 +1,256 @@
 """The fleet on the road: where each vehicle is, how fast, and where to. State as arrays [n_vehicles].
 
 Everything a vehicle reports follows from this motion: position is the integral of speed along the heading,
-acceleration is the change of speed, yaw rate the change of heading.
+acceleration is the change of speed, yaw rate the change of heading. A step looks at the vehicles on the road,
+in road order (edge_simulator.traffic), and at the handful that wakes, parks or breaks down.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from edge_simulator import dynamics, streets
-from edge_simulator.fleet_state import approach_mps2, drivers, placed
-from edge_simulator.geo import Bools, Floats, Ints, metres_per_degree, wrap_pi
-from edge_simulator.roads import RoadNetwork
-from edge_simulator.traffic import leaders
+from edge_simulator import dynamics, streets, styles
+from edge_simulator.agenda import Agenda, Steady
+from edge_simulator.delays import Delays
+from edge_simulator.fleet_state import placed
+from edge_simulator.geo import Bools, Floats, Ints, wrap_pi
+from edge_simulator.junctions import STOP_LINE_M, Approach, Tails, Verdict
+from edge_simulator.lane import Lane
+from edge_simulator.mishaps import Mishaps
+from edge_simulator.network import RoadNetwork
+from edge_simulator.steering import drive
+from edge_simulator.traffic import fits, in_order
 from edge_simulator.vehicles import Specs
 
-HARD_BRAKING_PER_S = 1 / 2400
-STOP_LINE_M = 8.0
-"""Distance of the stop line from the middle of the junction."""
-CRASH_SLOWING_MPS2 = 7.0
+TURNING_IN_MPS = 4.0
+"""Highest speed of a turn from a lesser street into a better one without a signal."""
+PARKING_M = 4.0
+CREEP_MPS = 0.3
+STUCK_S = 60.0
+"""After this long before a full street a driver takes another one."""
+GIVES_UP_S = 240.0
+"""After this long before full streets only, a driver leaves the vehicle at the kerb."""
 
 
 class Fleet:
     """The vehicles of one run. ``rng`` drives every decision; the same seed gives the same motion."""
 
-    def __init__(self, net: RoadNetwork, specs: Specs, rng: np.random.Generator) -> None:
+    def __init__(
+        self, net: RoadNetwork, specs: Specs, rng: np.random.Generator, agenda: Agenda | None = None
+    ) -> None:
         self.net = net
         self.specs = specs
         self.n = len(specs.model)
         self.t_s = 0.0
-        self._rng = rng
-        self.drivers = drivers(specs, rng)
-        self._heavy = (specs("mass_kg") > 10_000).astype(np.float64)
-        self.state = placed(net, self.n, rng)
+        self.drivers = styles.drivers(specs, rng)
+        self.agenda: Agenda = agenda if agenda is not None else Steady(net, self.n, rng)
+        self.state = placed(net, self.agenda.begin(), rng)
+        self._span = float(net.length_m.max()) + 10.0
+        self._moods = styles.Moods(self.drivers, rng)
+        self._mishaps = Mishaps(net, self.drivers.length_m, rng)
+        self._delays = Delays(net)
+        self._leaving: Ints = np.empty(0, dtype=np.int64)
+        self._order: Ints = np.empty(0, dtype=np.int64)
+        self._settling: Ints = self._order
+        self._line_up()
         self._plan_turn(np.arange(self.n))
 
     def step(self, h_s: float) -> None:
         """Move all vehicles by ``h_s`` seconds."""
         st = self.state
         self.t_s += h_s
+        st.renew()
+        st.a[self._settling] = st.yaw_rps[self._settling] = 0.0
         self._wake()
-        self._startle(h_s)
-        st.a = self._accel(h_s)
-        before = st.v
-        st.v = np.where(st.parked, 0.0, np.maximum(before + st.a * h_s, 0.0))
-        self._collide(before, h_s)
-        st.a = (st.v - before) / h_s
-        self._steer((before + st.v) / 2, h_s)
-        self._change_edges()
-        self._park()
+        self._mishaps.notice(st)
+        self._moods.strike(st, self.t_s, h_s)
+        self._order = in_order(self._order, self._key())
+        self._pull_out()
+        if len(self._order):
+            self._move(Lane.of(self.net, st, self.drivers, self._order), h_s)
+        self._settling = self._leave_road()
 
     def ignition_on(self) -> Bools:
         """Whether each vehicle's ignition is on."""
-        return ~self.state.parked
+        return ~self.state.parked | self.state.idling
+
+    def charging(self) -> Bools:
+        """Whether each vehicle stands at home or at its depot, where an electric one is plugged in."""
+        return self.state.parked & self.state.at_base & ~self.state.idling
 
     def limit_kmh(self) -> Floats:
         """Speed limit where each vehicle is."""
         return self.net.limit_kmh[self.state.edge].astype(np.float64)
 
+    def break_down(self, vehicle: int) -> None:
+        """``vehicle`` rolls out, blocks its lane and is towed away after a while; parked, it stays so."""
+        self._mishaps.add(self.state, vehicle)
+
+    def _key(self) -> Floats:
+        """Road order of all vehicles: by edge, then by the distance along it."""
+        return self.state.edge * self._span + self.state.s
+
+    def _line_up(self) -> None:
+        """At the start: who has no room on the road waits at the kerb for a gap."""
+        st = self.state
+        rows = in_order(np.flatnonzero(st.on_road), self._key())
+        need = self.drivers.length_m[rows[1:]] + 3.0 + 1.5 * st.v[rows[:-1]]
+        tight = rows[:-1][np.diff(self._key()[rows]) < need]
+        st.on_road[tight] = False
+        st.v[tight] = 0.0
+        self._leaving = tight
+        self._order = rows[st.on_road[rows]]
+
+    def _move(self, lane: Lane, h_s: float) -> None:
+        st, net, who = self.state, self.net, self.drivers
+        self._delays.watch(lane.edge, lane.v, self.t_s)
+        stop_m = self._stops(lane, h_s)
+        wanted = lane.wanted_v(net, st, who, self._mishaps.passing2(lane))
+        next_v = lane.next_v(st, who, wanted, stop_m, self.t_s, h_s)
+        next_v[(st.park_at[lane.rows] - lane.s < PARKING_M) & (lane.v < CREEP_MPS)] = 0.0
+        if not self._mishaps.none:
+            self._mishaps.slow(st, lane, next_v, h_s)
+        drive(net, st, lane, next_v, h_s)
+        self._change_edges(lane)
+
+    def _stops(self, lane: Lane, h_s: float) -> Floats:
+        """Way to where each vehicle has to stop, m: the stop line or the end of the trip."""
+        st = self.state
+        stop_m = st.park_at[lane.rows] - lane.s
+        near = lane.near()
+        if len(near):
+            verdict, approach, tails = lane.judge(self.net, st, near, self.t_s)
+            held = near[verdict.stop]
+            stop_m[held] = np.minimum(stop_m[held], lane.to_end[held] - STOP_LINE_M)
+            self._wait(lane.rows[near], verdict, approach, tails, h_s)
+        return stop_m
+
+    def _wait(self, rows: Ints, verdict: Verdict, near: Approach, tails: Tails, h_s: float) -> None:
+        """Count the time spent waiting; who has waited long before a full street goes another way."""
+        st = self.state
+        st.through[rows] = verdict.through
+        waits = verdict.on_turn & (near.v < CREEP_MPS)
+        waited = np.where(waits, near.waited_s + h_s, np.where(near.v > 1.0, 0.0, near.waited_s))
+        st.waited_s[rows] = waited
+        stuck = rows[waits & verdict.full & (waited > STUCK_S)]
+        if len(stuck):
+            self._detour(stuck, tails)
+
+    def _detour(self, rows: Ints, tails: Tails) -> None:
+        """Another street with room for ``rows``; who finds none for long gives up."""
+        st, net = self.state, self.net
+        full_s = np.where(tails.rear_m > self.drivers.length_m.max() + 4.0, 0.0, np.inf)
+        other = net.next_edge(st.edge[rows], st.goal[rows], full_s)
+        found = full_s[other] == 0.0
+        self._turn_into(rows[found], other[found])
+        st.waited_s[rows[found]] = 0.5 * STUCK_S
+        lost = rows[~found & (st.waited_s[rows] > GIVES_UP_S)]
+        st.park_at[lost] = st.s[lost]
+
     def _plan_turn(self, rows: Ints) -> None:
-        """Choose the next edge of ``rows`` and the speed for the turn into it."""
+        """Choose the next edge of ``rows``."""
+        st = self.state
+        self._turn_into(rows, self.net.next_edge(st.edge[rows], st.goal[rows], self._delays.extra_s))
+
+    def _turn_into(self, rows: Ints, following: Ints) -> None:
+        """Set the next edge of ``rows`` and the speed for the turn into it."""
         st, net = self.state, self.net
         edge = st.edge[rows]
-        following = net.next_edge(edge, st.destination[rows])
         angle = wrap_pi(net.heading_in[following] - net.heading_out[edge])
-        speed = dynamics.turn_speed(angle, self._heavy[rows])
+        speed = dynamics.turn_speed(angle, self.drivers.heavy[rows])
+        speed *= np.sqrt(self.drivers.corner2[rows])
         yields = (net.road_class[following] < net.road_class[edge]) & (
             net.signal_cycle_s[net.edge_to[edge]] == 0
         )
         joins = net.road_class[following] == streets.MOTORWAY
         st.next_edge[rows] = following
-        st.turn_v[rows] = np.where(yields & ~joins, np.minimum(speed, 3.0), speed)
+        st.turn_v[rows] = np.where(yields & ~joins, np.minimum(speed, TURNING_IN_MPS), speed)
 
-    def _accel(self, h_s: float) -> Floats:
-        st, dr = self.state, self.drivers
-        free = dynamics.wanted_accel(st.v, self._wanted_v(), dr.accel, dr.brake)
-        hold = np.maximum(self._for_leader(), self._for_stop())
-        command = np.where(st.v > 0.05, free - hold, np.where(hold > dr.accel, -0.5, free - hold))
-        command = np.where(self.t_s < st.emergency_until, st.emergency_mps2, command)
-        floor = np.where(self.t_s < st.emergency_until, -9.0, dr.floor)
-        return dynamics.limit_accel(
-            command, st.a, st.v, h_s, 1000 * self.specs("power_kw"), self.specs("mass_kg"), floor
-        )
-
-    def _wanted_v(self) -> Floats:
-        """The lowest of limit, vehicle, bend and coming turn, m/s."""
+    def _change_edges(self, lane: Lane) -> None:
+        """Who has come to the end of an edge goes on to the next, one at a time where two meet."""
         st, net = self.state, self.net
-        point, share = net.locate(st.edge, st.s)
-        v2 = net.point_v2[point] + share * (net.point_v2[point + 1] - net.point_v2[point])
-        to_end = np.maximum(net.length_m[st.edge] - st.s - 3.0, 0.0)
-        turn2 = st.turn_v**2 + 2 * approach_mps2(self.drivers) * to_end
-        limit = net.limit_kmh[st.edge] * self.drivers.limit_factor
-        limit = np.minimum(limit, self.specs("top_kmh")) / 3.6
-        wanted: Floats = np.minimum(limit, np.sqrt(np.minimum(v2, turn2)))
-        return wanted
-
-    def _for_leader(self) -> Floats:
-        st, dr = self.state, self.drivers
-        to_end = self.net.length_m[st.edge] - st.s
-        on_road = ~st.parked & ~(st.crashed & (st.v == 0))
-        leader, distance = leaders(st.edge, st.s, st.next_edge, to_end, on_road, len(self.net.length_m))
-        gap = distance - self.specs("length_m")[leader]
-        closing = st.v - st.v[leader]
-        term = dynamics.interaction(st.v, closing, gap, dr.accel, dr.brake, dr.headway_s)
-        return np.where(leader >= 0, term, 0.0)
-
-    def _for_stop(self) -> Floats:
-        """Deceleration for a red signal or the end of the trip."""
-        st, dr, net = self.state, self.drivers, self.net
-        to_line = net.length_m[st.edge] - st.s - STOP_LINE_M
-        can_stop = st.v**2 / (2 * np.maximum(to_line, 0.1)) < 3.0
-        red = net.red(st.edge, self.t_s) & (to_line > 0) & can_stop
-        gap = np.minimum(np.where(red, to_line, np.inf), st.park_at - st.s)
-        return dynamics.interaction(st.v, st.v, gap, dr.accel, dr.brake, 0.5 * dr.headway_s)
-
-    def _collide(self, before: Floats, h_s: float) -> None:
-        """Take the impact's speed off; a wreck slows to a stop and stays."""
-        st = self.state
-        wreck = st.crashed
-        if wreck.any():
-            rolling = np.maximum(before - CRASH_SLOWING_MPS2 * h_s, 0.0)
-            hit = np.maximum(before - st.impact_mps, 0.0)
-            st.v = np.where(wreck, np.where(st.impact_mps > 0, hit, rolling), st.v)
-            st.impact_mps = np.zeros(self.n)
-
-    def _steer(self, v_mean: Floats, h_s: float) -> None:
-        """Move along an arc towards a point ahead on the route and follow the route's distance."""
-        st, net = self.state, self.net
-        aim = st.s + dynamics.aim_distance(v_mean)
-        length = net.length_m[st.edge]
-        over = aim > length
-        aim_edge = np.where(over, st.next_edge, st.edge)
-        point, share = net.locate(aim_edge, np.where(over, aim - length, aim))
-        aim_lat = net.point_lat[point] + share * (net.point_lat[point + 1] - net.point_lat[point])
-        aim_lon = net.point_lon[point] + share * (net.point_lon[point + 1] - net.point_lon[point])
-        curvature, _ = dynamics.steer(st.lat, st.lon, st.heading, v_mean, aim_lat, aim_lon)
-        turn = 0.35 * h_s * np.clip(v_mean / 1.5, 0.0, 1.0)
-        st.curvature = st.curvature + np.clip(curvature - st.curvature, -turn, turn)
-        step_m = v_mean * h_s
-        yaw = st.curvature * step_m
-        st.lat, st.lon, st.heading = dynamics.move(st.lat, st.lon, st.heading, yaw, step_m)
-        st.yaw_rps = yaw / h_s
-        st.odometer_m = st.odometer_m + step_m
-        st.s = st.s + self._progress(step_m)
-
-    def _progress(self, step_m: Floats) -> Floats:
-        """Distance along the route: the position's projection, at 0.6 to 2 times the way driven."""
-        st, net = self.state, self.net
-        point, share = net.locate(st.edge, st.s)
-        nxt = point + 1
-        part = net.point_key[nxt] - net.point_key[point]
-        st.slope = (net.point_alt[nxt] - net.point_alt[point]) / part
-        st.altitude = net.point_alt[point] + share * (net.point_alt[nxt] - net.point_alt[point])
-        north, east = metres_per_degree(st.lat)
-        dx, dy = (
-            (net.point_lon[nxt] - net.point_lon[point]) * east,
-            (net.point_lat[nxt] - net.point_lat[point]) * north,
-        )
-        px, py = (st.lon - net.point_lon[point]) * east, (st.lat - net.point_lat[point]) * north
-        ahead = (px * dx + py * dy) / part - share * part
-        return np.clip(ahead, 0.6 * step_m, 2.0 * step_m)
-
-    def _change_edges(self) -> None:
-        st, net = self.state, self.net
-        rows = np.flatnonzero(st.s >= net.length_m[st.edge])
-        if len(rows) == 0:
+        at = np.flatnonzero(st.s[lane.rows] >= net.length_m[lane.edge])
+        if len(at) == 0:
             return
+        rows = self._one_by_one(lane.rows[at])
         st.s[rows] -= net.length_m[st.edge[rows]]
-        st.edge[rows] = st.next_edge[rows]
+        st.edge[rows] = edge = st.next_edge[rows]
+        st.through[rows] = False
+        st.waited_s[rows] = 0.0
         st.park_at[rows] = np.inf
-        last = rows[net.edge_to[st.edge[rows]] == st.destination[rows]]
-        st.park_at[last] = self._rng.uniform(0.6, 0.9, len(last)) * net.length_m[st.edge[last]]
-        st.destination[last] = self._rng.integers(0, len(net.node_lat), len(last))
+        arrived = rows[edge >> 1 == st.goal[rows] >> 1]
+        on, goals, goals_s = self.agenda.passing(arrived, self.t_s)
+        st.goal[on], st.goal_s[on] = goals, goals_s
+        ends = arrived[~np.isin(arrived, on)]
+        same = st.edge[ends] == st.goal[ends]
+        st.park_at[ends] = np.where(same, st.goal_s[ends], net.length_m[st.edge[ends]] - st.goal_s[ends])
         self._plan_turn(rows)
 
-    def _park(self) -> None:
+    def _one_by_one(self, rows: Ints) -> Ints:
+        """Of vehicles that enter the same edge at once, only the first; the others stay just before it."""
+        st, net = self.state, self.net
+        over = st.s[rows] - net.length_m[st.edge[rows]]
+        order = np.lexsort((-over, st.next_edge[rows]))
+        target = st.next_edge[rows][order]
+        first = np.ones(len(rows), dtype=np.bool_)
+        first[order[1:]] = target[1:] != target[:-1]
+        late = rows[~first]
+        st.s[late] = net.length_m[st.edge[late]] - 0.01
+        return rows[first]
+
+    def _leave_road(self) -> Ints:
+        """Park who has arrived and who is towed away; returns who has left the road."""
+        st, order = self.state, self._order
+        still = order[(st.v[order] == 0.0) & (st.s[order] > st.park_at[order] - PARKING_M)]
+        still = still[~st.broken[still]]
+        towed = still[:0] if self._mishaps.none else self._mishaps.progress(st, self.t_s)
+        if len(still):
+            self._park(still)
+        gone = np.concatenate([still, towed])
+        st.parked[towed] = True
+        st.parked_since_s[gone] = self.t_s
+        st.on_road[gone] = False
+        if len(gone) or not self._mishaps.none:
+            self._order = order[st.on_road[order]]
+        return gone
+
+    def _park(self, rows: Ints) -> None:
+        """The trip of ``rows`` is over; the agenda says what comes next."""
         st = self.state
-        arrived = np.flatnonzero((st.v < 0.2) & (st.s > st.park_at - 4.0) & ~st.parked & ~st.crashed)
-        if len(arrived):
-            st.parked[arrived] = True
-            st.park_at[arrived] = np.inf
-            st.wake_s[arrived] = self.t_s + np.exp(self._rng.normal(4.9, 0.7, len(arrived)))
+        then = self.agenda.parked(rows, self.t_s)
+        st.parked[rows] = True
+        st.park_at[rows] = np.inf
+        st.wake_s[rows] = then.wake_s
+        st.goal[rows], st.goal_s[rows], st.purpose[rows] = then.goal, then.goal_s, then.purpose
+        st.at_base[rows], st.idling[rows] = then.base, then.idling
 
     def _wake(self) -> None:
+        """Whose time has come starts the engine and wants to pull out."""
         st = self.state
-        waking = st.parked & (self.t_s >= st.wake_s)
-        if waking.any():
-            st.parked &= ~waking
-            st.started_s = np.where(waking, self.t_s, st.started_s)
-            st.wake_s = np.where(waking, np.inf, st.wake_s)
+        rows = np.flatnonzero(self.t_s >= st.wake_s)
+        if len(rows) == 0:
+            return
+        st.parked[rows] = False
+        st.started_s[rows] = np.where(st.idling[rows], st.started_s[rows], self.t_s)
+        st.wake_s[rows] = st.parked_since_s[rows] = np.inf
+        st.idling[rows] = st.at_base[rows] = False
+        here = (st.goal[rows] == st.edge[rows]) & (st.goal_s[rows] > st.s[rows] + 20.0)
+        st.park_at[rows[here]] = st.goal_s[rows[here]]
+        self._plan_turn(rows)
+        self._leaving = np.concatenate([self._leaving, rows])
 
-    def _startle(self, h_s: float) -> None:
-        """Now and then somebody has to brake hard."""
-        st = self.state
-        draw = self._rng.random(self.n)
-        rows = np.flatnonzero((draw < HARD_BRAKING_PER_S * h_s) & (st.v > 7.0) & ~st.crashed)
-        if len(rows):
-            st.emergency_until[rows] = self.t_s + self._rng.uniform(0.9, 1.9, len(rows))
-            st.emergency_mps2[rows] = -self._rng.uniform(3.6, 6.8, len(rows))
+    def _pull_out(self) -> None:
+        """Who finds a gap beside it joins the traffic, one on each edge at a time."""
+        if len(self._leaving) == 0:
+            return
+        st, order, own = self.state, self._order, self._leaving
+        key, length = self._key(), self.drivers.length_m
+        free = fits(
+            key[order], st.s[order], st.v[order], length[order], st.edge[order],
+            key[own], st.edge[own], st.s[own], length[own],
+        )  # fmt: skip
+        _, first = np.unique(st.edge[own[free]], return_index=True)
+        joins = own[free][first]
+        st.on_road[joins] = True
+        self._leaving = own[~st.on_road[own]]
+        self._order = in_order(np.concatenate([order, joins]), key)

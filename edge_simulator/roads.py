@@ -1,97 +1,29 @@
-"""The road network: nodes and directed edges as arrays, with routing and lookups for many vehicles at once.
+"""Making road networks: a made-up town around any coordinate, or a region of several.
 
-``city(seed, lat, lon)`` builds it around any coordinate. Edge 2k and 2k + 1 are the two directions of one
-street. Lengths are geodesic (WGS 84).
+``city(seed, lat, lon)`` is one town about 12 km across; ``region`` sets several side by side. Lengths are
+geodesic (WGS 84).
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import fields
 
 import numpy as np
 from geopy.distance import geodesic
 
 from edge_simulator import streets
-from edge_simulator.geo import Floats, Ints, bearing_rad, metres_per_degree, wrap_pi
+from edge_simulator.geo import Floats, Ints, Metric, bearing_rad, metres_per_degree, wrap_pi
+from edge_simulator.network import EdgeRow, Parts, RoadNetwork, Routes
 from infra.contract.errors import ConfigError
+
+__all__ = ["EdgeRow", "RoadNetwork", "city", "region"]
 
 BASE_ALTITUDE_M = 520.0
 CURVE_ACCEL_MPS2 = 2.2
 APPROACH_DECEL_MPS2 = 1.2
-EdgeRow = tuple[int, str, int, float, list[tuple[float, float]]]
-
-
-@dataclass(frozen=True, slots=True)
-class RoadNetwork:
-    """A strongly connected network. Point arrays hold all edges' polylines, one after the other."""
-
-    node_lat: Floats
-    node_lon: Floats
-    edge_from: Ints
-    edge_to: Ints
-    road_class: Ints
-    limit_kmh: Ints
-    length_m: Floats
-    heading_in: Floats
-    """Heading at an edge's begin, rad, [n_edges]."""
-    heading_out: Floats
-    first_point: Ints
-    point_key: Floats
-    """edge * key_span + distance from the edge's begin: rising over all points, so one search finds any."""
-    key_span: float
-    point_lat: Floats
-    point_lon: Floats
-    point_alt: Floats
-    point_v2: Floats
-    """Square of the highest sensible speed at a point, (m/s)^2: curves, and braking in time for them."""
-    out_edges: Ints
-    """Edges that leave a node, [n_nodes, most], -1 where there are fewer."""
-    drive_s: Floats
-    """Free-flow time of each edge, s."""
-    time_s: Floats
-    """Least driving time between nodes, [n_nodes, n_nodes], s."""
-    signal_cycle_s: Floats
-    """Cycle of a node's traffic signal, 0 where there is none."""
-    signal_offset_s: Floats
-    signal_group: Ints
-    """Which half of the cycle an edge has green at its end, [n_edges]."""
-
-    def edges(self) -> Iterator[EdgeRow]:
-        """Rows (edge_id, road_class, speed_limit_kmh, length_m, [(lat, lon), ...]) of all directed edges."""
-        for edge in range(len(self.length_m)):
-            rows = slice(self.first_point[edge], self.first_point[edge] + streets.POINTS)
-            path = list(zip(self.point_lat[rows].tolist(), self.point_lon[rows].tolist(), strict=True))
-            name = streets.CLASSES[self.road_class[edge]]
-            yield edge, name, int(self.limit_kmh[edge]), float(self.length_m[edge]), path
-
-    def locate(self, edge: Ints, s_m: Floats) -> tuple[Ints, Floats]:
-        """Point before each position and the share of the way to the next point."""
-        key = edge * self.key_span + np.clip(s_m, 0.0, self.length_m[edge])
-        point = np.searchsorted(self.point_key, key, side="right") - 1
-        point = np.minimum(point, self.first_point[edge] + streets.POINTS - 2)
-        share = (key - self.point_key[point]) / (self.point_key[point + 1] - self.point_key[point])
-        return point, share
-
-    def next_edge(self, edge: Ints, destination: Ints) -> Ints:
-        """The edge to take after ``edge`` on the quickest way to ``destination``; never straight back."""
-        choices = self.out_edges[self.edge_to[edge]]
-        cost = self.drive_s[choices] + self.time_s[self.edge_to[choices], destination[:, None]]
-        cost = np.where((choices < 0) | (choices == (edge ^ 1)[:, None]), np.inf, cost)
-        best: Ints = choices[np.arange(len(edge)), cost.argmin(axis=1)]
-        return best
-
-    def red(self, edge: Ints, t_s: float) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-        """Whether the signal at each edge's end is red (or amber) at ``t_s``; False where there is none."""
-        node = self.edge_to[edge]
-        cycle = self.signal_cycle_s[node]
-        share = np.remainder(t_s + self.signal_offset_s[node], np.maximum(cycle, 1.0)) / np.maximum(
-            cycle, 1.0
-        )
-        share = np.remainder(share + 0.5 * self.signal_group[edge], 1.0)
-        stop: np.ndarray[tuple[int], np.dtype[np.bool_]] = (cycle > 0) & (share > 0.45)
-        return stop
+TOWN_SPACING_M = 20_000.0
 
 
 def city(seed: int, lat_deg: float, lon_deg: float) -> RoadNetwork:
@@ -99,53 +31,144 @@ def city(seed: int, lat_deg: float, lon_deg: float) -> RoadNetwork:
 
     Raises ConfigError for a coordinate where a city of that width does not fit on the map.
     """
-    if not (abs(lat_deg) <= 80 and abs(lon_deg) <= 179):
+    return region(seed, lat_deg, lon_deg, 1)
+
+
+def region(seed: int, lat_deg: float, lon_deg: float, towns: int) -> RoadNetwork:
+    """``towns`` different towns in a square around a coordinate, ``TOWN_SPACING_M`` apart, the first in it.
+
+    No road joins them. Raises ConfigError where they do not fit on the map.
+    """
+    centres = [_centre(lat_deg, lon_deg, place) for place in _spiral(towns)]
+    if not all(abs(lat) <= 80 and abs(lon) <= 179 for lat, lon in centres):
         raise ConfigError(f"coordinate {lat_deg}, {lon_deg}: latitude -80..80 and longitude -179..179 wanted")
-    rng = np.random.default_rng([seed, 1])
-    plan = streets.plan(rng)
-    return _network(plan, rng, lat_deg, lon_deg)
+    metric = Metric.around(lat_deg)
+    nets = []
+    for k, (lat, lon) in enumerate(centres):
+        rng = np.random.default_rng([seed, 1] if k == 0 else [seed, 1, k])
+        nets.append(_town(streets.plan(rng), rng, lat, lon, metric))
+    return _side_by_side(nets)
 
 
-def _network(plan: streets.Plan, rng: np.random.Generator, lat_deg: float, lon_deg: float) -> RoadNetwork:
+def _spiral(count: int) -> list[tuple[int, int]]:
+    """The ``count`` points of the square lattice nearest to its origin, the origin first."""
+    reach = range(-count, count + 1) if count < 8 else range(-int(count**0.5) - 1, int(count**0.5) + 2)
+    cells = sorted(
+        itertools.product(reach, reach), key=lambda c: (max(abs(c[0]), abs(c[1])), abs(c[0]) + abs(c[1]), c)
+    )
+    return cells[:count]
+
+
+def _centre(lat_deg: float, lon_deg: float, place: tuple[int, int]) -> tuple[float, float]:
+    north, _ = metres_per_degree(np.float64(lat_deg))
+    lat = lat_deg + place[0] * TOWN_SPACING_M / float(north)
+    _, east = metres_per_degree(np.float64(lat))
+    return lat, lon_deg + place[1] * TOWN_SPACING_M / float(east)
+
+
+def _side_by_side(nets: Sequence[RoadNetwork]) -> RoadNetwork:
+    """The towns as one network: indices shifted, arrays one after the other."""
+    if len(nets) == 1:
+        return nets[0]
+    nodes = np.cumsum([0, *(len(n.node_lat) for n in nets)])
+    edges = np.cumsum([0, *(len(n.length_m) for n in nets)])
+    table = np.cumsum([0, *(len(n.routes.time_s) for n in nets)])
+    most = max(n.out_edges.shape[1] for n in nets)
+    shifted = {
+        "edge_from": [n.edge_from + k for n, k in zip(nets, nodes, strict=False)],
+        "edge_to": [n.edge_to + k for n, k in zip(nets, nodes, strict=False)],
+        "node_town": [n.node_town + k for k, n in enumerate(nets)],
+        "out_edges": [_shifted_out(n.out_edges, int(k), most) for n, k in zip(nets, edges, strict=False)],
+    }
+    whole = {
+        f.name: np.concatenate(shifted.get(f.name) or [getattr(n, f.name) for n in nets])
+        for f in fields(RoadNetwork)
+        if f.name not in ("metric", "parts", "routes")
+    }
+    parts = {f.name: np.concatenate([getattr(n.parts, f.name) for n in nets]) for f in fields(Parts)}
+    routes = Routes(
+        np.concatenate([n.routes.time_s for n in nets]),
+        np.concatenate([n.routes.row + k for n, k in zip(nets, table, strict=False)]),
+        np.concatenate([n.routes.column for n in nets]),
+    )
+    return RoadNetwork(metric=nets[0].metric, parts=Parts(**parts), routes=routes, **whole)
+
+
+def _shifted_out(out_edges: Ints, first_edge: int, most: int) -> Ints:
+    padded = np.pad(out_edges, ((0, 0), (0, most - out_edges.shape[1])), constant_values=-1)
+    return np.where(padded >= 0, padded + first_edge, -1)
+
+
+def _town(
+    plan: streets.Plan, rng: np.random.Generator, lat_deg: float, lon_deg: float, metric: Metric
+) -> RoadNetwork:
     path_lat, path_lon = _to_degrees(plan.path_m, lat_deg, lon_deg)
     node_lat, node_lon = _to_degrees(plan.node_m, lat_deg, lon_deg)
-    part_m = _part_lengths(path_lat, path_lon)
-    both = _both_ways
-    s = np.concatenate([np.zeros((2 * len(part_m), 1)), np.cumsum(both(part_m), axis=1)], axis=1)
-    lat, lon = both(path_lat), both(path_lon)
+    part_m = _both_ways(_part_lengths(path_lat, path_lon))
+    s = np.concatenate([np.zeros((len(part_m), 1)), np.cumsum(part_m, axis=1)], axis=1)
+    lat, lon = _both_ways(path_lat), _both_ways(path_lon)
     heading = bearing_rad(lat[:, :-1], lon[:, :-1], lat[:, 1:], lon[:, 1:])
-    length = s[:, -1]
-    span = float(length.max()) + 10
     edge_from = np.column_stack([plan.link[:, 0], plan.link[:, 1]]).ravel()
     edge_to = edge_from.reshape(-1, 2)[:, ::-1].ravel()
     road_class, limit = np.repeat(plan.road_class, 2), np.repeat(plan.limit_kmh, 2)
-    drive_s = length / (limit / 3.6) + 4.0
-    out_edges = _out_edges(edge_from, len(node_lat))
+    drive_s = s[:, -1] / (limit / 3.6) + 4.0
+    v2 = _curve_v2(s, heading)
     cycle = _signals(rng, edge_to, road_class, len(node_lat))
+    alt = _altitude(rng, _both_ways(plan.path_m))
     return RoadNetwork(
+        metric=metric,
         node_lat=node_lat,
         node_lon=node_lon,
+        node_town=np.zeros(len(node_lat), dtype=np.int64),
+        town_lat=np.array([lat_deg]),
+        town_lon=np.array([lon_deg]),
         edge_from=edge_from,
         edge_to=edge_to,
         road_class=road_class,
         limit_kmh=limit,
-        length_m=length,
-        heading_in=heading[:, 0],
-        heading_out=heading[:, -1],
-        first_point=np.arange(len(length)) * streets.POINTS,
-        point_key=(s + np.arange(len(length))[:, None] * span).ravel(),
-        key_span=span,
+        limit_mps=limit / 3.6,
+        length_m=s[:, -1].copy(),
+        heading_in=heading[:, 0].copy(),
+        heading_out=heading[:, -1].copy(),
+        bend_1=s[:, 1].copy(),
+        bend_2=s[:, 2].copy(),
+        point_s=s.ravel(),
         point_lat=lat.ravel(),
         point_lon=lon.ravel(),
-        point_alt=_altitude(rng, both(plan.path_m)).ravel(),
-        point_v2=_curve_v2(s, heading).ravel(),
-        out_edges=out_edges,
+        point_alt=alt.ravel(),
+        point_v2=v2.ravel(),
+        parts=_parts(metric, lat, lon, alt, v2, part_m),
+        out_edges=_out_edges(edge_from, len(node_lat)),
         drive_s=drive_s,
-        time_s=_all_times(edge_from, edge_to, drive_s, len(node_lat)),
+        routes=_routes(edge_from, edge_to, drive_s, len(node_lat)),
+        node_class=_node_class(edge_to, road_class, len(node_lat)),
         signal_cycle_s=cycle,
         signal_offset_s=rng.uniform(0, 90, len(node_lat)),
         signal_group=(np.abs(np.cos(heading[:, -1] - heading[0, -1])) < 0.7071).astype(np.int64),
     )
+
+
+def _parts(metric: Metric, lat: Floats, lon: Floats, alt: Floats, v2: Floats, part_m: Floats) -> Parts:
+    def step(values: Floats) -> Floats:
+        return np.diff(values, axis=1, append=values[:, -1:])
+
+    north, east = metric.metres(lat)
+    dx, dy = step(lon) * east, step(lat) * north
+    size = np.maximum(np.hypot(dx, dy), 1e-9)
+    per_m = np.pad(1 / part_m, ((0, 0), (0, 1)))
+    columns = (per_m, step(lat), step(lon), dx / size, dy / size, step(v2), step(alt) * per_m, step(alt))
+    return Parts(*(c.ravel() for c in columns))
+
+
+def _node_class(edge_to: Ints, road_class: Ints, n_nodes: int) -> Ints:
+    best = np.full(n_nodes, streets.RESIDENTIAL, dtype=np.int64)
+    np.minimum.at(best, edge_to, road_class)
+    return best
+
+
+def _routes(edge_from: Ints, edge_to: Ints, drive_s: Floats, n_nodes: int) -> Routes:
+    node = np.arange(n_nodes)
+    return Routes(_all_times(edge_from, edge_to, drive_s, n_nodes).ravel(), node * n_nodes, node)
 
 
 def _to_degrees(m: Floats, lat_deg: float, lon_deg: float) -> tuple[Floats, Floats]:

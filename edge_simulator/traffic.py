@@ -1,4 +1,7 @@
-"""Who drives behind whom. Pure functions over [n_vehicles] arrays."""
+"""Who drives behind whom, and who may pull out. Pure functions over arrays in road order.
+
+Road order: by edge, then by the distance along it: the next entry of the same edge is the vehicle ahead.
+"""
 
 from __future__ import annotations
 
@@ -7,36 +10,64 @@ import numpy as np
 from edge_simulator.geo import Bools, Floats, Ints
 
 FREE_M = 1e6
+"""A gap where nobody is ahead."""
+PULL_OUT_AHEAD_M = 1.5
+PULL_OUT_BEHIND_M = 2.5
+PULL_OUT_BRAKING_MPS2 = 2.0
+"""What a driver who pulls out expects of the one behind."""
 
 
-def leaders(
-    edge: Ints, s_m: Floats, next_edge: Ints, to_end_m: Floats, on_road: Bools, n_edges: int
-) -> tuple[Ints, Floats]:
-    """The vehicle ahead of each one on its edge, or first on its next edge, and the distance to its front.
+def in_order(rows: Ints, key: Floats) -> Ints:
+    """``rows`` by rising ``key`` ([n_vehicles]); cheap where they nearly are in order already."""
+    at = key[rows]
+    if bool((at[1:] >= at[:-1]).all()):
+        return rows
+    return rows[np.argsort(at, kind="stable")]
 
-    Index -1 and ``FREE_M`` where nobody is ahead or the vehicle is off the road.
+
+def fronts(edge: Ints) -> Ints:
+    """Places of the first vehicle of each edge, for vehicles in road order."""
+    return np.append(np.flatnonzero(edge[1:] != edge[:-1]), len(edge) - 1)
+
+
+def tails(edge: Ints, front: Ints, n_edges: int) -> Ints:
+    """Place of the last vehicle on each edge, [n_edges]; -1 where an edge is empty."""
+    tail = np.full(n_edges, -1, dtype=np.int64)
+    first = np.concatenate([[0], front[:-1] + 1])
+    tail[edge[first]] = first
+    return tail
+
+
+def gaps(
+    s_m: Floats, length_m: Floats, to_end_m: Floats, next_edge: Ints, front: Ints, tail: Ints
+) -> tuple[Floats, Ints]:
+    """Free road to the bumper ahead, and the place of that vehicle (itself where there is none).
+
+    The first vehicle of an edge looks for the last one of its next edge.
     """
-    order = np.lexsort((s_m, edge))
-    order = order[on_road[order]]
-    leader = np.full(len(edge), -1, dtype=np.int64)
-    distance = np.full(len(edge), FREE_M)
-    if len(order) == 0:
-        return leader, distance
-    behind, ahead = order[:-1], order[1:]
-    same = edge[behind] == edge[ahead]
-    leader[behind[same]] = ahead[same]
-    distance[behind[same]] = s_m[ahead[same]] - s_m[behind[same]]
-    first = _first_on_edge(edge, order, n_edges)
-    front = np.concatenate([order[:-1][~same], order[-1:]])
-    over = first[next_edge[front]]
-    found = (over >= 0) & (over != front)
-    leader[front[found]] = over[found]
-    distance[front[found]] = to_end_m[front[found]] + s_m[over[found]]
-    return leader, distance
+    gap = np.empty(len(s_m))
+    rear = s_m - length_m
+    gap[:-1] = rear[1:] - s_m[:-1]
+    ahead = tail[next_edge[front]]
+    found = (ahead >= 0) & (ahead != front)
+    gap[front] = np.where(found, to_end_m[front] + rear[ahead], FREE_M)
+    leader = np.arange(1, len(s_m) + 1)
+    leader[front] = np.where(found, ahead, front)
+    return gap, leader
 
 
-def _first_on_edge(edge: Ints, order: Ints, n_edges: int) -> Ints:
-    """The last vehicle in driving order on each edge: the first one meets when coming in; -1 if empty."""
-    first = np.full(n_edges, -1, dtype=np.int64)
-    first[edge[order[::-1]]] = order[::-1]
-    return first
+def fits(
+    key: Floats, s_m: Floats, v: Floats, length_m: Floats, edge: Ints,
+    own_key: Floats, own_edge: Ints, own_s: Floats, own_length_m: Floats,
+) -> Bools:  # fmt: skip
+    """Whether each vehicle at the kerb has a gap to pull out into, [n_own]; the others in road order."""
+    if len(key) == 0:
+        return np.ones(len(own_key), dtype=np.bool_)
+    place = np.searchsorted(key, own_key)
+    ahead, behind = np.minimum(place, len(key) - 1), np.maximum(place - 1, 0)
+    blocked = (place < len(key)) & (edge[ahead] == own_edge)
+    blocked &= s_m[ahead] - length_m[ahead] - own_s < PULL_OUT_AHEAD_M
+    need = PULL_OUT_BEHIND_M + v[behind] + v[behind] ** 2 / (2 * PULL_OUT_BRAKING_MPS2)
+    pushed = (place > 0) & (edge[behind] == own_edge) & (own_s - own_length_m - s_m[behind] < need)
+    free: Bools = ~blocked & ~pushed
+    return free

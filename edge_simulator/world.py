@@ -19,7 +19,7 @@ from edge_simulator.fleet import Fleet
 from edge_simulator.instruments import Instruments
 from edge_simulator.machine import Machine
 from edge_simulator.outbox import Outgoing, Queue
-from edge_simulator.roads import RoadNetwork, city
+from edge_simulator.roads import RoadNetwork, region
 from edge_simulator.scenario import SAMPLES, Scenario
 
 WARM_UP_MS = 21_000
@@ -45,7 +45,7 @@ class World:
         sc = self.scenario = scenario
         streams = [np.random.default_rng([sc.seed, k]) for k in range(2, 8)]
         draw, motion, wear, noise, luck, radio = streams
-        self.net: RoadNetwork = city(sc.seed, sc.lat_deg, sc.lon_deg)
+        self.net: RoadNetwork = region(sc.seed, sc.lat_deg, sc.lon_deg, -(-sc.vehicles // 10_000))
         self.specs = vehicles.specs(vehicles.draw(draw, sc.vehicles))
         self.vehicle_ids = [vin.make(f"{sc.seed}/{k}") for k in range(sc.vehicles)]
         models = [vehicles.MODELS[k] for k in self.specs.model]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import combinations
+
 import numpy as np
 import pytest
 from geopy.distance import geodesic
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge_simulator.roads import RoadNetwork, city
+from edge_simulator.roads import RoadNetwork, city, region
 from infra.contract.errors import ConfigError
 
 
@@ -24,7 +26,7 @@ def test_same_seed_makes_the_same_city(munich: RoadNetwork) -> None:
 
 def test_every_node_reaches_every_other(munich: RoadNetwork) -> None:
     assert len(munich.node_lat) >= 500
-    assert np.isfinite(munich.time_s).all()
+    assert np.isfinite(munich.routes.time_s).all()
 
 
 def test_an_edge_is_as_long_as_its_line_on_the_ground(munich: RoadNetwork) -> None:
@@ -40,19 +42,49 @@ def test_the_city_is_about_twelve_kilometres_across(munich: RoadNetwork) -> None
 
 
 def test_a_route_of_next_edges_arrives_in_the_least_time(munich: RoadNetwork) -> None:
-    edge, goal = np.array([100]), np.array([5])
-    start = int(munich.edge_to[100])
+    edge, goal = np.array([100]), np.array([1502])
+    least_s = float(munich.travel_s(munich.edge_to[edge], goal)[0])
     spent = 0.0
     for _ in range(200):
-        if munich.edge_to[edge[0]] == 5:
-            break
         following = munich.next_edge(edge, goal)
         assert following[0] != edge[0] ^ 1, "turned on the spot"
         assert munich.edge_from[following[0]] == munich.edge_to[edge[0]]
+        if following[0] in (1502, 1503):
+            break
         spent += munich.drive_s[following[0]]
         edge = following
-    assert munich.edge_to[edge[0]] == 5
-    assert spent <= munich.time_s[start, 5] * 1.3 + 120
+    assert following[0] in (1502, 1503)
+    assert least_s <= spent <= least_s + 120
+
+
+def test_a_delay_ahead_sends_drivers_another_way(munich: RoadNetwork) -> None:
+    edge, goal = np.array([100]), np.array([1502])
+    usual = munich.next_edge(edge, goal)
+    delay_s = np.zeros(len(munich.length_m))
+    delay_s[usual] = 600.0
+    assert munich.next_edge(edge, goal, delay_s)[0] != usual[0]
+
+
+def test_towns_of_a_region_lie_apart_and_each_is_a_network_of_its_own(munich: RoadNetwork) -> None:
+    three = region(1, 48.137, 11.575, 3)
+    first = len(munich.length_m)
+    assert np.array_equal(three.length_m[:first], munich.length_m)
+    assert np.array_equal(three.node_town[three.edge_from], three.node_town[three.edge_to])
+    boxes = []
+    for town in range(3):
+        inside = three.node_town == town
+        boxes.append([three.node_lat[inside], three.node_lon[inside]])
+    for (lat_a, lon_a), (lat_b, lon_b) in combinations(boxes, 2):
+        apart = lat_a.min() > lat_b.max() or lat_b.min() > lat_a.max()
+        assert apart or lon_a.min() > lon_b.max() or lon_b.min() > lon_a.max()
+
+
+def test_routes_in_the_third_town_stay_in_it() -> None:
+    three = region(1, 48.137, 11.575, 3)
+    own = np.flatnonzero(three.node_town[three.edge_from] == 2)
+    edge, goal = own[:50], own[-50:]
+    assert np.isfinite(three.travel_s(three.edge_to[edge], goal)).all()
+    assert (three.node_town[three.edge_from[three.next_edge(edge, goal)]] == 2).all()
 
 
 @settings(max_examples=8, deadline=None)
@@ -60,7 +92,7 @@ def test_a_route_of_next_edges_arrives_in_the_least_time(munich: RoadNetwork) ->
 def test_any_coordinate_and_seed_make_a_usable_city(seed: int, lat: float, lon: float) -> None:
     net = city(seed, lat, lon)
     assert len(net.node_lat) >= 500
-    assert np.isfinite(net.time_s).all()
+    assert np.isfinite(net.routes.time_s).all()
     assert (np.bincount(net.edge_from) >= 2).all(), "a dead end"
     assert net.length_m.min() > 1.0
 
