@@ -8,14 +8,17 @@ from __future__ import annotations
 import numpy as np
 
 from edge_simulator.geo import Ints
-from edge_simulator.scenario import LinkShares
+from edge_simulator.link_settings import LinkShares
 
 FATES = ("late", "late_beyond", "duplicate", "disorder", "lost", "clock_ahead", "clock_unset")
 PLAIN = len(FATES)
+CLOCK_AHEAD, CLOCK_UNSET = FATES.index("clock_ahead"), FATES.index("clock_unset")
 _FATE_NAMES = (*FATES, "plain")
 CLOCK_2036_MS = 2_085_978_496_000
 """The day the 32-bit seconds of NTP roll over."""
 CLOCK_1970_MS = 0
+UP_MS = 60_000
+"""A device with such a clock has been up so long when the run begins."""
 
 
 class Fates:
