@@ -1,13 +1,14 @@
-"""The commands ``odograph simulate``, ``odograph replay`` and ``odograph roads``."""
+"""The commands ``odograph simulate`` and ``odograph roads``; those of recorded drives are in drives_cli."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from edge_simulator import drives_cli
 
 if TYPE_CHECKING:
     from edge_simulator.publisher import Message
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 def register(app: typer.Typer) -> None:
     """Add the simulator's commands."""
     app.command("simulate")(simulate)
-    app.command("replay")(replay)
+    drives_cli.register(app)
     app.command("roads", hidden=True)(roads)
 
 
@@ -135,57 +136,6 @@ def _simulate(
         raise typer.Exit(1)
 
 
-def replay(
-    drives: Annotated[Path, typer.Option(help="folder of recorded drives (.csv)")],
-    mapping: Annotated[
-        Path | None, typer.Option(help="what the columns mean [mapping.yaml in the folder, else RSK Twizy]")
-    ] = None,
-    speed: Annotated[float, typer.Option(help="times as fast as recorded")] = 60.0,
-    start: Annotated[
-        str, typer.Option(help="now: each drive ends when it is sent; kept: recorded times")
-    ] = "now",
-    run_id: Annotated[str | None, typer.Option(help="name of the run's folder [replay-<time>]")] = None,
-    log_frames: Annotated[bool, typer.Option(help="write every message sent to frames.jsonl")] = False,
-    drain: Annotated[str, typer.Option(help="time for the last PUBACKs")] = "15s",
-    json: Annotated[bool, typer.Option("--json", help="the summary as JSON on stdout")] = False,
-) -> None:
-    """Send recorded drives through MQTT, as if the vehicles were on the road.
-
-    Rows become frames of up to 10 samples, 1 s apart; a gap begins a new frame. Bad rows and values are
-    counted and named. With --start kept, sending a drive again repeats its identities: duplicates.
-
-    Exit codes: 0 all was acknowledged; 1 broker away or frames without PUBACK; 2 wrong option or
-    a file that cannot be used (nothing is sent then).
-    """
-    from edge_simulator import replay as convoys
-    from edge_simulator.publisher import Publisher
-    from edge_simulator.run import Plan
-    from edge_simulator.runfiles import RunFiles
-    from edge_simulator.scenario import duration_ms
-    from edge_simulator.stopping import StopFlag
-    from infra.contract import settings
-    from infra.contract.errors import ConfigError
-
-    if start not in ("now", "kept"):
-        raise ConfigError(f"--start {start}: now or kept is wanted")
-    in_force = settings.load()
-    drain_s = duration_ms(drain, "--drain") / 1000
-    convoy = convoys.convoy(drives, mapping, speed, "now" if start == "now" else "kept")
-    address = settings.endpoints(in_force)
-    name = run_id or f"replay-{_now_ms()}"
-    with (
-        StopFlag(_say) as stop,
-        Publisher(address.mqtt_host, address.mqtt_port, [f"odograph-{name}"]) as publisher,
-    ):
-        publisher.connect(deadline_s=5.0)
-        with RunFiles(in_force.paths.home, name, log_frames) as files:
-            plan = Plan(name, in_force.mqtt.root, 20_000, drain_s)
-            summary = convoys.run(plan, convoy, publisher, files, _say, stop)
-    _print(summary, json)
-    if not summary["finished"]:
-        raise typer.Exit(1)
-
-
 def roads(
     seed: Annotated[int, typer.Option(min=0, help="seed of the city")] = 1,
     lat: Annotated[float, typer.Option(help="latitude of the centre, deg")] = 48.137,
@@ -242,8 +192,4 @@ def _print(summary: dict[str, Any], as_json: bool) -> None:
         sys.stdout.write(orjson.dumps(summary).decode() + "\n")
         return
     for key, value in summary.items():
-        if key == "drives":
-            for drive in value:
-                sys.stdout.write("drive " + "  ".join(f"{k} {v}" for k, v in drive.items()) + "\n")
-        else:
-            sys.stdout.write(f"{key}  {value}\n")
+        sys.stdout.write(f"{key}  {value}\n")
