@@ -25,7 +25,8 @@ def utc_ms(cells: Sequence[str], stamp: Stamp, zone: ZoneInfo | None) -> tuple[i
         if found is not None:
             inside = 0 <= found <= MAX_INT
             return (found, "") if inside else (0, f"time {text!r} is before 1970 or beyond reason")
-    wanted = stamp.formats[0] if len(stamp.formats) == 1 else f"one of {', '.join(stamp.formats)}"
+    names = [f"{p} with a zone" if p == "iso" and zone is None else p for p in stamp.formats]
+    wanted = names[0] if len(names) == 1 else f"one of {', '.join(names)}"
     return 0, f"time {text!r} is not {wanted}"
 
 
