@@ -73,7 +73,9 @@ def _write(
             _sort_in(slot.messages, hours, crashes, poison)
             if stopped():
                 return None
-        _sort_in(world.queue.flush(), hours, crashes, poison)
+        end_ms = world.scenario.start_ms + world.scenario.span_ms
+        _sort_in(sorted(world.emitter.flush(end_ms)), hours, crashes, poison)
+        truth.writelines(orjson.dumps(row) + b"\n" for row in world.emitter.radio.truth())
         return dict(hours.verdicts)
 
 
@@ -112,6 +114,7 @@ def _summary(world: World, run_id: str, verdicts: Mapping[str, int]) -> dict[str
         "interval_ms": sc.cadence.interval_ms,
         "generated": made["generated"],
         "lost_on_link": made["lost"],
+        "dropped_on_board": made["dropped_on_board"],
         "poison": made["poison"],
         "records": sum(verdicts.values()),
         "verdicts": dict(verdicts),

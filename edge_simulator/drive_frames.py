@@ -10,19 +10,23 @@ from typing import Any
 import numpy as np
 from geopy.distance import geodesic
 
-from edge_simulator import vin
+from edge_simulator.drive_checks import GAP, spacing_ms
 from edge_simulator.drives import Drive, Row
 from edge_simulator.geo import bearing_deg
 from infra.contract import frame
-from infra.contract.signals import BY_NAME
+from infra.contract.signals import BY_NAME, FAST, SLOW
 
 SAMPLES = 10
-DT_MS = 1000
+OFF_GRID = 0.1
+"""A row joins a frame when it is within this share of the spacing from its place in it."""
 MOVED_M = 3.0
 """A position nearer than this to the last is the receiver catching up or trembling: the heading is held."""
 
-_FAST = ("speed_kmh", "lat_deg", "lon_deg", "heading_deg", "accel_long_mps2")
-_SLOW = ("altitude_m", "ambient_temp_c", "soc_pct", "speed_limit_kmh", "gear", "odometer_m")
+_ALWAYS = frozenset((
+    "speed_kmh", "lat_deg", "lon_deg", "heading_deg", "accel_long_mps2", "altitude_m", "ambient_temp_c",
+    "soc_pct", "speed_limit_kmh", "gear", "odometer_m",
+))  # fmt: skip
+"""Signals that a drive's frames have even where they are not available."""
 Values = dict[str, list[float | None]]
 
 
@@ -33,30 +37,43 @@ class Prepared:
     vehicle_id: str
     drive: Drive
     t_ms: list[int]
+    dt_ms: int
+    """The usual spacing of the rows."""
     columns: Values
     speed_distance_m: float
     trace_m: float
 
     def groups(self) -> list[range]:
-        """Indices of the rows of each frame: up to 10 rows one second apart; a gap begins a new one."""
+        """Indices of the rows of each frame: up to 10 rows evenly spaced; a gap begins a new one."""
         found: list[range] = []
         begin = 0
         for k in range(1, len(self.t_ms) + 1):
             last = k == len(self.t_ms)
-            if last or k - begin == SAMPLES or self.t_ms[k] - self.t_ms[k - 1] != DT_MS:
+            if last or k - begin == SAMPLES or self._off_grid(begin, k):
                 found.append(range(begin, k))
                 begin = k
         return found
+
+    def _off_grid(self, begin: int, k: int) -> bool:
+        place = self.t_ms[begin] + (k - begin) * self.dt_ms
+        return abs(self.t_ms[k] - place) > OFF_GRID * self.dt_ms
 
     def frame(self, rows: range, seq: int, boot_id: int, shift_ms: int, sent_ms: int) -> bytes:
         """The frame of ``rows``, with all times moved by ``shift_ms``."""
         body: dict[str, Any] = {
             "schema": frame.SCHEMA, "vehicle_id": self.vehicle_id, "boot_id": boot_id, "seq": seq,
-            "t0_ms": self.t_ms[rows.start] + shift_ms, "dt_ms": DT_MS, "n": len(rows), "sent_ms": sent_ms,
+            "t0_ms": self.t_ms[rows.start] + shift_ms, "dt_ms": self.dt_ms, "n": len(rows),
+            "sent_ms": sent_ms, "ignition_on": True,
         }  # fmt: skip
-        body |= {name: [self.columns[name][k] for k in rows] for name in _FAST}
-        body |= {name: self._newest(name, rows) for name in _SLOW}
-        return frame.encode(body | {"ignition_on": True})
+        for signal in FAST:
+            if signal.name in self.columns:
+                body[signal.name] = [self.columns[signal.name][k] for k in rows]
+        for signal in SLOW:
+            if signal.name in self.columns:
+                value = self._newest(signal.name, rows)
+                flag = signal.kind == "flag" and value is not None
+                body[signal.name] = bool(value) if flag else value
+        return frame.encode(body)
 
     def _newest(self, name: str, rows: range) -> float | None:
         for k in reversed(rows):
@@ -66,22 +83,25 @@ class Prepared:
 
 
 def prepare(drive: Drive) -> Prepared:
-    """Everything of a drive that does not depend on when it is sent."""
+    """What of a drive does not depend on when it is sent; a measured signal goes before a worked-out one."""
     rows = drive.rows
-    columns: Values = {
-        name: [row.values.get(name) for row in rows] for name in BY_NAME if name in rows[0].values
+    t_ms = [row.t_ms for row in rows]
+    dt_ms = spacing_ms(t_ms)
+    measured = {name for row in rows for name, value in row.values.items() if value is not None}
+    columns: Values = {name: [row.values.get(name) for row in rows] for name in _ALWAYS | measured}
+    odometer = _odometer(rows, dt_ms)
+    worked_out: Values = {
+        "odometer_m": list(odometer),
+        "heading_deg": _headings(rows),
+        "accel_long_mps2": _accelerations(rows, dt_ms),
     }
-    odometer = _odometer(rows)
-    columns["odometer_m"] = list(odometer)
-    columns["heading_deg"] = _headings(rows)
-    columns["accel_long_mps2"] = _accelerations(rows)
-    absent: list[float | None] = [None] * len(rows)
-    stepped = {name: _stepped(name, columns.get(name, absent)) for name in (*_FAST, *_SLOW)}
+    columns |= {name: column for name, column in worked_out.items() if name not in measured}
     return Prepared(
-        vehicle_id=vin.make(drive.name),
+        vehicle_id=drive.vehicle_id,
         drive=drive,
-        t_ms=[row.t_ms for row in rows],
-        columns=stepped,
+        t_ms=t_ms,
+        dt_ms=min(dt_ms, frame.MAX_DT_MS),
+        columns={name: _stepped(name, column) for name, column in columns.items()},
         speed_distance_m=round(odometer[-1], 1),
         trace_m=round(_trace_m(rows), 1),
     )
@@ -99,23 +119,30 @@ def _stepped(name: str, values: Sequence[float | None]) -> list[float | None]:
     return found
 
 
-def _odometer(rows: Sequence[Row]) -> list[float]:
+def _joined(before: Row, row: Row, dt_ms: int) -> tuple[float, float, float] | None:
+    """The speeds of two neighbours (m/s) and the time between them (s); None across a gap."""
+    a, b = before.values.get("speed_kmh"), row.values.get("speed_kmh")
+    step_ms = row.t_ms - before.t_ms
+    if a is None or b is None or step_ms > GAP * dt_ms:
+        return None
+    return a / 3.6, b / 3.6, step_ms / 1000
+
+
+def _odometer(rows: Sequence[Row], dt_ms: int) -> list[float]:
     """Distance since the drive's begin by the speed's integral (trapezoids; none across a gap)."""
     total, found = 0.0, [0.0]
     for before, row in pairwise(rows):
-        a, b = before.values.get("speed_kmh"), row.values.get("speed_kmh")
-        if a is not None and b is not None and row.t_ms - before.t_ms == DT_MS:
-            total += (a + b) / 2 / 3.6
+        pair = _joined(before, row, dt_ms)
+        total += (pair[0] + pair[1]) / 2 * pair[2] if pair else 0.0
         found.append(total)
     return found
 
 
-def _accelerations(rows: Sequence[Row]) -> list[float | None]:
+def _accelerations(rows: Sequence[Row], dt_ms: int) -> list[float | None]:
     found: list[float | None] = [None]
     for before, row in pairwise(rows):
-        a, b = before.values.get("speed_kmh"), row.values.get("speed_kmh")
-        joined = a is not None and b is not None and row.t_ms - before.t_ms == DT_MS
-        found.append((b - a) / 3.6 if joined and a is not None and b is not None else None)
+        pair = _joined(before, row, dt_ms)
+        found.append((pair[1] - pair[0]) / pair[2] if pair else None)
     return found
 
 

@@ -1,52 +1,29 @@
-"""Recorded drives from CSV files, made into frames like any vehicle's. Pure: bytes in, frames out.
+"""Recorded drives from CSV files. Pure: bytes in, rows out; frames are made in drive_frames.
 
-A mapping (YAML) says which column is which signal, its factor to the contract's unit, the time zone and the
-date format. Dirt is counted and named, never dropped in silence: a row without a readable time is a bad row;
-a value that is no number or out of its signal's range is "not available", and the row stays.
+Dirt is counted and named, never dropped in silence: every line below the header is a good row or a bad one.
+A row without a readable time or vehicle is bad; a value that is no number or out of its signal's range is
+"not available", and the row stays.
 """
 
 from __future__ import annotations
 
 import csv
-import io
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-import yaml
-
+from edge_simulator import vin
+from edge_simulator.drive_mapping import Column, Meaning
+from edge_simulator.drive_mapping import load_mapping as load_mapping  # noqa: PLC0414  others take it from here
+from edge_simulator.drive_times import utc_ms
 from infra.contract.errors import ConfigError
 from infra.contract.signals import BY_NAME
+from infra.contract.topics import VEHICLE_ID
 
 DEFAULT_MAPPING = Path(__file__).with_name("rsk_twizy.yaml")
 MAPPING_NAME = "mapping.yaml"
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """Where a signal comes from: value * factor + offset, or a table for names."""
-
-    name: str
-    factor: float = 1.0
-    offset: float = 0.0
-    values: Mapping[str, float] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Meaning:
-    """What the columns of a kind of CSV mean."""
-
-    model: str
-    powertrain: str
-    vehicle_class: str
-    zone: ZoneInfo
-    date: Column
-    time: Column
-    time_format: str
-    signals: Mapping[str, Column]
+DELIMITERS = (",", ";", "\t", "|")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,45 +32,34 @@ class Row:
 
     t_ms: int
     values: Mapping[str, float | None]
+    check_kmh: float | None = None
+    """The speed by its second source."""
+    line: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Drive:
-    """A recorded drive. ``bad_rows`` and ``bad_values`` name line and reason."""
+    """A vehicle's recorded drive. ``bad_rows`` and ``bad_values`` name line and reason."""
 
     name: str
+    vehicle_id: str
     rows: Sequence[Row]
     bad_rows: Sequence[str]
     bad_values: Sequence[str]
+    file: str = ""
 
 
-def load_mapping(path: Path) -> Meaning:
-    """The mapping in a YAML file; raises ConfigError naming what is wrong."""
-    try:
-        raw = yaml.safe_load(path.read_text())
-        signals = {name: Column(column["column"], **_rest(column)) for name, column in raw["signals"].items()}
-        unknown = sorted(set(signals) - set(BY_NAME))
-        if unknown:
-            raise ConfigError(f"{path}: no such signal: {', '.join(unknown)}")
-        return Meaning(
-            model=raw["model"],
-            powertrain=raw["powertrain"],
-            vehicle_class=raw["vehicle_class"],
-            zone=ZoneInfo(raw["time_zone"]),
-            date=Column(raw["date"]["column"]),
-            time=Column(raw["time"]["column"]),
-            time_format=f"{raw['date']['format']} {raw['time']['format']}",
-            signals=signals,
-        )
-    except (OSError, yaml.YAMLError, KeyError, TypeError, AttributeError, ZoneInfoNotFoundError) as error:
-        raise ConfigError(f"{path}: not a readable mapping ({type(error).__name__}: {error})") from error
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """What a file held: ``lines`` is good and bad rows of all drives together."""
 
-
-def _rest(column: Mapping[str, Any]) -> dict[str, Any]:
-    rest = {key: value for key, value in column.items() if key != "column"}
-    if "values" in rest:
-        rest["values"] = {str(k).upper(): float(v) for k, v in rest["values"].items()}
-    return rest
+    name: str
+    lines: int
+    drives: Sequence[Drive]
+    ignored: Sequence[str]
+    """Columns that mean nothing to the mapping."""
+    lacking: Sequence[str]
+    """Optional columns that are not there."""
 
 
 def read_folder(folder: Path, mapping: Path | None = None) -> tuple[Meaning, list[Drive]]:
@@ -101,6 +67,12 @@ def read_folder(folder: Path, mapping: Path | None = None) -> tuple[Meaning, lis
 
     Raises ConfigError where there is no folder, no CSV, or a file that cannot be used.
     """
+    meaning, files = look_into(folder, mapping)
+    return meaning, [drive for file in files for drive in read(file, meaning).drives]
+
+
+def look_into(folder: Path, mapping: Path | None = None) -> tuple[Meaning, list[Path]]:
+    """The mapping in force for a folder and its CSV files; raises ConfigError where there are none."""
     if not folder.is_dir():
         raise ConfigError(f"--drives {folder}: there is no such folder")
     beside = folder / MAPPING_NAME
@@ -108,94 +80,189 @@ def read_folder(folder: Path, mapping: Path | None = None) -> tuple[Meaning, lis
     files = sorted(p for p in folder.iterdir() if p.suffix.lower() == ".csv")
     if not files:
         raise ConfigError(f"--drives {folder}: there is no .csv file in it")
-    return meaning, [read(file, meaning) for file in files]
+    return meaning, files
 
 
-def read(path: Path, mapping: Meaning) -> Drive:
-    """The drive in a CSV file; raises ConfigError naming file and row where nothing can be made of it."""
+def read(path: Path, meaning: Meaning) -> Recording:
+    """The drives in a CSV file; raises ConfigError naming file and row where nothing can be made of it."""
+    lines = _text(path, meaning).replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    delimiter, header = _header(lines[0], meaning)
+    if not any(header):
+        raise ConfigError(f"{path}, row 1: the file is empty, a header is wanted")
+    reader = _Reader(path.stem, meaning, delimiter, len(header), _places(path, header, meaning))
+    for number, line in enumerate(lines[1:], start=2):
+        if line.strip():
+            reader.take(number, line)
+    if not reader.drafts:
+        why = f"; row {reader.homeless[0]}" if reader.homeless else ""
+        raise ConfigError(f"{path}, row 2: no usable row{why}")
+    known = {name.lower() for name in meaning.columns()}
+    ignored = [name for name in header if name and name not in known]
+    lacking = sorted(name for name in meaning.columns() if name.lower() not in header)
+    return Recording(path.stem, reader.lines, reader.drives(), ignored, lacking)
+
+
+def _text(path: Path, meaning: Meaning) -> str:
     try:
-        text = path.read_bytes().decode("utf-8-sig")
+        return path.read_bytes().decode(meaning.encoding)
     except UnicodeDecodeError as error:
         row = error.object[: error.start].count(b"\n") + 1
-        raise ConfigError(f"{path}, row {row}: not UTF-8 text") from error
-    lines = csv.reader(io.StringIO(text, newline=""))
-    header = [name.strip().lower() for name in next(lines, [])]
-    if not header:
-        raise ConfigError(f"{path}, row 1: the file is empty, a header is wanted")
-    place = _places(path, header, mapping)
-    rows, bad_rows, bad_values = _rows(lines, place, len(header), mapping)
-    if not rows:
-        why = f"; row {bad_rows[0]}" if bad_rows else ""
-        raise ConfigError(f"{path}, row 2: no usable row{why}")
-    return Drive(path.stem, rows, bad_rows, bad_values)
+        kind = "UTF-8" if meaning.encoding == "utf-8-sig" else meaning.encoding
+        hint = "; the mapping's key encoding can name another one, as cp1252"
+        raise ConfigError(f"{path}, row {row}: not {kind} text{hint}") from error
+    except LookupError as error:
+        raise ConfigError(f"{path}: the mapping's encoding {meaning.encoding!r} does not exist") from error
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror})") from error
 
 
-def _places(path: Path, header: list[str], mapping: Meaning) -> dict[str, int]:
-    """Index of each column by signal (and of date and time)."""
-    wanted = {"date": mapping.date, "time": mapping.time, **mapping.signals}
-    missing = sorted({c.name for c in wanted.values() if c.name.lower() not in header})
+def _header(line: str, meaning: Meaning) -> tuple[str, list[str]]:
+    """The delimiter, and the column names in lower case: the delimiter that finds most of what is wanted."""
+    wanted = {name.lower() for name in meaning.columns()}
+    found = []
+    for delimiter in (meaning.delimiter,) if meaning.delimiter else DELIMITERS:
+        names = [name.strip().lower() for name in _cells(line, delimiter) or [""]]
+        found.append((len(wanted & set(names)), delimiter, names))
+    _, delimiter, names = max(found, key=lambda one: one[0])
+    return delimiter, names
+
+
+def _places(path: Path, header: list[str], meaning: Meaning) -> dict[str, int]:
+    """Index of each column that is there, by its name as the mapping writes it."""
+    wanted = meaning.columns()
+    missing = sorted(name for name, may in wanted.items() if name.lower() not in header and not may)
     if missing:
         raise ConfigError(f"{path}, row 1: no column {', '.join(missing)}")
-    return {name: header.index(column.name.lower()) for name, column in wanted.items()}
+    twice = sorted(name for name in wanted if header.count(name.lower()) > 1)
+    if twice:
+        raise ConfigError(f"{path}, row 1: two columns {', '.join(twice)}: which one counts?")
+    return {name: header.index(name.lower()) for name in wanted if name.lower() in header}
 
 
-def _rows(
-    lines: Any, place: Mapping[str, int], width: int, mapping: Meaning
-) -> tuple[list[Row], list[str], list[str]]:
-    rows: list[Row] = []
-    bad_rows: list[str] = []
-    bad_values: list[str] = []
-    for cells in lines:
-        if not cells:
-            continue
-        line = lines.line_num
-        t_ms, reason = _time(cells, place, width, mapping)
-        if not reason and rows and t_ms <= rows[-1].t_ms:
+def _cells(line: str, delimiter: str) -> list[str] | None:
+    """A line's cells, None where its quotes do not close. A row is a line: no cell goes over its end."""
+    if '"' not in line:
+        return line.split(delimiter)
+    try:
+        return next(csv.reader([line], delimiter=delimiter, strict=True))
+    except csv.Error:
+        return None
+
+
+@dataclass(slots=True)
+class _Draft:
+    """A drive in the making."""
+
+    rows: list[Row] = field(default_factory=list)
+    bad_rows: list[str] = field(default_factory=list)
+    bad_values: list[str] = field(default_factory=list)
+
+
+class _Reader:
+    """Takes the lines of one file."""
+
+    def __init__(
+        self, name: str, meaning: Meaning, delimiter: str, width: int, place: Mapping[str, int]
+    ) -> None:
+        self._name = name
+        self._meaning = meaning
+        self._delimiter = delimiter
+        self._width = width
+        self._place = place
+        self.lines = 0
+        self.drafts: dict[str, _Draft] = {}
+        """By vehicle, in order of appearance; each has a good row."""
+        self.homeless: list[str] = []
+        """Bad rows before there was a drive to count them with, and those whose vehicle is not known."""
+
+    def take(self, number: int, line: str) -> None:
+        """Make a line a good row or a bad one."""
+        self.lines += 1
+        cells = _cells(line, self._delimiter)
+        if cells is None or len(cells) != self._width:
+            why = (
+                "a quote is not closed"
+                if cells is None
+                else f"{len(cells)} cells, the header has {self._width}"
+            )
+            self.homeless.append(f"{number}: {why}")
+            return
+        vehicle = self._vehicle(cells)
+        draft = self.drafts.get(vehicle)
+        t_ms, reason = utc_ms(
+            [cells[self._place[c]] for c in self._meaning.stamp.columns],
+            self._meaning.stamp,
+            self._meaning.zone,
+        )
+        if not vehicle:
+            reason = "no vehicle"
+        elif not reason and draft is not None and t_ms <= draft.rows[-1].t_ms:
             reason = "time does not advance"
         if reason:
-            bad_rows.append(f"{line}: {reason}")
-            continue
-        values, wrong = _values(cells, place, mapping)
-        bad_values += [f"{line}: {what}" for what in wrong]
-        rows.append(Row(t_ms, values))
-    return rows, bad_rows, bad_values
+            (draft.bad_rows if draft is not None else self.homeless).append(f"{number}: {reason}")
+            return
+        row, wrong = _row(number, t_ms, cells, self._place, self._meaning)
+        draft = self.drafts.setdefault(vehicle, _Draft())
+        draft.rows.append(row)
+        draft.bad_values += [f"{number}: {what}" for what in wrong]
+
+    def _vehicle(self, cells: Sequence[str]) -> str:
+        column = self._meaning.vehicle
+        return self._name if column is None else cells[self._place[column]].strip()
+
+    def drives(self) -> list[Drive]:
+        """The file's drives; bad rows of no known vehicle are counted with the first one."""
+        several = self._meaning.vehicle is not None
+        found = []
+        for number, (vehicle, draft) in enumerate(self.drafts.items()):
+            bad = draft.bad_rows if number else sorted([*self.homeless, *draft.bad_rows], key=_line_of)
+            whose = vehicle if VEHICLE_ID.fullmatch(vehicle) and several else vin.make(vehicle)
+            name = f"{self._name}/{vehicle}" if several else self._name
+            found.append(Drive(name, whose, draft.rows, bad, draft.bad_values, self._name))
+        return found
 
 
-def _time(cells: list[str], place: Mapping[str, int], width: int, mapping: Meaning) -> tuple[int, str]:
-    """UTC time in ms, and why there is none (empty when there is)."""
-    if len(cells) != width:
-        return 0, f"{len(cells)} cells, the header has {width}"
-    stamp = f"{cells[place['date']].strip()} {cells[place['time']].strip()}"
-    try:
-        local = datetime.strptime(stamp, mapping.time_format).replace(tzinfo=mapping.zone)
-    except ValueError:
-        return 0, f"time {stamp!r} is not {mapping.time_format}"
-    return round(local.astimezone(UTC).timestamp() * 1000), ""
+def _line_of(named: str) -> int:
+    return int(named.partition(":")[0])
 
 
-def _values(
-    cells: list[str], place: Mapping[str, int], mapping: Meaning
-) -> tuple[dict[str, float | None], list[str]]:
+def _row(
+    line: int, t_ms: int, cells: Sequence[str], place: Mapping[str, int], meaning: Meaning
+) -> tuple[Row, list[str]]:
     values: dict[str, float | None] = {}
     wrong = []
-    for name, column in mapping.signals.items():
-        text = cells[place[name]].strip()
-        value = _number(text, column)
+    for name, value, text in _readings(cells, place, meaning):
         signal = BY_NAME[name]
-        if value is None or not signal.minimum <= value <= signal.maximum:
-            if text:
-                wrong.append(f"{name} {text!r}")
-            value = None
-        values[name] = value
+        inside = value is not None and signal.minimum <= value <= signal.maximum
+        values[name] = value if inside else None
+        if text and not inside and text.upper() not in meaning.missing:
+            wrong.append(f"{name} {text!r}")
     if values.get("lat_deg") is None or values.get("lon_deg") is None:
-        values["lat_deg"] = values["lon_deg"] = None  # half a position is none
-    return values, wrong
+        values |= {name: None for name in ("lat_deg", "lon_deg") if name in values}  # half a position is none
+    check = meaning.speed_check
+    check_kmh = None
+    if check is not None and check.name in place:
+        check_kmh = _number(cells[place[check.name]].strip(), check, meaning.decimal)
+    return Row(t_ms, values, check_kmh, line), wrong
 
 
-def _number(text: str, column: Column) -> float | None:
+def _readings(
+    cells: Sequence[str], place: Mapping[str, int], meaning: Meaning
+) -> Iterator[tuple[str, float | None, str]]:
+    for name, column in meaning.signals.items():
+        if column.name in place:
+            text = cells[place[column.name]].strip()
+            yield name, _number(text, column, meaning.decimal), text
+
+
+def _number(text: str, column: Column, decimal: str) -> float | None:
+    """The value of a cell, None where it is none. Digit groups are not guessed at."""
     if column.values:
         return column.values.get(text.upper())
+    if decimal == ",":
+        text = text.replace(".", "_").replace(",", ".")
     try:
-        return float(text) * column.factor + column.offset
+        value = float(text) * column.factor + column.offset
     except ValueError:
         return None
+    return value if math.isfinite(value) and "_" not in text else None

@@ -12,9 +12,10 @@ import orjson
 
 from edge_simulator import link
 from edge_simulator.frames import Encoder, Heads, Rows, SampleRing
-from edge_simulator.geo import Ints
+from edge_simulator.geo import Bools, Floats, Ints
 from edge_simulator.instruments import Instruments
 from edge_simulator.outbox import Outgoing, Queue
+from edge_simulator.radio import Radio
 from edge_simulator.scenario import SAMPLES, Scenario
 from edge_simulator.turnout import Turnout
 from edge_simulator.vehicles import VehicleModel
@@ -40,6 +41,7 @@ class Emitter:
         self._fates = link.Fates(sc.link, radio, sc.cadence.interval_ms, sc.lateness_ms)
         self._samples = SampleRing(sc.vehicles)
         self._encoder = Encoder(vehicle_ids, [m.powertrain for m in models])
+        self._rows = np.arange(sc.vehicles)
         self._seq = np.zeros(sc.vehicles, dtype=np.int64)
         self._status_seq = np.zeros(sc.vehicles, dtype=np.int64)
         self._offset_ms = _offsets(sc)
@@ -47,6 +49,7 @@ class Emitter:
         self._order = 0
         self.queue = Queue()
         self.counts: Counter[str] = Counter()
+        self.radio = Radio(sc, vehicle_ids, [m.powertrain for m in models], radio, self.counts)
 
     def sample(self, dt_s: float) -> None:
         """Measure the fast signals of all vehicles once."""
@@ -55,6 +58,18 @@ class Emitter:
     def crash(self, vehicle: int, due_ms: int, payload: bytes) -> None:
         """Queue a crash record."""
         self.queue.put([Outgoing(due_ms, self._next_order(), vehicle, "crash", payload)])
+
+    def tune(self, slot_ms: int, lat: Floats, lon: Floats, on: Bools) -> None:
+        """Bring link and clocks to a sample time; before its frames are made."""
+        self.radio.step(self.scenario.start_ms, slot_ms, lat, lon, on)
+
+    def take(self, until_ms: int) -> list[Outgoing]:
+        """Messages that leave the vehicles before ``until_ms``, in order."""
+        return self.radio.through(self.queue.take(until_ms), until_ms)
+
+    def flush(self, now_ms: int) -> list[Outgoing]:
+        """All that is left, in order: what was held back and what is on board."""
+        return [*self.queue.flush(), *self.radio.flush(now_ms)]
 
     def births(self) -> list[Outgoing]:
         """Retained status messages: every vehicle that reports from the start says what it is."""
@@ -95,14 +110,26 @@ class Emitter:
         if count == 0:
             return 0
         offset = self._offset_ms[group]
-        fate, delay = self._fates.draw(count)
+        rows = self._rows[group]
+        fate, delay = self.radio.fates(rows, *self._fates.draw(count))
         t0 = slot_ms - (SAMPLES - 1) * self.scenario.cadence.dt_ms + offset
         due = slot_ms + offset + np.where(fate == 2, 0, delay)
         payloads = self._encode(group, fate, t0, due, codes)
         self._seq[group] += 1
         self._queue_frames(group, fate, due, delay, payloads)
         self.counts["generated"] += count
-        return count
+        return count + self._queue_clones(rows, due, payloads)
+
+    def _queue_clones(self, rows: Ints, due: Ints, payloads: list[bytes]) -> int:
+        limit = self.scenario.limit
+        room = None if limit is None else max(0, limit - self.counts["generated"])
+        clones = self.radio.clones(rows, payloads, room)
+        self.queue.put(
+            Outgoing(int(due[place]), self._next_order(), victim, "telemetry", payload, "clone")
+            for place, victim, payload in clones
+        )
+        self.counts["generated"] += len(clones)
+        return len(clones)
 
     def _change_shift(self, slot_ms: int) -> None:
         """Vehicles come on line with a birth, and leave with a farewell."""
@@ -119,23 +146,24 @@ class Emitter:
             rows = self._turnout.reporting(turn, self._instruments.parked(), slot_ms)
         if self.scenario.limit is None:
             return rows
-        return np.arange(n)[rows][: self.scenario.limit - self.counts["generated"]]
+        return self._rows[rows][: self.scenario.limit - self.counts["generated"]]
 
     def _encode(self, group: Rows, fate: Ints, t0: Ints, due: Ints, codes: Codes) -> list[bytes]:
-        ahead, unset = fate == 5, fate == 6
+        ahead, unset = fate == link.CLOCK_AHEAD, fate == link.CLOCK_UNSET
         fix = np.where(ahead, link.CLOCK_2036_MS, np.where(unset, link.CLOCK_1970_MS, 0))
         wrong = ahead | unset
-        since = t0 - self.scenario.start_ms + 60_000
+        since = t0 - self.scenario.start_ms + link.UP_MS
+        begun, sent = self.radio.stamps(self._rows[group], t0, due)
         heads = Heads(
             self.scenario.start_ms, self.scenario.cadence.dt_ms, self._seq[group],
-            np.where(wrong, fix + since, t0), np.where(wrong, fix + since + due - t0, due),
+            np.where(wrong, fix + since, begun), np.where(wrong, fix + since + due - t0, sent),
         )  # fmt: skip
         slow = self._instruments.slow(reported=group)
         flags = {name: states[group] for name, states in self._instruments.flags().items()}
         return self._encoder.encode(group, self._samples.window(group), slow, flags, codes, heads)
 
     def _queue_frames(self, group: Rows, fate: Ints, due: Ints, delay: Ints, payloads: list[bytes]) -> None:
-        items = self._items(np.arange(self.scenario.vehicles)[group], fate, due, payloads)
+        items = self._items(self._rows[group], fate, due, payloads)
         at_once = link.leaves_at_once(fate)
         self.queue.put_run(list(compress(items, at_once.tolist())))
         self.queue.put(items[k] for k in np.flatnonzero(~at_once & (fate != link.LOST)).tolist())

@@ -65,7 +65,7 @@ class State:
     """Cannot go on: crashed or broken down."""
 
     def renew(self) -> None:
-        """Put copies in the place of the arrays that a step writes: who holds the old ones keeps that moment."""
+        """Copies in the place of the arrays that a step writes: who holds the old ones keeps that moment."""
         self.edge, self.s, self.v, self.a = self.edge.copy(), self.s.copy(), self.v.copy(), self.a.copy()
         self.lat, self.lon, self.heading = self.lat.copy(), self.lon.copy(), self.heading.copy()
         self.odometer_m, self.yaw_rps = self.odometer_m.copy(), self.yaw_rps.copy()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from edge_simulator import sensors, thermal
+from edge_simulator import gnss, sensors, thermal
 from edge_simulator.fleet import Fleet
 from edge_simulator.geo import Bools, Floats, Ints
 from edge_simulator.machine import PETROL_MAF, Machine
@@ -16,11 +16,16 @@ Columns = dict[str, Floats]
 class Instruments:
     """Measures a fleet. ``rng`` makes the noise."""
 
-    def __init__(self, fleet: Fleet, machine: Machine, rng: np.random.Generator) -> None:
+    def __init__(
+        self, fleet: Fleet, machine: Machine, rng: np.random.Generator,
+        receiver: gnss.GnssSettings | None = None,
+    ) -> None:  # fmt: skip
         self._fleet = fleet
         self._machine = machine
         self._rng = rng
-        self._gnss = sensors.Gnss(rng, np.degrees(fleet.state.heading))
+        self._gnss = gnss.Gnss(
+            receiver or gnss.GnssSettings(), rng, np.degrees(fleet.state.heading), gnss.sky_of(fleet.net)
+        )
 
     def fast(self, h_s: float) -> Columns:
         """The fast signals now, ``h_s`` seconds after the last time; engine speed of electric ones is NaN."""
@@ -29,7 +34,7 @@ class Instruments:
         noise = self._rng.standard_normal((4, self._fleet.n))
         moving = st.v > 0.05
         speed = np.where(moving, np.maximum(st.v * 3.6 + 0.03 * noise[0], 0.0), 0.0)
-        lat, lon = self._gnss.fix(st.lat, st.lon, h_s)
+        lat, lon = self._gnss.fix(st.lat, st.lon, st.edge, h_s)
         accelerator, brake = sensors.pedals(
             machine.state.wheel_w,
             st.v,

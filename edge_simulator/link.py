@@ -8,17 +8,20 @@ from __future__ import annotations
 import numpy as np
 
 from edge_simulator.geo import Bools, Ints
-from edge_simulator.scenario import LinkShares
+from edge_simulator.link_settings import LinkShares
 
 FATES = ("late", "late_beyond", "duplicate", "disorder", "lost", "clock_ahead", "clock_unset")
 PLAIN = len(FATES)
 LOST = FATES.index("lost")
 DUPLICATE = FATES.index("duplicate")
+CLOCK_AHEAD, CLOCK_UNSET = FATES.index("clock_ahead"), FATES.index("clock_unset")
 _FATE_NAMES = (*FATES, "plain")
 _HELD_BACK = np.array([FATES.index(held) for held in ("late", "late_beyond", "disorder")])
 CLOCK_2036_MS = 2_085_978_496_000
 """The day the 32-bit seconds of NTP roll over."""
 CLOCK_1970_MS = 0
+UP_MS = 60_000
+"""A device with such a clock has been up so long when the run begins."""
 
 
 class Fates:

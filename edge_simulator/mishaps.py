@@ -63,7 +63,7 @@ class Mishaps:
         st.impact_mps[rows] = 0.0
 
     def progress(self, st: State, t_s: float) -> Ints:
-        """What time brings: sites that are passed, and vehicles towed away, which are returned to be parked."""
+        """What time brings: sites that are passed; vehicles towed away are returned, to be parked."""
         rows = self._rows
         stood = rows[(st.v[rows] <= 0) & (self._stood_s[rows] == np.inf)]
         self._stood_s[stood] = t_s

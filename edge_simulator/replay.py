@@ -11,8 +11,10 @@ from typing import Any, Literal
 
 import orjson
 
+from edge_simulator.drive_checks import compare_speeds, gaps, repeats
 from edge_simulator.drive_frames import Prepared, prepare
-from edge_simulator.drives import Meaning, read_folder
+from edge_simulator.drive_mapping import Meaning
+from edge_simulator.drives import Recording, look_into, read
 from edge_simulator.outbox import Outgoing
 from edge_simulator.publisher import Publisher
 from edge_simulator.run import Plan, Say, Sender, Stopped
@@ -20,16 +22,21 @@ from edge_simulator.runfiles import RunFiles
 from infra.contract.errors import ConfigError
 from infra.contract.frame import SCHEMA
 
-Start = Literal["now", "kept"]
+Start = Literal["now", "kept"] | int
+"""``now``, ``kept``, or the UTC time (ms) at which the recordings are to begin."""
 NAMED = 5
 """Bad rows and values that the summary names; all are counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Convoy:
-    """Drives that are sent together, from ``origin_ms`` on the wall clock, ``speed`` times as fast."""
+    """Drives that are sent together, from ``origin_ms`` on the wall clock, ``speed`` times as fast.
+
+    Drives of one file keep their times relative to each other.
+    """
 
     meaning: Meaning
+    recordings: Sequence[Recording]
     drives: Sequence[Prepared]
     speed: float
     start: Start
@@ -44,17 +51,23 @@ class Convoy:
         """All frames by the wall time they are due at."""
         items: list[Outgoing] = []
         for number, drive in enumerate(self.drives):
-            shift = self.shift_ms(drive)
+            shift, boot_id = self.shift_ms(drive), self.boot_id(drive)
             for seq, rows in enumerate(drive.groups()):
                 due = self._due_ms(drive, rows.stop - 1)
-                sent = due if self.start == "now" else drive.t_ms[rows.stop - 1]
-                payload = drive.frame(rows, seq, self.boot_id(drive), shift, sent)
+                sent = due if self.start == "now" else drive.t_ms[rows.stop - 1] + shift
+                payload = drive.frame(rows, seq, boot_id, shift, sent)
                 items.append(Outgoing(due, len(items), number, "telemetry", payload))
         return sorted(items)
 
     def boot_id(self, drive: Prepared) -> int:
-        """With kept times the drive's own begin: the same drive sent again repeats its identities."""
-        return self.origin_ms if self.start == "now" else drive.t_ms[0]
+        """With kept or given times the drive's own begin: the same drive sent again repeats its identities.
+
+        Several drives of one vehicle are told apart by their number.
+        """
+        mine = [one for one in self.drives if one.vehicle_id == drive.vehicle_id]
+        number = next(k for k, one in enumerate(mine) if one is drive)
+        begin = self.origin_ms if self.start == "now" else drive.t_ms[0] + self.shift_ms(drive)
+        return begin + number
 
     def status(self, state: str, at_ms: int) -> list[Outgoing]:
         """Retained status messages of all vehicles."""
@@ -71,19 +84,47 @@ class Convoy:
         })  # fmt: skip
 
     def _due_ms(self, drive: Prepared, row: int) -> int:
-        return self.origin_ms + round((drive.t_ms[row] - drive.t_ms[0]) / self.speed)
+        begin, _ = self._span_ms(drive)
+        return self.origin_ms + round((drive.t_ms[row] - begin) / self.speed)
 
     def shift_ms(self, drive: Prepared) -> int:
-        """With ``now`` a drive's last sample is taken at the moment its last frame is sent."""
-        return 0 if self.start == "kept" else self._due_ms(drive, -1) - drive.t_ms[-1]
+        """With ``now`` a recording's last sample is taken at the moment its last frame is sent."""
+        begin, end = self._span_ms(drive)
+        if self.start == "now":
+            return self.origin_ms + round((end - begin) / self.speed) - end
+        return 0 if self.start == "kept" else self.start - begin
+
+    def _span_ms(self, drive: Prepared) -> tuple[int, int]:
+        """First and last recorded time of the drive's file."""
+        together = [one for one in self.drives if one.drive.file == drive.drive.file]
+        return min(one.t_ms[0] for one in together), max(one.t_ms[-1] for one in together)
 
 
 def convoy(folder: Path, mapping: Path | None, speed: float, start: Start) -> Convoy:
     """The drives of a folder, read and checked whole; raises ConfigError before anything is sent."""
     if not speed > 0:
         raise ConfigError(f"--speed {speed:g}: more than 0 is wanted (60: a minute in a second)")
-    meaning, found = read_folder(folder, mapping)
-    return Convoy(meaning, [prepare(drive) for drive in found], speed, start, time.time_ns() // 1_000_000)
+    meaning, files = look_into(folder, mapping)
+    recordings = [read(file, meaning) for file in files]
+    ready = [prepare(drive) for recording in recordings for drive in recording.drives]
+    return Convoy(meaning, recordings, ready, speed, start, time.time_ns() // 1_000_000)
+
+
+def parse_start(text: str) -> Start:
+    """``now``, ``kept``, or a time as 2026-11-20T08:00 (UTC unless it has a zone); raises ConfigError."""
+    if text == "now":
+        return "now"
+    if text == "kept":
+        return "kept"
+    try:
+        moment = datetime.fromisoformat(text)
+        at = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+        start_ms = round(at.timestamp() * 1000)
+    except (ValueError, OverflowError):
+        start_ms = -1
+    if start_ms < 0:
+        raise ConfigError(f"--start {text}: now, kept or a time as 2026-11-20T08:00 (UTC) is wanted")
+    return start_ms
 
 
 def run(
@@ -93,6 +134,9 @@ def run(
     frames = drives.frames()
     progress = _Progress(len(frames), publisher, say)
     sender = Sender(plan, drives.vehicle_ids, publisher, drives.origin_ms, progress.tick)
+    for recording in drives.recordings:
+        if recording.ignored:
+            say(f"{recording.name}: columns without a meaning, not sent: {', '.join(recording.ignored)}")
     sender.send_now(drives.status("online", drives.origin_ms))
     sent = 0
     for item in frames:
@@ -151,6 +195,8 @@ def _summary(plan: Plan, drives: Convoy, publisher: Publisher, sent: int, comple
 
 def _drive(drives: Convoy, drive: Prepared) -> dict[str, Any]:
     shift = drives.shift_ms(drive)
+    rows = drive.drive.rows
+    check, pauses = compare_speeds(rows), gaps(drive.t_ms)
     return {
         "name": drive.drive.name,
         "vehicle_id": drive.vehicle_id,
@@ -159,6 +205,10 @@ def _drive(drives: Convoy, drive: Prepared) -> dict[str, Any]:
         "bad_rows": len(drive.drive.bad_rows),
         "bad_values": len(drive.drive.bad_values),
         "examples": [*drive.drive.bad_rows[:NAMED], *drive.drive.bad_values[:NAMED]],
+        "repeated_positions": repeats(rows).rows,
+        "gaps": pauses.count,
+        "speed_disagreements": len(check.spells) if check else None,
+        "speed_lag_s": check.lag_s if check else None,
         "frames": len(drive.groups()),
         "samples": len(drive.t_ms),
         "distance_by_speed_m": drive.speed_distance_m,

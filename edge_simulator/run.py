@@ -124,7 +124,8 @@ class Run:
             self._sender.send(slot.messages, stopped)
             if stopped():
                 break
-        rest = self._world.queue.flush()
+        rest = self._world.emitter.flush(last_ms)
+        self._files.truth(self._world.emitter.radio.truth())
         self._held_at_end = len(rest)
         self._files.frames(rest)
         self._sender.send_now(rest)
@@ -141,12 +142,13 @@ class Run:
             return
         counts = self._publisher.counts
         sent = counts.sent["telemetry"]
+        held_back = len(self._world.queue) + len(self._world.emitter.radio)
         rate = (sent - self._last_sent) / (now - self._next_line + SECOND_S)
         self._say(
             f"target {self._world.target_rate():.0f}/s  achieved {rate:.0f}/s  "
             f"behind {self._sender.behind_s:.2f} s  overrun {self._sender.overrun}  "
             f"in flight {self._publisher.owed}  "
-            f"acked {counts.acked['telemetry']}  held back {len(self._world.queue)}  "
+            f"acked {counts.acked['telemetry']}  held back {held_back}  "
             f"errors {counts.refused}  reconnects {counts.reconnects}"
         )
         self._last_sent = sent
@@ -169,6 +171,7 @@ class Run:
             "sent": counts.sent["telemetry"],
             "acked": counts.acked["telemetry"],
             "lost_on_link": made["lost"],
+            "dropped_on_board": made["dropped_on_board"],
             "poison": counts.sent["poison"],
             "crashes": made["crashes"],
             "link": {name: made[name] for name in LINK_COUNTS},
@@ -198,4 +201,11 @@ LINK_COUNTS = (
     "clock_ahead",
     "clock_unset",
     "poison",
+    "outages",
+    "stored_on_board",
+    "dropped_on_board",
+    "clock_boot",
+    "free_clocks",
+    "cloned_vehicles",
+    "clone_frames",
 )

@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass, field
 from typing import Literal
 
+from edge_simulator.gnss import GnssSettings
+from edge_simulator.link_settings import LinkShares as LinkShares  # noqa: PLC0414  others take it from here
 from edge_simulator.stages import Schedule
 from infra.contract.errors import ConfigError
 
@@ -17,40 +19,6 @@ Profile = Literal["steady", "day"]
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
 _UNIT_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000}
-
-
-@dataclass(frozen=True, slots=True)
-class LinkShares:
-    """Shares of frames that meet a mishap, 0..1; a frame meets at most one."""
-
-    late: float = 0.0
-    late_beyond: float = 0.0
-    duplicate: float = 0.0
-    disorder: float = 0.0
-    lost: float = 0.0
-    clock_ahead: float = 0.0
-    clock_unset: float = 0.0
-    poison: float = 0.0
-    """Share of messages added that nobody can understand; not part of the frames."""
-
-    def __post_init__(self) -> None:
-        for name in self.__dataclass_fields__:
-            if not 0 <= getattr(self, name) <= 1:
-                raise ConfigError(
-                    f"--{name.replace('_', '-')} {getattr(self, name):g}: a share of 0..1 is wanted"
-                )
-        if sum(self.fates) > 1:
-            raise ConfigError(
-                "the shares of late, duplicate, disorder, lost and clock faults exceed 1 together"
-            )
-
-    @property
-    def fates(self) -> tuple[float, ...]:
-        """The exclusive shares in the order of :data:`edge_simulator.link.FATES`."""
-        return (
-            self.late, self.late_beyond, self.duplicate, self.disorder, self.lost,
-            self.clock_ahead, self.clock_unset,
-        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +53,7 @@ class Scenario:
     ambient_c: float = 16.0
     lateness_ms: int = 30_000
     link: LinkShares = field(default_factory=LinkShares)
+    gnss: GnssSettings = field(default_factory=GnssSettings)
     faults: tuple[tuple[str, float], ...] = ()
     profile: Profile = "steady"
     begins_at_s: float = 8 * 3600.0

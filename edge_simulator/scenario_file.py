@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from edge_simulator.scenario import LinkShares, duration_ms
+from edge_simulator.scenario import duration_ms
 from edge_simulator.stages import Schedule, from_list
 from infra.contract.errors import ConfigError
 
@@ -123,10 +123,6 @@ def load(
         found = ScenarioFile.model_validate(merged)
     except ValidationError as error:
         raise ConfigError(f"{where}: {_told(error)}") from error
-    unknown = sorted(set(found.link) - set(LinkShares.__dataclass_fields__))
-    if unknown:
-        names = list(LinkShares.__dataclass_fields__)
-        raise ConfigError(f"{where}: link.{unknown[0]}: {_unknown(unknown[0], names)}")
     return found
 
 

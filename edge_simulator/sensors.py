@@ -5,43 +5,14 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from edge_simulator.geo import Bools, Floats, metres_per_degree
+from edge_simulator.geo import Bools, Floats
 from infra.contract.signals import FAST, Signal
 
-GNSS_SIGMA_M = 2.0
-GNSS_TAU_S = 60.0
-GNSS_WHITE_M = 0.5
-HOLD_KMH = 3.0
 STEERING_RATIO = 15.0
 FAST_NAMES = tuple(s.name for s in FAST)
 
 Steps = NDArray[np.int32]
 """Fast signals as whole steps on the wire."""
-
-
-class Gnss:
-    """A receiver per vehicle: Gauss-Markov error (2 m, 60 s) with white noise; course held when slow."""
-
-    def __init__(self, rng: np.random.Generator, heading_deg: Floats) -> None:
-        n = len(heading_deg)
-        self._rng = rng
-        self._error_m = rng.normal(0.0, GNSS_SIGMA_M, (2, n))
-        self._course = heading_deg.copy()
-
-    def fix(self, lat: Floats, lon: Floats, h_s: float) -> tuple[Floats, Floats]:
-        """Measured latitude and longitude."""
-        keep = np.exp(-h_s / GNSS_TAU_S)
-        noise = self._rng.standard_normal((4, len(lat)))
-        self._error_m = keep * self._error_m + GNSS_SIGMA_M * np.sqrt(1 - keep**2) * noise[:2]
-        east_m, north_m = self._error_m + GNSS_WHITE_M * noise[2:]
-        north, east = metres_per_degree(lat)
-        return lat + north_m / north, lon + east_m / east
-
-    def course(self, heading_deg: Floats, v_kmh: Floats, noise: Floats) -> Floats:
-        """Course over ground: noisier when slow, held below 3 km/h."""
-        measured = (heading_deg + noise * np.minimum(0.2 + 8.0 / np.maximum(v_kmh, 3.0), 2.0)) % 360.0
-        self._course = np.where(v_kmh >= HOLD_KMH, measured, self._course)
-        return self._course
 
 
 def pedals(

@@ -6,7 +6,8 @@ from datetime import UTC, date, datetime, time, timedelta
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from edge_simulator import faults
-from edge_simulator.scenario import SAMPLES, Cadence, LinkShares, Scenario, cadence
+from edge_simulator.link_settings import from_mapping
+from edge_simulator.scenario import SAMPLES, Cadence, Scenario, cadence
 from edge_simulator.scenario_file import WEEKDAYS, ScenarioFile
 from infra.contract.errors import ConfigError
 from infra.contract.settings import Settings
@@ -35,18 +36,12 @@ def scenario(file: ScenarioFile, settings: Settings, start_ms: int | None, day: 
         seed=file.seed, vehicles=file.vehicles, cadence=beat, start_ms=begin_ms, limit=file.limit,
         frames_per_vehicle=None if length_ms is None else max(1, length_ms // beat.interval_ms),
         lat_deg=file.place.lat, lon_deg=file.place.lon, ambient_c=file.ambient_c,
-        lateness_ms=1000 * settings.jobs.lateness_s, link=_link(file), faults=_faults(file),
+        lateness_ms=1000 * settings.jobs.lateness_s, faults=_faults(file),
+        link=from_mapping(file.link, "link"),
         profile=file.profile, begins_at_s=0.0 if day is not None else clock_s,
         weekday=WEEKDAYS.index(file.clock.weekday) if file.clock.weekday else here.weekday(),
         parked_every_ms=file.parked_every, schedule=schedule, longest_step_ms=_step_ms(file, beat),
     )  # fmt: skip
-
-
-def _link(file: ScenarioFile) -> LinkShares:
-    try:
-        return LinkShares(**file.link)
-    except TypeError as error:
-        raise ConfigError(f"link: a number is wanted for each key ({error})") from error
 
 
 def _faults(file: ScenarioFile) -> tuple[tuple[str, float], ...]:

@@ -51,7 +51,7 @@ class World:
         models = [vehicles.MODELS[k] for k in self.specs.model]
         self.fleet = Fleet(self.net, self.specs, motion)
         self.machine = Machine(self.specs, wear, sc.ambient_c)
-        self.instruments = Instruments(self.fleet, self.machine, noise)
+        self.instruments = Instruments(self.fleet, self.machine, noise, sc.gnss)
         planned = faults.plan(sc.faults, self.machine, luck, sc.span_ms)
         self._injector = faults.Injector(planned, self.fleet, self.machine, luck)
         self.emitter = Emitter(sc, self.vehicle_ids, models, self.instruments, radio)
@@ -85,8 +85,11 @@ class World:
             slot_ms = self.scenario.start_ms + k * dt
             truth = self._run_fine((k - 1) * dt, self._substeps)
             self.emitter.sample(dt / 1000)
+            st = self.fleet.state
+            self.emitter.tune(slot_ms, st.lat, st.lon, self.fleet.ignition_on())
             made = self.emitter.emit(k, slot_ms, self._codes()) if k >= SAMPLES else 0
-            yield Slot(slot_ms + dt, self.queue.take(slot_ms + dt), made, truth)
+            leaving = self.emitter.take(slot_ms + dt)
+            yield Slot(slot_ms + dt, leaving, made, truth + self.emitter.radio.truth())
 
     def warm_up(self) -> None:
         """Simulate the time before the start, once: the recorder's ring is full then and traffic flows."""

@@ -16,6 +16,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 
 import duckdb
 
@@ -25,7 +26,7 @@ class EdgeCounts:
     """What the simulator's runs say: all of them are counts of frames."""
 
     generated: int = 0
-    """Distinct frames that were to reach the log: link losses are not among them."""
+    """Distinct frames that were to reach the log: link losses and drops on board are not among them."""
     poison: int = 0
     """Messages broken on purpose."""
     sent: int = 0
@@ -95,11 +96,16 @@ def edge_counts(home: Path) -> EdgeCounts:
     """Sum over the runs that wrote ``<home>/runs/*/run.json``."""
     runs = [json.loads(path.read_text()) for path in sorted(home.glob("runs/*/run.json"))]
     return EdgeCounts(
-        generated=sum(run["generated"] - run.get("lost_on_link", 0) for run in runs),
+        generated=sum(run["generated"] - _never_sent(run) for run in runs),
         poison=sum(run.get("poison", 0) for run in runs),
         sent=sum(run["sent"] for run in runs),
         acked=sum(run["acked"] for run in runs),
     )
+
+
+def _never_sent(run: Mapping[str, Any]) -> int:
+    """Frames that no log can hold: lost by the link, or pushed out of a full store on board."""
+    return int(run.get("lost_on_link", 0) + run.get("dropped_on_board", 0))
 
 
 _ARCHIVE_SQL = """

@@ -37,7 +37,7 @@ def test_the_scenarios_that_were_promised_are_there() -> None:
     ("text", "told"),
     [
         ("vehicels: 3", "vehicels: unknown key; did you mean vehicles?"),
-        ("link: {lat: 0.1}", "link.lat: unknown key; did you mean late?"),
+        ("link: {lat: 0.1}", "there is no link setting 'lat'; did you mean late?"),
         ("place: {lot: 1}", "place.lot: unknown key; did you mean lon?"),
         ("stages: [{for: 3s, rat: 3}]", "stages.0.rat: unknown key; did you mean rate?"),
         ("rate: -5", "rate -5: Input should be greater than 0"),

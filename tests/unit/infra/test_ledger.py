@@ -49,11 +49,18 @@ def test_between_two_moments_only_what_came_in_between_counts() -> None:
     assert (ledger - ledger).appended == 0
 
 
-def test_the_edges_figures_are_summed_over_runs_without_what_the_link_lost(tmp_path: Path) -> None:
-    for number, lost in enumerate((0, 7)):
+def test_the_edges_figures_are_summed_over_runs_without_what_never_left(tmp_path: Path) -> None:
+    for number, (lost, dropped) in enumerate(((0, 0), (4, 3))):
         folder = tmp_path / "runs" / str(number)
         folder.mkdir(parents=True)
-        run = {"generated": 50, "lost_on_link": lost, "poison": 1, "sent": 52, "acked": 51}
+        run = {
+            "generated": 50,
+            "lost_on_link": lost,
+            "dropped_on_board": dropped,
+            "poison": 1,
+            "sent": 52,
+            "acked": 51,
+        }
         (folder / "run.json").write_text(json.dumps(run))
     assert edge_counts(tmp_path) == EdgeCounts(generated=93, poison=2, sent=104, acked=102)
 
