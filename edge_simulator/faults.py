@@ -34,11 +34,13 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Burst:
-    """An impact for the recorder to judge: acceleration at 1 kHz from ``start_ms`` on."""
+    """An impact for the recorder to judge: acceleration at 1 kHz from ``start_ms`` on, lateral None: none."""
 
     fault: Fault
     start_ms: int
     accel: Floats
+    accel_lat: Floats | None = None
+    kind: str = ""
 
 
 def parse(text: str) -> tuple[str, float]:

@@ -26,24 +26,17 @@ class Instruments:
         self._gnss = gnss.Gnss(
             receiver or gnss.GnssSettings(), rng, np.degrees(fleet.state.heading), gnss.sky_of(fleet.net)
         )
+        self._held: tuple[Floats, Floats, Floats]
+        self._controls_at_s = -1.0
 
     def fast(self, h_s: float) -> Columns:
         """The fast signals now, ``h_s`` seconds after the last time; engine speed of electric ones is NaN."""
-        st, machine, specs = self._fleet.state, self._machine, self._fleet.specs
-        on = self._fleet.ignition_on()
+        st, machine = self._fleet.state, self._machine
         noise = self._rng.standard_normal((4, self._fleet.n))
         moving = st.v > 0.05
         speed = np.where(moving, np.maximum(st.v * 3.6 + 0.03 * noise[0], 0.0), 0.0)
         lat, lon = self._gnss.fix(st.lat, st.lon, st.edge, h_s)
-        accelerator, brake = sensors.pedals(
-            machine.state.wheel_w,
-            st.v,
-            st.a,
-            specs("mass_kg"),
-            1000 * specs("power_kw"),
-            machine.electric,
-            on,
-        )
+        accelerator, brake, steering = self._controls()
         return {
             "speed_kmh": speed,
             "lat_deg": lat,
@@ -54,7 +47,7 @@ class Instruments:
             "yaw_rate_dps": -np.degrees(st.yaw_rps),
             "accelerator_pct": accelerator,
             "brake_pct": brake,
-            "steering_deg": sensors.steering_deg(st.curvature, specs("wheelbase_m")),
+            "steering_deg": steering,
             "engine_rpm": np.where(machine.electric, np.nan, machine.state.rpm),
         }
 
@@ -148,20 +141,27 @@ class Instruments:
         ripple = np.where(on, 0.05, 0.005) * self._rng.standard_normal(len(on))
         return {"battery_voltage_v": np.minimum(self._machine.battery_v(on) + ripple, m.crank_v)}
 
-    def pre_crash(self) -> dict[str, Floats]:
+    def pre_crash(self) -> dict[str, Floats | Bools]:
         """The recorder's pre-crash elements now, as the vehicle's own bus has them (no receiver noise)."""
-        st, machine, specs = self._fleet.state, self._machine, self._fleet.specs
-        accelerator, brake = sensors.pedals(
-            machine.state.wheel_w, st.v, st.a, specs("mass_kg"), 1000 * specs("power_kw"),
-            machine.electric, self._fleet.ignition_on(),
-        )  # fmt: skip
-        flags = self.flags()
+        accelerator, brake, steering = self._controls()
         return {
-            "speed_kmh": st.v * 3.6,
+            "speed_kmh": self._fleet.state.v * 3.6,
             "accelerator_pct": accelerator,
-            "brake_on": (brake > 0).astype(np.float64),
-            "engine_rpm": machine.state.rpm,
-            "steering_deg": sensors.steering_deg(st.curvature, specs("wheelbase_m")),
-            "abs_active": flags["abs_active"].astype(np.float64),
-            "esc_active": flags["esc_active"].astype(np.float64),
+            "brake_on": brake > 0,
+            "engine_rpm": self._machine.state.rpm,
+            "steering_deg": steering,
+            **self.flags(),
         }
+
+    def _controls(self) -> tuple[Floats, Floats, Floats]:
+        """Accelerator %, brake %, steering deg; recorder and frame ask in the same step: worked out once."""
+        fleet, machine = self._fleet, self._machine
+        if self._controls_at_s != fleet.t_s:
+            st, specs = fleet.state, fleet.specs
+            pedals = sensors.pedals(
+                machine.state.wheel_w, st.v, st.a, specs("mass_kg"), 1000 * specs("power_kw"),
+                machine.electric, fleet.ignition_on(),
+            )  # fmt: skip
+            self._held = (*pedals, sensors.steering_deg(st.curvature, specs("wheelbase_m")))
+            self._controls_at_s = fleet.t_s
+        return self._held

@@ -1,39 +1,65 @@
-"""Acceleration bursts at 1 kHz, and how a recorder judges them (49 CFR 563.5).
+"""Acceleration bursts at 1 kHz: crash pulses by type, and the knocks that are no crash.
 
-Accelerations are longitudinal, m/s2, forward positive: a frontal impact is negative.
+Accelerations are m/s2 on the axes of ISO 8855: longitudinal forward positive (a frontal impact is negative, a
+struck rear positive), lateral left positive (a hit on the left side is negative).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 
 from edge_simulator.geo import Floats
 
 SAMPLE_HZ = 1000
-TRIGGER_KMH = 8.0
-TRIGGER_MS = 150
-WAKE_KMH = 0.8
-WAKE_MS = 20
-POINTS = 26
-POINT_MS = 10
+G_MPS2 = 9.81
+BEFORE_MS = 60
+AFTER_MS = 400
+RINGING_HZ = (40.0, 100.0)
+RINGING_SHARE = (0.1, 0.2)
+ACROSS_DEG = 10.0
+"""How far the direction of force strays from the type's axis, at most, to either side."""
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """An event in a burst: time zero and the delta-V after it."""
+class Kind:
+    """A type of crash: how long its pulse lasts, on which axis, and to which side it pushes (0: either)."""
 
-    zero_ms: int
-    end_ms: int
-    """When the event ends; the burst's end where it does not."""
-    delta_v_kmh: tuple[int, ...]
-    """Cumulative, every 10 ms from time zero, whole km/h."""
-    max_kmh: float
-    max_ms: float
+    name: str
+    width_ms: tuple[int, int]
+    axis: str
+    sign: int
 
 
-def haversine(delta_v_kmh: float, width_ms: float, before_ms: int = 60, after_ms: int = 400) -> Floats:
+KINDS = MappingProxyType(
+    {
+        kind.name: kind
+        for kind in (
+            Kind("barrier", (80, 110), "long", -1),
+            Kind("car_to_car", (100, 150), "long", -1),
+            Kind("rear", (100, 140), "long", 1),
+            Kind("pole", (120, 180), "long", -1),
+            Kind("side", (70, 120), "lat", 0),  # its width is an engineering default
+        )
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Pulse:
+    """One burst; ``lat`` is as long as ``long``."""
+
+    kind: str
+    long: Floats
+    lat: Floats
+
+
+def haversine(
+    delta_v_kmh: float, width_ms: float, before_ms: int = BEFORE_MS, after_ms: int = AFTER_MS
+) -> Floats:
     """A crash pulse a(t) = (2 dV / T) sin^2(pi t / T), with quiet before and after."""
     t = np.arange(before_ms + int(width_ms) + after_ms) - before_ms
     inside = (t >= 0) & (t <= width_ms)
@@ -42,59 +68,101 @@ def haversine(delta_v_kmh: float, width_ms: float, before_ms: int = 60, after_ms
 
 
 def with_ringing(pulse: Floats, rng: np.random.Generator, share: float) -> Floats:
-    """The pulse with the body's ringing at 40 to 100 Hz, ``share`` of its height, zero-mean."""
+    """The pulse with the body's ringing at 40 to 100 Hz, ``share`` of its height; its delta-V stays."""
     t = np.arange(len(pulse)) / SAMPLE_HZ
-    tones = sum(np.sin(2 * np.pi * rng.uniform(40, 100) * t + rng.uniform(0, 6.28)) for _ in range(3))
+    tones = sum(
+        np.sin(2 * np.pi * rng.uniform(*RINGING_HZ) * t + rng.uniform(0, 2 * np.pi)) for _ in range(3)
+    )
     ringing: Floats = pulse * (1 + share * tones / 1.8)
-    return ringing
+    total = ringing.sum()
+    return ringing * (pulse.sum() / total) if total else ringing
+
+
+def crash(kind: Kind, delta_v_kmh: float, width_ms: float, rng: np.random.Generator) -> Pulse:
+    """A crash of ``kind`` that changes the speed along its axis by ``delta_v_kmh`` (a magnitude).
+
+    What goes across the axis follows from a direction of force up to 10 degrees off it.
+    """
+    sign = kind.sign or int(rng.choice((-1, 1)))
+    share = float(rng.uniform(*RINGING_SHARE))
+    along = with_ringing(haversine(sign * delta_v_kmh, width_ms), rng, share)
+    stray_kmh = delta_v_kmh * float(np.tan(np.radians(rng.uniform(-ACROSS_DEG, ACROSS_DEG))))
+    across = with_ringing(haversine(stray_kmh, width_ms), rng, share)
+    return Pulse(kind.name, along, across) if kind.axis == "long" else Pulse(kind.name, across, along)
+
+
+def drawn(kind: Kind, delta_v_kmh: float, rng: np.random.Generator) -> Pulse:
+    """A crash of ``kind`` with a width out of its range."""
+    low, high = kind.width_ms
+    return crash(kind, delta_v_kmh, int(rng.integers(low, high + 1)), rng)
+
+
+def then(first: Pulse, second: Pulse, gap_ms: int) -> Pulse:
+    """Two pulses in one burst; ``gap_ms`` of quiet are added between them."""
+    quiet = np.zeros(gap_ms)
+    return Pulse(
+        f"{first.kind}+{second.kind}",
+        np.concatenate([first.long, quiet, second.long]),
+        np.concatenate([first.lat, quiet, second.lat]),
+    )
 
 
 def kerb(peak_g: float, width_ms: float) -> Floats:
     """A pothole or kerb: one swing back and one forth, so that little speed is lost."""
-    t = np.arange(300) - 60
+    t = np.arange(300) - BEFORE_MS
     inside = (t >= 0) & (t < width_ms)
-    return np.where(inside, -peak_g * 9.81 * np.sin(2 * np.pi * t / width_ms + 0.4), 0.0)
+    return np.where(inside, -peak_g * G_MPS2 * np.sin(2 * np.pi * t / width_ms + 0.4), 0.0)
 
 
-def cumulative_kmh(accel: Floats) -> Floats:
-    """Delta-V since the burst's begin, km/h."""
-    total: Floats = np.cumsum(accel) / SAMPLE_HZ * 3.6
-    return total
+def strike(delta_v_kmh: float, width_ms: int) -> Pulse:
+    """A stone under the car: short and sharp; it may fire a pretensioner below any crash's threshold."""
+    long = haversine(-delta_v_kmh, width_ms)
+    return Pulse("strike", long, np.zeros(len(long)))
 
 
-def judge(accel: Floats) -> Finding | None:
-    """The event in a burst, or None: a change of at least 8 km/h within 150 ms makes one."""
-    delta_v = np.concatenate([[0.0], cumulative_kmh(accel)])
-    if _largest_change(delta_v, TRIGGER_MS) < TRIGGER_KMH:
-        return None
-    zero = int(np.argmax(np.abs(_change(delta_v, WAKE_MS)) > WAKE_KMH))
-    since = delta_v - delta_v[zero]
-    points = np.minimum(zero + np.arange(POINTS) * POINT_MS, len(since) - 1)
-    table = np.rint(since[points])
-    window = since[zero : points[-1] + 1]
-    largest = int(np.argmax(np.abs(window)))
-    return Finding(
-        zero_ms=zero,
-        end_ms=_end(delta_v, zero),
-        delta_v_kmh=tuple(int(v) for v in table),
-        max_kmh=round(float(window[largest]), 1),
-        max_ms=round(largest / 2.5) * 2.5,
-    )
+def _road_knock(rng: np.random.Generator) -> Pulse:
+    long = kerb(float(rng.uniform(2, 6)), float(rng.uniform(5, 20)))
+    return Pulse("pothole", long, 0.4 * float(rng.uniform(-1, 1)) * long)
 
 
-def _change(delta_v: Floats, over_ms: int) -> Floats:
-    return delta_v[over_ms:] - delta_v[:-over_ms]
+def _kerb_from_the_side(rng: np.random.Generator) -> Pulse:
+    lat = kerb(float(rng.uniform(2, 6)), float(rng.uniform(5, 20))) * float(rng.choice((-1, 1)))
+    return Pulse("kerb", 0.3 * lat, lat)
 
 
-def _largest_change(delta_v: Floats, over_ms: int) -> float:
-    """Largest change within a window: any two instants at most ``over_ms`` apart."""
-    windows = np.lib.stride_tricks.sliding_window_view(delta_v, min(over_ms + 1, len(delta_v)))
-    return float((windows.max(axis=1) - windows.min(axis=1)).max())
+def _braking(rng: np.random.Generator) -> Pulse:
+    """An emergency stop: 0.25 s to full pressure, then 9 to 10.5 m/s2 with the anti-lock's pulsing."""
+    n = int(rng.integers(1500, 3000))
+    t = np.arange(n) / SAMPLE_HZ
+    held = -float(rng.uniform(9.0, 10.5)) * np.minimum(t / 0.25, 1.0)
+    pulsing = 1 + 0.06 * np.sin(2 * np.pi * float(rng.uniform(5, 10)) * t)
+    return Pulse("braking", held * pulsing, 0.3 * rng.standard_normal(n))
 
 
-def _end(delta_v: Floats, zero: int) -> int:
-    """When the change over 20 ms is back at 0.8 km/h or less, after the pulse has begun."""
-    change = np.abs(_change(delta_v, WAKE_MS))
-    begun = zero + WAKE_MS
-    quiet = np.flatnonzero(change[begun:] <= WAKE_KMH)
-    return int(begun + quiet[0]) if len(quiet) else len(delta_v) - 1
+def _door_slam(rng: np.random.Generator) -> Pulse:
+    """A few g that ring out within a tenth of a second."""
+    t = np.maximum(np.arange(400) - BEFORE_MS, 0) / SAMPLE_HZ
+    hz, peak_g = float(rng.uniform(30, 80)), float(rng.uniform(1, 3))
+    lat = peak_g * G_MPS2 * np.exp(-t / 0.02) * np.sin(2 * np.pi * hz * t)
+    return Pulse("door_slam", np.zeros(len(lat)), lat)
+
+
+def _speed_bump(rng: np.random.Generator) -> Pulse:
+    """Each axle climbs and descends: swings of up to 0.8 g that take a third of a second."""
+    t = np.arange(900) - BEFORE_MS
+    width = float(rng.uniform(200, 350))
+    swing = np.where((t >= 0) & (t < 2 * width), np.sin(2 * np.pi * t / width), 0.0)
+    long = -float(rng.uniform(0.3, 0.8)) * G_MPS2 * swing
+    return Pulse("speed_bump", long, np.zeros(len(long)))
+
+
+KNOCKS: MappingProxyType[str, Callable[[np.random.Generator], Pulse]] = MappingProxyType(
+    {
+        "pothole": _road_knock,
+        "kerb": _kerb_from_the_side,
+        "braking": _braking,
+        "door_slam": _door_slam,
+        "speed_bump": _speed_bump,
+    }
+)
+"""What must never trigger a recorder, each drawn from a generator."""

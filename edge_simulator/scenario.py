@@ -8,6 +8,7 @@ from typing import Literal
 
 from edge_simulator.gnss import GnssSettings
 from edge_simulator.link_settings import LinkShares as LinkShares  # noqa: PLC0414  others take it from here
+from edge_simulator.recorder import Setup
 from edge_simulator.stages import Schedule
 from infra.contract.errors import ConfigError
 
@@ -63,6 +64,8 @@ class Scenario:
     parked_every_ms: int | None = None
     """How often a parked vehicle reports; None: as often as one that drives."""
     schedule: Schedule = field(default_factory=Schedule)
+    recorders: Setup = field(default_factory=Setup)
+    """How the event data recorders are set up."""
     longest_step_ms: int = 100
     """Physics goes in steps of at most this."""
 

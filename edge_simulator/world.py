@@ -59,7 +59,9 @@ class World:
         self._substeps = -(-sc.cadence.dt_ms // sc.longest_step_ms)
         self._h_ms = sc.cadence.dt_ms / self._substeps
         has_engine = [m.powertrain != "electric" for m in models]
-        self._boxes = BlackBoxes(self.vehicle_ids, self.fleet, self.instruments, has_engine, self._h_ms)
+        self._boxes = BlackBoxes(
+            self.vehicle_ids, self.fleet, self.instruments, has_engine, self._h_ms, sc.recorders
+        )
         self._warm = False
 
     @property
@@ -130,16 +132,17 @@ class World:
             self.fleet.step(self._h_ms / 1000)
             self.machine.step(self.fleet, self._h_ms / 1000)
             for burst in bursts:
-                self._judge(burst)
+                self._boxes.feel(burst)
+            self._send_crashes(now_ms)
             self._boxes.remember(now_ms)
         return truth
 
-    def _judge(self, burst: faults.Burst) -> None:
-        """Let the recorder judge an impact; a crash goes out at once, on its own channel."""
-        found = self._boxes.judge(burst, self.scenario.start_ms)
-        if found is not None:
+    def _send_crashes(self, now_ms: int) -> None:
+        """What the recorders sealed goes out at once, on its own channel."""
+        for record in self._boxes.sealed(now_ms, self.scenario.start_ms):
             self.counts["crashes"] += 1
-            self.emitter.crash(burst.fault.vehicle, *found)
+            for payload in record.payloads:
+                self.emitter.crash(record.vehicle, record.due_ms, payload)
 
     def _truth(self, event: faults.Fault | faults.Burst) -> Truth:
         fault = event.fault if isinstance(event, faults.Burst) else event

@@ -66,7 +66,7 @@ def finding(record: Record) -> Finding:
     missing = [key for key in ALERT_KEYS if key not in alert]
     if missing:
         raise ContractError("bad_shape", f"an alert without {', '.join(missing)}")
-    _refuse_nul(record.value)
+    refuse_nul(record.value)
     for key in _TEXTS:
         if type(alert[key]) is not str:
             raise ContractError("bad_value", f"{key} {alert[key]!r} is not a string")
@@ -88,7 +88,7 @@ def finding(record: Record) -> Finding:
 def crash_row(record: Record, clocks: ClockRange) -> Row:
     """The row of ``crash_record``; its time is the receipt where the device's clock cannot be right."""
     crash = decode_crash(record.value)
-    _refuse_nul(record.value)
+    refuse_nul(record.value)
     return {
         "vehicle_id": crash["vehicle_id"],
         "boot_id": crash["boot_id"],
@@ -111,7 +111,7 @@ def status_row(record: Record, clocks: ClockRange) -> Row | None:
     if not record.value:
         return None
     status = decode_status(record.value)
-    _refuse_nul(record.value)
+    refuse_nul(record.value)
     named = {
         key: status.get(key) for key in ("vehicle_id", "boot_id", "model", "powertrain", "vehicle_class")
     }
@@ -141,10 +141,10 @@ def dead_letter_row(record: Record) -> Row:
     return {
         "partition": record.partition,
         "log_offset": record.offset,
-        "reason": _text(record.headers.get(HEADER_REASON)) or "unknown",
-        "detail": _text(record.headers.get(HEADER_DETAIL)),
-        "mqtt_topic": _text(record.headers.get(HEADER_MQTT_TOPIC)),
-        "vehicle_id": _text(record.key),
+        "reason": optional_text(record.headers.get(HEADER_REASON)) or "unknown",
+        "detail": optional_text(record.headers.get(HEADER_DETAIL)),
+        "mqtt_topic": optional_text(record.headers.get(HEADER_MQTT_TOPIC)),
+        "vehicle_id": optional_text(record.key),
         "received_ms": record.at_ms,
         "bytes": len(record.value),
         "digest": hashlib.sha256(record.value).hexdigest(),
@@ -166,14 +166,14 @@ def as_json(value: Sequence[Row] | Mapping[str, Any]) -> str:
     return orjson.dumps(value).decode()
 
 
-def _text(raw: bytes | None) -> str | None:
+def optional_text(raw: bytes | None) -> str | None:
     """Text that PostgreSQL takes: no NUL, no broken UTF-8, not endless."""
     if raw is None:
         return None
     return raw.decode("utf-8", errors="replace").replace("\0", "\ufffd")[:DETAIL_CHARS]
 
 
-def _refuse_nul(raw: bytes) -> None:
+def refuse_nul(raw: bytes) -> None:
     """PostgreSQL's text and jsonb cannot hold U+0000, which JSON writes as an escape only."""
     if b"\\u0000" in raw:
         raise ContractError("bad_value", "a string holds U+0000, which the database cannot store")

@@ -102,6 +102,36 @@ FROM jsonb_to_recordset(%(rows)s) AS n(vehicle_id text, boot_id bigint, crash_id
 ON CONFLICT DO NOTHING
 """
 
+_PART_KEY: Final = "vehicle_id text, boot_id bigint, crash_id text, sha256 text, parts integer"
+_PART_SET: Final = """
+vehicle_id = %(vehicle_id)s AND boot_id = %(boot_id)s AND crash_id = %(crash_id)s AND sha256 = %(sha256)s
+    AND parts = %(parts)s
+"""
+
+INSERT_PARTS: Final = f"""
+INSERT INTO odograph.crash_part (vehicle_id, boot_id, crash_id, sha256, parts, part, event_time, received_at,
+    mqtt_topic, message)
+SELECT vehicle_id, boot_id, crash_id, sha256, parts, part, to_timestamp(event_ms / 1000.0),
+    to_timestamp(received_ms / 1000.0), mqtt_topic, message
+FROM jsonb_to_recordset(%(rows)s) AS n({_PART_KEY}, part integer, event_ms bigint, received_ms bigint,
+    mqtt_topic text, message text)
+ON CONFLICT DO NOTHING
+"""  # noqa: S608  a constant of this file
+
+WHOLE_SETS: Final = f"""
+SELECT vehicle_id, boot_id, crash_id, sha256, parts, part, mqtt_topic, message,
+       (extract(epoch FROM received_at) * 1000)::bigint AS received_ms
+FROM (SELECT p.*, count(message) OVER (PARTITION BY vehicle_id, boot_id, crash_id, sha256, parts) AS there
+      FROM odograph.crash_part p
+      JOIN (SELECT DISTINCT * FROM jsonb_to_recordset(%(rows)s) AS n({_PART_KEY})) k
+           USING (vehicle_id, boot_id, crash_id, sha256, parts)) q
+WHERE there = parts
+ORDER BY vehicle_id, boot_id, crash_id, sha256, parts, part
+"""  # noqa: S608  a constant of this file
+
+ASSEMBLED_PARTS: Final = f"UPDATE odograph.crash_part SET message = NULL WHERE {_PART_SET}"  # noqa: S608
+DROP_PARTS: Final = f"DELETE FROM odograph.crash_part WHERE {_PART_SET}"  # noqa: S608
+
 UPSERT_VEHICLES: Final = """
 INSERT INTO odograph.vehicle AS v (vehicle_id, model, powertrain, vehicle_class, state, state_at, boot_id)
 SELECT vehicle_id, model, powertrain, vehicle_class, state, to_timestamp(state_ms / 1000.0), boot_id

@@ -9,23 +9,21 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import closing
-from itertools import chain, repeat
 from typing import Any, Final
 
 import psycopg
 import structlog
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
 from psycopg.rows import dict_row
 
-from infra.contract.errors import ContractError, ServiceError
+from infra.contract.errors import ContractError
 from infra.contract.settings import Settings, endpoints
 from infra.contract.topics import kafka_topic
 from infra.health import HealthServer
+from stream_jobs.event_kafka import BATCH, LOST, Reader, backoff, bury
 from stream_jobs.event_metrics import EventMetrics
-from stream_jobs.event_rows import Record, clock_range, dead_letter_headers
+from stream_jobs.event_rows import Record, clock_range
 from stream_jobs.event_writes import (
     Batch,
     ClearTimes,
@@ -41,20 +39,8 @@ from stream_jobs.rules import load_rules
 
 CONSUMER: Final = "events"
 TOPICS: Final = ("alerts", "crash", "status", "dead-letter")
-BATCH: Final = 1000
-READ_S: Final = 0.25
 SWEEP_S: Final = 1.0
 PROBE_S: Final = 5.0
-PATIENCE_S: Final = 3.0
-BACKOFF_S: Final = (0.1, 0.2, 0.5, 1.0, 2.0)
-CONSUME: Final[dict[str, Any]] = {
-    "group.id": f"odograph-{CONSUMER}",  # the library wants one; nothing is committed to it
-    "enable.auto.commit": False,
-    "enable.auto.offset.store": False,
-    "auto.offset.reset": "earliest",
-    "reconnect.backoff.max.ms": 1000,
-    "log_level": 0,
-}
 CONNECT: Final[dict[str, Any]] = {
     "connect_timeout": 5,
     "tcp_user_timeout": 10_000,
@@ -80,32 +66,6 @@ def run(settings: Settings) -> None:
         store.serve()
 
 
-def wait_for_partitions(bootstrap: str, topics: Sequence[str], stop: threading.Event) -> dict[str, int]:
-    """Number of partitions of each topic, as soon as Kafka answers and has them all; {} after ``stop``."""
-    log = structlog.get_logger()
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-    for delay_s in _backoff():
-        try:
-            return _partitions(admin, topics)
-        except (KafkaException, ServiceError) as error:
-            log.warning("waiting", service="kafka", reason=str(error))
-        if stop.wait(delay_s):
-            break
-    return {}
-
-
-def _partitions(client: Any, topics: Sequence[str]) -> dict[str, int]:
-    known = client.list_topics(timeout=PATIENCE_S).topics
-    missing = [name for name in topics if name not in known or known[name].error is not None]
-    if missing:
-        raise ServiceError(f"topics are missing: {', '.join(missing)}; `odograph up` creates them")
-    return {name: len(known[name].partitions) for name in topics}
-
-
-def _backoff() -> Iterator[float]:
-    return chain(BACKOFF_S, repeat(BACKOFF_S[-1]))
-
-
 class EventStore:
     """The loop: read, store, clear. ``reasons`` says why a service keeps it from being ready, by service."""
 
@@ -122,24 +82,23 @@ class EventStore:
         self._stop = stop
         self._log = structlog.get_logger()
         self._held: Offsets = {}
-        self._counts: dict[str, int] = {}
 
     def serve(self) -> None:
         """Until ``stop``; each time a service is lost, start again from the stored offsets."""
-        backoff = _backoff()
+        pauses = backoff()
         while not self._stop.is_set():
             started = time.monotonic()
             try:
                 self._serve_connected()
             except psycopg.OperationalError as error:
                 self._lost("database", error)
-            except (KafkaException, ServiceError) as error:
+            except LOST as error:
                 self._lost("kafka", error)
             except OvertakenError as error:
                 self._log.warning("overtaken", reason=str(error))
             if time.monotonic() - started > 2 * PROBE_S:
-                backoff = _backoff()
-            self._stop.wait(0 if self._stop.is_set() else next(backoff))
+                pauses = backoff()
+            self._stop.wait(0 if self._stop.is_set() else next(pauses))
 
     def _lost(self, service: str, error: Exception) -> None:
         self.reasons[service] = str(error).strip()
@@ -149,24 +108,22 @@ class EventStore:
     def _serve_connected(self) -> None:
         with psycopg.connect(self._url, autocommit=True, row_factory=dict_row, **CONNECT) as database:
             self.reasons["database"] = None
-            with closing(Consumer(CONSUME | {"bootstrap.servers": self._bootstrap})) as consumer:
-                self._assign(database, consumer)
-                self._follow(database, consumer)
+            with closing(Reader(self._bootstrap, self._names)) as reader:
+                self._assign(database, reader)
+                self._follow(database, reader)
 
-    def _assign(self, database: psycopg.Connection[Any], consumer: Any) -> None:
+    def _assign(self, database: psycopg.Connection[Any], reader: Reader) -> None:
         """Take every partition from where the database says."""
-        self._counts = _partitions(consumer, list(self._names))
+        places = reader.places()
         self.reasons["kafka"] = None
-        places = [(self._names[name], p) for name, count in self._counts.items() for p in range(count)]
         with database.transaction(), database.cursor() as cursor:
             self._held = load_offsets(cursor, CONSUMER, places)
-        full = {short: name for name, short in self._names.items()}
-        consumer.assign([TopicPartition(full[t], p, offset) for (t, p), offset in self._held.items()])
+        reader.assign(self._held)
 
-    def _follow(self, database: psycopg.Connection[Any], consumer: Any) -> None:
+    def _follow(self, database: psycopg.Connection[Any], reader: Reader) -> None:
         sweep_at = probe_at = time.monotonic()
         while not self._stop.is_set():
-            records = self._read(consumer)
+            records = reader.read()
             if records:
                 self._store(database, records)
             now = time.monotonic()
@@ -176,26 +133,9 @@ class EventStore:
                     self.metrics.cleared.inc(clear(cursor, self._clear_times))
                 sweep_at = now + SWEEP_S
             if now >= probe_at:
-                self._probe(consumer)
+                for topic, lag in reader.lag(self._held).items():
+                    self.metrics.lag.labels(topic).set(lag)
                 probe_at = now + PROBE_S
-
-    def _read(self, consumer: Any) -> list[Record]:
-        """What there is, at most a batch; waits for the first record only."""
-        messages = consumer.consume(1, READ_S)
-        if messages:
-            messages += consumer.consume(BATCH - 1, 0)
-        return [self._record(message) for message in messages if not _failed(message.error())]
-
-    def _record(self, message: Any) -> Record:
-        return Record(
-            topic=self._names[message.topic()],
-            partition=message.partition(),
-            offset=message.offset(),
-            at_ms=message.timestamp()[1],
-            key=message.key(),
-            value=message.value() or b"",
-            headers=dict(message.headers() or []),
-        )
 
     def _store(self, database: psycopg.Connection[Any], records: Sequence[Record]) -> None:
         """Store the records; one that the database refuses for what it is goes to the dead letters."""
@@ -213,46 +153,12 @@ class EventStore:
 
     def _commit(self, database: psycopg.Connection[Any], batch: Batch, records: Sequence[Record]) -> None:
         after = {(record.topic, record.partition): record.offset + 1 for record in records}
-        self._bury(batch.rejected)
+        bury(self._bootstrap, self._dead_letter, batch.rejected)
         with self.metrics.batch_s.time(), database.transaction(), database.cursor() as cursor:
             move_offsets(cursor, CONSUMER, self._held, after)
-            fresh = write(cursor, batch, self._clear_times)
+            fresh, unjoined = write(cursor, batch, self._clear_times, self._clocks)
+            # Before the commit: their rows go with it, and nothing else would know of them.
+            bury(self._bootstrap, self._dead_letter, unjoined)
         self._held |= after
+        batch.rejected.extend(unjoined)
         self.metrics.stored(records, batch, fresh)
-
-    def _bury(self, rejected: Sequence[tuple[Record, ContractError]]) -> None:
-        """Send what cannot be stored to the dead letters; raises ServiceError until Kafka has it."""
-        if not rejected:
-            return
-        producer = Producer({"bootstrap.servers": self._bootstrap, "acks": "all", "log_level": 0})
-        failures: list[str] = []
-        for record, error in rejected:
-            if record.topic == "dead-letter":
-                raise ServiceError(f"dead letter {record.partition}/{record.offset} is refused: {error}")
-            headers = dead_letter_headers(record, error)
-            producer.produce(
-                self._dead_letter, record.value, record.key, timestamp=record.at_ms, headers=headers,
-                on_delivery=lambda failed, _: failures.append(str(failed)) if failed else None,
-            )  # fmt: skip
-            self._log.warning("rejected", topic=record.topic, offset=record.offset, reason=str(error))
-        unsent = producer.flush(PATIENCE_S)
-        if unsent or failures:
-            raise ServiceError(f"dead letters cannot be written: {failures or f'{unsent} unsent'}")
-
-    def _probe(self, consumer: Any) -> None:
-        """Ask Kafka whether it is there and whether topics grew; take over the lag it told while reading."""
-        if _partitions(consumer, list(self._names)) != self._counts:
-            raise ServiceError("a topic has new partitions; starting again to read them")
-        lag = dict.fromkeys(TOPICS, 0)
-        for place in consumer.assignment():
-            short = self._names[place.topic]
-            _, end = consumer.get_watermark_offsets(place, cached=True)
-            lag[short] += max(0, end - self._held[short, place.partition])
-        for topic, records in lag.items():
-            self.metrics.lag.labels(topic).set(records)
-
-
-def _failed(error: KafkaError | None) -> bool:
-    if error is not None:
-        raise KafkaException(error)
-    return False

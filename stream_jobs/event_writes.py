@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from infra.contract.errors import ContractError
 from stream_jobs import event_sql as sql
 from stream_jobs.alerts import Alert, Finding, merge
+from stream_jobs.crash_sets import Rejected, part_row, write_parts
 from stream_jobs.event_rows import (
     ClockRange,
     Record,
@@ -46,9 +47,10 @@ class Batch:
 
     findings: list[Finding] = field(default_factory=list)
     crashes: list[Row] = field(default_factory=list)
+    crash_parts: list[Row] = field(default_factory=list)
     statuses: list[Row] = field(default_factory=list)
     dead_letters: list[Row] = field(default_factory=list)
-    rejected: list[tuple[Record, ContractError]] = field(default_factory=list)
+    rejected: list[Rejected] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +124,11 @@ def _sort_in(batch: Batch, record: Record, clocks: ClockRange) -> None:
     if record.topic == "alerts":
         batch.findings.append(finding(record))
     elif record.topic == "crash":
-        batch.crashes.append(crash_row(record, clocks))
+        part = part_row(record, clocks)
+        if part is None:
+            batch.crashes.append(crash_row(record, clocks))
+        else:
+            batch.crash_parts.append(part)
     elif record.topic == "dead-letter":
         batch.dead_letters.append(dead_letter_row(record))
     else:
@@ -130,15 +136,21 @@ def _sort_in(batch: Batch, record: Record, clocks: ClockRange) -> None:
         batch.statuses.extend([status] if status else [])
 
 
-def write(cursor: Cursor, batch: Batch, clear_times: ClearTimes) -> list[Finding]:
-    """Store the batch; the findings that were new. Running it again changes nothing."""
-    _run(cursor, sql.INSERT_CRASHES, batch.crashes)
+def write(
+    cursor: Cursor, batch: Batch, clear_times: ClearTimes, clocks: ClockRange
+) -> tuple[list[Finding], list[Rejected]]:
+    """Store the batch; the findings that were new, and the parts of crash records that give no record.
+
+    Running it again changes nothing.
+    """
+    assembled, rejected = write_parts(cursor, batch.crash_parts, clocks)
+    _run(cursor, sql.INSERT_CRASHES, [*batch.crashes, *assembled])
     _run(cursor, sql.UPSERT_VEHICLES, newest(batch.statuses))
     _run(cursor, sql.INSERT_DEAD_LETTERS, batch.dead_letters)
     fresh = _new_findings(cursor, batch.findings)
     if fresh:
         _write_alerts(cursor, fresh, clear_times)
-    return fresh
+    return fresh, rejected
 
 
 def _run(cursor: Cursor, statement: str, rows: Sequence[Row]) -> None:

@@ -23,7 +23,7 @@ POSITION: Final = ("lat_deg", "lon_deg")
 DELTA_VS: Final = ("delta_v_kmh", "delta_v_lat_kmh")
 _CRASH_FIELDS: Final = {
     T.StringType(): ("vehicle_id", "crash_id", "profile"),
-    T.LongType(): ("boot_id", "seq", "event_ms", "ignition_cycle", "multi_event"),
+    T.LongType(): ("boot_id", "seq", "event_ms", "ignition_cycle", "multi_event", "part"),
     T.BooleanType(): ("airbag_deployed", "belt_on", "warning_lamp_on", "complete"),
     T.DoubleType(): ("delta_v_max_kmh", "delta_v_max_ms", *POSITION),
     T.ArrayType(T.DoubleType()): DELTA_VS,
@@ -70,7 +70,10 @@ def frame_findings(records: DataFrame, rules: Sequence[Rule], limits: ClockLimit
 
 
 def crash_findings(records: DataFrame, rules: Sequence[Rule], limits: ClockLimits) -> DataFrame:
-    """Findings in crash records; none is kept back: an unbelievable clock is replaced by the receipt."""
+    """Findings in crash records; none is kept back: an unbelievable clock is replaced by the receipt.
+
+    Of a record in parts, part 0 is judged: it repeats what rules see, so its findings are those of the whole.
+    """
     crashes = parse(records, crash_schema()).withColumn("impact_kmh", _impact_kmh())
     believed = F.col("event_ms").between(limits.floor_ms, F.col("received_ms") + limits.ahead_ms)
     found = crashes.select(
@@ -78,7 +81,7 @@ def crash_findings(records: DataFrame, rules: Sequence[Rule], limits: ClockLimit
         F.when(believed, F.col("event_ms")).otherwise(F.col("received_ms")).alias("event_ms"),
         *POSITION,
         F.col("crash_id").alias("identity"),
-        F.explode(_fired(rules, F.col("crash_id").isNotNull())).alias("finding"),
+        F.explode(_fired(rules, F.col("crash_id").isNotNull() & _tells_all())).alias("finding"),
     )
     return _alerts(found)
 
@@ -109,6 +112,11 @@ def _impact_kmh() -> Column:
     """The largest change of speed by magnitude in either direction, km/h."""
     peaks = [F.array_max(F.transform(F.col(name), F.abs)) for name in DELTA_VS]
     return F.greatest(F.abs(F.col("delta_v_max_kmh")), *peaks)
+
+
+def _tells_all() -> Column:
+    """Whether a crash message is a whole record or the part that alerts are made of."""
+    return F.col("part").isNull() | (F.col("part") == 0)
 
 
 def _fired(rules: Sequence[Rule], gate: Column) -> Column:

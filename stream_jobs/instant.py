@@ -26,7 +26,7 @@ from infra.contract.settings import Endpoints, Settings, endpoints
 from infra.contract.topics import kafka_topic
 from infra.contract.verdict import ClockLimits, clock_limits
 from infra.health import HealthServer
-from stream_jobs.event_store import wait_for_partitions
+from stream_jobs.event_kafka import wait_for_partitions
 from stream_jobs.findings import crash_findings, frame_findings, kafka_records, rule_schemas
 from stream_jobs.rule_check import check_expressions
 from stream_jobs.rules import SHIPPED, Rule, load_rules

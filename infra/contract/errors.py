@@ -48,6 +48,7 @@ REASONS = (
     "bad_clock",
     "bad_shape",
     "bad_value",
+    "bad_digest",  # the parts of a crash record do not give what was sealed
     "unstorable",  # Kafka refused the record for what it is
     "internal",  # an error of the service itself, found on this message
 )

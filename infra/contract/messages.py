@@ -7,10 +7,10 @@ from typing import Final
 
 import orjson
 
+from infra.contract.crash_parts import CRASH_MAX_BYTES, check_part, is_part
 from infra.contract.errors import ContractError
 from infra.contract.frame import MAX_INT, Frame, check_identity, load_object, require_int
 
-CRASH_MAX_BYTES: Final = 256 * 1024
 STATUS_MAX_BYTES: Final = 8 * 1024
 
 PRE_CRASH: Final = (
@@ -41,13 +41,25 @@ CRASH_KEYS: Final = (
     "belt_on",
     "warning_lamp_on",
     "ignition_cycle",
-    "multi_event",  # 1 or 2
+    "multi_event",  # number of the event in its crash, 1 or 2
     "complete",  # complete file recorded
     "lat_deg",
     "lon_deg",
     "sha256",  # of the canonical JSON of all the rest: see crash_digest
 )
 """Keys of a crash message after the head (schema, vehicle_id, boot_id, seq)."""
+
+CRASH_EXTRAS: Final = (
+    "delta_v_lat_max_kmh",
+    "delta_v_lat_max_ms",
+    "restraints_ms",  # object: each restraint that does not reverse, its deployment after time zero or null
+    "passenger_belt_on",
+    "first_crash_id",  # event 2: the crash_id of event 1, and the time since it, in steps of 100
+    "event_1_to_2_ms",
+    "locked",  # a deployment event: the memory never overwrites it
+    "pulse_mps2",  # object: dt_ms, from_ms (before time zero: negative), long and lat, the raw accelerations
+)
+"""Keys that a crash record may have besides."""
 
 STATUS_STATES: Final = ("online", "offline")
 STATUS_KEYS: Final = ("state", "at_ms", "model", "powertrain", "vehicle_class")
@@ -77,8 +89,11 @@ ALERT_KEYS: Final = (
 
 
 def decode_crash(raw: bytes) -> Frame:
-    """The crash record in ``raw``; raises ContractError with the reason."""
+    """The crash record in ``raw``, or a part of one (see crash_parts); raises ContractError."""
     record = load_object(raw, CRASH_MAX_BYTES)
+    if is_part(record):
+        check_part(record)
+        return record
     check_identity(record)
     require_int(record, "event_ms", 0, MAX_INT, "bad_clock")
     require_int(record, "sent_ms", 0, MAX_INT, "bad_clock")

@@ -17,7 +17,7 @@ DOORS = {
     "confluent_kafka": (
         "bridge/kafka_sink.py",
         "bridge/downlink.py",
-        "stream_jobs/event_store.py",
+        "stream_jobs/event_kafka.py",
         "infra/stack/",
     ),
     "psycopg": (
