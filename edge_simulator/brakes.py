@@ -10,8 +10,9 @@ WHEEL_SHARE = np.array([[0.325], [0.325], [0.175], [0.175]])
 """Share of the braking by wheel, order of infra.contract.signals.WHEELS: 65 % in front."""
 DISC_J_KG_K = 460.0
 AIR_W_K, AIR_W_K_PER_MPS = 5.0, 0.8
-PAD_J_PER_PCT_KG = 5.2e6
-"""Work that wears 1 % of the pads off, for each kg of disc: a car's front pads last some 50,000 km (eng.)."""
+PAD_J_PER_PCT_KG = 2.0e6
+"""Work that wears 1 % of the pads off, for each kg of disc: a car's front pads last 50,000 km of
+town (UDDS), an electric one's several times as long (eng.)."""
 PAD_HOT_C, PAD_HOT_SCALE_C = 200.0, 150.0
 
 

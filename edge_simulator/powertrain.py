@@ -10,7 +10,7 @@ COUPLED_RPM = 1100.0
 """Below it the clutch is open while braking, so the wheels drive no engine."""
 MOTOR = 0.92
 """Efficiency of motor and inverter, either way."""
-REGEN_SHARE = 0.8
+REGEN_SHARE = 0.9
 """Share of braking that the motor takes as long as motor and battery can; the rest stays with the brakes."""
 REGEN_FADE_MPS = 3.0
 """Below it the motor's share falls to nothing at standstill."""
