@@ -68,7 +68,7 @@ def run(models: Sequence[VehicleModel] = MODELS, driven: Sequence[Cycle] = CYCLE
     for cycle in driven:
         result = cycles.drive(models, cycle)
         for k, model in enumerate(models):
-            checks += _of_drive(model, cycle, result, k)
+            checks += of_drive(model, cycle, result, k)
     return checks + _idling(models) + _warming(models, driven)
 
 
@@ -86,7 +86,7 @@ def _within(
     return Check(model, what, quantity, value, unit, low, high, None, source)
 
 
-def _of_drive(model: VehicleModel, cycle: Cycle, result: Driven, k: int) -> list[Check]:
+def of_drive(model: VehicleModel, cycle: Cycle, result: Driven, k: int) -> list[Check]:
     """Way, mean speed and consumption of one model."""
     electric = model.powertrain == "electric"
     consumed = result.kwh_per_100km[k] if electric else result.fuel_l_per_100km[k]

@@ -45,13 +45,14 @@ class Cycle:
         """The published speed at 1 Hz, [duration_s + 1]."""
         lines = (TRACES / self.trace).read_text(encoding="utf-8").splitlines()
         numbers = " ".join(line for line in lines if not line.startswith("#")).split()
-        return np.array([self.unit_mps * float(x) for x in numbers])
+        return self.unit_mps * np.array(numbers, dtype=np.float64)
 
     def at_10_hz(self) -> Floats:
         """The speed at each step's end, [10 * duration_s]."""
         trace = self.v_mps()
         ends_s = np.arange(1, 10 * (len(trace) - 1) + 1) * STEP_S
-        return np.interp(ends_s, np.arange(len(trace)), trace)
+        speeds: Floats = np.interp(ends_s, np.arange(len(trace)), trace)
+        return speeds
 
 
 CYCLES: tuple[Cycle, ...] = (
@@ -146,13 +147,13 @@ def machine_for(models: Sequence[VehicleModel], ambient_c: float = AMBIENT_C, co
     return machine
 
 
-def follow(machine: Machine, ride: Ride, v_mps: Floats) -> Iterator[Floats]:
-    """Step along ``v_mps`` (at 10 Hz) as far as power and top speed of each vehicle go; yields the way, m."""
+def follow(machine: Machine, ride: Ride, v_mps: Floats, h_s: float = STEP_S) -> Iterator[Floats]:
+    """Step along ``v_mps`` as far as power and top speed of each vehicle go; yields the way of a step, m."""
     for target in v_mps:
         before = ride.v
-        ride.set_speed(np.minimum(target, _reachable(machine, ride, STEP_S)), STEP_S)
-        machine.step(ride, STEP_S)
-        yield (before + ride.v) / 2 * STEP_S
+        ride.set_speed(np.minimum(target, _reachable(machine, ride, h_s)), h_s)
+        machine.step(ride, h_s)
+        yield (before + ride.v) / 2 * h_s
 
 
 def drive(models: Sequence[VehicleModel], cycle: Cycle, cold: bool = False) -> Driven:

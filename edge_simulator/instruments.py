@@ -11,6 +11,7 @@ from edge_simulator.machine import PETROL_MAF, Machine
 from infra.contract.signals import WHEELS
 
 Columns = dict[str, Floats]
+TYRE_NOISE_KPA = 1.5
 
 
 class Instruments:
@@ -111,7 +112,7 @@ class Instruments:
     def _tyres(self) -> Columns:
         m, sp = self._machine.state, self._fleet.specs
         kpa = thermal.tyre_kpa(m.tyre_mass, sp("placard_kpa"), m.tyre_air_c)
-        kpa = kpa + 1.0 * self._rng.standard_normal(kpa.shape)
+        kpa = kpa + TYRE_NOISE_KPA * self._rng.standard_normal(kpa.shape)
         columns: Columns = {}
         for row, wheel in enumerate(WHEELS):
             columns[f"tyre_pressure_{wheel}_kpa"] = kpa[row]
