@@ -46,7 +46,8 @@ def fuel_w(indicated_w: Floats, efficiency: Floats) -> Floats:
 
 def brakes_w(wheel_w: Floats, indicated_w: Floats, coupled: Bools, driveline: Floats) -> Floats:
     """What is left of a deceleration for the friction brakes, at the wheels, >= 0."""
-    return np.where(coupled, np.maximum(-indicated_w, 0.0) / driveline, np.maximum(-wheel_w, 0.0))
+    left: Floats = np.maximum(-np.where(coupled, indicated_w / driveline, wheel_w), 0.0)
+    return left
 
 
 def most_w(rpm: Floats, torque_nm: Floats, rated_w: Floats) -> Floats:
