@@ -7,66 +7,20 @@ paho between TCP connect and CONNACK would overtake those that are sent again). 
 
 from __future__ import annotations
 
-import math
 import selectors
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
 
 from paho.mqtt import client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode
 
+from edge_simulator.publishing import KEEPALIVE_S, MAX_PER_CONNECTION, RETRY_S, Counts, Latency, Message
 from infra.contract.errors import ServiceError
 
-KEEPALIVE_S = 30
-RETRY_S = (0.2, 0.5, 1.0, 2.0)
-MAX_PER_CONNECTION = 20_000
-"""Packet identifiers are 16 bits: stay far below."""
-
-
-class Latency:
-    """Times from publish to PUBACK in logarithmic bins of 2 %."""
-
-    def __init__(self) -> None:
-        self._bins: Counter[int] = Counter()
-
-    def add(self, seconds: float) -> None:
-        """Count one time."""
-        self._bins[round(math.log(max(seconds, 1e-6)) * 50)] += 1
-
-    def quantile_ms(self, share: float) -> float | None:
-        """The time below which ``share`` of all lie, ms; None when there are none."""
-        wanted = share * self._bins.total()
-        seen = 0
-        for step in sorted(self._bins):
-            seen += self._bins[step]
-            if seen >= wanted:
-                return round(1000 * math.exp(step / 50), 2)
-        return None
-
-
-@dataclass(frozen=True, slots=True)
-class Message:
-    """One message to publish. ``kind`` labels it in the counts."""
-
-    topic: str
-    payload: bytes
-    kind: str = "telemetry"
-    retain: bool = False
-
-
-@dataclass(slots=True)
-class Counts:
-    """What the pool did, by kind of message."""
-
-    sent: Counter[str] = field(default_factory=Counter)
-    acked: Counter[str] = field(default_factory=Counter)
-    reconnects: int = 0
-    refused: int = 0
-    """PUBACKs that carried an error."""
+__all__ = ["Counts", "Latency", "Message", "Publisher"]
 
 
 class _Connection:
@@ -176,6 +130,11 @@ class Publisher:
         """Hand over one message for one connection; it is kept until acknowledged."""
         self.counts.sent[message.kind] += 1
         self._links[connection % len(self._links)].send(message)
+
+    def publish_many(self, connections: Sequence[int], messages: Sequence[Message]) -> None:
+        """Hand over messages, each for its connection."""
+        for connection, message in zip(connections, messages, strict=True):
+            self.publish(connection, message)
 
     def drive(self, timeout_s: float) -> None:
         """Do the network's work for at most about ``timeout_s``: read, write, keep alive, reconnect."""
