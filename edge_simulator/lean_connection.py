@@ -11,6 +11,7 @@ import socket
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import chain
 
 from edge_simulator import mqtt_packets as packets
 from edge_simulator.publishing import MAX_PER_CONNECTION, RETRY_S, Counts, Latency, Message
@@ -41,8 +42,6 @@ class Connection:
         self.sock: socket.socket | None = None
         self.up = False
         self.trouble = "no answer"
-        self.refusal: int | None = None
-        """Return code of the last CONNACK that was not 0."""
         self.retry_at = 0.0
         self._failures = 0
         self._connecting = False
@@ -57,11 +56,6 @@ class Connection:
         self._topics: dict[str, bytes] = {}
         self._counts = counts
         self._latency = latency
-
-    @property
-    def owed(self) -> int:
-        """Messages without a PUBACK yet."""
-        return len(self._in_flight) + len(self._waiting)
 
     @property
     def wants_write(self) -> bool:
@@ -89,9 +83,9 @@ class Connection:
     def send(self, messages: Iterable[Message], now: float) -> None:
         """Publish, or keep until the connection is back."""
         self._waiting.extend(messages)
-        self.push(now)
+        self._push(now)
 
-    def push(self, now: float) -> None:
+    def _push(self, now: float) -> None:
         """Write what waits, as far as the connection takes it."""
         while self.up and self._waiting and not self._unsent:
             room = min(BATCH, MAX_PER_CONNECTION - len(self._in_flight), len(self._waiting))
@@ -151,11 +145,11 @@ class Connection:
             self._greet(now)
         else:
             self._flush()
-            self.push(now)
+            self._push(now)
 
     def _greet(self, now: float) -> None:
         who = self.identity
-        will = None if who.will is None else (who.will.topic, who.will.payload)
+        will = who.will and (who.will.topic, who.will.payload)
         self._heard_at = now
         self._write(packets.connect(who.client_id, max(1, round(who.keepalive_s)), will), now)
 
@@ -169,11 +163,10 @@ class Connection:
         except OSError as error:
             self.lose(str(error))
             return
-        if not data:
-            self.lose("the broker closed the connection")
-            return
         self._heard_at = now
         try:
+            if not data:
+                raise packets.ProtocolError("the broker closed the connection")
             found, self._unread = packets.received(self._unread + data)
             self._settle(found.acks, now)
         except packets.ProtocolError as error:
@@ -183,19 +176,16 @@ class Connection:
             self._pinged_at = None
         if found.connack is not None:
             self._accepted(found.connack, now)
-        self.push(now)
+        self._push(now)
 
     def _accepted(self, code: int, now: float) -> None:
         """CONNACK: what had no PUBACK goes again first, in order."""
         if code:
-            self.refusal = code
             self.lose(f"the broker refuses {self.identity.client_id}: {packets.REFUSALS.get(code, code)}")
             return
-        self.up, self.refusal, self._failures = True, None, 0
-        parts: list[bytes] = []
-        for packet_id, (message, _) in self._in_flight.items():
-            parts += self._packet(packet_id, message, dup=True)
-        self._write(b"".join(parts), now)
+        self.up, self._failures = True, 0
+        again = [self._packet(key, message, dup=True) for key, (message, _) in self._in_flight.items()]
+        self._write(b"".join(chain.from_iterable(again)), now)
 
     def _settle(self, acks: list[int], now: float) -> None:
         """PUBACKs: the messages are the broker's now."""
@@ -227,7 +217,9 @@ class Connection:
                 self.lose(f"no answer within {CONNECT_S:g} s")
         elif now > asked_at + patience:
             self.lose(f"the broker has been silent for {patience:g} s")
-        elif not self._unsent and now > min(self._said_at, self._heard_at) + patience / 2:
+        elif (
+            not (self._pinged_at or self._unsent) and now > min(self._said_at, self._heard_at) + patience / 2
+        ):
             self._pinged_at = now
             self._write(packets.PINGREQ, now)
 

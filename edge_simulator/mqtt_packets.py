@@ -32,7 +32,6 @@ REFUSALS = {
     4: "bad user name or password",
     5: "not authorized",
 }
-SERVER_UNAVAILABLE = 3
 
 
 class ProtocolError(Exception):

@@ -41,6 +41,7 @@ class _Connection:
         self.in_flight: dict[int, tuple[str, float]] = {}
         self.retry_at = 0.0
         self.failures = 0
+        self.refusal: str | None = None
         self._counts = counts
         self._latency = latency
 
@@ -70,9 +71,9 @@ class _Connection:
 
     def _on_connect(self, _client: mqtt.Client, _data: Any, _flags: Any, reason: Any, _props: Any) -> None:
         if reason.is_failure:
-            self.lost = True
+            self.lost, self.refusal = True, str(reason)
             return
-        self.connected = True
+        self.connected, self.refusal = True, None
         self.failures = 0
 
     def _on_disconnect(self, *_ignored: Any) -> None:
@@ -92,11 +93,13 @@ class Publisher:
     """A pool of connections; use as a context manager. ``wills`` maps a connection to its last will."""
 
     def __init__(
-        self, host: str, port: int, client_ids: Sequence[str], wills: Mapping[int, Message] | None = None
-    ) -> None:
+        self, host: str, port: int, client_ids: Sequence[str], wills: Mapping[int, Message] | None = None,
+        keepalive_s: int = KEEPALIVE_S,
+    ) -> None:  # fmt: skip
         self.counts = Counts()
         self.latency = Latency()
         self._address = (host, port)
+        self._keepalive_s = keepalive_s
         self._links = [
             _Connection(name, (wills or {}).get(k), self.counts, self.latency)
             for k, name in enumerate(client_ids)
@@ -121,8 +124,9 @@ class Publisher:
             self.drive(0.02)
             if time.monotonic() > end:
                 host, port = self._address
+                trouble = next((link.refusal for link in self._links if link.refusal), self.last_error)
                 raise ServiceError(
-                    f"no MQTT broker at {host}:{port} after {deadline_s:g} s ({self.last_error}); "
+                    f"no MQTT broker at {host}:{port} after {deadline_s:g} s ({trouble}); "
                     "start it (odograph up) or check mqtt.url"
                 )
 
@@ -148,7 +152,7 @@ class Publisher:
             if events & selectors.EVENT_WRITE:
                 link.client.loop_write()
         if now >= self._misc_at:
-            self._misc_at = now + 1.0
+            self._misc_at = now + min(1.0, self._keepalive_s / 4)
             for link in self._links:
                 link.client.loop_misc()
         for link in self._links:
@@ -172,7 +176,7 @@ class Publisher:
             link.retry_at = now + RETRY_S[min(link.failures, len(RETRY_S) - 1)]
             link.failures += 1
             try:
-                link.client.connect(*self._address, keepalive=KEEPALIVE_S)
+                link.client.connect(*self._address, keepalive=self._keepalive_s)
             except OSError as error:
                 self.last_error = str(error)  # the next round tries again; whoever waits reports it
 
