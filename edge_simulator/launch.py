@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from edge_simulator.clients import Client, publisher_of
 from edge_simulator.console import now_ms, say
-from edge_simulator.publisher import Message, Publisher
+from edge_simulator.publishing import Message
 from edge_simulator.run import Plan, Run
 from edge_simulator.runfiles import RunFiles
 from edge_simulator.scenario import SAMPLES, Scenario
@@ -32,6 +33,7 @@ class Manner:
     """Messages leave at their times; else as fast as the broker takes them."""
     live: bool
     """The run begins now, not at the scenario's start."""
+    client: Client = "auto"
 
 
 def publish(in_force: configuration.Settings, wanted: Scenario, manner: Manner) -> Mapping[str, Any]:
@@ -46,7 +48,9 @@ def publish(in_force: configuration.Settings, wanted: Scenario, manner: Manner) 
     wills = _wills(world, in_force.mqtt.root) if each else {}
     with (
         StopFlag(say) as stop,
-        Publisher(address.mqtt_host, address.mqtt_port, manner.clients, wills) as publisher,
+        publisher_of(manner.client, wanted.vehicles)(
+            address.mqtt_host, address.mqtt_port, manner.clients, wills
+        ) as publisher,
     ):
         publisher.connect(deadline_s=5.0 + 0.01 * len(manner.clients))
         with RunFiles(in_force.paths.home, manner.run_id, manner.log_frames) as files:

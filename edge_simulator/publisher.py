@@ -7,66 +7,20 @@ paho between TCP connect and CONNACK would overtake those that are sent again). 
 
 from __future__ import annotations
 
-import math
 import selectors
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
 
 from paho.mqtt import client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode
 
+from edge_simulator.publishing import KEEPALIVE_S, MAX_PER_CONNECTION, RETRY_S, Counts, Latency, Message
 from infra.contract.errors import ServiceError
 
-KEEPALIVE_S = 30
-RETRY_S = (0.2, 0.5, 1.0, 2.0)
-MAX_PER_CONNECTION = 20_000
-"""Packet identifiers are 16 bits: stay far below."""
-
-
-class Latency:
-    """Times from publish to PUBACK in logarithmic bins of 2 %."""
-
-    def __init__(self) -> None:
-        self._bins: Counter[int] = Counter()
-
-    def add(self, seconds: float) -> None:
-        """Count one time."""
-        self._bins[round(math.log(max(seconds, 1e-6)) * 50)] += 1
-
-    def quantile_ms(self, share: float) -> float | None:
-        """The time below which ``share`` of all lie, ms; None when there are none."""
-        wanted = share * self._bins.total()
-        seen = 0
-        for step in sorted(self._bins):
-            seen += self._bins[step]
-            if seen >= wanted:
-                return round(1000 * math.exp(step / 50), 2)
-        return None
-
-
-@dataclass(frozen=True, slots=True)
-class Message:
-    """One message to publish. ``kind`` labels it in the counts."""
-
-    topic: str
-    payload: bytes
-    kind: str = "telemetry"
-    retain: bool = False
-
-
-@dataclass(slots=True)
-class Counts:
-    """What the pool did, by kind of message."""
-
-    sent: Counter[str] = field(default_factory=Counter)
-    acked: Counter[str] = field(default_factory=Counter)
-    reconnects: int = 0
-    refused: int = 0
-    """PUBACKs that carried an error."""
+__all__ = ["Counts", "Latency", "Message", "Publisher"]
 
 
 class _Connection:
@@ -87,6 +41,7 @@ class _Connection:
         self.in_flight: dict[int, tuple[str, float]] = {}
         self.retry_at = 0.0
         self.failures = 0
+        self.refusal: str | None = None
         self._counts = counts
         self._latency = latency
 
@@ -116,9 +71,9 @@ class _Connection:
 
     def _on_connect(self, _client: mqtt.Client, _data: Any, _flags: Any, reason: Any, _props: Any) -> None:
         if reason.is_failure:
-            self.lost = True
+            self.lost, self.refusal = True, str(reason)
             return
-        self.connected = True
+        self.connected, self.refusal = True, None
         self.failures = 0
 
     def _on_disconnect(self, *_ignored: Any) -> None:
@@ -138,11 +93,13 @@ class Publisher:
     """A pool of connections; use as a context manager. ``wills`` maps a connection to its last will."""
 
     def __init__(
-        self, host: str, port: int, client_ids: Sequence[str], wills: Mapping[int, Message] | None = None
-    ) -> None:
+        self, host: str, port: int, client_ids: Sequence[str], wills: Mapping[int, Message] | None = None,
+        keepalive_s: int = KEEPALIVE_S,
+    ) -> None:  # fmt: skip
         self.counts = Counts()
         self.latency = Latency()
         self._address = (host, port)
+        self._keepalive_s = keepalive_s
         self._links = [
             _Connection(name, (wills or {}).get(k), self.counts, self.latency)
             for k, name in enumerate(client_ids)
@@ -167,8 +124,9 @@ class Publisher:
             self.drive(0.02)
             if time.monotonic() > end:
                 host, port = self._address
+                trouble = next((link.refusal for link in self._links if link.refusal), self.last_error)
                 raise ServiceError(
-                    f"no MQTT broker at {host}:{port} after {deadline_s:g} s ({self.last_error}); "
+                    f"no MQTT broker at {host}:{port} after {deadline_s:g} s ({trouble}); "
                     "start it (odograph up) or check mqtt.url"
                 )
 
@@ -176,6 +134,11 @@ class Publisher:
         """Hand over one message for one connection; it is kept until acknowledged."""
         self.counts.sent[message.kind] += 1
         self._links[connection % len(self._links)].send(message)
+
+    def publish_many(self, connections: Sequence[int], messages: Sequence[Message]) -> None:
+        """Hand over messages, each for its connection."""
+        for connection, message in zip(connections, messages, strict=True):
+            self.publish(connection, message)
 
     def drive(self, timeout_s: float) -> None:
         """Do the network's work for at most about ``timeout_s``: read, write, keep alive, reconnect."""
@@ -189,7 +152,7 @@ class Publisher:
             if events & selectors.EVENT_WRITE:
                 link.client.loop_write()
         if now >= self._misc_at:
-            self._misc_at = now + 1.0
+            self._misc_at = now + min(1.0, self._keepalive_s / 4)
             for link in self._links:
                 link.client.loop_misc()
         for link in self._links:
@@ -213,7 +176,7 @@ class Publisher:
             link.retry_at = now + RETRY_S[min(link.failures, len(RETRY_S) - 1)]
             link.failures += 1
             try:
-                link.client.connect(*self._address, keepalive=KEEPALIVE_S)
+                link.client.connect(*self._address, keepalive=self._keepalive_s)
             except OSError as error:
                 self.last_error = str(error)  # the next round tries again; whoever waits reports it
 

@@ -16,7 +16,7 @@ from edge_simulator.drive_frames import Prepared, prepare
 from edge_simulator.drive_mapping import Meaning
 from edge_simulator.drives import Recording, look_into, read
 from edge_simulator.outbox import Outgoing
-from edge_simulator.publisher import Publisher
+from edge_simulator.publishing import Publishing
 from edge_simulator.run import Plan, Say, Sender, Stopped
 from edge_simulator.runfiles import RunFiles
 from infra.contract.errors import ConfigError
@@ -128,7 +128,7 @@ def parse_start(text: str) -> Start:
 
 
 def run(
-    plan: Plan, drives: Convoy, publisher: Publisher, files: RunFiles, say: Say, stopped: Stopped
+    plan: Plan, drives: Convoy, publisher: Publishing, files: RunFiles, say: Say, stopped: Stopped
 ) -> dict[str, Any]:
     """Send all drives; returns the summary, which is also the run's run.json."""
     frames = drives.frames()
@@ -155,7 +155,7 @@ def run(
 class _Progress:
     """A line a second."""
 
-    def __init__(self, total: int, publisher: Publisher, say: Say) -> None:
+    def __init__(self, total: int, publisher: Publishing, say: Say) -> None:
         self._total = total
         self._publisher = publisher
         self._say = say
@@ -172,7 +172,7 @@ class _Progress:
             )
 
 
-def _summary(plan: Plan, drives: Convoy, publisher: Publisher, sent: int, complete: bool) -> dict[str, Any]:
+def _summary(plan: Plan, drives: Convoy, publisher: Publishing, sent: int, complete: bool) -> dict[str, Any]:
     counts = publisher.counts
     return {
         "run_id": plan.run_id,

@@ -55,6 +55,10 @@ def simulate(
     connections: Annotated[
         str, typer.Option(help="MQTT connections, a number or per-vehicle (then each has its last will)")
     ] = "1",
+    client: Annotated[
+        Literal["auto", "paho", "lean"],
+        typer.Option(help="MQTT client: lean for load, paho the reference; auto: paho for a single vehicle"),
+    ] = "auto",
     max_in_flight: Annotated[int, typer.Option(min=1, help="messages without PUBACK, at most")] = 20_000,
     lat: Annotated[float | None, typer.Option(help="latitude of the city's centre, deg [48.137]")] = None,
     lon: Annotated[float | None, typer.Option(help="longitude of the city's centre, deg [11.575]")] = None,
@@ -97,7 +101,7 @@ def simulate(
     manner = launch.Manner(
         name, launch.connection_names(connections, wanted.vehicles, name), max_in_flight,
         duration_ms(drain, "--drain") / 1000, log_frames, paced=day is None,
-        live=start_ms is None and day is None,
+        live=start_ms is None and day is None, client=client,
     )  # fmt: skip
     summary = launch.publish(in_force, wanted, manner)
     show(summary, json)

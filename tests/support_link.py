@@ -26,6 +26,8 @@ class Link:
         self._ended = threading.Event()
         self._lock = threading.Lock()
         self._ends: list[socket.socket] = []
+        self.heard: list[bytearray] = []
+        """What clients have said, one entry a connection, passed on or not."""
         self._accepting = threading.Thread(target=self._accept, name="link", daemon=True)
 
     def __enter__(self) -> Link:
@@ -76,9 +78,13 @@ class Link:
             with self._lock:
                 self._ends += [client, server]
             other = {client: server, server: client}
+            said = bytearray()
+            self.heard.append(said)
             while not self._ended.is_set():
                 for source in select.select(list(other), [], [], 0.05)[0]:
                     data = source.recv(1 << 16)
+                    if source is client:
+                        said += data
                     self._flowing.wait()
                     if not data:
                         return

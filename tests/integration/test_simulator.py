@@ -5,121 +5,28 @@ The broker is this module's own, since it is stopped and started again here.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import socket
 import subprocess
-import tempfile
-import threading
-from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import orjson
-import paho.mqtt.client as mqtt
 import pytest
-from paho.mqtt.enums import CallbackAPIVersion
 
 from infra.contract import frame, messages
-from infra.contract.settings import load
-from infra.stack import cache, ports
-from infra.stack.fetch import fetch_all
-from infra.stack.guard import guarded
-from infra.stack.mosquitto import mosquitto
-from infra.stack.progress import Progress
-from infra.stack.service import Runner, Service
+from tests.integration.broker_support import Broker, Listener, a_broker
 from tests.support import eventually, odograph_command
 
 pytestmark = pytest.mark.integration
-ROOT = "sim-test"
-
-
-class Broker:
-    """A Mosquitto of this module, with a home that ``odograph simulate`` takes for a running stack."""
-
-    def __init__(self, home: Path, service: Service) -> None:
-        self.home = home
-        self.port = service.port
-        self._service = service
-        self._runner = Runner(home)
-
-    def start(self) -> None:
-        self._runner.start(self._service)
-
-    def stop(self) -> None:
-        self._runner.stop(self._service.name)
-
-    def command(self, *arguments: str) -> subprocess.Popen[str]:
-        env = {**os.environ, "ODOGRAPH_PATHS_HOME": str(self.home), "ODOGRAPH_MQTT_ROOT": ROOT}
-        return subprocess.Popen(
-            [*odograph_command(), *arguments],
-            env=env,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-
-    def run(self, *arguments: str) -> dict[str, Any]:
-        """``odograph <arguments> --json`` to its end; its summary."""
-        out, err = self.command(*arguments, "--json").communicate(timeout=90)
-        assert out, err
-        summary: dict[str, Any] = orjson.loads(out)
-        return summary
+CLIENTS = ("paho", "lean")
 
 
 @pytest.fixture(scope="module")
 def broker(clean_environment: None) -> Iterator[Broker]:
-    home = Path(tempfile.mkdtemp(prefix="odograph-sim-"))
-    folder = load(paths={"home": str(home)}).paths.cache
-    fetch_all(folder, Progress(), ("mosquitto",))
-    with guarded(home, remove=True):
-        port = ports.free_port()
-        made = Broker(home, mosquitto(cache.rootfs(folder), home / "data" / "mosquitto", port))
-        made.start()
-        keys = ("kafka_bootstrap", "db_owner_url", "db_ingest_url", "db_dashboard_url")
-        addresses = {"mqtt_host": "127.0.0.1", "mqtt_port": port, **dict.fromkeys(keys, "")}
-        (home / "endpoints.json").write_bytes(orjson.dumps(addresses))
+    with a_broker() as made:
         yield made
-        made.stop()
-
-
-class Listener:
-    """A plain subscriber with a session of its own that outlives the broker's restart."""
-
-    def __init__(self, name: str) -> None:
-        self.received: list[tuple[str, bytes]] = []
-        self.subscribed = threading.Event()
-        self._client = mqtt.Client(CallbackAPIVersion.VERSION2, client_id=name, clean_session=False)
-        self._client.reconnect_delay_set(1, 1)
-        self._client.on_connect = lambda client, *_: client.subscribe(f"{ROOT}/#", qos=1)
-        self._client.on_subscribe = lambda *_: self.subscribed.set()
-        self._client.on_message = lambda _c, _d, m: self.received.append((m.topic, m.payload))
-
-    @contextlib.contextmanager
-    def listening(self, port: int) -> Iterator[Listener]:
-        self._client.connect("127.0.0.1", port)
-        self._client.loop_start()
-        assert self.subscribed.wait(10)
-        self.received.clear()  # what earlier tests left retained
-        try:
-            yield self
-        finally:
-            self._client.disconnect()
-            self._client.loop_stop()
-
-    def channel(self, name: str, boot_id: int | None = None) -> list[bytes]:
-        found = [p for topic, p in self.received if topic.endswith(f"/{name}")]
-        return [p for p in found if boot_id is None or b'"boot_id":%d' % boot_id in p]
-
-    def sequences(self, boot_id: int) -> dict[str, list[int]]:
-        """Sequence numbers of each vehicle in order of arrival, repeated ones once."""
-        found: dict[str, dict[int, None]] = defaultdict(dict)
-        for payload in self.channel("telemetry", boot_id):
-            body = frame.decode(payload)
-            found[body["vehicle_id"]].setdefault(body["seq"])
-        return {vehicle: list(seqs) for vehicle, seqs in found.items()}
 
 
 def test_every_frame_is_acknowledged_and_received_in_each_vehicles_order(broker: Broker) -> None:
@@ -149,9 +56,12 @@ def test_every_frame_is_acknowledged_and_received_in_each_vehicles_order(broker:
         assert states == ["online"] * 50 + ["offline"] * 50
 
 
-def test_a_restart_of_the_broker_loses_nothing(broker: Broker) -> None:
-    with Listener("outlives").listening(broker.port) as listener:
-        run = broker.command("simulate", "-c", "40", "--rate", "200", "--duration", "8s", "--json")
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_restart_of_the_broker_loses_nothing(broker: Broker, client: str) -> None:
+    with Listener(f"outlives-{client}").listening(broker.port) as listener:
+        run = broker.command(
+            "simulate", "-c", "40", "--rate", "200", "--duration", "8s", "--client", client, "--json"
+        )
         eventually(lambda: len(listener.channel("telemetry")) > 300, 30, "a flow of frames")
         broker.stop()
         broker.start()
@@ -202,9 +112,12 @@ def test_ctrl_c_finishes_what_is_in_flight_and_prints_the_summary(broker: Broker
         eventually(lambda: len(listener.channel("telemetry")) == summary["acked"], 20, "all frames")
 
 
-def test_with_a_connection_each_a_killed_device_is_told_of_by_its_last_will(broker: Broker) -> None:
-    with Listener("will").listening(broker.port) as listener:
-        run = broker.command("simulate", "-c", "5", "--connections", "per-vehicle")
+@pytest.mark.parametrize("client", CLIENTS)
+def test_with_a_connection_each_a_killed_device_is_told_of_by_its_last_will(
+    broker: Broker, client: str
+) -> None:
+    with Listener(f"will-{client}").listening(broker.port) as listener:
+        run = broker.command("simulate", "-c", "5", "--connections", "per-vehicle", "--client", client)
         eventually(lambda: len(listener.channel("telemetry")) > 5, 30, "a flow of frames")
         run.kill()
         run.communicate()

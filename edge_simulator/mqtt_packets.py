@@ -1,0 +1,124 @@
+"""The few MQTT 3.1.1 packets that a publisher at QoS 1 needs: bytes in, bytes out, no connection.
+
+Source: OASIS MQTT 3.1.1, chapters 2 and 3.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+import numpy as np
+
+PACKET_IDS = 65_535
+"""Packet identifiers run from 1 to this."""
+PINGREQ = b"\xc0\x00"
+DISCONNECT = b"\xe0\x00"
+
+_PUBLISH_QOS1, _RETAIN, _DUP = 0x32, 0x01, 0x08
+_FIRST = tuple(
+    tuple(bytes([_PUBLISH_QOS1 | retain * _RETAIN | dup * _DUP]) for retain in (0, 1)) for dup in (0, 1)
+)
+"""A PUBLISH's first byte by DUP and RETAIN."""
+_CLEAN_SESSION, _WILL_QOS1, _WILL_RETAIN = 0x02, 0x0C, 0x20
+_CONNACK, _PUBACK, _PINGRESP = 0x20, 0x40, 0xD0
+_PUBACK_HEAD = 0x4002
+_MOST_LENGTH_BYTES = 4
+
+REFUSALS = {
+    1: "unacceptable protocol version",
+    2: "client identifier rejected",
+    3: "server unavailable",
+    4: "bad user name or password",
+    5: "not authorized",
+}
+
+
+class ProtocolError(Exception):
+    """The other side sent what MQTT 3.1.1 does not allow here."""
+
+
+@dataclass(slots=True)
+class Received:
+    """What a broker told."""
+
+    acks: list[int] = field(default_factory=list)
+    """Packet identifiers of PUBACKs in order of arrival."""
+    connack: int | None = None
+    """Return code; 0 is accepted."""
+    pong: bool = False
+
+
+@lru_cache(maxsize=16_384)
+def remaining_length(count: int) -> bytes:
+    """A packet's length without its first bytes, seven bits a byte, lowest first."""
+    found = bytearray()
+    while True:
+        count, low = count >> 7, count & 0x7F
+        found.append(low | (0x80 if count else 0))
+        if not count:
+            return bytes(found)
+
+
+def text(value: bytes) -> bytes:
+    """A length-prefixed string or binary field; raises ValueError beyond 65535 bytes."""
+    if len(value) > 0xFFFF:
+        raise ValueError(f"an MQTT field holds at most 65535 bytes, not {len(value)}")
+    return len(value).to_bytes(2, "big") + value
+
+
+def connect(client_id: str, keepalive_s: int, will: tuple[str, bytes] | None = None) -> bytes:
+    """CONNECT with a clean session; ``will`` is topic and payload of a retained last will at QoS 1."""
+    flags, payload = _CLEAN_SESSION, text(client_id.encode())
+    if will is not None:
+        flags |= _WILL_QOS1 | _WILL_RETAIN
+        payload += text(will[0].encode()) + text(will[1])
+    body = b"\x00\x04MQTT\x04" + bytes([flags]) + keepalive_s.to_bytes(2, "big") + payload
+    return b"\x10" + remaining_length(len(body)) + body
+
+
+def publish(
+    topic: bytes, packet_id: int, payload: bytes, retain: bool = False, dup: bool = False
+) -> tuple[bytes, ...]:
+    """The pieces of a PUBLISH at QoS 1, to be joined; ``topic`` as made by :func:`text`."""
+    length = remaining_length(len(topic) + 2 + len(payload))
+    return (_FIRST[dup][retain], length, topic, packet_id.to_bytes(2, "big"), payload)
+
+
+def received(data: bytes) -> tuple[Received, bytes]:
+    """What is whole in ``data``, and the rest; raises ProtocolError."""
+    whole = len(data) & ~3
+    words = np.frombuffer(data, dtype=">u2", count=whole // 2)
+    if whole and (words[::2] == _PUBACK_HEAD).all():  # nearly always: acknowledgements and nothing else
+        return Received(acks=words[1::2].tolist()), data[whole:]
+    found, at = Received(), 0
+    while (end := _packet_end(data, at)) is not None:
+        _note(data[at:end], found)
+        at = end
+    return found, data[at:]
+
+
+def _packet_end(data: bytes, at: int) -> int | None:
+    """Where the packet at ``at`` ends; None when it is not whole yet."""
+    size = 0
+    for k in range(_MOST_LENGTH_BYTES):
+        if at + 1 + k >= len(data):
+            return None
+        byte = data[at + 1 + k]
+        size |= (byte & 0x7F) << 7 * k
+        if byte < 0x80:
+            end = at + 2 + k + size
+            return end if end <= len(data) else None
+    raise ProtocolError("a packet's length takes more than four bytes")
+
+
+def _note(packet: bytes, found: Received) -> None:
+    kind = packet[0]
+    if kind not in (_CONNACK, _PUBACK, _PINGRESP) or len(packet) != (2 if kind == _PINGRESP else 4):
+        raise ProtocolError(f"unexpected packet {packet[:8].hex()}")
+    if kind == _PUBACK:
+        found.acks.append(int.from_bytes(packet[2:], "big"))
+    elif kind == _CONNACK:
+        found.connack = packet[3]
+    else:
+        found.pong = True

@@ -1,0 +1,208 @@
+"""Both MQTT clients by the same tests, against a real broker and a link to it that breaks."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from edge_simulator.lean_publisher import LeanPublisher
+from edge_simulator.publisher import Publisher
+from edge_simulator.publishing import MAX_PER_CONNECTION, Message, Publishing
+from infra.contract.errors import ServiceError
+from tests.integration.broker_support import ROOT, Broker, Listener, a_broker
+from tests.support import eventually
+from tests.support_link import Link
+
+pytestmark = pytest.mark.integration
+
+Client = type[Publisher] | type[LeanPublisher]
+
+
+@pytest.fixture(scope="module")
+def broker(clean_environment: None) -> Iterator[Broker]:
+    with a_broker() as made:
+        yield made
+
+
+@pytest.fixture(params=[Publisher, LeanPublisher], ids=["paho", "lean"])
+def client(request: pytest.FixtureRequest) -> Client:
+    found: Client = request.param
+    return found
+
+
+def send(publisher: Publishing, name: str, vehicles: int, seqs: range, kind: str = "telemetry") -> None:
+    """A message a vehicle and sequence number, all vehicles of a number together."""
+    for seq in seqs:
+        batch = [Message(f"{ROOT}/{name}-{v}/telemetry", b"%d" % seq, kind) for v in range(vehicles)]
+        publisher.publish_many(list(range(vehicles)), batch)
+        publisher.drive(0.0)
+
+
+def received(listener: Listener, name: str, vehicles: int) -> list[list[int]]:
+    """Sequence numbers by vehicle in order of arrival, repeated ones included."""
+    found: list[list[int]] = [[] for _ in range(vehicles)]
+    for topic, payload in list(listener.received):
+        vehicle = topic.split("/")[1].removeprefix(f"{name}-")
+        if vehicle.isdecimal():
+            found[int(vehicle)].append(int(payload))
+    return found
+
+
+def once(seqs: list[int]) -> list[int]:
+    return list(dict.fromkeys(seqs))
+
+
+def publishes(said: bytes) -> list[tuple[int, int, int]]:
+    """The PUBLISH packets in a client's bytes: DUP, packet identifier, number in the payload."""
+    found, at = [], 0
+    while at < len(said):
+        size, shift, k = 0, 0, at + 1
+        while True:
+            size |= (said[k] & 0x7F) << shift
+            shift, k = shift + 7, k + 1
+            if said[k - 1] < 0x80:
+                break
+        if said[at] >> 4 == 3 and k + size <= len(said):
+            length = int.from_bytes(said[k : k + 2], "big")
+            identifier = int.from_bytes(said[k + 2 + length : k + 4 + length], "big")
+            found.append((said[at] >> 3 & 1, identifier, int(said[k + 4 + length : k + size])))
+        at = k + size
+    return found
+
+
+def test_every_message_is_acknowledged_counted_and_received_once_in_order(
+    broker: Broker, client: Client
+) -> None:
+    name = f"all-{client.__name__}"
+    with (
+        Listener(name).listening(broker.port) as listener,
+        client("127.0.0.1", broker.port, [f"{name}-{k}" for k in range(3)]) as publisher,
+    ):
+        publisher.connect(5)
+        send(publisher, name, 10, range(200))
+        send(publisher, name, 10, range(200, 205), kind="poison")
+        assert publisher.drain(20) == 0
+        assert publisher.counts.sent == publisher.counts.acked == {"telemetry": 2000, "poison": 50}
+        assert (publisher.counts.reconnects, publisher.counts.refused) == (0, 0)
+        median_ms = publisher.latency.quantile_ms(0.5)
+        assert median_ms is not None
+        assert median_ms < 20_000
+        eventually(lambda: len(listener.received) == 2050, 20, "2050 messages")
+        assert received(listener, name, 10) == [list(range(205))] * 10
+
+
+def test_through_a_broken_link_nothing_is_lost_and_each_vehicles_order_is_kept(
+    broker: Broker, client: Client
+) -> None:
+    name = f"broken-{client.__name__}"
+    with (
+        Listener(name).listening(broker.port) as listener,
+        Link("127.0.0.1", broker.port) as link,
+        client("127.0.0.1", link.port, [f"{name}-{k}" for k in range(2)]) as publisher,
+    ):
+        publisher.connect(5)
+        for cut in range(3):
+            send(publisher, name, 6, range(100 * cut, 100 * cut + 60))
+            link.refuse()
+            send(publisher, name, 6, range(100 * cut + 60, 100 * cut + 100))
+            link.heal()
+        assert publisher.drain(30) == 0
+        assert publisher.counts.acked == {"telemetry": 1800}
+        assert publisher.counts.reconnects >= 1
+        eventually(lambda: sum(len(once(s)) for s in received(listener, name, 6)) == 1800, 20, "all of them")
+        assert [once(seqs) for seqs in received(listener, name, 6)] == [list(range(300))] * 6
+
+
+def test_what_had_no_acknowledgement_goes_again_first_in_order_and_is_marked(
+    broker: Broker, client: Client
+) -> None:
+    name = f"dup-{client.__name__}"
+    with (
+        Link("127.0.0.1", broker.port) as link,
+        client("127.0.0.1", link.port, [name]) as publisher,
+    ):
+        publisher.connect(5)
+        send(publisher, name, 1, range(3))
+        assert publisher.drain(10) == 0
+        link.stall()
+        send(publisher, name, 1, range(3, 23))
+        assert publisher.owed == 20
+        link.refuse()
+        eventually(lambda: publisher.drive(0.01) or publisher.counts.reconnects, 10, "the connection's end")
+        send(publisher, name, 1, range(23, 30))
+        link.heal()
+        assert publisher.drain(20) == 0
+        assert publishes(link.heard[0])[:3] == [(0, 1, 0), (0, 2, 1), (0, 3, 2)]
+        again = publishes(link.heard[-1])
+        assert again[:20] == [(1, number + 1, number) for number in range(3, 23)]
+        assert [(dup, number) for dup, _, number in again[20:]] == [(0, number) for number in range(23, 30)]
+
+
+def test_a_broker_that_falls_silent_is_left_after_the_keep_alive_time(broker: Broker, client: Client) -> None:
+    name = f"silent-{client.__name__}"
+    with (
+        Link("127.0.0.1", broker.port) as link,
+        client("127.0.0.1", link.port, [name], keepalive_s=1) as publisher,
+    ):
+        publisher.connect(5)
+        link.stall()
+        send(publisher, name, 1, range(5))
+        eventually(lambda: publisher.drive(0.01) or publisher.counts.reconnects, 20, "a connection given up")
+        link.heal()
+        assert publisher.drain(20) == 0
+        assert publisher.counts.acked == {"telemetry": 5}
+
+
+def test_an_idle_connection_is_kept_alive(broker: Broker, client: Client) -> None:
+    name = f"idle-{client.__name__}"
+    with (
+        Link("127.0.0.1", broker.port) as link,
+        client("127.0.0.1", link.port, [name], keepalive_s=1) as publisher,
+    ):
+        publisher.connect(5)
+        eventually(lambda: publisher.drive(0.01) or link.heard[0].count(b"\xc0\x00") >= 3, 20, "three pings")
+        assert publisher.counts.reconnects == 0
+
+
+def test_more_than_one_connection_may_have_in_flight_waits_its_turn(broker: Broker, client: Client) -> None:
+    name = f"many-{client.__name__}"
+    count = MAX_PER_CONNECTION + 1500
+    with client("127.0.0.1", broker.port, [name]) as publisher:
+        publisher.connect(5)
+        publisher.publish_many([0] * count, [Message(f"{ROOT}/{name}/telemetry", b"1")] * count)
+        assert publisher.drain(60) == 0
+        assert publisher.counts.acked == {"telemetry": count}
+
+
+def test_no_broker_is_one_clear_error(client: Client) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+    with (
+        client("127.0.0.1", port, ["nobody"]) as publisher,
+        pytest.raises(ServiceError, match=f"no MQTT broker at 127.0.0.1:{port} after 0.3 s .*refused"),
+    ):
+        publisher.connect(0.3)
+
+
+def test_a_broker_that_wants_a_password_is_named_with_its_reason(client: Client) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as door:
+        port = door.getsockname()[1]
+
+        def turn_away() -> None:
+            visitor, _ = door.accept()
+            with visitor:
+                visitor.recv(4096)
+                visitor.sendall(b"\x20\x02\x00\x05")
+
+        guard = threading.Thread(target=turn_away)
+        guard.start()
+        with (
+            client("127.0.0.1", port, ["stranger"]) as publisher,
+            pytest.raises(ServiceError, match=r"(?i)not authorized"),
+        ):
+            publisher.connect(0.15)
+        guard.join()
