@@ -46,6 +46,7 @@ class Clocks:
         usual, rate = rng.standard_normal(n), rng.standard_normal(n)
         self._offset_ms = 1000 * np.where(far, s.clock_far_s, s.clock_offset_s) * usual * self.free
         self._ppm = np.where(far, s.clock_far_ppm, s.clock_drift_ppm) * rate
+        self.free &= (self._offset_ms != 0) | (self._ppm != 0)
 
     def start(self, on: Bools, now_ms: int) -> Ints:
         """Follow the ignition; returns the vehicles that started with a clock not set."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -52,6 +52,7 @@ def replay(
     a file that cannot be used (nothing is sent then).
     """
     from edge_simulator import replay as convoys
+    from edge_simulator.console import now_ms, say, show
     from edge_simulator.publisher import Publisher
     from edge_simulator.run import Plan
     from edge_simulator.runfiles import RunFiles
@@ -63,16 +64,16 @@ def replay(
     drain_s = duration_ms(drain, "--drain") / 1000
     convoy = convoys.convoy(drives, mapping, speed, convoys.parse_start(start))
     address = settings.endpoints(in_force)
-    name = run_id or f"replay-{_now_ms()}"
+    name = run_id or f"replay-{now_ms()}"
     with (
-        StopFlag(_say) as stop,
+        StopFlag(say) as stop,
         Publisher(address.mqtt_host, address.mqtt_port, [f"odograph-{name}"]) as publisher,
     ):
         publisher.connect(deadline_s=5.0)
         with RunFiles(in_force.paths.home, name, log_frames) as files:
             plan = Plan(name, in_force.mqtt.root, 20_000, drain_s)
-            summary = convoys.run(plan, convoy, publisher, files, _say, stop)
-    _print(summary, json)
+            summary = convoys.run(plan, convoy, publisher, files, say, stop)
+    show(summary, json)
     if not summary["finished"]:
         raise typer.Exit(1)
 
@@ -110,28 +111,3 @@ def _tell(reports: list[FileReport], as_json: bool) -> None:
         return
     for one in reports:
         sys.stdout.write("\n".join(lines(one)) + "\n")
-
-
-def _now_ms() -> int:
-    import time
-
-    return time.time_ns() // 1_000_000
-
-
-def _say(line: str) -> None:
-    sys.stderr.write(line + "\n")
-    sys.stderr.flush()
-
-
-def _print(summary: dict[str, Any], as_json: bool) -> None:
-    import orjson
-
-    if as_json:
-        sys.stdout.write(orjson.dumps(summary).decode() + "\n")
-        return
-    for key, value in summary.items():
-        if key == "drives":
-            for drive in value:
-                sys.stdout.write("drive " + "  ".join(f"{k} {v}" for k, v in drive.items()) + "\n")
-        else:
-            sys.stdout.write(f"{key}  {value}\n")

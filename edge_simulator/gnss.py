@@ -12,7 +12,7 @@ import numpy as np
 
 from edge_simulator import streets
 from edge_simulator.geo import Bools, Floats, Ints, metres_per_degree
-from edge_simulator.roads import RoadNetwork
+from edge_simulator.network import RoadNetwork
 from infra.contract.errors import ConfigError
 
 HOLD_KMH = 3.0
@@ -40,7 +40,7 @@ class GnssSettings:
     jump_min_m: float = 20.0
     jump_max_m: float = 60.0
     tunnels: int = 4
-    """Streets that run underground, half of them motorway, half arterial."""
+    """Streets of a town that run underground, half of them motorway, half arterial."""
     relock_m: float = 12.0
     """Extra error of the first fix after a tunnel."""
 
@@ -57,37 +57,42 @@ class GnssSettings:
 
 @dataclass(frozen=True, slots=True)
 class Sky:
-    """What a receiver sees of the sky: where the centre is, and which streets could be tunnels."""
+    """What a receiver sees of the sky: where each town's centre is, and which streets could be tunnels."""
 
-    lat_deg: float
-    lon_deg: float
+    lat_deg: Floats
+    """Centre of the town of each edge, [n_edges]."""
+    lon_deg: Floats
     north_m: float
-    """Metres a degree of latitude; one figure does for the errors of a whole city."""
+    """Metres a degree of latitude; one figure does for errors of all towns."""
     east_m: float
-    deep: Ints
-    """Edges by the order in which they are made tunnels, one direction of each street."""
-    n_edges: int
+    deep: tuple[Ints, ...]
+    """Edges of each town by the order in which they are made tunnels, one direction of each street."""
 
     def tunnels(self, count: int) -> Bools:
-        """Whether each edge is in a tunnel, both directions; [n_edges]."""
-        under = np.zeros(self.n_edges, dtype=np.bool_)
-        under[self.deep[:count]] = under[self.deep[:count] ^ 1] = True
+        """Whether each edge is in a tunnel, both directions, ``count`` streets a town; [n_edges]."""
+        under = np.zeros(len(self.lat_deg), dtype=np.bool_)
+        for deep in self.deep:
+            under[deep[:count]] = under[deep[:count] ^ 1] = True
         return under
 
 
 def sky_of(net: RoadNetwork) -> Sky:
-    """The sky over a city; it follows from the network alone. Long main streets come first as tunnels."""
-    lat, lon = float(net.node_lat.mean()), float(net.node_lon.mean())
-    north, east = metres_per_degree(np.float64(lat))
-    rng = np.random.default_rng(int(1000 * net.length_m.sum()))
+    """The sky over the towns of a network; it follows from the network alone."""
+    north, east = metres_per_degree(np.float64(net.town_lat.mean()))
+    town = net.node_town[net.edge_from]
+    deep = tuple(_deep(net, np.flatnonzero(town == k)) for k in range(len(net.town_lat)))
+    return Sky(net.town_lat[town], net.town_lon[town], float(north), float(east), deep)
+
+
+def _deep(net: RoadNetwork, edges: Ints) -> Ints:
+    """A town's longer main streets in random order, motorway and arterial by turns."""
+    rng = np.random.default_rng(int(1000 * net.length_m[edges].sum()))
     kinds = []
     for road_class in (streets.MOTORWAY, streets.ARTERIAL):
-        edges = np.flatnonzero(net.road_class == road_class)[::2]
-        long = edges[net.length_m[edges] >= np.median(net.length_m[edges])]
-        kinds.append(rng.permutation(long))
+        alike = edges[net.road_class[edges] == road_class][::2]
+        kinds.append(rng.permutation(alike[net.length_m[alike] >= np.median(net.length_m[alike])]))
     both = min(len(k) for k in kinds)
-    deep = np.column_stack([k[:both] for k in kinds]).ravel()
-    return Sky(lat, lon, float(north), float(east), deep, len(net.length_m))
+    return np.column_stack([k[:both] for k in kinds]).ravel()
 
 
 class Gnss:
@@ -117,7 +122,7 @@ class Gnss:
         """Measured latitude and longitude, ``h_s`` after the last fix; NaN in a tunnel."""
         s = self._set
         self._blind = np.flatnonzero(self._tunnel[edge]) if s.tunnels else self._blind
-        self._refresh(lat, lon, h_s)
+        self._refresh(lat, lon, edge, h_s)
         keep = np.exp(-h_s / s.tau_s)
         noise = self._rng.standard_normal((4, len(lat)))
         self._error = keep * self._error + np.sqrt(1 - keep**2) * noise[:2]
@@ -138,7 +143,7 @@ class Gnss:
         shown[self._blind] = np.nan
         return shown
 
-    def _refresh(self, lat: Floats, lon: Floats, h_s: float) -> None:
+    def _refresh(self, lat: Floats, lon: Floats, edge: Ints, h_s: float) -> None:
         """Let the size of the error follow the place, once a second."""
         self._since_refresh_s += h_s
         if self._since_refresh_s < REFRESH_S - 1e-9:
@@ -147,8 +152,8 @@ class Gnss:
         self._since_refresh_s = 0.0
         self._relock_m *= np.exp(-past_s / RELOCK_TAU_S)
         self._relock_m[self._blind] = self._set.relock_m
-        east_m = (lon - self._sky.lon_deg) * self._sky.east_m
-        north_m = (lat - self._sky.lat_deg) * self._sky.north_m
+        east_m = (lon - self._sky.lon_deg[edge]) * self._sky.east_m
+        north_m = (lat - self._sky.lat_deg[edge]) * self._sky.north_m
         self._sigma_m = open_sigma_m(self._set, east_m, north_m) + self._relock_m
 
     def _jump(self, east_m: Floats, north_m: Floats, h_s: float) -> None:

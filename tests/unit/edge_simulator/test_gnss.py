@@ -9,7 +9,7 @@ import pytest
 
 from edge_simulator import streets
 from edge_simulator.gnss import Gnss, GnssSettings, Sky, open_sigma_m, sky_of
-from edge_simulator.roads import RoadNetwork, city
+from edge_simulator.roads import RoadNetwork, city, region
 from edge_simulator.scenario import Scenario, cadence
 from edge_simulator.world import World
 from infra.contract import frame
@@ -34,8 +34,8 @@ def errors_m(
 ) -> np.ndarray:
     """East and north errors of ``n`` standing receivers, one fix a second; [fixes, 2, n]."""
     gnss = Gnss(settings, np.random.default_rng(4), np.zeros(n), sky)
-    lat = np.full(n, sky.lat_deg + north_m / sky.north_m)
-    lon = np.full(n, sky.lon_deg)
+    lat = np.full(n, LAT + north_m / sky.north_m)
+    lon = np.full(n, LON)
     found = []
     for _ in range(fixes):
         a, b = gnss.fix(lat, lon, np.full(n, edge), 1.0)
@@ -84,6 +84,21 @@ def test_tunnels_are_a_few_long_main_streets_in_both_directions(net: RoadNetwork
     assert not sky.tunnels(0).any()
 
 
+def test_every_town_has_its_own_canyon_and_tunnels() -> None:
+    net = region(1, LAT, LON, 2)
+    sky = sky_of(net)
+    second = net.node_town[net.edge_from] == 1
+    edge = int(np.flatnonzero(second)[0])
+    away_m = (net.town_lat[1] - LAT) * sky.north_m
+    there = replace(CALM, canyon_m=8.0)
+    gnss = Gnss(there, np.random.default_rng(4), np.zeros(4000), sky)
+    lat, lon = np.full(4000, net.town_lat[1]), np.full(4000, net.town_lon[1])
+    found, _ = gnss.fix(lat, lon, np.full(4000, edge), 1.0)
+    assert np.std(found - lat) * sky.north_m == pytest.approx(8.0, rel=0.05)
+    assert np.hypot(away_m, (net.town_lon[1] - LON) * sky.east_m) > 5000
+    assert sky.tunnels(4)[second].sum() == sky.tunnels(4)[~second].sum() == 8
+
+
 def test_a_tunnel_has_no_fix_and_the_first_ones_after_it_are_worse(sky: Sky) -> None:
     n = 3000
     gnss = Gnss(replace(CALM, tunnels=2), np.random.default_rng(4), np.full(n, 90.0), sky)
@@ -114,8 +129,8 @@ def test_the_course_is_held_below_3_kmh(sky: Sky) -> None:
 
 def test_frames_from_a_tunnel_say_null_for_place_and_course_together() -> None:
     scenario = Scenario(
-        seed=5, vehicles=300, cadence=cadence(300, None, 1000), start_ms=1_760_000_000_000,
-        frames_per_vehicle=12, gnss=GnssSettings(tunnels=10**6),
+        seed=5, vehicles=600, cadence=cadence(600, None, 1000), start_ms=1_760_000_000_000,
+        frames_per_vehicle=6, gnss=GnssSettings(tunnels=10**6),
     )  # fmt: skip
     bodies = [frame.decode(m.payload) for slot in World(scenario).slots() for m in slot.messages]
     gaps = [[v is None for v in b[name]] for b in bodies for name in ("lat_deg", "lon_deg", "heading_deg")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -12,9 +13,11 @@ import orjson
 import pytest
 
 from edge_simulator.clocks import SYNC_S, Clocks
+from edge_simulator.emitter import Emitter
 from edge_simulator.link_settings import LinkShares
 from edge_simulator.outbox import Outgoing
-from edge_simulator.scenario import Scenario, cadence
+from edge_simulator.scenario import SAMPLES, Scenario, cadence
+from edge_simulator.vehicles import MODELS
 from edge_simulator.world import World
 from infra.contract import frame
 
@@ -35,7 +38,8 @@ BASE = Scenario(
 class Story:
     """All that a run gave."""
 
-    world: World
+    counts: Counter[str]
+    vehicle_ids: list[str]
     sent: list[Outgoing]
     live: int
     truth: list[dict[str, Any]]
@@ -48,8 +52,9 @@ class Story:
         return [(m, frame.decode(m.payload)) for m in self.telemetry if m.flag == flag]
 
 
-def told(link: LinkShares, **changes: Any) -> Story:
-    world = World(replace(BASE, link=link, **changes))
+def lived(link: LinkShares) -> Story:
+    """A run of the whole world."""
+    world = World(replace(BASE, link=link))
     sent, truth, end_ms = [], [], START_MS
     for slot in world.slots():
         sent += slot.messages
@@ -57,12 +62,43 @@ def told(link: LinkShares, **changes: Any) -> Story:
         end_ms = slot.end_ms
     live = len(sent)
     sent += world.emitter.flush(end_ms)
-    return Story(world, sent, live, truth + world.emitter.radio.truth())
+    return Story(world.counts, world.vehicle_ids, sent, live, truth + world.emitter.radio.truth())
 
 
 @pytest.fixture(scope="module")
 def rough() -> Story:
-    return told(ROUGH)
+    return lived(ROUGH)
+
+
+@pytest.fixture(scope="module")
+def standing() -> World:
+    """A world whose vehicles are not moved: enough to see what the link does."""
+    return World(BASE)
+
+
+@pytest.fixture
+def told(standing: World) -> Callable[..., Story]:
+    def run(link: LinkShares, **changes: Any) -> Story:
+        sc, fleet = replace(BASE, link=link, **changes), standing.fleet
+        models = [MODELS[k] for k in standing.specs.model]
+        emitter = Emitter(
+            sc, standing.vehicle_ids, models, standing.instruments, np.random.default_rng([sc.seed, 7])
+        )
+        sent, truth, k, at_ms = [], [], 0, START_MS
+        while k < 9 + 10 * FRAMES and not emitter.limit_reached():
+            k += 1
+            at_ms = START_MS + 100 * k
+            emitter.sample(0.1)
+            emitter.tune(at_ms, fleet.state.lat, fleet.state.lon, fleet.ignition_on())
+            if k >= SAMPLES:
+                emitter.emit(k, at_ms, {})
+            sent += emitter.take(at_ms + 100)
+            truth += emitter.radio.truth()
+        live = len(sent)
+        sent += emitter.flush(at_ms + 100)
+        return Story(emitter.counts, standing.vehicle_ids, sent, live, truth + emitter.radio.truth())
+
+    return run
 
 
 def identity(message: Outgoing) -> tuple[str, int, int]:
@@ -71,7 +107,7 @@ def identity(message: Outgoing) -> tuple[str, int, int]:
 
 
 def test_generated_is_sent_and_lost_and_dropped(rough: Story) -> None:
-    counts = rough.world.counts
+    counts = rough.counts
     identities = {identity(m) for m in rough.telemetry}
     assert counts["generated"] == len(identities) + counts["lost"] + counts["dropped_on_board"]
     assert counts["generated"] == N * FRAMES + counts["clone_frames"]
@@ -82,7 +118,7 @@ def test_generated_is_sent_and_lost_and_dropped(rough: Story) -> None:
 
 
 def test_the_same_seed_gives_the_same_bytes_and_truth(rough: Story) -> None:
-    again = told(ROUGH)
+    again = lived(ROUGH)
     assert [(m.due_ms, m.payload) for m in again.sent] == [(m.due_ms, m.payload) for m in rough.sent]
     assert again.truth == rough.truth
 
@@ -94,9 +130,9 @@ def test_messages_come_in_the_order_of_their_times(rough: Story) -> None:
 
 def test_nothing_leaves_a_vehicle_without_a_link(rough: Story) -> None:
     spells = [t for t in rough.truth if t["kind"] == "outage"]
-    assert len(spells) == rough.world.counts["outages"]
+    assert len(spells) == rough.counts["outages"]
     for spell in spells:
-        number = rough.world.vehicle_ids.index(spell["vehicle_id"])
+        number = rough.vehicle_ids.index(spell["vehicle_id"])
         during = [
             m for m in rough.sent
             if m.vehicle == number and m.flag != "clone" and spell["from_ms"] <= m.due_ms < spell["to_ms"]
@@ -104,10 +140,10 @@ def test_nothing_leaves_a_vehicle_without_a_link(rough: Story) -> None:
         assert during == []
 
 
-def test_stored_frames_say_when_they_were_sent_not_when_they_were_made() -> None:
+def test_stored_frames_say_when_they_were_sent_not_when_they_were_made(told: Callable[..., Story]) -> None:
     story = told(LinkShares(outage_share=1, outage_at_s=10, outage_min_s=10, outage_max_s=10, upload_rate=2))
     stored = story.bodies("stored")
-    assert len(stored) == story.world.counts["stored_on_board"] == 10 * N
+    assert len(stored) == story.counts["stored_on_board"] == 10 * N
     assert all(body["sent_ms"] == m.due_ms for m, body in stored)
     first = [(m.due_ms - START_MS, body["seq"]) for m, body in stored if m.vehicle == 0]
     assert [due for due, _ in first] == [20_000 + 500 * k for k in range(10)]
@@ -118,15 +154,15 @@ def test_stored_frames_say_when_they_were_sent_not_when_they_were_made() -> None
     assert len(between) == 5  # live frames go on beside the upload
 
 
-def test_what_is_on_board_at_the_end_is_handed_out_at_the_end() -> None:
+def test_what_is_on_board_at_the_end_is_handed_out_at_the_end(told: Callable[..., Story]) -> None:
     story = told(LinkShares(outage_share=1, outage_at_s=30, outage_min_s=100, outage_max_s=100))
     assert len({identity(m) for m in story.telemetry}) == N * FRAMES
-    assert len(story.sent) - story.live == story.world.counts["stored_on_board"] > 0
+    assert len(story.sent) - story.live == story.counts["stored_on_board"] > 0
     ends = {t["to_ms"] for t in story.truth}
     assert len(ends) == 1
 
 
-def test_outages_leave_the_fates_of_all_other_frames_as_they_were() -> None:
+def test_outages_leave_the_fates_of_all_other_frames_as_they_were(told: Callable[..., Story]) -> None:
     calm = told(LinkShares(late=0.1))
     gone = told(LinkShares(late=0.1, outage_share=0.2, outage_at_s=10, outage_min_s=5, outage_max_s=5))
     late = {identity(m) for m in calm.telemetry if m.flag == "late"}
@@ -135,12 +171,11 @@ def test_outages_leave_the_fates_of_all_other_frames_as_they_were() -> None:
 
 
 def test_a_clone_has_its_own_identity_and_anothers_motion(rough: Story) -> None:
-    world = rough.world
     rows = [t for t in rough.truth if t["kind"] == "clone"]
-    assert len(rows) == world.counts["cloned_vehicles"] == 3
+    assert len(rows) == rough.counts["cloned_vehicles"] == 3
     own = {identity(m): frame.decode(m.payload) for m in rough.telemetry if m.flag != "clone"}
     clones = rough.bodies("clone")
-    assert len(clones) == world.counts["clone_frames"] == 3 * FRAMES
+    assert len(clones) == rough.counts["clone_frames"] == 3 * FRAMES
     for row in rows:
         mine = [b for m, b in clones if b["vehicle_id"] == row["vehicle_id"]]
         assert sorted(b["seq"] for b in mine) == list(range(FRAMES))
@@ -152,16 +187,16 @@ def test_a_clone_has_its_own_identity_and_anothers_motion(rough: Story) -> None:
             assert same is None or same["lat_deg"] != body["lat_deg"]
 
 
-def test_clones_keep_to_the_limit_of_frames() -> None:
+def test_clones_keep_to_the_limit_of_frames(told: Callable[..., Story]) -> None:
     story = told(LinkShares(clone_share=0.5), limit=100, frames_per_vehicle=None)
-    assert story.world.counts["generated"] == len(story.telemetry) == 100
+    assert story.counts["generated"] == len(story.telemetry) == 100
 
 
-def test_clocks_not_set_say_1970_until_the_fix() -> None:
+def test_clocks_not_set_say_1970_until_the_fix(told: Callable[..., Story]) -> None:
     story = told(LinkShares(clock_boot_share=0.5))
     unset = {t["vehicle_id"]: t["to_ms"] for t in story.truth if t["details"].get("cause") == "not_set"}
     old = [(m, b) for m, b in story.bodies("plain") if b["t0_ms"] < 100_000]
-    assert len(old) == story.world.counts["clock_boot"] > 50
+    assert len(old) == story.counts["clock_boot"] > 50
     for message, body in old:
         assert message.due_ms - 1000 < unset[body["vehicle_id"]]
         assert 900 <= body["sent_ms"] - body["t0_ms"] <= 1000
@@ -198,7 +233,7 @@ def test_far_clocks_are_told_in_the_truth(rough: Story) -> None:
             assert body["sent_ms"] - message.due_ms == pytest.approx(row["details"]["offset_ms"], abs=10)
 
 
-def test_everything_off_leaves_counts_and_truth_empty() -> None:
+def test_everything_off_leaves_counts_and_truth_empty(told: Callable[..., Story]) -> None:
     story = told(LinkShares())
     assert Counter(m.flag for m in story.sent) == {"plain": N * FRAMES}
     assert story.truth == []
