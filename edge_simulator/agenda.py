@@ -1,7 +1,7 @@
 """When each vehicle drives and where to. The fleet asks; only those that park or wake are looked at.
 
 ``Agenda`` is what the fleet needs to know; ``Steady`` is a fleet that drives all the time with short breaks.
-The day of commuters, delivery vans, taxis and lorries is edge_simulator.day.
+The day of commuters, delivery vans, taxis and lorries is edge_simulator.town_day.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ class Agenda(Protocol):
     def parked(self, rows: Ints, t_s: float) -> Next:
         """Vehicles ``rows`` have reached their goal and parked: what next."""
 
-    def passing(self, rows: Ints, t_s: float) -> tuple[Ints, Ints, Floats]:
-        """Of ``rows``, which enter their goal's street, those that go on at once: (rows, goals, goal_s)."""
+    def passing(self, rows: Ints, edge: Ints, t_s: float) -> tuple[Ints, Ints, Floats]:
+        """Of ``rows``, which enter their goal's street by ``edge``, who goes on: (rows, goals, goal_s)."""
 
 
 def kerb(net: RoadNetwork, edge: Ints, share: Floats) -> Floats:
@@ -102,7 +102,7 @@ class Steady:
         no = np.zeros(n, dtype=np.bool_)
         return Next(wake_s, goal, kerb(self._net, goal, self._rng.random(n)), np.full(n, DRIVE), no, no)
 
-    def passing(self, rows: Ints, t_s: float) -> tuple[Ints, Ints, Floats]:  # noqa: ARG002 - the protocol
+    def passing(self, rows: Ints, edge: Ints, t_s: float) -> tuple[Ints, Ints, Floats]:  # noqa: ARG002
         """Everybody stops where the trip ends."""
         return rows[:0], rows[:0], np.empty(0)
 

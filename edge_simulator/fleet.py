@@ -31,6 +31,8 @@ STUCK_S = 60.0
 GIVES_UP_S = 240.0
 """After this long before full streets only, a driver leaves the vehicle at the kerb."""
 
+GAVE_UP_FOR_S = 420.0
+
 
 class Fleet:
     """The vehicles of one run. ``rng`` drives every decision; the same seed gives the same motion."""
@@ -52,6 +54,8 @@ class Fleet:
         self._leaving: Ints = np.empty(0, dtype=np.int64)
         self._order: Ints = np.empty(0, dtype=np.int64)
         self._settling: Ints = self._order
+        st = self.state
+        self._arrive(np.flatnonzero(~st.parked & (st.edge >> 1 == st.goal >> 1)))
         self._line_up()
         self._plan_turn(np.arange(self.n))
 
@@ -178,13 +182,19 @@ class Fleet:
         st.through[rows] = False
         st.waited_s[rows] = 0.0
         st.park_at[rows] = np.inf
-        arrived = rows[edge >> 1 == st.goal[rows] >> 1]
-        on, goals, goals_s = self.agenda.passing(arrived, self.t_s)
-        st.goal[on], st.goal_s[on] = goals, goals_s
-        ends = arrived[~np.isin(arrived, on)]
-        same = st.edge[ends] == st.goal[ends]
-        st.park_at[ends] = np.where(same, st.goal_s[ends], net.length_m[st.edge[ends]] - st.goal_s[ends])
+        self._arrive(rows[edge >> 1 == st.goal[rows] >> 1])
         self._plan_turn(rows)
+
+    def _arrive(self, rows: Ints) -> None:
+        """``rows`` are on their goal's street: they look for the place to park, or go on to another goal."""
+        st, net = self.state, self.net
+        on, goals, goals_s = self.agenda.passing(rows, st.edge[rows], self.t_s)
+        st.goal[on], st.goal_s[on] = goals, goals_s
+        ends = rows[~np.isin(rows, on)]
+        length = net.length_m[st.edge[ends]]
+        place = np.where(st.edge[ends] == st.goal[ends], st.goal_s[ends], length - st.goal_s[ends])
+        brakes_m = 6.0 + st.v[ends] ** 2 / 5.0
+        st.park_at[ends] = np.minimum(np.maximum(place, st.s[ends] + brakes_m), length - 5.0)
 
     def _one_by_one(self, rows: Ints) -> Ints:
         """Of vehicles that enter the same edge at once, only the first; the others stay just before it."""
@@ -217,9 +227,12 @@ class Fleet:
     def _park(self, rows: Ints) -> None:
         """The trip of ``rows`` is over; the agenda says what comes next."""
         st = self.state
-        then = self.agenda.parked(rows, self.t_s)
         st.parked[rows] = True
         st.park_at[rows] = np.inf
+        there = st.edge[rows] >> 1 == st.goal[rows] >> 1
+        st.wake_s[rows[~there]] = self.t_s + GAVE_UP_FOR_S
+        rows = rows[there]
+        then = self.agenda.parked(rows, self.t_s)
         st.wake_s[rows] = then.wake_s
         st.goal[rows], st.goal_s[rows], st.purpose[rows] = then.goal, then.goal_s, then.purpose
         st.at_base[rows], st.idling[rows] = then.base, then.idling

@@ -31,7 +31,8 @@ BEHIND_S = 1.4
 """Time between two vehicles that enter the same street, beyond the first one's own length."""
 IMPATIENT_S = 30.0
 ROOM_M = 2.0
-FLOWING_MPS = 4.0
+FORESEEN_S = 3.5
+"""The street ahead has room if the last vehicle on it leaves enough within this time at its speed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +94,9 @@ def _room(near: Approach, tails: Tails, through: Bools) -> Bools:
     coming = np.bincount(
         target[through], weights=near.length_m[through] + ROOM_M, minlength=len(tails.rear_m)
     )
-    rear = tails.rear_m[target]
-    flowing = (tails.v[target] > FLOWING_MPS) & (rear > 0)
-    ahead = coming[target] - np.where(through, near.length_m + ROOM_M, 0.0)
-    return (rear - ahead > near.length_m + ROOM_M) | (flowing & (ahead <= 0))
+    others = coming[target] - np.where(through, near.length_m + ROOM_M, 0.0)
+    soon_m = tails.rear_m[target] + FORESEEN_S * tails.v[target]
+    return soon_m - others > near.length_m + ROOM_M
 
 
 def _yields(net: RoadNetwork, near: Approach, through: Bools, entry: Ints) -> Bools:

@@ -113,7 +113,7 @@ class Lane:
             own_v, own_v, stop_m[at], self.accel[at], 0.5 * self.headway_s[at], self.per_closing[at]
         )
         hold[at] = np.maximum(hold[at], halt)
-        command = free - hold
+        command = np.minimum(free, self.accel - hold)
         np.copyto(command, -0.5, where=(v <= 0.05) & (hold > self.accel))
         a = dynamics.limit_accel(command, self.a, v, h_s, who.pull[rows], who.floor[rows])
         self._moods(st, a, command, t_s, h_s)
