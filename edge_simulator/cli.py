@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from edge_simulator import scenarios_cli
+from edge_simulator import edr_cli, scenarios_cli
 from edge_simulator.simulate_cli import simulate
 
 
@@ -17,6 +17,7 @@ def register(app: typer.Typer) -> None:
     app.command("simulate")(simulate)
     app.command("replay")(replay)
     app.add_typer(scenarios_cli.app, name="scenarios")
+    app.add_typer(edr_cli.app, name="edr")
     app.command("roads", hidden=True)(roads)
 
 

@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from edge_simulator import crash_store
+from edge_simulator.crash_store import CrashStore, Mark
 from edge_simulator.outbox import Outgoing
 from edge_simulator.publisher import Message, Publisher
 from edge_simulator.runfiles import RunFiles
@@ -41,12 +43,15 @@ class Plan:
 class Sender:
     """Publishes messages at their times and keeps the counts of being late.
 
-    ``origin_ms`` on the messages' clock is now; ``tick`` is called whenever there is time.
+    ``origin_ms`` on the messages' clock is now; ``tick`` is called whenever there is time; ``mark`` says what
+    the PUBACK of a message is to be noted under.
     """
 
     def __init__(
-        self, plan: Plan, vehicle_ids: Sequence[str], publisher: Publisher, origin_ms: int, tick: Tick
-    ) -> None:
+        self, plan: Plan, vehicle_ids: Sequence[str], publisher: Publisher, origin_ms: int, tick: Tick,
+        mark: Callable[[Outgoing], Mark | None] = lambda _: None,
+    ) -> None:  # fmt: skip
+        self._mark = mark
         self._plan = plan
         self._ids = vehicle_ids
         self._publisher = publisher
@@ -73,7 +78,7 @@ class Sender:
     def _message(self, item: Outgoing) -> Message:
         topic = topics.mqtt_topic(self._plan.mqtt_root, self._ids[item.vehicle], item.channel)
         kind = "poison" if item.flag == "poison" else item.channel
-        return Message(topic, item.payload, kind, item.retain)
+        return Message(topic, item.payload, kind, item.retain, self._mark(item))
 
     def _await(self, due_ms: int, stopped: Stopped) -> None:
         """Wait until a message is due and there is room for it; note how late it is by then."""
@@ -107,7 +112,8 @@ class Run:
         self._say = say
         sc = world.scenario
         origin_ms = sc.start_ms + SAMPLES * sc.cadence.dt_ms
-        self._sender = Sender(plan, world.vehicle_ids, publisher, origin_ms, self._tick)
+        self._crashes = CrashStore(files.folder, world.vehicle_ids)
+        self._sender = Sender(plan, world.vehicle_ids, publisher, origin_ms, self._tick, self._crashes.mark)
         self._started_ms = time.time_ns() // 1_000_000
         self._next_line = time.monotonic() + SECOND_S
         self._last_sent = 0
@@ -121,6 +127,7 @@ class Run:
             last_ms = slot.end_ms
             self._files.truth(slot.truth)
             self._files.frames(slot.messages)
+            self._crashes.keep(slot.crashes)
             self._sender.send(slot.messages, stopped)
             if stopped():
                 break
@@ -130,6 +137,7 @@ class Run:
         self._sender.send_now(rest)
         self._sender.send_now(self._world.farewells(last_ms))
         self._publisher.drain(self._plan.drain_s)
+        self._note_crashes()
         summary = self.summary(finished=True)
         self._files.sync(summary)
         return summary
@@ -151,7 +159,14 @@ class Run:
         )
         self._last_sent = sent
         self._next_line = now + SECOND_S
+        self._note_crashes()
         self._files.sync(self.summary(finished=False))
+
+    def _note_crashes(self) -> None:
+        """Write down which crash records the broker has."""
+        marks = self._publisher.counts.acked_marks
+        crash_store.note(marks)
+        marks.clear()
 
     def target_rate(self) -> float:
         """Frames a second that the scenario asks for."""
