@@ -146,7 +146,9 @@ def dpf_blocked(d: Drive) -> Bools:
 
 def cell_imbalance(d: Drive) -> Bools:
     spread_v = d["cell_voltage_max_v"] - d["cell_voltage_min_v"]
-    return d.machine.electric & lasting((np.abs(d["pack_current_a"]) < 5) & (spread_v > 0.030), 5)
+    return (d.fleet.specs("motor_kw") > 0) & lasting(
+        (np.abs(d["pack_current_a"]) < 5) & (spread_v > 0.030), 5
+    )
 
 
 def thermal_runaway(d: Drive) -> Bools:
@@ -155,7 +157,7 @@ def thermal_runaway(d: Drive) -> Bools:
     rate[3:] = (hottest[3:] - hottest[:-3]) / 3
     drop = np.zeros(volts.shape)
     drop[60:] = 1 - volts[60:] / volts[:-60]
-    return d.machine.electric & (rate >= 1.0) & ((hottest >= 60.0) | (drop > 0.25))
+    return (d.fleet.specs("motor_kw") > 0) & (rate >= 1.0) & ((hottest >= 60.0) | (drop > 0.25))
 
 
 def coolant_sensor_stuck(d: Drive) -> Bools:
