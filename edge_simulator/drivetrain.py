@@ -94,10 +94,11 @@ class Drivetrain:
         self._in_packs: Ints = np.searchsorted(self.packs.rows, self.hybrids)
         self.control = HybridControl(self.packs.motor_w[self._in_packs])
 
-    def step(self, st: MachineState, v: Floats, live: Bools, h_s: float) -> None:
+    def step(self, st: MachineState, v: Floats, live: Bools, h_s: float, worn: Floats | None = None) -> None:
         """Engines, motors and batteries for the power at the wheels over ``h_s`` seconds.
 
         ``v`` is the speed at the step's end, which gear and engine speed are reported with.
+        ``worn`` is what the gearbox slips under load, a share of engine speed; None: nobody's does.
         """
         eng = self.engines
         shaft = powertrain.shaft_w(st.wheel_w, eng.driveline)
@@ -105,6 +106,9 @@ class Drivetrain:
         if len(self.hybrids):
             running[self.hybrids] = self.control.decide(shaft[self.hybrids], live[self.hybrids], h_s)
         geared = self.gearbox.shift(v * 3.6, st.wheel_w)
+        if worn is not None:
+            slip = powertrain.slip(worn, self.gearbox.gear, st.load_pct)
+            geared, shaft = geared * (1 + slip), np.where(shaft > 0, shaft * (1 + slip), shaft)
         st.gear = self.gearbox.gear
         st.rpm = np.maximum(geared, eng.idle_rpm) * running
         self._engines(st, shaft, (geared > powertrain.COUPLED_RPM) & running, running, h_s)

@@ -1,4 +1,8 @@
-"""What breaks, when, how badly: planned from the seed, applied to the physics, told as ground truth."""
+"""What breaks, when, how badly: planned from the seed, applied to the physics, told as ground truth.
+
+The kinds of faults are data: :mod:`edge_simulator.fault_table`. What a run shall have is a tuple of
+:class:`Wanted`. Everything about a fault is decided before it begins.
+"""
 
 from __future__ import annotations
 
@@ -8,28 +12,24 @@ from typing import Any
 
 import numpy as np
 
-from edge_simulator import pulse
+from edge_simulator import faults_road
+from edge_simulator.fault_kind import Fault, Kind, Scene, able
+from edge_simulator.fault_plan import Arrivals, arrivals, plan
+from edge_simulator.fault_table import IMPACTS, KINDS
+from edge_simulator.fault_wanted import Wanted, parse, read, read_all
 from edge_simulator.fleet import Fleet
 from edge_simulator.geo import Bools, Floats
 from edge_simulator.machine import Machine
-from infra.contract.errors import ConfigError
-from infra.contract.signals import WHEELS
 
-NAMES = ("overheating", "slow_leak", "rapid_leak", "weak_battery", "crash", "pothole")
-IMPACTS = ("crash", "pothole")
-CRASH_ABOVE_MPS = 7.0
-Details = dict[str, Any]
+__all__ = [
+    "IMPACTS", "KINDS", "Arrivals", "Burst", "Event", "Fault", "Injector", "Kind", "Wanted", "able",
+    "arrivals", "parse", "plan", "read", "read_all",
+]  # fmt: skip
 
-
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """One planned fault. ``onset_ms`` counts from the run's start, ``severity`` is 0..1."""
-
-    name: str
-    vehicle: int
-    onset_ms: int
-    severity: float
-    details: Details
+ON_ROAD_ABOVE_MPS = 7.0
+TICK_MS = 1000
+"""Faults that grow, end or set codes are looked at so often."""
+NEVER_MS = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,145 +43,185 @@ class Burst:
     kind: str = ""
 
 
-def parse(text: str) -> tuple[str, float]:
-    """``overheating=3`` (vehicles) or ``overheating=0.02`` (share of the fleet); raises ConfigError."""
-    name, _, amount = text.partition("=")
-    if name not in NAMES:
-        raise ConfigError(f"--fault {text}: no fault {name!r}; there are {', '.join(NAMES)}")
-    try:
-        value = float(amount)
-    except ValueError:
-        value = -1.0
-    if not (0 < value < 1 or (value >= 0 and value == int(value))):
-        raise ConfigError(
-            f"--fault {text}: a count such as {name}=3 or a share such as {name}=0.02 is wanted"
-        )
-    return name, value
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A fault that begins; ``burst`` where something hits the vehicle."""
+
+    fault: Fault
+    fault_id: str
+    burst: Burst | None = None
+
+    def row(self, vehicle_id: str, start_ms: int) -> dict[str, Any]:
+        """The fault's row of ground truth: all of it, written once, when it begins.
+
+        Times are ms since 1970. ``full_ms``: the cause is complete from then on; ``to_ms``: it is gone from
+        then on, None where it stays. Both are decided at the begin and may lie after the run's end.
+        """
+        fault = self.fault
+        return {
+            "kind": "fault", "fault_id": self.fault_id, "fault": fault.name, "vehicle_id": vehicle_id,
+            "from_ms": start_ms + fault.onset_ms, "full_ms": start_ms + fault.full_ms,
+            "to_ms": None if fault.end_ms is None else start_ms + fault.end_ms,
+            "severity": fault.severity, "details": fault.details,
+        }  # fmt: skip
 
 
-def plan(
-    wanted: Sequence[tuple[str, float]],
-    machine: Machine,
-    rng: np.random.Generator,
-    span_ms: int,
-) -> list[Fault]:
-    """The faults of a run, each on a vehicle of its own, with onsets in the first half of ``span_ms``.
+@dataclass(slots=True)
+class _Running:
+    """A fault that has begun, and what the vehicle's own diagnosis knows of it."""
 
-    Raises ConfigError where there are more faults than vehicles that can have them.
-    """
-    free = np.ones(len(machine.electric), dtype=np.bool_)
-    faults: list[Fault] = []
-    for name, amount in wanted:
-        count = int(amount) if amount >= 1 or amount == 0 else round(amount * len(free))
-        able = np.flatnonzero(free & _able(name, machine))
-        if count > len(able):
-            raise ConfigError(
-                f"--fault {name}={amount:g}: only {len(able)} vehicles are left that can have it"
-            )
-        for vehicle in np.sort(rng.choice(able, count, replace=False)):
-            free[vehicle] = False
-            onset = int(rng.uniform(0.1, 0.45) * span_ms)
-            severity = round(float(rng.uniform(0.6, 1.0)), 2)
-            faults.append(Fault(name, int(vehicle), onset, severity, _details(name, severity, rng)))
-    return sorted(faults, key=lambda f: (f.onset_ms, f.vehicle))
+    fault: Fault
+    kind: Kind
+    level: float = 0.0
+    noticed_ms: int | None = None
+    coded: bool = False
 
-
-def _able(name: str, machine: Machine) -> Bools:
-    if name in ("overheating", "weak_battery"):
-        able: Bools = ~machine.electric
-        return able
-    return np.ones(len(machine.electric), dtype=np.bool_)
-
-
-def _details(name: str, severity: float, rng: np.random.Generator) -> Details:
-    wheel = WHEELS[int(rng.integers(0, 4))]
-    match name:
-        case "overheating":
-            return {"cooling_blocked": round(0.9 + 0.1 * severity, 3)}
-        case "slow_leak":
-            return {
-                "wheel": wheel,
-                "missing_kpa": round(12 + 20 * severity, 1),
-                "kpa_per_day": round(8 * severity, 1),
-            }
-        case "rapid_leak":
-            return {"wheel": wheel, "kpa_per_min": round(60 * severity, 1)}
-        case "weak_battery":
-            return {"capacity_lost": round(0.7 + 0.3 * severity, 2)}
-        case "crash":
-            return {"share_of_speed": severity, "width_ms": int(rng.integers(80, 151))}
-        case _:
-            return {"peak_g": round(6 * severity, 1), "width_ms": int(rng.integers(8, 21))}
+    @property
+    def busy(self) -> bool:
+        """Whether it has to be looked at again."""
+        changes = self.level < 1 or self.kind.keeps_on or self.fault.end_ms is not None
+        return changes or (self.kind.seen is not None and not (self.coded and self.kind.latched))
 
 
 class Injector:
-    """Applies planned faults as their time comes. Drained once a step; deterministic."""
+    """Applies faults as their time comes. Drained once a step; deterministic.
+
+    ``rng`` rings the body in a crash; ``arrivals`` bring faults at a rate.
+    """
 
     def __init__(
-        self, faults: Sequence[Fault], fleet: Fleet, machine: Machine, rng: np.random.Generator
-    ) -> None:
+        self, faults: Sequence[Fault], fleet: Fleet, machine: Machine, rng: np.random.Generator,
+        arrivals: Sequence[Arrivals] = (),
+    ) -> None:  # fmt: skip
         self._waiting = list(faults)
         self._fleet = fleet
-        self._machine = machine
+        self._scene = Scene(fleet, machine)
         self._rng = rng
-        self.active: list[Fault] = []
+        self._arrivals = arrivals
+        self._taken = np.zeros(fleet.n, dtype=np.bool_)
+        self._taken[[f.vehicle for f in faults]] = True
+        self._running: list[_Running] = []
+        self._codes: dict[int, list[str]] = {}
+        self._begun = 0
+        self._tick_ms = NEVER_MS
+        self._next_ms = self._soonest()
 
-    def due(self, now_ms: int) -> Iterator[Fault | Burst]:
-        """Faults that begin now: machine defects as Fault, impacts as Burst."""
-        if not self._waiting or self._waiting[0].onset_ms > now_ms:
+    @property
+    def active(self) -> list[Fault]:
+        """Faults that have begun and have not ended, as far as they need attention."""
+        return [r.fault for r in self._running]
+
+    def due(self, now_ms: int) -> Iterator[Event]:
+        """Faults that begin now. Grows, ends and diagnoses the others about once a second on the way."""
+        if now_ms < self._next_ms or now_ms <= 0:
             return
+        if now_ms >= self._tick_ms:
+            self._tick(now_ms)
         for planned in [f for f in self._waiting if f.onset_ms <= now_ms]:
-            fault = self._on_the_move(planned)
+            fault = self._on_the_move(planned, now_ms)
             if fault is not None:
                 self._waiting.remove(planned)
-                self.active.append(fault)
                 yield self._begin(fault, now_ms)
+        for fault in self._arrived(now_ms):
+            yield self._begin(fault, now_ms)
+        self._next_ms = self._soonest()
 
     def codes(self, vehicle: int) -> list[str]:
         """Trouble codes that a vehicle's own diagnosis has set."""
-        names = {f.name for f in self.active if f.vehicle == vehicle}
-        hot = "overheating" in names and bool(self._machine.state.coolant_c[vehicle] > 112.0)
-        return ["P0217"] * hot + ["P0562"] * ("weak_battery" in names)
+        return self._codes.get(vehicle, [])
 
-    def _on_the_move(self, fault: Fault) -> Fault | None:
-        """The fault itself; an impact goes to the next sound vehicle that drives, or to None."""
-        if fault.name not in IMPACTS:
-            return fault
+    def all_codes(self) -> dict[int, list[str]]:
+        """Trouble codes by vehicle, of those that have any."""
+        return self._codes
+
+    def _soonest(self) -> int:
+        waiting = self._waiting[0].onset_ms if self._waiting else NEVER_MS
+        return min(waiting, self._tick_ms, *(a.next_ms for a in self._arrivals), NEVER_MS)
+
+    def _begin(self, fault: Fault, now_ms: int) -> Event:
+        self._begun += 1
+        self._taken[fault.vehicle] = True
+        kind = KINDS[fault.name]
+        running = _Running(fault, kind)
+        self._grow(running, now_ms)
+        accel = faults_road.impact(self._scene, fault, self._rng)
+        if running.busy:
+            self._running.append(running)
+            self._tick_ms = min(self._tick_ms, now_ms - now_ms % TICK_MS + TICK_MS)
+        return Event(
+            fault, f"{fault.name}-{self._begun}", None if accel is None else Burst(fault, now_ms, accel)
+        )
+
+    def _tick(self, now_ms: int) -> None:
+        """Grow, diagnose and end what is under way."""
+        for running in self._running:
+            end_ms = running.fault.end_ms
+            if end_ms is not None and end_ms <= now_ms:
+                self._end(running)
+                continue
+            if running.level < 1 or running.kind.keeps_on:
+                self._grow(running, now_ms)
+            self._diagnose(running, now_ms)
+        self._running = [r for r in self._running if r.busy and not _over(r, now_ms)]
+        self._tick_ms = now_ms - now_ms % TICK_MS + TICK_MS if self._running else NEVER_MS
+
+    def _grow(self, running: _Running, now_ms: int) -> None:
+        before, running.level = running.level, running.fault.level(now_ms)
+        running.kind.apply(self._scene, running.fault, running.level, before)
+
+    def _end(self, running: _Running) -> None:
+        """Take the cause away and repair what it left; the vehicle is sound again."""
+        running.kind.apply(self._scene, running.fault, 0.0, running.level)
+        running.kind.mend(self._scene, running.fault)
+        self._taken[running.fault.vehicle] = False
+        self._codes.pop(running.fault.vehicle, None)
+
+    def _diagnose(self, running: _Running, now_ms: int) -> None:
+        kind, fault = running.kind, running.fault
+        if kind.seen is None or (running.coded and kind.latched):
+            return
+        if kind.seen(self._scene, fault, (now_ms - fault.onset_ms) / 1000):
+            running.noticed_ms = now_ms if running.noticed_ms is None else running.noticed_ms
+            running.coded = now_ms - running.noticed_ms >= 1000 * kind.seen_s
+        else:
+            running.noticed_ms, running.coded = None, False
+        if running.coded:
+            self._codes[fault.vehicle] = [str(fault.details.get("code", kind.code))]
+        else:
+            self._codes.pop(fault.vehicle, None)
+
+    def _driving(self) -> Bools:
         motion = self._fleet.state
-        fit = (motion.v > CRASH_ABOVE_MPS) & ~motion.parked & ~motion.crashed
-        fit[[f.vehicle for f in (*self.active, *self._waiting) if f is not fault]] = False
+        fit: Bools = (motion.v > ON_ROAD_ABOVE_MPS) & ~motion.parked & ~motion.crashed
+        return fit
+
+    def _on_the_move(self, fault: Fault, now_ms: int) -> Fault | None:
+        """The fault itself; on the road it goes to the next sound vehicle that drives, or to None."""
+        if not KINDS[fault.name].on_road:
+            return fault
+        fit = self._driving()
+        own = fit[fault.vehicle]
+        fit &= ~self._taken
+        fit[fault.vehicle] = own
         order = np.roll(np.arange(len(fit)), -fault.vehicle)
         found = order[fit[order]]
-        return replace(fault, vehicle=int(found[0])) if len(found) else None
+        if not len(found):
+            return None
+        self._taken[fault.vehicle] = False
+        later = now_ms - fault.onset_ms
+        end_ms = None if fault.end_ms is None else fault.end_ms + later
+        return replace(
+            fault, vehicle=int(found[0]), onset_ms=now_ms, full_ms=fault.full_ms + later, end_ms=end_ms
+        )
 
-    def _begin(self, fault: Fault, now_ms: int) -> Fault | Burst:
-        defects, i, what = self._machine.defects, fault.vehicle, fault.details
-        match fault.name:
-            case "overheating":
-                defects.cooling_blocked[i] = what["cooling_blocked"]
-            case "weak_battery":
-                defects.battery_weak[i] = what["capacity_lost"]
-            case "slow_leak" | "rapid_leak":
-                self._leak(fault)
-            case "crash":
-                return self._crash(fault, now_ms)
-            case _:
-                return Burst(fault, now_ms, pulse.kerb(what["peak_g"], what["width_ms"]))
-        return fault
+    def _arrived(self, now_ms: int) -> Iterator[Fault]:
+        for process in self._arrivals:
+            while process.next_ms <= now_ms:
+                free = ~self._taken & (self._driving() if process.kind.on_road else True)
+                fault = process.draw(free, now_ms)
+                if fault is not None:
+                    yield fault
 
-    def _leak(self, fault: Fault) -> None:
-        what, i = fault.details, fault.vehicle
-        wheel = WHEELS.index(what["wheel"])
-        absolute_kpa = float(self._fleet.specs("placard_kpa")[i]) + 101.3
-        per_s = what["kpa_per_day"] / 86_400 if "kpa_per_day" in what else what["kpa_per_min"] / 60
-        self._machine.state.tyre_mass[wheel, i] -= what.get("missing_kpa", 0.0) / absolute_kpa
-        self._machine.defects.leak_per_s[wheel, i] = per_s / absolute_kpa
 
-    def _crash(self, fault: Fault, now_ms: int) -> Burst:
-        """The collision takes speed off in the next step and wrecks the vehicle."""
-        motion, i = self._fleet.state, fault.vehicle
-        lost_mps = float(motion.v[i]) * fault.details["share_of_speed"]
-        motion.crashed[i] = True
-        motion.impact_mps[i] = lost_mps
-        shape = pulse.haversine(-lost_mps * 3.6, fault.details["width_ms"])
-        return Burst(fault, now_ms, pulse.with_ringing(shape, self._rng, float(self._rng.uniform(0.1, 0.2))))
+def _over(running: _Running, now_ms: int) -> bool:
+    return running.fault.end_ms is not None and running.fault.end_ms <= now_ms

@@ -89,20 +89,25 @@ class Instruments:
         }
 
     def _engine(self) -> Columns:
-        m, sp = self._machine.state, self._fleet.specs
+        m, sp, broken = self._machine.state, self._fleet.specs, self._machine.defects
+        coolant_c = m.coolant_c + 0.2 * self._rng.standard_normal(len(m.rpm))
         litres_h = m.fuel_w / 1000 / sp("fuel_kj_per_l") * 3600
         boost = 1.0 + m.load_pct / 100
         air_diesel = sp("engine_l") * m.rpm / 120 * 1.15 * 0.9 * boost
         return {
-            "coolant_temp_c": m.coolant_c + 0.2 * self._rng.standard_normal(len(m.rpm)),
-            "oil_pressure_kpa": thermal.oil_pressure_kpa(m.rpm, m.oil_c),
+            "coolant_temp_c": np.where(np.isnan(broken.coolant_held_c), coolant_c, broken.coolant_held_c),
+            "oil_pressure_kpa": thermal.oil_pressure_kpa(m.rpm, m.oil_c, broken.oil_lost),
             "oil_temp_c": m.oil_c,
             "engine_load_pct": m.load_pct,
             "fuel_rate_lph": litres_h,
             "fuel_level_pct": 100 * m.fuel_l / sp("tank_l") + 0.4 * self._rng.standard_normal(len(m.rpm)),
-            "maf_gps": np.where(self._machine.diesel, air_diesel, litres_h / PETROL_MAF),
-            "fuel_trim_short_pct": np.where(m.rpm > 0, m.trim_short, 0.0),
-            "fuel_trim_long_pct": self._machine.trim_long,
+            "maf_gps": np.where(
+                self._machine.diesel, air_diesel, litres_h / PETROL_MAF / (1 + broken.mixture_pct / 100)
+            ),
+            "fuel_trim_short_pct": np.where(
+                m.rpm > 0, m.trim_short + broken.mixture_pct - self._machine.trim_learned, 0.0
+            ),
+            "fuel_trim_long_pct": self._machine.trim_long + self._machine.trim_learned,
             "dpf_delta_pressure_pa": np.where(
                 m.rpm > 0, (300 + 45 * air_diesel) * (1 + m.soot_pct / 60), 0.0
             ),
@@ -122,16 +127,18 @@ class Instruments:
 
     def _pack(self) -> Columns:
         m, machine = self._machine.state, self._machine
+        broken = machine.defects
         cell = m.pack_v / self._fleet.specs("cells")
+        weak = cell * np.minimum(1.0, 3 * broken.cells_dead) + broken.cell_apart_v
         return {
             "soc_pct": 100 * m.soc,
             "pack_voltage_v": m.pack_v,
             "pack_current_a": m.pack_a,
-            "cell_voltage_min_v": cell - machine.cell_spread_v / 2,
+            "cell_voltage_min_v": cell - machine.cell_spread_v / 2 - weak,
             "cell_voltage_max_v": cell + machine.cell_spread_v / 2,
             "cell_temp_min_c": m.cell_c - 1.2,
-            "cell_temp_avg_c": m.cell_c,
-            "cell_temp_max_c": m.cell_c + 1.6,
+            "cell_temp_avg_c": m.cell_c + 0.1 * machine.runaway_k,
+            "cell_temp_max_c": m.cell_c + 1.6 + machine.runaway_k,
             "soh_pct": machine.soh_pct,
             "motor_temp_c": m.motor_c,
         }

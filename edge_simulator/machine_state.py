@@ -11,6 +11,9 @@ from edge_simulator.geo import Floats, Ints
 from edge_simulator.hybrid import LOW_SOC
 from edge_simulator.vehicles import Specs
 
+MATES_APART = 0.003
+"""Half the most that healthy tyres of an axle differ by, as a share of their air: 6 kPa for a truck."""
+
 
 @dataclass(slots=True)
 class MachineState:
@@ -68,7 +71,7 @@ def _warm(specs: Specs, rng: np.random.Generator, ambient_c: float) -> MachineSt
         brake_w=np.zeros(n), fuel_w=np.zeros(n), fuel_j=np.zeros(n), load_pct=np.zeros(n),
         fuel_l=specs("tank_l") * rng.uniform(0.25, 0.98, n), coolant_c=coolant,
         oil_c=coolant + rng.uniform(-4, 5, n), disc_c=np.full((4, n), ambient_c + 30.0),
-        tyre_mass=1 + rng.normal(0.0, 0.012, (4, n)), tyre_air_c=air,
+        tyre_mass=_inflated(rng, n), tyre_air_c=air,
         pad_wear=rng.uniform(5, 70, n)[None, :] + rng.uniform(-3, 3, (4, n)), soot_pct=rng.uniform(8, 70, n),
         soc=rng.uniform(0.35, 0.95, n), pack_a=np.zeros(n), pack_v=specs("pack_v").copy(),
         cell_c=ambient_c + rng.uniform(2, 9, n), motor_c=ambient_c + rng.uniform(10, 30, n),
@@ -77,6 +80,14 @@ def _warm(specs: Specs, rng: np.random.Generator, ambient_c: float) -> MachineSt
     hybrid = (specs("engine_l") > 0) & (specs("motor_kw") > 0)
     state.soc = np.where(hybrid, LOW_SOC + 0.3 * (state.soc - 0.35), state.soc)
     return state
+
+
+def _inflated(rng: np.random.Generator, n: int) -> Floats:
+    """Air in the tyres, [4, n]: axles are off by a few kPa, the two wheels of an axle hardly differ."""
+    drawn = rng.normal(0.0, 0.012, (4, n))
+    axle = (drawn[0::2] + drawn[1::2]) / 2
+    apart = np.clip(0.15 * (drawn[0::2] - drawn[1::2]), -MATES_APART, MATES_APART)
+    return 1 + np.stack([axle[0] + apart[0], axle[0] - apart[0], axle[1] + apart[1], axle[1] - apart[1]])
 
 
 def _cool(state: MachineState, specs: Specs, ambient_c: float, soak_s: Floats) -> None:

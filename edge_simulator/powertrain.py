@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from edge_simulator.geo import Bools, Floats
+from edge_simulator.geo import Bools, Floats, Ints
 
 COUPLED_RPM = 1100.0
 """Below it the clutch is open while braking, so the wheels drive no engine."""
@@ -16,6 +16,11 @@ REGEN_FADE_MPS = 3.0
 """Below it the motor's share falls to nothing at standstill."""
 FULL_SOC = 0.98
 """A battery takes no braking energy from here on; 4 points below it takes all."""
+
+
+def slip(worn: Floats, gear: Ints, load: Floats) -> Floats:
+    """Slip of the gearbox, share of engine speed: all of ``worn`` above 40 % load, none below 25 %."""
+    return np.where(gear > 0, worn * np.clip((load - 25.0) / 15.0, 0.0, 1.0), 0.0)
 
 
 def friction_w(rpm: Floats, fmep_kpa: Floats, engine_l: Floats) -> Floats:

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Literal
 
+from edge_simulator.fault_wanted import Wanted
 from edge_simulator.gnss import GnssSettings
 from edge_simulator.link_settings import LinkShares as LinkShares  # noqa: PLC0414  others take it from here
 from edge_simulator.recorder import Setup
@@ -55,7 +56,7 @@ class Scenario:
     lateness_ms: int = 30_000
     link: LinkShares = field(default_factory=LinkShares)
     gnss: GnssSettings = field(default_factory=GnssSettings)
-    faults: tuple[tuple[str, float], ...] = ()
+    faults: tuple[Wanted, ...] = ()
     profile: Profile = "steady"
     begins_at_s: float = 8 * 3600.0
     """Local time of the simulated day at the start, s after midnight; stamps are not touched by it."""

@@ -1,4 +1,4 @@
-"""The commands ``odograph scenarios list|show|check``."""
+"""The commands ``odograph scenarios list|show|faults|check``."""
 
 from __future__ import annotations
 
@@ -29,6 +29,14 @@ def show(name: Annotated[str, typer.Argument(help="a ready scenario")]) -> None:
     if path is None:
         raise ConfigError(f"{name}: no such scenario; there are {', '.join(scenario_file.ready())}")
     sys.stdout.write(path.read_text())
+
+
+@app.command()
+def faults() -> None:
+    """Kinds of faults for --fault: who can have each, what changes, which rule should find it."""
+    from edge_simulator.fault_table import markdown_table
+
+    sys.stdout.write(markdown_table() + "\n")
 
 
 @app.command()

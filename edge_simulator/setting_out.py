@@ -37,17 +37,13 @@ def scenario(file: ScenarioFile, settings: Settings, start_ms: int | None, day: 
         seed=file.seed, vehicles=file.vehicles, cadence=beat, start_ms=begin_ms, limit=file.limit,
         frames_per_vehicle=None if length_ms is None else max(1, length_ms // beat.interval_ms),
         lat_deg=file.place.lat, lon_deg=file.place.lon, ambient_c=file.ambient_c,
-        lateness_ms=1000 * settings.jobs.lateness_s, faults=_faults(file),
+        lateness_ms=1000 * settings.jobs.lateness_s, faults=faults.read_all(file.faults),
         link=from_mapping(file.link, "link"),
         profile=file.profile, begins_at_s=0.0 if day is not None else clock_s,
         weekday=WEEKDAYS.index(file.clock.weekday) if file.clock.weekday else here.weekday(),
         parked_every_ms=file.parked_every, schedule=schedule, longest_step_ms=_step_ms(file, beat),
         recorders=_recorders(file, settings),
     )  # fmt: skip
-
-
-def _faults(file: ScenarioFile) -> tuple[tuple[str, float], ...]:
-    return tuple(faults.parse(text) for text in file.faults if isinstance(text, str))
 
 
 def _recorders(file: ScenarioFile, settings: Settings) -> Setup:

@@ -42,7 +42,7 @@ def simulate(
         str | None, typer.Option(help="local time of the simulated day at the start, as 07:30 [now]")
     ] = None,
     fault: Annotated[
-        list[str] | None, typer.Option(help="NAME=COUNT or NAME=SHARE; see odograph scenarios faults")
+        list[str] | None, typer.Option(help="NAME=COUNT, =SHARE or @RATE; see odograph scenarios faults")
     ] = None,
     edr_profile: Annotated[
         Literal["us563_2006", "us563_2024"] | None, typer.Option(help="what recorders hold [us563_2024]")

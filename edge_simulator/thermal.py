@@ -11,6 +11,8 @@ THERMOSTAT_C = (84.0, 95.0)
 FAN_C = (89.0, 105.0)
 OIL_S, TYRE_S, MOTOR_S = 300.0, 900.0, 240.0
 """Time constants of oil behind coolant, of the air in a tyre, of a motor."""
+RIM_S = 600.0
+"""How slowly a hot rim warms the air in its tyre (eng.)."""
 DISC_STANDING_S = 640.0
 CELL_W_K, CELL_J_K, CELL_J_K_PER_KWH = 35.0, 20_000.0, 6500.0
 """A pack's cooling, and its heat capacity: the housing's, and the cells' by size."""
@@ -18,17 +20,19 @@ CELL_W_K, CELL_J_K, CELL_J_K_PER_KWH = 35.0, 20_000.0, 6500.0
 
 def coolant_step(
     t_c: Floats, ambient_c: Floats, fuel_w: Floats, v_mps: Floats, h_s: float, c_kj_k: Floats, ua_w_k: Floats,
-    blocked: Floats, running: Bools | bool = True,
+    blocked: Floats, running: Bools | bool = True, stuck_open: Floats | float = 0.0,
 ) -> Floats:  # fmt: skip
     """C dT/dt = q Pfuel - UA (T - Ta) - thermostat - fan.
 
     ``blocked`` 0..1 is the share of the cooling that a fault takes away; lost coolant also leaves less
     mass to warm, so the fault shortens the time constant. An engine that is not ``running`` pumps no water
-    through the radiator: it only gives off UA (T - Ta).
+    through the radiator: it only gives off UA (T - Ta). ``stuck_open`` 0..1 is the least that
+    the thermostat opens.
     """
     over = t_c - ambient_c
     share = np.where(v_mps > 2, 0.30, 0.45)
     opening = np.clip((t_c - THERMOSTAT_C[0]) / (THERMOSTAT_C[1] - THERMOSTAT_C[0]), 0, 1)
+    opening = np.maximum(opening, stuck_open)
     fan = np.clip((t_c - FAN_C[0]) / (FAN_C[1] - FAN_C[0]), 0, 1)
     radiator = ua_w_k * opening * (4.0 + 1.2 * np.minimum(v_mps, 30.0)) + ua_w_k * 12 * fan
     radiator = radiator * running
@@ -85,10 +89,19 @@ def tyre_target_c(ambient_c: float, v_mps: Floats) -> Floats:
     return ambient_c + np.where(v_mps > 0.5, 8.0 + 20.0 * np.minimum(v_mps / 33.0, 1.0), 0.0)
 
 
-def oil_pressure_kpa(rpm: Floats, oil_c: Floats) -> Floats:
-    """Oil pressure: rises with engine speed up to the relief valve, falls as the oil thins."""
+def drag_w(force_n: Floats, v_mps: Floats) -> Floats:
+    """Heat of a brake that does not let go, W, [4, n]: its force times the way."""
+    watts: Floats = force_n * v_mps
+    return watts
+
+
+def oil_pressure_kpa(rpm: Floats, oil_c: Floats, lost: Floats | float = 0.0) -> Floats:
+    """Oil pressure: rises with engine speed up to the relief valve, falls as the oil thins.
+
+    ``lost`` 0..1 is the share that a worn pump or missing oil takes away.
+    """
     thin = np.clip(1.35 - 0.0042 * oil_c, 0.75, 1.4)
-    return np.where(rpm > 0, np.minimum((70 + 0.115 * rpm) * thin, 480.0), 0.0)
+    return np.where(rpm > 0, np.minimum((70 + 0.115 * rpm) * thin, 480.0) * (1 - lost), 0.0)
 
 
 def tyre_kpa(mass: Floats, cold_kpa: Floats, air_c: Floats) -> Floats:

@@ -54,8 +54,10 @@ class World:
         self.fleet = Fleet(self.net, self.specs, motion)
         self.machine = Machine(self.specs, wear, sc.ambient_c)
         self.instruments = Instruments(self.fleet, self.machine, noise, sc.gnss)
-        planned = faults.plan(sc.faults, self.machine, luck, sc.span_ms)
-        self._injector = faults.Injector(planned, self.fleet, self.machine, luck)
+        endless = sc.frames_per_vehicle is None
+        planned = faults.plan(sc.faults, self.machine, luck, sc.span_ms, endless=endless)
+        coming = faults.arrivals(sc.faults, self.machine, luck)
+        self._injector = faults.Injector(planned, self.fleet, self.machine, luck, coming)
         self.emitter = Emitter(sc, self.vehicle_ids, models, self.instruments, radio)
         self.counts.update(planned_faults=len(planned))
         self._substeps = -(-sc.cadence.dt_ms // sc.longest_step_ms)
@@ -123,17 +125,17 @@ class World:
 
     def _codes(self) -> dict[int, list[str]]:
         """Trouble codes by vehicle."""
-        return {f.vehicle: self._injector.codes(f.vehicle) for f in self._injector.active}
+        return self._injector.all_codes()
 
     def _run_fine(self, from_ms: int, steps: int) -> list[Truth]:
         """Physics in equal steps from ``from_ms`` after the start; returns faults that began."""
         truth: list[Truth] = []
         for k in range(steps):
             now_ms = from_ms + round((k + 1) * self._h_ms)
-            bursts = []
+            bursts: list[faults.Burst] = []
             for event in self._injector.due(now_ms):
                 truth.append(self._truth(event))
-                bursts += [event] if isinstance(event, faults.Burst) else []
+                bursts += [event.burst] if event.burst is not None else []
             self.fleet.step(self._h_ms / 1000)
             self.machine.step(self.fleet, self._h_ms / 1000)
             for burst in bursts:
@@ -150,16 +152,6 @@ class World:
             for payload in record.payloads:
                 self.emitter.crash(record.vehicle, record.due_ms, payload)
 
-    def _truth(self, event: faults.Fault | faults.Burst) -> Truth:
-        fault = event.fault if isinstance(event, faults.Burst) else event
-        impact = isinstance(event, faults.Burst)
-        onset_ms = event.start_ms if isinstance(event, faults.Burst) else fault.onset_ms
-        begin = self.scenario.start_ms + onset_ms
+    def _truth(self, event: faults.Event) -> Truth:
         self.counts["begun_faults"] += 1
-        endless = self.scenario.frames_per_vehicle is None
-        ends = None if endless else self.scenario.start_ms + self.scenario.span_ms
-        return {
-            "kind": "fault", "fault": fault.name, "vehicle_id": self.vehicle_ids[fault.vehicle],
-            "from_ms": begin, "to_ms": begin if impact else ends, "severity": fault.severity,
-            "details": fault.details,
-        }  # fmt: skip
+        return event.row(self.vehicle_ids[event.fault.vehicle], self.scenario.start_ms)

@@ -11,6 +11,7 @@ import orjson
 import pytest
 
 from edge_simulator import day
+from edge_simulator.fault_wanted import Wanted
 from edge_simulator.scenario import LinkShares, Scenario, cadence
 from edge_simulator.world import World
 from infra.contract.errors import ConfigError
@@ -20,7 +21,7 @@ START_MS = 1_763_593_200_000 - 120_000
 """Two minutes before an hour of UTC begins."""
 SHORT = Scenario(
     seed=2, vehicles=25, cadence=cadence(25, None, 10_000), start_ms=START_MS, frames_per_vehicle=24,
-    longest_step_ms=500, faults=(("crash", 1),),
+    longest_step_ms=500, faults=(Wanted("crash", count=1),),
     link=LinkShares(late=0.05, late_beyond=0.05, duplicate=0.05, lost=0.02, clock_unset=0.02, poison=0.02),
 )  # fmt: skip
 

@@ -57,15 +57,18 @@ def test_other_durations_are_refused(text: str) -> None:
         duration_ms(text, "--duration")
 
 
-@pytest.mark.parametrize("text", ["nonsense=1", "crash", "crash=", "crash=-1", "crash=1.5", "crash=x"])
+@pytest.mark.parametrize(
+    "text", ["nonsense=1", "crash", "crash=", "crash=-1", "crash=1.5", "crash=x", "crash@0"]
+)
 def test_a_fault_nobody_knows_or_can_count_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="--fault"):
         faults.parse(text)
 
 
-def test_faults_by_count_and_by_share() -> None:
-    assert faults.parse("crash=3") == ("crash", 3.0)
-    assert faults.parse("overheating=0.02") == ("overheating", 0.02)
+def test_faults_by_count_by_share_and_at_a_rate() -> None:
+    assert faults.parse("crash=3") == faults.Wanted("crash", count=3)
+    assert faults.parse("overheating=0.02") == faults.Wanted("overheating", share=0.02)
+    assert faults.parse("pothole@2.5") == faults.Wanted("pothole", rate=2.5)
 
 
 def test_shares_beyond_one_are_refused() -> None:

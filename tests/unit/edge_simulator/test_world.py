@@ -10,6 +10,7 @@ import numpy as np
 import orjson
 import pytest
 
+from edge_simulator import faults
 from edge_simulator.outbox import Outgoing
 from edge_simulator.scenario import LinkShares, Scenario, cadence
 from edge_simulator.world import World
@@ -24,13 +25,9 @@ MISHAPS = LinkShares(
     late=0.05, late_beyond=0.02, duplicate=0.05, disorder=0.05, lost=0.03, clock_ahead=0.02, clock_unset=0.02,
     poison=0.03,
 )  # fmt: skip
-FAULTS = (
-    ("crash", 2),
-    ("pothole", 2),
-    ("overheating", 2),
-    ("rapid_leak", 2),
-    ("slow_leak", 2),
-    ("weak_battery", 2),
+FAULTS = tuple(
+    faults.Wanted(name, count=2)
+    for name in ("crash", "pothole", "overheating", "rapid_leak", "slow_leak", "weak_battery")
 )
 
 
@@ -216,10 +213,12 @@ def test_a_wreck_stands_still(rough: tuple[World, list[Outgoing], list[dict[str,
 def test_truth_rows_name_vehicle_time_and_severity(rough: tuple[World, Any, list[dict[str, Any]]]) -> None:
     world, _, truth = rough
     assert len(truth) == 12
-    assert {t["fault"] for t in truth} == {name for name, _ in FAULTS}
+    assert {t["fault"] for t in truth} == {want.name for want in FAULTS}
     for row in truth:
         assert row["vehicle_id"] in world.vehicle_ids
-        assert START_MS < row["from_ms"] <= row["to_ms"] <= START_MS + 25_000
+        assert START_MS < row["from_ms"] <= START_MS + 12_500
+        assert row["from_ms"] <= row["full_ms"]
+        assert (row["to_ms"] == row["from_ms"]) if row["fault"] == "pothole" else (row["to_ms"] is None)
         assert 0.6 <= row["severity"] <= 1.0
 
 

@@ -1,0 +1,83 @@
+"""What befalls a vehicle on the road: a crash, and three things that are none."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from edge_simulator import pulse
+from edge_simulator.fault_kind import Details, Fault, Kind, Scene, any_wheel, spread
+from edge_simulator.geo import Floats
+
+EMERGENCY_MPS2 = (-6.5, -8.8)
+
+
+def _crash(severity: float, rng: np.random.Generator) -> Details:
+    return {"share_of_speed": severity, "width_ms": int(rng.integers(80, 151))}
+
+
+def _pothole(severity: float, rng: np.random.Generator) -> Details:
+    return {"peak_g": round(2 + 4 * severity, 1), "width_ms": int(rng.integers(8, 21))}
+
+
+def _kerb(severity: float, rng: np.random.Generator) -> Details:
+    return {
+        "wheel": any_wheel(rng),
+        "peak_g": round(2 + 4 * severity, 1),
+        "width_ms": int(rng.integers(5, 13)),
+    }
+
+
+def _braking(severity: float, rng: np.random.Generator) -> Details:
+    return {
+        "decel_mps2": spread(*EMERGENCY_MPS2, severity),
+        "lasts_s": round(float(rng.uniform(1.8, 3.2)), 1),
+    }
+
+
+def _brake(scene: Scene, fault: Fault, level: float, _before: float) -> None:
+    """The driver brakes as hard as it goes; speed and all that follows from it are the fleet's."""
+    motion, i = scene.fleet.state, fault.vehicle
+    if level > 0:
+        motion.emergency_until[i] = scene.fleet.t_s + fault.details["lasts_s"]
+        motion.emergency_mps2[i] = fault.details["decel_mps2"]
+
+
+def impact(scene: Scene, fault: Fault, rng: np.random.Generator) -> Floats | None:
+    """The acceleration at 1 kHz that the recorder has to judge; None where nothing hits anything."""
+    if fault.name == "crash":
+        return _collide(scene, fault, rng)
+    if fault.name in ("pothole", "kerb_strike"):
+        return pulse.kerb(fault.details["peak_g"], fault.details["width_ms"])
+    return None
+
+
+def _collide(scene: Scene, fault: Fault, rng: np.random.Generator) -> Floats:
+    """The collision takes speed off in the next step and wrecks the vehicle."""
+    motion, i = scene.fleet.state, fault.vehicle
+    lost_mps = float(motion.v[i]) * fault.details["share_of_speed"]
+    motion.crashed[i] = True
+    motion.impact_mps[i] = lost_mps
+    shape = pulse.haversine(-lost_mps * 3.6, fault.details["width_ms"])
+    return pulse.with_ringing(shape, rng, float(rng.uniform(0.1, 0.2)))
+
+
+KINDS = (
+    Kind(
+        "crash", "any", (0, 0), _crash, on_road=True, for_good=True,
+        changes="speed, at once; the wreck stays",
+        law="80-150 ms", severity="share of the speed that is lost", rule="delta-V >= 8 km/h within 150 ms",
+    ),
+    Kind(
+        "pothole", "any", (0, 0), _pothole, lasts_s=(0, 0), on_road=True, changes="acceleration for 8-20 ms",
+        law="at once", severity="2-6 g", rule="none may: delta-V < 2 km/h",
+    ),
+    Kind(
+        "kerb_strike", "any", (0, 0), _kerb, lasts_s=(0, 0), on_road=True, changes="acceleration for 5-12 ms",
+        law="at once", severity="2-6 g", rule="none may: delta-V < 2 km/h",
+    ),
+    Kind(
+        "emergency_braking", "any", (0, 0), _braking, apply=_brake, lasts_s=(3, 3), on_road=True,
+        changes="the driver's braking", law="1.8-3.2 s", severity="6.5-8.8 m/s2 asked for",
+        rule="harsh braking; the recorder must not trigger",
+    ),
+)  # fmt: skip
