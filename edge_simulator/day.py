@@ -74,8 +74,9 @@ def _write(
             if stopped():
                 return None
         end_ms = world.scenario.start_ms + world.scenario.span_ms
-        _sort_in(sorted(world.emitter.flush(end_ms)), hours, crashes, poison)
-        truth.writelines(orjson.dumps(row) + b"\n" for row in world.emitter.radio.truth())
+        rest, open_rows = world.end(end_ms)
+        _sort_in(rest, hours, crashes, poison)
+        truth.writelines(orjson.dumps(row) + b"\n" for row in open_rows)
         return dict(hours.verdicts)
 
 

@@ -75,7 +75,7 @@ class Instruments:
 
     def parked(self) -> Bools:
         """Which vehicles stand with the ignition off, [n_vehicles]."""
-        return self._fleet.state.parked
+        return ~self._fleet.ignition_on()
 
     def flags(self) -> dict[str, Bools]:
         """The flag signals now, all vehicles."""

@@ -153,8 +153,8 @@ class Run:
             self._sender.send(slot.messages, stopped)
             if stopped():
                 break
-        rest = self._world.emitter.flush(last_ms)
-        self._files.truth(self._world.emitter.radio.truth())
+        rest, open_rows = self._world.end(last_ms)
+        self._files.truth(open_rows)
         self._held_at_end = len(rest)
         self._files.frames(rest)
         self._sender.send_now(rest)

@@ -67,6 +67,8 @@ class Scenario:
     schedule: Schedule = field(default_factory=Schedule)
     recorders: Setup = field(default_factory=Setup)
     """How the event data recorders are set up."""
+    truth_edges: bool = False
+    """Road edges passed are ground truth too; they are many."""
     longest_step_ms: int = 100
     """Physics goes in steps of at most this."""
 

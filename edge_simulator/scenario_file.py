@@ -91,6 +91,7 @@ class ScenarioFile(_Part):
     place: Place = Place()
     clock: Clock = Clock()
     recorders: Recorders = Recorders()
+    truth_edges: bool = False
     ambient_c: float = Field(16.0, ge=-40, le=55)
     faults: tuple[str | dict[str, Any], ...] = ()
     link: dict[str, Any] = Field(default_factory=dict)

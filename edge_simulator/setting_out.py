@@ -42,7 +42,7 @@ def scenario(file: ScenarioFile, settings: Settings, start_ms: int | None, day: 
         profile=file.profile, begins_at_s=0.0 if day is not None else clock_s,
         weekday=WEEKDAYS.index(file.clock.weekday) if file.clock.weekday else here.weekday(),
         parked_every_ms=file.parked_every, schedule=schedule, longest_step_ms=_step_ms(file, beat),
-        recorders=_recorders(file, settings),
+        truth_edges=file.truth_edges, recorders=_recorders(file, settings),
     )  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from edge_simulator import faults, vehicles, vin
+from edge_simulator.agenda import Agenda
 from edge_simulator.blackbox import BlackBoxes, Sealed
 from edge_simulator.emitter import Emitter
 from edge_simulator.fleet import Fleet
@@ -21,7 +22,10 @@ from edge_simulator.machine import Machine
 from edge_simulator.outbox import Outgoing, Queue
 from edge_simulator.roads import RoadNetwork, region
 from edge_simulator.scenario import SAMPLES, Scenario
+from edge_simulator.town_day import Day
+from edge_simulator.witness import Witness
 
+DAY_S = 86_400.0
 WARM_UP_MS = 21_000
 """Simulated before the start, so that the recorder's ring is full and traffic flows."""
 
@@ -51,8 +55,10 @@ class World:
         self.specs = vehicles.specs(vehicles.draw(draw, sc.vehicles))
         self.vehicle_ids = [vin.make(f"{sc.seed}/{k}") for k in range(sc.vehicles)]
         models = [vehicles.MODELS[k] for k in self.specs.model]
-        self.fleet = Fleet(self.net, self.specs, motion)
-        self.machine = Machine(self.specs, wear, sc.ambient_c)
+        self.fleet = Fleet(self.net, self.specs, motion, _agenda(sc, self.net, self.specs, motion))
+        stood_s = self.fleet.t_s - self.fleet.state.parked_since_s
+        soak_s = np.where(self.fleet.state.parked, stood_s, 0.0) if sc.profile == "day" else None
+        self.machine = Machine(self.specs, wear, sc.ambient_c, soak_s)
         self.instruments = Instruments(self.fleet, self.machine, noise, sc.gnss)
         endless = sc.frames_per_vehicle is None
         planned = faults.plan(sc.faults, self.machine, luck, sc.span_ms, endless=endless)
@@ -67,6 +73,7 @@ class World:
             self.vehicle_ids, self.fleet, self.instruments, has_engine, self._h_ms, sc.recorders
         )
         self._sealed: list[Sealed] = []
+        self._witness: Witness | None = None
         self._warm = False
 
     @property
@@ -83,6 +90,7 @@ class World:
         """The run, one sample time after the other; held-back messages come with the slot they are due in."""
         sc, dt = self.scenario, self.scenario.cadence.dt_ms
         self.warm_up()
+        self._witness = Witness(self.vehicle_ids, self.fleet, self.scenario.start_ms, sc.truth_edges)
         last = (
             None if sc.frames_per_vehicle is None else SAMPLES - 1 + sc.cadence.period * sc.frames_per_vehicle
         )
@@ -90,6 +98,7 @@ class World:
         while (last is None or k < last) and not self.emitter.limit_reached():
             k += 1
             slot_ms = self.scenario.start_ms + k * dt
+            self.machine.charging = self.fleet.charging()
             truth = self._run_fine((k - 1) * dt, self._substeps)
             self.emitter.sample(dt / 1000)
             st = self.fleet.state
@@ -115,6 +124,12 @@ class World:
         """Frames/s that are due now."""
         return self.emitter.target_rate()
 
+    def end(self, now_ms: int) -> tuple[list[Outgoing], list[Truth]]:
+        """What is left at a run's end, in order of sending: messages held back or on board, and open truth."""
+        rest = sorted(self.emitter.flush(now_ms))
+        open_rows = [] if self._witness is None else self._witness.close(self.fleet, now_ms)
+        return rest, [*self.emitter.radio.truth(), *open_rows]
+
     def births(self) -> list[Outgoing]:
         """Retained status messages: every vehicle that reports from the start says what it is."""
         return self.emitter.births()
@@ -128,7 +143,7 @@ class World:
         return self._injector.all_codes()
 
     def _run_fine(self, from_ms: int, steps: int) -> list[Truth]:
-        """Physics in equal steps from ``from_ms`` after the start; returns faults that began."""
+        """Physics in equal steps from ``from_ms`` after the start; returns what is known to have happened."""
         truth: list[Truth] = []
         for k in range(steps):
             now_ms = from_ms + round((k + 1) * self._h_ms)
@@ -137,6 +152,8 @@ class World:
                 truth.append(self._truth(event))
                 bursts += [event.burst] if event.burst is not None else []
             self.fleet.step(self._h_ms / 1000)
+            if self._witness is not None:
+                truth += self._witness.step(self.fleet, self.scenario.start_ms + now_ms)
             self.machine.step(self.fleet, self._h_ms / 1000)
             for burst in bursts:
                 self._boxes.feel(burst)
@@ -155,3 +172,11 @@ class World:
     def _truth(self, event: faults.Event) -> Truth:
         self.counts["begun_faults"] += 1
         return event.row(self.vehicle_ids[event.fault.vehicle], self.scenario.start_ms)
+
+
+def _agenda(sc: Scenario, net: RoadNetwork, specs: vehicles.Specs, rng: np.random.Generator) -> Agenda | None:
+    """The day of the scenario, or None for a fleet that drives all the time."""
+    if sc.profile == "steady":
+        return None
+    begins_at_s = (sc.begins_at_s - WARM_UP_MS / 1000) % DAY_S
+    return Day(net, specs, rng, begins_at_s, sc.weekday)
