@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from edge_simulator import drives_cli, scenarios_cli
+from edge_simulator import drives_cli, edr_cli, scenarios_cli
 from edge_simulator.cycles_cli import cycles
 from edge_simulator.simulate_cli import simulate
 
@@ -18,6 +18,7 @@ def register(app: typer.Typer) -> None:
     app.add_typer(scenarios_cli.app, name="scenarios")
     drives_cli.register(app)
     app.command("cycles")(cycles)
+    app.add_typer(edr_cli.app, name="edr")
     app.command("roads", hidden=True)(roads)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from edge_simulator import crash_store, resend
 from edge_simulator.clients import Client, publisher_of
 from edge_simulator.console import now_ms, say
 from edge_simulator.publishing import Message
@@ -53,6 +54,7 @@ def publish(in_force: configuration.Settings, wanted: Scenario, manner: Manner) 
         ) as publisher,
     ):
         publisher.connect(deadline_s=5.0 + 0.01 * len(manner.clients))
+        resend.offer(publisher, plan.mqtt_root, resend.waiting(crash_store.files(in_force.paths.home), say))
         with RunFiles(in_force.paths.home, manner.run_id, manner.log_frames) as files:
             return Run(plan, world, publisher, files, say).go(stop)
 

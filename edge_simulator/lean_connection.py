@@ -104,7 +104,7 @@ class Connection:
         return b"".join(parts)
 
     def _packet(self, packet_id: int, message: Message, dup: bool = False) -> tuple[bytes, ...]:
-        name, payload, _, retain = message
+        name, payload, _, retain, _ = message
         topic = self._topics.get(name)
         if topic is None:
             topic = self._topics[name] = packets.text(name.encode())
@@ -198,6 +198,8 @@ class Connection:
                 unknown = packet_id
                 continue
             kind, begun = entry[0].kind, entry[1]
+            if entry[0].mark is not None:
+                self._counts.acked_marks.append(entry[0].mark)
             kinds[kind] = kinds.get(kind, 0) + 1
             times[begun] = times.get(begun, 0) + 1
         self._counts.acked.update(kinds)

@@ -17,6 +17,7 @@ from typing import Any
 from paho.mqtt import client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode
 
+from edge_simulator.crash_store import Mark
 from edge_simulator.publishing import KEEPALIVE_S, MAX_PER_CONNECTION, RETRY_S, Counts, Latency, Message
 from infra.contract.errors import ServiceError
 
@@ -38,7 +39,7 @@ class _Connection:
         self.lost = False
         self.writing = False
         self.waiting: deque[Message] = deque()
-        self.in_flight: dict[int, tuple[str, float]] = {}
+        self.in_flight: dict[int, tuple[str, float, Mark | None]] = {}
         self.retry_at = 0.0
         self.failures = 0
         self.refusal: str | None = None
@@ -67,7 +68,7 @@ class _Connection:
         info = self.client.publish(message.topic, message.payload, qos=1, retain=message.retain)
         if info.rc == MQTTErrorCode.MQTT_ERR_QUEUE_SIZE:
             raise ServiceError("the MQTT client refused a message: its packet identifiers are used up")
-        self.in_flight[info.mid] = (message.kind, begun)
+        self.in_flight[info.mid] = (message.kind, begun, message.mark)
 
     def _on_connect(self, _client: mqtt.Client, _data: Any, _flags: Any, reason: Any, _props: Any) -> None:
         if reason.is_failure:
@@ -81,11 +82,13 @@ class _Connection:
         self.lost = True
 
     def _on_publish(self, _client: mqtt.Client, _data: Any, mid: int, reason: Any, _props: Any) -> None:
-        kind, begun = self.in_flight.pop(mid)
+        kind, begun, mark = self.in_flight.pop(mid)
         if reason.is_failure:
             self._counts.refused += 1
             return
         self._counts.acked[kind] += 1
+        if mark is not None:
+            self._counts.acked_marks.append(mark)
         self._latency.add(time.perf_counter() - begun)
 
 

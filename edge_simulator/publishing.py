@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import NamedTuple, Protocol, Self
 
+from edge_simulator.crash_store import Mark
+
 KEEPALIVE_S = 30
 RETRY_S = (0.2, 0.5, 1.0, 2.0)
 MAX_PER_CONNECTION = 20_000
@@ -41,12 +43,13 @@ class Latency:
 
 
 class Message(NamedTuple):
-    """One message to publish. ``kind`` labels it in the counts."""
+    """One message to publish. ``kind`` labels it in the counts; a ``mark`` comes back with its PUBACK."""
 
     topic: str
     payload: bytes
     kind: str = "telemetry"
     retain: bool = False
+    mark: Mark | None = None
 
 
 @dataclass(slots=True)
@@ -55,6 +58,8 @@ class Counts:
 
     sent: Counter[str] = field(default_factory=Counter)
     acked: Counter[str] = field(default_factory=Counter)
+    acked_marks: list[Mark] = field(default_factory=list)
+    """Marks of messages acknowledged since somebody emptied the list."""
     reconnects: int = 0
     refused: int = 0
     """PUBACKs that carried an error."""

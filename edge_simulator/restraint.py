@@ -74,7 +74,7 @@ def spans(holds: Bools, lull_ms: int) -> list[tuple[int, int]]:
 
 def _awake(long: Floats, lat: Floats) -> Bools:
     smooth = np.ones(SMOOTHED_MS) / SMOOTHED_MS
-    felt = np.hypot(np.convolve(long, smooth, "same"), np.convolve(lat, smooth, "same"))
+    felt = np.hypot(*(np.convolve(axis, smooth)[: len(axis)] for axis in (long, lat)))
     awake: Bools = felt > WAKE_G * G_MPS2
     return awake
 

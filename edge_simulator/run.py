@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from edge_simulator import crash_store
+from edge_simulator.crash_store import CHANNEL, CrashStore, Mark
 from edge_simulator.outbox import Outgoing
 from edge_simulator.publishing import Message, Publishing
 from edge_simulator.runfiles import RunFiles
@@ -44,12 +46,15 @@ class Plan:
 class Sender:
     """Publishes messages at their times, all that are due in one go, and keeps the counts of being late.
 
-    ``origin_ms`` on the messages' clock is now; ``tick`` is called whenever there is time.
+    ``origin_ms`` on the messages' clock is now; ``tick`` is called whenever there is time; ``mark`` says what
+    the PUBACK of a message is to be noted under.
     """
 
     def __init__(
-        self, plan: Plan, vehicle_ids: Sequence[str], publisher: Publishing, origin_ms: int, tick: Tick
-    ) -> None:
+        self, plan: Plan, vehicle_ids: Sequence[str], publisher: Publishing, origin_ms: int, tick: Tick,
+        mark: Callable[[Outgoing], Mark | None] = lambda _: None,
+    ) -> None:  # fmt: skip
+        self._mark = mark
         self._plan = plan
         self._ids = vehicle_ids
         self._publisher = publisher
@@ -83,6 +88,7 @@ class Sender:
             Message(
                 topic(item.channel, item.vehicle), item.payload,
                 "poison" if item.flag == "poison" else item.channel, item.retain,
+                self._mark(item) if item.channel == CHANNEL else None,
             )
             for item in items
         ]  # fmt: skip
@@ -129,7 +135,8 @@ class Run:
         self._say = say
         sc = world.scenario
         origin_ms = sc.start_ms + SAMPLES * sc.cadence.dt_ms
-        self._sender = Sender(plan, world.vehicle_ids, publisher, origin_ms, self._tick)
+        self._crashes = CrashStore(files.folder, world.vehicle_ids)
+        self._sender = Sender(plan, world.vehicle_ids, publisher, origin_ms, self._tick, self._crashes.mark)
         self._started_ms = time.time_ns() // 1_000_000
         self._next_line = time.monotonic() + SECOND_S
         self._last_sent = 0
@@ -143,6 +150,7 @@ class Run:
             last_ms = slot.end_ms
             self._files.truth(slot.truth)
             self._files.frames(slot.messages)
+            self._crashes.keep(slot.crashes)
             self._sender.send(slot.messages, stopped)
             if stopped():
                 break
@@ -153,6 +161,7 @@ class Run:
         self._sender.send_now(rest)
         self._sender.send_now(self._world.farewells(last_ms))
         self._publisher.drain(self._plan.drain_s)
+        self._note_crashes()
         summary = self.summary(finished=True)
         self._files.sync(summary)
         return summary
@@ -175,7 +184,14 @@ class Run:
         )
         self._last_sent = sent
         self._next_line = now + SECOND_S
+        self._note_crashes()
         self._files.sync(self.summary(finished=False))
+
+    def _note_crashes(self) -> None:
+        """Write down which crash records the broker has."""
+        marks = self._publisher.counts.acked_marks
+        crash_store.note(marks)
+        marks.clear()
 
     def summary(self, finished: bool) -> dict[str, Any]:
         """The counts of the run so far, as run.json holds them."""

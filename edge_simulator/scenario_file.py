@@ -12,6 +12,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from edge_simulator.scenario import duration_ms
 from edge_simulator.stages import Schedule, from_list
+from infra.contract.crash_parts import MIN_CHUNK_BYTES
 from infra.contract.errors import ConfigError
 
 READY = Path(__file__).with_name("scenarios")
@@ -66,6 +67,14 @@ class StageEntry(_Part):
     ramp_to: float | None = None
 
 
+class Recorders(_Part):
+    """How event data recorders are set up; see recorder.Setup."""
+
+    profile: Literal["us563_2006", "us563_2024"] = "us563_2024"
+    keep_pulse: bool = False
+    chunk_bytes: int | None = Field(None, ge=MIN_CHUNK_BYTES)
+
+
 class ScenarioFile(_Part):
     """All that a scenario file may say; every key has a default."""
 
@@ -81,6 +90,7 @@ class ScenarioFile(_Part):
     parked_every: Length | None = None
     place: Place = Place()
     clock: Clock = Clock()
+    recorders: Recorders = Recorders()
     ambient_c: float = Field(16.0, ge=-40, le=55)
     faults: tuple[str | dict[str, Any], ...] = ()
     link: dict[str, Any] = Field(default_factory=dict)
@@ -94,6 +104,7 @@ class ScenarioFile(_Part):
 _FIELDS = {
     "place": Place.model_fields,
     "clock": Clock.model_fields,
+    "recorders": Recorders.model_fields,
     "stages": StageEntry.model_fields,
 }
 
@@ -117,7 +128,7 @@ def load(
     merged = {**(defaults or {}), **raw, **given}
     if merged.get("rate") is not None:
         merged.pop("interval", None) if "interval" not in given else None
-    for part in ("link", "place", "clock"):
+    for part in ("link", "place", "clock", "recorders"):
         merged[part] = {**_mapping(where, part, raw.get(part)), **given.get(part, {})}
     try:
         found = ScenarioFile.model_validate(merged)

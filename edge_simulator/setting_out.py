@@ -7,6 +7,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from edge_simulator import faults
 from edge_simulator.link_settings import from_mapping
+from edge_simulator.recorder import PROFILES, Setup
 from edge_simulator.scenario import SAMPLES, Cadence, Scenario, cadence
 from edge_simulator.scenario_file import WEEKDAYS, ScenarioFile
 from infra.contract.errors import ConfigError
@@ -41,11 +42,18 @@ def scenario(file: ScenarioFile, settings: Settings, start_ms: int | None, day: 
         profile=file.profile, begins_at_s=0.0 if day is not None else clock_s,
         weekday=WEEKDAYS.index(file.clock.weekday) if file.clock.weekday else here.weekday(),
         parked_every_ms=file.parked_every, schedule=schedule, longest_step_ms=_step_ms(file, beat),
+        recorders=_recorders(file, settings),
     )  # fmt: skip
 
 
 def _faults(file: ScenarioFile) -> tuple[tuple[str, float], ...]:
     return tuple(faults.parse(text) for text in file.faults if isinstance(text, str))
+
+
+def _recorders(file: ScenarioFile, settings: Settings) -> Setup:
+    wanted = file.recorders
+    chunk_bytes = wanted.chunk_bytes or settings.mqtt.crash_chunk_bytes
+    return Setup(PROFILES[wanted.profile], wanted.keep_pulse, chunk_bytes)
 
 
 def _step_ms(file: ScenarioFile, beat: Cadence) -> int:

@@ -44,6 +44,15 @@ def simulate(
     fault: Annotated[
         list[str] | None, typer.Option(help="NAME=COUNT or NAME=SHARE; see odograph scenarios faults")
     ] = None,
+    edr_profile: Annotated[
+        Literal["us563_2006", "us563_2024"] | None, typer.Option(help="what recorders hold [us563_2024]")
+    ] = None,
+    crash_pulse: Annotated[
+        bool | None, typer.Option("--crash-pulse", help="put raw accelerations into crash records")
+    ] = None,
+    crash_chunk_bytes: Annotated[
+        int | None, typer.Option(help="send larger crash records in parts [mqtt.crash_chunk_bytes]")
+    ] = None,
     late: Share = None,
     late_beyond: Share = None,
     duplicate: Share = None,
@@ -91,6 +100,9 @@ def simulate(
         "vehicles": vehicles, "rate": rate, "interval": interval, "duration": duration, "limit": limit,
         "seed": seed, "profile": profile, "faults": tuple(fault or ()), "link": link,
         "place": {"lat": lat, "lon": lon}, "clock": {"begins": begins},
+        "recorders": {
+            "profile": edr_profile, "keep_pulse": crash_pulse, "chunk_bytes": crash_chunk_bytes,
+        },
     }  # fmt: skip
     file = scenario_file.load(scenario, options, setting_out.DAY_DEFAULTS if day else None)
     name = run_id or (f"day-{day}-{file.seed}" if day else f"sim-{now_ms()}-{file.seed}")

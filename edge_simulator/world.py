@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from edge_simulator import faults, vehicles, vin
-from edge_simulator.blackbox import BlackBoxes
+from edge_simulator.blackbox import BlackBoxes, Sealed
 from edge_simulator.emitter import Emitter
 from edge_simulator.fleet import Fleet
 from edge_simulator.instruments import Instruments
@@ -36,6 +36,8 @@ class Slot:
     messages: list[Outgoing]
     generated: int
     truth: list[Truth] = field(default_factory=list)
+    crashes: list[Sealed] = field(default_factory=list)
+    """Crash records that were sealed; their messages come when they are due."""
 
 
 class World:
@@ -62,6 +64,7 @@ class World:
         self._boxes = BlackBoxes(
             self.vehicle_ids, self.fleet, self.instruments, has_engine, self._h_ms, sc.recorders
         )
+        self._sealed: list[Sealed] = []
         self._warm = False
 
     @property
@@ -91,7 +94,8 @@ class World:
             self.emitter.tune(slot_ms, st.lat, st.lon, self.fleet.ignition_on())
             made = self.emitter.emit(k, slot_ms, self._codes()) if k >= SAMPLES else 0
             leaving = self.emitter.take(slot_ms + dt)
-            yield Slot(slot_ms + dt, leaving, made, truth + self.emitter.radio.truth())
+            sealed, self._sealed = self._sealed, []
+            yield Slot(slot_ms + dt, leaving, made, truth + self.emitter.radio.truth(), sealed)
 
     def warm_up(self) -> None:
         """Simulate the time before the start, once: the recorder's ring is full then and traffic flows."""
@@ -140,6 +144,7 @@ class World:
     def _send_crashes(self, now_ms: int) -> None:
         """What the recorders sealed goes out at once, on its own channel."""
         for record in self._boxes.sealed(now_ms, self.scenario.start_ms):
+            self._sealed.append(record)
             self.counts["crashes"] += 1
             for payload in record.payloads:
                 self.emitter.crash(record.vehicle, record.due_ms, payload)

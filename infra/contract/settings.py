@@ -23,6 +23,7 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+from infra.contract.crash_parts import CHUNK_BYTES, MIN_CHUNK_BYTES
 from infra.contract.errors import ConfigError, ServiceError
 
 PREFIX = "ODOGRAPH_"
@@ -50,6 +51,9 @@ class Mqtt(_Section):
     url: str = Field("", description="external broker, mqtt://host:port; empty: the embedded Mosquitto")
     port: int = Field(0, ge=0, le=65535, description="port of the embedded Mosquitto; 0: a free one, kept")
     root: str = Field("odograph/v1", description="first levels of every topic")
+    crash_chunk_bytes: int = Field(
+        CHUNK_BYTES, ge=MIN_CHUNK_BYTES, description="a crash record of more JSON than this is sent in parts"
+    )
 
 
 class Kafka(_Section):

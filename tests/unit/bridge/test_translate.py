@@ -35,6 +35,19 @@ CRASH = {
     "pre_crash": {"speed_kmh": [50.0]},
 }
 HEALTHY = {"telemetry": FRAME, "status": STATUS, "crash": CRASH}
+PART = {
+    "schema": 1,
+    "vehicle_id": VIN,
+    "boot_id": 3,
+    "seq": 9,
+    "crash_id": "c1",
+    "event_ms": 5,
+    "sent_ms": 6,
+    "part": 1,
+    "parts": 2,
+    "sha256": "0a" * 32,
+    "data": '"delta_v_kmh":[0,-9]}',
+}
 
 
 def translator(*skipped: str) -> Translator:
@@ -68,6 +81,16 @@ def test_a_healthy_message_goes_to_its_topic_keyed_by_vehicle(channel: str) -> N
     )
 
 
+def test_a_part_of_a_crash_record_goes_the_way_of_whole_ones() -> None:
+    topic = f"odograph/v1/{VIN}/crash".encode()
+    raw = orjson.dumps(PART)
+    outcome = outcome_of(raw, topic)
+    assert isinstance(outcome, Record)
+    assert (outcome.topic, outcome.key, outcome.value) == ("test.crash", VIN.encode(), raw)
+    assert reason_of(orjson.dumps(PART | {"part": 2}), topic) == "bad_shape"
+    assert reason_of(orjson.dumps(PART | {"vehicle_id": OTHER}), topic) == "identity_mismatch"
+
+
 def test_the_bytes_of_the_value_are_those_received() -> None:
     raw = orjson.dumps(FRAME, option=orjson.OPT_INDENT_2) + b"\n "
     outcome = outcome_of(raw)
@@ -96,7 +119,8 @@ def test_poison_is_rejected_with_its_reason(reason: str) -> None:
 
 
 def test_every_reason_of_the_contract_has_its_poison() -> None:
-    assert set(POISON) | {"unstorable", "internal"} == set(errors.REASONS)
+    found_later = {"unstorable", "internal", "bad_digest"}
+    assert set(POISON) | found_later == set(errors.REASONS)
 
 
 @pytest.mark.parametrize(

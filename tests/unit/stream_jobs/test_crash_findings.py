@@ -1,0 +1,43 @@
+"""Alerts from crash records that come in parts. Spark, in batch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import Row, SparkSession
+
+from infra.contract.crash_parts import split_crash
+from infra.contract.verdict import ClockLimits
+from stream_jobs.findings import crash_findings
+from stream_jobs.rules import load_rules
+
+RECORD = (Path(__file__).parents[2] / "golden" / "crash.json").read_bytes()
+PARTS = split_crash(RECORD, 4096)
+RECEIVED = 1_760_000_000_400
+LIMITS = ClockLimits(floor_ms=1_420_070_400_000, ahead_ms=10_000, lateness_ms=30_000)
+COLUMNS = "topic string, partition int, log_offset long, key binary, received_ms long, value string"
+
+
+@pytest.fixture(scope="module", name="spark")
+def as_the_query_runs(spark: SparkSession) -> SparkSession:
+    own = spark.newSession()
+    own.conf.set("spark.sql.ansi.enabled", "false")
+    return own
+
+
+def alerts_of(spark: SparkSession, messages: list[bytes]) -> list[Row]:
+    rows = [("t", 0, k, None, RECEIVED, raw.decode()) for k, raw in enumerate(messages)]
+    rules = [rule for rule in load_rules() if rule.source == "crash"]
+    return crash_findings(spark.createDataFrame(rows, COLUMNS), rules, LIMITS).collect()
+
+
+def test_a_record_in_parts_raises_the_alert_of_the_whole_once(spark: SparkSession) -> None:
+    (whole,) = alerts_of(spark, [RECORD])
+    (of_parts,) = alerts_of(spark, PARTS)
+    assert of_parts == whole
+    assert (whole["rule"], whole["value"], whole["lat_deg"]) == ("crash_airbag", 40.0, 48.1371)
+
+
+def test_parts_after_the_first_raise_nothing(spark: SparkSession) -> None:
+    assert alerts_of(spark, PARTS[1:]) == []
