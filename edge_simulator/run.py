@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from edge_simulator import crash_store
-from edge_simulator.crash_store import CrashStore, Mark
+from edge_simulator.crash_store import CHANNEL, CrashStore, Mark
 from edge_simulator.outbox import Outgoing
 from edge_simulator.publishing import Message, Publishing
 from edge_simulator.runfiles import RunFiles
@@ -87,7 +87,8 @@ class Sender:
         return [
             Message(
                 topic(item.channel, item.vehicle), item.payload,
-                "poison" if item.flag == "poison" else item.channel, item.retain, mark(item),
+                "poison" if item.flag == "poison" else item.channel, item.retain,
+                self._mark(item) if item.channel == CHANNEL else None,
             )
             for item in items
         ]  # fmt: skip

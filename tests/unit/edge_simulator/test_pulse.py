@@ -22,7 +22,9 @@ def test_every_type_of_crash_triggers_and_its_delta_v_is_recorded(
     finding = trigger.judge(drawn.long, drawn.lat)
     assert finding is not None
     axis = finding.lat if kind == "side" else finding.long
-    assert abs(axis.max_kmh) == pytest.approx(delta_v, rel=0.05, abs=1.5)
+    # 5 ms of a lateral change must be fast to begin an event
+    before_zero_kmh = 2.5 if kind == "side" else 1.5
+    assert abs(axis.max_kmh) == pytest.approx(delta_v, rel=0.05, abs=before_zero_kmh)
     if kind != "side":
         assert np.sign(axis.max_kmh) == pulse.KINDS[kind].sign
 

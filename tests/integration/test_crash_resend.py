@@ -1,0 +1,123 @@
+"""A crash record outlives its simulator: the broker is away, the run ends, and the record still arrives."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import orjson
+import pytest
+
+from edge_simulator import crash_store
+from infra.contract import messages
+from infra.contract.crash_parts import join_crash
+from tests.integration.broker_support import Broker, Listener, a_broker
+from tests.support import eventually
+from tests.support_link import Link
+
+pytestmark = pytest.mark.integration
+CRASHING = ("simulate", "-c", "20", "--fault", "crash=1", "--seed", "5", "--crash-chunk-bytes", "2048")
+
+
+@pytest.fixture(scope="module")
+def broker(clean_environment: None) -> Iterator[Broker]:
+    with a_broker() as made:
+        yield made
+
+
+@pytest.fixture
+def link(broker: Broker) -> Iterator[Link]:
+    """The way to the broker, which a test can cut."""
+    with Link("127.0.0.1", broker.port) as made:
+        path = broker.home / "endpoints.json"
+        path.write_bytes(orjson.dumps(orjson.loads(path.read_bytes()) | {"mqtt_port": made.port}))
+        yield made
+
+
+def waiting(home: Path, run: str) -> int:
+    """Crash messages of a run that have no PUBACK."""
+    return len(crash_store.unacked(home / "runs" / run / crash_store.FILE)[0])
+
+
+def run_into_silence(broker: Broker, link: Link, run: str, end: signal.Signals, client: str = "auto") -> None:
+    """Simulate until a record was sealed, the link having failed before, then end it."""
+    how = ("--run-id", run, "--drain", "1s", "--duration", "20s", "--client", client)
+    process = broker.command(*CRASHING, *how)
+    folder = broker.home / "runs" / run
+    eventually((folder / "run.json").exists, 30, "a run that publishes")
+    link.refuse()
+    assert not (folder / crash_store.FILE).exists()
+    eventually((folder / crash_store.FILE).exists, 30, "a record that was kept")
+    process.send_signal(end)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == (1 if end == signal.SIGINT else -9), err
+    link.heal()
+
+
+def crash_of(listener: Listener) -> dict[str, object]:
+    """The one crash record whose parts arrived, checked."""
+    parts = {part["part"]: part for part in map(messages.decode_crash, listener.channel("crash"))}
+    assert sorted(parts) == list(range(parts[0]["parts"]))
+    raw = join_crash([parts[k]["data"] for k in sorted(parts)], parts[0]["sha256"])
+    record = messages.decode_crash(raw)
+    assert record["sha256"] == messages.crash_digest(record)
+    return record
+
+
+@pytest.mark.parametrize("client", ["paho", "lean"])
+def test_a_record_that_was_not_acknowledged_is_offered_again_on_request(
+    broker: Broker, link: Link, client: str
+) -> None:
+    run = f"cut-{client}"
+    run_into_silence(broker, link, run, signal.SIGINT, client)
+    left = waiting(broker.home, run)
+    assert left > 2
+    with Listener(run).listening(broker.port) as listener:
+        out, err = broker.command("edr", "resend", run).communicate(timeout=60)
+        assert out == f"offered {left}  acknowledged {left}\n", err
+        eventually(lambda: len(listener.channel("crash")) == left, 20, "all parts")
+        assert crash_of(listener)["complete"] is True
+    assert waiting(broker.home, run) == 0
+    out, _ = broker.command("edr", "resend", run).communicate(timeout=60)
+    assert out == "offered 0  acknowledged 0\n"
+
+
+def test_a_killed_simulators_record_is_offered_by_the_next_one(broker: Broker, link: Link) -> None:
+    run_into_silence(broker, link, "killed", signal.SIGKILL)
+    left = waiting(broker.home, "killed")
+    assert left > 2
+    with Listener("next").listening(broker.port) as listener:
+        summary = broker.run("simulate", "-c", "5", "--duration", "1s")
+        assert summary["finished"] is True
+        assert summary["crashes"] == 0
+        eventually(lambda: len(listener.channel("crash")) == left, 20, "all parts")
+        assert crash_of(listener)["boot_id"] != summary["boot_id"]
+    assert waiting(broker.home, "killed") == 0
+
+
+def test_a_broker_that_is_away_leaves_the_records_where_they_are(broker: Broker, link: Link) -> None:
+    run_into_silence(broker, link, "again", signal.SIGKILL)
+    link.refuse()
+    process = broker.command("edr", "resend", "again")
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "no MQTT broker at" in err
+    assert waiting(broker.home, "again") > 2
+
+
+@pytest.mark.parametrize("client", ["paho", "lean"])
+def test_an_acknowledged_record_is_not_kept_waiting(broker: Broker, link: Link, client: str) -> None:
+    run = f"fine-{client}"
+    summary = broker.run(*CRASHING, "--run-id", run, "--duration", "5s", "--client", client)
+    assert (summary["crashes"], summary["finished"]) == (1, True)
+    lines = (broker.home / "runs" / run / crash_store.FILE).read_bytes().splitlines()
+    assert sum(b'"acked"' in line for line in lines) > 2
+    assert waiting(broker.home, run) == 0
+
+
+def test_a_run_that_is_not_there_is_named(broker: Broker) -> None:
+    process = broker.command("edr", "resend", "nothing")
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 2
+    assert "nothing: no run with crash records" in err
