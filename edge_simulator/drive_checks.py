@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from edge_simulator.drives import Row
+from edge_simulator.drive_rows import Row
 from edge_simulator.geo import Bools, Floats, Ints
 
 MOVING_KMH = 3.0

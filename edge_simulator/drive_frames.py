@@ -11,7 +11,8 @@ import numpy as np
 from geopy.distance import geodesic
 
 from edge_simulator.drive_checks import GAP, spacing_ms
-from edge_simulator.drives import Drive, Row
+from edge_simulator.drive_rows import Row
+from edge_simulator.drives import Drive
 from edge_simulator.geo import bearing_deg
 from infra.contract import frame
 from infra.contract.signals import BY_NAME, FAST, SLOW

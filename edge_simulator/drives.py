@@ -8,33 +8,21 @@ A row without a readable time or vehicle is bad; a value that is no number or ou
 from __future__ import annotations
 
 import csv
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from edge_simulator import vin
-from edge_simulator.drive_mapping import Column, Meaning
+from edge_simulator.drive_mapping import Meaning
 from edge_simulator.drive_mapping import load_mapping as load_mapping  # noqa: PLC0414  others take it from here
+from edge_simulator.drive_rows import Row, row_of
 from edge_simulator.drive_times import utc_ms
 from infra.contract.errors import ConfigError
-from infra.contract.signals import BY_NAME
 from infra.contract.topics import VEHICLE_ID
 
 DEFAULT_MAPPING = Path(__file__).with_name("rsk_twizy.yaml")
 MAPPING_NAME = "mapping.yaml"
 DELIMITERS = (",", ";", "\t", "|")
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One good row: UTC time and the signals that were readable (None: not available)."""
-
-    t_ms: int
-    values: Mapping[str, float | None]
-    check_kmh: float | None = None
-    """The speed by its second source."""
-    line: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +189,7 @@ class _Reader:
         if reason:
             (draft.bad_rows if draft is not None else self.homeless).append(f"{number}: {reason}")
             return
-        row, wrong = _row(number, t_ms, cells, self._place, self._meaning)
+        row, wrong = row_of(number, t_ms, cells, self._place, self._meaning)
         draft = self.drafts.setdefault(vehicle, _Draft())
         draft.rows.append(row)
         draft.bad_values += [f"{number}: {what}" for what in wrong]
@@ -224,45 +212,3 @@ class _Reader:
 
 def _line_of(named: str) -> int:
     return int(named.partition(":")[0])
-
-
-def _row(
-    line: int, t_ms: int, cells: Sequence[str], place: Mapping[str, int], meaning: Meaning
-) -> tuple[Row, list[str]]:
-    values: dict[str, float | None] = {}
-    wrong = []
-    for name, value, text in _readings(cells, place, meaning):
-        signal = BY_NAME[name]
-        inside = value is not None and signal.minimum <= value <= signal.maximum
-        values[name] = value if inside else None
-        if text and not inside and text.upper() not in meaning.missing:
-            wrong.append(f"{name} {text!r}")
-    if values.get("lat_deg") is None or values.get("lon_deg") is None:
-        values |= {name: None for name in ("lat_deg", "lon_deg") if name in values}  # half a position is none
-    check = meaning.speed_check
-    check_kmh = None
-    if check is not None and check.name in place:
-        check_kmh = _number(cells[place[check.name]].strip(), check, meaning.decimal)
-    return Row(t_ms, values, check_kmh, line), wrong
-
-
-def _readings(
-    cells: Sequence[str], place: Mapping[str, int], meaning: Meaning
-) -> Iterator[tuple[str, float | None, str]]:
-    for name, column in meaning.signals.items():
-        if column.name in place:
-            text = cells[place[column.name]].strip()
-            yield name, _number(text, column, meaning.decimal), text
-
-
-def _number(text: str, column: Column, decimal: str) -> float | None:
-    """The value of a cell, None where it is none. Digit groups are not guessed at."""
-    if column.values:
-        return column.values.get(text.upper())
-    if decimal == ",":
-        text = text.replace(".", "_").replace(",", ".")
-    try:
-        value = float(text) * column.factor + column.offset
-    except ValueError:
-        return None
-    return value if math.isfinite(value) and "_" not in text else None

@@ -83,7 +83,7 @@ class Sender:
         self.send(items, lambda: True)
 
     def _messages(self, items: Sequence[Outgoing]) -> list[Message]:
-        topic, mark = self._topic, self._mark
+        topic = self._topic
         return [
             Message(
                 topic(item.channel, item.vehicle), item.payload,

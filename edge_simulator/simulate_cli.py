@@ -53,15 +53,6 @@ def simulate(
     crash_chunk_bytes: Annotated[
         int | None, typer.Option(help="send larger crash records in parts [mqtt.crash_chunk_bytes]")
     ] = None,
-    edr_profile: Annotated[
-        Literal["us563_2006", "us563_2024"] | None, typer.Option(help="what recorders hold [us563_2024]")
-    ] = None,
-    crash_pulse: Annotated[
-        bool | None, typer.Option("--crash-pulse", help="put raw accelerations into crash records")
-    ] = None,
-    crash_chunk_bytes: Annotated[
-        int | None, typer.Option(help="send larger crash records in parts [mqtt.crash_chunk_bytes]")
-    ] = None,
     late: Share = None,
     late_beyond: Share = None,
     duplicate: Share = None,

@@ -125,7 +125,7 @@ class World:
         return self.emitter.target_rate()
 
     def end(self, now_ms: int) -> tuple[list[Outgoing], list[Truth]]:
-        """What is left at a run's end, in order of sending: messages held back or on board, and open truth."""
+        """What is left at a run's end: messages held back or on board, in order, and open truth."""
         rest = sorted(self.emitter.flush(now_ms))
         open_rows = [] if self._witness is None else self._witness.close(self.fleet, now_ms)
         return rest, [*self.emitter.radio.truth(), *open_rows]

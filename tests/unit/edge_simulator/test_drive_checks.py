@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from edge_simulator import drive_checks, drive_frames, drive_report, drives
-from edge_simulator.drives import Row
+from edge_simulator.drive_rows import Row
 from infra.contract import frame
 from infra.contract.errors import ConfigError
 
