@@ -22,6 +22,8 @@ from infra.contract import topics
 
 CHUNK_S = 0.005
 """Messages go up to this much early, together."""
+GATHER_S = 0.001
+"""PUBACKs that come within this are read together."""
 BATCH = 1000
 OVERRUN_S = 0.1
 SECOND_S = 1.0
@@ -108,7 +110,9 @@ class Sender:
             full = self._publisher.owed >= self._plan.max_in_flight
             if wait < CHUNK_S and not full:
                 break
-            self._publisher.drive(0.05 if full else min(wait, 0.05))
+            if not full:
+                time.sleep(GATHER_S)
+            self._publisher.drive(0.05 if full else min(wait - GATHER_S, 0.05))
             self._tick()
         end = min(end, at + max(1, self._plan.max_in_flight - self._publisher.owed))
         if not paced:
