@@ -15,7 +15,7 @@ from infra.contract.errors import ConfigError
 
 ONSET_SHARE: Span = (0.1, 0.45)
 """Of a run, where onsets fall unless said otherwise."""
-GROWS_WITHIN_SHARE = 0.3
+GROWS_WITHIN_SHARE = 0.15
 """Of a run that ends: a fault grows faster rather than that nobody sees it."""
 REPAIRED_S: Span = (3600.0, 4 * 3600.0)
 """After full effect, for faults that come at a rate: else all would be broken in the end (eng.)."""
@@ -32,7 +32,7 @@ def plan(
 ) -> list[Fault]:
     """The faults of a run by count, share and vehicle, each on its own vehicle; none that come at a rate.
 
-    Onsets fall in the first half of ``span_ms``; unless ``endless``, a fault is complete 0.3 of it later.
+    Onsets fall in the first half of ``span_ms``; unless ``endless``, a fault is complete 0.15 of it later.
     Raises ConfigError where there are more faults than vehicles that can have them.
     """
     free = np.ones(len(machine.electric), dtype=np.bool_)

@@ -70,7 +70,7 @@ def test_onsets_fall_in_the_first_half_and_the_effect_is_full_well_before_the_en
     assert len({f.vehicle for f in found}) == 20
     for fault in found:
         assert 60_000 <= fault.onset_ms <= 270_000
-        assert fault.onset_ms < fault.full_ms <= fault.onset_ms + 180_000
+        assert fault.onset_ms < fault.full_ms <= fault.onset_ms + 90_000
         assert 0.6 <= fault.severity <= 1.0
         assert fault.end_ms is None
 
