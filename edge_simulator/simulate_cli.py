@@ -53,6 +53,10 @@ def simulate(
     crash_chunk_bytes: Annotated[
         int | None, typer.Option(help="send larger crash records in parts [mqtt.crash_chunk_bytes]")
     ] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="any key of a scenario file: link.outage_share=0.3, ambient_c=-8"),
+    ] = None,
     late: Share = None,
     late_beyond: Share = None,
     duplicate: Share = None,
@@ -92,11 +96,12 @@ def simulate(
     from infra.contract import settings
 
     in_force = settings.load()
+    options = scenario_file.settings_of(set_ or ())
     link = {
         "late": late, "late_beyond": late_beyond, "duplicate": duplicate, "disorder": disorder, "lost": lost,
         "clock_ahead": clock_ahead, "clock_unset": clock_unset, "poison": poison,
     }  # fmt: skip
-    options = {
+    options |= {
         "vehicles": vehicles, "rate": rate, "interval": interval, "duration": duration, "limit": limit,
         "seed": seed, "profile": profile, "faults": tuple(fault or ()), "link": link,
         "place": {"lat": lat, "lon": lon}, "clock": {"begins": begins},
