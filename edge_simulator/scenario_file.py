@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -95,12 +95,16 @@ class ScenarioFile(_Part):
     ambient_c: float = Field(16.0, ge=-40, le=55)
     faults: tuple[str | dict[str, Any], ...] = ()
     link: dict[str, Any] = Field(default_factory=dict)
+    gnss: dict[str, Any] = Field(default_factory=dict)
     stages: tuple[StageEntry, ...] = ()
 
     def schedule(self) -> Schedule:
         """The stages in order; raises ConfigError."""
         return from_list([(s.lasts, s.rate, s.ramp_to) for s in self.stages])
 
+
+PARTS = ("link", "gnss", "place", "clock", "recorders")
+"""Keys that hold keys: options are set over them one by one."""
 
 _FIELDS = {
     "place": Place.model_fields,
@@ -129,13 +133,44 @@ def load(
     merged = {**(defaults or {}), **raw, **given}
     if merged.get("rate") is not None:
         merged.pop("interval", None) if "interval" not in given else None
-    for part in ("link", "place", "clock", "recorders"):
+    for part in PARTS:
         merged[part] = {**_mapping(where, part, raw.get(part)), **given.get(part, {})}
     try:
         found = ScenarioFile.model_validate(merged)
     except ValidationError as error:
         raise ConfigError(f"{where}: {_told(error)}") from error
     return found
+
+
+def settings_of(texts: Iterable[str]) -> dict[str, Any]:
+    """Options such as ``link.outage_share=0.3`` as a scenario file would have them; raises ConfigError."""
+    found: dict[str, Any] = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        part, dot, name = key.strip().partition(".")
+        if not (equals and part) or (dot and part not in PARTS):
+            raise ConfigError(
+                f"--set {text}: KEY=VALUE is wanted, as ambient_c=-8, or PART.KEY=VALUE with one of "
+                f"{', '.join(PARTS)}"
+            )
+        try:
+            read = yaml.safe_load(value)
+        except yaml.YAMLError as error:
+            raise ConfigError(
+                f"--set {text}: not readable as YAML ({' '.join(str(error).split())})"
+            ) from error
+        if dot:
+            found.setdefault(part, {})[name] = read
+        else:
+            found[part] = read
+    return found
+
+
+def over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Options ``above`` set over those ``below``; what is None is not given."""
+    low, high = _without_none(below), _without_none(above)
+    parts = {part: {**low.get(part, {}), **high.get(part, {})} for part in PARTS}
+    return {**low, **high, **parts}
 
 
 def _without_none(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from datetime import UTC, date, datetime, time, timedelta
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from edge_simulator import faults
+from edge_simulator.gnss import GnssSettings
 from edge_simulator.link_settings import from_mapping
 from edge_simulator.recorder import PROFILES, Setup
 from edge_simulator.scenario import SAMPLES, Cadence, Scenario, cadence
@@ -38,12 +40,22 @@ def scenario(file: ScenarioFile, settings: Settings, start_ms: int | None, day: 
         frames_per_vehicle=None if length_ms is None else max(1, length_ms // beat.interval_ms),
         lat_deg=file.place.lat, lon_deg=file.place.lon, ambient_c=file.ambient_c,
         lateness_ms=1000 * settings.jobs.lateness_s, faults=faults.read_all(file.faults),
-        link=from_mapping(file.link, "link"),
+        link=from_mapping(file.link, "link"), gnss=_receivers(file),
         profile=file.profile, begins_at_s=0.0 if day is not None else clock_s,
         weekday=WEEKDAYS.index(file.clock.weekday) if file.clock.weekday else here.weekday(),
         parked_every_ms=file.parked_every, schedule=schedule, longest_step_ms=_step_ms(file, beat),
         truth_edges=file.truth_edges, recorders=_recorders(file, settings),
     )  # fmt: skip
+
+
+def _receivers(file: ScenarioFile) -> GnssSettings:
+    known = {f.name: f.default for f in fields(GnssSettings)}
+    for key, value in file.gnss.items():
+        if key not in known:
+            raise ConfigError(f"gnss.{key}: unknown key; there are {', '.join(known)}")
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise ConfigError(f"gnss.{key} {value!r}: a number is wanted")
+    return GnssSettings(**file.gnss)
 
 
 def _recorders(file: ScenarioFile, settings: Settings) -> Setup:

@@ -96,12 +96,11 @@ def simulate(
     from infra.contract import settings
 
     in_force = settings.load()
-    options = scenario_file.settings_of(set_ or ())
     link = {
         "late": late, "late_beyond": late_beyond, "duplicate": duplicate, "disorder": disorder, "lost": lost,
         "clock_ahead": clock_ahead, "clock_unset": clock_unset, "poison": poison,
     }  # fmt: skip
-    options |= {
+    options = {
         "vehicles": vehicles, "rate": rate, "interval": interval, "duration": duration, "limit": limit,
         "seed": seed, "profile": profile, "faults": tuple(fault or ()), "link": link,
         "place": {"lat": lat, "lon": lon}, "clock": {"begins": begins},
@@ -109,6 +108,7 @@ def simulate(
             "profile": edr_profile, "keep_pulse": crash_pulse, "chunk_bytes": crash_chunk_bytes,
         },
     }  # fmt: skip
+    options = scenario_file.over(scenario_file.settings_of(set_ or ()), options)
     file = scenario_file.load(scenario, options, setting_out.DAY_DEFAULTS if day else None)
     name = run_id or (f"day-{day}-{file.seed}" if day else f"sim-{now_ms()}-{file.seed}")
     wanted = setting_out.scenario(file, in_force, start_ms, day)

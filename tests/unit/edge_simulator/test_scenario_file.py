@@ -45,6 +45,8 @@ def test_the_scenarios_that_were_promised_are_there() -> None:
         ("clock: {begins: '25:00'}", "clock.begins '25:00': '25:00' is no time of day such as 07:30"),
         ("- a\n- b", "a mapping of keys is wanted"),
         ("a: [", "not readable as YAML"),
+        ("gnss: {tunels: 1}", "gnss.tunels: unknown key; there are sigma_m"),
+        ("gnss: {tunnels: many}", "gnss.tunnels 'many': a number is wanted"),
         ("link: 3", "link 3: keys with values are wanted"),
         ("link: {late: much}", "link"),
         ("profile: nights", "profile 'nights': Input should be 'steady' or 'day'"),
@@ -109,3 +111,17 @@ def test_the_simulated_clock_is_the_local_time_of_the_start_unless_it_is_set() -
 def test_stages_say_how_long_a_run_is() -> None:
     found = setting_out.scenario(scenario_file.load("ramp", {}), Settings(), 0, None)
     assert found.span_ms == 270_000
+
+
+def test_any_key_can_be_set_from_the_command_line_and_its_own_option_wins() -> None:
+    given = scenario_file.settings_of(["link.outage_share=0.3", "ambient_c=-8", "gnss.tunnels=0", "seed=5"])
+    options = scenario_file.over(given, {"seed": 9, "link": {"late": 0.1}, "vehicles": None})
+    found = setting_out.scenario(scenario_file.load(None, options), Settings(), 0, None)
+    assert (found.seed, found.ambient_c, found.gnss.tunnels, found.vehicles) == (9, -8.0, 0, 100)
+    assert (found.link.late, found.link.outage_share) == (0.1, 0.3)
+
+
+@pytest.mark.parametrize("text", ["ambient_c", "=3", "nowhere.key=3", "ambient_c: 3"])
+def test_a_setting_that_is_none_is_told(text: str) -> None:
+    with pytest.raises(ConfigError, match="KEY=VALUE is wanted"):
+        scenario_file.settings_of([text])
