@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from edge_simulator import faults, vehicles, vin
+from edge_simulator import faults, profiles, vehicles, vin
 from edge_simulator.blackbox import BlackBoxes
 from edge_simulator.emitter import Emitter
 from edge_simulator.fleet import Fleet
@@ -21,6 +21,7 @@ from edge_simulator.machine import Machine
 from edge_simulator.outbox import Outgoing, Queue
 from edge_simulator.roads import RoadNetwork, region
 from edge_simulator.scenario import SAMPLES, Scenario
+from edge_simulator.witness import Witness
 
 WARM_UP_MS = 21_000
 """Simulated before the start, so that the recorder's ring is full and traffic flows."""
@@ -45,11 +46,17 @@ class World:
         sc = self.scenario = scenario
         streams = [np.random.default_rng([sc.seed, k]) for k in range(2, 8)]
         draw, motion, wear, noise, luck, radio = streams
-        self.net: RoadNetwork = region(sc.seed, sc.lat_deg, sc.lon_deg, -(-sc.vehicles // 10_000))
+        self.net: RoadNetwork = region(
+            sc.seed, sc.lat_deg, sc.lon_deg, profiles.towns(sc.profile, sc.vehicles)
+        )
         self.specs = vehicles.specs(vehicles.draw(draw, sc.vehicles))
         self.vehicle_ids = [vin.make(f"{sc.seed}/{k}") for k in range(sc.vehicles)]
         models = [vehicles.MODELS[k] for k in self.specs.model]
-        self.fleet = Fleet(self.net, self.specs, motion)
+        agenda = profiles.for_profile(
+            sc.profile, self.net, self.specs, motion, sc.begins_at_s - WARM_UP_MS / 1000, sc.weekday
+        )
+        self.fleet = Fleet(self.net, self.specs, motion, agenda)
+        self._witness = Witness(self.vehicle_ids, self.fleet, -WARM_UP_MS)
         self.machine = Machine(self.specs, wear, sc.ambient_c)
         self.instruments = Instruments(self.fleet, self.machine, noise, sc.gnss)
         planned = faults.plan(sc.faults, self.machine, luck, sc.span_ms)
@@ -121,7 +128,7 @@ class World:
         return {f.vehicle: self._injector.codes(f.vehicle) for f in self._injector.active}
 
     def _run_fine(self, from_ms: int, steps: int) -> list[Truth]:
-        """Physics in equal steps from ``from_ms`` after the start; returns faults that began."""
+        """Physics in equal steps from ``from_ms`` after the start; returns what began and what ended."""
         truth: list[Truth] = []
         for k in range(steps):
             now_ms = from_ms + round((k + 1) * self._h_ms)
@@ -131,6 +138,7 @@ class World:
                 bursts += [event] if isinstance(event, faults.Burst) else []
             self.fleet.step(self._h_ms / 1000)
             self.machine.step(self.fleet, self._h_ms / 1000)
+            truth += self._witness.step(self.fleet, now_ms, self.scenario.start_ms)
             for burst in bursts:
                 self._boxes.feel(burst)
             self._send_crashes(now_ms)
