@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from edge_simulator import dynamics, streets, styles
+from edge_simulator import styles
 from edge_simulator.agenda import Agenda, Steady
-from edge_simulator.delays import Delays
 from edge_simulator.fleet_state import placed
-from edge_simulator.geo import Bools, Floats, Ints, wrap_pi
+from edge_simulator.geo import Bools, Floats, Ints
 from edge_simulator.junctions import STOP_LINE_M, Approach, Tails, Verdict
 from edge_simulator.lane import Lane
 from edge_simulator.mishaps import Mishaps
@@ -21,17 +20,12 @@ from edge_simulator.network import RoadNetwork
 from edge_simulator.steering import drive
 from edge_simulator.traffic import fits, in_order
 from edge_simulator.vehicles import Specs
+from edge_simulator.wayfinding import STUCK_S, Wayfinder
 
-TURNING_IN_MPS = 4.0
-"""Highest speed of a turn from a lesser street into a better one without a signal."""
 PARKING_M = 4.0
 CREEP_MPS = 0.3
-STUCK_S = 60.0
-"""After this long before a full street a driver takes another one."""
-GIVES_UP_S = 240.0
-"""After this long before full streets only, a driver leaves the vehicle at the kerb."""
-
 GAVE_UP_FOR_S = 420.0
+"""A break of drivers who could not get on."""
 
 
 class Fleet:
@@ -50,14 +44,14 @@ class Fleet:
         self._span = float(net.length_m.max()) + 10.0
         self._moods = styles.Moods(self.drivers, rng)
         self._mishaps = Mishaps(net, self.drivers.length_m, rng)
-        self._delays = Delays(net)
+        self._way = Wayfinder(net, self.drivers)
         self._leaving: Ints = np.empty(0, dtype=np.int64)
         self._order: Ints = np.empty(0, dtype=np.int64)
         self._settling: Ints = self._order
         st = self.state
         self._arrive(np.flatnonzero(~st.parked & (st.edge >> 1 == st.goal >> 1)))
         self._line_up()
-        self._plan_turn(np.arange(self.n))
+        self._way.plan(st, np.arange(self.n))
 
     def step(self, h_s: float) -> None:
         """Move all vehicles by ``h_s`` seconds."""
@@ -107,7 +101,7 @@ class Fleet:
 
     def _move(self, lane: Lane, h_s: float) -> None:
         st, net, who = self.state, self.net, self.drivers
-        self._delays.watch(lane.edge, lane.v, self.t_s)
+        self._way.delays.watch(lane.edge, lane.v, self.t_s)
         stop_m = self._stops(lane, h_s)
         wanted = lane.wanted_v(net, st, who, self._mishaps.passing2(lane))
         next_v = lane.next_v(st, who, wanted, stop_m, self.t_s, h_s)
@@ -138,37 +132,7 @@ class Fleet:
         st.waited_s[rows] = waited
         stuck = rows[waits & verdict.full & (waited > STUCK_S)]
         if len(stuck):
-            self._detour(stuck, tails)
-
-    def _detour(self, rows: Ints, tails: Tails) -> None:
-        """Another street with room for ``rows``; who finds none for long gives up."""
-        st, net = self.state, self.net
-        full_s = np.where(tails.rear_m > self.drivers.length_m.max() + 4.0, 0.0, np.inf)
-        other = net.next_edge(st.edge[rows], st.goal[rows], full_s)
-        found = full_s[other] == 0.0
-        self._turn_into(rows[found], other[found])
-        st.waited_s[rows[found]] = 0.5 * STUCK_S
-        lost = rows[~found & (st.waited_s[rows] > GIVES_UP_S)]
-        st.park_at[lost] = st.s[lost]
-
-    def _plan_turn(self, rows: Ints) -> None:
-        """Choose the next edge of ``rows``."""
-        st = self.state
-        self._turn_into(rows, self.net.next_edge(st.edge[rows], st.goal[rows], self._delays.extra_s))
-
-    def _turn_into(self, rows: Ints, following: Ints) -> None:
-        """Set the next edge of ``rows`` and the speed for the turn into it."""
-        st, net = self.state, self.net
-        edge = st.edge[rows]
-        angle = wrap_pi(net.heading_in[following] - net.heading_out[edge])
-        speed = dynamics.turn_speed(angle, self.drivers.heavy[rows])
-        speed *= np.sqrt(self.drivers.corner2[rows])
-        yields = (net.road_class[following] < net.road_class[edge]) & (
-            net.signal_cycle_s[net.edge_to[edge]] == 0
-        )
-        joins = net.road_class[following] == streets.MOTORWAY
-        st.next_edge[rows] = following
-        st.turn_v[rows] = np.where(yields & ~joins, np.minimum(speed, TURNING_IN_MPS), speed)
+            self._way.detour(st, stuck, tails)
 
     def _change_edges(self, lane: Lane) -> None:
         """Who has come to the end of an edge goes on to the next, one at a time where two meet."""
@@ -183,7 +147,7 @@ class Fleet:
         st.waited_s[rows] = 0.0
         st.park_at[rows] = np.inf
         self._arrive(rows[edge >> 1 == st.goal[rows] >> 1])
-        self._plan_turn(rows)
+        self._way.plan(st, rows)
 
     def _arrive(self, rows: Ints) -> None:
         """``rows`` are on their goal's street: they look for the place to park, or go on to another goal."""
@@ -249,7 +213,7 @@ class Fleet:
         st.idling[rows] = st.at_base[rows] = False
         here = (st.goal[rows] == st.edge[rows]) & (st.goal_s[rows] > st.s[rows] + 20.0)
         st.park_at[rows[here]] = st.goal_s[rows[here]]
-        self._plan_turn(rows)
+        self._way.plan(st, rows)
         self._leaving = np.concatenate([self._leaving, rows])
 
     def _pull_out(self) -> None:

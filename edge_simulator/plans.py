@@ -51,7 +51,7 @@ def _if(rng: np.random.Generator, share: float, time_s: Floats) -> Floats:
 
 
 def _working_day(n: int, rng: np.random.Generator) -> DayPlan:
-    """To work, perhaps out at noon, home in the afternoon, perhaps past a shop, perhaps out in the evening."""
+    """To work, perhaps out at noon, home, perhaps past a shop, perhaps out in the evening."""
     leaves = _normal(rng, n, 7.55, 0.42, 6.4, 9.3) + rng.uniform(-600, 600, n)
     noon = _if(rng, 0.10, rng.uniform(11.8, 13.0, n) * HOUR)
     back_s = noon + rng.uniform(1500, 3600, n)

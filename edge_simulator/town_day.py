@@ -6,19 +6,26 @@ the day before begins, so that the state at any hour follows from them without s
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from edge_simulator import places, plans, shifts
-from edge_simulator.agenda import DELIVERY, DEPOT, ERRAND, FARE, HAUL, HOME, RANK, WORK, Next, Start, kerb
+from edge_simulator.agenda import (
+    DELIVERY,
+    DEPOT,
+    FARE,
+    HAUL,
+    HOME,
+    RANK,
+    WORK,
+    Next,
+    Start,
+    kerb,
+)
+from edge_simulator.diary import DAY_S, Diary
 from edge_simulator.geo import Floats, Ints
 from edge_simulator.network import RoadNetwork
 from edge_simulator.vehicles import Specs
 
-DAY_S = 86_400.0
-DAYS = 5
-"""Days known at any time: yesterday, today and three to come."""
 SLOWER = 1.3
 """Driving takes so much longer than on free roads, for the state at the run's start."""
 RING_AHEAD = 14
@@ -26,16 +33,6 @@ RING_AHEAD = 14
 HAUL_H = (1.5, 4.2)
 """Hours at the wheel between two rests."""
 NEARBY_OF = 5
-
-
-@dataclass(slots=True)
-class _Calendar:
-    """Departures [n, DAYS * COLUMNS] and shifts [n, DAYS], in seconds since the run's start."""
-
-    time_s: Floats
-    purpose: Ints
-    begin_s: Floats
-    end_s: Floats
 
 
 class Day:
@@ -55,26 +52,22 @@ class Day:
         n = len(specs.model)
         self._net, self._rng = net, rng
         self._places = places.find(net, rng)
-        self._seed = int(rng.integers(0, 2**31))
-        self._begins_at_s, self._weekday = begins_at_s, weekday
+        seed = int(rng.integers(0, 2**31))
         mass = specs("mass_kg")
         self.role = shifts.roles(np.select([mass > 10_000, mass > 2_000], [2, 1], 0), rng)
         self.town = np.arange(n) % len(net.town_lat)
         own_home = self.role <= shifts.TAXI
         find = self._places
         base = np.where(own_home, find.homes.draw(self.town, rng), find.depots.draw(self.town, rng))
-        self._base = base, kerb(net, base, np.where(own_home, rng.random(n), rng.uniform(0.4, 0.6, n)))
+        self.base = base, kerb(net, base, np.where(own_home, rng.random(n), rng.uniform(0.4, 0.6, n)))
         work = find.works.draw(self.town, rng)
-        self._work = work, kerb(net, work, rng.random(n))
+        self.work = work, kerb(net, work, rng.random(n))
         self._homeward = np.where(own_home, HOME, DEPOT)
-        self._late = rng.random(n) < np.nan_to_num(shifts.of_role(self.role, "late_share"))
+        late = rng.random(n) < np.nan_to_num(shifts.of_role(self.role, "late_share"))
+        self._diary = Diary(self.role, late, seed, begins_at_s, weekday)
         self._doing = self._homeward.copy()
         self._at = base.copy()
-        self._done_s = np.full(n, -np.inf)
         self._haul_until_s = np.full(n, -np.inf)
-        self._today = 0
-        days = [self._one_day(d) for d in range(-1, DAYS - 1)]
-        self._calendar = _Calendar(*(np.concatenate(c, axis=1) for c in zip(*days, strict=True)))
 
     def begin(self) -> Start:
         """Everybody where the hour has them: at home, at work, at a stop, or under way."""
@@ -103,12 +96,12 @@ class Day:
 
     def parked(self, rows: Ints, t_s: float) -> Next:
         """What ``rows`` do after the trip that has just ended."""
-        self._roll(t_s)
+        self._diary.roll(t_s)
         on_duty = self.role[rows] >= shifts.TAXI
         wake_s, purpose = np.empty(len(rows)), np.empty(len(rows), dtype=np.int64)
         base = (self._doing[rows] == HOME) | (self._doing[rows] == DEPOT)
         private, working = rows[~on_duty], rows[on_duty]
-        wake_s[~on_duty], purpose[~on_duty] = self._private(private, t_s)
+        wake_s[~on_duty], purpose[~on_duty] = self._diary.next_departure(private, t_s)
         wake_s[on_duty], purpose[on_duty] = self._duty(working, t_s)
         goal = self._goals(rows, purpose)
         stop = ~base & (
@@ -129,57 +122,13 @@ class Day:
         rests = t_s >= self._haul_until_s[rows]
         self._doing[rows[rests]] = DEPOT
         further = self._places.ahead_on_ring(edge, RING_AHEAD)
-        goal = np.where(rests, self._base[0][rows], further)
+        goal = np.where(rests, self.base[0][rows], further)
         self._at[rows] = goal
-        return rows, goal, np.where(rests, self._base[1][rows], 0.5 * self._net.length_m[goal])
-
-    def _one_day(self, day: int) -> tuple[Floats, Ints, Floats, Floats]:
-        """Departures, their purposes, shifts' begin and end of one day, s since the run's start."""
-        rng = np.random.default_rng([self._seed, day + 1])
-        weekday = (self._weekday + day) % 7
-        plan = plans.draw(self.role == shifts.COMMUTER, weekday, rng)
-        begin, end = shifts.shift(self.role, self._late, weekday, rng)
-        midnight_s = day * DAY_S - self._begins_at_s
-        return (
-            plan.time_s + midnight_s, plan.purpose, (begin + midnight_s)[:, None], (end + midnight_s)[:, None],
-        )  # fmt: skip
-
-    def _roll(self, t_s: float) -> None:
-        """Forget the day before yesterday and plan another one."""
-        while t_s >= (self._today + 1) * DAY_S - self._begins_at_s:
-            self._today += 1
-            new = self._one_day(self._today + DAYS - 2)
-            old, width = self._calendar, plans.COLUMNS
-            self._calendar = _Calendar(
-                np.concatenate([old.time_s[:, width:], new[0]], axis=1),
-                np.concatenate([old.purpose[:, width:], new[1]], axis=1),
-                np.concatenate([old.begin_s[:, 1:], new[2]], axis=1),
-                np.concatenate([old.end_s[:, 1:], new[3]], axis=1),
-            )
-
-    def _private(self, rows: Ints, t_s: float) -> tuple[Floats, Ints]:
-        """The next departure that is planned, and its purpose; one that is late follows at once."""
-        time_s = self._calendar.time_s[rows]
-        later = np.where(time_s > self._done_s[rows][:, None], time_s, np.inf)
-        place = later.argmin(axis=1)
-        leaves_s = later[np.arange(len(rows)), place]
-        none = np.isinf(leaves_s)
-        self._done_s[rows] = np.where(none, self._done_s[rows], leaves_s)
-        purpose = np.where(none, ERRAND, self._calendar.purpose[rows, place])
-        some_day_s = (self._today + DAYS - 1.5) * DAY_S - self._begins_at_s
-        return np.maximum(np.where(none, some_day_s, leaves_s), t_s + 120.0), purpose
-
-    def _on_duty(self, rows: Ints, t_s: float) -> tuple[Floats, Floats]:
-        """End of the shift that runs at ``t_s`` (-inf if none does), and the begin of the next one."""
-        begin, end = self._calendar.begin_s[rows], self._calendar.end_s[rows]
-        until = np.where((begin <= t_s) & (t_s < end), end, -np.inf).max(axis=1)
-        following = np.where(begin > t_s, begin, np.inf).min(axis=1)
-        horizon_s = (self._today + DAYS - 1.5) * DAY_S - self._begins_at_s
-        return until, np.minimum(following, horizon_s)
+        return rows, goal, np.where(rests, self.base[1][rows], 0.5 * self._net.length_m[goal])
 
     def _duty(self, rows: Ints, t_s: float) -> tuple[Floats, Ints]:
         """Stop, then the next stop; to the base when the shift is over, and from there at the next one."""
-        until, following = self._on_duty(rows, t_s)
+        until, following = self._diary.shift(rows, t_s)
         role, doing, rng = self.role[rows], self._doing[rows], self._rng
         wake_s = t_s + shifts.stop_s(role, rng)
         dropped = (role == shifts.TAXI) & (doing == FARE)
@@ -199,8 +148,8 @@ class Day:
             rng.random(len(rows)) < 0.5, find.homes.draw(town, rng), find.works.draw(town, rng)
         )
         goal = np.where(purpose == FARE, anywhere, goal)
-        goal = np.where((purpose == HOME) | (purpose == DEPOT), self._base[0][rows], goal)
-        goal = np.where(purpose == WORK, self._work[0][rows], goal)
+        goal = np.where((purpose == HOME) | (purpose == DEPOT), self.base[0][rows], goal)
+        goal = np.where(purpose == WORK, self.work[0][rows], goal)
         for what, kind in ((RANK, find.ranks), (HAUL, find.ring)):
             at = np.flatnonzero(purpose == what)
             goal[at] = kind.draw(town[at], rng)
@@ -221,23 +170,16 @@ class Day:
     def _spot(self, rows: Ints, goal: Ints, purpose: Ints) -> Floats:
         """Where on the goal's edge the vehicle parks, m."""
         spot = kerb(self._net, goal, self._rng.random(len(rows)))
-        spot = np.where((purpose == HOME) | (purpose == DEPOT), self._base[1][rows], spot)
-        return np.where(purpose == WORK, self._work[1][rows], spot)
+        spot = np.where((purpose == HOME) | (purpose == DEPOT), self.base[1][rows], spot)
+        return np.where(purpose == WORK, self.work[1][rows], spot)
 
     def _last_trips(self) -> tuple[Floats, Ints, Ints, Ints]:
         """For t = 0: how long ago the last trip began, from which edge, to which, what for; each [n]."""
         n = len(self.role)
         rows = np.arange(n)
-        past = np.where(self._calendar.time_s <= 0, self._calendar.time_s, -np.inf)
-        last = past.argmax(axis=1)
-        left_s = past[rows, last]
-        before = np.where(past < left_s[:, None], past, -np.inf)
-        earlier = before.argmax(axis=1)
-        purpose = np.where(np.isinf(left_s), HOME, self._calendar.purpose[rows, last])
-        came_for = np.where(np.isinf(before[rows, earlier]), HOME, self._calendar.purpose[rows, earlier])
-        self._done_s = left_s.copy()
+        left_s, purpose, came_for = self._diary.last_departure()
         duty = self.role >= shifts.TAXI
-        busy = duty & (self._on_duty(rows, 0.0)[0] > 0)
+        busy = duty & (self._diary.shift(rows, 0.0)[0] > 0)
         work = np.select([self.role == shifts.TAXI, self.role == shifts.HAUL], [FARE, HAUL], DELIVERY)
         purpose = np.where(duty, np.where(busy, work, self._homeward), purpose)
         came_for = np.where(duty, np.where(self.role == shifts.HAUL, HAUL, FARE), came_for)
@@ -247,5 +189,5 @@ class Day:
         started = np.where(duty, np.where(busy & drives, ago, plans.HOUR * 9), -left_s)
         resting = duty & busy & ~drives & (self.role == shifts.HAUL)
         purpose[resting] = DEPOT
-        goal[resting] = self._base[0][resting]
+        goal[resting] = self.base[0][resting]
         return started, start, goal, purpose

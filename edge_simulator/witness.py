@@ -24,7 +24,7 @@ STANDING_MPS = 1 / 3.6
 
 
 class Spells:
-    """Since when, and from where, something goes on with each vehicle."""
+    """Since when, and from where, something has been going on with each vehicle."""
 
     def __init__(self, fleet: Fleet, now_ms: int) -> None:
         self.from_ms = np.full(fleet.n, now_ms, dtype=np.int64)
@@ -32,10 +32,10 @@ class Spells:
         self.odometer_m = fleet.state.odometer_m.copy()
         self.whole = np.zeros(fleet.n, dtype=np.bool_)
 
-    def begin(self, rows: Ints, fleet: Fleet, now_ms: int) -> None:
-        """Something new begins for ``rows``."""
+    def begin(self, rows: Ints, fleet: Fleet, now_ms: int, whole: bool = True) -> None:
+        """Something new begins for ``rows``; not ``whole`` where its begin is not the real one."""
         st = fleet.state
-        self.from_ms[rows], self.whole[rows] = now_ms, True
+        self.from_ms[rows], self.whole[rows] = now_ms, whole
         self.lat[rows], self.lon[rows] = st.lat[rows], st.lon[rows]
         self.odometer_m[rows] = st.odometer_m[rows]
 
@@ -51,8 +51,12 @@ class Witness:
         self._parked, self._edge, self._purpose = st.parked, st.edge, st.purpose.copy()
         self._on, self._moves = fleet.ignition_on(), st.v > STANDING_MPS
 
-    def step(self, fleet: Fleet, now_ms: int) -> list[Row]:
-        """Rows of what ended in the step up to ``now_ms``."""
+    def step(self, fleet: Fleet, now_ms: int, start_ms: int = 0) -> list[Row]:
+        """Rows of what ended in the step up to ``now_ms``, their times moved by ``start_ms``."""
+        rows = self._step(fleet, now_ms)
+        return _later(rows, start_ms) if rows else rows
+
+    def _step(self, fleet: Fleet, now_ms: int) -> list[Row]:
         st, on, moves = fleet.state, fleet.ignition_on(), fleet.state.v > STANDING_MPS
         rows = [self._harsh_row(event) for event in self._harsh.step(fleet, now_ms)]
         turned = np.flatnonzero((moves != self._moves) | (on != self._on))
@@ -67,17 +71,20 @@ class Witness:
         if self._edges:
             passed = np.flatnonzero(st.edge != self._edge)
             rows += self._passages(passed, fleet, now_ms, whole=True)
-            self._passage.begin(np.union1d(passed, changed), fleet, now_ms)
+            rows += self._passages(changed[~self._parked[changed]], fleet, now_ms, whole=False)
+            self._passage.begin(passed, fleet, now_ms)
+            self._passage.begin(changed, fleet, now_ms, whole=False)
         self._parked, self._edge, self._on, self._moves = st.parked, st.edge, on, moves
         return rows
 
-    def close(self, fleet: Fleet, now_ms: int) -> list[Row]:
+    def close(self, fleet: Fleet, now_ms: int, start_ms: int = 0) -> list[Row]:
         """Rows of what goes on at the end, cut there."""
         driving = np.flatnonzero(~self._parked)
         rows = [self._harsh_row(event) for event in self._harsh.close()]
         rows += self._trips(driving, fleet, now_ms, whole=False)
         rows += self._stops(np.arange(fleet.n), now_ms, whole=False)
-        return rows + (self._passages(driving, fleet, now_ms, whole=False) if self._edges else [])
+        rows += self._passages(driving, fleet, now_ms, whole=False) if self._edges else []
+        return _later(rows, start_ms)
 
     def _rows(self, kind: str, rows: Ints, spells: Spells, now_ms: int, whole: bool) -> list[Row]:
         """What all kinds of rows begin with."""
@@ -113,7 +120,7 @@ class Witness:
         return _with(self._rows("stop", rows, stop, now_ms, whole), columns)
 
     def _passages(self, rows: Ints, fleet: Fleet, now_ms: int, whole: bool) -> list[Row]:
-        """Edges passed from end to end, with the way driven over the time it took."""
+        """Edges passed, with the way driven over the time it took; not whole where a trip began or ended."""
         way_m = fleet.state.odometer_m[rows] - self._passage.odometer_m[rows]
         took_s = np.maximum(now_ms - self._passage.from_ms[rows], 1) / 1000
         columns = {
@@ -141,4 +148,12 @@ def _with(rows: list[Row], columns: dict[str, list[Any]]) -> list[Row]:
     for name, values in columns.items():
         for row, value in zip(rows, values, strict=True):
             row[name] = value
+    return rows
+
+
+def _later(rows: list[Row], start_ms: int) -> list[Row]:
+    """``rows`` with times moved from the run's clock to the world's."""
+    for row in rows:
+        row["from_ms"] += start_ms
+        row["to_ms"] += start_ms
     return rows

@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from edge_simulator import faults, vehicles, vin
-from edge_simulator.agenda import Agenda
+from edge_simulator import faults, profiles, vehicles, vin
 from edge_simulator.blackbox import BlackBoxes, Sealed
 from edge_simulator.emitter import Emitter
 from edge_simulator.fleet import Fleet
@@ -22,10 +21,8 @@ from edge_simulator.machine import Machine
 from edge_simulator.outbox import Outgoing, Queue
 from edge_simulator.roads import RoadNetwork, region
 from edge_simulator.scenario import SAMPLES, Scenario
-from edge_simulator.town_day import Day
 from edge_simulator.witness import Witness
 
-DAY_S = 86_400.0
 WARM_UP_MS = 21_000
 """Simulated before the start, so that the recorder's ring is full and traffic flows."""
 
@@ -51,11 +48,17 @@ class World:
         sc = self.scenario = scenario
         streams = [np.random.default_rng([sc.seed, k]) for k in range(2, 8)]
         draw, motion, wear, noise, luck, radio = streams
-        self.net: RoadNetwork = region(sc.seed, sc.lat_deg, sc.lon_deg, -(-sc.vehicles // 10_000))
+        self.net: RoadNetwork = region(
+            sc.seed, sc.lat_deg, sc.lon_deg, profiles.towns(sc.profile, sc.vehicles)
+        )
         self.specs = vehicles.specs(vehicles.draw(draw, sc.vehicles))
         self.vehicle_ids = [vin.make(f"{sc.seed}/{k}") for k in range(sc.vehicles)]
         models = [vehicles.MODELS[k] for k in self.specs.model]
-        self.fleet = Fleet(self.net, self.specs, motion, _agenda(sc, self.net, self.specs, motion))
+        agenda = profiles.for_profile(
+            sc.profile, self.net, self.specs, motion, sc.begins_at_s - WARM_UP_MS / 1000, sc.weekday
+        )
+        self.fleet = Fleet(self.net, self.specs, motion, agenda)
+        self._witness = Witness(self.vehicle_ids, self.fleet, -WARM_UP_MS, sc.truth_edges)
         stood_s = self.fleet.t_s - self.fleet.state.parked_since_s
         soak_s = np.where(self.fleet.state.parked, stood_s, 0.0) if sc.profile == "day" else None
         self.machine = Machine(self.specs, wear, sc.ambient_c, soak_s)
@@ -73,7 +76,6 @@ class World:
             self.vehicle_ids, self.fleet, self.instruments, has_engine, self._h_ms, sc.recorders
         )
         self._sealed: list[Sealed] = []
-        self._witness: Witness | None = None
         self._warm = False
 
     @property
@@ -90,7 +92,6 @@ class World:
         """The run, one sample time after the other; held-back messages come with the slot they are due in."""
         sc, dt = self.scenario, self.scenario.cadence.dt_ms
         self.warm_up()
-        self._witness = Witness(self.vehicle_ids, self.fleet, self.scenario.start_ms, sc.truth_edges)
         last = (
             None if sc.frames_per_vehicle is None else SAMPLES - 1 + sc.cadence.period * sc.frames_per_vehicle
         )
@@ -127,7 +128,8 @@ class World:
     def end(self, now_ms: int) -> tuple[list[Outgoing], list[Truth]]:
         """What is left at a run's end: messages held back or on board, in order, and open truth."""
         rest = sorted(self.emitter.flush(now_ms))
-        open_rows = [] if self._witness is None else self._witness.close(self.fleet, now_ms)
+        start_ms = self.scenario.start_ms
+        open_rows = self._witness.close(self.fleet, now_ms - start_ms, start_ms)
         return rest, [*self.emitter.radio.truth(), *open_rows]
 
     def births(self) -> list[Outgoing]:
@@ -143,7 +145,7 @@ class World:
         return self._injector.all_codes()
 
     def _run_fine(self, from_ms: int, steps: int) -> list[Truth]:
-        """Physics in equal steps from ``from_ms`` after the start; returns what is known to have happened."""
+        """Physics in equal steps from ``from_ms`` after the start; returns what began and what ended."""
         truth: list[Truth] = []
         for k in range(steps):
             now_ms = from_ms + round((k + 1) * self._h_ms)
@@ -152,9 +154,8 @@ class World:
                 truth.append(self._truth(event))
                 bursts += [event.burst] if event.burst is not None else []
             self.fleet.step(self._h_ms / 1000)
-            if self._witness is not None:
-                truth += self._witness.step(self.fleet, self.scenario.start_ms + now_ms)
             self.machine.step(self.fleet, self._h_ms / 1000)
+            truth += self._witness.step(self.fleet, now_ms, self.scenario.start_ms)
             for burst in bursts:
                 self._boxes.feel(burst)
             self._send_crashes(now_ms)
@@ -172,11 +173,3 @@ class World:
     def _truth(self, event: faults.Event) -> Truth:
         self.counts["begun_faults"] += 1
         return event.row(self.vehicle_ids[event.fault.vehicle], self.scenario.start_ms)
-
-
-def _agenda(sc: Scenario, net: RoadNetwork, specs: vehicles.Specs, rng: np.random.Generator) -> Agenda | None:
-    """The day of the scenario, or None for a fleet that drives all the time."""
-    if sc.profile == "steady":
-        return None
-    begins_at_s = (sc.begins_at_s - WARM_UP_MS / 1000) % DAY_S
-    return Day(net, specs, rng, begins_at_s, sc.weekday)

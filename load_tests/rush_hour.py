@@ -19,11 +19,11 @@ from PIL import Image, ImageDraw
 
 from edge_simulator import streets, vehicles
 from edge_simulator.agenda import Agenda
-from edge_simulator.town_day import Day
 from edge_simulator.fleet import Fleet
 from edge_simulator.geo import Floats
 from edge_simulator.network import RoadNetwork
 from edge_simulator.roads import region
+from edge_simulator.town_day import Day
 
 BIN_S = 600
 SAMPLE_S = 5.0
