@@ -177,7 +177,7 @@ class Emitter:
 
     def _items(self, vehicles: Ints, fate: Ints, due: Ints, payloads: list[bytes]) -> list[Outgoing]:
         """The frames of a slot as messages, with what befalls them, which is counted."""
-        flags = [link.name(k) for k in fate.tolist()]
+        flags = link.names(fate)
         self.counts.update(flags)
         first = self._order + 1
         self._order += len(payloads)

@@ -16,7 +16,7 @@ import orjson
 from edge_simulator.geo import Bools, Floats, Ints
 from edge_simulator.layout import END, FLAGS, INT_CELLS, NO_CODES, NUMBERS, Layout, Shelf
 from edge_simulator.scenario import SAMPLES
-from edge_simulator.sensors import FAST_NAMES, Steps, steps_of
+from edge_simulator.sensors import FAST_NAMES, Grid, Steps
 from infra.contract.signals import FAST
 
 _ENGINE = frozenset(
@@ -85,6 +85,7 @@ class SampleRing:
     def __init__(self, n_vehicles: int) -> None:
         self._steps = np.zeros((SAMPLES, len(FAST), n_vehicles), dtype=np.int32)
         self._values = np.empty((len(FAST), n_vehicles))
+        self._grid = Grid(FAST)
         self._count = 0
 
     def record(self, columns: Mapping[str, Floats]) -> None:
@@ -92,7 +93,7 @@ class SampleRing:
         for k, name in enumerate(FAST_NAMES):
             self._values[k] = columns[name]
         row = self._steps[self._count % SAMPLES]
-        row[:] = steps_of(self._values, FAST)
+        row[:] = self._grid.steps(self._values)
         row[_HEADING, row[_HEADING] == _TURN] = 0
         self._count += 1
 
@@ -114,6 +115,7 @@ class Encoder:
         self._sheets = [np.tile(layout.row, (_CHUNK, 1)) for layout in self._layouts]
         self._table = shelf.book.table()
         self._digits = shelf.digits
+        self._grid = Grid(NUMBERS)
         self._rows = np.arange(len(powertrain))
         self._kind = np.array([kinds.index(k) for k in powertrain], dtype=np.int64)
 
@@ -132,7 +134,7 @@ class Encoder:
         ``codes`` names vehicles by their place among all.
         """
         vehicles, kinds = self._rows[group], self._kind[group]
-        steps = steps_of(np.stack([slow[s.name] for s in NUMBERS]), NUMBERS).astype(np.int64)
+        steps = self._grid.steps(np.stack([slow[s.name] for s in NUMBERS])).astype(np.int64)
         states = np.stack([flags[name] for name in FLAGS]).astype(np.int64)
         integers = [self._digits.indices(values, INT_CELLS).T for values in heads.numbers()]
         payloads = [b""] * len(vehicles)

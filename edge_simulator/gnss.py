@@ -124,7 +124,7 @@ class Gnss:
         self._blind = np.flatnonzero(self._tunnel[edge]) if s.tunnels else self._blind
         self._refresh(lat, lon, edge, h_s)
         keep = np.exp(-h_s / s.tau_s)
-        noise = self._rng.standard_normal((4, len(lat)))
+        noise = self._rng.standard_normal((4, len(lat)), dtype=np.float32)
         self._error = keep * self._error + np.sqrt(1 - keep**2) * noise[:2]
         east_m, north_m = self._sigma_m * self._error + s.white_m * noise[2:]
         if s.jump_share:

@@ -59,9 +59,9 @@ class Fates:
         return np.flatnonzero(self._rng.random(n) < self._poison) if self._poison else np.empty(0, np.int64)
 
 
-def name(fate: int) -> str:
-    """A fate's name."""
-    return _FATE_NAMES[fate]
+def names(fate: Ints) -> list[str]:
+    """The names of fates."""
+    return [_FATE_NAMES[k] for k in fate.tolist()]
 
 
 def leaves_at_once(fate: Ints) -> Bools:

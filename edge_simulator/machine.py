@@ -13,7 +13,7 @@ import numpy as np
 from edge_simulator import brakes, dynamics, exhaust, thermal
 from edge_simulator.defects import Defects
 from edge_simulator.drivetrain import Drivetrain
-from edge_simulator.geo import Bools, Floats
+from edge_simulator.geo import Bools, Floats, Ints
 from edge_simulator.machine_state import MachineState, initial
 from edge_simulator.vehicles import Specs
 
@@ -200,7 +200,7 @@ class Machine:
         self._slipping = bool(broken.clutch_slip.any())
         self._burning = bool(broken.cells_dead.any())
 
-    def battery_v(self, on: Bools, rows: slice = slice(None)) -> Floats:
+    def battery_v(self, on: Bools, rows: slice | Ints = slice(None)) -> Floats:
         """Voltage of the 12 V system of ``rows``: charging while on, at rest otherwise."""
         broken = self.defects
         rest = thermal.rest_voltage(self.state.soc_12v[rows] * (1 - broken.battery_weak[rows]))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -34,18 +36,24 @@ def steering_deg(curvature: Floats, wheelbase: Floats) -> Floats:
     return degrees
 
 
-def steps_of(values: Floats, signals: tuple[Signal, ...]) -> Floats:
-    """Values, [n_signals, n], as whole steps of their signals, held within the range; changes ``values``.
+class Grid:
+    """The steps that signals are told in, along the first axis."""
 
-    No value (NaN) is the step after the last one.
-    """
-    scale = np.array([s.steps_per_unit for s in signals], dtype=np.float64)[:, None]
-    low = np.array([s.minimum for s in signals])[:, None]
-    high = np.array([s.maximum for s in signals])[:, None]
-    np.clip(values, low, high, out=values)
-    values *= scale
-    np.rint(values, out=values)
-    none = np.isnan(values)
-    if none.any():
-        np.copyto(values, np.rint(high * scale) + 1, where=none)
-    return values
+    def __init__(self, signals: Sequence[Signal]) -> None:
+        self._scale = np.array([s.steps_per_unit for s in signals], dtype=np.float64)[:, None]
+        self._low = np.array([s.minimum for s in signals])[:, None]
+        self._high = np.array([s.maximum for s in signals])[:, None]
+        self._none = np.rint(self._high * self._scale) + 1
+
+    def steps(self, values: Floats) -> Floats:
+        """Values, [n_signals, n], as whole steps, held within the range; changes ``values``.
+
+        No value (NaN) is the step after the last one.
+        """
+        np.clip(values, self._low, self._high, out=values)
+        values *= self._scale
+        np.rint(values, out=values)
+        none = np.isnan(values)
+        if none.any():
+            np.copyto(values, self._none, where=none)
+        return values

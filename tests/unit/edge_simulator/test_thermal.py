@@ -8,8 +8,8 @@ import pytest
 from edge_simulator import brakes, cycles, thermal, vehicles
 from edge_simulator.cycles import CYCLES, Ride, follow, machine_for
 from edge_simulator.geo import Floats
-from edge_simulator.instruments import TYRE_NOISE_KPA
 from edge_simulator.machine import Machine
+from edge_simulator.slow_signals import TYRE_NOISE_KPA
 from edge_simulator.vehicles import MODELS
 
 CAR = MODELS[:1]
