@@ -2,8 +2,9 @@
 
 Following is the intelligent driver model (Treiber, Hennecke and Helbing, 2000) in the form IDM+ (Schakel,
 2010: the lesser of the free and the following term, which gives a lane its real capacity), under a speed from
-which one can stop behind the vehicle ahead (Krauss, 1998), so that no step length leads to an overlap. Steering
-is pure pursuit of a point ahead on the route, so that position, heading and yaw rate come from one motion.
+which one can stop behind the vehicle ahead (Krauss, 1998), so that no step length leads to an overlap.
+Steering is pure pursuit of a point ahead on the route, so that position, heading and yaw rate come from one
+motion.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from edge_simulator.geo import Bools, Floats, Ints
 from edge_simulator.junctions import STOP_LINE_M, Approach, Tails, Verdict
 from edge_simulator.lane import Lane
 from edge_simulator.mishaps import Mishaps
-from edge_simulator.network import RoadNetwork
+from edge_simulator.network import LANES, RoadNetwork
 from edge_simulator.steering import drive
 from edge_simulator.traffic import fits, in_order
 from edge_simulator.vehicles import Specs
@@ -85,8 +85,12 @@ class Fleet:
         self._mishaps.add(self.state, vehicle)
 
     def _key(self) -> Floats:
-        """Road order of all vehicles: by edge, then by the distance along it."""
-        return self.state.edge * self._span + self.state.s
+        """Road order of all vehicles: by track, then by the distance along it."""
+        return self._track() * self._span + self.state.s
+
+    def _track(self) -> Ints:
+        """The lane of the edge that each vehicle is on."""
+        return LANES * self.state.edge + self.state.lane
 
     def _line_up(self) -> None:
         """At the start: who has no room on the road waits at the kerb for a gap."""
@@ -140,7 +144,7 @@ class Fleet:
         at = np.flatnonzero(st.s[lane.rows] >= net.length_m[lane.edge])
         if len(at) == 0:
             return
-        rows = self._one_by_one(lane.rows[at])
+        rows = self._one_by_one(lane.rows[at], lane.next_track[at])
         st.s[rows] -= net.length_m[st.edge[rows]]
         st.edge[rows] = edge = st.next_edge[rows]
         st.through[rows] = False
@@ -148,6 +152,7 @@ class Fleet:
         st.park_at[rows] = np.inf
         self._arrive(rows[edge >> 1 == st.goal[rows] >> 1])
         self._way.plan(st, rows)
+        self._way.choose_lane(st, rows, lane.tails())
 
     def _arrive(self, rows: Ints) -> None:
         """``rows`` are on their goal's street: they look for the place to park, or go on to another goal."""
@@ -160,12 +165,12 @@ class Fleet:
         brakes_m = 6.0 + st.v[ends] ** 2 / 5.0
         st.park_at[ends] = np.minimum(np.maximum(place, st.s[ends] + brakes_m), length - 5.0)
 
-    def _one_by_one(self, rows: Ints) -> Ints:
-        """Of vehicles that enter the same edge at once, only the first; the others stay just before it."""
+    def _one_by_one(self, rows: Ints, target: Ints) -> Ints:
+        """Of vehicles that enter the same track at once, only the first; the others stay just before it."""
         st, net = self.state, self.net
         over = st.s[rows] - net.length_m[st.edge[rows]]
-        order = np.lexsort((-over, st.next_edge[rows]))
-        target = st.next_edge[rows][order]
+        order = np.lexsort((-over, target))
+        target = target[order]
         first = np.ones(len(rows), dtype=np.bool_)
         first[order[1:]] = target[1:] != target[:-1]
         late = rows[~first]
@@ -221,10 +226,10 @@ class Fleet:
         if len(self._leaving) == 0:
             return
         st, order, own = self.state, self._order, self._leaving
-        key, length = self._key(), self.drivers.length_m
+        key, length, track = self._key(), self.drivers.length_m, self._track()
         free = fits(
-            key[order], st.s[order], st.v[order], length[order], st.edge[order],
-            key[own], st.edge[own], st.s[own], length[own],
+            key[order], st.s[order], st.v[order], length[order], track[order],
+            key[own], track[own], st.s[own], length[own],
         )  # fmt: skip
         _, first = np.unique(st.edge[own[free]], return_index=True)
         joins = own[free][first]

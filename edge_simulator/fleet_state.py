@@ -16,6 +16,8 @@ class State:
     """The motion, each [n_vehicles]. Times are ``Fleet.t_s``; inf is never."""
 
     edge: Ints
+    lane: Ints
+    """0 except where the edge has two."""
     s: Floats
     """Distance along the edge, m."""
     next_edge: Ints
@@ -81,7 +83,8 @@ def placed(net: RoadNetwork, begin: Start, rng: np.random.Generator) -> State:
     east, north = net.parts.east[point], net.parts.north[point]
     no = np.zeros(n, dtype=np.bool_)
     return State(
-        edge=edge, s=s, next_edge=edge.copy(), goal=begin.goal.copy(), goal_s=begin.goal_s.copy(),
+        edge=edge, lane=np.zeros(n, dtype=np.int64), s=s, next_edge=edge.copy(),
+        goal=begin.goal.copy(), goal_s=begin.goal_s.copy(),
         purpose=begin.purpose.copy(), park_at=np.full(n, np.inf), turn_v=np.zeros(n), lat=lat, lon=lon,
         heading=np.arctan2(east, north) % (2 * np.pi), east=east, north=north,
         odometer_m=np.round(rng.uniform(5e6, 1.8e8, n)), a=np.zeros(n), yaw_rps=np.zeros(n),

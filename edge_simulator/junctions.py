@@ -1,7 +1,7 @@
 """Who must stop at a junction: signals, right of way, and room behind it. Arrays over the vehicles near one.
 
 A vehicle that need not stop and could not stop comfortably any more is *through*: it goes first. The first
-one of each edge that is not through applies for the way; it waits at the stop line
+one of each track that is not through applies for the way; it waits at the stop line
 
 - for a red signal,
 - where the street it wants has no room for it (the junction stays clear),
@@ -40,19 +40,21 @@ class Approach:
     """Vehicles near the end of their edge, in road order, each [n_near]."""
 
     edge: Ints
+    track: Ints
     target: Ints
+    """The track it wants to go on to."""
     to_end_m: Floats
     v: Floats
     length_m: Floats
     through: Bools
     first: Bools
-    """Nobody is before it on its edge who is not through."""
+    """Nobody is before it on its track who is not through."""
     waited_s: Floats
 
 
 @dataclass(frozen=True, slots=True)
 class Tails:
-    """The last vehicle of each edge, [n_edges]: its rear's distance from the begin (inf if empty), speed."""
+    """The last vehicle of each track, [n_tracks]: its rear's distance from the begin, and its speed."""
 
     rear_m: Floats
     v: Floats
@@ -101,7 +103,7 @@ def _room(near: Approach, tails: Tails, through: Bools) -> Bools:
 
 def _yields(net: RoadNetwork, near: Approach, through: Bools, entry: Ints) -> Bools:
     """Who of ``entry`` lets another one go first, [n_entry]."""
-    edge, target, v = near.edge[entry], near.target[entry], near.v[entry]
+    edge, track, target, v = near.edge[entry], near.track[entry], near.target[entry], near.v[entry]
     going, impatient = through[entry], near.waited_s[entry] > IMPATIENT_S
     eta = near.to_end_m[entry] / np.maximum(v, 2.0)
     node = net.edge_to[edge]
@@ -110,7 +112,7 @@ def _yields(net: RoadNetwork, near: Approach, through: Bools, entry: Ints) -> Bo
     patience = np.where(ramp, MERGE_GAP_S, GAP_S)
     rank = eta + patience * lesser - 500.0 * impatient - 2000.0 * going
     clears = eta + BEHIND_S + near.length_m[entry] / np.maximum(v, 2.0)
-    yields = _behind_another(edge, target, rank, eta, clears)
+    yields = _behind_another(track, target, rank, eta, clears)
     crossing = lesser & ~ramp & ~impatient
     if crossing.any():
         coming = np.full(len(net.node_lat), np.inf)
@@ -120,11 +122,11 @@ def _yields(net: RoadNetwork, near: Approach, through: Bools, entry: Ints) -> Bo
     return yields & ~going
 
 
-def _behind_another(edge: Ints, target: Ints, rank: Floats, eta: Floats, clears: Floats) -> Bools:
+def _behind_another(track: Ints, target: Ints, rank: Floats, eta: Floats, clears: Floats) -> Bools:
     """Whether the one ranked before, from another street into the same one, is not clear in time."""
     order = np.lexsort((rank, target))
     one, two = order[:-1], order[1:]
-    waits = (target[one] == target[two]) & (edge[one] != edge[two]) & (clears[one] > eta[two])
-    found = np.zeros(len(edge), dtype=np.bool_)
+    waits = (target[one] == target[two]) & (track[one] != track[two]) & (clears[one] > eta[two])
+    found = np.zeros(len(track), dtype=np.bool_)
     found[two[waits]] = True
     return found

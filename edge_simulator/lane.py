@@ -10,7 +10,7 @@ from edge_simulator import dynamics
 from edge_simulator.fleet_state import State
 from edge_simulator.geo import Bools, Floats, Ints
 from edge_simulator.junctions import STOP_LINE_M, Approach, Tails, Verdict, judge
-from edge_simulator.network import RoadNetwork
+from edge_simulator.network import LANES, RoadNetwork
 from edge_simulator.styles import Drivers
 from edge_simulator.traffic import FREE_M, fronts, gaps, tails
 
@@ -29,6 +29,8 @@ class Lane:
     """Which vehicle each entry is."""
     edge: Ints
     next_edge: Ints
+    track: Ints
+    next_track: Ints
     s: Floats
     v: Floats
     a: Floats
@@ -40,7 +42,7 @@ class Lane:
     gap: Floats
     leader: Ints
     tail: Ints
-    """Place of the last vehicle of each edge, [n_edges]."""
+    """Place of the last vehicle of each track, [n_tracks]."""
     point: Ints
     share: Floats
 
@@ -49,12 +51,16 @@ class Lane:
         """The vehicles ``rows``, which are in road order, at least one."""
         edge, s, next_edge, own_m = st.edge[rows], st.s[rows], st.next_edge[rows], who.length_m[rows]
         to_end = net.length_m[edge] - s
-        front = fronts(edge)
-        tail = tails(edge, front, len(net.length_m))
-        gap, leader = gaps(s, own_m, to_end, next_edge, front, tail)
+        side = st.lane[rows]
+        track = LANES * edge + side
+        next_track = LANES * next_edge + np.minimum(side, net.lanes[next_edge] - 1)
+        front = fronts(track)
+        tail = tails(track, front, LANES * len(net.length_m))
+        gap, leader = gaps(s, own_m, to_end, next_track, front, tail)
         point, share = net.locate(edge, s)
         return cls(
-            rows, edge, next_edge, s, st.v[rows], st.a[rows], to_end, own_m, who.accel[rows],
+            rows, edge, next_edge, track, next_track, s, st.v[rows], st.a[rows], to_end, own_m,
+            who.accel[rows],
             who.per_closing[rows], who.headway_s[rows], gap, leader, tail, point, share,
         )  # fmt: skip
 
@@ -72,11 +78,11 @@ class Lane:
         limit = np.minimum(net.limit_mps[self.edge] * who.limit_factor[rows], who.top_mps[rows])
         return np.minimum(limit, np.sqrt(v2))
 
-    def tails(self, net: RoadNetwork) -> Tails:
-        """The last vehicle of every edge."""
+    def tails(self) -> Tails:
+        """The last vehicle of every track."""
         held = np.flatnonzero(self.tail >= 0)
         at = self.tail[held]
-        rear, v = np.full(len(net.length_m), FREE_M), np.zeros(len(net.length_m))
+        rear, v = np.full(len(self.tail), FREE_M), np.zeros(len(self.tail))
         rear[held], v[held] = self.s[at] - self.own_m[at], self.v[at]
         return Tails(rear, v)
 
@@ -89,14 +95,14 @@ class Lane:
         rows = self.rows[near]
         passed: Bools = st.through[rows] | (self.to_end[near] <= STOP_LINE_M)
         ahead = self.leader[near]
-        alone = self.edge[ahead] != self.edge[near]
+        alone = self.track[ahead] != self.track[near]
         alone |= ahead == near
         clear = st.through[self.rows[ahead]] | (self.to_end[ahead] <= STOP_LINE_M)
         approach = Approach(
-            self.edge[near], self.next_edge[near], self.to_end[near], self.v[near], self.own_m[near],
-            passed, alone | clear, st.waited_s[rows],
+            self.edge[near], self.track[near], self.next_track[near], self.to_end[near], self.v[near],
+            self.own_m[near], passed, alone | clear, st.waited_s[rows],
         )  # fmt: skip
-        last = self.tails(net)
+        last = self.tails()
         return judge(net, approach, last, t_s), approach, last
 
     def next_v(

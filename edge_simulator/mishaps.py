@@ -7,7 +7,7 @@ import numpy as np
 from edge_simulator.fleet_state import State
 from edge_simulator.geo import Bools, Floats, Ints
 from edge_simulator.lane import Lane
-from edge_simulator.network import RoadNetwork
+from edge_simulator.network import LANES, RoadNetwork
 
 CRASH_SLOWING_MPS2 = 7.0
 ROLLING_OUT_MPS2 = 2.5
@@ -29,8 +29,8 @@ class Mishaps:
         self._rows: Ints = np.empty(0, dtype=np.int64)
         self._stood_s = np.full(n, np.inf)
         self._towed_s = np.full(n, np.inf)
-        self._site_m = np.full(len(net.length_m), np.inf)
-        self._site_length_m = np.zeros(len(net.length_m))
+        self._site_m = np.full(LANES * len(net.length_m), np.inf)
+        self._site_length_m = np.zeros(LANES * len(net.length_m))
         self._sites = 0
 
     @property
@@ -77,20 +77,21 @@ class Mishaps:
         return towed
 
     def _survey(self, st: State) -> None:
-        """Where lanes are blocked now; of several on one edge the first in driving direction counts."""
+        """Where lanes are blocked now; of several on one track the first in driving direction counts."""
         self._site_m[:] = np.inf
         still = self._rows[~st.on_road[self._rows]]
         still = still[np.argsort(-st.s[still], kind="stable")]
-        self._site_m[st.edge[still]] = st.s[still]
-        self._site_length_m[st.edge[still]] = self._length_m[still]
+        track = LANES * st.edge[still] + st.lane[still]
+        self._site_m[track] = st.s[still]
+        self._site_length_m[track] = self._length_m[still]
         self._sites = len(still)
 
     def passing2(self, lane: Lane) -> Floats | None:
         """Square of the speed that sites ahead allow, (m/s)^2; None where there are none."""
         if self._sites == 0:
             return None
-        site = self._site_m[lane.edge]
-        before = np.maximum(site - self._site_length_m[lane.edge] - PASSING_FROM_M - lane.s, 0.0)
+        site = self._site_m[lane.track]
+        before = np.maximum(site - self._site_length_m[lane.track] - PASSING_FROM_M - lane.s, 0.0)
         slow = PASSING_MPS**2 + 2 * SLOWING_MPS2 * before
         return np.where(lane.s - lane.own_m < site, slow, np.inf)
 

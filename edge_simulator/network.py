@@ -13,6 +13,8 @@ import numpy as np
 from edge_simulator import streets
 from edge_simulator.geo import Bools, Floats, Ints, Metric
 
+LANES = 2
+"""Most lanes of an edge."""
 GREEN_SHARE = 0.45
 """Of a signal's cycle, for each of its two halves; the rest is amber and all red."""
 EdgeRow = tuple[int, str, int, float, list[tuple[float, float]]]
@@ -67,6 +69,8 @@ class RoadNetwork:
     road_class: Ints
     limit_kmh: Ints
     limit_mps: Floats
+    lanes: Ints
+    """Lanes of an edge, 1 or 2. A track is a lane of an edge, ``LANES * edge + lane``; 0 is the slow one."""
     length_m: Floats
     heading_in: Floats
     """Heading at an edge's begin, rad, [n_edges]."""

@@ -127,6 +127,7 @@ def _town(
         road_class=road_class,
         limit_kmh=limit,
         limit_mps=limit / 3.6,
+        lanes=np.where(road_class == streets.MOTORWAY, 2, 1),
         length_m=s[:, -1].copy(),
         heading_in=heading[:, 0].copy(),
         heading_out=heading[:, -1].copy(),

@@ -9,13 +9,14 @@ from edge_simulator.delays import Delays
 from edge_simulator.fleet_state import State
 from edge_simulator.geo import Ints, wrap_pi
 from edge_simulator.junctions import Tails
-from edge_simulator.network import RoadNetwork
+from edge_simulator.network import LANES, RoadNetwork
 from edge_simulator.styles import Drivers
 
 TURNING_IN_MPS = 4.0
 """Highest speed of a turn from a lesser street into a better one without a signal."""
 STUCK_S = 60.0
 """After this long before a full street a driver takes another one."""
+EMPTIER_M = 25.0
 GIVES_UP_S = 240.0
 """After this long before full streets only, a driver leaves the vehicle at the kerb."""
 
@@ -46,10 +47,27 @@ class Wayfinder:
 
     def detour(self, st: State, rows: Ints, tails: Tails) -> None:
         """Another street with room for ``rows``; who finds none for long gives up."""
-        full_s = np.where(tails.rear_m > self._who.length_m.max() + 4.0, 0.0, np.inf)
+        full_s = np.where(tails.rear_m[::LANES] > self._who.length_m.max() + 4.0, 0.0, np.inf)
         other = self._net.next_edge(st.edge[rows], st.goal[rows], full_s)
         found = full_s[other] == 0.0
         self._turn_into(st, rows[found], other[found])
         st.waited_s[rows[found]] = 0.5 * STUCK_S
         lost = rows[~found & (st.waited_s[rows] > GIVES_UP_S)]
         st.park_at[lost] = st.s[lost]
+
+    def choose_lane(self, st: State, rows: Ints, tails: Tails) -> None:
+        """Lane of ``rows``, which have just changed edges: the slow one to leave, else the emptier one."""
+        st.lane[rows] = np.minimum(st.lane[rows], self._net.lanes[st.edge[rows]] - 1)
+        rows = rows[self._net.lanes[st.edge[rows]] > 1]
+        if len(rows) == 0:
+            return
+        track, own = LANES * st.edge[rows], st.lane[rows]
+        room, other_room = tails.rear_m[track + own], tails.rear_m[track + 1 - own]
+        leaves = self._net.lanes[st.next_edge[rows]] == 1
+        stays = np.where(leaves | (self._who.heavy[rows] > 0), own == 0, other_room < room + EMPTIER_M)
+        slower = np.maximum(st.v[rows] - tails.v[track + 1 - own], 0.0)
+        safe = other_room > st.s[rows] + 6.0 + st.v[rows] + slower**2 / 3.0
+        wish = np.where(safe & ~stays, 1 - own, own)
+        _, first, count = np.unique(track + wish, return_index=True, return_counts=True)
+        alone = np.isin(track + wish, (track + wish)[first[count == 1]])
+        st.lane[rows] = np.where(alone, wish, own)

@@ -159,8 +159,10 @@ def main() -> None:
     for row in table:
         print(json.dumps(row))
     spent = time.process_time() - begun
-    print(json.dumps({"vehicles": args.vehicles, "step_ms": args.step_ms, "hours": args.hours,
-                      "cpu_s": round(spent, 1), "longest_wait_s": round(float(fleet.state.waited_s.max()), 1)}))  # fmt: skip
+    longest_s = round(float(fleet.state.waited_s.max()), 1)
+    summary = {"vehicles": args.vehicles, "step_ms": args.step_ms, "hours": args.hours,
+                      "cpu_s": round(spent, 1), "longest_wait_s": longest_s}  # fmt: skip
+    print(json.dumps(summary))
     if args.png:
         args.png.mkdir(parents=True, exist_ok=True)
         chart(table, args.png / "day.png")

@@ -68,11 +68,12 @@ def jam(net: RoadNetwork, agenda: OneTrip, seed: int = 3) -> Fleet:
 
 
 def bumper_gaps_m(vehicles_on: Fleet) -> Floats:
-    """Free road between each vehicle on an edge and the next one ahead on it, m."""
+    """Free road between each vehicle in a lane and the next one ahead in it, m."""
     st, length_m = vehicles_on.state, vehicles_on.drivers.length_m
     rows = np.flatnonzero(st.on_road)
-    rows = rows[np.lexsort((st.s[rows], st.edge[rows]))]
+    track = 2 * st.edge + st.lane
+    rows = rows[np.lexsort((st.s[rows], track[rows]))]
     behind, ahead = rows[:-1], rows[1:]
-    same = st.edge[behind] == st.edge[ahead]
+    same = track[behind] == track[ahead]
     gaps: Floats = (st.s[ahead] - length_m[ahead] - st.s[behind])[same]
     return gaps
