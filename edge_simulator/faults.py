@@ -144,13 +144,12 @@ class Injector:
         kind = KINDS[fault.name]
         running = _Running(fault, kind)
         self._grow(running, now_ms)
-        accel = faults_road.impact(self._scene, fault, self._rng)
+        felt = faults_road.impact(self._scene, fault, self._rng)
+        burst = None if felt is None else Burst(fault, now_ms, felt.long, felt.lat, felt.kind)
         if running.busy:
             self._running.append(running)
             self._tick_ms = min(self._tick_ms, now_ms - now_ms % TICK_MS + TICK_MS)
-        return Event(
-            fault, f"{fault.name}-{self._begun}", None if accel is None else Burst(fault, now_ms, accel)
-        )
+        return Event(fault, f"{fault.name}-{self._begun}", burst)
 
     def _tick(self, now_ms: int) -> None:
         """Grow, diagnose and end what is under way."""

@@ -6,13 +6,16 @@ import numpy as np
 
 from edge_simulator import pulse
 from edge_simulator.fault_kind import Details, Fault, Kind, Scene, any_wheel, spread
-from edge_simulator.geo import Floats
 
 EMERGENCY_MPS2 = (-6.5, -8.8)
+FRONTAL, FRONTAL_SHARES = ("car_to_car", "barrier", "pole"), (0.6, 0.2, 0.2)
+"""Crashes that take speed off, which is all that the fleet's motion can show of one (eng. shares)."""
 
 
 def _crash(severity: float, rng: np.random.Generator) -> Details:
-    return {"share_of_speed": severity, "width_ms": int(rng.integers(80, 151))}
+    kind = FRONTAL[int(rng.choice(len(FRONTAL), p=FRONTAL_SHARES))]
+    low, high = pulse.KINDS[kind].width_ms
+    return {"type": kind, "share_of_speed": severity, "width_ms": int(rng.integers(low, high + 1))}
 
 
 def _pothole(severity: float, rng: np.random.Generator) -> Details:
@@ -42,30 +45,35 @@ def _brake(scene: Scene, fault: Fault, level: float, _before: float) -> None:
         motion.emergency_mps2[i] = fault.details["decel_mps2"]
 
 
-def impact(scene: Scene, fault: Fault, rng: np.random.Generator) -> Floats | None:
-    """The acceleration at 1 kHz that the recorder has to judge; None where nothing hits anything."""
+def impact(scene: Scene, fault: Fault, rng: np.random.Generator) -> pulse.Pulse | None:
+    """The burst that the recorder has to judge; None where nothing hits anything."""
     if fault.name == "crash":
         return _collide(scene, fault, rng)
-    if fault.name in ("pothole", "kerb_strike"):
-        return pulse.kerb(fault.details["peak_g"], fault.details["width_ms"])
-    return None
+    if fault.name not in ("pothole", "kerb_strike"):
+        return None
+    knock = pulse.kerb(fault.details["peak_g"], fault.details["width_ms"])
+    if fault.name == "pothole":
+        return pulse.Pulse("pothole", knock, 0.2 * knock)
+    side = -1.0 if fault.details["wheel"].endswith("l") else 1.0
+    return pulse.Pulse("kerb", 0.3 * knock, side * knock)
 
 
-def _collide(scene: Scene, fault: Fault, rng: np.random.Generator) -> Floats:
+def _collide(scene: Scene, fault: Fault, rng: np.random.Generator) -> pulse.Pulse:
     """The collision takes speed off in the next step and wrecks the vehicle."""
     motion, i = scene.fleet.state, fault.vehicle
     lost_mps = float(motion.v[i]) * fault.details["share_of_speed"]
     motion.crashed[i] = True
     motion.impact_mps[i] = lost_mps
-    shape = pulse.haversine(-lost_mps * 3.6, fault.details["width_ms"])
-    return pulse.with_ringing(shape, rng, float(rng.uniform(0.1, 0.2)))
+    kind = pulse.KINDS[fault.details["type"]]
+    return pulse.crash(kind, lost_mps * 3.6, fault.details["width_ms"], rng)
 
 
 KINDS = (
     Kind(
         "crash", "any", (0, 0), _crash, on_road=True, for_good=True,
         changes="speed, at once; the wreck stays",
-        law="80-150 ms", severity="share of the speed that is lost", rule="delta-V >= 8 km/h within 150 ms",
+        law="80-180 ms by type: car to car, barrier, pole",
+        severity="share of the speed that is lost", rule="delta-V >= 8 km/h within 150 ms",
     ),
     Kind(
         "pothole", "any", (0, 0), _pothole, lasts_s=(0, 0), on_road=True, changes="acceleration for 8-20 ms",

@@ -56,7 +56,7 @@ class Bench:
     def hit(self, felt: Pulse, vehicle: int | None = None, **details: Any) -> None:
         """An impact in the next step."""
         which = self.vehicle if vehicle is None else vehicle
-        fault = Fault("crash", which, self.now_ms + 100, 1.0, details)
+        fault = Fault("crash", which, self.now_ms + 100, 1.0, details, self.now_ms + 100)
         self.step(1, Burst(fault, self.now_ms + 100, felt.long, felt.lat, felt.kind))
 
     def records(self) -> list[dict[str, Any]]:

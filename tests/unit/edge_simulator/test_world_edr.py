@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from edge_simulator import trigger
+from edge_simulator.fault_wanted import Wanted
 from edge_simulator.geo import Floats
 from edge_simulator.recorder import PROFILES, Setup
 from edge_simulator.scenario import Scenario, cadence
@@ -29,7 +30,7 @@ def crashes_of(world: World) -> list[dict[str, object]]:
 @pytest.fixture(scope="module")
 def braked() -> tuple[World, Floats, int]:
     """A run in which every other driver stamps on the brake now and then, between potholes; speeds, m/s."""
-    world = World(scenario(faults=(("pothole", 12),)))
+    world = World(scenario(faults=(Wanted("pothole", count=12),)))
     motion, speeds, crashes = world.fleet.state, [], 0
     for k, slot in enumerate(world.slots()):
         if k % 50 == 0:
@@ -58,7 +59,10 @@ def test_no_vehicles_motion_would_trigger_its_recorder(braked: tuple[World, Floa
 
 def test_a_crash_among_them_sends_one_record_in_the_profile_asked_for() -> None:
     world = World(
-        scenario(faults=(("crash", 1), ("pothole", 3)), recorders=Setup(PROFILES["us563_2006"], True, 2048))
+        scenario(
+            faults=(Wanted("crash", count=1), Wanted("pothole", count=3)),
+            recorders=Setup(PROFILES["us563_2006"], True, 2048),
+        )
     )
     parts = crashes_of(world)
     assert [part["part"] for part in parts] == list(range(len(parts)))
@@ -67,7 +71,7 @@ def test_a_crash_among_them_sends_one_record_in_the_profile_asked_for() -> None:
 
 
 def test_a_record_is_told_when_it_is_sealed_before_it_is_due() -> None:
-    world = World(scenario(faults=(("crash", 1),)))
+    world = World(scenario(faults=(Wanted("crash", count=1),)))
     kept: list[bytes] = []
     for slot in world.slots():
         kept += [payload for sealed in slot.crashes for payload in sealed.payloads]
