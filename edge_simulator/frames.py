@@ -59,7 +59,7 @@ Rows = slice | Ints
 _HEADING = FAST_NAMES.index("heading_deg")
 _TURN = 3600
 """Steps of a full turn of the heading."""
-_CHUNK = 256
+_CHUNK = 128
 """Frames written at a time: their cells stay in the processor's second cache."""
 
 

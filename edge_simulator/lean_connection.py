@@ -213,7 +213,7 @@ class Connection:
         if self.sock is None:
             return
         patience = self.identity.keepalive_s
-        asked_at = self._pinged_at or (self._heard_at if self._unsent else now)
+        asked_at = self._pinged_at or (max(self._heard_at, self._said_at) if self._unsent else now)
         if not self.up:
             if now > self._said_at + CONNECT_S:
                 self.lose(f"no answer within {CONNECT_S:g} s")

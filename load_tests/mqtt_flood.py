@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterable, Sequence
-from itertools import islice
+from itertools import chain, islice
 from types import TracebackType
 
 import orjson
 
+from edge_simulator import mqtt_packets
 from infra.contract.topics import mqtt_topic
 
 BATCH = 500
-PACKET_IDS = 65_535
+KEEPALIVE_S = 60
 VIN_PREFIX = "1HGCM82633A"
 
 
@@ -55,30 +56,13 @@ def frame(vehicle: int, seq: int, t0_ms: int) -> bytes:
     return orjson.dumps(message)
 
 
-def publish_packet(topic: bytes, packet_id: int, payload: bytes) -> bytes:
-    """A PUBLISH at QoS 1, MQTT 3.1.1."""
-    body = len(topic).to_bytes(2, "big") + topic + packet_id.to_bytes(2, "big") + payload
-    return b"\x32" + _length(len(body)) + body
-
-
-def _length(count: int) -> bytes:
-    found = bytearray()
-    while True:
-        count, byte = count >> 7, count & 0x7F
-        found.append(byte | (0x80 if count else 0))
-        if not count:
-            return bytes(found)
-
-
 class Flood:
     """A connection that publishes as fast as the broker acknowledges; a context manager."""
 
     def __init__(self, host: str, port: int, client_id: str, timeout_s: float = 30.0) -> None:
         self._sock = socket.create_connection((host, port), timeout=timeout_s)
         self._packet_id = 0
-        name = client_id.encode()
-        body = b"\x00\x04MQTT\x04\x02\x00\x3c" + len(name).to_bytes(2, "big") + name
-        self._sock.sendall(b"\x10" + _length(len(body)) + body)
+        self._sock.sendall(mqtt_packets.connect(client_id, KEEPALIVE_S))
         if self._receive(4) != b"\x20\x02\x00\x00":
             raise FloodError("the broker refused the connection")
 
@@ -88,20 +72,21 @@ class Flood:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._sock.sendall(b"\xe0\x00")
+        self._sock.sendall(mqtt_packets.DISCONNECT)
         self._sock.close()
 
     def publish(self, messages: Iterable[tuple[bytes, bytes]]) -> int:
         """Publish (topic, payload) pairs, every one acknowledged by the broker; how many."""
         rest, count = iter(messages), 0
         while batch := list(islice(rest, BATCH)):
-            self._sock.sendall(b"".join(publish_packet(t, self._next_id(), p) for t, p in batch))
+            packets = (mqtt_packets.publish(mqtt_packets.text(t), self._next_id(), p) for t, p in batch)
+            self._sock.sendall(b"".join(chain.from_iterable(packets)))
             self._receive(4 * len(batch))
             count += len(batch)
         return count
 
     def _next_id(self) -> int:
-        self._packet_id = self._packet_id % PACKET_IDS + 1
+        self._packet_id = self._packet_id % mqtt_packets.PACKET_IDS + 1
         return self._packet_id
 
     def _receive(self, count: int) -> bytes:
