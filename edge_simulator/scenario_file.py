@@ -32,9 +32,9 @@ def _time_of_day_s(value: object) -> float:
 
 def _length_ms(value: object) -> int:
     try:
-        return duration_ms(str(value), "duration")
+        return duration_ms(str(value), "")
     except ConfigError as error:
-        raise ValueError(str(error)) from error
+        raise ValueError(str(error).partition(": ")[2]) from error
 
 
 TimeOfDay = Annotated[float, BeforeValidator(_time_of_day_s)]
@@ -138,7 +138,8 @@ def load(
     try:
         found = ScenarioFile.model_validate(merged)
     except ValidationError as error:
-        raise ConfigError(f"{where}: {_told(error)}") from error
+        told = _told(error)
+        raise ConfigError(f"{where}: {told}" if name_or_path else f"--{told}") from error
     return found
 
 
@@ -205,6 +206,13 @@ def _read(name_or_path: str) -> tuple[dict[str, Any], str]:
     return raw, where
 
 
+_LIMITS = {
+    "greater_than": "more than {:g} is wanted",
+    "greater_than_equal": "at least {:g} is wanted",
+    "less_than_equal": "at most {:g} is wanted",
+}
+
+
 def _told(error: ValidationError) -> str:
     """The first thing wrong, as key: reason."""
     first = error.errors()[0]
@@ -213,7 +221,11 @@ def _told(error: ValidationError) -> str:
         part = str(first["loc"][0]) if len(first["loc"]) > 1 else ""
         fields = _FIELDS.get(part, ScenarioFile.model_fields)
         return f"{key}: {_unknown(str(first['loc'][-1]), [f.alias or k for k, f in fields.items()])}"
-    return f"{key} {first['input']!r}: {first['msg'].removeprefix('Value error, ')}"
+    value = first["input"]
+    shown = f"{value:g}" if isinstance(value, int | float) else repr(value)
+    limit = next(iter(first.get("ctx", {}).values()), None)
+    said = _LIMITS.get(first["type"], first["msg"].removeprefix("Value error, "))
+    return f"{key} {shown}: {said.format(limit)}"
 
 
 def _unknown(key: str, known: Sequence[str]) -> str:
