@@ -223,9 +223,9 @@ def _told(error: ValidationError) -> str:
         return f"{key}: {_unknown(str(first['loc'][-1]), [f.alias or k for k, f in fields.items()])}"
     value = first["input"]
     shown = f"{value:g}" if isinstance(value, int | float) else repr(value)
-    limit = next(iter(first.get("ctx", {}).values()), None)
-    said = _LIMITS.get(first["type"], first["msg"].removeprefix("Value error, "))
-    return f"{key} {shown}: {said.format(limit)}"
+    if first["type"] in _LIMITS:
+        return f"{key} {shown}: {_LIMITS[first['type']].format(*first['ctx'].values())}"
+    return f"{key} {shown}: {first['msg'].removeprefix('Value error, ')}"
 
 
 def _unknown(key: str, known: Sequence[str]) -> str:
