@@ -10,7 +10,7 @@ KINDS: dict[str, Kind] = {
     for part in (faults_engine, faults_electric, faults_chassis, faults_road)
     for kind in part.KINDS
 }
-IMPACTS = ("crash", "pothole", "kerb_strike")
+IMPACTS = ("crash", "multi_crash", "pothole", "kerb_strike")
 
 _WHO = {
     "any": "all",

@@ -146,6 +146,9 @@ class Injector:
         self._grow(running, now_ms)
         felt = faults_road.impact(self._scene, fault, self._rng)
         burst = None if felt is None else Burst(fault, now_ms, felt.long, felt.lat, felt.kind)
+        again = faults_road.second_impact(fault, now_ms)
+        if again is not None:
+            self._waiting = sorted([*self._waiting, again], key=lambda f: f.onset_ms)
         if running.busy:
             self._running.append(running)
             self._tick_ms = min(self._tick_ms, now_ms - now_ms % TICK_MS + TICK_MS)
@@ -196,7 +199,7 @@ class Injector:
 
     def _on_the_move(self, fault: Fault, now_ms: int) -> Fault | None:
         """The fault itself; on the road it goes to the next sound vehicle that drives, or to None."""
-        if not KINDS[fault.name].on_road:
+        if not KINDS[fault.name].on_road or fault.details.get("impact") == 2:
             return fault
         fit = self._driving()
         own = fit[fault.vehicle]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from edge_simulator import pulse
@@ -12,10 +14,30 @@ FRONTAL, FRONTAL_SHARES = ("car_to_car", "barrier", "pole"), (0.6, 0.2, 0.2)
 """Crashes that take speed off, which is all that the fleet's motion can show of one (eng. shares)."""
 
 
+FIRST_SHARE, SECOND_SHARE = (0.25, 0.4), 0.95
+"""What two hits in a row take of the speed: the first (severity 0..1), and the second of the rest."""
+AGAIN_MS = (200, 500)
+
+
 def _crash(severity: float, rng: np.random.Generator) -> Details:
     kind = FRONTAL[int(rng.choice(len(FRONTAL), p=FRONTAL_SHARES))]
     low, high = pulse.KINDS[kind].width_ms
     return {"type": kind, "share_of_speed": severity, "width_ms": int(rng.integers(low, high + 1))}
+
+
+def _multi_crash(severity: float, rng: np.random.Generator) -> Details:
+    again_ms = int(rng.integers(*AGAIN_MS))
+    return _crash(spread(*FIRST_SHARE, severity), rng) | {"again_after_ms": again_ms}
+
+
+def second_impact(fault: Fault, now_ms: int) -> Fault | None:
+    """The hit that follows the one at ``now_ms``, on the same vehicle; None where none does."""
+    if "again_after_ms" not in fault.details:
+        return None
+    at_ms = now_ms + fault.details["again_after_ms"]
+    kept = {key: value for key, value in fault.details.items() if key != "again_after_ms"}
+    details = kept | {"share_of_speed": SECOND_SHARE, "impact": 2}
+    return replace(fault, onset_ms=at_ms, full_ms=at_ms, details=details)
 
 
 def _pothole(severity: float, rng: np.random.Generator) -> Details:
@@ -47,7 +69,7 @@ def _brake(scene: Scene, fault: Fault, level: float, _before: float) -> None:
 
 def impact(scene: Scene, fault: Fault, rng: np.random.Generator) -> pulse.Pulse | None:
     """The burst that the recorder has to judge; None where nothing hits anything."""
-    if fault.name == "crash":
+    if fault.name in ("crash", "multi_crash"):
         return _collide(scene, fault, rng)
     if fault.name not in ("pothole", "kerb_strike"):
         return None
@@ -74,6 +96,11 @@ KINDS = (
         changes="speed, at once; the wreck stays",
         law="80-180 ms by type: car to car, barrier, pole",
         severity="share of the speed that is lost", rule="delta-V >= 8 km/h within 150 ms",
+    ),
+    Kind(
+        "multi_crash", "any", (0, 0), _multi_crash, on_road=True, for_good=True,
+        changes="speed, twice; the wreck stays", law="a second hit after 0.2-0.5 s, with a row of its own",
+        severity="share lost at first, 0.25-0.4; then 0.95 of the rest", rule="events 1 and 2 of one crash",
     ),
     Kind(
         "pothole", "any", (0, 0), _pothole, lasts_s=(0, 0), on_road=True, changes="acceleration for 8-20 ms",

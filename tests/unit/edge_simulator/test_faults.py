@@ -44,7 +44,7 @@ def well() -> Drive:
 
 def test_every_fault_has_a_rule_here_but_those_of_the_road() -> None:
     on_road = {name for name, kind in KINDS.items() if kind.on_road}
-    assert on_road == {"crash", "pothole", "kerb_strike", "emergency_braking"}
+    assert on_road == {"crash", "multi_crash", "pothole", "kerb_strike", "emergency_braking"}
     assert set(rules.RULES) == set(WITHIN_S) == set(KINDS) - on_road
 
 

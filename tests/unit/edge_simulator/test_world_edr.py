@@ -70,6 +70,22 @@ def test_a_crash_among_them_sends_one_record_in_the_profile_asked_for() -> None:
     assert (world.counts["crashes"], parts[0]["profile"], parts[0]["complete"]) == (1, "us563_2006", True)
 
 
+def test_a_vehicle_hit_twice_sends_events_1_and_2_and_its_truth_has_both() -> None:
+    world = World(scenario(faults=(Wanted("multi_crash", count=3),)))
+    truth, records = [], []
+    for slot in world.slots():
+        truth += [row for row in slot.truth if row.get("fault") == "multi_crash"]
+        records += [messages.decode_crash(p) for sealed in slot.crashes for p in sealed.payloads]
+    assert [row["details"].get("impact") for row in truth].count(2) == 3
+    seconds = [r for r in records if r["multi_event"] == 2]
+    firsts = {r["crash_id"] + r["vehicle_id"] for r in records if r["multi_event"] == 1}
+    assert len(seconds) >= 2
+    assert len({row["vehicle_id"] for row in truth}) == len(firsts) == 3
+    for record in seconds:
+        assert record["first_crash_id"] + record["vehicle_id"] in firsts
+        assert 200 <= record["event_1_to_2_ms"] <= 600
+
+
 def test_a_record_is_told_when_it_is_sealed_before_it_is_due() -> None:
     world = World(scenario(faults=(Wanted("crash", count=1),)))
     kept: list[bytes] = []
