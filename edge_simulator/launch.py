@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,7 @@ from edge_simulator import crash_store, resend
 from edge_simulator.clients import Client, publisher_of
 from edge_simulator.console import now_ms, say
 from edge_simulator.publishing import Message
-from edge_simulator.run import Plan, Run
+from edge_simulator.run import Plan, Run, Say
 from edge_simulator.runfiles import RunFiles
 from edge_simulator.scenario import SAMPLES, Scenario
 from edge_simulator.stopping import StopFlag
@@ -37,13 +37,19 @@ class Manner:
     client: Client = "auto"
 
 
-def publish(in_force: configuration.Settings, wanted: Scenario, manner: Manner) -> Mapping[str, Any]:
-    """Simulate and publish; the summary. Raises ServiceError where no broker answers."""
+def publish(
+    in_force: configuration.Settings, wanted: Scenario, manner: Manner, say: Say = say,
+    begin_ms: Callable[[], int] = now_ms,
+) -> Mapping[str, Any]:  # fmt: skip
+    """Simulate and publish; the summary. Raises ServiceError where no broker answers.
+
+    ``begin_ms`` is asked for a live run's begin, once the world is ready.
+    """
     address = configuration.endpoints(in_force)
     world = World(wanted)
     world.warm_up()
     if manner.live:
-        world.begin_at(now_ms() - SAMPLES * wanted.cadence.dt_ms)
+        world.begin_at(begin_ms() - SAMPLES * wanted.cadence.dt_ms)
     plan = Plan(manner.run_id, in_force.mqtt.root, manner.max_in_flight, manner.drain_s, manner.paced)
     each = len(manner.clients) == wanted.vehicles > 1
     wills = _wills(world, in_force.mqtt.root) if each else {}
@@ -54,7 +60,9 @@ def publish(in_force: configuration.Settings, wanted: Scenario, manner: Manner) 
         ) as publisher,
     ):
         publisher.connect(deadline_s=5.0 + 0.01 * len(manner.clients))
-        resend.offer(publisher, plan.mqtt_root, resend.waiting(crash_store.files(in_force.paths.home), say))
+        if wanted.first == 0:
+            kept = resend.waiting(crash_store.files(in_force.paths.home), say)
+            resend.offer(publisher, plan.mqtt_root, kept)
         with RunFiles(in_force.paths.home, manner.run_id, manner.log_frames) as files:
             return Run(plan, world, publisher, files, say).go(stop)
 

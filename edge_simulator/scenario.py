@@ -71,6 +71,8 @@ class Scenario:
     """Road edges passed are ground truth too; they are many."""
     longest_step_ms: int = 100
     """Physics goes in steps of at most this."""
+    first: int = 0
+    """Number of the first vehicle: a part of a larger fleet has identities and chance of its own."""
 
     @property
     def full_rate(self) -> float:

@@ -68,6 +68,9 @@ def simulate(
     connections: Annotated[
         str, typer.Option(help="MQTT connections, a number or per-vehicle (then each has its last will)")
     ] = "1",
+    processes: Annotated[
+        int, typer.Option(min=1, help="split the fleet over so many processes, a world each on the same map")
+    ] = 1,
     client: Annotated[
         Literal["auto", "paho", "lean"],
         typer.Option(help="MQTT client: lean for load, paho the reference; auto: paho for a single vehicle"),
@@ -89,7 +92,7 @@ def simulate(
 
     Exit codes: 0 all was acknowledged; 1 broker away or messages without PUBACK; 2 wrong option.
     """
-    from edge_simulator import launch, scenario_file, setting_out
+    from edge_simulator import fleet_processes, launch, scenario_file, setting_out
     from edge_simulator.console import now_ms, say, show
     from edge_simulator.day import make
     from edge_simulator.scenario import duration_ms
@@ -120,7 +123,10 @@ def simulate(
         duration_ms(drain, "--drain") / 1000, log_frames, paced=day is None,
         live=start_ms is None and day is None, client=client,
     )  # fmt: skip
-    summary = launch.publish(in_force, wanted, manner)
+    if processes == 1:
+        summary = launch.publish(in_force, wanted, manner)
+    else:
+        summary = fleet_processes.run(in_force, wanted, manner, processes, connections)
     show(summary, json)
     if not summary["finished"]:
         say(f"{summary['messages']['owed']} messages were not acknowledged within {drain}")

@@ -46,13 +46,14 @@ class World:
 
     def __init__(self, scenario: Scenario) -> None:
         sc = self.scenario = scenario
-        streams = [np.random.default_rng([sc.seed, k]) for k in range(2, 8)]
+        part = (sc.first,) if sc.first else ()
+        streams = [np.random.default_rng([sc.seed, k, *part]) for k in range(2, 8)]
         draw, motion, wear, noise, luck, radio = streams
         self.net: RoadNetwork = region(
             sc.seed, sc.lat_deg, sc.lon_deg, profiles.towns(sc.profile, sc.vehicles)
         )
         self.specs = vehicles.specs(vehicles.draw(draw, sc.vehicles))
-        self.vehicle_ids = [vin.make(f"{sc.seed}/{k}") for k in range(sc.vehicles)]
+        self.vehicle_ids = [vin.make(f"{sc.seed}/{sc.first + k}") for k in range(sc.vehicles)]
         models = [vehicles.MODELS[k] for k in self.specs.model]
         agenda = profiles.for_profile(
             sc.profile, self.net, self.specs, motion, sc.begins_at_s - WARM_UP_MS / 1000, sc.weekday

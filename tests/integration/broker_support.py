@@ -107,6 +107,10 @@ class Listener:
         found = [p for topic, p in self.received if topic.endswith(f"/{name}")]
         return [p for p in found if boot_id is None or b'"boot_id":%d' % boot_id in p]
 
+    def reporting(self) -> set[str]:
+        """Vehicles that have sent a frame."""
+        return {topic.split("/")[1] for topic, _ in list(self.received) if topic.endswith("/telemetry")}
+
     def sequences(self, boot_id: int) -> dict[str, list[int]]:
         """Sequence numbers of each vehicle in order of arrival, repeated ones once."""
         found: dict[str, dict[int, None]] = defaultdict(dict)
