@@ -105,12 +105,11 @@ def aim_distance(v: Floats) -> Floats:
     return np.clip(5.0 + 0.9 * v, 6.0, 38.0)
 
 
-def rotated(x: Floats, y: Floats, angle: Floats) -> tuple[Floats, Floats]:
-    """A unit vector (east, north) turned right by a small angle (series, 1e-9 at 0.25 rad)."""
+def sine_cosine(angle: Floats) -> tuple[Floats, Floats]:
+    """Sine and cosine of small angles (series, 1e-9 at 0.25 rad)."""
     square = angle * angle
-    cos = 1 - square * (0.5 - square * (1 / 24 - square * (1 / 720 - square / 40320)))
-    sin = angle * (1 - square * (1 / 6 - square * (1 / 120 - square / 5040)))
-    return x * cos + y * sin, y * cos - x * sin
+    cosine = 1 - square * (0.5 - square * (1 / 24 - square * (1 / 720 - square / 40320)))
+    return angle * (1 - square * (1 / 6 - square * (1 / 120 - square / 5040))), cosine
 
 
 def road_power_w(
