@@ -67,6 +67,13 @@ def safe_speed(gap: Floats, leader_v: Floats, hardest: Floats, h_s: float) -> Fl
     return np.sqrt(reserve) - reach
 
 
+def needed_accel(v: Floats, leader_v: Floats, gap: Floats, hardest: Floats) -> Floats:
+    """Acceleration (negative) that just avoids the vehicle ahead, at most what tyres give, m/s2."""
+    need = (v - leader_v) * (v + leader_v)
+    need /= np.maximum(2 * gap - 3.0, 1.0)
+    return -np.minimum(need, hardest)
+
+
 def limit_accel(command: Floats, last: Floats, v: Floats, h_s: float, pull: Floats, floor: Floats) -> Floats:
     """The command within what driver and machine can do: jerk, engine power, hardest normal braking."""
     highest = np.minimum(pull / np.maximum(v, 2.0), np.maximum(last, 0.0) + JERK_UP_MPS3 * h_s)

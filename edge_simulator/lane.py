@@ -112,10 +112,11 @@ class Lane:
         hold[at] = np.maximum(hold[at], halt)
         command = np.minimum(free, self.accel - hold)
         np.copyto(command, -0.5, where=(v <= 0.05) & (hold > self.accel))
-        a = dynamics.limit_accel(command, self.a, v, h_s, who.pull[rows], who.floor[rows])
+        hardest = who.hardest[rows]
+        floor = np.minimum(who.floor[rows], dynamics.needed_accel(v, lead_v, self.gap, hardest))
+        a = dynamics.limit_accel(command, self.a, v, h_s, who.pull[rows], floor)
         self._moods(st, a, command, t_s, h_s)
         next_v = np.maximum(v + a * h_s, 0.0)
-        hardest = who.hardest[rows]
         safe = dynamics.safe_speed(self.gap, lead_v, hardest, h_s)
         return np.minimum(next_v, np.maximum(np.maximum(safe, v - hardest * h_s), 0.0))
 
