@@ -67,6 +67,13 @@ def safe_speed(gap: Floats, leader_v: Floats, hardest: Floats, h_s: float) -> Fl
     return np.sqrt(reserve) - reach
 
 
+def needed_accel(v: Floats, leader_v: Floats, gap: Floats, hardest: Floats) -> Floats:
+    """Acceleration (negative) that just avoids the vehicle ahead, at most what tyres give, m/s2."""
+    need = (v - leader_v) * (v + leader_v)
+    need /= np.maximum(2 * gap - 3.0, 1.0)
+    return -np.minimum(need, hardest)
+
+
 def limit_accel(command: Floats, last: Floats, v: Floats, h_s: float, pull: Floats, floor: Floats) -> Floats:
     """The command within what driver and machine can do: jerk, engine power, hardest normal braking."""
     highest = np.minimum(pull / np.maximum(v, 2.0), np.maximum(last, 0.0) + JERK_UP_MPS3 * h_s)
@@ -105,12 +112,11 @@ def aim_distance(v: Floats) -> Floats:
     return np.clip(5.0 + 0.9 * v, 6.0, 38.0)
 
 
-def rotated(x: Floats, y: Floats, angle: Floats) -> tuple[Floats, Floats]:
-    """A unit vector (east, north) turned right by a small angle (series, 1e-9 at 0.25 rad)."""
+def sine_cosine(angle: Floats) -> tuple[Floats, Floats]:
+    """Sine and cosine of small angles (series, 1e-9 at 0.25 rad)."""
     square = angle * angle
-    cos = 1 - square * (0.5 - square * (1 / 24 - square * (1 / 720 - square / 40320)))
-    sin = angle * (1 - square * (1 / 6 - square * (1 / 120 - square / 5040)))
-    return x * cos + y * sin, y * cos - x * sin
+    cosine = 1 - square * (0.5 - square * (1 / 24 - square * (1 / 720 - square / 40320)))
+    return angle * (1 - square * (1 / 6 - square * (1 / 120 - square / 5040))), cosine
 
 
 def road_power_w(

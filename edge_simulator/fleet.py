@@ -121,10 +121,10 @@ class Fleet:
         stop_m = st.park_at[lane.rows] - lane.s
         near = lane.near()
         if len(near):
-            verdict, approach, tails = lane.judge(self.net, st, near, self.t_s)
+            verdict, approach = lane.judge(self.net, st, near, self.t_s)
             held = near[verdict.stop]
             stop_m[held] = np.minimum(stop_m[held], lane.to_end[held] - STOP_LINE_M)
-            self._wait(lane.rows[near], verdict, approach, tails, h_s)
+            self._wait(lane.rows[near], verdict, approach, lane.last, h_s)
         return stop_m
 
     def _wait(self, rows: Ints, verdict: Verdict, near: Approach, tails: Tails, h_s: float) -> None:
@@ -152,7 +152,7 @@ class Fleet:
         st.park_at[rows] = np.inf
         self._arrive(rows[edge >> 1 == st.goal[rows] >> 1])
         self._way.plan(st, rows)
-        self._way.choose_lane(st, rows, lane.tails())
+        self._way.choose_lane(st, rows, lane.last)
 
     def _arrive(self, rows: Ints) -> None:
         """``rows`` are on their goal's street: they look for the place to park, or go on to another goal."""

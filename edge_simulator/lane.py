@@ -41,8 +41,7 @@ class Lane:
     headway_s: Floats
     gap: Floats
     leader: Ints
-    tail: Ints
-    """Place of the last vehicle of each track, [n_tracks]."""
+    last: Tails
     point: Ints
     share: Floats
 
@@ -56,12 +55,13 @@ class Lane:
         next_track = LANES * next_edge + np.minimum(side, net.lanes[next_edge] - 1)
         front = fronts(track)
         tail = tails(track, front, LANES * len(net.length_m))
+        v = st.v[rows]
         gap, leader = gaps(s, own_m, to_end, next_track, front, tail)
         point, share = net.locate(edge, s)
         return cls(
-            rows, edge, next_edge, track, next_track, s, st.v[rows], st.a[rows], to_end, own_m,
+            rows, edge, next_edge, track, next_track, s, v, st.a[rows], to_end, own_m,
             who.accel[rows],
-            who.per_closing[rows], who.headway_s[rows], gap, leader, tail, point, share,
+            who.per_closing[rows], who.headway_s[rows], gap, leader, _last(tail, s - own_m, v), point, share,
         )  # fmt: skip
 
     def wanted_v(self, net: RoadNetwork, st: State, who: Drivers, pass2: Floats | None) -> Floats:
@@ -78,19 +78,11 @@ class Lane:
         limit = np.minimum(net.limit_mps[self.edge] * who.limit_factor[rows], who.top_mps[rows])
         return np.minimum(limit, np.sqrt(v2))
 
-    def tails(self) -> Tails:
-        """The last vehicle of every track."""
-        held = np.flatnonzero(self.tail >= 0)
-        at = self.tail[held]
-        rear, v = np.full(len(self.tail), FREE_M), np.zeros(len(self.tail))
-        rear[held], v[held] = self.s[at] - self.own_m[at], self.v[at]
-        return Tails(rear, v)
-
     def near(self) -> Ints:
         """Places of the vehicles that must think of the junction ahead."""
         return np.flatnonzero(self.to_end < (SIGHT_M + STOP_LINE_M) + SIGHT_S * self.v)
 
-    def judge(self, net: RoadNetwork, st: State, near: Ints, t_s: float) -> tuple[Verdict, Approach, Tails]:
+    def judge(self, net: RoadNetwork, st: State, near: Ints, t_s: float) -> tuple[Verdict, Approach]:
         """Who of the vehicles at ``near`` must stop before the junction."""
         rows = self.rows[near]
         passed: Bools = st.through[rows] | (self.to_end[near] <= STOP_LINE_M)
@@ -102,8 +94,7 @@ class Lane:
             self.edge[near], self.track[near], self.next_track[near], self.to_end[near], self.v[near],
             self.own_m[near], passed, alone | clear, st.waited_s[rows],
         )  # fmt: skip
-        last = self.tails()
-        return judge(net, approach, last, t_s), approach, last
+        return judge(net, approach, self.last, t_s), approach
 
     def next_v(
         self, st: State, who: Drivers, wanted: Floats, stop_m: Floats, t_s: float, h_s: float
@@ -121,10 +112,11 @@ class Lane:
         hold[at] = np.maximum(hold[at], halt)
         command = np.minimum(free, self.accel - hold)
         np.copyto(command, -0.5, where=(v <= 0.05) & (hold > self.accel))
-        a = dynamics.limit_accel(command, self.a, v, h_s, who.pull[rows], who.floor[rows])
+        hardest = who.hardest[rows]
+        floor = np.minimum(who.floor[rows], dynamics.needed_accel(v, lead_v, self.gap, hardest))
+        a = dynamics.limit_accel(command, self.a, v, h_s, who.pull[rows], floor)
         self._moods(st, a, command, t_s, h_s)
         next_v = np.maximum(v + a * h_s, 0.0)
-        hardest = who.hardest[rows]
         safe = dynamics.safe_speed(self.gap, lead_v, hardest, h_s)
         return np.minimum(next_v, np.maximum(np.maximum(safe, v - hardest * h_s), 0.0))
 
@@ -139,3 +131,11 @@ class Lane:
         a[at] = np.where(
             sprints, np.where(command[at] > 0.4, np.maximum(a[at], fast), a[at]), np.minimum(a[at], fast)
         )
+
+
+def _last(tail: Ints, rear_m: Floats, v: Floats) -> Tails:
+    """The last vehicle of every track by its place, -1 for none."""
+    held = np.flatnonzero(tail >= 0)
+    rear, speed = np.full(len(tail), FREE_M), np.zeros(len(tail))
+    rear[held], speed[held] = rear_m[tail[held]], v[tail[held]]
+    return Tails(rear, speed)

@@ -30,10 +30,11 @@ def drive(net: RoadNetwork, st: State, lane: Lane, next_v: Floats, h_s: float) -
     curvature += wanted
     step_m = v_mean * h_s
     yaw = curvature * step_m
-    x, y = dynamics.rotated(x, y, 0.5 * yaw)
+    sine, cosine = dynamics.sine_cosine(0.5 * yaw)
+    x, y = x * cosine + y * sine, y * cosine - x * sine
     lat += step_m * y / per_lat
     lon += step_m * x / per_lon
-    x, y = dynamics.rotated(x, y, 0.5 * yaw)
+    x, y = x * cosine + y * sine, y * cosine - x * sine
     st.curvature[rows] = curvature
     st.lat[rows], st.lon[rows], st.east[rows], st.north[rows] = lat, lon, x, y
     st.heading[rows] = _turned(st.heading[rows], yaw)

@@ -109,3 +109,25 @@ def test_a_parked_vehicle_that_breaks_down_stays_where_it_is(town: RoadNetwork) 
         cars.step(H_S)
     assert cars.state.parked[5]
     assert not cars.state.parked[4]
+
+
+def test_the_next_driver_brakes_as_hard_as_needed_behind_a_crash(town: RoadNetwork) -> None:
+    long = np.flatnonzero((town.length_m > 600) & (town.road_class == 1))
+    edge = int(long[0])
+    goal = straight_on(town, edge)
+    agenda = OneTrip(np.full(2, edge), np.array([140.0, 100.0]), np.full(2, goal), np.zeros(2))
+    cars = fleet(town, agenda)
+    for _ in range(80):
+        cars.step(0.1)
+    st = cars.state
+    from_m, from_s = float(st.odometer_m[1]), float(st.s[1])
+    st.crashed[0], st.impact_mps[0] = True, float(st.v[0])
+    hardest = 0.0
+    for _ in range(100):
+        cars.step(0.1)
+        hardest = min(hardest, float(cars.state.a[1]))
+    gap_m = cars.state.s[0] - cars.drivers.length_m[0] - cars.state.s[1]
+    assert cars.state.v[1] < 0.1
+    assert 0.3 < gap_m < 3.0
+    assert cars.state.odometer_m[1] - from_m == pytest.approx(cars.state.s[1] - from_s, abs=0.1)
+    assert -8.6 < hardest < -3.0
