@@ -108,7 +108,7 @@ class Sender:
         while not stopped():
             wait = due - time.monotonic() if paced else 0.0
             full = self._publisher.owed >= self._plan.max_in_flight
-            if wait < CHUNK_S and not full:
+            if wait < GATHER_S and not full:
                 break
             if not full:
                 time.sleep(GATHER_S)
