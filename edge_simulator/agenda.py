@@ -15,8 +15,8 @@ from edge_simulator import streets
 from edge_simulator.geo import Bools, Floats, Ints
 from edge_simulator.network import RoadNetwork
 
-PURPOSES = ("drive", "home", "work", "errand", "leisure", "delivery", "depot", "fare", "rank", "haul")
-DRIVE, HOME, WORK, ERRAND, LEISURE, DELIVERY, DEPOT, FARE, RANK, HAUL = range(len(PURPOSES))
+PURPOSES = ("drive", "home", "work", "errand", "leisure", "delivery", "depot", "fare", "rank", "haul", "rest")
+DRIVE, HOME, WORK, ERRAND, LEISURE, DELIVERY, DEPOT, FARE, RANK, HAUL, REST = range(len(PURPOSES))
 PARKED_AT_START = 0.12
 KERB_M = (20.0, 15.0)
 """Nobody parks nearer than this to an edge's begin and end."""

@@ -25,7 +25,7 @@ STOP_LINE_M = 8.0
 """Distance of the stop line from the middle of the junction."""
 COMFORTABLE_MPS2 = 2.8
 GAP_S = 4.0
-MERGE_GAP_S = 1.0
+MERGE_GAP_S = 2.5
 """Advantage of the motorway over its ramps: those who are on it make room."""
 BEHIND_S = 1.4
 """Time between two vehicles that enter the same street, beyond the first one's own length."""

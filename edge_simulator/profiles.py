@@ -9,7 +9,7 @@ from edge_simulator.network import RoadNetwork
 from edge_simulator.town_day import Day
 from edge_simulator.vehicles import Specs
 
-VEHICLES_A_TOWN = {"steady": 10_000, "day": 16_000}
+VEHICLES_A_TOWN = {"steady": 10_000, "day": 20_000}
 """Most vehicles of one town: of those with a day to live only one in five to ten is under way at a time."""
 
 

@@ -16,6 +16,7 @@ from edge_simulator.agenda import (
     HAUL,
     HOME,
     RANK,
+    REST,
     WORK,
     Next,
     Start,
@@ -32,6 +33,8 @@ RING_AHEAD = 14
 """Motorway edges to the next waypoint: less than half the ring, so that the way there stays on it."""
 HAUL_H = (1.5, 4.2)
 """Hours at the wheel between two rests."""
+LAST_H = 1.5
+"""A rest is not worth it any more when the shift ends within these hours."""
 NEARBY_OF = 5
 
 
@@ -116,15 +119,18 @@ class Day:
         return Next(wake_s, goal, self._spot(rows, goal, purpose), purpose, base, stop)
 
     def passing(self, rows: Ints, edge: Ints, t_s: float) -> tuple[Ints, Ints, Floats]:
-        """Long haul goes round on the motorway until it is time for a rest."""
+        """Long haul goes round on the motorway until it is time for a rest at its side, or to go home."""
         going = (self.role[rows] == shifts.HAUL) & (self._doing[rows] == HAUL)
         rows, edge = rows[going], edge[going]
         rests = t_s >= self._haul_until_s[rows]
-        self._doing[rows[rests]] = DEPOT
-        further = self._places.ahead_on_ring(edge, RING_AHEAD)
-        goal = np.where(rests, self.base[0][rows], further)
+        over = rests & (self._diary.shift(rows, t_s)[0] < t_s + LAST_H * plans.HOUR)
+        self._doing[rows[rests]] = REST
+        self._doing[rows[over]] = DEPOT
+        ahead = self._places.ahead_on_ring
+        goal = np.where(rests, ahead(edge, 2), ahead(edge, RING_AHEAD))
+        goal = np.where(over, self.base[0][rows], goal)
         self._at[rows] = goal
-        return rows, goal, np.where(rests, self.base[1][rows], 0.5 * self._net.length_m[goal])
+        return rows, goal, np.where(over, self.base[1][rows], 0.5 * self._net.length_m[goal])
 
     def _duty(self, rows: Ints, t_s: float) -> tuple[Floats, Ints]:
         """Stop, then the next stop; to the base when the shift is over, and from there at the next one."""

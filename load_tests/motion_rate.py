@@ -19,6 +19,8 @@ from edge_simulator.roads import region
 from edge_simulator.witness import Witness
 
 SETTLE_S = 20.0
+BLOCKS = 5
+"""Of steps, without and with a witness in turns; the quickest of each counts: others use the machine too."""
 
 
 def measure(count: int, profile: str, hour: float, step_s: float, steps: int) -> dict[str, float]:
@@ -32,20 +34,23 @@ def measure(count: int, profile: str, hour: float, step_s: float, steps: int) ->
     for _ in range(int(SETTLE_S / step_s)):
         fleet.step(step_s)
     witness = Witness([str(k) for k in range(count)], fleet, 0)
-    begun = time.process_time()
-    for _ in range(steps):
-        fleet.step(step_s)
-    moved_s = time.process_time() - begun
-    begun = time.process_time()
-    for k in range(steps):
-        fleet.step(step_s)
-        witness.step(fleet, round(1000 * step_s * (k + 1)))
-    seen_s = time.process_time() - begun - moved_s
+    plain_s, seen_s = [], []
+    for block in range(BLOCKS):
+        begun = time.process_time()
+        for _ in range(steps):
+            fleet.step(step_s)
+        middle = time.process_time()
+        for k in range(block * steps, (block + 1) * steps):
+            fleet.step(step_s)
+            witness.step(fleet, round(1000 * step_s * (k + 1)))
+        plain_s.append(middle - begun)
+        seen_s.append(time.process_time() - middle)
+    moved_s = min(plain_s)
     return {
         "vehicles": count, "towns": len(net.town_lat), "under_way": int((~fleet.state.parked).sum()),
         "build_s": round(built_s, 2), "step_ms": round(1000 * moved_s / steps, 3),
         "us_per_vehicle": round(1e6 * moved_s / steps / count, 3),
-        "witness_us_per_vehicle": round(1e6 * seen_s / steps / count, 3),
+        "witness_us_per_vehicle": round(1e6 * (min(seen_s) - moved_s) / steps / count, 3),
         "peak_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
     }  # fmt: skip
 
@@ -55,7 +60,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--vehicles", type=int, nargs="+", default=[1000, 10_000, 100_000])
     parser.add_argument("--step-ms", type=int, default=100)
-    parser.add_argument("--steps", type=int, default=100)
+    parser.add_argument("--steps", type=int, default=40)
     parser.add_argument("--profile", choices=("steady", "day"), default="steady")
     parser.add_argument("--hour", type=float, default=8.0)
     args = parser.parse_args()
