@@ -30,7 +30,7 @@ def roads(
     """Print the simulated city's road edges, one JSON object a line."""
     import orjson
 
-    from edge_simulator.roads import city
+    from edge_simulator.town.roads import city
 
     names = ("edge_id", "road_class", "speed_limit_kmh", "length_m", "path")
     for row in city(seed, lat, lon).edges():

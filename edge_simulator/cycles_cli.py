@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from edge_simulator.cycle_checks import Check
+    from edge_simulator.vehicle.cycle_checks import Check
 
 NOTE = """\
 Traces: UDDS, HWFET, US06 (40 CFR 86 and 600), WLTC 3b (UN GTR 15) as published, 1 Hz; warm, level road.
@@ -29,9 +29,9 @@ def cycles(
 
     Exit codes: 0 all as it should be; 1 a figure is out of its limits; 2 no such model or cycle.
     """
-    from edge_simulator import cycle_checks
-    from edge_simulator.cycles import CYCLES
-    from edge_simulator.vehicles import MODELS
+    from edge_simulator.vehicle import cycle_checks
+    from edge_simulator.vehicle.cycles import CYCLES
+    from edge_simulator.vehicle.vehicles import MODELS
 
     checks = cycle_checks.run(
         _chosen(MODELS, model, "--model"),

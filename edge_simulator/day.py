@@ -19,10 +19,10 @@ from typing import Any
 import orjson
 
 from edge_simulator.day_files import HourFiles, RecordFile
-from edge_simulator.outbox import Outgoing
-from edge_simulator.run import LINK_COUNTS
 from edge_simulator.scenario import Scenario
+from edge_simulator.sending.run import LINK_COUNTS
 from edge_simulator.stopping import StopFlag
+from edge_simulator.telemetry.outbox import Outgoing
 from edge_simulator.world import Slot, World
 from infra.contract.errors import ConfigError, OdographError
 from infra.contract.settings import Settings

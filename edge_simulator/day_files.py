@@ -17,7 +17,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from edge_simulator.outbox import Outgoing
+from edge_simulator.telemetry.outbox import Outgoing
 from infra.contract.verdict import ClockLimits, verdict
 
 PARTITIONS = 4

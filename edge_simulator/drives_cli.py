@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from edge_simulator.drive_report import FileReport
+    from edge_simulator.recordings.drive_report import FileReport
 
 
 def register(app: typer.Typer) -> None:
@@ -51,12 +51,12 @@ def replay(
     Exit codes: 0 all was acknowledged; 1 broker away or frames without PUBACK; 2 wrong option or
     a file that cannot be used (nothing is sent then).
     """
-    from edge_simulator import replay as convoys
     from edge_simulator.console import now_ms, say, show
-    from edge_simulator.publisher import Publisher
-    from edge_simulator.run import Plan
+    from edge_simulator.recordings import replay as convoys
     from edge_simulator.runfiles import RunFiles
     from edge_simulator.scenario import duration_ms
+    from edge_simulator.sending.publisher import Publisher
+    from edge_simulator.sending.run import Plan
     from edge_simulator.stopping import StopFlag
     from infra.contract import settings
 
@@ -89,8 +89,8 @@ def check(
 
     Exit codes: 0 every file can be used; 1 one cannot; 2 no folder, no file, or a wrong mapping.
     """
-    from edge_simulator import drive_report
-    from edge_simulator.drives import look_into
+    from edge_simulator.recordings import drive_report
+    from edge_simulator.recordings.drives import look_into
 
     meaning, files = look_into(folder, mapping)
     reports = [drive_report.report(file, meaning) for file in files]
@@ -104,7 +104,7 @@ def _tell(reports: list[FileReport], as_json: bool) -> None:
 
     import orjson
 
-    from edge_simulator.drive_report import lines
+    from edge_simulator.recordings.drive_report import lines
 
     if as_json:
         sys.stdout.write(orjson.dumps([dataclasses.asdict(one) for one in reports]).decode() + "\n")

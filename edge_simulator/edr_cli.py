@@ -29,7 +29,7 @@ def table(
 
     import orjson
 
-    from edge_simulator import crash_table, recorder
+    from edge_simulator.edr import crash_table, recorder
 
     lines = crash_table.lines(crash_table.cases(recorder.PROFILES[profile], range(seeds)))
     head = (
@@ -72,11 +72,11 @@ def resend(
 
     Exit codes: 0 all was acknowledged; 1 broker away or records without PUBACK; 2 no such run.
     """
-    from edge_simulator import crash_store
-    from edge_simulator import resend as again
     from edge_simulator.console import now_ms, say
-    from edge_simulator.publisher import Publisher
+    from edge_simulator.edr import crash_store
+    from edge_simulator.edr import resend as again
     from edge_simulator.scenario import duration_ms
+    from edge_simulator.sending.publisher import Publisher
     from infra.contract import settings
 
     in_force = settings.load()

@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from edge_simulator import crash_store, resend
-from edge_simulator.clients import Client, publisher_of
 from edge_simulator.console import now_ms, say
-from edge_simulator.publishing import Message
-from edge_simulator.run import Plan, Run, Say
+from edge_simulator.edr import crash_store, resend
 from edge_simulator.runfiles import RunFiles
 from edge_simulator.scenario import SAMPLES, Scenario
+from edge_simulator.sending.clients import Client, publisher_of
+from edge_simulator.sending.publishing import Message
+from edge_simulator.sending.run import Plan, Run, Say
 from edge_simulator.stopping import StopFlag
 from edge_simulator.world import World
 from infra.contract import settings as configuration

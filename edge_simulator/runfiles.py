@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 
 import orjson
 
-from edge_simulator.outbox import Outgoing
+from edge_simulator.telemetry.outbox import Outgoing
 from infra.contract.errors import ConfigError
 
 

@@ -6,11 +6,11 @@ import re
 from dataclasses import dataclass, field
 from typing import Literal
 
-from edge_simulator.fault_wanted import Wanted
-from edge_simulator.gnss import GnssSettings
-from edge_simulator.link_settings import LinkShares as LinkShares  # noqa: PLC0414  others take it from here
-from edge_simulator.recorder import Setup
+from edge_simulator.edr.recorder import Setup
+from edge_simulator.faults.fault_wanted import Wanted
 from edge_simulator.stages import Schedule
+from edge_simulator.telemetry.gnss import GnssSettings
+from edge_simulator.wireless.link_settings import LinkShares as LinkShares  # noqa: PLC0414  others take it from here
 from infra.contract.errors import ConfigError
 
 SAMPLES = 10

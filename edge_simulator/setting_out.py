@@ -7,11 +7,11 @@ from datetime import UTC, date, datetime, time, timedelta
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from edge_simulator import faults
-from edge_simulator.gnss import GnssSettings
-from edge_simulator.link_settings import from_mapping
-from edge_simulator.recorder import PROFILES, Setup
+from edge_simulator.edr.recorder import PROFILES, Setup
 from edge_simulator.scenario import SAMPLES, Cadence, Scenario, cadence
 from edge_simulator.scenario_file import WEEKDAYS, ScenarioFile
+from edge_simulator.telemetry.gnss import GnssSettings
+from edge_simulator.wireless.link_settings import from_mapping
 from infra.contract.errors import ConfigError
 from infra.contract.settings import Settings
 

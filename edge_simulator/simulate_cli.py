@@ -92,10 +92,11 @@ def simulate(
 
     Exit codes: 0 all was acknowledged; 1 broker away or messages without PUBACK; 2 wrong option.
     """
-    from edge_simulator import fleet_processes, launch, scenario_file, setting_out
+    from edge_simulator import launch, scenario_file, setting_out
     from edge_simulator.console import now_ms, say, show
     from edge_simulator.day import make
     from edge_simulator.scenario import duration_ms
+    from edge_simulator.sending import fleet_processes
     from infra.contract import settings
 
     in_force = settings.load()

@@ -12,16 +12,18 @@ from typing import Any
 
 import numpy as np
 
-from edge_simulator import faults, profiles, vehicles, vin
-from edge_simulator.blackbox import BlackBoxes, Sealed
-from edge_simulator.emitter import Emitter
-from edge_simulator.fleet import Fleet
-from edge_simulator.instruments import Instruments
-from edge_simulator.machine import Machine
-from edge_simulator.outbox import Outgoing, Queue
-from edge_simulator.roads import RoadNetwork, region
+from edge_simulator import faults, vin
+from edge_simulator.edr.blackbox import BlackBoxes, Sealed
+from edge_simulator.motion import profiles
+from edge_simulator.motion.fleet import Fleet
+from edge_simulator.motion.witness import Witness
 from edge_simulator.scenario import SAMPLES, Scenario
-from edge_simulator.witness import Witness
+from edge_simulator.telemetry.emitter import Emitter
+from edge_simulator.telemetry.instruments import Instruments
+from edge_simulator.telemetry.outbox import Outgoing, Queue
+from edge_simulator.town.roads import RoadNetwork, region
+from edge_simulator.vehicle import vehicles
+from edge_simulator.vehicle.machine import Machine
 
 WARM_UP_MS = 21_000
 """Simulated before the start, so that the recorder's ring is full and traffic flows."""

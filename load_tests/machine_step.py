@@ -11,9 +11,9 @@ import time
 
 import numpy as np
 
-from edge_simulator import vehicles
-from edge_simulator.cycles import Ride
-from edge_simulator.machine import Machine
+from edge_simulator.vehicle import vehicles
+from edge_simulator.vehicle.cycles import Ride
+from edge_simulator.vehicle.machine import Machine
 
 STEPS, SETTLE, H_S = 200, 20, 0.1
 

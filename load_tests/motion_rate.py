@@ -12,11 +12,11 @@ import time
 
 import numpy as np
 
-from edge_simulator import vehicles
-from edge_simulator.fleet import Fleet
-from edge_simulator.profiles import for_profile, towns
-from edge_simulator.roads import region
-from edge_simulator.witness import Witness
+from edge_simulator.motion.fleet import Fleet
+from edge_simulator.motion.profiles import for_profile, towns
+from edge_simulator.motion.witness import Witness
+from edge_simulator.town.roads import region
+from edge_simulator.vehicle import vehicles
 
 SETTLE_S = 20.0
 BLOCKS = 5

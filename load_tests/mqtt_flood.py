@@ -9,7 +9,7 @@ from types import TracebackType
 
 import orjson
 
-from edge_simulator import mqtt_packets
+from edge_simulator.sending import mqtt_packets
 from infra.contract.topics import mqtt_topic
 
 BATCH = 500

@@ -17,13 +17,14 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageDraw
 
-from edge_simulator import streets, vehicles
-from edge_simulator.agenda import Agenda
-from edge_simulator.fleet import Fleet
 from edge_simulator.geo import Floats
-from edge_simulator.network import RoadNetwork
-from edge_simulator.roads import region
-from edge_simulator.town_day import Day
+from edge_simulator.motion.agenda import Agenda
+from edge_simulator.motion.fleet import Fleet
+from edge_simulator.motion.town_day import Day
+from edge_simulator.town import streets
+from edge_simulator.town.network import RoadNetwork
+from edge_simulator.town.roads import region
+from edge_simulator.vehicle import vehicles
 
 BIN_S = 600
 SAMPLE_S = 5.0

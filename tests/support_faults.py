@@ -10,12 +10,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from edge_simulator import faults, vehicles
-from edge_simulator.fleet import Fleet
+from edge_simulator import faults
 from edge_simulator.geo import Bools, Floats
-from edge_simulator.instruments import Instruments
-from edge_simulator.machine import Machine
-from edge_simulator.roads import city
+from edge_simulator.motion.fleet import Fleet
+from edge_simulator.telemetry.instruments import Instruments
+from edge_simulator.town.roads import city
+from edge_simulator.vehicle import vehicles
+from edge_simulator.vehicle.machine import Machine
 from infra.contract.signals import WHEELS
 
 COLUMNS = (

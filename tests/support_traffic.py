@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from edge_simulator import vehicles
-from edge_simulator.agenda import Next, Start
-from edge_simulator.fleet import Fleet
 from edge_simulator.geo import Floats, Ints, wrap_pi
-from edge_simulator.network import RoadNetwork
+from edge_simulator.motion.agenda import Next, Start
+from edge_simulator.motion.fleet import Fleet
+from edge_simulator.town.network import RoadNetwork
+from edge_simulator.vehicle import vehicles
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from edge_simulator.roads import city
+from edge_simulator.town.roads import city
 from infra.contract.settings import Endpoints
 from infra.sql import figures, truth
 from infra.stack import processes

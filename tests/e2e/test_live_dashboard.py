@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import expect
 
-from edge_simulator.roads import city
+from edge_simulator.town.roads import city
 from infra.sql import figures
 from tests.e2e.support import Drive
 from tests.integration.browser_support import canvas, chromium, desk, visit

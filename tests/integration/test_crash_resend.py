@@ -9,7 +9,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from edge_simulator import crash_store
+from edge_simulator.edr import crash_store
 from infra.contract import messages
 from infra.contract.crash_parts import join_crash
 from tests.integration.broker_support import Broker, Listener, a_broker

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from edge_simulator.lean_publisher import LeanPublisher
-from edge_simulator.publisher import Publisher
-from edge_simulator.publishing import MAX_PER_CONNECTION, Message, Publishing
+from edge_simulator.sending.lean_publisher import LeanPublisher
+from edge_simulator.sending.publisher import Publisher
+from edge_simulator.sending.publishing import MAX_PER_CONNECTION, Message, Publishing
 from infra.contract.errors import ServiceError
 from tests.integration.broker_support import ROOT, Broker, Listener, a_broker
 from tests.support import eventually

@@ -9,7 +9,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGES = ("edge_simulator", "bridge", "stream_jobs", "dashboard", "infra")
 DOORS = {
     "paho": (
-        "edge_simulator/publisher.py",
+        "edge_simulator/sending/publisher.py",
         "bridge/mqtt_source.py",
         "bridge/downlink.py",
         "infra/stack/",

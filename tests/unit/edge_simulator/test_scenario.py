@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from edge_simulator import faults, link
+from edge_simulator import faults
 from edge_simulator.scenario import Cadence, LinkShares, cadence, duration_ms
+from edge_simulator.wireless import link
 from infra.contract.errors import ConfigError
 
 

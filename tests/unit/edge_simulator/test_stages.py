@@ -10,7 +10,7 @@ import pytest
 
 from edge_simulator.scenario import Scenario, cadence
 from edge_simulator.stages import from_list, on_line, turns
-from edge_simulator.turnout import Turnout
+from edge_simulator.telemetry.turnout import Turnout
 from edge_simulator.world import World
 from infra.contract.errors import ConfigError
 

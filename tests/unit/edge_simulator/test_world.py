@@ -11,8 +11,8 @@ import orjson
 import pytest
 
 from edge_simulator import faults
-from edge_simulator.outbox import Outgoing
 from edge_simulator.scenario import LinkShares, Scenario, cadence
+from edge_simulator.telemetry.outbox import Outgoing
 from edge_simulator.world import World
 from infra.contract import frame, messages
 from infra.contract.signals import FAST, SIGNALS

@@ -1,0 +1,133 @@
+"""What a recorder finds in a burst, by the definitions of 49 CFR 563.5: trigger, time zero, end of event."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from edge_simulator.edr import restraint
+from edge_simulator.edr.pulse import SAMPLE_HZ
+from edge_simulator.geo import Bools, Floats
+
+TRIGGER_KMH = 8.0
+TRIGGER_MS = 150
+WAKE_KMH = 0.8
+WAKE_MS = 20
+WAKE_LAT_MS = 5
+"""The lateral change has less time: 0.8 km/h within 5 ms, for recorders of the lateral axis."""
+POINTS = 26
+POINT_MS = 10
+MAX_MS = 300
+MAX_AFTER_END_MS = 30
+"""The maximum is looked for up to 300 ms, or to 30 ms after the end of the event, whichever is shorter."""
+MAX_STEP_MS = 2.5
+RANGE_KMH = 100
+_DUST_KMH = 1e-9
+"""Sums of floats: a pulse of exactly 8 km/h must reach 8 km/h."""
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """Delta-V on one axis after time zero: every 10 ms, and its maximum by magnitude; whole km/h, signed."""
+
+    delta_v_kmh: tuple[int, ...]
+    max_kmh: int
+    max_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """An event; times in ms from the burst's begin."""
+
+    zero_ms: int
+    trigger_ms: int
+    """When the threshold was reached or the first restraint fired."""
+    end_ms: int
+    long: Axis
+    lat: Axis
+    deployed_ms: Mapping[str, int]
+    """What fired, and when after time zero."""
+
+
+def events(long: Floats, lat: Floats | None = None, spent: Collection[str] = ()) -> list[Finding]:
+    """The events in a burst, in order; the search for the next one begins at the end of the last (563.9).
+
+    ``long`` and ``lat`` are accelerations at 1 kHz, m/s2; restraints that are ``spent`` cannot fire.
+    """
+    sideways = np.zeros(len(long)) if lat is None else lat
+    change = np.stack([_change_kmh(long), _change_kmh(sideways)])
+    fired = restraint.deployments(long, sideways, spent)
+    wakes = restraint.wake_ups(long, sideways).tolist()
+    found: list[Finding] = []
+    begin = 0
+    while (at := _trigger(change, fired, begin)) is not None:
+        zero, end = _limits(change, [*wakes, *(ms for ms, _ in fired)], begin, at)
+        deployed = {name: ms - zero for ms, name in fired if zero <= ms <= end}
+        axes = [_axis(row, zero, end) for row in change]
+        found.append(Finding(zero, at, end, axes[0], axes[1], deployed))
+        begin = end
+    return found
+
+
+def judge(long: Floats, lat: Floats | None = None) -> Finding | None:
+    """The first event in a burst, or None."""
+    return next(iter(events(long, lat)), None)
+
+
+def _change_kmh(accel: Floats) -> Floats:
+    """Delta-V before each sample since the burst's begin, one more than there are samples."""
+    return np.concatenate([[0.0], np.cumsum(accel)]) / SAMPLE_HZ * 3.6
+
+
+def _trigger(change: Floats, fired: list[tuple[int, str]], begin: int) -> int | None:
+    """When, from ``begin`` on, an axis has changed by 8 km/h within 150 ms or a restraint fires."""
+    reached = np.logical_or.reduce([_reached(row[begin:]) for row in change])
+    moments = [begin + int(np.argmax(reached))] if reached.any() else []
+    return min([*moments, *(ms for ms, _ in fired if ms > begin)], default=None)
+
+
+def _reached(change: Floats) -> Bools:
+    if len(change) == 0:
+        return np.zeros(0, dtype=np.bool_)
+    padded = np.concatenate([np.full(TRIGGER_MS, change[0]), change])
+    windows = np.lib.stride_tricks.sliding_window_view(padded, TRIGGER_MS + 1)
+    largest = np.maximum(change - windows.min(axis=1), windows.max(axis=1) - change)
+    reached: Bools = largest >= TRIGGER_KMH - _DUST_KMH
+    return reached
+
+
+def _limits(change: Floats, marks: list[int], begin: int, at: int) -> tuple[int, int]:
+    """Time zero and end of the event that triggers ``at``; a lull under 20 ms within a pulse ends nothing.
+
+    ``marks`` are wake-ups of the restraint controller and deployments.
+    """
+    fast = _moves(change[0], WAKE_MS) | _moves(change[1], WAKE_LAT_MS)
+    stirs = fast | _moves(change[1], WAKE_MS)
+    stirs[:begin] = False
+    before = [span for span in restraint.spans(stirs, WAKE_MS) if span[0] <= at]
+    first, last = before[-1] if before else (at, at)
+    begun = np.flatnonzero(fast[first : at + 1])
+    zeros = [first + int(begun[0])] if len(begun) else []
+    zeros += [ms for ms in marks if max(begin, first - WAKE_MS) <= ms <= at]
+    return min(zeros, default=first), max(last + WAKE_MS, at)
+
+
+def _moves(change: Floats, over_ms: int) -> Bools:
+    """Whether more than 0.8 km/h change within ``over_ms`` from each moment on; the burst's end is held."""
+    held = np.concatenate([change, np.full(over_ms, change[-1])])
+    moves: Bools = np.abs(held[over_ms:] - held[:-over_ms]) > WAKE_KMH
+    return moves
+
+
+def _axis(change: Floats, zero: int, end: int) -> Axis:
+    since = np.clip(change[zero:] - change[zero], -RANGE_KMH, RANGE_KMH)
+    points = since[np.minimum(np.arange(POINTS) * POINT_MS, len(since) - 1)]
+    window = since[: min(MAX_MS, end - zero + MAX_AFTER_END_MS) + 1]
+    largest = int(np.argmax(np.abs(window)))
+    return Axis(
+        delta_v_kmh=tuple(int(v) for v in np.rint(points)),
+        max_kmh=int(np.rint(window[largest])),
+        max_ms=round(largest / MAX_STEP_MS) * MAX_STEP_MS,
+    )

@@ -1,0 +1,133 @@
+"""Who gets which fault, when and how badly: all from the seed. Times count from the run's start."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from edge_simulator.faults.fault_kind import Fault, Kind, Span, able
+from edge_simulator.faults.fault_table import KINDS
+from edge_simulator.faults.fault_wanted import Wanted
+from edge_simulator.geo import Bools
+from edge_simulator.vehicle.machine import Machine
+from infra.contract.errors import ConfigError
+
+ONSET_SHARE: Span = (0.1, 0.45)
+"""Of a run, where onsets fall unless said otherwise."""
+GROWS_WITHIN_SHARE = 0.15
+"""Of a run that ends: a fault grows faster rather than that nobody sees it."""
+REPAIRED_S: Span = (3600.0, 4 * 3600.0)
+"""After full effect, for faults that come at a rate: else all would be broken in the end (eng.)."""
+PER_1000_VEHICLE_HOURS_MS = 3.6e9
+
+
+def plan(
+    wanted: Sequence[Wanted],
+    machine: Machine,
+    rng: np.random.Generator,
+    span_ms: int,
+    *,
+    endless: bool = False,
+) -> list[Fault]:
+    """The faults of a run by count, share and vehicle, each on its own vehicle; none that come at a rate.
+
+    Onsets fall in the first half of ``span_ms``; unless ``endless``, a fault is complete 0.15 of it later.
+    Raises ConfigError where there are more faults than vehicles that can have them.
+    """
+    free = np.ones(len(machine.electric), dtype=np.bool_)
+    chosen = {k: _named(w, machine, free) for k, w in enumerate(wanted) if w.vehicle is not None}
+    most_s = None if endless else GROWS_WITHIN_SHARE * span_ms / 1000
+    faults: list[Fault] = []
+    for k, want in enumerate(wanted):
+        if want.rate is not None:
+            continue
+        vehicles = [chosen[k]] if k in chosen else _some(want, machine, free, rng)
+        for vehicle in vehicles:
+            low, high = want.onset_s or (span_ms * ONSET_SHARE[0] / 1000, span_ms * ONSET_SHARE[1] / 1000)
+            onset_ms = int(1000 * rng.uniform(low, high))
+            faults.append(_fault(want, vehicle, onset_ms, rng, most_s))
+    return sorted(faults, key=lambda f: (f.onset_ms, f.vehicle))
+
+
+def _named(want: Wanted, machine: Machine, free: Bools) -> int:
+    vehicle = int(want.vehicle or 0)
+    if vehicle >= len(free) or not able(KINDS[want.name].needs, machine)[vehicle]:
+        raise ConfigError(f"fault {want.name}: vehicle {vehicle} cannot have it, or there is no such vehicle")
+    if not free[vehicle]:
+        raise ConfigError(f"fault {want.name}: vehicle {vehicle} has a fault already; one each is the most")
+    free[vehicle] = False
+    return vehicle
+
+
+def _some(want: Wanted, machine: Machine, free: Bools, rng: np.random.Generator) -> list[int]:
+    count = want.count if want.count is not None else round((want.share or 0.0) * len(free))
+    candidates = np.flatnonzero(free & able(KINDS[want.name].needs, machine))
+    if count > len(candidates):
+        raise ConfigError(
+            f"fault {want.name}: {count} wanted, but only {len(candidates)} are left that can have it"
+        )
+    vehicles = np.sort(rng.choice(candidates, count, replace=False))
+    free[vehicles] = False
+    found: list[int] = vehicles.tolist()
+    return found
+
+
+def _fault(
+    want: Wanted, vehicle: int, onset_ms: int, rng: np.random.Generator, most_s: float | None
+) -> Fault:
+    """One fault, all of it drawn. ``most_s`` bounds the time it takes to grow."""
+    kind = KINDS[want.name]
+    severity = round(float(rng.uniform(*want.severity)), 2)
+    details = kind.draw(severity, rng)
+    takes_s = float(rng.uniform(*kind.takes_s))
+    if most_s is not None:
+        takes_s = min(takes_s, max(most_s, kind.least_s))
+    full_ms = onset_ms + round(1000 * takes_s)
+    lasts_s = _lasts_s(want, kind, float(rng.random()), details.get("lasts_s"))
+    end_ms = None if lasts_s is None else full_ms + round(1000 * lasts_s)
+    return Fault(want.name, vehicle, onset_ms, severity, details, full_ms, end_ms)
+
+
+def _lasts_s(want: Wanted, kind: Kind, luck: float, drawn_s: float | None) -> float | None:
+    """How long the full effect lasts; None: for good."""
+    if drawn_s is not None or kind.for_good:
+        return drawn_s
+    span = want.lasts_s or kind.lasts_s or (REPAIRED_S if want.rate is not None else None)
+    return None if span is None else span[0] + luck * (span[1] - span[0])
+
+
+class Arrivals:
+    """Faults of one name that come at a rate as long as the run goes on: a Poisson process."""
+
+    def __init__(self, want: Wanted, machine: Machine, rng: np.random.Generator) -> None:
+        self.kind = KINDS[want.name]
+        self._want = want
+        self._rng = rng
+        self._able = able(self.kind.needs, machine)
+        if not self._able.any():
+            raise ConfigError(f"fault {want.name}: no vehicle of this run can have it")
+        self._mean_ms = PER_1000_VEHICLE_HOURS_MS / ((want.rate or 0.0) * int(self._able.sum()))
+        self._at_ms = 0.0
+        self.next_ms = 0
+        self._go_on()
+
+    def _go_on(self) -> None:
+        self._at_ms += float(self._rng.exponential(self._mean_ms))
+        self.next_ms = 1 + int(self._at_ms)
+
+    def draw(self, free: Bools, now_ms: int) -> Fault | None:
+        """The fault that has come, on one of the ``free`` vehicles; None where there is none left."""
+        onset_ms = now_ms if self.kind.on_road else self.next_ms
+        self._go_on()
+        candidates = np.flatnonzero(free & self._able)
+        if not len(candidates):
+            return None
+        vehicle = int(self._rng.choice(candidates))
+        return _fault(self._want, vehicle, onset_ms, self._rng, None)
+
+
+def arrivals(wanted: Sequence[Wanted], machine: Machine, rng: np.random.Generator) -> list[Arrivals]:
+    """The processes of what comes at a rate, each with a stream of random numbers of its own."""
+    rated = [want for want in wanted if want.rate is not None]
+    return [Arrivals(want, machine, own) for want, own in zip(rated, rng.spawn(len(rated)), strict=True)]

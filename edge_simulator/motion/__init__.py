@@ -1,0 +1,1 @@
+"""How the fleet moves: agendas, driving, traffic, and what truly happened on the road."""

@@ -1,0 +1,121 @@
+"""When each vehicle drives and where to. The fleet asks; only those that park or wake are looked at.
+
+``Agenda`` is what the fleet needs to know; ``Steady`` is a fleet that drives all the time with short breaks.
+The day of commuters, delivery vans, taxis and lorries is edge_simulator.motion.town_day.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from edge_simulator.geo import Bools, Floats, Ints
+from edge_simulator.town import streets
+from edge_simulator.town.network import RoadNetwork
+
+PURPOSES = ("drive", "home", "work", "errand", "leisure", "delivery", "depot", "fare", "rank", "haul", "rest")
+DRIVE, HOME, WORK, ERRAND, LEISURE, DELIVERY, DEPOT, FARE, RANK, HAUL, REST = range(len(PURPOSES))
+PARKED_AT_START = 0.12
+KERB_M = (20.0, 15.0)
+"""Nobody parks nearer than this to an edge's begin and end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """The fleet at the run's start, each [n_vehicles]. Who is not parked is under way at ``edge``, ``s``."""
+
+    edge: Ints
+    s: Floats
+    parked: Bools
+    parked_for_s: Floats
+    wake_s: Floats
+    goal: Ints
+    goal_s: Floats
+    purpose: Ints
+    base: Bools
+    idling: Bools
+
+
+@dataclass(frozen=True, slots=True)
+class Next:
+    """What vehicles that have just parked do next, each [n_rows]: the trip begins at ``wake_s``."""
+
+    wake_s: Floats
+    goal: Ints
+    goal_s: Floats
+    purpose: Ints
+    base: Bools
+    """The place they are at is home or the depot."""
+    idling: Bools
+    """They leave the engine running."""
+
+
+class Agenda(Protocol):
+    """Decides when vehicles drive and where to. Times are seconds since the run's start."""
+
+    def begin(self) -> Start:
+        """Where everybody is and what they are at."""
+
+    def parked(self, rows: Ints, t_s: float) -> Next:
+        """Vehicles ``rows`` have reached their goal and parked: what next."""
+
+    def passing(self, rows: Ints, edge: Ints, t_s: float) -> tuple[Ints, Ints, Floats]:
+        """Of ``rows``, which enter their goal's street by ``edge``, who goes on: (rows, goals, goal_s)."""
+
+
+def kerb(net: RoadNetwork, edge: Ints, share: Floats) -> Floats:
+    """A parking place on an edge, m from its begin, by its ``share`` of the way between the junctions."""
+    first, last = KERB_M
+    room = np.maximum(net.length_m[edge] - first - last, 0.0)
+    return np.minimum(first, 0.5 * net.length_m[edge]) + share * room
+
+
+class Steady:
+    """Everybody drives to random places of the town, all the time, and parks for some minutes in between."""
+
+    def __init__(self, net: RoadNetwork, n: int, rng: np.random.Generator) -> None:
+        self._net = net
+        self._rng = rng
+        self.town = np.arange(n) % len(net.town_lat)
+        self._streets, self._first = by_town(net, net.road_class != streets.MOTORWAY)
+
+    def begin(self) -> Start:
+        """Spread over the roads, most of them under way."""
+        net, rng, n = self._net, self._rng, len(self.town)
+        edge = self._anywhere(self.town)
+        parked = rng.random(n) < PARKED_AT_START
+        no = np.zeros(n, dtype=np.bool_)
+        goal = self._anywhere(self.town)
+        return Start(
+            edge, kerb(net, edge, rng.random(n)), parked, rng.uniform(0, 100, n),
+            np.where(parked, rng.uniform(5, 400, n), np.inf), goal, kerb(net, goal, rng.random(n)),
+            np.full(n, DRIVE), no, no,
+        )  # fmt: skip
+
+    def parked(self, rows: Ints, t_s: float) -> Next:
+        """A break of about two minutes, then anywhere."""
+        n = len(rows)
+        goal = self._anywhere(self.town[rows])
+        wake_s = t_s + np.exp(self._rng.normal(4.9, 0.7, n))
+        no = np.zeros(n, dtype=np.bool_)
+        return Next(wake_s, goal, kerb(self._net, goal, self._rng.random(n)), np.full(n, DRIVE), no, no)
+
+    def passing(self, rows: Ints, edge: Ints, t_s: float) -> tuple[Ints, Ints, Floats]:  # noqa: ARG002
+        """Everybody stops where the trip ends."""
+        return rows[:0], rows[:0], np.empty(0)
+
+    def _anywhere(self, town: Ints) -> Ints:
+        """An edge of each town given, not a motorway."""
+        first, count = self._first[town], np.diff(self._first)[town]
+        return self._streets[first + (self._rng.random(len(town)) * count).astype(np.int64)]
+
+
+def by_town(net: RoadNetwork, mask: Bools) -> tuple[Ints, Ints]:
+    """The edges of ``mask`` ordered by town, and where each town's begin (one more entry than towns)."""
+    edges = np.flatnonzero(mask)
+    town = net.node_town[net.edge_from[edges]]
+    edges = edges[np.argsort(town, kind="stable")]
+    counts = np.bincount(town, minlength=len(net.town_lat))
+    return edges, np.concatenate([[0], np.cumsum(counts)])

@@ -1,0 +1,102 @@
+"""Vehicles that cannot go on: they stop, block their lane, are passed at walking pace and are towed away."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from edge_simulator.geo import Bools, Floats, Ints
+from edge_simulator.motion.fleet_state import State
+from edge_simulator.motion.lane import Lane
+from edge_simulator.town.network import LANES, RoadNetwork
+
+CRASH_SLOWING_MPS2 = 7.0
+ROLLING_OUT_MPS2 = 2.5
+PASSED_AFTER_S = 20.0
+"""So long everybody waits behind a vehicle that has stopped; then they pass, one by one."""
+TOWED_AFTER_S = (600.0, 1800.0)
+PASSING_MPS = 1.7
+PASSING_FROM_M = 8.0
+SLOWING_MPS2 = 1.2
+
+
+class Mishaps:
+    """Broken vehicles of a fleet, from the mishap until they are towed away."""
+
+    def __init__(self, net: RoadNetwork, length_m: Floats, rng: np.random.Generator) -> None:
+        n = len(length_m)
+        self._length_m = length_m
+        self._rng = rng
+        self._rows: Ints = np.empty(0, dtype=np.int64)
+        self._stood_s = np.full(n, np.inf)
+        self._towed_s = np.full(n, np.inf)
+        self._site_m = np.full(LANES * len(net.length_m), np.inf)
+        self._site_length_m = np.zeros(LANES * len(net.length_m))
+        self._sites = 0
+
+    @property
+    def none(self) -> bool:
+        """Whether all is well."""
+        return len(self._rows) == 0
+
+    def notice(self, st: State) -> None:
+        """Take note of vehicles that have crashed since."""
+        fresh = np.flatnonzero(st.crashed & ~st.broken)
+        for vehicle in fresh.tolist():
+            self.add(st, vehicle)
+
+    def add(self, st: State, vehicle: int) -> None:
+        """``vehicle`` cannot go on from now on; one that is parked will not start."""
+        if st.broken[vehicle]:
+            return
+        st.broken[vehicle] = True
+        st.wake_s[vehicle] = np.inf
+        if st.on_road[vehicle]:
+            self._rows = np.append(self._rows, vehicle)
+
+    def slow(self, st: State, lane: Lane, next_v: Floats, h_s: float) -> None:
+        """Speed of broken vehicles that still roll: an impact takes its share at once; in place."""
+        at = np.flatnonzero(st.broken[lane.rows])
+        rows, v = lane.rows[at], lane.v[at]
+        hit = st.impact_mps[rows]
+        rolled = v - np.where(st.crashed[rows], CRASH_SLOWING_MPS2, ROLLING_OUT_MPS2) * h_s
+        next_v[at] = np.maximum(np.where(hit > 0, v - hit, np.minimum(rolled, next_v[at])), 0.0)
+        st.impact_mps[rows] = 0.0
+
+    def progress(self, st: State, t_s: float) -> Ints:
+        """What time brings: sites that are passed; vehicles towed away are returned, to be parked."""
+        rows = self._rows
+        stood = rows[(st.v[rows] <= 0) & (self._stood_s[rows] == np.inf)]
+        self._stood_s[stood] = t_s
+        self._towed_s[stood] = t_s + self._rng.uniform(*TOWED_AFTER_S, len(stood))
+        opened = rows[st.on_road[rows] & (t_s >= self._stood_s[rows] + PASSED_AFTER_S)]
+        towed: Ints = rows[t_s >= self._towed_s[rows]]
+        if len(opened) or len(towed):
+            st.on_road[opened] = False
+            self._rows = rows[t_s < self._towed_s[rows]]
+            self._survey(st)
+        return towed
+
+    def _survey(self, st: State) -> None:
+        """Where lanes are blocked now; of several on one track the first in driving direction counts."""
+        self._site_m[:] = np.inf
+        still = self._rows[~st.on_road[self._rows]]
+        still = still[np.argsort(-st.s[still], kind="stable")]
+        track = LANES * st.edge[still] + st.lane[still]
+        self._site_m[track] = st.s[still]
+        self._site_length_m[track] = self._length_m[still]
+        self._sites = len(still)
+
+    def passing2(self, lane: Lane) -> Floats | None:
+        """Square of the speed that sites ahead allow, (m/s)^2; None where there are none."""
+        if self._sites == 0:
+            return None
+        site = self._site_m[lane.track]
+        before = np.maximum(site - self._site_length_m[lane.track] - PASSING_FROM_M - lane.s, 0.0)
+        slow = PASSING_MPS**2 + 2 * SLOWING_MPS2 * before
+        return np.where(lane.s - lane.own_m < site, slow, np.inf)
+
+
+def wrecks(st: State) -> Bools:
+    """Vehicles that block a lane, moving or not."""
+    blocking: Bools = st.broken & ~st.parked
+    return blocking

@@ -1,0 +1,159 @@
+"""What truly happened on the road: trips, stops, harsh events, edges passed. Rows as they end.
+
+Every row has ``kind``, ``vehicle_id``, ``from_ms``, ``to_ms`` and ``whole``: False where the begin or the end
+was not seen, because the run began or ended meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from edge_simulator.geo import Floats, Ints
+from edge_simulator.motion.agenda import PURPOSES
+from edge_simulator.motion.dynamics import G
+from edge_simulator.motion.fleet import Fleet
+from edge_simulator.motion.harsh import Event, Harsh
+
+Row = dict[str, Any]
+STOP_MS = 120_000
+"""A stop is at least this long (domain.md, section 3: idling)."""
+STANDING_MPS = 1 / 3.6
+
+
+class Spells:
+    """Since when, and from where, something has been going on with each vehicle."""
+
+    def __init__(self, fleet: Fleet, now_ms: int) -> None:
+        self.from_ms = np.full(fleet.n, now_ms, dtype=np.int64)
+        self.lat, self.lon = fleet.state.lat.copy(), fleet.state.lon.copy()
+        self.odometer_m = fleet.state.odometer_m.copy()
+        self.whole = np.zeros(fleet.n, dtype=np.bool_)
+
+    def begin(self, rows: Ints, fleet: Fleet, now_ms: int, whole: bool = True) -> None:
+        """Something new begins for ``rows``; not ``whole`` where its begin is not the real one."""
+        st = fleet.state
+        self.from_ms[rows], self.whole[rows] = now_ms, whole
+        self.lat[rows], self.lon[rows] = st.lat[rows], st.lon[rows]
+        self.odometer_m[rows] = st.odometer_m[rows]
+
+
+class Witness:
+    """Watches a fleet. ``vehicle_ids`` as in the messages; ``edges``: edges passed are told too, and many."""
+
+    def __init__(self, vehicle_ids: Sequence[str], fleet: Fleet, now_ms: int, edges: bool = False) -> None:
+        st = fleet.state
+        self._ids, self._edges = vehicle_ids, edges
+        self._harsh = Harsh(fleet)
+        self._trip, self._stop, self._passage = (Spells(fleet, now_ms) for _ in range(3))
+        self._parked, self._edge, self._purpose = st.parked, st.edge, st.purpose.copy()
+        self._on, self._moves = fleet.ignition_on(), st.v > STANDING_MPS
+
+    def step(self, fleet: Fleet, now_ms: int, start_ms: int = 0) -> list[Row]:
+        """Rows of what ended in the step up to ``now_ms``, their times moved by ``start_ms``."""
+        rows = self._step(fleet, now_ms)
+        return _later(rows, start_ms) if rows else rows
+
+    def _step(self, fleet: Fleet, now_ms: int) -> list[Row]:
+        st, on, moves = fleet.state, fleet.ignition_on(), fleet.state.v > STANDING_MPS
+        rows = [self._harsh_row(event) for event in self._harsh.step(fleet, now_ms)]
+        turned = np.flatnonzero((moves != self._moves) | (on != self._on))
+        if len(turned):
+            rows += self._stops(turned, now_ms, whole=True)
+            self._stop.begin(turned, fleet, now_ms)
+        changed = np.flatnonzero(st.parked != self._parked)
+        if len(changed):
+            rows += self._trips(changed[~self._parked[changed]], fleet, now_ms, whole=True)
+            self._trip.begin(changed, fleet, now_ms)
+            self._purpose[changed] = st.purpose[changed]
+        if self._edges:
+            passed = np.flatnonzero(st.edge != self._edge)
+            rows += self._passages(passed, fleet, now_ms, whole=True)
+            rows += self._passages(changed[~self._parked[changed]], fleet, now_ms, whole=False)
+            self._passage.begin(passed, fleet, now_ms)
+            self._passage.begin(changed, fleet, now_ms, whole=False)
+        self._parked, self._edge, self._on, self._moves = st.parked, st.edge, on, moves
+        return rows
+
+    def close(self, fleet: Fleet, now_ms: int, start_ms: int = 0) -> list[Row]:
+        """Rows of what goes on at the end, cut there."""
+        driving = np.flatnonzero(~self._parked)
+        rows = [self._harsh_row(event) for event in self._harsh.close()]
+        rows += self._trips(driving, fleet, now_ms, whole=False)
+        rows += self._stops(np.arange(fleet.n), now_ms, whole=False)
+        rows += self._passages(driving, fleet, now_ms, whole=False) if self._edges else []
+        return _later(rows, start_ms)
+
+    def _rows(self, kind: str, rows: Ints, spells: Spells, now_ms: int, whole: bool) -> list[Row]:
+        """What all kinds of rows begin with."""
+        seen = (spells.whole[rows] & whole).tolist()
+        begun = spells.from_ms[rows].tolist()
+        return [
+            {"kind": kind, "vehicle_id": self._ids[k], "from_ms": begun[i], "to_ms": now_ms, "whole": seen[i]}
+            for i, k in enumerate(rows.tolist())
+        ]
+
+    def _trips(self, rows: Ints, fleet: Fleet, now_ms: int, whole: bool) -> list[Row]:
+        """Trips, from ignition to parking: way driven, from where, to where, what for."""
+        st, trip = fleet.state, self._trip
+        columns: dict[str, list[Any]] = {
+            "distance_m": _rounded(st.odometer_m[rows] - trip.odometer_m[rows], 1),
+            "from_lat": _rounded(trip.lat[rows], 6), "from_lon": _rounded(trip.lon[rows], 6),
+            "to_lat": _rounded(st.lat[rows], 6), "to_lon": _rounded(st.lon[rows], 6),
+            "purpose": [PURPOSES[k] for k in self._purpose[rows]],
+        }  # fmt: skip
+        return _with(self._rows("trip", rows, trip, now_ms, whole), columns)
+
+    def _stops(self, rows: Ints, now_ms: int, whole: bool) -> list[Row]:
+        """Times of standing still, long enough, with the ignition on or off throughout."""
+        stop = self._stop
+        rows = rows[~self._moves[rows] & (now_ms - stop.from_ms[rows] >= STOP_MS)]
+        columns = {
+            "ignition_on": self._on[rows].tolist(),
+            "parked": self._parked[rows].tolist(),
+            "lat": _rounded(stop.lat[rows], 6),
+            "lon": _rounded(stop.lon[rows], 6),
+            "edge_id": self._edge[rows].tolist(),
+        }
+        return _with(self._rows("stop", rows, stop, now_ms, whole), columns)
+
+    def _passages(self, rows: Ints, fleet: Fleet, now_ms: int, whole: bool) -> list[Row]:
+        """Edges passed, with the way driven over the time it took; not whole where a trip began or ended."""
+        way_m = fleet.state.odometer_m[rows] - self._passage.odometer_m[rows]
+        took_s = np.maximum(now_ms - self._passage.from_ms[rows], 1) / 1000
+        columns = {
+            "edge_id": self._edge[rows].tolist(),
+            "distance_m": _rounded(way_m, 1),
+            "speed_kmh": _rounded(3.6 * way_m / took_s, 2),
+        }
+        return _with(self._rows("edge", rows, self._passage, now_ms, whole), columns)
+
+    def _harsh_row(self, event: Event) -> Row:
+        return {
+            "kind": "harsh", "vehicle_id": self._ids[event.vehicle], "from_ms": event.from_ms,
+            "to_ms": event.to_ms, "whole": True, "what": event.what,
+            "peak_g": round(event.peak_mps2 / G, 3), "duration_ms": event.to_ms - event.from_ms,
+        }  # fmt: skip
+
+
+def _rounded(values: Floats, digits: int) -> list[float]:
+    rounded: list[float] = np.round(values, digits).tolist()
+    return rounded
+
+
+def _with(rows: list[Row], columns: dict[str, list[Any]]) -> list[Row]:
+    """``rows`` with further columns."""
+    for name, values in columns.items():
+        for row, value in zip(rows, values, strict=True):
+            row[name] = value
+    return rows
+
+
+def _later(rows: list[Row], start_ms: int) -> list[Row]:
+    """``rows`` with times moved from the run's clock to the world's."""
+    for row in rows:
+        row["from_ms"] += start_ms
+        row["to_ms"] += start_ms
+    return rows

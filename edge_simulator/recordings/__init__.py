@@ -1,0 +1,1 @@
+"""Recorded drives from CSV files, as any vehicle frames."""

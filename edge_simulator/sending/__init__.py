@@ -1,0 +1,1 @@
+"""Publishing: two MQTT clients behind one interface, pacing, one or several processes."""

@@ -1,0 +1,218 @@
+"""Publishing to the broker: QoS 1 over a pool of connections, every PUBACK counted. Alone in using paho here.
+
+A vehicle is pinned to one connection, so its messages keep their order. A message is kept until its PUBACK:
+in paho's table once it was sent, in this pool's own queue while the connection is away (a message handed to
+paho between TCP connect and CONNACK would overtake those that are sent again). One thread does everything.
+"""
+
+from __future__ import annotations
+
+import selectors
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any
+
+from paho.mqtt import client as mqtt
+from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode
+
+from edge_simulator.edr.crash_store import Mark
+from edge_simulator.sending.publishing import (
+    KEEPALIVE_S,
+    MAX_PER_CONNECTION,
+    RETRY_S,
+    Counts,
+    Latency,
+    Message,
+)
+from infra.contract.errors import ServiceError
+
+__all__ = ["Counts", "Latency", "Message", "Publisher"]
+
+
+class _Connection:
+    """One MQTT connection and what it still owes."""
+
+    def __init__(self, client_id: str, will: Message | None, counts: Counts, latency: Latency) -> None:
+        self.client = mqtt.Client(CallbackAPIVersion.VERSION2, client_id=client_id, clean_session=True)
+        self.client.max_inflight_messages_set(0)
+        self.client.on_connect = self._on_connect
+        self.client.on_disconnect = self._on_disconnect
+        self.client.on_publish = self._on_publish
+        if will is not None:
+            self.client.will_set(will.topic, will.payload, qos=1, retain=True)
+        self.connected = False
+        self.lost = False
+        self.writing = False
+        self.waiting: deque[Message] = deque()
+        self.in_flight: dict[int, tuple[str, float, Mark | None]] = {}
+        self.retry_at = 0.0
+        self.failures = 0
+        self.refusal: str | None = None
+        self._counts = counts
+        self._latency = latency
+
+    @property
+    def owed(self) -> int:
+        """Messages without a PUBACK yet."""
+        return len(self.in_flight) + len(self.waiting)
+
+    def send(self, message: Message) -> None:
+        """Publish, or keep until the connection is back."""
+        if not self.connected or self.waiting:
+            self.waiting.append(message)
+        else:
+            self._publish(message)
+
+    def flush(self) -> None:
+        """Publish what waited, as long as the connection takes it."""
+        while self.connected and self.waiting and len(self.in_flight) < MAX_PER_CONNECTION:
+            self._publish(self.waiting.popleft())
+
+    def _publish(self, message: Message) -> None:
+        begun = time.perf_counter()
+        info = self.client.publish(message.topic, message.payload, qos=1, retain=message.retain)
+        if info.rc == MQTTErrorCode.MQTT_ERR_QUEUE_SIZE:
+            raise ServiceError("the MQTT client refused a message: its packet identifiers are used up")
+        self.in_flight[info.mid] = (message.kind, begun, message.mark)
+
+    def _on_connect(self, _client: mqtt.Client, _data: Any, _flags: Any, reason: Any, _props: Any) -> None:
+        if reason.is_failure:
+            self.lost, self.refusal = True, str(reason)
+            return
+        self.connected, self.refusal = True, None
+        self.failures = 0
+
+    def _on_disconnect(self, *_ignored: Any) -> None:
+        self.connected = False
+        self.lost = True
+
+    def _on_publish(self, _client: mqtt.Client, _data: Any, mid: int, reason: Any, _props: Any) -> None:
+        kind, begun, mark = self.in_flight.pop(mid)
+        if reason.is_failure:
+            self._counts.refused += 1
+            return
+        self._counts.acked[kind] += 1
+        if mark is not None:
+            self._counts.acked_marks.append(mark)
+        self._latency.add(time.perf_counter() - begun)
+
+
+class Publisher:
+    """A pool of connections; use as a context manager. ``wills`` maps a connection to its last will."""
+
+    def __init__(
+        self, host: str, port: int, client_ids: Sequence[str], wills: Mapping[int, Message] | None = None,
+        keepalive_s: int = KEEPALIVE_S,
+    ) -> None:  # fmt: skip
+        self.counts = Counts()
+        self.latency = Latency()
+        self._address = (host, port)
+        self._keepalive_s = keepalive_s
+        self._links = [
+            _Connection(name, (wills or {}).get(k), self.counts, self.latency)
+            for k, name in enumerate(client_ids)
+        ]
+        self._selector = selectors.DefaultSelector()
+        for link in self._links:
+            link.client.on_socket_open = self._watch
+            link.client.on_socket_close = self._forget
+            link.client.user_data_set(link)
+        self._misc_at = 0.0
+        self.last_error = "no answer"
+
+    @property
+    def owed(self) -> int:
+        """Messages accepted and not yet acknowledged."""
+        return sum(link.owed for link in self._links)
+
+    def connect(self, deadline_s: float) -> None:
+        """Open all connections; raises ServiceError when the broker does not answer in time."""
+        end = time.monotonic() + deadline_s
+        while not all(link.connected for link in self._links):
+            self.drive(0.02)
+            if time.monotonic() > end:
+                host, port = self._address
+                trouble = next((link.refusal for link in self._links if link.refusal), self.last_error)
+                raise ServiceError(
+                    f"no MQTT broker at {host}:{port} after {deadline_s:g} s ({trouble}); "
+                    "start it (odograph up) or check mqtt.url"
+                )
+
+    def publish(self, connection: int, message: Message) -> None:
+        """Hand over one message for one connection; it is kept until acknowledged."""
+        self.counts.sent[message.kind] += 1
+        self._links[connection % len(self._links)].send(message)
+
+    def publish_many(self, connections: Sequence[int], messages: Sequence[Message]) -> None:
+        """Hand over messages, each for its connection."""
+        for connection, message in zip(connections, messages, strict=True):
+            self.publish(connection, message)
+
+    def drive(self, timeout_s: float) -> None:
+        """Do the network's work for at most about ``timeout_s``: read, write, keep alive, reconnect."""
+        now = time.monotonic()
+        self._revive(now)
+        self._want_writing()
+        for key, events in self._selector.select(max(timeout_s, 0.0)):
+            link: _Connection = key.data
+            if events & selectors.EVENT_READ:
+                link.client.loop_read()
+            if events & selectors.EVENT_WRITE:
+                link.client.loop_write()
+        if now >= self._misc_at:
+            self._misc_at = now + min(1.0, self._keepalive_s / 4)
+            for link in self._links:
+                link.client.loop_misc()
+        for link in self._links:
+            if link.waiting:
+                link.flush()
+
+    def drain(self, deadline_s: float) -> int:
+        """Wait until all is acknowledged or the time is up; returns what is left."""
+        end = time.monotonic() + deadline_s
+        while self.owed and time.monotonic() < end:
+            self.drive(0.05)
+        return self.owed
+
+    def _revive(self, now: float) -> None:
+        """Connect what has no connection; a broker that is away is tried again with growing pauses."""
+        for link in self._links:
+            if link.connected or link.client.socket() is not None or now < link.retry_at:
+                continue
+            self.counts.reconnects += link.lost
+            link.lost = link.writing = False
+            link.retry_at = now + RETRY_S[min(link.failures, len(RETRY_S) - 1)]
+            link.failures += 1
+            try:
+                link.client.connect(*self._address, keepalive=self._keepalive_s)
+            except OSError as error:
+                self.last_error = str(error)  # the next round tries again; whoever waits reports it
+
+    def _watch(self, _client: mqtt.Client, link: Any, sock: Any) -> None:
+        self._selector.register(sock, selectors.EVENT_READ, link)
+
+    def _forget(self, _client: mqtt.Client, _link: Any, sock: Any) -> None:
+        self._selector.unregister(sock)
+
+    def _want_writing(self) -> None:
+        """Watch for room to write only where bytes wait."""
+        for link in self._links:
+            sock = link.client.socket()
+            wanted = link.client.want_write()
+            if sock is None or wanted == link.writing:
+                continue
+            link.writing = wanted
+            events = selectors.EVENT_READ | (selectors.EVENT_WRITE if wanted else 0)
+            self._selector.modify(sock, events, link)
+
+    def __enter__(self) -> Publisher:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for link in self._links:
+            link.client.disconnect()
+        self._selector.close()

@@ -1,0 +1,253 @@
+"""A run: the world's messages, paced by the wall clock, published, counted and told.
+
+The wall clock only paces; what is sent follows from the scenario. A run that falls behind says so.
+"""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from edge_simulator.edr import crash_store
+from edge_simulator.edr.crash_store import CHANNEL, CrashStore, Mark
+from edge_simulator.runfiles import RunFiles
+from edge_simulator.scenario import SAMPLES, Scenario
+from edge_simulator.sending.publishing import Message, Publishing
+from edge_simulator.telemetry.outbox import Outgoing
+from edge_simulator.world import World
+from infra.contract import topics
+
+CHUNK_S = 0.005
+"""Messages go up to this much early, together."""
+GATHER_S = 0.001
+"""PUBACKs that come within this are read together."""
+BATCH = 1000
+OVERRUN_S = 0.1
+SECOND_S = 1.0
+
+Say = Callable[[str], None]
+Stopped = Callable[[], bool]
+Tick = Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How a run is carried out."""
+
+    run_id: str
+    mqtt_root: str
+    max_in_flight: int
+    drain_s: float
+    paced: bool = True
+    """Messages leave at their times; else as fast as the broker takes them."""
+
+
+class Sender:
+    """Publishes messages at their times, all that are due in one go, and keeps the counts of being late.
+
+    ``origin_ms`` on the messages' clock is now; ``tick`` is called whenever there is time; ``mark`` says what
+    the PUBACK of a message is to be noted under.
+    """
+
+    def __init__(
+        self, plan: Plan, vehicle_ids: Sequence[str], publisher: Publishing, origin_ms: int, tick: Tick,
+        mark: Callable[[Outgoing], Mark | None] = lambda _: None,
+    ) -> None:  # fmt: skip
+        self._mark = mark
+        self._plan = plan
+        self._ids = vehicle_ids
+        self._publisher = publisher
+        self._origin_ms = origin_ms
+        self._begun = time.monotonic()
+        self._tick = tick
+        self._topics: dict[tuple[str, int], str] = {}
+        self.behind_s = 0.0
+        self.overrun = 0
+
+    def send(self, items: Sequence[Outgoing], stopped: Stopped) -> None:
+        """Publish each message when it is due; a stop lets the rest go at once. ``items`` are in order."""
+        at = 0
+        while at < len(items):
+            end = min(at + BATCH, len(items))
+            if not stopped():
+                end = self._await(items, at, end, stopped)
+            part = items[at:end]
+            self._publisher.publish_many([item.vehicle for item in part], self._messages(part))
+            self._publisher.drive(0.0)
+            self._tick()
+            at = end
+
+    def send_now(self, items: Sequence[Outgoing]) -> None:
+        """Publish messages without waiting for their times."""
+        self.send(items, lambda: True)
+
+    def _messages(self, items: Sequence[Outgoing]) -> list[Message]:
+        topic = self._topic
+        return [
+            Message(
+                topic(item.channel, item.vehicle), item.payload,
+                "poison" if item.flag == "poison" else item.channel, item.retain,
+                self._mark(item) if item.channel == CHANNEL else None,
+            )
+            for item in items
+        ]  # fmt: skip
+
+    def _topic(self, channel: str, vehicle: int) -> str:
+        key = (channel, vehicle)
+        if key not in self._topics:
+            self._topics[key] = topics.mqtt_topic(self._plan.mqtt_root, self._ids[vehicle], channel)
+        return self._topics[key]
+
+    def _await(self, items: Sequence[Outgoing], at: int, end: int, stopped: Stopped) -> int:
+        """Wait until a message is due and there is room; returns up to where ``items`` may go by then."""
+        paced = self._plan.paced
+        due = self._due_s(items[at])
+        while not stopped():
+            wait = due - time.monotonic() if paced else 0.0
+            full = self._publisher.owed >= self._plan.max_in_flight
+            if wait < GATHER_S and not full:
+                break
+            if not full:
+                time.sleep(GATHER_S)
+            self._publisher.drive(0.05 if full else min(wait - GATHER_S, 0.05))
+            self._tick()
+        end = min(end, at + max(1, self._plan.max_in_flight - self._publisher.owed))
+        if not paced:
+            return end
+        now = time.monotonic()
+        end = bisect_left(items, now + CHUNK_S, at + 1, end, key=self._due_s)
+        self.behind_s = max(0.0, now - due)
+        self.overrun += bisect_left(items, now - OVERRUN_S, at, end, key=self._due_s) - at
+        return end
+
+    def _due_s(self, item: Outgoing) -> float:
+        """When a message is due on the monotonic clock."""
+        return self._begun + (item.due_ms - self._origin_ms) / 1000
+
+
+class Run:
+    """One simulation, from the first birth message to the summary."""
+
+    def __init__(self, plan: Plan, world: World, publisher: Publishing, files: RunFiles, say: Say) -> None:
+        self._plan = plan
+        self._world = world
+        self._publisher = publisher
+        self._files = files
+        self._say = say
+        sc = world.scenario
+        origin_ms = sc.start_ms + SAMPLES * sc.cadence.dt_ms
+        self._crashes = CrashStore(files.folder, world.vehicle_ids)
+        self._sender = Sender(plan, world.vehicle_ids, publisher, origin_ms, self._tick, self._crashes.mark)
+        self._started_ms = time.time_ns() // 1_000_000
+        self._next_line = time.monotonic() + SECOND_S
+        self._last_sent = 0
+        self._held_at_end = 0
+
+    def go(self, stopped: Stopped) -> dict[str, Any]:
+        """Run to the end or until ``stopped``; returns the summary."""
+        self._sender.send_now(self._world.births())
+        last_ms = self._world.scenario.start_ms
+        for slot in self._world.slots():
+            last_ms = slot.end_ms
+            self._files.truth(slot.truth)
+            self._files.frames(slot.messages)
+            self._crashes.keep(slot.crashes)
+            self._sender.send(slot.messages, stopped)
+            if stopped():
+                break
+        rest, open_rows = self._world.end(last_ms)
+        self._files.truth(open_rows)
+        self._held_at_end = len(rest)
+        self._files.frames(rest)
+        self._sender.send_now(rest)
+        self._sender.send_now(self._world.farewells(last_ms))
+        self._publisher.drain(self._plan.drain_s)
+        self._note_crashes()
+        summary = self.summary(finished=True)
+        self._files.sync(summary)
+        return summary
+
+    def _tick(self) -> None:
+        """Once a second: a line for people, run.json for machines, logs on the disk."""
+        now = time.monotonic()
+        if now < self._next_line:
+            return
+        counts = self._publisher.counts
+        sent = counts.sent["telemetry"]
+        held_back = len(self._world.queue) + len(self._world.emitter.radio)
+        rate = (sent - self._last_sent) / (now - self._next_line + SECOND_S)
+        self._say(
+            f"target {self._world.target_rate():.0f}/s  achieved {rate:.0f}/s  "
+            f"behind {self._sender.behind_s:.2f} s  overrun {self._sender.overrun}  "
+            f"in flight {self._publisher.owed}  "
+            f"acked {counts.acked['telemetry']}  held back {held_back}  "
+            f"errors {counts.refused}  reconnects {counts.reconnects}"
+        )
+        self._last_sent = sent
+        self._next_line = now + SECOND_S
+        self._note_crashes()
+        self._files.sync(self.summary(finished=False))
+
+    def _note_crashes(self) -> None:
+        """Write down which crash records the broker has."""
+        marks = self._publisher.counts.acked_marks
+        crash_store.note(marks)
+        marks.clear()
+
+    def summary(self, finished: bool) -> dict[str, Any]:
+        """The counts of the run so far, as run.json holds them."""
+        sc: Scenario = self._world.scenario
+        made, counts, times = self._world.counts, self._publisher.counts, self._publisher.latency
+        return {
+            "run_id": self._plan.run_id,
+            "seed": sc.seed,
+            "vehicles": sc.vehicles,
+            "boot_id": sc.start_ms,
+            "start_ms": sc.start_ms,
+            "interval_ms": sc.cadence.interval_ms,
+            "target_rate": sc.full_rate,
+            "generated": made["generated"],
+            "sent": counts.sent["telemetry"],
+            "acked": counts.acked["telemetry"],
+            "lost_on_link": made["lost"],
+            "dropped_on_board": made["dropped_on_board"],
+            "poison": counts.sent["poison"],
+            "crashes": made["crashes"],
+            "link": {name: made[name] for name in LINK_COUNTS},
+            "held_at_end": self._held_at_end,
+            "faults": {"planned": made["planned_faults"], "begun": made["begun_faults"]},
+            "messages": {
+                "sent": counts.sent.total(),
+                "acked": counts.acked.total(),
+                "owed": self._publisher.owed,
+            },
+            "overrun": self._sender.overrun,
+            "errors": counts.refused,
+            "reconnects": counts.reconnects,
+            "puback_ms": {f"p{q}": times.quantile_ms(q / 100) for q in (50, 95, 99)},
+            "started_ms": self._started_ms,
+            "ended_ms": time.time_ns() // 1_000_000 if finished else None,
+            "finished": finished and self._publisher.owed == 0,
+        }
+
+
+LINK_COUNTS = (
+    "late",
+    "late_beyond",
+    "duplicate",
+    "disorder",
+    "lost",
+    "clock_ahead",
+    "clock_unset",
+    "poison",
+    "outages",
+    "stored_on_board",
+    "dropped_on_board",
+    "clock_boot",
+    "free_clocks",
+    "cloned_vehicles",
+    "clone_frames",
+)

@@ -1,0 +1,192 @@
+"""The satellite receivers: slow and white error, canyons of houses, jumps, tunnels; course held when slow.
+
+Figures: domain facts of the project (Gauss-Markov 2 m and 60 s, 0.5 m white, canyon 6-10 m, 1 % jumps of
+20-60 m). NaN means "no fix" and becomes null on the wire.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from edge_simulator.geo import Bools, Floats, Ints, metres_per_degree
+from edge_simulator.town import streets
+from edge_simulator.town.network import RoadNetwork
+from infra.contract.errors import ConfigError
+
+HOLD_KMH = 3.0
+REFRESH_S = 1.0
+"""How often the error's size follows the position: nobody leaves a canyon faster."""
+RELOCK_TAU_S = 8.0
+"""After a tunnel the extra error fades with this time constant."""
+MEAN_JUMP_S = 3.0
+JUMP_S = (1.0, 5.0)
+
+
+@dataclass(frozen=True, slots=True)
+class GnssSettings:
+    """What the receivers suffer from; 0 turns a thing off."""
+
+    sigma_m: float = 2.0
+    tau_s: float = 60.0
+    white_m: float = 0.5
+    canyon_m: float = 8.0
+    """Error between high houses, in the middle of its 6..10 m; 0: no canyons."""
+    canyon_radius_m: float = 1200.0
+    """Within about this of the centre the houses are high."""
+    jump_share: float = 0.01
+    """Share of fixes that are thrown off by a reflection."""
+    jump_min_m: float = 20.0
+    jump_max_m: float = 60.0
+    tunnels: int = 4
+    """Streets of a town that run underground, half of them motorway, half arterial."""
+    relock_m: float = 12.0
+    """Extra error of the first fix after a tunnel."""
+
+    def __post_init__(self) -> None:
+        for name in self.__dataclass_fields__:
+            if not getattr(self, name) >= 0:
+                raise ConfigError(f"gnss: {name} {getattr(self, name):g}: 0 or more is wanted")
+        if self.jump_share > 0.5 or self.jump_min_m > self.jump_max_m or self.tau_s == 0:
+            raise ConfigError(
+                f"gnss: jump_share {self.jump_share:g} of at most 0.5, tau_s {self.tau_s:g} over 0 and "
+                f"jump_min_m {self.jump_min_m:g} up to jump_max_m {self.jump_max_m:g} are wanted"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Sky:
+    """What a receiver sees of the sky: where each town's centre is, and which streets could be tunnels."""
+
+    lat_deg: Floats
+    """Centre of the town of each edge, [n_edges]."""
+    lon_deg: Floats
+    north_m: float
+    """Metres a degree of latitude; one figure does for errors of all towns."""
+    east_m: float
+    deep: tuple[Ints, ...]
+    """Edges of each town by the order in which they are made tunnels, one direction of each street."""
+
+    def tunnels(self, count: int) -> Bools:
+        """Whether each edge is in a tunnel, both directions, ``count`` streets a town; [n_edges]."""
+        under = np.zeros(len(self.lat_deg), dtype=np.bool_)
+        for deep in self.deep:
+            under[deep[:count]] = under[deep[:count] ^ 1] = True
+        return under
+
+
+def sky_of(net: RoadNetwork) -> Sky:
+    """The sky over the towns of a network; it follows from the network alone."""
+    north, east = metres_per_degree(np.float64(net.town_lat.mean()))
+    town = net.node_town[net.edge_from]
+    deep = tuple(_deep(net, np.flatnonzero(town == k)) for k in range(len(net.town_lat)))
+    return Sky(net.town_lat[town], net.town_lon[town], float(north), float(east), deep)
+
+
+def _deep(net: RoadNetwork, edges: Ints) -> Ints:
+    """A town's longer main streets in random order, motorway and arterial by turns."""
+    rng = np.random.default_rng(int(1000 * net.length_m[edges].sum()))
+    kinds = []
+    for road_class in (streets.MOTORWAY, streets.ARTERIAL):
+        alike = edges[net.road_class[edges] == road_class][::2]
+        kinds.append(rng.permutation(alike[net.length_m[alike] >= np.median(net.length_m[alike])]))
+    both = min(len(k) for k in kinds)
+    return np.column_stack([k[:both] for k in kinds]).ravel()
+
+
+class Gnss:
+    """A receiver per vehicle. ``rng`` makes the noise; arrays are [n_vehicles]."""
+
+    def __init__(
+        self, settings: GnssSettings, rng: np.random.Generator, heading_deg: Floats, sky: Sky
+    ) -> None:
+        n = len(heading_deg)
+        self._set = settings
+        self._rng = rng
+        self._sky = sky
+        self._error = rng.standard_normal((2, n))
+        """East and north, in units of the local sigma."""
+        self._sigma_m: Floats = np.full(n, settings.sigma_m)
+        self._relock_m = np.zeros(n)
+        self._since_refresh_s = np.inf
+        self._tunnel = sky.tunnels(settings.tunnels)
+        self._blind = np.empty(0, dtype=np.int64)
+        self._course = heading_deg.copy()
+        self._t_s = 0.0
+        self._jumping = np.empty(0, dtype=np.int64)
+        self._jump_m = np.empty((2, 0))
+        self._jump_end_s = np.empty(0)
+
+    def fix(self, lat: Floats, lon: Floats, edge: Ints, h_s: float) -> tuple[Floats, Floats]:
+        """Measured latitude and longitude, ``h_s`` after the last fix; NaN in a tunnel."""
+        s = self._set
+        self._blind = np.flatnonzero(self._tunnel[edge]) if s.tunnels else self._blind
+        self._refresh(lat, lon, edge, h_s)
+        keep = np.exp(-h_s / s.tau_s)
+        noise = self._rng.standard_normal((4, len(lat)), dtype=np.float32)
+        self._error = keep * self._error + np.sqrt(1 - keep**2) * noise[:2]
+        east_m, north_m = self._sigma_m * self._error + s.white_m * noise[2:]
+        if s.jump_share:
+            self._jump(east_m, north_m, h_s)
+        measured_lat, measured_lon = lat + north_m / self._sky.north_m, lon + east_m / self._sky.east_m
+        measured_lat[self._blind] = measured_lon[self._blind] = np.nan
+        return measured_lat, measured_lon
+
+    def course(self, heading_deg: Floats, v_kmh: Floats, noise: Floats) -> Floats:
+        """Course over ground: noisier when slow, held below 3 km/h, NaN without a fix."""
+        measured = (heading_deg + noise * np.minimum(0.2 + 8.0 / np.maximum(v_kmh, 3.0), 2.0)) % 360.0
+        self._course = np.where(v_kmh >= HOLD_KMH, measured, self._course)
+        if len(self._blind) == 0:
+            return self._course
+        shown = self._course.copy()
+        shown[self._blind] = np.nan
+        return shown
+
+    def _refresh(self, lat: Floats, lon: Floats, edge: Ints, h_s: float) -> None:
+        """Let the size of the error follow the place, once a second."""
+        self._since_refresh_s += h_s
+        if self._since_refresh_s < REFRESH_S - 1e-9:
+            return
+        past_s = min(self._since_refresh_s, REFRESH_S)
+        self._since_refresh_s = 0.0
+        self._relock_m *= np.exp(-past_s / RELOCK_TAU_S)
+        self._relock_m[self._blind] = self._set.relock_m
+        east_m = (lon - self._sky.lon_deg[edge]) * self._sky.east_m
+        north_m = (lat - self._sky.lat_deg[edge]) * self._sky.north_m
+        self._sigma_m = open_sigma_m(self._set, east_m, north_m) + self._relock_m
+
+    def _jump(self, east_m: Floats, north_m: Floats, h_s: float) -> None:
+        """Throw some off for a few seconds: drawn by number, so that no jump costs next to nothing."""
+        self._t_s += h_s
+        n, (low, high) = len(east_m), JUMP_S
+        count = self._rng.poisson(n * h_s * self._set.jump_share / MEAN_JUMP_S)
+        if count:
+            rows = self._rng.integers(0, n, count)
+            far = self._rng.uniform(self._set.jump_min_m, self._set.jump_max_m, count)
+            angle = self._rng.uniform(0, 2 * np.pi, count)
+            self._jumping = np.concatenate([self._jumping, rows])
+            self._jump_m = np.hstack([self._jump_m, far * np.array([np.sin(angle), np.cos(angle)])])
+            # it began at some moment since the last fix; where fixes are rare it still shows in this one
+            since = h_s * self._rng.random(count)
+            until = self._t_s + np.maximum(self._rng.uniform(low, high, count) - since, 1e-3)
+            self._jump_end_s = np.concatenate([self._jump_end_s, until])
+        if len(self._jumping):
+            on = self._jump_end_s > self._t_s
+            self._jumping, self._jump_m = self._jumping[on], self._jump_m[:, on]
+            self._jump_end_s = self._jump_end_s[on]
+            np.add.at(east_m, self._jumping, self._jump_m[0])
+            np.add.at(north_m, self._jumping, self._jump_m[1])
+
+
+def open_sigma_m(settings: GnssSettings, east_m: Floats, north_m: Floats) -> Floats:
+    """Standard deviation of the slow error at a place (metres from the centre), m.
+
+    Open sky: ``sigma_m``. In the centre the canyon's, 2 m more or less from block to block.
+    """
+    if settings.canyon_m <= settings.sigma_m:
+        return np.full(len(east_m), settings.sigma_m)
+    dense = np.exp(-(((east_m**2 + north_m**2) / settings.canyon_radius_m**2) ** 2))
+    blocks = 2.0 * np.sin(2 * np.pi * east_m / 310.0) * np.sin(2 * np.pi * north_m / 270.0)
+    sigma: Floats = settings.sigma_m + dense * (settings.canyon_m + blocks - settings.sigma_m)
+    return sigma

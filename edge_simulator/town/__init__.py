@@ -1,0 +1,1 @@
+"""The made-up country: streets, the network of roads, ways through it, places to go to."""

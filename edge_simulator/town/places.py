@@ -1,0 +1,123 @@
+"""Where things are in a town: homes, work, shops, depots, the motorway ring."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+
+import numpy as np
+
+from edge_simulator.geo import Bools, Floats, Ints
+from edge_simulator.motion.agenda import by_town
+from edge_simulator.town import streets
+from edge_simulator.town.network import RoadNetwork
+
+DEPOTS = 6
+RANKS = 8
+"""Of each town."""
+WORK_M, SHOPS_M = 1600.0, 3500.0
+"""How far from the middle most work places and shops lie."""
+DEPOT_AT_M = 5200.0
+ALONG_STEPS = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """Edges where something is, ordered by town, with the running sum of their weights."""
+
+    edges: Ints
+    total: Floats
+    first: Ints
+    """Where each town begins, [n_towns + 1]."""
+
+    def draw(self, town: Ints, rng: np.random.Generator) -> Ints:
+        """An edge in each of the towns, by weight."""
+        bounds = np.concatenate([[0.0], self.total])[self.first]
+        low, high = bounds[town], bounds[town + 1]
+        at = np.searchsorted(self.total, low + rng.random(len(town)) * (high - low), side="right")
+        edges: Ints = self.edges[np.minimum(at, self.first[town + 1] - 1)]
+        return edges
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """The places of a region."""
+
+    homes: Kind
+    works: Kind
+    shops: Kind
+    depots: Kind
+    ranks: Kind
+    ring: Kind
+    ring_next: Ints
+    """The motorway edge after each motorway edge, [n_edges]; -1 elsewhere."""
+
+    def ahead_on_ring(self, edge: Ints, count: int) -> Ints:
+        """The motorway edges ``count`` further on."""
+        for _ in range(count):
+            edge = self.ring_next[edge]
+        return edge
+
+
+def find(net: RoadNetwork, rng: np.random.Generator) -> Places:
+    """The places of a network."""
+    middle = net.point_lat[2 :: streets.POINTS], net.point_lon[2 :: streets.POINTS]
+    town = net.node_town[net.edge_from]
+    per_lat, per_lon = net.metric.metres(middle[0])
+    out_m = np.hypot((middle[0] - net.town_lat[town]) * per_lat, (middle[1] - net.town_lon[town]) * per_lon)
+    minor, ring = net.road_class == streets.RESIDENTIAL, net.road_class == streets.MOTORWAY
+    broad = ~minor & ~ring
+    long = net.length_m
+    inner = np.exp(-((out_m / WORK_M) ** 2))
+    industry = np.exp(-(((out_m - DEPOT_AT_M) / 900) ** 2)) + 1e-9
+    return Places(
+        homes=_kind(net, minor, long * (0.25 + np.minimum(out_m / 4000, 1.5))),
+        works=_kind(net, ~ring, long * (inner + 0.02 + 0.12 * industry)),
+        shops=_kind(
+            net, ~ring, long * (np.exp(-((out_m / SHOPS_M) ** 2)) + 0.02) * np.where(broad, 3.0, 1.0)
+        ),
+        depots=_few(net, broad, industry, DEPOTS, rng),
+        ranks=_few(net, ~ring, inner + 1e-9, RANKS, rng),
+        ring=_kind(net, ring, long),
+        ring_next=_ring_next(net, ring),
+    )
+
+
+def _kind(net: RoadNetwork, mask: Bools, weight: Floats) -> Kind:
+    edges, first = by_town(net, mask)
+    return Kind(edges, np.cumsum(weight[edges]), first)
+
+
+def _few(net: RoadNetwork, mask: Bools, weight: Floats, count: int, rng: np.random.Generator) -> Kind:
+    """``count`` edges of each town, drawn by weight."""
+    edges, first = by_town(net, mask)
+    chosen = np.zeros(len(weight), dtype=np.bool_)
+    for low, high in itertools.pairwise(first.tolist()):
+        own = edges[low:high]
+        chosen[rng.choice(own, count, replace=False, p=weight[own] / weight[own].sum())] = True
+    return _kind(net, chosen, np.ones(len(weight)))
+
+
+def _ring_next(net: RoadNetwork, ring: Bools) -> Ints:
+    following = np.full(len(net.length_m), -1, dtype=np.int64)
+    edges = np.flatnonzero(ring)
+    choices = net.out_edges[net.edge_to[edges]]
+    fit = (choices >= 0) & ring[choices] & (choices != (edges ^ 1)[:, None])
+    following[edges] = choices[np.arange(len(edges)), fit.argmax(axis=1)]
+    return following
+
+
+def along(net: RoadNetwork, start: Ints, goal: Ints, elapsed_s: Floats) -> tuple[Ints, Floats]:
+    """Edge and share of it where vehicles are that left edge ``start`` for ``goal`` so long ago."""
+    edge, left_s = start.copy(), elapsed_s.copy()
+    share = np.clip(left_s / net.drive_s[edge], 0.0, 1.0)
+    going = np.flatnonzero(left_s > net.drive_s[edge])
+    for _ in range(ALONG_STEPS):
+        if len(going) == 0:
+            break
+        left_s[going] -= net.drive_s[edge[going]]
+        edge[going] = net.next_edge(edge[going], goal[going])
+        share[going] = np.clip(left_s[going] / net.drive_s[edge[going]], 0.0, 1.0)
+        there = edge[going] >> 1 == goal[going] >> 1
+        going = going[~there & (left_s[going] > net.drive_s[edge[going]])]
+    return edge, share

@@ -1,0 +1,1 @@
+"""What the radio link, the store on board and the device clocks do to messages."""

@@ -1,0 +1,84 @@
+"""What the radio link does to frames: hold back, repeat, swap, lose; and what a broken clock or device sends.
+
+Fates are drawn per frame from the seed before encoding, so that a frame can carry the time it is really sent.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from edge_simulator.geo import Bools, Ints
+from edge_simulator.wireless.link_settings import LinkShares
+
+FATES = ("late", "late_beyond", "duplicate", "disorder", "lost", "clock_ahead", "clock_unset")
+PLAIN = len(FATES)
+LOST = FATES.index("lost")
+DUPLICATE = FATES.index("duplicate")
+CLOCK_AHEAD, CLOCK_UNSET = FATES.index("clock_ahead"), FATES.index("clock_unset")
+_FATE_NAMES = (*FATES, "plain")
+_HELD_BACK = np.array([FATES.index(held) for held in ("late", "late_beyond", "disorder")])
+CLOCK_2036_MS = 2_085_978_496_000
+"""The day the 32-bit seconds of NTP roll over."""
+CLOCK_1970_MS = 0
+UP_MS = 60_000
+"""A device with such a clock has been up so long when the run begins."""
+
+
+class Fates:
+    """Draws what happens to frames. ``rng`` is the link's own."""
+
+    def __init__(
+        self, shares: LinkShares, rng: np.random.Generator, interval_ms: int, lateness_ms: int
+    ) -> None:
+        self._edges = np.cumsum(shares.fates)
+        self._poison = shares.poison
+        self._rng = rng
+        self._interval_ms = interval_ms
+        self._lateness_ms = lateness_ms
+
+    def draw(self, n: int) -> tuple[Ints, Ints]:
+        """Fate (index into FATES, or PLAIN) and delay in ms of ``n`` frames; a duplicate's is its copy's."""
+        fate = np.searchsorted(self._edges, self._rng.random(n), side="right")
+        span = self._rng.random(n)
+        interval = self._interval_ms
+        most = max(self._lateness_ms - 2 * interval - 3000, 2500)
+        delay = np.select(
+            [fate == 0, fate == 1, fate == 2, fate == 3],
+            [
+                2000 + span * (most - 2000),
+                self._lateness_ms + 3000 + span * 12_000,
+                50 + span * 2000,
+                interval * (1.05 + 0.4 * span) + 20,
+            ],
+            0.0,
+        )
+        return fate.astype(np.int64), delay.astype(np.int64)
+
+    def poisoned(self, n: int) -> Ints:
+        """Which of ``n`` frames are followed by a poison message; indices."""
+        return np.flatnonzero(self._rng.random(n) < self._poison) if self._poison else np.empty(0, np.int64)
+
+
+def names(fate: Ints) -> list[str]:
+    """The names of fates."""
+    return [_FATE_NAMES[k] for k in fate.tolist()]
+
+
+def leaves_at_once(fate: Ints) -> Bools:
+    """Which frames are sent when they are made, some of them a second time later."""
+    at_once: Bools = ~np.isin(fate, _HELD_BACK) & (fate != LOST)
+    return at_once
+
+
+def poison(kind: int, vehicle_id: str, payload: bytes) -> bytes:
+    """A message nobody can understand, made of a good one: cut short, foreign identity, NaN, or no UTF-8."""
+    match kind % 4:
+        case 0:
+            return payload[: len(payload) // 2]
+        case 1:
+            other = ("X" if vehicle_id[0] != "X" else "Y") + vehicle_id[1:]
+            return payload.replace(vehicle_id.encode(), other.encode(), 1)
+        case 2:
+            return payload.replace(b'"dt_ms":', b'"x":NaN,"dt_ms":', 1)
+        case _:
+            return b"\xff\xfe" + payload

@@ -1,0 +1,156 @@
+"""What is wanted is checked and drawn from the seed; faults begin, end and leave their vehicle sound."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from edge_simulator import faults
+from edge_simulator.faults.fault_table import KINDS, markdown_table
+from edge_simulator.vehicle import vehicles
+from edge_simulator.vehicle.machine import Machine
+from infra.contract.errors import ConfigError
+from tests.support_faults import drive
+
+Wanted = faults.Wanted
+
+
+def a_machine(n: int = 40) -> Machine:
+    specs = vehicles.specs(vehicles.draw(np.random.default_rng(1), n))
+    return Machine(specs, np.random.default_rng(2), 16.0)
+
+
+def planned(*wanted: Wanted, n: int = 40, span_s: int = 600) -> list[faults.Fault]:
+    return faults.plan(wanted, a_machine(n), np.random.default_rng(3), 1000 * span_s)
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ({"name": "nonsense", "count": 1}, "no fault 'nonsense'; there are overheating, "),
+        ({"count": 1}, "without a name"),
+        ({"name": "crash"}, "exactly one of count, share, rate, vehicle"),
+        ({"name": "crash", "count": 1, "rate": 2}, "exactly one of"),
+        ({"name": "crash", "count": -1}, "crash: count -1"),
+        ({"name": "crash", "count": 1.5}, "crash: count 1.5"),
+        ({"name": "crash", "share": 1.2}, "share 1.2: a share of 0..1"),
+        ({"name": "crash", "rate": 0}, "rate 0: events in 1000 vehicle-hours"),
+        ({"name": "crash", "rate": "often"}, "rate 'often'"),
+        ({"name": "crash", "count": 1, "severity": [0.5, 1.5]}, "severity"),
+        ({"name": "crash", "count": 1, "onset_s": [9, 3]}, "onset_s"),
+        ({"name": "crash", "count": 1, "onset_s": 30}, "onset_s 30"),
+        ({"name": "crash", "rate": 1, "onset_s": [1, 2]}, "no meaning"),
+        ({"name": "crash", "cuont": 1}, "unknown key 'cuont'; did you mean count?"),
+        ("crash", "--fault crash: wanted is crash=3"),
+        ("crash@-2", "--fault crash@-2"),
+        ("crash@inf", "--fault crash@inf"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_in_one_line(entry: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as refused:
+        faults.read(entry)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_scenario_file_says_the_same_in_words_or_in_keys() -> None:
+    entries = [
+        "crash=2",
+        {"name": "hot_tyre", "rate": 4, "severity": [0, 1]},
+        {"name": "crash", "vehicle": 7},
+    ]
+    assert faults.read_all(entries) == (
+        Wanted("crash", count=2), Wanted("hot_tyre", rate=4, severity=(0, 1)), Wanted("crash", vehicle=7),
+    )  # fmt: skip
+
+
+def test_onsets_fall_in_the_first_half_and_the_effect_is_full_well_before_the_end() -> None:
+    found = planned(Wanted("worn_pads", count=20))
+    assert len({f.vehicle for f in found}) == 20
+    for fault in found:
+        assert 60_000 <= fault.onset_ms <= 270_000
+        assert fault.onset_ms < fault.full_ms <= fault.onset_ms + 90_000
+        assert 0.6 <= fault.severity <= 1.0
+        assert fault.end_ms is None
+
+
+def test_onset_severity_vehicle_and_length_may_be_given() -> None:
+    want = Wanted("pothole", vehicle=3, onset_s=(30, 30), severity=(0.25, 0.25))
+    long = Wanted("hot_tyre", vehicle=4, onset_s=(10, 10), lasts_s=(60, 60))
+    first, second = planned(want, long)
+    assert (first.vehicle, first.onset_ms, first.end_ms) == (4, 10_000, first.full_ms + 60_000)
+    assert (second.vehicle, second.onset_ms, second.severity) == (3, 30_000, 0.25)
+
+
+def test_only_vehicles_that_can_have_a_fault_get_it() -> None:
+    machine = a_machine(200)
+    diesel = machine.diesel & ~machine.electric
+    able = {"lean_mixture": ~machine.diesel & ~machine.electric, "dpf_blocked": diesel}
+    able |= {"thermal_runaway": machine.specs("motor_kw") > 0, "overheating": ~machine.electric}
+    wanted = [Wanted(name, count=20) for name in able]
+    for fault in faults.plan(wanted, machine, np.random.default_rng(3), 600_000):
+        assert able[fault.name][fault.vehicle]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "message"),
+    [
+        ((Wanted("thermal_runaway", share=0.5),), "20 wanted, but only 13 are left"),
+        ((Wanted("pothole", vehicle=40),), "vehicle 40 cannot have it"),
+        ((Wanted("pothole", vehicle=4), Wanted("crash", vehicle=4)), "has a fault already"),
+    ],
+)
+def test_more_than_the_fleet_can_have_is_refused(wanted: tuple[Wanted, ...], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        planned(*wanted)
+
+
+def test_the_same_seed_plans_the_same() -> None:
+    wanted = [Wanted(name, count=1) for name in KINDS]
+    assert planned(*wanted, n=80) == planned(*wanted, n=80)
+
+
+def test_a_rate_is_met_by_a_poisson_process_that_never_ends() -> None:
+    machine = a_machine(1000)
+    rng = np.random.default_rng(11)
+    (process,) = faults.arrivals([Wanted("pothole", rate=36.0)], machine, rng)
+    times = []
+    while process.next_ms <= 100 * 3_600_000:
+        times.append(process.next_ms)
+        assert process.draw(np.ones(1000, dtype=np.bool_), process.next_ms) is not None
+    gaps = np.diff(times)
+    assert len(times) == pytest.approx(3600, rel=0.05)  # 100 h, 1000 vehicles, 36 in 1000 vehicle-hours
+    assert gaps.std() == pytest.approx(gaps.mean(), rel=0.06)  # as an exponential has it
+
+
+def test_what_comes_at_a_rate_is_repaired_and_may_come_again() -> None:
+    want = Wanted("overcharge", rate=6000.0, lasts_s=(60, 120))
+    there = drive([want], 12, 900)
+    again = drive([want], 12, 900)
+    assert there.begun == again.begun
+    assert len(there.begun) > len({f.vehicle for f in there.begun})
+    for fault in there.begun:
+        assert fault.end_ms is not None
+        assert fault.full_ms + 60_000 <= fault.end_ms <= fault.full_ms + 120_000
+        end_s = fault.end_ms // 1000 + 1
+        others = [f for f in there.begun if f.vehicle == fault.vehicle and f.onset_ms > fault.onset_ms]
+        until_s = min([f.onset_ms // 1000 for f in others], default=900)
+        assert (there["battery_voltage_v"][end_s:until_s, fault.vehicle] < 14.3).all()
+        assert not any(fault.vehicle in codes for codes in there.codes[end_s:until_s])
+
+
+def test_a_repair_leaves_no_defect_behind() -> None:
+    names = [name for name, kind in KINDS.items() if not kind.on_road and not kind.for_good]
+    wanted = [Wanted(name, count=1, onset_s=(5, 5), lasts_s=(1, 1)) for name in names]
+    mended = drive(wanted, 60, 920)
+    assert len(mended.begun) == len(names)
+    for name in mended.machine.defects.__dataclass_fields__:
+        left = np.nan_to_num(getattr(mended.machine.defects, name))
+        assert not left.any(), name
+    assert mended.codes[-1] == {}
+
+
+def test_the_readme_has_the_table_of_faults() -> None:
+    assert markdown_table() in (Path(faults.__file__).parent / "README.md").read_text()

@@ -1,0 +1,126 @@
+"""The truth told of trips, stops, harsh events and edges is the motion itself."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from edge_simulator.motion.fleet import Fleet
+from edge_simulator.motion.harsh import Harsh
+from edge_simulator.motion.witness import Row, Witness
+from edge_simulator.town.roads import RoadNetwork, city
+from edge_simulator.vehicle import vehicles
+from tests.support_traffic import OneTrip, fleet
+
+START_MS = 1_800_000_000_000
+
+
+@pytest.fixture(scope="module")
+def town() -> RoadNetwork:
+    return city(1, 48.137, 11.575)
+
+
+@pytest.fixture(scope="module")
+def seen(town: RoadNetwork) -> tuple[Fleet, list[Row], np.ndarray]:
+    """200 vehicles over eight minutes: the rows, and the way each has driven."""
+    rng = np.random.default_rng(4)
+    moving = Fleet(town, vehicles.specs(vehicles.draw(rng, 200)), rng)
+    began_m = moving.state.odometer_m.copy()
+    witness = Witness([f"v{k}" for k in range(200)], moving, 0, edges=True)
+    rows: list[Row] = []
+    for k in range(2400):
+        moving.step(0.2)
+        rows += witness.step(moving, 200 * (k + 1), START_MS)
+    return moving, rows + witness.close(moving, 480_000, START_MS), moving.state.odometer_m - began_m
+
+
+def of_kind(rows: list[Row], kind: str) -> list[Row]:
+    return [row for row in rows if row["kind"] == kind]
+
+
+def test_trips_add_up_to_the_way_driven(seen: tuple[Fleet, list[Row], np.ndarray]) -> None:
+    _, rows, driven_m = seen
+    total = np.zeros(200)
+    for row in of_kind(rows, "trip"):
+        total[int(row["vehicle_id"][1:])] += row["distance_m"]
+    assert np.allclose(total, driven_m, atol=0.6)
+
+
+def test_edges_passed_add_up_to_the_way_driven(seen: tuple[Fleet, list[Row], np.ndarray]) -> None:
+    moving, rows, driven_m = seen
+    total = np.zeros(200)
+    for row in of_kind(rows, "edge"):
+        total[int(row["vehicle_id"][1:])] += row["distance_m"]
+        if row["whole"]:
+            assert row["distance_m"] == pytest.approx(moving.net.length_m[row["edge_id"]], rel=0.1, abs=20)
+    assert np.allclose(total, driven_m, atol=5.0)
+
+
+def test_rows_carry_times_of_the_world_and_say_what_was_cut(
+    seen: tuple[Fleet, list[Row], np.ndarray],
+) -> None:
+    _, rows, _ = seen
+    for row in rows:
+        assert START_MS <= row["from_ms"] <= row["to_ms"] <= START_MS + 480_000
+        if row["whole"] and row["kind"] != "harsh":
+            assert row["from_ms"] > START_MS
+    assert {row["whole"] for row in of_kind(rows, "trip")} == {True, False}
+
+
+def test_stops_are_parked_with_the_ignition_off_or_stand_with_it_on(
+    seen: tuple[Fleet, list[Row], np.ndarray],
+) -> None:
+    _, rows, _ = seen
+    stops = of_kind(rows, "stop")
+    assert len(stops) > 20
+    assert all(row["to_ms"] - row["from_ms"] >= 120_000 for row in stops)
+    assert all(row["parked"] for row in stops if not row["ignition_on"])
+
+
+def test_one_trip_is_told_with_its_places(town: RoadNetwork) -> None:
+    edge = int(np.flatnonzero(town.length_m > 300)[0])
+    one = fleet(town, OneTrip(np.array([edge]), np.array([60.0]), np.array([edge]), np.array([3.0])))
+    one.state.goal_s[:] = 240.0
+    witness = Witness(["v"], one, 0)
+    rows: list[Row] = []
+    for k in range(900):
+        one.step(0.1)
+        rows += witness.step(one, 100 * (k + 1))
+    (trip,) = of_kind(rows, "trip")
+    assert trip["whole"]
+    assert trip["from_ms"] == pytest.approx(3000, abs=200)
+    assert trip["distance_m"] == pytest.approx(180, abs=8)
+    lat, lon = town.position(np.array([edge]), np.array([60.0]))
+    assert (trip["from_lat"], trip["from_lon"]) == pytest.approx((lat[0], lon[0]), abs=1e-6)
+
+
+def braking(town: RoadNetwork, accels: list[float], mps: float = 15.0) -> list[tuple[str, int, float]]:
+    """Events that a petrol car with these accelerations, 100 ms each, has: what, duration in ms, peak."""
+    rng = np.random.default_rng(1)
+    car = Fleet(town, vehicles.specs(np.zeros(1, dtype=np.int64)), rng)
+    found, harsh = [], Harsh(car)
+    for k, a in enumerate([*accels, *([0.0] * 40)]):
+        car.state.a[:], car.state.v[:], car.state.yaw_rps[:] = a, mps, 0.0
+        found += harsh.step(car, 100 * k)
+    return [(e.what, e.to_ms - e.from_ms, e.peak_mps2) for e in found]
+
+
+def test_harsh_braking_lasts_at_least_300_ms_beyond_0_40_g(town: RoadNetwork) -> None:
+    assert braking(town, [0.0, -4.2, -4.2, 0.0]) == []
+    assert braking(town, [0.0, -3.8, -3.8, -3.8, -3.8, 0.0]) == []
+    assert braking(town, [0.0, -4.2, -5.0, -4.2, 0.0]) == [("brake", 300, 5.0)]
+
+
+def test_braking_twice_within_three_seconds_is_one_event(town: RoadNetwork) -> None:
+    hard, pause = [-4.2] * 4, [0.0] * 20
+    assert braking(town, [0.0, *hard, *pause, *hard]) == [("brake", 2800, 4.2)]
+    assert [e[0] for e in braking(town, [0.0, *hard, *([0.0] * 35), *hard])] == ["brake", "brake"]
+
+
+def test_hard_braking_below_10_kmh_does_not_count(town: RoadNetwork) -> None:
+    assert braking(town, [0.0, *([-6.0] * 6)], mps=2.5) == []
+
+
+def test_hard_acceleration_counts_from_0_35_g_on(town: RoadNetwork) -> None:
+    assert braking(town, [0.0, *([3.3] * 6)]) == []
+    assert braking(town, [0.0, *([3.6] * 4)]) == [("accelerate", 400, 3.6)]

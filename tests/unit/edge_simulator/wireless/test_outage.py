@@ -1,0 +1,162 @@
+"""Outages and the store on board: who is offline, what is kept, dropped and uploaded, and in which order."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import orjson
+import pytest
+
+from edge_simulator.telemetry.outbox import Outgoing
+from edge_simulator.wireless.link_settings import LinkShares, from_mapping
+from edge_simulator.wireless.outage import Outages
+from edge_simulator.wireless.store import Store, stamped
+from infra.contract.errors import ConfigError
+
+HERE = np.zeros(10)
+ONLINE = np.zeros(3, dtype=np.bool_)
+
+
+def kept(settings: LinkShares, times_ms: list[int], size: int = 0) -> Store:
+    """A store with one frame of vehicle 1 made at each time."""
+    store = Store(settings, lambda _, now_ms: now_ms)
+    for seq, made_ms in enumerate(times_ms):
+        payload = orjson.dumps({"seq": seq, "sent_ms": made_ms, "x": "x" * size})
+        store.put(Outgoing(made_ms, seq, 1, "telemetry", payload))
+    return store
+
+
+def uploaded(store: Store, from_ms: int, until_ms: int = 10**9) -> list[tuple[int, int]]:
+    """Sequence number and time of each frame that leaves once the link is back at ``from_ms``."""
+    store.link_back([1], from_ms)
+    left = list(store.release(until_ms, ONLINE))
+    for item in left:
+        assert orjson.loads(item.payload)["sent_ms"] == item.due_ms
+    return [(orjson.loads(item.payload)["seq"], item.due_ms) for item in left]
+
+
+def test_stored_frames_leave_oldest_first_at_the_upload_rate() -> None:
+    store = kept(LinkShares(upload_rate=10), [1000, 2000, 3000])
+    assert uploaded(store, 5000) == [(0, 5000), (1, 5100), (2, 5200)]
+    assert (store.stored, store.dropped, len(store)) == (3, 0, 0)
+
+
+def test_newest_first_turns_the_order_of_the_upload() -> None:
+    store = kept(LinkShares(upload_rate=4, upload_order="newest"), [1000, 2000, 3000])
+    assert uploaded(store, 5000) == [(2, 5000), (1, 5250), (0, 5500)]
+
+
+@pytest.mark.parametrize(("full", "left"), [("oldest", [2, 3, 4]), ("newest", [0, 1, 2])])
+def test_a_full_store_drops_what_the_setting_says_and_counts_it(full: str, left: list[int]) -> None:
+    settings = from_mapping({"store_frames": 3, "store_full": full}, "test")
+    store = kept(settings, [1000, 2000, 3000, 4000, 5000])
+    assert [seq for seq, _ in uploaded(store, 6000)] == left
+    assert (store.stored, store.dropped) == (5, 2)
+
+
+def test_the_bytes_kept_are_bounded_too() -> None:
+    one = len(orjson.dumps({"seq": 0, "sent_ms": 1000, "x": "x" * 100}))
+    store = kept(LinkShares(store_bytes=2 * one), [1000, 2000, 3000], size=100)
+    assert [seq for seq, _ in uploaded(store, 6000)] == [1, 2]
+    assert store.dropped == 1
+
+
+def test_what_is_too_old_when_its_turn_comes_is_dropped() -> None:
+    store = kept(LinkShares(store_age_s=4, upload_rate=1), [1000, 5000, 6000])
+    assert uploaded(store, 5500) == [(1, 5500), (2, 6500)]
+    assert store.dropped == 1
+
+
+def test_an_upload_pauses_in_the_next_outage_and_goes_on_after_it() -> None:
+    store = kept(LinkShares(upload_rate=1), [1000, 2000, 3000])
+    store.link_back([1], 5000)
+    assert len(list(store.release(5500, ONLINE))) == 1
+    assert list(store.release(9000, ~ONLINE)) == []
+    assert len(store) == 2
+    assert uploaded(store, 20_000) == [(1, 20_000), (2, 21_000)]
+
+
+def test_a_crash_record_leaves_before_the_frames_and_untouched() -> None:
+    store = kept(LinkShares(store_frames=1), [1000])
+    store.put(Outgoing(1500, 9, 1, "crash", b"sealed"))
+    store.link_back([1], 5000)
+    first, second = store.release(6000, ONLINE)
+    assert (first.channel, first.payload, first.due_ms) == ("crash", b"sealed", 5000)
+    assert second.channel == "telemetry"
+    assert (store.stored, store.dropped) == (1, 0)
+
+
+def test_only_the_sending_time_is_rewritten() -> None:
+    assert stamped(b'{"seq":5,"sent_ms":123,"a":1}', 99_999) == b'{"seq":5,"sent_ms":99999,"a":1}'
+
+
+def test_the_share_of_vehicles_is_met_and_lengths_lie_in_the_range() -> None:
+    settings = LinkShares(outage_share=0.3, outage_min_s=2, outage_max_s=4, outage_gap_s=10_000)
+    outages = Outages(settings, np.random.default_rng(3), 10, 60_000)
+    spells = []
+    for now_ms in range(0, 60_000, 100):
+        spells += outages.step(now_ms, HERE, HERE)[1]
+    assert outages.begun == len({s.vehicle for s in spells}) == 3
+    assert all(2000 <= s.to_ms - s.from_ms <= 4100 for s in spells)
+    assert {s.cause for s in spells} == {"loss"}
+
+
+def test_outages_come_again_after_the_gap() -> None:
+    settings = LinkShares(outage_share=1, outage_median_s=2, outage_gap_s=20)
+    outages = Outages(settings, np.random.default_rng(3), 10, 600_000)
+    for now_ms in range(0, 600_000, 500):
+        outages.step(now_ms, HERE, HERE)
+    assert 150 < outages.begun < 400  # 10 vehicles, one every 20 s and its length
+
+
+def test_a_scheduled_outage_takes_all_of_them_at_once() -> None:
+    settings = LinkShares(outage_share=1, outage_at_s=5, outage_min_s=10, outage_max_s=10)
+    outages = Outages(settings, np.random.default_rng(3), 10, 60_000)
+    outages.step(4900, HERE, HERE)
+    assert not outages.some
+    outages.step(5000, HERE, HERE)
+    assert outages.offline.all()
+    back, spells = outages.step(15_000, HERE, HERE)
+    assert back == list(range(10))
+    assert {(s.from_ms, s.to_ms, s.cause) for s in spells} == {(5000, 15_000, "scheduled")}
+
+
+def test_a_dead_zone_takes_the_link_within_its_radius_only() -> None:
+    settings = LinkShares(dead_zone_lat_deg=48.0, dead_zone_lon_deg=11.0, dead_zone_radius_m=500)
+    outages = Outages(settings, np.random.default_rng(3), 3, 60_000)
+    lat = np.array([48.0, 48.0, 48.004])  # 445 m north
+    lon = np.array([11.0, 11.007, 11.0])  # 522 m east
+    outages.step(0, lat, lon)
+    assert outages.offline.tolist() == [True, False, True]
+    back, spells = outages.step(3000, lat + 0.01, lon)
+    assert back == [0, 2]
+    assert {s.cause for s in spells} == {"dead_zone"}
+
+
+@pytest.mark.parametrize(
+    ("raw", "message"),
+    [
+        (
+            {"outage_shares": 1},
+            "sc.yaml: there is no link setting 'outage_shares'; did you mean outage_share",
+        ),
+        ({"outage_share": 1.5}, "sc.yaml: --outage-share 1.5: a share of 0..1 is wanted"),
+        ({"outage_share": "much"}, "sc.yaml: outage_share 'much': a number is wanted"),
+        ({"store_frames": 2.5}, "sc.yaml: store_frames 2.5: a whole number is wanted"),
+        ({"store_full": "both"}, "--store-full both: oldest or newest is wanted"),
+        ({"upload_rate": 0}, "--upload-rate 0: more than 0 is wanted"),
+        ({"outage_min_s": 9, "outage_max_s": 5}, "--outage-min-s 9 is more than --outage-max-s 5"),
+        ({"dead_zone_lat_deg": 91}, "no such coordinate"),
+        ({"outage_at_s": -1}, "--outage-at-s -1: 0 or more is wanted"),
+    ],
+)
+def test_a_wrong_link_setting_is_named(raw: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        from_mapping(raw, "sc.yaml")
+
+
+def test_settings_from_a_mapping_are_those_named() -> None:
+    assert from_mapping({"outage_share": 0.2, "outage_at_s": 30}, "x") == replace(
+        LinkShares(), outage_share=0.2, outage_at_s=30
+    )
