@@ -56,7 +56,7 @@ def replay(
     from edge_simulator.runfiles import RunFiles
     from edge_simulator.scenario import duration_ms
     from edge_simulator.sending.publisher import Publisher
-    from edge_simulator.sending.run import Plan
+    from edge_simulator.sending.sender import Plan
     from edge_simulator.stopping import StopFlag
     from infra.contract import settings
 

@@ -12,7 +12,8 @@ from edge_simulator.runfiles import RunFiles
 from edge_simulator.scenario import SAMPLES, Scenario
 from edge_simulator.sending.clients import Client, publisher_of
 from edge_simulator.sending.publishing import Message
-from edge_simulator.sending.run import Plan, Run, Say
+from edge_simulator.sending.run import Run
+from edge_simulator.sending.sender import Plan, Say
 from edge_simulator.stopping import StopFlag
 from edge_simulator.world import World
 from infra.contract import settings as configuration
