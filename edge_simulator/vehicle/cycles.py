@@ -1,6 +1,6 @@
 """Published driving cycles, and a drive of the fleet's own machine physics along them.
 
-The four traces are the published ones, second by second (traces/, with their source); nothing is approximated.
+The four traces are the published ones, second by second (traces/, with their source), nothing approximated.
 Between two seconds the speed is interpolated: the acceleration of each second is constant.
 """
 
