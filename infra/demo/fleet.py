@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from edge_simulator.town.roads import city
+from edge_simulator.motion.profiles import towns
+from edge_simulator.town.roads import region
 from infra.contract.settings import Endpoints
 from infra.sql import figures, truth
 from infra.stack import processes
@@ -68,10 +69,8 @@ class Fleet:
 
     def store_roads(self, endpoints: Endpoints) -> int:
         """Put the city's roads into the database, for the map; how many edges."""
-        network = f"city-{self.seed}"
-        return figures.store_roads(
-            endpoints.db_ingest_url, network, city(self.seed, LAT_DEG, LON_DEG).edges()
-        )
+        net = region(self.seed, LAT_DEG, LON_DEG, towns("steady", self.vehicles))
+        return figures.store_roads(endpoints.db_ingest_url, f"city-{self.seed}", net.edges())
 
 
 def stop(home: Path, child: subprocess.Popen[bytes]) -> int:
