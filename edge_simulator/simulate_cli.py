@@ -98,7 +98,12 @@ def simulate(
     from edge_simulator.scenario import duration_ms
     from edge_simulator.sending import fleet_processes
     from infra.contract import settings
+    from infra.contract.errors import ConfigError
 
+    if day is not None and (begins is not None or start_ms is not None):
+        raise ConfigError(
+            "--day is a whole local day from midnight: neither --begins nor --start-ms goes with it"
+        )
     in_force = settings.load()
     link = {
         "late": late, "late_beyond": late_beyond, "duplicate": duplicate, "disorder": disorder, "lost": lost,
