@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any, Concatenate, Final, ParamSpec, cast
+from urllib.parse import urlencode
 from zoneinfo import ZoneInfo
 
 import pandas as pd
@@ -25,7 +27,6 @@ ASKED: Final = "asked"
 AWAY: Final = "away"
 OUTAGES: Final = "outages"
 PAUSED: Final = "paused"
-OPEN: Final = "open"
 HELD_MOST: Final = 64
 PHONE_PX: Final = 360
 SLOW_S: Final = 10.0
@@ -128,7 +129,7 @@ def row(frame: pd.DataFrame | None) -> dict[str, Any] | None:
 
 def header(title: str) -> None:
     """Title, how new the data is, and the pause switch."""
-    leave()
+    _arrive()
     with st.container(
         horizontal=True, horizontal_alignment="distribute", vertical_alignment="center", key="headline"
     ):
@@ -177,20 +178,19 @@ def status_line(fresh: dict[str, Any] | None, zone: ZoneInfo) -> str:
 
 
 def open_vehicle(vehicle_id: str) -> None:
-    """Go to the page of one vehicle.
+    """Go to the page of one vehicle as a link would: the browser leaves this page and all it has drawn.
 
-    Not from within a live part: what it had already drawn would then be put into the new page, which breaks.
-    The whole page is run again and leaves at its first line.
+    Streamlit's own change of page lets late drawings of the old page's live parts reach the new one, which a
+    busy machine turns into a white page. The pause goes along in the address.
     """
-    st.session_state[OPEN] = vehicle_id
-    st.rerun(scope="app")
+    address = "vehicle?" + urlencode({"vehicle": vehicle_id} | ({PAUSED: "1"} if paused() else {}))
+    st.html(f"<script>window.location.assign({json.dumps(address)})</script>", unsafe_allow_javascript=True)
 
 
-def leave() -> None:
-    """Go where a live part wants to go; the first line of every page."""
-    wanted = st.session_state.pop(OPEN, None)
-    if wanted is not None:
-        st.switch_page("screens/vehicle.py", query_params={"vehicle": wanted})
+def _arrive() -> None:
+    """Take over the pause from the page that led here."""
+    if st.query_params.pop(PAUSED, None) is not None:
+        st.session_state[PAUSED] = True
 
 
 def nothing(message: str) -> None:

@@ -249,6 +249,15 @@ def test_a_click_on_a_row_opens_the_vehicle(reader: Visit) -> None:
     expect(reader.page.get_by_text("air bag deployed · complete · hash matches")).to_be_visible()
 
 
+def test_the_pause_goes_along_to_the_vehicle(reader: Visit) -> None:
+    reader.open("/?paused=1")
+    expect(reader.page.get_by_text("PAUSED")).to_be_visible()
+    reader.page.get_by_test_id("stDataFrame").first.click(position={"x": 150, "y": 50})
+    expect(reader.page).to_have_url(re.compile(f"vehicle={vehicle_id(7)}"))
+    expect(reader.page.get_by_text("Crash records")).to_be_visible()
+    expect(reader.page.get_by_text("PAUSED")).to_be_visible()
+
+
 def test_filters_survive_in_the_address(reader: Visit) -> None:
     reader.open("/?states=parked&states=idling")
     expect(reader.page.get_by_text("parked 6")).to_be_visible()
