@@ -296,10 +296,11 @@ def test_the_page_says_that_the_database_is_away_and_recovers_by_itself(reader: 
     site.link.refuse()
     expect(status_of(reader)).to_contain_text("DATABASE AWAY")
     expect(reader.metric("Vehicles")).to_have_text("41")
-    assert (status(site.base, "/livez"), status(site.base, "/readyz")) == (200, 503)
+    eventually(lambda: status(site.base, "/readyz") == 503, SEEN_S, "not ready")
+    assert status(site.base, "/livez") == 200
     site.link.heal()
     expect(status_of(reader)).to_contain_text("LIVE")
-    assert status(site.base, "/readyz") == 200
+    eventually(lambda: status(site.base, "/readyz") == 200, SEEN_S, "ready again")
 
 
 def test_a_page_opened_while_the_database_is_away_fills_when_it_is_back(reader: Visit, site: Site) -> None:
