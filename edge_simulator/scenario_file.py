@@ -17,7 +17,6 @@ from infra.contract.errors import ConfigError
 
 READY = Path(__file__).with_name("scenarios")
 WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
-DAY_S = 86_400
 
 
 def _time_of_day_s(value: object) -> float:
