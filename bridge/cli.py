@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import typer
 
+from bridge.dead_letters.dead_letters_cli import dead_letters
+
 
 def register(app: typer.Typer) -> None:
     """Add the bridge's command."""
     app.command("bridge")(bridge)
+    app.add_typer(dead_letters, name="dead-letters")
 
 
 def bridge() -> None:

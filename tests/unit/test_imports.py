@@ -17,6 +17,7 @@ DOORS = {
     "confluent_kafka": (
         "bridge/kafka_sink.py",
         "bridge/downlink.py",
+        "bridge/dead_letters/kafka_log.py",  # a reader, for the command line
         "stream_jobs/event_kafka.py",
         "infra/stack/",
     ),
