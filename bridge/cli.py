@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import typer
 
+from bridge import downlink_cli
+
 
 def register(app: typer.Typer) -> None:
-    """Add the bridge's command."""
+    """Add the bridge's commands."""
     app.command("bridge")(bridge)
+    downlink_cli.register(app)
 
 
 def bridge() -> None:
