@@ -26,7 +26,18 @@ from load_tests.probes import CrashProbe, Percentiles, ViewProbe
 
 TICK_S = 1.0
 SETTLE_S = 180.0
-PARTS = ("simulate", "mosquitto", "bridge", "kafka", "jobs", "instant", "events", "postgres", "dashboard")
+PARTS = (
+    "simulate",
+    "mosquitto",
+    "bridge",
+    "downlink",
+    "kafka",
+    "jobs",
+    "instant",
+    "events",
+    "postgres",
+    "dashboard",
+)
 
 Say = Callable[[str], None]
 
