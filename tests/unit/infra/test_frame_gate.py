@@ -177,8 +177,8 @@ def test_the_frames_of_the_rate_measurement_pass() -> None:
 
 
 JUNK = (
-    b'NaN 1e999 - 0 1.0 true null "" [] {} " \\ \\u0000 \xff \xc3\xbc [[[[ , : } ] "x":1, "seq":2, "n":9,'
-).split() + [b"9" * 30]
+    b'NaN 1e999 - 0 1.0 true null "" [] {} " \\ \\u0000 \xff \xc3\xbc [[[[ , : } ] "x":1, "seq":2, "n":9, 9999999999'
+).split()
 
 
 @given(
@@ -207,8 +207,8 @@ VALUES = st.recursive(
     | st.integers(-(2**63), 2**64 - 1)
     | st.floats(allow_nan=False)
     | st.text(max_size=3),
-    lambda inner: st.lists(inner, max_size=12) | st.dictionaries(st.text(max_size=2), inner, max_size=2),
-    max_leaves=12,
+    lambda inner: st.lists(inner, max_size=10) | st.dictionaries(st.text(max_size=2), inner, max_size=2),
+    max_leaves=6,
 )
 
 
@@ -217,7 +217,7 @@ VALUES = st.recursive(
         st.sampled_from([*frame.HEAD, *(s.name for s in (*FAST, *SLOW)), "unknown"]), VALUES, max_size=3
     )
 )
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_no_replaced_value_passes_that_decode_refuses(changes: dict[str, Any]) -> None:
     raw = golden(**changes)
     if PASSES(raw):
