@@ -108,7 +108,8 @@ def run() -> None:
 
     log.configure("supervisor")
     logger = structlog.get_logger()
-    programs.supervise(_stack().home, logger.info)
+    stack = _stack()
+    programs.supervise(stack.home, stack.settings.bridge.shards, logger.info)
 
 
 def _stack() -> Stack:
