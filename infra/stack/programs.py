@@ -32,6 +32,7 @@ def programs(bridges: int = 1) -> tuple[Program, ...]:
     """What ``odograph up`` keeps running; ``bridges``: into so many shares the fleet is cut."""
     return (
         *(_bridge(shard) for shard in shards(bridges)),
+        Program("downlink", odograph("downlink")),
         Program("jobs", odograph("jobs", "stream")),
         Program("instant", odograph("jobs", "instant")),
         Program("events", odograph("jobs", "events")),

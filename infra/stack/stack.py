@@ -25,7 +25,7 @@ from infra.stack.ports import HOST
 from infra.stack.service import Runner, Service
 
 SERVICES = ("postgres", "mosquitto", "kafka")
-HTTP_PARTS = ("bridge", "jobs", "instant", "events", "dashboard")
+HTTP_PARTS = ("bridge", "downlink", "jobs", "instant", "events", "dashboard")
 """Processes with a health page, where there is one bridge; see http_parts."""
 WELL_KNOWN = {"mosquitto": 1883, "kafka": 9092, "postgres": 5432, "dashboard": 8501}
 Say = Callable[[str], None]
@@ -162,6 +162,7 @@ class Stack:
             "mosquitto": s.mqtt.port,
             "kafka": s.kafka.port,
             "postgres": s.db.port,
+            "downlink": s.downlink.http_port,
             "dashboard": s.dashboard.port,
         }
         if s.bridge.http_port:
