@@ -45,14 +45,15 @@ class Rejection:
     key: bytes | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Route:
-    """What a topic alone says."""
+    """What a topic alone says; ``seen_ms``: when the last sound message came, 0 before the first."""
 
     vehicle_id: str
     channel: str
     kafka_topic: str
     key: bytes
+    seen_ms: int = 0
 
 
 class Translator:
@@ -87,7 +88,12 @@ class Translator:
             return Rejection(error.reason, error.detail, route.key if route else None)
         except Exception as error:  # noqa: BLE001  one message must never stop the lane
             return Rejection("internal", f"{type(error).__name__}: {error}", route.key if route else None)
+        route.seen_ms = received_ms
         return Record(route.kafka_topic, route.key, raw, uplink_headers(topic, received_ms), received_ms)
+
+    def routes(self) -> list[Route]:
+        """The routes learnt so far, one for each topic that sent. Safe in any thread: one step copies."""
+        return list(self._routes.values())
 
     def _learn(self, topic: bytes) -> Route | Rejection | None:
         """The route of a topic, remembered when good: a wrong one may be of any size and never come again."""
