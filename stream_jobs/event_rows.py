@@ -13,7 +13,8 @@ from typing import Any, Final
 
 import orjson
 
-from infra.contract.errors import ContractError
+from infra.contract.errors import WHOLE_REASONS, ContractError
+from infra.contract.frame import decode
 from infra.contract.messages import crash_digest, decode_alert, decode_crash, read_status
 from infra.contract.settings import Jobs
 from infra.contract.topics import HEADER_DETAIL, HEADER_MQTT_TOPIC, HEADER_REASON
@@ -119,17 +120,31 @@ def _with_names_kept(row: Row, older: Row | None) -> Row:
 
 def dead_letter_row(record: Record) -> Row:
     """The row of ``dead_letter``. Never raises: what is dead stays here."""
+    reason = optional_text(record.headers.get(HEADER_REASON)) or "unknown"
+    whole = reason in WHOLE_REASONS and record.headers.get(HEADER_MQTT_TOPIC, b"").endswith(b"/telemetry")
+    boot_id, seq = _frame_number(record.value) if whole else (None, None)
     return {
         "partition": record.partition,
         "log_offset": record.offset,
-        "reason": optional_text(record.headers.get(HEADER_REASON)) or "unknown",
+        "reason": reason,
         "detail": optional_text(record.headers.get(HEADER_DETAIL)),
         "mqtt_topic": optional_text(record.headers.get(HEADER_MQTT_TOPIC)),
         "vehicle_id": optional_text(record.key),
         "received_ms": record.at_ms,
         "bytes": len(record.value),
         "digest": hashlib.sha256(record.value).hexdigest(),
+        "boot_id": boot_id,
+        "seq": seq,
     }
+
+
+def _frame_number(raw: bytes) -> tuple[int | None, int | None]:
+    """Boot id and sequence number of a frame; None where it is none, or only half of one was kept."""
+    try:
+        frame = decode(raw)
+    except ContractError:
+        return None, None
+    return frame["boot_id"], frame["seq"]
 
 
 def dead_letter_headers(record: Record, error: ContractError) -> list[tuple[str, str | bytes | None]]:

@@ -28,6 +28,10 @@ HEADER_RECEIVED_MS = "received_ms"
 HEADER_SCHEMA = "schema"
 HEADER_REASON = "reason"
 HEADER_DETAIL = "detail"
+HEADER_REINJECTED_FROM = "reinjected_from"
+"""Offset of the dead letter that a record was made of."""
+HEADER_FIRST_RECEIVED_MS = "first_received_ms"
+"""When a re-injected message came over MQTT; its ``received_ms`` is the moment of re-injection."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ DOORS = {
     ),
     "confluent_kafka": (
         "bridge/kafka_sink.py",
+        "bridge/dead_letters/kafka_log.py",  # a reader, for the command line
         "bridge/downlink/feed.py",  # reads alerts, commits per destination; writes dead deliveries
         "bridge/status_log.py",  # tails the compacted topic status, for the watch over silent vehicles
         "stream_jobs/event_kafka.py",
