@@ -18,6 +18,7 @@ from bridge.kafka_sink import KafkaProbe, KafkaSink, SinkConfig
 from bridge.lane import Lane, LaneLimits
 from bridge.metrics import BridgeCollector
 from bridge.mqtt_source import MqttSource, SourceConfig
+from bridge.silence_thread import SilenceConfig, SilenceThread
 from bridge.translate import Translator
 from infra.contract import topics
 from infra.contract.settings import Endpoints, Settings
@@ -130,7 +131,16 @@ def run(settings: Settings, endpoints: Endpoints) -> int:
         registry.register(BridgeCollector(lanes, settings.kafka.prefix, probe.reason))
         checks: dict[str, Callable[[], str | None]] = {"kafka": probe.reason}
         checks |= {f"mqtt-{lane.name}": lane.source.reason for lane in lanes}
-        with HealthServer(health_port(settings, endpoints), checks, registry) as health:
+        silence = SilenceConfig(
+            endpoints.kafka_bootstrap,
+            topics.kafka_topic(settings.kafka.prefix, "status"),
+            settings.bridge.silent_s,
+            owns=Shard.parse(settings.bridge.shard).owns,
+        )
+        with (
+            HealthServer(health_port(settings, endpoints), checks, registry) as health,
+            SilenceThread(silence, lanes, registry),
+        ):
             log.info(
                 "bridge started",
                 health_port=health.port,
