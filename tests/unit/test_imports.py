@@ -19,6 +19,7 @@ DOORS = {
         "bridge/downlink.py",
         "stream_jobs/event_kafka.py",
         "infra/stack/",
+        "infra/trace/log_reader.py",
     ),
     "psycopg": (
         "stream_jobs/sinks.py",
@@ -26,6 +27,7 @@ DOORS = {
         "dashboard/queries.py",
         "infra/stack/",
         "infra/sql/",
+        "infra/trace/tables.py",
     ),
 }
 
