@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import typer
 
+from bridge import downlink_cli
+from bridge.dead_letters.dead_letters_cli import dead_letters
+
 
 def register(app: typer.Typer) -> None:
-    """Add the bridge's command."""
+    """Add the bridge's commands."""
     app.command("bridge")(bridge)
+    app.add_typer(dead_letters, name="dead-letters")
+    downlink_cli.register(app)
 
 
 def bridge() -> None:

@@ -95,9 +95,9 @@ def simulate(
     from edge_simulator import launch, scenario_file, setting_out
     from edge_simulator.console import now_ms, say, show
     from edge_simulator.day import make
-    from edge_simulator.scenario import duration_ms
     from edge_simulator.sending import fleet_processes
     from infra.contract import settings
+    from infra.contract.durations import duration_ms
     from infra.contract.errors import ConfigError
 
     if day is not None and (begins is not None or start_ms is not None):

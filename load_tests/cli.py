@@ -52,7 +52,7 @@ def bench(
     """
     from contextlib import nullcontext
 
-    from edge_simulator.scenario import duration_ms
+    from infra.contract.durations import duration_ms
     from infra.contract.errors import ConfigError
     from infra.contract.settings import load
     from load_tests.bench import card as cards

@@ -31,6 +31,7 @@ def programs() -> tuple[Program, ...]:
     """What ``odograph up`` keeps running."""
     return (
         Program("bridge", odograph("bridge")),
+        Program("downlink", odograph("downlink")),
         Program("jobs", odograph("jobs", "stream")),
         Program("instant", odograph("jobs", "instant")),
         Program("events", odograph("jobs", "events")),

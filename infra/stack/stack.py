@@ -24,7 +24,7 @@ from infra.stack.ports import HOST
 from infra.stack.service import Runner, Service
 
 SERVICES = ("postgres", "mosquitto", "kafka")
-HTTP_PARTS = ("bridge", "jobs", "instant", "events", "dashboard")
+HTTP_PARTS = ("bridge", "downlink", "jobs", "instant", "events", "dashboard")
 WELL_KNOWN = {"mosquitto": 1883, "kafka": 9092, "postgres": 5432, "dashboard": 8501}
 Say = Callable[[str], None]
 
@@ -161,6 +161,7 @@ class Stack:
             "kafka": s.kafka.port,
             "postgres": s.db.port,
             "bridge": s.bridge.http_port,
+            "downlink": s.downlink.http_port,
             "dashboard": s.dashboard.port,
         }
         chosen = {r.name: kept[r.name] for r in self._running() if r.name in kept}

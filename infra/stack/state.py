@@ -41,7 +41,7 @@ def parts(stack: Stack) -> list[Part]:
         return rows
     rows.append(_supervisor(stack))
     kept = read_state(stack.home)
-    rows += [_process(stack, p.name, chosen[p.name], kept.get(p.name, {})) for p in programs()]
+    rows += [_process(stack, p.name, chosen.get(p.name, 0), kept.get(p.name, {})) for p in programs()]
     return rows
 
 

@@ -27,7 +27,7 @@ def trace(
     """
     from datetime import timedelta
 
-    from edge_simulator.scenario import duration_ms
+    from infra.contract.durations import duration_ms
     from infra.contract.errors import ConfigError, ServiceError
     from infra.contract.settings import endpoints, load
     from infra.contract.topics import VEHICLE_ID

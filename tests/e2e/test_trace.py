@@ -63,7 +63,9 @@ def test_a_frame_of_an_impossible_clock_is_quarantined_and_in_no_window(pipeline
 
 def test_a_poisoned_copy_is_found_in_dead_letter_with_its_reason(pipeline: Lane, drive: Drive) -> None:
     poison = [f for f in drive.lines("frames.jsonl") if f["flag"] == "poison"]
-    raw = next(r for f in poison if (r := base64.b64decode(f["payload_b64"])).startswith(b"{") and identity(r))
+    raw = next(
+        r for f in poison if (r := base64.b64decode(f["payload_b64"])).startswith(b"{") and identity(r)
+    )
     boot_and_seq = identity(raw)
     assert boot_and_seq is not None
     vehicle_id = raw.partition(b'"vehicle_id":"')[2][:17].decode()
