@@ -75,6 +75,13 @@ def test_a_poisoned_copy_is_found_in_dead_letter_with_its_reason(pipeline: Lane,
     assert any("dead-letter@" in hop.detail for hop in trace.hops)
 
 
+def test_no_process_writes_a_line_for_each_message(pipeline: Lane, drive: Drive) -> None:
+    logs = {path.stem: path.read_text().count("\n") for path in (pipeline.home / "logs").glob("*.log")}
+    logs.pop("jobs")  # Java's trace of a killed driver
+    assert {"bridge", "events", "instant"} <= logs.keys()
+    assert max(logs.values()) < drive.summary["messages"]["sent"] / 4
+
+
 def test_a_frame_that_nobody_sent_is_exit_code_1_and_says_where_was_looked(pipeline: Lane) -> None:
     done = pipeline.run("trace", "WDB1240001A999999", "3")
     assert done.returncode == 1
