@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from infra.contract import frame, messages, topics
 from infra.contract.errors import ContractError
 from infra.contract.frame_gate import Gate, gate
+from infra.contract.shard import Shard
 
 KEPT_BYTES: Final = 900_000
 """Raw bytes a dead letter keeps at most: Kafka's default limit for a record with its headers is 1 MiB."""
@@ -28,6 +29,7 @@ DECODERS: Final[dict[str, Callable[[bytes], frame.Frame]]] = {
 Header = tuple[str, bytes]
 Headers = list[Header]
 _SCHEMA: Final[Header] = (topics.HEADER_SCHEMA, b"%d" % frame.SCHEMA)
+WHOLE: Final = Shard()
 
 
 class Record(NamedTuple):
@@ -78,13 +80,17 @@ class Translator:
     """Knows the names in force: MQTT root and Kafka prefix.
 
     ``skipped`` are channels that another connection (or another service) handles: their messages translate
-    to None. A channel is taken by its place in the topic, ``<root>/<anything>/<channel>``, valid id or not.
+    to None, and so do those of vehicles of another ``shard``. A channel is taken by its place in the topic,
+    ``<root>/<anything>/<channel>``, valid id or not.
     """
 
-    def __init__(self, root: str, prefix: str, skipped: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self, root: str, prefix: str, skipped: frozenset[str] = frozenset(), shard: Shard = WHOLE
+    ) -> None:
         self._root = root
         self._prefix = prefix
         self._skipped = skipped
+        self._shard = shard
         self._dead_letter = topics.kafka_topic(prefix, "dead-letter")
         self._routes: dict[bytes, Route | None] = {}
         self._received_ms = 0
@@ -135,7 +141,7 @@ class Translator:
     def route(self, topic: bytes) -> Route | Rejection | None:
         """Where messages of ``topic`` (bytes as received, perhaps no UTF-8) go."""
         text = topic.decode(errors="surrogateescape")
-        if self._channel(text) in self._skipped:
+        if self._channel(text) in self._skipped or not self._shard.owns(self._vehicle_key(text)):
             return None
         try:
             vehicle_id, channel = topics.parse_mqtt_topic(self._root, text)

@@ -83,6 +83,8 @@ class Bridge(_Section):
     http_port: int = Field(
         0, ge=0, le=65535, description="port of /livez /readyz /metrics; 0: a free one, kept"
     )
+    shard: str = Field("1/1", pattern=r"^\d+/\d+$", description="share of the fleet this bridge carries, i/n")
+    shards: int = Field(1, ge=1, le=16, description="bridges that `odograph up` starts, each with its share")
     max_in_flight: int = Field(20_000, ge=1, description="messages between MQTT and Kafka, at most")
     max_in_flight_bytes: int = Field(
         64 << 20, ge=1 << 16, description="bytes between MQTT and Kafka, at most"
