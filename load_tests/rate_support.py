@@ -107,9 +107,9 @@ class Services:
     broker_pid: int
     kafka_pid: int
 
-    def flood(self) -> Flood:
+    def flood(self, client_id: str = "odograph-rate-flood") -> Flood:
         """A publisher."""
-        return Flood(self.endpoints.mqtt_host, self.endpoints.mqtt_port, "odograph-rate-flood")
+        return Flood(self.endpoints.mqtt_host, self.endpoints.mqtt_port, client_id)
 
 
 @contextmanager
