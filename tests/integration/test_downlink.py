@@ -6,6 +6,7 @@ import json
 import os
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -82,3 +83,44 @@ def test_each_alert_reaches_vehicle_and_webhook_through_failures_a_kill_and_a_de
     row = json.loads(dead.splitlines()[0])
     assert (row["destination"], row["alert_id"]) == ("dead", "a2")
     assert "given up after" in row["why"]
+
+
+def test_a_critical_alert_sends_a_driving_vehicle_limping_home_and_a_notice_is_heard(lane: Lane) -> None:
+    folder = lane.home / "runs" / "drive"
+    simulate = ("simulate", "-c", "40", "--interval", "500ms", "--run-id", "drive", "--log-frames")
+    with downlink(lane), lane.process(*simulate) as fleet:
+        vin = eventually(lambda: brisk(folder), SOON_S, "a vehicle between 60 and 75 km/h")
+        critical = fresh("hot", vin, severity="CRITICAL")
+        tell(lane, [critical, critical])
+        assert lane.run("notify", "Ice on the ring road", "--severity", "MINOR").returncode == 0
+        wanted = {"alerts_received": 1, "limp_home": 1, "notices": 1, "downlink_repeats": 1}
+        eventually(lambda: {key: told(folder)[key] for key in wanted} == wanted, SOON_S, "it reacts")
+        eventually(lambda: max(speeds(folder)[vin]) <= 50.5, SOON_S, "it drives slowly")
+        assert fleet.stop() == 0
+    rows = [json.loads(line) for line in (folder / "truth.jsonl").read_text().splitlines()]
+    (row,) = [row for row in rows if row["kind"] == "limp_home"]
+    assert (row["vehicle_id"], row["details"]["alert_id"]) == (vin, "hot")
+    assert row["from_ms"] > critical["event_ms"]
+
+
+def told(folder: Path) -> dict[str, Any]:
+    summary: dict[str, Any] = json.loads((folder / "run.json").read_text())
+    return summary
+
+
+def speeds(folder: Path) -> dict[str, list[float]]:
+    """The speeds in each vehicle's newest frame, as far as they were written."""
+    found = {}
+    path = folder / "frames.jsonl"
+    for line in path.read_text().split("\n")[:-1] if path.exists() else ():
+        message = json.loads(line)
+        if message["channel"] == "telemetry":
+            body = message["payload"]
+            found[body["vehicle_id"]] = [v for v in body["speed_kmh"] if v is not None]
+    return found
+
+
+def brisk(folder: Path) -> str | None:
+    """Somebody who drives between 60 and 75 km/h."""
+    fit = (vin for vin, found in speeds(folder).items() if found and 60 < min(found) <= max(found) < 75)
+    return next(fit, None)
