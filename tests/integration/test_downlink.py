@@ -11,8 +11,19 @@ from typing import Any
 import pytest
 
 from infra.stack import ports
-from tests.integration.downlink_support import SECRET, Receiver, downlink, fresh, listening, now_ms, tell
+from tests.integration.downlink_support import (
+    SECRET,
+    Receiver,
+    alerts_read,
+    downlink,
+    fresh,
+    listening,
+    now_ms,
+    tell,
+    through,
+)
 from tests.support import Lane, eventually
+from tests.support_link import Link
 
 pytestmark = pytest.mark.integration
 
@@ -51,7 +62,12 @@ def test_each_alert_reaches_vehicle_and_webhook_through_failures_a_kill_and_a_de
     lane: Lane,
 ) -> None:
     tell(lane, [fresh("before", A)])
-    with Receiver([503, None, 429]) as flaky, listening(lane, "+/alert") as heard:
+    with (
+        Receiver([503, None, 429]) as flaky,
+        Link(lane.endpoints.mqtt_host, lane.endpoints.mqtt_port) as link,
+        listening(lane, "+/alert") as heard,
+    ):
+        through(lane, link.port)
         hooked = with_hooks(lane, flaky.port)
         with downlink(hooked) as process:
             old = now_ms() - 20 * 60_000
@@ -68,17 +84,25 @@ def test_each_alert_reaches_vehicle_and_webhook_through_failures_a_kill_and_a_de
             )
             eventually(lambda: len(heard) == 4, SOON_S, "four alerts over MQTT")
             eventually(lambda: len(flaky.accepted) == 4, SOON_S, "four alerts at the webhook")
+            link.stall()
+            flaky.moods += [503] * 1000
+            tell(lane, [fresh("a4", A)])
+            eventually(lambda: alerts_read(lane, "vehicles") == 7, SOON_S, "a4 read, and not acknowledged")
+            eventually(lambda: "a4" in flaky.seen, SOON_S, "a4 offered, and not taken")
             process.kill()
-        tell(lane, [fresh("a4", A)])
+        link.refuse()
+        link.heal()
+        flaky.moods.clear()
+        tell(lane, [fresh("a5", A)])
         with downlink(hooked):
-            eventually(lambda: "a4" in flaky.accepted, SOON_S, "what came while it was down")
-            eventually(lambda: any(body["alert_id"] == "a4" for _, body in heard), SOON_S, "a4 over MQTT")
+            eventually(lambda: "a5" in flaky.accepted, SOON_S, "what came while it was down")
+            eventually(lambda: any(body["alert_id"] == "a5" for _, body in heard), SOON_S, "a5 over MQTT")
             dead = eventually(lambda: lane.run("undelivered", "--json").stdout, SOON_S, "a dead delivery")
-    assert sorted(flaky.accepted) == ["a1", "a2", "a3", "a4", "b1"]
-    assert [i for i in flaky.accepted if i.startswith("a")] == ["a1", "a2", "a3", "a4"]
-    assert (flaky.forged, len(flaky.seen)) == (0, 8)
+    assert sorted(flaky.accepted) == ["a1", "a2", "a3", "a4", "a5", "b1"]
+    assert [i for i in flaky.accepted if i.startswith("a")] == ["a1", "a2", "a3", "a4", "a5"]
+    assert (flaky.forged, flaky.seen[:4]) == (0, [flaky.seen[0]] * 4)
     order = [body["alert_id"] for topic, body in heard if topic == f"{A}/alert"]
-    assert list(dict.fromkeys(order)) == ["a1", "a2", "a3", "a4"]
+    assert list(dict.fromkeys(order)) == ["a1", "a2", "a3", "a4", "a5"]
     assert {topic for topic, _ in heard} == {f"{A}/alert", f"{B}/alert"}
     row = json.loads(dead.splitlines()[0])
     assert (row["destination"], row["alert_id"]) == ("dead", "a2")
