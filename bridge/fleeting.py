@@ -12,7 +12,7 @@ from bridge.kafka_sink import KafkaSink, RefusedError
 from bridge.lane import BUSY_WAIT_MAX_S, IDLE_WAIT_S, TURN_MESSAGES, LaneLimits, translated
 from bridge.metrics import LaneGauges, LaneStats
 from bridge.mqtt_source import MqttSource
-from bridge.translate import Record, Translator
+from bridge.translate import Record, Route, Translator
 
 DRAIN_POLL_S: Final = 0.005
 
@@ -60,6 +60,19 @@ class FleetingLane:
             sessions_lost=0,
             connected=self.source.connected,
         )
+
+    @property
+    def epoch(self) -> int:
+        """Number of the MQTT connection."""
+        return self.source.epoch
+
+    def heard(self) -> list[Route]:
+        """The topics that sent something, and when last; for other threads."""
+        return self._translator.routes()
+
+    def listens(self) -> bool:
+        """Whether what vehicles send arrives now and is not dropped; for other threads."""
+        return self.source.reason() is None and self._sink.queued < self._limits.in_flight
 
     def turn(self) -> None:
         """One turn of the loop; waits for messages only."""

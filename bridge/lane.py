@@ -20,7 +20,7 @@ from bridge.flight import STUCK_S, Flights, identity_of
 from bridge.kafka_sink import KafkaSink, RefusedError, is_about_the_record
 from bridge.metrics import LaneGauges, LaneStats
 from bridge.mqtt_source import MqttSource
-from bridge.translate import Record, Rejection, Translator
+from bridge.translate import Record, Rejection, Route, Translator
 from bridge.wire import Publish
 
 TURN_MESSAGES: Final = 500
@@ -87,6 +87,19 @@ class Lane:
             sessions_lost=self.source.sessions_lost,
             connected=self.source.connected,
         )
+
+    @property
+    def epoch(self) -> int:
+        """Number of the MQTT connection."""
+        return self.source.epoch
+
+    def heard(self) -> list[Route]:
+        """The topics that sent something, and when last; for other threads."""
+        return self._translator.routes()
+
+    def listens(self) -> bool:
+        """Whether what vehicles send arrives now; for other threads."""
+        return self.source.reason() is None and self._room() > 0
 
     def turn(self) -> None:
         """One turn of the loop; waits for messages only, and briefly while a flight is out."""

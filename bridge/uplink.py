@@ -17,6 +17,7 @@ from prometheus_client import CollectorRegistry
 from bridge.kafka_sink import KafkaProbe
 from bridge.lanes import AnyLane, lanes
 from bridge.metrics import BridgeCollector
+from bridge.silence_thread import SilenceConfig, SilenceThread
 from infra.contract import topics
 from infra.contract.settings import Endpoints, Settings
 from infra.contract.shard import Shard
@@ -70,7 +71,16 @@ def run(settings: Settings, endpoints: Endpoints) -> int:
         registry.register(BridgeCollector(watched, settings.kafka.prefix, probe.reason))
         checks: dict[str, Callable[[], str | None]] = {"kafka": probe.reason}
         checks |= {f"mqtt-{lane.name}": lane.source.reason for lane in watched}
-        with HealthServer(health_port(settings, endpoints), checks, registry) as health:
+        silence = SilenceConfig(
+            endpoints.kafka_bootstrap,
+            topics.kafka_topic(settings.kafka.prefix, "status"),
+            settings.bridge.silent_s,
+            owns=Shard.parse(settings.bridge.shard).owns,
+        )
+        with (
+            HealthServer(health_port(settings, endpoints), checks, registry) as health,
+            SilenceThread(silence, watched, registry),
+        ):
             log.info(
                 "bridge started",
                 health_port=health.port,
