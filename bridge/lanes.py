@@ -11,6 +11,7 @@ from bridge.kafka_sink import KafkaSink, SinkConfig
 from bridge.lane import Lane, LaneLimits
 from bridge.mqtt_session import SourceConfig
 from bridge.mqtt_source import MqttSource
+from bridge.rate_limit import NO_LIMIT, VehicleLimit
 from bridge.translate import Translator
 from infra.contract import topics
 from infra.contract.settings import Endpoints, Settings
@@ -36,6 +37,7 @@ class Plan:
     skipped: frozenset[str]
     limits: LaneLimits
     linger_ms: float
+    vehicle_limit: VehicleLimit
 
 
 def telemetry(settings: Settings) -> Plan:
@@ -45,14 +47,16 @@ def telemetry(settings: Settings) -> Plan:
     """
     limits = LaneLimits(settings.bridge.max_in_flight, settings.bridge.max_in_flight_bytes, 0.002)
     skipped = frozenset({"crash", *topics.DOWNLINK_CHANNELS})
-    return Plan("telemetry", (f"{settings.mqtt.root}/#",), skipped, limits, TELEMETRY_LINGER_MS)
+    vehicle = VehicleLimit(settings.bridge.vehicle_rate, settings.bridge.vehicle_burst)
+    return Plan("telemetry", (f"{settings.mqtt.root}/#",), skipped, limits, TELEMETRY_LINGER_MS, vehicle)
 
 
 def crash(settings: Settings) -> Plan:
-    """Crash records alone: own connection, own producer, own thread, no waiting for company."""
+    """Crash records alone: own connection, own producer, own thread, no waiting, no limit for a vehicle."""
     in_flight = min(PRIORITY_IN_FLIGHT, settings.bridge.max_in_flight)
     limits = LaneLimits(in_flight, settings.bridge.max_in_flight_bytes, 0.0005)
-    return Plan("crash", (topics.mqtt_filter(settings.mqtt.root, "crash"),), frozenset(), limits, 0.0)
+    filters = (topics.mqtt_filter(settings.mqtt.root, "crash"),)
+    return Plan("crash", filters, frozenset(), limits, 0.0, NO_LIMIT)
 
 
 PLANS: Final = (telemetry, crash)
@@ -101,7 +105,7 @@ def _sink(plan: Plan, endpoints: Endpoints, client_id: str, once: bool = False) 
 
 def _translator(plan: Plan, settings: Settings) -> Translator:
     shard = Shard.parse(settings.bridge.shard)
-    return Translator(settings.mqtt.root, settings.kafka.prefix, plan.skipped, shard)
+    return Translator(settings.mqtt.root, settings.kafka.prefix, plan.skipped, shard, plan.vehicle_limit)
 
 
 def window(in_flight: int) -> int:

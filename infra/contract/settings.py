@@ -93,6 +93,12 @@ class Bridge(_Section):
     max_in_flight_bytes: int = Field(
         64 << 20, ge=1 << 16, description="bytes between MQTT and Kafka, at most"
     )
+    vehicle_rate: float = Field(
+        200.0, ge=0, description="messages/s that one vehicle may send for long on a channel; 0: no limit"
+    )
+    vehicle_burst: int = Field(
+        20_000, ge=1, description="messages that one vehicle may send at once: what it stored without radio"
+    )
     drain_s: float = Field(10.0, gt=0, description="time to finish what is in flight after SIGTERM, s")
     silent_s: float = Field(
         900.0, gt=0, description="an online vehicle that sends nothing for so long is called silent, s"
