@@ -22,6 +22,9 @@ def bridge(
         str | None,
         typer.Option(help="share of the fleet that this one carries, i/n from 1/n to n/n [1/1: the whole]"),
     ] = None,
+    guarantee: Annotated[
+        str | None, typer.Option(help="at-least-once or at-most-once [at-least-once]")
+    ] = None,
     prepare: Annotated[
         bool, typer.Option("--prepare", help="only make this shard's sessions at the broker, which then fill")
     ] = False,
@@ -42,6 +45,8 @@ def bridge(
 
       ODOGRAPH_BRIDGE_SHARD                what --shard says [1/1]
 
+      ODOGRAPH_BRIDGE_GUARANTEE            what --guarantee says [at-least-once]
+
       ODOGRAPH_BRIDGE_MAX_IN_FLIGHT        messages between MQTT and Kafka, at most [20000]
 
       ODOGRAPH_BRIDGE_MAX_IN_FLIGHT_BYTES  bytes between MQTT and Kafka, at most [67108864]
@@ -61,8 +66,9 @@ def bridge(
     configure("bridge")
     if retire is not None and (shard is not None or prepare):
         raise ConfigError("--retire I/N stands alone: it names the shard itself")
-    chosen = retire or shard
-    in_force = settings.load(**({} if chosen is None else {"bridge": {"shard": chosen}}))
+    options = {"shard": retire or shard, "guarantee": guarantee}
+    said = {key: value for key, value in options.items() if value is not None}
+    in_force = settings.load(**({"bridge": said} if said else {}))
     addresses = settings.endpoints(in_force)
     if prepare:
         raise typer.Exit(resharding.prepare(in_force, addresses))

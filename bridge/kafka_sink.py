@@ -17,6 +17,14 @@ from bridge.flight import identity
 from bridge.translate import Record
 
 ANY_PARTITION: Final = -1
+ONCE: Final[dict[str, Any]] = {
+    "acks": "1",
+    "enable.idempotence": False,
+    "enable.gapless.guarantee": False,
+    "message.send.max.retries": 0,
+    "message.timeout.ms": 5000,
+}
+"""A producer that tries once: without an answer it is not known whether Kafka has the record."""
 
 RECORD_ERRORS: Final = frozenset(
     {
@@ -50,7 +58,11 @@ def is_about_the_record(error: KafkaError) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class SinkConfig:
-    """Limits of one producer. ``linger_ms``: how long a record waits for company before it is sent."""
+    """Limits of one producer. ``linger_ms``: how long a record waits for company before it is sent.
+
+    ``once``: a record is sent once at most and given up after a while; the default is to send it until it is
+    stored, and then once only.
+    """
 
     bootstrap: str
     client_id: str
@@ -58,6 +70,7 @@ class SinkConfig:
     queue_records: int
     queue_bytes: int
     compression: str = "lz4"
+    once: bool = False
 
     def producer(self) -> dict[str, Any]:
         """The producer's settings. ``message.timeout.ms`` 0: waits for ever, the MQTT broker holds the data.
@@ -65,6 +78,9 @@ class SinkConfig:
         The gapless guarantee turns a refused batch into a fatal error, so that no later record of the
         same vehicle is stored before the refused ones were tried again.
         """
+        return self._lasting() | (ONCE if self.once else {})
+
+    def _lasting(self) -> dict[str, Any]:
         return {
             "bootstrap.servers": self.bootstrap,
             "client.id": self.client_id,
@@ -97,6 +113,7 @@ class KafkaSink:
         self._log = structlog.get_logger().bind(producer=config.client_id)
         self._producer = self._new()
         self.failed: dict[int, KafkaError] = {}
+        self._given_up = 0
         self.broken = False
 
     def _new(self) -> Any:
@@ -111,6 +128,7 @@ class KafkaSink:
         """A record was given up. Of two reports of one identity the one that blames the record counts."""
         if error is None:
             return
+        self._given_up += 1
         name = identity(message.topic(), message.key(), message.value() or b"")
         if name not in self.failed or is_about_the_record(error):
             self.failed[name] = error
@@ -132,6 +150,12 @@ class KafkaSink:
             if is_about_the_record(cause):
                 raise RefusedError(taken, str(cause.name())) from error
         return taken
+
+    def take_failures(self) -> int:
+        """How many records were given up since the last call; who does not try again asks this."""
+        count, self._given_up = self._given_up, 0
+        self.failed.clear()
+        return count
 
     def poll(self) -> int:
         """Run the reports that are due, without waiting; how many. Sets ``broken`` on a fatal error."""

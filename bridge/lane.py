@@ -131,20 +131,7 @@ class Lane:
 
     def _receive(self, found: list[Publish], received_ms: int, now_s: float) -> None:
         """What came in one turn: translated, and under one ticket to the flights."""
-        translate = self._translator.translate
-        records: list[Record] = []
-        size = 0
-        for topic, _, raw in found:
-            outcome = translate(topic, raw, received_ms)
-            if outcome is None:
-                continue
-            if isinstance(outcome, Rejection):
-                self.stats.rejected[outcome.reason] += 1
-                outcome = self._translator.dead_letter(outcome, topic, raw, received_ms)
-            records.append(outcome)
-            size += len(raw)
-        self.stats.skipped += len(found) - len(records)
-        self.stats.received.update(Counter(map(_kafka_topic, records)))
+        records, size = translated(found, self._translator, self.stats, received_ms)
         self._submit(self.fifo.add([publish[1] for publish in found], size, records, now_s))
 
     def _submit(self, ticket: Ticket) -> None:
@@ -226,3 +213,24 @@ class Lane:
             self._wait_s = self._limits.busy_wait_s
         else:
             self._wait_s = min(BUSY_WAIT_MAX_S, self._wait_s * 1.5)
+
+
+def translated(
+    found: list[Publish], translator: Translator, stats: LaneStats, received_ms: int
+) -> tuple[list[Record], int]:
+    """The records to store for what came in one turn, and the bytes of their messages; all is counted."""
+    translate = translator.translate
+    records: list[Record] = []
+    size = 0
+    for topic, _, raw in found:
+        outcome = translate(topic, raw, received_ms)
+        if outcome is None:
+            continue
+        if isinstance(outcome, Rejection):
+            stats.rejected[outcome.reason] += 1
+            outcome = translator.dead_letter(outcome, topic, raw, received_ms)
+        records.append(outcome)
+        size += len(raw)
+    stats.skipped += len(found) - len(records)
+    stats.received.update(Counter(map(_kafka_topic, records)))
+    return records, size

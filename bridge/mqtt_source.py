@@ -7,55 +7,23 @@ paho speaks the protocol (connect, subscribe, ping); runs of PUBLISH packets are
 from __future__ import annotations
 
 import select
-import socket
 import time
-from dataclasses import dataclass
 from typing import Any, Final
 
 import structlog
 from paho.mqtt.client import Client
-from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
-from paho.mqtt.packettypes import PacketTypes
-from paho.mqtt.properties import Properties
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from bridge.buffered_socket import BufferedSocket
+from bridge.mqtt_session import KEEPALIVE_S, SourceConfig, connect_properties, new_client
 from bridge.wire import Publish, WireError, pubacks
-
-KEEPALIVE_S: Final = 30
-CONNECT_S: Final = 2.0
-SESSION_EXPIRY_S: Final = 7 * 86_400
-"""The broker keeps the session of an absent bridge this long."""
 
 BACKOFF_FIRST_S: Final = 0.1
 BACKOFF_MAX_S: Final = 5.0
 RETAINED_ON_NEW_SUBSCRIPTION: Final = 1
 """Retained messages come once with the session, not again at every reconnect (MQTT 5, 3.8.3.1)."""
-
-
-@dataclass(frozen=True, slots=True)
-class SourceConfig:
-    """Where and as whom. ``receive_maximum``: the broker sends no more than this unacknowledged.
-
-    ``marker``, where it is given, is a topic of ours: the session is to be emptied. The subscription ends,
-    and a message of that topic comes behind all that the broker still holds.
-    """
-
-    host: str
-    port: int
-    client_id: str
-    filters: tuple[str, ...]
-    receive_maximum: int
-    marker: str = ""
-
-
-class _Client(Client):
-    """paho with our socket under it."""
-
-    def _create_socket(self) -> Any:
-        sock: Any = super()._create_socket()
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return BufferedSocket(sock)
+RETAINED_NEVER: Final = 2
+"""Without a session each subscription is new: retained messages would come again at each connection."""
 
 
 class MqttSource:
@@ -187,8 +155,8 @@ class MqttSource:
                 self._config.host,
                 self._config.port,
                 KEEPALIVE_S,
-                clean_start=False,
-                properties=_connect_properties(self._config.receive_maximum),
+                clean_start=self._config.qos == 0,
+                properties=connect_properties(self._config),
             )
         except OSError as error:
             self._log.warning(
@@ -201,13 +169,7 @@ class MqttSource:
         return True
 
     def _new_client(self) -> Client:
-        client = _Client(
-            CallbackAPIVersion.VERSION2,
-            self._config.client_id,
-            protocol=MQTTProtocolVersion.MQTTv5,
-            manual_ack=True,
-        )
-        client.connect_timeout = CONNECT_S
+        client = new_client(self._config)
         client.on_connect = self._on_connect
         client.on_subscribe = self._on_subscribe
         client.on_disconnect = self._on_disconnect
@@ -218,12 +180,13 @@ class MqttSource:
             self.trouble = f"the broker refuses the connection: {code}"
             self._log.error("mqtt connection refused", reason=str(code))
             return
-        if not flags.session_present and self.epoch > 1:
+        if not flags.session_present and self.epoch > 1 and self._config.qos:
             self.sessions_lost += 1
             self._log.error("mqtt session lost", consequence="what the broker held for us may be gone")
         self.connected = True
         self._log.info("mqtt connected", epoch=self.epoch, session_present=flags.session_present)
-        options = SubscribeOptions(qos=1, retainHandling=RETAINED_ON_NEW_SUBSCRIPTION)
+        retained = RETAINED_ON_NEW_SUBSCRIPTION if self._config.qos else RETAINED_NEVER
+        options = SubscribeOptions(qos=self._config.qos, retainHandling=retained)
         if self._config.marker:
             client.unsubscribe(list(self._config.filters))
             client.subscribe(self._config.marker, options=options)
@@ -246,24 +209,3 @@ class MqttSource:
     def reason(self) -> str | None:
         """Why nothing can arrive, or None."""
         return None if self.connected and self.subscribed else self.trouble
-
-
-def end_session(config: SourceConfig) -> None:
-    """Let the broker forget the session, and whatever it holds for it. Raises OSError."""
-    client = Client(
-        CallbackAPIVersion.VERSION2, config.client_id, protocol=MQTTProtocolVersion.MQTTv5, manual_ack=True
-    )
-    properties = _connect_properties(config.receive_maximum, expiry_s=0)
-    client.connect(config.host, config.port, KEEPALIVE_S, clean_start=True, properties=properties)
-    deadline_s = time.monotonic() + CONNECT_S
-    while not client.is_connected():
-        if client.loop(0.1) != 0 or time.monotonic() > deadline_s:
-            raise ConnectionError("the broker does not take the connection that ends the session")
-    client.disconnect()
-
-
-def _connect_properties(receive_maximum: int, expiry_s: int = SESSION_EXPIRY_S) -> Properties:
-    properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
-    properties.SessionExpiryInterval = expiry_s
-    properties.ReceiveMaximum = receive_maximum
-    return properties

@@ -12,9 +12,10 @@ from typing import Final
 import structlog
 from prometheus_client import CollectorRegistry
 
-from bridge.lane import Lane
-from bridge.mqtt_source import MqttSource, SourceConfig, end_session
-from bridge.uplink import MakeSource, crash_lane, health_port, telemetry_lane
+from bridge.lanes import PLANS, Plan, lasting_lane
+from bridge.mqtt_session import SourceConfig, end_session
+from bridge.mqtt_source import MqttSource
+from bridge.uplink import health_port
 from bridge.wire import Publish
 from infra.contract.errors import ServiceError
 from infra.contract.settings import Endpoints, Settings
@@ -24,7 +25,7 @@ PREPARE_S: Final = 10.0
 MARK_S: Final = 2.0
 MARKER: Final = "odograph-retire"
 
-MakeLane = Callable[[Settings, Endpoints, MakeSource], Lane]
+PlanOf = Callable[[Settings], Plan]
 
 
 class EmptiedSource(MqttSource):
@@ -58,8 +59,8 @@ def prepare(settings: Settings, endpoints: Endpoints) -> int:
 
     0 when they stand; raises ServiceError.
     """
-    for make in (crash_lane, telemetry_lane):
-        lane = make(settings, endpoints)
+    for plan in PLANS:
+        lane = lasting_lane(plan(settings), settings, endpoints)
         deadline_s = time.monotonic() + PREPARE_S
         while not lane.source.subscribed:
             lane.source.poll(1, 0.1)  # what comes is not acknowledged: it comes again
@@ -75,7 +76,7 @@ def retire(settings: Settings, endpoints: Endpoints) -> int:
 
     Its bridge must not run: the health page takes its port, and raises ServiceError where it does.
     """
-    stops = {crash_lane: threading.Event(), telemetry_lane: threading.Event()}
+    stops = {plan: threading.Event() for plan in reversed(PLANS)}  # crash records first
 
     def end(*_: object) -> None:
         for stop in stops.values():
@@ -85,14 +86,14 @@ def retire(settings: Settings, endpoints: Endpoints) -> int:
     checks: dict[str, Check] = {"sessions": lambda: "they are being emptied and ended"}
     try:
         with HealthServer(health_port(settings, endpoints), checks, CollectorRegistry()):
-            return max([_emptied(settings, endpoints, make, stop) for make, stop in stops.items()])
+            return max([_emptied(settings, endpoints, plan, stop) for plan, stop in stops.items()])
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
 
 
-def _emptied(settings: Settings, endpoints: Endpoints, make: MakeLane, stop: threading.Event) -> int:
-    lane = make(settings, endpoints, lambda config: EmptiedSource(config, stop))
+def _emptied(settings: Settings, endpoints: Endpoints, plan: PlanOf, stop: threading.Event) -> int:
+    lane = lasting_lane(plan(settings), settings, endpoints, lambda config: EmptiedSource(config, stop))
     log = structlog.get_logger().bind(lane=lane.name, shard=settings.bridge.shard)
     source = lane.source
     left = lane.run(stop, settings.bridge.drain_s)

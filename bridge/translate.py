@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from bridge.rate_limit import NO_LIMIT, VehicleLimit
 from infra.contract import frame, messages, topics
 from infra.contract.errors import ContractError
 from infra.contract.frame_gate import Gate, gate
@@ -60,7 +61,7 @@ class Route:
     """What a topic alone says, and what its messages have taught.
 
     ``passes`` is the quick check of a frame (None for other messages); ``seen_ms`` when the last sound
-    message came, 0 before the first.
+    message came, 0 before the first; ``due_ms`` see bridge.rate_limit.
     """
 
     vehicle_id: str
@@ -70,6 +71,7 @@ class Route:
     header: Header
     passes: Gate | None
     seen_ms: int = 0
+    due_ms: float = 0.0
 
 
 _UNKNOWN: Final = Route("", "", "", b"", _SCHEMA, None)
@@ -81,16 +83,23 @@ class Translator:
 
     ``skipped`` are channels that another connection (or another service) handles: their messages translate
     to None, and so do those of vehicles of another ``shard``. A channel is taken by its place in the topic,
-    ``<root>/<anything>/<channel>``, valid id or not.
+    ``<root>/<anything>/<channel>``, valid id or not. ``limit`` holds for each vehicle and channel.
     """
 
     def __init__(
-        self, root: str, prefix: str, skipped: frozenset[str] = frozenset(), shard: Shard = WHOLE
+        self,
+        root: str,
+        prefix: str,
+        skipped: frozenset[str] = frozenset(),
+        shard: Shard = WHOLE,
+        limit: VehicleLimit = NO_LIMIT,
     ) -> None:
         self._root = root
         self._prefix = prefix
         self._skipped = skipped
         self._shard = shard
+        self._limit = limit
+        self._cost_ms, self._slack_ms = limit.cost_ms, limit.slack_ms
         self._dead_letter = topics.kafka_topic(prefix, "dead-letter")
         self._routes: dict[bytes, Route | None] = {}
         self._received_ms = 0
@@ -119,11 +128,21 @@ class Translator:
         except Exception as error:  # noqa: BLE001  one message must never stop the lane
             return Rejection("internal", f"{type(error).__name__}: {error}", route.key if route else None)
         route.seen_ms = received_ms
+        if route.due_ms - received_ms > self._slack_ms and self._over(route, received_ms):
+            return Rejection("rate_limited", str(self._limit), route.key)
+        route.due_ms = max(route.due_ms, received_ms) + self._cost_ms
         if received_ms != self._received_ms:
             self._received_ms, self._received = received_ms, _received(received_ms)
         return _record(
             Record, (route.kafka_topic, route.key, raw, [route.header, self._received, _SCHEMA], received_ms)
         )
+
+    def _over(self, route: Route, received_ms: int) -> bool:
+        """Whether the vehicle sent too much; after a step back of our clock nobody did."""
+        if self._limit.steps_back(route.due_ms, received_ms):
+            route.due_ms = 0.0
+            return False
+        return True
 
     def _learn(self, topic: bytes) -> Route | Rejection | None:
         """The route of a topic; remembered unless wrong, for a wrong one may never come again."""

@@ -11,6 +11,7 @@ DOORS = {
     "paho": (
         "edge_simulator/sending/publisher.py",
         "bridge/mqtt_source.py",
+        "bridge/mqtt_session.py",  # what a connection needs; mqtt_source uses it
         "bridge/downlink/mqtt_out.py",
         "infra/stack/",
     ),
