@@ -173,7 +173,7 @@ EXTERNAL: Sections = {"mqtt": {"url": ""}, "kafka": {"bootstrap": ""}, "db": {"u
 def opened(
     base: Settings, name: str, say: Say, keep: bool = False, **overrides: dict[str, object]
 ) -> Iterator[Site]:
-    """A site below the home in force with its services; at the end all is stopped, and gone if not ``keep``."""
+    """A site below the home in force with its services; all is stopped at its end, gone if not ``keep``."""
     home = base.paths.home.resolve() / "drills" / f"{name}-{time.time_ns() // 1_000_000}"
     sections: Sections = {"paths": {"home": str(home), "cache": str(base.paths.cache)}}
     for part in (EXTERNAL, {"kafka": {"heap_mb": 512}}, overrides):
