@@ -26,10 +26,10 @@ class Latency:
         self.counts = [0] * (len(LATENCY_BOUNDS_S) + 1)
         self.total_s = 0.0
 
-    def observe(self, seconds: float) -> None:
-        """Count one."""
-        self.counts[bisect_left(LATENCY_BOUNDS_S, seconds)] += 1
-        self.total_s += seconds
+    def observe(self, seconds: float, times: int = 1) -> None:
+        """Count one, or some that were alike."""
+        self.counts[bisect_left(LATENCY_BOUNDS_S, seconds)] += times
+        self.total_s += seconds * times
 
     def buckets(self) -> list[tuple[str, float]]:
         """Cumulative, with the bound as text."""

@@ -35,13 +35,18 @@ RETAINED_ON_NEW_SUBSCRIPTION: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class SourceConfig:
-    """Where and as whom. ``receive_maximum``: the broker sends no more than this unacknowledged."""
+    """Where and as whom. ``receive_maximum``: the broker sends no more than this unacknowledged.
+
+    ``marker``, where it is given, is a topic of ours: the session is to be emptied. The subscription ends,
+    and a message of that topic comes behind all that the broker still holds.
+    """
 
     host: str
     port: int
     client_id: str
     filters: tuple[str, ...]
     receive_maximum: int
+    marker: str = ""
 
 
 class _Client(Client):
@@ -160,6 +165,11 @@ class MqttSource:
             self._client.disconnect()
         self._forget("closed")
 
+    def mark(self) -> None:
+        """Send the marker once more: a full queue may have dropped the first one."""
+        if self._client is not None and self.connected:
+            self._client.publish(self._config.marker, b"", qos=1)
+
     def _parts(self) -> tuple[Client, BufferedSocket]:
         if self._client is None or self._sock is None:
             raise ConnectionError(self.trouble)
@@ -214,6 +224,11 @@ class MqttSource:
         self.connected = True
         self._log.info("mqtt connected", epoch=self.epoch, session_present=flags.session_present)
         options = SubscribeOptions(qos=1, retainHandling=RETAINED_ON_NEW_SUBSCRIPTION)
+        if self._config.marker:
+            client.unsubscribe(list(self._config.filters))
+            client.subscribe(self._config.marker, options=options)
+            client.publish(self._config.marker, b"", qos=1)
+            return
         client.subscribe([(name, options) for name in self._config.filters])
 
     def _on_subscribe(self, _client: Client, _data: Any, _mid: int, codes: list[Any], _props: Any) -> None:
@@ -233,8 +248,22 @@ class MqttSource:
         return None if self.connected and self.subscribed else self.trouble
 
 
-def _connect_properties(receive_maximum: int) -> Properties:
+def end_session(config: SourceConfig) -> None:
+    """Let the broker forget the session, and whatever it holds for it. Raises OSError."""
+    client = Client(
+        CallbackAPIVersion.VERSION2, config.client_id, protocol=MQTTProtocolVersion.MQTTv5, manual_ack=True
+    )
+    properties = _connect_properties(config.receive_maximum, expiry_s=0)
+    client.connect(config.host, config.port, KEEPALIVE_S, clean_start=True, properties=properties)
+    deadline_s = time.monotonic() + CONNECT_S
+    while not client.is_connected():
+        if client.loop(0.1) != 0 or time.monotonic() > deadline_s:
+            raise ConnectionError("the broker does not take the connection that ends the session")
+    client.disconnect()
+
+
+def _connect_properties(receive_maximum: int, expiry_s: int = SESSION_EXPIRY_S) -> Properties:
     properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
-    properties.SessionExpiryInterval = SESSION_EXPIRY_S
+    properties.SessionExpiryInterval = expiry_s
     properties.ReceiveMaximum = receive_maximum
     return properties

@@ -18,9 +18,11 @@ from bridge.kafka_sink import KafkaProbe, KafkaSink, SinkConfig
 from bridge.lane import Lane, LaneLimits
 from bridge.metrics import BridgeCollector
 from bridge.mqtt_source import MqttSource, SourceConfig
+from bridge.silence_thread import SilenceConfig, SilenceThread
 from bridge.translate import Translator
 from infra.contract import topics
 from infra.contract.settings import Endpoints, Settings
+from infra.contract.shard import Shard
 from infra.health import HealthServer
 
 RECEIVE_MAXIMUM: Final = 65_535
@@ -33,7 +35,10 @@ GC_ALLOCATIONS: Final = 50_000
 """Messages make no reference cycles: the collector's default of 700 costs 5 % of a core for nothing."""
 
 
-def telemetry_lane(settings: Settings, endpoints: Endpoints) -> Lane:
+MakeSource = Callable[[SourceConfig], MqttSource]
+
+
+def telemetry_lane(settings: Settings, endpoints: Endpoints, source: MakeSource = MqttSource) -> Lane:
     """Everything below the root; crash records and downlink topics are acknowledged and left to their owners.
 
     One filter, so that the broker sends nothing twice, and whatever has an unknown name is seen.
@@ -41,15 +46,15 @@ def telemetry_lane(settings: Settings, endpoints: Endpoints) -> Lane:
     skipped = frozenset({"crash", *topics.DOWNLINK_CHANNELS})
     filters = (f"{settings.mqtt.root}/#",)
     limits = LaneLimits(settings.bridge.max_in_flight, settings.bridge.max_in_flight_bytes, 0.002)
-    return _lane("telemetry", settings, endpoints, filters, skipped, limits, TELEMETRY_LINGER_MS)
+    return _lane("telemetry", settings, endpoints, filters, skipped, limits, TELEMETRY_LINGER_MS, source)
 
 
-def crash_lane(settings: Settings, endpoints: Endpoints) -> Lane:
+def crash_lane(settings: Settings, endpoints: Endpoints, source: MakeSource = MqttSource) -> Lane:
     """Crash records alone: own connection, own producer, own thread, no waiting for company."""
     filters = (topics.mqtt_filter(settings.mqtt.root, "crash"),)
     in_flight = min(PRIORITY_IN_FLIGHT, settings.bridge.max_in_flight)
     limits = LaneLimits(in_flight, settings.bridge.max_in_flight_bytes, 0.0005)
-    return _lane("crash", settings, endpoints, filters, frozenset(), limits, 0.0)
+    return _lane("crash", settings, endpoints, filters, frozenset(), limits, 0.0, source)
 
 
 def _lane(
@@ -60,8 +65,10 @@ def _lane(
     skipped: frozenset[str],
     limits: LaneLimits,
     linger_ms: float,
+    make_source: MakeSource,
 ) -> Lane:
-    client_id = f"{settings.bridge.client_id}-{name}"
+    shard = Shard.parse(settings.bridge.shard)
+    client_id = shard.client_id(settings.bridge.client_id, name)
     source = SourceConfig(
         endpoints.mqtt_host, endpoints.mqtt_port, client_id, filters, window(limits.in_flight)
     )
@@ -69,8 +76,13 @@ def _lane(
     sink = SinkConfig(
         endpoints.kafka_bootstrap, client_id, linger_ms, 2 * limits.in_flight, 2 * limits.in_flight_bytes
     )
-    translator = Translator(settings.mqtt.root, settings.kafka.prefix, skipped)
-    return Lane(name, MqttSource(source), KafkaSink(sink), translator, limits)
+    translator = Translator(settings.mqtt.root, settings.kafka.prefix, skipped, shard)
+    return Lane(name, make_source(source), KafkaSink(sink), translator, limits)
+
+
+def health_port(settings: Settings, endpoints: Endpoints) -> int:
+    """The port of this shard's health page; 0, any free one, where the stack was not started for it."""
+    return endpoints.http_ports.get(Shard.parse(settings.bridge.shard).process, 0)
 
 
 def window(in_flight: int) -> int:
@@ -119,8 +131,22 @@ def run(settings: Settings, endpoints: Endpoints) -> int:
         registry.register(BridgeCollector(lanes, settings.kafka.prefix, probe.reason))
         checks: dict[str, Callable[[], str | None]] = {"kafka": probe.reason}
         checks |= {f"mqtt-{lane.name}": lane.source.reason for lane in lanes}
-        with HealthServer(endpoints.http_ports.get("bridge", 0), checks, registry) as health:
-            log.info("bridge started", health_port=health.port, root=settings.mqtt.root)
+        silence = SilenceConfig(
+            endpoints.kafka_bootstrap,
+            topics.kafka_topic(settings.kafka.prefix, "status"),
+            settings.bridge.silent_s,
+            owns=Shard.parse(settings.bridge.shard).owns,
+        )
+        with (
+            HealthServer(health_port(settings, endpoints), checks, registry) as health,
+            SilenceThread(silence, lanes, registry),
+        ):
+            log.info(
+                "bridge started",
+                health_port=health.port,
+                root=settings.mqtt.root,
+                shard=settings.bridge.shard,
+            )
             for thread in threads:
                 thread.start(stop, settings.bridge.drain_s)
             _tell(threads, stop)

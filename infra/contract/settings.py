@@ -83,11 +83,25 @@ class Bridge(_Section):
     http_port: int = Field(
         0, ge=0, le=65535, description="port of /livez /readyz /metrics; 0: a free one, kept"
     )
+    shard: str = Field("1/1", pattern=r"^\d+/\d+$", description="share of the fleet this bridge carries, i/n")
+    shards: int = Field(1, ge=1, le=16, description="bridges that `odograph up` starts, each with its share")
     max_in_flight: int = Field(20_000, ge=1, description="messages between MQTT and Kafka, at most")
     max_in_flight_bytes: int = Field(
         64 << 20, ge=1 << 16, description="bytes between MQTT and Kafka, at most"
     )
     drain_s: float = Field(10.0, gt=0, description="time to finish what is in flight after SIGTERM, s")
+    silent_s: float = Field(
+        900.0, gt=0, description="an online vehicle that sends nothing for so long is called silent, s"
+    )
+
+
+class Downlink(_Section):
+    """Kafka to vehicles and webhooks."""
+
+    http_port: int = Field(
+        0, ge=0, le=65535, description="port of /livez /readyz /metrics; 0: a free one, kept"
+    )
+    webhooks: Path | None = Field(None, description="TOML file of webhooks that are told alerts; none: none")
 
 
 class Jobs(_Section):
@@ -141,6 +155,7 @@ class Settings(BaseSettings):
     kafka: Kafka = Kafka()
     db: Db = Db()
     bridge: Bridge = Bridge()
+    downlink: Downlink = Downlink()
     jobs: Jobs = Jobs()
     dashboard: Dashboard = Dashboard()
 
@@ -168,7 +183,7 @@ class Endpoints:
     db_ingest_url: str
     db_dashboard_url: str
     http_ports: dict[str, int] = field(default_factory=dict)
-    """Port of each process by name: bridge, jobs, instant, events, dashboard."""
+    """Port of each process by name: bridge, downlink, jobs, instant, events, dashboard."""
 
     def __repr__(self) -> str:
         """Without the secrets."""

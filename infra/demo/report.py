@@ -21,7 +21,11 @@ def as_text(ledger: Ledger) -> str:
         ("late", ledger.late, f"records; {ledger.repaired} frames repaired, {ledger.late_open} open"),
         ("quarantined", ledger.quarantined, "records with an impossible clock"),
         ("duplicate", ledger.duplicate, "records seen before"),
-        ("dead", ledger.dead, f"dead letters, {ledger.dead_distinct} of them distinct"),
+        (
+            "dead",
+            ledger.dead,
+            f"dead letters, {ledger.dead_distinct} of them distinct, {ledger.dead_archived} archived too",
+        ),
         ("residual", ledger.residual, _verdict(ledger)),
     ]
     return "\n".join(f"{name:>12} {figure:>12,}   {meaning}" for name, figure, meaning in rows)
