@@ -19,6 +19,8 @@ SCHEMA: Final = 1
 MAX_BYTES: Final = 64 * 1024
 MAX_SAMPLES: Final = 100
 MAX_DT_MS: Final = 60_000
+MAX_DEPTH: Final = 32
+"""Arrays and objects within each other: readers behind us recurse."""
 MAX_INT: Final = 2**53
 """Integers above this lose digits in other JSON readers."""
 
@@ -59,9 +61,22 @@ def load_object(raw: bytes, max_bytes: int) -> Frame:
         value = orjson.loads(raw)
     except orjson.JSONDecodeError as error:
         raise ContractError("bad_json", str(error)) from error
+    if raw.count(b"[") + raw.count(b"{") > MAX_DEPTH and _deeper_than(value, MAX_DEPTH):
+        raise ContractError("bad_json", f"arrays and objects lie in each other more than {MAX_DEPTH} deep")
     if type(value) is not dict:
         raise ContractError("bad_json", f"a JSON object was expected, not {type(value).__name__}")
     return value
+
+
+def _deeper_than(value: Any, limit: int) -> bool:
+    """Whether arrays and objects lie in each other more than ``limit`` deep."""
+    level = [value]
+    for _ in range(limit + 1):
+        level = [item for item in level if type(item) in (dict, list)]
+        if not level:
+            return False
+        level = [inner for item in level for inner in (item.values() if type(item) is dict else item)]
+    return True
 
 
 def check_identity(message: Frame) -> None:

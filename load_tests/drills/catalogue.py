@@ -11,6 +11,7 @@ from load_tests.drills.acks import acks
 from load_tests.drills.bridge_faults import Kills, f1, f2
 from load_tests.drills.flow import Load
 from load_tests.drills.kafka_faults import f3, f4
+from load_tests.drills.payload_faults import f16, refused
 from load_tests.drills.site import Sections, Site
 from load_tests.drills.verdict import Verdict
 
@@ -49,6 +50,9 @@ DRILLS: Final = (
     Drill("f2", "SIGSTOP the bridge for 50 s", 2000, 90, _honest(f2)),
     Drill("f3", "kill -9 Kafka, back after 20 s", 2000, 60, _honest(f3), SMALL_WINDOW),
     Drill("f4", "SIGSTOP Kafka for 60 s", 2000, 100, _honest(f4), SMALL_WINDOW),
+    Drill("f16", "5 % poison among healthy frames; runs with and without in turn", 1000, 15, _honest(f16)),
+    Drill("refused", "frames that only Kafka refuses", 0, 0,
+          lambda site, _, mutant: refused(site, mutant), {}, ("no-gapless",)),
     Drill("acks", "kill -9 the bridge when only some of what it read is stored", 0, 0,
           lambda site, _, mutant: acks(site, mutant), {}, ("no-fifo", "no-epochs")),
 )  # fmt: skip

@@ -152,6 +152,18 @@ class Log:
         return found
 
 
+def tail(settings: Settings, endpoints: Endpoints) -> Consumer:
+    """A reader of the frames from now on; the caller closes it."""
+    config = {"bootstrap.servers": endpoints.kafka_bootstrap, "group.id": "odograph-drill-tail"}
+    consumer = Consumer(config | {"enable.auto.commit": False, "log_level": 0, "fetch.wait.max.ms": 5})
+    topic = topics.kafka_topic(settings.kafka.prefix, "telemetry")
+    parts = [
+        TopicPartition(topic, p) for p in consumer.list_topics(topic, timeout=30).topics[topic].partitions
+    ]
+    consumer.assign([TopicPartition(p.topic, p.partition, _ends(consumer, p)[1]) for p in parts])
+    return consumer
+
+
 def compare(log: Log, written: Sent) -> Findings:
     """The checker's findings on telemetry."""
     return check(written.frames, log.stored())

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import Final
 
 import orjson
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer
 
 from infra.contract import topics
 from infra.contract.errors import ServiceError
+from load_tests.drills.evidence import tail
 from load_tests.drills.site import Site, until
 from load_tests.mqtt_flood import Flood, frame, vehicle_id
 
@@ -68,7 +69,7 @@ def settle(site: Site, deadline_s: float) -> float:
     begun = time.monotonic()
     numbers = itertools.count(time.time_ns() // 1000)
     last, marked_s = -1, -MARK_AGAIN_S
-    consumer = _at_end(site)
+    consumer = tail(site.settings, site.endpoints)
     try:
         while time.monotonic() < begun + deadline_s:
             if time.monotonic() > marked_s + MARK_AGAIN_S:
@@ -91,16 +92,6 @@ def _mark(site: Site, number: int) -> None:
     now_ms = time.time_ns() // 1_000_000
     with Flood(site.endpoints.mqtt_host, site.endpoints.mqtt_port, f"drill-{number}") as flood:
         flood.publish([(topic, frame(MARKER, number, now_ms - 1000))])
-
-
-def _at_end(site: Site) -> Consumer:
-    config = {"bootstrap.servers": site.endpoints.kafka_bootstrap, "group.id": "odograph-drill-marker"}
-    consumer = Consumer(config | {"enable.auto.commit": False, "log_level": 0})
-    topic = topics.kafka_topic(site.settings.kafka.prefix, "telemetry")
-    parts = consumer.list_topics(topic, timeout=30).topics[topic].partitions
-    ends = {p: consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=30) for p in parts}
-    consumer.assign([TopicPartition(topic, p, end[1]) for p, end in ends.items() if end is not None])
-    return consumer
 
 
 def _seen(consumer: Consumer, number: int) -> bool:

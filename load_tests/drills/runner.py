@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from edge_simulator.scenario import duration_ms
+from infra.contract.durations import duration_ms
 from infra.contract.errors import ConfigError
 from infra.contract.settings import load
 from load_tests.drills.catalogue import DRILLS, Drill
