@@ -13,7 +13,7 @@ import os
 import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
 from pydantic_settings import (
@@ -83,9 +83,21 @@ class Bridge(_Section):
     http_port: int = Field(
         0, ge=0, le=65535, description="port of /livez /readyz /metrics; 0: a free one, kept"
     )
+    guarantee: Literal["at-least-once", "at-most-once"] = Field(
+        "at-least-once",
+        description="at-most-once: QoS 0, nothing doubled, what cannot be stored at once is lost",
+    )
+    shard: str = Field("1/1", pattern=r"^\d+/\d+$", description="share of the fleet this bridge carries, i/n")
+    shards: int = Field(1, ge=1, le=16, description="bridges that `odograph up` starts, each with its share")
     max_in_flight: int = Field(20_000, ge=1, description="messages between MQTT and Kafka, at most")
     max_in_flight_bytes: int = Field(
         64 << 20, ge=1 << 16, description="bytes between MQTT and Kafka, at most"
+    )
+    vehicle_rate: float = Field(
+        200.0, ge=0, description="messages/s that one vehicle may send for long on a channel; 0: no limit"
+    )
+    vehicle_burst: int = Field(
+        20_000, ge=1, description="messages that one vehicle may send at once: what it stored without radio"
     )
     drain_s: float = Field(10.0, gt=0, description="time to finish what is in flight after SIGTERM, s")
     silent_s: float = Field(

@@ -59,3 +59,27 @@ def ends_of(checkpoint: Path, batch_id: int) -> Offsets | None:
         for topic, found in source.items() if isinstance(source, dict) else ():
             ends.setdefault(topic, {}).update({int(p): int(offset) for p, offset in found.items()})
     return ends or None
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """The batch that a record is in; this or an earlier one where not ``exact``: older ones are forgotten."""
+
+    query_id: str
+    batch_id: int
+    exact: bool
+
+
+def batch_of(home: Path, query: str, topic: str, partition: int, offset: int) -> Taken | None:
+    """The committed batch of ``query`` that took a record; None while none has."""
+    folder = home / "checkpoints" / query
+    before: int | None = None
+    for batch_id in sorted(batches(folder / "commits")):
+        ends = ends_of(folder, batch_id)
+        if ends is None or topic not in ends:
+            continue
+        if ends[topic].get(partition, 0) > offset:
+            query_id = str(json.loads((folder / "metadata").read_text())["id"])
+            return Taken(query_id, batch_id, exact=batch_id == 0 or before is not None)
+        before = batch_id
+    return None

@@ -64,6 +64,7 @@ class Card:
     costs: Costs | None
     residual: int | None
     soak: Carried | None = None
+    idle_cores: Mapping[str, float] = field(default_factory=dict)
     notes: Sequence[str] = field(default_factory=tuple)
 
     @property
@@ -104,6 +105,8 @@ def text(card: Card) -> str:
     lines += ["", f"  what limits (measured at {card.limits_at:,.0f} frames/s, nearest to its limit first)"]
     lines += [f"    {limit.share:5.0%}  {limit.name}: {limit.detail}" for limit in card.limits]
     lines += ["", *_costs(card.costs)] if card.costs else []
+    idle = sorted(card.idle_cores.items(), key=lambda part: -part[1])
+    lines += ["", "  cores while nothing flows: " + "  ".join(f"{part} {used:.2f}" for part, used in idle)]
     stages = ", ".join(f"{t.rate:,.0f} {t.verdict} ({t.taken_per_s:,.0f} taken in)" for t in card.stages)
     lines += ["", f"  stages: {stages}"] if card.stages else []
     lines += [f"  note: {note}" for note in card.notes]

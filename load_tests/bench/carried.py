@@ -13,12 +13,10 @@ from load_tests.bench import bottleneck
 from load_tests.bench.bottleneck import Limit
 from load_tests.bench.card import Carried
 from load_tests.bench.load import ARCHIVE, Seen, trends
-from load_tests.bench.parts import HARNESS
 from load_tests.bench.ticks import lags, memories, rate_of
 from load_tests.probes import Percentiles
 
 Batches = Sequence[Mapping[str, Any]]
-GENERATOR = ("simulate", HARNESS)
 
 
 def carried(seen: Seen, batches: Batches, view_ms: list[float], crash_ms: list[float]) -> Carried:

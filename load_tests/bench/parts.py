@@ -9,21 +9,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from infra.demo import fleet
 from infra.stack import processes
+from infra.stack.programs import programs
+from infra.stack.stack import SERVICES
 from infra.stack.state import memory_mb
 
-PARTS = (
-    "simulate",
-    "mosquitto",
-    "bridge",
-    "downlink",
-    "kafka",
-    "jobs",
-    "instant",
-    "events",
-    "postgres",
-    "dashboard",
-)
+GENERATOR = fleet.NAME
 HARNESS = "bench"
 LOAD_PRIORITY = -10
 """Of the load generator: a load that waits for its turn is no open loop. It stands for vehicles elsewhere."""
@@ -34,7 +26,8 @@ Table = Mapping[int, tuple[int, float]]
 
 def pids(home: Path) -> dict[str, int]:
     """The leading process of each part that runs in ``home``."""
-    found = {name: processes.find(home / "run", name) for name in PARTS}
+    names = (GENERATOR, *SERVICES, *(program.name for program in programs()))
+    found = {name: processes.find(home / "run", name) for name in names}
     return {name: part.pid for name, part in found.items() if part is not None}
 
 

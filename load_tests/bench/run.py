@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from edge_simulator.scenario import SAMPLES
 from infra.contract.settings import Endpoints, Settings
@@ -12,7 +12,7 @@ from infra.demo import audit
 from infra.demo.fleet import Fleet
 from infra.demo.pipeline import running
 from infra.ledger import Ledger
-from load_tests.bench import costs, machine, search
+from load_tests.bench import costs, machine, parts, search
 from load_tests.bench.bottleneck import Limit
 from load_tests.bench.card import Card, Carried
 from load_tests.bench.carried import carried, limits
@@ -25,6 +25,7 @@ from load_tests.probes import CrashProbe, ViewProbe
 SETTLE_S = 120.0
 STAGE_SETTLE_S, STAGE_S = 12.0, 30.0
 SHORTEST_CONFIRMATION_S = 60.0
+IDLE_S = 10.0
 CLOSING_S = 75.0
 """Kept for the ledger and for stopping all."""
 LOAD_NOTE = (
@@ -132,7 +133,17 @@ def bench(settings: Settings, wanted: Wanted, say: Say) -> Card:
         ledger = _settled(doors, before)
         grown = costs.sizes(home, settings, endpoints) - sizes
         spent = costs.costs(grown, ledger.appended, costs.payload_bytes(home), SAMPLES)
-        return _card(session, endpoints, sustained, soak, ledger.residual, spent)
+        card = _card(session, endpoints, sustained, soak, ledger.residual, spent)
+        return replace(card, idle_cores=_idle(doors, say))
+
+
+def _idle(doors: Chain, say: Say) -> dict[str, float]:
+    """Cores of each part while nothing flows: what it costs to be there."""
+    say(f"nothing flows: {IDLE_S:g} s")
+    before = parts.cpu_s(doors.home)
+    time.sleep(IDLE_S)
+    after = parts.cpu_s(doors.home)
+    return {name: round((after[name] - before[name]) / IDLE_S, 3) for name in after if name in before}
 
 
 def _card(

@@ -11,6 +11,7 @@ DOORS = {
     "paho": (
         "edge_simulator/sending/publisher.py",
         "bridge/mqtt_source.py",
+        "bridge/mqtt_session.py",  # what a connection needs; mqtt_source uses it
         "bridge/downlink/mqtt_out.py",
         "infra/stack/",
     ),
@@ -21,6 +22,7 @@ DOORS = {
         "bridge/status_log.py",  # tails the compacted topic status, for the watch over silent vehicles
         "stream_jobs/event_kafka.py",
         "infra/stack/",
+        "infra/trace/log_reader.py",
     ),
     "psycopg": (
         "stream_jobs/sinks.py",
@@ -28,6 +30,7 @@ DOORS = {
         "dashboard/queries.py",
         "infra/stack/",
         "infra/sql/",
+        "infra/trace/tables.py",
     ),
 }
 
