@@ -1,4 +1,4 @@
-"""The command ``odograph bench``."""
+"""The commands ``odograph bench`` and ``odograph drill``."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ import typer
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command."""
+    """Add the commands."""
+    from load_tests.drills import cli as drills
+
     app.command()(bench)
+    drills.register(app)
 
 
 def bench(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+import urllib.request
 from collections.abc import Callable, Iterable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -15,6 +16,7 @@ from confluent_kafka import Producer
 from paho.mqtt.enums import CallbackAPIVersion
 
 from bridge.downlink import signature
+from infra.contract.settings import ENDPOINTS_FILE
 from infra.contract.topics import kafka_topic
 from tests.integration.events_support import until_ready
 from tests.support import Lane, LaneProcess
@@ -73,6 +75,21 @@ def listening(lane: Lane, *filters: str) -> Iterator[list[tuple[str, dict[str, A
         client.loop_stop()
 
 
+def alerts_read(lane: Lane, destination: str) -> int:
+    """How many alerts a destination's metrics say it has read."""
+    url = f"http://127.0.0.1:{lane.endpoints.http_ports['downlink']}/metrics"
+    name = f'odograph_downlink_alerts_read_total{{destination="{destination}"}}'
+    with urllib.request.urlopen(url, timeout=5) as page:
+        lines = page.read().decode().splitlines()
+    return round(sum(float(line.split()[-1]) for line in lines if line.startswith(name)))
+
+
+def through(lane: Lane, port: int) -> None:
+    """Let the lane's processes reach the broker by another port."""
+    file = lane.home / ENDPOINTS_FILE
+    file.write_bytes(orjson.dumps(orjson.loads(file.read_bytes()) | {"mqtt_port": port}))
+
+
 class Receiver:
     """A webhook's server: each request takes the next of ``moods``, then all are accepted.
 
@@ -84,7 +101,7 @@ class Receiver:
         self.accepted: list[str] = []
         self.seen: list[str] = []
         self.forged = 0
-        self._moods = moods
+        self.moods = moods
         self._over = threading.Event()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler(self._answer))
         self._server.daemon_threads = True
@@ -95,7 +112,7 @@ class Receiver:
         self.seen.append(alert_id)
         self.forged += not signature.genuine(SECRET, told, body, time.time())
         self.forged += orjson.loads(body)["alert_id"] != alert_id
-        mood = self._moods.pop(0) if self._moods else 200
+        mood = self.moods.pop(0) if self.moods else 200
         if mood == 200:
             self.accepted.append(alert_id)
         return mood

@@ -134,6 +134,16 @@ def test_of_two_statuses_at_one_time_the_later_in_the_log_wins() -> None:
     assert [row["state"] for row in newest([row for row in rows if row])] == ["offline"]
 
 
+def test_the_services_word_that_a_vehicle_is_silent_is_taken_and_keeps_the_model() -> None:
+    birth = status("online", T0, "compact-1.8")
+    rows = [
+        status_row(record("status", body, at_ms), CLOCKS)
+        for body, at_ms in ((birth, T0), (birth | {"state": "silent", "since_ms": T0 + 9}, T0 + 900_000))
+    ]
+    (row,) = newest([row for row in rows if row])
+    assert (row["state"], row["model"], row["state_ms"]) == ("silent", "compact-1.8", T0)
+
+
 def test_a_tombstone_is_no_status() -> None:
     assert status_row(replace(record("status", {}), value=b""), CLOCKS) is None
 

@@ -15,11 +15,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 import infra.sql
 from infra.contract.verdict import ClockLimits
+from load_tests.oracle import expect
 from stream_jobs import routing, windows
 from stream_jobs.archive import archived_columns
 from stream_jobs.frames import batch_frames
 from stream_jobs.schema import WRITER_COLUMNS
-from tests.oracle import expect
 from tests.support_frames import Record, frame, random_frame, vin
 
 T0 = 1_767_225_600_000

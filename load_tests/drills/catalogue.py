@@ -1,0 +1,58 @@
+"""The drills by name: what each does, how large it is by default, what it asks of its site."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from load_tests.drills.acks import acks
+from load_tests.drills.bridge_faults import Kills, f1, f2
+from load_tests.drills.flow import Load
+from load_tests.drills.kafka_faults import f3, f4
+from load_tests.drills.payload_faults import f16, refused
+from load_tests.drills.site import Sections, Site
+from load_tests.drills.verdict import Verdict
+
+Run = Callable[[Site, Load, "str | None"], Verdict]
+
+
+@dataclass(frozen=True, slots=True)
+class Drill:
+    """A drill. ``settings`` are those of its site; ``mutants`` are the defects it must see."""
+
+    name: str
+    title: str
+    rate: float
+    duration_s: float
+    run: Run
+    settings: Sections = field(default_factory=dict)
+    mutants: tuple[str, ...] = ()
+
+
+def _honest(run: Callable[[Site, Load], Verdict]) -> Run:
+    """A drill that is made to see no mutant."""
+    return lambda site, load, _: run(site, load)
+
+
+def _f1(site: Site, load: Load, mutant: str | None) -> Verdict:
+    at_most = math.ceil(load.duration_s / KILL_EVERY_S) - 1
+    return f1(site, load, Kills(KILL_EVERY_S * load.rate, at_most), mutant)
+
+
+KILL_EVERY_S: Final = 5.0
+SMALL_WINDOW: Final[Sections] = {"bridge": {"max_in_flight": 4000}}
+"""So that bounds on duplicates and memory mean something."""
+
+DRILLS: Final = (
+    Drill("f1", "kill -9 the bridge every 5 s", 2000, 120, _f1, SMALL_WINDOW, ("ack-before-produce",)),
+    Drill("f2", "SIGSTOP the bridge for 50 s", 2000, 90, _honest(f2)),
+    Drill("f3", "kill -9 Kafka, back after 20 s", 2000, 60, _honest(f3), SMALL_WINDOW),
+    Drill("f4", "SIGSTOP Kafka for 60 s", 2000, 100, _honest(f4), SMALL_WINDOW),
+    Drill("f16", "5 % poison among healthy frames; runs with and without in turn", 1000, 15, _honest(f16)),
+    Drill("refused", "frames that only Kafka refuses", 0, 0,
+          lambda site, _, mutant: refused(site, mutant), {}, ("no-gapless",)),
+    Drill("acks", "kill -9 the bridge when only some of what it read is stored", 0, 0,
+          lambda site, _, mutant: acks(site, mutant), {}, ("no-fifo", "no-epochs")),
+)  # fmt: skip
