@@ -15,6 +15,7 @@ from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 
 from bridge import lanes
 from bridge.mqtt_source import MqttSource
+from infra.contract.errors import ServiceError
 from infra.contract.settings import Settings
 from infra.stack import broker_access, cache, mosquitto, ports
 from infra.stack.rootfs import DATA, user_ids
@@ -60,8 +61,10 @@ def named_broker(stack: Stack, home: Path, root: str) -> Iterator[int]:
 
 
 def listening(port: int) -> str:
-    assert refusal(port, None) is not None
-    return "it asks for a name"
+    try:
+        return f"it says {refusal(port, None)}"
+    except OSError as error:
+        raise ServiceError(str(error)) from error
 
 
 def client(user: str | None, word: str = "") -> mqtt.Client:
