@@ -11,6 +11,7 @@ from bridge.kafka_sink import KafkaSink, SinkConfig
 from bridge.lane import Lane, LaneLimits
 from bridge.mqtt_session import SourceConfig
 from bridge.mqtt_source import MqttSource
+from bridge.names import NamedTranslator
 from bridge.rate_limit import NO_LIMIT, VehicleLimit
 from bridge.translate import Translator
 from infra.contract import topics
@@ -100,6 +101,7 @@ def _source(plan: Plan, settings: Settings, endpoints: Endpoints, client_id: str
         plan.filters,
         window(plan.limits.in_flight),
         qos,
+        identity_property=settings.bridge.identity_property,
         user=settings.bridge.user,
         password="" if secret is None else read_secret(secret, "ODOGRAPH_BRIDGE_PASSWORD_FILE"),
     )
@@ -113,7 +115,8 @@ def _sink(plan: Plan, endpoints: Endpoints, client_id: str, once: bool = False) 
 
 def _translator(plan: Plan, settings: Settings) -> Translator:
     shard = Shard.parse(settings.bridge.shard)
-    return Translator(settings.mqtt.root, settings.kafka.prefix, plan.skipped, shard, plan.vehicle_limit)
+    kind = NamedTranslator if settings.bridge.identity_property else Translator
+    return kind(settings.mqtt.root, settings.kafka.prefix, plan.skipped, shard, plan.vehicle_limit)
 
 
 def window(in_flight: int) -> int:

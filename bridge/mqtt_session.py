@@ -37,6 +37,7 @@ class SourceConfig:
     receive_maximum: int
     qos: int = 1
     marker: str = ""
+    identity_property: str = ""
     user: str = ""
     password: str = field(default="", repr=False)
 
