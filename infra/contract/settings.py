@@ -80,6 +80,9 @@ class Bridge(_Section):
     client_id: str = Field(
         "odograph-bridge", description="stable MQTT client id: the broker's session hangs on it"
     )
+    user: str = Field("", description="MQTT user name of the bridge; empty: anonymous")
+    password_file: Path | None = Field(None, description="file with its password, readable by its owner only")
+    identity_property: str = Field("", description="MQTT 5 user property with the sender's name; empty: none")
     http_port: int = Field(
         0, ge=0, le=65535, description="port of /livez /readyz /metrics; 0: a free one, kept"
     )
