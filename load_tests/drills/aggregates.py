@@ -15,7 +15,7 @@ from infra.ledger import Ledger
 from infra.stack.log_ends import LogEnds
 from infra.stack.programs import odograph
 from load_tests.drills.evidence import Log
-from load_tests.drills.site import Site
+from load_tests.drills.site import Site, until
 from load_tests.drills.verdict import Promise
 from load_tests.oracle import Limits, expect
 
@@ -62,6 +62,17 @@ def balanced(site: Site, deadline_s: float = BALANCE_S) -> Ledger:
             if (ledger.residual, ledger.late_open) == (0, 0) or time.monotonic() > end:
                 return ledger
             time.sleep(POLL_S)
+
+
+def digested(site: Site, deadline_s: float = BALANCE_S) -> None:
+    """Wait until the jobs have taken in all that lies in the log, and all late frames are repaired."""
+
+    def done() -> bool:
+        with LogEnds(site.endpoints.kafka_bootstrap, site.settings.kafka.prefix) as ends:
+            ledger = audit.take(site.home, site.endpoints, ends)
+        return (ledger.missing_in_archive, ledger.missing_in_windows, ledger.late_open) == (0, 0, 0)
+
+    until(done, deadline_s, "the jobs have taken in the log")
 
 
 def accounted(ledger: Ledger) -> Promise:

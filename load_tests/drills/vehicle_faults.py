@@ -5,7 +5,11 @@ from __future__ import annotations
 import time
 from typing import Any, Final
 
+import orjson
+
 from edge_simulator import launch, scenario_file, setting_out
+from infra.clones import cloned_vehicles
+from infra.ledger import Ledger
 from load_tests.drills.aggregates import accounted, balanced, start_jobs, windows
 from load_tests.drills.evidence import Log, compare, sent
 from load_tests.drills.flow import Load, finish
@@ -20,6 +24,7 @@ BEFORE_S: Final = 10
 AFTER_S: Final = 30
 STORED_VEHICLES: Final = 20
 UPLOAD_RATE: Final = 100
+CLONE_SHARE: Final = 0.02
 
 
 def f15(site: Site, load: Load, share: float = AHEAD_SHARE) -> Verdict:
@@ -32,9 +37,10 @@ def f15(site: Site, load: Load, share: float = AHEAD_SHARE) -> Verdict:
     return judge_ahead(site, log, "f15")
 
 
-def judge_ahead(site: Site, log: Log, run_id: str) -> Verdict:
-    """What became of a run with clocks ahead, once everything has settled. The site has seen nothing else."""
+def judge_ahead(site: Site, log: Log, run_id: str, before: Ledger | None = None) -> Verdict:
+    """What became of a run with clocks ahead, once everything has settled; ``before`` was the ledger then."""
     ledger = balanced(site)
+    ledger = ledger - before if before is not None else ledger
     written = sent(site.home, run_id)
     offenders = sum(flag == "clock_ahead" for flag in written.flags.values())
     honest = len(set(written.frames)) - offenders
@@ -106,3 +112,28 @@ def _burst(site: Site, run_id: str, seed: int) -> float:
     begun = time.monotonic()
     launch.publish(site.settings, wanted, manner, site.say)
     return round(time.monotonic() - begun, 1)
+
+
+def f18(site: Site, load: Load) -> Verdict:
+    """A second device under some vehicles' identity; then the same fleet starts anew, without one."""
+    log = Log(site.settings, site.endpoints)
+    site.bridge()
+    start_jobs(site)
+    flagged: list[set[str]] = []
+    for run_id, share in (("f18-clones", CLONE_SHARE), ("f18-reboot", 0.0)):
+        site.simulate(run_id, *load.arguments("--set", f"link.clone_share={share:g}"))
+        finish(site, run_id, load.duration_s + BEGIN_S)
+        ledger = balanced(site)
+        flagged.append({clone.vehicle_id for clone in cloned_vehicles(site.home)})
+    truth = (site.home / "runs" / "f18-clones" / "truth.jsonl").read_bytes().splitlines()
+    told = {row["vehicle_id"] for row in map(orjson.loads, truth) if row["kind"] == "clone"}
+    found = compare(log, sent(site.home, "f18-clones", "f18-reboot"))
+    promises = (
+        *nothing_lost(found),
+        accounted(ledger),
+        Promise("every cloned vehicle is flagged", told <= flagged[0] and bool(told),
+                f"{len(told & flagged[0])} of {len(told)}"),
+        Promise("no other vehicle is flagged", flagged[0] <= told, f"{len(flagged[0] - told)}"),
+        Promise("a reboot flags none", flagged[1] == flagged[0], f"{len(flagged[1] - flagged[0])}"),
+    )  # fmt: skip
+    return Verdict("f18", promises, counts(found) | {"cloned": len(told), "flagged": len(flagged[0])})
