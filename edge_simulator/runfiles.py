@@ -44,8 +44,9 @@ class RunFiles:
 
     def frames(self, items: Iterable[Outgoing]) -> None:
         """Put messages that are about to be sent on the disk: one line each, with what befell it."""
-        if self._frames is not None:
-            self._frames.writelines(_line(item) for item in items)
+        lines = [] if self._frames is None else [_line(item) for item in items]
+        if self._frames is not None and lines:
+            self._frames.writelines(lines)
             self._frames.flush()
             os.fdatasync(self._frames.fileno())
 
