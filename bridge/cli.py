@@ -47,6 +47,14 @@ def bridge(
 
       ODOGRAPH_BRIDGE_GUARANTEE            what --guarantee says [at-least-once]
 
+      ODOGRAPH_BRIDGE_VEHICLE_RATE         messages/s that one vehicle may send for long; 0: no limit [200]
+
+      ODOGRAPH_BRIDGE_VEHICLE_BURST        messages that one vehicle may send at once [20000]
+
+      ODOGRAPH_BRIDGE_USER, _PASSWORD_FILE login at the broker [anonymous]
+
+      ODOGRAPH_BRIDGE_IDENTITY_PROPERTY    MQTT 5 user property in which the broker names the sender [none]
+
       ODOGRAPH_BRIDGE_MAX_IN_FLIGHT        messages between MQTT and Kafka, at most [20000]
 
       ODOGRAPH_BRIDGE_MAX_IN_FLIGHT_BYTES  bytes between MQTT and Kafka, at most [67108864]

@@ -11,9 +11,11 @@ from bridge.kafka_sink import KafkaSink, SinkConfig
 from bridge.lane import Lane, LaneLimits
 from bridge.mqtt_session import SourceConfig
 from bridge.mqtt_source import MqttSource
+from bridge.names import NamedTranslator
 from bridge.rate_limit import NO_LIMIT, VehicleLimit
 from bridge.translate import Translator
 from infra.contract import topics
+from infra.contract.secret_file import read_secret
 from infra.contract.settings import Endpoints, Settings
 from infra.contract.shard import Shard
 
@@ -74,7 +76,7 @@ def lasting_lane(
 ) -> Lane:
     """At least once: a session that the broker keeps, acknowledged when Kafka has the message."""
     client_id = Shard.parse(settings.bridge.shard).client_id(settings.bridge.client_id, plan.name)
-    source = _source(plan, endpoints, client_id, qos=1)
+    source = _source(plan, settings, endpoints, client_id, qos=1)
     sink = KafkaSink(_sink(plan, endpoints, client_id))
     return Lane(plan.name, make_source(source), sink, _translator(plan, settings), plan.limits)
 
@@ -86,15 +88,23 @@ def fleeting_lane(plan: Plan, settings: Settings, endpoints: Endpoints) -> Fleet
     """
     lane = f"{plan.name}-once"
     client_id = Shard.parse(settings.bridge.shard).client_id(settings.bridge.client_id, lane)
-    source = MqttSource(_source(plan, endpoints, client_id, qos=0))
+    source = MqttSource(_source(plan, settings, endpoints, client_id, qos=0))
     sink = KafkaSink(_sink(plan, endpoints, client_id, once=True))
     return FleetingLane(plan.name, source, sink, _translator(plan, settings), plan.limits)
 
 
-def _source(plan: Plan, endpoints: Endpoints, client_id: str, qos: int) -> SourceConfig:
-    receive_maximum = window(plan.limits.in_flight)
+def _source(plan: Plan, settings: Settings, endpoints: Endpoints, client_id: str, qos: int) -> SourceConfig:
+    secret = settings.bridge.password_file
     return SourceConfig(
-        endpoints.mqtt_host, endpoints.mqtt_port, client_id, plan.filters, receive_maximum, qos
+        endpoints.mqtt_host,
+        endpoints.mqtt_port,
+        client_id,
+        plan.filters,
+        window(plan.limits.in_flight),
+        qos,
+        identity_property=settings.bridge.identity_property,
+        user=settings.bridge.user,
+        password="" if secret is None else read_secret(secret, "ODOGRAPH_BRIDGE_PASSWORD_FILE"),
     )
 
 
@@ -106,7 +116,8 @@ def _sink(plan: Plan, endpoints: Endpoints, client_id: str, once: bool = False) 
 
 def _translator(plan: Plan, settings: Settings) -> Translator:
     shard = Shard.parse(settings.bridge.shard)
-    return Translator(settings.mqtt.root, settings.kafka.prefix, plan.skipped, shard, plan.vehicle_limit)
+    kind = NamedTranslator if settings.bridge.identity_property else Translator
+    return kind(settings.mqtt.root, settings.kafka.prefix, plan.skipped, shard, plan.vehicle_limit)
 
 
 def window(in_flight: int) -> int:

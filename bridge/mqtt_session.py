@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from paho.mqtt.client import Client
@@ -37,6 +37,9 @@ class SourceConfig:
     receive_maximum: int
     qos: int = 1
     marker: str = ""
+    identity_property: str = ""
+    user: str = ""
+    password: str = field(default="", repr=False)
 
 
 class _Client(Client):
@@ -54,6 +57,8 @@ def new_client(config: SourceConfig, client: type[Client] = _Client) -> Client:
         CallbackAPIVersion.VERSION2, config.client_id, protocol=MQTTProtocolVersion.MQTTv5, manual_ack=True
     )
     made.connect_timeout = CONNECT_S
+    if config.user:
+        made.username_pw_set(config.user, config.password)
     return made
 
 

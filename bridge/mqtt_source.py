@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import select
 import time
+from functools import partial
 from typing import Any, Final
 
 import structlog
@@ -16,6 +17,7 @@ from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from bridge.buffered_socket import BufferedSocket
 from bridge.mqtt_session import KEEPALIVE_S, SourceConfig, connect_properties, new_client
+from bridge.names import take_named
 from bridge.wire import Publish, WireError, pubacks
 
 BACKOFF_FIRST_S: Final = 0.1
@@ -165,6 +167,9 @@ class MqttSource:
             self._forget(f"{self._config.host}:{self._config.port} does not answer ({error})")
             return False
         self._client, self._sock = client, client.socket()  # type: ignore[assignment]
+        if self._config.identity_property:
+            _, sock = self._parts()
+            sock.buffer.take = partial(take_named, wanted=self._config.identity_property.encode())
         self.epoch += 1
         return True
 

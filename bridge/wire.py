@@ -11,11 +11,13 @@ from __future__ import annotations
 import struct
 import sys
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 Publish = tuple[bytes, int, bytes]
 """Topic, packet id (0 at QoS 0) and payload. A plain tuple: one is made for every message."""
+
+Take = Callable[[bytes, int, int], tuple[list[Publish], int]]
 
 PUBLISH: Final = 0x30
 PUBACK_HEAD: Final = 0x4002
@@ -127,6 +129,7 @@ class PacketBuffer:
     """
 
     def __init__(self) -> None:
+        self.take: Take = take_publishes
         self._data = b""
         self._at = 0
         self._parts: list[bytes] = []
@@ -149,7 +152,7 @@ class PacketBuffer:
 
     def publishes(self, limit: int) -> list[Publish]:
         """The run of whole PUBLISH packets at the head, at most ``limit`` of them."""
-        found, self._at = take_publishes(self._data, self._at, limit)
+        found, self._at = self.take(self._data, self._at, limit)
         return found
 
     def other_is_whole(self) -> bool:

@@ -80,6 +80,10 @@ class Recheck:
         if letter.cut is not None:
             kept, sent = letter.cut
             return Stays(letter.offset, "cut", f"only the first {kept} of its {sent} bytes were kept")
+        if not self._vouched(letter):
+            return Stays(
+                letter.offset, "identity_mismatch", "the broker did not name the vehicle as its sender"
+            )
         found = self._translator.translate(topic, letter.value, now_ms)
         if not isinstance(found, Record):
             why = found if isinstance(found, Rejection) else Rejection("unknown_topic", "", None)
@@ -90,6 +94,11 @@ class Recheck:
             detail = "when it came its clock was ahead; by now it would look right"
             return Stays(letter.offset, CLOCK_AHEAD, detail)
         return Passed(letter, found._replace(headers=_headers(found, letter)), message, channel)
+
+    def _vouched(self, letter: Letter) -> bool:
+        """Whether the broker's word on the sender, where it was asked for, was the vehicle."""
+        said = letter.headers.get(topics.HEADER_AUTHENTICATED_AS)
+        return said is None or said == letter.key
 
     def _was_ahead(self, frame: Message, received_ms: int) -> bool:
         span_ms = frame["dt_ms"] * (frame["n"] - 1)

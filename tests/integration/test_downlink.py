@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from infra.stack import ports
+from load_tests.drills.link import Link
 from tests.integration.downlink_support import (
     SECRET,
     Receiver,
@@ -23,7 +24,6 @@ from tests.integration.downlink_support import (
     through,
 )
 from tests.support import Lane, eventually
-from tests.support_link import Link
 
 pytestmark = pytest.mark.integration
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 import pytest
 
 from infra.contract.errors import ConfigError
+from infra.contract.settings import Settings
 from infra.contract.shard import Shard, murmur2, partition, shards
+from infra.stack.programs import programs
+from infra.stack.stack import http_parts
 
 JAVA_MURMUR2 = {
     b"21": -973932308,
@@ -59,3 +62,15 @@ def test_the_only_shard_keeps_its_names_and_the_others_have_numbers() -> None:
 def test_another_form_of_a_shard_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="i/n"):
         Shard.parse(text)
+
+
+def test_odograph_up_starts_a_bridge_for_each_shard_with_a_port_of_its_own() -> None:
+    one, two = programs(1)[0], programs(2)[:2]
+    assert (one.name, one.command[-1]) == ("bridge", "bridge")
+    assert [(p.name, *p.command[-2:]) for p in two] == [
+        ("bridge-1", "--shard", "1/2"),
+        ("bridge-2", "--shard", "2/2"),
+    ]
+    parts = {count: http_parts(Settings(bridge={"shards": count})) for count in (1, 2)}  # type: ignore[arg-type]
+    assert [p.name for p in programs(2)] == list(parts[2])
+    assert [p.name for p in programs(1)] == list(parts[1])
