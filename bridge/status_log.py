@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from itertools import islice
 from types import TracebackType
 from typing import Any, Final
 
@@ -16,6 +17,8 @@ from infra.contract.frame import SCHEMA
 
 ASK_S: Final = 5.0
 BATCH: Final = 1000
+SAID_AT_ONCE: Final = 10_000
+"""Words in one turn, so that the producer's queue (100,000) holds them."""
 LOST: Final = (KafkaException, ServiceError)
 """What is raised when Kafka is away."""
 READ: Final[dict[str, Any]] = {
@@ -80,14 +83,14 @@ class StatusLog:
         return (message.key() or b"").decode(errors="replace"), message.value() or b"", message.timestamp()[1]
 
     def say(self, words: Iterable[Word]) -> int:
-        """Write words of the service's own; how many Kafka is given. One that gets lost is not read back."""
+        """Write words of the service's own; how many. The rest is for the next turn."""
         now_ms = time.time_ns() // 1_000_000
         headers: list[tuple[str, str | bytes | None]] = [
             (topics.HEADER_RECEIVED_MS, b"%d" % now_ms),
             (topics.HEADER_SCHEMA, b"%d" % SCHEMA),
         ]
         count = 0
-        for vehicle_id, value in words:
+        for vehicle_id, value in islice(words, SAID_AT_ONCE):
             self._producer.produce(self._topic, value, vehicle_id.encode(), timestamp=now_ms, headers=headers)
             count += 1
         self._producer.poll(0)

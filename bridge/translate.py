@@ -128,9 +128,12 @@ class Translator:
         except Exception as error:  # noqa: BLE001  one message must never stop the lane
             return Rejection("internal", f"{type(error).__name__}: {error}", route.key if route else None)
         route.seen_ms = received_ms
-        if route.due_ms - received_ms > self._slack_ms and self._over(route, received_ms):
-            return Rejection("rate_limited", str(self._limit), route.key)
-        route.due_ms = max(route.due_ms, received_ms) + self._cost_ms
+        if route.due_ms > received_ms:
+            if route.due_ms - received_ms > self._slack_ms and self._over(route, received_ms):
+                return Rejection("rate_limited", str(self._limit), route.key)
+            route.due_ms = max(route.due_ms, received_ms) + self._cost_ms
+        else:
+            route.due_ms = received_ms + self._cost_ms
         if received_ms != self._received_ms:
             self._received_ms, self._received = received_ms, _received(received_ms)
         return _record(

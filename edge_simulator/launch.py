@@ -37,6 +37,8 @@ class Manner:
     live: bool
     """The run begins now, not at the scenario's start."""
     client: Client = "auto"
+    keep_s: float = 0.0
+    """Frames are kept so long after their PUBACK, and sent again when the connection was lost."""
     react: bool = True
     """In a live run the vehicles listen to the service; one with a start of its own never does."""
 
@@ -62,7 +64,7 @@ def publish(
         ears = reactions.filters(in_force.mqtt.root, world.vehicle_ids, len(manner.clients))
     with (
         StopFlag(say) as stop,
-        publisher_of(manner.client, wanted.vehicles)(
+        publisher_of(manner.client, wanted.vehicles, manner.keep_s)(
             address.mqtt_host, address.mqtt_port, manner.clients, wills, filters=ears
         ) as publisher,
     ):

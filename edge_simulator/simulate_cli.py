@@ -83,6 +83,9 @@ def simulate(
     lon: Annotated[float | None, typer.Option(help="longitude of the city's centre, deg [11.575]")] = None,
     run_id: Annotated[str | None, typer.Option(help="name of the run's folder [sim-<time>-<seed>]")] = None,
     log_frames: Annotated[bool, typer.Option(help="write every message sent to frames.jsonl")] = False,
+    keep_sent: Annotated[
+        str | None, typer.Option(help="keep frames so long after their PUBACK, and resend them after a loss")
+    ] = None,
     drain: Annotated[str, typer.Option(help="time for the last PUBACKs")] = "15s",
     json: Annotated[bool, typer.Option("--json", help="the summary as JSON on stdout")] = False,
 ) -> None:
@@ -131,6 +134,7 @@ def simulate(
         name, launch.connection_names(connections, wanted.vehicles, name), max_in_flight,
         duration_ms(drain, "--drain") / 1000, log_frames, paced=day is None,
         live=start_ms is None and day is None, client=client, react=react,
+        keep_s=duration_ms(keep_sent, "--keep-sent") / 1000 if keep_sent else 0.0,
     )  # fmt: skip
     if processes == 1:
         summary = launch.publish(in_force, wanted, manner)

@@ -38,7 +38,7 @@ class Connection:
         self._failures = 0
         self._connecting = False
         self._waiting: deque[Message] = deque()
-        self._flight = Flight(counts, latency)
+        self._flight = Flight(counts, latency, identity.keep_s)
         self._unsent = memoryview(b"")
         self._replies: list[bytes] = []
         """What goes out before the next message: PUBACKs."""
@@ -170,6 +170,8 @@ class Connection:
             self.lose(f"the broker refuses {who.client_id}: {packets.REFUSALS.get(code, code)}")
             return
         self.up, self._failures = True, 0
+        if who.keep_s:
+            self._waiting.extendleft(reversed(self._flight.rewound(now)))
         first = self._flight.again()
         self.listening = session or not who.filters
         if not self.listening:

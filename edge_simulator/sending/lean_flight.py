@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable
 from itertools import chain
 
 from edge_simulator.sending import mqtt_packets as packets
 from edge_simulator.sending.publishing import Counts, Latency, Message
 
+AGAIN = "again"
+"""Kind of messages that were acknowledged once already."""
+
 
 class Flight:
     """What was written and has no PUBACK yet, by packet identifier, in the order of sending."""
 
-    def __init__(self, counts: Counts, latency: Latency) -> None:
+    def __init__(self, counts: Counts, latency: Latency, keep_s: float = 0.0) -> None:
+        self._keep_s = keep_s
+        self._kept: deque[tuple[float, Message]] = deque()
         self._in_flight: dict[int, tuple[Message, float]] = {}
         self._packet_id = 0
         self._topics: dict[str, bytes] = {}
@@ -34,6 +40,22 @@ class Flight:
             self._in_flight[packet_id] = (message, now)
             parts += self._packet(packet_id, message)
         return b"".join(parts)
+
+    def rewound(self, now: float) -> list[Message]:
+        """What a lost connection may have cost, to be sent anew, oldest first: the kept and those in flight.
+
+        A broker that died may have lost messages it had acknowledged. Nothing is in flight afterwards.
+        """
+        self._forget(now)
+        kept = [message._replace(kind=AGAIN) for _, message in self._kept]
+        self._counts.sent[AGAIN] += len(kept)
+        owed = list(self.messages())
+        self._in_flight.clear()
+        return kept + owed
+
+    def _forget(self, now: float) -> None:
+        while self._kept and self._kept[0][0] < now - self._keep_s:
+            self._kept.popleft()
 
     def again(self) -> bytes:
         """Packets of all that is in flight, marked as sent before, under the old identifiers."""
@@ -64,7 +86,10 @@ class Flight:
             if entry is None:
                 unknown = packet_id
                 continue
-            (_, _, kind, _, mark), begun = entry
+            message, begun = entry
+            _, _, kind, _, mark = message
+            if self._keep_s and kind == "telemetry":
+                self._kept.append((now, message))
             if mark is not None:
                 self._counts.acked_marks.append(mark)
             kinds[kind] = kinds.get(kind, 0) + 1
@@ -72,5 +97,6 @@ class Flight:
         self._counts.acked.update(kinds)
         for begun, count in times.items():
             self._latency.add(now - begun, count)
+        self._forget(now)
         if unknown:
             raise packets.ProtocolError(f"PUBACK for packet {unknown}, which is not in flight")

@@ -26,13 +26,14 @@ class LeanPublisher:
     def __init__(
         self, host: str, port: int, client_ids: Sequence[str], wills: Mapping[int, Message] | None = None,
         keepalive_s: float = KEEPALIVE_S, filters: Mapping[int, Sequence[str]] | None = None,
+        keep_s: float = 0.0,
     ) -> None:  # fmt: skip
         self.counts = Counts()
         self.latency = Latency()
         self._inbox: list[Incoming] = []
         ends, ears = wills or {}, filters or {}
         identities = [
-            Identity(host, port, name, keepalive_s, ends.get(k), tuple(ears.get(k, ())))
+            Identity(host, port, name, keepalive_s, ends.get(k), tuple(ears.get(k, ())), keep_s)
             for k, name in enumerate(client_ids)
         ]
         self._links = [Connection(who, self.counts, self.latency, self._inbox) for who in identities]

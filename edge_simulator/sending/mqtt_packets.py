@@ -149,7 +149,7 @@ def _note(packet: bytes, found: Received) -> None:
         found.publishes.append(_publish(packet))
     elif kind == _SUBACK and len(packet) > 4:
         if max(packet[4:]) >= _SUBSCRIPTION_FAILED:
-            raise ProtocolError("the broker refuses a subscription")
+            raise ProtocolError("the broker refuses a subscription (its ACL?); --no-react does without")
         found.subscribed = True
     elif _LENGTHS.get(kind) != len(packet):
         raise ProtocolError(f"unexpected packet {packet[:8].hex()}")

@@ -24,6 +24,8 @@ class Identity:
     keepalive_s: float
     will: Message | None = None
     filters: tuple[str, ...] = ()
+    keep_s: float = 0.0
+    """Frames are kept so long after their PUBACK, and sent again when the connection was lost."""
 
 
 def give_up(host: str, port: int, client_ids: Iterable[str]) -> None:

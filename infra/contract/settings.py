@@ -50,6 +50,10 @@ class Mqtt(_Section):
 
     url: str = Field("", description="external broker, mqtt://host:port; empty: the embedded Mosquitto")
     port: int = Field(0, ge=0, le=65535, description="port of the embedded Mosquitto; 0: a free one, kept")
+    max_queued_messages: int = Field(
+        1_000_000, ge=1, description="messages the embedded broker holds for a bridge that is away, at most"
+    )
+    autosave_s: int = Field(30, ge=1, description="the embedded broker writes what it holds to disk every s")
     root: str = Field("odograph/v1", description="first levels of every topic")
     crash_chunk_bytes: int = Field(
         CHUNK_BYTES, ge=MIN_CHUNK_BYTES, description="a crash record of more JSON than this is sent in parts"

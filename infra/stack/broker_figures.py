@@ -38,9 +38,13 @@ class BrokerFigures:
 
 
 class BrokerWatch:
-    """Keeps the newest figures while its ``with`` block runs; raises ServiceError where no broker answers."""
+    """Keeps the newest figures while its ``with`` block runs; raises ServiceError where no broker answers.
 
-    def __init__(self, host: str, port: int, timeout_s: float = TIMEOUT_S) -> None:
+    A ``patient`` one goes on trying to connect instead, in the background.
+    """
+
+    def __init__(self, host: str, port: int, timeout_s: float = TIMEOUT_S, *, patient: bool = False) -> None:
+        self._patient = patient
         self._address = f"MQTT {host}:{port}"
         self._host, self._port, self._timeout_s = host, port, timeout_s
         self._values: dict[str, int] = {}
@@ -51,7 +55,8 @@ class BrokerWatch:
 
     def __enter__(self) -> BrokerWatch:
         try:
-            self._client.connect(self._host, self._port, keepalive=10)
+            connect = self._client.connect_async if self._patient else self._client.connect
+            connect(self._host, self._port, keepalive=10)
         except OSError as error:
             raise ServiceError(f"{self._address}: {error}") from error
         self._client.loop_start()
@@ -67,6 +72,14 @@ class BrokerWatch:
         """The newest; raises ServiceError where the broker says nothing of itself."""
         if not self._complete.wait(self._timeout_s):
             raise ServiceError(f"{self._address}: nothing under {_PREFIX} within {self._timeout_s:g} s")
+        return self._figures()
+
+    def newest(self) -> BrokerFigures | None:
+        """The newest, at once; None where the broker has said nothing yet or is away."""
+        ready = self._complete.is_set() and self._client.is_connected()
+        return self._figures() if ready else None
+
+    def _figures(self) -> BrokerFigures:
         v = dict(self._values)
         return BrokerFigures(
             queued=max(0, v[_STORED] - v[_RETAINED]),

@@ -93,7 +93,13 @@ class Stack:
             "postgres": lambda: postgres.postgres(
                 cache.rootfs(folder), data / "postgres", chosen["postgres"], self._passwords().superuser
             ),
-            "mosquitto": lambda: mosquitto(cache.rootfs(folder), data / "mosquitto", chosen["mosquitto"]),
+            "mosquitto": lambda: mosquitto(
+                cache.rootfs(folder),
+                data / "mosquitto",
+                chosen["mosquitto"],
+                self.settings.mqtt.max_queued_messages,
+                self.settings.mqtt.autosave_s,
+            ),
             "kafka": lambda: kafka(
                 cache.jars(folder, "kafka")[0].parent,
                 data / "kafka",

@@ -37,6 +37,8 @@ def of_query(batch: Mapping[str, Any], seconds: float, trigger_s: float) -> Limi
 
 def of_bridge(in_flight: Sequence[int], window: int) -> Limit:
     """The bridge: messages in flight over what the broker may send it unacknowledged."""
+    if not in_flight:
+        return Limit("bridge", 1.0, "its page never answered in time")
     middle = median(in_flight)
     detail = f"in flight median {middle:,.0f}, most {max(in_flight):,}, window {window:,}"
     return Limit("bridge", middle / window, detail)

@@ -62,7 +62,7 @@ def limits(seen: Seen, batches: Batches, settings: Settings) -> list[Limit]:
     jobs = settings.jobs
     found = [
         bottleneck.of_machine(cores, seen.machine.busy_s / seconds, os.cpu_count() or 1),
-        bottleneck.of_bridge([tick.in_flight for tick in seen.ticks], window),
+        bottleneck.of_bridge([t.in_flight for t in seen.ticks if t.in_flight is not None], window),
         bottleneck.of_broker([tick.queued for tick in seen.ticks], seen.rate, window),
         bottleneck.of_database(seen.db_active_s, cores.get("postgres", 0.0), seconds),
         bottleneck.of_simulator(cores.get("simulate", 0.0), seen.overrun_share),

@@ -29,6 +29,8 @@ OVERRUN_SHARE = 0.01
 """More frames than these that left over 100 ms late make a figure void: the load was not what it says."""
 HOPELESS_S = 20.0
 """A lag that has grown by so many seconds of the rate is not watched any longer."""
+EVIDENT_S, EVIDENT = 90.0, 3.0
+"""Nor one that after so long grows by so many times what is allowed."""
 ARCHIVE, ARCHIVE_BLOCK_S = "archive", 30.0
 """The archive commits every 10 s or more: its lag goes up and down, its lowest values must be flat."""
 STAGE_GROWTH, CONFIRMED_GROWTH = 0.03, 0.01
@@ -115,7 +117,7 @@ def watch(
         ticks.append(chain.tick(noted(run_file), memory))
         if len(ticks) % LINE_EVERY == 1:
             say(_line(label, ticks, begun_s))
-        if ticks[-1].at_s >= begun_s + observe_s or _hopeless(ticks, load.rate):
+        if ticks[-1].at_s >= begun_s + observe_s or _hopeless(ticks, load.rate, growth):
             break
         due_s += TICK_S
         time.sleep(max(0.0, due_s - time.monotonic()))
@@ -135,11 +137,14 @@ def _line(label: str, ticks: Sequence[Tick], begun_s: float) -> str:
     each = "  ".join(f"{query} {now.lag(query):,}" for query in now.committed)
     fps = f"{rate_of(ticks):,.0f}" if len(ticks) > 1 else "?"
     head = f"{label} {now.at_s - begun_s:4.0f} s  {fps} frames/s in the log"
-    return f"{head}  lag: {each}  broker {now.queued:,}  bridge {now.in_flight:,}"
+    return f"{head}  lag: {each}  broker {now.queued:,}  bridge {now.in_flight}"
 
 
-def _hopeless(ticks: Sequence[Tick], rate: float) -> bool:
-    """Whether any query has fallen back so far that no more needs to be seen."""
+def _hopeless(ticks: Sequence[Tick], rate: float, growth: float) -> bool:
+    """Whether any query has fallen back so far, or goes on so steadily, that no more needs to be seen."""
+    long = ticks[-1].at_s - ticks[0].at_s > EVIDENT_S
+    if long and max(trends(ticks).values(), default=0.0) > EVIDENT * growth * rate:
+        return True
     grown = [ticks[-1].lag(q) - ticks[0].lag(q) for q in ticks[-1].committed if q != ARCHIVE]
     return max(grown, default=0) > HOPELESS_S * rate
 

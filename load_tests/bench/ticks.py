@@ -37,8 +37,8 @@ class Tick:
     queued: int
     """Messages that the broker holds for the bridge: acknowledged to the vehicle, not yet by Kafka."""
     dropped: int
-    in_flight: int
-    """Messages between MQTT and Kafka inside the bridge."""
+    in_flight: int | None
+    """Messages between MQTT and Kafka inside the bridge; None where its page did not answer in time."""
     load: Load
     memory_mb: Mapping[str, float] | None = None
     """By part; not at each tick."""

@@ -71,11 +71,14 @@ class Chain:
                 found[query] = sum(newest.ends[topic].values())
         return found
 
-    def in_flight(self) -> int:
-        """Messages inside the bridge's telemetry lane."""
+    def in_flight(self) -> int | None:
+        """Messages inside the bridge's telemetry lane; None where its page does not answer in time."""
         url = f"http://{HOST}:{self.endpoints.http_ports['bridge']}/metrics"
-        with urllib.request.urlopen(url, timeout=HTTP_S) as answer:
-            families = list(text_string_to_metric_families(answer.read().decode()))
+        try:
+            with urllib.request.urlopen(url, timeout=HTTP_S) as answer:
+                families = list(text_string_to_metric_families(answer.read().decode()))
+        except OSError:
+            return None
         samples = (sample for family in families if family.name == _IN_FLIGHT for sample in family.samples)
         return int(sum(sample.value for sample in samples if sample.labels.get("lane") != "crash"))
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import statistics
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from bridge.lanes import window
+from load_tests.drills.aggregates import digested, start_jobs, windows
 from load_tests.drills.evidence import Log, compare, sent
 from load_tests.drills.flow import Load, finish, flows, settle
 from load_tests.drills.site import Site, until
@@ -34,6 +35,16 @@ class Kills:
 
     every_frames: float
     at_most: int
+
+
+def f1_windows(site: Site, load: Load, kills: Kills) -> Verdict:
+    """The same with the stream application behind it: the windows must be as if nothing had happened."""
+    start_jobs(site)
+    verdict = f1(site, load, kills)
+    digested(site)
+    vehicles = sorted({vehicle for vehicle, _, _ in sent(site.home, "f1").frames})
+    equal = windows(site, Log(site.settings, site.endpoints), vehicles)
+    return replace(verdict, drill="f1-windows", promises=(*verdict.promises, equal.promise()))
 
 
 def f1(site: Site, load: Load, kills: Kills, mutant: str | None = None) -> Verdict:

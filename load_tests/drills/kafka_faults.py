@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Final
 
 from load_tests.drills.evidence import Log, compare, sent
 from load_tests.drills.flow import Load, finish, flows, settle
 from load_tests.drills.site import Site
+from load_tests.drills.small_disk import fill, give_back
 from load_tests.drills.verdict import Promise, Verdict, counts, nothing_lost
 from load_tests.drills.watch import Watch
 
 AWAY_S: Final = 20.0
 STALL_S: Final = 60.0
+FULL_S: Final = 30.0
+LEFT_BYTES: Final = 2_000_000
+"""Room for a second or two of frames, so that the disk fills up while Kafka writes."""
 BEGIN_S: Final = 120.0
 SETTLE_S: Final = 180.0
 MEMORY_MB: Final = 140.0
@@ -47,6 +52,26 @@ def f4(site: Site, load: Load, stall_s: float = STALL_S) -> Verdict:
         return begun_s, time.monotonic()
 
     return through("f4", site, load, fault)
+
+
+def f14(site: Site, load: Load) -> Verdict:
+    """Kafka's disk fills up; room is given back, and Kafka started where it has ended."""
+    folder = site.home / "data" / "kafka"
+    ended: list[bool] = []
+
+    def fault() -> tuple[float, float]:
+        begun_s = time.monotonic()
+        fill(folder, LEFT_BYTES)
+        end_s = begun_s + FULL_S
+        while site.pid("kafka") and time.monotonic() < end_s:
+            time.sleep(0.1)
+        ended.append(not site.pid("kafka"))
+        give_back(folder)
+        site.restart_service("kafka")
+        return begun_s, time.monotonic()
+
+    verdict = through("f14", site, load, fault)
+    return replace(verdict, figures={**verdict.figures, "kafka_ended": ended[0]})
 
 
 def through(name: str, site: Site, load: Load, fault: Fault) -> Verdict:

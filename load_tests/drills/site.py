@@ -24,6 +24,7 @@ from infra.stack.programs import odograph
 from infra.stack.progress import Progress
 from infra.stack.stack import SERVICES, Stack
 from infra.stack.trees import remove_tree
+from load_tests.drills.small_disk import small_disk
 
 POLL_S = 0.05
 READY_S = 60.0
@@ -171,7 +172,12 @@ EXTERNAL: Sections = {"mqtt": {"url": ""}, "kafka": {"bootstrap": ""}, "db": {"u
 
 @contextlib.contextmanager
 def opened(
-    base: Settings, name: str, say: Say, keep: bool = False, **overrides: dict[str, object]
+    base: Settings,
+    name: str,
+    say: Say,
+    keep: bool = False,
+    kafka_disk_mb: int = 0,
+    **overrides: dict[str, object],
 ) -> Iterator[Site]:
     """A site below the home in force with its services; all is stopped at its end, gone if not ``keep``."""
     home = base.paths.home.resolve() / "drills" / f"{name}-{time.time_ns() // 1_000_000}"
@@ -184,7 +190,9 @@ def opened(
     home.mkdir(parents=True)
     for folder in (home.parent, home.parent.parent):
         folder.chmod(0o711)  # the services' users must reach their folders
-    with guarded(home):
+    kafka = home / "data" / "kafka"
+    disk = small_disk(kafka, kafka_disk_mb) if kafka_disk_mb else contextlib.nullcontext()
+    with disk, guarded(home):
         stack = Stack(settings, say=lambda _: None, preferred={})
         say(f"starting services in {home}")
         site = Site(home, settings, stack.up(), _environment(sections), stack, say)

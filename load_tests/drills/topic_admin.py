@@ -19,13 +19,15 @@ def configure_topic(bootstrap: str, topic: str, key: str, value: str) -> None:
     """Change one setting of a topic."""
     entry = ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
-    for future in _admin(bootstrap).incremental_alter_configs([resource]).values():
+    admin = _admin(bootstrap)  # lives until its answers are here
+    for future in admin.incremental_alter_configs([resource]).values():
         future.result(TIMEOUT_S)
 
 
 def delete_topic(bootstrap: str, topic: str) -> None:
     """Take a topic away."""
-    for future in _admin(bootstrap).delete_topics([topic], operation_timeout=TIMEOUT_S).values():
+    admin = _admin(bootstrap)
+    for future in admin.delete_topics([topic], operation_timeout=TIMEOUT_S).values():
         future.result(TIMEOUT_S)
 
 

@@ -16,8 +16,8 @@ from tests.support import open_lane
 
 pytestmark = pytest.mark.integration
 
-LOAD = Load(rate=600, duration_s=4)
-KILLS = Kills(every_frames=700, at_most=2)
+LOAD = Load(rate=800, duration_s=2)
+KILLS = Kills(every_frames=500, at_most=2)
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def broken(verdict: Verdict) -> list[str]:
 def test_f1_a_bridge_killed_twice_loses_nothing_and_keeps_the_order(site: Site) -> None:
     verdict = f1(site, LOAD, KILLS)
     assert broken(verdict) == []
-    assert (verdict.figures["generated"], verdict.figures["kills"]) == (2400, 2)
+    assert (verdict.figures["generated"], verdict.figures["kills"]) == (1600, 2)
 
 
 def test_f1_sees_a_bridge_that_acknowledges_before_it_produces(site: Site) -> None:
@@ -44,7 +44,7 @@ def test_f1_sees_a_bridge_that_acknowledges_before_it_produces(site: Site) -> No
 
 
 def test_f16_all_poison_is_dead_lettered_with_its_reason_and_nothing_else(site: Site) -> None:
-    verdict = f16(site, Load(rate=400, duration_s=4), pairs=1, timed=False)
+    verdict = f16(site, Load(rate=400, duration_s=2), pairs=1, timed=False)
     assert broken(verdict) == []
-    assert (verdict.figures["generated"], verdict.figures["lost"]) == (3200, 0)
+    assert (verdict.figures["generated"], verdict.figures["lost"]) == (1600, 0)
     assert set(verdict.figures["dead_by_reason"]) == {"bad_json", "identity_mismatch", "too_large"}

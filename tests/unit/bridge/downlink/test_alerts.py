@@ -7,10 +7,10 @@ from typing import Any
 import orjson
 import pytest
 
-from bridge.downlink import alerts
+from bridge.downlink import alerts, notices
 from bridge.downlink.alerts import Found, Repeats
 from infra.contract import downlink
-from infra.contract.errors import ContractError
+from infra.contract.errors import ConfigError, ContractError
 from tests.support_alerts import alert
 
 MINUTE_MS = 60_000
@@ -90,3 +90,10 @@ def test_a_notice_is_read_as_it_was_written_and_a_wrong_one_is_not_written() -> 
     for wrong in (("n", "all", "MINOR", ""), ("n", "everyone", "MINOR", "x"), ("n", "all", "LOUD", "x")):
         with pytest.raises(ContractError):
             downlink.encode_notice(*wrong, 7)
+
+
+def test_how_long_a_notice_is_held() -> None:
+    assert [notices.length_s(text) for text in ("90s", "15m", "2h")] == [90, 900, 7200]
+    for wrong in ("15", "0s", "-5m", "1d"):
+        with pytest.raises(ConfigError, match="--valid"):
+            notices.length_s(wrong)
