@@ -23,6 +23,7 @@ RECEIVE_MAXIMUM: Final = 65_535
 """MQTT's own limit."""
 
 TELEMETRY_LINGER_MS: Final = 5.0
+GATHER_S: Final = 0.002
 PRIORITY_IN_FLIGHT: Final = 1000
 AT_MOST_ONCE: Final = "at-most-once"
 
@@ -47,7 +48,7 @@ def telemetry(settings: Settings) -> Plan:
 
     One filter, so that the broker sends nothing twice, and whatever has an unknown name is seen.
     """
-    limits = LaneLimits(settings.bridge.max_in_flight, settings.bridge.max_in_flight_bytes, 0.002)
+    limits = LaneLimits(settings.bridge.max_in_flight, settings.bridge.max_in_flight_bytes, 0.002, GATHER_S)
     skipped = frozenset({"crash", *topics.DOWNLINK_CHANNELS})
     vehicle = VehicleLimit(settings.bridge.vehicle_rate, settings.bridge.vehicle_burst)
     return Plan("telemetry", (f"{settings.mqtt.root}/#",), skipped, limits, TELEMETRY_LINGER_MS, vehicle)

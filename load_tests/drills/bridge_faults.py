@@ -27,10 +27,10 @@ PRODUCED: Final = "odograph_bridge_produced_total"
 
 @dataclass(frozen=True, slots=True)
 class Kills:
-    """When the bridge is killed: each time so many more frames were sent, as long as the run lasts.
+    """When the bridge is killed: at the begin, then each time so many more frames were sent.
 
-    ``at_most`` bounds their number. Before every second one Kafka stands still for ``STALL_S``: much is then
-    read and not stored, and what lies in the producer's queue dies with it.
+    ``at_most`` bounds their number. At every second kill, the first among them, Kafka stands still: much is
+    then read and not stored, and what lies in the producer's queue dies with it.
     """
 
     every_frames: float
@@ -53,13 +53,21 @@ def f1(site: Site, load: Load, kills: Kills, mutant: str | None = None) -> Verdi
     log.begin_here("telemetry", "dead-letter")
     recoveries: list[float] = []
     with Watch(site) as watch:
-        site.bridge(mutant)
-        site.simulate("f1", *load.arguments())
         deadline_s = load.duration_s + BEGIN_S
+        site.bridge(mutant)
+        with site.paused("kafka"):
+            site.simulate("f1", *load.arguments())
+            _kill_in_mid_flow(site, BEGIN_S)
+        recoveries.append(_again(site, mutant))
         while len(recoveries) < kills.at_most and flows(
-            site, "f1", kills.every_frames * (len(recoveries) + 1), deadline_s
+            site, "f1", kills.every_frames * len(recoveries), deadline_s
         ):
-            recoveries.append(_killed(site, mutant, stalled=len(recoveries) % 2 == 0))
+            if len(recoveries) % 2 == 0:
+                with site.paused("kafka"):
+                    _kill_in_mid_flow(site, BEGIN_S)
+            else:
+                site.kill("bridge")
+            recoveries.append(_again(site, mutant))
         finish(site, "f1", deadline_s)
         drained_s = settle(site, SETTLE_S)
         watch.look()
@@ -80,19 +88,24 @@ def f1(site: Site, load: Load, kills: Kills, mutant: str | None = None) -> Verdi
     return Verdict("f1", promises, figures, mutant)
 
 
-def _killed(site: Site, mutant: str | None, stalled: bool) -> float:
-    """Kill the bridge, start another; from the kill to its first stored record, s."""
-    if stalled:
-        with site.paused("kafka"):
-            until(lambda: _waiting(site) > 0, 10, "messages wait for Kafka")
-            time.sleep(STALL_S)
-            site.kill("bridge")
-    else:
-        site.kill("bridge")
+def _kill_in_mid_flow(site: Site, deadline_s: float) -> None:
+    """Kill the bridge when much is read and not stored; Kafka stands still."""
+    until(lambda: _waiting(site) > 0 or _over(site), deadline_s, "messages wait for Kafka")
+    time.sleep(STALL_S)
+    site.kill("bridge")
+
+
+def _again(site: Site, mutant: str | None) -> float:
+    """Start another bridge; from the kill to its first stored record, s."""
     begun = time.monotonic()
     site.bridge(mutant)
-    until(lambda: site.metrics().get(PRODUCED, 0) > 0, 60, "records flow again")
+    until(lambda: site.metrics().get(PRODUCED, 0) > 0 or _over(site), BEGIN_S, "records flow again")
     return round(time.monotonic() - begun, 2)
+
+
+def _over(site: Site) -> bool:
+    """Whether the simulator has ended: nothing new flows then."""
+    return bool(site.run_file("f1").get("ended_ms"))
 
 
 def _waiting(site: Site) -> float:
