@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-STEP = 1.5
+STEP = 1.6
 BELOW = 0.92
 """Of what the chain took in under overload: the share that is tried as a steady rate."""
 WORTH = 1.08

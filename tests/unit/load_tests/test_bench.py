@@ -33,10 +33,10 @@ def ticks(lags: list[int], memory: list[float] | None = None, every_s: float = 1
     ]
 
 
-def test_rates_go_up_by_half_until_the_lag_grows() -> None:
+def test_rates_go_up_by_a_factor_until_the_lag_grows() -> None:
     assert next_rate([], 1000, 20_000) == 1000
-    assert next_rate(stages((1000, "held", 1000)), 1000, 20_000) == 1500
-    assert next_rate(stages((1000, "held", 1000), (1500, "held", 1500)), 1000, 20_000) == 2250
+    assert next_rate(stages((1000, "held", 1000)), 1000, 20_000) == 1600
+    assert next_rate(stages((1000, "held", 1000), (1500, "held", 1500)), 1000, 20_000) == 2400
 
 
 def test_the_highest_rate_wanted_is_tried_and_ends_the_search() -> None:
