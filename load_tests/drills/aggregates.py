@@ -83,7 +83,7 @@ def accounted(ledger: Ledger) -> Promise:
 
 def windows(site: Site, log: Log, vehicles: list[str]) -> Windows:
     """Of the first ``SAMPLE`` of these vehicles."""
-    chosen = set(sorted(vehicles)[:SAMPLE])
+    chosen = set(sorted(set(vehicles))[:SAMPLE])
     expected = expect(log.records(lambda vehicle: vehicle in chosen), _limits(site)).vehicle
     with psycopg.connect(site.endpoints.db_owner_url, row_factory=dict_row) as connection:
         rows: list[dict[str, Any]] = connection.execute(SELECT, (list(chosen),)).fetchall()

@@ -6,6 +6,7 @@ import random
 import statistics
 import threading
 import time
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Final
 
@@ -69,27 +70,27 @@ class Latencies:
 
 
 def f16(site: Site, load: Load, pairs: int = PAIRS, timed: bool = True) -> Verdict:
-    """5 % poison: runs without and with it in turn; ``load.duration_s`` is the length of each run.
+    """Two fleets of half the rate each: healthy ones, and others with poison among their frames or without.
 
-    Without ``timed`` the latencies are told, and promise nothing.
+    Runs without and with poison in turn, each of ``load.duration_s``. Latency is the first fleet's, so that
+    what poison costs its own sender is no part of it. Without ``timed`` it is told, and promises nothing.
     """
     log = Log(site.settings, site.endpoints)
     log.begin_here("telemetry", "dead-letter")
-    clean = [f"f16-clean-{k}" for k in range(pairs)]
-    foul = [f"f16-poison-{k}" for k in range(pairs)]
+    in_turn = [f"f16-{word}-{k}" for k in range(pairs) for word in ("clean", "poison")]
     with Watch(site) as watch, Latencies(site) as latencies:
         site.bridge()
-        for run_id in (name for pair in zip(clean, foul, strict=True) for name in pair):
-            share = ("--poison", str(POISON)) if run_id in foul else ()
-            site.simulate(run_id, *load.arguments(*share))
-            finish(site, run_id, load.duration_s + END_S)
-            settle(site, END_S)
+        for run_id in in_turn:
+            _two_fleets(site, run_id, load)
         watch.look()
-    written = sent(site.home, *clean, *foul)
+    written = sent(site.home, *(name for run_id in in_turn for name in (run_id, f"{run_id}-beside")))
     found = compare(log, written)
     dead = check_dead(log.poison(written.poison), (letter for letter, _ in log.letters()))
-    p99s = {run: latencies.p99_ms(site.run_file(run)["boot_id"]) for run in (*clean, *foul)}
-    plain, with_poison = (statistics.median(p99s[run] for run in runs) for runs in (clean, foul))
+    p99s = {run_id: latencies.p99_ms(site.run_file(run_id)["boot_id"]) for run_id in in_turn}
+    plain, with_poison = (
+        statistics.median(p99 for run_id, p99 in p99s.items() if word in run_id)
+        for word in ("clean", "poison")
+    )
     promises = [
         *nothing_lost(found),
         Promise("all poison is dead-lettered", dead.missing == 0,
@@ -102,12 +103,22 @@ def f16(site: Site, load: Load, pairs: int = PAIRS, timed: bool = True) -> Verdi
                                 f"{with_poison} ms after {plain} ms"))  # fmt: skip
     figures: dict[str, Any] = counts(found) | {
         "poison": len(written.poison),
-        "dead_by_reason": dead.by_reason,
         "p99_ms": p99s,
         "p99_ratio": round(with_poison / plain, 2),
         "bridge_peak_mb": round(watch.peak_mb),
     }
     return Verdict("f16", tuple(promises), figures)
+
+
+def _two_fleets(site: Site, run_id: str, load: Load) -> None:
+    """One run; poison, if its name says so, is ``POISON`` of all."""
+    half = replace(load, rate=load.rate / 2)
+    share = ("--poison", str(2 * POISON)) if "poison" in run_id else ()
+    site.simulate(f"{run_id}-beside", *replace(half, seed=load.seed + 1).arguments(*share))
+    site.simulate(run_id, *half.arguments())
+    finish(site, run_id, load.duration_s + END_S)
+    finish(site, f"{run_id}-beside", load.duration_s + END_S)
+    settle(site, END_S)
 
 
 def refused(site: Site, mutant: str | None = None) -> Verdict:

@@ -21,7 +21,7 @@ def test_f15_frames_stamped_years_ahead_are_quarantined_and_cost_no_honest_one(
     site = Site(pipeline.home, pipeline.settings, pipeline.endpoints, pipeline.env, stack)
     log = Log(site.settings, site.endpoints)
     log.begin_here("telemetry")
-    before = balanced(site)
+    before = balanced(site, 60)
     load = Load(rate=60, duration_s=6, seed=15)
     site.simulate("f15", *load.arguments("--clock-ahead", "0.02"))
     finish(site, "f15", 120)
