@@ -36,8 +36,8 @@ down: $(READY) ## stop the local stack; its data stays
 demo: setup ## the whole pipeline with a simulated fleet, in the foreground; Ctrl-C ends it
 	@$(ODOGRAPH) demo $(ARGS)
 
-load: setup ## load test of the whole pipeline: how much this machine carries; ARGS go to odograph bench
-	@$(ODOGRAPH) bench $(ARGS)
+load: setup ## how much this machine carries, as a capacity card (15 minutes); ARGS go to odograph bench
+	@$(ODOGRAPH) bench $(or $(ARGS),--find-max)
 
 clean: ## stop the stack; remove its data, .venv and all caches of this checkout
 	@if [ -x $(ODOGRAPH) ]; then $(ODOGRAPH) down; fi

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final
@@ -13,10 +13,18 @@ import structlog
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
+from bridge.flight import identity
 from bridge.translate import Record
 
-Report = Callable[[KafkaError | None, Any], None]
-"""Called from poll() when a record is stored (None) or was given up."""
+ANY_PARTITION: Final = -1
+ONCE: Final[dict[str, Any]] = {
+    "acks": "1",
+    "enable.idempotence": False,
+    "enable.gapless.guarantee": False,
+    "message.send.max.retries": 0,
+    "message.timeout.ms": 5000,
+}
+"""A producer that tries once: without an answer it is not known whether Kafka has the record."""
 
 RECORD_ERRORS: Final = frozenset(
     {
@@ -36,7 +44,11 @@ GIVE_UP_S: Final = 5.0
 
 
 class RefusedError(Exception):
-    """The record was refused before it entered the queue; the message is Kafka's."""
+    """A record was refused before it entered the queue; ``taken`` records before it were queued."""
+
+    def __init__(self, taken: int, name: str) -> None:
+        super().__init__(name)
+        self.taken = taken
 
 
 def is_about_the_record(error: KafkaError) -> bool:
@@ -46,7 +58,11 @@ def is_about_the_record(error: KafkaError) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class SinkConfig:
-    """Limits of one producer. ``linger_ms``: how long a record waits for company before it is sent."""
+    """Limits of one producer. ``linger_ms``: how long a record waits for company before it is sent.
+
+    ``once``: a record is sent once at most and given up after a while; the default is to send it until it is
+    stored, and then once only.
+    """
 
     bootstrap: str
     client_id: str
@@ -54,6 +70,7 @@ class SinkConfig:
     queue_records: int
     queue_bytes: int
     compression: str = "lz4"
+    once: bool = False
 
     def producer(self) -> dict[str, Any]:
         """The producer's settings. ``message.timeout.ms`` 0: waits for ever, the MQTT broker holds the data.
@@ -61,6 +78,9 @@ class SinkConfig:
         The gapless guarantee turns a refused batch into a fatal error, so that no later record of the
         same vehicle is stored before the refused ones were tried again.
         """
+        return self._lasting() | (ONCE if self.once else {})
+
+    def _lasting(self) -> dict[str, Any]:
         return {
             "bootstrap.servers": self.bootstrap,
             "client.id": self.client_id,
@@ -68,6 +88,7 @@ class SinkConfig:
             "enable.idempotence": True,
             "enable.gapless.guarantee": True,
             "message.timeout.ms": 0,
+            "delivery.report.only.error": True,
             "partitioner": "murmur2_random",
             "linger.ms": self.linger_ms,
             "compression.type": self.compression,
@@ -81,43 +102,60 @@ class SinkConfig:
 
 
 class KafkaSink:
-    """One producer and its replacement after a fatal error. Used by one thread only."""
+    """One producer and its replacement after a fatal error. Used by one thread only.
+
+    A record that is stored is not reported; one that is given up is, in ``failed``: its identity and Kafka's
+    error. When ``queued`` is 0 every record has had its fate.
+    """
 
     def __init__(self, config: SinkConfig) -> None:
         self._config = config
         self._log = structlog.get_logger().bind(producer=config.client_id)
         self._producer = self._new()
+        self.failed: dict[int, KafkaError] = {}
+        self._given_up = 0
         self.broken = False
 
     def _new(self) -> Any:
-        return Producer(self._config.producer() | {"error_cb": self._on_error})
+        calls = {"error_cb": self._on_error, "on_delivery": self._on_failure}
+        return Producer(self._config.producer() | calls)
 
     def _on_error(self, error: KafkaError) -> None:
         """A connection's trouble: the client goes on by itself; a fatal one shows in the reports."""
         self._log.warning("kafka", error=error.name(), detail=error.str(), fatal=error.fatal())
 
-    def produce(self, record: Record, report: Report) -> bool:
-        """Queue the record; False when the queue is full or the producer broke. Never waits.
+    def _on_failure(self, error: KafkaError | None, message: Any) -> None:
+        """A record was given up. Of two reports of one identity the one that blames the record counts."""
+        if error is None:
+            return
+        self._given_up += 1
+        name = identity(message.topic(), message.key(), message.value() or b"")
+        if name not in self.failed or is_about_the_record(error):
+            self.failed[name] = error
 
-        Raises RefusedError when the record can never be stored as it is.
+    def produce(self, records: Sequence[Record]) -> int:
+        """Queue the records in their order; how many it took: the queue may be full, or it is broken.
+
+        Never waits. Raises RefusedError for a record that can never be stored as it is.
         """
+        produce, taken = self._producer.produce, 0
         try:
-            self._producer.produce(
-                record.topic,
-                record.value,
-                record.key,
-                on_delivery=report,
-                timestamp=record.timestamp_ms,
-                headers=record.headers,
-            )
+            for topic, key, value, headers, timestamp_ms in records:
+                produce(topic, value, key, ANY_PARTITION, None, None, timestamp_ms, headers)
+                taken += 1
         except BufferError:
-            return False
+            return taken
         except KafkaException as error:
             cause = error.args[0]
             if is_about_the_record(cause):
-                raise RefusedError(str(cause.name())) from error
-            return False
-        return True
+                raise RefusedError(taken, str(cause.name())) from error
+        return taken
+
+    def take_failures(self) -> int:
+        """How many records were given up since the last call; who does not try again asks this."""
+        count, self._given_up = self._given_up, 0
+        self.failed.clear()
+        return count
 
     def poll(self) -> int:
         """Run the reports that are due, without waiting; how many. Sets ``broken`` on a fatal error."""
@@ -143,6 +181,7 @@ class KafkaSink:
         """Give up all that is queued, with its reports, and begin with a new producer."""
         self.close()
         self._producer = self._new()
+        self.failed = {}
         self.broken = False
 
     def close(self) -> None:

@@ -26,10 +26,10 @@ class Latency:
         self.counts = [0] * (len(LATENCY_BOUNDS_S) + 1)
         self.total_s = 0.0
 
-    def observe(self, seconds: float) -> None:
-        """Count one."""
-        self.counts[bisect_left(LATENCY_BOUNDS_S, seconds)] += 1
-        self.total_s += seconds
+    def observe(self, seconds: float, times: int = 1) -> None:
+        """Count one, or some that were alike."""
+        self.counts[bisect_left(LATENCY_BOUNDS_S, seconds)] += times
+        self.total_s += seconds * times
 
     def buckets(self) -> list[tuple[str, float]]:
         """Cumulative, with the bound as text."""
@@ -47,6 +47,8 @@ class LaneStats:
 
     received: Counter[str] = field(default_factory=Counter)
     rejected: Counter[str] = field(default_factory=Counter)
+    lost: Counter[str] = field(default_factory=Counter)
+    """Read and dropped, by cause: at-most-once only."""
     skipped: int = 0
     produced: int = 0
     acked: int = 0
@@ -92,6 +94,7 @@ class BridgeCollector(Collector):
         """All families."""
         yield self._received()
         yield self._rejected()
+        yield self._lost()
         yield from self._counters()
         yield from self._gauges()
         yield self._latency()
@@ -115,6 +118,15 @@ class BridgeCollector(Collector):
         for lane in self._lanes:
             for reason, count in sorted(lane.stats.rejected.copy().items()):
                 family.add_metric([lane.name, reason], count)
+        return family
+
+    def _lost(self) -> Metric:
+        family = CounterMetricFamily(
+            f"{PREFIX}_lost", "Messages read and dropped: at-most-once only.", labels=["lane", "cause"]
+        )
+        for lane in self._lanes:
+            for cause, count in sorted(lane.stats.lost.copy().items()):
+                family.add_metric([lane.name, cause], count)
         return family
 
     def _counters(self) -> Iterator[Metric]:

@@ -7,50 +7,25 @@ paho speaks the protocol (connect, subscribe, ping); runs of PUBLISH packets are
 from __future__ import annotations
 
 import select
-import socket
 import time
-from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import structlog
 from paho.mqtt.client import Client
-from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
-from paho.mqtt.packettypes import PacketTypes
-from paho.mqtt.properties import Properties
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from bridge.buffered_socket import BufferedSocket
+from bridge.mqtt_session import KEEPALIVE_S, SourceConfig, connect_properties, new_client
+from bridge.names import take_named
 from bridge.wire import Publish, WireError, pubacks
-
-KEEPALIVE_S: Final = 30
-CONNECT_S: Final = 2.0
-SESSION_EXPIRY_S: Final = 7 * 86_400
-"""The broker keeps the session of an absent bridge this long."""
 
 BACKOFF_FIRST_S: Final = 0.1
 BACKOFF_MAX_S: Final = 5.0
 RETAINED_ON_NEW_SUBSCRIPTION: Final = 1
 """Retained messages come once with the session, not again at every reconnect (MQTT 5, 3.8.3.1)."""
-
-
-@dataclass(frozen=True, slots=True)
-class SourceConfig:
-    """Where and as whom. ``receive_maximum``: the broker sends no more than this unacknowledged."""
-
-    host: str
-    port: int
-    client_id: str
-    filters: tuple[str, ...]
-    receive_maximum: int
-
-
-class _Client(Client):
-    """paho with our socket under it."""
-
-    def _create_socket(self) -> Any:
-        sock: Any = super()._create_socket()
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return BufferedSocket(sock)
+RETAINED_NEVER: Final = 2
+"""Without a session each subscription is new: retained messages would come again at each connection."""
 
 
 class MqttSource:
@@ -160,6 +135,11 @@ class MqttSource:
             self._client.disconnect()
         self._forget("closed")
 
+    def mark(self) -> None:
+        """Send the marker once more: a full queue may have dropped the first one."""
+        if self._client is not None and self.connected:
+            self._client.publish(self._config.marker, b"", qos=1)
+
     def _parts(self) -> tuple[Client, BufferedSocket]:
         if self._client is None or self._sock is None:
             raise ConnectionError(self.trouble)
@@ -177,8 +157,8 @@ class MqttSource:
                 self._config.host,
                 self._config.port,
                 KEEPALIVE_S,
-                clean_start=False,
-                properties=_connect_properties(self._config.receive_maximum),
+                clean_start=self._config.qos == 0,
+                properties=connect_properties(self._config),
             )
         except OSError as error:
             self._log.warning(
@@ -187,17 +167,14 @@ class MqttSource:
             self._forget(f"{self._config.host}:{self._config.port} does not answer ({error})")
             return False
         self._client, self._sock = client, client.socket()  # type: ignore[assignment]
+        if self._config.identity_property:
+            _, sock = self._parts()
+            sock.buffer.take = partial(take_named, wanted=self._config.identity_property.encode())
         self.epoch += 1
         return True
 
     def _new_client(self) -> Client:
-        client = _Client(
-            CallbackAPIVersion.VERSION2,
-            self._config.client_id,
-            protocol=MQTTProtocolVersion.MQTTv5,
-            manual_ack=True,
-        )
-        client.connect_timeout = CONNECT_S
+        client = new_client(self._config)
         client.on_connect = self._on_connect
         client.on_subscribe = self._on_subscribe
         client.on_disconnect = self._on_disconnect
@@ -208,12 +185,18 @@ class MqttSource:
             self.trouble = f"the broker refuses the connection: {code}"
             self._log.error("mqtt connection refused", reason=str(code))
             return
-        if not flags.session_present and self.epoch > 1:
+        if not flags.session_present and self.epoch > 1 and self._config.qos:
             self.sessions_lost += 1
             self._log.error("mqtt session lost", consequence="what the broker held for us may be gone")
         self.connected = True
         self._log.info("mqtt connected", epoch=self.epoch, session_present=flags.session_present)
-        options = SubscribeOptions(qos=1, retainHandling=RETAINED_ON_NEW_SUBSCRIPTION)
+        retained = RETAINED_ON_NEW_SUBSCRIPTION if self._config.qos else RETAINED_NEVER
+        options = SubscribeOptions(qos=self._config.qos, retainHandling=retained)
+        if self._config.marker:
+            client.unsubscribe(list(self._config.filters))
+            client.subscribe(self._config.marker, options=options)
+            client.publish(self._config.marker, b"", qos=1)
+            return
         client.subscribe([(name, options) for name in self._config.filters])
 
     def _on_subscribe(self, _client: Client, _data: Any, _mid: int, codes: list[Any], _props: Any) -> None:
@@ -231,10 +214,3 @@ class MqttSource:
     def reason(self) -> str | None:
         """Why nothing can arrive, or None."""
         return None if self.connected and self.subscribed else self.trouble
-
-
-def _connect_properties(receive_maximum: int) -> Properties:
-    properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
-    properties.SessionExpiryInterval = SESSION_EXPIRY_S
-    properties.ReceiveMaximum = receive_maximum
-    return properties

@@ -6,24 +6,31 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from bridge.rate_limit import NO_LIMIT, VehicleLimit
 from infra.contract import frame, messages, topics
 from infra.contract.errors import ContractError
+from infra.contract.frame_gate import Gate, gate
+from infra.contract.shard import Shard
 
 KEPT_BYTES: Final = 900_000
 """Raw bytes a dead letter keeps at most: Kafka's default limit for a record with its headers is 1 MiB."""
 
 DETAIL_CHARS: Final = 500
 ROUTES_KEPT: Final = 65_536
-"""Good topics whose parse is remembered; with more vehicles than this they are learnt anew now and then."""
+"""Topics whose parse is remembered; with more vehicles than this they are learnt anew now and then."""
+
+TOPIC_KEPT_BYTES: Final = 256
+"""A longer topic is parsed each time: what is remembered has a bound."""
 
 DECODERS: Final[dict[str, Callable[[bytes], frame.Frame]]] = {
     "telemetry": frame.decode,
     "crash": messages.decode_crash,
     "status": messages.decode_status,
 }
-_SCHEMA = str(frame.SCHEMA).encode()
-
-Headers = list[tuple[str, bytes]]
+Header = tuple[str, bytes]
+Headers = list[Header]
+_SCHEMA: Final[Header] = (topics.HEADER_SCHEMA, b"%d" % frame.SCHEMA)
+WHOLE: Final = Shard()
 
 
 class Record(NamedTuple):
@@ -36,6 +43,10 @@ class Record(NamedTuple):
     timestamp_ms: int
 
 
+_record = tuple.__new__
+"""Makes a Record from its fields at a third of what its constructor costs."""
+
+
 @dataclass(frozen=True, slots=True)
 class Rejection:
     """Why a message cannot be forwarded; ``key`` is the vehicle id where the topic tells it."""
@@ -45,29 +56,54 @@ class Rejection:
     key: bytes | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Route:
-    """What a topic alone says."""
+    """What a topic alone says, and what its messages have taught.
+
+    ``passes`` is the quick check of a frame (None for other messages); ``seen_ms`` when the last sound
+    message came, 0 before the first; ``due_ms`` see bridge.rate_limit.
+    """
 
     vehicle_id: str
     channel: str
     kafka_topic: str
     key: bytes
+    header: Header
+    passes: Gate | None
+    seen_ms: int = 0
+    due_ms: float = 0.0
+
+
+_UNKNOWN: Final = Route("", "", "", b"", _SCHEMA, None)
+"""Stands for "not remembered", where None says "not ours"."""
 
 
 class Translator:
     """Knows the names in force: MQTT root and Kafka prefix.
 
     ``skipped`` are channels that another connection (or another service) handles: their messages translate
-    to None. A channel is taken by its place in the topic, ``<root>/<anything>/<channel>``, valid id or not.
+    to None, and so do those of vehicles of another ``shard``. A channel is taken by its place in the topic,
+    ``<root>/<anything>/<channel>``, valid id or not. ``limit`` holds for each vehicle and channel.
     """
 
-    def __init__(self, root: str, prefix: str, skipped: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self,
+        root: str,
+        prefix: str,
+        skipped: frozenset[str] = frozenset(),
+        shard: Shard = WHOLE,
+        limit: VehicleLimit = NO_LIMIT,
+    ) -> None:
         self._root = root
         self._prefix = prefix
         self._skipped = skipped
+        self._shard = shard
+        self._limit = limit
+        self._cost_ms, self._slack_ms = limit.cost_ms, limit.slack_ms
         self._dead_letter = topics.kafka_topic(prefix, "dead-letter")
-        self._routes: dict[bytes, Route] = {}
+        self._routes: dict[bytes, Route | None] = {}
+        self._received_ms = 0
+        self._received: Header = (topics.HEADER_RECEIVED_MS, b"0")
 
     def translate(self, topic: bytes, raw: bytes, received_ms: int) -> Record | Rejection | None:
         """The record for ``raw``, its value unchanged; or the rejection; or None where it is not ours.
@@ -76,39 +112,68 @@ class Translator:
         """
         route: Route | None = None
         try:
-            found = self._routes.get(topic) or self._learn(topic)
+            found: Route | Rejection | None = self._routes.get(topic, _UNKNOWN)
+            if found is _UNKNOWN:
+                found = self._learn(topic)
             if not isinstance(found, Route):
                 return found
             route = found
-            message = DECODERS[route.channel](raw)
-            if message["vehicle_id"] != route.vehicle_id:
-                return _mismatch(message["vehicle_id"], route)
+            if route.passes is None or not route.passes(raw):
+                message = DECODERS[route.channel](raw)
+                if message["vehicle_id"] != route.vehicle_id:
+                    return _mismatch(message["vehicle_id"], route)
+                _teach(route, message)
         except ContractError as error:
             return Rejection(error.reason, error.detail, route.key if route else None)
         except Exception as error:  # noqa: BLE001  one message must never stop the lane
             return Rejection("internal", f"{type(error).__name__}: {error}", route.key if route else None)
-        return Record(route.kafka_topic, route.key, raw, uplink_headers(topic, received_ms), received_ms)
+        route.seen_ms = received_ms
+        if route.due_ms > received_ms:
+            if route.due_ms - received_ms > self._slack_ms and self._over(route, received_ms):
+                return Rejection("rate_limited", str(self._limit), route.key)
+            route.due_ms = max(route.due_ms, received_ms) + self._cost_ms
+        else:
+            route.due_ms = received_ms + self._cost_ms
+        if received_ms != self._received_ms:
+            self._received_ms, self._received = received_ms, _received(received_ms)
+        return _record(
+            Record, (route.kafka_topic, route.key, raw, [route.header, self._received, _SCHEMA], received_ms)
+        )
+
+    def _over(self, route: Route, received_ms: int) -> bool:
+        """Whether the vehicle sent too much; after a step back of our clock nobody did."""
+        if self._limit.steps_back(route.due_ms, received_ms):
+            route.due_ms = 0.0
+            return False
+        return True
 
     def _learn(self, topic: bytes) -> Route | Rejection | None:
-        """The route of a topic, remembered when good: a wrong one may be of any size and never come again."""
+        """The route of a topic; remembered unless wrong, for a wrong one may never come again."""
         route = self.route(topic)
-        if isinstance(route, Route):
+        if not isinstance(route, Rejection) and len(topic) <= TOPIC_KEPT_BYTES:
             if len(self._routes) >= ROUTES_KEPT:
                 self._routes.clear()
             self._routes[topic] = route
         return route
 
+    def routes(self) -> list[Route]:
+        """The routes learnt so far, one for each topic that sent. Safe in any thread: one step copies."""
+        return [route for route in list(self._routes.values()) if route is not None]
+
     def route(self, topic: bytes) -> Route | Rejection | None:
         """Where messages of ``topic`` (bytes as received, perhaps no UTF-8) go."""
         text = topic.decode(errors="surrogateescape")
-        if self._channel(text) in self._skipped:
+        if self._channel(text) in self._skipped or not self._shard.owns(self._vehicle_key(text)):
             return None
         try:
             vehicle_id, channel = topics.parse_mqtt_topic(self._root, text)
         except ContractError as error:
             return Rejection(error.reason, error.detail, self._vehicle_key(text))
         name = topics.kafka_topic(self._prefix, topics.KAFKA_TOPIC_OF[channel])
-        return Route(vehicle_id, channel, name, vehicle_id.encode())
+        passes = gate(vehicle_id) if channel == "telemetry" else None
+        return Route(
+            vehicle_id, channel, name, vehicle_id.encode(), (topics.HEADER_MQTT_TOPIC, topic), passes
+        )
 
     def _channel(self, topic: str) -> str | None:
         """The last level of ``<root>/<anything>/<channel>``, None for any other shape."""
@@ -154,11 +219,17 @@ class Translator:
 
 def uplink_headers(topic: bytes, received_ms: int) -> Headers:
     """The headers of every record that came over MQTT."""
-    return [
-        (topics.HEADER_MQTT_TOPIC, topic),
-        (topics.HEADER_RECEIVED_MS, b"%d" % received_ms),
-        (topics.HEADER_SCHEMA, _SCHEMA),
-    ]
+    return [(topics.HEADER_MQTT_TOPIC, topic), _received(received_ms), _SCHEMA]
+
+
+def _received(received_ms: int) -> Header:
+    return (topics.HEADER_RECEIVED_MS, b"%d" % received_ms)
+
+
+def _teach(route: Route, message: frame.Frame) -> None:
+    """A sound frame that the quick check did not know: the next one of its vehicle has as many samples."""
+    if route.passes is not None:
+        route.passes = gate(route.vehicle_id, message["n"])
 
 
 def _mismatch(claimed: str, route: Route) -> Rejection:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -14,78 +15,34 @@ from typing import Final
 import structlog
 from prometheus_client import CollectorRegistry
 
-from bridge.kafka_sink import KafkaProbe, KafkaSink, SinkConfig
-from bridge.lane import Lane, LaneLimits
+from bridge.kafka_sink import KafkaProbe
+from bridge.lanes import AnyLane, lanes
 from bridge.metrics import BridgeCollector
-from bridge.mqtt_source import MqttSource, SourceConfig
-from bridge.translate import Translator
+from bridge.silence_thread import SilenceConfig, SilenceThread
 from infra.contract import topics
 from infra.contract.settings import Endpoints, Settings
+from infra.contract.shard import Shard
 from infra.health import HealthServer
 
-RECEIVE_MAXIMUM: Final = 65_535
-"""MQTT's own limit."""
-
-TELEMETRY_LINGER_MS: Final = 5.0
-PRIORITY_IN_FLIGHT: Final = 1000
 STATISTICS_S: Final = 1.0
 GC_ALLOCATIONS: Final = 50_000
 """Messages make no reference cycles: the collector's default of 700 costs 5 % of a core for nothing."""
 
-
-def telemetry_lane(settings: Settings, endpoints: Endpoints) -> Lane:
-    """Everything below the root; crash records and downlink topics are acknowledged and left to their owners.
-
-    One filter, so that the broker sends nothing twice, and whatever has an unknown name is seen.
-    """
-    skipped = frozenset({"crash", *topics.DOWNLINK_CHANNELS})
-    filters = (f"{settings.mqtt.root}/#",)
-    limits = LaneLimits(settings.bridge.max_in_flight, settings.bridge.max_in_flight_bytes, 0.002)
-    return _lane("telemetry", settings, endpoints, filters, skipped, limits, TELEMETRY_LINGER_MS)
+SWITCH_S: Final = 0.0005
+"""How long a thread may keep the interpreter while another one wants it. Python's 5 ms would hold a crash
+record up several times on its way while the telemetry lane is at work; telemetry pays nothing measurable."""
 
 
-def crash_lane(settings: Settings, endpoints: Endpoints) -> Lane:
-    """Crash records alone: own connection, own producer, own thread, no waiting for company."""
-    filters = (topics.mqtt_filter(settings.mqtt.root, "crash"),)
-    in_flight = min(PRIORITY_IN_FLIGHT, settings.bridge.max_in_flight)
-    limits = LaneLimits(in_flight, settings.bridge.max_in_flight_bytes, 0.0005)
-    return _lane("crash", settings, endpoints, filters, frozenset(), limits, 0.0)
-
-
-def _lane(
-    name: str,
-    settings: Settings,
-    endpoints: Endpoints,
-    filters: tuple[str, ...],
-    skipped: frozenset[str],
-    limits: LaneLimits,
-    linger_ms: float,
-) -> Lane:
-    client_id = f"{settings.bridge.client_id}-{name}"
-    source = SourceConfig(
-        endpoints.mqtt_host, endpoints.mqtt_port, client_id, filters, window(limits.in_flight)
-    )
-    # The producer's queue holds all that may be in flight, so that it is never the one that overflows.
-    sink = SinkConfig(
-        endpoints.kafka_bootstrap, client_id, linger_ms, 2 * limits.in_flight, 2 * limits.in_flight_bytes
-    )
-    translator = Translator(settings.mqtt.root, settings.kafka.prefix, skipped)
-    return Lane(name, MqttSource(source), KafkaSink(sink), translator, limits)
-
-
-def window(in_flight: int) -> int:
-    """Messages the broker may send unacknowledged: half of what may be in flight.
-
-    The other half is room for what a reconnect delivers again while the first copies still wait for Kafka.
-    """
-    return max(1, min(RECEIVE_MAXIMUM, in_flight // 2))
+def health_port(settings: Settings, endpoints: Endpoints) -> int:
+    """The port of this shard's health page; 0, any free one, where the stack was not started for it."""
+    return endpoints.http_ports.get(Shard.parse(settings.bridge.shard).process, 0)
 
 
 @dataclass(slots=True)
 class LaneThread:
     """A lane at work."""
 
-    lane: Lane
+    lane: AnyLane
     left: int | None = None
     error: BaseException | None = None
     thread: threading.Thread | None = field(default=None)
@@ -107,8 +64,8 @@ def run(settings: Settings, endpoints: Endpoints) -> int:
     """Serve until SIGTERM or SIGINT; the exit code: 0 when all that was read is stored, else 1."""
     log = structlog.get_logger()
     gc.set_threshold(GC_ALLOCATIONS)
-    threads = [LaneThread(lane(settings, endpoints)) for lane in (telemetry_lane, crash_lane)]
-    lanes = [thread.lane for thread in threads]
+    sys.setswitchinterval(SWITCH_S)
+    threads = [LaneThread(lane) for lane in lanes(settings, endpoints)]
     wanted = frozenset(
         topics.kafka_topic(settings.kafka.prefix, name)
         for name in (*topics.KAFKA_TOPIC_OF.values(), "dead-letter")
@@ -116,11 +73,27 @@ def run(settings: Settings, endpoints: Endpoints) -> int:
     stop = threading.Event()
     with KafkaProbe(endpoints.kafka_bootstrap, wanted) as probe, _stopping_on_signals(stop):
         registry = CollectorRegistry()
-        registry.register(BridgeCollector(lanes, settings.kafka.prefix, probe.reason))
+        watched = [thread.lane for thread in threads]
+        registry.register(BridgeCollector(watched, settings.kafka.prefix, probe.reason))
         checks: dict[str, Callable[[], str | None]] = {"kafka": probe.reason}
-        checks |= {f"mqtt-{lane.name}": lane.source.reason for lane in lanes}
-        with HealthServer(endpoints.http_ports.get("bridge", 0), checks, registry) as health:
-            log.info("bridge started", health_port=health.port, root=settings.mqtt.root)
+        checks |= {f"mqtt-{lane.name}": lane.source.reason for lane in watched}
+        silence = SilenceConfig(
+            endpoints.kafka_bootstrap,
+            topics.kafka_topic(settings.kafka.prefix, "status"),
+            settings.bridge.silent_s,
+            owns=Shard.parse(settings.bridge.shard).owns,
+        )
+        with (
+            HealthServer(health_port(settings, endpoints), checks, registry) as health,
+            SilenceThread(silence, watched, registry),
+        ):
+            log.info(
+                "bridge started",
+                health_port=health.port,
+                root=settings.mqtt.root,
+                shard=settings.bridge.shard,
+                guarantee=settings.bridge.guarantee,
+            )
             for thread in threads:
                 thread.start(stop, settings.bridge.drain_s)
             _tell(threads, stop)
@@ -177,7 +150,8 @@ def _tell(threads: list[LaneThread], stop: threading.Event) -> None:
                 for new, old in zip(counts, last[lane.name], strict=True)
             ]
             last[lane.name] = counts
-            if not any(rates) and not lane.fifo.outstanding:
+            gauges = lane.gauges()
+            if not any(rates) and not gauges.in_flight:
                 continue
             log.info(
                 "rates",
@@ -186,7 +160,8 @@ def _tell(threads: list[LaneThread], stop: threading.Event) -> None:
                 stored_per_s=rates[1],
                 acked_per_s=rates[2],
                 rejected=stats.rejected.total(),
-                in_flight=lane.fifo.outstanding,
-                in_flight_bytes=lane.fifo.outstanding_bytes,
+                lost=stats.lost.total(),
+                in_flight=gauges.in_flight,
+                in_flight_bytes=gauges.in_flight_bytes,
             )
         last_s = now_s

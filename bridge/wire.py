@@ -9,17 +9,24 @@ Source: MQTT Version 5.0 (OASIS), 2.1 fixed header, 3.3 PUBLISH, 3.4 PUBACK.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+import sys
+from array import array
+from collections.abc import Callable, Sequence
 from typing import Final
 
 Publish = tuple[bytes, int, bytes]
 """Topic, packet id (0 at QoS 0) and payload. A plain tuple: one is made for every message."""
 
+Take = Callable[[bytes, int, int], tuple[list[Publish], int]]
+
 PUBLISH: Final = 0x30
 PUBACK_HEAD: Final = 0x4002
 """PUBACK, flags 0, two more bytes: reason "success" and no properties are left out."""
 
-_puback = struct.Struct(">HH").pack
+USUAL_HEAD: Final = 5
+"""Bytes before the topic where the remaining length takes two, as it does for 128 to 16,383 bytes."""
+
+_usual_head = struct.Struct(">BBBH").unpack_from
 
 
 class WireError(Exception):
@@ -55,7 +62,21 @@ def take_publishes(data: bytes, start: int, limit: int) -> tuple[list[Publish], 
     """
     found: list[Publish] = []
     end = len(data)
+    usual_end = end - USUAL_HEAD
     while start < end and len(found) < limit and data[start] & 0xF0 == PUBLISH:
+        if start <= usual_end:
+            first, low, high, topic_bytes = _usual_head(data, start)
+            # QoS 1 and a remaining length of two bytes, as nearly all have
+            if first & 0x06 and low >= 0x80 > high:
+                stop = start + 3 + (low & 0x7F | high << 7)
+                topic_end = start + USUAL_HEAD + topic_bytes
+                if topic_end + 3 <= stop <= end and not data[topic_end + 2]:
+                    packet_id = data[topic_end] << 8 | data[topic_end + 1]
+                    found.append(
+                        (data[start + USUAL_HEAD : topic_end], packet_id, data[topic_end + 3 : stop])
+                    )
+                    start = stop
+                    continue
         length = packet_length(data, start)
         if length == 0 or start + length > end:
             break
@@ -91,9 +112,13 @@ def _after_long_properties(data: bytes, at: int) -> int:
     return at - 1 + packet_length(data, at - 1)
 
 
-def pubacks(packet_ids: Iterable[int]) -> bytes:
+def pubacks(packet_ids: Sequence[int]) -> bytes:
     """One buffer that acknowledges all of ``packet_ids``, in their order."""
-    return b"".join([_puback(PUBACK_HEAD, packet_id) for packet_id in packet_ids])
+    words = array("H", [PUBACK_HEAD]) * (2 * len(packet_ids))
+    words[1::2] = array("H", packet_ids)
+    if sys.byteorder == "little":
+        words.byteswap()
+    return words.tobytes()
 
 
 class PacketBuffer:
@@ -104,6 +129,7 @@ class PacketBuffer:
     """
 
     def __init__(self) -> None:
+        self.take: Take = take_publishes
         self._data = b""
         self._at = 0
         self._parts: list[bytes] = []
@@ -126,7 +152,7 @@ class PacketBuffer:
 
     def publishes(self, limit: int) -> list[Publish]:
         """The run of whole PUBLISH packets at the head, at most ``limit`` of them."""
-        found, self._at = take_publishes(self._data, self._at, limit)
+        found, self._at = self.take(self._data, self._at, limit)
         return found
 
     def other_is_whole(self) -> bool:

@@ -54,11 +54,11 @@ def replay(
     from edge_simulator.console import now_ms, say, show
     from edge_simulator.recordings import replay as convoys
     from edge_simulator.runfiles import RunFiles
-    from edge_simulator.scenario import duration_ms
     from edge_simulator.sending.publisher import Publisher
     from edge_simulator.sending.sender import Plan
     from edge_simulator.stopping import StopFlag
     from infra.contract import settings
+    from infra.contract.durations import duration_ms
 
     in_force = settings.load()
     drain_s = duration_ms(drain, "--drain") / 1000

@@ -75,9 +75,9 @@ def resend(
     from edge_simulator.console import now_ms, say
     from edge_simulator.edr import crash_store
     from edge_simulator.edr import resend as again
-    from edge_simulator.scenario import duration_ms
     from edge_simulator.sending.publisher import Publisher
     from infra.contract import settings
+    from infra.contract.durations import duration_ms
 
     in_force = settings.load()
     drain_s = duration_ms(drain, "--drain") / 1000

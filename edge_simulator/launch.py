@@ -10,6 +10,7 @@ from edge_simulator.console import now_ms, say
 from edge_simulator.edr import crash_store, resend
 from edge_simulator.runfiles import RunFiles
 from edge_simulator.scenario import SAMPLES, Scenario
+from edge_simulator.sending import reactions
 from edge_simulator.sending.clients import Client, publisher_of
 from edge_simulator.sending.publishing import Message
 from edge_simulator.sending.run import Run
@@ -36,6 +37,10 @@ class Manner:
     live: bool
     """The run begins now, not at the scenario's start."""
     client: Client = "auto"
+    keep_s: float = 0.0
+    """Frames are kept so long after their PUBACK, and sent again when the connection was lost."""
+    react: bool = True
+    """In a live run the vehicles listen to the service; one with a start of its own never does."""
 
 
 def publish(
@@ -54,10 +59,13 @@ def publish(
     plan = Plan(manner.run_id, in_force.mqtt.root, manner.max_in_flight, manner.drain_s, manner.paced)
     each = len(manner.clients) == wanted.vehicles > 1
     wills = _wills(world, in_force.mqtt.root) if each else {}
+    ears = {}
+    if manner.live and manner.react:
+        ears = reactions.filters(in_force.mqtt.root, world.vehicle_ids, len(manner.clients))
     with (
         StopFlag(say) as stop,
-        publisher_of(manner.client, wanted.vehicles)(
-            address.mqtt_host, address.mqtt_port, manner.clients, wills
+        publisher_of(manner.client, wanted.vehicles, manner.keep_s)(
+            address.mqtt_host, address.mqtt_port, manner.clients, wills, filters=ears
         ) as publisher,
     ):
         publisher.connect(deadline_s=5.0 + 0.01 * len(manner.clients))

@@ -43,10 +43,11 @@ class RunFiles:
             self._truth.write(orjson.dumps(row) + b"\n")
 
     def frames(self, items: Iterable[Outgoing]) -> None:
-        """Add messages that are about to be sent: one line each, with what befell it."""
+        """Put messages that are about to be sent on the disk: one line each, with what befell it."""
         if self._frames is not None:
             self._frames.writelines(_line(item) for item in items)
             self._frames.flush()
+            os.fdatasync(self._frames.fileno())
 
     def sync(self, summary: Mapping[str, Any]) -> None:
         """Put everything on the disk, and the summary as run.json, whole or not at all."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -18,9 +17,6 @@ LONGEST_COVERED_MS = 10_000
 """A frame covers at most this much: its first sample must not be late by the time the last one is taken."""
 
 Profile = Literal["steady", "day"]
-
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
-_UNIT_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000}
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,15 +81,6 @@ class Scenario:
         return (
             self.frames_per_vehicle or max(1, 600_000 // self.cadence.interval_ms)
         ) * self.cadence.interval_ms
-
-
-def duration_ms(text: str, option: str) -> int:
-    """``500ms``, ``10s``, ``1.5m``, ``2h`` in ms; raises ConfigError naming ``option``."""
-    match = _DURATION.fullmatch(text.strip())
-    value = round(float(match[1]) * _UNIT_MS[match[2]]) if match else 0
-    if value <= 0:
-        raise ConfigError(f"{option} {text!r}: a duration such as 500ms, 10s, 5m or 2h is wanted")
-    return value
 
 
 def cadence(vehicles: int, rate: float | None, interval_ms: int | None) -> Cadence:

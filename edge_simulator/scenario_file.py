@@ -10,9 +10,9 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from edge_simulator.scenario import duration_ms
 from edge_simulator.stages import Schedule, from_list
 from infra.contract.crash_parts import MIN_CHUNK_BYTES
+from infra.contract.durations import duration_ms
 from infra.contract.errors import ConfigError
 
 READY = Path(__file__).with_name("scenarios")

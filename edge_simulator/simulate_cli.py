@@ -75,11 +75,17 @@ def simulate(
         Literal["auto", "paho", "lean"],
         typer.Option(help="MQTT client: lean for load, paho the reference; auto: paho for a single vehicle"),
     ] = "auto",
+    react: Annotated[
+        bool, typer.Option(help="live runs: vehicles hear alerts and limp home on a critical one")
+    ] = True,
     max_in_flight: Annotated[int, typer.Option(min=1, help="messages without PUBACK, at most")] = 20_000,
     lat: Annotated[float | None, typer.Option(help="latitude of the city's centre, deg [48.137]")] = None,
     lon: Annotated[float | None, typer.Option(help="longitude of the city's centre, deg [11.575]")] = None,
     run_id: Annotated[str | None, typer.Option(help="name of the run's folder [sim-<time>-<seed>]")] = None,
     log_frames: Annotated[bool, typer.Option(help="write every message sent to frames.jsonl")] = False,
+    keep_sent: Annotated[
+        str | None, typer.Option(help="keep frames so long after their PUBACK, and resend them after a loss")
+    ] = None,
     drain: Annotated[str, typer.Option(help="time for the last PUBACKs")] = "15s",
     json: Annotated[bool, typer.Option("--json", help="the summary as JSON on stdout")] = False,
 ) -> None:
@@ -95,9 +101,9 @@ def simulate(
     from edge_simulator import launch, scenario_file, setting_out
     from edge_simulator.console import now_ms, say, show
     from edge_simulator.day import make
-    from edge_simulator.scenario import duration_ms
     from edge_simulator.sending import fleet_processes
     from infra.contract import settings
+    from infra.contract.durations import duration_ms
     from infra.contract.errors import ConfigError
 
     if day is not None and (begins is not None or start_ms is not None):
@@ -127,7 +133,8 @@ def simulate(
     manner = launch.Manner(
         name, launch.connection_names(connections, wanted.vehicles, name), max_in_flight,
         duration_ms(drain, "--drain") / 1000, log_frames, paced=day is None,
-        live=start_ms is None and day is None, client=client,
+        live=start_ms is None and day is None, client=client, react=react,
+        keep_s=duration_ms(keep_sent, "--keep-sent") / 1000 if keep_sent else 0.0,
     )  # fmt: skip
     if processes == 1:
         summary = launch.publish(in_force, wanted, manner)

@@ -16,6 +16,7 @@ from edge_simulator import faults, vin
 from edge_simulator.edr.blackbox import BlackBoxes, Sealed
 from edge_simulator.motion import profiles
 from edge_simulator.motion.fleet import Fleet
+from edge_simulator.motion.limp_home import LimpHome
 from edge_simulator.motion.witness import Witness
 from edge_simulator.scenario import SAMPLES, Scenario
 from edge_simulator.telemetry.emitter import Emitter
@@ -75,6 +76,7 @@ class World:
         self._substeps = -(-sc.cadence.dt_ms // sc.longest_step_ms)
         self._h_ms = sc.cadence.dt_ms / self._substeps
         has_engine = [m.powertrain != "electric" for m in models]
+        self.limp_home = LimpHome(self.fleet, self.vehicle_ids)
         self._boxes = BlackBoxes(
             self.vehicle_ids, self.fleet, self.instruments, has_engine, self._h_ms, sc.recorders
         )
@@ -133,7 +135,7 @@ class World:
         rest = sorted(self.emitter.flush(now_ms))
         start_ms = self.scenario.start_ms
         open_rows = self._witness.close(self.fleet, now_ms - start_ms, start_ms)
-        return rest, [*self.emitter.radio.truth(), *open_rows]
+        return rest, [*self.emitter.radio.truth(), *open_rows, *self.limp_home.still()]
 
     def births(self) -> list[Outgoing]:
         """Retained status messages: every vehicle that reports from the start says what it is."""
@@ -159,6 +161,8 @@ class World:
             self.fleet.step(self._h_ms / 1000)
             self.machine.step(self.fleet, self._h_ms / 1000)
             truth += self._witness.step(self.fleet, now_ms, self.scenario.start_ms)
+            if self.limp_home.busy:
+                truth += self.limp_home.step(now_ms, self.scenario.start_ms, self._h_ms / 1000)
             for burst in bursts:
                 self._boxes.feel(burst)
             self._send_crashes(now_ms)

@@ -20,6 +20,7 @@ PACKAGES = (
     "infra.stack",
     "infra.sql",
     "infra.demo",
+    "infra.trace",
     "edge_simulator",
     "bridge",
     "stream_jobs",

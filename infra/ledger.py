@@ -2,7 +2,8 @@
 
 Three equations, each between figures that different parts measured on their own::
 
-    generated + poison      = distinct frames archived + distinct dead letters       (edge, broker, bridge)
+    generated + poison      = distinct frames archived + distinct dead letters not archived
+                                                                                     (edge, broker, bridge)
     appended to the log     = archived                                               (Kafka, archive)
     archived                = counted + late + quarantined + duplicate               (archive, windows)
 
@@ -13,7 +14,7 @@ Three equations, each between figures that different parts measured on their own
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -66,6 +67,8 @@ class Ledger:
     duplicate: int
     dead: int
     dead_distinct: int
+    dead_archived: int
+    """Distinct dead letters whose frame the archive holds too: sent in again, or another copy passed."""
 
     def __sub__(self, before: Ledger) -> Ledger:
         """What came in between."""
@@ -74,7 +77,8 @@ class Ledger:
     @property
     def missing_on_the_way(self) -> int:
         """Frames generated that are neither archived nor dead; negative: more arrived than were generated."""
-        return self.generated + self.poison - self.distinct - self.dead_distinct
+        lost_to_the_dead = self.dead_distinct - self.dead_archived
+        return self.generated + self.poison - self.distinct - lost_to_the_dead
 
     @property
     def missing_in_archive(self) -> int:
@@ -121,15 +125,50 @@ FROM (SELECT verdict, (vehicle_id, boot_id, seq) AS id FROM read_parquet(?, hive
 
 def archive_counts(home: Path) -> ArchiveCounts:
     """Counts over every Parquet file of the telemetry archive; zeros where there is none yet."""
-    folder = home / "archive" / "telemetry"
-    if next(folder.glob("date=*/hour=*/*.parquet"), None) is None:
+    if not _has_archive(home):
         return ArchiveCounts()
     with duckdb.connect(config={"threads": 1}) as connection:
-        row = connection.execute(_ARCHIVE_SQL, [str(folder / "date=*" / "hour=*" / "*.parquet")]).fetchone()
+        row = connection.execute(_ARCHIVE_SQL, [_archive_files(home)]).fetchone()
     return ArchiveCounts(*(row or ()))
 
 
-def balance(edge: EdgeCounts, appended: int, archive: ArchiveCounts, database: Mapping[str, int]) -> Ledger:
+def _archive_files(home: Path) -> str:
+    return str(home / "archive" / "telemetry" / "date=*" / "hour=*" / "*.parquet")
+
+
+def _has_archive(home: Path) -> bool:
+    return next(home.glob("archive/telemetry/date=*/hour=*/*.parquet"), None) is not None
+
+
+DeadFrame = tuple[str, str, int, int]
+"""A frame known to lie in a dead letter: SHA-256 of the letter's bytes (hex), vehicle id, boot id, seq."""
+
+_DEAD_ARCHIVED_SQL = """
+SELECT count(DISTINCT dead.digest)
+FROM (SELECT unnest(?::VARCHAR[]) AS digest, unnest(?::VARCHAR[]) AS vehicle_id,
+             unnest(?::BIGINT[]) AS boot_id, unnest(?::BIGINT[]) AS seq) dead
+SEMI JOIN (SELECT vehicle_id, boot_id, seq FROM read_parquet(?, hive_partitioning = false)) archived
+    USING (vehicle_id, boot_id, seq)
+"""
+
+
+def dead_archived(home: Path, dead: Sequence[DeadFrame]) -> int:
+    """Distinct dead letters, of those given, whose frame the telemetry archive holds."""
+    if not dead or not _has_archive(home):
+        return 0
+    columns = [list(column) for column in zip(*dead, strict=True)]
+    with duckdb.connect(config={"threads": 1}) as connection:
+        row = connection.execute(_DEAD_ARCHIVED_SQL, [*columns, _archive_files(home)]).fetchone()
+    return int(row[0]) if row else 0
+
+
+def balance(
+    edge: EdgeCounts,
+    appended: int,
+    archive: ArchiveCounts,
+    database: Mapping[str, int],
+    dead_archived: int = 0,
+) -> Ledger:
     """Put the four witnesses side by side; ``database`` is the row of the view serving.ledger."""
     return Ledger(
         generated=edge.generated,
@@ -147,4 +186,5 @@ def balance(edge: EdgeCounts, appended: int, archive: ArchiveCounts, database: M
         duplicate=archive.ok - archive.ok_distinct,
         dead=database["records_dead"],
         dead_distinct=database["records_dead_distinct"],
+        dead_archived=dead_archived,
     )

@@ -1,7 +1,11 @@
-"""How fast the bridge is: msg/s and CPU microseconds a message at 1 KB, on the running stack of a checkout.
+"""How fast the bridge is: messages/s and CPU microseconds a message, beside the bridge one would write first.
 
-The broker's queue is filled while the bridge is down; then the bridge drains it alone, so that neither the
-publisher nor its pace is part of the figure. Run: python -m load_tests.bridge_rate [--messages N] [--runs N]
+The broker's queue is filled while no bridge runs; then a bridge drains it alone, so that neither the
+publisher nor its pace is part of the figure. What is stored is read from Kafka's offsets. CPU is the user and
+system time of the bridge's processes between the first tenth and the last record. The variants take turns, so
+that what else the machine does falls on all. Mosquitto and Kafka are this program's own.
+
+Run: python -m load_tests.bridge_rate [--sizes 0.2,1,4] [--processes 1,2] [--repeats 5] [--json]
 """
 
 from __future__ import annotations
@@ -12,142 +16,198 @@ import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
-import urllib.request
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from infra.contract import settings as contract_settings
-from infra.contract.settings import Endpoints, Settings
-from load_tests.mqtt_flood import Flood, fleet_messages
+from infra.contract.topics import kafka_topic
+from load_tests.mqtt_flood import sized_messages
+from load_tests.rate_support import Ends, Services, cpu_s, rss_mb, services_in
 
-BRIDGE = (
-    "import warnings; warnings.simplefilter('ignore')\n"
-    "from bridge import uplink\n"
-    "from infra.contract import settings\n"
-    "s = settings.load()\n"
-    "raise SystemExit(uplink.run(s, settings.endpoints(s)))\n"
-)
 VEHICLES = 2000
+PROBED = 64
 DEADLINE_S = 120.0
-TICKS = os.sysconf("SC_CLK_TCK")
+PROBE_S = 1.0
+POLL_S = 0.02
+FIRST = 10
+"""The first tenth is not timed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """A bridge to measure. Each has an MQTT root of its own, so that none collects another one's messages."""
+
+    name: str
+    processes: int
+
+    @property
+    def root(self) -> str:
+        """Its MQTT root."""
+        return f"{self.name}{self.processes}/v1"
+
+    def commands(self, services: Services, topic: str) -> list[tuple[list[str], dict[str, str]]]:
+        """What to start, with the environment."""
+        if self.name == "naive":
+            e = services.endpoints
+            words = [e.mqtt_host, str(e.mqtt_port), e.kafka_bootstrap, self.root, topic]
+            return [([sys.executable, "-m", "load_tests.naive_bridge", *words], {})]
+        shards = [f"{number}/{self.processes}" for number in range(1, self.processes + 1)]
+        command = [sys.executable, "-m", "infra.cli", "bridge"]
+        own = {"ODOGRAPH_MQTT_ROOT": self.root, "ODOGRAPH_PATHS_HOME": str(services.home)}
+        if self.processes == 1:
+            return [(command, own)]
+        return [(command, own | {"ODOGRAPH_BRIDGE_SHARD": shard}) for shard in shards]
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One drain."""
+    """One drain. CPU per message of the bridge's processes, and of the two services."""
 
-    messages: int
-    seconds: float
+    variant: str
+    processes: int
+    size_kb: float
     messages_per_s: float
-    cpu_us_per_message: float
-    rss_mb: float
+    cpu_us: float
+    peak_mb: float
+    broker_us: float
+    kafka_us: float
+    load: float
 
 
-def stored(port: int) -> int:
-    """Records the bridge says are stored, all lanes."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as page:
-        lines = page.read().decode().splitlines()
-    return int(sum(float(x.split()[-1]) for x in lines if x.startswith("odograph_bridge_produced_total{")))
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A bridge at work and the topic it fills."""
+
+    children: list[subprocess.Popen[bytes]]
+    ends: Ends
+    home: Path
+
+    def wait(self, wanted: int, deadline_s: float = DEADLINE_S) -> int:
+        """Until the topic holds ``wanted`` records, or more; raises RuntimeError when that does not come."""
+        end_s = time.monotonic() + deadline_s
+        while (now := self.ends.total()) < wanted:
+            ended = [child.args for child in self.children if child.poll() is not None]
+            if ended or time.monotonic() > end_s:
+                why = f"{ended} ended" if ended else f"not within {deadline_s:g} s"
+                raise RuntimeError(f"{wanted - now} records are missing: {why}\n{_last_words(self.home)}")
+            time.sleep(POLL_S)
+        return now
 
 
-def cpu_s(pid: int) -> float:
-    """User and system time of a process so far, s."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / TICKS
+def _last_words(home: Path) -> str:
+    return "\n".join(f"{log.name}: {log.read_text()[-500:]}" for log in sorted(home.glob("*-?.log")))
 
 
-def rss_mb(pid: int) -> float:
-    """Peak resident memory, MiB."""
-    status = Path(f"/proc/{pid}/status").read_text()
-    return int(status.partition("VmHWM:")[2].split()[0]) / 1024
+@contextmanager
+def running(variant: Variant, services: Services, ends: Ends) -> Iterator[Running]:
+    """The bridge's processes, their logs in the home."""
+    with ExitStack() as ending:
+        children = []
+        for number, (command, own) in enumerate(variant.commands(services, ends.topic)):
+            log = ending.enter_context((services.home / f"{variant.name}-{number}.log").open("wb"))
+            env = {**os.environ, **own, "PYTHONWARNINGS": "ignore"}
+            child = subprocess.Popen(command, stdout=log, stderr=log, env=env)
+            ending.callback(child.wait, 60)
+            ending.callback(child.terminate)
+            children.append(child)
+        yield Running(children, ends, services.home)
 
 
-def wait_stored(port: int, wanted: int) -> None:
-    """Until ``wanted`` records are stored; raises TimeoutError."""
+def establish(variant: Variant, services: Services, ends: Ends) -> None:
+    """Let the bridge make its sessions: it has them when a burst from many vehicles arrives whole."""
     deadline_s = time.monotonic() + DEADLINE_S
-    while time.monotonic() < deadline_s:
-        try:
-            if stored(port) >= wanted:
+    with running(variant, services, ends) as bridge, services.flood() as flood:
+        while True:
+            before = ends.total()
+            flood.publish(sized_messages(variant.root, PROBED, PROBED, 0.2))
+            with suppress(RuntimeError):
+                bridge.wait(before + PROBED, PROBE_S)
                 return
-        except OSError:  # the page is not up yet
-            pass
-        time.sleep(0.02)
-    raise TimeoutError(f"{wanted} records were not stored within {DEADLINE_S:g} s")
+            if time.monotonic() > deadline_s:
+                raise RuntimeError(f"{variant}: no message crosses\n{_last_words(services.home)}")
 
 
-def start(profile: str | None) -> subprocess.Popen[bytes]:
-    """A bridge, its log in the bin."""
-    command = [sys.executable, "-c", BRIDGE]
-    if profile:
-        command = ["perf", "record", "-o", profile, "-g", *command]
-    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+def drain(variant: Variant, services: Services, ends: Ends, size_kb: float, count: int) -> Run:
+    """Fill the broker's queue, drain it, read the figures."""
+    with services.flood() as flood:
+        flood.publish(sized_messages(variant.root, VEHICLES, count, size_kb))
+    start = ends.total()
+    with running(variant, services, ends) as bridge:
+        begun = bridge.wait(start + count // FIRST)
+        pids = [child.pid for child in bridge.children]
+        watched = [*pids, services.broker_pid, services.kafka_pid]
+        begun_s, before = time.monotonic(), [cpu_s(pid) for pid in watched]
+        bridge.wait(start + count)
+        seconds, timed = time.monotonic() - begun_s, start + count - begun
+        *own, broker, kafka = [
+            (cpu_s(pid) - was) / timed * 1e6 for pid, was in zip(watched, before, strict=True)
+        ]
+        peak = sum(rss_mb(pid) for pid in pids)
+    rates = (timed / seconds, sum(own), peak, broker, kafka, os.getloadavg()[0])
+    return Run(variant.name, variant.processes, size_kb, *(round(value, 2) for value in rates))
 
 
-def stop(process: subprocess.Popen[bytes]) -> None:
-    """Orderly."""
-    process.terminate()
-    process.wait(30)
+def medians(runs: list[Run]) -> list[Run]:
+    """Of each kind of run, the one whose figures are the medians."""
+    kinds = {(run.size_kb, run.variant, run.processes): None for run in runs}
+    found = []
+    for kind in kinds:
+        rows = [asdict(run) for run in runs if (run.size_kb, run.variant, run.processes) == kind]
+        middle = {
+            key: rows[0][key]
+            if isinstance(rows[0][key], str)
+            else statistics.median(row[key] for row in rows)
+            for key in rows[0]
+        }
+        found.append(Run(**middle))
+    return found
 
 
-def measure(settings: Settings, endpoints: Endpoints, messages: int) -> Run:
-    """Fill, drain, read the figures. The first tenth is not timed."""
-    port = endpoints.http_ports["bridge"]
-    with Flood(endpoints.mqtt_host, endpoints.mqtt_port, "odograph-bridge-rate") as flood:
-        flood.publish(fleet_messages(settings.mqtt.root, VEHICLES, messages, time.time_ns() // 1_000_000))
-    process = start(None)
-    try:
-        wait_stored(port, messages // 10)
-        begun_s, begun_cpu_s, begun = time.monotonic(), cpu_s(process.pid), stored(port)
-        wait_stored(port, messages)
-        seconds, cpu = time.monotonic() - begun_s, cpu_s(process.pid) - begun_cpu_s
-        count = messages - begun
-        return Run(count, seconds, count / seconds, cpu / count * 1e6, rss_mb(process.pid))
-    finally:
-        stop(process)
+TITLE = "bridge   processes  KB   messages/s   CPU us   peak MiB   broker us   kafka us    load"
 
 
-def subscribe(endpoints: Endpoints) -> None:
-    """Let the bridge make its session and take what is left in it."""
-    process = start(None)
-    try:
-        deadline_s = time.monotonic() + DEADLINE_S
-        last = -1
-        while time.monotonic() < deadline_s:
-            time.sleep(1.0)
-            try:
-                now = stored(endpoints.http_ports["bridge"])
-            except OSError:
-                continue
-            if now == last:
-                return
-            last = now
-    finally:
-        stop(process)
+def line(run: Run) -> str:
+    """A row of the table."""
+    return (
+        f"{run.variant:<9}{run.processes:>9g} {run.size_kb:>3g} {run.messages_per_s:>12,.0f} "
+        f"{run.cpu_us:>8.1f} {run.peak_mb:>10.0f} {run.broker_us:>11.1f} {run.kafka_us:>10.1f} "
+        f"{run.load:>7.1f}"
+    )
 
 
 def main() -> None:
-    """Print a table on stderr and JSON on stdout."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--messages", type=int, default=60_000, help="frames a run [60000]")
-    parser.add_argument("--runs", type=int, default=3, help="runs; the median is reported [3]")
+    """Each run on stderr, the table of medians on stdout."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--sizes", default="0.2,1,4", help="KB of a message")
+    parser.add_argument("--processes", default="1,2", help="processes (shards) of the bridge")
+    parser.add_argument("--messages", type=int, default=60_000, help="messages a run; at 4 KB half of them")
+    parser.add_argument("--repeats", type=int, default=5, help="runs of each kind")
+    parser.add_argument("--json", action="store_true", help="medians and runs as JSON on stdout")
     options = parser.parse_args()
-    settings = contract_settings.load()
-    endpoints = contract_settings.endpoints(settings)
-    subscribe(endpoints)
+    variants = [Variant("product", int(n)) for n in options.processes.split(",")] + [Variant("naive", 1)]
     runs = []
-    print("  messages/s   CPU us/message   peak MiB", file=sys.stderr)
-    for _ in range(options.runs):
-        run = measure(settings, endpoints, options.messages)
-        runs.append(run)
-        print(
-            f"{run.messages_per_s:12,.0f} {run.cpu_us_per_message:16.1f} {run.rss_mb:10.0f}", file=sys.stderr
-        )
-    median = {
-        "messages_per_s": round(statistics.median(run.messages_per_s for run in runs)),
-        "cpu_us_per_message": round(statistics.median(run.cpu_us_per_message for run in runs), 1),
-    }
-    print(json.dumps({"median": median, "runs": [asdict(run) for run in runs]}))
+    print(TITLE, file=sys.stderr)
+    with (
+        tempfile.TemporaryDirectory(prefix="odograph-rate-") as folder,
+        services_in(Path(folder)) as services,
+    ):
+        topic = kafka_topic(services.prefix, "telemetry")
+        with Ends(services.endpoints.kafka_bootstrap, topic) as ends:
+            for variant in variants:
+                establish(variant, services, ends)
+            for size_kb in map(float, options.sizes.split(",")):
+                count = options.messages if size_kb < 2 else options.messages // 2
+                for variant in variants * options.repeats:
+                    runs.append(drain(variant, services, ends, size_kb, count))
+                    print(line(runs[-1]), file=sys.stderr, flush=True)
+    table = medians(runs)
+    if options.json:
+        print(json.dumps({"medians": [asdict(r) for r in table], "runs": [asdict(r) for r in runs]}))
+    else:
+        print("\n".join([TITLE, *map(line, table)]))
 
 
 if __name__ == "__main__":

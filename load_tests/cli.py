@@ -1,40 +1,90 @@
-"""The command ``odograph bench``."""
+"""The commands ``odograph bench`` and ``odograph drill``."""
 
 from __future__ import annotations
 
-import json as jsons
-import time
-from dataclasses import asdict
+import sys
 from typing import Annotated
 
 import typer
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command."""
+    """Add the commands."""
+    from load_tests.drills import cli as drills
+
     app.command()(bench)
+    drills.register(app)
 
 
 def bench(
-    rate: Annotated[float, typer.Option(min=1, help="frames/s of the whole fleet")] = 500.0,
+    find_max: Annotated[
+        bool, typer.Option("--find-max", help="find the highest rate whose lag is flat")
+    ] = False,
+    rate: Annotated[float | None, typer.Option(min=1, help="frames/s of the whole fleet [500]")] = None,
     vehicles: Annotated[
-        int | None, typer.Option("-c", "--vehicles", help="vehicles [as many as frames/s]")
+        int | None, typer.Option("-c", "--vehicles", help="vehicles [as many as frames/s: 10 Hz each]")
     ] = None,
-    duration_s: Annotated[float, typer.Option(min=5, help="measured time, s")] = 120.0,
-    warm_up_s: Annotated[float, typer.Option(min=0, help="time before measuring, s")] = 60.0,
+    duration: Annotated[str, typer.Option(help="measured time of a --rate, as 90s, 5m")] = "2m",
+    confirm: Annotated[str, typer.Option(help="time that the rate of --find-max must hold")] = "5m",
+    warm_up: Annotated[str, typer.Option(help="load before the first figure: Java compiles")] = "60s",
+    first: Annotated[
+        float, typer.Option("--from", min=50, help="first rate of --find-max, frames/s")
+    ] = 1000.0,
+    highest: Annotated[
+        float, typer.Option("--to", min=50, help="highest rate of --find-max, frames/s")
+    ] = 20_000.0,
+    soak: Annotated[
+        str | None, typer.Option(help="then run so long at --soak-share; memory must stay flat")
+    ] = None,
+    soak_share: Annotated[float, typer.Option(min=0.01, max=1, help="of the sustained rate")] = 0.7,
+    at_most: Annotated[str, typer.Option(help="--find-max ends by then, the soak not counted")] = "14m",
     seed: Annotated[int, typer.Option(min=0, help="seed of the fleet")] = 1,
+    here: Annotated[
+        bool,
+        typer.Option(
+            "--here", help="in the home in force (a running `odograph up` is used), not a fresh one"
+        ),
+    ] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="keep the fresh home: logs, data")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="JSON on standard output")] = False,
 ) -> None:
-    """Load the whole pipeline at a fixed rate and print what it carried. Exit 1 if it did not keep up."""
-    from infra.contract.settings import load
-    from infra.demo.fleet import Fleet
-    from load_tests.bench import measure
+    """Load the whole pipeline, open loop, and print its capacity card.
 
-    run_id = f"bench-{time.time_ns() // 1_000_000}"
-    fleet = Fleet(vehicles or round(rate), rate, seed, run_id, link={}, faults=())
-    card = measure(load(), fleet, warm_up_s, duration_s, lambda text: typer.echo(text, err=True))
-    table = asdict(card) | {"flat": card.flat}
-    lines = (f"{name:>18}  {value}" for name, value in table.items())
-    typer.echo(jsons.dumps(table, indent=1) if as_json else "\n".join(lines))
-    if not card.flat or card.residual != 0:
+    Exit 1 where the figures do not hold: the lag grew, the simulator could not keep its rate, the ledger does
+    not balance, or memory grew in a soak. The card is kept in <home>/bench as JSON too.
+    """
+    from contextlib import nullcontext
+
+    from infra.contract.durations import duration_ms
+    from infra.contract.errors import ConfigError
+    from infra.contract.settings import load
+    from load_tests.bench import card as cards
+    from load_tests.bench import home, run
+
+    if find_max and rate is not None:
+        raise ConfigError("--find-max and --rate exclude each other: give one of them")
+
+    def seconds(text: str, option: str) -> float:
+        return duration_ms(text, option) / 1000
+
+    wanted = run.Wanted(
+        rate=None if find_max else rate or 500.0,
+        vehicles=vehicles,
+        seed=seed,
+        duration_s=seconds(confirm, "--confirm") if find_max else seconds(duration, "--duration"),
+        warm_up_s=seconds(warm_up, "--warm-up"),
+        first=first,
+        highest=highest,
+        soak_s=0.0 if soak is None else seconds(soak, "--soak"),
+        soak_share=soak_share,
+        at_most_s=seconds(at_most, "--at-most"),
+        command=" ".join(["odograph", *sys.argv[1:]]),
+    )
+    in_force = load()
+    with nullcontext(in_force) if here else home.own_home(keep) as settings:
+        card = run.bench(settings, wanted, lambda text: typer.echo(text, err=True))
+    path = home.save(in_force.paths.home, cards.as_json(card))
+    typer.echo(path.read_text() if as_json else cards.text(card))
+    typer.echo(f"kept in {path}", err=True)
+    if not card.good:
         raise typer.Exit(1)

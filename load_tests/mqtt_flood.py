@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import time
 from collections.abc import Iterable, Sequence
 from itertools import chain, islice
 from types import TracebackType
@@ -26,34 +27,43 @@ def vehicle_id(number: int) -> str:
     return f"{VIN_PREFIX}{number:06d}"
 
 
-def frame(vehicle: int, seq: int, t0_ms: int) -> bytes:
-    """A frame of 10 samples x 11 fast signals and 3 slow ones, about 1 KB."""
-    wave = [((seq + i) * 37 + vehicle) % 100 for i in range(10)]
-    message: dict[str, object] = {
+def frame(vehicle: int, seq: int, t0_ms: int, samples: int = 10, signals: int | None = None) -> bytes:
+    """A frame of fast signals and 3 slow ones: 11 x 10 samples, about 1 KB, where nothing else is asked.
+
+    ``signals``: so many fast ones and no slow ones.
+    """
+    wave = [((seq + i) * 37 + vehicle) % 100 for i in range(samples)]
+    head: dict[str, object] = {
         "schema": 1,
         "vehicle_id": vehicle_id(vehicle),
         "boot_id": 1,
         "seq": seq,
         "t0_ms": t0_ms,
-        "dt_ms": 100,
-        "n": 10,
+        "dt_ms": 1000 // samples,
+        "n": samples,
         "sent_ms": t0_ms + 1000,
+    }
+    fast: dict[str, object] = {
         "speed_kmh": [50.25 + w / 10 for w in wave],
         "lat_deg": [48.137154 + w / 1e6 for w in wave],
         "lon_deg": [11.576124 + w / 1e6 for w in wave],
         "heading_deg": [90.5 + w for w in wave],
-        "accel_long_mps2": [0.25] * 10,
-        "accel_lat_mps2": [0.13] * 10,
-        "yaw_rate_dps": [1.5] * 10,
-        "accelerator_pct": [22.5] * 10,
-        "brake_pct": [0] * 10,
-        "steering_deg": [-3.5] * 10,
+        "accel_long_mps2": [0.25] * samples,
+        "accel_lat_mps2": [0.13] * samples,
+        "yaw_rate_dps": [1.5] * samples,
+        "accelerator_pct": [22.5] * samples,
+        "brake_pct": [0] * samples,
+        "steering_deg": [-3.5] * samples,
         "engine_rpm": [1800 + w for w in wave],
-        "coolant_temp_c": 88.5,
-        "odometer_m": 123456,
-        "battery_voltage_v": 13.9,
     }
-    return orjson.dumps(message)
+    slow: dict[str, object] = {"coolant_temp_c": 88.5, "odometer_m": 123456, "battery_voltage_v": 13.9}
+    if signals is not None:
+        fast, slow = dict(list(fast.items())[:signals]), {}
+    return orjson.dumps(head | fast | slow)
+
+
+SHAPES = {0.2: (4, 2), 1.0: (10, None), 4.0: (52, None)}
+"""Samples and signals of a frame of about so many KB."""
 
 
 class Flood:
@@ -106,4 +116,16 @@ def fleet_messages(root: str, vehicles: int, count: int, t0_ms: int) -> Sequence
         vehicle, seq = at % vehicles, at // vehicles
         topic = mqtt_topic(root, vehicle_id(vehicle), "telemetry").encode()
         found.append((topic, frame(vehicle, seq, t0_ms + 1000 * seq)))
+    return found
+
+
+def sized_messages(root: str, vehicles: int, count: int, size_kb: float) -> Sequence[tuple[bytes, bytes]]:
+    """``count`` frames of now, of one of the sizes in SHAPES, vehicle after vehicle."""
+    samples, signals = SHAPES[size_kb]
+    t0_ms = time.time_ns() // 1_000_000
+    found = []
+    for at in range(count):
+        vehicle, seq = at % vehicles, at // vehicles
+        topic = mqtt_topic(root, vehicle_id(vehicle), "telemetry").encode()
+        found.append((topic, frame(vehicle, seq, t0_ms + 1000 * seq, samples, signals)))
     return found

@@ -1,22 +1,47 @@
-"""What rate measurements need: CPU time by part, and a broker of their own."""
+"""What rate measurements need: CPU time by part and by process, and services of their own."""
 
 from __future__ import annotations
 
+import json
+import os
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
-from infra.contract.settings import load
+from confluent_kafka import Consumer, TopicPartition
+
+from infra.contract.settings import ENDPOINTS_FILE, Endpoints, load
 from infra.stack import cache, ports
 from infra.stack.fetch import fetch_all
 from infra.stack.guard import guarded
+from infra.stack.kafka import kafka
+from infra.stack.kafka_topics import create_topics
 from infra.stack.mosquitto import mosquitto
+from infra.stack.ports import HOST
 from infra.stack.progress import Progress
-from infra.stack.service import Runner
+from infra.stack.service import Runner, Service
+from load_tests.mqtt_flood import Flood
+
+TICKS = os.sysconf("SC_CLK_TCK")
+KAFKA_HEAP_MB = 512
+ANSWER_S = 10.0
+
+
+def cpu_s(pid: int) -> float:
+    """User and system time of a process so far, s."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS
+
+
+def rss_mb(pid: int) -> float:
+    """Peak resident memory, MiB."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0]) / 1024
 
 
 @dataclass(slots=True)
@@ -70,3 +95,74 @@ def broker_in(home: Path) -> Iterator[Broker]:
         assert found is not None
         yield Broker(service.port, found.pid)
         runner.stop(service.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """A Mosquitto and a Kafka with the contract's topics, their addresses in ``home``."""
+
+    home: Path
+    endpoints: Endpoints
+    prefix: str
+    broker_pid: int
+    kafka_pid: int
+
+    def flood(self, client_id: str = "odograph-rate-flood") -> Flood:
+        """A publisher."""
+        return Flood(self.endpoints.mqtt_host, self.endpoints.mqtt_port, client_id)
+
+
+@contextmanager
+def services_in(home: Path) -> Iterator[Services]:
+    """Mosquitto and Kafka in ``home`` while the block runs, and no database."""
+    settings = load(paths={"home": str(home)}, kafka={"heap_mb": KAFKA_HEAP_MB})
+    folder = settings.paths.cache
+    fetch_all(folder, Progress(), ("mosquitto", "kafka"))
+    chosen: list[int] = []
+    for _ in range(4):
+        chosen.append(ports.free_port(chosen))
+    jars = cache.jars(folder, "kafka")[0].parent
+    services = (
+        mosquitto(cache.rootfs(folder), home / "data" / "mosquitto", chosen[0]),
+        kafka(jars, home / "data" / "kafka", chosen[1], chosen[2], KAFKA_HEAP_MB),
+    )
+    home.chmod(0o711)  # the services' users must reach their folders
+    with guarded(home):
+        runner = Runner(home)
+        pids = [_started(runner, service) for service in services]
+        addresses = Endpoints(HOST, chosen[0], f"{HOST}:{chosen[1]}", "", "", "", {"bridge": 0})
+        (home / ENDPOINTS_FILE).write_text(json.dumps(asdict(addresses)))
+        create_topics(addresses.kafka_bootstrap, settings.kafka.prefix)
+        yield Services(home, addresses, settings.kafka.prefix, *pids)
+        for service in services:
+            runner.stop(service.name)
+
+
+def _started(runner: Runner, service: Service) -> int:
+    runner.start(service)
+    found = runner.find(service.name)
+    assert found is not None
+    return found.pid
+
+
+class Ends:
+    """How many records a topic has had: a context manager."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        self._consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "odograph-rate-ends"})
+        self.topic = topic
+        found = self._consumer.list_topics(topic, timeout=ANSWER_S).topics[topic].partitions
+        self._partitions = [TopicPartition(topic, number) for number in found]
+
+    def __enter__(self) -> Ends:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._consumer.close()
+
+    def total(self) -> int:
+        """The sum of the partitions' ends."""
+        ends = [self._consumer.get_watermark_offsets(p, timeout=ANSWER_S) for p in self._partitions]
+        return sum(end[1] for end in ends if end)

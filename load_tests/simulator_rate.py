@@ -15,18 +15,18 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from edge_simulator.runfiles import RunFiles
 from edge_simulator.scenario import SAMPLES, Scenario, cadence
 from edge_simulator.sending.clients import Client, publisher_of
+from edge_simulator.sending.reactions import filters
 from edge_simulator.sending.run import Run
 from edge_simulator.sending.sender import Plan
 from edge_simulator.world import World
-from load_tests.bridge_rate import cpu_s
-from load_tests.rate_support import Broker, Clock, broker_in
+from load_tests.rate_support import Broker, Clock, broker_in, cpu_s
 
 FLAT_OUT_VEHICLES = 10_000
 PARTS = ("physics", "recorders", "instruments", "encode", "queue", "publish")
@@ -107,12 +107,15 @@ def generate(vehicles: int, seconds: int, encode: bool) -> Measured:
     return _measured(kind, 0, vehicles * seconds, wall_s, cpu, clock)
 
 
-def all_in(broker: Broker, client: Client, rate: int, seconds: int, home: Path) -> Measured:
+def all_in(
+    broker: Broker, client: Client, rate: int, seconds: int, home: Path, listen: bool = True
+) -> Measured:
     """A run as ``odograph simulate`` makes it, from the first birth to the last PUBACK; rate 0: flat out."""
     clock, vehicles = Clock(), rate or FLAT_OUT_VEHICLES
     world = fleet(vehicles, seconds, clock)
     run_id = f"rate-{time.time_ns()}"
-    with publisher_of(client, vehicles)("127.0.0.1", broker.port, [run_id]) as publisher:
+    ears = filters("rate", world.vehicle_ids, 1) if listen else {}
+    with publisher_of(client, vehicles)("127.0.0.1", broker.port, [run_id], filters=ears) as publisher:
         publisher.connect(5.0)
         clock.time(publisher, "publish_many", "publish")
         clock.time(publisher, "drive", "publish")
@@ -137,6 +140,15 @@ def median(runs: list[Measured]) -> Measured:
     return sorted(runs, key=lambda run: run.cpu_us)[len(runs) // 2]
 
 
+def listening(broker: Broker, rate: int, seconds: int, repeats: int, home: Path) -> list[Measured]:
+    """What it costs to listen when nothing is said: deaf and listening runs in turn, their medians."""
+    runs: dict[bool, list[Measured]] = {False: [], True: []}
+    for _ in range(repeats):
+        for listen, found in runs.items():
+            found.append(all_in(broker, "lean", rate, seconds, home, listen))
+    return [replace(median(runs[k]), kind=f"lean, {name}") for k, name in ((False, "deaf"), (True, "ears"))]
+
+
 def line(run: Measured) -> str:
     """A row of the table."""
     asked = str(run.asked_per_s) if run.asked_per_s else "flat out"
@@ -154,6 +166,7 @@ def main() -> None:
     parser.add_argument("--clients", default="lean,paho", help="MQTT clients")
     parser.add_argument("--seconds", type=int, default=6, help="simulated time of a run")
     parser.add_argument("--repeats", type=int, default=3, help="runs of each kind; their median is printed")
+    parser.add_argument("--listen", action="store_true", help="only: deaf against listening vehicles")
     parser.add_argument("--json", action="store_true", help="the medians as JSON on stdout")
     options = parser.parse_args()
     rates = [int(rate) for rate in options.rates.split(",")]
@@ -165,6 +178,10 @@ def main() -> None:
     )  # fmt: skip
     found = []
     with tempfile.TemporaryDirectory(prefix="odograph-rate-") as folder, broker_in(Path(folder)) as broker:
+        if options.listen:
+            for run in listening(broker, rates[-1], options.seconds, options.repeats, Path(folder)):
+                print(line(run), file=sys.stderr, flush=True)
+            return
         kinds: list[Callable[[], Measured]] = [
             lambda encode=encode: generate(FLAT_OUT_VEHICLES, options.seconds, encode)  # type: ignore[misc]
             for encode in (False, True)

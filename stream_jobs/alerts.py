@@ -9,12 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
 
-from infra.contract.messages import SEVERITIES
-
-LATE_MS: Final = 15 * 60 * 1000
-"""A finding older than this on receipt is stored and marked, not notified."""
+from infra.contract.messages import ALERT_LATE_MS, SEVERITIES
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +34,7 @@ class Finding:
     @property
     def late(self) -> bool:
         """Whether it came too late to notify anybody."""
-        return self.received_ms - self.event_ms > LATE_MS
+        return self.received_ms - self.event_ms > ALERT_LATE_MS
 
 
 @dataclass(frozen=True, slots=True)

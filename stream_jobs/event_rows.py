@@ -7,23 +7,20 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from typing import Any, Final
 
 import orjson
 
-from infra.contract.errors import ContractError
-from infra.contract.frame import MAX_INT, load_object, require_int
-from infra.contract.messages import ALERT_KEYS, SEVERITIES, crash_digest, decode_crash, decode_status
+from infra.contract.errors import WHOLE_REASONS, ContractError
+from infra.contract.frame import decode
+from infra.contract.messages import crash_digest, decode_alert, decode_crash, read_status
 from infra.contract.settings import Jobs
 from infra.contract.topics import HEADER_DETAIL, HEADER_MQTT_TOPIC, HEADER_REASON
 from stream_jobs.alerts import Finding
 
-ALERT_MAX_BYTES: Final = 16 * 1024
 DETAIL_CHARS: Final = 500
-_TEXTS: Final = ("alert_id", "vehicle_id", "rule", "message")
-_NUMBERS: Final = ("value", "limit", "lat_deg", "lon_deg")
 
 Row = dict[str, Any]
 
@@ -62,26 +59,11 @@ def clock_range(jobs: Jobs) -> ClockRange:
 
 def finding(record: Record) -> Finding:
     """The finding in a record of ``alerts``."""
-    alert = load_object(record.value, ALERT_MAX_BYTES)
-    missing = [key for key in ALERT_KEYS if key not in alert]
-    if missing:
-        raise ContractError("bad_shape", f"an alert without {', '.join(missing)}")
+    alert = decode_alert(record.value)
     refuse_nul(record.value)
-    for key in _TEXTS:
-        if type(alert[key]) is not str:
-            raise ContractError("bad_value", f"{key} {alert[key]!r} is not a string")
-    for key in _NUMBERS:
-        if type(alert[key]) not in (int, float, type(None)):
-            raise ContractError("bad_value", f"{key} {alert[key]!r} is not a number or null")
-    if alert["severity"] not in SEVERITIES:
-        raise ContractError("bad_value", f"severity {alert['severity']!r} is none of {', '.join(SEVERITIES)}")
     return Finding(
-        rule_version=require_int(alert, "rule_version", 1, 2**31 - 1, "bad_value"),
-        severity=alert["severity"],
-        event_ms=require_int(alert, "event_ms", 0, MAX_INT, "bad_clock"),
-        received_ms=require_int(alert, "received_ms", 0, MAX_INT, "bad_clock"),
         alerted_ms=record.at_ms,
-        **{key: alert[key] for key in (*_TEXTS, *_NUMBERS)},
+        **{field.name: alert[field.name] for field in fields(Finding) if field.name != "alerted_ms"},
     )
 
 
@@ -110,7 +92,7 @@ def status_row(record: Record, clocks: ClockRange) -> Row | None:
     """The row of ``vehicle``; None for a tombstone, with which a compacted topic forgets a vehicle."""
     if not record.value:
         return None
-    status = decode_status(record.value)
+    status = read_status(record.value)
     refuse_nul(record.value)
     named = {
         key: status.get(key) for key in ("vehicle_id", "boot_id", "model", "powertrain", "vehicle_class")
@@ -138,17 +120,31 @@ def _with_names_kept(row: Row, older: Row | None) -> Row:
 
 def dead_letter_row(record: Record) -> Row:
     """The row of ``dead_letter``. Never raises: what is dead stays here."""
+    reason = optional_text(record.headers.get(HEADER_REASON)) or "unknown"
+    whole = reason in WHOLE_REASONS and record.headers.get(HEADER_MQTT_TOPIC, b"").endswith(b"/telemetry")
+    boot_id, seq = _frame_number(record.value) if whole else (None, None)
     return {
         "partition": record.partition,
         "log_offset": record.offset,
-        "reason": optional_text(record.headers.get(HEADER_REASON)) or "unknown",
+        "reason": reason,
         "detail": optional_text(record.headers.get(HEADER_DETAIL)),
         "mqtt_topic": optional_text(record.headers.get(HEADER_MQTT_TOPIC)),
         "vehicle_id": optional_text(record.key),
         "received_ms": record.at_ms,
         "bytes": len(record.value),
         "digest": hashlib.sha256(record.value).hexdigest(),
+        "boot_id": boot_id,
+        "seq": seq,
     }
+
+
+def _frame_number(raw: bytes) -> tuple[int | None, int | None]:
+    """Boot id and sequence number of a frame; None where it is none, or only half of one was kept."""
+    try:
+        frame = decode(raw)
+    except ContractError:
+        return None, None
+    return frame["boot_id"], frame["seq"]
 
 
 def dead_letter_headers(record: Record, error: ContractError) -> list[tuple[str, str | bytes | None]]:

@@ -148,11 +148,11 @@ WHERE excluded.state_at >= v.state_at
 INSERT_DEAD_LETTERS: Final = """
 INSERT INTO odograph.dead_letter (partition, log_offset, reason, detail, mqtt_topic, vehicle_id,
     received_at, bytes,
-    digest)
+    digest, boot_id, seq)
 SELECT partition, log_offset, reason, detail, mqtt_topic, vehicle_id, to_timestamp(received_ms / 1000.0),
-    bytes, digest
+    bytes, digest, boot_id, seq
 FROM jsonb_to_recordset(%(rows)s) AS n(partition integer, log_offset bigint, reason text, detail text,
     mqtt_topic text,
-     vehicle_id text, received_ms bigint, bytes integer, digest text)
+     vehicle_id text, received_ms bigint, bytes integer, digest text, boot_id bigint, seq bigint)
 ON CONFLICT DO NOTHING
 """

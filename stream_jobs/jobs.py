@@ -21,6 +21,7 @@ from infra.contract.verdict import clock_limits
 from infra.health import HealthServer
 from stream_jobs import keepers, repair_plan, sources, windows
 from stream_jobs.archive import ArchiveSink, archive_folder
+from stream_jobs.checkpoints import checkpoint_of
 from stream_jobs.frames import stream_frames
 from stream_jobs.progress import Board, Metrics
 from stream_jobs.session import build_session
@@ -41,12 +42,12 @@ log = structlog.get_logger("stream_jobs.jobs")
 class Query:
     """One streaming query: records -> ``transform`` -> sink, by its own checkpoint and scheduler pool.
 
-    ``checkpoint`` is the folder's name: a new one with each change of operators, so that no state of the old
-    ones is ever read as that of the new. ``replaces`` are folders of older operators.
+    ``operators`` is the version of its stateful operators, None without any: to be raised with each change of
+    them. ``replaces`` are queries of older versions (see checkpoints.py).
     """
 
     name: str
-    checkpoint: str
+    operators: int | None
     replaces: tuple[str, ...]
     trigger_s: Callable[[Settings], float]
     max_offsets: Callable[[Settings], int]
@@ -63,8 +64,8 @@ def all_windows(records: DataFrame, settings: Settings) -> DataFrame:
 QUERIES: Final = (
     Query(
         name="windows",
-        checkpoint="windows-2",
-        replaces=("windows", "routing"),
+        operators=2,
+        replaces=("routing",),
         trigger_s=lambda s: s.jobs.trigger_s,
         max_offsets=lambda s: s.jobs.max_offsets,
         transform=all_windows,
@@ -72,7 +73,7 @@ QUERIES: Final = (
     ),
     Query(
         name="archive",
-        checkpoint="archive",
+        operators=None,
         replaces=(),
         trigger_s=lambda s: s.jobs.archive_trigger_s,
         max_offsets=lambda s: s.jobs.max_offsets * ARCHIVE_BATCH_FACTOR,
@@ -151,8 +152,7 @@ class Application:
 
     def _start_query(self, spark: SparkSession, query: Query) -> StreamingQuery:
         s = self._settings
-        checkpoint = (s.paths.home / "checkpoints" / query.checkpoint).absolute()
-        _tell_of_older(checkpoint, query)
+        checkpoint = checkpoint_of(s.paths.home, query.name, query.operators, query.replaces)
         claims = BatchClaims(query.name, checkpoint)
         sink = query.sink(s, self._database(query.name), claims, self._board)
         records = sources.kafka_stream(spark, s, self._addresses, TOPIC, query.max_offsets(s))
@@ -195,18 +195,6 @@ class Application:
             keeper.join()
         for database in self._databases:
             database.close()
-
-
-def _tell_of_older(checkpoint: Path, query: Query) -> None:
-    """Say so, once, where a query starts anew because its operators are no longer those of a checkpoint."""
-    older = [name for name in query.replaces if (checkpoint.parent / name).exists()]
-    if older and not checkpoint.exists():
-        log.warning(
-            "checkpoints of older operators are not used: windows come again from the earliest record that "
-            "Kafka keeps, to equal values; the folders may be removed",
-            query=query.name,
-            folders=[str(checkpoint.parent / name) for name in older],
-        )
 
 
 def start_query(rows: DataFrame, sink: Sink, name: str, trigger_s: float, checkpoint: Path) -> StreamingQuery:

@@ -10,52 +10,45 @@ import os
 import socket
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass
 from itertools import chain
 
 from edge_simulator.sending import mqtt_packets as packets
-from edge_simulator.sending.publishing import MAX_PER_CONNECTION, RETRY_S, Counts, Latency, Message
+from edge_simulator.sending.lean_flight import Flight
+from edge_simulator.sending.publishing import MAX_PER_CONNECTION, RETRY_S, Counts, Incoming, Latency, Message
+from edge_simulator.sending.sessions import CONNECT_S, Identity
 
-CONNECT_S = 5.0
-"""A connection that has not been accepted after this is tried anew."""
 BATCH = 1000
 """Messages written at a time: about 1.5 MB, so that little waits behind a slow socket."""
 RECEIVE_BYTES = 1 << 18
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
-    """Who connects where. ``will`` is published, retained, when the connection ends without goodbye."""
-
-    host: str
-    port: int
-    client_id: str
-    keepalive_s: float
-    will: Message | None = None
-
-
 class Connection:
     """One connection, made again when it is lost; ``now`` is a monotonic clock in seconds everywhere."""
 
-    def __init__(self, identity: Identity, counts: Counts, latency: Latency) -> None:
+    def __init__(
+        self, identity: Identity, counts: Counts, latency: Latency, inbox: list[Incoming] | None = None
+    ) -> None:
         self.identity = identity
         self.sock: socket.socket | None = None
         self.up = False
+        self.listening = not identity.filters
+        """Whether the broker knows what we listen to."""
         self.trouble = "no answer"
         self.retry_at = 0.0
         self._failures = 0
         self._connecting = False
         self._waiting: deque[Message] = deque()
-        self._in_flight: dict[int, tuple[Message, float]] = {}
-        """By packet identifier, in the order of sending."""
-        self._packet_id = 0
+        self._flight = Flight(counts, latency, identity.keep_s)
         self._unsent = memoryview(b"")
+        self._replies: list[bytes] = []
+        """What goes out before the next message: PUBACKs."""
         self._unread = b""
+        self._inbox = [] if inbox is None else inbox
+        self._word: Message | None = None
+        """What stands retained under the will's topic as far as we know."""
         self._said_at = self._heard_at = 0.0
         self._pinged_at: float | None = None
-        self._topics: dict[str, bytes] = {}
         self._counts = counts
-        self._latency = latency
 
     @property
     def wants_write(self) -> bool:
@@ -82,40 +75,23 @@ class Connection:
 
     def send(self, messages: Iterable[Message], now: float) -> None:
         """Publish, or keep until the connection is back."""
+        if self.identity.will is not None:
+            messages = list(messages)
+            self._word = next((m for m in reversed(messages) if m.retain), self._word)
         self._waiting.extend(messages)
         self._push(now)
 
     def _push(self, now: float) -> None:
         """Write what waits, as far as the connection takes it."""
+        if self._replies and self.up and not self._unsent:
+            replies, self._replies = b"".join(self._replies), []
+            self._write(replies, now)
         while self.up and self._waiting and not self._unsent:
-            room = min(BATCH, MAX_PER_CONNECTION - len(self._in_flight), len(self._waiting))
+            room = min(BATCH, MAX_PER_CONNECTION - len(self._flight), len(self._waiting))
             if room <= 0:
                 return
             batch = [self._waiting.popleft() for _ in range(room)]
-            self._write(self._packed(batch, now), now)
-
-    def _packed(self, batch: list[Message], now: float) -> bytes:
-        """Packets of messages, which are in flight from now on."""
-        parts: list[bytes] = []
-        for message in batch:
-            packet_id = self._next_id()
-            self._in_flight[packet_id] = (message, now)
-            parts += self._packet(packet_id, message)
-        return b"".join(parts)
-
-    def _packet(self, packet_id: int, message: Message, dup: bool = False) -> tuple[bytes, ...]:
-        name, payload, retain = message.topic, message.payload, message.retain
-        topic = self._topics.get(name)
-        if topic is None:
-            topic = self._topics[name] = packets.text(name.encode())
-        return packets.publish(topic, packet_id, payload, retain, dup)
-
-    def _next_id(self) -> int:
-        """The next packet identifier that is free: acknowledgements may come out of order."""
-        while True:
-            self._packet_id = self._packet_id % packets.PACKET_IDS + 1
-            if self._packet_id not in self._in_flight:
-                return self._packet_id
+            self._write(self._flight.packed(batch, now), now)
 
     def _write(self, data: bytes, now: float) -> None:
         """Send bytes; what the socket does not take now is sent by :meth:`on_writable`."""
@@ -151,7 +127,8 @@ class Connection:
         who = self.identity
         will = who.will and (who.will.topic, who.will.payload)
         self._heard_at = now
-        self._write(packets.connect(who.client_id, max(1, round(who.keepalive_s)), will), now)
+        clean = not who.filters
+        self._write(packets.connect(who.client_id, max(1, round(who.keepalive_s)), will, clean), now)
 
     def on_readable(self, now: float) -> None:
         """Bytes have come."""
@@ -168,45 +145,42 @@ class Connection:
             if not data:
                 raise packets.ProtocolError("the broker closed the connection")
             found, self._unread = packets.received(self._unread + data)
-            self._settle(found.acks, now)
+            self._flight.settle(found.acks, now)
         except packets.ProtocolError as error:
             self.lose(str(error))
             return
         if found.pong:
             self._pinged_at = None
         if found.connack is not None:
-            self._accepted(found.connack, now)
+            self._accepted(found.connack, found.session, now)
+        self.listening |= found.subscribed
+        if found.publishes:
+            self._hear(found.publishes)
         self._push(now)
 
-    def _accepted(self, code: int, now: float) -> None:
-        """CONNACK: what had no PUBACK goes again first, in order."""
+    def _hear(self, publishes: list[packets.Publish]) -> None:
+        """Messages from the service."""
+        self._inbox += [Incoming(p.topic, p.payload) for p in publishes]
+        self._replies += [packets.puback(p.packet_id) for p in publishes if p.packet_id]
+
+    def _accepted(self, code: int, session: bool, now: float) -> None:
+        """CONNACK: what had no PUBACK goes again first, in order; then SUBSCRIBE, unless the broker knows."""
+        who = self.identity
         if code:
-            self.lose(f"the broker refuses {self.identity.client_id}: {packets.REFUSALS.get(code, code)}")
+            self.lose(f"the broker refuses {who.client_id}: {packets.REFUSALS.get(code, code)}")
             return
         self.up, self._failures = True, 0
-        again = [self._packet(key, message, dup=True) for key, (message, _) in self._in_flight.items()]
-        self._write(b"".join(chain.from_iterable(again)), now)
-
-    def _settle(self, acks: list[int], now: float) -> None:
-        """PUBACKs: the messages are the broker's now."""
-        kinds: dict[str, int] = {}
-        times: dict[float, int] = {}
-        unknown = 0
-        for packet_id in acks:
-            entry = self._in_flight.pop(packet_id, None)
-            if entry is None:
-                unknown = packet_id
-                continue
-            (_, _, kind, _, mark), begun = entry
-            if mark is not None:
-                self._counts.acked_marks.append(mark)
-            kinds[kind] = kinds.get(kind, 0) + 1
-            times[begun] = times.get(begun, 0) + 1
-        self._counts.acked.update(kinds)
-        for begun, count in times.items():
-            self._latency.add(now - begun, count)
-        if unknown:
-            raise packets.ProtocolError(f"PUBACK for packet {unknown}, which is not in flight")
+        if who.keep_s:
+            self._waiting.extendleft(reversed(self._flight.rewound(now)))
+        first = self._flight.again()
+        self.listening = session or not who.filters
+        if not self.listening:
+            first += packets.subscribe(self._flight.next_id(), who.filters)
+        self._write(first, now)
+        word = self._word
+        if word is not None and word not in chain(self._flight.messages(), self._waiting):
+            self._counts.sent[word.kind] += 1
+            self._waiting.appendleft(word)
 
     def tick(self, now: float) -> None:
         """About once a second: give up a connect that hangs, keep alive, notice a silent broker."""
@@ -230,7 +204,7 @@ class Connection:
         self.trouble = why
         self._counts.reconnects += self.up
         self.up, self._connecting, self._pinged_at = False, False, None
-        self._unsent, self._unread = memoryview(b""), b""
+        self._unsent, self._unread, self._replies = memoryview(b""), b"", []
         if self.sock is not None:
             self.sock.close()
             self.sock = None
@@ -240,8 +214,9 @@ class Connection:
         if self.sock is None:
             return
         self.sock.settimeout(1.0)
+        last = b"".join([self._unsent, *self._replies, packets.DISCONNECT * self.up])
         try:
-            self.sock.sendall(bytes(self._unsent) + packets.DISCONNECT * self.up)
+            self.sock.sendall(last)
         except OSError as error:
             self.trouble = str(error)
         self.sock.close()

@@ -11,8 +11,9 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
-from edge_simulator.sending.lean_connection import Connection, Identity
-from edge_simulator.sending.publishing import KEEPALIVE_S, Counts, Latency, Message
+from edge_simulator.sending.lean_connection import Connection
+from edge_simulator.sending.publishing import KEEPALIVE_S, Counts, Incoming, Latency, Message
+from edge_simulator.sending.sessions import Identity, give_up
 from infra.contract.errors import ServiceError
 
 TICKS = 4
@@ -20,27 +21,29 @@ TICKS = 4
 
 
 class LeanPublisher:
-    """A pool of connections; use as a context manager. ``wills`` maps a connection to its last will."""
+    """A pool of connections; use as a context manager. See Publishing for the mappings by connection."""
 
     def __init__(
         self, host: str, port: int, client_ids: Sequence[str], wills: Mapping[int, Message] | None = None,
-        keepalive_s: float = KEEPALIVE_S,
+        keepalive_s: float = KEEPALIVE_S, filters: Mapping[int, Sequence[str]] | None = None,
+        keep_s: float = 0.0,
     ) -> None:  # fmt: skip
         self.counts = Counts()
         self.latency = Latency()
-        self._links = [
-            Connection(
-                Identity(host, port, name, keepalive_s, (wills or {}).get(k)), self.counts, self.latency
-            )
+        self._inbox: list[Incoming] = []
+        ends, ears = wills or {}, filters or {}
+        identities = [
+            Identity(host, port, name, keepalive_s, ends.get(k), tuple(ears.get(k, ())), keep_s)
             for k, name in enumerate(client_ids)
         ]
+        self._links = [Connection(who, self.counts, self.latency, self._inbox) for who in identities]
         self._watched: dict[Connection, tuple[int, int]] = {}
         """File descriptor and events that the selector waits for."""
         self._selector = selectors.DefaultSelector()
         self._away = set(self._links)
         self._every_s = min(1.0, keepalive_s / TICKS)
         self._tick_at = 0.0
-        self._address = f"{host}:{port}"
+        self._host, self._port = host, port
 
     @property
     def owed(self) -> int:
@@ -50,12 +53,12 @@ class LeanPublisher:
     def connect(self, deadline_s: float) -> None:
         """Open all connections; raises ServiceError when the broker does not take them in time."""
         end = time.monotonic() + deadline_s
-        while not all(link.up for link in self._links):
+        while not all(link.up and link.listening for link in self._links):
             self.drive(0.02)
             if time.monotonic() > end:
-                trouble = next(link.trouble for link in self._links if not link.up)
+                trouble = next(link.trouble for link in self._links if not (link.up and link.listening))
                 raise ServiceError(
-                    f"no MQTT broker at {self._address} after {deadline_s:g} s ({trouble}); "
+                    f"no MQTT broker at {self._host}:{self._port} after {deadline_s:g} s ({trouble}); "
                     "start it (odograph up) or check mqtt.url"
                 )
 
@@ -74,6 +77,14 @@ class LeanPublisher:
             parts.setdefault(connection % len(self._links), []).append(message)
         for number, part in parts.items():
             self._send(self._links[number], part)
+
+    def take(self) -> list[Incoming]:
+        """Messages from the service since the last call, in order of arrival."""
+        if not self._inbox:
+            return []
+        found = self._inbox.copy()
+        self._inbox.clear()
+        return found
 
     def _send(self, link: Connection, messages: Sequence[Message]) -> None:
         link.send(messages, time.monotonic())
@@ -138,3 +149,5 @@ class LeanPublisher:
         for link in self._links:
             link.close()
         self._selector.close()
+        identities = [link.identity for link in self._links if link.identity.filters]
+        give_up(self._host, self._port, [who.client_id for who in identities])

@@ -1,4 +1,4 @@
-"""The few MQTT 3.1.1 packets that a publisher at QoS 1 needs: bytes in, bytes out, no connection.
+"""The few MQTT 3.1.1 packets that a vehicle at QoS 1 needs: bytes in, bytes out, no connection.
 
 Source: OASIS MQTT 3.1.1, chapters 2 and 3.
 """
@@ -6,6 +6,7 @@ Source: OASIS MQTT 3.1.1, chapters 2 and 3.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -20,8 +21,10 @@ _FIRST = tuple(
 )
 """A PUBLISH's first byte by DUP and RETAIN."""
 _CLEAN_SESSION, _WILL_QOS1, _WILL_RETAIN = 0x02, 0x0C, 0x20
-_CONNACK, _PUBACK, _PINGRESP = 0x20, 0x40, 0xD0
+_CONNACK, _PUBLISH, _PUBACK, _SUBACK, _PINGRESP = 0x20, 0x30, 0x40, 0x90, 0xD0
 _PUBACK_HEAD = 0x4002
+_LENGTHS = {_CONNACK: 4, _PUBACK: 4, _PINGRESP: 2}
+_SUBSCRIPTION_FAILED = 0x80
 _MOST_LENGTH_BYTES = 4
 
 REFUSALS = {
@@ -37,6 +40,15 @@ class ProtocolError(Exception):
     """The other side sent what MQTT 3.1.1 does not allow here."""
 
 
+@dataclass(frozen=True, slots=True)
+class Publish:
+    """A message for us; ``packet_id`` is owed a PUBACK, 0 at QoS 0."""
+
+    topic: str
+    payload: bytes
+    packet_id: int
+
+
 @dataclass(slots=True)
 class Received:
     """What a broker told."""
@@ -45,7 +57,11 @@ class Received:
     """Packet identifiers of PUBACKs in order of arrival."""
     connack: int | None = None
     """Return code; 0 is accepted."""
+    session: bool = False
+    """The broker had kept the session: subscriptions are in force, nothing that was sent to it is lost."""
     pong: bool = False
+    subscribed: bool = False
+    publishes: list[Publish] = field(default_factory=list)
 
 
 @lru_cache(maxsize=16_384)
@@ -66,9 +82,14 @@ def text(value: bytes) -> bytes:
     return len(value).to_bytes(2, "big") + value
 
 
-def connect(client_id: str, keepalive_s: int, will: tuple[str, bytes] | None = None) -> bytes:
-    """CONNECT with a clean session; ``will`` is topic and payload of a retained last will at QoS 1."""
-    flags, payload = _CLEAN_SESSION, text(client_id.encode())
+def connect(
+    client_id: str, keepalive_s: int, will: tuple[str, bytes] | None = None, clean: bool = True
+) -> bytes:
+    """CONNECT; ``will`` is topic and payload of a retained last will at QoS 1.
+
+    Not ``clean``: the broker keeps subscriptions, and what comes for them, while the connection is away.
+    """
+    flags, payload = clean * _CLEAN_SESSION, text(client_id.encode())
     if will is not None:
         flags |= _WILL_QOS1 | _WILL_RETAIN
         payload += text(will[0].encode()) + text(will[1])
@@ -82,6 +103,17 @@ def publish(
     """The pieces of a PUBLISH at QoS 1, to be joined; ``topic`` as made by :func:`text`."""
     length = remaining_length(len(topic) + 2 + len(payload))
     return (_FIRST[dup][retain], length, topic, packet_id.to_bytes(2, "big"), payload)
+
+
+def subscribe(packet_id: int, filters: Sequence[str]) -> bytes:
+    """SUBSCRIBE at QoS 1; one filter at least."""
+    body = packet_id.to_bytes(2, "big") + b"".join(text(name.encode()) + b"\x01" for name in filters)
+    return b"\x82" + remaining_length(len(body)) + body
+
+
+def puback(packet_id: int) -> bytes:
+    """PUBACK."""
+    return b"\x40\x02" + packet_id.to_bytes(2, "big")
 
 
 def received(data: bytes) -> tuple[Received, bytes]:
@@ -113,11 +145,32 @@ def _packet_end(data: bytes, at: int) -> int | None:
 
 def _note(packet: bytes, found: Received) -> None:
     kind = packet[0]
-    if kind not in (_CONNACK, _PUBACK, _PINGRESP) or len(packet) != (2 if kind == _PINGRESP else 4):
+    if kind & 0xF0 == _PUBLISH:
+        found.publishes.append(_publish(packet))
+    elif kind == _SUBACK and len(packet) > 4:
+        if max(packet[4:]) >= _SUBSCRIPTION_FAILED:
+            raise ProtocolError("the broker refuses a subscription (its ACL?); --no-react does without")
+        found.subscribed = True
+    elif _LENGTHS.get(kind) != len(packet):
         raise ProtocolError(f"unexpected packet {packet[:8].hex()}")
-    if kind == _PUBACK:
+    elif kind == _PUBACK:
         found.acks.append(int.from_bytes(packet[2:], "big"))
     elif kind == _CONNACK:
-        found.connack = packet[3]
+        found.session, found.connack = packet[2] & 1 == 1, packet[3]
     else:
         found.pong = True
+
+
+def _publish(packet: bytes) -> Publish:
+    """The PUBLISH in a whole packet; its length takes as many bytes as have the high bit set, and one."""
+    at = next(k for k in range(1, len(packet)) if packet[k] < 0x80) + 1
+    end = at + 2 + int.from_bytes(packet[at : at + 2], "big")
+    qos = packet[0] >> 1 & 3
+    body = end + 2 * (qos > 0)
+    if qos > 1 or body > len(packet):
+        raise ProtocolError(f"a PUBLISH that was not asked for or is cut short: {packet[:8].hex()}")
+    try:
+        topic = packet[at + 2 : end].decode()
+    except UnicodeDecodeError as error:
+        raise ProtocolError("a topic that is not UTF-8") from error
+    return Publish(topic, packet[body:], int.from_bytes(packet[end:body], "big"))

@@ -23,23 +23,33 @@ from edge_simulator.sending.publishing import (
     MAX_PER_CONNECTION,
     RETRY_S,
     Counts,
+    Incoming,
     Latency,
     Message,
 )
+from edge_simulator.sending.sessions import give_up
 from infra.contract.errors import ServiceError
-
-__all__ = ["Counts", "Latency", "Message", "Publisher"]
 
 
 class _Connection:
     """One MQTT connection and what it still owes."""
 
-    def __init__(self, client_id: str, will: Message | None, counts: Counts, latency: Latency) -> None:
-        self.client = mqtt.Client(CallbackAPIVersion.VERSION2, client_id=client_id, clean_session=True)
+    def __init__(
+        self, client_id: str, will: Message | None, filters: Sequence[str],
+        counts: Counts, latency: Latency, inbox: list[Incoming],
+    ) -> None:  # fmt: skip
+        self.client = mqtt.Client(CallbackAPIVersion.VERSION2, client_id=client_id, clean_session=not filters)
         self.client.max_inflight_messages_set(0)
         self.client.on_connect = self._on_connect
         self.client.on_disconnect = self._on_disconnect
         self.client.on_publish = self._on_publish
+        self.client.on_subscribe = self._on_subscribe
+        self.client.on_message = lambda _c, _d, got: inbox.append(Incoming(got.topic, bytes(got.payload)))
+        self.client_id = client_id
+        self.filters = [(name, 1) for name in filters]
+        self.listening = not filters
+        self._word: Message | None = None
+        self._has_will = will is not None
         if will is not None:
             self.client.will_set(will.topic, will.payload, qos=1, retain=True)
         self.connected = False
@@ -60,6 +70,8 @@ class _Connection:
 
     def send(self, message: Message) -> None:
         """Publish, or keep until the connection is back."""
+        if self._has_will and message.retain:
+            self._word = message
         if not self.connected or self.waiting:
             self.waiting.append(message)
         else:
@@ -77,12 +89,23 @@ class _Connection:
             raise ServiceError("the MQTT client refused a message: its packet identifiers are used up")
         self.in_flight[info.mid] = (message.kind, begun, message.mark)
 
-    def _on_connect(self, _client: mqtt.Client, _data: Any, _flags: Any, reason: Any, _props: Any) -> None:
+    def _on_connect(self, client: mqtt.Client, _data: Any, flags: Any, reason: Any, _props: Any) -> None:
         if reason.is_failure:
             self.lost, self.refusal = True, str(reason)
             return
         self.connected, self.refusal = True, None
         self.failures = 0
+        self.listening = not self.filters or flags.session_present
+        if not self.listening:
+            client.subscribe(self.filters)
+        owed = {message.kind for message in self.waiting} | {kind for kind, _, _ in self.in_flight.values()}
+        if self._word is not None and self._word.kind not in owed:
+            self._counts.sent[self._word.kind] += 1
+            self.waiting.appendleft(self._word)
+
+    def _on_subscribe(self, _client: mqtt.Client, _data: Any, _mid: int, codes: Any, _props: Any) -> None:
+        self.listening = not any(code.is_failure for code in codes)
+        self.refusal = None if self.listening else "the broker refuses a subscription; try --no-react"
 
     def _on_disconnect(self, *_ignored: Any) -> None:
         self.connected = False
@@ -100,19 +123,21 @@ class _Connection:
 
 
 class Publisher:
-    """A pool of connections; use as a context manager. ``wills`` maps a connection to its last will."""
+    """A pool of connections; use as a context manager. See Publishing for the mappings by connection."""
 
     def __init__(
         self, host: str, port: int, client_ids: Sequence[str], wills: Mapping[int, Message] | None = None,
-        keepalive_s: int = KEEPALIVE_S,
+        keepalive_s: int = KEEPALIVE_S, filters: Mapping[int, Sequence[str]] | None = None,
     ) -> None:  # fmt: skip
         self.counts = Counts()
         self.latency = Latency()
         self._address = (host, port)
         self._keepalive_s = keepalive_s
+        self._inbox: list[Incoming] = []
+        ends, ears = wills or {}, filters or {}
+        mine = (self.counts, self.latency, self._inbox)
         self._links = [
-            _Connection(name, (wills or {}).get(k), self.counts, self.latency)
-            for k, name in enumerate(client_ids)
+            _Connection(name, ends.get(k), ears.get(k, ()), *mine) for k, name in enumerate(client_ids)
         ]
         self._selector = selectors.DefaultSelector()
         for link in self._links:
@@ -130,14 +155,13 @@ class Publisher:
     def connect(self, deadline_s: float) -> None:
         """Open all connections; raises ServiceError when the broker does not answer in time."""
         end = time.monotonic() + deadline_s
-        while not all(link.connected for link in self._links):
+        while not all(link.connected and link.listening for link in self._links):
             self.drive(0.02)
             if time.monotonic() > end:
-                host, port = self._address
                 trouble = next((link.refusal for link in self._links if link.refusal), self.last_error)
                 raise ServiceError(
-                    f"no MQTT broker at {host}:{port} after {deadline_s:g} s ({trouble}); "
-                    "start it (odograph up) or check mqtt.url"
+                    f"no MQTT broker at {':'.join(map(str, self._address))} after "
+                    f"{deadline_s:g} s ({trouble}); start it (odograph up) or check mqtt.url"
                 )
 
     def publish(self, connection: int, message: Message) -> None:
@@ -149,6 +173,12 @@ class Publisher:
         """Hand over messages, each for its connection."""
         for connection, message in zip(connections, messages, strict=True):
             self.publish(connection, message)
+
+    def take(self) -> list[Incoming]:
+        """Messages from the service since the last call, in order of arrival."""
+        found = self._inbox.copy()
+        self._inbox.clear()
+        return found
 
     def drive(self, timeout_s: float) -> None:
         """Do the network's work for at most about ``timeout_s``: read, write, keep alive, reconnect."""
@@ -216,3 +246,4 @@ class Publisher:
         for link in self._links:
             link.client.disconnect()
         self._selector.close()
+        give_up(*self._address, [link.client_id for link in self._links if link.filters])

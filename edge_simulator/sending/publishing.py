@@ -52,6 +52,13 @@ class Message(NamedTuple):
     mark: Mark | None = None
 
 
+class Incoming(NamedTuple):
+    """One message from the service; it may come twice."""
+
+    topic: str
+    payload: bytes
+
+
 @dataclass(slots=True)
 class Counts:
     """What a publisher did, by kind of message."""
@@ -67,6 +74,11 @@ class Counts:
 
 class Publishing(Protocol):
     """Connections to one broker at QoS 1; a context manager.
+
+    By connection, where there is one: ``wills``, its last will, and ``filters``, what it listens to. One
+    with a will says its last retained word again when it is back, for the will was published meanwhile. One
+    that listens has a session that outlives a broken connection, so the broker keeps what comes; it is
+    given up at the end.
 
     Messages of one connection keep their order; a message is kept until its PUBACK, whatever befalls the
     connection, and sent again, in order, before what came later.
@@ -87,6 +99,9 @@ class Publishing(Protocol):
 
     def publish_many(self, connections: Sequence[int], messages: Sequence[Message]) -> None:
         """Hand over messages, each for its connection."""
+
+    def take(self) -> list[Incoming]:
+        """Messages from the service since the last call, in order of arrival."""
 
     def drive(self, timeout_s: float) -> None:
         """Do the network's work for at most about ``timeout_s``: read, write, keep alive, reconnect."""

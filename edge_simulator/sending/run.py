@@ -13,6 +13,7 @@ from edge_simulator.edr.crash_store import CrashStore
 from edge_simulator.runfiles import RunFiles
 from edge_simulator.scenario import SAMPLES, Scenario
 from edge_simulator.sending.publishing import Publishing
+from edge_simulator.sending.reactions import Reactions
 from edge_simulator.sending.sender import Plan, Say, Sender, Stopped
 from edge_simulator.world import World
 
@@ -32,6 +33,7 @@ class Run:
         origin_ms = sc.start_ms + SAMPLES * sc.cadence.dt_ms
         self._crashes = CrashStore(files.folder, world.vehicle_ids)
         self._sender = Sender(plan, world.vehicle_ids, publisher, origin_ms, self._tick, self._crashes.mark)
+        self._reactions = Reactions(plan.mqtt_root, world.vehicle_ids, world.limp_home.enter)
         self._started_ms = time.time_ns() // 1_000_000
         self._next_line = time.monotonic() + SECOND_S
         self._last_sent = 0
@@ -47,6 +49,7 @@ class Run:
             self._files.frames(slot.messages)
             self._crashes.keep(slot.crashes)
             self._sender.send(slot.messages, stopped)
+            self._reactions.hear(self._publisher.take())
             if stopped():
                 break
         rest, open_rows = self._world.end(last_ms)
@@ -107,6 +110,8 @@ class Run:
             "dropped_on_board": made["dropped_on_board"],
             "poison": counts.sent["poison"],
             "crashes": made["crashes"],
+            **self._reactions.counts,
+            "limp_home": self._world.limp_home.entered,
             "link": {name: made[name] for name in LINK_COUNTS},
             "held_at_end": self._held_at_end,
             "faults": {"planned": made["planned_faults"], "begun": made["begun_faults"]},

@@ -9,6 +9,7 @@ import numpy as np
 
 from edge_simulator.geo import Bools, Ints
 from edge_simulator.wireless.link_settings import LinkShares
+from infra.contract import frame
 
 FATES = ("late", "late_beyond", "duplicate", "disorder", "lost", "clock_ahead", "clock_unset")
 PLAIN = len(FATES)
@@ -20,6 +21,10 @@ _HELD_BACK = np.array([FATES.index(held) for held in ("late", "late_beyond", "di
 CLOCK_2036_MS = 2_085_978_496_000
 """The day the 32-bit seconds of NTP roll over."""
 CLOCK_1970_MS = 0
+HUGE_BYTES = 10_000_000
+HUGE_EVERY = 500
+"""One poison message in so many is of HUGE_BYTES."""
+NEST_DEPTH = 200
 UP_MS = 60_000
 """A device with such a clock has been up so long when the run begins."""
 
@@ -71,14 +76,37 @@ def leaves_at_once(fate: Ints) -> Bools:
 
 
 def poison(kind: int, vehicle_id: str, payload: bytes) -> bytes:
-    """A message nobody can understand, made of a good one: cut short, foreign identity, NaN, or no UTF-8."""
-    match kind % 4:
-        case 0:
-            return payload[: len(payload) // 2]
-        case 1:
-            other = ("X" if vehicle_id[0] != "X" else "Y") + vehicle_id[1:]
-            return payload.replace(vehicle_id.encode(), other.encode(), 1)
-        case 2:
-            return payload.replace(b'"dt_ms":', b'"x":NaN,"dt_ms":', 1)
-        case _:
-            return b"\xff\xfe" + payload
+    """A message nobody can understand, made of a good one.
+
+    Cut short, under a foreign identity, with NaN, no UTF-8, nested too deep, or too large; now and then huge.
+    """
+    if kind % HUGE_EVERY == HUGE_EVERY - 1:
+        return payload.ljust(HUGE_BYTES)
+    spoilers = (_cut, _foreign, _with_nan, _no_utf8, _nested, _too_large)
+    return spoilers[kind % len(spoilers)](payload, vehicle_id)
+
+
+def _cut(payload: bytes, _: str) -> bytes:
+    return payload[: len(payload) // 2]
+
+
+def _foreign(payload: bytes, vehicle_id: str) -> bytes:
+    other = ("X" if vehicle_id[0] != "X" else "Y") + vehicle_id[1:]
+    return payload.replace(vehicle_id.encode(), other.encode(), 1)
+
+
+def _with_nan(payload: bytes, _: str) -> bytes:
+    return payload.replace(b'"dt_ms":', b'"x":NaN,"dt_ms":', 1)
+
+
+def _no_utf8(payload: bytes, _: str) -> bytes:
+    return b"\xff\xfe" + payload
+
+
+def _nested(payload: bytes, _: str) -> bytes:
+    nest = b"[" * NEST_DEPTH + b"]" * NEST_DEPTH
+    return payload.replace(b'"dt_ms":', b'"x":' + nest + b',"dt_ms":', 1)
+
+
+def _too_large(payload: bytes, _: str) -> bytes:
+    return payload.ljust(frame.MAX_BYTES + 1)

@@ -49,6 +49,10 @@ REASONS = (
     "bad_shape",
     "bad_value",
     "bad_digest",  # the parts of a crash record do not give what was sealed
+    "rate_limited",  # whole, but more than one vehicle may send
     "unstorable",  # Kafka refused the record for what it is
     "internal",  # an error of the service itself, found on this message
 )
+
+WHOLE_REASONS = ("rate_limited", "unstorable")
+"""Reasons of dead letters that hold a whole message: its identity can be read."""

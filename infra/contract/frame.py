@@ -19,6 +19,9 @@ SCHEMA: Final = 1
 MAX_BYTES: Final = 64 * 1024
 MAX_SAMPLES: Final = 100
 MAX_DT_MS: Final = 60_000
+MAX_DEPTH: Final = 32
+"""Levels of objects and arrays; a crash record has four."""
+
 MAX_INT: Final = 2**53
 """Integers above this lose digits in other JSON readers."""
 
@@ -61,7 +64,20 @@ def load_object(raw: bytes, max_bytes: int) -> Frame:
         raise ContractError("bad_json", str(error)) from error
     if type(value) is not dict:
         raise ContractError("bad_json", f"a JSON object was expected, not {type(value).__name__}")
+    if raw.count(b"[") + raw.count(b"{") > MAX_DEPTH:
+        _check_depth(value)
     return value
+
+
+def _check_depth(value: Frame) -> None:
+    """Raise ContractError for more than MAX_DEPTH levels; level by level, so that none is too deep for us."""
+    level: list[Any] = [value]
+    for _ in range(MAX_DEPTH):
+        inner = [child for node in level for child in (node.values() if type(node) is dict else node)]
+        level = [child for child in inner if type(child) in (dict, list)]
+        if not level:
+            return
+    raise ContractError("bad_json", f"nested deeper than {MAX_DEPTH} levels")
 
 
 def check_identity(message: Frame) -> None:

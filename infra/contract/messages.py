@@ -61,13 +61,21 @@ CRASH_EXTRAS: Final = (
 )
 """Keys that a crash record may have besides."""
 
-STATUS_STATES: Final = ("online", "offline")
+DEVICE_STATES: Final = ("online", "offline")
+"""What a vehicle (or its last will) says of itself."""
+STATUS_STATES: Final = (*DEVICE_STATES, "silent")
+"""``silent`` is the service's word on an online vehicle that sends nothing; never taken from a device."""
 STATUS_KEYS: Final = ("state", "at_ms", "model", "powertrain", "vehicle_class")
 """Keys of a status message after the head; model, powertrain and vehicle_class may be null.
 
-``powertrain`` is petrol, diesel, hybrid or electric; ``vehicle_class`` is car, van or heavy.
+``powertrain`` is petrol, diesel, hybrid or electric; ``vehicle_class`` is car, van or heavy. A ``silent``
+record is the vehicle's own last word with the other state and ``since_ms``, when it was last heard
+(receive clock); ``at_ms`` stays the device's, so that order in the log decides between the two.
 """
 
+ALERT_MAX_BYTES: Final = 16 * 1024
+ALERT_LATE_MS: Final = 15 * 60 * 1000
+"""An alert whose event is older than this when it is found is stored and marked late, not notified."""
 SEVERITIES: Final = ("WARNING", "MINOR", "MAJOR", "CRITICAL")
 ALERT_KEYS: Final = (
     "alert_id",  # deterministic: the same finding has the same id, however often it is found
@@ -86,6 +94,8 @@ ALERT_KEYS: Final = (
     "lon_deg",
 )
 """Keys of a record in the Kafka topic ``alerts``."""
+_ALERT_TEXTS: Final = ("alert_id", "vehicle_id", "rule", "message")
+_ALERT_NUMBERS: Final = ("value", "limit", "lat_deg", "lon_deg")
 
 
 def decode_crash(raw: bytes) -> Frame:
@@ -117,18 +127,45 @@ def crash_digest(record: Frame) -> str:
 
 
 def decode_status(raw: bytes) -> Frame:
-    """The status message in ``raw``; raises ContractError with the reason."""
+    """The status message of a device in ``raw``; raises ContractError with the reason."""
+    return _status(raw, DEVICE_STATES)
+
+
+def read_status(raw: bytes) -> Frame:
+    """The record of the Kafka topic ``status`` in ``raw``, the service's word included."""
+    return _status(raw, STATUS_STATES)
+
+
+def _status(raw: bytes, states: tuple[str, ...]) -> Frame:
     status = load_object(raw, STATUS_MAX_BYTES)
     check_identity(status)
     require_int(status, "at_ms", 0, MAX_INT, "bad_clock")
-    if status.get("state") not in STATUS_STATES:
-        raise ContractError(
-            "bad_value", f"state {status.get('state')!r} is none of {', '.join(STATUS_STATES)}"
-        )
+    if status.get("state") not in states:
+        raise ContractError("bad_value", f"state {status.get('state')!r} is none of {', '.join(states)}")
     for key in ("model", "powertrain", "vehicle_class"):
         if type(status.get(key)) not in (str, type(None)):
             raise ContractError("bad_value", f"{key} is not a string or null")
     return status
+
+
+def decode_alert(raw: bytes) -> Frame:
+    """The record of the Kafka topic ``alerts`` in ``raw``; raises ContractError with the reason."""
+    alert = load_object(raw, ALERT_MAX_BYTES)
+    missing = [key for key in ALERT_KEYS if key not in alert]
+    if missing:
+        raise ContractError("bad_shape", f"an alert without {', '.join(missing)}")
+    for key in _ALERT_TEXTS:
+        if type(alert[key]) is not str:
+            raise ContractError("bad_value", f"{key} {alert[key]!r} is not a string")
+    for key in _ALERT_NUMBERS:
+        if type(alert[key]) not in (int, float, type(None)):
+            raise ContractError("bad_value", f"{key} {alert[key]!r} is not a number or null")
+    if alert["severity"] not in SEVERITIES:
+        raise ContractError("bad_value", f"severity {alert['severity']!r} is none of {', '.join(SEVERITIES)}")
+    require_int(alert, "rule_version", 1, 2**31 - 1, "bad_value")
+    require_int(alert, "event_ms", 0, MAX_INT, "bad_clock")
+    require_int(alert, "received_ms", 0, MAX_INT, "bad_clock")
+    return alert
 
 
 def _require_numbers(record: Frame, key: str) -> None:

@@ -13,7 +13,7 @@ import os
 import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
 from pydantic_settings import (
@@ -50,6 +50,10 @@ class Mqtt(_Section):
 
     url: str = Field("", description="external broker, mqtt://host:port; empty: the embedded Mosquitto")
     port: int = Field(0, ge=0, le=65535, description="port of the embedded Mosquitto; 0: a free one, kept")
+    max_queued_messages: int = Field(
+        1_000_000, ge=1, description="messages the embedded broker holds for a bridge that is away, at most"
+    )
+    autosave_s: int = Field(30, ge=1, description="the embedded broker writes what it holds to disk every s")
     root: str = Field("odograph/v1", description="first levels of every topic")
     crash_chunk_bytes: int = Field(
         CHUNK_BYTES, ge=MIN_CHUNK_BYTES, description="a crash record of more JSON than this is sent in parts"
@@ -80,14 +84,41 @@ class Bridge(_Section):
     client_id: str = Field(
         "odograph-bridge", description="stable MQTT client id: the broker's session hangs on it"
     )
+    user: str = Field("", description="MQTT user name of the bridge; empty: anonymous")
+    password_file: Path | None = Field(None, description="file with its password, readable by its owner only")
+    identity_property: str = Field("", description="MQTT 5 user property with the sender's name; empty: none")
     http_port: int = Field(
         0, ge=0, le=65535, description="port of /livez /readyz /metrics; 0: a free one, kept"
     )
+    guarantee: Literal["at-least-once", "at-most-once"] = Field(
+        "at-least-once",
+        description="at-most-once: QoS 0, nothing doubled, what cannot be stored at once is lost",
+    )
+    shard: str = Field("1/1", pattern=r"^\d+/\d+$", description="share of the fleet this bridge carries, i/n")
+    shards: int = Field(1, ge=1, le=16, description="bridges that `odograph up` starts, each with its share")
     max_in_flight: int = Field(20_000, ge=1, description="messages between MQTT and Kafka, at most")
     max_in_flight_bytes: int = Field(
         64 << 20, ge=1 << 16, description="bytes between MQTT and Kafka, at most"
     )
+    vehicle_rate: float = Field(
+        200.0, ge=0, description="messages/s that one vehicle may send for long on a channel; 0: no limit"
+    )
+    vehicle_burst: int = Field(
+        20_000, ge=1, description="messages that one vehicle may send at once: what it stored without radio"
+    )
     drain_s: float = Field(10.0, gt=0, description="time to finish what is in flight after SIGTERM, s")
+    silent_s: float = Field(
+        900.0, gt=0, description="an online vehicle that sends nothing for so long is called silent, s"
+    )
+
+
+class Downlink(_Section):
+    """Kafka to vehicles and webhooks."""
+
+    http_port: int = Field(
+        0, ge=0, le=65535, description="port of /livez /readyz /metrics; 0: a free one, kept"
+    )
+    webhooks: Path | None = Field(None, description="TOML file of webhooks that are told alerts; none: none")
 
 
 class Jobs(_Section):
@@ -141,6 +172,7 @@ class Settings(BaseSettings):
     kafka: Kafka = Kafka()
     db: Db = Db()
     bridge: Bridge = Bridge()
+    downlink: Downlink = Downlink()
     jobs: Jobs = Jobs()
     dashboard: Dashboard = Dashboard()
 
@@ -168,7 +200,7 @@ class Endpoints:
     db_ingest_url: str
     db_dashboard_url: str
     http_ports: dict[str, int] = field(default_factory=dict)
-    """Port of each process by name: bridge, jobs, instant, events, dashboard."""
+    """Port of each process by name: bridge, downlink, jobs, instant, events, dashboard."""
 
     def __repr__(self) -> str:
         """Without the secrets."""

@@ -19,13 +19,21 @@ VEHICLE_ID = re.compile(r"[A-HJ-NPR-Z0-9]{17}")
 """A vehicle identification number by ISO 3779: 17 characters, without I, O and Q."""
 
 UPLINK_CHANNELS = ("telemetry", "crash", "status")
-DOWNLINK_CHANNELS = ("alert",)
+DOWNLINK_CHANNELS = ("alert", "notice")
+EVERYBODY = "all"
+"""In the place of a vehicle id: a notice to all vehicles. No VIN is so short."""
 
 HEADER_MQTT_TOPIC = "mqtt_topic"
 HEADER_RECEIVED_MS = "received_ms"
 HEADER_SCHEMA = "schema"
 HEADER_REASON = "reason"
 HEADER_DETAIL = "detail"
+HEADER_AUTHENTICATED_AS = "authenticated_as"
+"""Of a dead letter: who sent it by the broker's word, empty where it named nobody."""
+HEADER_REINJECTED_FROM = "reinjected_from"
+"""Offset of the dead letter that a record was made of."""
+HEADER_FIRST_RECEIVED_MS = "first_received_ms"
+"""When a re-injected message came over MQTT; its ``received_ms`` is the moment of re-injection."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +67,7 @@ KAFKA_TOPICS: tuple[KafkaTopic, ...] = (
         "vehicle-latest", "vehicle", 2, -1, "compact", "the newest state of each vehicle by event time"
     ),
     KafkaTopic("alerts", "vehicle", 2, 30 * DAY_MS, "delete", "what the jobs found"),
+    KafkaTopic("dead-delivery", "vehicle", 1, 30 * DAY_MS, "delete", "alerts nobody took, and why"),
     KafkaTopic(
         "dead-letter",
         "vehicle or none",

@@ -21,7 +21,9 @@ def take(home: Path, endpoints: Endpoints, ends: LogEnds) -> Ledger:
     """
     edge = ledger.edge_counts(home)
     archive = ledger.archive_counts(home)
-    return ledger.balance(edge, ends.appended("telemetry"), archive, figures.ledger(endpoints.db_ingest_url))
+    database = figures.ledger(endpoints.db_ingest_url)
+    again = ledger.dead_archived(home, figures.dead_frames(endpoints.db_ingest_url))
+    return ledger.balance(edge, ends.appended("telemetry"), archive, database, again)
 
 
 def settled(home: Path, endpoints: Endpoints, ends: LogEnds, deadline_s: float) -> Ledger:

@@ -45,7 +45,11 @@ def audit(
     as_json: Annotated[bool, typer.Option("--json", help="JSON on standard output")] = False,
     wait_s: Annotated[float, typer.Option(min=0, help="wait at most this long for quiet, s")] = 30.0,
 ) -> None:
-    """Balance what was generated against what was archived and counted. Exit 1 if the residual is not 0."""
+    """Balance what was generated against what was archived and counted. Exit 1 if the residual is not 0.
+
+    Vehicles whose identity two devices use at once are named.
+    """
+    from infra.clones import cloned_vehicles
     from infra.contract.settings import endpoints, load
     from infra.demo import report
     from infra.demo.audit import settled
@@ -55,7 +59,8 @@ def audit(
     addresses = endpoints(settings)
     with LogEnds(addresses.kafka_bootstrap, settings.kafka.prefix) as ends:
         ledger = settled(settings.paths.home.resolve(), addresses, ends, wait_s)
-    typer.echo(report.as_json(ledger) if as_json else report.as_text(ledger))
+    clones = cloned_vehicles(settings.paths.home)
+    typer.echo(report.as_json(ledger, clones) if as_json else report.as_text(ledger, clones))
     if ledger.residual != 0:
         raise typer.Exit(1)
 

@@ -48,7 +48,7 @@ def running(settings: Settings, say: Say) -> Iterator[Endpoints]:
 @contextmanager
 def _supervised(stack: Stack, say: Say) -> Iterator[None]:
     stop = threading.Event()
-    with Supervisor(stack.home, programs.programs(), say) as supervisor:
+    with Supervisor(stack.home, programs.programs(stack.settings.bridge.shards), say) as supervisor:
         watcher = threading.Thread(target=supervisor.watch, args=(stop,), name="supervisor", daemon=True)
         watcher.start()
         try:

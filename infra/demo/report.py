@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 
+from infra.clones import Clone
 from infra.ledger import Ledger
 
 
-def as_text(ledger: Ledger) -> str:
-    """One line a figure, what it means beside it, the residual last."""
+def as_text(ledger: Ledger, clones: Sequence[Clone] = ()) -> str:
+    """One line a figure, what it means beside it, the residual last; then a line for each cloned vehicle."""
     rows = [
         ("generated", ledger.generated, "distinct frames that the simulator wrote down before publishing"),
         ("poison", ledger.poison, "messages broken on purpose"),
@@ -21,10 +23,20 @@ def as_text(ledger: Ledger) -> str:
         ("late", ledger.late, f"records; {ledger.repaired} frames repaired, {ledger.late_open} open"),
         ("quarantined", ledger.quarantined, "records with an impossible clock"),
         ("duplicate", ledger.duplicate, "records seen before"),
-        ("dead", ledger.dead, f"dead letters, {ledger.dead_distinct} of them distinct"),
+        (
+            "dead",
+            ledger.dead,
+            f"dead letters, {ledger.dead_distinct} of them distinct, {ledger.dead_archived} archived too",
+        ),
         ("residual", ledger.residual, _verdict(ledger)),
     ]
-    return "\n".join(f"{name:>12} {figure:>12,}   {meaning}" for name, figure, meaning in rows)
+    lines = [f"{name:>12} {figure:>12,}   {meaning}" for name, figure, meaning in rows]
+    cloned = [
+        f"{'cloned':>12} {c.vehicle_id}: boots {c.boot_id} and {c.other_boot_id}"
+        f" report at once for {c.overlap_ms / 1000:.0f} s"
+        for c in clones
+    ]
+    return "\n".join([*lines, *cloned])
 
 
 def _verdict(ledger: Ledger) -> str:
@@ -36,6 +48,7 @@ def _verdict(ledger: Ledger) -> str:
     )
 
 
-def as_json(ledger: Ledger) -> str:
-    """Every figure and the residual."""
-    return json.dumps({**asdict(ledger), "residual": ledger.residual}, indent=1)
+def as_json(ledger: Ledger, clones: Sequence[Clone] = ()) -> str:
+    """Every figure, the residual, and the vehicles whose identity two devices use."""
+    cloned = [asdict(clone) for clone in clones]
+    return json.dumps({**asdict(ledger), "residual": ledger.residual, "cloned": cloned}, indent=1)

@@ -34,6 +34,16 @@ def ledger(url: str) -> dict[str, int]:
     return _one(url, "SELECT * FROM serving.ledger")
 
 
+def dead_frames(url: str) -> list[tuple[str, str, int, int]]:
+    """Frames known to lie in dead letters: digest, vehicle id, boot id, seq. Raises ServiceError."""
+    try:
+        with psycopg.connect(url, connect_timeout=CONNECT_S) as connection:
+            query = "SELECT digest, vehicle_id, boot_id, seq FROM serving.dead_frame"
+            return [(str(d), str(v), int(b), int(s)) for d, v, b, s in connection.execute(query)]
+    except psycopg.Error as error:
+        raise ServiceError(f"database: {str(error).strip()}") from error
+
+
 def pulse(url: str) -> dict[str, Any]:
     """One row of live figures: frames counted, late, lag, watermark lag, alerts, vehicles reporting.
 

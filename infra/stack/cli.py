@@ -68,13 +68,18 @@ def down() -> None:
 
 
 def status(as_json: Json = False) -> None:
-    """Show each service and process: state, address, pid, uptime, memory; and what lies in Kafka."""
-    from infra.stack import report, state
+    """Show each service and process: state, address, pid, uptime, memory; what lies in Kafka; the lag.
+
+    Lag in three ways: records in Kafka without result, event time behind now, event to view; and what waits
+    at the broker or was dropped there.
+    """
+    from infra.stack import lag, report, state
 
     stack = _stack()
     rows = state.parts(stack)
     counts = report.topic_counts(stack)
-    sys.stdout.write(report.status_json(rows, counts) if as_json else report.status_text(rows, counts))
+    show = report.status_json if as_json else report.status_text
+    sys.stdout.write(show(rows, counts, lag.lag(stack.settings)))
     if any(row.trouble for row in rows):
         raise typer.Exit(1)
 
@@ -108,7 +113,8 @@ def run() -> None:
 
     log.configure("supervisor")
     logger = structlog.get_logger()
-    programs.supervise(_stack().home, logger.info)
+    stack = _stack()
+    programs.supervise(stack.home, stack.settings.bridge.shards, logger.info)
 
 
 def _stack() -> Stack:

@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from infra.contract.errors import OdographError
-from infra.contract.settings import endpoints
+from infra.contract.settings import Endpoints, endpoints
 from infra.sql.migrate import pending
 from infra.stack import cache, fetch, probes
+from infra.stack.broker_figures import broker_figures
 from infra.stack.kafka_topics import missing_topics
 from infra.stack.stack import Stack
 from infra.stack.state import Part, parts
@@ -106,9 +107,22 @@ def _addresses(stack: Stack) -> Iterable[Finding]:
         _tried("database as owner", lambda: probes.database(found.db_owner_url)),
         _tried("database as ingest", lambda: probes.database(found.db_ingest_url)),
         _tried("database as dashboard", lambda: probes.database(found.db_dashboard_url)),
+        _queue(found),
         _none_of("topics", lambda: missing_topics(found.kafka_bootstrap, prefix)),
         _none_of("migrations", lambda: pending(found.db_owner_url)),
     ]
+
+
+def _queue(addresses: Endpoints) -> Finding:
+    """Messages that the broker acknowledged to a vehicle and then dropped are lost."""
+    name = "broker's queue"
+    try:
+        figures = broker_figures(addresses.mqtt_host, addresses.mqtt_port)
+    except OdographError as error:
+        return Finding(name, False, str(error), "odograph status, then the log it names")
+    detail = f"{figures.queued:,} messages wait, {figures.dropped:,} dropped since its start"
+    step = "see that the bridge runs and keeps up; count the loss: odograph audit"
+    return Finding(name, figures.dropped == 0, detail, step)
 
 
 def _tried(name: str, probe: Callable[[], str]) -> Finding:

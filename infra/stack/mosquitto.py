@@ -21,9 +21,9 @@ listener {port} {host}
 allow_anonymous true
 persistence true
 persistence_location {data}/
-autosave_interval 30
+autosave_interval {autosave_s}
 max_inflight_messages 20000
-max_queued_messages 1000000
+max_queued_messages {max_queued}
 max_queued_bytes 1073741824
 sys_interval 1
 set_tcp_nodelay true
@@ -35,23 +35,29 @@ log_type notice
 """
 
 
-def mosquitto(root: Path, data: Path, port: int) -> Service:
-    """Mosquitto on a loopback port with its data in ``data``."""
+def mosquitto(
+    root: Path, data: Path, port: int, max_queued: int = 1_000_000, autosave_s: int = 30
+) -> Service:
+    """Mosquitto on a loopback port with its data in ``data``.
+
+    It holds ``max_queued`` messages for an absent client and writes what it holds every ``autosave_s``.
+    """
+    text = TEMPLATE.format(port=port, host=HOST, data=DATA, max_queued=max_queued, autosave_s=autosave_s)
     return Service(
         name="mosquitto",
         command=inside(root, data, USER, "mosquitto", "-c", f"{DATA}/{CONFIG}"),
         port=port,
         port_setting="ODOGRAPH_MQTT_PORT",
         probe=partial(probes.mqtt_echo, HOST, port),
-        prepare=partial(_prepare, root, data, port),
+        prepare=partial(_prepare, root, data, text),
         ready_s=20.0,
     )
 
 
-def _prepare(root: Path, data: Path, port: int) -> None:
+def _prepare(root: Path, data: Path, text: str) -> None:
     data.mkdir(parents=True, exist_ok=True)
     os.chown(data, *user_ids(root, USER))
     data.chmod(0o700)
     config = data / CONFIG
-    config.write_text(TEMPLATE.format(port=port, host=HOST, data=DATA))
+    config.write_text(text)
     os.chown(config, *user_ids(root, USER))

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from infra.contract.errors import ServiceError
+from infra.contract.shard import Shard, shards
 from infra.stack import processes
 from infra.stack.health import readyz
 from infra.stack.ports import HOST
@@ -27,10 +28,11 @@ def odograph(*arguments: str) -> tuple[str, ...]:
     return (sys.executable, "-m", "infra.cli", *arguments)
 
 
-def programs() -> tuple[Program, ...]:
-    """What ``odograph up`` keeps running."""
+def programs(bridges: int = 1) -> tuple[Program, ...]:
+    """What ``odograph up`` keeps running; ``bridges``: into so many shares the fleet is cut."""
     return (
-        Program("bridge", odograph("bridge")),
+        *(_bridge(shard) for shard in shards(bridges)),
+        Program("downlink", odograph("downlink")),
         Program("jobs", odograph("jobs", "stream")),
         Program("instant", odograph("jobs", "instant")),
         Program("events", odograph("jobs", "events")),
@@ -38,12 +40,17 @@ def programs() -> tuple[Program, ...]:
     )
 
 
-def supervise(home: Path, say: Callable[[str], None]) -> None:
+def _bridge(shard: Shard) -> Program:
+    arguments = () if shard.whole else ("--shard", str(shard))
+    return Program(shard.process, odograph("bridge", *arguments))
+
+
+def supervise(home: Path, bridges: int, say: Callable[[str], None]) -> None:
     """Keep the programs running until SIGTERM or SIGINT."""
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    with Supervisor(home, programs(), say) as supervisor:
+    with Supervisor(home, programs(bridges), say) as supervisor:
         supervisor.watch(stop)
 
 
@@ -68,7 +75,7 @@ def start_in_background(home: Path) -> bool:
 def wait_ready(http_ports: dict[str, int], deadline_s: float, say: Callable[[str], None]) -> dict[str, str]:
     """Wait until every program is ready; those that are not by then, with the reason."""
     end = time.monotonic() + deadline_s
-    late = {p.name: "not asked yet" for p in programs()}
+    late = dict.fromkeys(http_ports, "not asked yet")
     while late:
         for name in list(late):
             reason = readyz(http_ports[name])
@@ -89,4 +96,10 @@ def stop_in_background(home: Path) -> list[str]:
     """Stop the supervisor and, should it have been killed, the programs it left; their names."""
     run_dir = home / "run"
     stopped = processes.stop_all(run_dir, STOP_S, [SUPERVISOR])
-    return stopped + processes.stop_all(run_dir, STOP_S, [p.name for p in programs()])
+    left = [r.name for r in processes.all_running(run_dir) if _is_program(r.name)]
+    return stopped + processes.stop_all(run_dir, STOP_S, left)
+
+
+def _is_program(name: str) -> bool:
+    """Whether it is one of ours, of whatever number of shards."""
+    return name.startswith("bridge-") or name in {program.name for program in programs()}

@@ -14,6 +14,7 @@ from infra.contract.errors import OdographError
 from infra.contract.settings import endpoints
 from infra.stack.doctor import Finding
 from infra.stack.kafka_topics import records_by_topic
+from infra.stack.lag import Lag
 from infra.stack.settings_table import Row
 from infra.stack.stack import Stack
 from infra.stack.state import Part
@@ -30,8 +31,8 @@ def topic_counts(stack: Stack) -> dict[str, int]:
         return {}  # the rows of the services say what is wrong with it
 
 
-def status_text(rows: Sequence[Part], counts: dict[str, int]) -> str:
-    """The parts as a table, the troubles below, then the topics."""
+def status_text(rows: Sequence[Part], counts: dict[str, int], behind: Lag) -> str:
+    """The parts as a table, the troubles below, then the topics, then how far behind all is."""
     table = _table("part", "state", "address", "pid", "up", "MiB", "restarts")
     for row in rows:
         color = BAD if row.trouble else GOOD
@@ -42,12 +43,37 @@ def status_text(rows: Sequence[Part], counts: dict[str, int]) -> str:
     topics = _table("topic", "records")
     for name, count in counts.items():
         topics.add_row(name, f"{count:,}")
-    return _render(table, *lines, *([topics] if counts else []))
+    return _render(table, *lines, *([topics] if counts else []), *_lag_lines(behind))
 
 
-def status_json(rows: Sequence[Part], counts: dict[str, int]) -> str:
-    """The parts and topics."""
-    return _json({"parts": [asdict(row) for row in rows], "topics": counts})
+def _lag_lines(behind: Lag) -> list[str]:
+    """Lag in three ways, and the broker's queue; nothing of what did not answer."""
+    lines = []
+    if behind.records:
+        each = ", ".join(f"{query} {count:,}" for query, count in behind.records.items())
+        lines.append(f"records in Kafka not in a query's results: {each}")
+    if behind.times is not None and behind.times.newest_behind_s is not None:
+        t = behind.times
+        lines.append(
+            f"event time behind now: newest {_s(t.newest_behind_s)}, watermark {_s(t.watermark_behind_s)}"
+        )
+        view = f"p50 {_s(t.event_to_view_p50_s)}, p99 {_s(t.event_to_view_p99_s)}"
+        lines.append(f"event to view in the last minute: {view}")
+    if behind.broker is not None:
+        b = behind.broker
+        color = BAD if b.dropped else GOOD
+        queue = f"{b.queued:,} messages wait, [{color}]{b.dropped:,} dropped[/]"
+        lines.append(f"broker: {queue}, {b.clients} clients connected")
+    return lines
+
+
+def _s(seconds: float | None) -> str:
+    return "unknown" if seconds is None else f"{seconds:,.1f} s"
+
+
+def status_json(rows: Sequence[Part], counts: dict[str, int], behind: Lag) -> str:
+    """The parts, the topics, the lag."""
+    return _json({"parts": [asdict(row) for row in rows], "topics": counts, "lag": asdict(behind)})
 
 
 def doctor_text(found: Sequence[Finding]) -> str:

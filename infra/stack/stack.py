@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 from infra.contract.errors import ConfigError
 from infra.contract.settings import ENDPOINTS_FILE, Endpoints, Settings
+from infra.contract.shard import shards
 from infra.sql.migrate import migrate
 from infra.stack import cache, ports, postgres, processes
 from infra.stack.kafka import kafka
@@ -24,7 +25,8 @@ from infra.stack.ports import HOST
 from infra.stack.service import Runner, Service
 
 SERVICES = ("postgres", "mosquitto", "kafka")
-HTTP_PARTS = ("bridge", "jobs", "instant", "events", "dashboard")
+HTTP_PARTS = ("bridge", "downlink", "jobs", "instant", "events", "dashboard")
+"""Processes with a health page, where there is one bridge; see http_parts."""
 WELL_KNOWN = {"mosquitto": 1883, "kafka": 9092, "postgres": 5432, "dashboard": 8501}
 Say = Callable[[str], None]
 
@@ -91,7 +93,13 @@ class Stack:
             "postgres": lambda: postgres.postgres(
                 cache.rootfs(folder), data / "postgres", chosen["postgres"], self._passwords().superuser
             ),
-            "mosquitto": lambda: mosquitto(cache.rootfs(folder), data / "mosquitto", chosen["mosquitto"]),
+            "mosquitto": lambda: mosquitto(
+                cache.rootfs(folder),
+                data / "mosquitto",
+                chosen["mosquitto"],
+                self.settings.mqtt.max_queued_messages,
+                self.settings.mqtt.autosave_s,
+            ),
             "kafka": lambda: kafka(
                 cache.jars(folder, "kafka")[0].parent,
                 data / "kafka",
@@ -120,7 +128,7 @@ class Stack:
             db_owner_url=owner,
             db_ingest_url=ingest,
             db_dashboard_url=dashboard,
-            http_ports={part: chosen[part] for part in HTTP_PARTS},
+            http_ports={part: chosen[part] for part in http_parts(self.settings)},
         )
 
     def ports(self) -> dict[str, int]:
@@ -160,13 +168,15 @@ class Stack:
             "mosquitto": s.mqtt.port,
             "kafka": s.kafka.port,
             "postgres": s.db.port,
-            "bridge": s.bridge.http_port,
+            "downlink": s.downlink.http_port,
             "dashboard": s.dashboard.port,
         }
+        if s.bridge.http_port:
+            fixed |= {x.process: s.bridge.http_port + x.number - 1 for x in shards(s.bridge.shards)}
         chosen = {r.name: kept[r.name] for r in self._running() if r.name in kept}
         if "kafka" in chosen:
             chosen["kafka-controller"] = kept["kafka-controller"]
-        for part in (*SERVICES, "kafka-controller", *HTTP_PARTS):
+        for part in (*SERVICES, "kafka-controller", *http_parts(s)):
             if part not in chosen:
                 taken = chosen.values()
                 preferred = self._preferred.get(part, 0)
@@ -176,6 +186,11 @@ class Stack:
 
     def _running(self) -> list[processes.Running]:
         return processes.all_running(self.runner.run_dir)
+
+
+def http_parts(settings: Settings) -> tuple[str, ...]:
+    """Processes with a health page: each shard of the bridge is one."""
+    return (*(x.process for x in shards(settings.bridge.shards)), *HTTP_PARTS[1:])
 
 
 def split_mqtt_url(address: str) -> tuple[str, int]:

@@ -41,8 +41,8 @@ def parts(stack: Stack) -> list[Part]:
         return rows
     rows.append(_supervisor(stack))
     kept = read_state(stack.home)
-    rows += [_process(stack, p.name, chosen[p.name], kept.get(p.name, {})) for p in programs()]
-    return rows
+    names = [program.name for program in programs(stack.settings.bridge.shards)]
+    return rows + [_process(stack, name, chosen.get(name, 0), kept.get(name, {})) for name in names]
 
 
 def _service(stack: Stack, name: str, embedded: dict[str, Service]) -> Part:

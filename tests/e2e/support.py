@@ -13,7 +13,7 @@ from psycopg.rows import dict_row
 
 from infra.contract.topics import KAFKA_TOPICS, kafka_topic
 from infra.ledger import Ledger
-from tests.oracle import Limits
+from load_tests.oracle import Limits
 from tests.support import Lane
 
 SHORT: dict[str, dict[str, object]] = {

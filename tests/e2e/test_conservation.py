@@ -10,8 +10,8 @@ import pytest
 
 from infra.ledger import Ledger
 from infra.stack import cache
+from load_tests.oracle import expect
 from tests.e2e.support import LIMITS, Drive, rows, whole_topic
-from tests.oracle import expect
 from tests.support import Lane
 
 pytestmark = pytest.mark.e2e

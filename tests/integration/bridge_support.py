@@ -14,16 +14,10 @@ from dataclasses import dataclass
 
 import orjson
 from confluent_kafka import Consumer, TopicPartition
-from confluent_kafka.admin import (  # type: ignore[attr-defined]
-    AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    ResourceType,
-)
 
 from infra.contract.topics import kafka_topic, mqtt_topic
 from infra.stack import processes
+from load_tests.drills import topic_admin
 from load_tests.mqtt_flood import Flood, frame, vehicle_id
 from tests.support import Lane, LaneProcess, eventually
 
@@ -219,16 +213,10 @@ def hasty_bridge(lane: Lane) -> Iterator[LaneProcess]:
 
 def configure_topic(lane: Lane, name: str, key: str, value: str) -> None:
     """Change one setting of a topic while it is in use."""
-    admin = AdminClient({"bootstrap.servers": lane.endpoints.kafka_bootstrap})
     topic = kafka_topic(lane.settings.kafka.prefix, name)
-    entry = ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
-    for future in admin.incremental_alter_configs([resource]).values():
-        future.result(10)
+    topic_admin.configure_topic(lane.endpoints.kafka_bootstrap, topic, key, value)
 
 
 def delete_topic(lane: Lane, name: str) -> None:
     """Take a topic away."""
-    admin = AdminClient({"bootstrap.servers": lane.endpoints.kafka_bootstrap})
-    for future in admin.delete_topics([kafka_topic(lane.settings.kafka.prefix, name)]).values():
-        future.result(10)
+    topic_admin.delete_topic(lane.endpoints.kafka_bootstrap, kafka_topic(lane.settings.kafka.prefix, name))

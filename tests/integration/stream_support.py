@@ -16,10 +16,10 @@ import psycopg
 from psycopg.rows import dict_row
 
 from infra.contract.settings import ENDPOINTS_FILE
-from tests.oracle import Expected, expect
+from load_tests.drills.link import Link
+from load_tests.oracle import Expected, expect
 from tests.support import Lane, LaneProcess
 from tests.support_frames import Record, random_frame, vin
-from tests.support_link import Link
 
 HOUR_MS = 3_600_000
 WRITER = ("batch_id", "revision", "restated_at")

@@ -129,17 +129,18 @@ def test_a_record_that_kafka_refuses_goes_to_dead_letter_and_its_vehicle_keeps_i
     assert sequences(records) == expected
 
 
-def test_crash_records_cross_while_telemetry_cannot_be_stored(lane: Lane) -> None:
+def test_crash_records_cross_while_telemetry_cannot_be_stored_and_its_window_is_full(lane: Lane) -> None:
+    lane.env["ODOGRAPH_BRIDGE_MAX_IN_FLIGHT"] = "200"  # the broker sends half of it unacknowledged
     with bridge(lane):
         delete_topic(lane, "telemetry")
         eventually(lambda: "topics are missing" in readiness(lane)[1].get("kafka", ""), 30, "not ready")
         publish(lane, frames(lane, vehicles=10, count=50))
         eventually(
-            lambda: metric(lane, "odograph_bridge_in_flight_messages") == 500, 30, "telemetry waits for Kafka"
+            lambda: metric(lane, "odograph_bridge_in_flight_messages") == 100, 30, "telemetry waits for Kafka"
         )
         publish(lane, [(topic_of(lane, 0, "crash"), crash(0, 1))])
         wait_stored(lane, "crash", 1)
-        assert metric(lane, "odograph_bridge_in_flight_messages") == 500
+        assert metric(lane, "odograph_bridge_in_flight_messages") == 100
         create_topics(lane.endpoints.kafka_bootstrap, lane.settings.kafka.prefix)
         records = wait_stored(lane, "telemetry", 500)
     assert sequences(records) == all_in_order(10, 50)

@@ -12,9 +12,9 @@ import pytest
 from edge_simulator.edr import crash_store
 from infra.contract import messages
 from infra.contract.crash_parts import join_crash
+from load_tests.drills.link import Link
 from tests.integration.broker_support import Broker, Listener, a_broker
 from tests.support import eventually
-from tests.support_link import Link
 
 pytestmark = pytest.mark.integration
 CRASHING = ("simulate", "-c", "20", "--fault", "crash=1", "--seed", "5", "--crash-chunk-bytes", "2048")

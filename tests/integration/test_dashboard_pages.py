@@ -21,10 +21,10 @@ from dashboard import maps
 from dashboard.palette import STATES
 from infra.contract.settings import ENDPOINTS_FILE
 from infra.stack.stack import Stack
+from load_tests.drills.link import Link
 from tests import support_rows
 from tests.integration.browser_support import Visit, canvas, chromium, desk, near, visit
 from tests.support import Lane, eventually, open_lane
-from tests.support_link import Link
 from tests.support_rows import ROVER, vehicle_id
 
 pytestmark = pytest.mark.integration

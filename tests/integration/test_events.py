@@ -11,6 +11,7 @@ import pytest
 
 from infra.contract.settings import ENDPOINTS_FILE
 from infra.stack.processes import spawn
+from load_tests.drills.link import Link
 from tests.integration.events_support import (
     STORED_S,
     T0,
@@ -31,7 +32,6 @@ from tests.integration.events_support import (
     until_ready,
 )
 from tests.support import Lane, LaneProcess, eventually, odograph_command
-from tests.support_link import Link
 
 pytestmark = pytest.mark.integration
 

@@ -68,6 +68,7 @@ def test_doctor_names_what_is_wrong_and_the_next_step(home: Path) -> None:
     assert {name for name, finding in findings.items() if not finding["fine"]} == {
         "supervisor",
         "bridge",
+        "downlink",
         "jobs",
         "instant",
         "events",

@@ -17,6 +17,8 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
 from infra.contract.topics import kafka_topic
 from infra.stack.stack import Stack
+from load_tests.drills.link import Link
+from load_tests.oracle import expect
 from stream_jobs.sinks import (
     ROAD,
     BatchClaims,
@@ -39,10 +41,8 @@ from tests.integration.stream_support import (
     spoilt,
     stream,
 )
-from tests.oracle import expect
 from tests.support import Lane, eventually, open_lane
 from tests.support_frames import frame, send, vin
-from tests.support_link import Link
 
 pytestmark = pytest.mark.integration
 

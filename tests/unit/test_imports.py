@@ -11,14 +11,18 @@ DOORS = {
     "paho": (
         "edge_simulator/sending/publisher.py",
         "bridge/mqtt_source.py",
-        "bridge/downlink.py",
+        "bridge/mqtt_session.py",  # what a connection needs; mqtt_source uses it
+        "bridge/downlink/mqtt_out.py",
         "infra/stack/",
     ),
     "confluent_kafka": (
         "bridge/kafka_sink.py",
-        "bridge/downlink.py",
+        "bridge/dead_letters/kafka_log.py",  # a reader, for the command line
+        "bridge/downlink/feed.py",  # reads alerts, commits per destination; writes dead deliveries
+        "bridge/status_log.py",  # tails the compacted topic status, for the watch over silent vehicles
         "stream_jobs/event_kafka.py",
         "infra/stack/",
+        "infra/trace/log_reader.py",
     ),
     "psycopg": (
         "stream_jobs/sinks.py",
@@ -26,6 +30,7 @@ DOORS = {
         "dashboard/queries.py",
         "infra/stack/",
         "infra/sql/",
+        "infra/trace/tables.py",
     ),
 }
 

@@ -4,45 +4,56 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, multiple, rule
 
-from bridge.fifo import NOTHING, AckFifo, Ticket
+from bridge.fifo import AckFifo, Ticket
+from bridge.translate import Record
+
+RECORD = Record("t", b"k", b"v", [], 0)
 
 
 def fifo_of(count: int) -> tuple[AckFifo, list[Ticket]]:
     fifo = AckFifo()
     fifo.open(1)
-    return fifo, [fifo.add(packet_id, 100, NOTHING, 0.0) for packet_id in range(1, count + 1)]
+    return fifo, [fifo.add([packet_id], 100, [RECORD], 0.0) for packet_id in range(1, count + 1)]
 
 
 def test_nothing_is_acknowledged_while_the_head_is_open() -> None:
     fifo, tickets = fifo_of(3)
     fifo.complete(tickets[1])
     fifo.complete(tickets[2])
-    assert fifo.take(0.0) == []
+    assert fifo.take() == []
 
 
 def test_a_completed_head_releases_all_that_completed_behind_it() -> None:
     fifo, tickets = fifo_of(4)
     for at in (1, 2, 0):
         fifo.complete(tickets[at])
-    assert fifo.take(0.0) == [1, 2, 3]
+    assert fifo.take() == [1, 2, 3]
     assert fifo.in_flight == 1
+
+
+def test_messages_received_together_are_acknowledged_together_in_receive_order() -> None:
+    fifo, _ = fifo_of(0)
+    ticket = fifo.add([7, 3, 5], 200, [RECORD, RECORD], 0.0)
+    assert (fifo.in_flight, fifo.outstanding) == (3, 2)
+    fifo.complete(ticket)
+    assert fifo.take() == [7, 3, 5]
 
 
 def test_each_message_is_acknowledged_once() -> None:
     fifo, tickets = fifo_of(1)
     assert fifo.complete(tickets[0])
     assert not fifo.complete(tickets[0])
-    assert fifo.take(0.0) == [1]
-    assert fifo.take(0.0) == []
+    assert fifo.take() == [1]
+    assert fifo.take() == []
     assert fifo.outstanding == 0
 
 
 def test_a_message_of_an_older_connection_is_never_acknowledged() -> None:
     fifo, tickets = fifo_of(1)
     fifo.open(2)
-    fifo.add(1, 100, NOTHING, 0.0)
+    fifo.add([1], 100, [RECORD], 0.0)
     assert not fifo.complete(tickets[0])
-    assert fifo.take(0.0) == []
+    assert fifo.take() == []
     assert fifo.stale == 1
 
 
@@ -56,21 +67,11 @@ def test_messages_of_older_connections_count_as_outstanding_until_they_are_store
 
 def test_a_skipped_message_is_acknowledged_in_its_turn() -> None:
     fifo, tickets = fifo_of(1)
-    fifo.skip(2, 0.0)
-    assert fifo.take(0.0) == []
+    fifo.add([2], 0, [], 0.0)
+    assert fifo.take() == []
     fifo.complete(tickets[0])
-    assert fifo.take(0.0) == [1, 2]
-
-
-def test_a_head_overtaken_by_later_messages_is_stuck() -> None:
-    fifo, tickets = fifo_of(2)
-    fifo.complete(tickets[1])
-    assert fifo.stuck_s(31.0) == 31.0
-
-
-def test_a_head_that_nothing_overtakes_is_not_stuck_however_old() -> None:
-    fifo, _ = fifo_of(2)
-    assert fifo.stuck_s(3600.0) == 0.0
+    assert fifo.take() == [1, 2]
+    assert fifo.outstanding == 0
 
 
 class AcksArePrefixesOfReceipts(RuleBasedStateMachine):
@@ -83,23 +84,31 @@ class AcksArePrefixesOfReceipts(RuleBasedStateMachine):
         self.received: list[int] = []
         self.acked: list[int] = []
         self.done: set[int] = set()
-        self.open_tickets: dict[int, Ticket] = {}
 
-    @rule(target=tickets, count=st.integers(1, 5))
-    def receive(self, count: int) -> object:
-        added = [self.fifo.add(len(self.received) + n + 1, 10, NOTHING, 0.0) for n in range(count)]
-        self.received += [ticket.packet_id for ticket in added]
+    @rule(target=tickets, counts=st.lists(st.integers(1, 5), min_size=1, max_size=3))
+    def receive(self, counts: list[int]) -> object:
+        added = []
+        for count in counts:
+            ids = [len(self.received) + n + 1 for n in range(count)]
+            self.received += ids
+            added.append(self.fifo.add(ids, 10 * count, [RECORD] * count, 0.0))
         return multiple(*added)
 
     @rule(ticket=tickets)
     def store(self, ticket: Ticket) -> None:
         if self.fifo.complete(ticket):
             assert ticket.epoch == self.fifo.epoch
-            self.done.add(ticket.packet_id)
+            self.done.update(ticket.packet_ids)
+
+    @rule()
+    def skip(self) -> None:
+        self.received.append(len(self.received) + 1)
+        self.done.add(self.received[-1])
+        self.fifo.add(self.received[-1:], 0, [], 0.0)
 
     @rule()
     def acknowledge(self) -> None:
-        self.acked += self.fifo.take(0.0)
+        self.acked += self.fifo.take()
 
     @rule()
     def reconnect(self) -> None:

@@ -2,7 +2,9 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry, generate_latest
 
+from bridge.broker_metrics import BrokerCollector
 from bridge.metrics import BridgeCollector, LaneGauges, LaneStats
+from infra.stack.broker_figures import BrokerFigures
 
 
 class StillLane:
@@ -64,3 +66,19 @@ def test_nothing_is_labelled_by_vehicle() -> None:
         part.split("=")[0].strip("{,") for line in page() if "{" in line for part in line.split('"')[:-1:2]
     }
     assert {label.rpartition("{")[2] for label in labels} <= {"lane", "channel", "reason", "le"}
+
+
+def test_the_brokers_queue_and_what_it_dropped_are_shown_and_nothing_while_it_is_silent() -> None:
+    said: list[BrokerFigures | None] = [None]
+    registry = CollectorRegistry()
+    registry.register(BrokerCollector(lambda: said[0]))
+    assert generate_latest(registry) == b""
+    said[0] = BrokerFigures(queued=12, dropped=3, received=400, sent=700, clients=5)
+    lines = [line for line in generate_latest(registry).decode().splitlines() if not line.startswith("#")]
+    assert lines == [
+        "odograph_broker_queued_messages 12.0",
+        "odograph_broker_clients_connected 5.0",
+        "odograph_broker_messages_dropped_total 3.0",
+        "odograph_broker_messages_received_total 400.0",
+        "odograph_broker_messages_sent_total 700.0",
+    ]

@@ -118,8 +118,16 @@ def test_poison_is_rejected_with_its_reason(reason: str) -> None:
     assert reason_of(raw, topic) == reason
 
 
+def test_a_frame_may_hold_an_unknown_key_but_not_one_that_makes_it_deeper_than_32() -> None:
+    def nested(depth: int) -> bytes:
+        return frame(unknown=0).replace(b'"unknown":0', b'"unknown":' + b"[" * depth + b"]" * depth)
+
+    assert isinstance(outcome_of(nested(31)), Record)
+    assert [reason_of(nested(depth)) for depth in (32, 200)] == ["bad_json", "bad_json"]
+
+
 def test_every_reason_of_the_contract_has_its_poison() -> None:
-    found_later = {"unstorable", "internal", "bad_digest"}
+    found_later = {"rate_limited", "unstorable", "internal", "bad_digest"}
     assert set(POISON) | found_later == set(errors.REASONS)
 
 

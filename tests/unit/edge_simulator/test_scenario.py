@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from edge_simulator import faults
-from edge_simulator.scenario import Cadence, LinkShares, cadence, duration_ms
+from edge_simulator.scenario import Cadence, LinkShares, cadence
 from edge_simulator.wireless import link
+from infra.contract.durations import duration_ms
 from infra.contract.errors import ConfigError
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import duckdb
 
-from infra.ledger import ArchiveCounts, EdgeCounts, archive_counts, balance, edge_counts
+from infra.ledger import ArchiveCounts, EdgeCounts, archive_counts, balance, dead_archived, edge_counts
 
 DATABASE = {
     "frames_counted": 93,
@@ -76,3 +76,28 @@ def test_the_archive_is_counted_by_record_and_by_identity(tmp_path: Path) -> Non
     expected = ArchiveCounts(archived=5, distinct=3, ok=3, ok_distinct=2, late=1, quarantined=1)
     assert archive_counts(tmp_path) == expected
     assert archive_counts(tmp_path / "empty") == ArchiveCounts()
+
+
+def archive(home: Path, *seqs: int) -> None:
+    folder = home / "archive" / "telemetry" / "date=2026-11-21" / "hour=10"
+    folder.mkdir(parents=True)
+    rows = ", ".join(f"('V', 1, {seq}, 'ok')" for seq in seqs)
+    duckdb.sql(f"SELECT * FROM (VALUES {rows}) t(vehicle_id, boot_id, seq, verdict)").write_parquet(
+        str(folder / "a.parquet")
+    )
+
+
+def test_a_dead_letter_whose_frame_is_archived_is_no_loss_however_often_it_went_in(tmp_path: Path) -> None:
+    dead = [("d1", "V", 1, 8), ("d2", "V", 1, 9)]
+    assert dead_archived(tmp_path, dead) == 0
+    archive(tmp_path, 1, 8, 8)
+    assert dead_archived(tmp_path, dead) == 1
+    assert dead_archived(tmp_path, []) == 0
+
+
+def test_a_re_injected_frame_leaves_the_residual_0() -> None:
+    before = balance(EDGE, 100, ARCHIVE, DATABASE)
+    after = replace(ARCHIVE, archived=101, distinct=96, late=4)
+    late = DATABASE | {"records_late": 4}
+    assert (before.residual, balance(EDGE, 101, after, late).residual) == (0, 1)
+    assert balance(EDGE, 101, after, late, dead_archived=1).residual == 0

@@ -34,6 +34,12 @@ def test_a_crash_record_is_read() -> None:
     assert messages.decode_crash(crash())["delta_v_kmh"] == [0, -4, -11]
 
 
+def test_only_the_service_calls_a_vehicle_silent() -> None:
+    with pytest.raises(ContractError, match="silent"):
+        messages.decode_status(status(state="silent"))
+    assert messages.read_status(status(state="silent", since_ms=5))["since_ms"] == 5
+
+
 def test_a_status_message_is_read() -> None:
     assert messages.decode_status(status(model="Corolla 2016"))["model"] == "Corolla 2016"
 

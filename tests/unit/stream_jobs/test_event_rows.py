@@ -134,6 +134,16 @@ def test_of_two_statuses_at_one_time_the_later_in_the_log_wins() -> None:
     assert [row["state"] for row in newest([row for row in rows if row])] == ["offline"]
 
 
+def test_the_services_word_that_a_vehicle_is_silent_is_taken_and_keeps_the_model() -> None:
+    birth = status("online", T0, "compact-1.8")
+    rows = [
+        status_row(record("status", body, at_ms), CLOCKS)
+        for body, at_ms in ((birth, T0), (birth | {"state": "silent", "since_ms": T0 + 9}, T0 + 900_000))
+    ]
+    (row,) = newest([row for row in rows if row])
+    assert (row["state"], row["model"], row["state_ms"]) == ("silent", "compact-1.8", T0)
+
+
 def test_a_tombstone_is_no_status() -> None:
     assert status_row(replace(record("status", {}), value=b""), CLOCKS) is None
 
@@ -152,7 +162,21 @@ def test_a_dead_letter_is_indexed_whatever_it_holds() -> None:
         "received_ms": T0,
         "bytes": 11,
         "digest": hashlib.sha256(raw).hexdigest(),
+        "boot_id": None,
+        "seq": None,
     }
+
+
+@pytest.mark.parametrize(("reason", "found"), [(b"rate_limited", (5, 9)), (b"bad_json", (None, None))])
+def test_a_dead_letter_that_holds_a_whole_frame_names_it(
+    reason: bytes, found: tuple[int | None, int | None]
+) -> None:
+    frame = HEAD | {"t0_ms": T0, "dt_ms": 100, "n": 1, "sent_ms": T0}
+    headers = {"reason": reason, "mqtt_topic": f"odograph/v1/{VIN}/telemetry".encode()}
+    row = dead_letter_row(Record("dead-letter", 0, 3, T0, None, orjson.dumps(frame), headers))
+    assert (row["boot_id"], row["seq"]) == found
+    half = dead_letter_row(Record("dead-letter", 0, 3, T0, None, orjson.dumps(frame)[:50], headers))
+    assert (half["boot_id"], half["seq"]) == (None, None)
 
 
 def test_a_record_that_cannot_be_understood_does_not_stop_the_others() -> None:

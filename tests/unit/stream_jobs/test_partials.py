@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from infra.contract.verdict import ClockLimits
+from load_tests.oracle import Limits, cell_of, samples
 from stream_jobs.partials.reading import SINGLY, read
 from stream_jobs.partials.stage import Stage
 from stream_jobs.windows import PARTS
-from tests.oracle import Limits, cell_of, samples
 from tests.support_frames import frame, random_frame, vin
 
 T0 = 1_767_225_600_000

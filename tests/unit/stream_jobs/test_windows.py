@@ -15,12 +15,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 import infra.sql
 from infra.contract.verdict import ClockLimits
+from load_tests.oracle import expect
 from stream_jobs import windows
 from stream_jobs.archive_files import indexed
 from stream_jobs.frames import batch_frames
 from stream_jobs.schema import WRITER_COLUMNS
 from stream_jobs.windows import Lengths
-from tests.oracle import expect
 from tests.support_frames import Record, frame, random_frame, vin
 
 T0 = 1_767_225_600_000

@@ -69,3 +69,44 @@ def test_every_kind_of_answer_is_told_apart_wherever_the_bytes_are_cut() -> None
 def test_what_no_broker_says_to_a_publisher_is_an_error(garbage: bytes) -> None:
     with pytest.raises(packets.ProtocolError):
         packets.received(garbage + b"\0" * 130)
+
+
+def test_a_session_that_is_kept_asks_for_it() -> None:
+    assert packets.connect("me", 30, clean=False) == b"\x10\x0e\x00\x04MQTT\x04\x00\x00\x1e\x00\x02me"
+    assert packets.received(b"\x20\x02\x01\x00")[0].session
+    assert not packets.received(b"\x20\x02\x00\x00")[0].session
+
+
+def test_a_subscription_names_its_filters_at_qos_1_and_a_refused_one_is_an_error() -> None:
+    assert packets.subscribe(0x0102, ["a/+", "b"]) == b"\x82\x0c\x01\x02\x00\x03a/+\x01\x00\x01b\x01"
+    assert packets.received(b"\x90\x04\x01\x02\x01\x00")[0].subscribed
+    with pytest.raises(packets.ProtocolError, match="refuses a subscription"):
+        packets.received(b"\x90\x04\x01\x02\x01\x80")
+
+
+def test_messages_for_us_are_read_among_acknowledgements_wherever_the_bytes_are_cut() -> None:
+    long = b"x" * 200
+    data = (
+        b"\x40\x02\x00\x01"
+        + b"\x32\x08\x00\x03a/b\x12\x34y"
+        + b"\x31\xcd\x01\x00\x03a/b" + long
+        + b"\x40\x02\x00\x02"
+    )  # fmt: skip
+    for cut in range(len(data) + 1):
+        first, rest = packets.received(data[:cut])
+        second, rest = packets.received(rest + data[cut:])
+        assert rest == b""
+        assert [(p.topic, p.payload, p.packet_id) for p in first.publishes + second.publishes] == [
+            ("a/b", b"y", 0x1234),
+            ("a/b", long, 0),
+        ]
+        assert first.acks + second.acks == [1, 2]
+    assert packets.puback(0x1234) == b"\x40\x02\x12\x34"
+
+
+@pytest.mark.parametrize(
+    "wrong", [b"\x34\x05\x00\x01a\x00\x01", b"\x32\x03\x00\x05a", b"\x30\x03\x00\x01\xff"]
+)
+def test_a_message_that_is_none_is_an_error(wrong: bytes) -> None:
+    with pytest.raises(packets.ProtocolError):
+        packets.received(wrong)

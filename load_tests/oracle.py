@@ -109,10 +109,10 @@ def _windows(expected: Expected, frames: Iterable[tuple[Row, str]], limits: Limi
         for sample in samples(frame, word == "late"):
             start = sample.event_ms // limits.window_ms * limits.window_ms
             by_vehicle[frame["vehicle_id"], start].append(sample)
-            cell = cell_of(sample)
-            if cell is not None:
+            place = cell_of(sample)
+            if place is not None:
                 road_start = sample.event_ms // limits.road_window_ms * limits.road_window_ms
-                by_cell[*cell, road_start].append((frame["vehicle_id"], sample))
+                by_cell[*place, road_start].append((frame["vehicle_id"], sample))
     for (vehicle_id, start), found in by_vehicle.items():
         expected.vehicle[vehicle_id, _time(start)] = _vehicle_row(found, limits)
     for (cell, sector, start), members in by_cell.items():

@@ -1,4 +1,4 @@
-"""A link to a service that a test can refuse or leave half-open."""
+"""A TCP proxy to a service: cut, half-open or slow, for drills and tests."""
 
 from __future__ import annotations
 

@@ -1,0 +1,78 @@
+"""What is to be done with an alert out of Kafka. Pure: no network, no clock."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final, Literal, NamedTuple
+
+from infra.contract import messages
+from infra.contract.errors import ContractError
+from infra.contract.frame import Frame
+from infra.contract.messages import ALERT_LATE_MS, SEVERITIES
+from infra.contract.topics import VEHICLE_ID
+
+Skip = Literal["broken", "late", "stale", "severity", "repeat"]
+"""Why an alert is not told: no alert at all; found late; found in time and told too late; not severe
+enough for this destination; a repetition of what was just told."""
+
+REPEATS_KEPT: Final = 100_000
+
+
+class Found(NamedTuple):
+    """A record of the topic ``alerts``; ``at_ms`` is its Kafka timestamp."""
+
+    partition: int
+    offset: int
+    at_ms: int
+    key: bytes | None
+    value: bytes
+
+
+def read(found: Found) -> Frame:
+    """The alert in a record; raises ContractError. Its vehicle id is fit for an MQTT topic."""
+    alert = messages.decode_alert(found.value)
+    if VEHICLE_ID.fullmatch(alert["vehicle_id"]) is None:
+        raise ContractError("bad_identity", f"vehicle_id {alert['vehicle_id']!r} is not a VIN")
+    return alert
+
+
+def late(alert: Frame) -> bool:
+    """Whether it was found too late to notify anybody (experience.md): the same on every replay."""
+    return bool(alert["received_ms"] - alert["event_ms"] > ALERT_LATE_MS)
+
+
+def valid_s(alert: Frame, now_ms: int) -> int:
+    """How long a vehicle may still be told, whole seconds; 0 or less: it is stale.
+
+    A driver who reads it later would act on what is over.
+    """
+    return int(alert["event_ms"] + ALERT_LATE_MS - now_ms) // 1000
+
+
+def severe(alert: Frame, least: str) -> bool:
+    """Whether it is of severity ``least`` or above."""
+    return SEVERITIES.index(alert["severity"]) >= SEVERITIES.index(least)
+
+
+@dataclass(slots=True)
+class Repeats:
+    """Remembers what a destination was told: a finding a second of one alert is one piece of news.
+
+    Judged by the alerts' own receive times, so that a replay decides the same. A higher severity is news.
+    """
+
+    every_ms: int
+    _told: dict[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
+
+    def is_one(self, alert: Frame) -> bool:
+        """Whether the vehicle's rule was told less than ``every_ms`` before, as severe or more."""
+        at_ms, severity = self._told.get((alert["vehicle_id"], alert["rule"]), (-self.every_ms, -1))
+        recent = alert["received_ms"] - at_ms < self.every_ms
+        return recent and SEVERITIES.index(alert["severity"]) <= severity
+
+    def told(self, alert: Frame) -> None:
+        """It was told now."""
+        if len(self._told) >= REPEATS_KEPT:
+            self._told.clear()
+        place = (alert["vehicle_id"], alert["rule"])
+        self._told[place] = (alert["received_ms"], SEVERITIES.index(alert["severity"]))

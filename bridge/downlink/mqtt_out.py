@@ -1,0 +1,91 @@
+"""Publishing downwards at QoS 1, every PUBACK heard. MQTT 5, for the expiry of what nobody fetched."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from types import TracebackType
+from typing import Any, Final
+
+from paho.mqtt.client import Client
+from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode, MQTTProtocolVersion
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
+
+from infra.contract.errors import ServiceError
+
+KEEPALIVE_S: Final = 15
+CONNECT_S: Final = 5.0
+NO_SUBSCRIBER: Final = 0x10
+REFUSED: Final = 0x80
+BUSY: Final = frozenset({0x88, 0x89, 0x93, 0x97})
+"""Server unavailable, busy, receive maximum, quota: the message is to be offered again, not given up."""
+
+
+class MqttOut:
+    """A connection that publishes; a context manager. It never connects again: who owns it starts anew.
+
+    What had no PUBACK is not kept here: the caller still has it. paho's thread does the network's work and
+    leaves PUBACKs in ``acks`` as (packet id, reason code).
+    """
+
+    def __init__(self, host: str, port: int, client_id: str) -> None:
+        self._where = (host, port)
+        self._client = Client(
+            CallbackAPIVersion.VERSION2,
+            client_id,
+            protocol=MQTTProtocolVersion.MQTTv5,
+            reconnect_on_failure=False,
+        )
+        self._client.connect_timeout = CONNECT_S
+        self._client.on_connect = self._on_connect
+        self._client.on_disconnect = self._on_disconnect
+        self._client.on_publish = self._on_publish
+        self._answered = threading.Event()
+        self._trouble: str | None = "not connected yet"
+        self.acks: deque[tuple[int, int]] = deque()
+
+    def __enter__(self) -> MqttOut:
+        """Connect; raises ServiceError where no broker takes us in."""
+        host, port = self._where
+        try:
+            self._client.connect(host, port, KEEPALIVE_S, clean_start=True)
+        except OSError as error:
+            raise ServiceError(f"MQTT broker {host}:{port} does not answer ({error})") from error
+        self._client.loop_start()
+        if not self._answered.wait(CONNECT_S) or self._trouble is not None:
+            self._client.loop_stop()
+            raise ServiceError(f"MQTT broker {host}:{port} does not take us in: {self._trouble}")
+        return self
+
+    def publish(self, topic: str, payload: bytes, valid_s: int, retain: bool = False) -> int:
+        """Send; the packet id whose PUBACK is to come. The broker forgets it after ``valid_s``."""
+        self.check()
+        properties = Properties(PacketTypes.PUBLISH)  # type: ignore[no-untyped-call]
+        properties.MessageExpiryInterval = max(1, valid_s)
+        info = self._client.publish(topic, payload, qos=1, retain=retain, properties=properties)
+        if info.rc not in (MQTTErrorCode.MQTT_ERR_SUCCESS, MQTTErrorCode.MQTT_ERR_NO_CONN):
+            raise ServiceError(f"the MQTT client refuses a message: {info.rc.name}")
+        return info.mid
+
+    def check(self) -> None:
+        """Raises ServiceError when the connection has ended."""
+        if self._trouble is not None:
+            raise ServiceError(f"MQTT connection lost: {self._trouble}")
+
+    def _on_connect(self, _client: Client, _data: Any, _flags: Any, code: Any, _props: Any) -> None:
+        self._trouble = str(code) if code.is_failure else None
+        self._answered.set()
+
+    def _on_disconnect(self, _client: Client, _data: Any, _flags: Any, code: Any, _props: Any) -> None:
+        self._trouble = str(code)
+        self._answered.set()
+
+    def _on_publish(self, _client: Client, _data: Any, mid: int, code: Any, _props: Any) -> None:
+        self.acks.append((mid, int(code.value)))
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._client.disconnect()
+        self._client.loop_stop()

@@ -1,0 +1,46 @@
+"""How a webhook's receiver knows that a request is ours and new. Pure.
+
+``Odograph-Signature: v1=<hex>`` is HMAC-SHA256 with the shared secret over ``<timestamp>.<body>``, where the
+timestamp is the header ``Odograph-Timestamp`` (unix seconds, ASCII digits) and the body the bytes received.
+A receiver computes it anew, compares in constant time, refuses a timestamp more than 300 s off its clock,
+and drops an ``Idempotency-Key`` it has accepted before. Each attempt is signed at its own time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Mapping
+from typing import Final
+
+HEADER_TIMESTAMP: Final = "Odograph-Timestamp"
+HEADER_SIGNATURE: Final = "Odograph-Signature"
+HEADER_ID: Final = "Idempotency-Key"
+TOLERANCE_S: Final = 300
+
+
+def sign(secret: bytes, timestamp_s: int, body: bytes) -> str:
+    """The signature header's value."""
+    signed = b"%d." % timestamp_s + body
+    return "v1=" + hmac.new(secret, signed, hashlib.sha256).hexdigest()
+
+
+def headers(secret: bytes, alert_id: str, timestamp_s: int, body: bytes) -> dict[str, str]:
+    """The headers of one attempt."""
+    return {
+        "Content-Type": "application/json",
+        "User-Agent": "odograph",
+        HEADER_ID: alert_id,
+        HEADER_TIMESTAMP: str(timestamp_s),
+        HEADER_SIGNATURE: sign(secret, timestamp_s, body),
+    }
+
+
+def genuine(secret: bytes, found: Mapping[str, str], body: bytes, now_s: float) -> bool:
+    """What a receiver does: whether headers and body are signed with ``secret`` and of now."""
+    stamp = found.get(HEADER_TIMESTAMP, "")
+    if not (stamp.isascii() and stamp.isdigit()) or abs(now_s - int(stamp)) > TOLERANCE_S:
+        return False
+    return hmac.compare_digest(
+        sign(secret, int(stamp), body).encode(), found.get(HEADER_SIGNATURE, "").encode()
+    )

@@ -1,0 +1,127 @@
+"""Which lanes a bridge has: what each subscribes, as whom, under which limits and with which guarantee."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from bridge.fleeting import FleetingLane
+from bridge.kafka_sink import KafkaSink, SinkConfig
+from bridge.lane import Lane, LaneLimits
+from bridge.mqtt_session import SourceConfig
+from bridge.mqtt_source import MqttSource
+from bridge.names import NamedTranslator
+from bridge.rate_limit import NO_LIMIT, VehicleLimit
+from bridge.translate import Translator
+from infra.contract import topics
+from infra.contract.secret_file import read_secret
+from infra.contract.settings import Endpoints, Settings
+from infra.contract.shard import Shard
+
+RECEIVE_MAXIMUM: Final = 65_535
+"""MQTT's own limit."""
+
+TELEMETRY_LINGER_MS: Final = 5.0
+PRIORITY_IN_FLIGHT: Final = 1000
+AT_MOST_ONCE: Final = "at-most-once"
+
+AnyLane = Lane | FleetingLane
+MakeSource = Callable[[SourceConfig], MqttSource]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What makes a lane: its MQTT filters, the channels in them that are another's, limits and linger."""
+
+    name: str
+    filters: tuple[str, ...]
+    skipped: frozenset[str]
+    limits: LaneLimits
+    linger_ms: float
+    vehicle_limit: VehicleLimit
+
+
+def telemetry(settings: Settings) -> Plan:
+    """Everything below the root; crash records and downlink topics are acknowledged and left to their owners.
+
+    One filter, so that the broker sends nothing twice, and whatever has an unknown name is seen.
+    """
+    limits = LaneLimits(settings.bridge.max_in_flight, settings.bridge.max_in_flight_bytes, 0.002)
+    skipped = frozenset({"crash", *topics.DOWNLINK_CHANNELS})
+    vehicle = VehicleLimit(settings.bridge.vehicle_rate, settings.bridge.vehicle_burst)
+    return Plan("telemetry", (f"{settings.mqtt.root}/#",), skipped, limits, TELEMETRY_LINGER_MS, vehicle)
+
+
+def crash(settings: Settings) -> Plan:
+    """Crash records alone: own connection, own producer, own thread, no waiting, no limit for a vehicle."""
+    in_flight = min(PRIORITY_IN_FLIGHT, settings.bridge.max_in_flight)
+    limits = LaneLimits(in_flight, settings.bridge.max_in_flight_bytes, 0.0005)
+    filters = (topics.mqtt_filter(settings.mqtt.root, "crash"),)
+    return Plan("crash", filters, frozenset(), limits, 0.0, NO_LIMIT)
+
+
+PLANS: Final = (telemetry, crash)
+
+
+def lanes(settings: Settings, endpoints: Endpoints) -> list[AnyLane]:
+    """The lanes of a bridge, with the guarantee in force."""
+    make = fleeting_lane if settings.bridge.guarantee == AT_MOST_ONCE else lasting_lane
+    return [make(plan(settings), settings, endpoints) for plan in PLANS]
+
+
+def lasting_lane(
+    plan: Plan, settings: Settings, endpoints: Endpoints, make_source: MakeSource = MqttSource
+) -> Lane:
+    """At least once: a session that the broker keeps, acknowledged when Kafka has the message."""
+    client_id = Shard.parse(settings.bridge.shard).client_id(settings.bridge.client_id, plan.name)
+    source = _source(plan, settings, endpoints, client_id, qos=1)
+    sink = KafkaSink(_sink(plan, endpoints, client_id))
+    return Lane(plan.name, make_source(source), sink, _translator(plan, settings), plan.limits)
+
+
+def fleeting_lane(plan: Plan, settings: Settings, endpoints: Endpoints) -> FleetingLane:
+    """At most once: nothing is kept for us, nothing is acknowledged, nothing is sent twice.
+
+    Another client id: the session of the other guarantee, and what lies in it, stays untouched.
+    """
+    lane = f"{plan.name}-once"
+    client_id = Shard.parse(settings.bridge.shard).client_id(settings.bridge.client_id, lane)
+    source = MqttSource(_source(plan, settings, endpoints, client_id, qos=0))
+    sink = KafkaSink(_sink(plan, endpoints, client_id, once=True))
+    return FleetingLane(plan.name, source, sink, _translator(plan, settings), plan.limits)
+
+
+def _source(plan: Plan, settings: Settings, endpoints: Endpoints, client_id: str, qos: int) -> SourceConfig:
+    secret = settings.bridge.password_file
+    return SourceConfig(
+        endpoints.mqtt_host,
+        endpoints.mqtt_port,
+        client_id,
+        plan.filters,
+        window(plan.limits.in_flight),
+        qos,
+        identity_property=settings.bridge.identity_property,
+        user=settings.bridge.user,
+        password="" if secret is None else read_secret(secret, "ODOGRAPH_BRIDGE_PASSWORD_FILE"),
+    )
+
+
+def _sink(plan: Plan, endpoints: Endpoints, client_id: str, once: bool = False) -> SinkConfig:
+    """The producer's queue holds all that may be in flight, so that it is never the one that overflows."""
+    records, size = 2 * plan.limits.in_flight, 2 * plan.limits.in_flight_bytes
+    return SinkConfig(endpoints.kafka_bootstrap, client_id, plan.linger_ms, records, size, once=once)
+
+
+def _translator(plan: Plan, settings: Settings) -> Translator:
+    shard = Shard.parse(settings.bridge.shard)
+    kind = NamedTranslator if settings.bridge.identity_property else Translator
+    return kind(settings.mqtt.root, settings.kafka.prefix, plan.skipped, shard, plan.vehicle_limit)
+
+
+def window(in_flight: int) -> int:
+    """Messages the broker may send unacknowledged: half of what may be in flight.
+
+    The other half is room for what a reconnect delivers again while the first copies still wait for Kafka.
+    """
+    return max(1, min(RECEIVE_MAXIMUM, in_flight // 2))

@@ -1,0 +1,82 @@
+"""Who the bridge is to the broker: client ids, sessions, connections; and the end of a session."""
+
+from __future__ import annotations
+
+import socket
+import time
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from paho.mqtt.client import Client
+from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
+
+from bridge.buffered_socket import BufferedSocket
+
+KEEPALIVE_S: Final = 30
+CONNECT_S: Final = 2.0
+SESSION_EXPIRY_S: Final = 7 * 86_400
+"""The broker keeps the session of an absent bridge this long."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceConfig:
+    """Where and as whom. ``receive_maximum``: the broker sends no more than this unacknowledged.
+
+    ``qos`` 0: the broker keeps no session for us, and sends each message once, without acknowledgement.
+
+    ``marker``, where it is given, is a topic of ours: the session is to be emptied. The subscription ends,
+    and a message of that topic comes behind all that the broker still holds.
+    """
+
+    host: str
+    port: int
+    client_id: str
+    filters: tuple[str, ...]
+    receive_maximum: int
+    qos: int = 1
+    marker: str = ""
+    identity_property: str = ""
+    user: str = ""
+    password: str = field(default="", repr=False)
+
+
+class _Client(Client):
+    """paho with our socket under it."""
+
+    def _create_socket(self) -> Any:
+        sock: Any = super()._create_socket()
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return BufferedSocket(sock)
+
+
+def new_client(config: SourceConfig, client: type[Client] = _Client) -> Client:
+    """A client that acknowledges nothing by itself."""
+    made = client(
+        CallbackAPIVersion.VERSION2, config.client_id, protocol=MQTTProtocolVersion.MQTTv5, manual_ack=True
+    )
+    made.connect_timeout = CONNECT_S
+    if config.user:
+        made.username_pw_set(config.user, config.password)
+    return made
+
+
+def end_session(config: SourceConfig) -> None:
+    """Let the broker forget the session, and whatever it holds for it. Raises OSError."""
+    client = new_client(config, Client)
+    properties = connect_properties(replace(config, qos=0))
+    client.connect(config.host, config.port, KEEPALIVE_S, clean_start=True, properties=properties)
+    deadline_s = time.monotonic() + CONNECT_S
+    while not client.is_connected():
+        if client.loop(0.1) != 0 or time.monotonic() > deadline_s:
+            raise ConnectionError("the broker does not take the connection that ends the session")
+    client.disconnect()
+
+
+def connect_properties(config: SourceConfig) -> Properties:
+    """What CONNECT says beside who we are: how long our session is kept, how much may be unacknowledged."""
+    properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
+    properties.SessionExpiryInterval = SESSION_EXPIRY_S if config.qos else 0
+    properties.ReceiveMaximum = config.receive_maximum
+    return properties

@@ -1,0 +1,106 @@
+"""A change of the number of shards: new sessions are made before the old ones are emptied and ended."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+import structlog
+from prometheus_client import CollectorRegistry
+
+from bridge.lanes import PLANS, Plan, lasting_lane
+from bridge.mqtt_session import SourceConfig, end_session
+from bridge.mqtt_source import MqttSource
+from bridge.uplink import health_port
+from bridge.wire import Publish
+from infra.contract.errors import ServiceError
+from infra.contract.settings import Endpoints, Settings
+from infra.health import Check, HealthServer
+
+PREPARE_S: Final = 10.0
+MARK_S: Final = 2.0
+MARKER: Final = "odograph-retire"
+
+PlanOf = Callable[[Settings], Plan]
+
+
+class EmptiedSource(MqttSource):
+    """A session that is to be emptied: ``stop`` is set when all that the broker held has come.
+
+    The subscription is over, so behind the marker, which the broker queues like any message, nothing comes.
+    """
+
+    def __init__(self, config: SourceConfig, stop: threading.Event) -> None:
+        self.config = replace(config, marker=f"{MARKER}/{config.client_id}")
+        super().__init__(self.config)
+        self.emptied_epoch = -1
+        self._stop = stop
+        self._mark_s = time.monotonic() + MARK_S
+
+    def poll(self, limit: int, wait_s: float) -> list[Publish]:
+        """What came, the marker excepted."""
+        found = super().poll(limit, wait_s)
+        marker = self.config.marker.encode()
+        if any(publish[0] == marker for publish in found):
+            self.emptied_epoch = self.epoch
+            self._stop.set()
+        elif time.monotonic() > self._mark_s:
+            self._mark_s = time.monotonic() + MARK_S
+            self.mark()
+        return [publish for publish in found if publish[0] != marker]
+
+
+def prepare(settings: Settings, endpoints: Endpoints) -> int:
+    """Make a shard's sessions with their subscriptions and leave: the broker keeps its messages from now on.
+
+    0 when they stand; raises ServiceError.
+    """
+    for plan in PLANS:
+        lane = lasting_lane(plan(settings), settings, endpoints)
+        deadline_s = time.monotonic() + PREPARE_S
+        while not lane.source.subscribed:
+            lane.source.poll(1, 0.1)  # what comes is not acknowledged: it comes again
+            if time.monotonic() > deadline_s:
+                raise ServiceError(f"bridge: no session for {lane.name}: {lane.source.reason()}")
+        lane.source.close()
+    structlog.get_logger().info("sessions made", shard=settings.bridge.shard)
+    return 0
+
+
+def retire(settings: Settings, endpoints: Endpoints) -> int:
+    """Carry over what the broker holds for a shard and end its sessions; 1: not all, run it again.
+
+    Its bridge must not run: the health page takes its port, and raises ServiceError where it does.
+    """
+    stops = {plan: threading.Event() for plan in reversed(PLANS)}  # crash records first
+
+    def end(*_: object) -> None:
+        for stop in stops.values():
+            stop.set()
+
+    before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGINT)}
+    checks: dict[str, Check] = {"sessions": lambda: "they are being emptied and ended"}
+    try:
+        with HealthServer(health_port(settings, endpoints), checks, CollectorRegistry()):
+            return max([_emptied(settings, endpoints, plan, stop) for plan, stop in stops.items()])
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _emptied(settings: Settings, endpoints: Endpoints, plan: PlanOf, stop: threading.Event) -> int:
+    lane = lasting_lane(plan(settings), settings, endpoints, lambda config: EmptiedSource(config, stop))
+    log = structlog.get_logger().bind(lane=lane.name, shard=settings.bridge.shard)
+    source = lane.source
+    left = lane.run(stop, settings.bridge.drain_s)
+    # After a reconnect what was not acknowledged lies at the broker again.
+    if left or not isinstance(source, EmptiedSource) or source.emptied_epoch != source.epoch:
+        log.error("session not emptied, it stays", not_stored=left, next_step="run it again")
+        return 1
+    end_session(source.config)
+    log.info("session ended", stored=lane.stats.produced, skipped=lane.stats.skipped)
+    return 0

@@ -1,0 +1,41 @@
+"""Who a connection is, and the end of the session that a listening one had. MQTT 3.1.1, either client."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+
+from edge_simulator.sending import mqtt_packets as packets
+from edge_simulator.sending.publishing import Message
+
+CONNECT_S = 5.0
+"""A connection that has not been accepted after this is tried anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who connects where; for will and filters see publishing.Publishing."""
+
+    host: str
+    port: int
+    client_id: str
+    keepalive_s: float
+    will: Message | None = None
+    filters: tuple[str, ...] = ()
+    keep_s: float = 0.0
+    """Frames are kept so long after their PUBACK, and sent again when the connection was lost."""
+
+
+def give_up(host: str, port: int, client_ids: Iterable[str]) -> None:
+    """End sessions that the broker would keep, each by a clean one that ends at once.
+
+    A broker that is away keeps them as long as it keeps any.
+    """
+    with suppress(OSError):
+        for client_id in client_ids:
+            with socket.create_connection((host, port), CONNECT_S) as sock:
+                sock.sendall(packets.connect(client_id, 1))
+                sock.recv(4)  # CONNACK: the old session is gone
+                sock.sendall(packets.DISCONNECT)

@@ -1,0 +1,73 @@
+"""Whether a frame is sound, found while it is parsed: for those that forward it and need no values.
+
+``frame.decode`` builds a dictionary and then looks at each key; here the contract is a type, and a decoder in
+C checks it as it reads. A gate says yes only where ``decode`` would say yes. Where it says no, nothing is
+proven: there may be a key that is not of this schema, an escape in a string, a text that is not plain ASCII,
+another number of samples, or a wrong value. Ask ``decode`` then: it decides, and has the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Annotated, Any, Final
+
+from msgspec import DecodeError, Meta, defstruct, json
+
+from infra.contract.frame import MAX_BYTES, MAX_DT_MS, MAX_INT, MAX_SAMPLES, SCHEMA
+from infra.contract.signals import FAST, SLOW, Signal
+
+Gate = Callable[[bytes], bool]
+USUAL_SAMPLES: Final = 10
+
+_NO: Final = (DecodeError, UnicodeDecodeError, RecursionError)
+
+
+def gate(vehicle_id: str, samples: int = USUAL_SAMPLES) -> Gate:
+    """The gate for frames of ``samples`` samples of one vehicle, whose id is known to be well formed."""
+    decode = decoder(samples)
+
+    def passes(raw: bytes) -> bool:
+        try:
+            return (
+                len(raw) <= MAX_BYTES
+                and raw.isascii()
+                and b"\\" not in raw
+                and decode(raw).vehicle_id == vehicle_id
+            )
+        except _NO:
+            return False
+
+    return passes
+
+
+@cache
+def decoder(samples: int) -> Callable[[bytes], Any]:
+    """Reads sound frames of exactly ``samples`` samples; raises for all others.
+
+    ``vehicle_id`` may be any string: the caller compares it. A key that comes twice must be right twice.
+    """
+    head = [
+        ("schema", _whole(SCHEMA, SCHEMA)),
+        ("vehicle_id", str),
+        ("boot_id", _whole(0, MAX_INT)),
+        ("seq", _whole(0, MAX_INT)),
+        ("t0_ms", _whole(0, MAX_INT)),
+        ("dt_ms", _whole(1, MAX_DT_MS)),
+        ("n", _whole(max(samples, 1), min(samples, MAX_SAMPLES))),
+        ("sent_ms", _whole(0, MAX_INT)),
+    ]
+    signals = [(signal.name, _column(signal, samples), None) for signal in (*FAST, *SLOW)]
+    sound = defstruct(f"SoundFrame{samples}", [*head, *signals], forbid_unknown_fields=True, gc=False)
+    return json.Decoder(sound).decode
+
+
+def _whole(low: int, high: int) -> Any:
+    return Annotated[int, Meta(ge=low, le=high)]
+
+
+def _column(signal: Signal, samples: int) -> Any:
+    if signal in FAST:
+        return Annotated[list[float | None], Meta(min_length=samples, max_length=samples)] | None
+    kinds: dict[str, Any] = {"number": float, "flag": bool, "codes": list[str]}
+    return kinds[signal.kind] | None

@@ -1,0 +1,1 @@
+"""One frame, hop by hop: ``odograph trace``."""

@@ -1,0 +1,51 @@
+"""The command ``odograph trace``."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(trace)
+
+
+def trace(
+    vehicle: Annotated[str, typer.Argument(help="vehicle id, 17 characters")],
+    seq: Annotated[int, typer.Argument(min=0, help="sequence number of the frame")],
+    boot: Annotated[int | None, typer.Option(min=0, help="boot id [the newest that has the number]")] = None,
+    look_back: Annotated[str, typer.Option(help="how far back the archive is searched, as 90m, 48h")] = "24h",
+    as_json: Annotated[bool, typer.Option("--json", help="JSON on standard output")] = False,
+) -> None:
+    """Follow one frame hop by hop: vehicle, bridge, log, queries, archive, windows, alerts; with times.
+
+    The log is read where the archive does not reach yet: seconds of data, a million records at most. Exit 1
+    where nothing has the frame.
+    """
+    from datetime import timedelta
+
+    from infra.contract.durations import duration_ms
+    from infra.contract.errors import ConfigError, ServiceError
+    from infra.contract.settings import endpoints, load
+    from infra.contract.topics import VEHICLE_ID
+    from infra.trace import hops
+    from infra.trace.copies import Wanted
+    from infra.trace.follow import follow
+
+    if VEHICLE_ID.fullmatch(vehicle) is None:
+        raise ConfigError(f"{vehicle!r} is no vehicle id: 17 characters, digits and capitals without I, O, Q")
+    settings = load()
+    span = timedelta(milliseconds=duration_ms(look_back, "--look-back"))
+    wanted = Wanted(vehicle, seq, boot)
+    found = follow(settings, endpoints(settings), wanted, span, lambda text: typer.echo(text, err=True))
+    if not found.found:
+        of = "" if boot is None else f" of boot {boot}"
+        raise ServiceError(
+            f"no trace of frame {seq}{of} of {vehicle}: not in the archive's last {look_back}, not in "
+            "what the log holds beyond it, no dead letter. Was it sent? See runs/<run>/frames.jsonl "
+            "(simulate --log-frames), odograph status for queues, --look-back for older frames"
+        )
+    typer.echo(json.dumps(hops.as_json(found), indent=1) if as_json else hops.text(found))

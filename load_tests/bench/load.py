@@ -1,0 +1,174 @@
+"""One load: a simulator of its own, from its first frame to its last, and what the chain did meanwhile."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from infra.contract.errors import ServiceError
+from infra.demo import fleet
+from infra.demo.fleet import Fleet
+from infra.stack import processes
+from load_tests.bench import parts
+from load_tests.bench.search import Verdict
+from load_tests.bench.ticks import Load, Tick, rate_of, trend
+from load_tests.bench.watch import Chain, Say
+
+TICK_S = 1.0
+MEMORY_EVERY = 5
+FIRST_FRAME_S = 60.0
+DRAIN_S = 90.0
+LINE_EVERY = 5
+OVERRUN_SHARE = 0.01
+"""More frames than these that left over 100 ms late make a figure void: the load was not what it says."""
+HOPELESS_S = 20.0
+"""A lag that has grown by so many seconds of the rate is not watched any longer."""
+EVIDENT_S, EVIDENT = 90.0, 3.0
+"""Nor one that after so long grows by so many times what is allowed."""
+ARCHIVE, ARCHIVE_BLOCK_S = "archive", 30.0
+"""The archive commits every 10 s or more: its lag goes up and down, its lowest values must be flat."""
+STAGE_GROWTH, CONFIRMED_GROWTH = 0.03, 0.01
+"""A lag is flat where it grows by less than this share of the rate, in a stage and in a confirmation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What was seen of a load while it was measured."""
+
+    rate: float
+    vehicles: int
+    ticks: Sequence[Tick]
+    cpu_s: dict[str, float]
+    machine: parts.MachineTime
+    db_active_s: float
+    began_wall_s: float
+    verdict: Verdict
+
+    @property
+    def seconds(self) -> float:
+        """How long was measured."""
+        return self.ticks[-1].at_s - self.ticks[0].at_s
+
+    @property
+    def overrun_share(self) -> float:
+        """Frames that left late, of those sent."""
+        first, last = self.ticks[0].load, self.ticks[-1].load
+        return (last.overrun - first.overrun) / max(1, last.sent - first.sent)
+
+    @property
+    def offered_fps(self) -> float:
+        """Frames/s that the simulator sent."""
+        first, last = self.ticks[0].load, self.ticks[-1].load
+        return (last.sent - first.sent) / max(1e-9, last.noted_s - first.noted_s)
+
+
+@contextmanager
+def driving(home: Path, load: Fleet, say: Say) -> Iterator[subprocess.Popen[bytes]]:
+    """The fleet on the road while the block runs, from its first frame on."""
+    child = load.start(home)
+    try:
+        _await_frames(load.run_file(home), child, home)
+        if not parts.put_first(child.pid):
+            say("the simulator cannot be given priority here: the load may be late (see overrun)")
+        yield child
+    finally:
+        fleet.stop(home, child)
+
+
+def _await_frames(run_file: Path, child: subprocess.Popen[bytes], home: Path) -> None:
+    end = time.monotonic() + FIRST_FRAME_S
+    while noted(run_file).sent == 0:
+        if child.poll() is not None or time.monotonic() > end:
+            log = home / "logs" / f"{fleet.NAME}.log"
+            raise ServiceError(f"the simulator sends nothing; its log {log}:\n{processes.log_tail(log)}")
+        time.sleep(0.1)
+
+
+def noted(run_file: Path) -> Load:
+    """What the simulator notes each second of its run."""
+    try:
+        at_s = run_file.stat().st_mtime
+        run: dict[str, Any] = json.loads(run_file.read_text())
+    except FileNotFoundError:
+        return Load()
+    return Load(int(run["sent"]), int(run["overrun"]), at_s)
+
+
+def watch(
+    chain: Chain, load: Fleet, settle_s: float, observe_s: float, growth: float, say: Say, label: str
+) -> Seen:
+    """Let a running load settle, then watch it: for ``observe_s``, or until its lag has grown hopelessly."""
+    run_file, home = load.run_file(chain.home), chain.home
+    end = time.monotonic() + settle_s
+    while time.monotonic() < end:
+        time.sleep(min(TICK_S, max(0.0, end - time.monotonic())))
+    begun_wall_s = time.time()
+    cpu, machine, active_s = parts.cpu_s(home), parts.machine_time(), chain.db_active_s()
+    ticks: list[Tick] = []
+    due_s = begun_s = time.monotonic()
+    while True:
+        memory = parts.memory(home) if len(ticks) % MEMORY_EVERY == 0 else None
+        ticks.append(chain.tick(noted(run_file), memory))
+        if len(ticks) % LINE_EVERY == 1:
+            say(_line(label, ticks, begun_s))
+        if ticks[-1].at_s >= begun_s + observe_s or _hopeless(ticks, load.rate, growth):
+            break
+        due_s += TICK_S
+        time.sleep(max(0.0, due_s - time.monotonic()))
+    used = {name: after - cpu[name] for name, after in parts.cpu_s(home).items() if name in cpu}
+    now = parts.machine_time()
+    spent = parts.MachineTime(
+        now.busy_s - machine.busy_s, now.idle_s - machine.idle_s, now.stolen_s - machine.stolen_s
+    )
+    seen = Seen(
+        load.rate, load.vehicles, ticks, used, spent, chain.db_active_s() - active_s, begun_wall_s, "held"
+    )
+    return replace(seen, verdict=_verdict(seen, growth))
+
+
+def _line(label: str, ticks: Sequence[Tick], begun_s: float) -> str:
+    now = ticks[-1]
+    each = "  ".join(f"{query} {now.lag(query):,}" for query in now.committed)
+    fps = f"{rate_of(ticks):,.0f}" if len(ticks) > 1 else "?"
+    head = f"{label} {now.at_s - begun_s:4.0f} s  {fps} frames/s in the log"
+    return f"{head}  lag: {each}  broker {now.queued:,}  bridge {now.in_flight}"
+
+
+def _hopeless(ticks: Sequence[Tick], rate: float, growth: float) -> bool:
+    """Whether any query has fallen back so far, or goes on so steadily, that no more needs to be seen."""
+    long = ticks[-1].at_s - ticks[0].at_s > EVIDENT_S
+    if long and max(trends(ticks).values(), default=0.0) > EVIDENT * growth * rate:
+        return True
+    grown = [ticks[-1].lag(q) - ticks[0].lag(q) for q in ticks[-1].committed if q != ARCHIVE]
+    return max(grown, default=0) > HOPELESS_S * rate
+
+
+def _verdict(seen: Seen, growth: float) -> Verdict:
+    if seen.overrun_share > OVERRUN_SHARE or seen.offered_fps < (1 - OVERRUN_SHARE) * seen.rate:
+        return "void"
+    if seen.ticks[-1].dropped > seen.ticks[0].dropped:
+        return "grew"
+    return "held" if max(trends(seen.ticks).values(), default=0.0) <= growth * seen.rate else "grew"
+
+
+def trends(ticks: Sequence[Tick]) -> dict[str, float]:
+    """How fast each query's lag grows, records/s."""
+    return {q: trend(ticks, q, ARCHIVE_BLOCK_S if q == ARCHIVE else 0.0) for q in ticks[-1].committed}
+
+
+def drained(chain: Chain, say: Say) -> None:
+    """Wait until every query has taken in what is in the log, or the deadline."""
+    end = time.monotonic() + DRAIN_S
+    while time.monotonic() < end:
+        now = chain.tick(Load(), None)
+        behind = max((now.lag(q) for q in now.committed if q != ARCHIVE), default=0)
+        if behind <= 0:
+            return
+        time.sleep(0.5)
+    say(f"not drained within {DRAIN_S:g} s")

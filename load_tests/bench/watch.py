@@ -1,0 +1,105 @@
+"""The chain's own figures while it runs: Kafka's ends, checkpoints, the broker, the bridge, the database."""
+
+from __future__ import annotations
+
+import time
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from prometheus_client.parser import text_string_to_metric_families
+
+from infra.contract.settings import Endpoints, Settings
+from infra.contract.topics import kafka_topic
+from infra.stack import query_offsets
+from infra.stack.broker_figures import BrokerWatch
+from infra.stack.log_ends import LogEnds
+from infra.stack.ports import HOST
+from load_tests.bench.ticks import Load, Tick
+
+HTTP_S = 3.0
+INSTANT = "instant"
+"""Commits once a minute while it works at once: its lag says nothing, crash to alert does."""
+_IN_FLIGHT = "odograph_bridge_in_flight_messages"
+_BATCHES = """
+SELECT query, count(*) AS batches, sum(batch_ms) / 1000.0 AS busy_s, max(batch_ms) / 1000.0 AS longest_s,
+       sum(input_rows) AS records, max(state_rows) AS state_rows, max(state_bytes) AS state_bytes
+FROM odograph.query_progress
+WHERE at >= to_timestamp(%s) AND at < to_timestamp(%s) AND input_rows > 0
+GROUP BY query ORDER BY query
+"""
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """A running pipeline and the doors to its figures."""
+
+    home: Path
+    settings: Settings
+    endpoints: Endpoints
+    ends: LogEnds
+    broker: BrokerWatch
+    database: psycopg.Connection[tuple[Any, ...]]
+
+    def tick(self, load: Load, memory_mb: Mapping[str, float] | None) -> Tick:
+        """The state now."""
+        broker = self.broker.figures()
+        return Tick(
+            at_s=time.monotonic(),
+            committed=self.committed(),
+            appended=self.ends.appended("telemetry"),
+            queued=broker.queued,
+            dropped=broker.dropped,
+            in_flight=self.in_flight(),
+            load=load,
+            memory_mb=memory_mb,
+        )
+
+    def committed(self) -> dict[str, int]:
+        """Telemetry records whose results are in, by query."""
+        topic = kafka_topic(self.settings.kafka.prefix, "telemetry")
+        found = {}
+        for query in query_offsets.queries(self.home):
+            newest = query_offsets.committed(self.home, query) if query != INSTANT else None
+            if newest is not None and topic in newest.ends:
+                found[query] = sum(newest.ends[topic].values())
+        return found
+
+    def in_flight(self) -> int | None:
+        """Messages inside the bridge's telemetry lane; None where its page does not answer in time."""
+        url = f"http://{HOST}:{self.endpoints.http_ports['bridge']}/metrics"
+        try:
+            with urllib.request.urlopen(url, timeout=HTTP_S) as answer:
+                families = list(text_string_to_metric_families(answer.read().decode()))
+        except OSError:
+            return None
+        samples = (sample for family in families if family.name == _IN_FLIGHT for sample in family.samples)
+        return int(sum(sample.value for sample in samples if sample.labels.get("lane") != "crash"))
+
+    def db_active_s(self) -> float:
+        """Time that the database's connections spent in statements since its start, s."""
+        sql = "SELECT active_time / 1000 FROM pg_stat_database WHERE datname = current_database()"
+        row = self.database.execute(sql).fetchone()
+        return float(row[0]) if row else 0.0
+
+    def batches(self, from_s: float, to_s: float) -> list[dict[str, Any]]:
+        """What the queries' batches between two wall-clock times took."""
+        with self.database.cursor(row_factory=psycopg.rows.dict_row) as cursor:
+            return cursor.execute(_BATCHES, (from_s, to_s)).fetchall()
+
+
+@contextmanager
+def chain(home: Path, settings: Settings, endpoints: Endpoints) -> Iterator[Chain]:
+    """The doors, open while the block runs."""
+    with (
+        LogEnds(endpoints.kafka_bootstrap, settings.kafka.prefix) as ends,
+        BrokerWatch(endpoints.mqtt_host, endpoints.mqtt_port) as broker,
+        psycopg.connect(endpoints.db_owner_url, autocommit=True) as database,
+    ):
+        yield Chain(home, settings, endpoints, ends, broker, database)

@@ -1,0 +1,104 @@
+"""The windows in the database against the oracle's, over the records as the log holds them."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any, Final
+
+import psycopg
+from psycopg.rows import dict_row
+
+from infra.contract.verdict import clock_limits
+from infra.demo import audit
+from infra.ledger import Ledger
+from infra.stack.log_ends import LogEnds
+from infra.stack.programs import odograph
+from load_tests.drills.evidence import Log
+from load_tests.drills.site import Site, until
+from load_tests.drills.verdict import Promise
+from load_tests.oracle import Limits, expect
+
+JOBS_READY_S: Final = 240.0
+BALANCE_S: Final = 300.0
+POLL_S: Final = 1.0
+SAMPLE: Final = 60
+"""Vehicles whose windows are compared: the oracle takes a millisecond for each frame."""
+WRITER: Final = ("batch_id", "revision", "restated_at")
+"""Columns that say who wrote a row and when."""
+SELECT: Final = "SELECT * FROM odograph.vehicle_window WHERE vehicle_id = ANY(%s)"
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """Rows of vehicles' windows: as the oracle has them, and how many of them the database has otherwise."""
+
+    expected: int
+    missing: int
+    wrong: int
+    surplus: int
+
+    def promise(self) -> Promise:
+        """All rows are equal."""
+        bad = self.missing + self.wrong + self.surplus
+        text = f"{self.expected} windows: {self.missing} missing, {self.wrong} wrong, {self.surplus} too many"
+        return Promise("windows equal the oracle's", bad == 0 and self.expected > 0, text)
+
+
+def start_jobs(site: Site) -> None:
+    """Start the stream application and the store of dead letters; returns when they are ready."""
+    site.start("jobs", odograph("jobs", "stream"))
+    site.start("events", odograph("jobs", "events"))
+    for name in ("jobs", "events"):
+        site.wait_ready(name, JOBS_READY_S)
+
+
+def balanced(site: Site, deadline_s: float = BALANCE_S) -> Ledger:
+    """The ledger once every frame is accounted for and all late ones are repaired, or at the deadline."""
+    end = time.monotonic() + deadline_s
+    with LogEnds(site.endpoints.kafka_bootstrap, site.settings.kafka.prefix) as ends:
+        while True:
+            ledger = audit.take(site.home, site.endpoints, ends)
+            if (ledger.residual, ledger.late_open) == (0, 0) or time.monotonic() > end:
+                return ledger
+            time.sleep(POLL_S)
+
+
+def digested(site: Site, deadline_s: float = BALANCE_S) -> None:
+    """Wait until the jobs have taken in all that lies in the log, and all late frames are repaired."""
+
+    def done() -> bool:
+        with LogEnds(site.endpoints.kafka_bootstrap, site.settings.kafka.prefix) as ends:
+            ledger = audit.take(site.home, site.endpoints, ends)
+        return (ledger.missing_in_archive, ledger.missing_in_windows, ledger.late_open) == (0, 0, 0)
+
+    until(done, deadline_s, "the jobs have taken in the log")
+
+
+def accounted(ledger: Ledger) -> Promise:
+    """What the ledger promises."""
+    text = f"residual {ledger.residual}, late and not repaired {ledger.late_open}"
+    return Promise("every frame is accounted for", (ledger.residual, ledger.late_open) == (0, 0), text)
+
+
+def windows(site: Site, log: Log, vehicles: list[str]) -> Windows:
+    """Of the first ``SAMPLE`` of these vehicles."""
+    chosen = set(sorted(vehicles)[:SAMPLE])
+    expected = expect(log.records(lambda vehicle: vehicle in chosen), _limits(site)).vehicle
+    with psycopg.connect(site.endpoints.db_owner_url, row_factory=dict_row) as connection:
+        rows: list[dict[str, Any]] = connection.execute(SELECT, (list(chosen),)).fetchall()
+    found = {(row.pop("vehicle_id"), row.pop("window_start")): row for row in rows}
+    plain = {key: {k: v for k, v in row.items() if k not in WRITER} for key, row in found.items()}
+    return Windows(
+        expected=len(expected),
+        missing=len(expected.keys() - plain.keys()),
+        wrong=sum(plain[key] != row for key, row in expected.items() if key in plain),
+        surplus=len(plain.keys() - expected.keys()),
+    )
+
+
+def _limits(site: Site) -> Limits:
+    clock, jobs = clock_limits(site.settings), site.settings.jobs
+    return Limits(
+        clock.floor_ms, clock.ahead_ms, clock.lateness_ms, jobs.window_s * 1000, jobs.road_window_s * 1000
+    )

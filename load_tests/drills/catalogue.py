@@ -1,0 +1,75 @@
+"""The drills by name: what each does, how large it is by default, what it asks of its site."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from load_tests.drills.acks import acks
+from load_tests.drills.bridge_faults import Kills, f1, f1_windows, f2
+from load_tests.drills.broker_faults import f5, f6
+from load_tests.drills.flow import Load
+from load_tests.drills.kafka_faults import f3, f4, f14
+from load_tests.drills.payload_faults import f16, refused
+from load_tests.drills.site import Sections, Site
+from load_tests.drills.vehicle_faults import f15, f17, f18
+from load_tests.drills.verdict import Verdict
+
+Run = Callable[[Site, Load, "str | None"], Verdict]
+
+
+@dataclass(frozen=True, slots=True)
+class Drill:
+    """A drill. ``settings`` are those of its site; ``mutants`` are the defects it must see."""
+
+    name: str
+    title: str
+    rate: float
+    duration_s: float
+    run: Run
+    settings: Sections = field(default_factory=dict)
+    mutants: tuple[str, ...] = ()
+    kafka_disk_mb: int = 0
+    """Kafka's data lie on a tmpfs of this size; 0: beside the others."""
+
+
+def _honest(run: Callable[[Site, Load], Verdict]) -> Run:
+    """A drill that is made to see no mutant."""
+    return lambda site, load, _: run(site, load)
+
+
+def _f1(site: Site, load: Load, mutant: str | None) -> Verdict:
+    return f1(site, load, _kills(load), mutant)
+
+
+def _kills(load: Load) -> Kills:
+    return Kills(KILL_EVERY_S * load.rate, at_most=math.ceil(load.duration_s / KILL_EVERY_S) - 1)
+
+
+KILL_EVERY_S: Final = 5.0
+SMALL_WINDOW: Final[Sections] = {"bridge": {"max_in_flight": 4000}}
+"""So that bounds on duplicates and memory mean something."""
+
+DRILLS: Final = (
+    Drill("f1", "kill -9 the bridge every 5 s", 2000, 120, _f1, SMALL_WINDOW, ("ack-before-produce",)),
+    Drill("f1-windows", "the same, through to the windows", 500, 60,
+          lambda site, load, _: f1_windows(site, load, _kills(load)), SMALL_WINDOW),
+    Drill("f2", "SIGSTOP the bridge for 50 s", 2000, 90, _honest(f2)),
+    Drill("f3", "kill -9 Kafka, back after 20 s", 2000, 60, _honest(f3), SMALL_WINDOW),
+    Drill("f4", "SIGSTOP Kafka for 60 s", 2000, 100, _honest(f4), SMALL_WINDOW),
+    Drill("f5", "kill -9 the broker while it holds 10 s of frames, without and with the vehicles' buffer",
+          1000, 45, _honest(f5)),
+    Drill("f6", "the bridge stays away until the broker's queue overflows", 1000, 15, _honest(f6),
+          {"mqtt": {"max_queued_messages": 5000}}),
+    Drill("f14", "Kafka's disk fills up", 1000, 60, _honest(f14), kafka_disk_mb=400),
+    Drill("f15", "one frame in 10,000 is stamped years ahead, through to the windows", 500, 60, _honest(f15)),
+    Drill("f17", "20 vehicles send half an hour at once, through to the windows", 200, 60, _honest(f17)),
+    Drill("f18", "a second device under a vehicle's identity; then a mere reboot", 200, 60, _honest(f18)),
+    Drill("f16", "5 % poison among healthy frames; runs with and without in turn", 1000, 15, _honest(f16)),
+    Drill("refused", "frames that only Kafka refuses", 0, 0,
+          lambda site, _, mutant: refused(site, mutant), {}, ("no-gapless",)),
+    Drill("acks", "kill -9 the bridge when only some of what it read is stored", 0, 0,
+          lambda site, _, mutant: acks(site, mutant), {}, ("no-fifo", "no-epochs")),
+)  # fmt: skip

@@ -1,0 +1,47 @@
+"""The command ``odograph drill``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(drill)
+
+
+def drill(
+    name: Annotated[str, typer.Argument(help="a drill's name, or: list, all, mutants")],
+    rate: Annotated[float | None, typer.Option(min=1, help="frames/s [the drill's own]")] = None,
+    duration: Annotated[str | None, typer.Option(help="length of the load, as 90s [the drill's own]")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="seed of the fleet")] = 1,
+    mutant: Annotated[
+        str | None, typer.Option(help="a defect to put into the bridge: the drill must fail")
+    ] = None,
+    keep: Annotated[bool, typer.Option("--keep", help="leave the drill's home as it is")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON on standard output")] = False,
+) -> None:
+    """Put a real fault into real parts and say whether what must hold holds.
+
+    A drill starts services and a bridge of its own in a home below the one in force, and stops them again. It
+    compares what the simulator wrote before publishing with what lies in Kafka. With `mutants` every drill
+    runs with each defect it is made to see, and each must FAIL.
+
+    Exit codes: 0 every invariant held; 1 one did not, or a mutant was not seen; 2 wrong usage.
+    """
+    from load_tests.drills import runner
+
+    if name == "list":
+        typer.echo("\n".join(runner.listed()))
+        return
+    verdicts = runner.carried_out(
+        name, runner.Wanted(rate, duration, seed, mutant, keep), lambda text: typer.echo(text, err=True)
+    )
+    good = True
+    for verdict in verdicts:
+        good = good and verdict.passed == (name != "mutants")
+        typer.echo(verdict.as_json() if as_json else "\n".join(verdict.lines()))
+    if not good:
+        raise typer.Exit(1)

@@ -1,0 +1,195 @@
+"""The two lists a drill compares: what the simulator wrote before publishing, and what lies in Kafka."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+
+from infra.contract import topics
+from infra.contract.errors import ServiceError
+from infra.contract.settings import Endpoints, Settings
+from load_tests.drills.checker import (
+    DeadLetter,
+    Findings,
+    Identity,
+    Poison,
+    Stored,
+    check,
+    expected_reason,
+    kept,
+)
+
+BATCH: Final = 2000
+READ_S: Final = 60.0
+IDLE_S: Final = 10.0
+MARKER_VIN: Final = "1HGCM82633A"
+"""Markers of a drill come from vehicles whose id begins so: none of the simulator's does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """What a run wrote before publishing: identities of frames in order, and poison."""
+
+    frames: list[Identity]
+    flags: dict[Identity, str]
+    """What befell a frame, where that was something."""
+    poison: list[bytes]
+
+
+def sent(home: Path, *run_ids: str) -> Sent:
+    """Of the telemetry channel, from ``frames.jsonl`` of the runs one after the other."""
+    frames: list[Identity] = []
+    flags: dict[Identity, str] = {}
+    poison: list[bytes] = []
+    for run_id in run_ids:
+        with (home / "runs" / run_id / "frames.jsonl").open("rb") as file:
+            for text in file:
+                line = orjson.loads(text)
+                if line["flag"] == "poison":
+                    poison.append(base64.b64decode(line["payload_b64"]))
+                elif line["channel"] == "telemetry":
+                    identity = _identity(line["payload"])
+                    frames.append(identity)
+                    if line["flag"] != "plain":
+                        flags[identity] = line["flag"]
+    return Sent(frames, flags, poison)
+
+
+def _identity(frame: dict[str, Any]) -> Identity:
+    return frame["vehicle_id"], frame["boot_id"], frame["seq"]
+
+
+class Log:
+    """Reads the topics of a site; a context manager. Knows where each topic ended when it was made."""
+
+    def __init__(self, settings: Settings, endpoints: Endpoints) -> None:
+        self._prefix = settings.kafka.prefix
+        self._root = settings.mqtt.root
+        self._config = {
+            "bootstrap.servers": endpoints.kafka_bootstrap,
+            "group.id": "odograph-drill",
+            "enable.auto.commit": False,
+            "log_level": 0,
+        }
+        self._begin: dict[TopicPartition, int] = {}
+
+    def begin_here(self, *names: str) -> None:
+        """What these topics hold by now is not this drill's."""
+        consumer = Consumer(self._config)
+        try:
+            for name in names:
+                for part in self._parts(consumer, name):
+                    self._begin[part] = _ends(consumer, part)[1]
+        finally:
+            consumer.close()
+
+    def _parts(self, consumer: Consumer, name: str) -> list[TopicPartition]:
+        topic = topics.kafka_topic(self._prefix, name)
+        found = consumer.list_topics(topic, timeout=IDLE_S).topics[topic].partitions
+        return [TopicPartition(topic, partition) for partition in sorted(found)]
+
+    def messages(self, name: str) -> Iterator[Message]:
+        """All records that lie in a topic now, partition after partition; raises ServiceError."""
+        consumer = Consumer(self._config)
+        try:
+            for part in self._parts(consumer, name):
+                low, high = _ends(consumer, part)
+                yield from _between(consumer, part, max(low, self._begin.get(part, 0)), high)
+        finally:
+            consumer.close()
+
+    def appended(self, name: str) -> int:
+        """Records in a topic since ``begin_here``, by its offsets."""
+        consumer = Consumer(self._config)
+        try:
+            return sum(
+                _ends(consumer, part)[1] - self._begin.get(part, 0) for part in self._parts(consumer, name)
+            )
+        finally:
+            consumer.close()
+
+    def stored(self) -> Iterator[Stored]:
+        """The frames in the log, markers left out."""
+        for message in self.messages("telemetry"):
+            identity = _identity(orjson.loads(message.value() or b""))
+            if not identity[0].startswith(MARKER_VIN):
+                yield Stored(identity, message.partition() or 0, message.offset() or 0)
+
+    def records(self, wanted: Callable[[str], bool]) -> list[tuple[int, bytes]]:
+        """Receive time [ms] and payload of the frames of wanted vehicles, in the log's order."""
+        return [
+            (message.timestamp()[1], message.value() or b"")
+            for message in self.messages("telemetry")
+            if wanted((message.key() or b"").decode())
+        ]
+
+    def letters(self) -> Iterator[tuple[DeadLetter, bytes]]:
+        """The dead letters, each with what it keeps."""
+        for message in self.messages("dead-letter"):
+            value = message.value() or b""
+            headers: dict[str, bytes] = dict(message.headers() or [])  # type: ignore[arg-type]
+            topic = headers.get(topics.HEADER_MQTT_TOPIC, b"").decode(errors="replace")
+            vehicle_id = topic.removeprefix(f"{self._root}/").partition("/")[0]
+            reason = headers.get(topics.HEADER_REASON, b"").decode()
+            yield DeadLetter(reason, vehicle_id, kept(value)), value
+
+    def poison(self, payloads: list[bytes]) -> list[Poison]:
+        """What was broken on purpose, each with the reason that its bytes and its topic call for.
+
+        The topic is that of the dead letter found; without one the reason is that for any vehicle.
+        """
+        vehicles = {letter.digest: letter.vehicle_id for letter, _ in self.letters()}
+        found = []
+        for payload in payloads:
+            digest = kept(payload)
+            found.append(Poison(expected_reason(payload, vehicles.get(digest, "")) or "none", digest))
+        return found
+
+
+def tail(settings: Settings, endpoints: Endpoints) -> Consumer:
+    """A reader of the frames from now on; the caller closes it."""
+    config = {"bootstrap.servers": endpoints.kafka_bootstrap, "group.id": "odograph-drill-tail"}
+    consumer = Consumer(config | {"enable.auto.commit": False, "log_level": 0, "fetch.wait.max.ms": 5})
+    topic = topics.kafka_topic(settings.kafka.prefix, "telemetry")
+    parts = [
+        TopicPartition(topic, p) for p in consumer.list_topics(topic, timeout=30).topics[topic].partitions
+    ]
+    consumer.assign([TopicPartition(p.topic, p.partition, _ends(consumer, p)[1]) for p in parts])
+    return consumer
+
+
+def compare(log: Log, written: Sent) -> Findings:
+    """The checker's findings on telemetry."""
+    return check(written.frames, log.stored())
+
+
+def _ends(consumer: Consumer, part: TopicPartition) -> tuple[int, int]:
+    found = consumer.get_watermark_offsets(part, timeout=IDLE_S)
+    if found is None:
+        raise ServiceError(f"drill: Kafka tells no offsets of {part.topic}/{part.partition}")
+    return int(found[0]), int(found[1])
+
+
+def _between(consumer: Consumer, part: TopicPartition, low: int, high: int) -> Iterator[Message]:
+    """Records of one partition; raises ServiceError where they stop coming."""
+    if high <= low:
+        return
+    consumer.assign([TopicPartition(part.topic, part.partition, low)])
+    position = low
+    while position < high:
+        batch = consumer.consume(min(BATCH, high - position), timeout=READ_S)
+        if not batch:
+            raise ServiceError(f"drill: {part.topic}/{part.partition} stops at {position} of {high}")
+        for message in batch:
+            error = message.error()
+            if error is not None and error.code() != KafkaError._PARTITION_EOF:
+                raise ServiceError(f"drill: {part.topic}/{part.partition}: {error}")
+            position = (message.offset() or 0) + 1
+            if position <= high:
+                yield message

@@ -1,0 +1,102 @@
+"""A bridge with one defect, so that drills can show that they see it.
+
+Run: python -m load_tests.drills.mutant_bridge NAME. Each defect replaces a public method; the product has no
+switch for any of them. Where that method is gone this fails: it never runs a bridge without its defect.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable
+from typing import Any, Final
+
+from bridge import fifo, kafka_sink, uplink
+from infra.contract import settings
+from infra.contract.errors import ConfigError
+from infra.log import configure
+
+
+def _replace(owner: Any, name: str, make: Callable[[Any], Any]) -> None:
+    setattr(owner, name, make(getattr(owner, name)))
+
+
+def ack_before_produce() -> None:
+    """A message is acknowledged when it is read, not when it is stored."""
+
+    def hasty(honest: Any) -> Any:
+        def add(self: Any, *arguments: Any, **named: Any) -> Any:
+            ticket = honest(self, *arguments, **named)
+            self.complete(ticket)
+            return ticket
+
+        return add
+
+    _replace(fifo.AckFifo, "add", hasty)
+
+
+def no_fifo() -> None:
+    """When something is stored, all that was received is acknowledged."""
+
+    def careless(honest: Any) -> Any:
+        def take(self: Any) -> list[int]:
+            taken: list[int] = honest(self)
+            if taken:
+                for ticket in self._queue:
+                    taken += ticket.packet_ids
+                self._queue.clear()
+            return taken
+
+        return take
+
+    _replace(fifo.AckFifo, "take", careless)
+
+
+def no_epochs() -> None:
+    """Messages of a closed connection are acknowledged on the next one."""
+
+    def forgetful(honest: Any) -> Any:  # noqa: ARG001  all of it is left out
+        def open_(self: Any, epoch: int) -> None:
+            self.epoch = epoch
+            for ticket in self._queue:
+                ticket.epoch = epoch
+
+        return open_
+
+    _replace(fifo.AckFifo, "open", forgetful)
+
+
+def no_gapless() -> None:
+    """A batch that Kafka refuses does not hold up those behind it."""
+
+    def loose(honest: Any) -> Any:
+        def producer(self: Any) -> Any:
+            plain = {"enable.gapless.guarantee": False, "enable.idempotence": False}
+            return honest(self) | plain
+
+        return producer
+
+    _replace(kafka_sink.SinkConfig, "producer", loose)
+
+
+MUTANTS: Final[dict[str, Callable[[], None]]] = {
+    "ack-before-produce": ack_before_produce,
+    "no-fifo": no_fifo,
+    "no-epochs": no_epochs,
+    "no-gapless": no_gapless,
+}
+
+
+def main(name: str) -> int:
+    """Run a bridge with the named defect."""
+    if name not in MUTANTS:
+        raise ConfigError(f"there is no mutant {name}; there are {', '.join(MUTANTS)}")
+    warnings.simplefilter("ignore")
+    configure("bridge")
+    MUTANTS[name]()
+    in_force = settings.load()
+    return uplink.run(in_force, settings.endpoints(in_force))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1]))

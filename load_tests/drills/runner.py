@@ -1,0 +1,64 @@
+"""Carries drills out: each on a site of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from infra.contract.durations import duration_ms
+from infra.contract.errors import ConfigError
+from infra.contract.settings import load
+from load_tests.drills.catalogue import DRILLS, Drill
+from load_tests.drills.flow import Load
+from load_tests.drills.site import Say, opened
+from load_tests.drills.verdict import Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What was asked for; None is the drill's own."""
+
+    rate: float | None = None
+    duration: str | None = None
+    seed: int = 1
+    mutant: str | None = None
+    keep: bool = False
+
+
+def listed() -> list[str]:
+    """A line for each drill."""
+    return [
+        f"{drill.name:<4} {drill.title} ({drill.rate:g} frames/s for {drill.duration_s:g} s)"
+        + (f"; mutants: {', '.join(drill.mutants)}" if drill.mutants else "")
+        for drill in DRILLS
+    ]
+
+
+def carried_out(name: str, wanted: Wanted, say: Say) -> Iterator[Verdict]:
+    """The verdicts of one drill, of all, or of all with each of their mutants; raises ConfigError."""
+    for drill, mutant in _chosen(name, wanted.mutant):
+        with_defect = f" with the defect {mutant}" if mutant else ""
+        say(f"{drill.name}: {drill.title}{with_defect}")
+        yield _one(drill, mutant, wanted, say)
+
+
+def _chosen(name: str, mutant: str | None) -> list[tuple[Drill, str | None]]:
+    if name == "all":
+        return [(drill, None) for drill in DRILLS]
+    if name == "mutants":
+        return [(drill, each) for drill in DRILLS for each in drill.mutants]
+    found = [drill for drill in DRILLS if drill.name == name]
+    if not found:
+        raise ConfigError(f"there is no drill {name}; there are {', '.join(d.name for d in DRILLS)}")
+    if mutant is not None and mutant not in found[0].mutants:
+        raise ConfigError(f"--mutant {mutant}: {name} is made to see {', '.join(found[0].mutants) or 'none'}")
+    return [(found[0], mutant)]
+
+
+def _one(drill: Drill, mutant: str | None, wanted: Wanted, say: Say) -> Verdict:
+    seconds = drill.duration_s
+    if wanted.duration is not None:
+        seconds = duration_ms(wanted.duration, "--duration") / 1000
+    size = Load(wanted.rate or drill.rate, seconds, wanted.seed)
+    with opened(load(), drill.name, say, wanted.keep, drill.kafka_disk_mb, **drill.settings) as site:
+        return drill.run(site, size, mutant)

@@ -1,0 +1,215 @@
+"""Where a drill takes place: services and programs of its own, and faults put into them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from infra.contract.errors import ServiceError
+from infra.contract.settings import Endpoints, Settings, load
+from infra.stack import health, processes
+from infra.stack.fetch import fetch_all
+from infra.stack.guard import guarded
+from infra.stack.programs import odograph
+from infra.stack.progress import Progress
+from infra.stack.stack import SERVICES, Stack
+from infra.stack.trees import remove_tree
+from load_tests.drills.small_disk import small_disk
+
+POLL_S = 0.05
+READY_S = 60.0
+STOP_S = 60.0
+Say = Callable[[str], None]
+Sections = dict[str, dict[str, object]]
+T = TypeVar("T")
+
+
+def until(check: Callable[[], T], deadline_s: float, what: str) -> T:
+    """Call ``check`` until it returns something true, and return that; raises ServiceError if it does not."""
+    end = time.monotonic() + deadline_s
+    while not (value := check()):
+        if time.monotonic() > end:
+            raise ServiceError(f"drill: not within {deadline_s:g} s: {what}")
+        time.sleep(POLL_S)
+    return value
+
+
+@dataclass(slots=True)
+class Site:
+    """A home with running services. ``env`` makes ``odograph ...`` in a subprocess use it."""
+
+    home: Path
+    settings: Settings
+    endpoints: Endpoints
+    env: dict[str, str]
+    stack: Stack
+    say: Say = lambda _: None
+    _children: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+
+    @property
+    def run_dir(self) -> Path:
+        """Where pid files lie."""
+        return self.home / "run"
+
+    def start(self, name: str, command: tuple[str, ...]) -> subprocess.Popen[bytes]:
+        """Start a program; its output goes to the log of that name."""
+        log = self.home / "logs" / f"{name}.log"
+        child = processes.spawn(self.run_dir, name, command, log, env=self.env)
+        self._children[name] = child
+        return child
+
+    def bridge(self, mutant: str | None = None) -> None:
+        """Start a bridge, with a defect where one is named; returns when it is ready."""
+        plain = odograph("bridge")
+        patched = (sys.executable, "-m", "load_tests.drills.mutant_bridge", str(mutant))
+        self.start("bridge", patched if mutant else plain)
+        self.wait_ready("bridge")
+
+    def wait_ready(self, name: str, deadline_s: float = READY_S) -> None:
+        """Until a program's health page says it is ready; raises ServiceError, also when it has ended."""
+        child, port = self._children[name], self.endpoints.http_ports[name]
+
+        def ready() -> bool:
+            if child.poll() is not None:
+                log = self.home / "logs" / f"{name}.log"
+                raise ServiceError(f"{name} ended with {child.returncode}:\n{processes.log_tail(log)}")
+            return health.readyz(port) is None
+
+        until(ready, deadline_s, f"{name} is ready ({health.readyz(port)})")
+
+    def pid(self, name: str) -> int:
+        """Of a program or service that runs; 0 while it does not."""
+        found = processes.find(self.run_dir, name) or self.stack.runner.find(name)
+        return found.pid if found else 0
+
+    def kill(self, name: str) -> None:
+        """``kill -9`` a program or service."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid(name), signal.SIGKILL)
+        child = self._children.get(name)
+        if child is not None:
+            child.wait()
+        else:
+            until(lambda: not self.pid(name), 10, f"{name} is gone")
+
+    def stop(self, name: str) -> int | None:
+        """Ask a program to end; its exit code."""
+        found = processes.find(self.run_dir, name)
+        if found is not None:
+            processes.stop(found, STOP_S)
+        processes.remove_pid_file(self.run_dir, name)
+        return self.ended(name, STOP_S)
+
+    def ended(self, name: str, deadline_s: float) -> int | None:
+        """Wait for a program's end; its exit code."""
+        child = self._children.get(name)
+        return None if child is None else child.wait(deadline_s)
+
+    @contextlib.contextmanager
+    def paused(self, name: str) -> Iterator[None]:
+        """SIGSTOP for the block, SIGCONT after it."""
+        pid = self.pid(name)
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(pid, signal.SIGCONT)
+
+    def restart_service(self, name: str) -> None:
+        """Bring a service back that was killed; returns when it answers."""
+        service = next(s for s in self.stack.services(self.stack.ports()) if s.name == name)
+        self.stack.runner.start(service)
+
+    def metrics(self, name: str = "bridge") -> dict[str, float]:
+        """A program's metrics, each summed over its labels; empty while its page is away."""
+        url = f"http://127.0.0.1:{self.endpoints.http_ports[name]}/metrics"
+        try:
+            with urllib.request.urlopen(url, timeout=2) as page:
+                text = page.read().decode()
+        except OSError:
+            return {}
+        return _summed(text)
+
+    def run_file(self, run_id: str) -> dict[str, Any]:
+        """What the simulator says so far; empty before its first second."""
+        path = self.home / "runs" / run_id / "run.json"
+        found: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+        return found
+
+    def simulate(self, run_id: str, *arguments: str) -> subprocess.Popen[bytes]:
+        """Start a simulator that writes down each message before it publishes it."""
+        return self.start(run_id, odograph("simulate", *arguments, "--log-frames", "--run-id", run_id))
+
+    def end_programs(self) -> None:
+        """Stop what was started here, services apart."""
+        for name in list(self._children):
+            self.stop(name)
+
+
+def _summed(text: str) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for line in text.splitlines():
+        if not line.startswith("#"):
+            name, _, value = line.rpartition(" ")
+            name = name.partition("{")[0]
+            found[name] = found.get(name, 0.0) + float(value)
+    return found
+
+
+EXTERNAL: Sections = {"mqtt": {"url": ""}, "kafka": {"bootstrap": ""}, "db": {"url": ""}}
+"""A drill breaks services: it never touches those that the settings name."""
+
+
+@contextlib.contextmanager
+def opened(
+    base: Settings,
+    name: str,
+    say: Say,
+    keep: bool = False,
+    kafka_disk_mb: int = 0,
+    **overrides: dict[str, object],
+) -> Iterator[Site]:
+    """A site below the home in force with its services; all is stopped at its end, gone if not ``keep``."""
+    home = base.paths.home.resolve() / "drills" / f"{name}-{time.time_ns() // 1_000_000}"
+    sections: Sections = {"paths": {"home": str(home), "cache": str(base.paths.cache)}}
+    for part in (EXTERNAL, {"kafka": {"heap_mb": 512}}, overrides):
+        for section, values in part.items():
+            sections[section] = sections.get(section, {}) | values
+    settings = load(**sections)
+    fetch_all(settings.paths.cache, Progress(), SERVICES)
+    home.mkdir(parents=True)
+    for folder in (home.parent, home.parent.parent):
+        folder.chmod(0o711)  # the services' users must reach their folders
+    kafka = home / "data" / "kafka"
+    disk = small_disk(kafka, kafka_disk_mb) if kafka_disk_mb else contextlib.nullcontext()
+    with disk, guarded(home):
+        stack = Stack(settings, say=lambda _: None, preferred={})
+        say(f"starting services in {home}")
+        site = Site(home, settings, stack.up(), _environment(sections), stack, say)
+        try:
+            yield site
+        finally:
+            site.end_programs()
+            stack.down()
+    if not keep:
+        remove_tree(home)
+
+
+def _environment(sections: Sections) -> dict[str, str]:
+    own = {
+        f"ODOGRAPH_{section}_{key}".upper(): str(value)
+        for section, values in sections.items()
+        for key, value in values.items()
+    }
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("ODOGRAPH_")}
+    return {**inherited, **own}

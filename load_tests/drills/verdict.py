@@ -1,0 +1,66 @@
+"""What a drill says at its end: promises that hold or not, and figures."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from load_tests.drills.checker import Findings
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """One invariant: what must hold, and what was found."""
+
+    text: str
+    holds: bool
+    found: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The outcome of a drill; ``mutant`` names the defect that was put into the bridge, if any."""
+
+    drill: str
+    promises: tuple[Promise, ...]
+    figures: Mapping[str, Any] = field(default_factory=dict)
+    mutant: str | None = None
+
+    @property
+    def passed(self) -> bool:
+        """Whether every promise holds."""
+        return all(promise.holds for promise in self.promises)
+
+    def as_json(self) -> str:
+        """For machines."""
+        return json.dumps(asdict(self) | {"passed": self.passed}, indent=1)
+
+    def lines(self) -> list[str]:
+        """For people."""
+        patched = f" with the defect {self.mutant}" if self.mutant else ""
+        head = f"{self.drill}{patched}: {'PASS' if self.passed else 'FAIL'}"
+        promises = [f"  {'PASS' if p.holds else 'FAIL'}  {p.text}: {p.found}" for p in self.promises]
+        width = max((len(name) for name in self.figures), default=0)
+        return [
+            head,
+            *promises,
+            *(f"        {name:<{width}}  {value}" for name, value in self.figures.items()),
+        ]
+
+
+def nothing_lost(found: Findings) -> tuple[Promise, ...]:
+    """What holds in every drill in which nothing may be lost."""
+    examples = f" ({'; '.join(found.examples)})" if found.examples else ""
+    return (
+        Promise("0 lost", found.lost == 0, f"{found.lost} of {found.generated}{examples}"),
+        Promise("order per vehicle holds for first copies", found.reordered == 0, f"{found.reordered}"),
+        Promise("0 foreign, one partition a vehicle", found.foreign + found.scattered == 0,
+                f"{found.foreign} and {found.scattered}"),
+    )  # fmt: skip
+
+
+def counts(found: Findings) -> dict[str, Any]:
+    """The checker's counts as figures."""
+    return {name: value for name, value in asdict(found).items() if name not in ("examples", "scattered")}

@@ -1,0 +1,70 @@
+"""Births, last wills and silence in the compacted topic ``status``."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import orjson
+import pytest
+
+from tests.integration.bridge_support import bridge, count, frames, metric, publish, read, topic_of
+from tests.integration.downlink_support import now_ms
+from tests.support import Lane, eventually
+
+pytestmark = pytest.mark.integration
+
+SOON_S = 30.0
+VEHICLE = 7
+OTHER = 8
+
+
+def birth(vehicle: int, lane: Lane, state: str = "online") -> tuple[bytes, bytes]:
+    topic = topic_of(lane, vehicle, "status")
+    body = {
+        "schema": 1, "vehicle_id": topic.split(b"/")[-2].decode(), "boot_id": 3, "seq": 0, "state": state,
+        "at_ms": now_ms(), "model": "city", "powertrain": "petrol", "vehicle_class": "car",
+    }  # fmt: skip
+    return topic, orjson.dumps(body)
+
+
+def words(lane: Lane) -> dict[str, list[dict[str, Any]]]:
+    """All that was said of each vehicle, in the log's order."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for record in read(lane, "status"):
+        body = orjson.loads(record.value)
+        found.setdefault(body["vehicle_id"], []).append(body)
+    return found
+
+
+def states(lane: Lane, vehicle: int) -> list[str]:
+    vin = topic_of(lane, vehicle).split(b"/")[-2].decode()
+    return [word["state"] for word in words(lane).get(vin, [])]
+
+
+def test_births_wills_and_silence_are_the_last_words_and_a_restart_says_none_of_them_again(
+    lane: Lane,
+) -> None:
+    impatient = replace(lane, env=lane.env | {"ODOGRAPH_BRIDGE_SILENT_S": "2"})
+    with bridge(impatient) as process:
+        with lane.process("simulate", "-c", "3", "--connections", "per-vehicle", "--rate", "6") as fleet:
+            eventually(lambda: count(lane, "telemetry") >= 3, SOON_S, "vehicles that report")
+            publish(lane, [birth(VEHICLE, lane), *frames(lane, 1, 1)])
+            fleet.kill()
+        eventually(lambda: states(lane, VEHICLE) == ["online", "silent"], SOON_S, "called silent")
+        wills = [said for vin, said in words(lane).items() if len(said) > 1 and said[-1]["boot_id"] != 3]
+        assert [[word["state"] for word in said] for said in wills] == [["online", "offline"]] * 3
+        eventually(lambda: metric(lane, "odograph_bridge_silent_vehicles") == 1, SOON_S, "it shows")
+        publish(lane, [birth(OTHER, lane, "silent")])
+        eventually(lambda: count(lane, "dead-letter") == 1, SOON_S, "no device calls itself silent")
+        process.kill()
+    before = count(lane, "status")
+    with bridge(impatient):
+        topic = topic_of(lane, VEHICLE)
+        eventually(lambda: metric(lane, "odograph_bridge_silent_vehicles") == 1, SOON_S, "it is known")
+        assert count(lane, "status") == before
+        publish(lane, [(topic, frames(lane, VEHICLE + 1, 1)[-1][1])])
+        eventually(lambda: states(lane, VEHICLE) == ["online", "silent", "online"], SOON_S, "it is back")
+    first, silent, again = words(lane)[topic.split(b"/")[-2].decode()]
+    assert again == first
+    assert silent == first | {"state": "silent", "since_ms": silent["since_ms"]}

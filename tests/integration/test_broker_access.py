@@ -1,0 +1,125 @@
+"""A Mosquitto with names: each vehicle writes below its own topic only, the bridge logs in from a file."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import paho.mqtt.client as mqtt
+import pytest
+from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
+
+from bridge import lanes
+from bridge.mqtt_source import MqttSource
+from infra.contract.errors import ServiceError
+from infra.contract.settings import Settings
+from infra.stack import broker_access, cache, mosquitto, ports
+from infra.stack.rootfs import DATA, user_ids
+from infra.stack.service import Runner
+from infra.stack.stack import Stack
+from load_tests.mqtt_flood import vehicle_id
+from tests.support import Lane, eventually
+
+pytestmark = pytest.mark.integration
+ME, OTHER = vehicle_id(0), vehicle_id(1)
+WORDS = {"odograph-bridge": "b" * 24, ME: "v" * 24}
+
+
+@contextlib.contextmanager
+def named_broker(stack: Stack, home: Path, root: str) -> Iterator[int]:
+    """A broker of this test's own that takes nobody without a name."""
+    port = ports.free_port()
+    rootfs = cache.rootfs(stack.settings.paths.cache)
+    service = mosquitto.mosquitto(rootfs, home / "data", port)
+    files = {
+        "passwords": broker_access.passwords(WORDS),
+        "acl": broker_access.acl(root, "odograph-bridge", "odograph-downlink"),
+    }
+
+    def prepare() -> None:
+        service.prepare()
+        config = home / "data" / mosquitto.CONFIG
+        text = config.read_text()
+        assert "allow_anonymous true\n" in text
+        config.write_text(text.replace("allow_anonymous true\n", broker_access.CONFIG.format(folder=DATA)))
+        for name, content in files.items():
+            path = home / "data" / name
+            path.write_text(content)
+            path.chmod(0o600)
+            os.chown(path, *user_ids(rootfs, mosquitto.USER))
+
+    runner = Runner(home)
+    runner.start(replace(service, prepare=prepare, probe=lambda: listening(port)))
+    try:
+        yield port
+    finally:
+        runner.stop("mosquitto")
+
+
+def listening(port: int) -> str:
+    try:
+        return f"it says {refusal(port, None)}"
+    except OSError as error:
+        raise ServiceError(str(error)) from error
+
+
+def client(user: str | None, word: str = "") -> mqtt.Client:
+    made = mqtt.Client(CallbackAPIVersion.VERSION2, protocol=MQTTProtocolVersion.MQTTv5)
+    if user is not None:
+        made.username_pw_set(user, word)
+    return made
+
+
+def refusal(port: int, user: str | None, word: str = "") -> str | None:
+    """What the broker says to a connection; None: welcome."""
+    codes: list[object] = []
+    made = client(user, word)
+    made.on_connect = lambda _c, _d, _f, code, _p: codes.append(code)
+    made.connect("127.0.0.1", port)
+    deadline_s = time.monotonic() + 10
+    while not codes and time.monotonic() < deadline_s:
+        made.loop(0.1)
+    made.disconnect()
+    return None if str(codes[0]) == "Success" else str(codes[0])
+
+
+def bridge_source(lane: Lane, port: int, folder: Path) -> MqttSource:
+    word = folder / "bridge.password"
+    word.write_text(WORDS["odograph-bridge"] + "\n")
+    word.chmod(0o600)
+    bridge = lane.settings.bridge.model_copy(update={"user": "odograph-bridge", "password_file": word})
+    settings: Settings = lane.settings.model_copy(update={"bridge": bridge})
+    return lanes.lasting_lane(
+        lanes.telemetry(settings), settings, replace(lane.endpoints, mqtt_port=port)
+    ).source
+
+
+def test_a_vehicle_writes_below_its_own_topic_only_and_the_bridge_reads_all(
+    lane: Lane, stack: Stack, tmp_path: Path
+) -> None:
+    root = lane.settings.mqtt.root
+    with named_broker(stack, lane.home / "named", root) as port:
+        assert refusal(port, None) == "Not authorized"
+        assert refusal(port, ME, "wrong") == "Not authorized"
+        source = bridge_source(lane, port, tmp_path)
+        eventually(lambda: source.poll(1, 0.1) == [] and source.subscribed, 20, "the bridge is logged in")
+        vehicle = client(ME, WORDS[ME])
+        answers: dict[int, str] = {}
+        vehicle.on_publish = lambda _c, _d, mid, code, _p: answers.update({mid: str(code)})
+        vehicle.connect("127.0.0.1", port)
+        vehicle.loop_start()
+        try:
+            forged = vehicle.publish(f"{root}/{OTHER}/telemetry", b"forged", qos=1).mid
+            honest = vehicle.publish(f"{root}/{ME}/telemetry", b"honest", qos=1).mid
+            eventually(lambda: len(answers) == 2, 20, "both are answered")
+        finally:
+            vehicle.disconnect()
+            vehicle.loop_stop()
+        assert answers == {forged: "Not authorized", honest: "Success"}
+        found = eventually(lambda: source.poll(10, 0.1), 20, "the honest message")
+        assert [(topic, raw) for topic, _, raw in found] == [(f"{root}/{ME}/telemetry".encode(), b"honest")]
+        source.close()

@@ -1,0 +1,99 @@
+"""What is told, and what is not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+import pytest
+
+from bridge.downlink import alerts, notices
+from bridge.downlink.alerts import Found, Repeats
+from infra.contract import downlink
+from infra.contract.errors import ConfigError, ContractError
+from tests.support_alerts import alert
+
+MINUTE_MS = 60_000
+
+
+def found(body: dict[str, Any]) -> Found:
+    return Found(0, 0, 0, None, orjson.dumps(body))
+
+
+def test_an_alert_is_late_when_it_was_found_more_than_a_quarter_of_an_hour_after_its_event() -> None:
+    assert not alerts.late(alert(event_ms=0, received_ms=15 * MINUTE_MS))
+    assert alerts.late(alert(event_ms=0, received_ms=15 * MINUTE_MS + 1))
+
+
+def test_a_vehicle_is_told_for_a_quarter_of_an_hour_after_the_event() -> None:
+    told = alert(event_ms=1_000_000)
+    assert alerts.valid_s(told, 1_000_000) == 900
+    assert alerts.valid_s(told, 1_000_000 + 14 * MINUTE_MS) == 60
+    assert alerts.valid_s(told, 1_000_000 + 15 * MINUTE_MS) == 0
+
+
+def test_severities_are_in_order() -> None:
+    assert alerts.severe(alert(severity="CRITICAL"), "MAJOR")
+    assert alerts.severe(alert(severity="MAJOR"), "MAJOR")
+    assert not alerts.severe(alert(severity="MINOR"), "MAJOR")
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"vehicle_id": "+/x"}, "bad_identity"),
+        ({"severity": "BAD"}, "bad_value"),
+        ({"event_ms": 1.5}, "bad_clock"),
+        ({"value": "hot"}, "bad_value"),
+        ({"alert_id": 7}, "bad_value"),
+    ],
+)
+def test_what_is_no_alert_is_refused_with_its_reason(change: dict[str, Any], reason: str) -> None:
+    with pytest.raises(ContractError) as refused:
+        alerts.read(found(alert() | change))
+    assert refused.value.reason == reason
+
+
+def test_a_repetition_is_told_again_after_its_time_or_when_it_is_more_severe() -> None:
+    repeats = Repeats(60_000)
+    first = alert(received_ms=1_000_000, severity="MAJOR")
+    assert not repeats.is_one(first)
+    repeats.told(first)
+    assert repeats.is_one(alert(received_ms=1_059_999, severity="MAJOR"))
+    assert repeats.is_one(alert(received_ms=1_059_999, severity="WARNING"))
+    assert not repeats.is_one(alert(received_ms=1_001_000, severity="CRITICAL"))
+    assert not repeats.is_one(alert(received_ms=1_001_000, rule="other"))
+    assert not repeats.is_one(alert(received_ms=1_060_000, severity="MAJOR"))
+
+
+def test_with_no_pause_wanted_nothing_is_a_repetition() -> None:
+    repeats = Repeats(0)
+    repeats.told(alert(received_ms=5))
+    assert not repeats.is_one(alert(received_ms=5))
+
+
+def test_what_a_vehicle_is_told_is_what_it_reads() -> None:
+    body = alert(alert_id="a1", event_ms=5, severity="CRITICAL")
+    told = downlink.decode_alert(downlink.encode_alert(body, sent_ms=9))
+    assert {key: told[key] for key in downlink.DOWNLINK_ALERT_KEYS} == {
+        key: body[key] for key in downlink.DOWNLINK_ALERT_KEYS
+    }
+    assert (told["schema"], told["sent_ms"]) == (1, 9)
+
+
+def test_a_notice_is_read_as_it_was_written_and_a_wrong_one_is_not_written() -> None:
+    raw = downlink.encode_notice("n1", "all", "MINOR", "Ice on the ring road", 7)
+    assert downlink.decode_notice(raw) == {
+        "schema": 1, "sent_ms": 7, "notice_id": "n1", "to": "all", "severity": "MINOR",
+        "text": "Ice on the ring road",
+    }  # fmt: skip
+    for wrong in (("n", "all", "MINOR", ""), ("n", "everyone", "MINOR", "x"), ("n", "all", "LOUD", "x")):
+        with pytest.raises(ContractError):
+            downlink.encode_notice(*wrong, 7)
+
+
+def test_how_long_a_notice_is_held() -> None:
+    assert [notices.length_s(text) for text in ("90s", "15m", "2h")] == [90, 900, 7200]
+    for wrong in ("15", "0s", "-5m", "1d"):
+        with pytest.raises(ConfigError, match="--valid"):
+            notices.length_s(wrong)

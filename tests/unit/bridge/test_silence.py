@@ -1,0 +1,117 @@
+"""Who is called silent, when, and who is not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from bridge.silence import Calm, Watch
+
+VIN = "WDDWF4KB0FR000001"
+
+
+def status(state: str = "online", **more: Any) -> bytes:
+    head = {"schema": 1, "vehicle_id": VIN, "boot_id": 7, "seq": 0, "state": state, "at_ms": 500}
+    return orjson.dumps(head | {"model": "city", "powertrain": "petrol", "vehicle_class": "car"} | more)
+
+
+def said(
+    watch: Watch, now_ms: int, seen: dict[str, int] | None = None, calm_ms: int | None = 0
+) -> list[dict[str, Any]]:
+    """What the watch says, which the log then gives back to it."""
+    words = list(watch.judge(now_ms, seen or {}, calm_ms))
+    for vehicle_id, value in words:
+        watch.note(vehicle_id, value, now_ms)
+    return [orjson.loads(value) for _, value in words]
+
+
+def a_watch(*words: bytes) -> Watch:
+    watch = Watch(60_000)
+    for word in words:
+        watch.note(VIN, word, 1000)
+    return watch
+
+
+def test_an_online_vehicle_that_sends_nothing_is_called_silent_once_with_all_that_is_known_of_it() -> None:
+    watch = a_watch(status())
+    assert said(watch, 60_999) == []
+    assert said(watch, 61_000) == [orjson.loads(status("silent", since_ms=1000))]
+    assert watch.silent == 1
+    assert said(watch, 200_000) == []
+
+
+def test_when_it_sends_again_its_own_word_stands_again_and_silence_may_come_anew() -> None:
+    watch = a_watch(status())
+    said(watch, 61_000)
+    assert said(watch, 62_000, {VIN: 61_500}) == [orjson.loads(status())]
+    assert watch.silent == 0
+    assert said(watch, 121_499, {VIN: 61_500}) == []
+    assert said(watch, 121_500, {VIN: 61_500})[0]["since_ms"] == 61_500
+
+
+def test_a_vehicle_that_sends_is_never_called_silent() -> None:
+    watch = a_watch(status())
+    assert all(said(watch, now, {VIN: now - 59_999}) == [] for now in range(61_000, 400_000, 5000))
+
+
+def test_nothing_is_said_for_the_whole_time_after_a_break_of_our_own() -> None:
+    watch = a_watch(status())
+    assert said(watch, 500_000, calm_ms=None) == []
+    assert said(watch, 500_000, calm_ms=440_001) == []
+    assert said(watch, 500_001, calm_ms=440_001)[0]["state"] == "silent"
+
+
+def test_a_vehicle_that_left_is_not_called_silent() -> None:
+    assert said(a_watch(status(), status("offline")), 900_000) == []
+
+
+def test_after_a_restart_the_silent_stay_silent_until_they_send() -> None:
+    watch = a_watch(status("silent", since_ms=400))
+    assert said(watch, 900_000) == []
+    assert said(watch, 900_000, {VIN: 890_000}) == [orjson.loads(status())]
+
+
+def test_a_last_will_that_our_word_overtook_is_put_right() -> None:
+    watch = a_watch(status())
+    (word,) = watch.judge(61_000, {}, 0)
+    watch.note(VIN, status("offline"), 61_000)
+    watch.note(*word, 61_001)
+    assert said(watch, 61_002) == [orjson.loads(status("offline"))]
+    assert said(watch, 500_000) == []
+
+
+def test_a_word_on_its_way_is_not_said_twice_and_a_lost_one_is_said_again() -> None:
+    watch = a_watch(status())
+    assert len(list(watch.judge(61_000, {}, 0))) == 1
+    assert len(list(watch.judge(90_999, {}, 0))) == 0
+    assert len(list(watch.judge(91_000, {}, 0))) == 1
+
+
+def test_a_forgotten_vehicle_and_what_is_no_status_are_left_alone() -> None:
+    watch = a_watch(status(), b"")
+    watch.note(VIN, b"no json", 1000)
+    assert said(watch, 900_000) == []
+
+
+def test_a_new_birth_begins_anew() -> None:
+    watch = a_watch(status())
+    said(watch, 61_000)
+    watch.note(VIN, status(boot_id=8), 62_000)
+    assert watch.silent == 0
+    assert said(watch, 121_999) == []
+    assert said(watch, 122_000)[0] == orjson.loads(status("silent", boot_id=8, since_ms=62_000))
+
+
+def test_a_connection_that_broke_between_two_looks_is_a_break() -> None:
+    calm = Calm()
+    calm.look(10, listens=False, epoch=0)
+    assert calm.since_ms is None
+    calm.look(20, listens=True, epoch=1)
+    calm.look(30, listens=True, epoch=1)
+    assert calm.since_ms == 20
+    calm.look(40, listens=True, epoch=2)
+    assert calm.since_ms == 40
+    calm.look(50, listens=False, epoch=2)
+    calm.look(60, listens=True, epoch=2)
+    assert calm.since_ms == 60

@@ -1,0 +1,72 @@
+"""What `odograph trace` tells a frame by, and how it is shown."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from infra.stack.query_offsets import Taken, batch_of, committed
+from infra.trace.copies import Wanted, identity, matches, partition_of
+from infra.trace.hops import Hop, Trace, text
+from infra.trace.tables import alert_id
+
+FRAME = b'{"schema":1,"vehicle_id":"WDB1240001A000001","boot_id":7,"seq":12,"t0_ms":112,"n":10'
+"""Cut short, as a dead letter may be."""
+
+
+def test_a_vehicles_partition_is_the_one_that_javas_producer_chooses() -> None:
+    java = {b"1HGCM82633A000000": 1, b"1HGCM82633A000002": 2, b"1HGCM82633A000003": 0}
+    assert {key: partition_of(key, 4) for key in java} == java
+
+
+def test_a_frame_is_told_by_boot_and_sequence_number_even_where_it_is_no_json() -> None:
+    assert identity(FRAME + b"}") == (7, 12)
+    assert identity(FRAME) == (7, 12)
+    assert identity(b"\xff\xfe") is None
+    assert matches(FRAME, Wanted("WDB1240001A000001", 12))
+    assert not matches(FRAME, Wanted("WDB1240001A000001", 112)), "112 is its time"
+    assert not matches(FRAME, Wanted("WDB1240001A000001", 12, boot_id=8))
+
+
+def test_a_findings_id_is_that_of_the_real_time_query() -> None:
+    assert alert_id("WDB1240001A000001", "overheating", 1, 7, 12) == "a3e3345f18206cb6b5acfc101be9ca29"
+
+
+def test_hops_are_aligned_with_the_time_since_the_one_before() -> None:
+    hops = [
+        Hop("sent", "done", "the vehicle's clock", 1_700_000_000_000),
+        Hop("stored", "done", "odograph.telemetry[1]@5"),
+        Hop("received", "done", "by the bridge", 1_700_000_000_034),
+        Hop("archived", "not yet", "offset 5 is in no file"),
+    ]
+    assert text(Trace("WDB1240001A000001", 7, 12, "ok", 1, 0, hops)).splitlines() == [
+        "WDB1240001A000001 boot 7 seq 12: verdict ok, 1 copy",
+        "  sent      2023-11-14 22:13:20.000                the vehicle's clock",
+        "  stored                                           odograph.telemetry[1]@5",
+        "  received  2023-11-14 22:13:20.034      +0.034 s  by the bridge",
+        "  archived  not yet                                offset 5 is in no file",
+    ]
+
+
+def checkpoint(home: Path, query: str, ends: dict[int, int], commits: set[int]) -> None:
+    """A checkpoint as Spark writes it: a batch's end in partition 0 of topic t."""
+    folder = home / "checkpoints" / query
+    for name in ("offsets", "commits"):
+        (folder / name).mkdir(parents=True)
+    (folder / "metadata").write_text('{"id":"4f6a"}')
+    for batch_id, end in ends.items():
+        lines = ["v1", '{"batchWatermarkMs":0}', json.dumps({"t": {"0": end, "1": 3}})]
+        (folder / "offsets" / str(batch_id)).write_text("\n".join(lines))
+    for batch_id in commits:
+        (folder / "commits" / str(batch_id)).write_text("v1\n{}")
+
+
+def test_a_record_is_in_the_first_committed_batch_that_ends_behind_it(tmp_path: Path) -> None:
+    checkpoint(tmp_path, "windows", {8: 100, 9: 200, 10: 300}, commits={8, 9})
+    assert batch_of(tmp_path, "windows", "t", 0, 150) == Taken("4f6a", 9, exact=True)
+    assert batch_of(tmp_path, "windows", "t", 0, 200) is None, "batch 10 is not committed"
+    assert batch_of(tmp_path, "windows", "t", 0, 50) == Taken("4f6a", 8, exact=False)
+    found = committed(tmp_path, "windows")
+    assert found is not None
+    assert (found.batch_id, found.ends) == (9, {"t": {0: 200, 1: 3}})
+    assert committed(tmp_path, "routing") is None

@@ -1,0 +1,74 @@
+"""What the load test concludes from its figures."""
+
+from __future__ import annotations
+
+import pytest
+
+from load_tests.bench.search import Tried, Verdict, next_rate
+from load_tests.bench.ticks import Load, Tick, memories, trend
+
+
+def stages(*tried: tuple[float, Verdict, float]) -> list[Tried]:
+    return [Tried(*one) for one in tried]
+
+
+def ticks(lags: list[int], memory: list[float] | None = None, every_s: float = 1.0) -> list[Tick]:
+    """A tick each ``every_s`` with 100 records/s coming in."""
+    return [
+        Tick(
+            at_s=1000 + k * every_s,
+            appended=5000 + 100 * k,
+            committed={"windows": 5000 + 100 * k - lag},
+            queued=0,
+            dropped=0,
+            in_flight=0,
+            load=Load(),
+            memory_mb=None if memory is None else {"jobs": memory[k]},
+        )
+        for k, lag in enumerate(lags)
+    ]
+
+
+def test_rates_go_up_by_half_until_the_lag_grows() -> None:
+    assert next_rate([], 1000, 20_000) == 1000
+    assert next_rate(stages((1000, "held", 1000)), 1000, 20_000) == 1500
+    assert next_rate(stages((1000, "held", 1000), (1500, "held", 1500)), 1000, 20_000) == 2250
+
+
+def test_the_highest_rate_wanted_is_tried_and_ends_the_search() -> None:
+    assert next_rate(stages((1000, "held", 1000)), 1000, 1200) == 1200
+    assert next_rate(stages((1200, "held", 1200)), 1000, 1200) is None
+
+
+def test_what_was_taken_in_under_overload_is_tried_once_when_it_is_worth_it() -> None:
+    tried = stages((2000, "held", 2000), (3000, "grew", 2800))
+    assert next_rate(tried, 1000, 20_000) == 2550
+    assert next_rate([*tried, Tried(2550, "grew", 2400)], 1000, 20_000) is None
+    assert next_rate(stages((2000, "held", 2000), (3000, "grew", 2200)), 1000, 20_000) is None
+
+
+def test_where_the_first_rate_is_too_much_a_lower_one_is_tried() -> None:
+    assert next_rate(stages((1000, "grew", 600)), 1000, 20_000) == 550
+    assert next_rate(stages((1000, "void", 0)), 1000, 20_000) == 900
+
+
+def test_a_lag_that_only_swings_with_its_trigger_does_not_grow() -> None:
+    sawtooth = [100 * (k % 10) for k in range(121)]
+    assert trend(ticks(sawtooth), "windows", block_s=30.0) == pytest.approx(0.0)
+    assert trend(ticks([lag + 5 * k for k, lag in enumerate(sawtooth)]), "windows", 30.0) == pytest.approx(5)
+
+
+def test_a_growing_lag_grows_by_records_a_second() -> None:
+    assert trend(ticks([7 * k for k in range(30)]), "windows") == pytest.approx(7.0)
+
+
+def test_memory_that_filled_in_the_first_half_is_flat_and_a_leak_is_not() -> None:
+    filling = [min(800.0, 500.0 + 10 * k) for k in range(120)]
+    leaking = [500.0 + 2 * k for k in range(120)]
+    judged = [memories(ticks([0] * 120, series, every_s=5.0))["jobs"] for series in (filling, leaking)]
+    assert [m.flat for m in judged] == [True, False]
+    assert judged[1].slope_mb_per_min == pytest.approx(24.0)
+
+
+def test_a_short_run_tells_nothing_of_memory() -> None:
+    assert memories(ticks([0] * 60, [500.0] * 60))["jobs"].flat is None
