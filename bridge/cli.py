@@ -69,6 +69,7 @@ def bridge(
     from bridge import resharding, uplink
     from infra.contract import settings
     from infra.contract.errors import ConfigError
+    from infra.contract.shard import Shard
     from infra.log import configure
 
     configure("bridge")
@@ -77,6 +78,9 @@ def bridge(
     options = {"shard": retire or shard, "guarantee": guarantee}
     said = {key: value for key, value in options.items() if value is not None}
     in_force = settings.load(**({"bridge": said} if said else {}))
+    Shard.parse(in_force.bridge.shard)  # a wrong one is told before anything is asked
+    if prepare and in_force.bridge.guarantee == "at-most-once":
+        raise ConfigError("--prepare makes sessions, which at-most-once does not use")
     addresses = settings.endpoints(in_force)
     if prepare:
         raise typer.Exit(resharding.prepare(in_force, addresses))

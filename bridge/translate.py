@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from bridge.rate_limit import NO_LIMIT, VehicleLimit
 from infra.contract import frame, messages, topics
 from infra.contract.errors import ContractError
-from infra.contract.frame_gate import Gate, gate
+from infra.contract.frame_gate import USUAL_SAMPLES, Gate, gate
 from infra.contract.shard import Shard
 
 KEPT_BYTES: Final = 900_000
@@ -102,6 +102,7 @@ class Translator:
         self._cost_ms, self._slack_ms = limit.cost_ms, limit.slack_ms
         self._dead_letter = topics.kafka_topic(prefix, "dead-letter")
         self._routes: dict[bytes, Route | None] = {}
+        self._samples = USUAL_SAMPLES
         self._received_ms = 0
         self._received: Header = (topics.HEADER_RECEIVED_MS, b"0")
 
@@ -122,7 +123,7 @@ class Translator:
                 message = DECODERS[route.channel](raw)
                 if message["vehicle_id"] != route.vehicle_id:
                     return _mismatch(message["vehicle_id"], route)
-                _teach(route, message)
+                self._teach(route, message)
         except ContractError as error:
             return Rejection(error.reason, error.detail, route.key if route else None)
         except Exception as error:  # noqa: BLE001  one message must never stop the lane
@@ -139,6 +140,12 @@ class Translator:
         return _record(
             Record, (route.kafka_topic, route.key, raw, [route.header, self._received, _SCHEMA], received_ms)
         )
+
+    def _teach(self, route: Route, message: frame.Frame) -> None:
+        """A sound frame that the quick check did not know: the next ones may have as many samples as it."""
+        if route.passes is not None:
+            self._samples = message["n"]
+            route.passes = gate(route.vehicle_id, self._samples)
 
     def _over(self, route: Route, received_ms: int) -> bool:
         """Whether the vehicle sent too much; after a step back of our clock nobody did."""
@@ -170,7 +177,7 @@ class Translator:
         except ContractError as error:
             return Rejection(error.reason, error.detail, self._vehicle_key(text))
         name = topics.kafka_topic(self._prefix, topics.KAFKA_TOPIC_OF[channel])
-        passes = gate(vehicle_id) if channel == "telemetry" else None
+        passes = gate(vehicle_id, self._samples) if channel == "telemetry" else None
         return Route(
             vehicle_id, channel, name, vehicle_id.encode(), (topics.HEADER_MQTT_TOPIC, topic), passes
         )
@@ -224,12 +231,6 @@ def uplink_headers(topic: bytes, received_ms: int) -> Headers:
 
 def _received(received_ms: int) -> Header:
     return (topics.HEADER_RECEIVED_MS, b"%d" % received_ms)
-
-
-def _teach(route: Route, message: frame.Frame) -> None:
-    """A sound frame that the quick check did not know: the next one of its vehicle has as many samples."""
-    if route.passes is not None:
-        route.passes = gate(route.vehicle_id, message["n"])
 
 
 def _mismatch(claimed: str, route: Route) -> Rejection:

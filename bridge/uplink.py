@@ -15,6 +15,7 @@ from typing import Final
 import structlog
 from prometheus_client import CollectorRegistry
 
+from bridge.broker_metrics import BrokerCollector
 from bridge.kafka_sink import KafkaProbe
 from bridge.lanes import AnyLane, lanes
 from bridge.metrics import BridgeCollector
@@ -23,6 +24,7 @@ from infra.contract import topics
 from infra.contract.settings import Endpoints, Settings
 from infra.contract.shard import Shard
 from infra.health import HealthServer
+from infra.stack.broker_figures import BrokerWatch
 
 STATISTICS_S: Final = 1.0
 GC_ALLOCATIONS: Final = 50_000
@@ -71,8 +73,13 @@ def run(settings: Settings, endpoints: Endpoints) -> int:
         for name in (*topics.KAFKA_TOPIC_OF.values(), "dead-letter")
     )
     stop = threading.Event()
-    with KafkaProbe(endpoints.kafka_bootstrap, wanted) as probe, _stopping_on_signals(stop):
+    with (
+        KafkaProbe(endpoints.kafka_bootstrap, wanted) as probe,
+        BrokerWatch(endpoints.mqtt_host, endpoints.mqtt_port, patient=True) as broker,
+        _stopping_on_signals(stop),
+    ):
         registry = CollectorRegistry()
+        registry.register(BrokerCollector(broker.newest))
         watched = [thread.lane for thread in threads]
         registry.register(BridgeCollector(watched, settings.kafka.prefix, probe.reason))
         checks: dict[str, Callable[[], str | None]] = {"kafka": probe.reason}

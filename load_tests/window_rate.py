@@ -1,20 +1,23 @@
 """How fast the stream application is: frames/s and samples/s of each query from a filled topic to the tables.
 
 Needs a stack of its own: ODOGRAPH_PATHS_HOME=<folder> odograph up --services-only.
-Run: python -m load_tests.window_rate [--frames N] [--vehicles N] [--queries windows,routing,archive]
+Run: python -m load_tests.window_rate [--frames N] [--vehicles N] [--queries windows,archive]
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
 import statistics
 import threading
 import time
 import uuid
 from collections import defaultdict
-from typing import Any
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
 
 import orjson
 import pyarrow as pa
@@ -33,46 +36,95 @@ SAMPLES = 10
 SPACING_S = 1.0
 LONGEST_BACK_S = 20
 DEADLINE_S = 300.0
+METRES_PER_DEGREE: Final = 111_000.0
 ENGINE = ("engine_load_pct", "coolant_temp_c", "oil_temp_c", "fuel_level_pct", "fuel_rate_lph", "maf_gps")
 MILD = ("ambient_temp_c", "battery_voltage_v", "speed_limit_kmh", "oil_pressure_kpa", "altitude_m")
 
 
-def payload(vehicle: int, seq: int, t0_ms: int, rng: random.Random) -> bytes:
-    """A frame of a petrol car, about 1.3 KB."""
+@dataclass(frozen=True, slots=True)
+class Filling:
+    """What goes into the topic: how many frames, of how many vehicles, driving or thrown over the city."""
 
+    frames: int
+    vehicles: int
+    scattered: bool
+
+
+def bodies(scattered: bool, count: int = 500) -> list[bytes]:
+    """What ``count`` petrol cars say in a second, about 1.6 KB each, without the frame's head."""
+    rng = random.Random(1)
+    return [orjson.dumps(_signals(rng, scattered))[1:] for _ in range(count)]
+
+
+def _signals(rng: random.Random, scattered: bool) -> dict[str, Any]:
     def wave(low: float, high: float, digits: int) -> list[float]:
         return [round(rng.uniform(low, high), digits) for _ in range(SAMPLES)]
 
-    frame: dict[str, Any] = {
-        "schema": 1, "vehicle_id": f"WDB1240001A{vehicle:06d}", "boot_id": 1, "seq": seq,
-        "t0_ms": t0_ms, "dt_ms": 100, "n": SAMPLES, "sent_ms": t0_ms + 1000,
-        "speed_kmh": wave(0, 90, 2), "lat_deg": wave(48.0, 48.2, 6), "lon_deg": wave(11.4, 11.7, 6),
-        "heading_deg": wave(0, 359, 1), "accel_long_mps2": wave(-2, 2, 2), "accel_lat_mps2": wave(-2, 2, 2),
+    speed_kmh = rng.uniform(0, 90)
+    step_deg = speed_kmh / 3.6 / METRES_PER_DEGREE / SAMPLES
+    lat_deg, lon_deg = rng.uniform(48.0, 48.2), rng.uniform(11.4, 11.7)
+    signals: dict[str, Any] = {
+        "speed_kmh": [round(speed_kmh + 0.05 * i, 2) for i in range(SAMPLES)],
+        "lat_deg": [round(lat_deg + i * step_deg, 6) for i in range(SAMPLES)],
+        "lon_deg": [round(lon_deg + i * step_deg, 6) for i in range(SAMPLES)],
+        "heading_deg": [round(rng.uniform(40, 50), 1)] * SAMPLES,
+        "accel_long_mps2": wave(-2, 2, 2), "accel_lat_mps2": wave(-2, 2, 2),
         "yaw_rate_dps": wave(-9, 9, 1), "accelerator_pct": wave(0, 80, 1), "brake_pct": wave(0, 20, 1),
         "steering_deg": wave(-90, 90, 1), "engine_rpm": wave(700, 3000, 0), "ignition_on": True,
-        "odometer_m": 10_000 + seq, "gear": 3, "driver_belt_on": True, "dtc_codes": [],
+        "odometer_m": rng.randrange(10**6), "gear": 3, "driver_belt_on": True, "dtc_codes": [],
     }  # fmt: skip
-    frame |= {name: round(rng.uniform(10, 40), 1) for name in (*ENGINE, *MILD)}
+    if scattered:
+        signals |= {"lat_deg": wave(48.0, 48.2, 6), "lon_deg": wave(11.4, 11.7, 6)}
+    signals |= {name: round(rng.uniform(10, 40), 1) for name in (*ENGINE, *MILD)}
     for wheel in ("fl", "fr", "rl", "rr"):
-        frame |= {f"tyre_pressure_{wheel}_kpa": 230.0, f"tyre_temp_{wheel}_c": 25.0}
-        frame[f"brake_pad_wear_{wheel}_pct"] = 20.0
-    return orjson.dumps(frame)
+        signals |= {f"tyre_pressure_{wheel}_kpa": 230.0, f"tyre_temp_{wheel}_c": 25.0}
+        signals[f"brake_pad_wear_{wheel}_pct"] = 20.0
+    return signals
 
 
-def fill(spark: SparkSession, settings: Settings, addresses: Endpoints, frames: int, vehicles: int) -> None:
+def payload(vehicle: int, seq: int, t0_ms: int, body: bytes) -> bytes:
+    """A frame: head and ``body``."""
+    head = (
+        f'{{"schema":1,"vehicle_id":"WDB1240001A{vehicle:06d}","boot_id":1,"seq":{seq},'
+        f'"t0_ms":{t0_ms},"dt_ms":100,"n":{SAMPLES},"sent_ms":{t0_ms + 1000},'
+    )
+    return head.encode() + body
+
+
+def fill(spark: SparkSession, settings: Settings, addresses: Endpoints, filling: Filling) -> None:
     """Frames of the last seconds, a frame a second of each vehicle, into the telemetry topic."""
-    rng = random.Random(1)
-    seconds = max(1, frames // vehicles)
+    said = bodies(filling.scattered)
+    seconds = max(1, filling.frames // filling.vehicles)
     first_ms = int(time.time() * 1000) - min(seconds, LONGEST_BACK_S) * 1000
     step_ms = min(seconds, LONGEST_BACK_S) * 1000 // seconds
     topic = kafka_topic(settings.kafka.prefix, jobs.TOPIC)
+    keys = [f"WDB1240001A{vehicle:06d}" for vehicle in range(filling.vehicles)]
     for second in range(seconds):
         t0_ms = first_ms + second * step_ms
-        values = [payload(vehicle, second, t0_ms, rng) for vehicle in range(vehicles)]
-        keys = [f"WDB1240001A{vehicle:06d}" for vehicle in range(vehicles)]
+        values = [payload(v, second, t0_ms, said[(v + second) % len(said)]) for v in range(filling.vehicles)]
         rows = spark.createDataFrame(pa.table({"key": keys, "value": pa.array(values, pa.binary())}))
         writer = rows.write.format("kafka").option("topic", topic)
         writer.option("kafka.bootstrap.servers", addresses.kafka_bootstrap).save()
+
+
+def cpu_s() -> float:
+    """CPU time of this process and all that it started: Python's driver, the JVM, Python's workers."""
+    parents, times = {}, {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+        except OSError:  # ended meanwhile
+            continue
+        pid = int(stat.parent.name)
+        parents[pid] = int(fields[1])
+        times[pid] = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def ours(pid: int) -> bool:
+        while pid in parents and pid != os.getpid():
+            pid = parents[pid]
+        return pid == os.getpid()
+
+    return sum(spent for pid, spent in times.items() if ours(pid))
 
 
 class Figures(StreamingQueryListener):
@@ -88,7 +140,9 @@ class Figures(StreamingQueryListener):
         """Keep the line."""
         line = line_of(orjson.loads(event.progress.json))
         if line["input_rows"]:
-            self.batches[line["query"]].append(line)
+            self.batches[line["query"]].append(
+                line | {"cpu_s": cpu_s(), "took_ms": event.progress.durationMs}
+            )
 
     def onQueryIdle(self, event: Any) -> None:  # noqa: N802  Spark's name
         """Of no interest."""
@@ -127,8 +181,18 @@ def _summary(batches: list[dict[str, Any]]) -> dict[str, Any]:
         "frames": sum(b["input_rows"] for b in batches),
         "frames_per_s": round(statistics.median(rates)) if rates else None,
         "samples_per_s": round(statistics.median(rates) * SAMPLES) if rates else None,
+        "cpu_s_per_100k_frames": _cpu_per_100k(batches),
         "batch_ms": [b["batch_ms"] for b in batches],
+        "cpu_at_s": [round(b["cpu_s"], 1) for b in batches],
+        "last_took_ms": batches[-1]["took_ms"],
     }
+
+
+def _cpu_per_100k(batches: list[dict[str, Any]]) -> float | None:
+    """CPU time of all processes from the end of the second batch to the end of the last, s."""
+    frames = sum(b["input_rows"] for b in batches[2:])
+    spent_s = batches[-1]["cpu_s"] - batches[1]["cpu_s"] if frames else 0.0
+    return round(spent_s / frames * 100_000, 2) if frames else None
 
 
 def main() -> None:
@@ -136,8 +200,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--frames", type=int, default=200_000)
     parser.add_argument("--vehicles", type=int, default=10_000)
-    parser.add_argument("--queries", default="windows,routing,archive")
+    parser.add_argument("--queries", default="windows,archive")
     parser.add_argument("--max-offsets", type=int, default=20_000)
+    parser.add_argument("--scattered", action="store_true", help="each sample in a road cell of its own")
     arguments = parser.parse_args()
     run = f"rate{uuid.uuid4().hex[:8]}"
     base = contract_settings.load()
@@ -153,7 +218,7 @@ def main() -> None:
     spark = build_session(
         settings, "odograph-rate-fill", settings.jobs.driver_mb, "local[2]", jobs.STREAM_CONF
     )
-    fill(spark, settings, addresses, arguments.frames, arguments.vehicles)
+    fill(spark, settings, addresses, Filling(arguments.frames, arguments.vehicles, arguments.scattered))
     names = arguments.queries.split(",")
     figures = measure(spark, settings, addresses, names, arguments.frames)
     print(json.dumps(figures, indent=1))

@@ -16,19 +16,16 @@ from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 
-from infra.contract.verdict import LATE, OK, ClockLimits
-from stream_jobs.quality import parse, with_verdict
-from stream_jobs.schema import IDENTITY, head_schema
+from infra.contract.verdict import LATE, ClockLimits
+from stream_jobs.archive_files import EXCEPTION, HourFiles
+from stream_jobs.schema import IDENTITY
 from stream_jobs.sinks import BatchClaims, Connection, Database, insert_rows
 
 COORDINATES: Final = ("topic", "partition", "log_offset")
-INDEX: Final = (*IDENTITY, "t0_ms", "span_ms", "n", "verdict")
-UNKNOWN: Final = -1
-"""Stands for a number that an unreadable record does not give."""
+_SPARK_TYPES: Final = {pa.string(): "string", pa.int32(): "int", pa.int64(): "bigint"}
+_EXCEPTION_TYPE: Final = ", ".join(f"{name} {_SPARK_TYPES[kind]}" for name, kind in EXCEPTION.items())
 
 LATE_TABLE: Final = "odograph.late_frame"
 QUARANTINE_TABLE: Final = "odograph.quarantined_frame"
@@ -41,44 +38,28 @@ def archive_folder(home: Path) -> Path:
     return home / "archive" / "telemetry"
 
 
-def archived_columns(records: DataFrame, limits: ClockLimits) -> DataFrame:
-    """Records as they lie in the archive, with the partition columns ``date`` and ``hour``."""
-    judged = with_verdict(parse(records.withColumn("raw", F.col("value")), head_schema()), limits)
-    received = F.timestamp_millis("received_ms")
-    known = [F.coalesce(F.col(name), F.lit(UNKNOWN)).alias(name) for name in INDEX if name not in _TEXT]
-    return judged.select(
-        *COORDINATES,
-        "key",
-        "received_ms",
-        F.col("raw").alias("value"),
-        F.coalesce("vehicle_id", F.col("key").cast("string"), F.lit("")).alias("vehicle_id"),
-        *known,
-        "verdict",
-        F.date_format(received, "yyyy-MM-dd").alias("date"),
-        F.date_format(received, "HH").alias("hour"),
-    )
-
-
-_TEXT: Final = ("vehicle_id", "verdict")
-
-
 class ArchiveSink:
     """foreachBatch writer: files first, then the batch's late and quarantined frames in one transaction."""
 
     def __init__(
-        self, database: Database, claims: BatchClaims, folder: Path, note_late: Callable[[], None]
+        self,
+        database: Database,
+        claims: BatchClaims,
+        folder: Path,
+        limits: ClockLimits,
+        note_late: Callable[[], None],
     ) -> None:
         self._database = database
         self._claims = claims
         self._folder = folder
+        self._limits = limits
         self._note_late = note_late
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         """Archive the batch, whatever it takes."""
         stem = f"{self._claims.query_id[:8]}-{batch_id:09d}"
         staging = self._folder.parent / ".staging" / stem
-        write_staged(batch, staging)
-        exceptions = exceptions_of(staging)
+        exceptions = write_staged(batch, staging, self._limits)
         publish(staging, self._folder, stem)
         self._database.run(lambda connection: self.write(connection, exceptions, batch_id))
 
@@ -93,24 +74,14 @@ class ArchiveSink:
         insert_rows(connection, QUARANTINE_TABLE, quarantined)
 
 
-def write_staged(batch: DataFrame, staging: Path) -> None:
-    """The batch as Parquet below ``staging``, one file an hour of receipt, in the order of the log."""
-    ordered = batch.coalesce(1)
-    writer = ordered.write.mode("overwrite").partitionBy("date", "hour").option("compression", "zstd")
-    writer.parquet(str(staging.absolute()))
+def write_staged(batch: DataFrame, staging: Path, limits: ClockLimits) -> pa.Table:
+    """The batch as Parquet below ``staging``, one file an hour of receipt, in the order of the log.
 
-
-def exceptions_of(staging: Path) -> pa.Table:
-    """Records under ``staging`` whose verdict is not ok, with ``received_at``."""
-    columns = [*COORDINATES, *IDENTITY, "t0_ms", "span_ms", "verdict", "received_ms"]
-    schema = {"partition": pa.int32()}
-    tables = [
-        pq.read_table(path, columns=columns, filters=pc.field("verdict") != OK, partitioning=None)
-        for path in staged_files(staging)
-    ]
-    if not tables:
-        return pa.table({name: pa.array([], schema.get(name, pa.string())) for name in columns})
-    found = pa.concat_tables(tables)
+    Gives its records whose verdict is not ok, with ``received_at``. What an earlier run left there goes.
+    """
+    shutil.rmtree(staging, ignore_errors=True)
+    write = HourFiles(staging.absolute(), limits)
+    found = batch.coalesce(1).mapInArrow(write.__call__, _EXCEPTION_TYPE).toArrow()
     received_at = found["received_ms"].cast(pa.timestamp("ms", tz="UTC"))
     return found.append_column("received_at", received_at)
 

@@ -23,7 +23,7 @@ from infra.contract.settings import Settings
 from infra.contract.verdict import LATE
 from stream_jobs import repair_plan as plan
 from stream_jobs import repair_store as store
-from stream_jobs import routing, sources, windows
+from stream_jobs import sources, windows
 from stream_jobs.archive import archive_folder
 from stream_jobs.frames import batch_frames
 from stream_jobs.repair_plan import Grid, Interval, LateFrame
@@ -115,44 +115,39 @@ class Span:
 
     def vehicle_rows(self, records: DataFrame, keys: Sequence[tuple[str, int]] | None) -> pa.Table:
         """Rows of odograph.vehicle_window: those of ``keys``, or of all windows in the span."""
-        jobs = self.settings.jobs
         wanted = None if keys is None else _key_frame(self.spark, keys)
         if wanted is not None:
             records = records.join(
                 F.broadcast(wanted.select("vehicle_id").distinct()), "vehicle_id", "left_semi"
             )
-        samples = windows.samples_of(batch_frames(records, windows.SIGNALS), jobs.watermark_s)
-        rows = windows.vehicle_windows(self._inside(samples), jobs.window_s)
+        rows = windows.vehicle_windows(self._windows(records))
         if wanted is not None:
             rows = rows.join(F.broadcast(wanted), list(WINDOW_KEYS), "left_semi")
         return rows.toArrow()
 
     def road_rows(self, records: DataFrame, frames: Sequence[LateFrame] | None) -> pa.Table:
         """Rows of odograph.road_cell_window: those that ``frames`` touch, or of all windows in the span."""
-        jobs = self.settings.jobs
-        samples = self._road_samples(records)
+        rows = windows.road_windows(self._windows(records))
         if frames is None:
-            return routing.road_cell_windows(samples, jobs.road_window_s).toArrow()
+            return rows.toArrow()
         late = records.join(
             F.broadcast(_coordinates(self.spark, frames)), ["partition", "log_offset"], "left_semi"
         )
-        touched = routing.road_cell_windows(self._road_samples(late), jobs.road_window_s)
+        touched = windows.road_windows(self._windows(late))
         keys = touched.select(*ROAD_KEYS).toArrow()
         if not keys.num_rows:
             return touched.limit(0).toArrow()
-        rows = routing.road_cell_windows(samples, jobs.road_window_s)
         return rows.join(
             F.broadcast(self.spark.createDataFrame(keys)), list(ROAD_KEYS), "left_semi"
         ).toArrow()
 
-    def _road_samples(self, records: DataFrame) -> DataFrame:
-        frames = batch_frames(records, routing.SIGNALS)
-        return self._inside(routing.samples_of(frames, self.settings.jobs.watermark_s))
-
-    def _inside(self, samples: DataFrame) -> DataFrame:
-        """Samples in these windows only: a frame may reach into windows that are not restated."""
-        start = (F.col("event_ms") - F.col("event_ms") % self.grid.road_window_ms).alias("start_ms")
-        return samples.join(self._starts(), start == F.col("start_ms"), "left_semi")
+    def _windows(self, records: DataFrame) -> DataFrame:
+        """Windows of this span only: a frame may reach into windows that are not restated."""
+        lengths = windows.lengths_of(self.settings)
+        found = windows.all_windows(batch_frames(records, lengths), lengths)
+        window_ms = F.unix_millis("window_start")
+        start = window_ms - window_ms % self.grid.road_window_ms
+        return found.join(self._starts(), start == F.col("start_ms"), "left_semi")
 
     def _starts(self) -> DataFrame:
         table = pa.table({"start_ms": pa.array(self.starts_ms, pa.int64())})

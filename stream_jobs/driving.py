@@ -8,88 +8,100 @@ from __future__ import annotations
 
 from typing import Final
 
-from pyspark.sql import Column
-from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
+import numpy as np
 
 from infra.contract.signals import BY_NAME
 from stream_jobs.aggregates import (
-    in_unit,
+    Measure,
+    divided,
     largest,
     last,
+    last_flag,
     last_steps,
-    last_value,
     least,
-    mean,
-    seconds,
+    mean_of,
     steps_per_unit,
 )
+from stream_jobs.partials import columns
+from stream_jobs.partials.columns import Quantity, integral, time_where, total
+from stream_jobs.partials.frames import Flags, Frames, Known
 
 MOVING_KMH: Final = 1
 SPEEDING_MARGIN_KMH: Final = 5
+MS_PER_S: Final = 1000.0
 MS_PER_HOUR: Final = 3_600_000.0
 
 
-def measures() -> list[Column]:
+def measures() -> tuple[Measure, ...]:
     """Driving columns of odograph.vehicle_window."""
-    return [
-        mean("speed_kmh").alias("speed_mean_kmh"),
-        largest("speed_kmh").alias("speed_max_kmh"),
-        distance_m().alias("distance_m"),
-        seconds(_dt_where(_moving())).alias("moving_s"),
-        seconds(_dt_where(~_moving() & F.col("ignition_on"))).alias("idle_s"),
-        seconds(_dt_where(_speeding())).alias("speeding_s"),
-        largest("accel_long_mps2").alias("accel_long_max_mps2"),
-        least("accel_long_mps2").alias("accel_long_min_mps2"),
-        in_unit(F.max(F.abs("accel_lat_mps2")), "accel_lat_mps2").alias("accel_lat_max_mps2"),
-        fuel_l().alias("fuel_l"),
-        energy_kwh().alias("energy_kwh"),
-    ]
+    return (
+        mean_of("speed_kmh").named("speed_mean_kmh"),
+        largest("speed_kmh").named("speed_max_kmh"),
+        divided(total(SPEED_OVER_TIME), STEP_MS_PER_M).named("distance_m"),
+        divided(total(time_where("moving_ms", _moving)), MS_PER_S).named("moving_s"),
+        divided(total(time_where("idle_ms", _idle)), MS_PER_S).named("idle_s"),
+        divided(total(time_where("speeding_ms", _speeding)), MS_PER_S).named("speeding_s"),
+        largest("accel_long_mps2").named("accel_long_max_mps2"),
+        least("accel_long_mps2").named("accel_long_min_mps2"),
+        divided(columns.largest(_LATERAL), steps_per_unit("accel_lat_mps2")).named("accel_lat_max_mps2"),
+        divided(total(_FUEL), steps_per_unit("fuel_rate_lph") * MS_PER_HOUR).named("fuel_l"),
+        divided(total(_ENERGY), _STEPS_PER_WATT * MS_PER_HOUR * 1000).named("energy_kwh"),
+    )
 
 
-def last_known(window_ms: int) -> list[Column]:
+def last_known() -> tuple[Measure, ...]:
     """Columns of odograph.vehicle_window with the last known value in the window."""
-    return [
-        last_value("lat_deg", window_ms).alias("lat_deg"),
-        last_value("lon_deg", window_ms).alias("lon_deg"),
-        last_value("heading_deg", window_ms).alias("heading_deg"),
-        last_value("speed_kmh", window_ms).alias("speed_last_kmh"),
-        last_value("speed_limit_kmh", window_ms).alias("speed_limit_kmh"),
-        last_steps("odometer_m", window_ms).alias("odometer_m"),
-        last("ignition_on", window_ms).cast("boolean").alias("ignition_on"),
-        last_value("fuel_level_pct", window_ms).alias("fuel_level_pct"),
-        last_value("soc_pct", window_ms).alias("soc_pct"),
-        last_value("ambient_temp_c", window_ms).alias("ambient_temp_c"),
-    ]
+    return (
+        last("lat_deg"),
+        last("lon_deg"),
+        last("heading_deg"),
+        last("speed_kmh").named("speed_last_kmh"),
+        last("speed_limit_kmh"),
+        last_steps("odometer_m"),
+        last_flag("ignition_on"),
+        last("fuel_level_pct"),
+        last("soc_pct"),
+        last("ambient_temp_c"),
+    )
 
 
-def distance_m() -> Column:
-    """Integral of speed, m: km/h times ms, over 3.6e6 ms in an hour, times 1000 m."""
-    steps_ms = F.sum(F.col("speed_kmh") * F.col("dt_ms"))
-    return steps_ms / (steps_per_unit("speed_kmh") * MS_PER_HOUR / 1000)
+def _power(frames: Frames) -> Known:
+    """Pack voltage times current, discharge positive."""
+    voltage, current = frames.slow["pack_voltage_v"], frames.slow["pack_current_a"]
+    return Known(voltage.values * current.values, voltage.known & current.known)
 
 
-def fuel_l() -> Column:
-    """Integral of the fuel rate, l."""
-    return F.sum(F.col("fuel_rate_lph") * F.col("dt_ms")) / (steps_per_unit("fuel_rate_lph") * MS_PER_HOUR)
+def _lateral(frames: Frames) -> Known:
+    lateral = frames.fast["accel_lat_mps2"]
+    return Known(np.abs(lateral.values), lateral.known)
 
 
-def energy_kwh() -> Column:
-    """Integral of pack voltage times current, kWh, discharge positive: W times ms, over 3.6e9 in a kWh."""
-    power = F.col("pack_voltage_v") * F.col("pack_current_a")
-    per_watt = steps_per_unit("pack_voltage_v") * steps_per_unit("pack_current_a")
-    return F.sum(power * F.col("dt_ms")) / (per_watt * MS_PER_HOUR * 1000)
+def _moving(frames: Frames) -> tuple[Flags, Flags]:
+    speed = frames.fast["speed_kmh"]
+    moving = speed.values >= MOVING_KMH * BY_NAME["speed_kmh"].steps_per_unit
+    return speed.known & moving, speed.known & ~moving
 
 
-def _moving() -> Column:
-    return F.col("speed_kmh") >= MOVING_KMH * BY_NAME["speed_kmh"].steps_per_unit
+def _idle(frames: Frames) -> tuple[Flags, Flags]:
+    """Standing with ignition on; known not to be where either is known not to be."""
+    moves, stands = _moving(frames)
+    ignition = frames.on_samples("ignition_on")
+    on = ignition.values == 1
+    return stands & ignition.known & on, moves | (ignition.known & ~on)
 
 
-def _speeding() -> Column:
-    limit = F.col("speed_limit_kmh") + SPEEDING_MARGIN_KMH * BY_NAME["speed_limit_kmh"].steps_per_unit
+def _speeding(frames: Frames) -> tuple[Flags, Flags]:
+    speed, limit = frames.fast["speed_kmh"], frames.on_samples("speed_limit_kmh")
+    margin = SPEEDING_MARGIN_KMH * BY_NAME["speed_limit_kmh"].steps_per_unit
     finer = BY_NAME["speed_kmh"].steps_per_unit // BY_NAME["speed_limit_kmh"].steps_per_unit
-    return F.col("speed_kmh") > limit * finer
+    both, above = speed.known & limit.known, speed.values > (limit.values + margin) * finer
+    return both & above, both & ~above
 
 
-def _dt_where(holds: Column) -> Column:
-    """The sample's time where ``holds``, 0 where it does not, null where that is unknown."""
-    return F.when(holds, F.col("dt_ms")).when(~holds, F.lit(0))
+SPEED_OVER_TIME: Final = integral("speed_over_time", lambda f: f.fast["speed_kmh"], by_sample=True)
+STEP_MS_PER_M: Final = steps_per_unit("speed_kmh") * MS_PER_HOUR / 1000
+"""km/h times ms, over 3.6e6 ms in an hour, times 1000 m."""
+_FUEL: Final = integral("fuel_over_time", lambda f: f.slow["fuel_rate_lph"], by_sample=False)
+_ENERGY: Final = integral("energy_over_time", _power, by_sample=False)
+_STEPS_PER_WATT: Final = steps_per_unit("pack_voltage_v") * steps_per_unit("pack_current_a")
+_LATERAL: Final = Quantity("accel_lat_size", _lateral, by_sample=True)

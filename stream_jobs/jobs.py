@@ -1,4 +1,4 @@
-"""The micro-batch application: three queries over one topic, and the keepers beside them."""
+"""The micro-batch application: two queries over one topic, and the keepers beside them."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ from infra.contract.errors import ServiceError
 from infra.contract.settings import Endpoints, Settings, endpoints
 from infra.contract.verdict import clock_limits
 from infra.health import HealthServer
-from stream_jobs import keepers, repair_plan, routing, sources, windows
-from stream_jobs.archive import ArchiveSink, archive_folder, archived_columns
+from stream_jobs import keepers, repair_plan, sources, windows
+from stream_jobs.archive import ArchiveSink, archive_folder
+from stream_jobs.checkpoints import checkpoint_of
 from stream_jobs.frames import stream_frames
 from stream_jobs.progress import Board, Metrics
 from stream_jobs.session import build_session
-from stream_jobs.sinks import ROAD, VEHICLE, BatchClaims, Database, WindowSink
+from stream_jobs.sinks import BatchClaims, Database, WindowSink
 
 TOPIC: Final = "telemetry"
 ARCHIVE_BATCH_FACTOR: Final = 5
@@ -39,51 +40,46 @@ log = structlog.get_logger("stream_jobs.jobs")
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """One streaming query: records -> ``transform`` -> sink, by its own checkpoint and scheduler pool."""
+    """One streaming query: records -> ``transform`` -> sink, by its own checkpoint and scheduler pool.
+
+    ``operators`` is the version of its stateful operators, None without any: to be raised with each change of
+    them. ``replaces`` are queries of older versions (see checkpoints.py).
+    """
 
     name: str
+    operators: int | None
+    replaces: tuple[str, ...]
     trigger_s: Callable[[Settings], float]
     max_offsets: Callable[[Settings], int]
     transform: Transform
     sink: MakeSink
 
 
-def vehicle_windows(records: DataFrame, settings: Settings) -> DataFrame:
-    """Records of a stream -> rows of odograph.vehicle_window."""
-    jobs = settings.jobs
-    frames = stream_frames(records, clock_limits(settings), jobs.watermark_s, windows.SIGNALS)
-    return windows.vehicle_windows(windows.samples_of(frames, jobs.watermark_s), jobs.window_s)
-
-
-def road_windows(records: DataFrame, settings: Settings) -> DataFrame:
-    """Records of a stream -> rows of odograph.road_cell_window."""
-    jobs = settings.jobs
-    frames = stream_frames(records, clock_limits(settings), jobs.watermark_s, routing.SIGNALS)
-    return routing.road_cell_windows(routing.samples_of(frames, jobs.watermark_s), jobs.road_window_s)
+def all_windows(records: DataFrame, settings: Settings) -> DataFrame:
+    """Records of a stream -> rows of odograph.vehicle_window and odograph.road_cell_window."""
+    lengths = windows.lengths_of(settings)
+    return windows.all_windows(stream_frames(records, clock_limits(settings), lengths), lengths)
 
 
 QUERIES: Final = (
     Query(
         name="windows",
+        operators=2,
+        replaces=("routing",),
         trigger_s=lambda s: s.jobs.trigger_s,
         max_offsets=lambda s: s.jobs.max_offsets,
-        transform=vehicle_windows,
-        sink=lambda _s, database, claims, _b: WindowSink(database, claims, VEHICLE),
-    ),
-    Query(
-        name="routing",
-        trigger_s=lambda s: s.jobs.trigger_s,
-        max_offsets=lambda s: s.jobs.max_offsets,
-        transform=road_windows,
-        sink=lambda _s, database, claims, _b: WindowSink(database, claims, ROAD),
+        transform=all_windows,
+        sink=lambda _s, database, claims, _b: WindowSink(database, claims),
     ),
     Query(
         name="archive",
+        operators=None,
+        replaces=(),
         trigger_s=lambda s: s.jobs.archive_trigger_s,
         max_offsets=lambda s: s.jobs.max_offsets * ARCHIVE_BATCH_FACTOR,
-        transform=lambda records, s: archived_columns(records, clock_limits(s)),
+        transform=lambda records, _s: records,
         sink=lambda s, database, claims, board: ArchiveSink(
-            database, claims, archive_folder(s.paths.home), board.note_late
+            database, claims, archive_folder(s.paths.home), clock_limits(s), board.note_late
         ),
     ),
 )
@@ -92,6 +88,8 @@ STREAM_CONF: Final = {
     "spark.scheduler.mode": "FAIR",
     "spark.driver.extraJavaOptions": "-XX:-DontCompileHugeMethods",
     "spark.sql.shuffle.partitions": "2",
+    "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "1000000",
+    "spark.sql.codegen.maxFields": "200",
     "spark.sql.streaming.stateStore.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),
@@ -154,7 +152,7 @@ class Application:
 
     def _start_query(self, spark: SparkSession, query: Query) -> StreamingQuery:
         s = self._settings
-        checkpoint = (s.paths.home / "checkpoints" / query.name).absolute()
+        checkpoint = checkpoint_of(s.paths.home, query.name, query.operators, query.replaces)
         claims = BatchClaims(query.name, checkpoint)
         sink = query.sink(s, self._database(query.name), claims, self._board)
         records = sources.kafka_stream(spark, s, self._addresses, TOPIC, query.max_offsets(s))

@@ -21,7 +21,7 @@ from stream_jobs.sinks import Database, execute, insert_progress
 PROGRESS_S: Final = 1.0
 LATEST_S: Final = 5.0
 BASELINE_S: Final = 60.0
-CLOSERS: Final = ("windows", "routing", "archive")
+CLOSERS: Final = ("windows", "archive")
 """Queries that must have taken in everything before a window is restated."""
 
 log = structlog.get_logger("stream_jobs.keepers")

@@ -9,18 +9,13 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
-from pyspark.sql import DataFrame
 from pyspark.sql import types as T  # noqa: N812  Spark's own convention
 
-from infra.contract.signals import SIGNALS, SLOW, Signal
+from infra.contract.signals import SIGNALS, Signal
 
 IDENTITY: Final = ("vehicle_id", "boot_id", "seq")
 HEAD: Final = (*IDENTITY, "t0_ms", "dt_ms", "n")
 """Fields of the head that the jobs need; a frame without one of them is unreadable."""
-
-SLOW_NUMBERS: Final = tuple(s for s in SLOW if s.kind == "number")
-SLOW_FLAGS: Final = tuple(s for s in SLOW if s.kind == "flag")
-CODES: Final = tuple(s for s in SLOW if s.kind == "codes")
 
 WINDOW_KEYS: Final = ("vehicle_id", "window_start")
 ROAD_KEYS: Final = ("cell", "heading_sector", "window_start")
@@ -39,12 +34,6 @@ def frame_schema(signals: Collection[Signal] = SIGNALS) -> T.StructType:
     fast = [T.StructField(s.name, T.ArrayType(T.DoubleType())) for s in signals if s.rate == "fast"]
     slow = [T.StructField(s.name, _slow_type(s)) for s in signals if s.rate == "slow"]
     return T.StructType([*head_schema().fields, *fast, *slow])
-
-
-def present(frame: DataFrame, signals: Collection[Signal]) -> list[Signal]:
-    """Those of ``signals`` that ``frame`` has a column for."""
-    names = set(frame.columns)
-    return [s for s in signals if s.name in names]
 
 
 def _slow_type(signal: Signal) -> T.DataType:

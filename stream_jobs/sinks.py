@@ -11,7 +11,7 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +25,7 @@ from pyspark.sql import DataFrame
 
 from infra.contract.errors import ServiceError
 from stream_jobs import statements as sql
+from stream_jobs import windows
 from stream_jobs.schema import ROAD_KEYS, WINDOW_KEYS
 
 Connection = psycopg.Connection[tuple[Any, ...]]
@@ -193,24 +194,26 @@ class BatchClaims:
 
 
 class WindowSink:
-    """foreachBatch writer of one table of windows."""
+    """foreachBatch writer of both tables of windows, in one transaction."""
 
-    def __init__(self, database: Database, claims: BatchClaims, table: WindowTable) -> None:
+    def __init__(self, database: Database, claims: BatchClaims) -> None:
         self._database = database
         self._claims = claims
-        self._table = table
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         """Write the batch, whatever it takes."""
         rows = batch.toArrow()
         if rows.num_rows:
             tagged = rows.append_column("batch_id", pa.array([batch_id] * rows.num_rows, pa.int64()))
-            self._database.run(lambda connection: self.write(connection, tagged, batch_id))
+            tables = dict(zip((VEHICLE, ROAD), windows.split(tagged, ["batch_id"]), strict=True))
+            self._database.run(lambda connection: self.write(connection, tables, batch_id))
 
-    def write(self, connection: Connection, rows: pa.Table, batch_id: int) -> None:
+    def write(self, connection: Connection, tables: Mapping[WindowTable, pa.Table], batch_id: int) -> None:
         """The batch in the transaction at hand; nothing where the ledger has it."""
-        if self._claims.claim(connection, batch_id, rows.num_rows):
-            write_windows(connection, self._table, rows)
+        if self._claims.claim(connection, batch_id, sum(rows.num_rows for rows in tables.values())):
+            for table, rows in tables.items():
+                if rows.num_rows:
+                    write_windows(connection, table, rows)
 
 
 def write_windows(connection: Connection, table: WindowTable, rows: pa.Table) -> None:

@@ -1,48 +1,120 @@
-"""Windows by vehicle: the columns of odograph.vehicle_window but those that the sink fills."""
+"""Windows by vehicle and by road cell: frames with partial rows -> rows of both tables in one aggregation.
+
+A group is a vehicle and a window, or a road cell, a direction and a window: one aggregation and one state for
+both, because both come out of the same frames.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
-from pyspark.sql import Column, DataFrame
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 
-from infra.contract.signals import FAST, SLOW
-from infra.contract.verdict import LATE
-from stream_jobs import driving, health
-from stream_jobs.quality import clean_slow
-from stream_jobs.samples import explode
+from infra.contract.settings import Settings
+from stream_jobs import driving, health, routing
+from stream_jobs.aggregates import combined, moment, parts_of, results, whole
+from stream_jobs.partials.columns import COUNTS
 
-SIGNALS: Final = (*FAST, *SLOW)
-"""All of them: every value is checked against its range."""
+_FRAMES, _LATE, _SAMPLES, _WRONG, _FIRST, _LAST = COUNTS
+MEASURES: Final = (
+    whole(_FRAMES, "int"),
+    whole(_LATE, "int"),
+    whole(_SAMPLES, "int"),
+    whole(_WRONG, "int"),
+    moment(_FIRST).named("first_event"),
+    moment(_LAST).named("last_event"),
+    *driving.measures(),
+    *health.measures(),
+    *driving.last_known(),
+)
+"""The measures of odograph.vehicle_window."""
+PARTS: Final = parts_of((*MEASURES, *routing.MEASURES))
+"""The columns of a partial row: those of vehicles hold what road cells need, and the time."""
+WATERMARK_METADATA: Final = "spark.watermarkDelayMs"
+_GROUP: Final = ("vehicle", "tile", "heading_sector", "window_end")
 
 
-def samples_of(frames: DataFrame, watermark_s: int) -> DataFrame:
-    """Samples of judged frames with all that a vehicle window needs."""
-    marked = frames.withColumn("frame_late", (F.col("verdict") == LATE).cast("int"))
-    return explode(health.with_derived(clean_slow(marked)), watermark_s)
+@dataclass(frozen=True, slots=True)
+class Lengths:
+    """Lengths of the windows of vehicles and road cells and the delay of the watermark, s."""
+
+    window_s: int
+    road_window_s: int
+    watermark_s: int
 
 
-def vehicle_windows(samples: DataFrame, window_s: int) -> DataFrame:
-    """One row a vehicle and window of event time."""
-    window_ms = window_s * 1000
-    grouped = samples.groupBy("vehicle_id", F.window("event_time", f"{window_s} seconds"))
-    measured = grouped.agg(
-        *_counts(), *driving.measures(), *health.measures(), *driving.last_known(window_ms)
+def lengths_of(settings: Settings) -> Lengths:
+    """The lengths in force."""
+    jobs = settings.jobs
+    return Lengths(jobs.window_s, jobs.road_window_s, jobs.watermark_s)
+
+
+def all_windows(frames: DataFrame, lengths: Lengths) -> DataFrame:
+    """A row a window of either table: the columns of both, null where they are the other's.
+
+    Spark forgets that a column derived from the watermarked one still is event time, and would keep every
+    window for ever; the column's metadata says it (as ``withWatermark`` would, which may stand only once).
+    """
+    rows = frames.select("vehicle_id", F.inline("partials"))
+    of_vehicle = F.col("tile").isNull()
+    length_ms = F.when(of_vehicle, lengths.window_s * 1000).otherwise(lengths.road_window_s * 1000)
+    window_end = F.timestamp_millis(F.col("start_ms") + length_ms)
+    event_time = {WATERMARK_METADATA: lengths.watermark_s * 1000}
+    keyed = rows.select(
+        F.when(of_vehicle, F.col("vehicle_id")).alias("vehicle"),
+        "tile",
+        "heading_sector",
+        window_end.alias("window_end", metadata=event_time),
+        F.when(~of_vehicle, F.xxhash64("vehicle_id")).alias("passer"),
+        *(part.name for part in PARTS),
     )
-    rest = [c for c in measured.columns if c not in ("vehicle_id", "window")]
-    start = F.col("window.start").alias("window_start")
-    return measured.select("vehicle_id", start, F.lit(window_s).alias("window_s"), *rest)
+    grouped = keyed.groupBy(*_GROUP).agg(*combined(PARTS), F.collect_set("passer").alias("passers"))
+    return _named(grouped, lengths)
 
 
-def _counts() -> list[Column]:
-    first = F.col("i") == 0
-    slow_wrong = F.when(first, F.col("slow_out_of_range")).otherwise(0)
-    return [
-        F.sum(first.cast("int")).cast("int").alias("frames"),
-        F.sum(F.when(first, F.col("frame_late")).otherwise(0)).cast("int").alias("frames_late"),
-        F.count(F.lit(1)).cast("int").alias("samples"),
-        F.sum(F.col("fast_out_of_range") + slow_wrong).cast("int").alias("out_of_range"),
-        F.timestamp_millis(F.min("event_ms")).alias("first_event"),
-        F.timestamp_millis(F.max("event_ms")).alias("last_event"),
-    ]
+def _named(grouped: DataFrame, lengths: Lengths) -> DataFrame:
+    window = F.when(F.col("tile").isNull(), lengths.window_s).otherwise(lengths.road_window_s)
+    start = F.timestamp_millis(F.unix_millis("window_end") - window * 1000)
+    own = [m for m in routing.MEASURES if m.name not in {v.name for v in MEASURES}]
+    return grouped.select(
+        F.col("vehicle").alias("vehicle_id"),
+        routing.cell_name(),
+        F.col("heading_sector").cast("smallint").alias("heading_sector"),
+        start.alias("window_start"),
+        window.alias("window_s"),
+        F.size("passers").alias("vehicles"),
+        *results(MEASURES),
+        *results(own),
+    )
+
+
+def vehicle_windows(windows: DataFrame) -> DataFrame:
+    """Those of ``all_windows`` that are rows of odograph.vehicle_window."""
+    return windows.where(F.col("cell").isNull()).select(*VEHICLE_COLUMNS)
+
+
+def road_windows(windows: DataFrame) -> DataFrame:
+    """Those of ``all_windows`` that are rows of odograph.road_cell_window."""
+    return windows.where(F.col("cell").isNotNull()).select(*ROAD_COLUMNS)
+
+
+def split(rows: pa.Table, tags: Sequence[str] = ()) -> tuple[pa.Table, pa.Table]:
+    """Rows of ``all_windows`` as those of odograph.vehicle_window and of odograph.road_cell_window.
+
+    Both keep the columns ``tags``.
+    """
+    of_road = pc.is_valid(rows["cell"])
+    vehicle, road = rows.filter(pc.invert(of_road)), rows.filter(of_road)
+    return vehicle.select([*VEHICLE_COLUMNS, *tags]), road.select([*ROAD_COLUMNS, *tags])
+
+
+VEHICLE_COLUMNS: Final = ("vehicle_id", "window_start", "window_s", *(m.name for m in MEASURES))
+ROAD_COLUMNS: Final = (
+    *("cell", "heading_sector", "window_start", "window_s", "vehicles"),
+    *(m.name for m in routing.MEASURES),
+)

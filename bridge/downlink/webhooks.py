@@ -11,6 +11,7 @@ from urllib.parse import SplitResult, urlsplit
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from infra.contract.errors import ConfigError
+from infra.contract.secret_file import read_secret
 
 SECRET_BYTES: Final = 16
 """A shorter secret can be guessed."""
@@ -87,12 +88,7 @@ def _webhook(entry: _Entry, path: Path) -> Webhook:
 
 def _secret(path: Path, where: str) -> bytes:
     """What a private file holds, without the white space around it. Raises ConfigError."""
-    try:
-        mode, secret = path.stat().st_mode, path.read_bytes().strip()
-    except OSError as error:
-        raise ConfigError(f"{where}: secret_file {path}: {error.strerror}") from error
-    if mode & 0o077:
-        raise ConfigError(f"{where}: secret_file {path} can be read by others: chmod 600 {path}")
+    secret = read_secret(path, f"{where}: secret_file").strip().encode()
     if len(secret) < SECRET_BYTES:
         raise ConfigError(f"{where}: secret_file {path}: at least {SECRET_BYTES} bytes are wanted")
     return secret

@@ -105,9 +105,7 @@ class _Connection:
 
     def _on_subscribe(self, _client: mqtt.Client, _data: Any, _mid: int, codes: Any, _props: Any) -> None:
         self.listening = not any(code.is_failure for code in codes)
-        self.refusal = (
-            None if self.listening else "the broker refuses a subscription; --no-react does without"
-        )
+        self.refusal = None if self.listening else "the broker refuses a subscription; try --no-react"
 
     def _on_disconnect(self, *_ignored: Any) -> None:
         self.connected = False

@@ -129,7 +129,7 @@ def watch(
     seen = Seen(
         load.rate, load.vehicles, ticks, used, spent, chain.db_active_s() - active_s, begun_wall_s, "held"
     )
-    return replace(seen, verdict=_verdict(seen, growth))
+    return replace(seen, verdict=verdict_of(seen, growth))
 
 
 def _line(label: str, ticks: Sequence[Tick], begun_s: float) -> str:
@@ -149,11 +149,12 @@ def _hopeless(ticks: Sequence[Tick], rate: float, growth: float) -> bool:
     return max(grown, default=0) > HOPELESS_S * rate
 
 
-def _verdict(seen: Seen, growth: float) -> Verdict:
+def verdict_of(seen: Seen, growth: float) -> Verdict:
+    """What a load showed; its lag may grow by the share ``growth`` of the rate."""
     if seen.overrun_share > OVERRUN_SHARE or seen.offered_fps < (1 - OVERRUN_SHARE) * seen.rate:
         return "void"
-    if seen.ticks[-1].dropped > seen.ticks[0].dropped:
-        return "grew"
+    if seen.ticks[-1].dropped > seen.ticks[0].dropped or not seen.ticks[-1].committed:
+        return "grew"  # messages are lost, or no query has begun
     return "held" if max(trends(seen.ticks).values(), default=0.0) <= growth * seen.rate else "grew"
 
 

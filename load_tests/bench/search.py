@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-STEP = 1.5
+STEP = 1.6
 BELOW = 0.92
 """Of what the chain took in under overload: the share that is tried as a steady rate."""
 WORTH = 1.08
@@ -45,10 +45,9 @@ def next_rate(tried: Sequence[Tried], first: float, highest: float) -> float | N
     if len(failed) > 1 and held > 0:
         return None
     guess = failed[-1].taken_per_s * BELOW if failed[-1].verdict == "grew" else ceiling * BELOW
-    wanted = _even(min(ceiling * BELOW, guess))
-    if wanted < max(WORTH * held, ROUND_TO):
-        return None if held else (_even(ceiling / STEP) if ceiling > 2 * ROUND_TO else None)
-    return wanted
+    lowest = 0.0 if held else ceiling / 2  # a cold start may take in next to nothing
+    wanted = _even(max(lowest, min(ceiling * BELOW, guess)))
+    return None if wanted >= ceiling or wanted < WORTH * held else wanted
 
 
 def best(tried: Sequence[Tried]) -> float:
@@ -57,8 +56,9 @@ def best(tried: Sequence[Tried]) -> float:
 
 
 def after_failed_confirmation(rate: float) -> float:
-    """The rate to confirm next."""
-    return _even(rate * BACK)
+    """The rate to confirm next; 0 where there is no lower one."""
+    lower = _even(rate * BACK)
+    return lower if lower < rate else 0.0
 
 
 def _even(rate: float) -> float:

@@ -62,13 +62,14 @@ class Chain:
         )
 
     def committed(self) -> dict[str, int]:
-        """Telemetry records whose results are in, by query."""
+        """Telemetry records whose results are in, by query; 0 for one that has committed nothing yet."""
         topic = kafka_topic(self.settings.kafka.prefix, "telemetry")
         found = {}
         for query in query_offsets.queries(self.home):
-            newest = query_offsets.committed(self.home, query) if query != INSTANT else None
-            if newest is not None and topic in newest.ends:
-                found[query] = sum(newest.ends[topic].values())
+            if query == INSTANT:
+                continue
+            newest = query_offsets.committed(self.home, query)
+            found[query] = sum(newest.ends.get(topic, {}).values()) if newest is not None else 0
         return found
 
     def in_flight(self) -> int | None:

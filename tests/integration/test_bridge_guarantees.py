@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+import orjson
 import pytest
 
 from tests.integration.bridge_support import (
@@ -43,9 +44,7 @@ def stream_with_a_kill(lane: Lane, guarantee: str, first: int) -> list[Stored]:
         last = first + 3 * ROUND - 1
 
         def all_ended() -> list[Stored]:
-            records = [
-                r for r in read(lane, "telemetry") if int(r.value.split(b'"seq":')[1].split(b",")[0]) >= first
-            ]
+            records = [r for r in read(lane, "telemetry") if orjson.loads(r.value)["seq"] >= first]
             ends = [numbers[-1] for numbers in sequences(records).values()]
             assert ends == [last] * VEHICLES, ends
             return records

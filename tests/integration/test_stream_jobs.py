@@ -219,7 +219,7 @@ def archive_copies(lane: Lane) -> int:
 
 def test_metrics_tell_of_each_query(app: App) -> None:
     text = page(app.lane, "metrics")[1]
-    for name in ("windows", "routing", "archive"):
+    for name in ("windows", "archive"):
         assert f'odograph_query_lag_records{{query="{name}"}}' in text
 
 
@@ -244,9 +244,7 @@ def test_a_killed_application_comes_back_to_the_same_tables(stack: Stack) -> Non
 
 
 def some_batches(lane: Lane) -> bool:
-    found = query(
-        lane, "SELECT count(*) AS n FROM odograph.batch_ledger WHERE query IN ('windows', 'routing')"
-    )
+    found = query(lane, "SELECT count(*) AS n FROM odograph.batch_ledger WHERE query = 'windows'")
     return bool(found[0]["n"] >= 3)
 
 
@@ -259,11 +257,11 @@ def test_a_batch_written_twice_changes_nothing(lane: Lane) -> None:
     checkpoint.mkdir(parents=True)
     (checkpoint / "metadata").write_text('{"id": "11111111-2222-3333-4444-555555555555"}')
     database = Database(lane.endpoints.db_ingest_url, "windows", threading.Event())
-    sink = WindowSink(database, BatchClaims("windows", checkpoint), ROAD)
+    sink = WindowSink(database, BatchClaims("windows", checkpoint))
 
     def write(batch_id: int, vehicles: int) -> None:
         rows = road_rows(vehicles, batch_id)
-        database.run(lambda connection: sink.write(connection, rows, batch_id))
+        database.run(lambda connection: sink.write(connection, {ROAD: rows}, batch_id))
 
     write(7, vehicles=3)
     write(7, vehicles=99)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from load_tests.bench.search import Tried, Verdict, next_rate
+from load_tests.bench.load import STAGE_GROWTH, Seen, verdict_of
+from load_tests.bench.parts import MachineTime
+from load_tests.bench.search import Tried, Verdict, after_failed_confirmation, next_rate
 from load_tests.bench.ticks import Load, Tick, memories, trend
 
 
@@ -29,10 +33,10 @@ def ticks(lags: list[int], memory: list[float] | None = None, every_s: float = 1
     ]
 
 
-def test_rates_go_up_by_half_until_the_lag_grows() -> None:
+def test_rates_go_up_by_a_factor_until_the_lag_grows() -> None:
     assert next_rate([], 1000, 20_000) == 1000
-    assert next_rate(stages((1000, "held", 1000)), 1000, 20_000) == 1500
-    assert next_rate(stages((1000, "held", 1000), (1500, "held", 1500)), 1000, 20_000) == 2250
+    assert next_rate(stages((1000, "held", 1000)), 1000, 20_000) == 1600
+    assert next_rate(stages((1000, "held", 1000), (1500, "held", 1500)), 1000, 20_000) == 2400
 
 
 def test_the_highest_rate_wanted_is_tried_and_ends_the_search() -> None:
@@ -50,6 +54,9 @@ def test_what_was_taken_in_under_overload_is_tried_once_when_it_is_worth_it() ->
 def test_where_the_first_rate_is_too_much_a_lower_one_is_tried() -> None:
     assert next_rate(stages((1000, "grew", 600)), 1000, 20_000) == 550
     assert next_rate(stages((1000, "void", 0)), 1000, 20_000) == 900
+    assert next_rate(stages((1000, "grew", 0), (50, "grew", 0)), 1000, 20_000) is None, "nothing is lower"
+    assert next_rate(stages((1000, "grew", 20)), 1000, 20_000) == 500, "a cold start tells little"
+    assert [after_failed_confirmation(rate) for rate in (2000, 50)] == [1750, 0]
 
 
 def test_a_lag_that_only_swings_with_its_trigger_does_not_grow() -> None:
@@ -60,6 +67,28 @@ def test_a_lag_that_only_swings_with_its_trigger_does_not_grow() -> None:
 
 def test_a_growing_lag_grows_by_records_a_second() -> None:
     assert trend(ticks([7 * k for k in range(30)]), "windows") == pytest.approx(7.0)
+
+
+def seen(ticks_seen: list[Tick], rate: float = 100.0) -> Seen:
+    """A load at ``rate`` whose simulator kept its rate."""
+    noted = [replace(t, load=Load(int(rate * k), 0, 1000.0 + k)) for k, t in enumerate(ticks_seen)]
+    return Seen(rate, 100, noted, {}, MachineTime(0, 0, 0), 0.0, 0.0, "held")
+
+
+def test_a_load_holds_with_a_flat_lag_only_and_if_some_query_runs_and_nothing_was_dropped() -> None:
+    flat, growing = ticks([50] * 40), ticks([4 * k for k in range(40)])
+    assert verdict_of(seen(flat), STAGE_GROWTH) == "held"
+    assert verdict_of(seen(growing), STAGE_GROWTH) == "grew"
+    assert verdict_of(seen([replace(t, committed={}) for t in flat]), STAGE_GROWTH) == "grew"
+    dropped = [replace(t, dropped=k) for k, t in enumerate(flat)]
+    assert verdict_of(seen(dropped), STAGE_GROWTH) == "grew"
+
+
+def test_a_simulator_that_was_late_makes_the_load_void() -> None:
+    on_time = seen(ticks([50] * 40))
+    late = replace(on_time.ticks[-1], load=Load(3900, 100, 1039.0))
+    assert verdict_of(replace(on_time, ticks=[*on_time.ticks[:-1], late]), STAGE_GROWTH) == "void"
+    assert verdict_of(replace(on_time, rate=120.0), STAGE_GROWTH) == "void", "100/s were sent of 120/s"
 
 
 def test_memory_that_filled_in_the_first_half_is_flat_and_a_leak_is_not() -> None:

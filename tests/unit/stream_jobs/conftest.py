@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from stream_jobs.session import common_conf
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A session with the settings that every application shares."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable
     home: Path = tmp_path_factory.mktemp("spark")
     builder = SparkSession.builder.appName("unit").master("local[2]")
     for key, value in common_conf(load(paths={"home": str(home)})).items():

@@ -16,21 +16,22 @@ from pyspark.sql import DataFrame, SparkSession
 import infra.sql
 from infra.contract.verdict import ClockLimits
 from load_tests.oracle import expect
-from stream_jobs import routing, windows
-from stream_jobs.archive import archived_columns
+from stream_jobs import windows
+from stream_jobs.archive_files import indexed
 from stream_jobs.frames import batch_frames
 from stream_jobs.schema import WRITER_COLUMNS
+from stream_jobs.windows import Lengths
 from tests.support_frames import Record, frame, random_frame, vin
 
 T0 = 1_767_225_600_000
 """2026-01-01 00:00:00 UTC"""
 LIMITS = ClockLimits(floor_ms=1_420_070_400_000, ahead_ms=10_000, lateness_ms=30_000)
-WATERMARK_S = 60
+LENGTHS = Lengths(window_s=10, road_window_s=60, watermark_s=60)
 Row = dict[str, Any]
 
 
 def archived(spark: SparkSession, records: list[Record]) -> DataFrame:
-    table = pa.table(
+    batch = pa.RecordBatch.from_pydict(
         {
             "topic": ["telemetry"] * len(records),
             "partition": pa.array([0] * len(records), pa.int32()),
@@ -40,18 +41,20 @@ def archived(spark: SparkSession, records: list[Record]) -> DataFrame:
             "value": pa.array([r[1] for r in records], pa.binary()),
         }
     )
-    return archived_columns(spark.createDataFrame(table), LIMITS)
+    return spark.createDataFrame(indexed(batch, LIMITS))
+
+
+def windows_of(records: DataFrame) -> DataFrame:
+    return windows.all_windows(batch_frames(records, LENGTHS), LENGTHS)
 
 
 def window_rows(records: DataFrame) -> dict[tuple[str, datetime], Row]:
-    samples = windows.samples_of(batch_frames(records, windows.SIGNALS), WATERMARK_S)
-    rows = windows.vehicle_windows(samples, 10).toArrow().to_pylist()
+    rows = windows.vehicle_windows(windows_of(records)).toArrow().to_pylist()
     return {(row.pop("vehicle_id"), row.pop("window_start")): row for row in rows}
 
 
 def road_rows(records: DataFrame) -> dict[tuple[str, int, datetime], Row]:
-    samples = routing.samples_of(batch_frames(records, routing.SIGNALS), WATERMARK_S)
-    rows = routing.road_cell_windows(samples, 60).toArrow().to_pylist()
+    rows = windows.road_windows(windows_of(records)).toArrow().to_pylist()
     return {(row.pop("cell"), row.pop("heading_sector"), row.pop("window_start")): row for row in rows}
 
 
@@ -231,12 +234,6 @@ def test_the_columns_are_those_of_the_table(spark: SparkSession, table: str) -> 
     match = re.search(rf"CREATE TABLE odograph\.{table} \((.*?)\n\);", text, re.DOTALL)
     assert match is not None
     names = set(re.findall(r"^    ([a-z]\w+) ", match[1], re.MULTILINE)) - set(WRITER_COLUMNS)
-    frames = archived(spark, CASES[:1])
-    made = (
-        windows.vehicle_windows(windows.samples_of(batch_frames(frames, windows.SIGNALS), WATERMARK_S), 10)
-        if table == "vehicle_window"
-        else routing.road_cell_windows(
-            routing.samples_of(batch_frames(frames, routing.SIGNALS), WATERMARK_S), 60
-        )
-    )
+    both = windows_of(archived(spark, CASES[:1]))
+    made = windows.vehicle_windows(both) if table == "vehicle_window" else windows.road_windows(both)
     assert set(made.columns) == names

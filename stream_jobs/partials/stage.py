@@ -1,0 +1,60 @@
+"""The stage that runs in Spark's Python workers: records in, frames with their partial rows out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+
+from infra.contract.verdict import LATE, OK, ClockLimits
+from stream_jobs.partials import heads
+from stream_jobs.partials.columns import Part
+from stream_jobs.partials.frames import Flags, frames_of
+from stream_jobs.partials.reading import read
+from stream_jobs.partials.rows import partials, partials_type
+
+FRAME_COLUMNS: Final = ("vehicle_id", "boot_id", "seq", "t0_ms")
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Lengths of the windows; ``limits`` judge the clock, None where the records bring their verdict along.
+
+    ``kept`` are columns of the records that the frames keep.
+    """
+
+    window_ms: int
+    road_window_ms: int
+    limits: ClockLimits | None = None
+    kept: tuple[str, ...] = ()
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """One row a frame that may go into windows: its identity and its partial rows as a list."""
+        from stream_jobs.windows import PARTS  # noqa: PLC0415  found in the worker, not sent to it
+
+        return (self.frames(batch, PARTS) for batch in batches)
+
+    def frames(self, batch: pa.RecordBatch, parts: Sequence[Part]) -> pa.RecordBatch:
+        """The rows of one batch of records."""
+        table = heads.in_range(read(batch.column("value")))
+        usable, late = self._judged(table, batch)
+        chosen = pa.array(usable)
+        table = table.filter(chosen).combine_chunks()
+        columns = {name: batch.column(name).filter(chosen) for name in self.kept}
+        columns |= {name: table[name].combine_chunks() for name in FRAME_COLUMNS}
+        if table.num_rows:
+            frames = frames_of(table, late[usable])
+            columns["partials"] = partials(frames, parts, self.window_ms, self.road_window_ms)
+        else:
+            columns["partials"] = pa.array([], partials_type(parts))
+        return pa.RecordBatch.from_pydict(columns)
+
+    def _judged(self, table: pa.Table, batch: pa.RecordBatch) -> tuple[Flags, Flags]:
+        """Which records are used and which are late: of a stream ok ones, of the archive late ones too."""
+        if self.limits is not None:
+            verdict = heads.verdicts(table, batch.column("received_ms").to_numpy(), self.limits)
+            return verdict == OK, verdict == LATE
+        verdict = batch.column("verdict").to_numpy(zero_copy_only=False)
+        return ((verdict == OK) | (verdict == LATE)) & heads.readable(table), verdict == LATE
