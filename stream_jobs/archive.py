@@ -94,7 +94,8 @@ def publish(staging: Path, folder: Path, stem: str) -> None:
         _sync(path)
         path.replace(target)
         _sync(target.parent)
-    shutil.rmtree(staging)
+    if staging.exists():  # a batch without records wrote nothing
+        shutil.rmtree(staging)
 
 
 def staged_files(staging: Path) -> list[Path]:
