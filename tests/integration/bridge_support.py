@@ -16,26 +16,12 @@ import orjson
 from confluent_kafka import Consumer, TopicPartition
 
 from infra.contract.topics import kafka_topic, mqtt_topic
-from infra.stack import processes
 from load_tests.drills import topic_admin
 from load_tests.mqtt_flood import Flood, frame, vehicle_id
 from tests.support import Lane, LaneProcess, eventually
 
 T0_MS = 1_700_000_000_000
 READY_S = 30.0
-ACKS_BEFORE_PRODUCE = """
-import warnings; warnings.simplefilter("ignore")
-from bridge import lane
-honest = lane.Lane._submit
-def hasty(self, ticket):
-    self.fifo.complete(ticket)
-    honest(self, ticket)
-lane.Lane._submit = hasty
-from bridge import uplink
-from infra.contract import settings
-s = settings.load()
-raise SystemExit(uplink.run(s, settings.endpoints(s)))
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,21 +180,6 @@ def bridge(lane: Lane) -> Iterator[LaneProcess]:
         except AssertionError:
             sys.stderr.write(process.output())
             raise
-
-
-@contextlib.contextmanager
-def hasty_bridge(lane: Lane) -> Iterator[LaneProcess]:
-    """A ready bridge with a fault: it acknowledges before Kafka has the record."""
-    log = lane.home / "logs" / "hasty.log"
-    command = [sys.executable, "-c", ACKS_BEFORE_PRODUCE]
-    child = processes.spawn(lane.home / "run", "hasty", command, log, env=lane.env)
-    process = LaneProcess("hasty", child, log)
-    try:
-        wait_ready(lane)
-        yield process
-    finally:
-        process.stop()
-        processes.remove_pid_file(lane.home / "run", "hasty")
 
 
 def configure_topic(lane: Lane, name: str, key: str, value: str) -> None:

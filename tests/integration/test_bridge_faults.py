@@ -14,7 +14,6 @@ from tests.integration.bridge_support import (
     all_in_order,
     bridge,
     frames,
-    hasty_bridge,
     metric,
     publish,
     read,
@@ -23,26 +22,12 @@ from tests.integration.bridge_support import (
     wait_ready,
     wait_stored,
 )
-from tests.support import Lane, LaneProcess, eventually
+from tests.support import Lane, eventually
 
 pytestmark = pytest.mark.integration
 
 VEHICLES = 20
 COUNT = 500
-
-
-def killed_in_mid_flow(lane: Lane, process: LaneProcess) -> None:
-    """kill -9 when some records are stored and many are not."""
-    eventually(lambda: received(lane) > 0, 30, "records flow")
-    process.kill()
-
-
-def received(lane: Lane) -> float:
-    """Messages the bridge has received; 0 while its page is not up."""
-    try:
-        return metric(lane, "odograph_bridge_messages_received_total")
-    except OSError:
-        return 0
 
 
 @contextlib.contextmanager
@@ -61,48 +46,6 @@ def establish_session(lane: Lane) -> None:
     """Let the bridge subscribe, and go."""
     with bridge(lane):
         pass
-
-
-def test_kill_9_in_mid_flow_loses_nothing_and_keeps_each_vehicles_order(lane: Lane) -> None:
-    lane.env["ODOGRAPH_BRIDGE_MAX_IN_FLIGHT"] = "40"  # slow enough that a kill finds much left to do
-    establish_session(lane)
-    for kill in range(3):
-        publish(lane, frames(lane, VEHICLES, 100, first_seq=100 * kill))
-        with lane.process("bridge") as process:
-            killed_in_mid_flow(lane, process)
-    with bridge(lane):
-        records = wait_stored(lane, "telemetry", 300 * VEHICLES)
-    assert sequences(records) == all_in_order(VEHICLES, 300)
-    assert len(records) - 300 * VEHICLES <= 3 * 40, "duplicates: at most what was in flight at each kill"
-    assert read(lane, "dead-letter") == []
-
-
-def test_a_bridge_that_acks_before_it_produces_is_caught_by_the_same_check(lane: Lane, stack: Stack) -> None:
-    establish_session(lane)
-    with hasty_bridge(lane) as process, stopped(stack, "kafka"):
-        publish(lane, frames(lane, VEHICLES, COUNT))
-        killed_in_mid_flow(lane, process)
-    publish(lane, frames(lane, VEHICLES, 1, first_seq=COUNT))
-    with bridge(lane):
-        eventually(
-            lambda: all(
-                numbers[-1] == COUNT for numbers in sequences(read(lane, "telemetry")).values() or [[0]]
-            ),
-            60,
-            "the last frame of every vehicle",
-        )
-        records = read(lane, "telemetry")
-    assert sequences(records) != all_in_order(VEHICLES, COUNT + 1)
-
-
-def test_an_honest_bridge_killed_while_kafka_is_stopped_loses_nothing(lane: Lane, stack: Stack) -> None:
-    establish_session(lane)
-    with bridge(lane) as process, stopped(stack, "kafka"):
-        publish(lane, frames(lane, VEHICLES, COUNT))
-        killed_in_mid_flow(lane, process)
-    with bridge(lane):
-        records = wait_stored(lane, "telemetry", VEHICLES * COUNT)
-    assert sequences(records) == all_in_order(VEHICLES, COUNT)
 
 
 def test_kafka_stopped_and_continued_drains_with_nothing_dead_lettered(lane: Lane, stack: Stack) -> None:

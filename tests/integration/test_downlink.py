@@ -118,7 +118,7 @@ def test_a_critical_alert_sends_a_driving_vehicle_limping_home_and_a_notice_is_h
         tell(lane, [critical, critical])
         assert lane.run("notify", "Ice on the ring road", "--severity", "MINOR").returncode == 0
         wanted = {"alerts_received": 1, "limp_home": 1, "notices": 1, "downlink_repeats": 1}
-        eventually(lambda: {key: told(folder)[key] for key in wanted} == wanted, SOON_S, "it reacts")
+        eventually(lambda: wanted.items() <= told(folder).items(), SOON_S, "it reacts")
         eventually(lambda: max(speeds(folder)[vin]) <= 50.5, SOON_S, "it drives slowly")
         assert fleet.stop() == 0
     rows = [json.loads(line) for line in (folder / "truth.jsonl").read_text().splitlines()]
@@ -128,7 +128,9 @@ def test_a_critical_alert_sends_a_driving_vehicle_limping_home_and_a_notice_is_h
 
 
 def told(folder: Path) -> dict[str, Any]:
-    summary: dict[str, Any] = json.loads((folder / "run.json").read_text())
+    """The run's counts, none before its first second is over."""
+    path = folder / "run.json"
+    summary: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
     return summary
 
 
