@@ -16,7 +16,7 @@ import orjson
 from infra.contract.errors import WHOLE_REASONS, ContractError
 from infra.contract.frame import decode
 from infra.contract.messages import crash_digest, decode_alert, decode_crash, read_status
-from infra.contract.settings import Jobs
+from infra.contract.sections import Jobs
 from infra.contract.topics import HEADER_DETAIL, HEADER_MQTT_TOPIC, HEADER_REASON
 from stream_jobs.alerts import Finding
 

@@ -12,10 +12,9 @@ import json
 import os
 import warnings
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import Field, ValidationError
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -23,135 +22,12 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
-from infra.contract.crash_parts import CHUNK_BYTES, MIN_CHUNK_BYTES
 from infra.contract.errors import ConfigError, ServiceError
+from infra.contract.sections import Bridge, Dashboard, Db, Downlink, Jobs, Kafka, Mqtt, Paths, Section
 
 PREFIX = "ODOGRAPH_"
 CONFIG_FILE = ".odograph.toml"
 ENDPOINTS_FILE = "endpoints.json"
-
-
-class _Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Paths(_Section):
-    """Where things lie."""
-
-    home: Path = Field(Path(".odograph"), description="data, logs and state of this checkout")
-    cache: Path = Field(
-        Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "odograph",
-        description="downloads shared by all checkouts of a user",
-    )
-
-
-class Mqtt(_Section):
-    """The MQTT broker."""
-
-    url: str = Field("", description="external broker, mqtt://host:port; empty: the embedded Mosquitto")
-    port: int = Field(0, ge=0, le=65535, description="port of the embedded Mosquitto; 0: a free one, kept")
-    max_queued_messages: int = Field(
-        1_000_000, ge=1, description="messages the embedded broker holds for a bridge that is away, at most"
-    )
-    autosave_s: int = Field(30, ge=1, description="the embedded broker writes what it holds to disk every s")
-    root: str = Field("odograph/v1", description="first levels of every topic")
-    crash_chunk_bytes: int = Field(
-        CHUNK_BYTES, ge=MIN_CHUNK_BYTES, description="a crash record of more JSON than this is sent in parts"
-    )
-
-
-class Kafka(_Section):
-    """The log."""
-
-    bootstrap: str = Field("", description="external Kafka, host:port[,host:port]; empty: the embedded one")
-    port: int = Field(0, ge=0, le=65535, description="port of the embedded Kafka; 0: a free one, kept")
-    prefix: str = Field("odograph.", description="put before every topic's name")
-    heap_mb: int = Field(768, ge=256, description="heap of the embedded Kafka, MiB")
-
-
-class Db(_Section):
-    """TimescaleDB."""
-
-    url: SecretStr = Field(
-        SecretStr(""), description="external TimescaleDB, postgresql://...; empty: the embedded one"
-    )
-    port: int = Field(0, ge=0, le=65535, description="port of the embedded PostgreSQL; 0: a free one, kept")
-
-
-class Bridge(_Section):
-    """MQTT to Kafka."""
-
-    client_id: str = Field(
-        "odograph-bridge", description="stable MQTT client id: the broker's session hangs on it"
-    )
-    user: str = Field("", description="MQTT user name of the bridge; empty: anonymous")
-    password_file: Path | None = Field(None, description="file with its password, readable by its owner only")
-    identity_property: str = Field("", description="MQTT 5 user property with the sender's name; empty: none")
-    http_port: int = Field(
-        0, ge=0, le=65535, description="port of /livez /readyz /metrics; 0: a free one, kept"
-    )
-    guarantee: Literal["at-least-once", "at-most-once"] = Field(
-        "at-least-once",
-        description="at-most-once: QoS 0, nothing doubled, what cannot be stored at once is lost",
-    )
-    shard: str = Field("1/1", pattern=r"^\d+/\d+$", description="share of the fleet this bridge carries, i/n")
-    shards: int = Field(1, ge=1, le=16, description="bridges that `odograph up` starts, each with its share")
-    max_in_flight: int = Field(20_000, ge=1, description="messages between MQTT and Kafka, at most")
-    max_in_flight_bytes: int = Field(
-        64 << 20, ge=1 << 16, description="bytes between MQTT and Kafka, at most"
-    )
-    vehicle_rate: float = Field(
-        200.0, ge=0, description="messages/s that one vehicle may send for long on a channel; 0: no limit"
-    )
-    vehicle_burst: int = Field(
-        20_000, ge=1, description="messages that one vehicle may send at once: what it stored without radio"
-    )
-    drain_s: float = Field(10.0, gt=0, description="time to finish what is in flight after SIGTERM, s")
-    silent_s: float = Field(
-        900.0, gt=0, description="an online vehicle that sends nothing for so long is called silent, s"
-    )
-
-
-class Downlink(_Section):
-    """Kafka to vehicles and webhooks."""
-
-    http_port: int = Field(
-        0, ge=0, le=65535, description="port of /livez /readyz /metrics; 0: a free one, kept"
-    )
-    webhooks: Path | None = Field(None, description="TOML file of webhooks that are told alerts; none: none")
-
-
-class Jobs(_Section):
-    """The Spark jobs."""
-
-    master: str = Field("local[2]", description="Spark master of the micro-batch application")
-    trigger_s: float = Field(1.0, gt=0, description="trigger of the window queries, s")
-    archive_trigger_s: float = Field(10.0, gt=0, description="trigger of the archive query, s")
-    repair_interval_s: float = Field(20.0, gt=0, description="pause between two repairs of late windows, s")
-    window_s: int = Field(10, ge=1, description="vehicle window, s")
-    road_window_s: int = Field(60, ge=1, description="road-cell window, s")
-    lateness_s: int = Field(
-        30, ge=1, description="a frame received later than this after its first sample is late, s"
-    )
-    ahead_s: int = Field(
-        10, ge=1, description="a frame stamped further ahead of its receipt is quarantined, s"
-    )
-    clock_floor: str = Field(
-        "2015-01-01", description="a device clock before this day was never set: quarantined"
-    )
-    watermark_s: int = Field(60, ge=1, description="delay of the watermark; at least lateness_s + ahead_s, s")
-    max_offsets: int = Field(100_000, ge=1, description="records a micro-batch takes at most")
-    driver_mb: int = Field(2048, ge=512, description="memory of the micro-batch driver, MiB")
-    instant_mb: int = Field(1024, ge=512, description="memory of the real-time driver, MiB")
-    instant_trigger_s: float = Field(60.0, ge=5, description="checkpoint interval of the real-time query, s")
-    rules: Path | None = Field(None, description="alert rules file; none: the one that ships")
-
-
-class Dashboard(_Section):
-    """The web page."""
-
-    port: int = Field(0, ge=0, le=65535, description="port; 0: a free one, kept")
-    refresh_s: float = Field(2.0, gt=0, description="interval of the live parts, s")
 
 
 class Settings(BaseSettings):
@@ -225,7 +101,7 @@ def known_variables() -> list[str]:
     names = []
     for section, info in Settings.model_fields.items():
         model = info.annotation
-        if isinstance(model, type) and issubclass(model, _Section):
+        if isinstance(model, type) and issubclass(model, Section):
             names += [f"{PREFIX}{section}_{key}".upper() for key in model.model_fields]
         else:
             names.append(f"{PREFIX}{section}".upper())
