@@ -109,16 +109,6 @@ class Flood:
         return data
 
 
-def fleet_messages(root: str, vehicles: int, count: int, t0_ms: int) -> Sequence[tuple[bytes, bytes]]:
-    """``count`` frames, vehicle after vehicle, each with its next sequence number."""
-    found = []
-    for at in range(count):
-        vehicle, seq = at % vehicles, at // vehicles
-        topic = mqtt_topic(root, vehicle_id(vehicle), "telemetry").encode()
-        found.append((topic, frame(vehicle, seq, t0_ms + 1000 * seq)))
-    return found
-
-
 def sized_messages(root: str, vehicles: int, count: int, size_kb: float) -> Sequence[tuple[bytes, bytes]]:
     """``count`` frames of now, of one of the sizes in SHAPES, vehicle after vehicle."""
     samples, signals = SHAPES[size_kb]
