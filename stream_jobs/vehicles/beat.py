@@ -1,0 +1,87 @@
+"""What one frame says of its vehicle, and what a part that remembers makes of it; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+Plain = int | float | str | bool | None | tuple["Plain", ...]
+"""What a memory is made of: it must cross a checkpoint as plain values."""
+Memory = tuple[Plain, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One rule over one frame; None where the frame does not tell.
+
+    ``holds``: its condition is true and its value beyond the limit. ``clears``: the value is back behind the
+    level that ends it.
+    """
+
+    holds: bool | None
+    clears: bool | None
+    value: float | None
+    limit: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Beat:
+    """One frame, its samples reduced; times in ms since 1970, None where not known.
+
+    ``end_ms`` is where its last sample's time ends (``t0_ms + n * dt_ms``); position, heading and speed are the
+    last known ones in it. ``readings`` has one for each rule of the query, in the order of the rules.
+    """
+
+    vehicle_id: str
+    boot_id: int
+    seq: int
+    t0_ms: int
+    end_ms: int
+    received_ms: int
+    ignition_on: bool | None
+    lat_deg: float | None
+    lon_deg: float | None
+    heading_deg: float | None
+    speed_kmh: float | None
+    speed_max_kmh: float | None
+    distance_m: float | None
+    fuel_l: float | None
+    energy_kwh: float | None
+    readings: tuple[Reading, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a detector found at ``event_ms``; ``since_ms`` is when it began to hold."""
+
+    event_ms: int
+    since_ms: int
+    value: float | None
+    limit: float | None
+    severity: str | None = None
+    """None: the rule's own."""
+    detail: str | None = None
+    """Words for people that the rule's message does not have: the fence's name, the wheel."""
+
+
+class Detector(Protocol):
+    """One rule over one vehicle's beats, which come in the order of the vehicle's time, each once.
+
+    A memory is None before the first beat, and where there is nothing to remember. While a rule is raised it is
+    found again often enough that ``clear_for`` (stream_jobs/alerts.py) does not end its alert.
+    """
+
+    def step(
+        self, memory: Memory | None, beat: Beat, reading: Reading
+    ) -> tuple[Memory | None, Sequence[Found]]:
+        """The memory after one more beat, and what it found."""
+        ...
+
+    def due_ms(self, memory: Memory | None) -> int | None:
+        """When (receive clock) it wants to be asked again although no beat came; None: never."""
+        ...
+
+    def expire(self, memory: Memory, now_ms: int) -> tuple[Memory | None, Sequence[Found]]:
+        """The memory and what it found once the receive clock has reached ``now_ms`` without a beat."""
+        ...
