@@ -29,8 +29,8 @@ class Reading:
 class Beat:
     """One frame, its samples reduced; times in ms since 1970, None where not known.
 
-    ``end_ms`` is where its last sample's time ends (``t0_ms + n * dt_ms``); position, heading and speed are the
-    last known ones in it. ``readings`` has one for each rule of the query, in the order of the rules.
+    ``end_ms`` is where its last sample's time ends (``t0_ms + n * dt_ms``); position, heading and speed are
+    the last known ones in it. ``readings`` has one for each rule of the query, in the order of the rules.
     """
 
     vehicle_id: str
@@ -68,8 +68,8 @@ class Found:
 class Detector(Protocol):
     """One rule over one vehicle's beats, which come in the order of the vehicle's time, each once.
 
-    A memory is None before the first beat, and where there is nothing to remember. While a rule is raised it is
-    found again often enough that ``clear_for`` (stream_jobs/alerts.py) does not end its alert.
+    A memory is None before the first beat, and where there is nothing to remember. While a rule is raised it
+    is found again often enough that ``clear_for`` (stream_jobs/alerts.py) does not end its alert.
     """
 
     def step(
