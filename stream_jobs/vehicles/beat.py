@@ -46,8 +46,8 @@ class HarshRun(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class Beat(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One frame, its samples reduced; times in ms since 1970, None where not known.
 
-    ``end_ms`` is where its last sample's time ends (``t0_ms + n * dt_ms``); position, heading and speed are the
-    last known ones in it. ``readings`` has one for each rule of the query, in the order of the rules.
+    ``end_ms`` is where its last sample's time ends (``t0_ms + n * dt_ms``); position, heading and speed are
+    the last known ones in it. ``readings`` has one for each rule of the query, in the order of the rules.
     ``moving_from_ms`` and ``moving_to_ms``: when its first sample on the move begins, its last one ends.
     """
 
@@ -94,8 +94,8 @@ class Found:
 class Detector(Protocol):
     """One rule over one vehicle's beats, which come in the order of the vehicle's time, each once.
 
-    A memory is None before the first beat, and where there is nothing to remember. While a rule is raised it is
-    found again often enough that ``clear_for`` (stream_jobs/alerts.py) does not end its alert.
+    A memory is None before the first beat, and where there is nothing to remember. While a rule is raised it
+    is found again often enough that ``clear_for`` (stream_jobs/alerts.py) does not end its alert.
     """
 
     def step(
