@@ -20,14 +20,19 @@ Memory = tuple[Plain, ...]
 class Reading(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One rule over one frame; None where the frame does not tell.
 
-    ``holds``: its condition is true and its value beyond the limit. ``clears``: the value is back behind the
-    level that ends it.
+    ``holds``: its condition is true and its value beyond the limit (kinds that work on a value of their own:
+    the condition alone). ``clears``: the value is back behind the level that ends it. ``armed``: what the
+    rule calls ``while``. ``learns``: whether a baseline takes the value in. ``names``: what the reading is
+    about: trouble codes, the gear, the wheel.
     """
 
     holds: bool | None
     clears: bool | None
     value: float | None
     limit: float | None
+    armed: bool | None = None
+    learns: bool | None = None
+    names: tuple[str, ...] = ()
 
 
 class HarshRun(msgspec.Struct, frozen=True, array_like=True, gc=False):
