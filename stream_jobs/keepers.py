@@ -18,6 +18,7 @@ from stream_jobs.latest import LatestPublisher
 from stream_jobs.progress import Board
 from stream_jobs.sinks import Database, execute, insert_progress
 from stream_jobs.vehicles.lookup_keeper import LookupKeeper
+from stream_jobs.vehicles.repair import JourneyRepair
 
 PROGRESS_S: Final = 1.0
 LATEST_S: Final = 5.0
@@ -84,11 +85,15 @@ def start(context: Context, stop: threading.Event) -> list[Keeper]:
     repair = Repair(spark, settings, context.database("repair"), lambda: board.closed_ms(CLOSERS))
     latest = LatestPublisher(spark, settings, context.addresses, context.database("latest"))
     progress_db, baseline_db = context.database("progress"), context.database("baseline")
+    journeys = JourneyRepair(
+        settings, context.database("journeys"), lambda: board.closed_ms(("vehicles", "archive"))
+    )
     lookups = LookupKeeper(settings.paths.home, context.database("lookups"))
     works: tuple[tuple[str, float, Callable[[], Any]], ...] = (
         ("progress", PROGRESS_S, lambda: write_progress(board, progress_db)),
         ("latest", LATEST_S, latest),
         ("lookups", LOOKUPS_S, lookups),
+        ("journeys", settings.jobs.repair_interval_s, journeys),
         ("repair", settings.jobs.repair_interval_s, repair),
         ("baseline", BASELINE_S, lambda: maintain(baseline_db)),
     )

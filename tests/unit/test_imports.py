@@ -28,6 +28,7 @@ DOORS = {
     "psycopg": (
         "stream_jobs/sinks.py",
         "stream_jobs/event_store.py",
+        "stream_jobs/vehicles/trip_list.py",  # a reader, for the command line
         "dashboard/queries.py",
         "infra/stack/",
         "infra/sql/",
