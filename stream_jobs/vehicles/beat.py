@@ -1,8 +1,4 @@
-"""What one frame says of its vehicle, and what a part that remembers makes of it; pure.
-
-Beats and readings are msgspec structs: they are made by the hundred thousand, and a beat that is held back
-until the one before it comes crosses a checkpoint as it is. To change one: ``msgspec.structs.replace``.
-"""
+"""What one frame says of its vehicle, and what a part that remembers makes of it; pure."""
 
 from __future__ import annotations
 
@@ -10,20 +6,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-import msgspec
-
 Plain = int | float | str | bool | None | tuple["Plain", ...]
 """What a memory is made of: it must cross a checkpoint as plain values."""
 Memory = tuple[Plain, ...]
 
 
-class Reading(msgspec.Struct, frozen=True, array_like=True, gc=False):
+@dataclass(frozen=True, slots=True)
+class Reading:
     """One rule over one frame; None where the frame does not tell.
 
     ``holds``: its condition is true and its value beyond the limit (kinds that work on a value of their own:
     the condition alone). ``clears``: the value is back behind the level that ends it. ``armed``: what the
-    rule calls ``while``. ``learns``: whether a baseline takes the value in. ``names``: what the reading is
-    about: trouble codes, the gear, the wheel.
+    rule calls ``while``. ``learns``: whether a baseline takes the value in. ``names``: what it is about:
+    trouble codes, the gear, the wheel. All of them are columns of one struct: see detect/readings.py.
     """
 
     holds: bool | None
@@ -35,25 +30,12 @@ class Reading(msgspec.Struct, frozen=True, array_like=True, gc=False):
     names: tuple[str, ...] = ()
 
 
-class HarshRun(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Samples of one frame on end that are beyond the class's threshold for ``what``; of any length.
-
-    ``peak_mps2`` is a magnitude, ``speed_kmh`` that of the first sample.
-    """
-
-    what: str
-    from_ms: int
-    to_ms: int
-    peak_mps2: float
-    speed_kmh: float
-
-
-class Beat(msgspec.Struct, frozen=True, array_like=True, gc=False):
+@dataclass(frozen=True, slots=True)
+class Beat:
     """One frame, its samples reduced; times in ms since 1970, None where not known.
 
     ``end_ms`` is where its last sample's time ends (``t0_ms + n * dt_ms``); position, heading and speed are
     the last known ones in it. ``readings`` has one for each rule of the query, in the order of the rules.
-    ``moving_from_ms`` and ``moving_to_ms``: when its first sample on the move begins, its last one ends.
     """
 
     vehicle_id: str
@@ -72,14 +54,6 @@ class Beat(msgspec.Struct, frozen=True, array_like=True, gc=False):
     fuel_l: float | None
     energy_kwh: float | None
     readings: tuple[Reading, ...]
-    odometer_m: float | None = None
-    moving_ms: int | None = None
-    moving_from_ms: int | None = None
-    moving_to_ms: int | None = None
-    speeding_ms: int | None = None
-    vehicle_class: str | None = None
-    powertrain: str | None = None
-    harsh: tuple[HarshRun, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +68,10 @@ class Found:
     """None: the rule's own."""
     detail: str | None = None
     """Words for people that the rule's message does not have: the fence's name, the wheel."""
+    apart: str | None = None
+    """What of the rule is an alert of its own (a trouble code, a fence): that alert is ``rule.apart``."""
+    ended: bool = False
+    """No finding but an end: the alert, if one is active, is over at ``event_ms``."""
 
 
 class Detector(Protocol):
