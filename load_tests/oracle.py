@@ -8,12 +8,13 @@ are whole steps until the one division at the end, so they compare with ``==``.
 from __future__ import annotations
 
 import json
-import math
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
+
+import h3
 
 from infra.contract.signals import BY_NAME, SIGNALS, WHEELS
 
@@ -182,12 +183,8 @@ def cell_of(sample: Sample) -> tuple[str, int] | None:
     lat, lon, heading = v["lat_deg"], v["lon_deg"], v["heading_deg"]
     if not v["ignition_on"] or lat is None or lon is None or v["speed_kmh"] is None:
         return None
-    tiles = 2**17
-    lat_rad = max(min(lat / 1e6, 85.05), -85.05) * (math.pi / 180)
-    x = min(math.floor((lon / 1e6 + 180) / 360 * tiles), tiles - 1)
-    y = math.floor((1 - math.asinh(math.tan(lat_rad)) / math.pi) / 2 * tiles)
     sector = -1 if heading is None else (heading + 450) // 900 % 4
-    return f"17/{x}/{y}", sector
+    return h3.latlng_to_cell(lat / 1e6, lon / 1e6, 9), sector
 
 
 def _vehicle_row(found: list[Sample], limits: Limits) -> Row:

@@ -1,6 +1,6 @@
 """Partial rows as Arrow: for each frame a list of structs, those of its vehicle and those of road cells.
 
-A row with a ``tile`` belongs to a road cell, one without to its frame's vehicle. Both have the same columns;
+A row with a ``cell`` belongs to a road cell, one without to its frame's vehicle. Both have the same columns;
 what a road cell does not need is null there.
 """
 
@@ -17,7 +17,7 @@ from stream_jobs.partials.frames import Frames, Ints, Known
 from stream_jobs.partials.roads import road_rows
 from stream_jobs.partials.segments import always, cut
 
-KEYS: Final = ("tile", "heading_sector", "start_ms")
+KEYS: Final = ("cell", "heading_sector", "start_ms")
 
 
 def partials_type(parts: Sequence[Part]) -> pa.ListType:
@@ -31,7 +31,7 @@ def partials(frames: Frames, parts: Sequence[Part], window_ms: int, road_window_
     vehicle, road = cut(frames, window_ms), road_rows(frames, road_window_ms)
     rows, cells = len(vehicle.begins), len(road.of_frame)
     columns = [
-        (_unknown(rows), always(road.tile)),
+        (_unknown(rows), always(road.cell)),
         (_unknown(rows), always(road.sector)),
         (always(vehicle.start_ms), always(road.start_ms)),
         *(
