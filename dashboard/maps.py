@@ -148,7 +148,7 @@ def alert_pins(fleet: pd.DataFrame, mode: Mode) -> pdk.Layer:
 
 
 def congestion(cells: pd.DataFrame) -> pdk.Layer:
-    """Traffic by cell and direction: a known direction is its quarter of the hexagon, in its band's colour."""
+    """Traffic by cell and direction: a known direction is its quarter of the hexagon, coloured by band."""
     return pdk.Layer(
         "PolygonLayer",
         [_wedge(row) for row in rows_of(cells[cells["heading_sector"] >= 0])],
