@@ -14,6 +14,7 @@ from load_tests.drills.flow import Load
 from load_tests.drills.kafka_faults import f3, f4, f14
 from load_tests.drills.payload_faults import f16, refused
 from load_tests.drills.site import Sections, Site
+from load_tests.drills.spark_faults import f7, f8
 from load_tests.drills.vehicle_faults import f15, f17, f18
 from load_tests.drills.verdict import Verdict
 
@@ -31,6 +32,8 @@ class Drill:
     run: Run
     settings: Sections = field(default_factory=dict)
     mutants: tuple[str, ...] = ()
+    times: int = 1
+    """How often the fault is put in."""
     kafka_disk_mb: int = 0
     """Kafka's data lie on a tmpfs of this size; 0: beside the others."""
 
@@ -63,6 +66,9 @@ DRILLS: Final = (
           1000, 45, _honest(f5)),
     Drill("f6", "the bridge stays away until the broker's queue overflows", 1000, 15, _honest(f6),
           {"mqtt": {"max_queued_messages": 5000}}),
+    Drill("f7", "kill -9 the Spark application at random moments", 100, 0, f7, {},
+          ("zero-watermark",), times=50),
+    Drill("f8", "kill -9 between the database's commit and Spark's", 200, 3, f8, {}, ("no-ledger",), times=5),
     Drill("f14", "Kafka's disk fills up", 1000, 60, _honest(f14), kafka_disk_mb=400),
     Drill("f15", "one frame in 10,000 is stamped years ahead, through to the windows", 500, 60, _honest(f15)),
     Drill("f17", "20 vehicles send half an hour at once, through to the windows", 200, 60, _honest(f17)),

@@ -102,6 +102,30 @@ class Site:
         else:
             until(lambda: not self.pid(name), 10, f"{name} is gone")
 
+    def kill_group(self, name: str) -> None:
+        """``kill -9`` a program of this site with all of its process group."""
+        child = self._children[name]
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
+
+    @contextlib.contextmanager
+    def paused_group(self, name: str) -> Iterator[None]:
+        """A program of this site and all of its process group stand still in the block."""
+        self.signal_group(name, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self.signal_group(name, signal.SIGCONT)
+
+    def signal_group(self, name: str, number: signal.Signals) -> None:
+        """A signal to a program of this site and all of its process group."""
+        os.killpg(self._children[name].pid, number)
+
+    def log(self, name: str) -> str:
+        """All that a program has written."""
+        return (self.home / "logs" / f"{name}.log").read_text(errors="replace")
+
     def stop(self, name: str) -> int | None:
         """Ask a program to end; its exit code."""
         found = processes.find(self.run_dir, name)
