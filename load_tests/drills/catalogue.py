@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from load_tests.drills.acks import acks
+from load_tests.drills.alert_faults import f9
 from load_tests.drills.bridge_faults import Kills, f1, f1_windows, f2
 from load_tests.drills.broker_faults import f5, f6
 from load_tests.drills.flow import Load
@@ -69,6 +70,8 @@ DRILLS: Final = (
     Drill("f7", "kill -9 the Spark application at random moments", 100, 0, f7, {},
           ("zero-watermark",), times=50),
     Drill("f8", "kill -9 between the database's commit and Spark's", 200, 3, f8, {}, ("no-ledger",), times=5),
+    Drill("f9", "kill -9 the alert query and the event store in turn", 100, 30, _honest(f9),
+          {"jobs": {"instant_trigger_s": 5}}, times=20),
     Drill("f14", "Kafka's disk fills up", 1000, 60, _honest(f14), kafka_disk_mb=400),
     Drill("f15", "one frame in 10,000 is stamped years ahead, through to the windows", 500, 60, _honest(f15)),
     Drill("f17", "20 vehicles send half an hour at once, through to the windows", 200, 60, _honest(f17)),
