@@ -92,11 +92,14 @@ def accounted(ledger: Ledger) -> Promise:
     return Promise("every frame is accounted for", (ledger.residual, ledger.late_open) == (0, 0), text)
 
 
-def windows(site: Site, log: Log, vehicles: list[str]) -> Windows:
-    """Of the first ``SAMPLE`` of these vehicles; where that is all of them, of road cells too."""
+def windows(site: Site, log: Log, vehicles: list[str], ends: Mapping[int, int] | None = None) -> Windows:
+    """Of the first ``SAMPLE`` of these vehicles; where that is all of them, of road cells too.
+
+    ``ends``: as they must be after the records before these offsets, by partition; None: after all.
+    """
     everyone = set(vehicles)
     chosen = set(sorted(everyone)[:SAMPLE])
-    expected = expect(log.records(lambda vehicle: vehicle in chosen), _limits(site))
+    expected = expect(log.records(lambda vehicle: vehicle in chosen, ends), _limits(site))
     with psycopg.connect(site.endpoints.db_owner_url, row_factory=dict_row) as connection:
         rows: list[dict[str, Any]] = connection.execute(SELECT, (list(chosen),)).fetchall()
         roads: list[dict[str, Any]] = connection.execute(SELECT_ROADS).fetchall()

@@ -60,7 +60,7 @@ def f9(site: Site, load: Load) -> Verdict:
         time.sleep(0.1)
     site.stop("f9")
     finish(site, "f9", BEGIN_S)
-    until(lambda: _read_on(site, log), DRAIN_S, "query and store have read on to the ends of their topics")
+    until(lambda: read_on(site, log), DRAIN_S, "query and store have read on to the ends of their topics")
     return judged(site, log, "f9", CLEAR_FOR_S, recoveries)
 
 
@@ -78,7 +78,7 @@ def killed(site: Site, rng: random.Random, times: int) -> dict[str, list[float]]
     return recoveries
 
 
-def _read_on(site: Site, log: Log) -> bool:
+def read_on(site: Site, log: Log) -> bool:
     """Whether the query has committed all that lies in its topics, and the store all findings."""
     newest = query_offsets.committed(site.home, "instant")
     for name in ("telemetry", "crash"):

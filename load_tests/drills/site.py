@@ -190,6 +190,14 @@ def _summed(text: str) -> dict[str, float]:
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class Disk:
+    """A folder of the home that lies on a small tmpfs of its own; MB."""
+
+    folder: str
+    megabytes: int
+
+
 EXTERNAL: Sections = {"mqtt": {"url": ""}, "kafka": {"bootstrap": ""}, "db": {"url": ""}}
 """A drill breaks services: it never touches those that the settings name."""
 
@@ -200,7 +208,7 @@ def opened(
     name: str,
     say: Say,
     keep: bool = False,
-    kafka_disk_mb: int = 0,
+    disk: Disk | None = None,
     **overrides: dict[str, object],
 ) -> Iterator[Site]:
     """A site below the home in force with its services; all is stopped at its end, gone if not ``keep``."""
@@ -214,9 +222,8 @@ def opened(
     home.mkdir(parents=True)
     for folder in (home.parent, home.parent.parent):
         folder.chmod(0o711)  # the services' users must reach their folders
-    kafka = home / "data" / "kafka"
-    disk = small_disk(kafka, kafka_disk_mb) if kafka_disk_mb else contextlib.nullcontext()
-    with disk, guarded(home):
+    small = small_disk(home / disk.folder, disk.megabytes) if disk else contextlib.nullcontext()
+    with small, guarded(home):
         stack = Stack(settings, say=lambda _: None, preferred={})
         say(f"starting services in {home}")
         site = Site(home, settings, stack.up(), _environment(sections), stack, say)

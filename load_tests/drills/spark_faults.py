@@ -117,10 +117,10 @@ def f8(site: Site, load: Load, mutant: str | None = None) -> Verdict:
         runs.append(f"f8-{tries}")
         gap = _burst(site, log, load, runs)
         if gap is not None:
-            before = digest(site, gap)
+            before = digest(site)
             start_stream(site, mutant)
             replayed(site, gap, READY_S)
-            changed += digest(site, gap) != before
+            changed += digest(site) != before
             gaps += 1
             site.wait_ready("jobs", READY_S)
     ledger = balanced(site)
