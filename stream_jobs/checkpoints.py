@@ -27,9 +27,6 @@ NEVER_RESET: Final = {
 }
 PROGRAM_OF: Final = {"instant": "instant"}
 """The program that runs a query, where it is not ``jobs``."""
-NO_SPACE: Final = "No space left on device"
-BROKEN: Final = ("FILE_CHECKSUM", "CANNOT_LOAD_STATE_STORE", "changelog")
-"""Words of Spark's errors on files of a state that are not as they were written."""
 
 log = structlog.get_logger("stream_jobs.checkpoints")
 
@@ -69,21 +66,6 @@ def reset(home: Path, query: str) -> Path:
     kept = _put_aside(home, query)
     assert kept is not None
     return kept
-
-
-def advice(query: str, checkpoint: Path, error: str) -> str | None:
-    """What to do about an error of a query that comes from its checkpoint; None for any other error."""
-    if NO_SPACE in error:
-        return (
-            f"no space left on the disk of {checkpoint} or of Spark's scratch files: free some; nothing is "
-            "lost, the query goes on where its last whole batch ended"
-        )
-    if any(sign in error for sign in BROKEN) or str(checkpoint) in error:
-        return (
-            f"its checkpoint {checkpoint} cannot be read; bring the file back, or put the checkpoint aside "
-            f"with `odograph jobs reset {query}`: it then reads again what Kafka keeps, to equal rows"
-        )
-    return None
 
 
 def _put_aside(home: Path, name: str) -> Path | None:

@@ -22,6 +22,7 @@ from infra.health import HealthServer
 from stream_jobs import keepers, repair_plan, sources, windows
 from stream_jobs.archive import ArchiveSink, archive_folder
 from stream_jobs.checkpoints import checkpoint_of
+from stream_jobs.failures import explained
 from stream_jobs.frames import stream_frames
 from stream_jobs.progress import Board, Metrics
 from stream_jobs.session import build_session
@@ -173,7 +174,8 @@ class Application:
     def _failure(self) -> str | None:
         for query in self._queries:
             if not query.isActive:
-                return f"query {query.name}: {_first_lines(query.exception())}"
+                folder = self._settings.paths.home.absolute() / "checkpoints" / str(query.name)
+                return explained(str(query.name), folder, query.exception())
         return next((f"{k.name}: {k.failure}" for k in self._keepers if k.failure), None)
 
     def _queries_problem(self) -> str | None:
@@ -202,10 +204,6 @@ def start_query(rows: DataFrame, sink: Sink, name: str, trigger_s: float, checkp
     writer = rows.writeStream.queryName(name).outputMode("update").foreachBatch(sink)
     trigger = writer.trigger(processingTime=f"{int(trigger_s * 1000)} milliseconds")
     return trigger.option("checkpointLocation", str(checkpoint)).start()
-
-
-def _first_lines(error: object) -> str:
-    return " / ".join(str(error).strip().splitlines()[:3])[:1000] if error else "ended without an error"
 
 
 @contextmanager

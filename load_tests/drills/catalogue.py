@@ -9,6 +9,7 @@ from typing import Final
 
 from load_tests.drills.acks import acks
 from load_tests.drills.alert_faults import f9
+from load_tests.drills.backlog import f19
 from load_tests.drills.bridge_faults import Kills, f1, f1_windows, f2
 from load_tests.drills.broker_faults import f5, f6
 from load_tests.drills.checkpoint_faults import f12, f13
@@ -78,6 +79,8 @@ DRILLS: Final = (
     Drill("f15", "one frame in 10,000 is stamped years ahead, through to the windows", 500, 60, _honest(f15)),
     Drill("f17", "20 vehicles send half an hour at once, through to the windows", 200, 60, _honest(f17)),
     Drill("f18", "a second device under a vehicle's identity; then a mere reboot", 200, 60, _honest(f18)),
+    Drill("f19", "a cold start before a full log: rate vehicles, a frame a second, for so long", 5000, 400,
+          _honest(f19)),
     Drill("f16", "5 % poison among healthy frames; runs with and without in turn", 1000, 15, _honest(f16)),
     Drill("refused", "frames that only Kafka refuses", 0, 0,
           lambda site, _, mutant: refused(site, mutant), {}, ("no-gapless",)),
