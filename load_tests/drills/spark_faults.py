@@ -8,6 +8,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from load_tests.bench.parts import cpu_s
 from load_tests.drills.aggregates import accounted, balanced, start_jobs, start_stream, windows
 from load_tests.drills.commits import Gap, caught, digest, replayed
 from load_tests.drills.evidence import Log, compare, sent
@@ -35,6 +36,8 @@ class Kills:
     """What the kills came to."""
 
     recoveries_s: list[float] = field(default_factory=list)
+    cpu_s: list[float] = field(default_factory=list)
+    """CPU time from the start of an application until it was ready: what a recovery needs of any machine."""
     while_starting: int = 0
 
     @property
@@ -77,6 +80,7 @@ def killed(site: Site, rng: random.Random, times: int, mutant: str | None = None
             start_stream(site, mutant)
         site.wait_ready("jobs", READY_S)
         kills.recoveries_s.append(round(time.monotonic() - fallen_s, 1))
+        kills.cpu_s.append(round(cpu_s(site.home).get("jobs", 0.0), 1))
     return kills
 
 
@@ -98,6 +102,7 @@ def judged(site: Site, log: Log, run_id: str, kills: Kills, mutant: str | None =
         "kills_while_starting": kills.while_starting,
         "recovery_s_median": statistics.median(kills.recoveries_s) if kills.recoveries_s else None,
         "recovery_s_max": worst_s,
+        "recovery_cpu_s_median": statistics.median(kills.cpu_s) if kills.cpu_s else None,
         "recoveries_s": kills.recoveries_s,
         "road_rows": equal.roads,
     }
