@@ -81,6 +81,16 @@ class Detector(Protocol):
     is found again often enough that ``clear_for`` (stream_jobs/alerts.py) does not end its alert.
     """
 
+    @property
+    def always(self) -> bool:
+        """False: a beat need not be shown to it while its memory is None and the reading does not hold."""
+        ...
+
+    @property
+    def unordered(self) -> bool:
+        """True: it is shown every frame once as it arrives, before the sequencer, those left out too."""
+        ...
+
     def step(
         self, memory: Memory | None, beat: Beat, reading: Reading
     ) -> tuple[Memory | None, Sequence[Found]]:
