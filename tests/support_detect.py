@@ -16,6 +16,7 @@ from infra.contract.verdict import ClockLimits
 from stream_jobs.rules import Rule
 from stream_jobs.vehicles.detect.batch import beat_rows, beats
 from stream_jobs.vehicles.detect.walk import Rules, walk
+from stream_jobs.vehicles.rows import AlertRow
 
 T0 = 1_790_000_000_000
 LIMITS = ClockLimits(floor_ms=1_420_070_400_000, ahead_ms=10_000, lateness_ms=30_000)
@@ -59,7 +60,7 @@ class Fleet:
         ]
         return spark.createDataFrame(rows, KNOWN)
 
-    def alerts(self, spark: SparkSession, rules: Sequence[Rule]) -> list[dict[str, Any]]:
+    def alerts(self, spark: SparkSession, rules: Sequence[Rule]) -> list[AlertRow]:
         """All findings, a record each."""
         rows = [("t", 0, k, None, at, raw.decode()) for k, (at, raw) in enumerate(self.records)]
         said = beat_rows(spark.createDataFrame(rows, RECORD), rules, LIMITS, self.known(spark))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from stream_jobs.vehicles.beat import Beat, Detector, Found, Memory, Reading
 from stream_jobs.vehicles.detect.base import Untimed

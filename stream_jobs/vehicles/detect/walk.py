@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from stream_jobs.rules import Rule
+from stream_jobs.vehicles.alert_rows import alert_row
 from stream_jobs.vehicles.beat import Beat, Detector, Found, Memory
 from stream_jobs.vehicles.detect.build import detectors
-from stream_jobs.vehicles.detect.records import alert_record
-
-Record = dict[str, Any]
+from stream_jobs.vehicles.rows import AlertRow
 
 
 class Rules(NamedTuple):
@@ -26,7 +25,7 @@ class Rules(NamedTuple):
         return cls(tuple(rules), detectors(rules))
 
 
-def walk(beats: Iterable[Beat], rules: Rules, until_ms: int | None = None) -> Iterator[Record]:
+def walk(beats: Iterable[Beat], rules: Rules, until_ms: int | None = None) -> Iterator[AlertRow]:
     """Alert records of beats that come a vehicle after the other, in the vehicle's order.
 
     ``until_ms``: the receive clock runs on to there after a vehicle's last beat; None: not at all.
@@ -35,7 +34,7 @@ def walk(beats: Iterable[Beat], rules: Rules, until_ms: int | None = None) -> It
         yield from _vehicle(list(own), rules, until_ms)
 
 
-def _vehicle(beats: Sequence[Beat], rules: Rules, until_ms: int | None) -> Iterator[Record]:
+def _vehicle(beats: Sequence[Beat], rules: Rules, until_ms: int | None) -> Iterator[AlertRow]:
     for place, (rule, detector) in enumerate(zip(*rules, strict=True)):
         order = sorted(beats, key=lambda beat: beat.received_ms) if detector.unordered else beats
         yield from _rule(order, place, rule, detector, until_ms)
@@ -43,22 +42,22 @@ def _vehicle(beats: Sequence[Beat], rules: Rules, until_ms: int | None) -> Itera
 
 def _rule(
     beats: Sequence[Beat], place: int, rule: Rule, detector: Detector, until_ms: int | None
-) -> Iterator[Record]:
+) -> Iterator[AlertRow]:
     memory: Memory | None = None
     before: Beat | None = None
     for beat in beats:
         if before is not None:
             memory, found = _timer(detector, memory, beat.received_ms)
-            yield from (_record(rule, each, before, at_ms) for each, at_ms in found)
+            yield from (alert_row(rule, each, before, at_ms) for each, at_ms in found)
         before = beat
         reading = beat.readings[place]
         if memory is None and not detector.always and not reading.holds:
             continue
         memory, news = detector.step(memory, beat, reading)
-        yield from (_record(rule, each, beat, beat.received_ms) for each in news)
+        yield from (alert_row(rule, each, beat) for each in news)
     if before is not None and until_ms is not None:
         memory, found = _timer(detector, memory, until_ms)
-        yield from (_record(rule, each, before, at_ms) for each, at_ms in found)
+        yield from (alert_row(rule, each, before, at_ms) for each, at_ms in found)
 
 
 def _timer(
@@ -70,8 +69,3 @@ def _timer(
         memory, more = detector.expire(memory, due_ms)
         found += [(each, due_ms) for each in more]
     return memory, found
-
-
-def _record(rule: Rule, found: Found, beat: Beat, received_ms: int) -> Record:
-    head = (beat.vehicle_id, beat.boot_id, beat.seq, received_ms)
-    return alert_record(rule, found, *head, beat.lat_deg, beat.lon_deg)
