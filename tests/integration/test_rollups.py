@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
+import psycopg
 import pyarrow as pa
 import pytest
 
@@ -14,9 +15,10 @@ from load_tests.oracle import Expected, expect, expect_rollup
 from stream_jobs import windows
 from stream_jobs.rollups.keeper import RollUps
 from stream_jobs.sinks import VEHICLE, Database, restate_windows, write_windows
+from stream_jobs.trends.keeper import Trends
 from tests.integration.stream_support import drive, query, spoilt
 from tests.support import Lane
-from tests.support_frames import Record
+from tests.support_frames import Record, vin
 
 pytestmark = pytest.mark.integration
 
@@ -66,3 +68,40 @@ def test_every_level_equals_all_its_samples_and_follows_what_is_written_again(
 
     assert RollUps(database, "Asia/Kolkata")() > 0
     assert_levels(lane, records, "Asia/Kolkata")
+
+
+def test_a_leak_stands_in_the_view_with_its_days_and_only_once(lane: Lane, database: Database) -> None:
+    with psycopg.connect(lane.endpoints.db_owner_url) as connection:
+        connection.execute(
+            "INSERT INTO odograph.vehicle_hour (vehicle_id, bucket, windows, frames, frames_late, samples,"
+            " out_of_range, first_event, last_event, speed_n, rpm_n, engine_load_n, coolant_n, fuel_trim_n,"
+            " tyre_fl_n, tyre_fr_n, tyre_rl_n, tyre_rr_n, battery_n, battery_rest_n, battery_running_n,"
+            " ambient_n, tyre_fl_kpa20, tyre_fr_kpa20, odometer_m)"
+            " SELECT %s, h, 1, 1, 0, 1, 0, h, h, 0, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 240 - n * 0.25, 240, n"
+            " FROM generate_series(0, 95) n,"
+            " LATERAL (SELECT timestamptz '2026-01-01 00:00+00' + n * interval '1 hour') AS t (h)",
+            [vin(1)],
+        )
+        connection.execute(
+            "INSERT INTO odograph.vehicle_latest (vehicle_id, event_time, updated_at)"
+            " VALUES (%s, '2026-01-04 23:30+00', now())",
+            [vin(1)],
+        )
+    trends = Trends(database)
+    assert (trends(), trends()) == (1, 0)
+    sql = (
+        "SELECT metric, points, slope_per_day, value, threshold, days_to_threshold FROM serving.vehicle_trend"
+    )
+    found = {row.pop("metric"): row for row in query(lane, sql)}
+    assert found["tyre_fr"]["days_to_threshold"] is None
+    leak = found["tyre_fl"]
+    assert leak == pytest.approx(
+        {
+            "points": 96,
+            "slope_per_day": -6.0,
+            "value": 216.25,
+            "threshold": 178.21875,
+            "days_to_threshold": 6.338542,
+        },
+        rel=1e-6,
+    )
