@@ -77,8 +77,8 @@ def test_a_leak_stands_in_the_view_with_its_days_and_only_once(lane: Lane, datab
             " out_of_range, first_event, last_event, speed_n, rpm_n, engine_load_n, coolant_n, fuel_trim_n,"
             " tyre_fl_n, tyre_fr_n, tyre_rl_n, tyre_rr_n, battery_n, battery_rest_n, battery_running_n,"
             " ambient_n, tyre_fl_kpa20, tyre_fr_kpa20, odometer_m)"
-            " SELECT %s, h, 1, 1, 0, 1, 0, h, h, 0, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 240 - n * 0.25, 240, n"
-            " FROM generate_series(0, 95) n,"
+            " SELECT %s, h, 1, 1, 0, 1, 0, h, h, 0, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 240 - n * 0.25, 240,"
+            " n FROM generate_series(0, 95) n,"
             " LATERAL (SELECT timestamptz '2026-01-01 00:00+00' + n * interval '1 hour') AS t (h)",
             [vin(1)],
         )
