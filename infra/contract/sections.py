@@ -110,6 +110,12 @@ class Jobs(Section):
     trigger_s: float = Field(1.0, gt=0, description="trigger of the window queries, s")
     archive_trigger_s: float = Field(10.0, gt=0, description="trigger of the archive query, s")
     repair_interval_s: float = Field(20.0, gt=0, description="pause between two repairs of late windows, s")
+    rollup_interval_s: float = Field(
+        10.0, gt=0, description="pause between two roll-ups to minutes, hours and days, s"
+    )
+    trend_interval_s: float = Field(
+        30.0, gt=0, description="pause between two passes over the trends of 50 vehicles, s"
+    )
     window_s: int = Field(10, ge=1, description="vehicle window, s")
     road_window_s: int = Field(60, ge=1, description="road-cell window, s")
     lateness_s: int = Field(
