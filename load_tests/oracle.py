@@ -8,6 +8,7 @@ are whole steps until the one division at the end, so they compare with ``==``.
 from __future__ import annotations
 
 import json
+import zlib
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -294,6 +295,7 @@ def _road_row(members: list[tuple[str, Sample]], limits: Limits) -> Row:
     return {
         "window_s": limits.road_window_ms // 1000,
         "vehicles": len({vehicle for vehicle, _ in members}),
+        "vehicle_bits": sum({1 << zlib.crc32(vehicle.encode()) % 63 for vehicle, _ in members}),
         "samples": len(members),
         "distance_m": steps_ms / 360_000,
         "time_s": time_ms / 1000,

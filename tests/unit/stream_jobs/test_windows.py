@@ -20,6 +20,7 @@ from stream_jobs import windows
 from stream_jobs.archive_files import indexed
 from stream_jobs.frames import batch_frames
 from stream_jobs.schema import WRITER_COLUMNS
+from stream_jobs.sinks import TABLES, WindowTable
 from stream_jobs.windows import Lengths
 from tests.support_frames import Record, frame, random_frame, vin
 
@@ -230,12 +231,14 @@ def test_a_verdict_depends_on_the_payload_and_its_receive_time_only(spark: Spark
     assert verdicts == [verdict for verdict, _, _ in VERDICTS]
 
 
-@pytest.mark.parametrize("table", ["vehicle_window", "road_cell_window"])
-def test_the_columns_are_those_of_the_table(spark: SparkSession, table: str) -> None:
-    text = (Path(infra.sql.__file__).parent / "001_tables.sql").read_text()
-    match = re.search(rf"CREATE TABLE odograph\.{table} \((.*?)\n\);", text, re.DOTALL)
+@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
+def test_the_columns_are_those_of_the_table(spark: SparkSession, table: WindowTable) -> None:
+    text = "\n".join(path.read_text() for path in sorted(Path(infra.sql.__file__).parent.glob("*.sql")))
+    match = re.search(rf"CREATE TABLE {table.name} \((.*?)\n\);", text, re.DOTALL)
     assert match is not None
     names = set(re.findall(r"^    ([a-z]\w+) ", match[1], re.MULTILINE)) - set(WRITER_COLUMNS)
-    both = windows_of(archived(spark, CASES[:1]))
-    made = windows.vehicle_windows(both) if table == "vehicle_window" else windows.road_windows(both)
+    for added in re.findall(rf"ALTER TABLE {table.name}\s(.*?);", text, re.DOTALL):
+        names |= set(re.findall(r"ADD COLUMN ([a-z]\w+) ", added))
+    makers = (windows.vehicle_windows, windows.road_windows, windows.edge_windows)
+    made = makers[TABLES.index(table)](windows_of(archived(spark, CASES[:1])))
     assert set(made.columns) == names
