@@ -30,6 +30,7 @@ from infra.contract.topics import kafka_topic
 from infra.stack.kafka_topics import create_topics
 from stream_jobs import jobs
 from stream_jobs.progress import line_of
+from stream_jobs.queries import QUERIES, TOPIC
 from stream_jobs.session import build_session
 
 SAMPLES = 10
@@ -97,7 +98,7 @@ def fill(spark: SparkSession, settings: Settings, addresses: Endpoints, filling:
     seconds = max(1, filling.frames // filling.vehicles)
     first_ms = int(time.time() * 1000) - min(seconds, LONGEST_BACK_S) * 1000
     step_ms = min(seconds, LONGEST_BACK_S) * 1000 // seconds
-    topic = kafka_topic(settings.kafka.prefix, jobs.TOPIC)
+    topic = kafka_topic(settings.kafka.prefix, TOPIC)
     keys = [f"WDB1240001A{vehicle:06d}" for vehicle in range(filling.vehicles)]
     for second in range(seconds):
         t0_ms = first_ms + second * step_ms
@@ -161,7 +162,7 @@ def measure(
     """Run the named queries, in the session at hand, until each has taken in ``frames``."""
     stop, figures = threading.Event(), Figures()
     spark.streams.addListener(figures)
-    queries = [q for q in jobs.QUERIES if q.name in names]
+    queries = [q for q in QUERIES if q.name in names]
     application = threading.Thread(target=jobs.Application(settings, addresses, stop, queries).run)
     application.start()
     end = time.monotonic() + DEADLINE_S
