@@ -33,6 +33,7 @@ from infra.contract.sections import (
     Kafka,
     Mqtt,
     Paths,
+    Roads,
     Section,
 )
 
@@ -61,6 +62,7 @@ class Settings(BaseSettings):
     bridge: Bridge = Bridge()
     downlink: Downlink = Downlink()
     jobs: Jobs = Jobs()
+    roads: Roads = Roads()
     journeys: Journeys = Journeys()
     dashboard: Dashboard = Dashboard()
 
