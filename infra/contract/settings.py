@@ -23,7 +23,19 @@ from pydantic_settings import (
 )
 
 from infra.contract.errors import ConfigError, ServiceError
-from infra.contract.sections import Bridge, Crash, Dashboard, Db, Downlink, Jobs, Kafka, Mqtt, Paths, Section
+from infra.contract.sections import (
+    Bridge,
+    Crash,
+    Dashboard,
+    Db,
+    Downlink,
+    Jobs,
+    Journeys,
+    Kafka,
+    Mqtt,
+    Paths,
+    Section,
+)
 
 PREFIX = "ODOGRAPH_"
 CONFIG_FILE = ".odograph.toml"
@@ -51,6 +63,7 @@ class Settings(BaseSettings):
     downlink: Downlink = Downlink()
     jobs: Jobs = Jobs()
     crash: Crash = Crash()
+    journeys: Journeys = Journeys()
     dashboard: Dashboard = Dashboard()
 
     @classmethod

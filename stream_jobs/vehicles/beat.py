@@ -15,22 +15,27 @@ Memory = tuple[Plain, ...]
 class Reading:
     """One rule over one frame; None where the frame does not tell.
 
-    ``holds``: its condition is true and its value beyond the limit. ``clears``: the value is back behind the
-    level that ends it.
+    ``holds``: its condition is true and its value beyond the limit (kinds that work on a value of their own:
+    the condition alone). ``clears``: the value is back behind the level that ends it. ``armed``: what the
+    rule calls ``while``. ``learns``: whether a baseline takes the value in. ``names``: what it is about:
+    trouble codes, the gear, the wheel. All of them are columns of one struct: see detect/readings.py.
     """
 
     holds: bool | None
     clears: bool | None
     value: float | None
     limit: float | None
+    armed: bool | None = None
+    learns: bool | None = None
+    names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Beat:
     """One frame, its samples reduced; times in ms since 1970, None where not known.
 
-    ``end_ms`` is where its last sample's time ends (``t0_ms + n * dt_ms``); position, heading and speed are the
-    last known ones in it. ``readings`` has one for each rule of the query, in the order of the rules.
+    ``end_ms`` is where its last sample's time ends (``t0_ms + n * dt_ms``); position, heading and speed are
+    the last known ones in it. ``readings`` has one for each rule of the query, in the order of the rules.
     """
 
     vehicle_id: str
@@ -63,13 +68,17 @@ class Found:
     """None: the rule's own."""
     detail: str | None = None
     """Words for people that the rule's message does not have: the fence's name, the wheel."""
+    apart: str | None = None
+    """What of the rule is an alert of its own (a trouble code, a fence): that alert is ``rule.apart``."""
+    ended: bool = False
+    """No finding but an end: the alert, if one is active, is over at ``event_ms``."""
 
 
 class Detector(Protocol):
     """One rule over one vehicle's beats, which come in the order of the vehicle's time, each once.
 
-    A memory is None before the first beat, and where there is nothing to remember. While a rule is raised it is
-    found again often enough that ``clear_for`` (stream_jobs/alerts.py) does not end its alert.
+    A memory is None before the first beat, and where there is nothing to remember. While a rule is raised it
+    is found again often enough that ``clear_for`` (stream_jobs/alerts.py) does not end its alert.
     """
 
     def step(
