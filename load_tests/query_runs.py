@@ -22,7 +22,7 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 from infra.contract.settings import Endpoints, Settings
 from load_tests.filling import SAMPLES
 from load_tests.rate_support import tree_cpu_s
-from stream_jobs import jobs
+from stream_jobs import jobs, queries
 from stream_jobs.partials.reading import read
 from stream_jobs.progress import line_of
 from stream_jobs.quality import parse
@@ -68,8 +68,8 @@ def _taken(rows: DataFrame, _batch_id: int) -> None:
     rows.write.format("noop").mode("overwrite").save()
 
 
-def _yardstick(name: str, transform: jobs.Transform, stateful: bool) -> jobs.Query:
-    plain = next(query for query in jobs.QUERIES if query.name == "windows")
+def _yardstick(name: str, transform: queries.Transform, stateful: bool) -> queries.Query:
+    plain = next(query for query in queries.QUERIES if query.name == "windows")
     return dataclasses.replace(
         plain,
         name=name,
@@ -83,9 +83,9 @@ def _yardstick(name: str, transform: jobs.Transform, stateful: bool) -> jobs.Que
 YARDSTICKS: Final = (_yardstick("decode", decode, False), _yardstick("naive", naive, True))
 
 
-def known() -> dict[str, jobs.Query]:
+def known() -> dict[str, queries.Query]:
     """All that can be run, by name: the yardsticks, then the application's queries."""
-    return {query.name: query for query in (*YARDSTICKS, *jobs.QUERIES)}
+    return {query.name: query for query in (*YARDSTICKS, *queries.QUERIES)}
 
 
 class Figures(StreamingQueryListener):
@@ -133,7 +133,7 @@ class Run:
     """Parts of the last batch, as Spark has them."""
 
 
-def run(settings: Settings, addresses: Endpoints, query: jobs.Query, frames: int) -> Run:
+def run(settings: Settings, addresses: Endpoints, query: queries.Query, frames: int) -> Run:
     """One query in an application of its own, from the topic's begin, until it has taken in ``frames``."""
     home = settings.paths.home / f"rate-{query.name}-{uuid.uuid4().hex[:8]}"
     own = settings.model_copy(update={"paths": settings.paths.model_copy(update={"home": home})})
@@ -157,7 +157,7 @@ class _Listened(jobs.Application):
         settings: Settings,
         addresses: Endpoints,
         stop: threading.Event,
-        queries: list[jobs.Query],
+        queries: list[queries.Query],
         figures: Figures,
     ) -> None:
         super().__init__(settings, addresses, stop, queries)
