@@ -5,8 +5,8 @@
 The simulator's messages go into Kafka as the bridge would have written them, stamped with the time at which
 they were due: receipt, lateness, watermarks and timers are those of a live run, only faster. The bridge has
 tests of its own. Runs follow each other in simulated time, so no clock goes back. The home is this program's
-own: services and jobs are started in it and stopped at the end; a scorecard a run goes to stdout, all of it to
-<home>/scores/<run>.json. ``steady`` (everybody drives) is for faults, ``day`` (they park) for trips as well.
+own: services and jobs are started in it and stopped at the end; a scorecard a run goes to stdout, all of it
+to <home>/scores/<run>.json. ``steady`` (everybody drives) is for faults, ``day`` (they park) for trips as well.
 """
 
 from __future__ import annotations
@@ -98,8 +98,9 @@ def jobs_in(settings: Settings) -> Iterator[Endpoints]:
 
 def world_of(plan: Plan, settings: Settings, profile: str, seed: int, start_ms: int) -> World:
     """The world of one run, faults included."""
+    vehicles = plan.vehicles * (DAY_MORE if profile == "day" else 1)
     wanted = {
-        "vehicles": plan.vehicles * (DAY_MORE if profile == "day" else 1), "interval": plan.interval, "duration": plan.duration, "seed": seed,
+        "vehicles": vehicles, "interval": plan.interval, "duration": plan.duration, "seed": seed,
         "profile": profile, "faults": plan.faults, "clock": {"begins": plan.begins},
         "parked_every": "60s" if profile == "day" else None, "step": "500ms",
     }  # fmt: skip
