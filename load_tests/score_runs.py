@@ -6,12 +6,13 @@ The simulator's messages go into Kafka as the bridge would have written them, st
 they were due: receipt, lateness, watermarks and timers are those of a live run, only faster. The bridge has
 tests of its own. Runs follow each other in simulated time, so no clock goes back. The home is this program's
 own: services and jobs are started in it and stopped at the end; a scorecard a run goes to stdout, all of it
-to <home>/scores/<run>.json. ``steady`` (everybody drives) is for faults, ``day`` (they park) for trips as well.
+to <home>/scores/<run>.json. ``steady`` (everybody drives) is for faults, ``day`` (they park) for trips too.
 """
 
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import threading
 import time
@@ -228,6 +229,7 @@ def main() -> None:
     runs = [(name, int(seed)) for seed in asked.seeds.split(",") for name in asked.profiles.split(",")]
     first_ms = time.time_ns() // 1_000_000 - len(runs) * (plan.span_ms + GAP_MS)
     poor: list[str] = []
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     with jobs_in(settings) as found:
         for k, run in enumerate(runs):
             run_id = drive(plan, settings, found, run, first_ms + k * (plan.span_ms + GAP_MS))
