@@ -226,6 +226,36 @@ class Roads(Section):
     )
 
 
+class Crash(Section):
+    """Crash records corroborated by the telemetry around them."""
+
+    pulse_ms: float = Field(
+        20, ge=0, description="a collision takes at least so long from 0.1 to 0.9 of its delta-V, ms (eng.)"
+    )
+    kept_share: float = Field(
+        0.5, ge=0, le=1, description="of a collision's delta-V at least this share is left at the end (eng.)"
+    )
+    driving_kmh: float = Field(
+        10, ge=0, description="from this speed on before the event a collapse can be seen"
+    )
+    collapse_share: float = Field(
+        0.3, ge=0, le=1, description="speed collapsed to this share or less of the speed before (eng.)"
+    )
+    still_from_s: int = Field(
+        30, ge=0, description="begin of the time in which it must stand, after the event, s"
+    )
+    still_to_s: int = Field(60, ge=10, description="end of it, s; only then is there a verdict")
+    still_m: float = Field(
+        5, ge=0, description="it stands when it moves no more than this in that time, m (eng.)"
+    )
+    near_m: float = Field(200, gt=0, description="other vehicles within this of the place are asked, m")
+    others: int = Field(3, ge=1, description="fewer other vehicles before or after say nothing")
+    slowed_share: float = Field(
+        0.7, ge=0, le=1, description="they slowed down to this share or less of their speed before (eng.)"
+    )
+    settle_s: float = Field(5, gt=0, description="pause between two looks for records without a verdict, s")
+
+
 class Dashboard(Section):
     """The web page."""
 
