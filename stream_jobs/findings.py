@@ -16,9 +16,11 @@ from infra.contract.messages import ALERT_KEYS
 from infra.contract.signals import BY_NAME
 from infra.contract.verdict import QUARANTINED, ClockLimits
 from stream_jobs.quality import parse, with_verdict
-from stream_jobs.rules import Rule
+from stream_jobs.rules import VEHICLES, Rule
 from stream_jobs.schema import HEAD, frame_schema
 
+LOOKED_UP: Final = ("vehicle_class", "powertrain", "model")
+"""Columns beside the frame's for rules of the query ``vehicles``: texts, null where not known."""
 POSITION: Final = ("lat_deg", "lon_deg")
 DELTA_VS: Final = ("delta_v_kmh", "delta_v_lat_kmh")
 _CRASH_FIELDS: Final = {
@@ -42,8 +44,17 @@ def crash_schema() -> T.StructType:
 
 
 def rule_schemas() -> dict[str, T.StructType]:
-    """The columns that a rule's expressions may use, by source."""
-    return {"frame": frame_schema(), "crash": crash_schema().add("impact_kmh", T.DoubleType())}
+    """The columns that a rule's expressions may use, by source, and those of the query ``vehicles``."""
+    return {
+        "frame": frame_schema(),
+        "crash": crash_schema().add("impact_kmh", T.DoubleType()),
+        VEHICLES: vehicle_rule_schema(),
+    }
+
+
+def vehicle_rule_schema() -> T.StructType:
+    """The columns that a rule of the query ``vehicles`` may use: the frame's and what is known of the vehicle."""
+    return T.StructType([*frame_schema().fields, *(T.StructField(n, T.StringType()) for n in LOOKED_UP)])
 
 
 def frame_findings(records: DataFrame, rules: Sequence[Rule], limits: ClockLimits) -> DataFrame:

@@ -1,12 +1,11 @@
-"""The micro-batch application: two queries over one topic, and the keepers beside them."""
+"""The micro-batch application: three queries over one topic, and the keepers beside them."""
 
 from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -17,73 +16,16 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from infra.contract.errors import ServiceError
 from infra.contract.settings import Endpoints, Settings, endpoints
-from infra.contract.verdict import clock_limits
 from infra.health import HealthServer
-from stream_jobs import keepers, repair_plan, sources, windows
-from stream_jobs.archive import ArchiveSink, archive_folder
+from stream_jobs import keepers, repair_plan, sources
 from stream_jobs.checkpoints import checkpoint_of
 from stream_jobs.failures import explained
-from stream_jobs.frames import stream_frames
 from stream_jobs.progress import Board, Metrics
+from stream_jobs.queries import QUERIES, TOPIC, Query, Sink, SinkParts
 from stream_jobs.session import build_session
-from stream_jobs.sinks import BatchClaims, Database, WindowSink
-
-TOPIC: Final = "telemetry"
-ARCHIVE_BATCH_FACTOR: Final = 5
-"""The archive takes so many times ``max_offsets`` a batch: its trigger is longer."""
-
-Transform = Callable[[DataFrame, Settings], DataFrame]
-Sink = Callable[[DataFrame, int], None]
-MakeSink = Callable[[Settings, Database, BatchClaims, Board], Sink]
+from stream_jobs.sinks import BatchClaims, Database
 
 log = structlog.get_logger("stream_jobs.jobs")
-
-
-@dataclass(frozen=True, slots=True)
-class Query:
-    """One streaming query: records -> ``transform`` -> sink, by its own checkpoint and scheduler pool.
-
-    ``operators`` is the version of its stateful operators, None without any: to be raised with each change of
-    them. ``replaces`` are queries of older versions (see checkpoints.py).
-    """
-
-    name: str
-    operators: int | None
-    replaces: tuple[str, ...]
-    trigger_s: Callable[[Settings], float]
-    max_offsets: Callable[[Settings], int]
-    transform: Transform
-    sink: MakeSink
-
-
-def all_windows(records: DataFrame, settings: Settings) -> DataFrame:
-    """Records of a stream -> rows of odograph.vehicle_window and odograph.road_cell_window."""
-    lengths = windows.lengths_of(settings)
-    return windows.all_windows(stream_frames(records, clock_limits(settings), lengths), lengths)
-
-
-QUERIES: Final = (
-    Query(
-        name="windows",
-        operators=2,
-        replaces=("routing",),
-        trigger_s=lambda s: s.jobs.trigger_s,
-        max_offsets=lambda s: s.jobs.max_offsets,
-        transform=all_windows,
-        sink=lambda _s, database, claims, _b: WindowSink(database, claims),
-    ),
-    Query(
-        name="archive",
-        operators=None,
-        replaces=(),
-        trigger_s=lambda s: s.jobs.archive_trigger_s,
-        max_offsets=lambda s: s.jobs.max_offsets * ARCHIVE_BATCH_FACTOR,
-        transform=lambda records, _s: records,
-        sink=lambda s, database, claims, board: ArchiveSink(
-            database, claims, archive_folder(s.paths.home), clock_limits(s), board.note_late
-        ),
-    ),
-)
 
 STREAM_CONF: Final = {
     "spark.scheduler.mode": "FAIR",
@@ -155,10 +97,13 @@ class Application:
         s = self._settings
         checkpoint = checkpoint_of(s.paths.home, query.name, query.operators, query.replaces)
         claims = BatchClaims(query.name, checkpoint)
-        sink = query.sink(s, self._database(query.name), claims, self._board)
+        database = self._database(query.name)
+        sink = query.sink(SinkParts(s, self._addresses, database, claims, self._board, self._stop))
         records = sources.kafka_stream(spark, s, self._addresses, TOPIC, query.max_offsets(s))
         spark.sparkContext.setLocalProperty("spark.scheduler.pool", query.name)
-        return start_query(query.transform(records, s), sink, query.name, query.trigger_s(s), checkpoint)
+        return start_query(
+            query.transform(records, s), sink, query.name, query.trigger_s(s), checkpoint, query.output_mode
+        )
 
     def _database(self, name: str) -> Database:
         database = Database(self._addresses.db_ingest_url, name, self._stop)
@@ -199,9 +144,11 @@ class Application:
             database.close()
 
 
-def start_query(rows: DataFrame, sink: Sink, name: str, trigger_s: float, checkpoint: Path) -> StreamingQuery:
-    """Start a query in update mode that hands each batch to ``sink``."""
-    writer = rows.writeStream.queryName(name).outputMode("update").foreachBatch(sink)
+def start_query(
+    rows: DataFrame, sink: Sink, name: str, trigger_s: float, checkpoint: Path, mode: str = "update"
+) -> StreamingQuery:
+    """Start a query that hands each batch to ``sink``."""
+    writer = rows.writeStream.queryName(name).outputMode(mode).foreachBatch(sink)
     trigger = writer.trigger(processingTime=f"{int(trigger_s * 1000)} milliseconds")
     return trigger.option("checkpointLocation", str(checkpoint)).start()
 

@@ -17,10 +17,12 @@ from stream_jobs.batch import Repair
 from stream_jobs.latest import LatestPublisher
 from stream_jobs.progress import Board
 from stream_jobs.sinks import Database, execute, insert_progress
+from stream_jobs.vehicles.lookup_keeper import LookupKeeper
 
 PROGRESS_S: Final = 1.0
 LATEST_S: Final = 5.0
 BASELINE_S: Final = 60.0
+LOOKUPS_S: Final = 3.0
 CLOSERS: Final = ("windows", "archive")
 """Queries that must have taken in everything before a window is restated."""
 
@@ -82,9 +84,11 @@ def start(context: Context, stop: threading.Event) -> list[Keeper]:
     repair = Repair(spark, settings, context.database("repair"), lambda: board.closed_ms(CLOSERS))
     latest = LatestPublisher(spark, settings, context.addresses, context.database("latest"))
     progress_db, baseline_db = context.database("progress"), context.database("baseline")
+    lookups = LookupKeeper(settings.paths.home, context.database("lookups"))
     works: tuple[tuple[str, float, Callable[[], Any]], ...] = (
         ("progress", PROGRESS_S, lambda: write_progress(board, progress_db)),
         ("latest", LATEST_S, latest),
+        ("lookups", LOOKUPS_S, lookups),
         ("repair", settings.jobs.repair_interval_s, repair),
         ("baseline", BASELINE_S, lambda: maintain(baseline_db)),
     )

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 
 from infra.contract.settings import Settings
-from stream_jobs import driving, health, routing
+from stream_jobs import driving, electrics, health, routing
 from stream_jobs.aggregates import combined, moment, parts_of, results, whole
 from stream_jobs.partials.columns import COUNTS
 
@@ -30,6 +30,7 @@ MEASURES: Final = (
     moment(_LAST).named("last_event"),
     *driving.measures(),
     *health.measures(),
+    *electrics.measures(),
     *driving.last_known(),
 )
 """The measures of odograph.vehicle_window."""

@@ -128,6 +128,38 @@ class Jobs(Section):
     instant_trigger_s: float = Field(60.0, ge=5, description="checkpoint interval of the real-time query, s")
     rules: Path | None = Field(None, description="alert rules file; none: the one that ships")
 
+    vehicle_buckets: int = Field(
+        16,
+        ge=1,
+        le=1024,
+        description="groups of vehicles in the state of query vehicles; kept by its checkpoint",
+    )
+    hold_frames: int = Field(
+        600, ge=1, description="frames of a vehicle that wait for a missing one before them, at most"
+    )
+    receipt_skew_s: int = Field(
+        5, ge=0, description="how far partitions may lie apart in receive time before timers run, s"
+    )
+    forget_h: int = Field(
+        168, ge=1, description="the memory of a vehicle that sent nothing for so long goes, hours"
+    )
+
+
+class Journeys(Section):
+    """Trips, stops, idling and harsh driving: engineering defaults."""
+
+    brake_g: tuple[float, float, float] = Field(
+        (0.40, 0.35, 0.30), description="harsh braking from so many g on: car, van, heavy"
+    )
+    accelerate_g: tuple[float, float, float] = Field(
+        (0.35, 0.30, 0.25), description="harsh acceleration from so many g on: car, van, heavy"
+    )
+    corner_g: tuple[float, float, float] = Field(
+        (0.40, 0.35, 0.30), description="harsh cornering from so many g on: car, van, heavy"
+    )
+    harsh_gate_kmh: float = Field(10.0, ge=0, description="no harsh braking or acceleration up to this, km/h")
+    corner_gate_kmh: float = Field(30.0, ge=0, description="no harsh cornering up to this speed, km/h")
+
 
 class Dashboard(Section):
     """The web page."""

@@ -23,7 +23,18 @@ from pydantic_settings import (
 )
 
 from infra.contract.errors import ConfigError, ServiceError
-from infra.contract.sections import Bridge, Dashboard, Db, Downlink, Jobs, Kafka, Mqtt, Paths, Section
+from infra.contract.sections import (
+    Bridge,
+    Dashboard,
+    Db,
+    Downlink,
+    Jobs,
+    Journeys,
+    Kafka,
+    Mqtt,
+    Paths,
+    Section,
+)
 
 PREFIX = "ODOGRAPH_"
 CONFIG_FILE = ".odograph.toml"
@@ -50,6 +61,7 @@ class Settings(BaseSettings):
     bridge: Bridge = Bridge()
     downlink: Downlink = Downlink()
     jobs: Jobs = Jobs()
+    journeys: Journeys = Journeys()
     dashboard: Dashboard = Dashboard()
 
     @classmethod

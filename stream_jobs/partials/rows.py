@@ -7,6 +7,7 @@ what a road cell does not need is null there.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -29,32 +30,39 @@ def partials_type(parts: Sequence[Part]) -> pa.ListType:
 def partials(frames: Frames, parts: Sequence[Part], window_ms: int, road_window_ms: int) -> pa.ListArray:
     """The partial rows of each frame; there is at least one frame."""
     vehicle, road = cut(frames, window_ms), road_rows(frames, road_window_ms)
-    rows, cells = len(vehicle.begins), len(road.of_frame)
-    columns = [
-        (_unknown(rows), always(road.tile)),
-        (_unknown(rows), always(road.sector)),
-        (always(vehicle.start_ms), always(road.start_ms)),
-        *(
-            (part.of(vehicle), always(road.sums[part.name]) if part.name in road.sums else _unknown(cells))
-            for part in parts
-        ),
-    ]
     of_frame = np.concatenate([vehicle.of_frame, road.of_frame])
-    order = np.argsort(of_frame, kind="stable")
+    place = np.empty(len(of_frame), np.int64)
+    place[np.argsort(of_frame, kind="stable")] = np.arange(len(of_frame))
+    rows = len(vehicle.begins)
+    places = _Places(len(of_frame), place[:rows], place[rows:])
+    columns = [
+        places.column(road=road.tile),
+        places.column(road=road.sector),
+        places.column(always(vehicle.start_ms), road.start_ms),
+        *(places.column(part.of(vehicle), road.sums.get(part.name)) for part in parts),
+    ]
     kind = partials_type(parts)
-    structs = pa.StructArray.from_arrays(
-        [_column(*both, order) for both in columns], fields=list(kind.value_type)
-    )
+    structs = pa.StructArray.from_arrays(columns, fields=list(kind.value_type))
     ends = np.cumsum(np.bincount(of_frame, minlength=len(frames.n)))
     offsets = pa.array(np.concatenate([[0], ends]), pa.int32())
     return pa.ListArray.from_arrays(offsets, structs, type=kind)
 
 
-def _unknown(count: int) -> Known:
-    return Known(np.zeros(count, np.int64), np.zeros(count, np.bool_))
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """Where the rows of vehicles and of road cells stand among all ``rows``."""
 
+    rows: int
+    vehicle: Ints
+    road: Ints
 
-def _column(vehicle: Known, road: Known, order: Ints) -> pa.Array:
-    values = np.concatenate([vehicle.values, road.values])[order]
-    known = np.concatenate([vehicle.known, road.known])[order]
-    return pa.array(values, pa.int64(), mask=~known)
+    def column(self, vehicle: Known | None = None, road: Ints | None = None) -> pa.Array:
+        """One column; null where neither has a value."""
+        if road is None and (vehicle is None or not vehicle.known.any()):
+            return pa.nulls(self.rows, pa.int64())
+        values, unknown = np.zeros(self.rows, np.int64), np.ones(self.rows, np.bool_)
+        if vehicle is not None:
+            values[self.vehicle], unknown[self.vehicle] = vehicle.values, ~vehicle.known
+        if road is not None:
+            values[self.road], unknown[self.road] = road, False
+        return pa.array(values, pa.int64(), mask=unknown)

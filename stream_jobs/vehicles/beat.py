@@ -15,14 +15,19 @@ Memory = tuple[Plain, ...]
 class Reading:
     """One rule over one frame; None where the frame does not tell.
 
-    ``holds``: its condition is true and its value beyond the limit. ``clears``: the value is back behind the
-    level that ends it.
+    ``holds``: its condition is true and its value beyond the limit (kinds that work on a value of their own:
+    the condition alone). ``clears``: the value is back behind the level that ends it. ``armed``: what the
+    rule calls ``while``. ``learns``: whether a baseline takes the value in. ``names``: what it is about:
+    trouble codes, the gear, the wheel. All of them are columns of one struct: see detect/readings.py.
     """
 
     holds: bool | None
     clears: bool | None
     value: float | None
     limit: float | None
+    armed: bool | None = None
+    learns: bool | None = None
+    names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +68,10 @@ class Found:
     """None: the rule's own."""
     detail: str | None = None
     """Words for people that the rule's message does not have: the fence's name, the wheel."""
+    apart: str | None = None
+    """What of the rule is an alert of its own (a trouble code, a fence): that alert is ``rule.apart``."""
+    ended: bool = False
+    """No finding but an end: the alert, if one is active, is over at ``event_ms``."""
 
 
 class Detector(Protocol):

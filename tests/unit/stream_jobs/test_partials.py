@@ -129,7 +129,12 @@ CHECKS: dict[str, Callable[[list[Any]], Any]] = {
     "battery_voltage_v_min": _known("battery_voltage_v", min),
     "tyre_fl_kpa20_sum": _known("tyre_fl", sum),
     "cell_spread_mv_max": _known("cell_spread_mv", max),
-    "brake_pad_wear_max": _known("pad_wear", max),
+    "brake_pad_wear_fl_pct_max": _known("brake_pad_wear_fl_pct", max),
+    "oil_shortfall_max": _known("oil_shortfall_300", max),
+    "fuel_trim_sum": _known("fuel_trim", sum),
+    "battery_rest_sum": _known("battery_rest", sum),
+    "battery_running_sum": _known("battery_running", sum),
+    "forward_gear_min": _known("forward_gear", min),
 }
 
 

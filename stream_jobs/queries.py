@@ -1,0 +1,107 @@
+"""The streaming queries of the micro-batch application: what each reads, makes of it, and writes."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from pyspark.sql import DataFrame
+
+from infra.contract.settings import Endpoints, Settings
+from infra.contract.verdict import clock_limits
+from stream_jobs import windows
+from stream_jobs.archive import ArchiveSink, archive_folder
+from stream_jobs.frames import stream_frames
+from stream_jobs.progress import Board
+from stream_jobs.sinks import BatchClaims, Database, WindowSink
+from stream_jobs.vehicles.alert_log import AlertLog
+from stream_jobs.vehicles.query import vehicle_rows
+from stream_jobs.vehicles.sink import VehicleSink
+
+TOPIC: Final = "telemetry"
+ARCHIVE_BATCH_FACTOR: Final = 5
+"""The archive takes so many times ``max_offsets`` a batch: its trigger is longer."""
+
+Transform = Callable[[DataFrame, Settings], DataFrame]
+Sink = Callable[[DataFrame, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class SinkParts:
+    """What sinks are made of."""
+
+    settings: Settings
+    addresses: Endpoints
+    database: Database
+    claims: BatchClaims
+    board: Board
+    stop: threading.Event
+
+
+MakeSink = Callable[[SinkParts], Sink]
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """One streaming query: records -> ``transform`` -> sink, by its own checkpoint and scheduler pool.
+
+    ``operators`` is the version of its stateful operators, None without any: to be raised with each change of
+    them. ``replaces`` are queries of older versions (see checkpoints.py).
+    """
+
+    name: str
+    operators: int | None
+    replaces: tuple[str, ...]
+    trigger_s: Callable[[Settings], float]
+    max_offsets: Callable[[Settings], int]
+    transform: Transform
+    sink: MakeSink
+    output_mode: str = "update"
+
+
+def all_windows(records: DataFrame, settings: Settings) -> DataFrame:
+    """Records of a stream -> rows of odograph.vehicle_window and odograph.road_cell_window."""
+    lengths = windows.lengths_of(settings)
+    return windows.all_windows(stream_frames(records, clock_limits(settings), lengths), lengths)
+
+
+QUERIES: Final = (
+    Query(
+        name="windows",
+        operators=3,
+        replaces=("routing",),
+        trigger_s=lambda s: s.jobs.trigger_s,
+        max_offsets=lambda s: s.jobs.max_offsets,
+        transform=all_windows,
+        sink=lambda parts: WindowSink(parts.database, parts.claims),
+    ),
+    Query(
+        name="archive",
+        operators=None,
+        replaces=(),
+        trigger_s=lambda s: s.jobs.archive_trigger_s,
+        max_offsets=lambda s: s.jobs.max_offsets * ARCHIVE_BATCH_FACTOR,
+        transform=lambda records, _s: records,
+        sink=lambda p: ArchiveSink(
+            p.database,
+            p.claims,
+            archive_folder(p.settings.paths.home),
+            clock_limits(p.settings),
+            p.board.note_late,
+        ),
+    ),
+    Query(
+        name="vehicles",
+        operators=1,
+        replaces=(),
+        trigger_s=lambda s: s.jobs.trigger_s,
+        max_offsets=lambda s: s.jobs.max_offsets,
+        transform=vehicle_rows,
+        sink=lambda p: VehicleSink(
+            p.database, p.claims, AlertLog(p.addresses.kafka_bootstrap, p.settings.kafka.prefix, p.stop)
+        ),
+        output_mode="append",
+    ),
+)

@@ -1,0 +1,126 @@
+"""Everything that is remembered of one vehicle, and what follows from its next frame; pure.
+
+The stream and the batch layer both go through here: ``Core.take`` for records as they come, ``Core.step`` for
+frames that are in order already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from stream_jobs.vehicles.alert_rows import alert_row
+from stream_jobs.vehicles.beat import Beat, Found, Memory
+from stream_jobs.vehicles.plugged import Detection
+from stream_jobs.vehicles.rows import BehindRow, Row
+from stream_jobs.vehicles.sequencer import Arrival, Order, Patience, Sequencer
+
+
+class VehicleState(msgspec.Struct, array_like=True):
+    """One vehicle's memory: ``clock_ms`` is the newest receipt, ``last`` the newest beat without readings.
+
+    ``dues`` are the moments (receive clock) at which detectors want to be asked, in the order of the rules.
+    """
+
+    order: Order
+    memories: list[Any]
+    dues: list[int | None]
+    clock_ms: int = 0
+    last: Beat | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CoreLimits:
+    """How long an order is waited for, and how long a silent vehicle is remembered (receive clock)."""
+
+    patience: Patience
+    forget_ms: int
+
+
+class Core:
+    """The pure core for vehicles of one query; it remembers nothing itself."""
+
+    def __init__(self, limits: CoreLimits, detection: Detection) -> None:
+        self._limits = limits
+        self._detection = detection
+
+    def new(self) -> VehicleState:
+        """The memory of a vehicle never seen."""
+        count = len(self._detection.rules)
+        return VehicleState(Order(), [None] * count, [None] * count)
+
+    def take(self, state: VehicleState, arrivals: Iterable[Arrival]) -> Iterator[Row]:
+        """Rows that follow from records of one vehicle, in the order of the log."""
+        sequencer = Sequencer(state.order, self._limits.patience)
+        for arrival in arrivals:
+            state.clock_ms = max(state.clock_ms, arrival.received_ms)
+            for beat in sequencer.take(arrival):
+                yield from self.step(state, beat)
+        if sequencer.behind:
+            yield _behind(sequencer.behind)
+
+    def step(self, state: VehicleState, beat: Beat) -> Iterator[Row]:
+        """Rows that follow from the next frame in order."""
+        yield from self._wake(state, beat.received_ms)
+        yield from self._detect(state, beat)
+        state.last = msgspec.structs.replace(beat, readings=(), harsh=())
+
+    def expire(self, state: VehicleState, now_ms: int) -> Iterator[Row]:
+        """Rows that follow from nothing having come up to ``now_ms`` of the receive clock."""
+        sequencer = Sequencer(state.order, self._limits.patience)
+        for beat in sequencer.expire(now_ms):
+            yield from self.step(state, beat)
+        yield from self._wake(state, now_ms)
+
+    def due_ms(self, state: VehicleState) -> int:
+        """When ``expire`` is to be called unless a record comes before."""
+        held_ms = Sequencer(state.order, self._limits.patience).due_ms()
+        moments = [m for m in (held_ms, *state.dues) if m is not None]
+        return min(moments, default=state.clock_ms + self._limits.forget_ms)
+
+    def forgotten(self, state: VehicleState, now_ms: int) -> bool:
+        """Whether a vehicle has been silent for so long that its memory may go."""
+        return state.clock_ms + self._limits.forget_ms <= now_ms
+
+    def _detect(self, state: VehicleState, beat: Beat) -> Iterator[Row]:
+        detectors, memories = self._detection.detectors, state.memories
+        for place, reading in enumerate(beat.readings):
+            memory = memories[place]
+            after, found = detectors[place].step(memory, beat, reading)
+            if after is not memory:
+                memories[place] = after
+                state.dues[place] = detectors[place].due_ms(after)
+            if found:
+                yield from self._rows(place, found, beat)
+
+    def _wake(self, state: VehicleState, now_ms: int) -> Iterator[Row]:
+        """Ask the detectors whose moment came before ``now_ms``, each at its moment."""
+        last = state.last
+        if last is None:
+            return
+        for place in range(len(state.dues)):
+            due_ms = state.dues[place]
+            while due_ms is not None and due_ms < now_ms:
+                detector = self._detection.detectors[place]
+                memory: Memory = state.memories[place]
+                state.memories[place], found = detector.expire(memory, due_ms)
+                yield from self._rows(place, found, last)
+                later_ms = detector.due_ms(state.memories[place])
+                due_ms = later_ms if later_ms is not None and later_ms > due_ms else None
+            state.dues[place] = due_ms
+
+    def _rows(self, place: int, found: Sequence[Found], beat: Beat) -> Iterator[Row]:
+        return (alert_row(self._detection.rules[place], each, beat) for each in found)
+
+
+def _behind(beats: Sequence[Beat]) -> BehindRow:
+    return BehindRow(
+        vehicle_id=beats[0].vehicle_id,
+        from_ms=min(beat.t0_ms for beat in beats),
+        to_ms=max(beat.end_ms for beat in beats),
+        received_ms=max(beat.received_ms for beat in beats),
+        frames=len(beats),
+    )

@@ -1,0 +1,182 @@
+"""The order of one vehicle's frames: by boot and number, each once, whatever the way did to them; pure.
+
+A frame is released at once where nothing before it is missing. Else it is held until the gap is filled, or
+nothing has filled it for ``hold_ms`` of receive time: then the gap is given up. A frame that comes after its
+gap was given up is ``behind``: it is counted and left to the batch layer. What decides is in the records
+alone (their order in the log and their times of receipt), so neither batches nor restarts change it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from stream_jobs.vehicles.beat import Beat
+
+NO_BOOT: Final = -1
+GAPS_KEPT: Final = 64
+"""Gaps given up that are remembered, to tell frames that come too late from copies."""
+BOOTS_KEPT: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long a gap is waited for (ms of receive time), and how many frames may wait behind it."""
+
+    hold_ms: int
+    hold_frames: int
+
+
+class Arrival(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A record as it comes; ``beat`` is None where its clock is not believed: its number is used, no more."""
+
+    boot_id: int
+    seq: int
+    t0_ms: int
+    received_ms: int
+    beat: Beat | None
+
+    @property
+    def key(self) -> tuple[int, int]:
+        """What orders a vehicle's frames."""
+        return self.boot_id, self.seq
+
+
+class Order(msgspec.Struct, array_like=True):
+    """What one vehicle's sequencer remembers.
+
+    ``filled_ms``: receipt of what last filled the first gap; ``gaps``: (boot, first, last) given up;
+    ``boots``: earlier boots and their next numbers; ``boot_from_ms``: device time at which this boot began.
+    """
+
+    boot_id: int = NO_BOOT
+    next_seq: int = 0
+    boot_from_ms: int = 0
+    filled_ms: int = 0
+    held: list[Arrival] = []
+    gaps: list[tuple[int, int, int]] = []
+    boots: list[tuple[int, int]] = []
+    copies: int = 0
+
+
+class Sequencer:
+    """Puts arrivals of one vehicle in order. ``behind`` collects the beats that came too late."""
+
+    def __init__(self, order: Order, patience: Patience) -> None:
+        self.order = order
+        self.behind: list[Beat] = []
+        self._patience = patience
+
+    def take(self, arrival: Arrival) -> Iterator[Beat]:
+        """Beats that may go on now that ``arrival`` is here; take them all before the next arrival."""
+        yield from self.expire(arrival.received_ms)
+        order = self.order
+        if order.boot_id == NO_BOOT:
+            if arrival.beat is not None:
+                yield from self._release(arrival)
+        elif arrival.key < (order.boot_id, order.next_seq):
+            self._past(arrival)
+        elif arrival.key == (order.boot_id, order.next_seq) or (self._next_boot(arrival) and not order.held):
+            order.filled_ms = arrival.received_ms
+            yield from self._release(arrival)
+            yield from self._contiguous()
+        else:
+            self._hold(arrival)
+            yield from self._contiguous()
+            if len(order.held) > self._patience.hold_frames:
+                yield from self._give_up()
+
+    def due_ms(self) -> int | None:
+        """When (receive clock) the first gap is given up; None without one."""
+        order = self.order
+        if not order.held:
+            return None
+        return max(order.held[0].received_ms, order.filled_ms) + self._patience.hold_ms
+
+    def expire(self, now_ms: int) -> Iterator[Beat]:
+        """Beats behind gaps that were waited for long enough by ``now_ms``."""
+        due_ms = self.due_ms()
+        while due_ms is not None and due_ms < now_ms:
+            yield from self._give_up()
+            due_ms = self.due_ms()
+
+    def _next_boot(self, arrival: Arrival) -> bool:
+        return arrival.boot_id > self.order.boot_id and arrival.seq == 0 and arrival.beat is not None
+
+    def _hold(self, arrival: Arrival) -> None:
+        order = self.order
+        if arrival.beat is None and not self._near(arrival):
+            return
+        keys = [held.key for held in order.held]
+        place = bisect_left(keys, arrival.key)
+        if place < len(keys) and keys[place] == arrival.key:
+            order.copies += 1
+            return
+        if place == 0 and keys:
+            order.filled_ms = arrival.received_ms
+        order.held = [*order.held[:place], arrival, *order.held[place:]]
+
+    def _near(self, arrival: Arrival) -> bool:
+        """Whether a number is believable although the clock beside it is not."""
+        ahead = arrival.seq - self.order.next_seq
+        return arrival.boot_id == self.order.boot_id and ahead <= self._patience.hold_frames
+
+    def _contiguous(self) -> Iterator[Beat]:
+        """Held beats that wait for nothing any more."""
+        order = self.order
+        while order.held:
+            first = order.held[0]
+            if first.key != (order.boot_id, order.next_seq) and not self._next_boot(first):
+                return
+            order.held = order.held[1:]
+            yield from self._release(first)
+
+    def _give_up(self) -> Iterator[Beat]:
+        """The first gap is not waited for any longer."""
+        order = self.order
+        first, order.held = order.held[0], order.held[1:]
+        since = order.next_seq if first.boot_id == order.boot_id else 0
+        order.gaps = [*order.gaps, (first.boot_id, since, first.seq - 1)][-GAPS_KEPT:]
+        yield from self._release(first)
+        yield from self._contiguous()
+
+    def _release(self, arrival: Arrival) -> Iterator[Beat]:
+        order = self.order
+        if arrival.boot_id != order.boot_id:
+            if order.boot_id != NO_BOOT:
+                order.boots = [*order.boots, (order.boot_id, order.next_seq)][-BOOTS_KEPT:]
+            order.boot_id, order.boot_from_ms = arrival.boot_id, arrival.t0_ms
+        order.next_seq = arrival.seq + 1
+        if arrival.beat is not None:
+            yield arrival.beat
+
+    def _past(self, arrival: Arrival) -> None:
+        """A number that was passed: a copy, or too late. Frames of a lower boot from after this boot's begin
+        are another device's, and take no part.
+        """
+        order = self.order
+        if arrival.beat is None:
+            return
+        if arrival.boot_id < order.boot_id and arrival.t0_ms >= order.boot_from_ms:
+            return
+        if self._was_missing(arrival):
+            self.behind.append(arrival.beat)
+        else:
+            order.copies += 1
+
+    def _was_missing(self, arrival: Arrival) -> bool:
+        order = self.order
+        for place, (boot, first, last) in enumerate(order.gaps):
+            if boot == arrival.boot_id and first <= arrival.seq <= last:
+                left = [(boot, first, arrival.seq - 1), (boot, arrival.seq + 1, last)]
+                kept = [gap for gap in left if gap[1] <= gap[2]]
+                order.gaps = [*order.gaps[:place], *kept, *order.gaps[place + 1 :]]
+                return True
+        ends = dict(order.boots)
+        if arrival.boot_id not in ends:
+            return arrival.boot_id < order.boot_id
+        return arrival.seq >= ends[arrival.boot_id]
