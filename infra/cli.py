@@ -21,6 +21,7 @@ PACKAGES = (
     "infra.sql",
     "infra.demo",
     "infra.trace",
+    "infra.score",
     "edge_simulator",
     "bridge",
     "stream_jobs",

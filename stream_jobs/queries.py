@@ -70,7 +70,7 @@ def all_windows(records: DataFrame, settings: Settings) -> DataFrame:
 QUERIES: Final = (
     Query(
         name="windows",
-        operators=3,
+        operators=4,
         replaces=("routing",),
         trigger_s=lambda s: s.jobs.trigger_s,
         max_offsets=lambda s: s.jobs.max_offsets,

@@ -1,6 +1,6 @@
 """Traffic by road cell: how many vehicles, how fast, in which direction.
 
-A cell is a Web Mercator tile of zoom 17 (about 250 m at 35 degrees of latitude), written ``17/x/y``.
+A cell is an H3 cell of resolution 9 (0.105 km2, edge about 0.2 km), written as H3 writes it, in hexadecimal.
 Direction is one of four sectors of 90 degrees, centred on 0 north, 1 east, 2 south, 3 west; -1 where
 the heading is not known. Only samples with ignition on, a position and a speed count (see partials/roads.py).
 Speed is Edie's space-mean speed: the distance travelled by all over the time spent by all (L. C. Edie, 1963).
@@ -16,7 +16,6 @@ from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from stream_jobs.aggregates import Measure, divided, steps_per_unit, whole
 from stream_jobs.driving import MS_PER_S, SPEED_OVER_TIME, STEP_MS_PER_M
 from stream_jobs.partials.columns import COUNTS, Part, total
-from stream_jobs.partials.roads import TILES, ZOOM
 from stream_jobs.partials.segments import always
 
 _SAMPLES: Final = COUNTS[2]
@@ -38,6 +37,5 @@ MEASURES: Final = (
 
 
 def cell_name() -> Column:
-    """``zoom/x/y`` out of the tile's number; null where that is."""
-    x, y = F.shiftright("tile", ZOOM), F.col("tile").bitwiseAND(TILES - 1)
-    return F.concat(F.lit(f"{ZOOM}/"), x.cast("string"), F.lit("/"), y.cast("string")).alias("cell")
+    """The cell's index as H3 writes it; null where there is none."""
+    return F.lower(F.hex("cell")).alias("cell")

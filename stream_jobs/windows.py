@@ -37,7 +37,7 @@ MEASURES: Final = (
 PARTS: Final = parts_of((*MEASURES, *routing.MEASURES))
 """The columns of a partial row: those of vehicles hold what road cells need, and the time."""
 WATERMARK_METADATA: Final = "spark.watermarkDelayMs"
-_GROUP: Final = ("vehicle", "tile", "heading_sector", "window_end")
+_GROUP: Final = ("vehicle", "cell", "heading_sector", "window_end")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +62,13 @@ def all_windows(frames: DataFrame, lengths: Lengths) -> DataFrame:
     window for ever; the column's metadata says it (as ``withWatermark`` would, which may stand only once).
     """
     rows = frames.select("vehicle_id", F.inline("partials"))
-    of_vehicle = F.col("tile").isNull()
+    of_vehicle = F.col("cell").isNull()
     length_ms = F.when(of_vehicle, lengths.window_s * 1000).otherwise(lengths.road_window_s * 1000)
     window_end = F.timestamp_millis(F.col("start_ms") + length_ms)
     event_time = {WATERMARK_METADATA: lengths.watermark_s * 1000}
     keyed = rows.select(
         F.when(of_vehicle, F.col("vehicle_id")).alias("vehicle"),
-        "tile",
+        "cell",
         "heading_sector",
         window_end.alias("window_end", metadata=event_time),
         F.when(~of_vehicle, F.xxhash64("vehicle_id")).alias("passer"),
@@ -79,7 +79,7 @@ def all_windows(frames: DataFrame, lengths: Lengths) -> DataFrame:
 
 
 def _named(grouped: DataFrame, lengths: Lengths) -> DataFrame:
-    window = F.when(F.col("tile").isNull(), lengths.window_s).otherwise(lengths.road_window_s)
+    window = F.when(F.col("cell").isNull(), lengths.window_s).otherwise(lengths.road_window_s)
     start = F.timestamp_millis(F.unix_millis("window_end") - window * 1000)
     own = [m for m in routing.MEASURES if m.name not in {v.name for v in MEASURES}]
     return grouped.select(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import h3
 
 from load_tests.oracle.samples import Limits, Row, Sample
 
@@ -13,12 +13,8 @@ def cell_of(sample: Sample) -> tuple[str, int] | None:
     lat, lon, heading = v["lat_deg"], v["lon_deg"], v["heading_deg"]
     if not v["ignition_on"] or lat is None or lon is None or v["speed_kmh"] is None:
         return None
-    tiles = 2**17
-    lat_rad = max(min(lat / 1e6, 85.05), -85.05) * (math.pi / 180)
-    x = min(math.floor((lon / 1e6 + 180) / 360 * tiles), tiles - 1)
-    y = math.floor((1 - math.asinh(math.tan(lat_rad)) / math.pi) / 2 * tiles)
     sector = -1 if heading is None else (heading + 450) // 900 % 4
-    return f"17/{x}/{y}", sector
+    return h3.latlng_to_cell(lat / 1e6, lon / 1e6, 9), sector
 
 
 def road_row(members: list[tuple[str, Sample]], limits: Limits) -> Row:

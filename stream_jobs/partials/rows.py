@@ -1,6 +1,6 @@
 """Partial rows as Arrow: for each frame a list of structs, those of its vehicle and those of road cells.
 
-A row with a ``tile`` belongs to a road cell, one without to its frame's vehicle. Both have the same columns;
+A row with a ``cell`` belongs to a road cell, one without to its frame's vehicle. Both have the same columns;
 what a road cell does not need is null there.
 """
 
@@ -18,7 +18,7 @@ from stream_jobs.partials.frames import Frames, Ints, Known
 from stream_jobs.partials.roads import road_rows
 from stream_jobs.partials.segments import always, cut
 
-KEYS: Final = ("tile", "heading_sector", "start_ms")
+KEYS: Final = ("cell", "heading_sector", "start_ms")
 
 
 def partials_type(parts: Sequence[Part]) -> pa.ListType:
@@ -36,7 +36,7 @@ def partials(frames: Frames, parts: Sequence[Part], window_ms: int, road_window_
     rows = len(vehicle.begins)
     places = _Places(len(of_frame), place[:rows], place[rows:])
     columns = [
-        places.column(road=road.tile),
+        places.column(road=road.cell),
         places.column(road=road.sector),
         places.column(always(vehicle.start_ms), road.start_ms),
         *(places.column(part.of(vehicle), road.sums.get(part.name)) for part in parts),

@@ -292,7 +292,7 @@ def test_a_standing_link_that_falls_silent_is_cut_and_the_work_done_again(lane: 
 def road_rows(vehicles: int, batch_id: int) -> pa.Table:
     return pa.table(
         {
-            "cell": ["17/1/2"],
+            "cell": ["891f8d7a49bffff"],
             "heading_sector": pa.array([0], pa.int16()),
             "window_start": pa.array([datetime(2026, 1, 1, tzinfo=UTC)], pa.timestamp("us", tz="UTC")),
             "window_s": [60],

@@ -32,6 +32,7 @@ DOORS = {
         "infra/stack/",
         "infra/sql/",
         "infra/trace/tables.py",
+        "infra/score/tables.py",
     ),
 }
 

@@ -105,7 +105,7 @@ def test_partial_rows_add_up_to_what_the_oracle_finds(seed: int, shapes: list[tu
 
 
 def vehicle_sums(partials: list[Row]) -> dict[int, Row]:
-    return {row["start_ms"]: {k: row[k] for k in CHECKS} for row in partials if row["tile"] is None}
+    return {row["start_ms"]: {k: row[k] for k in CHECKS} for row in partials if row["cell"] is None}
 
 
 def _known(name: str, choose: Callable[[list[int]], Any]) -> Callable[[list[Any]], Any]:
@@ -148,8 +148,8 @@ def expected_sums(told: Row) -> dict[int, Row]:
 def road_sums(partials: list[Row]) -> dict[tuple[str, int, int], list[int]]:
     out: dict[tuple[str, int, int], list[int]] = {}
     for row in partials:
-        if row["tile"] is not None:
-            cell = f"17/{row['tile'] >> 17}/{row['tile'] % 2**17}"
+        if row["cell"] is not None:
+            cell = f"{row['cell']:x}"
             sums = out.setdefault((cell, row["heading_sector"], row["start_ms"]), [0, 0, 0])
             for i, name in enumerate(("samples", "time_ms_sum", "speed_over_time_sum")):
                 sums[i] += row[name]

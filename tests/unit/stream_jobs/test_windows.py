@@ -204,13 +204,15 @@ def test_cells_are_at_rest_below_5_a_and_heat_by_time(rows: dict[int, Row]) -> N
     assert (row["battery_running_v"], row["battery_rest_v"]) == (14.0, None)
 
 
-def test_a_road_cell_is_a_tile_of_zoom_17_by_direction_with_space_mean_speed(spark: SparkSession) -> None:
+def test_a_road_cell_is_an_h3_cell_of_resolution_9_by_direction_with_space_mean_speed(
+    spark: SparkSession,
+) -> None:
     found = road_rows(archived(spark, CASES))
     start = datetime(2026, 1, 1, tzinfo=UTC)
     assert {key: (row["vehicles"], row["samples"], row["speed_kmh"]) for key, row in found.items()} == {
-        ("17/69750/45487", 0, start): (2, 16, 48.75),
-        ("17/69750/45487", 1, start): (1, 3, 30.0),
-        ("17/69750/45487", -1, start): (1, 1, 30.0),
+        ("891f8d7a49bffff", 0, start): (2, 16, 48.75),
+        ("891f8d7a49bffff", 1, start): (1, 3, 30.0),
+        ("891f8d7a49bffff", -1, start): (1, 1, 30.0),
     }
 
 
