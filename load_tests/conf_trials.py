@@ -27,8 +27,7 @@ from load_tests.drills.site import Site, opened
 from load_tests.filling import Filling, fill
 from load_tests.query_rate import EMPTY, say
 from load_tests.query_runs import known, run
-from stream_jobs import jobs
-from stream_jobs.queries import TOPIC
+from stream_jobs import jobs, queries
 
 SHIPPED = "shipped"
 ONE_S = 600.0
@@ -96,7 +95,7 @@ def main() -> None:
     found: dict[str, list[dict[str, Any]]] = {name: [] for name in variants}
     batches: dict[str, object] = {"max_offsets": asked.max_offsets, "trigger_s": 0.1}
     with opened(contract.load(), "conf-trials", say, jobs=batches) as site:
-        topic = kafka_topic(site.settings.kafka.prefix, TOPIC)
+        topic = kafka_topic(site.settings.kafka.prefix, queries.TOPIC)
         fill(site.endpoints.kafka_bootstrap, topic, Filling(asked.frames, asked.vehicles, scattered=False))
         for _ in range(asked.rounds):
             for name, conf in variants.items():

@@ -25,7 +25,7 @@ from infra.stack.kafka_topics import create_topics
 from load_tests.drills.site import Site, opened
 from load_tests.filling import Filling, fill
 from load_tests.query_runs import Run, known, run
-from stream_jobs.queries import TOPIC
+from stream_jobs import queries
 
 EMPTY = "TRUNCATE odograph.vehicle_window, odograph.road_cell_window, odograph.vehicle_latest"
 
@@ -37,7 +37,7 @@ def say(text: str) -> None:
 
 def rounds(site: Site, settings: Settings, names: Sequence[str], filling: Filling, number: int) -> list[Run]:
     """Each query ``number`` times in turn, tables empty before each."""
-    topic = kafka_topic(settings.kafka.prefix, TOPIC)
+    topic = kafka_topic(settings.kafka.prefix, queries.TOPIC)
     create_topics(site.endpoints.kafka_bootstrap, settings.kafka.prefix)
     fill(site.endpoints.kafka_bootstrap, topic, filling)
     runs = []

@@ -22,11 +22,10 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 from infra.contract.settings import Endpoints, Settings
 from load_tests.filling import SAMPLES
 from load_tests.rate_support import tree_cpu_s
-from stream_jobs import jobs
+from stream_jobs import jobs, queries
 from stream_jobs.partials.reading import read
 from stream_jobs.progress import line_of
 from stream_jobs.quality import parse
-from stream_jobs.queries import QUERIES, Query, Transform
 from stream_jobs.schema import frame_schema
 
 DEADLINE_S: Final = 300.0
@@ -69,24 +68,24 @@ def _taken(rows: DataFrame, _batch_id: int) -> None:
     rows.write.format("noop").mode("overwrite").save()
 
 
-def _yardstick(name: str, transform: Transform, stateful: bool) -> Query:
-    plain = next(query for query in QUERIES if query.name == "windows")
+def _yardstick(name: str, transform: queries.Transform, stateful: bool) -> queries.Query:
+    plain = next(query for query in queries.QUERIES if query.name == "windows")
     return dataclasses.replace(
         plain,
         name=name,
         operators=1 if stateful else None,
         replaces=(),
         transform=transform,
-        sink=lambda _: _taken,
+        sink=lambda *_: _taken,
     )
 
 
 YARDSTICKS: Final = (_yardstick("decode", decode, False), _yardstick("naive", naive, True))
 
 
-def known() -> dict[str, Query]:
+def known() -> dict[str, queries.Query]:
     """All that can be run, by name: the yardsticks, then the application's queries."""
-    return {query.name: query for query in (*YARDSTICKS, *QUERIES)}
+    return {query.name: query for query in (*YARDSTICKS, *queries.QUERIES)}
 
 
 class Figures(StreamingQueryListener):
@@ -134,7 +133,7 @@ class Run:
     """Parts of the last batch, as Spark has them."""
 
 
-def run(settings: Settings, addresses: Endpoints, query: Query, frames: int) -> Run:
+def run(settings: Settings, addresses: Endpoints, query: queries.Query, frames: int) -> Run:
     """One query in an application of its own, from the topic's begin, until it has taken in ``frames``."""
     home = settings.paths.home / f"rate-{query.name}-{uuid.uuid4().hex[:8]}"
     own = settings.model_copy(update={"paths": settings.paths.model_copy(update={"home": home})})
@@ -158,10 +157,10 @@ class _Listened(jobs.Application):
         settings: Settings,
         addresses: Endpoints,
         stop: threading.Event,
-        queries: list[Query],
+        chosen: list[queries.Query],
         figures: Figures,
     ) -> None:
-        super().__init__(settings, addresses, stop, queries)
+        super().__init__(settings, addresses, stop, chosen)
         self._figures = figures
 
     def _start(self, spark: Any) -> None:

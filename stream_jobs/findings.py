@@ -53,7 +53,7 @@ def rule_schemas() -> dict[str, T.StructType]:
 
 
 def vehicle_rule_schema() -> T.StructType:
-    """The columns that a rule of the query ``vehicles`` may use: the frame's and what is known of the vehicle."""
+    """What a rule of the query ``vehicles`` may use: the frame's columns and what is known of the vehicle."""
     return T.StructType([*frame_schema().fields, *(T.StructField(n, T.StringType()) for n in LOOKED_UP)])
 
 
