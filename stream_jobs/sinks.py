@@ -26,6 +26,7 @@ from pyspark.sql import DataFrame
 from infra.contract.errors import ServiceError
 from stream_jobs import statements as sql
 from stream_jobs import windows
+from stream_jobs.rollups.statements import NOTE_CHANGES
 from stream_jobs.schema import ROAD_KEYS, WINDOW_KEYS
 
 Connection = psycopg.Connection[tuple[Any, ...]]
@@ -222,16 +223,21 @@ def write_windows(connection: Connection, table: WindowTable, rows: pa.Table) ->
     written = execute(connection, sql.upsert(table.name, rows.column_names, table.keys))
     if written < rows.num_rows:
         execute(connection, table.reopen)
-    if table.updates_latest:
-        execute(connection, sql.upsert_latest())
+    _follow(connection, table)
 
 
 def restate_windows(connection: Connection, table: WindowTable, rows: pa.Table) -> None:
     """Rows of the batch layer, each as the next revision of its window."""
     stage(connection, table.name, rows)
     execute(connection, sql.restate(table.name, rows.column_names, table.keys))
+    _follow(connection, table)
+
+
+def _follow(connection: Connection, table: WindowTable) -> None:
+    """What follows from vehicles' windows: their newest state, and the note for the roll-ups."""
     if table.updates_latest:
         execute(connection, sql.upsert_latest())
+        execute(connection, NOTE_CHANGES)
 
 
 def insert_rows(connection: Connection, table: str, rows: pa.Table) -> None:
