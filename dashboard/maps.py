@@ -13,6 +13,7 @@ import pandas as pd
 import pydeck as pdk
 
 from dashboard import icons
+from dashboard.hexagons import wedge
 from dashboard.palette import CONGESTION, TONES, Mode, rgba
 
 Record = dict[str, Any]
@@ -21,6 +22,8 @@ ROADS_PATH: Final = "/map/roads.json"
 """Where the server of the pages serves the rows of the road layer."""
 MAJOR_ROADS: Final = frozenset({"motorway", "trunk", "primary", "arterial"})
 VEHICLE_LAYER: Final = "vehicles"
+ALPHA: Final = {"live": 150, "profile": 70, "none": 70}
+"""Of traffic, by where its speed comes from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,10 +150,10 @@ def alert_pins(fleet: pd.DataFrame, mode: Mode) -> pdk.Layer:
 
 
 def congestion(cells: pd.DataFrame) -> pdk.Layer:
-    """Traffic by cell and direction: each direction is its quarter of the cell, coloured by the band."""
+    """Traffic by cell and direction: a known direction is its quarter of the hexagon, coloured by band."""
     return pdk.Layer(
         "PolygonLayer",
-        [_wedge(row) for row in rows_of(cells)],
+        [_wedge(row) for row in rows_of(cells[cells["heading_sector"] >= 0])],
         id="congestion",
         get_polygon="polygon",
         get_fill_color="colour",
@@ -190,19 +193,19 @@ def _inert(text: str) -> str:
 
 
 def _wedge(row: Record) -> Record:
-    """A quarter of a cell: its centre and the two corners on the side of the direction."""
-    lat, lon = row["lat_deg"], row["lon_deg"]
-    half_lon = row["width_deg"] / 2
-    half_lat = half_lon * math.cos(math.radians(lat))
-    corners = ((-1, 1), (1, 1), (1, -1), (-1, -1))
-    sides = (corners[row["heading_sector"]], corners[(row["heading_sector"] + 1) % 4])
+    """A cell's quarter in one direction; paler where it tells what is usual, or too few to tell."""
+    told = {
+        "live": f"{row['vehicles']} vehicles",
+        "profile": f"{row['vehicles']} vehicles: as usual at this hour of the week",
+        "none": f"{row['vehicles']} vehicles: too few to tell",
+    }[row["source"]]
     ratio = (
         "no free-flow speed yet" if row["speed_ratio"] is None else f"{row['speed_ratio']:.0%} of free flow"
     )
     return {
-        "polygon": [[lon, lat], *([lon + x * half_lon, lat + y * half_lat] for x, y in sides)],
-        "colour": list(rgba(CONGESTION[row["congestion"]], 150)),
-        "tip": f"{row['congestion']}: {row['speed_kmh']:.0f} km/h, {ratio}\n{row['vehicles']} vehicles",
+        "polygon": [[round(x, 6), round(y, 6)] for x, y in wedge(row["cell"], row["heading_sector"])],
+        "colour": list(rgba(CONGESTION[row["congestion"]], ALPHA[row["source"]])),
+        "tip": f"{row['congestion']}: {row['speed_kmh']:.0f} km/h, {ratio}\n{told}",
     }
 
 

@@ -21,6 +21,8 @@ PACKAGES = (
     "infra.sql",
     "infra.demo",
     "infra.trace",
+    "infra.score",
+    "infra.vault",
     "edge_simulator",
     "bridge",
     "stream_jobs",

@@ -59,6 +59,11 @@ def mean(q: Quantity, per_unit: float) -> Measure:
     return Measure(q.name, (total, count), lambda: F.col(total.name) / (F.col(count.name) * per_unit))
 
 
+def samples_of(q: Quantity) -> Measure:
+    """How many samples a mean is over: what a roll-up weights it by."""
+    return whole(columns.count(q), "int").named(f"{q.name}_n")
+
+
 def mean_of(signal: str) -> Measure:
     """The mean of a signal."""
     return mean(columns.signal(signal), steps_per_unit(signal))

@@ -16,9 +16,11 @@ from infra.contract.messages import ALERT_KEYS
 from infra.contract.signals import BY_NAME
 from infra.contract.verdict import QUARANTINED, ClockLimits
 from stream_jobs.quality import parse, with_verdict
-from stream_jobs.rules import Rule
+from stream_jobs.rules import VEHICLES, Rule
 from stream_jobs.schema import HEAD, frame_schema
 
+LOOKED_UP: Final = ("vehicle_class", "powertrain", "model")
+"""Columns beside the frame's for rules of the query ``vehicles``: texts, null where not known."""
 POSITION: Final = ("lat_deg", "lon_deg")
 DELTA_VS: Final = ("delta_v_kmh", "delta_v_lat_kmh")
 _CRASH_FIELDS: Final = {
@@ -42,8 +44,17 @@ def crash_schema() -> T.StructType:
 
 
 def rule_schemas() -> dict[str, T.StructType]:
-    """The columns that a rule's expressions may use, by source."""
-    return {"frame": frame_schema(), "crash": crash_schema().add("impact_kmh", T.DoubleType())}
+    """The columns that a rule's expressions may use, by source, and those of the query ``vehicles``."""
+    return {
+        "frame": frame_schema(),
+        "crash": crash_schema().add("impact_kmh", T.DoubleType()),
+        VEHICLES: vehicle_rule_schema(),
+    }
+
+
+def vehicle_rule_schema() -> T.StructType:
+    """What a rule of the query ``vehicles`` may use: the frame's columns and what is known of the vehicle."""
+    return T.StructType([*frame_schema().fields, *(T.StructField(n, T.StringType()) for n in LOOKED_UP)])
 
 
 def frame_findings(records: DataFrame, rules: Sequence[Rule], limits: ClockLimits) -> DataFrame:
@@ -58,11 +69,11 @@ def frame_findings(records: DataFrame, rules: Sequence[Rule], limits: ClockLimit
     found = judged.select(
         *("vehicle_id", "boot_id", "seq", "received_ms", "span_ms", "t0_ms"),
         believed.alias("believed"),
-        *(_plausible(field.name) for field in schema if field.name not in HEAD),
+        *(plausible(field.name) for field in schema if field.name not in HEAD),
     ).select(
         *("vehicle_id", "boot_id", "seq", "received_ms"),
         (F.col("t0_ms") + F.col("span_ms")).alias("event_ms"),
-        *(_last(name).alias(name) for name in POSITION),
+        *(last_there(name).alias(name) for name in POSITION),
         F.col("seq").cast("string").alias("identity"),
         F.explode(_fired(rules, F.col("believed"))).alias("finding"),
     )
@@ -92,7 +103,7 @@ def kafka_records(alerts: DataFrame) -> DataFrame:
     return alerts.select(F.col("vehicle_id").alias("key"), value.alias("value"))
 
 
-def _plausible(name: str) -> Column:
+def plausible(name: str) -> Column:
     """The column, null where outside its signal's plausible range (elements, for an array)."""
     signal = BY_NAME[name]
     if signal.kind != "number":
@@ -103,7 +114,7 @@ def _plausible(name: str) -> Column:
     return F.when(F.col(name).between(low, high), F.col(name)).alias(name)
 
 
-def _last(name: str) -> Column:
+def last_there(name: str) -> Column:
     """The last sample that is there."""
     return F.try_element_at(F.filter(F.col(name), lambda x: x.isNotNull()), F.lit(-1))
 

@@ -29,7 +29,7 @@ from infra.health import HealthServer
 from stream_jobs.event_kafka import wait_for_partitions
 from stream_jobs.findings import crash_findings, frame_findings, kafka_records, rule_schemas
 from stream_jobs.rule_check import check_expressions
-from stream_jobs.rules import SHIPPED, Rule, load_rules
+from stream_jobs.rules import INSTANT, SHIPPED, Rule, load_rules, of_query
 from stream_jobs.session import build_session
 from stream_jobs.sources import kafka_options, record_columns
 
@@ -47,7 +47,7 @@ _CONF: Final = {
 
 def run(settings: Settings) -> None:
     """Serve until SIGTERM or SIGINT; raises ServiceError with the reason where the query ends by itself."""
-    rules = load_rules(settings.jobs.rules)
+    rules = of_query(load_rules(settings.jobs.rules), INSTANT)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())

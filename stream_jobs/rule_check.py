@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Final
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
-from pyspark.sql.types import BooleanType, NumericType, StructType
+from pyspark.sql.types import ArrayType, BooleanType, NumericType, StructType
 
-from stream_jobs.rules import Rule, wrong
+from stream_jobs.rule_errors import wrong
+from stream_jobs.rules import VEHICLES, Rule
+
+Expected = type[BooleanType] | type[NumericType] | type[ArrayType]
+_WANTED: Final[dict[Expected, str]] = {
+    BooleanType: "true or false", NumericType: "a number", ArrayType: "an array of texts",
+}  # fmt: skip
 
 
 def check_expressions(
@@ -22,15 +29,26 @@ def check_expressions(
     """
     empty = {source: spark.createDataFrame([], schema) for source, schema in schemas.items()}
     for rule in rules:
-        rows = empty[rule.source]
-        _check_expression(path, rule, "condition", rule.condition, rows, BooleanType)
-        _check_expression(path, rule, "value", rule.value, rows, NumericType)
-        if rule.limit is not None:
-            _check_expression(path, rule, "limit", rule.limit, rows, NumericType)
+        rows = empty[VEHICLES if rule.query == VEHICLES else rule.source]
+        for key, text, expected in _expressions(rule):
+            if text is not None:
+                _check_expression(path, rule, key, text, rows, expected)
+
+
+def _expressions(rule: Rule) -> Iterator[tuple[str, str | None, Expected]]:
+    """Each expression of a rule by the key of the file, and what it must give."""
+    yield "condition", rule.condition, BooleanType
+    yield "value", rule.value, NumericType
+    yield "limit", rule.limit, NumericType
+    if rule.lasting is not None:
+        yield "clear", rule.lasting.clear, BooleanType
+        yield "while", rule.lasting.armed, BooleanType
+        yield "learn", rule.lasting.learn, BooleanType
+        yield "names", rule.lasting.names, ArrayType
 
 
 def _check_expression(
-    path: Path, rule: Rule, key: str, text: str, rows: DataFrame, expected: type[BooleanType | NumericType]
+    path: Path, rule: Rule, key: str, text: str, rows: DataFrame, expected: Expected
 ) -> None:
     try:
         # A filter, since Spark refuses aggregates and generators there.
@@ -39,5 +57,4 @@ def _check_expression(
         first_line = str(error).strip().splitlines()[0]
         raise wrong(path, rule.id, key, f"is not understood: {first_line}") from error
     if not isinstance(found, expected):
-        wanted = "true or false" if expected is BooleanType else "a number"
-        raise wrong(path, rule.id, key, f"gives {found.simpleString()}, not {wanted}")
+        raise wrong(path, rule.id, key, f"gives {found.simpleString()}, not {_WANTED[expected]}")

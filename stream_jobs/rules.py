@@ -15,17 +15,25 @@ import yaml
 
 from infra.contract.errors import ConfigError
 from infra.contract.messages import SEVERITIES
+from stream_jobs.rule_errors import text, wrong
+from stream_jobs.rule_kinds import NO_VALUE, VALUELESS, Lasting
+from stream_jobs.rule_lasting import known_keys, read_lasting
 
 SHIPPED: Final = Path(__file__).with_name("rules.yaml")
 SOURCES: Final = ("frame", "crash")
 SIDES: Final = ("above", "below")
+QUERIES: Final = ("instant", "vehicles")
+INSTANT, VEHICLES = QUERIES
 CLEAR_FOR_S: Final = 60.0
 """Seconds of event time without a finding that clear an alert whose rule does not say."""
+
+UNTIMED: Final = ("silence", "geofence")
+"""Kinds whose alerts end when their detector says so, not by a time without findings."""
 
 _ID: Final = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _WORD: Final = re.compile(r"[a-z_][a-z0-9_]*", re.IGNORECASE)
 _REQUIRED: Final = ("id", "version", "severity", "source", "value", "message")
-_OPTIONAL: Final = ("condition", "beyond", "limit", "clear_for_s")
+_OPTIONAL: Final = ("query", "condition", "beyond", "limit", "clear_for_s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +54,22 @@ class Rule:
     beyond: str | None
     clear_for_s: float | None
     message: str
+    query: str = INSTANT
+    lasting: Lasting | None = None
+    """What a rule of the query ``vehicles`` has besides; None for ``instant``."""
 
     def words(self) -> set[str]:
         """Every word of the expressions: the columns it reads are among them."""
-        return set(_WORD.findall(f"{self.condition} {self.value} {self.limit or ''}"))
+        texts = [self.condition, self.value, self.limit]
+        if self.lasting is not None:
+            lasting = self.lasting
+            texts += [lasting.clear, lasting.armed, lasting.learn, lasting.names]
+        return set(_WORD.findall(" ".join(each for each in texts if each)))
+
+
+def of_query(rules: Iterable[Rule], query: str) -> tuple[Rule, ...]:
+    """The rules of one query."""
+    return tuple(rule for rule in rules if rule.query == query)
 
 
 def load_rules(path: Path | None = None) -> tuple[Rule, ...]:
@@ -82,7 +102,9 @@ def _rule(path: Path, place: int, entry: object) -> Rule:
     if not isinstance(entry, dict):
         raise ConfigError(f"rules file {path}, rule {place}: expected keys and values")
     name = str(entry.get("id", f"number {place}"))
-    _check_keys(path, name, entry)
+    lasts = entry.get("query") == VEHICLES
+    entry = _with_defaults(entry) if lasts else entry
+    _check_keys(path, name, entry, known_keys(path, name, entry) if lasts else ())
     _check_words(path, name, entry)
     limit, beyond = _limit(path, name, entry)
     return Rule(
@@ -90,19 +112,29 @@ def _rule(path: Path, place: int, entry: object) -> Rule:
         version=entry["version"],
         severity=entry["severity"],
         source=entry["source"],
-        condition=_text(path, name, "condition", entry.get("condition", "true")),
-        value=_text(path, name, "value", entry["value"]),
+        condition=text(path, name, "condition", entry.get("condition", "true")),
+        value=text(path, name, "value", entry["value"]),
         limit=limit,
         beyond=beyond,
         clear_for_s=_clear_for(path, name, entry),
-        message=_text(path, name, "message", entry["message"]),
+        message=text(path, name, "message", entry["message"]),
+        query=entry.get("query", INSTANT),
+        lasting=read_lasting(path, name, entry) if lasts else None,
     )
 
 
-def _check_keys(path: Path, name: str, entry: Mapping[Any, Any]) -> None:
+def _with_defaults(entry: dict[Any, Any]) -> dict[Any, Any]:
+    """A rule that lasts is over frames; some kinds make their value themselves."""
+    value = {"value": NO_VALUE} if entry.get("kind") in VALUELESS else {}
+    defaults: dict[Any, Any] = {"source": "frame"}
+    return defaults | value | entry
+
+
+def _check_keys(path: Path, name: str, entry: Mapping[Any, Any], more: tuple[str, ...]) -> None:
+    known = (*_REQUIRED, *_OPTIONAL, *more)
     for key in entry:
-        if key not in (*_REQUIRED, *_OPTIONAL):
-            raise wrong(path, name, str(key), f"is unknown; known: {', '.join((*_REQUIRED, *_OPTIONAL))}")
+        if key not in known:
+            raise wrong(path, name, str(key), f"is unknown; known: {', '.join(dict.fromkeys(known))}")
     for key in _REQUIRED:
         if key not in entry:
             raise wrong(path, name, key, "is missing")
@@ -113,9 +145,12 @@ def _check_words(path: Path, name: str, entry: Mapping[str, Any]) -> None:
         raise wrong(path, name, "id", "is not a name of a-z, 0-9 and _ that starts with a letter")
     if type(entry["version"]) is not int or entry["version"] < 1:
         raise wrong(path, name, "version", f"{entry['version']!r} is not a whole number from 1 on")
-    for key, choices in (("severity", SEVERITIES), ("source", SOURCES)):
-        if entry[key] not in choices:
-            raise wrong(path, name, key, f"{entry[key]!r} is none of {', '.join(choices)}")
+    lasts = entry.get("query") == VEHICLES
+    sources = SOURCES[:1] if lasts else SOURCES
+    choices = (("severity", SEVERITIES), ("source", sources), ("query", QUERIES))
+    for key, words in choices:
+        if entry.get(key, INSTANT) not in words and (key in entry or key != "query"):
+            raise wrong(path, name, key, f"{entry[key]!r} is none of {', '.join(words)}")
 
 
 def _limit(path: Path, name: str, entry: Mapping[str, Any]) -> tuple[str | None, str | None]:
@@ -129,7 +164,7 @@ def _limit(path: Path, name: str, entry: Mapping[str, Any]) -> tuple[str | None,
     limit = entry["limit"]
     if type(limit) in (int, float):
         return repr(float(limit)) + "D", entry["beyond"]
-    return _text(path, name, "limit", limit), entry["beyond"]
+    return text(path, name, "limit", limit), entry["beyond"]
 
 
 def _clear_for(path: Path, name: str, entry: Mapping[str, Any]) -> float | None:
@@ -137,18 +172,13 @@ def _clear_for(path: Path, name: str, entry: Mapping[str, Any]) -> float | None:
         if "clear_for_s" in entry:
             raise wrong(path, name, "clear_for_s", "has no meaning for a crash: it does not clear by itself")
         return None
+    if entry.get("kind") in UNTIMED:
+        if "clear_for_s" in entry:
+            raise wrong(
+                path, name, "clear_for_s", f"has no meaning for kind {entry['kind']}: it says when it ends"
+            )
+        return None
     seconds = entry.get("clear_for_s", CLEAR_FOR_S)
     if type(seconds) not in (int, float) or not 0 < seconds <= 86_400:
         raise wrong(path, name, "clear_for_s", f"{seconds!r} is not a number of seconds in 0..86400")
     return float(seconds)
-
-
-def _text(path: Path, name: str, key: str, value: object) -> str:
-    if not isinstance(value, str) or not value.strip():
-        raise wrong(path, name, key, f"{value!r} is not a text")
-    return value.strip()
-
-
-def wrong(path: Path, name: str, key: str, reason: str) -> ConfigError:
-    """The error that says where in the rules file something is wrong."""
-    return ConfigError(f"rules file {path}, rule {name}: `{key}` {reason}")

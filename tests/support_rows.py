@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import h3
 import psycopg
 from psycopg import sql
 from psycopg.types.json import Jsonb
@@ -525,14 +526,13 @@ def baselines(now: datetime, edges: list[Row]) -> list[Row]:
 
 
 def _street_cells(edges: list[Row]) -> list[tuple[str, int]]:
-    """Cell (zoom 17) and direction of each street's middle."""
+    """H3 cell and direction of each street's middle."""
     found = {}
     for n in range(0, len(edges), 2):
         a, b = _ends(edges[n])
         lon, lat = (a[0] + b[0]) / 2, (a[1] + b[1]) / 2
-        x = int((lon + 180) / 360 * 2**17)
-        y = int((1 - math.asinh(math.tan(math.radians(lat))) / math.pi) / 2 * 2**17)
-        found[f"17/{x}/{y}", (0 if abs(b[1] - a[1]) > abs(b[0] - a[0]) else 1) + 2 * (n // 2 % 2)] = None
+        cell = h3.latlng_to_cell(lat, lon, 9)
+        found[cell, (0 if abs(b[1] - a[1]) > abs(b[0] - a[0]) else 1) + 2 * (n // 2 % 2)] = None
     return list(found)
 
 

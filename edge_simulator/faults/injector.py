@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from edge_simulator.edr.pulse import SAMPLE_HZ
 from edge_simulator.faults import faults_road
 from edge_simulator.faults.fault_kind import Fault, Kind, Scene
 from edge_simulator.faults.fault_plan import Arrivals
@@ -36,6 +37,11 @@ class Burst:
     accel_lat: Floats | None = None
     kind: str = ""
 
+    @property
+    def delta_v_kmh(self) -> float:
+        """The change of speed along the vehicle that it brings in all, km/h."""
+        return round(float(self.accel.sum()) / SAMPLE_HZ * 3.6, 1)
+
 
 @dataclass(frozen=True, slots=True)
 class Event:
@@ -52,11 +58,12 @@ class Event:
         then on, None where it stays. Both are decided at the begin and may lie after the run's end.
         """
         fault = self.fault
+        felt = {} if self.burst is None else {"delta_v_kmh": self.burst.delta_v_kmh}
         return {
             "kind": "fault", "fault_id": self.fault_id, "fault": fault.name, "vehicle_id": vehicle_id,
             "from_ms": start_ms + fault.onset_ms, "full_ms": start_ms + fault.full_ms,
             "to_ms": None if fault.end_ms is None else start_ms + fault.end_ms,
-            "severity": fault.severity, "details": fault.details,
+            "severity": fault.severity, "details": fault.details | felt,
         }  # fmt: skip
 
 

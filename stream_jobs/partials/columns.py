@@ -30,6 +30,12 @@ class Quantity:
     by_sample: bool
     floor: int = 0
 
+    def known(self, frames: Frames) -> Known:
+        """``of`` these frames, computed once."""
+        if self.name not in frames.made:
+            frames.made[self.name] = self.of(frames)
+        return frames.made[self.name]
+
 
 @dataclass(frozen=True, slots=True)
 class Part:
@@ -51,27 +57,34 @@ def signal(name: str) -> Quantity:
 
 def total(q: Quantity) -> Part:
     """Sum over the samples that have the value."""
-    return Part(f"{q.name}_sum", "sum", lambda s: s.total(q.of(s.frames), q.by_sample))
+    return Part(f"{q.name}_sum", "sum", lambda s: s.total(q.known(s.frames), q.by_sample))
 
 
 def count(q: Quantity) -> Part:
     """Samples that have the value."""
-    return Part(f"{q.name}_count", "sum", lambda s: s.count(q.of(s.frames), q.by_sample))
+    return Part(f"{q.name}_count", "sum", lambda s: s.count(q.known(s.frames), q.by_sample))
 
 
 def largest(q: Quantity) -> Part:
     """The largest value."""
-    return Part(f"{q.name}_max", "max", lambda s: s.largest(q.of(s.frames), q.by_sample))
+    return Part(f"{q.name}_max", "max", lambda s: s.largest(q.known(s.frames), q.by_sample))
 
 
 def least(q: Quantity) -> Part:
     """The least value."""
-    return Part(f"{q.name}_min", "min", lambda s: s.least(q.of(s.frames), q.by_sample))
+    return Part(f"{q.name}_min", "min", lambda s: s.least(q.known(s.frames), q.by_sample))
 
 
 def last(q: Quantity) -> Part:
     """The last known value, packed with its time in the window."""
-    return Part(f"{q.name}_last", "max", lambda s: s.last(q.of(s.frames), q.by_sample, VALUE_BITS, q.floor))
+    return Part(
+        f"{q.name}_last", "max", lambda s: s.last(q.known(s.frames), q.by_sample, VALUE_BITS, q.floor)
+    )
+
+
+def first(q: Quantity) -> Part:
+    """The first known of values a frame, packed as ``last`` is: the least pack is the first."""
+    return Part(f"{q.name}_first", "min", lambda s: s.last(q.known(s.frames), False, VALUE_BITS, q.floor))
 
 
 def time_where(name: str, holds: Callable[[Frames], tuple[Flags, Flags]]) -> Quantity:

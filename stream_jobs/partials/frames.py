@@ -7,7 +7,7 @@ value a frame.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -40,6 +40,7 @@ class Frames:
     """Arrays of length frames (``t0_ms`` to ``slow_wrong``) and of length samples (the others).
 
     ``fast_wrong`` and ``slow_wrong`` count values taken out because they cannot be; ``late`` is the verdict.
+    ``made`` keeps what was computed from signals, by name: several parts want the same.
     """
 
     t0_ms: Ints
@@ -53,11 +54,18 @@ class Frames:
     event_ms: Ints
     fast: Mapping[str, Known]
     fast_wrong: Ints
+    made: dict[str, Known] = field(default_factory=dict)
 
     def on_samples(self, name: str) -> Known:
         """A slow signal, a value a sample."""
         slow = self.slow[name]
         return Known(slow.values[self.of_sample], slow.known[self.of_sample])
+
+    def lowest(self, name: str) -> Known:
+        """The lowest known value of a fast signal in each frame."""
+        fast, begins = self.fast[name], np.flatnonzero(self.index == 0)
+        values = np.where(fast.known, fast.values, np.iinfo(np.int64).max)
+        return Known(np.minimum.reduceat(values, begins), np.logical_or.reduceat(fast.known, begins))
 
     @property
     def sample_ms(self) -> Ints:

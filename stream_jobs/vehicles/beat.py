@@ -94,6 +94,10 @@ class Found:
     """None: the rule's own."""
     detail: str | None = None
     """Words for people that the rule's message does not have: the fence's name, the wheel."""
+    apart: str | None = None
+    """What of the rule is an alert of its own (a trouble code, a fence): that alert is ``rule.apart``."""
+    ended: bool = False
+    """No finding but an end: the alert, if one is active, is over at ``event_ms``."""
 
 
 class Detector(Protocol):
@@ -102,6 +106,16 @@ class Detector(Protocol):
     A memory is None before the first beat, and where there is nothing to remember. While a rule is raised it
     is found again often enough that ``clear_for`` (stream_jobs/alerts.py) does not end its alert.
     """
+
+    @property
+    def always(self) -> bool:
+        """False: a beat need not be shown to it while its memory is None and the reading does not hold."""
+        ...
+
+    @property
+    def unordered(self) -> bool:
+        """True: it is shown every frame once as it arrives, before the sequencer, those left out too."""
+        ...
 
     def step(
         self, memory: Memory | None, beat: Beat, reading: Reading

@@ -96,6 +96,8 @@ class Core:
         detectors, memories = self._detection.detectors, state.memories
         for place, reading in enumerate(beat.readings):
             memory = memories[place]
+            if memory is None and not reading.holds and not detectors[place].always:
+                continue
             after, found = detectors[place].step(memory, beat, reading)
             if after is not memory:
                 memories[place] = after
@@ -115,13 +117,15 @@ class Core:
                 detector = self._detection.detectors[place]
                 memory: Memory = state.memories[place]
                 state.memories[place], found = detector.expire(memory, due_ms)
-                yield from self._rows(place, found, last)
+                yield from self._rows(place, found, last, due_ms)
                 later_ms = detector.due_ms(state.memories[place])
                 due_ms = later_ms if later_ms is not None and later_ms > due_ms else None
             state.dues[place] = due_ms
 
-    def _rows(self, place: int, found: Sequence[Found], beat: Beat) -> Iterator[Row]:
-        return (alert_row(self._detection.rules[place], each, beat) for each in found)
+    def _rows(
+        self, place: int, found: Sequence[Found], beat: Beat, received_ms: int | None = None
+    ) -> Iterator[Row]:
+        return (alert_row(self._detection.rules[place], each, beat, received_ms) for each in found)
 
 
 def _behind(beats: Sequence[Beat]) -> BehindRow:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,6 +25,7 @@ from stream_jobs.archive import archive_folder
 from stream_jobs.sinks import Connection, Database, execute, fetch, stage
 from stream_jobs.vehicles import lookups
 from stream_jobs.vehicles.core import Core
+from stream_jobs.vehicles.journeys.rows import TripRow
 from stream_jobs.vehicles.limits import core_limits, harsh_limits
 from stream_jobs.vehicles.plugged import Detection
 from stream_jobs.vehicles.replay import arrivals_of, replay
@@ -37,10 +39,11 @@ LOOK_BACK_MS: Final = 86_400_000
 """How far back a vehicle is read where no stop is known before its frames."""
 
 _OPEN: Final = """
-SELECT b.vehicle_id, (extract(epoch FROM b.since) * 1000)::bigint, (extract(epoch FROM b.until) *
-1000)::bigint,
-       (extract(epoch FROM before.began_at) * 1000)::bigint, (extract(epoch FROM after.began_at) *
-       1000)::bigint
+SELECT b.vehicle_id,
+       (extract(epoch FROM b.since) * 1000)::bigint,
+       (extract(epoch FROM b.until) * 1000)::bigint,
+       (extract(epoch FROM before.began_at) * 1000)::bigint,
+       (extract(epoch FROM after.began_at) * 1000)::bigint
 FROM (SELECT vehicle_id, min(from_time) AS since, max(to_time) AS until, max(noted_at) AS noted
       FROM odograph.journey_behind WHERE repaired_at IS NULL GROUP BY vehicle_id) b
 LEFT JOIN LATERAL (SELECT max(began_at) AS began_at FROM odograph.trip_stop s
@@ -99,7 +102,7 @@ class JourneyRepair:
         tasks = self._database.run(lambda connection: _tasks(connection, seen_ms))
         for task in tasks:
             rows = list(self.rows(task, seen_ms))
-            self._database.run(lambda c, task=task, rows=rows: restate(c, task, rows, seen_ms))
+            self._database.run(partial(restate, task=task, rows=rows, seen_ms=seen_ms))
             log.info("journeys restated", vehicle_id=task.vehicle_id, rows=len(rows))
         return len(tasks)
 
@@ -145,7 +148,7 @@ def restate(connection: Connection, task: Task, rows: list[Row], seen_ms: int) -
     for table, found in tables_of(rows).items():
         if table.restated:
             _replace(connection, table, task, found)
-    trips = [row.started_ms for row in rows if hasattr(row, "trip_id")]
+    trips = [row.started_ms for row in rows if isinstance(row, TripRow)]
     if trips and task.stop_ms is not None:
         values = {"vehicle": task.vehicle_id, "began_ms": task.stop_ms, "ended_ms": min(trips)}
         execute(connection, _LEAVES, values)

@@ -10,7 +10,10 @@ from stream_jobs.vehicles.journeys.rows import HarshRow, IdleRow, StopRow, TripR
 
 
 class AlertRow(msgspec.Struct, frozen=True, tag="alert", gc=False):
-    """A finding as it goes to the topic ``alerts``: the keys of the contract's ALERT_KEYS."""
+    """A finding as it goes to the topic ``alerts``: the keys of the contract's ALERT_KEYS, and two besides.
+
+    ``since_ms``: when it began to hold. ``ended``: no finding but the end of the alert.
+    """
 
     alert_id: str
     vehicle_id: str
@@ -26,6 +29,8 @@ class AlertRow(msgspec.Struct, frozen=True, tag="alert", gc=False):
     received_ms: int
     lat_deg: float | None
     lon_deg: float | None
+    since_ms: int | None = None
+    ended: bool = False
 
 
 class BehindRow(msgspec.Struct, frozen=True, tag="behind", gc=False):

@@ -33,6 +33,8 @@ DOORS = {
         "infra/stack/",
         "infra/sql/",
         "infra/trace/tables.py",
+        "infra/score/tables.py",
+        "infra/vault/tables.py",
     ),
 }
 

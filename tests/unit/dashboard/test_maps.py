@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
+import h3
 import pandas as pd
+import pytest
 
 from dashboard import maps, trace
+from dashboard.hexagons import wedge
 from dashboard.palette import SPEED_BANDS, STATES
 
 FLEET = pd.DataFrame(
@@ -125,20 +129,38 @@ def test_a_trace_is_not_drawn_across_a_jump_no_car_can_drive() -> None:
     assert [piece["from"] for piece in trace.layer(rows).data] == [[8.4, 49.02]]
 
 
-def test_a_direction_is_its_quarter_of_the_cell() -> None:
+def test_a_direction_is_its_quarter_of_the_hexagon_and_an_unknown_one_is_not_drawn() -> None:
     cell = {
-        "lat_deg": 0.0,
-        "lon_deg": 10.0,
-        "width_deg": 0.02,
+        "cell": "891f8d7a49bffff",
         "heading_sector": 1,
         "speed_kmh": 12.0,
         "speed_ratio": 0.4,
         "congestion": "severe",
         "vehicles": 4,
+        "source": "live",
     }
-    wedge = maps.congestion(pd.DataFrame([cell])).data[0]
-    assert wedge["polygon"] == [[10.0, 0.0], [10.01, 0.01], [10.01, -0.01]]
-    assert wedge["tip"] == "severe: 12 km/h, 40% of free flow\n4 vehicles"
+    east, north = maps.congestion(
+        pd.DataFrame([cell, cell | {"heading_sector": 0}, cell | {"heading_sector": -1}])
+    ).data
+    assert east["tip"] == "severe: 12 km/h, 40% of free flow\n4 vehicles"
+    centre = [11.573976, 48.137336]
+    assert east["polygon"][0] == north["polygon"][0] == centre
+    assert east["polygon"][1] == north["polygon"][-1]
+    assert all(x > centre[0] for x, _ in east["polygon"][1:])
+    assert all(y > centre[1] for _, y in north["polygon"][1:])
+
+
+def test_the_quarters_of_a_hexagon_are_the_whole_of_it() -> None:
+    cell = "891f8d7a49bffff"
+    lat_deg = h3.cell_to_latlng(cell)[0]
+    km_per_degree = 6371.0088 * math.pi / 180
+    areas = [abs(_area(wedge(cell, sector))) for sector in range(4)]
+    km2 = sum(areas) * km_per_degree**2 * math.cos(math.radians(lat_deg))
+    assert km2 == pytest.approx(h3.cell_area(cell, "km^2"), rel=1e-4)
+
+
+def _area(points: tuple[tuple[float, float], ...]) -> float:
+    return 0.5 * sum(a[0] * b[1] - a[1] * b[0] for a, b in zip(points, points[1:] + points[:1], strict=True))
 
 
 def test_major_roads_are_wider() -> None:

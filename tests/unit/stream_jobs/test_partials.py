@@ -105,7 +105,7 @@ def test_partial_rows_add_up_to_what_the_oracle_finds(seed: int, shapes: list[tu
 
 
 def vehicle_sums(partials: list[Row]) -> dict[int, Row]:
-    return {row["start_ms"]: {k: row[k] for k in CHECKS} for row in partials if row["tile"] is None}
+    return {row["start_ms"]: {k: row[k] for k in CHECKS} for row in partials if row["cell"] is None}
 
 
 def _known(name: str, choose: Callable[[list[int]], Any]) -> Callable[[list[Any]], Any]:
@@ -129,7 +129,12 @@ CHECKS: dict[str, Callable[[list[Any]], Any]] = {
     "battery_voltage_v_min": _known("battery_voltage_v", min),
     "tyre_fl_kpa20_sum": _known("tyre_fl", sum),
     "cell_spread_mv_max": _known("cell_spread_mv", max),
-    "brake_pad_wear_max": _known("pad_wear", max),
+    "brake_pad_wear_fl_pct_max": _known("brake_pad_wear_fl_pct", max),
+    "oil_shortfall_max": _known("oil_shortfall_300", max),
+    "fuel_trim_sum": _known("fuel_trim", sum),
+    "battery_rest_sum": _known("battery_rest", sum),
+    "battery_running_sum": _known("battery_running", sum),
+    "forward_gear_min": _known("forward_gear", min),
 }
 
 
@@ -143,8 +148,8 @@ def expected_sums(told: Row) -> dict[int, Row]:
 def road_sums(partials: list[Row]) -> dict[tuple[str, int, int], list[int]]:
     out: dict[tuple[str, int, int], list[int]] = {}
     for row in partials:
-        if row["tile"] is not None:
-            cell = f"17/{row['tile'] >> 17}/{row['tile'] % 2**17}"
+        if row["cell"] is not None:
+            cell = f"{row['cell']:x}"
             sums = out.setdefault((cell, row["heading_sector"], row["start_ms"]), [0, 0, 0])
             for i, name in enumerate(("samples", "time_ms_sum", "speed_over_time_sum")):
                 sums[i] += row[name]

@@ -19,6 +19,7 @@ from load_tests.oracle import expect
 from stream_jobs import windows
 from stream_jobs.archive_files import indexed
 from stream_jobs.frames import batch_frames
+from stream_jobs.rollups.columns import NAMES
 from stream_jobs.schema import WRITER_COLUMNS
 from stream_jobs.windows import Lengths
 from tests.support_frames import Record, frame, random_frame, vin
@@ -86,6 +87,16 @@ CASES: list[Record] = [
                    heading_deg=[44.9] * 4 + [45.0] * 3 + [315.0] * 2 + [None])),
     received(frame(12, 0, T0, speed_kmh=60.0, ignition_on=True, lat_deg=48.137154, lon_deg=11.576124,
                    heading_deg=0.0)),
+    received(frame(13, 0, T0, engine_rpm=1000, speed_kmh=20.0, gear=3, oil_pressure_kpa=80, ignition_on=True,
+                   battery_voltage_v=13.8, coolant_temp_c=70.0, fuel_trim_short_pct=2.5,
+                   fuel_trim_long_pct=-0.5, brake_pad_wear_fl_pct=40.0, brake_pad_wear_rr_pct=55.5)),
+    received(frame(13, 1, T0 + 1000, engine_rpm=0, speed_kmh=0.0, gear=0, oil_pressure_kpa=0,
+                   ignition_on=False, battery_voltage_v=12.6, coolant_temp_c=69.0, fuel_trim_short_pct=9.0,
+                   fuel_trim_long_pct=9.0)),
+    received(frame(14, 0, T0, cell_temp_max_c=30.0, pack_current_a=-4.9, cell_voltage_min_v=3.6,
+                   cell_voltage_max_v=3.61, ignition_on=True, battery_voltage_v=14.0)),
+    received(frame(14, 1, T0 + 5000, cell_temp_max_c=31.0, pack_current_a=5.0, cell_voltage_min_v=3.6,
+                   cell_voltage_max_v=3.63)),
 ]  # fmt: skip
 
 
@@ -94,7 +105,7 @@ def rows(spark: SparkSession) -> dict[int, Row]:
     """The window at T0 of each vehicle."""
     found = window_rows(archived(spark, CASES))
     start = datetime(2026, 1, 1, tzinfo=UTC)
-    by_vehicle = {number: found[vin(number), start] for number in range(1, 13)}
+    by_vehicle = {number: found[vin(number), start] for number in range(1, 15)}
     by_vehicle[103] = found[vin(3), datetime(2026, 1, 1, 0, 0, 10, tzinfo=UTC)]
     return by_vehicle
 
@@ -106,6 +117,7 @@ def test_a_second_at_36_kmh_is_ten_metres(rows: dict[int, Row]) -> None:
 
 def test_standing_with_ignition_on_is_idling_and_burns_its_fuel_rate(rows: dict[int, Row]) -> None:
     assert (rows[2]["idle_s"], rows[2]["moving_s"], rows[2]["fuel_l"]) == (1.0, 0.0, 0.001)
+    assert (rows[2]["idle_fuel_l"], rows[1]["idle_fuel_l"]) == (0.001, None)
 
 
 def test_what_no_sample_tells_is_null_and_not_zero(rows: dict[int, Row]) -> None:
@@ -155,7 +167,7 @@ def test_copies_and_disorder_do_not_matter_and_the_last_sample_is_by_event_time(
 
 
 def test_speeding_begins_above_the_margin(rows: dict[int, Row]) -> None:
-    assert rows[8]["speeding_s"] == 0.5
+    assert (rows[8]["speeding_s"], rows[8]["speeding_10_s"], rows[1]["speeding_10_s"]) == (0.5, 0.0, None)
 
 
 def test_energy_is_voltage_times_current_times_time(rows: dict[int, Row]) -> None:
@@ -175,13 +187,33 @@ def test_oil_pressure_counts_with_the_engine_above_500_rpm(rows: dict[int, Row])
     )
 
 
-def test_a_road_cell_is_a_tile_of_zoom_17_by_direction_with_space_mean_speed(spark: SparkSession) -> None:
+def test_engine_gearbox_and_12_v_system_count_where_they_can_tell(rows: dict[int, Row]) -> None:
+    row = rows[13]
+    assert (row["oil_shortfall_max_kpa"], row["oil_below_floor_s"]) == (12.0, 1.0)
+    assert (rows[10]["oil_shortfall_max_kpa"], rows[10]["oil_below_floor_s"]) == (None, None)
+    assert (row["gear_min"], row["gear_max"], row["rpm_per_kmh"]) == (3, 3, 50.0)
+    assert (row["battery_running_v"], row["battery_rest_v"], row["battery_on_min_v"]) == (13.8, 12.6, 13.8)
+    assert (row["fuel_trim_mean_pct"], row["fuel_trim_n"], row["coolant_n"]) == (2.0, 10, 20)
+    pads = [row[f"brake_pad_wear_{wheel}_pct"] for wheel in ("fl", "fr", "rl", "rr")]
+    assert (pads, row["brake_pad_wear_max_pct"]) == ([40.0, None, None, 55.5], 55.5)
+
+
+def test_cells_are_at_rest_below_5_a_and_heat_by_time(rows: dict[int, Row]) -> None:
+    row = rows[14]
+    assert (row["cell_spread_rest_mv"], row["cell_spread_max_mv"]) == (10.0, 30.0)
+    assert (row["cell_temp_rate_c_min"], rows[13]["cell_temp_rate_c_min"]) == (12.0, None)
+    assert (row["battery_running_v"], row["battery_rest_v"]) == (14.0, None)
+
+
+def test_a_road_cell_is_an_h3_cell_of_resolution_9_by_direction_with_space_mean_speed(
+    spark: SparkSession,
+) -> None:
     found = road_rows(archived(spark, CASES))
     start = datetime(2026, 1, 1, tzinfo=UTC)
     assert {key: (row["vehicles"], row["samples"], row["speed_kmh"]) for key, row in found.items()} == {
-        ("17/69750/45487", 0, start): (2, 16, 48.75),
-        ("17/69750/45487", 1, start): (1, 3, 30.0),
-        ("17/69750/45487", -1, start): (1, 1, 30.0),
+        ("891f8d7a49bffff", 0, start): (2, 16, 48.75),
+        ("891f8d7a49bffff", 1, start): (1, 3, 30.0),
+        ("891f8d7a49bffff", -1, start): (1, 1, 30.0),
     }
 
 
@@ -228,12 +260,27 @@ def test_a_verdict_depends_on_the_payload_and_its_receive_time_only(spark: Spark
     assert verdicts == [verdict for verdict, _, _ in VERDICTS]
 
 
-@pytest.mark.parametrize("table", ["vehicle_window", "road_cell_window"])
-def test_the_columns_are_those_of_the_table(spark: SparkSession, table: str) -> None:
-    text = (Path(infra.sql.__file__).parent / "001_tables.sql").read_text()
-    match = re.search(rf"CREATE TABLE odograph\.{table} \((.*?)\n\);", text, re.DOTALL)
-    assert match is not None
-    names = set(re.findall(r"^    ([a-z]\w+) ", match[1], re.MULTILINE)) - set(WRITER_COLUMNS)
-    both = windows_of(archived(spark, CASES[:1]))
-    made = windows.vehicle_windows(both) if table == "vehicle_window" else windows.road_windows(both)
-    assert set(made.columns) == names
+COLUMNS = {
+    "vehicle_window": {*windows.VEHICLE_COLUMNS, *WRITER_COLUMNS},
+    "road_cell_window": {*windows.ROAD_COLUMNS, *WRITER_COLUMNS},
+    "road_edge_window": {*windows.EDGE_COLUMNS, *WRITER_COLUMNS},
+    "vehicle_minute": {"vehicle_id", "bucket", *NAMES},
+}
+
+
+@pytest.mark.parametrize("table", COLUMNS)
+def test_the_columns_are_those_of_the_table(table: str) -> None:
+    assert columns_of(table) == COLUMNS[table]
+
+
+def columns_of(table: str) -> set[str]:
+    """Columns that the files of infra.sql give to a table, in their order."""
+    names: set[str] = set()
+    for path in sorted(Path(infra.sql.__file__).parent.glob("*.sql")):
+        text = path.read_text()
+        created = re.search(rf"CREATE TABLE odograph\.{table} \((.*?)\n\);", text, re.DOTALL)
+        if created is not None:
+            names |= set(re.findall(r"^    ([a-z]\w+) ", created[1], re.MULTILINE))
+        for altered in re.findall(rf"ALTER TABLE odograph\.{table}\b(.*?);\n", text, re.DOTALL):
+            names |= set(re.findall(r"ADD COLUMN (\w+) ", altered))
+    return names

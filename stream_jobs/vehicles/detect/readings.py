@@ -1,0 +1,70 @@
+"""A rule's expressions over the frame's columns as one struct: what `Reading` holds. Native Spark only."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
+
+from stream_jobs.rule_kinds import Baseline, Count, Geofence, Lasting, Level, Silence
+from stream_jobs.rules import Rule
+
+READING: Final = (
+    "struct<holds:boolean,clears:boolean,value:double,limit:double,armed:boolean,learns:boolean,"
+    "names:array<string>>"
+)
+"""The struct's type; its fields are those of `Reading`, in order."""
+_JUDGED_BY_SPARK: Final = (Count, Geofence, Silence)
+"""Kinds for which the condition alone is what holds, besides a level of the frame's own value."""
+
+
+def readings(rules: Sequence[Rule]) -> Column:
+    """An array with the reading of each rule, in their order."""
+    return F.array(*(reading(rule) for rule in rules)).cast(f"array<{READING}>")
+
+
+def reading(rule: Rule) -> Column:
+    """One rule's reading. Where a kind works on a value of its own, the value is null unless it counts."""
+    lasting = rule.lasting
+    if lasting is None:
+        raise ValueError(f"rule {rule.id} is none of the query vehicles")
+    condition, value = F.expr(rule.condition), F.expr(rule.value).cast("double")
+    limit = F.lit(None) if rule.limit is None else F.expr(rule.limit)
+    own = isinstance(lasting.spec, Level) and lasting.spec.mean_s == 0
+    holds = clears = F.lit(None)
+    if own:
+        holds = _holds(rule, condition, value, limit)
+        clears = ~condition | _clears(rule, lasting, holds)
+    elif isinstance(lasting.spec, (*_JUDGED_BY_SPARK, Baseline)):
+        holds = condition
+    counted = value if own or isinstance(lasting.spec, (Baseline, Count)) else F.when(condition, value)
+    return F.struct(
+        holds.alias("holds"),
+        clears.alias("clears"),
+        counted.alias("value"),
+        limit.alias("limit"),
+        _or_null(lasting.armed).alias("armed"),
+        (_or_null(lasting.learn) if lasting.learn else condition).alias("learns"),
+        _or_null(lasting.names).alias("names"),
+    ).cast(READING)
+
+
+def _holds(rule: Rule, condition: Column, value: Column, limit: Column) -> Column:
+    if rule.limit is None:
+        return condition
+    return condition & (value > limit if rule.beyond == "above" else value < limit)
+
+
+def _clears(rule: Rule, lasting: Lasting, holds: Column) -> Column:
+    if lasting.clear is not None:
+        return F.expr(lasting.clear)
+    if lasting.clear_level is not None:
+        level, value = F.lit(lasting.clear_level), F.expr(rule.value)
+        return value <= level if rule.beyond == "above" else value >= level
+    return ~holds
+
+
+def _or_null(expression: str | None) -> Column:
+    return F.lit(None) if expression is None else F.expr(expression)
