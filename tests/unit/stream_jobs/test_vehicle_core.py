@@ -17,7 +17,7 @@ from stream_jobs.vehicles.plugged import Detection
 from stream_jobs.vehicles.replay import replay
 from stream_jobs.vehicles.rows import BehindRow, Row
 from stream_jobs.vehicles.sequencer import Arrival
-from stream_jobs.vehicles.state import dump_vehicle, load_vehicle
+from stream_jobs.vehicles.state import Bucket, adopt, dump_vehicle, load_vehicle
 
 CORE = Core(core_limits(Settings()), Detection())
 T0 = 1_780_000_000_000
@@ -150,3 +150,14 @@ def test_a_second_device_under_the_same_name_with_a_lower_boot_takes_no_part() -
     rows = list(CORE.take(state, [arrival(s, boot=1) for s in range(10)]))
     assert rows == []
     assert state.order.boot_id == 2
+
+
+def test_the_memory_of_a_rule_survives_a_change_of_the_other_rules_and_not_its_own() -> None:
+    state = CORE.new()
+    state.memories, state.dues = [(1, ("x",)), (2,)], [None, 5]
+    bucket = Bucket({VEHICLE: dump_vehicle(state)}, {VEHICLE: 5}, ["coolant@1", "silent@1"])
+    adopt(bucket, ["silent@1", "coolant@2", "speed@1"])
+    after = load_vehicle(bucket.vehicles[VEHICLE])
+    assert after.memories == [(2,), None, None]
+    assert after.dues == [5, None, None]
+    assert bucket.rules == ["silent@1", "coolant@2", "speed@1"]
