@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import typer
 
+from stream_jobs import alerts_cli
+
 jobs = typer.Typer(no_args_is_help=True, help="The stream jobs: each command is one process.")
 
 
 def register(app: typer.Typer) -> None:
     """Add this package's commands to the application."""
     app.add_typer(jobs, name="jobs")
+    alerts_cli.register(app)
 
 
 @jobs.command()
