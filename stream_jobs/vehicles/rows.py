@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
+
+from stream_jobs.vehicles.journeys.rows import HarshRow, IdleRow, StopRow, TripRow
 
 
 class AlertRow(msgspec.Struct, frozen=True, tag="alert", gc=False):
@@ -39,9 +43,18 @@ class BehindRow(msgspec.Struct, frozen=True, tag="behind", gc=False):
     frames: int
 
 
-Row = AlertRow | BehindRow
+Row = AlertRow | BehindRow | TripRow | StopRow | IdleRow | HarshRow
 
 
 def pack(row: Row) -> bytes:
     """The row as JSON, its kind under ``type``."""
     return msgspec.json.encode(row)
+
+
+def unpack(body: bytes) -> Row:
+    """The row that ``pack`` made a body of."""
+    row: Row = _ROW.decode(body)
+    return row
+
+
+_ROW: Final = msgspec.json.Decoder(Row)
