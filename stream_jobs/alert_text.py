@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from stream_jobs.rehearse.compare import Change, Comparison, Episode, by_rule
 from stream_jobs.rules import Rule
 
 Row = Mapping[str, Any]
@@ -80,6 +81,47 @@ def _change_line(change: Row) -> str:
         f"{_time(change['event_time'])}  {change['change']}  {change['severity']}  {_number(change['value'])}"
     )
     return f"  {what}{who}{note}"
+
+
+def comparison_page(found: Comparison) -> str:
+    """A line a rule, then the alerts that come and go."""
+    counts = by_rule(found)
+    if not counts:
+        return "no alerts, neither by the rules in force nor by the changed ones"
+    head = ("rule", "in force", "changed", "raised", "lost", "kept")
+    lines = [head, *((rule, *map(str, count.values())) for rule, count in counts.items())]
+    parts = [_columns(lines)]
+    for word, group in (("raised", found.raised), ("lost", found.lost)):
+        if group:
+            rows = [_episode_line(episode) for episode in group]
+            title = ("vehicle", "rule", "severity", "opened (UTC)", "ended", "worst", "limit")
+            parts += ["", f"{word}:", _columns([title, *rows])]
+    moved = [
+        change for change in found.kept if change.later_s or change.before.severity != change.after.severity
+    ]
+    if moved:
+        heads = ("vehicle", "rule", "opened (UTC)", "later by s", "severity")
+        parts += ["", "kept, with a change:", _columns([heads, *map(_moved_line, moved)])]
+    return "\n".join(parts)
+
+
+def _episode_line(episode: Episode) -> tuple[str, ...]:
+    return (
+        episode.vehicle_id, episode.rule, episode.severity, _ms(episode.opened_ms), _ms(episode.ended_ms),
+        _number(episode.value), _number(episode.limit),
+    )  # fmt: skip
+
+
+def _moved_line(change: Change) -> tuple[str, ...]:
+    severity = change.after.severity
+    if severity != change.before.severity:
+        severity = f"{change.before.severity} to {severity}"
+    after = change.after
+    return after.vehicle_id, after.rule, _ms(after.opened_ms), f"{change.later_s:+.0f}", severity
+
+
+def _ms(moment_ms: int | None) -> str:
+    return "-" if moment_ms is None else _time(datetime.fromtimestamp(moment_ms / 1000, UTC))
 
 
 def _columns(lines: Sequence[tuple[str, ...]]) -> str:

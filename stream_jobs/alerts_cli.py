@@ -122,6 +122,62 @@ def silence(
     _tell(done if as_json else text, as_json)
 
 
+@alerts.command()
+def rehearse(
+    file: Annotated[
+        Path, typer.Option("--rule", help="rules file with the changed rules; others may be left out")
+    ],
+    since: Annotated[str, typer.Option("--from", help="begin of the history, as 2026-11-20T08:00 (UTC)")],
+    until: Annotated[str, typer.Option("--to", help="its end")],
+    lead: Annotated[str, typer.Option(help="run-up that is read before it, for what lasts")] = "1h",
+    vehicle: Vehicle = None,
+    as_json: Json = False,
+) -> None:
+    """Say which alerts changed rules would have raised and lost over the archive.
+
+    The rules in force with the same ids run over the same frames; nothing is stored.
+    """
+    from infra.contract.durations import duration_ms
+    from infra.contract.settings import load
+    from infra.log import configure
+    from stream_jobs.alert_text import comparison_page
+    from stream_jobs.rehearse.compare import as_json as whole
+    from stream_jobs.rehearse.history import Span
+    from stream_jobs.rehearse.history import rehearse as run
+    from stream_jobs.rules import load_rules
+    from stream_jobs.session import build_session
+
+    configure("rehearse")
+    settings = load()
+    changed, in_force = load_rules(file), load_rules(settings.jobs.rules)
+    span = Span(_moment_ms(since, "--from"), _moment_ms(until, "--to"), duration_ms(lead, "--lead"), vehicle)
+    if span.until_ms <= span.from_ms:
+        raise _usage("--to is not after --from")
+    spark = build_session(settings, "rehearse", settings.jobs.instant_mb, settings.jobs.master, {})
+    try:
+        found = run(spark, settings, file, in_force, changed, span)
+    finally:
+        spark.stop()
+    _tell(whole(found) if as_json else comparison_page(found), as_json)
+
+
+def _moment_ms(text: str, option: str) -> int:
+    """Milliseconds since 1970; without a zone it is UTC."""
+    from datetime import UTC, datetime
+
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise _usage(f"{option} {text!r} is no time like 2026-11-20T08:00") from error
+    return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def _usage(text: str) -> Exception:
+    from infra.contract.errors import ConfigError
+
+    return ConfigError(f"alerts rehearse: {text}")
+
+
 def _database() -> str:
     from infra.contract.settings import endpoints, load
 

@@ -8,10 +8,15 @@ from typing import Any
 
 import yaml
 
+from infra.contract.settings import Settings
 from stream_jobs.rules import Rule, load_rules
 from stream_jobs.vehicles.beat import Beat, Reading
-from stream_jobs.vehicles.detect.walk import Rules, walk
+from stream_jobs.vehicles.core import Core
+from stream_jobs.vehicles.limits import core_limits
+from stream_jobs.vehicles.plugged import of_rules
+from stream_jobs.vehicles.replay import replay
 from stream_jobs.vehicles.rows import AlertRow
+from stream_jobs.vehicles.sequencer import Arrival
 
 T0 = 1_790_000_000_000
 NO = Reading(False, True, None, None)
@@ -46,8 +51,10 @@ def level(value: float | None, limit: float = 100.0, clear: float = 100.0, **mor
 
 def found(of: Rule, beats: Iterable[Beat], until_s: float | None = None) -> list[AlertRow]:
     """What the rule's detector finds."""
-    until_ms = None if until_s is None else T0 + round(1000 * until_s)
-    return list(walk(beats, Rules.of([of]), until_ms))
+    came = [Arrival(each.boot_id, each.seq, each.t0_ms, each.received_ms, each) for each in beats]
+    until_ms = came[-1].received_ms if until_s is None else T0 + round(1000 * until_s)
+    core = Core(core_limits(Settings()), of_rules([of]))
+    return [row for row in replay(core, came, until_ms) if isinstance(row, AlertRow)]
 
 
 def seconds(rows: Iterable[AlertRow]) -> list[float]:
