@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from stream_jobs import alerts_cli
 from stream_jobs.vehicles.trips_cli import trips
 
 jobs = typer.Typer(no_args_is_help=True, help="The stream jobs: each command is one process.")
@@ -15,6 +16,7 @@ def register(app: typer.Typer) -> None:
     """Add this package's commands to the application."""
     app.add_typer(jobs, name="jobs")
     app.command("trips")(trips)
+    alerts_cli.register(app)
 
 
 @jobs.command()
