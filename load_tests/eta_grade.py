@@ -67,7 +67,7 @@ def told(folder: Path, lookup: RoadLookup) -> Told:
     files = f"{folder}/telemetry/*/*/*.parquet"
     connection = duckdb.connect()
     reader = connection.execute(f"SELECT value, verdict FROM read_parquet('{files}') ORDER BY received_ms")
-    for batch in reader.fetch_record_batch(20_000):
+    for batch in reader.to_arrow_reader(20_000):
         rows.append(_edge_sums(stage.frames(batch, PARTS)))
         for vehicle, place in _places(batch.column("value").to_pylist()):
             places[vehicle].append(place)
@@ -75,7 +75,7 @@ def told(folder: Path, lookup: RoadLookup) -> Told:
     sums = connection.execute(
         "SELECT edge, start_ms, count(DISTINCT vehicle) AS vehicles, sum(m) AS m, sum(s) AS s "
         "FROM partial GROUP BY ALL ORDER BY ALL"
-    ).fetch_arrow_table()
+    ).to_arrow_table()
     return Told(sums, places)
 
 

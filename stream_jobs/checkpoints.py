@@ -14,9 +14,19 @@ from typing import Final
 
 import structlog
 
+from infra.contract.errors import ConfigError
+from infra.stack import processes
+
 MARK: Final = "operators"
 """File in a checkpoint with the version of the operators that wrote it."""
 ASIDE: Final = "checkpoints.old"
+
+NEVER_RESET: Final = {
+    "archive": "its files and its lines in the ledger hang on its checkpoint: see Reset and back-fill in "
+    "stream_jobs/README.md"
+}
+PROGRAM_OF: Final = {"instant": "instant"}
+"""The program that runs a query, where it is not ``jobs``."""
 
 log = structlog.get_logger("stream_jobs.checkpoints")
 
@@ -35,12 +45,36 @@ def checkpoint_of(home: Path, query: str, operators: int | None, replaces: Itera
     return folder
 
 
-def _put_aside(home: Path, name: str) -> None:
-    folder = home / "checkpoints" / name
-    if folder.exists():
-        target = home / ASIDE / f"{name}-{time.time_ns() // 1_000_000}"
-        target.parent.mkdir(exist_ok=True)
-        folder.rename(target)
-        log.warning(
-            "checkpoint of other operators put aside: windows come again from Kafka", kept=str(target)
+def reset(home: Path, query: str) -> Path:
+    """Put a query's checkpoint aside by request; where it is kept. Raises ConfigError.
+
+    The query must not be running. It starts anew from the earliest record that Kafka keeps.
+    """
+    folder = home / "checkpoints" / query
+    known = sorted(path.name for path in folder.parent.glob("*") if path.name not in NEVER_RESET)
+    if query in NEVER_RESET:
+        raise ConfigError(f"{query}: {NEVER_RESET[query]}")
+    if query not in known:
+        raise ConfigError(
+            f"no checkpoint of {query} in {folder.parent}; there are: {', '.join(known) or 'none'}"
         )
+    program = PROGRAM_OF.get(query, "jobs")
+    if processes.find(home / "run", program) is not None:
+        raise ConfigError(
+            f"{program} runs and would write on: stop it first (odograph down, or its own Ctrl-C)"
+        )
+    kept = _put_aside(home, query)
+    assert kept is not None
+    return kept
+
+
+def _put_aside(home: Path, name: str) -> Path | None:
+    """Where the checkpoint is kept; None where there was none."""
+    folder = home / "checkpoints" / name
+    if not folder.exists():
+        return None
+    target = home / ASIDE / f"{name}-{time.time_ns() // 1_000_000}"
+    target.parent.mkdir(exist_ok=True)
+    folder.rename(target)
+    log.warning("checkpoint put aside: the query reads again what Kafka keeps", kept=str(target))
+    return target

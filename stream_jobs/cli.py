@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
 jobs = typer.Typer(no_args_is_help=True, help="The stream jobs: each command is one process.")
@@ -43,3 +45,17 @@ def events() -> None:
 
     configure("events")
     run(load())
+
+
+@jobs.command()
+def reset(query: Annotated[str, typer.Argument(help="windows, vehicles, instant, ...")]) -> None:
+    """Put the checkpoint of a query aside: it starts anew, from the earliest record that Kafka keeps.
+
+    For a checkpoint that cannot be read any more. Nothing is deleted; the query must not be running.
+    """
+    from infra.contract.settings import load
+    from infra.log import configure
+    from stream_jobs.checkpoints import reset as put_aside
+
+    configure("jobs")
+    typer.echo(f"put aside: {put_aside(load().paths.home, query)}")

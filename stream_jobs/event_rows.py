@@ -14,13 +14,15 @@ from typing import Any, Final
 import orjson
 
 from infra.contract.errors import WHOLE_REASONS, ContractError
-from infra.contract.frame import decode
+from infra.contract.frame import MAX_INT, decode
 from infra.contract.messages import crash_digest, decode_alert, decode_crash, read_status
 from infra.contract.sections import Jobs
 from infra.contract.topics import HEADER_DETAIL, HEADER_MQTT_TOPIC, HEADER_REASON
+from infra.vault.check import as_rows, defects
 from stream_jobs.alerts import Finding
 
 DETAIL_CHARS: Final = 500
+_BESIDES: Final = ("alerted_ms", "since_ms", "ended")
 
 Row = dict[str, Any]
 
@@ -61,9 +63,12 @@ def finding(record: Record) -> Finding:
     """The finding in a record of ``alerts``."""
     alert = decode_alert(record.value)
     refuse_nul(record.value)
+    since_ms = alert.get("since_ms")
     return Finding(
         alerted_ms=record.at_ms,
-        **{field.name: alert[field.name] for field in fields(Finding) if field.name != "alerted_ms"},
+        since_ms=since_ms if type(since_ms) is int and 0 <= since_ms <= MAX_INT else None,
+        ended=alert.get("ended") is True,
+        **{field.name: alert[field.name] for field in fields(Finding) if field.name not in _BESIDES},
     )
 
 
@@ -85,6 +90,8 @@ def crash_row(record: Record, clocks: ClockRange) -> Row:
         "lat_deg": _number(crash, "lat_deg"),
         "lon_deg": _number(crash, "lon_deg"),
         "record": crash,
+        "raw": record.value.decode(),
+        "defects": as_rows(defects(crash)),
     }
 
 

@@ -19,6 +19,7 @@ from infra.contract.settings import Endpoints, Settings, endpoints
 from infra.health import HealthServer
 from stream_jobs import keepers, repair_plan, sources
 from stream_jobs.checkpoints import checkpoint_of
+from stream_jobs.failures import explained
 from stream_jobs.progress import Board, Metrics
 from stream_jobs.queries import QUERIES, TOPIC, Query, Sink, SinkParts
 from stream_jobs.session import build_session
@@ -118,7 +119,8 @@ class Application:
     def _failure(self) -> str | None:
         for query in self._queries:
             if not query.isActive:
-                return f"query {query.name}: {_first_lines(query.exception())}"
+                folder = self._settings.paths.home.absolute() / "checkpoints" / str(query.name)
+                return explained(str(query.name), folder, query.exception())
         return next((f"{k.name}: {k.failure}" for k in self._keepers if k.failure), None)
 
     def _queries_problem(self) -> str | None:
@@ -149,10 +151,6 @@ def start_query(
     writer = rows.writeStream.queryName(name).outputMode(mode).foreachBatch(sink)
     trigger = writer.trigger(processingTime=f"{int(trigger_s * 1000)} milliseconds")
     return trigger.option("checkpointLocation", str(checkpoint)).start()
-
-
-def _first_lines(error: object) -> str:
-    return " / ".join(str(error).strip().splitlines()[:3])[:1000] if error else "ended without an error"
 
 
 @contextmanager

@@ -17,7 +17,9 @@ from stream_jobs.batch import Repair
 from stream_jobs.latest import LatestPublisher
 from stream_jobs.progress import Board
 from stream_jobs.roads.keeper import NetworkKeeper, RoadKeeper
+from stream_jobs.rollups.keeper import RollUps
 from stream_jobs.sinks import Database, execute, insert_progress
+from stream_jobs.trends.keeper import Trends
 from stream_jobs.vehicles.lookup_keeper import LookupKeeper
 
 PROGRESS_S: Final = 1.0
@@ -87,12 +89,16 @@ def start(context: Context, stop: threading.Event) -> list[Keeper]:
     repair = Repair(spark, settings, context.database("repair"), lambda: board.closed_ms(CLOSERS))
     latest = LatestPublisher(spark, settings, context.addresses, context.database("latest"))
     progress_db, ledger_db = context.database("progress"), context.database("ledger")
+    rollups = RollUps(context.database("rollups"), settings.tz)
+    trends = Trends(context.database("trends"))
     lookups = LookupKeeper(settings.paths.home, context.database("lookups"))
     works: tuple[tuple[str, float, Callable[[], Any]], ...] = (
         ("progress", PROGRESS_S, lambda: write_progress(board, progress_db)),
         ("latest", LATEST_S, latest),
         ("lookups", LOOKUPS_S, lookups),
         ("repair", settings.jobs.repair_interval_s, repair),
+        ("rollups", settings.jobs.rollup_interval_s, rollups),
+        ("trends", settings.jobs.trend_interval_s, trends),
         ("ledger", LEDGER_S, lambda: maintain(ledger_db)),
         ("roads", ROADS_S, RoadKeeper(settings, context.database("roads"))),
         ("network", NETWORK_S, NetworkKeeper(settings, context.database("network"))),

@@ -27,6 +27,7 @@ from infra.contract.errors import ServiceError
 from stream_jobs import statements as sql
 from stream_jobs import windows
 from stream_jobs.roads.history_sql import mark
+from stream_jobs.rollups.statements import NOTE_CHANGES
 from stream_jobs.schema import EDGE_KEYS, ROAD_KEYS, WINDOW_KEYS
 
 Connection = psycopg.Connection[tuple[Any, ...]]
@@ -175,7 +176,7 @@ class WindowTable:
     also: tuple[str, ...]
 
 
-VEHICLE = WindowTable(sql.VEHICLE_TABLE, WINDOW_KEYS, sql.REOPEN_VEHICLE, (sql.upsert_latest(),))
+VEHICLE = WindowTable(sql.VEHICLE_TABLE, WINDOW_KEYS, sql.REOPEN_VEHICLE, (sql.upsert_latest(), NOTE_CHANGES))
 ROAD, EDGE = (
     WindowTable(name, keys, sql.reopen_road(name, keys), (mark(sql.staged(name)),))
     for name, keys in ((sql.ROAD_TABLE, ROAD_KEYS), (sql.EDGE_TABLE, EDGE_KEYS))

@@ -23,6 +23,8 @@ from infra.stack import kafka_topics, ports, postgres, processes
 from infra.stack.stack import HTTP_PARTS, Stack, with_database
 
 TEMPLATE_DATABASE = "odograph_template"
+LIGHT_JVM = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+"""A test is over before the second compiler pays: half the CPU time on small machines."""
 POLL_S = 0.05
 STOP_S = 60.0
 T = TypeVar("T")

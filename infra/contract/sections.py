@@ -113,6 +113,12 @@ class Jobs(Section):
     trigger_s: float = Field(1.0, gt=0, description="trigger of the window queries, s")
     archive_trigger_s: float = Field(10.0, gt=0, description="trigger of the archive query, s")
     repair_interval_s: float = Field(20.0, gt=0, description="pause between two repairs of late windows, s")
+    rollup_interval_s: float = Field(
+        10.0, gt=0, description="pause between two roll-ups to minutes, hours and days, s"
+    )
+    trend_interval_s: float = Field(
+        30.0, gt=0, description="pause between two passes over the trends of 50 vehicles, s"
+    )
     window_s: int = Field(10, ge=1, description="vehicle window, s")
     road_window_s: int = Field(60, ge=1, description="road-cell window, s")
     lateness_s: int = Field(
@@ -162,6 +168,27 @@ class Journeys(Section):
     )
     harsh_gate_kmh: float = Field(10.0, ge=0, description="no harsh braking or acceleration up to this, km/h")
     corner_gate_kmh: float = Field(30.0, ge=0, description="no harsh cornering up to this speed, km/h")
+    harsh_least_ms: int = Field(300, ge=0, description="a harsh event lasts at least so long, ms")
+    harsh_merge_ms: int = Field(3000, ge=0, description="harsh events so close to each other are one, ms")
+    harsh_grades: tuple[float, float] = Field(
+        (1.25, 1.5), description="grade 2 and grade 3 of a harsh event from so many times its threshold on"
+    )
+    radius_m: float = Field(200.0, gt=0, description="a trip starts beyond it, a stop is within it, m")
+    end_s: int = Field(180, ge=1, description="standing for so long within the radius ends a trip, s")
+    split_s: int = Field(3600, ge=1, description="a longer time without data splits a trip, s")
+    ignition_off_s: int = Field(
+        30, ge=1, description="standing with the ignition off for so long ends a trip, s; shorter is a toggle"
+    )
+    least_move_m: float = Field(5.0, ge=0, description="a shorter move from standstill does not count, m")
+    halt_s: int = Field(5, ge=1, description="a standstill within a trip that counts as a halt, s")
+    idle_s: int = Field(120, ge=1, description="standing with the ignition on for so long is idling, s")
+    report_s: int = Field(60, ge=1, description="a trip under way is told again after so long, s")
+    consumption_from_m: float = Field(1000.0, gt=0, description="no consumption per 100 km below this, m")
+    noise_m: float = Field(
+        25.0, ge=0, description="a displacement below it is noise, where only positions tell, m"
+    )
+    top_kmh: float = Field(250.0, gt=0, description="no vehicle moves faster: beyond it a position jumped")
+    co2_g_per_l: tuple[float, float] = Field((2348.0, 2689.0), description="CO2 of petrol and of diesel, g/l")
 
 
 class Roads(Section):
@@ -197,6 +224,36 @@ class Roads(Section):
     small_count: int = Field(
         5, ge=1, description="flows and stops of fewer vehicles are not shown, counts are rounded to it"
     )
+
+
+class Crash(Section):
+    """Crash records corroborated by the telemetry around them."""
+
+    pulse_ms: float = Field(
+        20, ge=0, description="a collision takes at least so long from 0.1 to 0.9 of its delta-V, ms (eng.)"
+    )
+    kept_share: float = Field(
+        0.5, ge=0, le=1, description="of a collision's delta-V at least this share is left at the end (eng.)"
+    )
+    driving_kmh: float = Field(
+        10, ge=0, description="from this speed on before the event a collapse can be seen"
+    )
+    collapse_share: float = Field(
+        0.3, ge=0, le=1, description="speed collapsed to this share or less of the speed before (eng.)"
+    )
+    still_from_s: int = Field(
+        30, ge=0, description="begin of the time in which it must stand, after the event, s"
+    )
+    still_to_s: int = Field(60, ge=10, description="end of it, s; only then is there a verdict")
+    still_m: float = Field(
+        5, ge=0, description="it stands when it moves no more than this in that time, m (eng.)"
+    )
+    near_m: float = Field(200, gt=0, description="other vehicles within this of the place are asked, m")
+    others: int = Field(3, ge=1, description="fewer other vehicles before or after say nothing")
+    slowed_share: float = Field(
+        0.7, ge=0, le=1, description="they slowed down to this share or less of their speed before (eng.)"
+    )
+    settle_s: float = Field(5, gt=0, description="pause between two looks for records without a verdict, s")
 
 
 class Dashboard(Section):

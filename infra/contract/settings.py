@@ -25,6 +25,7 @@ from pydantic_settings import (
 from infra.contract.errors import ConfigError, ServiceError
 from infra.contract.sections import (
     Bridge,
+    Crash,
     Dashboard,
     Db,
     Downlink,
@@ -63,6 +64,7 @@ class Settings(BaseSettings):
     downlink: Downlink = Downlink()
     jobs: Jobs = Jobs()
     roads: Roads = Roads()
+    crash: Crash = Crash()
     journeys: Journeys = Journeys()
     dashboard: Dashboard = Dashboard()
 

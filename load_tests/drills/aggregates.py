@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -27,6 +29,7 @@ SAMPLE: Final = 60
 WRITER: Final = ("batch_id", "revision", "restated_at")
 """Columns that say who wrote a row and when."""
 SELECT: Final = "SELECT * FROM odograph.vehicle_window WHERE vehicle_id = ANY(%s)"
+SELECT_ROADS: Final = "SELECT * FROM odograph.road_cell_window"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +40,8 @@ class Windows:
     missing: int
     wrong: int
     surplus: int
+    roads: int | None = None
+    """Rows of road cells among them; None where they were not compared."""
 
     def promise(self) -> Promise:
         """All rows are equal."""
@@ -45,12 +50,18 @@ class Windows:
         return Promise("windows equal the oracle's", bad == 0 and self.expected > 0, text)
 
 
-def start_jobs(site: Site) -> None:
+def start_jobs(site: Site, mutant: str | None = None) -> None:
     """Start the stream application and the store of dead letters; returns when they are ready."""
-    site.start("jobs", odograph("jobs", "stream"))
+    start_stream(site, mutant)
     site.start("events", odograph("jobs", "events"))
     for name in ("jobs", "events"):
         site.wait_ready(name, JOBS_READY_S)
+
+
+def start_stream(site: Site, mutant: str | None = None) -> None:
+    """Start the stream application, with a defect where one is named; it is not ready yet."""
+    patched = (sys.executable, "-m", "load_tests.drills.mutant_jobs", str(mutant))
+    site.start("jobs", patched if mutant else odograph("jobs", "stream"))
 
 
 def balanced(site: Site, deadline_s: float = BALANCE_S) -> Ledger:
@@ -81,13 +92,41 @@ def accounted(ledger: Ledger) -> Promise:
     return Promise("every frame is accounted for", (ledger.residual, ledger.late_open) == (0, 0), text)
 
 
-def windows(site: Site, log: Log, vehicles: list[str]) -> Windows:
-    """Of the first ``SAMPLE`` of these vehicles."""
-    chosen = set(sorted(set(vehicles))[:SAMPLE])
-    expected = expect(log.records(lambda vehicle: vehicle in chosen), _limits(site)).vehicle
+def windows(
+    site: Site,
+    log: Log,
+    vehicles: list[str],
+    ends: Mapping[int, int] | None = None,
+    *,
+    roads: bool = False,
+) -> Windows:
+    """Of the first ``SAMPLE`` of these vehicles, which are in ``log``.
+
+    ``roads``: road cells too, where no vehicle is left out and no other was ever there. ``ends``: as they
+    must be after the records before these offsets, by partition; None: after all.
+    """
+    everyone = set(vehicles)
+    chosen = set(sorted(everyone)[:SAMPLE])
+    expected = expect(log.records(lambda vehicle: vehicle in chosen, ends), _limits(site))
     with psycopg.connect(site.endpoints.db_owner_url, row_factory=dict_row) as connection:
         rows: list[dict[str, Any]] = connection.execute(SELECT, (list(chosen),)).fetchall()
+        cell_rows: list[dict[str, Any]] = connection.execute(SELECT_ROADS).fetchall()
     found = {(row.pop("vehicle_id"), row.pop("window_start")): row for row in rows}
+    of_vehicles = _differences(expected.vehicle, found)
+    if not roads or chosen != everyone:
+        return of_vehicles
+    cells = {(row.pop("cell"), row.pop("heading_sector"), row.pop("window_start")): row for row in cell_rows}
+    of_roads = _differences(expected.road, cells)
+    return Windows(
+        expected=of_vehicles.expected + of_roads.expected,
+        missing=of_vehicles.missing + of_roads.missing,
+        wrong=of_vehicles.wrong + of_roads.wrong,
+        surplus=of_vehicles.surplus + of_roads.surplus,
+        roads=of_roads.expected,
+    )
+
+
+def _differences(expected: Mapping[Any, dict[str, Any]], found: Mapping[Any, dict[str, Any]]) -> Windows:
     plain = {key: {k: v for k, v in row.items() if k not in WRITER} for key, row in found.items()}
     return Windows(
         expected=len(expected),

@@ -8,12 +8,16 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from load_tests.drills.acks import acks
+from load_tests.drills.alert_faults import f9
+from load_tests.drills.backlog import f19
 from load_tests.drills.bridge_faults import Kills, f1, f1_windows, f2
 from load_tests.drills.broker_faults import f5, f6
+from load_tests.drills.checkpoint_faults import f12, f13
 from load_tests.drills.flow import Load
 from load_tests.drills.kafka_faults import f3, f4, f14
 from load_tests.drills.payload_faults import f16, refused
-from load_tests.drills.site import Sections, Site
+from load_tests.drills.site import Disk, Sections, Site
+from load_tests.drills.spark_faults import f7, f8
 from load_tests.drills.vehicle_faults import f15, f17, f18
 from load_tests.drills.verdict import Verdict
 
@@ -31,8 +35,9 @@ class Drill:
     run: Run
     settings: Sections = field(default_factory=dict)
     mutants: tuple[str, ...] = ()
-    kafka_disk_mb: int = 0
-    """Kafka's data lie on a tmpfs of this size; 0: beside the others."""
+    times: int = 1
+    """How often the fault is put in."""
+    disk: Disk | None = None
 
 
 def _honest(run: Callable[[Site, Load], Verdict]) -> Run:
@@ -63,10 +68,19 @@ DRILLS: Final = (
           1000, 45, _honest(f5)),
     Drill("f6", "the bridge stays away until the broker's queue overflows", 1000, 15, _honest(f6),
           {"mqtt": {"max_queued_messages": 5000}}),
-    Drill("f14", "Kafka's disk fills up", 1000, 60, _honest(f14), kafka_disk_mb=400),
+    Drill("f7", "kill -9 the Spark application at random moments", 100, 0, f7, {},
+          ("zero-watermark",), times=50),
+    Drill("f8", "kill -9 between the database's commit and Spark's", 200, 3, f8, {}, ("no-ledger",), times=5),
+    Drill("f9", "kill -9 the alert query and the event store in turn", 100, 30, _honest(f9),
+          {"jobs": {"instant_trigger_s": 5}}, times=20),
+    Drill("f12", "the disk of the checkpoints fills up", 100, 45, _honest(f12), disk=Disk("checkpoints", 64)),
+    Drill("f13", "the newest state file is cut in half", 100, 20, _honest(f13)),
+    Drill("f14", "Kafka's disk fills up", 1000, 60, _honest(f14), disk=Disk("data/kafka", 400)),
     Drill("f15", "one frame in 10,000 is stamped years ahead, through to the windows", 500, 60, _honest(f15)),
     Drill("f17", "20 vehicles send half an hour at once, through to the windows", 200, 60, _honest(f17)),
     Drill("f18", "a second device under a vehicle's identity; then a mere reboot", 200, 60, _honest(f18)),
+    Drill("f19", "a cold start before a full log: rate vehicles, a frame a second, for so long", 5000, 400,
+          _honest(f19)),
     Drill("f16", "5 % poison among healthy frames; runs with and without in turn", 1000, 15, _honest(f16)),
     Drill("refused", "frames that only Kafka refuses", 0, 0,
           lambda site, _, mutant: refused(site, mutant), {}, ("no-gapless",)),

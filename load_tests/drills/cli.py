@@ -16,9 +16,12 @@ def drill(
     name: Annotated[str, typer.Argument(help="a drill's name, or: list, all, mutants")],
     rate: Annotated[float | None, typer.Option(min=1, help="frames/s [the drill's own]")] = None,
     duration: Annotated[str | None, typer.Option(help="length of the load, as 90s [the drill's own]")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="seed of the fleet")] = 1,
+    times: Annotated[
+        int | None, typer.Option(min=1, help="how often the fault is put in [the drill's own]")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="seed of the fleet and of the moments")] = 1,
     mutant: Annotated[
-        str | None, typer.Option(help="a defect to put into the bridge: the drill must fail")
+        str | None, typer.Option(help="a defect to put into the bridge or the jobs: the drill must fail")
     ] = None,
     keep: Annotated[bool, typer.Option("--keep", help="leave the drill's home as it is")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="JSON on standard output")] = False,
@@ -37,7 +40,9 @@ def drill(
         typer.echo("\n".join(runner.listed()))
         return
     verdicts = runner.carried_out(
-        name, runner.Wanted(rate, duration, seed, mutant, keep), lambda text: typer.echo(text, err=True)
+        name,
+        runner.Wanted(rate, duration, seed, mutant, keep, times),
+        lambda text: typer.echo(text, err=True),
     )
     good = True
     for verdict in verdicts:

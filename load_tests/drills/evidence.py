@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -121,12 +121,18 @@ class Log:
             if not identity[0].startswith(MARKER_VIN):
                 yield Stored(identity, message.partition() or 0, message.offset() or 0)
 
-    def records(self, wanted: Callable[[str], bool]) -> list[tuple[int, bytes]]:
-        """Receive time [ms] and payload of the frames of wanted vehicles, in the log's order."""
+    def records(
+        self, wanted: Callable[[str], bool], ends: Mapping[int, int] | None = None
+    ) -> list[tuple[int, bytes]]:
+        """Receive time [ms] and payload of the frames of wanted vehicles, in the log's order.
+
+        ``ends`` are offsets by partition before which they lie; None: all.
+        """
         return [
             (message.timestamp()[1], message.value() or b"")
             for message in self.messages("telemetry")
             if wanted((message.key() or b"").decode())
+            and (ends is None or (message.offset() or 0) < ends.get(message.partition() or 0, 0))
         ]
 
     def letters(self) -> Iterator[tuple[DeadLetter, bytes]]:

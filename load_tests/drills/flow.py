@@ -24,11 +24,15 @@ SIMULATOR_S: Final = 120.0
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Frames/s of the whole fleet, for how long, from which seed; half as many vehicles as frames/s."""
+    """Frames/s of the whole fleet, for how long, from which seed; half as many vehicles as frames/s.
+
+    ``times`` is how often the fault is put in, where a drill repeats it.
+    """
 
     rate: float
     duration_s: float
     seed: int = 1
+    times: int = 1
 
     @property
     def vehicles(self) -> int:

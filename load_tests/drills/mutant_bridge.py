@@ -7,18 +7,12 @@ switch for any of them. Where that method is gone this fails: it never runs a br
 from __future__ import annotations
 
 import sys
-import warnings
 from collections.abc import Callable
 from typing import Any, Final
 
 from bridge import fifo, kafka_sink, uplink
 from infra.contract import settings
-from infra.contract.errors import ConfigError
-from infra.log import configure
-
-
-def _replace(owner: Any, name: str, make: Callable[[Any], Any]) -> None:
-    setattr(owner, name, make(getattr(owner, name)))
+from load_tests.drills.defects import put_in, replace
 
 
 def ack_before_produce() -> None:
@@ -32,7 +26,7 @@ def ack_before_produce() -> None:
 
         return add
 
-    _replace(fifo.AckFifo, "add", hasty)
+    replace(fifo.AckFifo, "add", hasty)
 
 
 def no_fifo() -> None:
@@ -49,7 +43,7 @@ def no_fifo() -> None:
 
         return take
 
-    _replace(fifo.AckFifo, "take", careless)
+    replace(fifo.AckFifo, "take", careless)
 
 
 def no_epochs() -> None:
@@ -63,7 +57,7 @@ def no_epochs() -> None:
 
         return open_
 
-    _replace(fifo.AckFifo, "open", forgetful)
+    replace(fifo.AckFifo, "open", forgetful)
 
 
 def no_gapless() -> None:
@@ -76,7 +70,7 @@ def no_gapless() -> None:
 
         return producer
 
-    _replace(kafka_sink.SinkConfig, "producer", loose)
+    replace(kafka_sink.SinkConfig, "producer", loose)
 
 
 MUTANTS: Final[dict[str, Callable[[], None]]] = {
@@ -89,11 +83,7 @@ MUTANTS: Final[dict[str, Callable[[], None]]] = {
 
 def main(name: str) -> int:
     """Run a bridge with the named defect."""
-    if name not in MUTANTS:
-        raise ConfigError(f"there is no mutant {name}; there are {', '.join(MUTANTS)}")
-    warnings.simplefilter("ignore")
-    configure("bridge")
-    MUTANTS[name]()
+    put_in(name, MUTANTS, "bridge")
     in_force = settings.load()
     return uplink.run(in_force, settings.endpoints(in_force))
 

@@ -23,12 +23,14 @@ class Wanted:
     seed: int = 1
     mutant: str | None = None
     keep: bool = False
+    times: int | None = None
 
 
 def listed() -> list[str]:
     """A line for each drill."""
     return [
         f"{drill.name:<4} {drill.title} ({drill.rate:g} frames/s for {drill.duration_s:g} s)"
+        + (f"; {drill.times} times" if drill.times > 1 else "")
         + (f"; mutants: {', '.join(drill.mutants)}" if drill.mutants else "")
         for drill in DRILLS
     ]
@@ -59,6 +61,6 @@ def _one(drill: Drill, mutant: str | None, wanted: Wanted, say: Say) -> Verdict:
     seconds = drill.duration_s
     if wanted.duration is not None:
         seconds = duration_ms(wanted.duration, "--duration") / 1000
-    size = Load(wanted.rate or drill.rate, seconds, wanted.seed)
-    with opened(load(), drill.name, say, wanted.keep, drill.kafka_disk_mb, **drill.settings) as site:
+    size = Load(wanted.rate or drill.rate, seconds, wanted.seed, wanted.times or drill.times)
+    with opened(load(), drill.name, say, wanted.keep, drill.disk, **drill.settings) as site:
         return drill.run(site, size, mutant)

@@ -102,6 +102,30 @@ class Site:
         else:
             until(lambda: not self.pid(name), 10, f"{name} is gone")
 
+    def kill_group(self, name: str) -> None:
+        """``kill -9`` a program of this site with all of its process group."""
+        child = self._children[name]
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
+
+    @contextlib.contextmanager
+    def paused_group(self, name: str) -> Iterator[None]:
+        """A program of this site and all of its process group stand still in the block."""
+        self.signal_group(name, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self.signal_group(name, signal.SIGCONT)
+
+    def signal_group(self, name: str, number: signal.Signals) -> None:
+        """A signal to a program of this site and all of its process group."""
+        os.killpg(self._children[name].pid, number)
+
+    def log(self, name: str) -> str:
+        """All that a program has written."""
+        return (self.home / "logs" / f"{name}.log").read_text(errors="replace")
+
     def stop(self, name: str) -> int | None:
         """Ask a program to end; its exit code."""
         found = processes.find(self.run_dir, name)
@@ -166,6 +190,14 @@ def _summed(text: str) -> dict[str, float]:
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class Disk:
+    """A folder of the home that lies on a small tmpfs of its own; MB."""
+
+    folder: str
+    megabytes: int
+
+
 EXTERNAL: Sections = {"mqtt": {"url": ""}, "kafka": {"bootstrap": ""}, "db": {"url": ""}}
 """A drill breaks services: it never touches those that the settings name."""
 
@@ -176,7 +208,7 @@ def opened(
     name: str,
     say: Say,
     keep: bool = False,
-    kafka_disk_mb: int = 0,
+    disk: Disk | None = None,
     **overrides: dict[str, object],
 ) -> Iterator[Site]:
     """A site below the home in force with its services; all is stopped at its end, gone if not ``keep``."""
@@ -190,9 +222,8 @@ def opened(
     home.mkdir(parents=True)
     for folder in (home.parent, home.parent.parent):
         folder.chmod(0o711)  # the services' users must reach their folders
-    kafka = home / "data" / "kafka"
-    disk = small_disk(kafka, kafka_disk_mb) if kafka_disk_mb else contextlib.nullcontext()
-    with disk, guarded(home):
+    small = small_disk(home / disk.folder, disk.megabytes) if disk else contextlib.nullcontext()
+    with small, guarded(home):
         stack = Stack(settings, say=lambda _: None, preferred={})
         say(f"starting services in {home}")
         site = Site(home, settings, stack.up(), _environment(sections), stack, say)

@@ -1,4 +1,8 @@
-"""What one frame says of its vehicle, and what a part that remembers makes of it; pure."""
+"""What one frame says of its vehicle, and what a part that remembers makes of it; pure.
+
+Beats and readings are msgspec structs: they are made by the hundred thousand, and a beat that is held back
+until the one before it comes crosses a checkpoint as it is. To change one: ``msgspec.structs.replace``.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +10,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import msgspec
+
 Plain = int | float | str | bool | None | tuple["Plain", ...]
 """What a memory is made of: it must cross a checkpoint as plain values."""
 Memory = tuple[Plain, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One rule over one frame; None where the frame does not tell.
 
     ``holds``: its condition is true and its value beyond the limit (kinds that work on a value of their own:
     the condition alone). ``clears``: the value is back behind the level that ends it. ``armed``: what the
-    rule calls ``while``. ``learns``: whether a baseline takes the value in. ``names``: what it is about:
-    trouble codes, the gear, the wheel. All of them are columns of one struct: see detect/readings.py.
+    rule calls ``while``. ``learns``: whether a baseline takes the value in. ``names``: what the reading is
+    about: trouble codes, the gear, the wheel.
     """
 
     holds: bool | None
@@ -30,12 +35,25 @@ class Reading:
     names: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Beat:
+class HarshRun(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Samples of one frame on end that are beyond the class's threshold for ``what``; of any length.
+
+    ``peak_mps2`` is a magnitude, ``speed_kmh`` that of the first sample.
+    """
+
+    what: str
+    from_ms: int
+    to_ms: int
+    peak_mps2: float
+    speed_kmh: float
+
+
+class Beat(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One frame, its samples reduced; times in ms since 1970, None where not known.
 
     ``end_ms`` is where its last sample's time ends (``t0_ms + n * dt_ms``); position, heading and speed are
     the last known ones in it. ``readings`` has one for each rule of the query, in the order of the rules.
+    ``moving_from_ms`` and ``moving_to_ms``: when its first sample on the move begins, its last one ends.
     """
 
     vehicle_id: str
@@ -54,6 +72,14 @@ class Beat:
     fuel_l: float | None
     energy_kwh: float | None
     readings: tuple[Reading, ...]
+    odometer_m: float | None = None
+    moving_ms: int | None = None
+    moving_from_ms: int | None = None
+    moving_to_ms: int | None = None
+    speeding_ms: int | None = None
+    vehicle_class: str | None = None
+    powertrain: str | None = None
+    harsh: tuple[HarshRun, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +106,16 @@ class Detector(Protocol):
     A memory is None before the first beat, and where there is nothing to remember. While a rule is raised it
     is found again often enough that ``clear_for`` (stream_jobs/alerts.py) does not end its alert.
     """
+
+    @property
+    def always(self) -> bool:
+        """False: a beat need not be shown to it while its memory is None and the reading does not hold."""
+        ...
+
+    @property
+    def unordered(self) -> bool:
+        """True: it is shown every frame once as it arrives, before the sequencer, those left out too."""
+        ...
 
     def step(
         self, memory: Memory | None, beat: Beat, reading: Reading

@@ -20,8 +20,11 @@ from infra.stack.log_ends import LogEnds
 from infra.stack.programs import programs, wait_ready
 from infra.stack.stack import Stack
 from infra.stack.supervisor import Backoff, Supervisor
-from tests.e2e.support import SHORT, Drive
-from tests.support import Lane, eventually, open_lane
+from load_tests.drills.alert_faults import RULES_ENV
+from load_tests.drills.alert_truth import rules_text
+from stream_jobs.rules import SHIPPED
+from tests.e2e.support import CLEAR_FOR_S, SHORT, Drive
+from tests.support import LIGHT_JVM, Lane, eventually, open_lane
 
 DIRT = {
     "late": 0.05,
@@ -33,15 +36,24 @@ DIRT = {
     "poison": 0.01,
 }
 VEHICLES, SECONDS, SEED = 40, 40, 11
+KILLED = ("bridge", "instant", "events", "jobs", "instant", "events", "jobs")
+"""One after each hundred frames, from the fourth hundred on."""
 
 
 @pytest.fixture(scope="session")
 def pipeline(stack: Stack) -> Iterator[Lane]:
-    """Bridge, jobs, event store and dashboard of one lane, kept running by the supervisor."""
-    with open_lane(stack, **SHORT) as lane, supervised(lane):
-        missing = wait_ready(lane.endpoints.http_ports, 180, print)
-        assert not missing
-        yield lane
+    """Bridge, jobs, event store and dashboard of one lane, kept running by the supervisor.
+
+    Its rules are those that ship and, for the drill of the alerts, some that are often true.
+    """
+    with open_lane(stack, **SHORT) as lane:
+        rules = lane.home / "rules.yaml"
+        rules.write_text(rules_text(CLEAR_FOR_S, SHIPPED.read_text()))
+        lane.env.update(LIGHT_JVM | {RULES_ENV: str(rules)})
+        with supervised(lane):
+            missing = wait_ready(lane.endpoints.http_ports, 180, print)
+            assert not missing
+            yield lane
 
 
 @contextmanager
@@ -59,14 +71,16 @@ def supervised(lane: Lane) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def drive(pipeline: Lane) -> Drive:
-    """A dirty drive with a crash in it, during which the bridge and the Spark driver are killed."""
+    """A dirty drive with crashes in it, during which programs are killed, Spark's twice."""
     link = [text for name, share in DIRT.items() for text in (f"--{name}", str(share))]
     size = ("-c", str(VEHICLES), "--rate", str(VEHICLES), "--duration", f"{SECONDS}s", "--seed", str(SEED))
     faults = ("--fault", "crash=2", "--fault", "overheating=2")
     with pipeline.process("simulate", *size, *link, *faults, "--log-frames", "--run-id", "e2e") as simulator:
         run_file = pipeline.home / "runs" / "e2e" / "run.json"
-        for name, after in (("bridge", 400), ("jobs", 800)):
-            eventually(lambda n=after: acked(run_file) >= n, 120, f"{after} frames acknowledged")
+        for after, name in enumerate(KILLED, start=4):
+            eventually(
+                lambda n=100 * after: acked(run_file) >= n, 120, f"{after} hundred frames acknowledged"
+            )
             kill(pipeline, name)
         code = simulator.child.wait(180)
         assert code == 0, simulator.output()
@@ -78,10 +92,10 @@ def acked(run_file: Path) -> int:
 
 
 def kill(lane: Lane, name: str) -> None:
-    """``kill -9`` of a program; the supervisor is to start it again."""
-    running = processes.find(lane.home / "run", name)
-    assert running is not None, name
-    os.kill(running.pid, signal.SIGKILL)
+    """``kill -9`` of a program and its process group; the supervisor is to start it again."""
+    running = eventually(lambda: processes.find(lane.home / "run", name), 30, f"{name} runs")
+    assert running is not None
+    os.killpg(running.pid, signal.SIGKILL)
 
 
 def balanced(lane: Lane) -> Ledger:

@@ -25,10 +25,14 @@ SHORT: dict[str, dict[str, object]] = {
         "ahead_s": 5,
         "watermark_s": 15,
         "road_window_s": 20,
+        "instant_trigger_s": 5,
     },
     "dashboard": {"refresh_s": 1.0},
 }
 """Short waits, so that late data is repaired within the test."""
+
+CLEAR_FOR_S = 3600.0
+"""Of the drill's alert rules: one alert a vehicle and rule, whatever the order in which frames come."""
 
 LIMITS = Limits(ahead_ms=5_000, lateness_ms=5_000, road_window_ms=20_000)
 

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.e2e
 WRITER = ("batch_id", "revision", "restated_at")
 
 
-def test_after_kills_of_bridge_and_driver_every_frame_is_accounted_for(drive: Drive) -> None:
+def test_f7_after_kills_of_bridge_and_spark_every_frame_is_accounted_for(drive: Drive) -> None:
     ledger: Ledger = drive.ledger
     assert drive.summary["generated"] == 40 * 40
     assert (ledger.generated, ledger.poison) == (1600, drive.summary["poison"])

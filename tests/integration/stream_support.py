@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import urllib.error
 import urllib.request
-from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -23,8 +22,6 @@ from tests.support_frames import Record, random_frame, vin
 
 HOUR_MS = 3_600_000
 WRITER = ("batch_id", "revision", "restated_at")
-LIGHT_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""A test is over before the second compiler pays: half the CPU time on small machines."""
 
 
 def base_ms() -> int:
@@ -39,12 +36,6 @@ class App:
     lane: Lane
     process: LaneProcess
     link: Link
-
-
-def stream(lane: Lane) -> AbstractContextManager[LaneProcess]:
-    """The application of a lane."""
-    lane.env["JDK_JAVA_OPTIONS"] = LIGHT_JVM
-    return lane.process("jobs", "stream")
 
 
 def linked(lane: Lane) -> Link:

@@ -39,7 +39,6 @@ from tests.integration.stream_support import (
     query,
     ready,
     spoilt,
-    stream,
 )
 from tests.support import Lane, eventually, open_lane
 from tests.support_frames import frame, send, vin
@@ -54,7 +53,10 @@ FAST = {"trigger_s": 0.5, "archive_trigger_s": 1.0, "repair_interval_s": 1.0, "m
 
 @pytest.fixture(scope="module")
 def app(stack: Stack) -> Iterator[App]:
-    """One application for most tests; each uses vehicles and times of its own."""
+    """One application for most tests; each uses vehicles and times of its own.
+
+    That a killed one comes back to the same tables is shown end to end (tests/e2e, F7).
+    """
     with (
         open_lane(stack, jobs=FAST) as lane,
         linked(lane) as link,
@@ -221,35 +223,6 @@ def test_metrics_tell_of_each_query(app: App) -> None:
     text = page(app.lane, "metrics")[1]
     for name in ("windows", "archive"):
         assert f'odograph_query_lag_records{{query="{name}"}}' in text
-
-
-def test_a_killed_application_comes_back_to_the_same_tables(stack: Stack) -> None:
-    start_ms = base_ms()
-    vehicles = range(1, 9)
-    records = spoilt(drive(vehicles, start_ms, 120, seed=5), seed=6)
-    until_ms = start_ms + HOUR_MS // 2
-    with open_lane(stack, jobs=FAST | {"max_offsets": 250}) as lane:
-        send(lane, records[:-100])
-        with stream(lane) as process:
-            eventually(lambda: some_batches(lane), READY_S, "some batches are in, not all")
-            process.kill()
-        send(lane, records[-100:])
-        with stream(lane) as process:
-            eventually(
-                lambda: agrees(lane, records, vehicles, start_ms, until_ms), DONE_S, "tables are whole"
-            )
-            eventually(lambda: archived_records(lane) == len(records), 30, "the archive is whole")
-            assert archive_copies(lane) == 0
-            assert process.stop() == 0
-
-
-def some_batches(lane: Lane) -> bool:
-    found = query(lane, "SELECT count(*) AS n FROM odograph.batch_ledger WHERE query = 'windows'")
-    return bool(found[0]["n"] >= 3)
-
-
-def archived_records(lane: Lane) -> int:
-    return int(duckdb.sql(f"SELECT count(*) FROM {archive_of(lane)}").fetchall()[0][0])
 
 
 def test_a_batch_written_twice_changes_nothing(lane: Lane) -> None:

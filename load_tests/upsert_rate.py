@@ -1,0 +1,146 @@
+"""Rows/s of the sink's COPY and upsert into odograph.vehicle_window, beside plain COPY of the same rows.
+
+Run: python -m load_tests.upsert_rate [--rows 20000] [--rounds 5]
+
+Services of its own, stopped at the end. Every way in turn, ``--rounds`` times after one round that is thrown
+away; figures are medians. ``copy`` is the limit: CSV made and copied into a plain table of the same columns
+without an index; ``copy, indexed`` has the keys' index. The sink's rows are new ones, then the same again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import numpy as np
+import psycopg
+import pyarrow as pa
+
+from infra.contract.settings import load
+from load_tests.bench.parts import cpu_s
+from load_tests.drills.site import Site, opened
+from load_tests.filling import vehicle
+from stream_jobs.sinks import VEHICLE, Connection, csv_of, write_windows
+from stream_jobs.statements import copy_into
+from stream_jobs.windows import VEHICLE_COLUMNS
+
+VEHICLES = 10_000
+WINDOW_S = 10
+PLAIN, INDEXED = "upsert_rate_plain", "upsert_rate_indexed"
+TYPES = (
+    "SELECT attname, atttypid::regtype::text FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0"
+)
+PREPARE = (
+    f"CREATE TABLE {PLAIN} AS SELECT * FROM {VEHICLE.name} WHERE false",
+    f"CREATE TABLE {INDEXED} AS SELECT * FROM {VEHICLE.name} WHERE false",
+    f"CREATE UNIQUE INDEX ON {INDEXED} ({', '.join(VEHICLE.keys)})",
+)
+
+Way = Callable[[Connection, pa.Table], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """One write of one batch."""
+
+    way: str
+    rows_per_s: float
+    server_us_a_row: float
+    """CPU time of PostgreSQL."""
+
+
+def batch(types: dict[str, str], rows: int, number: int) -> pa.Table:
+    """Windows of the fleet, one after the other: no key of one batch is in another."""
+    rng = np.random.default_rng(number)
+    first = number * rows
+    begin = datetime(2026, 1, 1, tzinfo=UTC)
+    starts = [begin + timedelta(seconds=WINDOW_S * ((first + k) // VEHICLES)) for k in range(rows)]
+    columns: dict[str, Any] = {}
+    for name in (*VEHICLE_COLUMNS, "batch_id"):
+        kind = types[name]
+        if name == "vehicle_id":
+            columns[name] = [vehicle((first + k) % VEHICLES) for k in range(rows)]
+        elif kind.startswith("timestamp"):
+            columns[name] = pa.array(starts, pa.timestamp("us", tz="UTC"))
+        elif kind == "boolean":
+            columns[name] = rng.random(rows) < 0.5
+        elif kind in ("integer", "bigint", "smallint"):
+            columns[name] = rng.integers(1, 100, rows)
+        elif kind == "text":
+            columns[name] = ["x"] * rows
+        else:
+            columns[name] = np.round(rng.random(rows) * 100, 4)
+    return pa.table(columns)
+
+
+def copied(table: str) -> Way:
+    """COPY into a table, and nothing else."""
+
+    def way(connection: Connection, rows: pa.Table) -> None:
+        with connection.cursor() as cursor, cursor.copy(copy_into(table, rows.column_names)) as copy:
+            copy.write(csv_of(rows))
+
+    return way
+
+
+def upserted(connection: Connection, rows: pa.Table) -> None:
+    """What the sink does with a batch, the newest states included."""
+    write_windows(connection, VEHICLE, rows)
+
+
+WAYS: tuple[tuple[str, Way], ...] = (
+    ("copy", copied(PLAIN)),
+    ("copy, indexed", copied(INDEXED)),
+    ("sink, new rows", upserted),
+    ("sink, the same rows again", upserted),
+)
+
+
+def measured(site: Site, rows: int, rounds: int) -> Iterator[Timed]:
+    """Every way once a round; each of the same rows."""
+    with psycopg.connect(site.endpoints.db_owner_url, autocommit=True) as connection:
+        for statement in PREPARE:
+            connection.execute(statement.encode())
+        types: dict[str, str] = dict(connection.execute(TYPES, (VEHICLE.name,)).fetchall())
+        for number in range(rounds + 1):
+            table = batch(types, rows, number)
+            for name, way in WAYS:
+                before_s, begun = cpu_s(site.home)["postgres"], time.perf_counter()
+                with connection.transaction():
+                    way(connection, table)
+                wall_s = time.perf_counter() - begun
+                spent_s = cpu_s(site.home)["postgres"] - before_s
+                if number:
+                    yield Timed(name, rows / wall_s, 1e6 * spent_s / rows)
+
+
+def table_of(found: list[Timed]) -> str:
+    """Medians, and each as a share of plain COPY."""
+    rate = {name: statistics.median(t.rows_per_s for t in found if t.way == name) for name, _ in WAYS}
+    cost = {name: statistics.median(t.server_us_a_row for t in found if t.way == name) for name, _ in WAYS}
+    head = "| way | rows/s | of plain COPY | PostgreSQL's CPU, us a row |\n|---|---|---|---|"
+    rows = [f"| {n} | {rate[n]:,.0f} | {rate[n] / rate['copy']:.2f} | {cost[n]:.0f} |" for n, _ in WAYS]
+    return "\n".join([head, *rows])
+
+
+def main() -> None:
+    """Write, print."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rows", type=int, default=20_000, help="of a batch")
+    parser.add_argument("--rounds", type=int, default=5, help="after one that is thrown away")
+    asked = parser.parse_args()
+    with opened(load(), "upsert-rate", lambda text: print(text, file=sys.stderr, flush=True)) as site:
+        found = list(measured(site, asked.rows, asked.rounds))
+    print(f"{asked.rows:,} rows of {len(VEHICLE_COLUMNS) + 1} columns a batch\n\n{table_of(found)}")
+
+
+if __name__ == "__main__":
+    main()

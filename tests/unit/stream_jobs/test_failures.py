@@ -1,0 +1,35 @@
+"""A failed query says what was wrong and what to do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from stream_jobs.failures import explained
+
+FOLDER = Path("/home/checkpoints/windows")
+
+
+def test_the_innermost_cause_is_named_with_its_file_and_the_way_out() -> None:
+    text = (
+        "[CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error occurred during loading state.\n"
+        "\tat org.apache.spark\nCaused by: org.apache.spark.SparkException: outer\n\tat x\n"
+        "Caused by: org.apache.hadoop.fs.ChecksumException: Checksum error: file:/x/9_ab.changelog\n\tat y"
+    )
+    said = explained("windows", FOLDER, text)
+    assert said.startswith(
+        "query windows: org.apache.hadoop.fs.ChecksumException: Checksum error: file:/x/9_ab."
+    )
+    assert "`odograph jobs reset windows`" in said
+    assert str(FOLDER) in said
+
+
+def test_a_full_disk_is_no_reason_to_reset_anything() -> None:
+    said = explained("windows", FOLDER, "java.io.IOException: No space left on device\n\tat org.rocksdb")
+    assert said.startswith("query windows: java.io.IOException: No space left on device")
+    assert "free some space on the disks of /home/checkpoints/windows" in said
+    assert "reset" not in said
+
+
+def test_any_other_failure_is_told_by_its_first_lines_alone() -> None:
+    assert explained("archive", FOLDER, "one\ntwo\nthree\nfour") == "query archive: one / two / three"
+    assert explained("archive", FOLDER, None) == "query archive: ended without an error"
