@@ -64,6 +64,12 @@ ALARMS: Final = _Source(
     "last_at",
     "format('%%s value %%s limit %%s', severity, value, limit_value)",
 )
+TRIPS: Final = _Source(
+    "odograph.trip", "'trip'", "started_at", "ended_at", "format('%%s, %%s m', phase, round(distance_m))"
+)
+HARSH: Final = _Source(
+    "odograph.harsh_event", "kind", "began_at", "ended_at", "format('%%s g at %%s km/h', peak_g, speed_kmh)"
+)
 VERDICTS: Final = _Source("odograph.crash_verdict", "'crash'", "event_time", "event_time", "crash_id",
                           "verdict = 'confirmed'")  # fmt: skip
 
@@ -141,8 +147,8 @@ def _found(connection: psycopg.Connection[dict[str, Any]], happened: Happened) -
     within = span | {"vehicles": vehicles}
     return Found(
         alarms=_claims(connection, ALARMS, within) or [],
-        trips=None,
-        harsh=None,
+        trips=_claims(connection, TRIPS, within),
+        harsh=_claims(connection, HARSH, within),
         confirmed=_claims(connection, VERDICTS, within),
         clones=[],
     )
