@@ -157,10 +157,10 @@ class _Listened(jobs.Application):
         settings: Settings,
         addresses: Endpoints,
         stop: threading.Event,
-        queries: list[queries.Query],
+        chosen: list[queries.Query],
         figures: Figures,
     ) -> None:
-        super().__init__(settings, addresses, stop, queries)
+        super().__init__(settings, addresses, stop, chosen)
         self._figures = figures
 
     def _start(self, spark: Any) -> None:

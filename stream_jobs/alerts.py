@@ -30,6 +30,10 @@ class Finding:
     limit: float | None
     lat_deg: float | None
     lon_deg: float | None
+    since_ms: int | None = None
+    """When the condition began to hold, where the rule knows."""
+    ended: bool = False
+    """No finding but an end: the active alert is over at ``event_ms``."""
 
     @property
     def late(self) -> bool:
@@ -58,6 +62,7 @@ class Alert:
     lat_deg: float | None
     lon_deg: float | None
     first_alert_id: str
+    since_ms: int | None = None
 
 
 def merge(known: Sequence[Alert], findings: Iterable[Finding], clear_for_ms: int | None) -> tuple[Alert, ...]:
@@ -68,6 +73,9 @@ def merge(known: Sequence[Alert], findings: Iterable[Finding], clear_for_ms: int
     """
     alerts = list(known)
     for finding in findings:
+        if finding.ended:
+            alerts = [_ended(alert, finding) for alert in alerts]
+            continue
         place = _owner(alerts, finding.event_ms, clear_for_ms)
         if place is None:
             alerts.append(_opened(finding))
@@ -75,6 +83,15 @@ def merge(known: Sequence[Alert], findings: Iterable[Finding], clear_for_ms: int
             alerts[place] = _with(alerts[place], finding)
         alerts = _one_active(alerts, clear_for_ms)
     return tuple(alerts)
+
+
+def _ended(alert: Alert, end: Finding) -> Alert:
+    """The alert after an end: over, if it is active and began before; its values stay."""
+    if alert.cleared_ms is not None or alert.opened_ms > end.event_ms:
+        return alert
+    return replace(
+        alert, last_ms=max(alert.last_ms, end.event_ms), cleared_ms=max(alert.last_ms, end.event_ms)
+    )
 
 
 def _owner(alerts: Sequence[Alert], event_ms: int, clear_for_ms: int | None) -> int | None:
@@ -109,6 +126,7 @@ def _opened(finding: Finding) -> Alert:
         lat_deg=finding.lat_deg,
         lon_deg=finding.lon_deg,
         first_alert_id=finding.alert_id,
+        since_ms=finding.since_ms,
     )
 
 
@@ -124,14 +142,21 @@ def _with(alert: Alert, finding: Finding) -> Alert:
         last_ms=max(alert.last_ms, finding.event_ms),
         cleared_ms=None,
         message=finding.message if newer else alert.message,
-        value=finding.value if newer else alert.value,
+        value=finding.value if newer and finding.value is not None else alert.value,
         worst_value=worse(alert.worst_value, finding.value, limit),
         limit=limit,
         findings=alert.findings + 1,
         late=alert.late and finding.late,
         lat_deg=finding.lat_deg if newer and finding.lat_deg is not None else alert.lat_deg,
         lon_deg=finding.lon_deg if newer and finding.lon_deg is not None else alert.lon_deg,
+        since_ms=_earlier(alert.since_ms, finding.since_ms),
     )
+
+
+def _earlier(one: int | None, other: int | None) -> int | None:
+    """The earlier of two times, of which either may not be known."""
+    known = [moment for moment in (one, other) if moment is not None]
+    return min(known, default=None)
 
 
 def worse(one: float | None, other: float | None, limit: float | None) -> float | None:

@@ -14,7 +14,7 @@ from typing import Any, Final
 import orjson
 
 from infra.contract.errors import WHOLE_REASONS, ContractError
-from infra.contract.frame import decode
+from infra.contract.frame import MAX_INT, decode
 from infra.contract.messages import crash_digest, decode_alert, decode_crash, read_status
 from infra.contract.sections import Jobs
 from infra.contract.topics import HEADER_DETAIL, HEADER_MQTT_TOPIC, HEADER_REASON
@@ -22,6 +22,7 @@ from infra.vault.check import as_rows, defects
 from stream_jobs.alerts import Finding
 
 DETAIL_CHARS: Final = 500
+_BESIDES: Final = ("alerted_ms", "since_ms", "ended")
 
 Row = dict[str, Any]
 
@@ -62,9 +63,12 @@ def finding(record: Record) -> Finding:
     """The finding in a record of ``alerts``."""
     alert = decode_alert(record.value)
     refuse_nul(record.value)
+    since_ms = alert.get("since_ms")
     return Finding(
         alerted_ms=record.at_ms,
-        **{field.name: alert[field.name] for field in fields(Finding) if field.name != "alerted_ms"},
+        since_ms=since_ms if type(since_ms) is int and 0 <= since_ms <= MAX_INT else None,
+        ended=alert.get("ended") is True,
+        **{field.name: alert[field.name] for field in fields(Finding) if field.name not in _BESIDES},
     )
 
 

@@ -23,13 +23,14 @@ WHERE o.consumer = %(consumer)s AND o.topic = n.topic AND o.partition = n.partit
 
 INSERT_FINDINGS: Final = """
 INSERT INTO odograph.alert_event (alert_id, vehicle_id, rule, severity, event_time, received_at,
-    alerted_at, value)
+    alerted_at, value, rule_version, limit_value, ended)
 SELECT alert_id, vehicle_id, rule, severity, to_timestamp(event_ms / 1000.0),
     to_timestamp(received_ms / 1000.0),
-       to_timestamp(alerted_ms / 1000.0), value
+       to_timestamp(alerted_ms / 1000.0), value, rule_version, "limit", ended
 FROM jsonb_to_recordset(%(rows)s) AS n(alert_id text, vehicle_id text, rule text, severity text,
     event_ms bigint,
-     received_ms bigint, alerted_ms bigint, value double precision)
+     received_ms bigint, alerted_ms bigint, value double precision, rule_version integer,
+     "limit" double precision, ended boolean)
 ON CONFLICT DO NOTHING
 RETURNING alert_id
 """
@@ -39,7 +40,8 @@ SELECT alert_no, vehicle_id, rule, rule_version, severity, message,
        (extract(epoch FROM opened_at) * 1000)::bigint AS opened_ms,
        (extract(epoch FROM last_at) * 1000)::bigint AS last_ms,
        (extract(epoch FROM cleared_at) * 1000)::bigint AS cleared_ms,
-       value, worst_value, limit_value AS limit, findings, late, lat_deg, lon_deg, first_alert_id
+       value, worst_value, limit_value AS limit, findings, late, lat_deg, lon_deg, first_alert_id,
+       (extract(epoch FROM since_at) * 1000)::bigint AS since_ms
 FROM odograph.alert a
 JOIN jsonb_to_recordset(%(rows)s) AS k(vehicle_id text, rule text, from_ms bigint, to_ms bigint)
      USING (vehicle_id, rule)
@@ -53,7 +55,7 @@ jsonb_to_recordset(%(rows)s) AS n(alert_no bigint, vehicle_id text, rule text, r
     severity text,
     message text, opened_ms bigint, last_ms bigint, cleared_ms bigint, value double precision,
     worst_value double precision, "limit" double precision, findings integer, late boolean,
-    lat_deg double precision, lon_deg double precision, first_alert_id text)
+    lat_deg double precision, lon_deg double precision, first_alert_id text, since_ms bigint)
 """
 
 UPDATE_ALERTS: Final = f"""
@@ -61,7 +63,8 @@ UPDATE odograph.alert a
 SET rule_version = n.rule_version, severity = n.severity, message = n.message,
     opened_at = to_timestamp(n.opened_ms / 1000.0), last_at = to_timestamp(n.last_ms / 1000.0),
     cleared_at = to_timestamp(n.cleared_ms / 1000.0), value = n.value, worst_value = n.worst_value,
-    limit_value = n."limit", findings = n.findings, late = n.late, lat_deg = n.lat_deg, lon_deg = n.lon_deg
+    limit_value = n."limit", findings = n.findings, late = n.late, lat_deg = n.lat_deg, lon_deg = n.lon_deg,
+    since_at = to_timestamp(n.since_ms / 1000.0)
 FROM {_ALERT_ROW}
 WHERE a.alert_no = n.alert_no
 """  # noqa: S608  a constant of this file
@@ -69,23 +72,36 @@ WHERE a.alert_no = n.alert_no
 INSERT_ALERTS: Final = f"""
 INSERT INTO odograph.alert (vehicle_id, rule, rule_version, severity, message, opened_at, last_at,
     cleared_at, value,
-    worst_value, limit_value, findings, late, lat_deg, lon_deg, first_alert_id)
+    worst_value, limit_value, findings, late, lat_deg, lon_deg, first_alert_id, since_at)
 SELECT vehicle_id, rule, rule_version, severity, message, to_timestamp(opened_ms / 1000.0),
        to_timestamp(last_ms / 1000.0), to_timestamp(cleared_ms / 1000.0), value, worst_value, "limit",
        findings,
-       late, lat_deg, lon_deg, first_alert_id
+       late, lat_deg, lon_deg, first_alert_id, to_timestamp(since_ms / 1000.0)
 FROM {_ALERT_ROW}
 """  # noqa: S608  a constant of this file
 
 CLEAR_ALERTS: Final = """
 UPDATE odograph.alert a SET cleared_at = a.last_at + reach.clear_for
 FROM (
-    SELECT b.alert_no, make_interval(secs => coalesce((%(clear_for_s)s::jsonb ->> b.rule)::double precision,
-                                                      %(default_s)s)) AS clear_for
-    FROM odograph.alert b WHERE b.cleared_at IS NULL AND NOT b.rule = ANY(%(kept)s)
+    SELECT b.alert_no, make_interval(secs => coalesce(
+        (%(clear_for_s)s::jsonb ->> split_part(b.rule, '.', 1))::double precision,
+        %(default_s)s)) AS clear_for
+    FROM odograph.alert b WHERE b.cleared_at IS NULL AND NOT split_part(b.rule, '.', 1) = ANY(%(kept)s)
 ) reach, odograph.vehicle_latest l
 WHERE a.alert_no = reach.alert_no AND a.cleared_at IS NULL AND l.vehicle_id = a.vehicle_id
   AND l.event_time > a.last_at + reach.clear_for
+"""
+
+MARK_SILENCED: Final = """
+UPDATE odograph.alert a SET silence_no = s.silence_no
+FROM (SELECT DISTINCT ON (b.alert_no) b.alert_no, t.silence_no
+      FROM odograph.alert b
+      JOIN odograph.alert_silence t ON now() >= t.from_at AND now() < t.until_at
+       AND (t.vehicle_id IS NULL OR t.vehicle_id = b.vehicle_id)
+       AND (t.rule IS NULL OR t.rule IN (b.rule, split_part(b.rule, '.', 1)))
+      WHERE b.cleared_at IS NULL AND b.silence_no IS NULL
+      ORDER BY b.alert_no, t.until_at DESC) s
+WHERE a.alert_no = s.alert_no
 """
 
 INSERT_CRASHES: Final = """

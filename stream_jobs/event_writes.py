@@ -65,8 +65,8 @@ class ClearTimes:
         return cls({rule.id: rule.clear_for_s for rule in rules})
 
     def ms(self, rule: str) -> int | None:
-        """Milliseconds; None: does not clear by itself."""
-        seconds = self.by_rule.get(rule, CLEAR_FOR_S)
+        """Milliseconds; None: does not clear by itself. What follows a point is a part of the rule."""
+        seconds = self.by_rule.get(rule.partition(".")[0], CLEAR_FOR_S)
         return None if seconds is None else round(seconds * 1000)
 
     def params(self) -> dict[str, Any]:
@@ -106,7 +106,9 @@ def move_offsets(cursor: Cursor, consumer: str, held: Offsets, after: Offsets) -
 def clear(cursor: Cursor, clear_times: ClearTimes) -> int:
     """End the alerts whose vehicle went on long enough without a finding; how many."""
     cursor.execute(sql.CLEAR_ALERTS, clear_times.params())
-    return cursor.rowcount
+    cleared = cursor.rowcount
+    cursor.execute(sql.MARK_SILENCED, {})
+    return cleared
 
 
 def sort_out(records: Sequence[Record], clocks: ClockRange) -> Batch:
@@ -184,6 +186,7 @@ def _write_alerts(cursor: Cursor, fresh: Sequence[Finding], clear_times: ClearTi
     _run(cursor, sql.UPDATE_ALERTS, [asdict(alert) for alert in stored if alert.cleared_ms is not None])
     _run(cursor, sql.UPDATE_ALERTS, [asdict(alert) for alert in stored if alert.cleared_ms is None])
     _run(cursor, sql.INSERT_ALERTS, [asdict(alert) for alert in after if alert.alert_no is None])
+    cursor.execute(sql.MARK_SILENCED, {})
 
 
 def _known_alerts(

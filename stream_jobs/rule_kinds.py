@@ -51,13 +51,15 @@ class Baseline:
 class Count:
     """At least ``times`` beginnings within ``span_s``; absent for ``absent_s``, it begins anew.
 
-    ``apart``: each name is an alert of its own.
+    ``apart``: each name is an alert of its own. ``reversal``: what counts is each time that the value, having
+    fallen by so much, rises by so much while the condition holds.
     """
 
     times: int = 1
     span_s: float = 86_400.0
     absent_s: float = 5.0
     apart: bool = False
+    reversal: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +107,8 @@ class Lasting:
     """What a rule of the query ``vehicles`` has besides its expressions.
 
     ``clear``: Spark SQL (plain level) that ends it; ``clear_level``: a number for kinds with a value of their
-    own. ``armed``: Spark SQL that must have held for ``armed_for_s`` before the rule is looked at.
+    own. ``armed``: Spark SQL that must have held for ``armed_for_s`` before the rule is raised;
+    pauses of up to ``armed_pause_s`` do not begin that anew.
     ``escalate``: further limits with their severities, from the nearest on.
     """
 
@@ -114,6 +117,7 @@ class Lasting:
     clear_level: float | None = None
     armed: str | None = None
     armed_for_s: float = 0.0
+    armed_pause_s: float = 0.0
     learn: str | None = None
     names: str | None = None
     gap_s: float = GAP_S
@@ -124,5 +128,7 @@ KINDS: Final[dict[str, type]] = {
     "level": Level, "slope": Slope, "baseline": Baseline, "count": Count, "geofence": Geofence,
     "silence": Silence, "unchanged": Unchanged, "clone": Clone,
 }  # fmt: skip
+NO_VALUE: Final = "CAST(NULL AS DOUBLE)"
+"""The value of rules whose kind makes one itself."""
 VALUELESS: Final = ("count", "geofence", "silence", "clone")
 """Kinds that make their own value: the rules file need not give one."""

@@ -14,6 +14,7 @@ from stream_jobs.rule_fences import load_fences
 from stream_jobs.rule_kinds import (
     GAP_S,
     KINDS,
+    NO_VALUE,
     PER_S,
     Baseline,
     Clone,
@@ -29,7 +30,7 @@ from stream_jobs.rule_kinds import (
 Entry = Mapping[str, Any]
 
 DAYS_MAX_S: Final = 90 * 86_400
-GENERAL: Final = ("query", "kind", "while", "while_for_s", "gap_s", "names")
+GENERAL: Final = ("query", "kind", "while", "while_for_s", "while_pause_s", "gap_s", "names")
 """Keys that every kind may have, besides those of a rule of one frame."""
 OWN: Final[dict[str, tuple[str, ...]]] = {
     "level": ("raise_for_s", "mean_s", "clear", "escalate"),
@@ -38,7 +39,7 @@ OWN: Final[dict[str, tuple[str, ...]]] = {
         *("raise_for_s", "by", "against", "warm_up", "memory_s", "steady_s", "mean_s"),
         *("learn", "clear", "escalate"),
     ),
-    "count": ("times", "span_s", "absent_s", "apart"),
+    "count": ("times", "span_s", "absent_s", "apart", "reversal"),
     "geofence": ("fences", "fences_file", "on", "margin_m"),
     "silence": ("silent_for_s",),
     "unchanged": ("raise_for_s", "frames"),
@@ -105,13 +106,14 @@ def read_lasting(path: Path, rule: str, entry: Entry) -> Lasting:
         spec=_SPECS[entry["kind"]](reader),
         armed=reader.sql("while"),
         armed_for_s=reader.seconds("while_for_s", 0.0),
+        armed_pause_s=reader.seconds("while_pause_s", 0.0),
         learn=reader.sql("learn"),
         names=reader.sql("names"),
         gap_s=reader.seconds("gap_s", GAP_S, least=1.0),
         escalate=_escalate(reader),
     )
-    if "while_for_s" in entry and "while" not in entry:
-        raise wrong(path, rule, "while", "is missing: `while_for_s` says how long it must have held")
+    if {"while_for_s", "while_pause_s"} & set(entry) and "while" not in entry:
+        raise wrong(path, rule, "while", "is missing: `while_for_s` and `while_pause_s` are about it")
     return _with_clear(reader, common)
 
 
@@ -173,7 +175,16 @@ def _count(reader: Reader) -> Count:
         span_s=reader.seconds("span_s", 86_400.0, least=1.0),
         absent_s=reader.seconds("absent_s", 5.0),
         apart=reader.flag("apart"),
+        reversal=_reversal(reader),
     )
+
+
+def _reversal(reader: Reader) -> float | None:
+    if "reversal" not in reader.entry:
+        return None
+    if reader.entry["value"] == NO_VALUE:
+        raise wrong(reader.path, reader.rule, "value", "is missing: `reversal` looks at its course")
+    return reader.number("reversal", None, 1e-9, 1e9)
 
 
 def _geofence(reader: Reader) -> Geofence:

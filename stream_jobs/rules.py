@@ -16,7 +16,7 @@ import yaml
 from infra.contract.errors import ConfigError
 from infra.contract.messages import SEVERITIES
 from stream_jobs.rule_errors import text, wrong
-from stream_jobs.rule_kinds import VALUELESS, Lasting
+from stream_jobs.rule_kinds import NO_VALUE, VALUELESS, Lasting
 from stream_jobs.rule_lasting import known_keys, read_lasting
 
 SHIPPED: Final = Path(__file__).with_name("rules.yaml")
@@ -27,8 +27,6 @@ INSTANT, VEHICLES = QUERIES
 CLEAR_FOR_S: Final = 60.0
 """Seconds of event time without a finding that clear an alert whose rule does not say."""
 
-NO_VALUE: Final = "CAST(NULL AS DOUBLE)"
-"""The value of rules whose kind makes one itself."""
 UNTIMED: Final = ("silence", "geofence")
 """Kinds whose alerts end when their detector says so, not by a time without findings."""
 

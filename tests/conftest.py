@@ -17,6 +17,21 @@ from infra.stack.stack import SERVICES, Stack
 from tests.support import Lane, make_template, open_lane
 
 KEPT = ("ODOGRAPH_PATHS_CACHE",)
+GROUPS = ("services", "unit", "e2e")
+"""What a worker runs in one go, the longest first."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Two workers share the tests in groups: what needs the session's stack stays together, on one stack."""
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group(_group(item)))
+    items.sort(key=lambda item: GROUPS.index(_group(item)))
+
+
+def _group(item: pytest.Item) -> str:
+    if item.get_closest_marker("e2e"):
+        return "e2e"
+    return "services" if item.get_closest_marker("integration") else "unit"
 
 
 @pytest.fixture(scope="session")

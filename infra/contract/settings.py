@@ -34,6 +34,7 @@ from infra.contract.sections import (
     Kafka,
     Mqtt,
     Paths,
+    Roads,
     Section,
 )
 
@@ -62,6 +63,7 @@ class Settings(BaseSettings):
     bridge: Bridge = Bridge()
     downlink: Downlink = Downlink()
     jobs: Jobs = Jobs()
+    roads: Roads = Roads()
     crash: Crash = Crash()
     journeys: Journeys = Journeys()
     dashboard: Dashboard = Dashboard()

@@ -41,7 +41,7 @@ class Windows:
     wrong: int
     surplus: int
     roads: int | None = None
-    """Rows of road cells among them; None where not all vehicles were compared."""
+    """Rows of road cells among them; None where they were not compared."""
 
     def promise(self) -> Promise:
         """All rows are equal."""
@@ -92,22 +92,30 @@ def accounted(ledger: Ledger) -> Promise:
     return Promise("every frame is accounted for", (ledger.residual, ledger.late_open) == (0, 0), text)
 
 
-def windows(site: Site, log: Log, vehicles: list[str], ends: Mapping[int, int] | None = None) -> Windows:
-    """Of the first ``SAMPLE`` of these vehicles; where that is all of them, of road cells too.
+def windows(
+    site: Site,
+    log: Log,
+    vehicles: list[str],
+    ends: Mapping[int, int] | None = None,
+    *,
+    roads: bool = False,
+) -> Windows:
+    """Of the first ``SAMPLE`` of these vehicles, which are in ``log``.
 
-    ``ends``: as they must be after the records before these offsets, by partition; None: after all.
+    ``roads``: road cells too, where no vehicle is left out and no other was ever there. ``ends``: as they
+    must be after the records before these offsets, by partition; None: after all.
     """
     everyone = set(vehicles)
     chosen = set(sorted(everyone)[:SAMPLE])
     expected = expect(log.records(lambda vehicle: vehicle in chosen, ends), _limits(site))
     with psycopg.connect(site.endpoints.db_owner_url, row_factory=dict_row) as connection:
         rows: list[dict[str, Any]] = connection.execute(SELECT, (list(chosen),)).fetchall()
-        roads: list[dict[str, Any]] = connection.execute(SELECT_ROADS).fetchall()
+        cell_rows: list[dict[str, Any]] = connection.execute(SELECT_ROADS).fetchall()
     found = {(row.pop("vehicle_id"), row.pop("window_start")): row for row in rows}
     of_vehicles = _differences(expected.vehicle, found)
-    if chosen != everyone:
+    if not roads or chosen != everyone:
         return of_vehicles
-    cells = {(row.pop("cell"), row.pop("heading_sector"), row.pop("window_start")): row for row in roads}
+    cells = {(row.pop("cell"), row.pop("heading_sector"), row.pop("window_start")): row for row in cell_rows}
     of_roads = _differences(expected.road, cells)
     return Windows(
         expected=of_vehicles.expected + of_roads.expected,

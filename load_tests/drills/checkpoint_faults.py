@@ -69,7 +69,7 @@ def f12(site: Site, load: Load) -> Verdict:
                 all(found.promise().holds for found in while_full),
                 "; ".join(found.promise().found for found in while_full)),
         accounted(ledger),
-        windows(site, log, vehicles).promise(),
+        windows(site, log, vehicles, roads=True).promise(),
     )  # fmt: skip
     return Verdict("f12", promises, {"generated": len(sent(site.home, "f12").frames)})
 
@@ -82,7 +82,7 @@ def _as_far_as_the_ledger(site: Site, log: Log, vehicles: list[str]) -> Windows:
         row = connection.execute(NEWEST, (query_id,)).fetchone()
     ends = query_offsets.ends_of(checkpoint, int(row[0])) if row and row[0] is not None else None
     topic = kafka_topic(site.settings.kafka.prefix, "telemetry")
-    return windows(site, log, vehicles, (ends or {}).get(topic, {}))
+    return windows(site, log, vehicles, (ends or {}).get(topic, {}), roads=True)
 
 
 def f13(site: Site, load: Load) -> Verdict:
@@ -106,7 +106,7 @@ def f13(site: Site, load: Load) -> Verdict:
     start_stream(site)
     site.wait_ready("jobs", READY_S)
     ledger = balanced(site)
-    equal = windows(site, log, [vehicle for vehicle, _, _ in sent(site.home, *runs).frames])
+    equal = windows(site, log, [v for v, _, _ in sent(site.home, *runs).frames], roads=True)
     promises = (
         Promise("it ends, naming the file and the way out", _names([said], cut.name, f"jobs reset {QUERY}"),
                 f"exit code {code}: {said}"),

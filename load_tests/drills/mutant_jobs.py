@@ -8,11 +8,14 @@ from __future__ import annotations
 import dataclasses
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Final
 
 from infra.contract import settings
 from load_tests.drills.defects import put_in, replace
-from stream_jobs import jobs, sinks, windows
+from stream_jobs import jobs, session, sinks, windows
+
+WORKERS: Final = Path(__file__).with_name("mutant_workers")
 
 
 def no_ledger() -> None:
@@ -37,9 +40,24 @@ def zero_watermark() -> None:
     replace(windows, "lengths_of", hasty)
 
 
+def no_sequencer() -> None:
+    """Frames of a vehicle go on in the order in which they come, copies too."""
+
+    def misled(honest: Any) -> Any:
+        def common_conf(*arguments: Any) -> dict[str, str]:
+            conf: dict[str, str] = honest(*arguments)
+            path = conf["spark.executorEnv.PYTHONPATH"]
+            return conf | {"spark.executorEnv.PYTHONPATH": f"{WORKERS}:{path}"}
+
+        return common_conf
+
+    replace(session, "common_conf", misled)
+
+
 MUTANTS: Final[dict[str, Callable[[], None]]] = {
     "no-ledger": no_ledger,
     "zero-watermark": zero_watermark,
+    "no-sequencer": no_sequencer,
 }
 
 

@@ -89,7 +89,7 @@ def judged(site: Site, log: Log, run_id: str, kills: Kills, mutant: str | None =
     ledger = balanced(site)
     written = sent(site.home, run_id)
     found = compare(log, written)
-    equal = windows(site, log, [vehicle for vehicle, _, _ in written.frames])
+    equal = windows(site, log, [vehicle for vehicle, _, _ in written.frames], roads=True)
     worst_s = max(kills.recoveries_s, default=0.0)
     promises = (
         *nothing_lost(found),
@@ -129,7 +129,7 @@ def f8(site: Site, load: Load, mutant: str | None = None) -> Verdict:
             gaps += 1
             site.wait_ready("jobs", READY_S)
     ledger = balanced(site)
-    equal = windows(site, log, [vehicle for vehicle, _, _ in sent(site.home, *runs).frames])
+    equal = windows(site, log, [v for v, _, _ in sent(site.home, *runs).frames], roads=True)
     promises = (
         Promise("killed between the commits", gaps == load.times, f"{gaps} times of {load.times}"),
         Promise("a replayed batch changes no row and no line", changed == 0, f"{changed} did"),

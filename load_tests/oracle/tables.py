@@ -31,6 +31,14 @@ class Expected:
 def expect(records: Iterable[tuple[int, bytes]], limits: Limits = USUAL, repaired: bool = True) -> Expected:
     """Both tables; ``repaired`` says whether the batch layer has added the late frames already."""
     expected = Expected()
+    _windows(expected, counted(expected, records, limits), limits, repaired)
+    return expected
+
+
+def counted(
+    expected: Expected, records: Iterable[tuple[int, bytes]], limits: Limits
+) -> list[tuple[Row, str]]:
+    """The frames that go into windows, each identity once, with ok or late; copies and verdicts are noted."""
     chosen: dict[tuple[str, int, int], tuple[Row, str]] = {}
     for received_ms, payload in records:
         frame = read(payload)
@@ -43,8 +51,7 @@ def expect(records: Iterable[tuple[int, bytes]], limits: Limits = USUAL, repaire
         expected.duplicates += word == "ok" and before is not None and before[1] == "ok"
         if before is None or (word == "ok" and before[1] == "late"):
             chosen[identity] = (frame, word)
-    _windows(expected, chosen.values(), limits, repaired)
-    return expected
+    return [*chosen.values()]
 
 
 def _windows(expected: Expected, frames: Iterable[tuple[Row, str]], limits: Limits, repaired: bool) -> None:

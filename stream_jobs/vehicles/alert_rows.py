@@ -9,13 +9,18 @@ from stream_jobs.vehicles.beat import Beat, Found
 from stream_jobs.vehicles.rows import AlertRow
 
 
-def alert_row(rule: Rule, found: Found, beat: Beat) -> AlertRow:
-    """The record; its id follows from what makes a finding the same one: found again, it is no news."""
-    same = (beat.vehicle_id, rule.id, rule.version, beat.boot_id, beat.seq, found.event_ms, found.detail)
+def alert_row(rule: Rule, found: Found, beat: Beat, received_ms: int | None = None) -> AlertRow:
+    """The record; ``received_ms``: when a timer was due, else the frame's receipt.
+
+    Its id follows from what makes a finding the same one, vehicle, rule, version and event time, and not from
+    the frame that brought it: found again, it is no news.
+    """
+    name = rule.id if found.apart is None else f"{rule.id}.{found.apart}"
+    same = (beat.vehicle_id, name, rule.version, found.event_ms, "ended" if found.ended else "found")
     return AlertRow(
         alert_id=hashlib.sha256("|".join(map(str, same)).encode()).hexdigest()[:32],
         vehicle_id=beat.vehicle_id,
-        rule=rule.id,
+        rule=name,
         rule_version=rule.version,
         severity=found.severity or rule.severity,
         event_ms=found.event_ms,
@@ -24,7 +29,9 @@ def alert_row(rule: Rule, found: Found, beat: Beat) -> AlertRow:
         message=f"{rule.message}: {found.detail}" if found.detail else rule.message,
         boot_id=beat.boot_id,
         seq=beat.seq,
-        received_ms=beat.received_ms,
+        received_ms=beat.received_ms if received_ms is None else received_ms,
         lat_deg=beat.lat_deg,
         lon_deg=beat.lon_deg,
+        since_ms=found.since_ms,
+        ended=found.ended,
     )

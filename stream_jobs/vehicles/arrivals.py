@@ -1,9 +1,13 @@
-"""A row of the stage as an arrival for the sequencer."""
+"""Rows of the stage as arrivals for the sequencer."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
+
+import numpy as np
+import pandas as pd
 
 from stream_jobs.vehicles.beat import Beat, HarshRun
 from stream_jobs.vehicles.facts import CLASSES, FACTS, POWERTRAINS
@@ -21,6 +25,10 @@ _FRACTIONS: Final = tuple(
         "energy_kwh", "odometer_m",
     )
 )  # fmt: skip
+
+
+Placed = tuple[int, int, Arrival]
+"""Partition, offset and what stands there."""
 
 
 def arrival(
@@ -58,3 +66,29 @@ def _harsh(runs: Sequence[float]) -> tuple[HarshRun, ...]:
         HarshRun(KINDS[int(runs[i])], int(runs[i + 1]), int(runs[i + 2]), runs[i + 3], runs[i + 4])
         for i in range(0, len(runs), RUN)
     )
+
+
+def by_vehicle(chunks: Iterable[pd.DataFrame]) -> dict[str, list[Placed]]:
+    """Arrivals by vehicle; a group may come in several chunks."""
+    found: dict[str, list[Placed]] = defaultdict(list)
+    for chunk in chunks:
+        for vehicle_id, partition, offset, *content in zip(*_lists(chunk), strict=True):
+            found[vehicle_id].append((partition, offset, arrival(vehicle_id, *content)))
+    return found
+
+
+def _lists(chunk: pd.DataFrame) -> list[list[Any]]:
+    plain: list[list[Any]] = [chunk[name].tolist() for name in ("vehicle_id", "partition", "log_offset")]
+    facts, runs = _known(chunk["facts"]), [run.tolist() for run in chunk["runs"]]
+    if "numbers" not in chunk:  # read without rules
+        return [*plain, facts, runs, [()] * len(chunk), [()] * len(chunk)]
+    return [*plain, facts, runs, _known(chunk["numbers"]), chunk["names"].tolist()]
+
+
+def _known(column: Any) -> list[list[Any]]:
+    """Rows of doubles as lists, None where not known."""
+    matrix = np.vstack(column.to_list()) if len(column) else np.empty((0, 0))
+    known = matrix.astype(object)
+    known[np.isnan(matrix)] = None
+    rows: list[list[Any]] = known.tolist()
+    return rows

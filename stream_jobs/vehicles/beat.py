@@ -22,8 +22,8 @@ class Reading(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     ``holds``: its condition is true and its value beyond the limit (kinds that work on a value of their own:
     the condition alone). ``clears``: the value is back behind the level that ends it. ``armed``: what the
-    rule calls ``while``. ``learns``: whether a baseline takes the value in. ``names``: what it is about:
-    trouble codes, the gear, the wheel. All of them are columns of one struct: see detect/readings.py.
+    rule calls ``while``. ``learns``: whether a baseline takes the value in. ``names``: what the reading is
+    about: trouble codes, the gear, the wheel.
     """
 
     holds: bool | None
@@ -106,6 +106,16 @@ class Detector(Protocol):
     A memory is None before the first beat, and where there is nothing to remember. While a rule is raised it
     is found again often enough that ``clear_for`` (stream_jobs/alerts.py) does not end its alert.
     """
+
+    @property
+    def always(self) -> bool:
+        """False: a beat need not be shown to it while its memory is None and the reading does not hold."""
+        ...
+
+    @property
+    def unordered(self) -> bool:
+        """True: it is shown every frame once as it arrives, before the sequencer, those left out too."""
+        ...
 
     def step(
         self, memory: Memory | None, beat: Beat, reading: Reading

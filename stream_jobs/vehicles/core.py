@@ -14,6 +14,9 @@ import msgspec
 
 from stream_jobs.vehicles.alert_rows import alert_row
 from stream_jobs.vehicles.beat import Beat, Found, Memory
+from stream_jobs.vehicles.journeys import journey
+from stream_jobs.vehicles.journeys.journey import JourneyState
+from stream_jobs.vehicles.journeys.limits import JourneyLimits
 from stream_jobs.vehicles.plugged import Detection
 from stream_jobs.vehicles.rows import BehindRow, Row
 from stream_jobs.vehicles.sequencer import Arrival, Order, Patience, Sequencer
@@ -28,6 +31,7 @@ class VehicleState(msgspec.Struct, array_like=True):
     order: Order
     memories: list[Any]
     dues: list[int | None]
+    journey: JourneyState
     clock_ms: int = 0
     last: Beat | None = None
 
@@ -38,6 +42,7 @@ class CoreLimits:
 
     patience: Patience
     forget_ms: int
+    journey: JourneyLimits
 
 
 class Core:
@@ -50,7 +55,7 @@ class Core:
     def new(self) -> VehicleState:
         """The memory of a vehicle never seen."""
         count = len(self._detection.rules)
-        return VehicleState(Order(), [None] * count, [None] * count)
+        return VehicleState(Order(), [None] * count, [None] * count, JourneyState())
 
     def take(self, state: VehicleState, arrivals: Iterable[Arrival]) -> Iterator[Row]:
         """Rows that follow from records of one vehicle, in the order of the log."""
@@ -65,6 +70,7 @@ class Core:
     def step(self, state: VehicleState, beat: Beat) -> Iterator[Row]:
         """Rows that follow from the next frame in order."""
         yield from self._wake(state, beat.received_ms)
+        yield from journey.step(state.journey, beat, self._limits.journey)
         yield from self._detect(state, beat)
         state.last = msgspec.structs.replace(beat, readings=(), harsh=())
 
@@ -78,7 +84,8 @@ class Core:
     def due_ms(self, state: VehicleState) -> int:
         """When ``expire`` is to be called unless a record comes before."""
         held_ms = Sequencer(state.order, self._limits.patience).due_ms()
-        moments = [m for m in (held_ms, *state.dues) if m is not None]
+        trips_ms = journey.due_ms(state.journey, self._limits.journey)
+        moments = [m for m in (held_ms, trips_ms, *state.dues) if m is not None]
         return min(moments, default=state.clock_ms + self._limits.forget_ms)
 
     def forgotten(self, state: VehicleState, now_ms: int) -> bool:
@@ -89,6 +96,8 @@ class Core:
         detectors, memories = self._detection.detectors, state.memories
         for place, reading in enumerate(beat.readings):
             memory = memories[place]
+            if memory is None and not reading.holds and not detectors[place].always:
+                continue
             after, found = detectors[place].step(memory, beat, reading)
             if after is not memory:
                 memories[place] = after
@@ -101,19 +110,22 @@ class Core:
         last = state.last
         if last is None:
             return
+        yield from journey.expire(state.journey, last.vehicle_id, now_ms, self._limits.journey)
         for place in range(len(state.dues)):
             due_ms = state.dues[place]
             while due_ms is not None and due_ms < now_ms:
                 detector = self._detection.detectors[place]
                 memory: Memory = state.memories[place]
                 state.memories[place], found = detector.expire(memory, due_ms)
-                yield from self._rows(place, found, last)
+                yield from self._rows(place, found, last, due_ms)
                 later_ms = detector.due_ms(state.memories[place])
                 due_ms = later_ms if later_ms is not None and later_ms > due_ms else None
             state.dues[place] = due_ms
 
-    def _rows(self, place: int, found: Sequence[Found], beat: Beat) -> Iterator[Row]:
-        return (alert_row(self._detection.rules[place], each, beat) for each in found)
+    def _rows(
+        self, place: int, found: Sequence[Found], beat: Beat, received_ms: int | None = None
+    ) -> Iterator[Row]:
+        return (alert_row(self._detection.rules[place], each, beat, received_ms) for each in found)
 
 
 def _behind(beats: Sequence[Beat]) -> BehindRow:

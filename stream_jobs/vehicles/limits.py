@@ -5,6 +5,7 @@ from __future__ import annotations
 from infra.contract.settings import Settings
 from stream_jobs.vehicles.core import CoreLimits
 from stream_jobs.vehicles.harsh_runs import HarshLimits
+from stream_jobs.vehicles.journeys.limits import journey_limits
 from stream_jobs.vehicles.sequencer import Patience
 
 MS_PER_S = 1000
@@ -15,7 +16,7 @@ def core_limits(settings: Settings) -> CoreLimits:
     """What the core must know."""
     jobs = settings.jobs
     patience = Patience(jobs.lateness_s * MS_PER_S, jobs.hold_frames)
-    return CoreLimits(patience, jobs.forget_h * MS_PER_H)
+    return CoreLimits(patience, jobs.forget_h * MS_PER_H, journey_limits(settings))
 
 
 def harsh_limits(settings: Settings) -> HarshLimits:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from pyspark.sql import Column
 
 from infra.contract.settings import Settings
-from stream_jobs.rules import Rule
+from stream_jobs.rules import VEHICLES, Rule, load_rules, of_query
 from stream_jobs.vehicles.beat import Detector
+from stream_jobs.vehicles.detect.build import detectors
+from stream_jobs.vehicles.detect.readings import reading
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +26,12 @@ class Detection:
     reading: Callable[[Rule], Column] | None = None
 
 
-def detection(settings: Settings) -> Detection:  # noqa: ARG001  the rules file is among them
-    """What is plugged in."""
-    return Detection()
+def detection(settings: Settings) -> Detection:
+    """The rules in force; raises ConfigError where the rules file is wrong."""
+    return of_rules(load_rules(settings.jobs.rules))
+
+
+def of_rules(rules: Iterable[Rule]) -> Detection:
+    """Those of the query ``vehicles`` among ``rules``."""
+    mine = of_query(rules, VEHICLES)
+    return Detection(mine, detectors(mine), reading)

@@ -30,8 +30,8 @@ def vehicle_rows(records: DataFrame, settings: Settings) -> DataFrame:
     """Records of a stream -> rows of operator.OUTPUT.
 
     Only timers hang on the watermark. A record that lies behind it (partitions are not read in step) is no
-    less to be looked at, but Spark would drop it before the operator by its time: so the operator sees a
-    column of event time, as Spark asks for, that says nothing.
+    less to be looked at, but Spark would drop it before the operator by its time: so the operator sees
+    a column of event time, as Spark asks for, that says nothing.
     """
     plugged = detection(settings)
     received = F.timestamp_millis("received_ms")

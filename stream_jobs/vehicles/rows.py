@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
+
+from stream_jobs.vehicles.journeys.rows import HarshRow, IdleRow, StopRow, TripRow
 
 
 class AlertRow(msgspec.Struct, frozen=True, tag="alert", gc=False):
-    """A finding as it goes to the topic ``alerts``: the keys of the contract's ALERT_KEYS."""
+    """A finding as it goes to the topic ``alerts``: the keys of the contract's ALERT_KEYS, and two besides.
+
+    ``since_ms``: when it began to hold. ``ended``: no finding but the end of the alert.
+    """
 
     alert_id: str
     vehicle_id: str
@@ -22,6 +29,8 @@ class AlertRow(msgspec.Struct, frozen=True, tag="alert", gc=False):
     received_ms: int
     lat_deg: float | None
     lon_deg: float | None
+    since_ms: int | None = None
+    ended: bool = False
 
 
 class BehindRow(msgspec.Struct, frozen=True, tag="behind", gc=False):
@@ -34,9 +43,18 @@ class BehindRow(msgspec.Struct, frozen=True, tag="behind", gc=False):
     frames: int
 
 
-Row = AlertRow | BehindRow
+Row = AlertRow | BehindRow | TripRow | StopRow | IdleRow | HarshRow
 
 
 def pack(row: Row) -> bytes:
     """The row as JSON, its kind under ``type``."""
     return msgspec.json.encode(row)
+
+
+def unpack(body: bytes) -> Row:
+    """The row that ``pack`` made a body of."""
+    row: Row = _ROW.decode(body)
+    return row
+
+
+_ROW: Final = msgspec.json.Decoder(Row)

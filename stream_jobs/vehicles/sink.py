@@ -8,8 +8,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
-from stream_jobs.sinks import BatchClaims, Connection, Database
+from stream_jobs import statements as sql
+from stream_jobs.sinks import BatchClaims, Connection, Database, execute, insert_rows, stage
 from stream_jobs.vehicles.alert_log import AlertLog
+from stream_jobs.vehicles.rows import unpack
+from stream_jobs.vehicles.tables import RowTable, tables_of
 
 ALERT: Final = "alert"
 
@@ -37,4 +40,27 @@ class VehicleSink:
 
     def write(self, connection: Connection, rows: pa.Table, batch_id: int) -> None:
         """The batch in the transaction at hand; nothing where the ledger has it."""
-        self._claims.claim(connection, batch_id, rows.num_rows)
+        if self._claims.claim(connection, batch_id, rows.num_rows):
+            found = tables_of(unpack(body) for body in rows["body"].to_pylist())
+            for table, columns in found.items():
+                write_rows(connection, table, columns, batch_id)
+
+
+def write_rows(connection: Connection, table: RowTable, rows: pa.Table, batch_id: int) -> None:
+    """Rows of the stream: absolute values by natural keys; what the batch layer restated stays, and is looked
+    at again, because the stream has something new to say of it.
+    """
+    if not table.restated:
+        insert_rows(connection, table.name, rows)
+        return
+    tagged = rows.append_column("batch_id", pa.array([batch_id] * rows.num_rows, pa.int64()))
+    stage(connection, table.name, tagged)
+    written = execute(connection, sql.upsert(table.name, tagged.column_names, table.keys))
+    if written < rows.num_rows:
+        execute(connection, REOPEN, {"vehicles": rows["vehicle_id"].unique().to_pylist()})
+
+
+REOPEN: Final = """
+UPDATE odograph.journey_behind SET repaired_at = NULL
+WHERE vehicle_id = ANY(%(vehicles)s) AND repaired_at > now() - INTERVAL '1 day'
+"""

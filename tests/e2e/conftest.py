@@ -50,14 +50,10 @@ def pipeline(stack: Stack) -> Iterator[Lane]:
         rules = lane.home / "rules.yaml"
         rules.write_text(rules_text(CLEAR_FOR_S, SHIPPED.read_text()))
         lane.env.update(LIGHT_JVM | {RULES_ENV: str(rules)})
-        yield from ready(lane)
-
-
-def ready(lane: Lane) -> Iterator[Lane]:
-    with supervised(lane):
-        missing = wait_ready(lane.endpoints.http_ports, 180, print)
-        assert not missing
-        yield lane
+        with supervised(lane):
+            missing = wait_ready(lane.endpoints.http_ports, 180, print)
+            assert not missing
+            yield lane
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from stream_jobs.rule_kinds import (
 from stream_jobs.rules import Rule
 from stream_jobs.vehicles.beat import Detector
 from stream_jobs.vehicles.detect.baseline import BaselineDetector
-from stream_jobs.vehicles.detect.count import CountDetector
+from stream_jobs.vehicles.detect.count import CountDetector, Counting, ReversalDetector
 from stream_jobs.vehicles.detect.geofence import GeofenceDetector
 from stream_jobs.vehicles.detect.level import ArmedDetector, LevelDetector, MeanDetector
 from stream_jobs.vehicles.detect.raising import Raising
@@ -41,7 +41,7 @@ def _detector(rule: Rule) -> Detector:
     inner = _make(lasting.spec, rule, lasting)
     if lasting.armed is None:
         return inner
-    return ArmedDetector(_ms(lasting.armed_for_s), _ms(lasting.gap_s), inner)
+    return ArmedDetector(_ms(lasting.armed_for_s), _ms(lasting.armed_pause_s), _ms(lasting.gap_s), inner)
 
 
 def _ms(seconds: float) -> int:
@@ -80,8 +80,10 @@ def _(spec: Unchanged, rule: Rule, lasting: Lasting) -> Detector:
 
 @_make.register
 def _(spec: Count, rule: Rule, lasting: Lasting) -> Detector:  # noqa: ARG001
-    clear_for_ms = _ms(rule.clear_for_s or 0)
-    return CountDetector(spec.times, _ms(spec.span_s), _ms(spec.absent_s), clear_for_ms, spec.apart)
+    counting = Counting(spec.times, _ms(spec.span_s))
+    if spec.reversal is not None:
+        return ReversalDetector(counting, spec.reversal)
+    return CountDetector(counting, _ms(spec.absent_s), _ms(rule.clear_for_s or 0), spec.apart)
 
 
 @_make.register

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from stream_jobs.vehicles.beat import Beat, Detector, Found, Memory, Reading
-from stream_jobs.vehicles.detect.base import Untimed, armed_since
+from stream_jobs.vehicles.detect.base import Untimed
 from stream_jobs.vehicles.detect.raising import Judged, Raising, beyond
 from stream_jobs.vehicles.detect.series import add, mean
 
@@ -26,18 +29,29 @@ class LevelDetector(Untimed):
         self, memory: Memory | None, beat: Beat, reading: Reading
     ) -> tuple[Memory | None, Sequence[Found]]:
         """See Detector."""
-        now = Judged(beat.end_ms, reading.holds, reading.clears, reading.value, reading.limit, reading.names)
+        said = (reading.holds, reading.clears, reading.value, reading.limit, reading.names)
+        now = Judged(beat.end_ms, *said, reading.armed is not False)
         return self.raising.step(memory, now)
+
+
+class Arming(NamedTuple):
+    """A memory: how long it has been armed, the last frame, since when it is not, the inner rule's own."""
+
+    armed_ms: int
+    seen_ms: int
+    off_ms: int | None
+    inside: Memory | None
 
 
 @dataclass(frozen=True, slots=True)
 class ArmedDetector(Untimed):
-    """Looked at only after something (`while`) has held for so long; without it the rule is over.
+    """Raised only once something (`while`) has held for so long; where it does not hold, the rule is over.
 
-    Memory: (armed since, last seen, the memory of what is looked at).
+    A pause of up to ``pause_ms`` does not begin that time anew, but does not count either; nor does a gap.
     """
 
     armed_for_ms: int
+    pause_ms: int
     gap_ms: int
     inner: Detector
 
@@ -45,18 +59,35 @@ class ArmedDetector(Untimed):
         self, memory: Memory | None, beat: Beat, reading: Reading
     ) -> tuple[Memory | None, Sequence[Found]]:
         """See Detector."""
-        since, seen, inside = memory or (None, None, None)
-        if reading.armed is None:
+        was = None if memory is None else Arming(*memory)  # type: ignore[arg-type]
+        if reading.armed is None or (was is not None and beat.end_ms < was.seen_ms):
             return memory, ()
-        now_ms = beat.end_ms
-        since = armed_since(since, seen, reading, now_ms, self.gap_ms)
-        if since is None or now_ms - since < self.armed_for_ms:
+        now = self._armed(was, beat.end_ms) if reading.armed else self._off(was, beat.end_ms)
+        if reading.armed:
+            reading = replace(reading, armed=now.armed_ms >= self.armed_for_ms)
+        else:
             reading = Reading(False, True, None, reading.limit)
-        held: Memory | None = inside if isinstance(inside, tuple) else None
-        after, found = self.inner.step(held, beat, reading)
-        if since is None and after is None:
+        inside, found = self.inner.step(now.inside, beat, reading)
+        if inside is None and now.armed_ms == 0 and now.off_ms is not None:
             return None, found
-        return (since, now_ms, after), found
+        return now._replace(inside=inside), found
+
+    def _armed(self, was: Arming | None, now_ms: int) -> Arming:
+        if was is None:
+            return Arming(0, now_ms, None, None)
+        passed_ms = now_ms - was.seen_ms
+        away_ms = now_ms - was.off_ms if was.off_ms is not None else passed_ms
+        whole = was.off_ms is None and passed_ms <= self.gap_ms
+        if not whole and away_ms > self.pause_ms:
+            return was._replace(armed_ms=0, seen_ms=now_ms, off_ms=None)
+        return was._replace(armed_ms=was.armed_ms + whole * passed_ms, seen_ms=now_ms, off_ms=None)
+
+    def _off(self, was: Arming | None, now_ms: int) -> Arming:
+        if was is None:
+            return Arming(0, now_ms, now_ms, None)
+        off_ms = was.seen_ms if was.off_ms is None else was.off_ms
+        kept_ms = was.armed_ms if now_ms - off_ms <= self.pause_ms else 0
+        return was._replace(armed_ms=kept_ms, seen_ms=now_ms, off_ms=off_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,4 +131,5 @@ class MeanDetector(Untimed):
         above, limit = self.raising.above, reading.limit
         back = limit if self.clear_level is None else self.clear_level
         clears = not beyond(average, back, above)
-        return Judged(at_ms, beyond(average, limit, above), clears, average, limit, reading.names)
+        holds, ready = beyond(average, limit, above), reading.armed is not False
+        return Judged(at_ms, holds, clears, average, limit, reading.names, ready)

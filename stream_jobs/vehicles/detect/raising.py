@@ -23,6 +23,8 @@ class Judged(NamedTuple):
     value: float | None
     limit: float | None
     names: tuple[str, ...] = ()
+    ready: bool = True
+    """False: it may hold already, but is not raised yet."""
 
 
 class Held(NamedTuple):
@@ -82,7 +84,7 @@ class Raising:
     def _go_on(self, held: Held, now: Judged) -> tuple[Memory | None, Sequence[Found]]:
         if held.found_ms is None:
             held = held._replace(seen_ms=now.at_ms, bad_ms=now.at_ms)
-            due = now.at_ms - held.since_ms >= self.raise_for_ms
+            due = now.ready and now.at_ms - held.since_ms >= self.raise_for_ms
             return self._find(held, now) if due else (held, ())
         bad = bool(now.holds) or not now.clears
         if not bad:

@@ -39,7 +39,7 @@ def reading(rule: Rule) -> Column:
         clears = ~condition | _clears(rule, lasting, holds)
     elif isinstance(lasting.spec, (*_JUDGED_BY_SPARK, Baseline)):
         holds = condition
-    counted = value if own or isinstance(lasting.spec, Baseline) else F.when(condition, value)
+    counted = value if own or isinstance(lasting.spec, (Baseline, Count)) else F.when(condition, value)
     return F.struct(
         holds.alias("holds"),
         clears.alias("clears"),

@@ -19,6 +19,7 @@ from load_tests.oracle import expect
 from stream_jobs import windows
 from stream_jobs.archive_files import indexed
 from stream_jobs.frames import batch_frames
+from stream_jobs.rollups.columns import NAMES
 from stream_jobs.schema import WRITER_COLUMNS
 from stream_jobs.windows import Lengths
 from tests.support_frames import Record, frame, random_frame, vin
@@ -259,10 +260,17 @@ def test_a_verdict_depends_on_the_payload_and_its_receive_time_only(spark: Spark
     assert verdicts == [verdict for verdict, _, _ in VERDICTS]
 
 
-@pytest.mark.parametrize("table", ["vehicle_window", "road_cell_window"])
+COLUMNS = {
+    "vehicle_window": {*windows.VEHICLE_COLUMNS, *WRITER_COLUMNS},
+    "road_cell_window": {*windows.ROAD_COLUMNS, *WRITER_COLUMNS},
+    "road_edge_window": {*windows.EDGE_COLUMNS, *WRITER_COLUMNS},
+    "vehicle_minute": {"vehicle_id", "bucket", *NAMES},
+}
+
+
+@pytest.mark.parametrize("table", COLUMNS)
 def test_the_columns_are_those_of_the_table(table: str) -> None:
-    made = windows.VEHICLE_COLUMNS if table == "vehicle_window" else windows.ROAD_COLUMNS
-    assert set(made) == columns_of(table) - set(WRITER_COLUMNS)
+    assert columns_of(table) == COLUMNS[table]
 
 
 def columns_of(table: str) -> set[str]:

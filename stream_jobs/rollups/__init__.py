@@ -1,0 +1,1 @@
+"""Windows of a vehicle rolled up to minutes, hours and days, exactly."""

@@ -1,0 +1,107 @@
+"""Minutes, hours and days on a real database: equal to what all samples of the bucket give, bit by bit."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+import psycopg
+import pyarrow as pa
+import pytest
+
+from load_tests.oracle import Expected, expect, expect_rollup
+from stream_jobs import windows
+from stream_jobs.rollups.keeper import RollUps
+from stream_jobs.sinks import VEHICLE, Database, restate_windows, write_windows
+from stream_jobs.trends.keeper import Trends
+from tests.integration.stream_support import drive, query, spoilt
+from tests.support import Lane
+from tests.support_frames import Record, vin
+
+pytestmark = pytest.mark.integration
+
+SUMMER_TIME_ENDS_MS = 1_792_890_000_000
+"""2026-10-25 01:00:00 UTC: Berlin lives its third hour a second time."""
+
+
+@pytest.fixture
+def database(lane: Lane) -> Iterable[Database]:
+    opened = Database(lane.endpoints.db_ingest_url, "rollups", threading.Event())
+    yield opened
+    opened.close()
+
+
+def table_of(expected: Expected, keys: Iterable[tuple[str, datetime]]) -> pa.Table:
+    rows = [{"vehicle_id": k[0], "window_start": k[1], "batch_id": 1} | expected.vehicle[k] for k in keys]
+    return pa.Table.from_pylist(rows).select([*windows.VEHICLE_COLUMNS, "batch_id"])
+
+
+def stored(lane: Lane, unit: str) -> dict[tuple[str, datetime], dict[str, Any]]:
+    rows = query(lane, f"SELECT * FROM odograph.vehicle_{unit}")
+    return {(row.pop("vehicle_id"), row.pop("bucket")): row for row in rows}
+
+
+def assert_levels(lane: Lane, records: list[Record], tz: str) -> None:
+    for unit in ("minute", "hour", "day"):
+        assert stored(lane, unit) == expect_rollup(records, unit, tz), unit
+
+
+def test_every_level_equals_all_its_samples_and_follows_what_is_written_again(
+    lane: Lane, database: Database
+) -> None:
+    records = spoilt(drive(range(1, 4), SUMMER_TIME_ENDS_MS - 40_000, 120, seed=7), seed=8)
+    in_time = expect(records, repaired=False)
+    roll_up = RollUps(database, "Europe/Berlin")
+    database.run(lambda c: write_windows(c, VEHICLE, table_of(in_time, in_time.vehicle)))
+    assert roll_up() > 0
+
+    whole = expect(records)
+    changed = [k for k in whole.vehicle if whole.vehicle[k] != in_time.vehicle.get(k)]
+    assert 0 < len(changed) < len(whole.vehicle)
+    database.run(lambda c: restate_windows(c, VEHICLE, table_of(whole, changed)))
+    minutes = {(vehicle, start.replace(second=0)) for vehicle, start in changed}
+    assert roll_up() == len(minutes)
+    assert_levels(lane, records, "Europe/Berlin")
+    assert roll_up() == 0
+
+    assert RollUps(database, "Asia/Kolkata")() > 0
+    assert_levels(lane, records, "Asia/Kolkata")
+
+
+def test_a_leak_stands_in_the_view_with_its_days_and_only_once(lane: Lane, database: Database) -> None:
+    with psycopg.connect(lane.endpoints.db_owner_url) as connection:
+        connection.execute(
+            "INSERT INTO odograph.vehicle_hour (vehicle_id, bucket, windows, frames, frames_late, samples,"
+            " out_of_range, first_event, last_event, speed_n, rpm_n, engine_load_n, coolant_n, fuel_trim_n,"
+            " tyre_fl_n, tyre_fr_n, tyre_rl_n, tyre_rr_n, battery_n, battery_rest_n, battery_running_n,"
+            " ambient_n, tyre_fl_kpa20, tyre_fr_kpa20, odometer_m)"
+            " SELECT %s, h, 1, 1, 0, 1, 0, h, h, 0, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 240 - n * 0.25, 240,"
+            " n FROM generate_series(0, 95) n,"
+            " LATERAL (SELECT timestamptz '2026-01-01 00:00+00' + n * interval '1 hour') AS t (h)",
+            [vin(1)],
+        )
+        connection.execute(
+            "INSERT INTO odograph.vehicle_latest (vehicle_id, event_time, updated_at)"
+            " VALUES (%s, '2026-01-04 23:30+00', now())",
+            [vin(1)],
+        )
+    trends = Trends(database)
+    assert (trends(), trends()) == (1, 0)
+    sql = (
+        "SELECT metric, points, slope_per_day, value, threshold, days_to_threshold FROM serving.vehicle_trend"
+    )
+    found = {row.pop("metric"): row for row in query(lane, sql)}
+    assert found["tyre_fr"]["days_to_threshold"] is None
+    leak = found["tyre_fl"]
+    assert leak == pytest.approx(
+        {
+            "points": 96,
+            "slope_per_day": -6.0,
+            "value": 216.25,
+            "threshold": 178.21875,
+            "days_to_threshold": 6.338542,
+        },
+        rel=1e-6,
+    )
