@@ -14,8 +14,8 @@ from infra.score.card import Found, Happened
 from infra.score.events import Claim, Truth
 
 CONNECT_S: Final = 3
-MARGIN_MS: Final = 600_000
-"""Alarms are looked for so long after a run's end."""
+MARGIN_MS: Final = 10_000
+"""Claims up to so long after a run's end are judged; silence then is nobody's fault."""
 _TRUTH: Final = """
 SELECT kind, what, vehicle_id, (extract(epoch FROM from_time) * 1000)::bigint AS from_ms,
        (extract(epoch FROM full_time) * 1000)::bigint AS full_ms,
