@@ -69,7 +69,7 @@ DRILLS: Final = (
     Drill("f6", "the bridge stays away until the broker's queue overflows", 1000, 15, _honest(f6),
           {"mqtt": {"max_queued_messages": 5000}}),
     Drill("f7", "kill -9 the Spark application at random moments", 100, 0, f7, {},
-          ("zero-watermark",), times=50),
+          ("zero-watermark", "no-sequencer"), times=50),
     Drill("f8", "kill -9 between the database's commit and Spark's", 200, 3, f8, {}, ("no-ledger",), times=5),
     Drill("f9", "kill -9 the alert query and the event store in turn", 100, 30, _honest(f9),
           {"jobs": {"instant_trigger_s": 5}}, times=20),
