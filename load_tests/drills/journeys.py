@@ -37,7 +37,7 @@ Trip = tuple[str, datetime, float, float, int, int]
 
 
 def trips(site: Site, log: Log) -> Promise:
-    """Each trip of the whole log is in the table as it should be, and no other; the log began with this run."""
+    """Each trip of the whole log is in the table as it should be, and no other; no other run was there."""
     until(lambda: _read_on(site, log), READ_ON_S, "the query vehicles has taken in the log")
     wanted = set(_replayed(site, log))
     with psycopg.connect(site.endpoints.db_owner_url) as connection:
