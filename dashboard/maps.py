@@ -22,6 +22,8 @@ ROADS_PATH: Final = "/map/roads.json"
 """Where the server of the pages serves the rows of the road layer."""
 MAJOR_ROADS: Final = frozenset({"motorway", "trunk", "primary", "arterial"})
 VEHICLE_LAYER: Final = "vehicles"
+ALPHA: Final = {"live": 150, "profile": 70, "none": 70}
+"""Of traffic, by where its speed comes from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,14 +193,19 @@ def _inert(text: str) -> str:
 
 
 def _wedge(row: Record) -> Record:
-    """A cell's quarter in one direction."""
+    """A cell's quarter in one direction; paler where it tells what is usual, or too few to tell."""
+    told = {
+        "live": f"{row['vehicles']} vehicles",
+        "profile": f"{row['vehicles']} vehicles: as usual at this hour of the week",
+        "none": f"{row['vehicles']} vehicles: too few to tell",
+    }[row["source"]]
     ratio = (
         "no free-flow speed yet" if row["speed_ratio"] is None else f"{row['speed_ratio']:.0%} of free flow"
     )
     return {
         "polygon": [[round(x, 6), round(y, 6)] for x, y in wedge(row["cell"], row["heading_sector"])],
-        "colour": list(rgba(CONGESTION[row["congestion"]], 150)),
-        "tip": f"{row['congestion']}: {row['speed_kmh']:.0f} km/h, {ratio}\n{row['vehicles']} vehicles",
+        "colour": list(rgba(CONGESTION[row["congestion"]], ALPHA[row["source"]])),
+        "tip": f"{row['congestion']}: {row['speed_kmh']:.0f} km/h, {ratio}\n{told}",
     }
 
 

@@ -22,6 +22,7 @@ PACKAGES = (
     "infra.demo",
     "infra.trace",
     "infra.score",
+    "infra.vault",
     "edge_simulator",
     "bridge",
     "stream_jobs",

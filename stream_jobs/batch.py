@@ -27,8 +27,8 @@ from stream_jobs import sources, windows
 from stream_jobs.archive import archive_folder
 from stream_jobs.frames import batch_frames
 from stream_jobs.repair_plan import Grid, Interval, LateFrame
-from stream_jobs.schema import ROAD_KEYS, WINDOW_KEYS
-from stream_jobs.sinks import Database
+from stream_jobs.schema import WINDOW_KEYS
+from stream_jobs.sinks import EDGE, ROAD, VEHICLE, Database, WindowTable
 
 GRACE_MS: Final = 2_000
 """How long after its receive time a record may appear in the log without reopening a restated window."""
@@ -37,12 +37,8 @@ FRAMES_AT_ONCE: Final = 50_000
 log = structlog.get_logger("stream_jobs.batch")
 
 
-@dataclass(frozen=True, slots=True)
-class Restated:
-    """Rows for both tables of windows."""
-
-    vehicle: pa.Table
-    road: pa.Table
+ROADS: Final = ((ROAD, windows.road_windows), (EDGE, windows.edge_windows))
+"""Tables of windows by place, and how their rows are found among all."""
 
 
 class Repair:
@@ -80,16 +76,15 @@ class Repair:
         starts_ms = plan.road_starts_ms(frames, self._grid)
         span = Span(self._spark, self._settings, self._grid, starts_ms)
         records = span.records(self._database)
-        rows = Restated(
-            vehicle=span.vehicle_rows(records, plan.vehicle_keys(frames, self._grid)),
-            road=span.road_rows(records, frames),
-        )
-        self._database.run(lambda c: store.write(c, rows.vehicle, rows.road, frames))
+        vehicle = span.vehicle_rows(records, plan.vehicle_keys(frames, self._grid))
+        rows = {VEHICLE: vehicle, **span.place_rows(records, frames)}
+        self._database.run(lambda c: store.write(c, rows, frames))
         log.info(
             "late windows restated",
             late_frames=len(frames),
-            vehicle_windows=rows.vehicle.num_rows,
-            road_windows=rows.road.num_rows,
+            vehicle_windows=vehicle.num_rows,
+            road_windows=rows[ROAD].num_rows,
+            edge_windows=rows[EDGE].num_rows,
             took_s=round(time.monotonic() - started, 2),
         )
         return len(frames)
@@ -125,21 +120,26 @@ class Span:
             rows = rows.join(F.broadcast(wanted), list(WINDOW_KEYS), "left_semi")
         return rows.toArrow()
 
-    def road_rows(self, records: DataFrame, frames: Sequence[LateFrame] | None) -> pa.Table:
-        """Rows of odograph.road_cell_window: those that ``frames`` touch, or of all windows in the span."""
-        rows = windows.road_windows(self._windows(records))
+    def place_rows(
+        self, records: DataFrame, frames: Sequence[LateFrame] | None
+    ) -> dict[WindowTable, pa.Table]:
+        """Rows of the windows of road cells and edges: those that ``frames`` touch, or all in the span."""
+        found = self._windows(records)
         if frames is None:
-            return rows.toArrow()
-        late = records.join(
-            F.broadcast(_coordinates(self.spark, frames)), ["partition", "log_offset"], "left_semi"
-        )
-        touched = windows.road_windows(self._windows(late))
-        keys = touched.select(*ROAD_KEYS).toArrow()
-        if not keys.num_rows:
+            return {table: rows_of(found).toArrow() for table, rows_of in ROADS}
+        coordinates = F.broadcast(_coordinates(self.spark, frames))
+        late = self._windows(records.join(coordinates, ["partition", "log_offset"], "left_semi"))
+        return {
+            table: self._touched_rows(rows_of(found), rows_of(late), list(table.keys))
+            for table, rows_of in ROADS
+        }
+
+    def _touched_rows(self, rows: DataFrame, touched: DataFrame, keys: list[str]) -> pa.Table:
+        """Those of ``rows`` that have the keys of a row of ``touched``."""
+        wanted = touched.select(*keys).toArrow()
+        if not wanted.num_rows:
             return touched.limit(0).toArrow()
-        return rows.join(
-            F.broadcast(self.spark.createDataFrame(keys)), list(ROAD_KEYS), "left_semi"
-        ).toArrow()
+        return rows.join(F.broadcast(self.spark.createDataFrame(wanted)), keys, "left_semi").toArrow()
 
     def _windows(self, records: DataFrame) -> DataFrame:
         """Windows of this span only: a frame may reach into windows that are not restated."""
@@ -186,8 +186,9 @@ def recompute(
     starts_ms = list(range(first_ms, int(until.timestamp() * 1000), grid.road_window_ms))
     span = Span(spark, settings, grid, starts_ms)
     records = span.records(database)
-    vehicle, road = span.vehicle_rows(records, None), span.road_rows(records, None)
-    database.run(lambda c: store.write(c, vehicle, road, ()))
+    vehicle = span.vehicle_rows(records, None)
+    rows = {VEHICLE: vehicle, **span.place_rows(records, None)}
+    database.run(lambda c: store.write(c, rows, ()))
     return int(vehicle.num_rows)
 
 

@@ -27,6 +27,9 @@ class EventMetrics:
         self.findings = Counter("odograph_events_findings", "New findings", ["severity"], registry=registry)
         self.repeated = Counter("odograph_events_repeated", "Findings that were known", registry=registry)
         self.cleared = Counter("odograph_events_alerts_cleared", "Alerts cleared by time", registry=registry)
+        self.verdicts = Counter(
+            "odograph_events_crash_verdicts", "Verdicts on crash records", ["verdict"], registry=registry
+        )
         self.retries = Counter(
             "odograph_events_retries", "Starts after a service was away", registry=registry
         )

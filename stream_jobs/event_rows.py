@@ -18,6 +18,7 @@ from infra.contract.frame import MAX_INT, decode
 from infra.contract.messages import crash_digest, decode_alert, decode_crash, read_status
 from infra.contract.sections import Jobs
 from infra.contract.topics import HEADER_DETAIL, HEADER_MQTT_TOPIC, HEADER_REASON
+from infra.vault.check import as_rows, defects
 from stream_jobs.alerts import Finding
 
 DETAIL_CHARS: Final = 500
@@ -89,6 +90,8 @@ def crash_row(record: Record, clocks: ClockRange) -> Row:
         "lat_deg": _number(crash, "lat_deg"),
         "lon_deg": _number(crash, "lon_deg"),
         "record": crash,
+        "raw": record.value.decode(),
+        "defects": as_rows(defects(crash)),
     }
 
 

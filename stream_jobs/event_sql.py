@@ -107,14 +107,15 @@ WHERE a.alert_no = s.alert_no
 INSERT_CRASHES: Final = """
 INSERT INTO odograph.crash_record (vehicle_id, boot_id, crash_id, event_time, received_at, profile,
     delta_v_max_kmh,
-    airbag_deployed, complete, hash_ok, lat_deg, lon_deg, record)
+    airbag_deployed, complete, hash_ok, lat_deg, lon_deg, record, raw, defects)
 SELECT vehicle_id, boot_id, crash_id, to_timestamp(event_ms / 1000.0), to_timestamp(received_ms / 1000.0),
     profile,
-       delta_v_max_kmh, airbag_deployed, complete, hash_ok, lat_deg, lon_deg, record
+       delta_v_max_kmh, airbag_deployed, complete, hash_ok, lat_deg, lon_deg, record, raw, defects
 FROM jsonb_to_recordset(%(rows)s) AS n(vehicle_id text, boot_id bigint, crash_id text, event_ms bigint,
      received_ms bigint, profile text, delta_v_max_kmh double precision, airbag_deployed boolean,
      complete boolean,
-     hash_ok boolean, lat_deg double precision, lon_deg double precision, record jsonb)
+     hash_ok boolean, lat_deg double precision, lon_deg double precision, record jsonb,
+     raw text, defects jsonb)
 ON CONFLICT DO NOTHING
 """
 

@@ -21,6 +21,7 @@ from infra.contract.errors import ContractError
 from infra.contract.settings import Settings, endpoints
 from infra.contract.topics import kafka_topic
 from infra.health import HealthServer
+from stream_jobs.crashes.keeper import settle
 from stream_jobs.event_kafka import BATCH, LOST, Reader, backoff, bury
 from stream_jobs.event_metrics import EventMetrics
 from stream_jobs.event_rows import Record, clock_range
@@ -79,6 +80,7 @@ class EventStore:
         self._dead_letter = kafka_topic(settings.kafka.prefix, "dead-letter")
         self._clocks = clock_range(settings.jobs)
         self._clear_times = clear_times
+        self._terms = settings.crash
         self._stop = stop
         self._log = structlog.get_logger()
         self._held: Offsets = {}
@@ -121,7 +123,7 @@ class EventStore:
         reader.assign(self._held)
 
     def _follow(self, database: psycopg.Connection[Any], reader: Reader) -> None:
-        sweep_at = probe_at = time.monotonic()
+        sweep_at = probe_at = settle_at = time.monotonic()
         while not self._stop.is_set():
             records = reader.read()
             if records:
@@ -132,10 +134,20 @@ class EventStore:
                 with database.cursor() as cursor:
                     self.metrics.cleared.inc(clear(cursor, self._clear_times))
                 sweep_at = now + SWEEP_S
+            if now >= settle_at and len(records) < BATCH:
+                self._settle(database)
+                settle_at = now + self._terms.settle_s
             if now >= probe_at:
                 for topic, lag in reader.lag(self._held).items():
                     self.metrics.lag.labels(topic).set(lag)
                 probe_at = now + PROBE_S
+
+    def _settle(self, database: psycopg.Connection[Any]) -> None:
+        """Verdicts on crash records that are due; alerts do not wait for them."""
+        with database.transaction(), database.cursor() as cursor:
+            settled = settle(cursor, self._terms)
+        for word in settled.verdicts:
+            self.metrics.verdicts.labels(word).inc()
 
     def _store(self, database: psycopg.Connection[Any], records: Sequence[Record]) -> None:
         """Store the records; one that the database refuses for what it is goes to the dead letters."""

@@ -22,7 +22,7 @@ _ARCHIVED: Final = {"verdict": T.StringType(), "partition": T.IntegerType(), "lo
 
 def stream_frames(records: DataFrame, limits: ClockLimits, lengths: Lengths) -> DataFrame:
     """Frames of a stream that go into windows: verdict ok, each identity once."""
-    stage = Stage(lengths.window_s * 1000, lengths.road_window_s * 1000, limits)
+    stage = Stage(lengths.window_s * 1000, lengths.road_window_s * 1000, limits, roads=lengths.roads)
     frames = records.select("received_ms", "value").mapInArrow(stage.__call__, frame_type())
     return drop_copies(frames, lengths.watermark_s)
 
@@ -32,7 +32,8 @@ def batch_frames(records: DataFrame, lengths: Lengths) -> DataFrame:
 
     The verdict is the archived one, that is the one that the stream acted on.
     """
-    stage = Stage(lengths.window_s * 1000, lengths.road_window_s * 1000, kept=tuple(_ARCHIVED))
+    windows_ms = lengths.window_s * 1000, lengths.road_window_s * 1000
+    stage = Stage(*windows_ms, kept=tuple(_ARCHIVED), roads=lengths.roads)
     frames = records.select(*_ARCHIVED, "value").mapInArrow(stage.__call__, frame_type(_ARCHIVED))
     order = [(F.col("verdict") != OK), F.col("partition"), F.col("log_offset")]
     copy = F.row_number().over(Window.partitionBy(*IDENTITY).orderBy(*order))

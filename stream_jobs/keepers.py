@@ -1,4 +1,4 @@
-"""What runs beside the queries, each in its own thread: progress, latest states, repair, baseline."""
+"""What runs beside the queries, each in its own thread: progress, latest states, repair, roads."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from stream_jobs import statements as sql
 from stream_jobs.batch import Repair
 from stream_jobs.latest import LatestPublisher
 from stream_jobs.progress import Board
+from stream_jobs.roads.keeper import NetworkKeeper, RoadKeeper
 from stream_jobs.rollups.keeper import RollUps
 from stream_jobs.sinks import Database, execute, insert_progress
 from stream_jobs.trends.keeper import Trends
@@ -23,7 +24,9 @@ from stream_jobs.vehicles.lookup_keeper import LookupKeeper
 
 PROGRESS_S: Final = 1.0
 LATEST_S: Final = 5.0
-BASELINE_S: Final = 60.0
+LEDGER_S: Final = 60.0
+ROADS_S: Final = 30.0
+NETWORK_S: Final = 5.0
 LOOKUPS_S: Final = 3.0
 CLOSERS: Final = ("windows", "archive")
 """Queries that must have taken in everything before a window is restated."""
@@ -85,7 +88,7 @@ def start(context: Context, stop: threading.Event) -> list[Keeper]:
     spark, settings, board = context.spark, context.settings, context.board
     repair = Repair(spark, settings, context.database("repair"), lambda: board.closed_ms(CLOSERS))
     latest = LatestPublisher(spark, settings, context.addresses, context.database("latest"))
-    progress_db, baseline_db = context.database("progress"), context.database("baseline")
+    progress_db, ledger_db = context.database("progress"), context.database("ledger")
     rollups = RollUps(context.database("rollups"), settings.tz)
     trends = Trends(context.database("trends"))
     lookups = LookupKeeper(settings.paths.home, context.database("lookups"))
@@ -96,7 +99,9 @@ def start(context: Context, stop: threading.Event) -> list[Keeper]:
         ("repair", settings.jobs.repair_interval_s, repair),
         ("rollups", settings.jobs.rollup_interval_s, rollups),
         ("trends", settings.jobs.trend_interval_s, trends),
-        ("baseline", BASELINE_S, lambda: maintain(baseline_db)),
+        ("ledger", LEDGER_S, lambda: maintain(ledger_db)),
+        ("roads", ROADS_S, RoadKeeper(settings, context.database("roads"))),
+        ("network", NETWORK_S, NetworkKeeper(settings, context.database("network"))),
     )
     return [Keeper(name, interval_s, work, stop, _pool(spark, name)) for name, interval_s, work in works]
 
@@ -109,8 +114,7 @@ def write_progress(board: Board, database: Database) -> None:
 
 
 def maintain(database: Database) -> None:
-    """Free-flow speeds of the last day; ledger lines that no replay can ask for any more go."""
-    database.run(lambda connection: execute(connection, sql.BASELINE))
+    """Ledger lines that no replay can ask for any more go."""
     database.run(lambda connection: execute(connection, sql.FORGET_BATCHES))
 
 

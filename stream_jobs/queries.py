@@ -62,7 +62,7 @@ class Query:
 
 
 def all_windows(records: DataFrame, settings: Settings) -> DataFrame:
-    """Records of a stream -> rows of odograph.vehicle_window and odograph.road_cell_window."""
+    """Records of a stream -> rows of odograph.vehicle_window, .road_cell_window, .road_edge_window."""
     lengths = windows.lengths_of(settings)
     return windows.all_windows(stream_frames(records, clock_limits(settings), lengths), lengths)
 
@@ -70,7 +70,7 @@ def all_windows(records: DataFrame, settings: Settings) -> DataFrame:
 QUERIES: Final = (
     Query(
         name="windows",
-        operators=4,
+        operators=5,
         replaces=("routing",),
         trigger_s=lambda s: s.jobs.trigger_s,
         max_offsets=lambda s: s.jobs.max_offsets,

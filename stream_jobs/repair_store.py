@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import pyarrow as pa
 
 from stream_jobs.repair_plan import HOUR_MS, LateFrame
-from stream_jobs.sinks import ROAD, VEHICLE, Connection, WindowTable, execute, fetch, restate_windows
+from stream_jobs.sinks import Connection, WindowTable, execute, fetch, restate_windows
 
 REPAIR_BATCH_ID: Final = -1
 """Stands where the speed layer writes its batch: a restated row belongs to no batch of a query."""
@@ -44,10 +44,10 @@ def late_hours(connection: Connection, starts_ms: Sequence[int], road_window_ms:
     return [row[0] for row in fetch(connection, _LATE_HOURS, values)]
 
 
-def write(connection: Connection, vehicle: pa.Table, road: pa.Table, frames: Sequence[LateFrame]) -> None:
-    """Restated rows of both tables and the mark on their late frames, in the transaction at hand."""
-    _restate(connection, VEHICLE, vehicle)
-    _restate(connection, ROAD, road)
+def write(connection: Connection, rows: Mapping[WindowTable, pa.Table], frames: Sequence[LateFrame]) -> None:
+    """Restated rows of each table and the mark on their late frames, in the transaction at hand."""
+    for table, restated in rows.items():
+        _restate(connection, table, restated)
     values = {"partitions": [f.partition for f in frames], "offsets": [f.log_offset for f in frames]}
     execute(connection, _REPAIRED, values)
 

@@ -19,6 +19,7 @@ HEAD: Final = (*IDENTITY, "t0_ms", "dt_ms", "n")
 
 WINDOW_KEYS: Final = ("vehicle_id", "window_start")
 ROAD_KEYS: Final = ("cell", "heading_sector", "window_start")
+EDGE_KEYS: Final = ("network_no", "edge_id", "window_start")
 WRITER_COLUMNS: Final = ("batch_id", "revision", "restated_at")
 """Columns of the window tables that the sink fills."""
 

@@ -26,8 +26,9 @@ from pyspark.sql import DataFrame
 from infra.contract.errors import ServiceError
 from stream_jobs import statements as sql
 from stream_jobs import windows
+from stream_jobs.roads.history_sql import mark
 from stream_jobs.rollups.statements import NOTE_CHANGES
-from stream_jobs.schema import ROAD_KEYS, WINDOW_KEYS
+from stream_jobs.schema import EDGE_KEYS, ROAD_KEYS, WINDOW_KEYS
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 Result = TypeVar("Result")
@@ -164,16 +165,24 @@ def fetch(connection: Connection, statement: str, parameters: Any = None) -> lis
 
 @dataclass(frozen=True, slots=True)
 class WindowTable:
-    """A table of windows, its keys and what to do where the stream meets a restated window."""
+    """A table of windows, its keys and what to do where the stream meets a restated window.
+
+    ``also`` are statements on the staged rows that belong to the same transaction.
+    """
 
     name: str
     keys: tuple[str, ...]
     reopen: str
-    updates_latest: bool
+    also: tuple[str, ...]
 
 
-VEHICLE = WindowTable(sql.VEHICLE_TABLE, WINDOW_KEYS, sql.REOPEN_VEHICLE, updates_latest=True)
-ROAD = WindowTable(sql.ROAD_TABLE, ROAD_KEYS, sql.REOPEN_ROAD, updates_latest=False)
+VEHICLE = WindowTable(sql.VEHICLE_TABLE, WINDOW_KEYS, sql.REOPEN_VEHICLE, (sql.upsert_latest(), NOTE_CHANGES))
+ROAD, EDGE = (
+    WindowTable(name, keys, sql.reopen_road(name, keys), (mark(sql.staged(name)),))
+    for name, keys in ((sql.ROAD_TABLE, ROAD_KEYS), (sql.EDGE_TABLE, EDGE_KEYS))
+)
+TABLES = (VEHICLE, ROAD, EDGE)
+"""Tables of windows, in the order in which windows.split gives their rows."""
 
 
 class BatchClaims:
@@ -195,7 +204,7 @@ class BatchClaims:
 
 
 class WindowSink:
-    """foreachBatch writer of both tables of windows, in one transaction."""
+    """foreachBatch writer of all tables of windows, in one transaction."""
 
     def __init__(self, database: Database, claims: BatchClaims) -> None:
         self._database = database
@@ -206,7 +215,7 @@ class WindowSink:
         rows = batch.toArrow()
         if rows.num_rows:
             tagged = rows.append_column("batch_id", pa.array([batch_id] * rows.num_rows, pa.int64()))
-            tables = dict(zip((VEHICLE, ROAD), windows.split(tagged, ["batch_id"]), strict=True))
+            tables = dict(zip(TABLES, windows.split(tagged, ["batch_id"]), strict=True))
             self._database.run(lambda connection: self.write(connection, tables, batch_id))
 
     def write(self, connection: Connection, tables: Mapping[WindowTable, pa.Table], batch_id: int) -> None:
@@ -223,21 +232,16 @@ def write_windows(connection: Connection, table: WindowTable, rows: pa.Table) ->
     written = execute(connection, sql.upsert(table.name, rows.column_names, table.keys))
     if written < rows.num_rows:
         execute(connection, table.reopen)
-    _follow(connection, table)
+    for statement in table.also:
+        execute(connection, statement)
 
 
 def restate_windows(connection: Connection, table: WindowTable, rows: pa.Table) -> None:
     """Rows of the batch layer, each as the next revision of its window."""
     stage(connection, table.name, rows)
     execute(connection, sql.restate(table.name, rows.column_names, table.keys))
-    _follow(connection, table)
-
-
-def _follow(connection: Connection, table: WindowTable) -> None:
-    """What follows from vehicles' windows: their newest state, and the note for the roll-ups."""
-    if table.updates_latest:
-        execute(connection, sql.upsert_latest())
-        execute(connection, NOTE_CHANGES)
+    for statement in table.also:
+        execute(connection, statement)
 
 
 def insert_rows(connection: Connection, table: str, rows: pa.Table) -> None:

@@ -7,6 +7,7 @@ from typing import Final
 
 VEHICLE_TABLE: Final = "odograph.vehicle_window"
 ROAD_TABLE: Final = "odograph.road_cell_window"
+EDGE_TABLE: Final = "odograph.road_edge_window"
 
 CLAIM_BATCH: Final = """
 INSERT INTO odograph.batch_ledger (query_id, batch_id, query, rows)
@@ -48,27 +49,7 @@ WHERE w.revision > 0 AND l.repaired_at IS NOT NULL AND l.vehicle_id = s.vehicle_
   AND l.t0_ms < (extract(epoch FROM s.window_start) + s.window_s) * 1000
   AND l.t0_ms + l.span_ms >= extract(epoch FROM s.window_start) * 1000
 """
-REOPEN_ROAD: Final = """
-UPDATE odograph.late_frame l SET repaired_at = NULL
-FROM staged_road_cell_window s JOIN odograph.road_cell_window w USING (cell, heading_sector, window_start)
-WHERE w.revision > 0 AND l.repaired_at IS NOT NULL
-  AND l.t0_ms < (extract(epoch FROM s.window_start) + s.window_s) * 1000
-  AND l.t0_ms + l.span_ms >= extract(epoch FROM s.window_start) * 1000
-"""
 """A restated window that the stream touches again has to be restated again: its late frames reopen."""
-
-BASELINE: Final = """
-INSERT INTO odograph.road_cell_baseline (cell, heading_sector, free_flow_kmh, windows, updated_at)
-SELECT cell, heading_sector, percentile_cont(0.85) WITHIN GROUP (ORDER BY speed_kmh), count(*), now()
-FROM odograph.road_cell_window
-WHERE window_start > now() - INTERVAL '24 hours'
-GROUP BY cell, heading_sector
-HAVING count(*) >= 3
-ORDER BY cell, heading_sector
-ON CONFLICT (cell, heading_sector) DO UPDATE
-SET free_flow_kmh = excluded.free_flow_kmh, windows = excluded.windows, updated_at = excluded.updated_at
-"""
-"""Free-flow speed: the 85th percentile of a cell's windows of a day; the HAVING keeps thin cells out."""
 
 PROGRESS_COLUMNS: Final = (
     "query", "at", "query_id", "batch_id", "input_rows", "rows_per_s", "batch_ms", "watermark",
@@ -124,6 +105,17 @@ def upsert_latest() -> str:
         f"SELECT DISTINCT ON (vehicle_id) vehicle_id, {sources} FROM {staged(VEHICLE_TABLE)} "
         f"ORDER BY vehicle_id, window_start DESC ON CONFLICT (vehicle_id) DO UPDATE SET {changes} "
         "WHERE excluded.event_time >= vehicle_latest.event_time"
+    )
+
+
+def reopen_road(table: str, keys: Sequence[str]) -> str:
+    """Reopen the late frames of restated windows of roads: any vehicle may be in them."""
+    return (
+        "UPDATE odograph.late_frame l SET repaired_at = NULL "  # noqa: S608
+        f"FROM {staged(table)} s JOIN {table} w USING ({', '.join(keys)}) "
+        "WHERE w.revision > 0 AND l.repaired_at IS NOT NULL "
+        "AND l.t0_ms < (extract(epoch FROM s.window_start) + s.window_s) * 1000 "
+        "AND l.t0_ms + l.span_ms >= extract(epoch FROM s.window_start) * 1000"
     )
 
 

@@ -10,6 +10,9 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
 from infra.contract.crash_parts import CHUNK_BYTES, MIN_CHUNK_BYTES
 
+HOURS = r"^(\d{1,2}-\d{1,2})(,\d{1,2}-\d{1,2})*$"
+"""Spans of hours, as 9-16,19-22: from the first hour to the begin of the last."""
+
 
 class Section(BaseModel):
     """Values that belong together: frozen, and no other key is taken."""
@@ -186,6 +189,71 @@ class Journeys(Section):
     )
     top_kmh: float = Field(250.0, gt=0, description="no vehicle moves faster: beyond it a position jumped")
     co2_g_per_l: tuple[float, float] = Field((2348.0, 2689.0), description="CO2 of petrol and of diesel, g/l")
+
+
+class Roads(Section):
+    """Traffic by road cell and edge."""
+
+    edges: bool = Field(True, description="windows by edge too, where a road network is loaded")
+    network: str = Field("", description="name of the road network in use; empty: the one loaded last")
+    match_radius_m: float = Field(
+        40.0, gt=0, description="an edge further than this is none of a sample's, m"
+    )
+    match_angle_deg: float = Field(
+        60.0, gt=0, lt=90, description="an edge that turns more than this from the course is none, deg"
+    )
+    match_sigma_m: float = Field(8.0, gt=0, description="distance that counts as much as match_sigma_deg, m")
+    match_sigma_deg: float = Field(20.0, gt=0, description="angle that counts as much as match_sigma_m, deg")
+    match_margin: float = Field(
+        0.1, ge=0, description="a sample is matched when the next edge costs so much more, in squared sigmas"
+    )
+    min_vehicles: int = Field(
+        3, ge=1, description="vehicles in 5 min that make a live speed; with fewer the profile tells"
+    )
+    off_peak_weekday: str = Field(
+        "9-16,19-22", pattern=HOURS, description="hours of free flow, Monday to Friday, local time"
+    )
+    off_peak_weekend: str = Field(
+        "6-22", pattern=HOURS, description="hours of free flow, Saturday and Sunday, local time"
+    )
+    history_days: int = Field(28, ge=1, description="days that free flow and the profile look back")
+    history_s: float = Field(600.0, gt=0, description="free flow and profile are computed anew every s")
+    free_flow_intervals: int = Field(
+        12, ge=1, description="5-minute intervals that a free-flow speed needs at least"
+    )
+    small_count: int = Field(
+        5, ge=1, description="flows and stops of fewer vehicles are not shown, counts are rounded to it"
+    )
+
+
+class Crash(Section):
+    """Crash records corroborated by the telemetry around them."""
+
+    pulse_ms: float = Field(
+        20, ge=0, description="a collision takes at least so long from 0.1 to 0.9 of its delta-V, ms (eng.)"
+    )
+    kept_share: float = Field(
+        0.5, ge=0, le=1, description="of a collision's delta-V at least this share is left at the end (eng.)"
+    )
+    driving_kmh: float = Field(
+        10, ge=0, description="from this speed on before the event a collapse can be seen"
+    )
+    collapse_share: float = Field(
+        0.3, ge=0, le=1, description="speed collapsed to this share or less of the speed before (eng.)"
+    )
+    still_from_s: int = Field(
+        30, ge=0, description="begin of the time in which it must stand, after the event, s"
+    )
+    still_to_s: int = Field(60, ge=10, description="end of it, s; only then is there a verdict")
+    still_m: float = Field(
+        5, ge=0, description="it stands when it moves no more than this in that time, m (eng.)"
+    )
+    near_m: float = Field(200, gt=0, description="other vehicles within this of the place are asked, m")
+    others: int = Field(3, ge=1, description="fewer other vehicles before or after say nothing")
+    slowed_share: float = Field(
+        0.7, ge=0, le=1, description="they slowed down to this share or less of their speed before (eng.)"
+    )
+    settle_s: float = Field(5, gt=0, description="pause between two looks for records without a verdict, s")
 
 
 class Dashboard(Section):

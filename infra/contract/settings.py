@@ -25,6 +25,7 @@ from pydantic_settings import (
 from infra.contract.errors import ConfigError, ServiceError
 from infra.contract.sections import (
     Bridge,
+    Crash,
     Dashboard,
     Db,
     Downlink,
@@ -33,6 +34,7 @@ from infra.contract.sections import (
     Kafka,
     Mqtt,
     Paths,
+    Roads,
     Section,
 )
 
@@ -61,6 +63,8 @@ class Settings(BaseSettings):
     bridge: Bridge = Bridge()
     downlink: Downlink = Downlink()
     jobs: Jobs = Jobs()
+    roads: Roads = Roads()
+    crash: Crash = Crash()
     journeys: Journeys = Journeys()
     dashboard: Dashboard = Dashboard()
 

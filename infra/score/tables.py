@@ -99,7 +99,7 @@ def sorted_in(run_id: str, rows: Sequence[dict[str, Any]]) -> Happened:
     return Happened(
         run_id=run_id,
         end_ms=end_ms,
-        faults=[*kinds.get("fault", []), *outages],
+        faults=[*kinds.get("fault", []), *outages, *kinds.get("clone", [])],
         trips=[_with_ends(trip, begin_ms, end_ms) for trip in kinds.get("trip", [])],
         stops=kinds.get("stop", []),
         harsh=kinds.get("harsh", []),

@@ -25,6 +25,10 @@ INSERT INTO odograph.road_edge (network, edge_id, road_class, speed_limit_kmh, l
 VALUES (%s, %s, %s, %s, %s, %s)
 """
 
+_NETWORK = """
+INSERT INTO odograph.road_network (network) VALUES (%s) ON CONFLICT (network) DO UPDATE SET loaded_at = now()
+"""
+
 RoadRow = tuple[int, str, float, float, list[tuple[float, float]]]
 """Edge id, class, limit [km/h], length [m], path [(lat, lon)] in degrees."""
 
@@ -60,6 +64,7 @@ def store_roads(url: str, network: str, rows: Iterable[RoadRow]) -> int:
     ]
     try:
         with psycopg.connect(url, connect_timeout=CONNECT_S) as connection, connection.cursor() as cursor:
+            cursor.execute(_NETWORK, (network,))
             cursor.execute("DELETE FROM odograph.road_edge WHERE network = %s", (network,))
             cursor.executemany(_ROADS, values)
     except psycopg.Error as error:

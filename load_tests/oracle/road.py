@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import zlib
+
 import h3
 
 from load_tests.oracle.samples import Limits, Row, Sample
@@ -24,6 +26,7 @@ def road_row(members: list[tuple[str, Sample]], limits: Limits) -> Row:
     return {
         "window_s": limits.road_window_ms // 1000,
         "vehicles": len({vehicle for vehicle, _ in members}),
+        "vehicle_bits": sum({1 << zlib.crc32(vehicle.encode()) % 63 for vehicle, _ in members}),
         "samples": len(members),
         "distance_m": steps_ms / 360_000,
         "time_s": time_ms / 1000,

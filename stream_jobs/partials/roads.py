@@ -1,12 +1,13 @@
-"""Partial rows of road cells: runs of samples of one frame in one H3 cell, direction and window.
+"""Partial rows of roads: runs of samples of one frame in one window and H3 cell and direction, or edge.
 
 Only samples with ignition on, a position and a speed count: of others no cell is computed. A vehicle that
-comes back into a cell within a frame gives two rows: they are summed later.
+comes back into a cell within a frame gives two rows: they are summed later. Rows of edges are made where a
+road network is known; a sample that fits no edge clearly counts in a row of its own (see roads/matching.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,54 +15,87 @@ import numpy as np
 from h3ronpy.vector import coordinates_to_cells
 
 from infra.contract.signals import BY_NAME
-from stream_jobs.partials.frames import Frames, Ints, Known
+from stream_jobs.partials.frames import Floats, Frames, Ints, Known
+from stream_jobs.roads.matching import RoadIndex, match
 
 RESOLUTION: Final = 9
 """Of H3: cells of 0.105 km2 and 0.2 km of edge."""
 UNKNOWN_SECTOR: Final = -1
+EDGE_BITS: Final = 32
+"""An edge is written as its network's number * 2^32 + its id + 2, so that -1 and -2 have a place too."""
+EDGE_OFFSET: Final = 2
 PARTS: Final = ("samples", "time_ms_sum", "speed_over_time_sum")
 """All of them are sums."""
 
 
 @dataclass(frozen=True, slots=True)
 class RoadRows:
-    """Partial rows, a value each: the frame, the keys, and ``sums`` by the names in ``PARTS``."""
+    """Partial rows: the frame of each, and their columns: keys, and sums by the names in ``PARTS``."""
 
     of_frame: Ints
-    cell: Ints
-    sector: Ints
+    values: Mapping[str, Ints]
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """The samples that count on roads: where they stand among all, what they say, in whole steps."""
+
+    at: Ints
+    of_frame: Ints
+    lat_deg: Floats
+    lon_deg: Floats
+    heading: Known
     start_ms: Ints
-    sums: Mapping[str, Ints]
+    values: tuple[Ints, ...]
 
 
-def road_rows(frames: Frames, window_ms: int) -> RoadRows:
-    """The partial rows of a batch, in the order of its frames."""
+def counted(frames: Frames, window_ms: int) -> Counted:
+    """The samples with ignition on, a position and a speed."""
     ignition = frames.on_samples("ignition_on")
     lat, lon, speed = (frames.fast[name] for name in ("lat_deg", "lon_deg", "speed_kmh"))
-    counts = ignition.known & (ignition.values == 1) & lat.known & lon.known & speed.known
-    at = np.flatnonzero(counts)
-    cell = _cell(lat.values[at], lon.values[at])
-    sector = _sector(frames.fast["heading_deg"], at)
-    start_ms = frames.event_ms[at] - frames.event_ms[at] % window_ms
-    keys = (frames.of_sample[at], cell, sector, start_ms)
-    begins = np.flatnonzero(np.logical_or.reduce([np.diff(key, prepend=key[:1] - 1) != 0 for key in keys]))
-    dt_ms = frames.sample_ms[at]
-    values = (np.ones(len(at), np.int64), dt_ms, speed.values[at] * dt_ms)
-    sums = {name: np.add.reduceat(v, begins) if len(at) else v for name, v in zip(PARTS, values, strict=True)}
-    of_frame, cells, sectors, starts_ms = (key[begins] for key in keys)
-    return RoadRows(of_frame, cells, sectors, starts_ms, sums)
+    at = np.flatnonzero(ignition.known & (ignition.values == 1) & lat.known & lon.known & speed.known)
+    dt_ms, event_ms = frames.sample_ms[at], frames.event_ms[at]
+    heading = frames.fast["heading_deg"]
+    return Counted(
+        at=at,
+        of_frame=frames.of_sample[at],
+        lat_deg=lat.values[at] / BY_NAME["lat_deg"].steps_per_unit,
+        lon_deg=lon.values[at] / BY_NAME["lon_deg"].steps_per_unit,
+        heading=Known(heading.values[at], heading.known[at]),
+        start_ms=event_ms - event_ms % window_ms,
+        values=(np.ones(len(at), np.int64), dt_ms, speed.values[at] * dt_ms),
+    )
 
 
-def _cell(lat_steps: Ints, lon_steps: Ints) -> Ints:
-    """Index of the H3 cell of each position."""
-    lat_deg = lat_steps / BY_NAME["lat_deg"].steps_per_unit
-    lon_deg = lon_steps / BY_NAME["lon_deg"].steps_per_unit
-    cells: Ints = coordinates_to_cells(lat_deg, lon_deg, RESOLUTION).to_numpy().astype(np.int64)
-    return cells
+def cell_rows(samples: Counted) -> RoadRows:
+    """The partial rows of road cells, in the order of the frames."""
+    cells = coordinates_to_cells(samples.lat_deg, samples.lon_deg, RESOLUTION).to_numpy().astype(np.int64)
+    return _runs(samples, {"cell": cells, "heading_sector": _sector(samples.heading)})
 
 
-def _sector(heading: Known, at: Ints) -> Ints:
+def edge_rows(samples: Counted, roads: RoadIndex) -> RoadRows:
+    """The partial rows of edges, in the order of the frames."""
+    heading_deg = samples.heading.values / BY_NAME["heading_deg"].steps_per_unit
+    found = match(roads, samples.lat_deg, samples.lon_deg, heading_deg, samples.heading.known)
+    edge_id = np.where(found >= 0, roads.edge_id[found], found)
+    return _runs(samples, {"edge": (roads.network << EDGE_BITS) + edge_id + EDGE_OFFSET})
+
+
+def _runs(samples: Counted, keys: Mapping[str, Ints]) -> RoadRows:
+    """Sums over the runs of samples of one frame that have the same keys and window."""
+    whole = {**keys, "start_ms": samples.start_ms}
+    changes = [np.diff(key, prepend=key[:1] - 1) != 0 for key in (samples.of_frame, *whole.values())]
+    begins = np.flatnonzero(np.logical_or.reduce(changes))
+    sums = dict(zip(PARTS, _summed(samples.values, begins), strict=True))
+    return RoadRows(samples.of_frame[begins], {name: key[begins] for name, key in whole.items()} | sums)
+
+
+def _summed(values: Sequence[Ints], begins: Ints) -> list[Ints]:
+    return [np.add.reduceat(v, begins) if len(begins) else v for v in values]
+
+
+def _sector(heading: Known) -> Ints:
     """0 north, 1 east, 2 south, 3 west; -1 where the heading is not known."""
     per_degree = BY_NAME["heading_deg"].steps_per_unit
-    quarter = (heading.values[at] + 45 * per_degree) // (90 * per_degree) % 4
-    return np.where(heading.known[at], quarter, UNKNOWN_SECTOR)
+    quarter = (heading.values + 45 * per_degree) // (90 * per_degree) % 4
+    return np.where(heading.known, quarter, UNKNOWN_SECTOR)

@@ -14,6 +14,7 @@ from stream_jobs.partials.columns import Part
 from stream_jobs.partials.frames import Flags, frames_of
 from stream_jobs.partials.reading import read
 from stream_jobs.partials.rows import partials, partials_type
+from stream_jobs.roads.matching import RoadLookup
 
 FRAME_COLUMNS: Final = ("vehicle_id", "boot_id", "seq", "t0_ms")
 
@@ -22,13 +23,14 @@ FRAME_COLUMNS: Final = ("vehicle_id", "boot_id", "seq", "t0_ms")
 class Stage:
     """Lengths of the windows; ``limits`` judge the clock, None where the records bring their verdict along.
 
-    ``kept`` are columns of the records that the frames keep.
+    ``kept`` are columns of the records that the frames keep; ``roads`` is where the network in use lies.
     """
 
     window_ms: int
     road_window_ms: int
     limits: ClockLimits | None = None
     kept: tuple[str, ...] = ()
+    roads: RoadLookup | None = None
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """One row a frame that may go into windows: its identity and its partial rows as a list."""
@@ -46,7 +48,8 @@ class Stage:
         columns |= {name: table[name].combine_chunks() for name in FRAME_COLUMNS}
         if table.num_rows:
             frames = frames_of(table, late[usable])
-            columns["partials"] = partials(frames, parts, self.window_ms, self.road_window_ms)
+            roads = None if self.roads is None else self.roads.index()
+            columns["partials"] = partials(frames, parts, self.window_ms, self.road_window_ms, roads)
         else:
             columns["partials"] = pa.array([], partials_type(parts))
         return pa.RecordBatch.from_pydict(columns)

@@ -297,6 +297,7 @@ def road_rows(vehicles: int, batch_id: int) -> pa.Table:
             "window_start": pa.array([datetime(2026, 1, 1, tzinfo=UTC)], pa.timestamp("us", tz="UTC")),
             "window_s": [60],
             "vehicles": [vehicles],
+            "vehicle_bits": [1],
             "samples": [10],
             "distance_m": [100.0],
             "time_s": [1.0],

@@ -33,6 +33,7 @@ DOORS = {
         "infra/sql/",
         "infra/trace/tables.py",
         "infra/score/tables.py",
+        "infra/vault/tables.py",
     ),
 }
 

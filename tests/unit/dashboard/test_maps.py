@@ -137,6 +137,7 @@ def test_a_direction_is_its_quarter_of_the_hexagon_and_an_unknown_one_is_not_dra
         "speed_ratio": 0.4,
         "congestion": "severe",
         "vehicles": 4,
+        "source": "live",
     }
     east, north = maps.congestion(
         pd.DataFrame([cell, cell | {"heading_sector": 0}, cell | {"heading_sector": -1}])

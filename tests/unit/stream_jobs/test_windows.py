@@ -263,6 +263,7 @@ def test_a_verdict_depends_on_the_payload_and_its_receive_time_only(spark: Spark
 COLUMNS = {
     "vehicle_window": {*windows.VEHICLE_COLUMNS, *WRITER_COLUMNS},
     "road_cell_window": {*windows.ROAD_COLUMNS, *WRITER_COLUMNS},
+    "road_edge_window": {*windows.EDGE_COLUMNS, *WRITER_COLUMNS},
     "vehicle_minute": {"vehicle_id", "bucket", *NAMES},
 }
 

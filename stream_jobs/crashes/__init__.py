@@ -1,0 +1,1 @@
+"""Crash records corroborated by the telemetry around them."""
