@@ -21,6 +21,7 @@ import psycopg
 
 from infra.contract.settings import Settings, load
 from infra.contract.topics import kafka_topic
+from infra.log import configure
 from infra.stack.kafka_topics import create_topics
 from load_tests.drills.site import Site, opened
 from load_tests.filling import Filling, fill
@@ -109,6 +110,7 @@ def main() -> None:
     parser.add_argument("--states", help="sizes of fleets, comma between them")
     parser.add_argument("--seconds", type=int, default=12, help="with --states: how long each fleet drives")
     asked = parser.parse_args()
+    configure("query-rate")
     batches: dict[str, object] = {
         "max_offsets": asked.max_offsets,
         "trigger_s": 0.1,

@@ -32,7 +32,7 @@ from load_tests.drills.verdict import Promise, Verdict
 QUERY: Final = "windows"
 BEGIN_S: Final = 120.0
 READY_S: Final = 240.0
-ENDS_S: Final = 240.0
+ENDS_S: Final = 480.0
 LEFT_BYTES: Final = 50_000
 NO_SPACE: Final = "No space left on device"
 STATE_FILES: Final = ("*.changelog", "*.zip", "*.sst")
