@@ -28,7 +28,11 @@ from load_tests.filling import Filling, fill
 from load_tests.query_runs import Run, known, run
 from stream_jobs import queries
 
-EMPTY = "TRUNCATE odograph.vehicle_window, odograph.road_cell_window, odograph.vehicle_latest"
+TABLES = (
+    *("vehicle_window", "road_cell_window", "road_edge_window", "vehicle_latest"),
+    *("trip", "trip_stop", "idle_episode", "harsh_event", "journey_behind"),
+)
+EMPTY = "TRUNCATE " + ", ".join(f"odograph.{table}" for table in TABLES)
 
 
 def say(text: str) -> None:
