@@ -41,7 +41,8 @@ def _number(struct: Column, name: str) -> Column:
 
 
 def _names(struct: Column) -> Column:
-    return F.coalesce(struct.getField(NAMES), F.array().cast("array<string>"))
+    names = F.array_compact(struct.getField(NAMES))  # a gear that is not known is no name
+    return F.coalesce(names, F.array().cast("array<string>"))
 
 
 def readings_of(numbers: Sequence[Any], names: Sequence[Any]) -> tuple[Reading, ...]:
