@@ -25,7 +25,7 @@ from stream_jobs.archive import archive_folder
 from stream_jobs.sinks import Connection, Database, execute, fetch, stage
 from stream_jobs.vehicles import lookups
 from stream_jobs.vehicles.core import Core
-from stream_jobs.vehicles.journeys.rows import TripRow
+from stream_jobs.vehicles.journeys.rows import HarshRow, IdleRow, StopRow, TripRow
 from stream_jobs.vehicles.limits import core_limits, harsh_limits
 from stream_jobs.vehicles.plugged import Detection
 from stream_jobs.vehicles.replay import arrivals_of, replay
@@ -35,6 +35,8 @@ from stream_jobs.vehicles.tables import RowTable, tables_of
 
 REPAIR_BATCH_ID: Final = -1
 VEHICLES_AT_ONCE: Final = 20
+TAIL_MS: Final = 3_600_000
+"""So much is read after the stop's begin, to see that it was one."""
 LOOK_BACK_MS: Final = 86_400_000
 """How far back a vehicle is read where no stop is known before its frames."""
 
@@ -110,7 +112,8 @@ class JourneyRepair:
         """The rows of ``task``'s time, out of the archive."""
         arrivals = arrivals_of(self._stage, archived(self._archive, task))
         for placed in arrivals.values():
-            yield from replay(self._core, (each[2] for each in placed), until_ms)
+            rows = replay(self._core, (each[2] for each in placed), until_ms)
+            yield from (row for row in rows if task.from_ms < _begin_ms(row) <= task.to_ms)
 
 
 def archived(folder: Path, task: Task) -> Iterator[pa.RecordBatch]:
@@ -120,11 +123,18 @@ def archived(folder: Path, task: Task) -> Iterator[pa.RecordBatch]:
     wanted = (
         (pc.field("vehicle_id") == task.vehicle_id)
         & (pc.field("t0_ms") >= task.from_ms)
-        & (pc.field("t0_ms") < task.to_ms)
+        & (pc.field("t0_ms") < task.to_ms + TAIL_MS)
         & pc.field("verdict").isin([OK, LATE])
     )
     found = ds.dataset(sorted(hours), format="parquet")
     yield from found.to_batches(columns=list(RECORD), filter=wanted) if hours else ()
+
+
+def _begin_ms(row: Row) -> int:
+    """What a row's key says of time."""
+    if isinstance(row, TripRow):
+        return row.started_ms
+    return row.began_ms if isinstance(row, StopRow | IdleRow | HarshRow) else -1
 
 
 def _hour(path: Path) -> str:
