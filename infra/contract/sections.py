@@ -143,6 +143,9 @@ class Jobs(Section):
     rehearse_late_h: int = Field(
         6, ge=0, description="a rehearsal looks for frames that came up to so long after its span, h"
     )
+    sql_dir: Path | None = Field(
+        None, description="folder of users' queries on the stream, *.sql; none: none"
+    )
 
     vehicle_buckets: int = Field(
         16,
