@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from infra.contract.settings import Endpoints, Settings
 from stream_jobs import statements as sql
 from stream_jobs.batch import Repair
+from stream_jobs.evidence import EvidenceKeeper
 from stream_jobs.latest import LatestPublisher
 from stream_jobs.progress import Board
 from stream_jobs.roads.keeper import NetworkKeeper, RoadKeeper
@@ -96,6 +97,7 @@ def start(context: Context, stop: threading.Event) -> list[Keeper]:
     rollups = RollUps(context.database("rollups"), settings.tz)
     trends = Trends(context.database("trends"))
     lookups = LookupKeeper(settings.paths.home, context.database("lookups"))
+    evidence = EvidenceKeeper(settings, context.database("evidence"), lambda: board.closed_ms(("archive",)))
     works: tuple[tuple[str, float, Callable[[], Any]], ...] = (
         ("progress", PROGRESS_S, lambda: write_progress(board, progress_db)),
         ("latest", LATEST_S, latest),
@@ -104,6 +106,7 @@ def start(context: Context, stop: threading.Event) -> list[Keeper]:
         ("repair", settings.jobs.repair_interval_s, repair),
         ("rollups", settings.jobs.rollup_interval_s, rollups),
         ("trends", settings.jobs.trend_interval_s, trends),
+        ("evidence", settings.jobs.evidence_interval_s, evidence),
         ("ledger", LEDGER_S, lambda: maintain(ledger_db)),
         ("roads", ROADS_S, RoadKeeper(settings, context.database("roads"))),
         ("network", NETWORK_S, NetworkKeeper(settings, context.database("network"))),

@@ -136,6 +136,10 @@ class Jobs(Section):
     instant_mb: int = Field(1024, ge=512, description="memory of the real-time driver, MiB")
     instant_trigger_s: float = Field(60.0, ge=5, description="checkpoint interval of the real-time query, s")
     rules: Path | None = Field(None, description="alert rules file; none: the one that ships")
+    evidence_interval_s: float = Field(
+        15.0, gt=0, description="pause between two collections of the frames around alerts, s"
+    )
+    evidence_days: int = Field(30, ge=1, description="how long the frames around alerts are kept, days")
     rehearse_late_h: int = Field(
         6, ge=0, description="a rehearsal looks for frames that came up to so long after its span, h"
     )
