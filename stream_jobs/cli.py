@@ -7,6 +7,9 @@ from typing import Annotated
 
 import typer
 
+from stream_jobs import alerts_cli
+from stream_jobs.vehicles.trips_cli import trips
+
 jobs = typer.Typer(no_args_is_help=True, help="The stream jobs: each command is one process.")
 user_sql = typer.Typer(
     no_args_is_help=True, help="SQL on the stream: users' queries (ODOGRAPH_JOBS_SQL_DIR)."
@@ -16,6 +19,8 @@ user_sql = typer.Typer(
 def register(app: typer.Typer) -> None:
     """Add this package's commands to the application."""
     app.add_typer(jobs, name="jobs")
+    app.command("trips")(trips)
+    alerts_cli.register(app)
     jobs.add_typer(user_sql, name="sql")
 
 
