@@ -6,12 +6,15 @@ from typing import Annotated
 
 import typer
 
+from stream_jobs.roads import cli as roads_cli
+
 jobs = typer.Typer(no_args_is_help=True, help="The stream jobs: each command is one process.")
 
 
 def register(app: typer.Typer) -> None:
     """Add this package's commands to the application."""
     app.add_typer(jobs, name="jobs")
+    roads_cli.register(app)
 
 
 @jobs.command()
