@@ -23,6 +23,7 @@ import psycopg
 
 from infra.contract import settings as contract
 from infra.contract.topics import kafka_topic
+from infra.log import configure
 from load_tests.drills.site import Site, opened
 from load_tests.filling import Filling, fill
 from load_tests.query_rate import EMPTY, say
@@ -88,6 +89,7 @@ def main() -> None:
     parser.add_argument("--max-offsets", type=int, default=20_000)
     parser.add_argument("--here", help=argparse.SUPPRESS)
     asked = parser.parse_args()
+    configure("conf-trials")
     if asked.here is not None:
         here(asked.query, asked.frames, json.loads(asked.here))
         return

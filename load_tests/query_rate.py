@@ -21,13 +21,18 @@ import psycopg
 
 from infra.contract.settings import Settings, load
 from infra.contract.topics import kafka_topic
+from infra.log import configure
 from infra.stack.kafka_topics import create_topics
 from load_tests.drills.site import Site, opened
 from load_tests.filling import Filling, fill
 from load_tests.query_runs import Run, known, run
 from stream_jobs import queries
 
-EMPTY = "TRUNCATE odograph.vehicle_window, odograph.road_cell_window, odograph.vehicle_latest"
+TABLES = (
+    *("vehicle_window", "road_cell_window", "road_edge_window", "vehicle_latest"),
+    *("trip", "trip_stop", "idle_episode", "harsh_event", "journey_behind"),
+)
+EMPTY = "TRUNCATE " + ", ".join(f"odograph.{table}" for table in TABLES)
 
 
 def say(text: str) -> None:
@@ -109,6 +114,7 @@ def main() -> None:
     parser.add_argument("--states", help="sizes of fleets, comma between them")
     parser.add_argument("--seconds", type=int, default=12, help="with --states: how long each fleet drives")
     asked = parser.parse_args()
+    configure("query-rate")
     batches: dict[str, object] = {
         "max_offsets": asked.max_offsets,
         "trigger_s": 0.1,

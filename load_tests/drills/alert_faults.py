@@ -55,7 +55,7 @@ def f9(site: Site, load: Load) -> Verdict:
     site.simulate("f9", *lasting.arguments("--fault", f"crash={CRASHES:g}"))
     flows(site, "f9", load.rate, BEGIN_S)
     begun = time.monotonic()
-    recoveries = killed(site, random.Random(load.seed), load.times)
+    recoveries = killed(site, log, random.Random(load.seed), load.times)
     while time.monotonic() - begun < load.duration_s:
         time.sleep(0.1)
     site.stop("f9")
@@ -64,11 +64,15 @@ def f9(site: Site, load: Load) -> Verdict:
     return judged(site, log, "f9", CLEAR_FOR_S, recoveries)
 
 
-def killed(site: Site, rng: random.Random, times: int) -> dict[str, list[float]]:
-    """Kill the programs in turn, so many times in all; from the kill to the readiness page, s, by program."""
+def killed(site: Site, log: Log, rng: random.Random, times: int) -> dict[str, list[float]]:
+    """Kill the programs in turn, so many times in all; from the kill to the readiness page, s, by program.
+
+    Each is killed a random time after it was seen at work: the log of findings, or the store, has grown.
+    """
     recoveries: dict[str, list[float]] = {name: [] for name in PROGRAMS}
     for number in range(times):
         name = PROGRAMS[number % len(PROGRAMS)]
+        _seen_at_work(site, log, name)
         time.sleep(rng.uniform(*UP_S))
         site.kill_group(name)
         fallen_s = time.monotonic()
@@ -76,6 +80,16 @@ def killed(site: Site, rng: random.Random, times: int) -> dict[str, list[float]]
         site.wait_ready(name, READY_S)
         recoveries[name].append(round(time.monotonic() - fallen_s, 1))
     return recoveries
+
+
+def _seen_at_work(site: Site, log: Log, name: str) -> None:
+    """Wait until a program has done something since now: findings in Kafka, or in the table."""
+
+    def done() -> int:
+        return log.appended("alerts") if name == "instant" else _stored_up_to(site)
+
+    before = done()
+    until(lambda: done() > before, READY_S, f"{name} is at work")
 
 
 def read_on(site: Site, log: Log) -> bool:

@@ -15,7 +15,7 @@ from infra.stack import query_offsets
 from load_tests.drills.site import Site, until
 
 CATCH_S: Final = 120.0
-TABLES: Final = ("vehicle_window", "road_cell_window", "vehicle_latest", "batch_ledger")
+TABLES: Final = ("vehicle_window", "road_cell_window", "road_edge_window", "vehicle_latest", "batch_ledger")
 """What the query ``windows`` writes."""
 NEWEST: Final = "SELECT max(batch_id) FROM odograph.batch_ledger WHERE query_id = %s"
 

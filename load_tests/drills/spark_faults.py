@@ -13,6 +13,7 @@ from load_tests.drills.aggregates import accounted, balanced, start_jobs, start_
 from load_tests.drills.commits import Gap, caught, digest, replayed
 from load_tests.drills.evidence import Log, compare, sent
 from load_tests.drills.flow import Load, finish, flows
+from load_tests.drills.journeys import trips
 from load_tests.drills.site import Site, until
 from load_tests.drills.verdict import Promise, Verdict, counts, nothing_lost
 
@@ -95,6 +96,7 @@ def judged(site: Site, log: Log, run_id: str, kills: Kills, mutant: str | None =
         *nothing_lost(found),
         accounted(ledger),
         equal.promise(),
+        trips(site, log),
         Promise(f"ready again within {RECOVERY_S:g} s", worst_s < RECOVERY_S, f"{worst_s:g} s at most"),
     )
     figures: dict[str, Any] = counts(found) | {

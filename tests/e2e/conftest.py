@@ -36,8 +36,8 @@ DIRT = {
     "poison": 0.01,
 }
 VEHICLES, SECONDS, SEED = 40, 40, 11
-KILLED = ("bridge", "instant", "events", "jobs", "instant", "events", "jobs")
-"""One after each hundred frames, from the fourth hundred on."""
+KILLED = ("bridge", "instant", "events", "jobs", "jobs")
+"""One after each hundred frames, from the fourth hundred on: Spark at work, and again while it starts."""
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,86 @@
+"""Trips in the table against those that the same core makes of the whole log at once, without Spark or kills.
+
+The query ``vehicles`` promises that its rows follow from the frames alone: not from the order in which they
+came, nor from batches, nor from restarts. The core is the product's own: whether it cuts trips rightly is
+tested elsewhere. Left out is what hangs on the lookup of vehicle classes, which is read when it comes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any, Final
+
+import psycopg
+import pyarrow as pa
+
+from infra.contract.topics import kafka_topic
+from infra.contract.verdict import clock_limits
+from infra.stack import query_offsets
+from load_tests.drills.evidence import Log
+from load_tests.drills.site import Site, until
+from load_tests.drills.verdict import Promise
+from stream_jobs.vehicles.core import Core
+from stream_jobs.vehicles.limits import core_limits, harsh_limits
+from stream_jobs.vehicles.plugged import Detection
+from stream_jobs.vehicles.replay import arrivals_of, replay
+from stream_jobs.vehicles.stage import VehicleStage
+from stream_jobs.vehicles.tables import tables_of
+
+QUERY: Final = "vehicles"
+TABLE: Final = "odograph.trip"
+COLUMNS: Final = ("vehicle_id", "started_at", "distance_m", "moving_s", "halts", "frames")
+READ_ON_S: Final = 300.0
+BATCH: Final = 5000
+
+Trip = tuple[str, datetime, float, float, int, int]
+
+
+def trips(site: Site, log: Log) -> Promise:
+    """Each trip of the whole log is in the table as it should be, and no other; no other run was there."""
+    until(lambda: _read_on(site, log), READ_ON_S, "the query vehicles has taken in the log")
+    wanted = set(_replayed(site, log))
+    with psycopg.connect(site.endpoints.db_owner_url) as connection:
+        found = set(connection.execute(f"SELECT {', '.join(COLUMNS)} FROM {TABLE}".encode()).fetchall())
+    differ = wanted ^ found
+    text = f"{len(wanted)} trips, {len(found)} in the table, {len(wanted & found)} the same"
+    return Promise("trips are those of the ordered frames", not differ and bool(wanted), text)
+
+
+def _read_on(site: Site, log: Log) -> bool:
+    newest = query_offsets.committed(site.home, QUERY)
+    topic = kafka_topic(site.settings.kafka.prefix, "telemetry")
+    ends = newest.ends.get(topic, {}) if newest is not None else {}
+    return sum(ends.values()) == log.appended("telemetry")
+
+
+def _replayed(site: Site, log: Log) -> Iterator[Trip]:
+    nobody = site.home / "no-such-lookup"
+    stage = VehicleStage(clock_limits(site.settings), harsh_limits(site.settings), nobody, ())
+    core = Core(core_limits(site.settings), Detection())
+    by_vehicle = arrivals_of(stage, _records(log))
+    newest_ms = max(each.received_ms for placed in by_vehicle.values() for *_, each in placed)
+    for placed in by_vehicle.values():
+        rows = replay(core, (each for *_, each in placed), newest_ms)
+        for table, found in tables_of(rows).items():
+            if table.name == TABLE:
+                yield from (tuple(row[name] for name in COLUMNS) for row in found.to_pylist())
+
+
+def _records(log: Log) -> Iterator[pa.RecordBatch]:
+    """The log as the stage wants it."""
+    rows: list[dict[str, Any]] = []
+    for message in log.messages("telemetry"):
+        rows.append(
+            {
+                "partition": message.partition(),
+                "log_offset": message.offset(),
+                "received_ms": message.timestamp()[1],
+                "value": message.value(),
+            }
+        )
+        if len(rows) == BATCH:
+            yield pa.RecordBatch.from_pylist(rows)
+            rows = []
+    if rows:
+        yield pa.RecordBatch.from_pylist(rows)
