@@ -6,7 +6,7 @@ import json
 import threading
 from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
@@ -45,13 +45,20 @@ def _reason(check: Check) -> str | None:
 class HealthServer:
     """Serves the health page from a thread of its own while the ``with`` block runs.
 
-    ``port`` 0 takes any free one; the attribute ``port`` holds the one in use. Raises ServiceError where the
-    port is taken.
+    ``port`` 0 takes any free one; the attribute ``port`` holds the one in use. ``remarks`` are told by
+    /readyz too, and change nothing in its status. Raises ServiceError where the port is taken.
     """
 
-    def __init__(self, port: int, checks: Mapping[str, Check], registry: CollectorRegistry) -> None:
+    def __init__(
+        self,
+        port: int,
+        checks: Mapping[str, Check],
+        registry: CollectorRegistry,
+        remarks: Mapping[str, Check] = MappingProxyType({}),
+    ) -> None:
         self.port = port
         self._checks = checks
+        self._remarks = remarks
         self._registry = registry
         self._server: ThreadingHTTPServer | None = None
         self._thread: threading.Thread | None = None
@@ -88,7 +95,8 @@ class HealthServer:
             return 200, "text/plain; charset=utf-8", b"ok\n"
         if path == "/readyz":
             status, reasons = readiness(self._checks)
-            return status, "application/json", json.dumps(reasons).encode() + b"\n"
+            told = readiness(self._remarks)[1] | reasons
+            return status, "application/json", json.dumps(told).encode() + b"\n"
         if path == "/metrics":
             return 200, CONTENT_TYPE_LATEST, generate_latest(self._registry)
         return 404, "text/plain; charset=utf-8", b"only /livez, /readyz and /metrics live here\n"

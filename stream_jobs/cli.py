@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from stream_jobs import alerts_cli
+from stream_jobs.vehicles.trips_cli import trips
+
 jobs = typer.Typer(no_args_is_help=True, help="The stream jobs: each command is one process.")
+user_sql = typer.Typer(
+    no_args_is_help=True, help="SQL on the stream: users' queries (ODOGRAPH_JOBS_SQL_DIR)."
+)
 
 
 def register(app: typer.Typer) -> None:
     """Add this package's commands to the application."""
     app.add_typer(jobs, name="jobs")
+    app.command("trips")(trips)
+    alerts_cli.register(app)
+    jobs.add_typer(user_sql, name="sql")
 
 
 @jobs.command()
@@ -59,3 +69,17 @@ def reset(query: Annotated[str, typer.Argument(help="windows, vehicles, instant,
 
     configure("jobs")
     typer.echo(f"put aside: {put_aside(load().paths.home, query)}")
+
+
+@user_sql.command(name="check")
+def check_sql(
+    files: Annotated[list[Path], typer.Argument(help="files with a query each")],
+    as_json: Annotated[bool, typer.Option("--json", help="a line of JSON a file")] = False,
+) -> None:
+    """Let Spark judge queries on the stream, without services. Exit 2 names file, line and what is wrong."""
+    from infra.contract.settings import load
+    from stream_jobs.user_sql.trial import tried
+
+    settings = load()
+    for checked in tried(settings, files):
+        typer.echo(checked.json() if as_json else checked.text())

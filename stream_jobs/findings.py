@@ -69,11 +69,11 @@ def frame_findings(records: DataFrame, rules: Sequence[Rule], limits: ClockLimit
     found = judged.select(
         *("vehicle_id", "boot_id", "seq", "received_ms", "span_ms", "t0_ms"),
         believed.alias("believed"),
-        *(plausible(field.name) for field in schema if field.name not in HEAD),
+        *(_plausible(field.name) for field in schema if field.name not in HEAD),
     ).select(
         *("vehicle_id", "boot_id", "seq", "received_ms"),
         (F.col("t0_ms") + F.col("span_ms")).alias("event_ms"),
-        *(last_there(name).alias(name) for name in POSITION),
+        *(_last(name).alias(name) for name in POSITION),
         F.col("seq").cast("string").alias("identity"),
         F.explode(_fired(rules, F.col("believed"))).alias("finding"),
     )
@@ -103,7 +103,7 @@ def kafka_records(alerts: DataFrame) -> DataFrame:
     return alerts.select(F.col("vehicle_id").alias("key"), value.alias("value"))
 
 
-def plausible(name: str) -> Column:
+def _plausible(name: str) -> Column:
     """The column, null where outside its signal's plausible range (elements, for an array)."""
     signal = BY_NAME[name]
     if signal.kind != "number":
@@ -114,7 +114,7 @@ def plausible(name: str) -> Column:
     return F.when(F.col(name).between(low, high), F.col(name)).alias(name)
 
 
-def last_there(name: str) -> Column:
+def _last(name: str) -> Column:
     """The last sample that is there."""
     return F.try_element_at(F.filter(F.col(name), lambda x: x.isNotNull()), F.lit(-1))
 

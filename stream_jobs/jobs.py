@@ -24,6 +24,7 @@ from stream_jobs.progress import Board, Metrics
 from stream_jobs.queries import QUERIES, TOPIC, Query, Sink, SinkParts
 from stream_jobs.session import build_session
 from stream_jobs.sinks import BatchClaims, Database
+from stream_jobs.user_sql.queries import user_queries
 
 log = structlog.get_logger("stream_jobs.jobs")
 
@@ -70,6 +71,7 @@ class Application:
         self._registry = CollectorRegistry()
         self._board = Board(Metrics(self._registry))
         self._queries: list[StreamingQuery] = []
+        self._degraded: dict[str, str] = {}
         self._databases: list[Database] = []
         self._keepers: list[keepers.Keeper] = []
 
@@ -79,9 +81,11 @@ class Application:
         with ExitStack() as parts:
             port = self._addresses.http_ports.get("jobs", 0)
             checks = {"queries": self._queries_problem, "database": self._database_problem}
-            parts.enter_context(HealthServer(port, checks, self._registry))
+            remarks = {"degraded": self._degraded_queries}
+            parts.enter_context(HealthServer(port, checks, self._registry, remarks))
             spark = build_session(self._settings, "odograph-jobs", jobs.driver_mb, jobs.master, STREAM_CONF)
             parts.callback(spark.stop)
+            self._wanted = (*self._wanted, *user_queries(self._settings, spark))
             spark.streams.addListener(self._board)
             parts.callback(self._close, spark)
             self._start(spark)
@@ -118,7 +122,11 @@ class Application:
 
     def _failure(self) -> str | None:
         for query in self._queries:
-            if not query.isActive:
+            if query.isActive or query.name in self._degraded:
+                continue
+            if self._may_fail(query):
+                self._degrade(query)
+            else:
                 folder = self._settings.paths.home.absolute() / "checkpoints" / str(query.name)
                 return explained(str(query.name), folder, query.exception())
         return next((f"{k.name}: {k.failure}" for k in self._keepers if k.failure), None)
@@ -126,8 +134,22 @@ class Application:
     def _queries_problem(self) -> str | None:
         if len(self._queries) < len(self._wanted):
             return "starting"
-        down = [query.name for query in self._queries if not query.isActive]
+        down = [q.name for q in self._queries if not q.isActive and not self._may_fail(q)]
         return f"not running: {', '.join(down)}" if down else None
+
+    def _degrade(self, query: StreamingQuery) -> None:
+        """A user's query has ended: it is told, and the others go on."""
+        name, error = str(query.name), query.exception()
+        folder = self._settings.paths.home.absolute() / "checkpoints" / name
+        self._degraded[name] = explained(name, folder, error)
+        self._board.degraded(name)
+        log.error("a user's query ended; the others go on", query=name, error=self._degraded[name])
+
+    def _may_fail(self, query: StreamingQuery) -> bool:
+        return any(q.may_fail for q in self._wanted if q.name == query.name)
+
+    def _degraded_queries(self) -> str | None:
+        return "; ".join(self._degraded.values()) or None
 
     def _database_problem(self) -> str | None:
         return next((d.problem() for d in self._databases if d.problem()), None)

@@ -21,6 +21,7 @@ from stream_jobs.rollups.keeper import RollUps
 from stream_jobs.sinks import Database, execute, insert_progress
 from stream_jobs.trends.keeper import Trends
 from stream_jobs.vehicles.lookup_keeper import LookupKeeper
+from stream_jobs.vehicles.repair import JourneyRepair
 
 PROGRESS_S: Final = 1.0
 LATEST_S: Final = 5.0
@@ -88,6 +89,9 @@ def start(context: Context, stop: threading.Event) -> list[Keeper]:
     spark, settings, board = context.spark, context.settings, context.board
     repair = Repair(spark, settings, context.database("repair"), lambda: board.closed_ms(CLOSERS))
     latest = LatestPublisher(spark, settings, context.addresses, context.database("latest"))
+    journeys = JourneyRepair(
+        settings, context.database("journeys"), lambda: board.closed_ms(("vehicles", "archive"))
+    )
     progress_db, ledger_db = context.database("progress"), context.database("ledger")
     rollups = RollUps(context.database("rollups"), settings.tz)
     trends = Trends(context.database("trends"))
@@ -96,6 +100,7 @@ def start(context: Context, stop: threading.Event) -> list[Keeper]:
         ("progress", PROGRESS_S, lambda: write_progress(board, progress_db)),
         ("latest", LATEST_S, latest),
         ("lookups", LOOKUPS_S, lookups),
+        ("journeys", settings.jobs.repair_interval_s, journeys),
         ("repair", settings.jobs.repair_interval_s, repair),
         ("rollups", settings.jobs.rollup_interval_s, rollups),
         ("trends", settings.jobs.trend_interval_s, trends),

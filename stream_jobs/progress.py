@@ -44,6 +44,7 @@ class Metrics:
         self.lag = gauge("lag_records", "Records in Kafka not yet processed")
         self.state_rows = gauge("state_rows", "Rows kept in state")
         self.batch = gauge("batch_seconds", "Duration of the last batch")
+        self.degraded = gauge("degraded", "1: a user's query has ended by an error")
         self.watermark = gauge("watermark_timestamp_seconds", "Watermark, seconds since 1970")
 
     def note(self, query: str, row: Mapping[str, Any]) -> None:
@@ -93,6 +94,10 @@ class Board(StreamingQueryListener):
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802  Spark's name
         """A query ended; the main loop sees it by itself."""
+
+    def degraded(self, query: str) -> None:
+        """A user's query has ended."""
+        self._metrics.degraded.labels(query).set(1)
 
     def caught_up_ms(self, queries: tuple[str, ...]) -> int | None:
         """Up to when all of ``queries`` have taken in every record; None before each has said so once."""

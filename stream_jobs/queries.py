@@ -48,7 +48,8 @@ class Query:
     """One streaming query: records -> ``transform`` -> sink, by its own checkpoint and scheduler pool.
 
     ``operators`` is the version of its stateful operators, None without any: to be raised with each change of
-    them. ``replaces`` are queries of older versions (see checkpoints.py).
+    them. ``replaces`` are queries of older versions (see checkpoints.py). One that ``may_fail`` is a user's:
+    its end is told, and ends nothing else.
     """
 
     name: str
@@ -59,6 +60,7 @@ class Query:
     transform: Transform
     sink: MakeSink
     output_mode: str = "update"
+    may_fail: bool = False
 
 
 def all_windows(records: DataFrame, settings: Settings) -> DataFrame:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import reduce
 from pathlib import Path
 from typing import Final
 
@@ -30,9 +31,21 @@ def check_expressions(
     empty = {source: spark.createDataFrame([], schema) for source, schema in schemas.items()}
     for rule in rules:
         rows = empty[VEHICLES if rule.query == VEHICLES else rule.source]
-        for key, text, expected in _expressions(rule):
-            if text is not None:
+        given = [(key, text, expected) for key, text, expected in _expressions(rule) if text is not None]
+        if not _all_fit(rows, [(text, expected) for _, text, expected in given]):
+            for key, text, expected in given:
                 _check_expression(path, rule, key, text, rows, expected)
+
+
+def _all_fit(rows: DataFrame, given: Sequence[tuple[str, Expected]]) -> bool:
+    """Whether Spark takes all of a rule's expressions, asked at once because asking is what costs."""
+    columns = [F.expr(text) for text, _ in given]
+    try:
+        there = reduce(lambda a, b: a & b, (column.isNotNull() for column in columns))
+        types = [field.dataType for field in rows.where(there).select(*columns).schema]
+    except PySparkException:
+        return False
+    return all(isinstance(found, expected) for found, (_, expected) in zip(types, given, strict=True))
 
 
 def _expressions(rule: Rule) -> Iterator[tuple[str, str | None, Expected]]:

@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
-import orjson
-from pyspark.sql import DataFrame, SparkSession
+import pyarrow as pa
+from pyspark.sql import SparkSession
 
 from edge_simulator.faults import Wanted
 from edge_simulator.scenario import Cadence, LinkShares, Scenario
 from edge_simulator.vehicle.vehicles import MODELS
 from edge_simulator.world import World
-from infra.contract.verdict import ClockLimits
+from infra.contract.settings import Settings
+from stream_jobs.rehearse.history import findings
 from stream_jobs.rules import Rule
-from stream_jobs.vehicles.detect.batch import beat_rows, beats
-from stream_jobs.vehicles.detect.walk import Rules, walk
+from stream_jobs.vehicles import lookups
 from stream_jobs.vehicles.rows import AlertRow
 
 T0 = 1_790_000_000_000
-LIMITS = ClockLimits(floor_ms=1_420_070_400_000, ahead_ms=10_000, lateness_ms=30_000)
-RECORD = "topic string, partition int, log_offset long, key binary, received_ms long, value string"
-KNOWN = "vehicle_id string, vehicle_class string, powertrain string, model string"
+RECORD = "topic string, partition int, log_offset long, key binary, received_ms long, value binary"
+
+
+class Told(NamedTuple):
+    """What a vehicle says of itself."""
+
+    model: str
+    powertrain: str
+    vehicle_class: str
 
 
 class Fleet:
@@ -45,29 +52,22 @@ class Fleet:
             self.truth += slot.truth
             self.records += [(m.due_ms, m.payload) for m in slot.messages if m.channel == "telemetry"]
         self.ids = world.vehicle_ids
-        self.models = [MODELS[k] for k in world.specs.model]
+        self.told = [
+            Told(m.name, m.powertrain, m.vehicle_class) for m in (MODELS[k] for k in world.specs.model)
+        ]
 
     @property
     def faulty(self) -> dict[str, str]:
         """Vehicles with a fault, and its name."""
         return {row["vehicle_id"]: row["fault"] for row in self.truth if row["kind"] == "fault"}
 
-    def known(self, spark: SparkSession) -> DataFrame:
-        """What is looked up of the vehicles."""
-        rows = [
-            (vehicle_id, model.vehicle_class, model.powertrain, model.name)
-            for vehicle_id, model in zip(self.ids, self.models, strict=True)
-        ]
-        return spark.createDataFrame(rows, KNOWN)
-
-    def alerts(self, spark: SparkSession, rules: Sequence[Rule]) -> list[AlertRow]:
-        """All findings, a record each."""
-        rows = [("t", 0, k, None, at, raw.decode()) for k, (at, raw) in enumerate(self.records)]
-        said = beat_rows(spark.createDataFrame(rows, RECORD), rules, LIMITS, self.known(spark))
-        return list(walk(beats(said), Rules.of(rules)))
-
-
-def reduced(payload: bytes) -> dict[str, Any]:
-    """A frame's JSON."""
-    frame: dict[str, Any] = orjson.loads(payload)
-    return frame
+    def alerts(self, spark: SparkSession, home: Path, rules: Sequence[Rule]) -> list[AlertRow]:
+        """All findings; ``home`` is where the lookup of vehicles is put."""
+        settings = Settings(paths={"home": str(home)})  # type: ignore[arg-type]
+        told = [tuple(m) for m in self.told]
+        columns = dict(zip(lookups.COLUMNS, zip(*told, strict=True), strict=True))
+        table = pa.table({"vehicle_id": self.ids, **{name: list(values) for name, values in columns.items()}})
+        lookups.write(lookups.vehicle_file(home), table)
+        rows = [("t", 0, k, None, at, raw) for k, (at, raw) in enumerate(self.records)]
+        until_ms = max(at for at, _ in self.records)
+        return findings(settings, spark.createDataFrame(rows, RECORD), rules, until_ms)

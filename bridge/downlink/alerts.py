@@ -9,11 +9,13 @@ from infra.contract import messages
 from infra.contract.errors import ContractError
 from infra.contract.frame import Frame
 from infra.contract.messages import ALERT_LATE_MS, SEVERITIES
+from infra.contract.silence import Silences
 from infra.contract.topics import VEHICLE_ID
 
-Skip = Literal["broken", "late", "stale", "severity", "repeat"]
+Skip = Literal["broken", "late", "stale", "severity", "repeat", "ended", "silenced"]
 """Why an alert is not told: no alert at all; found late; found in time and told too late; not severe
-enough for this destination; a repetition of what was just told."""
+enough for this destination; a repetition of what was just told; the end of an alert and no news; asked not
+to be told (infra.contract.silence)."""
 
 REPEATS_KEPT: Final = 100_000
 
@@ -39,6 +41,13 @@ def read(found: Found) -> Frame:
 def late(alert: Frame) -> bool:
     """Whether it was found too late to notify anybody (experience.md): the same on every replay."""
     return bool(alert["received_ms"] - alert["event_ms"] > ALERT_LATE_MS)
+
+
+def hushed(alert: Frame, silences: Silences, now_ms: int) -> Skip | None:
+    """Why an alert is nobody's news: it only says that one is over, or somebody asked for silence."""
+    if alert.get("ended") is True:
+        return "ended"
+    return "silenced" if silences.cover(alert["vehicle_id"], alert["rule"], now_ms) else None
 
 
 def valid_s(alert: Frame, now_ms: int) -> int:

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, Protocol
 
 import structlog
@@ -17,6 +18,7 @@ from bridge.downlink.feed import LOST
 from bridge.downlink.metrics import DownlinkMetrics
 from infra.contract import topics
 from infra.contract.settings import Endpoints, Settings
+from infra.contract.silence import silence_file
 
 BACKOFF_S: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 GOOD_S: Final = 10.0
@@ -36,6 +38,8 @@ class Where:
     dead: str
     group: str
     """First part of the consumer groups' names; a destination's own name follows."""
+    silences: Path
+    """What nobody is to be told of: see infra.contract.silence."""
 
 
 def where(settings: Settings, endpoints: Endpoints) -> Where:
@@ -44,7 +48,7 @@ def where(settings: Settings, endpoints: Endpoints) -> Where:
     return Where(
         endpoints.kafka_bootstrap, endpoints.mqtt_host, endpoints.mqtt_port, settings.mqtt.root,
         f"{settings.bridge.client_id}-downlink", topics.kafka_topic(prefix, "alerts"),
-        topics.kafka_topic(prefix, "dead-delivery"), f"{prefix}downlink",
+        topics.kafka_topic(prefix, "dead-delivery"), f"{prefix}downlink", silence_file(settings.paths.home),
     )  # fmt: skip
 
 

@@ -22,6 +22,7 @@ from bridge.downlink.signature import headers
 from bridge.downlink.webhooks import Webhook
 from infra.contract.errors import ContractError
 from infra.contract.frame import Frame
+from infra.contract.silence import Silences
 
 BATCH: Final = 50
 READ_S: Final = 0.25
@@ -35,6 +36,7 @@ class HookDelivery:
         self._hook = hook
         self._at = at
         self._metrics = metrics
+        self._silences = Silences(at.silences)
         self._repeats = Repeats(round(1000 * hook.repeat_s))
         self._chance = random.Random()  # noqa: S311  jitter
         self._log = structlog.get_logger().bind(destination=hook.name)
@@ -60,16 +62,23 @@ class HookDelivery:
             alert = alerts.read(found)
         except ContractError:
             return self._skip("broken")
-        if alerts.late(alert):
-            return self._skip("late")
-        if not alerts.severe(alert, self._hook.min_severity):
-            return self._skip("severity")
-        if self._repeats.is_one(alert):
-            return self._skip("repeat")
+        no_news = self._no_news(alert)
+        if no_news is not None:
+            return self._skip(no_news)
         if not self._tell(alert, found, stop):
             return False
         self._repeats.told(alert)
         return True
+
+    def _no_news(self, alert: Frame) -> Skip | None:
+        """Why the hook is not told of it, None where it is."""
+        if alerts.late(alert):
+            return "late"
+        if not alerts.severe(alert, self._hook.min_severity):
+            return "severity"
+        if self._repeats.is_one(alert):
+            return "repeat"
+        return alerts.hushed(alert, self._silences, time.time_ns() // 1_000_000)
 
     def _skip(self, reason: Skip) -> bool:
         self._metrics.skipped.labels(self.name, reason).inc()

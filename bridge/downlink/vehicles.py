@@ -18,6 +18,7 @@ from bridge.downlink.mqtt_out import BUSY, NO_SUBSCRIBER, REFUSED, MqttOut
 from bridge.downlink.progress import Place, Progress
 from infra.contract import downlink
 from infra.contract.errors import ContractError, ServiceError
+from infra.contract.silence import Silences
 from infra.contract.topics import mqtt_topic
 
 NAME: Final = "vehicles"
@@ -35,6 +36,7 @@ class VehicleDelivery:
     def __init__(self, at: Where, metrics: DownlinkMetrics) -> None:
         self._at = at
         self._metrics = metrics
+        self._silences = Silences(at.silences)
         self._log = structlog.get_logger().bind(destination=NAME)
         self._in_flight: dict[int, tuple[Place, Found]] = {}
         self._heard_s = 0.0
@@ -80,7 +82,10 @@ class VehicleDelivery:
             self._skip(progress, place, "broken")
             return
         valid_s = alerts.valid_s(alert, now_ms)
-        if alerts.late(alert):
+        hushed = alerts.hushed(alert, self._silences, now_ms)
+        if hushed is not None:
+            self._skip(progress, place, hushed)
+        elif alerts.late(alert):
             self._skip(progress, place, "late")
         elif valid_s <= 0:
             self._skip(progress, place, "stale")

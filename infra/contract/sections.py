@@ -136,6 +136,12 @@ class Jobs(Section):
     instant_mb: int = Field(1024, ge=512, description="memory of the real-time driver, MiB")
     instant_trigger_s: float = Field(60.0, ge=5, description="checkpoint interval of the real-time query, s")
     rules: Path | None = Field(None, description="alert rules file; none: the one that ships")
+    rehearse_late_h: int = Field(
+        6, ge=0, description="a rehearsal looks for frames that came up to so long after its span, h"
+    )
+    sql_dir: Path | None = Field(
+        None, description="folder of users' queries on the stream, *.sql; none: none"
+    )
 
     vehicle_buckets: int = Field(
         16,

@@ -3,6 +3,17 @@
 from load_tests.oracle.road import cell_of
 from load_tests.oracle.rollups import expect_rollup
 from load_tests.oracle.samples import Limits, Row, Sample, samples, verdict
-from load_tests.oracle.tables import Expected, expect
+from load_tests.oracle.tables import Expected, counted, expect
 
-__all__ = ["Expected", "Limits", "Row", "Sample", "cell_of", "expect", "expect_rollup", "samples", "verdict"]
+__all__ = [
+    "Expected",
+    "Limits",
+    "Row",
+    "Sample",
+    "cell_of",
+    "counted",
+    "expect",
+    "expect_rollup",
+    "samples",
+    "verdict",
+]

@@ -51,6 +51,7 @@ class Core:
     def __init__(self, limits: CoreLimits, detection: Detection) -> None:
         self._limits = limits
         self._detection = detection
+        self._unordered = tuple(k for k, each in enumerate(detection.detectors) if each.unordered)
 
     def new(self) -> VehicleState:
         """The memory of a vehicle never seen."""
@@ -62,10 +63,19 @@ class Core:
         sequencer = Sequencer(state.order, self._limits.patience)
         for arrival in arrivals:
             state.clock_ms = max(state.clock_ms, arrival.received_ms)
+            if arrival.beat is not None:
+                yield from self.arrived(state, arrival.beat)
             for beat in sequencer.take(arrival):
                 yield from self.step(state, beat)
         if sequencer.behind:
             yield _behind(sequencer.behind)
+
+    def arrived(self, state: VehicleState, beat: Beat) -> Iterator[Row]:
+        """Rows of detectors that look at frames as they arrive, whatever their order; copies are harmless."""
+        for place in self._unordered if beat.readings else ():
+            detector = self._detection.detectors[place]
+            state.memories[place], found = detector.step(state.memories[place], beat, beat.readings[place])
+            yield from self._rows(place, found, beat)
 
     def step(self, state: VehicleState, beat: Beat) -> Iterator[Row]:
         """Rows that follow from the next frame in order."""
@@ -96,7 +106,8 @@ class Core:
         detectors, memories = self._detection.detectors, state.memories
         for place, reading in enumerate(beat.readings):
             memory = memories[place]
-            if memory is None and not reading.holds and not detectors[place].always:
+            idle = memory is None and not reading.holds and not detectors[place].always
+            if idle or place in self._unordered:
                 continue
             after, found = detectors[place].step(memory, beat, reading)
             if after is not memory:

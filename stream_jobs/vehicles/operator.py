@@ -17,7 +17,7 @@ from stream_jobs.vehicles.arrivals import by_vehicle
 from stream_jobs.vehicles.core import Core, CoreLimits
 from stream_jobs.vehicles.plugged import Detection
 from stream_jobs.vehicles.rows import Row, pack
-from stream_jobs.vehicles.state import Bucket, dump_bucket, dump_vehicle, load_bucket, load_vehicle
+from stream_jobs.vehicles.state import Bucket, adopt, dump_bucket, dump_vehicle, load_bucket, load_vehicle
 
 INPUT: Final = ("vehicle_id", "partition", "log_offset", "facts", "runs", "numbers", "names")
 OUTPUT: Final = "kind string, vehicle_id string, body binary"
@@ -37,6 +37,7 @@ class Operator:
         """Rows of OUTPUT; the key says nothing more."""
         core = Core(self.limits, self.detection)
         bucket = load_bucket(state.get[0] if state.exists else None)
+        adopt(bucket, [f"{rule.id}@{rule.version}" for rule in self.detection.rules])
         watermark_ms = state.getCurrentWatermarkMs()
         rows = [*_arrived(core, bucket, frames), *_due(core, bucket, watermark_ms)]
         if bucket.vehicles:

@@ -25,7 +25,11 @@ def replay(core: Core, arrivals: Iterable[Arrival], until_ms: int) -> Iterator[R
     ``until_ms``: the receive clock up to which it is known that nothing more came.
     """
     state = core.new()
-    for beat in in_order(arrivals):
+    came = sorted(arrivals, key=lambda each: each.received_ms)
+    for each in came:
+        if each.beat is not None:
+            yield from core.arrived(state, each.beat)
+    for beat in in_order(came):
         state.clock_ms = max(state.clock_ms, beat.received_ms)
         yield from core.step(state, beat)
     yield from core.expire(state, until_ms)

@@ -75,9 +75,8 @@ class Sequencer:
         """Beats that may go on now that ``arrival`` is here; take them all before the next arrival."""
         yield from self.expire(arrival.received_ms)
         order = self.order
-        if order.boot_id == NO_BOOT:
-            if arrival.beat is not None:
-                yield from self._release(arrival)
+        if order.boot_id == NO_BOOT and self._midway(arrival):
+            yield from self._release(arrival)
         elif arrival.key < (order.boot_id, order.next_seq):
             self._past(arrival)
         elif arrival.key == (order.boot_id, order.next_seq) or (self._next_boot(arrival) and not order.held):
@@ -106,6 +105,11 @@ class Sequencer:
 
     def _next_boot(self, arrival: Arrival) -> bool:
         return arrival.boot_id > self.order.boot_id and arrival.seq == 0 and arrival.beat is not None
+
+    def _midway(self, arrival: Arrival) -> bool:
+        """Whether a vehicle never seen is met in the middle of its boot: its begin is not waited for then."""
+        far = arrival.seq > self._patience.hold_frames
+        return far and arrival.beat is not None and not self.order.held
 
     def _hold(self, arrival: Arrival) -> None:
         order = self.order

@@ -10,13 +10,15 @@ from typing import Any, Final
 import msgspec
 
 from stream_jobs.vehicles.core import VehicleState
+from stream_jobs.vehicles.sequencer import Arrival
 
 
 class Bucket(msgspec.Struct, array_like=True):
-    """The vehicles of a bucket as bytes, and when (receive clock) each is due."""
+    """The vehicles of a bucket as bytes, when (receive clock) each is due, and whose memories they hold."""
 
     vehicles: dict[str, msgspec.Raw] = {}
     due_ms: dict[str, int] = {}
+    rules: list[str] = []
 
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
@@ -48,3 +50,27 @@ def dump_vehicle(state: VehicleState) -> msgspec.Raw:
 
 def _tuples(value: Any) -> Any:
     return tuple(map(_tuples, value)) if type(value) is list else value
+
+
+def adopt(bucket: Bucket, rules: list[str]) -> None:
+    """Make the bucket one of ``rules``: what another rule, or another version of one, remembered goes.
+
+    Frames that wait for one before them lose what the old rules read of them.
+    """
+    if bucket.rules == rules:
+        return
+    before = {name: place for place, name in enumerate(bucket.rules)}
+    kept = [before.get(name) for name in rules]
+    for vehicle_id, raw in bucket.vehicles.items():
+        state = load_vehicle(raw)
+        state.memories = [None if place is None else state.memories[place] for place in kept]
+        state.dues = [None if place is None else state.dues[place] for place in kept]
+        state.order.held = [_unread(each) for each in state.order.held]
+        bucket.vehicles[vehicle_id] = dump_vehicle(state)
+    bucket.rules = rules
+
+
+def _unread(each: Arrival) -> Arrival:
+    if each.beat is None:
+        return each
+    return msgspec.structs.replace(each, beat=msgspec.structs.replace(each.beat, readings=()))

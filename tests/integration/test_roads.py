@@ -1,4 +1,4 @@
-"""Traffic in the database: five minutes out of windows, free flow, profile, bands with their source."""
+"""Traffic in the database: windows by five minutes, free flow, profile, bands and where they come from."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import psycopg
@@ -70,18 +70,27 @@ def test_every_level_equals_all_its_samples_and_follows_what_is_written_again(
     assert_levels(lane, records, "Asia/Kolkata")
 
 
+COUNTS = (
+    *("windows", "frames", "frames_late", "samples", "out_of_range", "speed_n", "rpm_n", "engine_load_n"),
+    *("coolant_n", "fuel_trim_n", "tyre_fl_n", "tyre_fr_n", "tyre_rl_n", "tyre_rr_n", "battery_n"),
+    *("battery_rest_n", "battery_running_n", "ambient_n"),
+)
+
+
+def insert_bucket(connection: psycopg.Connection[Any], table: str, at: datetime, **values: float) -> None:
+    """A row of roll-ups of vehicle 1 with these values."""
+    row = dict.fromkeys(COUNTS, 0) | {"vehicle_id": vin(1), "bucket": at, "first_event": at, "last_event": at}
+    row |= values
+    marks = ", ".join(["%s"] * len(row))
+    connection.execute(f"INSERT INTO odograph.{table} ({', '.join(row)}) VALUES ({marks})", [*row.values()])
+
+
 def test_a_leak_stands_in_the_view_with_its_days_and_only_once(lane: Lane, database: Database) -> None:
+    begin = datetime(2026, 1, 1, tzinfo=UTC)
     with psycopg.connect(lane.endpoints.db_owner_url) as connection:
-        connection.execute(
-            "INSERT INTO odograph.vehicle_hour (vehicle_id, bucket, windows, frames, frames_late, samples,"
-            " out_of_range, first_event, last_event, speed_n, rpm_n, engine_load_n, coolant_n, fuel_trim_n,"
-            " tyre_fl_n, tyre_fr_n, tyre_rl_n, tyre_rr_n, battery_n, battery_rest_n, battery_running_n,"
-            " ambient_n, tyre_fl_kpa20, tyre_fr_kpa20, odometer_m)"
-            " SELECT %s, h, 1, 1, 0, 1, 0, h, h, 0, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 240 - n * 0.25, 240,"
-            " n FROM generate_series(0, 95) n,"
-            " LATERAL (SELECT timestamptz '2026-01-01 00:00+00' + n * interval '1 hour') AS t (h)",
-            [vin(1)],
-        )
+        for n in range(96):
+            at = begin + timedelta(hours=n)
+            insert_bucket(connection, "vehicle_hour", at, tyre_fl_kpa20=240 - n * 0.25, tyre_fr_kpa20=240)
         connection.execute(
             "INSERT INTO odograph.vehicle_latest (vehicle_id, event_time, updated_at)"
             " VALUES (%s, '2026-01-04 23:30+00', now())",
@@ -105,3 +114,19 @@ def test_a_leak_stands_in_the_view_with_its_days_and_only_once(lane: Lane, datab
         },
         rel=1e-6,
     )
+
+
+def test_the_score_of_a_day_loses_points_by_grade_and_by_minutes_above_the_limit(lane: Lane) -> None:
+    begin = datetime(2026, 3, 28, 23, tzinfo=UTC)
+    speeding = {"speeding_s": 120, "speeding_10_s": 60, "speeding_20_s": 0, "speeding_30_s": 0}
+    with psycopg.connect(lane.endpoints.db_owner_url) as connection:
+        connection.execute("INSERT INTO odograph.rollup_zone VALUES ('Europe/Berlin')")
+        insert_bucket(connection, "vehicle_day", begin, distance_m=50_000, **speeding)
+        for hours in (-0.5, 0, 22.5, 23):  # the day in which summer time begins has 23 hours
+            connection.execute(
+                "INSERT INTO odograph.harsh_event (vehicle_id, began_at, kind, ended_at, grade, peak_g,"
+                " limit_g, speed_kmh, batch_id) VALUES (%s, %s, 'brake', %s, 2, 0.5, 0.4, 50, 0)",
+                [vin(1), begin + timedelta(hours=hours), begin + timedelta(hours=hours)],
+            )
+    sql = "SELECT harsh_events, harsh_points, speeding_points, score FROM serving.driving_score"
+    assert query(lane, sql) == [{"harsh_events": 2, "harsh_points": 4, "speeding_points": 1.5, "score": 89}]

@@ -219,9 +219,38 @@ def archive_copies(lane: Lane) -> int:
     return int(duckdb.sql(sql).fetchall()[0][0])
 
 
+def test_a_drive_becomes_a_trip_and_frames_that_come_behind_restate_it(app: App) -> None:
+    start_ms = base_ms() - 2 * HOUR_MS
+    lost = range(40, 50)
+    send(app.lane, [journey_record(s, start_ms) for s in range(400) if s not in lost])
+    told = (
+        "SELECT phase, round(distance_m) AS metres, round(unseen_m) AS unseen, frames, revision "
+        "FROM odograph.trip WHERE vehicle_id = %s"
+    )
+    trip = {"phase": "final", "metres": 1000.0}
+    seen = trip | {"unseen": 100.0, "frames": 90, "revision": 0}
+    eventually(lambda: query(app.lane, told, vin(61)) == [seen], DONE_S, "the trip is told")
+    send(app.lane, [journey_record(s, start_ms, behind_ms=500_000) for s in lost])
+    whole = trip | {"unseen": 0.0, "frames": 100, "revision": 1}
+    eventually(lambda: query(app.lane, told, vin(61)) == [whole], DONE_S, "the trip is restated")
+    behind = "SELECT frames, repaired_at IS NULL AS due FROM odograph.journey_behind WHERE vehicle_id = %s"
+    assert query(app.lane, behind, vin(61)) == [{"frames": 10, "due": False}]
+
+
+def journey_record(second: int, start_ms: int, behind_ms: int = 0) -> tuple[int, bytes]:
+    """100 s northwards at 36 km/h, then standing; a frame a second."""
+    drives = second < 100
+    t0_ms = start_ms + second * 1000
+    lat_deg = 48.1 + min(second, 100) * 10 / 111_195
+    content = frame(
+        61, second, t0_ms, speed_kmh=36.0 if drives else 0.0, lat_deg=lat_deg, lon_deg=11.5, ignition_on=True
+    )
+    return t0_ms + 1500 + behind_ms, orjson.dumps(content)
+
+
 def test_metrics_tell_of_each_query(app: App) -> None:
     text = page(app.lane, "metrics")[1]
-    for name in ("windows", "archive"):
+    for name in ("windows", "archive", "vehicles"):
         assert f'odograph_query_lag_records{{query="{name}"}}' in text
 
 

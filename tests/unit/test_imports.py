@@ -28,6 +28,8 @@ DOORS = {
     "psycopg": (
         "stream_jobs/sinks.py",
         "stream_jobs/event_store.py",
+        "stream_jobs/vehicles/trip_list.py",  # a reader, for the command line
+        "stream_jobs/alert_store.py",  # for the command line; sinks.py would load Spark
         "dashboard/queries.py",
         "infra/stack/",
         "infra/sql/",

@@ -127,3 +127,18 @@ def test_worse_is_further_beyond_the_limit_on_either_side() -> None:
     assert worse(11.5, 10.9, 12.0) == 10.9
     assert worse(None, -40.0, None) == -40.0
     assert worse(30.0, -40.0, None) == -40.0
+
+
+def test_an_end_clears_the_active_alert_at_its_time_and_opens_none() -> None:
+    end = replace(at(50_000, "end"), ended=True)
+    (alert,) = merge([], [HOT, end], None)
+    assert (alert.cleared_ms, alert.findings, alert.value) == (T0 + 50_000, 1, 117.0)
+    assert merge([], [end], None) == ()
+    (first, second) = merge([alert], [at(60_000, "a2")], None)
+    assert (first.cleared_ms, second.cleared_ms) == (T0 + 50_000, None)
+
+
+def test_an_alert_knows_since_when_it_has_held_and_keeps_its_value_where_a_finding_has_none() -> None:
+    first = replace(HOT, since_ms=T0 - 30_000)
+    (alert,) = merge([], [first, replace(at(1000, "a2"), value=None, since_ms=T0 - 20_000)], MINUTE)
+    assert (alert.since_ms, alert.value, alert.last_ms) == (T0 - 30_000, 117.0, T0 + 1000)

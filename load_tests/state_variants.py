@@ -1,0 +1,192 @@
+"""What a memory of each vehicle costs in Spark, by how it is kept: CPU seconds per 100,000 frames.
+
+The same reduced frames (rows of the stage, from Parquet files) go through: native session windows by vehicle;
+the core by transformWithState, a state a vehicle; the core by applyInPandasWithState, a state a vehicle;
+and the same with a state a bucket of vehicles. No Kafka, no database, no rules.
+Run: python -m load_tests.state_variants [--vehicles 1000] [--batches 6] [--variants session,bucket]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
+from pyspark.sql.streaming.state import GroupStateTimeout
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+
+from infra.contract.settings import Settings, load
+from infra.contract.verdict import clock_limits
+from load_tests.filling import bodies, payload
+from load_tests.rate_support import tree_cpu_s
+from stream_jobs.jobs import STREAM_CONF
+from stream_jobs.session import build_session
+from stream_jobs.vehicles.arrivals import by_vehicle
+from stream_jobs.vehicles.core import Core
+from stream_jobs.vehicles.limits import core_limits, harsh_limits
+from stream_jobs.vehicles.lookups import SCHEMA, Lookup
+from stream_jobs.vehicles.operator import OUTPUT, STATE, Operator
+from stream_jobs.vehicles.plugged import Detection
+from stream_jobs.vehicles.rows import pack
+from stream_jobs.vehicles.stage import VehicleStage
+from stream_jobs.vehicles.state import dump_vehicle, load_vehicle
+from stream_jobs.windows import WATERMARK_METADATA
+
+T0: Final = 1_780_000_000_000
+FRAMES_EACH: Final = 10
+WATERMARK: Final = "5 seconds"
+KEPT: Final = ("vehicle_id", "partition", "log_offset", "facts", "runs")
+
+
+def fill(folder: Path, vehicles: int, batches: int, settings: Settings) -> None:
+    """A file a batch: FRAMES_EACH frames of each vehicle, reduced."""
+    stage = VehicleStage(clock_limits(settings), harsh_limits(settings), Path("none"), ())
+    said, lookup = bodies(scattered=False), Lookup((0, 0), SCHEMA.empty_table())
+    for batch in range(batches):
+        seconds = range(batch * FRAMES_EACH, (batch + 1) * FRAMES_EACH)
+        values = [payload(v, s, T0 + s * 1000, said[v % len(said)]) for s in seconds for v in range(vehicles)]
+        received = [T0 + s * 1000 + 1500 for s in seconds for _ in range(vehicles)]
+        records = {
+            "partition": pa.array([0] * len(values), pa.int32()),
+            "log_offset": pa.array(range(batch * len(values), (batch + 1) * len(values)), pa.int64()),
+            "received_ms": pa.array(received, pa.int64()),
+            "value": pa.array(values, pa.binary()),
+        }
+        rows = stage.rows(pa.RecordBatch.from_pydict(records), lookup)
+        table = pa.Table.from_batches([rows]).select([*KEPT, "received_ms"])
+        pq.write_table(table, folder / f"{batch:05d}.parquet")
+
+
+class PerVehicle(StatefulProcessor):
+    """The core behind transformWithState."""
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """Open the state."""
+        self._core = Core(core_limits(load()), Detection())
+        self._state = handle.getValueState("blob", STATE)
+
+    def handleInputRows(  # type: ignore[override]  # noqa: N802  Spark's name
+        self,
+        key: Any,
+        rows: Iterator[pd.DataFrame],
+        timerValues: Any,  # noqa: N803, ARG002
+    ) -> Iterator[pd.DataFrame]:
+        """Rows of one vehicle."""
+        found = self._state.get()
+        state = self._core.new() if found is None else load_vehicle(found[0])
+        placed = by_vehicle(rows).get(key[0], [])
+        placed.sort(key=lambda each: each[:2])
+        out = list(self._core.take(state, (each[2] for each in placed)))
+        self._state.update((bytes(dump_vehicle(state)),))
+        yield table_of(out)
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
+def table_of(rows: list[Any]) -> pd.DataFrame:
+    """Rows of OUTPUT."""
+    return pd.DataFrame(
+        {
+            "kind": [type(row).__struct_config__.tag for row in rows],
+            "vehicle_id": [row.vehicle_id for row in rows],
+            "body": [pack(row) for row in rows],
+        }
+    )
+
+
+def session(rows: DataFrame) -> DataFrame:
+    """Sums by vehicle and session: less than the core does, and all that SQL has for it."""
+    timed = rows.withColumn("received", F.timestamp_millis("received_ms")).withWatermark(
+        "received", "5 seconds"
+    )
+    grouped = timed.groupBy(F.session_window("received", "180 seconds"), "vehicle_id")
+    return grouped.agg(F.count("*").alias("frames"), F.sum(F.col("facts")[12]).alias("distance_m"))
+
+
+def per_vehicle_tws(rows: DataFrame) -> DataFrame:
+    """transformWithState, a state a vehicle."""
+    return rows.groupBy("vehicle_id").transformWithStateInPandas(PerVehicle(), OUTPUT, "append", "none")
+
+
+def stateful(rows: DataFrame, buckets: int | None) -> DataFrame:
+    """applyInPandasWithState, a state a vehicle or a bucket."""
+    key = F.col("vehicle_id") if buckets is None else F.pmod(F.xxhash64("vehicle_id"), F.lit(buckets))
+    timer = F.lit(None).cast("timestamp").alias("timer", metadata={WATERMARK_METADATA: 5000})
+    timed = rows.withColumn("received", F.timestamp_millis("received_ms")).withWatermark(
+        "received", "5 seconds"
+    )
+    keyed = timed.select(key.alias("bucket"), timer, *KEPT).groupBy("bucket")
+    operator = Operator(core_limits(load()), Detection())
+    return keyed.applyInPandasWithState(
+        operator.__call__, OUTPUT, STATE, "append", GroupStateTimeout.EventTimeTimeout
+    )
+
+
+VARIANTS: Final = {
+    "session": (session, "update"),
+    "transformWithState": (per_vehicle_tws, "append"),
+    "vehicle": (lambda rows: stateful(rows, None), "append"),
+    "bucket": (lambda rows: stateful(rows, 16), "append"),
+}
+
+
+def run(spark: SparkSession, folder: Path, name: str, batches: int) -> list[float]:
+    """CPU seconds from the end of one batch to that of the next."""
+    transform, mode = VARIANTS[name]
+    schema = spark.read.parquet(str(folder)).schema
+    rows = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder))
+    ends: list[float] = []
+
+    def sink(batch: DataFrame, _number: int) -> None:
+        batch.toArrow()
+        ends.append(tree_cpu_s())
+
+    checkpoint = tempfile.mkdtemp()
+    query = transform(rows).writeStream.outputMode(mode).foreachBatch(sink)
+    running = query.option("checkpointLocation", checkpoint).start()
+    deadline = time.monotonic() + 300
+    while len(ends) < batches and running.isActive and time.monotonic() < deadline:
+        time.sleep(0.2)
+    running.stop()
+    shutil.rmtree(checkpoint)
+    return [round(b - a, 2) for a, b in pairwise(ends)]
+
+
+def main() -> None:
+    """Fill, run, print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--vehicles", type=int, default=1000)
+    parser.add_argument("--batches", type=int, default=6)
+    parser.add_argument("--variants", default=",".join(VARIANTS))
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        settings = load(paths={"home": folder / "home"})
+        data = folder / "in"
+        data.mkdir()
+        fill(data, arguments.vehicles, arguments.batches, settings)
+        spark = build_session(settings, "state-variants", 1024, "local[2]", STREAM_CONF)
+        frames = arguments.vehicles * FRAMES_EACH
+        for variant in arguments.variants.split(","):
+            spent = run(spark, data, variant, arguments.batches)
+            each = sorted(spent[1:])[len(spent[1:]) // 2] if len(spent) > 1 else None
+            per = None if each is None else round(each / frames * 100_000, 2)
+            line = {"variant": variant, "cpu_s_per_batch": spent, "cpu_s_per_100k_frames": per}
+            print(json.dumps(line), flush=True)
+        spark.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,198 @@
+"""The commands ``odograph alerts rules | list | show | ack | clear | silence | rehearse``."""
+
+from __future__ import annotations
+
+import getpass
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+alerts = typer.Typer(no_args_is_help=True, help="Alerts: their rules, their life, and rules on trial.")
+
+Json = Annotated[bool, typer.Option("--json", help="JSON on standard output")]
+By = Annotated[str | None, typer.Option("--by", help="who does it [the user of this computer]")]
+Note = Annotated[str | None, typer.Option("--note", help="a few words for others")]
+Numbers = Annotated[list[int], typer.Argument(help="numbers of alerts, see alerts list")]
+RuleName = Annotated[str | None, typer.Option("--rule", help="a rule's id")]
+Vehicle = Annotated[str | None, typer.Option("--vehicle", help="vehicle id, 17 characters")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the group to the application."""
+    app.add_typer(alerts, name="alerts")
+
+
+@alerts.command()
+def rules(
+    file: Annotated[Path | None, typer.Option("--rules", help="a rules file [that in force]")] = None,
+    as_json: Json = False,
+) -> None:
+    """List the rules in force, or those of a file; a wrong file is refused by rule and key (exit 2)."""
+    from infra.contract.settings import load
+    from stream_jobs.alert_text import rule_row, rule_table
+    from stream_jobs.rules import load_rules
+
+    found = [rule_row(rule) for rule in load_rules(file or load().jobs.rules)]
+    _tell(found if as_json else rule_table(found), as_json)
+
+
+@alerts.command("list")
+def list_(
+    rule: RuleName = None,
+    vehicle: Vehicle = None,
+    every: Annotated[bool, typer.Option("--all", help="those that are over too")] = False,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="at most so many")] = 100,
+    as_json: Json = False,
+) -> None:
+    """List alerts: active first, then unacknowledged, then by severity. Times are UTC."""
+    from stream_jobs.alert_store import Wanted, alert_store
+    from stream_jobs.alert_text import alert_table
+
+    with alert_store(_database()) as store:
+        found = store.listed(Wanted(rule, vehicle, every, limit))
+    _tell(found if as_json else alert_table(found), as_json)
+
+
+@alerts.command()
+def show(
+    number: Annotated[int, typer.Argument(help="number of the alert")],
+    as_json: Json = False,
+) -> None:
+    """Show one alert: life, latency, history, and the frames around it. Exit 1 where there is none."""
+    from infra.contract.errors import ServiceError
+    from stream_jobs.alert_store import alert_store
+    from stream_jobs.alert_text import alert_page
+
+    with alert_store(_database()) as store:
+        found = store.shown(number)
+    if found is None:
+        raise ServiceError(f"there is no alert {number}; see odograph alerts list --all")
+    _tell(found if as_json else alert_page(found), as_json)
+
+
+@alerts.command()
+def ack(numbers: Numbers, by: By = None, note: Note = None, as_json: Json = False) -> None:
+    """Acknowledge alerts: somebody has seen them. They stay active until they are over."""
+    from stream_jobs.alert_store import alert_store
+
+    with alert_store(_database()) as store:
+        done = store.acknowledge(numbers, by or getpass.getuser(), note)
+    _report("acknowledged", numbers, done, as_json)
+
+
+@alerts.command()
+def clear(numbers: Numbers, by: By = None, note: Note = None, as_json: Json = False) -> None:
+    """End alerts by hand, crashes above all: they do not clear by themselves. A new finding opens anew."""
+    from stream_jobs.alert_store import alert_store
+
+    with alert_store(_database()) as store:
+        done = store.end(numbers, by or getpass.getuser(), note)
+    _report("cleared", numbers, done, as_json)
+
+
+@alerts.command()
+def silence(
+    length: Annotated[str, typer.Option("--for", help="how long, as 30m, 2h")],
+    why: Annotated[str, typer.Option("--why", help="the reason")],
+    rule: RuleName = None,
+    vehicle: Vehicle = None,
+    by: By = None,
+    as_json: Json = False,
+) -> None:
+    """Tell nobody of a rule's or a vehicle's alerts for a while; they are stored and marked."""
+    from infra.contract.durations import duration_ms
+    from infra.contract.errors import ConfigError
+    from infra.contract.settings import load
+    from infra.contract.silence import silence_file, write_silences
+    from stream_jobs.alert_store import alert_store
+
+    if rule is None and vehicle is None:
+        raise ConfigError("alerts silence: --rule or --vehicle is wanted, or both")
+    if not why.strip():
+        raise ConfigError("alerts silence: --why is empty")
+    seconds = duration_ms(length, "--for") / 1000
+    settings = load()
+    with alert_store(_database()) as store:
+        done = store.silence(rule, vehicle, seconds, by or getpass.getuser(), why.strip())
+        write_silences(silence_file(settings.paths.home), store.in_force())
+    text = f"silence {done['silence_no']}: until {done['until_at']:%Y-%m-%d %H:%M:%S %Z}"
+    _tell(done if as_json else text, as_json)
+
+
+@alerts.command()
+def rehearse(
+    file: Annotated[
+        Path, typer.Option("--rule", help="rules file with the changed rules; others may be left out")
+    ],
+    since: Annotated[str, typer.Option("--from", help="begin of the history, as 2026-11-20T08:00 (UTC)")],
+    until: Annotated[str, typer.Option("--to", help="its end")],
+    lead: Annotated[str, typer.Option(help="run-up that is read before it, for what lasts")] = "1h",
+    vehicle: Vehicle = None,
+    as_json: Json = False,
+) -> None:
+    """Say which alerts changed rules would have raised and lost over the archive.
+
+    The rules in force with the same ids run over the same frames; nothing is stored.
+    """
+    from infra.contract.durations import duration_ms
+    from infra.contract.settings import load
+    from infra.log import configure
+    from stream_jobs.alert_text import comparison_page
+    from stream_jobs.rehearse.compare import as_json as whole
+    from stream_jobs.rehearse.history import Span
+    from stream_jobs.rehearse.history import rehearse as run
+    from stream_jobs.rules import load_rules
+    from stream_jobs.session import build_session
+
+    configure("rehearse")
+    settings = load()
+    changed, in_force = load_rules(file), load_rules(settings.jobs.rules)
+    span = Span(_moment_ms(since, "--from"), _moment_ms(until, "--to"), duration_ms(lead, "--lead"), vehicle)
+    if span.until_ms <= span.from_ms:
+        raise _usage("--to is not after --from")
+    spark = build_session(settings, "rehearse", settings.jobs.instant_mb, settings.jobs.master, {})
+    try:
+        found = run(spark, settings, file, in_force, changed, span)
+    finally:
+        spark.stop()
+    _tell(whole(found) if as_json else comparison_page(found), as_json)
+
+
+def _moment_ms(text: str, option: str) -> int:
+    """Milliseconds since 1970; without a zone it is UTC."""
+    from datetime import UTC, datetime
+
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise _usage(f"{option} {text!r} is no time like 2026-11-20T08:00") from error
+    return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def _usage(text: str) -> Exception:
+    from infra.contract.errors import ConfigError
+
+    return ConfigError(f"alerts rehearse: {text}")
+
+
+def _database() -> str:
+    from infra.contract.settings import endpoints, load
+
+    return endpoints(load()).db_ingest_url
+
+
+def _report(word: str, wanted: Iterable[int], done: list[int], as_json: bool) -> None:
+    left = sorted(set(wanted) - set(done))
+    text = f"{word}: {', '.join(map(str, sorted(done))) or 'none'}"
+    if left:
+        text += f"; left as they were: {', '.join(map(str, left))}"
+    _tell({word: sorted(done), "unchanged": left} if as_json else text, as_json)
+    if not done:
+        raise typer.Exit(1)
+
+
+def _tell(what: Any, as_json: bool) -> None:
+    typer.echo(json.dumps(what, default=str) if as_json else what)

@@ -1,0 +1,1 @@
+"""Rules on trial: what a changed rule would have raised and lost over stored history."""

@@ -1,0 +1,73 @@
+"""The views that a user's SELECT reads: ``frames``, a row a frame, and ``samples``, a row a sample.
+
+Both hold frames with verdict ok, each identity once; ``event_time`` carries the watermark.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
+from pyspark.sql import types as T  # noqa: N812  Spark's own convention
+
+from infra.contract.signals import BY_NAME, SIGNALS
+from infra.contract.verdict import ClockLimits
+from stream_jobs.quality import drop_copies
+from stream_jobs.schema import frame_schema
+from stream_jobs.user_sql.definition import Definition
+from stream_jobs.user_sql.stage import HEAD, FrameStage
+from stream_jobs.windows import WATERMARK_METADATA
+
+SIGNAL_NAMES: Final = tuple(signal.name for signal in SIGNALS)
+
+
+def rows_of(definition: Definition, records: DataFrame, limits: ClockLimits) -> DataFrame:
+    """What the definition makes of ``records`` (received_ms, value); Spark's errors go up."""
+    signals = definition.reads(SIGNAL_NAMES)
+    view(definition, records, signals, limits).createOrReplaceTempView(definition.view)
+    return records.sparkSession.sql(definition.statement)
+
+
+def view(
+    definition: Definition, records: DataFrame, signals: tuple[str, ...], limits: ClockLimits
+) -> DataFrame:
+    """The definition's view with the signals that it reads."""
+    stage = FrameStage(signals, limits)
+    frames = records.select("received_ms", "value").mapInArrow(stage.__call__, _stage_type(signals))
+    once = drop_copies(frames, definition.watermark_s)
+    received_at = F.timestamp_millis("received_ms").alias("received_at")
+    if definition.view == "frames":
+        return once.select(F.col("t0_time").alias("event_time"), received_at, *HEAD, *signals)
+    return _samples(once, signals, definition.watermark_s)
+
+
+def _samples(frames: DataFrame, signals: tuple[str, ...], watermark_s: int) -> DataFrame:
+    """A row a sample: fast signals by sample, slow ones repeated.
+
+    Spark forgets that a time computed from the watermarked one is event time: its metadata says so.
+    """
+    fast = [name for name in signals if BY_NAME[name].rate == "fast"]
+    slow = [name for name in signals if BY_NAME[name].rate == "slow"]
+    index = F.sequence(F.lit(0), F.col("n").cast("int") - 1).alias("sample")
+    zipped = F.inline(F.arrays_zip(index, *fast))
+    rows = frames.select("received_ms", *HEAD, *slow, zipped)
+    event_time = F.timestamp_millis(F.col("t0_ms") + F.col("sample") * F.col("dt_ms"))
+    return rows.select(
+        event_time.alias("event_time", metadata={WATERMARK_METADATA: watermark_s * 1000}),
+        F.timestamp_millis("received_ms").alias("received_at"),
+        *("vehicle_id", "boot_id", "seq", "sample", "dt_ms"),
+        *signals,
+    )
+
+
+def _stage_type(signals: tuple[str, ...]) -> T.StructType:
+    fields = frame_schema([BY_NAME[name] for name in signals]).fields
+    by_name = {field.name: field for field in fields}
+    return T.StructType(
+        [
+            *(by_name[name] for name in HEAD),
+            T.StructField("received_ms", T.LongType()),
+            *(by_name[name] for name in signals),
+        ]
+    )

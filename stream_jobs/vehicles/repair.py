@@ -1,0 +1,169 @@
+"""The batch layer of journeys: what frames that came behind would have changed, made anew from the archive.
+
+For a vehicle with such frames the time from the stop before them to the stop after them is read again and put
+through the same core, all frames in order. It waits for that stop: a trip under way is the stream's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import structlog
+
+from infra.contract.settings import Settings
+from infra.contract.verdict import LATE, OK, clock_limits
+from stream_jobs import statements as sql
+from stream_jobs.archive import archive_folder
+from stream_jobs.sinks import Connection, Database, execute, fetch, stage
+from stream_jobs.vehicles import lookups
+from stream_jobs.vehicles.core import Core
+from stream_jobs.vehicles.journeys.rows import TripRow
+from stream_jobs.vehicles.limits import core_limits, harsh_limits
+from stream_jobs.vehicles.plugged import Detection
+from stream_jobs.vehicles.replay import arrivals_of, replay
+from stream_jobs.vehicles.rows import Row
+from stream_jobs.vehicles.stage import RECORD, VehicleStage
+from stream_jobs.vehicles.tables import RowTable, tables_of
+
+REPAIR_BATCH_ID: Final = -1
+VEHICLES_AT_ONCE: Final = 20
+LOOK_BACK_MS: Final = 86_400_000
+"""How far back a vehicle is read where no stop is known before its frames."""
+
+_OPEN: Final = """
+SELECT b.vehicle_id,
+       (extract(epoch FROM b.since) * 1000)::bigint,
+       (extract(epoch FROM b.until) * 1000)::bigint,
+       (extract(epoch FROM before.began_at) * 1000)::bigint,
+       (extract(epoch FROM after.began_at) * 1000)::bigint
+FROM (SELECT vehicle_id, min(from_time) AS since, max(to_time) AS until, max(noted_at) AS noted
+      FROM odograph.journey_behind WHERE repaired_at IS NULL GROUP BY vehicle_id) b
+LEFT JOIN LATERAL (SELECT max(began_at) AS began_at FROM odograph.trip_stop s
+                   WHERE s.vehicle_id = b.vehicle_id AND s.began_at < b.since) before ON true
+LEFT JOIN LATERAL (SELECT min(began_at) AS began_at FROM odograph.trip_stop s
+                   WHERE s.vehicle_id = b.vehicle_id AND s.began_at >= b.until) after ON true
+WHERE b.noted <= to_timestamp(%(seen_ms)s / 1000.0)
+  AND (after.began_at IS NOT NULL OR NOT EXISTS (
+       SELECT 1 FROM odograph.trip t WHERE t.vehicle_id = b.vehicle_id AND t.phase = 'open'))
+ORDER BY b.noted LIMIT %(limit)s
+"""
+_REPAIRED: Final = """
+UPDATE odograph.journey_behind SET repaired_at = now()
+WHERE vehicle_id = %(vehicle)s AND repaired_at IS NULL AND noted_at <= to_timestamp(%(seen_ms)s / 1000.0)
+"""
+_LEAVES: Final = """
+UPDATE odograph.trip_stop SET ended_at = to_timestamp(%(ended_ms)s / 1000.0), revision = revision + 1
+WHERE vehicle_id = %(vehicle)s AND began_at = to_timestamp(%(began_ms)s / 1000.0)
+"""
+_TIME_OF: Final = {"odograph.trip": "started_at"}
+
+log = structlog.get_logger("stream_jobs.vehicles.repair")
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A vehicle and the time to make anew, ms; ``stop_ms``: begin of the stop before it, where one is
+    known.
+    """
+
+    vehicle_id: str
+    from_ms: int
+    to_ms: int
+    stop_ms: int | None
+
+
+class JourneyRepair:
+    """Restates the journeys that are due; ``caught_up_ms`` says how far the archive is."""
+
+    def __init__(
+        self, settings: Settings, database: Database, caught_up_ms: Callable[[], int | None]
+    ) -> None:
+        home = settings.paths.home
+        self._database = database
+        self._caught_up_ms = caught_up_ms
+        self._archive = archive_folder(home.absolute())
+        self._lookup = lookups.vehicle_file(home)
+        self._core = Core(core_limits(settings), Detection())
+        self._stage = VehicleStage(clock_limits(settings), harsh_limits(settings), self._lookup, ())
+
+    def __call__(self) -> int:
+        """The number of vehicles restated."""
+        seen_ms = self._caught_up_ms()
+        if seen_ms is None:
+            return 0
+        tasks = self._database.run(lambda connection: _tasks(connection, seen_ms))
+        for task in tasks:
+            rows = list(self.rows(task, seen_ms))
+            self._database.run(partial(restate, task=task, rows=rows, seen_ms=seen_ms))
+            log.info("journeys restated", vehicle_id=task.vehicle_id, rows=len(rows))
+        return len(tasks)
+
+    def rows(self, task: Task, until_ms: int) -> Iterator[Row]:
+        """The rows of ``task``'s time, out of the archive."""
+        arrivals = arrivals_of(self._stage, archived(self._archive, task))
+        for placed in arrivals.values():
+            yield from replay(self._core, (each[2] for each in placed), until_ms)
+
+
+def archived(folder: Path, task: Task) -> Iterator[pa.RecordBatch]:
+    """Records of a vehicle whose first sample lies in the time of ``task``, as they came."""
+    since = datetime.fromtimestamp(task.from_ms / 1000, UTC)
+    hours = [path for path in folder.glob("date=*/hour=*/*.parquet") if _hour(path) >= f"{since:%Y-%m-%d/%H}"]
+    wanted = (
+        (pc.field("vehicle_id") == task.vehicle_id)
+        & (pc.field("t0_ms") >= task.from_ms)
+        & (pc.field("t0_ms") < task.to_ms)
+        & pc.field("verdict").isin([OK, LATE])
+    )
+    found = ds.dataset(sorted(hours), format="parquet")
+    yield from found.to_batches(columns=list(RECORD), filter=wanted) if hours else ()
+
+
+def _hour(path: Path) -> str:
+    return f"{path.parts[-3].removeprefix('date=')}/{path.parts[-2].removeprefix('hour=')}"
+
+
+def _tasks(connection: Connection, seen_ms: int) -> list[Task]:
+    found = fetch(connection, _OPEN, {"seen_ms": seen_ms, "limit": VEHICLES_AT_ONCE})
+    return [_task(seen_ms, *row) for row in found]
+
+
+def _task(
+    seen_ms: int, vehicle: str, since_ms: int, until_ms: int, before_ms: int | None, after_ms: int | None
+) -> Task:
+    from_ms = since_ms - LOOK_BACK_MS if before_ms is None else before_ms
+    return Task(vehicle, from_ms, max(until_ms, seen_ms) if after_ms is None else after_ms, before_ms)
+
+
+def restate(connection: Connection, task: Task, rows: list[Row], seen_ms: int) -> None:
+    """The rows in the place of those that the stream made of this time."""
+    for table, found in tables_of(rows).items():
+        if table.restated:
+            _replace(connection, table, task, found)
+    trips = [row.started_ms for row in rows if isinstance(row, TripRow)]
+    if trips and task.stop_ms is not None:
+        values = {"vehicle": task.vehicle_id, "began_ms": task.stop_ms, "ended_ms": min(trips)}
+        execute(connection, _LEAVES, values)
+    execute(connection, _REPAIRED, {"vehicle": task.vehicle_id, "seen_ms": seen_ms})
+
+
+def _replace(connection: Connection, table: RowTable, task: Task, rows: pa.Table) -> None:
+    time = _TIME_OF.get(table.name, "began_at")
+    values: dict[str, Any] = {"vehicle": task.vehicle_id, "from_ms": task.from_ms, "to_ms": task.to_ms}
+    execute(
+        connection,
+        f"DELETE FROM {table.name} WHERE vehicle_id = %(vehicle)s "  # noqa: S608  names of this package
+        f"AND {time} > to_timestamp(%(from_ms)s / 1000.0) AND {time} <= to_timestamp(%(to_ms)s / 1000.0)",
+        values,
+    )
+    tagged = rows.append_column("batch_id", pa.array([REPAIR_BATCH_ID] * rows.num_rows, pa.int64()))
+    stage(connection, table.name, tagged)
+    execute(connection, sql.restate(table.name, tagged.column_names, table.keys))

@@ -1,0 +1,121 @@
+"""Slopes, values that stand still, own history, and what comes again and again."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from stream_jobs.vehicles.beat import Beat, Reading
+from stream_jobs.vehicles.detect.history import Quantile, noted, quantile
+from tests.unit.stream_jobs.detect.traces import T0, beat, found, rule, seconds
+
+SLOPE = {"kind": "slope", "value": "x", "beyond": "above", "limit": 20, "span_s": 60, "per": "minute"}
+OWN = {"kind": "baseline", "value": "x", "beyond": "above", "limit": 0.06, "by": "share", "against": "median"}
+SAME = {"kind": "unchanged", "value": "x", "raise_for_s": 30, "frames": 10}
+
+
+def course(values: list[float | None], step_s: float = 1.0, limit: float = 20.0) -> list[Beat]:
+    return [beat(k * step_s, Reading(None, None, v, limit)) for k, v in enumerate(values)]
+
+
+def test_a_steep_slope_is_found_and_a_gentle_one_is_not(tmp_path: Path) -> None:
+    noise = random.Random(1)
+    steep = [30 / 60 * s + noise.gauss(0, 2) for s in range(120)]
+    gentle = [15 / 60 * s + noise.gauss(0, 2) for s in range(600)]
+    mine = rule(tmp_path, **SLOPE, sure=1)
+    first = found(mine, course(steep))[0]
+    assert 42 <= (first.event_ms - T0) / 1000 <= 66
+    assert first.value == pytest.approx(30, abs=6)
+    assert found(mine, course(gentle)) == []
+
+
+def test_a_small_jump_is_no_slope(tmp_path: Path) -> None:
+    assert found(rule(tmp_path, **SLOPE, sure=1), course([0.0] * 60 + [12.0] * 100)) == []
+
+
+def test_frames_rarer_than_the_span_still_give_a_slope(tmp_path: Path) -> None:
+    mine = rule(tmp_path, **SLOPE | {"span_s": 3, "per": "second", "limit": 1})
+    assert seconds(found(mine, course([60.0, 75.0, 90.0, 105.0], 10.0, 1.0))) == [20, 30][:1]
+
+
+def test_a_value_that_stands_still_is_found_and_a_rare_repetition_is_not(tmp_path: Path) -> None:
+    mine = rule(tmp_path, **SAME)
+    assert seconds(found(mine, course([88.0, 88.4, *[88.1] * 40]))) == [32]
+    assert found(mine, course([88.0, 88.0, 88.1] * 30)) == []
+    assert found(mine, course([88.1] * 5, 10.0)) == []
+
+
+def test_a_gap_begins_the_still_stand_anew(tmp_path: Path) -> None:
+    frames = [*course([88.1] * 20), *(beat(500 + s, Reading(None, None, 88.1, None)) for s in range(20))]
+    assert found(rule(tmp_path, **SAME), frames) == []
+
+
+def geared(gear: int, at_s: int, value: float, load: str) -> Beat:
+    reading = Reading(load == "high", None, value, 0.06, learns=load == "low", names=(str(gear),))
+    return beat(at_s, reading)
+
+
+def test_a_ratio_is_learned_by_gear_and_judged_under_load_only(tmp_path: Path) -> None:
+    mine = rule(tmp_path, **OWN, warm_up=10, raise_for_s=5)
+    learned = [geared(3, s, 48.0, "low") for s in range(20)] + [
+        geared(4, 20 + s, 35.4, "low") for s in range(20)
+    ]
+    sound = [geared(3, 50 + s, 48.3, "high") for s in range(20)]
+    slips = [geared(4, 80 + s, 35.4 * 1.1, "high") for s in range(8)]
+    rows = found(mine, [*learned, *sound, *slips])
+    assert seconds(rows) == [85]
+    assert rows[0].value == pytest.approx(0.1)
+    assert found(mine, [geared(4, s, 39.0, "high") for s in range(50)]) == []
+
+
+def test_own_history_by_z_forgets_no_outlier_into_the_mean(tmp_path: Path) -> None:
+    keys = OWN | {"by": "z", "against": "mean", "limit": 4}
+    mine = rule(tmp_path, **keys, warm_up=50, memory_s=3600)
+    noise = random.Random(2)
+    usual = [Reading(True, None, 80 + noise.gauss(0, 1), 4.0, learns=True) for _ in range(300)]
+    odd = [Reading(True, None, 90.0, 4.0, learns=True)] * 20
+    rows = found(mine, [beat(s, reading) for s, reading in enumerate([*usual, *odd])])
+    assert seconds(rows)[0] == 300
+
+
+def test_a_quantile_comes_near_that_of_all_values() -> None:
+    noise = random.Random(4)
+    values = [noise.gauss(0, 1) for _ in range(5000)]
+    for share in (0.5, 0.99):
+        held: Quantile | None = None
+        for value in values:
+            held = noted(held, value, share)
+        assert held is not None
+        assert quantile(held, share) == pytest.approx(sorted(values)[int(share * 5000)], abs=0.15)
+
+
+def coded(at_s: int, *codes: str) -> Beat:
+    return beat(at_s, Reading(bool(codes), None, None, None, names=codes))
+
+
+def test_a_code_is_found_at_first_sight_each_by_its_name(tmp_path: Path) -> None:
+    mine = rule(tmp_path, kind="count", names="codes", apart=True, clear_for_s=600)
+    rows = found(mine, [coded(0), coded(1, "P0217"), coded(2, "P0217", "P0128"), coded(3, "P0128")])
+    assert [(row.rule, row.event_ms - T0) for row in rows] == [("mine.P0217", 1000), ("mine.P0128", 2000)]
+
+
+def test_a_code_counts_when_it_was_away_and_not_when_nothing_was_heard(tmp_path: Path) -> None:
+    mine = rule(tmp_path, kind="count", names="codes", times=3, span_s=600, absent_s=5)
+    comes = [coded(s, "U0121") if s % 20 < 10 else coded(s) for s in range(50)]
+    silent = [coded(s, "U0121") for s in range(50) if s % 20 < 10]
+    assert seconds(found(mine, comes)) == [40]
+    assert found(mine, silent) == []
+
+
+def test_regenerations_given_up_count_and_whole_ones_do_not(tmp_path: Path) -> None:
+    mine = rule(
+        tmp_path, kind="count", value="soot", condition="soot > 50", reversal=1, times=3, span_s=86400
+    )
+
+    def soot(values: list[float]) -> list[Beat]:
+        return [beat(60 * k, Reading(v > 50, None, v, None)) for k, v in enumerate(values)]
+
+    assert seconds(found(mine, soot([78, 76, 80, 78, 82, 80, 84]))) == [360]
+    assert found(mine, soot([75, 25, 27, 75, 25, 27, 75, 25, 27, 75])) == []

@@ -1,0 +1,101 @@
+"""Fences, vehicles that fall silent, and two devices under one identity."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.contract.errors import ConfigError
+from stream_jobs.vehicles.beat import Beat, Reading
+from tests.unit.stream_jobs.detect.traces import T0, beat, found, rule, seconds
+
+M = 1 / 111_194.93
+"""Degrees of latitude in a metre."""
+DEPOT: dict[str, Any] = {"name": "depot", "lat_deg": 0.0, "lon_deg": 0.0, "radius_m": 500}
+YARD: dict[str, Any] = {"name": "yard", "polygon": [[0, 0], [0, 0.02], [0.01, 0.02], [0.01, 0]]}
+ON = Reading(True, None, None, None)
+
+
+def at(place_s: int, north_m: float, east_m: float = 0.0) -> Beat:
+    return beat(place_s, ON, lat_deg=north_m * M, lon_deg=east_m * M)
+
+
+def fence(folder: Path, on: str = "enter", fences: Any = (DEPOT,), **more: Any) -> Any:
+    return rule(folder, kind="geofence", fences=list(fences), on=on, **more)
+
+
+def test_entering_is_found_at_the_border_and_ends_at_leaving(tmp_path: Path) -> None:
+    way = [at(0, 1000), at(10, 600), at(20, 400), at(30, 0), at(40, -400), at(50, -600)]
+    rows = found(fence(tmp_path), way)
+    assert [row.rule for row in rows] == ["mine.depot", "mine.depot"]
+    assert seconds(rows) == [pytest.approx(15, abs=0.1), pytest.approx(-45, abs=0.1)]
+
+
+def test_leaving_a_fence_is_found_only_by_one_that_was_inside(tmp_path: Path) -> None:
+    mine = fence(tmp_path, "exit")
+    assert found(mine, [at(0, 900), at(10, 1200)]) == []
+    assert seconds(found(mine, [at(0, 0), at(10, 600)])) == [pytest.approx(8.33, abs=0.1)]
+
+
+def test_noise_at_the_border_is_no_crossing(tmp_path: Path) -> None:
+    wavering = [at(0, 600), *(at(s, 500 + (-1) ** s * 30) for s in range(1, 60))]
+    assert found(fence(tmp_path), wavering) == []
+
+
+def test_a_fence_passed_between_two_positions_is_entered_and_left(tmp_path: Path) -> None:
+    rows = found(fence(tmp_path), [at(0, 1000, 100), at(60, -1000, 100)])
+    assert seconds(rows) == [pytest.approx(30, abs=0.1), -60]
+    assert rows[0].message == "Mine: depot, passed through"
+    assert found(fence(tmp_path), [at(0, 1000), at(600, -1000)]) == []
+
+
+def test_a_polygon_is_a_fence_too(tmp_path: Path) -> None:
+    rows = found(fence(tmp_path, fences=[YARD]), [at(0, 500, -500), at(10, 500, 500)])
+    assert seconds(rows) == [pytest.approx(5, abs=0.1)]
+
+
+@pytest.mark.parametrize(
+    ("fences", "expected"),
+    [
+        ([{"name": "a", "radius_m": 5}], "fence a is neither"),
+        ([DEPOT, DEPOT], "`fences` has a name twice"),
+        ([DEPOT | {"lat_deg": 91}], "fence depot: (91, 0.0) is not [lat, lon]"),
+        ([{"name": "a", "polygon": [[0, 0], [1, 1]]}], "a polygon has 3 to 1000 points"),
+        ([], "is not a list of 1 to 200 fences"),
+    ],
+)
+def test_a_wrong_fence_is_named(tmp_path: Path, fences: Any, expected: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        fence(tmp_path, fences=fences)
+    assert expected in str(caught.value)
+
+
+def test_fences_may_lie_in_a_file_of_their_own(tmp_path: Path) -> None:
+    (tmp_path / "fences.yaml").write_text("- {name: depot, lat_deg: 0, lon_deg: 0, radius_m: 500}\n")
+    mine = rule(tmp_path, kind="geofence", fences_file="fences.yaml", on="enter")
+    assert len(found(mine, [at(0, 1000), at(10, 0)])) == 1
+
+
+def test_silence_is_found_by_its_timer_and_ended_by_the_next_frame(tmp_path: Path) -> None:
+    mine = rule(tmp_path, kind="silence", silent_for_s=300, condition="ignition_on")
+    rows = found(mine, [beat(0, ON), beat(1, ON), beat(1000, ON)])
+    assert seconds(rows) == [301, -999]
+    assert (rows[0].received_ms - T0, rows[0].since_ms) == (301_000, T0 + 1000)
+    assert seconds(found(mine, [beat(0, ON)], until_s=299)) == []
+    assert seconds(found(mine, [beat(0, ON)], until_s=900)) == [300]
+
+
+def test_a_vehicle_that_was_switched_off_may_be_silent(tmp_path: Path) -> None:
+    mine = rule(tmp_path, kind="silence", silent_for_s=300, condition="ignition_on")
+    off = Reading(False, None, None, None)
+    assert found(mine, [beat(0, ON), beat(1, off)], until_s=5000) == []
+
+
+def test_two_boots_at_once_are_a_clone_and_a_reboot_is_none(tmp_path: Path) -> None:
+    mine = rule(tmp_path, kind="clone", overlap_s=30, clear_for_s=300)
+    both = [beat(s, boot_id=boot) for s in range(60) for boot in (1, 2)]
+    assert seconds(found(mine, both)) == [31]
+    reboot = [beat(s, boot_id=1 + (s >= 60)) for s in range(120)]
+    assert found(mine, reboot) == []

@@ -1,0 +1,79 @@
+"""Alerts of changed rules beside those of the rules in force, from findings alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from stream_jobs.rehearse.compare import (
+    Comparison,
+    Episode,
+    as_json,
+    by_rule,
+    compare,
+    episodes,
+    renamed,
+    with_mark,
+)
+from stream_jobs.vehicles.rows import AlertRow
+from tests.unit.stream_jobs.detect.traces import T0, beat, found, level, rule
+
+HOUR = 3_600_000
+KEYS = {"kind": "level", "value": "x", "beyond": "above", "raise_for_s": 2, "clear_for_s": 10}
+
+
+def trial(folder: Path, limit: float, values: list[float]) -> list[Episode]:
+    """The alerts of a level at ``limit`` over values a second apart."""
+    mine = rule(folder, **KEYS, limit=limit)
+    rows = found(mine, [beat(s, level(v, limit, limit)) for s, v in enumerate(values)])
+    return episodes(rows, [mine], T0, T0 + HOUR)
+
+
+COURSE = [90.0] * 10 + [104.0] * 20 + [90.0] * 60 + [97.0] * 20 + [90.0] * 60
+
+
+def test_a_lower_limit_raises_more_and_sooner_and_loses_nothing(tmp_path: Path) -> None:
+    before, after = trial(tmp_path, 100, COURSE), trial(tmp_path, 95, COURSE)
+    assert [(e.opened_ms - T0, (e.ended_ms or 0) - T0) for e in before] == [(12_000, 39_000)]
+    compared = compare(before, after)
+    assert [e.opened_ms - T0 for e in compared.raised] == [92_000]
+    assert (compared.lost, len(compared.kept)) == ((), 1)
+    assert by_rule(compared) == {"mine": {"in_force": 1, "changed": 2, "raised": 1, "lost": 0, "kept": 1}}
+
+
+def test_a_higher_limit_loses_what_it_does_not_reach(tmp_path: Path) -> None:
+    compared = compare(trial(tmp_path, 95, COURSE), trial(tmp_path, 100, COURSE))
+    assert [e.opened_ms - T0 for e in compared.lost] == [92_000]
+    assert compared.raised == ()
+    assert as_json(compared)["kept"][0]["later_s"] == 0
+
+
+def test_the_same_rule_changes_nothing(tmp_path: Path) -> None:
+    same = trial(tmp_path, 100, COURSE)
+    assert compare(same, same) == Comparison((), (), tuple(compare(same, same).kept))
+
+
+def test_an_alert_that_begins_before_the_span_does_not_count(tmp_path: Path) -> None:
+    mine = rule(tmp_path, **KEYS, limit=100)
+    rows = found(mine, [beat(s, level(104.0)) for s in range(20)])
+    assert episodes(rows, [mine], T0 + 5000, T0 + HOUR) == []
+
+
+def test_both_sets_run_at_once_under_names_of_their_own(tmp_path: Path) -> None:
+    mine = rule(tmp_path, kind="count", names="codes", apart=True)
+    (marked,) = with_mark([mine], "@changed")
+
+    def row(name: str) -> AlertRow:
+        return AlertRow("id", "V", name, 1, "WARNING", T0, None, None, "", 1, 1, T0, None, None)
+
+    plain, changed = renamed([row("mine.P0217"), row(f"{marked.id}.P0217")], "@changed")
+    assert [each.rule for each in (*plain, *changed)] == ["mine.P0217", "mine.P0217"]
+
+
+@pytest.mark.parametrize(("one", "other", "same"), [((0, 10), (10, 20), True), ((0, 10), (11, 20), False)])
+def test_alerts_that_overlap_are_the_same(one: tuple[int, int], other: tuple[int, int], same: bool) -> None:
+    first, second = (
+        Episode("V", "mine", 1, "WARNING", opened, ended, None, None, 1) for opened, ended in (one, other)
+    )
+    assert bool(compare([first], [second]).kept) is same
