@@ -58,7 +58,7 @@ SMALL_WINDOW: Final[Sections] = {"bridge": {"max_in_flight": 4000}}
 """So that bounds on duplicates and memory mean something."""
 
 SMALL_BATCHES: Final[Sections] = {"jobs": {"max_offsets": 500}}
-"""So that late frames come batches later, however slow the machine: a watermark does nothing within a batch."""
+"""So that late frames come batches later on a slow machine too: a watermark does nothing within a batch."""
 
 DRILLS: Final = (
     Drill("f1", "kill -9 the bridge every 5 s", 2000, 120, _f1, SMALL_WINDOW, ("ack-before-produce",)),
