@@ -22,7 +22,10 @@ def alerts(
     return frame(
         connection,
         """
-        SELECT *, extract(epoch FROM duration)::double precision AS duration_s FROM serving.alert
+        SELECT *, extract(epoch FROM duration)::double precision AS duration_s,
+               CASE WHEN starts_with(rule, 'crash_') THEN (
+                   SELECT v.verdict FROM serving.alert_verdict v WHERE v.alert_no = a.alert_no) END AS verdict
+        FROM serving.alert a
         WHERE (%(vehicle_id)s::text IS NULL OR vehicle_id = %(vehicle_id)s)
           AND (%(severities)s::text[] IS NULL OR severity = ANY(%(severities)s::text[]))
           AND (%(active)s::boolean IS NULL OR active = %(active)s)

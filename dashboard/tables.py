@@ -51,7 +51,7 @@ def alerts(frame: pd.DataFrame, zone: ZoneInfo, now: pd.Timestamp, vehicle: bool
         "Status": [_status(a, k) for a, k in zip(frame["active"], frame["acknowledged_at"], strict=True)],
         "Vehicle": frame["vehicle_id"],
         "Rule": frame["rule"],
-        "Message": frame["message"],
+        "Message": _messages(frame),
         "Since": [text.clock(v, zone, now.to_pydatetime()) for v in frame["opened_at"]],
         "Duration": frame["duration_s"].map(text.duration),
         "Value": frame["value"].astype(float),
@@ -63,6 +63,17 @@ def alerts(frame: pd.DataFrame, zone: ZoneInfo, now: pd.Timestamp, vehicle: bool
     }
     hidden = set() if vehicle else {"Vehicle", "Model"}
     return pd.DataFrame({k: v for k, v in columns.items() if k not in hidden})
+
+
+def _messages(frame: pd.DataFrame) -> pd.Series:
+    """Of a crash with the verdict on it, where there is one."""
+    if "verdict" not in frame:
+        return frame["message"]
+    told = [
+        f"{m} ({v})" if isinstance(v, str) else m
+        for m, v in zip(frame["message"], frame["verdict"], strict=True)
+    ]
+    return pd.Series(told, index=frame.index, dtype=object)
 
 
 def _status(active: bool, acknowledged_at: object) -> str:

@@ -12,6 +12,7 @@ to <home>/scores/<run>.json. ``steady`` (everybody drives) is for faults, ``day`
 from __future__ import annotations
 
 import argparse
+import os
 import signal
 import sys
 import threading
@@ -29,6 +30,7 @@ from edge_simulator.faults.fault_table import KINDS
 from edge_simulator.telemetry.outbox import Outgoing
 from edge_simulator.world import World
 from infra.contract.durations import duration_ms
+from infra.contract.errors import ServiceError
 from infra.contract.settings import Endpoints, Settings, load
 from infra.contract.topics import HEADER_MQTT_TOPIC, HEADER_RECEIVED_MS, kafka_topic, mqtt_topic
 from infra.score import report
@@ -88,7 +90,9 @@ def jobs_in(settings: Settings) -> Iterator[Endpoints]:
                 watcher = threading.Thread(target=supervisor.watch, args=(stop,), daemon=True)
                 watcher.start()
                 try:
-                    programs.wait_ready({name: found.http_ports[name] for name in JOBS}, READY_S, say)
+                    late = programs.wait_ready({n: found.http_ports[n] for n in JOBS}, READY_S, say)
+                    if late:
+                        raise ServiceError(f"not ready: {late}; logs in {stack.home}/logs")
                     yield found
                 finally:
                     stop.set()
@@ -225,7 +229,8 @@ def main() -> None:
         asked.vehicles, asked.duration, asked.interval, asked.begins,
         tuple(f"{name}={asked.faults}" for name in KINDS), asked.speed,
     )  # fmt: skip
-    settings = load(paths={"home": str(asked.home.resolve())})
+    os.environ["ODOGRAPH_PATHS_HOME"] = str(asked.home.resolve())  # the jobs are programs of their own
+    settings = load()
     runs = [(name, int(seed)) for seed in asked.seeds.split(",") for name in asked.profiles.split(",")]
     first_ms = time.time_ns() // 1_000_000 - len(runs) * (plan.span_ms + GAP_MS)
     poor: list[str] = []

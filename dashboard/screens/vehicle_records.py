@@ -51,6 +51,7 @@ def crash(found: dict[str, Any]) -> None:
         found["profile"],
     ]
     st.text(" · ".join(words))
+    verdict(found)
     left, right = st.columns(2)
     with left:
         st.markdown("**Change of velocity after time zero**")
@@ -58,6 +59,19 @@ def crash(found: dict[str, Any]) -> None:
     with right:
         st.markdown("**Speed before time zero** (shaded: brake on)")
         st.altair_chart(charts.pre_crash(found["record"]), key=f"pre_{found['boot_id']}_{found['crash_id']}")
+
+
+def verdict(found: dict[str, Any]) -> None:
+    """What record and telemetry together say, why, and whether the record is whole and locked."""
+    defects = found.get("defects")
+    missing = text.missing(defects) if not isinstance(defects, list) else False
+    whole = "not checked" if missing else f"{len(defects)} defects" if defects else "whole and plausible"
+    locked = "open" if text.missing(found["locked_at"]) else f"locked by {found['locked_by']}"
+    st.text(f"{found['verdict']} · {whole} · {locked}")
+    reasons = [*found["reasons"], *(f"{d['element']}: {d['fault']}: {d['detail']}" for d in defects or [])]
+    if reasons:
+        with st.expander("Why"):
+            st.text("\n".join(reasons))
 
 
 def quality(history: pd.DataFrame, summary: dict[str, Any]) -> None:

@@ -14,8 +14,8 @@ from infra.score.card import Found, Happened
 from infra.score.events import Claim, Truth
 
 CONNECT_S: Final = 3
-MARGIN_MS: Final = 600_000
-"""Alarms are looked for so long after a run's end."""
+MARGIN_MS: Final = 10_000
+"""Claims up to so long after a run's end are judged; silence then is nobody's fault."""
 _TRUTH: Final = """
 SELECT kind, what, vehicle_id, (extract(epoch FROM from_time) * 1000)::bigint AS from_ms,
        (extract(epoch FROM full_time) * 1000)::bigint AS full_ms,
@@ -63,6 +63,12 @@ ALARMS: Final = _Source(
     "opened_at",
     "last_at",
     "format('%%s value %%s limit %%s', severity, value, limit_value)",
+)
+TRIPS: Final = _Source(
+    "odograph.trip", "'trip'", "started_at", "ended_at", "format('%%s, %%s m', phase, round(distance_m))"
+)
+HARSH: Final = _Source(
+    "odograph.harsh_event", "kind", "began_at", "ended_at", "format('%%s g at %%s km/h', peak_g, speed_kmh)"
 )
 VERDICTS: Final = _Source("odograph.crash_verdict", "'crash'", "event_time", "event_time", "crash_id",
                           "verdict = 'confirmed'")  # fmt: skip
@@ -141,8 +147,8 @@ def _found(connection: psycopg.Connection[dict[str, Any]], happened: Happened) -
     within = span | {"vehicles": vehicles}
     return Found(
         alarms=_claims(connection, ALARMS, within) or [],
-        trips=None,
-        harsh=None,
+        trips=_claims(connection, TRIPS, within),
+        harsh=_claims(connection, HARSH, within),
         confirmed=_claims(connection, VERDICTS, within),
         clones=[],
     )
