@@ -107,7 +107,7 @@ def main() -> None:
     queries = [name for name in known() if name != "archive"]
     parser.add_argument("--frames", type=int, default=120_000)
     parser.add_argument("--vehicles", type=int, default=10_000)
-    parser.add_argument("--rounds", type=int, default=2, help="after one that is thrown away")
+    parser.add_argument("--rounds", type=int, default=1, help="after one that is thrown away")
     parser.add_argument("--queries", help="comma between them; known: " + ", ".join(known()))
     parser.add_argument("--max-offsets", type=int, default=40_000)
     parser.add_argument("--scattered", action="store_true", help="each sample in a road cell of its own")
