@@ -42,7 +42,7 @@ from stream_jobs.windows import PARTS
 
 LIVE_MS: Final = 300_000
 MINUTE_MS: Final = 60_000
-HORIZONS_MIN: Final = ((0, 2), (2, 5), (5, 10), (10, 20), (20, 60))
+HORIZONS_MIN: Final = ((0.5, 2), (2, 5), (5, 10), (10, 20), (20, 60))
 LEAST_TRIP_M: Final = 500.0
 LATENESS_MS: Final = 30_000
 FAR_M: Final = 80.0
@@ -66,8 +66,10 @@ def told(folder: Path, lookup: RoadLookup) -> Told:
     rows, places = [], defaultdict(list)
     files = f"{folder}/telemetry/*/*/*.parquet"
     connection = duckdb.connect()
-    reader = connection.execute(f"SELECT value, verdict FROM read_parquet('{files}') ORDER BY received_ms")
-    for batch in reader.to_arrow_reader(20_000):
+    found: pa.Table = connection.execute(
+        f"SELECT value, verdict FROM read_parquet('{files}') ORDER BY received_ms"
+    ).to_arrow_table()
+    for batch in found.to_batches(20_000):
         rows.append(_edge_sums(stage.frames(batch, PARTS)))
         for vehicle, place in _places(batch.column("value").to_pylist()):
             places[vehicle].append(place)

@@ -135,7 +135,7 @@ def stateful(rows: DataFrame, buckets: int | None) -> DataFrame:
 
 
 VARIANTS: Final = {
-    "session": (session, "update"),
+    "session": (session, "append"),
     "transformWithState": (per_vehicle_tws, "append"),
     "vehicle": (lambda rows: stateful(rows, None), "append"),
     "bucket": (lambda rows: stateful(rows, 16), "append"),

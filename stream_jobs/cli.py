@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from stream_jobs import alerts_cli
+from stream_jobs.roads import cli as roads_cli
 from stream_jobs.vehicles.trips_cli import trips
 
 jobs = typer.Typer(no_args_is_help=True, help="The stream jobs: each command is one process.")
@@ -19,6 +20,7 @@ user_sql = typer.Typer(
 def register(app: typer.Typer) -> None:
     """Add this package's commands to the application."""
     app.add_typer(jobs, name="jobs")
+    roads_cli.register(app)
     app.command("trips")(trips)
     alerts_cli.register(app)
     jobs.add_typer(user_sql, name="sql")

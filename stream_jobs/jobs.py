@@ -30,7 +30,7 @@ log = structlog.get_logger("stream_jobs.jobs")
 
 STREAM_CONF: Final = {
     "spark.scheduler.mode": "FAIR",
-    "spark.driver.extraJavaOptions": "-XX:-DontCompileHugeMethods",
+    "spark.driver.extraJavaOptions": "-XX:-DontCompileHugeMethods -Xss4m",
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "1000000",
     "spark.sql.codegen.maxFields": "200",

@@ -14,9 +14,10 @@ from pyspark.sql import SparkSession
 from infra.contract.settings import Endpoints, Settings
 from stream_jobs import statements as sql
 from stream_jobs.batch import Repair
+from stream_jobs.evidence import EvidenceKeeper
 from stream_jobs.latest import LatestPublisher
 from stream_jobs.progress import Board
-from stream_jobs.roads.keeper import NetworkKeeper, RoadKeeper
+from stream_jobs.roads.keeper import EtaKeeper, NetworkKeeper, RoadKeeper, StopKeeper
 from stream_jobs.rollups.keeper import RollUps
 from stream_jobs.sinks import Database, execute, insert_progress
 from stream_jobs.trends.keeper import Trends
@@ -28,6 +29,7 @@ LATEST_S: Final = 5.0
 LEDGER_S: Final = 60.0
 ROADS_S: Final = 30.0
 NETWORK_S: Final = 5.0
+STOPS_S: Final = 60.0
 LOOKUPS_S: Final = 3.0
 CLOSERS: Final = ("windows", "archive")
 """Queries that must have taken in everything before a window is restated."""
@@ -96,6 +98,7 @@ def start(context: Context, stop: threading.Event) -> list[Keeper]:
     rollups = RollUps(context.database("rollups"), settings.tz)
     trends = Trends(context.database("trends"))
     lookups = LookupKeeper(settings.paths.home, context.database("lookups"))
+    evidence = EvidenceKeeper(settings, context.database("evidence"), lambda: board.closed_ms(("archive",)))
     works: tuple[tuple[str, float, Callable[[], Any]], ...] = (
         ("progress", PROGRESS_S, lambda: write_progress(board, progress_db)),
         ("latest", LATEST_S, latest),
@@ -104,8 +107,11 @@ def start(context: Context, stop: threading.Event) -> list[Keeper]:
         ("repair", settings.jobs.repair_interval_s, repair),
         ("rollups", settings.jobs.rollup_interval_s, rollups),
         ("trends", settings.jobs.trend_interval_s, trends),
+        ("evidence", settings.jobs.evidence_interval_s, evidence),
         ("ledger", LEDGER_S, lambda: maintain(ledger_db)),
         ("roads", ROADS_S, RoadKeeper(settings, context.database("roads"))),
+        ("stops", STOPS_S, StopKeeper(context.database("stops"))),
+        ("eta", settings.roads.eta_s, EtaKeeper(settings, context.database("eta"))),
         ("network", NETWORK_S, NetworkKeeper(settings, context.database("network"))),
     )
     return [Keeper(name, interval_s, work, stop, _pool(spark, name)) for name, interval_s, work in works]

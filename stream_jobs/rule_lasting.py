@@ -64,7 +64,7 @@ class Reader:
             raise wrong(self.path, self.rule, key, f"is missing: kind {self.entry['kind']} needs it")
         value = self.entry.get(key, default)
         if type(value) not in (int, float) or not math.isfinite(value) or not least <= value <= most:
-            raise wrong(self.path, self.rule, key, f"{value!r} is not a number in {least:g}..{most:g}")
+            raise wrong(self.path, self.rule, key, f"{value!r} is not a number in {least:.10g}..{most:.10g}")
         return float(value)
 
     def whole(self, key: str, default: int | None, least: int, most: int) -> int:

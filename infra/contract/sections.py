@@ -136,6 +136,10 @@ class Jobs(Section):
     instant_mb: int = Field(1024, ge=512, description="memory of the real-time driver, MiB")
     instant_trigger_s: float = Field(60.0, ge=5, description="checkpoint interval of the real-time query, s")
     rules: Path | None = Field(None, description="alert rules file; none: the one that ships")
+    evidence_interval_s: float = Field(
+        15.0, gt=0, description="pause between two collections of the frames around alerts, s"
+    )
+    evidence_days: int = Field(30, ge=1, description="how long the frames around alerts are kept, days")
     rehearse_late_h: int = Field(
         6, ge=0, description="a rehearsal looks for frames that came up to so long after its span, h"
     )
@@ -230,6 +234,19 @@ class Roads(Section):
     small_count: int = Field(
         5, ge=1, description="flows and stops of fewer vehicles are not shown, counts are rounded to it"
     )
+    eta_s: float = Field(60.0, gt=0, description="open requests for arrival times are predicted anew every s")
+    eta_few: float = Field(
+        3.0, ge=0, description="so many vehicles seen on an edge weigh as much as what is usual there"
+    )
+    eta_half_life_s: float = Field(
+        900.0, gt=0, description="what was seen loses half its weight in so long, s"
+    )
+    eta_limit_share: float = Field(
+        0.7, gt=0, le=1, description="share of the limit that is driven where no speed is known"
+    )
+    eta_hours: float = Field(6.0, gt=0, description="a request is given up after so long, h")
+    arrival_m: float = Field(100.0, gt=0, description="so near its destination a vehicle has arrived, m")
+    trip_end_m: float = Field(250.0, gt=0, description="a trip that ends so near has led there, m")
 
 
 class Crash(Section):

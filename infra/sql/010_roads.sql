@@ -238,3 +238,131 @@ GROUP BY 1, 2;
 COMMENT ON VIEW serving.road_match IS 'Samples matched to an edge, by hour; not_clear fit more than one or have no course, no_edge fit none; always filter on hour';
 
 GRANT SELECT ON serving.road_cell, serving.road_edge_traffic, serving.road_match TO odograph_dashboard, odograph_ingest;
+
+-- Where trips go, and where vehicles stand: small counts are not shown ------------------------------------------------------------
+
+CREATE TABLE odograph.stop_place (
+    vehicle_id text        NOT NULL,
+    began_at   timestamptz NOT NULL,
+    lat_deg    double precision NOT NULL,
+    lon_deg    double precision NOT NULL,
+    h3_r10     text        NOT NULL,
+    PRIMARY KEY (vehicle_id, began_at)
+);
+COMMENT ON TABLE odograph.stop_place IS 'Hexagon of 0.015 km2 (H3 r10) of each stop of trip_stop, filled by a keeper; where the stop has moved since, it is filled anew';
+
+CREATE FUNCTION odograph.rounded_count(count bigint, step integer) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
+    SELECT greatest(1, round(count::numeric / step))::bigint * step
+$$;
+COMMENT ON FUNCTION odograph.rounded_count IS 'A count to the nearest multiple of the step, at least the step';
+
+CREATE FUNCTION serving.od_flow_on(day date) RETURNS TABLE (
+    origin_h3_r7 text, destination_h3_r7 text, suppressed boolean, trips bigint, duration_min double precision, distance_km double precision
+) LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    WITH done AS (
+        SELECT t.vehicle_id, t.start_h3_r7 AS origin, t.end_h3_r7 AS destination, t.duration_s, t.distance_m, r.small_count
+        FROM odograph.trip t, odograph.road_rule r
+        WHERE t.phase <> 'open' AND t.start_h3_r7 IS NOT NULL AND t.end_h3_r7 IS NOT NULL
+          AND t.started_at >= od_flow_on.day::timestamp AT TIME ZONE r.tz
+          AND t.started_at < (od_flow_on.day + 1)::timestamp AT TIME ZONE r.tz
+    ), flow AS (
+        SELECT origin, destination, small_count, count(*) AS trips, count(DISTINCT vehicle_id) AS vehicles,
+               count(DISTINCT vehicle_id) < small_count AS small,
+               percentile_cont(0.5) WITHIN GROUP (ORDER BY duration_s) / 60 AS duration_min,
+               percentile_cont(0.5) WITHIN GROUP (ORDER BY distance_m) / 1000 AS distance_km
+        FROM done GROUP BY origin, destination, small_count
+    ), alone AS (
+        SELECT d.origin FROM done d JOIN flow f ON f.origin = d.origin AND f.destination = d.destination AND f.small
+        GROUP BY d.origin HAVING count(DISTINCT d.vehicle_id) < max(d.small_count)
+    ), ordered AS (
+        SELECT f.*, row_number() OVER (PARTITION BY f.origin, f.small ORDER BY f.vehicles, f.trips, f.destination) AS place FROM flow f
+    ), judged AS (
+        SELECT o.*, o.small OR (o.place = 1 AND o.origin IN (SELECT a.origin FROM alone a)) AS hidden FROM ordered o
+    )
+    SELECT j.origin, j.destination, j.hidden, CASE WHEN NOT j.hidden THEN odograph.rounded_count(j.trips, j.small_count) END,
+           CASE WHEN NOT j.hidden THEN round(j.duration_min) END, CASE WHEN NOT j.hidden THEN round(j.distance_km::numeric, 1)::double precision END
+    FROM judged j
+$$;
+COMMENT ON FUNCTION serving.od_flow_on IS 'Trips of a local day between hexagons of 5.2 km2, rounded to multiples of road_rule.small_count; flows of fewer vehicles are suppressed, and where the suppressed ones of an origin together still are fewer, its smallest other flow too';
+
+CREATE FUNCTION serving.od_origin_on(day date) RETURNS TABLE (origin_h3_r7 text, suppressed boolean, trips bigint)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT t.start_h3_r7, count(DISTINCT t.vehicle_id) < r.small_count,
+           CASE WHEN count(DISTINCT t.vehicle_id) >= r.small_count THEN odograph.rounded_count(count(*), r.small_count) END
+    FROM odograph.trip t, odograph.road_rule r
+    WHERE t.phase <> 'open' AND t.start_h3_r7 IS NOT NULL AND t.end_h3_r7 IS NOT NULL
+      AND t.started_at >= od_origin_on.day::timestamp AT TIME ZONE r.tz
+      AND t.started_at < (od_origin_on.day + 1)::timestamp AT TIME ZONE r.tz
+    GROUP BY t.start_h3_r7, r.small_count
+$$;
+COMMENT ON FUNCTION serving.od_origin_on IS 'Trips of a local day by origin, rounded apart from their flows: a difference tells nothing exact';
+
+CREATE FUNCTION serving.stop_hot_spot_on(day date) RETURNS TABLE (
+    h3_r10 text, suppressed boolean, places bigint, stops bigint, dwell_median_min double precision
+) LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    WITH place AS (
+        SELECT p.h3_r10, r.small_count, count(*) AS stops, count(DISTINCT s.vehicle_id) >= r.small_count AS shown,
+               percentile_cont(0.5) WITHIN GROUP (ORDER BY extract(epoch FROM s.ended_at - s.began_at)) / 60 AS dwell_min
+        FROM odograph.trip_stop s JOIN odograph.stop_place p USING (vehicle_id, began_at), odograph.road_rule r
+        WHERE s.ended_at IS NOT NULL AND s.began_at >= stop_hot_spot_on.day::timestamp AT TIME ZONE r.tz
+          AND s.began_at < (stop_hot_spot_on.day + 1)::timestamp AT TIME ZONE r.tz
+        GROUP BY p.h3_r10, r.small_count
+    )
+    SELECT h3_r10, false, 1::bigint, odograph.rounded_count(stops, small_count), round(dwell_min) FROM place WHERE shown
+    UNION ALL
+    SELECT NULL, true, odograph.rounded_count(count(*), max(small_count)), NULL, NULL FROM place WHERE NOT shown HAVING count(*) > 0
+$$;
+COMMENT ON FUNCTION serving.stop_hot_spot_on IS 'Stops begun on a local day by hexagon of 0.015 km2; those of fewer than road_rule.small_count vehicles are one row without a place';
+
+-- Arrival times --------------------------------------------------------------------------------------------------------------------
+
+CREATE TABLE odograph.eta_request (
+    request_no bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    vehicle_id text        NOT NULL,
+    lat_deg    double precision NOT NULL,
+    lon_deg    double precision NOT NULL,
+    asked_at   timestamptz NOT NULL,
+    outcome    text CHECK (outcome IN ('arrived', 'given up')),
+    arrived_at timestamptz
+);
+CREATE INDEX ON odograph.eta_request (vehicle_id) WHERE outcome IS NULL;
+COMMENT ON TABLE odograph.eta_request IS 'Destinations that arrival times are predicted for until the vehicle is there; times are event times of the vehicle';
+
+CREATE TABLE odograph.eta_prediction (
+    request_no bigint      NOT NULL REFERENCES odograph.eta_request ON DELETE CASCADE,
+    made_at    timestamptz NOT NULL,
+    arrival_at timestamptz NOT NULL,
+    distance_m double precision NOT NULL,
+    PRIMARY KEY (request_no, made_at)
+);
+COMMENT ON COLUMN odograph.eta_prediction.made_at IS 'event time of the position that it starts from';
+COMMENT ON COLUMN odograph.eta_prediction.distance_m IS 'way to go, m';
+
+CREATE FUNCTION odograph.metres_between(lat_a double precision, lon_a double precision, lat_b double precision, lon_b double precision)
+RETURNS double precision LANGUAGE sql IMMUTABLE AS $$
+    SELECT 111195 * sqrt((lat_a - lat_b) ^ 2 + ((lon_a - lon_b) * cos(radians((lat_a + lat_b) / 2))) ^ 2)
+$$;
+COMMENT ON FUNCTION odograph.metres_between IS 'Distance of places a few kilometres apart, m';
+
+CREATE VIEW serving.eta AS
+SELECT DISTINCT ON (q.request_no) q.request_no, q.vehicle_id, q.lat_deg, q.lon_deg, q.asked_at, q.outcome, q.arrived_at, p.made_at, p.arrival_at, p.distance_m
+FROM odograph.eta_request q LEFT JOIN odograph.eta_prediction p USING (request_no)
+ORDER BY q.request_no, p.made_at DESC;
+COMMENT ON VIEW serving.eta IS 'Each request with its newest prediction';
+
+CREATE VIEW serving.eta_quality AS
+WITH graded AS (
+    SELECT extract(epoch FROM q.arrived_at - p.made_at)::double precision AS horizon_s,
+           extract(epoch FROM p.arrival_at - q.arrived_at)::double precision AS error_s
+    FROM odograph.eta_prediction p JOIN odograph.eta_request q USING (request_no)
+    WHERE q.outcome = 'arrived' AND q.arrived_at > p.made_at
+)
+SELECT h.from_min, h.to_min, count(*) AS predictions, avg(abs(g.error_s) / g.horizon_s) * 100 AS mape_pct,
+       avg(g.error_s / g.horizon_s) * 100 AS bias_pct, avg(g.error_s) AS bias_s
+FROM graded g JOIN (VALUES (0.5, 2), (2, 5), (5, 10), (10, 20), (20, 60), (60, 1440)) AS h (from_min, to_min)
+  ON g.horizon_s >= h.from_min * 60 AND g.horizon_s < h.to_min * 60
+GROUP BY h.from_min, h.to_min;
+COMMENT ON VIEW serving.eta_quality IS 'Predictions of those that arrived, by how long before (30 s and more): mean absolute error and bias (positive: predicted too late), % of the time that it took';
+
+GRANT SELECT, INSERT, UPDATE, DELETE ON odograph.stop_place, odograph.eta_request, odograph.eta_prediction TO odograph_ingest;
+GRANT SELECT ON serving.eta, serving.eta_quality TO odograph_dashboard, odograph_ingest;

@@ -46,6 +46,21 @@ WHERE network = %(network)s
 """
 
 
+STOPS_WITHOUT_PLACE: Final = """
+SELECT s.vehicle_id, s.began_at, s.lat_deg, s.lon_deg
+FROM odograph.trip_stop s LEFT JOIN odograph.stop_place p USING (vehicle_id, began_at)
+WHERE s.lat_deg IS NOT NULL AND s.lon_deg IS NOT NULL
+  AND (p.lat_deg, p.lon_deg) IS DISTINCT FROM (s.lat_deg, s.lon_deg) LIMIT %(limit)s
+"""
+PLACE_STOPS: Final = """
+INSERT INTO odograph.stop_place (vehicle_id, began_at, lat_deg, lon_deg, h3_r10)
+SELECT * FROM unnest(%(ids)s::text[], %(begins)s::timestamptz[], %(lats)s::float8[], %(lons)s::float8[],
+                     %(cells)s::text[])
+ON CONFLICT (vehicle_id, began_at) DO UPDATE SET lat_deg = excluded.lat_deg, lon_deg = excluded.lon_deg,
+    h3_r10 = excluded.h3_r10
+"""
+
+
 def mark(staged: str) -> str:
     """Mark the five minutes that staged windows lie in; a mark that is there is locked all the same."""
     return (

@@ -9,15 +9,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+import h3
 import structlog
 
 from infra.contract.settings import Settings
+from stream_jobs.roads import eta_store, network
 from stream_jobs.roads import history_sql as sql
-from stream_jobs.roads import network
 from stream_jobs.roads.hours import off_peak_hours
 from stream_jobs.sinks import Connection, Database, execute, fetch
 
 INTERVALS_AT_ONCE: Final = 24
+STOPS_AT_ONCE: Final = 10_000
+STOP_RESOLUTION: Final = 10
 LEAST_AT_ALL: Final = 3
 """Speeds that even a free flow of all hours needs."""
 
@@ -80,6 +83,41 @@ def history(settings: Settings, until: datetime | None) -> list[tuple[str, dict[
         "least": roads.free_flow_intervals, "least_at_all": LEAST_AT_ALL,
     }  # fmt: skip
     return [(make(place), values) for place in sql.PLACES for make in (sql.free_flow, sql.profile)]
+
+
+class EtaKeeper:
+    """Predicts arrival times anew while vehicles are under way, and closes requests when they are there."""
+
+    def __init__(self, settings: Settings, database: Database) -> None:
+        self._settings = settings
+        self._database = database
+
+    def __call__(self) -> None:
+        """One round; the grade first, so that nobody is predicted who has arrived."""
+        now = datetime.now().astimezone()
+        self._database.run(lambda c: eta_store.grade(c, self._settings, now))
+        self._database.run(lambda c: eta_store.predict_open(c, self._settings))
+
+
+class StopKeeper:
+    """Names the hexagon of each new stop, and of each that has moved."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def __call__(self) -> int:
+        """How many stops were named."""
+        return self._database.run(place_stops)
+
+
+def place_stops(connection: Connection) -> int:
+    """Name what has no name yet, in the transaction at hand; how many."""
+    found = fetch(connection, sql.STOPS_WITHOUT_PLACE, {"limit": STOPS_AT_ONCE})
+    cells = [h3.latlng_to_cell(lat, lon, STOP_RESOLUTION) for _, _, lat, lon in found]
+    columns = dict(zip(("ids", "begins", "lats", "lons"), zip(*found, strict=True), strict=False))
+    if found:
+        execute(connection, sql.PLACE_STOPS, {k: list(v) for k, v in columns.items()} | {"cells": cells})
+    return len(found)
 
 
 class NetworkKeeper:

@@ -74,9 +74,10 @@ class RoadIndex:
 
 def index_of(net: RoadNetwork, fit: Fit = Fit()) -> RoadIndex:
     """The index of a network of at least one edge."""
-    south, west = float(net.lat_deg.min()), float(net.lon_deg.min())
     north_m = METRES_PER_DEGREE
     east_m = METRES_PER_DEGREE * float(np.cos(np.radians(net.lat_deg.mean())))
+    south = float(net.lat_deg.min()) - fit.radius_m / north_m
+    west = float(net.lon_deg.min()) - fit.radius_m / east_m
     x, y = (net.lon_deg - west) * east_m, (net.lat_deg - south) * north_m
     ahead_of, back_of = _streets(net)
     begins = _parts(net, ahead_of)
@@ -85,7 +86,7 @@ def index_of(net: RoadNetwork, fit: Fit = Fit()) -> RoadIndex:
     length = np.hypot(dx, dy)
     whole = length > 0
     begins, edge, dx, dy, length = begins[whole], edge[whole], dx[whole], dy[whole], length[whole]
-    width, height = (int((v.max() + fit.radius_m) // SQUARE_M) + 3 for v in (x, y))
+    width, height = (int((v.max() + fit.radius_m) // SQUARE_M) + 1 for v in (x, y))
     lines = np.column_stack([x[begins], y[begins], dx / length, dy / length, length])
     first, parts = _raster(lines, width, height, fit.radius_m)
     line = lines.T.astype(np.float32)
@@ -103,18 +104,18 @@ def match(index: RoadIndex, lat_deg: Floats, lon_deg: Floats, heading_deg: Float
     """
     x = ((lon_deg - index.lon_deg) * index.east_m).astype(np.float32)
     y = ((lat_deg - index.lat_deg) * index.north_m).astype(np.float32)
-    column, row = (np.floor(v / SQUARE_M).astype(np.int64) + 1 for v in (x, y))
+    column, row = (np.floor(v / SQUARE_M).astype(np.int64) for v in (x, y))
     inside = (column >= 0) & (column < index.width) & (row >= 0) & (row < index.height)
     square = np.where(inside, row * index.width + column, 0)
     first = index.first[square]
     count = np.where(inside, index.first[square + 1] - first, 0)
     found = np.full(len(lat_deg), NO_EDGE)
-    near = np.flatnonzero(count)
+    near = np.flatnonzero(course & (count > 0))
     if len(near):
         turn = np.radians(heading_deg[near]).astype(np.float32)
         edge = _best(index, x[near], y[near], np.sin(turn), np.cos(turn), first[near], count[near])
-        found[near] = np.where(course[near] | (edge == NO_EDGE), edge, NOT_CLEAR)
-    return found
+        found[near] = edge
+    return np.where(course, found, NOT_CLEAR)
 
 
 def _best(index: RoadIndex, x: Reals, y: Reals, east: Reals, north: Reals, first: Ints, count: Ints) -> Ints:
@@ -172,13 +173,13 @@ def _raster(lines: Floats, width: int, height: int, radius_m: float) -> tuple[In
     reach = radius_m + SQUARE_M / 2**0.5
     x, y, ux, uy, length = lines.T
     ends = np.stack([x, x + ux * length]), np.stack([y, y + uy * length])
-    low = [np.floor((v.min(axis=0) - reach) / SQUARE_M).astype(int) + 1 for v in ends]
-    high = [np.floor((v.max(axis=0) + reach) / SQUARE_M).astype(int) + 1 for v in ends]
+    low = [np.floor((v.min(axis=0) - reach) / SQUARE_M).astype(int) for v in ends]
+    high = [np.floor((v.max(axis=0) + reach) / SQUARE_M).astype(int) for v in ends]
     squares, parts = [], []
     for k in range(len(lines)):
         columns = np.arange(max(low[0][k], 0), min(high[0][k], width - 1) + 1)
         rows = np.arange(max(low[1][k], 0), min(high[1][k], height - 1) + 1)
-        dx, dy = (columns - 0.5) * SQUARE_M - x[k], (rows[:, None] - 0.5) * SQUARE_M - y[k]
+        dx, dy = (columns + 0.5) * SQUARE_M - x[k], (rows[:, None] + 0.5) * SQUARE_M - y[k]
         along = np.clip(dx * ux[k] + dy * uy[k], 0, length[k])
         near = (dx - along * ux[k]) ** 2 + (dy - along * uy[k]) ** 2 <= reach**2
         found = (rows[:, None] * width + columns)[near]

@@ -145,6 +145,7 @@ def snapshot(lane: Lane) -> dict[str, list[dict[str, Any]]]:
     orders = {
         "alert": "first_alert_id",
         "alert_event": "alert_id",
+        "alert_change": "change_no",
         "crash_record": "vehicle_id, crash_id",
         "vehicle": "vehicle_id",
         "dead_letter": "log_offset",

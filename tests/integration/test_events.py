@@ -74,20 +74,39 @@ def test_each_kind_of_event_becomes_its_row(lane: Lane) -> None:
 
 def test_reading_everything_again_changes_nothing(lane: Lane) -> None:
     produce(lane, "alerts", [alert(0, seq) for seq in (1, 2, 1, 90, 91, 300)], T0)
+    silence = (
+        "INSERT INTO odograph.alert_silence (rule, until_at, by_whom, why) VALUES (%s, %s, 'me', 'known')"
+    )
+    change(lane, silence, "dtc_active", "infinity")
+    code = {"rule": "dtc_active.P0217", "severity": "WARNING", "since_ms": T0 - 5000}
+    told = [alert(4, 1, **code), alert(4, 2, **code | {"severity": "MAJOR"}), alert(4, 9, **code, ended=True)]
+    produce(lane, "alerts", told, T0)
     produce(lane, "crash", [crash(1, 1, T0), crash(1, 1, T0)], T0)
     produce(lane, "status", [status(2, "online", T0), status(2, "offline", T0 + 5)], T0)
     produce(lane, "dead-letter", [("x", b"x")], T0)
     with events(lane):
-        until_read(lane, 11)
+        until_read(lane, 14)
     before = snapshot(lane)
-    assert [(a["findings"], ms(a["cleared_at"])) for a in before["alert"]] == [
+    hot = [a for a in before["alert"] if a["rule"] == "coolant_critical"]
+    assert [(a["findings"], ms(a["cleared_at"])) for a in hot] == [
         (2, T0 + 62_000),
         (1, None),
         (2, T0 + 151_000),
     ]
+    (code_alert,) = rows(lane, "SELECT * FROM serving.alert_life WHERE rule = 'dtc_active.P0217'")
+    assert (ms(code_alert["cleared_at"]), code_alert["duration_s"], code_alert["active"]) == (
+        T0 + 9000,
+        8,
+        False,
+    )
+    assert (ms(code_alert["since_at"]), code_alert["event_to_received_ms"]) == (T0 - 5000, 300)
+    history = "SELECT change FROM serving.alert_change WHERE alert_no = %s ORDER BY change"
+    changes = [row["change"] for row in rows(lane, history, code_alert["alert_no"])]
+    assert set(changes) <= {"opened", "escalated", "cleared", "silenced"}
+    assert {"opened", "cleared"} <= set(changes)
     change(lane, "DELETE FROM odograph.consumer_offset")
     with events(lane):
-        until_read(lane, 11)
+        until_read(lane, 14)
     assert snapshot(lane) == before
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -12,11 +14,13 @@ import pytest
 
 from infra.sql.figures import store_roads
 from stream_jobs.roads import network
+from stream_jobs.roads.eta_store import Ask, Forecast, ask_for, grade, predict_open
 from stream_jobs.roads.history_sql import RULE
-from stream_jobs.roads.keeper import NetworkKeeper, history, rule_of, sum_due
-from stream_jobs.sinks import EDGE, ROAD, Database, WindowTable, execute, write_windows
+from stream_jobs.roads.keeper import NetworkKeeper, history, place_stops, rule_of, sum_due
+from stream_jobs.sinks import EDGE, ROAD, Database, WindowTable, execute, insert_rows, write_windows
 from tests.integration.stream_support import query
 from tests.support import Lane
+from tests.support_frames import vin
 
 MONDAY = datetime(2026, 1, 5, tzinfo=UTC)
 CELL = "891f8d7a49bffff"
@@ -49,7 +53,7 @@ def compute(lane: Lane, database: Database, until: datetime) -> None:
         pass
     database.run(lambda c: execute(c, RULE, rule_of(lane.settings)))
     for statement, values in history(lane.settings, until):
-        database.run(lambda c, s=statement, v=values: execute(c, s, v))
+        database.run(partial(execute, statement=statement, parameters=values))
 
 
 def test_traffic_is_live_with_three_vehicles_else_as_usual_and_judged_by_off_peak_free_flow(
@@ -111,6 +115,86 @@ def test_a_window_that_changes_changes_its_five_minutes(lane: Lane, database: Da
     assert database.run(sum_due) == [MONDAY]
     [row] = query(lane, "SELECT vehicles, distance_m, time_s FROM odograph.road_cell_interval")
     assert (row["vehicles"], row["distance_m"], row["time_s"]) == (5, pytest.approx(1000.0), 120.0)
+
+
+def trip(vehicle: int, start: str, end: str, at: datetime, minutes: int = 10) -> Row:
+    return {
+        "vehicle_id": vin(vehicle), "started_at": at, "ended_at": at + timedelta(minutes=minutes),
+        "trip_id": f"{vehicle}-{at:%H%M}", "phase": "final", "start_h3_r7": start, "end_h3_r7": end,
+        "end_lat_deg": 48.0, "end_lon_deg": 11.01, "distance_m": 4000.0, "unseen_m": 0.0,
+        "duration_s": 60.0 * minutes, "moving_s": 500.0, "standing_s": 100.0, "idle_s": 0.0, "halts": 0,
+        "harsh_brake": 0, "harsh_accelerate": 0, "harsh_corner": 0, "frames": 60, "batch_id": 1,
+    }  # fmt: skip
+
+
+def insert(database: Database, table: str, rows: list[Row]) -> None:
+    database.run(lambda c: insert_rows(c, table, pa.Table.from_pylist(rows)))
+
+
+def test_small_flows_and_stops_are_not_shown_and_cannot_be_had_by_subtraction(
+    lane: Lane, database: Database
+) -> None:
+    wednesday = MONDAY + timedelta(days=2, hours=8)
+    flows = [("a", "b", range(6)), ("a", "c", range(13)), ("a", "d", range(20, 22)), ("e", "f", range(3))]
+    rows = [trip(v, o, d, wednesday + timedelta(minutes=20 * k))
+            for k, (o, d, vehicles) in enumerate(flows) for v in vehicles]  # fmt: skip
+    insert(database, "odograph.trip", rows)
+    found = query(lane, "SELECT * FROM serving.od_flow_on('2026-01-07')")
+    shown = {(r["origin_h3_r7"], r["destination_h3_r7"]): (r["suppressed"], r["trips"]) for r in found}
+    assert shown == {
+        ("a", "b"): (True, None),
+        ("a", "c"): (False, 15),
+        ("a", "d"): (True, None),
+        ("e", "f"): (True, None),
+    }
+    origins = query(lane, "SELECT * FROM serving.od_origin_on('2026-01-07')")
+    assert {r["origin_h3_r7"]: (r["suppressed"], r["trips"]) for r in origins} == {
+        "a": (False, 20),
+        "e": (True, None),
+    }
+    places = [(48.137, 11.575)] * 6 + [(48.2, 11.6)] * 2
+    insert(database, "odograph.trip_stop", [
+        {"vehicle_id": vin(v), "began_at": wednesday, "ended_at": wednesday + timedelta(minutes=30),
+         "lat_deg": lat, "lon_deg": lon, "batch_id": 1}
+        for v, (lat, lon) in enumerate(places)
+    ])  # fmt: skip
+    assert database.run(place_stops) == 8
+    assert database.run(place_stops) == 0
+    spots = query(lane, "SELECT * FROM serving.stop_hot_spot_on('2026-01-07') ORDER BY suppressed")
+    assert [(r["h3_r10"], r["stops"], r["dwell_median_min"]) for r in spots] == [
+        ("8a1f8d7a498ffff", 5, 30.0),
+        (None, None, None),
+    ]
+
+
+def test_an_arrival_time_is_predicted_stored_and_graded(lane: Lane, database: Database) -> None:
+    street = [(48.0, 11.0), (48.0, 11.1)]
+    store_roads(lane.endpoints.db_ingest_url, "town", [(7, "arterial", 60.0, 7440.0, street)])
+    insert(database, "odograph.vehicle_latest", [
+        {"vehicle_id": vin(1), "event_time": MONDAY, "lat_deg": 48.0, "lon_deg": 11.0, "heading_deg": 90.0,
+         "updated_at": MONDAY}
+    ])  # fmt: skip
+    ask = Ask(vin(1), 48.0, 11.01)
+    found = database.run(lambda c: Forecast(c, lane.settings).predict(c, ask))
+    assert found.way.length_m == pytest.approx(744.0, rel=1e-3)
+    assert found.way.time_s == pytest.approx(744 / (60 * 0.7) * 3.6, rel=1e-3)
+    number = database.run(lambda c: ask_for(c, ask, found))
+    assert database.run(lambda c: predict_open(c, lane.settings)) == 1
+    assert database.run(lambda c: grade(c, lane.settings, MONDAY)) == 0
+    insert(database, "odograph.trip", [trip(1, "a", "b", MONDAY - timedelta(minutes=9), minutes=10)])
+    assert database.run(lambda c: grade(c, lane.settings, MONDAY)) == 1
+    [quality] = query(lane, "SELECT * FROM serving.eta_quality")
+    late_s = found.way.time_s - 60
+    assert (quality["from_min"], quality["predictions"]) == (Decimal("0.5"), 1)
+    assert quality["bias_s"] == pytest.approx(late_s, abs=0.001)
+    assert quality["mape_pct"] == pytest.approx(abs(late_s) / 60 * 100, abs=0.01)
+    assert database.run(lambda c: predict_open(c, lane.settings)) == 0
+    [told] = query(lane, "SELECT * FROM serving.eta")
+    assert (told["request_no"], told["outcome"], told["arrived_at"]) == (
+        number,
+        "arrived",
+        MONDAY + timedelta(minutes=1),
+    )
 
 
 def test_the_network_loaded_last_is_in_use_and_lies_in_the_file(lane: Lane, database: Database) -> None:

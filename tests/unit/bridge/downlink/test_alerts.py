@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -11,6 +12,7 @@ from bridge.downlink import alerts, notices
 from bridge.downlink.alerts import Found, Repeats
 from infra.contract import downlink
 from infra.contract.errors import ConfigError, ContractError
+from infra.contract.silence import Silence, Silences, silence_file, write_silences
 from tests.support_alerts import alert
 
 MINUTE_MS = 60_000
@@ -97,3 +99,13 @@ def test_how_long_a_notice_is_held() -> None:
     for wrong in ("15", "0s", "-5m", "1d"):
         with pytest.raises(ConfigError, match="--valid"):
             notices.length_s(wrong)
+
+
+def test_the_end_of_an_alert_and_a_silenced_one_are_nobodys_news(tmp_path: Path) -> None:
+    path = silence_file(tmp_path)
+    write_silences(path, [Silence("dtc_active", None, 1000, 2000)])
+    silences = Silences(path)
+    assert alerts.hushed(alert(ended=True), silences, 1500) == "ended"
+    assert alerts.hushed(alert(rule="dtc_active.P0217"), silences, 1500) == "silenced"
+    assert alerts.hushed(alert(rule="dtc_active.P0217"), silences, 2000) is None
+    assert alerts.hushed(alert(), silences, 1500) is None

@@ -1,0 +1,132 @@
+"""The frames around each alert, copied out of the archive once both sides of it are there.
+
+A copy and no reference: Kafka forgets within days and an archive is thinned out or moved, while the page of
+an alert asks the database alone. Each row says where the log had it, so that the copy can be checked. At most
+FRAMES_MAX frames an alert, for ``jobs.evidence_days``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import duckdb
+import orjson
+import structlog
+
+from infra.contract.settings import Settings
+from stream_jobs.batch import archive_files
+from stream_jobs.repair_plan import hours_ms
+from stream_jobs.sinks import Connection, Database
+
+AROUND_MS: Final = 30_000
+FRAMES_MAX: Final = 300
+ALERTS_AT_ONCE: Final = 50
+
+log = structlog.get_logger("stream_jobs.evidence")
+
+_DUE: Final = """
+SELECT a.alert_no, a.vehicle_id, (extract(epoch FROM a.opened_at) * 1000)::bigint,
+       (extract(epoch FROM greatest(a.opened_at, e.received_at)) * 1000)::bigint
+FROM odograph.alert a JOIN odograph.alert_event e ON e.alert_id = a.first_alert_id
+WHERE a.evidence_at IS NULL AND greatest(a.opened_at, e.received_at) <= to_timestamp(%(until_ms)s / 1000.0)
+ORDER BY a.opened_at LIMIT %(limit)s
+"""
+_FRAMES: Final = """
+SELECT vehicle_id, t0_ms, t0_ms + span_ms AS end_ms, boot_id, seq, received_ms, verdict, topic, partition,
+       log_offset, value
+FROM read_parquet(?, hive_partitioning = false)
+WHERE list_contains(?, vehicle_id) AND verdict IN ('ok', 'late') AND t0_ms <= ? AND t0_ms + span_ms >= ?
+ORDER BY vehicle_id, t0_ms, boot_id, seq, received_ms
+"""
+_STORE: Final = """
+INSERT INTO odograph.alert_evidence (alert_no, t0, boot_id, seq, received_at, verdict, kafka_topic, partition,
+    log_offset, frame)
+SELECT alert_no, to_timestamp(t0_ms / 1000.0), boot_id, seq, to_timestamp(received_ms / 1000.0), verdict,
+       topic, partition, log_offset, frame
+FROM jsonb_to_recordset(%(rows)s) AS n(alert_no bigint, t0_ms bigint, boot_id bigint, seq bigint,
+    received_ms bigint, verdict text, topic text, partition integer, log_offset bigint, frame jsonb)
+ON CONFLICT DO NOTHING
+"""
+_DONE: Final = """
+UPDATE odograph.alert a SET evidence_at = now(), evidence_frames = n.frames
+FROM jsonb_to_recordset(%(rows)s) AS n(alert_no bigint, frames integer) WHERE a.alert_no = n.alert_no
+"""
+_FORGET: Final = """
+DELETE FROM odograph.alert_evidence e USING odograph.alert a
+WHERE a.alert_no = e.alert_no AND a.evidence_at < now() - make_interval(days => %(days)s)
+"""
+
+Due = tuple[int, str, int, int]
+"""Number, vehicle, when it opened, and the later of that and the receipt of its first finding."""
+Row = dict[str, Any]
+
+
+class EvidenceKeeper:
+    """Collects what is due; ``closed_ms`` says up to when the archive has taken in everything."""
+
+    def __init__(self, settings: Settings, database: Database, closed_ms: Callable[[], int | None]) -> None:
+        self._settings = settings
+        self._database = database
+        self._closed_ms = closed_ms
+
+    def __call__(self) -> int:
+        """Copy the frames of alerts that are due; how many alerts."""
+        closed_ms = self._closed_ms()
+        if closed_ms is None:
+            return 0
+        until_ms = closed_ms - AROUND_MS - 1000 * self._settings.jobs.lateness_s
+        params = {"until_ms": until_ms, "limit": ALERTS_AT_ONCE}
+        due: list[Due] = self._database.run(lambda c: c.execute(_DUE, params).fetchall())
+        if not due:
+            return 0
+        try:
+            rows = chosen(due, self._frames(due))
+        except duckdb.Error as error:
+            # Evidence is worth trying again, and never worth the stream that this keeper lives in.
+            log.warning("the archive cannot be read, trying again", error=str(error))
+            return 0
+        self._database.run(lambda c: self._write(c, due, rows))
+        return len(due)
+
+    def _frames(self, due: Sequence[Due]) -> list[Row]:
+        """Frames of these vehicles around these moments, out of the archive."""
+        lateness_ms = 1000 * self._settings.jobs.lateness_s
+        spans = [(opened - AROUND_MS, late + AROUND_MS + lateness_ms) for _, _, opened, late in due]
+        files = archive_files(self._settings.paths.home, hours_ms(spans, []))
+        if not files:
+            return []
+        vehicles = sorted({vehicle for _, vehicle, _, _ in due})
+        first, last = min(d[2] for d in due) - AROUND_MS, max(d[2] for d in due) + AROUND_MS
+        with duckdb.connect(config={"threads": 1, "memory_limit": "256MB"}) as connection:
+            found = connection.execute(_FRAMES, [files, vehicles, last, first])
+            names = [column[0] for column in found.description]
+            return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
+
+    def _write(self, connection: Connection, due: Sequence[Due], rows: Sequence[Row]) -> None:
+        counts = [{"alert_no": d[0], "frames": sum(r["alert_no"] == d[0] for r in rows)} for d in due]
+        connection.execute(_STORE, {"rows": orjson.dumps(rows).decode()})
+        connection.execute(_DONE, {"rows": orjson.dumps(counts).decode()})
+        connection.execute(_FORGET, {"days": self._settings.jobs.evidence_days})
+
+
+def chosen(due: Sequence[Due], frames: Sequence[Row]) -> list[Row]:
+    """A row for each alert and frame within AROUND_MS of its opening, copies left out; pure."""
+    rows: list[Row] = []
+    for number, vehicle, opened_ms, _ in due:
+        near = {
+            (frame["boot_id"], frame["seq"]): frame
+            for frame in reversed(frames)
+            if frame["vehicle_id"] == vehicle
+            and frame["t0_ms"] <= opened_ms + AROUND_MS
+            and frame["end_ms"] >= opened_ms - AROUND_MS
+            and b"\\u0000" not in frame["value"]  # jsonb cannot hold it
+        }
+        ordered = sorted(near.values(), key=lambda f: abs(f["t0_ms"] - opened_ms))[:FRAMES_MAX]
+        rows += [_row(number, frame) for frame in ordered]
+    return rows
+
+
+def _row(number: int, frame: Row) -> Row:
+    kept = ("t0_ms", "boot_id", "seq", "received_ms", "verdict", "topic", "partition", "log_offset")
+    return {"alert_no": number, "frame": orjson.loads(frame["value"]), **{name: frame[name] for name in kept}}

@@ -1,0 +1,106 @@
+"""The commands ``odograph eta`` and ``odograph traffic``."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from infra.contract.settings import Settings
+    from stream_jobs.sinks import Database
+
+LAT_LIMIT, LON_LIMIT = 90, 180
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command()(eta)
+    app.command()(traffic)
+
+
+def eta(
+    vehicle: Annotated[str, typer.Argument(help="vehicle id")],
+    to: Annotated[str, typer.Option(help="destination as LAT,LON in degrees")],
+    json: Annotated[bool, typer.Option("--json", help="as JSON")] = False,
+) -> None:
+    """When a vehicle will be somewhere, by edge speeds of this hour of the week blended with live ones.
+
+    The request is stored: odograph jobs stream predicts it anew every minute until the vehicle is there, and
+    serving.eta_quality tells how good predictions are. Exit 1: no database; 2: not on the known network.
+    """
+    import orjson
+
+    from infra.contract.settings import load
+    from stream_jobs.roads.eta_store import Ask, Forecast, ask_for
+
+    in_force = load()
+    ask = Ask(vehicle, *_place(to))
+    with _database(in_force) as database:
+        found = database.run(lambda c: Forecast(c, in_force).predict(c, ask))
+        number = database.run(lambda c: ask_for(c, ask, found))
+    told = {
+        "request": number, "vehicle_id": vehicle, "position_at": found.made_at.isoformat(),
+        "arrival_at": found.arrival_at.isoformat(), "minutes": round(found.way.time_s / 60, 1),
+        "distance_km": round(found.way.length_m / 1000, 2),
+    }  # fmt: skip
+    typer.echo(orjson.dumps(told) if json else "\n".join(f"{k:12} {v}" for k, v in told.items()))
+
+
+def traffic(
+    at: Annotated[str | None, typer.Option(help="moment as 2026-11-20T08:15Z [now]")] = None,
+    by: Annotated[str, typer.Option(help="edge or cell")] = "edge",
+    limit: Annotated[int, typer.Option("-n", min=1, help="rows, worst first")] = 20,
+    json: Annotated[bool, typer.Option("--json", help="as JSON lines")] = False,
+) -> None:
+    """Congestion in the five minutes up to a moment: the slowest places beside free flow."""
+    import orjson
+
+    from infra.contract.settings import load
+    from stream_jobs.roads.report import COLUMNS, congestion, moment
+
+    with _database(load()) as database:
+        rows = database.run(lambda c: congestion(c, by, moment(at), limit))
+    if json:
+        for row in rows:
+            typer.echo(orjson.dumps(row))
+        return
+    typer.echo(" ".join(f"{name:>{width}}" for name, width in COLUMNS.items()))
+    for row in rows:
+        typer.echo(" ".join(f"{_shown(row[name]):>{width}}" for name, width in COLUMNS.items()))
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.2f}" if isinstance(value, float) else str(value)
+
+
+def _place(text: str) -> tuple[float, float]:
+    from infra.contract.errors import ConfigError
+
+    try:
+        lat, lon = (float(part) for part in text.split(","))
+    except ValueError as error:
+        raise ConfigError(f"--to {text}: LAT,LON in degrees is wanted, as 48.137,11.575") from error
+    if not (abs(lat) <= LAT_LIMIT and abs(lon) <= LON_LIMIT):
+        raise ConfigError(f"--to {text}: latitude -90..90 and longitude -180..180 are wanted")
+    return lat, lon
+
+
+@contextmanager
+def _database(settings: Settings) -> Iterator[Database]:
+    """The database for one command: where it is away the command ends instead of waiting."""
+    from infra.contract.settings import endpoints
+    from stream_jobs.sinks import Database
+
+    stop = threading.Event()
+    stop.set()
+    database = Database(endpoints(settings).db_ingest_url, "roads-cli", stop)
+    try:
+        yield database
+    finally:
+        database.close()

@@ -1,0 +1,68 @@
+"""Rules that last are read with their kind's keys, and an error names file, rule and key."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.contract.errors import ConfigError
+from stream_jobs.rule_kinds import Lasting, Level, Slope
+from stream_jobs.rules import VEHICLES, load_rules, of_query
+from stream_jobs.vehicles.detect.build import detectors
+from tests.unit.stream_jobs.detect.traces import rule
+
+LEVEL: dict[str, Any] = {"kind": "level", "value": "coolant_temp_c", "beyond": "above", "limit": 105}
+
+
+def test_a_level_is_read_as_written(tmp_path: Path) -> None:
+    keys = LEVEL | {"while": "ignition_on", "while_for_s": 10, "clear": 102, "raise_for_s": 30}
+    mine = rule(tmp_path, **keys, escalate=[{"limit": 110, "severity": "MAJOR"}])
+    assert (mine.query, mine.source, mine.clear_for_s) == (VEHICLES, "frame", 60.0)
+    assert mine.lasting == Lasting(
+        Level(raise_for_s=30.0), clear_level=102.0, armed="ignition_on", armed_for_s=10.0,
+        escalate=((110.0, "MAJOR"),),
+    )  # fmt: skip
+    assert {"coolant_temp_c", "ignition_on"} <= mine.words()
+
+
+def test_a_slope_is_told_per_second_minute_hour_or_day(tmp_path: Path) -> None:
+    mine = rule(tmp_path, **LEVEL | {"kind": "slope", "span_s": 60, "per": "minute"})
+    assert mine.lasting is not None
+    assert mine.lasting.spec == Slope(span_s=60.0, per_s=60.0)
+
+
+@pytest.mark.parametrize(
+    ("keys", "expected"),
+    [
+        ({"kind": "levl"}, "`kind` 'levl' is none of level, slope"),
+        ({"raise_for_s": -1}, "`raise_for_s` -1 is not a number in 0..7776000"),
+        ({"raise_for_s": float("nan")}, "`raise_for_s` nan is not a number"),
+        ({"times": 3}, "`times` is unknown"),
+        ({"kind": "slope"}, "`span_s` is missing: kind slope needs it"),
+        ({"kind": "slope", "span_s": 60, "per": "week"}, "`per` 'week' is none of second, minute"),
+        ({"mean_s": 60, "clear": "x < 3"}, "`clear` 'x < 3' is not a number, which this kind needs"),
+        ({"while_for_s": 10}, "`while` is missing"),
+        ({"escalate": [{"limit": 110}]}, "`escalate` {'limit': 110} is not {limit, severity}"),
+        (
+            {"escalate": [{"limit": 120, "severity": "MAJOR"}, {"limit": 110, "severity": "CRITICAL"}]},
+            "`escalate` is not in order",
+        ),
+        ({"source": "crash"}, "`source` 'crash' is none of frame"),
+        ({"kind": "silence", "value": None, "beyond": None, "limit": None}, "`silent_for_s` is missing"),
+        (
+            {"kind": "count", "value": None, "reversal": 1},
+            "`value` is missing: `reversal` looks at its course",
+        ),
+    ],
+)
+def test_what_is_wrong_is_named(tmp_path: Path, keys: dict[str, Any], expected: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        rule(tmp_path, **LEVEL | keys)
+    assert f"rules file {tmp_path / 'mine.yaml'}, rule mine: {expected}" in str(caught.value)
+
+
+def test_every_shipped_rule_that_lasts_has_its_detector_and_an_id_of_its_own() -> None:
+    lasting = of_query(load_rules(), VEHICLES)
+    assert len(detectors(lasting)) == len(lasting) == len({rule.id for rule in lasting}) >= 31

@@ -1,0 +1,204 @@
+"""Edges by position and course, ways by speeds that change, hours of the week: by known geometry."""
+
+from __future__ import annotations
+
+import random
+from datetime import UTC, datetime
+from math import cos, inf, radians, sin
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import orjson
+import pyarrow as pa
+import pytest
+
+from edge_simulator.town.roads import city
+from infra.contract.errors import ConfigError
+from infra.contract.verdict import ClockLimits
+from stream_jobs.partials.stage import Stage
+from stream_jobs.roads.hours import hour_of_week, off_peak_hours
+from stream_jobs.roads.matching import NO_EDGE, NOT_CLEAR, Fit, RoadIndex, RoadLookup, index_of, match
+from stream_jobs.roads.network import RoadNetwork, load, network_of, save
+from stream_jobs.roads.speeds import Blend, EdgeSpeeds, Seen, fallback
+from stream_jobs.roads.ways import nearest, quickest, ways_of
+from stream_jobs.windows import PARTS
+from tests.support_frames import frame
+
+M = 1 / 111_195
+"""Degrees a metre, at the equator."""
+
+
+def street(edge: int, a: tuple[float, float], b: tuple[float, float], limit: float = 36.0) -> list[Any]:
+    """Both directions of a straight street between points (east, north) in metres from 0, 0."""
+    length = ((a[0] - b[0]) ** 2 + (a[1] - b[1]) ** 2) ** 0.5
+    ends = [[a[0] * M, a[1] * M], [b[0] * M, b[1] * M]]
+    return [(edge, "minor", limit, length, ends), (edge + 1, "minor", limit, length, ends[::-1])]
+
+
+TOWN = network_of(
+    5,
+    [
+        *street(10, (0, 0), (1000, 0)),
+        *street(20, (1000, 0), (1000, 500)),
+        *street(30, (0, 0), (0, 500)),
+        *street(40, (0, 500), (1000, 500)),
+    ],
+)
+INDEX = index_of(TOWN)
+"""A block of 1000 by 500 m: south street 10, east 20, west 30, north 40; the even ids lead east and north."""
+
+
+def found(east: float, north: float, course: float | None, index: RoadIndex = INDEX) -> int:
+    known = np.array([course is not None])
+    at = match(index, np.array([north * M]), np.array([east * M]), np.array([course or 0.0]), known)[0]
+    return int(index.edge_id[at]) if at >= 0 else int(at)
+
+
+@pytest.mark.parametrize(
+    ("east", "north", "course", "edge"),
+    [
+        (500, 5, 90.0, 10),
+        (500, 5, 270.0, 11),
+        (500, -39, 80.0, 10),
+        (500, -41, 90.0, NO_EDGE),
+        (500, 5, 0.0, NO_EDGE),
+        (500, 5, None, NOT_CLEAR),
+        (990, 8, 0.0, 20),
+        (990, 8, 90.0, 10),
+        (999, 1, 45.0, NOT_CLEAR),
+        (1005, 250, 180.0, 21),
+        (9000, 9000, 0.0, NO_EDGE),
+    ],
+)
+def test_a_sample_is_on_the_edge_that_fits_its_position_and_course_clearly(
+    east: float, north: float, course: float | None, edge: int
+) -> None:
+    assert found(east, north, course) == edge
+
+
+def test_two_parallel_streets_are_told_apart_by_the_margin_only() -> None:
+    index = index_of(
+        network_of(1, [*street(0, (0, 0), (500, 0)), *street(2, (0, 20), (500, 20))]), Fit(margin=0.5)
+    )
+    assert [found(250, north, 90.0, index) for north in (4, 10, 16)] == [0, NOT_CLEAR, 2]
+
+
+def slow(east: float, north: float, course: float, net: RoadNetwork, fit: Fit) -> int:
+    """The match as it is defined: every straight part of every edge, one after the other."""
+    costs: dict[int, float] = {}
+    for edge in range(len(net.edge_id)):
+        for k in range(net.first_point[edge], net.first_point[edge + 1] - 1):
+            lat = radians(float(net.lat_deg.mean()))
+            px, py = ((v[k : k + 2]) / M for v in (net.lon_deg * cos(lat), net.lat_deg))
+            dx, dy = px[1] - px[0], py[1] - py[0]
+            length = float(np.hypot(dx, dy))
+            if length == 0:
+                continue
+            along = min(max(((east - px[0]) * dx + (north - py[0]) * dy) / length**2, 0.0), 1.0)
+            off = float(np.hypot(px[0] + along * dx - east, py[0] + along * dy - north))
+            cosine = (sin(radians(course)) * dx + cos(radians(course)) * dy) / length
+            if off <= fit.radius_m and cosine >= cos(radians(fit.angle_deg)):
+                cost = (off / fit.sigma_m) ** 2 + 2 * (1 - cosine) / radians(fit.sigma_deg) ** 2
+                costs[edge] = min(costs.get(edge, inf), cost)
+    if not costs:
+        return NO_EDGE
+    (best, edge), *others = sorted((cost, edge) for edge, cost in costs.items())
+    clear = not others or others[0][0] - best >= fit.margin
+    return edge if clear else NOT_CLEAR
+
+
+def test_the_raster_and_the_arrays_find_what_the_definition_says() -> None:
+    town = city(3, 48.0, 11.0)
+    net = network_of(1, [(e, c, v, m, [[x, y] for y, x in p]) for e, c, v, m, p in town.edges()])
+    index, rng = index_of(net), random.Random(4)
+    scale = cos(radians(float(net.lat_deg.mean())))
+    near = [rng.randrange(len(net.lat_deg)) for _ in range(60)]
+    lat = np.array([net.lat_deg[k] + rng.uniform(-45, 45) * M for k in near])
+    lon = np.array([net.lon_deg[k] + rng.uniform(-45, 45) * M / scale for k in near])
+    course = np.array([rng.uniform(0, 360) for _ in near])
+    fast = match(index, lat, lon, course, np.ones(60, np.bool_)).tolist()
+    by_definition = [
+        slow(x * scale / M, y / M, c, net, Fit()) for x, y, c in zip(lon, lat, course, strict=True)
+    ]
+    differing = sum(a != b for a, b in zip(fast, by_definition, strict=True))
+    assert len({*fast}) > 20
+    assert differing <= 1  # 32-bit metres: a tie within centimetres may fall either way
+
+
+def test_frames_give_rows_by_edge_that_add_up_to_their_samples(tmp_path: Path) -> None:
+    save(TOWN, tmp_path / "roads.npz")
+    assert load(tmp_path / "roads.npz").edge_id.tolist() == TOWN.edge_id.tolist()
+    t0 = 1_767_225_600_000
+    lookup = RoadLookup(tmp_path / "roads.npz")
+    stage = Stage(10_000, 60_000, ClockLimits(0, 10_000, 30_000), roads=lookup)
+    along = [(50 + 100 * k) * M for k in range(10)]
+    told = frame(
+        1, 0, t0, speed_kmh=36.0, ignition_on=True, lat_deg=2 * M, lon_deg=along,
+        heading_deg=[90.0] * 7 + [0.0, None, 90.0],
+    )  # fmt: skip
+    received, value = pa.array([t0 + 1500], pa.int64()), pa.array([orjson.dumps(told)], pa.binary())
+    batch = pa.RecordBatch.from_pydict({"received_ms": received, "value": value})
+    rows = [row for row in stage.frames(batch, PARTS).to_pylist()[0]["partials"] if row["edge"] is not None]
+    sums: dict[int, int] = {}
+    for row in rows:
+        assert row["edge"] >> 32 == 5
+        edge = (row["edge"] & (2**32 - 1)) - 2
+        sums[edge] = sums.get(edge, 0) + row["samples"]
+        assert row["speed_over_time_sum"] == 3600 * row["time_ms_sum"]
+    assert sums == {10: 8, NO_EDGE: 1, NOT_CLEAR: 1}
+
+
+# Arrival times ------------------------------------------------------------------------------------
+
+NOON = datetime(2026, 1, 5, 12, tzinfo=UTC)
+
+
+def speeds(usual: dict[int, float], seen: dict[int, Seen] | None = None, age_s: float = 0.0) -> EdgeSpeeds:
+    table = {12: np.array([usual.get(int(e), np.nan) for e in TOWN.edge_id])}
+    at = {int(np.flatnonzero(TOWN.edge_id == e)[0]): s for e, s in (seen or {}).items()}
+    blend = Blend(few=3.0, half_life_s=600.0, limit_share=0.5)
+    return EdgeSpeeds(TOWN, NOON, ZoneInfo("UTC"), table, at, age_s, blend, fallback(TOWN, table, blend))
+
+
+def way_of(known: EdgeSpeeds, course: float = 90.0) -> tuple[list[int], float, float]:
+    """From the middle of the south street to the middle of the east street."""
+    [start] = nearest(TOWN, 0.0, 500 * M, course)
+    way = quickest(ways_of(TOWN), start, nearest(TOWN, 250 * M, 1000 * M), known.time_s)
+    assert way is not None
+    return TOWN.edge_id[list(way.edges)].tolist(), way.time_s, way.length_m
+
+
+def test_a_way_takes_what_its_edges_take_in_part_and_whole() -> None:
+    known = speeds({10: 36.0, 20: 18.0})
+    edges, time_s, length_m = way_of(known)
+    assert edges == [10, 20]
+    assert time_s == pytest.approx(500 / 10 + 250 / 5)
+    assert length_m == pytest.approx(750.0)
+
+
+def test_the_other_way_round_is_taken_where_it_is_quicker_but_nobody_turns_on_the_spot() -> None:
+    known = speeds({10: 36.0, 20: 0.1, 11: 36.0, 30: 36.0, 40: 36.0, 21: 36.0})
+    edges, time_s, _ = way_of(known, course=270.0)
+    assert edges == [11, 30, 40, 21]
+    assert time_s == pytest.approx((500 + 500 + 1000 + 250) / 10)
+
+
+def test_what_is_seen_fades_into_what_is_usual() -> None:
+    known = speeds({10: 36.0}, {10: Seen(9.0, 3)}, age_s=600.0)
+    edge = int(np.flatnonzero(TOWN.edge_id == 10)[0])
+    assert known.weight(3, 0.0) == 0.25
+    assert known.time_s(edge, 0.0) == pytest.approx(0.25 * 400 + 0.75 * 100)
+    assert known.time_s(edge, 600.0) == pytest.approx(0.125 * 400 + 0.875 * 100)
+    other = int(np.flatnonzero(TOWN.edge_id == 40)[0])
+    assert speeds({}).time_s(other, 0.0) == pytest.approx(1000 / 5)
+    assert known.time_s(other, 0.0) == pytest.approx(1000 / 10)
+
+
+def test_hours_of_the_week_are_local_and_off_peak_ends_where_it_says() -> None:
+    assert hour_of_week(datetime(2026, 1, 4, 23, 30, tzinfo=UTC), ZoneInfo("Europe/Berlin")) == 0
+    hours = off_peak_hours("9-16,19-22", "6-22")
+    assert (hours[:10], len(hours)) == ([9, 10, 11, 12, 13, 14, 15, 19, 20, 21], 5 * 10 + 2 * 16)
+    with pytest.raises(ConfigError, match="16-9"):
+        off_peak_hours("16-9", "6-22")
