@@ -43,30 +43,31 @@ RESIDUALS: Final = "odograph.cohort_residual"
 STATE: Final = "odograph.cohort_state"
 
 
-def buckets(metrics: Sequence[Metric], table: str = "odograph.vehicle_minute") -> str:
+def buckets(metrics: Sequence[Metric]) -> str:
     """Vehicles by bucket with what makes their cohort and a column a metric; in order of bucket and vehicle.
 
-    Parameters ``minutes``, ``from_ms``, ``until_ms``. The columns are rolled up as minutes are to hours.
+    Parameters ``minutes``, ``from_ms``, ``until_ms``.
     """
-    rolled = ", ".join(
-        f"{sql} AS {name}"
-        for column in COLUMNS
-        for name, sql in zip(column.names, column.expressions(False), strict=True)
-    )
-    values = ", ".join(
-        f"CASE WHEN {_safe(m.when)} THEN ({_safe(m.value)})::double precision END" for m in metrics
-    )
     return (
-        "SELECT (extract(epoch FROM r.start) * 1000)::bigint, r.vehicle_id, v.model, "  # noqa: S608  own data
-        f"r.engine_load_mean_pct, r.ambient_mean_c, {values} "
+        "SELECT (extract(epoch FROM start) * 1000)::bigint, r.vehicle_id, v.model, "  # noqa: S608  own data
+        f"engine_load_mean_pct, ambient_mean_c, {values(metrics).replace('%', '%%')} "
         "FROM (SELECT vehicle_id, date_bin(make_interval(mins => %(minutes)s), bucket, "
-        f"'2000-01-01 00:00+00') AS start, {rolled} FROM {table} "
+        f"'2000-01-01 00:00+00') AS start, {rolled()} FROM odograph.vehicle_minute "
         "WHERE bucket >= to_timestamp(%(from_ms)s / 1000.0) AND bucket < to_timestamp(%(until_ms)s / 1000.0) "
         "GROUP BY 1, 2) r JOIN odograph.vehicle v USING (vehicle_id) "
         "WHERE v.model IS NOT NULL ORDER BY 1, 2"
     )
 
 
-def _safe(expression: str) -> str:
-    """A person's expression: its percent signs are no parameters."""
-    return f"({expression.replace('%', '%%')})"
+def rolled() -> str:
+    """The columns of a bucket out of its minutes, as those of an hour are."""
+    return ", ".join(
+        f"{sql} AS {name}"
+        for column in COLUMNS
+        for name, sql in zip(column.names, column.expressions(False), strict=True)
+    )
+
+
+def values(metrics: Sequence[Metric]) -> str:
+    """A column a metric over the columns of a bucket; null for vehicles that take no part."""
+    return ", ".join(f"CASE WHEN {m.when} THEN ({m.value})::double precision END" for m in metrics)
