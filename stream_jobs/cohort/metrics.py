@@ -12,6 +12,7 @@ import yaml
 
 from infra.contract.errors import ConfigError
 from infra.contract.messages import SEVERITIES
+from stream_jobs.rollups.columns import NAMES
 
 SHIPPED: Final = Path(__file__).with_name("metrics.yaml")
 RULE: Final = "cohort_"
@@ -21,6 +22,26 @@ CLEAR_SHARE: Final = 0.75
 MOST_BUCKETS: Final = 100
 SIDES: Final[Mapping[str, tuple[int, ...]]] = {"above": (1,), "below": (-1,), "both": (1, -1)}
 _ID: Final = re.compile(r"[a-z][a-z0-9_]{0,39}")
+_NAME: Final = re.compile(r"[a-z_][a-z0-9_]*(?!\w|\s*\()", re.IGNORECASE)
+"""A word that is no function."""
+_KEYWORDS: Final = frozenset(
+    [
+        "and",
+        "or",
+        "not",
+        "is",
+        "null",
+        "true",
+        "false",
+        "between",
+        "in",
+        "case",
+        "when",
+        "then",
+        "else",
+        "end",
+    ]
+)
 _TEXTS: Final = ("metric", "value", "unit", "side", "severity", "message")
 _NUMBERS: Final = ("z", "floor")
 _WHOLE: Final = ("buckets", "version")
@@ -77,6 +98,11 @@ def _metric(path: Path, place: int, entry: object) -> Metric:
         raise ConfigError(f"cohort metrics {path}, metric {place}: expected keys and values")
     name = str(entry.get("metric", f"number {place}"))
     _check(path, name, entry)
+    for key in ("value", "when"):
+        unknown = set(_NAME.findall(entry.get(key, "true").lower())) - _KEYWORDS - set(NAMES)
+        if unknown:
+            names = ", ".join(sorted(unknown))
+            raise _wrong(path, name, key, f"names what is no column of odograph.vehicle_minute: {names}")
     z = float(entry["z"])
     clear_z = float(entry.get("clear_z", CLEAR_SHARE * z))
     if not 0 < clear_z <= z:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple
 
 import numpy as np
@@ -30,12 +30,23 @@ class Cohort(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """All vehicles in a span of time from ``at_ms`` on; ``values`` is metrics by vehicles, nan: none."""
+    """All vehicles in a span of time from ``at_ms`` on; ``values`` is metrics by vehicles, nan: none.
+
+    ``members`` are the places of each cohort's vehicles.
+    """
 
     at_ms: int
     vehicles: tuple[str, ...]
     cohorts: tuple[Cohort, ...]
     values: Floats
+    members: Mapping[Cohort, Sequence[int]] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Find the members."""
+        members: dict[Cohort, list[int]] = defaultdict(list)
+        for place, cohort in enumerate(self.cohorts):
+            members[cohort].append(place)
+        object.__setattr__(self, "members", members)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +88,8 @@ def residuals(
     bucket: Bucket, hour: Sequence[Bucket], metrics: Sequence[Metric], terms: Terms
 ) -> Iterator[Residual]:
     """Those of one bucket; ``hour`` are the buckets of the hour that ends with it, itself among them."""
-    members: dict[Cohort, list[int]] = defaultdict(list)
-    for place, cohort in enumerate(bucket.cohorts):
-        members[cohort].append(place)
     for number, metric in enumerate(metrics):
-        for cohort, places in members.items():
+        for cohort, places in bucket.members.items():
             row = bucket.values[number, places]
             known = [place for place, there in zip(places, ~np.isnan(row), strict=True) if there]
             if len(known) > terms.least_others:
@@ -120,7 +128,8 @@ def _usual(cohort: Cohort, number: int, hour: Iterable[Bucket]) -> dict[str, flo
     """The median of each vehicle over its buckets of the hour in this cohort: one vehicle, one value."""
     found: dict[str, list[float]] = defaultdict(list)
     for bucket in hour:
-        for vehicle, other, value in zip(bucket.vehicles, bucket.cohorts, bucket.values[number], strict=True):
-            if other == cohort and not np.isnan(value):
-                found[vehicle].append(float(value))
+        for place in bucket.members.get(cohort, ()):
+            value = float(bucket.values[number, place])
+            if not math.isnan(value):
+                found[bucket.vehicles[place]].append(value)
     return {vehicle: float(np.median(values)) for vehicle, values in sorted(found.items())}
