@@ -25,22 +25,7 @@ _ID: Final = re.compile(r"[a-z][a-z0-9_]{0,39}")
 _NAME: Final = re.compile(r"[a-z_][a-z0-9_]*(?!\w|\s*\()", re.IGNORECASE)
 """A word that is no function."""
 _KEYWORDS: Final = frozenset(
-    [
-        "and",
-        "or",
-        "not",
-        "is",
-        "null",
-        "true",
-        "false",
-        "between",
-        "in",
-        "case",
-        "when",
-        "then",
-        "else",
-        "end",
-    ]
+    ("and", "or", "not", "is", "null", "between", "in", "case", "when", "then", "else", "end")
 )
 _TEXTS: Final = ("metric", "value", "unit", "side", "severity", "message")
 _NUMBERS: Final = ("z", "floor")
@@ -99,7 +84,7 @@ def _metric(path: Path, place: int, entry: object) -> Metric:
     name = str(entry.get("metric", f"number {place}"))
     _check(path, name, entry)
     for key in ("value", "when"):
-        unknown = set(_NAME.findall(entry.get(key, "true").lower())) - _KEYWORDS - set(NAMES)
+        unknown = set(_NAME.findall(entry.get(key, "").lower())) - _KEYWORDS - set(NAMES)
         if unknown:
             names = ", ".join(sorted(unknown))
             raise _wrong(path, name, key, f"names what is no column of odograph.vehicle_minute: {names}")
