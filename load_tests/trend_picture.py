@@ -110,9 +110,9 @@ class Chart:
         self.pen = ImageDraw.Draw(self.image)
 
     def at(self, minute: float, value: float) -> tuple[float, float]:
-        """The pixel of a point; values outside lie on the edge."""
+        """The pixel of a point; what lies outside is put on the edge."""
         inside = min(max(value, self.low), self.high)
-        x = LEFT + minute / self.until * (WIDTH - LEFT - RIGHT)
+        x = LEFT + min(minute / self.until, 1.0) * (WIDTH - LEFT - RIGHT)
         return x, HEIGHT - BOTTOM - (inside - self.low) / (self.high - self.low) * (HEIGHT - TOP - BOTTOM)
 
     def axes(self) -> None:

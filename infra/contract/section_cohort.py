@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Final
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from infra.contract.sections import Section
+
+MINUTES: Final = 60
+"""Of an hour."""
 
 
 class Cohort(Section):
@@ -15,8 +18,11 @@ class Cohort(Section):
 
     metrics: Path | None = Field(None, description="metrics that are compared; none: those that ship")
     interval_s: float = Field(20.0, gt=0, description="pause between two looks for closed buckets, s")
-    bucket_min: Literal[1, 2, 3, 4, 5, 6, 10, 12, 15, 20, 30, 60] = Field(
-        5, description="vehicles are compared over so many minutes, min"
+    bucket_min: int = Field(
+        5,
+        ge=1,
+        le=60,
+        description="vehicles are compared over so many minutes, of which an hour has a whole number, min",
     )
     least_others: int = Field(
         5,
@@ -38,3 +44,13 @@ class Cohort(Section):
     gap_min: int = Field(
         60, ge=1, description="an alert ends when its vehicle cannot be compared for so long, min"
     )
+
+    @field_validator("bucket_min")
+    @classmethod
+    def _fits_an_hour(cls, minutes: int) -> int:
+        """The last hour is a whole number of buckets."""
+        if MINUTES % minutes:
+            raise ValueError(
+                f"{minutes} min do not fit into an hour: 1, 2, 3, 4, 5, 6, 10, 12, 15, 20, 30 or 60"
+            )
+        return minutes

@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from infra.contract.errors import ConfigError
+from infra.contract.settings import load as settings
 from infra.score.definition import load
 from stream_jobs.cohort.metrics import SHIPPED, load_metrics
 
@@ -52,3 +53,13 @@ def test_a_missing_key_and_a_name_used_twice_are_named(tmp_path: Path) -> None:
     file.write_text(yaml.safe_dump({"metrics": [entry, entry]}))
     with pytest.raises(ConfigError, match="metric coolant: `metric` is used twice"):
         load_metrics(file)
+
+
+def test_the_length_of_a_bucket_is_read_from_the_environment_and_fits_an_hour(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("ODOGRAPH_COHORT_BUCKET_MIN", "15")
+    assert settings().cohort.bucket_min == 15
+    monkeypatch.setenv("ODOGRAPH_COHORT_BUCKET_MIN", "7")
+    with pytest.raises(ConfigError, match="7 min do not fit into an hour"):
+        settings()
