@@ -30,12 +30,18 @@ def rules(
     file: Annotated[Path | None, typer.Option("--rules", help="a rules file [that in force]")] = None,
     as_json: Json = False,
 ) -> None:
-    """List the rules in force, or those of a file; a wrong file is refused by rule and key (exit 2)."""
+    """List the rules in force, or those of a file; a wrong file is refused by rule and key (exit 2).
+
+    In force are the metrics of cohorts too.
+    """
     from infra.contract.settings import load
-    from stream_jobs.alert_text import rule_row, rule_table
+    from stream_jobs.alert_text import metric_row, rule_row, rule_table
+    from stream_jobs.cohort.metrics import load_metrics
     from stream_jobs.rules import load_rules
 
     found = [rule_row(rule) for rule in load_rules(file or load().jobs.rules)]
+    if file is None:
+        found += [metric_row(metric) for metric in load_metrics(load().cohort.metrics)]
     _tell(found if as_json else rule_table(found), as_json)
 
 

@@ -21,6 +21,7 @@ from infra.contract.errors import ContractError
 from infra.contract.settings import Settings, endpoints
 from infra.contract.topics import kafka_topic
 from infra.health import HealthServer
+from stream_jobs.cohort.metrics import load_metrics
 from stream_jobs.crashes.keeper import settle
 from stream_jobs.event_kafka import BATCH, LOST, Reader, backoff, bury
 from stream_jobs.event_metrics import EventMetrics
@@ -55,7 +56,8 @@ CONNECT: Final[dict[str, Any]] = {
 
 def run(settings: Settings) -> None:
     """Serve until SIGTERM or SIGINT."""
-    clear_times = ClearTimes.of(load_rules(settings.jobs.rules))
+    cohorts = [metric.rule for metric in load_metrics(settings.cohort.metrics)]
+    clear_times = ClearTimes.of(load_rules(settings.jobs.rules), cohorts)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())

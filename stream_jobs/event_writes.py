@@ -60,9 +60,9 @@ class ClearTimes:
     by_rule: Mapping[str, float | None]
 
     @classmethod
-    def of(cls, rules: Sequence[Rule]) -> ClearTimes:
-        """Those of the rules in force."""
-        return cls({rule.id: rule.clear_for_s for rule in rules})
+    def of(cls, rules: Sequence[Rule], kept: Sequence[str] = ()) -> ClearTimes:
+        """Those of the rules in force; ``kept`` are rules whose finder says itself when it is over."""
+        return cls({rule.id: rule.clear_for_s for rule in rules} | dict.fromkeys(kept))
 
     def ms(self, rule: str) -> int | None:
         """Milliseconds; None: does not clear by itself. What follows a point is a part of the rule."""

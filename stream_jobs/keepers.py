@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from infra.contract.settings import Endpoints, Settings
 from stream_jobs import statements as sql
 from stream_jobs.batch import Repair
+from stream_jobs.cohort.keeper import CohortKeeper
 from stream_jobs.evidence import EvidenceKeeper
 from stream_jobs.latest import LatestPublisher
 from stream_jobs.progress import Board
@@ -21,6 +22,7 @@ from stream_jobs.roads.keeper import EtaKeeper, NetworkKeeper, RoadKeeper, StopK
 from stream_jobs.rollups.keeper import RollUps
 from stream_jobs.sinks import Database, execute, insert_progress
 from stream_jobs.trends.keeper import Trends
+from stream_jobs.vehicles.alert_log import AlertLog
 from stream_jobs.vehicles.lookup_keeper import LookupKeeper
 from stream_jobs.vehicles.repair import JourneyRepair
 
@@ -97,6 +99,8 @@ def start(context: Context, stop: threading.Event) -> list[Keeper]:
     progress_db, ledger_db = context.database("progress"), context.database("ledger")
     rollups = RollUps(context.database("rollups"), settings.tz)
     trends = Trends(context.database("trends"))
+    alerts = AlertLog(context.addresses.kafka_bootstrap, settings.kafka.prefix, stop)
+    cohort = CohortKeeper(settings.cohort, context.database("cohort"), alerts.write)
     lookups = LookupKeeper(settings.paths.home, context.database("lookups"))
     evidence = EvidenceKeeper(settings, context.database("evidence"), lambda: board.closed_ms(("archive",)))
     works: tuple[tuple[str, float, Callable[[], Any]], ...] = (
@@ -107,6 +111,7 @@ def start(context: Context, stop: threading.Event) -> list[Keeper]:
         ("repair", settings.jobs.repair_interval_s, repair),
         ("rollups", settings.jobs.rollup_interval_s, rollups),
         ("trends", settings.jobs.trend_interval_s, trends),
+        ("cohort", settings.cohort.interval_s, cohort),
         ("evidence", settings.jobs.evidence_interval_s, evidence),
         ("ledger", LEDGER_S, lambda: maintain(ledger_db)),
         ("roads", ROADS_S, RoadKeeper(settings, context.database("roads"))),

@@ -23,6 +23,7 @@ from pydantic_settings import (
 )
 
 from infra.contract.errors import ConfigError, ServiceError
+from infra.contract.section_cohort import Cohort
 from infra.contract.sections import (
     Bridge,
     Crash,
@@ -65,6 +66,7 @@ class Settings(BaseSettings):
     jobs: Jobs = Jobs()
     roads: Roads = Roads()
     crash: Crash = Crash()
+    cohort: Cohort = Cohort()
     journeys: Journeys = Journeys()
     dashboard: Dashboard = Dashboard()
 

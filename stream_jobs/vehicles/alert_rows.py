@@ -9,6 +9,12 @@ from stream_jobs.vehicles.beat import Beat, Found
 from stream_jobs.vehicles.rows import AlertRow
 
 
+def finding_id(vehicle_id: str, rule: str, version: int, event_ms: int, *, ended: bool) -> str:
+    """The id of a finding: the same one however often it is found."""
+    same = (vehicle_id, rule, version, event_ms, "ended" if ended else "found")
+    return hashlib.sha256("|".join(map(str, same)).encode()).hexdigest()[:32]
+
+
 def alert_row(rule: Rule, found: Found, beat: Beat, received_ms: int | None = None) -> AlertRow:
     """The record; ``received_ms``: when a timer was due, else the frame's receipt.
 
@@ -16,9 +22,8 @@ def alert_row(rule: Rule, found: Found, beat: Beat, received_ms: int | None = No
     the frame that brought it: found again, it is no news.
     """
     name = rule.id if found.apart is None else f"{rule.id}.{found.apart}"
-    same = (beat.vehicle_id, name, rule.version, found.event_ms, "ended" if found.ended else "found")
     return AlertRow(
-        alert_id=hashlib.sha256("|".join(map(str, same)).encode()).hexdigest()[:32],
+        alert_id=finding_id(beat.vehicle_id, name, rule.version, found.event_ms, ended=found.ended),
         vehicle_id=beat.vehicle_id,
         rule=name,
         rule_version=rule.version,

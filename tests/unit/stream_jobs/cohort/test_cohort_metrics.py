@@ -1,0 +1,54 @@
+"""The file of metrics: what ships is sound, and a wrong one is named by metric and key."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from infra.contract.errors import ConfigError
+from infra.score.definition import load
+from stream_jobs.cohort.metrics import SHIPPED, load_metrics
+
+
+def test_shipped_metrics_are_sound_and_known_to_the_score() -> None:
+    known = load()
+    for metric in load_metrics():
+        assert 0 < metric.clear_z < metric.z
+        assert known.known(metric.rule)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "reason"),
+    [
+        ("side", "up", "'up' is none of above, below, both"),
+        ("floor", 0, "0 is not a number above 0"),
+        ("buckets", 0, "0 is not a whole number in 1..100"),
+        ("clear_z", 9, "9 is not above 0 and at most z"),
+        ("severity", "BAD", "'BAD' is none of"),
+        ("metric", "Coolant", "is not a name"),
+        ("value", " ", "' ' is not a text"),
+        ("value", "coolant_c + abs(rpm_mean)", "no column of odograph.vehicle_minute: coolant_c"),
+        ("when", "rpm_mean > 500 AND warm", "no column of odograph.vehicle_minute: warm"),
+        ("colour", "red", "is unknown"),
+    ],
+)
+def test_a_wrong_metric_is_named(tmp_path: Path, key: str, value: object, reason: str) -> None:
+    entry = yaml.safe_load(SHIPPED.read_text())["metrics"][0] | {key: value}
+    file = tmp_path / "metrics.yaml"
+    file.write_text(yaml.safe_dump({"metrics": [entry]}))
+    with pytest.raises(ConfigError, match=f"metric {entry['metric']}: `{key}` .*{re.escape(reason)}"):
+        load_metrics(file)
+
+
+def test_a_missing_key_and_a_name_used_twice_are_named(tmp_path: Path) -> None:
+    entry = yaml.safe_load(SHIPPED.read_text())["metrics"][0]
+    file = tmp_path / "metrics.yaml"
+    file.write_text(yaml.safe_dump({"metrics": [{k: v for k, v in entry.items() if k != "floor"}]}))
+    with pytest.raises(ConfigError, match="metric coolant: `floor` is missing"):
+        load_metrics(file)
+    file.write_text(yaml.safe_dump({"metrics": [entry, entry]}))
+    with pytest.raises(ConfigError, match="metric coolant: `metric` is used twice"):
+        load_metrics(file)
