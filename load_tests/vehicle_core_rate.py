@@ -1,7 +1,7 @@
 """CPU of a frame in the Python half of the query ``vehicles``, by part, without Spark.
 
-Healthy vehicles under way (a frame a second, 10 samples), all shipped rules: what the operator does with rows of
-the stage, a bucket's memory loaded and dumped each batch. Readings are made here: known, and never holding.
+Healthy vehicles under way (a frame a second), all shipped rules: what the operator does with rows of the
+stage, a bucket's memory loaded and dumped each batch. Readings are made here: known, and never holding.
 
 python -m load_tests.vehicle_core_rate [--vehicles 50] [--frames 5] [--rounds 15] [--profile]
 """
@@ -29,6 +29,7 @@ from stream_jobs.vehicles.core import Core
 from stream_jobs.vehicles.facts import FACTS
 from stream_jobs.vehicles.limits import core_limits
 from stream_jobs.vehicles.plugged import Detection, of_rules
+from stream_jobs.vehicles.said import packed
 from stream_jobs.vehicles.state import Bucket, dump_bucket, dump_vehicle, load_bucket, load_vehicle
 
 T0: Final = 1_780_000_000_000
@@ -36,7 +37,7 @@ KINDS: Final = ("petrol", "petrol", "petrol", "diesel", "heavy", "electric")
 WARM_FRAMES: Final = 60
 WARM_STEP_MS: Final = 20_000
 """20 minutes in wide steps fill the means and baselines."""
-_ENGINE: Final = "coolant thermostat oil_pressure battery_crank transmission fuel dpf idling".split()
+_ENGINE: Final = ("coolant", "thermostat", "oil", "battery_crank", "transmission", "fuel", "dpf", "idling")
 
 
 def quiet(rule: Any, kind: str, rng: random.Random) -> Reading:
@@ -44,7 +45,7 @@ def quiet(rule: Any, kind: str, rng: random.Random) -> Reading:
     nothing = Reading(None, None, None, None)
     if rule.id.startswith(("cells", "thermal")) and kind != "electric":
         return nothing
-    if rule.id.startswith(tuple(_ENGINE)) and kind == "electric":
+    if rule.id.startswith(_ENGINE) and kind == "electric":
         return nothing
     if rule.id.startswith("fuel") and kind != "petrol":
         return nothing
@@ -93,28 +94,17 @@ class Fleet:
         numbers, names = packed([quiet(rule, kind, self._rng) for rule in self._rules])
         known = {
             "boot_id": 1, "seq": self._seq + k, "t0_ms": t0, "end_ms": t0 + 1000, "received_ms": t0 + 1500,
-            "believed": 1, "ignition_on": 1, "lat_deg": 48 + (t0 - T0) / 1e8, "lon_deg": 11.5, "heading_deg": 0,
-            "speed_kmh": 40, "speed_max_kmh": 41, "distance_m": 11.1 * step_ms / 1000, "fuel_l": 0.001,
-            "moving_ms": 1000, "moving_from_ms": t0, "moving_to_ms": t0 + 1000, "speeding_ms": 0,
+            "believed": 1, "ignition_on": 1, "lat_deg": 48 + (t0 - T0) / 1e8, "lon_deg": 11.5,
+            "heading_deg": 0, "speed_kmh": 40, "speed_max_kmh": 41, "distance_m": 11.1 * step_ms / 1000,
+            "fuel_l": 0.001, "moving_ms": 1000, "moving_from_ms": t0, "moving_to_ms": t0 + 1000,
+            "speeding_ms": 0,
             "vehicle_class": 2 if kind == "heavy" else 0, "odometer_m": (t0 - T0) / 90,
         }  # fmt: skip
         return {
             "vehicle_id": f"VIN{vehicle:06}", "partition": vehicle % 3, "log_offset": self._seq + k,
             "facts": np.array([known.get(name, math.nan) for name in FACTS], float), "runs": np.array([]),
-            "numbers": numbers, "names": names,
+            "numbers": numbers, "names": np.array(names, object),
         }  # fmt: skip
-
-
-def packed(said: list[Reading]) -> tuple[Any, Any]:
-    """Readings as Spark sends them."""
-    nan = math.nan
-    numbers = []
-    for each in said:
-        flags = [nan if flag is None else float(flag) for flag in (each.holds, each.clears, each.armed, each.learns)]
-        numbers += [*flags, *(nan if v is None else v for v in (each.value, each.limit))]
-    names = np.empty(len(said), object)
-    names[:] = [np.array(each.names, object) for each in said]
-    return np.array(numbers), names
 
 
 def take(core: Core, blob: bytes | None, frame: pd.DataFrame, spent: dict[str, float]) -> bytes:
@@ -156,7 +146,9 @@ def measure(detection: Detection, vehicles: int, frames: int, rounds: int) -> di
         blob = take(core, blob, batch, spent)
         for part, seconds in (spent | {"all": sum(spent.values())}).items():
             found[part].append(1e6 * seconds / len(batch))
-    return {part: round(median(each), 1) for part, each in found.items()} | {"blob_bytes": len(blob) // vehicles}
+    return {part: round(median(each), 1) for part, each in found.items()} | {
+        "blob_bytes": len(blob) // vehicles
+    }
 
 
 def main() -> None:
