@@ -66,7 +66,8 @@ def _said(chunk: pd.DataFrame) -> list[Said]:
 
 def _matrix(column: pd.Series) -> Floats:
     """Rows of doubles, all of one length."""
-    return np.vstack(column.to_list())
+    rows = column.to_list()
+    return np.concatenate(rows).reshape(len(rows), -1)
 
 
 def _column(name: str, numbers: Floats) -> list[Any]:

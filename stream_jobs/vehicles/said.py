@@ -6,7 +6,6 @@ and the core sees that by a byte: a rule's flags are one number, its reading is 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from itertools import product
 from typing import Final
@@ -34,9 +33,10 @@ def said_of(numbers: Floats, names: Sequence[Sequence[str]]) -> list[Said]:
     rules = numbers.shape[1] // len(NUMBERS)
     flags, values, limits, named = (numbers[:, k * rules : (k + 1) * rules] for k in range(len(NUMBERS)))
     codes = (flags + KNOWN * ~np.isnan(values)).astype(np.uint8)
+    whole = codes.tobytes()
+    bytewise = [whole[k * rules : (k + 1) * rules] for k in range(len(numbers))]
     counts = named.astype(np.int64).tolist()
-    bytewise, texts = [row.tobytes() for row in codes], [list(each) for each in names]
-    return [*map(Said, bytewise, values.tolist(), limits.tolist(), counts, texts)]
+    return [*map(Said, bytewise, values.tolist(), limits.tolist(), counts, map(list, names))]
 
 
 def reading(said: Said, place: int) -> Reading:
@@ -49,7 +49,7 @@ def reading(said: Said, place: int) -> Reading:
     if count:
         begin = sum(said.named[:place])
         names = tuple(said.names[begin : begin + count])
-    known = None if math.isnan(limit) else limit
+    known = limit if limit == limit else None  # noqa: PLR0124  a NaN; a call would cost more
     return Reading(holds, clears, value, known, armed, learns, names)
 
 

@@ -61,7 +61,9 @@ class BaselineDetector(Untimed):
         off = self._off(history, value) if reading.holds else None
         found: Sequence[Found] = ()
         if off is not None:
-            inside, found = self.raising.step(inside, self._judged(now_ms, off, reading))
+            judged = self._judged(now_ms, off, reading)
+            if judged.holds or inside is not None:
+                inside, found = self.raising.step(inside, judged)
         elif reading.holds is False:
             inside = self._unheld(inside)
         if reading.learns and inside is None:

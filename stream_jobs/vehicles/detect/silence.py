@@ -109,9 +109,9 @@ class CloneDetector(Untimed):
         reading: Reading,  # noqa: ARG002  the protocol's
     ) -> tuple[Memory | None, Sequence[Found]]:
         """See Detector."""
+        if memory is not None and len(memory) == 3 and memory[2][0] == beat.boot_id:  # type: ignore[index]
+            return (memory[0], memory[1], _with(Boot(*memory[2]), beat)), ()  # type: ignore[misc]
         found_ms, told_ms, *rows = memory or (None, 0)
-        if len(rows) == 1 and rows[0][0] == beat.boot_id:  # type: ignore[index]
-            return (found_ms, told_ms, _with(Boot(*rows[0]), beat)), ()  # type: ignore[misc]
         boots = {row[0]: Boot(*row) for row in rows}  # type: ignore[index,misc]
         mine = _with(boots.pop(beat.boot_id, None), beat)
         others = list(boots.values())
