@@ -96,7 +96,7 @@ QUERIES: Final = (
     ),
     Query(
         name="vehicles",
-        operators=1,
+        operators=2,
         replaces=(),
         trigger_s=lambda s: s.jobs.trigger_s,
         max_offsets=lambda s: s.jobs.max_offsets,

@@ -21,6 +21,7 @@ GROUPS = ("services", "unit", "e2e")
 """What a worker runs in one go, the longest first."""
 
 
+@pytest.hookimpl(tryfirst=True)  # before the workers read the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Two workers share the tests in groups: what needs the session's stack stays together, on one stack."""
     for item in items:

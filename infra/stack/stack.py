@@ -61,11 +61,12 @@ class Stack:
         """
         with self.lock():
             self._set_up_home()
-            services = self.services(self._choose_ports())
-            with ThreadPoolExecutor(max_workers=len(SERVICES)) as pool:
-                started = [pool.submit(self._start, service) for service in services]
-            for future in started:
-                future.result()
+            with self._turn():
+                services = self.services(self._choose_ports())
+                with ThreadPoolExecutor(max_workers=len(SERVICES)) as pool:
+                    started = [pool.submit(self._start, service) for service in services]
+                for future in started:
+                    future.result()
             addresses = self.endpoints(self.ports())
             self._furnish(addresses)
             postgres.write_private(self.home / ENDPOINTS_FILE, json.dumps(asdict(addresses), indent=1))
@@ -83,6 +84,14 @@ class Stack:
         """One change of this stack at a time; a second one waits."""
         self.home.mkdir(parents=True, exist_ok=True)
         with (self.home / "stack.lock").open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """One start at a time on this machine: two would find the same port free."""
+        self.settings.paths.cache.mkdir(parents=True, exist_ok=True)
+        with (self.settings.paths.cache / "start.lock").open("w") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
 

@@ -66,13 +66,18 @@ def _read_at_once(payloads: pa.BinaryArray, schema: pa.Schema) -> pa.Table | Non
         return None
     whole = pa.ListArray.from_arrays(pa.array([0, len(payloads)], pa.int32()), payloads)
     text: bytes = pc.binary_join(whole, b"\n")[0].as_py()
-    if b"NaN" in text or b"Inf" in text or not _is_utf8(text):
+    if _has_no_number(text) or not _is_utf8(text):
         return None
     try:
         table = _parse(text, schema)
     except pa.ArrowInvalid:
         return None
     return table if table.num_rows == len(payloads) else None
+
+
+def _has_no_number(text: bytes) -> bool:
+    """NaN or Inf. A single letter is found ten times as fast, and hardly a frame has an I."""
+    return b"NaN" in text or (b"I" in text and b"Inf" in text)
 
 
 def _all_in_braces(payloads: pa.BinaryArray) -> bool:

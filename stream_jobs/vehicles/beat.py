@@ -8,13 +8,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
 Plain = int | float | str | bool | None | tuple["Plain", ...]
 """What a memory is made of: it must cross a checkpoint as plain values."""
 Memory = tuple[Plain, ...]
+
+if TYPE_CHECKING:
+    Stored = Memory | None
+else:
+    _Leaf = int | float | str | bool | None
+    _Tuple1 = tuple[_Leaf, ...]
+    _Tuple2 = tuple[_Leaf | _Tuple1, ...]
+    _Tuple3 = tuple[_Leaf | _Tuple2, ...]
+    _Tuple4 = tuple[_Leaf | _Tuple3, ...]
+    _Tuple5 = tuple[_Leaf | _Tuple4, ...]
+    _Tuple6 = tuple[_Leaf | _Tuple5, ...]
+    Stored = tuple[_Leaf | _Tuple6, ...] | None
+"""A memory as a checkpoint gives it back: tuples up to seven deep (a baseline that is armed has six), so that
+no Python has to make them of lists.
+"""
 
 
 class Reading(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -35,6 +50,23 @@ class Reading(msgspec.Struct, frozen=True, array_like=True, gc=False):
     names: tuple[str, ...] = ()
 
 
+class Said(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What all rules say of one frame, in their order; said.py makes a rule's Reading of it.
+
+    ``codes``: a byte a rule, its flags and whether its value is known; ``values`` and ``limits``: NaN where
+    not known; ``names``: those of all rules, ``named``: how many are each rule's. All empty without rules.
+    """
+
+    codes: bytes = b""
+    values: list[float] = []
+    limits: list[float] = []
+    named: list[int] = []
+    names: list[str] = []
+
+
+NOTHING_SAID: Final = Said()
+
+
 class HarshRun(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Samples of one frame on end that are beyond the class's threshold for ``what``; of any length.
 
@@ -52,7 +84,7 @@ class Beat(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One frame, its samples reduced; times in ms since 1970, None where not known.
 
     ``end_ms`` is where its last sample's time ends (``t0_ms + n * dt_ms``); position, heading and speed are
-    the last known ones in it. ``readings`` has one for each rule of the query, in the order of the rules.
+    the last known ones in it. ``said`` is what the rules of the query say.
     ``moving_from_ms`` and ``moving_to_ms``: when its first sample on the move begins, its last one ends.
     """
 
@@ -71,7 +103,7 @@ class Beat(msgspec.Struct, frozen=True, array_like=True, gc=False):
     distance_m: float | None
     fuel_l: float | None
     energy_kwh: float | None
-    readings: tuple[Reading, ...]
+    said: Said
     odometer_m: float | None = None
     moving_ms: int | None = None
     moving_from_ms: int | None = None
@@ -112,9 +144,20 @@ class Detector(Protocol):
         """False: a beat need not be shown to it while its memory is None and the reading does not hold."""
         ...
 
+    def mute(self, reading: Reading) -> bool:
+        """True: whatever its memory, it changes nothing and finds nothing. Decided by flags and whether there
+        is a value alone, not by what numbers there are.
+        """
+        ...
+
     @property
     def unordered(self) -> bool:
         """True: it is shown every frame once as it arrives, before the sequencer, those left out too."""
+        ...
+
+    @property
+    def timed(self) -> bool:
+        """False: ``due_ms`` is never anything."""
         ...
 
     def step(

@@ -8,28 +8,30 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 
 from stream_jobs.vehicles.alert_rows import alert_row
-from stream_jobs.vehicles.beat import Beat, Found, Memory
+from stream_jobs.vehicles.beat import Beat, Found, Stored
 from stream_jobs.vehicles.journeys import journey
 from stream_jobs.vehicles.journeys.journey import JourneyState
 from stream_jobs.vehicles.journeys.limits import JourneyLimits
+from stream_jobs.vehicles.lookout import Lookout
 from stream_jobs.vehicles.plugged import Detection
 from stream_jobs.vehicles.rows import BehindRow, Row
+from stream_jobs.vehicles.said import reading
 from stream_jobs.vehicles.sequencer import Arrival, Order, Patience, Sequencer
 
 
 class VehicleState(msgspec.Struct, array_like=True):
-    """One vehicle's memory: ``clock_ms`` is the newest receipt, ``last`` the newest beat without readings.
+    """One vehicle's memory: ``clock_ms`` is the newest receipt, ``last`` the newest beat, of
+    which a checkpoint keeps neither what rules say nor harsh runs.
 
     ``dues`` are the moments (receive clock) at which detectors want to be asked, in the order of the rules.
     """
 
     order: Order
-    memories: list[Any]
+    memories: list[Stored]
     dues: list[int | None]
     journey: JourneyState
     clock_ms: int = 0
@@ -52,6 +54,8 @@ class Core:
         self._limits = limits
         self._detection = detection
         self._unordered = tuple(k for k, each in enumerate(detection.detectors) if each.unordered)
+        self._timed = tuple(k for k, each in enumerate(detection.detectors) if each.timed)
+        self._lookout = Lookout(detection.detectors)
 
     def new(self) -> VehicleState:
         """The memory of a vehicle never seen."""
@@ -72,9 +76,11 @@ class Core:
 
     def arrived(self, state: VehicleState, beat: Beat) -> Iterator[Row]:
         """Rows of detectors that look at frames as they arrive, whatever their order; copies are harmless."""
-        for place in self._unordered if beat.readings else ():
+        for place in self._unordered if beat.said.codes else ():
             detector = self._detection.detectors[place]
-            state.memories[place], found = detector.step(state.memories[place], beat, beat.readings[place])
+            state.memories[place], found = detector.step(
+                state.memories[place], beat, reading(beat.said, place)
+            )
             yield from self._rows(place, found, beat)
 
     def step(self, state: VehicleState, beat: Beat) -> Iterator[Row]:
@@ -82,7 +88,7 @@ class Core:
         yield from self._wake(state, beat.received_ms)
         yield from journey.step(state.journey, beat, self._limits.journey)
         yield from self._detect(state, beat)
-        state.last = msgspec.structs.replace(beat, readings=(), harsh=())
+        state.last = beat
 
     def expire(self, state: VehicleState, now_ms: int) -> Iterator[Row]:
         """Rows that follow from nothing having come up to ``now_ms`` of the receive clock."""
@@ -104,15 +110,15 @@ class Core:
 
     def _detect(self, state: VehicleState, beat: Beat) -> Iterator[Row]:
         detectors, memories = self._detection.detectors, state.memories
-        for place, reading in enumerate(beat.readings):
+        for place, anyhow in self._lookout.places(beat.said.codes):
             memory = memories[place]
-            idle = memory is None and not reading.holds and not detectors[place].always
-            if idle or place in self._unordered:
+            if memory is None and not anyhow:
                 continue
-            after, found = detectors[place].step(memory, beat, reading)
+            after, found = detectors[place].step(memory, beat, reading(beat.said, place))
             if after is not memory:
                 memories[place] = after
-                state.dues[place] = detectors[place].due_ms(after)
+                if place in self._timed:
+                    state.dues[place] = detectors[place].due_ms(after)
             if found:
                 yield from self._rows(place, found, beat)
 
@@ -122,11 +128,12 @@ class Core:
         if last is None:
             return
         yield from journey.expire(state.journey, last.vehicle_id, now_ms, self._limits.journey)
-        for place in range(len(state.dues)):
+        for place in self._timed:
             due_ms = state.dues[place]
             while due_ms is not None and due_ms < now_ms:
                 detector = self._detection.detectors[place]
-                memory: Memory = state.memories[place]
+                memory = state.memories[place]
+                assert memory is not None  # nothing is due without one
                 state.memories[place], found = detector.expire(memory, due_ms)
                 yield from self._rows(place, found, last, due_ms)
                 later_ms = detector.due_ms(state.memories[place])

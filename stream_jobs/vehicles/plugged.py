@@ -18,12 +18,12 @@ from stream_jobs.vehicles.detect.readings import reading
 class Detection:
     """The rules, a detector for each, and how Spark reads each over a frame.
 
-    ``reading`` gives a struct with the fields of beat.Reading, in their order.
+    ``reading`` gives a column for each field of beat.Reading.
     """
 
     rules: tuple[Rule, ...] = ()
     detectors: tuple[Detector, ...] = ()
-    reading: Callable[[Rule], Column] | None = None
+    reading: Callable[[Rule], dict[str, Column]] | None = None
 
 
 def detection(settings: Settings) -> Detection:

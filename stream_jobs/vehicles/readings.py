@@ -5,55 +5,45 @@ A struct a rule would be a dictionary a rule and frame in Python; numbers in one
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Final
+from functools import reduce
+from operator import add
+from typing import Final
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 
-from stream_jobs.vehicles.beat import Reading
 from stream_jobs.vehicles.plugged import Detection
+from stream_jobs.vehicles.said import FLAGS, WEIGHTS
 
-FLAGS: Final = ("holds", "clears", "armed", "learns")
-VALUES: Final = ("value", "limit")
-NUMBERS: Final = (*FLAGS, *VALUES)
-NAMES: Final = "names"
+TEXTS: Final = "array<string>"
 
 
 def reading_columns(detection: Detection) -> tuple[Column, Column]:
-    """The readings of a frame: NUMBERS of each rule (array of doubles), names of each rule (arrays)."""
-    numbers: list[Column] = []
-    names: list[Column] = []
-    for rule in detection.rules:
-        assert detection.reading is not None
-        struct = detection.reading(rule)
-        numbers += [_number(struct, name) for name in NUMBERS]
-        names.append(_names(struct))
-    return (
-        F.array(*numbers).cast("array<double>"),
-        F.array(*names).cast("array<array<string>>"),
-    )
+    """The readings of a frame: said.NUMBERS (array of doubles, a block after the other), and all names."""
+    assert detection.reading is not None or not detection.rules
+    read = [] if detection.reading is None else [detection.reading(rule) for rule in detection.rules]
+    names = [_names(columns["names"]) for columns in read]
+    numbers = [
+        *(_flags(columns) for columns in read),
+        *(_number(columns["value"]) for columns in read),
+        *(_number(columns["limit"]) for columns in read),
+        *(F.size(each).cast("double") for each in names),
+    ]
+    flat = F.flatten(F.array(*names)) if names else F.array()
+    return F.array(*numbers).cast("array<double>"), flat.cast(TEXTS)
 
 
-def _number(struct: Column, name: str) -> Column:
-    value = struct.getField(name)
-    return F.coalesce((value.cast("int") if name in FLAGS else value).cast("double"), F.lit(float("nan")))
+def _flags(columns: dict[str, Column]) -> Column:
+    """The flags as one number."""
+    digits = (F.coalesce(columns[name].cast("int") + 1, F.lit(0)) for name in FLAGS)
+    weighed = (digit * weight for digit, weight in zip(digits, WEIGHTS, strict=True))
+    return reduce(add, weighed).cast("double")
 
 
-def _names(struct: Column) -> Column:
-    names = F.array_compact(struct.getField(NAMES))  # a gear that is not known is no name
-    return F.coalesce(names, F.array().cast("array<string>"))
+def _number(value: Column) -> Column:
+    return F.coalesce(value, F.lit(float("nan")))
 
 
-def readings_of(numbers: Sequence[Any], names: Sequence[Any]) -> tuple[Reading, ...]:
-    """The readings of a frame, of numbers that are None where not known."""
-    width = len(NUMBERS)
-    return tuple(
-        _reading(numbers[place * width : (place + 1) * width], tuple(names[place]))
-        for place in range(len(numbers) // width)
-    )
-
-
-def _reading(numbers: Sequence[Any], names: tuple[str, ...]) -> Reading:
-    holds, clears, armed, learns = (None if flag is None else flag > 0 for flag in numbers[:4])
-    return Reading(holds, clears, numbers[4], numbers[5], armed, learns, names)
+def _names(names: Column) -> Column:
+    known = F.array_compact(names)  # a gear that is not known is no name
+    return F.coalesce(known, F.array().cast(TEXTS))

@@ -5,10 +5,11 @@ Vehicles that a batch does not touch stay as the bytes they are.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
+from stream_jobs.vehicles.beat import NOTHING_SAID
 from stream_jobs.vehicles.core import VehicleState
 from stream_jobs.vehicles.sequencer import Arrival
 
@@ -38,18 +39,14 @@ def dump_bucket(bucket: Bucket) -> bytes:
 
 def load_vehicle(raw: msgspec.Raw) -> VehicleState:
     """One vehicle's memory; what detectors remember comes back as the tuples it was."""
-    state = _VEHICLE.decode(raw)
-    state.memories = [_tuples(memory) for memory in state.memories]
-    return state
+    return _VEHICLE.decode(raw)
 
 
 def dump_vehicle(state: VehicleState) -> msgspec.Raw:
     """One vehicle's memory as bytes."""
+    if state.last is not None:
+        state.last = msgspec.structs.replace(state.last, said=NOTHING_SAID, harsh=())
     return msgspec.Raw(_ENCODER.encode(state))
-
-
-def _tuples(value: Any) -> Any:
-    return tuple(map(_tuples, value)) if type(value) is list else value
 
 
 def adopt(bucket: Bucket, rules: list[str]) -> None:
@@ -73,4 +70,4 @@ def adopt(bucket: Bucket, rules: list[str]) -> None:
 def _unread(each: Arrival) -> Arrival:
     if each.beat is None:
         return each
-    return msgspec.structs.replace(each, beat=msgspec.structs.replace(each.beat, readings=()))
+    return msgspec.structs.replace(each, beat=msgspec.structs.replace(each.beat, said=NOTHING_SAID))

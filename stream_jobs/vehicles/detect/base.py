@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from stream_jobs.vehicles.beat import Found, Memory
+from stream_jobs.vehicles.beat import Found, Memory, Reading
 
 
 class Untimed:
@@ -17,8 +17,17 @@ class Untimed:
         """See Detector."""
         return True
 
+    def mute(self, reading: Reading) -> bool:
+        """See Detector; of most kinds: a frame without a value is passed over."""
+        return reading.value is None
+
     @property
     def unordered(self) -> bool:
+        """See Detector."""
+        return False
+
+    @property
+    def timed(self) -> bool:
         """See Detector."""
         return False
 

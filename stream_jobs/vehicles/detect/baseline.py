@@ -18,12 +18,15 @@ NAMES_MAX: Final = 24
 UNNAMED: Final = ""
 
 
+Histories = tuple[tuple[str, Memory], ...]
+
+
 class Own(NamedTuple):
     """A memory: the name now and since when, histories by name, the mean's buckets, the rule's own memory."""
 
     name: str
     since_ms: int
-    histories: tuple[tuple[str, Memory], ...]
+    histories: Histories
     series: Series
     inside: Memory | None
 
@@ -43,29 +46,30 @@ class BaselineDetector(Untimed):
         self, memory: Memory | None, beat: Beat, reading: Reading
     ) -> tuple[Memory | None, Sequence[Found]]:
         """See Detector."""
-        name, now_ms = ",".join(reading.names) or UNNAMED, beat.end_ms
-        own = Own(name, now_ms, (), (), None) if memory is None else Own(*memory)  # type: ignore[arg-type]
         if reading.value is None:
             return memory, ()
+        name, now_ms = ",".join(reading.names) or UNNAMED, beat.end_ms
+        own = Own(name, now_ms, (), (), None) if memory is None else Own(*memory)  # type: ignore[arg-type]
+        _, since_ms, histories, series, inside = own
         if name != own.name:
-            own = own._replace(name=name, since_ms=now_ms, series=())
-        steady = now_ms - own.since_ms >= 1000 * self.spec.steady_s
-        value, series = self._value(own.series, now_ms, reading.value)
-        own = own._replace(series=series)
+            since_ms, series = now_ms, ()
+        steady = now_ms - since_ms >= 1000 * self.spec.steady_s
+        value, series = self._value(series, now_ms, reading.value)
         if value is None or not steady:
-            return own, ()
-        histories = dict(own.histories)
-        off = self._off(histories.get(name), value) if reading.holds else None
+            return Own(name, since_ms, histories, series, inside), ()
+        history, others = _apart(histories, name)
+        off = self._off(history, value) if reading.holds else None
         found: Sequence[Found] = ()
         if off is not None:
-            inside, found = self.raising.step(own.inside, self._judged(now_ms, off, reading))
-            own = own._replace(inside=inside)
+            judged = self._judged(now_ms, off, reading)
+            if judged.holds or inside is not None:
+                inside, found = self.raising.step(inside, judged)
         elif reading.holds is False:
-            own = own._replace(inside=self._unheld(own.inside))
-        if reading.learns and own.inside is None:
-            history = self._learned(histories.pop(name, None), value, now_ms)
-            own = own._replace(histories=(*histories.items(), (name, history))[-NAMES_MAX:])
-        return own, found
+            inside = self._unheld(inside)
+        if reading.learns and inside is None:
+            learned = self._learned(history, value, now_ms)
+            histories = (*others, (name, learned))[-NAMES_MAX:]
+        return Own(name, since_ms, histories, series, inside), found
 
     def _value(self, series: Series, now_ms: int, value: float) -> tuple[float | None, Series]:
         """The frame's value, or the mean when a part of its time is complete."""
@@ -107,3 +111,11 @@ class BaselineDetector(Untimed):
             return off
         scale = abs(usual) if self.spec.by == "share" else spread
         return off / scale if scale > 0 else None
+
+
+def _apart(histories: Histories, name: str) -> tuple[Memory | None, Histories]:
+    """The history of a name, and the others; nearly always it is the last one that was learned."""
+    if histories and histories[-1][0] == name:
+        return histories[-1][1], histories[:-1]
+    of_name = dict(histories).get(name)
+    return of_name, tuple(each for each in histories if each[0] != name)

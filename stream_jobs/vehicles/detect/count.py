@@ -58,6 +58,10 @@ class CountDetector(Untimed):
         """Nothing is remembered before the first time."""
         return False
 
+    def mute(self, reading: Reading) -> bool:
+        """See Detector."""
+        return reading.holds is None
+
     def step(
         self, memory: Memory | None, beat: Beat, reading: Reading
     ) -> tuple[Memory | None, Sequence[Found]]:

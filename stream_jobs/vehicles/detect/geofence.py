@@ -40,6 +40,10 @@ class GeofenceDetector(Untimed):
     margin_m: float
     gap_ms: int
 
+    def mute(self, reading: Reading) -> bool:
+        """See Detector."""
+        return reading.holds is False
+
     def step(
         self, memory: Memory | None, beat: Beat, reading: Reading
     ) -> tuple[Memory | None, Sequence[Found]]:

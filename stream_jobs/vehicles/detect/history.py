@@ -58,23 +58,22 @@ def noted(was: Quantile | None, value: float, share: float) -> Quantile:
         heights = (*(was.heights if was else ()), value)
         return Quantile(len(heights), tuple(sorted(heights)), (1.0, 2.0, 3.0, 4.0, 5.0))
     q, n = list(was.heights), list(was.places)
-    q[0], q[4] = min(q[0], value), max(q[4], value)
+    if value < q[0]:
+        q[0] = value
+    elif value > q[4]:
+        q[4] = value
     cell = min(3, max(0, bisect_right(q, value) - 1))
     for k in range(cell + 1, 5):
         n[k] += 1
-    count = was.taken + 1
-    wanted = [1 + (count - 1) * part for part in (0, share / 2, share, (1 + share) / 2, 1)]
-    for k in (1, 2, 3):
-        _adjust(q, n, k, wanted[k])
-    return Quantile(count, tuple(q), tuple(n))
+    for k, part in ((1, share / 2), (2, share), (3, (1 + share) / 2)):
+        off = 1 + was.taken * part - n[k]
+        if (off >= 1 and n[k + 1] - n[k] > 1) or (off <= -1 and n[k - 1] - n[k] < -1):
+            _move(q, n, k, 1 if off > 0 else -1)
+    return Quantile(was.taken + 1, tuple(q), tuple(n))
 
 
-def _adjust(q: list[float], n: list[float], k: int, wanted: float) -> None:
+def _move(q: list[float], n: list[float], k: int, d: int) -> None:
     """Move one marker a place towards where it should be."""
-    off = wanted - n[k]
-    if not ((off >= 1 and n[k + 1] - n[k] > 1) or (off <= -1 and n[k - 1] - n[k] < -1)):
-        return
-    d = 1 if off > 0 else -1
     up, down = (q[k + 1] - q[k]) / (n[k + 1] - n[k]), (q[k] - q[k - 1]) / (n[k] - n[k - 1])
     parabola = q[k] + d / (n[k + 1] - n[k - 1]) * ((n[k] - n[k - 1] + d) * up + (n[k + 1] - n[k] - d) * down)
     if not q[k - 1] < parabola < q[k + 1]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
@@ -12,6 +12,8 @@ from stream_jobs.vehicles.beat import Beat, Detector, Found, Memory, Reading
 from stream_jobs.vehicles.detect.base import Untimed
 from stream_jobs.vehicles.detect.raising import Judged, Raising, beyond
 from stream_jobs.vehicles.detect.series import add, mean
+
+NOTHING: Final[Sequence[Found]] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +26,10 @@ class LevelDetector(Untimed):
     def always(self) -> bool:
         """Nothing is remembered while nothing holds."""
         return False
+
+    def mute(self, reading: Reading) -> bool:
+        """See Detector."""
+        return reading.holds is None and reading.clears is not True
 
     def step(
         self, memory: Memory | None, beat: Beat, reading: Reading
@@ -55,6 +61,10 @@ class ArmedDetector(Untimed):
     gap_ms: int
     inner: Detector
 
+    def mute(self, reading: Reading) -> bool:
+        """See Detector."""
+        return reading.armed is None
+
     def step(
         self, memory: Memory | None, beat: Beat, reading: Reading
     ) -> tuple[Memory | None, Sequence[Found]]:
@@ -63,14 +73,16 @@ class ArmedDetector(Untimed):
         if reading.armed is None or (was is not None and beat.end_ms < was.seen_ms):
             return memory, ()
         now = self._armed(was, beat.end_ms) if reading.armed else self._off(was, beat.end_ms)
-        if reading.armed:
-            reading = replace(reading, armed=now.armed_ms >= self.armed_for_ms)
-        else:
+        if not reading.armed:
             reading = Reading(False, True, None, reading.limit)
-        inside, found = self.inner.step(now.inside, beat, reading)
+        elif now.armed_ms < self.armed_for_ms:
+            reading = replace(reading, armed=False)
+        inside, found = now.inside, NOTHING
+        if inside is not None or reading.holds or self.inner.always:
+            inside, found = self.inner.step(inside, beat, reading)
         if inside is None and now.armed_ms == 0 and now.off_ms is not None:
             return None, found
-        return now._replace(inside=inside), found
+        return Arming(now.armed_ms, now.seen_ms, now.off_ms, inside), found
 
     def _armed(self, was: Arming | None, now_ms: int) -> Arming:
         if was is None:
@@ -79,15 +91,15 @@ class ArmedDetector(Untimed):
         away_ms = now_ms - was.off_ms if was.off_ms is not None else passed_ms
         whole = was.off_ms is None and passed_ms <= self.gap_ms
         if not whole and away_ms > self.pause_ms:
-            return was._replace(armed_ms=0, seen_ms=now_ms, off_ms=None)
-        return was._replace(armed_ms=was.armed_ms + whole * passed_ms, seen_ms=now_ms, off_ms=None)
+            return Arming(0, now_ms, None, was.inside)
+        return Arming(was.armed_ms + whole * passed_ms, now_ms, None, was.inside)
 
     def _off(self, was: Arming | None, now_ms: int) -> Arming:
         if was is None:
             return Arming(0, now_ms, now_ms, None)
         off_ms = was.seen_ms if was.off_ms is None else was.off_ms
         kept_ms = was.armed_ms if now_ms - off_ms <= self.pause_ms else 0
-        return was._replace(armed_ms=kept_ms, seen_ms=now_ms, off_ms=off_ms)
+        return Arming(kept_ms, now_ms, off_ms, was.inside)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +112,10 @@ class MeanDetector(Untimed):
     raising: Raising
     mean_ms: int
     clear_level: float | None
+
+    def mute(self, reading: Reading) -> bool:
+        """See Detector."""
+        return reading.value is None and not reading.clears
 
     def step(
         self, memory: Memory | None, beat: Beat, reading: Reading

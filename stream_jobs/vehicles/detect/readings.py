@@ -1,8 +1,7 @@
-"""A rule's expressions over the frame's columns as one struct: what `Reading` holds. Native Spark only."""
+"""A rule's expressions over the frame's columns as columns: what `Reading` holds. Native Spark only."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 from pyspark.sql import Column
@@ -11,22 +10,18 @@ from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from stream_jobs.rule_kinds import Baseline, Count, Geofence, Lasting, Level, Silence
 from stream_jobs.rules import Rule
 
-READING: Final = (
-    "struct<holds:boolean,clears:boolean,value:double,limit:double,armed:boolean,learns:boolean,"
-    "names:array<string>>"
-)
-"""The struct's type; its fields are those of `Reading`, in order."""
+TYPES: Final = {
+    "holds": "boolean", "clears": "boolean", "value": "double", "limit": "double", "armed": "boolean",
+    "learns": "boolean", "names": "array<string>",
+}  # fmt: skip
+"""Of the columns of a reading."""
 _JUDGED_BY_SPARK: Final = (Count, Geofence, Silence)
 """Kinds for which the condition alone is what holds, besides a level of the frame's own value."""
 
 
-def readings(rules: Sequence[Rule]) -> Column:
-    """An array with the reading of each rule, in their order."""
-    return F.array(*(reading(rule) for rule in rules)).cast(f"array<{READING}>")
-
-
-def reading(rule: Rule) -> Column:
-    """One rule's reading. Where a kind works on a value of its own, the value is null unless it counts."""
+def reading(rule: Rule) -> dict[str, Column]:
+    """One rule's reading, a column for each of TYPES: a struct would be evaluated for each of its fields.
+    Where a kind works on a value of its own, the value is null unless it counts."""
     lasting = rule.lasting
     if lasting is None:
         raise ValueError(f"rule {rule.id} is none of the query vehicles")
@@ -40,15 +35,16 @@ def reading(rule: Rule) -> Column:
     elif isinstance(lasting.spec, (*_JUDGED_BY_SPARK, Baseline)):
         holds = condition
     counted = value if own or isinstance(lasting.spec, (Baseline, Count)) else F.when(condition, value)
-    return F.struct(
-        holds.alias("holds"),
-        clears.alias("clears"),
-        counted.alias("value"),
-        limit.alias("limit"),
-        _or_null(lasting.armed).alias("armed"),
-        (_or_null(lasting.learn) if lasting.learn else condition).alias("learns"),
-        _or_null(lasting.names).alias("names"),
-    ).cast(READING)
+    columns = {
+        "holds": holds,
+        "clears": clears,
+        "value": counted,
+        "limit": limit,
+        "armed": _or_null(lasting.armed),
+        "learns": _or_null(lasting.learn) if lasting.learn else condition,
+        "names": _or_null(lasting.names),
+    }
+    return {name: column.cast(TYPES[name]) for name, column in columns.items()}
 
 
 def _holds(rule: Rule, condition: Column, value: Column, limit: Column) -> Column:

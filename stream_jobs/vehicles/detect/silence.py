@@ -32,6 +32,15 @@ class SilenceDetector(Untimed):
 
     silent_ms: int
 
+    @property
+    def timed(self) -> bool:
+        """See Detector."""
+        return True
+
+    def mute(self, reading: Reading) -> bool:  # noqa: ARG002  the protocol's
+        """Never: it listens to the frames themselves."""
+        return False
+
     def step(
         self, memory: Memory | None, beat: Beat, reading: Reading
     ) -> tuple[Memory | None, Sequence[Found]]:
@@ -89,6 +98,10 @@ class CloneDetector(Untimed):
         """The sequencer leaves out the very frames that tell."""
         return True
 
+    def mute(self, reading: Reading) -> bool:  # noqa: ARG002  the protocol's
+        """Never: it listens to the frames themselves."""
+        return False
+
     def step(
         self,
         memory: Memory | None,
@@ -96,6 +109,8 @@ class CloneDetector(Untimed):
         reading: Reading,  # noqa: ARG002  the protocol's
     ) -> tuple[Memory | None, Sequence[Found]]:
         """See Detector."""
+        if memory is not None and len(memory) == 3 and memory[2][0] == beat.boot_id:  # type: ignore[index]
+            return (memory[0], memory[1], _with(Boot(*memory[2]), beat)), ()  # type: ignore[misc]
         found_ms, told_ms, *rows = memory or (None, 0)
         boots = {row[0]: Boot(*row) for row in rows}  # type: ignore[index,misc]
         mine = _with(boots.pop(beat.boot_id, None), beat)
@@ -112,12 +127,13 @@ class CloneDetector(Untimed):
 def _with(boot: Boot | None, beat: Beat) -> Boot:
     if boot is None:
         return Boot(beat.boot_id, beat.t0_ms, beat.end_ms, beat.received_ms, beat.received_ms)
+    boot_id, from_ms, to_ms, first_ms, last_ms = boot
     return Boot(
-        boot.boot_id,
-        min(boot.from_ms, beat.t0_ms),
-        max(boot.to_ms, beat.end_ms),
-        min(boot.first_ms, beat.received_ms),
-        max(boot.last_ms, beat.received_ms),
+        boot_id,
+        from_ms if from_ms < beat.t0_ms else beat.t0_ms,
+        to_ms if to_ms > beat.end_ms else beat.end_ms,
+        first_ms if first_ms < beat.received_ms else beat.received_ms,
+        last_ms if last_ms > beat.received_ms else beat.received_ms,
     )
 
 

@@ -26,6 +26,10 @@ class SlopeDetector(Untimed):
     clear_level: float | None
     gap_ms: int
 
+    def mute(self, reading: Reading) -> bool:
+        """See Detector."""
+        return reading.value is None and not reading.clears
+
     def step(
         self, memory: Memory | None, beat: Beat, reading: Reading
     ) -> tuple[Memory | None, Sequence[Found]]:

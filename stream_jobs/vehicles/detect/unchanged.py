@@ -42,6 +42,8 @@ class UnchangedDetector(Untimed):
             same = Same(value, 0, now_ms, now_ms, inside)
         frames = same.frames + 1
         holds = frames >= self.frames and now_ms - same.since_ms >= self.unchanged_ms
+        if inside is None and not holds:
+            return Same(value, frames, same.since_ms, now_ms, None), ()
         judged = Judged(now_ms, holds, frames == 1, value, None, reading.names)
         inside, found = self.raising.step(inside, judged)
         return Same(value, frames, same.since_ms, now_ms, inside), found

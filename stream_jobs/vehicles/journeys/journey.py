@@ -40,6 +40,8 @@ def due_ms(state: JourneyState, limits: JourneyLimits) -> int | None:
 
 def expire(state: JourneyState, vehicle_id: str, now_ms: int, limits: JourneyLimits) -> Iterator[Row]:
     """What is told because nothing came up to ``now_ms``."""
+    if now_ms <= state.trips.received_ms + limits.end_ms:  # none of them is due sooner after the last beat
+        return
     for machine in _machines(state, vehicle_id, limits):
         moment_ms = machine.due_ms()
         if moment_ms is not None and moment_ms < now_ms:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from infra.contract.settings import Settings
-from stream_jobs.vehicles.beat import Beat
+from stream_jobs.vehicles.beat import NOTHING_SAID, Beat
 from stream_jobs.vehicles.journeys.limits import journey_limits
 from stream_jobs.vehicles.journeys.rows import StopRow, TripRow
 from stream_jobs.vehicles.journeys.trips import Trips, TripState
@@ -46,9 +46,9 @@ class Trace:
             "vehicle_id": VEHICLE, "boot_id": 1, "seq": self._seq, "t0_ms": t0, "end_ms": t0 + 1000,
             "received_ms": t0 + 1500, "ignition_on": on, "lat_deg": 48 + self._m / M_PER_DEGREE, "lon_deg":
             11.5, "heading_deg": 0.0, "speed_kmh": kmh, "speed_max_kmh": kmh, "distance_m": way_m,
-            "fuel_l": 0.001, "energy_kwh": None, "readings": (), "odometer_m": None, "moving_ms": 1000 if
-            moves else 0, "moving_from_ms": t0 if moves else None, "moving_to_ms": t0 + 1000 if moves else
-            None,
+            "fuel_l": 0.001, "energy_kwh": None, "said": NOTHING_SAID, "odometer_m": None, "moving_ms":
+            1000 if moves else 0, "moving_from_ms": t0 if moves else None, "moving_to_ms": t0 + 1000 if moves
+            else None,
         }  # fmt: skip
         return Beat(**(known | more))  # type: ignore[arg-type]
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from infra.contract.settings import Settings
-from stream_jobs.vehicles.beat import Beat, HarshRun
+from stream_jobs.vehicles.beat import NOTHING_SAID, Beat, HarshRun
 from stream_jobs.vehicles.core import Core, VehicleState
 from stream_jobs.vehicles.journeys.rows import FINAL, HarshRow, IdleRow, StopRow, TripRow
 from stream_jobs.vehicles.limits import core_limits
@@ -35,7 +35,7 @@ def arrival(
         "vehicle_id": VEHICLE, "boot_id": boot, "seq": seq, "t0_ms": t0, "end_ms": t0 + 1000,
         "received_ms": t0 + 1500 + behind_ms, "ignition_on": True, "lat_deg": 48 + seq * 1e-4,
         "lon_deg": 11.5, "heading_deg": 0.0, "speed_kmh": kmh, "speed_max_kmh": kmh, "distance_m": kmh /
-        3.6, "fuel_l": 0.001, "energy_kwh": None, "readings": (), "moving_ms": 1000 if moves else 0,
+        3.6, "fuel_l": 0.001, "energy_kwh": None, "said": NOTHING_SAID, "moving_ms": 1000 if moves else 0,
         "moving_from_ms": t0 if moves else None, "moving_to_ms": t0 + 1000 if moves else None,
     }  # fmt: skip
     beat = Beat(**(known | more))

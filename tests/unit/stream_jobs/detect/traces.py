@@ -16,6 +16,7 @@ from stream_jobs.vehicles.limits import core_limits
 from stream_jobs.vehicles.plugged import of_rules
 from stream_jobs.vehicles.replay import replay
 from stream_jobs.vehicles.rows import AlertRow
+from stream_jobs.vehicles.said import as_said
 from stream_jobs.vehicles.sequencer import Arrival
 
 T0 = 1_790_000_000_000
@@ -37,7 +38,7 @@ def beat(at_s: float, reading: Reading = NO, **changes: Any) -> Beat:
         "vehicle_id": "V", "boot_id": 1, "seq": round(at_s), "t0_ms": end_ms - 1000, "end_ms": end_ms,
         "received_ms": end_ms, "ignition_on": True, "lat_deg": None, "lon_deg": None, "heading_deg": None,
         "speed_kmh": None, "speed_max_kmh": None, "distance_m": None, "fuel_l": None, "energy_kwh": None,
-        "readings": (reading,),
+        "said": as_said([reading]),
     }  # fmt: skip
     return Beat(**head | changes)
 
