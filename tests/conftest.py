@@ -17,6 +17,8 @@ from infra.stack.stack import SERVICES, Stack
 from tests.support import Lane, make_template, open_lane
 
 KEPT = ("ODOGRAPH_PATHS_CACHE",)
+PIPELINE_S = 600
+"""The whole pipeline starts, drives and is killed several times before the first of its tests."""
 GROUPS = ("services", "unit", "e2e")
 """What a worker runs in one go, the longest first."""
 
@@ -26,6 +28,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Two workers share the tests in groups: what needs the session's stack stays together, on one stack."""
     for item in items:
         item.add_marker(pytest.mark.xdist_group(_group(item)))
+        if _group(item) == "e2e":
+            item.add_marker(pytest.mark.timeout(PIPELINE_S))
     items.sort(key=lambda item: GROUPS.index(_group(item)))
 
 
