@@ -77,12 +77,12 @@ def card(definition: Definition, happened: Happened, found: Found) -> Card:
 
 
 def _trips(definition: Definition, happened: Happened, claims: Sequence[Claim] | None) -> Judged:
-    stop_ms = round(definition.trip_stop_s * 1000)
+    stop_ms, parked_ms = round(definition.trip_stop_s * 1000), round(definition.trip_parked_s * 1000)
     stops = spans.by_vehicle(happened.stops)
     truths = [
         trip
         for vehicle, trips in spans.by_vehicle(happened.trips).items()
-        for trip in spans.expected_trips(trips, stops.get(vehicle, []), stop_ms)
+        for trip in spans.expected_trips(trips, stops.get(vehicle, []), stop_ms, parked_ms)
     ]
     untrue = {truth.vehicle_id for truth in happened.untrue}
 

@@ -55,6 +55,7 @@ class Definition:
     trip_overlap: float
     trip_tolerance_s: float
     trip_stop_s: float
+    trip_parked_s: float
     trip_least_m: float
     harsh_within_s: float
 
@@ -97,6 +98,7 @@ def _definition(document: Mapping[str, Any]) -> Definition:
         trip_overlap=float(trips["overlap"]),
         trip_tolerance_s=float(trips["tolerance_s"]),
         trip_stop_s=float(trips["stop_s"]),
+        trip_parked_s=float(trips["parked_s"]),
         trip_least_m=float(trips["least_m"]),
         harsh_within_s=float(harsh["within_s"]),
     )

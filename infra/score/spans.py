@@ -94,15 +94,17 @@ def within(tolerance_ms: int) -> Likeness:
     return likeness
 
 
-def expected_trips(trips: Sequence[Truth], stops: Sequence[Truth], stop_ms: int) -> list[Truth]:
-    """Trips as the service defines them out of one vehicle's: a stop of ``stop_ms`` parts, less does not.
+def expected_trips(
+    trips: Sequence[Truth], stops: Sequence[Truth], stop_ms: int, parked_ms: int
+) -> list[Truth]:
+    """Trips as the service has them: parted by a stop of ``stop_ms``, or ``parked_ms`` with the ignition off.
 
     Truth tells trips from ignition to parking. ``whole`` is false where the outer end of a trip was not seen.
     """
     ordered = sorted(trips, key=lambda trip: trip.from_ms)
     joined: list[Truth] = []
     for trip in ordered:
-        if joined and trip.from_ms - _end(joined[-1]) < stop_ms:
+        if joined and trip.from_ms - _end(joined[-1]) < parked_ms:
             joined[-1] = _joined(joined[-1], trip)
         else:
             joined.append(trip)

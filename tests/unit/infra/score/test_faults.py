@@ -31,6 +31,7 @@ def definition() -> Definition:
         trip_overlap=0.8,
         trip_tolerance_s=30,
         trip_stop_s=180,
+        trip_parked_s=30,
         trip_least_m=200,
         harsh_within_s=3,
     )

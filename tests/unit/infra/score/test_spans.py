@@ -90,26 +90,29 @@ def ends(found: list[Truth]) -> list[tuple[int, int | None, bool]]:
 
 def test_a_long_stop_parts_a_trip_and_a_short_one_does_not() -> None:
     stops = [trip(300, 479), trip(600, 780)]
-    assert ends(spans.expected_trips([trip(0, 1000)], stops, 180_000)) == [(0, 600, True), (780, 1000, True)]
+    assert ends(spans.expected_trips([trip(0, 1000)], stops, 180_000, 30_000)) == [
+        (0, 600, True),
+        (780, 1000, True),
+    ]
 
 
 def test_a_wreck_ends_its_trip_where_it_stands() -> None:
     driven = trip(0, 3600, begun=True, ended=False)
-    assert ends(spans.expected_trips([driven], [trip(500, 3600)], 180_000)) == [(0, 500, True)]
+    assert ends(spans.expected_trips([driven], [trip(500, 3600)], 180_000, 30_000)) == [(0, 500, True)]
 
 
-def test_parking_shorter_than_a_stop_joins_two_trips() -> None:
+def test_a_toggle_of_the_ignition_joins_two_trips_and_parking_does_not() -> None:
     trips = [
         trip(0, 500, distance_m=400.0),
-        trip(679, 1000, distance_m=900.0),
-        trip(1180, 1300, distance_m=5.0),
+        trip(529, 1000, distance_m=900.0),
+        trip(1030, 1300, distance_m=5.0),
     ]
-    found = spans.expected_trips(trips, [], 180_000)
-    assert ends(found) == [(0, 1000, True), (1180, 1300, True)]
+    found = spans.expected_trips(trips, [], 180_000, 30_000)
+    assert ends(found) == [(0, 1000, True), (1030, 1300, True)]
     assert [t.details["distance_m"] for t in found] == [1300.0, 5.0]
 
 
 def test_a_trip_that_goes_on_at_the_end_is_not_whole() -> None:
-    assert ends(spans.expected_trips([trip(0, 900, begun=True, ended=False)], [], 180_000)) == [
+    assert ends(spans.expected_trips([trip(0, 900, begun=True, ended=False)], [], 180_000, 30_000)) == [
         (0, 900, False)
     ]
