@@ -11,6 +11,7 @@ import structlog
 from pyspark import InheritableThread
 from pyspark.sql import SparkSession
 
+from infra.contract.errors import ArchiveError
 from infra.contract.settings import Endpoints, Settings
 from stream_jobs import statements as sql
 from stream_jobs.batch import Repair
@@ -77,11 +78,18 @@ class Keeper:
         """Wait for its last call."""
         self._thread.join(timeout=30)
 
+    def _once(self) -> None:
+        try:
+            self._work()
+        except ArchiveError as error:
+            # Nothing is lost while it waits, and live windows need no file of the past.
+            log.error("waiting for the archive to be mended", keeper=self.name, error=str(error))
+
     def _run(self) -> None:
         self._pool()
         try:
             while not self._stop.wait(self._interval_s):
-                self._work()
+                self._once()
         except Exception as error:  # noqa: BLE001  the main thread ends the application with this reason
             if not self._stop.is_set():
                 self.failure = f"{type(error).__name__}: {error}"
