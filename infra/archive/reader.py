@@ -65,6 +65,14 @@ def files(folder: Path, since_ms: int | None = None, until_ms: int | None = None
 
 def of_hours(folder: Path, hours_ms: Iterable[int]) -> list[ArchiveFile]:
     """Files of these hours of receipt, hour after hour. Raises ArchiveError with what is damaged."""
+    found, damage = examined(folder, hours_ms)
+    if damage:
+        raise damaged(folder, damage)
+    return found
+
+
+def examined(folder: Path, hours_ms: Iterable[int]) -> tuple[list[ArchiveFile], list[str]]:
+    """The same, damaged files too, and what is wrong with those."""
     sizes = _day_sizes(folder)
     found: list[ArchiveFile] = []
     damage: list[str] = []
@@ -74,9 +82,7 @@ def of_hours(folder: Path, hours_ms: Iterable[int]) -> list[ArchiveFile]:
             listed = _listed(folder, hour, state)
             found += listed
             damage += _damage(folder, hour, listed, sizes)
-    if damage:
-        raise damaged(folder, damage)
-    return found
+    return found, damage
 
 
 def paths(folder: Path, since_ms: int | None = None, until_ms: int | None = None) -> list[str]:
@@ -86,7 +92,7 @@ def paths(folder: Path, since_ms: int | None = None, until_ms: int | None = None
 
 def hours(folder: Path) -> list[int]:
     """Hours of receipt, ms, that have files or a manifest, in order."""
-    found = {hour_of(path.parent) for path in (folder / TELEMETRY).glob("date=*/hour=*/*.parquet")}
+    found = {hour_of(path) for path in (folder / TELEMETRY).glob("date=*/hour=*")}
     return sorted({hour for hour in found if hour is not None} | hours_listed(folder))
 
 
