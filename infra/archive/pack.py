@@ -51,6 +51,13 @@ class Packed:
     bytes_before: int
     bytes_after: int
 
+    def text(self) -> str:
+        """For people."""
+        return (
+            f"{hour_name(self.hour_ms)}: {self.files_before} files to {self.files_after}, "
+            f"{self.rows:,} records, {self.bytes_before:,} bytes to {self.bytes_after:,}"
+        )
+
 
 def pack_hour(folder: Path, hour_ms: int, target_bytes: int) -> Packed | None:
     """Pack an hour's batch files; None where there is nothing to pack. The caller alone does so.

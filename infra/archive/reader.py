@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import orjson
 
@@ -73,7 +73,7 @@ def of_hours(folder: Path, hours_ms: Iterable[int]) -> list[ArchiveFile]:
 
 def examined(folder: Path, hours_ms: Iterable[int]) -> tuple[list[ArchiveFile], list[str]]:
     """The same, damaged files too, and what is wrong with those."""
-    sizes = _day_sizes(folder)
+    sizes = {name: file["bytes"] for name, file in day_files(folder).items()}
     found: list[ArchiveFile] = []
     damage: list[str] = []
     with locked(folder, writing=False):
@@ -101,18 +101,24 @@ def of_day(home: Path, day: str) -> tuple[Path, list[ArchiveFile]]:
 
     Raises ConfigError where neither is there, naming what is.
     """
+    folder, wanted = hours_of_day(home, day)
+    return folder, of_hours(folder, wanted)
+
+
+def hours_of_day(home: Path, day: str) -> tuple[Path, list[int]]:
+    """The same, its hours (ms) only."""
     made = home.absolute() / "days" / day
     if (made / DAY_SUMMARY).exists():
-        return made, files(made)
+        return made, hours(made)
     live = archive_of(home)
     generated = sorted(path.parent.name for path in (home / "days").glob(f"*/{DAY_SUMMARY}"))
     try:
         span = day_span(day)
     except ConfigError as error:
         raise ConfigError(f"{error}, or one of the generated days: {_names(generated)}") from error
-    found = files(live, *span)
+    found = [hour for hour in hours(live) if span[0] <= hour < span[1]]
     if not found:
-        stored = days_of(hour for hour in hours(live) if of_hours(live, [hour]))
+        stored = days_of(hours(live))
         raise ConfigError(
             f"no records of {day} in {live}. Days that are there: {_names(stored)}; "
             f"generated: {_names(generated)}"
@@ -181,9 +187,10 @@ def _compared(path: Path, size: int) -> list[str]:
     return [] if found == size else [f"{path} has {found} bytes, {size} were written"]
 
 
-def _day_sizes(folder: Path) -> dict[str, int]:
-    """Files of a generated day and their bytes; none for the live archive."""
+def day_files(folder: Path) -> dict[str, dict[str, Any]]:
+    """Files of a generated day with bytes and sha256, by their path below it; none for the live archive."""
     path = folder / DAY_SUMMARY
     if not path.exists():
         return {}
-    return {name: file["bytes"] for name, file in orjson.loads(path.read_bytes()).get("files", {}).items()}
+    found: dict[str, dict[str, Any]] = orjson.loads(path.read_bytes()).get("files", {})
+    return found

@@ -124,21 +124,26 @@ def compact(
 
 def expire(folder: Path, hours_ms: Iterable[int], rules: Rules, at_ms: int) -> list[int]:
     """Let the files of hours that ended ``keep_ms`` ago count no more; the hours. They go by ``settle``."""
+    return [hour for hour in due_hours(folder, hours_ms, rules, at_ms) if _expire(folder, hour)]
+
+
+def due_hours(folder: Path, hours_ms: Iterable[int], rules: Rules, at_ms: int) -> list[int]:
+    """Those of the hours that ended ``keep_ms`` ago and have records."""
     keep_ms = rules.keep_ms
     if keep_ms is None:
         return []
-    return [hour for hour in hours_ms if hour + HOUR_MS + keep_ms <= at_ms and _expire(folder, hour)]
+    old = (hour for hour in hours_ms if hour + HOUR_MS + keep_ms <= at_ms)
+    return [hour for hour in old if of_hours(folder, [hour])]
 
 
 def _expire(folder: Path, hour_ms: int) -> bool:
-    if not of_hours(folder, [hour_ms]):
-        return False
+    """Whether there was something to let go."""
     adopt(folder, hour_ms)
     with locked(folder, writing=True):
         names = sorted(read_hour(folder, hour_ms).files)
         append(folder, hour_ms, {"op": "expire", "at_ms": now_ms(), "names": names})
     log.info("hour expired", hour=hour_name(hour_ms), files=len(names))
-    return True
+    return bool(names)
 
 
 def settle(folder: Path, hour_ms: int, grace_ms: int, at_ms: int) -> bool:
