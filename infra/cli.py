@@ -23,6 +23,7 @@ PACKAGES = (
     "infra.trace",
     "infra.score",
     "infra.vault",
+    "infra.archive",
     "edge_simulator",
     "bridge",
     "stream_jobs",
