@@ -10,10 +10,10 @@ from typing import Any, Final
 from zoneinfo import ZoneInfo
 
 from infra.audit.account import Figures
+from infra.audit.findings import Finding, findings
 from infra.audit.run import Audit
 from infra.audit.scope import EVER_MS
 from infra.audit.take import Account
-from infra.contract.seq_ranges import size, text
 
 NAMED: Final = 20
 """Lines of what is missing that are shown; all of them are in the JSON."""
@@ -31,9 +31,9 @@ def as_text(audit: Audit, by_vehicle: bool, tz: str) -> str:
     lines = [_span(account, zone)]
     lines += [f"{name:>12} {figure:>12,}   {meaning}" for name, figure, meaning in _figures(audit)]
     lines += list(_by_vehicle(account)) if by_vehicle else []
-    missing = list(_missing(account, zone))
+    missing = [_line(finding) for finding in findings(account, zone)]
     lines += missing[:NAMED]
-    lines += [f"     missing: {len(missing) - NAMED} lines more, see --json"] if len(missing) > NAMED else []
+    lines += [f"{'':26}and {len(missing) - NAMED} lines more: --json"] if len(missing) > NAMED else []
     lines += [
         f"{'cloned':>12} {c.vehicle_id}: boots {c.boot_id} and {c.other_boot_id}"
         f" report at once for {c.overlap_ms / 1000:.0f} s"
@@ -94,33 +94,9 @@ def _by_vehicle(account: Account) -> Iterator[str]:
         yield f"{vehicle_id or '(none)':18}{cells}{figures.residual:>10,}"
 
 
-def _missing(account: Account, zone: ZoneInfo) -> Iterator[str]:
-    """What no one has, stage by stage."""
-    for gap in account.gaps:
-        what = f"{gap.vehicle_id} boot {gap.boot_id} seq {text(gap.ranges)}"
-        yield f"     missing: vehicle to archive: {what} ({size(gap.ranges):,} frames)"
-    for log in account.log:
-        where = f"{log.topic}/{log.partition}"
-        if log.ranges:
-            yield (
-                f"     missing: log to archive: {where} offsets {text(log.ranges)}"
-                f" ({size(log.ranges):,} records)"
-            )
-        if log.doubles:
-            yield f"     twice: log to archive: {where}: {log.doubles:,} records are archived twice"
-    for w in account.windows:
-        seqs = "none" if w.boot_id is None else f"boot {w.boot_id} seq {w.first_seq}-{w.last_seq}"
-        yield (
-            f"     differs: archive to windows: {w.vehicle_id} {_at(w.window_start_ms, zone)}:"
-            f" {w.archived} frames archived ({seqs}), {w.counted} counted"
-        )
-    for vehicle_id, f in sorted(account.vehicles.items()):
-        for what, archived, listed in (
-            ("late", f.late_records, f.late_listed),
-            ("quarantined", f.quarantined_records, f.quarantined_listed),
-        ):
-            if archived != listed:
-                yield f"     differs: {what}: {vehicle_id}: {archived} records archived, {listed} listed"
+def _line(finding: Finding) -> str:
+    whose = f"{finding.vehicle_id} " if finding.vehicle_id else ""
+    return f"{'missing':>12} {finding.frames:>12,}   {finding.stage}: {whose}{finding.what}"
 
 
 def as_json(audit: Audit) -> str:

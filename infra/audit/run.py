@@ -10,11 +10,11 @@ from typing import Final
 from infra.audit import scope as scopes
 from infra.audit import tables
 from infra.audit.scope import Scope
-from infra.audit.take import Account, Sources, take
+from infra.audit.sources import TELEMETRY, sources
+from infra.audit.take import Account, take
 from infra.clones import Clone, cloned_vehicles
 from infra.contract.errors import OdographError, ServiceError
 from infra.contract.settings import Endpoints, Settings
-from infra.contract.topics import kafka_topic
 from infra.contract.verdict import clock_limits
 from infra.demo.audit import settled
 from infra.ledger import Ledger
@@ -24,7 +24,6 @@ from infra.stack.log_ends import LogEnds
 
 CLOSERS: Final = ("windows", "archive")
 """Queries that must have taken in everything before a moment is closed."""
-TELEMETRY: Final = "telemetry"
 POLL_S: Final = 1.0
 
 
@@ -44,17 +43,6 @@ class Audit:
         missing = max(0, self.ledger.missing_on_the_way)
         explained = min(missing, self.account.broker_dropped or 0)
         return max(self.account.residual, self.ledger.residual - explained)
-
-
-def sources(settings: Settings, addresses: Endpoints) -> Sources:
-    """Where the witnesses are, without those that only a whole audit asks."""
-    return Sources(
-        home=settings.paths.home.resolve(),
-        db_url=addresses.db_ingest_url,
-        window_ms=settings.jobs.window_s * 1000,
-        ahead_ms=clock_limits(settings).ahead_ms,
-        topic=kafka_topic(settings.kafka.prefix, TELEMETRY),
-    )
 
 
 def audit(settings: Settings, addresses: Endpoints, wanted: Scope, wait_s: float) -> Audit:

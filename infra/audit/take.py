@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Final
 
 from infra.audit import account, archive, edge, tables
@@ -13,6 +12,7 @@ from infra.audit.account import Figures, Gap
 from infra.audit.archive import Archive, DeviceCount, PartitionCount
 from infra.audit.edge import Device, EdgeDevice
 from infra.audit.scope import Scope
+from infra.audit.sources import Sources
 from infra.audit.tables import Tables
 from infra.contract.seq_ranges import Ranges, minus, size
 
@@ -70,23 +70,10 @@ class Account:
         return sum(f.residual for f in self.vehicles.values()) - self.dropped_by_broker + in_log
 
 
-@dataclass(frozen=True, slots=True)
-class Sources:
-    """Where the witnesses are. ``log_ends``: end offset by partition of the live topic, for a whole audit."""
-
-    home: Path
-    db_url: str
-    window_ms: int
-    ahead_ms: int
-    topic: str
-    log_ends: Mapping[int, int] | None = None
-    broker_dropped: int | None = None
-
-
-def take(sources: Sources, scope: Scope) -> Account:
-    """The account of a scope; raises ServiceError, ArchiveError."""
+def take(sources: Sources, scope: Scope, told: Mapping[Device, EdgeDevice] | None = None) -> Account:
+    """The account of a scope; ``told`` where the runs were read already. Raises ServiceError."""
     found = Account(scope, broker_dropped=sources.broker_dropped)
-    told = edge.devices(sources.home)
+    told = edge.devices(sources.home) if told is None else told
     since_ms = 0 if scope.whole else scope.since_ms - sources.ahead_ms - SLACK_MS
     names = archive.files(sources.home, since_ms)
     with archive.opened(sources.home, names, scope) as store:

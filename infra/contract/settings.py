@@ -24,6 +24,7 @@ from pydantic_settings import (
 
 from infra.contract.errors import ConfigError, ServiceError
 from infra.contract.section_cohort import Cohort
+from infra.contract.section_ledger import Ledger, Retention
 from infra.contract.sections import (
     Bridge,
     Crash,
@@ -68,6 +69,8 @@ class Settings(BaseSettings):
     crash: Crash = Crash()
     cohort: Cohort = Cohort()
     journeys: Journeys = Journeys()
+    ledger: Ledger = Ledger()
+    retention: Retention = Retention()
     dashboard: Dashboard = Dashboard()
 
     @classmethod
