@@ -20,6 +20,7 @@ PACKAGES = (
     "infra.stack",
     "infra.sql",
     "infra.demo",
+    "infra.audit",
     "infra.trace",
     "infra.score",
     "infra.vault",

@@ -101,7 +101,9 @@ class Ledger:
 
 def edge_counts(home: Path) -> EdgeCounts:
     """Sum over the runs that wrote ``<home>/runs/*/run.json``."""
-    runs = [json.loads(path.read_text()) for path in sorted(home.glob("runs/*/run.json"))]
+    told = [json.loads(path.read_text()) for path in sorted(home.glob("runs/*/run.json"))]
+    parts = {name for run in told for name in run.get("parts", ())}  # their sums are in the whole run's file
+    runs = [run for run in told if run.get("run_id") not in parts]
     return EdgeCounts(
         generated=sum(run["generated"] - _never_sent(run) for run in runs),
         poison=sum(run.get("poison", 0) for run in runs),

@@ -27,6 +27,8 @@ from stream_jobs.roads.keeper import EtaKeeper, NetworkKeeper, RoadKeeper, StopK
 from stream_jobs.rollups.keeper import RollUps
 from stream_jobs.sinks import Database, execute, insert_progress
 from stream_jobs.trends.keeper import Trends
+from stream_jobs.upkeep.ledger import LedgerKeeper
+from stream_jobs.upkeep.retention import RetentionKeeper
 from stream_jobs.vehicles.alert_log import AlertLog
 from stream_jobs.vehicles.lookup_keeper import LookupKeeper
 from stream_jobs.vehicles.repair import JourneyRepair
@@ -116,6 +118,10 @@ def start(context: Context, stop: threading.Event) -> list[Keeper]:
     lookups = LookupKeeper(settings.paths.home, context.database("lookups"))
     evidence = EvidenceKeeper(settings, context.database("evidence"), lambda: board.closed_ms(("archive",)))
     rules = Rules.of(settings.archive)
+    audits = LedgerKeeper(
+        settings, context.addresses, context.database("audit"), lambda: board.closed_ms(CLOSERS)
+    )
+    retention = RetentionKeeper(settings.retention, context.database("retention"))
     works: tuple[tuple[str, float, Callable[[], Any]], ...] = (
         ("progress", PROGRESS_S, lambda: write_progress(board, progress_db)),
         ("latest", LATEST_S, latest),
@@ -128,6 +134,8 @@ def start(context: Context, stop: threading.Event) -> list[Keeper]:
         ("evidence", settings.jobs.evidence_interval_s, evidence),
         ("upkeep", settings.archive.upkeep_s, lambda: upkeep(archive_of(settings.paths.home), rules)),
         ("ledger", LEDGER_S, lambda: maintain(ledger_db)),
+        ("audit", settings.ledger.interval_s, audits),
+        ("retention", settings.retention.interval_s, retention),
         ("roads", ROADS_S, RoadKeeper(settings, context.database("roads"))),
         ("stops", STOPS_S, StopKeeper(context.database("stops"))),
         ("eta", settings.roads.eta_s, EtaKeeper(settings, context.database("eta"))),

@@ -73,7 +73,7 @@ def all_windows(records: DataFrame, settings: Settings) -> DataFrame:
 QUERIES: Final = (
     Query(
         name="windows",
-        operators=5,
+        operators=6,
         replaces=("routing",),
         trigger_s=lambda s: s.jobs.trigger_s,
         max_offsets=lambda s: s.jobs.max_offsets,
