@@ -23,6 +23,7 @@ PACKAGES = (
     "infra.trace",
     "infra.score",
     "infra.vault",
+    "infra.replay",
     "edge_simulator",
     "bridge",
     "stream_jobs",

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from infra.contract.errors import ConfigError
+from infra.contract.settings import Settings
+from infra.contract.settings import load as settings_in_force
 from infra.replay.spans import Span
 from infra.stack.postgres import write_private
 
@@ -119,13 +121,30 @@ def _read(text: str) -> Run:
     return Run(**kept)
 
 
-def code_digest(root: Path) -> str:
-    """What the jobs are made of: a digest of the sources of stream_jobs and the contract."""
+def with_settings(given: Mapping[str, str]) -> Settings:
+    """The settings of a run's jobs: those in force, with ``given``; raises ConfigError."""
+    sections: dict[str, Any] = {}
+    for variable, value in given.items():
+        section, _, key = variable.lower().partition("_")
+        if key:
+            sections.setdefault(section, {})[key] = value
+        else:
+            sections[section] = value
+    return settings_in_force(**sections)
+
+
+def code_digest(root: Path, settings: Settings) -> str:
+    """What a run's results follow from: a digest of the jobs' sources, their settings and rules."""
     digest = hashlib.sha256()
     for package in ("stream_jobs", "infra/contract", "infra/sql"):
         for path in sorted((root / package).rglob("*")):
             if path.suffix in (".py", ".sql", ".yaml"):
                 digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
+    kept = settings.model_dump(mode="json", include={"tz", "jobs", "journeys", "roads", "crash", "cohort"})
+    digest.update(json.dumps(kept, sort_keys=True).encode())
+    for rules in (settings.jobs.rules, settings.cohort.metrics):
+        if rules is not None and rules.exists():
+            digest.update(rules.read_bytes())
     return digest.hexdigest()[:16]
 
 

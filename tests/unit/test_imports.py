@@ -24,7 +24,7 @@ DOORS = {
         "stream_jobs/vehicles/alert_log.py",  # what detectors find goes to the topic alerts within the batch
         "infra/stack/",
         "infra/trace/log_reader.py",
-        "infra/replay/log.py",  # stored records into a run's topics, crash records and stretches out of the log
+        "infra/replay/log.py",  # stored records into a run's topics; stretches out of the log
     ),
     "psycopg": (
         "stream_jobs/sinks.py",
