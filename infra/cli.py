@@ -25,6 +25,7 @@ PACKAGES = (
     "infra.score",
     "infra.vault",
     "infra.archive",
+    "infra.replay",
     "edge_simulator",
     "bridge",
     "stream_jobs",
