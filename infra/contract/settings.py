@@ -24,6 +24,7 @@ from pydantic_settings import (
 
 from infra.contract.errors import ConfigError, ServiceError
 from infra.contract.section_cohort import Cohort
+from infra.contract.section_recompute import Recompute
 from infra.contract.sections import (
     Bridge,
     Crash,
@@ -67,6 +68,7 @@ class Settings(BaseSettings):
     roads: Roads = Roads()
     crash: Crash = Crash()
     cohort: Cohort = Cohort()
+    recompute: Recompute = Recompute()
     journeys: Journeys = Journeys()
     dashboard: Dashboard = Dashboard()
 
