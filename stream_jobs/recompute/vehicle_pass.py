@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import groupby
 from typing import Final
@@ -12,6 +13,8 @@ import structlog
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 
+from infra.archive import reader
+from infra.archive.layout import HOUR_MS, archive_of
 from infra.contract.settings import Settings
 from infra.contract.verdict import LATE, OK
 from stream_jobs import sources
@@ -33,8 +36,6 @@ from stream_jobs.vehicles.query import read_rules, staged
 from stream_jobs.vehicles.repair import replace_journeys
 from stream_jobs.vehicles.rows import AlertRow, unpack
 
-HOUR_MS: Final = 3_600_000
-
 log = structlog.get_logger("stream_jobs.recompute")
 
 
@@ -53,6 +54,7 @@ class VehiclePass:
     def __call__(self, works: Sequence[Work], seen_ms: int, note: Note) -> Counts:
         """Restate them; what changed in all. Raises TurnLostError; what was written by then is right."""
         total = Counts()
+        works = [whole(work, self._archived_from_ms()) for work in works]
         waiting = {work.task.vehicle_id: work for work in works}
         for vehicle_id, rows in self._played(works, seen_ms):
             work = waiting.pop(vehicle_id)
@@ -60,6 +62,9 @@ class VehiclePass:
         for work in waiting.values():  # nothing of it in the archive: nothing is known better
             log.warning("the archive has no frames of a vehicle", vehicle_id=work.task.vehicle_id)
         return total
+
+    def _archived_from_ms(self) -> int:
+        return min(reader.hours(archive_of(self._settings.paths.home)), default=0)
 
     def _write(
         self, work: Work, rows: Sequence[Row], seen_ms: int, note: Note, connection: Connection
@@ -100,6 +105,13 @@ class VehiclePass:
         found = sources.archive(self._spark, files).where(F.col("verdict").isin(OK, LATE))
         inside = (F.col("t0_ms") >= F.col("read_from_ms")) & (F.col("t0_ms") < F.col("read_until_ms"))
         return found.join(F.broadcast(wanted), "vehicle_id").where(inside)
+
+
+def whole(work: Work, archived_from_ms: int) -> Work:
+    """The work without its journeys where the archive no longer reaches back to the stop before them."""
+    task = work.task
+    forgotten = task.stop_ms is not None and task.stop_ms // HOUR_MS * HOUR_MS < archived_from_ms
+    return replace(work, journeys=False) if forgotten else work
 
 
 _KINDS: Final = (JOURNEY, WHOLE, STREAMED)

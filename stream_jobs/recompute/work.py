@@ -12,11 +12,11 @@ from typing import Final
 import structlog
 from pyspark.sql import SparkSession
 
+from infra.archive.layout import HOUR_MS, archive_of
 from infra.contract.errors import ConfigError, ServiceError
 from infra.contract.settings import Endpoints, Settings
 from infra.stack.lag import records_behind
 from stream_jobs import repair_plan
-from stream_jobs.archive import archive_folder
 from stream_jobs.batch import GRACE_MS, archive_files
 from stream_jobs.recompute import runs, slices, vehicle_work
 from stream_jobs.recompute.runs import Counts, Run
@@ -25,7 +25,6 @@ from stream_jobs.recompute.turn import JOURNEYS, TurnLostError, turn
 from stream_jobs.recompute.vehicle_pass import VehiclePass
 from stream_jobs.recompute.vehicle_work import Work
 from stream_jobs.recompute.window_pass import PAUSE_S, WindowPass
-from stream_jobs.repair_plan import HOUR_MS
 from stream_jobs.rollups.keeper import RollUps
 from stream_jobs.sinks import Connection, Database
 
@@ -88,7 +87,7 @@ def check_archive(settings: Settings, span: Span) -> None:
     intervals = repair_plan.received_intervals(slices.starts_ms(span, grid), grid)
     if not archive_files(settings.paths.home, repair_plan.hours_ms(intervals, [])):
         raise ConfigError(
-            f"recompute: the archive {archive_folder(settings.paths.home.absolute())} has nothing of "
+            f"recompute: the archive {archive_of(settings.paths.home)} has nothing of "
             f"{runs.moment(span.from_ms):%Y-%m-%dT%H:%M} to {runs.moment(span.until_ms):%Y-%m-%dT%H:%M} (UTC)"
         )
 

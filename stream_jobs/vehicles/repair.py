@@ -18,10 +18,11 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import structlog
 
+from infra.archive import reader
+from infra.archive.layout import HOUR_MS, archive_of
 from infra.contract.settings import Settings
 from infra.contract.verdict import LATE, OK, clock_limits
 from stream_jobs import statements as sql
-from stream_jobs.archive import archive_folder
 from stream_jobs.recompute.turn import JOURNEYS, TurnLostError, hold, turn
 from stream_jobs.sinks import Connection, Database, execute, fetch, stage
 from stream_jobs.vehicles import lookups
@@ -98,7 +99,7 @@ class JourneyRepair:
         home = settings.paths.home
         self._database = database
         self._caught_up_ms = caught_up_ms
-        self._archive = archive_folder(home.absolute())
+        self._archive = archive_of(home)
         self._lookup = lookups.vehicle_file(home)
         self._core = Core(core_limits(settings), Detection())
         self._stage = VehicleStage(clock_limits(settings), harsh_limits(settings), self._lookup, ())
@@ -118,35 +119,35 @@ class JourneyRepair:
     def _repair(self, seen_ms: int) -> int:
         tasks = self._database.run(lambda connection: _tasks(connection, seen_ms))
         for task in tasks:
-            rows = list(self.rows(task, seen_ms))
+            rows = self.rows(task, seen_ms)
             changed = self._database.run(partial(_write, task=task, rows=rows, seen_ms=seen_ms))
-            log.info("journeys restated", vehicle_id=task.vehicle_id, rows=len(rows), changed=changed)
+            log.info("journeys restated", vehicle_id=task.vehicle_id, changed=changed)
         return len(tasks)
 
-    def rows(self, task: Task, until_ms: int) -> Iterator[Row]:
-        """The rows of ``task``'s time, out of the archive."""
+    def rows(self, task: Task, until_ms: int) -> list[Row] | None:
+        """The rows of ``task``'s time, out of the archive; None where it has not a frame of it."""
         arrivals = arrivals_of(self._stage, archived(self._archive, task))
-        for placed in arrivals.values():
-            rows = replay(self._core, (each[2] for each in placed), until_ms)
-            yield from (row for row in rows if task.holds(row))
+        if not arrivals:
+            return None
+        found = (replay(self._core, (each[2] for each in placed), until_ms) for placed in arrivals.values())
+        return [row for rows in found for row in rows if task.holds(row)]
 
 
-def _write(connection: Connection, task: Task, rows: list[Row], seen_ms: int) -> int:
+def _write(connection: Connection, task: Task, rows: list[Row] | None, seen_ms: int) -> int:
     hold(connection, JOURNEYS)
     return restate(connection, task, rows, seen_ms)
 
 
 def archived(folder: Path, task: Task) -> Iterator[pa.RecordBatch]:
     """Records of a vehicle whose first sample lies in the time of ``task``, as they came."""
-    since = datetime.fromtimestamp(task.from_ms / 1000, UTC)
-    hours = [path for path in folder.glob("date=*/hour=*/*.parquet") if _hour(path) >= f"{since:%Y-%m-%d/%H}"]
+    hours = reader.paths(folder, task.from_ms // HOUR_MS * HOUR_MS)
     wanted = (
         (pc.field("vehicle_id") == task.vehicle_id)
         & (pc.field("t0_ms") >= task.from_ms)
         & (pc.field("t0_ms") < task.to_ms + TAIL_MS)
         & pc.field("verdict").isin([OK, LATE])
     )
-    found = ds.dataset(sorted(hours), format="parquet")
+    found = ds.dataset(hours, format="parquet")
     yield from found.to_batches(columns=list(RECORD), filter=wanted) if hours else ()
 
 
@@ -155,10 +156,6 @@ def _begin_ms(row: Row) -> int:
     if isinstance(row, TripRow):
         return row.started_ms
     return row.began_ms if isinstance(row, StopRow | IdleRow | HarshRow) else -1
-
-
-def _hour(path: Path) -> str:
-    return f"{path.parts[-3].removeprefix('date=')}/{path.parts[-2].removeprefix('hour=')}"
 
 
 def _tasks(connection: Connection, seen_ms: int) -> list[Task]:
@@ -173,9 +170,12 @@ def _task(
     return Task(vehicle, from_ms, max(until_ms, seen_ms) if after_ms is None else after_ms, before_ms)
 
 
-def restate(connection: Connection, task: Task, rows: list[Row], seen_ms: int) -> int:
-    """The rows in the place of those that the stream made of this time; how many changed or went."""
-    changed = replace_journeys(connection, task, rows)
+def restate(connection: Connection, task: Task, rows: list[Row] | None, seen_ms: int) -> int:
+    """The rows in the place of those that the stream made of this time; how many changed or went.
+
+    None: the archive has forgotten it, and what is stored stays.
+    """
+    changed = 0 if rows is None else replace_journeys(connection, task, rows)
     execute(connection, _REPAIRED, {"vehicle": task.vehicle_id, "seen_ms": seen_ms})
     return changed
 

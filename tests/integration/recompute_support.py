@@ -69,15 +69,16 @@ def stream_alert(lane: Lane, event_ms: int, alert_id: str) -> None:
     with psycopg.connect(lane.endpoints.db_owner_url) as connection:
         connection.execute(
             "INSERT INTO odograph.alert_event (alert_id, vehicle_id, rule, severity, event_time, "
-            "received_at, alerted_at, value, rule_version, limit_value, message) VALUES (%s, %s, 'hot', 'MAJOR', "
-            "to_timestamp(%s), to_timestamp(%s), to_timestamp(%s), 110, 1, 105, 'too hot')",
+            "received_at, alerted_at, value, rule_version, limit_value, message) "
+            "VALUES (%s, %s, 'hot', 'MAJOR', to_timestamp(%s), to_timestamp(%s), to_timestamp(%s), 110, 1, "
+            "105, 'too hot')",
             [alert_id, vin(71), at, at, at],
         )
         connection.execute(
             "INSERT INTO odograph.alert (vehicle_id, rule, rule_version, severity, message, opened_at, "
-            "last_at, cleared_at, value, worst_value, limit_value, findings, late, first_alert_id, note) VALUES "
-            "(%s, 'hot', 1, 'MAJOR', 'too hot', to_timestamp(%s), to_timestamp(%s), to_timestamp(%s), 110, 110, "
-            "105, 1, false, %s, 'seen to')",
+            "last_at, cleared_at, value, worst_value, limit_value, findings, late, first_alert_id, note) "
+            "VALUES (%s, 'hot', 1, 'MAJOR', 'too hot', to_timestamp(%s), to_timestamp(%s), to_timestamp(%s), "
+            "110, 110, 105, 1, false, %s, 'seen to')",
             [vin(71), at, at, at + 10, alert_id],
         )
 
