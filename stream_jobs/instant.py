@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import structlog
 from prometheus_client import CollectorRegistry, Gauge
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it comes with Spark, without stubs
+from py4j.protocol import Py4JError  # it comes with Spark, without stubs
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
