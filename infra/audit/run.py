@@ -48,6 +48,8 @@ class Audit:
 def audit(settings: Settings, addresses: Endpoints, wanted: Scope, wait_s: float) -> Audit:
     """Ask for the scope until nothing is left open, or until ``wait_s`` is over; raises ServiceError."""
     where = replace(sources(settings, addresses), broker_dropped=_dropped(addresses))
+    with tables.opened(where.db_url) as database:
+        wanted = wanted.kept(database.horizon_ms(), time.time_ns() // 1_000_000)
     with LogEnds(addresses.kafka_bootstrap, settings.kafka.prefix) as ends:
         if wanted.whole:
             ledger = settled(where.home, addresses, ends, wait_s)
