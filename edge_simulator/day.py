@@ -52,7 +52,7 @@ def make(scenario: Scenario, settings: Settings, run_id: str, say: Say) -> Mappi
         shutil.rmtree(draft)
         raise UnfinishedError(f"stopped: {run_id} was not finished, and nothing of it was kept")
     write_sequences(draft, world.emitter.sequences())
-    summary = _summary(world, run_id, counts) | {"files": _digests(draft)}
+    summary = _summary(world, run_id, counts) | {"files": digests(draft)}
     (draft / "run.json").write_bytes(orjson.dumps(summary, option=orjson.OPT_INDENT_2) + b"\n")
     draft.rename(folder)
     return {"folder": str(folder), **{k: v for k, v in summary.items() if k != "files"}}
@@ -127,7 +127,7 @@ def _summary(world: World, run_id: str, verdicts: Mapping[str, int]) -> dict[str
     }
 
 
-def _digests(folder: Path) -> dict[str, Mapping[str, Any]]:
+def digests(folder: Path) -> dict[str, Mapping[str, Any]]:
     """Size and SHA-256 of every file, by its path below the folder."""
     found: dict[str, Mapping[str, Any]] = {}
     for path in sorted(p for p in folder.rglob("*") if p.is_file()):

@@ -1,4 +1,4 @@
-"""The commands of recorded drives: ``odograph replay`` and ``odograph drives check``."""
+"""The commands of recorded drives: ``odograph replay --drives`` and ``odograph drives check``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    app.command("replay")(replay)
     drives = typer.Typer(no_args_is_help=True, help="Recorded drives.")
     drives.command("check")(check)
     drives.callback()(_group)

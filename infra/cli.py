@@ -24,6 +24,8 @@ PACKAGES = (
     "infra.trace",
     "infra.score",
     "infra.vault",
+    "infra.archive",
+    "infra.replay",
     "edge_simulator",
     "bridge",
     "stream_jobs",

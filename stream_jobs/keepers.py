@@ -11,6 +11,9 @@ import structlog
 from pyspark import InheritableThread
 from pyspark.sql import SparkSession
 
+from infra.archive.layout import archive_of
+from infra.archive.upkeep import Rules, upkeep
+from infra.contract.errors import ArchiveError
 from infra.contract.settings import Endpoints, Settings
 from stream_jobs import statements as sql
 from stream_jobs.batch import Repair
@@ -79,11 +82,18 @@ class Keeper:
         """Wait for its last call."""
         self._thread.join(timeout=30)
 
+    def _once(self) -> None:
+        try:
+            self._work()
+        except ArchiveError as error:
+            # Nothing is lost while it waits, and live windows need no file of the past.
+            log.error("the archive is not as it should be: trying again", keeper=self.name, error=str(error))
+
     def _run(self) -> None:
         self._pool()
         try:
             while not self._stop.wait(self._interval_s):
-                self._work()
+                self._once()
         except Exception as error:  # noqa: BLE001  the main thread ends the application with this reason
             if not self._stop.is_set():
                 self.failure = f"{type(error).__name__}: {error}"
@@ -105,9 +115,7 @@ def start(context: Context, stop: threading.Event) -> list[Keeper]:
     cohort = CohortKeeper(settings.cohort, context.database("cohort"), alerts.write)
     lookups = LookupKeeper(settings.paths.home, context.database("lookups"))
     evidence = EvidenceKeeper(settings, context.database("evidence"), lambda: board.closed_ms(("archive",)))
-    audits = LedgerKeeper(
-        settings, context.addresses, context.database("audit"), lambda: board.closed_ms(CLOSERS)
-    )
+    rules = Rules.of(settings.archive)
     audits = LedgerKeeper(
         settings, context.addresses, context.database("audit"), lambda: board.closed_ms(CLOSERS)
     )
@@ -122,15 +130,10 @@ def start(context: Context, stop: threading.Event) -> list[Keeper]:
         ("trends", settings.jobs.trend_interval_s, trends),
         ("cohort", settings.cohort.interval_s, cohort),
         ("evidence", settings.jobs.evidence_interval_s, evidence),
+        ("upkeep", settings.archive.upkeep_s, lambda: upkeep(archive_of(settings.paths.home), rules)),
         ("ledger", LEDGER_S, lambda: maintain(ledger_db)),
         ("audit", settings.ledger.interval_s, audits),
         ("retention", settings.retention.interval_s, retention),
-        ("audit", settings.ledger.interval_s, audits),
-        (
-            "retention",
-            settings.retention.interval_s,
-            RetentionKeeper(settings.retention, context.database("retention")),
-        ),
         ("roads", ROADS_S, RoadKeeper(settings, context.database("roads"))),
         ("stops", STOPS_S, StopKeeper(context.database("stops"))),
         ("eta", settings.roads.eta_s, EtaKeeper(settings, context.database("eta"))),

@@ -23,6 +23,7 @@ from pydantic_settings import (
 )
 
 from infra.contract.errors import ConfigError, ServiceError
+from infra.contract.section_archive import Archive
 from infra.contract.section_cohort import Cohort
 from infra.contract.section_ledger import Ledger, Retention
 from infra.contract.sections import (
@@ -68,6 +69,7 @@ class Settings(BaseSettings):
     roads: Roads = Roads()
     crash: Crash = Crash()
     cohort: Cohort = Cohort()
+    archive: Archive = Archive()
     journeys: Journeys = Journeys()
     ledger: Ledger = Ledger()
     retention: Retention = Retention()

@@ -16,14 +16,16 @@ PROBE_S = 5.0
 POLL_S = 0.05
 
 
-def create_topics(bootstrap: str, prefix: str, replication: int = -1) -> list[str]:
+def create_topics(bootstrap: str, prefix: str, replication: int = -1, *, for_ever: bool = False) -> list[str]:
     """Create the contract's topics under ``prefix``, ready for use; those that were missing. Idempotent.
 
-    ``replication`` -1 is the cluster's default. Raises ServiceError.
+    ``replication`` -1 is the cluster's default. ``for_ever``: retention takes nothing, however old it is.
+    Raises ServiceError.
     """
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    kept = {"retention.ms": "-1"} if for_ever else {}
     wanted = [
-        NewTopic(kafka_topic(prefix, t.name), t.partitions, replication, config=t.config())
+        NewTopic(kafka_topic(prefix, t.name), t.partitions, replication, config=t.config() | kept)
         for t in KAFKA_TOPICS
     ]
     created = []
@@ -84,9 +86,12 @@ def missing_topics(bootstrap: str, prefix: str) -> list[str]:
 
 
 def delete_topics(bootstrap: str, prefix: str) -> None:
-    """Delete the contract's topics under ``prefix``."""
+    """Delete those of the contract's topics under ``prefix`` that are there."""
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-    names = [kafka_topic(prefix, t.name) for t in KAFKA_TOPICS]
+    gone = missing_topics(bootstrap, prefix)
+    names = [name for t in KAFKA_TOPICS if (name := kafka_topic(prefix, t.name)) not in gone]
+    if not names:
+        return
     for future in admin.delete_topics(names, operation_timeout=TIMEOUT_S).values():
         future.result(TIMEOUT_S)
 

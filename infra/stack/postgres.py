@@ -32,7 +32,7 @@ TEMPLATE = """\
 listen_addresses = '{host}'
 port = {port}
 unix_socket_directories = ''
-max_connections = 60
+max_connections = 100
 shared_buffers = 256MB
 effective_cache_size = 1GB
 work_mem = 16MB
@@ -146,6 +146,7 @@ def ensure_roles(superuser_url: str, words: Passwords) -> None:
             verb = "ALTER" if _exists(connection, "pg_roles", "rolname", role) else "CREATE"
             statement = sql.SQL(verb + " ROLE {} LOGIN PASSWORD {}")
             connection.execute(statement.format(sql.Identifier(role), sql.Literal(password)))
+        connection.execute(f"ALTER ROLE {OWNER} CREATEDB")  # a shadow run has a database of its own
         connection.execute(f"ALTER ROLE {DASHBOARD} SET default_transaction_read_only = on")
         connection.execute(f"ALTER ROLE {DASHBOARD} SET statement_timeout = '15s'")
 

@@ -24,6 +24,7 @@ DOORS = {
         "stream_jobs/vehicles/alert_log.py",  # what detectors find goes to the topic alerts within the batch
         "infra/stack/",
         "infra/trace/log_reader.py",
+        "infra/replay/log.py",  # stored records into a run's topics; stretches out of the log
     ),
     "psycopg": (
         "stream_jobs/sinks.py",
@@ -37,6 +38,7 @@ DOORS = {
         "infra/trace/tables.py",
         "infra/score/tables.py",
         "infra/vault/tables.py",
+        "infra/replay/databases.py",  # a run's own database beside the live one
     ),
 }
 

@@ -1,0 +1,151 @@
+"""Two databases row by row: hashes by slice first, then the rows of slices that differ."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final
+
+from infra.contract.errors import ServiceError
+from infra.replay.databases import Connection, names
+from infra.replay.tables import Table, within
+
+SLICES_READ: Final = 200
+"""Slices whose rows are read to tell how many rows differ, and in which columns."""
+Place = tuple[str, datetime]
+"""Value of a table's slice key, and the hour."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """The first row that differs. ``column`` None: the row is in one of the two only."""
+
+    table: str
+    key: Mapping[str, Any]
+    column: str | None
+    live: Any
+    run: Any
+
+    def text(self) -> str:
+        """In one line."""
+        key = ", ".join(f"{name}={_shown(value)}" for name, value in self.key.items())
+        if self.column is None:
+            return f"{self.table} ({key}): only in {'live' if self.live else 'the run'}"
+        values = f"live {_shown(self.live)}, run {_shown(self.run)}"
+        return f"{self.table} ({key}): {self.column} is {values}"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a comparison of one table found.
+
+    ``rows_differing`` and ``by_column`` are of the first SLICES_READ slices that differ.
+    """
+
+    table: str
+    live_rows: int
+    run_rows: int
+    slices: int
+    slices_differing: int
+    rows_differing: int = 0
+    by_column: Mapping[str, int] = field(default_factory=dict)
+    first: Difference | None = None
+
+    @property
+    def equal(self) -> bool:
+        """Whether every row is the same in both."""
+        return not self.slices_differing
+
+
+def _shown(value: Any) -> str:
+    return value.isoformat() if isinstance(value, datetime) else str(value)
+
+
+def compare(live: Connection, run: Connection, table: Table, values: Mapping[str, Any]) -> Verdict:
+    """A table of both, within a run's span and vehicles (``values`` of tables.within)."""
+    compared = [n for n in names(live, table.name) if n not in table.apart]
+    missing = set(compared) ^ {n for n in names(run, table.name) if n not in table.apart}
+    if missing:
+        raise ServiceError(f"{table.name}: column {min(missing)} is in one database only; migrate both alike")
+    here, there = (_hashes(each, table, compared, values) for each in (live, run))
+    places = sorted(here.keys() | there.keys())
+    differing = [place for place in places if here.get(place) != there.get(place)]
+    verdict = Verdict(
+        table.name,
+        sum(count for count, _ in here.values()),
+        sum(count for count, _ in there.values()),
+        len(places),
+        len(differing),
+    )
+    return _looked_into(verdict, live, run, table, compared, values, differing) if differing else verdict
+
+
+def _hashes(
+    connection: Connection, table: Table, compared: Sequence[str], values: Mapping[str, Any]
+) -> dict[Place, tuple[int, Any]]:
+    """Number of rows and a sum of their hashes by slice: whatever the order of the rows."""
+    hashed = f"sum(hashtextextended(ROW({', '.join(compared)})::text, 0)::numeric)"
+    rows = connection.execute(
+        f"SELECT {table.slice_key}::text, date_trunc('hour', {table.time}), count(*), {hashed} "  # noqa: S608
+        f"FROM odograph.{table.name} WHERE {within(table)} GROUP BY 1, 2",
+        values,
+    ).fetchall()
+    return {(key, hour): (count, total) for key, hour, count, total in rows}
+
+
+def _looked_into(
+    verdict: Verdict, live: Connection, run: Connection, table: Table, compared: Sequence[str],
+    values: Mapping[str, Any], differing: Sequence[Place],
+) -> Verdict:  # fmt: skip
+    """The verdict with its first difference and how many there are."""
+    first: Difference | None = None
+    rows, by_column = 0, dict[str, int]()
+    for place in differing[:SLICES_READ]:
+        here, there = (_rows(each, table, compared, values, place) for each in (live, run))
+        for difference in differences(table, here, there):
+            first = first or difference[0]
+            rows += 1
+            for each in difference:
+                name = each.column or "(row missing)"
+                by_column[name] = by_column.get(name, 0) + 1
+    return Verdict(
+        verdict.table, verdict.live_rows, verdict.run_rows, verdict.slices, verdict.slices_differing,
+        rows, by_column, first,
+    )  # fmt: skip
+
+
+def _rows(
+    connection: Connection, table: Table, compared: Sequence[str], values: Mapping[str, Any], place: Place
+) -> dict[tuple[Any, ...], dict[str, Any]]:
+    """Rows of one slice by their keys."""
+    found = connection.execute(
+        f"SELECT {', '.join(compared)} FROM odograph.{table.name} WHERE {within(table)} "  # noqa: S608
+        f"AND {table.slice_key}::text = %(slice)s AND {table.time} >= %(hour)s "
+        f"AND {table.time} < %(hour)s + interval '1 hour'",
+        {**values, "slice": place[0], "hour": place[1]},
+    ).fetchall()
+    rows = [dict(zip(compared, row, strict=True)) for row in found]
+    return {tuple(row[k] for k in table.keys): row for row in rows}
+
+
+def differences(
+    table: Table,
+    live: Mapping[tuple[Any, ...], Mapping[str, Any]],
+    run: Mapping[tuple[Any, ...], Mapping[str, Any]],
+) -> Iterator[list[Difference]]:
+    """Each row that differs, in the order of the keys: its columns that do, in the table's order."""
+    by_time = table.keys.index(table.time) if table.time in table.keys else 0
+    for key in sorted(live.keys() | run.keys(), key=lambda k: (k[by_time], k)):
+        named = dict(zip(table.keys, key, strict=True))
+        here, there = live.get(key), run.get(key)
+        if here is None or there is None:
+            yield [Difference(table.name, named, None, here is not None, there is not None)]
+            continue
+        found = [
+            Difference(table.name, named, column, value, there[column])
+            for column, value in here.items()
+            if value != there[column]
+        ]
+        if found:
+            yield found

@@ -1,0 +1,114 @@
+"""Feeding a run: slices into its topic, never further ahead of its jobs than they can stand.
+
+Spark's watermark is the newest time of all partitions. A backlog in which one partition runs ahead of another
+would push it past frames that are still unread, and they would be dropped. So a slice goes in only when the
+jobs have taken all but the last few before it, and the run's watermark waits for as much time as those hold.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Final
+
+import pyarrow as pa
+
+from infra.contract.errors import ServiceError
+from infra.replay.records import Bounds, Slice
+
+OUTSTANDING: Final = 2
+"""Slices that the jobs may not have taken yet, the one that is written included."""
+MAX_SPEED: Final = Bounds(records=50_000, span_ms=1_800_000)
+PACED_MS: Final = 1_000
+"""At a given speed a slice is what is due in so much time."""
+POLL_S: Final = 0.1
+
+Ends = tuple[int, ...]
+"""An offset by partition."""
+
+
+def bounds_of(speed: float | None) -> Bounds:
+    """What a slice may hold at a speed (None: as fast as it goes)."""
+    if speed is None:
+        return MAX_SPEED
+    return Bounds(MAX_SPEED.records, max(1, min(MAX_SPEED.span_ms, int(PACED_MS * speed))))
+
+
+def skew_s(bounds: Bounds, tick_ms: int) -> int:
+    """How far receive times that are unread may lie behind those that are read, s."""
+    return -(-OUTSTANDING * max(bounds.span_ms, tick_ms) // 1000)
+
+
+@dataclass(frozen=True, slots=True)
+class Feed:
+    """``read`` and ``write`` a slice, skipping what is there; ``taken``: what the jobs have; ``watch``: fails
+    where they do; ``tell`` gets what was taken and the slice that is due.
+    """
+
+    read: Callable[[Slice], pa.Table]
+    write: Callable[[pa.Table, Ends], None]
+    taken: Callable[[], Ends | None]
+    watch: Callable[[], None]
+    tell: Callable[[int, Slice], None]
+    stop: threading.Event
+
+    def run(self, plan: Sequence[Slice], there: Ends, speed: float | None) -> None:
+        """Write all slices of ``plan``; ``there``: so many records of each partition are written already.
+
+        Raises ServiceError when it is stopped: doing it again goes on where it ended.
+        """
+        before, ends = bounds_between(plan, len(there))
+        begun_s, first_ms = time.monotonic(), plan[0].received.since_ms if plan else 0
+        for place, part in enumerate(plan):
+            skip = written(before[place], part.by_partition, there)
+            if skip == part.by_partition:
+                begun_s, first_ms = time.monotonic(), part.received.until_ms
+                continue
+            if place >= OUTSTANDING:
+                self._wait(ends[place - OUTSTANDING], part)
+            if speed is not None and not part.late:
+                self._pause(begun_s + (part.received.since_ms - first_ms) / 1000 / speed, part)
+            self.write(self.read(part), skip)
+
+    def _wait(self, until: Ends, part: Slice) -> None:
+        while True:
+            now = self.taken()
+            self.tell(0 if now is None else sum(now), part)
+            if now is not None and reached(now, until):
+                return
+            self._sleep()
+
+    def _pause(self, until_s: float, part: Slice) -> None:
+        while time.monotonic() < until_s:
+            self.tell(sum(self.taken() or ()), part)
+            self._sleep()
+
+    def _sleep(self) -> None:
+        self.watch()
+        if self.stop.wait(POLL_S):
+            raise ServiceError("stopped; the same command again goes on from here")
+
+
+def reached(taken: Ends, until: Ends) -> bool:
+    """Whether all partitions are that far."""
+    return all(have >= want for have, want in zip(taken, until, strict=True))
+
+
+def written(before: Ends, counts: Ends, there: Ends) -> Ends:
+    """How many records of each partition of a slice are there, when ``before`` were written before it."""
+    return tuple(
+        min(max(have - earlier, 0), count) for earlier, count, have in zip(before, counts, there, strict=True)
+    )
+
+
+def bounds_between(plan: Sequence[Slice], partitions: int) -> tuple[list[Ends], list[Ends]]:
+    """Offsets by partition before and after each slice."""
+    sums = list(accumulate((s.by_partition for s in plan), _added, initial=(0,) * partitions))
+    return sums[:-1], sums[1:]
+
+
+def _added(a: Ends, b: Ends) -> Ends:
+    return tuple(x + y for x, y in zip(a, b, strict=True))

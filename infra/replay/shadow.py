@@ -1,0 +1,164 @@
+"""A shadow run: the same jobs in a home, topics and a database of their own, beside the live ones."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from infra.contract.errors import ServiceError
+from infra.contract.settings import ENDPOINTS_FILE, PREFIX, Endpoints, Settings
+from infra.contract.topics import kafka_topic
+from infra.replay import databases
+from infra.replay.feed import Ends
+from infra.replay.log import partitions_of
+from infra.replay.runs import Run, folder_of
+from infra.stack import kafka_topics, ports, postgres, processes, query_offsets
+from infra.stack.guard import guarded
+from infra.stack.health import readyz
+from infra.stack.programs import odograph
+from infra.stack.stack import with_database
+from infra.stack.supervisor import Backoff, Program, Supervisor, read_state
+
+TOPIC: Final = "telemetry"
+JOBS: Final = {
+    "stream": Program("jobs", odograph("jobs", "stream")),
+    "instant": Program("instant", odograph("jobs", "instant")),
+    "events": Program("events", odograph("jobs", "events")),
+}
+"""What can run beside the live jobs; downlink, bridge and dashboard never do."""
+QUERIES: Final = {"stream": ("windows", "vehicles", "archive"), "instant": ("instant",), "events": ()}
+STATEFUL: Final = ("windows", "vehicles")
+"""Queries whose watermark must not be outrun."""
+EVENT_TOPICS: Final = ("alerts", "crash", "status", "dead-letter")
+RESTARTS: Final = 3
+"""A program that ended so often will end again."""
+TICK_S: Final = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Shadow:
+    """A run and where it runs; ``overrides``: variables of its programs beside its settings."""
+
+    run: Run
+    settings: Settings
+    live: Endpoints
+    overrides: Mapping[str, str]
+
+    @property
+    def home(self) -> Path:
+        """Its home, as that of any installation."""
+        return folder_of(self.settings.paths.home, self.run.run_id)
+
+    @property
+    def prefix(self) -> str:
+        """Of its topics."""
+        return f"{self.settings.kafka.prefix}run-{self.run.run_id}."
+
+    @property
+    def topic(self) -> str:
+        """Its telemetry topic."""
+        return kafka_topic(self.prefix, TOPIC)
+
+    @property
+    def owner_url(self) -> str:
+        """Its database, as its owner."""
+        return databases.with_name(self.live.db_owner_url, self.run.database)
+
+    def prepare(self) -> None:
+        """Database, topics, addresses and what jobs look up in files; what is there stays."""
+        databases.create(self.live.db_owner_url, self.run.database)
+        kafka_topics.create_topics(self.live.kafka_bootstrap, self.prefix, for_ever=True)
+        given = self.settings.paths.home.absolute() / "lookups"
+        if given.exists() and not (self.home / "lookups").exists():
+            shutil.copytree(given, self.home / "lookups")
+        taken: list[int] = []
+        for _ in JOBS:
+            taken.append(ports.free_port(taken))
+        names = (program.name for program in JOBS.values())
+        own = with_database(self.live, self.run.database)
+        own = replace(own, http_ports=dict(zip(names, taken, strict=True)))
+        postgres.write_private(self.home / ENDPOINTS_FILE, json.dumps(asdict(own), indent=1))
+
+    @contextmanager
+    def running(self) -> Iterator[Supervisor]:
+        """Its programs while the block runs; ended however this process ends."""
+        kept = [JOBS[name] for name in self.run.jobs]
+        with (
+            guarded(self.home),
+            Supervisor(self.home, kept, _quiet, Backoff(good_s=600.0), self._environment()) as supervisor,
+        ):
+            yield supervisor
+
+    def _environment(self) -> dict[str, str]:
+        own = {
+            "PATHS_HOME": str(self.home),
+            "PATHS_CACHE": str(self.settings.paths.cache.absolute()),
+            "KAFKA_PREFIX": self.prefix,
+        }
+        variables = {f"{PREFIX}{name}": value for name, value in (own | dict(self.overrides)).items()}
+        return {**os.environ, **variables, **{f"{PREFIX}{k}": v for k, v in self.run.settings.items()}}
+
+    def watch(self, supervisor: Supervisor) -> None:
+        """Start again what ended; raises ServiceError where that does not help."""
+        supervisor.tick()
+        for name, kept in read_state(self.home).items():
+            if (kept.get("restarts") or 0) >= RESTARTS:
+                log = supervisor.log(name)
+                raise ServiceError(
+                    f"run {self.run.run_id}: {name} ended with {kept.get('last_exit')} again and again; "
+                    f"its log {log}:\n{processes.log_tail(log)}"
+                )
+
+    def wait_ready(self, supervisor: Supervisor, stop: threading.Event) -> None:
+        """Wait until every program serves; raises ServiceError."""
+        own = json.loads((self.home / ENDPOINTS_FILE).read_text())["http_ports"]
+        waiting = {JOBS[name].name for name in self.run.jobs}
+        while waiting:
+            self.watch(supervisor)
+            waiting = {name for name in waiting if readyz(own[name]) is not None}
+            if waiting and stop.wait(TICK_S):
+                raise ServiceError("stopped; the same command again goes on from here")
+
+    def taken(self) -> Ends | None:
+        """By partition what all queries with state have taken in; None before they have begun."""
+        if "stream" not in self.run.jobs:
+            return None
+        ends = [self._committed(query) for query in STATEFUL]
+        return None if None in ends else tuple(map(min, zip(*(e for e in ends if e), strict=True)))
+
+    def _committed(self, query: str) -> Ends | None:
+        found = query_offsets.committed(self.home, query)
+        if found is None:
+            return None
+        ends = found.ends.get(self.topic, {})
+        return tuple(ends.get(p, 0) for p in range(partitions_of(TOPIC)))
+
+    def behind(self, ends: Ends) -> list[str]:
+        """What of the run's jobs has not taken in all that is in its topics; [] when they are through."""
+        queries = [query for job in self.run.jobs for query in QUERIES[job]]
+        left = {query: sum(ends) - sum(self._committed(query) or ()) for query in queries}
+        told = [f"{query}: {count} records" for query, count in left.items() if count > 0]
+        if "events" in self.run.jobs and not told:
+            counts = kafka_topics.records_by_topic(self.live.kafka_bootstrap, self.prefix)
+            events = sum(counts[kafka_topic(self.prefix, name)] for name in EVENT_TOPICS)
+            count = events - databases.event_offsets(self.owner_url)
+            told += [f"events: {count} records"] if count > 0 else []
+        return told or databases.open_work(self.owner_url)
+
+    def drop(self) -> None:
+        """Its programs, topics, database and folder."""
+        processes.stop_all(self.home / "run", 30.0)
+        kafka_topics.delete_topics(self.live.kafka_bootstrap, self.prefix)
+        databases.drop(self.live.db_owner_url, self.run.database)
+        shutil.rmtree(self.home, ignore_errors=True)
+
+
+def _quiet(_text: str) -> None:
+    """Starts and ends of its programs stand in their logs."""

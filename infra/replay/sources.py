@@ -1,0 +1,167 @@
+"""Where a replay takes its records from: the archive, a generated day, or a stretch of the log."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from infra.contract.errors import ConfigError
+from infra.contract.verdict import ClockLimits
+from infra.replay.log import Log, partitions_of
+from infra.replay.records import Files, hour_files
+from infra.replay.spans import HOUR_MS, Reach, Span, day_span
+
+ARCHIVE: Final = "archive"
+LOG: Final = "log"
+DAY: Final = "day "
+"""Of a generated day; its name follows."""
+ROWS: Final = 20_000
+TAKEN: Final = pa.schema([
+    ("topic", pa.string()), ("partition", pa.int32()), ("log_offset", pa.int64()), ("key", pa.binary()),
+    ("received_ms", pa.int64()), ("value", pa.binary()), ("vehicle_id", pa.string()),
+    ("verdict", pa.string()), ("t0_ms", pa.int64()), ("span_ms", pa.int64()),
+])  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """``name`` is what run.json keeps of it; ``event`` is what the run speaks for."""
+
+    name: str
+    event: Span
+    received: Span
+
+
+def of_day(home: Path, day: str, tz: str, reach: Reach) -> Source:
+    """A generated day of that name, else that date in the archive; raises ConfigError naming those known."""
+    made = home / "days" / day / "run.json"
+    if made.exists():
+        told = json.loads(made.read_text())
+        span = Span(int(told["start_ms"]), int(told["end_ms"]))
+        return Source(f"{DAY}{day}", span, reach.received(span))
+    span = day_span(day, tz)
+    if not hour_files(home / "archive" / "telemetry", span.since_ms, span.until_ms):
+        days, generated = known_days(home)
+        raise ConfigError(
+            f"--day {day}: the archive has nothing of it. In the archive: {', '.join(days) or 'nothing'}; "
+            f"generated (--day NAME): {', '.join(generated) or 'none'}"
+        )
+    return Source(ARCHIVE, span, reach.received(span))
+
+
+def known_days(home: Path) -> tuple[list[str], list[str]]:
+    """Dates of receipt in the archive (UTC), and names of generated days."""
+    dates = {path.name.removeprefix("date=") for path in (home / "archive" / "telemetry").glob("date=*")}
+    return sorted(dates), sorted(path.parent.name for path in (home / "days").glob("*/run.json"))
+
+
+def files_of(home: Path, source: str, run_folder: Path) -> Files:
+    """The files of a source."""
+    if source == ARCHIVE:
+        return partial(hour_files, home / "archive" / "telemetry")
+    if source.startswith(DAY):
+        return partial(hour_files, home / "days" / source.removeprefix(DAY) / "telemetry")
+    return partial(hour_files, run_folder / "input")
+
+
+def since_time(log: Log, topic: str, at_ms: int) -> dict[int, tuple[int, int]]:
+    """First offset and the one after the last of each partition, from a time of receipt on."""
+    partitions = partitions_of("telemetry")
+    begins, ends = log.since(topic, partitions, at_ms), log.ends(topic, partitions)
+    return {p: (begins[p], ends[p]) for p in range(partitions)}
+
+
+def since_offsets(log: Log, topic: str, wanted: Mapping[int, int]) -> dict[int, tuple[int, int]]:
+    """The same from given offsets on; raises ConfigError where one is beyond the log."""
+    kept = log.kept(topic, partitions_of("telemetry"))
+    for partition, offset in wanted.items():
+        low, end = kept[partition]
+        if not low <= offset <= end:
+            raise ConfigError(
+                f"--from-offset {partition}:{offset}: partition {partition} of {topic} has offsets {low} to "
+                f"{end - 1}; older records are in the archive: odograph replay --day"
+            )
+    return {p: (offset, kept[p][1]) for p, offset in wanted.items()}
+
+
+def take(
+    bootstrap: str, topic: str, taken: Mapping[int, tuple[int, int]], folder: Path, reach: Reach, grid_ms: int
+) -> tuple[Source, tuple[str, ...]]:
+    """Copy a stretch of the log into files below ``folder``: Kafka may forget it before the replay ends.
+
+    The run speaks for the time in which no window can lack a record: the stretch less the limits of the
+    verdict, in whole multiples of ``grid_ms``; and for the vehicles given, where partitions are left out
+    ((): all). Raises ConfigError where the stretch is too short for that.
+    """
+    spans: list[Span] = []
+    vehicles: set[str] = set()
+    with closing(Log(bootstrap)) as log:
+        for partition, (begin, end) in sorted(taken.items()):
+            spans += _take_partition(log, topic, partition, begin, end, folder, vehicles)
+    if not spans:
+        raise ConfigError(f"{topic}: there is no record in this stretch")
+    event = whole_span(spans, reach, grid_ms)
+    received = Span(min(s.since_ms for s in spans), max(s.until_ms for s in spans))
+    some = len(taken) < partitions_of("telemetry")
+    return Source(LOG, event, received), tuple(sorted(vehicles)) if some else ()
+
+
+def whole_span(spans: Sequence[Span], reach: Reach, grid_ms: int) -> Span:
+    """Event times whose windows are whole, by when each partition was received; raises ConfigError."""
+    since = max(span.since_ms for span in spans) + reach.ahead_ms
+    until = max(span.until_ms for span in spans) - reach.lateness_ms
+    event = Span(-(-since // grid_ms) * grid_ms, until // grid_ms * grid_ms)
+    if event.since_ms >= event.until_ms:
+        raise ConfigError(
+            f"the stretch ({spans[0].since:%H:%M:%S} to {spans[0].until:%H:%M:%S} UTC) is too short: "
+            f"no window of {grid_ms // 1000} s is whole in it"
+        )
+    return event
+
+
+def _take_partition(
+    log: Log, topic: str, partition: int, begin: int, end: int, folder: Path, vehicles: set[str]
+) -> list[Span]:
+    """Files of one partition, by hour of receipt; its span of receipt ([] for none), and whose records."""
+    rows: dict[int, list[tuple[object, ...]]] = {}
+    first, last, number = 1 << 62, 0, 0
+    for message in log.read(topic, partition, begin, end):
+        at_ms = int(message.timestamp()[1])
+        first, last = min(first, at_ms), max(last, at_ms)
+        key = message.key() or b""
+        vehicle = key.decode(errors="replace")
+        vehicles.add(vehicle)
+        hour = rows.setdefault(at_ms // HOUR_MS, [])
+        hour.append((topic, partition, message.offset(), key, at_ms, message.value(), vehicle, "", 0, 0))
+        if len(hour) >= ROWS:
+            _write(folder, at_ms // HOUR_MS, partition, number, hour)
+            number += 1
+            hour.clear()
+    for hour_no, left in rows.items():
+        if left:
+            _write(folder, hour_no, partition, number, left)
+            number += 1
+    return [Span(first, last + 1)] if last else []
+
+
+def _write(folder: Path, hour: int, partition: int, number: int, rows: list[tuple[object, ...]]) -> None:
+    at = Span(hour * HOUR_MS, 0).since
+    path = folder / f"date={at:%Y-%m-%d}" / f"hour={at:%H}" / f"{partition}-{number:06d}.parquet"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    columns = [
+        pa.array(values, kind) for values, kind in zip(zip(*rows, strict=True), TAKEN.types, strict=True)
+    ]
+    pq.write_table(pa.table(columns, schema=TAKEN), path, compression="zstd")
+
+
+def reach_of(limits: ClockLimits, lead_ms: int) -> Reach:
+    """How far the records of a span reach, by the limits of the verdict."""
+    return Reach(limits.ahead_ms, limits.lateness_ms, lead_ms)

@@ -1,0 +1,175 @@
+"""A replay from its first record to its last window: shadow runs, and records into the live topic."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Final
+
+import structlog
+
+from infra.contract.errors import ServiceError
+from infra.contract.settings import Endpoints, Settings
+from infra.contract.topics import kafka_topic
+from infra.replay import databases, runs
+from infra.replay.bar import Bar
+from infra.replay.compare import Verdict, compare
+from infra.replay.databases import connected
+from infra.replay.feed import Ends, Feed, bounds_of, skew_s
+from infra.replay.log import Log, Writer, copy_crashes, partitions_of
+from infra.replay.promote import parameters
+from infra.replay.records import TICK_MS, Slice, Stored
+from infra.replay.runs import Run, folder_of
+from infra.replay.shadow import TOPIC, Shadow
+from infra.replay.sources import files_of
+from infra.replay.tables import Table, of_run
+from infra.stack.supervisor import Supervisor
+
+SETTLE_POLL_S: Final = 1.0
+STUCK_S: Final = 60.0
+"""What keepers have still to do is given up when it does not change for so long: a trip without an end."""
+LIVE_PAUSE_S: Final = 0.2
+
+Say = Callable[[str], None]
+log = structlog.get_logger("replay")
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a shadow run came to."""
+
+    run: Run
+    undone: tuple[str, ...]
+    dropped_late: int
+
+
+def stored(settings: Settings, run: Run) -> Stored:
+    """The records of a run."""
+    home = settings.paths.home.absolute()
+    files = files_of(home, run.source, folder_of(home, run.run_id))
+    return Stored(files, run.received, run.span, run.vehicles, partitions_of(TOPIC))
+
+
+def overrides(settings: Settings, speed: float | None) -> dict[str, str]:
+    """Variables of a run's jobs that follow from how it is fed; they change no result."""
+    skew = skew_s(bounds_of(speed), TICK_MS)
+    jobs = settings.jobs
+    return {
+        "JOBS_WATERMARK_S": str(jobs.watermark_s + skew),
+        "JOBS_RECEIPT_SKEW_S": str(jobs.receipt_skew_s + skew),
+        "JOBS_MAX_OFFSETS": str(2 * bounds_of(speed).records),
+        "JOBS_TRIGGER_S": "0.2",
+        "JOBS_ARCHIVE_TRIGGER_S": "1",
+        "JOBS_REPAIR_INTERVAL_S": "5",
+        "JOBS_ROLLUP_INTERVAL_S": "5",
+        "JOBS_INSTANT_TRIGGER_S": "5",
+    }
+
+
+def shadow(settings: Settings, live: Endpoints, run: Run, stop: threading.Event, say: Say) -> Result:
+    """Run it, or go on with it where an earlier attempt ended; raises ServiceError, ConfigError."""
+    begun_s = time.monotonic()
+    shape = Shadow(run, settings, live, overrides(settings, run.speed))
+    records = stored(settings, run)
+    plan = records.plan(bounds_of(run.speed))
+    run = runs.save(settings.paths.home, replace(run, records=sum(part.records for part in plan)))
+    say(f"run {run.run_id}: {run.records} records in {len(plan)} slices")
+    shape.prepare()
+    crashes = copy_crashes(
+        live.kafka_bootstrap, kafka_topic(settings.kafka.prefix, "crash"), kafka_topic(shape.prefix, "crash"),
+        run.received.since_ms, run.received.until_ms,
+    )  # fmt: skip
+    say(f"run {run.run_id}: database {run.database}, topics {shape.prefix}*, {crashes} crash records")
+    with shape.running() as supervisor:
+        shape.wait_ready(supervisor, stop)
+        fed_s = time.monotonic()
+        say(f"run {run.run_id}: {', '.join(run.jobs)} ready after {fed_s - begun_s:.0f} s")
+        ends = _feed(shape, supervisor, records, plan, stop)
+        run = runs.save(settings.paths.home, run.stage("fed"))
+        undone = _settle(shape, supervisor, ends, stop, say)
+        took_s = time.monotonic() - fed_s
+    dropped = databases.dropped_late(shape.owner_url)
+    total_s = run.total_s + time.monotonic() - begun_s
+    done = run.stage("done", feed_s=round(run.feed_s + took_s, 1), total_s=round(total_s, 1))
+    return Result(runs.save(settings.paths.home, done), undone, dropped)
+
+
+def _feed(
+    shape: Shadow, supervisor: Supervisor, records: Stored, plan: Sequence[Slice], stop: threading.Event
+) -> Ends:
+    """All records into the run's topic; where it ends."""
+    writer = Writer(shape.live.kafka_bootstrap, shape.topic)
+    partitions = partitions_of(TOPIC)
+    with (
+        closing(Log(shape.live.kafka_bootstrap)) as kafka,
+        Bar(sum(part.records for part in plan)) as bar,
+    ):
+        feed = Feed(
+            records.read,
+            writer.write,
+            shape.taken,
+            lambda: shape.watch(supervisor),
+            lambda done, part: bar.show(done, f"{part.received.since:%Y-%m-%d %H:%M}Z"),
+            stop,
+        )
+        feed.run(plan, tuple(kafka.ends(shape.topic, partitions)), shape.run.speed)
+        return tuple(kafka.ends(shape.topic, partitions))
+
+
+def _settle(
+    shape: Shadow, supervisor: Supervisor, ends: Ends, stop: threading.Event, say: Say
+) -> tuple[str, ...]:
+    """Wait until the run's jobs are through; what their keepers never finished."""
+    left, since_s = ["everything"], time.monotonic()
+    while True:
+        shape.watch(supervisor)
+        now = shape.behind(ends)
+        if not now:
+            return ()
+        if now != left:
+            say(f"run {shape.run.run_id}: left: {'; '.join(now)}")
+            left, since_s = now, time.monotonic()
+        if time.monotonic() - since_s > STUCK_S and not any("records" in word for word in now):
+            return tuple(now)
+        if stop.wait(SETTLE_POLL_S):
+            raise ServiceError("stopped; the same command again goes on from here")
+
+
+def compared(
+    live: Endpoints, run: Run, wanted: Callable[[Table], bool], say: Callable[[Verdict], None]
+) -> list[Verdict]:
+    """Each table of ``wanted`` in both databases, one after the other."""
+    found = []
+    own_url = databases.with_name(live.db_owner_url, run.database)
+    with connected(live.db_owner_url) as here, connected(own_url) as there:
+        for table in of_run(run.whole_fleet):
+            if wanted(table):
+                found.append(compare(here, there, table, parameters(run)))
+                say(found[-1])
+    return found
+
+
+def into_live(
+    settings: Settings, live: Endpoints, source: Stored, speed: float | None, stop: threading.Event
+) -> int:
+    """Records into the live topic, received now; how many. Their first time of receipt is in a header."""
+    plan = source.plan(bounds_of(speed))
+    writer = Writer(live.kafka_bootstrap, kafka_topic(settings.kafka.prefix, TOPIC))
+    sent, begun_s = 0, time.monotonic()
+    with Bar(sum(part.records for part in plan)) as bar:
+        for part in plan:
+            due_s = 0.0
+            if speed is not None and not part.late:
+                due_s = begun_s + (part.received.since_ms - plan[0].received.since_ms) / 1000 / speed
+            while stop.is_set() or time.monotonic() < due_s:
+                bar.show(sent, f"{part.received.since:%Y-%m-%d %H:%M}Z")
+                if stop.wait(LIVE_PAUSE_S):
+                    raise ServiceError(f"stopped after {sent} records; sent again they count as duplicates")
+            writer.write(source.read(part), now_ms=int(datetime.now(UTC).timestamp() * 1000))
+            sent += part.records
+            bar.show(sent, f"{part.received.since:%Y-%m-%d %H:%M}Z")
+    return sent

@@ -1,0 +1,155 @@
+"""Promotion of runs on a real database: what serving reads, and that it reads as before once rolled back."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import psycopg
+import pytest
+
+from infra.contract.errors import ConfigError
+from infra.replay import databases, promote
+from infra.replay.compare import compare
+from infra.replay.databases import Connection, connected, with_name
+from infra.replay.runs import Run
+from infra.replay.tables import TABLES
+from tests.support import Lane
+from tests.support_frames import vin
+
+pytestmark = pytest.mark.integration
+
+DAY = datetime(2026, 11, 20, tzinfo=UTC)
+COLUMNS = "vehicle_id, window_start, window_s, frames, frames_late, samples, out_of_range, first_event, "
+COLUMNS += "last_event, distance_m, batch_id"
+
+
+def run_of(run_id: str, begin: datetime, hours: int, vehicles: tuple[str, ...] = ()) -> Run:
+    since_ms = int(begin.timestamp() * 1000)
+    until_ms = since_ms + hours * 3_600_000
+    return Run(
+        run_id, "archive", since_ms, until_ms, since_ms, until_ms, vehicles, None, ("stream",), {}, "c"
+    )
+
+
+@contextmanager
+def database_of(lane: Lane, run: Run) -> Iterator[Connection]:
+    url = lane.endpoints.db_owner_url
+    databases.create(url, run.database)
+    try:
+        with connected(with_name(url, run.database)) as own:
+            yield own
+    finally:
+        databases.drop(url, run.database)
+
+
+def windows(connection: Connection, vehicle: int, at: list[datetime], distance_m: float) -> None:
+    for start in at:
+        connection.execute(
+            f"INSERT INTO odograph.vehicle_window ({COLUMNS}) "
+            "VALUES (%s, %s, 10, 1, 0, 10, 0, %s, %s, %s, 0)",
+            (vin(vehicle), start, start, start, distance_m),
+        )
+
+
+def alert(connection: Connection, vehicle: int, rule: str, at: datetime) -> None:
+    connection.execute(
+        "INSERT INTO odograph.alert (vehicle_id, rule, rule_version, severity, message, opened_at, last_at, "
+        "findings, late, first_alert_id) VALUES (%s, %s, 1, 'MAJOR', 'm', %s, %s, 1, false, %s)",
+        (vin(vehicle), rule, at, at, uuid.uuid4().hex),
+    )
+
+
+def read(lane: Lane, sql: str) -> list[tuple[Any, ...]]:
+    """As the dashboard does."""
+    with psycopg.connect(lane.endpoints.db_dashboard_url, options="-c timezone=UTC") as connection:
+        return connection.execute(sql).fetchall()
+
+
+def metres(lane: Lane) -> list[tuple[int, int, float]]:
+    sql = "SELECT vehicle_id, window_start, distance_m FROM serving.vehicle_window ORDER BY 1, 2"
+    return [(int(v[-3:]), at.hour, m) for v, at, m in read(lane, sql)]
+
+
+def definitions(connection: Connection) -> list[tuple[Any, ...]]:
+    return connection.execute(promote._VIEWS).fetchall()
+
+
+def hour(number: int) -> datetime:
+    return DAY + timedelta(hours=number)
+
+
+def test_two_runs_are_promoted_over_each_other_and_rolled_back_to_what_was(lane: Lane) -> None:
+    first = run_of(f"a{uuid.uuid4().hex[:8]}", hour(0), 3)
+    second = run_of(f"b{uuid.uuid4().hex[:8]}", hour(2), 3, (vin(1),))
+    with (
+        connected(lane.endpoints.db_owner_url) as live,
+        database_of(lane, first) as one,
+        database_of(lane, second) as two,
+    ):
+        for vehicle in (1, 2):
+            windows(live, vehicle, [hour(h) for h in range(5)], 1.0)
+            windows(one, vehicle, [hour(h) for h in range(5)], 2.0)
+            windows(two, vehicle, [hour(h) for h in range(5)], 3.0)
+        alert(live, 1, "old", hour(1))
+        alert(live, 1, "later", hour(4))
+        alert(one, 1, "new", hour(1))
+        before = definitions(live)
+
+        assert promote.promote(live, one, first) == 8  # 6 windows, an alert and its change
+        assert metres(lane) == [(v, h, 2.0 if h < 3 else 1.0) for v in (1, 2) for h in range(5)]
+        alerts = "SELECT rule, alert_no < 0 FROM serving.alert_life ORDER BY 1"
+        assert read(lane, alerts) == [("later", False), ("new", True)]
+        changes = "SELECT rule, change FROM serving.alert_change ORDER BY 1"
+        assert read(lane, changes) == [("later", "opened"), ("new", "opened")]
+
+        promote.promote(live, two, second)
+        expected = [(1, h, 3.0 if h >= 2 else 2.0) for h in range(5)]
+        expected += [(2, h, 2.0 if h < 3 else 1.0) for h in range(5)]
+        assert metres(lane) == expected
+        reading = "SELECT run_id, vehicles FROM serving.reading ORDER BY promoted_at"
+        assert read(lane, reading) == [(first.run_id, None), (second.run_id, [vin(1)])]
+        with pytest.raises(ConfigError, match="is read now"):
+            promote.forget(live, first)
+
+        promote.rollback(live, first.run_id)
+        assert metres(lane) == [(v, h, 3.0 if v == 1 and h >= 2 else 1.0) for v in (1, 2) for h in range(5)]
+        promote.rollback(live, second.run_id)
+        assert metres(lane) == [(v, h, 1.0) for v in (1, 2) for h in range(5)]
+        assert definitions(live) == before
+        promote.promote(live, one, first)  # its rows are still there
+        assert metres(lane)[0] == (1, 0, 2.0)
+        promote.rollback(live, first.run_id)
+        promote.forget(live, first)
+        schemas = "SELECT count(*) FROM pg_namespace WHERE nspname = %s"
+        assert live.execute(schemas, (first.schema,)).fetchone() == (0,)
+
+
+def test_the_first_row_that_differs_is_named_with_both_values(lane: Lane) -> None:
+    run = run_of(f"c{uuid.uuid4().hex[:8]}", hour(0), 3)
+    table = TABLES[0]
+    values = promote.parameters(run)
+    with connected(lane.endpoints.db_owner_url) as live, database_of(lane, run) as own:
+        for connection in (live, own):
+            windows(connection, 1, [hour(h) for h in range(5)], 1.0)
+        assert compare(live, own, table, values).equal
+        own.execute("UPDATE odograph.vehicle_window SET batch_id = 7, revision = 2, restated_at = now()")
+        windows(own, 1, [hour(6)], 5.0)  # beyond its span
+        assert compare(live, own, table, values).equal
+
+        own.execute(
+            "UPDATE odograph.vehicle_window SET distance_m = 1.25 WHERE window_start = %s", (hour(1),)
+        )
+        own.execute("DELETE FROM odograph.vehicle_window WHERE window_start = %s", (hour(2),))
+        found = compare(live, own, table, values)
+        assert (found.live_rows, found.run_rows, found.slices, found.slices_differing) == (3, 2, 3, 2)
+        assert found.rows_differing == 2
+        assert found.by_column == {"distance_m": 1, "(row missing)": 1}
+        assert found.first is not None
+        assert found.first.text() == (
+            f"vehicle_window (vehicle_id={vin(1)}, window_start=2026-11-20T01:00:00+00:00): "
+            "distance_m is live 1.0, run 1.25"
+        )

@@ -1,0 +1,82 @@
+"""Feeding a run: how far it may run ahead of the jobs, and where it goes on after it was killed."""
+
+from __future__ import annotations
+
+import threading
+
+import pyarrow as pa
+import pytest
+
+from infra.contract.errors import ServiceError
+from infra.replay.bar import line
+from infra.replay.feed import Ends, Feed, bounds_of, skew_s
+from infra.replay.records import Slice
+from infra.replay.spans import Span
+
+PLAN = [Slice(Span(at, at + 10), False, (3, 1)) for at in range(0, 50, 10)]
+
+
+class Jobs:
+    """Take slices one at a time, whenever they are asked."""
+
+    def __init__(self, there: Ends = (0, 0)) -> None:
+        self.in_log = list(there)
+        self.taken = [0, 0]
+        self.most_ahead = 0
+        self.skipped: list[Ends] = []
+
+    def read(self, part: Slice) -> pa.Table:
+        return pa.table({"partition": [0] * part.by_partition[0] + [1] * part.by_partition[1]})
+
+    def write(self, rows: pa.Table, skip: Ends) -> None:
+        partitions = rows["partition"].to_pylist()
+        self.skipped.append(skip)
+        for partition in (0, 1):
+            self.in_log[partition] += partitions.count(partition) - skip[partition]
+        self.most_ahead = max(self.most_ahead, sum(self.in_log) - sum(self.taken))
+
+    def now(self) -> Ends:
+        self.taken = [min(have, taken + 2) for have, taken in zip(self.in_log, self.taken, strict=True)]
+        return self.taken[0], self.taken[1]
+
+    def feed(self, stop: threading.Event | None = None) -> Feed:
+        return Feed(self.read, self.write, self.now, lambda: None, lambda *_: None, stop or threading.Event())
+
+
+def test_no_more_than_two_slices_are_ahead_of_what_the_jobs_have_taken() -> None:
+    jobs = Jobs()
+    jobs.feed().run(PLAN, (0, 0), None)
+    assert jobs.in_log == [15, 5]
+    assert jobs.most_ahead == 8
+
+
+def test_what_a_killed_feed_wrote_is_not_written_again() -> None:
+    there = (7, 3)  # of 3 + 1 records a slice: two slices, then 1 of partition 0 and 1 of partition 1
+    jobs = Jobs(there)
+    jobs.feed().run(PLAN, there, None)
+    assert jobs.skipped == [(1, 1), (0, 0), (0, 0)]
+    assert jobs.in_log == [15, 5]
+
+
+def test_a_feed_that_is_stopped_says_that_it_can_go_on() -> None:
+    stop = threading.Event()
+    stop.set()
+    jobs = Jobs()
+    feed = Feed(jobs.read, jobs.write, lambda: None, lambda: None, lambda *_: None, stop)
+    with pytest.raises(ServiceError, match="goes on from here"):
+        feed.run(PLAN, (0, 0), None)
+
+
+def test_the_watermark_waits_for_as_long_as_the_slices_outstanding_are() -> None:
+    assert skew_s(bounds_of(None), 5_000) == 3_600
+    assert bounds_of(60.0).span_ms == 60_000
+    assert skew_s(bounds_of(60.0), 5_000) == 120
+    assert skew_s(bounds_of(0.5), 5_000) == 10  # no slice is shorter than a tick
+
+
+def test_the_line_tells_share_rate_and_time_to_go() -> None:
+    seen = [(100.0, 0), (110.0, 2_000)]
+    assert line(8_000, 2_000, "2026-11-20 06:00Z", seen) == (
+        "2026-11-20 06:00Z  25.0 %  2000 of 8000 records  200 records/s  30 s to go"
+    )
+    assert line(8_000, 0, "t", [(1.0, 0)]).endswith("time to go not known yet")

@@ -1,0 +1,128 @@
+"""Which records a replay takes, in which slices and in which order."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from infra.contract.errors import ConfigError
+from infra.replay.records import Bounds, Stored, hour_files, log_order, slices
+from infra.replay.spans import Reach, Span, day_span, offsets, speed_of, vehicles
+
+HOUR_MS = 3_600_000
+DAY = day_span("2026-11-20", "UTC")
+
+
+def write(folder: Path, name: str, rows: list[tuple[int, int, int, str, str, int]]) -> None:
+    """Rows of partition, offset, received_ms, vehicle, verdict, t0_ms; the value is the offset's text."""
+    hour = rows[0][2] // HOUR_MS * HOUR_MS
+    at = Span(hour, hour + 1).since
+    columns = list(zip(*rows, strict=True))
+    table = pa.table(
+        {
+            "topic": ["odograph.telemetry"] * len(rows),
+            "partition": pa.array(columns[0], pa.int32()),
+            "log_offset": pa.array(columns[1], pa.int64()),
+            "key": pa.array([v.encode() for v in columns[3]], pa.binary()),
+            "received_ms": pa.array(columns[2], pa.int64()),
+            "value": pa.array([str(o).encode() for o in columns[1]], pa.binary()),
+            "vehicle_id": pa.array(columns[3]),
+            "verdict": pa.array(columns[4]),
+            "t0_ms": pa.array(columns[5], pa.int64()),
+            "span_ms": pa.array([900] * len(rows), pa.int64()),
+        }
+    )
+    path = folder / f"date={at:%Y-%m-%d}" / f"hour={at:%H}" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(table, path)
+
+
+def stored(folder: Path, wanted: tuple[str, ...] = ()) -> Stored:
+    received = Reach(10_000, 30_000, 0).received(DAY)
+    return Stored(partial(hour_files, folder), received, DAY, wanted, 4)
+
+
+def replayed(records: Stored, bounds: Bounds) -> list[list[int]]:
+    return [[int(v) for v in records.read(p)["value"].to_pylist()] for p in records.plan(bounds)]
+
+
+def test_a_day_takes_what_can_reach_its_windows_and_its_late_frames_of_any_time_after(tmp_path: Path) -> None:
+    since, until = DAY.since_ms, DAY.until_ms
+    write(tmp_path, "a.parquet", [(0, 1, since - 10_001, "A", "ok", since - 12_000),
+                                  (0, 2, since - 10_000, "A", "ok", since - 500)])  # fmt: skip
+    write(tmp_path, "b.parquet", [(0, 3, since + 50, "A", "ok", since), (1, 4, since + 40, "B", "ok", since)])
+    write(tmp_path, "c.parquet", [(0, 5, until + 30_000, "A", "ok", until - 1),
+                                  (0, 6, until + 30_001, "A", "ok", until)])  # fmt: skip
+    write(tmp_path, "d.parquet", [(0, 7, until + 7 * HOUR_MS, "A", "late", until - 1),
+                                  (0, 8, until + 7 * HOUR_MS, "A", "late", until),
+                                  (0, 9, until + 7 * HOUR_MS, "A", "ok", until + 7 * HOUR_MS)])  # fmt: skip
+    everything = Bounds(1000, 1 << 60)
+    assert replayed(stored(tmp_path), everything) == [[2, 4, 3, 5], [7]]
+    assert replayed(stored(tmp_path, ("B",)), everything) == [[4]]
+
+
+def test_slices_are_bounded_in_records_and_in_time_and_never_cut_a_tick(tmp_path: Path) -> None:
+    counts = np.array([[10, 0, 3], [10, 1, 2], [11, 0, 4], [12, 1, 1], [500, 0, 1]])
+    found = slices(counts, Bounds(records=9, span_ms=60_000), 2, late=False)
+    assert [(s.received.since_ms, s.received.until_ms, s.by_partition) for s in found] == [
+        (50_000, 60_000, (7, 2)),
+        (60_000, 65_000, (0, 1)),
+        (2_500_000, 2_505_000, (1, 0)),
+    ]
+    whole = slices(counts, Bounds(records=1, span_ms=1), 2, late=False)
+    assert [s.records for s in whole] == [5, 4, 1, 1]
+
+
+def test_a_partition_keeps_the_order_of_its_log_even_where_the_clock_of_receipt_stepped_back() -> None:
+    partition = np.array([1, 0, 0, 1, 0], np.int64)
+    offset = np.array([7, 2, 1, 8, 3], np.int64)
+    received = np.array([100, 90, 120, 95, 130], np.int64)
+    assert [(int(partition[i]), int(offset[i])) for i in log_order(partition, offset, received)] == [
+        (1, 7), (1, 8), (0, 1), (0, 2), (0, 3)
+    ]  # fmt: skip
+
+
+def test_files_in_other_pieces_give_the_same_slices(tmp_path: Path) -> None:
+    rows = [(i % 3, i, DAY.since_ms + i * 700, "A", "ok", DAY.since_ms) for i in range(200)]
+    write(tmp_path / "one", "a.parquet", rows)
+    for n, begin in enumerate(range(0, 200, 17)):
+        write(tmp_path / "many", f"{n}.parquet", rows[begin : begin + 17][::-1])
+    bounds = Bounds(50, 1 << 60)
+    assert replayed(stored(tmp_path / "one"), bounds) == replayed(stored(tmp_path / "many"), bounds)
+
+
+def test_a_truncated_file_is_named_before_anything_is_read(tmp_path: Path) -> None:
+    write(tmp_path, "a.parquet", [(0, 1, DAY.since_ms, "A", "ok", DAY.since_ms)])
+    (path,) = tmp_path.rglob("*.parquet")
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(ConfigError, match=rf"{path} cannot be read"):
+        stored(tmp_path).plan(Bounds(10, 1000))
+
+
+def test_days_are_cut_in_the_zone_of_the_installation() -> None:
+    summer = day_span("2026-10-25", "Europe/Berlin")  # 25 hours long
+    assert (summer.since.isoformat(), summer.until.isoformat()) == (
+        "2026-10-24T22:00:00+00:00", "2026-10-25T23:00:00+00:00"
+    )  # fmt: skip
+    with pytest.raises(ConfigError, match=r"--day '20\.11\.2026'"):
+        day_span("20.11.2026", "UTC")
+
+
+def test_offsets_speeds_and_vehicles_that_mean_nothing_are_refused_by_name() -> None:
+    assert offsets("12", 2) == {0: 12, 1: 12}
+    assert offsets("0:5,1:7", 2) == {0: 5, 1: 7}
+    for wrong in ("x", "0:5,0:6", "7:1", "0:5,"):
+        with pytest.raises(ConfigError, match="--from-offset"):
+            offsets(wrong, 2)
+    assert speed_of("max") is None
+    assert speed_of("60") == 60.0
+    for wrong in ("0", "fast", "-1", "nan"):
+        with pytest.raises(ConfigError, match="--speed"):
+            speed_of(wrong)
+    with pytest.raises(ConfigError, match="--vehicle 'IOQ'"):
+        vehicles(["IOQ"])
