@@ -51,14 +51,14 @@ class Scope:
         )
 
     def kept(self, horizon_ms: int | None, now_ms: int) -> Scope:
-        """What of it is not older than the oldest windows; raises ConfigError where that is nothing."""
+        """What of it is not older than the oldest windows and records; raises ConfigError for nothing."""
         if horizon_ms is None or self.since_ms >= horizon_ms:
             return self
         if self.until_ms <= horizon_ms:
             begin = datetime.fromtimestamp(horizon_ms / 1000, UTC)
             raise ConfigError(
-                f"windows before {begin:%Y-%m-%d %H:%M} UTC have been dropped "
-                "(ODOGRAPH_RETENTION_WINDOWS_DAYS): nothing can be balanced against them"
+                f"windows or records before {begin:%Y-%m-%d %H:%M} UTC have been dropped "
+                "(ODOGRAPH_RETENTION_WINDOWS_DAYS, ODOGRAPH_ARCHIVE_KEEP_DAYS): there is nothing to balance"
             )
         return replace(self, since_ms=horizon_ms, until_ms=min(self.until_ms, now_ms))
 
