@@ -19,6 +19,7 @@ from typing import Any
 import orjson
 
 from edge_simulator.day_files import HourFiles, RecordFile
+from edge_simulator.runfiles import write_sequences
 from edge_simulator.scenario import Scenario
 from edge_simulator.sending.run import LINK_COUNTS
 from edge_simulator.stopping import StopFlag
@@ -50,7 +51,8 @@ def make(scenario: Scenario, settings: Settings, run_id: str, say: Say) -> Mappi
     if counts is None:
         shutil.rmtree(draft)
         raise UnfinishedError(f"stopped: {run_id} was not finished, and nothing of it was kept")
-    summary = _summary(world, run_id, counts) | {"files": _digests(draft)}
+    write_sequences(draft, world.emitter.sequences())
+    summary = _summary(world, run_id, counts) | {"files": digests(draft)}
     (draft / "run.json").write_bytes(orjson.dumps(summary, option=orjson.OPT_INDENT_2) + b"\n")
     draft.rename(folder)
     return {"folder": str(folder), **{k: v for k, v in summary.items() if k != "files"}}
@@ -125,7 +127,7 @@ def _summary(world: World, run_id: str, verdicts: Mapping[str, int]) -> dict[str
     }
 
 
-def _digests(folder: Path) -> dict[str, Mapping[str, Any]]:
+def digests(folder: Path) -> dict[str, Mapping[str, Any]]:
     """Size and SHA-256 of every file, by its path below the folder."""
     found: dict[str, Mapping[str, Any]] = {}
     for path in sorted(p for p in folder.rglob("*") if p.is_file()):

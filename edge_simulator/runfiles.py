@@ -59,11 +59,23 @@ class RunFiles:
         draft.write_bytes(orjson.dumps(summary, option=orjson.OPT_INDENT_2) + b"\n")
         draft.replace(self.folder / "run.json")
 
+    def sequences(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Say how far each device counted, whole or not at all."""
+        write_sequences(self.folder, rows)
+
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         for file in self._open:
             file.close()
+
+
+def write_sequences(folder: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+    """``sequences.jsonl`` of a run or a day: a line a device (telemetry/sequences.py)."""
+    draft = folder / "sequences.jsonl.tmp"
+    with draft.open("wb") as file:
+        file.writelines(orjson.dumps(row) + b"\n" for row in rows)
+    draft.replace(folder / "sequences.jsonl")
 
 
 def _line(item: Outgoing) -> bytes:

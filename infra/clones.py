@@ -13,6 +13,9 @@ from typing import Final
 
 import duckdb
 
+from infra.archive.layout import archive_of
+from infra.archive.reader import paths
+
 OVERLAP_MS: Final = 30_000
 """Longer than what clocks (``jobs.ahead_s``) and a frame's length can explain."""
 
@@ -45,10 +48,9 @@ ORDER BY ALL
 
 def cloned_vehicles(home: Path) -> list[Clone]:
     """All that the archive of a home shows; none where there is no archive yet."""
-    folder = home / "archive" / "telemetry"
-    if next(folder.glob("date=*/hour=*/*.parquet"), None) is None:
+    files = paths(archive_of(home))
+    if not files:
         return []
-    files = str(folder / "date=*" / "hour=*" / "*.parquet")
     with duckdb.connect(config={"threads": 1}) as connection:
         rows = connection.execute(_SQL, [files, OVERLAP_MS, OVERLAP_MS]).fetchall()
     return [Clone(*row) for row in rows]

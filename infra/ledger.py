@@ -21,6 +21,9 @@ from typing import Any
 
 import duckdb
 
+from infra.archive.layout import archive_of
+from infra.archive.reader import paths
+
 
 @dataclass(frozen=True, slots=True)
 class EdgeCounts:
@@ -98,7 +101,9 @@ class Ledger:
 
 def edge_counts(home: Path) -> EdgeCounts:
     """Sum over the runs that wrote ``<home>/runs/*/run.json``."""
-    runs = [json.loads(path.read_text()) for path in sorted(home.glob("runs/*/run.json"))]
+    told = [json.loads(path.read_text()) for path in sorted(home.glob("runs/*/run.json"))]
+    parts = {name for run in told for name in run.get("parts", ())}  # their sums are in the whole run's file
+    runs = [run for run in told if run.get("run_id") not in parts]
     return EdgeCounts(
         generated=sum(run["generated"] - _never_sent(run) for run in runs),
         poison=sum(run.get("poison", 0) for run in runs),
@@ -125,19 +130,12 @@ FROM (SELECT verdict, (vehicle_id, boot_id, seq) AS id FROM read_parquet(?, hive
 
 def archive_counts(home: Path) -> ArchiveCounts:
     """Counts over every Parquet file of the telemetry archive; zeros where there is none yet."""
-    if not _has_archive(home):
+    files = paths(archive_of(home))
+    if not files:
         return ArchiveCounts()
     with duckdb.connect(config={"threads": 1}) as connection:
-        row = connection.execute(_ARCHIVE_SQL, [_archive_files(home)]).fetchone()
+        row = connection.execute(_ARCHIVE_SQL, [files]).fetchone()
     return ArchiveCounts(*(row or ()))
-
-
-def _archive_files(home: Path) -> str:
-    return str(home / "archive" / "telemetry" / "date=*" / "hour=*" / "*.parquet")
-
-
-def _has_archive(home: Path) -> bool:
-    return next(home.glob("archive/telemetry/date=*/hour=*/*.parquet"), None) is not None
 
 
 DeadFrame = tuple[str, str, int, int]
@@ -154,11 +152,12 @@ SEMI JOIN (SELECT vehicle_id, boot_id, seq FROM read_parquet(?, hive_partitionin
 
 def dead_archived(home: Path, dead: Sequence[DeadFrame]) -> int:
     """Distinct dead letters, of those given, whose frame the telemetry archive holds."""
-    if not dead or not _has_archive(home):
+    files = paths(archive_of(home)) if dead else []
+    if not files:
         return 0
     columns = [list(column) for column in zip(*dead, strict=True)]
     with duckdb.connect(config={"threads": 1}) as connection:
-        row = connection.execute(_DEAD_ARCHIVED_SQL, [*columns, _archive_files(home)]).fetchone()
+        row = connection.execute(_DEAD_ARCHIVED_SQL, [*columns, files]).fetchone()
     return int(row[0]) if row else 0
 
 

@@ -14,7 +14,7 @@ from confluent_kafka import Producer
 from infra.contract.errors import ServiceError
 
 SAMPLES: Final = 10
-BODIES: Final = 500
+TRACKS: Final = 500
 RECEIVED_MS: Final = 1500
 """A frame is received so long after its first sample."""
 FLUSH_S: Final = 120.0
@@ -43,19 +43,22 @@ class Filling:
         return max(1, self.frames // self.vehicles)
 
 
-def bodies(scattered: bool, count: int = BODIES) -> list[bytes]:
-    """What ``count`` petrol cars say in a second, about 1.6 KB each, without the frame's head."""
-    rng = random.Random(1)
-    return [orjson.dumps(_signals(rng, scattered))[1:] for _ in range(count)]
+def bodies(scattered: bool, second: int, count: int = TRACKS) -> list[bytes]:
+    """What petrol cars on ``count`` tracks say in a second, about 1.6 KB each, without the frame's head."""
+    return [orjson.dumps(_signals(track, second, scattered))[1:] for track in range(count)]
 
 
-def _signals(rng: random.Random, scattered: bool) -> dict[str, Any]:
+def _signals(track: int, second: int, scattered: bool) -> dict[str, Any]:
+    """Straight on, at the track's own speed, from where the second before has ended."""
+    rng = random.Random(track)
+
     def wave(low: float, high: float, digits: int) -> list[float]:
         return [round(rng.uniform(low, high), digits) for _ in range(SAMPLES)]
 
     speed_kmh = rng.uniform(0, 90)
     step_deg = speed_kmh / 3.6 / METRES_PER_DEGREE / SAMPLES
     lat_deg, lon_deg = rng.uniform(48.0, 48.2), rng.uniform(11.4, 11.7)
+    lat_deg, lon_deg = (deg + second * SAMPLES * step_deg for deg in (lat_deg, lon_deg))
     signals: dict[str, Any] = {
         "speed_kmh": [round(speed_kmh + 0.05 * i, 2) for i in range(SAMPLES)],
         "lat_deg": [round(lat_deg + i * step_deg, 6) for i in range(SAMPLES)],
@@ -91,14 +94,13 @@ def payload(number: int, seq: int, t0_ms: int, body: bytes) -> bytes:
 
 def messages(filling: Filling, end_ms: int) -> Iterator[tuple[str, bytes, int]]:
     """Key, value and receive time [ms] of each frame, second by second."""
-    said = bodies(filling.scattered)
     first_ms = end_ms - filling.seconds * 1000 - RECEIVED_MS
     keys = [vehicle(number) for number in range(filling.vehicles)]
     for second in range(filling.seconds):
         t0_ms = first_ms + second * 1000
+        said = bodies(filling.scattered, second)
         for number, key in enumerate(keys):
-            body = said[(number + second) % len(said)]
-            yield key, payload(number, second, t0_ms, body), t0_ms + RECEIVED_MS
+            yield key, payload(number, second, t0_ms, said[number % len(said)]), t0_ms + RECEIVED_MS
 
 
 def fill(bootstrap: str, topic: str, filling: Filling) -> None:

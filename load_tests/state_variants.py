@@ -52,10 +52,13 @@ KEPT: Final = ("vehicle_id", "partition", "log_offset", "facts", "runs")
 def fill(folder: Path, vehicles: int, batches: int, settings: Settings) -> None:
     """A file a batch: FRAMES_EACH frames of each vehicle, reduced."""
     stage = VehicleStage(clock_limits(settings), harsh_limits(settings), Path("none"), ())
-    said, lookup = bodies(scattered=False), Lookup((0, 0), SCHEMA.empty_table())
+    lookup = Lookup((0, 0), SCHEMA.empty_table())
     for batch in range(batches):
         seconds = range(batch * FRAMES_EACH, (batch + 1) * FRAMES_EACH)
-        values = [payload(v, s, T0 + s * 1000, said[v % len(said)]) for s in seconds for v in range(vehicles)]
+        said = {second: bodies(scattered=False, second=second) for second in seconds}
+        values = [
+            payload(v, s, T0 + s * 1000, said[s][v % len(said[s])]) for s in seconds for v in range(vehicles)
+        ]
         received = [T0 + s * 1000 + 1500 for s in seconds for _ in range(vehicles)]
         records = {
             "partition": pa.array([0] * len(values), pa.int32()),

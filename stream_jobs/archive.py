@@ -3,12 +3,12 @@
 ``<home>/archive/telemetry/date=YYYY-MM-DD/hour=HH/<query>-<batch>-<part>.parquet`` by receive time, UTC: the
 raw bytes with their Kafka coordinates, and index columns that spare a reader the parsing. The names follow
 from the batch alone. A batch that runs again after a crash writes the same files over the old ones, so the
-folder holds each record once at any time and needs no commit log: any Parquet reader takes it as it is.
+folder holds each record once at any time: any Parquet reader takes it as it is. What was written stands in
+the manifest, and the jobs read by the one reader, which asks it: infra/archive.
 """
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
+from infra.archive.layout import hour_of
+from infra.archive.writer import place
 from infra.contract.verdict import LATE, ClockLimits
 from stream_jobs.archive_files import EXCEPTION, HourFiles
 from stream_jobs.schema import IDENTITY
@@ -31,11 +33,6 @@ LATE_TABLE: Final = "odograph.late_frame"
 QUARANTINE_TABLE: Final = "odograph.quarantined_frame"
 _LATE_COLUMNS: Final = (*COORDINATES, *IDENTITY, "t0_ms", "span_ms", "received_at")
 _QUARANTINE_COLUMNS: Final = (*COORDINATES, *IDENTITY, "t0_ms", "received_at", "verdict")
-
-
-def archive_folder(home: Path) -> Path:
-    """The root of the telemetry archive."""
-    return home / "archive" / "telemetry"
 
 
 class ArchiveSink:
@@ -89,11 +86,9 @@ def write_staged(batch: DataFrame, staging: Path, limits: ClockLimits) -> pa.Tab
 def publish(staging: Path, folder: Path, stem: str) -> None:
     """Move the staged files to their places; each becomes visible whole, over any copy of an earlier run."""
     for part, path in enumerate(staged_files(staging)):
-        target = folder / path.parent.relative_to(staging) / f"{stem}-{part:03d}.parquet"
-        target.parent.mkdir(parents=True, exist_ok=True)
-        _sync(path)
-        path.replace(target)
-        _sync(target.parent)
+        hour_ms = hour_of(path.parent)
+        assert hour_ms is not None
+        place(folder.parent, hour_ms, path, f"{stem}-{part:03d}.parquet")
     if staging.exists():  # a batch without records wrote nothing
         shutil.rmtree(staging)
 
@@ -101,12 +96,3 @@ def publish(staging: Path, folder: Path, stem: str) -> None:
 def staged_files(staging: Path) -> list[Path]:
     """Parquet files below ``staging``, in an order that a second run of the batch repeats."""
     return sorted(staging.glob("date=*/hour=*/*.parquet"), key=lambda path: (path.parent, path.name[:10]))
-
-
-def _sync(path: Path) -> None:
-    """To the disk: Spark's own commit follows and is believed after a power cut."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

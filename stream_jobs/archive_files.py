@@ -17,13 +17,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from infra.archive import format as parquet
+from infra.archive.layout import HOUR_MS
 from infra.contract.verdict import OK, ClockLimits
 from stream_jobs.partials import heads
 from stream_jobs.partials.reading import HEAD_SCHEMA, read
 
 UNKNOWN: Final = -1
 """Stands for a number that an unreadable record does not give."""
-HOUR_MS: Final = 3_600_000
 RECORD: Final = ("topic", "partition", "log_offset", "key", "received_ms", "value")
 EXCEPTION: Final = {
     "topic": pa.string(), "partition": pa.int32(), "log_offset": pa.int64(), "vehicle_id": pa.string(),
@@ -31,8 +32,6 @@ EXCEPTION: Final = {
     "verdict": pa.string(), "received_ms": pa.int64(),
 }  # fmt: skip
 """What the database hears of a record whose verdict is not ok."""
-_REPEATED: Final = ["topic", "key", "vehicle_id", "verdict"]
-_INDEXED: Final = ["partition", "log_offset", "received_ms", "vehicle_id", "seq", "t0_ms", "verdict"]
 
 
 def indexed(batch: pa.RecordBatch, limits: ClockLimits) -> pa.Table:
@@ -80,6 +79,4 @@ class HourFiles:
         received = datetime.fromtimestamp(hour * HOUR_MS / 1000, UTC)
         path = self.folder / f"{received:date=%Y-%m-%d}" / f"{received:hour=%H}" / "part-00000.parquet"
         path.parent.mkdir(parents=True, exist_ok=True)
-        return pq.ParquetWriter(
-            path, schema, compression="zstd", use_dictionary=_REPEATED, write_statistics=_INDEXED
-        )
+        return parquet.writer(path, schema)

@@ -19,12 +19,13 @@ import structlog
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 
+from infra.archive import reader
+from infra.archive.layout import archive_of
 from infra.contract.settings import Settings
 from infra.contract.verdict import LATE
 from stream_jobs import repair_plan as plan
 from stream_jobs import repair_store as store
 from stream_jobs import sources, windows
-from stream_jobs.archive import archive_folder
 from stream_jobs.frames import batch_frames
 from stream_jobs.repair_plan import Grid, Interval, LateFrame
 from stream_jobs.schema import WINDOW_KEYS
@@ -167,11 +168,8 @@ def received_in(intervals: Sequence[Interval]) -> Any:
 
 
 def archive_files(home: Path, hours_ms: Sequence[int]) -> list[str]:
-    """The archive's files of these hours of receive time."""
-    folder = archive_folder(home.absolute())
-    return [
-        str(path) for hour in hours_ms for path in sorted((folder / plan.hour_folder(hour)).glob("*.parquet"))
-    ]
+    """The archive's files of these hours of receive time. Raises ArchiveError."""
+    return [str(file.path) for file in reader.of_hours(archive_of(home), hours_ms)]
 
 
 def recompute(

@@ -1,4 +1,4 @@
-"""From records to frames with their partial rows: the only step where stream and batch differ."""
+"""From records to frames and visits with their partial rows: the only step where stream and batch differ."""
 
 from __future__ import annotations
 
@@ -13,22 +13,40 @@ from pyspark.sql import types as T  # noqa: N812  Spark's own convention
 from infra.contract.verdict import OK, ClockLimits
 from stream_jobs.partials.rows import KEYS
 from stream_jobs.partials.stage import Stage
-from stream_jobs.quality import drop_copies
-from stream_jobs.schema import IDENTITY
-from stream_jobs.windows import PARTS, Lengths
+from stream_jobs.schema import IDENTITY, KEPT, SEEN
+from stream_jobs.windows import PARTS, Lengths, event_time
 
+UNIQUE: Final = (*IDENTITY, "visit_ms")
+"""What tells frames and visits apart; a frame's ``visit_ms`` is null, in a stream's rows 0."""
 _ARCHIVED: Final = {"verdict": T.StringType(), "partition": T.IntegerType(), "log_offset": T.LongType()}
 
 
 def stream_frames(records: DataFrame, limits: ClockLimits, lengths: Lengths) -> DataFrame:
-    """Frames of a stream that go into windows: verdict ok, each identity once."""
+    """Frames and visits of a stream that go into windows: verdict ok, each identity once.
+
+    A frame is remembered for the watermark's delay, a visit so long after its window's end.
+    """
     stage = Stage(lengths.window_s * 1000, lengths.road_window_s * 1000, limits, roads=lengths.roads)
     frames = records.select("received_ms", "value").mapInArrow(stage.__call__, frame_type())
-    return drop_copies(frames, lengths.watermark_s)
+    timed = frames.withColumn("t0_time", F.timestamp_millis("t0_ms"))
+    seen = timed.withWatermark("t0_time", f"{lengths.watermark_s} seconds").observe(
+        SEEN, F.count(F.when(F.col("visit_ms").isNull(), 1)).alias("frames")
+    )
+    visited_until = F.timestamp_millis(F.col("visit_ms") + lengths.road_window_s * 1000)
+    rows = seen.select(
+        *UNIQUE[:-1],
+        F.coalesce("visit_ms", F.lit(0)).alias("visit_ms"),
+        F.coalesce(visited_until, "t0_time").alias("until", metadata=event_time(lengths.watermark_s)),
+        "partials",
+    )
+    once = rows.dropDuplicatesWithinWatermark(list(UNIQUE))
+    return once.observe(KEPT, F.count(F.when(F.col("visit_ms") == 0, 1)).alias("frames"))
 
 
 def batch_frames(records: DataFrame, lengths: Lengths) -> DataFrame:
-    """Frames of archived ``records``, ok or late: each identity once, its first ok copy if there is one.
+    """Frames and visits of archived ``records``, ok or late: each identity once.
+
+    Of copies of a frame it is the first ok one, if there is one.
 
     The verdict is the archived one, that is the one that the stream acted on.
     """
@@ -36,7 +54,7 @@ def batch_frames(records: DataFrame, lengths: Lengths) -> DataFrame:
     stage = Stage(*windows_ms, kept=tuple(_ARCHIVED), roads=lengths.roads)
     frames = records.select(*_ARCHIVED, "value").mapInArrow(stage.__call__, frame_type(_ARCHIVED))
     order = [(F.col("verdict") != OK), F.col("partition"), F.col("log_offset")]
-    copy = F.row_number().over(Window.partitionBy(*IDENTITY).orderBy(*order))
+    copy = F.row_number().over(Window.partitionBy(*UNIQUE).orderBy(*order))
     return frames.withColumn("copy", copy).where("copy = 1").drop("copy")
 
 
@@ -49,6 +67,7 @@ def frame_type(kept: Mapping[str, T.DataType] = MappingProxyType({})) -> T.Struc
         "boot_id": T.LongType(),
         "seq": T.LongType(),
         "t0_ms": T.LongType(),
+        "visit_ms": T.LongType(),
         "partials": T.ArrayType(partial),
     }
     return T.StructType([T.StructField(name, kind) for name, kind in fields.items()])

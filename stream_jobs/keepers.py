@@ -11,6 +11,9 @@ import structlog
 from pyspark import InheritableThread
 from pyspark.sql import SparkSession
 
+from infra.archive.layout import archive_of
+from infra.archive.upkeep import Rules, upkeep
+from infra.contract.errors import ArchiveError
 from infra.contract.settings import Endpoints, Settings
 from stream_jobs import statements as sql
 from stream_jobs.batch import Repair
@@ -22,6 +25,8 @@ from stream_jobs.roads.keeper import EtaKeeper, NetworkKeeper, RoadKeeper, StopK
 from stream_jobs.rollups.keeper import RollUps
 from stream_jobs.sinks import Database, execute, insert_progress
 from stream_jobs.trends.keeper import Trends
+from stream_jobs.upkeep.ledger import LedgerKeeper
+from stream_jobs.upkeep.retention import RetentionKeeper
 from stream_jobs.vehicles.alert_log import AlertLog
 from stream_jobs.vehicles.lookup_keeper import LookupKeeper
 from stream_jobs.vehicles.repair import JourneyRepair
@@ -77,11 +82,18 @@ class Keeper:
         """Wait for its last call."""
         self._thread.join(timeout=30)
 
+    def _once(self) -> None:
+        try:
+            self._work()
+        except ArchiveError as error:
+            # Nothing is lost while it waits, and live windows need no file of the past.
+            log.error("the archive is not as it should be: trying again", keeper=self.name, error=str(error))
+
     def _run(self) -> None:
         self._pool()
         try:
             while not self._stop.wait(self._interval_s):
-                self._work()
+                self._once()
         except Exception as error:  # noqa: BLE001  the main thread ends the application with this reason
             if not self._stop.is_set():
                 self.failure = f"{type(error).__name__}: {error}"
@@ -103,6 +115,11 @@ def start(context: Context, stop: threading.Event) -> list[Keeper]:
     cohort = CohortKeeper(settings.cohort, context.database("cohort"), alerts.write)
     lookups = LookupKeeper(settings.paths.home, context.database("lookups"))
     evidence = EvidenceKeeper(settings, context.database("evidence"), lambda: board.closed_ms(("archive",)))
+    rules = Rules.of(settings.archive)
+    audits = LedgerKeeper(
+        settings, context.addresses, context.database("audit"), lambda: board.closed_ms(CLOSERS)
+    )
+    retention = RetentionKeeper(settings.retention, context.database("retention"))
     works: tuple[tuple[str, float, Callable[[], Any]], ...] = (
         ("progress", PROGRESS_S, lambda: write_progress(board, progress_db)),
         ("latest", LATEST_S, latest),
@@ -113,7 +130,10 @@ def start(context: Context, stop: threading.Event) -> list[Keeper]:
         ("trends", settings.jobs.trend_interval_s, trends),
         ("cohort", settings.cohort.interval_s, cohort),
         ("evidence", settings.jobs.evidence_interval_s, evidence),
+        ("upkeep", settings.archive.upkeep_s, lambda: upkeep(archive_of(settings.paths.home), rules)),
         ("ledger", LEDGER_S, lambda: maintain(ledger_db)),
+        ("audit", settings.ledger.interval_s, audits),
+        ("retention", settings.retention.interval_s, retention),
         ("roads", ROADS_S, RoadKeeper(settings, context.database("roads"))),
         ("stops", STOPS_S, StopKeeper(context.database("stops"))),
         ("eta", settings.roads.eta_s, EtaKeeper(settings, context.database("eta"))),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -22,6 +22,8 @@ from pyspark.sql.streaming.listener import (
     QueryTerminatedEvent,
     StreamingQueryListener,
 )
+
+from stream_jobs.schema import KEPT, SEEN
 
 Row = tuple[Any, ...]
 BACKLOG = 10_000
@@ -146,9 +148,17 @@ def line_of(progress: Mapping[str, Any]) -> dict[str, Any]:
         "state_rows": sum(s["numRowsTotal"] for s in states),
         "state_bytes": sum(s["memoryUsedBytes"] for s in states),
         "dropped_late": sum(s["numRowsDroppedByWatermark"] for s in states),
-        "dropped_duplicates": sum(s["customMetrics"].get("numDroppedDuplicateRows", 0) for s in states),
+        "dropped_duplicates": _copies(progress, states),
         "lag_records": sum(map(lag_of, progress["sources"])),
     }
+
+
+def _copies(progress: Mapping[str, Any], states: Sequence[Mapping[str, Any]]) -> int:
+    """Copies of frames dropped; where a query counts frames itself, what drops them drops other rows too."""
+    counts = progress.get("observedMetrics") or {}
+    if SEEN in counts and KEPT in counts:
+        return int(counts[SEEN]["frames"] - counts[KEPT]["frames"])
+    return sum(s["customMetrics"].get("numDroppedDuplicateRows", 0) for s in states)
 
 
 def lag_of(source: Mapping[str, Any]) -> int:

@@ -9,10 +9,11 @@ from typing import Final
 
 from pyspark.sql import DataFrame
 
+from infra.archive.layout import telemetry_of
 from infra.contract.settings import Endpoints, Settings
 from infra.contract.verdict import clock_limits
 from stream_jobs import windows
-from stream_jobs.archive import ArchiveSink, archive_folder
+from stream_jobs.archive import ArchiveSink
 from stream_jobs.frames import stream_frames
 from stream_jobs.progress import Board
 from stream_jobs.sinks import BatchClaims, Database, WindowSink
@@ -72,7 +73,7 @@ def all_windows(records: DataFrame, settings: Settings) -> DataFrame:
 QUERIES: Final = (
     Query(
         name="windows",
-        operators=5,
+        operators=6,
         replaces=("routing",),
         trigger_s=lambda s: s.jobs.trigger_s,
         max_offsets=lambda s: s.jobs.max_offsets,
@@ -89,7 +90,7 @@ QUERIES: Final = (
         sink=lambda p: ArchiveSink(
             p.database,
             p.claims,
-            archive_folder(p.settings.paths.home),
+            telemetry_of(p.settings.paths.home),
             clock_limits(p.settings),
             p.board.note_late,
         ),

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Final
 
+from infra.archive.layout import HOUR_MS
 from infra.contract.errors import ConfigError
 from infra.contract.settings import Settings
 
-HOUR_MS: Final = 3_600_000
 MAX_INTERVALS: Final = 32
 """Beyond this the narrowest gaps are read too: a filter of hundreds of terms costs more than it saves."""
 
@@ -114,8 +113,3 @@ def hours_ms(intervals: Iterable[Interval], late_hours_ms: Iterable[int]) -> lis
 def _hours_between(interval: Interval) -> Iterator[int]:
     low, high = interval
     return iter(range(low // HOUR_MS * HOUR_MS, high + 1, HOUR_MS))
-
-
-def hour_folder(hour_ms: int) -> str:
-    """Where the archive keeps an hour of receive time, as ``date=2026-01-31/hour=07``."""
-    return datetime.fromtimestamp(hour_ms / 1000, UTC).strftime("date=%Y-%m-%d/hour=%H")

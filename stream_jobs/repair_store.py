@@ -7,7 +7,8 @@ from typing import Final
 
 import pyarrow as pa
 
-from stream_jobs.repair_plan import HOUR_MS, LateFrame
+from infra.archive.layout import HOUR_MS
+from stream_jobs.repair_plan import LateFrame
 from stream_jobs.sinks import Connection, WindowTable, execute, fetch, restate_windows
 
 REPAIR_BATCH_ID: Final = -1

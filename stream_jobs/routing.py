@@ -16,13 +16,16 @@ from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 
 from stream_jobs.aggregates import Measure, divided, steps_per_unit, whole
 from stream_jobs.driving import MS_PER_S, SPEED_OVER_TIME, STEP_MS_PER_M
-from stream_jobs.partials.columns import COUNTS, Part, total
+from stream_jobs.partials.columns import COUNTS, VISITS, Part, total
 from stream_jobs.partials.roads import EDGE_BITS, EDGE_OFFSET
-from stream_jobs.partials.segments import always
+from stream_jobs.partials.segments import always, unknown
 
-_SAMPLES: Final = COUNTS[2]
+SAMPLES: Final = COUNTS[2]
 _TIME: Final = Part("time_ms_sum", "sum", lambda s: always(s.samples * s.frames.dt_ms[s.of_frame]))
 _STEPS_MS: Final = total(SPEED_OVER_TIME)
+
+
+_VISITS: Final = Part(VISITS, "sum", lambda s: unknown(s.begins))
 
 
 def _edie_speed_kmh() -> Column:
@@ -30,12 +33,13 @@ def _edie_speed_kmh() -> Column:
 
 
 MEASURES: Final = (
-    whole(_SAMPLES, "int"),
+    whole(_VISITS, "int").named("vehicles"),
+    whole(SAMPLES, "int"),
     divided(_STEPS_MS, STEP_MS_PER_M).named("distance_m"),
     divided(_TIME, MS_PER_S).named("time_s"),
     Measure("speed_kmh", (_STEPS_MS, _TIME), _edie_speed_kmh),
 )
-"""The measures of odograph.road_cell_window and .road_edge_window but the number of vehicles."""
+"""The measures of odograph.road_cell_window and .road_edge_window."""
 VEHICLE_BITS: Final = 63
 """Bits of the set that tells vehicles apart across windows, by their ids' CRC-32; the sign stays free."""
 

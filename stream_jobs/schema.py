@@ -17,6 +17,10 @@ IDENTITY: Final = ("vehicle_id", "boot_id", "seq")
 HEAD: Final = (*IDENTITY, "t0_ms", "dt_ms", "n")
 """Fields of the head that the jobs need; a frame without one of them is unreadable."""
 
+SEEN: Final = "frames_seen"
+KEPT: Final = "frames_kept"
+"""Names of what a stream observes, column ``frames``, before and after copies are dropped."""
+
 WINDOW_KEYS: Final = ("vehicle_id", "window_start")
 ROAD_KEYS: Final = ("cell", "heading_sector", "window_start")
 EDGE_KEYS: Final = ("network_no", "edge_id", "window_start")

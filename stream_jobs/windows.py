@@ -18,7 +18,7 @@ from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from infra.contract.settings import Settings
 from stream_jobs import driving, electrics, health, routing
 from stream_jobs.aggregates import combined, moment, parts_of, results, whole
-from stream_jobs.partials.columns import COUNTS
+from stream_jobs.partials.columns import COUNTS, VISITS
 from stream_jobs.roads.matching import RoadLookup, lookup_of
 
 _FRAMES, _LATE, _SAMPLES, _WRONG, _FIRST, _LAST = COUNTS
@@ -70,20 +70,23 @@ def all_windows(frames: DataFrame, lengths: Lengths) -> DataFrame:
     of_vehicle = _of_vehicle()
     length_ms = F.when(of_vehicle, lengths.window_s * 1000).otherwise(lengths.road_window_s * 1000)
     window_end = F.timestamp_millis(F.col("start_ms") + length_ms)
-    event_time = {WATERMARK_METADATA: lengths.watermark_s * 1000}
     keyed = rows.select(
         F.when(of_vehicle, F.col("vehicle_id")).alias("vehicle"),
         "cell",
         "heading_sector",
         "edge",
-        window_end.alias("window_end", metadata=event_time),
-        F.when(~of_vehicle, F.xxhash64("vehicle_id")).alias("passer"),
-        F.when(~of_vehicle, routing.vehicle_bit()).alias("vehicle_bit"),
+        window_end.alias("window_end", metadata=event_time(lengths.watermark_s)),
+        F.when(F.col(VISITS) > 0, routing.vehicle_bit()).alias("vehicle_bit"),
         *(part.name for part in PARTS),
     )
-    vehicles = (F.collect_set("passer").alias("passers"), F.bit_or("vehicle_bit").alias("vehicle_bits"))
-    grouped = keyed.groupBy(*_GROUP).agg(*combined(PARTS), *vehicles)
-    return _named(grouped, lengths)
+    vehicle_bits = F.bit_or("vehicle_bit").alias("vehicle_bits")
+    grouped = keyed.groupBy(*_GROUP).agg(*combined(PARTS), vehicle_bits)
+    return _named(grouped.where(F.col(routing.SAMPLES.name).isNotNull()), lengths)
+
+
+def event_time(watermark_s: int) -> dict[str, int]:
+    """Metadata of a column that is event time behind a watermark of this delay."""
+    return {WATERMARK_METADATA: watermark_s * 1000}
 
 
 def _named(grouped: DataFrame, lengths: Lengths) -> DataFrame:
@@ -97,7 +100,6 @@ def _named(grouped: DataFrame, lengths: Lengths) -> DataFrame:
         *routing.edge_names(),
         start.alias("window_start"),
         window.alias("window_s"),
-        F.size("passers").alias("vehicles"),
         "vehicle_bits",
         *results(MEASURES),
         *results(own),
@@ -137,7 +139,7 @@ def split(rows: pa.Table, tags: Sequence[str] = ()) -> tuple[pa.Table, pa.Table,
 
 VEHICLE_COLUMNS: Final = ("vehicle_id", "window_start", "window_s", *(m.name for m in MEASURES))
 _ROAD_MEASURES: Final = (
-    *("window_start", "window_s", "vehicles", "vehicle_bits"),
+    *("window_start", "window_s", "vehicle_bits"),
     *(m.name for m in routing.MEASURES),
 )
 ROAD_COLUMNS: Final = ("cell", "heading_sector", *_ROAD_MEASURES)

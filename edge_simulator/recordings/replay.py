@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,6 +19,7 @@ from edge_simulator.runfiles import RunFiles
 from edge_simulator.sending.publishing import Publishing
 from edge_simulator.sending.sender import Plan, Say, Sender, Stopped
 from edge_simulator.telemetry.outbox import Outgoing
+from edge_simulator.telemetry.sequences import Device, Sequences, identity
 from infra.contract.errors import ConfigError
 from infra.contract.frame import SCHEMA
 
@@ -148,8 +149,18 @@ def run(
     sender.send_now(drives.status("offline", time.time_ns() // 1_000_000))
     publisher.drain(plan.drain_s)
     summary = _summary(plan, drives, publisher, sent, complete=sent == len(frames))
+    files.sequences(Sequences().rows(_counted(frames[:sent]), ()))
     files.sync(summary)
     return summary
+
+
+def _counted(frames: Sequence[Outgoing]) -> Iterator[tuple[Device, int]]:
+    """How far each recorder counted, by what was sent."""
+    ends: dict[Device, int] = {}
+    for item in frames:
+        device, seq = identity(item.payload)
+        ends[device] = max(ends.get(device, 0), seq + 1)
+    yield from ends.items()
 
 
 class _Progress:

@@ -18,6 +18,8 @@ from edge_simulator.sending.sender import Plan, Say, Sender, Stopped
 from edge_simulator.world import World
 
 SECOND_S = 1.0
+SEQUENCES_S = 10.0
+"""The sequence numbers of a large fleet are some MB: they are not written each second."""
 
 
 class Run:
@@ -36,6 +38,7 @@ class Run:
         self._reactions = Reactions(plan.mqtt_root, world.vehicle_ids, world.limp_home.enter)
         self._started_ms = time.time_ns() // 1_000_000
         self._next_line = time.monotonic() + SECOND_S
+        self._next_sequences = self._next_line
         self._last_sent = 0
         self._held_at_end = 0
 
@@ -61,6 +64,7 @@ class Run:
         self._publisher.drain(self._plan.drain_s)
         self._note_crashes()
         summary = self.summary(finished=True)
+        self._files.sequences(self._world.emitter.sequences())
         self._files.sync(summary)
         return summary
 
@@ -83,6 +87,9 @@ class Run:
         self._last_sent = sent
         self._next_line = now + SECOND_S
         self._note_crashes()
+        if now >= self._next_sequences:
+            self._next_sequences = now + SEQUENCES_S
+            self._files.sequences(self._world.emitter.sequences())
         self._files.sync(self.summary(finished=False))
 
     def _note_crashes(self) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import compress
+from typing import Any
 
 import numpy as np
 import orjson
@@ -115,10 +116,23 @@ class Emitter:
         t0 = slot_ms - (SAMPLES - 1) * self.scenario.cadence.dt_ms + offset
         due = slot_ms + offset + np.where(fate == 2, 0, delay)
         payloads = self._encode(group, fate, t0, due, codes)
+        self._note_lost(rows, fate)
         self._seq[group] += 1
         self._queue_frames(group, fate, due, delay, payloads)
         self.counts["generated"] += count
         return count + self._queue_clones(rows, due, payloads)
+
+    def _note_lost(self, rows: Ints, fate: Ints) -> None:
+        for k in rows[fate == link.LOST].tolist():
+            self.radio.sequences.lost((self._ids[k], self.scenario.start_ms), int(self._seq[k]))
+
+    def sequences(self) -> Iterator[dict[str, Any]]:
+        """A row a device: how far it counted, and which of its frames did not leave (yet)."""
+        boot_id = self.scenario.start_ms
+        own = [((name, boot_id), n) for name, n in zip(self._ids, self._seq.tolist(), strict=True)]
+        waiting = (*self.queue, *self.radio.on_board())
+        held = (m.payload for m in waiting if m.channel == "telemetry" and not m.copy and m.flag != "poison")
+        return self.radio.sequences.rows([*own, *self.radio.counted_clones()], held)
 
     def _queue_clones(self, rows: Ints, due: Ints, payloads: list[bytes]) -> int:
         limit = self.scenario.limit

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 
@@ -41,6 +41,11 @@ class Queue:
 
     def __len__(self) -> int:
         return len(self._heap) + len(self._runs)
+
+    def __iter__(self) -> Iterator[Outgoing]:
+        """All that waits, in no order."""
+        yield from self._runs
+        yield from (item for _, _, item in self._heap)
 
     def put(self, items: Iterable[Outgoing]) -> None:
         """Hold messages until they are due."""

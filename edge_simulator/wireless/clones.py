@@ -56,6 +56,11 @@ class Clones:
         self._seq[source] += 1
         return frame.encode(body)
 
+    def counted(self, vehicle_ids: Sequence[str], start_ms: int) -> list[tuple[tuple[str, int], int]]:
+        """Vehicle id, boot id and next sequence number of each clone."""
+        boot_id = self.boot_id(start_ms)
+        return [((vehicle_ids[v], boot_id), int(self._seq[s])) for s, v in self.pairs.items()]
+
     @staticmethod
     def boot_id(start_ms: int) -> int:
         """The boot id of all clones of a run."""

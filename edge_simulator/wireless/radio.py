@@ -6,7 +6,7 @@ One of these stands between a fleet's frames and its queue of messages. What is 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ import numpy as np
 from edge_simulator.geo import Bools, Floats, Ints
 from edge_simulator.scenario import Scenario
 from edge_simulator.telemetry.outbox import Outgoing
+from edge_simulator.telemetry.sequences import Device, Sequences
 from edge_simulator.wireless import link
 from edge_simulator.wireless.clocks import Clocks
 from edge_simulator.wireless.clones import Clones
@@ -39,7 +40,8 @@ class Radio:
         self._share = sc.link.clone_share
         away, ticking, self._doubles = rng.spawn(3)
         self._outages = Outages(sc.link, away, sc.vehicles, sc.span_ms) if sc.link.has_outages else None
-        self._store = Store(sc.link, self._restamp)
+        self.sequences = Sequences()
+        self._store = Store(sc.link, self._restamp, lambda item: self.sequences.dropped(item.payload))
         self.clocks = Clocks(sc.link, ticking, sc.vehicles)
         self._clones: Clones | None = None
         self._start_ms = sc.start_ms
@@ -156,6 +158,14 @@ class Radio:
         rest = self._store.flush(now_ms)
         self._recount()
         return rest
+
+    def on_board(self) -> Iterator[Outgoing]:
+        """Frames kept for want of a link."""
+        return self._store.frames()
+
+    def counted_clones(self) -> list[tuple[Device, int]]:
+        """How far each cloned device counted."""
+        return [] if self._clones is None else self._clones.counted(self._ids, self._start_ms)
 
     def truth(self) -> list[Truth]:
         """What became known since the last call."""

@@ -45,9 +45,12 @@ class _Hold:
 class Store:
     """The on-board stores of a fleet; only vehicles that keep something cost anything."""
 
-    def __init__(self, settings: LinkShares, restamp: Restamp) -> None:
+    def __init__(
+        self, settings: LinkShares, restamp: Restamp, gone: Callable[[Outgoing], None] = lambda _: None
+    ) -> None:
         self._set = settings
         self._restamp = restamp
+        self._gone = gone
         self._holds: dict[int, _Hold] = {}
         self._turns: list[tuple[float, int]] = []
         """Whose next stored frame leaves when: a heap of (ms, vehicle)."""
@@ -66,12 +69,21 @@ class Store:
         self.stored += 1
         self._age(hold, item.due_ms)
         if self._set.store_full == "newest" and self._over(hold, item):
-            self.dropped += 1
+            self._drop(item)
             return
         while hold.frames and self._over(hold, item):
-            hold.pop(newest=False)
-            self.dropped += 1
+            self._drop(hold.pop(newest=False))
         hold.push(item)
+
+    def _drop(self, item: Outgoing) -> None:
+        """``item`` is lost for good."""
+        self.dropped += 1
+        self._gone(item)
+
+    def frames(self) -> Iterator[Outgoing]:
+        """The frames kept now."""
+        for hold in self._holds.values():
+            yield from hold.frames
 
     def _over(self, hold: _Hold, item: Outgoing) -> bool:
         """Whether one more would be too much."""
@@ -81,8 +93,7 @@ class Store:
     def _age(self, hold: _Hold, now_ms: int) -> None:
         oldest_ms = now_ms - 1000 * self._set.store_age_s
         while hold.frames and hold.frames[0].due_ms < oldest_ms:
-            hold.pop(newest=False)
-            self.dropped += 1
+            self._drop(hold.pop(newest=False))
 
     def link_back(self, vehicles: Iterable[int], now_ms: int) -> None:
         """Begin to upload what these vehicles keep."""

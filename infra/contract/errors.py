@@ -3,6 +3,7 @@
 OdographError
 ├── ConfigError        a setting, option or file is wrong: exit code 2
 ├── ServiceError       a part of the stack is away or not ready: exit code 1
+├── ArchiveError       a file of the archive is missing, cut short or not what was written: exit code 1
 └── ContractError      a payload does not follow the contract; ``reason`` is the dead-letter label
 """
 
@@ -23,6 +24,10 @@ class ConfigError(OdographError):
 
 class ServiceError(OdographError):
     """A service is away, not ready, or refused."""
+
+
+class ArchiveError(OdographError):
+    """The archive is not as it was written, or cannot be written."""
 
 
 class ContractError(OdographError):

@@ -23,7 +23,9 @@ from pydantic_settings import (
 )
 
 from infra.contract.errors import ConfigError, ServiceError
+from infra.contract.section_archive import Archive
 from infra.contract.section_cohort import Cohort
+from infra.contract.section_ledger import Ledger, Retention
 from infra.contract.sections import (
     Bridge,
     Crash,
@@ -67,7 +69,10 @@ class Settings(BaseSettings):
     roads: Roads = Roads()
     crash: Crash = Crash()
     cohort: Cohort = Cohort()
+    archive: Archive = Archive()
     journeys: Journeys = Journeys()
+    ledger: Ledger = Ledger()
+    retention: Retention = Retention()
     dashboard: Dashboard = Dashboard()
 
     @classmethod

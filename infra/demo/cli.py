@@ -1,4 +1,4 @@
-"""The commands ``odograph demo`` and ``odograph audit``."""
+"""The command ``odograph demo``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ UNATTENDED_S = 90.0
 def register(app: typer.Typer) -> None:
     """Add the commands."""
     app.command()(demo)
-    app.command()(audit)
 
 
 def demo(
@@ -37,30 +36,6 @@ def demo(
     fleet = Fleet(vehicles, rate, seed, run_id=f"demo-{time.time_ns() // 1_000_000}", duration_s=duration_s)
     ledger = run(load(), fleet, _say, typer.echo)
     typer.echo(report.as_text(ledger))
-    if ledger.residual != 0:
-        raise typer.Exit(1)
-
-
-def audit(
-    as_json: Annotated[bool, typer.Option("--json", help="JSON on standard output")] = False,
-    wait_s: Annotated[float, typer.Option(min=0, help="wait at most this long for quiet, s")] = 30.0,
-) -> None:
-    """Balance what was generated against what was archived and counted. Exit 1 if the residual is not 0.
-
-    Vehicles whose identity two devices use at once are named.
-    """
-    from infra.clones import cloned_vehicles
-    from infra.contract.settings import endpoints, load
-    from infra.demo import report
-    from infra.demo.audit import settled
-    from infra.stack.log_ends import LogEnds
-
-    settings = load()
-    addresses = endpoints(settings)
-    with LogEnds(addresses.kafka_bootstrap, settings.kafka.prefix) as ends:
-        ledger = settled(settings.paths.home.resolve(), addresses, ends, wait_s)
-    clones = cloned_vehicles(settings.paths.home)
-    typer.echo(report.as_json(ledger, clones) if as_json else report.as_text(ledger, clones))
     if ledger.residual != 0:
         raise typer.Exit(1)
 

@@ -32,12 +32,15 @@ class LogEnds:
 
     def appended(self, name: str) -> int:
         """Records ever appended to the contract's topic ``name``; raises ServiceError."""
+        return sum(self.ends(name).values())
+
+    def ends(self, name: str) -> dict[int, int]:
+        """The next offset of each partition of the contract's topic ``name``; raises ServiceError."""
         topic = kafka_topic(self._prefix, name)
         try:
-            ends = [self._end(topic, partition) for partition in range(self._partitions[name])]
+            return {p: self._end(topic, p) for p in range(self._partitions[name])}
         except KafkaException as error:
             raise ServiceError(f"Kafka {self._bootstrap}: offsets of {topic}: {error}") from error
-        return sum(ends)
 
     def _end(self, topic: str, partition: int) -> int:
         found = self._reader.get_watermark_offsets(TopicPartition(topic, partition), timeout=TIMEOUT_S)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import duckdb
 
+from infra.archive.layout import HOUR_MS, archive_of
+from infra.archive.reader import hours, of_hours
 from infra.trace.copies import Archived, Wanted
 
 SAY_EVERY_HOURS = 6
@@ -27,27 +29,27 @@ def find(
     The hour before the one that has it is looked into too: copies may lie on both sides of a full hour.
     """
     found: list[Archived] = []
-    hours = _hours(home, now - look_back)
-    for number, folder in enumerate(hours):
+    stored = _hours(home, now - look_back)
+    for number, hour_ms in enumerate(stored):
         if number and number % SAY_EVERY_HOURS == 0:
-            say(f"not in the archive's newest {number} of {len(hours)} hours, going on")
+            say(f"not in the archive's newest {number} of {len(stored)} hours, going on")
         before = bool(found)
-        found = _in_hour(folder, home, wanted) + found
+        found = _in_hour(hour_ms, home, wanted) + found
         if before:
             break
     return found
 
 
-def _hours(home: Path, oldest: datetime) -> list[Path]:
-    """Folders of hours with files, newest first."""
-    first = oldest.astimezone(UTC).strftime("date=%Y-%m-%d/hour=%H")
-    root = home / "archive" / "telemetry"
-    folders = {path.parent for path in root.glob("date=*/hour=*/*.parquet")}
-    return sorted((f for f in folders if f.relative_to(root).as_posix() >= first), reverse=True)
+def _hours(home: Path, oldest: datetime) -> list[int]:
+    """Starts of the hours with files, newest first, ms."""
+    return [h for h in reversed(hours(archive_of(home))) if h + HOUR_MS > oldest.timestamp() * 1000]
 
 
-def _in_hour(folder: Path, home: Path, wanted: Wanted) -> list[Archived]:
-    values = [str(folder / "*.parquet"), wanted.vehicle_id, wanted.seq, wanted.boot_id, wanted.boot_id]
+def _in_hour(hour_ms: int, home: Path, wanted: Wanted) -> list[Archived]:
+    files = [str(file.path) for file in of_hours(archive_of(home), [hour_ms])]
+    if not files:
+        return []
+    values = [files, wanted.vehicle_id, wanted.seq, wanted.boot_id, wanted.boot_id]
     with duckdb.connect(config={"threads": 2}) as connection:
         rows = connection.execute(_SQL, values).fetchall()
     return [Archived(Path(file).relative_to(home).as_posix(), *rest) for file, *rest in rows]

@@ -9,6 +9,8 @@ from typing import Any
 import duckdb
 import psycopg
 
+from infra.archive import reader
+from infra.archive.layout import archive_of
 from infra.contract.settings import Endpoints, Settings
 from infra.contract.topics import kafka_topic
 
@@ -46,7 +48,7 @@ def sizes(home: Path, settings: Settings, endpoints: Endpoints) -> Sizes:
     """What lies there now; the log is 0 where Kafka is not of this home."""
     topic = kafka_topic(settings.kafka.prefix, "telemetry")
     segments = home.glob(f"data/kafka/log/{topic}-*/*.log")
-    files = (home / "archive" / "telemetry").glob("date=*/hour=*/*.parquet")
+    files = [file.path for file in reader.files(archive_of(home))]
     with psycopg.connect(endpoints.db_owner_url, row_factory=psycopg.rows.dict_row) as connection:
         row: dict[str, Any] = connection.execute(_SIZES).fetchone() or {}
     known = {name: int(value or 0) for name, value in row.items()}
@@ -59,11 +61,10 @@ def sizes(home: Path, settings: Settings, endpoints: Endpoints) -> Sizes:
 
 def payload_bytes(home: Path) -> float:
     """Mean size of a frame as the vehicle sent it; NaN without an archive."""
-    folder = home / "archive" / "telemetry"
-    if next(folder.glob("date=*/hour=*/*.parquet"), None) is None:
+    files = reader.paths(archive_of(home))
+    if not files:
         return float("nan")
     with duckdb.connect(config={"threads": 1}) as connection:
-        files = str(folder / "date=*" / "hour=*" / "*.parquet")
         sql = "SELECT avg(octet_length(value)) FROM read_parquet(?, hive_partitioning = false)"
         row = connection.execute(sql, [files]).fetchone()
     return float(row[0]) if row and row[0] is not None else float("nan")

@@ -17,6 +17,8 @@ from stream_jobs.partials.frames import Flags, Frames, Known
 from stream_jobs.partials.segments import Segments, always
 
 How = Literal["sum", "max", "min"]
+VISITS: Final = "visits"
+"""The part that counts vehicles on roads: a row of its own says it (see rows.py), no frame does."""
 VALUE_BITS: Final = 32
 """The widest signal, the odometer, has fewer than 2^32 steps from its minimum to its maximum."""
 

@@ -2,6 +2,9 @@
 
 A row with a ``cell`` belongs to a road cell, one with an ``edge`` to an edge, one with neither to its frame's
 vehicle. All have the same columns; what a road does not need is null there.
+
+Visits stand beside the frames in rows of their own, each under an identity that is the same in whatever frame
+the vehicle is seen there: what drops copies of frames then counts each vehicle once.
 """
 
 from __future__ import annotations
@@ -12,14 +15,16 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from stream_jobs.partials.columns import Part
+from stream_jobs.partials.columns import VISITS, Part
 from stream_jobs.partials.frames import Frames, Ints, Known
-from stream_jobs.partials.roads import RoadRows, cell_rows, counted, edge_rows
+from stream_jobs.partials.roads import RoadRows
 from stream_jobs.partials.segments import always, cut
-from stream_jobs.roads.matching import RoadIndex
 
 KEYS: Final = ("cell", "heading_sector", "edge", "start_ms")
+NO_SECTOR: Final = -2
+"""Stands where a group has no direction."""
 
 
 def partials_type(parts: Sequence[Part]) -> pa.ListType:
@@ -28,22 +33,52 @@ def partials_type(parts: Sequence[Part]) -> pa.ListType:
     return pa.list_(pa.field("element", pa.struct([(name, pa.int64()) for name in names])))
 
 
-def partials(
-    frames: Frames, parts: Sequence[Part], window_ms: int, road_window_ms: int, roads: RoadIndex | None
-) -> pa.ListArray:
-    """The partial rows of each frame; there is at least one frame. Edges where ``roads`` are known."""
-    vehicle, samples = cut(frames, window_ms), counted(frames, road_window_ms)
-    road = [cell_rows(samples)] + ([] if roads is None else [edge_rows(samples, roads)])
+def partials(frames: Frames, parts: Sequence[Part], window_ms: int, road: Sequence[RoadRows]) -> pa.ListArray:
+    """The partial rows of each frame, those of roads at the end; there is at least one frame."""
+    vehicle = cut(frames, window_ms)
     of_frame = np.concatenate([vehicle.of_frame, *(rows.of_frame for rows in road)])
     places = _places(of_frame, len(vehicle.begins), road)
     columns = [
         *(places.column(always(vehicle.start_ms) if key == "start_ms" else None, key) for key in KEYS),
         *(places.column(part.of(vehicle), part.name) for part in parts),
     ]
+    return _lists(columns, np.bincount(of_frame, minlength=len(frames.n)), parts)
+
+
+def visit_columns(road: Sequence[RoadRows], parts: Sequence[Part]) -> tuple[Ints, dict[str, pa.Array]]:
+    """Visits as rows beside the frames: the frame that each was seen in, identity and partial rows.
+
+    ``boot_id`` and ``seq`` hold the place and the direction, ``visit_ms`` the start of the window.
+    """
+    of_frame = np.concatenate([rows.of_frame for rows in road])
+    found = {name: _stacked(road, name) for name in KEYS}
+    one = pa.array(np.ones(len(of_frame), np.int64))
+    nothing = pa.nulls(len(of_frame), pa.int64())
+    columns = [
+        *(found[key] for key in KEYS),
+        *(one if part.name == VISITS else nothing for part in parts),
+    ]
+    return of_frame, {
+        "boot_id": pc.coalesce(found["cell"], found["edge"]),
+        "seq": pc.fill_null(found["heading_sector"], NO_SECTOR),
+        "visit_ms": found["start_ms"],
+        "partials": _lists(columns, np.ones(len(of_frame), np.int64), parts),
+    }
+
+
+def _stacked(road: Sequence[RoadRows], name: str) -> pa.Array:
+    """A column of all kinds of road rows one after the other, null where a kind has none of it."""
+    kinds = [
+        pa.array(r.values[name]) if name in r.values else pa.nulls(len(r.of_frame), pa.int64()) for r in road
+    ]
+    return pa.concat_arrays(kinds)
+
+
+def _lists(columns: Sequence[pa.Array], lengths: Ints, parts: Sequence[Part]) -> pa.ListArray:
+    """Columns of partial rows as lists of so many."""
     kind = partials_type(parts)
     structs = pa.StructArray.from_arrays(columns, fields=list(kind.value_type))
-    ends = np.cumsum(np.bincount(of_frame, minlength=len(frames.n)))
-    offsets = pa.array(np.concatenate([[0], ends]), pa.int32())
+    offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int32())
     return pa.ListArray.from_arrays(offsets, structs, type=kind)
 
 

@@ -103,6 +103,11 @@ def always(values: Ints) -> Known:
     return Known(values, np.ones(len(values), np.bool_))
 
 
+def unknown(values: Ints) -> Known:
+    """As many as ``values``, none of them known."""
+    return Known(np.zeros(len(values), np.int64), np.zeros(len(values), np.bool_))
+
+
 def cut(frames: Frames, window_ms: int) -> Segments:
     """Segments of one frame in one window of event time."""
     start_ms = frames.event_ms - frames.event_ms % window_ms

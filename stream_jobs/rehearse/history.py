@@ -12,10 +12,10 @@ import pandas as pd
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 
+from infra.archive.layout import telemetry_of
 from infra.contract.errors import ConfigError
 from infra.contract.settings import Settings
 from stream_jobs import sources
-from stream_jobs.archive import archive_folder
 from stream_jobs.batch import archive_files
 from stream_jobs.findings import rule_schemas
 from stream_jobs.rehearse.compare import Comparison, compare, episodes, renamed, with_mark
@@ -73,7 +73,7 @@ def records(spark: SparkSession, settings: Settings, span: Span) -> DataFrame:
     late_ms = settings.jobs.rehearse_late_h * 3_600_000
     files = archive_files(settings.paths.home, hours_ms([(first_ms, span.until_ms + late_ms)], []))
     if not files:
-        folder = archive_folder(settings.paths.home.absolute())
+        folder = telemetry_of(settings.paths.home)
         raise ConfigError(f"the archive {folder} has nothing of that span; see --from and --to (UTC)")
     found = sources.archive(spark, files).where(F.col("t0_ms").between(first_ms, span.until_ms))
     return found if span.vehicle_id is None else found.where(F.col("vehicle_id") == span.vehicle_id)

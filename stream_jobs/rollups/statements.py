@@ -48,7 +48,10 @@ WITH taken AS (
     RETURNING minute, vehicles
 )
 INSERT INTO rollup_due SELECT DISTINCT 'minute', vehicle_id, minute FROM taken, unnest(vehicles) AS vehicle_id
+WHERE minute >= coalesce(
+    (SELECT dropped_before FROM odograph.retention WHERE table_name = 'vehicle_window'), '-infinity')
 """
+"""A minute whose windows have gone stays as it is, whatever late frame brings one of them back."""
 LIFT: Final = """
 INSERT INTO rollup_due
 SELECT DISTINCT %(unit)s, vehicle_id, date_trunc(%(unit)s, bucket, %(tz)s)
@@ -64,12 +67,13 @@ ZONE: Final = "SELECT tz FROM odograph.rollup_zone"
 CHANGE_ZONE: Final = (
     "DELETE FROM odograph.rollup_zone",
     "INSERT INTO odograph.rollup_zone (tz) VALUES (%(tz)s)",
-    "DELETE FROM odograph.vehicle_hour",
-    "DELETE FROM odograph.vehicle_day",
+    "DELETE FROM odograph.vehicle_hour WHERE bucket >= odograph.minutes_from()",
+    "DELETE FROM odograph.vehicle_day WHERE bucket >= odograph.minutes_from()",
     "INSERT INTO odograph.window_change (minute, vehicles) "
-    "SELECT bucket, array_agg(vehicle_id) FROM odograph.vehicle_minute GROUP BY bucket",
+    "SELECT bucket, array_agg(vehicle_id) FROM odograph.vehicle_minute "
+    "WHERE bucket >= odograph.minutes_from() GROUP BY bucket",
 )
-"""Hours and days are cut in the zone: in another one all of them are made anew."""
+"""Hours and days are cut in the zone: in another one all are made anew whose minutes are still there."""
 
 
 def roll_up(level: Level) -> str:

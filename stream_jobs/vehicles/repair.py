@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -18,10 +17,11 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import structlog
 
+from infra.archive import reader
+from infra.archive.layout import HOUR_MS, archive_of
 from infra.contract.settings import Settings
 from infra.contract.verdict import LATE, OK, clock_limits
 from stream_jobs import statements as sql
-from stream_jobs.archive import archive_folder
 from stream_jobs.sinks import Connection, Database, execute, fetch, stage
 from stream_jobs.vehicles import lookups
 from stream_jobs.vehicles.core import Core
@@ -91,7 +91,7 @@ class JourneyRepair:
         home = settings.paths.home
         self._database = database
         self._caught_up_ms = caught_up_ms
-        self._archive = archive_folder(home.absolute())
+        self._archive = archive_of(home)
         self._lookup = lookups.vehicle_file(home)
         self._core = Core(core_limits(settings), Detection())
         self._stage = VehicleStage(clock_limits(settings), harsh_limits(settings), self._lookup, ())
@@ -118,15 +118,14 @@ class JourneyRepair:
 
 def archived(folder: Path, task: Task) -> Iterator[pa.RecordBatch]:
     """Records of a vehicle whose first sample lies in the time of ``task``, as they came."""
-    since = datetime.fromtimestamp(task.from_ms / 1000, UTC)
-    hours = [path for path in folder.glob("date=*/hour=*/*.parquet") if _hour(path) >= f"{since:%Y-%m-%d/%H}"]
+    hours = reader.paths(folder, task.from_ms // HOUR_MS * HOUR_MS)
     wanted = (
         (pc.field("vehicle_id") == task.vehicle_id)
         & (pc.field("t0_ms") >= task.from_ms)
         & (pc.field("t0_ms") < task.to_ms + TAIL_MS)
         & pc.field("verdict").isin([OK, LATE])
     )
-    found = ds.dataset(sorted(hours), format="parquet")
+    found = ds.dataset(hours, format="parquet")
     yield from found.to_batches(columns=list(RECORD), filter=wanted) if hours else ()
 
 
@@ -135,10 +134,6 @@ def _begin_ms(row: Row) -> int:
     if isinstance(row, TripRow):
         return row.started_ms
     return row.began_ms if isinstance(row, StopRow | IdleRow | HarshRow) else -1
-
-
-def _hour(path: Path) -> str:
-    return f"{path.parts[-3].removeprefix('date=')}/{path.parts[-2].removeprefix('hour=')}"
 
 
 def _tasks(connection: Connection, seen_ms: int) -> list[Task]:

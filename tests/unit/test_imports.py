@@ -34,6 +34,7 @@ DOORS = {
         "dashboard/queries.py",
         "infra/stack/",
         "infra/sql/",
+        "infra/audit/tables.py",
         "infra/trace/tables.py",
         "infra/score/tables.py",
         "infra/vault/tables.py",

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow.parquet as pq
+
+from infra.archive import reader
 from stream_jobs.archive import publish
+from tests.unit.infra.archive.archive_support import offsets_in, table_of
 
 
 def test_a_batch_without_records_has_written_nothing_and_publishes_nothing(tmp_path: Path) -> None:
@@ -16,7 +20,8 @@ def test_staged_files_take_their_places_and_the_staging_folder_goes(tmp_path: Pa
     staging = tmp_path / ".staging" / "q-000000001"
     hour = staging / "date=2026-01-01" / "hour=05"
     hour.mkdir(parents=True)
-    (hour / "part-0.parquet").write_bytes(b"rows")
+    pq.write_table(table_of([(0, 7, 1)]), hour / "part-0.parquet")
     publish(staging, tmp_path / "telemetry", "q-000000001")
     target = tmp_path / "telemetry" / "date=2026-01-01" / "hour=05" / "q-000000001-000.parquet"
-    assert (target.read_bytes(), staging.exists()) == (b"rows", False)
+    assert (offsets_in([str(target)]), staging.exists()) == ([(0, 7)], False)
+    assert [file.path for file in reader.files(tmp_path)] == [target]

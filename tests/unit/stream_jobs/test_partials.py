@@ -96,12 +96,29 @@ def test_partial_rows_add_up_to_what_the_oracle_finds(seed: int, shapes: list[tu
         random_frame(1, seq, T0 + after_ms, rng, dt_ms=dt_ms, n=n)
         for seq, (after_ms, dt_ms, n) in enumerate(shapes)
     ]
-    rows = staged([orjson.dumps(f) for f in frames])
+    staged_rows = staged([orjson.dumps(f) for f in frames])
+    rows = [row for row in staged_rows if row["visit_ms"] is None]
+    assert visited(staged_rows) == sorted({key for told in frames for key in expected_roads(told)})
     assert [row["seq"] for row in rows] == list(range(len(frames)))
     for row, told in zip(rows, frames, strict=True):
         partials = row["partials"]
         assert vehicle_sums(partials) == expected_sums(told)
         assert road_sums(partials) == expected_roads(told)
+
+
+def visited(rows: list[Row]) -> list[tuple[Any, ...]]:
+    """The keys of the groups visited, as ``road_sums`` has them; each says one vehicle and nothing else."""
+    visits = [(row, row["partials"]) for row in rows if row["visit_ms"] is not None]
+    for row, (partial,) in visits:
+        assert (row["boot_id"], row["seq"], row["visit_ms"]) == (
+            partial["cell"], partial["heading_sector"], partial["start_ms"],
+        )  # fmt: skip
+        told = {name for name, value in partial.items() if value is not None}
+        assert told == {"cell", "heading_sector", "start_ms", "visits"}
+        assert partial["visits"] == 1
+    return sorted(
+        (f"{partial['cell']:x}", partial["heading_sector"], partial["start_ms"]) for _, (partial,) in visits
+    )
 
 
 def vehicle_sums(partials: list[Row]) -> dict[int, Row]:

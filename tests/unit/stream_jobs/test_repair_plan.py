@@ -41,7 +41,6 @@ def test_more_intervals_than_the_limit_lose_their_narrowest_gaps() -> None:
 
 def test_hours_hold_the_intervals_and_those_of_the_late_frames() -> None:
     assert plan.hours_ms([(3_599_000, 3_601_000)], [36_000_000]) == [0, 3_600_000, 36_000_000]
-    assert plan.hour_folder(1_767_225_600_000) == "date=2026-01-01/hour=00"
 
 
 @pytest.mark.parametrize("jobs", [{"road_window_s": 45, "window_s": 10}, {"watermark_s": 39}])

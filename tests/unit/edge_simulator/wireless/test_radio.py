@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -23,6 +23,8 @@ from infra.contract import frame
 
 START_MS = 1_760_000_000_000
 N, FRAMES = 30, 40
+MIDWAY = 200
+"""Slots, of about 410."""
 ROUGH = LinkShares(
     late=0.04, late_beyond=0.02, duplicate=0.06, disorder=0.03, lost=0.03, clock_ahead=0.02, clock_unset=0.02,
     poison=0.04, outage_share=0.5, outage_min_s=4, outage_max_s=15, outage_gap_s=12, store_frames=8,
@@ -43,6 +45,8 @@ class Story:
     sent: list[Outgoing]
     live: int
     truth: list[dict[str, Any]]
+    sequences: list[tuple[int, list[dict[str, Any]]]]
+    """After so many messages: what each device says of its sequence numbers; midway, then at the end."""
 
     @property
     def telemetry(self) -> list[Outgoing]:
@@ -56,13 +60,18 @@ def lived(link: LinkShares) -> Story:
     """A run of the whole world."""
     world = World(replace(BASE, link=link))
     sent, truth, end_ms = [], [], START_MS
-    for slot in world.slots():
+    sequences: list[tuple[int, list[dict[str, Any]]]] = []
+    for number, slot in enumerate(world.slots()):
         sent += slot.messages
         truth += slot.truth
         end_ms = slot.end_ms
+        if number == MIDWAY:
+            sequences.append((len(sent), list(world.emitter.sequences())))
     live = len(sent)
     sent += world.emitter.flush(end_ms)
-    return Story(world.counts, world.vehicle_ids, sent, live, truth + world.emitter.radio.truth())
+    sequences.append((len(sent), list(world.emitter.sequences())))
+    truth += world.emitter.radio.truth()
+    return Story(world.counts, world.vehicle_ids, sent, live, truth, sequences)
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +105,8 @@ def told(standing: World) -> Callable[..., Story]:
             truth += emitter.radio.truth()
         live = len(sent)
         sent += emitter.flush(at_ms + 100)
-        return Story(emitter.counts, standing.vehicle_ids, sent, live, truth + emitter.radio.truth())
+        truth += emitter.radio.truth()
+        return Story(emitter.counts, standing.vehicle_ids, sent, live, truth, [])
 
     return run
 
@@ -115,6 +125,32 @@ def test_generated_is_sent_and_lost_and_dropped(rough: Story) -> None:
     assert len(rough.telemetry) == len(identities) + counts["duplicate"]
     assert sum(m.copy for m in rough.sent) == counts["duplicate"]
     assert sum(m.flag == "poison" for m in rough.sent) == counts["poison"]
+
+
+def test_every_sequence_number_was_sent_or_lost_or_dropped_or_is_on_board(rough: Story) -> None:
+    for messages, rows in rough.sequences:
+        gone = defaultdict(set)
+        for message in rough.sent[:messages]:
+            if message.channel == "telemetry" and message.flag != "poison":
+                vehicle_id, boot_id, seq = identity(message)
+                gone[vehicle_id, boot_id].add(seq)
+        assert gone.keys() <= {(row["vehicle_id"], row["boot_id"]) for row in rows}
+        for row in rows:
+            sets = [gone[row["vehicle_id"], row["boot_id"]]] + [numbers(row[k]) for k in LEFT_BEHIND]
+            assert set().union(*sets) == set(range(row["next_seq"]))
+            assert sum(map(len, sets)) == row["next_seq"]
+    (_, midway), (_, end) = rough.sequences
+    assert sum(len(numbers(row["on_board"])) for row in midway) > 0
+    assert sum(len(numbers(row["on_board"])) for row in end) == 0
+    assert sum(row["next_seq"] for row in end) == rough.counts["generated"]
+    assert sum(len(numbers(row["dropped"])) for row in end) == rough.counts["dropped_on_board"]
+
+
+LEFT_BEHIND = ("lost", "dropped", "on_board")
+
+
+def numbers(ranges: list[tuple[int, int]]) -> set[int]:
+    return {n for first, last in ranges for n in range(first, last + 1)}
 
 
 def test_the_same_seed_gives_the_same_bytes_and_truth(rough: Story) -> None:

@@ -1,0 +1,150 @@
+"""The account of each vehicle: every frame it made is found in one place, or named as missing. Pure.
+
+By frames (a frame is a vehicle, a boot and a sequence number)::
+
+    generated = lost on the link + dropped on board + on board + on the way + dead + missing
+                + counted + late + quarantined
+
+``duplicate`` are the further records of frames that are in one of the last three places. ``counted`` is
+what windows have; the archive has its own figure, and the two must agree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Final
+
+from infra.audit.archive import DeviceCount
+from infra.audit.edge import EdgeDevice
+from infra.audit.scope import Scope
+from infra.audit.tables import Listed
+from infra.contract.seq_ranges import Ranges, both, minus, size
+
+NO_DEVICE: Final = EdgeDevice(0, [], [], [], 0, True, False)
+"""Of a vehicle that no simulator made: nothing is known of it but what arrived."""
+
+
+@dataclass(slots=True)
+class Figures:
+    """Counts of frames, records where named so; of one vehicle or of all."""
+
+    generated: int = 0
+    lost_on_link: int = 0
+    dropped_on_board: int = 0
+    on_board: int = 0
+    on_the_way: int = 0
+    dead: int = 0
+    missing: int = 0
+    counted: int = 0
+    late: int = 0
+    quarantined: int = 0
+    duplicate: int = 0
+    """Records of frames that another record told of."""
+    in_time: int = 0
+    """Frames that the archive holds in time: windows are to count as many."""
+    late_records: int = 0
+    late_listed: int = 0
+    late_open: int = 0
+    repaired: int = 0
+    quarantined_records: int = 0
+    quarantined_listed: int = 0
+    dead_unknown: int = 0
+    """Dead letters whose frame cannot be told: each may be one of the missing."""
+
+    @property
+    def residual(self) -> int:
+        """Frames and records unaccounted for."""
+        return (
+            self.missing
+            + abs(self.in_time - self.counted)
+            + abs(self.late_records - self.late_listed)
+            + abs(self.quarantined_records - self.quarantined_listed)
+        )
+
+    def add(self, other: Figures) -> None:
+        """Take over another's counts."""
+        for each in fields(self):
+            setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Frames of a device that no one has, in ranges of sequence numbers."""
+
+    vehicle_id: str
+    boot_id: int
+    ranges: Ranges
+
+
+@dataclass(frozen=True, slots=True)
+class Absent:
+    """Ranges of a device that the archive lacks in the scope; the last may still be on its way."""
+
+    between: Ranges
+    behind: Ranges
+
+
+def absent(count: DeviceCount | None, edge: EdgeDevice | None, scope: Scope) -> Absent:
+    """What lacks between the first and the last frame, before the first and behind the last.
+
+    A gap belongs to the scope that holds the frame before it. What came before the first frame is known only
+    where a run tells that the device began in the scope.
+    """
+    told = edge if edge is not None and (edge.sent or count is not None) else None
+    seen = count if count is not None else DeviceCount()
+    begins_here = told is not None and scope.holds(told.from_ms)
+    between = list(seen.gaps)
+    if seen.last_seq < 0:
+        return Absent([], _range(0, told.next_seq - 1) if told is not None and begins_here else [])
+    if begins_here:
+        between = [*_range(0, seen.first_seq - 1), *between]
+    if seen.following is not None:
+        return Absent([*between, *_range(seen.last_seq + 1, seen.following - 1)], [])
+    return Absent(between, [] if told is None else _range(seen.last_seq + 1, told.next_seq - 1))
+
+
+def _range(first: int, last: int) -> Ranges:
+    return [(first, last)] if first <= last else []
+
+
+def of_device(
+    count: DeviceCount | None, edge: EdgeDevice | None, lacking: Absent, elsewhere: Ranges, dead: Ranges
+) -> tuple[Figures, Ranges]:
+    """The figures of a device without what the database lists by vehicle, and its missing ranges."""
+    told, seen = edge or NO_DEVICE, count or DeviceCount()
+    rest = minus([*lacking.between, *lacking.behind], elsewhere)
+    found = Figures(generated=seen.frames + size(rest))
+    for name, ranges in (
+        ("lost_on_link", told.lost),
+        ("dropped_on_board", told.dropped),
+        ("on_board", told.on_board),
+        ("dead", dead),
+    ):
+        setattr(found, name, size(both(rest, ranges)))
+        rest = minus(rest, ranges)
+    if not told.finished:
+        found.on_the_way = size(both(rest, lacking.behind))
+        rest = minus(rest, lacking.behind)
+    found.missing = size(rest)
+    found.in_time, found.late, found.quarantined = seen.ok, seen.late, seen.quarantined
+    found.duplicate = seen.records - seen.frames
+    found.late_records, found.quarantined_records = seen.late_records, seen.quarantined_records
+    return found, rest
+
+
+def enter_listed(figures: Figures, listed: Listed) -> None:
+    """Put what the database has of a vehicle beside what the archive has."""
+    figures.counted = listed.counted
+    figures.repaired = listed.repaired
+    figures.late_listed, figures.late_open = listed.late, listed.late_open
+    figures.quarantined_listed = listed.quarantined
+    figures.dead_unknown = listed.dead_unknown
+
+
+def totals(vehicles: Mapping[str, Figures]) -> Figures:
+    """All vehicles together."""
+    found = Figures()
+    for figures in vehicles.values():
+        found.add(figures)
+    return found

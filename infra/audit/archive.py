@@ -1,0 +1,232 @@
+"""The archive's side: frames of each device, the gaps between their sequence numbers, holes in the log.
+
+Frames are told apart in shares of the fleet, so that memory does not grow with the archive.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import duckdb
+
+from infra.audit.edge import Device
+from infra.audit.scope import Scope
+from infra.contract.seq_ranges import Ranges, merged
+
+SHARE_ROWS: Final = 5_000_000
+"""Records that are told apart at once."""
+MEMORY: Final = "1GB"
+"""DuckDB's own limit; what is beyond goes to the disk."""
+HOUR_MS: Final = 3_600_000
+
+
+@dataclass(slots=True)
+class DeviceCount:
+    """A device's records in the scope. ``gaps`` lie between its first and its last frame there."""
+
+    frames: int = 0
+    records: int = 0
+    ok: int = 0
+    """Frames with a record in time."""
+    late: int = 0
+    """Frames whose records all came late."""
+    quarantined: int = 0
+    """Frames all of whose records have an impossible clock."""
+    late_records: int = 0
+    quarantined_records: int = 0
+    first_seq: int = 0
+    last_seq: int = -1
+    gaps: Ranges = field(default_factory=list)
+    following: int | None = None
+    """The first sequence number after the scope, where it has one."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionCount:
+    """Records of one partition of a topic; ``holes`` are offsets between the first and the last."""
+
+    topic: str
+    partition: int
+    records: int
+    first: int
+    last: int
+    holes: Ranges
+    doubles: int
+
+
+_RECORDS = """
+CREATE OR REPLACE TEMP VIEW record AS
+SELECT vehicle_id, boot_id, seq, topic, partition, log_offset, received_ms, t0_ms, verdict,
+       CASE WHEN verdict IN ('ok', 'late') THEN t0_ms ELSE received_ms END AS at_ms
+FROM {files}
+"""
+_NOTHING = """
+(SELECT '' AS vehicle_id, 0::BIGINT AS boot_id, 0::BIGINT AS seq, '' AS topic, 0 AS partition,
+        0::BIGINT AS log_offset, 0::BIGINT AS received_ms, 0::BIGINT AS t0_ms, '' AS verdict WHERE false)
+"""
+_IDENTITIES = """
+CREATE OR REPLACE TEMP TABLE identity AS
+SELECT vehicle_id, boot_id, seq, count(*) AS records, count_if(verdict = 'late') AS late,
+       count_if(verdict NOT IN ('ok', 'late')) AS quarantined, bool_or(verdict = 'ok') AS ok
+FROM record
+WHERE at_ms >= $since AND at_ms < $until AND received_ms < $seen AND hash(vehicle_id) % $shares = $share
+GROUP BY ALL
+"""
+_DEVICES = """
+SELECT vehicle_id, boot_id, count_if(seq >= 0), sum(records), count_if(ok),
+       count_if(seq >= 0 AND NOT ok AND late > 0), count_if(seq >= 0 AND NOT ok AND late = 0),
+       sum(late), sum(quarantined),
+       coalesce(min(seq) FILTER (seq >= 0), 0), coalesce(max(seq) FILTER (seq >= 0), -1)
+FROM identity GROUP BY ALL
+"""
+_GAPS = """
+SELECT vehicle_id, boot_id, seq + 1, following - 1
+FROM (SELECT vehicle_id, boot_id, seq,
+             lead(seq) OVER (PARTITION BY vehicle_id, boot_id ORDER BY seq) AS following
+      FROM identity WHERE seq >= 0)
+WHERE following > seq + 1
+"""
+_FOLLOWING = """
+SELECT vehicle_id, boot_id, min(seq) FROM record
+WHERE verdict IN ('ok', 'late') AND t0_ms >= $until GROUP BY ALL
+"""
+_ELSEWHERE = """
+SELECT DISTINCT r.vehicle_id, r.boot_id, r.seq
+FROM record r JOIN gap g ON r.vehicle_id = g.vehicle_id AND r.boot_id = g.boot_id
+                        AND r.seq BETWEEN g.first_seq AND g.last_seq
+"""
+_PARTITIONS = """
+SELECT topic, partition, count(*), min(log_offset), max(log_offset),
+       sum(log_offset::HUGEINT), sum(log_offset::HUGEINT * log_offset)
+FROM record WHERE received_ms >= $since AND received_ms < least($until, $seen)
+GROUP BY ALL ORDER BY ALL
+"""
+_HOLES = """
+SELECT log_offset + 1, following - 1
+FROM (SELECT log_offset, lead(log_offset) OVER (ORDER BY log_offset) AS following
+      FROM (SELECT DISTINCT log_offset FROM one))
+WHERE following > log_offset + 1
+"""
+_ONE_PARTITION = """
+CREATE OR REPLACE TEMP TABLE one AS
+SELECT log_offset FROM record WHERE topic = $topic AND partition = $partition
+                                AND log_offset BETWEEN $first AND $last
+"""
+
+
+class Archive:
+    """Questions to some files of the archive; gaps and holes in them are rare, frames are many."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection, files: Sequence[str], scope: Scope) -> None:
+        self._connection = connection
+        self._scope = scope
+        self._bounds = {"since": scope.since_ms, "until": scope.until_ms, "seen": scope.seen_until_ms}
+        names = ", ".join("'" + name.replace("'", "''") + "'" for name in files)
+        files = f"read_parquet([{names}], hive_partitioning = false)" if names else _NOTHING
+        self._run(_RECORDS.format(files=files))
+
+    def devices(self, share_rows: int = SHARE_ROWS) -> dict[Device, DeviceCount]:
+        """Every device with a record in the scope; about ``share_rows`` records are told apart at once."""
+        found: dict[Device, DeviceCount] = {}
+        rows = int(self._run("SELECT count(*) FROM record")[0][0])
+        shares = -(-rows // share_rows)
+        for share in range(shares):
+            self._run(_IDENTITIES, {**self._bounds, "shares": shares, "share": share})
+            for vehicle_id, boot_id, *counts in self._run(_DEVICES):
+                found[vehicle_id, boot_id] = DeviceCount(*counts)
+            for vehicle_id, boot_id, first, last in self._run(_GAPS):
+                found[vehicle_id, boot_id].gaps.append((first, last))
+        for count in found.values():
+            count.gaps = merged(count.gaps)
+        self._note_following(found)
+        return found
+
+    def _note_following(self, found: Mapping[Device, DeviceCount]) -> None:
+        if not self._scope.whole:
+            for vehicle_id, boot_id, seq in self._run(_FOLLOWING, {"until": self._scope.until_ms}):
+                if (vehicle_id, boot_id) in found:
+                    found[vehicle_id, boot_id].following = seq
+
+    def elsewhere(self, gaps: Mapping[Device, Ranges]) -> dict[Device, Ranges]:
+        """Of these ranges the frames that the files hold at whatever moment."""
+        rows = [(*device, first, last) for device, ranges in gaps.items() for first, last in ranges]
+        if not rows or self._scope.whole:
+            return {}
+        self._run(
+            "CREATE OR REPLACE TEMP TABLE gap"
+            " (vehicle_id VARCHAR, boot_id BIGINT, first_seq BIGINT, last_seq BIGINT)"
+        )
+        self._connection.executemany("INSERT INTO gap VALUES (?, ?, ?, ?)", rows)
+        found: defaultdict[Device, list[tuple[int, int]]] = defaultdict(list)
+        for vehicle_id, boot_id, seq in self._run(_ELSEWHERE):
+            found[vehicle_id, boot_id].append((seq, seq))
+        return {device: merged(ranges) for device, ranges in found.items()}
+
+    def partitions(self) -> list[PartitionCount]:
+        """Records received in the scope by partition of the log, with the offsets between them that lack."""
+        found = []
+        for topic, partition, records, first, last, total, squares in self._run(_PARTITIONS, self._bounds):
+            place = {"topic": topic, "partition": partition, "first": first, "last": last}
+            whole = (records, total, squares) == _series(first, last)
+            holes, doubles = ([], 0) if whole else self._holes(place)
+            found.append(PartitionCount(topic, partition, records, first, last, holes, doubles))
+        return found
+
+    def _holes(self, place: Mapping[str, Any]) -> tuple[Ranges, int]:
+        self._run(_ONE_PARTITION, place)
+        doubles = int(self._run("SELECT count(*) - count(DISTINCT log_offset) FROM one")[0][0])
+        return [(first, last) for first, last in self._run(_HOLES)], doubles
+
+    def windows(self, vehicle_id: str, window_ms: int) -> dict[int, tuple[int, int, int, int]]:
+        """By window, ms: frames in time that begin in it, one of their boots, first and last number."""
+        sql = """
+            SELECT t0_ms // $window * $window, count(DISTINCT (boot_id, seq)), max(boot_id),
+                   min(seq), max(seq)
+            FROM record
+            WHERE vehicle_id = $vehicle AND verdict = 'ok' AND t0_ms >= $since AND t0_ms < $until
+              AND received_ms < $seen
+            GROUP BY 1"""
+        rows = self._run(sql, {**self._bounds, "vehicle": vehicle_id, "window": window_ms})
+        return {start: (frames, boot, first, last) for start, frames, boot, first, last in rows}
+
+    def _run(self, sql: str, values: Mapping[str, Any] | None = None) -> list[tuple[Any, ...]]:
+        used = {name: value for name, value in (values or {}).items() if f"${name}" in sql}
+        return self._connection.execute(sql, used).fetchall()
+
+
+def _series(first: int, last: int) -> tuple[int, int, int]:
+    """Count, sum and sum of squares of all whole numbers from first to last."""
+
+    def squares(n: int) -> int:
+        return n * (n + 1) * (2 * n + 1) // 6
+
+    return (
+        last - first + 1,
+        (first + last) * (last - first + 1) // 2,
+        squares(last) - squares(first - 1),
+    )
+
+
+def files(home: Path, since_ms: int) -> list[str]:
+    """Files of the archive with records received from ``since_ms`` on."""
+    del since_ms
+    return [str(path) for path in sorted(home.glob("archive/telemetry/date=*/hour=*/*.parquet"))]
+
+
+@contextmanager
+def opened(home: Path, names: Sequence[str], scope: Scope) -> Iterator[Archive]:
+    """The archive's answers while the block runs."""
+    spill = home.absolute() / "tmp"
+    settings: dict[str, str | bool | int | float | list[str]] = {
+        "threads": 1,
+        "memory_limit": MEMORY,
+        "temp_directory": str(spill),
+        "preserve_insertion_order": "false",
+    }
+    with duckdb.connect(config=settings) as connection:
+        yield Archive(connection, names, scope)

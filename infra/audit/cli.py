@@ -1,0 +1,45 @@
+"""The command ``odograph audit``."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+
+class By(StrEnum):
+    """What the figures are split by."""
+
+    VEHICLE = "vehicle"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(audit)
+
+
+def audit(
+    since: Annotated[str | None, typer.Option(help="only the last such time, as 90s, 15m, 1h [all]")] = None,
+    day: Annotated[str | None, typer.Option(help="only a day of ODOGRAPH_TZ, as 2026-11-20 [all]")] = None,
+    by: Annotated[By | None, typer.Option(help="a line for each as well")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON on standard output, all of it")] = False,
+    wait_s: Annotated[float, typer.Option(min=0, help="wait at most this long for quiet, s")] = 30.0,
+) -> None:
+    """Balance what was generated against what was archived and counted. Exit 1 if the residual is not 0.
+
+    What is missing is named: vehicle, boot and sequence numbers, offsets of the log, windows. A frame
+    belongs to the time of its first sample. Without a simulator's word the gaps between sequence numbers
+    tell. Vehicles whose identity two devices use at once are named too.
+    """
+    from infra.audit import report
+    from infra.audit.run import audit as take
+    from infra.audit.run import wanted
+    from infra.contract.settings import endpoints, load
+
+    settings = load()
+    scope = wanted(settings, since, day)
+    found = take(settings, endpoints(settings), scope, wait_s)
+    typer.echo(report.as_json(found) if as_json else report.as_text(found, by is not None, settings.tz))
+    if found.residual != 0:
+        raise typer.Exit(1)

@@ -1,0 +1,38 @@
+"""Where the witnesses of an audit are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from infra.contract.settings import Endpoints, Settings
+from infra.contract.topics import kafka_topic
+from infra.contract.verdict import clock_limits
+
+TELEMETRY: Final = "telemetry"
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Where the witnesses are. ``log_ends``: end offset by partition of the live topic, for a whole audit."""
+
+    home: Path
+    db_url: str
+    window_ms: int
+    ahead_ms: int
+    topic: str
+    log_ends: Mapping[int, int] | None = None
+    broker_dropped: int | None = None
+
+
+def sources(settings: Settings, addresses: Endpoints) -> Sources:
+    """Where the witnesses are, without those that only a whole audit asks."""
+    return Sources(
+        home=settings.paths.home.resolve(),
+        db_url=addresses.db_ingest_url,
+        window_ms=settings.jobs.window_s * 1000,
+        ahead_ms=clock_limits(settings).ahead_ms,
+        topic=kafka_topic(settings.kafka.prefix, TELEMETRY),
+    )

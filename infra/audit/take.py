@@ -1,0 +1,144 @@
+"""An audit: edge, archive and database asked one after the other, and put side by side."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from infra.audit import account, archive, edge, tables
+from infra.audit.account import Figures, Gap
+from infra.audit.archive import Archive, DeviceCount, PartitionCount
+from infra.audit.edge import Device, EdgeDevice
+from infra.audit.scope import Scope
+from infra.audit.sources import Sources
+from infra.audit.tables import Tables
+from infra.contract.seq_ranges import Ranges, minus, size
+
+LOOKED_INTO: Final = 20
+"""Vehicles whose windows are compared one by one, where their sums differ."""
+SLACK_MS: Final = 3_600_000
+
+
+@dataclass(frozen=True, slots=True)
+class WindowGap:
+    """A window that counts other frames than the archive holds in time for it."""
+
+    vehicle_id: str
+    window_start_ms: int
+    archived: int
+    counted: int
+    boot_id: int | None
+    first_seq: int | None
+    last_seq: int | None
+    """First and last number of the archive's frames in the window."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogGap:
+    """Offsets of the log that the archive lacks, or that it holds twice (``doubles``)."""
+
+    topic: str
+    partition: int
+    ranges: Ranges
+    doubles: int
+
+
+@dataclass(slots=True)
+class Account:
+    """One audit of a scope."""
+
+    scope: Scope
+    vehicles: dict[str, Figures] = field(default_factory=dict)
+    total: Figures = field(default_factory=Figures)
+    gaps: list[Gap] = field(default_factory=list)
+    windows: list[WindowGap] = field(default_factory=list)
+    log: list[LogGap] = field(default_factory=list)
+    broker_dropped: int | None = None
+    """What the broker says it dropped since its start; None: it does not answer."""
+
+    @property
+    def dropped_by_broker(self) -> int:
+        """Missing frames that the broker's own count explains: at most so many are its drops."""
+        return min(self.total.missing, self.broker_dropped or 0)
+
+    @property
+    def residual(self) -> int:
+        """Frames and records unaccounted for: 0 when all is well."""
+        in_log = sum(size(g.ranges) + g.doubles for g in self.log)
+        return sum(f.residual for f in self.vehicles.values()) - self.dropped_by_broker + in_log
+
+
+def take(sources: Sources, scope: Scope, told: Mapping[Device, EdgeDevice] | None = None) -> Account:
+    """The account of a scope; ``told`` where the runs were read already. Raises ServiceError."""
+    found = Account(scope, broker_dropped=sources.broker_dropped)
+    told = edge.devices(sources.home) if told is None else told
+    since_ms = 0 if scope.whole else scope.since_ms - sources.ahead_ms - SLACK_MS
+    names = archive.files(sources.home, since_ms)
+    with archive.opened(sources.home, names, scope) as store:
+        counts = store.devices()
+        parts = store.partitions()
+        with tables.opened(sources.db_url) as database:
+            _devices(found, counts, told, store, database)
+            _listed(found, database)
+            _windows(found, store, database, sources.window_ms)
+    found.log = _log_gaps(parts, sources, scope)
+    found.total = account.totals(found.vehicles)
+    return found
+
+
+def _devices(
+    found: Account, counts: Mapping[Device, DeviceCount], told: Mapping[Device, EdgeDevice],
+    store: Archive, database: Tables,
+) -> None:  # fmt: skip
+    """Every device's frames, and which are missing."""
+    lacking = {
+        d: account.absent(counts.get(d), told.get(d), found.scope) for d in counts.keys() | told.keys()
+    }
+    ranges = {d: [*a.between, *a.behind] for d, a in lacking.items() if a.between or a.behind}
+    elsewhere = store.elsewhere(ranges)
+    left = {d: r for d, whole in ranges.items() if (r := minus(whole, elsewhere.get(d, [])))}
+    dead = database.dead_frames(sorted({vehicle_id for vehicle_id, _ in left})) if left else {}
+    vehicles: defaultdict[str, Figures] = defaultdict(Figures)
+    for device in sorted(lacking):
+        count = counts.get(device)
+        if count is None and device not in left:
+            continue
+        figures, missing = account.of_device(
+            count, told.get(device), lacking[device], elsewhere.get(device, []), dead.get(device, [])
+        )
+        vehicles[device[0]].add(figures)
+        if missing:
+            found.gaps.append(Gap(*device, missing))
+    found.vehicles = dict(vehicles)
+
+
+def _listed(found: Account, database: Tables) -> None:
+    for vehicle_id, listed in database.listed(found.scope).items():
+        account.enter_listed(found.vehicles.setdefault(vehicle_id, Figures()), listed)
+
+
+def _windows(found: Account, store: Archive, database: Tables, window_ms: int) -> None:
+    """Where a vehicle's sums differ, the windows that differ."""
+    differ = [v for v, figures in sorted(found.vehicles.items()) if figures.in_time != figures.counted]
+    for vehicle_id in differ[:LOOKED_INTO]:
+        archived = store.windows(vehicle_id, window_ms)
+        counted = database.windows(vehicle_id, found.scope)
+        for start in sorted(archived.keys() | counted.keys()):
+            frames, *place = archived.get(start, (0, None, None, None))
+            if frames != counted.get(start, 0):
+                found.windows.append(WindowGap(vehicle_id, start, frames or 0, counted.get(start, 0), *place))
+
+
+def _log_gaps(parts: Sequence[PartitionCount], sources: Sources, scope: Scope) -> list[LogGap]:
+    """Offsets that the archive lacks; of the live topic up to the log's end, where that is known."""
+    ends = dict(sources.log_ends or {}) if scope.whole else {}
+    found = []
+    for part in parts:
+        end = ends.pop(part.partition, part.last + 1) if part.topic == sources.topic else part.last + 1
+        behind = [(part.last + 1, end - 1)] if end > part.last + 1 else []
+        if part.holes or behind or part.doubles:
+            found.append(LogGap(part.topic, part.partition, [*part.holes, *behind], part.doubles))
+    found += [LogGap(sources.topic, p, [(0, end - 1)], 0) for p, end in sorted(ends.items()) if end > 0]
+    return found

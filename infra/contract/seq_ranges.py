@@ -1,0 +1,57 @@
+"""Sets of sequence numbers (or of offsets) as ranges: sorted, apart from each other, both ends included."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+Range = tuple[int, int]
+Ranges = list[Range]
+
+
+def merged(ranges: Iterable[Sequence[int]]) -> Ranges:
+    """Any ranges as the set they make together."""
+    found: Ranges = []
+    for first, last in sorted((r[0], r[1]) for r in ranges):
+        if found and first <= found[-1][1] + 1:
+            found[-1] = (found[-1][0], max(found[-1][1], last))
+        else:
+            found.append((first, last))
+    return found
+
+
+def minus(ranges: Ranges, others: Ranges) -> Ranges:
+    """What is in ``ranges`` and not in ``others``."""
+    found: Ranges = []
+    rest = iter(others)
+    other = next(rest, None)
+    for first, last in ranges:
+        begin = first
+        while other is not None and other[1] < begin:
+            other = next(rest, None)
+        while other is not None and other[0] <= last:
+            if other[0] > begin:
+                found.append((begin, other[0] - 1))
+            begin = other[1] + 1
+            if other[1] > last:
+                break
+            other = next(rest, None)
+        if begin <= last:
+            found.append((begin, last))
+    return found
+
+
+def both(ranges: Ranges, others: Ranges) -> Ranges:
+    """What is in both."""
+    return minus(ranges, minus(ranges, others))
+
+
+def size(ranges: Ranges) -> int:
+    """How many numbers there are."""
+    return sum(last - first + 1 for first, last in ranges)
+
+
+def text(ranges: Ranges, most: int = 10) -> str:
+    """As ``3, 7-9``; of many the first ``most``."""
+    shown = [str(first) if first == last else f"{first}-{last}" for first, last in ranges[:most]]
+    more = len(ranges) - most
+    return ", ".join(shown) + (f" and {more} ranges more" if more > 0 else "")

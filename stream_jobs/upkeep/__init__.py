@@ -1,0 +1,1 @@
+"""Keepers of the store itself: the conservation ledger by hour, and what may go."""

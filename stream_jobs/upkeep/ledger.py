@@ -1,0 +1,117 @@
+"""The keeper of the conservation ledger: the hours that changed are audited, for the dashboard.
+
+An hour is one of first samples, UTC. It is audited as far as archive and windows are closed; again while it
+is not over, and when frames of it come late. It reads the same witnesses as ``odograph audit``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from functools import partial
+from itertools import islice
+from typing import Any, Final
+
+import structlog
+
+from infra.audit import edge
+from infra.audit.findings import Finding, findings
+from infra.audit.scope import Scope
+from infra.audit.sources import sources
+from infra.audit.take import Account, take
+from infra.contract.errors import OdographError
+from infra.contract.settings import Endpoints, Settings
+from infra.contract.verdict import clock_limits
+from stream_jobs.sinks import Connection, Database, execute, fetch
+
+HOUR_MS: Final = 3_600_000
+KEPT: Final = 200
+"""Findings of an hour that are kept, at most; its figures are whole."""
+
+DUE: Final = """
+SELECT DISTINCT hour_ms FROM (
+    SELECT (extract(epoch FROM hour) * 1000)::bigint AS hour_ms FROM odograph.audit_hour
+    WHERE closed_until < hour + INTERVAL '1 hour'
+    UNION ALL
+    SELECT t0_ms / 3600000 * 3600000 FROM odograph.late_frame
+    WHERE received_at >= to_timestamp(%(since)s / 1000.0)
+) due
+WHERE hour_ms >= %(oldest)s AND hour_ms < %(until)s ORDER BY hour_ms
+"""
+LAST: Final = "SELECT (extract(epoch FROM max(hour)) * 1000)::bigint FROM odograph.audit_hour"
+PUT_FINDING: Final = """
+INSERT INTO odograph.audit_finding (hour, no, stage, vehicle_id, what, frames)
+VALUES (to_timestamp(%(hour)s / 1000.0), %(no)s, %(stage)s, %(vehicle_id)s, %(what)s, %(frames)s)
+"""
+CLEAR: Final = "DELETE FROM odograph.audit_hour WHERE hour = to_timestamp(%(hour)s / 1000.0)"
+
+log = structlog.get_logger("stream_jobs.upkeep.ledger")
+
+
+class LedgerKeeper:
+    """Audits what changed since the last call. ``closed_ms``: up to when archive and windows have all."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        addresses: Endpoints,
+        database: Database,
+        closed_ms: Callable[[], int | None],
+    ) -> None:
+        self._sources = sources(settings, addresses)
+        self._lateness_ms = clock_limits(settings).lateness_ms
+        self._hours = settings.ledger.hours
+        self._database = database
+        self._closed_ms = closed_ms
+        self._looked_ms = 0  # at the start all late frames of the last hours
+
+    def __call__(self) -> int:
+        """The number of hours audited; none while the queries have not caught up."""
+        closed_ms = self._closed_ms()
+        if closed_ms is None:
+            return 0
+        end_ms = closed_ms - self._lateness_ms
+        hours = self._database.run(lambda c: due(c, self._looked_ms, end_ms, self._hours))
+        told = edge.devices(self._sources.home)
+        for hour in hours:
+            scope = Scope(hour, hour + HOUR_MS).closed(closed_ms, self._lateness_ms, self._sources.window_ms)
+            try:
+                account = take(self._sources, scope, told)
+            except OdographError as error:  # told again at each pass until it is mended
+                log.error("an hour cannot be audited", hour_ms=hour, error=str(error))
+                return 0
+            self._database.run(partial(put, hour_ms=hour, account=account))
+        self._looked_ms = closed_ms
+        return len(hours)
+
+
+def due(connection: Connection, looked_ms: int, end_ms: int, most: int) -> list[int]:
+    """Hours to audit: those since the last one in the table, those not over then, those of late frames."""
+    now_hour = end_ms // HOUR_MS * HOUR_MS
+    oldest = now_hour - (most - 1) * HOUR_MS
+    ((last,),) = fetch(connection, LAST)
+    first = now_hour - HOUR_MS if last is None else max(last, oldest)
+    marks = {"since": looked_ms, "oldest": oldest, "until": end_ms}
+    late = [hour for (hour,) in fetch(connection, DUE, marks)]
+    return sorted({*late, *range(first, end_ms, HOUR_MS)})
+
+
+def put(connection: Connection, hour_ms: int, account: Account) -> None:
+    """An hour's account in the place of what was found before."""
+    execute(connection, CLEAR, {"hour": hour_ms})
+    row = row_of(hour_ms, account)
+    times = {"hour", "closed_until"}
+    marks = ", ".join(f"to_timestamp(%({n})s / 1000.0)" if n in times else f"%({n})s" for n in row)
+    execute(connection, f"INSERT INTO odograph.audit_hour ({', '.join(row)}) VALUES ({marks})", row)  # noqa: S608  names of this package
+    for no, finding in enumerate(islice(findings(account), KEPT)):
+        execute(connection, PUT_FINDING, _finding(hour_ms, no, finding))
+
+
+def row_of(hour_ms: int, account: Account) -> dict[str, Any]:
+    """The columns of odograph.audit_hour; times as ms."""
+    head = {"hour": hour_ms, "closed_until": account.scope.until_ms, "vehicles": len(account.vehicles)}
+    return {**head, **asdict(account.total), "residual": account.residual}
+
+
+def _finding(hour_ms: int, no: int, finding: Finding) -> Mapping[str, Any]:
+    return {"hour": hour_ms, "no": no, **asdict(finding)}

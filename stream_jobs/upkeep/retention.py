@@ -1,0 +1,45 @@
+"""The keeper of retention: old chunks go, by table and setting.
+
+Only where TimescaleDB's license has no policy for a table: ``odograph.expire`` leaves those alone. Lists of
+late and quarantined frames go with the windows that they belong to, so that the ledger balances on.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+import structlog
+
+from infra.contract.section_ledger import Retention
+from stream_jobs.sinks import Connection, Database, fetch
+
+EXPIRE: Final = "SELECT odograph.expire(%(table)s, %(days)s)"
+FORGET: Final = "SELECT odograph.forget_listed()"
+
+log = structlog.get_logger("stream_jobs.upkeep.retention")
+
+
+class RetentionKeeper:
+    """Drops what the settings say; a pass that is done again drops nothing more."""
+
+    def __init__(self, terms: Retention, database: Database) -> None:
+        self._terms = terms
+        self._database = database
+
+    def __call__(self) -> dict[str, int]:
+        """Chunks dropped by table, where any were."""
+        dropped = {}
+        for table, days in self._terms.days_by_table().items():
+            chunks = self._database.run(partial(expire, table=table, days=days))
+            if chunks:
+                dropped[table] = chunks
+        self._database.run(lambda c: fetch(c, FORGET))
+        if dropped:
+            log.info("old chunks dropped", **dropped)
+        return dropped
+
+
+def expire(connection: Connection, table: str, days: int) -> int:
+    """Drop a table's chunks that ended more than ``days`` ago; 0 days: none. How many went."""
+    return int(fetch(connection, EXPIRE, {"table": table, "days": days})[0][0])

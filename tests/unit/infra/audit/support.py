@@ -1,0 +1,61 @@
+"""An archive of made-up records for the audit's tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from infra.audit import archive
+from infra.audit.archive import DeviceCount, PartitionCount
+from infra.audit.edge import Device
+from infra.audit.scope import WHOLE, Scope
+
+BOOT = 7
+T0_MS = 1_763_593_200_000
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A record of the archive: one frame a second by its number, unless told otherwise."""
+
+    seq: int
+    vehicle_id: str = "V"
+    verdict: str = "ok"
+    offset: int = -1
+    received_ms: int = -1
+
+    def row(self, offset: int) -> dict[str, object]:
+        t0_ms = T0_MS + 1000 * self.seq
+        received_ms = t0_ms + 1000 if self.received_ms < 0 else self.received_ms
+        return {
+            "topic": "odograph.telemetry",
+            "partition": 0,
+            "log_offset": offset if self.offset < 0 else self.offset,
+            "vehicle_id": self.vehicle_id,
+            "boot_id": BOOT,
+            "seq": self.seq,
+            "t0_ms": 0 if self.verdict == "clock_unset" else t0_ms,
+            "received_ms": received_ms,
+            "verdict": self.verdict,
+        }
+
+
+def store(home: Path, records: Iterable[Record]) -> list[str]:
+    """Put them into an archive; the offsets count up where none are given. The files."""
+    folder = home / "archive" / "telemetry" / "date=2025-11-19" / "hour=23"
+    folder.mkdir(parents=True, exist_ok=True)
+    rows = [record.row(offset) for offset, record in enumerate(records)]
+    pq.write_table(pa.Table.from_pylist(rows), folder / "a.parquet")
+    return archive.files(home, 0)
+
+
+def devices(
+    home: Path, records: Iterable[Record], scope: Scope = WHOLE
+) -> tuple[dict[Device, DeviceCount], list[PartitionCount]]:
+    """What the archive says of these records."""
+    with archive.opened(home, store(home, records), scope) as found:
+        return found.devices(), found.partitions()
