@@ -19,6 +19,11 @@ def freshness(connection: Connection) -> pd.DataFrame:
     return frame(connection, "SELECT *, now() AS now FROM serving.freshness")
 
 
+def reading(connection: Connection) -> pd.DataFrame:
+    """Promoted runs: within their spans the views give their rows; no row: everything is live."""
+    return frame(connection, "SELECT * FROM serving.reading ORDER BY promoted_at DESC LIMIT 10")
+
+
 def fleet_figures(connection: Connection) -> pd.DataFrame:
     """One row: the fleet now, alerts by severity, frames/s of the last minute."""
     return frame(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any, Concatenate, Final, ParamSpec, cast
 from urllib.parse import urlencode
@@ -159,6 +159,20 @@ def _badge() -> None:
         st.badge("PAUSED", icon=":material/pause:", color="orange")
     else:
         st.badge("LIVE", icon=":material/sensors:", color="green")
+    runs = ask(fleet_queries.reading)
+    if runs is not None and not runs.empty:
+        words = reading_words(runs.to_dict("records"), tz())  # type: ignore[arg-type]
+        st.badge(f"REPLAY {words}", icon=":material/replay:", color="violet")
+
+
+def reading_words(runs: Sequence[dict[str, Any]], zone: ZoneInfo) -> str:
+    """Which runs are read, and when; elsewhere the figures are those of the live jobs."""
+    told = []
+    for run in runs:
+        since, until = (run[name].astimezone(zone) for name in ("since", "until"))
+        whose = "" if run["vehicles"] is None else f", {len(run['vehicles'])} vehicles"
+        told.append(f"{run['run_id']}: {since:%d %b %H:%M} to {until:%d %b %H:%M}{whose}")
+    return "; ".join(told)
 
 
 def status_line(fresh: dict[str, Any] | None, zone: ZoneInfo) -> str:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from stream_jobs import alerts_cli
+from stream_jobs import alerts_cli, archive_cli
 from stream_jobs.recompute import cli as recompute_cli
 from stream_jobs.roads import cli as roads_cli
 from stream_jobs.vehicles.trips_cli import trips
@@ -25,6 +25,7 @@ def register(app: typer.Typer) -> None:
     recompute_cli.register(app)
     app.command("trips")(trips)
     alerts_cli.register(app)
+    archive_cli.register()
     jobs.add_typer(user_sql, name="sql")
 
 

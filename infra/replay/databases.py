@@ -20,9 +20,17 @@ CONNECT: Final[dict[str, Any]] = {
     "application_name": "odograph-replay",
     "options": "-c timezone=UTC -c extra_float_digits=1",
 }
+_BEHIND: Final = """
+SELECT coalesce(sum(b.frames), 0)
+FROM (SELECT vehicle_id, max(to_time) AS until, sum(frames) AS frames
+      FROM odograph.journey_behind WHERE repaired_at IS NULL GROUP BY vehicle_id) b
+WHERE EXISTS (SELECT 1 FROM odograph.trip_stop s WHERE s.vehicle_id = b.vehicle_id AND s.began_at >= b.until)
+   OR NOT EXISTS (SELECT 1 FROM odograph.trip t WHERE t.vehicle_id = b.vehicle_id AND t.phase = 'open')
+"""
+"""Those of a trip that is still under way at the end wait for its stop, which never comes."""
 _OPEN: Final = (
     ("late frames to repair", "SELECT count(*) FROM odograph.late_frame WHERE repaired_at IS NULL"),
-    ("frames behind to repair", "SELECT count(*) FROM odograph.journey_behind WHERE repaired_at IS NULL"),
+    ("frames behind to repair", _BEHIND),
     ("windows to roll up", "SELECT count(*) FROM odograph.window_change"),
 )
 _DROPPED: Final = "SELECT coalesce(sum(dropped_late), 0)::bigint FROM odograph.query_progress"

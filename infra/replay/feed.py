@@ -19,9 +19,9 @@ import pyarrow as pa
 from infra.contract.errors import ServiceError
 from infra.replay.records import Bounds, Slice
 
-OUTSTANDING: Final = 2
-"""Slices that the jobs may not have taken yet, the one that is written included."""
 MAX_SPEED: Final = Bounds(records=50_000, span_ms=1_800_000)
+OUTSTANDING: Final = Bounds(records=2 * MAX_SPEED.records, span_ms=2 * MAX_SPEED.span_ms)
+"""What the jobs may not have taken yet, the slice that is written included; one slice always may."""
 PACED_MS: Final = 1_000
 """At a given speed a slice is what is due in so much time."""
 POLL_S: Final = 0.1
@@ -37,9 +37,30 @@ def bounds_of(speed: float | None) -> Bounds:
     return Bounds(MAX_SPEED.records, max(1, min(MAX_SPEED.span_ms, int(PACED_MS * speed))))
 
 
-def skew_s(bounds: Bounds, tick_ms: int) -> int:
+def skew_s() -> int:
     """How far receive times that are unread may lie behind those that are read, s."""
-    return -(-OUTSTANDING * max(bounds.span_ms, tick_ms) // 1000)
+    return OUTSTANDING.span_ms // 1000
+
+
+def needed(plan: Sequence[Slice], outstanding: Bounds = OUTSTANDING) -> list[int]:
+    """How many slices the jobs must have taken before each is written.
+
+    Late ones jump ahead in receive time: they wait for all that is not late.
+    """
+    needs: list[int] = []
+    first = 0
+    for place, part in enumerate(plan):
+        if part.late and not plan[first].late:
+            first = place
+        while first < place and not _fits(plan[first : place + 1], outstanding):
+            first += 1
+        needs.append(first)
+    return needs
+
+
+def _fits(parts: Sequence[Slice], outstanding: Bounds) -> bool:
+    span_ms = 0 if parts[-1].late else parts[-1].received.until_ms - parts[0].received.since_ms
+    return span_ms <= outstanding.span_ms and sum(p.records for p in parts) <= outstanding.records
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,14 +82,15 @@ class Feed:
         Raises ServiceError when it is stopped: doing it again goes on where it ended.
         """
         before, ends = bounds_between(plan, len(there))
+        needs = needed(plan)
         begun_s, first_ms = time.monotonic(), plan[0].received.since_ms if plan else 0
         for place, part in enumerate(plan):
             skip = written(before[place], part.by_partition, there)
             if skip == part.by_partition:
                 begun_s, first_ms = time.monotonic(), part.received.until_ms
                 continue
-            if place >= OUTSTANDING:
-                self._wait(ends[place - OUTSTANDING], part)
+            if needs[place]:
+                self._wait(ends[needs[place] - 1], part)
             if speed is not None and not part.late:
                 self._pause(begun_s + (part.received.since_ms - first_ms) / 1000 / speed, part)
             self.write(self.read(part), skip)

@@ -152,6 +152,8 @@ def same_jobs(kept: Run, now: Run) -> None:
     """Whether ``now`` may go on with what ``kept`` began; raises ConfigError with what is different."""
     names = ("source", "since_ms", "until_ms", "vehicles", "jobs", "settings", "code")
     different = [name for name in names if getattr(kept, name) != getattr(now, name)]
+    if len(different) > 1 and "code" in different:
+        different.remove("code")  # settings are in its digest
     if different:
         what = {"code": "another version of the jobs", "settings": "other settings"}
         told = ", ".join(what.get(name, f"another {name}") for name in different)

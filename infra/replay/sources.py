@@ -13,6 +13,8 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from infra.archive import reader
+from infra.archive.layout import archive_of
 from infra.contract.errors import ConfigError
 from infra.contract.verdict import ClockLimits
 from infra.replay.log import Log, partitions_of
@@ -48,7 +50,7 @@ def of_day(home: Path, day: str, tz: str, reach: Reach) -> Source:
         span = Span(int(told["start_ms"]), int(told["end_ms"]))
         return Source(f"{DAY}{day}", span, reach.received(span))
     span = day_span(day, tz)
-    if not hour_files(home / "archive" / "telemetry", span.since_ms, span.until_ms):
+    if not reader.files(archive_of(home), span.since_ms, span.until_ms):
         days, generated = known_days(home)
         raise ConfigError(
             f"--day {day}: the archive has nothing of it. In the archive: {', '.join(days) or 'nothing'}; "
@@ -59,16 +61,16 @@ def of_day(home: Path, day: str, tz: str, reach: Reach) -> Source:
 
 def known_days(home: Path) -> tuple[list[str], list[str]]:
     """Dates of receipt in the archive (UTC), and names of generated days."""
-    dates = {path.name.removeprefix("date=") for path in (home / "archive" / "telemetry").glob("date=*")}
+    dates = {f"{Span(hour, hour).since:%Y-%m-%d}" for hour in reader.hours(archive_of(home))}
     return sorted(dates), sorted(path.parent.name for path in (home / "days").glob("*/run.json"))
 
 
 def files_of(home: Path, source: str, run_folder: Path) -> Files:
     """The files of a source."""
     if source == ARCHIVE:
-        return partial(hour_files, home / "archive" / "telemetry")
+        return partial(reader.paths, archive_of(home))
     if source.startswith(DAY):
-        return partial(hour_files, home / "days" / source.removeprefix(DAY) / "telemetry")
+        return partial(reader.paths, home / "days" / source.removeprefix(DAY))
     return partial(hour_files, run_folder / "input")
 
 

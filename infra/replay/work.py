@@ -19,10 +19,10 @@ from infra.replay import databases, runs
 from infra.replay.bar import Bar
 from infra.replay.compare import Verdict, compare
 from infra.replay.databases import connected
-from infra.replay.feed import Ends, Feed, bounds_of, skew_s
+from infra.replay.feed import OUTSTANDING, Ends, Feed, bounds_of, skew_s
 from infra.replay.log import Log, Writer, copy_crashes, partitions_of
 from infra.replay.promote import parameters
-from infra.replay.records import TICK_MS, Slice, Stored
+from infra.replay.records import Slice, Stored
 from infra.replay.runs import Run, folder_of
 from infra.replay.shadow import TOPIC, Shadow
 from infra.replay.sources import files_of
@@ -54,14 +54,13 @@ def stored(settings: Settings, run: Run) -> Stored:
     return Stored(files, run.received, run.span, run.vehicles, partitions_of(TOPIC))
 
 
-def overrides(settings: Settings, speed: float | None) -> dict[str, str]:
+def overrides(settings: Settings) -> dict[str, str]:
     """Variables of a run's jobs that follow from how it is fed; they change no result."""
-    skew = skew_s(bounds_of(speed), TICK_MS)
-    jobs = settings.jobs
+    skew, jobs = skew_s(), settings.jobs
     return {
         "JOBS_WATERMARK_S": str(jobs.watermark_s + skew),
         "JOBS_RECEIPT_SKEW_S": str(jobs.receipt_skew_s + skew),
-        "JOBS_MAX_OFFSETS": str(2 * bounds_of(speed).records),
+        "JOBS_MAX_OFFSETS": str(OUTSTANDING.records),
         "JOBS_TRIGGER_S": "0.2",
         "JOBS_ARCHIVE_TRIGGER_S": "1",
         "JOBS_REPAIR_INTERVAL_S": "5",
@@ -73,7 +72,7 @@ def overrides(settings: Settings, speed: float | None) -> dict[str, str]:
 def shadow(settings: Settings, live: Endpoints, run: Run, stop: threading.Event, say: Say) -> Result:
     """Run it, or go on with it where an earlier attempt ended; raises ServiceError, ConfigError."""
     begun_s = time.monotonic()
-    shape = Shadow(run, settings, live, overrides(settings, run.speed))
+    shape = Shadow(run, settings, live, overrides(settings))
     records = stored(settings, run)
     plan = records.plan(bounds_of(run.speed))
     run = runs.save(settings.paths.home, replace(run, records=sum(part.records for part in plan)))

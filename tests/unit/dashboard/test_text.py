@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import pandas as pd
@@ -113,3 +114,10 @@ def test_all_goes_back_to_the_first_data_in_longer_steps() -> None:
 )
 def test_a_span_has_at_most_360_steps(length_s: float, step_s: int) -> None:
     assert spans.step_of(length_s) == step_s
+
+
+def test_the_page_says_which_run_it_reads_and_when() -> None:
+    since, until = (datetime(2026, 11, day, 23, tzinfo=UTC) for day in (19, 20))
+    some: dict[str, Any] = {"run_id": "r1", "since": since, "until": until, "vehicles": ["A", "B"]}
+    assert live.reading_words([some], BERLIN) == "r1: 20 Nov 00:00 to 21 Nov 00:00, 2 vehicles"
+    assert live.reading_words([some | {"vehicles": None}], BERLIN) == "r1: 20 Nov 00:00 to 21 Nov 00:00"

@@ -9,10 +9,11 @@ import pytest
 
 from infra.contract.errors import ServiceError
 from infra.replay.bar import line
-from infra.replay.feed import Ends, Feed, bounds_of, skew_s
-from infra.replay.records import Slice
+from infra.replay.feed import Ends, Feed, bounds_of, needed, skew_s
+from infra.replay.records import Bounds, Slice
 from infra.replay.spans import Span
 
+HOUR_MS = 3_600_000
 PLAN = [Slice(Span(at, at + 10), False, (3, 1)) for at in range(0, 50, 10)]
 
 
@@ -43,11 +44,20 @@ class Jobs:
         return Feed(self.read, self.write, self.now, lambda: None, lambda *_: None, stop or threading.Event())
 
 
-def test_no_more_than_two_slices_are_ahead_of_what_the_jobs_have_taken() -> None:
+def test_no_more_is_ahead_of_the_jobs_than_may_be() -> None:
+    long = [Slice(Span(at * HOUR_MS, (at + 1) * HOUR_MS), False, (3, 1)) for at in range(5)]
     jobs = Jobs()
-    jobs.feed().run(PLAN, (0, 0), None)
+    jobs.feed().run(long, (0, 0), None)
     assert jobs.in_log == [15, 5]
-    assert jobs.most_ahead == 8
+    assert jobs.most_ahead == 4  # an hour at most is outstanding: one slice
+
+
+def test_what_must_be_taken_before_a_slice_is_bounded_in_time_and_in_records() -> None:
+    assert needed(PLAN) == [0, 0, 0, 0, 0]
+    assert needed(PLAN, Bounds(records=8, span_ms=1000)) == [0, 0, 1, 2, 3]
+    assert needed(PLAN, Bounds(records=100, span_ms=30)) == [0, 0, 0, 1, 2]
+    late = [Slice(Span(at, at + 1), True, (3, 1)) for at in (10_000, 90_000, 500_000)]
+    assert needed([*PLAN[:2], *late], Bounds(records=8, span_ms=30)) == [0, 0, 2, 2, 3]
 
 
 def test_what_a_killed_feed_wrote_is_not_written_again() -> None:
@@ -64,14 +74,13 @@ def test_a_feed_that_is_stopped_says_that_it_can_go_on() -> None:
     jobs = Jobs()
     feed = Feed(jobs.read, jobs.write, lambda: None, lambda: None, lambda *_: None, stop)
     with pytest.raises(ServiceError, match="goes on from here"):
-        feed.run(PLAN, (0, 0), None)
+        feed.run(PLAN, (0, 0), 0.001)
 
 
-def test_the_watermark_waits_for_as_long_as_the_slices_outstanding_are() -> None:
-    assert skew_s(bounds_of(None), 5_000) == 3_600
+def test_the_watermark_waits_for_as_long_as_may_be_outstanding() -> None:
+    assert skew_s() == 3_600
+    assert bounds_of(None).span_ms == 1_800_000
     assert bounds_of(60.0).span_ms == 60_000
-    assert skew_s(bounds_of(60.0), 5_000) == 120
-    assert skew_s(bounds_of(0.5), 5_000) == 10  # no slice is shorter than a tick
 
 
 def test_the_line_tells_share_rate_and_time_to_go() -> None:
