@@ -174,8 +174,6 @@ def _told(
     rate = run.records / run.feed_s if run.feed_s else 0.0
     took = f"{run.feed_s:.0f} s ({rate:.0f}/s), {run.total_s:.0f} s in all"
     say(f"run {run.run_id}: {run.records} records in {took}")
-    if result.undone:
-        say(f"run {run.run_id}: left as it is: {'; '.join(result.undone)}")
     if result.dropped_late:
         raise ServiceError(
             f"run {run.run_id}: Spark dropped {result.dropped_late} rows behind its watermark: its windows "
