@@ -40,6 +40,33 @@ def rejected(connection: Connection) -> pd.DataFrame:
     return frame(connection, "SELECT * FROM serving.rejected ORDER BY kind, frames DESC, reason")
 
 
+def audit_hours(connection: Connection, hours: int = 24) -> pd.DataFrame:
+    """The conservation ledger of the last ``hours``, the newest hour first; frames."""
+    return frame(
+        connection,
+        """
+        SELECT hour, closed_until, vehicles, generated, lost_on_link, dropped_on_board + on_board AS on_board,
+               on_the_way, dead, missing, late, quarantined, counted, duplicate, residual
+        FROM serving.audit_hour WHERE hour > now() - make_interval(hours => %(hours)s)
+        ORDER BY hour DESC LIMIT 200
+        """,
+        hours=hours,
+    )
+
+
+def audit_findings(connection: Connection, hours: int = 24) -> pd.DataFrame:
+    """What is missing or differs in the last ``hours``, in ranges."""
+    return frame(
+        connection,
+        """
+        SELECT hour, stage, vehicle_id, what, frames
+        FROM serving.audit_finding WHERE hour > now() - make_interval(hours => %(hours)s)
+        ORDER BY hour DESC, no LIMIT 200
+        """,
+        hours=hours,
+    )
+
+
 def alert_latency(connection: Connection, minutes: int = 60) -> pd.DataFrame:
     """From receipt and from event to the alerts topic by rule, ms, over the last ``minutes``."""
     return frame(

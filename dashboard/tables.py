@@ -112,6 +112,42 @@ def rejected(frame: pd.DataFrame, zone: ZoneInfo, now: pd.Timestamp) -> pd.DataF
     )
 
 
+def audit(frame: pd.DataFrame, zone: ZoneInfo, now: pd.Timestamp) -> pd.DataFrame:
+    """The conservation ledger by hour."""
+    moment = now.to_pydatetime()
+    return pd.DataFrame(
+        {
+            "Hour": [text.clock(v, zone, moment) for v in frame["hour"]],
+            "Balance": frame["residual"].map(lambda left: "balances" if left == 0 else f"{left:,} missing"),
+            "Up to": [text.clock(v, zone, moment) for v in frame["closed_until"]],
+            "Vehicles": frame["vehicles"],
+            "Generated": frame["generated"],
+            "Lost on the link": frame["lost_on_link"],
+            "On board": frame["on_board"],
+            "On the way": frame["on_the_way"],
+            "Dead": frame["dead"],
+            "Missing": frame["missing"],
+            "Late": frame["late"],
+            "Quarantined": frame["quarantined"],
+            "Counted": frame["counted"],
+            "Duplicates": frame["duplicate"],
+        }
+    )
+
+
+def audit_findings(frame: pd.DataFrame, zone: ZoneInfo, now: pd.Timestamp) -> pd.DataFrame:
+    """What is missing, or counted otherwise than archived."""
+    return pd.DataFrame(
+        {
+            "Hour": [text.clock(v, zone, now.to_pydatetime()) for v in frame["hour"]],
+            "Between": frame["stage"],
+            "Vehicle": frame["vehicle_id"].fillna(text.NONE),
+            "What": frame["what"],
+            "Frames": frame["frames"],
+        }
+    )
+
+
 def latency(frame: pd.DataFrame) -> pd.DataFrame:
     """From receipt and from the event to the alerts topic, by rule."""
     return pd.DataFrame(

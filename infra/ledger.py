@@ -49,6 +49,10 @@ class ArchiveCounts:
     ok_distinct: int = 0
     late: int = 0
     quarantined: int = 0
+    brought_in: int = 0
+    """Records that did not come through the live topic: a back-fill's."""
+    brought_distinct: int = 0
+    """Distinct frames that came no other way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +76,9 @@ class Ledger:
     dead_distinct: int
     dead_archived: int
     """Distinct dead letters whose frame the archive holds too: sent in again, or another copy passed."""
+    brought_in: int = 0
+    """Records of a back-fill: archived without ever being in the live topic."""
+    brought_distinct: int = 0
 
     def __sub__(self, before: Ledger) -> Ledger:
         """What came in between."""
@@ -81,12 +88,13 @@ class Ledger:
     def missing_on_the_way(self) -> int:
         """Frames generated that are neither archived nor dead; negative: more arrived than were generated."""
         lost_to_the_dead = self.dead_distinct - self.dead_archived
-        return self.generated + self.poison - self.distinct - lost_to_the_dead
+        arrived = self.distinct - self.brought_distinct
+        return self.generated + self.poison - arrived - lost_to_the_dead
 
     @property
     def missing_in_archive(self) -> int:
         """Records in the log that the archive does not hold (yet)."""
-        return self.appended - self.archived
+        return self.appended - (self.archived - self.brought_in)
 
     @property
     def missing_in_windows(self) -> int:
@@ -123,18 +131,24 @@ SELECT count(*) AS archived,
        count(*) FILTER (verdict = 'ok') AS ok,
        count(DISTINCT id) FILTER (verdict = 'ok') AS ok_distinct,
        count(*) FILTER (verdict = 'late') AS late,
-       count(*) FILTER (verdict NOT IN ('ok', 'late')) AS quarantined
-FROM (SELECT verdict, (vehicle_id, boot_id, seq) AS id FROM read_parquet(?, hive_partitioning = false))
+       count(*) FILTER (verdict NOT IN ('ok', 'late')) AS quarantined,
+       count(*) FILTER (NOT live) AS brought_in,
+       count(DISTINCT id) - count(DISTINCT id) FILTER (live) AS brought_distinct
+FROM (SELECT verdict, (vehicle_id, boot_id, seq) AS id, coalesce(topic = $live, true) AS live
+      FROM read_parquet($files, hive_partitioning = false))
 """
 
 
-def archive_counts(home: Path) -> ArchiveCounts:
-    """Counts over every Parquet file of the telemetry archive; zeros where there is none yet."""
+def archive_counts(home: Path, live_topic: str | None = None) -> ArchiveCounts:
+    """Counts over every Parquet file of the telemetry archive; zeros where there is none yet.
+
+    Records of other topics than ``live_topic`` were brought in by a back-fill; None: no matter.
+    """
     files = paths(archive_of(home))
     if not files:
         return ArchiveCounts()
     with duckdb.connect(config={"threads": 1}) as connection:
-        row = connection.execute(_ARCHIVE_SQL, [files]).fetchone()
+        row = connection.execute(_ARCHIVE_SQL, {"files": files, "live": live_topic}).fetchone()
     return ArchiveCounts(*(row or ()))
 
 
@@ -186,4 +200,6 @@ def balance(
         dead=database["records_dead"],
         dead_distinct=database["records_dead_distinct"],
         dead_archived=dead_archived,
+        brought_in=archive.brought_in,
+        brought_distinct=archive.brought_distinct,
     )

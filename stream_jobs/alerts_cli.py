@@ -144,6 +144,7 @@ def rehearse(
     The rules in force with the same ids run over the same frames; nothing is stored.
     """
     from infra.contract.durations import duration_ms
+    from infra.contract.moments import moment_ms
     from infra.contract.settings import load
     from infra.log import configure
     from stream_jobs.alert_text import comparison_page
@@ -156,7 +157,7 @@ def rehearse(
     configure("rehearse")
     settings = load()
     changed, in_force = load_rules(file), load_rules(settings.jobs.rules)
-    span = Span(_moment_ms(since, "--from"), _moment_ms(until, "--to"), duration_ms(lead, "--lead"), vehicle)
+    span = Span(moment_ms(since, "--from"), moment_ms(until, "--to"), duration_ms(lead, "--lead"), vehicle)
     if span.until_ms <= span.from_ms:
         raise _usage("--to is not after --from")
     spark = build_session(settings, "rehearse", settings.jobs.instant_mb, settings.jobs.master, {})
@@ -165,17 +166,6 @@ def rehearse(
     finally:
         spark.stop()
     _tell(whole(found) if as_json else comparison_page(found), as_json)
-
-
-def _moment_ms(text: str, option: str) -> int:
-    """Milliseconds since 1970; without a zone it is UTC."""
-    from datetime import UTC, datetime
-
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError as error:
-        raise _usage(f"{option} {text!r} is no time like 2026-11-20T08:00") from error
-    return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
 def _usage(text: str) -> Exception:

@@ -31,8 +31,8 @@ _EXCEPTION_TYPE: Final = ", ".join(f"{name} {_SPARK_TYPES[kind]}" for name, kind
 
 LATE_TABLE: Final = "odograph.late_frame"
 QUARANTINE_TABLE: Final = "odograph.quarantined_frame"
-_LATE_COLUMNS: Final = (*COORDINATES, *IDENTITY, "t0_ms", "span_ms", "received_at")
-_QUARANTINE_COLUMNS: Final = (*COORDINATES, *IDENTITY, "t0_ms", "received_at", "verdict")
+LATE_COLUMNS: Final = (*COORDINATES, *IDENTITY, "t0_ms", "span_ms", "received_at")
+QUARANTINE_COLUMNS: Final = (*COORDINATES, *IDENTITY, "t0_ms", "received_at", "verdict")
 
 
 class ArchiveSink:
@@ -66,8 +66,8 @@ class ArchiveSink:
             return
         self._note_late()
         late = pc.equal(exceptions["verdict"], LATE)
-        insert_rows(connection, LATE_TABLE, exceptions.filter(late).select(_LATE_COLUMNS))
-        quarantined = exceptions.filter(pc.invert(late)).select(_QUARANTINE_COLUMNS)
+        insert_rows(connection, LATE_TABLE, exceptions.filter(late).select(LATE_COLUMNS))
+        quarantined = exceptions.filter(pc.invert(late)).select(QUARANTINE_COLUMNS)
         insert_rows(connection, QUARANTINE_TABLE, quarantined)
 
 

@@ -1,16 +1,15 @@
 """The batch layer: windows restated from the archive, with the transforms of the stream.
 
-``Repair`` does it for the windows that late frames touch, once the stream is done with them; ``recompute``
-for a span of time. See the README for why a window that counts as closed here gets nothing more from the
+``Repair`` does it for the windows that late frames touch, once the stream is done with them; recompute/ for
+a span of time. See the README for why a window that counts as closed here gets nothing more from the
 stream, and what happens if it does.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,9 +26,10 @@ from stream_jobs import repair_plan as plan
 from stream_jobs import repair_store as store
 from stream_jobs import sources, windows
 from stream_jobs.frames import batch_frames
+from stream_jobs.recompute.turn import WINDOWS, TurnLostError, hold, turn
 from stream_jobs.repair_plan import Grid, Interval, LateFrame
 from stream_jobs.schema import WINDOW_KEYS
-from stream_jobs.sinks import EDGE, ROAD, VEHICLE, Database, WindowTable
+from stream_jobs.sinks import EDGE, ROAD, VEHICLE, Connection, Database, WindowTable
 
 GRACE_MS: Final = 2_000
 """How long after its receive time a record may appear in the log without reopening a restated window."""
@@ -63,6 +63,10 @@ class Repair:
 
     def __call__(self) -> int:
         """Restate the windows that are due; the number of late frames repaired."""
+        with turn(self._database, WINDOWS) as ours:
+            return self._repair() if ours else 0
+
+    def _repair(self) -> int:
         caught_up_ms = self._caught_up_ms()
         if caught_up_ms is None:
             return 0
@@ -70,7 +74,11 @@ class Repair:
         frames = self._database.run(
             lambda c: store.open_frames(c, self._grid.road_window_ms, closed_ms, FRAMES_AT_ONCE)
         )
-        return self._restate(frames) if frames else 0
+        try:
+            return self._restate(frames) if frames else 0
+        except TurnLostError:
+            log.warning("the database was away: late windows are read again")
+            return 0
 
     def _restate(self, frames: Sequence[LateFrame]) -> int:
         started = time.monotonic()
@@ -79,7 +87,7 @@ class Repair:
         records = span.records(self._database)
         vehicle = span.vehicle_rows(records, plan.vehicle_keys(frames, self._grid))
         rows = {VEHICLE: vehicle, **span.place_rows(records, frames)}
-        self._database.run(lambda c: store.write(c, rows, frames))
+        self._database.run(lambda c: _write(c, rows, frames))
         log.info(
             "late windows restated",
             late_frames=len(frames),
@@ -89,6 +97,11 @@ class Repair:
             took_s=round(time.monotonic() - started, 2),
         )
         return len(frames)
+
+
+def _write(connection: Connection, rows: Mapping[WindowTable, pa.Table], frames: Sequence[LateFrame]) -> None:
+    hold(connection, WINDOWS)
+    store.write(connection, rows, frames)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,12 +115,16 @@ class Span:
 
     def records(self, database: Database) -> DataFrame:
         """Archived records, ok or late, that have a sample in these windows; copies included."""
+        found = sources.archive(self.spark, self.files(database))
         intervals = plan.received_intervals(self.starts_ms, self.grid)
-        late_hours = database.run(lambda c: store.late_hours(c, self.starts_ms, self.grid.road_window_ms))
-        files = archive_files(self.settings.paths.home, plan.hours_ms(intervals, late_hours))
-        found = sources.archive(self.spark, files)
         candidates = found.where((F.col("verdict") == LATE) | received_in(intervals))
         return candidates.join(self._starts(), self._touched(), "left_semi")
+
+    def files(self, database: Database) -> list[str]:
+        """The archive's files that may hold them."""
+        intervals = plan.received_intervals(self.starts_ms, self.grid)
+        late_hours = database.run(lambda c: store.late_hours(c, self.starts_ms, self.grid.road_window_ms))
+        return archive_files(self.settings.paths.home, plan.hours_ms(intervals, late_hours))
 
     def vehicle_rows(self, records: DataFrame, keys: Sequence[tuple[str, int]] | None) -> pa.Table:
         """Rows of odograph.vehicle_window: those of ``keys``, or of all windows in the span."""
@@ -116,7 +133,7 @@ class Span:
             records = records.join(
                 F.broadcast(wanted.select("vehicle_id").distinct()), "vehicle_id", "left_semi"
             )
-        rows = windows.vehicle_windows(self._windows(records))
+        rows = windows.vehicle_windows(self.windows(records))
         if wanted is not None:
             rows = rows.join(F.broadcast(wanted), list(WINDOW_KEYS), "left_semi")
         return rows.toArrow()
@@ -125,11 +142,11 @@ class Span:
         self, records: DataFrame, frames: Sequence[LateFrame] | None
     ) -> dict[WindowTable, pa.Table]:
         """Rows of the windows of road cells and edges: those that ``frames`` touch, or all in the span."""
-        found = self._windows(records)
+        found = self.windows(records)
         if frames is None:
             return {table: rows_of(found).toArrow() for table, rows_of in ROADS}
         coordinates = F.broadcast(_coordinates(self.spark, frames))
-        late = self._windows(records.join(coordinates, ["partition", "log_offset"], "left_semi"))
+        late = self.windows(records.join(coordinates, ["partition", "log_offset"], "left_semi"))
         return {
             table: self._touched_rows(rows_of(found), rows_of(late), list(table.keys))
             for table, rows_of in ROADS
@@ -142,8 +159,8 @@ class Span:
             return touched.limit(0).toArrow()
         return rows.join(F.broadcast(self.spark.createDataFrame(wanted)), keys, "left_semi").toArrow()
 
-    def _windows(self, records: DataFrame) -> DataFrame:
-        """Windows of this span only: a frame may reach into windows that are not restated."""
+    def windows(self, records: DataFrame) -> DataFrame:
+        """Windows of any table of this span only: a frame may reach into windows that are not restated."""
         lengths = windows.lengths_of(self.settings)
         found = windows.all_windows(batch_frames(records, lengths), lengths)
         window_ms = F.unix_millis("window_start")
@@ -170,24 +187,6 @@ def received_in(intervals: Sequence[Interval]) -> Any:
 def archive_files(home: Path, hours_ms: Sequence[int]) -> list[str]:
     """The archive's files of these hours of receive time. Raises ArchiveError."""
     return [str(file.path) for file in reader.of_hours(archive_of(home), hours_ms)]
-
-
-def recompute(
-    settings: Settings, spark: SparkSession, database: Database, since: datetime, until: datetime
-) -> int:
-    """Restate all windows of the road windows in [since, until) from the archive; how many of vehicles.
-
-    For closed windows: choose ``until`` at least lateness_s and a minute in the past.
-    """
-    grid = plan.grid_of(settings)
-    first_ms = int(since.timestamp() * 1000) // grid.road_window_ms * grid.road_window_ms
-    starts_ms = list(range(first_ms, int(until.timestamp() * 1000), grid.road_window_ms))
-    span = Span(spark, settings, grid, starts_ms)
-    records = span.records(database)
-    vehicle = span.vehicle_rows(records, None)
-    rows = {VEHICLE: vehicle, **span.place_rows(records, None)}
-    database.run(lambda c: store.write(c, rows, ()))
-    return int(vehicle.num_rows)
 
 
 def _key_frame(spark: SparkSession, keys: Sequence[tuple[str, int]]) -> DataFrame:

@@ -25,7 +25,7 @@ NEVER_RESET: Final = {
     "archive": "its files and its lines in the ledger hang on its checkpoint: see Reset and back-fill in "
     "stream_jobs/README.md"
 }
-PROGRAM_OF: Final = {"instant": "instant"}
+PROGRAM_OF: Final = {"instant": "instant", "instant-crash": "instant"}
 """The program that runs a query, where it is not ``jobs``."""
 
 log = structlog.get_logger("stream_jobs.checkpoints")

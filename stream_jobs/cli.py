@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from stream_jobs import alerts_cli
+from stream_jobs import alerts_cli, archive_cli
+from stream_jobs.recompute import cli as recompute_cli
 from stream_jobs.roads import cli as roads_cli
 from stream_jobs.vehicles.trips_cli import trips
 
@@ -21,8 +22,10 @@ def register(app: typer.Typer) -> None:
     """Add this package's commands to the application."""
     app.add_typer(jobs, name="jobs")
     roads_cli.register(app)
+    recompute_cli.register(app)
     app.command("trips")(trips)
     alerts_cli.register(app)
+    archive_cli.register()
     jobs.add_typer(user_sql, name="sql")
 
 

@@ -23,14 +23,16 @@ WHERE o.consumer = %(consumer)s AND o.topic = n.topic AND o.partition = n.partit
 
 INSERT_FINDINGS: Final = """
 INSERT INTO odograph.alert_event (alert_id, vehicle_id, rule, severity, event_time, received_at,
-    alerted_at, value, rule_version, limit_value, ended)
+    alerted_at, value, rule_version, limit_value, ended, message, lat_deg, lon_deg, since_at)
 SELECT alert_id, vehicle_id, rule, severity, to_timestamp(event_ms / 1000.0),
     to_timestamp(received_ms / 1000.0),
-       to_timestamp(alerted_ms / 1000.0), value, rule_version, "limit", ended
+       to_timestamp(alerted_ms / 1000.0), value, rule_version, "limit", ended, message, lat_deg, lon_deg,
+       to_timestamp(since_ms / 1000.0)
 FROM jsonb_to_recordset(%(rows)s) AS n(alert_id text, vehicle_id text, rule text, severity text,
     event_ms bigint,
      received_ms bigint, alerted_ms bigint, value double precision, rule_version integer,
-     "limit" double precision, ended boolean)
+     "limit" double precision, ended boolean, message text, lat_deg double precision,
+     lon_deg double precision, since_ms bigint)
 ON CONFLICT DO NOTHING
 RETURNING alert_id
 """
@@ -45,8 +47,8 @@ SELECT alert_no, vehicle_id, rule, rule_version, severity, message,
 FROM odograph.alert a
 JOIN jsonb_to_recordset(%(rows)s) AS k(vehicle_id text, rule text, from_ms bigint, to_ms bigint)
      USING (vehicle_id, rule)
-WHERE a.cleared_at IS NULL
-   OR (a.last_at >= to_timestamp(k.from_ms / 1000.0) AND a.opened_at <= to_timestamp(k.to_ms / 1000.0))
+WHERE a.withdrawn_at IS NULL AND (a.cleared_at IS NULL
+   OR (a.last_at >= to_timestamp(k.from_ms / 1000.0) AND a.opened_at <= to_timestamp(k.to_ms / 1000.0)))
 FOR UPDATE OF a
 """
 

@@ -1,8 +1,10 @@
-"""The query ``instant``: crash records and frames to alerts within milliseconds, in Spark's real-time mode.
+"""The queries ``instant`` and ``instant-crash``: frames and crash records to alerts within milliseconds.
 
-Its tasks run without end, one for each partition it reads, and a record passes through when it comes. The
-trigger is the interval of the checkpoints, not the latency. Sink and restarts are at-least-once: the ids of
-the alerts are deterministic, and the event store keeps each once.
+They run in Spark's real-time mode: their tasks run without end, one for each partition read, and a record
+passes through when it comes. The trigger is the interval of the checkpoints, not the latency; at each
+checkpoint a query stands still for some tenths of a second, so crash records, which are few, have a query of
+their own that makes one rarely. Sink and restarts are at-least-once: the ids of the alerts are
+deterministic, and the event store keeps each once.
 """
 
 from __future__ import annotations
@@ -10,22 +12,22 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Sequence
-from functools import reduce
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import structlog
 from prometheus_client import CollectorRegistry, Gauge
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it comes with Spark, without stubs
+from py4j.protocol import Py4JError  # it comes with Spark, without stubs
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from infra.contract.errors import ConfigError, ServiceError
 from infra.contract.settings import Endpoints, Settings, endpoints
 from infra.contract.topics import kafka_topic
-from infra.contract.verdict import ClockLimits, clock_limits
+from infra.contract.verdict import clock_limits
 from infra.health import HealthServer
+from stream_jobs.checkpoints import checkpoint_of
 from stream_jobs.event_kafka import wait_for_partitions
 from stream_jobs.findings import crash_findings, frame_findings, kafka_records, rule_schemas
 from stream_jobs.rule_check import check_expressions
@@ -33,11 +35,18 @@ from stream_jobs.rules import INSTANT, SHIPPED, Rule, load_rules, of_query
 from stream_jobs.session import build_session
 from stream_jobs.sources import kafka_options, record_columns
 
-QUERY: Final = "instant"
+PROGRAM: Final = "instant"
+SOURCES: Final = {"instant": "frame", "instant-crash": "crash"}
+"""What each query reads, as rules name it."""
+OPERATORS: Final = 1
+"""Version of what a checkpoint of these queries fits."""
 TOPICS: Final = {"frame": "telemetry", "crash": "crash"}
 """The topic that a rule's source is read from."""
 FINDINGS_OF: Final = {"frame": frame_findings, "crash": crash_findings}
 POLL_S: Final = 1
+PATIENCE: Final = 3
+"""So many checkpoint intervals, and ``PATIENCE_S``, may pass without an end of a batch."""
+PATIENCE_S: Final = 60
 _CONF: Final = {
     # An error in a rule's arithmetic gives null: it must never end the query that crash alerts pass through.
     "spark.sql.ansi.enabled": "false",
@@ -51,10 +60,10 @@ def run(settings: Settings) -> None:
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    state = State(settings.jobs.instant_trigger_s)
+    state = State({query: _trigger_s(settings, query) for query in SOURCES})
     where = endpoints(settings)
-    port = where.http_ports.get(QUERY, 0)
-    with HealthServer(port, {"query": state.reason}, state.registry) as page:
+    port = where.http_ports.get(PROGRAM, 0)
+    with HealthServer(port, {"queries": state.reason}, state.registry) as page:
         structlog.get_logger().info("serving", port=page.port, rules=len(rules))
         _serve(settings, where, rules, state, stop)
 
@@ -67,12 +76,11 @@ def _serve(
     if stop.is_set():
         return
     slots = sum(partitions.values())
-    spark = build_session(settings, QUERY, settings.jobs.instant_mb, f"local[{slots}]", _CONF)
+    spark = build_session(settings, PROGRAM, settings.jobs.instant_mb, f"local[{slots}]", _CONF)
     try:
         require_slots(spark.sparkContext.defaultParallelism, partitions)
         check_expressions(spark, settings.jobs.rules or SHIPPED, rules, rule_schemas())
-        query = start(spark, settings, where, rules)
-        watch(query, state, stop)
+        watch([start(spark, settings, where, rules, query) for query in SOURCES], state, stop)
     finally:
         spark.stop()
 
@@ -83,92 +91,102 @@ def require_slots(slots: int, partitions: dict[str, int]) -> None:
     if slots < needed:
         each = ", ".join(f"{topic} {count}" for topic, count in sorted(partitions.items()))
         raise ConfigError(
-            f"query {QUERY} has {slots} task slots and needs {needed}, one for each partition ({each}); "
+            f"{PROGRAM} has {slots} task slots and needs {needed}, one for each partition ({each}); "
             f"give the Spark master at least {needed} cores, as local[{needed}]"
         )
 
 
-def start(spark: SparkSession, settings: Settings, where: Endpoints, rules: Sequence[Rule]) -> StreamingQuery:
-    """Start the query; what it left off at lies under ``<home>/checkpoints/instant``."""
-    records = {
-        source: record_columns(
-            spark.readStream.format("kafka").options(**kafka_options(settings, where, topic)).load()
-        )
-        for source, topic in TOPICS.items()
-    }
-    checkpoint = settings.paths.home.absolute() / "checkpoints" / QUERY
-    writer = kafka_records(findings(records, rules, clock_limits(settings))).writeStream.format("kafka")
+def start(
+    spark: SparkSession, settings: Settings, where: Endpoints, rules: Sequence[Rule], query: str
+) -> StreamingQuery:
+    """Start one of the queries; what it left off at lies under ``<home>/checkpoints/<query>``."""
+    source = SOURCES[query]
+    options = kafka_options(settings, where, TOPICS[source])
+    records = record_columns(spark.readStream.format("kafka").options(**options).load())
+    own = [rule for rule in rules if rule.source == source]
+    found = FINDINGS_OF[source](records, own, clock_limits(settings))
     sink = {
         "kafka.bootstrap.servers": where.kafka_bootstrap,
         "topic": kafka_topic(settings.kafka.prefix, "alerts"),
-        "checkpointLocation": str(checkpoint),
+        "checkpointLocation": str(checkpoint_of(settings.paths.home, query, OPERATORS)),
     }
-    trigger = f"{settings.jobs.instant_trigger_s:g} seconds"
-    timed: Any = writer.options(**sink).outputMode("update").queryName(QUERY)
-    query: StreamingQuery = timed.trigger(realTime=trigger).start()  # a trigger the type stubs do not know
-    return query
+    writer = kafka_records(found).writeStream.format("kafka").options(**sink)
+    timed: Any = writer.outputMode("update").queryName(query)
+    trigger = f"{_trigger_s(settings, query):g} seconds"
+    started: StreamingQuery = timed.trigger(realTime=trigger).start()  # the type stubs do not know it
+    return started
 
 
-def findings(records: dict[str, DataFrame], rules: Sequence[Rule], limits: ClockLimits) -> DataFrame:
-    """Findings of all sources; ``records`` by source. A source without rules is read all the same."""
-    each = (
-        FINDINGS_OF[source](rows, [r for r in rules if r.source == source], limits)
-        for source, rows in records.items()
-    )
-    return reduce(DataFrame.unionByName, each)
+def _trigger_s(settings: Settings, query: str) -> float:
+    crash = SOURCES[query] == "crash"
+    return settings.jobs.crash_trigger_s if crash else settings.jobs.instant_trigger_s
 
 
-def watch(query: StreamingQuery, state: State, stop: threading.Event) -> None:
-    """Follow the query until ``stop``; raises ServiceError where it ends before."""
+def watch(queries: Sequence[StreamingQuery], state: State, stop: threading.Event) -> None:
+    """Follow the queries until ``stop``; raises ServiceError where one ends before."""
     state.started()
-    while not stop.is_set():
-        try:
-            ended = query.awaitTermination(POLL_S)
-            state.progressed(query.lastProgress)
-        except (PySparkException, Py4JError, OSError) as error:
-            if stop.is_set():  # the signal reached Spark's own process too
-                return
-            raise ServiceError(f"query {QUERY} ended: {error}") from error
-        if ended and not stop.is_set():
-            raise ServiceError(f"query {QUERY} ended by itself, without an error")
-    query.stop()
+    while not stop.wait(POLL_S):
+        for query in queries:
+            _look(query, state, stop)
+    for query in queries:
+        query.stop()
+
+
+def _look(query: StreamingQuery, state: State, stop: threading.Event) -> None:
+    name = str(query.name)
+    try:
+        active, progress, error = query.isActive, query.lastProgress, query.exception()
+    except (PySparkException, Py4JError, OSError) as problem:
+        if stop.is_set():  # the signal reached Spark's own process too
+            return
+        raise ServiceError(f"query {name} ended: {problem}") from problem
+    state.progressed(name, progress)
+    if not active and not stop.is_set():
+        raise ServiceError(f"query {name} ended: {error or 'by itself, without an error'}")
 
 
 class State:
-    """What the health page says of the query; written by the main thread, read by the page's."""
+    """What the health page says of the queries; written by the main thread, read by the page's.
 
-    def __init__(self, trigger_s: float) -> None:
+    ``trigger_s`` is each query's checkpoint interval.
+    """
+
+    def __init__(self, trigger_s: Mapping[str, float]) -> None:
         self.registry = CollectorRegistry()
-        self._patience_s = 3 * trigger_s + 60
-        self._progress_at: float | None = None
-        self._batch = -1
-        self._started = False
-        self._batches = Gauge("odograph_instant_batch", "Number of the last batch", registry=self.registry)
-        self._rows = Gauge("odograph_instant_batch_records", "Records read in it", registry=self.registry)
-        self._rate = Gauge("odograph_instant_records_per_second", "Their rate", registry=self.registry)
-        self._active = Gauge("odograph_instant_active", "1 while the query runs", registry=self.registry)
+        self._trigger_s = trigger_s
+        self._progress_at: dict[str, float] = {}
+        self._batch: dict[str, int] = {}
+        self._batches = self._gauge("batch", "Number of the last batch")
+        self._rows = self._gauge("batch_records", "Records read in it")
+        self._rate = self._gauge("records_per_second", "Their rate")
+        self._active = self._gauge("active", "1 while the query runs")
+
+    def _gauge(self, name: str, text: str) -> Gauge:
+        return Gauge(f"odograph_instant_{name}", text, ["query"], registry=self.registry)
 
     def started(self) -> None:
-        """The query runs."""
-        self._started = True
-        self._progress_at = time.monotonic()
-        self._active.set(1)
+        """The queries run."""
+        for query in self._trigger_s:
+            self._active.labels(query).set(1)
+        now = time.monotonic()
+        self._progress_at = dict.fromkeys(self._trigger_s, now)
 
-    def progressed(self, progress: Any) -> None:
+    def progressed(self, query: str, progress: Any) -> None:
         """Take over Spark's newest progress report, a StreamingQueryProgress or None."""
-        if progress is None or progress["batchId"] == self._batch:
+        if progress is None or progress["batchId"] == self._batch.get(query, -1):
             return
-        self._batch = progress["batchId"]
-        self._progress_at = time.monotonic()
-        self._batches.set(self._batch)
-        self._rows.set(progress["numInputRows"])
-        self._rate.set(progress["processedRowsPerSecond"])
+        self._batch[query] = progress["batchId"]
+        self._progress_at[query] = time.monotonic()
+        self._batches.labels(query).set(self._batch[query])
+        self._rows.labels(query).set(progress["numInputRows"])
+        self._rate.labels(query).set(progress["processedRowsPerSecond"])
 
     def reason(self) -> str | None:
-        """Why the query is not ready, None when it is."""
-        if not self._started or self._progress_at is None:
-            return "the query is starting"
-        age_s = time.monotonic() - self._progress_at
-        if age_s > self._patience_s:
-            return f"no batch ended for {age_s:.0f} s: stalled"
+        """Why a query is not ready, None when all are."""
+        if not self._progress_at:
+            return "the queries are starting"
+        for query, trigger_s in self._trigger_s.items():
+            age_s = time.monotonic() - self._progress_at[query]
+            if age_s > PATIENCE * trigger_s + PATIENCE_S:
+                return f"{query}: no batch ended for {age_s:.0f} s: stalled"
         return None

@@ -12,6 +12,7 @@ from pyspark import InheritableThread
 from pyspark.sql import SparkSession
 
 from infra.archive.layout import archive_of
+from infra.archive.mirror import Mirror
 from infra.archive.upkeep import Rules, upkeep
 from infra.contract.errors import ArchiveError
 from infra.contract.settings import Endpoints, Settings
@@ -19,6 +20,7 @@ from stream_jobs import statements as sql
 from stream_jobs.batch import Repair
 from stream_jobs.cohort.keeper import CohortKeeper
 from stream_jobs.evidence import EvidenceKeeper
+from stream_jobs.hadoop_store import HadoopStore
 from stream_jobs.latest import LatestPublisher
 from stream_jobs.progress import Board
 from stream_jobs.roads.keeper import EtaKeeper, NetworkKeeper, RoadKeeper, StopKeeper
@@ -139,6 +141,11 @@ def start(context: Context, stop: threading.Event) -> list[Keeper]:
         ("eta", settings.roads.eta_s, EtaKeeper(settings, context.database("eta"))),
         ("network", NETWORK_S, NetworkKeeper(settings, context.database("network"))),
     )
+    if settings.archive.url:
+        mirror = Mirror(
+            archive_of(settings.paths.home), rules.grace_ms, lambda: HadoopStore(spark, settings.archive.url)
+        )
+        works += (("mirror", settings.archive.upkeep_s, mirror),)
     return [Keeper(name, interval_s, work, stop, _pool(spark, name)) for name, interval_s, work in works]
 
 

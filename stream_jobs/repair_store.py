@@ -49,6 +49,11 @@ def write(connection: Connection, rows: Mapping[WindowTable, pa.Table], frames: 
     """Restated rows of each table and the mark on their late frames, in the transaction at hand."""
     for table, restated in rows.items():
         _restate(connection, table, restated)
+    mark_repaired(connection, frames)
+
+
+def mark_repaired(connection: Connection, frames: Sequence[LateFrame]) -> None:
+    """These late frames are in all windows that they touch."""
     values = {"partitions": [f.partition for f in frames], "offsets": [f.log_offset for f in frames]}
     execute(connection, _REPAIRED, values)
 

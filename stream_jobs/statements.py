@@ -86,6 +86,25 @@ def restate(table: str, columns: Sequence[str], keys: Sequence[str]) -> str:
     return sql.replace("revision = excluded.revision", f"revision = {table}.revision + 1")
 
 
+def leave_equal(table: str, columns: Sequence[str], keys: Sequence[str], time: str) -> str:
+    """Staged rows that ``table`` holds just so go: what stays is to be restated.
+
+    ``time`` is the key that bounds the chunks looked at, by parameters ``since`` and ``until``.
+    """
+    values = [c for c in columns if c not in keys and c not in WRITTEN_BY]
+    matched = " AND ".join(f"s.{key} = w.{key}" for key in keys)
+    staged_values, stored = (", ".join(f"{of}.{c}" for c in values) for of in ("s", "w"))
+    return (
+        f"DELETE FROM {staged(table)} s USING {table} w WHERE {matched} "  # noqa: S608  own names
+        f"AND w.{time} >= %(since)s AND w.{time} <= %(until)s "
+        f"AND ROW({staged_values}) IS NOT DISTINCT FROM ROW({stored})"
+    )
+
+
+WRITTEN_BY: Final = ("batch_id", "revision", "restated_at")
+"""Columns that say who wrote a row, not what it says."""
+
+
 def _insert(table: str, columns: Sequence[str], keys: Sequence[str], constants: Sequence[str] = ()) -> str:
     sources = [*columns[: len(columns) - len(constants)], *constants]
     changes = ", ".join(f"{c} = excluded.{c}" for c in columns if c not in keys)

@@ -97,9 +97,27 @@ def listed(rejected: pd.DataFrame | None, none: str, zone: Any) -> None:
     )
 
 
+def ledger() -> None:
+    """Whether every frame is accounted for, by hour of its first sample; what is missing below."""
+    st.subheader("Conservation ledger, last 24 hours", anchor=False)
+    hours, missing = live.ask(operations_queries.audit_hours), live.ask(operations_queries.audit_findings)
+    if hours is None or missing is None:
+        return
+    if hours.empty:
+        live.nothing("No hour within a day: nothing was driven, or the first audit has not been made yet.")
+        return
+    now = pd.Timestamp.now(tz="UTC")
+    st.dataframe(tables.audit(hours, live.tz(), now), hide_index=True, key="audit")
+    if not missing.empty:
+        st.caption("Missing, or counted otherwise than archived (odograph audit tells all of it)")
+        shown = tables.audit_findings(missing, live.tz(), now)
+        st.dataframe(shown, hide_index=True, key="audit_findings")
+
+
 def body() -> None:
     """All live parts."""
     counts()
+    ledger()
     queries()
     history()
     reasons()

@@ -14,6 +14,9 @@ from typing import Any, Final
 
 import duckdb
 
+from infra.archive import reader
+from infra.archive.layout import HOUR_MS, archive_of
+from infra.archive.manifest import read_hour
 from infra.audit.edge import Device
 from infra.audit.scope import Scope
 from infra.contract.seq_ranges import Ranges, merged
@@ -22,7 +25,6 @@ SHARE_ROWS: Final = 5_000_000
 """Records that are told apart at once."""
 MEMORY: Final = "1GB"
 """DuckDB's own limit; what is beyond goes to the disk."""
-HOUR_MS: Final = 3_600_000
 
 
 @dataclass(slots=True)
@@ -213,9 +215,15 @@ def _series(first: int, last: int) -> tuple[int, int, int]:
 
 
 def files(home: Path, since_ms: int) -> list[str]:
-    """Files of the archive with records received from ``since_ms`` on."""
-    del since_ms
-    return [str(path) for path in sorted(home.glob("archive/telemetry/date=*/hour=*/*.parquet"))]
+    """Files of the archive with records received from ``since_ms`` on; raises ArchiveError."""
+    return reader.paths(archive_of(home), since_ms)
+
+
+def horizon_ms(home: Path) -> int | None:
+    """Records received before it have expired; None: none ever have."""
+    folder = archive_of(home)
+    expired = [hour for hour in reader.hours(folder) if read_hour(folder, hour).expired_rows]
+    return max(expired) + HOUR_MS if expired else None
 
 
 @contextmanager

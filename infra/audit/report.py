@@ -70,7 +70,8 @@ def _figures(audit: Audit) -> Iterator[tuple[str, int, str]]:
     dead = f"{f.dead_unknown:,} dead letters besides, whose frame cannot be told"
     yield "dead", f.dead, f"frames in dead letters only; {dead}"
     if ledger is not None:
-        yield "in Kafka", ledger.appended, f"records appended to the topic; {ledger.archived:,} archived"
+        brought = f", {ledger.brought_in:,} of them brought in by back-fills" if ledger.brought_in else ""
+        yield "in Kafka", ledger.appended, f"records in the topic; {ledger.archived:,} archived{brought}"
     yield (
         "late",
         f.late,

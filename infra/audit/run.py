@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from infra.audit import archive, tables
 from infra.audit import scope as scopes
-from infra.audit import tables
 from infra.audit.scope import Scope
 from infra.audit.sources import TELEMETRY, sources
 from infra.audit.take import Account, take
@@ -48,6 +48,10 @@ class Audit:
 def audit(settings: Settings, addresses: Endpoints, wanted: Scope, wait_s: float) -> Audit:
     """Ask for the scope until nothing is left open, or until ``wait_s`` is over; raises ServiceError."""
     where = replace(sources(settings, addresses), broker_dropped=_dropped(addresses))
+    with tables.opened(where.db_url) as database:
+        horizons = (database.horizon_ms(), archive.horizon_ms(where.home))
+    known = [horizon for horizon in horizons if horizon is not None]
+    wanted = wanted.kept(max(known, default=None), time.time_ns() // 1_000_000)
     with LogEnds(addresses.kafka_bootstrap, settings.kafka.prefix) as ends:
         if wanted.whole:
             ledger = settled(where.home, addresses, ends, wait_s)

@@ -7,7 +7,7 @@ So each record belongs to one scope only, and copies of a frame to the same one.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from typing import Final
 from zoneinfo import ZoneInfo
 
@@ -49,6 +49,18 @@ class Scope:
             until_ms=max(since_ms, until_ms // window_ms * window_ms),
             seen_until_ms=closed_ms,
         )
+
+    def kept(self, horizon_ms: int | None, now_ms: int) -> Scope:
+        """What of it is not older than the oldest windows and records; raises ConfigError for nothing."""
+        if horizon_ms is None or self.since_ms >= horizon_ms:
+            return self
+        if self.until_ms <= horizon_ms:
+            begin = datetime.fromtimestamp(horizon_ms / 1000, UTC)
+            raise ConfigError(
+                f"windows or records before {begin:%Y-%m-%d %H:%M} UTC have been dropped "
+                "(ODOGRAPH_RETENTION_WINDOWS_DAYS, ODOGRAPH_ARCHIVE_KEEP_DAYS): there is nothing to balance"
+            )
+        return replace(self, since_ms=horizon_ms, until_ms=min(self.until_ms, now_ms))
 
 
 WHOLE: Final = Scope(0, EVER_MS)

@@ -57,6 +57,10 @@ SELECT (extract(epoch FROM min(at)) * 1000)::bigint, count(*)
 FROM (SELECT query, max(at) AS at FROM odograph.query_progress
       WHERE query = ANY(%(queries)s) AND lag_records = 0 AND at > now() - INTERVAL '1 day' GROUP BY query) q
 """
+_HORIZON = """
+SELECT (extract(epoch FROM max(dropped_before)) * 1000)::bigint FROM odograph.retention
+WHERE table_name = 'vehicle_window'
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +111,11 @@ class Tables:
         """Up to when these queries had taken in everything when they last said so; None: not within a day."""
         ((moment, known),) = self._ask(_CAUGHT_UP, {"queries": list(queries)})
         return int(moment) if known == len(queries) else None
+
+    def horizon_ms(self) -> int | None:
+        """Windows that begin before it have been dropped; None: none ever were."""
+        ((moment,),) = self._ask(_HORIZON, {})
+        return None if moment is None else int(moment)
 
     def _ask(self, sql: str, values: Mapping[str, Any]) -> list[Any]:
         return self._connection.execute(sql, values).fetchall()

@@ -16,4 +16,8 @@ class Archive(Section):
     grace_min: int = Field(
         30, ge=0, description="files that were replaced or expired can be read for so long, min"
     )
+    url: str = Field(
+        "",
+        description="a second place for the archive by Hadoop URL, as hdfs://host:port/odograph; empty: none",
+    )
     upkeep_s: float = Field(300.0, gt=0, description="pause between two looks for hours to pack or expire, s")

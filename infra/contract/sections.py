@@ -134,7 +134,10 @@ class Jobs(Section):
     max_offsets: int = Field(100_000, ge=1, description="records a micro-batch takes at most")
     driver_mb: int = Field(2048, ge=512, description="memory of the micro-batch driver, MiB")
     instant_mb: int = Field(1024, ge=512, description="memory of the real-time driver, MiB")
-    instant_trigger_s: float = Field(60.0, ge=5, description="checkpoint interval of the real-time query, s")
+    instant_trigger_s: float = Field(
+        60.0, ge=5, description="checkpoint interval of the real-time query of frames, s"
+    )
+    crash_trigger_s: float = Field(600.0, ge=5, description="checkpoint interval of that of crash records, s")
     rules: Path | None = Field(None, description="alert rules file; none: the one that ships")
     evidence_interval_s: float = Field(
         15.0, gt=0, description="pause between two collections of the frames around alerts, s"

@@ -26,6 +26,7 @@ from infra.contract.errors import ConfigError, ServiceError
 from infra.contract.section_archive import Archive
 from infra.contract.section_cohort import Cohort
 from infra.contract.section_ledger import Ledger, Retention
+from infra.contract.section_recompute import Recompute
 from infra.contract.sections import (
     Bridge,
     Crash,
@@ -69,6 +70,7 @@ class Settings(BaseSettings):
     roads: Roads = Roads()
     crash: Crash = Crash()
     cohort: Cohort = Cohort()
+    recompute: Recompute = Recompute()
     archive: Archive = Archive()
     journeys: Journeys = Journeys()
     ledger: Ledger = Ledger()

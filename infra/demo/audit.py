@@ -20,7 +20,7 @@ def take(home: Path, endpoints: Endpoints, ends: LogEnds) -> Ledger:
     The figures are read one after the other: while data flows, they differ by what is on its way.
     """
     edge = ledger.edge_counts(home)
-    archive = ledger.archive_counts(home)
+    archive = ledger.archive_counts(home, ends.topic("telemetry"))
     database = figures.ledger(endpoints.db_ingest_url)
     again = ledger.dead_archived(home, figures.dead_frames(endpoints.db_ingest_url))
     return ledger.balance(edge, ends.appended("telemetry"), archive, database, again)

@@ -33,7 +33,11 @@ JOBS: Final = {
     "events": Program("events", odograph("jobs", "events")),
 }
 """What can run beside the live jobs; downlink, bridge and dashboard never do."""
-QUERIES: Final = {"stream": ("windows", "vehicles", "archive"), "instant": ("instant",), "events": ()}
+QUERIES: Final = {
+    "stream": ("windows", "vehicles", "archive"),
+    "instant": ("instant",),
+    "events": (),
+}
 STATEFUL: Final = ("windows", "vehicles")
 """Queries whose watermark must not be outrun."""
 EVENT_TOPICS: Final = ("alerts", "crash", "status", "dead-letter")

@@ -68,18 +68,18 @@ def down() -> None:
 
 
 def status(as_json: Json = False) -> None:
-    """Show each service and process: state, address, pid, uptime, memory; what lies in Kafka; the lag.
+    """Show each service and process: state, address, pid, uptime, memory; what lies in Kafka; lag and sizes.
 
     Lag in three ways: records in Kafka without result, event time behind now, event to view; and what waits
-    at the broker or was dropped there.
+    at the broker or was dropped there. Then tables with how long they are kept, and folders.
     """
-    from infra.stack import lag, report, state
+    from infra.stack import lag, report, sizes, state
 
     stack = _stack()
     rows = state.parts(stack)
     counts = report.topic_counts(stack)
     show = report.status_json if as_json else report.status_text
-    sys.stdout.write(show(rows, counts, lag.lag(stack.settings)))
+    sys.stdout.write(show(rows, counts, lag.lag(stack.settings), sizes.sizes(stack.settings)))
     if any(row.trouble for row in rows):
         raise typer.Exit(1)
 

@@ -13,15 +13,21 @@ TIMEOUT_S = 3.0
 
 def readyz(port: int) -> str | None:
     """None when the process on ``port`` is ready, else why not."""
+    return told(port)[0]
+
+
+def told(port: int) -> tuple[str | None, str | None]:
+    """Why the process on ``port`` is not ready, None when it is; and what it remarks when it is."""
     url = f"http://{HOST}:{port}/readyz"
     try:
-        with urllib.request.urlopen(url, timeout=TIMEOUT_S):
-            return None
+        with urllib.request.urlopen(url, timeout=TIMEOUT_S) as answer:
+            said = answer.read().strip()
+            return None, reasons(said) if said not in (b"", b"{}", b"ok") else None
     except urllib.error.HTTPError as error:
         with error:
-            return reasons(error.read())
+            return reasons(error.read()), None
     except (OSError, TimeoutError) as error:
-        return f"no answer on {HOST}:{port} ({getattr(error, 'reason', error)})"
+        return f"no answer on {HOST}:{port} ({getattr(error, 'reason', error)})", None
 
 
 def reasons(body: bytes) -> str:

@@ -30,6 +30,10 @@ class LogEnds:
     ) -> None:
         self._reader.close()
 
+    def topic(self, name: str) -> str:
+        """The full name of the contract's topic ``name``."""
+        return kafka_topic(self._prefix, name)
+
     def appended(self, name: str) -> int:
         """Records ever appended to the contract's topic ``name``; raises ServiceError."""
         return sum(self.ends(name).values())

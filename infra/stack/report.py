@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from infra.contract.errors import OdographError
@@ -16,10 +17,13 @@ from infra.stack.doctor import Finding
 from infra.stack.kafka_topics import records_by_topic
 from infra.stack.lag import Lag
 from infra.stack.settings_table import Row
+from infra.stack.sizes import Sizes
 from infra.stack.stack import Stack
 from infra.stack.state import Part
 
 GOOD, BAD = "green", "red"
+SHOWN_BYTES = 1 << 20
+"""Smaller tables without a retention are left out for people."""
 
 
 def topic_counts(stack: Stack) -> dict[str, int]:
@@ -31,8 +35,8 @@ def topic_counts(stack: Stack) -> dict[str, int]:
         return {}  # the rows of the services say what is wrong with it
 
 
-def status_text(rows: Sequence[Part], counts: dict[str, int], behind: Lag) -> str:
-    """The parts as a table, the troubles below, then the topics, then how far behind all is."""
+def status_text(rows: Sequence[Part], counts: dict[str, int], behind: Lag, big: Sizes) -> str:
+    """The parts as a table, troubles below, then the topics, how far behind all is, and how big it is."""
     table = _table("part", "state", "address", "pid", "up", "MiB", "restarts")
     for row in rows:
         color = BAD if row.trouble else GOOD
@@ -40,10 +44,32 @@ def status_text(rows: Sequence[Part], counts: dict[str, int], behind: Lag) -> st
         memory = "" if row.memory_mb is None else f"{row.memory_mb:.0f}"
         table.add_row(*cells, memory, _text(row.restarts))
     lines = [f"{row.name}: {row.trouble}" for row in rows if row.trouble]
+    lines += [f"{row.name}: [yellow]{escape(row.remark)}[/]" for row in rows if row.remark]
     topics = _table("topic", "records")
     for name, count in counts.items():
         topics.add_row(name, f"{count:,}")
-    return _render(table, *lines, *([topics] if counts else []), *_lag_lines(behind))
+    kept = [_tables(big)] if big.tables else []
+    return _render(table, *lines, *([topics] if counts else []), *_lag_lines(behind), *kept, _folders(big))
+
+
+def _tables(big: Sizes) -> Table:
+    """Tables with a retention, and others of some size."""
+    table = _table("table", "MiB", "rows, about", "since", "kept")
+    for one in big.tables or ():
+        if one.kept_days is not None or one.since is not None or one.bytes >= SHOWN_BYTES:
+            since = "" if one.since is None else f"{one.since:%Y-%m-%d}"
+            kept = "for ever" if one.kept_days is None else f"{one.kept_days} days"
+            table.add_row(one.name, _mib(one.bytes), f"{one.about_rows:,}", since, kept)
+    return table
+
+
+def _folders(big: Sizes) -> str:
+    each = ", ".join(f"{name} {_mib(size)}" for name, size in big.folder_bytes.items())
+    return f"on the disk, MiB: {each or 'nothing'}"
+
+
+def _mib(size: int) -> str:
+    return f"{size / 2**20:,.1f}"
 
 
 def _lag_lines(behind: Lag) -> list[str]:
@@ -71,9 +97,10 @@ def _s(seconds: float | None) -> str:
     return "unknown" if seconds is None else f"{seconds:,.1f} s"
 
 
-def status_json(rows: Sequence[Part], counts: dict[str, int], behind: Lag) -> str:
-    """The parts, the topics, the lag."""
-    return _json({"parts": [asdict(row) for row in rows], "topics": counts, "lag": asdict(behind)})
+def status_json(rows: Sequence[Part], counts: dict[str, int], behind: Lag, big: Sizes) -> str:
+    """The parts, the topics, the lag, the sizes."""
+    parts = [asdict(row) for row in rows]
+    return _json({"parts": parts, "topics": counts, "lag": asdict(behind), "sizes": asdict(big)})
 
 
 def doctor_text(found: Sequence[Finding]) -> str:

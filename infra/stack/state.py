@@ -9,7 +9,7 @@ from pathlib import Path
 
 from infra.contract.errors import ServiceError
 from infra.stack import processes
-from infra.stack.health import readyz
+from infra.stack.health import told
 from infra.stack.ports import HOST
 from infra.stack.programs import SUPERVISOR, programs
 from infra.stack.service import Service
@@ -30,6 +30,8 @@ class Part:
     memory_mb: float | None = None
     restarts: int | None = None
     trouble: str | None = None
+    remark: str | None = None
+    """What a part that is well says besides, as a user's query that has ended."""
 
 
 def parts(stack: Stack) -> list[Part]:
@@ -81,9 +83,9 @@ def _process(stack: Stack, name: str, port: int, kept: dict[str, int | None]) ->
         return replace(part, state="failing", trouble=trouble)
     if running is None:
         return replace(part, state="stopped", trouble="does not run; start it: odograph up")
-    reason = readyz(port)
+    reason, remark = told(port)
     if reason is None:
-        return _measured(part, running, None)
+        return _measured(replace(part, remark=remark), running, None)
     return _measured(replace(part, state="not ready"), running, f"{reason}; its log: {log}")
 
 

@@ -93,9 +93,9 @@ def _seen_at_work(site: Site, log: Log, name: str) -> None:
 
 
 def read_on(site: Site, log: Log) -> bool:
-    """Whether the query has committed all that lies in its topics, and the store all findings."""
-    newest = query_offsets.committed(site.home, "instant")
-    for name in ("telemetry", "crash"):
+    """Whether the queries have committed all that lies in their topics, and the store all findings."""
+    for query, name in (("instant", "telemetry"), ("instant-crash", "crash")):
+        newest = query_offsets.committed(site.home, query)
         ends = newest.ends.get(kafka_topic(site.settings.kafka.prefix, name), {}) if newest else {}
         if sum(ends.values()) != log.appended(name):
             return False

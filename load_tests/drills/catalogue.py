@@ -75,7 +75,7 @@ DRILLS: Final = (
           ("zero-watermark", "no-sequencer"), times=50),
     Drill("f8", "kill -9 between the database's commit and Spark's", 200, 3, f8, {}, ("no-ledger",), times=5),
     Drill("f9", "kill -9 the alert query and the event store in turn", 100, 30, _honest(f9),
-          {"jobs": {"instant_trigger_s": 5}}, times=20),
+          {"jobs": {"instant_trigger_s": 5, "crash_trigger_s": 5}}, times=20),
     Drill("f12", "the disk of the checkpoints fills up", 50, 20, _honest(f12), disk=Disk("checkpoints", 64)),
     Drill("f13", "the newest state file is cut in half", 50, 20, _honest(f13)),
     Drill("f14", "Kafka's disk fills up", 1000, 60, _honest(f14), disk=Disk("data/kafka", 400)),

@@ -26,9 +26,14 @@ from infra.contract.errors import ConfigError
 from infra.contract.verdict import OK
 
 STAGING: Final = ".staging"
-_SPAN: Final = """
-SELECT count(*), count(DISTINCT vehicle_id), min(t0_ms), max(t0_ms + span_ms)
+_COUNTS: Final = """
+SELECT count(*), count(DISTINCT vehicle_id)
 FROM read_parquet(?, hive_partitioning = false) WHERE verdict IN ('ok', 'late')
+"""
+_PIECES: Final = """
+SELECT min(t0_ms), max(t0_ms + span_ms)
+FROM read_parquet(?, hive_partitioning = false, filename = true) WHERE verdict IN ('ok', 'late')
+GROUP BY filename, t0_ms // 3600000 ORDER BY ALL
 """
 EXCEPTION: Final = [
     "topic", "partition", "log_offset", "vehicle_id", "boot_id", "seq", "t0_ms", "span_ms", "received_ms",
@@ -40,7 +45,7 @@ EXCEPTION: Final = [
 class Intake:
     """A day that lies in the archive: its name, its files there, and what of it goes into windows.
 
-    ``from_ms`` to ``until_ms`` is the span of its samples; 0 and 0 where nothing of it goes into windows.
+    ``pieces_ms``: first and last sample by file and hour of event time; none where nothing goes into windows.
     """
 
     name: str
@@ -48,8 +53,7 @@ class Intake:
     fresh: int
     frames: int
     vehicles: int
-    from_ms: int
-    until_ms: int
+    pieces_ms: tuple[tuple[int, int], ...]
 
 
 def take_in(archive: Path, day: Path) -> Intake:
@@ -60,8 +64,11 @@ def take_in(archive: Path, day: Path) -> Intake:
         name = f"{day.name}.parquet" if file.path.stem == day.name else f"{day.name}-{file.path.name}"
         fresh += _take(archive, file, name)
         taken.append(archive / file.path.relative_to(day).with_name(name))
-    frames, vehicles, from_ms, until_ms = _span(taken)
-    return Intake(day.name, tuple(taken), fresh, frames, vehicles, from_ms or 0, until_ms or 0)
+    names = [str(path) for path in taken]
+    with duckdb.connect(config={"threads": 1}) as connection:
+        ((frames, vehicles),) = connection.execute(_COUNTS, [names]).fetchall()
+        pieces = connection.execute(_PIECES, [names]).fetchall()
+    return Intake(day.name, tuple(taken), fresh, frames, vehicles, tuple(pieces))
 
 
 def _check(day: Path) -> None:
@@ -100,13 +107,6 @@ def _copy(source: Path, target: Path) -> None:
         os.link(source, target)
     except OSError:
         shutil.copyfile(source, target)
-
-
-def _span(files: list[Path]) -> tuple[int, int, int | None, int | None]:
-    with duckdb.connect(config={"threads": 1}) as connection:
-        row = connection.execute(_SPAN, [[str(path) for path in files]]).fetchone()
-    assert row is not None
-    return row[0], row[1], row[2], row[3]
 
 
 def exceptions(files: tuple[Path, ...]) -> Iterator[pa.Table]:

@@ -150,5 +150,7 @@ COLUMNS: Final[tuple[Column, ...]] = (
     Extreme("odometer_m", "max"),
     Mean("ambient_mean_c", "ambient_n", BY_NAME["ambient_temp_c"].steps_per_unit, once="ambient_temp_c"),
 )
-"""All but the keys."""
+"""All but the keys and the layer."""
+LAYER: Final = (Extreme("revision", "max"), Extreme("restated_at", "max"))
+"""Which layer a row is of: the newest of those below it."""
 NAMES: Final = tuple(name for column in COLUMNS for name in column.names)

@@ -44,6 +44,7 @@ def set_zone(connection: Connection, tz: str) -> None:
 
 def roll_up(connection: Connection, tz: str) -> int:
     """One pass over some lines of the queue; the number of minutes made anew."""
+    execute(connection, sql.ONE_AT_A_TIME)
     execute(connection, sql.CREATE_DUE)
     due = execute(connection, sql.TAKE, {"lines": LINES})
     below = ""

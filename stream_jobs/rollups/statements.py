@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from stream_jobs.rollups.columns import COLUMNS, NAMES
+from stream_jobs.rollups.columns import COLUMNS, LAYER, NAMES
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +36,9 @@ SELECT date_trunc('minute', window_start), array_agg(DISTINCT vehicle_id)
 FROM staged_vehicle_window GROUP BY 1
 """
 """In the transaction that writes windows: whoever sees the line sees them too."""
+
+ONE_AT_A_TIME: Final = "SELECT pg_advisory_xact_lock(7012)"
+"""`odograph recompute` rolls up too: of two passes at once the older one could have the last word."""
 
 CREATE_DUE: Final = """
 CREATE TEMP TABLE IF NOT EXISTS rollup_due (unit text, vehicle_id text, bucket timestamptz)
@@ -81,9 +84,10 @@ def roll_up(level: Level) -> str:
 
     ``since`` and ``until`` bound all due buckets, so that chunks of other times are not looked at.
     """
-    names = ", ".join(NAMES)
-    sources = ", ".join(sql for column in COLUMNS for sql in column.expressions(level.lowest))
-    changes = ", ".join(f"{name} = excluded.{name}" for name in NAMES)
+    written = (*NAMES, *(name for column in LAYER for name in column.names))
+    names = ", ".join(written)
+    sources = ", ".join(sql for column in (*COLUMNS, *LAYER) for sql in column.expressions(level.lowest))
+    changes = ", ".join(f"{name} = excluded.{name}" for name in written)
     time = f"s.{level.source_time}"
     end = f"(d.bucket AT TIME ZONE %(tz)s + interval '1 {level.unit}') AT TIME ZONE %(tz)s"
     if level.unit != "day":

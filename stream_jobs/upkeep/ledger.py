@@ -25,6 +25,8 @@ from infra.contract.verdict import clock_limits
 from stream_jobs.sinks import Connection, Database, execute, fetch
 
 HOUR_MS: Final = 3_600_000
+SLACK_MS: Final = 600_000
+"""A record may reach the log so much after its receipt: late frames are looked for that far back."""
 KEPT: Final = 200
 """Findings of an hour that are kept, at most; its figures are whole."""
 
@@ -91,7 +93,7 @@ def due(connection: Connection, looked_ms: int, end_ms: int, most: int) -> list[
     oldest = now_hour - (most - 1) * HOUR_MS
     ((last,),) = fetch(connection, LAST)
     first = now_hour - HOUR_MS if last is None else max(last, oldest)
-    marks = {"since": looked_ms, "oldest": oldest, "until": end_ms}
+    marks = {"since": looked_ms - SLACK_MS, "oldest": oldest, "until": end_ms}
     late = [hour for (hour,) in fetch(connection, DUE, marks)]
     return sorted({*late, *range(first, end_ms, HOUR_MS)})
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -22,6 +23,7 @@ from infra.archive.layout import HOUR_MS, archive_of
 from infra.contract.settings import Settings
 from infra.contract.verdict import LATE, OK, clock_limits
 from stream_jobs import statements as sql
+from stream_jobs.recompute.turn import JOURNEYS, TurnLostError, hold, turn
 from stream_jobs.sinks import Connection, Database, execute, fetch, stage
 from stream_jobs.vehicles import lookups
 from stream_jobs.vehicles.core import Core
@@ -31,7 +33,7 @@ from stream_jobs.vehicles.plugged import Detection
 from stream_jobs.vehicles.replay import arrivals_of, replay
 from stream_jobs.vehicles.rows import Row
 from stream_jobs.vehicles.stage import RECORD, VehicleStage
-from stream_jobs.vehicles.tables import RowTable, tables_of
+from stream_jobs.vehicles.tables import RowTable, restated_tables
 
 REPAIR_BATCH_ID: Final = -1
 VEHICLES_AT_ONCE: Final = 20
@@ -62,8 +64,10 @@ UPDATE odograph.journey_behind SET repaired_at = now()
 WHERE vehicle_id = %(vehicle)s AND repaired_at IS NULL AND noted_at <= to_timestamp(%(seen_ms)s / 1000.0)
 """
 _LEAVES: Final = """
-UPDATE odograph.trip_stop SET ended_at = to_timestamp(%(ended_ms)s / 1000.0), revision = revision + 1
+UPDATE odograph.trip_stop SET ended_at = to_timestamp(%(ended_ms)s / 1000.0), revision = revision + 1,
+    restated_at = now()
 WHERE vehicle_id = %(vehicle)s AND began_at = to_timestamp(%(began_ms)s / 1000.0)
+  AND ended_at IS DISTINCT FROM to_timestamp(%(ended_ms)s / 1000.0)
 """
 _TIME_OF: Final = {"odograph.trip": "started_at"}
 
@@ -80,6 +84,10 @@ class Task:
     from_ms: int
     to_ms: int
     stop_ms: int | None
+
+    def holds(self, row: Row) -> bool:
+        """Whether a row is a journey of this time."""
+        return self.from_ms < _begin_ms(row) <= self.to_ms
 
 
 class JourneyRepair:
@@ -101,19 +109,33 @@ class JourneyRepair:
         seen_ms = self._caught_up_ms()
         if seen_ms is None:
             return 0
+        with turn(self._database, JOURNEYS) as ours:
+            try:
+                return self._repair(seen_ms) if ours else 0
+            except TurnLostError:
+                log.warning("the database was away: journeys are read again")
+                return 0
+
+    def _repair(self, seen_ms: int) -> int:
         tasks = self._database.run(lambda connection: _tasks(connection, seen_ms))
         for task in tasks:
-            rows = list(self.rows(task, seen_ms))
-            self._database.run(partial(restate, task=task, rows=rows, seen_ms=seen_ms))
-            log.info("journeys restated", vehicle_id=task.vehicle_id, rows=len(rows))
+            rows = self.rows(task, seen_ms)
+            changed = self._database.run(partial(_write, task=task, rows=rows, seen_ms=seen_ms))
+            log.info("journeys restated", vehicle_id=task.vehicle_id, changed=changed)
         return len(tasks)
 
-    def rows(self, task: Task, until_ms: int) -> Iterator[Row]:
-        """The rows of ``task``'s time, out of the archive."""
+    def rows(self, task: Task, until_ms: int) -> list[Row] | None:
+        """The rows of ``task``'s time, out of the archive; None where it has not a frame of it."""
         arrivals = arrivals_of(self._stage, archived(self._archive, task))
-        for placed in arrivals.values():
-            rows = replay(self._core, (each[2] for each in placed), until_ms)
-            yield from (row for row in rows if task.from_ms < _begin_ms(row) <= task.to_ms)
+        if not arrivals:
+            return None
+        found = (replay(self._core, (each[2] for each in placed), until_ms) for placed in arrivals.values())
+        return [row for rows in found for row in rows if task.holds(row)]
+
+
+def _write(connection: Connection, task: Task, rows: list[Row] | None, seen_ms: int) -> int:
+    hold(connection, JOURNEYS)
+    return restate(connection, task, rows, seen_ms)
 
 
 def archived(folder: Path, task: Task) -> Iterator[pa.RecordBatch]:
@@ -148,27 +170,41 @@ def _task(
     return Task(vehicle, from_ms, max(until_ms, seen_ms) if after_ms is None else after_ms, before_ms)
 
 
-def restate(connection: Connection, task: Task, rows: list[Row], seen_ms: int) -> None:
-    """The rows in the place of those that the stream made of this time."""
-    for table, found in tables_of(rows).items():
-        if table.restated:
-            _replace(connection, table, task, found)
+def restate(connection: Connection, task: Task, rows: list[Row] | None, seen_ms: int) -> int:
+    """The rows in the place of those that the stream made of this time; how many changed or went.
+
+    None: the archive has forgotten it, and what is stored stays.
+    """
+    changed = 0 if rows is None else replace_journeys(connection, task, rows)
+    execute(connection, _REPAIRED, {"vehicle": task.vehicle_id, "seen_ms": seen_ms})
+    return changed
+
+
+def replace_journeys(connection: Connection, task: Task, rows: list[Row]) -> int:
+    """Journeys of the time of ``task``: those that are stored just so stay as they are."""
+    changed = sum(_replace(connection, table, task, found) for table, found in restated_tables(rows).items())
     trips = [row.started_ms for row in rows if isinstance(row, TripRow)]
     if trips and task.stop_ms is not None:
         values = {"vehicle": task.vehicle_id, "began_ms": task.stop_ms, "ended_ms": min(trips)}
-        execute(connection, _LEAVES, values)
-    execute(connection, _REPAIRED, {"vehicle": task.vehicle_id, "seen_ms": seen_ms})
+        changed += execute(connection, _LEAVES, values)
+    return changed
 
 
-def _replace(connection: Connection, table: RowTable, task: Task, rows: pa.Table) -> None:
+def _replace(connection: Connection, table: RowTable, task: Task, rows: pa.Table) -> int:
     time = _TIME_OF.get(table.name, "began_at")
-    values: dict[str, Any] = {"vehicle": task.vehicle_id, "from_ms": task.from_ms, "to_ms": task.to_ms}
-    execute(
-        connection,
-        f"DELETE FROM {table.name} WHERE vehicle_id = %(vehicle)s "  # noqa: S608  names of this package
-        f"AND {time} > to_timestamp(%(from_ms)s / 1000.0) AND {time} <= to_timestamp(%(to_ms)s / 1000.0)",
-        values,
-    )
     tagged = rows.append_column("batch_id", pa.array([REPAIR_BATCH_ID] * rows.num_rows, pa.int64()))
     stage(connection, table.name, tagged)
-    execute(connection, sql.restate(table.name, tagged.column_names, table.keys))
+    since, until = (datetime.fromtimestamp(ms / 1000, UTC) for ms in (task.from_ms, task.to_ms))
+    values: dict[str, Any] = {"vehicle": task.vehicle_id, "since": since, "until": until}
+    same = " AND ".join(f"s.{key} = w.{key}" for key in table.keys)
+    gone = execute(
+        connection,
+        f"DELETE FROM {table.name} w WHERE vehicle_id = %(vehicle)s "  # noqa: S608  names of this package
+        f"AND {time} > %(since)s AND {time} <= %(until)s "
+        f"AND NOT EXISTS (SELECT 1 FROM {sql.staged(table.name)} s WHERE {same})",
+        values,
+    )
+    execute(connection, sql.leave_equal(table.name, tagged.column_names, table.keys, time), values)
+    restated = execute(connection, sql.restate(table.name, tagged.column_names, table.keys))
+    execute(connection, f"TRUNCATE {sql.staged(table.name)}")
+    return gone + restated

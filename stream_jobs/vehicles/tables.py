@@ -52,6 +52,13 @@ def tables_of(rows: Iterable[Row]) -> dict[RowTable, pa.Table]:
     return {t: pa.Table.from_pylist(list(r.values()), _schema(kinds[t])) for t, r in found.items()}
 
 
+def restated_tables(rows: Iterable[Row]) -> dict[RowTable, pa.Table]:
+    """Rows of all tables that the batch layer restates, without a row where there is none."""
+    found = tables_of(rows)
+    kinds = {table: kind for kind, table in TABLES.items() if table.restated}
+    return {table: found.get(table, _schema(kind).empty_table()) for table, kind in kinds.items()}
+
+
 def _columns(row: Row) -> dict[str, Any]:
     return {COLUMN_OF.get(name, name): getattr(row, name) for name in row.__struct_fields__}
 

@@ -26,6 +26,7 @@ SHORT: dict[str, dict[str, object]] = {
         "watermark_s": 15,
         "road_window_s": 20,
         "instant_trigger_s": 5,
+        "crash_trigger_s": 5,
     },
     "dashboard": {"refresh_s": 1.0},
 }

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import subprocess
 from collections import defaultdict
+from dataclasses import replace
 
 import orjson
 import pytest
 
+from infra.audit.run import audit
+from infra.audit.scope import WHOLE, Scope
+from infra.audit.sources import sources
+from infra.audit.take import take
 from infra.ledger import Ledger
 from infra.stack import cache
 from load_tests.oracle import expect
@@ -27,6 +32,26 @@ def test_f7_after_kills_of_bridge_and_spark_every_frame_is_accounted_for(drive: 
     assert ledger.acked == ledger.sent
     assert min(ledger.late, ledger.quarantined, ledger.duplicate, ledger.dead_distinct) > 0
     assert (ledger.repaired > 0, ledger.late_open) == (True, 0)
+
+
+def test_the_account_of_each_vehicle_balances_with_the_simulators_word_and_without(
+    pipeline: Lane, drive: Drive
+) -> None:
+    sums, by_seq = (drive.ledger, audit(pipeline.settings, pipeline.endpoints, WHOLE, wait_s=0.0))
+    total = by_seq.account.total
+    assert (by_seq.residual, len(by_seq.account.vehicles), total.generated) == (0, 40, 1600)
+    assert total.counted + total.late + total.quarantined + total.dead == 1600
+    assert (total.counted, total.late_records, total.quarantined_records) == (
+        sums.counted, sums.late, sums.quarantined,
+    )  # fmt: skip
+    for vehicle_id, figures in by_seq.account.vehicles.items():
+        assert (figures.generated, figures.residual) == (40, 0), vehicle_id
+    begin_ms = int(drive.summary["start_ms"]) // 10_000 * 10_000
+    part = Scope(begin_ms + 10_000, begin_ms + 30_000)
+    alone = replace(sources(pipeline.settings, pipeline.endpoints), home=pipeline.home)
+    known, unknown = take(alone, part), take(alone, part, told={})
+    assert (known.residual, unknown.residual, known.total) == (0, 0, unknown.total)
+    assert 40 * 18 <= known.total.generated <= 40 * 22
 
 
 def test_the_log_holds_what_the_simulator_wrote_under_the_vehicles_key(pipeline: Lane, drive: Drive) -> None:

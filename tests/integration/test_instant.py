@@ -48,7 +48,9 @@ def until_stored(lane: Lane, findings: int) -> None:
 def test_every_crash_and_hot_frame_is_one_alert_and_nothing_else_is_though_processes_are_killed(
     lane: Lane,
 ) -> None:
-    lane = replace(lane, env=lane.env | {"ODOGRAPH_JOBS_INSTANT_TRIGGER_S": "5"})
+    lane = replace(
+        lane, env=lane.env | {"ODOGRAPH_JOBS_INSTANT_TRIGGER_S": "5", "ODOGRAPH_JOBS_CRASH_TRIGGER_S": "5"}
+    )
     with lane.process("jobs", "events") as events:
         with lane.process("jobs", "instant") as instant:
             until_ready(lane, "instant")

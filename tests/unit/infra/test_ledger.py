@@ -65,24 +65,42 @@ def test_the_edges_figures_are_summed_over_runs_without_what_never_left(tmp_path
     assert edge_counts(tmp_path) == EdgeCounts(generated=93, poison=2, sent=104, acked=102)
 
 
+def test_a_run_in_several_processes_counts_once(tmp_path: Path) -> None:
+    counts = {"generated": 50, "sent": 50, "acked": 50}
+    whole = {"generated": 100, "sent": 100, "acked": 100, "run_id": "r", "parts": ["r.0", "r.1"]}
+    for name, run in (("r", whole), ("r.0", counts | {"run_id": "r.0"}), ("r.1", counts | {"run_id": "r.1"})):
+        (tmp_path / "runs" / name).mkdir(parents=True)
+        (tmp_path / "runs" / name / "run.json").write_text(json.dumps(run))
+    assert edge_counts(tmp_path) == EdgeCounts(generated=100, sent=100, acked=100)
+
+
+def test_what_a_back_fill_brought_in_was_never_in_the_topic() -> None:
+    archive = replace(ARCHIVE, archived=110, distinct=105, ok=105, ok_distinct=100)
+    database = DATABASE | {"frames_counted": 103}
+    assert balance(EDGE, 100, archive, database).residual == 20
+    brought = replace(archive, brought_in=10, brought_distinct=10)
+    assert balance(EDGE, 100, brought, database).residual == 0
+
+
 def test_the_archive_is_counted_by_record_and_by_identity(tmp_path: Path) -> None:
     folder = tmp_path / "archive" / "telemetry" / "date=2026-11-21" / "hour=10"
     folder.mkdir(parents=True)
-    seen = [(1, "ok"), (1, "ok"), (2, "ok"), (2, "late"), (3, "clock_ahead")]
-    rows = ", ".join(f"('V', 1, {seq}, '{verdict}')" for seq, verdict in seen)
-    duckdb.sql(f"SELECT * FROM (VALUES {rows}) t(vehicle_id, boot_id, seq, verdict)").write_parquet(
+    seen = [(1, "ok", "t"), (1, "ok", "t"), (2, "ok", "t"), (2, "late", "day"), (3, "clock_ahead", "day")]
+    rows = ", ".join(f"('V', 1, {seq}, '{verdict}', '{topic}')" for seq, verdict, topic in seen)
+    duckdb.sql(f"SELECT * FROM (VALUES {rows}) t(vehicle_id, boot_id, seq, verdict, topic)").write_parquet(
         str(folder / "a.parquet")
     )
     expected = ArchiveCounts(archived=5, distinct=3, ok=3, ok_distinct=2, late=1, quarantined=1)
     assert archive_counts(tmp_path) == expected
+    assert archive_counts(tmp_path, "t") == replace(expected, brought_in=2, brought_distinct=1)
     assert archive_counts(tmp_path / "empty") == ArchiveCounts()
 
 
 def archive(home: Path, *seqs: int) -> None:
     folder = home / "archive" / "telemetry" / "date=2026-11-21" / "hour=10"
     folder.mkdir(parents=True)
-    rows = ", ".join(f"('V', 1, {seq}, 'ok')" for seq in seqs)
-    duckdb.sql(f"SELECT * FROM (VALUES {rows}) t(vehicle_id, boot_id, seq, verdict)").write_parquet(
+    rows = ", ".join(f"('V', 1, {seq}, 'ok', 't')" for seq in seqs)
+    duckdb.sql(f"SELECT * FROM (VALUES {rows}) t(vehicle_id, boot_id, seq, verdict, topic)").write_parquet(
         str(folder / "a.parquet")
     )
 

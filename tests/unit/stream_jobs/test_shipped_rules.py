@@ -16,7 +16,7 @@ from infra.contract.errors import ConfigError
 from infra.contract.messages import ALERT_KEYS
 from infra.contract.verdict import ClockLimits
 from stream_jobs.findings import crash_findings, frame_findings, kafka_records, rule_schemas
-from stream_jobs.instant import findings, require_slots
+from stream_jobs.instant import require_slots
 from stream_jobs.rule_check import check_expressions
 from stream_jobs.rules import INSTANT, SHIPPED, load_rules, of_query
 
@@ -198,20 +198,18 @@ def test_a_crash_with_an_impossible_clock_raises_at_its_receipt(spark: SparkSess
 
 
 def test_an_alert_on_the_wire_has_every_key_and_its_vehicle_as_key(spark: SparkSession) -> None:
-    rows = {
-        "frame": records(spark, frames(ELECTRIC | {"cell_temp_max_c": 61.0, "lat_deg": None})),
-        "crash": records(spark, []),
-    }
-    (sent,) = kafka_records(findings(rows, RULES, LIMITS)).collect()
+    rows = records(spark, frames(ELECTRIC | {"cell_temp_max_c": 61.0, "lat_deg": None}))
+    rules = [rule for rule in RULES if rule.source == "frame"]
+    (sent,) = kafka_records(frame_findings(rows, rules, LIMITS)).collect()
     alert = orjson.loads(sent["value"])
     assert sent["key"] == VIN
     assert tuple(alert) == ALERT_KEYS
     assert (alert["rule"], alert["lat_deg"]) == ("cell_hot", None)
 
 
-def test_a_file_with_rules_for_one_source_only_still_reads_both(spark: SparkSession) -> None:
-    rows = {"frame": records(spark, frames(PETROL)), "crash": records(spark, [])}
-    assert findings(rows, [r for r in RULES if r.source == "crash"], LIMITS).collect() == []
+def test_a_source_without_rules_is_read_and_gives_nothing(spark: SparkSession) -> None:
+    assert frame_findings(records(spark, frames(PETROL)), [], LIMITS).collect() == []
+    assert crash_findings(records(spark, []), [], LIMITS).collect() == []
 
 
 def test_spark_understands_the_shipped_rules(spark: SparkSession) -> None:

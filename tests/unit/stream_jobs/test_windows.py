@@ -264,7 +264,7 @@ COLUMNS = {
     "vehicle_window": {*windows.VEHICLE_COLUMNS, *WRITER_COLUMNS},
     "road_cell_window": {*windows.ROAD_COLUMNS, *WRITER_COLUMNS},
     "road_edge_window": {*windows.EDGE_COLUMNS, *WRITER_COLUMNS},
-    "vehicle_minute": {"vehicle_id", "bucket", *NAMES},
+    "vehicle_minute": {"vehicle_id", "bucket", "revision", "restated_at", *NAMES},
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -28,8 +29,8 @@ class Record:
     offset: int = -1
     received_ms: int = -1
 
-    def row(self, offset: int) -> dict[str, object]:
-        t0_ms = T0_MS + 1000 * self.seq
+    def row(self, offset: int, begin_ms: int) -> dict[str, object]:
+        t0_ms = begin_ms + 1000 * self.seq
         received_ms = t0_ms + 1000 if self.received_ms < 0 else self.received_ms
         return {
             "topic": "odograph.telemetry",
@@ -44,11 +45,12 @@ class Record:
         }
 
 
-def store(home: Path, records: Iterable[Record]) -> list[str]:
+def store(home: Path, records: Iterable[Record], t0_ms: int = T0_MS) -> list[str]:
     """Put them into an archive; the offsets count up where none are given. The files."""
-    folder = home / "archive" / "telemetry" / "date=2025-11-19" / "hour=23"
+    hour = datetime.fromtimestamp(t0_ms / 1000, UTC)
+    folder = home / "archive" / "telemetry" / f"{hour:date=%Y-%m-%d}" / f"{hour:hour=%H}"
     folder.mkdir(parents=True, exist_ok=True)
-    rows = [record.row(offset) for offset, record in enumerate(records)]
+    rows = [record.row(offset, t0_ms) for offset, record in enumerate(records)]
     pq.write_table(pa.Table.from_pylist(rows), folder / "a.parquet")
     return archive.files(home, 0)
 

@@ -43,6 +43,14 @@ def test_a_wrong_scope_is_refused_in_words(since: str | None, day: str | None, t
         wanted(since, day, "UTC", NOW_MS)
 
 
+def test_what_is_older_than_the_windows_is_left_out_or_refused() -> None:
+    assert WHOLE.kept(None, NOW_MS) == WHOLE
+    assert WHOLE.kept(5_000, NOW_MS) == Scope(5_000, NOW_MS)
+    assert Scope(6_000, 9_000).kept(5_000, NOW_MS) == Scope(6_000, 9_000)
+    with pytest.raises(ConfigError, match="have been dropped"):
+        Scope(1_000, 5_000).kept(5_000, NOW_MS)
+
+
 def test_what_may_still_come_in_time_is_left_out_on_the_grid_of_windows() -> None:
     closed = Scope(NOW_MS - 59_999, NOW_MS).closed(NOW_MS - 7_000, lateness_ms=30_000, window_ms=10_000)
     assert closed == Scope(NOW_MS - 60_000, NOW_MS - 40_000, NOW_MS - 7_000)

@@ -62,7 +62,7 @@ def test_a_day_lies_in_the_archive_once_however_often_it_is_taken_in(home: Setti
     assert first.frames == summary["verdicts"]["ok"] + summary["verdicts"]["late"]
     assert first.vehicles == 12
     whole = table.filter([word in ("ok", "late") for word in table["verdict"].to_pylist()])
-    assert first.from_ms == min(whole["t0_ms"].to_pylist())
+    assert first.pieces_ms[0][0] == min(whole["t0_ms"].to_pylist())
     assert verified(archive, None, quick=False).whole
 
 

@@ -1,0 +1,100 @@
+"""An archive written by a test, and alerts as the stream would have stored them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import orjson
+import psycopg
+import pyarrow as pa
+
+from infra.contract.verdict import LATE, clock_limits
+from stream_jobs.archive_files import RECORD, HourFiles
+from stream_jobs.recompute.runs import Counts
+from tests.integration.stream_support import query
+from tests.support import Lane
+from tests.support_frames import Record, frame, vin
+
+KINDS = (pa.string(), pa.int32(), pa.int64(), pa.binary(), pa.int64(), pa.binary())
+LATE_ROW = (
+    "INSERT INTO odograph.late_frame (topic, partition, log_offset, vehicle_id, boot_id, seq, t0_ms, "
+    "span_ms, received_at) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, to_timestamp(%s / 1000.0))"
+)
+
+
+class Killed(Exception):
+    """Stands for a process that ends between two transactions."""
+
+
+def archive(lane: Lane, name: str, records: Sequence[Record]) -> None:
+    """The records as the archive has them, and its late frames listed; offsets of a thousand to each name."""
+    base = sum(name.encode()) * 1_000_000
+    rows = [("telemetry", 0, base + k, None, at, raw) for k, (at, raw) in enumerate(records)]
+    columns = zip(KINDS, zip(*rows, strict=True), strict=True)
+    batch = pa.RecordBatch.from_arrays([pa.array(c, kind) for kind, c in columns], names=list(RECORD))
+    folder = lane.home / "archive" / "telemetry"
+    odd = pa.Table.from_batches(HourFiles(folder, clock_limits(lane.settings))([batch]))
+    for path in folder.glob("date=*/hour=*/part-00000.parquet"):
+        path.rename(path.with_name(f"{name}.parquet"))
+    late = [row for row in odd.to_pylist() if row.pop("verdict") == LATE]
+    with psycopg.connect(lane.endpoints.db_owner_url) as connection, connection.cursor() as cursor:
+        cursor.executemany(LATE_ROW, [list(row.values()) for row in late])
+
+
+def hot_drive(start_ms: int) -> list[Record]:
+    """Vehicle 71: 100 s of driving and then standing, a frame a second; it is hot in three ways.
+
+    Seconds 50 to 60: hot, and all of these frames come behind: an alert that late frames make. 100 and 110:
+    hot, and what lies between was cool and comes behind: one that they take away. 150 to 170: hot, of which
+    160 to 170 come behind: one that they make longer.
+    """
+    hot = {*range(50, 61), 100, 110, *range(150, 171)}
+    behind = {*range(50, 61), *range(101, 110), *range(160, 171)}
+    records = []
+    for second in range(500):
+        t0_ms = start_ms + second * 1000
+        lat_deg = 48.1 + min(second, 100) * 10 / 111_195
+        content = frame(
+            71, second, t0_ms, speed_kmh=36.0 if second < 100 else 0.0, lat_deg=lat_deg, lon_deg=11.5,
+            ignition_on=True, coolant_temp_c=110.0 if second in hot else 90.0,
+        )  # fmt: skip
+        records.append((t0_ms + 1500 + (600_000 if second in behind else 0), orjson.dumps(content)))
+    return sorted(records)
+
+
+def stream_alert(lane: Lane, event_ms: int, alert_id: str) -> None:
+    """A finding and its alert, as the event store would have them; somebody saw to it."""
+    at = event_ms / 1000
+    with psycopg.connect(lane.endpoints.db_owner_url) as connection:
+        connection.execute(
+            "INSERT INTO odograph.alert_event (alert_id, vehicle_id, rule, severity, event_time, "
+            "received_at, alerted_at, value, rule_version, limit_value, message) "
+            "VALUES (%s, %s, 'hot', 'MAJOR', to_timestamp(%s), to_timestamp(%s), to_timestamp(%s), 110, 1, "
+            "105, 'too hot')",
+            [alert_id, vin(71), at, at, at],
+        )
+        connection.execute(
+            "INSERT INTO odograph.alert (vehicle_id, rule, rule_version, severity, message, opened_at, "
+            "last_at, cleared_at, value, worst_value, limit_value, findings, late, first_alert_id, note) "
+            "VALUES (%s, 'hot', 1, 'MAJOR', 'too hot', to_timestamp(%s), to_timestamp(%s), to_timestamp(%s), "
+            "110, 110, 105, 1, false, %s, 'seen to')",
+            [vin(71), at, at, at + 10, alert_id],
+        )
+
+
+def alerts_told(lane: Lane, start_ms: int) -> list[dict[str, Any]]:
+    """The alerts that people see, s after the begin."""
+    return query(
+        lane,
+        "SELECT (extract(epoch FROM opened_at) - %s)::integer AS opened_s, "
+        "(extract(epoch FROM last_at) - %s)::integer AS last_s, "
+        "(extract(epoch FROM cleared_at) - %s)::integer AS cleared_s, revision, "
+        "restated_at IS NOT NULL AS restated FROM serving.alert_life ORDER BY opened_at",
+        *[start_ms / 1000] * 3,
+    )
+
+
+def restated(counts: Counts) -> tuple[int, int]:
+    """Windows of vehicles and of places that were restated."""
+    return counts.vehicle_windows, counts.place_windows

@@ -1,0 +1,128 @@
+"""The keepers of ledger and retention on a real database."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import psycopg
+import pyarrow as pa
+import pytest
+
+from dashboard import operations_queries
+from infra.contract.section_ledger import Retention
+from infra.stack.sizes import table_sizes
+from load_tests.oracle import expect
+from stream_jobs import windows
+from stream_jobs.rollups.keeper import RollUps
+from stream_jobs.sinks import VEHICLE, Database, write_windows
+from stream_jobs.upkeep.ledger import HOUR_MS, LedgerKeeper
+from stream_jobs.upkeep.retention import RetentionKeeper
+from tests.integration.stream_support import drive, query
+from tests.support import Lane
+from tests.support_frames import vin
+from tests.unit.infra.audit.support import Record, store
+
+pytestmark = pytest.mark.integration
+
+NOW_MS = int(datetime.now(UTC).timestamp()) // 3600 * HOUR_MS
+OLD_MS = NOW_MS - 10 * 24 * HOUR_MS
+
+
+@pytest.fixture
+def database(lane: Lane) -> Iterator[Database]:
+    opened = Database(lane.endpoints.db_ingest_url, "upkeep", threading.Event())
+    yield opened
+    opened.close()
+
+
+def window_rows(t0_ms: int) -> pa.Table:
+    found = expect(drive(range(1, 3), t0_ms, 60, seed=3)).vehicle
+    rows = [{"vehicle_id": k[0], "window_start": k[1], "batch_id": 1} | v for k, v in found.items()]
+    return pa.Table.from_pylist(rows).select([*windows.VEHICLE_COLUMNS, "batch_id"])
+
+
+def listed(lane: Lane, offset: int, t0_ms: int, after_ms: int = 0) -> None:
+    """A late frame, repaired, and a quarantined one; received so much after their time."""
+    at = datetime.fromtimestamp((t0_ms + after_ms) / 1000, UTC)
+    late = ("t", 0, offset, vin(1), 1, offset, t0_ms, 900, at, at)
+    bad = ("t", 0, offset, vin(1), 1, offset, 0, at, "clock_unset")
+    with psycopg.connect(lane.endpoints.db_owner_url) as connection:
+        connection.execute(f"INSERT INTO odograph.late_frame VALUES ({', '.join(['%s'] * 10)})", late)
+        connection.execute(f"INSERT INTO odograph.quarantined_frame VALUES ({', '.join(['%s'] * 9)})", bad)
+
+
+def test_old_chunks_go_and_what_was_made_of_them_stays(lane: Lane, database: Database) -> None:
+    old, new = window_rows(OLD_MS), window_rows(NOW_MS)
+    roll_up = RollUps(database, "Europe/Berlin")
+    for number, (rows, t0_ms) in enumerate(((old, OLD_MS), (new, NOW_MS))):
+        database.run(lambda c, r=rows: write_windows(c, VEHICLE, r))
+        listed(lane, number, t0_ms)
+    assert roll_up() > 0
+    made = {unit: query(lane, f"SELECT * FROM odograph.vehicle_{unit} ORDER BY 1, 2") for unit in UNITS}
+
+    keeper = RetentionKeeper(Retention(windows_days=5), database)
+    assert keeper() == {"vehicle_window": 1}
+    assert keeper() == {}
+    (left,) = query(lane, "SELECT count(*) AS n, min(window_start) AS first FROM odograph.vehicle_window")
+    assert (left["n"], left["first"] >= datetime.fromtimestamp(NOW_MS / 1000, UTC)) == (new.num_rows, True)
+    for table in ("late_frame", "quarantined_frame"):
+        assert [r["log_offset"] for r in query(lane, f"SELECT log_offset FROM odograph.{table}")] == [1]
+    sizes = {t.name: t for t in table_sizes(lane.endpoints.db_dashboard_url)}
+    assert (sizes["odograph.vehicle_window"].kept_days, sizes["odograph.vehicle_day"].kept_days) == (5, None)
+    assert sizes["odograph.vehicle_window"].bytes > 0
+
+    database.run(lambda c: write_windows(c, VEHICLE, old.slice(0, 1)))  # a window comes back, of many
+    assert roll_up() == 0
+    assert RollUps(database, "Europe/Berlin")() == 0
+    assert made == {
+        unit: query(lane, f"SELECT * FROM odograph.vehicle_{unit} ORDER BY 1, 2") for unit in UNITS
+    }
+
+
+UNITS = ("minute", "hour", "day")
+
+
+def test_each_hour_that_changed_is_balanced_for_the_dashboard(lane: Lane, database: Database) -> None:
+    begin_ms = NOW_MS - HOUR_MS
+
+    def put(frames: dict[int, int]) -> None:
+        rows = window_rows(begin_ms).slice(0, 2).to_pylist()
+        for row, (second, count) in zip(rows, frames.items(), strict=True):
+            start = datetime.fromtimestamp(begin_ms / 1000, UTC) + timedelta(seconds=second)
+            row |= {"vehicle_id": "V", "window_start": start, "frames": count, "frames_late": 0}
+        table = pa.Table.from_pylist(rows, schema=window_rows(begin_ms).schema)
+        database.run(lambda c: write_windows(c, VEHICLE, table))
+
+    store(lane.home, [Record(s) for s in (0, 1, 2, 5, 12)], t0_ms=begin_ms)
+    put({0: 4, 10: 1})
+    closed = [NOW_MS + 60_000]
+    keeper = LedgerKeeper(lane.settings, lane.endpoints, database, lambda: closed[0])
+    assert keeper() == 2  # the hour before and the one that has begun
+    (hour,) = shown(lane, "audit_hours")
+    figures = ("vehicles", "generated", "missing", "counted", "residual")
+    assert [hour[name] for name in figures] == [1, 13, 8, 5, 8]
+    findings = [(f["stage"], f["vehicle_id"], f["what"], f["frames"]) for f in shown(lane, "audit_findings")]
+    assert findings == [("vehicle to archive", "V", "boot 7 seq 3-4, 6-11", 8)]
+
+    late_ms = NOW_MS + 65_000 - begin_ms
+    listed(lane, 0, begin_ms, late_ms)  # a late frame of the hour is listed, but not archived
+    put({0: 3, 10: 1})
+    closed[0] += 10_000
+    assert keeper() == 2
+    (hour,) = shown(lane, "audit_hours")  # what was quarantined at its receipt is not closed yet
+    assert (hour["counted"], hour["late"], hour["residual"]) == (4, 0, 8 + 1 + 1)
+    findings = [f["what"] for f in shown(lane, "audit_findings")]
+    at = datetime.fromtimestamp(begin_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    assert findings == [
+        "boot 7 seq 3-4, 6-11",
+        f"window {at}: 4 frames archived (boot 7 seq 0-5), 3 counted",
+        "late: 0 records archived, 1 listed",
+    ]
+
+
+def shown(lane: Lane, question: str) -> list[dict[str, Any]]:
+    with psycopg.connect(lane.endpoints.db_dashboard_url) as connection:
+        return list(getattr(operations_queries, question)(connection).to_dict("records"))
