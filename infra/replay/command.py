@@ -15,6 +15,7 @@ from typing import Final
 import infra
 from infra.contract.durations import duration_ms
 from infra.contract.errors import ConfigError, ServiceError
+from infra.contract.moments import moment_ms
 from infra.contract.settings import PREFIX, Endpoints, Settings, endpoints, known_variables, load
 from infra.contract.topics import kafka_topic
 from infra.contract.verdict import clock_limits
@@ -23,7 +24,7 @@ from infra.replay.feed import bounds_of
 from infra.replay.log import Log, partitions_of
 from infra.replay.runs import Run, folder_of
 from infra.replay.shadow import JOBS, TOPIC
-from infra.replay.spans import Reach, moment_ms, offsets, speed_of, vehicles
+from infra.replay.spans import Reach, offsets, speed_of, vehicles
 
 LIVE_SPEED: Final = "60"
 ROOT: Final = Path(infra.__file__).parents[1]
@@ -104,7 +105,7 @@ def _out_of_the_log(
     topic = kafka_topic(settings.kafka.prefix, TOPIC)
     with closing(Log(live.kafka_bootstrap)) as log:
         if wanted.from_time is not None:
-            at_ms = moment_ms(wanted.from_time, "--from-time", settings.tz)
+            at_ms = moment_ms(wanted.from_time, "--from-time")
             taken = sources.since_time(log, topic, at_ms)
         else:
             assert wanted.from_offset is not None
