@@ -25,7 +25,8 @@ STATES: Final = ("begun", "fed", "done", "verified", "different")
 @dataclass(frozen=True, slots=True)
 class Run:
     """A replay. ``settings`` are variables of its jobs that differ from the live ones; ``code`` digests what
-    its jobs are made of: another one may not go on with its checkpoints.
+    its jobs are made of: another one may not go on with its checkpoints. Late frames received up to
+    ``late_until_ms`` belong to it: the archive of a day may grow while it runs.
     """
 
     run_id: str
@@ -34,6 +35,7 @@ class Run:
     until_ms: int
     received_since_ms: int
     received_until_ms: int
+    late_until_ms: int
     vehicles: tuple[str, ...]
     speed: float | None
     jobs: tuple[str, ...]

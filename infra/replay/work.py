@@ -50,7 +50,8 @@ def stored(settings: Settings, run: Run) -> Stored:
     """The records of a run."""
     home = settings.paths.home.absolute()
     files = files_of(home, run.source, folder_of(home, run.run_id))
-    return Stored(files, run.received, run.span, run.vehicles, partitions_of(TOPIC))
+    late_ms = max(run.late_until_ms, run.received_until_ms)
+    return Stored(files, run.received, run.span, late_ms, run.vehicles, partitions_of(TOPIC))
 
 
 def overrides(settings: Settings) -> dict[str, str]:

@@ -17,7 +17,7 @@ from infra.replay.sources import whole_span
 from infra.replay.spans import Reach, Span
 from infra.replay.tables import TABLES, Table
 
-RUN = Run("r1", "archive", 0, 10, 0, 10, (), None, ("stream",), {"JOBS_WINDOW_S": "20"}, "c0de")
+RUN = Run("r1", "archive", 0, 10, 0, 10, 10, (), None, ("stream",), {"JOBS_WINDOW_S": "20"}, "c0de")
 ROAD = Table("road_cell_window", ("cell",), "window_start", fleet=True)
 VEHICLES = ("WDB1240001A000001",)
 

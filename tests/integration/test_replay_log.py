@@ -1,0 +1,73 @@
+"""Replay and a real Kafka: a stretch of the log, and writing that a killed process left half done."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+import pytest
+
+from infra.contract.errors import ConfigError
+from infra.contract.topics import kafka_topic
+from infra.replay.log import Log, Writer, copy_crashes
+from infra.replay.records import Bounds, Stored
+from infra.replay.sources import LOG, files_of, since_offsets, since_time, take
+from infra.replay.spans import Reach, Span
+from tests.integration.stream_support import base_ms, drive
+from tests.support import Lane
+from tests.support_frames import send
+
+pytestmark = pytest.mark.integration
+
+REACH = Reach(10_000, 30_000, 0)
+MINUTE_MS = 60_000
+EVERYTHING = Bounds(10_000, 1 << 60)
+
+
+def test_a_stretch_of_the_log_goes_into_a_runs_topic_as_it_came_and_a_killed_write_goes_on(
+    lane: Lane,
+) -> None:
+    start_ms = base_ms()
+    records = drive(range(1, 9), start_ms, 240, seed=1)
+    send(lane, records)
+    bootstrap, topic = lane.endpoints.kafka_bootstrap, kafka_topic(lane.settings.kafka.prefix, "telemetry")
+    with closing(Log(bootstrap)) as log:
+        whole = since_time(log, topic, start_ms)
+        later = since_time(log, topic, start_ms + 100_000)
+        with pytest.raises(ConfigError, match="--from-offset 1:999999"):
+            since_offsets(log, topic, {1: 999_999})
+        some = since_offsets(log, topic, {0: 0})
+    assert sum(end - begin for begin, end in whole.values()) == len(records)
+    assert sum(end - begin for begin, end in later.values()) == sum(
+        r >= start_ms + 100_000 for r, _ in records
+    )
+
+    folder = lane.home / "replays" / "r1"
+    source, vehicles = take(bootstrap, topic, whole, folder / "input", REACH, MINUTE_MS)
+    assert vehicles == ()
+    assert source.received == Span(records[0][0], records[-1][0] + 1)
+    assert source.event == Span(start_ms + MINUTE_MS, start_ms + 3 * MINUTE_MS)
+    assert take(bootstrap, topic, some, folder / "some", REACH, MINUTE_MS)[1] != ()
+
+    stored = Stored(files_of(lane.home, LOG, folder), source.received, source.event, 0, (), 4)
+    rows = [stored.read(part) for part in stored.plan(EVERYTHING)]
+    assert len(rows) == 1
+    assert (
+        sorted(zip(rows[0]["received_ms"].to_pylist(), rows[0]["value"].to_pylist(), strict=True)) == records
+    )
+
+    run_topic = kafka_topic(lane.settings.kafka.prefix, "crash")  # two partitions, and nobody else's
+    halves = rows[0].set_column(0, "partition", [[p % 2 for p in rows[0]["partition"].to_pylist()]])
+    Writer(bootstrap, run_topic).write(halves.slice(0, 700))
+    with closing(Log(bootstrap)) as log:
+        Writer(bootstrap, run_topic).write(halves, skip=log.ends(run_topic, 2))
+        again = [
+            (m.timestamp()[1], m.value())
+            for p in (0, 1)
+            for m in log.read(run_topic, p, 0, log.ends(run_topic, 2)[p])
+        ]
+    assert sorted(again) == records
+    target = kafka_topic(lane.settings.kafka.prefix, "alerts")
+    assert copy_crashes(bootstrap, run_topic, target, start_ms + 100_000, start_ms + 110_000) == sum(
+        start_ms + 100_000 <= r < start_ms + 110_000 for r, _ in records
+    )
+    assert copy_crashes(bootstrap, run_topic, target, start_ms, start_ms + 110_000) == 0  # they are there
