@@ -67,7 +67,8 @@ def replay(wanted: Wanted, say: Say, *, as_json: bool) -> bool:
         if wanted.into == "live":
             return _into_live(wanted, settings, live, run, stop, say)
         try:
-            result = work.shadow(settings, live, run, stop, say)
+            with runs.held(settings.paths.home, run.run_id):
+                result = work.shadow(settings, live, run, stop, say)
         except OSError as error:
             if error.errno not in NO_SPACE:
                 raise

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import closing
 
+import pyarrow as pa
 import pytest
 
 from infra.contract.errors import ConfigError
@@ -12,6 +13,7 @@ from infra.replay.log import Log, Writer, copy_crashes
 from infra.replay.records import Bounds, Stored
 from infra.replay.sources import LOG, files_of, since_offsets, since_time, take
 from infra.replay.spans import Reach, Span
+from infra.stack import kafka_topics
 from tests.integration.stream_support import base_ms, drive
 from tests.support import Lane
 from tests.support_frames import send
@@ -71,3 +73,20 @@ def test_a_stretch_of_the_log_goes_into_a_runs_topic_as_it_came_and_a_killed_wri
         start_ms + 100_000 <= r < start_ms + 110_000 for r, _ in records
     )
     assert copy_crashes(bootstrap, run_topic, target, start_ms, start_ms + 110_000) == 0  # they are there
+
+
+def test_a_runs_topics_take_records_of_any_time_and_live_ones_say_when_they_first_came(lane: Lane) -> None:
+    bootstrap, prefix = lane.endpoints.kafka_bootstrap, f"{lane.settings.kafka.prefix}run-r1."
+    kafka_topics.create_topics(bootstrap, prefix, for_ever=True)
+    topic = kafka_topic(prefix, "telemetry")
+    next_year_ms = base_ms() + 400 * 24 * 3_600_000
+    row = pa.table({"partition": [2], "key": [b"k"], "received_ms": [next_year_ms], "value": [b"v"]})
+    Writer(bootstrap, topic).write(row)
+    Writer(bootstrap, topic).write(row, now_ms=base_ms())
+    with closing(Log(bootstrap)) as log:
+        first, again = log.read(topic, 2, 0, 2)
+        assert (first.key(), first.value(), first.timestamp()[1]) == (b"k", b"v", next_year_ms)
+        assert again.timestamp()[1] == base_ms()
+        assert dict(again.headers() or [])["first_received_ms"] == str(next_year_ms).encode()
+    kafka_topics.delete_topics(bootstrap, prefix)
+    kafka_topics.delete_topics(bootstrap, prefix)  # twice is fine

@@ -59,6 +59,17 @@ def test_a_run_is_kept_as_it_was_and_an_unknown_one_names_those_there_are(tmp_pa
         runs.check_id("Day 1")
 
 
+def test_a_run_is_in_one_process_at_a_time(tmp_path: Path) -> None:
+    with (
+        runs.held(tmp_path, "r1"),
+        pytest.raises(ConfigError, match="under way in another process"),
+        runs.held(tmp_path, "r1"),
+    ):
+        pass
+    with runs.held(tmp_path, "r1"):
+        pass
+
+
 def test_settings_of_a_run_are_judged_before_anything_is_begun() -> None:
     assert command.settings_given(("jobs.window_s=20", "tz=Europe/Berlin")) == {
         "JOBS_WINDOW_S": "20", "TZ": "Europe/Berlin"
