@@ -258,6 +258,29 @@ def test_metrics_tell_of_each_query(app: App) -> None:
         assert f'odograph_query_lag_records{{query="{name}"}}' in text
 
 
+def test_a_day_replayed_beside_the_live_jobs_gives_its_windows_again(app: App) -> None:
+    """With the late, double, disordered and impossible frames of the first test."""
+    fleet = [vin(v) for v in range(1, 13)]
+    told = "SELECT count(*) AS n, min(window_start) AS since FROM odograph.vehicle_window "
+    live = query(app.lane, told + "WHERE vehicle_id = ANY(%s)", fleet)[0]
+    wanted = [word for vehicle in fleet for word in ("--vehicle", vehicle)]
+    day = ("--day", f"{live['since']:%Y-%m-%d}")
+    run = app.lane.run(
+        "replay", *day, "--run", "same", "--jobs", "stream", "--verify", *wanted, timeout_s=DONE_S
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert f"vehicle_window     equal      {live['n']} rows" in run.stdout
+
+    changed = "UPDATE odograph.vehicle_window SET distance_m = -1 WHERE vehicle_id = %s AND window_start = %s"
+    with psycopg.connect(app.lane.endpoints.db_owner_url) as connection:
+        connection.execute(changed, (vin(1), live["since"]))
+    found = app.lane.run("replay", "compare", "same")
+    assert found.returncode == 1, found.stdout + found.stderr
+    first = f"(vehicle_id={vin(1)}, window_start={live['since'].isoformat()}): distance_m is live -1.0, run"
+    assert first in found.stdout
+    assert app.lane.run("replay", "drop", "same").returncode == 0
+
+
 def test_a_batch_written_twice_changes_nothing(lane: Lane) -> None:
     checkpoint = lane.home / "checkpoints" / "windows"
     checkpoint.mkdir(parents=True)
