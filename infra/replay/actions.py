@@ -46,9 +46,10 @@ def drop_run(run_id: str) -> str:
     """Remove all of a run."""
     settings = load()
     run, addresses = runs.load(settings.paths.home, run_id), endpoints(settings)
-    with databases.connected(addresses.db_owner_url) as live:
-        promote.forget(live, run)
-    Shadow(run, settings, addresses, {}).drop()
+    with runs.held(settings.paths.home, run_id):
+        with databases.connected(addresses.db_owner_url) as live:
+            promote.forget(live, run)
+        Shadow(run, settings, addresses, {}).drop()
     return f"dropped: {run_id}"
 
 

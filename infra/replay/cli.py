@@ -31,7 +31,7 @@ def replay(
         typer.Option(help="Kafka's telemetry from here on: an offset, or partition:offset,..."),
     ] = None,
     from_time: Annotated[
-        str | None, typer.Option(help="Kafka's telemetry received since, as 2026-11-20T08:00")
+        str | None, typer.Option(help="Kafka's telemetry received since, as 2026-11-20T08:00 (UTC)")
     ] = None,
     drives: Annotated[Path | None, typer.Option(help="recorded drives (.csv folder), through MQTT")] = None,
     speed: Annotated[

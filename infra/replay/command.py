@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import signal
 import sys
 import threading
@@ -15,6 +16,7 @@ from typing import Final
 import infra
 from infra.contract.durations import duration_ms
 from infra.contract.errors import ConfigError, ServiceError
+from infra.contract.moments import moment_ms
 from infra.contract.settings import PREFIX, Endpoints, Settings, endpoints, known_variables, load
 from infra.contract.topics import kafka_topic
 from infra.contract.verdict import clock_limits
@@ -23,9 +25,10 @@ from infra.replay.feed import bounds_of
 from infra.replay.log import Log, partitions_of
 from infra.replay.runs import Run, folder_of
 from infra.replay.shadow import JOBS, TOPIC
-from infra.replay.spans import Reach, moment_ms, offsets, speed_of, vehicles
+from infra.replay.spans import Reach, offsets, speed_of, vehicles
 
 LIVE_SPEED: Final = "60"
+NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT)
 ROOT: Final = Path(infra.__file__).parents[1]
 Say = Callable[[str], None]
 
@@ -63,33 +66,41 @@ def replay(wanted: Wanted, say: Say, *, as_json: bool) -> bool:
     with _stopped_by_signals() as stop:
         if wanted.into == "live":
             return _into_live(wanted, settings, live, run, stop, say)
-        result = work.shadow(settings, live, run, stop, say)
+        try:
+            with runs.held(settings.paths.home, run.run_id):
+                result = work.shadow(settings, live, run, stop, say)
+        except OSError as error:
+            if error.errno not in NO_SPACE:
+                raise
+            raise ServiceError(
+                f"run {run.run_id}: {error}. With space the same command again goes on from here"
+            ) from error
     return _told(wanted, settings, live, result, say, as_json)
 
 
 def _run_of(wanted: Wanted, settings: Settings, live: Endpoints, say: Say) -> Run:
     """The run that is begun, or the kept one that goes on; raises ConfigError where they do not fit."""
     home = settings.paths.home.absolute()
-    given = settings_given(wanted.settings)
-    limits = clock_limits(settings)
-    reach = sources.reach_of(limits, duration_ms(wanted.lead, "--lead"))
-    some = vehicles(list(wanted.vehicles))
+    given, some = settings_given(wanted.settings), vehicles(list(wanted.vehicles))
+    reach = sources.reach_of(clock_limits(settings), duration_ms(wanted.lead, "--lead"))
     run_id = runs.check_id(wanted.run) if wanted.run else _next_id(home)
     kept = runs.load(home, run_id) if (folder_of(home, run_id) / runs.FILE).exists() else None
+    at = datetime.now(UTC)
+    now_ms = int(at.timestamp() * 1000)
     if wanted.day is not None:
-        source = sources.of_day(home, wanted.day, settings.tz, reach)
-    elif kept is not None:
-        source = sources.Source(kept.source, kept.span, kept.received)
-        some = kept.vehicles
-    else:
+        source = sources.of_day(home, wanted.day, settings.tz, reach, now_ms)
+    elif kept is None:
         source, partial = _out_of_the_log(wanted, settings, live, folder_of(home, run_id), reach, say)
         some = some or partial
+    if kept is not None:
+        if wanted.day is None or (source.name, source.event.since_ms) == (kept.source, kept.since_ms):
+            source = sources.Source(kept.source, kept.span, kept.received)  # today has grown meanwhile
+        some = some or kept.vehicles
     speed = wanted.speed or (LIVE_SPEED if wanted.into == "live" else "max")
     now = Run(
         run_id, source.name, source.event.since_ms, source.event.until_ms, source.received.since_ms,
-        source.received.until_ms, some, speed_of(speed), jobs_of(wanted.jobs), given,
-        runs.code_digest(ROOT, runs.with_settings(given)),
-        begun_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        source.received.until_ms, now_ms - sources.ARCHIVED_MS, some, speed_of(speed), jobs_of(wanted.jobs),
+        given, runs.code_digest(ROOT, runs.with_settings(given)), begun_at=at.isoformat(timespec="seconds"),
     )  # fmt: skip
     if kept is None:
         return now
@@ -104,7 +115,7 @@ def _out_of_the_log(
     topic = kafka_topic(settings.kafka.prefix, TOPIC)
     with closing(Log(live.kafka_bootstrap)) as log:
         if wanted.from_time is not None:
-            at_ms = moment_ms(wanted.from_time, "--from-time", settings.tz)
+            at_ms = moment_ms(wanted.from_time, "--from-time")
             taken = sources.since_time(log, topic, at_ms)
         else:
             assert wanted.from_offset is not None
@@ -174,8 +185,6 @@ def _told(
     rate = run.records / run.feed_s if run.feed_s else 0.0
     took = f"{run.feed_s:.0f} s ({rate:.0f}/s), {run.total_s:.0f} s in all"
     say(f"run {run.run_id}: {run.records} records in {took}")
-    if result.undone:
-        say(f"run {run.run_id}: left as it is: {'; '.join(result.undone)}")
     if result.dropped_late:
         raise ServiceError(
             f"run {run.run_id}: Spark dropped {result.dropped_late} rows behind its watermark: its windows "

@@ -88,7 +88,7 @@ def _hashes(
     hashed = f"sum(hashtextextended(ROW({', '.join(compared)})::text, 0)::numeric)"
     rows = connection.execute(
         f"SELECT {table.slice_key}::text, date_trunc('hour', {table.time}), count(*), {hashed} "  # noqa: S608
-        f"FROM odograph.{table.name} WHERE {within(table)} GROUP BY 1, 2",
+        f"FROM odograph.{table.name} WHERE {within(table)} AND {table.only} GROUP BY 1, 2",
         values,
     ).fetchall()
     return {(key, hour): (count, total) for key, hour, count, total in rows}
@@ -121,7 +121,7 @@ def _rows(
     """Rows of one slice by their keys."""
     found = connection.execute(
         f"SELECT {', '.join(compared)} FROM odograph.{table.name} WHERE {within(table)} "  # noqa: S608
-        f"AND {table.slice_key}::text = %(slice)s AND {table.time} >= %(hour)s "
+        f"AND {table.only} AND {table.slice_key}::text = %(slice)s AND {table.time} >= %(hour)s "
         f"AND {table.time} < %(hour)s + interval '1 hour'",
         {**values, "slice": place[0], "hour": place[1]},
     ).fetchall()

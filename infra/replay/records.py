@@ -25,12 +25,11 @@ TICK_MS: Final = 5_000
 """Slices begin and end at multiples of it."""
 COLUMNS: Final = ("partition", "log_offset", "key", "received_ms", "value", "topic")
 MEMORY: Final = "512MB"
-_NEVER_MS: Final = 1 << 52
 
 
-Files = Callable[[int, int | None], Sequence[str]]
-"""Files that can hold records received in [since, until), ms; until None: without end. Asked anew each time:
-compaction may have put others in their place.
+Files = Callable[[int, int], Sequence[str]]
+"""Files that can hold records received in [since, until), ms. Asked anew each time: compaction may have put
+others in their place.
 """
 
 
@@ -58,7 +57,8 @@ class Slice:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """The records of a replay: those received in ``received``, and late ones of ``event`` received after it.
+    """The records of a replay: those received in ``received``, and late ones of ``event`` after it, received
+    before ``late_until_ms``.
 
     ``vehicles``: only theirs; empty: all. ``partitions``: of the topic they go into.
     """
@@ -66,12 +66,13 @@ class Stored:
     files: Files
     received: Span
     event: Span
+    late_until_ms: int
     vehicles: tuple[str, ...]
     partitions: int
 
     def plan(self, bounds: Bounds) -> list[Slice]:
         """All slices in order; raises ConfigError where a file cannot be read."""
-        check_files(self.files(self.received.since_ms, None))
+        check_files(self._files(Span(self.received.since_ms, self.late_until_ms)))
         main = slices(self._counts(late=False), bounds, self.partitions, late=False)
         unbounded = Bounds(bounds.records, 1 << 62)  # late ones move no watermark
         return main + slices(self._counts(late=True), unbounded, self.partitions, late=True)
@@ -81,7 +82,7 @@ class Stored:
         names = ", ".join(COLUMNS)
         received = Span(
             max(part.received.since_ms, self.received.until_ms if part.late else self.received.since_ms),
-            part.received.until_ms if part.late else min(part.received.until_ms, self.received.until_ms),
+            min(part.received.until_ms, self.late_until_ms if part.late else self.received.until_ms),
         )
         found = self._query(f"SELECT {names} FROM {{files}} WHERE {{wanted}}", received, part.late)  # noqa: S608
         table = found.set_column(0, "partition", _modulo(found["partition"], self.partitions))
@@ -92,7 +93,7 @@ class Stored:
 
     def _counts(self, late: bool) -> npt.NDArray[np.int64]:
         """Rows of tick, partition and number of records, by tick."""
-        received = Span(self.received.until_ms, _NEVER_MS) if late else self.received
+        received = Span(self.received.until_ms, self.late_until_ms) if late else self.received
         if not self._files(received):
             return np.empty((0, 3), np.int64)
         found = self._query(
@@ -118,8 +119,9 @@ class Stored:
             return database.sql(text, params=values).to_arrow_table()
 
     def _files(self, received: Span) -> list[str]:
-        until_ms = None if received.until_ms >= _NEVER_MS else received.until_ms
-        return list(self.files(received.since_ms, until_ms))
+        if received.since_ms >= received.until_ms:
+            return []
+        return list(self.files(received.since_ms, received.until_ms))
 
 
 def _modulo(partitions: pa.ChunkedArray, count: int) -> pa.Array:
@@ -180,11 +182,9 @@ def check_files(files: Sequence[str]) -> None:
             ) from error
 
 
-def hour_files(folder: Path, since_ms: int, until_ms: int | None) -> tuple[str, ...]:
+def hour_files(folder: Path, since_ms: int, until_ms: int) -> tuple[str, ...]:
     """Files of ``folder`` (date=/hour=/*.parquet) that can hold records received in [since, until), ms."""
-    first, last = (
-        _hour(ms) if ms is not None else "~" for ms in (since_ms, None if until_ms is None else until_ms - 1)
-    )
+    first, last = _hour(since_ms), _hour(until_ms - 1)
     found = folder.glob("date=*/hour=*/*.parquet")
     return tuple(sorted(str(p) for p in found if first <= f"{p.parent.parent.name}/{p.parent.name}" <= last))
 

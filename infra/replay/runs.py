@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -25,7 +27,8 @@ STATES: Final = ("begun", "fed", "done", "verified", "different")
 @dataclass(frozen=True, slots=True)
 class Run:
     """A replay. ``settings`` are variables of its jobs that differ from the live ones; ``code`` digests what
-    its jobs are made of: another one may not go on with its checkpoints.
+    its jobs are made of: another one may not go on with its checkpoints. Late frames received up to
+    ``late_until_ms`` belong to it: the archive of a day may grow while it runs.
     """
 
     run_id: str
@@ -34,6 +37,7 @@ class Run:
     until_ms: int
     received_since_ms: int
     received_until_ms: int
+    late_until_ms: int
     vehicles: tuple[str, ...]
     speed: float | None
     jobs: tuple[str, ...]
@@ -107,6 +111,19 @@ def load(home: Path, run_id: str) -> Run:
         there = ", ".join(run.run_id for run in all_runs(home)) or "none"
         raise ConfigError(f"no run {run_id!r}; there are: {there}") from error
     return _read(text)
+
+
+@contextmanager
+def held(home: Path, run_id: str) -> Iterator[None]:
+    """Keep others off a run while the block runs; raises ConfigError where another process has it."""
+    folder = folder_of(home, run_id)
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise ConfigError(f"run {run_id} is under way in another process: stop that one first") from error
+        yield
 
 
 def all_runs(home: Path) -> list[Run]:

@@ -26,6 +26,9 @@ LOG: Final = "log"
 DAY: Final = "day "
 """Of a generated day; its name follows."""
 ROWS: Final = 20_000
+MINUTE_MS: Final = 60_000
+ARCHIVED_MS: Final = 60_000
+"""A record is in the archive so long after its receipt."""
 TAKEN: Final = pa.schema([
     ("topic", pa.string()), ("partition", pa.int32()), ("log_offset", pa.int64()), ("key", pa.binary()),
     ("received_ms", pa.int64()), ("value", pa.binary()), ("vehicle_id", pa.string()),
@@ -42,14 +45,14 @@ class Source:
     received: Span
 
 
-def of_day(home: Path, day: str, tz: str, reach: Reach) -> Source:
+def of_day(home: Path, day: str, tz: str, reach: Reach, now_ms: int) -> Source:
     """A generated day of that name, else that date in the archive; raises ConfigError naming those known."""
     made = home / "days" / day / "run.json"
     if made.exists():
         told = json.loads(made.read_text())
         span = Span(int(told["start_ms"]), int(told["end_ms"]))
         return Source(f"{DAY}{day}", span, reach.received(span))
-    span = day_span(day, tz)
+    span = over(day_span(day, tz), now_ms, reach)
     if not reader.files(archive_of(home), span.since_ms, span.until_ms):
         days, generated = known_days(home)
         raise ConfigError(
@@ -57,6 +60,14 @@ def of_day(home: Path, day: str, tz: str, reach: Reach) -> Source:
             f"generated (--day NAME): {', '.join(generated) or 'none'}"
         )
     return Source(ARCHIVE, span, reach.received(span))
+
+
+def over(span: Span, now_ms: int, reach: Reach) -> Span:
+    """What of a day is over by ``now_ms``: all that can reach its windows is archived. Raises ConfigError."""
+    done_ms = (now_ms - reach.lateness_ms - ARCHIVED_MS) // MINUTE_MS * MINUTE_MS
+    if done_ms <= span.since_ms:
+        raise ConfigError(f"--day: the day that begins at {span.since:%Y-%m-%d %H:%M}Z has not begun")
+    return Span(span.since_ms, min(span.until_ms, done_ms))
 
 
 def known_days(home: Path) -> tuple[list[str], list[str]]:

@@ -59,15 +59,6 @@ def day_span(day: str, tz: str) -> Span:
     return Span(since, until)
 
 
-def moment_ms(text: str, option: str, tz: str) -> int:
-    """``2026-11-20T08:00`` (in zone ``tz`` where it names none) in ms; raises ConfigError."""
-    try:
-        at = datetime.fromisoformat(text)
-    except ValueError as error:
-        raise ConfigError(f"{option} {text!r}: a time such as 2026-11-20T08:00 is wanted") from error
-    return int((at if at.tzinfo else at.replace(tzinfo=ZoneInfo(tz))).timestamp() * 1000)
-
-
 def offsets(text: str, partitions: int) -> dict[int, int]:
     """``1200`` (every partition) or ``0:1200,3:77`` (others: none) by partition; raises ConfigError."""
     if text.isdecimal():

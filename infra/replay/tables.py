@@ -16,7 +16,8 @@ class Table:
     ``time`` is the column that decides whether a row belongs to a span, ``length`` how long the row reaches
     from there (an interval's text): a row that does not end within the span is not the run's. ``fleet``: a
     row is made of many vehicles, so a run of some of them says nothing of it. ``windows``: what ``--verify``
-    proves. ``apart``: columns that are not compared. ``with_alerts``: rows belong to alerts, not to a time.
+    proves. ``apart``: columns that are not compared; ``only``: rows that are.
+    ``with_alerts``: rows belong to alerts, not to a time.
     """
 
     name: str
@@ -28,6 +29,7 @@ class Table:
     compared: bool = True
     apart: tuple[str, ...] = WRITER
     with_alerts: bool = False
+    only: str = "true"
 
     @property
     def slice_key(self) -> str:
@@ -37,7 +39,7 @@ class Table:
 
 _ALERT_APART: Final = (
     "alert_no", "first_alert_id", "acknowledged_at", "acknowledged_by", "note", "silence_no", "cleared_by",
-    "evidence_at", "evidence_frames",
+    "evidence_at", "evidence_frames", "revision", "restated_at", "withdrawn_at",
 )  # fmt: skip
 
 TABLES: Final = (
@@ -57,7 +59,10 @@ TABLES: Final = (
     Table("trip_stop", ("vehicle_id", "began_at"), "began_at"),
     Table("idle_episode", ("vehicle_id", "began_at"), "began_at"),
     Table("harsh_event", ("vehicle_id", "began_at", "kind"), "began_at"),
-    Table("alert", ("vehicle_id", "rule", "opened_at"), "opened_at", apart=_ALERT_APART),
+    Table(
+        "alert", ("vehicle_id", "rule", "opened_at"), "opened_at", apart=_ALERT_APART,
+        only="withdrawn_at IS NULL",
+    ),
     Table("alert_event", ("vehicle_id", "rule", "event_time"), "event_time", compared=False),
     Table("alert_change", ("alert_no", "change_no"), "event_time", compared=False, with_alerts=True),
     Table("alert_evidence", ("alert_no", "boot_id", "seq"), "t0", compared=False, with_alerts=True),

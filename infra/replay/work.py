@@ -30,8 +30,8 @@ from infra.replay.tables import Table, of_run
 from infra.stack.supervisor import Supervisor
 
 SETTLE_POLL_S: Final = 1.0
-STUCK_S: Final = 60.0
-"""What keepers have still to do is given up when it does not change for so long: a trip without an end."""
+STUCK_S: Final = 300.0
+"""A run whose jobs get no further for so long has failed: its tables are not whole."""
 LIVE_PAUSE_S: Final = 0.2
 
 Say = Callable[[str], None]
@@ -43,7 +43,6 @@ class Result:
     """What a shadow run came to."""
 
     run: Run
-    undone: tuple[str, ...]
     dropped_late: int
 
 
@@ -51,7 +50,8 @@ def stored(settings: Settings, run: Run) -> Stored:
     """The records of a run."""
     home = settings.paths.home.absolute()
     files = files_of(home, run.source, folder_of(home, run.run_id))
-    return Stored(files, run.received, run.span, run.vehicles, partitions_of(TOPIC))
+    late_ms = max(run.late_until_ms, run.received_until_ms)
+    return Stored(files, run.received, run.span, late_ms, run.vehicles, partitions_of(TOPIC))
 
 
 def overrides(settings: Settings) -> dict[str, str]:
@@ -89,12 +89,12 @@ def shadow(settings: Settings, live: Endpoints, run: Run, stop: threading.Event,
         say(f"run {run.run_id}: {', '.join(run.jobs)} ready after {fed_s - begun_s:.0f} s")
         ends = _feed(shape, supervisor, records, plan, stop)
         run = runs.save(settings.paths.home, run.stage("fed"))
-        undone = _settle(shape, supervisor, ends, stop, say)
+        _settle(shape, supervisor, ends, stop, say)
         took_s = time.monotonic() - fed_s
     dropped = databases.dropped_late(shape.owner_url)
     total_s = run.total_s + time.monotonic() - begun_s
     done = run.stage("done", feed_s=round(run.feed_s + took_s, 1), total_s=round(total_s, 1))
-    return Result(runs.save(settings.paths.home, done), undone, dropped)
+    return Result(runs.save(settings.paths.home, done), dropped)
 
 
 def _feed(
@@ -119,21 +119,22 @@ def _feed(
         return tuple(kafka.ends(shape.topic, partitions))
 
 
-def _settle(
-    shape: Shadow, supervisor: Supervisor, ends: Ends, stop: threading.Event, say: Say
-) -> tuple[str, ...]:
-    """Wait until the run's jobs are through; what their keepers never finished."""
+def _settle(shape: Shadow, supervisor: Supervisor, ends: Ends, stop: threading.Event, say: Say) -> None:
+    """Wait until the run's jobs and their keepers are through; raises ServiceError where they get stuck."""
     left, since_s = ["everything"], time.monotonic()
     while True:
         shape.watch(supervisor)
         now = shape.behind(ends)
         if not now:
-            return ()
+            return
         if now != left:
             say(f"run {shape.run.run_id}: left: {'; '.join(now)}")
             left, since_s = now, time.monotonic()
-        if time.monotonic() - since_s > STUCK_S and not any("records" in word for word in now):
-            return tuple(now)
+        if time.monotonic() - since_s > STUCK_S:
+            raise ServiceError(
+                f"run {shape.run.run_id}: no step in {STUCK_S:g} s, left: {'; '.join(now)}. Its logs: "
+                f"{shape.home / 'logs'}; the same command again goes on from here"
+            )
         if stop.wait(SETTLE_POLL_S):
             raise ServiceError("stopped; the same command again goes on from here")
 

@@ -14,16 +14,18 @@ from infra.contract.topics import KAFKA_TOPICS, kafka_topic
 TIMEOUT_S = 30.0
 PROBE_S = 5.0
 POLL_S = 0.05
+FOR_EVER = {"retention.ms": "-1", "message.timestamp.after.max.ms": str((1 << 63) - 1)}
+"""Of a topic that takes records of any time, a generated day's of next year too."""
 
 
 def create_topics(bootstrap: str, prefix: str, replication: int = -1, *, for_ever: bool = False) -> list[str]:
     """Create the contract's topics under ``prefix``, ready for use; those that were missing. Idempotent.
 
-    ``replication`` -1 is the cluster's default. ``for_ever``: retention takes nothing, however old it is.
+    ``replication`` -1 is the cluster's default. ``for_ever``: records of any time are taken and kept.
     Raises ServiceError.
     """
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-    kept = {"retention.ms": "-1"} if for_ever else {}
+    kept = FOR_EVER if for_ever else {}
     wanted = [
         NewTopic(kafka_topic(prefix, t.name), t.partitions, replication, config=t.config() | kept)
         for t in KAFKA_TOPICS

@@ -30,9 +30,8 @@ COLUMNS += "last_event, distance_m, batch_id"
 def run_of(run_id: str, begin: datetime, hours: int, vehicles: tuple[str, ...] = ()) -> Run:
     since_ms = int(begin.timestamp() * 1000)
     until_ms = since_ms + hours * 3_600_000
-    return Run(
-        run_id, "archive", since_ms, until_ms, since_ms, until_ms, vehicles, None, ("stream",), {}, "c"
-    )
+    span = (since_ms, until_ms)
+    return Run(run_id, "archive", *span, *span, 0, vehicles, None, ("stream",), {}, "c")
 
 
 @contextmanager
@@ -106,7 +105,9 @@ def test_two_runs_are_promoted_over_each_other_and_rolled_back_to_what_was(lane:
         changes = "SELECT rule, change FROM serving.alert_change ORDER BY 1"
         assert read(lane, changes) == [("later", "opened"), ("new", "opened")]
 
-        promote.promote(live, two, second)
+        promote.copy_in(live, two, second)  # and the process was killed: nobody sees it
+        assert metres(lane) == [(v, h, 2.0 if h < 3 else 1.0) for v in (1, 2) for h in range(5)]
+        assert promote.promote(live, two, second) == 0
         expected = [(1, h, 3.0 if h >= 2 else 2.0) for h in range(5)]
         expected += [(2, h, 2.0 if h < 3 else 1.0) for h in range(5)]
         assert metres(lane) == expected

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
+from infra.archive.verify import verified
 from infra.contract.topics import kafka_topic
 from infra.stack.stack import Stack
 from load_tests.drills.link import Link
@@ -203,6 +204,9 @@ def test_the_archive_holds_every_record_once_and_duckdb_reads_it(app: App) -> No
 
     eventually(lambda: has_archive(app.lane) and archived() == wanted, 60, "all records are archived as sent")
     assert archive_copies(app.lane) == 0
+    folder = app.lane.home.absolute() / "archive"
+    eventually(lambda: verified(folder, None, quick=False).whole, 60, "the manifest finds it whole")
+    assert verified(folder, None, quick=True).unlisted == []
 
 
 def archive_of(lane: Lane) -> str:
@@ -252,6 +256,29 @@ def test_metrics_tell_of_each_query(app: App) -> None:
     text = page(app.lane, "metrics")[1]
     for name in ("windows", "archive", "vehicles"):
         assert f'odograph_query_lag_records{{query="{name}"}}' in text
+
+
+def test_a_day_replayed_beside_the_live_jobs_gives_its_windows_again(app: App) -> None:
+    """With the late, double, disordered and impossible frames of the first test."""
+    fleet = [vin(v) for v in range(1, 13)]
+    told = "SELECT count(*) AS n, min(window_start) AS since FROM odograph.vehicle_window "
+    live = query(app.lane, told + "WHERE vehicle_id = ANY(%s)", fleet)[0]
+    wanted = [word for vehicle in fleet for word in ("--vehicle", vehicle)]
+    day = ("--day", f"{live['since']:%Y-%m-%d}")
+    run = app.lane.run(
+        "replay", *day, "--run", "same", "--jobs", "stream", "--verify", *wanted, timeout_s=DONE_S
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert f"vehicle_window     equal      {live['n']} rows" in run.stdout
+
+    changed = "UPDATE odograph.vehicle_window SET distance_m = -1 WHERE vehicle_id = %s AND window_start = %s"
+    with psycopg.connect(app.lane.endpoints.db_owner_url) as connection:
+        connection.execute(changed, (vin(1), live["since"]))
+    found = app.lane.run("replay", "compare", "same")
+    assert found.returncode == 1, found.stdout + found.stderr
+    first = f"(vehicle_id={vin(1)}, window_start={live['since'].isoformat()}): distance_m is live -1.0, run"
+    assert first in found.stdout
+    assert app.lane.run("replay", "drop", "same").returncode == 0
 
 
 def test_a_batch_written_twice_changes_nothing(lane: Lane) -> None:

@@ -12,10 +12,12 @@ import pytest
 
 from infra.contract.errors import ConfigError
 from infra.replay.records import Bounds, Stored, hour_files, log_order, slices
+from infra.replay.sources import over
 from infra.replay.spans import Reach, Span, day_span, offsets, speed_of, vehicles
 
 HOUR_MS = 3_600_000
 DAY = day_span("2026-11-20", "UTC")
+LATE_UNTIL_MS = DAY.until_ms + 20 * HOUR_MS
 
 
 def write(folder: Path, name: str, rows: list[tuple[int, int, int, str, str, int]]) -> None:
@@ -44,7 +46,7 @@ def write(folder: Path, name: str, rows: list[tuple[int, int, int, str, str, int
 
 def stored(folder: Path, wanted: tuple[str, ...] = ()) -> Stored:
     received = Reach(10_000, 30_000, 0).received(DAY)
-    return Stored(partial(hour_files, folder), received, DAY, wanted, 4)
+    return Stored(partial(hour_files, folder), received, DAY, LATE_UNTIL_MS, wanted, 4)
 
 
 def replayed(records: Stored, bounds: Bounds) -> list[list[int]]:
@@ -60,6 +62,7 @@ def test_a_day_takes_what_can_reach_its_windows_and_its_late_frames_of_any_time_
                                   (0, 6, until + 30_001, "A", "ok", until)])  # fmt: skip
     write(tmp_path, "d.parquet", [(0, 7, until + 7 * HOUR_MS, "A", "late", until - 1),
                                   (0, 8, until + 7 * HOUR_MS, "A", "late", until),
+                                  (0, 10, LATE_UNTIL_MS, "A", "late", until - 1),
                                   (0, 9, until + 7 * HOUR_MS, "A", "ok", until + 7 * HOUR_MS)])  # fmt: skip
     everything = Bounds(1000, 1 << 60)
     assert replayed(stored(tmp_path), everything) == [[2, 4, 3, 5], [7]]
@@ -111,6 +114,14 @@ def test_days_are_cut_in_the_zone_of_the_installation() -> None:
     )  # fmt: skip
     with pytest.raises(ConfigError, match=r"--day '20\.11\.2026'"):
         day_span("20.11.2026", "UTC")
+
+
+def test_of_today_only_what_is_over_is_replayed() -> None:
+    reach = Reach(10_000, 30_000, 0)
+    assert over(DAY, DAY.until_ms + 90_000, reach) == DAY
+    assert over(DAY, DAY.since_ms + HOUR_MS, reach) == Span(DAY.since_ms, DAY.since_ms + HOUR_MS - 120_000)
+    with pytest.raises(ConfigError, match="has not begun"):
+        over(DAY, DAY.since_ms, reach)
 
 
 def test_offsets_speeds_and_vehicles_that_mean_nothing_are_refused_by_name() -> None:

@@ -17,7 +17,7 @@ from infra.replay.sources import whole_span
 from infra.replay.spans import Reach, Span
 from infra.replay.tables import TABLES, Table
 
-RUN = Run("r1", "archive", 0, 10, 0, 10, (), None, ("stream",), {"JOBS_WINDOW_S": "20"}, "c0de")
+RUN = Run("r1", "archive", 0, 10, 0, 10, 10, (), None, ("stream",), {"JOBS_WINDOW_S": "20"}, "c0de")
 ROAD = Table("road_cell_window", ("cell",), "window_start", fleet=True)
 VEHICLES = ("WDB1240001A000001",)
 
@@ -57,6 +57,17 @@ def test_a_run_is_kept_as_it_was_and_an_unknown_one_names_those_there_are(tmp_pa
         runs.load(tmp_path, "r2")
     with pytest.raises(ConfigError, match="run 'Day 1'"):
         runs.check_id("Day 1")
+
+
+def test_a_run_is_in_one_process_at_a_time(tmp_path: Path) -> None:
+    with (
+        runs.held(tmp_path, "r1"),
+        pytest.raises(ConfigError, match="under way in another process"),
+        runs.held(tmp_path, "r1"),
+    ):
+        pass
+    with runs.held(tmp_path, "r1"):
+        pass
 
 
 def test_settings_of_a_run_are_judged_before_anything_is_begun() -> None:

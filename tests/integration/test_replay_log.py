@@ -1,0 +1,92 @@
+"""Replay and a real Kafka: a stretch of the log, and writing that a killed process left half done."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+import pyarrow as pa
+import pytest
+
+from infra.contract.errors import ConfigError
+from infra.contract.topics import kafka_topic
+from infra.replay.log import Log, Writer, copy_crashes
+from infra.replay.records import Bounds, Stored
+from infra.replay.sources import LOG, files_of, since_offsets, since_time, take
+from infra.replay.spans import Reach, Span
+from infra.stack import kafka_topics
+from tests.integration.stream_support import base_ms, drive
+from tests.support import Lane
+from tests.support_frames import send
+
+pytestmark = pytest.mark.integration
+
+REACH = Reach(10_000, 30_000, 0)
+MINUTE_MS = 60_000
+EVERYTHING = Bounds(10_000, 1 << 60)
+
+
+def test_a_stretch_of_the_log_goes_into_a_runs_topic_as_it_came_and_a_killed_write_goes_on(
+    lane: Lane,
+) -> None:
+    start_ms = base_ms()
+    records = drive(range(1, 9), start_ms, 240, seed=1)
+    send(lane, records)
+    bootstrap, topic = lane.endpoints.kafka_bootstrap, kafka_topic(lane.settings.kafka.prefix, "telemetry")
+    with closing(Log(bootstrap)) as log:
+        whole = since_time(log, topic, start_ms)
+        later = since_time(log, topic, start_ms + 100_000)
+        with pytest.raises(ConfigError, match="--from-offset 1:999999"):
+            since_offsets(log, topic, {1: 999_999})
+        some = since_offsets(log, topic, {0: 0})
+    assert sum(end - begin for begin, end in whole.values()) == len(records)
+    assert sum(end - begin for begin, end in later.values()) == sum(
+        r >= start_ms + 100_000 for r, _ in records
+    )
+
+    folder = lane.home / "replays" / "r1"
+    source, vehicles = take(bootstrap, topic, whole, folder / "input", REACH, MINUTE_MS)
+    assert vehicles == ()
+    assert source.received == Span(records[0][0], records[-1][0] + 1)
+    assert source.event == Span(start_ms + MINUTE_MS, start_ms + 3 * MINUTE_MS)
+    assert take(bootstrap, topic, some, folder / "some", REACH, MINUTE_MS)[1] != ()
+
+    stored = Stored(files_of(lane.home, LOG, folder), source.received, source.event, 0, (), 4)
+    rows = [stored.read(part) for part in stored.plan(EVERYTHING)]
+    assert len(rows) == 1
+    assert (
+        sorted(zip(rows[0]["received_ms"].to_pylist(), rows[0]["value"].to_pylist(), strict=True)) == records
+    )
+
+    run_topic = kafka_topic(lane.settings.kafka.prefix, "crash")  # two partitions, and nobody else's
+    halves = rows[0].set_column(0, "partition", [[p % 2 for p in rows[0]["partition"].to_pylist()]])
+    Writer(bootstrap, run_topic).write(halves.slice(0, 700))
+    with closing(Log(bootstrap)) as log:
+        Writer(bootstrap, run_topic).write(halves, skip=log.ends(run_topic, 2))
+        again = [
+            (m.timestamp()[1], m.value())
+            for p in (0, 1)
+            for m in log.read(run_topic, p, 0, log.ends(run_topic, 2)[p])
+        ]
+    assert sorted(again) == records
+    target = kafka_topic(lane.settings.kafka.prefix, "alerts")
+    assert copy_crashes(bootstrap, run_topic, target, start_ms + 100_000, start_ms + 110_000) == sum(
+        start_ms + 100_000 <= r < start_ms + 110_000 for r, _ in records
+    )
+    assert copy_crashes(bootstrap, run_topic, target, start_ms, start_ms + 110_000) == 0  # they are there
+
+
+def test_a_runs_topics_take_records_of_any_time_and_live_ones_say_when_they_first_came(lane: Lane) -> None:
+    bootstrap, prefix = lane.endpoints.kafka_bootstrap, f"{lane.settings.kafka.prefix}run-r1."
+    kafka_topics.create_topics(bootstrap, prefix, for_ever=True)
+    topic = kafka_topic(prefix, "telemetry")
+    next_year_ms = base_ms() + 400 * 24 * 3_600_000
+    row = pa.table({"partition": [2], "key": [b"k"], "received_ms": [next_year_ms], "value": [b"v"]})
+    Writer(bootstrap, topic).write(row)
+    Writer(bootstrap, topic).write(row, now_ms=base_ms())
+    with closing(Log(bootstrap)) as log:
+        first, again = log.read(topic, 2, 0, 2)
+        assert (first.key(), first.value(), first.timestamp()[1]) == (b"k", b"v", next_year_ms)
+        assert again.timestamp()[1] == base_ms()
+        assert dict(again.headers() or [])["first_received_ms"] == str(next_year_ms).encode()
+    kafka_topics.delete_topics(bootstrap, prefix)
+    kafka_topics.delete_topics(bootstrap, prefix)  # twice is fine
