@@ -25,6 +25,7 @@ PACKAGES = (
     "infra.score",
     "infra.vault",
     "infra.archive",
+    "infra.backfill",
     "infra.replay",
     "edge_simulator",
     "bridge",

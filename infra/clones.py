@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-import duckdb
-
 from infra.archive.layout import archive_of
 from infra.archive.reader import paths
+from infra.duck import connected
 
 OVERLAP_MS: Final = 30_000
 """Longer than what clocks (``jobs.ahead_s``) and a frame's length can explain."""
@@ -51,6 +50,6 @@ def cloned_vehicles(home: Path) -> list[Clone]:
     files = paths(archive_of(home))
     if not files:
         return []
-    with duckdb.connect(config={"threads": 1}) as connection:
+    with connected() as connection:
         rows = connection.execute(_SQL, [files, OVERLAP_MS, OVERLAP_MS]).fetchall()
     return [Clone(*row) for row in rows]

@@ -19,10 +19,12 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-import duckdb
-
 from infra.archive.layout import archive_of
 from infra.archive.reader import paths
+from infra.duck import connected
+
+SHARE_ROWS = 2_000_000
+"""Records that are told apart at once: shares of the fleet, so that memory does not grow with the archive."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +127,7 @@ def _never_sent(run: Mapping[str, Any]) -> int:
     return int(run.get("lost_on_link", 0) + run.get("dropped_on_board", 0))
 
 
+_ROWS_SQL = "SELECT count(*) FROM read_parquet(?, hive_partitioning = false)"
 _ARCHIVE_SQL = """
 SELECT count(*) AS archived,
        count(DISTINCT id) AS distinct,
@@ -135,7 +138,7 @@ SELECT count(*) AS archived,
        count(*) FILTER (NOT live) AS brought_in,
        count(DISTINCT id) - count(DISTINCT id) FILTER (live) AS brought_distinct
 FROM (SELECT verdict, (vehicle_id, boot_id, seq) AS id, coalesce(topic = $live, true) AS live
-      FROM read_parquet($files, hive_partitioning = false))
+      FROM read_parquet($files, hive_partitioning = false) WHERE hash(vehicle_id) % $shares = $share)
 """
 
 
@@ -147,9 +150,15 @@ def archive_counts(home: Path, live_topic: str | None = None) -> ArchiveCounts:
     files = paths(archive_of(home))
     if not files:
         return ArchiveCounts()
-    with duckdb.connect(config={"threads": 1}) as connection:
-        row = connection.execute(_ARCHIVE_SQL, {"files": files, "live": live_topic}).fetchone()
-    return ArchiveCounts(*(row or ()))
+    sums = [0] * len(fields(ArchiveCounts))
+    with connected() as connection:
+        ((rows,),) = connection.execute(_ROWS_SQL, [files]).fetchall()
+        shares = -(-rows // SHARE_ROWS)
+        for share in range(shares):
+            values = {"files": files, "live": live_topic, "shares": shares, "share": share}
+            (row,) = connection.execute(_ARCHIVE_SQL, values).fetchall()
+            sums = [a + b for a, b in zip(sums, row, strict=True)]
+    return ArchiveCounts(*sums)
 
 
 DeadFrame = tuple[str, str, int, int]
@@ -170,7 +179,7 @@ def dead_archived(home: Path, dead: Sequence[DeadFrame]) -> int:
     if not files:
         return 0
     columns = [list(column) for column in zip(*dead, strict=True)]
-    with duckdb.connect(config={"threads": 1}) as connection:
+    with connected() as connection:
         row = connection.execute(_DEAD_ARCHIVED_SQL, [*columns, files]).fetchone()
     return int(row[0]) if row else 0
 

@@ -105,7 +105,8 @@ def table_of(rows: list[Any]) -> pd.DataFrame:
             "kind": [type(row).__struct_config__.tag for row in rows],
             "vehicle_id": [row.vehicle_id for row in rows],
             "body": [pack(row) for row in rows],
-        }
+        },
+        dtype=object,  # without it columns of no rows are numbers, and Spark fails to make text of them
     )
 
 

@@ -18,6 +18,7 @@ from infra.contract.verdict import QUARANTINED, ClockLimits
 from stream_jobs.quality import parse, with_verdict
 from stream_jobs.rules import VEHICLES, Rule
 from stream_jobs.schema import HEAD, frame_schema
+from stream_jobs.vehicles.history import HISTORY
 
 LOOKED_UP: Final = ("vehicle_class", "powertrain", "model")
 """Columns beside the frame's for rules of the query ``vehicles``: texts, null where not known."""
@@ -53,8 +54,10 @@ def rule_schemas() -> dict[str, T.StructType]:
 
 
 def vehicle_rule_schema() -> T.StructType:
-    """What a rule of the query ``vehicles`` may use: the frame's columns and what is known of the vehicle."""
-    return T.StructType([*frame_schema().fields, *(T.StructField(n, T.StringType()) for n in LOOKED_UP)])
+    """What a rule of the query ``vehicles`` may use: the frame's columns, what the vehicle is, history."""
+    texts = (T.StructField(name, T.StringType()) for name in LOOKED_UP)
+    numbers = (T.StructField(name, T.DoubleType()) for name in HISTORY)
+    return T.StructType([*frame_schema().fields, *texts, *numbers])
 
 
 def frame_findings(records: DataFrame, rules: Sequence[Rule], limits: ClockLimits) -> DataFrame:

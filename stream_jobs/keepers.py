@@ -23,6 +23,7 @@ from stream_jobs.evidence import EvidenceKeeper
 from stream_jobs.hadoop_store import HadoopStore
 from stream_jobs.latest import LatestPublisher
 from stream_jobs.progress import Board
+from stream_jobs.recompute.nightly import Nightly
 from stream_jobs.roads.keeper import EtaKeeper, NetworkKeeper, RoadKeeper, StopKeeper
 from stream_jobs.rollups.keeper import RollUps
 from stream_jobs.sinks import Database, execute, insert_progress
@@ -30,6 +31,7 @@ from stream_jobs.trends.keeper import Trends
 from stream_jobs.upkeep.ledger import LedgerKeeper
 from stream_jobs.upkeep.retention import RetentionKeeper
 from stream_jobs.vehicles.alert_log import AlertLog
+from stream_jobs.vehicles.history_keeper import HistoryKeeper
 from stream_jobs.vehicles.lookup_keeper import LookupKeeper
 from stream_jobs.vehicles.repair import JourneyRepair
 
@@ -122,10 +124,15 @@ def start(context: Context, stop: threading.Event) -> list[Keeper]:
         settings, context.addresses, context.database("audit"), lambda: board.closed_ms(CLOSERS)
     )
     retention = RetentionKeeper(settings.retention, context.database("retention"))
+    everything = (*CLOSERS, "vehicles")
+    nightly = Nightly(
+        spark, settings, context.database("recompute"), lambda: board.closed_ms(everything), stop
+    )
     works: tuple[tuple[str, float, Callable[[], Any]], ...] = (
         ("progress", PROGRESS_S, lambda: write_progress(board, progress_db)),
         ("latest", LATEST_S, latest),
         ("lookups", LOOKUPS_S, lookups),
+        ("history", settings.recompute.history_s, HistoryKeeper(settings, context.database("history"))),
         ("journeys", settings.jobs.repair_interval_s, journeys),
         ("repair", settings.jobs.repair_interval_s, repair),
         ("rollups", settings.jobs.rollup_interval_s, rollups),
@@ -139,6 +146,7 @@ def start(context: Context, stop: threading.Event) -> list[Keeper]:
         ("roads", ROADS_S, RoadKeeper(settings, context.database("roads"))),
         ("stops", STOPS_S, StopKeeper(context.database("stops"))),
         ("eta", settings.roads.eta_s, EtaKeeper(settings, context.database("eta"))),
+        ("recompute", settings.recompute.look_s, nightly),
         ("network", NETWORK_S, NetworkKeeper(settings, context.database("network"))),
     )
     if settings.archive.url:

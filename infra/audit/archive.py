@@ -20,10 +20,11 @@ from infra.archive.manifest import read_hour
 from infra.audit.edge import Device
 from infra.audit.scope import Scope
 from infra.contract.seq_ranges import Ranges, merged
+from infra.duck import connected
 
-SHARE_ROWS: Final = 5_000_000
+SHARE_ROWS: Final = 2_000_000
 """Records that are told apart at once."""
-MEMORY: Final = "1GB"
+MEMORY: Final = "512MB"
 """DuckDB's own limit; what is beyond goes to the disk."""
 
 
@@ -229,12 +230,5 @@ def horizon_ms(home: Path) -> int | None:
 @contextmanager
 def opened(home: Path, names: Sequence[str], scope: Scope) -> Iterator[Archive]:
     """The archive's answers while the block runs."""
-    spill = home.absolute() / "tmp"
-    settings: dict[str, str | bool | int | float | list[str]] = {
-        "threads": 1,
-        "memory_limit": MEMORY,
-        "temp_directory": str(spill),
-        "preserve_insertion_order": "false",
-    }
-    with duckdb.connect(config=settings) as connection:
+    with connected(MEMORY, home.absolute() / "tmp") as connection:
         yield Archive(connection, names, scope)

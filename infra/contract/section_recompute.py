@@ -27,4 +27,9 @@ class Recompute(Section):
         8, ge=1, description="parts into which vehicles are divided: more parts, less memory at once"
     )
     attempt_s: float = Field(120.0, gt=0, description="time for one transaction, s")
+    history_s: float = Field(
+        300.0, gt=0, description="pause between two readings of history for the live jobs, s"
+    )
+    history_days: int = Field(28, ge=1, description="usual values are medians of so many days, days")
+    history_hours: int = Field(5, ge=1, description="hours of a vehicle that make a usual value, at least")
     driver_mb: int = Field(1536, ge=512, description="memory of the driver of `odograph recompute`, MiB")

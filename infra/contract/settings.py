@@ -27,18 +27,16 @@ from infra.contract.section_archive import Archive
 from infra.contract.section_cohort import Cohort
 from infra.contract.section_ledger import Ledger, Retention
 from infra.contract.section_recompute import Recompute
+from infra.contract.section_road import Crash, Journeys, Roads
 from infra.contract.sections import (
     Bridge,
-    Crash,
     Dashboard,
     Db,
     Downlink,
     Jobs,
-    Journeys,
     Kafka,
     Mqtt,
     Paths,
-    Roads,
     Section,
 )
 

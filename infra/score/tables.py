@@ -63,6 +63,7 @@ ALARMS: Final = _Source(
     "opened_at",
     "last_at",
     "format('%%s value %%s limit %%s', severity, value, limit_value)",
+    "withdrawn_at IS NULL",
 )
 TRIPS: Final = _Source(
     "odograph.trip", "'trip'", "started_at", "ended_at", "format('%%s, %%s m', phase, round(distance_m))"

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from infra.contract.frame import Frame
 from infra.contract.messages import crash_digest
-from infra.contract.sections import Crash
+from infra.contract.section_road import Crash
 from infra.vault.curves import Curve, curves, deployed
 from stream_jobs.crashes.scene import Seen
 

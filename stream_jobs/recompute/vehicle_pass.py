@@ -55,12 +55,16 @@ class VehiclePass:
         """Restate them; what changed in all. Raises TurnLostError; what was written by then is right."""
         total = Counts()
         works = [whole(work, self._archived_from_ms()) for work in works]
+        records = self._records(works)
+        if records is None:
+            return total
         waiting = {work.task.vehicle_id: work for work in works}
-        for vehicle_id, rows in self._played(works, seen_ms):
+        for vehicle_id, rows in self._played(works, records, seen_ms):
             work = waiting.pop(vehicle_id)
             total = plus(total, self._database.run(partial(self._write, work, rows, seen_ms, note)))
-        for work in waiting.values():  # nothing of it in the archive: nothing is known better
+        for work in waiting.values():  # expired: nothing is known better, and never will be
             log.warning("the archive has no frames of a vehicle", vehicle_id=work.task.vehicle_id)
+            self._database.run(partial(vehicle_work.done, work=work, seen_ms=seen_ms))
         return total
 
     def _archived_from_ms(self) -> int:
@@ -80,11 +84,10 @@ class VehiclePass:
         note(connection, counts)
         return counts
 
-    def _played(self, works: Sequence[Work], seen_ms: int) -> Iterator[tuple[str, list[Row]]]:
+    def _played(
+        self, works: Sequence[Work], records: DataFrame, seen_ms: int
+    ) -> Iterator[tuple[str, list[Row]]]:
         """Rows of each vehicle, one after the other; a part of all vehicles at a time is in memory."""
-        records = self._records(works)
-        if records is None:
-            return
         rows = read_rules(staged(records, self._settings, self._detection), self._detection)
         by_id = {work.task.vehicle_id: work for work in works}
         player = Player(core_limits(self._settings), self._detection, by_id, seen_ms)

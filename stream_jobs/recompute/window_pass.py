@@ -15,6 +15,7 @@ from infra.contract.errors import ServiceError
 from infra.contract.settings import Settings
 from stream_jobs import repair_plan, windows
 from stream_jobs.batch import Span
+from stream_jobs.recompute.restate import restate_staged, stage_to_compare
 from stream_jobs.recompute.runs import Counts
 from stream_jobs.recompute.turn import WINDOWS, TurnLostError, hold, turn
 from stream_jobs.repair_plan import LateFrame
@@ -26,8 +27,6 @@ from stream_jobs.sinks import (
     Database,
     WindowTable,
     fetch,
-    restate_staged,
-    stage_to_compare,
 )
 from stream_jobs.statements import staged
 

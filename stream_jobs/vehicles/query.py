@@ -15,7 +15,7 @@ from pyspark.sql.streaming.state import GroupStateTimeout
 
 from infra.contract.settings import Settings
 from infra.contract.verdict import clock_limits
-from stream_jobs.vehicles import lookups
+from stream_jobs.vehicles import history, lookups
 from stream_jobs.vehicles.limits import core_limits, harsh_limits
 from stream_jobs.vehicles.operator import INPUT, OUTPUT, STATE, Operator
 from stream_jobs.vehicles.plugged import Detection, detection
@@ -50,11 +50,11 @@ def vehicle_rows(records: DataFrame, settings: Settings) -> DataFrame:
 
 def staged(records: DataFrame, settings: Settings, plugged: Detection) -> DataFrame:
     """A row a frame, with the columns that rules see."""
-    words = words_of(word for rule in plugged.rules for word in rule.words())
-    stage = VehicleStage(
-        clock_limits(settings), harsh_limits(settings), lookups.vehicle_file(settings.paths.home), words
-    )
-    return records.select(*RECORD).mapInArrow(stage.__call__, stage_type(words))
+    named = {word for rule in plugged.rules for word in rule.words()}
+    words, told = words_of(named), history.words_of(named)
+    lookup = lookups.vehicle_file(settings.paths.home)
+    stage = VehicleStage(clock_limits(settings), harsh_limits(settings), lookup, words, told)
+    return records.select(*RECORD).mapInArrow(stage.__call__, stage_type(words, told))
 
 
 def read_rules(rows: DataFrame, plugged: Detection) -> DataFrame:
@@ -69,7 +69,7 @@ def read_rules(rows: DataFrame, plugged: Detection) -> DataFrame:
         spark.conf.set(ANSI, ansi or "true")
 
 
-def stage_type(words: tuple[str, ...]) -> T.StructType:
+def stage_type(words: tuple[str, ...], told: tuple[str, ...] = ()) -> T.StructType:
     """What the stage gives."""
     fields: dict[str, T.DataType] = {
         "partition": T.IntegerType(),
@@ -80,5 +80,6 @@ def stage_type(words: tuple[str, ...]) -> T.StructType:
         "runs": T.ArrayType(T.DoubleType()),
         **dict.fromkeys(lookups.COLUMNS, T.StringType()),
         **{name: from_arrow_type(signal_type(name)) for name in words},
+        **dict.fromkeys(told, T.DoubleType()),
     }
     return T.StructType([T.StructField(name, kind) for name, kind in fields.items()])

@@ -19,9 +19,10 @@ from infra.contract.verdict import LATE, OK, ClockLimits
 from stream_jobs.partials import heads
 from stream_jobs.partials.frames import Flags, Floats, frames_of
 from stream_jobs.partials.reading import FRAME_SCHEMA, read
-from stream_jobs.vehicles import lookups
+from stream_jobs.vehicles import history, lookups
 from stream_jobs.vehicles.facts import CLASSES, FACTS, POWERTRAINS, facts_matrix, sample_facts
 from stream_jobs.vehicles.harsh_runs import HarshLimits, harsh_runs
+from stream_jobs.vehicles.history import History
 from stream_jobs.vehicles.plausible import plausible_columns
 
 RECORD: Final = ("partition", "log_offset", "received_ms", "value")
@@ -32,33 +33,42 @@ HEAD: Final = ("boot_id", "seq", "t0_ms")
 
 @dataclass(frozen=True, slots=True)
 class VehicleStage:
-    """``words``: the signals that the rules name, in order; ``lookup``: the file with what vehicles are."""
+    """``words``: the signals that the rules name, in order; ``lookup``: the file with what vehicles are.
+
+    ``told``: the columns of history that the rules name.
+    """
 
     limits: ClockLimits
     harsh: HarshLimits
     lookup: Path
     words: tuple[str, ...]
+    told: tuple[str, ...] = ()
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """One row a frame."""
         held: lookups.Lookup | None = None
+        past: History | None = None
         for batch in batches:
             held = lookups.current(self.lookup, held)
-            yield self.rows(batch, held)
+            past = history.current(self.lookup.parent, past) if self.told else None
+            yield self.rows(batch, held, past)
 
-    def rows(self, batch: pa.RecordBatch, lookup: lookups.Lookup) -> pa.RecordBatch:
-        """The rows of one batch of records."""
+    def rows(
+        self, batch: pa.RecordBatch, lookup: lookups.Lookup, past: History | None = None
+    ) -> pa.RecordBatch:
+        """The rows of one batch of records; ``past`` is needed where history is told."""
         table = heads.in_range(read(batch.column("value")))
         verdict = heads.verdicts(table, batch.column("received_ms").to_numpy(), self.limits)
         readable = heads.readable(table)
         chosen = pa.array(readable)
         table = table.filter(chosen).combine_chunks()
         kept = {name: batch.column(name).filter(chosen) for name in RECORD[:-1]}
-        return self._rows(table, kept, np.isin(verdict[readable], BELIEVED), lookup)
+        return self._rows(table, kept, np.isin(verdict[readable], BELIEVED), lookup, past)
 
     def _rows(
-        self, table: pa.Table, kept: dict[str, pa.Array], believed: Flags, lookup: lookups.Lookup
-    ) -> pa.RecordBatch:
+        self, table: pa.Table, kept: dict[str, pa.Array], believed: Flags, lookup: lookups.Lookup,
+        past: History | None,
+    ) -> pa.RecordBatch:  # fmt: skip
         vehicles = table["vehicle_id"].combine_chunks() if table.num_rows else pa.array([], pa.string())
         known = lookup.of(vehicles)
         of_lookup = {
@@ -74,6 +84,10 @@ class VehicleStage:
         matrix = facts_matrix(head | facts | of_lookup, table.num_rows)
         columns = kept | {"vehicle_id": vehicles, "facts": _lists(matrix), "runs": pa.array(runs, NUMBERS)}
         columns |= known | plausible_columns(table, self.words)
+        if past is not None:
+            nowhere = np.full(table.num_rows, np.nan)
+            where = [facts.get(name, nowhere) for name in ("lat_deg", "lon_deg", "heading_deg")]
+            columns |= past.of(self.told, vehicles, (where[0], where[1], where[2]))
         return pa.RecordBatch.from_pydict(columns)
 
 

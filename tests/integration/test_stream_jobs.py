@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
+from infra.archive.verify import verified
 from infra.contract.topics import kafka_topic
 from infra.stack.stack import Stack
 from load_tests.drills.link import Link
@@ -203,6 +204,9 @@ def test_the_archive_holds_every_record_once_and_duckdb_reads_it(app: App) -> No
 
     eventually(lambda: has_archive(app.lane) and archived() == wanted, 60, "all records are archived as sent")
     assert archive_copies(app.lane) == 0
+    folder = app.lane.home.absolute() / "archive"
+    eventually(lambda: verified(folder, None, quick=False).whole, 60, "the manifest finds it whole")
+    assert verified(folder, None, quick=True).unlisted == []
 
 
 def archive_of(lane: Lane) -> str:

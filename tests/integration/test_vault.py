@@ -11,7 +11,7 @@ import psycopg
 import pytest
 from psycopg.rows import dict_row
 
-from infra.contract.sections import Crash
+from infra.contract.section_road import Crash
 from stream_jobs.crashes.keeper import settle
 from stream_jobs.event_rows import ClockRange, Record, as_json, crash_row
 from stream_jobs.event_sql import INSERT_CRASHES

@@ -9,6 +9,7 @@ from prometheus_client import CollectorRegistry, Counter
 
 from infra.contract.errors import ServiceError
 from infra.health import Check, HealthServer
+from infra.stack.health import told
 
 
 def get(server: HealthServer, path: str) -> tuple[int, str]:
@@ -71,3 +72,13 @@ def test_another_path_is_404() -> None:
 def test_a_taken_port_is_named_in_the_error() -> None:
     with serve() as first, pytest.raises(ServiceError, match=str(first.port)):
         HealthServer(first.port, {}, CollectorRegistry()).__enter__()
+
+
+def test_status_hears_why_a_process_is_not_ready_and_what_a_ready_one_remarks() -> None:
+    remarks: dict[str, Check] = {"degraded": lambda: "user_sql.x: division by zero"}
+    with HealthServer(0, {}, CollectorRegistry(), remarks) as server:
+        assert told(server.port) == (None, "degraded: user_sql.x: division by zero")
+    with serve({"kafka": lambda: "away"}) as server:
+        assert told(server.port) == ("kafka: away", None)
+    with serve() as server:
+        assert told(server.port) == (None, None)

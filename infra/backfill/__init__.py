@@ -1,0 +1,1 @@
+"""``odograph backfill``: where the simulator's drives and the stream's batch layer meet."""

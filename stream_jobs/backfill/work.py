@@ -1,0 +1,121 @@
+"""What a back-fill put into the archive comes into the database: exceptions, then windows and journeys."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from infra.contract.errors import ConfigError
+from infra.contract.settings import Endpoints, Settings
+from infra.contract.verdict import LATE
+from stream_jobs import repair_plan
+from stream_jobs.archive import LATE_COLUMNS, LATE_TABLE, QUARANTINE_COLUMNS, QUARANTINE_TABLE
+from stream_jobs.backfill.intake import Intake, exceptions
+from stream_jobs.jobs import STREAM_CONF
+from stream_jobs.recompute import runs, work
+from stream_jobs.recompute.runs import Counts
+from stream_jobs.recompute.slices import Span
+from stream_jobs.session import build_session
+from stream_jobs.sinks import Connection, Database, insert_rows
+from stream_jobs.vehicles.lookup_keeper import LookupKeeper
+
+APART_MS: Final = 3_600_000
+"""Samples that lie further apart are restated as spans of their own: a month of few drives is short."""
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What a back-fill brought into the database."""
+
+    spans: int
+    late: int
+    quarantined: int
+    vehicle_windows: int
+    place_windows: int
+    journeys: int
+
+
+def bring_in(
+    settings: Settings, addresses: Endpoints, taken: Intake, say: Callable[[str], None], stop: threading.Event
+) -> Done:
+    """Restate what the day touches; the same again changes nothing. Raises ConfigError, ServiceError."""
+    database = Database(addresses.db_ingest_url, "backfill", stop, settings.recompute.attempt_s)
+    try:
+        spans = spans_of(taken.pieces_ms, repair_plan.grid_of(settings).road_window_ms)
+        caught_up_ms = work.closed_ms(settings, addresses, database)
+        for span in spans:
+            _refuse_open(settings, span, caught_up_ms)
+        late, quarantined = note_exceptions(database, taken)
+        LookupKeeper(settings.paths.home, database)()
+        counts = list(_recompute(settings, database, spans, caught_up_ms, say, stop))
+    finally:
+        database.close()
+    return Done(
+        len(spans), late, quarantined,
+        sum(c.vehicle_windows for c in counts), sum(c.place_windows for c in counts),
+        sum(c.journeys for c in counts),
+    )  # fmt: skip
+
+
+def spans_of(pieces_ms: Iterable[tuple[int, int]], window_ms: int) -> list[Span]:
+    """Whole road windows around pieces of event time, joined where less than APART_MS apart; pure."""
+    found: list[Span] = []
+    for first, last in sorted(pieces_ms):
+        low, high = first // window_ms * window_ms, (last // window_ms + 1) * window_ms
+        if found and low - found[-1].until_ms < APART_MS:
+            found[-1] = Span(found[-1].from_ms, max(high, found[-1].until_ms))
+        else:
+            found.append(Span(low, high))
+    return found
+
+
+def _refuse_open(settings: Settings, span: Span, caught_up_ms: int) -> None:
+    if work.closed_span(settings, span, caught_up_ms).until_ms < span.until_ms:
+        raise ConfigError(
+            f"the back-fill reaches to {runs.moment(span.until_ms):%Y-%m-%dT%H:%M:%S} UTC, where live "
+            "windows are still open: say the same again when that time is over"
+        )
+
+
+def note_exceptions(database: Database, taken: Intake) -> tuple[int, int]:
+    """Late and quarantined records into their tables; how many of each the day has.
+
+    Late ones count as repaired: their windows are restated right after, by this command or by its next try.
+    """
+    late = quarantined = 0
+    for table in exceptions(taken.files):
+        is_late = pc.equal(table["verdict"], LATE)
+        some, others = table.filter(is_late), table.filter(pc.invert(is_late))
+        database.run(partial(_write, late=some, quarantined=others))
+        late, quarantined = late + some.num_rows, quarantined + others.num_rows
+    return late, quarantined
+
+
+def _write(connection: Connection, late: pa.Table, quarantined: pa.Table) -> None:
+    now = pa.array([datetime.now(UTC)] * late.num_rows, pa.timestamp("us", tz="UTC"))
+    rows = late.select(LATE_COLUMNS).append_column("repaired_at", now)
+    insert_rows(connection, LATE_TABLE, rows)
+    insert_rows(connection, QUARANTINE_TABLE, quarantined.select(QUARANTINE_COLUMNS))
+
+
+def _recompute(
+    settings: Settings, database: Database, spans: list[Span], caught_up_ms: int,
+    say: Callable[[str], None], stop: threading.Event,
+) -> Iterator[Counts]:  # fmt: skip
+    terms = settings.recompute
+    conf = {**STREAM_CONF, "spark.sql.shuffle.partitions": str(terms.parts)}
+    spark = build_session(settings, "backfill", terms.driver_mb, settings.jobs.master, conf)
+    try:
+        for number, span in enumerate(spans, start=1):
+            say(f"span {number} of {len(spans)}: from {runs.moment(span.from_ms):%Y-%m-%d %H:%M} UTC")
+            tools = work.Tools(spark, settings, database, stop, lambda done, of: say(f"slice {done} of {of}"))
+            yield work.recompute(tools, span, caught_up_ms)[1]
+    finally:
+        spark.stop()

@@ -1,0 +1,81 @@
+"""Keeps what history says as the database has it: usual values by vehicle and model, free flow by place."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import structlog
+
+from infra.contract.settings import Settings
+from stream_jobs.sinks import Database, fetch
+from stream_jobs.vehicles import history, lookups
+
+WARM_C: Final = 70.0
+"""Hours with a colder mean say nothing of a warm engine."""
+_USUAL: Final = """
+WITH own AS (
+    SELECT h.vehicle_id, v.model,
+           percentile_cont(0.5) WITHIN GROUP (ORDER BY coolant_mean_c)
+               FILTER (WHERE coolant_mean_c >= %(warm_c)s) AS coolant_c,
+           count(*) FILTER (WHERE coolant_mean_c >= %(warm_c)s) AS coolant_hours,
+           percentile_cont(0.5) WITHIN GROUP (ORDER BY battery_running_v) AS battery_v,
+           count(battery_running_v) AS battery_hours
+    FROM odograph.vehicle_hour h LEFT JOIN odograph.vehicle v USING (vehicle_id)
+    WHERE bucket >= now() - make_interval(days => %(days)s) AND bucket < date_trunc('hour', now())
+    GROUP BY h.vehicle_id, v.model
+), known AS (
+    SELECT vehicle_id, model, CASE WHEN coolant_hours >= %(hours)s THEN coolant_c END AS coolant_c,
+           CASE WHEN battery_hours >= %(hours)s THEN battery_v END AS battery_v FROM own
+), of_model AS (
+    SELECT model, CASE WHEN count(coolant_c) > %(others)s
+                       THEN percentile_cont(0.5) WITHIN GROUP (ORDER BY coolant_c) END AS coolant_c,
+           CASE WHEN count(battery_v) > %(others)s
+                THEN percentile_cont(0.5) WITHIN GROUP (ORDER BY battery_v) END AS battery_v
+    FROM known WHERE model IS NOT NULL GROUP BY model
+)
+SELECT k.vehicle_id, k.coolant_c, k.battery_v, m.coolant_c, m.battery_v
+FROM known k LEFT JOIN of_model m USING (model) ORDER BY k.vehicle_id
+"""
+_FREE_FLOW: Final = "SELECT cell, heading_sector, free_flow_kmh FROM odograph.road_cell_baseline"
+
+log = structlog.get_logger("stream_jobs.history")
+
+
+class HistoryKeeper:
+    """Writes each file where the tables say something new."""
+
+    def __init__(self, settings: Settings, database: Database) -> None:
+        self._folder = lookups.vehicle_file(settings.paths.home).parent
+        self._database = database
+        self._terms = {
+            "days": settings.recompute.history_days,
+            "hours": settings.recompute.history_hours,
+            "others": settings.cohort.least_others,
+            "warm_c": WARM_C,
+        }
+
+    def __call__(self) -> bool:
+        """Whether something was new."""
+        usual = self._database.run(lambda c: fetch(c, _USUAL, self._terms))
+        flow = self._database.run(lambda c: fetch(c, _FREE_FLOW))
+        names = history.USUAL_SCHEMA.names
+        table = pa.Table.from_pylist(
+            [dict(zip(names, row, strict=True)) for row in usual], history.USUAL_SCHEMA
+        )
+        new = [
+            history.write(history.usual_file(self._folder), table),
+            history.write(history.free_flow_file(self._folder), free_flow_table(flow)),
+        ]
+        if any(new):
+            log.info("history is in force", vehicles=table.num_rows, places=len(flow))
+        return any(new)
+
+
+def free_flow_table(rows: list[tuple[str, int, float]]) -> pa.Table:
+    """Rows of odograph.road_cell_baseline as the file has them."""
+    cells = np.array([int(cell, 16) for cell, _, _ in rows], np.int64)
+    sectors = np.array([sector for _, sector, _ in rows], np.int64)
+    columns = [history.places(cells, sectors), np.array([kmh for _, _, kmh in rows], np.float64)]
+    return pa.table(columns, schema=history.PLACE_SCHEMA).sort_by("place")

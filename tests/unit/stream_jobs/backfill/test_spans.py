@@ -1,0 +1,20 @@
+"""Which spans of time a back-fill restates."""
+
+from __future__ import annotations
+
+from stream_jobs.backfill.work import spans_of
+from stream_jobs.recompute.slices import Span
+
+HOUR = 3_600_000
+MINUTE = 60_000
+
+
+def test_pieces_become_whole_road_windows_joined_where_they_are_near() -> None:
+    pieces = [(5 * HOUR + 1, 5 * HOUR + 90_000), (5 * HOUR + 40 * MINUTE, 6 * HOUR), (50 * HOUR, 50 * HOUR)]
+    assert spans_of(pieces, MINUTE) == [
+        Span(5 * HOUR, 6 * HOUR + MINUTE), Span(50 * HOUR, 50 * HOUR + MINUTE),
+    ]  # fmt: skip
+
+
+def test_no_pieces_are_no_spans() -> None:
+    assert spans_of([], MINUTE) == []

@@ -1,0 +1,57 @@
+"""Which windows a run restates, in which pieces, and when the nightly one is due."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from stream_jobs.recompute.nightly import due
+from stream_jobs.recompute.slices import Span, closed_until_ms, slices, starts_ms
+from stream_jobs.repair_plan import Grid
+
+GRID = Grid(window_ms=10_000, road_window_ms=60_000, ahead_ms=10_000, lateness_ms=30_000)
+MINUTE = 60_000
+
+
+def test_road_windows_of_a_span_are_those_that_lie_in_it_whole() -> None:
+    assert list(starts_ms(Span(5_000, 200_000), GRID)) == [60_000, 120_000]
+    assert list(starts_ms(Span(60_000, 180_000), GRID)) == [60_000, 120_000]
+    assert list(starts_ms(Span(60_000, 119_999), GRID)) == []
+
+
+def test_slices_are_cut_at_round_times_and_those_done_are_left_out() -> None:
+    starts = [8 * MINUTE, 9 * MINUTE, 10 * MINUTE, 25 * MINUTE]
+    assert list(slices(starts, 10 * MINUTE, None)) == [
+        [8 * MINUTE, 9 * MINUTE],
+        [10 * MINUTE],
+        [25 * MINUTE],
+    ]
+    assert list(slices(starts, 10 * MINUTE, 10 * MINUTE)) == [[10 * MINUTE], [25 * MINUTE]]
+
+
+def test_a_window_is_closed_when_lateness_and_grace_have_passed_since_its_end() -> None:
+    assert closed_until_ms(152_000, GRID, grace_ms=2_000) == 120_000
+    assert closed_until_ms(151_999, GRID, grace_ms=2_000) == 60_000
+
+
+def at(hour: int, day: int = 20) -> datetime:
+    return datetime(2026, 11, day, hour, 30, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("now", "last", "hour", "is_due"),
+    [
+        (at(2), None, 2, True),
+        (at(3), None, 2, False),
+        (at(2), at(2, 19), 2, True),
+        (at(1), at(2, 19), 2, False),
+        (at(9), at(2, 19), 2, True),
+        (at(9), at(2), 2, False),
+        (at(2), at(2, 10), -1, False),
+    ],
+)
+def test_the_nightly_run_is_due_once_after_its_hour(
+    now: datetime, last: datetime | None, hour: int, is_due: bool
+) -> None:
+    assert due(now, last, hour) is is_due

@@ -1,0 +1,119 @@
+"""What history says, joined with frames: by vehicle and by place, anew as soon as a file is replaced."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import h3
+import numpy as np
+import orjson
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from infra.contract.settings import Settings
+from infra.contract.verdict import clock_limits
+from stream_jobs.findings import rule_schemas
+from stream_jobs.rehearse.history import findings
+from stream_jobs.rule_check import check_expressions
+from stream_jobs.vehicles import history, lookups
+from stream_jobs.vehicles.history_keeper import free_flow_table
+from stream_jobs.vehicles.limits import harsh_limits
+from stream_jobs.vehicles.stage import VehicleStage
+from tests.support_detect import RECORD
+from tests.support_frames import frame, vin
+from tests.unit.stream_jobs.detect.traces import rule
+
+T0 = 1_780_000_000_000
+SETTINGS = Settings()
+CELL = h3.latlng_to_cell(48.1, 11.5, 9)
+EAST = 1
+KEYS = {"kind": "level", "raise_for_s": 3, "clear_for_s": 10}
+
+
+def stage(home: Path, *told: str) -> VehicleStage:
+    limits = clock_limits(SETTINGS), harsh_limits(SETTINGS)
+    return VehicleStage(*limits, lookups.vehicle_file(home), ("speed_kmh",), told)
+
+
+def records(*frames: dict[str, Any]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict(
+        {
+            "partition": pa.array([0] * len(frames), pa.int32()),
+            "log_offset": pa.array(range(len(frames)), pa.int64()),
+            "received_ms": pa.array([each["t0_ms"] + 1500 for each in frames], pa.int64()),
+            "value": pa.array([orjson.dumps(each) for each in frames], pa.binary()),
+        }
+    )
+
+
+def tell_usual(home: Path, **values: float) -> None:
+    row = {"vehicle_id": vin(1), **dict.fromkeys(history.USUAL), **values}
+    history.write(
+        history.usual_file(lookups.vehicle_file(home).parent),
+        pa.Table.from_pylist([row], history.USUAL_SCHEMA),
+    )
+
+
+def tell_free_flow(home: Path, *rows: tuple[str, int, float]) -> None:
+    history.write(history.free_flow_file(lookups.vehicle_file(home).parent), free_flow_table(list(rows)))
+
+
+def test_a_running_stage_takes_what_is_written_while_it_runs(tmp_path: Path) -> None:
+    def batches() -> Any:
+        yield records(frame(1, 0, T0), frame(2, 0, T0))
+        tell_usual(tmp_path, model_coolant_c=88.5, usual_battery_v=13.9)
+        yield records(frame(1, 1, T0), frame(2, 1, T0))
+        tell_usual(tmp_path, model_coolant_c=91.0)
+        yield records(frame(1, 2, T0), frame(2, 2, T0))
+
+    told = [b.column("model_coolant_c").to_pylist() for b in stage(tmp_path, "model_coolant_c")(batches())]
+    assert told == [[None, None], [88.5, None], [91.0, None]]
+
+
+def test_free_flow_is_that_of_the_cell_and_direction_of_the_frames_last_position(tmp_path: Path) -> None:
+    tell_free_flow(tmp_path, (CELL, EAST, 62.0), (CELL, -1, 40.0), ("891f8d7a49bffff", EAST, 99.0))
+    here = {"lat_deg": 48.1, "lon_deg": 11.5}
+    batch = records(
+        frame(1, 0, T0, heading_deg=90.0, **here),
+        frame(1, 1, T0, heading_deg=134.9, **here),
+        frame(1, 2, T0, heading_deg=135.0, **here),
+        frame(1, 3, T0, **here),
+        frame(1, 4, T0, lat_deg=50.0, lon_deg=11.5, heading_deg=90.0),
+        frame(1, 5, T0),
+    )
+    (rows,) = stage(tmp_path, "free_flow_kmh")([batch])
+    assert rows.column("free_flow_kmh").to_pylist() == [62.0, 62.0, None, 40.0, None, None]
+
+
+def test_the_same_history_is_not_written_again_and_another_versions_file_says_nothing(tmp_path: Path) -> None:
+    table = free_flow_table([(CELL, EAST, 62.0)])
+    path = tmp_path / "flow.arrow"
+    assert [history.write(path, table), history.write(path, table)] == [True, False]
+    assert history.read(path, history.USUAL_SCHEMA).num_rows == 0
+
+
+def test_places_of_two_directions_of_a_cell_differ_and_fit_64_bits() -> None:
+    cells = np.array([int(CELL, 16)] * 5, np.int64)
+    found = history.places(cells, np.arange(-1, 4, dtype=np.int64))
+    assert len(set(found.tolist())) == 5
+    assert (found > 0).all()
+
+
+def test_rules_compare_frames_with_history(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    warm = rule(tmp_path, **KEYS, value="coolant_temp_c - model_coolant_c", beyond="above", limit=10)
+    slow = rule(
+        tmp_path / "a", **KEYS, id="slow", value="array_max(speed_kmh)", beyond="below",
+        limit="0.5 * free_flow_kmh",
+    )  # fmt: skip
+    check_expressions(spark, tmp_path, [warm, slow], rule_schemas())
+    tell_usual(tmp_path, model_coolant_c=88.0)
+    tell_free_flow(tmp_path, (CELL, EAST, 62.0))
+    more = {"lat_deg": 48.1, "lon_deg": 11.5, "heading_deg": 90.0, "coolant_temp_c": 99.0}
+    said = [frame(v, s, T0 + s * 1000, speed_kmh=30.0, **more) for s in range(6) for v in (1, 2)]
+    rows = [("t", 0, k, None, f["t0_ms"] + 1500, orjson.dumps(f)) for k, f in enumerate(said)]
+    settings = Settings(paths={"home": str(tmp_path)})  # type: ignore[arg-type]
+    found = findings(settings, spark.createDataFrame(rows, RECORD), [warm, slow], T0 + 10_000)
+    raised = {(row.vehicle_id, row.rule, row.limit) for row in found}
+    assert raised == {(vin(1), "mine", 10.0), (vin(1), "slow", 31.0), (vin(2), "slow", 31.0)}
