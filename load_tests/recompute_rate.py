@@ -78,13 +78,17 @@ def recompute(span: tuple[str, str], stop_when: str, url: str) -> dict[str, Any]
         child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
         watch = Watch(child.pid)
         killed = False
-        while child.poll() is None:
-            watch.look()
-            row = database.execute(stop_when.encode()).fetchone() if stop_when and not killed else None
-            if row is not None and row[0]:
-                os.killpg(child.pid, signal.SIGKILL)
-                killed = True
-            time.sleep(LOOK_S)
+        try:
+            while child.poll() is None:
+                watch.look()
+                row = database.execute(stop_when.encode()).fetchone() if stop_when and not killed else None
+                if row is not None and row[0]:
+                    os.killpg(child.pid, signal.SIGKILL)
+                    killed = True
+                time.sleep(LOOK_S)
+        except BaseException:
+            os.killpg(child.pid, signal.SIGKILL)
+            raise
         out = child.communicate()[0].strip()
     told: dict[str, Any] = {
         "took_s": round(time.monotonic() - started, 1),
@@ -130,6 +134,7 @@ def measure(settings: Settings, vehicles: int, frames: int) -> dict[str, Any]:
 
 def main() -> None:
     """Print the card."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     parser = argparse.ArgumentParser()
     parser.add_argument("--vehicles", type=int, default=200)
     parser.add_argument("--frames", type=int, default=600)

@@ -29,6 +29,8 @@ def as_text(audit: Audit, by_vehicle: bool, tz: str) -> str:
     """One line a figure with what it means, then vehicles, then what is missing; the verdict last."""
     account, zone = audit.account, ZoneInfo(tz)
     lines = [_span(account, zone)]
+    if audit.open_ms:
+        lines.append(f"not balanced yet: the last {audit.open_ms / 1000:,.0f} s; the queries are behind")
     lines += [f"{name:>12} {figure:>12,}   {meaning}" for name, figure, meaning in _figures(audit)]
     lines += list(_by_vehicle(account)) if by_vehicle else []
     missing = [_line(finding) for finding in findings(account, zone)]
@@ -109,6 +111,7 @@ def as_json(audit: Audit) -> str:
         **whole,
         "since_ms": scope.since_ms if not scope.whole else None,
         "until_ms": scope.until_ms if scope.until_ms != EVER_MS else None,
+        "open_ms": audit.open_ms,
         "residual": audit.residual,
         "account": _with_residual(account.total) | {"dropped_by_broker": account.dropped_by_broker},
         "vehicles": {v: _with_residual(f) for v, f in sorted(account.vehicles.items())},

@@ -12,12 +12,14 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from infra.archive.layout import archive_of
 from infra.contract.errors import ConfigError
 from infra.contract.settings import Endpoints, Settings
 from infra.contract.verdict import LATE
 from stream_jobs import repair_plan
 from stream_jobs.archive import LATE_COLUMNS, LATE_TABLE, QUARANTINE_COLUMNS, QUARANTINE_TABLE
 from stream_jobs.backfill.intake import Intake, exceptions
+from stream_jobs.backfill.progress import Progress
 from stream_jobs.jobs import STREAM_CONF
 from stream_jobs.recompute import runs, work
 from stream_jobs.recompute.runs import Counts
@@ -32,9 +34,10 @@ APART_MS: Final = 3_600_000
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What a back-fill brought into the database."""
+    """What a back-fill brought into the database; ``before``: spans that an earlier try had done."""
 
     spans: int
+    before: int
     late: int
     quarantined: int
     vehicle_windows: int
@@ -45,20 +48,26 @@ class Done:
 def bring_in(
     settings: Settings, addresses: Endpoints, taken: Intake, say: Callable[[str], None], stop: threading.Event
 ) -> Done:
-    """Restate what the day touches; the same again changes nothing. Raises ConfigError, ServiceError."""
+    """Restate what the day touches and is not restated yet. Raises ConfigError, ServiceError."""
+    progress = Progress.of(archive_of(settings.paths.home), taken.name)
+    progress.begin(fresh=taken.fresh > 0)
     database = Database(addresses.db_ingest_url, "backfill", stop, settings.recompute.attempt_s)
     try:
         spans = spans_of(taken.pieces_ms, repair_plan.grid_of(settings).road_window_ms)
+        left = progress.left(spans)
         caught_up_ms = work.closed_ms(settings, addresses, database)
-        for span in spans:
+        for span in left:
             _refuse_open(settings, span, caught_up_ms)
         late, quarantined = note_exceptions(database, taken)
         LookupKeeper(settings.paths.home, database)()
-        counts = list(_recompute(settings, database, spans, caught_up_ms, say, stop))
+        counts = []
+        for span, count in _recompute(settings, database, left, caught_up_ms, say, stop):
+            progress.note(span)
+            counts.append(count)
     finally:
         database.close()
     return Done(
-        len(spans), late, quarantined,
+        len(spans), len(spans) - len(left), late, quarantined,
         sum(c.vehicle_windows for c in counts), sum(c.place_windows for c in counts),
         sum(c.journeys for c in counts),
     )  # fmt: skip
@@ -108,7 +117,9 @@ def _write(connection: Connection, late: pa.Table, quarantined: pa.Table) -> Non
 def _recompute(
     settings: Settings, database: Database, spans: list[Span], caught_up_ms: int,
     say: Callable[[str], None], stop: threading.Event,
-) -> Iterator[Counts]:  # fmt: skip
+) -> Iterator[tuple[Span, Counts]]:  # fmt: skip
+    if not spans:
+        return
     terms = settings.recompute
     conf = {**STREAM_CONF, "spark.sql.shuffle.partitions": str(terms.parts)}
     spark = build_session(settings, "backfill", terms.driver_mb, settings.jobs.master, conf)
@@ -116,6 +127,6 @@ def _recompute(
         for number, span in enumerate(spans, start=1):
             say(f"span {number} of {len(spans)}: from {runs.moment(span.from_ms):%Y-%m-%d %H:%M} UTC")
             tools = work.Tools(spark, settings, database, stop, lambda done, of: say(f"slice {done} of {of}"))
-            yield work.recompute(tools, span, caught_up_ms)[1]
+            yield span, work.recompute(tools, span, caught_up_ms)[1]
     finally:
         spark.stop()

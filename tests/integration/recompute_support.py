@@ -11,7 +11,6 @@ import pyarrow as pa
 
 from infra.contract.verdict import LATE, clock_limits
 from stream_jobs.archive_files import RECORD, HourFiles
-from stream_jobs.recompute.runs import Counts
 from tests.integration.stream_support import query
 from tests.support import Lane
 from tests.support_frames import Record, frame, vin
@@ -90,11 +89,8 @@ def alerts_told(lane: Lane, start_ms: int) -> list[dict[str, Any]]:
         "SELECT (extract(epoch FROM opened_at) - %s)::integer AS opened_s, "
         "(extract(epoch FROM last_at) - %s)::integer AS last_s, "
         "(extract(epoch FROM cleared_at) - %s)::integer AS cleared_s, revision, "
-        "restated_at IS NOT NULL AS restated FROM serving.alert_life ORDER BY opened_at",
+        "restated_at IS NOT NULL AS restated FROM serving.alert_life "
+        "WHERE vehicle_id = %s ORDER BY opened_at",
         *[start_ms / 1000] * 3,
+        vin(71),
     )
-
-
-def restated(counts: Counts) -> tuple[int, int]:
-    """Windows of vehicles and of places that were restated."""
-    return counts.vehicle_windows, counts.place_windows

@@ -22,14 +22,7 @@ from stream_jobs.recompute.slices import Span
 from stream_jobs.session import build_session
 from stream_jobs.sinks import Database
 from stream_jobs.vehicles.alert_rows import finding_id
-from tests.integration.recompute_support import (
-    Killed,
-    alerts_told,
-    archive,
-    hot_drive,
-    restated,
-    stream_alert,
-)
+from tests.integration.recompute_support import Killed, alerts_told, archive, hot_drive, stream_alert
 from tests.integration.stream_support import HOUR_MS, assert_equal, base_ms, drive, query, spoilt, stored
 from tests.support import LIGHT_JVM, Lane, open_lane
 from tests.support_frames import vin
@@ -46,19 +39,23 @@ BEHIND = (
     "VALUES (%s, to_timestamp(%s), to_timestamp(%s) + INTERVAL '3 minutes', now(), 31, "
     "now() - INTERVAL '1 day')"
 )
+SPOIL = (
+    "UPDATE odograph.vehicle_window SET distance_m = 7 WHERE (vehicle_id, window_start) = "
+    "(SELECT vehicle_id, min(window_start) FROM odograph.vehicle_window "
+    "WHERE vehicle_id = %s AND frames_late > 0 GROUP BY 1)"
+)
+MINUTES = 9
+"""Of the drive and the standing after it: two slices."""
 Bench = tuple[Lane, work.Tools]
 
 
-@pytest.fixture(scope="module")
-def bench(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
-    rules: Path = tmp_path_factory.mktemp("rules") / "rules.yaml"
+@pytest.fixture
+def bench(stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
+    rules = tmp_path / "rules.yaml"
     rules.write_text(RULES)
-    with (
-        pytest.MonkeyPatch.context() as patch,
-        open_lane(stack, recompute={"slice_min": 2}, jobs={"rules": rules}) as lane,
-    ):
-        for name, value in LIGHT_JVM.items():
-            patch.setenv(name, value)
+    for name, value in LIGHT_JVM.items():
+        monkeypatch.setenv(name, value)
+    with open_lane(stack, recompute={"slice_min": 5}, jobs={"rules": rules}) as lane:
         conf = {**STREAM_CONF, "spark.sql.shuffle.partitions": "2"}
         spark = build_session(lane.settings, "recompute", 1024, "local[2]", conf)
         database = Database(lane.endpoints.db_ingest_url, "recompute", threading.Event())
@@ -67,48 +64,59 @@ def bench(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Be
         spark.stop()
 
 
-def recomputed(
-    bench: Bench, start_ms: int, vehicle_id: str | None = None, minutes: int = 4
-) -> tuple[int, Counts]:
+def recomputed(bench: Bench, start_ms: int) -> tuple[int, Counts]:
     lane, tools = bench
     closed_ms = work.closed_ms(lane.settings, lane.endpoints, tools.database)
-    span = work.closed_span(lane.settings, Span(start_ms, start_ms + minutes * 60_000, vehicle_id), closed_ms)
+    span = work.closed_span(lane.settings, Span(start_ms, start_ms + MINUTES * 60_000), closed_ms)
     run, counts = work.recompute(tools, span, closed_ms)
     return run.run_no, counts
 
 
-def test_exactly_what_is_not_as_the_archive_has_it_is_restated(bench: Bench) -> None:
+def last_night(bench: Bench) -> Nightly:
+    """The nightly keeper in the hour in which it is due, the stream far beyond the records."""
+    lane, tools = bench
+    now = datetime.now(UTC)
+    terms = lane.settings.recompute.model_copy(update={"hour_utc": now.hour})
+    settings = lane.settings.model_copy(update={"recompute": terms})
+    closed_ms = base_ms() + 2 * HOUR_MS
+    return Nightly(tools.spark, settings, tools.database, lambda: closed_ms, tools.stop, lambda: now)
+
+
+def test_what_is_not_as_the_archive_has_it_is_restated_by_a_run_that_was_killed_and_by_night(
+    bench: Bench,
+) -> None:
     lane, tools = bench
     start_ms, vehicles = base_ms(), range(1, 4)
-    records = spoilt(drive(vehicles, start_ms, 130, seed=5), seed=6)
-    archive(lane, "first", records)
+    records = spoilt(drive(vehicles, start_ms, 130, seed=5), seed=6) + hot_drive(start_ms)
+    archive(lane, "first", sorted(records))
+    for at_ms in (start_ms + 111_000, start_ms + 156_000):
+        stream_alert(lane, at_ms, finding_id(vin(71), "hot", 1, at_ms, ended=False))
 
-    def stop(done: int, of: int) -> None:
-        assert of == 2
-        if done == 1:
-            raise Killed
+    def killed(done: int, of: int) -> None:
+        assert (done, of) == (1, 2)
+        raise Killed
 
     with pytest.raises(Killed):
-        recomputed((lane, replace(tools, say=stop)), start_ms)
-    half_done = query(lane, "SELECT run_no, done_until, finished_at FROM odograph.recompute_run")
+        recomputed((lane, replace(tools, say=killed)), start_ms)
+    (half_done,) = query(lane, "SELECT run_no, finished_at FROM odograph.recompute_run")
     run_no, counts = recomputed(bench, start_ms)
-    assert [row["finished_at"] for row in half_done] == [None]
-    assert half_done[0]["run_no"] == run_no
+    assert half_done == {"run_no": run_no, "finished_at": None}
     expected = expect(records)
-    assert_equal(stored(lane, vehicles, start_ms, start_ms + HOUR_MS), expected)
+    everybody = range(1, 72)
+    assert_equal(stored(lane, everybody, start_ms, start_ms + HOUR_MS), expected)
     assert (counts.vehicle_windows, counts.unfounded) == (len(expected.vehicle), 0)
     assert counts.late_frames == expected.verdicts["late"]
+    trip = "SELECT round(distance_m) AS metres, frames, revision FROM odograph.trip WHERE vehicle_id = %s"
+    assert query(lane, trip, vin(71)) == [{"metres": 1000.0, "frames": 101, "revision": 1}]
+    alerts_are_restated(lane, start_ms)
 
     with psycopg.connect(lane.endpoints.db_owner_url) as connection:
-        connection.execute(
-            "UPDATE odograph.vehicle_window SET distance_m = 7 WHERE vehicle_id = %s AND window_start = "
-            "(SELECT min(window_start) FROM odograph.vehicle_window WHERE vehicle_id = %s)", [vin(1), vin(1)],
-        )  # fmt: skip
-        connection.execute("DELETE FROM odograph.vehicle_window WHERE vehicle_id = %s AND window_start = "
-                           "(SELECT max(window_start) FROM odograph.vehicle_window)", [vin(2)])  # fmt: skip
-    assert restated(recomputed(bench, start_ms, vin(3))[1]) == (0, 0)
-    assert restated(recomputed(bench, start_ms)[1]) == (2, 0)
-    assert_equal(stored(lane, vehicles, start_ms, start_ms + HOUR_MS), expected)
+        assert connection.execute(SPOIL, [vin(1)]).rowcount == 1
+        connection.execute(BEHIND, [vin(71), start_ms / 1000, start_ms / 1000])
+    nightly = last_night(bench)
+    assert nightly() == replace(Counts(), vehicle_windows=1, vehicles=1)
+    assert nightly() is None
+    assert_equal(stored(lane, everybody, start_ms, start_ms + HOUR_MS), expected)
     revisions = "SELECT revision, count(*) AS n FROM odograph.vehicle_window GROUP BY 1 ORDER BY 1"
     assert query(lane, revisions) == [
         {"revision": 1, "n": len(expected.vehicle) - 1},
@@ -116,46 +124,26 @@ def test_exactly_what_is_not_as_the_archive_has_it_is_restated(bench: Bench) -> 
     ]
     rolled = "SELECT max(revision) AS newest, sum(windows)::integer AS windows FROM serving.vehicle_hour"
     assert query(lane, rolled) == [{"newest": 2, "windows": len(expected.vehicle)}]
-
-
-def test_late_frames_make_change_and_take_away_alerts_and_complete_the_trip(bench: Bench) -> None:
-    lane, tools = bench
-    start_ms = base_ms() - 2 * HOUR_MS
-    archive(lane, "hot", hot_drive(start_ms))
-    for at_ms in (start_ms + 111_000, start_ms + 156_000):
-        stream_alert(lane, at_ms, finding_id(vin(71), "hot", 1, at_ms, ended=False))
-
-    counts = recomputed(bench, start_ms, minutes=9)[1]
-    assert (counts.alerts_added, counts.alerts_changed, counts.alerts_withdrawn) == (1, 1, 1)
-    assert alerts_told(lane, start_ms) == [
-        {"opened_s": 56, "last_s": 61, "cleared_s": 71, "revision": 0, "restated": True},
-        {"opened_s": 156, "last_s": 171, "cleared_s": 181, "revision": 1, "restated": True},
-    ]
-    withdrawn = query(lane, "SELECT note FROM serving.alert_withdrawn")
-    assert withdrawn == [{"note": "seen to"}]
-    history = query(lane, "SELECT change, by_whom FROM odograph.alert_change WHERE by_whom = 'batch layer'")
-    assert sorted(row["change"] for row in history) == ["restated", "withdrawn"]
-    trip = "SELECT round(distance_m) AS metres, frames, revision FROM odograph.trip WHERE vehicle_id = %s"
-    assert query(lane, trip, vin(71)) == [{"metres": 1000.0, "frames": 101, "revision": 1}]
-
-    with psycopg.connect(lane.endpoints.db_owner_url) as connection:
-        connection.execute(BEHIND, [vin(71), start_ms / 1000, start_ms / 1000])
-    now = datetime.now(UTC)
-    terms = lane.settings.recompute.model_copy(update={"hour_utc": now.hour})
-    settings = lane.settings.model_copy(update={"recompute": terms})
-    nightly = Nightly(
-        tools.spark, settings, tools.database, lambda: base_ms() + 2 * HOUR_MS, tools.stop, lambda: now
-    )
-    assert nightly() == replace(Counts(), vehicles=1)
-    assert nightly() is None
+    alerts_are_restated(lane, start_ms)
     seen = "SELECT alerts_at IS NOT NULL AS seen FROM odograph.journey_behind"
     assert query(lane, seen) == [{"seen": True}]
 
 
-def test_a_span_that_is_not_closed_or_not_archived_is_refused(bench: Bench) -> None:
-    lane, _ = bench
-    start_ms = base_ms() - 48 * HOUR_MS
+def alerts_are_restated(lane: Lane, start_ms: int) -> None:
+    """One that late frames make, one that they make longer, one that they take away."""
+    assert alerts_told(lane, start_ms) == [
+        {"opened_s": 56, "last_s": 61, "cleared_s": 71, "revision": 0, "restated": True},
+        {"opened_s": 156, "last_s": 171, "cleared_s": 181, "revision": 1, "restated": True},
+    ]
+    withdrawn = "SELECT note FROM serving.alert_withdrawn WHERE vehicle_id = %s"
+    assert query(lane, withdrawn, vin(71)) == [{"note": "seen to"}]
+    history = "SELECT change FROM serving.alert_change WHERE vehicle_id = %s AND by_whom = 'batch layer'"
+    assert sorted(row["change"] for row in query(lane, history, vin(71))) == ["restated", "withdrawn"]
+
+
+def test_a_span_that_is_not_closed_or_not_archived_is_refused(lane: Lane) -> None:
+    now_ms = base_ms() + 3 * HOUR_MS
     with pytest.raises(ConfigError, match="nothing between --from and --to is closed"):
-        recomputed(bench, base_ms() + 24 * HOUR_MS)
+        work.closed_span(lane.settings, Span(now_ms, now_ms + HOUR_MS), now_ms)
     with pytest.raises(ConfigError, match="has nothing of"):
-        work.check_archive(lane.settings, Span(start_ms, start_ms + HOUR_MS))
+        work.check_archive(lane.settings, Span(now_ms - HOUR_MS, now_ms))

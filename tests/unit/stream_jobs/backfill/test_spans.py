@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from stream_jobs.backfill.progress import Progress
 from stream_jobs.backfill.work import spans_of
 from stream_jobs.recompute.slices import Span
 
@@ -18,3 +21,14 @@ def test_pieces_become_whole_road_windows_joined_where_they_are_near() -> None:
 
 def test_no_pieces_are_no_spans() -> None:
     assert spans_of([], MINUTE) == []
+
+
+def test_spans_that_are_restated_are_not_restated_again_unless_files_came_in(tmp_path: Path) -> None:
+    spans = [Span(0, MINUTE), Span(HOUR, 2 * HOUR)]
+    progress = Progress.of(tmp_path, "monday")
+    assert progress.left(spans) == spans
+    progress.note(spans[0])
+    progress.begin(fresh=False)
+    assert Progress.of(tmp_path, "monday").left(spans) == [spans[1]]
+    progress.begin(fresh=True)
+    assert progress.left(spans) == spans
