@@ -36,6 +36,9 @@ def database(lane: Lane) -> Iterable[Database]:
     opened.close()
 
 
+LAYER = ("revision", "restated_at")
+
+
 def table_of(expected: Expected, keys: Iterable[tuple[str, datetime]]) -> pa.Table:
     rows = [{"vehicle_id": k[0], "window_start": k[1], "batch_id": 1} | expected.vehicle[k] for k in keys]
     return pa.Table.from_pylist(rows).select([*windows.VEHICLE_COLUMNS, "batch_id"])
@@ -43,7 +46,15 @@ def table_of(expected: Expected, keys: Iterable[tuple[str, datetime]]) -> pa.Tab
 
 def stored(lane: Lane, unit: str) -> dict[tuple[str, datetime], dict[str, Any]]:
     rows = query(lane, f"SELECT * FROM odograph.vehicle_{unit}")
-    return {(row.pop("vehicle_id"), row.pop("bucket")): row for row in rows}
+    told = [{k: v for k, v in row.items() if k not in LAYER} for row in rows]
+    return {(row.pop("vehicle_id"), row.pop("bucket")): row for row in told}
+
+
+def restated_minutes(lane: Lane) -> set[tuple[str, datetime]]:
+    sql = (
+        "SELECT vehicle_id, bucket FROM serving.vehicle_minute WHERE revision = 1 AND restated_at IS NOT NULL"
+    )
+    return {(row["vehicle_id"], row["bucket"]) for row in query(lane, sql)}
 
 
 def assert_levels(lane: Lane, records: list[Record], tz: str) -> None:
@@ -66,6 +77,7 @@ def test_every_level_equals_all_its_samples_and_follows_what_is_written_again(
     database.run(lambda c: restate_windows(c, VEHICLE, table_of(whole, changed)))
     minutes = {(vehicle, start.replace(second=0)) for vehicle, start in changed}
     assert roll_up() == len(minutes)
+    assert restated_minutes(lane) == minutes
     assert_levels(lane, records, "Europe/Berlin")
     assert roll_up() == 0
 
