@@ -26,7 +26,8 @@ from infra.contract.settings import load
 from load_tests.bench.parts import cpu_s
 from load_tests.drills.site import Site, opened
 from load_tests.filling import vehicle
-from stream_jobs.sinks import VEHICLE, Connection, csv_of, write_windows
+from stream_jobs.database import Connection, csv_of
+from stream_jobs.sinks import VEHICLE, write_windows
 from stream_jobs.statements import copy_into
 from stream_jobs.windows import VEHICLE_COLUMNS
 

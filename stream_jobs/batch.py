@@ -25,11 +25,12 @@ from infra.contract.verdict import LATE
 from stream_jobs import repair_plan as plan
 from stream_jobs import repair_store as store
 from stream_jobs import sources, windows
+from stream_jobs.database import Connection, Database
 from stream_jobs.frames import batch_frames
 from stream_jobs.recompute.turn import WINDOWS, TurnLostError, hold, turn
 from stream_jobs.repair_plan import Grid, Interval, LateFrame
 from stream_jobs.schema import WINDOW_KEYS
-from stream_jobs.sinks import EDGE, ROAD, VEHICLE, Connection, Database, WindowTable
+from stream_jobs.sinks import EDGE, ROAD, VEHICLE, WindowTable
 
 GRACE_MS: Final = 2_000
 """How long after its receive time a record may appear in the log without reopening a restated window."""

@@ -15,9 +15,10 @@ import orjson
 import structlog
 
 from infra.contract.settings import Settings
+from infra.duck import connected
 from stream_jobs.batch import archive_files
+from stream_jobs.database import Connection, Database
 from stream_jobs.repair_plan import hours_ms
-from stream_jobs.sinks import Connection, Database
 
 AROUND_MS: Final = 30_000
 FRAMES_MAX: Final = 300
@@ -98,7 +99,7 @@ class EvidenceKeeper:
             return []
         vehicles = sorted({vehicle for _, vehicle, _, _ in due})
         first, last = min(d[2] for d in due) - AROUND_MS, max(d[2] for d in due) + AROUND_MS
-        with duckdb.connect(config={"threads": 1, "memory_limit": "256MB"}) as connection:
+        with connected("256MB") as connection:
             found = connection.execute(_FRAMES, [files, vehicles, last, first])
             names = [column[0] for column in found.description]
             return [dict(zip(names, row, strict=True)) for row in found.fetchall()]

@@ -19,11 +19,12 @@ from infra.contract.settings import Endpoints, Settings, endpoints
 from infra.health import HealthServer
 from stream_jobs import keepers, repair_plan, sources
 from stream_jobs.checkpoints import checkpoint_of
+from stream_jobs.database import Database
 from stream_jobs.failures import explained
 from stream_jobs.progress import Board, Metrics
 from stream_jobs.queries import QUERIES, TOPIC, Query, Sink, SinkParts
 from stream_jobs.session import build_session
-from stream_jobs.sinks import BatchClaims, Database
+from stream_jobs.sinks import BatchClaims
 from stream_jobs.user_sql.queries import user_queries
 
 log = structlog.get_logger("stream_jobs.jobs")

@@ -19,6 +19,7 @@ from infra.contract.settings import Endpoints, Settings
 from stream_jobs import statements as sql
 from stream_jobs.batch import Repair
 from stream_jobs.cohort.keeper import CohortKeeper
+from stream_jobs.database import Database, execute
 from stream_jobs.evidence import EvidenceKeeper
 from stream_jobs.hadoop_store import HadoopStore
 from stream_jobs.latest import LatestPublisher
@@ -26,7 +27,7 @@ from stream_jobs.progress import Board
 from stream_jobs.recompute.nightly import Nightly
 from stream_jobs.roads.keeper import EtaKeeper, NetworkKeeper, RoadKeeper, StopKeeper
 from stream_jobs.rollups.keeper import RollUps
-from stream_jobs.sinks import Database, execute, insert_progress
+from stream_jobs.sinks import insert_progress
 from stream_jobs.trends.keeper import Trends
 from stream_jobs.upkeep.ledger import LedgerKeeper
 from stream_jobs.upkeep.retention import RetentionKeeper

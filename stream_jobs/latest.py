@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from infra.contract.settings import Endpoints, Settings
 from infra.contract.topics import kafka_topic
-from stream_jobs.sinks import Connection, Database, execute, fetch
+from stream_jobs.database import Connection, Database, execute, fetch
 
 TOPIC: Final = "vehicle-latest"
 _CONSUMER: Final = {"consumer": "vehicle-latest", "topic": "odograph.vehicle_latest"}

@@ -14,9 +14,10 @@ from infra.contract.settings import Endpoints, Settings
 from infra.contract.verdict import clock_limits
 from stream_jobs import windows
 from stream_jobs.archive import ArchiveSink
+from stream_jobs.database import Database
 from stream_jobs.frames import stream_frames
 from stream_jobs.progress import Board
-from stream_jobs.sinks import BatchClaims, Database, WindowSink
+from stream_jobs.sinks import BatchClaims, WindowSink
 from stream_jobs.vehicles.alert_log import AlertLog
 from stream_jobs.vehicles.query import vehicle_rows
 from stream_jobs.vehicles.sink import VehicleSink

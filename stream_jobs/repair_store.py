@@ -8,8 +8,9 @@ from typing import Final
 import pyarrow as pa
 
 from infra.archive.layout import HOUR_MS
+from stream_jobs.database import Connection, execute, fetch
 from stream_jobs.repair_plan import LateFrame
-from stream_jobs.sinks import Connection, WindowTable, execute, fetch, restate_windows
+from stream_jobs.sinks import WindowTable, restate_windows
 
 REPAIR_BATCH_ID: Final = -1
 """Stands where the speed layer writes its batch: a restated row belongs to no batch of a query."""

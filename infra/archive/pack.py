@@ -26,6 +26,7 @@ from infra.archive.manifest import append, locked, read_hour, sync
 from infra.archive.reader import ArchiveFile, of_hours
 from infra.archive.writer import adopt, now_ms
 from infra.contract.errors import ArchiveError
+from infra.duck import connected
 
 BATCH_FILE: Final = re.compile(r"(?P<query>.+)-(?P<batch>\d{9})-\d{3}\.parquet")
 """What the archive query writes. A packed file ends with its number of batches, and is not packed again."""
@@ -167,7 +168,7 @@ def _compare(sources: Sequence[Path], packed: Path) -> None:
 
 def content(files: Sequence[Path]) -> tuple[Any, ...]:
     """Records of ``files`` and the sum of their hashes over all columns: the order is of no account."""
-    with duckdb.connect(config={"threads": 1, "memory_limit": _MEMORY}) as connection:
+    with connected(_MEMORY) as connection:
         row = connection.execute(_SUMS, [[str(path) for path in files]]).fetchone()
     assert row is not None
     return tuple(row)

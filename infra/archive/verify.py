@@ -14,11 +14,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
-import duckdb
-
 from infra.archive.entry import Offsets, sha256_of
 from infra.archive.manifest import locked, read_hour
 from infra.archive.reader import ArchiveFile, day_files, examined, hours
+from infra.duck import connected
 
 _HOLES: Final = """
 SELECT log_offset + 1, following - 1
@@ -128,7 +127,7 @@ def _counted(name: str, spans: Sequence[tuple[int, int]], covered: int, count: i
 
 def _exact(name: str, files: list[str], topic: str, partition: int) -> Iterator[str]:
     values = [files, topic, partition]
-    with duckdb.connect(config={"threads": 1}) as connection:
+    with connected() as connection:
         for first, last in connection.execute(_HOLES, values).fetchall():
             yield f"{name}: offsets {first} to {last} are in no file"
         for first, last, count in connection.execute(_TWICE, values).fetchall():

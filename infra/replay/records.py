@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import duckdb
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -19,6 +18,7 @@ import pyarrow.parquet as pq
 
 from infra.contract.errors import ConfigError
 from infra.contract.verdict import LATE
+from infra.duck import connected
 from infra.replay.spans import Span
 
 TICK_MS: Final = 5_000
@@ -115,7 +115,7 @@ class Stored:
             values["vehicles"] = list(self.vehicles)
         values["files"] = self._files(received)
         text = sql.format(files="read_parquet($files, hive_partitioning = false)", wanted=wanted)
-        with duckdb.connect(config={"threads": 1, "memory_limit": MEMORY}) as database:
+        with connected(MEMORY) as database:
             return database.sql(text, params=values).to_arrow_table()
 
     def _files(self, received: Span) -> list[str]:

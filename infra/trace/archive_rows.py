@@ -6,10 +6,9 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
 
-import duckdb
-
 from infra.archive.layout import HOUR_MS, archive_of
 from infra.archive.reader import hours, of_hours
+from infra.duck import connected
 from infra.trace.copies import Archived, Wanted
 
 SAY_EVERY_HOURS = 6
@@ -50,6 +49,6 @@ def _in_hour(hour_ms: int, home: Path, wanted: Wanted) -> list[Archived]:
     if not files:
         return []
     values = [files, wanted.vehicle_id, wanted.seq, wanted.boot_id, wanted.boot_id]
-    with duckdb.connect(config={"threads": 2}) as connection:
+    with connected() as connection:
         rows = connection.execute(_SQL, values).fetchall()
     return [Archived(Path(file).relative_to(home).as_posix(), *rest) for file, *rest in rows]

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -24,6 +23,7 @@ from infra.archive.verify import verified
 from infra.archive.writer import place
 from infra.contract.errors import ConfigError
 from infra.contract.verdict import OK
+from infra.duck import connected
 
 STAGING: Final = ".staging"
 _COUNTS: Final = """
@@ -65,7 +65,7 @@ def take_in(archive: Path, day: Path) -> Intake:
         fresh += _take(archive, file, name)
         taken.append(archive / file.path.relative_to(day).with_name(name))
     names = [str(path) for path in taken]
-    with duckdb.connect(config={"threads": 1}) as connection:
+    with connected() as connection:
         ((frames, vehicles),) = connection.execute(_COUNTS, [names]).fetchall()
         pieces = connection.execute(_PIECES, [names]).fetchall()
     return Intake(day.name, tuple(taken), fresh, frames, vehicles, tuple(pieces))

@@ -20,12 +20,12 @@ from stream_jobs import repair_plan
 from stream_jobs.archive import LATE_COLUMNS, LATE_TABLE, QUARANTINE_COLUMNS, QUARANTINE_TABLE
 from stream_jobs.backfill.intake import Intake, exceptions
 from stream_jobs.backfill.progress import Progress
+from stream_jobs.database import Connection, Database, insert_rows
 from stream_jobs.jobs import STREAM_CONF
 from stream_jobs.recompute import runs, work
 from stream_jobs.recompute.runs import Counts
 from stream_jobs.recompute.slices import Span
 from stream_jobs.session import build_session
-from stream_jobs.sinks import Connection, Database, insert_rows
 from stream_jobs.vehicles.lookup_keeper import LookupKeeper
 
 APART_MS: Final = 3_600_000

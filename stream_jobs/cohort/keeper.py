@@ -23,7 +23,7 @@ from stream_jobs.cohort.judge import HOUR_MS, MINUTE_MS, Judged, States, judge
 from stream_jobs.cohort.lasting import State
 from stream_jobs.cohort.metrics import Metric, load_metrics
 from stream_jobs.cohort.residuals import Bucket, Residual, cohort_of
-from stream_jobs.sinks import Connection, Database, execute, fetch, insert_rows
+from stream_jobs.database import Connection, Database, execute, fetch, insert_rows
 from stream_jobs.vehicles.rows import pack
 
 AT_ONCE: Final = 12

@@ -11,6 +11,7 @@ import orjson
 
 from stream_jobs import event_sql
 from stream_jobs.alerts import Alert, Finding
+from stream_jobs.database import Connection, execute, fetch
 from stream_jobs.event_writes import ClearTimes
 from stream_jobs.recompute.alert_changes import (
     AlertChanges,
@@ -21,7 +22,6 @@ from stream_jobs.recompute.alert_changes import (
     finding_changes,
 )
 from stream_jobs.recompute.runs import Counts
-from stream_jobs.sinks import Connection, execute, fetch
 from stream_jobs.vehicles.rows import AlertRow
 
 MARGIN_MS: Final = 7 * 86_400_000

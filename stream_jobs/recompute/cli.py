@@ -53,10 +53,10 @@ def _run(settings: Settings, span: Span) -> tuple[Run, Counts]:
     import threading
 
     from infra.contract.settings import endpoints
+    from stream_jobs.database import Database
     from stream_jobs.jobs import STREAM_CONF
     from stream_jobs.recompute import work
     from stream_jobs.session import build_session
-    from stream_jobs.sinks import Database
     from stream_jobs.vehicles.lookup_keeper import LookupKeeper
 
     terms, addresses = settings.recompute, endpoints(settings)

@@ -20,11 +20,11 @@ from infra.contract.errors import ArchiveError
 from infra.contract.settings import Settings
 from stream_jobs import repair_plan
 from stream_jobs.batch import GRACE_MS
+from stream_jobs.database import Database, fetch
 from stream_jobs.recompute import runs, slices, vehicle_work
 from stream_jobs.recompute.runs import Counts
 from stream_jobs.recompute.slices import Span
 from stream_jobs.recompute.work import Tools, close, restate_vehicles, restate_windows
-from stream_jobs.sinks import Database, fetch
 
 _LAST: Final = """
 SELECT max(late_until), max(started_at) FROM odograph.recompute_run

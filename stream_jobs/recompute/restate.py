@@ -6,7 +6,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from stream_jobs import statements as sql
-from stream_jobs.sinks import Connection, WindowTable, execute, stage
+from stream_jobs.database import Connection, execute, stage
+from stream_jobs.sinks import WindowTable
 
 
 def stage_to_compare(connection: Connection, table: str, rows: pa.Table) -> None:

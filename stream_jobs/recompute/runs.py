@@ -6,8 +6,8 @@ from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from stream_jobs.database import Connection, execute, fetch
 from stream_jobs.recompute.slices import Span
-from stream_jobs.sinks import Connection, execute, fetch
 
 _SAME: Final = """
 kind = %(kind)s AND finished_at IS NULL AND vehicle_id IS NOT DISTINCT FROM %(vehicle)s

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from typing import Final
 
 from infra.contract.errors import ServiceError
-from stream_jobs.sinks import Connection, Database, execute, fetch
+from stream_jobs.database import Connection, Database, execute, fetch
 
 WINDOWS: Final = 7020
 JOURNEYS: Final = 7021

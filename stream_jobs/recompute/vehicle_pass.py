@@ -19,6 +19,7 @@ from infra.contract.settings import Settings
 from infra.contract.verdict import LATE, OK
 from stream_jobs import sources
 from stream_jobs.batch import archive_files
+from stream_jobs.database import Connection, Database
 from stream_jobs.event_writes import ClearTimes
 from stream_jobs.recompute import vehicle_work
 from stream_jobs.recompute.alert_writes import restate_alerts
@@ -29,7 +30,6 @@ from stream_jobs.recompute.vehicle_work import Work
 from stream_jobs.recompute.window_pass import Note
 from stream_jobs.repair_plan import hours_ms
 from stream_jobs.rules import load_rules
-from stream_jobs.sinks import Connection, Database
 from stream_jobs.vehicles.limits import core_limits
 from stream_jobs.vehicles.plugged import of_rules
 from stream_jobs.vehicles.query import read_rules, staged

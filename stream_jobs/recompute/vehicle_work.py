@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from stream_jobs.database import Connection, execute, fetch
 from stream_jobs.recompute.slices import Span
-from stream_jobs.sinks import Connection, execute, fetch
 from stream_jobs.vehicles.repair import LOOK_BACK_MS, TAIL_MS, Task
 
 _SEEN: Final = """

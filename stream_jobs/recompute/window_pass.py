@@ -15,19 +15,13 @@ from infra.contract.errors import ServiceError
 from infra.contract.settings import Settings
 from stream_jobs import repair_plan, windows
 from stream_jobs.batch import Span
+from stream_jobs.database import Connection, Database, fetch
 from stream_jobs.recompute.restate import restate_staged, stage_to_compare
 from stream_jobs.recompute.runs import Counts
 from stream_jobs.recompute.turn import WINDOWS, TurnLostError, hold, turn
 from stream_jobs.repair_plan import LateFrame
 from stream_jobs.repair_store import REPAIR_BATCH_ID, mark_repaired
-from stream_jobs.sinks import (
-    TABLES,
-    VEHICLE,
-    Connection,
-    Database,
-    WindowTable,
-    fetch,
-)
+from stream_jobs.sinks import TABLES, VEHICLE, WindowTable
 from stream_jobs.statements import staged
 
 PAUSE_S: Final = 0.2

@@ -18,6 +18,7 @@ from infra.contract.settings import Endpoints, Settings
 from infra.stack.lag import records_behind
 from stream_jobs import repair_plan
 from stream_jobs.batch import GRACE_MS, archive_files
+from stream_jobs.database import Connection, Database
 from stream_jobs.recompute import runs, slices, vehicle_work
 from stream_jobs.recompute.runs import Counts, Run
 from stream_jobs.recompute.slices import Span
@@ -26,7 +27,6 @@ from stream_jobs.recompute.vehicle_pass import VehiclePass
 from stream_jobs.recompute.vehicle_work import Work
 from stream_jobs.recompute.window_pass import PAUSE_S, WindowPass
 from stream_jobs.rollups.keeper import RollUps
-from stream_jobs.sinks import Connection, Database
 
 CLOSERS: Final = ("windows", "archive")
 """Queries that must have taken in everything before a window is restated."""

@@ -11,7 +11,7 @@ import typer
 
 if TYPE_CHECKING:
     from infra.contract.settings import Settings
-    from stream_jobs.sinks import Database
+    from stream_jobs.database import Database
 
 LAT_LIMIT, LON_LIMIT = 90, 180
 
@@ -95,7 +95,7 @@ def _place(text: str) -> tuple[float, float]:
 def _database(settings: Settings) -> Iterator[Database]:
     """The database for one command: where it is away the command ends instead of waiting."""
     from infra.contract.settings import endpoints
-    from stream_jobs.sinks import Database
+    from stream_jobs.database import Database
 
     stop = threading.Event()
     stop.set()

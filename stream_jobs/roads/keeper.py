@@ -13,10 +13,10 @@ import h3
 import structlog
 
 from infra.contract.settings import Settings
+from stream_jobs.database import Connection, Database, execute, fetch
 from stream_jobs.roads import eta_store, network
 from stream_jobs.roads import history_sql as sql
 from stream_jobs.roads.hours import off_peak_hours
-from stream_jobs.sinks import Connection, Database, execute, fetch
 
 INTERVALS_AT_ONCE: Final = 24
 STOPS_AT_ONCE: Final = 10_000

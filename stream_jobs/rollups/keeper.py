@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from stream_jobs.database import Connection, Database, execute, fetch
 from stream_jobs.rollups import statements as sql
-from stream_jobs.sinks import Connection, Database, execute, fetch
 
 LINES: Final = 200
 """Lines of the queue in one transaction: some minutes of a batch each."""

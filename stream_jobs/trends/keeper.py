@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from infra.contract.errors import ConfigError
+from stream_jobs.database import Connection, Database, execute, fetch, insert_rows
 from stream_jobs.rollups.columns import NAMES
-from stream_jobs.sinks import Connection, Database, execute, fetch, insert_rows
 from stream_jobs.trends.metrics import Metric, Trend, trend_of
 
 AT_ONCE: Final = 50

@@ -22,7 +22,7 @@ from infra.audit.take import Account, take
 from infra.contract.errors import OdographError
 from infra.contract.settings import Endpoints, Settings
 from infra.contract.verdict import clock_limits
-from stream_jobs.sinks import Connection, Database, execute, fetch
+from stream_jobs.database import Connection, Database, execute, fetch
 
 HOUR_MS: Final = 3_600_000
 SLACK_MS: Final = 600_000

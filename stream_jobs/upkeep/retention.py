@@ -12,7 +12,7 @@ from typing import Final
 import structlog
 
 from infra.contract.section_ledger import Retention
-from stream_jobs.sinks import Connection, Database, fetch
+from stream_jobs.database import Connection, Database, fetch
 
 EXPIRE: Final = "SELECT odograph.expire(%(table)s, %(days)s)"
 FORGET: Final = "SELECT odograph.forget_listed()"

@@ -9,7 +9,7 @@ import pyarrow as pa
 import structlog
 
 from infra.contract.settings import Settings
-from stream_jobs.sinks import Database, fetch
+from stream_jobs.database import Database, fetch
 from stream_jobs.vehicles import history, lookups
 
 WARM_C: Final = 70.0

@@ -23,8 +23,8 @@ from infra.archive.layout import HOUR_MS, archive_of
 from infra.contract.settings import Settings
 from infra.contract.verdict import LATE, OK, clock_limits
 from stream_jobs import statements as sql
+from stream_jobs.database import Connection, Database, execute, fetch, stage
 from stream_jobs.recompute.turn import JOURNEYS, TurnLostError, hold, turn
-from stream_jobs.sinks import Connection, Database, execute, fetch, stage
 from stream_jobs.vehicles import lookups
 from stream_jobs.vehicles.core import Core
 from stream_jobs.vehicles.journeys.rows import HarshRow, IdleRow, StopRow, TripRow

@@ -9,7 +9,8 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
 from stream_jobs import statements as sql
-from stream_jobs.sinks import BatchClaims, Connection, Database, execute, insert_rows, stage
+from stream_jobs.database import Connection, Database, execute, insert_rows, stage
+from stream_jobs.sinks import BatchClaims
 from stream_jobs.vehicles.alert_log import AlertLog
 from stream_jobs.vehicles.rows import unpack
 from stream_jobs.vehicles.tables import RowTable, tables_of

@@ -14,13 +14,13 @@ import pytest
 from infra.contract.errors import ConfigError
 from infra.stack.stack import Stack
 from load_tests.oracle import expect
+from stream_jobs.database import Database
 from stream_jobs.jobs import STREAM_CONF
 from stream_jobs.recompute import work
 from stream_jobs.recompute.nightly import Nightly
 from stream_jobs.recompute.runs import Counts
 from stream_jobs.recompute.slices import Span
 from stream_jobs.session import build_session
-from stream_jobs.sinks import Database
 from stream_jobs.vehicles.alert_rows import finding_id
 from tests.integration.recompute_support import Killed, alerts_told, archive, hot_drive, stream_alert
 from tests.integration.stream_support import HOUR_MS, assert_equal, base_ms, drive, query, spoilt, stored

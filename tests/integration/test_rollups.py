@@ -16,8 +16,9 @@ from infra.contract.section_cohort import Cohort
 from load_tests.oracle import Expected, expect, expect_rollup
 from stream_jobs import windows
 from stream_jobs.cohort.keeper import CohortKeeper
+from stream_jobs.database import Database
 from stream_jobs.rollups.keeper import RollUps
-from stream_jobs.sinks import VEHICLE, Database, restate_windows, write_windows
+from stream_jobs.sinks import VEHICLE, restate_windows, write_windows
 from stream_jobs.trends.keeper import Trends
 from tests.integration.stream_support import drive, query, spoilt
 from tests.support import Lane

@@ -20,16 +20,8 @@ from infra.contract.topics import kafka_topic
 from infra.stack.stack import Stack
 from load_tests.drills.link import Link
 from load_tests.oracle import expect
-from stream_jobs.sinks import (
-    ROAD,
-    BatchClaims,
-    Connection,
-    Database,
-    WindowSink,
-    fetch,
-    restate_windows,
-    write_windows,
-)
+from stream_jobs.database import Connection, Database, fetch
+from stream_jobs.sinks import ROAD, BatchClaims, WindowSink, restate_windows, write_windows
 from tests.integration.stream_support import (
     App,
     agrees,
