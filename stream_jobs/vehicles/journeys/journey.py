@@ -11,7 +11,8 @@ from stream_jobs.vehicles.journeys.harsh import HarshEvents, HarshState
 from stream_jobs.vehicles.journeys.idling import IdleEpisodes, IdleState
 from stream_jobs.vehicles.journeys.limits import JourneyLimits
 from stream_jobs.vehicles.journeys.rows import HarshRow, IdleRow, StopRow, TripRow
-from stream_jobs.vehicles.journeys.trips import Trips, TripState
+from stream_jobs.vehicles.journeys.trip_state import TripState
+from stream_jobs.vehicles.journeys.trips import Trips
 
 Row = TripRow | StopRow | IdleRow | HarshRow
 

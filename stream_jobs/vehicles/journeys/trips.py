@@ -9,14 +9,13 @@ stood, one beyond it has moved. Moves below ``least_move_m`` do not count.
 
 from __future__ import annotations
 
-import msgspec
-
 from stream_jobs.vehicles.beat import Beat
 from stream_jobs.vehicles.journeys.limits import JourneyLimits
 from stream_jobs.vehicles.journeys.motion import Way, unseen_m, way_of
 from stream_jobs.vehicles.journeys.places import Place, apart_m, place
 from stream_jobs.vehicles.journeys.rows import FINAL, OPEN, PROVISIONAL, StopRow, TripRow, stop_row, trip_row
-from stream_jobs.vehicles.journeys.totals import Totals, with_beat, with_halt
+from stream_jobs.vehicles.journeys.totals import with_beat, with_halt
+from stream_jobs.vehicles.journeys.trip_state import Move, Stay, Stop, Trip, TripState
 
 SEEN_MS = 1000
 """Frames so far apart still tell all of the time between them."""
@@ -24,58 +23,6 @@ BACK_MS = 60_000
 """A clock set back by more begins anew."""
 DRIVEN_SHARE = 0.8
 """A position is believed to be so far away only where this share of the distance was driven."""
-
-
-class Move(msgspec.Struct, array_like=True):
-    """What a vehicle does since it stood; ``counted`` once it is long enough."""
-
-    from_ms: int
-    distance_m: float = 0.0
-    counted: bool = False
-
-
-class Stay(msgspec.Struct, frozen=True, array_like=True):
-    """Where and since when a vehicle stands or creeps, and what the trip was up to then."""
-
-    from_ms: int
-    where: Place | None
-    totals: Totals
-
-
-class Trip(msgspec.Struct, array_like=True):
-    """A trip, or what may become one (not ``confirmed``); ``told_ms``: when it was last told."""
-
-    start_ms: int
-    start: Place | None
-    totals: Totals = Totals()
-    confirmed: bool = False
-    told_ms: int = 0
-    provisional: bool = False
-
-
-class Stop(msgspec.Struct, frozen=True, array_like=True):
-    """The stop that a vehicle makes."""
-
-    from_ms: int
-    where: Place | None
-
-
-class TripState(msgspec.Struct, array_like=True):
-    """What is remembered of one vehicle's way; ``fixed`` is the last position that a way was measured
-    from.
-    """
-
-    trip: Trip | None = None
-    stay: Stay | None = None
-    stop: Stop | None = None
-    move: Move | None = None
-    moved_ms: int = 0
-    off_from_ms: int | None = None
-    end_ms: int | None = None
-    where: Place | None = None
-    fixed: Place | None = None
-    odometer_m: float | None = None
-    received_ms: int = 0
 
 
 Rows = list[TripRow | StopRow]

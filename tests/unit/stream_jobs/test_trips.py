@@ -8,7 +8,8 @@ from infra.contract.settings import Settings
 from stream_jobs.vehicles.beat import NOTHING_SAID, Beat
 from stream_jobs.vehicles.journeys.limits import journey_limits
 from stream_jobs.vehicles.journeys.rows import StopRow, TripRow
-from stream_jobs.vehicles.journeys.trips import Trips, TripState
+from stream_jobs.vehicles.journeys.trip_state import TripState
+from stream_jobs.vehicles.journeys.trips import Trips
 
 LIMITS = journey_limits(Settings())
 T0 = 1_780_000_000_000
