@@ -24,8 +24,9 @@ from infra.stack.stack import Stack
 from load_tests.drills.link import Link
 from tests import support_rows
 from tests.integration.browser_support import Visit, canvas, chromium, desk, near, visit
+from tests.rows.fleet import speed_kmh
+from tests.rows.town import ROVER, vehicle_id
 from tests.support import Lane, eventually, open_lane
-from tests.support_rows import ROVER, vehicle_id
 
 pytestmark = pytest.mark.integration
 
@@ -65,7 +66,7 @@ class Site:
         for n in STOPPED:
             self.execute(
                 "UPDATE odograph.vehicle_latest SET speed_kmh = %s WHERE vehicle_id = %s",
-                support_rows.speed_kmh(n),
+                speed_kmh(n),
                 vehicle_id(n),
             )
 

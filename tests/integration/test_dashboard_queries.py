@@ -14,8 +14,9 @@ from dashboard.queries import Connection, Database
 from infra.contract.errors import ServiceError
 from infra.stack.stack import Stack
 from tests import support_rows
+from tests.rows.fleet import empty_window
+from tests.rows.town import ROVER, ROVER_START, vehicle_id
 from tests.support import Lane, open_lane
-from tests.support_rows import vehicle_id
 
 pytestmark = pytest.mark.integration
 
@@ -108,7 +109,7 @@ def test_freshness_counts_what_was_late_quarantined_and_dead(now: datetime, conn
 def test_the_fleet_can_be_asked_for_by_state(now: datetime, connection: Connection) -> None:
     assert len(fleet_queries.fleet_latest(connection)) == 41
     silent = fleet_queries.fleet_latest(connection, ["silent"])
-    assert sorted(silent["vehicle_id"]) == [*(vehicle_id(n) for n in (36, 37, 38)), support_rows.ROVER]
+    assert sorted(silent["vehicle_id"]) == [*(vehicle_id(n) for n in (36, 37, 38)), ROVER]
 
 
 def test_vehicles_with_alerts_have_their_count_and_the_worst_severity(
@@ -187,8 +188,8 @@ def test_one_vehicle_in_one_row(now: datetime, connection: Connection) -> None:
 
 
 def test_history_is_summed_by_step(now: datetime, connection: Connection) -> None:
-    start, end = support_rows.ROVER_START, support_rows.ROVER_START + timedelta(minutes=2)
-    history = vehicle_queries.vehicle_history(connection, support_rows.ROVER, start, end, 60)
+    start, end = ROVER_START, ROVER_START + timedelta(minutes=2)
+    history = vehicle_queries.vehicle_history(connection, ROVER, start, end, 60)
     assert history["bucket"].tolist() == [start, start + timedelta(minutes=1)]
     assert history["samples"].tolist() == [600, 600]
     assert history["moving_s"].tolist() == [60.0, 60.0]
@@ -199,10 +200,9 @@ def test_history_is_summed_by_step(now: datetime, connection: Connection) -> Non
 def test_the_mean_speed_of_a_step_weighs_windows_by_their_samples(lane: Lane) -> None:
     start = datetime(2026, 1, 1, tzinfo=UTC)
     rows = [
-        support_rows.empty_window(vehicle_id(0), start) | {"samples": 100, "speed_mean_kmh": 10.0},
-        support_rows.empty_window(vehicle_id(0), start + timedelta(seconds=10))
-        | {"samples": 300, "speed_mean_kmh": 50.0},
-        support_rows.empty_window(vehicle_id(0), start + timedelta(seconds=20)) | {"samples": 500},
+        empty_window(vehicle_id(0), start) | {"samples": 100, "speed_mean_kmh": 10.0},
+        empty_window(vehicle_id(0), start + timedelta(seconds=10)) | {"samples": 300, "speed_mean_kmh": 50.0},
+        empty_window(vehicle_id(0), start + timedelta(seconds=20)) | {"samples": 500},
     ]
     with psycopg.connect(lane.endpoints.db_ingest_url) as ingest:
         support_rows.insert(ingest, "vehicle_window", rows)
@@ -214,8 +214,8 @@ def test_the_mean_speed_of_a_step_weighs_windows_by_their_samples(lane: Lane) ->
 
 
 def test_a_trace_has_the_last_position_of_each_window(now: datetime, connection: Connection) -> None:
-    start = support_rows.ROVER_START
-    trace = vehicle_queries.vehicle_trace(connection, support_rows.ROVER, start, start + timedelta(hours=1))
+    start = ROVER_START
+    trace = vehicle_queries.vehicle_trace(connection, ROVER, start, start + timedelta(hours=1))
     assert len(trace) == 180
     assert trace["step_s"].unique().tolist() == [10]
     assert (trace["lat_deg"].iloc[0], trace["lon_deg"].iloc[0]) == (33.985, -6.865)
@@ -224,8 +224,7 @@ def test_a_trace_has_the_last_position_of_each_window(now: datetime, connection:
 def test_a_long_trace_is_thinned(lane: Lane) -> None:
     start = datetime(2026, 1, 1, tzinfo=UTC)
     rows = [
-        support_rows.empty_window(vehicle_id(0), start + timedelta(seconds=10 * k))
-        | {"lat_deg": 1.0, "lon_deg": 2.0}
+        empty_window(vehicle_id(0), start + timedelta(seconds=10 * k)) | {"lat_deg": 1.0, "lon_deg": 2.0}
         for k in range(4000)
     ]
     with psycopg.connect(lane.endpoints.db_ingest_url) as ingest:
