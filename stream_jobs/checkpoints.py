@@ -73,7 +73,7 @@ def _put_aside(home: Path, name: str) -> Path | None:
     folder = home / "checkpoints" / name
     if not folder.exists():
         return None
-    target = home / ASIDE / f"{name}-{time.time_ns() // 1_000_000}"
+    target = home / ASIDE / f"{name}-{time.time_ns()}"
     target.parent.mkdir(exist_ok=True)
     folder.rename(target)
     log.warning("checkpoint put aside: the query reads again what Kafka keeps", kept=str(target))

@@ -19,8 +19,13 @@ from tests.support import Lane, make_template, open_lane
 KEPT = ("ODOGRAPH_PATHS_CACHE",)
 PIPELINE_S = 600
 """The whole pipeline starts, drives and is killed several times before the first of its tests."""
-GROUPS = ("services", "unit", "e2e")
+GROUPS = ("services", "messages", "unit", "e2e")
 """What a worker runs in one go, the longest first."""
+MESSAGES = (
+    "test_bridge", "test_broker", "test_crash", "test_dead", "test_downlink", "test_listeners", "test_publishers",
+    "test_scenarios", "test_simulat",
+)  # fmt: skip
+"""Modules of what happens before the jobs: a group of their own, on a stack of their worker's."""
 
 
 @pytest.hookimpl(tryfirst=True)  # before the workers read the groups
@@ -36,7 +41,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _group(item: pytest.Item) -> str:
     if item.get_closest_marker("e2e"):
         return "e2e"
-    return "services" if item.get_closest_marker("integration") else "unit"
+    if item.get_closest_marker("integration"):
+        return "messages" if item.path.name.startswith(MESSAGES) else "services"
+    return "unit"
 
 
 @pytest.fixture(scope="session")
