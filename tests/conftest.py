@@ -22,8 +22,8 @@ PIPELINE_S = 600
 GROUPS = ("services", "messages", "unit", "e2e")
 """What a worker runs in one go, the longest first."""
 MESSAGES = (
-    "test_bridge", "test_broker", "test_crash", "test_dead", "test_downlink", "test_listeners", "test_publishers",
-    "test_scenarios", "test_simulat",
+    "test_bridge", "test_broker", "test_crash", "test_dead", "test_downlink", "test_listeners",
+    "test_publishers", "test_scenarios", "test_simulat",
 )  # fmt: skip
 """Modules of what happens before the jobs: a group of their own, on a stack of their worker's."""
 
