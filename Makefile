@@ -25,7 +25,7 @@ check: $(READY) ## format, lint and types
 
 test: $(READY) ## all tests on real services, in a home of their own; ARGS go to pytest
 	@$(ODOGRAPH) setup --browser
-	@$(VENV)/bin/pytest -n 2 --dist loadgroup $(ARGS)
+	@$(VENV)/bin/pytest -n 2 --dist loadscope $(ARGS)
 
 up: setup ## start the local stack in the background
 	@$(ODOGRAPH) up $(ARGS)
