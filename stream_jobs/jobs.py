@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import signal
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +16,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from infra.contract.errors import ServiceError
 from infra.contract.settings import Endpoints, Settings, endpoints
 from infra.health import HealthServer
+from infra.stop_signals import stopped_by_signals
 from stream_jobs import keepers, repair_plan, sources
 from stream_jobs.checkpoints import checkpoint_of
 from stream_jobs.database import Database
@@ -49,8 +49,7 @@ STREAM_CONF: Final = {
 
 def run(settings: Settings) -> None:
     """Run the application until SIGTERM or SIGINT; raises ServiceError when a part of it fails."""
-    stop = threading.Event()
-    with _stopped_by_signals(stop):
+    with stopped_by_signals() as stop:
         Application(settings, endpoints(settings), stop).run()
 
 
@@ -174,16 +173,3 @@ def start_query(
     writer = rows.writeStream.queryName(name).outputMode(mode).foreachBatch(sink)
     trigger = writer.trigger(processingTime=f"{int(trigger_s * 1000)} milliseconds")
     return trigger.option("checkpointLocation", str(checkpoint)).start()
-
-
-@contextmanager
-def _stopped_by_signals(stop: threading.Event) -> Iterator[None]:
-    def ask(_number: int, _frame: object) -> None:
-        stop.set()
-
-    before = {number: signal.signal(number, ask) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

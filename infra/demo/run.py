@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import signal
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from infra.contract.errors import ServiceError
@@ -19,6 +16,7 @@ from infra.ledger import Ledger
 from infra.stack import processes
 from infra.stack.log_ends import LogEnds
 from infra.stack.ports import HOST
+from infra.stop_signals import stopped_by_signals
 
 SETTLE_S = 120.0
 REPAIR_S = 120.0
@@ -34,7 +32,7 @@ def run(settings: Settings, demo_fleet: Fleet, say: Say, tell: Say) -> Ledger:
     home = settings.paths.home.resolve()
     with (
         running(settings, say) as endpoints,
-        _stop_on_signals() as stop,
+        stopped_by_signals() as stop,
         LogEnds(endpoints.kafka_bootstrap, settings.kafka.prefix) as ends,
     ):
         say(f"map: {demo_fleet.store_roads(endpoints)} road edges")
@@ -74,16 +72,3 @@ def _settle(home: Path, endpoints: Endpoints, ends: LogEnds, before: Ledger, sto
             return ledger
         if stop.wait(TICK_S) or waited_s > SETTLE_S:
             return ledger
-
-
-@contextmanager
-def _stop_on_signals() -> Iterator[threading.Event]:
-    """An event that Ctrl-C and SIGTERM set; handlers as before at the end."""
-    stop = threading.Event()
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    before = {number: signal.signal(number, lambda *_: stop.set()) for number in numbers}
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

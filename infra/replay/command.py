@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import errno
-import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,6 +25,7 @@ from infra.replay.log import Log, partitions_of
 from infra.replay.runs import Run, folder_of
 from infra.replay.shadow import JOBS, TOPIC
 from infra.replay.spans import Reach, offsets, speed_of, vehicles
+from infra.stop_signals import stopped_by_signals
 
 LIVE_SPEED: Final = "60"
 NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT)
@@ -63,7 +63,7 @@ def replay(wanted: Wanted, say: Say, *, as_json: bool) -> bool:
     settings = load()
     live = endpoints(settings)
     run = _run_of(wanted, settings, live, say)
-    with _stopped_by_signals() as stop:
+    with stopped_by_signals() as stop:
         if wanted.into == "live":
             return _into_live(wanted, settings, live, run, stop, say)
         try:
@@ -202,15 +202,3 @@ def _told(
     runs.save(settings.paths.home, run.stage("verified" if equal else "different"))
     say(f"run {run.run_id}: {'every window is equal' if equal else 'different from live'}")
     return equal
-
-
-@contextmanager
-def _stopped_by_signals() -> Iterator[threading.Event]:
-    stop = threading.Event()
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    before = {number: signal.signal(number, lambda *_: stop.set()) for number in numbers}
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
