@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import re
-import urllib.error
 import urllib.request
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from pathlib import Path
-from urllib.parse import urlsplit
 
 import numpy as np
 import psycopg
@@ -19,109 +13,20 @@ from playwright.sync_api import Browser, BrowserContext, Locator, expect
 
 from dashboard import maps
 from dashboard.palette import STATES
-from infra.contract.settings import ENDPOINTS_FILE
 from infra.stack.stack import Stack
-from load_tests.drills.link import Link
 from tests import support_rows
-from tests.integration.browser_support import Visit, canvas, chromium, desk, near, visit
-from tests.rows.fleet import speed_kmh
+from tests.integration.browser_support import Visit, canvas, desk, drawn, near, visit
+from tests.integration.dashboard_support import START_S, Site, status
 from tests.rows.town import ROVER, vehicle_id
-from tests.support import Lane, eventually, open_lane
+from tests.support import eventually, open_lane
 
 pytestmark = pytest.mark.integration
 
-START_S = 40.0
-SILENT = (36, 37, 38)
-STOPPED = (10, 11)
 SEEN_S = 30.0
 ICON_PX = 26
 CONTROLS_PX = 80
 MAJOR_ROAD = "#b6bfca"
 PAGES = ("/", "/?traffic=true", f"/vehicle?vehicle={vehicle_id(0)}", "/alerts", "/operations")
-
-
-@dataclass(frozen=True, slots=True)
-class Site:
-    """A running dashboard: its lane, its address, and the link between it and the database."""
-
-    lane: Lane
-    base: str
-    link: Link
-
-    def execute(self, statement: str, *values: object) -> None:
-        """Change rows as the jobs do."""
-        with psycopg.connect(self.lane.endpoints.db_ingest_url) as connection:
-            connection.execute(statement.encode(), values)
-
-    def stop(self, vehicle: str) -> None:
-        """The vehicle stands still with its ignition on."""
-        self.execute("UPDATE odograph.vehicle_latest SET speed_kmh = 0 WHERE vehicle_id = %s", vehicle)
-
-    def report(self) -> None:
-        """The fleet has reported this moment, whatever an earlier test changed; the silent ones have not."""
-        self.execute(
-            "UPDATE odograph.vehicle_latest SET event_time = now() WHERE vehicle_id <> ALL (%s)",
-            [ROVER, *(vehicle_id(n) for n in SILENT)],
-        )
-        for n in STOPPED:
-            self.execute(
-                "UPDATE odograph.vehicle_latest SET speed_kmh = %s WHERE vehicle_id = %s",
-                speed_kmh(n),
-                vehicle_id(n),
-            )
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as opened:
-        yield opened
-
-
-@pytest.fixture(scope="module")
-def site(stack: Stack) -> Iterator[Site]:
-    """A dashboard over the known rows, with a link to the database that can be cut."""
-    with open_lane(stack) as lane:
-        with psycopg.connect(lane.endpoints.db_ingest_url) as connection:
-            support_rows.fill(connection, datetime.now(UTC))
-        with link_to_database(lane) as link, lane.process("dashboard") as process:
-            base = f"http://127.0.0.1:{lane.endpoints.http_ports['dashboard']}"
-            eventually(lambda: process.assert_running() or status(base, "/readyz") == 200, START_S, "ready")
-            yield Site(lane, base, link)
-
-
-def link_to_database(lane: Lane) -> Link:
-    """Puts a link between the dashboard and its database."""
-    address = urlsplit(lane.endpoints.db_dashboard_url)
-    assert address.hostname is not None
-    assert address.port is not None
-    link = Link(address.hostname, address.port)
-    changed = lane.endpoints.db_dashboard_url.replace(f":{address.port}/", f":{link.port}/")
-    file = Path(lane.home) / ENDPOINTS_FILE
-    file.write_text(json.dumps(asdict(replace(lane.endpoints, db_dashboard_url=changed))))
-    return link
-
-
-def status(base: str, path: str) -> int:
-    try:
-        with urllib.request.urlopen(base + path, timeout=10) as answer:
-            return int(answer.status)
-    except urllib.error.HTTPError as error:
-        return error.code
-    except OSError:
-        return 0
-
-
-@pytest.fixture(scope="module")
-def light(browser: Browser) -> Iterator[BrowserContext]:
-    with desk(browser) as opened:
-        yield opened
-
-
-@pytest.fixture
-def reader(light: BrowserContext, site: Site) -> Iterator[Visit]:
-    site.report()
-    with visit(light, site.base) as opened:
-        yield opened
 
 
 def status_of(reader: Visit) -> Locator:
@@ -154,10 +59,6 @@ def test_figures_equal_the_rows(reader: Visit) -> None:
     for label, value in shown.items():
         expect(reader.metric(label)).to_have_text(value)
     expect(reader.page.get_by_text("late frames 3 open of 5")).to_be_visible()
-
-
-def drawn(reader: Visit, colour: str, least: int) -> bool:
-    return int(near(canvas(reader), colour).sum()) >= least
 
 
 def check_map(reader: Visit, road: str) -> None:
