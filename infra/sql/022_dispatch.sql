@@ -101,3 +101,35 @@ FROM odograph.rule;
 COMMENT ON VIEW serving.rule IS 'Alert rules as the jobs last started with them; clear_for_s: s without a finding that clear an alert, null: it does not clear by itself';
 
 GRANT SELECT ON serving.rule TO odograph_dashboard, odograph_ingest;
+
+-- What the pages of alerts and crashes read -----------------------------------------------------------------------------------------
+
+CREATE VIEW serving.alert_triage AS
+SELECT a.alert_no, a.vehicle_id, v.model, a.rule, a.rule_version, a.severity, a.message, coalesce(a.since_at, a.opened_at) AS since_at,
+       a.opened_at, a.last_at, a.cleared_at, a.cleared_at IS NULL AS active, a.acknowledged_at, a.acknowledged_by, a.note,
+       a.value, a.worst_value, a.limit_value, a.findings, a.late, s.until_at AS silenced_until,
+       extract(epoch FROM coalesce(a.cleared_at, a.last_at) - a.opened_at)::double precision AS duration_s
+FROM odograph.alert a
+LEFT JOIN odograph.vehicle v USING (vehicle_id)
+LEFT JOIN odograph.alert_silence s ON s.silence_no = a.silence_no
+WHERE a.withdrawn_at IS NULL;
+COMMENT ON VIEW serving.alert_triage IS 'Alerts as a list shows them: since_at is when the condition began, duration_s up to the last finding while active; silenced_until: the silence that it was stored under';
+
+CREATE VIEW serving.crash_integrity AS
+SELECT c.vehicle_id, c.boot_id, c.crash_id, odograph.crash_digest(c) AS digest, n.entry, n.digest AS noted_digest,
+       n.digest IS NOT DISTINCT FROM odograph.crash_digest(c) AS unchanged, c.raw IS NOT NULL AS raw_kept
+FROM odograph.crash_record c
+LEFT JOIN LATERAL (
+    SELECT k.entry, k.digest FROM odograph.custody k
+    WHERE k.vehicle_id = c.vehicle_id AND k.boot_id = c.boot_id AND k.crash_id = c.crash_id AND k.action IN ('received', 'changed')
+    ORDER BY k.entry DESC LIMIT 1) n ON true;
+COMMENT ON VIEW serving.crash_integrity IS 'SHA-256 (hex) of each record as it is stored now beside the one that the custody log noted last; always filter on the record';
+
+CREATE VIEW serving.custody_link AS
+SELECT c.entry, c.at, c.actor, c.action, c.vehicle_id, c.boot_id, c.crash_id, c.digest, c.detail,
+       c.sha256 = odograph.custody_hash(c) AND c.previous = coalesce(p.sha256, repeat('0', 64))
+           AND (c.entry = 1 OR p.entry IS NOT NULL) AS holds
+FROM odograph.custody c LEFT JOIN odograph.custody p ON p.entry = c.entry - 1;
+COMMENT ON VIEW serving.custody_link IS 'Custody log with whether each entry says what its hash was taken of and follows from the one before; always filter on the record. The whole log: odograph crash verify';
+
+GRANT SELECT ON serving.alert_triage, serving.crash_integrity, serving.custody_link TO odograph_dashboard, odograph_ingest;

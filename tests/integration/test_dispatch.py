@@ -1,4 +1,4 @@
-"""The role of people does what `odograph alerts ack | clear | silence` does; nothing else can it even name."""
+"""People and their role: what `odograph alerts ack | clear | silence` does, and nothing else."""
 
 from __future__ import annotations
 
