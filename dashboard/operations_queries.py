@@ -26,9 +26,20 @@ def queries_history(connection: Connection, minutes: int = 15) -> pd.DataFrame:
     )
 
 
-def rejected(connection: Connection) -> pd.DataFrame:
-    """Frames that went into no window, by kind and reason."""
-    return frame(connection, "SELECT * FROM serving.rejected ORDER BY kind, frames DESC, reason LIMIT 100")
+def rejected(connection: Connection, hours: int = 24) -> pd.DataFrame:
+    """Frames of the last ``hours`` that went into no window, by kind and reason."""
+    return frame(
+        connection,
+        """
+        SELECT kind, reason, count(*) AS frames, max(received_at) AS last_at
+        FROM (SELECT 'quarantined' AS kind, kind AS reason, received_at
+              FROM serving.off_time WHERE kind <> 'late'
+              UNION ALL SELECT 'dead letter', reason, received_at FROM serving.dead_letter) found
+        WHERE received_at > now() - make_interval(hours => %(hours)s)
+        GROUP BY 1, 2 ORDER BY kind, frames DESC, reason LIMIT 100
+        """,
+        hours=hours,
+    )
 
 
 def audit_hours(connection: Connection, hours: int = 24) -> pd.DataFrame:

@@ -53,10 +53,10 @@ def counts() -> None:
         return
     tiles = {
         "Waiting in Kafka": text.number(fresh["lag_records"]),
-        "Late frames": text.number(fresh["late_frames"]),
+        "Late, 24 h": text.number(fresh["late_frames"]),
         "Late, open": text.number(fresh["late_open"]),
-        "Quarantined": text.number(fresh["quarantined_frames"]),
-        "Dead letters": text.number(fresh["dead_letters"]),
+        "Quarantined, 24 h": text.number(fresh["quarantined_frames"]),
+        "Dead letters, 24 h": text.number(fresh["dead_letters"]),
         "Dropped late": text.number(fresh["dropped_late"]),
     }
     with st.container(key="figures"):

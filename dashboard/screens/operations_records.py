@@ -24,8 +24,8 @@ def body() -> None:
 
 def watermark() -> None:
     """Who pushes it, who comes late, and what delay would have saved 99.9 %."""
-    told = live.row(live.ask_slowly(operations_queries.watermark_defence))
-    vehicles = live.ask_slowly(operations_queries.off_time_vehicles)
+    told = live.row(live.ask_rarely(operations_queries.watermark_defence))
+    vehicles = live.ask_rarely(operations_queries.off_time_vehicles)
     ahead = live.ask_slowly(operations_queries.clocks_ahead)
     if told is None or vehicles is None or ahead is None:
         return
@@ -78,11 +78,11 @@ def ledger() -> None:
 
 def reasons() -> None:
     """Rejected frames by reason, and the latency of alerts."""
-    rejected = live.ask_slowly(operations_queries.rejected)
+    rejected = live.ask_rarely(operations_queries.rejected)
     latency = live.ask_slowly(operations_queries.alert_latency)
     left, right = st.columns(2)
     with left:
-        st.subheader("Quarantined and dead letters, by reason", anchor=False)
+        st.subheader("Quarantined and dead letters, last 24 hours", anchor=False)
         listed(rejected, "Nothing was rejected.", live.tz())
     with right:
         st.subheader("Alert latency, last hour", anchor=False)
@@ -114,8 +114,8 @@ def listed(rejected: pd.DataFrame | None, none: str, zone: ZoneInfo) -> None:
 def storage() -> None:
     """What lies on the disk and in the tables, how fast it grows, how long it is kept."""
     folders, sizes = (
-        live.ask_slowly(operations_queries.storage),
-        live.ask_slowly(operations_queries.table_sizes),
+        live.ask_rarely(operations_queries.storage),
+        live.ask_rarely(operations_queries.table_sizes),
     )
     if folders is None or sizes is None:
         return

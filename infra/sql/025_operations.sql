@@ -54,11 +54,19 @@ INSERT INTO odograph.retention (table_name, time_column) VALUES ('stage_sample',
 GRANT SELECT, INSERT, UPDATE, DELETE ON odograph.stage_sample, odograph.partition_lag, odograph.storage_sample TO odograph_ingest;
 
 CREATE VIEW serving.stage_now AS
-SELECT DISTINCT ON (stage) stage, at, now() <= good_until AS measured, ready, reason, rate_per_s, errors, lag, saturation, cores,
-       memory_mb, restarts, extract(epoch FROM now() - at)::double precision AS age_s
-FROM odograph.stage_sample
-WHERE at > now() - INTERVAL '1 day'
-ORDER BY stage, at DESC;
+WITH RECURSIVE known AS (
+    (SELECT stage FROM odograph.stage_sample WHERE at > now() - INTERVAL '1 day' ORDER BY stage LIMIT 1)
+    UNION ALL
+    SELECT (SELECT s.stage FROM odograph.stage_sample s WHERE s.stage > known.stage AND s.at > now() - INTERVAL '1 day' ORDER BY s.stage LIMIT 1)
+    FROM known WHERE known.stage IS NOT NULL
+)
+SELECT n.stage, n.at, now() <= n.good_until AS measured, n.ready, n.reason, n.rate_per_s, n.errors, n.lag, n.saturation, n.cores,
+       n.memory_mb, n.restarts, extract(epoch FROM now() - n.at)::double precision AS age_s
+FROM known
+CROSS JOIN LATERAL (
+    SELECT * FROM odograph.stage_sample s WHERE s.stage = known.stage AND s.at > now() - INTERVAL '1 day' ORDER BY s.at DESC LIMIT 1
+) n
+WHERE known.stage IS NOT NULL;
 COMMENT ON VIEW serving.stage_now IS 'The newest sample of each part within a day; where measured is false it says nothing of now';
 
 CREATE VIEW serving.stage_sample AS
@@ -121,17 +129,39 @@ CREATE FUNCTION serving.watermark_defence(hours integer)
 RETURNS TABLE (frames bigint, late bigint, quarantined bigint, late_worst_s double precision, ahead_worst_s double precision,
                needed_s double precision)
 LANGUAGE sql STABLE AS $$
-    WITH bound AS (SELECT now() - make_interval(hours => hours) AS since),
-    total AS (SELECT coalesce(sum(input_rows), 0)::bigint AS frames FROM serving.query_progress, bound
-              WHERE query = 'windows' AND at > bound.since),
-    off AS (SELECT kind, behind_s FROM serving.off_time, bound WHERE received_at > bound.since),
-    late AS (SELECT behind_s FROM off WHERE kind = 'late')
-    SELECT total.frames, (SELECT count(*) FROM late), (SELECT count(*) FROM off WHERE kind <> 'late'),
-           (SELECT max(behind_s) FROM late), (SELECT -min(behind_s) FROM off WHERE kind = 'clock_ahead'),
-           (SELECT behind_s FROM late ORDER BY behind_s DESC OFFSET total.frames / 1000 LIMIT 1)
-    FROM total
+    WITH total AS (SELECT coalesce(sum(input_rows), 0)::bigint AS frames FROM serving.query_progress
+                   WHERE query = 'windows' AND at > now() - make_interval(hours => hours)),
+    off AS MATERIALIZED (SELECT kind, behind_s FROM serving.off_time WHERE received_at > now() - make_interval(hours => hours)),
+    told AS (SELECT count(*) FILTER (WHERE kind = 'late') AS late, count(*) FILTER (WHERE kind <> 'late') AS quarantined,
+                    max(behind_s) FILTER (WHERE kind = 'late') AS late_worst_s,
+                    -min(behind_s) FILTER (WHERE kind = 'clock_ahead') AS ahead_worst_s
+             FROM off)
+    SELECT total.frames, told.late, told.quarantined, told.late_worst_s, told.ahead_worst_s,
+           (SELECT behind_s FROM off WHERE kind = 'late' ORDER BY behind_s DESC OFFSET total.frames / 1000 LIMIT 1)
+    FROM total, told
 $$;
 COMMENT ON FUNCTION serving.watermark_defence(integer) IS 'Over the last hours: frames read, late and quarantined ones, the latest and the furthest ahead, s; needed_s: the delay that would have had 99.9 % of the frames in time, null: the one in force had';
+
+-- What every page asks for, bounded ------------------------------------------------------------------------------------------------
+
+CREATE OR REPLACE VIEW serving.freshness AS
+SELECT (SELECT max(event_time) FROM odograph.vehicle_latest) AS data_as_of,
+       w.watermark,
+       w.at AS last_batch_at,
+       w.lag_records,
+       w.dropped_late,
+       (SELECT count(*) FROM odograph.late_frame WHERE received_at > now() - INTERVAL '1 day') AS late_frames,
+       (SELECT count(*) FROM odograph.late_frame WHERE repaired_at IS NULL) AS late_open,
+       (SELECT count(*) FROM odograph.quarantined_frame WHERE received_at > now() - INTERVAL '1 day') AS quarantined_frames,
+       (SELECT count(*) FROM odograph.dead_letter WHERE received_at > now() - INTERVAL '1 day') AS dead_letters
+FROM (SELECT 1) one
+LEFT JOIN LATERAL (
+    SELECT at, watermark, lag_records, dropped_late
+    FROM odograph.query_progress WHERE query = 'windows' AND at > now() - INTERVAL '1 day'
+    ORDER BY at DESC LIMIT 1
+) w ON true;
+COMMENT ON VIEW serving.freshness IS 'One row: how new the data is, where the watermark stands, what was late, quarantined, dead within a day; late_open of all days';
+CREATE INDEX alert_event_by_storing ON odograph.alert_event (stored_at);
 
 GRANT SELECT ON serving.stage_now, serving.stage_sample, serving.partition_lag, serving.storage, serving.query_last, serving.off_time,
     serving.clock_ahead TO odograph_dashboard, odograph_ingest;

@@ -100,6 +100,7 @@ def plans(vehicles: int, days: int) -> list[Plan]:
         Plan("vehicle_day", f"{fleet}, {series(month, '1 day')}", id_ | c.BUCKET),
         Plan("vehicle_hour", f"{fleet}, {series(month, '1 hour')} WHERE {SHIFT}", id_ | c.BUCKET),
         Plan("vehicle_minute", f"{few}, {series(month, '1 minute')} WHERE {SHIFT}", id_ | c.BUCKET),
+        Plan("fleet_minute", f"{numbers(1)}, {series(month, '1 minute')}", {"minute": "t"}),
         Plan("trip", f"{fleet}, {series(month, '12 hours')}", id_ | c.TRIP),
         Plan("trip_stop", f"{fleet}, {series(month, '12 hours')}", id_ | c.STOP),
         Plan("harsh_event", f"{fleet}, {series(month, '10 days')}", id_ | c.HARSH),
