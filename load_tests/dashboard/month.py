@@ -51,7 +51,7 @@ def fill_now(connection: Connection, vehicles: int, say: Callable[[str], None]) 
     wanted = plans_now(vehicles)
     for table in dict.fromkeys(plan.table for plan in wanted):
         if table != "vehicle_minute":
-            connection.execute(sql.SQL("TRUNCATE odograph.{}").format(sql.Identifier(table)))
+            connection.execute(sql.SQL("TRUNCATE odograph.{} CASCADE").format(sql.Identifier(table)))
     put(connection, wanted, say)
 
 
