@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from dashboard import fleet_queries, live, maps, theme
+from dashboard import fleet_queries, live, map_routes, maps, shown, theme
 from dashboard.measures import Measures
 from dashboard.queries import Database
 from infra.contract import settings as contract
@@ -58,6 +58,7 @@ def routes(database: Database) -> list[Route]:
         Route("/readyz", partial(_readyz, database=database, measures=measures)),
         Route("/metrics", partial(_metrics, measures=measures)),
         Route(maps.ROADS_PATH, partial(_roads, database=database)),
+        *map_routes.routes(shown.fleet, shown.traffic),
     ]
 
 

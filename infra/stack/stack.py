@@ -132,11 +132,12 @@ class Stack:
         mqtt_host, mqtt_port = split_mqtt_url(s.mqtt.url) if s.mqtt.url else (HOST, chosen["mosquitto"])
         external = s.db.url.get_secret_value()
         words = None if external else self._passwords()
-        owner, ingest, dashboard = (external,) * 3
+        owner, ingest, dashboard, dispatch = (external,) * 4
         if words is not None:
             owner = postgres.url(postgres.OWNER, words.owner, chosen["postgres"])
             ingest = postgres.url(postgres.INGEST, words.ingest, chosen["postgres"])
             dashboard = postgres.url(postgres.DASHBOARD, words.dashboard, chosen["postgres"])
+            dispatch = postgres.url(postgres.DISPATCH, words.dispatch, chosen["postgres"])
         return Endpoints(
             mqtt_host=mqtt_host,
             mqtt_port=mqtt_port,
@@ -144,6 +145,7 @@ class Stack:
             db_owner_url=owner,
             db_ingest_url=ingest,
             db_dashboard_url=dashboard,
+            db_dispatch_url=dispatch,
             http_ports={part: chosen[part] for part in http_parts(self.settings)},
         )
 
@@ -222,6 +224,6 @@ def with_database(addresses: Endpoints, database: str) -> Endpoints:
     """The same addresses with another database of the embedded server."""
     urls = {
         key: getattr(addresses, key).rpartition("/")[0] + f"/{database}"
-        for key in ("db_owner_url", "db_ingest_url", "db_dashboard_url")
+        for key in ("db_owner_url", "db_ingest_url", "db_dashboard_url", "db_dispatch_url")
     }
     return replace(addresses, **urls)

@@ -16,7 +16,7 @@ from dashboard.palette import STATES
 from infra.stack.stack import Stack
 from tests import support_rows
 from tests.integration.browser_support import Visit, canvas, desk, drawn, near, visit
-from tests.integration.dashboard_support import START_S, Site, status
+from tests.integration.dashboard_support import START_S, STOPPED, Site, status
 from tests.rows.town import ROVER, vehicle_id
 from tests.support import eventually, open_lane
 
@@ -26,7 +26,14 @@ SEEN_S = 30.0
 ICON_PX = 26
 CONTROLS_PX = 80
 MAJOR_ROAD = "#b6bfca"
-PAGES = ("/", "/?traffic=true", f"/vehicle?vehicle={vehicle_id(0)}", "/alerts", "/operations")
+PAGES = (
+    "/",
+    "/?traffic=cells",
+    "/?traffic=roads",
+    f"/vehicle?vehicle={vehicle_id(0)}",
+    "/alerts",
+    "/operations",
+)
 
 
 def status_of(reader: Visit) -> Locator:
@@ -54,7 +61,7 @@ def test_a_page_opened_first_by_its_own_address_has_the_navigation(reader: Visit
 
 def test_figures_equal_the_rows(reader: Visit) -> None:
     reader.open("/")
-    shown = {"Vehicles": "41", "Reporting": "37", "Moving": "24", "Idling": "6", "Parked": "6"}
+    shown = {"Vehicles": "41", "Reporting": "37", "On the road": "30", "Idling": "6"}
     shown |= {"Active alerts": "5", "Mean speed": "31.5 km/h"}
     for label, value in shown.items():
         expect(reader.metric(label)).to_have_text(value)
@@ -106,15 +113,18 @@ def roads_drawn(reader: Visit) -> np.ndarray:
     return near(canvas(reader), MAJOR_ROAD)
 
 
-def test_the_map_keeps_the_readers_zoom_through_a_refresh(reader: Visit, site: Site) -> None:
+def test_the_map_keeps_the_readers_zoom_through_three_refreshes(reader: Visit, site: Site) -> None:
     reader.open("/")
     eventually(lambda: drawn(reader, MAJOR_ROAD, 1500), SEEN_S, "roads")
     before = roads_drawn(reader)
     reader.page.get_by_title("Zoom In").click()
     eventually(lambda: (roads_drawn(reader) != before).mean() > 0.01, SEEN_S, "another zoom")
     zoomed = settled(reader)
-    site.stop(vehicle_id(11))
-    expect(reader.metric("Idling")).to_have_text("7")
+    for refreshes, n in enumerate(STOPPED, start=1):
+        site.stop(vehicle_id(n))
+        expect(reader.metric("Idling")).to_have_text(str(6 + refreshes))
+    site.report()
+    expect(reader.metric("Idling")).to_have_text("6")
     assert (roads_drawn(reader) != zoomed).mean() < 0.005
 
 
@@ -130,7 +140,7 @@ def settled(reader: Visit) -> np.ndarray:
     return last[-1]
 
 
-def test_a_click_on_a_vehicle_on_the_map_opens_its_page(reader: Visit) -> None:
+def test_a_click_on_a_vehicle_on_the_map_opens_its_card_and_then_its_page(reader: Visit) -> None:
     reader.open("/?states=silent")
     eventually(lambda: drawn(reader, STATES["silent"], 60), SEEN_S, "silent vehicles")
     settled(reader)
@@ -144,15 +154,24 @@ def test_a_click_on_a_vehicle_on_the_map_opens_its_page(reader: Visit) -> None:
     # look for longer: its clock stands meanwhile.
     reader.page.clock.set_fixed_time(datetime.now(UTC))
     chart.click(position=place)
+    expect(reader.page.locator(".st-key-card").get_by_text("TESTFLEET000000")).to_be_visible()
+    expect(reader.page).to_have_url(re.compile(r"card=TESTFLEET000000(36|37|38)"))
+    reader.page.get_by_role("button", name="Open its page").click()
     expect(reader.page).to_have_url(re.compile(r"/vehicle\?vehicle=TESTFLEET000000(36|37|38)"))
     expect(reader.metric("State")).to_have_text("silent")
 
 
-def test_a_click_on_a_row_opens_the_vehicle(reader: Visit) -> None:
+def open_first_row(reader: Visit) -> None:
+    """A click on the first row of those who need attention opens its card, and a button its page."""
+    reader.page.get_by_test_id("stDataFrame").first.click(position={"x": 150, "y": 50})
+    expect(reader.page).to_have_url(re.compile(f"card={vehicle_id(7)}"))
+    reader.page.get_by_role("button", name="Open its page").click()
+    expect(reader.page).to_have_url(re.compile(f"/vehicle.*vehicle={vehicle_id(7)}"))
+
+
+def test_a_click_on_a_row_leads_to_the_vehicle(reader: Visit) -> None:
     reader.open("/")
-    table = reader.page.get_by_test_id("stDataFrame").first
-    table.click(position={"x": 150, "y": 50})
-    expect(reader.page).to_have_url(re.compile(f"vehicle={vehicle_id(7)}"))
+    open_first_row(reader)
     expect(reader.page.get_by_text("Crash records")).to_be_visible()
     expect(reader.page.get_by_text("air bag deployed · complete · hash matches")).to_be_visible()
 
@@ -160,8 +179,7 @@ def test_a_click_on_a_row_opens_the_vehicle(reader: Visit) -> None:
 def test_the_pause_goes_along_to_the_vehicle(reader: Visit) -> None:
     reader.open("/?paused=1")
     expect(reader.page.get_by_text("PAUSED")).to_be_visible()
-    reader.page.get_by_test_id("stDataFrame").first.click(position={"x": 150, "y": 50})
-    expect(reader.page).to_have_url(re.compile(f"vehicle={vehicle_id(7)}"))
+    open_first_row(reader)
     expect(reader.page.get_by_text("Crash records")).to_be_visible()
     expect(reader.page.get_by_text("PAUSED")).to_be_visible()
 
