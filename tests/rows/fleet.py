@@ -185,6 +185,7 @@ def _rover_window(k: int) -> Row:
     return empty_window(ROVER, ROVER_START + timedelta(seconds=10 * k)) | {
         "speed_mean_kmh": speed,
         "speed_max_kmh": speed + 3,
+        "speed_last_kmh": speed,
         "distance_m": speed / 3.6 * 10,
         "moving_s": 10.0,
         "idle_s": 0.0,
