@@ -11,8 +11,7 @@ from typing import Any, Final
 import pandas as pd
 import streamlit as st
 
-from dashboard import live
-from dashboard.live import P, Query
+from dashboard.asking import AWAY, SLOW_S, P, Query, database, measures, paused
 from infra.contract.errors import ServiceError
 
 LAST: Final = "past_answers"
@@ -21,10 +20,10 @@ LAST: Final = "past_answers"
 def fetch(query: Query[P], *args: P.args, **kwargs: P.kwargs) -> pd.DataFrame | None:
     """The database's answer, not kept; None while the database is away."""
     try:
-        with live.database().connection() as connection:
+        with measures().question_s.labels(query.__name__).time(), database().connection() as connection:
             return query(connection, *args, **kwargs)
     except ServiceError as error:
-        st.session_state[live.AWAY] = str(error)
+        st.session_state[AWAY] = str(error)
         return None
 
 
@@ -37,7 +36,7 @@ def ask(query: Query[P], *args: P.args, **kwargs: P.kwargs) -> pd.DataFrame | No
     words = (args, sorted(kwargs.items()))
     known = kept.get(query.__name__)
     same = known[2] if known is not None and known[0] == words else None
-    if same is not None and known is not None and (live.paused() or _fresh(known[1])):
+    if same is not None and known is not None and (paused() or _fresh(known[1])):
         return same
     answer = fetch(query, *args, **kwargs)
     if answer is None:
@@ -47,4 +46,4 @@ def ask(query: Query[P], *args: P.args, **kwargs: P.kwargs) -> pd.DataFrame | No
 
 
 def _fresh(asked_s: float) -> bool:
-    return time.monotonic() - asked_s < live.SLOW_S
+    return time.monotonic() - asked_s < SLOW_S

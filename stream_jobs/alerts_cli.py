@@ -54,7 +54,7 @@ def list_(
     as_json: Json = False,
 ) -> None:
     """List alerts: active first, then unacknowledged, then by severity. Times are UTC."""
-    from stream_jobs.alert_store import Wanted, alert_store
+    from infra.alerts.store import Wanted, alert_store
     from stream_jobs.alert_text import alert_table
 
     with alert_store(_database()) as store:
@@ -68,8 +68,8 @@ def show(
     as_json: Json = False,
 ) -> None:
     """Show one alert: life, latency, history, and the frames around it. Exit 1 where there is none."""
+    from infra.alerts.store import alert_store
     from infra.contract.errors import ServiceError
-    from stream_jobs.alert_store import alert_store
     from stream_jobs.alert_text import alert_page
 
     with alert_store(_database()) as store:
@@ -82,7 +82,7 @@ def show(
 @alerts.command()
 def ack(numbers: Numbers, by: By = None, note: Note = None, as_json: Json = False) -> None:
     """Acknowledge alerts: somebody has seen them. They stay active until they are over."""
-    from stream_jobs.alert_store import alert_store
+    from infra.alerts.store import alert_store
 
     with alert_store(_database()) as store:
         done = store.acknowledge(numbers, by or getpass.getuser(), note)
@@ -92,7 +92,7 @@ def ack(numbers: Numbers, by: By = None, note: Note = None, as_json: Json = Fals
 @alerts.command()
 def clear(numbers: Numbers, by: By = None, note: Note = None, as_json: Json = False) -> None:
     """End alerts by hand, crashes above all: they do not clear by themselves. A new finding opens anew."""
-    from stream_jobs.alert_store import alert_store
+    from infra.alerts.store import alert_store
 
     with alert_store(_database()) as store:
         done = store.end(numbers, by or getpass.getuser(), note)
@@ -109,11 +109,11 @@ def silence(
     as_json: Json = False,
 ) -> None:
     """Tell nobody of a rule's or a vehicle's alerts for a while; they are stored and marked."""
+    from infra.alerts.store import alert_store
     from infra.contract.durations import duration_ms
     from infra.contract.errors import ConfigError
     from infra.contract.settings import load
     from infra.contract.silence import silence_file, write_silences
-    from stream_jobs.alert_store import alert_store
 
     if rule is None and vehicle is None:
         raise ConfigError("alerts silence: --rule or --vehicle is wanted, or both")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from typing import Any, Final
 
@@ -37,6 +37,7 @@ from stream_jobs.event_writes import (
     sort_out,
     write,
 )
+from stream_jobs.rule_notes import note, rule_notes
 from stream_jobs.rules import load_rules
 
 CONSUMER: Final = "events"
@@ -56,13 +57,13 @@ CONNECT: Final[dict[str, Any]] = {
 
 def run(settings: Settings) -> None:
     """Serve until SIGTERM or SIGINT."""
-    cohorts = [metric.rule for metric in load_metrics(settings.cohort.metrics)]
-    clear_times = ClearTimes.of(load_rules(settings.jobs.rules), cohorts)
+    rules, metrics = load_rules(settings.jobs.rules), load_metrics(settings.cohort.metrics)
+    clear_times = ClearTimes.of(rules, [metric.rule for metric in metrics])
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     port = endpoints(settings).http_ports.get(CONSUMER, 0)
-    store = EventStore(settings, clear_times, stop)
+    store = EventStore(settings, clear_times, rule_notes(rules, metrics), stop)
     checks = {name: (lambda name=name: store.reasons[name]) for name in store.reasons}
     with HealthServer(port, checks, store.metrics.registry) as page:
         structlog.get_logger().info("serving", port=page.port)
@@ -72,7 +73,13 @@ def run(settings: Settings) -> None:
 class EventStore:
     """The loop: read, store, clear. ``reasons`` says why a service keeps it from being ready, by service."""
 
-    def __init__(self, settings: Settings, clear_times: ClearTimes, stop: threading.Event) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        clear_times: ClearTimes,
+        rules: Sequence[Mapping[str, Any]],
+        stop: threading.Event,
+    ) -> None:
         self.metrics = EventMetrics()
         self.reasons: dict[str, str | None] = {"database": "not connected yet", "kafka": "not connected yet"}
         where = endpoints(settings)
@@ -82,6 +89,7 @@ class EventStore:
         self._dead_letter = kafka_topic(settings.kafka.prefix, "dead-letter")
         self._clocks = clock_range(settings.jobs)
         self._clear_times = clear_times
+        self._rules = rules
         self._terms = settings.crash
         self._stop = stop
         self._log = structlog.get_logger()
@@ -111,6 +119,8 @@ class EventStore:
 
     def _serve_connected(self) -> None:
         with psycopg.connect(self._url, autocommit=True, row_factory=dict_row, **CONNECT) as database:
+            with database.transaction(), database.cursor() as cursor:
+                note(cursor, self._rules)
             self.reasons["database"] = None
             with closing(Reader(self._bootstrap, self._names)) as reader:
                 self._assign(database, reader)

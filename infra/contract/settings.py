@@ -100,6 +100,8 @@ class Endpoints:
     db_dashboard_url: str
     http_ports: dict[str, int] = field(default_factory=dict)
     """Port of each process by name: bridge, downlink, jobs, instant, events, dashboard."""
+    db_dispatch_url: str = ""
+    """For what people do with alerts; empty: written by an older `odograph up`."""
 
     def __repr__(self) -> str:
         """Without the secrets."""

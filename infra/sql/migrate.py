@@ -20,7 +20,7 @@ from infra.contract.errors import ConfigError, ServiceError
 FOLDER = Path(__file__).parent
 NAME = re.compile(r"\d{3}_[a-z0-9_]+(\.community)?\.sql")
 LOCK_KEY = 0x0D06_12AF
-ROLES = ("odograph_ingest", "odograph_dashboard")
+ROLES = ("odograph_ingest", "odograph_dashboard", "odograph_dispatch")
 LEDGER = """
 CREATE SCHEMA IF NOT EXISTS odograph;
 CREATE TABLE IF NOT EXISTS odograph.migration (

@@ -107,6 +107,7 @@ def _addresses(stack: Stack) -> Iterable[Finding]:
         _tried("database as owner", lambda: probes.database(found.db_owner_url)),
         _tried("database as ingest", lambda: probes.database(found.db_ingest_url)),
         _tried("database as dashboard", lambda: probes.database(found.db_dashboard_url)),
+        _tried("database as dispatch", lambda: probes.database(found.db_dispatch_url)),
         _queue(found),
         _none_of("topics", lambda: missing_topics(found.kafka_bootstrap, prefix)),
         _none_of("migrations", lambda: pending(found.db_owner_url)),

@@ -7,7 +7,7 @@ import os
 import secrets
 import signal
 import subprocess
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
 
@@ -24,6 +24,8 @@ from infra.stack.trees import remove_tree
 USER = "postgres"
 DATABASE = "odograph"
 OWNER, INGEST, DASHBOARD = "odograph_owner", "odograph_ingest", "odograph_dashboard"
+DISPATCH = "odograph_dispatch"
+"""What people do with alerts: it may call the functions of schema dispatch only."""
 INITDB_S = 120
 NEW_PASSWORD_FILE = "new-password"  # noqa: S105  a file's name
 
@@ -55,24 +57,26 @@ ACCESS = f"host all all {HOST}/32 scram-sha-256\n"
 
 @dataclass(frozen=True, slots=True)
 class Passwords:
-    """Of the cluster's superuser and of the three roles."""
+    """Of the cluster's superuser and of the four roles."""
 
     superuser: str
     owner: str
     ingest: str
     dashboard: str
+    dispatch: str
 
     def __repr__(self) -> str:
         return "Passwords(***)"
 
 
 def passwords(path: Path) -> Passwords:
-    """The passwords kept in ``path``; made up at the first call, readable by the owner only."""
-    if path.exists():
-        return Passwords(**json.loads(path.read_text()))
-    made = Passwords(*(secrets.token_urlsafe(24) for _ in range(4)))
-    write_private(path, json.dumps(asdict(made)))
-    return made
+    """The passwords kept in ``path``; those that are missing are made up, readable by the owner only."""
+    kept: dict[str, str] = json.loads(path.read_text()) if path.exists() else {}
+    missing = [field.name for field in fields(Passwords) if field.name not in kept]
+    if missing:
+        kept |= {name: secrets.token_urlsafe(24) for name in missing}
+        write_private(path, json.dumps(kept))
+    return Passwords(**kept)
 
 
 def write_private(path: Path, text: str) -> None:
@@ -139,8 +143,13 @@ def _initdb(root: Path, data: Path, password: str) -> None:
 
 
 def ensure_roles(superuser_url: str, words: Passwords) -> None:
-    """Create the three roles, or set their passwords and limits again. Idempotent."""
-    logins = ((OWNER, words.owner), (INGEST, words.ingest), (DASHBOARD, words.dashboard))
+    """Create the four roles, or set their passwords and limits again. Idempotent."""
+    logins = (
+        (OWNER, words.owner),
+        (INGEST, words.ingest),
+        (DASHBOARD, words.dashboard),
+        (DISPATCH, words.dispatch),
+    )
     with psycopg.connect(superuser_url, autocommit=True) as connection:
         for role, password in logins:
             verb = "ALTER" if _exists(connection, "pg_roles", "rolname", role) else "CREATE"
@@ -149,6 +158,7 @@ def ensure_roles(superuser_url: str, words: Passwords) -> None:
         connection.execute(f"ALTER ROLE {OWNER} CREATEDB")  # a shadow run has a database of its own
         connection.execute(f"ALTER ROLE {DASHBOARD} SET default_transaction_read_only = on")
         connection.execute(f"ALTER ROLE {DASHBOARD} SET statement_timeout = '15s'")
+        connection.execute(f"ALTER ROLE {DISPATCH} SET statement_timeout = '8s'")
 
 
 def ensure_database(superuser_url: str, name: str) -> None:

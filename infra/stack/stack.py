@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import fcntl
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, replace
@@ -33,13 +33,20 @@ Say = Callable[[str], None]
 
 class Stack:
     """The services of one home. ``preferred`` are the ports tried first at the first start; ``say`` is told
-    each step."""
+    each step; ``only`` names the services that a measurement or a test of few parts makes do with."""
 
-    def __init__(self, settings: Settings, say: Say, preferred: dict[str, int] | None = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        say: Say,
+        preferred: dict[str, int] | None = None,
+        only: Collection[str] = SERVICES,
+    ) -> None:
         self.settings = settings
         self.home = settings.paths.home.resolve()
         self.runner = Runner(self.home)
         self._say = say
+        self.only = tuple(only)
         self._preferred = WELL_KNOWN if preferred is None else preferred
         self._ports_file = self.home / "ports.json"
 
@@ -52,7 +59,7 @@ class Stack:
             "mosquitto": bool(s.mqtt.url),
             "kafka": bool(s.kafka.bootstrap),
         }
-        return tuple(name for name in SERVICES if not external[name])
+        return tuple(name for name in SERVICES if name in self.only and not external[name])
 
     def up(self) -> Endpoints:
         """Start what does not run, create topics, roles and database, migrate; the addresses.
@@ -125,11 +132,12 @@ class Stack:
         mqtt_host, mqtt_port = split_mqtt_url(s.mqtt.url) if s.mqtt.url else (HOST, chosen["mosquitto"])
         external = s.db.url.get_secret_value()
         words = None if external else self._passwords()
-        owner, ingest, dashboard = (external,) * 3
+        owner, ingest, dashboard, dispatch = (external,) * 4
         if words is not None:
             owner = postgres.url(postgres.OWNER, words.owner, chosen["postgres"])
             ingest = postgres.url(postgres.INGEST, words.ingest, chosen["postgres"])
             dashboard = postgres.url(postgres.DASHBOARD, words.dashboard, chosen["postgres"])
+            dispatch = postgres.url(postgres.DISPATCH, words.dispatch, chosen["postgres"])
         return Endpoints(
             mqtt_host=mqtt_host,
             mqtt_port=mqtt_port,
@@ -137,6 +145,7 @@ class Stack:
             db_owner_url=owner,
             db_ingest_url=ingest,
             db_dashboard_url=dashboard,
+            db_dispatch_url=dispatch,
             http_ports={part: chosen[part] for part in http_parts(self.settings)},
         )
 
@@ -160,7 +169,8 @@ class Stack:
             postgres.ensure_database(self.superuser_url(), postgres.DATABASE)
         for name in migrate(addresses.db_owner_url):
             self._say(f"database: applied {name}")
-        for name in create_topics(addresses.kafka_bootstrap, self.settings.kafka.prefix):
+        wanted = "kafka" in self.only
+        for name in create_topics(addresses.kafka_bootstrap, self.settings.kafka.prefix) if wanted else ():
             self._say(f"kafka: created topic {name}")
 
     def _set_up_home(self) -> None:
@@ -214,6 +224,6 @@ def with_database(addresses: Endpoints, database: str) -> Endpoints:
     """The same addresses with another database of the embedded server."""
     urls = {
         key: getattr(addresses, key).rpartition("/")[0] + f"/{database}"
-        for key in ("db_owner_url", "db_ingest_url", "db_dashboard_url")
+        for key in ("db_owner_url", "db_ingest_url", "db_dashboard_url", "db_dispatch_url")
     }
     return replace(addresses, **urls)

@@ -1,4 +1,8 @@
-"""Alerts in the database for the command line: listed, acknowledged, ended, silenced."""
+"""Alerts in the database: listed, acknowledged, ended, silenced.
+
+What writes goes through the functions of schema ``dispatch``: as the role that may do nothing else (the
+page), or as the jobs' role (the command line).
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ from typing import Any, Final
 import psycopg
 from psycopg.rows import dict_row
 
-from infra.contract.errors import ServiceError
+from infra.contract.errors import ConfigError, ServiceError
 from infra.contract.silence import Silence
 
 CONNECT_S: Final = 5
@@ -34,25 +38,10 @@ _EVIDENCE: Final = """
 SELECT t0, boot_id, seq, received_at, verdict, kafka_topic, partition, log_offset, frame
 FROM serving.alert_evidence WHERE alert_no = %(alert_no)s ORDER BY t0, boot_id, seq
 """
-_ACK: Final = """
-UPDATE odograph.alert SET acknowledged_at = now(), acknowledged_by = %(by)s, note = coalesce(%(note)s, note)
-WHERE alert_no = ANY(%(numbers)s) AND acknowledged_at IS NULL RETURNING alert_no
-"""
-_CLEAR: Final = """
-UPDATE odograph.alert SET cleared_at = greatest(now(), last_at), cleared_by = %(by)s,
-    note = coalesce(%(note)s, note)
-WHERE alert_no = ANY(%(numbers)s) AND cleared_at IS NULL RETURNING alert_no
-"""
-_SILENCE: Final = """
-INSERT INTO odograph.alert_silence (rule, vehicle_id, until_at, by_whom, why)
-VALUES (%(rule)s, %(vehicle)s, now() + make_interval(secs => %(seconds)s), %(by)s, %(why)s)
-RETURNING silence_no, until_at
-"""
-_IN_FORCE: Final = """
-SELECT rule, vehicle_id, floor(extract(epoch FROM from_at) * 1000)::bigint AS from_ms,
-       (extract(epoch FROM until_at) * 1000)::bigint AS until_ms
-FROM odograph.alert_silence WHERE until_at > now() ORDER BY silence_no
-"""
+_ACK: Final = "SELECT * FROM dispatch.acknowledge(%(numbers)s::bigint[], %(by)s, %(note)s) AS alert_no"
+_CLEAR: Final = "SELECT * FROM dispatch.clear(%(numbers)s::bigint[], %(by)s, %(note)s) AS alert_no"
+_SILENCE: Final = "SELECT * FROM dispatch.silence(%(rule)s, %(vehicle)s, %(seconds)s, %(by)s, %(why)s)"
+_IN_FORCE: Final = "SELECT * FROM dispatch.silences_in_force()"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +55,7 @@ class Wanted:
 
 
 class AlertStore:
-    """One connection of the role that may write events."""
+    """One connection of a role that may do what is asked of it."""
 
     def __init__(self, connection: psycopg.Connection[Row]) -> None:
         self._connection = connection
@@ -114,7 +103,11 @@ class AlertStore:
 
 @contextmanager
 def alert_store(url: str) -> Iterator[AlertStore]:
-    """The store; what is done in it is one transaction. Raises ServiceError where the database is away."""
+    """The store; what is done in it is one transaction.
+
+    Raises ServiceError where the database is away or refuses, ConfigError for a name or note that it does not
+    take.
+    """
     try:
         with psycopg.connect(url, connect_timeout=CONNECT_S, row_factory=dict_row) as connection:
             yield AlertStore(connection)
@@ -122,3 +115,7 @@ def alert_store(url: str) -> Iterator[AlertStore]:
         raise ServiceError(
             f"the database cannot be reached: {str(error).strip()}; see odograph status"
         ) from error
+    except psycopg.errors.CheckViolation as error:
+        raise ConfigError(f"alerts: {error.diag.message_primary}") from error
+    except psycopg.Error as error:
+        raise ServiceError(f"the database refused: {str(error).strip()}; see odograph doctor") from error
