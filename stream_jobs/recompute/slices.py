@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from stream_jobs.repair_plan import Grid
+from stream_jobs.repair_plan import Grid, LateFrame
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,3 +43,30 @@ def slices(starts: Iterable[int], slice_ms: int, done_until_ms: int | None) -> I
 def closed_until_ms(caught_up_ms: int, grid: Grid, grace_ms: int) -> int:
     """End of the last road window to which the stream adds nothing more."""
     return (caught_up_ms - grid.lateness_ms - grace_ms) // grid.road_window_ms * grid.road_window_ms
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """The slice before: its road windows, and the late frames seen open at it that reach beyond it."""
+
+    starts: frozenset[int] = frozenset()
+    frames: frozenset[LateFrame] = frozenset()
+
+
+def taken_in(
+    found: Iterable[LateFrame], starts_ms: Sequence[int], length_ms: int, before: Reach
+) -> tuple[list[LateFrame], Reach]:
+    """Of the late frames ``found`` open at a slice, those that are in all their windows once it is written.
+
+    A frame that reaches back is in the slice before only if it was seen there too. One that reaches on, or
+    came between the two, stays open: the next slice takes it, or the keeper in the stream application.
+    """
+    ours = frozenset(starts_ms)
+    taken, reaching = [], []
+    for frame in found:
+        windows = set(frame.starts_ms(length_ms))
+        if windows <= ours or (frame in before.frames and windows <= ours | before.starts):
+            taken.append(frame)
+        else:
+            reaching.append(frame)
+    return taken, Reach(ours, frozenset(reaching))

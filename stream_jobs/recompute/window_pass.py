@@ -18,6 +18,7 @@ from stream_jobs.batch import Span
 from stream_jobs.database import Connection, Database, fetch
 from stream_jobs.recompute.restate import restate_staged, stage_to_compare
 from stream_jobs.recompute.runs import Counts
+from stream_jobs.recompute.slices import Reach, taken_in
 from stream_jobs.recompute.turn import WINDOWS, TurnLostError, hold, turn
 from stream_jobs.repair_plan import LateFrame
 from stream_jobs.repair_store import REPAIR_BATCH_ID, mark_repaired
@@ -50,6 +51,7 @@ class WindowPass:
         self._grid = repair_plan.grid_of(settings)
         self._database = database
         self._stop = stop
+        self._before = Reach()
 
     def __call__(self, starts_ms: list[int], vehicle_id: str | None, note: Note) -> Counts:
         """Restate one slice; ``vehicle_id``: of one vehicle alone, windows of places then stay as they are.
@@ -68,9 +70,13 @@ class WindowPass:
 
     def _restate(self, starts_ms: list[int], vehicle_id: str | None, note: Note) -> Counts:
         # Late frames before files: each that is listed here is in the files that are found after it.
-        late = self._database.run(lambda c: open_late(c, starts_ms, self._grid.road_window_ms))
+        length_ms = self._grid.road_window_ms
+        found = self._database.run(lambda c: open_late(c, starts_ms, length_ms))
+        late, reach = taken_in(found, starts_ms, length_ms, self._before)
         rows = self._rows(starts_ms, vehicle_id)
-        return self._database.run(lambda c: self._write(c, starts_ms, vehicle_id, rows, late, note))
+        counts = self._database.run(lambda c: self._write(c, starts_ms, vehicle_id, rows, late, note))
+        self._before = reach
+        return counts
 
     def _rows(self, starts_ms: list[int], vehicle_id: str | None) -> dict[WindowTable, pa.Table]:
         """Rows of all tables as the archive has them; none of a table that is not restated."""
@@ -132,14 +138,9 @@ def unfounded(table: WindowTable) -> str:
 
 
 def open_late(connection: Connection, starts_ms: Sequence[int], length_ms: int) -> list[LateFrame]:
-    """Late frames that nobody has taken in and whose road windows are all among these.
-
-    One that reaches into another slice stays open: the keeper in the stream application takes it.
-    """
+    """Late frames that touch these road windows and that nobody has taken in."""
     values = {"starts_ms": list(starts_ms), "length_ms": length_ms}
-    found = [LateFrame(*row) for row in fetch(connection, _OPEN_LATE, values)]
-    ours = set(starts_ms)
-    return [frame for frame in found if ours.issuperset(frame.starts_ms(length_ms))]
+    return [LateFrame(*row) for row in fetch(connection, _OPEN_LATE, values)]
 
 
 def _tagged(rows: pa.Table) -> pa.Table:

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 import pytest
 
 from stream_jobs.recompute.nightly import due
-from stream_jobs.recompute.slices import Span, closed_until_ms, slices, starts_ms
-from stream_jobs.repair_plan import Grid
+from stream_jobs.recompute.slices import Reach, Span, closed_until_ms, slices, starts_ms, taken_in
+from stream_jobs.repair_plan import Grid, LateFrame
 
 GRID = Grid(window_ms=10_000, road_window_ms=60_000, ahead_ms=10_000, lateness_ms=30_000)
 MINUTE = 60_000
@@ -55,3 +55,12 @@ def test_the_nightly_run_is_due_once_after_its_hour(
     now: datetime, last: datetime | None, hour: int, is_due: bool
 ) -> None:
     assert due(now, last, hour) is is_due
+
+
+def test_a_late_frame_across_two_slices_is_taken_in_by_the_second_if_the_first_saw_it() -> None:
+    inside, across = LateFrame(0, 1, "V", 61_000, 900), LateFrame(0, 2, "V", 119_500, 900)
+    came_between = LateFrame(0, 3, "V", 119_600, 900)
+    first, reach = taken_in([inside, across], [0, 60_000], 60_000, Reach())
+    assert first == [inside]
+    assert taken_in([across, came_between], [120_000], 60_000, reach)[0] == [across]
+    assert taken_in([across], [120_000], 60_000, Reach())[0] == [], "a run that began here has half of it"
