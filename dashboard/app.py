@@ -2,17 +2,19 @@
 
 import streamlit as st
 
-from dashboard import icons, theme
+from dashboard import icons, live, signin, theme
 
 st.set_page_config(page_title="Odograph", page_icon=icons.mark(), layout="wide")
 st.logo(icons.wordmark("dark" if st.context.theme.type == "dark" else "light"), size="large")
 st.html(theme.STYLE)
+signin.gate(live.known_roles())
 st.navigation(
     {
         "Fleet": [
             st.Page("screens/fleet.py", title="Fleet", icon=":material/map:", default=True),
             st.Page("screens/vehicle.py", title="Vehicle", icon=":material/directions_car:"),
             st.Page("screens/alerts.py", title="Alerts", icon=":material/notifications:"),
+            st.Page("screens/crashes.py", title="Crashes", icon=":material/car_crash:"),
         ],
         "Service": [st.Page("screens/operations.py", title="Operations", icon=":material/monitor_heart:")],
     }

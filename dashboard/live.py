@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 import pandas as pd
 import streamlit as st
 
-from dashboard import fleet_queries, maps, text
+from dashboard import fleet_queries, maps, roles, text
 from dashboard.palette import Mode
 from dashboard.queries import Connection, Database
 from infra.contract import settings as contract
@@ -37,6 +37,13 @@ SLOW_S: Final = 10.0
 def settings() -> contract.Settings:
     """The settings in force when the server started."""
     return contract.load()
+
+
+@st.cache_resource(show_spinner=False)
+def known_roles() -> roles.Roles | None:
+    """Who may do what, where signing in is set up."""
+    file = settings().dashboard.oidc
+    return None if file is None else roles.load_roles(file)
 
 
 @st.cache_resource(show_spinner=False)
@@ -113,6 +120,14 @@ def ask_slowly(query: Query[P], *args: P.args, **kwargs: P.kwargs) -> pd.DataFra
         return cast(pd.DataFrame, known)
     asked[key] = time.monotonic()
     return ask(query, *args, **kwargs)
+
+
+def forget(*queries: Callable[..., pd.DataFrame]) -> None:
+    """Let the answers of these queries be asked for anew, also while paused: something was done."""
+    names = tuple(f"{query.__name__}(" for query in queries)
+    held: dict[str, pd.DataFrame] = st.session_state.setdefault(HELD, {})
+    for key in [key for key in held if key.startswith(names)]:
+        del held[key]
 
 
 def _key(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
@@ -197,7 +212,12 @@ def open_vehicle(vehicle_id: str) -> None:
     Streamlit's own change of page lets late drawings of the old page's live parts reach the new one, which a
     busy machine turns into a white page. The pause goes along in the address.
     """
-    address = "vehicle?" + urlencode({"vehicle": vehicle_id} | ({PAUSED: "1"} if paused() else {}))
+    open_page("vehicle", vehicle=vehicle_id)
+
+
+def open_page(page: str, **parts: str) -> None:
+    """Go to a page as ``open_vehicle`` does; ``parts`` are its filters."""
+    address = f"{page}?" + urlencode(parts | ({PAUSED: "1"} if paused() else {}))
     st.html(f"<script>window.location.assign({json.dumps(address)})</script>", unsafe_allow_javascript=True)
 
 

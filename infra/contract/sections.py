@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Literal
 
@@ -169,3 +170,10 @@ class Dashboard(Section):
 
     port: int = Field(0, ge=0, le=65535, description="port; 0: a free one, kept")
     refresh_s: float = Field(2.0, gt=0, description="interval of the live parts, s")
+    address: IPv4Address = Field(
+        IPv4Address("127.0.0.1"),
+        description="address it listens on; any but loopback asks for ODOGRAPH_DASHBOARD_OIDC",
+    )
+    oidc: Path | None = Field(
+        None, description="TOML file for signing in by OpenID Connect: [auth], [roles]; none: local only"
+    )
