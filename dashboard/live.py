@@ -122,6 +122,17 @@ def ask_slowly(query: Query[P], *args: P.args, **kwargs: P.kwargs) -> pd.DataFra
     return ask(query, *args, **kwargs)
 
 
+def until_answered(query: Query[P], *args: P.args, **kwargs: P.kwargs) -> None:
+    """Draw the page anew once the database answers this: for a part that is no live one."""
+
+    def again() -> None:
+        if ask(query, *args, **kwargs) is not None:
+            st.rerun()
+
+    if AWAY in st.session_state:
+        st.fragment(again, run_every=settings().dashboard.refresh_s)()
+
+
 def forget(*queries: Callable[..., pd.DataFrame]) -> None:
     """Let the answers of these queries be asked for anew, also while paused: something was done."""
     names = tuple(f"{query.__name__}(" for query in queries)

@@ -42,13 +42,14 @@ def detail(listed: Sequence[int]) -> None:
         return
     st.divider()
     steps(number, listed)
-    found = live.row(live.ask(alert_queries.alert, number))
+    answer = live.ask(alert_queries.alert, number)
+    found = live.row(answer)
+    if answer is None:
+        live.until_answered(alert_queries.alert, number)
+        return
     if found is None:
-        if live.AWAY not in st.session_state:
-            st.warning(
-                f"There is no alert {number}: it never was, or late frames took it back.",
-                icon=":material/link_off:",
-            )
+        gone = f"There is no alert {number}: it never was, or late frames took it back."
+        st.warning(gone, icon=":material/link_off:")
         return
     st.fragment(facts, run_every=live.every())(number)
     left, right = st.columns(

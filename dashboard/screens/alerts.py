@@ -107,7 +107,8 @@ def heading(matching: int, newcomers: int) -> None:
 
 
 def renew() -> None:
-    """Take the newcomers in."""
+    """Take the newcomers in; the open alert's neighbours are others then, so the whole page is drawn anew."""
+    st.session_state[PICKED] = True
     st.session_state.pop(LISTED, None)
     st.session_state[TURN] = st.session_state.get(TURN, 0) + 1
 

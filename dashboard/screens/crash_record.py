@@ -148,12 +148,18 @@ def integrity(key: Key, found: Row) -> None:
     """Whether it still is what the vehicle sent, and what was done with it."""
     st.subheader("Integrity", anchor=False)
     st.dataframe(crash_tables.integrity(found, live.tz()), hide_index=True, key="integrity")
+    st.fragment(custody, run_every=live.every(live.SLOW_S))(key)
+
+
+def custody(key: Key) -> None:
+    """What was done with it, renewed: a bundle that leaves is an entry."""
     entries = live.ask(crash_queries.custody, key)
-    if entries is not None:
-        st.markdown("**Custody log**")
-        shown = crash_tables.custody(entries, live.tz(), pd.Timestamp.now(tz="UTC"))
-        st.dataframe(shown, hide_index=True, key="custody")
-        st.caption("Each entry holds the hash of the one before. The whole log: odograph crash verify")
+    if entries is None:
+        return
+    st.markdown("**Custody log**")
+    shown = crash_tables.custody(entries, live.tz(), pd.Timestamp.now(tz="UTC"))
+    st.dataframe(shown, hide_index=True, key="custody")
+    st.caption("Each entry holds the hash of the one before. The whole log: odograph crash verify")
 
 
 def evidence(key: Key, found: Row) -> None:

@@ -82,11 +82,13 @@ def opened() -> None:
             st.warning("This address names no record.", icon=":material/link_off:")
         return
     found = live.ask(crash_queries.crash, key)
-    if found is not None and not found.empty:
+    if found is None:
+        live.until_answered(crash_queries.crash, key)
+    elif found.empty:
+        st.warning("There is no such crash record.", icon=":material/link_off:")
+    else:
         st.divider()
         crash_record.record(key, maps.rows_of(found)[0])
-    elif live.AWAY not in st.session_state:
-        st.warning("There is no such crash record.", icon=":material/link_off:")
 
 
 live.header("Crashes")
