@@ -37,7 +37,16 @@ SEEN_S = 30.0
 ICON_PX = 26
 CONTROLS_PX = 80
 MAJOR_ROAD = "#b6bfca"
-PAGES = ("/", "/?traffic=true", f"/vehicle?vehicle={vehicle_id(0)}", "/alerts", "/operations")
+PAGES = (
+    "/",
+    "/?traffic=true",
+    f"/vehicle?vehicle={vehicle_id(0)}",
+    "/alerts?alert=1",
+    "/alerts?view=Rules",
+    "/alerts?view=Silences",
+    f"/crashes?record={vehicle_id(7)}/1/c-1",
+    "/operations",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,6 +286,16 @@ def test_filters_survive_in_the_address(reader: Visit) -> None:
     expect(reader.page.get_by_text("moving 24")).to_have_count(0)
     reader.open("/alerts?severity=MAJOR&status_filter=all")
     expect(reader.page.get_by_text("2 alerts.")).to_be_visible()
+
+
+def test_without_sign_in_the_page_is_local_says_so_and_asks_for_a_name(reader: Visit) -> None:
+    reader.open("/alerts?alert=5")
+    expect(reader.page.get_by_text("Local only: no sign-in is set up").first).to_be_visible()
+    reader.page.get_by_role("button", name="Acknowledge").click()
+    expect(reader.page.get_by_text("name: a line of 1 to 80 characters is wanted")).to_be_visible()
+    reader.page.get_by_label("Your name").first.fill("B. Okoro")
+    reader.page.get_by_role("button", name="Acknowledge").click()
+    expect(reader.page.get_by_text("acknowledged by B. Okoro")).to_be_visible()
 
 
 def test_a_vehicle_silent_for_years_is_shown_where_and_when_it_drove(reader: Visit) -> None:
