@@ -9,7 +9,8 @@ import pandas as pd
 
 from dashboard.queries import Connection, frame
 
-FLEET_LIMIT: Final = 5_000
+FLEET_LIMIT: Final = 20_000
+FOUND_LIMIT: Final = 20
 CELL_LIMIT: Final = 20_000
 EDGE_LIMIT: Final = 50_000
 
@@ -73,18 +74,37 @@ def vehicle_ids(connection: Connection) -> pd.DataFrame:
     )
 
 
+def find_vehicles(connection: Connection, words: str) -> pd.DataFrame:
+    """Vehicles whose id or model has these words in it, whatever their case; at most FOUND_LIMIT rows."""
+    return frame(
+        connection,
+        """
+        SELECT * FROM serving.fleet_latest
+        WHERE position(lower(%(words)s) IN lower(vehicle_id)) > 0
+           OR position(lower(%(words)s) IN lower(model)) > 0
+        ORDER BY lower(vehicle_id) <> lower(%(words)s), alerts DESC, vehicle_id LIMIT %(limit)s
+        """,
+        words=words,
+        limit=FOUND_LIMIT,
+    )
+
+
 def fleet_hour(connection: Connection) -> pd.DataFrame:
     """The fleet by minute over the last hour; the minute still running is left out."""
     return frame(
         connection,
         """
-        SELECT minute, vehicles, frames / 60.0::double precision AS frames_per_s, distance_km,
-               speed_moving_kmh
-        FROM serving.fleet_hour
-        WHERE minute < date_trunc('minute', (SELECT data_as_of FROM serving.freshness))
+        SELECT * FROM serving.fleet_trend
+        WHERE minute >= date_trunc('minute', now()) - INTERVAL '1 hour'
+          AND minute < date_trunc('minute', (SELECT data_as_of FROM serving.freshness))
         ORDER BY minute
         """,
     )
+
+
+def fleet_today(connection: Connection) -> pd.DataFrame:
+    """One row: kilometres, idle share and consumption since midnight of the service's time zone."""
+    return frame(connection, "SELECT * FROM serving.fleet_today")
 
 
 def road_networks(connection: Connection) -> pd.DataFrame:
@@ -118,4 +138,19 @@ def road_cells(connection: Connection) -> pd.DataFrame:
     """Traffic of the last five minutes by cell and direction; at most CELL_LIMIT rows."""
     return frame(
         connection, "SELECT * FROM serving.road_cell ORDER BY vehicles DESC LIMIT %(limit)s", limit=CELL_LIMIT
+    )
+
+
+def road_edge_traffic(connection: Connection) -> pd.DataFrame:
+    """Traffic of the last five minutes by directed edge, only judged ones, with their ``path``; at most
+    EDGE_LIMIT rows.
+    """
+    return frame(
+        connection,
+        """
+        SELECT t.edge_id, t.vehicles, t.speed_kmh, t.source, t.speed_ratio, t.congestion, e.path
+        FROM serving.road_edge_traffic t JOIN serving.road_edge e USING (network, edge_id)
+        WHERE t.congestion <> 'unknown' ORDER BY t.vehicles DESC LIMIT %(limit)s
+        """,
+        limit=EDGE_LIMIT,
     )

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, Concatenate, Final, ParamSpec, cast
+from typing import Any, Final
 from urllib.parse import urlencode
 from zoneinfo import ZoneInfo
 
@@ -14,29 +13,29 @@ import pandas as pd
 import streamlit as st
 
 from dashboard import fleet_queries, maps, roles, text
+from dashboard.asking import (
+    AWAY,
+    PAUSED,
+    SLOW_S,
+    ask,
+    ask_slowly,
+    every,
+    forget,
+    measures,
+    outages,
+    part,
+    paused,
+    settings,
+    until_answered,
+)
 from dashboard.palette import Mode
-from dashboard.queries import Connection, Database
-from infra.contract import settings as contract
-from infra.contract.errors import ServiceError
 
-P = ParamSpec("P")
-Query = Callable[Concatenate[Connection, P], pd.DataFrame]
+__all__ = [
+    "AWAY", "PAUSED", "SLOW_S", "ask", "ask_slowly", "every", "forget", "measures", "part", "paused",
+    "settings", "until_answered",
+]  # fmt: skip
 
-HELD: Final = "held"
-ASKED: Final = "asked"
-AWAY: Final = "away"
-OUTAGES: Final = "outages"
-PAUSED: Final = "paused"
-HELD_MOST: Final = 64
 PHONE_PX: Final = 360
-SLOW_S: Final = 10.0
-"""Refresh of the parts that read an hour of windows, s."""
-
-
-@st.cache_resource(show_spinner=False)
-def settings() -> contract.Settings:
-    """The settings in force when the server started."""
-    return contract.load()
 
 
 @st.cache_resource(show_spinner=False)
@@ -44,12 +43,6 @@ def known_roles() -> roles.Roles | None:
     """Who may do what, where signing in is set up."""
     file = settings().dashboard.oidc
     return None if file is None else roles.load_roles(file)
-
-
-@st.cache_resource(show_spinner=False)
-def database() -> Database:
-    """One set of connections for all readers."""
-    return Database(lambda: contract.endpoints(settings()).db_dashboard_url)
 
 
 def tz() -> ZoneInfo:
@@ -68,81 +61,11 @@ def map_size(wide_px: int, high_px: int) -> tuple[int, int]:
     return (PHONE_PX, min(high_px, PHONE_PX)) if phone else (wide_px, high_px)
 
 
-def paused() -> bool:
-    """Whether the reader holds the page still."""
-    return bool(st.session_state.get(PAUSED, False))
-
-
-def every(seconds: float | None = None) -> float | None:
-    """Interval of a live part, s; none while paused."""
-    return None if paused() else max(seconds or 0.0, settings().dashboard.refresh_s)
-
-
-def outages() -> int:
-    """How often this reader's session lost the database and found it again."""
-    return int(st.session_state.get(OUTAGES, 0))
-
-
 def roads(network: dict[str, Any]) -> list[Any]:
     """The road layer, where there are roads. Asked for anew after an outage: it may have failed."""
     if not network.get("version"):
         return []
     return [maps.roads(maps.road_address(f"{network['version']}-{outages()}"), mode())]
-
-
-def ask(query: Query[P], *args: P.args, **kwargs: P.kwargs) -> pd.DataFrame | None:
-    """The database's answer; the last one known while paused or while it is away; else None."""
-    held: dict[str, pd.DataFrame] = st.session_state.setdefault(HELD, {})
-    key = _key(query.__name__, args, kwargs)
-    if paused() and key in held:
-        return held[key]
-    try:
-        with database().connection() as connection:
-            answer = query(connection, *args, **kwargs)
-    except ServiceError as error:
-        st.session_state[AWAY] = str(error)
-        return held.get(key)
-    if st.session_state.pop(AWAY, None) is not None:
-        st.session_state[OUTAGES] = outages() + 1
-    held.pop(key, None)
-    held[key] = answer
-    while len(held) > HELD_MOST:
-        held.pop(next(iter(held)))
-    return answer
-
-
-def ask_slowly(query: Query[P], *args: P.args, **kwargs: P.kwargs) -> pd.DataFrame | None:
-    """As ``ask``, but an answer is good for SLOW_S: for what reads an hour of windows."""
-    asked: dict[str, float] = st.session_state.setdefault(ASKED, {})
-    key = _key(query.__name__, args, kwargs)
-    known = st.session_state.get(HELD, {}).get(key)
-    if known is not None and time.monotonic() - asked.get(key, 0.0) < SLOW_S:
-        return cast(pd.DataFrame, known)
-    asked[key] = time.monotonic()
-    return ask(query, *args, **kwargs)
-
-
-def until_answered(query: Query[P], *args: P.args, **kwargs: P.kwargs) -> None:
-    """Draw the page anew once the database answers this: for a part that is no live one."""
-
-    def again() -> None:
-        if ask(query, *args, **kwargs) is not None:
-            st.rerun()
-
-    if AWAY in st.session_state:
-        st.fragment(again, run_every=settings().dashboard.refresh_s)()
-
-
-def forget(*queries: Callable[..., pd.DataFrame]) -> None:
-    """Let the answers of these queries be asked for anew, also while paused: something was done."""
-    names = tuple(f"{query.__name__}(" for query in queries)
-    held: dict[str, pd.DataFrame] = st.session_state.setdefault(HELD, {})
-    for key in [key for key in held if key.startswith(names)]:
-        del held[key]
-
-
-def _key(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-    return f"{name}{args}{sorted(kwargs.items())}"
 
 
 def row(frame: pd.DataFrame | None) -> dict[str, Any] | None:
@@ -163,7 +86,7 @@ def header(title: str) -> None:
         st.toggle(
             "Pause", key=PAUSED, persist_state="session", help="Hold all figures still; nothing is lost."
         )
-    st.fragment(_status, run_every=every())()
+    part(_status)
 
 
 def _status() -> None:

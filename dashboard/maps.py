@@ -22,6 +22,11 @@ ROADS_PATH: Final = "/map/roads.json"
 """Where the server of the pages serves the rows of the road layer."""
 MAJOR_ROADS: Final = frozenset({"motorway", "trunk", "primary", "arterial"})
 VEHICLE_LAYER: Final = "vehicles"
+SMALL_PX: Final = 7
+"""Of a vehicle's sign among thousands, from afar."""
+PIN_PX: Final = 30
+FADING_M: Final = 200
+"""Of a pin that gets smaller with the map, m on the ground."""
 ALPHA: Final = {"live": 150, "profile": 70, "none": 70}
 """Of traffic, by where its speed comes from."""
 
@@ -100,12 +105,15 @@ def road_address(version: str) -> str:
     return f"{ROADS_PATH}?v={quote(version)}"
 
 
-def vehicles(fleet: pd.DataFrame, mode: Mode) -> pdk.Layer:
-    """Every vehicle with a position: shape and colour are its state, an arrow points where it drives."""
+def vehicles(fleet: pd.DataFrame | str, mode: Mode, many: bool = False) -> pdk.Layer:
+    """Every vehicle with a position: shape and colour are its state, an arrow points where it drives.
+
+    ``fleet`` is rows or the address of ``vehicle_rows``; ``many`` makes small signs of them from afar.
+    """
     sheet, mapping = icons.atlas(mode)
     return pdk.Layer(
         "IconLayer",
-        [_vehicle(row) for row in rows_of(placed(fleet))],
+        fleet if isinstance(fleet, str) else vehicle_rows(fleet),
         id=VEHICLE_LAYER,
         icon_atlas=literal(sheet),
         icon_mapping=mapping,
@@ -114,15 +122,20 @@ def vehicles(fleet: pd.DataFrame, mode: Mode) -> pdk.Layer:
         get_angle="angle",
         get_size=70,
         size_units=literal("meters"),
-        size_min_pixels=20,
+        size_min_pixels=SMALL_PX if many else 20,
         size_max_pixels=34,
         pickable=True,
         auto_highlight=True,
     )
 
 
-def alert_pins(fleet: pd.DataFrame, mode: Mode) -> pdk.Layer:
-    """A pin over each vehicle with active alerts, by the worst severity."""
+def vehicle_rows(fleet: pd.DataFrame) -> list[Record]:
+    """A row a vehicle that has a position."""
+    return [_vehicle(row) for row in rows_of(placed(fleet))]
+
+
+def alert_pins(fleet: pd.DataFrame, mode: Mode, name: str = "alerts", fade: bool = False) -> pdk.Layer:
+    """A pin over each vehicle with active alerts, by the worst severity; ``fade``: small from afar."""
     sheet, mapping = icons.atlas(mode)
     alerted = placed(fleet[fleet["alerts"] > 0])
     rows = [
@@ -138,28 +151,36 @@ def alert_pins(fleet: pd.DataFrame, mode: Mode) -> pdk.Layer:
     return pdk.Layer(
         "IconLayer",
         rows,
-        id="alerts",
+        id=name,
         icon_atlas=literal(sheet),
         icon_mapping=mapping,
         get_icon="icon",
         get_position="[lon, lat]",
         get_pixel_offset=[0, -9],
-        get_size=30,
+        get_size=FADING_M if fade else PIN_PX,
+        size_units=literal("meters" if fade else "pixels"),
+        size_min_pixels=SMALL_PX,
+        size_max_pixels=PIN_PX,
         pickable=True,
     )
 
 
-def congestion(cells: pd.DataFrame) -> pdk.Layer:
-    """Traffic by cell and direction: a known direction is its quarter of the hexagon, coloured by band."""
+def congestion(cells: pd.DataFrame | str) -> pdk.Layer:
+    """Traffic by cell and direction, coloured by band; ``cells`` or the address of ``cell_rows``."""
     return pdk.Layer(
         "PolygonLayer",
-        [_wedge(row) for row in rows_of(cells[cells["heading_sector"] >= 0])],
+        cells if isinstance(cells, str) else cell_rows(cells),
         id="congestion",
         get_polygon="polygon",
         get_fill_color="colour",
         stroked=False,
         pickable=True,
     )
+
+
+def cell_rows(cells: pd.DataFrame) -> list[Record]:
+    """Cells with a known direction: each is its quarter of the hexagon."""
+    return [_wedge(row) for row in rows_of(cells[cells["heading_sector"] >= 0])]
 
 
 def _vehicle(row: Record) -> Record:
@@ -216,6 +237,12 @@ def placed(frame: pd.DataFrame) -> pd.DataFrame:
 
 def rows_of(frame: pd.DataFrame) -> list[Record]:
     """The rows with None for what is missing: JSON knows no NaN."""
-    whole = frame.astype(object)
-    filled = whole.where(whole.notna(), None).to_dict("records")
-    return [{str(name): value for name, value in row.items()} for row in filled]
+    names = [str(name) for name in frame.columns]
+    columns = [_plain(frame[name]) for name in frame.columns]
+    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def _plain(column: pd.Series) -> list[Any]:
+    whole = column.astype(object)
+    filled: list[Any] = whole.where(whole.notna(), None).tolist()
+    return filled

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final, LiteralString
@@ -26,6 +27,7 @@ CONNECT_S: Final = 3
 REST_S: Final = 1.0
 """After a failed connection the next attempt waits this long, s: a page asks for many frames at once."""
 SPARE: Final = 4
+NUMBER: Final = "number"
 
 
 class Database:
@@ -113,7 +115,12 @@ def _short(error: psycopg.Error) -> str:
 
 
 def frame(connection: Connection, sql: LiteralString, **parameters: Any) -> pd.DataFrame:
-    """The rows of one question; column names are the query's."""
+    """The rows of one question; column names are the query's.
+
+    ``attrs[NUMBER]`` tells this answer from every other one; copies for several readers have the same.
+    """
     cursor = connection.execute(sql, parameters)
     columns = [column.name for column in cursor.description or ()]
-    return pd.DataFrame(cursor.fetchall(), columns=columns)
+    found = pd.DataFrame(cursor.fetchall(), columns=columns)
+    found.attrs[NUMBER] = uuid.uuid4().hex
+    return found

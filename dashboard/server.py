@@ -7,15 +7,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+import pandas as pd
 import streamlit as st
-from prometheus_client import CollectorRegistry, Gauge, Histogram
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from dashboard import fleet_queries, maps, roles, theme
+from dashboard import door, fleet_queries, live, map_routes, maps, roles, shown, theme
+from dashboard.measures import Measures
 from dashboard.queries import Database
 from infra.contract import settings as contract
 from infra.contract.errors import ConfigError, ServiceError
@@ -28,6 +29,7 @@ A_DAY_S: Final = 86_400
 
 def serve(port: int) -> None:
     """Serve until stopped. Raises ConfigError where anybody could reach it and nobody has to sign in."""
+    pd.set_option("mode.copy_on_write", True)  # readers share answers: what one changes is its own
     settings = contract.load()
     chosen = settings.dashboard
     if chosen.oidc is not None:
@@ -38,7 +40,7 @@ def serve(port: int) -> None:
             f"set {roles.OPTION}, or leave the address at 127.0.0.1"
         )
     database = Database(lambda: contract.endpoints(settings).db_dashboard_url)
-    st.App(SCRIPT, routes=routes(database)).run(config=options(port, chosen))
+    st.App(SCRIPT, routes=routes(database, live.known_roles())).run(config=options(port, chosen))
 
 
 def options(port: int, chosen: Dashboard) -> dict[str, Any]:
@@ -57,20 +59,16 @@ def options(port: int, chosen: Dashboard) -> dict[str, Any]:
     } | theme.options()
 
 
-def routes(database: Database) -> list[Route]:
-    """What is served beside the pages."""
-    registry = CollectorRegistry()
-    up = Gauge("odograph_dashboard_database_up", "1 while the database answers", registry=registry)
-    seconds = Histogram(
-        "odograph_dashboard_probe_seconds",
-        "Time of the readiness question to the database",
-        registry=registry,
-    )
+def routes(database: Database, known: roles.Roles | None) -> list[Route]:
+    """What is served beside the pages; where people sign in, maps only to those who have."""
+    measures = live.measures()
+    roads = Route(maps.ROADS_PATH, partial(_roads, database=database))
+    mapped = [roads, *map_routes.routes(shown.fleet, shown.traffic)]
     return [
         Route("/livez", _livez),
-        Route("/readyz", partial(_readyz, database=database, up=up, seconds=seconds)),
-        Route("/metrics", partial(_metrics, registry=registry)),
-        Route(maps.ROADS_PATH, partial(_roads, database=database)),
+        Route("/readyz", partial(_readyz, database=database, measures=measures)),
+        Route("/metrics", partial(_metrics, measures=measures)),
+        *(door.guarded(route, known) for route in mapped),
     ]
 
 
@@ -79,16 +77,16 @@ async def _livez(request: Request) -> Response:  # noqa: ARG001  the router's si
     return PlainTextResponse("ok\n")
 
 
-async def _readyz(request: Request, database: Database, up: Gauge, seconds: Histogram) -> Response:  # noqa: ARG001
+async def _readyz(request: Request, database: Database, measures: Measures) -> Response:  # noqa: ARG001
     """200 when the views answer, else 503 with the reason."""
-    with seconds.time():
+    with measures.probe_s.time():
         status, reasons = await run_in_threadpool(readiness, {"database": partial(_database, database)})
-    up.set(status == 200)
+    measures.up.set(status == 200)
     return JSONResponse(reasons, status)
 
 
-async def _metrics(request: Request, registry: CollectorRegistry) -> Response:  # noqa: ARG001
-    return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
+async def _metrics(request: Request, measures: Measures) -> Response:  # noqa: ARG001
+    return Response(generate_latest(measures.registry), media_type=CONTENT_TYPE_LATEST)
 
 
 async def _roads(request: Request, database: Database) -> Response:  # noqa: ARG001

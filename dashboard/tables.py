@@ -44,6 +44,18 @@ def alerted_vehicles(fleet: pd.DataFrame) -> pd.DataFrame:
     ).reset_index(drop=True)
 
 
+def found_vehicles(fleet: pd.DataFrame) -> pd.DataFrame:
+    """Vehicles as a search lists them."""
+    return pd.DataFrame(
+        {
+            "Vehicle": fleet["vehicle_id"],
+            "Model": fleet["model"].fillna(text.NONE),
+            "State": fleet["state"],
+            "Severity": fleet["severity"].map(severity),
+        }
+    )
+
+
 def alerts(frame: pd.DataFrame, zone: ZoneInfo, now: pd.Timestamp, vehicle: bool = True) -> pd.DataFrame:
     """Alerts as listed; ``vehicle`` False leaves out whose they are."""
     columns = {

@@ -11,7 +11,7 @@ COMMON: Final[dict[str, Any]] = {
     "baseRadius": "8px",
     "headingFontSizes": ["1.55rem", "1.2rem", "1rem"],
     "headingFontWeights": [650, 600, 600],
-    "metricValueFontSize": "1.45rem",
+    "metricValueFontSize": "1.3rem",
     "metricValueFontWeight": 600,
     "paddingTop": "2.6rem",
     "paddingBottom": "2rem",
@@ -39,12 +39,13 @@ STYLE: Final = """<style>
 .stMainBlockContainer { padding-left: 2.2rem; padding-right: 2.2rem; }
 @media (max-width: 640px) { .stMainBlockContainer { padding-left: 0.9rem; padding-right: 0.9rem; } }
 [class*="st-key-figures"] {
-  display: grid; grid-template-columns: repeat(auto-fit, minmax(118px, 1fr)); gap: 0.6rem;
+  display: grid; grid-template-columns: repeat(auto-fit, minmax(108px, 1fr)); gap: 0.6rem;
 }
 [class*="st-key-figures"] > div { width: 100% !important; }
-[class*="st-key-figures"] [data-testid="stMetric"] { width: 100% !important; }
-[class*="st-key-figures"] [data-testid="stMetric"] { padding: 0; }
+[class*="st-key-figures"] [data-testid="stMetric"] { width: 100% !important; padding: 0; }
 [class*="st-key-figures"] [data-testid="stMetric"] > div { padding: 0.5rem 0.7rem 0.35rem; }
+[class*="st-key-figures"] [data-testid="stVerticalBlock"] { padding: 0.45rem 0.7rem 0.4rem; }
+[class*="st-key-figures"] [data-testid="stVerticalBlock"] [data-testid="stMetric"] > div { padding: 0; }
 [data-stale="true"] { opacity: 1 !important; }
 </style>"""
 """What the options cannot say: margins, the grid of figures, no fading while a part is updated."""

@@ -8,21 +8,20 @@ import threading
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import orjson
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
-from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from infra.contract.settings import Endpoints, Settings
 from load_tests.filling import SAMPLES
 from load_tests.rate_support import tree_cpu_s
 from stream_jobs import jobs, queries
+from stream_jobs.listening import Listener
 from stream_jobs.partials.reading import read
 from stream_jobs.progress import line_of
 from stream_jobs.quality import parse
@@ -88,7 +87,7 @@ def known() -> dict[str, queries.Query]:
     return {query.name: query for query in (*YARDSTICKS, *queries.QUERIES)}
 
 
-class Figures(StreamingQueryListener):
+class Figures(Listener):
     """Progress of every batch with input, by query."""
 
     def __init__(self) -> None:
@@ -97,13 +96,12 @@ class Figures(StreamingQueryListener):
     def onQueryStarted(self, event: Any) -> None:  # noqa: N802  Spark's name
         """Of no interest."""
 
-    def onQueryProgress(self, event: Any) -> None:  # noqa: N802  Spark's name
+    def progressed(self, progress: Mapping[str, Any]) -> None:
         """Keep the line."""
-        line = line_of(orjson.loads(event.progress.json))
+        line = line_of(progress)
         if line["input_rows"]:
-            self.batches[line["query"]].append(
-                line | {"cpu_s": tree_cpu_s(), "took_ms": event.progress.durationMs}
-            )
+            spent = {"cpu_s": tree_cpu_s(), "took_ms": progress["durationMs"]}
+            self.batches[line["query"]].append(line | spent)
 
     def onQueryIdle(self, event: Any) -> None:  # noqa: N802  Spark's name
         """Of no interest."""

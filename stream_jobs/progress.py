@@ -13,16 +13,10 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-import orjson
 from prometheus_client import CollectorRegistry, Counter, Gauge
-from pyspark.sql.streaming.listener import (
-    QueryIdleEvent,
-    QueryProgressEvent,
-    QueryStartedEvent,
-    QueryTerminatedEvent,
-    StreamingQueryListener,
-)
+from pyspark.sql.streaming.listener import QueryIdleEvent, QueryStartedEvent, QueryTerminatedEvent
 
+from stream_jobs.listening import Listener
 from stream_jobs.schema import KEPT, SEEN
 
 Row = tuple[Any, ...]
@@ -61,7 +55,7 @@ class Metrics:
             self.watermark.labels(query).set(datetime.fromisoformat(row["watermark"]).timestamp())
 
 
-class Board(StreamingQueryListener):
+class Board(Listener):
     """What the queries last said; written by Spark's listener thread, read by the others."""
 
     def __init__(self, metrics: Metrics) -> None:
@@ -77,9 +71,8 @@ class Board(StreamingQueryListener):
         with self._lock:
             self._names[str(event.id)] = event.name or str(event.id)
 
-    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802  Spark's name
+    def progressed(self, progress: Mapping[str, Any]) -> None:
         """A batch is done."""
-        progress = orjson.loads(event.progress.json)
         line = line_of(progress)
         with self._lock:
             self._lines.append(line)

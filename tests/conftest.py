@@ -72,14 +72,20 @@ def clean_environment() -> Iterator[None]:
         yield
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """``--services postgres``: enough for the tests of the dashboard, and quick; others need all."""
+    parser.addoption("--services", default=",".join(SERVICES), help="services to start, by comma")
+
+
 @pytest.fixture(scope="session")
-def stack(clean_environment: None) -> Iterator[Stack]:
+def stack(clean_environment: None, pytestconfig: pytest.Config) -> Iterator[Stack]:
     """The real services in a home of their own, on free ports; gone at the end, even of a killed pytest."""
+    only = pytestconfig.getoption("services").split(",")
     home = Path(tempfile.mkdtemp(prefix="odograph-test-"))
     settings = load(paths={"home": str(home)}, kafka={"heap_mb": 512})
     fetch_all(settings.paths.cache, Progress(), SERVICES)
     with guarded(home, remove=True):
-        running = Stack(settings, say=lambda _: None, preferred={})
+        running = Stack(settings, say=lambda _: None, preferred={}, only=only)
         running.up()
         make_template(running)
         yield running

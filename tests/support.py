@@ -154,13 +154,15 @@ def open_lane(stack: Stack, **overrides: dict[str, object]) -> Iterator[Lane]:
         sections.setdefault(section, {}).update({k: str(v) for k, v in values.items()})
     postgres.copy_database(stack.superuser_url(), name, TEMPLATE_DATABASE)
     addresses = replace(with_database(stack.endpoints(stack.ports()), name), http_ports=_http_ports())
-    kafka_topics.create_topics(addresses.kafka_bootstrap, f"{name}.")
+    if "kafka" in stack.only:
+        kafka_topics.create_topics(addresses.kafka_bootstrap, f"{name}.")
     postgres.write_private(home / ENDPOINTS_FILE, orjson.dumps(asdict(addresses)).decode())
     try:
         yield Lane(name, home, load(**sections), addresses, _environment(sections))
     finally:
         processes.stop_all(home / "run", STOP_S)
-        kafka_topics.delete_topics(addresses.kafka_bootstrap, f"{name}.")
+        if "kafka" in stack.only:
+            kafka_topics.delete_topics(addresses.kafka_bootstrap, f"{name}.")
         postgres.drop_database(stack.superuser_url(), name)
 
 

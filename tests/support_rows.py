@@ -1,8 +1,9 @@
 """Believable rows for a database without a pipeline: development and tests of the dashboard.
 
 A fleet of 40 in a small town (24 moving, 6 idling, 6 parked, 3 silent, 1 without a speed), an hour of 10 s
-windows of 10 frames and 100 samples each, seven alerts with the evidence of one, rules, a crash record,
-roads, traffic, progress of three queries; and the drive of one electric vehicle in another country, long ago.
+windows of 10 frames and 100 samples each and what keepers make of them, seven alerts with the evidence of
+one, rules, a crash record, roads, traffic, progress of three queries; and the drive of one electric vehicle
+in another country, long ago.
 ``now`` is the only input: the same rows each time.
 """
 
@@ -18,6 +19,7 @@ from psycopg import sql
 from tests.rows import judged
 from tests.rows.fleet import latest, rover_latest, rover_vehicle, rover_windows, vehicles, windows
 from tests.rows.found import alert_events, alerts, crash
+from tests.rows.made import keep, trends
 from tests.rows.pipeline import baselines, cells, dead_letters, late_frames, progress, quarantined
 from tests.rows.town import Row, roads
 
@@ -42,10 +44,12 @@ def fill(connection: psycopg.Connection[Any], now: datetime) -> None:
         ("late_frame", late_frames(now)),
         ("quarantined_frame", quarantined(now)),
         ("dead_letter", dead_letters(now)),
+        ("vehicle_trend", trends(now)),
     ]
     with connection.transaction():
         for table, rows in tables:
             insert(connection, table, rows)
+        keep(connection)
 
 
 def insert(connection: psycopg.Connection[Any], table: str, rows: Iterable[Row]) -> None:

@@ -51,7 +51,7 @@ def detail(listed: Sequence[int]) -> None:
         gone = f"There is no alert {number}: it never was, or late frames took it back."
         st.warning(gone, icon=":material/link_off:")
         return
-    st.fragment(facts, run_every=live.every())(number)
+    live.part(facts, None, number)
     left, right = st.columns(
         [1, 1.6], gap="large"
     )  # what to do comes first where they stand one below another
@@ -60,7 +60,7 @@ def detail(listed: Sequence[int]) -> None:
         st.fragment(alert_evidence.proof, run_every=None if collected else live.every(live.SLOW_S))(number)
     with left:
         alert_actions.actions(found)
-        st.fragment(history, run_every=live.every())(number)
+        live.part(history, None, number)
 
 
 def steps(number: int, listed: Sequence[int]) -> None:

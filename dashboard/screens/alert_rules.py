@@ -18,7 +18,7 @@ def rules() -> None:
     chosen = st.segmented_control(
         "Time span", list(SPANS_D), default="30 days", required=True, key="rule_span", bind="query-params"
     )
-    st.fragment(counted, run_every=live.every(live.SLOW_S))(SPANS_D[str(chosen)])
+    live.part(counted, live.SLOW_S, SPANS_D[str(chosen)])
 
 
 def counted(days: int) -> None:
@@ -58,7 +58,7 @@ def counted(days: int) -> None:
 
 def silences() -> None:
     """What nobody is told of, and until when."""
-    st.fragment(_silences, run_every=live.every())()
+    live.part(_silences)
 
 
 def _silences() -> None:

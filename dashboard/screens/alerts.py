@@ -157,5 +157,5 @@ elif part == "Silences":
     alert_rules.silences()
 else:
     filters()
-    st.fragment(listing, run_every=live.every())()
+    live.part(listing)
     alert_detail.detail(st.session_state.get(LISTED, (None, ()))[1])

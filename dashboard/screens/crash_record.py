@@ -148,7 +148,7 @@ def integrity(key: Key, found: Row) -> None:
     """Whether it still is what the vehicle sent, and what was done with it."""
     st.subheader("Integrity", anchor=False)
     st.dataframe(crash_tables.integrity(found, live.tz()), hide_index=True, key="integrity")
-    st.fragment(custody, run_every=live.every(live.SLOW_S))(key)
+    live.part(custody, live.SLOW_S, key)
 
 
 def custody(key: Key) -> None:

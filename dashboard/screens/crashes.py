@@ -93,5 +93,5 @@ def opened() -> None:
 
 live.header("Crashes")
 filters()
-st.fragment(listing, run_every=live.every())()
+live.part(listing)
 opened()

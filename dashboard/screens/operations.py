@@ -124,4 +124,4 @@ def body() -> None:
 
 
 live.header("Operations")
-st.fragment(body, run_every=live.every())()
+live.part(body)

@@ -132,6 +132,9 @@ class Jobs(Section):
     max_offsets: int = Field(100_000, ge=1, description="records a micro-batch takes at most")
     driver_mb: int = Field(2048, ge=512, description="memory of the micro-batch driver, MiB")
     instant_mb: int = Field(1024, ge=512, description="memory of the real-time driver, MiB")
+    java_options: str = Field(
+        "", description="more options of the Spark applications' Java machines, as -XX:TieredStopAtLevel=4"
+    )
     instant_trigger_s: float = Field(
         60.0, ge=5, description="checkpoint interval of the real-time query of frames, s"
     )

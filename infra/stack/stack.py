@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import fcntl
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, replace
@@ -33,13 +33,20 @@ Say = Callable[[str], None]
 
 class Stack:
     """The services of one home. ``preferred`` are the ports tried first at the first start; ``say`` is told
-    each step."""
+    each step; ``only`` names the services that a measurement or a test of few parts makes do with."""
 
-    def __init__(self, settings: Settings, say: Say, preferred: dict[str, int] | None = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        say: Say,
+        preferred: dict[str, int] | None = None,
+        only: Collection[str] = SERVICES,
+    ) -> None:
         self.settings = settings
         self.home = settings.paths.home.resolve()
         self.runner = Runner(self.home)
         self._say = say
+        self.only = tuple(only)
         self._preferred = WELL_KNOWN if preferred is None else preferred
         self._ports_file = self.home / "ports.json"
 
@@ -52,7 +59,7 @@ class Stack:
             "mosquitto": bool(s.mqtt.url),
             "kafka": bool(s.kafka.bootstrap),
         }
-        return tuple(name for name in SERVICES if not external[name])
+        return tuple(name for name in SERVICES if name in self.only and not external[name])
 
     def up(self) -> Endpoints:
         """Start what does not run, create topics, roles and database, migrate; the addresses.
@@ -162,7 +169,8 @@ class Stack:
             postgres.ensure_database(self.superuser_url(), postgres.DATABASE)
         for name in migrate(addresses.db_owner_url):
             self._say(f"database: applied {name}")
-        for name in create_topics(addresses.kafka_bootstrap, self.settings.kafka.prefix):
+        wanted = "kafka" in self.only
+        for name in create_topics(addresses.kafka_bootstrap, self.settings.kafka.prefix) if wanted else ():
             self._say(f"kafka: created topic {name}")
 
     def _set_up_home(self) -> None:

@@ -74,12 +74,17 @@ class Session:
         vehicles = self.wanted.vehicles or max(1, round(rate))
         return Fleet(vehicles, rate, self.wanted.seed, run_id, link={}, faults=())
 
-    def stage(self, rate: float, settle_s: float = STAGE_SETTLE_S) -> Tried:
+    def warm_up(self, rate: float) -> None:
+        """Load while Java compiles what it needs; what fell behind is taken in before the first figure."""
+        with driving(self.chain.home, self.fleet(rate), self.say):
+            time.sleep(self.wanted.warm_up_s)
+
+    def stage(self, rate: float) -> Tried:
         """Try a rate for half a minute."""
         drained(self.chain, self.say)
         load = self.fleet(rate)
         with driving(self.chain.home, load, self.say):
-            seen = watch(self.chain, load, settle_s, STAGE_S, STAGE_GROWTH, self.say, f"{rate:,.0f}/s")
+            seen = watch(self.chain, load, STAGE_SETTLE_S, STAGE_S, STAGE_GROWTH, self.say, f"{rate:,.0f}/s")
         tried = Tried(rate, seen.verdict, round(_taken(seen), 1))
         if tried.verdict != "held":
             self._note_limits(seen)
@@ -87,7 +92,7 @@ class Session:
         self.stages.append(tried)
         return tried
 
-    def steady(self, rate: float, seconds: float, settle_s: float, label: str) -> Carried:
+    def steady(self, rate: float, seconds: float, label: str) -> Carried:
         """Watch a rate for long, with latencies."""
         drained(self.chain, self.say)
         load = self.fleet(rate)
@@ -96,7 +101,7 @@ class Session:
             ViewProbe(self.chain.endpoints) as view,
             CrashProbe(self.chain.settings, self.chain.endpoints) as crash,
         ):
-            time.sleep(settle_s)
+            time.sleep(STAGE_SETTLE_S)
             view.values_ms.clear()
             crash.values_ms.clear()
             seen = watch(self.chain, load, 0.0, seconds, CONFIRMED_GROWTH, self.say, label)
@@ -174,8 +179,9 @@ def _card(
 
 def _sustained(session: Session) -> Carried | None:
     wanted = session.wanted
+    session.warm_up(wanted.rate or wanted.first)
     if wanted.rate is not None:
-        return session.steady(wanted.rate, wanted.duration_s, wanted.warm_up_s, "measured")
+        return session.steady(wanted.rate, wanted.duration_s, "measured")
     _climb(session)
     rate = search.best(session.stages)
     while rate:
@@ -185,7 +191,7 @@ def _sustained(session: Session) -> Carried | None:
             return None
         if seconds < wanted.duration_s:
             session.notes.append(f"confirmed for {seconds:.0f} s only: no more time was left")
-        found = session.steady(rate, seconds, STAGE_SETTLE_S, "confirming")
+        found = session.steady(rate, seconds, "confirming")
         if found.verdict == "held":
             return found
         session.notes.append(
@@ -199,13 +205,11 @@ def _climb(session: Session) -> None:
     """Stages upward until the search is over or only the confirmation's time is left."""
     wanted = session.wanted
     stage_s = STAGE_SETTLE_S + STAGE_S + 20.0
-    settle_s = wanted.warm_up_s
     while session.left_s() > wanted.duration_s + CLOSING_S + stage_s:
         rate = search.next_rate(session.stages, wanted.first, wanted.highest)
         if rate is None:
             return
-        session.stage(rate, settle_s)
-        settle_s = STAGE_SETTLE_S
+        session.stage(rate)
     session.notes.append("the search stopped for lack of time: see --at-most")
 
 
@@ -214,7 +218,7 @@ def _soaked(session: Session, sustained: Carried | None) -> Carried | None:
     if not wanted.soak_s or sustained is None:
         return None
     rate = wanted.soak_share * sustained.frames_per_s
-    return session.steady(round(rate), wanted.soak_s, STAGE_SETTLE_S, "soak")
+    return session.steady(round(rate), wanted.soak_s, "soak")
 
 
 def _settled(doors: Chain, before: Ledger) -> Ledger:

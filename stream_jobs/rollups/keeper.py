@@ -6,6 +6,7 @@ from typing import Final
 
 from stream_jobs.database import Connection, Database, execute, fetch
 from stream_jobs.rollups import statements as sql
+from stream_jobs.rollups.fleet import roll_up_fleet
 
 LINES: Final = 200
 """Lines of the queue in one transaction: some minutes of a batch each."""
@@ -53,5 +54,7 @@ def roll_up(connection: Connection, tz: str) -> int:
             execute(connection, sql.LIFT, {"unit": level.unit, "below": below, "tz": tz})
         for since, until in fetch(connection, sql.SPAN, {"unit": level.unit}):
             execute(connection, sql.roll_up(level), {"since": since, "until": until, "tz": tz})
+            if level.lowest:
+                execute(connection, roll_up_fleet(), {"since": since, "until": until})
         below = level.unit
     return due

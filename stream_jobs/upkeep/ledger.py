@@ -15,6 +15,7 @@ from typing import Any, Final
 import structlog
 
 from infra.audit import edge
+from infra.audit.account import Figures
 from infra.audit.findings import Finding, findings
 from infra.audit.scope import Scope
 from infra.audit.sources import sources
@@ -44,6 +45,12 @@ LAST: Final = "SELECT (extract(epoch FROM max(hour)) * 1000)::bigint FROM odogra
 PUT_FINDING: Final = """
 INSERT INTO odograph.audit_finding (hour, no, stage, vehicle_id, what, frames)
 VALUES (to_timestamp(%(hour)s / 1000.0), %(no)s, %(stage)s, %(vehicle_id)s, %(what)s, %(frames)s)
+"""
+PUT_VEHICLE: Final = """
+INSERT INTO odograph.audit_vehicle
+    (hour, vehicle_id, generated, counted, late, quarantined, duplicate, dead, missing, lost)
+VALUES (to_timestamp(%(hour)s / 1000.0), %(vehicle_id)s, %(generated)s, %(counted)s, %(late)s,
+        %(quarantined)s, %(duplicate)s, %(dead)s, %(missing)s, %(lost)s)
 """
 CLEAR: Final = "DELETE FROM odograph.audit_hour WHERE hour = to_timestamp(%(hour)s / 1000.0)"
 
@@ -107,6 +114,23 @@ def put(connection: Connection, hour_ms: int, account: Account) -> None:
     execute(connection, f"INSERT INTO odograph.audit_hour ({', '.join(row)}) VALUES ({marks})", row)  # noqa: S608  names of this package
     for no, finding in enumerate(islice(findings(account), KEPT)):
         execute(connection, PUT_FINDING, _finding(hour_ms, no, finding))
+    for vehicle_id, figures in sorted(account.vehicles.items()):
+        if worth_telling(figures):
+            execute(connection, PUT_VEHICLE, _vehicle(hour_ms, vehicle_id, figures))
+
+
+def worth_telling(figures: Figures) -> bool:
+    """Whether anything but frames in time and once came of a vehicle."""
+    f = figures
+    return bool(f.late or f.quarantined or f.duplicate or f.dead or f.missing or _lost(f))
+
+
+def _lost(figures: Figures) -> int:
+    return figures.lost_on_link + figures.dropped_on_board
+
+
+def _vehicle(hour_ms: int, vehicle_id: str, figures: Figures) -> Mapping[str, Any]:
+    return {"hour": hour_ms, "vehicle_id": vehicle_id, **asdict(figures), "lost": _lost(figures)}
 
 
 def row_of(hour_ms: int, account: Account) -> dict[str, Any]:

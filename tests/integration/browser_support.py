@@ -107,3 +107,8 @@ def near(pixels: Pixels, colour: str, tolerance: int = 12) -> npt.NDArray[np.boo
     wanted = np.array([int(colour[k : k + 2], 16) for k in (1, 3, 5)])
     found: npt.NDArray[np.bool_] = (np.abs(pixels.astype(int) - wanted) <= tolerance).all(axis=2)
     return found
+
+
+def drawn(seen: Visit, colour: str, least: int) -> bool:
+    """Whether at least so many pixels of the map have about this colour."""
+    return int(near(canvas(seen), colour).sum()) >= least

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,7 +18,8 @@ from infra.contract.silence import Silences, silence_file
 from infra.stack.stack import Stack
 from infra.vault import bundle, tables
 from tests import support_rows
-from tests.integration.browser_support import Visit, chromium, desk, visit
+from tests.integration.browser_support import Visit, desk, visit
+from tests.integration.dashboard_support import START_S, status
 from tests.integration.oidc_provider import Provider, provider, settings_file
 from tests.rows.found import alerts
 from tests.rows.town import vehicle_id
@@ -27,7 +27,6 @@ from tests.support import Lane, eventually, open_lane
 
 pytestmark = pytest.mark.integration
 
-START_S = 40.0
 ADA, VIC, ROOT, EVE = "ada@example.org", "vic@example.org", "root@example.org", "eve@example.org"
 ROLES = f'viewer = ["{VIC}"]\ndispatcher = ["{ADA}"]\nadmin = ["{ROOT}"]'
 CRASH = (vehicle_id(7), 1, "c-1")
@@ -52,12 +51,6 @@ class Site:
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as opened:
-        yield opened
-
-
-@pytest.fixture(scope="module")
 def site(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     file = tmp_path_factory.mktemp("oidc") / "oidc.toml"
     with provider() as issuer, open_lane(stack, dashboard={"oidc": file}) as lane:
@@ -67,16 +60,8 @@ def site(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sit
         with psycopg.connect(lane.endpoints.db_ingest_url) as connection:
             support_rows.fill(connection, datetime.now(UTC))
         with lane.process("dashboard") as process:
-            eventually(lambda: process.assert_running() or answers(base), START_S, "ready")
+            eventually(lambda: process.assert_running() or status(base, "/readyz") == 200, START_S, "ready")
             yield Site(lane, base, issuer)
-
-
-def answers(base: str) -> bool:
-    try:
-        with urllib.request.urlopen(base + "/readyz", timeout=10) as answer:
-            return answer.status == 200
-    except OSError:
-        return False
 
 
 @contextmanager
@@ -180,6 +165,15 @@ def test_a_silence_is_in_the_table_in_the_file_and_on_the_page(dispatcher: Visit
     assert site.fetch(query) == [("speeding", None, ADA, "road works")]
     now_ms = round(datetime.now(UTC).timestamp() * 1000)
     assert Silences(silence_file(site.lane.home)).cover(vehicle_id(30), "speeding", now_ms)
+
+
+def test_maps_are_drawn_for_who_has_signed_in_and_refused_to_others(dispatcher: Visit, site: Site) -> None:
+    expect(dispatcher.page.get_by_role("button", name="Sign out")).to_be_visible()
+    fetch = "address => fetch(address).then(answer => answer.status)"
+    for path in ("/map/roads.json", "/map/vehicles.json"):
+        assert status(site.base, path) == 403
+        assert dispatcher.page.evaluate(fetch, path) in (200, 410)
+    assert status(site.base, "/livez") == 200
 
 
 def test_who_may_only_look_is_told_so_and_finds_no_form(browser: Browser, site: Site) -> None:

@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import re
-import urllib.error
 import urllib.request
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from pathlib import Path
-from urllib.parse import urlsplit
 
 import numpy as np
 import psycopg
@@ -19,27 +13,23 @@ from playwright.sync_api import Browser, BrowserContext, Locator, expect
 
 from dashboard import maps
 from dashboard.palette import STATES
-from infra.contract.settings import ENDPOINTS_FILE
 from infra.stack.stack import Stack
-from load_tests.drills.link import Link
 from tests import support_rows
-from tests.integration.browser_support import Visit, canvas, chromium, desk, near, visit
-from tests.rows.fleet import speed_kmh
+from tests.integration.browser_support import Visit, canvas, desk, drawn, near, visit
+from tests.integration.dashboard_support import START_S, STOPPED, Site, status
 from tests.rows.town import ROVER, vehicle_id
-from tests.support import Lane, eventually, open_lane
+from tests.support import eventually, open_lane
 
 pytestmark = pytest.mark.integration
 
-START_S = 40.0
-SILENT = (36, 37, 38)
-STOPPED = (10, 11)
 SEEN_S = 30.0
 ICON_PX = 26
 CONTROLS_PX = 80
 MAJOR_ROAD = "#b6bfca"
 PAGES = (
     "/",
-    "/?traffic=true",
+    "/?traffic=cells",
+    "/?traffic=roads",
     f"/vehicle?vehicle={vehicle_id(0)}",
     "/alerts?alert=1",
     "/alerts?view=Rules",
@@ -47,90 +37,6 @@ PAGES = (
     f"/crashes?record={vehicle_id(7)}/1/c-1",
     "/operations",
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Site:
-    """A running dashboard: its lane, its address, and the link between it and the database."""
-
-    lane: Lane
-    base: str
-    link: Link
-
-    def execute(self, statement: str, *values: object) -> None:
-        """Change rows as the jobs do."""
-        with psycopg.connect(self.lane.endpoints.db_ingest_url) as connection:
-            connection.execute(statement.encode(), values)
-
-    def stop(self, vehicle: str) -> None:
-        """The vehicle stands still with its ignition on."""
-        self.execute("UPDATE odograph.vehicle_latest SET speed_kmh = 0 WHERE vehicle_id = %s", vehicle)
-
-    def report(self) -> None:
-        """The fleet has reported this moment, whatever an earlier test changed; the silent ones have not."""
-        self.execute(
-            "UPDATE odograph.vehicle_latest SET event_time = now() WHERE vehicle_id <> ALL (%s)",
-            [ROVER, *(vehicle_id(n) for n in SILENT)],
-        )
-        for n in STOPPED:
-            self.execute(
-                "UPDATE odograph.vehicle_latest SET speed_kmh = %s WHERE vehicle_id = %s",
-                speed_kmh(n),
-                vehicle_id(n),
-            )
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as opened:
-        yield opened
-
-
-@pytest.fixture(scope="module")
-def site(stack: Stack) -> Iterator[Site]:
-    """A dashboard over the known rows, with a link to the database that can be cut."""
-    with open_lane(stack) as lane:
-        with psycopg.connect(lane.endpoints.db_ingest_url) as connection:
-            support_rows.fill(connection, datetime.now(UTC))
-        with link_to_database(lane) as link, lane.process("dashboard") as process:
-            base = f"http://127.0.0.1:{lane.endpoints.http_ports['dashboard']}"
-            eventually(lambda: process.assert_running() or status(base, "/readyz") == 200, START_S, "ready")
-            yield Site(lane, base, link)
-
-
-def link_to_database(lane: Lane) -> Link:
-    """Puts a link between the dashboard and its database."""
-    address = urlsplit(lane.endpoints.db_dashboard_url)
-    assert address.hostname is not None
-    assert address.port is not None
-    link = Link(address.hostname, address.port)
-    changed = lane.endpoints.db_dashboard_url.replace(f":{address.port}/", f":{link.port}/")
-    file = Path(lane.home) / ENDPOINTS_FILE
-    file.write_text(json.dumps(asdict(replace(lane.endpoints, db_dashboard_url=changed))))
-    return link
-
-
-def status(base: str, path: str) -> int:
-    try:
-        with urllib.request.urlopen(base + path, timeout=10) as answer:
-            return int(answer.status)
-    except urllib.error.HTTPError as error:
-        return error.code
-    except OSError:
-        return 0
-
-
-@pytest.fixture(scope="module")
-def light(browser: Browser) -> Iterator[BrowserContext]:
-    with desk(browser) as opened:
-        yield opened
-
-
-@pytest.fixture
-def reader(light: BrowserContext, site: Site) -> Iterator[Visit]:
-    site.report()
-    with visit(light, site.base) as opened:
-        yield opened
 
 
 def status_of(reader: Visit) -> Locator:
@@ -164,15 +70,11 @@ def test_a_page_opened_first_by_its_own_address_has_the_navigation(reader: Visit
 
 def test_figures_equal_the_rows(reader: Visit) -> None:
     reader.open("/")
-    shown = {"Vehicles": "41", "Reporting": "37", "Moving": "24", "Idling": "6", "Parked": "6"}
+    shown = {"Vehicles": "41", "Reporting": "37", "On the road": "30", "Idling": "6"}
     shown |= {"Active alerts": "5", "Mean speed": "31.5 km/h"}
     for label, value in shown.items():
         expect(reader.metric(label)).to_have_text(value)
     expect(reader.page.get_by_text("late frames 3 open of 5")).to_be_visible()
-
-
-def drawn(reader: Visit, colour: str, least: int) -> bool:
-    return int(near(canvas(reader), colour).sum()) >= least
 
 
 def check_map(reader: Visit, road: str) -> None:
@@ -220,15 +122,18 @@ def roads_drawn(reader: Visit) -> np.ndarray:
     return near(canvas(reader), MAJOR_ROAD)
 
 
-def test_the_map_keeps_the_readers_zoom_through_a_refresh(reader: Visit, site: Site) -> None:
+def test_the_map_keeps_the_readers_zoom_through_three_refreshes(reader: Visit, site: Site) -> None:
     reader.open("/")
     eventually(lambda: drawn(reader, MAJOR_ROAD, 1500), SEEN_S, "roads")
     before = roads_drawn(reader)
     reader.page.get_by_title("Zoom In").click()
     eventually(lambda: (roads_drawn(reader) != before).mean() > 0.01, SEEN_S, "another zoom")
     zoomed = settled(reader)
-    site.stop(vehicle_id(11))
-    expect(reader.metric("Idling")).to_have_text("7")
+    for refreshes, n in enumerate(STOPPED, start=1):
+        site.stop(vehicle_id(n))
+        expect(reader.metric("Idling")).to_have_text(str(6 + refreshes))
+    site.report()
+    expect(reader.metric("Idling")).to_have_text("6")
     assert (roads_drawn(reader) != zoomed).mean() < 0.005
 
 
@@ -244,7 +149,7 @@ def settled(reader: Visit) -> np.ndarray:
     return last[-1]
 
 
-def test_a_click_on_a_vehicle_on_the_map_opens_its_page(reader: Visit) -> None:
+def test_a_click_on_a_vehicle_on_the_map_opens_its_card_and_then_its_page(reader: Visit) -> None:
     reader.open("/?states=silent")
     eventually(lambda: drawn(reader, STATES["silent"], 60), SEEN_S, "silent vehicles")
     settled(reader)
@@ -258,15 +163,24 @@ def test_a_click_on_a_vehicle_on_the_map_opens_its_page(reader: Visit) -> None:
     # look for longer: its clock stands meanwhile.
     reader.page.clock.set_fixed_time(datetime.now(UTC))
     chart.click(position=place)
+    expect(reader.page.locator(".st-key-card").get_by_text("TESTFLEET000000")).to_be_visible()
+    expect(reader.page).to_have_url(re.compile(r"card=TESTFLEET000000(36|37|38)"))
+    reader.page.get_by_role("button", name="Open its page").click()
     expect(reader.page).to_have_url(re.compile(r"/vehicle\?vehicle=TESTFLEET000000(36|37|38)"))
     expect(reader.metric("State")).to_have_text("silent")
 
 
-def test_a_click_on_a_row_opens_the_vehicle(reader: Visit) -> None:
+def open_first_row(reader: Visit) -> None:
+    """A click on the first row of those who need attention opens its card, and a button its page."""
+    reader.page.get_by_test_id("stDataFrame").first.click(position={"x": 150, "y": 50})
+    expect(reader.page).to_have_url(re.compile(f"card={vehicle_id(7)}"))
+    reader.page.get_by_role("button", name="Open its page").click()
+    expect(reader.page).to_have_url(re.compile(f"/vehicle.*vehicle={vehicle_id(7)}"))
+
+
+def test_a_click_on_a_row_leads_to_the_vehicle(reader: Visit) -> None:
     reader.open("/")
-    table = reader.page.get_by_test_id("stDataFrame").first
-    table.click(position={"x": 150, "y": 50})
-    expect(reader.page).to_have_url(re.compile(f"vehicle={vehicle_id(7)}"))
+    open_first_row(reader)
     expect(reader.page.get_by_text("Crash records")).to_be_visible()
     expect(reader.page.get_by_text("air bag deployed · complete · hash matches")).to_be_visible()
 
@@ -274,8 +188,7 @@ def test_a_click_on_a_row_opens_the_vehicle(reader: Visit) -> None:
 def test_the_pause_goes_along_to_the_vehicle(reader: Visit) -> None:
     reader.open("/?paused=1")
     expect(reader.page.get_by_text("PAUSED")).to_be_visible()
-    reader.page.get_by_test_id("stDataFrame").first.click(position={"x": 150, "y": 50})
-    expect(reader.page).to_have_url(re.compile(f"vehicle={vehicle_id(7)}"))
+    open_first_row(reader)
     expect(reader.page.get_by_text("Crash records")).to_be_visible()
     expect(reader.page.get_by_text("PAUSED")).to_be_visible()
 
@@ -286,16 +199,6 @@ def test_filters_survive_in_the_address(reader: Visit) -> None:
     expect(reader.page.get_by_text("moving 24")).to_have_count(0)
     reader.open("/alerts?severity=MAJOR&status_filter=all")
     expect(reader.page.get_by_text("2 alerts.")).to_be_visible()
-
-
-def test_without_sign_in_the_page_is_local_says_so_and_asks_for_a_name(reader: Visit) -> None:
-    reader.open("/alerts?alert=5")
-    expect(reader.page.get_by_text("Local only: no sign-in is set up").first).to_be_visible()
-    reader.page.get_by_role("button", name="Acknowledge").click()
-    expect(reader.page.get_by_text("name: a line of 1 to 80 characters is wanted")).to_be_visible()
-    reader.page.get_by_label("Your name").first.fill("B. Okoro")
-    reader.page.get_by_role("button", name="Acknowledge").click()
-    expect(reader.page.get_by_text("acknowledged by B. Okoro")).to_be_visible()
 
 
 def test_a_vehicle_silent_for_years_is_shown_where_and_when_it_drove(reader: Visit) -> None:

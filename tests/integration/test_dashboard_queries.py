@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 
 import psycopg
@@ -12,45 +10,13 @@ import pytest
 from dashboard import alert_queries, fleet_queries, operations_queries, vehicle_queries
 from dashboard.queries import Connection, Database
 from infra.contract.errors import ServiceError
-from infra.stack.stack import Stack
 from tests import support_rows
+from tests.integration.dashboard_support import reading
 from tests.rows.fleet import empty_window
 from tests.rows.town import ROVER, ROVER_START, vehicle_id
-from tests.support import Lane, open_lane
+from tests.support import Lane
 
 pytestmark = pytest.mark.integration
-
-
-Known = tuple[Connection, datetime]
-
-
-@contextmanager
-def reading(lane: Lane) -> Iterator[Connection]:
-    """A connection as the dashboard has it."""
-    database = Database(lambda: lane.endpoints.db_dashboard_url)
-    with database.connection() as opened:
-        yield opened
-    database.close()
-
-
-@pytest.fixture(scope="module")
-def known(stack: Stack) -> Iterator[Known]:
-    """A lane with the known rows, only read here, and the time they are seen from."""
-    with open_lane(stack) as lane, reading(lane) as opened:
-        moment = datetime.now(UTC)
-        with psycopg.connect(lane.endpoints.db_ingest_url) as ingest:
-            support_rows.fill(ingest, moment)
-        yield opened, moment
-
-
-@pytest.fixture(scope="module")
-def now(known: Known) -> datetime:
-    return known[1]
-
-
-@pytest.fixture(scope="module")
-def connection(known: Known) -> Connection:
-    return known[0]
 
 
 def test_an_empty_database_answers_every_query_with_nothing_known(lane: Lane) -> None:

@@ -63,6 +63,26 @@ def assert_levels(lane: Lane, records: list[Record], tz: str) -> None:
         assert stored(lane, unit) == expect_rollup(records, unit, tz), unit
 
 
+def assert_fleet(lane: Lane, records: list[Record]) -> None:
+    """The fleet's minutes equal what its vehicles' minutes give together, counted here in whole steps."""
+    vehicles: dict[datetime, list[dict[str, Any]]] = {}
+    for (_, minute), row in expect_rollup(records, "minute", "UTC").items():
+        vehicles.setdefault(minute, []).append(row)
+    told = {row["minute"]: row for row in query(lane, "SELECT * FROM odograph.fleet_minute")}
+    assert set(told) == set(vehicles)
+    for minute, rows in vehicles.items():
+        found = told[minute]
+        assert (found["vehicles"], found["frames"]) == (len(rows), sum(r["frames"] for r in rows))
+        assert found["moving"] == sum((r["moving_s"] or 0) > 0 for r in rows)
+        assert found["on_road"] == sum((r["moving_s"] or 0) > 0 or (r["idle_s"] or 0) > 0 for r in rows)
+        metres = [round(r["distance_m"] * 360_000) for r in rows if r["distance_m"] is not None]
+        assert found["distance_m"] == (sum(metres) / 360_000 if metres else None)
+        burnt = [r for r in rows if r["fuel_l"] is not None]
+        assert found["fuel_l"] == (
+            sum(round(r["fuel_l"] * 360_000_000) for r in burnt) / 360_000_000 if burnt else None
+        )
+
+
 def test_every_level_equals_all_its_samples_and_follows_what_is_written_again(
     lane: Lane, database: Database
 ) -> None:
@@ -78,6 +98,7 @@ def test_every_level_equals_all_its_samples_and_follows_what_is_written_again(
     database.run(lambda c: restate_windows(c, VEHICLE, table_of(whole, changed)))
     minutes = {(vehicle, start.replace(second=0)) for vehicle, start in changed}
     assert roll_up() == len(minutes)
+    assert_fleet(lane, records)
     assert restated_minutes(lane) == minutes
     assert_levels(lane, records, "Europe/Berlin")
     assert roll_up() == 0

@@ -91,12 +91,14 @@ def _window(n: int, state: str, start: datetime, k: int, edges: list[Row]) -> Ro
         "speed_mean_kmh": None if state == "unknown" else speed,
         "speed_max_kmh": None if state == "unknown" else speed + 4,
         "speed_last_kmh": None if state == "unknown" else speed,
+        "speed_n": 0 if state == "unknown" else 100,
         "speed_limit_kmh": 50.0,
         "distance_m": speed / 3.6 * 10,
         "moving_s": 10.0 if speed >= 1 else 0.0,
         "idle_s": 10.0 if state == "idling" else 0.0,
         "speeding_s": 10.0 if speed > 55 else 0.0,
         "battery_mean_v": 13.8 - (1.6 * warm if n == 25 else 0) + 0.05 * math.sin(k / 5),
+        "battery_n": 100,
         "battery_min_v": 13.6 - (1.7 * warm if n == 25 else 0),
         "lat_deg": lat,
         "lon_deg": lon,
@@ -111,6 +113,7 @@ def _window(n: int, state: str, start: datetime, k: int, edges: list[Row]) -> Ro
     }
     for wheel, ratio in (("fl", 1.0), ("fr", 0.995), ("rl", 1.03), ("rr", 1.02)):
         leak = 0.16 * k if n == 3 and wheel == "rl" else 0.0
+        row[f"tyre_{wheel}_n"] = 100
         row[f"tyre_{wheel}_kpa20"] = 226 * ratio - leak + 0.8 * math.sin(k / 13)
     return row | (_electric(n, k, warm, speed) if _model(n)[1] == "electric" else _engine(n, k, warm, speed))
 
@@ -120,6 +123,7 @@ def _engine(n: int, k: int, warm: float, speed: float) -> Row:
     coolant = 18 + 70 * warm + 1.5 * math.sin(k / 17) + hot
     return {
         "coolant_mean_c": coolant,
+        "coolant_n": 100,
         "coolant_max_c": coolant + 0.8,
         "oil_temp_max_c": 18 + 78 * min(1.0, k / 110),
         "oil_pressure_min_kpa": 120 + 2.2 * speed,
@@ -154,21 +158,30 @@ speed_limit_kmh odometer_m ignition_on fuel_level_pct soc_pct ambient_temp_c res
 """.split()  # noqa: SIM905  a list of this length is read by its words
 
 
+COUNTS = tuple(
+    f"{name}_n" for name in ("speed", "coolant", "battery", "tyre_fl", "tyre_fr", "tyre_rl", "tyre_rr")
+)
+
+
 def empty_window(vehicle: str, start: datetime) -> Row:
     """A window of 10 frames and 100 samples in which no signal was available."""
-    return {
-        "vehicle_id": vehicle,
-        "window_start": start,
-        "window_s": 10,
-        "frames": 10,
-        "frames_late": 0,
-        "samples": 100,
-        "out_of_range": 0,
-        "first_event": start,
-        "last_event": start + timedelta(seconds=9.9),
-        "batch_id": 1,
-        "revision": 0,
-    } | dict.fromkeys(WINDOW_MEASURES)
+    return (
+        {
+            "vehicle_id": vehicle,
+            "window_start": start,
+            "window_s": 10,
+            "frames": 10,
+            "frames_late": 0,
+            "samples": 100,
+            "out_of_range": 0,
+            "first_event": start,
+            "last_event": start + timedelta(seconds=9.9),
+            "batch_id": 1,
+            "revision": 0,
+        }
+        | dict.fromkeys(WINDOW_MEASURES)
+        | dict.fromkeys(COUNTS, 0)
+    )
 
 
 def rover_vehicle() -> Row:
@@ -184,6 +197,7 @@ def _rover_window(k: int) -> Row:
     speed = 22 + 18 * math.sin(k / 11)
     return empty_window(ROVER, ROVER_START + timedelta(seconds=10 * k)) | {
         "speed_mean_kmh": speed,
+        "speed_n": 100,
         "speed_max_kmh": speed + 3,
         "distance_m": speed / 3.6 * 10,
         "moving_s": 10.0,

@@ -1,0 +1,71 @@
+"""One browser and one dashboard for all tests of pages: starting them costs more than a page.
+
+Rows are shared: a test that changes some puts them back, or changes rows that are its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+import psycopg
+import pytest
+from playwright.sync_api import Browser, BrowserContext
+
+from dashboard.queries import Connection
+from infra.stack.stack import Stack
+from tests import support_rows
+from tests.integration.browser_support import Visit, chromium, desk, visit
+from tests.integration.dashboard_support import Known, Site, open_site, reading
+from tests.support import open_lane
+
+
+@pytest.fixture(scope="package")
+def browser() -> Iterator[Browser]:
+    """Not longer than this package: the tests of the whole pipeline open their own."""
+    with chromium() as opened:
+        yield opened
+
+
+@pytest.fixture(scope="package")
+def site(stack: Stack) -> Iterator[Site]:
+    """A dashboard over the rows of tests/support_rows.py."""
+    with open_site(stack) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="package")
+def light(browser: Browser) -> Iterator[BrowserContext]:
+    """A wide window in the light theme."""
+    with desk(browser) as opened:
+        yield opened
+
+
+@pytest.fixture
+def reader(light: BrowserContext, site: Site) -> Iterator[Visit]:
+    """A session of its own on the shared dashboard, whose fleet has just reported."""
+    site.report()
+    with visit(light, site.base) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="package")
+def known(stack: Stack) -> Iterator[Known]:
+    """A lane with the known rows, only read: for the tests of queries."""
+    with open_lane(stack) as lane, reading(lane) as opened:
+        moment = datetime.now(UTC)
+        with psycopg.connect(lane.endpoints.db_ingest_url) as ingest:
+            support_rows.fill(ingest, moment)
+        yield opened, moment
+
+
+@pytest.fixture(scope="package")
+def now(known: Known) -> datetime:
+    """The moment the known rows are seen from."""
+    return known[1]
+
+
+@pytest.fixture(scope="package")
+def connection(known: Known) -> Connection:
+    """A connection to the known rows, as the dashboard has it."""
+    return known[0]

@@ -1,0 +1,107 @@
+"""A running dashboard over known rows, and the ways in which tests change what lies below it."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import psycopg
+
+from dashboard.queries import Connection, Database
+from infra.contract.settings import ENDPOINTS_FILE
+from infra.stack.stack import Stack
+from load_tests.drills.link import Link
+from tests import support_rows
+from tests.rows.fleet import speed_kmh
+from tests.rows.town import ROVER, vehicle_id
+from tests.support import Lane, eventually, open_lane
+
+START_S = 40.0
+SILENT = (36, 37, 38)
+STOPPED = (10, 11)
+
+
+Known = tuple[Connection, datetime]
+"""A connection as the dashboard has it, and the moment its rows are seen from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A running dashboard: its lane, its address, and the link between it and the database."""
+
+    lane: Lane
+    base: str
+    link: Link
+
+    def execute(self, statement: str, *values: object) -> None:
+        """Change rows as the jobs do."""
+        with psycopg.connect(self.lane.endpoints.db_ingest_url) as connection:
+            connection.execute(statement.encode(), values)
+
+    def stop(self, vehicle: str) -> None:
+        """The vehicle stands still with its ignition on."""
+        self.execute("UPDATE odograph.vehicle_latest SET speed_kmh = 0 WHERE vehicle_id = %s", vehicle)
+
+    def report(self) -> None:
+        """The fleet has reported this moment, whatever an earlier test changed; the silent ones have not."""
+        self.execute(
+            "UPDATE odograph.vehicle_latest SET event_time = now() WHERE vehicle_id <> ALL (%s)",
+            [ROVER, *(vehicle_id(n) for n in SILENT)],
+        )
+        for n in STOPPED:
+            self.execute(
+                "UPDATE odograph.vehicle_latest SET speed_kmh = %s WHERE vehicle_id = %s",
+                speed_kmh(n),
+                vehicle_id(n),
+            )
+
+
+@contextmanager
+def reading(lane: Lane) -> Iterator[Connection]:
+    """A connection as the dashboard has it."""
+    database = Database(lambda: lane.endpoints.db_dashboard_url)
+    with database.connection() as opened:
+        yield opened
+    database.close()
+
+
+@contextmanager
+def open_site(stack: Stack) -> Iterator[Site]:
+    """A dashboard over the known rows, with a link to the database that can be cut."""
+    with open_lane(stack) as lane:
+        with psycopg.connect(lane.endpoints.db_ingest_url) as connection:
+            support_rows.fill(connection, datetime.now(UTC))
+        with link_to_database(lane) as link, lane.process("dashboard") as process:
+            base = f"http://127.0.0.1:{lane.endpoints.http_ports['dashboard']}"
+            eventually(lambda: process.assert_running() or status(base, "/readyz") == 200, START_S, "ready")
+            yield Site(lane, base, link)
+
+
+def link_to_database(lane: Lane) -> Link:
+    """Puts a link between the dashboard and its database."""
+    address = urlsplit(lane.endpoints.db_dashboard_url)
+    assert address.hostname is not None
+    assert address.port is not None
+    link = Link(address.hostname, address.port)
+    changed = lane.endpoints.db_dashboard_url.replace(f":{address.port}/", f":{link.port}/")
+    file = Path(lane.home) / ENDPOINTS_FILE
+    file.write_text(json.dumps(asdict(replace(lane.endpoints, db_dashboard_url=changed))))
+    return link
+
+
+def status(base: str, path: str) -> int:
+    """The status of an answer; 0 where there is none."""
+    try:
+        with urllib.request.urlopen(base + path, timeout=10) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        return error.code
+    except OSError:
+        return 0

@@ -1,0 +1,98 @@
+"""The page of the fleet: figures with their trend, search and card; rows that maps fetch."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import urllib.error
+import urllib.request
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from playwright.sync_api import expect
+
+from dashboard import fleet_queries
+from dashboard.queries import Connection
+from tests.integration.browser_support import Visit
+from tests.integration.dashboard_support import Site
+from tests.rows.fleet import speed_kmh
+from tests.rows.town import vehicle_id
+
+pytestmark = pytest.mark.integration
+
+
+def fetched(site: Site, path: str) -> Any:
+    with urllib.request.urlopen(site.base + path, timeout=10) as answer:
+        return json.loads(gzip.decompress(answer.read()))
+
+
+def test_the_last_hour_of_the_fleet_is_a_row_a_minute(now: datetime, connection: Connection) -> None:
+    last = fleet_queries.fleet_hour(connection).iloc[-1]
+    assert last["minute"] == now.replace(second=0, microsecond=0) - timedelta(minutes=1)
+    assert (last["vehicles"], last["on_road"], last["frames"]) == (37, 30, 2220)
+    assert last["idle_share"] == pytest.approx(6 / 30)
+
+
+def test_today_is_the_sum_of_its_minutes_since_midnight(now: datetime, connection: Connection) -> None:
+    today = fleet_queries.fleet_today(connection).iloc[0]
+    midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
+    assert (today["tz"], today["since"]) == ("UTC", midnight)
+    summed = connection.execute(
+        "SELECT sum(distance_m) / 1000, sum(fuel_l) FROM serving.vehicle_window WHERE window_start >= %s",
+        (midnight,),
+    ).fetchone()
+    assert summed is not None
+    assert today["distance_km"] == pytest.approx(summed[0], abs=0.01)
+    assert today["fuel_l"] == pytest.approx(summed[1], abs=0.001)
+
+
+def test_a_vehicle_is_found_by_a_part_of_its_id_or_model_and_the_whole_id_comes_first(
+    connection: Connection,
+) -> None:
+    found = fleet_queries.find_vehicles(connection, "actros")
+    assert found["vehicle_id"].tolist()[:2] == [vehicle_id(3), vehicle_id(8)]
+    assert set(found["model"]) == {"Actros 1845"}
+    assert fleet_queries.find_vehicles(connection, vehicle_id(4).lower())["vehicle_id"].tolist() == [
+        vehicle_id(4)
+    ]
+    assert len(fleet_queries.find_vehicles(connection, "TESTFLEET")) == 20
+    assert fleet_queries.find_vehicles(connection, "%").empty
+
+
+def test_traffic_by_road_without_a_network_in_use_is_nothing(connection: Connection) -> None:
+    assert fleet_queries.road_edge_traffic(connection).empty
+
+
+def test_search_and_card_lead_to_any_vehicle(reader: Visit) -> None:
+    reader.open("/")
+    reader.page.get_by_label("Find a vehicle").fill("00000005")
+    reader.page.get_by_label("Find a vehicle").press("Enter")
+    found = reader.page.get_by_test_id("stDataFrame").first
+    found.click(position={"x": 60, "y": 50})
+    card = reader.page.locator(".st-key-card")
+    expect(card.get_by_text(vehicle_id(5))).to_be_visible()
+    expect(card.get_by_text(f"{speed_kmh(5):.0f} km/h")).to_be_visible()
+    card.get_by_role("button", name="Close").click()
+    expect(card).to_have_count(0)
+    assert "card=" not in reader.page.url
+
+
+def test_a_card_is_part_of_the_address_and_names_the_worst_alerts_as_text(reader: Visit) -> None:
+    reader.open(f"/?card={vehicle_id(0)}")
+    card = reader.page.locator(".st-key-card")
+    expect(card.get_by_text("Coolant 112.5 degC, limit 105")).to_be_visible()
+    expect(card.get_by_text("63 km/h where 50 is allowed")).to_be_visible()
+    assert reader.complaints == []
+
+
+def test_maps_fetch_vehicles_and_bubbles_by_address(reader: Visit, site: Site) -> None:
+    reader.open("/")
+    expect(reader.page.get_by_text("idling 6")).to_be_visible()
+    rows = fetched(site, "/map/vehicles.json?at=older-than-all&states=parked,idling")
+    assert sorted({row["icon"] for row in rows}) == ["idling", "parked"]
+    assert len(rows) == 12
+    town = fetched(site, "/map/clusters/5/16/10.json?at=older-than-all")["features"]
+    assert [bubble["properties"]["n"] for bubble in town] == ["40"]
+    with pytest.raises(urllib.error.HTTPError, match="404"):
+        fetched(site, "/map/clusters/5/16/99.json?at=")

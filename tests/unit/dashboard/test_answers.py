@@ -1,0 +1,119 @@
+"""Answers shared by readers: asked once, good for a while, never many."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+
+import pandas as pd
+import pytest
+
+from dashboard.answers import Answers
+from infra.contract.errors import ServiceError
+
+
+@pytest.fixture(autouse=True)
+def copy_on_write() -> Iterator[None]:
+    """As in the server."""
+    with pd.option_context("mode.copy_on_write", True):
+        yield
+
+
+class Clock:
+    """A clock that stands until it is moved."""
+
+    def __init__(self) -> None:
+        self.now_s = 100.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def counting() -> tuple[list[int], Callable[[], pd.DataFrame]]:
+    asked: list[int] = []
+
+    def question() -> pd.DataFrame:
+        asked.append(1)
+        return pd.DataFrame({"n": [len(asked)]})
+
+    return asked, question
+
+
+def test_within_its_time_an_answer_is_asked_for_once() -> None:
+    clock = Clock()
+    answers = Answers(clock)
+    asked, question = counting()
+    first = answers.of("key", 2.0, question)
+    clock.now_s += 1.9
+    second = answers.of("key", 2.0, question)
+    clock.now_s += 0.1
+    third = answers.of("key", 2.0, question)
+    assert [frame["n"].tolist() for frame in (first, second, third)] == [[1], [1], [2]]
+    assert len(asked) == 2
+
+
+def test_other_questions_have_other_answers() -> None:
+    answers = Answers(Clock())
+    _, question = counting()
+    answers.of("a", 2.0, question)
+    assert answers.of("b", 2.0, question)["n"].tolist() == [2]
+
+
+def test_a_failed_question_is_asked_again() -> None:
+    answers = Answers(Clock())
+
+    def fails() -> pd.DataFrame:
+        raise ServiceError("away")
+
+    with pytest.raises(ServiceError):
+        answers.of("key", 2.0, fails)
+    assert answers.of("key", 2.0, counting()[1])["n"].tolist() == [1]
+
+
+def test_a_reader_who_changes_its_rows_changes_nothing_for_others() -> None:
+    answers = Answers(Clock())
+    _, question = counting()
+    mine = answers.of("key", 2.0, question)
+    mine["mine"] = mine["n"] + 1
+    mine.loc[0, "n"] = 7
+    assert answers.of("key", 2.0, question).to_dict("list") == {"n": [1]}
+
+
+def test_who_comes_while_a_question_is_under_way_waits_for_its_answer() -> None:
+    answers = Answers(Clock())
+    asked, question = counting()
+    entered, go_on = threading.Event(), threading.Event()
+
+    def slow() -> pd.DataFrame:
+        entered.set()
+        go_on.wait(10)
+        return question()
+
+    readers = [threading.Thread(target=answers.of, args=("key", 2.0, slow)) for _ in range(3)]
+    readers[0].start()
+    assert entered.wait(10)
+    for reader in readers[1:]:
+        reader.start()
+    go_on.set()
+    for reader in readers:
+        reader.join(10)
+    assert len(asked) == 1
+
+
+def test_answers_that_are_no_longer_good_go_when_there_are_many() -> None:
+    clock = Clock()
+    answers = Answers(clock, most=3)
+    _, question = counting()
+    for key in ("a", "b", "c"):
+        answers.of(key, 2.0, question)
+    clock.now_s += 5
+    answers.of("d", 2.0, question)
+    assert len(answers) == 1
+
+
+def test_of_many_good_answers_the_one_asked_for_longest_ago_goes() -> None:
+    answers = Answers(Clock(), most=2)
+    asked, question = counting()
+    for key in ("a", "b", "c", "b", "c"):
+        answers.of(key, 2.0, question)
+    assert (len(answers), len(asked)) == (2, 3)
