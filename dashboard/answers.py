@@ -49,6 +49,12 @@ class Answers:
                 answer.until_s = self._clock() + good_s
             return answer.rows.copy(deep=False)
 
+    def drop(self, start: str) -> None:
+        """Forget the answers whose keys begin so; a question under way is answered as it was asked."""
+        with self._lock:
+            for key in [key for key in self._known if key.startswith(start)]:
+                del self._known[key]
+
     def __len__(self) -> int:
         return len(self._known)
 

@@ -2,11 +2,12 @@
 
 import streamlit as st
 
-from dashboard import icons, theme
+from dashboard import icons, live, signin, theme
 
 st.set_page_config(page_title="Odograph", page_icon=icons.mark(), layout="wide")
 st.logo(icons.wordmark("dark" if st.context.theme.type == "dark" else "light"), size="large")
 st.html(theme.STYLE)
+signin.gate(live.known_roles())
 st.navigation(
     {
         "Fleet": [
@@ -16,6 +17,7 @@ st.navigation(
             st.Page("screens/replay.py", title="Replay", icon=":material/replay:"),
             st.Page("screens/routing.py", title="Routing", icon=":material/alt_route:"),
             st.Page("screens/alerts.py", title="Alerts", icon=":material/notifications:"),
+            st.Page("screens/crashes.py", title="Crashes", icon=":material/car_crash:"),
         ],
         "Service": [st.Page("screens/operations.py", title="Operations", icon=":material/monitor_heart:")],
     }

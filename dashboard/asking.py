@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Concatenate, Final, ParamSpec
+from typing import Any, Concatenate, Final, ParamSpec
 
 import pandas as pd
 import streamlit as st
@@ -71,13 +71,16 @@ def outages() -> int:
     return int(st.session_state.get(OUTAGES, 0))
 
 
-def part(body: Callable[[], None], seconds: float | None = None) -> None:
-    """Draw a live part, now and again every ``seconds`` (``every``); how long it took is measured."""
+def part(body: Callable[..., None], seconds: float | None = None, *args: Any) -> None:
+    """Draw a live part, now and again every ``seconds`` (``every``); how long it took is measured.
+
+    ``args`` are the body's.
+    """
     name = f"{Path(body.__code__.co_filename).stem}.{body.__name__}"
 
     def timed() -> None:
         with measures().part_s.labels(name).time():
-            body()
+            body(*args)
 
     timed.__qualname__ = timed.__name__ = body.__name__  # Streamlit tells fragments apart by their names
     st.fragment(timed, run_every=every(seconds))()
@@ -103,7 +106,7 @@ def ask_rarely(query: Query[P], *args: P.args, **kwargs: P.kwargs) -> pd.DataFra
 
 def _answer(good_s: float, query: Query[P], *args: P.args, **kwargs: P.kwargs) -> pd.DataFrame | None:
     held: dict[str, pd.DataFrame] = st.session_state.setdefault(HELD, {})
-    key = f"{query.__module__}.{query.__name__}{args}{sorted(kwargs.items())}"
+    key = f"{_name(query)}{args}{sorted(kwargs.items())}"
     if paused() and key in held:
         return held[key]
     fresh = good_s <= _shared_s()
@@ -124,6 +127,30 @@ def _answer(good_s: float, query: Query[P], *args: P.args, **kwargs: P.kwargs) -
         _is_back()
     _hold(held, key, answer)
     return answer
+
+
+def until_answered(query: Query[P], *args: P.args, **kwargs: P.kwargs) -> None:
+    """Draw the page anew once the database answers this: for a part that is no live one."""
+
+    def again() -> None:
+        if ask(query, *args, **kwargs) is not None:
+            st.rerun()
+
+    if AWAY in st.session_state:
+        st.fragment(again, run_every=settings().dashboard.refresh_s)()
+
+
+def forget(*queries: Callable[..., pd.DataFrame]) -> None:
+    """Let these be asked anew by everybody, by this session also while paused: something was done."""
+    held: dict[str, pd.DataFrame] = st.session_state.setdefault(HELD, {})
+    for name in map(_name, queries):
+        answers().drop(f"{name}(")
+        for key in [key for key in held if key.startswith(f"{name}(")]:
+            del held[key]
+
+
+def _name(query: Callable[..., pd.DataFrame]) -> str:
+    return f"{query.__module__}.{query.__name__}"
 
 
 def _shared_s() -> float:

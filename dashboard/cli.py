@@ -13,14 +13,13 @@ def register(app: typer.Typer) -> None:
 
 
 def dashboard(
-    port: Annotated[
-        int | None, typer.Option(min=1, max=65535, help="port on 127.0.0.1; default: the stack's own")
-    ] = None,
+    port: Annotated[int | None, typer.Option(min=1, max=65535, help="port; default: the stack's own")] = None,
 ) -> None:
-    """Serve the web page (and /livez, /readyz, /metrics) on 127.0.0.1 until stopped."""
-    from dashboard.server import HOST, serve
+    """Serve the web page (and /livez, /readyz, /metrics) until stopped."""
+    from dashboard.server import serve
     from infra.contract import settings as contract
 
-    chosen = port or contract.endpoints(contract.load()).http_ports["dashboard"]
-    typer.echo(f"dashboard: http://{HOST}:{chosen}", err=True)
+    settings = contract.load()
+    chosen = port or contract.endpoints(settings).http_ports["dashboard"]
+    typer.echo(f"dashboard: http://{settings.dashboard.address}:{chosen}", err=True)
     serve(chosen)

@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 import pandas as pd
 import streamlit as st
 
-from dashboard import fleet_queries, maps, text
+from dashboard import fleet_queries, maps, roles, text
 from dashboard.asking import (
     AWAY,
     PAUSED,
@@ -21,11 +21,13 @@ from dashboard.asking import (
     ask_rarely,
     ask_slowly,
     every,
+    forget,
     measures,
     outages,
     part,
     paused,
     settings,
+    until_answered,
 )
 from dashboard.palette import Mode
 
@@ -37,13 +39,22 @@ __all__ = [
     "ask_rarely",
     "ask_slowly",
     "every",
+    "forget",
     "measures",
     "part",
     "paused",
     "settings",
+    "until_answered",
 ]
 
 PHONE_PX: Final = 360
+
+
+@st.cache_resource(show_spinner=False)
+def known_roles() -> roles.Roles | None:
+    """Who may do what, where signing in is set up."""
+    file = settings().dashboard.oidc
+    return None if file is None else roles.load_roles(file)
 
 
 def tz() -> ZoneInfo:

@@ -15,50 +15,60 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from dashboard import fleet_queries, live, map_routes, maps, shown, theme
+from dashboard import door, fleet_queries, live, map_routes, maps, roles, shown, theme
 from dashboard.measures import Measures
 from dashboard.queries import Database
 from infra.contract import settings as contract
-from infra.contract.errors import ServiceError
+from infra.contract.errors import ConfigError, ServiceError
+from infra.contract.sections import Dashboard
 from infra.health import readiness
 
-HOST: Final = "127.0.0.1"
 SCRIPT: Final = Path(__file__).with_name("app.py")
 A_DAY_S: Final = 86_400
 
 
 def serve(port: int) -> None:
-    """Serve until stopped. ``port`` on the loopback interface."""
+    """Serve until stopped. Raises ConfigError where anybody could reach it and nobody has to sign in."""
     pd.set_option("mode.copy_on_write", True)  # readers share answers: what one changes is its own
     settings = contract.load()
+    chosen = settings.dashboard
+    if chosen.oidc is not None:
+        roles.load_roles(chosen.oidc)
+    elif not chosen.address.is_loopback:
+        raise ConfigError(
+            f"ODOGRAPH_DASHBOARD_ADDRESS {chosen.address}: others reach it and nobody has to sign in; "
+            f"set {roles.OPTION}, or leave the address at 127.0.0.1"
+        )
     database = Database(lambda: contract.endpoints(settings).db_dashboard_url)
-    st.App(SCRIPT, routes=routes(database)).run(config=options(port))
+    st.App(SCRIPT, routes=routes(database, live.known_roles())).run(config=options(port, chosen))
 
 
-def options(port: int) -> dict[str, Any]:
-    """Streamlit's options: loopback only, no browser opened, nothing sent to anyone."""
+def options(port: int, chosen: Dashboard) -> dict[str, Any]:
+    """Streamlit's options: no browser opened, nothing sent to anyone, no file of secrets but ours."""
     return {
-        "server.address": HOST,
+        "server.address": str(chosen.address),
         "server.port": port,
         "server.headless": True,
         "server.fileWatcherType": "none",
         "server.showEmailPrompt": False,
         "browser.gatherUsageStats": False,
+        "secrets.files": [] if chosen.oidc is None else [str(chosen.oidc.resolve())],
         "client.toolbarMode": "minimal",
         "client.showErrorDetails": "type",
         "client.showErrorLinks": False,
     } | theme.options()
 
 
-def routes(database: Database) -> list[Route]:
-    """What is served beside the pages."""
+def routes(database: Database, known: roles.Roles | None) -> list[Route]:
+    """What is served beside the pages; where people sign in, maps only to those who have."""
     measures = live.measures()
+    roads = Route(maps.ROADS_PATH, partial(_roads, database=database))
+    mapped = [roads, *map_routes.routes(shown.fleet, shown.traffic)]
     return [
         Route("/livez", _livez),
         Route("/readyz", partial(_readyz, database=database, measures=measures)),
         Route("/metrics", partial(_metrics, measures=measures)),
-        Route(maps.ROADS_PATH, partial(_roads, database=database)),
-        *map_routes.routes(shown.fleet, shown.traffic),
+        *(door.guarded(route, known) for route in mapped),
     ]
 
 

@@ -1,8 +1,9 @@
 """Believable rows for a database without a pipeline: development and tests of the dashboard.
 
 A fleet of 40 in a small town (24 moving, 6 idling, 6 parked, 3 silent, 1 without a speed), an hour of 10 s
-windows of 10 frames and 100 samples each and what keepers make of them, seven alerts, a crash record, roads,
-traffic, progress of three queries; and the drive of one electric vehicle in another country, long ago.
+windows of 10 frames and 100 samples each and what keepers make of them, seven alerts with the evidence of
+one, rules, a crash record, roads, traffic, progress of three queries; and the drive of one electric vehicle
+in another country, long ago.
 ``now`` is the only input: the same rows each time.
 """
 
@@ -15,7 +16,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from tests.rows import journeys
+from tests.rows import journeys, judged
 from tests.rows.fleet import latest, rover_latest, rover_vehicle, rover_windows, vehicles, windows
 from tests.rows.found import alert_events, alerts, crash
 from tests.rows.made import keep, trends
@@ -35,6 +36,9 @@ def fill(connection: psycopg.Connection[Any], now: datetime) -> None:
         ("vehicle_window", [*windows(now, edges), *rover_windows()]),
         ("alert", alerts(now)),
         ("alert_event", alert_events(now)),
+        ("alert_evidence", judged.frames(now)),
+        ("alert_silence", judged.silences(now)),
+        ("rule", judged.rules()),
         ("crash_record", [crash(now)]),
         ("query_progress", progress(now)),
         ("road_cell_window", [*traffic, *journeys.windows_of_yesterday(now, traffic)]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Literal
 
@@ -183,4 +184,11 @@ class Dashboard(Section):
     refresh_s: float = Field(2.0, gt=0, description="interval of the live parts, s")
     strained_share: float = Field(
         0.8, gt=0, description="a part that is so full, or so long at a batch, is shown as strained; 1: full"
+    )
+    address: IPv4Address = Field(
+        IPv4Address("127.0.0.1"),
+        description="address it listens on; any but loopback asks for ODOGRAPH_DASHBOARD_OIDC",
+    )
+    oidc: Path | None = Field(
+        None, description="TOML file for signing in by OpenID Connect: [auth], [roles]; none: local only"
     )

@@ -36,7 +36,7 @@ _LOCK: Final = (
     "SELECT odograph.crash_lock_set(%(vehicle_id)s, %(boot_id)s, %(crash_id)s, %(by)s, %(why)s) AS is_new"
 )
 _NOTE: Final = """
-SELECT odograph.custody_note(%(by)s, 'exported', %(vehicle_id)s, %(boot_id)s, %(crash_id)s, %(digest)s, '')
+SELECT dispatch.crash_exported(%(vehicle_id)s, %(boot_id)s, %(crash_id)s, %(by)s, %(digest)s)
 """
 _DIGESTS: Final = """
 SELECT c.vehicle_id, c.boot_id, c.crash_id, odograph.crash_digest(c) AS digest FROM odograph.crash_record c

@@ -25,7 +25,7 @@ WAIT_MS = 30_000
 LOCAL = ("data:", "blob:")
 
 # A page opened by its own address asks for Streamlit's health below it first: 404 is the right answer.
-PROBE = re.compile(r"/(vehicle|trips|routing|replay|alerts|operations)/_stcore/(health|host-config)$")
+PROBE = re.compile(r"/(vehicle|trips|routing|replay|alerts|crashes|operations)/_stcore/(health|host-config)$")
 
 Pixels = npt.NDArray[np.uint8]
 

@@ -120,7 +120,7 @@ def test_active_and_unacknowledged_alerts_come_first_then_the_worst(
 ) -> None:
     found = alert_queries.alerts(connection)
     assert list(zip(found["rule"], found["severity"], found["active"], strict=True)) == [
-        ("crash", "CRITICAL", True),
+        ("crash_airbag", "CRITICAL", True),
         ("coolant_high", "MAJOR", True),
         ("speeding", "WARNING", True),
         ("battery_low", "WARNING", True),

@@ -14,7 +14,7 @@ _ALERTS = (
     (0, "coolant_high", "MAJOR", "Coolant 112.5 degC, limit 105", 420, None, None, 112.5, 112.5, 105.0, 42),
     (
         7,
-        "crash",
+        "crash_airbag",
         "CRITICAL",
         "Crash: delta-V -27 km/h, air bag deployed",
         600,

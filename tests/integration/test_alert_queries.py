@@ -1,0 +1,116 @@
+"""The questions of the pages of alerts and crash records against known rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+import psycopg
+import pytest
+
+from dashboard import alert_queries, crash_queries
+from dashboard.queries import Connection, Database
+from infra.stack.stack import Stack
+from tests import support_rows
+from tests.rows.town import vehicle_id
+from tests.support import Lane, open_lane
+
+pytestmark = pytest.mark.integration
+
+CRASH = (vehicle_id(7), 1, "c-1")
+NOW = datetime(2026, 3, 29, 10, 30, tzinfo=UTC)
+"""The morning after a night of 23 hours in Berlin; alerts opened up to 55 min before."""
+
+
+@pytest.fixture(scope="module")
+def lane(stack: Stack) -> Iterator[Lane]:
+    with open_lane(stack) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def connection(lane: Lane) -> Iterator[Connection]:
+    with psycopg.connect(lane.endpoints.db_ingest_url) as ingest:
+        support_rows.fill(ingest, NOW)
+    database = Database(lambda: lane.endpoints.db_dashboard_url)
+    with database.connection() as opened:
+        yield opened
+    database.close()
+
+
+def test_one_alert_is_all_that_is_known_of_it_with_the_crash_record_behind_it(connection: Connection) -> None:
+    crash = alert_queries.alert(connection, 2).iloc[0]
+    assert (crash["rule"], crash["verdict"], crash["crash_id"]) == ("crash_airbag", "unverified", "c-1")
+    assert crash["crash_boot_id"] == 1
+    assert alert_queries.alert(connection, 1).iloc[0]["crash_id"] is None
+    assert alert_queries.alert(connection, 99).empty
+
+
+def test_alerts_are_found_by_rule_also_by_the_part_before_its_point(connection: Connection) -> None:
+    assert alert_queries.alerts(connection, rule="speeding")["alert_no"].tolist() == [5, 6]
+    assert alert_queries.alerts(connection, rule="crash").empty
+    assert sorted(alert_queries.alerts_numbered(connection, [6, 1, 99])["alert_no"]) == [1, 6]
+
+
+def test_the_evidence_is_in_the_order_of_time(connection: Connection) -> None:
+    frames = alert_queries.alert_evidence(connection, 1)
+    assert len(frames) == 60
+    assert frames["t0"].iloc[0] == NOW - timedelta(seconds=450)
+    assert [f["coolant_temp_c"] for f in frames["frame"].iloc[[0, 59]]] == [98.0, 112.75]
+    assert alert_queries.alert_evidence(connection, 2).empty
+
+
+def test_the_history_is_in_the_order_of_its_time(connection: Connection) -> None:
+    assert alert_queries.alert_changes(connection, 7)["change"].tolist() == [
+        "opened",
+        "acknowledged",
+        "cleared",
+    ]
+
+
+def test_rules_are_counted_by_the_readers_days(connection: Connection) -> None:
+    start, end = datetime(2026, 3, 28, 23, tzinfo=UTC), datetime(2026, 3, 29, 22, tzinfo=UTC)
+    days = alert_queries.rule_days(connection, start, end, "Europe/Berlin").set_index("rule")
+    assert days["alerts"].to_dict() == {
+        "battery_low": 1, "coolant_high": 2, "crash_airbag": 1, "speeding": 2, "tyre_low": 1,
+    }  # fmt: skip
+    assert {str(day) for day in days["day"]} == {"2026-03-29"}
+    assert days.loc["coolant_high", ["active", "unseen", "worst", "duration_s"]].tolist() == [1, 1, 2, 507.5]
+    later = alert_queries.rule_days(connection, NOW - timedelta(seconds=300), NOW, "UTC")
+    assert later[["rule", "alerts"]].to_numpy().tolist() == [["speeding", 1]]
+
+
+def test_rules_and_silences_are_listed_those_that_are_over_too(connection: Connection) -> None:
+    rules = alert_queries.rules(connection).set_index("rule")["in_force"].to_dict()
+    assert rules == {"belt_off": False, "coolant_high": True, "speeding": True, "vehicle_silent": True}
+    silences = alert_queries.silences(connection)
+    assert silences[["rule", "in_force", "why"]].to_numpy().tolist() == [
+        ["vehicle_silent", False, "ferry crossing"]
+    ]
+
+
+def test_a_crash_record_with_its_integrity_curves_and_custody(connection: Connection) -> None:
+    found = crash_queries.crash_list(connection)
+    assert found[["crash_id", "verdict", "defects"]].to_numpy().tolist() == [["c-1", "unverified", None]]
+    assert crash_queries.crash_list(connection, verdict="confirmed").empty
+    record = crash_queries.crash(connection, CRASH).iloc[0]
+    assert (record["unchanged"], record["raw_kept"], record["hash_ok"]) == (True, False, True)
+    curve = crash_queries.delta_v(connection, CRASH)
+    assert (len(curve), curve["t_ms"].iloc[-1], curve["delta_v_kmh"].iloc[-1]) == (26, 250.0, -27.0)
+    before = crash_queries.pre_crash(connection, CRASH)
+    assert (len(before), before["t_ms"].iloc[0], before["t_ms"].iloc[-1]) == (201, -20_000.0, 0.0)
+    custody = crash_queries.custody(connection, CRASH)
+    assert custody[["action", "holds"]].to_numpy().tolist() == [["received", True], ["locked", True]]
+    assert crash_queries.crash(connection, (vehicle_id(7), 2, "c-1")).empty
+
+
+def test_a_record_changed_behind_the_logs_back_and_a_changed_entry_show(
+    lane: Lane, connection: Connection
+) -> None:
+    with psycopg.connect(lane.endpoints.db_owner_url) as owner:
+        for table, trigger in (("crash_record", "guard"), ("custody", "append_only")):
+            owner.execute(f"ALTER TABLE odograph.{table} DISABLE TRIGGER {trigger}".encode())
+        owner.execute("UPDATE odograph.crash_record SET record = record || '{\"belt_on\": false}'")
+        owner.execute("UPDATE odograph.custody SET actor = 'nobody' WHERE entry = 1")
+    assert not crash_queries.crash(connection, CRASH).iloc[0]["unchanged"]
+    assert crash_queries.custody(connection, CRASH)["holds"].tolist() == [False, True]

@@ -1,0 +1,211 @@
+"""Alerts and crash records in a real browser, behind a real sign-in: who may do what, what comes of it."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import psycopg
+import pytest
+from playwright.sync_api import Browser, Locator, expect
+
+from infra.contract.silence import Silences, silence_file
+from infra.stack.stack import Stack
+from infra.vault import bundle, tables
+from tests import support_rows
+from tests.integration.browser_support import Visit, desk, visit
+from tests.integration.dashboard_support import START_S, status
+from tests.integration.oidc_provider import Provider, provider, settings_file
+from tests.rows.found import alerts
+from tests.rows.town import vehicle_id
+from tests.support import Lane, eventually, open_lane
+
+pytestmark = pytest.mark.integration
+
+ADA, VIC, ROOT, EVE = "ada@example.org", "vic@example.org", "root@example.org", "eve@example.org"
+ROLES = f'viewer = ["{VIC}"]\ndispatcher = ["{ADA}"]\nadmin = ["{ROOT}"]'
+CRASH = (vehicle_id(7), 1, "c-1")
+HOSTILE = '<img src="http://198.51.100.1/i.png"> ![i](http://198.51.100.1/j.png) **bold**'
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A dashboard with sign-in, and who signs people in."""
+
+    lane: Lane
+    base: str
+    issuer: Provider
+
+    def fetch(self, query: str, *values: object) -> list[tuple[Any, ...]]:
+        with psycopg.connect(self.lane.endpoints.db_ingest_url) as connection:
+            return connection.execute(query.encode(), values).fetchall()
+
+    def execute(self, statement: str, *values: object) -> None:
+        with psycopg.connect(self.lane.endpoints.db_ingest_url) as connection:
+            connection.execute(statement.encode(), values)
+
+
+@pytest.fixture(scope="module")
+def site(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    file = tmp_path_factory.mktemp("oidc") / "oidc.toml"
+    with provider() as issuer, open_lane(stack, dashboard={"oidc": file}) as lane:
+        base = f"http://127.0.0.1:{lane.endpoints.http_ports['dashboard']}"
+        file.touch(0o600)
+        file.write_text(settings_file(issuer, base, ROLES))
+        with psycopg.connect(lane.endpoints.db_ingest_url) as connection:
+            support_rows.fill(connection, datetime.now(UTC))
+        with lane.process("dashboard") as process:
+            eventually(lambda: process.assert_running() or status(base, "/readyz") == 200, START_S, "ready")
+            yield Site(lane, base, issuer)
+
+
+@contextmanager
+def signed_in(browser: Browser, site: Site, name: str, path: str, verified: bool = True) -> Iterator[Visit]:
+    """A reader who asks for ``path`` and is asked to sign in first."""
+    site.issuer.claims = {"sub": name, "email": name, "email_verified": verified}
+    with desk(browser) as context, visit(context, site.base) as reader:
+        reader.page.goto(site.base + path)
+        reader.page.get_by_role("button", name="Sign in").click()
+        expect(reader.page.get_by_role("button", name="Sign out")).to_be_visible()
+        yield reader
+        assert reader.complaints == []
+        assert [url for url in reader.outside() if not url.startswith(site.issuer.base)] == []
+
+
+@pytest.fixture(scope="module")
+def dispatcher(browser: Browser, site: Site) -> Iterator[Visit]:
+    """Ada's desk: she stays signed in for the tests of this module."""
+    with signed_in(browser, site, ADA, "/alerts?alert=1") as reader:
+        expect(reader.page.get_by_text("Data as of")).to_be_visible()
+        yield reader
+
+
+def button(reader: Visit, name: str) -> Locator:
+    return reader.page.get_by_role("button", name=name)
+
+
+def test_who_signs_in_comes_to_the_alert_they_asked_for(dispatcher: Visit) -> None:
+    expect(dispatcher.page).to_have_url(f"{dispatcher.base}/alerts?alert=1")
+    expect(dispatcher.page.get_by_role("heading", name="Alert 1")).to_be_visible()
+    expect(dispatcher.page.get_by_text(ADA).first).to_be_visible()
+    expect(dispatcher.page.get_by_text("Local only")).to_have_count(0)
+
+
+def test_an_alert_is_shown_with_what_its_rule_saw(dispatcher: Visit) -> None:
+    dispatcher.open("/alerts?alert=1")
+    for label, value in {"Worst": "112.5", "Limit": "105.0", "Findings": "42"}.items():
+        expect(dispatcher.metric(label)).to_have_text(value)
+    expect(dispatcher.page.get_by_text("60 frames, 30 s before to 30 s after")).to_be_visible()
+    chart = dispatcher.page.get_by_test_id("stVegaLiteChart").first
+    expect(chart.get_by_text("Coolant, °C")).to_be_visible()
+    expect(chart.get_by_text("limit", exact=True)).to_be_visible()
+
+
+def test_acknowledging_changes_the_table_the_history_and_the_row(dispatcher: Visit, site: Site) -> None:
+    dispatcher.open("/alerts?alert=4")
+    dispatcher.page.get_by_label("Note").fill("battery changed")
+    button(dispatcher, "Acknowledge").click()
+    expect(dispatcher.page.get_by_text("Acknowledged.")).to_be_visible()
+    expect(dispatcher.page.get_by_text("WARNING · active, seen")).to_be_visible()
+    expect(dispatcher.page.get_by_text(f"acknowledged by {ADA}")).to_contain_text("battery changed")
+    expect(button(dispatcher, "Acknowledge")).to_have_count(0)
+    query = "SELECT acknowledged_by, note FROM odograph.alert WHERE alert_no = 4"
+    assert site.fetch(query) == [(ADA, "battery changed")]
+
+
+def test_keys_go_through_the_list_and_the_address_follows(dispatcher: Visit) -> None:
+    dispatcher.open("/alerts?alert=2")
+    for key, number in (("j", 1), ("j", 5), ("k", 1)):
+        dispatcher.page.keyboard.press(key)
+        expect(dispatcher.page).to_have_url(re.compile(rf"alert={number}\b"))
+        expect(dispatcher.page.get_by_role("heading", name=f"Alert {number}")).to_be_visible()
+    table = dispatcher.page.get_by_test_id("stDataFrame").first
+    table.click(position={"x": 300, "y": 55})
+    expect(dispatcher.page).to_have_url(re.compile(r"alert=2\b"))
+    dispatcher.page.keyboard.press("ArrowDown")
+    expect(dispatcher.page).to_have_url(re.compile(r"alert=1\b"))
+
+
+def test_the_list_stands_still_while_an_alert_is_open_and_says_what_came(
+    dispatcher: Visit, site: Site
+) -> None:
+    dispatcher.open("/alerts?alert=1&severity=CRITICAL")
+    expect(dispatcher.page.get_by_text("1 alerts.")).to_be_visible()
+    row = alerts(datetime.now(UTC))[1] | {
+        "vehicle_id": vehicle_id(9),
+        "first_alert_id": "later",
+        "message": HOSTILE,
+    }
+    with psycopg.connect(site.lane.endpoints.db_ingest_url) as connection:
+        support_rows.insert(connection, "alert", [row])
+    expect(button(dispatcher, "1 new: show")).to_be_visible()
+    dispatcher.page.keyboard.press("j")
+    expect(dispatcher.page).to_have_url(re.compile(r"alert=2\b"))
+    button(dispatcher, "1 new: show").click()
+    expect(button(dispatcher, "1 new: show")).to_have_count(0)
+    dispatcher.page.keyboard.press("j")
+    expect(dispatcher.page).to_have_url(re.compile(r"alert=8\b"))
+    expect(dispatcher.page.get_by_text(HOSTILE)).to_be_visible()
+
+
+def test_a_silence_is_in_the_table_in_the_file_and_on_the_page(dispatcher: Visit, site: Site) -> None:
+    dispatcher.open("/alerts?alert=5")
+    button(dispatcher, "Silence").click()
+    form = dispatcher.page.get_by_test_id("stPopoverBody")
+    form.get_by_label("Why").fill("road works")
+    form.get_by_text("this rule on all vehicles").click()
+    form.get_by_role("button", name="Silence").click()
+    expect(dispatcher.page.get_by_text("Silenced until")).to_be_visible()
+    query = "SELECT rule, vehicle_id, by_whom, why FROM odograph.alert_silence WHERE until_at > now()"
+    assert site.fetch(query) == [("speeding", None, ADA, "road works")]
+    now_ms = round(datetime.now(UTC).timestamp() * 1000)
+    assert Silences(silence_file(site.lane.home)).cover(vehicle_id(30), "speeding", now_ms)
+
+
+def test_maps_are_drawn_for_who_has_signed_in_and_refused_to_others(dispatcher: Visit, site: Site) -> None:
+    expect(dispatcher.page.get_by_role("button", name="Sign out")).to_be_visible()
+    fetch = "address => fetch(address).then(answer => answer.status)"
+    for path in ("/map/roads.json", "/map/vehicles.json"):
+        assert status(site.base, path) == 403
+        assert dispatcher.page.evaluate(fetch, path) in (200, 410)
+    assert status(site.base, "/livez") == 200
+
+
+def test_who_may_only_look_is_told_so_and_finds_no_form(browser: Browser, site: Site) -> None:
+    with signed_in(browser, site, VIC, "/alerts?alert=1") as reader:
+        expect(
+            reader.page.get_by_text("You are here as viewer; this takes dispatcher or admin.")
+        ).to_be_visible()
+        expect(button(reader, "Acknowledge")).to_have_count(0)
+
+
+@pytest.mark.parametrize(("name", "verified"), [(EVE, True), (ROOT, False)])
+def test_who_has_no_role_or_no_verified_address_sees_nothing(
+    browser: Browser, site: Site, name: str, verified: bool
+) -> None:
+    with signed_in(browser, site, name, "/alerts", verified) as reader:
+        expect(reader.page.get_by_text("has no role here")).to_be_visible()
+        expect(reader.page.get_by_test_id("stDataFrame")).to_have_count(0)
+        expect(reader.page.get_by_text("Data as of")).to_have_count(0)
+
+
+def test_a_crash_record_is_shown_and_its_bundle_leaves_as_the_command_makes_it(
+    browser: Browser, site: Site
+) -> None:
+    with signed_in(browser, site, ROOT, f"/crashes?record={'/'.join(map(str, CRASH))}") as reader:
+        expect(reader.metric("Delta-V, largest")).to_have_text("-27 km/h")
+        expect(reader.page.get_by_role("heading", name="The 20 s before time zero")).to_be_visible()
+        expect(reader.page.get_by_test_id("stVegaLiteChart").first.get_by_text("air bag")).to_be_visible()
+        expect(reader.page.get_by_text("49.00690, 8.40370")).to_be_visible()
+        with reader.page.expect_download() as started:
+            button(reader, "Download the bundle").click()
+        body = started.value.path().read_bytes()
+    assert body == bundle.made(tables.evidence(site.lane.endpoints.db_dashboard_url, CRASH))
+    query = "SELECT actor, digest FROM odograph.custody WHERE action = 'exported'"
+    assert site.fetch(query) == [(ROOT, hashlib.sha256(body).hexdigest())]
+    assert site.lane.run("crash", "verify").returncode == 0
