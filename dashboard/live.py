@@ -125,7 +125,8 @@ def status_line(fresh: dict[str, Any] | None, zone: ZoneInfo) -> str:
         "no watermark" if mark is None else f"watermark {text.duration((now - mark).total_seconds())} behind"
     )
     late = f"late frames {fresh['late_open']:,} open of {fresh['late_frames']:,}"
-    return f"Data as of **{text.clock(fresh['data_as_of'], zone, now)}** ({age} ago) · {behind} · {late}"
+    as_of = f"Data as of **{text.clock(fresh['data_as_of'], zone, now)}** ({age} ago)"
+    return f"{as_of} · {behind} · {late} · times in {zone.key}"
 
 
 def open_vehicle(vehicle_id: str) -> None:
@@ -134,7 +135,12 @@ def open_vehicle(vehicle_id: str) -> None:
     Streamlit's own change of page lets late drawings of the old page's live parts reach the new one, which a
     busy machine turns into a white page. The pause goes along in the address.
     """
-    address = "vehicle?" + urlencode({"vehicle": vehicle_id} | ({PAUSED: "1"} if paused() else {}))
+    open_page("vehicle", vehicle=vehicle_id)
+
+
+def open_page(name: str, **wanted: str) -> None:
+    """Go to a page with these words in its address, as ``open_vehicle`` does."""
+    address = f"{name}?" + urlencode(wanted | ({PAUSED: "1"} if paused() else {}))
     st.html(f"<script>window.location.assign({json.dumps(address)})</script>", unsafe_allow_javascript=True)
 
 
