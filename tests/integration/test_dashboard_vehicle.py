@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 import psycopg
 import pytest
 from playwright.sync_api import expect
+from psycopg.rows import dict_row
 
 from dashboard import history_queries, vehicle_queries
 from dashboard import vehicle_health_queries as health_queries
@@ -19,7 +20,7 @@ from stream_jobs.rules import load_rules
 from tests import support_rows
 from tests.integration.browser_support import Visit
 from tests.integration.dashboard_support import Site, reading
-from tests.rows import journeys
+from tests.rows import car_data
 from tests.rows.town import ROVER, vehicle_id
 from tests.support import open_lane
 
@@ -35,10 +36,10 @@ def found(stack: Stack) -> Iterator[Found]:
     with open_lane(stack) as lane, reading(lane) as opened:
         with psycopg.connect(lane.endpoints.db_ingest_url) as ingest:
             support_rows.fill(ingest, now)
-            support_rows.insert(ingest, "trip", journeys.trips(now))
-            support_rows.insert(ingest, "alert", journeys.codes(now))
-            support_rows.insert(ingest, "audit_hour", journeys.audit_hours(now))
-            support_rows.insert(ingest, "audit_vehicle", journeys.audit_vehicles(now))
+            support_rows.insert(ingest, "trip", car_data.trips(now))
+            support_rows.insert(ingest, "alert", car_data.codes(now))
+            support_rows.insert(ingest, "audit_hour", car_data.audit_hours(now))
+            support_rows.insert(ingest, "audit_vehicle", car_data.audit_vehicles(now))
         yield opened, now
 
 
@@ -87,10 +88,15 @@ def test_data_quality_counts_what_was_late_doubled_missing_and_of_a_wrong_clock(
     connection, now = found
     end = now + timedelta(minutes=1)
     told = health_queries.quality(connection, vehicle_id(0), now - timedelta(hours=2), end).iloc[0]
-    counts = ("late", "late_open", "quarantined", "clock_unset", "dead", "duplicate", "missing")
-    assert [told[name] for name in counts] == [5, 3, 4, 1, 1, 7, 1]
+    counts = ("late", "late_open", "quarantined", "dead", "duplicate", "missing")
+    assert [told[name] for name in counts] == [5, 3, 0, 1, 7, 1]
     # Five frames of 0.9 s that began five minutes ago, received 4, 3, 2, 1 and 0 minutes ago.
     assert told["delay_p50_s"] == pytest.approx(179.1, abs=0.01)
+    fast = health_queries.quality(connection, vehicle_id(5), now - timedelta(hours=2), end).iloc[0]
+    assert (fast["quarantined"], fast["clock_unset"]) == (3, 0)
+    assert fast["ahead_p50_s"] > 10 * 365 * 86_400
+    unset = health_queries.quality(connection, vehicle_id(6), now - timedelta(hours=2), end).iloc[0]
+    assert (unset["quarantined"], unset["clock_unset"]) == (1, 1)
     nobody = health_queries.quality(connection, vehicle_id(9), now - timedelta(hours=2), now).iloc[0]
     assert (nobody["late"], nobody["duplicate"]) == (0, None)
 
@@ -119,8 +125,8 @@ def test_the_extent_of_a_vehicle_comes_out_of_its_days(found: Found) -> None:
 def test_the_page_shows_limits_trends_trips_and_quality(reader: Visit, site: Site) -> None:
     now = datetime.now(UTC)
     with psycopg.connect(site.lane.endpoints.db_ingest_url) as connection:
-        note(connection.cursor(), rule_notes(load_rules(), []))
-        support_rows.insert(connection, "trip", journeys.trips(now))
+        note(connection.cursor(row_factory=dict_row), rule_notes(load_rules(), []))
+        support_rows.insert(connection, "trip", car_data.trips(now))
     try:
         reader.open(f"/vehicle?vehicle={vehicle_id(0)}&span=6+h")
         page = reader.page
