@@ -91,7 +91,7 @@ def panel(frame: pd.DataFrame, spec: Panel, time: str, window: Window | None = N
             x=_time_axis("time", window),
             y=alt.Y("value:Q", title=spec.unit, scale=alt.Scale(zero=spec.zero, nice=True), axis=_axis()),
             color=colour,
-            tooltip=_tips("time", "series:N", alt.Tooltip("value:Q", format=".2f", title=spec.unit)),
+            tooltip=tips("time", "series:N", alt.Tooltip("value:Q", format=".2f", title=spec.unit)),
         )
     )
     return _finish(chart, legend=len(labels) > 1)
@@ -113,7 +113,7 @@ def speed(frame: pd.DataFrame, time: str, window: Window | None = None, tall_px:
             scale=alt.Scale(domain=domain, range=[colours[d] for d in domain]),
             legend=_legend(),
         ),
-        tooltip=_tips("time", "series:N", alt.Tooltip("value:Q", format=".1f", title="km/h")),
+        tooltip=tips("time", "series:N", alt.Tooltip("value:Q", format=".1f", title="km/h")),
     )
     drawn: Any = alt.layer(base.transform_filter("datum.series != 'limit'").mark_line(strokeWidth=1.7))
     if "limit" in domain:
@@ -129,7 +129,7 @@ def trend(frame: pd.DataFrame, time: str, column: str, unit: str, zero: bool = T
     base = alt.Chart(kept).encode(
         x=_time_axis("time", None),
         y=alt.Y("value:Q", title=unit, scale=alt.Scale(zero=zero, nice=True), axis=_axis()),
-        tooltip=_tips("time", alt.Tooltip("value:Q", format=",.1f", title=unit)),
+        tooltip=tips("time", alt.Tooltip("value:Q", format=",.1f", title=unit)),
     )
     few = len(kept) < 3  # a line needs two points to be seen: show those there are
     area: alt.LayerChart = base.mark_area(color=SERIES[0], opacity=0.12) + base.mark_line(
@@ -151,7 +151,7 @@ def by_query(frame: pd.DataFrame, time: str, column: str, unit: str) -> alt.Char
             color=alt.Color(
                 "query:N", scale=alt.Scale(domain=names, range=list(SERIES[: len(names)])), legend=_legend()
             ),
-            tooltip=_tips("time", "query:N", alt.Tooltip("value:Q", format=",.0f", title=unit)),
+            tooltip=tips("time", "query:N", alt.Tooltip("value:Q", format=",.0f", title=unit)),
         )
     )
     return _finish(chart, legend=True)
@@ -227,7 +227,8 @@ def _time_axis(field: str, window: Window | None) -> alt.X:
     return alt.X(f"{field}:T", scale=scale, axis=axis)
 
 
-def _tips(time: str, *rest: Any) -> list[Any]:
+def tips(time: str, *rest: Any) -> list[Any]:
+    """The moment, then what is told besides."""
     return [alt.Tooltip(f"{time}:T", format="%Y-%m-%d %H:%M:%S", title="time"), *rest]
 
 

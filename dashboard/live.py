@@ -159,7 +159,8 @@ def status_line(fresh: dict[str, Any] | None, zone: ZoneInfo) -> str:
         "no watermark" if mark is None else f"watermark {text.duration((now - mark).total_seconds())} behind"
     )
     late = f"late frames {fresh['late_open']:,} open of {fresh['late_frames']:,}"
-    return f"Data as of **{text.clock(fresh['data_as_of'], zone, now)}** ({age} ago) · {behind} · {late}"
+    as_of = f"Data as of **{text.clock(fresh['data_as_of'], zone, now)}** ({age} ago)"
+    return f"{as_of} · {behind} · {late} · times in {zone.key}"
 
 
 def open_vehicle(vehicle_id: str) -> None:

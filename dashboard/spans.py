@@ -12,8 +12,12 @@ SPANS: Final[dict[str, timedelta | None]] = {
     "1 h": timedelta(hours=1),
     "6 h": timedelta(hours=6),
     "24 h": timedelta(hours=24),
+    "7 d": timedelta(days=7),
+    "30 d": timedelta(days=30),
     "all": None,
 }
+OWN: Final = "own"
+"""A span from and to moments of the reader's."""
 STEPS_S: Final = (10, 20, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21_600, 86_400)
 BUCKETS: Final = 360
 QUIET: Final = timedelta(minutes=2)
@@ -39,6 +43,13 @@ def span(choice: str, first_event: datetime, last_event: datetime, now: datetime
     length = SPANS[choice]
     start = first_event - timedelta(seconds=10) if length is None else end - length
     return Span(start, end, step_of((end - start).total_seconds()), past)
+
+
+def between(start: datetime, end: datetime) -> Span:
+    """The span from one moment to another, in whichever order they come; a minute at least."""
+    first, last = min(start, end), max(start, end)
+    last = max(last, first + timedelta(minutes=1))
+    return Span(first, last, step_of((last - first).total_seconds()), past=False)
 
 
 def step_of(length_s: float) -> int:

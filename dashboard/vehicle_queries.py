@@ -31,40 +31,24 @@ def vehicle_summary(connection: Connection, vehicle_id: str) -> pd.DataFrame:
     )
 
 
-def vehicle_history(
-    connection: Connection, vehicle_id: str, start: datetime, end: datetime, bucket_s: int
-) -> pd.DataFrame:
-    """One vehicle's windows from ``start`` to before ``end``, one row a bucket of ``bucket_s`` with data."""
-    return frame(
+def vehicle_extent(connection: Connection, vehicle_id: str) -> pd.DataFrame:
+    """From when to when there is data of a vehicle, and how much: one row or none.
+
+    Out of its days; its windows are asked where no day has been rolled up yet: then there are few.
+    """
+    found = frame(
         connection,
         """
-        SELECT time_bucket(make_interval(secs => %(bucket_s)s), window_start) AS bucket,
-               sum(frames)::bigint AS frames, sum(frames_late)::bigint AS frames_late,
-               sum(samples)::bigint AS samples, sum(out_of_range)::bigint AS out_of_range,
-               count(*) AS windows, count(*) FILTER (WHERE revision > 0) AS windows_restated,
-               sum(speed_mean_kmh * samples)
-                   / nullif(sum(samples) FILTER (WHERE speed_mean_kmh IS NOT NULL), 0) AS speed_mean_kmh,
-               max(speed_max_kmh) AS speed_max_kmh, max(speed_limit_kmh) AS speed_limit_kmh,
-               sum(distance_m) AS distance_m, sum(moving_s) AS moving_s, sum(idle_s) AS idle_s,
-               sum(speeding_s) AS speeding_s, sum(fuel_l) AS fuel_l, sum(energy_kwh) AS energy_kwh,
-               avg(coolant_mean_c) AS coolant_mean_c, max(coolant_max_c) AS coolant_max_c,
-               max(oil_temp_max_c) AS oil_temp_max_c, min(oil_pressure_min_kpa) AS oil_pressure_min_kpa,
-               avg(battery_mean_v) AS battery_mean_v, min(battery_min_v) AS battery_min_v,
-               avg(tyre_fl_kpa20) AS tyre_fl_kpa20, avg(tyre_fr_kpa20) AS tyre_fr_kpa20,
-               avg(tyre_rl_kpa20) AS tyre_rl_kpa20, avg(tyre_rr_kpa20) AS tyre_rr_kpa20,
-               max(dpf_soot_max_pct) AS dpf_soot_max_pct,
-               avg(soc_pct) AS soc_pct, avg(fuel_level_pct) AS fuel_level_pct,
-               max(cell_spread_max_mv) AS cell_spread_max_mv, max(cell_temp_max_c) AS cell_temp_max_c,
-               max(motor_temp_max_c) AS motor_temp_max_c
-        FROM serving.vehicle_window
-        WHERE vehicle_id = %(vehicle_id)s AND window_start >= %(start)s AND window_start < %(end)s
-        GROUP BY 1 ORDER BY 1
+        SELECT min(d.first_event) AS first_event,
+               greatest(max(d.last_event), max(l.event_time)) AS last_event,
+               sum(d.frames)::bigint AS frames, sum(d.distance_m) / 1000 AS distance_km,
+               sum(d.windows)::bigint AS windows
+        FROM serving.vehicle_day d LEFT JOIN serving.fleet_latest l USING (vehicle_id)
+        WHERE d.vehicle_id = %(vehicle_id)s HAVING count(*) > 0
         """,
         vehicle_id=vehicle_id,
-        start=start,
-        end=end,
-        bucket_s=bucket_s,
     )
+    return vehicle_summary(connection, vehicle_id) if found.empty else found
 
 
 def vehicle_trace(connection: Connection, vehicle_id: str, start: datetime, end: datetime) -> pd.DataFrame:

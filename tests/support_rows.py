@@ -26,7 +26,7 @@ from tests.rows.town import Row, roads
 
 
 def fill(connection: psycopg.Connection[Any], now: datetime) -> None:
-    """All rows of this module, in one transaction; the tables are empty before."""
+    """All rows of this module, then what keepers make of them; the tables are empty before."""
     edges = roads()
     traffic = cells(now, edges)
     tables: list[tuple[str, Iterable[Row]]] = [
@@ -61,7 +61,7 @@ def fill(connection: psycopg.Connection[Any], now: datetime) -> None:
     with connection.transaction():
         for table, rows in tables:
             insert(connection, table, rows)
-        keep(connection)
+    keep(connection)
 
 
 def insert(connection: psycopg.Connection[Any], table: str, rows: Iterable[Row]) -> None:

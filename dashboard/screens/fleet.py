@@ -7,7 +7,7 @@ from typing import Any
 import streamlit as st
 
 from dashboard import charts, fleet_figures, fleet_queries, live, tables, text
-from dashboard.screens import fleet_card, fleet_map
+from dashboard.screens import finder, fleet_card, fleet_map
 
 TABLE_ROWS = 6
 LISTED = 100  # vehicles with alerts, the worst first
@@ -50,7 +50,7 @@ def attention() -> None:
         st.caption("No vehicle has an active alert.")
         return
     table = tables.alerted_vehicles(alerted).head(LISTED)
-    fleet_card.clickable(table, "attention", TABLE_ROWS, "Vehicles with active alerts")
+    finder.clickable(table, "attention", TABLE_ROWS, "Vehicles with active alerts", fleet_card.open_card)
     more = f" The worst {LISTED} of {len(alerted):,}." if len(alerted) > LISTED else ""
     st.caption(f"Click a row, or a vehicle on the map, for its card.{more}")
 
@@ -78,7 +78,7 @@ def page() -> None:
         fleet_map.toolbar()
         live.part(fleet_map.draw)
     with right:
-        fleet_card.search()
+        finder.search(fleet_card.open_card)
         if fleet_card.chosen():
             live.part(fleet_card.card)
         live.part(attention)

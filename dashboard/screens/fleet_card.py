@@ -1,4 +1,4 @@
-"""The card of one vehicle beside the map, and the way to any vehicle by its id or model."""
+"""The card of one vehicle beside the map."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from typing import Any, Final
 import pandas as pd
 import streamlit as st
 
-from dashboard import alert_queries, fleet_queries, live, tables, text, vehicle_queries
+from dashboard import alert_queries, live, tables, text, vehicle_queries
 
 CARD: Final = "card"
-FIND: Final = "find"
 ALERTS: Final = 3
 """Alerts named on a card, the worst first."""
 
@@ -28,46 +27,6 @@ def open_card(vehicle_id: str) -> None:
 def close() -> None:
     """Show no card."""
     st.query_params.pop(CARD, None)
-
-
-def search() -> None:
-    """Any vehicle by a part of its id or model: one found opens its card, several are listed."""
-    words = st.text_input(
-        "Find a vehicle", key=FIND, placeholder="Part of its id or model", bind="query-params"
-    ).strip()
-    if not words:
-        return
-    found = live.ask(fleet_queries.find_vehicles, words)
-    if found is None:
-        return
-    if found.empty:
-        st.caption("No vehicle has this in its id or model.")
-        return
-    table = tables.found_vehicles(found)
-    clickable(table, "found", 5, "Vehicles found")
-    if len(found) == fleet_queries.FOUND_LIMIT:
-        st.caption(f"The first {len(found)}: say more of it.")
-
-
-def clickable(table: pd.DataFrame, key: str, rows: int, alt: str) -> None:
-    """A table of vehicles; a click on a row opens the vehicle's card."""
-    event = st.dataframe(
-        tables.tinted(table),
-        height="content" if len(table) <= rows else 36 * (rows + 1),
-        hide_index=True,
-        placeholder=text.NONE,
-        key=key,
-        on_select="rerun",
-        selection_mode="single-cell",
-        alt=alt,
-    )
-    for place, _ in event["selection"]["cells"][:1]:
-        wanted = str(table["Vehicle"].iloc[place])
-        taken = (key, wanted)
-        if st.session_state.get("row_taken") != taken:
-            st.session_state["row_taken"] = taken
-            open_card(wanted)
-            st.rerun()
 
 
 def card() -> None:

@@ -1,4 +1,4 @@
-"""Parts of the vehicle's page below the charts: alerts, crash records, data quality."""
+"""Parts of the vehicle's page below the charts: trips, alerts, trouble codes, crash records."""
 
 from __future__ import annotations
 
@@ -7,7 +7,20 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from dashboard import alert_queries, charts, live, tables, text, vehicle_queries
+from dashboard import (
+    alert_queries,
+    charts,
+    health_tables,
+    live,
+    tables,
+    text,
+    vehicle_health_queries,
+    vehicle_queries,
+)
+from dashboard.screens.vehicle_past import when
+from dashboard.spans import Span
+
+ROWS = 8
 
 
 def findings(vehicle_id: str) -> None:
@@ -74,23 +87,41 @@ def verdict(found: dict[str, Any]) -> None:
             st.text("\n".join(reasons))
 
 
-def quality(history: pd.DataFrame, summary: dict[str, Any]) -> None:
-    """How good its data is, in the span and in all."""
-    st.subheader("Data quality", anchor=False)
-    sums = history.sum(numeric_only=True, min_count=1)
-    tiles = {
-        "Samples": sums.get("samples"),
-        "Frames": sums.get("frames"),
-        "Late, repaired": sums.get("frames_late"),
-        "Restated": sums.get("windows_restated"),
-        "Out of range": sums.get("out_of_range"),
-    }
-    with st.container(key="figures_quality"):
-        for label, value in tiles.items():
-            st.metric(label, text.number(value), border=True)
-    st.caption(
-        f"In the span above. In all: {text.number(summary['frames'])} frames and "
-        f"{text.number(summary['distance_km'], 'km', 1)} "
-        f"since {text.clock(summary['first_event'], live.tz())}, "
-        f"{text.number(summary['windows_restated'])} of {text.number(summary['windows'])} windows restated."
+def trips(vehicle_id: str, shown: Span) -> None:
+    """Its trips of the span; a click on a row opens the trip."""
+    st.subheader("Trips", anchor=False)
+    start, end, _ = when(shown)
+    found = live.ask_slowly(vehicle_health_queries.trips, vehicle_id, start, end)
+    if found is None:
+        return
+    if found.empty:
+        st.caption("No trip began within this span.")
+        return
+    one = st.column_config.NumberColumn(format="%.1f")
+    event = st.dataframe(
+        health_tables.trips(found, live.tz()),
+        hide_index=True,
+        placeholder=text.NONE,
+        height="content" if len(found) <= ROWS else 36 * (ROWS + 1),
+        key="trips",
+        on_select="rerun",
+        selection_mode="single-cell",
+        alt="Trips",
+        column_config=dict.fromkeys(("km", "Mean km/h", "Top km/h", "l/100 km", "kWh/100 km"), one),
+    )
+    more = f" The newest {len(found)}." if len(found) == vehicle_health_queries.TRIP_LIMIT else ""
+    st.caption(f"Click a row to open the trip.{more}")
+    for place, _ in event["selection"]["cells"][:1]:
+        live.open_page("trips", trip=str(found["trip_id"].iloc[place]))
+
+
+def codes(vehicle_id: str) -> None:
+    """Its trouble codes, where it has any."""
+    found = live.ask_slowly(vehicle_health_queries.codes, vehicle_id)
+    if found is None or found.empty:
+        return
+    st.subheader("Trouble codes", anchor=False)
+    table = health_tables.codes(found, live.tz(), pd.Timestamp.now(tz="UTC"))
+    st.dataframe(
+        tables.tinted(table), hide_index=True, placeholder=text.NONE, key="codes", alt="Trouble codes"
     )

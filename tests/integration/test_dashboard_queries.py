@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import psycopg
 import pytest
 
-from dashboard import alert_queries, fleet_queries, operations_queries, vehicle_queries
+from dashboard import alert_queries, fleet_queries, history_queries, operations_queries, vehicle_queries
 from dashboard.queries import Connection, Database
 from infra.contract.errors import ServiceError
 from tests import support_rows
@@ -42,7 +42,7 @@ def check_nothing_known(connection: Connection) -> None:
         alert_queries.alerts(connection),
         vehicle_queries.vehicle(connection, vehicle_id(0)),
         vehicle_queries.vehicle_summary(connection, vehicle_id(0)),
-        vehicle_queries.vehicle_history(connection, vehicle_id(0), start, end, 10),
+        history_queries.vehicle_history(connection, vehicle_id(0), start, end, 10),
         vehicle_queries.vehicle_trace(connection, vehicle_id(0), start, end),
         vehicle_queries.crash_records(connection, vehicle_id(0)),
         operations_queries.queries_now(connection),
@@ -155,7 +155,7 @@ def test_one_vehicle_in_one_row(now: datetime, connection: Connection) -> None:
 
 def test_history_is_summed_by_step(now: datetime, connection: Connection) -> None:
     start, end = ROVER_START, ROVER_START + timedelta(minutes=2)
-    history = vehicle_queries.vehicle_history(connection, ROVER, start, end, 60)
+    history = history_queries.vehicle_history(connection, ROVER, start, end, 60)
     assert history["bucket"].tolist() == [start, start + timedelta(minutes=1)]
     assert history["samples"].tolist() == [600, 600]
     assert history["moving_s"].tolist() == [60.0, 60.0]
@@ -174,7 +174,7 @@ def test_the_mean_speed_of_a_step_weighs_windows_by_their_samples(lane: Lane) ->
         support_rows.insert(ingest, "vehicle_window", rows)
     end = start + timedelta(minutes=1)
     with reading(lane) as connection:
-        history = vehicle_queries.vehicle_history(connection, vehicle_id(0), start, end, 60)
+        history = history_queries.vehicle_history(connection, vehicle_id(0), start, end, 60)
     assert history["speed_mean_kmh"].tolist() == [40.0]
     assert history["samples"].tolist() == [900]
 

@@ -18,11 +18,14 @@ FROM odograph.vehicle_window GROUP BY 1 ORDER BY 1
 
 
 def keep(connection: psycopg.Connection[Any], tz: str = "UTC") -> None:
-    """The keepers' work on the windows that are there."""
-    connection.execute(CHANGED)
-    set_zone(connection, tz)
-    while roll_up(connection, tz):
-        pass
+    """The keepers' work on the windows that are there; each pass is a transaction of its own."""
+    with connection.transaction():
+        connection.execute(CHANGED)
+        set_zone(connection, tz)
+    left = 1
+    while left:
+        with connection.transaction():
+            left = roll_up(connection, tz)
 
 
 def trends(now: datetime) -> list[Row]:
