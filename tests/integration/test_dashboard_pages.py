@@ -31,6 +31,10 @@ PAGES = (
     "/?traffic=cells",
     "/?traffic=roads",
     f"/vehicle?vehicle={vehicle_id(0)}",
+    "/trips?span=7+days",
+    "/trips?trip=0123456789abcdef",
+    "/replay",
+    "/routing",
     "/alerts",
     "/operations",
 )
