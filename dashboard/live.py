@@ -18,6 +18,7 @@ from dashboard.asking import (
     PAUSED,
     SLOW_S,
     ask,
+    ask_rarely,
     ask_slowly,
     every,
     measures,
@@ -28,7 +29,19 @@ from dashboard.asking import (
 )
 from dashboard.palette import Mode
 
-__all__ = ["AWAY", "PAUSED", "SLOW_S", "ask", "ask_slowly", "every", "measures", "part", "paused", "settings"]
+__all__ = [
+    "AWAY",
+    "PAUSED",
+    "SLOW_S",
+    "ask",
+    "ask_rarely",
+    "ask_slowly",
+    "every",
+    "measures",
+    "part",
+    "paused",
+    "settings",
+]
 
 PHONE_PX: Final = 360
 

@@ -167,8 +167,20 @@ class Jobs(Section):
     )
 
 
+class Watch(Section):
+    """The process that measures all others, for the page Operations."""
+
+    interval_s: float = Field(5.0, gt=0, description="pause between two looks at every part, s")
+    slow_interval_s: float = Field(
+        300.0, gt=0, description="pause between two looks at memory and at what lies on the disk, s"
+    )
+
+
 class Dashboard(Section):
     """The web page."""
 
     port: int = Field(0, ge=0, le=65535, description="port; 0: a free one, kept")
     refresh_s: float = Field(2.0, gt=0, description="interval of the live parts, s")
+    strained_share: float = Field(
+        0.8, gt=0, description="a part that is so full, or so long at a batch, is shown as strained; 1: full"
+    )
