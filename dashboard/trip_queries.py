@@ -18,7 +18,7 @@ _WANTED: Final = """
     (%(day)s::date IS NOT NULL OR started_at > now() - make_interval(hours => %(hours)s))
     AND (%(day)s::date IS NULL OR (started_at >= %(day)s::date::timestamp AT TIME ZONE %(tz)s
                                    AND started_at < (%(day)s::date + 1)::timestamp AT TIME ZONE %(tz)s))
-    AND (%(vehicle_id)s::text IS NULL OR vehicle_id = %(vehicle_id)s)
+    AND (%(vehicles)s::text[] IS NULL OR vehicle_id = ANY(%(vehicles)s::text[]))
     AND (NOT %(harsh)s OR harsh_brake + harsh_accelerate + harsh_corner > 0)
 """
 _TRIPS: Final = f"""
@@ -39,7 +39,7 @@ _SUMS: Final = f"""
 
 
 def trips(
-    connection: Connection, vehicle_id: str | None, hours: int, day: date | None, tz: str, harsh: bool
+    connection: Connection, vehicles: Sequence[str] | None, hours: int, day: date | None, tz: str, harsh: bool
 ) -> pd.DataFrame:
     """Trips begun within the last ``hours``, or on a local ``day``, newest first; at most TRIP_LIMIT rows.
 
@@ -48,7 +48,7 @@ def trips(
     return frame(
         connection,
         _TRIPS,
-        vehicle_id=vehicle_id,
+        vehicles=None if vehicles is None else list(vehicles),
         hours=hours,
         day=day,
         tz=tz,
@@ -58,7 +58,7 @@ def trips(
 
 
 def trip_sums(
-    connection: Connection, vehicle_id: str | None, hours: int, day: date | None, tz: str, harsh: bool
+    connection: Connection, vehicles: Sequence[str] | None, hours: int, day: date | None, tz: str, harsh: bool
 ) -> pd.DataFrame:
     """One row: all trips that ``trips`` is about, not the first of them only.
 
@@ -67,7 +67,7 @@ def trip_sums(
     return frame(
         connection,
         _SUMS,
-        vehicle_id=vehicle_id,
+        vehicles=None if vehicles is None else list(vehicles),
         hours=hours,
         day=day,
         tz=tz,

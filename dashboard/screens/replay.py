@@ -38,11 +38,6 @@ def choose() -> tuple[date, int, str | None] | None:
         live.nothing("No window of any vehicle is stored yet: there is no day to play again.")
         return None
     first, last = (span[name].astimezone(live.tz()).date() for name in ("first_at", "last_at"))
-    known = live.ask_slowly(fleet_queries.vehicle_ids)
-    ids = [] if known is None else list(known["vehicle_id"])
-    wanted = st.query_params.get("follow")
-    if wanted and wanted not in ids:
-        ids.insert(0, wanted)
     with st.container(horizontal=True, vertical_alignment="bottom", gap="medium", key="toolbar"):
         day = st.date_input(
             "Day", value=last, min_value=first, max_value=last, key="day", bind="query-params", width=160
@@ -50,15 +45,16 @@ def choose() -> tuple[date, int, str | None] | None:
         speed = st.segmented_control(
             "Speed", list(SPEEDS), default="60x", required=True, key="speed", bind="query-params"
         )
-        follow = st.selectbox(
-            "Follow", ids, index=ids.index(wanted) if wanted else None, placeholder="Nobody", width=230
+        words = st.text_input(
+            "Follow", key="follow", bind="query-params", placeholder="Nobody; part of an id", width=230
         )
-    if follow != wanted:
-        if follow:
-            st.query_params["follow"] = follow
-        else:
-            st.query_params.pop("follow", None)
-    return (day if isinstance(day, date) else last), SPEEDS[speed], follow
+    return (day if isinstance(day, date) else last), SPEEDS[speed], meant(words.strip())
+
+
+def meant(words: str) -> str | None:
+    """The vehicle that the words of the address mean best; None: nobody."""
+    found = live.ask_slowly(fleet_queries.find_vehicles, words) if words else None
+    return (words or None) if found is None or found.empty else str(found["vehicle_id"].iloc[0])
 
 
 def bounds(day: date) -> tuple[datetime, datetime]:
@@ -174,17 +170,13 @@ def comparisons() -> None:
         st.text(replay_tables.difference({str(k): v for k, v in row.items()}))
 
 
-def wait() -> None:
-    """Begin again once the database tells of a day."""
-    span = live.row(live.ask(replay_queries.day_span))
-    if span is not None and span["last_at"] is not None:
-        st.rerun()
+def page() -> None:
+    """The player, once there is a day."""
+    chosen = choose()
+    if chosen is not None:
+        player(*chosen)
 
 
 live.header("Replay", past=True)
-chosen = choose()
-if chosen is None:
-    st.fragment(wait, run_every=live.every())()
-else:
-    st.fragment(player, run_every=live.every(live.SLOW_S))(*chosen)
-st.fragment(comparisons, run_every=live.every(live.SLOW_S))()
+live.part(page, live.SLOW_S)
+live.part(comparisons, live.SLOW_S)

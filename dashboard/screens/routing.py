@@ -23,4 +23,4 @@ shown = st.segmented_control(
     bind="query-params",
     label_visibility="collapsed",
 )
-st.fragment(SHOWN[shown], run_every=live.every(live.SLOW_S))()
+live.part(SHOWN[shown], live.SLOW_S)

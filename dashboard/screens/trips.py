@@ -16,28 +16,25 @@ TABLE_PX = 640
 TABLE_ROWS = 17
 
 
-def vehicle() -> str | None:
-    """The vehicle whose trips are listed, kept in the address; None: all."""
-    known = live.ask_slowly(fleet_queries.vehicle_ids)
-    ids = [] if known is None else list(known["vehicle_id"])
-    wanted = st.query_params.get("vehicle")
-    if wanted and wanted not in ids:
-        ids.insert(0, wanted)
-    chosen: str | None = st.selectbox(
-        "Vehicle", ids, index=ids.index(wanted) if wanted else None, placeholder="All vehicles", width=230
-    )
-    if chosen != wanted:
-        if chosen:
-            st.query_params["vehicle"] = chosen
-        else:
-            st.query_params.pop("vehicle", None)
-    return chosen
+def vehicles(words: str) -> tuple[str, ...] | None:
+    """The vehicles that the words of the address mean; None: all."""
+    if not words:
+        return None
+    found = live.ask_slowly(fleet_queries.find_vehicles, words)
+    ids = () if found is None else tuple(str(v) for v in found["vehicle_id"])
+    return (words,) if words in ids or not ids else ids
 
 
-def filters() -> tuple[str | None, int, date | None, str, bool]:
+def filters() -> tuple[tuple[str, ...] | None, int, date | None, str, bool]:
     """What ``trip_queries.trips`` takes, kept in the address."""
     with st.container(horizontal=True, vertical_alignment="bottom", gap="medium", key="toolbar"):
-        whose = vehicle()
+        words = st.text_input(
+            "Vehicle",
+            key="vehicle",
+            bind="query-params",
+            placeholder="All; part of an id or model",
+            width=230,
+        )
         span = st.segmented_control(
             "Begun within", list(SPANS_H), default="24 h", required=True, key="span", bind="query-params"
         )
@@ -46,7 +43,7 @@ def filters() -> tuple[str | None, int, date | None, str, bool]:
             "Harsh events only", key="harsh", bind="query-params", help="Braking, acceleration, cornering"
         )
     chosen = day if isinstance(day, date) else None
-    return whose, SPANS_H[span], chosen, str(live.tz()), bool(harsh)
+    return vehicles(words.strip()), SPANS_H[span], chosen, str(live.tz()), bool(harsh)
 
 
 def figures(wanted: tuple[Any, ...]) -> None:
@@ -104,8 +101,15 @@ def listing(wanted: tuple[Any, ...]) -> None:
         live.open_page("trips", trip=found["trip_id"].iloc[place])
 
 
+def one() -> None:
+    """The trip of the address."""
+    trip.page(st.query_params["trip"])
+
+
+def several() -> None:
+    """The trips of the filters."""
+    listing(filters())
+
+
 live.header("Trips")
-if "trip" in st.query_params:
-    st.fragment(trip.page, run_every=live.every(live.SLOW_S))(st.query_params["trip"])
-else:
-    st.fragment(listing, run_every=live.every(live.SLOW_S))(filters())
+live.part(one if "trip" in st.query_params else several, live.SLOW_S)

@@ -35,6 +35,11 @@ PAGES = (
     "/alerts?view=Rules",
     "/alerts?view=Silences",
     f"/crashes?record={vehicle_id(7)}/1/c-1",
+    "/trips?span=7+days",
+    "/trips?trip=0123456789abcdef",
+    "/replay",
+    "/routing",
+    "/alerts",
     "/operations",
 )
 

@@ -84,12 +84,9 @@ def _place(quarter: str) -> tuple[float, float]:
 def rover_trip() -> Row:
     """The rover's half hour: 11.98 km with a harsh braking and a sharp corner."""
     first, last = rover_windows()[0], rover_windows()[-1]
-    places = {"start_lat_deg": first["lat_deg"], "start_lon_deg": first["lon_deg"]}
-    places |= {"end_lat_deg": last["lat_deg"], "end_lon_deg": last["lon_deg"]}
-    cells = {
-        f"{end}_h3_r7": h3.latlng_to_cell(places[f"{end}_lat_deg"], places[f"{end}_lon_deg"], 7)
-        for end in ("start", "end")
-    }
+    ends = (("start", first), ("end", last))
+    places = {f"{end}_{name}": row[name] for end, row in ends for name in ("lat_deg", "lon_deg")}
+    cells = {f"{end}_h3_r7": h3.latlng_to_cell(row["lat_deg"], row["lon_deg"], 7) for end, row in ends}
     changed = {"vehicle_id": ROVER, "started_at": ROVER_START, "ended_at": ROVER_END, "trip_id": ROVER_TRIP}
     numbers = {
         "distance_m": 11_980.0,

@@ -1,0 +1,131 @@
+"""Trips, routing and replay in a real browser: what is drawn, followed, played and compared."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+
+import numpy as np
+import psycopg
+import pytest
+from playwright.sync_api import Locator, expect
+
+from dashboard.palette import CONGESTION, STATES
+from tests import support_rows
+from tests.integration.browser_support import Visit, near, pixels_of
+from tests.integration.dashboard_support import Site
+from tests.rows import journeys
+from tests.rows.town import ROVER, ROVER_START
+from tests.support import eventually
+
+pytestmark = pytest.mark.integration
+
+SEEN_S = 30.0
+TRIP = f"/trips?trip={journeys.ROVER_TRIP}"
+REPLAY = "/replay?day=2021-03-29&at=08:15:00"
+
+
+def yesterday() -> datetime:
+    """The day of the known trips and traffic."""
+    return journeys.yesterday(datetime.now(UTC))
+
+
+def part(reader: Visit, name: str) -> Locator:
+    """A part of the trip's or the day's picture."""
+    return reader.page.locator(f"[data-part='{name}']")
+
+
+def shows(reader: Visit, colour: str, least: int) -> bool:
+    return int(near(pixels_of(part(reader, "map")), colour).sum()) >= least
+
+
+def test_a_row_opens_the_trip_and_its_way_has_the_colours_of_its_speeds(reader: Visit) -> None:
+    reader.open("/trips?day=2021-03-29")
+    expect(reader.metric("Distance")).to_have_text("12 km")
+    reader.page.get_by_test_id("stDataFrame").click(position={"x": 60, "y": 52})
+    expect(reader.page).to_have_url(re.compile(TRIP.replace("?", r"\?")))
+    expect(reader.metric("Harsh events")).to_have_text("2")
+    for band, least in {"free": 60, "severe": 60, "unknown": 60}.items():
+        eventually(lambda c=CONGESTION[band], n=least: shows(reader, c, n), SEEN_S, f"{band} on the way")
+
+
+def test_the_cursor_of_chart_map_and_slider_is_one(reader: Visit) -> None:
+    reader.open(TRIP)
+    told = part(reader, "told")
+    expect(told).to_contain_text("08:00:10 · 22 km/h · 55 % of free flow (40): congested")
+    part(reader, "slider").fill("40")
+    expect(told).to_contain_text("harsh braking, grade 2: 0.47 g at 38 km/h")
+    before = near(pixels_of(part(reader, "map")), "#b3135a")
+    chart = part(reader, "chart")
+    box = chart.bounding_box()
+    assert box is not None
+    chart.hover(position={"x": box["width"] - 10, "y": 60})
+    expect(told).to_contain_text("no free-flow speed here yet")
+    expect(part(reader, "slider")).to_have_value("179")
+    eventually(
+        lambda: (near(pixels_of(part(reader, "map")), "#b3135a") != before).sum() > 40, SEEN_S, "the cursor"
+    )
+    rows, columns = np.nonzero(near(pixels_of(part(reader, "map")), CONGESTION["free"]))
+    part(reader, "map").hover(position={"x": float(columns[0]), "y": float(rows[0])})
+    expect(told).to_contain_text(": free")
+
+
+def test_a_trip_that_is_not_known_is_said_to_be_none(reader: Visit) -> None:
+    reader.open("/trips?trip=nonesuch")
+    expect(reader.page.get_by_text("No trip has this number")).to_be_visible()
+    expect(reader.page.get_by_text("All trips")).to_be_visible()
+
+
+def test_a_day_is_played_paused_scrubbed_and_followed_under_the_badge_replay(reader: Visit) -> None:
+    reader.open(REPLAY)
+    expect(reader.page.locator(".st-key-status")).to_contain_text("REPLAY")
+    expect(part(reader, "badge")).to_have_text("REPLAY")
+    expect(part(reader, "at")).to_contain_text("2021-03-29 08:15:00 UTC")
+    expect(part(reader, "say")).to_have_text("moving 1")
+    eventually(lambda: shows(reader, STATES["moving"], 60), SEEN_S, "the vehicle")
+    part(reader, "play").click()
+    expect(part(reader, "at")).to_contain_text(re.compile(r"08:1[6-9]|08:2"))
+    part(reader, "play").click()
+    held = part(reader, "at").inner_text()
+    expect(reader.page).to_have_url(re.compile(r"at=08%3A[12]"))
+    assert part(reader, "at").inner_text() == held
+    start_ms = round(ROVER_START.timestamp() * 1000)
+    part(reader, "slider").fill(str(start_ms + 60 * 60_000))
+    expect(part(reader, "at")).to_contain_text("09:00:00")
+    expect(part(reader, "say")).to_have_text("silent 1")
+    eventually(lambda: shows(reader, STATES["silent"], 20), SEEN_S, "the silent vehicle")
+
+
+def test_a_vehicle_is_followed_and_its_card_leads_to_its_page(reader: Visit) -> None:
+    reader.open(f"{REPLAY}&follow={ROVER}")
+    expect(part(reader, "who")).to_contain_text(ROVER)
+    expect(part(reader, "who")).to_contain_text("moving,")
+    expect(part(reader, "follow")).to_have_text("Following")
+    part(reader, "open").click()
+    expect(reader.page).to_have_url(re.compile(f"vehicle={ROVER}"))
+
+
+def test_a_shadow_run_is_compared_with_live(reader: Visit, site: Site) -> None:
+    with psycopg.connect(site.lane.endpoints.db_owner_url) as owner:
+        support_rows.insert(owner, "replay_verdict", journeys.verdicts(datetime.now(UTC)))
+    reader.open("/replay")
+    expect(reader.page.get_by_text("r2, vehicle_window differs")).to_be_visible()
+    expect(reader.page.get_by_text("window_s is live 10, run 20")).to_be_visible()
+
+
+def test_the_time_slider_shows_the_traffic_of_its_moment(reader: Visit) -> None:
+    day = f"{yesterday():%Y-%m-%d}"
+    reader.open(f"/routing?day={day}&at=07:55")
+    expect(reader.page.get_by_text(f"No traffic is known at {day} 07:55:00 UTC")).to_be_visible()
+    slider = reader.page.get_by_role("slider")
+    slider.focus()
+    slider.press("ArrowRight")
+    expect(reader.page.get_by_text(f"Up to {day} 08:00:00 UTC: 126 seen")).to_be_visible()
+    expect(reader.page).to_have_url(re.compile("at=08"))
+
+
+def test_flows_and_arrivals_are_shown_as_counted(reader: Visit) -> None:
+    reader.open("/routing?show=Origins+and+destinations")
+    expect(reader.page.get_by_text("4 flows are shown, 2 of too few vehicles are suppressed")).to_be_visible()
+    reader.page.get_by_text("Arrival times", exact=True).click()
+    expect(reader.page.get_by_text("16 predictions of vehicles that arrived")).to_be_visible()
