@@ -13,6 +13,9 @@ st.navigation(
         "Fleet": [
             st.Page("screens/fleet.py", title="Fleet", icon=":material/map:", default=True),
             st.Page("screens/vehicle.py", title="Vehicle", icon=":material/directions_car:"),
+            st.Page("screens/trips.py", title="Trips", icon=":material/route:"),
+            st.Page("screens/replay.py", title="Replay", icon=":material/replay:"),
+            st.Page("screens/routing.py", title="Routing", icon=":material/alt_route:"),
             st.Page("screens/alerts.py", title="Alerts", icon=":material/notifications:"),
             st.Page("screens/crashes.py", title="Crashes", icon=":material/car_crash:"),
         ],

@@ -28,6 +28,8 @@ SHARED: Final = 0.5
 """An answer is good for this share of a refresh: a reader alone always gets a new one."""
 SLOW_S: Final = 10.0
 """Refresh of the parts that read an hour of windows, s."""
+RARE_S: Final = 60.0
+"""How long an answer is good that reads a day, or the whole catalogue, or what hardly changes, s."""
 
 
 @st.cache_resource(show_spinner=False)
@@ -95,6 +97,11 @@ def ask(query: Query[P], *args: P.args, **kwargs: P.kwargs) -> pd.DataFrame | No
 def ask_slowly(query: Query[P], *args: P.args, **kwargs: P.kwargs) -> pd.DataFrame | None:
     """As ``ask``, but an answer is good for SLOW_S, for all readers: for what reads an hour of windows."""
     return _answer(SLOW_S, query, *args, **kwargs)
+
+
+def ask_rarely(query: Query[P], *args: P.args, **kwargs: P.kwargs) -> pd.DataFrame | None:
+    """As ``ask``, but an answer is good for RARE_S: for what reads a day, or hardly changes."""
+    return _answer(RARE_S, query, *args, **kwargs)
 
 
 def _answer(good_s: float, query: Query[P], *args: P.args, **kwargs: P.kwargs) -> pd.DataFrame | None:

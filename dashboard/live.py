@@ -18,6 +18,7 @@ from dashboard.asking import (
     PAUSED,
     SLOW_S,
     ask,
+    ask_rarely,
     ask_slowly,
     every,
     forget,
@@ -31,9 +32,20 @@ from dashboard.asking import (
 from dashboard.palette import Mode
 
 __all__ = [
-    "AWAY", "PAUSED", "SLOW_S", "ask", "ask_slowly", "every", "forget", "measures", "part", "paused",
-    "settings", "until_answered",
-]  # fmt: skip
+    "AWAY",
+    "PAUSED",
+    "SLOW_S",
+    "ask",
+    "ask_rarely",
+    "ask_slowly",
+    "every",
+    "forget",
+    "measures",
+    "part",
+    "paused",
+    "settings",
+    "until_answered",
+]
 
 PHONE_PX: Final = 360
 
@@ -63,9 +75,13 @@ def map_size(wide_px: int, high_px: int) -> tuple[int, int]:
 
 def roads(network: dict[str, Any]) -> list[Any]:
     """The road layer, where there are roads. Asked for anew after an outage: it may have failed."""
-    if not network.get("version"):
-        return []
-    return [maps.roads(maps.road_address(f"{network['version']}-{outages()}"), mode())]
+    address = road_address(network)
+    return [] if address is None else [maps.roads(address, mode())]
+
+
+def road_address(network: dict[str, Any]) -> str | None:
+    """Where the browser has the road rows from; another one after an outage."""
+    return maps.road_address(f"{network['version']}-{outages()}") if network.get("version") else None
 
 
 def row(frame: pd.DataFrame | None) -> dict[str, Any] | None:
@@ -76,8 +92,8 @@ def row(frame: pd.DataFrame | None) -> dict[str, Any] | None:
     return {str(name): (None if text.missing(value) else value) for name, value in first.items()}
 
 
-def header(title: str) -> None:
-    """Title, how new the data is, and the pause switch."""
+def header(title: str, past: bool = False) -> None:
+    """Title, how new the data is, and the pause switch. ``past``: the page plays a day again."""
     _arrive()
     with st.container(
         horizontal=True, horizontal_alignment="distribute", vertical_alignment="center", key="headline"
@@ -86,14 +102,18 @@ def header(title: str) -> None:
         st.toggle(
             "Pause", key=PAUSED, persist_state="session", help="Hold all figures still; nothing is lost."
         )
-    part(_status)
+
+    def status() -> None:
+        _status(past)
+
+    part(status)
 
 
-def _status() -> None:
+def _status(past: bool) -> None:
     """The line that every page has."""
     fresh = row(ask(fleet_queries.freshness))
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="status"):
-        _badge()
+        _badge(past)
         st.caption(status_line(fresh, tz()))
     if AWAY in st.session_state:
         shown = "Shown is what was known before." if fresh else "Nothing to show yet."
@@ -101,9 +121,11 @@ def _status() -> None:
         st.warning(f"{message}. {shown} Trying again.", icon=":material/cloud_off:")
 
 
-def _badge() -> None:
+def _badge(past: bool) -> None:
     if AWAY in st.session_state:
         st.badge("DATABASE AWAY", icon=":material/cloud_off:", color="red")
+    elif past:
+        st.badge("REPLAY", icon=":material/replay:", color="violet")
     elif paused():
         st.badge("PAUSED", icon=":material/pause:", color="orange")
     else:
@@ -149,9 +171,9 @@ def open_vehicle(vehicle_id: str) -> None:
     open_page("vehicle", vehicle=vehicle_id)
 
 
-def open_page(page: str, **parts: str) -> None:
-    """Go to a page as ``open_vehicle`` does; ``parts`` are its filters."""
-    address = f"{page}?" + urlencode(parts | ({PAUSED: "1"} if paused() else {}))
+def open_page(name: str, **wanted: str) -> None:
+    """Go to a page with these words in its address, as ``open_vehicle`` does."""
+    address = f"{name}?" + urlencode(wanted | ({PAUSED: "1"} if paused() else {}))
     st.html(f"<script>window.location.assign({json.dumps(address)})</script>", unsafe_allow_javascript=True)
 
 

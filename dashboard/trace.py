@@ -39,10 +39,11 @@ def layer(points: pd.DataFrame) -> pdk.Layer:
 
 def _pieces(points: pd.DataFrame) -> list[Record]:
     rows = rows_of(placed(points))
-    return [_piece(a, b) for a, b in pairwise(rows) if _joined(a, b)]
+    return [_piece(a, b) for a, b in pairwise(rows) if joined(a, b)]
 
 
-def _joined(a: Record, b: Record) -> bool:
+def joined(a: Record, b: Record) -> bool:
+    """Whether two places of a vehicle are drawn as one way: no long silence and no jump lies between."""
     elapsed_s = (b["window_start"] - a["window_start"]).total_seconds()
     north_m = (b["lat_deg"] - a["lat_deg"]) * DEGREE_M
     east_m = (b["lon_deg"] - a["lon_deg"]) * DEGREE_M * math.cos(math.radians(a["lat_deg"]))

@@ -16,10 +16,11 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from tests.rows import judged
+from tests.rows import journeys, judged
 from tests.rows.fleet import latest, rover_latest, rover_vehicle, rover_windows, vehicles, windows
 from tests.rows.found import alert_events, alerts, crash
 from tests.rows.made import keep, trends
+from tests.rows.parts import partition_lags, stage_samples, storage_samples
 from tests.rows.pipeline import baselines, cells, dead_letters, late_frames, progress, quarantined
 from tests.rows.town import Row, roads
 
@@ -27,6 +28,7 @@ from tests.rows.town import Row, roads
 def fill(connection: psycopg.Connection[Any], now: datetime) -> None:
     """All rows of this module, in one transaction; the tables are empty before."""
     edges = roads()
+    traffic = cells(now, edges)
     tables: list[tuple[str, Iterable[Row]]] = [
         ("road_edge", edges),
         ("vehicle", [*vehicles(now), rover_vehicle()]),
@@ -39,11 +41,21 @@ def fill(connection: psycopg.Connection[Any], now: datetime) -> None:
         ("rule", judged.rules()),
         ("crash_record", [crash(now)]),
         ("query_progress", progress(now)),
-        ("road_cell_window", cells(now, edges)),
-        ("road_cell_baseline", baselines(now, edges)),
+        ("road_cell_window", [*traffic, *journeys.windows_of_yesterday(now, traffic)]),
+        ("road_cell_interval", journeys.intervals(now, traffic)),
+        ("road_cell_baseline", [*baselines(now, edges), *journeys.rover_baselines(now)]),
+        ("trip", journeys.trips(now)),
+        ("trip_stop", journeys.stops()),
+        ("idle_episode", journeys.idle_episodes()),
+        ("harsh_event", journeys.harsh_events()),
+        ("eta_request", journeys.eta_requests(now)),
+        ("eta_prediction", journeys.eta_predictions(now)),
         ("late_frame", late_frames(now)),
         ("quarantined_frame", quarantined(now)),
         ("dead_letter", dead_letters(now)),
+        ("stage_sample", stage_samples(now)),
+        ("partition_lag", partition_lags(now)),
+        ("storage_sample", storage_samples(now)),
         ("vehicle_trend", trends(now)),
     ]
     with connection.transaction():

@@ -1,13 +1,49 @@
-"""The service itself: streaming queries, what was late or rejected, how quick alerts are."""
+"""The service itself: each part, the streaming queries and what waits for them, clocks, ledger, storage."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import pandas as pd
 import streamlit as st
 
-from dashboard import charts, fleet_queries, live, operations_queries, tables, text
+from dashboard import charts, fleet_queries, live, operations_queries, stages, tables, text
+from dashboard.screens import operations_records
+
+WHOLE = st.column_config.NumberColumn(format="localized", step=1)
+ONE = st.column_config.NumberColumn(format="%.1f")
+
+
+def parts() -> None:
+    """Whether all work, and each part: rate, errors, lag, saturation."""
+    found, rates = live.ask(operations_queries.stages), live.ask(operations_queries.stage_rates)
+    if found is None or rates is None:
+        return
+    if found.empty:
+        st.badge("unknown", icon=stages.ICONS[stages.UNKNOWN], color="gray")
+        live.nothing("Nothing was measured within a day: `odograph watch` does not run.")
+        return
+    judged = stages.judged(found, live.settings().dashboard.strained_share)
+    state, words = stages.verdict(judged)
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="verdict"):
+        st.badge(words, icon=stages.ICONS[state], color=stages.BADGES[state])
+        st.caption(f"measured {text.duration(judged['age_s'].min())} ago")
+    for line in stages.troubles(judged):
+        st.text(line)  # a reason may quote what somebody sent
+    shown = stages.table(judged, rates)
+    st.dataframe(
+        shown.style.map(stages.tint, subset=["State"]),
+        hide_index=True,
+        placeholder=text.NONE,
+        key="parts",
+        column_config={
+            "Last 15 minutes": st.column_config.AreaChartColumn(width="small", y_min=0, help="its rate"),
+            "Errors": st.column_config.NumberColumn(format="%d", help="since the last look"),
+            "Waiting": st.column_config.NumberColumn(format="localized", help="messages or records, for it"),
+            "Full": st.column_config.ProgressColumn(format="%.1f %%", min_value=0, max_value=100),
+            "Cores": st.column_config.NumberColumn(format="%.2f", help="CPU cores busy with it"),
+            "Memory, MiB": st.column_config.NumberColumn(format="%.0f"),
+            "Restarts": st.column_config.NumberColumn(format="%d"),
+        },
+    )
 
 
 def counts() -> None:
@@ -17,10 +53,10 @@ def counts() -> None:
         return
     tiles = {
         "Waiting in Kafka": text.number(fresh["lag_records"]),
-        "Late frames": text.number(fresh["late_frames"]),
+        "Late, 24 h": text.number(fresh["late_frames"]),
         "Late, open": text.number(fresh["late_open"]),
-        "Quarantined": text.number(fresh["quarantined_frames"]),
-        "Dead letters": text.number(fresh["dead_letters"]),
+        "Quarantined, 24 h": text.number(fresh["quarantined_frames"]),
+        "Dead letters, 24 h": text.number(fresh["dead_letters"]),
         "Dropped late": text.number(fresh["dropped_late"]),
     }
     with st.container(key="figures"):
@@ -38,13 +74,12 @@ def queries() -> None:
         live.nothing("No batch within a day: the jobs do not run or have had no data yet.")
         return
     table = tables.queries(found, live.tz(), pd.Timestamp.now(tz="UTC"))
-    one = st.column_config.NumberColumn(format="%.1f")
     st.dataframe(
         table,
         hide_index=True,
         placeholder=text.NONE,
         key="queries",
-        column_config={"State, MiB": one, "Frames/s": one},
+        column_config={"State, MiB": ONE, "Frames/s": ONE},
     )
 
 
@@ -63,65 +98,40 @@ def history() -> None:
         st.altair_chart(charts.by_query(shown, "bucket", "lag_records", "records"), key="lag")
 
 
-def reasons() -> None:
-    """Rejected frames by reason, and the latency of alerts."""
-    rejected, latency = live.ask(operations_queries.rejected), live.ask(operations_queries.alert_latency)
-    left, right = st.columns(2)
-    with left:
-        st.subheader("Quarantined and dead letters, by reason", anchor=False)
-        listed(rejected, "Nothing was rejected.", live.tz())
-    with right:
-        st.subheader("Alert latency, last hour", anchor=False)
-        if latency is not None and latency.empty:
-            st.caption("No finding within the last hour.")
-        elif latency is not None:
-            number = st.column_config.NumberColumn(format="%.0f")
-            table = tables.latency(latency)
-            st.dataframe(
-                table,
-                hide_index=True,
-                placeholder=text.NONE,
-                column_config=dict.fromkeys(table.columns[2:], number),
-            )
-
-
-def listed(rejected: pd.DataFrame | None, none: str, zone: Any) -> None:
-    """The table of what was rejected."""
-    if rejected is None:
+def partitions() -> None:
+    """What waits for each reader, by partition."""
+    found = live.ask(operations_queries.partition_lag)
+    if found is None:
         return
-    if rejected.empty:
-        st.caption(none)
+    st.subheader("Records waiting, by partition", anchor=False)
+    if found.empty:
+        st.caption("Not known: nothing has measured it yet (`odograph watch`).")
         return
+    shown = stages.places(found, live.tz(), pd.Timestamp.now(tz="UTC"))
+    numbers = [name for name in shown.columns if name.startswith(("Partition", "Waiting"))]
     st.dataframe(
-        tables.rejected(rejected, zone, pd.Timestamp.now(tz="UTC")), hide_index=True, placeholder=text.NONE
+        shown.style.map(stages.tint, subset=["State"]),
+        hide_index=True,
+        placeholder=text.NONE,
+        key="partitions",
+        column_config=dict.fromkeys(numbers, WHOLE) | {"Appended, /s": ONE},
     )
 
 
-def ledger() -> None:
-    """Whether every frame is accounted for, by hour of its first sample; what is missing below."""
-    st.subheader("Conservation ledger, last 24 hours", anchor=False)
-    hours, missing = live.ask(operations_queries.audit_hours), live.ask(operations_queries.audit_findings)
-    if hours is None or missing is None:
-        return
-    if hours.empty:
-        live.nothing("No hour within a day: nothing was driven, or the first audit has not been made yet.")
-        return
-    now = pd.Timestamp.now(tz="UTC")
-    st.dataframe(tables.audit(hours, live.tz(), now), hide_index=True, key="audit")
-    if not missing.empty:
-        st.caption("Missing, or counted otherwise than archived (odograph audit tells all of it)")
-        shown = tables.audit_findings(missing, live.tz(), now)
-        st.dataframe(shown, hide_index=True, key="audit_findings")
-
-
-def body() -> None:
-    """All live parts."""
+def now() -> None:
+    """The parts and what waits, at each refresh."""
+    parts()
     counts()
-    ledger()
     queries()
+    partitions()
+
+
+def past() -> None:
+    """What reads minutes or a day."""
     history()
-    reasons()
+    operations_records.body()
 
 
 live.header("Operations")
-live.part(body)
+live.part(now)
+live.part(past, live.SLOW_S)

@@ -39,6 +39,7 @@ class Retention(Section):
     hours_days: int = Field(1830, ge=0, description="hours of vehicles, days; 0: for ever")
     days_days: int = Field(0, ge=0, description="days of vehicles, days; 0: for ever")
     progress_days: int = Field(30, ge=0, description="progress of the streaming queries, days; 0: for ever")
+    watch_days: int = Field(7, ge=0, description="what the watch measured of each part, days; 0: for ever")
     interval_s: float = Field(3600.0, gt=0, description="pause between two looks for what may go, s")
 
     @model_validator(mode="after")
@@ -65,4 +66,6 @@ class Retention(Section):
             "road_cell_interval": self.roads_days,
             "road_edge_interval": self.roads_days,
             "query_progress": self.progress_days,
+            "stage_sample": self.watch_days,
+            "storage_sample": self.progress_days,
         }

@@ -168,6 +168,15 @@ class Jobs(Section):
     )
 
 
+class Watch(Section):
+    """The process that measures all others, for the page Operations."""
+
+    interval_s: float = Field(5.0, gt=0, description="pause between two looks at every part, s")
+    slow_interval_s: float = Field(
+        300.0, gt=0, description="pause between two looks at memory and at what lies on the disk, s"
+    )
+
+
 class Dashboard(Section):
     """The web page."""
 
@@ -179,4 +188,7 @@ class Dashboard(Section):
     )
     oidc: Path | None = Field(
         None, description="TOML file for signing in by OpenID Connect: [auth], [roles]; none: local only"
+    )
+    strained_share: float = Field(
+        0.8, gt=0, description="a part that is so full, or so long at a batch, is shown as strained; 1: full"
     )

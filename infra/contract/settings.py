@@ -38,6 +38,7 @@ from infra.contract.sections import (
     Mqtt,
     Paths,
     Section,
+    Watch,
 )
 
 PREFIX = "ODOGRAPH_"
@@ -73,6 +74,7 @@ class Settings(BaseSettings):
     journeys: Journeys = Journeys()
     ledger: Ledger = Ledger()
     retention: Retention = Retention()
+    watch: Watch = Watch()
     dashboard: Dashboard = Dashboard()
 
     @classmethod

@@ -13,6 +13,7 @@ from typing import Any, Final
 import structlog
 
 from infra.contract.errors import ConfigError
+from infra.replay import verdicts
 from infra.replay.databases import Connection, copy, names
 from infra.replay.runs import Run
 from infra.replay.seams import ALERTS_A_RUN, Promoted, seam, through_seams
@@ -127,6 +128,7 @@ def forget(live: Connection, run: Run) -> None:
         live.execute(LOCK)
         live.execute(f"DROP SCHEMA IF EXISTS {run.schema} CASCADE")
         live.execute("DELETE FROM odograph.replay_run WHERE run_id = %s", (run.run_id,))
+        verdicts.forget(live, run)
 
 
 def _read_through(live: Connection) -> None:

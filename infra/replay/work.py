@@ -15,7 +15,7 @@ import structlog
 from infra.contract.errors import ServiceError
 from infra.contract.settings import Endpoints, Settings
 from infra.contract.topics import kafka_topic
-from infra.replay import databases, runs
+from infra.replay import databases, runs, verdicts
 from infra.replay.bar import Bar
 from infra.replay.compare import Verdict, compare
 from infra.replay.databases import connected
@@ -142,7 +142,7 @@ def _settle(shape: Shadow, supervisor: Supervisor, ends: Ends, stop: threading.E
 def compared(
     live: Endpoints, run: Run, wanted: Callable[[Table], bool], say: Callable[[Verdict], None]
 ) -> list[Verdict]:
-    """Each table of ``wanted`` in both databases, one after the other."""
+    """Each table of ``wanted`` in both databases, one after the other; what is found is kept."""
     found = []
     own_url = databases.with_name(live.db_owner_url, run.database)
     with connected(live.db_owner_url) as here, connected(own_url) as there:
@@ -150,6 +150,7 @@ def compared(
             if wanted(table):
                 found.append(compare(here, there, table, parameters(run)))
                 say(found[-1])
+        verdicts.keep(here, run, found)
     return found
 
 

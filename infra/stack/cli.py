@@ -17,6 +17,7 @@ def register(app: typer.Typer) -> None:
     """Add the commands."""
     for command in (setup, up, down, status, doctor, config):
         app.command()(command)
+    app.command()(watch)
     app.command(hidden=True)(run)
 
 
@@ -115,6 +116,16 @@ def run() -> None:
     logger = structlog.get_logger()
     stack = _stack()
     programs.supervise(stack.home, stack.settings.bridge.shards, logger.info)
+
+
+def watch() -> None:
+    """Measure every part each few seconds, for the page Operations, until stopped (`up` starts it)."""
+    from infra import log
+    from infra.contract.settings import load
+    from infra.stack.watch import keeper
+
+    log.configure(keeper.NAME)
+    keeper.run(load())
 
 
 def _stack() -> Stack:

@@ -37,6 +37,7 @@ def programs(bridges: int = 1) -> tuple[Program, ...]:
         Program("instant", odograph("jobs", "instant")),
         Program("events", odograph("jobs", "events")),
         Program("dashboard", odograph("dashboard")),
+        Program("watch", odograph("watch")),
     )
 
 

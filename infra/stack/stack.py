@@ -25,7 +25,7 @@ from infra.stack.ports import HOST
 from infra.stack.service import Runner, Service
 
 SERVICES = ("postgres", "mosquitto", "kafka")
-HTTP_PARTS = ("bridge", "downlink", "jobs", "instant", "events", "dashboard")
+HTTP_PARTS = ("bridge", "downlink", "jobs", "instant", "events", "dashboard", "watch")
 """Processes with a health page, where there is one bridge; see http_parts."""
 WELL_KNOWN = {"mosquitto": 1883, "kafka": 9092, "postgres": 5432, "dashboard": 8501}
 Say = Callable[[str], None]

@@ -102,13 +102,18 @@ def uptime_s(running: processes.Running) -> float:
 
 def memory_mb(pid: int) -> float:
     """Memory of a process and its descendants [MiB], shared pages counted once (proportional set size)."""
+    return sum(map(_pss_kb, tree(pid))) / 1024
+
+
+def tree(pid: int) -> list[int]:
+    """A process and its descendants."""
     children = _children_by_parent()
-    total_kb, todo = 0, [pid]
+    found, todo = [], [pid]
     while todo:
         one = todo.pop()
         todo += children.get(one, [])
-        total_kb += _pss_kb(one)
-    return total_kb / 1024
+        found.append(one)
+    return found
 
 
 def _children_by_parent() -> dict[int, list[int]]:

@@ -17,7 +17,7 @@ from infra.demo.fleet import Fleet
 from infra.stack import processes
 from load_tests.bench import parts
 from load_tests.bench.search import Verdict
-from load_tests.bench.ticks import Load, Tick, rate_of, trend
+from load_tests.bench.ticks import Load, Tick, pause_s, rate_of, trend
 from load_tests.bench.watch import Chain, Say
 
 TICK_S = 1.0
@@ -142,8 +142,7 @@ def _line(label: str, ticks: Sequence[Tick], begun_s: float) -> str:
 
 def _hopeless(ticks: Sequence[Tick], rate: float, growth: float) -> bool:
     """Whether any query has fallen back so far, or goes on so steadily, that no more needs to be seen."""
-    long = ticks[-1].at_s - ticks[0].at_s > EVIDENT_S
-    if long and max(trends(ticks).values(), default=0.0) > EVIDENT * growth * rate:
+    if ticks[-1].at_s - ticks[0].at_s > EVIDENT_S and _grew(ticks, rate, EVIDENT * growth):
         return True
     grown = [ticks[-1].lag(q) - ticks[0].lag(q) for q in ticks[-1].committed if q != ARCHIVE]
     return max(grown, default=0) > HOPELESS_S * rate
@@ -155,7 +154,16 @@ def verdict_of(seen: Seen, growth: float) -> Verdict:
         return "void"
     if seen.ticks[-1].dropped > seen.ticks[0].dropped or not seen.ticks[-1].committed:
         return "grew"  # messages are lost, or no query has begun
-    return "held" if max(trends(seen.ticks).values(), default=0.0) <= growth * seen.rate else "grew"
+    return "grew" if _grew(seen.ticks, seen.rate, growth) else "held"
+
+
+def _grew(ticks: Sequence[Tick], rate: float, growth: float) -> bool:
+    """Whether a query's lag gains more than the share ``growth`` of the rate, and more than a batch is."""
+    span_s = ticks[-1].at_s - ticks[0].at_s
+    return any(
+        slope * span_s > rate * max(growth * span_s, 0.0 if query == ARCHIVE else pause_s(ticks, query))
+        for query, slope in trends(ticks).items()
+    )
 
 
 def trends(ticks: Sequence[Tick]) -> dict[str, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -75,6 +76,15 @@ def trend(ticks: Sequence[Tick], query: str, block_s: float = 0.0) -> float:
         lowest[block] = min(value, lowest.get(block, value))
     whole = sorted(lowest)[:-1]  # the last block may have just begun
     return slope_per_s([block * block_s for block in whole], [lowest[block] for block in whole])
+
+
+def pause_s(ticks: Sequence[Tick], query: str) -> float:
+    """The longest time between two commits of a query, s: its lag swings by what comes in meanwhile."""
+    changes = [ticks[0].at_s]
+    for before, now in itertools.pairwise(ticks):
+        if now.committed.get(query, 0) != before.committed.get(query, 0):
+            changes.append(now.at_s)
+    return max(after - before for before, after in itertools.pairwise([*changes, ticks[-1].at_s]))
 
 
 def rate_of(ticks: Sequence[Tick], query: str | None = None) -> float:

@@ -25,7 +25,7 @@ WAIT_MS = 30_000
 LOCAL = ("data:", "blob:")
 
 # A page opened by its own address asks for Streamlit's health below it first: 404 is the right answer.
-PROBE = re.compile(r"/(vehicle|alerts|crashes|operations)/_stcore/(health|host-config)$")
+PROBE = re.compile(r"/(vehicle|trips|routing|replay|alerts|crashes|operations)/_stcore/(health|host-config)$")
 
 Pixels = npt.NDArray[np.uint8]
 
@@ -98,7 +98,12 @@ def _note(seen: Visit, kind: str, words: str, url: str) -> None:
 
 def canvas(seen: Visit) -> Pixels:
     """What the map shows, [height, width, 3]."""
-    picture = seen.page.get_by_test_id("stDeckGlJsonChart").screenshot()
+    return pixels_of(seen.page.get_by_test_id("stDeckGlJsonChart"))
+
+
+def pixels_of(shown: Locator) -> Pixels:
+    """A part of the page as it looks, [height, width, 3]."""
+    picture = shown.screenshot()
     return np.asarray(Image.open(io.BytesIO(picture)).convert("RGB"))
 
 

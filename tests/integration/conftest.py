@@ -49,9 +49,12 @@ def reader(light: BrowserContext, site: Site) -> Iterator[Visit]:
         yield opened
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def known(stack: Stack) -> Iterator[Known]:
-    """A lane with the known rows, only read: for the tests of queries."""
+    """A lane with the known rows, only read: for the tests of queries.
+
+    A module's own: two minutes after ``now`` its fleet is silent.
+    """
     with open_lane(stack) as lane, reading(lane) as opened:
         moment = datetime.now(UTC)
         with psycopg.connect(lane.endpoints.db_ingest_url) as ingest:
@@ -59,13 +62,13 @@ def known(stack: Stack) -> Iterator[Known]:
         yield opened, moment
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def now(known: Known) -> datetime:
     """The moment the known rows are seen from."""
     return known[1]
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def connection(known: Known) -> Connection:
     """A connection to the known rows, as the dashboard has it."""
     return known[0]

@@ -21,6 +21,12 @@ from tests.support import Lane, LaneProcess
 from tests.support_frames import Record, random_frame, vin
 
 HOUR_MS = 3_600_000
+USERS_SQL = """-- Frames of each vehicle by minute.
+-- over: frames
+-- key: minute, vehicle_id
+SELECT window.start AS minute, vehicle_id, count(*) AS frames, sum(n) AS samples
+FROM frames GROUP BY window(event_time, '1 minute'), vehicle_id
+"""
 WRITER = ("batch_id", "revision", "restated_at")
 
 
@@ -133,3 +139,30 @@ def spoilt(records: list[Record], seed: int) -> list[Record]:
         if 0.35 < fate < 0.36:
             out.append((received_ms, payload[: len(payload) // 2]))
     return sorted(out)
+
+
+Counts = dict[str, int]
+SET_ASIDE = """
+SELECT 'late' AS what, count(*) AS n FROM odograph.late_frame
+UNION ALL SELECT 'repaired', count(repaired_at) FROM odograph.late_frame
+UNION ALL SELECT verdict, count(*) FROM odograph.quarantined_frame GROUP BY 1
+UNION ALL SELECT count.* FROM (
+    SELECT sum(dropped_late) AS dropped, sum(dropped_duplicates) AS copies
+    FROM odograph.query_progress WHERE query = 'windows'
+) AS told, LATERAL (VALUES ('dropped_late', coalesce(dropped, 0)), ('copies', coalesce(copies, 0))) AS count
+"""
+
+
+def set_aside(lane: Lane) -> Counts:
+    """Frames that were not simply counted, so far."""
+    return {row["what"]: int(row["n"]) for row in query(lane, SET_ASIDE)}
+
+
+@dataclass(frozen=True, slots=True)
+class Dirty:
+    """Frames of twelve vehicles with everything that goes wrong with frames; the tables have them."""
+
+    records: list[tuple[int, bytes]]
+    since_ms: int
+    counts: Counts
+    """What they added to ``set_aside``."""

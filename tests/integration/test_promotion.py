@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -12,8 +13,8 @@ import psycopg
 import pytest
 
 from infra.contract.errors import ConfigError
-from infra.replay import databases, promote
-from infra.replay.compare import compare
+from infra.replay import databases, promote, verdicts
+from infra.replay.compare import Verdict, compare
 from infra.replay.databases import Connection, connected, with_name
 from infra.replay.runs import Run
 from infra.replay.tables import TABLES
@@ -154,3 +155,18 @@ def test_the_first_row_that_differs_is_named_with_both_values(lane: Lane) -> Non
             f"vehicle_window (vehicle_id={vin(1)}, window_start=2026-11-20T01:00:00+00:00): "
             "distance_m is live 1.0, run 1.25"
         )
+        check_verdicts(lane, live, run, found)
+
+
+def check_verdicts(lane: Lane, live: Connection, run: Run, found: Verdict) -> None:
+    """The dashboard reads the last comparison of a run, until the run is dropped."""
+    verdicts.keep(live, run, [replace(found, slices_differing=0, first=None)])
+    verdicts.keep(live, run, [found])
+    kept = "SELECT run_id, table_name, equal, run_rows, by_column, first_difference, read_by_serving "
+    kept += "FROM serving.replay_verdict"
+    assert found.first is not None
+    columns = {"distance_m": 1, "(row missing)": 1}
+    expected = (run.run_id, "vehicle_window", False, 2, columns, found.first.text(), "not promoted")
+    assert read(lane, kept) == [expected]
+    promote.forget(live, run)
+    assert read(lane, kept) == []

@@ -73,6 +73,7 @@ def test_doctor_names_what_is_wrong_and_the_next_step(home: Path) -> None:
         "instant",
         "events",
         "dashboard",
+        "watch",
     }
     assert findings["bridge"]["next_step"] == "start it: odograph up"
     assert findings["database as ingest"]["detail"].startswith("PostgreSQL 17, TimescaleDB")

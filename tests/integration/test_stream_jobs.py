@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
 
 import duckdb
 import orjson
 import psycopg
-import pyarrow as pa
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
 from infra.archive.verify import verified
 from infra.contract.topics import kafka_topic
 from infra.stack.stack import Stack
-from load_tests.drills.link import Link
-from load_tests.oracle import expect
-from stream_jobs.database import Connection, Database, fetch
-from stream_jobs.sinks import ROAD, BatchClaims, WindowSink, restate_windows, write_windows
+from load_tests.oracle import Expected, Limits, counted, expect
 from tests.integration.stream_support import (
+    USERS_SQL,
     App,
+    Counts,
+    Dirty,
     agrees,
     base_ms,
     drive,
@@ -32,6 +27,7 @@ from tests.integration.stream_support import (
     page,
     query,
     ready,
+    set_aside,
     spoilt,
 )
 from tests.support import Lane, eventually, open_lane
@@ -42,17 +38,21 @@ pytestmark = pytest.mark.integration
 HOUR_MS = 3_600_000
 READY_S = 180
 DONE_S = 220
+TWELVE = range(1, 13)
+FLEET = [vin(v) for v in TWELVE]
 FAST = {"trigger_s": 0.5, "archive_trigger_s": 1.0, "repair_interval_s": 1.0, "max_offsets": 700}
 
 
 @pytest.fixture(scope="module")
-def app(stack: Stack) -> Iterator[App]:
+def app(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[App]:
     """One application for most tests; each uses vehicles and times of its own.
 
     That a killed one comes back to the same tables is shown end to end (tests/e2e, F7).
     """
+    folder = tmp_path_factory.mktemp("sql")
+    (folder / "by_minute.sql").write_text(USERS_SQL)
     with (
-        open_lane(stack, jobs=FAST) as lane,
+        open_lane(stack, jobs=FAST | {"sql_dir": str(folder)}) as lane,
         linked(lane) as link,
         lane.process("jobs", "stream") as process,
     ):
@@ -61,48 +61,20 @@ def app(stack: Stack) -> Iterator[App]:
         process.assert_running()
 
 
-Counts = dict[str, int]
-COUNTED = """
-SELECT 'late' AS what, count(*) AS n FROM odograph.late_frame
-UNION ALL SELECT 'repaired', count(repaired_at) FROM odograph.late_frame
-UNION ALL SELECT verdict, count(*) FROM odograph.quarantined_frame GROUP BY 1
-UNION ALL SELECT count.* FROM (
-    SELECT sum(dropped_late) AS dropped, sum(dropped_duplicates) AS copies
-    FROM odograph.query_progress WHERE query = 'windows'
-) AS told, LATERAL (VALUES ('dropped_late', coalesce(dropped, 0)), ('copies', coalesce(copies, 0))) AS count
-"""
-
-
-def counted(lane: Lane) -> Counts:
-    """What was not counted as it should be, so far."""
-    return {row["what"]: int(row["n"]) for row in query(lane, COUNTED)}
-
-
-@dataclass(frozen=True, slots=True)
-class Dirty:
-    """Frames of twelve vehicles with everything that goes wrong with frames; the tables have them."""
-
-    records: list[tuple[int, bytes]]
-    since_ms: int
-    counts: Counts
-    """What they added to ``counted``."""
-
-
 @pytest.fixture(scope="module")
 def dirty(app: App) -> Dirty:
     """Send them, and wait until the tables equal the oracle's."""
-    before = counted(app.lane)
+    before = set_aside(app.lane)
     start_ms = base_ms()
-    vehicles = range(1, 13)
-    records = spoilt(drive(vehicles, start_ms, 150, seed=1), seed=2)
+    records = spoilt(drive(TWELVE, start_ms, 150, seed=1), seed=2)
     send(app.lane, records)
     until_ms = start_ms + HOUR_MS // 2
     eventually(
-        lambda: agrees(app.lane, records, vehicles, start_ms, until_ms), DONE_S, "tables equal the oracle"
+        lambda: agrees(app.lane, records, TWELVE, start_ms, until_ms), DONE_S, "tables equal the oracle"
     )
 
     def added() -> Counts:
-        changes = {what: n - before.get(what, 0) for what, n in counted(app.lane).items()}
+        changes = {what: n - before.get(what, 0) for what, n in set_aside(app.lane).items()}
         return {what: n for what, n in changes.items() if n}
 
     eventually(lambda: "copies" in added(), DONE_S, "the last batch is told of")
@@ -114,6 +86,24 @@ def test_windows_equal_the_oracle_with_late_double_disordered_and_impossible_fra
     late = expected.verdicts["late"]
     refused = {v: expected.verdicts[v] for v in ("clock_ahead", "clock_unset", "unreadable")}
     assert dirty.counts == {"late": late, "repaired": late, "copies": expected.duplicates} | refused
+
+
+def test_a_users_sql_file_fills_its_table_with_each_frame_once(app: App, dirty: Dirty) -> None:
+    wanted: dict[tuple[str, int], list[int]] = {}
+    for content, word in counted(Expected(), dirty.records, Limits()):
+        if word == "ok":
+            line = wanted.setdefault((content["vehicle_id"], content["t0_ms"] // 60_000), [0, 0])
+            line[0] += 1
+            line[1] += content["n"]
+
+    def filled() -> bool:
+        rows = query(app.lane, "SELECT * FROM user_sql.by_minute WHERE vehicle_id = ANY(%s)", FLEET)
+        found = {
+            (r["vehicle_id"], int(r["minute"].timestamp()) // 60): [r["frames"], r["samples"]] for r in rows
+        }
+        return found == wanted
+
+    eventually(filled, DONE_S, "the user's table equals the frames")
 
 
 def test_windows_of_late_frames_are_restated_once_and_the_others_stay_as_they_were(app: App) -> None:
@@ -280,11 +270,10 @@ def test_metrics_tell_of_each_query(app: App) -> None:
 
 
 def test_a_day_replayed_beside_the_live_jobs_gives_its_windows_again(app: App, dirty: Dirty) -> None:
-    fleet = [vin(v) for v in range(1, 13)]
     told = "SELECT count(*) AS n, min(window_start) AS since FROM odograph.vehicle_window "
-    live = query(app.lane, told + "WHERE vehicle_id = ANY(%s)", fleet)[0]
+    live = query(app.lane, told + "WHERE vehicle_id = ANY(%s)", FLEET)[0]
     assert live["since"].timestamp() * 1000 == dirty.since_ms
-    wanted = [word for vehicle in fleet for word in ("--vehicle", vehicle)]
+    wanted = [word for vehicle in FLEET for word in ("--vehicle", vehicle)]
     day = ("--day", f"{live['since']:%Y-%m-%d}")
     run = app.lane.run(
         "replay", *day, "--run", "same", "--jobs", "stream", "--verify", *wanted, timeout_s=DONE_S
@@ -300,85 +289,3 @@ def test_a_day_replayed_beside_the_live_jobs_gives_its_windows_again(app: App, d
     first = f"(vehicle_id={vin(1)}, window_start={live['since'].isoformat()}): distance_m is live -1.0, run"
     assert first in found.stdout
     assert app.lane.run("replay", "drop", "same").returncode == 0
-
-
-def test_a_batch_written_twice_changes_nothing(lane: Lane) -> None:
-    checkpoint = lane.home / "checkpoints" / "windows"
-    checkpoint.mkdir(parents=True)
-    (checkpoint / "metadata").write_text('{"id": "11111111-2222-3333-4444-555555555555"}')
-    database = Database(lane.endpoints.db_ingest_url, "windows", threading.Event())
-    sink = WindowSink(database, BatchClaims("windows", checkpoint))
-
-    def write(batch_id: int, vehicles: int) -> None:
-        rows = road_rows(vehicles, batch_id)
-        database.run(lambda connection: sink.write(connection, {ROAD: rows}, batch_id))
-
-    write(7, vehicles=3)
-    write(7, vehicles=99)
-    write(6, vehicles=99)
-    assert [r["vehicles"] for r in query(lane, "SELECT vehicles FROM odograph.road_cell_window")] == [3]
-    write(8, vehicles=4)
-    assert [r["vehicles"] for r in query(lane, "SELECT vehicles FROM odograph.road_cell_window")] == [4]
-    database.close()
-
-
-def test_the_stream_leaves_a_restated_window_alone_and_opens_its_late_frames_again(lane: Lane) -> None:
-    database = Database(lane.endpoints.db_ingest_url, "repair", threading.Event())
-    with psycopg.connect(lane.endpoints.db_owner_url) as connection:
-        connection.execute(
-            "INSERT INTO odograph.late_frame VALUES "
-            "('t', 0, 1, %s, 1, 1, 1767225600000, 900, now(), now()), "
-            "('t', 0, 2, %s, 1, 2, 1767225660000, 900, now(), now())",
-            [vin(1), vin(1)],
-        )
-    database.run(lambda connection: restate_windows(connection, ROAD, road_rows(5, -1)))
-    database.run(lambda connection: restate_windows(connection, ROAD, road_rows(6, -1)))
-    database.run(lambda connection: write_windows(connection, ROAD, road_rows(2, 9)))
-    assert query(lane, "SELECT vehicles, revision FROM odograph.road_cell_window") == [
-        {"vehicles": 6, "revision": 2}
-    ]
-    open_offsets = query(lane, "SELECT log_offset FROM odograph.late_frame WHERE repaired_at IS NULL")
-    assert open_offsets == [{"log_offset": 1}]
-    database.close()
-
-
-def test_a_standing_link_that_falls_silent_is_cut_and_the_work_done_again(lane: Lane) -> None:
-    url = urlsplit(lane.endpoints.db_ingest_url)
-    assert url.hostname is not None
-    assert url.port is not None
-    with Link(url.hostname, url.port) as link:
-        through = urlunsplit(url._replace(netloc=url.netloc.replace(f":{url.port}", f":{link.port}")))
-        database = Database(through, "silent", threading.Event(), attempt_s=1.0)
-
-        def backend(connection: Connection) -> int:
-            return int(fetch(connection, "SELECT pg_backend_pid()")[0][0])
-
-        before = database.run(backend)
-        link.stall()
-        found: list[int] = []
-        worker = threading.Thread(target=lambda: found.append(database.run(backend)))
-        worker.start()
-        eventually(lambda: database.problem() is not None, 60, "the silence is noticed")
-        link.heal()
-        worker.join(60)
-        assert found
-        assert found[0] != before
-        database.close()
-
-
-def road_rows(vehicles: int, batch_id: int) -> pa.Table:
-    return pa.table(
-        {
-            "cell": ["891f8d7a49bffff"],
-            "heading_sector": pa.array([0], pa.int16()),
-            "window_start": pa.array([datetime(2026, 1, 1, tzinfo=UTC)], pa.timestamp("us", tz="UTC")),
-            "window_s": [60],
-            "vehicles": [vehicles],
-            "vehicle_bits": [1],
-            "samples": [10],
-            "distance_m": [100.0],
-            "time_s": [1.0],
-            "speed_kmh": [360.0],
-            "batch_id": [batch_id],
-        }
-    )

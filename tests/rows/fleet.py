@@ -199,6 +199,7 @@ def _rover_window(k: int) -> Row:
         "speed_mean_kmh": speed,
         "speed_n": 100,
         "speed_max_kmh": speed + 3,
+        "speed_last_kmh": speed,
         "distance_m": speed / 3.6 * 10,
         "moving_s": 10.0,
         "idle_s": 0.0,

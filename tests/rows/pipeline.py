@@ -9,6 +9,8 @@ import h3
 
 from tests.rows.town import Row, ends, vehicle_id
 
+YEARS_AHEAD_S = 10 * 31_557_600
+
 
 def progress(now: datetime) -> list[Row]:
     """A batch a second of windows (40 frames each) and routing, one of archive each ten seconds, for 15
@@ -92,9 +94,12 @@ def late_frames(now: datetime) -> list[Row]:
 
 
 def quarantined(now: datetime) -> list[Row]:
-    """Three frames with a clock ahead, one with a clock never set."""
+    """Three frames of vehicle 5 with a clock ten years ahead, one of vehicle 6 with a clock never set."""
     return [
-        _record(n, now) | {"topic": "telemetry", "verdict": "clock_unset" if n == 3 else "clock_ahead"}
+        _record(n, now)
+        | {"topic": "telemetry", "verdict": "clock_unset" if n == 3 else "clock_ahead"}
+        | {"vehicle_id": vehicle_id(5 if n < 3 else 6)}
+        | {"t0_ms": 1000 if n == 3 else round((now.timestamp() + YEARS_AHEAD_S) * 1000)}
         for n in range(4)
     ]
 

@@ -9,7 +9,7 @@ import pytest
 from load_tests.bench.load import STAGE_GROWTH, Seen, verdict_of
 from load_tests.bench.parts import MachineTime
 from load_tests.bench.search import Tried, Verdict, after_failed_confirmation, next_rate
-from load_tests.bench.ticks import Load, Tick, memories, trend
+from load_tests.bench.ticks import Load, Tick, memories, pause_s, trend
 
 
 def stages(*tried: tuple[float, Verdict, float]) -> list[Tried]:
@@ -82,6 +82,19 @@ def test_a_load_holds_with_a_flat_lag_only_and_if_some_query_runs_and_nothing_wa
     assert verdict_of(seen([replace(t, committed={}) for t in flat]), STAGE_GROWTH) == "grew"
     dropped = [replace(t, dropped=k) for k, t in enumerate(flat)]
     assert verdict_of(seen(dropped), STAGE_GROWTH) == "grew"
+
+
+def test_a_lag_that_swings_by_one_batch_holds_and_one_that_gains_more_than_a_batch_grows() -> None:
+    def batches(taken_in_of_100: int) -> list[Tick]:
+        return [
+            replace(t, appended=100 * k, committed={"windows": taken_in_of_100 * (k // 5 * 5)})
+            for k, t in enumerate(ticks([0] * 34))
+        ]
+
+    even, behind = batches(100), batches(60)
+    assert pause_s(even, "windows") == 5.0
+    assert verdict_of(seen(even), 0.0) == "held"
+    assert verdict_of(seen(behind), STAGE_GROWTH) == "grew"
 
 
 def test_a_simulator_that_was_late_makes_the_load_void() -> None:

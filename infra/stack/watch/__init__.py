@@ -1,0 +1,1 @@
+"""Measures every part of the pipeline from outside, each few seconds, for the page Operations."""

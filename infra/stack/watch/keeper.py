@@ -1,0 +1,173 @@
+"""The watch: looks at every part each few seconds and writes what it saw, until it is stopped.
+
+It runs beside the pipeline and needs none of it but the database: where that is away nothing is written, and
+the page says that nothing is known. A gap stays a gap.
+"""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack
+from typing import Final
+
+import structlog
+from prometheus_client import CollectorRegistry, Counter
+
+from infra.contract.errors import ServiceError
+from infra.contract.settings import Endpoints, Settings, endpoints
+from infra.health import HealthServer
+from infra.stack import query_offsets, sizes, state
+from infra.stack.broker_figures import BrokerWatch
+from infra.stack.lag import REAL_TIME
+from infra.stack.log_ends import LogEnds
+from infra.stack.service import Runner
+from infra.stack.watch import reading, store
+from infra.stack.watch.figures import Figures
+from infra.stack.watch.reading import Kernel, Parts
+from infra.stack.watch.samples import Ends, Place, Reading, places, sample
+from infra.stop_signals import stopped_by_signals
+
+NAME: Final = "watch"
+GOOD: Final = 3
+"""A sample counts as measured for so many intervals, and for as long as parts may take to answer."""
+ANSWER_S: Final = 10.0
+EVENT_TOPICS: Final = ("alerts", "crash", "status", "dead-letter")
+
+log = structlog.get_logger("infra.stack.watch")
+
+
+def run(settings: Settings) -> None:
+    """Watch until SIGTERM or SIGINT."""
+    found = endpoints(settings)
+    with stopped_by_signals() as stop, ExitStack() as parts:
+        broker = BrokerWatch(found.mqtt_host, found.mqtt_port, patient=True)
+        ends = parts.enter_context(LogEnds(found.kafka_bootstrap, settings.kafka.prefix))
+        watch = Watch(settings, found, parts.enter_context(broker), ends)
+        checks = {"database": watch.problem}
+        parts.enter_context(HealthServer(found.http_ports.get(NAME, 0), checks, watch.registry))
+        parts.callback(watch.close)
+        watch.run(stop)
+
+
+class Watch:
+    """Looks, and remembers the look before."""
+
+    def __init__(self, settings: Settings, found: Endpoints, broker: BrokerWatch, ends: LogEnds) -> None:
+        self.registry = CollectorRegistry()
+        self._looks = Counter("odograph_watch_looks", "Looks at all parts, stored", registry=self.registry)
+        self._settings, self._found, self._broker, self._ends = settings, found, broker, ends
+        self._home = settings.paths.home.resolve()
+        ports = {name: port for name, port in found.http_ports.items() if name != NAME}
+        self._parts = Parts(settings, ports, Runner(self._home))
+        self._connection: store.Connection | None = None
+        self._before: dict[str, Reading] = {}
+        self._log_before: tuple[float, Mapping[str, Ends]] | None = None
+        self._memory: dict[str, float] = {}
+        self._slow_due_s = 0.0
+        self._problem: str | None = "nothing measured yet"
+
+    def problem(self) -> str | None:
+        """Why nothing is written; None when all is well."""
+        return self._problem
+
+    def run(self, stop: threading.Event) -> None:
+        """Look each ``interval_s``; a look that takes longer is followed by the next one."""
+        while True:
+            begun_s = time.monotonic()
+            self._once()
+            if stop.wait(max(0.0, self._settings.watch.interval_s - (time.monotonic() - begun_s))):
+                return
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._connection is not None:
+            self._connection.close()
+
+    def _once(self) -> None:
+        """A look; where the database is away, the next one tries again."""
+        try:
+            if self._connection is None:
+                self._connection = store.connect(self._found.db_ingest_url)
+            self.look(self._connection)
+            self._slowly(self._connection)
+        except ServiceError as error:
+            if self._problem != str(error):
+                log.warning("not written: trying again", reason=str(error))
+            self._problem = str(error)
+            self.close()
+            self._connection = None
+            return
+        self._problem = None
+        self._looks.inc()
+
+    def look(self, connection: store.Connection) -> None:
+        """All parts once, into the database; raises ServiceError where that is away."""
+        seen = store.look(connection)
+        kernel = self._parts.kernel(self._memory)
+        log_ends, kafka = self._log(kernel.get("kafka", Kernel()))
+        readings = [
+            self._own("postgres", None, seen.own, kernel),
+            reading.broker(
+                self._broker, self._found.mqtt_host, self._settings, kernel.get("mosquitto", Kernel())
+            ),
+            kafka,
+            *self._parts.read(self._memory),
+        ]
+        samples = [sample(now, self._before.get(now.stage)) for now in readings]
+        good_s = GOOD * self._settings.watch.interval_s + ANSWER_S
+        store.put(connection, samples, self._places(log_ends, seen.read_to), good_s)
+        self._before = {now.stage: now for now in readings}
+        self._log_before = (time.monotonic(), log_ends)
+
+    def _own(self, stage: str, trouble: str | None, seen: Figures, kernel: Mapping[str, Kernel]) -> Reading:
+        known = kernel.get(stage, Kernel())
+        return Reading(stage, time.monotonic(), trouble, seen, known.cpu_s, known.memory_mb)
+
+    def _log(self, kernel: Kernel) -> tuple[Mapping[str, Ends], Reading]:
+        """End offsets by topic, and Kafka as a part; no offsets where it does not answer."""
+        try:
+            ends = {topic: self._ends.ends(topic) for topic in ("telemetry", *EVENT_TOPICS)}
+        except ServiceError as error:
+            return {}, self._own("kafka", str(error), Figures(), {"kafka": kernel})
+        told = Figures(passed=sum(sum(found.values()) for found in ends.values()))
+        return ends, self._own("kafka", None, told, {"kafka": kernel})
+
+    def _places(self, ends: Mapping[str, Ends], read_to: Mapping[str, Ends]) -> list[Place]:
+        """How far each reader is in each partition: streaming queries by their checkpoints."""
+        at_s, before = self._log_before or (0.0, {})
+        seconds = time.monotonic() - at_s if before else None
+        found: list[Place] = []
+        for query, read in self._committed().items():
+            if "telemetry" in ends:
+                found += places(query, "telemetry", ends["telemetry"], read, before.get("telemetry"), seconds)
+        for topic, read in read_to.items():
+            if topic in ends:
+                found += places("events", topic, ends[topic], read, before.get(topic), seconds)
+        return found
+
+    def _committed(self) -> dict[str, Ends]:
+        """Where the newest committed batch of each query ends in the live topic."""
+        topic = self._ends.topic("telemetry")
+        newest = {
+            query: query_offsets.committed(self._home, query)
+            for query in query_offsets.queries(self._home)
+            if query not in REAL_TIME
+        }
+        return {query: done.ends[topic] for query, done in newest.items() if done and topic in done.ends}
+
+    def _slowly(self, connection: store.Connection) -> None:
+        """What costs a walk through files: memory of each part, sizes of folders and tables."""
+        if time.monotonic() < self._slow_due_s:
+            return
+        self._slow_due_s = time.monotonic() + self._settings.watch.slow_interval_s
+        pids = reading.pids(self._parts.runner, self._parts.names())
+        self._memory = {name: state.memory_mb(pid) for name, pid in pids.items()}
+        found = {
+            name: sizes.folder_bytes(self._home / name)
+            for name in sizes.FOLDERS
+            if (self._home / name).is_dir()
+        }
+        store.put_storage(connection, found, dict.fromkeys(found, shutil.disk_usage(self._home).free))

@@ -1,0 +1,102 @@
+"""What the stream application writes, once and for all: its sinks and their way to a real database."""
+
+from __future__ import annotations
+
+import threading
+from datetime import UTC, datetime
+from urllib.parse import urlsplit, urlunsplit
+
+import psycopg
+import pyarrow as pa
+import pytest
+
+from load_tests.drills.link import Link
+from stream_jobs.database import Connection, Database, fetch
+from stream_jobs.sinks import ROAD, BatchClaims, WindowSink, restate_windows, write_windows
+from tests.integration.stream_support import query
+from tests.support import Lane, eventually
+from tests.support_frames import vin
+
+pytestmark = pytest.mark.integration
+
+
+def test_a_batch_written_twice_changes_nothing(lane: Lane) -> None:
+    checkpoint = lane.home / "checkpoints" / "windows"
+    checkpoint.mkdir(parents=True)
+    (checkpoint / "metadata").write_text('{"id": "11111111-2222-3333-4444-555555555555"}')
+    database = Database(lane.endpoints.db_ingest_url, "windows", threading.Event())
+    sink = WindowSink(database, BatchClaims("windows", checkpoint))
+
+    def write(batch_id: int, vehicles: int) -> None:
+        rows = road_rows(vehicles, batch_id)
+        database.run(lambda connection: sink.write(connection, {ROAD: rows}, batch_id))
+
+    write(7, vehicles=3)
+    write(7, vehicles=99)
+    write(6, vehicles=99)
+    assert [r["vehicles"] for r in query(lane, "SELECT vehicles FROM odograph.road_cell_window")] == [3]
+    write(8, vehicles=4)
+    assert [r["vehicles"] for r in query(lane, "SELECT vehicles FROM odograph.road_cell_window")] == [4]
+    database.close()
+
+
+def test_the_stream_leaves_a_restated_window_alone_and_opens_its_late_frames_again(lane: Lane) -> None:
+    database = Database(lane.endpoints.db_ingest_url, "repair", threading.Event())
+    with psycopg.connect(lane.endpoints.db_owner_url) as connection:
+        connection.execute(
+            "INSERT INTO odograph.late_frame VALUES "
+            "('t', 0, 1, %s, 1, 1, 1767225600000, 900, now(), now()), "
+            "('t', 0, 2, %s, 1, 2, 1767225660000, 900, now(), now())",
+            [vin(1), vin(1)],
+        )
+    database.run(lambda connection: restate_windows(connection, ROAD, road_rows(5, -1)))
+    database.run(lambda connection: restate_windows(connection, ROAD, road_rows(6, -1)))
+    database.run(lambda connection: write_windows(connection, ROAD, road_rows(2, 9)))
+    assert query(lane, "SELECT vehicles, revision FROM odograph.road_cell_window") == [
+        {"vehicles": 6, "revision": 2}
+    ]
+    open_offsets = query(lane, "SELECT log_offset FROM odograph.late_frame WHERE repaired_at IS NULL")
+    assert open_offsets == [{"log_offset": 1}]
+    database.close()
+
+
+def test_a_standing_link_that_falls_silent_is_cut_and_the_work_done_again(lane: Lane) -> None:
+    url = urlsplit(lane.endpoints.db_ingest_url)
+    assert url.hostname is not None
+    assert url.port is not None
+    with Link(url.hostname, url.port) as link:
+        through = urlunsplit(url._replace(netloc=url.netloc.replace(f":{url.port}", f":{link.port}")))
+        database = Database(through, "silent", threading.Event(), attempt_s=1.0)
+
+        def backend(connection: Connection) -> int:
+            return int(fetch(connection, "SELECT pg_backend_pid()")[0][0])
+
+        before = database.run(backend)
+        link.stall()
+        found: list[int] = []
+        worker = threading.Thread(target=lambda: found.append(database.run(backend)))
+        worker.start()
+        eventually(lambda: database.problem() is not None, 60, "the silence is noticed")
+        link.heal()
+        worker.join(60)
+        assert found
+        assert found[0] != before
+        database.close()
+
+
+def road_rows(vehicles: int, batch_id: int) -> pa.Table:
+    return pa.table(
+        {
+            "cell": ["891f8d7a49bffff"],
+            "heading_sector": pa.array([0], pa.int16()),
+            "window_start": pa.array([datetime(2026, 1, 1, tzinfo=UTC)], pa.timestamp("us", tz="UTC")),
+            "window_s": [60],
+            "vehicles": [vehicles],
+            "vehicle_bits": [1],
+            "samples": [10],
+            "distance_m": [100.0],
+            "time_s": [1.0],
+            "speed_kmh": [360.0],
+            "batch_id": [batch_id],
+        }
+    )
