@@ -36,13 +36,15 @@ from infra.stack.health import readyz
 from infra.stack.programs import odograph
 from infra.stack.stack import Stack
 from infra.stack.state import memory_mb
+from infra.stack.watch.reading import cpu_s
 from load_tests.dashboard import month, paint, pulse, reader, report
 
 TOWN_SEED, TOWN = 1, (48.137, 11.575)
 READY_S = 60.0
 SAMPLE_S = 10.0
-VISITS = 4
+VISITS = 3
 ALONE_S = 30.0
+WARM_S = 4.0
 PAGES = (
     "/",
     "/?traffic=true",
@@ -70,17 +72,19 @@ def main(wanted: argparse.Namespace) -> int:
         stack = Stack(settings, say, preferred={}, only=("postgres",))
         addresses = stack.up()
         parts.callback(stack.down)
-        fill(addresses, wanted.vehicles, wanted.days)
+        fill(addresses, wanted.vehicles, wanted.days, as_is=wanted.as_is)
         parts.enter_context(pulse.driving(addresses.db_ingest_url))
         base, pid = parts.enter_context(served(settings, addresses))
-        found = report.Report(vehicles=wanted.vehicles, readers=wanted.readers)
-        measure(found, base, pid, wanted)
+        every_s = settings.dashboard.refresh_s
+        found = report.Report(wanted.vehicles, wanted.readers, refresh_every_s=every_s)
+        database = stack.runner.find("postgres")
+        measure(found, base, (pid, database.pid if database else pid), wanted)
     text = json.dumps(asdict(found), indent=1) if wanted.json else report.text(found)
     sys.stdout.write(text + "\n")
     return 0 if not found.missed() else 1
 
 
-def fill(addresses: Endpoints, vehicles: int, days: int) -> None:
+def fill(addresses: Endpoints, vehicles: int, days: int, *, as_is: bool) -> None:
     """A month where there is none yet; the last hour anew each time."""
     with psycopg.connect(addresses.db_owner_url, autocommit=True) as connection:
         (there,) = connection.execute("SELECT count(*) FROM odograph.vehicle").fetchone() or (0,)
@@ -88,7 +92,8 @@ def fill(addresses: Endpoints, vehicles: int, days: int) -> None:
             roads = city(TOWN_SEED, *TOWN).edges()
             figures.store_roads(addresses.db_ingest_url, f"city-{TOWN_SEED}", roads)
             month.fill(connection, vehicles, days, say)
-        month.fill_now(connection, vehicles, say)
+        if not as_is:
+            month.fill_now(connection, vehicles, say)
 
 
 @contextmanager
@@ -116,7 +121,7 @@ def wait_ready(child: subprocess.Popen[bytes], port: int) -> None:
         time.sleep(0.2)
 
 
-def measure(found: report.Report, base: str, pid: int, wanted: argparse.Namespace) -> None:
+def measure(found: report.Report, base: str, pids: tuple[int, int], wanted: argparse.Namespace) -> None:
     """One person, one reader a page, then many for a while with memory watched."""
     pages = [page for page in PAGES if wanted.pages is None or name_of(page) in wanted.pages]
     with paint.browser() as opened:
@@ -125,10 +130,22 @@ def measure(found: report.Report, base: str, pid: int, wanted: argparse.Namespac
             found.paints += paint.visits(opened, base, path, VISITS)
     for path in pages:
         say(f"alone {path}")
-        found.alone.extend(asyncio.run(reader.crowd(base, [path], 1, ALONE_S)).runs)
+        alone(found, base, path, pids)
     say(f"{wanted.readers} readers for {wanted.minutes:g} min")
     with paint.browser() as opened, paint.stays(opened, base + pages[0]) as page:
-        crowd(found, base, pid, pages, wanted, page)
+        crowd(found, base, pids[0], pages, wanted, page)
+
+
+def alone(found: report.Report, base: str, path: str, pids: tuple[int, int]) -> None:
+    """One reader of one page; the CPU time of server and database meanwhile, by a refresh."""
+    asyncio.run(reader.crowd(base, [path], 1, WARM_S))
+    before_s = [cpu_s(pid) for pid in pids]
+    notes = asyncio.run(reader.crowd(base, [path], 1, ALONE_S))
+    spent_s = [cpu_s(pid) - before for pid, before in zip(pids, before_s, strict=True)]
+    rounds = max(1.0, ALONE_S / found.refresh_every_s)
+    found.cpu_ms[path] = tuple(1000 * seconds / rounds for seconds in spent_s)
+    found.alone.extend(notes.runs)
+    found.wrong.extend(notes.wrong)
 
 
 def name_of(page: str) -> str:
@@ -166,6 +183,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--readers", type=int, default=20)
     parser.add_argument("--minutes", type=float, default=10.0, help="how long the readers stay")
     parser.add_argument("--home", help="folder of the database, kept; none: a temporary one")
+    parser.add_argument("--as-is", action="store_true", help="the last hours are not made anew")
     parser.add_argument("--pages", nargs="*", help="only these, by name; the fleet's is ''")
     parser.add_argument("--json", action="store_true")
     return parser.parse_args()

@@ -45,7 +45,7 @@ def draw() -> None:
     fleet = live.ask(fleet_queries.fleet_latest)
     if fleet is None:
         return
-    network = live.row(live.ask_slowly(fleet_queries.road_networks)) or {}
+    network = live.row(live.ask_rarely(fleet_queries.road_networks)) or {}
     states: list[str] = st.session_state.get("states") or []
     kind = str(st.session_state.get("traffic") or TRAFFIC[0])
     wanted = fleet[fleet["state"].isin(states)] if states else fleet

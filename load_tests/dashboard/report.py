@@ -28,6 +28,9 @@ class Report:
     together: list[Run] = field(default_factory=list)
     memory: list[tuple[float, float, float]] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
+    cpu_ms: dict[str, tuple[float, ...]] = field(default_factory=dict)
+    """By page: CPU time of server and database by refresh of one reader, a first run among them."""
+    refresh_every_s: float = 2.0
 
     def missed(self) -> list[str]:
         """Aims that were missed, in words."""
@@ -88,6 +91,8 @@ def text(found: Report) -> str:
         lines += ["", f"server, {title}", _row("page", *SERVER_HEAD)]
         firsts, parts = by_path(runs, first=True), by_path(runs, first=False)
         lines += [_row(path, *_server(firsts[path], parts.get(path, []))) for path in firsts]
+    lines += ["", "CPU of one reader, ms by refresh", _row("page", "dashboard", "database")]
+    lines += [_row(path, *(f"{ms:.0f}" for ms in spent)) for path, spent in found.cpu_ms.items()]
     if found.memory:
         lines += ["", *_memory(found.memory)]
     missed = found.missed()
