@@ -41,10 +41,15 @@ class Stretch {
     return this.ids.length - 1; // beyond the arrays: it has a place before them only
   }
 
+  // Whether there is a place; a vehicle of an earlier stretch only has no row in the arrays.
+  has(at) {
+    return Number.isFinite(this.x[at]);
+  }
+
   lastOf(row) {
     for (let k = this.columns - 1; k >= 0; k -= 1) {
       const at = row * this.columns + k;
-      if (this.x[at] === this.x[at]) {
+      if (this.has(at)) {
         return { ms: this.start + k * this.step, x: this.x[at], y: this.y[at], state: STATES[this.state[at]] };
       }
     }
@@ -55,7 +60,7 @@ class Stretch {
   at(row, ms, found) {
     const column = Math.min(this.columns - 1, Math.floor((ms - this.start) / this.step));
     let k = column;
-    while (k >= 0 && !(this.x[row * this.columns + k] === this.x[row * this.columns + k])) k -= 1;
+    while (k >= 0 && !this.has(row * this.columns + k)) k -= 1;
     if (k < 0) return this.silent(this.before.get(row), ms, found);
     const here = row * this.columns + k;
     const then = this.start + k * this.step;
@@ -85,7 +90,7 @@ class Stretch {
     const reach = Math.max(1, Math.ceil(SILENT_MS / this.step));
     for (let next = k + 1; next < this.columns && next <= k + reach; next += 1) {
       const there = row * this.columns + next;
-      if (!(this.x[there] === this.x[there])) continue;
+      if (!this.has(there)) continue;
       const [dx, dy] = [this.x[there] - found.x, this.y[there] - found.y];
       const long = ((next - k) * this.step) / 1000;
       if (metres(dx, dy, found.y) > JUMP_MPS * long + 100) return true; // a jump: it stays where it was

@@ -15,6 +15,7 @@ from tests.support import Lane, eventually
 pytestmark = pytest.mark.e2e
 
 SEED, VEHICLES = 12, 30
+SEEN_MS = 90_000
 FLEET = ("-c", str(VEHICLES), "--rate", str(VEHICLES), "--duration", "120s", "--seed", str(SEED))
 
 
@@ -31,7 +32,7 @@ def test_a_fleet_at_the_edge_moves_on_the_map_and_its_figures_change(pipeline: L
         eventually(lambda: reporting(pipeline) >= VEHICLES, 90, "the fleet is in the view")
         reader.open("/")
         total = drive.summary["vehicles"] + VEHICLES
-        expect(reader.metric("Vehicles")).to_have_text(str(total))
+        expect(reader.metric("Vehicles")).to_have_text(str(total), timeout=SEEN_MS)
         first = reader.page.get_by_text("Data as of").inner_text()
         expect(reader.page.get_by_text("Data as of")).not_to_have_text(first)
         before = canvas(reader)

@@ -102,8 +102,16 @@ def canvas(seen: Visit) -> Pixels:
 
 
 def pixels_of(shown: Locator) -> Pixels:
-    """A part of the page as it looks, [height, width, 3]."""
-    picture = shown.screenshot()
+    """A part of the page as it looks, [height, width, 3].
+
+    Cut out of the page's picture: that of an element alone waits for it to stand still, and a busy machine
+    that draws a live map in software may leave no two frames for that.
+    """
+    shown.evaluate("element => element.scrollIntoView({block: 'nearest'})")
+    box = shown.bounding_box()
+    assert box is not None, "it is not on the page"
+    x, y, width, height = (box[name] for name in ("x", "y", "width", "height"))
+    picture = shown.page.screenshot(clip={"x": x, "y": y, "width": width, "height": height})
     return np.asarray(Image.open(io.BytesIO(picture)).convert("RGB"))
 
 

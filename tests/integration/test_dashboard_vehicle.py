@@ -21,7 +21,8 @@ from tests import support_rows
 from tests.integration.browser_support import Visit
 from tests.integration.dashboard_support import Site, reading
 from tests.rows import car_data
-from tests.rows.town import ROVER, vehicle_id
+from tests.rows.fleet import windows
+from tests.rows.town import ROVER, roads, vehicle_id
 from tests.support import open_lane
 
 pytestmark = pytest.mark.integration
@@ -124,7 +125,13 @@ def test_the_extent_of_a_vehicle_comes_out_of_its_days(found: Found) -> None:
 
 def test_the_page_shows_limits_trends_trips_and_quality(reader: Visit, site: Site) -> None:
     now = datetime.now(UTC)
+    own, minute = vehicle_id(0), now - timedelta(minutes=2)
+    site.execute(
+        "DELETE FROM odograph.vehicle_window WHERE vehicle_id = %s AND window_start > %s", own, minute
+    )
+    fresh = [w for w in windows(now, roads()) if w["vehicle_id"] == own and w["window_start"] > minute]
     with psycopg.connect(site.lane.endpoints.db_ingest_url) as connection:
+        support_rows.insert(connection, "vehicle_window", fresh)
         note(connection.cursor(row_factory=dict_row), rule_notes(load_rules(), []))
         support_rows.insert(connection, "trip", car_data.trips(now))
     try:
@@ -134,7 +141,7 @@ def test_the_page_shows_limits_trends_trips_and_quality(reader: Visit, site: Sit
         expect(page.get_by_text("Click a row to open the trip.")).to_be_visible()
         expect(reader.metric("Late frames")).to_have_text("5")
         expect(page.get_by_text("times in UTC")).to_be_visible()
-        page.get_by_label("Trips").click(position={"x": 60, "y": 50})
+        page.get_by_role("region", name="Trips").click(position={"x": 60, "y": 50})
         expect(page).to_have_url(re.compile(r"/trips\?trip=trip-8"))
     finally:
         site.execute("DELETE FROM odograph.trip WHERE trip_id LIKE 'trip-%%'")
