@@ -120,7 +120,9 @@ def test_acknowledging_changes_the_table_the_history_and_the_row(dispatcher: Vis
 
 def test_keys_go_through_the_list_and_the_address_follows(dispatcher: Visit) -> None:
     dispatcher.open("/alerts?alert=2")
+    expect(dispatcher.page.get_by_role("heading", name="Alert 2")).to_be_visible()
     for key, number in (("j", 1), ("j", 5), ("k", 1)):
+        expect(button(dispatcher, "Next")).to_be_enabled()
         dispatcher.page.keyboard.press(key)
         expect(dispatcher.page).to_have_url(re.compile(rf"alert={number}\b"))
         expect(dispatcher.page.get_by_role("heading", name=f"Alert {number}")).to_be_visible()
