@@ -21,8 +21,8 @@ from tests.support import Lane, make_template, open_lane
 KEPT = ("ODOGRAPH_PATHS_CACHE",)
 PIPELINE_S = 600
 """The whole pipeline starts, drives and is killed several times before the first of its tests."""
-GROUPS = ("services", "messages", "unit", "e2e")
-"""What a worker runs in one go, the longest first."""
+GROUPS = ("services", "messages", "unit", "e2e", "dashboard")
+"""What a worker runs in one go, the longest first; the last is for whoever is free first."""
 MESSAGES = (
     "test_bridge", "test_broker", "test_crash", "test_dead", "test_downlink", "test_listeners",
     "test_publishers", "test_scenarios", "test_simulat",
@@ -35,6 +35,8 @@ def group_of(nodeid: str) -> str:
     room, module = nodeid.partition("::")[0].split("/")[1:3]
     if room != "integration":
         return room if room in GROUPS else "unit"
+    if module.startswith("test_dashboard"):
+        return "dashboard"
     return "messages" if module.startswith(MESSAGES) else "services"
 
 

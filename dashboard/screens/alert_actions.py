@@ -37,11 +37,10 @@ def actions(found: Row) -> None:
     if not found["acknowledged"]:
         acknowledge(found, who)
     with st.container(horizontal=True, key="further"):
-        with st.popover("Silence", icon=":material/notifications_off:"):
+        if st.button("Silence", icon=":material/notifications_off:"):
             silence(found, who)
-        if found["active"]:
-            with st.popover("End by hand", icon=":material/done_all:"):
-                clear(found, who)
+        if found["active"] and st.button("End by hand", icon=":material/done_all:"):
+            clear(found, who)
 
 
 def acknowledge(found: Row, who: Reader) -> None:
@@ -54,6 +53,7 @@ def acknowledge(found: Row, who: Reader) -> None:
             perform(who, name, lambda store: _seen(store, number, name, note), "Acknowledged.")
 
 
+@st.dialog("End by hand")
 def clear(found: Row, who: Reader) -> None:
     """Ends an alert that does not end by itself; a new finding opens a new one."""
     number = int(found["alert_no"])
@@ -65,6 +65,7 @@ def clear(found: Row, who: Reader) -> None:
             perform(who, name, lambda store: _ended(store, number, name, note), "Ended.")
 
 
+@st.dialog("Silence")
 def silence(found: Row, who: Reader) -> None:
     """Nobody is told for a while; alerts are stored all the same."""
     number = int(found["alert_no"])

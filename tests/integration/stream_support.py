@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 import urllib.error
 import urllib.request
@@ -30,8 +31,13 @@ FROM frames GROUP BY window(event_time, '1 minute'), vehicle_id
 WRITER = ("batch_id", "revision", "restated_at")
 
 
+@functools.cache
 def base_ms() -> int:
-    """An hour that has passed: the receive times of a test are its own, all windows are over."""
+    """An hour that has passed: the receive times of a test are its own, all windows are over.
+
+    One for the whole run: what a test sends an hour before it must not be what another sent, where the
+    clock struck between them.
+    """
     return (int(datetime.now(UTC).timestamp() * 1000) // HOUR_MS - 3) * HOUR_MS
 
 

@@ -158,7 +158,7 @@ def test_the_list_stands_still_while_an_alert_is_open_and_says_what_came(
 def test_a_silence_is_in_the_table_in_the_file_and_on_the_page(dispatcher: Visit, site: Site) -> None:
     dispatcher.open("/alerts?alert=5")
     button(dispatcher, "Silence").click()
-    form = dispatcher.page.get_by_test_id("stPopoverBody")
+    form = dispatcher.page.get_by_role("dialog")
     form.get_by_label("Why").fill("road works")
     form.get_by_text("this rule on all vehicles").click()
     form.get_by_role("button", name="Silence").click()
