@@ -9,7 +9,7 @@ import streamlit as st
 
 from dashboard import alert_queries, alert_tables, live, tables, text, triage
 from dashboard.palette import SEVERITIES
-from dashboard.screens import alert_detail, alert_rules
+from dashboard.screens import alert_detail, alert_rules, alert_silences
 
 STATUS: Final = {"active": True, "cleared": False, "all": None}
 VIEWS: Final = ("Alerts", "Rules", "Silences")
@@ -154,7 +154,7 @@ part = view()
 if part == "Rules":
     alert_rules.rules()
 elif part == "Silences":
-    alert_rules.silences()
+    alert_silences.silences()
 else:
     filters()
     live.part(listing)
