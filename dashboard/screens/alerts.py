@@ -16,6 +16,7 @@ VIEWS: Final = ("Alerts", "Rules", "Silences")
 FULL_PX: Final = 720
 BESIDE_PX: Final = 300  # of the list while an alert is open below it; a bare text here would be drawn
 FEW: Final = 18
+MESSAGE_PX: Final = 330  # the columns after it are seen too in a wide window
 LISTED: Final = "alert_list"
 PICKED: Final = "alert_picked"
 TURN: Final = "alert_turn"
@@ -134,7 +135,7 @@ def draw(rows: pd.DataFrame, chosen: int | None) -> None:
         column_config={
             "Value": one,
             "Limit": one,
-            "Message": st.column_config.TextColumn(width="large"),
+            "Message": st.column_config.TextColumn(width=MESSAGE_PX),
             "No": st.column_config.TextColumn(width="small"),
         },
     )
