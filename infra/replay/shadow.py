@@ -79,9 +79,7 @@ class Shadow:
         """Database, topics, addresses and what jobs look up in files; what is there stays."""
         databases.create(self.live.db_owner_url, self.run.database)
         kafka_topics.create_topics(self.live.kafka_bootstrap, self.prefix, for_ever=True)
-        given = self.settings.paths.home.absolute() / "lookups"
-        if given.exists() and not (self.home / "lookups").exists():
-            shutil.copytree(given, self.home / "lookups")
+        self._look_up()
         taken: list[int] = []
         for _ in JOBS:
             taken.append(ports.free_port(taken))
@@ -89,6 +87,15 @@ class Shadow:
         own = with_database(self.live, self.run.database)
         own = replace(own, http_ports=dict(zip(names, taken, strict=True)))
         postgres.write_private(self.home / ENDPOINTS_FILE, json.dumps(asdict(own), indent=1))
+
+    def _look_up(self) -> None:
+        """The live lookups as they are at the begin of the run, all of them or none."""
+        given, own = self.settings.paths.home.absolute() / "lookups", self.home / "lookups"
+        if given.exists() and not own.exists():
+            half = self.home / ".lookups.new"
+            shutil.rmtree(half, ignore_errors=True)
+            shutil.copytree(given, half)
+            half.rename(own)
 
     @contextmanager
     def running(self) -> Iterator[Supervisor]:
@@ -157,10 +164,15 @@ class Shadow:
         return told or databases.open_work(self.owner_url)
 
     def drop(self) -> None:
-        """Its programs, topics, database and folder."""
+        """Its programs, topics, database and folder. The run's own file goes last: as long as it is there the
+        run is known, and one whose drop was killed can be dropped again.
+        """
         processes.stop_all(self.home / "run", 30.0)
         kafka_topics.delete_topics(self.live.kafka_bootstrap, self.prefix)
         databases.drop(self.live.db_owner_url, self.run.database)
+        for path in self.home.iterdir():
+            if path.is_dir():
+                shutil.rmtree(path)
         shutil.rmtree(self.home, ignore_errors=True)
 
 
