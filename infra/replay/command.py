@@ -62,7 +62,7 @@ def replay(wanted: Wanted, say: Say, *, as_json: bool) -> bool:
         )
     settings = load()
     live = endpoints(settings)
-    with _space_wanted(), stopped_by_signals() as stop:
+    with _space_wanted(settings.paths.home), stopped_by_signals() as stop:
         run = _run_of(wanted, settings, live, say)
         if wanted.into == "live":
             return _into_live(wanted, settings, live, run, stop, say)
@@ -72,14 +72,17 @@ def replay(wanted: Wanted, say: Say, *, as_json: bool) -> bool:
 
 
 @contextmanager
-def _space_wanted() -> Iterator[None]:
-    """A full disk becomes a ServiceError that says how to go on."""
+def _space_wanted(home: Path) -> Iterator[None]:
+    """A full disk becomes a ServiceError that says where, and how to go on."""
     try:
         yield
     except OSError as error:
         if error.errno not in NO_SPACE:
             raise
-        raise ServiceError(f"replay: {error}. With space the same command again goes on from here") from error
+        raise ServiceError(
+            f"replay: {error} (runs lie in {home.absolute() / 'replays'}). "
+            "With space the same command again goes on from here"
+        ) from error
 
 
 def _run_of(wanted: Wanted, settings: Settings, live: Endpoints, say: Say) -> Run:

@@ -44,6 +44,8 @@ EVENT_TOPICS: Final = ("alerts", "crash", "status", "dead-letter")
 RESTARTS: Final = 3
 """A program that ended so often will end again."""
 TICK_S: Final = 0.2
+ROOM_BYTES: Final = 1 << 20
+"""Less than a program needs to begin: its disk is full."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,11 +119,19 @@ class Shadow:
         return {**os.environ, **variables, **{f"{PREFIX}{k}": v for k, v in self.run.settings.items()}}
 
     def watch(self, supervisor: Supervisor) -> None:
-        """Start again what ended; raises ServiceError where that does not help."""
+        """Start again what ended; raises ServiceError where that does not help.
+
+        A full disk shows here first: programs that cannot write end, and cannot say so in their logs.
+        """
         supervisor.tick()
         for name, kept in read_state(self.home).items():
             if (kept.get("restarts") or 0) >= RESTARTS:
                 log = supervisor.log(name)
+                if shutil.disk_usage(self.home).free < ROOM_BYTES:
+                    raise ServiceError(
+                        f"run {self.run.run_id}: {name} ended, no space left on device: {self.home}. "
+                        "With space the same command again goes on from here"
+                    )
                 raise ServiceError(
                     f"run {self.run.run_id}: {name} ended with {kept.get('last_exit')} again and again; "
                     f"its log {log}:\n{processes.log_tail(log)}"
