@@ -105,57 +105,77 @@ class Keeper:
                 log.error("keeper failed", keeper=self.name, error=self.failure)
 
 
+Work = tuple[str, float, Callable[[], Any]]
+"""Name, seconds between two calls, what is called."""
+
+
 def start(context: Context, stop: threading.Event) -> list[Keeper]:
     """Start them all."""
-    spark, settings, board = context.spark, context.settings, context.board
-    repair = Repair(spark, settings, context.database("repair"), lambda: board.closed_ms(CLOSERS))
-    latest = LatestPublisher(spark, settings, context.addresses, context.database("latest"))
-    journeys = JourneyRepair(
-        settings, context.database("journeys"), lambda: board.closed_ms(("vehicles", "archive"))
-    )
-    progress_db, ledger_db = context.database("progress"), context.database("ledger")
-    rollups = RollUps(context.database("rollups"), settings.tz)
-    trends = Trends(context.database("trends"))
-    alerts = AlertLog(context.addresses.kafka_bootstrap, settings.kafka.prefix, stop)
-    cohort = CohortKeeper(settings.cohort, context.database("cohort"), alerts.write)
-    lookups = LookupKeeper(settings.paths.home, context.database("lookups"))
-    evidence = EvidenceKeeper(settings, context.database("evidence"), lambda: board.closed_ms(("archive",)))
-    rules = Rules.of(settings.archive)
-    audits = LedgerKeeper(
-        settings, context.addresses, context.database("audit"), lambda: board.closed_ms(CLOSERS)
-    )
-    retention = RetentionKeeper(settings.retention, context.database("retention"))
+    works = (*restating(context, stop), *deriving(context, stop), *keeping(context))
+    return [Keeper(*work, stop, _pool(context.spark, work[0])) for work in works]
+
+
+def restating(context: Context, stop: threading.Event) -> tuple[Work, ...]:
+    """Those that put right what late frames have touched."""
+    spark, settings, board, database = context.spark, context.settings, context.board, context.database
+    every_s = settings.jobs.repair_interval_s
+    repair = Repair(spark, settings, database("repair"), lambda: board.closed_ms(CLOSERS))
+    journeys = JourneyRepair(settings, database("journeys"), lambda: board.closed_ms(("vehicles", "archive")))
     everything = (*CLOSERS, "vehicles")
-    nightly = Nightly(
-        spark, settings, context.database("recompute"), lambda: board.closed_ms(everything), stop
+    nightly = Nightly(spark, settings, database("recompute"), lambda: board.closed_ms(everything), stop)
+    return (
+        ("repair", every_s, repair),
+        ("journeys", every_s, journeys),
+        ("recompute", settings.recompute.look_s, nightly),
     )
-    works: tuple[tuple[str, float, Callable[[], Any]], ...] = (
-        ("progress", PROGRESS_S, lambda: write_progress(board, progress_db)),
+
+
+def deriving(context: Context, stop: threading.Event) -> tuple[Work, ...]:
+    """Those that make of the tables what is slower than a batch: roll-ups, trends, cohorts, roads."""
+    spark, settings, board, database = context.spark, context.settings, context.board, context.database
+    alerts = AlertLog(context.addresses.kafka_bootstrap, settings.kafka.prefix, stop)
+    latest = LatestPublisher(spark, settings, context.addresses, database("latest"))
+    evidence = EvidenceKeeper(settings, database("evidence"), lambda: board.closed_ms(("archive",)))
+    return (
         ("latest", LATEST_S, latest),
-        ("lookups", LOOKUPS_S, lookups),
-        ("history", settings.recompute.history_s, HistoryKeeper(settings, context.database("history"))),
-        ("journeys", settings.jobs.repair_interval_s, journeys),
-        ("repair", settings.jobs.repair_interval_s, repair),
-        ("rollups", settings.jobs.rollup_interval_s, rollups),
-        ("trends", settings.jobs.trend_interval_s, trends),
-        ("cohort", settings.cohort.interval_s, cohort),
+        ("rollups", settings.jobs.rollup_interval_s, RollUps(database("rollups"), settings.tz)),
+        ("trends", settings.jobs.trend_interval_s, Trends(database("trends"))),
+        (
+            "cohort",
+            settings.cohort.interval_s,
+            CohortKeeper(settings.cohort, database("cohort"), alerts.write),
+        ),
         ("evidence", settings.jobs.evidence_interval_s, evidence),
-        ("upkeep", settings.archive.upkeep_s, lambda: upkeep(archive_of(settings.paths.home), rules)),
+        ("roads", ROADS_S, RoadKeeper(settings, database("roads"))),
+        ("stops", STOPS_S, StopKeeper(database("stops"))),
+        ("eta", settings.roads.eta_s, EtaKeeper(settings, database("eta"))),
+    )
+
+
+def keeping(context: Context) -> tuple[Work, ...]:
+    """Those that keep the house: progress, look-ups, ledgers, archive, retention."""
+    settings, board, database = context.settings, context.board, context.database
+    home, archive_s, rules = settings.paths.home, settings.archive.upkeep_s, Rules.of(settings.archive)
+    progress_db, ledger_db = database("progress"), database("ledger")
+    audits = LedgerKeeper(settings, context.addresses, database("audit"), lambda: board.closed_ms(CLOSERS))
+    works: tuple[Work, ...] = (
+        ("progress", PROGRESS_S, lambda: write_progress(board, progress_db)),
+        ("lookups", LOOKUPS_S, LookupKeeper(home, database("lookups"))),
+        ("history", settings.recompute.history_s, HistoryKeeper(settings, database("history"))),
+        ("network", NETWORK_S, NetworkKeeper(settings, database("network"))),
+        ("upkeep", archive_s, lambda: upkeep(archive_of(home), rules)),
         ("ledger", LEDGER_S, lambda: maintain(ledger_db)),
         ("audit", settings.ledger.interval_s, audits),
-        ("retention", settings.retention.interval_s, retention),
-        ("roads", ROADS_S, RoadKeeper(settings, context.database("roads"))),
-        ("stops", STOPS_S, StopKeeper(context.database("stops"))),
-        ("eta", settings.roads.eta_s, EtaKeeper(settings, context.database("eta"))),
-        ("recompute", settings.recompute.look_s, nightly),
-        ("network", NETWORK_S, NetworkKeeper(settings, context.database("network"))),
+        (
+            "retention",
+            settings.retention.interval_s,
+            RetentionKeeper(settings.retention, database("retention")),
+        ),
     )
-    if settings.archive.url:
-        mirror = Mirror(
-            archive_of(settings.paths.home), rules.grace_ms, lambda: HadoopStore(spark, settings.archive.url)
-        )
-        works += (("mirror", settings.archive.upkeep_s, mirror),)
-    return [Keeper(name, interval_s, work, stop, _pool(spark, name)) for name, interval_s, work in works]
+    if not settings.archive.url:
+        return works
+    store = Mirror(archive_of(home), rules.grace_ms, lambda: HadoopStore(context.spark, settings.archive.url))
+    return (*works, ("mirror", archive_s, store))
 
 
 def write_progress(board: Board, database: Database) -> None:
