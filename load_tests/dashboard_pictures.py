@@ -40,9 +40,12 @@ def main(wanted: argparse.Namespace) -> int:
     wrong: list[str] = []
     with chromium() as browser:
         expect.set_options(timeout=WAIT_MS)
-        phone = {"user_agent": PHONE, "has_touch": True} if wanted.size == "phone" else {}
+        phone = wanted.size == "phone"
         context = browser.new_context(
-            viewport={"width": wide, "height": wanted.height or high}, color_scheme=wanted.theme, **phone
+            viewport={"width": wide, "height": wanted.height or high},
+            color_scheme=wanted.theme,
+            user_agent=PHONE if phone else None,
+            has_touch=phone,
         )
         context.set_default_timeout(WAIT_MS)
         for asked in wanted.paths:
