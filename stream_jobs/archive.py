@@ -23,10 +23,9 @@ from infra.archive.writer import place
 from infra.contract.verdict import LATE, ClockLimits
 from stream_jobs.archive_files import EXCEPTION, HourFiles
 from stream_jobs.database import Connection, Database, insert_rows
-from stream_jobs.schema import IDENTITY
+from stream_jobs.schema import COORDINATES, IDENTITY
 from stream_jobs.sinks import BatchClaims
 
-COORDINATES: Final = ("topic", "partition", "log_offset")
 _SPARK_TYPES: Final = {pa.string(): "string", pa.int32(): "int", pa.int64(): "bigint"}
 _EXCEPTION_TYPE: Final = ", ".join(f"{name} {_SPARK_TYPES[kind]}" for name, kind in EXCEPTION.items())
 

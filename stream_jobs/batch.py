@@ -29,7 +29,7 @@ from stream_jobs.database import Connection, Database
 from stream_jobs.frames import batch_frames
 from stream_jobs.recompute.turn import WINDOWS, TurnLostError, hold, turn
 from stream_jobs.repair_plan import Grid, Interval, LateFrame
-from stream_jobs.schema import WINDOW_KEYS
+from stream_jobs.schema import COORDINATES, WINDOW_KEYS
 from stream_jobs.sinks import EDGE, ROAD, VEHICLE, WindowTable
 
 GRACE_MS: Final = 2_000
@@ -147,7 +147,7 @@ class Span:
         if frames is None:
             return {table: rows_of(found).toArrow() for table, rows_of in ROADS}
         coordinates = F.broadcast(_coordinates(self.spark, frames))
-        late = self.windows(records.join(coordinates, ["partition", "log_offset"], "left_semi"))
+        late = self.windows(records.join(coordinates, list(COORDINATES), "left_semi"))
         return {
             table: self._touched_rows(rows_of(found), rows_of(late), list(table.keys))
             for table, rows_of in ROADS
@@ -201,6 +201,7 @@ def _coordinates(spark: SparkSession, frames: Sequence[LateFrame]) -> DataFrame:
     return spark.createDataFrame(
         pa.table(
             {
+                "topic": pa.array([f.topic for f in frames], pa.string()),
                 "partition": pa.array([f.partition for f in frames], pa.int32()),
                 "log_offset": pa.array([f.log_offset for f in frames], pa.int64()),
             }

@@ -13,12 +13,17 @@ from pyspark.sql import types as T  # noqa: N812  Spark's own convention
 from infra.contract.verdict import OK, ClockLimits
 from stream_jobs.partials.rows import KEYS
 from stream_jobs.partials.stage import Stage
-from stream_jobs.schema import IDENTITY, KEPT, SEEN
+from stream_jobs.schema import COORDINATES, IDENTITY, KEPT, SEEN
 from stream_jobs.windows import PARTS, Lengths, event_time
 
 UNIQUE: Final = (*IDENTITY, "visit_ms")
 """What tells frames and visits apart; a frame's ``visit_ms`` is null, in a stream's rows 0."""
-_ARCHIVED: Final = {"verdict": T.StringType(), "partition": T.IntegerType(), "log_offset": T.LongType()}
+_ARCHIVED: Final[dict[str, T.DataType]] = {
+    "verdict": T.StringType(),
+    "topic": T.StringType(),
+    "partition": T.IntegerType(),
+    "log_offset": T.LongType(),
+}
 
 
 def stream_frames(records: DataFrame, limits: ClockLimits, lengths: Lengths) -> DataFrame:
@@ -53,7 +58,7 @@ def batch_frames(records: DataFrame, lengths: Lengths) -> DataFrame:
     windows_ms = lengths.window_s * 1000, lengths.road_window_s * 1000
     stage = Stage(*windows_ms, kept=tuple(_ARCHIVED), roads=lengths.roads)
     frames = records.select(*_ARCHIVED, "value").mapInArrow(stage.__call__, frame_type(_ARCHIVED))
-    order = [(F.col("verdict") != OK), F.col("partition"), F.col("log_offset")]
+    order = [(F.col("verdict") != OK), *map(F.col, COORDINATES)]
     copy = F.row_number().over(Window.partitionBy(*UNIQUE).orderBy(*order))
     return frames.withColumn("copy", copy).where("copy = 1").drop("copy")
 

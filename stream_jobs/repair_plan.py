@@ -24,8 +24,12 @@ Interval = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class LateFrame:
-    """A line of odograph.late_frame."""
+    """A line of odograph.late_frame; topic, partition and offset say which record it is.
 
+    A day that was filled in (odograph backfill) brings a topic's name and offsets of its own.
+    """
+
+    topic: str
     partition: int
     log_offset: int
     vehicle_id: str

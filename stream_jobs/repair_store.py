@@ -16,7 +16,7 @@ REPAIR_BATCH_ID: Final = -1
 """Stands where the speed layer writes its batch: a restated row belongs to no batch of a query."""
 
 _OPEN: Final = """
-SELECT partition, log_offset, vehicle_id, t0_ms, span_ms FROM odograph.late_frame
+SELECT topic, partition, log_offset, vehicle_id, t0_ms, span_ms FROM odograph.late_frame
 WHERE repaired_at IS NULL
   AND ((t0_ms + span_ms) / %(road_window_ms)s + 1) * %(road_window_ms)s <= %(closed_ms)s
 ORDER BY received_at LIMIT %(limit)s
@@ -29,8 +29,9 @@ JOIN unnest(%(starts_ms)s::bigint[]) AS w (start_ms)
 """
 _REPAIRED: Final = """
 UPDATE odograph.late_frame l SET repaired_at = now()
-FROM unnest(%(partitions)s::integer[], %(offsets)s::bigint[]) AS f (partition, log_offset)
-WHERE l.partition = f.partition AND l.log_offset = f.log_offset
+FROM unnest(%(topics)s::text[], %(partitions)s::integer[], %(offsets)s::bigint[])
+     AS f (topic, partition, log_offset)
+WHERE l.topic = f.topic AND l.partition = f.partition AND l.log_offset = f.log_offset
 """
 
 
@@ -55,7 +56,10 @@ def write(connection: Connection, rows: Mapping[WindowTable, pa.Table], frames: 
 
 def mark_repaired(connection: Connection, frames: Sequence[LateFrame]) -> None:
     """These late frames are in all windows that they touch."""
-    values = {"partitions": [f.partition for f in frames], "offsets": [f.log_offset for f in frames]}
+    values = {
+        "topics": [f.topic for f in frames], "partitions": [f.partition for f in frames],
+        "offsets": [f.log_offset for f in frames],
+    }  # fmt: skip
     execute(connection, _REPAIRED, values)
 
 

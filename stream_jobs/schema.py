@@ -13,6 +13,8 @@ from pyspark.sql import types as T  # noqa: N812  Spark's own convention
 
 from infra.contract.signals import SIGNALS, Signal
 
+COORDINATES: Final = ("topic", "partition", "log_offset")
+"""Where a record lies in the log."""
 IDENTITY: Final = ("vehicle_id", "boot_id", "seq")
 HEAD: Final = (*IDENTITY, "t0_ms", "dt_ms", "n")
 """Fields of the head that the jobs need; a frame without one of them is unreadable."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import errno
 import sys
 import threading
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -62,20 +62,27 @@ def replay(wanted: Wanted, say: Say, *, as_json: bool) -> bool:
         )
     settings = load()
     live = endpoints(settings)
-    run = _run_of(wanted, settings, live, say)
-    with stopped_by_signals() as stop:
+    with _space_wanted(settings.paths.home), stopped_by_signals() as stop:
+        run = _run_of(wanted, settings, live, say)
         if wanted.into == "live":
             return _into_live(wanted, settings, live, run, stop, say)
-        try:
-            with runs.held(settings.paths.home, run.run_id):
-                result = work.shadow(settings, live, run, stop, say)
-        except OSError as error:
-            if error.errno not in NO_SPACE:
-                raise
-            raise ServiceError(
-                f"run {run.run_id}: {error}. With space the same command again goes on from here"
-            ) from error
+        with runs.held(settings.paths.home, run.run_id):
+            result = work.shadow(settings, live, run, stop, say)
     return _told(wanted, settings, live, result, say, as_json)
+
+
+@contextmanager
+def _space_wanted(home: Path) -> Iterator[None]:
+    """A full disk becomes a ServiceError that says where, and how to go on."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in NO_SPACE:
+            raise
+        raise ServiceError(
+            f"replay: {error} (runs lie in {home.absolute() / 'replays'}). "
+            "With space the same command again goes on from here"
+        ) from error
 
 
 def _run_of(wanted: Wanted, settings: Settings, live: Endpoints, say: Say) -> Run:
@@ -90,7 +97,8 @@ def _run_of(wanted: Wanted, settings: Settings, live: Endpoints, say: Say) -> Ru
     if wanted.day is not None:
         source = sources.of_day(home, wanted.day, settings.tz, reach, now_ms)
     elif kept is None:
-        source, partial = _out_of_the_log(wanted, settings, live, folder_of(home, run_id), reach, say)
+        with runs.held(home, run_id):
+            source, partial = _out_of_the_log(wanted, settings, live, folder_of(home, run_id), reach, say)
         some = some or partial
     if kept is not None:
         if wanted.day is None or (source.name, source.event.since_ms) == (kept.source, kept.since_ms):

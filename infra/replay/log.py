@@ -164,23 +164,28 @@ class Log:
 
 
 def copy_crashes(bootstrap: str, source: str, target: str, since_ms: int, until_ms: int) -> int:
-    """Crash records received in [since, until) into the run's topic, unless some are there; how many."""
+    """Crash records received in [since, until) into the run's topic, behind those that a killed copy left
+    there; how many.
+    """
     partitions = partitions_of("crash")
     copied = 0
     with closing(Log(bootstrap)) as log:
-        if sum(log.ends(target, partitions)):
-            return 0
+        there = log.ends(target, partitions)
         writer = Producer(_WRITE | {"bootstrap.servers": bootstrap})
         begins, ends = log.since(source, partitions, since_ms), log.ends(source, partitions)
         for partition in range(partitions):
             for message in log.read(source, partition, begins[partition], ends[partition]):
                 at_ms = int(message.timestamp()[1])
-                if since_ms <= at_ms < until_ms:
-                    writer.produce(
-                        target, message.value(), message.key(), partition,
-                        timestamp=at_ms, headers=message.headers(),
-                    )  # fmt: skip
-                    copied += 1
+                if not since_ms <= at_ms < until_ms:
+                    continue
+                if there[partition]:
+                    there[partition] -= 1
+                    continue
+                writer.produce(
+                    target, message.value(), message.key(), partition,
+                    timestamp=at_ms, headers=message.headers(),
+                )  # fmt: skip
+                copied += 1
         if writer.flush(FLUSH_S):
             raise ServiceError(f"Kafka {bootstrap}: {target} does not take records")
     return copied

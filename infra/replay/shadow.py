@@ -44,6 +44,8 @@ EVENT_TOPICS: Final = ("alerts", "crash", "status", "dead-letter")
 RESTARTS: Final = 3
 """A program that ended so often will end again."""
 TICK_S: Final = 0.2
+ROOM_BYTES: Final = 1 << 20
+"""Less than a program needs to begin: its disk is full."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +81,7 @@ class Shadow:
         """Database, topics, addresses and what jobs look up in files; what is there stays."""
         databases.create(self.live.db_owner_url, self.run.database)
         kafka_topics.create_topics(self.live.kafka_bootstrap, self.prefix, for_ever=True)
-        given = self.settings.paths.home.absolute() / "lookups"
-        if given.exists() and not (self.home / "lookups").exists():
-            shutil.copytree(given, self.home / "lookups")
+        self._look_up()
         taken: list[int] = []
         for _ in JOBS:
             taken.append(ports.free_port(taken))
@@ -89,6 +89,15 @@ class Shadow:
         own = with_database(self.live, self.run.database)
         own = replace(own, http_ports=dict(zip(names, taken, strict=True)))
         postgres.write_private(self.home / ENDPOINTS_FILE, json.dumps(asdict(own), indent=1))
+
+    def _look_up(self) -> None:
+        """The live lookups as they are at the begin of the run, all of them or none."""
+        given, own = self.settings.paths.home.absolute() / "lookups", self.home / "lookups"
+        if given.exists() and not own.exists():
+            half = self.home / ".lookups.new"
+            shutil.rmtree(half, ignore_errors=True)
+            shutil.copytree(given, half)
+            half.rename(own)
 
     @contextmanager
     def running(self) -> Iterator[Supervisor]:
@@ -110,11 +119,19 @@ class Shadow:
         return {**os.environ, **variables, **{f"{PREFIX}{k}": v for k, v in self.run.settings.items()}}
 
     def watch(self, supervisor: Supervisor) -> None:
-        """Start again what ended; raises ServiceError where that does not help."""
+        """Start again what ended; raises ServiceError where that does not help.
+
+        A full disk shows here first: programs that cannot write end, and cannot say so in their logs.
+        """
         supervisor.tick()
         for name, kept in read_state(self.home).items():
             if (kept.get("restarts") or 0) >= RESTARTS:
                 log = supervisor.log(name)
+                if shutil.disk_usage(self.home).free < ROOM_BYTES:
+                    raise ServiceError(
+                        f"run {self.run.run_id}: {name} ended, no space left on device: {self.home}. "
+                        "With space the same command again goes on from here"
+                    )
                 raise ServiceError(
                     f"run {self.run.run_id}: {name} ended with {kept.get('last_exit')} again and again; "
                     f"its log {log}:\n{processes.log_tail(log)}"
@@ -157,10 +174,15 @@ class Shadow:
         return told or databases.open_work(self.owner_url)
 
     def drop(self) -> None:
-        """Its programs, topics, database and folder."""
+        """Its programs, topics, database and folder. The run's own file goes last: as long as it is there the
+        run is known, and one whose drop was killed can be dropped again.
+        """
         processes.stop_all(self.home / "run", 30.0)
         kafka_topics.delete_topics(self.live.kafka_bootstrap, self.prefix)
         databases.drop(self.live.db_owner_url, self.run.database)
+        for path in self.home.iterdir():
+            if path.is_dir():
+                shutil.rmtree(path)
         shutil.rmtree(self.home, ignore_errors=True)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -110,12 +111,15 @@ def take(
 ) -> tuple[Source, tuple[str, ...]]:
     """Copy a stretch of the log into files below ``folder``: Kafka may forget it before the replay ends.
 
+    What a killed one left there goes first: the log has grown since, and would be cut into other files.
+
     The run speaks for the time in which no window can lack a record: the stretch less the limits of the
     verdict, in whole multiples of ``grid_ms``; and for the vehicles given, where partitions are left out
     ((): all). Raises ConfigError where the stretch is too short for that.
     """
     spans: list[Span] = []
     vehicles: set[str] = set()
+    shutil.rmtree(folder, ignore_errors=True)
     with closing(Log(bootstrap)) as log:
         for partition, (begin, end) in sorted(taken.items()):
             spans += _take_partition(log, topic, partition, begin, end, folder, vehicles)

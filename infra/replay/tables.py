@@ -55,6 +55,7 @@ TABLES: Final = (
     Table("vehicle_minute", ("vehicle_id", "bucket"), "bucket", windows=True),
     Table("vehicle_hour", ("vehicle_id", "bucket"), "bucket", "1 hour", windows=True),
     Table("vehicle_day", ("vehicle_id", "bucket"), "bucket", "1 day", windows=True),
+    Table("fleet_minute", ("minute",), "minute", fleet=True, windows=True),
     Table("trip", ("vehicle_id", "started_at"), "started_at"),
     Table("trip_stop", ("vehicle_id", "began_at"), "began_at"),
     Table("idle_episode", ("vehicle_id", "began_at"), "began_at"),

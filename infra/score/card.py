@@ -114,8 +114,9 @@ def _harsh(definition: Definition, happened: Happened, claims: Sequence[Claim] |
         if truth.vehicle_id in untrue:
             return "clone or clock"
         peak_g, limit_g = (truth.details.get(key) for key in ("peak_g", "limit_g"))
-        known = peak_g is not None and limit_g is not None
-        return "at the threshold" if known and abs(peak_g - limit_g) < definition.harsh_accuracy_g else None
+        if peak_g is None or limit_g is None:
+            return None
+        return "at the threshold" if abs(peak_g - limit_g) < definition.harsh_accuracy_g else None
 
     kinds = sorted({truth.what for truth in happened.harsh} | {claim.what for claim in claims or ()})
     return [

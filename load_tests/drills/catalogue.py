@@ -16,6 +16,8 @@ from load_tests.drills.checkpoint_faults import f12, f13
 from load_tests.drills.flow import Load
 from load_tests.drills.kafka_faults import f3, f4, f14
 from load_tests.drills.payload_faults import f16, refused
+from load_tests.drills.replay_faults import replay_full, replay_kill
+from load_tests.drills.replay_ways import replay_ways
 from load_tests.drills.site import Disk, Sections, Site
 from load_tests.drills.spark_faults import f7, f8
 from load_tests.drills.vehicle_faults import f15, f17, f18
@@ -85,6 +87,11 @@ DRILLS: Final = (
     Drill("f19", "a cold start before a full log: rate vehicles, a frame a second, for so long", 5000, 400,
           _honest(f19)),
     Drill("f16", "5 % poison among healthy frames; runs with and without in turn", 1000, 15, _honest(f16)),
+    Drill("replay-kill", "kill -9 a replay in each of its phases", 40, 90, _honest(replay_kill)),
+    Drill("replay-ways", "each way a replay can begin, other rules, into live", 40, 150,
+          _honest(replay_ways)),
+    Drill("replay-full", "the disk of the replays fills up", 40, 60, _honest(replay_full),
+          disk=Disk("replays", 64)),
     Drill("refused", "frames that only Kafka refuses", 0, 0,
           lambda site, _, mutant: refused(site, mutant), {}, ("no-gapless",)),
     Drill("acks", "kill -9 the bridge when only some of what it read is stored", 0, 0,

@@ -27,6 +27,14 @@ SEEN, JOURNEY, WHOLE, STREAMED = "seen", "journey", "whole", "streamed"
 """Rows: a vehicle was read; a journey; a finding of all frames in order; one of the frames as they came."""
 
 
+def came(each: Placed) -> tuple[int, int, int]:
+    """Sorts frames as they came. A log is in order of receipt, and two of them (a day that was filled in has
+    a topic and offsets of its own) lie side by side by it.
+    """
+    partition, offset, arrival = each
+    return (arrival.received_ms, partition, offset)
+
+
 def lasting(rules: Sequence[Rule]) -> tuple[Rule, ...]:
     """Rules whose findings frames that came behind can change.
 
@@ -58,7 +66,7 @@ class Player:
 
     def played(self, work: Work, placed: list[Placed]) -> Iterator[tuple[str, Row]]:
         """Journeys of the work's time; findings of both runs where a frame came behind."""
-        placed.sort(key=lambda each: each[:2])
+        placed.sort(key=came)
         behind = self._behind(placed)
         if behind or work.journeys:
             core = Core(self.limits, self.detection)

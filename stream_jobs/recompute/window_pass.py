@@ -31,7 +31,8 @@ Note = Callable[[Connection, Counts], None]
 """Writes down what was done, in its transaction."""
 
 _OPEN_LATE: Final = """
-SELECT DISTINCT l.partition, l.log_offset, l.vehicle_id, l.t0_ms, l.span_ms FROM odograph.late_frame l
+SELECT DISTINCT l.topic, l.partition, l.log_offset, l.vehicle_id, l.t0_ms, l.span_ms
+FROM odograph.late_frame l
 JOIN unnest(%(starts_ms)s::bigint[]) AS w (start_ms)
   ON l.t0_ms < w.start_ms + %(length_ms)s AND l.t0_ms + l.span_ms >= w.start_ms
 WHERE l.repaired_at IS NULL

@@ -15,6 +15,16 @@ from tests.integration.stream_support import query
 from tests.support import Lane
 from tests.support_frames import Record, frame, vin
 
+RULES = """
+rules:
+  - {id: hot, version: 1, query: vehicles, kind: level, severity: MAJOR, source: frame, value: coolant_temp_c,
+     beyond: above, limit: "105", raise_for_s: 5, clear_for_s: 10, message: too hot}
+"""
+BEHIND = (
+    "INSERT INTO odograph.journey_behind (vehicle_id, from_time, to_time, received_at, frames, noted_at) "
+    "VALUES (%s, to_timestamp(%s), to_timestamp(%s) + INTERVAL '3 minutes', now(), 31, "
+    "now() - INTERVAL '1 day')"
+)
 KINDS = (pa.string(), pa.int32(), pa.int64(), pa.binary(), pa.int64(), pa.binary())
 LATE_ROW = (
     "INSERT INTO odograph.late_frame (topic, partition, log_offset, vehicle_id, boot_id, seq, t0_ms, "
@@ -41,8 +51,8 @@ def archive(lane: Lane, name: str, records: Sequence[Record]) -> None:
         cursor.executemany(LATE_ROW, [list(row.values()) for row in late])
 
 
-def hot_drive(start_ms: int) -> list[Record]:
-    """Vehicle 71: 100 s of driving and then standing, a frame a second; it is hot in three ways.
+def hot_drive(start_ms: int, vehicle: int = 71) -> list[Record]:
+    """A vehicle: 100 s of driving and then standing, a frame a second; it is hot in three ways.
 
     Seconds 50 to 60: hot, and all of these frames come behind: an alert that late frames make. 100 and 110:
     hot, and what lies between was cool and comes behind: one that they take away. 150 to 170: hot, of which
@@ -55,7 +65,7 @@ def hot_drive(start_ms: int) -> list[Record]:
         t0_ms = start_ms + second * 1000
         lat_deg = 48.1 + min(second, 100) * 10 / 111_195
         content = frame(
-            71, second, t0_ms, speed_kmh=36.0 if second < 100 else 0.0, lat_deg=lat_deg, lon_deg=11.5,
+            vehicle, second, t0_ms, speed_kmh=36.0 if second < 100 else 0.0, lat_deg=lat_deg, lon_deg=11.5,
             ignition_on=True, coolant_temp_c=110.0 if second in hot else 90.0,
         )  # fmt: skip
         records.append((t0_ms + 1500 + (600_000 if second in behind else 0), orjson.dumps(content)))

@@ -21,7 +21,7 @@ from load_tests.drills.link import Link
 from load_tests.oracle import Expected, Roads, expect
 from stream_jobs.roads import network
 from tests.support import Lane, LaneProcess
-from tests.support_frames import TOWN, Record, random_frame, vin
+from tests.support_frames import TOWN, Record, frame, random_frame, vin
 
 HOUR_MS = 3_600_000
 USERS_SQL = """-- Frames of each vehicle by minute.
@@ -172,6 +172,17 @@ def spoilt(records: list[Record], seed: int) -> list[Record]:
         if 0.35 < fate < 0.36:
             out.append((received_ms, payload[: len(payload) // 2]))
     return sorted(out)
+
+
+def journey_record(second: int, start_ms: int, behind_ms: int = 0) -> tuple[int, bytes]:
+    """100 s northwards at 36 km/h, then standing; a frame a second."""
+    drives = second < 100
+    t0_ms = start_ms + second * 1000
+    lat_deg = 48.1 + min(second, 100) * 10 / 111_195
+    content = frame(
+        61, second, t0_ms, speed_kmh=36.0 if drives else 0.0, lat_deg=lat_deg, lon_deg=11.5, ignition_on=True
+    )
+    return t0_ms + 1500 + behind_ms, orjson.dumps(content)
 
 
 Counts = dict[str, int]

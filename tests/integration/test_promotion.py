@@ -3,83 +3,31 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
-from typing import Any
 
-import psycopg
 import pytest
 
 from infra.contract.errors import ConfigError
-from infra.replay import databases, promote, verdicts
+from infra.replay import promote, verdicts
 from infra.replay.compare import Verdict, compare
-from infra.replay.databases import Connection, connected, with_name
+from infra.replay.databases import Connection, connected
 from infra.replay.runs import Run
 from infra.replay.tables import TABLES
+from tests.integration.promotion_support import (
+    alert,
+    database_of,
+    definitions,
+    fleet_minute,
+    hour,
+    metres,
+    read,
+    run_of,
+    windows,
+)
 from tests.support import Lane
 from tests.support_frames import vin
 
 pytestmark = pytest.mark.integration
-
-DAY = datetime(2026, 11, 20, tzinfo=UTC)
-COLUMNS = "vehicle_id, window_start, window_s, frames, frames_late, samples, out_of_range, first_event, "
-COLUMNS += "last_event, distance_m, batch_id"
-
-
-def run_of(run_id: str, begin: datetime, hours: int, vehicles: tuple[str, ...] = ()) -> Run:
-    since_ms = int(begin.timestamp() * 1000)
-    until_ms = since_ms + hours * 3_600_000
-    span = (since_ms, until_ms)
-    return Run(run_id, "archive", *span, *span, 0, vehicles, None, ("stream",), {}, "c")
-
-
-@contextmanager
-def database_of(lane: Lane, run: Run) -> Iterator[Connection]:
-    url = lane.endpoints.db_owner_url
-    databases.create(url, run.database)
-    try:
-        with connected(with_name(url, run.database)) as own:
-            yield own
-    finally:
-        databases.drop(url, run.database)
-
-
-def windows(connection: Connection, vehicle: int, at: list[datetime], distance_m: float) -> None:
-    for start in at:
-        connection.execute(
-            f"INSERT INTO odograph.vehicle_window ({COLUMNS}) "
-            "VALUES (%s, %s, 10, 1, 0, 10, 0, %s, %s, %s, 0)",
-            (vin(vehicle), start, start, start, distance_m),
-        )
-
-
-def alert(connection: Connection, vehicle: int, rule: str, at: datetime) -> None:
-    connection.execute(
-        "INSERT INTO odograph.alert (vehicle_id, rule, rule_version, severity, message, opened_at, last_at, "
-        "findings, late, first_alert_id) VALUES (%s, %s, 1, 'MAJOR', 'm', %s, %s, 1, false, %s)",
-        (vin(vehicle), rule, at, at, uuid.uuid4().hex),
-    )
-
-
-def read(lane: Lane, sql: str) -> list[tuple[Any, ...]]:
-    """As the dashboard does."""
-    with psycopg.connect(lane.endpoints.db_dashboard_url, options="-c timezone=UTC") as connection:
-        return connection.execute(sql).fetchall()
-
-
-def metres(lane: Lane) -> list[tuple[int, int, float]]:
-    sql = "SELECT vehicle_id, window_start, distance_m FROM serving.vehicle_window ORDER BY 1, 2"
-    return [(int(v[-3:]), at.hour, m) for v, at, m in read(lane, sql)]
-
-
-def definitions(connection: Connection) -> list[tuple[Any, ...]]:
-    return connection.execute(promote._VIEWS).fetchall()
-
-
-def hour(number: int) -> datetime:
-    return DAY + timedelta(hours=number)
 
 
 def test_two_runs_are_promoted_over_each_other_and_rolled_back_to_what_was(lane: Lane) -> None:
@@ -94,13 +42,17 @@ def test_two_runs_are_promoted_over_each_other_and_rolled_back_to_what_was(lane:
             windows(live, vehicle, [hour(h) for h in range(5)], 1.0)
             windows(one, vehicle, [hour(h) for h in range(5)], 2.0)
             windows(two, vehicle, [hour(h) for h in range(5)], 3.0)
+        for connection, frames in ((live, 10), (one, 20), (two, 30)):
+            fleet_minute(connection, [hour(h) for h in range(5)], frames)
         alert(live, 1, "old", hour(1))
         alert(live, 1, "later", hour(4))
         alert(one, 1, "new", hour(1))
         before = definitions(live)
 
-        assert promote.promote(live, one, first) == 8  # 6 windows, an alert and its change
+        assert promote.promote(live, one, first) == 11  # 6 windows, 3 minutes, an alert and its change
         assert metres(lane) == [(v, h, 2.0 if h < 3 else 1.0) for v in (1, 2) for h in range(5)]
+        fleet = "SELECT array_agg(frames ORDER BY minute) FROM serving.fleet_trend"
+        assert read(lane, fleet) == [([20, 20, 20, 10, 10],)]
         alerts = "SELECT rule, alert_no < 0 FROM serving.alert_life ORDER BY 1"
         assert read(lane, alerts) == [("later", False), ("new", True)]
         changes = "SELECT rule, change FROM serving.alert_change ORDER BY 1"
@@ -112,6 +64,7 @@ def test_two_runs_are_promoted_over_each_other_and_rolled_back_to_what_was(lane:
         expected = [(1, h, 3.0 if h >= 2 else 2.0) for h in range(5)]
         expected += [(2, h, 2.0 if h < 3 else 1.0) for h in range(5)]
         assert metres(lane) == expected
+        assert read(lane, fleet) == [([20, 20, 20, 10, 10],)]  # of some vehicles: nothing of the fleet
         reading = "SELECT run_id, vehicles FROM serving.reading ORDER BY promoted_at"
         assert read(lane, reading) == [(first.run_id, None), (second.run_id, [vin(1)])]
         with pytest.raises(ConfigError, match="is read now"):

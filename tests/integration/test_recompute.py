@@ -22,23 +22,21 @@ from stream_jobs.recompute.runs import Counts
 from stream_jobs.recompute.slices import Span
 from stream_jobs.session import build_session
 from stream_jobs.vehicles.alert_rows import finding_id
-from tests.integration.recompute_support import Killed, alerts_told, archive, hot_drive, stream_alert
+from tests.integration.recompute_support import (
+    BEHIND,
+    RULES,
+    Killed,
+    alerts_told,
+    archive,
+    hot_drive,
+    stream_alert,
+)
 from tests.integration.stream_support import HOUR_MS, assert_equal, base_ms, drive, query, spoilt, stored
 from tests.support import LIGHT_JVM, Lane, open_lane
 from tests.support_frames import vin
 
 pytestmark = pytest.mark.integration
 
-RULES = """
-rules:
-  - {id: hot, version: 1, query: vehicles, kind: level, severity: MAJOR, source: frame, value: coolant_temp_c,
-     beyond: above, limit: "105", raise_for_s: 5, clear_for_s: 10, message: too hot}
-"""
-BEHIND = (
-    "INSERT INTO odograph.journey_behind (vehicle_id, from_time, to_time, received_at, frames, noted_at) "
-    "VALUES (%s, to_timestamp(%s), to_timestamp(%s) + INTERVAL '3 minutes', now(), 31, "
-    "now() - INTERVAL '1 day')"
-)
 SPOIL = (
     "UPDATE odograph.vehicle_window SET distance_m = 7 WHERE (vehicle_id, window_start) = "
     "(SELECT vehicle_id, min(window_start) FROM odograph.vehicle_window "

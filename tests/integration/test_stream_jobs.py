@@ -9,12 +9,11 @@ import duckdb
 import orjson
 import psycopg
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
 from infra.archive.verify import verified
-from infra.contract.topics import kafka_topic
 from infra.stack.stack import Stack
 from load_tests.oracle import Expected, Limits, counted, expect
+from tests.integration.stream_reads import archive_copies, archive_of, has_archive, last_word
 from tests.integration.stream_support import (
     USERS_SQL,
     App,
@@ -23,6 +22,7 @@ from tests.integration.stream_support import (
     agrees,
     base_ms,
     drive,
+    journey_record,
     linked,
     page,
     query,
@@ -31,7 +31,7 @@ from tests.integration.stream_support import (
     spoilt,
     town_in_use,
 )
-from tests.support import Lane, eventually, open_lane
+from tests.support import eventually, open_lane
 from tests.support_frames import frame, send, vin
 
 pytestmark = pytest.mark.integration
@@ -180,33 +180,6 @@ def test_the_newest_state_of_each_vehicle_is_in_the_table_and_in_the_compacted_t
     assert query(app.lane, sql, vin(41)) == [{"speed_kmh": 25.0, "coolant_c": None}]
 
 
-def last_word(lane: Lane) -> dict[str, dict[str, Any]]:
-    """The compacted topic's last record of each key."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": lane.endpoints.kafka_bootstrap,
-            "group.id": f"{lane.name}-check",
-            "enable.partition.eof": True,
-        }
-    )
-    topic = kafka_topic(lane.settings.kafka.prefix, "vehicle-latest")
-    states: dict[str, dict[str, Any]] = {}
-    try:
-        partitions = [TopicPartition(topic, p, OFFSET_BEGINNING) for p in range(2)]
-        consumer.assign(partitions)
-        at_end = 0
-        while at_end < len(partitions):
-            message = consumer.poll(10)
-            assert message is not None, "the topic cannot be read"
-            if message.error():
-                at_end += 1
-                continue
-            states[message.key().decode()] = orjson.loads(message.value())
-    finally:
-        consumer.close()
-    return states
-
-
 def test_the_archive_holds_every_record_once_and_duckdb_reads_it(app: App) -> None:
     start_ms = base_ms() - HOUR_MS
     records = [(start_ms + i, orjson.dumps(frame(51, i, start_ms))) for i in range(20)]
@@ -225,20 +198,6 @@ def test_the_archive_holds_every_record_once_and_duckdb_reads_it(app: App) -> No
     assert verified(folder, None, quick=True).unlisted == []
 
 
-def archive_of(lane: Lane) -> str:
-    return f"read_parquet('{lane.home}/archive/telemetry/date=*/hour=*/*.parquet', hive_partitioning = false)"
-
-
-def has_archive(lane: Lane) -> bool:
-    return any((lane.home / "archive" / "telemetry").glob("date=*/hour=*/*.parquet"))
-
-
-def archive_copies(lane: Lane) -> int:
-    """Records in the archive beyond one for each Kafka coordinate."""
-    sql = f"SELECT count(*) - count(DISTINCT (partition, log_offset)) FROM {archive_of(lane)}"
-    return int(duckdb.sql(sql).fetchall()[0][0])
-
-
 def test_a_drive_becomes_a_trip_and_frames_that_come_behind_restate_it(app: App) -> None:
     start_ms = base_ms() - 2 * HOUR_MS
     lost = range(40, 50)
@@ -255,17 +214,6 @@ def test_a_drive_becomes_a_trip_and_frames_that_come_behind_restate_it(app: App)
     eventually(lambda: query(app.lane, told, vin(61)) == [whole], DONE_S, "the trip is restated")
     behind = "SELECT frames, repaired_at IS NULL AS due FROM odograph.journey_behind WHERE vehicle_id = %s"
     assert query(app.lane, behind, vin(61)) == [{"frames": 10, "due": False}]
-
-
-def journey_record(second: int, start_ms: int, behind_ms: int = 0) -> tuple[int, bytes]:
-    """100 s northwards at 36 km/h, then standing; a frame a second."""
-    drives = second < 100
-    t0_ms = start_ms + second * 1000
-    lat_deg = 48.1 + min(second, 100) * 10 / 111_195
-    content = frame(
-        61, second, t0_ms, speed_kmh=36.0 if drives else 0.0, lat_deg=lat_deg, lon_deg=11.5, ignition_on=True
-    )
-    return t0_ms + 1500 + behind_ms, orjson.dumps(content)
 
 
 def test_metrics_tell_of_each_query(app: App) -> None:

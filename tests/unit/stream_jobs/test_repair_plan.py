@@ -14,13 +14,13 @@ MINUTE = 60_000
 
 
 def test_a_frame_touches_the_windows_from_its_first_to_its_last_sample() -> None:
-    frame = LateFrame(0, 1, "A", t0_ms=59_500, span_ms=900)
+    frame = LateFrame("t", 0, 1, "A", t0_ms=59_500, span_ms=900)
     assert plan.vehicle_keys([frame], GRID) == [("A", 50_000), ("A", 60_000)]
     assert plan.road_starts_ms([frame], GRID) == [0, 60_000]
 
 
 def test_a_last_sample_on_the_boundary_touches_the_next_window() -> None:
-    frame = LateFrame(0, 1, "A", t0_ms=9_100, span_ms=900)
+    frame = LateFrame("t", 0, 1, "A", t0_ms=9_100, span_ms=900)
     assert plan.vehicle_keys([frame], GRID) == [("A", 0), ("A", 10_000)]
 
 

@@ -58,8 +58,8 @@ def test_the_nightly_run_is_due_once_after_its_hour(
 
 
 def test_a_late_frame_across_two_slices_is_taken_in_by_the_second_if_the_first_saw_it() -> None:
-    inside, across = LateFrame(0, 1, "V", 61_000, 900), LateFrame(0, 2, "V", 119_500, 900)
-    came_between = LateFrame(0, 3, "V", 119_600, 900)
+    inside, across = LateFrame("t", 0, 1, "V", 61_000, 900), LateFrame("t", 0, 2, "V", 119_500, 900)
+    came_between = LateFrame("t", 0, 3, "V", 119_600, 900)
     first, reach = taken_in([inside, across], [0, 60_000], 60_000, Reach())
     assert first == [inside]
     assert taken_in([across, came_between], [120_000], 60_000, reach)[0] == [across]

@@ -1,0 +1,97 @@
+"""Runs to be promoted: their databases, what lies in them, and what serving reads."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import psycopg
+
+from infra.replay import databases, promote
+from infra.replay.databases import Connection, connected, with_name
+from infra.replay.runs import Run
+from tests.support import Lane
+from tests.support_frames import vin
+
+DAY = datetime(2026, 11, 20, tzinfo=UTC)
+COLUMNS = "vehicle_id, window_start, window_s, frames, frames_late, samples, out_of_range, first_event, "
+COLUMNS += "last_event, distance_m, batch_id"
+
+
+def run_of(run_id: str, begin: datetime, hours: int, vehicles: tuple[str, ...] = ()) -> Run:
+    since_ms = int(begin.timestamp() * 1000)
+    until_ms = since_ms + hours * 3_600_000
+    span = (since_ms, until_ms)
+    return Run(run_id, "archive", *span, *span, 0, vehicles, None, ("stream",), {}, "c")
+
+
+@contextmanager
+def database_of(lane: Lane, run: Run) -> Iterator[Connection]:
+    url = lane.endpoints.db_owner_url
+    databases.create(url, run.database)
+    try:
+        with connected(with_name(url, run.database)) as own:
+            yield own
+    finally:
+        databases.drop(url, run.database)
+
+
+def windows(connection: Connection, vehicle: int, at: list[datetime], distance_m: float) -> None:
+    for start in at:
+        connection.execute(
+            f"INSERT INTO odograph.vehicle_window ({COLUMNS}) "
+            "VALUES (%s, %s, 10, 1, 0, 10, 0, %s, %s, %s, 0)",
+            (vin(vehicle), start, start, start, distance_m),
+        )
+
+
+def alert(connection: Connection, vehicle: int, rule: str, at: datetime) -> None:
+    connection.execute(
+        "INSERT INTO odograph.alert (vehicle_id, rule, rule_version, severity, message, opened_at, last_at, "
+        "findings, late, first_alert_id) VALUES (%s, %s, 1, 'MAJOR', 'm', %s, %s, 1, false, %s)",
+        (vin(vehicle), rule, at, at, uuid.uuid4().hex),
+    )
+
+
+def read(lane: Lane, sql: str) -> list[tuple[Any, ...]]:
+    """As the dashboard does."""
+    with psycopg.connect(lane.endpoints.db_dashboard_url, options="-c timezone=UTC") as connection:
+        return connection.execute(sql).fetchall()
+
+
+def metres(lane: Lane) -> list[tuple[int, int, float]]:
+    sql = "SELECT vehicle_id, window_start, distance_m FROM serving.vehicle_window ORDER BY 1, 2"
+    return [(int(v[-3:]), at.hour, m) for v, at, m in read(lane, sql)]
+
+
+def definitions(connection: Connection) -> list[tuple[Any, ...]]:
+    return connection.execute(promote._VIEWS).fetchall()
+
+
+def hour(number: int) -> datetime:
+    return DAY + timedelta(hours=number)
+
+
+def fleet_minute(connection: Connection, at: list[datetime], frames: int) -> None:
+    """The fleet's minutes as the keeper of the roll-ups makes them."""
+    for minute in at:
+        connection.execute(
+            "INSERT INTO odograph.fleet_minute (minute, vehicles, moving, on_road, frames, samples) "
+            "VALUES (%s, 2, 0, 0, %s, 10)",
+            (minute, frames),
+        )
+
+
+def promote_alone(live_url: str, own_url: str, run: Run) -> None:
+    """A promotion in a process of its own."""
+    with connected(live_url) as live, connected(own_url) as own:
+        promote.promote(live, own, run)
+
+
+def roll_back_alone(live_url: str, run_id: str) -> None:
+    """A way back in a process of its own."""
+    with connected(live_url) as live:
+        promote.rollback(live, run_id)

@@ -1,0 +1,68 @@
+"""A promotion and a rollback end at any point by SIGKILL: nobody reads half of one, and again finishes it."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+
+from infra.replay import promote
+from infra.replay.databases import connected, with_name
+from tests.integration.killing import Point, kill_at
+from tests.integration.promotion_support import (
+    alert,
+    database_of,
+    definitions,
+    hour,
+    metres,
+    promote_alone,
+    roll_back_alone,
+    run_of,
+    windows,
+)
+from tests.support import Lane
+
+pytestmark = pytest.mark.integration
+
+BEFORE_IT_IS_READ = (
+    Point("infra.replay.promote:_copy_table", 2),  # within the first transaction
+    Point("infra.replay.promote:copy_in"),  # the rows are there, and read by nobody
+    Point("infra.replay.promote:seam", 3),  # within the second transaction: some seams are made
+    Point("infra.replay.promote:_read_through"),  # all is done, and not committed
+)
+BEFORE_IT_IS_BACK = (
+    Point("infra.replay.promote:_definition", 2),  # a view reads live again
+    Point("infra.replay.promote:_read_through"),
+)
+
+
+def test_what_serving_reads_is_all_of_a_promotion_or_nothing_wherever_it_is_killed(lane: Lane) -> None:
+    live_url = lane.endpoints.db_owner_url
+    run = run_of(f"k{uuid.uuid4().hex[:8]}", hour(0), 3)
+    own_url = with_name(live_url, run.database)
+    with connected(live_url) as live, database_of(lane, run) as own:
+        for vehicle in (1, 2):
+            windows(live, vehicle, [hour(h) for h in range(4)], 1.0)
+            windows(own, vehicle, [hour(h) for h in range(4)], 2.0)
+        alert(own, 1, "new", hour(1))
+        before, live_metres = definitions(live), metres(lane)
+
+        for point in BEFORE_IT_IS_READ:
+            kill_at(point, promote_alone, live_url, own_url, run)
+            assert metres(lane) == live_metres, point
+            assert definitions(live) == before, point
+        kill_at(Point("infra.replay.promote:promote"), promote_alone, live_url, own_url, run)  # after its end
+        run_metres = [(v, h, 2.0 if h < 3 else 1.0) for v in (1, 2) for h in range(4)]
+        assert metres(lane) == run_metres
+        reading = definitions(live)
+        assert promote.promote(live, own, run) == 0
+        assert definitions(live) == reading
+
+        for point in BEFORE_IT_IS_BACK:
+            kill_at(point, roll_back_alone, live_url, run.run_id)
+            assert metres(lane) == run_metres, point
+            assert definitions(live) == reading, point
+        promote.rollback(live, run.run_id)
+        assert metres(lane) == live_metres
+        assert definitions(live) == before
+        promote.forget(live, run)

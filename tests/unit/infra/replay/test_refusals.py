@@ -1,0 +1,91 @@
+"""What a replay refuses before anything is begun, and what a killed one left that it does not believe."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from infra.contract.errors import ArchiveError, ConfigError
+from infra.contract.settings import ENDPOINTS_FILE, Endpoints, load
+from infra.replay import command
+from infra.replay.command import Wanted
+from infra.replay.records import Bounds, Stored
+from infra.replay.runs import Run
+from infra.replay.shadow import Shadow
+from infra.replay.sources import ARCHIVE, files_of, of_day
+from infra.replay.spans import Reach
+from tests.unit.infra.archive.archive_support import HOUR_MS, batches
+
+REACH = Reach(10_000, 30_000, 0)
+DAY = "1970-01-01"
+NOWHERE = Endpoints("127.0.0.1", 1, "127.0.0.1:1", *["postgresql://x@127.0.0.1:1/x"] * 3, {})
+RUN = Run("r1", ARCHIVE, 0, 10, 0, 10, 10, (), None, ("stream",), {}, "c0de")
+
+
+def wanted(**other: object) -> Wanted:
+    words = dict.fromkeys(("day", "from_offset", "from_time", "speed", "run")) | {
+        "day": DAY, "vehicles": (), "into": "live", "verify": False, "jobs": "stream", "settings": (),
+        "lead": "1h", "yes": False,
+    }  # fmt: skip
+    return Wanted(**words | other)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An installation with ten records of 1970-01-01 whose services do not answer."""
+    batches(tmp_path / "archive", 3)
+    (tmp_path / ENDPOINTS_FILE).write_text(json.dumps(asdict(NOWHERE)))
+    monkeypatch.setenv("ODOGRAPH_PATHS_HOME", str(tmp_path))
+    return tmp_path
+
+
+def test_a_day_that_is_not_there_names_those_that_are(home: Path) -> None:
+    (home / "days" / "rush").mkdir(parents=True)
+    (home / "days" / "rush" / "run.json").write_text("{}")
+    with pytest.raises(ConfigError, match=r"--day 1970-01-02: .* In the archive: 1970-01-01; .*: rush"):
+        of_day(home, "1970-01-02", "UTC", REACH, 100 * HOUR_MS)
+
+
+def test_a_file_that_is_missing_is_named_before_anything_is_replayed(home: Path) -> None:
+    source = of_day(home, DAY, "UTC", REACH, 100 * HOUR_MS)
+    stored = Stored(files_of(home, ARCHIVE, home), source.received, source.event, 0, (), 4)
+    gone = sorted(home.rglob("*.parquet"))[1]
+    gone.unlink()
+    with pytest.raises(ArchiveError, match=gone.name):
+        stored.plan(Bounds(10, HOUR_MS))
+
+
+def test_records_go_into_the_live_topic_only_by_consent(home: Path) -> None:
+    with pytest.raises(ConfigError, match=r"--into live: 12 records go .* odograph\.telemetry, received now"):
+        command.replay(wanted(), print, as_json=False)  # nobody answers: it did not ask anybody
+    for other in ({"verify": True}, {"settings": ("jobs.window_s=20",)}):
+        with pytest.raises(ConfigError, match="--verify and --set belong to --into shadow"):
+            command.replay(wanted(yes=True, **other), print, as_json=False)
+    assert not (home / "replays").exists()
+
+
+def test_one_source_is_wanted_and_no_more(home: Path) -> None:
+    for other in ({"day": None}, {"from_time": "1970-01-01T10:00"}):
+        with pytest.raises(ConfigError, match="one of --day, --from-offset, --from-time or --drives"):
+            command.replay(wanted(**other), print, as_json=False)
+
+
+def test_lookups_that_a_killed_run_copied_half_are_copied_again(home: Path) -> None:
+    shadow = Shadow(RUN, load(), NOWHERE, {})
+    (home / "lookups").mkdir()
+    for name in ("vehicle.arrow", "history.arrow"):
+        (home / "lookups" / name).write_text("whole")
+    half = shadow.home / ".lookups.new"
+    half.mkdir(parents=True)
+    (half / "vehicle.arrow").write_text("ha")
+
+    shadow._look_up()
+    assert {p.name: p.read_text() for p in (shadow.home / "lookups").iterdir()} == {
+        "vehicle.arrow": "whole", "history.arrow": "whole"
+    }  # fmt: skip
+    (home / "lookups" / "vehicle.arrow").write_text("newer")
+    shadow._look_up()  # a run goes on with what it began with
+    assert (shadow.home / "lookups" / "vehicle.arrow").read_text() == "whole"
