@@ -36,6 +36,9 @@ def kill_at(point: Point, work: Callable[..., object], *given: object) -> None:
     process = context.Process(target=_mortal, args=(point, work, given))
     process.start()
     process.join(PATIENCE_S)
+    if process.exitcode is None:
+        process.kill()
+        raise AssertionError(f"{point}: not reached within {PATIENCE_S:g} s")
     assert process.exitcode == -signal.SIGKILL, f"{point}: the process ended with {process.exitcode}"
 
 
