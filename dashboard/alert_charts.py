@@ -15,6 +15,8 @@ from infra.contract.signals import BY_NAME
 
 HEIGHT_PX: Final = 230
 SMALL_PX: Final = 150
+LEAST_SHARE: Final = 0.02
+"""Of a signal's size, that its axis spans at least."""
 LIMIT_COLOUR: Final = "#d9482b"
 
 
@@ -57,7 +59,7 @@ def signal(frame: pd.DataFrame, name: str, cleared_s: float | None) -> alt.Layer
         )
         .encode(
             x=_x(),
-            y=alt.Y("value:Q", title=evidence.unit(name) or None, scale=alt.Scale(zero=False), axis=_axis()),
+            y=alt.Y("value:Q", title=evidence.unit(name) or None, scale=_scale(frame["value"]), axis=_axis()),
             tooltip=[
                 alt.Tooltip("s:Q", format="+.1f", title="s from opening"),
                 alt.Tooltip("value:Q", format=".2f", title=evidence.label(name)),
@@ -121,9 +123,20 @@ def _x() -> alt.X:
     return alt.X("s:Q", title="s from opening", scale=scale, axis=alt.Axis(grid=False, tickCount=7))
 
 
+def _scale(values: pd.Series[float]) -> alt.Scale:
+    """Around the values, and not closer than a share of them: noise is no event, one value no axis."""
+    least, most = values.min(), values.max()
+    middle, half = (least + most) / 2, LEAST_SHARE / 2 * max(abs(least), abs(most))
+    if not most - least < 2 * half:  # missing values too
+        return alt.Scale(zero=False)
+    return alt.Scale(zero=False, domain=[middle - half, middle + half])
+
+
 def _axis() -> alt.Axis:
     return alt.Axis(grid=True, tickCount=5, labelFlush=False)
 
 
 def _legend() -> alt.Legend:
-    return alt.Legend(title=None, orient="top", direction="horizontal", offset=18, padding=0)
+    return alt.Legend(
+        title=None, orient="top", direction="horizontal", offset=18, padding=0, symbolType="stroke"
+    )

@@ -141,7 +141,7 @@ def silences(frame: pd.DataFrame, zone: ZoneInfo, now: pd.Timestamp) -> pd.DataF
     moment = now.to_pydatetime()
     return pd.DataFrame(
         {
-            "In force": frame["in_force"].map({True: "yes", False: "over"}),
+            "State": [silence_state(row) for row in frame.to_dict("records")],
             "Rule": frame["rule"].fillna("all rules"),
             "Vehicle": frame["vehicle_id"].fillna("all vehicles"),
             "From": [text.clock(v, zone, moment) for v in frame["from_at"]],
@@ -150,3 +150,18 @@ def silences(frame: pd.DataFrame, zone: ZoneInfo, now: pd.Timestamp) -> pd.DataF
             "Why": frame["why"],
         }
     )
+
+
+def silence_state(row: Row) -> str:
+    """In force, over, or ended before its time and by whom."""
+    if row["in_force"]:
+        return "in force"
+    return "over" if text.missing(row["ended_by"]) else f"ended by {row['ended_by']}"
+
+
+def silence_words(row: Row, zone: ZoneInfo, now: pd.Timestamp) -> str:
+    """One silence in a line."""
+    rule = "all rules" if text.missing(row["rule"]) else row["rule"]
+    vehicle = "all vehicles" if text.missing(row["vehicle_id"]) else row["vehicle_id"]
+    until = text.clock(row["until_at"], zone, now.to_pydatetime())
+    return f"{rule} · {vehicle} · until {until} · {row['by_whom']}: {row['why']}"

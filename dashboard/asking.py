@@ -71,10 +71,10 @@ def outages() -> int:
     return int(st.session_state.get(OUTAGES, 0))
 
 
-def part(body: Callable[..., None], seconds: float | None = None, *args: Any) -> None:
+def part(body: Callable[..., None], seconds: float | None = None, *args: Any, still: bool = False) -> None:
     """Draw a live part, now and again every ``seconds`` (``every``); how long it took is measured.
 
-    ``args`` are the body's.
+    ``args`` are the body's. ``still``: what it draws does not change any more, so only a click draws it anew.
     """
     name = f"{Path(body.__code__.co_filename).stem}.{body.__name__}"
 
@@ -83,7 +83,7 @@ def part(body: Callable[..., None], seconds: float | None = None, *args: Any) ->
             body(*args)
 
     timed.__qualname__ = timed.__name__ = body.__name__  # Streamlit tells fragments apart by their names
-    st.fragment(timed, run_every=every(seconds))()
+    st.fragment(timed, run_every=None if still else every(seconds))()
 
 
 def ask(query: Query[P], *args: P.args, **kwargs: P.kwargs) -> pd.DataFrame | None:

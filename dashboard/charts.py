@@ -147,7 +147,7 @@ def by_query(frame: pd.DataFrame, time: str, column: str, unit: str) -> alt.Char
         .mark_line(strokeWidth=1.7)
         .encode(
             x=_time_axis("time", None),
-            y=alt.Y("value:Q", title=unit, scale=alt.Scale(zero=True, nice=True), axis=_axis()),
+            y=alt.Y("value:Q", title=unit, scale=_from_zero(kept["value"]), axis=_whole_axis()),
             color=alt.Color(
                 "query:N", scale=alt.Scale(domain=names, range=list(SERIES[: len(names)])), legend=_legend()
             ),
@@ -157,60 +157,9 @@ def by_query(frame: pd.DataFrame, time: str, column: str, unit: str) -> alt.Char
     return _finish(chart, legend=True)
 
 
-def delta_v(record: dict[str, Any]) -> alt.Chart:
-    """Cumulative change of velocity after time zero, km/h over ms; lateral too where recorded."""
-    step = float(record.get("delta_v_dt_ms") or 10)
-    named = {"longitudinal": record.get("delta_v_kmh"), "lateral": record.get("delta_v_lat_kmh")}
-    rows = [
-        {"ms": place * step, "value": value, "series": name}
-        for name, values in named.items()
-        for place, value in enumerate(values or [])
-    ]
-    chart: alt.Chart = (
-        alt.Chart(pd.DataFrame(rows, columns=["ms", "value", "series"]))
-        .mark_line(strokeWidth=2)
-        .encode(
-            x=alt.X("ms:Q", title="ms after time zero", axis=_axis(grid=False)),
-            y=alt.Y("value:Q", title="delta-V, km/h", axis=_axis()),
-            color=alt.Color(
-                "series:N",
-                scale=alt.Scale(domain=list(named), range=list(SERIES[:2])),
-                legend=_legend(),
-            ),
-            tooltip=[alt.Tooltip("ms:Q"), "series:N", alt.Tooltip("value:Q", format=".1f", title="km/h")],
-        )
-    )
-    return _finish(chart, legend=True)
-
-
-def pre_crash(record: dict[str, Any]) -> alt.LayerChart:
-    """Speed before time zero, km/h over s, shaded while the brake was on."""
-    frame = pre_crash_frame(record)
-    base = alt.Chart(frame).encode(x=alt.X("s:Q", title="s before time zero", axis=_axis(grid=False)))
-    brake = base.mark_bar(color=SERIES[1], opacity=0.22, width=5).encode(
-        y=alt.Y("brake:Q", title="km/h", axis=_axis()),
-        y2=alt.datum(0),
-    )
-    line = base.mark_line(color=SERIES[0], strokeWidth=2).encode(
-        y=alt.Y("speed_kmh:Q", title="km/h"),
-        tooltip=[alt.Tooltip("s:Q", format=".1f"), alt.Tooltip("speed_kmh:Q", format=".1f", title="km/h")],
-    )
-    both: alt.LayerChart = brake + line
-    return _finish(both, legend=True)
-
-
-def pre_crash_frame(record: dict[str, Any]) -> pd.DataFrame:
-    """``s`` (0 at time zero, negative before), ``speed_kmh`` and ``brake``: the top while it was on."""
-    table = record.get("pre_crash") or {}
-    speeds = table.get("speed_kmh") or []
-    brakes = table.get("brake_on") or [None] * len(speeds)
-    step_s = float(record.get("pre_crash_dt_ms") or 100) / 1000
-    top = max((v for v in speeds if v is not None), default=0)
-    rows = [
-        ((place - len(speeds) + 1) * step_s, value, top if brake else None)
-        for place, (value, brake) in enumerate(zip(speeds, brakes, strict=False))
-    ]
-    return pd.DataFrame(rows, columns=["s", "speed_kmh", "brake"])
+def _from_zero(values: pd.Series[float]) -> alt.Scale:
+    """From 0 up; one unit high at least, or all zeros would lie on an axis without numbers."""
+    return alt.Scale(domainMin=0, domainMax=alt.Undefined if values.max() > 1 else 1, nice=True)
 
 
 def _long(frame: pd.DataFrame, time: str, columns: list[tuple[str, str]]) -> pd.DataFrame:
@@ -234,6 +183,11 @@ def tips(time: str, *rest: Any) -> list[Any]:
 
 def _axis(grid: bool = True) -> alt.Axis:
     return alt.Axis(grid=grid, tickCount=5, labelFlush=False)
+
+
+def _whole_axis() -> alt.Axis:
+    """For counts."""
+    return alt.Axis(tickCount=5, labelFlush=False, format=",.0f", tickMinStep=1)
 
 
 def _legend() -> alt.Legend:

@@ -133,4 +133,6 @@ def _axis(grid: bool = True) -> alt.Axis:
 
 
 def _legend() -> alt.Legend:
-    return alt.Legend(title=None, orient="top", direction="horizontal", offset=18, padding=0)
+    return alt.Legend(
+        title=None, orient="top", direction="horizontal", offset=18, padding=0, symbolType="stroke"
+    )

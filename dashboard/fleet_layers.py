@@ -97,6 +97,7 @@ def edges(data: str | list[Record]) -> pdk.Layer:
         cap_rounded=True,
         joint_rounded=True,
         pickable=True,
+        auto_highlight=True,
     )
 
 
@@ -107,14 +108,14 @@ def edge_rows(found: pd.DataFrame) -> list[Record]:
 
 
 def _edge(row: Record) -> Record:
-    ratio = "" if row["speed_ratio"] is None else f", {row['speed_ratio']:.0%} of free flow"
+    ratio = "not judged" if row["speed_ratio"] is None else f"{row['speed_ratio']:.0%} of free flow"
     told = {
         "live": f"{row['vehicles']} vehicles in five minutes",
         "profile": "as usual at this hour of the week",
-        "none": "too few to tell",
+        "none": f"{row['vehicles']} vehicles: too few to tell",
     }[row["source"]]
     return {
         "path": [[round(x, 5), round(y, 5)] for x, y in row["path"]],
         "colour": list(rgba(CONGESTION[row["congestion"]], min(255, ALPHA[row["source"]] + 90))),
-        "tip": f"{row['congestion']}: {row['speed_kmh']:.0f} km/h{ratio}\n{told}",
+        "tip": f"{row['congestion']}: {row['speed_kmh']:.0f} km/h, {ratio}\n{told}",
     }

@@ -48,6 +48,8 @@ __all__ = [
 ]
 
 PHONE_PX: Final = 360
+QUIET_S: Final = 120.0
+"""As serving.fleet_latest has it of a vehicle."""
 
 
 @st.cache_resource(show_spinner=False)
@@ -113,7 +115,7 @@ def _status(past: bool) -> None:
     """The line that every page has."""
     fresh = row(ask(fleet_queries.freshness))
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="status"):
-        _badge(past)
+        _badge(past, fresh)
         st.caption(status_line(fresh, tz()))
     if AWAY in st.session_state:
         shown = "Shown is what was known before." if fresh else "Nothing to show yet."
@@ -121,19 +123,28 @@ def _status(past: bool) -> None:
         st.warning(f"{message}. {shown} Trying again.", icon=":material/cloud_off:")
 
 
-def _badge(past: bool) -> None:
+def _badge(past: bool, fresh: dict[str, Any] | None) -> None:
     if AWAY in st.session_state:
         st.badge("DATABASE AWAY", icon=":material/cloud_off:", color="red")
     elif past:
         st.badge("REPLAY", icon=":material/replay:", color="violet")
     elif paused():
         st.badge("PAUSED", icon=":material/pause:", color="orange")
+    elif quiet(fresh):
+        st.badge("LIVE, NO NEW DATA", icon=":material/sensors_off:", color="orange")
     else:
         st.badge("LIVE", icon=":material/sensors:", color="green")
     runs = ask(fleet_queries.reading)
     if runs is not None and not runs.empty:
         words = reading_words(runs.to_dict("records"), tz())  # type: ignore[arg-type]
         st.badge(f"REPLAY {words}", icon=":material/replay:", color="violet")
+
+
+def quiet(fresh: dict[str, Any] | None) -> bool:
+    """Whether nobody has reported for as long as makes a vehicle a silent one: green would say too much."""
+    if fresh is None or fresh["data_as_of"] is None:
+        return True
+    return bool((fresh["now"] - fresh["data_as_of"]).total_seconds() > QUIET_S)
 
 
 def reading_words(runs: Sequence[dict[str, Any]], zone: ZoneInfo) -> str:

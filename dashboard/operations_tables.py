@@ -12,6 +12,8 @@ from dashboard import text
 DAY_S: Final = 86_400
 FULL_DAYS_MOST: Final = 3650
 """A disk that would be full later is not said to be."""
+GROWTH_LEAST_S: Final = 6 * 3600
+"""What grew for less tells of a start, not of days."""
 
 
 def off_time(frame: pd.DataFrame, zone: ZoneInfo, now: pd.Timestamp) -> pd.DataFrame:
@@ -21,7 +23,7 @@ def off_time(frame: pd.DataFrame, zone: ZoneInfo, now: pd.Timestamp) -> pd.DataF
         {
             "Vehicle": frame["vehicle_id"],
             "Late": frame["late"],
-            "not repaired": frame["late_open"],
+            "Not repaired": frame["late_open"],
             "Latest by": frame["late_worst_s"].map(text.duration),
             "Quarantined": frame["quarantined"],
             "Clock": [clock(ahead, never) for ahead, never in zip(frame["ahead_s"], unset, strict=True)],
@@ -73,7 +75,7 @@ def pushed(told: dict[str, Any]) -> str:
 
 def folders(frame: pd.DataFrame) -> pd.DataFrame:
     """What lies on the disk."""
-    growth = frame["growth_per_day"].astype(float)
+    growth = grown(frame)
     return pd.DataFrame(
         {
             "Folder": frame["place"],
@@ -83,13 +85,22 @@ def folders(frame: pd.DataFrame) -> pd.DataFrame:
     )
 
 
+def grown(frame: pd.DataFrame) -> pd.Series[float]:
+    """Growth, bytes a day; missing where it was not watched for long enough."""
+    long_enough = frame["grown_over_s"].astype(float) >= GROWTH_LEAST_S
+    return frame["growth_per_day"].astype(float).where(long_enough)
+
+
 def room(frame: pd.DataFrame) -> str:
     """What the disk has left, and for how long at the growth of the last day."""
     free = frame["free_bytes"].dropna()
     if free.empty:
         return "What the disk has left is not known."
     left = float(free.iloc[0])
-    grows = float(frame["growth_per_day"].astype(float).clip(lower=0).sum())
+    growth = grown(frame)
+    if growth.isna().all():
+        return f"{left / 2**30:,.1f} GiB free on the disk; its growth is told after six hours."
+    grows = float(growth.clip(lower=0).sum())
     days = left / grows if grows else float("inf")
     lasts = f", full in {days:.0f} days at the growth of the last day" if days < FULL_DAYS_MOST else ""
     return f"{left / 2**30:,.1f} GiB free on the disk{lasts}."
@@ -102,7 +113,7 @@ def sizes(frame: pd.DataFrame) -> pd.DataFrame:
             "Table": frame["schema"] + "." + frame["name"],
             "MiB": frame["bytes"].astype(float) / 2**20,
             "Rows, about": frame["about_rows"],
-            "Since": [text.NONE if text.missing(v) else f"{v:%Y-%m-%d}" for v in frame["since"]],
+            "Oldest chunk": [text.NONE if text.missing(v) else f"{v:%Y-%m-%d}" for v in frame["since"]],
             "Kept": ["for ever" if text.missing(d) else f"{d:.0f} days" for d in frame["kept_days"]],
         }
     )

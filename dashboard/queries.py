@@ -19,11 +19,14 @@ import pandas as pd
 import psycopg
 
 from infra.contract.errors import ServiceError
+from infra.contract.patience import Wait, at_most
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
 OPTIONS: Final = "-c statement_timeout=8000 -c default_transaction_read_only=on -c timezone=UTC"
 CONNECT_S: Final = 3
+ANSWER_S: Final = 10.0
+"""Longer than the server gives a statement: only one that stands still does not answer by then."""
 REST_S: Final = 1.0
 """After a failed connection the next attempt waits this long, s: a page asks for many frames at once."""
 SPARE: Final = 4
@@ -36,21 +39,23 @@ class Database:
     ``locate`` gives the libpq URL each time a connection is opened, so that a stack started later is found.
     """
 
-    def __init__(self, locate: Callable[[], str]) -> None:
+    def __init__(self, locate: Callable[[], str], answer_s: float = ANSWER_S) -> None:
         self._locate = locate
+        self._answer_s = answer_s
         self._idle: list[Connection] = []
         self._lock = threading.Lock()
         self._rest_until = 0.0
 
     @contextmanager
     def connection(self) -> Iterator[Connection]:
-        """A connection for one question; raises ServiceError where the database is away."""
+        """A connection for one question; raises ServiceError where the database is away or stands still."""
         connection = self._take()
         try:
-            yield connection
+            with at_most(connection.fileno(), self._answer_s) as wait:
+                yield connection
         except psycopg.OperationalError as error:
             self._drop(connection)
-            raise ServiceError(f"the database went away ({_short(error)}); see: odograph status") from error
+            raise ServiceError(f"the database {_went(wait, error)}; see: odograph status") from error
         except psycopg.Error as error:
             self._drop(connection)
             raise ServiceError(f"the database refused ({_short(error)}); see: odograph doctor") from error
@@ -76,7 +81,8 @@ class Database:
     def _alive(self, spare: Connection) -> bool:
         """Whether an idle connection still works: the database may have been restarted since."""
         try:
-            spare.execute("SELECT 1")
+            with at_most(spare.fileno(), min(CONNECT_S, self._answer_s)):
+                spare.execute("SELECT 1")
         except psycopg.OperationalError:
             self._drop(spare)
             return False
@@ -107,6 +113,10 @@ class Database:
         """One broken connection means that the others of its age are broken too."""
         connection.close()
         self.close()
+
+
+def _went(wait: Wait, error: psycopg.Error) -> str:
+    return f"did not answer for {wait.seconds:g} s" if wait.over else f"went away ({_short(error)})"
 
 
 def _short(error: psycopg.Error) -> str:

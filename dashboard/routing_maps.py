@@ -1,4 +1,4 @@
-"""Layers of traffic by edge and of flows between hexagons: frame in, layers out. Pure."""
+"""Layers of flows between hexagons: frame in, layers out. Pure."""
 
 from __future__ import annotations
 
@@ -9,43 +9,13 @@ import h3
 import pandas as pd
 import pydeck as pdk
 
-from dashboard.maps import ALPHA, Record, literal, rows_of
-from dashboard.palette import CONGESTION, SERIES, rgba
+from dashboard.maps import Record, rows_of
+from dashboard.palette import SERIES, rgba
 
 WIDEST_PX: Final = 14.0
 NARROWEST_PX: Final = 1.5
 NAMED_MOST: Final = 24
 """Hexagons with a name of their own, the busiest first; a matrix of more is not read."""
-
-
-def edges(traffic: pd.DataFrame) -> pdk.Layer:
-    """Traffic by directed edge, coloured by band; an edge and its opposite lie beside each other."""
-    return pdk.Layer(
-        "PathLayer",
-        [_edge(row) for row in rows_of(traffic)],
-        id="edge_traffic",
-        get_path="path",
-        get_color="colour",
-        get_width=5,
-        width_units=literal("pixels"),
-        cap_rounded=True,
-        pickable=True,
-        auto_highlight=True,
-    )
-
-
-def _edge(row: Record) -> Record:
-    told = {
-        "live": f"{row['vehicles']} vehicles",
-        "profile": "as usual at this hour of the week",
-        "none": f"{row['vehicles']} vehicles: too few to tell",
-    }[row["source"]]
-    ratio = "not judged" if row["speed_ratio"] is None else f"{row['speed_ratio']:.0%} of free flow"
-    return {
-        "path": [[round(x, 5), round(y, 5)] for x, y in row["path"]],
-        "colour": list(rgba(CONGESTION[row["congestion"]], 90 + ALPHA[row["source"]])),
-        "tip": f"{row['congestion']}: {row['speed_kmh']:.0f} km/h, {ratio}\n{told}",
-    }
 
 
 def names(flows: pd.DataFrame) -> dict[str, str]:

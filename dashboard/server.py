@@ -53,6 +53,7 @@ def options(port: int, chosen: Dashboard) -> dict[str, Any]:
         "server.showEmailPrompt": False,
         "browser.gatherUsageStats": False,
         "secrets.files": [] if chosen.oidc is None else [str(chosen.oidc.resolve())],
+        "runner.magicEnabled": False,  # it draws the words below a constant on the page
         "client.toolbarMode": "minimal",
         "client.showErrorDetails": "type",
         "client.showErrorLinks": False,

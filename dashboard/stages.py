@@ -122,7 +122,9 @@ def tint(shown: object) -> str:
 
 def table(parts: pd.DataFrame, rates: pd.DataFrame) -> pd.DataFrame:
     """The parts as listed; ``rates`` are ``stage``, ``at``, ``rate_per_s`` of the last minutes."""
-    drawn = {stage: found["rate_per_s"].astype(float).tolist() for stage, found in rates.groupby("stage")}
+    drawn = {
+        stage: found["rate_per_s"].astype(float).dropna().tolist() for stage, found in rates.groupby("stage")
+    }
     known = [STAGES.get(kind_of(name), Stage(name, "", "")) for name in parts["stage"]]
     measured = parts["measured"].astype(bool)
     return pd.DataFrame(

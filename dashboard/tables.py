@@ -166,8 +166,8 @@ def latency(frame: pd.DataFrame) -> pd.DataFrame:
         {
             "Rule": frame["rule"],
             "Findings": frame["findings"],
-            "Receipt to alert p50, ms": frame["received_p50_ms"].astype(float),
-            "p95, ms": frame["received_p95_ms"].astype(float),
-            "Event to alert p50, ms": frame["event_p50_ms"].astype(float),
+            "Receipt to alert p50, ms": frame["received_p50_ms"].astype(float).round(),
+            "p95, ms": frame["received_p95_ms"].astype(float).round(),
+            "Event to alert p50, ms": frame["event_p50_ms"].astype(float).round(),
         }
     )

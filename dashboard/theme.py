@@ -41,6 +41,7 @@ STYLE: Final = """<style>
 [class*="st-key-figures"] {
   display: grid; grid-template-columns: repeat(auto-fit, minmax(108px, 1fr)); gap: 0.6rem;
 }
+.st-key-figures_quality { grid-template-columns: repeat(auto-fit, minmax(150px, 1fr)); }
 [class*="st-key-figures"] > div { width: 100% !important; }
 [class*="st-key-figures"] [data-testid="stMetric"] { width: 100% !important; padding: 0; }
 [class*="st-key-figures"] [data-testid="stMetric"] > div { padding: 0.5rem 0.7rem 0.35rem; }

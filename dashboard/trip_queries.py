@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import date, datetime
-from typing import Final, LiteralString
+from typing import Any, Final, LiteralString
 
 import pandas as pd
 
@@ -45,16 +45,7 @@ def trips(
 
     ``harsh``: only those with a harsh event.
     """
-    return frame(
-        connection,
-        _TRIPS,
-        vehicles=None if vehicles is None else list(vehicles),
-        hours=hours,
-        day=day,
-        tz=tz,
-        harsh=harsh,
-        limit=TRIP_LIMIT,
-    )
+    return frame(connection, _TRIPS, **_wanted(vehicles, hours, day, tz, harsh), limit=TRIP_LIMIT)
 
 
 def trip_sums(
@@ -64,15 +55,15 @@ def trip_sums(
 
     ``fuel_l_per_100km`` over the distance of the trips that burnt fuel.
     """
-    return frame(
-        connection,
-        _SUMS,
-        vehicles=None if vehicles is None else list(vehicles),
-        hours=hours,
-        day=day,
-        tz=tz,
-        harsh=harsh,
-    )
+    return frame(connection, _SUMS, **_wanted(vehicles, hours, day, tz, harsh))
+
+
+def _wanted(
+    vehicles: Sequence[str] | None, hours: int, day: date | None, tz: str, harsh: bool
+) -> dict[str, Any]:
+    """The parameters of _WANTED."""
+    listed = None if vehicles is None else list(vehicles)
+    return {"vehicles": listed, "hours": hours, "day": day, "tz": tz, "harsh": harsh}
 
 
 def trip(connection: Connection, trip_id: str) -> pd.DataFrame:

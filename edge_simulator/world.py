@@ -158,6 +158,7 @@ class World:
             for event in self._injector.due(now_ms):
                 truth.append(self._truth(event))
                 bursts += [event.burst] if event.burst is not None else []
+            truth += [self._truth_of_code(coded) for coded in self._injector.coded()]
             self.fleet.step(self._h_ms / 1000)
             self.machine.step(self.fleet, self._h_ms / 1000)
             truth += self._witness.step(self.fleet, now_ms, self.scenario.start_ms)
@@ -180,3 +181,6 @@ class World:
     def _truth(self, event: faults.Event) -> Truth:
         self.counts["begun_faults"] += 1
         return event.row(self.vehicle_ids[event.fault.vehicle], self.scenario.start_ms)
+
+    def _truth_of_code(self, coded: faults.Coded) -> Truth:
+        return coded.row(self.vehicle_ids[coded.fault.vehicle], self.scenario.start_ms)

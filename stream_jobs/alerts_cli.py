@@ -1,4 +1,4 @@
-"""The commands ``odograph alerts rules | list | show | ack | clear | silence | rehearse``."""
+"""The commands ``odograph alerts rules | list | show | ack | clear | silence | unsilence | rehearse``."""
 
 from __future__ import annotations
 
@@ -126,6 +126,24 @@ def silence(
         write_silences(silence_file(settings.paths.home), store.in_force())
     text = f"silence {done['silence_no']}: until {done['until_at']:%Y-%m-%d %H:%M:%S %Z}"
     _tell(done if as_json else text, as_json)
+
+
+@alerts.command()
+def unsilence(
+    numbers: Annotated[list[int], typer.Argument(help="numbers of silences, as silence gave them")],
+    by: By = None,
+    as_json: Json = False,
+) -> None:
+    """End silences before their time: alerts are told again from now on."""
+    from infra.alerts.store import alert_store
+    from infra.contract.settings import load
+    from infra.contract.silence import silence_file, write_silences
+
+    home = load().paths.home
+    with alert_store(_database()) as store:
+        done = store.end_silences(numbers, by or getpass.getuser())
+        write_silences(silence_file(home), store.in_force())
+    _report("ended", numbers, done, as_json)
 
 
 @alerts.command()

@@ -35,7 +35,8 @@ class Baseline:
     """The value against the vehicle's own history, by name where the rule has names.
 
     ``by``: ``z`` in standard deviations, ``share`` of it, ``difference``. ``against``: ``mean`` (moving, with
-    the time constant ``memory_s``) or a quantile ``p01`` to ``p99`` of all that was learned.
+    the time constant ``memory_s``) or a quantile ``p01`` to ``p99`` of all that was learned. Pauses
+    up to ``pause_s``, in which the condition lets no frame be judged, do not begin ``raise_for_s`` anew.
     """
 
     raise_for_s: float = 0.0
@@ -45,6 +46,7 @@ class Baseline:
     memory_s: float = 604_800.0
     steady_s: float = 0.0
     mean_s: float = 0.0
+    pause_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ OWN: Final[dict[str, tuple[str, ...]]] = {
     "slope": ("span_s", "per", "sure", "clear", "escalate"),
     "baseline": (
         *("raise_for_s", "by", "against", "warm_up", "memory_s", "steady_s", "mean_s"),
-        *("learn", "clear", "escalate"),
+        *("pause_s", "learn", "clear", "escalate"),
     ),
     "count": ("times", "span_s", "absent_s", "apart", "reversal"),
     "geofence": ("fences", "fences_file", "on", "margin_m"),
@@ -166,6 +166,7 @@ def _baseline(reader: Reader) -> Baseline:
         memory_s=reader.seconds("memory_s", 604_800.0, least=1.0),
         steady_s=reader.seconds("steady_s", 0.0),
         mean_s=reader.seconds("mean_s", 0.0),
+        pause_s=reader.seconds("pause_s", 0.0),
     )
 
 

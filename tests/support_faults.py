@@ -38,6 +38,7 @@ class Drive:
     columns: dict[str, Floats]
     codes: list[dict[int, list[str]]] = field(default_factory=list)
     begun: list[faults.Fault] = field(default_factory=list)
+    coded: list[faults.Coded] = field(default_factory=list)
 
     def __getitem__(self, name: str) -> Floats:
         return self.columns[name]
@@ -79,6 +80,7 @@ def drive(
         out.begun += [event.fault for event in injector.due(1000 * (t + 1))]
         machine.step(fleet, 1.0)
         _note(out, t, instruments)
+        out.coded += injector.coded()
         out.codes.append({vehicle: list(codes) for vehicle, codes in injector.all_codes().items()})
     return out
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from typing import Any
+from typing import Any, Final
 
 import orjson
 from confluent_kafka import Producer
@@ -14,6 +14,19 @@ from tests.support import Lane
 
 Record = tuple[int, bytes]
 """received_ms and payload."""
+
+TOWN: Final = (
+    (1, "arterial", 50.0, 4460.0, ((48.11, 11.50), (48.1105, 11.53), (48.11, 11.56))),
+    (2, "arterial", 50.0, 4460.0, ((48.11, 11.56), (48.1105, 11.53), (48.11, 11.50))),
+    (3, "arterial", 50.0, 4450.0, ((48.10, 11.52), (48.14, 11.5203))),
+    (4, "arterial", 50.0, 4450.0, ((48.14, 11.5203), (48.10, 11.52))),
+    (5, "local", 30.0, 4450.0, ((48.13, 11.50), (48.1302, 11.56))),
+    (6, "local", 30.0, 4450.0, ((48.13011, 11.50), (48.13031, 11.56))),
+    (7, "local", 30.0, 6000.0, ((48.10, 11.56), (48.14, 11.54))),
+)
+"""Streets where ``random_frame`` drives: id, class, limit, length, path. A bend, crossings, two one-way
+streets 12 m apart, a diagonal one. None leads in a whole number of degrees: at the very limit of the angle
+rounding would decide."""
 
 
 def vin(number: int) -> str:

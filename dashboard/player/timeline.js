@@ -29,7 +29,7 @@ function drawHours(context, width, height, data) {
   context.strokeStyle = data.tone.grid;
   line(context, 0, base, width, base);
   context.textAlign = "left";
-  context.fillText(data.hours.length ? `vehicles moving, by hour (most ${most.toFixed(1)})` : "no hour of this day is rolled up yet", 0, 10);
+  context.fillText(data.hours.length ? `vehicles moving, mean of each hour (most ${most.toFixed(1)})` : "no hour of this day is rolled up yet", 0, 10);
   const step = timeStep(until - since, width / 60);
   for (let ms = since; ms < until; ms += step) context.fillText(clock(ms, data.zone).slice(0, 5), x(ms), height - 3);
 }

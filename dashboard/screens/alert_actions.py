@@ -25,9 +25,7 @@ Row = Mapping[str, Any]
 def actions(found: Row) -> None:
     """Forms for what is left to do, or why this reader may not."""
     st.subheader("Act", anchor=False)
-    said = st.session_state.pop(DONE, None)
-    if said:
-        st.success(said, icon=":material/check:")
+    said()
     who = signin.reader(live.known_roles())
     if not who.may("alerts"):
         st.caption(signin.why_not(who, "alerts"))
@@ -41,6 +39,13 @@ def actions(found: Row) -> None:
             silence(found, who)
         if found["active"] and st.button("End by hand", icon=":material/done_all:"):
             clear(found, who)
+
+
+def said() -> None:
+    """What came of the last deed, once."""
+    words = st.session_state.pop(DONE, None)
+    if words:
+        st.success(words, icon=":material/check:")
 
 
 def acknowledge(found: Row, who: Reader) -> None:
@@ -112,6 +117,13 @@ def quieten(
     made = store.silence(rule, vehicle, seconds, name, why)
     write_silences(silence_file(live.settings().paths.home), store.in_force())
     return f"Silenced until {text.clock(made['until_at'], live.tz())}."
+
+
+def unquieten(store: AlertStore, number: int, name: str) -> str | None:
+    """The end of a silence in the table and in the file beside it."""
+    ended = store.end_silences([number], name)
+    write_silences(silence_file(live.settings().paths.home), store.in_force())
+    return None if ended else "It was over before."
 
 
 def _seen(store: AlertStore, number: int, name: str, note: str) -> str | None:

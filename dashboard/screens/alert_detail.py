@@ -57,7 +57,7 @@ def detail(listed: Sequence[int]) -> None:
     )  # what to do comes first where they stand one below another
     with right:
         collected = found["evidence_at"] is not None
-        st.fragment(alert_evidence.proof, run_every=None if collected else live.every(live.SLOW_S))(number)
+        live.part(alert_evidence.proof, live.SLOW_S, number, still=collected)
     with left:
         alert_actions.actions(found)
         live.part(history, None, number)
@@ -89,7 +89,7 @@ def facts(number: int) -> None:
     tiles = {
         "Since": text.clock(found["since_at"] or found["opened_at"], zone, datetime.now(UTC)),
         "Duration": text.duration(found["duration_s"]),
-        "Value at first": text.number(found["value"], digits=1),
+        "Last value": text.number(found["value"], digits=1),
         "Worst": text.number(found["worst_value"], digits=1),
         "Limit": text.number(found["limit_value"], digits=1),
         "Findings": text.number(found["findings"]),

@@ -1,4 +1,4 @@
-"""The rules with their counts over time, and the silences."""
+"""The rules with their counts over time."""
 
 from __future__ import annotations
 
@@ -54,23 +54,3 @@ def counted(days: int) -> None:
             "Limit": st.column_config.TextColumn(width="small"),
         },
     )
-
-
-def silences() -> None:
-    """What nobody is told of, and until when."""
-    live.part(_silences)
-
-
-def _silences() -> None:
-    found = live.ask(alert_queries.silences)
-    if found is None:
-        return
-    st.caption(
-        "Silenced alerts are stored and shown all the same; webhooks and drivers are not told. A silence is "
-        "made where an alert is open, or by: odograph alerts silence"
-    )
-    if found.empty:
-        live.nothing("Nothing was ever silenced.")
-        return
-    table = alert_tables.silences(found, live.tz(), pd.Timestamp.now(tz="UTC"))
-    st.dataframe(table, hide_index=True, placeholder=text.NONE, key="silences")

@@ -9,13 +9,14 @@ import streamlit as st
 
 from dashboard import alert_queries, alert_tables, live, tables, text, triage
 from dashboard.palette import SEVERITIES
-from dashboard.screens import alert_detail, alert_rules
+from dashboard.screens import alert_detail, alert_rules, alert_silences
 
 STATUS: Final = {"active": True, "cleared": False, "all": None}
 VIEWS: Final = ("Alerts", "Rules", "Silences")
 FULL_PX: Final = 720
 BESIDE_PX: Final = 300  # of the list while an alert is open below it; a bare text here would be drawn
 FEW: Final = 18
+MESSAGE_PX: Final = 330  # the columns after it are seen too in a wide window
 LISTED: Final = "alert_list"
 PICKED: Final = "alert_picked"
 TURN: Final = "alert_turn"
@@ -134,7 +135,7 @@ def draw(rows: pd.DataFrame, chosen: int | None) -> None:
         column_config={
             "Value": one,
             "Limit": one,
-            "Message": st.column_config.TextColumn(width="large"),
+            "Message": st.column_config.TextColumn(width=MESSAGE_PX),
             "No": st.column_config.TextColumn(width="small"),
         },
     )
@@ -154,7 +155,7 @@ part = view()
 if part == "Rules":
     alert_rules.rules()
 elif part == "Silences":
-    alert_rules.silences()
+    alert_silences.silences()
 else:
     filters()
     live.part(listing)

@@ -61,6 +61,8 @@ def draw() -> None:
     st.html(legends.states(mode, {str(k): int(v) for k, v in wanted["state"].value_counts().items()}))
     if kind != TRAFFIC[0]:
         st.html(legends.congestion())
+    if not network.get("version"):
+        st.caption("No road network is stored, so none is drawn and traffic is known by cell only.")
     if len(wanted) > fleet_layers.MANY:
         st.caption(
             "A bubble has the colour of its vehicles' most common state and the rim of their worst alert."

@@ -10,6 +10,7 @@ from dashboard.screens import operations_records
 
 WHOLE = st.column_config.NumberColumn(format="localized", step=1)
 ONE = st.column_config.NumberColumn(format="%.1f")
+WHOLES = ("Batch, ms", "Frames in", "Waiting in Kafka", "State rows", "Duplicates dropped", "Dropped late")
 
 
 def parts() -> None:
@@ -26,8 +27,9 @@ def parts() -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="verdict"):
         st.badge(words, icon=stages.ICONS[state], color=stages.BADGES[state])
         st.caption(f"measured {text.duration(judged['age_s'].min())} ago")
-    for line in stages.troubles(judged):
-        st.text(line)  # a reason may quote what somebody sent
+    troubles = stages.troubles(judged)
+    if troubles:
+        st.text("\n".join(troubles))  # a reason may quote what somebody sent
     shown = stages.table(judged, rates)
     st.dataframe(
         shown.style.map(stages.tint, subset=["State"]),
@@ -79,14 +81,17 @@ def queries() -> None:
         hide_index=True,
         placeholder=text.NONE,
         key="queries",
-        column_config={"State, MiB": ONE, "Frames/s": ONE},
+        column_config=dict.fromkeys(WHOLES, WHOLE) | {"State, MiB": ONE, "Frames/s": ONE},
     )
 
 
 def history() -> None:
     """Batch time and lag over the last 15 minutes."""
     found = live.ask(operations_queries.queries_history)
-    if found is None or found.empty:
+    if found is None:
+        return
+    if found.empty:
+        st.caption("No batch within 15 minutes, so no line of batch times and of records waiting.")
         return
     shown = text.local(found, live.tz(), "bucket")
     left, right = st.columns(2)

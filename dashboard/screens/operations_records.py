@@ -89,13 +89,13 @@ def reasons() -> None:
         if latency is not None and latency.empty:
             st.caption("No finding within the last hour.")
         elif latency is not None:
-            number = st.column_config.NumberColumn(format="%.0f")
+            number = st.column_config.NumberColumn(format="localized")
             table = tables.latency(latency)
             st.dataframe(
                 table,
                 hide_index=True,
                 placeholder=text.NONE,
-                column_config=dict.fromkeys(table.columns[2:], number),
+                column_config=dict.fromkeys(table.columns[1:], number),
             )
 
 

@@ -9,6 +9,7 @@ import pandas as pd
 import streamlit as st
 
 from dashboard import (
+    fleet_layers,
     fleet_queries,
     legends,
     live,
@@ -73,6 +74,11 @@ def hours(day: date, at: datetime) -> None:
     found = live.ask_slowly(routing_queries.road_hours, day)
     if found is None or found.empty:
         return
+    if found["travel_time_index"].isna().all():
+        st.caption(
+            "No delay can be told of this day: no free-flow speed is known yet of the places driven through."
+        )
+        return
     shown = text.local(found, live.tz(), "hour")
     shown["hour"] = shown["hour"].dt.strftime("%H:00")
     chart = routing_charts.delay(shown, f"{at.astimezone(live.tz()):%H}:00")
@@ -87,9 +93,9 @@ def draw(at: datetime, by: str) -> None:
         return
     mode = live.mode()
     network = live.row(live.ask_slowly(fleet_queries.road_networks)) or {}
-    layer = routing_maps.edges(found) if by == "edge" else maps.congestion(found)
+    layer = fleet_layers.edges(fleet_layers.edge_rows(found)) if by == "edge" else maps.congestion(found)
     st.pydeck_chart(
-        maps.deck([*live.roads(network), layer], view(network), mode),
+        maps.deck([*live.roads(network), layer], view(network, found), mode),
         height=live.map_size(MAP_WIDE, MAP_PX)[1],
         key="routing_map",
         alt="Map of the traffic",
@@ -113,13 +119,16 @@ def told(found: pd.DataFrame, at: datetime) -> str:
     return f"Up to {clock}: {words}."
 
 
-def view(network: dict[str, Any]) -> maps.View:
-    """Where the map looks first: the roads; kept for the session."""
+def view(network: dict[str, Any], found: pd.DataFrame) -> maps.View:
+    """Where the map looks first: the roads, else the cells that are shown; kept for the session."""
     kept: maps.View | None = st.session_state.get(VIEW)
     if kept is None:
-        if not network.get("version"):
+        if network.get("version"):
+            lats, lons = ([network[name] for name in pair] for pair in (("south", "north"), ("west", "east")))
+        elif "cell" in found and len(found):
+            places = [routing_maps.corner(cell) for cell in found["cell"].unique()]
+            lats, lons = ([value for place in places for value in place[n]] for n in (0, 1))
+        else:
             return maps.View(30.0, 10.0, 1.5)
-        south, north, west, east = (network[name] for name in ("south", "north", "west", "east"))
-        kept = maps.view_of([south, north], [west, east], *live.map_size(MAP_WIDE, MAP_PX))
-        st.session_state[VIEW] = kept
+        kept = st.session_state[VIEW] = maps.view_of(lats, lons, *live.map_size(MAP_WIDE, MAP_PX))
     return kept

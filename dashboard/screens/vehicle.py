@@ -58,7 +58,7 @@ def state(now: dict[str, Any]) -> None:
         "Odometer": text.number(None if now["odometer_m"] is None else now["odometer_m"] / 1000, "km"),
         "Coolant": text.number(now["coolant_c"], "°C", 1),
         "12 V system": text.number(now["battery_v"], "V", 2),
-        "Lowest tyre": text.number(now["tyre_min_kpa20"], "kPa"),
+        "Lowest tyre": text.number(pressure(now["tyre_min_kpa20"]), "kPa"),
         "Fuel": text.number(now["fuel_level_pct"], "%"),
         "Charge": text.number(now["soc_pct"], "%", 1),
         "Active alerts": text.number(now["alerts"]),
@@ -68,6 +68,11 @@ def state(now: dict[str, Any]) -> None:
         for label, value in tiles.items():
             if label in always or value != text.NONE:
                 st.metric(label, value, border=True)
+
+
+def pressure(kpa20: float | None) -> float | None:
+    """A gauge pressure made comparable (20 °C) is a little below none in a tyre that is flat and warm."""
+    return None if kpa20 is None else max(0.0, kpa20)
 
 
 def past() -> None:

@@ -37,8 +37,8 @@ def quality(vehicle_id: str, history: pd.DataFrame, shown: Span, extent: dict[st
             st.metric(label, text.number(value), border=True, help=HELP.get(label))
     st.text("\n".join(words(told, gaps)))
     st.caption(
-        f"In the span above. In all: {text.number(extent['frames'])} frames and "
-        f"{text.number(extent['distance_km'], 'km', 1)} "
+        f"In the span above. In all, as far as days are summed up: {text.number(extent['frames'])} frames "
+        f"and {text.number(extent['distance_km'], 'km', 1)} "
         f"since {text.clock(extent['first_event'], live.tz())}."
     )
 

@@ -9,7 +9,6 @@ import streamlit as st
 
 from dashboard import (
     alert_queries,
-    charts,
     health_tables,
     live,
     tables,
@@ -32,13 +31,19 @@ def findings(vehicle_id: str) -> None:
         return
     table = tables.alerts(found, live.tz(), pd.Timestamp.now(tz="UTC"), vehicle=False)
     one = st.column_config.NumberColumn(format="%.1f")
-    st.dataframe(
+    event = st.dataframe(
         tables.tinted(table),
         hide_index=True,
         placeholder=text.NONE,
         key="alerts",
+        on_select="rerun",
+        selection_mode="single-cell",
+        alt="Alerts",
         column_config={"Value": one, "Worst": one, "Limit": one},
     )
+    st.caption("Click a row to open the alert with its evidence.")
+    for place, _ in event["selection"]["cells"][:1]:
+        live.open_page("alerts", alert=str(found["alert_no"].iloc[place]))
 
 
 def crashes(vehicle_id: str) -> None:
@@ -52,7 +57,7 @@ def crashes(vehicle_id: str) -> None:
 
 
 def crash(found: dict[str, Any]) -> None:
-    """One record: what it says, the delta-V curve, the speed before."""
+    """One record in words; the vault has its curves."""
     bag = {True: "deployed", False: "not deployed"}.get(found["airbag_deployed"], "not known")
     hash_words = "hash matches" if found["hash_ok"] else "HASH DOES NOT MATCH"
     words = [
@@ -65,13 +70,9 @@ def crash(found: dict[str, Any]) -> None:
     ]
     st.text(" · ".join(words))
     verdict(found)
-    left, right = st.columns(2)
-    with left:
-        st.markdown("**Change of velocity after time zero**")
-        st.altair_chart(charts.delta_v(found["record"]), key=f"dv_{found['boot_id']}_{found['crash_id']}")
-    with right:
-        st.markdown("**Speed before time zero** (shaded: brake on)")
-        st.altair_chart(charts.pre_crash(found["record"]), key=f"pre_{found['boot_id']}_{found['crash_id']}")
+    key = "/".join(str(found[name]) for name in ("vehicle_id", "boot_id", "crash_id"))
+    if st.button("Open the record with its curves", key=f"crash_{key}", icon=":material/car_crash:"):
+        live.open_page("crashes", record=key)
 
 
 def verdict(found: dict[str, Any]) -> None:

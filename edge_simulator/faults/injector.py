@@ -8,16 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
-from edge_simulator.edr.pulse import SAMPLE_HZ
 from edge_simulator.faults import faults_road
+from edge_simulator.faults.events import Burst, Coded, Event
 from edge_simulator.faults.fault_kind import Fault, Kind, Scene
 from edge_simulator.faults.fault_plan import Arrivals
 from edge_simulator.faults.fault_table import KINDS
-from edge_simulator.geo import Bools, Floats
+from edge_simulator.geo import Bools
 from edge_simulator.motion.fleet import Fleet
 from edge_simulator.vehicle.machine import Machine
 
@@ -25,46 +24,6 @@ ON_ROAD_ABOVE_MPS = 7.0
 TICK_MS = 1000
 """Faults that grow, end or set codes are looked at so often."""
 NEVER_MS = 1 << 62
-
-
-@dataclass(frozen=True, slots=True)
-class Burst:
-    """An impact for the recorder to judge: acceleration at 1 kHz from ``start_ms`` on, lateral None: none."""
-
-    fault: Fault
-    start_ms: int
-    accel: Floats
-    accel_lat: Floats | None = None
-    kind: str = ""
-
-    @property
-    def delta_v_kmh(self) -> float:
-        """The change of speed along the vehicle that it brings in all, km/h."""
-        return round(float(self.accel.sum()) / SAMPLE_HZ * 3.6, 1)
-
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """A fault that begins; ``burst`` where something hits the vehicle."""
-
-    fault: Fault
-    fault_id: str
-    burst: Burst | None = None
-
-    def row(self, vehicle_id: str, start_ms: int) -> dict[str, Any]:
-        """The fault's row of ground truth: all of it, written once, when it begins.
-
-        Times are ms since 1970. ``full_ms``: the cause is complete from then on; ``to_ms``: it is gone from
-        then on, None where it stays. Both are decided at the begin and may lie after the run's end.
-        """
-        fault = self.fault
-        felt = {} if self.burst is None else {"delta_v_kmh": self.burst.delta_v_kmh}
-        return {
-            "kind": "fault", "fault_id": self.fault_id, "fault": fault.name, "vehicle_id": vehicle_id,
-            "from_ms": start_ms + fault.onset_ms, "full_ms": start_ms + fault.full_ms,
-            "to_ms": None if fault.end_ms is None else start_ms + fault.end_ms,
-            "severity": fault.severity, "details": fault.details | felt,
-        }  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -76,6 +35,8 @@ class _Running:
     level: float = 0.0
     noticed_ms: int | None = None
     coded: bool = False
+    told: bool = False
+    """Its code was set once."""
 
     @property
     def busy(self) -> bool:
@@ -103,6 +64,7 @@ class Injector:
         self._taken[[f.vehicle for f in faults]] = True
         self._running: list[_Running] = []
         self._codes: dict[int, list[str]] = {}
+        self._coded: list[Coded] = []
         self._begun = 0
         self._tick_ms = NEVER_MS
         self._next_ms = self._soonest()
@@ -130,6 +92,11 @@ class Injector:
     def codes(self, vehicle: int) -> list[str]:
         """Trouble codes that a vehicle's own diagnosis has set."""
         return self._codes.get(vehicle, [])
+
+    def coded(self) -> list[Coded]:
+        """Codes set since this was asked last, each fault's once."""
+        found, self._coded = self._coded, []
+        return found
 
     def all_codes(self) -> dict[int, list[str]]:
         """Trouble codes by vehicle, of those that have any."""
@@ -189,7 +156,10 @@ class Injector:
         else:
             running.noticed_ms, running.coded = None, False
         if running.coded:
-            self._codes[fault.vehicle] = [str(fault.details.get("code", kind.code))]
+            code = str(fault.details.get("code", kind.code))
+            self._codes[fault.vehicle] = [code]
+            self._coded += [] if running.told else [Coded(fault, code, now_ms)]
+            running.told = True
         else:
             self._codes.pop(fault.vehicle, None)
 

@@ -16,17 +16,24 @@ THRESHOLD_G = {"car": (0.40, 0.35, 0.40), "van": (0.35, 0.30, 0.35), "heavy": (0
 GATE_MPS = np.array([[10.0], [10.0], [30.0]]) / 3.6
 LEAST_MS = 300
 MERGE_MS = 3000
+NEAR_MPS2 = 0.1
+"""So far below a threshold three standard deviations of what the instruments add may reach it."""
 
 
 @dataclass(slots=True)
 class Event:
-    """A harsh event of one vehicle; times in ms, peak in m/s2 (absolute)."""
+    """A harsh event of one vehicle; times in ms, peak and threshold in m/s2 (absolute).
+
+    ``near``: it would have been one from ``NEAR_MPS2`` less on, and is none.
+    """
 
     what: str
     vehicle: int
     from_ms: int
     to_ms: int
     peak_mps2: float
+    least_mps2: float
+    near: bool = False
 
 
 @dataclass(slots=True)
@@ -37,6 +44,12 @@ class _Run:
     to_ms: int
     peak: float
     event: Event | None = None
+    outdone: bool = False
+    """It was near, and there was an event in it."""
+
+
+Key = tuple[int, int, bool]
+"""Kind, vehicle, and whether it is beyond the threshold or only near."""
 
 
 class Harsh:
@@ -46,8 +59,8 @@ class Harsh:
         mass = fleet.specs("mass_kg")
         kind = np.select([mass > 10_000, mass > 2_000], [2, 1], 0)
         self._least = G * np.array(list(THRESHOLD_G.values()))[kind].T.copy()
-        self._lowest = float(self._least.min())
-        self._runs: dict[tuple[int, int], _Run] = {}
+        self._lowest = float(self._least.min()) - NEAR_MPS2
+        self._runs: dict[Key, _Run] = {}
         self._now_ms: int | None = None
 
     def step(self, fleet: Fleet, now_ms: int) -> list[Event]:
@@ -63,35 +76,44 @@ class Harsh:
 
     def close(self) -> list[Event]:
         """Events not told yet, at the end."""
-        found = [run.event for run in self._runs.values() if run.event is not None]
-        self._runs.clear()
-        return found
+        return self._told(list(self._runs))
 
     def _look(self, fleet: Fleet, rows: Ints, since_ms: int, now_ms: int) -> None:
         st = fleet.state
         a, v = st.a[rows], st.v[rows]
         strength = np.stack([-a, a, np.abs(v * st.yaw_rps[rows])])
-        beyond = (strength > self._least[:, rows]) & (v > GATE_MPS) & ~st.crashed[rows]
-        for what, place in np.argwhere(beyond).tolist():
-            vehicle, peak = int(rows[place]), float(strength[what, place])
-            run = self._runs.get((what, vehicle))
-            if run is None:
-                run = self._runs[what, vehicle] = _Run(since_ms, now_ms, peak)
-            elif run.to_ms < since_ms:
-                run.from_ms, run.peak = since_ms, peak
-            run.to_ms, run.peak = now_ms, max(run.peak, peak)
-            self._count(run, what, vehicle)
+        least = self._least[:, rows]
+        counts = (strength > least - NEAR_MPS2) & (v > GATE_MPS) & ~st.crashed[rows]
+        for what, place in np.argwhere(counts).tolist():
+            vehicle = int(rows[place])
+            peak, limit = float(strength[what, place]), float(least[what, place])
+            self._go_on((what, vehicle, False), (since_ms, now_ms), peak, limit)
+            if peak > limit:
+                self._go_on((what, vehicle, True), (since_ms, now_ms), peak, limit)
 
-    def _count(self, run: _Run, what: int, vehicle: int) -> None:
-        """A run of sufficient length is an event, or goes on with the one just before."""
+    def _go_on(self, key: Key, step_ms: tuple[int, int], peak: float, limit: float) -> None:
+        """One more step of a run; one of sufficient length is an event, or goes on with the one before."""
+        since_ms, now_ms = step_ms
+        run = self._runs.get(key)
+        if run is None:
+            run = self._runs[key] = _Run(since_ms, now_ms, peak)
+        elif run.to_ms < since_ms:
+            run.from_ms, run.peak = since_ms, peak
+        run.to_ms, run.peak = now_ms, max(run.peak, peak)
         if run.to_ms - run.from_ms < LEAST_MS:
             return
+        what, vehicle, beyond = key
+        if beyond:
+            self._runs[what, vehicle, False].outdone = True
         if run.event is None:
-            run.event = Event(KINDS[what], vehicle, run.from_ms, run.to_ms, run.peak)
+            run.event = Event(KINDS[what], vehicle, run.from_ms, run.to_ms, run.peak, limit, not beyond)
         run.event.to_ms = run.to_ms
         run.event.peak_mps2 = max(run.event.peak_mps2, run.peak)
 
     def _over(self, now_ms: int) -> list[Event]:
-        done = [key for key, run in self._runs.items() if now_ms - run.to_ms > MERGE_MS]
-        events = [self._runs.pop(key).event for key in done]
-        return [event for event in events if event is not None]
+        return self._told([key for key, run in self._runs.items() if now_ms - run.to_ms > MERGE_MS])
+
+    def _told(self, over: list[Key]) -> list[Event]:
+        """The events of runs that are over, without what was near around an event."""
+        runs = [self._runs.pop(key) for key in over]
+        return [run.event for run in runs if run.event is not None and not run.outdone]

@@ -1,7 +1,8 @@
 """What truly happened on the road: trips, stops, harsh events, edges passed. Rows as they end.
 
 Every row has ``kind``, ``vehicle_id``, ``from_ms``, ``to_ms`` and ``whole``: False where the begin or the end
-was not seen, because the run began or ended meanwhile.
+was not seen, because the run began or ended meanwhile. ``harsh_near`` is no harsh event, but so near to the
+threshold that instruments may see one.
 """
 
 from __future__ import annotations
@@ -131,10 +132,12 @@ class Witness:
         return _with(self._rows("edge", rows, self._passage, now_ms, whole), columns)
 
     def _harsh_row(self, event: Event) -> Row:
+        kind = "harsh_near" if event.near else "harsh"
         return {
-            "kind": "harsh", "vehicle_id": self._ids[event.vehicle], "from_ms": event.from_ms,
+            "kind": kind, "vehicle_id": self._ids[event.vehicle], "from_ms": event.from_ms,
             "to_ms": event.to_ms, "whole": True, "what": event.what,
-            "peak_g": round(event.peak_mps2 / G, 3), "duration_ms": event.to_ms - event.from_ms,
+            "peak_g": round(event.peak_mps2 / G, 3), "limit_g": round(event.least_mps2 / G, 3),
+            "duration_ms": event.to_ms - event.from_ms,
         }  # fmt: skip
 
 

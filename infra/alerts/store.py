@@ -15,9 +15,12 @@ import psycopg
 from psycopg.rows import dict_row
 
 from infra.contract.errors import ConfigError, ServiceError
+from infra.contract.patience import at_most
 from infra.contract.silence import Silence
 
 CONNECT_S: Final = 5
+ANSWER_S: Final = 15.0
+"""For all that one deed takes, s: a database that stands still keeps nobody waiting at the page."""
 Row = dict[str, Any]
 
 _LIST: Final = """
@@ -41,6 +44,7 @@ FROM serving.alert_evidence WHERE alert_no = %(alert_no)s ORDER BY t0, boot_id, 
 _ACK: Final = "SELECT * FROM dispatch.acknowledge(%(numbers)s::bigint[], %(by)s, %(note)s) AS alert_no"
 _CLEAR: Final = "SELECT * FROM dispatch.clear(%(numbers)s::bigint[], %(by)s, %(note)s) AS alert_no"
 _SILENCE: Final = "SELECT * FROM dispatch.silence(%(rule)s, %(vehicle)s, %(seconds)s, %(by)s, %(why)s)"
+_END_SILENCE: Final = "SELECT * FROM dispatch.end_silence(%(numbers)s::bigint[], %(by)s) AS silence_no"
 _IN_FORCE: Final = "SELECT * FROM dispatch.silences_in_force()"
 
 
@@ -93,6 +97,11 @@ class AlertStore:
         params = {"rule": rule, "vehicle": vehicle, "seconds": seconds, "by": by, "why": why}
         return self._rows(_SILENCE, params)[0]
 
+    def end_silences(self, numbers: Sequence[int], by: str) -> list[int]:
+        """The numbers of those that were in force."""
+        params = {"numbers": list(numbers), "by": by}
+        return [row["silence_no"] for row in self._rows(_END_SILENCE, params)]
+
     def in_force(self) -> list[Silence]:
         """All silences that are not over."""
         return [Silence(**row) for row in self._rows(_IN_FORCE, {})]
@@ -109,7 +118,8 @@ def alert_store(url: str) -> Iterator[AlertStore]:
     take.
     """
     try:
-        with psycopg.connect(url, connect_timeout=CONNECT_S, row_factory=dict_row) as connection:
+        connection = psycopg.connect(url, connect_timeout=CONNECT_S, row_factory=dict_row)
+        with at_most(connection.fileno(), ANSWER_S), connection:
             yield AlertStore(connection)
     except psycopg.OperationalError as error:
         raise ServiceError(

@@ -100,7 +100,7 @@ def _trips(definition: Definition, happened: Happened, claims: Sequence[Claim] |
 
 
 def _harsh(definition: Definition, happened: Happened, claims: Sequence[Claim] | None) -> list[Judged]:
-    """A line a kind. A crash looks like harsh driving and is none."""
+    """A line a kind. A crash looks like harsh driving and is none; one at the threshold need not be found."""
     tolerance_ms = round(definition.harsh_within_s * 1000)
     untrue = {truth.vehicle_id for truth in happened.untrue}
     hits = spans.by_vehicle([fault for fault in happened.faults if fault.what in CRASHES])
@@ -110,6 +110,14 @@ def _harsh(definition: Definition, happened: Happened, claims: Sequence[Claim] |
                 for hit in hits.get(claim.vehicle_id, ()))  # fmt: skip
         return claim.vehicle_id in untrue or any(near)
 
+    def excuse(truth: Truth) -> str | None:
+        if truth.vehicle_id in untrue:
+            return "clone or clock"
+        peak_g, limit_g = (truth.details.get(key) for key in ("peak_g", "limit_g"))
+        if peak_g is None or limit_g is None:
+            return None
+        return "at the threshold" if abs(peak_g - limit_g) < definition.harsh_accuracy_g else None
+
     kinds = sorted({truth.what for truth in happened.harsh} | {claim.what for claim in claims or ()})
     return [
         _noted(
@@ -118,7 +126,7 @@ def _harsh(definition: Definition, happened: Happened, claims: Sequence[Claim] |
                 [truth for truth in happened.harsh if truth.what == kind],
                 [claim for claim in claims or () if claim.what == kind],
                 spans.within(tolerance_ms),
-                lambda truth: "clone or clock" if truth.vehicle_id in untrue else None,
+                excuse,
                 explains,
             ),
             claims,

@@ -58,6 +58,8 @@ class Definition:
     trip_parked_s: float
     trip_least_m: float
     harsh_within_s: float
+    harsh_accuracy_g: float
+    """A peak so near to its threshold is on either side of it by chance of the instrument."""
 
     def detector_of(self, rule: str) -> str | None:
         """The first detector that has the rule; None where it is not judged."""
@@ -101,6 +103,7 @@ def _definition(document: Mapping[str, Any]) -> Definition:
         trip_parked_s=float(trips["parked_s"]),
         trip_least_m=float(trips["least_m"]),
         harsh_within_s=float(harsh["within_s"]),
+        harsh_accuracy_g=float(harsh["accuracy_g"]),
     )
 
 

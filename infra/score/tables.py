@@ -106,10 +106,10 @@ def sorted_in(run_id: str, rows: Sequence[dict[str, Any]]) -> Happened:
     return Happened(
         run_id=run_id,
         end_ms=end_ms,
-        faults=[*kinds.get("fault", []), *outages, *kinds.get("clone", [])],
+        faults=[*kinds.get("fault", []), *kinds.get("code", []), *outages, *kinds.get("clone", [])],
         trips=[_with_ends(trip, begin_ms, end_ms) for trip in kinds.get("trip", [])],
         stops=kinds.get("stop", []),
-        harsh=kinds.get("harsh", []),
+        harsh=[*kinds.get("harsh", []), *kinds.get("harsh_near", [])],
         untrue=[*kinds.get("clone", []), *kinds.get("clock", [])],
         clones=kinds.get("clone", []),
     )

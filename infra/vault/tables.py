@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, Final
 
 import psycopg
 from psycopg.rows import dict_row
 
 from infra.contract.errors import ConfigError, ServiceError
+from infra.contract.patience import at_most
 from infra.vault.bundle import Evidence
 from infra.vault.custody import Entry, Key
 
 CONNECT_S: Final = 3
+ANSWER_S: Final = 15.0
+"""For all that one record takes, s: a database that stands still keeps nobody waiting at the page."""
 LIST_LIMIT: Final = 1000
 
 Connection = psycopg.Connection[dict[str, Any]]
@@ -70,7 +73,7 @@ def named(url: str, name: str) -> Key:
 def evidence(url: str, key: Key) -> Evidence:
     """All that is known of a record, as of one moment. Raises ServiceError."""
     where = _where(key)
-    with _connected(url) as connection:
+    with _connected(url, ANSWER_S) as connection:
         connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         query = f"SELECT * FROM serving.{{}} WHERE {_KEY}"  # noqa: S608  constants of this file
         record = connection.execute(query.format("crash_record").encode(), where).fetchone()
@@ -92,7 +95,7 @@ def lock(url: str, key: Key, by: str, why: str) -> bool:
 
 def note_export(url: str, key: Key, by: str, digest: str) -> None:
     """Note in the custody log that a bundle with this SHA-256 left. Raises ServiceError."""
-    with _connected(url) as connection:
+    with _connected(url, ANSWER_S) as connection:
         connection.execute(_NOTE, {**_where(key), "by": by, "digest": digest})
 
 
@@ -112,10 +115,12 @@ def log(url: str) -> tuple[Sequence[Entry], Mapping[Key, str], list[Key]]:
 
 
 @contextmanager
-def _connected(url: str) -> Iterator[Connection]:
-    """A connection whose errors are the user's."""
+def _connected(url: str, answer_s: float | None = None) -> Iterator[Connection]:
+    """A connection whose errors are the user's; broken off after ``answer_s`` where that is given."""
     try:
-        with psycopg.connect(url, connect_timeout=CONNECT_S, row_factory=dict_row) as connection:
+        connection = psycopg.connect(url, connect_timeout=CONNECT_S, row_factory=dict_row)
+        limit = nullcontext() if answer_s is None else at_most(connection.fileno(), answer_s)
+        with limit, connection:
             yield connection
     except psycopg.Error as error:
         raise ServiceError(f"database: {str(error).strip()}") from error

@@ -20,7 +20,7 @@ def cell_of(sample: Sample) -> tuple[str, int] | None:
 
 
 def road_row(members: list[tuple[str, Sample]], limits: Limits) -> Row:
-    """The row of a cell, a direction and a window out of its samples and their vehicles."""
+    """The row of a cell and direction, or of an edge, and a window out of its samples and their vehicles."""
     steps_ms = sum((s.values["speed_kmh"] or 0) * s.dt_ms for _, s in members)
     time_ms = sum(s.dt_ms for _, s in members)
     return {

@@ -166,6 +166,10 @@ class Detector(Protocol):
         """The memory after one more beat, and what it found."""
         ...
 
+    def after_pause(self, memory: Memory | None, pause_ms: int) -> Memory | None:
+        """The memory of a rule that holds and waits, after a pause that does not count; else None."""
+        ...
+
     def due_ms(self, memory: Memory | None) -> int | None:
         """When (receive clock) it wants to be asked again although no beat came; None: never."""
         ...

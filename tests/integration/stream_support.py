@@ -16,10 +16,12 @@ import psycopg
 from psycopg.rows import dict_row
 
 from infra.contract.settings import ENDPOINTS_FILE
+from infra.sql.figures import store_roads
 from load_tests.drills.link import Link
-from load_tests.oracle import Expected, expect
+from load_tests.oracle import Expected, Roads, expect
+from stream_jobs.roads import network
 from tests.support import Lane, LaneProcess
-from tests.support_frames import Record, frame, random_frame, vin
+from tests.support_frames import TOWN, Record, frame, random_frame, vin
 
 HOUR_MS = 3_600_000
 USERS_SQL = """-- Frames of each vehicle by minute.
@@ -85,7 +87,7 @@ def query(lane: Lane, sql: str, *values: Any) -> list[dict[str, Any]]:
 
 
 def stored(lane: Lane, vehicles: range, since_ms: int, until_ms: int) -> Expected:
-    """What the tables hold for these vehicles, and for all road cells in the span of time."""
+    """What the tables hold for these vehicles, and for all road cells and edges in the span of time."""
     span = [datetime.fromtimestamp(ms / 1000, UTC) for ms in (since_ms, until_ms)]
     ids = [vin(v) for v in vehicles]
     found = Expected()
@@ -97,12 +99,16 @@ def stored(lane: Lane, vehicles: range, since_ms: int, until_ms: int) -> Expecte
     for row in query(lane, sql, *span):
         road_key = (row.pop("cell"), row.pop("heading_sector"), row.pop("window_start"))
         found.road[road_key] = {k: v for k, v in row.items() if k not in WRITER}
+    sql = "SELECT * FROM odograph.road_edge_window WHERE window_start >= %s AND window_start < %s"
+    for row in query(lane, sql, *span):
+        edge_key = (row.pop("network_no"), row.pop("edge_id"), row.pop("window_start"))
+        found.edge[edge_key] = {k: v for k, v in row.items() if k not in WRITER}
     return found
 
 
 def assert_equal(found: Expected, expected: Expected) -> None:
     """Row by row, exactly; the first difference is named."""
-    for name in ("vehicle", "road"):
+    for name in ("vehicle", "road", "edge"):
         have, want = getattr(found, name), getattr(expected, name)
         assert have.keys() == want.keys(), f"{name}: {sorted(have.keys() ^ want.keys())[:5]}"
         for key, row in want.items():
@@ -111,8 +117,29 @@ def assert_equal(found: Expected, expected: Expected) -> None:
 
 
 def agrees(lane: Lane, records: list[Record], vehicles: range, since_ms: int, until_ms: int) -> bool:
-    assert_equal(stored(lane, vehicles, since_ms, until_ms), expect(records))
+    assert_equal(stored(lane, vehicles, since_ms, until_ms), expect(records, roads=roads_of(lane)))
     return True
+
+
+def town_in_use(lane: Lane) -> None:
+    """A road network, in the database and in the file that the stages read: no window goes without it."""
+    store_roads(lane.endpoints.db_ingest_url, "town", TOWN)
+    rows = [(edge, kind, kmh, m, [[lon, lat] for lat, lon in path]) for edge, kind, kmh, m, path in TOWN]
+    place = network.place_of(lane.home)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    network.save(network.network_of(number_of(lane) or 0, rows), place)
+
+
+def number_of(lane: Lane) -> int | None:
+    """The network's number in the database; None without one."""
+    numbers = query(lane, "SELECT network_no FROM odograph.road_network")
+    return numbers[0]["network_no"] if numbers else None
+
+
+def roads_of(lane: Lane) -> Roads | None:
+    """The network in use as the oracle has it."""
+    number = number_of(lane)
+    return None if number is None else Roads(number, {edge: path for edge, _, _, _, path in TOWN})
 
 
 def drive(vehicles: range, start_ms: int, seconds: int, seed: int) -> list[Record]:

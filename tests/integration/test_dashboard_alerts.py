@@ -14,6 +14,7 @@ import psycopg
 import pytest
 from playwright.sync_api import Browser, Locator, expect
 
+from infra.alerts.store import alert_store
 from infra.contract.silence import Silences, silence_file
 from infra.stack.stack import Stack
 from infra.vault import bundle, tables
@@ -167,6 +168,24 @@ def test_a_silence_is_in_the_table_in_the_file_and_on_the_page(dispatcher: Visit
     assert site.fetch(query) == [("speeding", None, ADA, "road works")]
     now_ms = round(datetime.now(UTC).timestamp() * 1000)
     assert Silences(silence_file(site.lane.home)).cover(vehicle_id(30), "speeding", now_ms)
+
+
+def test_a_silence_is_ended_on_the_page_in_the_table_and_in_the_file(dispatcher: Visit, site: Site) -> None:
+    with alert_store(site.lane.endpoints.db_dispatch_url) as store:
+        made = store.silence("coolant_hot", vehicle_id(31), 600, "M. Weber", "in the workshop")
+    dispatcher.open("/alerts?view=Silences")
+    row = dispatcher.page.locator(f".st-key-silence_row_{made['silence_no']}")
+    expect(row).to_contain_text(f"coolant_hot · {vehicle_id(31)}")
+    row.get_by_role("button", name="End now").click()
+    form = dispatcher.page.get_by_role("dialog")
+    expect(form.get_by_text(f"as {ADA}")).to_be_visible()
+    form.get_by_role("button", name="End this silence").click()
+    expect(dispatcher.page.get_by_text("The silence is over.")).to_be_visible()
+    expect(row).to_have_count(0)
+    query = "SELECT ended_by, until_at <= now() FROM odograph.alert_silence WHERE silence_no = %s"
+    assert site.fetch(query, made["silence_no"]) == [(ADA, True)]
+    now_ms = round(datetime.now(UTC).timestamp() * 1000)
+    assert not Silences(silence_file(site.lane.home)).cover(vehicle_id(31), "coolant_hot", now_ms)
 
 
 def test_maps_are_drawn_for_who_has_signed_in_and_refused_to_others(dispatcher: Visit, site: Site) -> None:

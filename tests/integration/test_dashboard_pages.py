@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import re
-import urllib.request
 from datetime import UTC, datetime
 
 import numpy as np
-import psycopg
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Locator, expect
+from playwright.sync_api import Browser, Locator, expect
 
 from dashboard import maps
 from dashboard.palette import STATES
-from infra.stack.stack import Stack
-from tests import support_rows
 from tests.integration.browser_support import Visit, canvas, desk, drawn, near, visit
-from tests.integration.dashboard_support import START_S, STOPPED, Site, status
+from tests.integration.dashboard_support import STOPPED, Site
 from tests.rows.town import ROVER, vehicle_id
-from tests.support import eventually, open_lane
+from tests.support import eventually
 
 pytestmark = pytest.mark.integration
 
@@ -224,50 +220,3 @@ def test_text_of_a_device_is_shown_as_text(reader: Visit) -> None:
 def test_a_vehicle_that_is_not_known_is_said_to_have_no_data(reader: Visit) -> None:
     reader.open("/vehicle?vehicle=TESTNONE000000000")
     expect(reader.page.get_by_text("No data of this vehicle.")).to_be_visible()
-
-
-def test_the_page_says_that_the_database_is_away_and_recovers_by_itself(reader: Visit, site: Site) -> None:
-    reader.open("/")
-    expect(status_of(reader)).to_contain_text("LIVE")
-    site.link.refuse()
-    expect(status_of(reader)).to_contain_text("DATABASE AWAY")
-    expect(reader.metric("Vehicles")).to_have_text("41")
-    eventually(lambda: status(site.base, "/readyz") == 503, SEEN_S, "not ready")
-    assert status(site.base, "/livez") == 200
-    site.link.heal()
-    expect(status_of(reader)).to_contain_text("LIVE")
-    eventually(lambda: status(site.base, "/readyz") == 200, SEEN_S, "ready again")
-
-
-def test_a_page_opened_while_the_database_is_away_fills_when_it_is_back(reader: Visit, site: Site) -> None:
-    site.link.refuse()
-    reader.page.goto(reader.base)
-    expect(status_of(reader)).to_contain_text("DATABASE AWAY")
-    site.link.heal()
-    expect(reader.metric("Vehicles")).to_have_text("41")
-    eventually(lambda: drawn(reader, MAJOR_ROAD, 1500), SEEN_S, "roads")
-
-
-def test_metrics_count_the_database_as_up(site: Site) -> None:
-    assert status(site.base, "/readyz") == 200
-    with urllib.request.urlopen(site.base + "/metrics", timeout=10) as answer:
-        assert "odograph_dashboard_database_up 1.0" in answer.read().decode()
-
-
-def test_an_empty_database_is_no_data_not_zero_and_the_first_rows_appear(
-    stack: Stack, light: BrowserContext
-) -> None:
-    with open_lane(stack) as lane, lane.process("dashboard") as process:
-        base = f"http://127.0.0.1:{lane.endpoints.http_ports['dashboard']}"
-        eventually(lambda: process.assert_running() or status(base, "/readyz") == 200, START_S, "ready")
-        with visit(light, base) as reader:
-            reader.page.goto(base)
-            expect(reader.page.get_by_text("No data yet")).to_be_visible()
-            expect(reader.page.get_by_text("No vehicle has reported yet")).to_be_visible()
-            reader.page.goto(base + "/operations")
-            expect(reader.page.get_by_text("No batch within a day")).to_be_visible()
-            reader.page.goto(base)
-            with psycopg.connect(lane.endpoints.db_ingest_url) as connection:
-                support_rows.fill(connection, datetime.now(UTC))
-            expect(reader.metric("Vehicles")).to_have_text("41")
-            assert reader.complaints == []

@@ -80,6 +80,24 @@ def test_a_silence_of_the_command_and_one_of_the_page_are_in_the_file_together(f
     ]
     now_ms = round(datetime.now(UTC).timestamp() * 1000)
     assert Silences(silence_file(filled.home)).cover(vehicle_id(9), "speeding", now_ms)
+    check_ended(filled, now_ms)
+
+
+def check_ended(filled: Lane, now_ms: int) -> None:
+    """The command ends the silence of the rule once; that of the vehicle stays."""
+    query = "SELECT silence_no FROM serving.alert_silence WHERE in_force AND rule = 'speeding'"
+    with psycopg.connect(filled.endpoints.db_dashboard_url) as connection:
+        ((number,),) = connection.execute(query).fetchall()
+    done = filled.run("alerts", "unsilence", str(number), "--by", "M. Weber")
+    assert (done.returncode, done.stdout) == (0, f"ended: {number}\n")
+    silences = Silences(silence_file(filled.home))
+    assert not silences.cover(vehicle_id(9), "speeding", now_ms)
+    assert silences.cover(vehicle_id(0), "speeding", now_ms)
+    with alert_store(filled.endpoints.db_dispatch_url) as people:
+        assert people.end_silences([number], "M. Weber") == []
+    query = "SELECT in_force, ended_by, until_at > from_at FROM serving.alert_silence WHERE silence_no = %s"
+    with psycopg.connect(filled.endpoints.db_dashboard_url) as connection:
+        assert connection.execute(query, (number,)).fetchall() == [(False, "M. Weber", True)]
 
 
 @pytest.mark.parametrize("name", ["", "  ", "two\nlines", "x" * 81])

@@ -29,6 +29,7 @@ from tests.integration.stream_support import (
     ready,
     set_aside,
     spoilt,
+    town_in_use,
 )
 from tests.support import eventually, open_lane
 from tests.support_frames import frame, send, vin
@@ -54,11 +55,12 @@ def app(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[App]
     with (
         open_lane(stack, jobs=FAST | {"sql_dir": str(folder)}) as lane,
         linked(lane) as link,
-        lane.process("jobs", "stream") as process,
     ):
-        eventually(lambda: ready(lane, process), READY_S, "the stream application is ready")
-        yield App(lane, process, link)
-        process.assert_running()
+        town_in_use(lane)
+        with lane.process("jobs", "stream") as process:
+            eventually(lambda: ready(lane, process), READY_S, "the stream application is ready")
+            yield App(lane, process, link)
+            process.assert_running()
 
 
 @pytest.fixture(scope="module")

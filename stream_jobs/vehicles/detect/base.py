@@ -38,3 +38,7 @@ class Untimed:
     def expire(self, memory: Memory, now_ms: int) -> tuple[Memory | None, Sequence[Found]]:  # noqa: ARG002
         """Nothing changes by time alone."""
         return memory, ()
+
+    def after_pause(self, memory: Memory | None, pause_ms: int) -> Memory | None:  # noqa: ARG002
+        """See Detector; of most kinds: a pause has no such meaning."""
+        return None

@@ -11,7 +11,7 @@ from stream_jobs.rule_kinds import Baseline
 from stream_jobs.vehicles.beat import Beat, Found, Memory, Reading
 from stream_jobs.vehicles.detect.base import Untimed
 from stream_jobs.vehicles.detect.history import QUANTILES, Moving, Quantile, moved, noted, quantile
-from stream_jobs.vehicles.detect.raising import Judged, Raising, beyond
+from stream_jobs.vehicles.detect.raising import Held, Judged, Raising, beyond
 from stream_jobs.vehicles.detect.series import Series, add, mean
 
 NAMES_MAX: Final = 24
@@ -65,7 +65,7 @@ class BaselineDetector(Untimed):
             if judged.holds or inside is not None:
                 inside, found = self.raising.step(inside, judged)
         elif reading.holds is False:
-            inside = self._unheld(inside)
+            inside = self._unheld(inside, now_ms)
         if reading.learns and inside is None:
             learned = self._learned(history, value, now_ms)
             histories = (*others, (name, learned))[-NAMES_MAX:]
@@ -78,10 +78,12 @@ class BaselineDetector(Untimed):
         kept, complete = add(series, now_ms, value, round(1000 * self.spec.mean_s))
         return (mean(kept) if complete else None), kept
 
-    def _unheld(self, inside: Memory | None) -> Memory | None:
-        """A frame that the condition does not let judge breaks what was not raised yet."""
-        raised = inside is not None and inside[3] is not None
-        return inside if raised else None
+    def _unheld(self, inside: Memory | None, now_ms: int) -> Memory | None:
+        """A frame that the condition does not let judge breaks what was not raised yet, pauses aside."""
+        if inside is None or not self.raising.waits(inside):
+            return inside
+        held = Held(*inside)  # type: ignore[arg-type]
+        return inside if now_ms - held.seen_ms <= 1000 * self.spec.pause_s else None
 
     def _judged(self, at_ms: int, off: float, reading: Reading) -> Judged:
         above, limit = self.raising.above, reading.limit

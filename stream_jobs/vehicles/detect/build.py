@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import singledispatch
 
 from infra.contract.errors import ConfigError
@@ -70,7 +71,9 @@ def _(spec: Slope, rule: Rule, lasting: Lasting) -> Detector:
 
 @_make.register
 def _(spec: Baseline, rule: Rule, lasting: Lasting) -> Detector:
-    return BaselineDetector(Raising.of(rule, lasting, spec.raise_for_s), spec, lasting.clear_level)
+    raising = Raising.of(rule, lasting, spec.raise_for_s)
+    raising = replace(raising, gap_ms=max(raising.gap_ms, _ms(spec.pause_s)))
+    return BaselineDetector(raising, spec, lasting.clear_level)
 
 
 @_make.register

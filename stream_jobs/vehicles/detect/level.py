@@ -39,6 +39,12 @@ class LevelDetector(Untimed):
         now = Judged(beat.end_ms, *said, reading.armed is not False)
         return self.raising.step(memory, now)
 
+    def after_pause(self, memory: Memory | None, pause_ms: int) -> Memory | None:
+        """See Untimed."""
+        if memory is None or not self.raising.waits(memory):
+            return None
+        return self.raising.later(memory, pause_ms)
+
 
 class Arming(NamedTuple):
     """A memory: how long it has been armed, the last frame, since when it is not, the inner rule's own."""
@@ -53,7 +59,9 @@ class Arming(NamedTuple):
 class ArmedDetector(Untimed):
     """Raised only once something (`while`) has held for so long; where it does not hold, the rule is over.
 
-    A pause of up to ``pause_ms`` does not begin that time anew, but does not count either; nor does a gap.
+    A pause of up to ``pause_ms`` does not begin that time anew, but does not count either; nor does a gap. So
+    with the time that a level has to last: an engine that a hybrid needs for half a minute now and then would
+    never be too cold for four minutes on end.
     """
 
     armed_for_ms: int
@@ -74,6 +82,8 @@ class ArmedDetector(Untimed):
             return memory, ()
         now = self._armed(was, beat.end_ms) if reading.armed else self._off(was, beat.end_ms)
         if not reading.armed:
+            if now.armed_ms and self.inner.after_pause(now.inside, 0) is not None:
+                return now, NOTHING
             reading = Reading(False, True, None, reading.limit)
         elif now.armed_ms < self.armed_for_ms:
             reading = replace(reading, armed=False)
@@ -90,9 +100,10 @@ class ArmedDetector(Untimed):
         passed_ms = now_ms - was.seen_ms
         away_ms = now_ms - was.off_ms if was.off_ms is not None else passed_ms
         whole = was.off_ms is None and passed_ms <= self.gap_ms
+        waiting = None if was.off_ms is None else self.inner.after_pause(was.inside, away_ms)
         if not whole and away_ms > self.pause_ms:
-            return Arming(0, now_ms, None, was.inside)
-        return Arming(was.armed_ms + whole * passed_ms, now_ms, None, was.inside)
+            return Arming(0, now_ms, None, None if waiting is not None else was.inside)
+        return Arming(was.armed_ms + whole * passed_ms, now_ms, None, waiting or was.inside)
 
     def _off(self, was: Arming | None, now_ms: int) -> Arming:
         if was is None:

@@ -73,6 +73,16 @@ class Raising:
             return self._begin(now) if now.holds else (None, ())
         return self._go_on(held, now)
 
+    def waits(self, memory: Memory | None) -> bool:
+        """Whether it holds already and is not raised yet."""
+        return memory is not None and memory[3] is None
+
+    def later(self, memory: Memory, ms: int) -> Memory:
+        """The memory of a rule that waits, after a pause of ``ms`` that does not count."""
+        held = Held(*memory)  # type: ignore[arg-type]
+        before_ms = held.seen_ms + ms - 1  # the frame that ends the pause comes after it
+        return held._replace(since_ms=held.since_ms + ms, seen_ms=before_ms, bad_ms=before_ms)
+
     def _is_over(self, held: Held, now: Judged) -> bool:
         if held.found_ms is None:
             return not now.holds or now.at_ms - held.seen_ms > self.gap_ms

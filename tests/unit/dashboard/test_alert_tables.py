@@ -7,6 +7,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pandas as pd
+import pytest
 
 from dashboard import alert_charts, alert_tables, crash_charts, crash_tables, evidence
 
@@ -147,3 +148,22 @@ def test_the_delta_v_curve_marks_the_air_bag_and_leaves_out_an_axis_that_was_not
     assert spec["layer"][0]["encoding"]["x"]["title"] == "ms after time zero"
     marks = [row for rows in spec["datasets"].values() for row in rows if "mark" in row]
     assert marks == [{"mark": "air bag", "t_ms": 22.0}]
+
+
+def test_a_signal_that_hardly_changes_is_drawn_on_an_axis_that_says_so() -> None:
+    noise = pd.DataFrame({"s": [0.0, 1.0], "value": [49.5, 49.7]})
+    drawn = alert_charts.signal(noise, "speed_kmh", None).to_dict()["layer"][0]["encoding"]["y"]["scale"]
+    assert drawn["domain"] == pytest.approx([49.103, 50.097])
+    steep = pd.DataFrame({"s": [0.0, 1.0], "value": [20.0, 60.0]})
+    drawn = alert_charts.signal(steep, "speed_kmh", None).to_dict()["layer"][0]["encoding"]["y"]["scale"]
+    assert drawn == {"zero": False}
+
+
+def test_a_silence_says_whether_it_is_in_force_over_or_who_ended_it() -> None:
+    asked = {"rule": "speeding", "vehicle_id": None, "by_whom": "A", "why": "road works", "ended_by": None}
+    ended = asked | {"in_force": False, "ended_by": "M. Weber"}
+    states = [alert_tables.silence_state(asked | {"in_force": on}) for on in (True, False)]
+    assert [*states, alert_tables.silence_state(ended)] == ["in force", "over", "ended by M. Weber"]
+    moment = pd.Timestamp("2026-11-20T12:00", tz="UTC")
+    words = alert_tables.silence_words(asked | {"until_at": moment.to_pydatetime()}, ZoneInfo("UTC"), moment)
+    assert words == "speeding · all vehicles · until 12:00:00 UTC · A: road works"

@@ -89,30 +89,15 @@ def test_speed_without_a_known_limit_has_no_limit_line() -> None:
     assert len(spec(charts.speed(frame, "t"))["layer"]) == 1
 
 
-def test_delta_v_runs_from_time_zero_in_steps_of_the_record() -> None:
-    drawn = values(
-        charts.delta_v({"delta_v_dt_ms": 10, "delta_v_kmh": [0, -2.5, -5], "delta_v_lat_kmh": None})
-    )
-    assert [(row["ms"], row["value"]) for row in drawn] == [(0.0, 0.0), (10.0, -2.5), (20.0, -5.0)]
-
-
-def test_speed_before_a_crash_ends_at_time_zero_and_shades_the_brake() -> None:
-    record = {
-        "pre_crash_dt_ms": 500,
-        "pre_crash": {"speed_kmh": [50, 40, None], "brake_on": [False, True, True]},
-    }
-    frame = charts.pre_crash_frame(record)
-    assert frame["s"].tolist() == [-1.0, -0.5, 0.0]
-    assert frame["speed_kmh"].isna().tolist() == [False, False, True]
-    assert frame["brake"].fillna(0).tolist() == [0, 50, 50]
-
-
-def test_a_crash_record_without_tables_draws_an_empty_chart() -> None:
-    assert charts.pre_crash_frame({}).empty
-    assert spec(charts.delta_v({}))["encoding"]["y"]["title"] == "delta-V, km/h"
-
-
 def test_queries_are_told_apart_by_name() -> None:
     frame = pd.DataFrame({"query": ["windows", "archive"], "t": TIMES[:2], "batch_ms": [300, 600]})
     drawn = spec(charts.by_query(frame, "t", "batch_ms", "ms"))
     assert drawn["encoding"]["color"]["scale"]["domain"] == ["archive", "windows"]
+    assert drawn["encoding"]["y"]["scale"] == {"domainMin": 0, "nice": True}
+
+
+def test_counts_that_are_all_zero_lie_on_an_axis_with_whole_numbers() -> None:
+    frame = pd.DataFrame({"query": ["windows", "archive"], "t": TIMES[:2], "lag_records": [0, 0]})
+    axis = spec(charts.by_query(frame, "t", "lag_records", "records"))["encoding"]["y"]
+    assert axis["scale"] == {"domainMax": 1, "domainMin": 0, "nice": True}
+    assert (axis["axis"]["format"], axis["axis"]["tickMinStep"]) == (",.0f", 1)

@@ -41,12 +41,16 @@ def test_roads_are_coloured_by_band_the_worst_on_top_and_paler_where_it_is_only_
             [
                 edge | {"congestion": "severe", "speed_kmh": 9.6, "speed_ratio": 0.24},
                 edge | {"congestion": "free", "speed_kmh": 40.0, "speed_ratio": 1.0, "source": "profile"},
+                edge | {"congestion": "unknown", "speed_kmh": 30.0, "speed_ratio": None, "source": "none"},
             ]
         )
     )
-    assert [row["colour"] for row in rows] == [[79, 163, 165, 160], [143, 34, 87, 240]]
-    assert rows[1]["tip"] == "severe: 10 km/h, 24% of free flow\n4 vehicles in five minutes"
-    assert rows[0]["tip"] == "free: 40 km/h, 100% of free flow\nas usual at this hour of the week"
+    assert [row["colour"] for row in rows[1:]] == [[79, 163, 165, 160], [143, 34, 87, 240]]
+    assert [row["tip"] for row in rows] == [
+        "unknown: 30 km/h, not judged\n4 vehicles: too few to tell",
+        "free: 40 km/h, 100% of free flow\nas usual at this hour of the week",
+        "severe: 10 km/h, 24% of free flow\n4 vehicles in five minutes",
+    ]
 
 
 def test_the_chosen_vehicle_has_a_ring_where_it_is() -> None:

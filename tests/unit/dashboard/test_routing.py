@@ -60,27 +60,6 @@ def test_the_matrix_has_a_field_for_each_flow_that_may_be_shown() -> None:
     assert spec["layer"][0]["encoding"]["y"]["title"] == "from"
 
 
-def test_edges_are_coloured_by_band_and_say_where_the_speed_comes_from() -> None:
-    row = (7, 4, 21.0, "live", 42.0, 0.5, "congested", [[8.4, 49.0], [8.41, 49.0]])
-    usual = (8, 0, 30.0, "profile", None, None, "unknown", [[8.4, 49.0], [8.41, 49.0]])
-    columns = [
-        "edge_id",
-        "vehicles",
-        "speed_kmh",
-        "source",
-        "free_flow_kmh",
-        "speed_ratio",
-        "congestion",
-        "path",
-    ]
-    layer = written(routing_maps.edges(pd.DataFrame([row, usual], columns=columns)))
-    assert [edge["tip"] for edge in layer["data"]] == [
-        "congested: 21 km/h, 50% of free flow\n4 vehicles",
-        "unknown: 30 km/h, not judged\nas usual at this hour of the week",
-    ]
-    assert layer["data"][0]["colour"][:3] == [0xE5, 0x79, 0x2E]
-
-
 def test_predictions_are_charted_by_horizon_in_their_order() -> None:
     spec = routing_charts.horizons(QUALITY, "bias_pct", "bias, %", signed=True).to_dict()
     bars = spec["layer"][0]

@@ -122,10 +122,14 @@ def test_the_defence_says_what_impossible_clocks_would_have_done() -> None:
 
 
 def test_a_disk_that_fills_says_when_it_is_full() -> None:
-    folders = pd.DataFrame({"free_bytes": [10 << 30, 10 << 30], "growth_per_day": [1 << 30, None]})
+    folders = pd.DataFrame({"free_bytes": [10 << 30, 10 << 30], "growth_per_day": [1 << 30, None]}).assign(
+        grown_over_s=86_000.0
+    )
     assert (
         operations_tables.room(folders)
         == "10.0 GiB free on the disk, full in 10 days at the growth of the last day."
     )
+    begun = folders.assign(grown_over_s=1_500.0)
+    assert operations_tables.room(begun) == "10.0 GiB free on the disk; its growth is told after six hours."
     still = folders.assign(growth_per_day=[0.0, -5.0])
     assert operations_tables.room(still) == "10.0 GiB free on the disk."

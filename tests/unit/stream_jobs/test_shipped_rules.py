@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import orjson
@@ -12,20 +11,16 @@ from pyspark.sql import DataFrame, SparkSession
 
 from edge_simulator import scenario
 from edge_simulator.world import World
-from infra.contract.errors import ConfigError
 from infra.contract.messages import ALERT_KEYS
 from infra.contract.verdict import ClockLimits
-from stream_jobs.findings import crash_findings, frame_findings, kafka_records, rule_schemas
-from stream_jobs.instant import require_slots
-from stream_jobs.rule_check import check_expressions
-from stream_jobs.rules import INSTANT, SHIPPED, load_rules, of_query
+from stream_jobs.findings import crash_findings, frame_findings, kafka_records
+from stream_jobs.rules import INSTANT, load_rules, of_query
 
 VIN = "1HGCM82633A004352"
 T0 = 1_790_000_000_000
 RECEIVED = T0 + 1_200
 LIMITS = ClockLimits(floor_ms=1_420_070_400_000, ahead_ms=10_000, lateness_ms=30_000)
-ALL_RULES = load_rules()
-RULES = of_query(ALL_RULES, INSTANT)
+RULES = of_query(load_rules(), INSTANT)
 RECORD = "topic string, partition int, log_offset long, key binary, received_ms long, value string"
 
 HEAD = {"schema": 1, "vehicle_id": VIN, "boot_id": 5, "sent_ms": T0 + 1_000}
@@ -212,43 +207,7 @@ def test_a_source_without_rules_is_read_and_gives_nothing(spark: SparkSession) -
     assert crash_findings(records(spark, []), [], LIMITS).collect() == []
 
 
-def test_spark_understands_the_shipped_rules(spark: SparkSession) -> None:
-    check_expressions(spark, SHIPPED, ALL_RULES, rule_schemas())
-
-
-@pytest.mark.parametrize(
-    ("key", "text", "expected"),
-    [
-        ("condition", "coolant_temp_c >", "`condition` is not understood"),
-        ("condition", "cooling_c > 3", "`condition` is not understood"),
-        ("condition", "max(coolant_temp_c) > 3", "`condition` is not understood"),
-        ("condition", "coolant_temp_c", "`condition` gives double, not true or false"),
-        ("value", "engine_rpm", "`value` gives array<double>, not a number"),
-        ("limit", "'high'", "`limit` gives string, not a number"),
-    ],
-)
-def test_an_expression_that_spark_refuses_is_named(
-    spark: SparkSession, tmp_path: Path, key: str, text: str, expected: str
-) -> None:
-    texts = {"condition": "ignition_on", "value": "coolant_temp_c", "limit": "110"} | {key: text}
-    path = tmp_path / "mine.yaml"
-    path.write_text(
-        "rules:\n  - {id: hot, version: 1, severity: MAJOR, source: frame, beyond: above, message: Hot, "
-        + ", ".join(f'{name}: "{expression}"' for name, expression in texts.items())
-        + "}\n"
-    )
-    with pytest.raises(ConfigError) as caught:
-        check_expressions(spark, path, load_rules(path), rule_schemas())
-    assert f"rules file {path}, rule hot: {expected}" in str(caught.value)
-
-
 def test_an_error_in_a_rule_is_no_finding_and_no_end(spark: SparkSession) -> None:
     dividing = replace(RULES[0], value="coolant_temp_c / (gear - gear)")
     raw = records(spark, frames(PETROL | {"coolant_temp_c": 120.0, "gear": 3}))
     assert frame_findings(raw, [dividing], LIMITS).collect() == []
-
-
-def test_too_few_task_slots_are_refused() -> None:
-    require_slots(6, {"telemetry": 4, "crash": 2})
-    with pytest.raises(ConfigError, match=r"has 5 task slots and needs 6.*crash 2, telemetry 4"):
-        require_slots(5, {"telemetry": 4, "crash": 2})

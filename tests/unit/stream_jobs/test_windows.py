@@ -2,66 +2,13 @@
 
 from __future__ import annotations
 
-import random
-import re
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import Any
 
-import orjson
-import pyarrow as pa
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
-import infra.sql
-from infra.contract.verdict import ClockLimits
-from load_tests.oracle import expect
-from stream_jobs import windows
-from stream_jobs.archive_files import indexed
-from stream_jobs.frames import batch_frames
-from stream_jobs.rollups.columns import NAMES
-from stream_jobs.schema import WRITER_COLUMNS
-from stream_jobs.windows import Lengths
-from tests.support_frames import Record, frame, random_frame, vin
-
-T0 = 1_767_225_600_000
-"""2026-01-01 00:00:00 UTC"""
-LIMITS = ClockLimits(floor_ms=1_420_070_400_000, ahead_ms=10_000, lateness_ms=30_000)
-LENGTHS = Lengths(window_s=10, road_window_s=60, watermark_s=60)
-Row = dict[str, Any]
-
-
-def archived(spark: SparkSession, records: list[Record]) -> DataFrame:
-    batch = pa.RecordBatch.from_pydict(
-        {
-            "topic": ["telemetry"] * len(records),
-            "partition": pa.array([0] * len(records), pa.int32()),
-            "log_offset": pa.array(range(len(records)), pa.int64()),
-            "key": pa.array([None] * len(records), pa.binary()),
-            "received_ms": pa.array([r[0] for r in records], pa.int64()),
-            "value": pa.array([r[1] for r in records], pa.binary()),
-        }
-    )
-    return spark.createDataFrame(indexed(batch, LIMITS))
-
-
-def windows_of(records: DataFrame) -> DataFrame:
-    return windows.all_windows(batch_frames(records, LENGTHS), LENGTHS)
-
-
-def window_rows(records: DataFrame) -> dict[tuple[str, datetime], Row]:
-    rows = windows.vehicle_windows(windows_of(records)).toArrow().to_pylist()
-    return {(row.pop("vehicle_id"), row.pop("window_start")): row for row in rows}
-
-
-def road_rows(records: DataFrame) -> dict[tuple[str, int, datetime], Row]:
-    rows = windows.road_windows(windows_of(records)).toArrow().to_pylist()
-    return {(row.pop("cell"), row.pop("heading_sector"), row.pop("window_start")): row for row in rows}
-
-
-def received(payload: Row, after_ms: int = 1500) -> Record:
-    return payload["t0_ms"] + after_ms, orjson.dumps(payload)
-
+from tests.support_frames import Record, frame, vin
+from tests.unit.stream_jobs.window_support import T0, Row, archived, received, road_rows, window_rows
 
 CASES: list[Record] = [
     received(frame(1, 0, T0, speed_kmh=36.0, ignition_on=True)),
@@ -215,72 +162,3 @@ def test_a_road_cell_is_an_h3_cell_of_resolution_9_by_direction_with_space_mean_
         ("891f8d7a49bffff", 1, start): (1, 3, 30.0),
         ("891f8d7a49bffff", -1, start): (1, 1, 30.0),
     }
-
-
-@pytest.mark.parametrize("seed", [1])
-def test_the_order_of_arrival_changes_nothing_and_the_oracle_agrees(spark: SparkSession, seed: int) -> None:
-    rng = random.Random(seed)
-    records = [received(random_frame(v, s, T0 + s * 950, rng)) for v in range(20, 25) for s in range(25)]
-    shuffled = rng.sample(records, len(records))
-    expected = expect(records)
-    assert window_rows(archived(spark, records)) == expected.vehicle
-    assert window_rows(archived(spark, shuffled).repartition(5)) == expected.vehicle
-    assert road_rows(archived(spark, shuffled)) == expected.road
-
-
-HEAD = {"vehicle_id": vin(1), "boot_id": 1, "seq": 1, "t0_ms": T0, "dt_ms": 100, "n": 10}
-VERDICTS: list[tuple[str, int, bytes]] = [
-    ("ok", T0 + 1000, orjson.dumps(HEAD)),
-    ("ok", T0 + 30_000, orjson.dumps(HEAD)),
-    ("late", T0 + 30_001, orjson.dumps(HEAD)),
-    ("ok", T0 - 9_100, orjson.dumps(HEAD)),
-    ("clock_ahead", T0 - 9_101, orjson.dumps(HEAD)),
-    ("clock_unset", T0, orjson.dumps(HEAD | {"t0_ms": 0})),
-    ("clock_unset", T0, orjson.dumps(HEAD | {"t0_ms": 1_420_070_399_999})),
-    ("late", T0, orjson.dumps(HEAD | {"t0_ms": 1_420_070_400_000})),
-    ("clock_ahead", T0, orjson.dumps(HEAD | {"t0_ms": 2_082_758_400_000})),
-    ("clock_ahead", T0, orjson.dumps(HEAD | {"t0_ms": 2**53})),
-    ("unreadable", T0, orjson.dumps(HEAD | {"t0_ms": 2**62})),
-    ("unreadable", T0, orjson.dumps(HEAD | {"n": 0})),
-    ("unreadable", T0, orjson.dumps({k: v for k, v in HEAD.items() if k != "seq"})),
-    ("unreadable", T0, orjson.dumps(HEAD)[:-5]),
-    ("unreadable", T0, b'{"speed_kmh": NaN, ' + orjson.dumps(HEAD)[1:]),
-    ("unreadable", T0, b""),
-    ("unreadable", T0, b"\xff\xfe"),
-    ("unreadable", T0, b"[" * 300),
-    ("ok", T0 + 1000, orjson.dumps(HEAD | {"speed_kmh": "fast", "coolant_temp_c": [1]})),
-]
-
-
-def test_a_verdict_depends_on_the_payload_and_its_receive_time_only(spark: SparkSession) -> None:
-    found = archived(spark, [(received_ms, payload) for _, received_ms, payload in VERDICTS])
-    verdicts = [
-        row["verdict"] for row in found.select("log_offset", "verdict").orderBy("log_offset").collect()
-    ]
-    assert verdicts == [verdict for verdict, _, _ in VERDICTS]
-
-
-COLUMNS = {
-    "vehicle_window": {*windows.VEHICLE_COLUMNS, *WRITER_COLUMNS},
-    "road_cell_window": {*windows.ROAD_COLUMNS, *WRITER_COLUMNS},
-    "road_edge_window": {*windows.EDGE_COLUMNS, *WRITER_COLUMNS},
-    "vehicle_minute": {"vehicle_id", "bucket", "revision", "restated_at", *NAMES},
-}
-
-
-@pytest.mark.parametrize("table", COLUMNS)
-def test_the_columns_are_those_of_the_table(table: str) -> None:
-    assert columns_of(table) == COLUMNS[table]
-
-
-def columns_of(table: str) -> set[str]:
-    """Columns that the files of infra.sql give to a table, in their order."""
-    names: set[str] = set()
-    for path in sorted(Path(infra.sql.__file__).parent.glob("*.sql")):
-        text = path.read_text()
-        created = re.search(rf"CREATE TABLE odograph\.{table} \((.*?)\n\);", text, re.DOTALL)
-        if created is not None:
-            names |= set(re.findall(r"^    ([a-z]\w+) ", created[1], re.MULTILINE))
-        for altered in re.findall(rf"ALTER TABLE odograph\.{table}\b(.*?);\n", text, re.DOTALL):
-            names |= set(re.findall(r"ADD COLUMN (\w+) ", altered))
-    return names

@@ -96,6 +96,15 @@ def test_only_the_codes_of_the_fault_are_set_and_none_before_onset(ill: Drive) -
     assert seen == expected | {"intermittent_dtc": flickering}
 
 
+def test_each_code_is_told_once_when_it_is_set_first(ill: Drive) -> None:
+    first: dict[int, tuple[int, str]] = {}
+    for t, now in enumerate(ill.codes):
+        for vehicle, codes in now.items():
+            first.setdefault(vehicle, (1000 * (t + 1), codes[0]))
+    assert {c.fault.vehicle: (c.at_ms, c.code) for c in ill.coded} == first
+    assert len(ill.coded) == len(first) > 20
+
+
 def of(d: Drive, name: str) -> faults.Fault:
     """The severe one of a name."""
     return next(f for f in d.begun if f.name == name and f.severity == 1.0)

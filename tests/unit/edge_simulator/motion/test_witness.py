@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from edge_simulator.motion.fleet import Fleet
-from edge_simulator.motion.harsh import Harsh
+from edge_simulator.motion.harsh import Event, Harsh
 from edge_simulator.motion.witness import Row, Witness
 from edge_simulator.town.roads import RoadNetwork, city
 from edge_simulator.vehicle import vehicles
@@ -94,15 +94,20 @@ def test_one_trip_is_told_with_its_places(town: RoadNetwork) -> None:
     assert (trip["from_lat"], trip["from_lon"]) == pytest.approx((lat[0], lon[0]), abs=1e-6)
 
 
-def braking(town: RoadNetwork, accels: list[float], mps: float = 15.0) -> list[tuple[str, int, float]]:
-    """Events that a petrol car with these accelerations, 100 ms each, has: what, duration in ms, peak."""
+def happened(town: RoadNetwork, accels: list[float], mps: float = 15.0) -> list[Event]:
+    """Events that a petrol car with these accelerations, 100 ms each, has."""
     rng = np.random.default_rng(1)
     car = Fleet(town, vehicles.specs(np.zeros(1, dtype=np.int64)), rng)
     found, harsh = [], Harsh(car)
     for k, a in enumerate([*accels, *([0.0] * 40)]):
         car.state.a[:], car.state.v[:], car.state.yaw_rps[:] = a, mps, 0.0
         found += harsh.step(car, 100 * k)
-    return [(e.what, e.to_ms - e.from_ms, e.peak_mps2) for e in found]
+    return found
+
+
+def braking(town: RoadNetwork, accels: list[float], mps: float = 15.0) -> list[tuple[str, int, float]]:
+    """What, duration in ms, peak of each of ``happened``."""
+    return [(e.what, e.to_ms - e.from_ms, e.peak_mps2) for e in happened(town, accels, mps)]
 
 
 def test_harsh_braking_lasts_at_least_300_ms_beyond_0_40_g(town: RoadNetwork) -> None:
@@ -124,3 +129,17 @@ def test_hard_braking_below_10_kmh_does_not_count(town: RoadNetwork) -> None:
 def test_hard_acceleration_counts_from_0_35_g_on(town: RoadNetwork) -> None:
     assert braking(town, [0.0, *([3.3] * 6)]) == []
     assert braking(town, [0.0, *([3.6] * 4)]) == [("accelerate", 400, 3.6)]
+
+
+def test_what_stays_just_below_the_threshold_is_told_as_near_and_once(town: RoadNetwork) -> None:
+    near = [3.40] * 4  # 0.35 g is 3.4335 m/s2; instruments may see it there
+    (event,) = happened(town, [0.0, *near])
+    assert (event.what, event.near, event.peak_mps2) == ("accelerate", True, 3.40)
+    assert event.least_mps2 == pytest.approx(3.4335, abs=1e-4)
+    (short,) = happened(town, [0.0, 3.40, 3.50, 3.50, 3.40])
+    assert (short.near, short.to_ms - short.from_ms) == (True, 400)
+
+
+def test_near_the_threshold_around_an_event_is_not_told_beside_it(town: RoadNetwork) -> None:
+    found = happened(town, [0.0, *([3.40] * 4), *([3.50] * 4), *([3.40] * 4)])
+    assert [(e.what, e.near, e.to_ms - e.from_ms) for e in found] == [("accelerate", False, 400)]

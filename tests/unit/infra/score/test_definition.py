@@ -24,7 +24,7 @@ def test_every_shipped_rule_is_judged_or_named_as_one_that_is_not() -> None:
 
 def test_every_fault_of_the_simulator_has_to_be_found_by_somebody() -> None:
     found = {fault for detector in definition.load().detectors for fault in detector.finds}
-    assert found - {"outage", "clone"} == set(KINDS) - NO_FAULT
+    assert found - {"outage", "clone", "code"} == set(KINDS) - NO_FAULT
 
 
 def test_a_wrong_file_is_named(tmp_path: Path) -> None:

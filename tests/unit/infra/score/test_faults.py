@@ -34,6 +34,7 @@ def definition() -> Definition:
         trip_parked_s=30,
         trip_least_m=200,
         harsh_within_s=3,
+        harsh_accuracy_g=0.01,
     )
 
 

@@ -70,6 +70,23 @@ def test_a_ratio_is_learned_by_gear_and_judged_under_load_only(tmp_path: Path) -
     assert found(mine, [geared(4, s, 39.0, "high") for s in range(50)]) == []
 
 
+def test_light_load_between_two_heavy_ones_breaks_nothing_for_so_long_and_a_sound_one_does(
+    tmp_path: Path,
+) -> None:
+    learned = [geared(3, s, 48.0, "low") for s in range(20)]
+    light = [geared(3, s, 48.0, "low") for s in range(35, 600, 10)]
+
+    def judged(pause_s: int, *ratios: float) -> list[float]:
+        mine = rule(tmp_path, **OWN, warm_up=10, raise_for_s=5, pause_s=pause_s)
+        heavy = [geared(3, at, ratio, "high") for at, ratio in zip((30, 300, 590), ratios, strict=True)]
+        return seconds(found(mine, sorted([*learned, *light, *heavy], key=lambda each: each.end_ms)))
+
+    assert judged(0, 53.0, 53.0, 53.0) == []
+    assert judged(600, 53.0, 53.0, 53.0)[0] == 300
+    assert judged(600, 53.0, 48.2, 53.0) == []
+    assert judged(260, 53.0, 53.0, 48.2) == []
+
+
 def test_own_history_by_z_forgets_no_outlier_into_the_mean(tmp_path: Path) -> None:
     keys = OWN | {"by": "z", "against": "mean", "limit": 4}
     mine = rule(tmp_path, **keys, warm_up=50, memory_s=3600)

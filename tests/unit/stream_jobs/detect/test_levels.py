@@ -75,6 +75,23 @@ def test_a_short_pause_does_not_begin_that_time_anew(tmp_path: Path) -> None:
     assert seconds(found(mine, on)) == [9]
 
 
+def test_what_it_lasted_before_a_pause_counts_and_the_pause_does_not(tmp_path: Path) -> None:
+    mine = rule(tmp_path, **LEVEL | {"while": "on", "while_for_s": 2, "while_pause_s": 60})
+    # The engine of a hybrid: 2 s each time, which is never 3 s on end.
+    bits = [beat(s, level(101, armed=s % 20 < 3)) for s in range(60)]
+    assert seconds(found(mine, bits))[:1] == [21]
+    warm = [beat(s, level(90 if s == 20 else 101, armed=s % 20 < 3)) for s in range(40)]
+    assert seconds(found(mine, warm)) == []
+
+
+def test_a_pause_longer_than_that_begins_what_it_lasted_anew(tmp_path: Path) -> None:
+    mine = rule(tmp_path, **LEVEL | {"while": "on", "while_for_s": 0, "while_pause_s": 10})
+    before, after = ([beat(s + k, level(101, armed=True)) for k in range(3)] for s in (0, 20))
+    off = beat(3, level(101, armed=False))
+    assert seconds(found(mine, [*before, off, *after])) == []
+    assert seconds(found(mine, [*before, off, beat(15, level(101, armed=False)), *after])) == []
+
+
 def test_a_mean_needs_its_whole_time_and_half_of_its_tenths(tmp_path: Path) -> None:
     mine = rule(tmp_path, **LEVEL | {"mean_s": 20, "raise_for_s": 0})
 

@@ -1,0 +1,103 @@
+"""The dashboard's way to a real TimescaleDB: empty, read only, broken, standing still."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from urllib.parse import urlsplit
+
+import psycopg
+import pytest
+
+from dashboard import alert_queries, fleet_queries, history_queries, operations_queries, vehicle_queries
+from dashboard.queries import Connection, Database
+from infra.contract.errors import ServiceError
+from load_tests.drills.link import Link
+from tests.integration.dashboard_support import reading
+from tests.rows.town import vehicle_id
+from tests.support import Lane, eventually
+
+pytestmark = pytest.mark.integration
+
+
+def test_an_empty_database_answers_every_query_with_nothing_known(lane: Lane) -> None:
+    with reading(lane) as connection:
+        check_nothing_known(connection)
+
+
+def check_nothing_known(connection: Connection) -> None:
+    fresh = fleet_queries.freshness(connection).iloc[0]
+    assert fresh["data_as_of"] is None
+    assert fresh["watermark"] is None
+    figures = fleet_queries.fleet_figures(connection).iloc[0]
+    assert (figures["vehicles"], figures["frames_per_s"]) == (0, None)
+    assert fleet_queries.road_networks(connection).iloc[0]["version"] is None
+    start, end = datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 2, tzinfo=UTC)
+    empty = [
+        fleet_queries.fleet_latest(connection),
+        fleet_queries.fleet_alerted(connection),
+        fleet_queries.fleet_hour(connection),
+        fleet_queries.vehicle_ids(connection),
+        fleet_queries.road_edges(connection),
+        fleet_queries.road_cells(connection),
+        alert_queries.alerts(connection),
+        vehicle_queries.vehicle(connection, vehicle_id(0)),
+        vehicle_queries.vehicle_summary(connection, vehicle_id(0)),
+        history_queries.vehicle_history(connection, vehicle_id(0), start, end, 10),
+        vehicle_queries.vehicle_trace(connection, vehicle_id(0), start, end),
+        vehicle_queries.crash_records(connection, vehicle_id(0)),
+        operations_queries.queries_now(connection),
+        operations_queries.queries_history(connection),
+        operations_queries.rejected(connection),
+        operations_queries.alert_latency(connection),
+    ]
+    assert [len(frame) for frame in empty] == [0] * 16
+
+
+def test_the_dashboard_can_not_write(lane: Lane) -> None:
+    database = Database(lambda: lane.endpoints.db_dashboard_url)
+    with pytest.raises(ServiceError, match="refused"), database.connection() as connection:
+        connection.execute("CREATE TABLE public.mine (n integer)")
+    with pytest.raises(ServiceError, match="refused"), database.connection() as connection:
+        connection.execute("SELECT * FROM odograph.vehicle_latest")
+    database.close()
+
+
+def test_a_connection_that_broke_while_idle_is_replaced(lane: Lane) -> None:
+    database = Database(lambda: lane.endpoints.db_dashboard_url)
+    with database.connection() as connection:
+        broken = connection.info.backend_pid
+    with psycopg.connect(lane.endpoints.db_dashboard_url, autocommit=True) as other:
+        other.execute("SELECT pg_terminate_backend(%s)", (broken,))
+    with database.connection() as connection:
+        assert len(fleet_queries.vehicle_ids(connection)) == 0
+        assert connection.info.backend_pid != broken
+    database.close()
+
+
+def test_a_database_that_accepts_and_never_answers_is_away_after_the_client_s_own_limit(lane: Lane) -> None:
+    address = urlsplit(lane.endpoints.db_dashboard_url)
+    with Link(str(address.hostname), int(address.port or 0)) as link:
+        url = lane.endpoints.db_dashboard_url.replace(f":{address.port}/", f":{link.port}/")
+        database = Database(lambda: url, answer_s=0.2)
+        with pytest.raises(ServiceError, match=r"did not answer for 0\.2 s"), database.connection() as asked:
+            stalled(link, asked)
+        with pytest.raises(ServiceError, match="is away"), database.connection():
+            pass
+        link.heal()
+        eventually(lambda: answers(database), 10, "an answer")
+        database.close()
+
+
+def stalled(link: Link, connection: Connection) -> None:
+    """A question to a database that stands still from now on."""
+    link.stall()
+    fleet_queries.vehicle_ids(connection)
+
+
+def answers(database: Database) -> bool:
+    """Whether a question is answered."""
+    try:
+        with database.connection() as connection:
+            return len(fleet_queries.vehicle_ids(connection)) == 0
+    except ServiceError:
+        return False

@@ -1,0 +1,107 @@
+"""The database away, empty, back: what each page says meanwhile, and that it recovers by itself."""
+
+from __future__ import annotations
+
+import urllib.request
+from contextlib import ExitStack
+from datetime import UTC, datetime
+
+import psycopg
+import pytest
+from playwright.sync_api import BrowserContext, Locator, expect
+
+from infra.stack.stack import Stack
+from tests import support_rows
+from tests.integration.browser_support import Visit, drawn, visit
+from tests.integration.dashboard_support import START_S, Site, status
+from tests.rows import journeys
+from tests.rows.town import vehicle_id
+from tests.support import eventually, open_lane
+
+pytestmark = pytest.mark.integration
+
+SEEN_S = 30.0
+MAJOR_ROAD = "#b6bfca"
+SHOWN = {
+    f"/vehicle?vehicle={vehicle_id(0)}": "Against its limits",
+    "/trips?span=7+days": "Click a row to open the trip.",
+    f"/trips?trip={journeys.ROVER_TRIP}": "On the way",
+    "/routing": "Moment: the five minutes up to it",
+    "/replay": "Shadow runs against live",
+    "/alerts?alert=1": "Evidence",
+    "/alerts?view=Silences": "Silenced alerts are stored and shown all the same",
+    f"/crashes?record={vehicle_id(7)}/1/c-1": "Custody log",
+    "/operations": "Streaming queries, last batch",
+}
+"""Pages, and words of each that come out of rows."""
+
+
+def status_of(reader: Visit) -> Locator:
+    """The header line of the page."""
+    return reader.page.locator(".st-key-status")
+
+
+def test_the_page_says_that_the_database_is_away_and_recovers_by_itself(reader: Visit, site: Site) -> None:
+    reader.open("/")
+    expect(status_of(reader)).to_contain_text("LIVE")
+    site.link.refuse()
+    expect(status_of(reader)).to_contain_text("DATABASE AWAY")
+    expect(reader.metric("Vehicles")).to_have_text("41")
+    eventually(lambda: status(site.base, "/readyz") == 503, SEEN_S, "not ready")
+    assert status(site.base, "/livez") == 200
+    site.link.heal()
+    expect(status_of(reader)).to_contain_text("LIVE")
+    eventually(lambda: status(site.base, "/readyz") == 200, SEEN_S, "ready again")
+
+
+def test_a_page_opened_while_the_database_is_away_fills_when_it_is_back(reader: Visit, site: Site) -> None:
+    site.link.refuse()
+    reader.page.goto(reader.base)
+    expect(status_of(reader)).to_contain_text("DATABASE AWAY")
+    site.link.heal()
+    expect(reader.metric("Vehicles")).to_have_text("41")
+    eventually(lambda: drawn(reader, MAJOR_ROAD, 1500), SEEN_S, "roads")
+
+
+def test_every_page_keeps_what_it_knew_while_the_database_is_away_and_recovers(
+    light: BrowserContext, site: Site
+) -> None:
+    site.report()
+    with ExitStack() as open_pages:
+        readers = {path: open_pages.enter_context(visit(light, site.base)).open(path) for path in SHOWN}
+        for path, reader in readers.items():
+            expect(reader.page.get_by_text(SHOWN[path]).first).to_be_visible()
+        site.link.refuse()
+        for path, reader in readers.items():
+            expect(status_of(reader)).to_contain_text("DATABASE AWAY")
+            expect(reader.page.get_by_text(SHOWN[path]).first).to_be_visible()
+        site.link.heal()
+        for reader in readers.values():
+            expect(status_of(reader)).not_to_contain_text("DATABASE AWAY")
+            expect(reader.page.get_by_test_id("stException")).to_have_count(0)
+            assert reader.complaints == []
+
+
+def test_metrics_count_the_database_as_up(site: Site) -> None:
+    assert status(site.base, "/readyz") == 200
+    with urllib.request.urlopen(site.base + "/metrics", timeout=10) as answer:
+        assert "odograph_dashboard_database_up 1.0" in answer.read().decode()
+
+
+def test_an_empty_database_is_no_data_not_zero_and_the_first_rows_appear(
+    stack: Stack, light: BrowserContext
+) -> None:
+    with open_lane(stack) as lane, lane.process("dashboard") as process:
+        base = f"http://127.0.0.1:{lane.endpoints.http_ports['dashboard']}"
+        eventually(lambda: process.assert_running() or status(base, "/readyz") == 200, START_S, "ready")
+        with visit(light, base) as reader:
+            reader.page.goto(base)
+            expect(reader.page.get_by_text("No data yet")).to_be_visible()
+            expect(reader.page.get_by_text("No vehicle has reported yet")).to_be_visible()
+            reader.page.goto(base + "/operations")
+            expect(reader.page.get_by_text("No batch within a day")).to_be_visible()
+            reader.page.goto(base)
+            with psycopg.connect(lane.endpoints.db_ingest_url) as connection:
+                support_rows.fill(connection, datetime.now(UTC))
+            expect(reader.metric("Vehicles")).to_have_text("41")
+            assert reader.complaints == []

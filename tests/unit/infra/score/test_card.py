@@ -1,0 +1,42 @@
+"""The whole card: what is told besides alerts."""
+
+from __future__ import annotations
+
+from infra.score.card import Found, Happened, card
+from infra.score.definition import load
+from infra.score.events import Claim, Judged, Truth
+
+HOUR_MS = 3_600_000
+
+
+def harsh(at_s: int, peak_g: float) -> Truth:
+    """An acceleration of a car, of which the threshold is 0.35 g."""
+    times = (1000 * at_s, 1000 * at_s + 500)
+    return Truth("accelerate", "A", *times, None, {"peak_g": peak_g, "limit_g": 0.35})
+
+
+def claim(at_s: int) -> Claim:
+    return Claim("accelerate", "A", 1000 * at_s, 1000 * at_s + 500)
+
+
+def accelerating(truths: list[Truth], claims: list[Claim]) -> Judged:
+    happened = Happened("run", HOUR_MS, [], [], [], truths, [], [])
+    found = Found(alarms=[], trips=[], harsh=claims, confirmed=[], clones=[])
+    return next(line for line in card(load(), happened, found).lines if line.detector == "harsh accelerate")
+
+
+def test_a_harsh_event_within_the_instruments_accuracy_of_its_threshold_counts_neither_way() -> None:
+    line = accelerating([harsh(10, 0.345), harsh(40, 0.355)], [claim(10)])
+    assert (line.truths, line.hits, line.explained, line.false) == (0, 0, 1, [])
+    assert line.excluded == {"at the threshold": 2}
+
+
+def test_a_harsh_event_beyond_that_has_to_be_found_and_one_of_nothing_is_false() -> None:
+    line = accelerating([harsh(10, 0.36), harsh(40, 0.361)], [claim(10), claim(90)])
+    assert (len(line.found), len(line.missed)) == (1, 1)
+    assert [each.from_ms for each in line.false] == [90_000]
+
+
+def test_truth_that_does_not_know_its_threshold_has_to_be_found() -> None:
+    line = accelerating([Truth("accelerate", "A", 10_000, 10_500, None, {"peak_g": 0.351})], [])
+    assert line.recall == 0.0

@@ -1,0 +1,50 @@
+"""Expressions of rules files before anything runs: those that Spark refuses are named; slots are counted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from infra.contract.errors import ConfigError
+from stream_jobs.findings import rule_schemas
+from stream_jobs.instant import require_slots
+from stream_jobs.rule_check import check_expressions
+from stream_jobs.rules import SHIPPED, load_rules
+
+
+def test_spark_understands_the_shipped_rules(spark: SparkSession) -> None:
+    check_expressions(spark, SHIPPED, load_rules(), rule_schemas())
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "expected"),
+    [
+        ("condition", "coolant_temp_c >", "`condition` is not understood"),
+        ("condition", "cooling_c > 3", "`condition` is not understood"),
+        ("condition", "max(coolant_temp_c) > 3", "`condition` is not understood"),
+        ("condition", "coolant_temp_c", "`condition` gives double, not true or false"),
+        ("value", "engine_rpm", "`value` gives array<double>, not a number"),
+        ("limit", "'high'", "`limit` gives string, not a number"),
+    ],
+)
+def test_an_expression_that_spark_refuses_is_named(
+    spark: SparkSession, tmp_path: Path, key: str, text: str, expected: str
+) -> None:
+    texts = {"condition": "ignition_on", "value": "coolant_temp_c", "limit": "110"} | {key: text}
+    path = tmp_path / "mine.yaml"
+    path.write_text(
+        "rules:\n  - {id: hot, version: 1, severity: MAJOR, source: frame, beyond: above, message: Hot, "
+        + ", ".join(f'{name}: "{expression}"' for name, expression in texts.items())
+        + "}\n"
+    )
+    with pytest.raises(ConfigError) as caught:
+        check_expressions(spark, path, load_rules(path), rule_schemas())
+    assert f"rules file {path}, rule hot: {expected}" in str(caught.value)
+
+
+def test_too_few_task_slots_are_refused() -> None:
+    require_slots(6, {"telemetry": 4, "crash": 2})
+    with pytest.raises(ConfigError, match=r"has 5 task slots and needs 6.*crash 2, telemetry 4"):
+        require_slots(5, {"telemetry": 4, "crash": 2})

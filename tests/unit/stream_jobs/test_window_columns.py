@@ -1,0 +1,38 @@
+"""What the jobs write are the columns of their tables."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import infra.sql
+from stream_jobs import windows
+from stream_jobs.rollups.columns import NAMES
+from stream_jobs.schema import WRITER_COLUMNS
+
+COLUMNS = {
+    "vehicle_window": {*windows.VEHICLE_COLUMNS, *WRITER_COLUMNS},
+    "road_cell_window": {*windows.ROAD_COLUMNS, *WRITER_COLUMNS},
+    "road_edge_window": {*windows.EDGE_COLUMNS, *WRITER_COLUMNS},
+    "vehicle_minute": {"vehicle_id", "bucket", "revision", "restated_at", *NAMES},
+}
+
+
+@pytest.mark.parametrize("table", COLUMNS)
+def test_the_columns_are_those_of_the_table(table: str) -> None:
+    assert columns_of(table) == COLUMNS[table]
+
+
+def columns_of(table: str) -> set[str]:
+    """Columns that the files of infra.sql give to a table, in their order."""
+    names: set[str] = set()
+    for path in sorted(Path(infra.sql.__file__).parent.glob("*.sql")):
+        text = path.read_text()
+        created = re.search(rf"CREATE TABLE odograph\.{table} \((.*?)\n\);", text, re.DOTALL)
+        if created is not None:
+            names |= set(re.findall(r"^    ([a-z]\w+) ", created[1], re.MULTILINE))
+        for altered in re.findall(rf"ALTER TABLE odograph\.{table}\b(.*?);\n", text, re.DOTALL):
+            names |= set(re.findall(r"ADD COLUMN (\w+) ", altered))
+    return names
