@@ -70,4 +70,7 @@ class Fleet:
         lookups.write(lookups.vehicle_file(home), table)
         rows = [("t", 0, k, None, at, raw) for k, (at, raw) in enumerate(self.records)]
         until_ms = max(at for at, _ in self.records)
-        return findings(settings, spark.createDataFrame(rows, RECORD), rules, until_ms)
+        records = spark.createDataFrame(rows, RECORD).coalesce(
+            1
+        )  # each further task is a Python worker to start
+        return findings(settings, records, rules, until_ms)

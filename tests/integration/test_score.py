@@ -56,6 +56,8 @@ def test_what_the_tables_hold_is_judged_by_detector(lane: Lane) -> None:
         lane,
         told("fault", 0, 2, None, fault="overcharge", fault_id="f1", **fault),
         told("fault", 1, 2, None, fault="overcharge", fault_id="f2", **fault),
+        told("code", 0, 3, None, what="code", details={"code": "P0563", "fault": "overcharge"}),
+        told("code", 1, 3, None, what="code", details={"code": "P0563", "fault": "overcharge"}),
         told("trip", 0, 0, 20, whole=True, distance_m=9000.0),
         told("trip", 1, 0, 30, whole=False, distance_m=9000.0),
         told("harsh", 0, 5, 5.01, what="brake", whole=True),
@@ -70,6 +72,7 @@ def test_what_the_tables_hold_is_judged_by_detector(lane: Lane) -> None:
     change(lane, *window(2))
     code, card = score(lane)
     assert code == 1
+    assert (card["dtc"]["recall"], card["dtc"]["precision"], card["dtc"]["delay_p50_s"]) == (1.0, 1.0, 60)
     line = card["charge_high"]
     assert (line["truths"], line["found"], line["recall"], line["precision"]) == (2, 1, 0.5, 0.5)
     assert line["delay_p50_s"] == 120

@@ -40,3 +40,25 @@ def test_a_harsh_event_beyond_that_has_to_be_found_and_one_of_nothing_is_false()
 def test_truth_that_does_not_know_its_threshold_has_to_be_found() -> None:
     line = accelerating([Truth("accelerate", "A", 10_000, 10_500, None, {"peak_g": 0.351})], [])
     assert line.recall == 0.0
+
+
+def codes(*claims: Claim) -> Judged:
+    """One vehicle whose fault sets no code, and one that sets one after a minute."""
+    faults = [
+        Truth("coolant_sensor_stuck", "A", 0, None, 1000),
+        Truth("overheating", "B", 0, None, 1000),
+        Truth("code", "B", 60_000, None, None, {"code": "P0217"}),
+    ]
+    happened = Happened("run", HOUR_MS, faults, [], [], [], [], [])
+    found = Found(alarms=claims, trips=[], harsh=[], confirmed=None, clones=[])
+    return next(line for line in card(load(), happened, found).lines if line.detector == "dtc")
+
+
+def test_codes_are_judged_against_those_that_were_set_and_from_then_on() -> None:
+    assert (codes().recall, codes().truths) == (0.0, 1)
+    line = codes(Claim("dtc_active.P0217", "B", 65_000, 70_000))
+    assert (line.recall, line.precision, line.delay_s(50)) == (1.0, 1.0, 5.0)
+    early, other = (
+        Claim("dtc_active.P0217", *when) for when in (("B", 20_000, 70_000), ("A", 65_000, 70_000))
+    )
+    assert codes(early, other).false == [early, other]
