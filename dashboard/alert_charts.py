@@ -126,7 +126,7 @@ def _x() -> alt.X:
 def _scale(values: pd.Series[float]) -> alt.Scale:
     """Around the values, and not closer than a share of them: noise is no event, one value no axis."""
     least, most = values.min(), values.max()
-    middle, half = (least + most) / 2, LEAST_SHARE / 2 * max(abs(least), abs(most))
+    middle, half = (least + most) / 2, LEAST_SHARE / 2 * max(abs(least), abs(most)) or 0.5
     if not most - least < 2 * half:  # missing values too
         return alt.Scale(zero=False)
     return alt.Scale(zero=False, domain=[middle - half, middle + half])

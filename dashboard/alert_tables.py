@@ -152,14 +152,14 @@ def silences(frame: pd.DataFrame, zone: ZoneInfo, now: pd.Timestamp) -> pd.DataF
     )
 
 
-def silence_state(row: Row) -> str:
+def silence_state(row: Mapping[Any, Any]) -> str:
     """In force, over, or ended before its time and by whom."""
     if row["in_force"]:
         return "in force"
     return "over" if text.missing(row["ended_by"]) else f"ended by {row['ended_by']}"
 
 
-def silence_words(row: Row, zone: ZoneInfo, now: pd.Timestamp) -> str:
+def silence_words(row: Mapping[Any, Any], zone: ZoneInfo, now: pd.Timestamp) -> str:
     """One silence in a line."""
     rule = "all rules" if text.missing(row["rule"]) else row["rule"]
     vehicle = "all vehicles" if text.missing(row["vehicle_id"]) else row["vehicle_id"]

@@ -37,7 +37,10 @@ DARK: Final[dict[str, Any]] = {
 
 STYLE: Final = """<style>
 .stMainBlockContainer { padding-left: 2.2rem; padding-right: 2.2rem; }
-@media (max-width: 640px) { .stMainBlockContainer { padding-left: 0.9rem; padding-right: 0.9rem; } }
+@media (max-width: 640px) {
+  .stMainBlockContainer { padding-left: 0.9rem; padding-right: 0.9rem; }
+  .st-key-toolbar { row-gap: 0.4rem !important; }
+}
 [class*="st-key-figures"] {
   display: grid; grid-template-columns: repeat(auto-fit, minmax(108px, 1fr)); gap: 0.6rem;
 }

@@ -57,6 +57,10 @@ def simulate(
         list[str] | None,
         typer.Option("--set", help="any key of a scenario file: link.outage_share=0.3, ambient_c=-8"),
     ] = None,
+    roads: Annotated[
+        bool,
+        typer.Option("--roads", help="put the roads of its towns into the database: map, speeds by road"),
+    ] = False,
     late: Share = None,
     late_beyond: Share = None,
     duplicate: Share = None,
@@ -136,6 +140,8 @@ def simulate(
         live=start_ms is None and day is None, client=client, react=react,
         keep_s=duration_ms(keep_sent, "--keep-sent") / 1000 if keep_sent else 0.0,
     )  # fmt: skip
+    if roads:
+        say(f"map: {setting_out.store_roads(wanted, in_force)} road edges")
     if processes == 1:
         summary = launch.publish(in_force, wanted, manner)
     else:

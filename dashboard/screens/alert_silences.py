@@ -71,13 +71,13 @@ def in_force(found: pd.DataFrame) -> None:
         st.caption(signin.why_not(who, "alerts"))
 
 
-def wish(row: dict[str, Any]) -> None:
+def wish(row: dict[Any, Any]) -> None:
     """Its button was pressed."""
     st.session_state[ENDING] = row
 
 
 @st.dialog("End a silence")
-def end(row: dict[str, Any], who: Reader) -> None:
+def end(row: dict[Any, Any], who: Reader) -> None:
     """Alerts are told again from now on; those stored under it are not told afterwards."""
     number = int(row["silence_no"])
     with st.form(f"end_silence_form_{number}", border=False):

@@ -62,7 +62,10 @@ def draw() -> None:
     if kind != TRAFFIC[0]:
         st.html(legends.congestion())
     if not network.get("version"):
-        st.caption("No road network is stored, so none is drawn and traffic is known by cell only.")
+        st.caption(
+            "No road network is stored, so none is drawn and traffic is known by cell only. "
+            "`odograph simulate --roads` stores the simulator's."
+        )
     if len(wanted) > fleet_layers.MANY:
         st.caption(
             "A bubble has the colour of its vehicles' most common state and the rim of their worst alert."

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import os
+import shutil
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -56,16 +58,16 @@ def replay(wanted: Wanted, say: Say, *, as_json: bool) -> bool:
     given = [w for w in (wanted.day, wanted.from_offset, wanted.from_time) if w is not None]
     if len(given) != 1:
         raise ConfigError("one of --day, --from-offset, --from-time or --drives is wanted; see --help")
-    if wanted.into == "live" and (wanted.verify or wanted.settings):
+    if wanted.into == "live" and (wanted.verify or wanted.settings or wanted.run):
         raise ConfigError(
-            "--verify and --set belong to --into shadow: the live jobs are compared, not changed"
+            "--verify, --set and --run belong to --into shadow: the live jobs are compared, not changed"
         )
     settings = load()
     live = endpoints(settings)
     with _space_wanted(settings.paths.home), stopped_by_signals() as stop:
-        run = _run_of(wanted, settings, live, say)
         if wanted.into == "live":
-            return _into_live(wanted, settings, live, run, stop, say)
+            return _into_live(wanted, settings, live, stop, say)
+        run = _run_of(wanted, settings, live, say)
         with runs.held(settings.paths.home, run.run_id):
             result = work.shadow(settings, live, run, stop, say)
     return _told(wanted, settings, live, result, say, as_json)
@@ -90,7 +92,7 @@ def _run_of(wanted: Wanted, settings: Settings, live: Endpoints, say: Say) -> Ru
     home = settings.paths.home.absolute()
     given, some = settings_given(wanted.settings), vehicles(list(wanted.vehicles))
     reach = sources.reach_of(clock_limits(settings), duration_ms(wanted.lead, "--lead"))
-    run_id = runs.check_id(wanted.run) if wanted.run else _next_id(home)
+    run_id = runs.check_id(wanted.run) if wanted.run else _next_id(home, wanted.into)
     kept = runs.load(home, run_id) if (folder_of(home, run_id) / runs.FILE).exists() else None
     at = datetime.now(UTC)
     now_ms = int(at.timestamp() * 1000)
@@ -159,15 +161,26 @@ def jobs_of(text: str) -> tuple[str, ...]:
     return found
 
 
-def _next_id(home: Path) -> str:
+def _next_id(home: Path, into: str) -> str:
+    if into == "live":
+        return f"live_{os.getpid()}"  # no run: only what is taken out of the log lies there meanwhile
     base = datetime.now(UTC).strftime("r%m%d")
     taken = {run.run_id for run in runs.all_runs(home)}
     return next(name for n in range(1, 10_000) if (name := f"{base}_{n}") not in taken)
 
 
-def _into_live(
+def _into_live(wanted: Wanted, settings: Settings, live: Endpoints, stop: threading.Event, say: Say) -> bool:
+    run = _run_of(wanted, settings, live, say)
+    try:
+        return _sent(wanted, settings, live, run, stop, say)
+    finally:
+        shutil.rmtree(folder_of(settings.paths.home, run.run_id), ignore_errors=True)
+
+
+def _sent(
     wanted: Wanted, settings: Settings, live: Endpoints, run: Run, stop: threading.Event, say: Say
 ) -> bool:
+    """The records into the live topic, by consent only."""
     source = work.stored(settings, run)
     count = sum(p.records for p in source.plan(bounds_of(run.speed)))
     topic = kafka_topic(settings.kafka.prefix, TOPIC)

@@ -86,8 +86,7 @@ class Stored:
         )
         found = self._query(f"SELECT {names} FROM {{files}} WHERE {{wanted}}", received, part.late)  # noqa: S608
         table = found.set_column(0, "partition", _modulo(found["partition"], self.partitions))
-        names_of = table["topic"].combine_chunks().dictionary_encode().indices.to_numpy()
-        log = names_of.astype(np.int64) * self.partitions + table["partition"].to_numpy()
+        log = _places(table["topic"]) * self.partitions + table["partition"].to_numpy()
         order = log_order(log, table["log_offset"].to_numpy(), table["received_ms"].to_numpy())
         return table.take(pa.array(order))
 
@@ -126,6 +125,14 @@ class Stored:
 
 def _modulo(partitions: pa.ChunkedArray, count: int) -> pa.Array:
     return pa.array(partitions.to_numpy() % count, pa.int32())
+
+
+def _places(topics: pa.ChunkedArray) -> npt.NDArray[np.int64]:
+    """The place of each topic among all by name, whatever file was read first."""
+    coded = topics.combine_chunks().dictionary_encode()
+    places = np.argsort(np.argsort(coded.dictionary.to_pylist()))
+    found: npt.NDArray[np.int64] = places[coded.indices.to_numpy()]
+    return found
 
 
 def log_order(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Final
 
 import psycopg
@@ -119,7 +119,9 @@ def _connected(url: str, answer_s: float | None = None) -> Iterator[Connection]:
     """A connection whose errors are the user's; broken off after ``answer_s`` where that is given."""
     try:
         connection = psycopg.connect(url, connect_timeout=CONNECT_S, row_factory=dict_row)
-        limit = nullcontext() if answer_s is None else at_most(connection.fileno(), answer_s)
+        limit: AbstractContextManager[object] = (
+            nullcontext() if answer_s is None else at_most(connection.fileno(), answer_s)
+        )
         with limit, connection:
             yield connection
     except psycopg.Error as error:

@@ -91,7 +91,7 @@ DRILLS: Final = (
     Drill("replay-ways", "each way a replay can begin, other rules, into live", 40, 150,
           _honest(replay_ways)),
     Drill("replay-full", "the disk of the replays fills up", 40, 60, _honest(replay_full),
-          disk=Disk("replays", 64)),
+          disk=Disk("replays", 256)),
     Drill("refused", "frames that only Kafka refuses", 0, 0,
           lambda site, _, mutant: refused(site, mutant), {}, ("no-gapless",)),
     Drill("acks", "kill -9 the bridge when only some of what it read is stored", 0, 0,

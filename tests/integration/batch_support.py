@@ -40,6 +40,8 @@ from stream_jobs.vehicles.rows import AlertRow, pack
 from stream_jobs.vehicles.stage import VehicleStage
 from tests.support_frames import Record
 
+PATIENCE_S = 120.0
+"""For a transaction: a starved machine is not what is tested here."""
 Patch = Callable[[type, str, Any], None]
 
 
@@ -103,7 +105,8 @@ class Given:
     def tools(self) -> work.Tools:
         """A connection of its own; no Spark."""
         stop = threading.Event()
-        return work.Tools(None, self.settings, Database(self.url, "recompute", stop), stop)  # type: ignore[arg-type]
+        database = Database(self.url, "recompute", stop, PATIENCE_S)
+        return work.Tools(None, self.settings, database, stop)  # type: ignore[arg-type]
 
 
 def given_of(

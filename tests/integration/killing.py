@@ -14,7 +14,7 @@ from itertools import count
 from multiprocessing import get_context
 from typing import Any, Final
 
-PATIENCE_S: Final = 120.0
+PATIENCE_S: Final = 240.0
 FORKED_WITH: Final = ("tests.integration.batch_support", "tests.integration.promotion_support")
 """Imported once, in the server that the processes are forked from."""
 
@@ -36,6 +36,9 @@ def kill_at(point: Point, work: Callable[..., object], *given: object) -> None:
     process = context.Process(target=_mortal, args=(point, work, given))
     process.start()
     process.join(PATIENCE_S)
+    if process.exitcode is None:
+        process.kill()
+        raise AssertionError(f"{point}: not reached within {PATIENCE_S:g} s")
     assert process.exitcode == -signal.SIGKILL, f"{point}: the process ended with {process.exitcode}"
 
 

@@ -216,3 +216,12 @@ def test_the_network_loaded_last_is_in_use_and_lies_in_the_file(lane: Lane, data
     version = network.version_of(place)
     keeper()
     assert network.version_of(place) == version
+
+
+def test_a_simulation_puts_the_roads_of_its_town_into_the_database_when_asked(lane: Lane) -> None:
+    words = ("simulate", "-c", "5", "--rate", "5", "--limit", "5", "--seed", "7")
+    stored = "SELECT network, count(*) FROM odograph.road_edge GROUP BY 1"
+    assert lane.run(*words).returncode == 0
+    assert query(lane, stored) == []
+    assert lane.run(*words, "--roads").returncode == 0
+    assert [tuple(row.values()) for row in query(lane, stored)] == [("city-7", 2510)]

@@ -154,6 +154,9 @@ def test_a_signal_that_hardly_changes_is_drawn_on_an_axis_that_says_so() -> None
     noise = pd.DataFrame({"s": [0.0, 1.0], "value": [49.5, 49.7]})
     drawn = alert_charts.signal(noise, "speed_kmh", None).to_dict()["layer"][0]["encoding"]["y"]["scale"]
     assert drawn["domain"] == pytest.approx([49.103, 50.097])
+    nothing = noise.assign(value=0.0)
+    drawn = alert_charts.signal(nothing, "speed_kmh", None).to_dict()["layer"][0]["encoding"]["y"]["scale"]
+    assert drawn["domain"] == [-0.5, 0.5]
     steep = pd.DataFrame({"s": [0.0, 1.0], "value": [20.0, 60.0]})
     drawn = alert_charts.signal(steep, "speed_kmh", None).to_dict()["layer"][0]["encoding"]["y"]["scale"]
     assert drawn == {"zero": False}

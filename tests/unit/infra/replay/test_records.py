@@ -20,14 +20,19 @@ DAY = day_span("2026-11-20", "UTC")
 LATE_UNTIL_MS = DAY.until_ms + 20 * HOUR_MS
 
 
-def write(folder: Path, name: str, rows: list[tuple[int, int, int, str, str, int]]) -> None:
+LIVE = "odograph.telemetry"
+
+
+def write(
+    folder: Path, name: str, rows: list[tuple[int, int, int, str, str, int]], topic: str = LIVE
+) -> None:
     """Rows of partition, offset, received_ms, vehicle, verdict, t0_ms; the value is the offset's text."""
     hour = rows[0][2] // HOUR_MS * HOUR_MS
     at = Span(hour, hour + 1).since
     columns = list(zip(*rows, strict=True))
     table = pa.table(
         {
-            "topic": ["odograph.telemetry"] * len(rows),
+            "topic": [topic] * len(rows),
             "partition": pa.array(columns[0], pa.int32()),
             "log_offset": pa.array(columns[1], pa.int64()),
             "key": pa.array([v.encode() for v in columns[3]], pa.binary()),
@@ -97,6 +102,17 @@ def test_files_in_other_pieces_give_the_same_slices(tmp_path: Path) -> None:
         write(tmp_path / "many", f"{n}.parquet", rows[begin : begin + 17][::-1])
     bounds = Bounds(50, 1 << 60)
     assert replayed(stored(tmp_path / "one"), bounds) == replayed(stored(tmp_path / "many"), bounds)
+
+
+def test_two_logs_lie_side_by_side_the_same_whichever_file_is_read_first(tmp_path: Path) -> None:
+    since = DAY.since_ms
+    live, day = ([(0, first + n, since + n // 2, "A", "ok", since) for n in range(4)] for first in (0, 10))
+    for folder, names in (("one", ("a", "b")), ("other", ("b", "a"))):
+        write(tmp_path / folder, f"{names[0]}.parquet", live)
+        write(tmp_path / folder, f"{names[1]}.parquet", day, "a day")
+    one = replayed(stored(tmp_path / "one"), Bounds(50, 1 << 60))
+    assert one == [[10, 11, 0, 1, 12, 13, 2, 3]]
+    assert replayed(stored(tmp_path / "other"), Bounds(50, 1 << 60)) == one
 
 
 def test_a_truncated_file_is_named_before_anything_is_read(tmp_path: Path) -> None:

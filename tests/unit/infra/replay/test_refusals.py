@@ -61,8 +61,8 @@ def test_a_file_that_is_missing_is_named_before_anything_is_replayed(home: Path)
 def test_records_go_into_the_live_topic_only_by_consent(home: Path) -> None:
     with pytest.raises(ConfigError, match=r"--into live: 12 records go .* odograph\.telemetry, received now"):
         command.replay(wanted(), print, as_json=False)  # nobody answers: it did not ask anybody
-    for other in ({"verify": True}, {"settings": ("jobs.window_s=20",)}):
-        with pytest.raises(ConfigError, match="--verify and --set belong to --into shadow"):
+    for other in ({"verify": True}, {"settings": ("jobs.window_s=20",)}, {"run": "r1"}):
+        with pytest.raises(ConfigError, match="--verify, --set and --run belong to --into shadow"):
             command.replay(wanted(yes=True, **other), print, as_json=False)
     assert not (home / "replays").exists()
 
