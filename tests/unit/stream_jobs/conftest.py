@@ -25,3 +25,11 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def query_spark(spark: SparkSession) -> SparkSession:
+    """The session as the queries of rules run in: what cannot be computed is null."""
+    own = spark.newSession()
+    own.conf.set("spark.sql.ansi.enabled", "false")
+    return own

@@ -14,8 +14,8 @@ from stream_jobs.rule_check import check_expressions
 from stream_jobs.rules import SHIPPED, load_rules
 
 
-def test_spark_understands_the_shipped_rules(spark: SparkSession) -> None:
-    check_expressions(spark, SHIPPED, load_rules(), rule_schemas())
+def test_spark_understands_the_shipped_rules(query_spark: SparkSession) -> None:
+    check_expressions(query_spark, SHIPPED, load_rules(), rule_schemas())
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ def test_spark_understands_the_shipped_rules(spark: SparkSession) -> None:
     ],
 )
 def test_an_expression_that_spark_refuses_is_named(
-    spark: SparkSession, tmp_path: Path, key: str, text: str, expected: str
+    query_spark: SparkSession, tmp_path: Path, key: str, text: str, expected: str
 ) -> None:
     texts = {"condition": "ignition_on", "value": "coolant_temp_c", "limit": "110"} | {key: text}
     path = tmp_path / "mine.yaml"
@@ -40,7 +40,7 @@ def test_an_expression_that_spark_refuses_is_named(
         + "}\n"
     )
     with pytest.raises(ConfigError) as caught:
-        check_expressions(spark, path, load_rules(path), rule_schemas())
+        check_expressions(query_spark, path, load_rules(path), rule_schemas())
     assert f"rules file {path}, rule hot: {expected}" in str(caught.value)
 
 

@@ -98,10 +98,8 @@ CRASHES = [
 
 
 @pytest.fixture(scope="module", name="spark")
-def as_the_query_runs(spark: SparkSession) -> SparkSession:
-    own = spark.newSession()
-    own.conf.set("spark.sql.ansi.enabled", "false")
-    return own
+def as_the_query_runs(query_spark: SparkSession) -> SparkSession:
+    return query_spark
 
 
 def records(spark: SparkSession, messages: list[dict[str, Any]], received_ms: int = RECEIVED) -> DataFrame:
