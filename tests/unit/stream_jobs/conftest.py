@@ -14,7 +14,7 @@ from stream_jobs.session import JAVA_OPTIONS, common_conf, java_options
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A session with the settings that every application shares, Java's quick compiler among them."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     settings = load(paths={"home": str(tmp_path_factory.mktemp("spark"))})
@@ -28,8 +28,14 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 
 @pytest.fixture(scope="session")
-def query_spark(spark: SparkSession) -> SparkSession:
+def spark(java: SparkSession) -> SparkSession:
+    """The session of most tests. A module whose tests all want another gives it this name."""
+    return java
+
+
+@pytest.fixture(scope="session")
+def query_spark(java: SparkSession) -> SparkSession:
     """The session as the queries of rules run in: what cannot be computed is null."""
-    own = spark.newSession()
+    own = java.newSession()
     own.conf.set("spark.sql.ansi.enabled", "false")
     return own
