@@ -21,8 +21,10 @@ from tests.support import Lane, make_template, open_lane
 KEPT = ("ODOGRAPH_PATHS_CACHE",)
 PIPELINE_S = 600
 """The whole pipeline starts, drives and is killed several times before the first of its tests."""
-GROUPS = ("services", "messages", "unit", "e2e", "dashboard")
-"""What a worker runs in one go, the longest first; the last is for whoever is free first."""
+GROUPS = ("services", "messages", "unit", "e2e", "pages", "dashboard")
+"""What a worker runs in one go, the longest first; the last two are one for each."""
+PAGES = ("test_dashboard_outage", "test_dashboard_pages", "test_dashboard_trip_pages")
+"""Half of the time that tests of the dashboard take."""
 MESSAGES = (
     "test_bridge", "test_broker", "test_crash", "test_dead", "test_downlink", "test_listeners",
     "test_publishers", "test_scenarios", "test_simulat",
@@ -36,7 +38,7 @@ def group_of(nodeid: str) -> str:
     if room != "integration":
         return room if room in GROUPS else "unit"
     if module.startswith("test_dashboard"):
-        return "dashboard"
+        return "pages" if module.startswith(PAGES) else "dashboard"
     return "messages" if module.startswith(MESSAGES) else "services"
 
 

@@ -56,6 +56,10 @@ class Visit:
         expect(self.page.get_by_text("Data as of")).to_be_visible()
         return self
 
+    def still(self) -> None:
+        """Wait until no run of the page is under way: a click into a table that is drawn anew is lost."""
+        expect(self.page.locator("[data-testid=stApp][data-test-script-state=notRunning]")).to_be_attached()
+
     def metric(self, label: str) -> Locator:
         """The value of the figure with this label."""
         tile = self.page.get_by_test_id("stMetric").filter(has=self.page.get_by_text(label, exact=True))
