@@ -16,6 +16,7 @@ SPANS: Final[dict[str, timedelta | None]] = {
     "30 d": timedelta(days=30),
     "all": None,
 }
+FIRST: Final = "1 h"
 OWN: Final = "own"
 """A span from and to moments of the reader's."""
 STEPS_S: Final = (10, 20, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21_600, 86_400)

@@ -10,7 +10,7 @@ import streamlit as st
 
 from dashboard import history_queries, live, text, vehicle_queries
 from dashboard.screens import finder, vehicle_health, vehicle_past, vehicle_quality, vehicle_records
-from dashboard.spans import OWN, SPANS, Span, between, span
+from dashboard.spans import FIRST, OWN, SPANS, Span, between, span
 
 
 def choose() -> str | None:
@@ -20,7 +20,7 @@ def choose() -> str | None:
         with st.container(width=300):
             finder.search(pick)
         st.segmented_control(
-            "Time span", [*SPANS, OWN], default="1 h", required=True, key="span", bind="query-params"
+            "Time span", [*SPANS, OWN], default=FIRST, required=True, key="span", bind="query-params"
         )
         if st.session_state.get("span") == OWN:
             for label, key in (("From", "since"), ("To", "until")):
@@ -108,7 +108,7 @@ def past() -> None:
 
 def chosen_span(extent: dict[str, Any]) -> Span | None:
     """The span in the address; None where its ends are still to be chosen."""
-    choice = st.session_state["span"]
+    choice = vehicle_past.choice()
     if choice != OWN:
         return span(choice, extent["first_event"], extent["last_event"], datetime.now(UTC))
     since, until = st.session_state.get("since"), st.session_state.get("until")

@@ -9,7 +9,7 @@ import pandas as pd
 import streamlit as st
 
 from dashboard import charts, fleet_queries, legends, live, maps, text, trace, vehicle_queries
-from dashboard.spans import Span
+from dashboard.spans import FIRST, OWN, SPANS, Span
 
 MAP_PX: Final = 430
 MAP_WIDE: Final = 640
@@ -67,9 +67,15 @@ def draw(vehicle_id: str, shown: Span) -> None:
     st.html(legends.speeds())
 
 
+def choice() -> str:
+    """Which span is chosen. Streamlit may run a part anew before the page's own run has made its widgets."""
+    chosen = st.session_state.get("span") or st.query_params.get("span")
+    return chosen if chosen in (*SPANS, OWN) else FIRST
+
+
 def view(vehicle_id: str, points: pd.DataFrame) -> maps.View:
     """Where the map looks first: at the way. Kept while vehicle and span stay the same."""
-    key = (vehicle_id, st.session_state["span"])
+    key = (vehicle_id, choice())
     kept = st.session_state.get("vehicle_view")
     if kept is None or kept[0] != key:
         found = maps.view_of(
