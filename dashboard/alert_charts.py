@@ -10,6 +10,7 @@ import altair as alt
 import pandas as pd
 
 from dashboard import evidence
+from dashboard.chart_parts import number_axis, top_legend
 from dashboard.palette import LIMIT, SERIES, SEVERITIES, SEVERITY_SIGNS
 from infra.contract.signals import BY_NAME
 
@@ -27,11 +28,11 @@ def value(judged: evidence.Judged, title: str, cleared_s: float | None) -> alt.L
     domain = ["value", "limit"] if judged.limited else ["value"]
     base = alt.Chart(long).encode(
         x=_x(),
-        y=alt.Y("y:Q", title=axis, scale=alt.Scale(zero=False, nice=True), axis=_axis()),
+        y=alt.Y("y:Q", title=axis, scale=alt.Scale(zero=False, nice=True), axis=number_axis()),
         color=alt.Color(
             "series:N",
             scale=alt.Scale(domain=domain, range=[SERIES[0], LIMIT_COLOUR][: len(domain)]),
-            legend=_legend(),
+            legend=top_legend(18),
         ),
         tooltip=[
             alt.Tooltip("s:Q", format="+.1f", title="s from opening"),
@@ -59,7 +60,9 @@ def signal(frame: pd.DataFrame, name: str, cleared_s: float | None) -> alt.Layer
         )
         .encode(
             x=_x(),
-            y=alt.Y("value:Q", title=evidence.unit(name) or None, scale=_scale(frame["value"]), axis=_axis()),
+            y=alt.Y(
+                "value:Q", title=evidence.unit(name) or None, scale=_scale(frame["value"]), axis=number_axis()
+            ),
             tooltip=[
                 alt.Tooltip("s:Q", format="+.1f", title="s from opening"),
                 alt.Tooltip("value:Q", format=".2f", title=evidence.label(name)),
@@ -89,12 +92,12 @@ def by_day(counted: pd.DataFrame, days: Sequence[date]) -> alt.Chart:
                 scale=alt.Scale(domain=[str(day) for day in days]),
                 axis=alt.Axis(labelAngle=0, labelOverlap=True, grid=False),
             ),
-            y=alt.Y("alerts:Q", title="alerts opened", axis=_axis()),
+            y=alt.Y("alerts:Q", title="alerts opened", axis=number_axis()),
             color=alt.Color(
                 "severity:N",
                 scale=alt.Scale(domain=list(labels.values()), range=list(SEVERITIES.values())),
                 sort=list(labels.values()),
-                legend=_legend(),
+                legend=top_legend(18),
             ),
             tooltip=["day:O", "severity:N", alt.Tooltip("alerts:Q", format=",")],
         )
@@ -130,13 +133,3 @@ def _scale(values: pd.Series[float]) -> alt.Scale:
     if not most - least < 2 * half:  # missing values too
         return alt.Scale(zero=False)
     return alt.Scale(zero=False, domain=[middle - half, middle + half])
-
-
-def _axis() -> alt.Axis:
-    return alt.Axis(grid=True, tickCount=5, labelFlush=False)
-
-
-def _legend() -> alt.Legend:
-    return alt.Legend(
-        title=None, orient="top", direction="horizontal", offset=18, padding=0, symbolType="stroke"
-    )

@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 import altair as alt
 import pandas as pd
 
+from dashboard.chart_parts import number_axis, top_legend
 from dashboard.palette import LIMIT, SERIES
 
 HEIGHT_PX: Final = 190
@@ -82,14 +83,16 @@ def panel(frame: pd.DataFrame, spec: Panel, time: str, window: Window | None = N
     colour = alt.Color(
         "series:N",
         scale=alt.Scale(domain=labels, range=list(SERIES[: len(labels)])),
-        legend=_legend() if len(labels) > 1 else None,
+        legend=top_legend() if len(labels) > 1 else None,
     )
     chart: alt.Chart = (
         alt.Chart(long)
         .mark_line(strokeWidth=1.7, interpolate="linear")
         .encode(
             x=_time_axis("time", window),
-            y=alt.Y("value:Q", title=spec.unit, scale=alt.Scale(zero=spec.zero, nice=True), axis=_axis()),
+            y=alt.Y(
+                "value:Q", title=spec.unit, scale=alt.Scale(zero=spec.zero, nice=True), axis=number_axis()
+            ),
             color=colour,
             tooltip=tips("time", "series:N", alt.Tooltip("value:Q", format=".2f", title=spec.unit)),
         )
@@ -107,11 +110,11 @@ def speed(frame: pd.DataFrame, time: str, window: Window | None = None, tall_px:
     colours = {"mean": SERIES[0], "highest": "#7fb8e6", "limit": LIMIT}
     base = alt.Chart(long).encode(
         x=_time_axis("time", window),
-        y=alt.Y("value:Q", title="km/h", scale=alt.Scale(zero=True, nice=True), axis=_axis()),
+        y=alt.Y("value:Q", title="km/h", scale=alt.Scale(zero=True, nice=True), axis=number_axis()),
         color=alt.Color(
             "series:N",
             scale=alt.Scale(domain=domain, range=[colours[d] for d in domain]),
-            legend=_legend(),
+            legend=top_legend(),
         ),
         tooltip=tips("time", "series:N", alt.Tooltip("value:Q", format=".1f", title="km/h")),
     )
@@ -128,7 +131,7 @@ def trend(frame: pd.DataFrame, time: str, column: str, unit: str, zero: bool = T
     kept = frame[[time, column]].rename(columns={time: "time", column: "value"})
     base = alt.Chart(kept).encode(
         x=_time_axis("time", None),
-        y=alt.Y("value:Q", title=unit, scale=alt.Scale(zero=zero, nice=True), axis=_axis()),
+        y=alt.Y("value:Q", title=unit, scale=alt.Scale(zero=zero, nice=True), axis=number_axis()),
         tooltip=tips("time", alt.Tooltip("value:Q", format=",.1f", title=unit)),
     )
     few = len(kept) < 3  # a line needs two points to be seen: show those there are
@@ -149,7 +152,9 @@ def by_query(frame: pd.DataFrame, time: str, column: str, unit: str) -> alt.Char
             x=_time_axis("time", None),
             y=alt.Y("value:Q", title=unit, scale=_from_zero(kept["value"]), axis=_whole_axis()),
             color=alt.Color(
-                "query:N", scale=alt.Scale(domain=names, range=list(SERIES[: len(names)])), legend=_legend()
+                "query:N",
+                scale=alt.Scale(domain=names, range=list(SERIES[: len(names)])),
+                legend=top_legend(),
             ),
             tooltip=tips("time", "query:N", alt.Tooltip("value:Q", format=",.0f", title=unit)),
         )
@@ -181,19 +186,9 @@ def tips(time: str, *rest: Any) -> list[Any]:
     return [alt.Tooltip(f"{time}:T", format="%Y-%m-%d %H:%M:%S", title="time"), *rest]
 
 
-def _axis(grid: bool = True) -> alt.Axis:
-    return alt.Axis(grid=grid, tickCount=5, labelFlush=False)
-
-
 def _whole_axis() -> alt.Axis:
     """For counts."""
     return alt.Axis(tickCount=5, labelFlush=False, format=",.0f", tickMinStep=1)
-
-
-def _legend() -> alt.Legend:
-    return alt.Legend(
-        title=None, orient="top", direction="horizontal", offset=5, padding=0, symbolType="stroke"
-    )
 
 
 def _finish(chart: Chart, legend: bool = False) -> Chart:

@@ -8,6 +8,7 @@ from typing import Any, Final
 import altair as alt
 import pandas as pd
 
+from dashboard.chart_parts import number_axis, top_legend
 from dashboard.palette import LIMIT, SERIES
 
 HEIGHT_PX: Final = 300
@@ -33,10 +34,12 @@ def delta_v(frame: pd.DataFrame, marks: Mapping[str, Any]) -> alt.LayerChart:
         alt.Chart(long.astype({"t_ms": float, "kmh": float}))
         .mark_line(strokeWidth=2, point=alt.OverlayMarkDef(size=18, filled=True))
         .encode(
-            x=alt.X("t_ms:Q", title="ms after time zero", axis=_axis(grid=False)),
-            y=alt.Y("kmh:Q", title="delta-V, km/h", axis=_axis()),
+            x=alt.X("t_ms:Q", title="ms after time zero", axis=number_axis(grid=False)),
+            y=alt.Y("kmh:Q", title="delta-V, km/h", axis=number_axis()),
             color=alt.Color(
-                "axis:N", scale=alt.Scale(domain=there, range=list(SERIES[: len(there)])), legend=_legend()
+                "axis:N",
+                scale=alt.Scale(domain=there, range=list(SERIES[: len(there)])),
+                legend=top_legend(18),
             ),
             strokeDash=alt.StrokeDash(
                 "axis:N", scale=alt.Scale(domain=there, range=[[1, 0], [6, 3]][: len(there)]), legend=None
@@ -72,7 +75,10 @@ def panels(frame: pd.DataFrame) -> list[tuple[str, alt.LayerChart]]:
 def _panel(frame: pd.DataFrame, name: str, flags: bool) -> alt.LayerChart:
     span = [float(frame["s"].min()), 0.0]
     x = alt.X(
-        "s:Q", title="s before time zero", scale=alt.Scale(domain=span, nice=False), axis=_axis(grid=False)
+        "s:Q",
+        title="s before time zero",
+        scale=alt.Scale(domain=span, nice=False),
+        axis=number_axis(grid=False),
     )
     line: Any = (
         alt.Chart(frame.astype({name: float})[["s", name]])
@@ -83,7 +89,7 @@ def _panel(frame: pd.DataFrame, name: str, flags: bool) -> alt.LayerChart:
                 f"{name}:Q",
                 title=PANELS[name].rpartition(", ")[2],
                 scale=alt.Scale(zero=name != "steering_deg"),
-                axis=_axis(),
+                axis=number_axis(),
             ),
             tooltip=[
                 alt.Tooltip("s:Q", format=".1f"),
@@ -102,7 +108,7 @@ def _flags(frame: pd.DataFrame, x: alt.X) -> list[alt.Chart]:
     there = {name: word for name, word in FLAGS.items() if (frame[name] == True).any()}  # noqa: E712  nulls
     words = list(there.values())
     colours = [FLAG_COLOURS[list(FLAGS).index(name)] for name in there]
-    colour = alt.Color("flag:N", scale=alt.Scale(domain=words, range=colours), legend=_legend())
+    colour = alt.Color("flag:N", scale=alt.Scale(domain=words, range=colours), legend=top_legend(18))
     return [
         _band(on.assign(until=on["s"] + step, flag=word), place, x, colour)
         for place, (name, word) in enumerate(there.items())
@@ -126,13 +132,3 @@ def _band(on: pd.DataFrame, place: int, x: alt.X, colour: alt.Color) -> alt.Char
         )
     )
     return chart
-
-
-def _axis(grid: bool = True) -> alt.Axis:
-    return alt.Axis(grid=grid, tickCount=5, labelFlush=False)
-
-
-def _legend() -> alt.Legend:
-    return alt.Legend(
-        title=None, orient="top", direction="horizontal", offset=18, padding=0, symbolType="stroke"
-    )

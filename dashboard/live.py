@@ -30,6 +30,7 @@ from dashboard.asking import (
     until_answered,
 )
 from dashboard.palette import Mode
+from dashboard.spans import QUIET
 
 __all__ = [
     "AWAY",
@@ -48,8 +49,6 @@ __all__ = [
 ]
 
 PHONE_PX: Final = 360
-QUIET_S: Final = 120.0
-"""As serving.fleet_latest has it of a vehicle."""
 
 
 @st.cache_resource(show_spinner=False)
@@ -144,7 +143,7 @@ def quiet(fresh: dict[str, Any] | None) -> bool:
     """Whether nobody has reported for as long as makes a vehicle a silent one: green would say too much."""
     if fresh is None or fresh["data_as_of"] is None:
         return True
-    return bool((fresh["now"] - fresh["data_as_of"]).total_seconds() > QUIET_S)
+    return bool(fresh["now"] - fresh["data_as_of"] > QUIET)
 
 
 def reading_words(runs: Sequence[dict[str, Any]], zone: ZoneInfo) -> str:

@@ -22,6 +22,7 @@ OWN: Final = "own"
 STEPS_S: Final = (10, 20, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21_600, 86_400)
 BUCKETS: Final = 360
 QUIET: Final = timedelta(minutes=2)
+"""As serving.fleet_latest has it: who has not reported for so long is silent."""
 
 
 @dataclass(frozen=True, slots=True)

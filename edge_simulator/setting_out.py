@@ -8,16 +8,12 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from edge_simulator import faults
 from edge_simulator.edr.recorder import PROFILES, Setup
-from edge_simulator.motion.profiles import towns
 from edge_simulator.scenario import SAMPLES, Cadence, Scenario, cadence
 from edge_simulator.scenario_file import WEEKDAYS, ScenarioFile
 from edge_simulator.telemetry.gnss import GnssSettings
-from edge_simulator.town.roads import region
 from edge_simulator.wireless.link_settings import from_mapping
-from infra.contract import settings as configuration
 from infra.contract.errors import ConfigError
 from infra.contract.settings import Settings
-from infra.sql import figures
 
 DAY_DEFAULTS = {"profile": "day", "interval": "10s", "step": "500ms", "parked_every": "10m"}
 """What a whole day is made with unless its scenario or the options say otherwise."""
@@ -50,13 +46,6 @@ def scenario(file: ScenarioFile, settings: Settings, start_ms: int | None, day: 
         parked_every_ms=file.parked_every, schedule=schedule, longest_step_ms=_step_ms(file, beat),
         truth_edges=file.truth_edges, recorders=_recorders(file, settings),
     )  # fmt: skip
-
-
-def store_roads(wanted: Scenario, settings: Settings) -> int:
-    """Put the roads that a run drives on into the database; how many edges. Raises ServiceError."""
-    net = region(wanted.seed, wanted.lat_deg, wanted.lon_deg, towns(wanted.profile, wanted.vehicles))
-    address = configuration.endpoints(settings).db_ingest_url
-    return figures.store_roads(address, f"city-{wanted.seed}", net.edges())
 
 
 def _receivers(file: ScenarioFile) -> GnssSettings:

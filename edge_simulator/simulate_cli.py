@@ -106,6 +106,7 @@ def simulate(
     from edge_simulator.console import now_ms, say, show
     from edge_simulator.day import make
     from edge_simulator.sending import fleet_processes
+    from edge_simulator.town.stored import store_roads
     from infra.contract import settings
     from infra.contract.durations import duration_ms
     from infra.contract.errors import ConfigError
@@ -131,6 +132,9 @@ def simulate(
     file = scenario_file.load(scenario, options, setting_out.DAY_DEFAULTS if day else None)
     name = run_id or (f"day-{day}-{file.seed}" if day else f"sim-{now_ms()}-{file.seed}")
     wanted = setting_out.scenario(file, in_force, start_ms, day)
+    if roads:
+        place, url = (wanted.lat_deg, wanted.lon_deg), settings.endpoints(in_force).db_ingest_url
+        say(f"map: {store_roads(url, wanted.seed, place, wanted.profile, wanted.vehicles)} road edges")
     if day is not None and into == "archive":
         show(make(wanted, in_force, name, say), json)
         return
@@ -140,8 +144,6 @@ def simulate(
         live=start_ms is None and day is None, client=client, react=react,
         keep_s=duration_ms(keep_sent, "--keep-sent") / 1000 if keep_sent else 0.0,
     )  # fmt: skip
-    if roads:
-        say(f"map: {setting_out.store_roads(wanted, in_force)} road edges")
     if processes == 1:
         summary = launch.publish(in_force, wanted, manner)
     else:

@@ -7,10 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from edge_simulator.motion.profiles import towns
-from edge_simulator.town.roads import region
+from edge_simulator.town.stored import store_roads
 from infra.contract.settings import Endpoints
-from infra.sql import figures, truth
+from infra.sql import truth
 from infra.stack import processes
 from infra.stack.programs import odograph
 
@@ -69,8 +68,8 @@ class Fleet:
 
     def store_roads(self, endpoints: Endpoints) -> int:
         """Put the city's roads into the database, for the map; how many edges."""
-        net = region(self.seed, LAT_DEG, LON_DEG, towns("steady", self.vehicles))
-        return figures.store_roads(endpoints.db_ingest_url, f"city-{self.seed}", net.edges())
+        place = LAT_DEG, LON_DEG
+        return store_roads(endpoints.db_ingest_url, self.seed, place, "steady", self.vehicles)
 
 
 def stop(home: Path, child: subprocess.Popen[bytes]) -> int:
