@@ -19,6 +19,7 @@ from infra.replay.spans import Span
 from infra.stack.postgres import write_private
 
 FILE: Final = "run.json"
+LOCK: Final = "lock"
 RUN_ID: Final = re.compile(r"[a-z][a-z0-9_]{0,30}")
 STATES: Final = ("begun", "fed", "done", "verified", "different")
 """begun: records go in; fed: all are in Kafka; done: all are in tables; then what --verify found."""
@@ -118,7 +119,7 @@ def held(home: Path, run_id: str) -> Iterator[None]:
     """Keep others off a run while the block runs; raises ConfigError where another process has it."""
     folder = folder_of(home, run_id)
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "lock").open("w") as file:
+    with (folder / LOCK).open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:

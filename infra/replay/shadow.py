@@ -18,7 +18,7 @@ from infra.contract.topics import kafka_topic
 from infra.replay import databases
 from infra.replay.feed import Ends
 from infra.replay.log import partitions_of
-from infra.replay.runs import Run, folder_of
+from infra.replay.runs import FILE, LOCK, Run, folder_of
 from infra.stack import kafka_topics, ports, postgres, processes, query_offsets
 from infra.stack.guard import guarded
 from infra.stack.health import readyz
@@ -180,10 +180,18 @@ class Shadow:
         processes.stop_all(self.home / "run", 30.0)
         kafka_topics.delete_topics(self.live.kafka_bootstrap, self.prefix)
         databases.drop(self.live.db_owner_url, self.run.database)
-        for path in self.home.iterdir():
-            if path.is_dir():
-                shutil.rmtree(path)
+        _empty(self.home)
+        (self.home / FILE).unlink(missing_ok=True)
         shutil.rmtree(self.home, ignore_errors=True)
+
+
+def _empty(folder: Path) -> None:
+    """Remove what lies in a run's folder, but the run's own file and its lock."""
+    for path in folder.iterdir():
+        if path.is_dir():
+            shutil.rmtree(path)
+        elif path.name not in (FILE, LOCK):
+            path.unlink()
 
 
 def _quiet(_text: str) -> None:

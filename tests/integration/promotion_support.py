@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +11,7 @@ from typing import Any
 
 import psycopg
 
-from infra.replay import databases, promote
+from infra.replay import actions, databases, promote
 from infra.replay.databases import Connection, connected, with_name
 from infra.replay.runs import Run
 from tests.support import Lane
@@ -95,3 +96,9 @@ def roll_back_alone(live_url: str, run_id: str) -> None:
     """A way back in a process of its own."""
     with connected(live_url) as live:
         promote.rollback(live, run_id)
+
+
+def drop_alone(env: dict[str, str], run_id: str) -> None:
+    """A drop in a process of its own, with the settings of ``env``."""
+    os.environ.update(env)
+    actions.drop_run(run_id)
