@@ -27,14 +27,14 @@ def guarded(route: Route, known: Roles | None) -> Route:
 
 
 async def _asked(request: Request, route: Route, known: Roles) -> Response:
-    if known.reader(_identity(request)) is None:
+    if known.reader(identity(request)) is None:
         return PlainTextResponse(REFUSED, 403)
     answer: Response = await route.endpoint(request)
     return answer
 
 
-def _identity(request: Request) -> dict[str, Any]:
-    """What the signed cookie says; nothing where there is none, or one that was not signed here."""
+def identity(request: Request) -> dict[str, Any]:
+    """What a request's signed cookie says; nothing where there is none, or one that was not signed here."""
     found = _get_cookie_value_from_request(request, USER_COOKIE_NAME)
     claims = json.loads(found) if found else {}
     return claims if isinstance(claims, dict) else {}

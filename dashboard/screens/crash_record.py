@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -11,6 +10,7 @@ import pandas as pd
 import streamlit as st
 
 from dashboard import (
+    bundles,
     crash_charts,
     crash_maps,
     crash_queries,
@@ -22,10 +22,6 @@ from dashboard import (
     text,
 )
 from dashboard.crash_queries import Key
-from infra.contract import settings as contract
-from infra.contract.errors import ServiceError
-from infra.vault import bundle, tables
-from infra.vault.report import one_line
 
 MAP_PX: Final = 300
 MAP_WIDE: Final = 520
@@ -45,7 +41,7 @@ def record(key: Key, found: Row) -> None:
         why(found)
         place(found)
         integrity(key, found)
-        evidence(key, found)
+        evidence(key)
 
 
 def head(found: Row) -> None:
@@ -161,7 +157,7 @@ def custody(key: Key) -> None:
     st.caption("Each entry holds the hash of the one before. The whole log: odograph crash verify")
 
 
-def evidence(key: Key, found: Row) -> None:
+def evidence(key: Key) -> None:
     """The bundle, made when it is asked for; the custody log notes who took it."""
     st.subheader("Bundle", anchor=False)
     who = signin.reader(live.known_roles())
@@ -172,28 +168,11 @@ def evidence(key: Key, found: Row) -> None:
         "One zip with the record as received, tables, verdict, custody log and hashes; see its README.txt."
     )
     name = signin.name_field(who, "bundle_name")
-    places = contract.endpoints(live.settings())
-    st.download_button(
+    st.link_button(
         "Download the bundle",
-        lambda: taken(key, places, name),
-        file_name=bundle.name_of(found),
-        mime="application/zip",
+        bundles.address(key, name),
         icon=":material/download:",
-        on_click="ignore",
         disabled=not name,
         help=None if name else "Give your name first: the custody log notes who takes a bundle.",
         key="bundle",
     )
-
-
-def taken(key: Key, places: contract.Endpoints, name: str) -> bytes:
-    """The bundle as `odograph crash export` makes it, noted before it leaves. Raises OdographError.
-
-    Streamlit calls this outside the page's run, where nobody is signed in: the button is drawn for who may.
-    """
-    if not places.db_dispatch_url:
-        raise ServiceError("this stack was started before it had a role for this; run: odograph up")
-    actor = one_line("name", name)
-    body = bundle.made(tables.evidence(places.db_dashboard_url, key))
-    tables.note_export(places.db_dispatch_url, key, actor, hashlib.sha256(body).hexdigest())
-    return body

@@ -14,6 +14,7 @@ import psycopg
 import pytest
 from playwright.sync_api import Browser, Locator, expect
 
+from dashboard import bundles
 from infra.alerts.store import alert_store
 from infra.contract.silence import Silences, silence_file
 from infra.stack.stack import Stack
@@ -150,6 +151,7 @@ def test_the_list_stands_still_while_an_alert_is_open_and_says_what_came(
     expect(button(dispatcher, "1 new: show")).to_be_visible()
     dispatcher.page.keyboard.press("j")
     expect(dispatcher.page).to_have_url(re.compile(r"alert=2\b"))
+    dispatcher.still()  # until then the old list's button stands beside the new one's
     button(dispatcher, "1 new: show").click()
     expect(button(dispatcher, "1 new: show")).to_have_count(0)
     dispatcher.page.keyboard.press("k")  # as old as the other and noted later: it stands above
@@ -225,9 +227,16 @@ def test_a_crash_record_is_shown_and_its_bundle_leaves_as_the_command_makes_it(
         expect(reader.page.get_by_test_id("stVegaLiteChart").first.get_by_text("air bag")).to_be_visible()
         expect(reader.page.get_by_text("49.00690, 8.40370")).to_be_visible()
         with reader.page.expect_download() as started:
-            button(reader, "Download the bundle").click()
+            reader.page.get_by_role("link", name="Download the bundle").click()
         body = started.value.path().read_bytes()
     assert body == bundle.made(tables.evidence(site.lane.endpoints.db_dashboard_url, CRASH))
     query = "SELECT actor, digest FROM odograph.custody WHERE action = 'exported'"
     assert site.fetch(query) == [(ROOT, hashlib.sha256(body).hexdigest())]
     assert site.lane.run("crash", "verify").returncode == 0
+
+
+def test_a_bundle_is_for_admins_and_for_the_dashboards_own_pages(dispatcher: Visit, site: Site) -> None:
+    address = bundles.address(CRASH, ROOT)
+    assert dispatcher.page.context.request.get(site.base + address).status == 403
+    assert status(site.base, address) == 403
+    assert site.fetch("SELECT count(*) FROM odograph.custody WHERE actor = %s", ADA) == [(0,)]
