@@ -32,10 +32,18 @@ TREND_COLUMNS: Final[dict[str, LiteralString]] = {
 
 
 def signals(connection: Connection, vehicle_id: str, until: datetime) -> pd.DataFrame:
-    """One row: the last minute of data up to ``until``; null for what the vehicle does not tell."""
+    """One row: the newest minute of windows up to ``until``; null for what the vehicle does not tell.
+
+    Windows follow the newest frame by a batch, or by minutes while the jobs catch up.
+    """
     return frame(
         connection,
         """
+        WITH newest AS (
+            SELECT max(window_start) AS window_start FROM serving.vehicle_window
+            WHERE vehicle_id = %(vehicle_id)s AND window_start <= %(until)s
+              AND window_start > %(until)s - INTERVAL '30 minutes'
+        )
         SELECT max(coolant_max_c) AS coolant_max_c, -max(oil_shortfall_max_kpa) AS oil_margin_kpa,
                avg(battery_running_v) AS battery_running_v, avg(battery_rest_v) AS battery_rest_v,
                max(tyre_temp_max_c) AS tyre_temp_max_c, max(brake_pad_wear_max_pct) AS brake_pad_wear_max_pct,
@@ -43,8 +51,9 @@ def signals(connection: Connection, vehicle_id: str, until: datetime) -> pd.Data
                max(cell_temp_max_c) AS cell_temp_max_c, max(cell_spread_rest_mv) AS cell_spread_rest_mv,
                max(dtc_count) AS dtc_count, max(window_end) AS until
         FROM serving.vehicle_window
-        WHERE vehicle_id = %(vehicle_id)s AND window_start > %(until)s - INTERVAL '1 minute'
-          AND window_start <= %(until)s
+        WHERE vehicle_id = %(vehicle_id)s AND window_start <= %(until)s
+          AND window_start > %(until)s - INTERVAL '31 minutes'
+          AND window_start > (SELECT window_start FROM newest) - INTERVAL '1 minute'
         """,
         vehicle_id=vehicle_id,
         until=until,

@@ -37,9 +37,10 @@ def signals(now: dict[str, Any]) -> None:
         return
     st.subheader("Against its limits", anchor=False)
     st.html(gauge_bars.picture(readings))
+    until = text.clock(found["until"], live.tz())
     told = (
-        "The newest minute of data against the alert rules in force. Limits by model (tyre pressure) have no "
-        "bar; what is beyond them stands under Alerts."
+        f"The minute of data up to {until} against the alert rules in force. Limits by model (tyre pressure) "
+        "have no bar; what is beyond them stands under Alerts."
     )
     st.caption(told if not rules.empty else "No rules are known yet: the jobs have not been started.")
 

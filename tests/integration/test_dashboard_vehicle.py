@@ -50,7 +50,10 @@ def test_the_last_minute_has_the_extremes_of_its_windows(found: Found) -> None:
     assert told["coolant_max_c"] == pytest.approx(113.7, abs=1.0)
     assert told["brake_pad_wear_max_pct"] == 41.0
     assert told["cell_temp_max_c"] is None
-    assert health_queries.signals(connection, vehicle_id(36), now).iloc[0]["until"] is None
+    behind = health_queries.signals(connection, vehicle_id(0), now + timedelta(minutes=3)).iloc[0]
+    assert behind["coolant_max_c"] == told["coolant_max_c"]  # windows come after the newest frame
+    before = now - timedelta(days=9)
+    assert health_queries.signals(connection, vehicle_id(0), before).iloc[0]["until"] is None
 
 
 def test_trends_come_with_those_first_that_are_near_their_threshold(found: Found) -> None:
