@@ -22,8 +22,10 @@ from load_tests.filling import Filling, fill, vehicle
 
 CATCH_UP_S: Final = 3600.0
 LOOK_S: Final = 2.0
-BESIDE_HEAP_MB: Final = 1536.0
-"""What the application may hold beside the driver's heap: Java's own, RocksDB, Python."""
+BESIDE_HEAP_MB: Final = 2048.0
+"""What it may hold beside the driver's heap: RocksDB 512 (stream_jobs/jobs.py), Java's code, classes and
+buffers 512, six Python processes 1,024.
+"""
 ARCHIVE_FACTOR: Final = 5
 """The archive takes so many times ``max_offsets``, as stream_jobs/README.md says."""
 LARGEST: Final = "SELECT query, max(input_rows) FROM odograph.query_progress GROUP BY query"
