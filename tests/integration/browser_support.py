@@ -21,7 +21,9 @@ QUIET = (
 )
 ARGUMENTS = ["--no-sandbox", *QUIET.split(), "--use-gl=angle", "--use-angle=swiftshader"]
 WEBGL = "--enable-unsafe-swiftshader"
-WAIT_MS = 30_000
+SEEN_S = 90.0
+"""Until something is on the page: two workers, two browsers and a pipeline may share two cores."""
+WAIT_MS = 1000 * SEEN_S
 LOCAL = ("data:", "blob:")
 
 # A page opened by its own address asks for Streamlit's health below it first: 404 is the right answer.

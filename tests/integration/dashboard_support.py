@@ -8,7 +8,7 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -24,6 +24,8 @@ from tests.rows.town import ROVER, vehicle_id
 from tests.support import Lane, eventually, open_lane
 
 START_S = 40.0
+HELD_S = 600.0
+"""The dashboard takes a connection for one question; tests hold one for all of theirs."""
 SILENT = (36, 37, 38)
 STOPPED = (10, 11)
 
@@ -63,10 +65,15 @@ class Site:
             )
 
 
+def minute_of_data(now: datetime) -> datetime:
+    """The minute that is still running: the newest of the known rows is a second old."""
+    return (now - timedelta(seconds=1)).replace(second=0, microsecond=0)
+
+
 @contextmanager
 def reading(lane: Lane) -> Iterator[Connection]:
-    """A connection as the dashboard has it."""
-    database = Database(lambda: lane.endpoints.db_dashboard_url)
+    """A connection as the dashboard has it, for all questions of a test or of a module."""
+    database = Database(lambda: lane.endpoints.db_dashboard_url, answer_s=HELD_S)
     with database.connection() as opened:
         yield opened
     database.close()

@@ -9,9 +9,10 @@ import psycopg
 import pytest
 
 from dashboard import alert_queries, crash_queries
-from dashboard.queries import Connection, Database
+from dashboard.queries import Connection
 from infra.stack.stack import Stack
 from tests import support_rows
+from tests.integration.dashboard_support import reading
 from tests.rows.town import vehicle_id
 from tests.support import Lane, open_lane
 
@@ -32,10 +33,8 @@ def lane(stack: Stack) -> Iterator[Lane]:
 def connection(lane: Lane) -> Iterator[Connection]:
     with psycopg.connect(lane.endpoints.db_ingest_url) as ingest:
         support_rows.fill(ingest, NOW)
-    database = Database(lambda: lane.endpoints.db_dashboard_url)
-    with database.connection() as opened:
+    with reading(lane) as opened:
         yield opened
-    database.close()
 
 
 def test_one_alert_is_all_that_is_known_of_it_with_the_crash_record_behind_it(connection: Connection) -> None:

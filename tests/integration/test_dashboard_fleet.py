@@ -15,7 +15,7 @@ from playwright.sync_api import expect
 from dashboard import fleet_queries
 from dashboard.queries import Connection
 from tests.integration.browser_support import Visit
-from tests.integration.dashboard_support import Site
+from tests.integration.dashboard_support import Site, minute_of_data
 from tests.rows.fleet import speed_kmh
 from tests.rows.town import vehicle_id
 
@@ -29,7 +29,7 @@ def fetched(site: Site, path: str) -> Any:
 
 def test_the_last_hour_of_the_fleet_is_a_row_a_minute(now: datetime, connection: Connection) -> None:
     last = fleet_queries.fleet_hour(connection).iloc[-1]
-    assert last["minute"] == now.replace(second=0, microsecond=0) - timedelta(minutes=1)
+    assert last["minute"] == minute_of_data(now) - timedelta(minutes=1)
     assert (last["vehicles"], last["on_road"], last["frames"]) == (37, 30, 2220)
     assert last["idle_share"] == pytest.approx(6 / 30)
 

@@ -12,7 +12,7 @@ from playwright.sync_api import BrowserContext, Locator, expect
 
 from infra.stack.stack import Stack
 from tests import support_rows
-from tests.integration.browser_support import Visit, drawn, visit
+from tests.integration.browser_support import SEEN_S, Visit, drawn, visit
 from tests.integration.dashboard_support import START_S, Site, status
 from tests.rows import journeys
 from tests.rows.town import vehicle_id
@@ -20,7 +20,6 @@ from tests.support import eventually, open_lane
 
 pytestmark = pytest.mark.integration
 
-SEEN_S = 30.0
 MAJOR_ROAD = "#b6bfca"
 SHOWN = {
     f"/vehicle?vehicle={vehicle_id(0)}": "Against its limits",
@@ -63,6 +62,7 @@ def test_a_page_opened_while_the_database_is_away_fills_when_it_is_back(reader: 
     eventually(lambda: drawn(reader, MAJOR_ROAD, 1500), SEEN_S, "roads")
 
 
+@pytest.mark.timeout(600)
 def test_every_page_keeps_what_it_knew_while_the_database_is_away_and_recovers(
     light: BrowserContext, site: Site
 ) -> None:

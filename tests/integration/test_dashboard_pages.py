@@ -11,14 +11,13 @@ from playwright.sync_api import Browser, Locator, expect
 
 from dashboard import maps
 from dashboard.palette import STATES
-from tests.integration.browser_support import Visit, canvas, desk, drawn, near, visit
+from tests.integration.browser_support import SEEN_S, Visit, canvas, desk, drawn, near, visit
 from tests.integration.dashboard_support import STOPPED, Site
 from tests.rows.town import ROVER, vehicle_id
 from tests.support import eventually
 
 pytestmark = pytest.mark.integration
 
-SEEN_S = 30.0
 ICON_PX = 26
 CONTROLS_PX = 80
 MAJOR_ROAD = "#b6bfca"

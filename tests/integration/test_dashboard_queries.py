@@ -10,7 +10,7 @@ import pytest
 from dashboard import alert_queries, fleet_queries, history_queries, operations_queries, vehicle_queries
 from dashboard.queries import Connection
 from tests import support_rows
-from tests.integration.dashboard_support import reading
+from tests.integration.dashboard_support import minute_of_data, reading
 from tests.rows.fleet import empty_window
 from tests.rows.town import ROVER, ROVER_START, vehicle_id
 from tests.support import Lane
@@ -59,7 +59,7 @@ def test_the_fleet_by_minute_leaves_out_the_minute_still_running(
     now: datetime, connection: Connection
 ) -> None:
     minutes = fleet_queries.fleet_hour(connection)
-    this_minute = now.replace(second=0, microsecond=0)
+    this_minute = minute_of_data(now)
     assert minutes["minute"].max() == this_minute - timedelta(minutes=1)
     last = minutes.iloc[-1]
     assert (last["vehicles"], last["frames_per_s"]) == (37, 37.0)

@@ -12,7 +12,7 @@ from playwright.sync_api import Locator, expect
 
 from dashboard.palette import CONGESTION, STATES
 from tests import support_rows
-from tests.integration.browser_support import Visit, near, pixels_of
+from tests.integration.browser_support import SEEN_S, Visit, near, pixels_of
 from tests.integration.dashboard_support import Site
 from tests.rows import journeys
 from tests.rows.town import ROVER, ROVER_START
@@ -20,7 +20,6 @@ from tests.support import eventually
 
 pytestmark = pytest.mark.integration
 
-SEEN_S = 30.0
 TRIP = f"/trips?trip={journeys.ROVER_TRIP}"
 REPLAY = "/replay?day=2021-03-29&at=08:15:00"
 
