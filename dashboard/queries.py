@@ -49,7 +49,7 @@ class Database:
     @contextmanager
     def connection(self) -> Iterator[Connection]:
         """A connection for one question; raises ServiceError where the database is away or stands still."""
-        connection = self._take()
+        connection, wait = self._take(), Wait(self._answer_s)
         try:
             with at_most(connection.fileno(), self._answer_s) as wait:
                 yield connection

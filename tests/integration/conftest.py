@@ -5,6 +5,7 @@ Rows are shared: a test that changes some puts them back, or changes rows that a
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
@@ -14,10 +15,11 @@ from playwright.sync_api import Browser, BrowserContext
 
 from dashboard.queries import Connection
 from infra.stack.stack import Stack
+from stream_jobs.database import Database as JobDatabase
 from tests import support_rows
 from tests.integration.browser_support import Visit, chromium, desk, visit
 from tests.integration.dashboard_support import Known, Site, open_site, reading
-from tests.support import open_lane
+from tests.support import Lane, open_lane
 
 
 @pytest.fixture(scope="package")
@@ -72,3 +74,11 @@ def now(known: Known) -> datetime:
 def connection(known: Known) -> Connection:
     """A connection to the known rows, as the dashboard has it."""
     return known[0]
+
+
+@pytest.fixture
+def database(lane: Lane) -> Iterator[JobDatabase]:
+    """The jobs' way to the lane's tables."""
+    opened = JobDatabase(lane.endpoints.db_ingest_url, "test", threading.Event())
+    yield opened
+    opened.close()

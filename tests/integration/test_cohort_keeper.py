@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 import psycopg
@@ -23,13 +22,6 @@ pytestmark = pytest.mark.integration
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 HOT_FROM_MIN = 10
-
-
-@pytest.fixture
-def database(lane: Lane) -> Iterable[Database]:
-    opened = Database(lane.endpoints.db_ingest_url, "cohort", threading.Event())
-    yield opened
-    opened.close()
 
 
 def insert_minutes(lane: Lane, vehicles: int) -> None:

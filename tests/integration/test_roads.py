@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from functools import partial
@@ -26,13 +24,6 @@ from tests.support_frames import vin
 MONDAY = datetime(2026, 1, 5, tzinfo=UTC)
 CELL = "891f8d7a49bffff"
 Row = dict[str, Any]
-
-
-@pytest.fixture
-def database(lane: Lane) -> Iterator[Database]:
-    database = Database(lane.endpoints.db_ingest_url, "roads", threading.Event())
-    yield database
-    database.close()
 
 
 def window(at: datetime, speed_kmh: float, vehicles: int, **key: Any) -> Row:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -26,13 +25,6 @@ pytestmark = pytest.mark.integration
 
 SUMMER_TIME_ENDS_MS = 1_792_890_000_000
 """2026-10-25 01:00:00 UTC: Berlin lives its third hour a second time."""
-
-
-@pytest.fixture
-def database(lane: Lane) -> Iterable[Database]:
-    opened = Database(lane.endpoints.db_ingest_url, "rollups", threading.Event())
-    yield opened
-    opened.close()
 
 
 LAYER = ("revision", "restated_at")
