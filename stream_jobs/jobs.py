@@ -39,17 +39,12 @@ STREAM_CONF: Final = {
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
-    "spark.sql.streaming.stateStore.rocksdb.boundedMemoryUsage": "true",
-    "spark.sql.streaming.stateStore.rocksdb.maxMemoryUsageMB": "512",
     "spark.sql.streaming.stateStore.checkpointFormatVersion": "2",
     "spark.sql.streaming.checkpoint.fileChecksum.enabled": "true",
     "spark.sql.streaming.minBatchesToRetain": "20",
     "spark.sql.streaming.noDataProgressEventInterval": "1000",
 }
-"""Shuffle partitions, provider and format are baked into a checkpoint: changed only with a new one.
-
-RocksDB's memory is one budget for all its instances; by default each of them may hold two buffers of 64 MB.
-"""
+"""Shuffle partitions, provider and format are baked into a checkpoint: changed only with a new one."""
 
 
 def run(settings: Settings) -> None:

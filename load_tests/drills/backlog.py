@@ -23,8 +23,8 @@ from load_tests.filling import Filling, fill, vehicle
 CATCH_UP_S: Final = 3600.0
 LOOK_S: Final = 2.0
 BESIDE_HEAP_MB: Final = 2048.0
-"""What it may hold beside the driver's heap: RocksDB 512 (stream_jobs/jobs.py), Java's code, classes and
-buffers 512, six Python processes 1,024.
+"""What it may hold beside the driver's heap: six Python processes 1,024; Java's code, classes and buffers,
+and RocksDB (some 150 of them with 10,000 vehicles) 1,024.
 """
 ARCHIVE_FACTOR: Final = 5
 """The archive takes so many times ``max_offsets``, as stream_jobs/README.md says."""
