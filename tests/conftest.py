@@ -21,8 +21,10 @@ from tests.support import Lane, make_template, open_lane
 KEPT = ("ODOGRAPH_PATHS_CACHE",)
 PIPELINE_S = 600
 """The whole pipeline starts, drives and is killed several times before the first of its tests."""
-GROUPS = ("services", "messages", "unit", "e2e", "pages", "dashboard")
-"""What a worker runs in one go, the longest first; the last two are one for each."""
+GROUPS = ("services", "messages", "pages", "unit", "e2e", "dashboard")
+"""What a worker runs in one go, in the order they are taken. Two browsers at once draw maps in software on
+the same two cores, and their live pages go on refreshing meanwhile: their groups lie apart.
+"""
 PAGES = ("test_dashboard_outage", "test_dashboard_pages", "test_dashboard_trip_pages")
 """Half of the time that tests of the dashboard take."""
 MESSAGES = (
