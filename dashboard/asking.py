@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Concatenate, Final, ParamSpec
@@ -20,6 +21,8 @@ Query = Callable[Concatenate[Connection, P], pd.DataFrame]
 
 HELD: Final = "held"
 AWAY: Final = "away"
+AWAY_SINCE: Final = "away_since"
+ASKED: Final = "asked_s"
 OUTAGES: Final = "outages"
 PAUSED: Final = "paused"
 HELD_MOST: Final = 64
@@ -109,21 +112,22 @@ def _answer(good_s: float, query: Query[P], *args: P.args, **kwargs: P.kwargs) -
     key = f"{_name(query)}{args}{sorted(kwargs.items())}"
     if paused() and key in held:
         return held[key]
-    fresh = good_s <= _shared_s()
 
     def question() -> pd.DataFrame:
-        nonlocal fresh
+        asked_s = time.monotonic()
         with measures().question_s.labels(query.__name__).time(), database().connection() as connection:
             rows = query(connection, *args, **kwargs)
-        fresh = True
+        rows.attrs[ASKED] = asked_s
         return rows
 
     try:
         answer = answers().of(key, good_s, question)
     except ServiceError as error:
         st.session_state[AWAY] = str(error)
+        st.session_state[AWAY_SINCE] = time.monotonic()
         return held.get(key)
-    if fresh:  # an answer of some seconds ago does not tell that the database is back
+    since_s = st.session_state.get(AWAY_SINCE, 0.0)
+    if answer.attrs[ASKED] > since_s:  # an older one does not tell that the database is back
         _is_back()
     _hold(held, key, answer)
     return answer
