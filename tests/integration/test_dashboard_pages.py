@@ -48,7 +48,7 @@ def test_every_page_opens_without_an_error_and_without_a_request_to_the_outside(
     for path in PAGES:
         reader.open(path)
         expect(reader.page.get_by_test_id("stException")).to_have_count(0)
-        reader.page.wait_for_load_state("networkidle")
+        reader.still()
     reader.open("/")
     eventually(lambda: drawn(reader, MAJOR_ROAD, 1500), SEEN_S, "roads")
     assert reader.complaints == []
