@@ -16,7 +16,11 @@ from typing import Final
 import pandas as pd
 
 MOST: Final = 256
-"""Answers kept, at most; those that are no longer good go first."""
+"""Answers kept, at most."""
+HELD_MOST: Final = 64
+"""Answers that a session keeps for a pause or an outage."""
+HELD_ALIKE: Final = 8
+"""Of these, to one question: a span that moves with the clock makes another answer every few seconds."""
 
 
 @dataclass(slots=True)
@@ -60,17 +64,33 @@ class Answers:
 
     def _entry(self, key: str) -> _Answer:
         with self._lock:
+            if key not in self._known:
+                self._forget()
             answer = self._known.setdefault(key, _Answer())
             self._known.move_to_end(key)
-            if len(self._known) > self._most:
-                self._forget()
             return answer
 
     def _forget(self) -> None:
-        """Drop what is no longer good, and of the rest what was asked for longest ago."""
+        """Drop what is no longer good: a span that moves with the clock is never asked for again.
+
+        Of the rest as many are left as there may be beside a new one; those asked for longest ago go.
+        """
         now_s = self._clock()
-        for key, answer in list(self._known.items())[:-1]:
+        for key, answer in list(self._known.items()):
             if answer.until_s <= now_s and not answer.lock.locked():
                 del self._known[key]
-        while len(self._known) > self._most:
+        while len(self._known) >= self._most:
             self._known.popitem(last=False)
+
+
+def hold(held: dict[str, pd.DataFrame], key: str, answer: pd.DataFrame) -> None:
+    """Keep an answer for a pause or an outage; the oldest go, of one question and of all.
+
+    ``key``: the question's name, a bracket, what was asked.
+    """
+    held.pop(key, None)
+    held[key] = answer
+    question = key.partition("(")[0]
+    alike = [known for known in held if known.partition("(")[0] == question]
+    for known in [*alike[:-HELD_ALIKE], *list(held)[:-HELD_MOST]]:
+        held.pop(known, None)

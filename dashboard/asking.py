@@ -10,7 +10,7 @@ from typing import Any, Concatenate, Final, ParamSpec
 import pandas as pd
 import streamlit as st
 
-from dashboard.answers import Answers
+from dashboard.answers import Answers, hold
 from dashboard.measures import Measures
 from dashboard.queries import Connection, Database
 from infra.contract import settings as contract
@@ -25,8 +25,6 @@ AWAY_SINCE: Final = "away_since"
 ASKED: Final = "asked_s"
 OUTAGES: Final = "outages"
 PAUSED: Final = "paused"
-HELD_MOST: Final = 64
-"""Answers that a session keeps for a pause or an outage."""
 SHARED: Final = 0.5
 """An answer is good for this share of a refresh: a reader alone always gets a new one."""
 SLOW_S: Final = 10.0
@@ -129,7 +127,7 @@ def _answer(good_s: float, query: Query[P], *args: P.args, **kwargs: P.kwargs) -
     since_s = st.session_state.get(AWAY_SINCE, 0.0)
     if answer.attrs[ASKED] > since_s:  # an older one does not tell that the database is back
         _is_back()
-    _hold(held, key, answer)
+    hold(held, key, answer)
     return answer
 
 
@@ -164,11 +162,3 @@ def _shared_s() -> float:
 def _is_back() -> None:
     if st.session_state.pop(AWAY, None) is not None:
         st.session_state[OUTAGES] = outages() + 1
-
-
-def _hold(held: dict[str, pd.DataFrame], key: str, answer: pd.DataFrame) -> None:
-    """Keep an answer for a pause or an outage; the oldest go."""
-    held.pop(key, None)
-    held[key] = answer
-    while len(held) > HELD_MOST:
-        held.pop(next(iter(held)))

@@ -1,4 +1,4 @@
-"""Charts: frame in, chart out. No SQL, no streamlit.
+"""Charts of live parts: frame in, drawing out. No SQL, no streamlit.
 
 Times arrive as wall-clock times of the reader's zone without a zone (see ``text.local``). A line breaks where
 data is missing; nothing is drawn as 0 that was not measured.
@@ -13,12 +13,15 @@ import altair as alt
 import pandas as pd
 
 from dashboard.chart_parts import number_axis, top_legend
+from dashboard.drawing import Drawing, Window, described, span_scale
 from dashboard.palette import LIMIT, SERIES
 
 HEIGHT_PX: Final = 190
 LEGEND_PX: Final = 26
 A_DAY: Final = pd.Timedelta(hours=26)
-Window = tuple[pd.Timestamp, pd.Timestamp]
+TALL_PX: Final = 290
+LIMITED: Final = "limit"
+SPEEDS: Final = {"speed_mean_kmh": "mean", "speed_max_kmh": "highest", "speed_limit_kmh": LIMITED}
 Chart = TypeVar("Chart", alt.Chart, alt.LayerChart)
 
 
@@ -75,85 +78,103 @@ def with_gaps(frame: pd.DataFrame, time: str, step_s: float) -> pd.DataFrame:
     return pd.concat([whole, holes]).sort_values(time, ignore_index=True)
 
 
-def panel(frame: pd.DataFrame, spec: Panel, time: str, window: Window | None = None) -> alt.Chart:
+def panel(frame: pd.DataFrame, spec: Panel, time: str, window: Window | None = None) -> Drawing:
     """Lines over time: one colour a column, a legend where there are several."""
     columns = [(c, label) for c, label in spec.lines if c in frame and frame[c].notna().any()]
-    long = _long(frame, time, columns)
-    labels = [label for _, label in columns]
+    labels = tuple(label for _, label in columns)
+    description = _panel(spec.unit, spec.zero, labels, *_shape(window))
+    return Drawing(description, _long(frame, time, columns), f"{spec.title}, {spec.unit}, over time", window)
+
+
+@described
+def _panel(unit: str, zero: bool, labels: tuple[str, ...], spanned: bool, days: bool) -> alt.Chart:
     colour = alt.Color(
         "series:N",
-        scale=alt.Scale(domain=labels, range=list(SERIES[: len(labels)])),
+        scale=alt.Scale(domain=list(labels), range=list(SERIES[: len(labels)])),
         legend=top_legend() if len(labels) > 1 else None,
     )
     chart: alt.Chart = (
-        alt.Chart(long)
+        alt.Chart()
         .mark_line(strokeWidth=1.7, interpolate="linear")
         .encode(
-            x=_time_axis("time", window),
-            y=alt.Y(
-                "value:Q", title=spec.unit, scale=alt.Scale(zero=spec.zero, nice=True), axis=number_axis()
-            ),
+            x=_time_axis("time", spanned, days),
+            y=alt.Y("value:Q", title=unit, scale=alt.Scale(zero=zero, nice=True), axis=number_axis()),
             color=colour,
-            tooltip=tips("time", "series:N", alt.Tooltip("value:Q", format=".2f", title=spec.unit)),
+            tooltip=tips("time", "series:N", alt.Tooltip("value:Q", format=".2f", title=unit)),
         )
     )
     return _finish(chart, legend=len(labels) > 1)
 
 
-def speed(frame: pd.DataFrame, time: str, window: Window | None = None, tall_px: int = 290) -> alt.LayerChart:
+def speed(frame: pd.DataFrame, time: str, window: Window | None = None) -> Drawing:
     """Mean and highest speed with the limit in force as a stepped line, km/h."""
-    kept = frame[[time, "speed_mean_kmh", "speed_max_kmh", "speed_limit_kmh"]].rename(columns={time: "time"})
-    labels = {"speed_mean_kmh": "mean", "speed_max_kmh": "highest", "speed_limit_kmh": "limit"}
-    columns = [(c, label) for c, label in labels.items() if kept[c].notna().any()]
-    long = _long(kept, "time", columns)
-    domain = [label for _, label in columns]
-    colours = {"mean": SERIES[0], "highest": "#7fb8e6", "limit": LIMIT}
-    base = alt.Chart(long).encode(
-        x=_time_axis("time", window),
+    kept = frame[[time, *SPEEDS]].rename(columns={time: "time"})
+    columns = [(c, label) for c, label in SPEEDS.items() if kept[c].notna().any()]
+    description = _speed(tuple(label for _, label in columns), *_shape(window))
+    return Drawing(description, _long(kept, "time", columns), "Speed and its limit, km/h, over time", window)
+
+
+@described
+def _speed(labels: tuple[str, ...], spanned: bool, days: bool) -> alt.LayerChart:
+    colours = {"mean": SERIES[0], "highest": "#7fb8e6", LIMITED: LIMIT}
+    base = alt.Chart().encode(
+        x=_time_axis("time", spanned, days),
         y=alt.Y("value:Q", title="km/h", scale=alt.Scale(zero=True, nice=True), axis=number_axis()),
         color=alt.Color(
             "series:N",
-            scale=alt.Scale(domain=domain, range=[colours[d] for d in domain]),
+            scale=alt.Scale(domain=list(labels), range=[colours[label] for label in labels]),
             legend=top_legend(),
         ),
         tooltip=tips("time", "series:N", alt.Tooltip("value:Q", format=".1f", title="km/h")),
     )
-    drawn: Any = alt.layer(base.transform_filter("datum.series != 'limit'").mark_line(strokeWidth=1.7))
-    if "limit" in domain:
-        limit = base.transform_filter("datum.series == 'limit'")
+    lines: Any = base.transform_filter(f"datum.series != '{LIMITED}'").mark_line(strokeWidth=1.7)
+    drawn: Any = alt.layer(lines)
+    if LIMITED in labels:
+        limit = base.transform_filter(f"datum.series == '{LIMITED}'")
         drawn = drawn + limit.mark_line(strokeWidth=1.3, strokeDash=[4, 3], interpolate="step-after")
-    sized: alt.LayerChart = drawn.properties(height=tall_px)
+    sized: alt.LayerChart = drawn.properties(height=TALL_PX)
     return sized
 
 
-def trend(frame: pd.DataFrame, time: str, column: str, unit: str, zero: bool = True) -> alt.LayerChart:
+def trend(frame: pd.DataFrame, time: str, column: str, unit: str, zero: bool = True) -> Drawing:
     """One measure over time as a line over a faint area."""
     kept = frame[[time, column]].rename(columns={time: "time", column: "value"})
-    base = alt.Chart(kept).encode(
-        x=_time_axis("time", None),
+    few = len(kept) < 3  # a line needs two points to be seen: show those there are
+    return Drawing(_trend(unit, zero, few), kept, f"{unit} over time")
+
+
+@described
+def _trend(unit: str, zero: bool, few: bool) -> alt.LayerChart:
+    base = alt.Chart().encode(
+        x=_time_axis("time", spanned=False, days=False),
         y=alt.Y("value:Q", title=unit, scale=alt.Scale(zero=zero, nice=True), axis=number_axis()),
         tooltip=tips("time", alt.Tooltip("value:Q", format=",.1f", title=unit)),
     )
-    few = len(kept) < 3  # a line needs two points to be seen: show those there are
     area: alt.LayerChart = base.mark_area(color=SERIES[0], opacity=0.12) + base.mark_line(
         color=SERIES[0], strokeWidth=1.7, point=few
     )
     return _finish(area)
 
 
-def by_query(frame: pd.DataFrame, time: str, column: str, unit: str) -> alt.Chart:
+def by_query(frame: pd.DataFrame, time: str, column: str, unit: str) -> Drawing:
     """One measure of each streaming query over time."""
     kept = frame[["query", time, column]].rename(columns={time: "time", column: "value"})
-    names = sorted(kept["query"].unique())
+    names = tuple(sorted(kept["query"].unique()))
+    description = _by_query(names, unit, bool(kept["value"].max() > 1))
+    return Drawing(description, kept, f"{unit} of each streaming query over time")
+
+
+@described
+def _by_query(names: tuple[str, ...], unit: str, more_than_one: bool) -> alt.Chart:
     chart: alt.Chart = (
-        alt.Chart(kept)
+        alt.Chart()
         .mark_line(strokeWidth=1.7)
         .encode(
-            x=_time_axis("time", None),
-            y=alt.Y("value:Q", title=unit, scale=_from_zero(kept["value"]), axis=_whole_axis()),
+            x=_time_axis("time", spanned=False, days=False),
+            y=alt.Y("value:Q", title=unit, scale=_from_zero(more_than_one), axis=_whole_axis()),
             color=alt.Color(
                 "query:N",
-                scale=alt.Scale(domain=names, range=list(SERIES[: len(names)])),
+                scale=alt.Scale(domain=list(names), range=list(SERIES[: len(names)])),
                 legend=top_legend(),
             ),
             tooltip=tips("time", "query:N", alt.Tooltip("value:Q", format=",.0f", title=unit)),
@@ -162,9 +183,9 @@ def by_query(frame: pd.DataFrame, time: str, column: str, unit: str) -> alt.Char
     return _finish(chart, legend=True)
 
 
-def _from_zero(values: pd.Series[float]) -> alt.Scale:
+def _from_zero(more_than_one: bool) -> alt.Scale:
     """From 0 up; one unit high at least, or all zeros would lie on an axis without numbers."""
-    return alt.Scale(domainMin=0, domainMax=alt.Undefined if values.max() > 1 else 1, nice=True)
+    return alt.Scale(domainMin=0, domainMax=alt.Undefined if more_than_one else 1, nice=True)
 
 
 def _long(frame: pd.DataFrame, time: str, columns: list[tuple[str, str]]) -> pd.DataFrame:
@@ -172,13 +193,16 @@ def _long(frame: pd.DataFrame, time: str, columns: list[tuple[str, str]]) -> pd.
     return named.melt("time", var_name="series", value_name="value")
 
 
-def _time_axis(field: str, window: Window | None) -> alt.X:
-    scale = alt.Scale() if window is None else alt.Scale(domain=[t.isoformat() for t in window], nice=False)
-    days = window is not None and window[1] - window[0] > A_DAY
+def _shape(window: Window | None) -> tuple[bool, bool]:
+    """Whether the axis of time has ends of its own, and whether it needs dates."""
+    return window is not None, window is not None and window[1] - window[0] > A_DAY
+
+
+def _time_axis(field: str, spanned: bool, days: bool) -> alt.X:
     axis = alt.Axis(
         title=None, grid=False, labelOverlap=True, tickCount=6, format="%d %b %H:%M" if days else "%H:%M"
     )
-    return alt.X(f"{field}:T", scale=scale, axis=axis)
+    return alt.X(f"{field}:T", scale=span_scale(spanned), axis=axis)
 
 
 def tips(time: str, *rest: Any) -> list[Any]:

@@ -29,6 +29,7 @@ from dashboard.asking import (
     settings,
     until_answered,
 )
+from dashboard.drawing import Drawing
 from dashboard.palette import Mode
 from dashboard.spans import QUIET
 
@@ -171,6 +172,11 @@ def status_line(fresh: dict[str, Any] | None, zone: ZoneInfo) -> str:
     late = f"late frames {fresh['late_open']:,} open of {fresh['late_frames']:,}"
     as_of = f"Data as of **{text.clock(fresh['data_as_of'], zone, now)}** ({age} ago)"
     return f"{as_of} · {behind} · {late} · times in {zone.key}"
+
+
+def chart(drawing: Drawing, key: str) -> None:
+    """Draw it over the width there is."""
+    st.vega_lite_chart(drawing.rows, drawing.spec, key=key, alt=drawing.told)
 
 
 def open_vehicle(vehicle_id: str) -> None:

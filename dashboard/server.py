@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pandas as pd
+import pyarrow as pa
 import streamlit as st
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from starlette.concurrency import run_in_threadpool
@@ -51,8 +52,10 @@ def serve(port: int) -> None:
 def _settle() -> None:
     """Load what pages are drawn with, and let garbage collection pass over all that stays for ever.
 
-    The first reader does not wait for it then, and a collection takes a third of its time.
+    The first reader does not wait for it then, and a collection takes a third of its time. Tables of some
+    hundred rows are made by one thread: starting more for each of them costs more than they save.
     """
+    pa.set_cpu_count(1)
     for module in pkgutil.iter_modules([str(SCRIPT.parent)], "dashboard."):
         if not module.ispkg and module.name != f"dashboard.{SCRIPT.stem}":
             importlib.import_module(module.name)

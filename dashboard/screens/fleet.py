@@ -65,9 +65,9 @@ def trends() -> None:
         return
     shown = text.local(minutes, live.tz(), "minute")
     st.markdown("**Mean speed of moving vehicles, last hour**")
-    st.altair_chart(charts.trend(shown, "minute", "speed_moving_kmh", "km/h"), key="speed_trend")
+    live.chart(charts.trend(shown, "minute", "speed_moving_kmh", "km/h"), "speed_trend")
     st.markdown("**Frames counted in windows, last hour**")
-    st.altair_chart(charts.trend(shown, "minute", "frames_per_s", "frames/s"), key="frames_trend")
+    live.chart(charts.trend(shown, "minute", "frames_per_s", "frames/s"), "frames_trend")
 
 
 def page() -> None:

@@ -97,10 +97,10 @@ def history() -> None:
     left, right = st.columns(2)
     with left:
         st.subheader("Longest batch, last 15 minutes", anchor=False)
-        st.altair_chart(charts.by_query(shown, "bucket", "batch_ms", "ms"), key="batch_ms")
+        live.chart(charts.by_query(shown, "bucket", "batch_ms", "ms"), "batch_ms")
     with right:
         st.subheader("Records waiting in Kafka, last 15 minutes", anchor=False)
-        st.altair_chart(charts.by_query(shown, "bucket", "lag_records", "records"), key="lag")
+        live.chart(charts.by_query(shown, "bucket", "lag_records", "records"), "lag")
 
 
 def partitions() -> None:

@@ -79,7 +79,7 @@ def forecast(vehicle_id: str, trend: dict[str, Any]) -> None:
     name, local = health_tables.name(trend["metric"]), text.local(hours, live.tz(), "bucket")
     ends = text.local(pd.DataFrame({"t": [trend["as_of"]]}), live.tz(), "t")["t"]
     st.markdown(f"**{name}: {health_tables.days(trend['days_to_threshold'])}**")
-    st.altair_chart(health_charts.forecast(local, trend | {"as_of": ends[0]}), key=f"trend_{trend['metric']}")
+    live.chart(health_charts.forecast(local, trend | {"as_of": ends[0]}), f"trend_{trend['metric']}")
 
 
 def panels(history: pd.DataFrame, shown: Span) -> None:
@@ -94,4 +94,4 @@ def panels(history: pd.DataFrame, shown: Span) -> None:
         for column, spec in zip(st.columns(ABREAST), found[first : first + ABREAST], strict=False):
             with column:
                 st.markdown(f"**{spec.title}**")
-                st.altair_chart(charts.panel(local, spec, "bucket", frame), key=f"panel_{spec.title}")
+                live.chart(charts.panel(local, spec, "bucket", frame), f"panel_{spec.title}")

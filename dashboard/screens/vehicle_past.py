@@ -9,6 +9,7 @@ import pandas as pd
 import streamlit as st
 
 from dashboard import charts, fleet_queries, legends, live, maps, text, trace, vehicle_queries
+from dashboard.drawing import Window
 from dashboard.spans import FIRST, OWN, SPANS, Span
 
 MAP_PX: Final = 430
@@ -100,7 +101,7 @@ def driving(history: pd.DataFrame, shown: Span) -> None:
         for label, value in tiles.items():
             st.metric(label, value)
     if history["speed_mean_kmh"].notna().any():
-        st.altair_chart(charts.speed(timed(history, shown), "bucket", window(shown)), key="speed")
+        live.chart(charts.speed(timed(history, shown), "bucket", window(shown)), "speed")
     else:
         st.caption("No speed within this span.")
 
@@ -110,7 +111,7 @@ def timed(history: pd.DataFrame, shown: Span) -> pd.DataFrame:
     return charts.with_gaps(text.local(history, live.tz(), "bucket"), "bucket", shown.step_s)
 
 
-def window(shown: Span) -> charts.Window:
+def window(shown: Span) -> Window:
     """The span in the reader's time."""
     ends = text.local(pd.DataFrame({"t": [shown.start, shown.end]}), live.tz(), "t")["t"]
     return ends[0], ends[1]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pandas as pd
 import pytest
 
-from dashboard.answers import Answers
+from dashboard.answers import HELD_ALIKE, HELD_MOST, Answers, hold
 from infra.contract.errors import ServiceError
 
 
@@ -100,9 +100,9 @@ def test_who_comes_while_a_question_is_under_way_waits_for_its_answer() -> None:
     assert len(asked) == 1
 
 
-def test_answers_that_are_no_longer_good_go_when_there_are_many() -> None:
+def test_answers_that_are_no_longer_good_go_with_the_next_new_question() -> None:
     clock = Clock()
-    answers = Answers(clock, most=3)
+    answers = Answers(clock)
     _, question = counting()
     for key in ("a", "b", "c"):
         answers.of(key, 2.0, question)
@@ -117,3 +117,32 @@ def test_of_many_good_answers_the_one_asked_for_longest_ago_goes() -> None:
     for key in ("a", "b", "c", "b", "c"):
         answers.of(key, 2.0, question)
     assert (len(answers), len(asked)) == (2, 3)
+
+
+def test_a_question_under_way_is_not_forgotten_for_another() -> None:
+    answers = Answers(Clock())
+    asked, question = counting()
+
+    def slow() -> pd.DataFrame:
+        answers.of("b", 2.0, question)
+        return question()
+
+    answers.of("a", 2.0, slow)
+    assert answers.of("a", 2.0, question)["n"].tolist() == [2]
+    assert len(asked) == 2
+
+
+def test_a_session_holds_the_newest_answers_of_each_question() -> None:
+    held: dict[str, pd.DataFrame] = {}
+    rows = pd.DataFrame()
+    hold(held, "queries.vehicle('V1',)[]", rows)
+    for minute in range(100):
+        hold(held, f"queries.history('V1', {minute})[]", rows)
+    assert list(held) == [
+        "queries.vehicle('V1',)[]",
+        *(f"queries.history('V1', {minute})[]" for minute in range(100 - HELD_ALIKE, 100)),
+    ]
+    for number in range(HELD_MOST):
+        hold(held, f"queries.question{number}()[]", rows)
+    assert len(held) == HELD_MOST
+    assert "queries.vehicle('V1',)[]" not in held

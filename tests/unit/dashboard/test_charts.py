@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
+import altair as alt
 import pandas as pd
+import pytest
 
-from dashboard import charts
+from dashboard import charts, drawing, health_charts
+from dashboard.drawing import Drawing
 
 TIMES = pd.to_datetime(["2026-01-01 10:00", "2026-01-01 10:01", "2026-01-01 10:05"])
 
 
-def spec(chart: Any) -> dict[str, Any]:
-    drawn: dict[str, Any] = chart.to_dict()
-    return drawn
-
-
-def values(chart: Any) -> list[dict[str, Any]]:
-    drawn = spec(chart)
-    return list(next(iter(drawn["datasets"].values())))
+def values(drawn: Drawing) -> list[Any]:
+    return [None if pd.isna(value) else value for value in drawn.rows["value"]]
 
 
 def test_a_line_breaks_where_a_step_is_missing() -> None:
@@ -44,7 +41,7 @@ def test_a_panel_has_its_unit_on_the_axis_and_a_legend_for_several_lines() -> No
         {"t": TIMES, "battery_mean_v": [13.8, 13.7, 13.6], "battery_min_v": [13.5, 13.4, 13.3]}
     )
     battery = next(p for p in charts.HEALTH if p.title == "12 V system")
-    drawn = spec(charts.panel(frame, battery, "t"))
+    drawn = charts.panel(frame, battery, "t").spec
     assert drawn["encoding"]["y"]["title"] == "V"
     assert drawn["encoding"]["color"]["scale"]["domain"] == ["mean", "lowest"]
     assert drawn["encoding"]["color"]["legend"] is not None
@@ -53,14 +50,14 @@ def test_a_panel_has_its_unit_on_the_axis_and_a_legend_for_several_lines() -> No
 def test_a_missing_value_stays_missing_in_the_chart() -> None:
     frame = pd.DataFrame({"t": TIMES, "soc_pct": [80.0, None, 79.0]})
     soc = next(p for p in charts.HEALTH if p.title == "State of charge")
-    assert [row["value"] for row in values(charts.panel(frame, soc, "t"))] == [80.0, None, 79.0]
+    assert values(charts.panel(frame, soc, "t")) == [80.0, None, 79.0]
 
 
 def test_a_panel_spans_the_chosen_time_not_only_the_data() -> None:
     frame = pd.DataFrame({"t": TIMES, "soc_pct": [80.0, 79.5, 79.0]})
     soc = next(p for p in charts.HEALTH if p.title == "State of charge")
     window = (pd.Timestamp("2026-01-01 09:00"), pd.Timestamp("2026-01-01 11:00"))
-    scale = spec(charts.panel(frame, soc, "t", window))["encoding"]["x"]["scale"]
+    scale = charts.panel(frame, soc, "t", window).spec["encoding"]["x"]["scale"]
     assert scale["domain"] == ["2026-01-01T09:00:00", "2026-01-01T11:00:00"]
 
 
@@ -73,7 +70,7 @@ def test_speed_shows_mean_highest_and_the_limit_as_a_dashed_line() -> None:
             "speed_limit_kmh": [50.0] * 3,
         }
     )
-    drawn = spec(charts.speed(frame, "t"))
+    drawn = charts.speed(frame, "t").spec
     assert [layer["mark"].get("strokeDash") for layer in drawn["layer"]] == [None, [4, 3]]
 
 
@@ -86,18 +83,96 @@ def test_speed_without_a_known_limit_has_no_limit_line() -> None:
             "speed_limit_kmh": [None] * 3,
         }
     )
-    assert len(spec(charts.speed(frame, "t"))["layer"]) == 1
+    assert len(charts.speed(frame, "t").spec["layer"]) == 1
 
 
 def test_queries_are_told_apart_by_name() -> None:
     frame = pd.DataFrame({"query": ["windows", "archive"], "t": TIMES[:2], "batch_ms": [300, 600]})
-    drawn = spec(charts.by_query(frame, "t", "batch_ms", "ms"))
+    drawn = charts.by_query(frame, "t", "batch_ms", "ms").spec
     assert drawn["encoding"]["color"]["scale"]["domain"] == ["archive", "windows"]
     assert drawn["encoding"]["y"]["scale"] == {"domainMin": 0, "nice": True}
 
 
 def test_counts_that_are_all_zero_lie_on_an_axis_with_whole_numbers() -> None:
     frame = pd.DataFrame({"query": ["windows", "archive"], "t": TIMES[:2], "lag_records": [0, 0]})
-    axis = spec(charts.by_query(frame, "t", "lag_records", "records"))["encoding"]["y"]
+    axis = charts.by_query(frame, "t", "lag_records", "records").spec["encoding"]["y"]
     assert axis["scale"] == {"domainMax": 1, "domainMin": 0, "nice": True}
     assert (axis["axis"]["format"], axis["axis"]["tickMinStep"]) == (",.0f", 1)
+
+
+def every_drawing(window: drawing.Window | None) -> list[Drawing]:
+    frame = pd.DataFrame({"t": TIMES, "query": "windows", "value": [1.0, 2.0, 3.0]})
+    for column in ("speed_mean_kmh", "speed_max_kmh", "speed_limit_kmh", "soc_pct"):
+        frame[column] = [40.0, 41.0, 42.0]
+    soc = next(p for p in charts.HEALTH if p.title == "State of charge")
+    trend = {
+        "unit": "kPa", "as_of": TIMES[2], "value": 170.0, "slope_per_day": -9.6, "span_days": 6.5,
+        "days_to_threshold": 0.25, "threshold": 169.5,
+    }  # fmt: skip
+    return [
+        charts.panel(frame, soc, "t", window),
+        charts.speed(frame, "t", window),
+        charts.trend(frame, "t", "value", "km/h"),
+        charts.by_query(frame, "t", "value", "ms"),
+        health_charts.forecast(frame.rename(columns={"t": "bucket"}), trend),
+    ]
+
+
+WINDOW = (pd.Timestamp("2026-01-01 09:00"), pd.Timestamp("2026-01-01 11:00"))
+
+
+@pytest.mark.parametrize("window", [None, WINDOW])
+def test_every_drawing_is_valid_vega_lite_and_names_columns_that_its_rows_have(
+    window: drawing.Window | None,
+) -> None:
+    for drawn in every_drawing(window):
+        whole = alt.Chart.from_dict(drawn.spec | {"data": {"name": "rows"}}, validate=True).to_dict()
+        fields = {f.partition(":")[0] for f in fields_of(whole)}
+        assert {"time", "value"} <= fields <= set(drawn.rows.columns), drawn.told
+        assert "@" not in str(drawn.spec), drawn.told
+        assert not {"data", "datasets"} & keys_of(drawn.spec), drawn.told
+        assert drawn.told
+
+
+def keys_of(node: Any) -> set[str]:
+    """All names within a description: rows of a layer's own would cover those that the page sends."""
+    if isinstance(node, list):
+        return {key for part in node for key in keys_of(part)}
+    return set(node) | keys_of(list(node.values())) if isinstance(node, dict) else set()
+
+
+def fields_of(node: Any) -> set[str]:
+    """All fields that encodings name."""
+    if isinstance(node, list):
+        return {f for part in node for f in fields_of(part)}
+    if not isinstance(node, dict):
+        return set()
+    own = {node["field"]} if isinstance(node.get("field"), str) else set()
+    return own | {f for part in node.values() for f in fields_of(part)}
+
+
+def test_a_description_is_made_once_and_each_drawing_has_its_own_window() -> None:
+    frame = pd.DataFrame({"t": TIMES, "soc_pct": [80.0, 79.5, 79.0]})
+    soc = next(p for p in charts.HEALTH if p.title == "State of charge")
+    later = (WINDOW[0] + pd.Timedelta(hours=1), WINDOW[1] + pd.Timedelta(hours=1))
+    one, other = charts.panel(frame, soc, "t", WINDOW), charts.panel(frame, soc, "t", later)
+    assert one.description is other.description
+    domains = [d.spec["encoding"]["x"]["scale"]["domain"] for d in (one, other)]
+    assert domains[0] == ["2026-01-01T09:00:00", "2026-01-01T11:00:00"]
+    assert domains[1] == ["2026-01-01T10:00:00", "2026-01-01T12:00:00"]
+
+
+def test_a_page_may_change_a_description_without_changing_another_readers() -> None:
+    frame = pd.DataFrame({"t": TIMES, "soc_pct": [80.0, 79.5, 79.0]})
+    drawn = charts.trend(frame, "t", "soc_pct", "%")
+    drawn.spec["layer"][0]["encoding"].clear()
+    assert drawn.spec["layer"][0]["encoding"]["y"]["title"] == "%"
+
+
+def test_a_forecast_draws_each_part_of_its_rows_in_a_layer_of_its_own() -> None:
+    forecast = every_drawing(None)[-1]
+    filters = [layer["transform"][0]["filter"] for layer in forecast.spec["layer"]]
+    assert filters == [f"datum.part == '{part}'" for part in ("hours", "past", "ahead", "threshold")]
+    assert forecast.rows["part"].value_counts().to_dict() == {
+        "hours": 3, "past": 2, "ahead": 2, "threshold": 1,
+    }  # fmt: skip

@@ -53,7 +53,7 @@ def test_the_line_goes_back_over_its_hours_and_ahead_to_the_threshold() -> None:
 
 def test_a_forecast_has_its_axis_in_the_unit_and_a_dashed_way_ahead() -> None:
     hours = pd.DataFrame({"bucket": [AT.tz_localize(None)], "value": [180.0]})
-    drawn = health_charts.forecast(hours, trend(0.25) | {"as_of": AT.tz_localize(None)}).to_dict()
+    drawn = health_charts.forecast(hours, trend(0.25) | {"as_of": AT.tz_localize(None)}).spec
     assert drawn["layer"][0]["encoding"]["y"]["title"] == "kPa"
     assert drawn["layer"][2]["mark"]["strokeDash"] == [4, 4]
 
