@@ -83,7 +83,7 @@ def panel(frame: pd.DataFrame, spec: Panel, time: str, window: Window | None = N
     columns = [(c, label) for c, label in spec.lines if c in frame and frame[c].notna().any()]
     labels = tuple(label for _, label in columns)
     description = _panel(spec.unit, spec.zero, labels, *_shape(window))
-    return Drawing(description, _long(frame, time, columns), f"{spec.title}, {spec.unit}, over time", window)
+    return Drawing(description, _wide(frame, time, columns), f"{spec.title}, {spec.unit}, over time", window)
 
 
 @described
@@ -94,7 +94,7 @@ def _panel(unit: str, zero: bool, labels: tuple[str, ...], spanned: bool, days: 
         legend=top_legend() if len(labels) > 1 else None,
     )
     chart: alt.Chart = (
-        alt.Chart()
+        _folded(labels)
         .mark_line(strokeWidth=1.7, interpolate="linear")
         .encode(
             x=_time_axis("time", spanned, days),
@@ -108,16 +108,15 @@ def _panel(unit: str, zero: bool, labels: tuple[str, ...], spanned: bool, days: 
 
 def speed(frame: pd.DataFrame, time: str, window: Window | None = None) -> Drawing:
     """Mean and highest speed with the limit in force as a stepped line, km/h."""
-    kept = frame[[time, *SPEEDS]].rename(columns={time: "time"})
-    columns = [(c, label) for c, label in SPEEDS.items() if kept[c].notna().any()]
+    columns = [(c, label) for c, label in SPEEDS.items() if frame[c].notna().any()]
     description = _speed(tuple(label for _, label in columns), *_shape(window))
-    return Drawing(description, _long(kept, "time", columns), "Speed and its limit, km/h, over time", window)
+    return Drawing(description, _wide(frame, time, columns), "Speed and its limit, km/h, over time", window)
 
 
 @described
 def _speed(labels: tuple[str, ...], spanned: bool, days: bool) -> alt.LayerChart:
     colours = {"mean": SERIES[0], "highest": "#7fb8e6", LIMITED: LIMIT}
-    base = alt.Chart().encode(
+    base = _folded(labels).encode(
         x=_time_axis("time", spanned, days),
         y=alt.Y("value:Q", title="km/h", scale=alt.Scale(zero=True, nice=True), axis=number_axis()),
         color=alt.Color(
@@ -188,9 +187,14 @@ def _from_zero(more_than_one: bool) -> alt.Scale:
     return alt.Scale(domainMin=0, domainMax=alt.Undefined if more_than_one else 1, nice=True)
 
 
-def _long(frame: pd.DataFrame, time: str, columns: list[tuple[str, str]]) -> pd.DataFrame:
-    named = frame[[time, *(c for c, _ in columns)]].rename(columns={time: "time"} | dict(columns))
-    return named.melt("time", var_name="series", value_name="value")
+def _wide(frame: pd.DataFrame, time: str, columns: list[tuple[str, str]]) -> pd.DataFrame:
+    """``time`` and a column a line, by its label."""
+    return frame[[time, *(c for c, _ in columns)]].rename(columns={time: "time"} | dict(columns))
+
+
+def _folded(labels: tuple[str, ...]) -> alt.Chart:
+    """Over wide rows, as ``series`` and ``value``: the browser does what would cost the server most."""
+    return alt.Chart().transform_fold(list(labels), as_=["series", "value"])
 
 
 def _shape(window: Window | None) -> tuple[bool, bool]:

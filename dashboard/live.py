@@ -16,6 +16,7 @@ from dashboard import fleet_queries, maps, roles, text
 from dashboard.asking import (
     AWAY,
     PAUSED,
+    RARE_S,
     SLOW_S,
     ask,
     ask_rarely,
@@ -36,6 +37,7 @@ from dashboard.spans import QUIET
 __all__ = [
     "AWAY",
     "PAUSED",
+    "RARE_S",
     "SLOW_S",
     "ask",
     "ask_rarely",

@@ -76,34 +76,64 @@ def pressure(kpa20: float | None) -> float | None:
 
 
 def past() -> None:
-    """The vehicle over the chosen span: windows are ten seconds long, so this has time."""
-    vehicle_id = st.query_params["vehicle"]
-    extent = live.row(live.ask_slowly(vehicle_queries.vehicle_extent, vehicle_id))
-    if extent is None:
-        if live.AWAY not in st.session_state:
-            live.nothing("No window of this vehicle yet.")
+    """Where it was over the chosen span, and how it drove."""
+    found = spanned()
+    if found is None:
         return
-    shown = chosen_span(extent)
-    if shown is None:
-        live.nothing("Choose from when to when.")
-        return
-    tz = live.settings().tz
-    history = live.ask(history_queries.vehicle_history, vehicle_id, *vehicle_past.when(shown), tz)
+    vehicle_id, shown, extent = found
+    vehicle_past.spell_out(shown, extent)
+    history = history_of(vehicle_id, shown)
     if history is None:
         return
-    vehicle_past.spell_out(shown, extent)
     left, right = st.columns([1.35, 1], gap="medium")
     with left:
         vehicle_past.draw(vehicle_id, shown)
     with right:
         vehicle_past.driving(history, shown)
+
+
+def records() -> None:
+    """Its trips of the span; what was found of it, and where it is heading, whenever that was."""
+    found = spanned(silently=True)
+    if found is None:
+        return
+    vehicle_id, shown, _ = found
     vehicle_records.trips(vehicle_id, shown)
     vehicle_records.findings(vehicle_id)
     vehicle_records.codes(vehicle_id)
     vehicle_records.crashes(vehicle_id)
     vehicle_health.trends(vehicle_id)
+
+
+def health() -> None:
+    """Its signals over the span, and how good its data were."""
+    found = spanned(silently=True)
+    history = None if found is None else history_of(found[0], found[1])
+    if found is None or history is None:
+        return
+    vehicle_id, shown, extent = found
     vehicle_health.panels(history, shown)
     vehicle_quality.quality(vehicle_id, history, shown, extent)
+
+
+def spanned(silently: bool = False) -> tuple[str, Span, dict[str, Any]] | None:
+    """The vehicle, the span, and all the time there is of it; None, and unless ``silently`` why."""
+    vehicle_id = st.query_params["vehicle"]
+    extent = live.row(live.ask_slowly(vehicle_queries.vehicle_extent, vehicle_id))
+    shown = None if extent is None else chosen_span(extent)
+    if extent is not None and shown is not None:
+        return vehicle_id, shown, extent
+    if extent is not None and not silently:
+        live.nothing("Choose from when to when.")
+    elif live.AWAY not in st.session_state and not silently:
+        live.nothing("No window of this vehicle yet.")
+    return None
+
+
+def history_of(vehicle_id: str, shown: Span) -> pd.DataFrame | None:
+    """Its windows or roll-ups in the steps of the span."""
+    tz = live.settings().tz
+    return live.ask(history_queries.vehicle_history, vehicle_id, *vehicle_past.when(shown), tz)
 
 
 def chosen_span(extent: dict[str, Any]) -> Span | None:
@@ -122,4 +152,6 @@ if choose() is None:
     live.nothing("Find a vehicle here, or click one on the map of the fleet.")
 else:
     live.part(newest)
-    live.part(past, live.SLOW_S)
+    live.part(past, vehicle_past.pace_s())
+    live.part(records, live.SLOW_S)
+    live.part(health, vehicle_past.pace_s())

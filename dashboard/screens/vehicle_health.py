@@ -28,7 +28,7 @@ DRAWN: Final = 3
 
 def signals(now: dict[str, Any]) -> None:
     """The last minute's signals against the limits of the rules in force."""
-    rules = live.ask_slowly(vehicle_health_queries.rules)
+    rules = live.ask_rarely(vehicle_health_queries.rules)
     found = live.row(live.ask(vehicle_health_queries.signals, now["vehicle_id"], now["event_time"]))
     if rules is None or found is None:
         return
@@ -47,7 +47,7 @@ def signals(now: dict[str, Any]) -> None:
 
 def trends(vehicle_id: str) -> None:
     """Where slow quantities are heading, with the days to their thresholds."""
-    found = live.ask_slowly(vehicle_health_queries.trends, vehicle_id)
+    found = live.ask_rarely(vehicle_health_queries.trends, vehicle_id)
     st.subheader("Where it is heading", anchor=False)
     if found is None:
         return
@@ -71,7 +71,7 @@ def trends(vehicle_id: str) -> None:
 def forecast(vehicle_id: str, trend: dict[str, Any]) -> None:
     """One trend: its hours, its line and the way ahead."""
     since = trend["as_of"] - timedelta(days=float(trend["span_days"]))
-    hours = live.ask_slowly(
+    hours = live.ask_rarely(
         vehicle_health_queries.trend_hours, vehicle_id, trend["metric"], since, trend["as_of"]
     )
     if hours is None:

@@ -10,7 +10,7 @@ import streamlit as st
 
 from dashboard import charts, fleet_queries, legends, live, maps, text, trace, vehicle_queries
 from dashboard.drawing import Window
-from dashboard.spans import FIRST, OWN, SPANS, Span
+from dashboard.spans import FIRST, OWN, SPANS, Span, step_of
 
 MAP_PX: Final = 430
 MAP_WIDE: Final = 640
@@ -72,6 +72,13 @@ def choice() -> str:
     """Which span is chosen. Streamlit may run a part anew before the page's own run has made its widgets."""
     chosen = st.session_state.get("span") or st.query_params.get("span")
     return chosen if chosen in (*SPANS, OWN) else FIRST
+
+
+def pace_s() -> float:
+    """How often the span is drawn anew, s: one in steps of minutes does not change each ten seconds."""
+    length = SPANS.get(choice())
+    step_s = live.RARE_S if length is None else step_of(length.total_seconds())
+    return min(live.RARE_S, max(live.SLOW_S, step_s))
 
 
 def view(vehicle_id: str, points: pd.DataFrame) -> maps.View:

@@ -20,7 +20,7 @@ LEGEND_PX = 60
 """More pixels than a legend's stroke of the same colour has."""
 PAGES = {
     "/": ("fleet.trends", 2),
-    f"/vehicle?vehicle={vehicle_id(0)}": ("vehicle.past", 5),
+    f"/vehicle?vehicle={vehicle_id(0)}": ("vehicle.health", 5),
     "/operations": ("operations.past", 2),
 }
 """By address: the live part that the charts belong to, and how many charts there are at least."""
