@@ -40,6 +40,9 @@ STYLE: Final = """<style>
 @media (max-width: 640px) {
   .stMainBlockContainer { padding-left: 0.9rem; padding-right: 0.9rem; }
   .st-key-toolbar { row-gap: 0.4rem !important; }
+  :has(> .st-key-words), .st-key-words { min-width: 15rem; }
+  [class*="st-key-figures"] [data-testid="stMetricValue"] { font-size: 1.1rem; line-height: 1.25; }
+  [class*="st-key-figures"] [data-testid="stMetricValue"] * { white-space: normal; }
 }
 [class*="st-key-figures"] {
   display: grid; grid-template-columns: repeat(auto-fit, minmax(108px, 1fr)); gap: 0.6rem;

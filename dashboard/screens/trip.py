@@ -39,13 +39,14 @@ def title(found: dict[str, Any]) -> None:
     zone = live.tz()
     words = [found["vehicle_id"], found["model"], found["powertrain"]]
     phase = {"open": "under way, up to", "provisional": "silent since"}.get(found["phase"], "to")
-    restated = f" · restated {found['revision']} times by the batch layer" if found["revision"] else ""
+    often = {0: "", 1: "once"}.get(found["revision"], f"{found['revision']} times")
+    restated = f" · restated {often} by the batch layer" if often else ""
     began, ended = (text.clock(found[name], zone) for name in ("started_at", "ended_at"))
     start = found["started_at"].astimezone(zone)
     address = {"day": f"{start:%Y-%m-%d}", "at": f"{start:%H:%M:%S}", "follow": found["vehicle_id"]}
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
         back()
-        with st.container(gap=None, width="stretch"):
+        with st.container(gap=None, width="stretch", key="words"):
             st.text(" · ".join(str(word) for word in words if word))
             st.caption(f"{began} {phase} {ended}{restated}")
         if st.button("Open the vehicle", icon=":material/directions_car:"):
