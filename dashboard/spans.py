@@ -54,6 +54,12 @@ def between(start: datetime, end: datetime) -> Span:
     return Span(first, last, step_of((last - first).total_seconds()), past=False)
 
 
+def pace_s(choice: str, least_s: float, most_s: float) -> float:
+    """How often a span is worth drawing anew, s: one in steps of minutes does not change each ten seconds."""
+    length = SPANS.get(choice)
+    return most_s if length is None else min(most_s, max(least_s, step_of(length.total_seconds())))
+
+
 def step_of(length_s: float) -> int:
     """The shortest step that makes at most BUCKETS of a length."""
     wanted = length_s / BUCKETS

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
@@ -18,12 +19,16 @@ from infra.stack.progress import Progress
 from infra.stack.stack import SERVICES, Stack
 from tests.support import Lane, make_template, open_lane
 
+hypothesis.settings.register_profile("odograph", deadline=None, derandomize=True)
+hypothesis.settings.load_profile("odograph")  # the same examples each time, and no test fails for being slow
+
 KEPT = ("ODOGRAPH_PATHS_CACHE",)
 PIPELINE_S = 600
 """The whole pipeline starts, drives and is killed several times before the first of its tests."""
-GROUPS = ("services", "messages", "pages", "unit", "e2e", "dashboard")
+GROUPS = ("services", "messages", "pages", "jobs", "e2e", "dashboard", "unit")
 """What a worker runs in one go, in the order they are taken. Two browsers at once draw maps in software on
-the same two cores, and their live pages go on refreshing meanwhile: their groups lie apart.
+the same two cores, and their live pages go on refreshing meanwhile: their groups lie apart. The unit tests
+that need neither stack nor Spark come last, file by file, so that both workers end at the same time.
 """
 PAGES = ("test_dashboard_outage", "test_dashboard_pages", "test_dashboard_trip_pages")
 """Half of the time that tests of the dashboard take."""
@@ -37,6 +42,8 @@ MESSAGES = (
 def group_of(nodeid: str) -> str:
     """The group of a test, by its file."""
     room, module = nodeid.partition("::")[0].split("/")[1:3]
+    if room == "unit" and module == "stream_jobs":
+        return "jobs"
     if room != "integration":
         return room if room in GROUPS else "unit"
     if module.startswith("test_dashboard"):
@@ -51,7 +58,8 @@ class Groups(LoadScopeScheduling):
     """
 
     def _split_scope(self, nodeid: str) -> str:
-        return group_of(nodeid)
+        group = group_of(nodeid)
+        return nodeid.partition("::")[0] if group == "unit" else group
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Groups:

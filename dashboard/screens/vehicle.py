@@ -152,6 +152,6 @@ if choose() is None:
     live.nothing("Find a vehicle here, or click one on the map of the fleet.")
 else:
     live.part(newest)
-    live.part(past, vehicle_past.pace_s())
+    live.part(past, vehicle_past.refresh_s())
     live.part(records, live.SLOW_S)
-    live.part(health, vehicle_past.pace_s())
+    live.part(health, vehicle_past.refresh_s())

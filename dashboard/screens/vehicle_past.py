@@ -10,7 +10,7 @@ import streamlit as st
 
 from dashboard import charts, fleet_queries, legends, live, maps, text, trace, vehicle_queries
 from dashboard.drawing import Window
-from dashboard.spans import FIRST, OWN, SPANS, Span, step_of
+from dashboard.spans import FIRST, OWN, SPANS, Span, pace_s
 
 MAP_PX: Final = 430
 MAP_WIDE: Final = 640
@@ -74,11 +74,9 @@ def choice() -> str:
     return chosen if chosen in (*SPANS, OWN) else FIRST
 
 
-def pace_s() -> float:
-    """How often the span is drawn anew, s: one in steps of minutes does not change each ten seconds."""
-    length = SPANS.get(choice())
-    step_s = live.RARE_S if length is None else step_of(length.total_seconds())
-    return min(live.RARE_S, max(live.SLOW_S, step_s))
+def refresh_s() -> float:
+    """How often the span is drawn anew, s."""
+    return pace_s(choice(), live.SLOW_S, live.RARE_S)
 
 
 def view(vehicle_id: str, points: pd.DataFrame) -> maps.View:

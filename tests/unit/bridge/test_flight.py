@@ -153,7 +153,7 @@ FATES = st.lists(st.sampled_from(["stored", "some lost", "all lost"]), min_size=
 
 
 @given(st.lists(st.integers(1, 4), min_size=1, max_size=8), FATES, st.integers(1, 5), st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_whatever_fails_all_is_stored_in_the_end_and_first_copies_in_order(
     sizes: list[int], fates: list[str], room: int, data: st.DataObject
 ) -> None:

@@ -117,6 +117,13 @@ def test_a_span_has_at_most_360_steps(length_s: float, step_s: int) -> None:
     assert spans.step_of(length_s) == step_s
 
 
+@pytest.mark.parametrize(
+    ("choice", "pace_s"), [("15 min", 10), ("1 h", 10), ("24 h", 60), ("30 d", 60), ("all", 60), ("own", 60)]
+)
+def test_a_span_is_drawn_anew_as_often_as_it_has_a_new_step(choice: str, pace_s: float) -> None:
+    assert spans.pace_s(choice, 10, 60) == pace_s
+
+
 def test_the_page_says_which_run_it_reads_and_when() -> None:
     since, until = (datetime(2026, 11, day, 23, tzinfo=UTC) for day in (19, 20))
     some: dict[str, Any] = {"run_id": "r1", "since": since, "until": until, "vehicles": ["A", "B"]}

@@ -192,7 +192,7 @@ JUNK = (
         max_size=3,
     )
 )
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=600)
 def test_no_mutation_passes_that_decode_refuses(cuts: list[tuple[int, int, bytes]]) -> None:
     raw = GOLDEN
     for at, gone, put in cuts:
@@ -217,7 +217,7 @@ VALUES = st.recursive(
         st.sampled_from([*frame.HEAD, *(s.name for s in (*FAST, *SLOW)), "unknown"]), VALUES, max_size=3
     )
 )
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_no_replaced_value_passes_that_decode_refuses(changes: dict[str, Any]) -> None:
     raw = golden(**changes)
     if PASSES(raw):

@@ -58,7 +58,7 @@ SEQ_OF: list[tuple[bytes | None, int | None]] = [
 ]
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(st.data())
 def test_a_payload_is_read_the_same_whatever_stands_beside_it(data: st.DataObject) -> None:
     few = data.draw(st.lists(st.sampled_from(SEQ_OF), max_size=6))
@@ -79,7 +79,7 @@ def test_two_halves_of_an_object_are_not_one_and_two_objects_are_not_two_records
     assert read(pa.array(halves, pa.binary()))["seq"].to_pylist() == [None, None, None, 5]
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(
     st.integers(0, 2**32),
     st.lists(

@@ -26,7 +26,7 @@ NAMES = st.lists(st.text(max_size=3), max_size=3).map(tuple)
 READING = st.builds(Reading, FLAG, FLAG, NUMBER, NUMBER, FLAG, FLAG, NAMES)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(READING, min_size=1, max_size=5))
 def test_every_reading_comes_out_as_it_went_in(readings: list[Reading]) -> None:
     said = as_said(readings)

@@ -116,7 +116,7 @@ CELL = st.one_of(
     st.text(max_size=4),
 )
 QUICK = settings(
-    max_examples=150, derandomize=True, deadline=None,
+    max_examples=150,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )  # fmt: skip
 

@@ -111,7 +111,7 @@ ANY = st.recursive(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.dictionaries(st.sampled_from(sorted(record())), ANY))
 def test_no_record_however_odd_makes_the_check_fail(changes: dict[str, Any]) -> None:
     assert all(defect.element for defect in defects(record() | changes))

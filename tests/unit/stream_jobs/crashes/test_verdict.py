@@ -152,7 +152,7 @@ ODD = (
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.dictionaries(
         st.sampled_from(["delta_v_dt_ms", "delta_v_kmh", "delta_v_lat_kmh", "airbag_deployed"]), ODD
