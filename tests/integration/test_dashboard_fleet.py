@@ -68,7 +68,9 @@ def test_search_and_card_lead_to_any_vehicle(reader: Visit) -> None:
     reader.open("/")
     reader.page.get_by_label("Find a vehicle").fill("00000005")
     reader.page.get_by_label("Find a vehicle").press("Enter")
-    found = reader.page.get_by_test_id("stDataFrame").first
+    found = reader.page.locator(".st-key-found").get_by_test_id("stDataFrame")
+    expect(found).to_be_visible()
+    reader.still()
     found.click(position={"x": 60, "y": 50})
     card = reader.page.locator(".st-key-card")
     expect(card.get_by_text(vehicle_id(5))).to_be_visible()
