@@ -42,7 +42,10 @@ STYLE: Final = """<style>
   .st-key-toolbar { row-gap: 0.4rem !important; }
   :has(> .st-key-words), .st-key-words { min-width: 15rem; }
   [class*="st-key-figures"] [data-testid="stMetricValue"] { font-size: 1.1rem; line-height: 1.25; }
-  [class*="st-key-figures"] [data-testid="stMetricValue"] * { white-space: normal; }
+  [class*="st-key-figures"] :is([data-testid="stMetricValue"], [data-testid="stMetricLabel"]) * {
+    white-space: normal;
+  }
+  .stElementContainer:has([data-testid="stDataFrame"]) { margin-top: 1.7rem; }
 }
 [class*="st-key-figures"] {
   display: grid; grid-template-columns: repeat(auto-fit, minmax(108px, 1fr)); gap: 0.6rem;
