@@ -168,7 +168,10 @@ def test_a_click_on_a_vehicle_on_the_map_opens_its_card_and_then_its_page(reader
 
 def open_first_row(reader: Visit) -> None:
     """A click on the first row of those who need attention opens its card, and a button its page."""
-    reader.page.get_by_test_id("stDataFrame").first.click(position={"x": 150, "y": 50})
+    table = reader.page.locator(".st-key-attention").get_by_test_id("stDataFrame")
+    expect(table).to_be_visible()
+    reader.still()
+    table.click(position={"x": 150, "y": 50})
     expect(reader.page).to_have_url(re.compile(f"card={vehicle_id(7)}"))
     reader.page.get_by_role("button", name="Open its page").click()
     expect(reader.page).to_have_url(re.compile(f"/vehicle.*vehicle={vehicle_id(7)}"))
