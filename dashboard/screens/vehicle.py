@@ -108,10 +108,12 @@ def records() -> None:
 def health() -> None:
     """Its signals over the span, and how good its data were."""
     found = spanned(silently=True)
-    history = None if found is None else history_of(found[0], found[1])
-    if found is None or history is None:
+    if found is None:
         return
     vehicle_id, shown, extent = found
+    history = history_of(vehicle_id, shown)
+    if history is None:
+        return
     vehicle_health.panels(history, shown)
     vehicle_quality.quality(vehicle_id, history, shown, extent)
 
@@ -131,9 +133,9 @@ def spanned(silently: bool = False) -> tuple[str, Span, dict[str, Any]] | None:
 
 
 def history_of(vehicle_id: str, shown: Span) -> pd.DataFrame | None:
-    """Its windows or roll-ups in the steps of the span."""
+    """Its windows or roll-ups in the steps of the span: one answer for both parts that draw them."""
     tz = live.settings().tz
-    return live.ask(history_queries.vehicle_history, vehicle_id, *vehicle_past.when(shown), tz)
+    return live.ask_slowly(history_queries.vehicle_history, vehicle_id, *vehicle_past.when(shown), tz)
 
 
 def chosen_span(extent: dict[str, Any]) -> Span | None:

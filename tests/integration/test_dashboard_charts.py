@@ -1,14 +1,15 @@
-"""The charts of live pages in a real browser: their lines are drawn, and go on with new rows."""
+"""The charts of live pages in a real browser: their lines are drawn, and stay through a refresh."""
 
 from __future__ import annotations
 
-import re
-import urllib.request
+from urllib.parse import urlsplit
 
 import pytest
 from playwright.sync_api import Locator
 
 from dashboard.palette import SERIES
+from infra.stack.watch.figures import Metrics
+from infra.stack.watch.reading import metrics
 from tests.integration.browser_support import SEEN_S, Visit, near, pixels_of
 from tests.integration.dashboard_support import Site
 from tests.rows.town import vehicle_id
@@ -29,7 +30,7 @@ def test_every_chart_draws_its_lines(reader: Visit, path: str) -> None:
     assert reader.complaints == []
 
 
-def test_charts_go_on_with_new_rows(reader: Visit, site: Site) -> None:
+def test_charts_stay_drawn_through_a_refresh(reader: Visit, site: Site) -> None:
     charts = drawn(reader.open(VEHICLE), PAGES[VEHICLE])
     before = runs(site, "vehicle.health")
     eventually(lambda: runs(site, "vehicle.health") > before, SEEN_S, "a refresh")
@@ -53,7 +54,5 @@ def lines(chart: Locator) -> bool:
 
 def runs(site: Site, part: str) -> float:
     """How often the server has drawn this part."""
-    with urllib.request.urlopen(site.base + "/metrics", timeout=10) as answer:
-        text = answer.read().decode()
-    found = re.search(rf'part_seconds_count{{part="{re.escape(part)}"}} (\S+)', text)
-    return float(found[1]) if found else 0.0
+    told = Metrics(metrics(urlsplit(site.base).port or 0))
+    return told.by("odograph_dashboard_part_seconds_count", "part").get(part, 0.0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import urllib.request
 from contextlib import ExitStack
 from datetime import UTC, datetime
+from functools import partial
 
 import psycopg
 import pytest
@@ -75,7 +76,7 @@ def test_every_page_keeps_what_it_knew_while_the_database_is_away_and_recovers(
         for path, reader in readers.items():
             expect(reader.page.get_by_text(SHOWN[path]).first).to_be_visible()
             if path.startswith(MAPPED):  # else its roads may be asked for only after the link was cut
-                eventually(lambda page=reader.page: page.evaluate(ROADS_CAME), SEEN_S, "roads")  # type: ignore[misc]
+                eventually(partial(reader.page.evaluate, ROADS_CAME), SEEN_S, "roads")
         site.link.refuse()
         for path, reader in readers.items():
             expect(status_of(reader)).to_contain_text("DATABASE AWAY")

@@ -115,10 +115,7 @@ CELL = st.one_of(
     st.datetimes().map(lambda d: d.isoformat()),
     st.text(max_size=4),
 )
-QUICK = settings(
-    max_examples=150,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)  # fmt: skip
+QUICK = settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @QUICK
