@@ -23,7 +23,7 @@ hypothesis.settings.register_profile("odograph", deadline=None, derandomize=True
 hypothesis.settings.load_profile("odograph")  # the same examples each time, and no test fails for being slow
 
 KEPT = ("ODOGRAPH_PATHS_CACHE",)
-PIPELINE_S = 600
+PIPELINE_S = 1200
 """The whole pipeline starts, drives and is killed several times before the first of its tests."""
 GROUPS = ("services", "messages", "pages", "jobs", "e2e", "dashboard", "unit")
 """What a worker runs in one go, in the order they are taken. Two browsers at once draw maps in software on

@@ -63,7 +63,7 @@ class Lane:
     endpoints: Endpoints
     env: dict[str, str]
 
-    def run(self, *arguments: str, timeout_s: float = 120.0) -> subprocess.CompletedProcess[str]:
+    def run(self, *arguments: str, timeout_s: float = 240.0) -> subprocess.CompletedProcess[str]:
         """``odograph <arguments>`` to its end, output captured; the exit code is the caller's to judge."""
         return subprocess.run(
             [*odograph_command(), *arguments],

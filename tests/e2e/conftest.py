@@ -51,7 +51,7 @@ def pipeline(stack: Stack) -> Iterator[Lane]:
         rules.write_text(rules_text(CLEAR_FOR_S, SHIPPED.read_text()))
         lane.env.update(LIGHT_JVM | {RULES_ENV: str(rules)})
         with supervised(lane):
-            missing = wait_ready(lane.endpoints.http_ports, 180, print)
+            missing = wait_ready(lane.endpoints.http_ports, 360, print)
             assert not missing
             yield lane
 
@@ -79,10 +79,10 @@ def drive(pipeline: Lane) -> Drive:
         run_file = pipeline.home / "runs" / "e2e" / "run.json"
         for after, name in enumerate(KILLED, start=4):
             eventually(
-                lambda n=100 * after: acked(run_file) >= n, 120, f"{after} hundred frames acknowledged"
+                lambda n=100 * after: acked(run_file) >= n, 240, f"{after} hundred frames acknowledged"
             )
             kill(pipeline, name)
-        code = simulator.child.wait(180)
+        code = simulator.child.wait(300)
         assert code == 0, simulator.output()
     return Drive(json.loads(run_file.read_text()), pipeline.home / "runs" / "e2e", balanced(pipeline))
 
@@ -93,7 +93,7 @@ def acked(run_file: Path) -> int:
 
 def kill(lane: Lane, name: str) -> None:
     """``kill -9`` of a program and its process group; the supervisor is to start it again."""
-    running = eventually(lambda: processes.find(lane.home / "run", name), 30, f"{name} runs")
+    running = eventually(lambda: processes.find(lane.home / "run", name), 90, f"{name} runs")
     assert running is not None
     os.killpg(running.pid, signal.SIGKILL)
 
@@ -107,5 +107,5 @@ def balanced(lane: Lane) -> Ledger:
             assert (ledger.residual, ledger.late_open) == (0, 0), ledger
             return ledger
 
-        found: Ledger = eventually(complete, 180, "a balanced ledger without open late frames")
+        found: Ledger = eventually(complete, 420, "a balanced ledger without open late frames")
         return found

@@ -140,5 +140,5 @@ def _mosquitto_sub(lane: Lane) -> dict[str, object]:
     where = ("-h", lane.endpoints.mqtt_host, "-p", str(lane.endpoints.mqtt_port))
     what = ("-t", f"{lane.settings.mqtt.root}/+/status", "-C", "1", "-W", "10")
     command = ["chroot", root, "mosquitto_sub", *where, *what]
-    output = subprocess.run(command, capture_output=True, check=True, timeout=30).stdout
+    output = subprocess.run(command, capture_output=True, check=True, timeout=120).stdout
     return dict(orjson.loads(output.splitlines()[0]))

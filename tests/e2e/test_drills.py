@@ -26,7 +26,7 @@ def test_f9_alert_query_and_event_store_are_killed_and_each_alert_is_there_exact
 ) -> None:
     site = site_of(pipeline, stack)
     log = Log(site.settings, site.endpoints)
-    eventually(lambda: read_on(site, log), 120, "query and store have read on to the ends of their topics")
+    eventually(lambda: read_on(site, log), 300, "query and store have read on to the ends of their topics")
     wanted, vehicles = due(drive.folder.parent.parent, drive.folder.name)
     found = differences(site, wanted, vehicles, CLEAR_FOR_S)
     assert [promise for promise in promises(found) if not promise.holds] == []
@@ -43,7 +43,7 @@ def test_f15_frames_stamped_years_ahead_are_quarantined_and_cost_no_honest_one(
     before = balanced(site, 60)
     load = Load(rate=60, duration_s=6, seed=15)
     site.simulate("f15", *load.arguments("--clock-ahead", "0.02"))
-    finish(site, "f15", 120)
+    finish(site, "f15", 300)
     verdict = judge_ahead(site, log, "f15", before)
     assert [promise.text for promise in verdict.promises if not promise.holds] == []
     assert verdict.figures["generated"] == 360

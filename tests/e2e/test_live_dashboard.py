@@ -36,7 +36,7 @@ def test_a_fleet_at_the_edge_moves_on_the_map_and_its_figures_change(pipeline: L
         first = reader.page.get_by_text("Data as of").inner_text()
         expect(reader.page.get_by_text("Data as of")).not_to_have_text(first)
         before = canvas(reader)
-        eventually(lambda: not np.array_equal(canvas(reader), before), 30, "the map changes")
+        eventually(lambda: not np.array_equal(canvas(reader), before), 90, "the map changes")
         assert len({tuple(p) for p in before.reshape(-1, 3)[::7]}) > 5
         assert reader.outside() == []
         assert reader.complaints == []

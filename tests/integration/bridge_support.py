@@ -21,7 +21,7 @@ from load_tests.mqtt_flood import Flood, frame, vehicle_id
 from tests.support import Lane, LaneProcess, eventually
 
 T0_MS = 1_700_000_000_000
-READY_S = 30.0
+READY_S = 90.0
 
 
 @dataclass(frozen=True, slots=True)

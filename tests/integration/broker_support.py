@@ -95,7 +95,7 @@ class Listener:
     def listening(self, port: int) -> Iterator[Listener]:
         self._client.connect("127.0.0.1", port)
         self._client.loop_start()
-        assert self.subscribed.wait(10)
+        assert self.subscribed.wait(60)
         self.received.clear()  # what earlier tests left retained
         try:
             yield self

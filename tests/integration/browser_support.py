@@ -7,20 +7,15 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 from PIL import Image
-from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
 
-CHROMIUM = Path("/usr/bin/chromium")
-QUIET = (
-    "--disable-quic --no-first-run --disable-background-networking --disable-component-update --disable-sync"
-)
-ARGUMENTS = ["--no-sandbox", *QUIET.split(), "--use-gl=angle", "--use-angle=swiftshader"]
-WEBGL = "--enable-unsafe-swiftshader"
+from load_tests.dashboard import paint
+
 SEEN_S = 90.0
 """Until something is on the page: two workers, two browsers and a pipeline may share two cores."""
 WAIT_MS = 1000 * SEEN_S
@@ -34,13 +29,10 @@ Pixels = npt.NDArray[np.uint8]
 
 @contextmanager
 def chromium() -> Iterator[Browser]:
-    """Headless Chromium with WebGL in software and a profile of its own."""
-    assert CHROMIUM.exists(), f"{CHROMIUM} is missing; install it: apt-get install chromium"
+    """Headless Chromium that has patience."""
     expect.set_options(timeout=WAIT_MS)
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=[*ARGUMENTS, WEBGL])
-        yield browser
-        browser.close()
+    with paint.browser() as opened:
+        yield opened
 
 
 @dataclass(slots=True)

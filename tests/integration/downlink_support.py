@@ -67,7 +67,7 @@ def listening(lane: Lane, *filters: str) -> Iterator[list[tuple[str, dict[str, A
     )
     client.connect(lane.endpoints.mqtt_host, lane.endpoints.mqtt_port)
     client.loop_start()
-    assert subscribed.wait(10)
+    assert subscribed.wait(60)
     try:
         yield heard
     finally:

@@ -133,10 +133,10 @@ def test_crash_records_cross_while_telemetry_cannot_be_stored_and_its_window_is_
     lane.env["ODOGRAPH_BRIDGE_MAX_IN_FLIGHT"] = "200"  # the broker sends half of it unacknowledged
     with bridge(lane):
         delete_topic(lane, "telemetry")
-        eventually(lambda: "topics are missing" in readiness(lane)[1].get("kafka", ""), 30, "not ready")
+        eventually(lambda: "topics are missing" in readiness(lane)[1].get("kafka", ""), 90, "not ready")
         publish(lane, frames(lane, vehicles=10, count=50))
         eventually(
-            lambda: metric(lane, "odograph_bridge_in_flight_messages") == 100, 30, "telemetry waits for Kafka"
+            lambda: metric(lane, "odograph_bridge_in_flight_messages") == 100, 90, "telemetry waits for Kafka"
         )
         publish(lane, [(topic_of(lane, 0, "crash"), crash(0, 1))])
         wait_stored(lane, "crash", 1)

@@ -52,7 +52,7 @@ def test_kafka_stopped_and_continued_drains_with_nothing_dead_lettered(lane: Lan
     with bridge(lane):
         with stopped(stack, "kafka"):
             publish(lane, frames(lane, VEHICLES, COUNT))
-            eventually(lambda: readiness(lane)[0] == 503, 30, "not ready while Kafka is away")
+            eventually(lambda: readiness(lane)[0] == 503, 90, "not ready while Kafka is away")
             assert set(readiness(lane)[1]) == {"kafka"}
         records = wait_stored(lane, "telemetry", VEHICLES * COUNT)
         wait_ready(lane)
@@ -64,7 +64,7 @@ def test_a_bridge_started_without_kafka_says_so_and_begins_when_it_comes(lane: L
     with contextlib.ExitStack() as ending:
         with stopped(stack, "kafka"):
             process = ending.enter_context(lane.process("bridge"))
-            eventually(lambda: set(readiness(lane)[1]) == {"kafka"}, 30, "only Kafka is missing")
+            eventually(lambda: set(readiness(lane)[1]) == {"kafka"}, 90, "only Kafka is missing")
             publish(lane, frames(lane, VEHICLES, 10))
             process.assert_running()
         wait_ready(lane)
@@ -75,7 +75,7 @@ def test_sigterm_finishes_what_was_read_and_leaves_the_rest_to_the_next(lane: La
     establish_session(lane)
     publish(lane, frames(lane, VEHICLES, COUNT))
     with bridge(lane) as process:
-        eventually(lambda: metric(lane, "odograph_bridge_messages_received_total") > 0, 30, "records flow")
+        eventually(lambda: metric(lane, "odograph_bridge_messages_received_total") > 0, 90, "records flow")
         assert process.stop() == 0
     with bridge(lane):
         records = wait_stored(lane, "telemetry", VEHICLES * COUNT)
@@ -88,7 +88,7 @@ def test_the_flow_resumes_by_itself_after_a_restart_of_the_broker(lane: Lane, st
         publish(lane, frames(lane, VEHICLES, 10))
         wait_stored(lane, "telemetry", VEHICLES * 10)
         stack.runner.stop("mosquitto")
-        eventually(lambda: "mqtt-crash" in readiness(lane)[1], 30, "not ready without the broker")
+        eventually(lambda: "mqtt-crash" in readiness(lane)[1], 90, "not ready without the broker")
         stack.up()
         wait_ready(lane)
         publish(lane, frames(lane, VEHICLES, 10, first_seq=10))

@@ -35,7 +35,7 @@ def stream_with_a_kill(lane: Lane, guarantee: str, first: int) -> list[Stored]:
     with lane.process("bridge", "--guarantee", guarantee) as process:
         wait_ready(lane)
         publish(lane, frames(lane, VEHICLES, ROUND, first))
-        eventually(lambda: received(lane) > 0, 30, "records flow")
+        eventually(lambda: received(lane) > 0, 90, "records flow")
         process.kill()
     publish(lane, frames(lane, VEHICLES, ROUND, first + ROUND))
     with lane.process("bridge", "--guarantee", guarantee):
@@ -49,7 +49,7 @@ def stream_with_a_kill(lane: Lane, guarantee: str, first: int) -> list[Stored]:
             assert ends == [last] * VEHICLES, ends
             return records
 
-        return eventually(all_ended, 60, "the last frame of every vehicle")
+        return eventually(all_ended, 120, "the last frame of every vehicle")
 
 
 def test_at_least_once_loses_nothing_and_at_most_once_doubles_nothing(lane: Lane) -> None:

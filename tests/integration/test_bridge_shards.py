@@ -93,5 +93,5 @@ def test_what_names_no_vehicle_is_dead_lettered_once_by_the_first_shard(lane: La
     for shard in (SECOND, FIRST):
         assert resharding.retire(settings_of(lane, shard), lane.endpoints) == 0
         expected = {SECOND: VEHICLES - len(OF_FIRST), FIRST: VEHICLES}[shard]
-        eventually(lambda n=expected: count(lane, "telemetry") == n, 10, f"{expected} frames")
+        eventually(lambda n=expected: count(lane, "telemetry") == n, 60, f"{expected} frames")
         assert count(lane, "dead-letter") == (shard == FIRST)

@@ -14,7 +14,7 @@ from tests.support import Lane, eventually
 
 pytestmark = pytest.mark.integration
 
-SOON_S = 30.0
+SOON_S = 90.0
 VEHICLE = 7
 OTHER = 8
 

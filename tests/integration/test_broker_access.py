@@ -106,7 +106,7 @@ def test_a_vehicle_writes_below_its_own_topic_only_and_the_bridge_reads_all(
         assert refusal(port, None) == "Not authorized"
         assert refusal(port, ME, "wrong") == "Not authorized"
         source = bridge_source(lane, port, tmp_path)
-        eventually(lambda: source.poll(1, 0.1) == [] and source.subscribed, 20, "the bridge is logged in")
+        eventually(lambda: source.poll(1, 0.1) == [] and source.subscribed, 60, "the bridge is logged in")
         vehicle = client(ME, WORDS[ME])
         answers: dict[int, str] = {}
         vehicle.on_publish = lambda _c, _d, mid, code, _p: answers.update({mid: str(code)})
@@ -115,11 +115,11 @@ def test_a_vehicle_writes_below_its_own_topic_only_and_the_bridge_reads_all(
         try:
             forged = vehicle.publish(f"{root}/{OTHER}/telemetry", b"forged", qos=1).mid
             honest = vehicle.publish(f"{root}/{ME}/telemetry", b"honest", qos=1).mid
-            eventually(lambda: len(answers) == 2, 20, "both are answered")
+            eventually(lambda: len(answers) == 2, 60, "both are answered")
         finally:
             vehicle.disconnect()
             vehicle.loop_stop()
         assert answers == {forged: "Not authorized", honest: "Success"}
-        found = eventually(lambda: source.poll(10, 0.1), 20, "the honest message")
+        found = eventually(lambda: source.poll(10, 0.1), 60, "the honest message")
         assert [(topic, raw) for topic, _, raw in found] == [(f"{root}/{ME}/telemetry".encode(), b"honest")]
         source.close()

@@ -45,12 +45,12 @@ def run_into_silence(broker: Broker, link: Link, run: str, end: signal.Signals, 
     how = ("--run-id", run, "--drain", "1s", "--duration", "20s", "--client", client)
     process = broker.command(*CRASHING, *how)
     folder = broker.home / "runs" / run
-    eventually((folder / "run.json").exists, 30, "a run that publishes")
+    eventually((folder / "run.json").exists, 90, "a run that publishes")
     link.refuse()
     assert not (folder / crash_store.FILE).exists()
-    eventually((folder / crash_store.FILE).exists, 30, "a record that was kept")
+    eventually((folder / crash_store.FILE).exists, 90, "a record that was kept")
     process.send_signal(end)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=120)
     assert process.returncode == (1 if end == signal.SIGINT else -9), err
     link.heal()
 
@@ -74,12 +74,12 @@ def test_a_record_that_was_not_acknowledged_is_offered_again_on_request(
     left = waiting(broker.home, run)
     assert left > 2
     with Listener(run).listening(broker.port) as listener:
-        out, err = broker.command("edr", "resend", run).communicate(timeout=60)
+        out, err = broker.command("edr", "resend", run).communicate(timeout=120)
         assert out == f"offered {left}  acknowledged {left}\n", err
-        eventually(lambda: len(listener.channel("crash")) == left, 20, "all parts")
+        eventually(lambda: len(listener.channel("crash")) == left, 60, "all parts")
         assert crash_of(listener)["complete"] is True
     assert waiting(broker.home, run) == 0
-    out, _ = broker.command("edr", "resend", run).communicate(timeout=60)
+    out, _ = broker.command("edr", "resend", run).communicate(timeout=120)
     assert out == "offered 0  acknowledged 0\n"
 
 
@@ -91,7 +91,7 @@ def test_a_killed_simulators_record_is_offered_by_the_next_one(broker: Broker, l
         summary = broker.run("simulate", "-c", "5", "--duration", "1s")
         assert summary["finished"] is True
         assert summary["crashes"] == 0
-        eventually(lambda: len(listener.channel("crash")) == left, 20, "all parts")
+        eventually(lambda: len(listener.channel("crash")) == left, 60, "all parts")
         assert crash_of(listener)["boot_id"] != summary["boot_id"]
     assert waiting(broker.home, "killed") == 0
 
@@ -100,7 +100,7 @@ def test_a_broker_that_is_away_leaves_the_records_where_they_are(broker: Broker,
     run_into_silence(broker, link, "again", signal.SIGKILL)
     link.refuse()
     process = broker.command("edr", "resend", "again")
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=120)
     assert process.returncode == 1
     assert "no MQTT broker at" in err
     assert waiting(broker.home, "again") > 2
@@ -118,6 +118,6 @@ def test_an_acknowledged_record_is_not_kept_waiting(broker: Broker, link: Link, 
 
 def test_a_run_that_is_not_there_is_named(broker: Broker) -> None:
     process = broker.command("edr", "resend", "nothing")
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=120)
     assert process.returncode == 2
     assert "nothing: no run with crash records" in err

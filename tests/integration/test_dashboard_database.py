@@ -84,7 +84,7 @@ def test_a_database_that_accepts_and_never_answers_is_away_after_the_client_s_ow
         with pytest.raises(ServiceError, match="is away"), database.connection():
             pass
         link.heal()
-        eventually(lambda: answers(database), 10, "an answer")
+        eventually(lambda: answers(database), 60, "an answer")
         database.close()
 
 

@@ -28,7 +28,7 @@ from tests.support import Lane, eventually
 pytestmark = pytest.mark.integration
 
 A, B = "WDDWF4KB0FR000001", "WDDWF4KB0FR000002"
-SOON_S = 30.0
+SOON_S = 90.0
 
 HOOKS = """
 [[webhook]]

@@ -44,7 +44,7 @@ def heard(publisher: Publishing, count: int) -> list[tuple[str, bytes]]:
         found.extend((message.topic, message.payload) for message in publisher.take())
         return len(set(found)) >= count
 
-    eventually(enough, 20, f"{count} messages")
+    eventually(enough, 60, f"{count} messages")
     return found
 
 
@@ -65,7 +65,7 @@ def test_a_listener_hears_what_came_while_it_was_away_and_leaves_no_session_behi
             for number in range(50):
                 publisher.publish(0, Message(f"{ROOT}/{name}/telemetry", b"%d" % number))
             link.refuse()
-            eventually(lambda: publisher.drive(0.01) or publisher.counts.reconnects, 10, "the end of it")
+            eventually(lambda: publisher.drive(0.01) or publisher.counts.reconnects, 60, "the end of it")
             tell(sender, f"{ROOT}/{name}/alert", "2")
             tell(sender, f"{ROOT}/all/notice", "3")
             link.heal()
@@ -100,9 +100,9 @@ def test_who_comes_back_after_its_last_will_says_again_that_it_is_there(
         publisher.publish(0, here)
         assert publisher.drain(10) == 0
         link.refuse()
-        eventually(lambda: publisher.drive(0.01) or publisher.counts.reconnects, 10, "the connection's end")
-        eventually(lambda: said(listener)[-1:] == [b"offline"], 10, "the will")
+        eventually(lambda: publisher.drive(0.01) or publisher.counts.reconnects, 60, "the connection's end")
+        eventually(lambda: said(listener)[-1:] == [b"offline"], 60, "the will")
         link.heal()
-        eventually(lambda: publisher.drive(0.01) or len(said(listener)) == 3, 10, "the birth again")
+        eventually(lambda: publisher.drive(0.01) or len(said(listener)) == 3, 60, "the birth again")
         assert said(listener) == [b"online", b"offline", b"online"]
         assert publisher.drain(10) == 0

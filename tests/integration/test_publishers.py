@@ -90,7 +90,7 @@ def test_every_message_is_acknowledged_counted_and_received_once_in_order(
         median_ms = publisher.latency.quantile_ms(0.5)
         assert median_ms is not None
         assert median_ms < 20_000
-        eventually(lambda: len(listener.received) == 2050, 20, "2050 messages")
+        eventually(lambda: len(listener.received) == 2050, 60, "2050 messages")
         assert received(listener, name, 10) == [list(range(205))] * 10
 
 
@@ -112,7 +112,7 @@ def test_through_a_broken_link_nothing_is_lost_and_each_vehicles_order_is_kept(
         assert publisher.drain(30) == 0
         assert publisher.counts.acked == {"telemetry": 1800}
         assert publisher.counts.reconnects >= 1
-        eventually(lambda: sum(len(once(s)) for s in received(listener, name, 6)) == 1800, 20, "all of them")
+        eventually(lambda: sum(len(once(s)) for s in received(listener, name, 6)) == 1800, 60, "all of them")
         assert [once(seqs) for seqs in received(listener, name, 6)] == [list(range(300))] * 6
 
 
@@ -131,7 +131,7 @@ def test_what_had_no_acknowledgement_goes_again_first_in_order_and_is_marked(
         send(publisher, name, 1, range(3, 23))
         assert publisher.owed == 20
         link.refuse()
-        eventually(lambda: publisher.drive(0.01) or publisher.counts.reconnects, 10, "the connection's end")
+        eventually(lambda: publisher.drive(0.01) or publisher.counts.reconnects, 60, "the connection's end")
         send(publisher, name, 1, range(23, 30))
         link.heal()
         assert publisher.drain(20) == 0
@@ -150,7 +150,7 @@ def test_a_broker_that_falls_silent_is_left_after_the_keep_alive_time(broker: Br
         publisher.connect(5)
         link.stall()
         send(publisher, name, 1, range(5))
-        eventually(lambda: publisher.drive(0.01) or publisher.counts.reconnects, 20, "a connection given up")
+        eventually(lambda: publisher.drive(0.01) or publisher.counts.reconnects, 60, "a connection given up")
         link.heal()
         assert publisher.drain(20) == 0
         assert publisher.counts.acked == {"telemetry": 5}
@@ -163,7 +163,7 @@ def test_an_idle_connection_is_kept_alive(broker: Broker, client: Client) -> Non
         client("127.0.0.1", link.port, [name], keepalive_s=4) as publisher,
     ):
         publisher.connect(5)
-        eventually(lambda: publisher.drive(0.01) or link.heard[0].count(b"\xc0\x00") >= 2, 30, "two pings")
+        eventually(lambda: publisher.drive(0.01) or link.heard[0].count(b"\xc0\x00") >= 2, 90, "two pings")
         assert publisher.counts.reconnects == 0
 
 

@@ -38,7 +38,7 @@ def test_the_parts_make_one_fleet_and_one_summary(broker: Broker) -> None:
         assert summary["finished"] is True
         assert (summary["vehicles"], summary["processes"], summary["parts"]) == (30, 2, ["two.0", "two.1"])
         assert summary["generated"] == summary["sent"] == summary["acked"] == 600
-        eventually(lambda: len(listener.channel("telemetry", summary["boot_id"])) == 600, 20, "600 frames")
+        eventually(lambda: len(listener.channel("telemetry", summary["boot_id"])) == 600, 60, "600 frames")
         found = listener.sequences(summary["boot_id"])
         assert len(found) == 30
         assert all(seqs == list(range(20)) for seqs in found.values())
@@ -53,9 +53,9 @@ def test_the_parts_make_one_fleet_and_one_summary(broker: Broker) -> None:
 def test_ctrl_c_ends_all_parts_with_everything_acknowledged(broker: Broker) -> None:
     with Listener("parts-stopped").listening(broker.port) as listener:
         run = broker.command("simulate", "-c", "20", "--processes", "2", "--json")
-        eventually(lambda: len(listener.reporting()) == 20, 60, "frames of both parts")
+        eventually(lambda: len(listener.reporting()) == 20, 120, "frames of both parts")
         run.send_signal(signal.SIGINT)
-        out, err = run.communicate(timeout=30)
+        out, err = run.communicate(timeout=120)
         assert run.returncode == 0, err
         summary = orjson.loads(out)
         assert summary["finished"] is True
@@ -65,9 +65,9 @@ def test_ctrl_c_ends_all_parts_with_everything_acknowledged(broker: Broker) -> N
 def test_a_part_that_dies_is_named_and_the_others_end(broker: Broker) -> None:
     with Listener("parts-dead").listening(broker.port) as listener:
         run = broker.command("simulate", "-c", "20", "--processes", "2", "--run-id", "dies")
-        eventually(lambda: len(listener.reporting()) == 20, 60, "frames of both parts")
+        eventually(lambda: len(listener.reporting()) == 20, 120, "frames of both parts")
         os.kill(children(run.pid)[1], signal.SIGKILL)
-        _, err = run.communicate(timeout=30)
+        _, err = run.communicate(timeout=120)
     assert run.returncode == 1
     assert "process dies.1 (vehicles 10 to 19) ended with code -9" in err
 
@@ -75,12 +75,12 @@ def test_a_part_that_dies_is_named_and_the_others_end(broker: Broker) -> None:
 def test_the_parts_end_when_the_parent_is_killed(broker: Broker) -> None:
     with Listener("parts-orphans").listening(broker.port) as listener:
         run = broker.command("simulate", "-c", "20", "--processes", "2")
-        eventually(lambda: len(listener.reporting()) == 20, 60, "frames of both parts")
+        eventually(lambda: len(listener.reporting()) == 20, 120, "frames of both parts")
         pids = children(run.pid)
         assert len(pids) == 2
         run.kill()
         run.communicate()
-        eventually(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), 20, "the end of the parts")
+        eventually(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), 60, "the end of the parts")
 
 
 def test_a_part_without_a_broker_says_so(tmp_path: Path, broker: Broker) -> None:

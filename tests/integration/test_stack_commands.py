@@ -15,7 +15,7 @@ from infra.stack.guard import guarded
 from infra.stack.stack import Stack
 from tests.support import odograph_command
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 
 ROOT = Path(__file__).parents[2]
 

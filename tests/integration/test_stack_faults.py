@@ -22,7 +22,7 @@ from infra.stack import probes
 from infra.stack.guard import guarded
 from infra.stack.stack import SERVICES, Stack
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 
 ONE_VEHICLE = """
 INSERT INTO odograph.vehicle (vehicle_id, state, state_at, boot_id) VALUES ('V', 'online', now(), 1)

@@ -76,7 +76,7 @@ def test_a_standing_link_that_falls_silent_is_cut_and_the_work_done_again(lane: 
         found: list[int] = []
         worker = threading.Thread(target=lambda: found.append(database.run(backend)))
         worker.start()
-        eventually(lambda: database.problem() is not None, 60, "the silence is noticed")
+        eventually(lambda: database.problem() is not None, 120, "the silence is noticed")
         link.heal()
         worker.join(60)
         assert found

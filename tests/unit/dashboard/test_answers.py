@@ -86,12 +86,12 @@ def test_who_comes_while_a_question_is_under_way_waits_for_its_answer() -> None:
 
     def slow() -> pd.DataFrame:
         entered.set()
-        go_on.wait(10)
+        go_on.wait(60)
         return question()
 
     readers = [threading.Thread(target=answers.of, args=("key", 2.0, slow)) for _ in range(3)]
     readers[0].start()
-    assert entered.wait(10)
+    assert entered.wait(60)
     for reader in readers[1:]:
         reader.start()
     go_on.set()

@@ -24,7 +24,7 @@ PARENT = (PYTHON, "-c", f"import subprocess, sys; subprocess.run({CHILD})")
 
 def start(tmp_path: Path, name: str, command: tuple[str, ...]) -> processes.Running:
     child = processes.spawn(tmp_path / "run", name, command, tmp_path / f"{name}.log")
-    running = eventually(lambda: processes.find(tmp_path / "run", name), 10, "the pid file")
+    running = eventually(lambda: processes.find(tmp_path / "run", name), 60, "the pid file")
     assert running.pid == child.pid
     child.returncode = -1  # stopped by pid below, as by another process: nobody waits for this child object
     return running
@@ -43,7 +43,7 @@ def test_a_stopped_program_is_gone(tmp_path: Path) -> None:
 
 def test_a_program_that_ignores_the_signal_is_killed_at_the_deadline(tmp_path: Path) -> None:
     running = start(tmp_path, "stubborn", STUBBORN)
-    eventually(lambda: "ready" in processes.log_tail(tmp_path / "stubborn.log"), 10, "the handler is set")
+    eventually(lambda: "ready" in processes.log_tail(tmp_path / "stubborn.log"), 60, "the handler is set")
     assert not processes.stop(running, 0.2)
     assert not running.alive()
 
@@ -57,9 +57,9 @@ def test_a_suspended_program_is_stopped_too(tmp_path: Path) -> None:
 def test_children_of_a_stopped_program_end_with_it(tmp_path: Path) -> None:
     running = start(tmp_path, "parent", PARENT)
     children = Path(f"/proc/{running.pid}/task/{running.pid}/children")
-    child = int(eventually(lambda: children.read_text().split(), 10, "the child")[0])
+    child = int(eventually(lambda: children.read_text().split(), 60, "the child")[0])
     processes.stop(running, 10)
-    eventually(lambda: processes.start_ticks(child) is None, 10, "the child has ended")
+    eventually(lambda: processes.start_ticks(child) is None, 60, "the child has ended")
 
 
 def test_a_pid_that_now_belongs_to_another_program_is_not_ours(tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ def test_a_torn_pid_file_is_no_program(tmp_path: Path) -> None:
 
 def test_all_programs_of_a_home_are_stopped_the_youngest_first(tmp_path: Path) -> None:
     first = start(tmp_path, "first", SLEEPER)
-    eventually(lambda: uptime_ticks() > first.start_ticks, 5, "a tick of the clock")
+    eventually(lambda: uptime_ticks() > first.start_ticks, 60, "a tick of the clock")
     start(tmp_path, "second", SLEEPER)
     assert processes.stop_all(tmp_path / "run", 10) == ["second", "first"]
 
