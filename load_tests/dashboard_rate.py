@@ -45,6 +45,7 @@ SAMPLE_S = 10.0
 VISITS = 3
 ALONE_S = 30.0
 WARM_S = 4.0
+PARTS = ("paint", "alone", "crowd")
 PAGES = (
     "/",
     "/?traffic=true",
@@ -124,16 +125,19 @@ def wait_ready(child: subprocess.Popen[bytes], port: int) -> None:
 def measure(found: report.Report, base: str, pids: tuple[int, int], wanted: argparse.Namespace) -> None:
     """One person, one reader a page, then many for a while with memory watched."""
     pages = [page for page in PAGES if wanted.pages is None or name_of(page) in wanted.pages]
-    with paint.browser() as opened:
+    if "paint" in wanted.only:
+        with paint.browser() as opened:
+            for path in pages:
+                say(f"paint {path}")
+                found.paints += paint.visits(opened, base, path, VISITS)
+    if "alone" in wanted.only:
         for path in pages:
-            say(f"paint {path}")
-            found.paints += paint.visits(opened, base, path, VISITS)
-    for path in pages:
-        say(f"alone {path}")
-        alone(found, base, path, pids)
-    say(f"{wanted.readers} readers for {wanted.minutes:g} min")
-    with paint.browser() as opened, paint.stays(opened, base + pages[0]) as page:
-        crowd(found, base, pids[0], pages, wanted, page)
+            say(f"alone {path}")
+            alone(found, base, path, pids)
+    if "crowd" in wanted.only:
+        say(f"{wanted.readers} readers for {wanted.minutes:g} min")
+        with paint.browser() as opened, paint.stays(opened, base + pages[0]) as page:
+            crowd(found, base, pids[0], pages, wanted, page)
 
 
 def alone(found: report.Report, base: str, path: str, pids: tuple[int, int]) -> None:
@@ -185,6 +189,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--home", help="folder of the database, kept; none: a temporary one")
     parser.add_argument("--as-is", action="store_true", help="the last hours are not made anew")
     parser.add_argument("--pages", nargs="*", help="only these, by name; the fleet's is ''")
+    parser.add_argument("--only", nargs="*", choices=PARTS, default=PARTS, help="what to measure")
     parser.add_argument("--json", action="store_true")
     return parser.parse_args()
 

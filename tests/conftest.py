@@ -23,6 +23,12 @@ hypothesis.settings.register_profile("odograph", deadline=None, derandomize=True
 hypothesis.settings.load_profile("odograph")  # the same examples each time, and no test fails for being slow
 
 KEPT = ("ODOGRAPH_PATHS_CACHE",)
+QUICK_COMPILER = "-XX:TieredStopAtLevel=1"
+LIGHT_JAVA = {
+    "JDK_JAVA_OPTIONS": QUICK_COMPILER,
+    "ODOGRAPH_JOBS_JAVA_OPTIONS": f"{QUICK_COMPILER} -XX:+UseSerialGC",
+}
+"""A test is over before Java's second compiler pays, Kafka's too: test_instant takes 89 s of CPU, not 185."""
 PIPELINE_S = 1200
 """The whole pipeline starts, drives and is killed several times before the first of its tests."""
 GROUPS = ("services", "messages", "pages", "jobs", "e2e", "dashboard", "unit")
@@ -78,11 +84,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def clean_environment() -> Iterator[None]:
-    """No setting of the person who runs the tests reaches them, the cache of downloads excepted."""
+    """No setting of the person who runs the tests reaches them, the cache of downloads excepted.
+
+    Java machines are light ones.
+    """
     with pytest.MonkeyPatch.context() as patch:
         for name in list(os.environ):
             if name.startswith("ODOGRAPH_") and name not in KEPT:
                 patch.delenv(name)
+        for name, value in LIGHT_JAVA.items():
+            patch.setenv(name, value)
         yield
 
 

@@ -23,9 +23,9 @@ from infra.stack import kafka_topics, ports, postgres, processes
 from infra.stack.stack import HTTP_PARTS, Stack, with_database
 
 TEMPLATE_DATABASE = "odograph_template"
-LIGHT_JVM = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
-"""A test is over before the second compiler pays: half the CPU time on small machines."""
-POLL_S = 0.05
+POLL_S, LONGEST_REST_S = 0.05, 1.5
+REST = 3
+"""So many times as long as a check took nobody asks again."""
 STOP_S = 60.0
 T = TypeVar("T")
 
@@ -33,10 +33,12 @@ T = TypeVar("T")
 def eventually(check: Callable[[], T], deadline_s: float, what: str) -> T:
     """Call ``check`` until it returns something true, and return that; fail at the deadline.
 
-    An AssertionError in ``check`` counts as "not yet" and is shown when the deadline has passed.
+    An AssertionError in ``check`` counts as "not yet" and is shown when the deadline has passed. A check that
+    works long (a ledger, a picture of the page) is asked less often: what it waits for needs the cores too.
     """
     end = time.monotonic() + deadline_s
     while True:
+        begun = time.monotonic()
         try:
             value = check()
             last: object = value
@@ -44,9 +46,10 @@ def eventually(check: Callable[[], T], deadline_s: float, what: str) -> T:
                 return value
         except AssertionError as error:
             last = error
-        if time.monotonic() > end:
+        now = time.monotonic()
+        if now > end:
             raise AssertionError(f"not within {deadline_s:g} s: {what}; last: {last!r}")
-        time.sleep(POLL_S)
+        time.sleep(min(max(POLL_S, REST * (now - begun)), LONGEST_REST_S))
 
 
 @dataclass(frozen=True, slots=True)

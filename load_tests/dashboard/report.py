@@ -13,6 +13,8 @@ PAINT_S: Final = 2.0
 REFRESH_S: Final = 0.5
 GROWTH_MB_H: Final = 10.0
 """Growth of the server that counts as flat, for all sessions together, MiB an hour."""
+TELLING_S: Final = 600.0
+"""A shorter run says nothing about growth by hour."""
 SETTLED: Final = 0.4
 """Share of a run after which caches are full: memory is judged from there on."""
 
@@ -48,7 +50,7 @@ class Report:
         return [*late, *slow, *grown, *sorted(set(self.wrong))]
 
     def _grew(self) -> bool:
-        return slope(self.memory, 1) > GROWTH_MB_H
+        return telling(self.memory) and slope(self.memory, 1) > GROWTH_MB_H
 
 
 def paths(paints: list[Paint]) -> list[str]:
@@ -67,6 +69,11 @@ def refresh_s(runs: list[Run]) -> float:
     for run in runs:
         parts.setdefault(run.part, []).append(run.seconds)
     return sum(statistics.median(seconds) for seconds in parts.values())
+
+
+def telling(memory: list[tuple[float, float, float]]) -> bool:
+    """Whether memory was watched for long enough."""
+    return bool(memory) and memory[-1][0] >= TELLING_S
 
 
 def slope(memory: list[tuple[float, float, float]], column: int) -> float:
@@ -152,9 +159,14 @@ def _server(firsts: list[Run], parts: list[Run]) -> list[str]:
 
 
 def _memory(memory: list[tuple[float, float, float]]) -> list[str]:
+    return [_memory_line(memory, column, name) for column, name in ((1, "server"), (2, "browser's heap"))]
+
+
+def _memory_line(memory: list[tuple[float, float, float]], column: int, name: str) -> str:
     first, last = memory[0], memory[-1]
-    return [
-        f"{name}: {first[k]:.0f} -> {last[k]:.0f} MiB in {last[0] / 60:.0f} min, "
-        f"{slope(memory, k):+.1f} MiB/h once settled"
-        for k, name in ((1, "server"), (2, "browser's heap"))
-    ]
+    line = f"{name}: {first[column]:.0f} -> {last[column]:.0f} MiB in {last[0] / 60:.0f} min"
+    if not telling(memory):
+        return line
+    settled = [row[column] for row in memory if row[0] >= SETTLED * last[0]]
+    between = f"{min(settled):.0f} to {max(settled):.0f} MiB"
+    return f"{line}, {between} and {slope(memory, column):+.1f} MiB/h once settled"

@@ -24,7 +24,7 @@ from load_tests.drills.alert_faults import RULES_ENV
 from load_tests.drills.alert_truth import rules_text
 from stream_jobs.rules import SHIPPED
 from tests.e2e.support import CLEAR_FOR_S, SHORT, Drive
-from tests.support import LIGHT_JVM, Lane, eventually, open_lane
+from tests.support import Lane, eventually, open_lane
 
 DIRT = {
     "late": 0.05,
@@ -49,7 +49,7 @@ def pipeline(stack: Stack) -> Iterator[Lane]:
     with open_lane(stack, **SHORT) as lane:
         rules = lane.home / "rules.yaml"
         rules.write_text(rules_text(CLEAR_FOR_S, SHIPPED.read_text()))
-        lane.env.update(LIGHT_JVM | {RULES_ENV: str(rules)})
+        lane.env[RULES_ENV] = str(rules)
         with supervised(lane):
             missing = wait_ready(lane.endpoints.http_ports, 360, print)
             assert not missing

@@ -32,7 +32,7 @@ from tests.integration.recompute_support import (
     stream_alert,
 )
 from tests.integration.stream_support import HOUR_MS, assert_equal, base_ms, drive, query, spoilt, stored
-from tests.support import LIGHT_JVM, Lane, open_lane
+from tests.support import Lane, open_lane
 from tests.support_frames import vin
 
 pytestmark = pytest.mark.integration
@@ -48,11 +48,9 @@ Bench = tuple[Lane, work.Tools]
 
 
 @pytest.fixture
-def bench(stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
+def bench(stack: Stack, tmp_path: Path) -> Iterator[Bench]:
     rules = tmp_path / "rules.yaml"
     rules.write_text(RULES)
-    for name, value in LIGHT_JVM.items():
-        monkeypatch.setenv(name, value)
     with open_lane(stack, recompute={"slice_min": 5}, jobs={"rules": rules}) as lane:
         conf = {**STREAM_CONF, "spark.sql.shuffle.partitions": "2"}
         spark = build_session(lane.settings, "recompute", 1024, "local[2]", conf)

@@ -23,6 +23,13 @@ def test_memory_that_grows_by_a_mebibyte_a_minute_grows_by_sixty_an_hour() -> No
     assert abs(slope(FLAT, 1)) < 10
 
 
+def test_a_short_run_says_nothing_about_growth() -> None:
+    short, long = Report(10, 20, memory=GROWING[:8]), Report(10, 20, memory=GROWING)
+    assert (short.missed(), len(long.missed())) == ([], 1)
+    assert "MiB/h" not in text(short)
+    assert "server: 300 -> 329 MiB in 29 min, 312 to 329 MiB and +60.0 MiB/h once settled" in text(long)
+
+
 def test_aims_that_are_missed_are_named() -> None:
     paints = [Paint("/", True, 1.0, 9.0, 9.5), Paint("/", False, 0.2, 2.5, 3.0)]
     found = Report(10, 20, paints, [Run("/", PAGE, 9.0, 1), Run("/", "a", 0.6, 1)], [], GROWING)

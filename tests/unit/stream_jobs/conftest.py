@@ -14,7 +14,7 @@ from stream_jobs.session import JAVA_OPTIONS, common_conf, java_options
 
 
 @pytest.fixture(scope="session")
-def java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def java(clean_environment: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A session with the settings that every application shares, Java's quick compiler among them."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     settings = load(paths={"home": str(tmp_path_factory.mktemp("spark"))})
