@@ -20,6 +20,7 @@ from infra.stack.stack import Stack
 from load_tests.drills.link import Link
 from tests import support_rows
 from tests.rows.fleet import speed_kmh
+from tests.rows.pipeline import progress
 from tests.rows.town import ROVER, vehicle_id
 from tests.support import Lane, eventually, open_lane
 
@@ -63,6 +64,13 @@ class Site:
                 speed_kmh(n),
                 vehicle_id(n),
             )
+
+
+def batches_until_now(site: Site) -> None:
+    """The queries have worked for a quarter of an hour, however long ago the rows were made."""
+    with psycopg.connect(site.lane.endpoints.db_owner_url) as connection:
+        connection.execute("DELETE FROM odograph.query_progress")
+        support_rows.insert(connection, "query_progress", progress(datetime.now(UTC)))
 
 
 def minute_of_data(now: datetime) -> datetime:

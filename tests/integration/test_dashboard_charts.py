@@ -11,7 +11,7 @@ from dashboard.palette import SERIES
 from infra.stack.watch.figures import Metrics
 from infra.stack.watch.reading import metrics
 from tests.integration.browser_support import SEEN_S, Visit, near, pixels_of
-from tests.integration.dashboard_support import Site
+from tests.integration.dashboard_support import Site, batches_until_now
 from tests.rows.town import vehicle_id
 from tests.support import eventually
 
@@ -25,7 +25,8 @@ PAGES = {"/": 2, VEHICLE: 5, "/operations": 2}
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_every_chart_draws_its_lines(reader: Visit, path: str) -> None:
+def test_every_chart_draws_its_lines(reader: Visit, site: Site, path: str) -> None:
+    batches_until_now(site)
     drawn(reader.open(path), PAGES[path])
     assert reader.complaints == []
 

@@ -14,7 +14,7 @@ YEARS_AHEAD_S = 10 * 31_557_600
 
 def progress(now: datetime) -> list[Row]:
     """A batch a second of windows (40 frames each) and routing, one of archive each ten seconds, for 15
-    minutes.
+    minutes. What waits goes up and down: a level line between two rows of pixels has another colour.
     """
     rows = [_batch("windows", now, k, 40, 300 + 90 * (k % 7)) for k in range(900)]
     rows += [_batch("routing", now, k, 40, 220 + 50 * (k % 5)) for k in range(900)]
@@ -37,7 +37,7 @@ def _batch(query: str, now: datetime, ago_s: int, rows: int, batch_ms: int) -> R
         "state_bytes": None if query == "archive" else 180_000,
         "dropped_late": 0,
         "dropped_duplicates": 2,
-        "lag_records": 12 + ago_s % 5,
+        "lag_records": 12 + (ago_s + ago_s // 10) % 5,
     }
 
 
