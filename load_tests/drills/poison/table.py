@@ -1,0 +1,9 @@
+"""All attacks, in the order in which they are tried."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from load_tests.drills.poison.attack import Attack
+
+ATTACKS: Final[tuple[Attack, ...]] = ()
