@@ -16,6 +16,9 @@ from load_tests.drills.checkpoint_faults import f12, f13
 from load_tests.drills.flow import Load
 from load_tests.drills.kafka_faults import f3, f4, f14
 from load_tests.drills.payload_faults import f16, refused
+from load_tests.drills.poison.attack import Attack
+from load_tests.drills.poison.run import poison
+from load_tests.drills.poison.table import ATTACKS
 from load_tests.drills.replay_faults import replay_full, replay_kill
 from load_tests.drills.replay_ways import replay_ways
 from load_tests.drills.site import Disk, Sections, Site
@@ -53,6 +56,11 @@ def _f1(site: Site, load: Load, mutant: str | None) -> Verdict:
 
 def _kills(load: Load) -> Kills:
     return Kills(KILL_EVERY_S * load.rate, at_most=math.ceil(load.duration_s / KILL_EVERY_S) - 1)
+
+
+def _poison(name: str, title: str, attacks: tuple[Attack, ...]) -> Drill:
+    return Drill(name, title, 0, 0, lambda site, _, mutant: poison(site, mutant, attacks),
+                 mutants=tuple(mutant for attack in attacks for mutant in attack.mutants))  # fmt: skip
 
 
 KILL_EVERY_S: Final = 5.0
@@ -96,4 +104,8 @@ DRILLS: Final = (
           lambda site, _, mutant: refused(site, mutant), {}, ("no-gapless",)),
     Drill("acks", "kill -9 the bridge when only some of what it read is stored", 0, 0,
           lambda site, _, mutant: acks(site, mutant), {}, ("no-fifo", "no-epochs")),
+    _poison("poison-2", "what a stranger, a web page or a hostile file tries, each attack in turn", ATTACKS),
 )  # fmt: skip
+
+SINGLE_ATTACKS: Final = tuple(_poison(f"poison-2:{each.name}", each.title, (each,)) for each in ATTACKS)
+"""The attacks of poison-2 by themselves."""

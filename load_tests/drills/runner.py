@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from infra.contract.durations import duration_ms
 from infra.contract.errors import ConfigError
 from infra.contract.settings import load
-from load_tests.drills.catalogue import DRILLS, Drill
+from load_tests.drills.catalogue import DRILLS, SINGLE_ATTACKS, Drill
 from load_tests.drills.flow import Load
 from load_tests.drills.site import Say, opened
 from load_tests.drills.verdict import Verdict
@@ -49,7 +49,7 @@ def _chosen(name: str, mutant: str | None) -> list[tuple[Drill, str | None]]:
         return [(drill, None) for drill in DRILLS]
     if name == "mutants":
         return [(drill, each) for drill in DRILLS for each in drill.mutants]
-    found = [drill for drill in DRILLS if drill.name == name]
+    found = [drill for drill in (*DRILLS, *SINGLE_ATTACKS) if drill.name == name]
     if not found:
         raise ConfigError(f"there is no drill {name}; there are {', '.join(d.name for d in DRILLS)}")
     if mutant is not None and mutant not in found[0].mutants:
@@ -62,5 +62,5 @@ def _one(drill: Drill, mutant: str | None, wanted: Wanted, say: Say) -> Verdict:
     if wanted.duration is not None:
         seconds = duration_ms(wanted.duration, "--duration") / 1000
     size = Load(wanted.rate or drill.rate, seconds, wanted.seed, wanted.times or drill.times)
-    with opened(load(), drill.name, say, wanted.keep, drill.disk, **drill.settings) as site:
+    with opened(load(), drill.name.replace(":", "-"), say, wanted.keep, drill.disk, **drill.settings) as site:
         return drill.run(site, size, mutant)
