@@ -30,10 +30,10 @@ from infra.contract.section_cohort import Cohort as Terms
 from infra.contract.settings import load
 from infra.contract.verdict import OK
 from stream_jobs.cohort.judge import Judged, judge
-from stream_jobs.cohort.keeper import bucket_of
 from stream_jobs.cohort.metrics import load_metrics
 from stream_jobs.cohort.residuals import Bucket
 from stream_jobs.cohort.statements import rolled, values
+from stream_jobs.cohort.update import bucket_of
 from stream_jobs.frames import batch_frames
 from stream_jobs.rollups.columns import COLUMNS
 from stream_jobs.session import build_session

@@ -22,7 +22,7 @@ from infra.contract.settings import Settings, endpoints
 from infra.contract.topics import kafka_topic
 from infra.health import HealthServer
 from stream_jobs.cohort.metrics import load_metrics
-from stream_jobs.crashes.keeper import settle
+from stream_jobs.crashes.settle import settle
 from stream_jobs.event_kafka import BATCH, LOST, Reader, backoff, bury
 from stream_jobs.event_metrics import EventMetrics
 from stream_jobs.event_rows import Record, clock_range

@@ -17,7 +17,7 @@ from infra.contract.errors import ServiceError
 from infra.contract.settings import Endpoints, Settings, endpoints
 from infra.health import HealthServer
 from infra.stop_signals import stopped_by_signals
-from stream_jobs import keepers, repair_plan, sources
+from stream_jobs import repair_plan, sources, stream_tasks
 from stream_jobs.checkpoints import checkpoint_of
 from stream_jobs.database import Database
 from stream_jobs.failures import explained
@@ -73,7 +73,7 @@ class Application:
         self._queries: list[StreamingQuery] = []
         self._degraded: dict[str, str] = {}
         self._databases: list[Database] = []
-        self._keepers: list[keepers.Keeper] = []
+        self._keepers: list[stream_tasks.Keeper] = []
 
     def run(self) -> None:
         """Start everything, then wait for the signal or a failure."""
@@ -94,8 +94,8 @@ class Application:
 
     def _start(self, spark: SparkSession) -> None:
         self._queries = [self._start_query(spark, query) for query in self._wanted]
-        context = keepers.Context(spark, self._settings, self._addresses, self._board, self._database)
-        self._keepers = keepers.start(context, self._stop)
+        context = stream_tasks.Context(spark, self._settings, self._addresses, self._board, self._database)
+        self._keepers = stream_tasks.start(context, self._stop)
 
     def _start_query(self, spark: SparkSession, query: Query) -> StreamingQuery:
         s = self._settings

@@ -22,11 +22,11 @@ from stream_jobs.backfill.intake import Intake, exceptions
 from stream_jobs.backfill.progress import Progress
 from stream_jobs.database import Connection, Database, insert_rows
 from stream_jobs.jobs import STREAM_CONF
+from stream_jobs.maintenance.vehicle_lookup import LookupKeeper
 from stream_jobs.recompute import runs, work
 from stream_jobs.recompute.runs import Counts
 from stream_jobs.recompute.slices import Span
 from stream_jobs.session import build_session
-from stream_jobs.vehicles.lookup_keeper import LookupKeeper
 
 APART_MS: Final = 3_600_000
 """Samples that lie further apart are restated as spans of their own: a month of few drives is short."""

@@ -55,9 +55,9 @@ def _run(settings: Settings, span: Span) -> tuple[Run, Counts]:
     from infra.contract.settings import endpoints
     from stream_jobs.database import Database
     from stream_jobs.jobs import STREAM_CONF
+    from stream_jobs.maintenance.vehicle_lookup import LookupKeeper
     from stream_jobs.recompute import work
     from stream_jobs.session import build_session
-    from stream_jobs.vehicles.lookup_keeper import LookupKeeper
 
     terms, addresses = settings.recompute, endpoints(settings)
     stop = threading.Event()

@@ -26,7 +26,7 @@ from stream_jobs.recompute.turn import JOURNEYS, TurnLostError, turn
 from stream_jobs.recompute.vehicle_pass import VehiclePass
 from stream_jobs.recompute.vehicle_work import Work
 from stream_jobs.recompute.window_pass import PAUSE_S, WindowPass
-from stream_jobs.rollups.keeper import RollUps
+from stream_jobs.rollups.update import RollUps
 
 CLOSERS: Final = ("windows", "archive")
 """Queries that must have taken in everything before a window is restated."""

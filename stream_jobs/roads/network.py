@@ -1,6 +1,6 @@
 """A road network as arrays, and the file in which the stages of the stream find it.
 
-The network in use is copied from the database into ``<home>/lookups/roads.npz`` (see keeper.py): a stage
+The network in use is copied from the database into ``<home>/lookups/roads.npz`` (see update.py): a stage
 reads it where it runs, and again when the file has changed.
 """
 

@@ -40,12 +40,12 @@ KILLS = (
     Point(f"{VEHICLES}:replace_journeys"),  # in the transaction of the first vehicle
     Point(f"{VEHICLES}:VehiclePass._write", 2),  # the first is written, the second not committed
     Point(f"{VEHICLES}:VehiclePass.__call__"),  # between vehicles and roll-ups
-    Point("stream_jobs.rollups.keeper:RollUps.__call__"),  # all is done, the run not closed
+    Point("stream_jobs.rollups.update:RollUps.__call__"),  # all is done, the run not closed
 )
 BY_NIGHT = (
     Point(f"{WINDOWS}:restate_staged"),
     Point(f"{VEHICLES}:replace_journeys"),
-    Point("stream_jobs.rollups.keeper:RollUps.__call__"),
+    Point("stream_jobs.rollups.update:RollUps.__call__"),
 )
 MINUTES = 9
 """Two slices."""

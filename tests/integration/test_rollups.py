@@ -13,9 +13,9 @@ import pytest
 from load_tests.oracle import Expected, expect, expect_rollup
 from stream_jobs import windows
 from stream_jobs.database import Database
-from stream_jobs.rollups.keeper import RollUps
+from stream_jobs.rollups.update import RollUps
 from stream_jobs.sinks import VEHICLE, restate_windows, write_windows
-from stream_jobs.trends.keeper import Trends
+from stream_jobs.trends.update import Trends
 from tests.integration.rollup_support import insert_bucket
 from tests.integration.stream_support import drive, query, spoilt
 from tests.support import Lane

@@ -12,7 +12,7 @@ import pytest
 from psycopg.rows import dict_row
 
 from infra.contract.section_road import Crash
-from stream_jobs.crashes.keeper import settle
+from stream_jobs.crashes.settle import settle
 from stream_jobs.event_rows import ClockRange, Record, as_json, crash_row
 from stream_jobs.event_sql import INSERT_CRASHES
 from tests.integration.events_support import T0, VINS, change, crash, rows

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from stream_jobs.evidence import chosen
+from stream_jobs.maintenance.evidence import chosen
 
 T0 = 1_790_000_000_000
 

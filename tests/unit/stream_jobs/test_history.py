@@ -14,10 +14,10 @@ from pyspark.sql import SparkSession
 from infra.contract.settings import Settings
 from infra.contract.verdict import clock_limits
 from stream_jobs.findings import rule_schemas
+from stream_jobs.maintenance.history import free_flow_table
 from stream_jobs.rehearse.history import findings
 from stream_jobs.rule_check import check_expressions
 from stream_jobs.vehicles import history, lookups
-from stream_jobs.vehicles.history_keeper import free_flow_table
 from stream_jobs.vehicles.limits import harsh_limits
 from stream_jobs.vehicles.stage import VehicleStage
 from tests.support_detect import RECORD

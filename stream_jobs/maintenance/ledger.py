@@ -54,7 +54,7 @@ VALUES (to_timestamp(%(hour)s / 1000.0), %(vehicle_id)s, %(generated)s, %(counte
 """
 CLEAR: Final = "DELETE FROM odograph.audit_hour WHERE hour = to_timestamp(%(hour)s / 1000.0)"
 
-log = structlog.get_logger("stream_jobs.upkeep.ledger")
+log = structlog.get_logger("stream_jobs.maintenance.ledger")
 
 
 class LedgerKeeper:

@@ -10,9 +10,9 @@ import pytest
 
 from infra.contract.messages import decode_alert
 from infra.contract.section_cohort import Cohort
-from stream_jobs.cohort.keeper import CohortKeeper
+from stream_jobs.cohort.update import CohortKeeper
 from stream_jobs.database import Database
-from stream_jobs.rollups.keeper import RollUps
+from stream_jobs.rollups.update import RollUps
 from tests.integration.rollup_support import insert_bucket
 from tests.integration.stream_support import query
 from tests.support import Lane

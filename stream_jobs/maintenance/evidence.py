@@ -24,7 +24,7 @@ AROUND_MS: Final = 30_000
 FRAMES_MAX: Final = 300
 ALERTS_AT_ONCE: Final = 50
 
-log = structlog.get_logger("stream_jobs.evidence")
+log = structlog.get_logger("stream_jobs.maintenance.evidence")
 
 _DUE: Final = """
 SELECT a.alert_no, a.vehicle_id, (extract(epoch FROM a.opened_at) * 1000)::bigint,

@@ -17,7 +17,7 @@ from stream_jobs.database import Connection, Database, fetch
 EXPIRE: Final = "SELECT odograph.expire(%(table)s, %(days)s)"
 FORGET: Final = "SELECT odograph.forget_listed()"
 
-log = structlog.get_logger("stream_jobs.upkeep.retention")
+log = structlog.get_logger("stream_jobs.maintenance.retention")
 
 
 class RetentionKeeper:

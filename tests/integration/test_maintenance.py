@@ -17,10 +17,10 @@ from infra.stack.sizes import table_sizes
 from load_tests.oracle import expect
 from stream_jobs import windows
 from stream_jobs.database import Database
-from stream_jobs.rollups.keeper import RollUps
+from stream_jobs.maintenance.ledger import HOUR_MS, LedgerKeeper
+from stream_jobs.maintenance.retention import RetentionKeeper
+from stream_jobs.rollups.update import RollUps
 from stream_jobs.sinks import VEHICLE, write_windows
-from stream_jobs.upkeep.ledger import HOUR_MS, LedgerKeeper
-from stream_jobs.upkeep.retention import RetentionKeeper
 from tests.integration.stream_support import drive, query
 from tests.support import Lane
 from tests.support_frames import vin

@@ -18,22 +18,22 @@ from infra.contract.errors import ArchiveError
 from infra.contract.settings import Endpoints, Settings
 from stream_jobs import statements as sql
 from stream_jobs.batch import Repair
-from stream_jobs.cohort.keeper import CohortKeeper
+from stream_jobs.cohort.update import CohortKeeper
 from stream_jobs.database import Database, execute
-from stream_jobs.evidence import EvidenceKeeper
 from stream_jobs.hadoop_store import HadoopStore
-from stream_jobs.latest import LatestPublisher
+from stream_jobs.maintenance.evidence import EvidenceKeeper
+from stream_jobs.maintenance.history import HistoryKeeper
+from stream_jobs.maintenance.latest import LatestPublisher
+from stream_jobs.maintenance.ledger import LedgerKeeper
+from stream_jobs.maintenance.retention import RetentionKeeper
+from stream_jobs.maintenance.vehicle_lookup import LookupKeeper
 from stream_jobs.progress import Board
 from stream_jobs.recompute.nightly import Nightly
-from stream_jobs.roads.keeper import EtaKeeper, NetworkKeeper, RoadKeeper, StopKeeper
-from stream_jobs.rollups.keeper import RollUps
+from stream_jobs.roads.update import EtaKeeper, NetworkKeeper, RoadKeeper, StopKeeper
+from stream_jobs.rollups.update import RollUps
 from stream_jobs.sinks import insert_progress
-from stream_jobs.trends.keeper import Trends
-from stream_jobs.upkeep.ledger import LedgerKeeper
-from stream_jobs.upkeep.retention import RetentionKeeper
+from stream_jobs.trends.update import Trends
 from stream_jobs.vehicles.alert_log import AlertLog
-from stream_jobs.vehicles.history_keeper import HistoryKeeper
-from stream_jobs.vehicles.lookup_keeper import LookupKeeper
 from stream_jobs.vehicles.repair import JourneyRepair
 
 PROGRESS_S: Final = 1.0
@@ -46,7 +46,7 @@ LOOKUPS_S: Final = 3.0
 CLOSERS: Final = ("windows", "archive")
 """Queries that must have taken in everything before a window is restated."""
 
-log = structlog.get_logger("stream_jobs.keepers")
+log = structlog.get_logger("stream_jobs.stream_tasks")
 
 
 @dataclass(frozen=True, slots=True)
