@@ -17,11 +17,12 @@ WINDOWS: Final = 7020
 JOURNEYS: Final = 7021
 """What a turn is for: keys of the locks."""
 _TAKE: Final = "SELECT pg_try_advisory_lock(%(key)s)"
-_GIVE: Final = "SELECT pg_advisory_unlock(%(key)s)"
 _HELD: Final = """
 SELECT count(*) FROM pg_locks
 WHERE locktype = 'advisory' AND pid = pg_backend_pid() AND classid = 0 AND objid = %(key)s AND granted
 """
+_GIVE: Final = f"SELECT pg_advisory_unlock(%(key)s) WHERE ({_HELD}) > 0"
+"""Nothing where the session that took it is gone and another one asks."""
 
 
 class TurnLostError(Exception):
@@ -31,9 +32,11 @@ class TurnLostError(Exception):
 @contextmanager
 def turn(database: Database, key: int) -> Iterator[bool]:
     """Whether the turn is ours while the block runs; False: another writer is at it."""
-    ours = bool(database.run(lambda c: fetch(c, _TAKE, {"key": key}))[0][0])
+    if not database.run(lambda c: fetch(c, _TAKE, {"key": key}))[0][0]:
+        yield False
+        return
     try:
-        yield ours
+        yield True
     finally:
         with suppress(
             ServiceError

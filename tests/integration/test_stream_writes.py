@@ -12,6 +12,8 @@ import pytest
 
 from load_tests.drills.link import Link
 from stream_jobs.database import Connection, Database, fetch
+from stream_jobs.recompute import turn as turns
+from stream_jobs.recompute.turn import WINDOWS, turn
 from stream_jobs.sinks import ROAD, BatchClaims, WindowSink, restate_windows, write_windows
 from tests.integration.stream_support import query
 from tests.support import Lane, eventually
@@ -100,3 +102,33 @@ def road_rows(vehicles: int, batch_id: int) -> pa.Table:
             "batch_id": [batch_id],
         }
     )
+
+
+def warned(lane: Lane) -> list[str]:
+    """PostgreSQL's warnings while two want one turn, and while its session is lost."""
+    url, stop, warnings = lane.endpoints.db_ingest_url, threading.Event(), list[str]()
+    first, second = (Database(url, name, stop) for name in ("windows", "recompute"))
+
+    def listen(connection: Connection) -> int:
+        connection.add_notice_handler(lambda notice: warnings.append(notice.message_primary or ""))
+        return connection.info.backend_pid
+
+    pid, _ = (database.run(listen) for database in (first, second))
+    for _ in range(2):
+        with turn(first, WINDOWS) as ours, turn(second, WINDOWS) as theirs:
+            assert (ours, theirs) == (True, False)
+    with turn(first, WINDOWS):
+        with psycopg.connect(url) as other:
+            other.execute("SELECT pg_terminate_backend(%s, 10000)", [pid])
+        first.run(listen)
+    with turn(second, WINDOWS) as theirs:
+        assert theirs
+    for database in (first, second):
+        database.close()
+    return warnings
+
+
+def test_only_a_turn_that_was_taken_is_given_back(lane: Lane, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert warned(lane) == []
+    monkeypatch.setattr(turns, "_GIVE", "SELECT pg_advisory_unlock(%(key)s)")
+    assert warned(lane) == ["you don't own a lock of type ExclusiveLock"]
