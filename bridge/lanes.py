@@ -101,6 +101,7 @@ def _source(plan: Plan, settings: Settings, endpoints: Endpoints, client_id: str
         plan.filters,
         window(plan.limits.in_flight),
         qos,
+        max_packet_bytes=settings.mqtt.max_message_bytes,
         identity_property=settings.bridge.identity_property,
         user=settings.bridge.user,
         password="" if secret is None else read_secret(secret, "ODOGRAPH_BRIDGE_PASSWORD_FILE"),

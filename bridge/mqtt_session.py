@@ -13,6 +13,7 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
 from bridge.buffered_socket import BufferedSocket
+from bridge.wire import PACKET_BYTES
 
 KEEPALIVE_S: Final = 30
 CONNECT_S: Final = 2.0
@@ -26,6 +27,8 @@ class SourceConfig:
 
     ``qos`` 0: the broker keeps no session for us, and sends each message once, without acknowledgement.
 
+    ``max_packet_bytes``: of a larger message only the first bytes are held.
+
     ``marker``, where it is given, is a topic of ours: the session is to be emptied. The subscription ends,
     and a message of that topic comes behind all that the broker still holds.
     """
@@ -37,6 +40,7 @@ class SourceConfig:
     receive_maximum: int
     qos: int = 1
     marker: str = ""
+    max_packet_bytes: int = PACKET_BYTES
     identity_property: str = ""
     user: str = ""
     password: str = field(default="", repr=False)
@@ -74,9 +78,14 @@ def end_session(config: SourceConfig) -> None:
     client.disconnect()
 
 
-def connect_properties(config: SourceConfig) -> Properties:
-    """What CONNECT says beside who we are: how long our session is kept, how much may be unacknowledged."""
+def connect_properties(config: SourceConfig, refuse_large: bool = False) -> Properties:
+    """What CONNECT says beside who we are: how long our session is kept, how much may be unacknowledged.
+
+    ``refuse_large``: the broker is to throw away what is larger than ``max_packet_bytes`` (3.1.2.11.4).
+    """
     properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
     properties.SessionExpiryInterval = SESSION_EXPIRY_S if config.qos else 0
     properties.ReceiveMaximum = config.receive_maximum
+    if refuse_large:
+        properties.MaximumPacketSize = config.max_packet_bytes
     return properties

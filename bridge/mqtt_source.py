@@ -44,6 +44,7 @@ class MqttSource:
         self.epoch = 0
         self.sessions_lost = 0
         self.trouble = "not connected yet"
+        self._refuse_large = False
 
     def poll(self, limit: int, wait_s: float) -> list[Publish]:
         """Messages that came, at most ``limit``, waiting for them at most ``wait_s``. Reconnects by itself.
@@ -56,8 +57,19 @@ class MqttSource:
         try:
             return self._turn(limit, wait_s)
         except (OSError, WireError) as error:
+            unfinished = self._give_up_large()
             self.drop(f"{type(error).__name__}: {error}")
+            return unfinished
+
+    def _give_up_large(self) -> list[Publish]:
+        """What is known of a large message in the middle of which the connection ended; it has no packet id.
+
+        The next connection would meet it again, and so for ever: from now on the broker is to throw it away.
+        """
+        if self._sock is None or not self._sock.buffer.passing:
             return []
+        self._refuse_large = True
+        return [(topic, 0, payload) for topic, _, payload in self._sock.buffer.refused()]
 
     def _turn(self, limit: int, wait_s: float) -> list[Publish]:
         client, sock = self._parts()
@@ -158,7 +170,7 @@ class MqttSource:
                 self._config.port,
                 KEEPALIVE_S,
                 clean_start=self._config.qos == 0,
-                properties=connect_properties(self._config),
+                properties=connect_properties(self._config, self._refuse_large),
             )
         except OSError as error:
             self._log.warning(
@@ -167,8 +179,9 @@ class MqttSource:
             self._forget(f"{self._config.host}:{self._config.port} does not answer ({error})")
             return False
         self._client, self._sock = client, client.socket()  # type: ignore[assignment]
+        _, sock = self._parts()
+        sock.buffer.limit = self._config.max_packet_bytes
         if self._config.identity_property:
-            _, sock = self._parts()
             sock.buffer.take = partial(take_named, wanted=self._config.identity_property.encode())
         self.epoch += 1
         return True

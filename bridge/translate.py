@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from bridge.rate_limit import NO_LIMIT, VehicleLimit
+from bridge.wire import CutPayload
 from infra.contract import frame, messages, topics
 from infra.contract.errors import ContractError
 from infra.contract.frame_gate import USUAL_SAMPLES, Gate, gate
@@ -198,8 +199,9 @@ class Translator:
     def dead_letter(self, rejection: Rejection, topic: bytes, raw: bytes, received_ms: int) -> Record:
         """The record that keeps what was rejected: its raw bytes, and why in the headers."""
         detail = rejection.detail[:DETAIL_CHARS]
-        if len(raw) > KEPT_BYTES:
-            detail = f"{detail}; the first {KEPT_BYTES} of {len(raw)} bytes are kept"
+        size, kept = raw.size if isinstance(raw, CutPayload) else len(raw), min(len(raw), KEPT_BYTES)
+        if size > kept:
+            detail = f"{detail}; the first {kept} of {size} bytes are kept"
         headers = [
             (topics.HEADER_REASON, rejection.reason.encode()),
             (topics.HEADER_DETAIL, detail.encode(errors="backslashreplace")),

@@ -12,6 +12,7 @@ import struct
 import sys
 from array import array
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Final
 
 Publish = tuple[bytes, int, bytes]
@@ -26,11 +27,20 @@ PUBACK_HEAD: Final = 0x4002
 USUAL_HEAD: Final = 5
 """Bytes before the topic where the remaining length takes two, as it does for 128 to 16,383 bytes."""
 
+PACKET_BYTES: Final = 1 << 20
+"""A larger PUBLISH is not held: its first bytes are, the others are counted as they pass."""
+
 _usual_head = struct.Struct(">BBBH").unpack_from
 
 
 class WireError(Exception):
     """The bytes are no MQTT 5 packet: the connection is to be closed."""
+
+
+class CutPayload(bytes):
+    """The first bytes of a payload of ``size`` bytes that was not held."""
+
+    size = 0
 
 
 def packet_length(data: bytes, start: int) -> int:
@@ -87,6 +97,16 @@ def take_publishes(data: bytes, start: int, limit: int) -> tuple[list[Publish], 
 
 def _publish(data: bytes, start: int, end: int) -> Publish:
     """The PUBLISH in ``data[start:end]``; its properties are skipped."""
+    topic, packet_id, topic_end = _address(data, start, end)
+    properties = data[topic_end]
+    body = topic_end + 1 + properties if properties < 0x80 else _after_long_properties(data, topic_end)
+    if body > end:
+        raise WireError("a PUBLISH shorter than its properties")
+    return topic, packet_id, data[body:end]
+
+
+def _address(data: bytes, start: int, end: int) -> tuple[bytes, int, int]:
+    """Topic and packet id of the PUBLISH in ``data[start:end]``, and where its properties begin."""
     at = start + 2
     while data[at - 1] >= 0x80:
         at += 1
@@ -100,11 +120,21 @@ def _publish(data: bytes, start: int, end: int) -> Publish:
         topic_end += 2
     if topic_end >= end:
         raise WireError("a PUBLISH shorter than its topic")
-    properties = data[topic_end]
-    body = topic_end + 1 + properties if properties < 0x80 else _after_long_properties(data, topic_end)
-    if body > end:
-        raise WireError("a PUBLISH shorter than its properties")
-    return topic, packet_id, data[body:end]
+    return topic, packet_id, topic_end
+
+
+def _cut(head: bytes, length: int) -> Publish:
+    """The PUBLISH of ``length`` bytes that begins with ``head``; its payload says how long it was.
+
+    Properties that do not end within the head count as payload: the message is refused either way.
+    """
+    topic, packet_id, body = _address(head, 0, len(head))
+    with suppress(WireError):
+        after = body + 1 + head[body] if head[body] < 0x80 else _after_long_properties(head, body)
+        body = after if after <= len(head) else body
+    payload = CutPayload(head[body:])
+    payload.size = length - body
+    return topic, packet_id, payload
 
 
 def _after_long_properties(data: bytes, at: int) -> int:
@@ -125,21 +155,31 @@ class PacketBuffer:
     """What was read from the connection and not consumed yet.
 
     A packet longer than one read is collected in parts and joined once, so that a large one costs no more
-    than its length.
+    than its length. Of a PUBLISH of more than ``limit`` bytes only so many are held; it is given out, with a
+    CutPayload, when the rest of it has passed.
     """
 
     def __init__(self) -> None:
         self.take: Take = take_publishes
+        self.limit = PACKET_BYTES
         self._data = b""
         self._at = 0
         self._parts: list[bytes] = []
         self._missing = 0
+        self._large = 0
+        self._passing = 0
 
     def __len__(self) -> int:
         return len(self._data) - self._at
 
     def feed(self, data: bytes) -> None:
-        """Append what was just read."""
+        """Append what was just read. Raises WireError for a packet too large that is no PUBLISH."""
+        if self._passing:
+            passed = min(self._passing, len(data))
+            self._passing -= passed
+            data = data[passed:]
+            if not data:
+                return
         self._parts.append(data)
         self._missing -= len(data)
         if self._missing > 0:
@@ -147,11 +187,38 @@ class PacketBuffer:
         self._data = b"".join([self._data[self._at :], *self._parts])
         self._at = 0
         self._parts = []
-        length = packet_length(self._data, 0)
-        self._missing = max(0, length - len(self._data))
+        length = 0 if self._large else packet_length(self._data, 0)
+        if length > self.limit:
+            self._refuse(length)
+        else:
+            self._missing = max(0, length - len(self._data))
+
+    def _refuse(self, length: int) -> None:
+        """Hold the first bytes of the packet at the head, and let the others pass."""
+        if not is_publish(self._data, 0):
+            raise WireError(f"a packet of {length} bytes that is no PUBLISH")
+        self._missing = max(0, self.limit - len(self._data))
+        if not self._missing:
+            self._large, self._passing = length, max(0, length - len(self._data))
+            self._data = self._data[: self.limit] + self._data[length:]
+
+    def refused(self) -> list[Publish]:
+        """The large PUBLISH at the head, whether or not all of it has passed; none where there is none."""
+        if not self._large:
+            return []
+        found = _cut(self._data[: self.limit], self._large)
+        self._at, self._large = self.limit, 0
+        return [found]
+
+    @property
+    def passing(self) -> bool:
+        """Whether bytes of a large packet are still to come."""
+        return self._passing > 0
 
     def publishes(self, limit: int) -> list[Publish]:
         """The run of whole PUBLISH packets at the head, at most ``limit`` of them."""
+        if self._large:
+            return self.refused() if limit > 0 and not self._passing else []
         found, self._at = self.take(self._data, self._at, limit)
         return found
 
@@ -163,7 +230,9 @@ class PacketBuffer:
         return 0 < length <= len(self)
 
     def publish_is_whole(self) -> bool:
-        """Whether a whole PUBLISH is at the head."""
+        """Whether a whole PUBLISH is at the head, or a large one has passed."""
+        if self._large:
+            return not self._passing
         if self._at >= len(self._data) or not is_publish(self._data, self._at):
             return False
         length = packet_length(self._data, self._at)

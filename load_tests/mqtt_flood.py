@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from itertools import chain, islice
 from types import TracebackType
 
@@ -82,8 +83,8 @@ class Flood:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._sock.sendall(mqtt_packets.DISCONNECT)
-        self._sock.close()
+        with self._sock, suppress(ConnectionError):  # the broker may have closed it
+            self._sock.sendall(mqtt_packets.DISCONNECT)
 
     def publish(self, messages: Iterable[tuple[bytes, bytes]]) -> int:
         """Publish (topic, payload) pairs, every one acknowledged by the broker; how many."""

@@ -9,7 +9,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
-from infra.contract.crash_parts import CHUNK_BYTES, MIN_CHUNK_BYTES
+from infra.contract.crash_parts import CHUNK_BYTES, CRASH_MAX_BYTES, MIN_CHUNK_BYTES
 
 
 class Section(BaseModel):
@@ -37,6 +37,12 @@ class Mqtt(Section):
         1_000_000, ge=1, description="messages the embedded broker holds for a bridge that is away, at most"
     )
     autosave_s: int = Field(30, ge=1, description="the embedded broker writes what it holds to disk every s")
+    max_message_bytes: int = Field(
+        1 << 20,
+        ge=2 * CRASH_MAX_BYTES,
+        le=268_435_455,
+        description="a larger MQTT packet is refused by the embedded broker, held by no bridge, bytes",
+    )
     root: str = Field("odograph/v1", description="first levels of every topic")
     crash_chunk_bytes: int = Field(
         CHUNK_BYTES, ge=MIN_CHUNK_BYTES, description="a crash record of more JSON than this is sent in parts"

@@ -12,6 +12,12 @@ from dataclasses import dataclass
 
 from infra.contract.errors import ContractError
 
+MAX_RECORD_BYTES = 1 << 20
+"""Largest batch of records that any topic takes, as stored; a producer's batch is 1,000,000 bytes at most."""
+DEAD_LETTER_BYTES = 1 << 30
+DEAD_LETTER_SEGMENT_BYTES = 1 << 26
+"""Kafka drops whole segments: the topic holds up to one more than its bytes."""
+
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
 
@@ -38,7 +44,7 @@ HEADER_FIRST_RECEIVED_MS = "first_received_ms"
 
 @dataclass(frozen=True, slots=True)
 class KafkaTopic:
-    """A Kafka topic; ``retention_ms`` -1 keeps for ever."""
+    """A Kafka topic; ``retention_ms`` -1 keeps for ever, ``retention_bytes`` -1 whatever its size."""
 
     name: str
     key: str
@@ -46,6 +52,15 @@ class KafkaTopic:
     retention_ms: int
     cleanup: str
     why: str
+    retention_bytes: int = -1
+
+    def bounds(self) -> dict[str, str]:
+        """How big a record, and the topic, may become: put right at each start, in old topics too."""
+        limits = {"max.message.bytes": str(MAX_RECORD_BYTES)}
+        if self.retention_bytes >= 0:
+            limits["retention.bytes"] = str(self.retention_bytes)
+            limits["segment.bytes"] = str(DEAD_LETTER_SEGMENT_BYTES)
+        return limits
 
     def config(self) -> dict[str, str]:
         """Settings for the topic's creation."""
@@ -56,7 +71,7 @@ class KafkaTopic:
         }
         if self.cleanup == "compact":
             limits |= {"min.cleanable.dirty.ratio": "0.1", "max.compaction.lag.ms": str(HOUR_MS)}
-        return limits
+        return limits | self.bounds()
 
 
 KAFKA_TOPICS: tuple[KafkaTopic, ...] = (
@@ -75,6 +90,7 @@ KAFKA_TOPICS: tuple[KafkaTopic, ...] = (
         30 * DAY_MS,
         "delete",
         "what could not be understood: raw bytes and the reason",
+        DEAD_LETTER_BYTES,
     ),
 )
 
@@ -125,4 +141,7 @@ def markdown_table() -> str:
 
 
 def _kept(topic: KafkaTopic) -> str:
-    return "for ever" if topic.retention_ms < 0 else f"{topic.retention_ms // DAY_MS} days"
+    if topic.retention_ms < 0:
+        return "for ever"
+    size = f", {topic.retention_bytes >> 30} GiB at most" if topic.retention_bytes >= 0 else ""
+    return f"{topic.retention_ms // DAY_MS} days{size}"

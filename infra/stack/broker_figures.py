@@ -90,6 +90,8 @@ class BrokerWatch:
         )
 
     def _note(self, message: mqtt.MQTTMessage) -> None:
+        if not message.payload.isdigit():
+            return  # an outer broker may let anybody write there
         self._values[message.topic.removeprefix(_PREFIX)] = int(message.payload)
         if len(self._values) == len(_TOPICS):
             self._complete.set()

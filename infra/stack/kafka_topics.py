@@ -5,7 +5,13 @@ from __future__ import annotations
 import time
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourceType,
+)
 from confluent_kafka.cimpl import NewTopic
 
 from infra.contract.errors import ServiceError
@@ -20,6 +26,8 @@ FOR_EVER = {"retention.ms": "-1", "message.timestamp.after.max.ms": str((1 << 63
 
 def create_topics(bootstrap: str, prefix: str, replication: int = -1, *, for_ever: bool = False) -> list[str]:
     """Create the contract's topics under ``prefix``, ready for use; those that were missing. Idempotent.
+
+    Those that were there get the contract's bounds of size where they have others.
 
     ``replication`` -1 is the cluster's default. ``for_ever``: records of any time are taken and kept.
     Raises ServiceError.
@@ -40,7 +48,35 @@ def create_topics(bootstrap: str, prefix: str, replication: int = -1, *, for_eve
                 raise ServiceError(f"Kafka {bootstrap}: topic {name} cannot be created: {error}") from error
     if created:
         _wait_led(bootstrap, prefix)
+    _bound(admin, bootstrap, {kafka_topic(prefix, t.name): t.bounds() for t in KAFKA_TOPICS}, created)
     return created
+
+
+def _bound(admin: AdminClient, bootstrap: str, bounds: dict[str, dict[str, str]], created: list[str]) -> None:
+    """Put right the bounds of topics that were there before; raises ServiceError."""
+    old = [ConfigResource(ResourceType.TOPIC, name) for name in bounds if name not in created]
+    try:
+        found = {r.name: f.result(TIMEOUT_S) for r, f in admin.describe_configs(old).items()} if old else {}
+        wrong = {
+            name: {key: value for key, value in bounds[name].items() if now[key].value != value}
+            for name, now in found.items()
+        }
+        changes = [
+            ConfigResource(
+                ResourceType.TOPIC,
+                name,
+                incremental_configs=[
+                    ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
+                    for key, value in keys.items()
+                ],
+            )
+            for name, keys in wrong.items()
+            if keys
+        ]
+        for future in (admin.incremental_alter_configs(changes) if changes else {}).values():
+            future.result(TIMEOUT_S)
+    except (KafkaException, TimeoutError) as error:
+        raise ServiceError(f"Kafka {bootstrap}: the topics' size limits cannot be set: {error}") from error
 
 
 def _wait_led(bootstrap: str, prefix: str) -> None:

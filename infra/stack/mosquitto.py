@@ -25,6 +25,7 @@ autosave_interval {autosave_s}
 max_inflight_messages 20000
 max_queued_messages {max_queued}
 max_queued_bytes 1073741824
+max_packet_size {max_packet}
 sys_interval 1
 set_tcp_nodelay true
 connection_messages false
@@ -36,13 +37,20 @@ log_type notice
 
 
 def mosquitto(
-    root: Path, data: Path, port: int, max_queued: int = 1_000_000, autosave_s: int = 30
+    root: Path,
+    data: Path,
+    port: int,
+    max_queued: int = 1_000_000,
+    autosave_s: int = 30,
+    max_packet: int = 1 << 20,
 ) -> Service:
     """Mosquitto on a loopback port with its data in ``data``.
 
-    It holds ``max_queued`` messages for an absent client and writes what it holds every ``autosave_s``.
+    It holds ``max_queued`` messages for an absent client and writes what it holds every ``autosave_s``. A
+    client that sends a packet of more than ``max_packet`` bytes is disconnected at the packet's header.
     """
-    text = TEMPLATE.format(port=port, host=HOST, data=DATA, max_queued=max_queued, autosave_s=autosave_s)
+    limits = {"max_queued": max_queued, "autosave_s": autosave_s, "max_packet": max_packet}
+    text = TEMPLATE.format(port=port, host=HOST, data=DATA, **limits)
     return Service(
         name="mosquitto",
         command=inside(root, data, USER, "mosquitto", "-c", f"{DATA}/{CONFIG}"),

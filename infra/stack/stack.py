@@ -115,6 +115,7 @@ class Stack:
                 chosen["mosquitto"],
                 self.settings.mqtt.max_queued_messages,
                 self.settings.mqtt.autosave_s,
+                self.settings.mqtt.max_message_bytes,
             ),
             "kafka": lambda: kafka(
                 cache.jars(folder, "kafka")[0].parent,

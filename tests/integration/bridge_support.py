@@ -14,6 +14,11 @@ from dataclasses import dataclass
 
 import orjson
 from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    ConfigResource,
+    ResourceType,
+)
 
 from infra.contract.topics import kafka_topic, mqtt_topic
 from load_tests.drills import topic_admin
@@ -186,6 +191,14 @@ def configure_topic(lane: Lane, name: str, key: str, value: str) -> None:
     """Change one setting of a topic while it is in use."""
     topic = kafka_topic(lane.settings.kafka.prefix, name)
     topic_admin.configure_topic(lane.endpoints.kafka_bootstrap, topic, key, value)
+
+
+def topic_setting(lane: Lane, name: str, key: str) -> str:
+    """One setting of a topic as it is in force."""
+    topic = kafka_topic(lane.settings.kafka.prefix, name)
+    admin = AdminClient({"bootstrap.servers": lane.endpoints.kafka_bootstrap})
+    (future,) = admin.describe_configs([ConfigResource(ResourceType.TOPIC, topic)]).values()
+    return str(future.result(30)[key].value)
 
 
 def delete_topic(lane: Lane, name: str) -> None:

@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from infra.stack.kafka_topics import create_topics
-from load_tests.mqtt_flood import frame, vehicle_id
+from load_tests.mqtt_flood import FloodError, frame, vehicle_id
 from tests.integration.bridge_support import (
     T0_MS,
     all_in_order,
@@ -23,6 +23,7 @@ from tests.integration.bridge_support import (
     readiness,
     sequences,
     topic_of,
+    topic_setting,
     wait_stored,
 )
 from tests.support import Lane, eventually
@@ -89,13 +90,25 @@ def test_poison_goes_to_dead_letter_with_its_reason_while_healthy_frames_flow(la
     assert sorted(r.value for r in records) == sorted(value for _, value in healthy)
 
 
-def test_a_message_of_ten_megabytes_keeps_its_first_bytes_in_dead_letter(lane: Lane) -> None:
+def test_a_message_of_a_megabyte_keeps_its_first_bytes_in_dead_letter_and_a_larger_one_is_refused(
+    lane: Lane,
+) -> None:
     with bridge(lane):
-        publish(lane, [(topic_of(lane, 0), b"x" * 10_000_000), *frames(lane, 1, 1)])
+        publish(lane, [(topic_of(lane, 0), b"x" * 1_000_000), *frames(lane, 1, 1)])
+        with pytest.raises((FloodError, ConnectionError)):
+            publish(lane, [(topic_of(lane, 0), b"x" * 10_000_000)])
         letters = wait_stored(lane, "dead-letter", 1)
         wait_stored(lane, "telemetry", 1)
     assert [(len(r.value), r.headers["reason"]) for r in letters] == [(900_000, b"too_large")]
-    assert letters[0].headers["detail"].endswith(b"the first 900000 of 10000000 bytes are kept")
+    assert letters[0].headers["detail"].endswith(b"the first 900000 of 1000000 bytes are kept")
+
+
+def test_topics_of_before_get_the_size_limits_of_the_contract(lane: Lane) -> None:
+    configure_topic(lane, "dead-letter", "retention.bytes", "-1")
+    configure_topic(lane, "telemetry", "max.message.bytes", "8000000")
+    create_topics(lane.endpoints.kafka_bootstrap, lane.settings.kafka.prefix)
+    assert topic_setting(lane, "dead-letter", "retention.bytes") == "1073741824"
+    assert topic_setting(lane, "telemetry", "max.message.bytes") == "1048576"
 
 
 def test_each_message_below_the_root_is_handled_once_and_downlink_topics_not_at_all(lane: Lane) -> None:

@@ -4,7 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.wire import PacketBuffer, Publish, WireError, packet_length, pubacks, take_publishes
+from bridge.wire import (
+    CutPayload,
+    PacketBuffer,
+    Publish,
+    WireError,
+    packet_length,
+    pubacks,
+    take_publishes,
+)
 
 PINGRESP = b"\xd0\x00"
 
@@ -120,3 +128,67 @@ def test_a_large_packet_arrives_whole_from_many_reads() -> None:
         assert buffer.publishes(1) == []
         buffer.feed(stream[at : at + 10_000])
     assert buffer.publishes(1) == [(b"t", 9, payload)]
+
+
+def large(limit: int) -> PacketBuffer:
+    buffer = PacketBuffer()
+    buffer.limit = limit
+    return buffer
+
+
+def test_of_a_message_of_260_megabytes_only_the_first_bytes_are_held() -> None:
+    size, piece = 260_000_000, bytes(1 << 18)
+    head = publish(b"odograph/v1/x/telemetry", 7, b"")
+    body = head[2:]
+    stream = b"\x32" + length_bytes(len(body) + size) + body
+    buffer = large(1 << 20)
+    buffer.feed(stream)
+    held, left = 0, size
+    while left:
+        assert buffer.publishes(1) == []
+        assert not buffer.publish_is_whole()
+        buffer.feed(piece[:left])
+        left -= min(left, len(piece))
+        held = max(held, len(buffer))
+    ((topic, packet_id, payload),) = buffer.publishes(1)
+    assert (topic, packet_id, len(stream) + len(payload)) == (b"odograph/v1/x/telemetry", 7, 1 << 20)
+    assert isinstance(payload, CutPayload)
+    assert payload.size == size
+    assert held <= (1 << 20) + len(piece)
+    buffer.feed(publish(b"t", 8, b"next"))
+    assert buffer.publishes(1) == [(b"t", 8, b"next")]
+
+
+@given(MESSAGES, st.lists(st.integers(1, 90), min_size=1, max_size=20))
+def test_large_messages_among_others_are_cut_and_the_others_arrive_whole(
+    messages: list[Publish], cuts: list[int]
+) -> None:
+    stream = b"".join(publish(*message) for message in messages)
+    buffer, found, at, turn = large(200), [], 0, 0
+    while at < len(stream):
+        step = cuts[turn % len(cuts)]
+        buffer.feed(stream[at : at + step])
+        while more := buffer.publishes(3):
+            found += more
+        at, turn = at + step, turn + 1
+    assert len(buffer) == 0
+    assert [(t, n, getattr(p, "size", len(p))) for t, n, p in found] == [
+        (t, n, len(p)) for t, n, p in messages
+    ]
+    assert all(whole[2].startswith(got[2]) for whole, got in zip(messages, found, strict=True))
+    assert {len(publish(*m)) > 200 for m, got in zip(messages, found, strict=True) if m[2] != got[2]} <= {
+        True
+    }
+
+
+def test_properties_longer_than_what_is_held_do_not_hide_the_topic() -> None:
+    buffer = large(100)
+    buffer.feed(publish(b"t", 9, b"payload", properties=b"p" * 500))
+    ((topic, packet_id, payload),) = buffer.publishes(1)
+    assert (topic, packet_id, isinstance(payload, CutPayload)) == (b"t", 9, True)
+
+
+def test_a_large_packet_of_another_kind_ends_the_connection() -> None:
+    buffer = large(100)
+    with pytest.raises(WireError, match="no PUBLISH"):
+        buffer.feed(b"\x90" + length_bytes(200))
