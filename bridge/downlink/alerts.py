@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple
 
@@ -18,6 +19,8 @@ enough for this destination; a repetition of what was just told; the end of an a
 to be told (infra.contract.silence)."""
 
 REPEATS_KEPT: Final = 100_000
+ALERT_ID: Final = re.compile(r"[!-~]{1,128}")
+"""It becomes a header of HTTP and a key that receivers keep."""
 
 
 class Found(NamedTuple):
@@ -31,8 +34,10 @@ class Found(NamedTuple):
 
 
 def read(found: Found) -> Frame:
-    """The alert in a record; raises ContractError. Its vehicle id is fit for an MQTT topic."""
+    """The alert in a record; raises ContractError. Its ids are fit for an MQTT topic and an HTTP header."""
     alert = messages.decode_alert(found.value)
+    if ALERT_ID.fullmatch(alert["alert_id"]) is None:
+        raise ContractError("bad_identity", "alert_id is not 1 to 128 characters of ASCII without spaces")
     if VEHICLE_ID.fullmatch(alert["vehicle_id"]) is None:
         raise ContractError("bad_identity", f"vehicle_id {alert['vehicle_id']!r} is not a VIN")
     return alert
@@ -53,9 +58,9 @@ def hushed(alert: Frame, silences: Silences, now_ms: int) -> Skip | None:
 def valid_s(alert: Frame, now_ms: int) -> int:
     """How long a vehicle may still be told, whole seconds; 0 or less: it is stale.
 
-    A driver who reads it later would act on what is over.
+    A driver who reads it later would act on what is over. An event ahead of our clock is taken as of now.
     """
-    return int(alert["event_ms"] + ALERT_LATE_MS - now_ms) // 1000
+    return int(min(alert["event_ms"], now_ms) + ALERT_LATE_MS - now_ms) // 1000
 
 
 def severe(alert: Frame, least: str) -> bool:

@@ -14,7 +14,7 @@ import structlog
 from bridge.downlink import alerts
 from bridge.downlink.alerts import Found, Repeats, Skip
 from bridge.downlink.destination import Where
-from bridge.downlink.feed import Feed, bury
+from bridge.downlink.feed import LOST, Feed, bury
 from bridge.downlink.metrics import DownlinkMetrics
 from bridge.downlink.post import post
 from bridge.downlink.retry import Answer, pause_s
@@ -65,8 +65,14 @@ class HookDelivery:
         no_news = self._no_news(alert)
         if no_news is not None:
             return self._skip(no_news)
-        if not self._tell(alert, found, stop):
-            return False
+        try:
+            if not self._tell(alert, found, stop):
+                return False
+        except LOST:
+            raise
+        except Exception as error:  # noqa: BLE001  one record must not hold up all behind it for ever
+            self._log.error("defect", exc_info=True)
+            self._give_up(alert, found, f"{type(error).__name__}: {error}")
         self._repeats.told(alert)
         return True
 
@@ -96,7 +102,7 @@ class HookDelivery:
             wait_s = pause_s(attempt, answer, datetime.now(UTC), self._chance)
             over = time.monotonic() + wait_s - begun_s > self._hook.give_up_s
             if answer.outcome == "refused" or over:
-                self._give_up(alert, found, answer, attempt)
+                self._give_up(alert, found, f"given up after {attempt} attempts, the last: {answer}")
                 return True
             stop.wait(wait_s)
         return False
@@ -108,8 +114,7 @@ class HookDelivery:
         self._metrics.attempts.labels(self.name, answer.outcome).inc()
         return answer
 
-    def _give_up(self, alert: Frame, found: Found, answer: Answer, attempts: int) -> None:
-        why = f"given up after {attempts} attempts, the last: {answer}"
+    def _give_up(self, alert: Frame, found: Found, why: str) -> None:
         bury(self._at.bootstrap, self._at.dead, found, self.name, why)
         self._metrics.undelivered.labels(self.name).inc()
         self._log.warning("undelivered", alert_id=alert["alert_id"], why=why)

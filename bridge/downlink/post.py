@@ -13,6 +13,8 @@ from urllib.parse import SplitResult
 from bridge.downlink.retry import Answer
 
 ANSWER_BYTES: Final = 64 * 1024
+TROUBLE_CHARS: Final = 200
+"""A status line of 64 KB goes neither into a log nor into a record."""
 
 
 def post(url: SplitResult, headers: Mapping[str, str], body: bytes, timeout_s: float) -> Answer:
@@ -24,6 +26,9 @@ def post(url: SplitResult, headers: Mapping[str, str], body: bytes, timeout_s: f
     watch.daemon = True
     try:
         watch.start()
+        connection.connect()
+        if late.is_set():  # a name of many addresses: each has the whole time
+            raise TimeoutError
         target = (url.path or "/") + (f"?{url.query}" if url.query else "")
         connection.request("POST", target, body, dict(headers))
         reply = connection.getresponse()
@@ -33,7 +38,7 @@ def post(url: SplitResult, headers: Mapping[str, str], body: bytes, timeout_s: f
         return Answer(reply.status, reply.getheader("Retry-After"))
     except (OSError, HTTPException, ValueError) as error:
         why = f"no answer within {timeout_s:g} s" if late.is_set() else f"{type(error).__name__}: {error}"
-        return Answer(0, trouble=why)
+        return Answer(0, trouble=why[:TROUBLE_CHARS])
     finally:
         watch.cancel()
         connection.close()
@@ -45,4 +50,6 @@ def _cut(connection: HTTPConnection, late: threading.Event) -> None:
     sock = connection.sock
     if isinstance(sock, socket.socket):
         with suppress(OSError):
-            sock.shutdown(socket.SHUT_RDWR)
+            socket.socket.shutdown(
+                sock, socket.SHUT_RDWR
+            )  # an SSLSocket's own would pull TLS from under a read

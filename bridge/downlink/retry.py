@@ -10,6 +10,8 @@ from typing import Final, Literal
 
 FIRST_S: Final = 0.5
 MOST_S: Final = 60.0
+ASKED_MOST_S: Final = 86_400.0
+"""The longest wait that a receiver may ask for; a webhook's ``give_up_s`` is no longer."""
 AGAIN: Final = frozenset({408, 425, 429})
 """Of the 4xx only these may be better next time."""
 
@@ -38,20 +40,19 @@ class Answer:
 def pause_s(attempt: int, answer: Answer, now: datetime, chance: random.Random) -> float:
     """The pause after attempt number ``attempt`` (from 1), s: doubling from 0.5 to 60 s, half of it drawn.
 
-    Never shorter than the receiver's Retry-After.
+    Never shorter than the receiver's Retry-After, never longer than a day, whatever the header says.
     """
     whole = min(MOST_S, FIRST_S * 2.0 ** min(attempt - 1, 20))
-    return max(whole * chance.uniform(0.5, 1.0), _asked_s(answer.retry_after, now))
+    return max(whole * chance.uniform(0.5, 1.0), min(_asked_s(answer.retry_after, now), ASKED_MOST_S))
 
 
 def _asked_s(text: str | None, now: datetime) -> float:
-    """Retry-After in seconds, given as such or as a date; 0 where it is neither."""
-    if text is None:
-        return 0.0
-    if text.strip().isdecimal():
-        return float(text)
+    """Retry-After in seconds, given as such or as a date (RFC 9110, 10.2.3); 0 where it is neither."""
+    asked = "" if text is None else text.strip()
+    if asked.isascii() and asked.isdigit():
+        return float(asked)
     try:
-        then = parsedate_to_datetime(text)
-    except ValueError:
+        then = parsedate_to_datetime(asked)
+        return max(0.0, (then.replace(tzinfo=then.tzinfo or UTC) - now).total_seconds())
+    except (ValueError, OverflowError):  # no date, or a zone or year beyond what can be reckoned
         return 0.0
-    return max(0.0, (then.replace(tzinfo=then.tzinfo or UTC) - now).total_seconds())

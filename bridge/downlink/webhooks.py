@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +16,8 @@ from infra.contract.secret_file import read_secret
 
 SECRET_BYTES: Final = 16
 """A shorter secret can be guessed."""
+
+_PLAIN: Final = re.compile(r"[!-~]+")
 
 Severity = Literal["WARNING", "MINOR", "MAJOR", "CRITICAL"]
 
@@ -76,9 +79,10 @@ def _webhook(entry: _Entry, path: Path) -> Webhook:
         right = url.scheme in ("http", "https") and url.hostname and url.port != 0
     except ValueError:  # a port that is no number
         right = False
-    if not right or url.username is not None:
+    if not right or url.username is not None or url.fragment or _PLAIN.fullmatch(entry.url) is None:
         raise ConfigError(
-            f"downlink.webhooks {path}: {entry.name}: url: http(s)://host[:port]/path without user is wanted"
+            f"downlink.webhooks {path}: {entry.name}: url: http(s)://host[:port]/path?query without user, "
+            "fragment, spaces and non-ASCII characters is wanted"
         )
     secret = _secret(path.parent / entry.secret_file, f"downlink.webhooks {path}: {entry.name}")
     return Webhook(

@@ -12,6 +12,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bridge.downlink import signature, webhooks
 from bridge.downlink.post import post
@@ -49,6 +51,8 @@ def test_a_file_of_webhooks_has_its_defaults_and_its_secret_shows_nowhere(tmp_pa
         (ONE, 0o640, "chmod 600"),
         (ONE.replace("ops.secret", "none"), 0o600, "No such file"),
         (ONE.replace("https://example.org", "ftp://example.org"), 0o600, "ops: url"),
+        (ONE.replace("org/x", "org/a b"), 0o600, "ops: url"),
+        (ONE.replace("org/x", "org/x#part"), 0o600, "ops: url"),
         (ONE + ONE, 0o600, "a name of its own"),
         (ONE.replace('"ops"', '"vehicles"'), 0o600, "a name of its own"),
         (ONE + 'colour = "red"\n', 0o600, "webhook.0.colour"),
@@ -61,12 +65,12 @@ def test_a_wrong_file_is_one_clear_error(tmp_path: Path, text: str, mode: int, t
 
 
 def test_a_signature_is_the_documented_one() -> None:
-    # printf '1700000000.{}' | openssl dgst -sha256 -hmac 0123456789abcdef
-    expected = "v1=e4f8e2ecae2295b2ddb2f0b5584c8275e226c0ebe9b3b819e70156bb67122e3e"
-    assert signature.sign(SECRET, 1_700_000_000, b"{}") == expected
+    # printf '1700000000\na1\n{}' | openssl dgst -sha256 -hmac 0123456789abcdef
+    expected = "v2=ddea92533000f225bcd09064da53d13fde99c44f5a7dffeac38fd383eff4bad5"
+    assert signature.sign(SECRET, "a1", 1_700_000_000, b"{}") == expected
 
 
-def test_a_receiver_refuses_a_changed_body_another_secret_and_an_old_timestamp() -> None:
+def test_a_receiver_refuses_a_changed_body_another_secret_an_old_timestamp_and_another_key() -> None:
     told = signature.headers(SECRET, "a1", 1_700_000_000, b"{}")
     assert told["Idempotency-Key"] == "a1"
     assert signature.genuine(SECRET, told, b"{}", 1_700_000_300)
@@ -75,6 +79,8 @@ def test_a_receiver_refuses_a_changed_body_another_secret_and_an_old_timestamp()
     assert not signature.genuine(SECRET, told, b"{}", 1_700_000_301)
     assert not signature.genuine(SECRET, told | {"Odograph-Timestamp": "1700000001"}, b"{}", 1_700_000_000)
     assert not signature.genuine(SECRET, {}, b"{}", 1_700_000_000)
+    assert not signature.genuine(SECRET, told | {"Idempotency-Key": "a2"}, b"{}", 1_700_000_000)
+    assert not signature.genuine(SECRET, told | {"Idempotency-Key": "a"}, b"1\n{}", 1_700_000_000)
 
 
 @pytest.mark.parametrize(
@@ -99,6 +105,27 @@ def test_a_receiver_that_says_when_is_not_asked_earlier() -> None:
     assert pause_s(1, Answer(429, "7"), NOW, chance) == 7.0
     assert pause_s(1, Answer(503, "Sat, 21 Nov 2026 12:01:30 GMT"), NOW, chance) == 90.0
     assert pause_s(1, Answer(503, "soon"), NOW, chance) <= 0.5
+
+
+ABSURD = [
+    "Sat, 21 Nov 2026 12:01:30 +99999999", "Sat, 21 Nov 2026 12:01:30 -9999999999999999999",
+    "Fri, 31 Dec 9999 23:59:59 -2300", "Mon, 01 Jan 0001 00:00:00 +2300", "9" * 60_000, "-5", "1e400", "nan",
+    "\u0663", "", "\x00", "Sat, 99 Nov 99999999999999999999 12:01:30 GMT",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", ABSURD, ids=range(len(ABSURD)))
+def test_no_retry_after_makes_a_wait_that_is_none_or_longer_than_a_day(text: str) -> None:
+    assert 0.25 <= pause_s(1, Answer(503, text), NOW, random.Random(1)) <= 86_400
+
+
+@given(
+    st.text(st.sampled_from('0123456789:+- ,.()"GMTSatNov\u0663\x00')).map(
+        "Sat, 21 Nov 2026 12:01:30 ".__add__
+    )
+)
+def test_whatever_a_receiver_says_the_wait_is_bounded(text: str) -> None:
+    assert 0.25 <= pause_s(1, Answer(503, text), NOW, random.Random(1)) <= 86_400
 
 
 @contextmanager
@@ -134,6 +161,42 @@ def test_a_server_that_drips_a_byte_now_and_then_is_left_at_the_deadline() -> No
     with a_server(b"HTTP/1.1 200 OK\r\nX: ", endless=True) as port:
         answer = post(urlsplit(f"http://127.0.0.1:{port}/"), {}, b"{}", 0.3)
     assert (answer.status, str(answer)) == (0, "no answer within 0.3 s")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"x" * 200_000,
+        b"HTTP/1.1 " + b"9" * 60_000 + b" OK\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 200,
+        b"HTTP/1.1 200 OK\r\nX: " + b"y" * 70_000,
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+    ],
+    ids=["no status line", "long status", "many headers", "long header", "no chunk"],
+)
+def test_an_answer_that_is_none_is_tried_again_and_is_told_in_few_words(answer: bytes) -> None:
+    with a_server(answer) as port:
+        found = post(urlsplit(f"http://127.0.0.1:{port}/"), {}, b"{}", 2.0)
+    assert found.outcome == "again"
+    assert 0 < len(found.trouble) <= 200
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999999\r\n\r\n" + b"x" * 100_000,
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nfffffffffffff\r\n" + b"x" * 100_000,
+    ],
+    ids=["long body", "long chunk"],
+)
+def test_of_a_body_without_end_no_more_than_64_kb_is_read(answer: bytes) -> None:
+    with a_server(answer, endless=True) as port:
+        assert post(urlsplit(f"http://127.0.0.1:{port}/"), {}, b"{}", 5.0) == Answer(200)
+
+
+def test_a_redirect_is_not_followed_and_final() -> None:
+    with a_server(b"HTTP/1.1 307 Go\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n") as port:
+        assert post(urlsplit(f"http://127.0.0.1:{port}/"), {}, b"{}", 5.0).outcome == "refused"
 
 
 def test_nobody_there_is_an_answer_too() -> None:
