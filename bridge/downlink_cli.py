@@ -53,11 +53,12 @@ def notify(
     A kept notice replaces the one kept before. Exit codes: 0 the broker has it; 1 it has not; 2 wrong use.
     """
     from bridge.downlink import notices
-    from infra.contract import settings
+    from infra.contract import settings, signing
 
     in_force = settings.load()
     wanted = notices.Notice(text, severity, tuple(vehicle or ()), notices.length_s(valid), keep)
-    sent = notices.send(wanted, in_force.mqtt.root, settings.endpoints(in_force))
+    where = settings.endpoints(in_force)
+    sent = notices.send(wanted, in_force.mqtt.root, where, signing.signer(in_force))
     typer.echo(f"notice {sent} published")
 
 

@@ -18,6 +18,7 @@ from edge_simulator.sending.sender import Plan, Say
 from edge_simulator.stopping import StopFlag
 from edge_simulator.world import World
 from infra.contract import settings as configuration
+from infra.contract import signing
 from infra.contract.errors import ConfigError
 from infra.contract.topics import mqtt_topic
 
@@ -59,8 +60,9 @@ def publish(
     plan = Plan(manner.run_id, in_force.mqtt.root, manner.max_in_flight, manner.drain_s, manner.paced)
     each = len(manner.clients) == wanted.vehicles > 1
     wills = _wills(world, in_force.mqtt.root) if each else {}
-    ears = {}
+    ears, verifier = {}, None
     if manner.live and manner.react:
+        verifier = signing.verifier(in_force)
         ears = reactions.filters(in_force.mqtt.root, world.vehicle_ids, len(manner.clients))
     with (
         StopFlag(say) as stop,
@@ -73,7 +75,7 @@ def publish(
             kept = resend.waiting(crash_store.files(in_force.paths.home), say)
             resend.offer(publisher, plan.mqtt_root, kept)
         with RunFiles(in_force.paths.home, manner.run_id, manner.log_frames) as files:
-            return Run(plan, world, publisher, files, say).go(stop)
+            return Run(plan, world, publisher, files, say, verifier).go(stop)
 
 
 def connection_names(text: str, vehicles: int, run_id: str) -> list[str]:

@@ -20,6 +20,7 @@ import orjson
 from infra.contract.settings import ENDPOINTS_FILE, Endpoints, Settings, load
 from infra.sql.migrate import migrate
 from infra.stack import kafka_topics, ports, postgres, processes
+from infra.stack.signing_keys import ensure_keys
 from infra.stack.stack import HTTP_PARTS, Stack, with_database
 
 TEMPLATE_DATABASE = "odograph_template"
@@ -160,8 +161,10 @@ def open_lane(stack: Stack, **overrides: dict[str, object]) -> Iterator[Lane]:
     if "kafka" in stack.only:
         kafka_topics.create_topics(addresses.kafka_bootstrap, f"{name}.")
     postgres.write_private(home / ENDPOINTS_FILE, orjson.dumps(asdict(addresses)).decode())
+    settings = load(**sections)
+    ensure_keys(settings)
     try:
-        yield Lane(name, home, load(**sections), addresses, _environment(sections))
+        yield Lane(name, home, settings, addresses, _environment(sections))
     finally:
         processes.stop_all(home / "run", STOP_S)
         if "kafka" in stack.only:

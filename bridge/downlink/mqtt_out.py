@@ -18,6 +18,8 @@ KEEPALIVE_S: Final = 15
 CONNECT_S: Final = 5.0
 NO_SUBSCRIBER: Final = 0x10
 REFUSED: Final = 0x80
+EXPIRY_MOST_S: Final = 0xFFFF_FFFF
+"""MQTT has 32 bits for it."""
 BUSY: Final = frozenset({0x88, 0x89, 0x93, 0x97})
 """Server unavailable, busy, receive maximum, quota: the message is to be offered again, not given up."""
 
@@ -62,7 +64,7 @@ class MqttOut:
         """Send; the packet id whose PUBACK is to come. The broker forgets it after ``valid_s``."""
         self.check()
         properties = Properties(PacketTypes.PUBLISH)  # type: ignore[no-untyped-call]
-        properties.MessageExpiryInterval = max(1, valid_s)
+        properties.MessageExpiryInterval = min(max(1, valid_s), EXPIRY_MOST_S)
         info = self._client.publish(topic, payload, qos=1, retain=retain, properties=properties)
         if info.rc not in (MQTTErrorCode.MQTT_ERR_SUCCESS, MQTTErrorCode.MQTT_ERR_NO_CONN):
             raise ServiceError(f"the MQTT client refuses a message: {info.rc.name}")

@@ -13,6 +13,7 @@ from bridge.downlink.mqtt_out import NO_SUBSCRIBER, REFUSED, MqttOut
 from infra.contract import downlink
 from infra.contract.errors import ConfigError, ContractError, ServiceError
 from infra.contract.settings import Endpoints
+from infra.contract.signing import Signer
 from infra.contract.topics import EVERYBODY, mqtt_topic
 
 PUBACK_S: Final = 10.0
@@ -40,14 +41,15 @@ def length_s(text: str) -> int:
     return int(match[1]) * _UNIT_S[match[2]]
 
 
-def send(notice: Notice, root: str, endpoints: Endpoints) -> str:
+def send(notice: Notice, root: str, endpoints: Endpoints, signer: Signer) -> str:
     """Publish; the notice's id, once the broker has acknowledged all. Raises ConfigError, ServiceError."""
     notice_id, now_ms = uuid.uuid4().hex, time.time_ns() // 1_000_000
+    told = (notice.severity, notice.text, now_ms, now_ms + 1000 * notice.valid_s)
     try:
         messages = [
             (
                 mqtt_topic(root, to, "notice"),
-                downlink.encode_notice(notice_id, to, notice.severity, notice.text, now_ms),
+                signer.sealed("notice", downlink.encode_notice(notice_id, to, *told)),
             )
             for to in notice.vehicles or (EVERYBODY,)
         ]

@@ -14,6 +14,7 @@ from bridge.downlink.hook import HookDelivery
 from bridge.downlink.metrics import DownlinkMetrics
 from bridge.downlink.vehicles import VehicleDelivery
 from bridge.kafka_sink import KafkaProbe
+from infra.contract import signing
 from infra.contract.settings import Endpoints, Settings
 from infra.health import Check, HealthServer
 
@@ -21,12 +22,13 @@ PART: Final = "downlink"
 
 
 def run(settings: Settings, endpoints: Endpoints) -> int:
-    """Serve until SIGTERM or SIGINT; the exit code. Raises ConfigError for a wrong file of webhooks."""
+    """Serve until SIGTERM or SIGINT; the exit code. Raises ConfigError: wrong webhooks or key."""
     hooks = webhooks.load(settings.downlink.webhooks)
+    signer = signing.signer(settings)
     at, metrics, stop = where(settings, endpoints), DownlinkMetrics(), threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    vehicles = Destination(VehicleDelivery(at, metrics), metrics, stop)
+    vehicles = Destination(VehicleDelivery(at, metrics, signer), metrics, stop)
     destinations = [vehicles, *(Destination(HookDelivery(h, at, metrics), metrics, stop) for h in hooks)]
     # An HTTP server that does not answer is not in here: it is not ours, and the metrics show it.
     checks: dict[str, Check] = {d.name: (lambda d=d: d.reason) for d in destinations}  # type: ignore[misc]

@@ -18,6 +18,7 @@ from bridge.downlink.mqtt_out import BUSY, NO_SUBSCRIBER, REFUSED, MqttOut
 from bridge.downlink.progress import Place, Progress
 from infra.contract import downlink
 from infra.contract.errors import ContractError, ServiceError
+from infra.contract.signing import Signer
 from infra.contract.silence import Silences
 from infra.contract.topics import mqtt_topic
 
@@ -33,8 +34,9 @@ class VehicleDelivery:
 
     name = NAME
 
-    def __init__(self, at: Where, metrics: DownlinkMetrics) -> None:
+    def __init__(self, at: Where, metrics: DownlinkMetrics, signer: Signer) -> None:
         self._at = at
+        self._signer = signer
         self._metrics = metrics
         self._silences = Silences(at.silences)
         self._log = structlog.get_logger().bind(destination=NAME)
@@ -93,8 +95,18 @@ class VehicleDelivery:
             if not self._in_flight:
                 self._heard_s = time.monotonic()
             topic = mqtt_topic(self._at.mqtt_root, alert["vehicle_id"], "alert")
-            packet_id = out.publish(topic, downlink.encode_alert(alert, now_ms), valid_s)
+            message = downlink.encode_alert(alert, now_ms, now_ms + 1000 * valid_s)
+            try:
+                packet_id = out.publish(topic, self._signer.sealed("alert", message), valid_s)
+            except ValueError as error:  # the MQTT client's word for a message that it cannot carry
+                self._give_up(progress, place, found, f"{type(error).__name__}: {error}")
+                return
             self._in_flight[packet_id] = (place, found)
+
+    def _give_up(self, progress: Progress, place: Place, found: Found, why: str) -> None:
+        bury(self._at.bootstrap, self._at.dead, found, NAME, why)
+        self._metrics.undelivered.labels(NAME).inc()
+        progress.settle(place)
 
     def _skip(self, progress: Progress, place: Place, reason: Skip) -> None:
         self._metrics.skipped.labels(NAME, reason).inc()
@@ -109,10 +121,8 @@ class VehicleDelivery:
             if code in BUSY:
                 raise ServiceError(f"the broker takes no more for now (PUBACK 0x{code:02x})")
             if code >= REFUSED:
-                why = f"the broker refuses it (PUBACK 0x{code:02x})"
-                bury(self._at.bootstrap, self._at.dead, found, NAME, why)
-                self._metrics.undelivered.labels(NAME).inc()
-            else:
-                self._metrics.nobody.inc(code == NO_SUBSCRIBER)
-                self._metrics.delivered_now(NAME, found.at_ms, time.time_ns() // 1_000_000)
+                self._give_up(progress, place, found, f"the broker refuses it (PUBACK 0x{code:02x})")
+                continue
+            self._metrics.nobody.inc(code == NO_SUBSCRIBER)
+            self._metrics.delivered_now(NAME, found.at_ms, time.time_ns() // 1_000_000)
             progress.settle(place)

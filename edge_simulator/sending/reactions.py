@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 from edge_simulator.sending.publishing import Incoming
 from infra.contract import downlink
 from infra.contract.errors import ContractError
 from infra.contract.frame import Frame
+from infra.contract.signing import Verifier
 from infra.contract.topics import EVERYBODY, mqtt_filter, mqtt_topic
 
 FEW = 10
@@ -17,7 +18,29 @@ FEW = 10
 REMEMBERED = 100_000
 """Identities of messages kept to know a repetition."""
 
-COUNTS = ("alerts_received", "notices", "downlink_repeats", "downlink_broken")
+COUNTS = (
+    "alerts_received",
+    "notices",
+    "downlink_repeats",
+    "downlink_broken",  # signed by the service, and not to be read
+    "downlink_unsigned",  # no signature of the service's: anybody may have published it
+    "downlink_expired",  # signed, and no news any more: an old one played again
+    "downlink_misdirected",  # signed for another vehicle than the topic's
+)
+
+
+class _Kind(NamedTuple):
+    """A kind of message: how it is read, which keys say who it is for and which it is, what counts it."""
+
+    name: str
+    decode: Callable[[bytes], Frame]
+    to: str
+    key: str
+    counted_as: str
+
+
+ALERT: Final = _Kind("alert", downlink.decode_alert, "vehicle_id", "alert_id", "alerts_received")
+NOTICE: Final = _Kind("notice", downlink.decode_notice, "to", "notice_id", "notices")
 
 
 def filters(root: str, vehicle_ids: Sequence[str], connections: int) -> dict[int, list[str]]:
@@ -34,35 +57,63 @@ def filters(root: str, vehicle_ids: Sequence[str], connections: int) -> dict[int
 
 
 class Reactions:
-    """Hears for all vehicles of a run. ``limp`` is told which vehicle is to limp home, and why."""
+    """Hears for all vehicles of a run. ``limp`` is told which vehicle is to limp home, and why.
+
+    Only what the service signed, for this receiver and for now, changes anything; the rest is counted.
+    """
 
     def __init__(
-        self, root: str, vehicle_ids: Sequence[str], limp: Callable[[int, Mapping[str, Any]], None]
+        self,
+        root: str,
+        vehicle_ids: Sequence[str],
+        limp: Callable[[int, Mapping[str, Any]], None],
+        verifier: Verifier,
+        now_ms: Callable[[], int],
     ) -> None:
         self.counts = Counter(dict.fromkeys(COUNTS, 0))
-        self._alerts = {mqtt_topic(root, name, "alert"): k for k, name in enumerate(vehicle_ids)}
-        self._notices = {mqtt_topic(root, name, "notice") for name in (*vehicle_ids, EVERYBODY)}
+        self._numbers = {name: k for k, name in enumerate(vehicle_ids)}
+        self._topics = {mqtt_topic(root, name, "alert"): (ALERT, name) for name in vehicle_ids}
+        self._topics |= {
+            mqtt_topic(root, name, "notice"): (NOTICE, name) for name in (*vehicle_ids, EVERYBODY)
+        }
         self._limp = limp
+        self._verifier = verifier
+        self._now_ms = now_ms
         self._seen: dict[str, None] = {}
 
     def hear(self, incoming: Iterable[Incoming]) -> None:
         """React to messages; those for other fleets' vehicles, and repetitions, change nothing."""
         for topic, payload in incoming:
+            if topic not in self._topics:
+                continue
+            kind, to = self._topics[topic]
             try:
-                if topic in self._alerts:
-                    self._alert(self._alerts[topic], downlink.decode_alert(payload))
-                elif topic in self._notices:
-                    notice = downlink.decode_notice(payload)
-                    self.counts["notices"] += self._is_new(f"notice {notice['notice_id']} {notice['to']}")
+                message = self._taken(kind, to, payload)
             except ContractError:
                 self.counts["downlink_broken"] += 1
+                continue
+            if message is not None:
+                self.counts[kind.counted_as] += 1
+            if message is not None and kind is ALERT and message["severity"] == "CRITICAL":
+                self._limp(self._numbers[to], {key: message[key] for key in ("alert_id", "rule", "severity")})
 
-    def _alert(self, vehicle: int, alert: Frame) -> None:
-        if not self._is_new(f"alert {alert['alert_id']}"):
-            return
-        self.counts["alerts_received"] += 1
-        if alert["severity"] == "CRITICAL":
-            self._limp(vehicle, {key: alert[key] for key in ("alert_id", "rule", "severity")})
+    def _taken(self, kind: _Kind, to: str, payload: bytes) -> Frame | None:
+        """The message, if the service signed it for ``to`` and for now, and it is new; else counted.
+
+        Raises ContractError.
+        """
+        signed = self._verifier.opened(kind.name, payload)
+        if signed is None:
+            self.counts["downlink_unsigned"] += 1
+            return None
+        message = kind.decode(signed)
+        if message[kind.to] != to:
+            self.counts["downlink_misdirected"] += 1
+        elif message["expires_ms"] < self._now_ms():
+            self.counts["downlink_expired"] += 1
+        elif self._is_new(f"{kind.name} {message[kind.key]} {to}"):
+            return message
+        return None
 
     def _is_new(self, identity: str) -> bool:
         if identity in self._seen:

@@ -8,14 +8,16 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from edge_simulator.console import now_ms
 from edge_simulator.edr import crash_store
 from edge_simulator.edr.crash_store import CrashStore
 from edge_simulator.runfiles import RunFiles
 from edge_simulator.scenario import SAMPLES, Scenario
 from edge_simulator.sending.publishing import Publishing
-from edge_simulator.sending.reactions import Reactions
+from edge_simulator.sending.reactions import COUNTS, Reactions
 from edge_simulator.sending.sender import Plan, Say, Sender, Stopped
 from edge_simulator.world import World
+from infra.contract.signing import Verifier
 
 SECOND_S = 1.0
 SEQUENCES_S = 10.0
@@ -23,9 +25,15 @@ SEQUENCES_S = 10.0
 
 
 class Run:
-    """One simulation, from the first birth message to the summary."""
+    """One simulation, from the first birth message to the summary.
 
-    def __init__(self, plan: Plan, world: World, publisher: Publishing, files: RunFiles, say: Say) -> None:
+    With a ``verifier`` its vehicles listen to the service.
+    """
+
+    def __init__(
+        self, plan: Plan, world: World, publisher: Publishing, files: RunFiles, say: Say,
+        verifier: Verifier | None = None,
+    ) -> None:  # fmt: skip
         self._plan = plan
         self._world = world
         self._publisher = publisher
@@ -35,7 +43,11 @@ class Run:
         origin_ms = sc.start_ms + SAMPLES * sc.cadence.dt_ms
         self._crashes = CrashStore(files.folder, world.vehicle_ids)
         self._sender = Sender(plan, world.vehicle_ids, publisher, origin_ms, self._tick, self._crashes.mark)
-        self._reactions = Reactions(plan.mqtt_root, world.vehicle_ids, world.limp_home.enter)
+        self._reactions = (
+            None
+            if verifier is None
+            else Reactions(plan.mqtt_root, world.vehicle_ids, world.limp_home.enter, verifier, now_ms)
+        )
         self._started_ms = time.time_ns() // 1_000_000
         self._next_line = time.monotonic() + SECOND_S
         self._next_sequences = self._next_line
@@ -52,7 +64,8 @@ class Run:
             self._files.frames(slot.messages)
             self._crashes.keep(slot.crashes)
             self._sender.send(slot.messages, stopped)
-            self._reactions.hear(self._publisher.take())
+            if self._reactions is not None:
+                self._reactions.hear(self._publisher.take())
             if stopped():
                 break
         rest, open_rows = self._world.end(last_ms)
@@ -117,7 +130,7 @@ class Run:
             "dropped_on_board": made["dropped_on_board"],
             "poison": counts.sent["poison"],
             "crashes": made["crashes"],
-            **self._reactions.counts,
+            **(dict.fromkeys(COUNTS, 0) if self._reactions is None else self._reactions.counts),
             "limp_home": self._world.limp_home.entered,
             "link": {name: made[name] for name in LINK_COUNTS},
             "held_at_end": self._held_at_end,

@@ -1,4 +1,8 @@
-"""What the service tells vehicles: alerts to one, notices to one or all. JSON, as the other messages."""
+"""What the service tells vehicles: alerts to one, notices to one or all. JSON, signed (see signing).
+
+``expires_ms`` is when a message is no news any more: a vehicle takes none later, so that an old one, signed
+as it is, cannot be played to it again.
+"""
 
 from __future__ import annotations
 
@@ -21,17 +25,21 @@ DOWNLINK_ALERT_KEYS: Final = (
     "limit",
     "message",
 )
-"""Keys of an alert on ``<root>/<vehicle>/alert`` after ``schema`` and ``sent_ms``; values as in Kafka."""
+"""Keys of an alert on ``<root>/<vehicle>/alert`` after the head (HEAD_KEYS); values as in Kafka."""
+HEAD_KEYS: Final = ("schema", "sent_ms", "expires_ms")
 
 NOTICE_KEYS: Final = ("notice_id", "to", "severity", "text")
-"""Keys of a notice after ``schema`` and ``sent_ms``. ``to`` is a vehicle id or ``all``."""
+"""Keys of a notice after the head. ``to`` is a vehicle id or ``all``."""
 NOTICE_TEXT_CHARS: Final = 1000
+MAX_BYTES: Final = ALERT_MAX_BYTES + 256
+"""Of a message without its signature: an alert as Kafka has it, and the head."""
 
 
-def encode_alert(alert: Frame, sent_ms: int) -> bytes:
-    """The message to the vehicle of an alert as Kafka has it."""
+def encode_alert(alert: Frame, sent_ms: int, expires_ms: int) -> bytes:
+    """The message to the vehicle of an alert as Kafka has it; to be signed."""
     return orjson.dumps(
-        {"schema": SCHEMA, "sent_ms": sent_ms, **{key: alert[key] for key in DOWNLINK_ALERT_KEYS}}
+        dict(zip(HEAD_KEYS, (SCHEMA, sent_ms, expires_ms), strict=True))
+        | {key: alert[key] for key in DOWNLINK_ALERT_KEYS}
     )
 
 
@@ -45,10 +53,10 @@ def decode_alert(raw: bytes) -> Frame:
     return alert
 
 
-def encode_notice(notice_id: str, to: str, severity: str, text: str, sent_ms: int) -> bytes:
+def encode_notice(notice_id: str, to: str, severity: str, text: str, sent_ms: int, expires_ms: int) -> bytes:
     """A notice ``to`` a vehicle or everybody; raises ContractError where a vehicle would refuse it."""
-    values = (notice_id, to, severity, text)
-    body = {"schema": SCHEMA, "sent_ms": sent_ms, **dict(zip(NOTICE_KEYS, values, strict=True))}
+    values = (SCHEMA, sent_ms, expires_ms, notice_id, to, severity, text)
+    body = dict(zip((*HEAD_KEYS, *NOTICE_KEYS), values, strict=True))
     raw = orjson.dumps(body)
     decode_notice(raw)
     return raw
@@ -66,10 +74,11 @@ def decode_notice(raw: bytes) -> Frame:
 
 
 def _head(raw: bytes) -> Frame:
-    message = load_object(raw, ALERT_MAX_BYTES)
+    message = load_object(raw, MAX_BYTES)
     if message.get("schema") != SCHEMA or type(message["schema"]) is not int:
         raise ContractError("bad_schema", f"schema {message.get('schema')!r}, {SCHEMA} is spoken here")
     require_int(message, "sent_ms", 0, MAX_INT, "bad_clock")
+    require_int(message, "expires_ms", 0, MAX_INT, "bad_clock")
     if message.get("severity") not in SEVERITIES:
         raise ContractError("bad_value", f"severity {message.get('severity')!r} is none of {SEVERITIES}")
     return message

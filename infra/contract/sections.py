@@ -108,6 +108,13 @@ class Downlink(Section):
         0, ge=0, le=65535, description="port of /livez /readyz /metrics; 0: a free one, kept"
     )
     webhooks: Path | None = Field(None, description="TOML file of webhooks that are told alerts; none: none")
+    key_file: Path | None = Field(
+        None,
+        description="Ed25519 private key (PEM, 0600) that signs what vehicles are told; none: in the home",
+    )
+    public_key_file: Path | None = Field(
+        None, description="its public key (PEM), with which vehicles check that; none: in the home"
+    )
 
 
 class Jobs(Section):

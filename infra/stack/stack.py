@@ -23,6 +23,7 @@ from infra.stack.kafka_topics import create_topics
 from infra.stack.mosquitto import mosquitto
 from infra.stack.ports import HOST
 from infra.stack.service import Runner, Service
+from infra.stack.signing_keys import ensure_keys
 
 SERVICES = ("postgres", "mosquitto", "kafka")
 HTTP_PARTS = ("bridge", "downlink", "jobs", "instant", "events", "dashboard", "watch")
@@ -177,6 +178,7 @@ class Stack:
     def _set_up_home(self) -> None:
         (self.home / "data").mkdir(exist_ok=True)
         self.home.chmod(0o711)  # secrets lie in here, and the services' users must reach their folders
+        ensure_keys(self.settings)
 
     def _passwords(self) -> postgres.Passwords:
         return postgres.passwords(self.home / "secrets.json")

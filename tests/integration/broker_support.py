@@ -24,6 +24,7 @@ from infra.stack.guard import guarded
 from infra.stack.mosquitto import mosquitto
 from infra.stack.progress import Progress
 from infra.stack.service import Runner, Service
+from infra.stack.signing_keys import ensure_keys
 from tests.support import odograph_command
 
 ROOT = "sim-test"
@@ -75,6 +76,7 @@ def a_broker() -> Iterator[Broker]:
         keys = ("kafka_bootstrap", "db_owner_url", "db_ingest_url", "db_dashboard_url")
         addresses = {"mqtt_host": "127.0.0.1", "mqtt_port": port, **dict.fromkeys(keys, "")}
         (home / "endpoints.json").write_bytes(orjson.dumps(addresses))
+        ensure_keys(load(paths={"home": str(home)}))
         yield made
         made.stop()
 

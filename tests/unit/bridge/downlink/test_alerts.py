@@ -76,22 +76,22 @@ def test_with_no_pause_wanted_nothing_is_a_repetition() -> None:
 
 def test_what_a_vehicle_is_told_is_what_it_reads() -> None:
     body = alert(alert_id="a1", event_ms=5, severity="CRITICAL")
-    told = downlink.decode_alert(downlink.encode_alert(body, sent_ms=9))
+    told = downlink.decode_alert(downlink.encode_alert(body, sent_ms=9, expires_ms=10))
     assert {key: told[key] for key in downlink.DOWNLINK_ALERT_KEYS} == {
         key: body[key] for key in downlink.DOWNLINK_ALERT_KEYS
     }
-    assert (told["schema"], told["sent_ms"]) == (1, 9)
+    assert (told["schema"], told["sent_ms"], told["expires_ms"]) == (1, 9, 10)
 
 
 def test_a_notice_is_read_as_it_was_written_and_a_wrong_one_is_not_written() -> None:
-    raw = downlink.encode_notice("n1", "all", "MINOR", "Ice on the ring road", 7)
+    raw = downlink.encode_notice("n1", "all", "MINOR", "Ice on the ring road", 7, 8)
     assert downlink.decode_notice(raw) == {
-        "schema": 1, "sent_ms": 7, "notice_id": "n1", "to": "all", "severity": "MINOR",
+        "schema": 1, "sent_ms": 7, "expires_ms": 8, "notice_id": "n1", "to": "all", "severity": "MINOR",
         "text": "Ice on the ring road",
     }  # fmt: skip
     for wrong in (("n", "all", "MINOR", ""), ("n", "everyone", "MINOR", "x"), ("n", "all", "LOUD", "x")):
         with pytest.raises(ContractError):
-            downlink.encode_notice(*wrong, 7)
+            downlink.encode_notice(*wrong, 7, 8)
 
 
 def test_how_long_a_notice_is_held() -> None:

@@ -5,12 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
 from edge_simulator.sending.publishing import Incoming
 from edge_simulator.sending.reactions import Reactions, filters
 from infra.contract import downlink
+from infra.contract.signing import Signer, Verifier
 from tests.support_alerts import alert
 
 VINS = ["WDDWF4KB0FR000001", "WDDWF4KB0FR000002"]
+NOW_MS, LATER_MS = 1_700_000_000_000, 1_700_000_900_000
+
+
+def keys() -> tuple[Signer, Verifier]:
+    """A service's key and what its vehicles check with."""
+    key = Ed25519PrivateKey.generate()
+    return Signer(key), Verifier(key.public_key())
+
+
+SERVICE, CHECK = keys()
+STRANGER, _ = keys()
 
 
 def heard(*messages: Incoming) -> tuple[dict[str, int], list[tuple[int, str]]]:
@@ -20,14 +34,21 @@ def heard(*messages: Incoming) -> tuple[dict[str, int], list[tuple[int, str]]]:
     def limp(vehicle: int, why: Mapping[str, Any]) -> None:
         limping.append((vehicle, why["alert_id"]))
 
-    reactions = Reactions("r", VINS, limp)
+    reactions = Reactions("r", VINS, limp, CHECK, lambda: NOW_MS)
     reactions.hear(messages)
     return {name: count for name, count in reactions.counts.items() if count}, limping
 
 
-def told(vehicle: str, **changes: Any) -> Incoming:
-    body = downlink.encode_alert(alert(vehicle_id=vehicle, **changes), 5)
-    return Incoming(f"r/{vehicle}/alert", body)
+def told(
+    vehicle: str, signer: Signer = SERVICE, expires_ms: int = LATER_MS, kind: str = "alert", **changes: Any
+) -> Incoming:
+    body = downlink.encode_alert(alert(vehicle_id=vehicle, **changes), 5, expires_ms)
+    return Incoming(f"r/{vehicle}/alert", signer.sealed(kind, body))
+
+
+def noted(to: str) -> Incoming:
+    body = downlink.encode_notice("n", to, "MINOR", "Ice", 5, LATER_MS)
+    return Incoming(f"r/{to}/notice", SERVICE.sealed("notice", body))
 
 
 def test_a_critical_alert_makes_its_vehicle_limp_once_however_often_it_comes() -> None:
@@ -44,16 +65,36 @@ def test_other_fleets_vehicles_are_none_of_ours() -> None:
 
 
 def test_a_notice_to_all_and_one_to_a_vehicle_are_counted_each_once() -> None:
-    everyone = Incoming("r/all/notice", downlink.encode_notice("n", "all", "MINOR", "Ice", 5))
-    one = Incoming(f"r/{VINS[0]}/notice", downlink.encode_notice("n", VINS[0], "MINOR", "Ice", 5))
-    assert heard(everyone, one, everyone) == ({"notices": 2, "downlink_repeats": 1}, [])
+    assert heard(noted("all"), noted(VINS[0]), noted("all")) == ({"notices": 2, "downlink_repeats": 1}, [])
 
 
 def test_what_cannot_be_read_is_counted_and_harms_nobody() -> None:
-    assert heard(Incoming(f"r/{VINS[0]}/alert", b"{}"), told(VINS[0])) == (
-        {"downlink_broken": 1, "alerts_received": 1},
-        [],
-    )
+    broken = Incoming(f"r/{VINS[0]}/alert", SERVICE.sealed("alert", b'{"schema":9}'))
+    assert heard(broken, told(VINS[0])) == ({"downlink_broken": 1, "alerts_received": 1}, [])
+
+
+def test_an_alert_that_the_service_did_not_sign_is_counted_and_ignored() -> None:
+    critical = told(VINS[0], severity="CRITICAL")
+    unsigned = downlink.encode_alert(alert(vehicle_id=VINS[0], severity="CRITICAL"), 5, LATER_MS)
+    for payload in (
+        unsigned,
+        told(VINS[0], STRANGER, severity="CRITICAL").payload,
+        told(VINS[0], kind="notice", severity="CRITICAL").payload,
+        critical.payload.replace(b"Coolant", b"coolant"),
+        critical.payload[:-1] + b',"severity":"CRITICAL"}',
+        critical.payload + b" ",
+        b"",
+        b"\xff" * 100,
+    ):
+        assert heard(Incoming(critical.topic, payload)) == ({"downlink_unsigned": 1}, [])
+
+
+def test_a_signed_alert_played_again_later_or_to_another_vehicle_is_counted_and_ignored() -> None:
+    old = told(VINS[0], expires_ms=NOW_MS - 1, severity="CRITICAL")
+    assert heard(old) == ({"downlink_expired": 1}, [])
+    other = told(VINS[0], severity="CRITICAL")._replace(topic=f"r/{VINS[1]}/alert")
+    assert heard(other) == ({"downlink_misdirected": 1}, [])
+    assert heard(noted("all")._replace(topic=f"r/{VINS[1]}/notice")) == ({"downlink_misdirected": 1}, [])
 
 
 def test_few_vehicles_are_named_each_on_its_connection() -> None:

@@ -1,0 +1,29 @@
+"""The downlink's keys at set-up: what signs messages to vehicles, and what vehicles check them with."""
+
+from __future__ import annotations
+
+from infra.contract import signing
+from infra.contract.errors import ConfigError
+from infra.contract.settings import Settings
+from infra.stack.postgres import write_private
+
+
+def ensure_keys(settings: Settings) -> None:
+    """Make the home's keys where the settings name none. Idempotent; raises ConfigError.
+
+    The public key always follows from the private one; one that the settings name must be its counterpart.
+    """
+    own = settings.paths.home / signing.KEY_FILE
+    if settings.downlink.key_file is None and not own.exists():
+        write_private(own, signing.new_key())
+    pem = signing.signer(settings).public_pem()
+    path = signing.public_key_file(settings)
+    if settings.downlink.public_key_file is None:
+        path.write_bytes(pem)
+        return
+    signing.verifier(settings)
+    if path.read_bytes().strip() != pem.strip():
+        raise ConfigError(
+            f"ODOGRAPH_DOWNLINK_PUBLIC_KEY_FILE {path} is not the public key of ODOGRAPH_DOWNLINK_KEY_FILE; "
+            "make it: openssl pkey -in KEY_FILE -pubout"
+        )
