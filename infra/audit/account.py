@@ -19,9 +19,9 @@ from infra.audit.archive import DeviceCount
 from infra.audit.edge import EdgeDevice
 from infra.audit.scope import Scope
 from infra.audit.tables import Listed
-from infra.contract.seq_ranges import Ranges, both, minus, size
+from infra.contract.seq_ranges import Ranges, both, merged, minus, size
 
-NO_DEVICE: Final = EdgeDevice(0, [], [], [], 0, True, False)
+NO_DEVICE: Final = EdgeDevice(0, [], [], [], 0, 0, False)
 """Of a vehicle that no simulator made: nothing is known of it but what arrived."""
 
 
@@ -79,10 +79,11 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Absent:
-    """Ranges of a device that the archive lacks in the scope; the last may still be on its way."""
+    """Ranges of a device that the archive lacks in the scope."""
 
     between: Ranges
     behind: Ranges
+    """Behind the last frame of a run that had not ended within the scope: they may still be on their way."""
 
 
 def absent(count: DeviceCount | None, edge: EdgeDevice | None, scope: Scope) -> Absent:
@@ -95,13 +96,16 @@ def absent(count: DeviceCount | None, edge: EdgeDevice | None, scope: Scope) -> 
     seen = count if count is not None else DeviceCount()
     begins_here = told is not None and scope.holds(told.from_ms)
     between = list(seen.gaps)
-    if seen.last_seq < 0:
-        return Absent([], _range(0, told.next_seq - 1) if told is not None and begins_here else [])
-    if begins_here:
+    if begins_here and seen.last_seq >= 0:
         between = [*_range(0, seen.first_seq - 1), *between]
     if seen.following is not None:
         return Absent([*between, *_range(seen.last_seq + 1, seen.following - 1)], [])
-    return Absent(between, [] if told is None else _range(seen.last_seq + 1, told.next_seq - 1))
+    if told is None or (seen.last_seq < 0 and not begins_here):
+        return Absent(between, [])
+    behind = _range(seen.last_seq + 1, told.next_seq - 1)
+    if told.ended_ms is not None and told.ended_ms < scope.until_ms:
+        return Absent([*between, *behind], [])
+    return Absent(between, behind)
 
 
 def _range(first: int, last: int) -> Ranges:
@@ -109,8 +113,9 @@ def _range(first: int, last: int) -> Ranges:
 
 
 def of_device(
-    count: DeviceCount | None, edge: EdgeDevice | None, lacking: Absent, elsewhere: Ranges, dead: Ranges
-) -> tuple[Figures, Ranges]:
+    count: DeviceCount | None, edge: EdgeDevice | None, lacking: Absent, elsewhere: Ranges, dead: Ranges,
+    waiting: Ranges,
+) -> tuple[Figures, Ranges]:  # fmt: skip
     """The figures of a device without what the database lists by vehicle, and its missing ranges."""
     told, seen = edge or NO_DEVICE, count or DeviceCount()
     rest = minus([*lacking.between, *lacking.behind], elsewhere)
@@ -120,12 +125,10 @@ def of_device(
         ("dropped_on_board", told.dropped),
         ("on_board", told.on_board),
         ("dead", dead),
+        ("on_the_way", merged([*waiting, *lacking.behind])),
     ):
         setattr(found, name, size(both(rest, ranges)))
         rest = minus(rest, ranges)
-    if not told.finished:
-        found.on_the_way = size(both(rest, lacking.behind))
-        rest = minus(rest, lacking.behind)
     found.missing = size(rest)
     found.in_time, found.late, found.quarantined = seen.ok, seen.late, seen.quarantined
     found.duplicate = seen.records - seen.frames

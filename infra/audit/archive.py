@@ -18,7 +18,7 @@ from infra.archive import reader
 from infra.archive.layout import HOUR_MS, archive_of
 from infra.archive.manifest import read_hour
 from infra.audit.edge import Device
-from infra.audit.scope import Scope
+from infra.audit.scope import EVER_MS, Scope
 from infra.contract.seq_ranges import Ranges, merged
 from infra.duck import connected
 
@@ -26,6 +26,9 @@ SHARE_ROWS: Final = 2_000_000
 """Records that are told apart at once."""
 MEMORY: Final = "512MB"
 """DuckDB's own limit; what is beyond goes to the disk."""
+Taken = tuple[str, Mapping[int, int]]
+"""A topic and the next offset of each partition that the archive has taken for certain."""
+NOT_CUT: Final[Taken] = ("", {})
 
 
 @dataclass(slots=True)
@@ -66,7 +69,7 @@ _RECORDS = """
 CREATE OR REPLACE TEMP VIEW record AS
 SELECT vehicle_id, boot_id, seq, topic, partition, log_offset, received_ms, t0_ms, verdict,
        CASE WHEN verdict IN ('ok', 'late') THEN t0_ms ELSE received_ms END AS at_ms
-FROM {files}
+FROM {files} WHERE NOT ({beyond})
 """
 _NOTHING = """
 (SELECT '' AS vehicle_id, 0::BIGINT AS boot_id, 0::BIGINT AS seq, '' AS topic, 0 AS partition,
@@ -123,15 +126,26 @@ SELECT log_offset FROM record WHERE topic = $topic AND partition = $partition
 
 
 class Archive:
-    """Questions to some files of the archive; gaps and holes in them are rare, frames are many."""
+    """Questions to some files of the archive; gaps and holes in them are rare, frames are many.
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, files: Sequence[str], scope: Scope) -> None:
+    Of the topic of ``taken`` only what lies before its next offsets, by partition.
+    """
+
+    def __init__(
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        files: Sequence[str],
+        scope: Scope,
+        taken: Taken = NOT_CUT,
+    ) -> None:
         self._connection = connection
         self._scope = scope
         self._bounds = {"since": scope.since_ms, "until": scope.until_ms, "seen": scope.seen_until_ms}
-        names = ", ".join("'" + name.replace("'", "''") + "'" for name in files)
-        files = f"read_parquet([{names}], hive_partitioning = false)" if names else _NOTHING
-        self._run(_RECORDS.format(files=files))
+        names = ", ".join(map(_quoted, files))
+        read = f"read_parquet([{names}], hive_partitioning = false)" if names else _NOTHING
+        topic, ends = taken
+        beyond = " OR ".join(f"partition = {int(p)} AND log_offset >= {int(end)}" for p, end in ends.items())
+        self._run(_RECORDS.format(files=read, beyond=f"topic = {_quoted(topic)} AND ({beyond or 'false'})"))
 
     def devices(self, share_rows: int = SHARE_ROWS) -> dict[Device, DeviceCount]:
         """Every device with a record in the scope; about ``share_rows`` records are told apart at once."""
@@ -171,9 +185,13 @@ class Archive:
         return {device: merged(ranges) for device, ranges in found.items()}
 
     def partitions(self) -> list[PartitionCount]:
-        """Records received in the scope by partition of the log, with the offsets between them that lack."""
+        """Records received in the scope by partition of the log, with the offsets between them that lack.
+
+        All of them for a scope from the start: their offsets are known whether or not they are closed.
+        """
         found = []
-        for topic, partition, records, first, last, total, squares in self._run(_PARTITIONS, self._bounds):
+        bounds = self._bounds if self._scope.since_ms else {"since": 0, "until": EVER_MS, "seen": EVER_MS}
+        for topic, partition, records, first, last, total, squares in self._run(_PARTITIONS, bounds):
             place = {"topic": topic, "partition": partition, "first": first, "last": last}
             whole = (records, total, squares) == _series(first, last)
             holes, doubles = ([], 0) if whole else self._holes(place)
@@ -184,6 +202,13 @@ class Archive:
         self._run(_ONE_PARTITION, place)
         doubles = int(self._run("SELECT count(*) - count(DISTINCT log_offset) FROM one")[0][0])
         return [(first, last) for first, last in self._run(_HOLES)], doubles
+
+    def open_records(self, until_ms: int) -> int:
+        """Records of frames before ``until_ms`` that the scope leaves out at its end: not closed yet."""
+        sql = """
+            SELECT count(*) FROM record
+            WHERE at_ms >= $since AND at_ms < $end AND (at_ms >= $until OR received_ms >= $seen)"""
+        return int(self._run(sql, {**self._bounds, "end": until_ms})[0][0])
 
     def windows(self, vehicle_id: str, window_ms: int) -> dict[int, tuple[int, int, int, int]]:
         """By window, ms: frames in time that begin in it, one of their boots, first and last number."""
@@ -200,6 +225,10 @@ class Archive:
     def _run(self, sql: str, values: Mapping[str, Any] | None = None) -> list[tuple[Any, ...]]:
         used = {name: value for name, value in (values or {}).items() if f"${name}" in sql}
         return self._connection.execute(sql, used).fetchall()
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
 
 
 def _series(first: int, last: int) -> tuple[int, int, int]:
@@ -228,7 +257,7 @@ def horizon_ms(home: Path) -> int | None:
 
 
 @contextmanager
-def opened(home: Path, names: Sequence[str], scope: Scope) -> Iterator[Archive]:
+def opened(home: Path, names: Sequence[str], scope: Scope, taken: Taken = NOT_CUT) -> Iterator[Archive]:
     """The archive's answers while the block runs."""
     with connected(MEMORY, home.absolute() / "tmp") as connection:
-        yield Archive(connection, names, scope)
+        yield Archive(connection, names, scope, taken)

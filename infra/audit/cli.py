@@ -24,9 +24,15 @@ def audit(
     day: Annotated[str | None, typer.Option(help="only a day of ODOGRAPH_TZ, as 2026-11-20 [all]")] = None,
     by: Annotated[By | None, typer.Option(help="a line for each as well")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="JSON on standard output, all of it")] = False,
-    wait_s: Annotated[float, typer.Option(min=0, help="wait at most this long for quiet, s")] = 30.0,
+    wait: Annotated[bool, typer.Option("--wait", help="first wait until nothing is in flight")] = False,
+    at_most: Annotated[
+        str | None, typer.Argument(metavar="[DURATION]", help="of --wait: at most so long [60s]")
+    ] = None,
 ) -> None:
     """Balance what was generated against what was archived and counted. Exit 1 if the residual is not 0.
+
+    While data flows, frames that the slowest consumer of the log has not closed yet are in flight: they are
+    counted in a line of their own and balanced by the next audit, or by --wait.
 
     What is missing is named: vehicle, boot and sequence numbers, offsets of the log, windows. A frame
     belongs to the time of its first sample. Without a simulator's word the gaps between sequence numbers
@@ -35,8 +41,13 @@ def audit(
     from infra.audit import report
     from infra.audit.run import audit as take
     from infra.audit.run import wanted
+    from infra.contract.durations import duration_ms
+    from infra.contract.errors import ConfigError
     from infra.contract.settings import endpoints, load
 
+    if at_most is not None and not wait:
+        raise ConfigError(f"{at_most}: a duration is wanted after --wait only")
+    wait_s = duration_ms(at_most or "60s", "--wait") / 1000 if wait else 0.0
     settings = load()
     scope = wanted(settings, since, day)
     found = take(settings, endpoints(settings), scope, wait_s)

@@ -28,7 +28,8 @@ class EdgeDevice:
     dropped: Ranges
     on_board: Ranges
     from_ms: int
-    finished: bool
+    ended_ms: int | None
+    """When its run ended with all it sent acknowledged; None: it goes on, or was killed."""
     sent: bool
     """False: made into files, and not to arrive by itself."""
 
@@ -46,23 +47,24 @@ def devices(home: Path) -> dict[Device, EdgeDevice]:
 
 def _of_run(path: Path, sent: bool) -> Iterator[tuple[Device, EdgeDevice]]:
     run: Mapping[str, Any] = orjson.loads((path.parent / "run.json").read_bytes())
-    finished = bool(run.get("finished", True))
+    ended_ms = int(run.get("ended_ms") or 0) if run.get("finished", True) else None
     with path.open("rb") as lines:
         for line in lines:
             row = orjson.loads(line)
             device = (row["vehicle_id"], row["boot_id"])
             lost, dropped, on_board = (merged(row[key]) for key in ("lost", "dropped", "on_board"))
             from_ms = int(run.get("start_ms", row["boot_id"]))
-            yield device, EdgeDevice(row["next_seq"], lost, dropped, on_board, from_ms, finished, sent)
+            yield device, EdgeDevice(row["next_seq"], lost, dropped, on_board, from_ms, ended_ms, sent)
 
 
 def _together(one: EdgeDevice, other: EdgeDevice) -> EdgeDevice:
+    ended = [each.ended_ms for each in (one, other) if each.ended_ms is not None]
     return EdgeDevice(
         next_seq=max(one.next_seq, other.next_seq),
         lost=merged([*one.lost, *other.lost]),
         dropped=merged([*one.dropped, *other.dropped]),
         on_board=merged([*one.on_board, *other.on_board]),
         from_ms=min(one.from_ms, other.from_ms),
-        finished=one.finished and other.finished,
+        ended_ms=max(ended) if len(ended) == 2 else None,
         sent=one.sent or other.sent,
     )

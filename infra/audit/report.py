@@ -29,9 +29,7 @@ def as_text(audit: Audit, by_vehicle: bool, tz: str) -> str:
     """One line a figure with what it means, then vehicles, then what is missing; the verdict last."""
     account, zone = audit.account, ZoneInfo(tz)
     lines = [_span(account, zone)]
-    if audit.open_ms:
-        lines.append(f"not balanced yet: the last {audit.open_ms / 1000:,.0f} s; the queries are behind")
-    lines += [f"{name:>12} {figure:>12,}   {meaning}" for name, figure, meaning in _figures(audit)]
+    lines += [f"{name:>12} {figure:>12,}   {meaning}" for name, figure, meaning in _figures(audit, zone)]
     lines += list(_by_vehicle(account)) if by_vehicle else []
     missing = [_line(finding) for finding in findings(account, zone)]
     lines += missing[:NAMED]
@@ -49,6 +47,8 @@ def _span(account: Account, zone: ZoneInfo) -> str:
     scope = account.scope
     if scope.whole:
         return "frames since the beginning"
+    if scope.since_ms == 0:
+        return f"frames whose first sample lies before {_at(scope.until_ms, zone)}"
     return f"frames whose first sample lies in {_at(scope.since_ms, zone)} to {_at(scope.until_ms, zone)}"
 
 
@@ -56,7 +56,7 @@ def _at(moment_ms: int, zone: ZoneInfo) -> str:
     return datetime.fromtimestamp(moment_ms / 1000, zone).strftime("%Y-%m-%d %H:%M:%S %Z")
 
 
-def _figures(audit: Audit) -> Iterator[tuple[str, int, str]]:
+def _figures(audit: Audit, zone: ZoneInfo) -> Iterator[tuple[str, int, str]]:
     account, ledger = audit.account, audit.ledger
     f = account.total
     yield "vehicles", len(account.vehicles), "with a frame, or expected to have one"
@@ -67,7 +67,7 @@ def _figures(audit: Audit) -> Iterator[tuple[str, int, str]]:
         yield "poison", ledger.poison, "messages broken on purpose"
     yield "link", f.lost_on_link, "lost by the radio link"
     yield "on board", f.dropped_on_board + f.on_board, f"{f.on_board:,} kept, the others pushed out"
-    yield "on the way", f.on_the_way, "counted by a run that has not finished, not archived yet"
+    yield "on the way", f.on_the_way, "in the log, or counted by a run that goes on; not archived yet"
     yield "broker", account.dropped_by_broker, _broker(account)
     dead = f"{f.dead_unknown:,} dead letters besides, whose frame cannot be told"
     yield "dead", f.dead, f"frames in dead letters only; {dead}"
@@ -82,6 +82,10 @@ def _figures(audit: Audit) -> Iterator[tuple[str, int, str]]:
     yield "quarantined", f.quarantined, f"frames with an impossible clock ({f.quarantined_records:,} records)"
     yield "counted", f.counted, f"frames in windows by the stream; {f.in_time:,} in the archive"
     yield "duplicate", f.duplicate, "records of frames seen before"
+    if audit.in_flight and audit.horizon is not None:
+        seen = audit.horizon
+        waits = f"{seen.slowest} is at {_at(seen.moment_ms, zone)}, windows stay open beyond it; or: --wait"
+        yield "in flight", audit.in_flight, f"records too young to be balanced: {waits}"
 
 
 def _broker(account: Account) -> str:
@@ -111,7 +115,7 @@ def as_json(audit: Audit) -> str:
         **whole,
         "since_ms": scope.since_ms if not scope.whole else None,
         "until_ms": scope.until_ms if scope.until_ms != EVER_MS else None,
-        "open_ms": audit.open_ms,
+        "in_flight": audit.in_flight,
         "residual": audit.residual,
         "account": _with_residual(account.total) | {"dropped_by_broker": account.dropped_by_broker},
         "vehicles": {v: _with_residual(f) for v, f in sorted(account.vehicles.items())},

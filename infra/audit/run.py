@@ -1,41 +1,44 @@
-"""The audit as the command line asks for it: waits for quiet, asks all witnesses, names the clones."""
+"""The audit as the command line asks for it: what is closed is balanced, what is younger is in flight."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
-from infra.audit import archive, tables
+from infra.audit import archive, horizon, tables
 from infra.audit import scope as scopes
+from infra.audit.horizon import ARCHIVE, TELEMETRY, Horizon
 from infra.audit.scope import Scope
-from infra.audit.sources import TELEMETRY, sources
+from infra.audit.sources import Sources, sources
 from infra.audit.take import Account, take
 from infra.clones import Clone, cloned_vehicles
-from infra.contract.errors import OdographError, ServiceError
+from infra.contract.errors import OdographError
 from infra.contract.settings import Endpoints, Settings
 from infra.contract.verdict import clock_limits
-from infra.demo.audit import settled
+from infra.demo import audit as sums
 from infra.ledger import Ledger
-from infra.stack import lag
 from infra.stack.broker_figures import broker_figures
 from infra.stack.log_ends import LogEnds
 
-CLOSERS: Final = ("windows", "archive")
-"""Queries that must have taken in everything before a moment is closed."""
 POLL_S: Final = 1.0
+PATIENCE_S: Final = 10.0
+"""A frame between broker and log is in no witness's hands: what lacks is asked for again so long."""
 
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """What an audit found. ``ledger``: the sums over everything since the start, for a whole audit."""
+    """What an audit found."""
 
     account: Account
     ledger: Ledger | None
+    """The sums over everything since the start, where nothing is in flight."""
     clones: Sequence[Clone]
-    open_ms: int = 0
-    """So much at the end of the time asked for is not closed: the queries are behind."""
+    in_flight: int = 0
+    """Records of what was asked for that are younger than the horizon: nothing can be said of them yet."""
+    horizon: Horizon | None = None
 
     @property
     def residual(self) -> int:
@@ -48,46 +51,57 @@ class Audit:
 
 
 def audit(settings: Settings, addresses: Endpoints, wanted: Scope, wait_s: float) -> Audit:
-    """Ask for the scope until nothing is left open, or until ``wait_s`` is over; raises ServiceError."""
+    """Balance the part of a scope that is closed; waits at most ``wait_s`` until nothing of it is in flight.
+
+    Raises ServiceError.
+    """
+    end_s = time.monotonic() + wait_s
     where = replace(sources(settings, addresses), broker_dropped=_dropped(addresses))
     with tables.opened(where.db_url) as database:
         horizons = (database.horizon_ms(), archive.horizon_ms(where.home))
-    known = [horizon for horizon in horizons if horizon is not None]
+    known = [found for found in horizons if found is not None]
     wanted = wanted.kept(max(known, default=None), time.time_ns() // 1_000_000)
-    with LogEnds(addresses.kafka_bootstrap, settings.kafka.prefix) as ends:
-        if wanted.whole:
-            ledger = settled(where.home, addresses, ends, wait_s)
-            found = take(replace(where, log_ends=ends.ends(TELEMETRY)), wanted)
-            return Audit(found, ledger, cloned_vehicles(settings.paths.home))
-    end = time.monotonic() + wait_s
+    if wanted.whole:
+        quiet = _quiet(settings, addresses, where, end_s)
+        if quiet is not None:
+            return quiet
+        wanted = replace(wanted, until_ms=time.time_ns() // 1_000_000)
+    again_until_s = max(end_s, time.monotonic() + PATIENCE_S)
     while True:
-        moment_ms = closed_ms(settings, addresses)
-        over = time.monotonic() > end
-        if moment_ms is None and over:
-            raise ServiceError(
-                f"the queries {' and '.join(CLOSERS)} have not caught up with the log yet; "
-                "nothing can be balanced before they have, see: odograph status"
-            )
-        if moment_ms is not None:
-            limit_ms = clock_limits(settings).lateness_ms
-            found = take(where, wanted.closed(moment_ms, limit_ms, where.window_ms))
-            open_ms = max(0, wanted.until_ms - limit_ms - where.window_ms - found.scope.until_ms)
-            if (found.residual == 0 and open_ms == 0) or over:
-                return Audit(found, None, cloned_vehicles(settings.paths.home), open_ms)
+        found = _closed(settings, addresses, where, wanted)
+        settled = found.residual == 0 and (found.in_flight == 0 or time.monotonic() > end_s)
+        if settled or time.monotonic() > again_until_s:
+            return found
         time.sleep(POLL_S)
 
 
-def closed_ms(settings: Settings, addresses: Endpoints) -> int | None:
-    """Up to when archive and windows have taken in everything: now, where nothing waits for them.
+def _quiet(settings: Settings, addresses: Endpoints, where: Sources, end_s: float) -> Audit | None:
+    """The audit of everything, where two readings agree and nothing waits; None where data flows."""
+    last: Ledger | None = None
+    with LogEnds(addresses.kafka_bootstrap, settings.kafka.prefix) as ends:
+        while True:
+            seen = horizon.look(settings, addresses)
+            now = sums.take(where.home, addresses, ends) if seen.quiet else None
+            over = time.monotonic() > end_s
+            stands = now is not None and now == last
+            if now is not None and stands and (now.residual == 0 or over):
+                found = take(replace(where, taken=ends.ends(TELEMETRY)), scopes.WHOLE)
+                return Audit(found, now, cloned_vehicles(settings.paths.home), horizon=seen)
+            if over and (now is None or (last is not None and not stands)):
+                return None
+            last = now
+            time.sleep(POLL_S)
 
-    Else when both last had; None where one of them never had within a day.
-    """
-    now_ms = time.time_ns() // 1_000_000
-    behind = lag.records_behind(settings, addresses)
-    if all(behind.get(query) == 0 for query in CLOSERS):  # one that never finished a batch is not in it
-        return now_ms
-    with tables.opened(addresses.db_ingest_url) as database:
-        return database.caught_up_ms(CLOSERS)
+
+def _closed(settings: Settings, addresses: Endpoints, where: Sources, wanted: Scope) -> Audit:
+    """What of the scope is closed, and how much of it is not."""
+    seen = horizon.look(settings, addresses)
+    taken = seen.taken[ARCHIVE]
+    where = replace(where, taken=taken, waiting=partial(horizon.in_flight, settings, addresses, seen))
+    closed = wanted.closed(seen.moment_ms, clock_limits(settings).lateness_ms, where.window_ms)
+    found = take(where, closed, asked_ms=wanted.until_ms)
+    in_log = seen.behind(ARCHIVE) if closed.until_ms < wanted.until_ms else 0
+    return Audit(found, None, cloned_vehicles(settings.paths.home), found.open_records + in_log, seen)
 
 
 def _dropped(addresses: Endpoints) -> int | None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from infra.audit.edge import Device
+from infra.contract.seq_ranges import Ranges
 from infra.contract.settings import Endpoints, Settings
 from infra.contract.topics import kafka_topic
 from infra.contract.verdict import clock_limits
@@ -16,14 +18,17 @@ TELEMETRY: Final = "telemetry"
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Where the witnesses are. ``log_ends``: end offset by partition of the live topic, for a whole audit."""
+    """Where the witnesses are, and while data flows what none of them can say yet."""
 
     home: Path
     db_url: str
     window_ms: int
     ahead_ms: int
     topic: str
-    log_ends: Mapping[int, int] | None = None
+    taken: Mapping[int, int] | None = None
+    """Next offset of the live topic by partition up to which the archive has all, as far as that is known."""
+    waiting: Callable[[], Mapping[Device, Ranges]] = dict
+    """Frames that lie in the log and in no consumer's results yet."""
     broker_dropped: int | None = None
 
 

@@ -52,10 +52,9 @@ FROM odograph.vehicle_window
 WHERE vehicle_id = %(vehicle)s AND window_start >= to_timestamp(%(since)s / 1000.0)
   AND window_start < to_timestamp(%(until)s / 1000.0)
 """
-_CAUGHT_UP = """
-SELECT (extract(epoch FROM min(at)) * 1000)::bigint, count(*)
-FROM (SELECT query, max(at) AS at FROM odograph.query_progress
-      WHERE query = ANY(%(queries)s) AND lag_records = 0 AND at > now() - INTERVAL '1 day' GROUP BY query) q
+_TAKEN = """
+SELECT partition, next_offset FROM odograph.consumer_offset
+WHERE consumer = %(consumer)s AND topic = %(topic)s
 """
 _HORIZON = """
 SELECT (extract(epoch FROM max(dropped_before)) * 1000)::bigint FROM odograph.retention
@@ -107,10 +106,9 @@ class Tables:
         """Frames in time by window, ms."""
         return dict(self._ask(_WINDOWS, _bounds(scope) | {"vehicle": vehicle_id}))
 
-    def caught_up_ms(self, queries: Sequence[str]) -> int | None:
-        """Up to when these queries had taken in everything when they last said so; None: not within a day."""
-        ((moment, known),) = self._ask(_CAUGHT_UP, {"queries": list(queries)})
-        return int(moment) if known == len(queries) else None
+    def taken(self, consumer: str, topic: str) -> dict[int, int]:
+        """The next offset that a consumer of the database reads, by partition; none before its first."""
+        return dict(self._ask(_TAKEN, {"consumer": consumer, "topic": topic}))
 
     def horizon_ms(self) -> int | None:
         """Windows that begin before it have been dropped; None: none ever were."""

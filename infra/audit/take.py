@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -55,6 +55,8 @@ class Account:
     gaps: list[Gap] = field(default_factory=list)
     windows: list[WindowGap] = field(default_factory=list)
     log: list[LogGap] = field(default_factory=list)
+    open_records: int = 0
+    """Archived records of frames that came after the scope, within what was asked for: not closed yet."""
     broker_dropped: int | None = None
     """What the broker says it dropped since its start; None: it does not answer."""
 
@@ -70,19 +72,26 @@ class Account:
         return sum(f.residual for f in self.vehicles.values()) - self.dropped_by_broker + in_log
 
 
-def take(sources: Sources, scope: Scope, told: Mapping[Device, EdgeDevice] | None = None) -> Account:
-    """The account of a scope; ``told`` where the runs were read already. Raises ServiceError."""
+def take(
+    sources: Sources, scope: Scope, told: Mapping[Device, EdgeDevice] | None = None, asked_ms: int = 0
+) -> Account:
+    """The account of a scope; ``told`` where the runs were read already. Raises ServiceError.
+
+    ``asked_ms``: the end of what was asked for, where the scope is the closed part of it.
+    """
     found = Account(scope, broker_dropped=sources.broker_dropped)
     told = edge.devices(sources.home) if told is None else told
-    since_ms = 0 if scope.whole else scope.since_ms - sources.ahead_ms - SLACK_MS
+    since_ms = max(0, scope.since_ms - sources.ahead_ms - SLACK_MS)
     names = archive.files(sources.home, since_ms)
-    with archive.opened(sources.home, names, scope) as store:
+    taken = archive.NOT_CUT if sources.taken is None else (sources.topic, sources.taken)
+    with archive.opened(sources.home, names, scope, taken) as store:
         counts = store.devices()
         parts = store.partitions()
         with tables.opened(sources.db_url) as database:
-            _devices(found, counts, told, store, database)
+            _devices(found, counts, told, store, database, sources.waiting)
             _listed(found, database)
             _windows(found, store, database, sources.window_ms)
+        found.open_records = store.open_records(asked_ms) if asked_ms > scope.until_ms else 0
     found.log = _log_gaps(parts, sources, scope)
     found.total = account.totals(found.vehicles)
     return found
@@ -90,7 +99,7 @@ def take(sources: Sources, scope: Scope, told: Mapping[Device, EdgeDevice] | Non
 
 def _devices(
     found: Account, counts: Mapping[Device, DeviceCount], told: Mapping[Device, EdgeDevice],
-    store: Archive, database: Tables,
+    store: Archive, database: Tables, waiting: Callable[[], Mapping[Device, Ranges]],
 ) -> None:  # fmt: skip
     """Every device's frames, and which are missing."""
     lacking = {
@@ -100,14 +109,16 @@ def _devices(
     elsewhere = store.elsewhere(ranges)
     left = {d: r for d, whole in ranges.items() if (r := minus(whole, elsewhere.get(d, [])))}
     dead = database.dead_frames(sorted({vehicle_id for vehicle_id, _ in left})) if left else {}
+    in_log = waiting() if left else {}
     vehicles: defaultdict[str, Figures] = defaultdict(Figures)
     for device in sorted(lacking):
         count = counts.get(device)
         if count is None and device not in left:
             continue
         figures, missing = account.of_device(
-            count, told.get(device), lacking[device], elsewhere.get(device, []), dead.get(device, [])
-        )
+            count, told.get(device), lacking[device], elsewhere.get(device, []), dead.get(device, []),
+            in_log.get(device, []),
+        )  # fmt: skip
         vehicles[device[0]].add(figures)
         if missing:
             found.gaps.append(Gap(*device, missing))
@@ -132,8 +143,8 @@ def _windows(found: Account, store: Archive, database: Tables, window_ms: int) -
 
 
 def _log_gaps(parts: Sequence[PartitionCount], sources: Sources, scope: Scope) -> list[LogGap]:
-    """Offsets that the archive lacks; of the live topic up to the log's end, where that is known."""
-    ends = dict(sources.log_ends or {}) if scope.whole else {}
+    """Offsets that the archive lacks; of the live topic up to where it must hold all, if that is known."""
+    ends = dict(sources.taken or {}) if scope.since_ms == 0 else {}
     found = []
     for part in parts:
         end = ends.pop(part.partition, part.last + 1) if part.topic == sources.topic else part.last + 1

@@ -31,6 +31,7 @@ class Record:
     received_ms: int
     value: bytes
     headers: dict[str, str]
+    key: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,6 +69,11 @@ class LogReader:
             return None
         return next((_record(m) for m in self._read(topic, partition, offset, offset + 1)), None)
 
+    def records(self, topic: str, partition: int, begin: int, end: int) -> Iterator[Record]:
+        """Records of offsets begin..end-1, as far as retention has left them."""
+        begin = max(begin, self.ends(topic, partition)[0])
+        return map(_record, self._read(topic, partition, begin, end))
+
     def find(self, topic: str, partition: int, begin: int, wanted: Wanted, any_key: bool) -> list[Record]:
         """Records of the wanted frame from ``begin`` to the end; the newest part of a stretch too long.
 
@@ -114,6 +119,7 @@ class LogReader:
 
 
 def _record(message: Message) -> Record:
+    key = message.key()
     pairs = cast("list[tuple[str, bytes | None]]", message.headers() or [])
     headers = {name: (value or b"").decode(errors="replace") for name, value in pairs}
     return Record(
@@ -123,4 +129,5 @@ def _record(message: Message) -> Record:
         received_ms=int(message.timestamp()[1]),
         value=message.value() or b"",
         headers=headers,
+        key=None if key is None else key.decode(errors="replace"),
     )

@@ -15,7 +15,7 @@ SEEN = DeviceCount(
     first_seq=2, last_seq=9, gaps=[(4, 5)],
 )  # fmt: skip
 TOLD = EdgeDevice(14, lost=[(0, 0), (4, 4)], dropped=[(12, 12)], on_board=[(13, 13)], from_ms=1000,
-                  finished=True, sent=True)  # fmt: skip
+                  ended_ms=9000, sent=True)  # fmt: skip
 
 
 def test_without_a_run_only_the_gaps_between_frames_lack() -> None:
@@ -23,24 +23,26 @@ def test_without_a_run_only_the_gaps_between_frames_lack() -> None:
 
 
 def test_a_run_tells_what_came_before_the_first_frame_and_behind_the_last() -> None:
-    assert absent(SEEN, TOLD, WHOLE) == Absent([(0, 1), (4, 5)], [(10, 13)])
+    assert absent(SEEN, TOLD, WHOLE) == Absent([(0, 1), (4, 5), (10, 13)], [])
 
 
 def test_a_device_of_which_nothing_came_lacks_altogether() -> None:
-    assert absent(None, TOLD, WHOLE) == Absent([], [(0, 13)])
+    assert absent(None, TOLD, WHOLE) == Absent([(0, 13)], [])
     assert absent(None, replace(TOLD, sent=False), WHOLE) == Absent([], [])
 
 
 def test_a_gap_belongs_to_the_scope_of_the_frame_before_it() -> None:
-    later = Scope(2000, 9000)
-    assert absent(SEEN, TOLD, later) == Absent([(4, 5)], [(10, 13)])
+    later = Scope(2000, 9001)
+    assert absent(SEEN, TOLD, later) == Absent([(4, 5), (10, 13)], [])
     seen = replace(SEEN, following=12)
     assert absent(seen, TOLD, later) == Absent([(4, 5), (10, 11)], [])
     assert absent(None, TOLD, later) == Absent([], [])
 
 
 def test_what_never_left_and_what_is_dead_is_not_missing() -> None:
-    figures, missing = of_device(SEEN, TOLD, absent(SEEN, TOLD, WHOLE), elsewhere=[], dead=[(10, 10)])
+    figures, missing = of_device(
+        SEEN, TOLD, absent(SEEN, TOLD, WHOLE), elsewhere=[], dead=[(10, 10)], waiting=[]
+    )
     assert missing == [(1, 1), (5, 5), (11, 11)]
     assert figures == Figures(
         generated=14, lost_on_link=2, dropped_on_board=1, on_board=1, dead=1, missing=3,
@@ -52,13 +54,26 @@ def test_what_never_left_and_what_is_dead_is_not_missing() -> None:
 
 
 def test_behind_the_last_frame_of_a_run_that_goes_on_frames_are_on_their_way() -> None:
-    told = replace(TOLD, finished=False)
-    figures, missing = of_device(SEEN, told, absent(SEEN, told, WHOLE), elsewhere=[], dead=[])
+    told = replace(TOLD, ended_ms=None)
+    figures, missing = of_device(SEEN, told, absent(SEEN, told, WHOLE), elsewhere=[], dead=[], waiting=[])
     assert (figures.on_the_way, missing) == (2, [(1, 1), (5, 5)])
 
 
+def test_the_end_of_a_run_lacks_only_once_it_lies_before_the_end_of_the_scope() -> None:
+    assert absent(SEEN, TOLD, Scope(0, 9000)) == Absent([(0, 1), (4, 5)], [(10, 13)])
+    assert absent(SEEN, TOLD, Scope(0, 9001)) == Absent([(0, 1), (4, 5), (10, 13)], [])
+
+
+def test_frames_that_wait_in_the_log_are_on_their_way() -> None:
+    lacking = absent(SEEN, None, WHOLE)
+    figures, missing = of_device(SEEN, None, lacking, elsewhere=[], dead=[], waiting=[(4, 4), (77, 99)])
+    assert (figures.on_the_way, missing) == (1, [(5, 5)])
+
+
 def test_frames_that_the_archive_has_at_another_moment_are_none_of_this_scope() -> None:
-    figures, missing = of_device(SEEN, None, absent(SEEN, None, WHOLE), elsewhere=[(4, 4)], dead=[])
+    figures, missing = of_device(
+        SEEN, None, absent(SEEN, None, WHOLE), elsewhere=[(4, 4)], dead=[], waiting=[]
+    )
     assert (figures.generated, missing) == (7, [(5, 5)])
 
 

@@ -70,6 +70,21 @@ def test_holes_and_doubles_among_the_offsets_are_named(tmp_path: Path) -> None:
     assert (broken.holes, broken.doubles) == ([(7, 8), (10, 10)], 1)
 
 
+def test_what_the_archive_holds_beyond_a_finished_batch_is_not_looked_at(tmp_path: Path) -> None:
+    files = store(tmp_path, [Record(s, offset=s + 5) for s in range(4)])
+    with archive.opened(tmp_path, files, Scope(0, T0_MS + 10_000), ("odograph.telemetry", {0: 8})) as found:
+        (part,) = found.partitions()
+        assert (part.last, found.devices()[V].frames) == (7, 3)
+
+
+def test_records_after_the_closed_part_of_what_was_asked_for_are_counted(tmp_path: Path) -> None:
+    scope = Scope(T0_MS, T0_MS + 20_000, seen_until_ms=T0_MS + 21_000)
+    late = Record(12, verdict="late", received_ms=T0_MS + 600_000)
+    files = store(tmp_path, [*map(Record, (11, 19, 20, 35)), late])
+    with archive.opened(tmp_path, files, scope) as found:
+        assert (found.open_records(T0_MS + 30_000), found.open_records(T0_MS + 40_000)) == (2, 3)
+
+
 def test_shares_of_the_fleet_add_up_to_the_same_answer(tmp_path: Path) -> None:
     records = [Record(s, vehicle_id=f"V{s % 7}") for s in range(40)]
     with archive.opened(tmp_path, store(tmp_path, records), WHOLE) as found:
