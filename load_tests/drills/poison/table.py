@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from load_tests.drills.poison import evidence
 from load_tests.drills.poison.attack import Attack
 
-ATTACKS: Final[tuple[Attack, ...]] = ()
+ATTACKS: Final[tuple[Attack, ...]] = (*evidence.ATTACKS,)
