@@ -109,7 +109,8 @@ def broker_in(home: Path) -> Iterator[Broker]:
     folder = load(paths={"home": str(home)}).paths.cache
     fetch_all(folder, Progress(), ("mosquitto",))
     with guarded(home):
-        service = mosquitto(cache.rootfs(folder), home / "data" / "mosquitto", ports.free_port())
+        places = (home / "data" / "mosquitto", home / "config")
+        service = mosquitto(cache.rootfs(folder), *places, ports.free_port())
         runner = Runner(home)
         runner.start(service)
         found = runner.find(service.name)
@@ -144,7 +145,7 @@ def services_in(home: Path) -> Iterator[Services]:
         chosen.append(ports.free_port(chosen))
     jars = cache.jars(folder, "kafka")[0].parent
     services = (
-        mosquitto(cache.rootfs(folder), home / "data" / "mosquitto", chosen[0]),
+        mosquitto(cache.rootfs(folder), home / "data" / "mosquitto", home / "config", chosen[0]),
         kafka(jars, home / "data" / "kafka", chosen[1], chosen[2], KAFKA_HEAP_MB),
     )
     home.chmod(0o711)  # the services' users must reach their folders

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from functools import partial
 from pathlib import Path
 
-from infra.stack import probes
+from infra.stack import accounts, probes
 from infra.stack.ports import HOST
-from infra.stack.rootfs import DATA, inside, user_ids
+from infra.stack.rootfs import CONFIG, DATA, inside
 from infra.stack.service import Service
 
-USER = "mosquitto"
-CONFIG = "mosquitto.conf"
+USER = "odograph-mosquitto"
+CONFIG_FILE = "mosquitto.conf"
 
 # Sized for an outage of the bridge: 1 GiB of queue is 80 s of 10,000 frames/s, hours of a small fleet. What
 # does not fit is dropped and counted in $SYS/broker/publish/messages/dropped. Anonymous, on loopback only.
@@ -39,12 +38,13 @@ log_type notice
 def mosquitto(
     root: Path,
     data: Path,
+    config: Path,
     port: int,
     max_queued: int = 1_000_000,
     autosave_s: int = 30,
     max_packet: int = 1 << 20,
 ) -> Service:
-    """Mosquitto on a loopback port with its data in ``data``.
+    """Mosquitto on a loopback port with its data in ``data``, configured by ``config``.
 
     It holds ``max_queued`` messages for an absent client and writes what it holds every ``autosave_s``. A
     client that sends a packet of more than ``max_packet`` bytes is disconnected at the packet's header.
@@ -53,19 +53,15 @@ def mosquitto(
     text = TEMPLATE.format(port=port, host=HOST, data=DATA, **limits)
     return Service(
         name="mosquitto",
-        command=inside(root, data, USER, "mosquitto", "-c", f"{DATA}/{CONFIG}"),
+        command=inside(root, data, config, USER, "mosquitto", "-c", f"{CONFIG}/{CONFIG_FILE}"),
         port=port,
         port_setting="ODOGRAPH_MQTT_PORT",
         probe=partial(probes.mqtt_echo, HOST, port),
-        prepare=partial(_prepare, root, data, text),
+        prepare=partial(_prepare, data, config, text),
         ready_s=20.0,
     )
 
 
-def _prepare(root: Path, data: Path, text: str) -> None:
-    data.mkdir(parents=True, exist_ok=True)
-    os.chown(data, *user_ids(root, USER))
-    data.chmod(0o700)
-    config = data / CONFIG
-    config.write_text(text)
-    os.chown(config, *user_ids(root, USER))
+def _prepare(data: Path, config: Path, text: str) -> None:
+    accounts.give_folder(data, USER)
+    accounts.write_config(config, USER, {CONFIG_FILE: text})

@@ -15,13 +15,13 @@ import psycopg
 from psycopg import sql
 
 from infra.contract.errors import ServiceError
-from infra.stack import cache, probes
+from infra.stack import accounts, cache, probes
 from infra.stack.ports import HOST
-from infra.stack.rootfs import DATA, inside, user_ids
+from infra.stack.rootfs import CONFIG, DATA, inside
 from infra.stack.service import Service
-from infra.stack.trees import remove_tree
 
-USER = "postgres"
+USER = "odograph-postgres"
+SUPERUSER = "postgres"
 DATABASE = "odograph"
 OWNER, INGEST, DASHBOARD = "odograph_owner", "odograph_ingest", "odograph_dashboard"
 DISPATCH = "odograph_dispatch"
@@ -53,6 +53,12 @@ timescaledb.telemetry_level = off
 timescaledb.max_background_workers = 8
 """
 ACCESS = f"host all all {HOST}/32 scram-sha-256\n"
+INITDB = f"""
+rm -rf {DATA}/cluster.new &&
+{cache.POSTGRES_BIN}/initdb -D {DATA}/cluster.new --pwfile={CONFIG}/{NEW_PASSWORD_FILE} "$@" &&
+mv -T {DATA}/cluster.new {DATA}/cluster
+"""
+"""Makes the cluster beside its place and renames it: a half-made one is never taken for a whole one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,53 +99,41 @@ def url(user: str, password: str, port: int, database: str = DATABASE) -> str:
     return f"postgresql://{user}:{password}@{HOST}:{port}/{database}"
 
 
-def postgres(root: Path, data: Path, port: int, password: str) -> Service:
+def postgres(root: Path, data: Path, config: Path, port: int, password: str) -> Service:
     """PostgreSQL on a loopback port with its cluster in ``data``; ``password`` is the superuser's."""
-    server = (f"{cache.POSTGRES_BIN}/postgres", "-D", f"{DATA}/cluster")
+    files = ("-D", f"{DATA}/cluster", f"--config-file={CONFIG}/postgresql.conf")
     return Service(
         name="postgres",
-        command=inside(root, data, USER, *server),
+        command=inside(root, data, config, USER, f"{cache.POSTGRES_BIN}/postgres", *files),
         port=port,
         port_setting="ODOGRAPH_DB_PORT",
-        probe=partial(probes.database, url(USER, password, port, "postgres")),
-        prepare=partial(_prepare, root, data, port, password),
+        probe=partial(probes.database, url(SUPERUSER, password, port, "postgres")),
+        prepare=partial(_prepare, root, data, config, port, password),
         stop_signal=signal.SIGINT,  # fast: ends sessions; SIGTERM would wait for them
         ready_s=60.0,
         again_on="is still in use",
     )
 
 
-def _prepare(root: Path, data: Path, port: int, password: str) -> None:
-    data.mkdir(parents=True, exist_ok=True)
-    ids = user_ids(root, USER)
-    os.chown(data, *ids)
-    data.chmod(0o700)
+def _prepare(root: Path, data: Path, config: Path, port: int, password: str) -> None:
+    accounts.give_folder(data, USER)
+    settings = TEMPLATE.format(host=HOST, port=port)
+    texts = {"postgresql.conf": settings, "pg_hba.conf": ACCESS, "pg_ident.conf": ""}
+    accounts.write_config(config, USER, texts)
     if not (data / "cluster").exists():
-        _initdb(root, data, password)
-    for name, text in (
-        ("postgresql.conf", TEMPLATE.format(host=HOST, port=port)),
-        ("pg_hba.conf", ACCESS),
-    ):
-        (data / "cluster" / name).write_text(text)
+        accounts.write_config(config, USER, {NEW_PASSWORD_FILE: password})
+        _initdb(root, data, config)
 
 
-def _initdb(root: Path, data: Path, password: str) -> None:
-    """Make the cluster beside its place and rename it: a half-made one is never taken for a whole one."""
-    half = data / "cluster.new"
-    remove_tree(half)
-    password_file = data / NEW_PASSWORD_FILE
-    write_private(password_file, password)
-    os.chown(password_file, *user_ids(root, USER))
-    options = ("--username=postgres", "--auth=scram-sha-256", f"--pwfile={DATA}/{NEW_PASSWORD_FILE}")
+def _initdb(root: Path, data: Path, config: Path) -> None:
+    options = ("--username=postgres", "--auth=scram-sha-256")
     locale = ("--encoding=UTF8", "--locale=C.UTF-8", "--data-checksums")
-    initdb = (f"{cache.POSTGRES_BIN}/initdb", "-D", f"{DATA}/{half.name}", *options, *locale)
-    done = subprocess.run(
-        inside(root, data, USER, *initdb), capture_output=True, text=True, timeout=INITDB_S, check=False
-    )
-    password_file.unlink()
+    initdb = ("/bin/sh", "-c", INITDB, "initdb", *options, *locale)
+    command = inside(root, data, config, USER, *initdb)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=INITDB_S, check=False)
+    (config / NEW_PASSWORD_FILE).unlink()
     if done.returncode != 0:
         raise ServiceError(f"postgres: initdb in {data} failed: {(done.stderr or done.stdout).strip()}")
-    half.rename(data / "cluster")
 
 
 def ensure_roles(superuser_url: str, words: Passwords) -> None:

@@ -105,14 +105,19 @@ class Stack:
 
     def services(self, chosen: dict[str, int]) -> tuple[Service, ...]:
         """The embedded services on the chosen ports."""
-        data, folder = self.home / "data", self.settings.paths.cache
+        data, config, folder = self.home / "data", self.home / "config", self.settings.paths.cache
         makers: dict[str, Callable[[], Service]] = {
             "postgres": lambda: postgres.postgres(
-                cache.rootfs(folder), data / "postgres", chosen["postgres"], self._passwords().superuser
+                cache.rootfs(folder),
+                data / "postgres",
+                config / "postgres",
+                chosen["postgres"],
+                self._passwords().superuser,
             ),
             "mosquitto": lambda: mosquitto(
                 cache.rootfs(folder),
                 data / "mosquitto",
+                config / "mosquitto",
                 chosen["mosquitto"],
                 self.settings.mqtt.max_queued_messages,
                 self.settings.mqtt.autosave_s,
@@ -157,7 +162,7 @@ class Stack:
 
     def superuser_url(self) -> str:
         """The embedded server's superuser, for roles and databases."""
-        return postgres.url(postgres.USER, self._passwords().superuser, self.ports()["postgres"], "postgres")
+        return postgres.url(postgres.SUPERUSER, self._passwords().superuser, self.ports()["postgres"], "postgres")
 
     def _start(self, service: Service) -> None:
         ran = self.runner.find(service.name)
@@ -177,7 +182,7 @@ class Stack:
 
     def _set_up_home(self) -> None:
         (self.home / "data").mkdir(exist_ok=True)
-        self.home.chmod(0o711)  # secrets lie in here, and the services' users must reach their folders
+        self.home.chmod(0o711)  # secrets lie in here
         ensure_keys(self.settings)
 
     def _passwords(self) -> postgres.Passwords:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -17,8 +16,8 @@ from bridge import lanes
 from bridge.mqtt_source import MqttSource
 from infra.contract.errors import ServiceError
 from infra.contract.settings import Settings
-from infra.stack import broker_access, cache, mosquitto, ports
-from infra.stack.rootfs import DATA, user_ids
+from infra.stack import accounts, broker_access, cache, mosquitto, ports
+from infra.stack.rootfs import CONFIG
 from infra.stack.service import Runner
 from infra.stack.stack import Stack
 from load_tests.mqtt_flood import vehicle_id
@@ -34,7 +33,7 @@ def named_broker(stack: Stack, home: Path, root: str) -> Iterator[int]:
     """A broker of this test's own that takes nobody without a name."""
     port = ports.free_port()
     rootfs = cache.rootfs(stack.settings.paths.cache)
-    service = mosquitto.mosquitto(rootfs, home / "data", port)
+    service = mosquitto.mosquitto(rootfs, home / "data", home / "config", port)
     files = {
         "passwords": broker_access.passwords(WORDS),
         "acl": broker_access.acl(root, "odograph-bridge", "odograph-downlink"),
@@ -42,15 +41,10 @@ def named_broker(stack: Stack, home: Path, root: str) -> Iterator[int]:
 
     def prepare() -> None:
         service.prepare()
-        config = home / "data" / mosquitto.CONFIG
-        text = config.read_text()
+        text = (home / "config" / mosquitto.CONFIG_FILE).read_text()
         assert "allow_anonymous true\n" in text
-        config.write_text(text.replace("allow_anonymous true\n", broker_access.CONFIG.format(folder=DATA)))
-        for name, content in files.items():
-            path = home / "data" / name
-            path.write_text(content)
-            path.chmod(0o600)
-            os.chown(path, *user_ids(rootfs, mosquitto.USER))
+        named = text.replace("allow_anonymous true\n", broker_access.CONFIG.format(folder=CONFIG))
+        accounts.write_config(home / "config", mosquitto.USER, {**files, mosquitto.CONFIG_FILE: named})
 
     runner = Runner(home)
     runner.start(replace(service, prepare=prepare, probe=lambda: listening(port)))
