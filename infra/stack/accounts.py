@@ -8,6 +8,7 @@ lies in a folder of root's that the service may read.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import pwd
 import stat
@@ -23,6 +24,8 @@ MAKE_USER: Final = (
     "--shell", "/usr/sbin/nologin", "--comment", "service of Odograph",
 )  # fmt: skip
 MAKE_S: Final = 60
+LOCK: Final = Path("/etc/.pwd.lock")
+"""Of root's. Two useradd at once for one name both succeed, and the second number replaces the first."""
 UNFOLLOWED: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
@@ -33,13 +36,22 @@ def ids(user: str) -> tuple[int, int]:
     """
     with contextlib.suppress(KeyError):
         return _known(user)
+    with LOCK.open("ab") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        try:
+            return _known(user)  # another start was quicker
+        except KeyError:
+            return _made(user)
+
+
+def _made(user: str) -> tuple[int, int]:
     try:
-        made = subprocess.run((*MAKE_USER, user), capture_output=True, text=True, check=False, timeout=MAKE_S)
-        return _known(user)  # also where another start was quicker
+        done = subprocess.run((*MAKE_USER, user), capture_output=True, text=True, check=False, timeout=MAKE_S)
+        return _known(user)
     except FileNotFoundError:
         why = "there is no useradd here"
     except KeyError:
-        why = made.stderr.strip()
+        why = done.stderr.strip()
     raise ServiceError(f"the system user {user} cannot be made: {why}; make it by this system's means")
 
 
@@ -52,14 +64,18 @@ def give_folder(folder: Path, user: str) -> None:
     """``folder``, made where it is missing, belongs to ``user`` alone, with what its last owner has in it.
 
     Links are neither followed nor given away, nor are files of others. Raises ServiceError where the folder
-    itself is no folder.
+    itself is no folder, or this process is not root.
     """
+    if os.geteuid() != 0:
+        raise ServiceError(
+            f"{folder} cannot be given to the user {user}: run as root, or use infra/compose.yaml"
+        )
     uid, gid = ids(user)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         top = os.open(folder, UNFOLLOWED | os.O_DIRECTORY)
     except OSError as error:
-        raise ServiceError(f"{folder} must be a folder, not a link: {error.strerror}; move it away") from error
+        raise ServiceError(f"{folder} must be a folder, no link: {error.strerror}; move it away") from error
     try:
         owner = os.fstat(top).st_uid
         if owner not in (0, uid):
@@ -87,12 +103,12 @@ def write_config(folder: Path, user: str, files: Mapping[str, str]) -> None:
     """Texts by file name into ``folder``, root's, which ``user`` may read and nobody else."""
     _, gid = ids(user)
     folder.mkdir(parents=True, exist_ok=True)
-    os.chown(folder, -1, gid)
+    os.chown(folder, 0, gid)
     folder.chmod(0o750)
     for name, text in files.items():
         new = folder / f".{name}.new"
         with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:  # noqa: PTH123
-            os.fchown(file.fileno(), -1, gid)
+            os.fchown(file.fileno(), 0, gid)
             os.fchmod(file.fileno(), 0o640)
             file.write(text)
         new.replace(folder / name)

@@ -101,10 +101,16 @@ def url(user: str, password: str, port: int, database: str = DATABASE) -> str:
 
 def postgres(root: Path, data: Path, config: Path, port: int, password: str) -> Service:
     """PostgreSQL on a loopback port with its cluster in ``data``; ``password`` is the superuser's."""
-    files = ("-D", f"{DATA}/cluster", f"--config-file={CONFIG}/postgresql.conf")
+    server = (
+        f"{cache.POSTGRES_BIN}/postgres",
+        *("-D", f"{DATA}/cluster"),
+        f"--config-file={CONFIG}/postgresql.conf",
+        f"--hba-file={CONFIG}/pg_hba.conf",
+        f"--ident-file={CONFIG}/pg_ident.conf",
+    )
     return Service(
         name="postgres",
-        command=inside(root, data, config, USER, f"{cache.POSTGRES_BIN}/postgres", *files),
+        command=inside(root, data, config, USER, *server),
         port=port,
         port_setting="ODOGRAPH_DB_PORT",
         probe=partial(probes.database, url(SUPERUSER, password, port, "postgres")),

@@ -162,7 +162,8 @@ class Stack:
 
     def superuser_url(self) -> str:
         """The embedded server's superuser, for roles and databases."""
-        return postgres.url(postgres.SUPERUSER, self._passwords().superuser, self.ports()["postgres"], "postgres")
+        word, port = self._passwords().superuser, self.ports()["postgres"]
+        return postgres.url(postgres.SUPERUSER, word, port, "postgres")
 
     def _start(self, service: Service) -> None:
         ran = self.runner.find(service.name)

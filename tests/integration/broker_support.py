@@ -71,7 +71,8 @@ def a_broker() -> Iterator[Broker]:
     fetch_all(folder, Progress(), ("mosquitto",))
     with guarded(home, remove=True):
         port = ports.free_port()
-        made = Broker(home, mosquitto(cache.rootfs(folder), home / "data" / "mosquitto", home / "config", port))
+        places = (home / "data" / "mosquitto", home / "config")
+        made = Broker(home, mosquitto(cache.rootfs(folder), *places, port))
         made.start()
         keys = ("kafka_bootstrap", "db_owner_url", "db_ingest_url", "db_dashboard_url")
         addresses = {"mqtt_host": "127.0.0.1", "mqtt_port": port, **dict.fromkeys(keys, "")}

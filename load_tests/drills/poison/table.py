@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from load_tests.drills.poison import evidence
+from load_tests.drills.poison import evidence, stack
 from load_tests.drills.poison.attack import Attack
 
-ATTACKS: Final[tuple[Attack, ...]] = (*evidence.ATTACKS,)
+ATTACKS: Final[tuple[Attack, ...]] = (
+    *evidence.ATTACKS,
+    *stack.ATTACKS,
+)
