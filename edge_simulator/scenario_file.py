@@ -14,6 +14,7 @@ from edge_simulator.stages import Schedule, from_list
 from infra.contract.crash_parts import MIN_CHUNK_BYTES
 from infra.contract.durations import duration_ms
 from infra.contract.errors import ConfigError
+from infra.contract.yaml_file import parse_yaml, read_yaml
 
 READY = Path(__file__).with_name("scenarios")
 WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
@@ -154,7 +155,7 @@ def settings_of(texts: Iterable[str]) -> dict[str, Any]:
                 f"{', '.join(PARTS)}"
             )
         try:
-            read = yaml.safe_load(value)
+            read = parse_yaml(value)
         except yaml.YAMLError as error:
             raise ConfigError(
                 f"--set {text}: not readable as YAML ({' '.join(str(error).split())})"
@@ -194,12 +195,9 @@ def _mapping(where: str, part: str, value: Any) -> Mapping[str, Any]:
 def _read(name_or_path: str) -> tuple[dict[str, Any], str]:
     found = ready().get(name_or_path, Path(name_or_path))
     where = f"--scenario {name_or_path}"
-    try:
-        raw = yaml.safe_load(found.read_text())
-    except FileNotFoundError as error:
-        raise ConfigError(f"{where}: no such scenario or file; ready ones: {', '.join(ready())}") from error
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ConfigError(f"{where}: not readable as YAML ({' '.join(str(error).split())})") from error
+    if not found.exists():
+        raise ConfigError(f"{where}: no such scenario or file; ready ones: {', '.join(ready())}")
+    raw = read_yaml(found, "--scenario")
     if not isinstance(raw, dict):
         raise ConfigError(f"{where}: a mapping of keys is wanted, as in: odograph scenarios show city-day")
     return raw, where
@@ -221,7 +219,9 @@ def _told(error: ValidationError) -> str:
         fields = _FIELDS.get(part, ScenarioFile.model_fields)
         return f"{key}: {_unknown(str(first['loc'][-1]), [f.alias or k for k, f in fields.items()])}"
     value = first["input"]
-    shown = f"{value:g}" if isinstance(value, int | float) else repr(value)
+    shown = (
+        f"{value:g}" if isinstance(value, float) else str(value) if isinstance(value, int) else repr(value)
+    )
     if first["type"] in _LIMITS:
         return f"{key} {shown}: {_LIMITS[first['type']].format(*first['ctx'].values())}"
     return f"{key} {shown}: {first['msg'].removeprefix('Value error, ')}"

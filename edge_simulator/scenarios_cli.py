@@ -42,10 +42,10 @@ def faults() -> None:
 @app.command()
 def check(file: Annotated[str, typer.Argument(help="a ready scenario or a YAML file")]) -> None:
     """Check a scenario whole and say what it comes to. Exit 2 with the first thing that is wrong."""
-    from edge_simulator import scenario_file, setting_out
+    from edge_simulator import setting_out
     from infra.contract import settings
 
-    found = setting_out.scenario(scenario_file.load(file, {}), settings.load(), None, None)
+    found = setting_out.read(file, settings.load(), {})
     length = "until stopped" if found.frames_per_vehicle is None else f"{found.span_ms / 1000:g} s"
     every = f"every {found.cadence.interval_ms} ms, {found.full_rate:g} frames/s"
     sys.stdout.write(f"{found.vehicles} vehicles, {every}, {length}\n")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import fields
 from datetime import UTC, date, datetime, time, timedelta
+from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from edge_simulator import faults
+from edge_simulator import faults, scenario_file
 from edge_simulator.edr.recorder import PROFILES, Setup
 from edge_simulator.scenario import SAMPLES, Cadence, Scenario, cadence
 from edge_simulator.scenario_file import WEEKDAYS, ScenarioFile
@@ -17,6 +19,26 @@ from infra.contract.settings import Settings
 
 DAY_DEFAULTS = {"profile": "day", "interval": "10s", "step": "500ms", "parked_every": "10m"}
 """What a whole day is made with unless its scenario or the options say otherwise."""
+
+
+def read(
+    name_or_path: str | None,
+    settings: Settings,
+    options: Mapping[str, Any],
+    start_ms: int | None = None,
+    day: str | None = None,
+) -> Scenario:
+    """The run that a scenario by name or file describes, with options set over it; see ``scenario``.
+
+    Raises ConfigError naming file, key and what would be right.
+    """
+    file = scenario_file.load(name_or_path, options, DAY_DEFAULTS if day else None)
+    try:
+        return scenario(file, settings, start_ms, day)
+    except ConfigError as error:
+        if name_or_path is None:
+            raise
+        raise ConfigError(f"--scenario {name_or_path}: {error}") from error
 
 
 def scenario(file: ScenarioFile, settings: Settings, start_ms: int | None, day: str | None) -> Scenario:

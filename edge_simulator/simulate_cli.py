@@ -129,9 +129,8 @@ def simulate(
         },
     }  # fmt: skip
     options = scenario_file.over(scenario_file.settings_of(set_ or ()), options)
-    file = scenario_file.load(scenario, options, setting_out.DAY_DEFAULTS if day else None)
-    name = run_id or (f"day-{day}-{file.seed}" if day else f"sim-{now_ms()}-{file.seed}")
-    wanted = setting_out.scenario(file, in_force, start_ms, day)
+    wanted = setting_out.read(scenario, in_force, options, start_ms, day)
+    name = run_id or (f"day-{day}-{wanted.seed}" if day else f"sim-{now_ms()}-{wanted.seed}")
     if roads:
         place, url = (wanted.lat_deg, wanted.lon_deg), settings.endpoints(in_force).db_ingest_url
         say(f"map: {store_roads(url, wanted.seed, place, wanted.profile, wanted.vehicles)} road edges")

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-import yaml
-
+from infra.contract.yaml_file import read_yaml
 from stream_jobs.rule_errors import wrong
 from stream_jobs.rule_kinds import Fence
 
@@ -33,11 +32,7 @@ def load_fences(path: Path, rule: str, entry: Mapping[str, Any]) -> tuple[Fence,
 def _from_file(path: Path, rule: str, name: object) -> object:
     if not isinstance(name, str):
         raise wrong(path, rule, "fences_file", f"{name!r} is not a file's name")
-    file = path.parent / name
-    try:
-        return yaml.safe_load(file.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise wrong(path, rule, "fences_file", f"{file} cannot be read: {error}") from error
+    return read_yaml(path.parent / name, f"rules file {path}, rule {rule}: `fences_file`")
 
 
 def _fence(path: Path, rule: str, key: str, place: int, fence: object) -> Fence:

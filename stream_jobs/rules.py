@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import yaml
-
 from infra.contract.errors import ConfigError
 from infra.contract.messages import SEVERITIES
+from infra.contract.yaml_file import read_yaml
 from stream_jobs.rule_errors import text, wrong
 from stream_jobs.rule_kinds import NO_VALUE, VALUELESS, Lasting
 from stream_jobs.rule_lasting import known_keys, read_lasting
@@ -75,10 +74,7 @@ def of_query(rules: Iterable[Rule], query: str) -> tuple[Rule, ...]:
 def load_rules(path: Path | None = None) -> tuple[Rule, ...]:
     """The rules in ``path``, or those that ship; raises ConfigError naming file, rule and key."""
     path = path or SHIPPED
-    try:
-        document = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ConfigError(f"rules file {path} cannot be read: {error}") from error
+    document = read_yaml(path, "rules file")
     if (
         not isinstance(document, dict)
         or list(document) != ["rules"]

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
 
 from edge_simulator.recordings.drive_units import conversion
 from infra.contract.errors import ConfigError
 from infra.contract.signals import BY_NAME
+from infra.contract.yaml_file import read_yaml
 
 EPOCHS = {"epoch_s": 1000.0, "epoch_ms": 1.0}
 """Formats of a number since 1970, with their ms."""
@@ -126,10 +126,7 @@ class _Mapping(_Part):
 
 def load_mapping(path: Path) -> Meaning:
     """The mapping in a YAML file; raises ConfigError naming file and key."""
-    try:
-        raw = yaml.safe_load(path.read_text())
-    except (OSError, UnicodeDecodeError, yaml.YAMLError, ValueError) as error:
-        raise ConfigError(f"{path}: not a readable mapping ({type(error).__name__}: {error})") from error
+    raw = read_yaml(path, "mapping")
     if not isinstance(raw, dict):
         raise ConfigError(f"{path}: not a readable mapping (keys and values are wanted)")
     try:
@@ -173,7 +170,7 @@ def _meaning(raw: _Mapping) -> Meaning:
         vehicle=None if raw.vehicle is None else raw.vehicle.column,
         delimiter=raw.delimiter,
         decimal=raw.decimal,
-        encoding=raw.encoding,
+        encoding=_encoding(raw.encoding),
         missing=frozenset(word.strip().upper() for word in raw.missing),
     )
 
@@ -185,6 +182,16 @@ def _zone(raw: _Mapping) -> ZoneInfo | None:
         return ZoneInfo(raw.time_zone)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
         raise ConfigError(f"time_zone: there is no zone {raw.time_zone!r}") from error
+
+
+def _encoding(name: str) -> str:
+    try:
+        b"    ".decode(name)
+    except UnicodeDecodeError:
+        return name  # another question: whether it is that of a file
+    except (LookupError, ValueError) as error:
+        raise ConfigError(f"encoding: there is no encoding of texts {name!r}") from error
+    return name
 
 
 def _stamp(raw: _Mapping) -> Stamp:

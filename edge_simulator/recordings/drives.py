@@ -93,13 +93,13 @@ def read(path: Path, meaning: Meaning) -> Recording:
 def _text(path: Path, meaning: Meaning) -> str:
     try:
         return path.read_bytes().decode(meaning.encoding)
-    except UnicodeDecodeError as error:
-        row = error.object[: error.start].count(b"\n") + 1
+    except UnicodeError as error:
+        row = 1
+        if isinstance(error, UnicodeDecodeError):
+            row += error.object[: error.start].count(b"\n")
         kind = "UTF-8" if meaning.encoding == "utf-8-sig" else meaning.encoding
         hint = "; the mapping's key encoding can name another one, as cp1252"
         raise ConfigError(f"{path}, row {row}: not {kind} text{hint}") from error
-    except LookupError as error:
-        raise ConfigError(f"{path}: the mapping's encoding {meaning.encoding!r} does not exist") from error
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror})") from error
 

@@ -21,10 +21,11 @@ from edge_simulator.sending.sender import Plan, Say, Sender, Stopped
 from edge_simulator.telemetry.outbox import Outgoing
 from edge_simulator.telemetry.sequences import Device, Sequences, identity
 from infra.contract.errors import ConfigError
-from infra.contract.frame import SCHEMA
+from infra.contract.frame import MAX_INT, SCHEMA
 
 Start = Literal["now", "kept"] | int
 """``now``, ``kept``, or the UTC time (ms) at which the recordings are to begin."""
+YEAR_MS = 365 * 86_400_000
 NAMED = 5
 """Bad rows and values that the summary names; all are counted."""
 
@@ -108,7 +109,16 @@ def convoy(folder: Path, mapping: Path | None, speed: float, start: Start) -> Co
     meaning, files = look_into(folder, mapping)
     recordings = [read(file, meaning) for file in files]
     ready = [prepare(drive) for recording in recordings for drive in recording.drives]
-    return Convoy(meaning, recordings, ready, speed, start, time.time_ns() // 1_000_000)
+    found = Convoy(meaning, recordings, ready, speed, start, time.time_ns() // 1_000_000)
+    for drive in ready:
+        shift_ms = found.shift_ms(drive)
+        if drive.t_ms[0] + shift_ms < 0 or drive.t_ms[-1] + shift_ms > MAX_INT:
+            years = (drive.t_ms[-1] - drive.t_ms[0]) / YEAR_MS
+            name = folder / f"{drive.drive.file}.csv"
+            raise ConfigError(
+                f"{name}: recorded times lie {years:.0f} years apart and cannot be sent: a wrong row?"
+            )
+    return found
 
 
 def parse_start(text: str) -> Start:

@@ -17,9 +17,24 @@ class OdographError(Exception):
 
 
 class ConfigError(OdographError):
-    """A setting, an option or an input file is wrong."""
+    """A setting, an option or an input file is wrong. Fit to be shown whatever that holds."""
 
     exit_code = 2
+
+    def __init__(self, message: str) -> None:
+        super().__init__(shown(message))
+
+
+CONFIG_ERROR_CHARS = 1500
+
+
+def shown(message: str, most: int = CONFIG_ERROR_CHARS) -> str:
+    """The text with its middle left out where it is long, and control characters written as escapes."""
+    if len(message) > most:
+        message = (
+            f"{message[: 2 * most // 3]} [{len(message) - most} characters more] {message[-most // 3 :]}"
+        )
+    return "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in message)
 
 
 class ServiceError(OdographError):

@@ -8,9 +8,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final
 
-import yaml
-
 from infra.contract.errors import ConfigError
+from infra.contract.yaml_file import read_yaml
 
 SHIPPED: Final = Path(__file__).with_name("hits.yaml")
 _TOP: Final = ("slack_s", "trips", "harsh", "detectors", "faults", "unjudged")
@@ -76,10 +75,7 @@ class Definition:
 
 def load(path: Path = SHIPPED) -> Definition:
     """Read a file; raises ConfigError naming what is wrong."""
-    try:
-        document = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ConfigError(f"{path} cannot be read: {error}") from error
+    document = read_yaml(path, "definition of the score")
     if not isinstance(document, dict) or set(document) != set(_TOP):
         raise ConfigError(f"{path}: expected the keys {', '.join(_TOP)}")
     try:

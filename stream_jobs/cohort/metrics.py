@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import yaml
-
 from infra.contract.errors import ConfigError
 from infra.contract.messages import SEVERITIES
+from infra.contract.yaml_file import read_yaml
 from stream_jobs.rollups.columns import NAMES
 
 SHIPPED: Final = Path(__file__).with_name("metrics.yaml")
@@ -63,10 +62,7 @@ class Metric:
 def load_metrics(path: Path | None = None) -> tuple[Metric, ...]:
     """The metrics in ``path``, or those that ship; raises ConfigError naming file, metric and key."""
     path = path or SHIPPED
-    try:
-        document = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ConfigError(f"cohort metrics {path} cannot be read: {error}") from error
+    document = read_yaml(path, "cohort metrics")
     entries = document.get("metrics") if isinstance(document, dict) and len(document) == 1 else None
     if not isinstance(entries, list):
         raise ConfigError(f"cohort metrics {path}: expected one key, `metrics`, with a list of metrics")

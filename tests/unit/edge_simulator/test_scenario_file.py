@@ -44,7 +44,7 @@ def test_the_scenarios_that_were_promised_are_there() -> None:
         ("interval: fast", "interval 'fast': a duration such as 500ms"),
         ("clock: {begins: '25:00'}", "clock.begins '25:00': '25:00' is no time of day such as 07:30"),
         ("- a\n- b", "a mapping of keys is wanted"),
-        ("a: [", "not readable as YAML"),
+        ("a: [", "cannot be read"),
         ("gnss: {tunels: 1}", "gnss.tunels: unknown key; there are sigma_m"),
         ("gnss: {tunnels: many}", "gnss.tunnels 'many': a number is wanted"),
         ("link: 3", "link 3: keys with values are wanted"),
@@ -125,3 +125,9 @@ def test_any_key_can_be_set_from_the_command_line_and_its_own_option_wins() -> N
 def test_a_setting_that_is_none_is_told(text: str) -> None:
     with pytest.raises(ConfigError, match="KEY=VALUE is wanted"):
         scenario_file.settings_of([text])
+
+
+def test_what_only_the_run_can_judge_names_its_file_too(tmp_path: Path) -> None:
+    name = written(tmp_path, "gnss: {sigma: 3}")
+    with pytest.raises(ConfigError, match=rf"--scenario {name}: gnss.sigma: unknown key"):
+        setting_out.read(name, Settings(), {})

@@ -207,7 +207,7 @@ def test_a_start_that_is_no_time_is_refused(text: str) -> None:
         (ISO + "date: {column: d, format: '%Y'}\nsignals: {speed_kmh: v}", "one of the two ways"),
         (ISO + "signals: {speed_kmh: v}\ndelimiter: x", r"m\.yaml: delimiter: "),
         ("- a\n- b\n", "not a readable mapping"),
-        ("a: [", "not a readable mapping"),
+        ("a: [", "cannot be read"),
     ],
 )
 def test_a_wrong_mapping_is_named_by_file_and_key(tmp_path: Path, mapping: str, message: str) -> None:

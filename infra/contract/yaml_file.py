@@ -1,0 +1,67 @@
+"""YAML files that people write: read within bounds, and every way to be unreadable is one error."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from infra.contract.errors import ConfigError
+
+MAX_BYTES: Final = 16 << 20
+MAX_DEPTH: Final = 50
+MAX_NODES: Final = 1_000_000
+"""With what aliases stand for: a few lines of them can stand for billions."""
+
+_Loader: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_UNREADABLE: Final = (yaml.YAMLError, ValueError, TypeError, AttributeError, LookupError, OverflowError)
+"""What PyYAML raises: its own errors, and others for values such as ``!!int x``, ``2026-02-30`` or ``0x``."""
+
+
+def read_yaml(path: Path, what: str) -> Any:
+    """The document in a file; raises ConfigError that begins with ``what``, the file's part in things."""
+    try:
+        with path.open("rb") as file:
+            raw = file.read(MAX_BYTES + 1)
+        if len(raw) > MAX_BYTES:
+            raise yaml.YAMLError(f"more than {MAX_BYTES} bytes")
+        return parse_yaml(raw.decode())
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ConfigError(f"{what} {path} cannot be read: {' '.join(str(error).split())}") from error
+
+
+def parse_yaml(text: str) -> Any:
+    """The value that a text stands for; raises yaml.YAMLError, whatever is wrong with it."""
+    try:
+        _check_size(text)
+        return yaml.load(text, _Loader)  # noqa: S506  a safe loader
+    except yaml.YAMLError:
+        raise
+    except _UNREADABLE as error:
+        raise yaml.YAMLError(str(error)) from error
+
+
+def _check_size(text: str) -> None:
+    """Raise YAMLError for what is nested too deeply, or too large with its aliases written out."""
+    sizes: dict[str, int] = {}
+    open_nodes: list[tuple[str | None, int]] = []
+    total = 0
+    for event in yaml.parse(text, _Loader):
+        if isinstance(event, yaml.AliasEvent):
+            if event.anchor not in sizes:
+                raise yaml.YAMLError(
+                    f"the alias {event.anchor} stands for what it is a part of, or for nothing"
+                )
+            total += sizes[event.anchor]
+        elif isinstance(event, yaml.ScalarEvent):
+            total += 1
+            sizes[event.anchor or ""] = 1
+        elif isinstance(event, yaml.CollectionStartEvent):
+            open_nodes.append((event.anchor, total))
+            total += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            anchor, before = open_nodes.pop()
+            sizes[anchor or ""] = total - before
+        if total > MAX_NODES or len(open_nodes) > MAX_DEPTH:
+            raise yaml.YAMLError(f"more than {MAX_NODES} values, or nested deeper than {MAX_DEPTH} levels")

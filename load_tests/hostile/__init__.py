@@ -1,0 +1,1 @@
+"""A million hostile messages and files against the running service: see README.md."""

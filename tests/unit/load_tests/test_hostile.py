@@ -1,0 +1,53 @@
+"""Hostile files and messages, a few hundred of each: each is taken, or refused with its kind's own error."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from bridge.translate import DECODERS
+from infra.contract import downlink, messages
+from infra.contract.errors import ContractError
+from load_tests.hostile import files
+from load_tests.hostile.grammar import KINDS, bodies
+from stream_jobs import rules
+
+FILES = 150
+VIN = b"1HGCM82633A000042"
+
+
+@pytest.mark.parametrize("kind", files.KINDS)
+def test_a_hostile_file_is_taken_or_refused_by_name(kind: str) -> None:
+    found = files.share(kind, seed=17, first=0, count=FILES)
+    assert dict(found.bad) == {}
+    assert (found.tried, found.taken + found.refused) == (FILES, FILES)
+    assert min(found.taken, found.refused) > 0
+
+
+def test_a_loader_without_bounds_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    def plain(path: Path, what: str) -> Any:
+        return yaml.load(path.read_text(), yaml.CSafeLoader)
+
+    monkeypatch.setattr(rules, "read_yaml", plain)
+    monkeypatch.setattr(files, "PATIENCE_S", 0.5)
+    assert sum(files.share("rules", seed=17, first=0, count=60).bad.values()) > 3
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_hostile_message_is_decoded_or_refused_with_a_reason(kind: str) -> None:
+    decoders = DECODERS | {"alert": messages.decode_alert, "notice": downlink.decode_notice}
+    sound = refused = 0
+    for number, body in enumerate(bodies(kind, 300, seed=17)):
+        try:
+            decoders[kind](body.filled(VIN, number, 1_763_800_000_000))
+            sound += 1
+        except ContractError:
+            refused += 1
+    assert (sound + refused, min(sound, refused) > 0) == (300, True)
+
+
+def test_the_same_seed_makes_the_same_messages() -> None:
+    assert bodies("status", 50, seed=3) == bodies("status", 50, seed=3) != bodies("status", 50, seed=4)
