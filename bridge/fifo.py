@@ -18,9 +18,13 @@ class Ticket:
 
     ``packet_ids`` of all of them, in receive order. ``records`` are those that Kafka does not have yet, in
     receive order too; ``size`` is the bytes of all that were to be stored. ``sent`` belongs to the flight.
+    A ``held`` one is not acknowledged though all its records are stored: some of its messages were counted
+    only, and the ticket of the counts ``frees`` it.
     """
 
-    __slots__ = ("count", "done", "epoch", "packet_ids", "received_s", "records", "sent", "size")
+    __slots__ = (
+        "count", "done", "epoch", "frees", "held", "packet_ids", "received_s", "records", "sent", "size"
+    )  # fmt: skip
 
     def __init__(
         self, packet_ids: Sequence[int], epoch: int, size: int, records: list[Record], received_s: float
@@ -32,7 +36,8 @@ class Ticket:
         self.count = len(records)
         self.received_s = received_s
         self.sent = 0
-        self.done = False
+        self.done = self.held = False
+        self.frees: Sequence[Ticket] = ()
 
 
 class AckFifo:
@@ -85,6 +90,6 @@ class AckFifo:
         """Packet ids to acknowledge now: the completed head, in receive order. Each is given once."""
         queue = self._queue
         taken: list[int] = []
-        while queue and queue[0].done:
+        while queue and queue[0].done and not queue[0].held:
             taken += queue.popleft().packet_ids
         return taken

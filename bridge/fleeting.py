@@ -9,7 +9,8 @@ from typing import Final
 import structlog
 
 from bridge.kafka_sink import KafkaSink, RefusedError
-from bridge.lane import BUSY_WAIT_MAX_S, IDLE_WAIT_S, TURN_MESSAGES, LaneLimits, translated
+from bridge.lane import BUSY_WAIT_MAX_S, COUNT_S, IDLE_WAIT_S, TURN_MESSAGES, LaneLimits, translated
+from bridge.letters import Letters
 from bridge.metrics import LaneGauges, LaneStats
 from bridge.mqtt_source import MqttSource
 from bridge.translate import Record, Route, Translator
@@ -33,6 +34,8 @@ class FleetingLane:
         self._sink = sink
         self._translator = translator
         self._limits = limits
+        self._letters = Letters(translator.dead_letter_topic, limits.dead_letters_per_minute)
+        self._count_s = 0.0
         self._given = 0
         self._log = structlog.get_logger().bind(lane=name)
 
@@ -58,6 +61,8 @@ class FleetingLane:
             stale_acks=0,
             reconnects=max(0, self.source.epoch - 1),
             sessions_lost=0,
+            taken_over=self.source.taken_over,
+            forgotten=self._translator.forgotten,
             connected=self.source.connected,
         )
 
@@ -77,8 +82,14 @@ class FleetingLane:
     def turn(self) -> None:
         """One turn of the loop; waits for messages only."""
         found = self.source.poll(TURN_MESSAGES, BUSY_WAIT_MAX_S if self._sink.queued else IDLE_WAIT_S)
+        now_s, now_ms = time.monotonic(), time.time_ns() // 1_000_000
+        records: list[Record] = []
         if found:
-            records, _ = translated(found, self._translator, self.stats, time.time_ns() // 1_000_000)
+            records, _ = translated(found, self._translator, self._letters, self.stats, now_ms)
+        if self._letters.counted and now_s - self._count_s > COUNT_S:
+            self._count_s = now_s
+            records += self._letters.counts(now_ms)
+        if records:
             room = max(0, self._limits.in_flight - self._sink.queued)
             given = self._give(records[:room])
             self._given += given

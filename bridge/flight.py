@@ -97,11 +97,18 @@ class Flights:
     def _names(self) -> set[int]:
         return {identity_of(record) for ticket in self.out for record in ticket.records[: ticket.sent]}
 
-    def drop_before(self, epoch: int) -> list[Ticket]:
-        """Waiting tickets of older connections, taken away: the broker sends their messages again."""
-        dropped = []
-        while self.waiting and self.waiting[0].epoch != epoch:
-            dropped.append(self.waiting.popleft())
+    def drop_before(self, epoch: int, since: int = 0) -> list[Ticket]:
+        """Waiting tickets of connections before ``epoch``, taken away: the broker sends their messages again.
+
+        Not those before ``since``, when the session began, nor those of no message: nobody has these but us.
+        """
+
+        def again(ticket: Ticket) -> bool:
+            return since <= ticket.epoch < epoch and bool(ticket.packet_ids or ticket.frees)
+
+        dropped = [ticket for ticket in self.waiting if again(ticket)]
+        if dropped:
+            self.waiting = deque(ticket for ticket in self.waiting if not again(ticket))
         self.suspects.difference_update(identity_of(r) for t in dropped for r in t.records if self.suspects)
         return dropped
 

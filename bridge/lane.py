@@ -18,6 +18,7 @@ import structlog
 from bridge.fifo import AckFifo, Ticket
 from bridge.flight import STUCK_S, Flights, identity_of
 from bridge.kafka_sink import KafkaSink, RefusedError, is_about_the_record
+from bridge.letters import Letters
 from bridge.metrics import LaneGauges, LaneStats
 from bridge.mqtt_source import MqttSource
 from bridge.translate import Record, Rejection, Route, Translator
@@ -29,6 +30,9 @@ TURN_MESSAGES: Final = 500
 IDLE_WAIT_S: Final = 0.1
 BUSY_WAIT_MAX_S: Final = 0.02
 RETRY_S: Final = 1.0
+COUNT_S: Final = 1.0
+"""Messages that are counted only wait so long for their acknowledgement: until their number is stored, or
+until they are a quarter of the window."""
 
 
 _kafka_topic = itemgetter(0)
@@ -36,11 +40,15 @@ _kafka_topic = itemgetter(0)
 
 @dataclass(frozen=True, slots=True)
 class LaneLimits:
-    """``in_flight`` and ``in_flight_bytes``: messages read and not stored yet, at most."""
+    """``in_flight`` and ``in_flight_bytes``: messages read and not stored yet, at most.
+
+    ``dead_letters_per_minute``: rejected messages that are kept; more are counted. 0: all are kept.
+    """
 
     in_flight: int
     in_flight_bytes: int
     busy_wait_s: float
+    dead_letters_per_minute: int = 0
 
 
 class Lane:
@@ -56,7 +64,10 @@ class Lane:
         self._sink = sink
         self._translator = translator
         self._limits = limits
+        self._letters = Letters(translator.dead_letter_topic, limits.dead_letters_per_minute)
         self._flights = Flights()
+        self._held: list[Ticket] = []
+        self._held_s, self._held_messages = 0.0, 0
         self._resume_s = 0.0
         self._wait_s = IDLE_WAIT_S
         self._draining = False
@@ -71,11 +82,15 @@ class Lane:
             self.turn()
         self._draining = True
         deadline_s = time.monotonic() + drain_s
-        while (self.fifo.outstanding or self.source.acks_waiting) and time.monotonic() < deadline_s:
+        while self._unfinished and time.monotonic() < deadline_s:
             self.turn()
         self.source.close()
         self._sink.close()
         return self.fifo.in_flight
+
+    @property
+    def _unfinished(self) -> bool:
+        return bool(self.fifo.outstanding or self._held or self.source.acks_waiting)
 
     def gauges(self) -> LaneGauges:
         """How the lane stands; read by other threads."""
@@ -85,6 +100,8 @@ class Lane:
             stale_acks=self.fifo.stale,
             reconnects=max(0, self.source.epoch - 1),
             sessions_lost=self.source.sessions_lost,
+            taken_over=self.source.taken_over,
+            forgotten=self._translator.forgotten,
             connected=self.source.connected,
         )
 
@@ -107,6 +124,8 @@ class Lane:
         now_s = time.monotonic()
         if self.source.epoch != self.fifo.epoch:
             self.fifo.open(self.source.epoch)
+        if self._held or self.source.losses:
+            self._tell(now_s, time.time_ns() // 1_000_000)
         if found:
             self._receive(found, time.time_ns() // 1_000_000, now_s)
         reports = self._sink.poll()
@@ -131,8 +150,34 @@ class Lane:
 
     def _receive(self, found: list[Publish], received_ms: int, now_s: float) -> None:
         """What came in one turn: translated, and under one ticket to the flights."""
-        records, size = translated(found, self._translator, self.stats, received_ms)
-        self._submit(self.fifo.add([publish[1] for publish in found], size, records, now_s))
+        counted = self._letters.counted
+        records, size = translated(found, self._translator, self._letters, self.stats, received_ms)
+        ticket = self.fifo.add([publish[1] for publish in found], size, records, now_s)
+        if self._letters.counted > counted:
+            ticket.held = True
+            if not self._held:
+                self._held_s, self._held_messages = now_s, 0
+            self._held.append(ticket)
+            self._held_messages += len(found)
+        self._submit(ticket)
+
+    def _tell(self, now_s: float, now_ms: int) -> None:
+        """Sessions that went, and how many messages were not kept, become records: the ledger needs both."""
+        losses, self.source.losses = self.source.losses, []
+        records = [self._letters.lost(loss) for loss in losses]
+        if records:
+            self._submit(self.fifo.add([], 0, records, now_s))
+        if self._held and self._held[0].epoch != self.fifo.epoch:
+            if not self.source.connected:
+                return  # whether the broker still has the session
+            if self.source.session_epoch < self.fifo.epoch:
+                self._letters.forget()
+                self._held = []
+        due = now_s - self._held_s > COUNT_S or 8 * self._held_messages > self._limits.in_flight
+        if self._held and (due or self._draining):
+            ticket = self.fifo.add([], 0, self._letters.counts(now_ms), now_s)
+            ticket.frees, self._held = self._held, []
+            self._submit(ticket)
 
     def _submit(self, ticket: Ticket) -> None:
         """Into the next flight."""
@@ -140,10 +185,14 @@ class Lane:
             self._flights.waiting.append(ticket)
 
     def _depart(self, now_s: float) -> None:
-        """The next flight; what an older connection received and did not send comes from the broker again."""
-        if now_s < self._resume_s:
+        """The next flight; what an older connection received and did not send comes from the broker again.
+
+        Unless the session went: then only we have it.
+        """
+        unknown = self._flights.waiting[0].epoch != self.fifo.epoch and not self.source.connected
+        if now_s < self._resume_s or unknown:  # whether the broker still has the session
             return
-        for ticket in self._flights.drop_before(self.fifo.epoch):
+        for ticket in self._flights.drop_before(self.fifo.epoch, self.source.session_epoch):
             self.fifo.complete(ticket)
         self._flights.depart(self._give, now_s)
 
@@ -168,6 +217,8 @@ class Lane:
         for ticket in stored:
             self.stats.latency.observe(now_s - ticket.received_s, ticket.count)
             self.fifo.complete(ticket)
+            for held in ticket.frees:
+                held.held = False
         self.stats.produced = self._flights.stored
 
     def _recover(self, now_s: float) -> None:
@@ -216,21 +267,26 @@ class Lane:
 
 
 def translated(
-    found: list[Publish], translator: Translator, stats: LaneStats, received_ms: int
+    found: list[Publish], translator: Translator, letters: Letters, stats: LaneStats, received_ms: int
 ) -> tuple[list[Record], int]:
     """The records to store for what came in one turn, and the bytes of their messages; all is counted."""
+    skipped = 0
     translate = translator.translate
     records: list[Record] = []
     size = 0
     for topic, _, raw in found:
         outcome = translate(topic, raw, received_ms)
         if outcome is None:
+            skipped += 1
             continue
         if isinstance(outcome, Rejection):
             stats.rejected[outcome.reason] += 1
+            if not letters.keep(outcome, len(raw), received_ms):
+                stats.not_kept[outcome.reason] += 1
+                continue
             outcome = translator.dead_letter(outcome, topic, raw, received_ms)
         records.append(outcome)
         size += len(raw)
-    stats.skipped += len(found) - len(records)
+    stats.skipped += skipped
     stats.received.update(Counter(map(_kafka_topic, records)))
     return records, size

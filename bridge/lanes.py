@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
+from urllib.parse import quote
 
 from bridge.fleeting import FleetingLane
 from bridge.kafka_sink import KafkaSink, SinkConfig
 from bridge.lane import Lane, LaneLimits
-from bridge.mqtt_session import SourceConfig
+from bridge.mqtt_session import SessionMemory, SourceConfig
 from bridge.mqtt_source import MqttSource
 from bridge.names import NamedTranslator
-from bridge.rate_limit import NO_LIMIT, VehicleLimit
+from bridge.rate_limit import VehicleLimit
 from bridge.translate import Translator
 from infra.contract import topics
 from infra.contract.secret_file import read_secret
@@ -47,18 +48,23 @@ def telemetry(settings: Settings) -> Plan:
 
     One filter, so that the broker sends nothing twice, and whatever has an unknown name is seen.
     """
-    limits = LaneLimits(settings.bridge.max_in_flight, settings.bridge.max_in_flight_bytes, 0.002)
+    bridge = settings.bridge
+    limits = LaneLimits(
+        bridge.max_in_flight, bridge.max_in_flight_bytes, 0.002, bridge.dead_letters_per_minute
+    )
     skipped = frozenset({"crash", *topics.DOWNLINK_CHANNELS})
-    vehicle = VehicleLimit(settings.bridge.vehicle_rate, settings.bridge.vehicle_burst)
+    vehicle = VehicleLimit(bridge.vehicle_rate, bridge.vehicle_burst)
     return Plan("telemetry", (f"{settings.mqtt.root}/#",), skipped, limits, TELEMETRY_LINGER_MS, vehicle)
 
 
 def crash(settings: Settings) -> Plan:
-    """Crash records alone: own connection, own producer, own thread, no waiting, no limit for a vehicle."""
-    in_flight = min(PRIORITY_IN_FLIGHT, settings.bridge.max_in_flight)
-    limits = LaneLimits(in_flight, settings.bridge.max_in_flight_bytes, 0.0005)
+    """Crash records alone: own connection, producer and thread, no waiting, a wide limit of their own."""
+    bridge = settings.bridge
+    in_flight = min(PRIORITY_IN_FLIGHT, bridge.max_in_flight)
+    limits = LaneLimits(in_flight, bridge.max_in_flight_bytes, 0.0005, bridge.dead_letters_per_minute)
+    vehicle = VehicleLimit(bridge.crash_rate, bridge.crash_burst)
     filters = (topics.mqtt_filter(settings.mqtt.root, "crash"),)
-    return Plan("crash", filters, frozenset(), limits, 0.0, NO_LIMIT)
+    return Plan("crash", filters, frozenset(), limits, 0.0, vehicle)
 
 
 PLANS: Final = (telemetry, crash)
@@ -102,6 +108,7 @@ def _source(plan: Plan, settings: Settings, endpoints: Endpoints, client_id: str
         window(plan.limits.in_flight),
         qos,
         max_packet_bytes=settings.mqtt.max_message_bytes,
+        session=SessionMemory(settings.paths.home / "sessions" / quote(client_id, safe="")),
         identity_property=settings.bridge.identity_property,
         user=settings.bridge.user,
         password="" if secret is None else read_secret(secret, "ODOGRAPH_BRIDGE_PASSWORD_FILE"),

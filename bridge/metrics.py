@@ -47,6 +47,8 @@ class LaneStats:
 
     received: Counter[str] = field(default_factory=Counter)
     rejected: Counter[str] = field(default_factory=Counter)
+    not_kept: Counter[str] = field(default_factory=Counter)
+    """Of the rejected: counted in a dead letter, not kept as one; by reason."""
     lost: Counter[str] = field(default_factory=Counter)
     """Read and dropped, by cause: at-most-once only."""
     skipped: int = 0
@@ -66,6 +68,8 @@ class LaneGauges:
     stale_acks: int
     reconnects: int
     sessions_lost: int
+    taken_over: int
+    forgotten: int
     connected: bool
 
 
@@ -93,8 +97,9 @@ class BridgeCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         """All families."""
         yield self._received()
-        yield self._rejected()
-        yield self._lost()
+        yield self._by("rejected", "Messages that could not be forwarded.", "reason", lambda s: s.rejected)
+        yield self._by("not_kept", "Rejected, counted and not kept.", "reason", lambda s: s.not_kept)
+        yield self._by("lost", "Messages read and dropped: at-most-once only.", "cause", lambda s: s.lost)
         yield from self._counters()
         yield from self._gauges()
         yield self._latency()
@@ -111,22 +116,11 @@ class BridgeCollector(Collector):
             family.add_metric([lane.name, "skipped"], lane.stats.skipped)
         return family
 
-    def _rejected(self) -> Metric:
-        family = CounterMetricFamily(
-            f"{PREFIX}_rejected", "Messages sent to dead-letter.", labels=["lane", "reason"]
-        )
+    def _by(self, name: str, meaning: str, label: str, counts: Callable[[LaneStats], Counter[str]]) -> Metric:
+        family = CounterMetricFamily(f"{PREFIX}_{name}", meaning, labels=["lane", label])
         for lane in self._lanes:
-            for reason, count in sorted(lane.stats.rejected.copy().items()):
-                family.add_metric([lane.name, reason], count)
-        return family
-
-    def _lost(self) -> Metric:
-        family = CounterMetricFamily(
-            f"{PREFIX}_lost", "Messages read and dropped: at-most-once only.", labels=["lane", "cause"]
-        )
-        for lane in self._lanes:
-            for cause, count in sorted(lane.stats.lost.copy().items()):
-                family.add_metric([lane.name, cause], count)
+            for key, count in sorted(counts(lane.stats).copy().items()):
+                family.add_metric([lane.name, key], count)
         return family
 
     def _counters(self) -> Iterator[Metric]:
@@ -136,6 +130,14 @@ class BridgeCollector(Collector):
             "stale_acks": ("Acks dropped: of a closed connection.", lambda lane: lane.gauges().stale_acks),
             "reconnects": ("MQTT connections after the first.", lambda lane: lane.gauges().reconnects),
             "sessions_lost": ("Sessions the broker forgot.", lambda lane: lane.gauges().sessions_lost),
+            "taken_over": (
+                "Disconnected: another client came with our id.",
+                lambda lane: lane.gauges().taken_over,
+            ),
+            "routes_forgotten": (
+                "Topics forgotten for newer ones: more vehicles than are remembered.",
+                lambda lane: lane.gauges().forgotten,
+            ),
             "producer_recoveries": ("Producers replaced.", lambda lane: lane.stats.recoveries),
             "stuck_heads": ("Reconnects by the watchdog.", lambda lane: lane.stats.stuck),
         }

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import socket
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Final
 
 from paho.mqtt.client import Client
@@ -17,8 +19,53 @@ from bridge.wire import PACKET_BYTES
 
 KEEPALIVE_S: Final = 30
 CONNECT_S: Final = 2.0
+NOTED_MS: Final = 1000
 SESSION_EXPIRY_S: Final = 7 * 86_400
 """The broker keeps the session of an absent bridge this long."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionLoss:
+    """The broker held messages for a session and may have thrown them away, ms since 1970.
+
+    ``from_ms``: when the session was last known to be there; ``at_ms``: when it was found to be gone.
+    """
+
+    client_id: str
+    why: str
+    from_ms: int
+    at_ms: int
+
+
+class SessionMemory:
+    """When our session was last known to be at the broker; a file's time, so that a restart knows it too.
+
+    Without a file it is known for the life of the process.
+    """
+
+    def __init__(self, path: Path | None = None) -> None:
+        self._path = path
+        self._known_ms: int | None = None
+
+    def known_ms(self) -> int | None:
+        """None: there never was one, or it was ended on purpose."""
+        with suppress(FileNotFoundError):
+            return self._known_ms if self._path is None else self._path.stat().st_mtime_ns // 1_000_000
+        return None
+
+    def note(self, now_ms: int) -> None:
+        """It is there now; written down once a second."""
+        if self._known_ms is None or now_ms - self._known_ms >= NOTED_MS:
+            self._known_ms = now_ms
+            if self._path is not None:
+                self._path.parent.mkdir(parents=True, exist_ok=True)
+                self._path.touch()
+
+    def forget(self) -> None:
+        """It was ended on purpose."""
+        self._known_ms = None
+        if self._path is not None:
+            self._path.unlink(missing_ok=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +91,7 @@ class SourceConfig:
     identity_property: str = ""
     user: str = ""
     password: str = field(default="", repr=False)
+    session: SessionMemory = field(default_factory=SessionMemory)
 
 
 class _Client(Client):
@@ -67,7 +115,7 @@ def new_client(config: SourceConfig, client: type[Client] = _Client) -> Client:
 
 
 def end_session(config: SourceConfig) -> None:
-    """Let the broker forget the session, and whatever it holds for it. Raises OSError."""
+    """Let the broker forget the session, and whatever it holds for it; so do we. Raises OSError."""
     client = new_client(config, Client)
     properties = connect_properties(replace(config, qos=0))
     client.connect(config.host, config.port, KEEPALIVE_S, clean_start=True, properties=properties)
@@ -76,6 +124,7 @@ def end_session(config: SourceConfig) -> None:
         if client.loop(0.1) != 0 or time.monotonic() > deadline_s:
             raise ConnectionError("the broker does not take the connection that ends the session")
     client.disconnect()
+    config.session.forget()
 
 
 def connect_properties(config: SourceConfig, refuse_large: bool = False) -> Properties:

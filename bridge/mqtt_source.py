@@ -9,6 +9,7 @@ from __future__ import annotations
 import select
 import time
 from functools import partial
+from math import inf
 from typing import Any, Final
 
 import structlog
@@ -16,12 +17,17 @@ from paho.mqtt.client import Client
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from bridge.buffered_socket import BufferedSocket
-from bridge.mqtt_session import KEEPALIVE_S, SourceConfig, connect_properties, new_client
+from bridge.mqtt_session import KEEPALIVE_S, SessionLoss, SourceConfig, connect_properties, new_client
 from bridge.names import take_named
 from bridge.wire import Publish, WireError, pubacks
 
 BACKOFF_FIRST_S: Final = 0.1
 BACKOFF_MAX_S: Final = 5.0
+STEADY_S: Final = 10.0
+"""A connection that lasted so long was a sound one: the next pause is short again. So two clients that take
+the same session from each other do it seldom."""
+TAKEN_OVER: Final = 0x8E
+"""Reason code of a DISCONNECT: another client came with our id (MQTT 5, 3.14.2.1)."""
 RETAINED_ON_NEW_SUBSCRIPTION: Final = 1
 """Retained messages come once with the session, not again at every reconnect (MQTT 5, 3.8.3.1)."""
 RETAINED_NEVER: Final = 2
@@ -29,7 +35,12 @@ RETAINED_NEVER: Final = 2
 
 
 class MqttSource:
-    """The connection and its successors. ``epoch`` counts them; ``connected`` is True after CONNACK."""
+    """The connection and its successors. ``epoch`` counts them; ``connected`` is True after CONNACK.
+
+    ``session_epoch`` is the connection that began the session in force: the broker sends again what was
+    received since then and not acknowledged, and nothing older. ``losses`` are sessions that went; their
+    reader takes them away.
+    """
 
     def __init__(self, config: SourceConfig) -> None:
         self._config = config
@@ -42,9 +53,14 @@ class MqttSource:
         self.connected = False
         self.subscribed = False
         self.epoch = 0
+        self.session_epoch = 1
         self.sessions_lost = 0
+        self.taken_over = 0
+        self.losses: list[SessionLoss] = []
         self.trouble = "not connected yet"
         self._refuse_large = False
+        self._thief = False
+        self._subscribed_s = inf
 
     def poll(self, limit: int, wait_s: float) -> list[Publish]:
         """Messages that came, at most ``limit``, waiting for them at most ``wait_s``. Reconnects by itself.
@@ -85,6 +101,8 @@ class MqttSource:
             found = self._take(limit)
         if self._sock is not None and client.loop_misc() != 0:
             raise ConnectionError("the broker answers no ping")
+        if self.subscribed and self._config.qos:
+            self._config.session.note(time.time_ns() // 1_000_000)
         return found
 
     def _take(self, limit: int) -> list[Publish]:
@@ -133,6 +151,9 @@ class MqttSource:
             self._sock.close()
         self._client = self._sock = None
         self._acks = b""
+        if time.monotonic() - self._subscribed_s > STEADY_S:
+            self._backoff_s = BACKOFF_FIRST_S
+        self._subscribed_s = inf
         self._next_dial_s = time.monotonic() + self._backoff_s
         self._backoff_s = min(BACKOFF_MAX_S, self._backoff_s * 2)
 
@@ -198,9 +219,8 @@ class MqttSource:
             self.trouble = f"the broker refuses the connection: {code}"
             self._log.error("mqtt connection refused", reason=str(code))
             return
-        if not flags.session_present and self.epoch > 1 and self._config.qos:
-            self.sessions_lost += 1
-            self._log.error("mqtt session lost", consequence="what the broker held for us may be gone")
+        if self._config.qos:
+            self._judge_session(flags.session_present)
         self.connected = True
         self._log.info("mqtt connected", epoch=self.epoch, session_present=flags.session_present)
         retained = RETAINED_ON_NEW_SUBSCRIPTION if self._config.qos else RETAINED_NEVER
@@ -212,6 +232,24 @@ class MqttSource:
             return
         client.subscribe([(name, options) for name in self._config.filters])
 
+    def _judge_session(self, present: bool) -> None:
+        """Whether the broker still has what it held for us; where it may not, that is a loss.
+
+        Who took the session over may have emptied it and left it behind: "present" proves nothing then.
+        """
+        thief, self._thief = self._thief, False
+        known_ms = self._config.session.known_ms()
+        if present and not thief:
+            return
+        self.session_epoch = self.epoch
+        if known_ms is None:
+            return
+        why = "another client came with our client id" if thief else "the broker does not know it any more"
+        now_ms = time.time_ns() // 1_000_000
+        self.sessions_lost += 1
+        self.losses.append(SessionLoss(self._config.client_id, why, known_ms, now_ms))
+        self._log.error("mqtt session lost", why=why, next_step="odograph audit names what went with it")
+
     def _on_subscribe(self, _client: Client, _data: Any, _mid: int, codes: list[Any], _props: Any) -> None:
         refused = [str(code) for code in codes if code.is_failure]
         if refused:
@@ -219,10 +257,13 @@ class MqttSource:
             self._log.error("mqtt subscription refused", filters=self._config.filters, reasons=refused)
             return
         self.subscribed = True
-        self._backoff_s = BACKOFF_FIRST_S
+        self._subscribed_s = time.monotonic()
 
     def _on_disconnect(self, _client: Client, _data: Any, _flags: Any, code: Any, _props: Any) -> None:
         self.trouble = f"disconnected: {code}"
+        if getattr(code, "value", None) == TAKEN_OVER:
+            self._thief = True
+            self.taken_over += 1
 
     def reason(self) -> str | None:
         """Why nothing can arrive, or None."""

@@ -29,6 +29,12 @@ class VehicleLimit:
         """Whether the clock was set back: a bucket is never that empty."""
         return due_ms - now_ms > self.slack_ms + 2 * self.cost_ms
 
+    def spend(self, due_ms: float, now_ms: int, tokens: int = 1) -> float | None:
+        """``due_ms`` after so many tokens more, a full bucket at most; None where there are fewer."""
+        begin_ms = now_ms if self.steps_back(due_ms, now_ms) else max(due_ms, now_ms)
+        due_ms = begin_ms + min(tokens, self.burst) * self.cost_ms
+        return None if due_ms - now_ms > self.slack_ms + self.cost_ms else due_ms
+
     def __str__(self) -> str:
         """As a rejection says it."""
         return f"more than {self.rate_per_s:g} messages/s after {self.burst} at once"

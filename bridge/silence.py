@@ -17,6 +17,8 @@ import orjson
 from infra.contract.errors import ContractError
 from infra.contract.messages import read_status
 
+VEHICLES_KEPT: Final = 50_000
+"""Vehicles that are watched over; with more the first one goes, and is never called silent."""
 SAID_AGAIN_MS: Final = 30_000
 """A word of ours that does not come back within this got lost, and is said again."""
 
@@ -58,7 +60,19 @@ class Watch:
     """The vehicles of a bridge. ``silent_ms``: so long may an online vehicle send nothing."""
 
     silent_ms: int
+    forgotten: int = 0
+    """Vehicles that went because there were too many."""
     _vehicles: dict[str, _Vehicle] = field(default_factory=dict)
+
+    def watches(self, vehicle_id: str) -> bool:
+        """Whether the log has named the vehicle."""
+        return vehicle_id in self._vehicles
+
+    def _keep(self, vehicle_id: str, vehicle: _Vehicle) -> None:
+        if len(self._vehicles) >= VEHICLES_KEPT:
+            del self._vehicles[next(iter(self._vehicles))]
+            self.forgotten += 1
+        self._vehicles[vehicle_id] = vehicle
 
     @property
     def silent(self) -> int:
@@ -78,7 +92,7 @@ class Watch:
         if status["state"] == "silent":
             self._note_silent(vehicle_id, status, known)
         elif known is None:
-            self._vehicles[vehicle_id] = _Vehicle(status, status["state"], at_ms)
+            self._keep(vehicle_id, _Vehicle(status, status["state"], at_ms))
         else:
             known.heard_ms = known.heard_ms if status == known.own else max(known.heard_ms, at_ms)
             known.own, known.stands, known.said_ms = status, status["state"], None
@@ -88,7 +102,7 @@ class Watch:
         since_ms = status.pop("since_ms", 0)
         if known is None:
             own = status | {"state": "online"}
-            self._vehicles[vehicle_id] = _Vehicle(own, "silent", since_ms, since_ms)
+            self._keep(vehicle_id, _Vehicle(own, "silent", since_ms, since_ms))
         else:
             known.stands, known.since_ms, known.said_ms = "silent", since_ms, None
 

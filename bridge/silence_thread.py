@@ -67,6 +67,9 @@ class SilenceThread:
         self._log = structlog.get_logger()
         self._thread = threading.Thread(target=self._run, name="silence", daemon=True)
         self._silent = Gauge("odograph_bridge_silent_vehicles", "Online, and silent.", registry=registry)
+        self._forgotten = Gauge(
+            "odograph_bridge_silence_forgotten", "Vehicles not watched over: too many.", registry=registry
+        )
         self._words = Counter(
             "odograph_bridge_status_words", "Status records in the service's name.", registry=registry
         )
@@ -106,14 +109,15 @@ class SilenceThread:
             self._calm.look(now_ms, self._lanes[0].listens(), self._lanes[0].epoch)
             if log.whole and time.monotonic() >= judge_s:
                 judge_s = time.monotonic() + every_s
-                self._look()
+                self._look(watch)
+                self._forgotten.set(watch.forgotten)
                 self._words.inc(log.say(watch.judge(now_ms, self._seen, self._calm.since_ms)))
                 self._silent.set(watch.silent)
 
-    def _look(self) -> None:
-        """Keep what the lanes heard: they may forget it when they have too many topics."""
-        seen = self._seen
+    def _look(self, watch: Watch) -> None:
+        """Keep what the lanes heard of the vehicles watched over: lanes forget, with too many topics."""
+        seen = self._seen = {v: at_ms for v, at_ms in self._seen.items() if watch.watches(v)}
         for lane in self._lanes:
             for topic in lane.heard():
-                if topic.seen_ms > seen.get(topic.vehicle_id, 0):
+                if watch.watches(topic.vehicle_id) and topic.seen_ms > seen.get(topic.vehicle_id, 0):
                     seen[topic.vehicle_id] = topic.seen_ms

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final, NamedTuple
 
 from bridge.rate_limit import NO_LIMIT, VehicleLimit
@@ -18,8 +19,9 @@ KEPT_BYTES: Final = 900_000
 
 DETAIL_CHARS: Final = 500
 ROUTES_KEPT: Final = 65_536
-"""Topics whose parse is remembered; with more vehicles than this they are learnt anew now and then."""
+"""Topics whose parse is remembered; with more the oldest goes, and is learnt anew when it comes again."""
 
+LOOKED_AT: Final = 8
 TOPIC_KEPT_BYTES: Final = 256
 """A longer topic is parsed each time: what is remembered has a bound."""
 
@@ -101,7 +103,8 @@ class Translator:
         self._shard = shard
         self._limit = limit
         self._cost_ms, self._slack_ms = limit.cost_ms, limit.slack_ms
-        self._dead_letter = topics.kafka_topic(prefix, "dead-letter")
+        self.dead_letter_topic = topics.kafka_topic(prefix, "dead-letter")
+        self.forgotten = 0
         self._routes: dict[bytes, Route | None] = {}
         self._samples = USUAL_SAMPLES
         self._received_ms = 0
@@ -159,10 +162,24 @@ class Translator:
         """The route of a topic; remembered unless wrong, for a wrong one may never come again."""
         route = self.route(topic)
         if not isinstance(route, Rejection) and len(topic) <= TOPIC_KEPT_BYTES:
-            if len(self._routes) >= ROUTES_KEPT:
-                self._routes.clear()
+            while len(self._routes) >= ROUTES_KEPT:
+                self._forget()
             self._routes[topic] = route
         return route
+
+    def _forget(self) -> None:
+        """The topic that was learnt first goes; of the first few one that has not spent half of its bucket.
+
+        A vehicle whose route goes has a full bucket when it comes back.
+        """
+        first = list(islice(self._routes, LOOKED_AT))
+        spent = {t for t in first if (r := self._routes[t]) and r.due_ms - r.seen_ms > self._slack_ms / 2}
+        for topic in first:
+            route = self._routes.pop(topic)
+            if topic not in spent or len(spent) == len(first):
+                self.forgotten += 1
+                return
+            self._routes[topic] = route  # behind all others
 
     def routes(self) -> list[Route]:
         """The routes learnt so far, one for each topic that sent. Safe in any thread: one step copies."""
@@ -207,14 +224,14 @@ class Translator:
             (topics.HEADER_DETAIL, detail.encode(errors="backslashreplace")),
             *uplink_headers(topic, received_ms),
         ]
-        return Record(self._dead_letter, rejection.key, raw[:KEPT_BYTES], headers, received_ms)
+        return Record(self.dead_letter_topic, rejection.key, raw[:KEPT_BYTES], headers, received_ms)
 
     def unstorable(self, record: Record, error: str) -> Record:
         """The dead letter for a record that Kafka refused for what it is.
 
         A dead letter that was refused comes back with half of its bytes, so that one is accepted in the end.
         """
-        if record.topic == self._dead_letter:
+        if record.topic == self.dead_letter_topic:
             half = record.value[: len(record.value) // 2]
             return Record(record.topic, record.key, half, record.headers, record.timestamp_ms)
         detail = f"Kafka refused it for {record.topic}: {error}"
@@ -223,7 +240,9 @@ class Translator:
             (topics.HEADER_DETAIL, detail[:DETAIL_CHARS].encode(errors="backslashreplace")),
             *record.headers,
         ]
-        return Record(self._dead_letter, record.key, record.value[:KEPT_BYTES], headers, record.timestamp_ms)
+        return Record(
+            self.dead_letter_topic, record.key, record.value[:KEPT_BYTES], headers, record.timestamp_ms
+        )
 
 
 def uplink_headers(topic: bytes, received_ms: int) -> Headers:

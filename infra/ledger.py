@@ -3,7 +3,7 @@
 Three equations, each between figures that different parts measured on their own::
 
     generated + poison      = distinct frames archived + distinct dead letters not archived
-                                                                                     (edge, broker, bridge)
+                              + rejected and counted only                            (edge, broker, bridge)
     appended to the log     = archived                                               (Kafka, archive)
     archived                = counted + late + quarantined + duplicate               (archive, windows)
 
@@ -81,6 +81,8 @@ class Ledger:
     brought_in: int = 0
     """Records of a back-fill: archived without ever being in the live topic."""
     brought_distinct: int = 0
+    not_kept: int = 0
+    """Messages that the bridge rejected and counted without keeping them."""
 
     def __sub__(self, before: Ledger) -> Ledger:
         """What came in between."""
@@ -88,10 +90,14 @@ class Ledger:
 
     @property
     def missing_on_the_way(self) -> int:
-        """Frames generated that are neither archived nor dead; negative: more arrived than were generated."""
+        """Frames generated that are neither archived nor dead; negative: more arrived than were generated.
+
+        Those counted and not kept explain what is missing: at most so many, for copies may be among them.
+        """
         lost_to_the_dead = self.dead_distinct - self.dead_archived
         arrived = self.distinct - self.brought_distinct
-        return self.generated + self.poison - arrived - lost_to_the_dead
+        missing = self.generated + self.poison - arrived - lost_to_the_dead
+        return missing - min(max(0, missing), self.not_kept)
 
     @property
     def missing_in_archive(self) -> int:
@@ -211,4 +217,5 @@ def balance(
         dead_archived=dead_archived,
         brought_in=archive.brought_in,
         brought_distinct=archive.brought_distinct,
+        not_kept=database["messages_not_kept"],
     )

@@ -17,11 +17,20 @@ from infra.contract.errors import WHOLE_REASONS, ContractError
 from infra.contract.frame import MAX_INT, decode
 from infra.contract.messages import crash_digest, decode_alert, decode_crash, read_status
 from infra.contract.sections import Jobs
-from infra.contract.topics import HEADER_DETAIL, HEADER_MQTT_TOPIC, HEADER_REASON
+from infra.contract.topics import (
+    HEADER_DETAIL,
+    HEADER_MESSAGES,
+    HEADER_MQTT_TOPIC,
+    HEADER_REASON,
+    HEADER_SINCE_MS,
+)
 from infra.vault.check import as_rows, defects
 from stream_jobs.alerts import Finding
 
 DETAIL_CHARS: Final = 500
+COUNT_DIGITS: Final = 15
+MESSAGES_MAX: Final = 1_000_000
+"""No bridge counts more messages in one letter."""
 _BESIDES: Final = ("alerted_ms", "since_ms", "ended")
 
 Row = dict[str, Any]
@@ -142,7 +151,16 @@ def dead_letter_row(record: Record) -> Row:
         "digest": hashlib.sha256(record.value).hexdigest(),
         "boot_id": boot_id,
         "seq": seq,
+        "messages": _count(record.headers.get(HEADER_MESSAGES), MESSAGES_MAX),
+        "since_ms": _count(record.headers.get(HEADER_SINCE_MS), record.at_ms),
     }
+
+
+def _count(raw: bytes | None, most: int) -> int | None:
+    """A number from a header that anybody may have written; None for nothing and for nonsense."""
+    if raw is None or not raw.isdigit() or len(raw) > COUNT_DIGITS:
+        return None
+    return min(int(raw), most)
 
 
 def _frame_number(raw: bytes) -> tuple[int | None, int | None]:

@@ -167,11 +167,12 @@ WHERE excluded.state_at >= v.state_at
 INSERT_DEAD_LETTERS: Final = """
 INSERT INTO odograph.dead_letter (partition, log_offset, reason, detail, mqtt_topic, vehicle_id,
     received_at, bytes,
-    digest, boot_id, seq)
+    digest, boot_id, seq, messages, since_at)
 SELECT partition, log_offset, reason, detail, mqtt_topic, vehicle_id, to_timestamp(received_ms / 1000.0),
-    bytes, digest, boot_id, seq
+    bytes, digest, boot_id, seq, messages, to_timestamp(since_ms / 1000.0)
 FROM jsonb_to_recordset(%(rows)s) AS n(partition integer, log_offset bigint, reason text, detail text,
     mqtt_topic text,
-     vehicle_id text, received_ms bigint, bytes integer, digest text, boot_id bigint, seq bigint)
+     vehicle_id text, received_ms bigint, bytes integer, digest text, boot_id bigint, seq bigint,
+     messages integer, since_ms bigint)
 ON CONFLICT DO NOTHING
 """

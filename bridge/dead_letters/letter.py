@@ -70,6 +70,12 @@ class Letter:
         found = CUT.search(self.detail)
         return (int(found[1]), int(found[2])) if found else None
 
+    @property
+    def messages(self) -> int:
+        """How many messages it stands for: itself, or those that were counted and not kept."""
+        text = self.headers.get(topics.HEADER_MESSAGES, b"")
+        return int(text) if text.isdigit() and len(text) < 10 else 1
+
     def _text(self, header: str) -> str:
         return self.headers.get(header, b"").decode(errors="backslashreplace")
 

@@ -53,7 +53,7 @@ class DeadLetters:
         listing = Listing(deque(maxlen=limit))
         for letter in self.select(selection, since_ms):
             listing.newest.append(letter)
-            listing.by_reason[letter.reason] += 1
+            listing.by_reason[letter.reason] += letter.messages
         return listing
 
     def select(self, selection: Selection, since_ms: int | None) -> Iterator[Letter]:

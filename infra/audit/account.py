@@ -51,12 +51,14 @@ class Figures:
     quarantined_listed: int = 0
     dead_unknown: int = 0
     """Dead letters whose frame cannot be told: each may be one of the missing."""
+    not_kept: int = 0
+    """Messages beyond the vehicle's limit that were counted and not kept: they explain so many missing."""
 
     @property
     def residual(self) -> int:
         """Frames and records unaccounted for."""
         return (
-            self.missing
+            max(0, self.missing - self.not_kept)
             + abs(self.in_time - self.counted)
             + abs(self.late_records - self.late_listed)
             + abs(self.quarantined_records - self.quarantined_listed)
@@ -75,6 +77,8 @@ class Gap:
     vehicle_id: str
     boot_id: int
     ranges: Ranges
+    lost_with: str | None = None
+    """Where a session of the bridge went while they may have been at the broker: which, and when (UTC)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +146,7 @@ def enter_listed(figures: Figures, listed: Listed) -> None:
     figures.repaired = listed.repaired
     figures.late_listed, figures.late_open = listed.late, listed.late_open
     figures.quarantined_listed = listed.quarantined
-    figures.dead_unknown = listed.dead_unknown
+    figures.dead_unknown, figures.not_kept = listed.dead_unknown, listed.not_kept
 
 
 def totals(vehicles: Mapping[str, Figures]) -> Figures:

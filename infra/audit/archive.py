@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
 from typing import Any, Final
 
@@ -65,6 +66,9 @@ class PartitionCount:
     doubles: int
 
 
+Span = tuple[float, float]
+"""From when to when, ms since 1970; infinite where it is not known."""
+
 _RECORDS = """
 CREATE OR REPLACE TEMP VIEW record AS
 SELECT vehicle_id, boot_id, seq, topic, partition, log_offset, received_ms, t0_ms, verdict,
@@ -105,6 +109,13 @@ _ELSEWHERE = """
 SELECT DISTINCT r.vehicle_id, r.boot_id, r.seq
 FROM record r JOIN gap g ON r.vehicle_id = g.vehicle_id AND r.boot_id = g.boot_id
                         AND r.seq BETWEEN g.first_seq AND g.last_seq
+"""
+_AROUND = """
+SELECT g.vehicle_id, g.boot_id, g.first_seq,
+       arg_max(r.received_ms, r.seq) FILTER (r.seq < g.first_seq),
+       arg_min(r.received_ms, r.seq) FILTER (r.seq > g.last_seq)
+FROM gap g LEFT JOIN record r ON r.vehicle_id = g.vehicle_id AND r.boot_id = g.boot_id AND r.seq >= 0
+GROUP BY ALL
 """
 _PARTITIONS = """
 SELECT topic, partition, count(*), min(log_offset), max(log_offset),
@@ -169,16 +180,31 @@ class Archive:
                 if (vehicle_id, boot_id) in found:
                     found[vehicle_id, boot_id].following = seq
 
-    def elsewhere(self, gaps: Mapping[Device, Ranges]) -> dict[Device, Ranges]:
-        """Of these ranges the frames that the files hold at whatever moment."""
+    def _note_gaps(self, gaps: Mapping[Device, Ranges]) -> None:
         rows = [(*device, first, last) for device, ranges in gaps.items() for first, last in ranges]
-        if not rows or self._scope.whole:
-            return {}
         self._run(
             "CREATE OR REPLACE TEMP TABLE gap"
             " (vehicle_id VARCHAR, boot_id BIGINT, first_seq BIGINT, last_seq BIGINT)"
         )
-        self._connection.executemany("INSERT INTO gap VALUES (?, ?, ?, ?)", rows)
+        if rows:
+            self._connection.executemany("INSERT INTO gap VALUES (?, ?, ?, ?)", rows)
+
+    def around(self, gaps: Mapping[Device, Ranges]) -> dict[tuple[Device, int], Span]:
+        """By device and first number of a gap: when the frames before and behind it were received."""
+        self._note_gaps(gaps)
+        return {
+            ((vehicle_id, boot_id), first): (
+                -inf if before is None else before,
+                inf if after is None else after,
+            )
+            for vehicle_id, boot_id, first, before, after in self._run(_AROUND)
+        }
+
+    def elsewhere(self, gaps: Mapping[Device, Ranges]) -> dict[Device, Ranges]:
+        """Of these ranges the frames that the files hold at whatever moment."""
+        if not any(gaps.values()) or self._scope.whole:
+            return {}
+        self._note_gaps(gaps)
         found: defaultdict[Device, list[tuple[int, int]]] = defaultdict(list)
         for vehicle_id, boot_id, seq in self._run(_ELSEWHERE):
             found[vehicle_id, boot_id].append((seq, seq))

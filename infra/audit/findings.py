@@ -24,6 +24,7 @@ def findings(account: Account, zone: tzinfo = UTC) -> Iterator[Finding]:
     """Stage by stage; times in ``zone``."""
     for gap in account.gaps:
         what = f"boot {gap.boot_id} seq {text(gap.ranges)}"
+        what += f"; lost with the session of {gap.lost_with}" if gap.lost_with else ""
         yield Finding("vehicle to archive", gap.vehicle_id, what, size(gap.ranges))
     for log in account.log:
         yield from _of_log(log)

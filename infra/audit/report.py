@@ -68,6 +68,7 @@ def _figures(audit: Audit, zone: ZoneInfo) -> Iterator[tuple[str, int, str]]:
     yield "link", f.lost_on_link, "lost by the radio link"
     yield "on board", f.dropped_on_board + f.on_board, f"{f.on_board:,} kept, the others pushed out"
     yield "on the way", f.on_the_way, "in the log, or counted by a run that goes on; not archived yet"
+    yield "session", account.lost_with_session, _sessions(account, zone)
     yield "broker", account.dropped_by_broker, _broker(account)
     dead = f"{f.dead_unknown:,} dead letters besides, whose frame cannot be told"
     yield "dead", f.dead, f"frames in dead letters only; {dead}"
@@ -79,6 +80,11 @@ def _figures(audit: Audit, zone: ZoneInfo) -> Iterator[tuple[str, int, str]]:
         f.late,
         f"frames ({f.late_records:,} records); {f.repaired:,} repaired, {f.late_open:,} open",
     )
+    yield (
+        "not kept",
+        f.not_kept,
+        "messages beyond a vehicle's limit that were counted only: they explain so many",
+    )
     yield "quarantined", f.quarantined, f"frames with an impossible clock ({f.quarantined_records:,} records)"
     yield "counted", f.counted, f"frames in windows by the stream; {f.in_time:,} in the archive"
     yield "duplicate", f.duplicate, "records of frames seen before"
@@ -86,6 +92,14 @@ def _figures(audit: Audit, zone: ZoneInfo) -> Iterator[tuple[str, int, str]]:
         seen = audit.horizon
         waits = f"{seen.slowest} is at {_at(seen.moment_ms, zone)}, windows stay open beyond it; or: --wait"
         yield "in flight", audit.in_flight, f"records too young to be balanced: {waits}"
+
+
+def _sessions(account: Account, zone: ZoneInfo) -> str:
+    if not account.sessions:
+        return "lost with a session of the bridge: the broker lost none"
+    last = account.sessions[-1]
+    count, at = len(account.sessions), _at(last.at_ms, zone)
+    return f"may have been lost with {count} sessions of the bridge, the last {at}: {last.detail}"
 
 
 def _broker(account: Account) -> str:
@@ -117,7 +131,12 @@ def as_json(audit: Audit) -> str:
         "until_ms": scope.until_ms if scope.until_ms != EVER_MS else None,
         "in_flight": audit.in_flight,
         "residual": audit.residual,
-        "account": _with_residual(account.total) | {"dropped_by_broker": account.dropped_by_broker},
+        "account": _with_residual(account.total)
+        | {
+            "dropped_by_broker": account.dropped_by_broker,
+            "lost_with_session": account.lost_with_session,
+        },
+        "sessions": [asdict(loss) for loss in account.sessions],
         "vehicles": {v: _with_residual(f) for v, f in sorted(account.vehicles.items())},
         "missing": [asdict(gap) for gap in account.gaps],
         "log": [asdict(gap) for gap in account.log],

@@ -46,7 +46,8 @@ class Audit:
         if self.ledger is None:
             return self.account.residual
         missing = max(0, self.ledger.missing_on_the_way)
-        explained = min(missing, self.account.broker_dropped or 0)
+        account = self.account
+        explained = min(missing, (account.broker_dropped or 0) + account.lost_with_session)
         return max(self.account.residual, self.ledger.residual - explained)
 
 

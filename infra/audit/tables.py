@@ -38,13 +38,20 @@ WHERE received_at >= to_timestamp(%(since)s / 1000.0)
 GROUP BY 1
 """
 _DEAD = """
-SELECT coalesce(vehicle_id, ''), count(DISTINCT digest), count(DISTINCT digest) FILTER (WHERE seq IS NULL)
+SELECT coalesce(vehicle_id, ''), count(DISTINCT digest) FILTER (WHERE messages IS NULL),
+       count(DISTINCT digest) FILTER (WHERE seq IS NULL AND messages IS NULL),
+       coalesce(sum(messages) FILTER (WHERE reason = 'rate_limited'), 0)::bigint
 FROM odograph.dead_letter
 WHERE received_at >= to_timestamp(%(since)s / 1000.0) AND received_at < to_timestamp(%(until)s / 1000.0)
 GROUP BY 1
 """
 _DEAD_FRAMES = """
 SELECT vehicle_id, boot_id, seq FROM serving.dead_frame WHERE vehicle_id = ANY(%(vehicles)s)
+"""
+_SESSION_LOSSES = """
+SELECT (extract(epoch FROM since_at) * 1000)::bigint, (extract(epoch FROM at) * 1000)::bigint, detail
+FROM serving.session_loss
+WHERE %(hours)s::integer IS NULL OR at > now() - make_interval(hours => %(hours)s) ORDER BY at
 """
 _WINDOWS = """
 SELECT (extract(epoch FROM window_start) * 1000)::bigint, (frames - frames_late)::bigint
@@ -74,6 +81,17 @@ class Listed:
     dead: int = 0
     dead_unknown: int = 0
     """Distinct dead letters whose frame cannot be told."""
+    not_kept: int = 0
+    """Sound messages beyond the vehicle's limit that were counted and not kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionLoss:
+    """Whatever the broker held for a session of the bridge in this time may be lost, ms since 1970."""
+
+    since_ms: int
+    at_ms: int
+    detail: str
 
 
 class Tables:
@@ -88,10 +106,12 @@ class Tables:
         counted = {v: (a, b) for v, a, b in self._ask(_COUNTED, bounds)}
         late = {v: (a, b) for v, a, b in self._ask(_LATE, bounds)}
         quarantined = dict(self._ask(_QUARANTINED, bounds))
-        dead = {v: (a, b) for v, a, b in self._ask(_DEAD, bounds)}
+        dead = {v: figures for v, *figures in self._ask(_DEAD, bounds)}
         none = (0, 0)
         return {
-            v: Listed(*counted.get(v, none), *late.get(v, none), quarantined.get(v, 0), *dead.get(v, none))
+            v: Listed(
+                *counted.get(v, none), *late.get(v, none), quarantined.get(v, 0), *dead.get(v, (0, 0, 0))
+            )
             for v in counted.keys() | late.keys() | quarantined.keys() | dead.keys()
         }
 
@@ -101,6 +121,10 @@ class Tables:
         for vehicle_id, boot_id, seq in self._ask(_DEAD_FRAMES, {"vehicles": list(vehicles)}):
             found[vehicle_id, boot_id].append((seq, seq))
         return {device: merged(ranges) for device, ranges in found.items()}
+
+    def session_losses(self, hours: int | None = None) -> list[SessionLoss]:
+        """Those of the last ``hours``, or all that were told, oldest first."""
+        return [SessionLoss(*row) for row in self._ask(_SESSION_LOSSES, {"hours": hours})]
 
     def windows(self, vehicle_id: str, scope: Scope) -> dict[int, int]:
         """Frames in time by window, ms."""

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Final
 
 from infra.audit import account, archive, edge, tables
 from infra.audit.account import Figures, Gap
-from infra.audit.archive import Archive, DeviceCount, PartitionCount
+from infra.audit.archive import Archive, DeviceCount, PartitionCount, Span
 from infra.audit.edge import Device, EdgeDevice
 from infra.audit.scope import Scope
 from infra.audit.sources import Sources
-from infra.audit.tables import Tables
+from infra.audit.tables import SessionLoss, Tables
 from infra.contract.seq_ranges import Ranges, minus, size
 
 LOOKED_INTO: Final = 20
@@ -57,19 +58,31 @@ class Account:
     log: list[LogGap] = field(default_factory=list)
     open_records: int = 0
     """Archived records of frames that came after the scope, within what was asked for: not closed yet."""
+    sessions: list[SessionLoss] = field(default_factory=list)
+    """Sessions of the bridge that the broker lost, within the scope."""
     broker_dropped: int | None = None
     """What the broker says it dropped since its start; None: it does not answer."""
 
     @property
+    def lost_with_session(self) -> int:
+        """Missing frames that may have been at the broker when a session of the bridge went."""
+        return sum(size(gap.ranges) for gap in self.gaps if gap.lost_with)
+
+    @property
     def dropped_by_broker(self) -> int:
         """Missing frames that the broker's own count explains: at most so many are its drops."""
-        return min(self.total.missing, self.broker_dropped or 0)
+        return min(max(0, self._missing - self.lost_with_session), self.broker_dropped or 0)
+
+    @property
+    def _missing(self) -> int:
+        return sum(max(0, f.missing - f.not_kept) for f in self.vehicles.values())
 
     @property
     def residual(self) -> int:
         """Frames and records unaccounted for: 0 when all is well."""
         in_log = sum(size(g.ranges) + g.doubles for g in self.log)
-        return sum(f.residual for f in self.vehicles.values()) - self.dropped_by_broker + in_log
+        otherwise = sum(f.residual for f in self.vehicles.values()) - self._missing
+        return otherwise + max(0, self._missing - self.lost_with_session - self.dropped_by_broker) + in_log
 
 
 def take(
@@ -90,6 +103,7 @@ def take(
         with tables.opened(sources.db_url) as database:
             _devices(found, counts, told, store, database, sources.waiting)
             _listed(found, database)
+            _sessions(found, store, database)
             _windows(found, store, database, sources.window_ms)
         found.open_records = store.open_records(asked_ms) if asked_ms > scope.until_ms else 0
     found.log = _log_gaps(parts, sources, scope)
@@ -128,6 +142,31 @@ def _devices(
 def _listed(found: Account, database: Tables) -> None:
     for vehicle_id, listed in database.listed(found.scope).items():
         account.enter_listed(found.vehicles.setdefault(vehicle_id, Figures()), listed)
+
+
+def _sessions(found: Account, store: Archive, database: Tables) -> None:
+    """Gaps in the time of whose missing frames the broker lost a session of the bridge."""
+    scope, losses = found.scope, database.session_losses()
+    found.sessions = [x for x in losses if x.at_ms >= scope.since_ms and x.since_ms < scope.until_ms]
+    if not losses or not found.gaps:
+        return
+    ranges = {(g.vehicle_id, g.boot_id): g.ranges for g in found.gaps}
+    spans = store.around(ranges)
+    found.gaps = [part for gap in found.gaps for part in _by_session(gap, spans, losses)]
+
+
+def _by_session(gap: Gap, spans: Mapping[tuple[Device, int], Span], losses: list[SessionLoss]) -> list[Gap]:
+    """The gap's ranges, those that went with a session apart."""
+    parts: defaultdict[str | None, Ranges] = defaultdict(list)
+    for first, last in gap.ranges:
+        before_ms, after_ms = spans[(gap.vehicle_id, gap.boot_id), first]
+        went = [x for x in losses if x.since_ms <= after_ms and x.at_ms >= before_ms]
+        parts[f"{_utc(went[0].at_ms)}, {went[0].detail}" if went else None].append((first, last))
+    return [Gap(gap.vehicle_id, gap.boot_id, ranges, with_) for with_, ranges in parts.items()]
+
+
+def _utc(moment_ms: int) -> str:
+    return f"{datetime.fromtimestamp(moment_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _windows(found: Account, store: Archive, database: Tables, window_ms: int) -> None:

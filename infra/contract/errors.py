@@ -71,6 +71,7 @@ REASONS = (
     "bad_digest",  # the parts of a crash record do not give what was sealed
     "rate_limited",  # whole, but more than one vehicle may send
     "unstorable",  # Kafka refused the record for what it is
+    "session_lost",  # whatever the broker held for the bridge, when it no longer has its session
     "internal",  # an error of the service itself, found on this message
 )
 

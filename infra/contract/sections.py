@@ -95,6 +95,13 @@ class Bridge(Section):
     vehicle_burst: int = Field(
         20_000, ge=1, description="messages that one vehicle may send at once: what it stored without radio"
     )
+    crash_rate: float = Field(
+        20.0, ge=0, description="crash messages/s that one vehicle may send for long; 0: no limit"
+    )
+    crash_burst: int = Field(2000, ge=1, description="crash messages that one vehicle may send at once")
+    dead_letters_per_minute: int = Field(
+        6000, ge=0, description="rejected messages kept by a lane, more are counted only; 0: all are kept"
+    )
     drain_s: float = Field(10.0, gt=0, description="time to finish what is in flight after SIGTERM, s")
     silent_s: float = Field(
         900.0, gt=0, description="an online vehicle that sends nothing for so long is called silent, s"

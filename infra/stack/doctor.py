@@ -8,7 +8,9 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
+from infra.audit import tables
 from infra.contract.errors import OdographError
 from infra.contract.settings import Endpoints, endpoints
 from infra.sql.migrate import pending
@@ -19,6 +21,7 @@ from infra.stack.stack import Stack
 from infra.stack.state import Part, parts
 
 DISK_FREE_GB = 2.0
+RECENT_H = 24
 PYTHON_MIN = (3, 11)
 
 
@@ -109,6 +112,7 @@ def _addresses(stack: Stack) -> Iterable[Finding]:
         _tried("database as dashboard", lambda: probes.database(found.db_dashboard_url)),
         _tried("database as dispatch", lambda: probes.database(found.db_dispatch_url)),
         _queue(found),
+        _sessions(found),
         _none_of("topics", lambda: missing_topics(found.kafka_bootstrap, prefix)),
         _none_of("migrations", lambda: pending(found.db_owner_url)),
     ]
@@ -124,6 +128,24 @@ def _queue(addresses: Endpoints) -> Finding:
     detail = f"{figures.queued:,} messages wait, {figures.dropped:,} dropped since its start"
     step = "see that the bridge runs and keeps up; count the loss: odograph audit"
     return Finding(name, figures.dropped == 0, detail, step)
+
+
+def _sessions(addresses: Endpoints) -> Finding:
+    """What the broker held for a bridge may be gone with the session."""
+    name = "bridge's session"
+    try:
+        with tables.opened(addresses.db_ingest_url) as database:
+            losses = database.session_losses(RECENT_H)
+    except OdographError as error:
+        return Finding(name, False, str(error), "odograph status, then the log it names")
+    if not losses:
+        return Finding(name, True, f"never lost in the last {RECENT_H} h")
+    at = datetime.fromtimestamp(losses[-1].at_ms / 1000, UTC)
+    detail = (
+        f"lost {len(losses)} times in {RECENT_H} h, last at {at:%Y-%m-%d %H:%M:%S} UTC: {losses[-1].detail}"
+    )
+    step = "what went with it: odograph audit; who may use the bridge's client id: a login and an access list"
+    return Finding(name, False, detail, step)
 
 
 def _tried(name: str, probe: Callable[[], str]) -> Finding:

@@ -20,7 +20,7 @@ class StillLane:
         self.stats.latency.observe(120.0)
 
     def gauges(self) -> LaneGauges:
-        return LaneGauges(3, 300, 4, 1, 0, connected=True)
+        return LaneGauges(3, 300, 4, 1, 0, 0, 0, connected=True)
 
 
 def page(kafka_reason: str | None = None) -> list[str]:

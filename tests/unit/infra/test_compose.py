@@ -16,7 +16,12 @@ OWN_PLACES = ("listener", "persistence_location")
 def test_mosquitto_has_the_same_settings() -> None:
     defaults = Mqtt()
     text = mosquitto.TEMPLATE.format(
-        port=0, host="", data="", max_queued=defaults.max_queued_messages, autosave_s=defaults.autosave_s
+        port=0,
+        host="",
+        data="",
+        max_queued=defaults.max_queued_messages,
+        autosave_s=defaults.autosave_s,
+        max_packet=defaults.max_message_bytes,
     )
     embedded = [line for line in text.splitlines() if not line.startswith(OWN_PLACES)]
     composed = COMPOSE["configs"]["mosquitto"]["content"].splitlines()

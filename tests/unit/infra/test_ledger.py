@@ -14,6 +14,7 @@ DATABASE = {
     "records_quarantined": 2,
     "records_dead": 5,
     "records_dead_distinct": 4,
+    "messages_not_kept": 0,
 }
 EDGE = EdgeCounts(generated=95, poison=4, sent=104, acked=104)
 ARCHIVE = ArchiveCounts(archived=100, distinct=95, ok=95, ok_distinct=90, late=3, quarantined=2)
@@ -27,6 +28,14 @@ def test_a_run_where_everything_is_found_again_has_residual_0() -> None:
 def test_a_frame_lost_on_the_way_is_missing() -> None:
     ledger = balance(replace(EDGE, generated=96), 100, ARCHIVE, DATABASE)
     assert (ledger.missing_on_the_way, ledger.residual) == (1, 1)
+
+
+def test_messages_counted_and_not_kept_explain_what_is_missing_and_no_more() -> None:
+    def residual(generated: int, not_kept: int) -> int:
+        edge = EdgeCounts(generated=generated, poison=4, sent=104, acked=104)
+        return balance(edge, 100, ARCHIVE, DATABASE | {"messages_not_kept": not_kept}).residual
+
+    assert (residual(98, 3), residual(98, 7), residual(98, 1)) == (0, 0, 2)
 
 
 def test_a_record_the_archive_lacks_is_missing() -> None:
