@@ -51,6 +51,10 @@ def bridge(
 
       ODOGRAPH_BRIDGE_VEHICLE_BURST        messages that one vehicle may send at once [20000]
 
+      ODOGRAPH_BRIDGE_CRASH_RATE, _BURST   the same for crash messages [20, 2000]
+
+      ODOGRAPH_BRIDGE_DEAD_LETTERS_PER_MINUTE  rejected messages kept, more are only counted; 0: all [6000]
+
       ODOGRAPH_BRIDGE_USER, _PASSWORD_FILE login at the broker [anonymous]
 
       ODOGRAPH_BRIDGE_IDENTITY_PROPERTY    MQTT 5 user property in which the broker names the sender [none]

@@ -47,9 +47,9 @@ def test_all_vehicles_together_take_no_more_than_the_letters_of_a_minute() -> No
 
 
 def test_a_large_message_takes_a_token_for_each_four_kilobytes() -> None:
-    letters = Letters("dead-letter", 100)
-    assert kept(letters, 10, size=40_000) == 2
-    assert kept(letters, 10, OTHER, size=900_000) == 1, "more than all tokens counts as all"
+    letters = Letters("dead-letter", 1000)
+    assert kept(letters, 30, size=40_000) == 20
+    assert kept(letters, 10, OTHER, size=900_000) == 1, "more than all of a vehicle's tokens count as all"
 
 
 def test_without_a_limit_every_message_is_kept() -> None:

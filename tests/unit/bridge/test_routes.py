@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from bridge.translate import Record, Rejection, Route
+import pytest
+
+from bridge import translate
+from bridge.rate_limit import VehicleLimit
+from bridge.translate import Record, Rejection, Route, Translator
 from tests.unit.bridge.test_translate import OTHER, TOPIC, VIN, frame, translator
 
 
@@ -33,3 +37,19 @@ def test_a_route_knows_when_its_vehicle_was_heard_last() -> None:
     ours.translate(TOPIC, frame(), 1000)
     ours.translate(TOPIC, b"junk", 2000)
     assert [route.seen_ms for route in ours.routes()] == [1000]
+
+
+def test_a_million_invented_vehicles_are_forgotten_one_by_one_but_not_one_that_is_over_its_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(translate, "ROUTES_KEPT", 50)
+    ours = Translator("odograph/v1", "test.", limit=VehicleLimit(rate_per_s=1, burst=3))
+    outcomes = [ours.translate(TOPIC, frame(), 0) for _ in range(4)]
+    assert [type(outcome) for outcome in outcomes] == [Record] * 3 + [Rejection]
+    for number in range(1000):
+        ours.route(TOPIC)
+        ours.translate(f"odograph/v1/1HGCM82633A{number:06d}/telemetry".encode(), b"{", 0)
+    assert (len(ours.routes()), ours.forgotten) == (50, 951)
+    again = ours.translate(TOPIC, frame(), 0)
+    assert isinstance(again, Rejection)
+    assert again.reason == "rate_limited"

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import orjson
+import pytest
 
+from bridge import silence
 from bridge.silence import Calm, Watch
 
 VIN = "WDDWF4KB0FR000001"
@@ -115,3 +117,15 @@ def test_a_connection_that_broke_between_two_looks_is_a_break() -> None:
     calm.look(50, listens=False, epoch=2)
     calm.look(60, listens=True, epoch=2)
     assert calm.since_ms == 60
+
+
+def test_more_vehicles_than_are_watched_over_take_the_place_of_the_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(silence, "VEHICLES_KEPT", 2)
+    watch = Watch(60_000)
+    for vehicle in ("1HGCM82633A000001", "1HGCM82633A000002", "1HGCM82633A000003"):
+        head = {"schema": 1, "vehicle_id": vehicle, "boot_id": 1, "seq": 1, "state": "online", "at_ms": 1}
+        watch.note(vehicle, orjson.dumps(head), 1)
+    assert [watch.watches(f"1HGCM82633A00000{n}") for n in (1, 2, 3)] == [False, True, True]
+    assert watch.forgotten == 1

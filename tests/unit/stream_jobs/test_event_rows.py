@@ -164,7 +164,18 @@ def test_a_dead_letter_is_indexed_whatever_it_holds() -> None:
         "digest": hashlib.sha256(raw).hexdigest(),
         "boot_id": None,
         "seq": None,
+        "messages": None,
+        "since_ms": None,
     }
+
+
+@pytest.mark.parametrize(
+    ("said", "messages"), [(b"980", 980), (b"0", 0), (b"-1", None), (b"9" * 30, None), (b"9" * 12, 1_000_000)]
+)
+def test_a_letter_without_a_message_says_how_many_it_stands_for(said: bytes, messages: int | None) -> None:
+    headers = {"reason": b"bad_json", "messages": said, "since_ms": b"5"}
+    row = dead_letter_row(Record("dead-letter", 0, 3, T0, None, b"{}", headers))
+    assert (row["messages"], row["since_ms"]) == (messages, 5)
 
 
 @pytest.mark.parametrize(("reason", "found"), [(b"rate_limited", (5, 9)), (b"bad_json", (None, None))])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 from infra.audit import archive
@@ -103,3 +104,14 @@ def test_the_windows_of_a_vehicle_are_counted_by_first_sample_and_identity(tmp_p
 def test_an_archive_without_files_says_nothing(tmp_path: Path) -> None:
     with archive.opened(tmp_path, [], WHOLE) as found:
         assert (found.devices(), found.partitions()) == ({}, [])
+
+
+def test_a_gap_lies_between_the_receipts_of_its_neighbours(tmp_path: Path) -> None:
+    files = store(tmp_path, [Record(0), Record(1), Record(5), Record(9, "W")])
+    gaps = {("V", BOOT): [(2, 4), (6, 8)], ("W", BOOT): [(0, 8)]}
+    with archive.opened(tmp_path, files, WHOLE) as found:
+        assert found.around(gaps) == {
+            (("V", BOOT), 2): (T0_MS + 2000, T0_MS + 6000),
+            (("V", BOOT), 6): (T0_MS + 6000, math.inf),
+            (("W", BOOT), 0): (-math.inf, T0_MS + 10_000),
+        }

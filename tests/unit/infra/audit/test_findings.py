@@ -36,6 +36,26 @@ def test_the_brokers_own_count_explains_at_most_what_is_missing_between_vehicle_
     assert (found.dropped_by_broker, found.residual) == (3, 13 - 3)
 
 
+def test_what_went_with_a_session_of_the_bridge_is_named_with_it_and_explained() -> None:
+    found = account()
+    found.gaps = [
+        Gap("A", 7, [(2, 3)], "2025-11-20 00:00:00 UTC, odograph-bridge: taken"),
+        Gap("A", 7, [(8, 8)]),
+    ]
+    found.broker_dropped = 40
+    assert (found.lost_with_session, found.dropped_by_broker, found.residual) == (2, 1, 13 - 3)
+    what = "boot 7 seq 2-3; lost with the session of 2025-11-20 00:00:00 UTC, odograph-bridge: taken"
+    assert next(findings(found)) == Finding("vehicle to archive", "A", what, 2)
+
+
+def test_messages_beyond_a_vehicles_limit_explain_so_many_of_its_missing_frames() -> None:
+    found = account()
+    found.vehicles["A"].not_kept = 2
+    assert found.residual == 13 - 2
+    found.vehicles["A"].not_kept = 40
+    assert found.residual == 13 - 3
+
+
 def test_each_thing_that_lacks_is_named_between_its_stages() -> None:
     east = timezone(timedelta(hours=1), "CET")
     assert list(findings(account(), east)) == [
