@@ -93,6 +93,18 @@ def stages(connection: Connection) -> pd.DataFrame:
     return frame(connection, "SELECT * FROM serving.stage_now ORDER BY stage LIMIT 100")
 
 
+def tasks(connection: Connection) -> pd.DataFrame:
+    """Periodic tasks, those that fail first; ``ago_s`` since the begin of the last run."""
+    return frame(
+        connection,
+        """
+        SELECT process, task, interval_s, run_at, run_s, success_at, failures, failing_since, error,
+               extract(epoch FROM now() - run_at)::double precision AS ago_s
+        FROM serving.maintenance_task ORDER BY failing_since NULLS LAST, process, task LIMIT 100
+        """,
+    )
+
+
 def stage_rates(connection: Connection, minutes: int = 15) -> pd.DataFrame:
     """The rate of each part in steps of 15 s over the last ``minutes``; per s."""
     return frame(

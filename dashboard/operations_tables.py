@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 
 import pandas as pd
 
-from dashboard import text
+from dashboard import stages, text
 
 DAY_S: Final = 86_400
 FULL_DAYS_MOST: Final = 3650
@@ -47,6 +47,27 @@ def long(seconds: Any) -> str:
 def ahead(frame: pd.DataFrame) -> pd.DataFrame:
     """Vehicles that push the watermark within the limit."""
     return pd.DataFrame({"Vehicle": frame["vehicle_id"], "Ahead, s": frame["ahead_s"].astype(float)})
+
+
+def tasks(frame: pd.DataFrame, zone: ZoneInfo, now: pd.Timestamp) -> pd.DataFrame:
+    """Periodic tasks of maintenance and of the stream jobs."""
+    failing = frame["failing_since"].notna()
+    state = failing.map({True: stages.WRONG, False: stages.WORKS}).mask(
+        frame["run_at"].isna(), stages.UNKNOWN
+    )
+    return pd.DataFrame(
+        {
+            "Task": frame["task"],
+            "Process": frame["process"],
+            "State": state.map(stages.signed),
+            "Last run": [text.clock(at, zone, now.to_pydatetime()) for at in frame["run_at"]],
+            "Duration, s": frame["run_s"].astype(float),
+            "Every": frame["interval_s"].map(text.duration),
+            "Failures": frame["failures"],
+            "Failing since": [text.clock(at, zone, now.to_pydatetime()) for at in frame["failing_since"]],
+            "Error": frame["error"].fillna(text.NONE),
+        }
+    )
 
 
 def defence(told: dict[str, Any], lateness_s: float) -> str:

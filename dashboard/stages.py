@@ -31,6 +31,7 @@ STAGES: Final[dict[str, Stage]] = {
     "jobs": Stage("Stream jobs (Spark)", "frames", "records"),
     "instant": Stage("Instant alerts (Spark)", "records", ""),
     "events": Stage("Event store", "records", "records"),
+    "maintenance": Stage("Maintenance", "runs", ""),
     "downlink": Stage("Downlink", "alerts", "alerts"),
     "postgres": Stage("TimescaleDB", "commits", ""),
     "dashboard": Stage("Dashboard", "questions", ""),

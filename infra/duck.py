@@ -1,4 +1,4 @@
-"""DuckDB as the command line and the keepers use it: one thread, and nothing on standard output."""
+"""DuckDB as the command line and the periodic tasks use it: one thread, and nothing on standard output."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ from infra.stack.progress import Progress
 from infra.stack.stack import Stack
 from infra.stack.supervisor import Supervisor
 
-JOBS = ("jobs", "instant", "events")
+JOBS = ("jobs", "instant", "events", "maintenance")
 QUERIES = ("archive", "vehicles", "windows")
 READY_S = 240.0
 STUCK_S = 900.0

@@ -10,7 +10,7 @@ the manifest, and the jobs read by the one reader, which asks it: infra/archive.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+import time
 from pathlib import Path
 from typing import Final
 
@@ -22,6 +22,7 @@ from infra.archive.layout import hour_of
 from infra.archive.writer import place
 from infra.contract.verdict import LATE, ClockLimits
 from stream_jobs.archive_files import EXCEPTION, HourFiles
+from stream_jobs.completeness import note_late
 from stream_jobs.database import Connection, Database, insert_rows
 from stream_jobs.schema import COORDINATES, IDENTITY
 from stream_jobs.sinks import BatchClaims
@@ -29,6 +30,7 @@ from stream_jobs.sinks import BatchClaims
 _SPARK_TYPES: Final = {pa.string(): "string", pa.int32(): "int", pa.int64(): "bigint"}
 _EXCEPTION_TYPE: Final = ", ".join(f"{name} {_SPARK_TYPES[kind]}" for name, kind in EXCEPTION.items())
 
+QUERY: Final = "archive"
 LATE_TABLE: Final = "odograph.late_frame"
 QUARANTINE_TABLE: Final = "odograph.quarantined_frame"
 LATE_COLUMNS: Final = (*COORDINATES, *IDENTITY, "t0_ms", "span_ms", "received_at")
@@ -44,13 +46,11 @@ class ArchiveSink:
         claims: BatchClaims,
         folder: Path,
         limits: ClockLimits,
-        note_late: Callable[[], None],
     ) -> None:
         self._database = database
         self._claims = claims
         self._folder = folder
         self._limits = limits
-        self._note_late = note_late
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         """Archive the batch, whatever it takes."""
@@ -64,7 +64,7 @@ class ArchiveSink:
         """Late and quarantined frames of the batch; nothing where the ledger has it."""
         if not exceptions.num_rows or not self._claims.claim(connection, batch_id, exceptions.num_rows):
             return
-        self._note_late()
+        note_late(connection, QUERY, int(time.time() * 1000))
         late = pc.equal(exceptions["verdict"], LATE)
         insert_rows(connection, LATE_TABLE, exceptions.filter(late).select(LATE_COLUMNS))
         quarantined = exceptions.filter(pc.invert(late)).select(QUARANTINE_COLUMNS)

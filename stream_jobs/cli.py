@@ -24,6 +24,7 @@ def register(app: typer.Typer) -> None:
     roads_cli.register(app)
     recompute_cli.register(app)
     app.command("trips")(trips)
+    app.command("maintenance")(maintenance)
     alerts_cli.register(app)
     archive_cli.register()
     jobs.add_typer(user_sql, name="sql")
@@ -59,6 +60,16 @@ def events() -> None:
     from stream_jobs.event_store import run
 
     configure("events")
+    run(load())
+
+
+def maintenance() -> None:
+    """Roll-ups, trends, cohorts, roads, ledgers, retention: periodic tasks beside the stream (no Spark)."""
+    from infra.contract.settings import load
+    from infra.log import configure
+    from stream_jobs.maintenance.process import run
+
+    configure("maintenance")
     run(load())
 
 

@@ -1,4 +1,4 @@
-"""The micro-batch application: three queries over one topic, and the keepers beside them."""
+"""The micro-batch application: three queries over one topic, and the periodic tasks that need Spark."""
 
 from __future__ import annotations
 
@@ -17,14 +17,16 @@ from infra.contract.errors import ServiceError
 from infra.contract.settings import Endpoints, Settings, endpoints
 from infra.health import HealthServer
 from infra.stop_signals import stopped_by_signals
-from stream_jobs import repair_plan, sources, stream_tasks
+from stream_jobs import repair_plan, sources
 from stream_jobs.checkpoints import checkpoint_of
 from stream_jobs.database import Database
 from stream_jobs.failures import explained
+from stream_jobs.maintenance.task import TaskMetrics, TaskRunner
 from stream_jobs.progress import Board, Metrics
 from stream_jobs.queries import QUERIES, TOPIC, Query, Sink, SinkParts
 from stream_jobs.session import build_session
 from stream_jobs.sinks import BatchClaims
+from stream_jobs.stream_tasks import stream_tasks
 from stream_jobs.user_sql.queries import user_queries
 
 log = structlog.get_logger("stream_jobs.jobs")
@@ -54,7 +56,7 @@ def run(settings: Settings) -> None:
 
 
 class Application:
-    """The session, the queries and the keepers, from start to stop."""
+    """The session, the queries and the periodic tasks, from start to stop."""
 
     def __init__(
         self,
@@ -73,7 +75,7 @@ class Application:
         self._queries: list[StreamingQuery] = []
         self._degraded: dict[str, str] = {}
         self._databases: list[Database] = []
-        self._keepers: list[stream_tasks.Keeper] = []
+        self._tasks: TaskRunner | None = None
 
     def run(self) -> None:
         """Start everything, then wait for the signal or a failure."""
@@ -81,7 +83,7 @@ class Application:
         with ExitStack() as parts:
             port = self._addresses.http_ports.get("jobs", 0)
             checks = {"queries": self._queries_problem, "database": self._database_problem}
-            remarks = {"degraded": self._degraded_queries}
+            remarks = {"degraded": self._degraded_queries, "tasks": self._failing_tasks}
             parts.enter_context(HealthServer(port, checks, self._registry, remarks))
             spark = build_session(self._settings, "odograph-jobs", jobs.driver_mb, jobs.master, STREAM_CONF)
             parts.callback(spark.stop)
@@ -94,15 +96,17 @@ class Application:
 
     def _start(self, spark: SparkSession) -> None:
         self._queries = [self._start_query(spark, query) for query in self._wanted]
-        context = stream_tasks.Context(spark, self._settings, self._addresses, self._board, self._database)
-        self._keepers = stream_tasks.start(context, self._stop)
+        tasks = stream_tasks(spark, self._settings, self._board, self._database, self._stop)
+        metrics = TaskMetrics(self._registry)
+        self._tasks = TaskRunner("jobs", tasks, self._database("report"), self._stop, metrics)
+        self._tasks.start()
 
     def _start_query(self, spark: SparkSession, query: Query) -> StreamingQuery:
         s = self._settings
         checkpoint = checkpoint_of(s.paths.home, query.name, query.operators, query.replaces)
         claims = BatchClaims(query.name, checkpoint)
         database = self._database(query.name)
-        sink = query.sink(SinkParts(s, self._addresses, database, claims, self._board, self._stop))
+        sink = query.sink(SinkParts(s, self._addresses, database, claims, self._stop))
         records = sources.kafka_stream(spark, s, self._addresses, TOPIC, query.max_offsets(s))
         spark.sparkContext.setLocalProperty("spark.scheduler.pool", query.name)
         return start_query(
@@ -129,7 +133,7 @@ class Application:
             else:
                 folder = self._settings.paths.home.absolute() / "checkpoints" / str(query.name)
                 return explained(str(query.name), folder, query.exception())
-        return next((f"{k.name}: {k.failure}" for k in self._keepers if k.failure), None)
+        return None
 
     def _queries_problem(self) -> str | None:
         if len(self._queries) < len(self._wanted):
@@ -151,17 +155,20 @@ class Application:
     def _degraded_queries(self) -> str | None:
         return "; ".join(self._degraded.values()) or None
 
+    def _failing_tasks(self) -> str | None:
+        return None if self._tasks is None else self._tasks.problem()
+
     def _database_problem(self) -> str | None:
         return next((d.problem() for d in self._databases if d.problem()), None)
 
     def _close(self, spark: SparkSession) -> None:
-        """Queries first, each at the end of what it does now; what a keeper has under way is given up."""
+        """Queries first, each at the end of what it does now; what a task has under way is given up."""
         self._stop.set()
         for query in self._queries:
             query.stop()
         spark.sparkContext.cancelAllJobs()
-        for keeper in self._keepers:
-            keeper.join()
+        if self._tasks is not None:
+            self._tasks.join()
         for database in self._databases:
             database.close()
 

@@ -7,7 +7,6 @@ has taken in everything: that moment closes windows for the repair of late ones.
 from __future__ import annotations
 
 import threading
-import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -62,9 +61,8 @@ class Board(Listener):
         self._metrics = metrics
         self._lock = threading.Lock()
         self._names: dict[str, str] = {}
-        self._caught_up_ms: dict[str, int] = {}
+        self._complete_ms: dict[str, int] = {}
         self._lines: deque[dict[str, Any]] = deque(maxlen=BACKLOG)
-        self._late_noted_ms = 0
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802  Spark's name
         """A query runs."""
@@ -77,7 +75,7 @@ class Board(Listener):
         with self._lock:
             self._lines.append(line)
             if line["lag_records"] == 0:
-                self._caught_up_ms[line["query"]] = _ms(progress["timestamp"])
+                self._complete_ms[line["query"]] = _ms(progress["timestamp"])
         self._metrics.note(line["query"], line)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802  Spark's name
@@ -85,7 +83,7 @@ class Board(Listener):
         with self._lock:
             name = self._names.get(str(event.id))
             if name is not None:
-                self._caught_up_ms[name] = _ms(event.timestamp)
+                self._complete_ms[name] = _ms(event.timestamp)
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802  Spark's name
         """A query ended; the main loop sees it by itself."""
@@ -94,34 +92,13 @@ class Board(Listener):
         """A user's query has ended."""
         self._metrics.degraded.labels(query).set(1)
 
-    def caught_up_ms(self, queries: tuple[str, ...]) -> int | None:
-        """Up to when all of ``queries`` have taken in every record; None before each has said so once."""
+    def take(self) -> tuple[list[dict[str, Any]], dict[str, int]]:
+        """Since the last call: lines, and up to when queries have taken in every record, ms."""
         with self._lock:
-            moments = [self._caught_up_ms.get(name) for name in queries]
-        known = [m for m in moments if m is not None]
-        return min(known) if len(known) == len(queries) else None
-
-    def note_late(self) -> None:
-        """Late frames are about to be listed: their windows close when the queries are past this moment."""
-        with self._lock:
-            self._late_noted_ms = int(time.time() * 1000)
-
-    def closed_ms(self, queries: tuple[str, ...]) -> int | None:
-        """As ``caught_up_ms``; None too while it lies before the last note of late frames.
-
-        A record may reach the log long after its receipt. Then the clock alone does not tell that the queries
-        have seen what came with it.
-        """
-        moment = self.caught_up_ms(queries)
-        with self._lock:
-            return moment if moment is not None and moment >= self._late_noted_ms else None
-
-    def take_lines(self) -> list[dict[str, Any]]:
-        """Lines since the last call."""
-        with self._lock:
-            lines = list(self._lines)
+            taken = list(self._lines), self._complete_ms
             self._lines.clear()
-        return lines
+            self._complete_ms = {}
+        return taken
 
 
 def line_of(progress: Mapping[str, Any]) -> dict[str, Any]:

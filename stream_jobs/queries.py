@@ -16,9 +16,8 @@ from stream_jobs import windows
 from stream_jobs.archive import ArchiveSink
 from stream_jobs.database import Database
 from stream_jobs.frames import stream_frames
-from stream_jobs.progress import Board
 from stream_jobs.sinks import BatchClaims, WindowSink
-from stream_jobs.vehicles.alert_log import AlertLog
+from stream_jobs.topic_writer import TopicWriter
 from stream_jobs.vehicles.query import vehicle_rows
 from stream_jobs.vehicles.sink import VehicleSink
 
@@ -38,7 +37,6 @@ class SinkParts:
     addresses: Endpoints
     database: Database
     claims: BatchClaims
-    board: Board
     stop: threading.Event
 
 
@@ -93,7 +91,6 @@ QUERIES: Final = (
             p.claims,
             telemetry_of(p.settings.paths.home),
             clock_limits(p.settings),
-            p.board.note_late,
         ),
     ),
     Query(
@@ -104,7 +101,9 @@ QUERIES: Final = (
         max_offsets=lambda s: s.jobs.max_offsets,
         transform=vehicle_rows,
         sink=lambda p: VehicleSink(
-            p.database, p.claims, AlertLog(p.addresses.kafka_bootstrap, p.settings.kafka.prefix, p.stop)
+            p.database,
+            p.claims,
+            TopicWriter(p.addresses.kafka_bootstrap, p.settings.kafka.prefix, "alerts", p.stop),
         ),
         output_mode="append",
     ),

@@ -1,7 +1,7 @@
 """Believable rows for a database without a pipeline: development and tests of the dashboard.
 
 A fleet of 40 in a small town (24 moving, 6 idling, 6 parked, 3 silent, 1 without a speed), an hour of 10 s
-windows of 10 frames and 100 samples each and what keepers make of them, seven alerts with the evidence of
+windows of 10 frames and 100 samples each and what is derived from them, seven alerts with the evidence of
 one, rules, a crash record, roads, traffic, progress of three queries; and the drive of one electric vehicle
 in another country, long ago.
 ``now`` is the only input: the same rows each time.
@@ -26,7 +26,7 @@ from tests.rows.town import Row, roads
 
 
 def fill(connection: psycopg.Connection[Any], now: datetime) -> None:
-    """All rows of this module, then what keepers make of them; the tables are empty before."""
+    """All rows of this module, then what periodic tasks make of them; the tables are empty before."""
     edges = roads()
     traffic = cells(now, edges)
     tables: list[tuple[str, Iterable[Row]]] = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import streamlit as st
 
-from dashboard import charts, fleet_queries, live, operations_queries, stages, tables, text
+from dashboard import charts, fleet_queries, live, operations_queries, operations_tables, stages, tables, text
 from dashboard.screens import operations_records
 
 WHOLE = st.column_config.NumberColumn(format="localized", step=1)
@@ -123,12 +123,36 @@ def partitions() -> None:
     )
 
 
+def tasks() -> None:
+    """Periodic tasks: last run, duration, state, error."""
+    found = live.ask(operations_queries.tasks)
+    if found is None:
+        return
+    st.subheader("Periodic tasks", anchor=False)
+    if found.empty:
+        st.caption("None has been reported yet: `odograph maintenance` does not run.")
+        return
+    shown = operations_tables.tasks(found, live.tz(), pd.Timestamp.now(tz="UTC"))
+    st.dataframe(
+        shown.style.map(stages.tint, subset=["State"]),
+        hide_index=True,
+        placeholder=text.NONE,
+        key="tasks",
+        height=operations_records.height(len(shown)),
+        column_config={
+            "Duration, s": st.column_config.NumberColumn(format="%.2f"),
+            "Failures": st.column_config.NumberColumn(format="%d", help="since its process started"),
+        },
+    )
+
+
 def now() -> None:
     """The parts and what waits, at each refresh."""
     parts()
     counts()
     queries()
     partitions()
+    tasks()
 
 
 def past() -> None:

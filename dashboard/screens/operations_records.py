@@ -38,7 +38,7 @@ def watermark() -> None:
             st.caption("No frame was late or quarantined.")
         else:
             shown = operations_tables.off_time(vehicles, live.tz(), pd.Timestamp.now(tz="UTC"))
-            st.dataframe(shown, hide_index=True, key="off_time", height=_height(len(shown)))
+            st.dataframe(shown, hide_index=True, key="off_time", height=height(len(shown)))
     with right:
         st.markdown("**Who pushes the watermark**")
         st.caption(operations_tables.pushed(told))
@@ -50,7 +50,8 @@ def watermark() -> None:
             st.dataframe(shown, hide_index=True, key="ahead", column_config={"Ahead, s": number})
 
 
-def _height(rows: int) -> int | Literal["auto"]:
+def height(rows: int) -> int | Literal["auto"]:
+    """Of a table with so many rows: px."""
     return HIGH_PX if rows > 6 else "auto"
 
 
@@ -67,13 +68,11 @@ def ledger() -> None:
         live.nothing("No hour within a day: nothing was driven, or the first audit has not been made yet.")
         return
     now = pd.Timestamp.now(tz="UTC")
-    st.dataframe(
-        tables.audit(hours, live.tz(), now), hide_index=True, key="audit", height=_height(len(hours))
-    )
+    st.dataframe(tables.audit(hours, live.tz(), now), hide_index=True, key="audit", height=height(len(hours)))
     if not missing.empty:
         st.caption("Missing, or counted otherwise than archived (odograph audit tells all of it)")
         shown = tables.audit_findings(missing, live.tz(), now)
-        st.dataframe(shown, hide_index=True, key="audit_findings", height=_height(len(shown)))
+        st.dataframe(shown, hide_index=True, key="audit_findings", height=height(len(shown)))
 
 
 def reasons() -> None:

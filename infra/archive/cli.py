@@ -58,7 +58,7 @@ def compact(
 ) -> None:
     """Pack the files of closed hours into few, and drop those that were replaced.
 
-    `odograph jobs stream` does it by itself. With --now who listed files before this moment may miss them.
+    `odograph maintenance` does it by itself. With --now who listed files before this moment may miss them.
     """
     from dataclasses import asdict, replace
 

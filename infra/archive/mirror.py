@@ -62,7 +62,7 @@ def push(folder: Path, store: Store, hours_ms: Iterable[int], grace_ms: int) -> 
 
 
 class Mirror:
-    """The keeper of the second place: what changed since its last pass goes there."""
+    """Keeps the second place up to date: what changed since its last pass goes there."""
 
     def __init__(self, folder: Path, grace_ms: int, store: Callable[[], Store]) -> None:
         self._folder = folder

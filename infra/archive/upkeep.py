@@ -62,7 +62,7 @@ def alone(folder: Path) -> Iterator[None]:
     except BlockingIOError as error:
         os.close(handle)
         raise ArchiveError(
-            f"another upkeep of {folder} runs (odograph jobs stream does it too): try again in a minute"
+            f"another upkeep of {folder} runs (odograph maintenance does it too): try again in a minute"
         ) from error
     try:
         shutil.rmtree(folder / PACKING, ignore_errors=True)  # what a killed one left
@@ -73,7 +73,7 @@ def alone(folder: Path) -> Iterator[None]:
 
 
 def upkeep(folder: Path, rules: Rules) -> int:
-    """One pass of the keeper: what is due; at most one hour is packed. How many hours were touched."""
+    """One pass: what is due; at most one hour is packed. How many hours were touched."""
     if not (folder / TELEMETRY).exists():
         return 0
     with alone(folder):

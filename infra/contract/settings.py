@@ -101,7 +101,7 @@ class Endpoints:
     db_ingest_url: str
     db_dashboard_url: str
     http_ports: dict[str, int] = field(default_factory=dict)
-    """Port of each process by name: bridge, downlink, jobs, instant, events, dashboard."""
+    """Port of each process by name: bridge, downlink, jobs, instant, events, maintenance, ..."""
     db_dispatch_url: str = ""
     """For what people do with alerts; empty: written by an older `odograph up`."""
 

@@ -114,7 +114,7 @@ def drop(owner_url: str, name: str) -> None:
 
 
 def open_work(url: str) -> list[str]:
-    """What a run's keepers have still to do."""
+    """What a run's periodic tasks have still to do."""
     with connected(url) as own:
         counts = [(what, _number(own, query)) for what, query in _OPEN]
     return [f"{count} {what}" for what, count in counts if count]

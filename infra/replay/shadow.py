@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -28,9 +29,9 @@ from infra.stack.supervisor import Backoff, Program, Supervisor, read_state
 
 TOPIC: Final = "telemetry"
 JOBS: Final = {
-    "stream": Program("jobs", odograph("jobs", "stream")),
-    "instant": Program("instant", odograph("jobs", "instant")),
-    "events": Program("events", odograph("jobs", "events")),
+    "stream": (Program("jobs", odograph("jobs", "stream")), Program("maintenance", odograph("maintenance"))),
+    "instant": (Program("instant", odograph("jobs", "instant")),),
+    "events": (Program("events", odograph("jobs", "events")),),
 }
 """What can run beside the live jobs; downlink, bridge and dashboard never do."""
 QUERIES: Final = {
@@ -82,12 +83,10 @@ class Shadow:
         databases.create(self.live.db_owner_url, self.run.database)
         kafka_topics.create_topics(self.live.kafka_bootstrap, self.prefix, for_ever=True)
         self._look_up()
-        taken: list[int] = []
-        for _ in JOBS:
-            taken.append(ports.free_port(taken))
-        names = (program.name for program in JOBS.values())
-        own = with_database(self.live, self.run.database)
-        own = replace(own, http_ports=dict(zip(names, taken, strict=True)))
+        chosen: dict[str, int] = {}
+        for program in chain.from_iterable(JOBS.values()):
+            chosen[program.name] = ports.free_port(chosen.values())
+        own = replace(with_database(self.live, self.run.database), http_ports=chosen)
         postgres.write_private(self.home / ENDPOINTS_FILE, json.dumps(asdict(own), indent=1))
 
     def _look_up(self) -> None:
@@ -102,12 +101,16 @@ class Shadow:
     @contextmanager
     def running(self) -> Iterator[Supervisor]:
         """Its programs while the block runs; ended however this process ends."""
-        kept = [JOBS[name] for name in self.run.jobs]
         with (
             guarded(self.home),
-            Supervisor(self.home, kept, _quiet, Backoff(good_s=600.0), self._environment()) as supervisor,
+            Supervisor(
+                self.home, self._programs(), _quiet, Backoff(good_s=600.0), self._environment()
+            ) as supervisor,
         ):
             yield supervisor
+
+    def _programs(self) -> list[Program]:
+        return [program for name in self.run.jobs for program in JOBS[name]]
 
     def _environment(self) -> dict[str, str]:
         own = {
@@ -140,7 +143,7 @@ class Shadow:
     def wait_ready(self, supervisor: Supervisor, stop: threading.Event) -> None:
         """Wait until every program serves; raises ServiceError."""
         own = json.loads((self.home / ENDPOINTS_FILE).read_text())["http_ports"]
-        waiting = {JOBS[name].name for name in self.run.jobs}
+        waiting = {program.name for program in self._programs()}
         while waiting:
             self.watch(supervisor)
             waiting = {name for name in waiting if readyz(own[name]) is not None}

@@ -120,7 +120,7 @@ def _feed(
 
 
 def _settle(shape: Shadow, supervisor: Supervisor, ends: Ends, stop: threading.Event, say: Say) -> None:
-    """Wait until the run's jobs and their keepers are through; raises ServiceError where they get stuck."""
+    """Wait until the run's jobs and periodic tasks are through; raises ServiceError where they get stuck."""
     left, since_s = ["everything"], time.monotonic()
     while True:
         shape.watch(supervisor)

@@ -113,6 +113,7 @@ def _addresses(stack: Stack) -> Iterable[Finding]:
         _tried("database as dispatch", lambda: probes.database(found.db_dispatch_url)),
         _queue(found),
         _sessions(found),
+        _tasks(found),
         _none_of("topics", lambda: missing_topics(found.kafka_bootstrap, prefix)),
         _none_of("migrations", lambda: pending(found.db_owner_url)),
     ]
@@ -146,6 +147,17 @@ def _sessions(addresses: Endpoints) -> Finding:
     )
     step = "what went with it: odograph audit; who may use the bridge's client id: a login and an access list"
     return Finding(name, False, detail, step)
+
+
+def _tasks(addresses: Endpoints) -> Finding:
+    """Periodic tasks whose last run failed: each by name, error and since when."""
+    name = "periodic tasks"
+    try:
+        failing = probes.failing_tasks(addresses.db_ingest_url)
+    except OdographError as error:
+        return Finding(name, False, str(error), "odograph status, then the log it names")
+    step = "see to what the error names (logs: jobs, maintenance); each task is tried again by itself"
+    return Finding(name, not failing, "\n".join(failing) or "none fails", step)
 
 
 def _tried(name: str, probe: Callable[[], str]) -> Finding:

@@ -61,3 +61,17 @@ def database(url: str, timeout_s: float = TIMEOUT_S) -> str:
     if row is None:
         raise ServiceError("PostgreSQL answers, but TimescaleDB is not installed there")
     return f"PostgreSQL {version}, TimescaleDB {row[0]}"
+
+
+def failing_tasks(url: str, timeout_s: float = TIMEOUT_S) -> list[str]:
+    """Periodic tasks whose last run failed, a line each; raises ServiceError."""
+    query = """
+        SELECT process, task, error, failures, date_trunc('second', failing_since AT TIME ZONE 'UTC')::text
+        FROM serving.maintenance_task WHERE failing_since IS NOT NULL ORDER BY failing_since
+        """
+    try:
+        with psycopg.connect(url, connect_timeout=max(2, int(timeout_s)), autocommit=True) as connection:
+            found = connection.execute(query).fetchall()
+    except psycopg.Error as error:
+        raise ServiceError(f"PostgreSQL: {str(error).strip()}") from error
+    return [f"{p}/{task}: {error} (failing since {at} UTC, {n} failures)" for p, task, error, n, at in found]

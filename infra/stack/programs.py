@@ -36,6 +36,7 @@ def programs(bridges: int = 1) -> tuple[Program, ...]:
         Program("jobs", odograph("jobs", "stream")),
         Program("instant", odograph("jobs", "instant")),
         Program("events", odograph("jobs", "events")),
+        Program("maintenance", odograph("maintenance")),
         Program("dashboard", odograph("dashboard")),
         Program("watch", odograph("watch")),
     )

@@ -51,7 +51,7 @@ def sizes(settings: Settings) -> Sizes:
     elsewhere = {
         "odograph.alert_evidence": settings.jobs.evidence_days,
         "odograph.cohort_residual": settings.cohort.kept_days,
-    }  # their own keepers see to these
+    }  # their own tasks see to these
     tables: list[TableSize] | None
     try:
         found = table_sizes(endpoints(settings).db_owner_url)

@@ -26,7 +26,7 @@ from infra.stack.service import Runner, Service
 from infra.stack.signing_keys import ensure_keys
 
 SERVICES = ("postgres", "mosquitto", "kafka")
-HTTP_PARTS = ("bridge", "downlink", "jobs", "instant", "events", "dashboard", "watch")
+HTTP_PARTS = ("bridge", "downlink", "jobs", "instant", "events", "maintenance", "dashboard", "watch")
 """Processes with a health page, where there is one bridge; see http_parts."""
 WELL_KNOWN = {"mosquitto": 1883, "kafka": 9092, "postgres": 5432, "dashboard": 8501}
 Say = Callable[[str], None]

@@ -61,7 +61,12 @@ def start_jobs(site: Site, mutant: str | None = None) -> None:
 
 
 def start_stream(site: Site, mutant: str | None = None) -> None:
-    """Start the stream application, with a defect where one is named; it is not ready yet."""
+    """Start the stream application, with a defect where one is named; it is not ready yet.
+
+    And beside it, where it does not run, the periodic tasks.
+    """
+    if not site.pid("maintenance"):
+        site.start("maintenance", odograph("maintenance"))
     patched = (sys.executable, "-m", "load_tests.drills.mutant_jobs", str(mutant))
     site.start("jobs", patched if mutant else odograph("jobs", "stream"))
 

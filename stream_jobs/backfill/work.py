@@ -22,7 +22,7 @@ from stream_jobs.backfill.intake import Intake, exceptions
 from stream_jobs.backfill.progress import Progress
 from stream_jobs.database import Connection, Database, insert_rows
 from stream_jobs.jobs import STREAM_CONF
-from stream_jobs.maintenance.vehicle_lookup import LookupKeeper
+from stream_jobs.maintenance.vehicle_lookup import write_vehicle_lookup
 from stream_jobs.recompute import runs, work
 from stream_jobs.recompute.runs import Counts
 from stream_jobs.recompute.slices import Span
@@ -59,7 +59,7 @@ def bring_in(
         for span in left:
             _refuse_open(settings, span, caught_up_ms)
         late, quarantined = note_exceptions(database, taken)
-        LookupKeeper(settings.paths.home, database)()
+        write_vehicle_lookup(database, settings.paths.home)
         counts = []
         for span, count in _recompute(settings, database, left, caught_up_ms, say, stop):
             progress.note(span)

@@ -1,4 +1,4 @@
-"""The keeper ``cohort``: judges closed buckets once, in order of time.
+"""The periodic task ``cohort``: judges closed buckets once, in order of time.
 
 Findings go to Kafka first; then residuals, memory and how far it got go to the database in one transaction.
 A crash in between finds the same again, with the same ids, and loses nothing.
@@ -45,7 +45,7 @@ class Work:
     states: States
 
 
-class CohortKeeper:
+class CohortUpdate:
     """Judges what has been closed since the last call."""
 
     def __init__(self, terms: Terms, database: Database, write: Write) -> None:

@@ -7,24 +7,21 @@ FRAMES_MAX frames an alert, for ``jobs.evidence_days``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
-import duckdb
 import orjson
-import structlog
 
+from infra.archive import reader
+from infra.archive.layout import archive_of
 from infra.contract.settings import Settings
 from infra.duck import connected
-from stream_jobs.batch import archive_files
-from stream_jobs.database import Connection, Database
+from stream_jobs.database import Connection, Database, execute, fetch
 from stream_jobs.repair_plan import hours_ms
 
 AROUND_MS: Final = 30_000
 FRAMES_MAX: Final = 300
 ALERTS_AT_ONCE: Final = 50
-
-log = structlog.get_logger("stream_jobs.maintenance.evidence")
 
 _DUE: Final = """
 SELECT a.alert_no, a.vehicle_id, (extract(epoch FROM a.opened_at) * 1000)::bigint,
@@ -63,52 +60,41 @@ Due = tuple[int, str, int, int]
 Row = dict[str, Any]
 
 
-class EvidenceKeeper:
-    """Collects what is due; ``closed_ms`` says up to when the archive has taken in everything."""
+def copy_evidence(database: Database, settings: Settings, closed_ms: int | None) -> int:
+    """Copy the frames of alerts that are due; how many alerts.
 
-    def __init__(self, settings: Settings, database: Database, closed_ms: Callable[[], int | None]) -> None:
-        self._settings = settings
-        self._database = database
-        self._closed_ms = closed_ms
+    ``closed_ms``: up to when the archive has taken in everything.
+    """
+    if closed_ms is None:
+        return 0
+    until_ms = closed_ms - AROUND_MS - 1000 * settings.jobs.lateness_s
+    due: list[Due] = database.run(lambda c: fetch(c, _DUE, {"until_ms": until_ms, "limit": ALERTS_AT_ONCE}))
+    if due:
+        rows = chosen(due, _frames(due, settings))
+        database.run(lambda c: _write(c, due, rows, settings.jobs.evidence_days))
+    return len(due)
 
-    def __call__(self) -> int:
-        """Copy the frames of alerts that are due; how many alerts."""
-        closed_ms = self._closed_ms()
-        if closed_ms is None:
-            return 0
-        until_ms = closed_ms - AROUND_MS - 1000 * self._settings.jobs.lateness_s
-        params = {"until_ms": until_ms, "limit": ALERTS_AT_ONCE}
-        due: list[Due] = self._database.run(lambda c: c.execute(_DUE, params).fetchall())
-        if not due:
-            return 0
-        try:
-            rows = chosen(due, self._frames(due))
-        except duckdb.Error as error:
-            # Evidence is worth trying again, and never worth the stream that this keeper lives in.
-            log.warning("the archive cannot be read, trying again", error=str(error))
-            return 0
-        self._database.run(lambda c: self._write(c, due, rows))
-        return len(due)
 
-    def _frames(self, due: Sequence[Due]) -> list[Row]:
-        """Frames of these vehicles around these moments, out of the archive."""
-        lateness_ms = 1000 * self._settings.jobs.lateness_s
-        spans = [(opened - AROUND_MS, late + AROUND_MS + lateness_ms) for _, _, opened, late in due]
-        files = archive_files(self._settings.paths.home, hours_ms(spans, []))
-        if not files:
-            return []
-        vehicles = sorted({vehicle for _, vehicle, _, _ in due})
-        first, last = min(d[2] for d in due) - AROUND_MS, max(d[2] for d in due) + AROUND_MS
-        with connected("256MB") as connection:
-            found = connection.execute(_FRAMES, [files, vehicles, last, first])
-            names = [column[0] for column in found.description]
-            return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
+def _frames(due: Sequence[Due], settings: Settings) -> list[Row]:
+    """Frames of these vehicles around these moments, out of the archive."""
+    lateness_ms = 1000 * settings.jobs.lateness_s
+    spans = [(opened - AROUND_MS, late + AROUND_MS + lateness_ms) for _, _, opened, late in due]
+    files = [str(file.path) for file in reader.of_hours(archive_of(settings.paths.home), hours_ms(spans, []))]
+    if not files:
+        return []
+    vehicles = sorted({vehicle for _, vehicle, _, _ in due})
+    first, last = min(d[2] for d in due) - AROUND_MS, max(d[2] for d in due) + AROUND_MS
+    with connected("256MB") as connection:
+        found = connection.execute(_FRAMES, [files, vehicles, last, first])
+        names = [column[0] for column in found.description]
+        return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
 
-    def _write(self, connection: Connection, due: Sequence[Due], rows: Sequence[Row]) -> None:
-        counts = [{"alert_no": d[0], "frames": sum(r["alert_no"] == d[0] for r in rows)} for d in due]
-        connection.execute(_STORE, {"rows": orjson.dumps(rows).decode()})
-        connection.execute(_DONE, {"rows": orjson.dumps(counts).decode()})
-        connection.execute(_FORGET, {"days": self._settings.jobs.evidence_days})
+
+def _write(connection: Connection, due: Sequence[Due], rows: Sequence[Row], kept_days: int) -> None:
+    counts = [{"alert_no": d[0], "frames": sum(r["alert_no"] == d[0] for r in rows)} for d in due]
+    execute(connection, _STORE, {"rows": orjson.dumps(rows).decode()})
+    execute(connection, _DONE, {"rows": orjson.dumps(counts).decode()})
+    execute(connection, _FORGET, {"days": kept_days})
 
 
 def chosen(due: Sequence[Due], frames: Sequence[Row]) -> list[Row]:

@@ -43,34 +43,26 @@ _FREE_FLOW: Final = "SELECT cell, heading_sector, free_flow_kmh FROM odograph.ro
 log = structlog.get_logger("stream_jobs.history")
 
 
-class HistoryKeeper:
-    """Writes each file where the tables say something new."""
-
-    def __init__(self, settings: Settings, database: Database) -> None:
-        self._folder = lookups.vehicle_file(settings.paths.home).parent
-        self._database = database
-        self._terms = {
-            "days": settings.recompute.history_days,
-            "hours": settings.recompute.history_hours,
-            "others": settings.cohort.least_others,
-            "warm_c": WARM_C,
-        }
-
-    def __call__(self) -> bool:
-        """Whether something was new."""
-        usual = self._database.run(lambda c: fetch(c, _USUAL, self._terms))
-        flow = self._database.run(lambda c: fetch(c, _FREE_FLOW))
-        names = history.USUAL_SCHEMA.names
-        table = pa.Table.from_pylist(
-            [dict(zip(names, row, strict=True)) for row in usual], history.USUAL_SCHEMA
-        )
-        new = [
-            history.write(history.usual_file(self._folder), table),
-            history.write(history.free_flow_file(self._folder), free_flow_table(flow)),
-        ]
-        if any(new):
-            log.info("history is in force", vehicles=table.num_rows, places=len(flow))
-        return any(new)
+def write_history(database: Database, settings: Settings) -> bool:
+    """Write each file where the tables say something new; whether there was."""
+    folder = lookups.vehicle_file(settings.paths.home).parent
+    terms = {
+        "days": settings.recompute.history_days,
+        "hours": settings.recompute.history_hours,
+        "others": settings.cohort.least_others,
+        "warm_c": WARM_C,
+    }
+    usual = database.run(lambda c: fetch(c, _USUAL, terms))
+    flow = database.run(lambda c: fetch(c, _FREE_FLOW))
+    names = history.USUAL_SCHEMA.names
+    table = pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in usual], history.USUAL_SCHEMA)
+    new = [
+        history.write(history.usual_file(folder), table),
+        history.write(history.free_flow_file(folder), free_flow_table(flow)),
+    ]
+    if any(new):
+        log.info("history is in force", vehicles=table.num_rows, places=len(flow))
+    return any(new)
 
 
 def free_flow_table(rows: list[tuple[str, int, float]]) -> pa.Table:

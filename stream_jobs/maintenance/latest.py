@@ -8,12 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
-import pyarrow as pa
-from pyspark.sql import SparkSession
-
-from infra.contract.settings import Endpoints, Settings
-from infra.contract.topics import kafka_topic
 from stream_jobs.database import Connection, Database, execute, fetch
+from stream_jobs.topic_writer import TopicWriter
 
 TOPIC: Final = "vehicle-latest"
 _CONSUMER: Final = {"consumer": "vehicle-latest", "topic": "odograph.vehicle_latest"}
@@ -38,30 +34,13 @@ ON CONFLICT (consumer, topic, partition) DO UPDATE SET next_offset = excluded.ne
 """
 
 
-class LatestPublisher:
-    """Publishes what changed since the last call."""
-
-    def __init__(
-        self, spark: SparkSession, settings: Settings, endpoints: Endpoints, database: Database
-    ) -> None:
-        self._spark = spark
-        self._topic = kafka_topic(settings.kafka.prefix, TOPIC)
-        self._bootstrap = endpoints.kafka_bootstrap
-        self._database = database
-
-    def __call__(self) -> int:
-        """The number of vehicles published."""
-        until, rows = self._database.run(_changes)
-        if rows:
-            self._publish(rows)
-            self._database.run(lambda c: execute(c, _DONE, _CONSUMER | {"until": until}))
-        return len(rows)
-
-    def _publish(self, rows: list[tuple[str, str]]) -> None:
-        keys, values = zip(*rows, strict=True)
-        table = pa.table({"key": pa.array(keys, pa.string()), "value": pa.array(values, pa.string())})
-        writer = self._spark.createDataFrame(table).write.format("kafka")
-        writer.option("kafka.bootstrap.servers", self._bootstrap).option("topic", self._topic).save()
+def publish_latest(database: Database, topic: TopicWriter) -> int:
+    """Publish what changed since the last call; the number of vehicles."""
+    until, rows = database.run(_changes)
+    if rows:
+        topic.write([(vehicle, text.encode()) for vehicle, text in rows])
+        database.run(lambda c: execute(c, _DONE, _CONSUMER | {"until": until}))
+    return len(rows)
 
 
 def _changes(connection: Connection) -> tuple[int, list[tuple[str, str]]]:

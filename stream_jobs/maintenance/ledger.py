@@ -1,4 +1,4 @@
-"""The keeper of the conservation ledger: the hours that changed are audited, for the dashboard.
+"""The conservation ledger by hour: the hours that changed are audited, for the dashboard.
 
 An hour is one of first samples, UTC. It is audited as far as archive and windows are closed; again while it
 is not over, and when frames of it come late. It reads the same witnesses as ``odograph audit``.
@@ -12,15 +12,12 @@ from functools import partial
 from itertools import islice
 from typing import Any, Final
 
-import structlog
-
 from infra.audit import edge
 from infra.audit.account import Figures
 from infra.audit.findings import Finding, findings
 from infra.audit.scope import Scope
 from infra.audit.sources import sources
 from infra.audit.take import Account, take
-from infra.contract.errors import OdographError
 from infra.contract.settings import Endpoints, Settings
 from infra.contract.verdict import clock_limits
 from stream_jobs.database import Connection, Database, execute, fetch
@@ -54,10 +51,8 @@ VALUES (to_timestamp(%(hour)s / 1000.0), %(vehicle_id)s, %(generated)s, %(counte
 """
 CLEAR: Final = "DELETE FROM odograph.audit_hour WHERE hour = to_timestamp(%(hour)s / 1000.0)"
 
-log = structlog.get_logger("stream_jobs.maintenance.ledger")
 
-
-class LedgerKeeper:
+class HourlyLedger:
     """Audits what changed since the last call. ``closed_ms``: up to when archive and windows have all."""
 
     def __init__(
@@ -84,11 +79,7 @@ class LedgerKeeper:
         told = edge.devices(self._sources.home)
         for hour in hours:
             scope = Scope(hour, hour + HOUR_MS).closed(closed_ms, self._lateness_ms, self._sources.window_ms)
-            try:
-                account = take(self._sources, scope, told)
-            except OdographError as error:  # told again at each pass until it is mended
-                log.error("an hour cannot be audited", hour_ms=hour, error=str(error))
-                return 0
+            account = take(self._sources, scope, told)
             self._database.run(partial(put, hour_ms=hour, account=account))
         self._looked_ms = closed_ms
         return len(hours)

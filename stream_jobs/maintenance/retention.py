@@ -1,4 +1,4 @@
-"""The keeper of retention: old chunks go, by table and setting.
+"""Retention: old chunks go, by table and setting.
 
 Only where TimescaleDB's license has no policy for a table: ``odograph.expire`` leaves those alone. Lists of
 late and quarantined frames go with the windows that they belong to, so that the ledger balances on.
@@ -20,24 +20,17 @@ FORGET: Final = "SELECT odograph.forget_listed()"
 log = structlog.get_logger("stream_jobs.maintenance.retention")
 
 
-class RetentionKeeper:
-    """Drops what the settings say; a pass that is done again drops nothing more."""
-
-    def __init__(self, terms: Retention, database: Database) -> None:
-        self._terms = terms
-        self._database = database
-
-    def __call__(self) -> dict[str, int]:
-        """Chunks dropped by table, where any were."""
-        dropped = {}
-        for table, days in self._terms.days_by_table().items():
-            chunks = self._database.run(partial(expire, table=table, days=days))
-            if chunks:
-                dropped[table] = chunks
-        self._database.run(lambda c: fetch(c, FORGET))
-        if dropped:
-            log.info("old chunks dropped", **dropped)
-        return dropped
+def drop_expired(database: Database, terms: Retention) -> dict[str, int]:
+    """Drop what the settings say; chunks dropped by table, where any were. Done again it drops no more."""
+    dropped = {}
+    for table, days in terms.days_by_table().items():
+        chunks = database.run(partial(expire, table=table, days=days))
+        if chunks:
+            dropped[table] = chunks
+    database.run(lambda c: fetch(c, FORGET))
+    if dropped:
+        log.info("old chunks dropped", **dropped)
+    return dropped
 
 
 def expire(connection: Connection, table: str, days: int) -> int:

@@ -15,18 +15,11 @@ _VEHICLES: Final = (
 )
 
 
-class LookupKeeper:
-    """Writes the file where the table says something new."""
-
-    def __init__(self, home: Path, database: Database) -> None:
-        self._path = lookups.vehicle_file(home)
-        self._database = database
-
-    def __call__(self) -> int:
-        """The number of vehicles known."""
-        rows = self._database.run(lambda connection: fetch(connection, _VEHICLES))
-        table = pa.Table.from_pylist(
-            [dict(zip(lookups.SCHEMA.names, row, strict=True)) for row in rows], lookups.SCHEMA
-        )
-        lookups.write(self._path, table)
-        return len(rows)
+def write_vehicle_lookup(database: Database, home: Path) -> int:
+    """Write the file where the table says something new; the number of vehicles known."""
+    rows = database.run(lambda connection: fetch(connection, _VEHICLES))
+    table = pa.Table.from_pylist(
+        [dict(zip(lookups.SCHEMA.names, row, strict=True)) for row in rows], lookups.SCHEMA
+    )
+    lookups.write(lookups.vehicle_file(home), table)
+    return len(rows)

@@ -55,7 +55,7 @@ def _run(settings: Settings, span: Span) -> tuple[Run, Counts]:
     from infra.contract.settings import endpoints
     from stream_jobs.database import Database
     from stream_jobs.jobs import STREAM_CONF
-    from stream_jobs.maintenance.vehicle_lookup import LookupKeeper
+    from stream_jobs.maintenance.vehicle_lookup import write_vehicle_lookup
     from stream_jobs.recompute import work
     from stream_jobs.session import build_session
 
@@ -68,7 +68,7 @@ def _run(settings: Settings, span: Span) -> tuple[Run, Counts]:
         caught_up_ms = work.closed_ms(settings, addresses, database)
         closed = work.closed_span(settings, span, caught_up_ms)
         work.check_archive(settings, closed)
-        LookupKeeper(settings.paths.home, database)()
+        write_vehicle_lookup(database, settings.paths.home)
         conf = {**STREAM_CONF, "spark.sql.shuffle.partitions": str(terms.parts)}
         spark = build_session(settings, "recompute", terms.driver_mb, settings.jobs.master, conf)
         try:

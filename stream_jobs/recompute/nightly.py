@@ -1,4 +1,4 @@
-"""What came late, recomputed once a day without being asked: a keeper of the stream application.
+"""What came late, recomputed once a day without being asked: a periodic task of the stream application.
 
 The window repair has mostly been there before. What is left for the night are alerts, which need all of a
 vehicle's frames in order, and the proof: windows that late frames touched are compared once more.
@@ -16,7 +16,6 @@ import structlog
 from pyspark.sql import SparkSession
 
 from infra.archive.layout import HOUR_MS
-from infra.contract.errors import ArchiveError
 from infra.contract.settings import Settings
 from stream_jobs import repair_plan
 from stream_jobs.batch import GRACE_MS
@@ -60,7 +59,7 @@ class Nightly:
         self._now = now
 
     def __call__(self) -> Counts | None:
-        """Do what is due; what it changed, None where nothing is due."""
+        """Do what is due; what it changed, None where nothing is due. Raises ArchiveError."""
         closed_ms = self._closed_ms()
         if closed_ms is None:
             return None
@@ -68,12 +67,7 @@ class Nightly:
         unfinished = self._database.run(lambda c: fetch(c, _UNFINISHED))
         if not unfinished and not due(self._now(), last_at, self._settings.recompute.hour_utc):
             return None
-        try:
-            return self._run(closed_ms, last_until, unfinished)
-        except ArchiveError as error:
-            # The command says it with exit code 1; a damaged file must not end the stream beside it.
-            log.error("the nightly run needs a whole archive, trying again", error=str(error))
-            return None
+        return self._run(closed_ms, last_until, unfinished)
 
     def _run(self, closed_ms: int, last_until: datetime | None, unfinished: list[tuple[Any, ...]]) -> Counts:
         grid = repair_plan.grid_of(self._settings)

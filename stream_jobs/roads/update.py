@@ -27,7 +27,7 @@ LEAST_AT_ALL: Final = 3
 log = structlog.get_logger("stream_jobs.roads")
 
 
-class RoadKeeper:
+class RoadHistory:
     """Sums windows by five minutes as they change, and computes free flow and profile anew now and then.
 
     Free flow and profile wait until every change is summed, so a restart or a backlog computes them once.
@@ -85,33 +85,18 @@ def history(settings: Settings, until: datetime | None) -> list[tuple[str, dict[
     return [(make(place), values) for place in sql.PLACES for make in (sql.free_flow, sql.profile)]
 
 
-class EtaKeeper:
-    """Predicts arrival times anew while vehicles are under way, and closes requests when they are there."""
+def predict_arrivals(database: Database, settings: Settings) -> None:
+    """Predict arrival times anew while vehicles are under way, and close requests when they are there.
 
-    def __init__(self, settings: Settings, database: Database) -> None:
-        self._settings = settings
-        self._database = database
-
-    def __call__(self) -> None:
-        """One round; the grade first, so that nobody is predicted who has arrived."""
-        now = datetime.now().astimezone()
-        self._database.run(lambda c: eta_store.grade(c, self._settings, now))
-        self._database.run(lambda c: eta_store.predict_open(c, self._settings))
-
-
-class StopKeeper:
-    """Names the hexagon of each new stop, and of each that has moved."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    def __call__(self) -> int:
-        """How many stops were named."""
-        return self._database.run(place_stops)
+    The grade first, so that nobody is predicted who has arrived.
+    """
+    now = datetime.now().astimezone()
+    database.run(lambda c: eta_store.grade(c, settings, now))
+    database.run(lambda c: eta_store.predict_open(c, settings))
 
 
 def place_stops(connection: Connection) -> int:
-    """Name what has no name yet, in the transaction at hand; how many."""
+    """Name the hexagon of each new stop, and of each that has moved, in the transaction at hand; how many."""
     found = fetch(connection, sql.STOPS_WITHOUT_PLACE, {"limit": STOPS_AT_ONCE})
     cells = [h3.latlng_to_cell(lat, lon, STOP_RESOLUTION) for _, _, lat, lon in found]
     columns = dict(zip(("ids", "begins", "lats", "lons"), zip(*found, strict=True), strict=False))
@@ -120,7 +105,7 @@ def place_stops(connection: Connection) -> int:
     return len(found)
 
 
-class NetworkKeeper:
+class NetworkFile:
     """Writes the network in use to its file whenever another one is loaded or chosen."""
 
     def __init__(self, settings: Settings, database: Database) -> None:

@@ -1,4 +1,4 @@
-"""The keeper of the roll-ups: each pass is one transaction, and a pass that is done again changes nothing."""
+"""Rolls windows up: each pass is one transaction, and a pass that is done again changes nothing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from stream_jobs.rollups.fleet import roll_up_fleet
 LINES: Final = 200
 """Lines of the queue in one transaction: some minutes of a batch each."""
 PASSES: Final = 20
-"""Transactions in one call, at most: then the keeper lets the thread see whether it is to stop."""
+"""Transactions in one call, at most: then the task lets its thread see whether it is to stop."""
 
 
 class RollUps:

@@ -1,4 +1,7 @@
-"""The keeper of trends: a few vehicles at a time, the longest waiting first, so that a pass is bounded."""
+"""Computes the trends that are due: new hours are there, or an hour has gone by.
+
+A few vehicles at a time, the longest waiting first, so that a pass is bounded.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from infra.contract.errors import ConfigError
-from stream_jobs.database import Connection, Database, execute, fetch, insert_rows
+from stream_jobs.database import Connection, execute, fetch, insert_rows
 from stream_jobs.rollups.columns import NAMES
 from stream_jobs.trends.metrics import Metric, Trend, trend_of
 
@@ -60,19 +63,7 @@ ON CONFLICT (vehicle_id) DO UPDATE SET as_of = excluded.as_of, computed_at = exc
 """
 
 
-class Trends:
-    """Computes the trends that are due: new hours are there, or an hour has gone by."""
-
-    def __init__(self, database: Database, at_once: int = AT_ONCE) -> None:
-        self._database = database
-        self._at_once = at_once
-
-    def __call__(self) -> int:
-        """One pass; the number of vehicles."""
-        return self._database.run(lambda connection: renew(connection, self._at_once))
-
-
-def renew(connection: Connection, at_once: int) -> int:
+def renew(connection: Connection, at_once: int = AT_ONCE) -> int:
     """The trends of up to ``at_once`` vehicles, in the transaction at hand."""
     due: dict[str, datetime] = dict(fetch(connection, _DUE, {"at_once": at_once}))
     if due:

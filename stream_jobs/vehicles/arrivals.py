@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import repeat
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-import pandas as pd
 
 from stream_jobs.partials.frames import Floats
 from stream_jobs.vehicles.beat import NOTHING_SAID, Beat, HarshRun, Said
@@ -16,6 +15,9 @@ from stream_jobs.vehicles.facts import CLASSES, FACTS, POWERTRAINS
 from stream_jobs.vehicles.harsh_runs import KINDS, RUN
 from stream_jobs.vehicles.said import said_of
 from stream_jobs.vehicles.sequencer import Arrival
+
+if TYPE_CHECKING:  # 40 MB, of which a process that repairs nothing needs none
+    import pandas as pd
 
 _PLACE: Final = {name: place for place, name in enumerate(FACTS)}
 _WORDS: Final[dict[str, tuple[Any, ...]]] = {

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 from stream_jobs import statements as sql
 from stream_jobs.database import Connection, Database, execute, insert_rows, stage
 from stream_jobs.sinks import BatchClaims
-from stream_jobs.vehicles.alert_log import AlertLog
+from stream_jobs.topic_writer import TopicWriter
 from stream_jobs.vehicles.rows import unpack
 from stream_jobs.vehicles.tables import RowTable, tables_of
 
@@ -21,7 +21,7 @@ ALERT: Final = "alert"
 class VehicleSink:
     """foreachBatch writer: alerts first, because they are waited for, then one transaction."""
 
-    def __init__(self, database: Database, claims: BatchClaims, alerts: AlertLog) -> None:
+    def __init__(self, database: Database, claims: BatchClaims, alerts: TopicWriter) -> None:
         self._database = database
         self._claims = claims
         self._alerts = alerts

@@ -77,7 +77,7 @@ def hour(number: int) -> datetime:
 
 
 def fleet_minute(connection: Connection, at: list[datetime], frames: int) -> None:
-    """The fleet's minutes as the keeper of the roll-ups makes them."""
+    """The fleet's minutes as the roll-ups make them."""
     for minute in at:
         connection.execute(
             "INSERT INTO odograph.fleet_minute (minute, vehicles, moving, on_road, frames, samples) "

@@ -1,4 +1,4 @@
-"""The keeper of cohorts on a real database: closed minutes are judged, each once, whatever is killed."""
+"""The update of cohorts on a real database: closed minutes are judged, each once, whatever is killed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from infra.contract.messages import decode_alert
 from infra.contract.section_cohort import Cohort
-from stream_jobs.cohort.update import CohortKeeper
+from stream_jobs.cohort.update import CohortUpdate
 from stream_jobs.database import Database
 from stream_jobs.rollups.update import RollUps
 from tests.integration.rollup_support import insert_bucket
@@ -51,7 +51,7 @@ def close_until(lane: Lane, minute: int) -> None:
 
 
 class Topic:
-    """Where the keeper puts its findings; it may fail after it has taken them."""
+    """Where the update puts its findings; it may fail after it has taken them."""
 
     def __init__(self) -> None:
         self.ids: list[str] = []
@@ -73,17 +73,17 @@ def test_closed_minutes_are_judged_once_and_again_with_the_same_ids_after_a_cras
 ) -> None:
     insert_minutes(lane, vehicles=8)
     topic = Topic()
-    keeper = CohortKeeper(Cohort(), database, topic.write)
-    assert keeper() == 0
+    update = CohortUpdate(Cohort(), database, topic.write)
+    assert update() == 0
     close_until(lane, 14)
-    assert (keeper(), keeper()) == (0, 0)
+    assert (update(), update()) == (0, 0)
     close_until(lane, 26)
     topic.fails = True
     with pytest.raises(RuntimeError, match="killed"):
-        keeper()
+        update()
     topic.fails = False
-    assert CohortKeeper(Cohort(), database, topic.write)() == 2
-    assert keeper() == 0
+    assert CohortUpdate(Cohort(), database, topic.write)() == 2
+    assert update() == 0
     assert topic.rules == ["cohort_coolant True"] * 4
     assert topic.ids[:2] == topic.ids[2:]
 
@@ -110,7 +110,7 @@ def test_what_is_not_rolled_up_yet_waits(lane: Lane, database: Database) -> None
             [BEGIN + timedelta(minutes=17), [vin(1)]],
         )
     topic = Topic()
-    keeper = CohortKeeper(Cohort(), database, topic.write)
-    assert (keeper(), keeper()) == (0, 0)
+    update = CohortUpdate(Cohort(), database, topic.write)
+    assert (update(), update()) == (0, 0)
     RollUps(database, "UTC")()
-    assert keeper() == 2
+    assert update() == 2

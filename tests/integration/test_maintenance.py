@@ -1,9 +1,10 @@
-"""The keepers of ledger and retention on a real database."""
+"""Periodic tasks on a real database: what they keep; an error of one is reported and touches no other."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -13,16 +14,20 @@ import pytest
 
 from dashboard import operations_queries
 from infra.contract.section_ledger import Retention
+from infra.stack.probes import failing_tasks
 from infra.stack.sizes import table_sizes
+from infra.stack.stack import Stack
 from load_tests.oracle import expect
 from stream_jobs import windows
+from stream_jobs.completeness import complete_until_ms, note, note_late
 from stream_jobs.database import Database
-from stream_jobs.maintenance.ledger import HOUR_MS, LedgerKeeper
-from stream_jobs.maintenance.retention import RetentionKeeper
+from stream_jobs.maintenance.ledger import HOUR_MS, HourlyLedger
+from stream_jobs.maintenance.process import Maintenance
+from stream_jobs.maintenance.retention import drop_expired
 from stream_jobs.rollups.update import RollUps
 from stream_jobs.sinks import VEHICLE, write_windows
 from tests.integration.stream_support import drive, query
-from tests.support import Lane
+from tests.support import Lane, eventually, open_lane
 from tests.support_frames import vin
 from tests.unit.infra.audit.support import Record, store
 
@@ -64,9 +69,8 @@ def test_old_chunks_go_and_what_was_made_of_them_stays(lane: Lane, database: Dat
     assert roll_up() > 0
     made = {unit: query(lane, f"SELECT * FROM odograph.vehicle_{unit} ORDER BY 1, 2") for unit in UNITS}
 
-    keeper = RetentionKeeper(Retention(windows_days=5), database)
-    assert keeper() == {"vehicle_window": 1}
-    assert keeper() == {}
+    assert drop_expired(database, Retention(windows_days=5)) == {"vehicle_window": 1}
+    assert drop_expired(database, Retention(windows_days=5)) == {}
     (left,) = query(lane, "SELECT count(*) AS n, min(window_start) AS first FROM odograph.vehicle_window")
     assert (left["n"], left["first"] >= datetime.fromtimestamp(NOW_MS / 1000, UTC)) == (new.num_rows, True)
     for table in ("late_frame", "quarantined_frame"):
@@ -100,8 +104,8 @@ def test_each_hour_that_changed_is_balanced_for_the_dashboard(lane: Lane, databa
     store(lane.home, [Record(s) for s in (0, 1, 2, 5, 12)], t0_ms=begin_ms)
     put({0: 4, 10: 1})
     closed = [NOW_MS + 60_000]
-    keeper = LedgerKeeper(lane.settings, lane.endpoints, database, lambda: closed[0])
-    assert keeper() == 2  # the hour before and the one that has begun
+    ledger = HourlyLedger(lane.settings, lane.endpoints, database, lambda: closed[0])
+    assert ledger() == 2  # the hour before and the one that has begun
     (hour,) = shown(lane, "audit_hours")
     figures = ("vehicles", "generated", "missing", "counted", "residual")
     assert [hour[name] for name in figures] == [1, 13, 8, 5, 8]
@@ -112,7 +116,7 @@ def test_each_hour_that_changed_is_balanced_for_the_dashboard(lane: Lane, databa
     listed(lane, 0, begin_ms, late_ms)  # a late frame of the hour is listed, but not archived
     put({0: 3, 10: 1})
     closed[0] += 10_000
-    assert keeper() == 2
+    assert ledger() == 2
     (hour,) = shown(lane, "audit_hours")  # what was quarantined at its receipt is not closed yet
     assert (hour["counted"], hour["late"], hour["residual"]) == (4, 0, 8 + 1 + 1)
     findings = [f["what"] for f in shown(lane, "audit_findings")]
@@ -127,3 +131,72 @@ def test_each_hour_that_changed_is_balanced_for_the_dashboard(lane: Lane, databa
 def shown(lane: Lane, question: str) -> list[dict[str, Any]]:
     with psycopg.connect(lane.endpoints.db_dashboard_url) as connection:
         return list(getattr(operations_queries, question)(connection).to_dict("records"))
+
+
+def task(lane: Lane, name: str) -> dict[str, Any]:
+    """A task as the dashboard has it; nothing before it was reported."""
+    found = query(lane, "SELECT * FROM serving.maintenance_task WHERE task = %s", name)
+    return found[0] if found else {"success_at": None}
+
+
+@contextmanager
+def maintenance(lane: Lane) -> Iterator[Maintenance]:
+    stop = threading.Event()
+    process = Maintenance(lane.settings, lane.endpoints, stop)
+    thread = threading.Thread(target=process.run)
+    thread.start()
+    try:
+        yield process
+    finally:
+        stop.set()
+        thread.join()
+
+
+def test_a_task_that_fails_is_named_touches_no_other_and_succeeds_again_by_itself(stack: Stack) -> None:
+    with (
+        open_lane(stack, jobs={"trend_interval_s": 0.2, "rollup_interval_s": 0.2}) as lane,
+        psycopg.connect(lane.endpoints.db_owner_url, autocommit=True) as db,
+        maintenance(lane) as process,
+    ):
+        eventually(lambda: task(lane, "trends")["success_at"], 30, "trends are computed")
+        db.execute("ALTER TABLE odograph.vehicle_baseline RENAME TO away")
+        eventually(lambda: task(lane, "trends")["failures"] > 1, 30, "trends fail twice")
+        failed, rolled_at = task(lane, "trends"), task(lane, "rollups")["success_at"]
+        assert failed["error"].startswith("UndefinedTable: relation")
+        (line,) = failing_tasks(lane.endpoints.db_ingest_url)
+        assert line.startswith('maintenance/trends: UndefinedTable: relation "odograph.vehicle_baseline"')
+        assert (process.remark() or "").startswith("trends: UndefinedTable")
+        eventually(lambda: task(lane, "rollups")["success_at"] > rolled_at, 30, "roll-ups go on")
+        db.execute("ALTER TABLE odograph.away RENAME TO vehicle_baseline")
+        eventually(lambda: not task(lane, "trends")["error"], 30, "trends succeed again")
+        assert (failing_tasks(lane.endpoints.db_ingest_url), process.remark()) == ([], None)
+
+
+def test_a_second_process_stands_by_and_goes_on_where_the_first_one_ends(stack: Stack) -> None:
+    with open_lane(stack, jobs={"rollup_interval_s": 0.2}) as lane:
+        with maintenance(lane) as first:
+            eventually(lambda: task(lane, "rollups")["success_at"], 30, "the first works")
+            with maintenance(lane) as second:
+                standby = "standby: another maintenance process works on this database"
+                eventually(lambda: second.remark() == standby, 30, "the second stands by")
+                assert first.remark() is None
+        with maintenance(lane) as third:
+            at = task(lane, "rollups")["run_at"]
+            eventually(lambda: task(lane, "rollups")["run_at"] > at, 30, "another goes on")
+            assert third.remark() is None
+
+
+def test_queries_are_complete_up_to_the_slowest_but_not_before_the_last_late_frames_were_listed(
+    database: Database,
+) -> None:
+    def complete() -> int | None:
+        return database.run(lambda c: complete_until_ms(c, ("windows", "archive")))
+
+    database.run(lambda c: note(c, {"windows": 70_000}))
+    assert complete() is None
+    database.run(lambda c: note(c, {"archive": 50_000}))
+    assert complete() == 50_000
+    database.run(lambda c: note_late(c, "archive", 60_000))
+    assert complete() is None
+    database.run(lambda c: note(c, {"archive": 90_000, "windows": 60_000}))
+    assert complete() == 70_000  # it never goes back

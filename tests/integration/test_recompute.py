@@ -69,7 +69,7 @@ def recomputed(bench: Bench, start_ms: int) -> tuple[int, Counts]:
 
 
 def last_night(bench: Bench) -> Nightly:
-    """The nightly keeper in the hour in which it is due, the stream far beyond the records."""
+    """The nightly task in the hour in which it is due, the stream far beyond the records."""
     lane, tools = bench
     now = datetime.now(UTC)
     terms = lane.settings.recompute.model_copy(update={"hour_utc": now.hour})

@@ -15,7 +15,7 @@ from stream_jobs.database import Database, execute, insert_rows
 from stream_jobs.roads import network
 from stream_jobs.roads.eta_store import Ask, Forecast, ask_for, grade, predict_open
 from stream_jobs.roads.history_sql import RULE
-from stream_jobs.roads.update import NetworkKeeper, history, place_stops, rule_of, sum_due
+from stream_jobs.roads.update import NetworkFile, history, place_stops, rule_of, sum_due
 from stream_jobs.sinks import EDGE, ROAD, WindowTable, write_windows
 from tests.integration.stream_support import query
 from tests.support import Lane
@@ -190,14 +190,14 @@ def test_an_arrival_time_is_predicted_stored_and_graded(lane: Lane, database: Da
 
 
 def test_the_network_loaded_last_is_in_use_and_lies_in_the_file(lane: Lane, database: Database) -> None:
-    keeper = NetworkKeeper(lane.settings, database)
-    keeper()
+    file = NetworkFile(lane.settings, database)
+    file()
     place = network.place_of(lane.home)
     assert network.version_of(place) is None
     for name, limit in (("old", 30), ("new", 60)):
         edge = (3, "arterial", limit, 700.0, [(48.0, 11.0), (48.0, 11.01)])
         store_roads(lane.endpoints.db_ingest_url, name, [edge])
-    keeper()
+    file()
     found = network.load(place)
     assert (found.edge_id.tolist(), found.limit_kmh.tolist(), found.lon_deg.tolist()) == (
         [3],
@@ -205,7 +205,7 @@ def test_the_network_loaded_last_is_in_use_and_lies_in_the_file(lane: Lane, data
         [11.0, 11.01],
     )
     version = network.version_of(place)
-    keeper()
+    file()
     assert network.version_of(place) == version
 
 

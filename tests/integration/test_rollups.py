@@ -15,7 +15,7 @@ from stream_jobs import windows
 from stream_jobs.database import Database
 from stream_jobs.rollups.update import RollUps
 from stream_jobs.sinks import VEHICLE, restate_windows, write_windows
-from stream_jobs.trends.update import Trends
+from stream_jobs.trends.update import renew
 from tests.integration.rollup_support import insert_bucket
 from tests.integration.stream_support import drive, query, spoilt
 from tests.support import Lane
@@ -108,8 +108,7 @@ def test_a_leak_stands_in_the_view_with_its_days_and_only_once(lane: Lane, datab
             " VALUES (%s, '2026-01-04 23:30+00', now())",
             [vin(1)],
         )
-    trends = Trends(database)
-    assert (trends(), trends()) == (1, 0)
+    assert (database.run(renew), database.run(renew)) == (1, 0)
     sql = (
         "SELECT metric, points, slope_per_day, value, threshold, days_to_threshold FROM serving.vehicle_trend"
     )

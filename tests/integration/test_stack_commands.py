@@ -72,6 +72,7 @@ def test_doctor_names_what_is_wrong_and_the_next_step(home: Path) -> None:
         "jobs",
         "instant",
         "events",
+        "maintenance",
         "dashboard",
         "watch",
     }

@@ -57,7 +57,7 @@ def app(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[App]
         linked(lane) as link,
     ):
         town_in_use(lane)
-        with lane.process("jobs", "stream") as process:
+        with lane.process("jobs", "stream") as process, lane.process("maintenance"):
             eventually(lambda: ready(lane, process), READY_S, "the stream application is ready")
             yield App(lane, process, link)
             process.assert_running()

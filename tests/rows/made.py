@@ -1,4 +1,4 @@
-"""What keepers make of rows that are there: roll-ups; and a few trends, as data."""
+"""What periodic tasks make of rows that are there: roll-ups; and a few trends, as data."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FROM odograph.vehicle_window GROUP BY 1 ORDER BY 1
 
 
 def keep(connection: psycopg.Connection[Any], tz: str = "UTC") -> None:
-    """The keepers' work on the windows that are there; each pass is a transaction of its own."""
+    """The tasks' work on the windows that are there; each pass is a transaction of its own."""
     with connection.transaction():
         connection.execute(CHANGED)
         set_zone(connection, tz)

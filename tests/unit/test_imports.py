@@ -21,7 +21,7 @@ DOORS = {
         "bridge/downlink/feed.py",  # reads alerts, commits per destination; writes dead deliveries
         "bridge/status_log.py",  # tails the compacted topic status, for the watch over silent vehicles
         "stream_jobs/event_kafka.py",
-        "stream_jobs/vehicles/alert_log.py",  # what detectors find goes to the topic alerts within the batch
+        "stream_jobs/topic_writer.py",  # findings within the batch, the newest states by a periodic task
         "infra/stack/",
         "infra/trace/log_reader.py",
         "infra/replay/log.py",  # stored records into a run's topics; stretches out of the log

@@ -29,6 +29,7 @@ class Figures:
     """Where the part tells a rate and no counter."""
 
 
+TASK_FAILURES: Final = "odograph_maintenance_task_failures_total"
 NOTHING: Final = Figures()
 """Of a part that tells nothing."""
 
@@ -74,7 +75,7 @@ def jobs(told: Metrics, settings: Settings) -> Figures:
     lag = max(told.by(f"{own}lag_records", "query").values(), default=None)
     return Figures(
         passed=told.by(f"{own}input_records_total", "query").get("windows"),
-        errors=told.total(f"{own}dropped_late_total", f"{own}degraded"),
+        errors=told.total(f"{own}dropped_late_total", f"{own}degraded", TASK_FAILURES),
         lag=lag,
         saturation=share(lag, settings.jobs.max_offsets),
     )
@@ -105,6 +106,12 @@ def downlink(told: Metrics, settings: Settings) -> Figures:  # noqa: ARG001
     )
 
 
+def maintenance(told: Metrics, settings: Settings) -> Figures:  # noqa: ARG001
+    """Runs of periodic tasks that succeeded, and that failed."""
+    own = "odograph_maintenance_task_"
+    return Figures(passed=told.total(f"{own}runs_total") or 0.0, errors=told.total(TASK_FAILURES))
+
+
 def dashboard(told: Metrics, settings: Settings) -> Figures:  # noqa: ARG001
     """Questions to the database."""
     return Figures(passed=told.total("odograph_dashboard_question_seconds_count") or 0.0)
@@ -126,6 +133,7 @@ BY_PART: Final[Mapping[str, Callable[[Metrics, Settings], Figures]]] = {
     "instant": instant,
     "events": events,
     "downlink": downlink,
+    "maintenance": maintenance,
     "dashboard": dashboard,
 }
 

@@ -21,7 +21,7 @@ PATHS = {edge: path for edge, _, _, _, path in TOWN}
 
 
 def town(folder: Path) -> RoadLookup:
-    """The file of a network as its keeper writes it."""
+    """The file of a network as maintenance writes it."""
     rows = [(edge, kind, kmh, m, [[lon, lat] for lat, lon in path]) for edge, kind, kmh, m, path in TOWN]
     network.save(network.network_of(3, rows), folder / "roads.npz")
     return RoadLookup(folder / "roads.npz")

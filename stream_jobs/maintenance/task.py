@@ -1,0 +1,196 @@
+"""Periodic tasks: each in a thread of its own, supervised. An error of one is reported and touches no other.
+
+A task that fails is tried again after 1 s, 2 s, 4 s, ... up to five minutes, until it succeeds. How all do is
+on the process's health page (a remark and metrics) and in the table odograph.maintenance_task.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import structlog
+from prometheus_client import CollectorRegistry, Counter, Gauge
+
+from stream_jobs.database import Connection, Database, execute
+
+FIRST_PAUSE_S: Final = 1.0
+LONGEST_PAUSE_S: Final = 300.0
+REPORT_S: Final = 2.0
+JOIN_S: Final = 30.0
+ERROR_CHARS: Final = 500
+
+_FORGET: Final = """
+DELETE FROM odograph.maintenance_task WHERE process = %(process)s AND NOT task = ANY(%(tasks)s)
+"""
+_REPORT: Final = """
+INSERT INTO odograph.maintenance_task
+    (process, task, interval_s, run_at, run_s, success_at, failures, failing_since, error)
+VALUES (%(process)s, %(task)s, %(interval_s)s, %(run_at)s, %(run_s)s, %(success_at)s, %(failures)s,
+        %(failing_since)s, %(error)s)
+ON CONFLICT (process, task) DO UPDATE SET interval_s = excluded.interval_s, run_at = excluded.run_at,
+    run_s = excluded.run_s, success_at = excluded.success_at, failures = excluded.failures,
+    failing_since = excluded.failing_since, error = excluded.error
+"""
+
+log = structlog.get_logger("stream_jobs.maintenance")
+
+
+class TaskMetrics:
+    """Prometheus metrics of periodic tasks, labelled by task."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        own, label = "odograph_maintenance_task_", ["task"]
+        self.runs = Counter(f"{own}runs", "Runs that succeeded", label, registry=registry)
+        self.failures = Counter(f"{own}failures", "Runs that ended by an error", label, registry=registry)
+        self.failing = Gauge(f"{own}failing", "1 while the last run failed", label, registry=registry)
+        self.success = Gauge(
+            f"{own}last_success_seconds", "End of the last run that succeeded, s since 1970", label,
+            registry=registry,
+        )  # fmt: skip
+        self.duration = Gauge(f"{own}run_seconds", "Duration of the last run", label, registry=registry)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskState:
+    """How a task does; columns of odograph.maintenance_task."""
+
+    run_at: datetime | None = None
+    run_s: float | None = None
+    success_at: datetime | None = None
+    failures: int = 0
+    failing_since: datetime | None = None
+    error: str | None = None
+
+
+class PeriodicTask:
+    """Calls ``work`` ``interval_s`` after its last end, again and again; after an error after a back-off."""
+
+    def __init__(self, name: str, interval_s: float, work: Callable[[], Any]) -> None:
+        self.name = name
+        self.interval_s = interval_s
+        self.state = TaskState()
+        self._work = work
+        self._in_a_row = 0
+
+    def run(self, stop: threading.Event, metrics: TaskMetrics) -> None:
+        """Until ``stop`` is set."""
+        metrics.failures.labels(self.name)
+        while not stop.wait(self.pause_s()):
+            began, began_s = _now(), time.monotonic()
+            self._note(run_at=began)
+            try:
+                self._work()
+            except Exception as error:  # noqa: BLE001  of whatever kind, it ends neither the task nor another one
+                if stop.is_set():  # what is under way is given up at the end
+                    return
+                self._failed(error, metrics)
+            else:
+                self._succeeded(metrics)
+            took_s = time.monotonic() - began_s
+            self._note(run_s=round(took_s, 3))
+            metrics.duration.labels(self.name).set(took_s)
+
+    def pause_s(self) -> float:
+        """Until the next run: the interval, or the back-off after so many failures in a row."""
+        if not self._in_a_row:
+            return self.interval_s
+        return float(min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** min(self._in_a_row - 1, 20)))
+
+    def problem(self) -> str | None:
+        """What is wrong with it, since when; None where its last run succeeded."""
+        state = self.state
+        if state.failing_since is None:
+            return None
+        since = f"{state.failing_since:%Y-%m-%d %H:%M:%S} UTC"
+        return f"{self.name}: {state.error} (failing since {since}, {state.failures} failures)"
+
+    def _note(self, **changes: Any) -> None:
+        self.state = TaskState(**asdict(self.state) | changes)
+
+    def _failed(self, error: Exception, metrics: TaskMetrics) -> None:
+        self._in_a_row += 1
+        text = " ".join(f"{type(error).__name__}: {error}".split())[:ERROR_CHARS]
+        self._note(
+            error=text, failures=self.state.failures + 1, failing_since=self.state.failing_since or _now()
+        )
+        metrics.failures.labels(self.name).inc()
+        metrics.failing.labels(self.name).set(1)
+        log.error("task failed, trying again", task=self.name, error=text, pause_s=self.pause_s())
+
+    def _succeeded(self, metrics: TaskMetrics) -> None:
+        if self._in_a_row:
+            log.info("task succeeds again", task=self.name, failures=self.state.failures)
+        self._in_a_row = 0
+        now = _now()
+        self._note(success_at=now, failing_since=None, error=None)
+        metrics.runs.labels(self.name).inc()
+        metrics.failing.labels(self.name).set(0)
+        metrics.success.labels(self.name).set(now.timestamp())
+
+
+class TaskRunner:
+    """Runs the tasks of a process until ``stop`` is set, and reports how they do to the database."""
+
+    def __init__(
+        self,
+        process: str,
+        tasks: Iterable[PeriodicTask],
+        database: Database,
+        stop: threading.Event,
+        metrics: TaskMetrics,
+    ) -> None:
+        self._process = process
+        self._database = database
+        self._stop = stop
+        self._metrics = metrics
+        self._reported: dict[str, TaskState] = {}
+        self._tasks = tuple(tasks)
+        self._report = PeriodicTask("report", REPORT_S, self._put_states)
+        self._threads: list[threading.Thread] = []
+
+    def start(self) -> None:
+        """Start all."""
+        for task in (*self._tasks, self._report):
+            thread = threading.Thread(
+                target=task.run, args=(self._stop, self._metrics), name=task.name, daemon=True
+            )
+            thread.start()
+            self._threads.append(thread)
+
+    def join(self) -> None:
+        """After ``stop``: wait for what each does now, ``JOIN_S`` in all at most."""
+        end = time.monotonic() + JOIN_S
+        for thread in self._threads:
+            thread.join(max(0.0, end - time.monotonic()))
+
+    def problem(self) -> str | None:
+        """The tasks whose last run failed, in a line; None where there is none."""
+        return "; ".join(filter(None, (task.problem() for task in (*self._tasks, self._report)))) or None
+
+    def _put_states(self) -> None:
+        """What changed since the last report; at the first one tasks that are no more are forgotten."""
+        states = {task.name: task.state for task in self._tasks}
+        changed = [task for task in self._tasks if self._reported.get(task.name) != states[task.name]]
+        rows = [
+            {"process": self._process, "task": task.name, "interval_s": task.interval_s}
+            | asdict(states[task.name])
+            for task in changed
+        ]
+        self._database.run(lambda connection: self._put(connection, rows))
+        self._reported = states
+
+    def _put(self, connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
+        if not self._reported:
+            names = [task.name for task in self._tasks]
+            execute(connection, _FORGET, {"process": self._process, "tasks": names})
+        with connection.cursor() as cursor:
+            cursor.executemany(_REPORT, rows)
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)

@@ -1,0 +1,97 @@
+"""The periodic tasks that need no Spark: what is derived from the tables, kept in order, or expires."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+from infra.archive.layout import archive_of
+from infra.archive.upkeep import Rules, upkeep
+from infra.contract.settings import Endpoints, Settings
+from stream_jobs import statements as sql
+from stream_jobs.cohort.update import CohortUpdate
+from stream_jobs.completeness import completeness
+from stream_jobs.database import Database, execute
+from stream_jobs.maintenance.evidence import copy_evidence
+from stream_jobs.maintenance.history import write_history
+from stream_jobs.maintenance.latest import TOPIC, publish_latest
+from stream_jobs.maintenance.ledger import HourlyLedger
+from stream_jobs.maintenance.retention import drop_expired
+from stream_jobs.maintenance.task import PeriodicTask
+from stream_jobs.maintenance.vehicle_lookup import write_vehicle_lookup
+from stream_jobs.roads.update import NetworkFile, RoadHistory, place_stops, predict_arrivals
+from stream_jobs.rollups.update import RollUps
+from stream_jobs.topic_writer import TopicWriter
+from stream_jobs.trends.update import renew
+from stream_jobs.vehicles.repair import JourneyRepair
+
+LATEST_S: Final = 5.0
+BATCHES_S: Final = 60.0
+ROADS_S: Final = 30.0
+NETWORK_S: Final = 5.0
+STOPS_S: Final = 60.0
+LOOKUPS_S: Final = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What tasks work with; ``database`` makes a connection of a task's own."""
+
+    settings: Settings
+    addresses: Endpoints
+    database: Callable[[str], Database]
+    stop: threading.Event
+
+    def topic(self, name: str) -> TopicWriter:
+        """A writer of a topic."""
+        return TopicWriter(self.addresses.kafka_bootstrap, self.settings.kafka.prefix, name, self.stop)
+
+
+def maintenance_tasks(context: Context) -> list[PeriodicTask]:
+    """All of them; raises ConfigError where a file that the settings name is wrong."""
+    return [PeriodicTask(*each) for each in (*_deriving(context), *_keeping(context))]
+
+
+_Task = tuple[str, float, Callable[[], Any]]
+"""Name, seconds between two runs, what is done."""
+
+
+def _deriving(context: Context) -> list[_Task]:
+    """What is made of the tables and is slower than a batch."""
+    settings, jobs, database = context.settings, context.settings.jobs, context.database
+    journeys_db, evidence_db = database("journeys"), database("evidence")
+    repair = JourneyRepair(settings, journeys_db, completeness(journeys_db, "vehicles", "archive"))
+    archived = completeness(evidence_db, "archive")
+    cohort = CohortUpdate(settings.cohort, database("cohort"), context.topic("alerts").write)
+    return [
+        ("latest", LATEST_S, partial(publish_latest, database("latest"), context.topic(TOPIC))),
+        ("journeys", jobs.repair_interval_s, repair),
+        ("rollups", jobs.rollup_interval_s, RollUps(database("rollups"), settings.tz)),
+        ("trends", jobs.trend_interval_s, partial(database("trends").run, renew)),
+        ("cohort", settings.cohort.interval_s, cohort),
+        ("evidence", jobs.evidence_interval_s, lambda: copy_evidence(evidence_db, settings, archived())),
+        ("roads", ROADS_S, RoadHistory(settings, database("roads"))),
+        ("stops", STOPS_S, partial(database("stops").run, place_stops)),
+        ("eta", settings.roads.eta_s, partial(predict_arrivals, database("eta"), settings)),
+    ]
+
+
+def _keeping(context: Context) -> list[_Task]:
+    """Files that the queries look things up in, the archive, ledgers, retention."""
+    settings, database, home = context.settings, context.database, context.settings.paths.home
+    audit_db, rules = database("audit"), Rules.of(settings.archive)
+    expired = partial(drop_expired, database("retention"), settings.retention)
+    ledger = HourlyLedger(settings, context.addresses, audit_db, completeness(audit_db, "windows", "archive"))
+    forget = partial(execute, statement=sql.FORGET_BATCHES)
+    return [
+        ("lookups", LOOKUPS_S, partial(write_vehicle_lookup, database("lookups"), home)),
+        ("history", settings.recompute.history_s, partial(write_history, database("history"), settings)),
+        ("network", NETWORK_S, NetworkFile(settings, database("network"))),
+        ("upkeep", settings.archive.upkeep_s, partial(upkeep, archive_of(home), rules)),
+        ("batches", BATCHES_S, partial(database("batches").run, forget)),
+        ("audit", settings.ledger.interval_s, ledger),
+        ("retention", settings.retention.interval_s, expired),
+    ]
