@@ -1,7 +1,7 @@
 """A simulated fleet against its like: frames through the transforms of the stream, then the cohort's judge.
 
 The frames of a run without a bad link go through the batch form of the windows query (Spark, the same stages
-and measures); minutes are rolled up by the keeper's own expressions (here by DuckDB, the same SQL); then
+and measures); minutes are rolled up by the task's own expressions (here by DuckDB, the same SQL); then
 come the shipped metrics. Prints findings and their delay by fault, and what sound vehicles raised.
 
 Run: python -m load_tests.cohort_run --seed 3 --vehicles 60 --minutes 60 --fault overheating=3 [--ambient 30]
@@ -106,7 +106,7 @@ def _minutes(payloads: Sequence[bytes], work: Path) -> pa.Table:
 
 
 def buckets_of(run: Run, terms: Terms) -> list[Bucket]:
-    """The buckets that the keeper would read."""
+    """The buckets that the task would read."""
     minutes = run.minutes  # noqa: F841  read by the query below
     rows = (
         duckdb.connect()
@@ -125,7 +125,7 @@ def buckets_of(run: Run, terms: Terms) -> list[Bucket]:
 
 
 def judged(run: Run, terms: Terms) -> Judged:
-    """All of the run, as the keeper judges it."""
+    """All of the run, as the task judges it."""
     return judge(buckets_of(run, terms), 0, {}, load_metrics(terms.metrics), terms)
 
 

@@ -1,4 +1,4 @@
-"""SQL of the cohort keeper: which buckets are closed, what is in them, and what is kept."""
+"""SQL of the cohort task: which buckets are closed, what is in them, and what is kept."""
 
 from __future__ import annotations
 

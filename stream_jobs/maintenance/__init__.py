@@ -1,1 +1,1 @@
-"""Keepers of the store itself: the conservation ledger by hour, and what may go."""
+"""Periodic tasks, supervised: what is derived from the tables, the ledger by hour, what may go."""

@@ -59,7 +59,7 @@ def taken_in(
     """Of the late frames ``found`` open at a slice, those that are in all their windows once it is written.
 
     A frame that reaches back is in the slice before only if it was seen there too. One that reaches on, or
-    came between the two, stays open: the next slice takes it, or the keeper in the stream application.
+    came between the two, stays open: the next slice takes it, or the task `repair` of the stream.
     """
     ours = frozenset(starts_ms)
     taken, reaching = [], []

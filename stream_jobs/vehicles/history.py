@@ -1,7 +1,7 @@
 """What history says of a vehicle and of the road it is on, in files beside the query: joined by frame.
 
 In ``<home>/lookups``: history.arrow, usual values of each vehicle and of its model; free_flow.arrow,
-free-flow speed by H3 cell and direction. A keeper replaces them whole; the stage looks with each batch of
+free-flow speed by H3 cell and direction. Maintenance replaces them whole; the stage looks with each batch of
 frames whether they are still those that it read: what is learned is in force without a restart.
 """
 

@@ -1,4 +1,4 @@
-"""What is known of each vehicle, in a file beside the query: written by a keeper, read by Python workers.
+"""What is known of each vehicle, in a file beside the query: written by maintenance, read by Python workers.
 
 ``<home>/lookups/vehicle.arrow`` (Arrow IPC): vehicle_id, model, powertrain, vehicle_class.
 It is replaced whole.
