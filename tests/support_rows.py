@@ -20,7 +20,7 @@ from tests.rows import journeys, judged
 from tests.rows.fleet import latest, rover_latest, rover_vehicle, rover_windows, vehicles, windows
 from tests.rows.found import alert_events, alerts, crash
 from tests.rows.made import keep, trends
-from tests.rows.parts import partition_lags, stage_samples, storage_samples
+from tests.rows.parts import maintenance_tasks, partition_lags, stage_samples, storage_samples
 from tests.rows.pipeline import baselines, cells, dead_letters, late_frames, progress, quarantined
 from tests.rows.town import Row, roads
 
@@ -56,6 +56,7 @@ def fill(connection: psycopg.Connection[Any], now: datetime) -> None:
         ("stage_sample", stage_samples(now)),
         ("partition_lag", partition_lags(now)),
         ("storage_sample", storage_samples(now)),
+        ("maintenance_task", maintenance_tasks(now)),
         ("vehicle_trend", trends(now)),
     ]
     with connection.transaction():

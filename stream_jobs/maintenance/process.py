@@ -7,7 +7,6 @@ first one ended or lost its connection.
 from __future__ import annotations
 
 import threading
-from contextlib import ExitStack, suppress
 from typing import Final
 
 import structlog
@@ -65,9 +64,8 @@ class Maintenance:
 
     def run(self) -> None:
         """Until ``stop``."""
-        with ExitStack() as parts, suppress(ServiceError):  # asked to stop while the database was away
-            lock = Database(self._addresses.db_ingest_url, NAME, self._stop)
-            parts.callback(lock.close)
+        lock = Database(self._addresses.db_ingest_url, NAME, self._stop)
+        try:
             while not self._stop.is_set():
                 self._databases = [lock]
                 with turn(lock, MAINTENANCE) as ours:
@@ -75,6 +73,11 @@ class Maintenance:
                     if ours:
                         self._work(lock)
                 self._stop.wait(LOOK_S)
+        except ServiceError:
+            if not self._stop.is_set():  # else: asked to stop while the database was away
+                raise
+        finally:
+            lock.close()
 
     def _work(self, lock: Database) -> None:
         """The tasks, as long as the turn is ours."""

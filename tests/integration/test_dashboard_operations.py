@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from zoneinfo import ZoneInfo
+
+import pandas as pd
 import psycopg
 import pytest
 from playwright.sync_api import expect
 
-from dashboard import operations_queries, stages
+from dashboard import operations_queries, operations_tables, stages, text
 from dashboard.queries import Connection
 from infra.stack.health import readyz
 from tests.integration.browser_support import Visit
@@ -37,6 +40,16 @@ def test_records_waiting_are_told_by_partition(connection: Connection) -> None:
     found = operations_queries.partition_lag(connection)
     archive = found[found["reader"] == "archive"]
     assert dict(zip(archive["partition"], archive["lag"], strict=True)) == {0: 40, 1: 30, 2: 30, 3: 500}
+
+
+def test_a_task_that_fails_stands_before_those_that_work_with_its_error(connection: Connection) -> None:
+    found = operations_queries.tasks(connection)
+    shown = operations_tables.tasks(found, ZoneInfo("UTC"), pd.Timestamp.now(tz="UTC"))
+    assert shown[["Task", "Process", "State", "Failures", "Error"]].to_numpy().tolist() == [
+        ["trends", "maintenance", "✕ does not work", 7, "UndefinedTable: no vehicle_baseline"],
+        ["repair", "jobs", "✓ works", 0, text.NONE],
+        ["rollups", "maintenance", "✓ works", 0, text.NONE],
+    ]
 
 
 def test_the_last_batch_of_each_query_is_found(connection: Connection) -> None:

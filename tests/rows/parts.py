@@ -88,3 +88,22 @@ def storage_samples(now: datetime) -> list[Row]:
         for place, steps in sizes.items()
         for k, mib in enumerate(steps)
     ]
+
+
+def maintenance_tasks(now: datetime) -> list[Row]:
+    """Two that work, one that has failed for two minutes."""
+    return [
+        _task("jobs", "repair", now, None),
+        _task("maintenance", "rollups", now, None),
+        _task("maintenance", "trends", now, "UndefinedTable: no vehicle_baseline"),
+    ]
+
+
+def _task(process: str, name: str, now: datetime, error: str | None) -> Row:
+    failing = error is not None
+    return {
+        "process": process, "task": name, "interval_s": 20.0, "run_at": now - timedelta(seconds=4),
+        "run_s": 0.25, "success_at": now - timedelta(minutes=3 if failing else 0),
+        "failures": 7 if failing else 0, "failing_since": now - timedelta(minutes=2) if failing else None,
+        "error": error,
+    }  # fmt: skip
