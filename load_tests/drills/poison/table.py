@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from load_tests.drills.poison import evidence, stack
+from load_tests.drills.poison import evidence, maintenance, stack
 from load_tests.drills.poison.attack import Attack
 
 ATTACKS: Final[tuple[Attack, ...]] = (
     *evidence.ATTACKS,
     *stack.ATTACKS,
+    *maintenance.ATTACKS,
 )
