@@ -346,13 +346,13 @@ def tried(count: int, seed: int, say: Callable[[str], None], workers: int = 2) -
     found = {kind: Outcome() for kind in KINDS}
     method = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(workers, mp_context=method, initializer=_limit_memory) as pool:
-        shares = [
+        pending = [
             (kind, pool.submit(share, kind, seed, first, min(SHARE, count - first)))
             for kind in KINDS
             for first in range(0, count, SHARE)
         ]
-        for kind, share in shares:
-            found[kind].add(share.result())
+        for kind, done in pending:
+            found[kind].add(done.result())
     for kind, outcome in found.items():
         say(f"{kind}: {outcome.tried} files, {outcome.taken} taken, {outcome.refused} refused, "
             f"{outcome.bad.total()} neither; slowest {outcome.slowest_s:.2f} s")  # fmt: skip

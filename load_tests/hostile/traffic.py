@@ -91,15 +91,15 @@ class Sent:
 class Hostile:
     """Makes messages by number: the same seed and number, the same message but for its times."""
 
-    def __init__(self, root: str, seed: int) -> None:
+    def __init__(self, root: str, seed: int, count: int = BODIES) -> None:
         self._root = root.encode()
         self._rng = random.Random(f"traffic {seed}")
-        self._bodies = {kind: self._of_bearable_size(kind, seed) for kind in KINDS}
+        self._bodies = {kind: self._of_bearable_size(kind, seed, count) for kind in KINDS}
         self._vins = [vehicle_id(100_000 + k).encode() for k in range(VEHICLES)]
 
-    def _of_bearable_size(self, kind: str, seed: int) -> list[Body]:
+    def _of_bearable_size(self, kind: str, seed: int, count: int) -> list[Body]:
         rng = random.Random(seed)
-        made = bodies(kind, BODIES, seed)
+        made = bodies(kind, count, seed)
         return [body for body in made if len(body.raw) <= LARGE_BYTES or rng.random() < LARGE_KEPT]
 
     def vin(self, number: int) -> bytes:
@@ -185,7 +185,8 @@ class Sender:
         self, count: int, rate: float, tick: Callable[[Sent], None], kafka_share: float = KAFKA_SHARE
     ) -> Sent:
         """Send ``count`` messages; ``tick`` is called after each chunk."""
-        hostile, number, begun = Hostile(self.root, self.seed), 0, time.monotonic()
+        hostile = Hostile(self.root, self.seed, min(BODIES, count // 40 + 100))
+        number, begun = 0, time.monotonic()
         host, port = self.endpoints.mqtt_host, self.endpoints.mqtt_port
         config: dict[str, Any] = {
             "bootstrap.servers": self.endpoints.kafka_bootstrap,

@@ -12,6 +12,7 @@ from load_tests.drills.flow import Load
 from load_tests.drills.payload_faults import f16
 from load_tests.drills.site import Site
 from load_tests.drills.verdict import Verdict
+from load_tests.hostile.run import Wanted, hostile
 from tests.support import open_lane
 
 pytestmark = pytest.mark.integration
@@ -48,3 +49,9 @@ def test_f16_all_poison_is_dead_lettered_with_its_reason_and_nothing_else(site: 
     assert broken(verdict) == []
     assert (verdict.figures["generated"], verdict.figures["lost"]) == (1600, 0)
     assert verdict.figures["poison"] > 20
+
+
+def test_twenty_thousand_hostile_messages_end_nothing_and_each_is_accounted_for(site: Site) -> None:
+    verdict = hostile(site, Wanted(20_000, rate=0, files=0, seed=17, spark=False))
+    assert broken(verdict) == []
+    assert verdict.figures["messages"] >= 20_000
