@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from load_tests.drills.poison import evidence, maintenance, stack
+from load_tests.drills.poison import bridge, evidence, maintenance, stack
 from load_tests.drills.poison.attack import Attack
 
 ATTACKS: Final[tuple[Attack, ...]] = (
     *evidence.ATTACKS,
     *stack.ATTACKS,
     *maintenance.ATTACKS,
+    *bridge.ATTACKS,
 )
