@@ -22,7 +22,7 @@ WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 
 def _time_of_day_s(value: object) -> float:
     """``07:30`` in seconds after midnight. YAML reads an unquoted 7:30 as 450: a number is minutes."""
-    if isinstance(value, int | float) and not isinstance(value, bool):
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 24 * 60:
         value = f"{int(value) // 60:02d}:{int(value) % 60:02d}"
     hours, _, minutes = str(value).partition(":")
     if not (hours.isdecimal() and minutes.isdecimal() and int(hours) < 24 and int(minutes) < 60):

@@ -8,10 +8,11 @@ from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 from edge_simulator.recordings.drive_mapping import EPOCHS, Stamp
-from infra.contract.frame import MAX_INT
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MS = timedelta(milliseconds=1)
+LATEST_MS = 253_402_214_400_000
+"""The last day of the year 9999: later moments have no date."""
 
 
 def utc_ms(cells: Sequence[str], stamp: Stamp, zone: ZoneInfo | None) -> tuple[int, str]:
@@ -23,7 +24,7 @@ def utc_ms(cells: Sequence[str], stamp: Stamp, zone: ZoneInfo | None) -> tuple[i
     for pattern in stamp.formats:
         found = _number(text, EPOCHS[pattern]) if pattern in EPOCHS else _moment(text, pattern, zone)
         if found is not None:
-            inside = 0 <= found <= MAX_INT
+            inside = 0 <= found <= LATEST_MS
             return (found, "") if inside else (0, f"time {text!r} is before 1970 or beyond reason")
     names = [f"{p} with a zone" if p == "iso" and zone is None else p for p in stamp.formats]
     wanted = names[0] if len(names) == 1 else f"one of {', '.join(names)}"

@@ -203,11 +203,16 @@ class Parts:
     site: Site
     names: Sequence[str]
     pids: dict[str, int] = field(default_factory=dict)
+    restarts: dict[str, int | None] = field(default_factory=dict)
     samples: dict[str, list[float]] = field(default_factory=dict)
 
     def begin(self) -> None:
         """Note who runs now."""
         self.pids = {name: self.site.pid(name) for name in self.names}
+        self.restarts = self._restarts()
+
+    def _restarts(self) -> dict[str, int | None]:
+        return {name: kept["restarts"] for name, kept in read_state(self.site.home).items()}
 
     def look(self) -> None:
         """Measure everybody's memory."""
@@ -217,11 +222,7 @@ class Parts:
     def ended(self) -> list[str]:
         """Who does not run any more as the process that it was; and what the supervisor started again."""
         gone = [name for name, pid in self.pids.items() if self.site.pid(name) != pid]
-        again = [
-            f"{name} {kept['restarts']} x"
-            for name, kept in read_state(self.site.home).items()
-            if kept["restarts"]
-        ]
+        again = [f"{name} again" for name, n in self._restarts().items() if n != self.restarts.get(name)]
         return sorted({*gone, *again})
 
     def promises(self) -> Iterable[Promise]:
