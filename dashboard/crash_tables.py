@@ -110,7 +110,7 @@ def custody(frame: pd.DataFrame, zone: ZoneInfo, now: pd.Timestamp) -> pd.DataFr
             "By": frame["actor"],
             "Chain": frame["holds"].map({True: "holds", False: "BROKEN"}),
             "SHA-256": frame["digest"],
-            "Why": frame["detail"],
+            "In whose words": frame["detail"],
         }
     )
 

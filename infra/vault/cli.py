@@ -50,18 +50,28 @@ def verify(
     head: Annotated[
         str | None, typer.Option(help="a hash that verify told earlier: it must still be in the log")
     ] = None,
+    without_log: Annotated[
+        bool, typer.Option("--without-log", help="do not compare with Kafka: it was lost, or is away")
+    ] = False,
     json: AsJson = False,
 ) -> None:
-    """Check the custody log's chain, and every record and lock against it.
+    """Check the custody log's chain, and every record and lock against it, its own bytes and Kafka's log.
 
-    Keep the head that it tells somewhere else: an end cut off the log shows against that only.
+    Keep the head that it tells somewhere else: who rewrites the whole log shows against that.
     Exit 1: something was changed.
     """
     from infra.contract import settings
-    from infra.vault import report, tables
+    from infra.vault import report, tables, witness
 
-    entries, digests, locked = tables.log(settings.endpoints(settings.load()).db_ingest_url)
-    found = report.verified(entries, digests, locked, head)
+    in_force = settings.load()
+    places = settings.endpoints(in_force)
+    ingest, owner = (tables.user(url) for url in (places.db_ingest_url, places.db_owner_url))
+    may = {"received": {ingest, "migration"}, "refused": {ingest}, "deleted": {owner}}
+    vault = tables.vault(places.db_ingest_url)
+    log = None
+    if not without_log:
+        log = witness.read(places.kafka_bootstrap, in_force.kafka.prefix, vault.read_to, vault.dead)
+    found = report.verified(vault, may, log, head)
     typer.echo(found.as_json() if json else found.as_text())
     if found.wrong:
         raise typer.Exit(1)

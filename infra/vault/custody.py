@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -15,6 +15,8 @@ _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 Key = tuple[str, int, str]
 """Vehicle id, boot id, crash id."""
+May = Mapping[str, Collection[str]]
+"""By action who may do it; an action that is not named anybody."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,26 +64,53 @@ def broken(entries: Iterable[Entry]) -> Iterator[str]:
         before = entry
 
 
-def tampered(entries: Sequence[Entry], digests: Mapping[Key, str], locked: Iterable[Key]) -> Iterator[str]:
-    """Records and locks that are not what the log says. ``digests``: of the records as they are stored."""
-    last: dict[Key, Entry] = {}
-    was_locked: set[Key] = set()
+def tampered(
+    entries: Sequence[Entry], digests: Mapping[Key, str], locked: Collection[Key], may: May
+) -> Iterator[str]:
+    """Records and locks that are not what the log says, and entries by who may not write them.
+
+    ``digests``: of the records as they are stored.
+    """
+    histories: dict[Key, list[Entry]] = {}
     for entry in entries:
-        if entry.action in ("received", "changed", "deleted"):
-            last[entry.key] = entry
-        elif entry.action == "locked":
-            was_locked.add(entry.key)
-    for key, entry in last.items():
-        if entry.action == "deleted":
-            continue
-        if key not in digests:
-            yield f"{_name(key)} is gone, and the log does not say so"
-        elif digests[key] != entry.digest:
-            yield f"{_name(key)} is not what was {entry.action} (entry {entry.entry})"
-    yield from (f"{_name(key)} is not in the log" for key in digests if key not in last)
-    gone = was_locked - set(locked)
-    yield from (f"{_name(key)} was locked and is not any more" for key in sorted(gone))
+        histories.setdefault(entry.key, []).append(entry)
+    for key, history in histories.items():
+        for what in _of_record(history, digests.get(key), key in locked, may):
+            yield f"{name_of(key)} {what}"
+    yield from (f"{name_of(key)} is not in the log" for key in digests if key not in histories)
 
 
-def _name(key: Key) -> str:
+def _of_record(history: Sequence[Entry], digest: str | None, locked: bool, may: May) -> Iterator[str]:
+    """What is wrong with one record; ``digest`` None: it is not there."""
+    yield from _of_entries(history, digest is not None, may)
+    actions = {entry.action for entry in history}
+    first = next((entry for entry in history if entry.action == "received"), None)
+    if first is None:
+        yield "is not in the log as received"
+    elif digest is None and "deleted" not in actions:
+        yield "is gone, and the log does not say so"
+    elif digest is not None and digest != first.digest:
+        yield f"is not what was received (entry {first.entry})"
+    if ("locked" in actions) != locked:
+        yield "is locked, and the log does not say so" if locked else "was locked and is not any more"
+
+
+def _of_entries(history: Sequence[Entry], there: bool, may: May) -> Iterator[str]:
+    """What is wrong with the entries of one record in themselves."""
+    before: set[str] = set()
+    for entry in history:
+        where = f"(entry {entry.entry})"
+        if entry.actor not in may.get(entry.action, (entry.actor,)):
+            yield f"was {entry.action} by {entry.actor}, who may not {where}"
+        if entry.action == "received" and "received" in before:
+            yield f"was received a second time {where}"
+        elif entry.action == "changed":
+            yield f"was changed by {entry.actor}, and nobody may {where}"
+        elif entry.action == "deleted" and (there or "locked" in before):
+            yield f"was deleted {where}, but {'it is still there' if there else 'it was locked'}"
+        before.add(entry.action)
+
+
+def name_of(key: Key) -> str:
+    """A record, for people."""
     return f"record {key[2]} of {key[0]} (boot {key[1]})"

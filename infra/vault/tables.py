@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from typing import Any, Final
 
 import psycopg
@@ -13,6 +14,7 @@ from infra.contract.errors import ConfigError, ServiceError
 from infra.contract.patience import at_most
 from infra.vault.bundle import Evidence
 from infra.vault.custody import Entry, Key
+from infra.vault.witness import Shown, shown
 
 CONNECT_S: Final = 3
 ANSWER_S: Final = 15.0
@@ -41,9 +43,17 @@ _LOCK: Final = (
 _NOTE: Final = """
 SELECT dispatch.crash_exported(%(vehicle_id)s, %(boot_id)s, %(crash_id)s, %(by)s, %(digest)s)
 """
-_DIGESTS: Final = """
-SELECT c.vehicle_id, c.boot_id, c.crash_id, odograph.crash_digest(c) AS digest FROM odograph.crash_record c
+_SHOWN: Final = """
+SELECT vehicle_id, boot_id, crash_id, event_time, received_at, profile, delta_v_max_kmh, airbag_deployed,
+       complete, hash_ok, lat_deg, lon_deg, record, record::text AS record_text, raw, locked_at
+FROM serving.crash_record
 """
+_READ_TO: Final = """
+SELECT partition, next_offset FROM odograph.consumer_offset WHERE consumer = 'events' AND topic = 'crash'
+"""
+_DEAD: Final = "SELECT DISTINCT digest FROM odograph.dead_letter WHERE mqtt_topic LIKE '%/crash'"
+AT_ONCE: Final = 100
+"""Records in memory at a time: one may have 256 KiB."""
 
 
 def records(url: str, vehicle: str | None, verdict: str | None) -> list[dict[str, Any]]:
@@ -99,19 +109,37 @@ def note_export(url: str, key: Key, by: str, digest: str) -> None:
         connection.execute(_NOTE, {**_where(key), "by": by, "digest": digest})
 
 
-def log(url: str) -> tuple[Sequence[Entry], Mapping[Key, str], list[Key]]:
-    """The custody log, the digests of the records as they are stored, and which are locked; of one moment."""
+@dataclass(frozen=True, slots=True)
+class Vault:
+    """All that verify looks at in the database, of one moment."""
+
+    entries: Sequence[Entry]
+    records: Mapping[Key, Shown]
+    read_to: Mapping[int, int]
+    """The next offset of the crash topic that the event store reads, by partition."""
+    dead: Collection[str]
+    """Digests of crash messages among the dead letters."""
+
+
+def vault(url: str) -> Vault:
+    """The custody log and the records as readers see them. Raises ServiceError."""
     with _connected(url) as connection:
         connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         entries = [
             Entry(**row) for row in connection.execute("SELECT * FROM odograph.custody ORDER BY entry")
         ]
-        digests = {_key(row): row["digest"] for row in connection.execute(_DIGESTS)}
-        locked = [
-            _key(row)
-            for row in connection.execute("SELECT vehicle_id, boot_id, crash_id FROM odograph.crash_lock")
-        ]
-        return entries, digests, locked
+        with connection.cursor("records") as cursor:
+            cursor.itersize = AT_ONCE
+            records = {_key(row): shown(row) for row in cursor.execute(_SHOWN)}
+        read_to = {row["partition"]: row["next_offset"] for row in connection.execute(_READ_TO)}
+        return Vault(entries, records, read_to, {row["digest"] for row in connection.execute(_DEAD)})
+
+
+def user(url: str) -> str:
+    """Whose session an address opens, by the database's word. Raises ServiceError."""
+    with _connected(url) as connection:
+        row = connection.execute("SELECT session_user AS name").fetchone()
+        return str(row and row["name"])
 
 
 @contextmanager

@@ -230,13 +230,13 @@ def test_a_crash_record_is_shown_and_its_bundle_leaves_as_the_command_makes_it(
             reader.page.get_by_role("link", name="Download the bundle").click()
         body = started.value.path().read_bytes()
     assert body == bundle.made(tables.evidence(site.lane.endpoints.db_dashboard_url, CRASH))
-    query = "SELECT actor, digest FROM odograph.custody WHERE action = 'exported'"
-    assert site.fetch(query) == [(ROOT, hashlib.sha256(body).hexdigest())]
-    assert site.lane.run("crash", "verify").returncode == 0
+    query = "SELECT actor, detail, digest FROM odograph.custody WHERE action = 'exported'"
+    assert site.fetch(query) == [("odograph_dispatch", ROOT, hashlib.sha256(body).hexdigest())]
+    assert site.lane.run("crash", "verify", "--without-log").returncode == 0
 
 
 def test_a_bundle_is_for_admins_and_for_the_dashboards_own_pages(dispatcher: Visit, site: Site) -> None:
     address = bundles.address(CRASH, ROOT)
     assert dispatcher.page.context.request.get(site.base + address).status == 403
     assert status(site.base, address) == 403
-    assert site.fetch("SELECT count(*) FROM odograph.custody WHERE actor = %s", ADA) == [(0,)]
+    assert site.fetch("SELECT count(*) FROM odograph.custody WHERE detail = %s", ADA) == [(0,)]

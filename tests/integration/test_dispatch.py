@@ -26,7 +26,7 @@ REFUSED = (
     "UPDATE odograph.alert SET severity = 'WARNING'",
     "SELECT count(*) FROM serving.alert",
     "INSERT INTO odograph.alert_silence (rule, until_at, by_whom, why) VALUES ('x', now(), 'me', 'why')",
-    "SELECT odograph.custody_note('me', 'deleted', 'x', 1, 'x', '', '')",
+    "SELECT odograph.custody_append('deleted', 'x', 1, 'x', '', '')",
     "SELECT odograph.crash_lock_set('x', 1, 'x', 'me', 'why')",
     "CREATE TABLE dispatch.mine (n integer)",
     "CREATE FUNCTION dispatch.mine() RETURNS integer LANGUAGE sql RETURN 1",

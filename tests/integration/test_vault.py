@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import hashlib
 import subprocess
 from typing import Any
@@ -12,10 +13,11 @@ import pytest
 from psycopg.rows import dict_row
 
 from infra.contract.section_road import Crash
+from load_tests.drills.poison.evidence import INGEST, refused
 from stream_jobs.crashes.settle import settle
 from stream_jobs.event_rows import ClockRange, Record, as_json, crash_row
 from stream_jobs.event_sql import INSERT_CRASHES
-from tests.integration.events_support import T0, VINS, change, crash, rows
+from tests.integration.events_support import T0, VINS, change, crash, produce, rows, until_count
 from tests.support import Lane, odograph_command
 
 pytestmark = pytest.mark.integration
@@ -83,7 +85,9 @@ def test_another_record_under_the_same_identity_is_noted_once_and_changes_nothin
 
 
 def test_the_commands_lock_export_and_find_out_who_tampered(lane: Lane, tmp_path: Any) -> None:
-    stored(lane, open_record(0, 1, T0, crash_id="=1+1"))
+    produce(lane, "crash", [open_record(0, 1, T0, crash_id="=1+1")], at_ms=T0 + 300)
+    with lane.process("jobs", "events"):
+        until_count(lane, "crash_record", 1)
     assert command(lane, "lock", "=1+1", "--by", "A. Clerk", "--why", "court order").stdout == "locked\n"
     made = [command(lane, "export", "=1+1", "--out", str(tmp_path / name)).stdout for name in "ab"]
     (digest, path), (again, other) = (line.split() for line in made)
@@ -92,12 +96,26 @@ def test_the_commands_lock_export_and_find_out_who_tampered(lane: Lane, tmp_path
     )
     assert other.startswith(str(tmp_path / "b"))
     sound = command(lane, "verify")
-    assert (sound.returncode, sound.stdout.splitlines()[0]) == (0, "4 entries, 1 records, 1 locked")
+    assert (sound.returncode, sound.stdout.splitlines()[:2]) == (0, [
+        "4 entries, 1 records, 1 locked, 0 deleted",
+        "Kafka's log: compared, 0 records refused as dead letters, 0 messages not read yet",
+    ])  # fmt: skip
+    written = rows(lane, "SELECT actor, action, detail FROM odograph.custody ORDER BY entry")
+    assert [(row["actor"], row["action"], row["detail"]) for row in written[:3]] == [
+        ("odograph_ingest", "received", ""),
+        ("odograph_ingest", "locked", "A. Clerk: court order"),
+        ("odograph_ingest", "exported", getpass.getuser()),
+    ]
     change(lane, "ALTER TABLE odograph.custody DISABLE TRIGGER append_only")
     change(lane, "UPDATE odograph.custody SET actor = 'nobody' WHERE entry = 2")
     found = command(lane, "verify")
     assert found.returncode == 1
     assert "entry 2 was changed" in found.stdout
+
+
+def test_a_role_of_a_program_writes_no_entry_and_removes_nothing(lane: Lane) -> None:
+    urls = (lane.endpoints.db_ingest_url, lane.endpoints.db_dispatch_url)
+    assert [(url, what) for url in urls for what in INGEST if not refused(url, what)] == []
 
 
 WINDOW = """

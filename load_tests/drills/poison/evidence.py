@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace as changed
 from pathlib import Path
 from typing import Any, Final
 
+import orjson
 import psycopg
 import pyarrow.parquet as pq
+from confluent_kafka import Producer
 
 from infra.archive import reader
 from infra.archive.entry import described
@@ -19,6 +22,11 @@ from infra.archive.layout import archive_of
 from infra.archive.manifest import append, locked, read_hour
 from infra.audit import horizon
 from infra.audit.scope import Scope
+from infra.contract.messages import crash_digest
+from infra.contract.topics import kafka_topic
+from infra.stack.programs import odograph
+from infra.vault import custody, report
+from infra.vault.custody import Entry
 from load_tests.drills.aggregates import start_jobs
 from load_tests.drills.defects import replace
 from load_tests.drills.poison.attack import Attack, program
@@ -50,6 +58,190 @@ def _told(site: Site, mutant: str | None, *arguments: str) -> tuple[int, Json]:
     return done.returncode, json.loads(done.stdout) if done.stdout.startswith("{") else {"error": done.stderr}
 
 
+# A crash record that was changed -------------------------------------------------------------------------
+
+VIN: Final = "1HGCM82633A555005"
+KEEP: Final = ("crash_record", "crash_lock", "custody")
+ALWAYS_ON: Final = (
+    ("custody", "append_only"), ("crash_lock", "for_good"), ("crash_record", "guard"),
+    ("crash_record", "no_truncate"), ("crash_record", "arrived"), ("crash_record", "offered"),
+)  # fmt: skip
+"""Triggers, by table."""
+CHANGE: Final = """
+UPDATE odograph.crash_record SET raw = replace(raw, '-40.0', '-4.0'), delta_v_max_kmh = -4,
+       record = replace(record::text, '-40.0', '-4.0')::jsonb
+WHERE crash_id = 'row5-open'
+"""
+AGAIN: Final = """
+INSERT INTO odograph.custody SELECT (SELECT max(entry) + 1 FROM odograph.custody), now(), c.actor, 'received',
+       c.vehicle_id, c.boot_id, c.crash_id, odograph.crash_digest(r), '', '', ''
+FROM odograph.custody c JOIN odograph.crash_record r USING (vehicle_id, boot_id, crash_id)
+WHERE crash_id = 'row5-open' AND action = 'received'
+"""
+REHASH: Final = """
+DO $$
+DECLARE
+    each odograph.custody;
+    last text := repeat('0', 64);
+    number bigint := 0;
+BEGIN
+    FOR each IN SELECT * FROM odograph.custody ORDER BY entry LOOP
+        number := number + 1;
+        DELETE FROM odograph.custody WHERE entry = each.entry;
+        each.entry := number;
+        each.previous := last;
+        each.sha256 := odograph.custody_hash(each);
+        last := each.sha256;
+        INSERT INTO odograph.custody SELECT (each).*;
+    END LOOP;
+END $$
+"""
+"""The whole custody log anew, so that its chain holds."""
+ENTRY_TOO: Final = """
+UPDATE odograph.custody c SET digest = odograph.crash_digest(r) FROM odograph.crash_record r
+WHERE r.crash_id = c.crash_id AND c.crash_id = 'row5-open'
+"""
+SHOWN: Final = """
+UPDATE odograph.crash_record SET record = record || '{"delta_v_max_kmh": -4}' WHERE crash_id = 'row5-open'
+"""
+OWNER: Final[tuple[tuple[str, tuple[str, ...], str, bool], ...]] = (
+    ("changes a record and appends another 'received'", (CHANGE, AGAIN, REHASH),
+     "was received a second time", False),
+    ("changes a record, its entry and the whole log", (CHANGE, ENTRY_TOO, REHASH),
+     "is not what Kafka's log holds", True),
+    ("changes only what readers are shown", (SHOWN,), "record: not what the record's own bytes say", False),
+    ("takes a locked record away and all that tells of it",
+     (*(f"DELETE FROM odograph.{table} WHERE crash_id = 'row5-locked'" for table in KEEP), REHASH),
+     "is in Kafka's log, and not in the vault", True),
+)  # fmt: skip
+"""What the owner's password allows, what verify must say of it, and whether a head noted before is gone."""
+INGEST: Final = (
+    "SELECT odograph.custody_append('deleted', 'x', 1, 'x', '', '')",
+    "SELECT odograph.custody_note('me', 'deleted', 'x', 1, 'x', '', '')",
+    "CREATE TEMP TABLE own (LIKE odograph.crash_record); CREATE TRIGGER forge BEFORE DELETE ON own"
+    " FOR EACH ROW EXECUTE FUNCTION odograph.crash_guard()",
+    "SELECT odograph.crash_retire('infinity')",
+    "INSERT INTO odograph.custody SELECT * FROM odograph.custody",
+    "UPDATE odograph.custody SET actor = 'me'",
+    "DELETE FROM odograph.custody",
+    "UPDATE odograph.crash_record SET complete = true",
+    "DELETE FROM odograph.crash_record",
+)  # fmt: skip
+"""What the password of a program lets nobody do."""
+REFUSED: Final = (psycopg.errors.InsufficientPrivilege, psycopg.errors.UndefinedFunction)
+
+
+def row5(site: Site, mutant: str | None) -> Iterator[Promise]:
+    """The owner changes records and the custody log; a program's role writes entries."""
+    site.start("events", odograph("jobs", "events"))
+    site.wait_ready("events")
+    _two_crashes(site)
+    code, before = _told(site, mutant, "crash", "verify")
+    yield Promise("a vault that nobody touched holds", (code, before.get("wrong")) == (0, []), f"{before}")
+    for what, statements, said, head_gone in OWNER:
+        with by_owner(site.endpoints.db_owner_url, statements):
+            code, found = _told(site, mutant, "crash", "verify", "--head", before["head"])
+        named = any(said in wrong for wrong in found["wrong"])
+        gone = any("its end was cut off" in wrong for wrong in found["wrong"])
+        yield Promise(f"found: the owner {what}", named and (code, gone) == (1, head_gone),
+                      f"exit {code}: {'; '.join(found['wrong'])}")  # fmt: skip
+    with _any_caller(site, mutant == "row5-any-caller"):
+        let = [statement for statement in INGEST if not refused(site.endpoints.db_ingest_url, statement)]
+    yield Promise("a program's role writes and removes nothing by itself", not let, f"let: {let}")
+    code, after = _told(site, mutant, "crash", "verify", "--head", before["head"])
+    yield Promise(
+        "put back as it was, the vault holds", (code, after["wrong"]) == (0, []), f"{after['wrong']}"
+    )
+
+
+def _two_crashes(site: Site) -> None:
+    """Two crash records in Kafka, by way of no bridge, and in the vault."""
+    now_ms = time.time_ns() // 1_000_000
+    producer = Producer({"bootstrap.servers": site.endpoints.kafka_bootstrap, "acks": "all"})
+    for seq, name in enumerate(("row5-open", "row5-locked")):
+        body = {
+            "schema": 1, "vehicle_id": VIN, "boot_id": 5, "seq": seq, "crash_id": name,
+            "event_ms": now_ms - 500, "sent_ms": now_ms, "profile": "us563_2024", "pre_crash_dt_ms": 100,
+            "pre_crash": {"speed_kmh": [62, 62]}, "delta_v_dt_ms": 10, "delta_v_kmh": [-4.5, -40.0],
+            "delta_v_max_kmh": -40.0, "airbag_deployed": name == "row5-locked", "complete": True,
+            "lat_deg": 52.5, "lon_deg": 13.4,
+        }  # fmt: skip
+        value = orjson.dumps(body | {"sha256": crash_digest(body)})
+        producer.produce(kafka_topic(site.settings.kafka.prefix, "crash"), value, VIN)
+    assert producer.flush(30) == 0
+    query = b"SELECT count(*) FROM odograph.crash_record WHERE vehicle_id = %s"
+    with psycopg.connect(site.endpoints.db_owner_url, autocommit=True) as connection:
+        until(
+            lambda: connection.execute(query, (VIN,)).fetchone() == (2,), 60, "two crash records are stored"
+        )
+
+
+@contextmanager
+def by_owner(url: str, statements: Sequence[str]) -> Iterator[None]:
+    """What the statements do to the vault is so in the block, and undone after it."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        for table in KEEP:
+            connection.execute(f"CREATE TEMP TABLE kept_{table} AS SELECT * FROM odograph.{table}".encode())
+        try:
+            off = [f"ALTER TABLE odograph.{table} DISABLE TRIGGER USER" for table in KEEP]
+            for statement in (*off, *statements):
+                connection.execute(statement.encode())
+            yield
+        finally:
+            for table in KEEP:
+                connection.execute(f"DELETE FROM odograph.{table}".encode())
+                connection.execute(f"INSERT INTO odograph.{table} SELECT * FROM kept_{table}".encode())
+            for table, trigger in ALWAYS_ON:
+                connection.execute(f"ALTER TABLE odograph.{table} ENABLE ALWAYS TRIGGER {trigger}".encode())
+
+
+def refused(url: str, statement: str) -> bool:
+    """Whether the database lets a role not do it; nothing that it lets be is kept."""
+    with psycopg.connect(url) as connection:
+        try:
+            connection.execute(statement.encode())
+        except REFUSED:
+            return True
+        finally:
+            connection.rollback()
+    return False
+
+
+@contextmanager
+def _any_caller(site: Site, is_so: bool) -> Iterator[None]:
+    """The rights of before in the block: whoever stores records may write entries of any kind."""
+    function = "FUNCTION odograph.custody_append"
+    with psycopg.connect(site.endpoints.db_owner_url, autocommit=True) as connection:
+        if is_so:
+            connection.execute(f"GRANT EXECUTE ON {function} TO odograph_ingest".encode())
+        try:
+            yield
+        finally:
+            connection.execute(f"REVOKE EXECUTE ON {function} FROM odograph_ingest".encode())
+
+
+def believes_the_database() -> None:
+    """Verify does not look into Kafka's log."""
+    replace(report, "differing", lambda _: lambda *_: iter(()))
+
+
+def last_received_counts() -> None:
+    """Verify holds a record against the last entry that received it."""
+
+    def late(honest: Callable[..., Iterator[str]]) -> Callable[..., Iterator[str]]:
+        def tampered(entries: Sequence[Entry], *others: Any) -> Iterator[str]:
+            last = {entry.key: entry for entry in entries if entry.action == "received"}
+            return honest([e for e in entries if e.action != "received" or last[e.key] is e], *others)
+
+        return tampered
+
+    replace(custody, "tampered", late)
+
+
+def any_caller() -> None:
+    """A program's role may write custody entries: a right in the database, given by the attack itself."""
+
+
 # An audit while frames flow ------------------------------------------------------------------------------
 
 
@@ -58,11 +250,12 @@ def row11(site: Site, mutant: str | None) -> Iterator[Promise]:
     quick = changed(site, env=site.env | SHORT)
     quick.bridge()
     start_jobs(quick)
-    quick.simulate("row11", *FLEET)
+    run_id = f"row11-{mutant or 'whole'}"
+    quick.simulate(run_id, *FLEET)
 
     def counted() -> bool:
-        code, found = _told(quick, None, "audit")
-        return code == 0 and found["account"]["counted"] >= ENOUGH
+        code, found = _told(quick, None, "audit", "--since", "2m")
+        return code == 0 and found["in_flight"] > 0 and found["account"]["counted"] >= ENOUGH
 
     until(counted, ENOUGH_S, f"{ENOUGH} frames balanced while others flow")
     readings = [_told(quick, mutant, "audit", *more) for more in ((), ("--since", "9m"), ("--wait", "3s"))]
@@ -83,7 +276,7 @@ def row11(site: Site, mutant: str | None) -> Iterator[Promise]:
         yield Promise("a frame taken out of the archive is found while others flow",
                       code == 1 and holes == [(partition, [[offset, offset]])],
                       f"exit {code}, {holes}")  # fmt: skip
-    quick.stop("row11")
+    quick.stop(run_id)
     code, found = _told(quick, mutant, "audit", "--wait", "60s")
     yield Promise("at rest, after --wait, nothing is in flight and all of it balances",
                   (code, found["in_flight"], found["residual"]) == (0, 0, 0) and found["generated"] > 0,
@@ -153,6 +346,9 @@ def hides_losses() -> None:
 
 
 ATTACKS: Final = (
+    Attack("row5", "the owner changes a crash record and the custody log", row5,
+           {"row5-believes-the-database": believes_the_database,
+            "row5-last-received-counts": last_received_counts, "row5-any-caller": any_caller}),
     Attack("row11", "an audit while frames flow", row11,
            {"row11-balances-what-flows": balances_what_flows, "row11-hides-losses": hides_losses}),
 )  # fmt: skip
