@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, Literal
+from urllib.parse import urlsplit
 
 from infra.contract.errors import ConfigError
 from infra.contract.secret_file import read_secret
@@ -57,6 +58,8 @@ class Roles:
 
     claim: str
     named: Mapping[Role, frozenset[str]]
+    host: str = ""
+    """Where signing in leads back to, so a name under which the dashboard is served."""
 
     def reader(self, claims: Mapping[str, Any]) -> Reader | None:
         """Who has signed in, with the highest role that names them; None: nobody that may look."""
@@ -87,10 +90,20 @@ def load_roles(path: Path) -> Roles:
         raise ConfigError(f"{OPTION} {path}: [auth] lacks {', '.join(missing)}")
     if len(auth["cookie_secret"]) < _COOKIE_SECRET:
         raise ConfigError(f"{OPTION} {path}: cookie_secret is shorter than {_COOKIE_SECRET} characters")
-    return _roles(path, roles)
+    return _roles(path, roles, _host_of(path, auth["redirect_uri"]))
 
 
-def _roles(path: Path, table: Mapping[str, Any]) -> Roles:
+def _host_of(path: Path, redirect_uri: str) -> str:
+    try:
+        host = urlsplit(redirect_uri).hostname
+    except ValueError:
+        host = None
+    if not host:
+        raise ConfigError(f"{OPTION} {path}: redirect_uri is no address, https://host/oauth2callback")
+    return host
+
+
+def _roles(path: Path, table: Mapping[str, Any], host: str) -> Roles:
     unknown = sorted(set(table) - {"claim", *MAY})
     claim = table.get("claim", "email")
     lists = {role: table.get(role, []) for role in MAY}
@@ -100,7 +113,7 @@ def _roles(path: Path, table: Mapping[str, Any]) -> Roles:
         raise ConfigError(f"{OPTION} {path}: [roles] {named}: claim, viewer, dispatcher and admin are known")
     if not any(lists.values()):
         raise ConfigError(f"{OPTION} {path}: [roles] names nobody")
-    return Roles(claim, MappingProxyType({role: frozenset(names) for role, names in lists.items()}))
+    return Roles(claim, MappingProxyType({role: frozenset(names) for role, names in lists.items()}), host)
 
 
 def _is_name(value: Any) -> bool:

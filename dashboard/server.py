@@ -16,11 +16,13 @@ import pyarrow as pa
 import streamlit as st
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from starlette.concurrency import run_in_threadpool
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from dashboard import bundles, door, fleet_queries, live, map_routes, maps, roles, shown, theme
+from dashboard.host_check import HostCheck, served_names
 from dashboard.measures import Measures
 from dashboard.queries import Database
 from infra.contract import settings as contract
@@ -37,16 +39,18 @@ def serve(port: int) -> None:
     pd.set_option("mode.copy_on_write", True)  # readers share answers: what one changes is its own
     settings = contract.load()
     chosen = settings.dashboard
-    if chosen.oidc is not None:
-        roles.load_roles(chosen.oidc)
-    elif not chosen.address.is_loopback:
+    known = None if chosen.oidc is None else roles.load_roles(chosen.oidc)
+    if known is None and not chosen.address.is_loopback:
         raise ConfigError(
             f"ODOGRAPH_DASHBOARD_ADDRESS {chosen.address}: others reach it and nobody has to sign in; "
             f"set {roles.OPTION}, or leave the address at 127.0.0.1"
         )
     database = Database(lambda: contract.endpoints(settings).db_dashboard_url)
     _settle()
-    st.App(SCRIPT, routes=routes(database, live.known_roles(), settings)).run(config=options(port, chosen))
+    check = Middleware(HostCheck, names=served_names(chosen, known))
+    st.App(SCRIPT, routes=routes(database, known, settings), middleware=[check]).run(
+        config=options(port, chosen)
+    )
 
 
 def _settle() -> None:

@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from infra.contract.errors import ServiceError
+from infra.contract.hosts import LOOPBACK, is_ours
 
 HOST = "127.0.0.1"
 
@@ -20,6 +21,8 @@ Check = Callable[[], str | None]
 
 Answer = tuple[int, str, bytes]
 """Status, content type and body."""
+
+ELSEWHERE: Answer = (403, "text/plain; charset=utf-8", b"asked for under a name that is not loopback's\n")
 
 
 def readiness(checks: Mapping[str, Check]) -> tuple[int, dict[str, str]]:
@@ -105,7 +108,9 @@ class HealthServer:
 def _handler(answer: Callable[[str], Answer]) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            status, content_type, body = answer(self.path.partition("?")[0])
+            hosts, origins = (self.headers.get_all(name, []) for name in ("Host", "Origin"))
+            ours = is_ours(hosts, origins, LOOPBACK)
+            status, content_type, body = answer(self.path.partition("?")[0]) if ours else ELSEWHERE
             self.send_response(status)
             self.send_header("Content-Type", content_type)
             self.send_header("Content-Length", str(len(body)))

@@ -7,9 +7,10 @@ from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
 
 from infra.contract.crash_parts import CHUNK_BYTES, CRASH_MAX_BYTES, MIN_CHUNK_BYTES
+from infra.contract.hosts import host_name
 
 
 class Section(BaseModel):
@@ -209,6 +210,25 @@ class Dashboard(Section):
         IPv4Address("127.0.0.1"),
         description="address it listens on; any but loopback asks for ODOGRAPH_DASHBOARD_OIDC",
     )
+    hosts: str = Field(
+        "",
+        description="host names, host[,host], under which it answers besides loopback's, its address and "
+        "that of signing in; requests for any other get 403",
+    )
     oidc: Path | None = Field(
         None, description="TOML file for signing in by OpenID Connect: [auth], [roles]; none: local only"
     )
+
+    @property
+    def host_names(self) -> tuple[str, ...]:
+        """``hosts`` one by one, as a browser's Host header has them without port."""
+        names = (host_name(part.strip(), port=False) for part in self.hosts.split(",") if part.strip())
+        return tuple(name for name in names if name is not None)
+
+    @field_validator("hosts")
+    @classmethod
+    def _are_hosts(cls, value: str) -> str:
+        for part in filter(None, map(str.strip, value.split(","))):
+            if host_name(part, port=False) is None:
+                raise ValueError(f"{part!r} is no host name or address (without scheme, port and *)")
+        return value

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from load_tests.drills.poison import bridge, evidence, maintenance, stack
+from load_tests.drills.poison import bridge, evidence, gates, maintenance, stack
 from load_tests.drills.poison.attack import Attack
 
 ATTACKS: Final[tuple[Attack, ...]] = (
+    *gates.ATTACKS,
     *evidence.ATTACKS,
     *stack.ATTACKS,
     *maintenance.ATTACKS,

@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry, Counter
 from infra.contract.errors import ServiceError
 from infra.health import Check, HealthServer
 from infra.stack.health import told
+from load_tests.drills.poison.gates import status
 
 
 def get(server: HealthServer, path: str) -> tuple[int, str]:
@@ -82,3 +83,10 @@ def test_status_hears_why_a_process_is_not_ready_and_what_a_ready_one_remarks() 
         assert told(server.port) == ("kafka: away", None)
     with serve() as server:
         assert told(server.port) == (None, None)
+
+
+@pytest.mark.parametrize("headers", [[], ["Host: evil:1"], ["Host: 127.0.0.1", "Origin: http://evil"]])
+def test_a_health_page_is_for_loopback_and_no_site_under_a_rebound_name(headers: list[str]) -> None:
+    with serve() as server:
+        assert status(server.port, "GET /metrics", *headers) == 403
+        assert status(server.port, "GET /metrics", f"Host: localhost:{server.port}") == 200

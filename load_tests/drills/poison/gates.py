@@ -1,0 +1,130 @@
+"""Rows 3, 4 and 12: a web site under a rebound name, a hostile file of SQL, an alert at 0, 0."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from typing import Any, Final
+
+from dashboard import host_check
+from load_tests.drills.defects import replace
+from load_tests.drills.poison.attack import Attack, program
+from load_tests.drills.site import Site
+from load_tests.drills.verdict import Promise
+
+SOCKET: Final = "/_stcore/stream"
+ROUTES: Final = (
+    *("GET /", "GET /vehicle", "GET /no/such/page", "GET /livez", "GET /readyz", "GET /metrics"),
+    *("GET /map/roads.json", "GET /map/vehicles.json", "GET /map/clusters/3/1/1.json"),
+    "GET /crash/bundle?vehicle=V&boot=1&crash=c&by=evil",
+    *("GET /_stcore/health", "GET /_stcore/metrics", "GET /_stcore/host-config", f"GET {SOCKET}"),
+    *("GET /_stcore/script-health-check", "GET /_stcore/bidi-components/x"),
+    *("GET /_stcore/agent/openapi.json", "POST /_stcore/agent/interact"),
+    *("POST /_stcore/agent/mcp", "OPTIONS /_stcore/upload_file/a/b"),
+    *("PUT /_stcore/upload_file/a/b", "DELETE /_stcore/upload_file/a/b", "HEAD /media/x.png"),
+    *("GET /media/x.png", "GET /component/x/index.html", "GET /app/static/x.js", "GET /static/js/index.js"),
+    *("GET /favicon.png", "GET /auth/login", "GET /auth/logout", "GET /oauth2callback", "TRACE /"),
+)  # fmt: skip
+"""A request for each route of the server's own and of Streamlit's."""
+STRANGE: Final = (
+    *(
+        "evil:1",
+        "evil.localhost",
+        "localhost.evil",
+        "localhost.",
+        "user@localhost",
+        "127.1",
+        "0.0.0.0",
+        "[::2]",
+    ),
+    *("localhost, evil", "http://localhost", ""),
+)
+UPGRADE: Final = (
+    *("Upgrade: websocket", "Connection: Upgrade", "Sec-WebSocket-Version: 13"),
+    "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==",
+)
+
+
+def status(port: int, request: str, *headers: str) -> int:
+    """Send a request as it stands, without any header but these; the status of the answer, 0 for none."""
+    lines = (f"{request} HTTP/1.1", *headers, "Connection: close" if UPGRADE[0] not in headers else "X: y")
+    with socket.create_connection(("127.0.0.1", port), 10) as connection:
+        connection.sendall("\r\n".join([*lines, "", ""]).encode("latin-1"))
+        words = connection.makefile("rb").readline().split()
+    return int(words[1]) if len(words) > 1 else 0
+
+
+def handshake(port: int, *headers: str) -> int:
+    """The status of a WebSocket handshake; 101 is a reader with all rights where nobody signs in."""
+    return status(port, f"GET {SOCKET}", *UPGRADE, *headers)
+
+
+def host_promises(port: int) -> Iterator[Promise]:
+    """What holds of a dashboard on loopback that is told no more hosts."""
+    own = f"Host: 127.0.0.1:{port}"
+    served = {route: status(port, route, own) for route in ROUTES if route.startswith("GET")}
+    yield Promise("every GET is served to loopback", 403 not in served.values(), f"{served}")
+    opened = [handshake(port, own), handshake(port, own, "Origin: http://localhost:1")]
+    yield Promise("its pages get the socket", opened == [101, 101], f"{opened}")
+    rebound = {route: status(port, route, "Host: evil:1") for route in ROUTES}
+    let_in = {route: code for route, code in rebound.items() if code != 403}
+    yield Promise(f"403 on {len(ROUTES)} routes under a rebound name", not let_in, f"else: {let_in}")
+    asked = {route: status(port, route, own, "Origin: http://evil:1") for route in ROUTES}
+    let_in = {route: code for route, code in asked.items() if code != 403}
+    yield Promise(f"403 on {len(ROUTES)} routes for a page of another site", not let_in, f"else: {let_in}")
+    strange = {host: status(port, "GET /livez", f"Host: {host}") for host in STRANGE}
+    strange |= {
+        "none": status(port, "GET /livez"),
+        "two": status(port, "GET /livez", own, "Host: evil"),
+        "absolute": status(port, f"GET http://127.0.0.1:{port}/livez", "Host: evil"),
+        "forwarded": status(port, "GET /livez", "Host: evil", f"X-Forwarded-{own}"),
+    }
+    let_in = {host: code for host, code in strange.items() if code not in (400, 403)}
+    yield Promise(f"{len(strange)} forms of other hosts are refused", not let_in, f"else: {let_in}")
+    sockets = [
+        handshake(port, "Host: evil:1", "Origin: http://evil:1"),
+        handshake(port, own, "Origin: http://evil:1"),
+        handshake(port, own, "Origin: null"),
+        handshake(port, "Host: evil:1", f"X-Forwarded-{own}"),
+    ]
+    yield Promise("no socket for a page of another site", sockets == [403] * 4, f"{sockets}")
+
+
+def row3(site: Site, mutant: str | None) -> Iterator[Promise]:
+    """A page of a site whose name has come to lead to 127.0.0.1 asks the dashboard."""
+    site.start("dashboard", program(mutant, "dashboard"))
+    site.wait_ready("dashboard")
+    yield from host_promises(site.endpoints.http_ports["dashboard"])
+    site.stop("dashboard")
+
+
+def no_host_check() -> None:
+    """Any host is served."""
+    replace(host_check, "is_ours", lambda _: lambda *_: True)
+
+
+def http_only() -> None:
+    """The check of routes, and none of the socket."""
+
+    def blind(honest: Any) -> Any:
+        async def call(self: Any, scope: Any, receive: Any, send: Any) -> None:
+            await (self.app if scope["type"] == "websocket" else honest.__get__(self))(scope, receive, send)
+
+        return call
+
+    replace(host_check.HostCheck, "__call__", blind)
+
+
+def no_origin() -> None:
+    """The host is looked at, who asks is not."""
+    replace(host_check, "is_ours", lambda honest: lambda hosts, _, names: honest(hosts, [], names))
+
+
+ATTACKS: Final = (
+    Attack(
+        "row3",
+        "a web site under a rebound name asks the dashboard",
+        row3,
+        {"no-host-check": no_host_check, "http-only": http_only, "no-origin": no_origin},
+    ),
+)
