@@ -18,6 +18,7 @@ from infra.contract.verdict import QUARANTINED, ClockLimits
 from stream_jobs.quality import parse, with_verdict
 from stream_jobs.rules import VEHICLES, Rule
 from stream_jobs.schema import HEAD, frame_schema
+from stream_jobs.sql_guard import expression
 from stream_jobs.vehicles.history import HISTORY
 
 LOOKED_UP: Final = ("vehicle_class", "powertrain", "model")
@@ -140,20 +141,20 @@ def _fired(rules: Sequence[Rule], gate: Column) -> Column:
 
 
 def _holds(rule: Rule) -> Column:
-    condition = F.expr(rule.condition)
+    condition = expression(rule.condition)
     if rule.limit is None:
         return condition
-    value, limit = F.expr(rule.value), F.expr(rule.limit)
+    value, limit = expression(rule.value), expression(rule.limit)
     return condition & (value > limit if rule.beyond == "above" else value < limit)
 
 
 def _finding(rule: Rule) -> Column:
-    limit = F.lit(None) if rule.limit is None else F.expr(rule.limit)
+    limit = F.lit(None) if rule.limit is None else expression(rule.limit)
     return F.struct(
         F.lit(rule.id).alias("rule"),
         F.lit(rule.version).alias("rule_version"),
         F.lit(rule.severity).alias("severity"),
-        F.expr(rule.value).cast("double").alias("value"),
+        expression(rule.value).cast("double").alias("value"),
         limit.cast("double").alias("limit"),
         F.lit(rule.message).alias("message"),
     )

@@ -9,11 +9,12 @@ from typing import Final
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from pyspark.sql.types import ArrayType, BooleanType, NumericType, StructType
 
+from infra.contract.errors import ConfigError
 from stream_jobs.rule_errors import wrong
 from stream_jobs.rules import VEHICLES, Rule
+from stream_jobs.sql_guard import expression
 
 Expected = type[BooleanType] | type[NumericType] | type[ArrayType]
 _WANTED: Final[dict[Expected, str]] = {
@@ -39,11 +40,11 @@ def check_expressions(
 
 def _all_fit(rows: DataFrame, given: Sequence[tuple[str, Expected]]) -> bool:
     """Whether Spark takes all of a rule's expressions, asked at once because asking is what costs."""
-    columns = [F.expr(text) for text, _ in given]
     try:
+        columns = [expression(text) for text, _ in given]
         there = reduce(lambda a, b: a & b, (column.isNotNull() for column in columns))
         types = [field.dataType for field in rows.where(there).select(*columns).schema]
-    except PySparkException:
+    except (PySparkException, ConfigError):
         return False
     return all(isinstance(found, expected) for found, (_, expected) in zip(types, given, strict=True))
 
@@ -65,8 +66,8 @@ def _check_expression(
 ) -> None:
     try:
         # A filter, since Spark refuses aggregates and generators there.
-        found = rows.where(F.expr(text).isNotNull()).select(F.expr(text)).schema[0].dataType
-    except PySparkException as error:
+        found = rows.where(expression(text).isNotNull()).select(expression(text)).schema[0].dataType
+    except (PySparkException, ConfigError) as error:
         first_line = str(error).strip().splitlines()[0]
         raise wrong(path, rule.id, key, f"is not understood: {first_line}") from error
     if not isinstance(found, expected):

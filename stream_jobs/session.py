@@ -71,6 +71,7 @@ def common_conf(settings: Settings) -> dict[str, str]:
         "spark.sql.streaming.checkpointFileManagerClass": CHECKPOINT_FILES,
         "spark.hadoop.fs.file.impl": LOCAL_FILES,
         "spark.sql.session.timeZone": "UTC",
+        "spark.sql.variable.substitute": "false",  # else ${env:NAME} in users' SQL is the environment's value
         "spark.sql.ansi.enabled": "true",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
     }

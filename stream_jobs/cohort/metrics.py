@@ -26,6 +26,13 @@ _NAME: Final = re.compile(r"[a-z_][a-z0-9_]*(?!\w|\s*\()", re.IGNORECASE)
 _KEYWORDS: Final = frozenset(
     ("and", "or", "not", "is", "null", "between", "in", "case", "when", "then", "else", "end")
 )
+_FUNCTIONS: Final = frozenset(
+    ("abs", "ceil", "coalesce", "exp", "floor", "greatest", "least", "ln", "nullif", "power", "round", "sqrt")
+)
+"""Functions that compute from their arguments; others of PostgreSQL sleep, read files or end sessions."""
+_CALL: Final = re.compile(r"([a-z_][a-z0-9_]*)\s*\(", re.IGNORECASE)
+_PLAIN: Final = re.compile(r"[\s\w.,()<>=!+*/%-]+", re.ASCII)
+"""No text, quoted name, statement's end, cast or parameter; remarks are looked for apart."""
 _TEXTS: Final = ("metric", "value", "unit", "side", "severity", "message")
 _NUMBERS: Final = ("z", "floor")
 _WHOLE: Final = ("buckets", "version")
@@ -80,7 +87,14 @@ def _metric(path: Path, place: int, entry: object) -> Metric:
     name = str(entry.get("metric", f"number {place}"))
     _check(path, name, entry)
     for key in ("value", "when"):
-        unknown = set(_NAME.findall(entry.get(key, "").lower())) - _KEYWORDS - set(NAMES)
+        text = entry.get(key, "").lower()
+        if text and (not _PLAIN.fullmatch(text) or "--" in text or "/*" in text):
+            raise _wrong(path, name, key, f"{text!r} has more than columns, numbers, operators and functions")
+        calls = set(_CALL.findall(text)) - _KEYWORDS - _FUNCTIONS
+        if calls:
+            known = ", ".join(sorted(_FUNCTIONS))
+            raise _wrong(path, name, key, f"calls {', '.join(sorted(calls))}; functions are {known}")
+        unknown = set(_NAME.findall(text)) - _KEYWORDS - set(NAMES)
         if unknown:
             names = ", ".join(sorted(unknown))
             raise _wrong(path, name, key, f"names what is no column of odograph.vehicle_minute: {names}")

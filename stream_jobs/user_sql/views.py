@@ -15,7 +15,8 @@ from infra.contract.signals import BY_NAME, SIGNALS
 from infra.contract.verdict import ClockLimits
 from stream_jobs.quality import drop_copies
 from stream_jobs.schema import frame_schema
-from stream_jobs.user_sql.definition import Definition
+from stream_jobs.sql_guard import foreign_relation, query_objection
+from stream_jobs.user_sql.definition import Definition, wrong
 from stream_jobs.user_sql.stage import HEAD, FrameStage
 from stream_jobs.windows import WATERMARK_METADATA
 
@@ -23,10 +24,21 @@ SIGNAL_NAMES: Final = tuple(signal.name for signal in SIGNALS)
 
 
 def rows_of(definition: Definition, records: DataFrame, limits: ClockLimits) -> DataFrame:
-    """What the definition makes of ``records`` (received_ms, value); Spark's errors go up."""
+    """What the definition makes of ``records`` (received_ms, value); Spark's errors go up.
+
+    Raises ConfigError for a statement that is more than one SELECT over the view; nothing of it has run then.
+    """
+    spark = records.sparkSession
+    objection = query_objection(spark, definition.statement, definition.view)
+    if objection is not None:
+        raise wrong(definition.path, objection.line, objection.reason)
     signals = definition.reads(SIGNAL_NAMES)
     view(definition, records, signals, limits).createOrReplaceTempView(definition.view)
-    return records.sparkSession.sql(definition.statement)
+    rows = spark.sql(definition.statement)
+    foreign = foreign_relation(rows, definition.view)
+    if foreign is not None:
+        raise wrong(definition.path, None, f"it reads {foreign} besides the view {definition.view}")
+    return rows
 
 
 def view(

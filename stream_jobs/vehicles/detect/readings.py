@@ -9,6 +9,7 @@ from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 
 from stream_jobs.rule_kinds import Baseline, Count, Geofence, Lasting, Level, Silence
 from stream_jobs.rules import Rule
+from stream_jobs.sql_guard import expression
 
 TYPES: Final = {
     "holds": "boolean", "clears": "boolean", "value": "double", "limit": "double", "armed": "boolean",
@@ -25,8 +26,8 @@ def reading(rule: Rule) -> dict[str, Column]:
     lasting = rule.lasting
     if lasting is None:
         raise ValueError(f"rule {rule.id} is none of the query vehicles")
-    condition, value = F.expr(rule.condition), F.expr(rule.value).cast("double")
-    limit = F.lit(None) if rule.limit is None else F.expr(rule.limit)
+    condition, value = expression(rule.condition), expression(rule.value).cast("double")
+    limit = F.lit(None) if rule.limit is None else expression(rule.limit)
     own = isinstance(lasting.spec, Level) and lasting.spec.mean_s == 0
     holds = clears = F.lit(None)
     if own:
@@ -55,12 +56,12 @@ def _holds(rule: Rule, condition: Column, value: Column, limit: Column) -> Colum
 
 def _clears(rule: Rule, lasting: Lasting, holds: Column) -> Column:
     if lasting.clear is not None:
-        return F.expr(lasting.clear)
+        return expression(lasting.clear)
     if lasting.clear_level is not None:
-        level, value = F.lit(lasting.clear_level), F.expr(rule.value)
+        level, value = F.lit(lasting.clear_level), expression(rule.value)
         return value <= level if rule.beyond == "above" else value >= level
     return ~holds
 
 
-def _or_null(expression: str | None) -> Column:
-    return F.lit(None) if expression is None else F.expr(expression)
+def _or_null(text: str | None) -> Column:
+    return F.lit(None) if text is None else expression(text)

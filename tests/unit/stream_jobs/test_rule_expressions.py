@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from infra.contract.errors import ConfigError
-from stream_jobs.findings import rule_schemas
+from infra.contract.verdict import ClockLimits
+from stream_jobs.findings import frame_findings, rule_schemas
 from stream_jobs.instant import require_slots
 from stream_jobs.rule_check import check_expressions
-from stream_jobs.rules import SHIPPED, load_rules
+from stream_jobs.rules import INSTANT, SHIPPED, VEHICLES, load_rules
+from stream_jobs.vehicles.detect.readings import reading
 
 
 def test_spark_understands_the_shipped_rules(query_spark: SparkSession) -> None:
@@ -27,6 +30,19 @@ def test_spark_understands_the_shipped_rules(query_spark: SparkSession) -> None:
         ("condition", "coolant_temp_c", "`condition` gives double, not true or false"),
         ("value", "engine_rpm", "`value` gives array<double>, not a number"),
         ("limit", "'high'", "`limit` gives string, not a number"),
+        (
+            "condition",
+            "reflect('java.lang.System', 'getenv', 'HOME') > ''",
+            "reflect is not known, or does more",
+        ),
+        ("value", "(SELECT count(*) FROM text.`/etc/passwd`)", "a subquery has no place in a rule"),
+        ("limit", "length(current_user)", "current_user tells of the machine"),
+        ("condition", "EXISTS (SELECT 1)", "a subquery has no place in a rule"),
+        (
+            "condition",
+            "exists(speed_kmh, v -> raise_error('x') > 1)",
+            "raise_error is not known, or does more",
+        ),
     ],
 )
 def test_an_expression_that_spark_refuses_is_named(
@@ -41,7 +57,19 @@ def test_an_expression_that_spark_refuses_is_named(
     )
     with pytest.raises(ConfigError) as caught:
         check_expressions(query_spark, path, load_rules(path), rule_schemas())
-    assert f"rules file {path}, rule hot: {expected}" in str(caught.value)
+    assert str(caught.value).startswith(f"rules file {path}, rule hot: `{key}`")
+    assert expected in str(caught.value)
+
+
+def test_no_query_runs_an_expression_that_does_more_than_compute(query_spark: SparkSession) -> None:
+    rules = load_rules()
+    instant = replace(next(r for r in rules if r.query == INSTANT), value="reflect('a', 'b')")
+    lasting = replace(next(r for r in rules if r.query == VEHICLES), condition="(SELECT true)")
+    records = query_spark.createDataFrame([], "received_ms long, value binary")
+    with pytest.raises(ConfigError, match=r"expression \"reflect\('a', 'b'\)\": function reflect"):
+        frame_findings(records, [instant], ClockLimits(0, 0, 0))
+    with pytest.raises(ConfigError, match=r"expression '\(SELECT true\)': a subquery"):
+        reading(lasting)
 
 
 def test_too_few_task_slots_are_refused() -> None:

@@ -99,6 +99,7 @@ def test_the_shipped_examples_are_sound(spark: SparkSession) -> None:
         (HEAD + "SELECT 'x' AS vehicle_id, 1 AS seq", "does not read the view frames"),
         (HEAD + GROUPED.replace("max(seq)", "window") + "", "take seq.start AS seq_start instead"),
         (HEAD + GROUPED + " ORDER BY 1", "Sorting is not supported"),
+        (HEAD + GROUPED + "; DROP TABLE x", "line 3: [PARSE_SYNTAX_ERROR]"),
     ],
 )
 def test_what_spark_or_the_table_cannot_take_is_refused_with_its_place(
@@ -107,6 +108,84 @@ def test_what_spark_or_the_table_cannot_take_is_refused_with_its_place(
     with pytest.raises(ConfigError, match=r"mine\.sql") as error:
         check(spark, read_file(written(tmp_path, text), 60), LIMITS)
     assert said in str(error.value)
+
+
+HOSTILE = (
+    "WITH t AS (SELECT seq FROM frames) INSERT OVERWRITE DIRECTORY '{out}' USING csv SELECT * FROM t",
+    "WITH t AS (SELECT 1) INSERT OVERWRITE LOCAL DIRECTORY '{out}' USING csv SELECT * FROM t",
+    "WITH t AS (SELECT 1 AS a) FROM t INSERT INTO x SELECT a INSERT INTO y SELECT a",
+    "SELECT vehicle_id, reflect('java.io.File', 'createTempFile', 'a', 'b') AS seq FROM frames",
+    "SELECT vehicle_id, java_method('java.lang.System', 'exit', 1) AS seq FROM frames",
+    "SELECT vehicle_id, try_reflect('java.lang.System', 'getenv', 'HOME') AS seq FROM frames",
+    "SELECT vehicle_id, system.builtin.reflect('a', 'b') AS seq FROM frames",
+    "SELECT vehicle_id, IDENTIFIER('reflect')('a', 'b') AS seq FROM frames",
+    "SELECT vehicle_id, seq FROM frames WHERE reflect('a', 'b') IS NULL",
+    "SELECT vehicle_id, max(seq) AS seq FROM frames GROUP BY vehicle_id HAVING max(reflect('a', 'b')) > ''",
+    "SELECT vehicle_id, max(seq) AS seq FROM frames GROUP BY GROUPING SETS ((vehicle_id, reflect('a', 'b')))",
+    "SELECT vehicle_id, count(*) FILTER (WHERE reflect('a') > '') AS seq FROM frames GROUP BY vehicle_id",
+    "SELECT vehicle_id, transform(speed_kmh, x -> reflect('a', 'b'))[0] AS seq FROM frames",
+    "SELECT vehicle_id, count(*) OVER w AS seq FROM frames WINDOW w AS (PARTITION BY reflect('a', 'b'))",
+    "SELECT vehicle_id, CASE WHEN seq IN (SELECT reflect('a', 'b')) THEN 1 END AS seq FROM frames",
+    "SELECT vehicle_id, v AS seq FROM frames LATERAL VIEW explode(array(reflect('a', 'b'))) t AS v",
+    "SELECT vehicle_id, f.seq FROM frames f JOIN frames g ON f.seq = reflect('a', 'b')",
+    "SELECT vehicle_id, seq FROM frames, LATERAL (SELECT reflect('a', 'b'))",
+    "SELECT vehicle_id, seq FROM frames JOIN (VALUES (reflect('a', 'b'))) AS v(x)",
+    "SELECT vehicle_id, (SELECT count(*) FROM text.`{secret}`) AS seq FROM frames",
+    "SELECT vehicle_id, seq FROM frames JOIN parquet.`{secret}`",
+    "SELECT vehicle_id, seq FROM frames JOIN IDENTIFIER('text.`{secret}`')",
+    "SELECT vehicle_id, seq FROM frames WHERE EXISTS (SELECT 1 FROM csv.`{secret}`)",
+    "WITH t AS (SELECT * FROM binaryFile.`{secret}`) SELECT vehicle_id, seq FROM frames JOIN t",
+    "WITH a AS (WITH b AS (SELECT * FROM json.`{secret}`) SELECT * FROM b) SELECT seq FROM frames, a",
+    "SELECT vehicle_id, seq FROM frames UNION ALL SELECT value, 1 FROM text.`{secret}`",
+    "SELECT seq FROM (SELECT TRANSFORM(seq) USING 'touch {out}' AS (seq, vehicle_id) FROM frames)",
+    "SELECT vehicle_id, seq FROM frames JOIN samples",
+    "SELECT vehicle_id, seq FROM (WITH t AS (SELECT 1) SELECT * FROM frames), t",
+    "WITH a AS (SELECT * FROM b), b AS (SELECT 1) SELECT vehicle_id, seq FROM frames, a",
+    "SELECT vehicle_id, seq FROM frames JOIN spark_catalog.default.t",
+    "SELECT vehicle_id, seq FROM frames JOIN global_temp.t",
+    "SELECT vehicle_id, seq FROM frames JOIN information_schema.tables",
+    "SELECT vehicle_id, seq FROM frames WITH ('path' = '{secret}')",
+    "SELECT vehicle_id, seq FROM STREAM text.`{secret}`",
+    "SELECT vehicle_id, seq FROM frames VERSION AS OF 1",
+    "SELECT vehicle_id, id AS seq FROM frames JOIN range(3)",
+    "SELECT vehicle_id, seq FROM frames JOIN read_files('{secret}')",
+    "SELECT vehicle_id, seq FROM frames JOIN sql_keywords()",
+    "SELECT /*+ REPARTITION(9000) */ vehicle_id, seq FROM frames",
+    "WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t) SELECT n AS seq FROM frames, t",
+    "SELECT vehicle_id, input_file_name() AS seq FROM frames",
+    "SELECT vehicle_id, version() AS seq FROM frames",
+    "SELECT vehicle_id, current_user() AS seq FROM frames",
+    "SELECT vehicle_id, current_user AS seq FROM frames",
+    "SELECT vehicle_id, from_protobuf(CAST('' AS BINARY), 'M', '{secret}') AS seq FROM frames",
+    "SELECT from_xml('<a/>', 'a INT', map('rowValidationXSDPath', '{secret}')) AS seq FROM frames",
+    "SELECT from_avro(CAST('' AS BINARY), '', map('avroSchemaUrl', '{secret}')) AS seq FROM frames",
+    "SELECT vehicle_id, xpath_string('<a/>', 'a') AS seq FROM frames",
+    "SELECT vehicle_id, raise_error('x') AS seq FROM frames",
+    "SELECT vehicle_id, my_function(seq) AS seq FROM frames",
+    "SELECT vehicle_id, :a AS seq FROM frames",
+)  # fmt: skip
+
+
+def test_nothing_runs_that_is_not_one_select_over_the_view(spark: SparkSession, tmp_path: Path) -> None:
+    secret, out = tmp_path / "secret.txt", tmp_path / "out"
+    secret.write_text("secret")
+    spark.createDataFrame([(1,)], "seq int").createOrReplaceTempView("samples")
+    for statement in HOSTILE:
+        path = written(tmp_path, HEAD + statement.format(out=out, secret=secret))
+        with pytest.raises(ConfigError, match=r"mine\.sql, line 3: [^\[]"):  # not Spark's [ERROR_CLASS]
+            check(spark, read_file(path, 60), LIMITS)
+    assert {path.name for path in tmp_path.iterdir()} == {"secret.txt", "mine.sql"}
+
+
+def test_what_a_select_over_the_view_needs_is_taken(spark: SparkSession, tmp_path: Path) -> None:
+    statement = """WITH f(vehicle, n) AS (SELECT vehicle_id, seq FROM Frames WHERE array_max(speed_kmh) > 3)
+    SELECT vehicle AS vehicle_id, n AS seq, '${env:HOME}' AS plain, typed.word, x.v,
+           aggregate(array(1, 2), 0, (a, b) -> a + b) AS sum, interval 1 day > interval 1 hour AS longer
+    FROM f JOIN (VALUES ('car', 1)) AS typed(word, number) ON number <> n
+    LATERAL VIEW explode(array(1)) x AS v WHERE n IN (SELECT 1) OR n IS NULL"""
+    schema = check(spark, read_file(written(tmp_path, HEAD + statement), 60), LIMITS)
+    assert schema.names == ["vehicle_id", "seq", "plain", "word", "v", "sum", "longer"]
+    assert spark.sql("SELECT '${env:HOME}'").head()[0] == "${env:HOME}"
 
 
 def test_two_rows_of_a_batch_with_one_key_are_refused(tmp_path: Path) -> None:

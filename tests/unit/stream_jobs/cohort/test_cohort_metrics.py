@@ -33,6 +33,13 @@ def test_shipped_metrics_are_sound_and_known_to_the_score() -> None:
         ("value", " ", "' ' is not a text"),
         ("value", "coolant_c + abs(rpm_mean)", "no column of odograph.vehicle_minute: coolant_c"),
         ("when", "rpm_mean > 500 AND warm", "no column of odograph.vehicle_minute: warm"),
+        ("value", "pg_sleep(9) + rpm_mean", "calls pg_sleep; functions are abs, ceil, coalesce"),
+        ("value", "pg_read_file ('/etc/passwd')", "has more than columns, numbers, operators and functions"),
+        ("value", 'rpm_mean + "pg_sleep"(9)', "has more than columns"),
+        ("value", "rpm_mean); DROP TABLE x; SELECT (1", "has more than columns"),
+        ("value", "rpm_mean -- off", "has more than columns"),
+        ("when", "pg_sleep/**/(9) > 0", "has more than columns"),
+        ("when", "(SELECT 1) > 0", "no column of odograph.vehicle_minute: select"),
         ("colour", "red", "is unknown"),
     ],
 )
