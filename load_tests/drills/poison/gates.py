@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import socket
+import subprocess
+import time
 from collections.abc import Iterator
 from typing import Any, Final
+
+from pyspark.sql import functions
 
 from dashboard import host_check
 from load_tests.drills.defects import replace
 from load_tests.drills.poison.attack import Attack, program
 from load_tests.drills.site import Site
 from load_tests.drills.verdict import Promise
+from stream_jobs import rule_check
+from stream_jobs.user_sql import views
 
+PATIENCE_S: Final = 240.0
 SOCKET: Final = "/_stcore/stream"
 ROUTES: Final = (
     *("GET /", "GET /vehicle", "GET /no/such/page", "GET /livez", "GET /readyz", "GET /metrics"),
@@ -98,6 +105,54 @@ def row3(site: Site, mutant: str | None) -> Iterator[Promise]:
     site.stop("dashboard")
 
 
+HOSTILE_SQL: Final = """-- over: frames
+-- key: vehicle_id
+WITH t AS (SELECT 'x' AS vehicle_id) INSERT OVERWRITE LOCAL DIRECTORY '{out}' USING csv SELECT * FROM t
+"""
+HOSTILE_RULE: Final = """rules:
+  - {{id: x, version: 1, severity: MINOR, source: frame, message: x, value: "(SELECT 1 FROM csv.`{out}`)"}}
+"""
+
+
+def row4(site: Site, mutant: str | None) -> Iterator[Promise]:
+    """A colleague's file is judged before it is used: what it says must not happen at that."""
+    folder = site.home / f"row4-{time.time_ns()}"
+    folder.mkdir()
+    out, query, rule = folder / "out", folder / "mine.sql", folder / "mine.yaml"
+    query.write_text(HOSTILE_SQL.format(out=out))
+    rule.write_text(HOSTILE_RULE.format(out=out))
+    checked = _run(site, program(mutant, "jobs", "sql", "check", str(query)))
+    yield Promise(
+        "the file wrote nothing", not out.exists(), f"{sorted(each.name for each in folder.iterdir())}"
+    )
+    named = "mine.sql, line 3: InsertIntoDir" in checked.stderr
+    yield Promise("exit 2 names file, line and cause", checked.returncode == 2 and named, _last(checked))
+    span = ("--from", "2026-01-01", "--to", "2026-01-02")
+    tried = _run(site, program(mutant, "alerts", "rehearse", "--rule", str(rule), *span))
+    named = "rule x: `value`" in tried.stderr and "a subquery has no place in a rule" in tried.stderr
+    yield Promise("a rule reads no file: exit 2 names it", tried.returncode == 2 and named, _last(tried))
+
+
+def _run(site: Site, command: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command, env=site.env, capture_output=True, text=True, timeout=PATIENCE_S, check=False
+    )
+
+
+def _last(done: subprocess.CompletedProcess[str]) -> str:
+    return f"exit {done.returncode}: {done.stderr.strip().rpartition(chr(10))[2][:300]}"
+
+
+def runs_first() -> None:
+    """A statement runs, then it is judged."""
+    replace(views, "query_objection", lambda _: lambda *_: None)
+
+
+def any_expression() -> None:
+    """A rule's expression is whatever Spark takes."""
+    replace(rule_check, "expression", lambda _: functions.expr)
+
+
 def no_host_check() -> None:
     """Any host is served."""
     replace(host_check, "is_ours", lambda _: lambda *_: True)
@@ -126,5 +181,11 @@ ATTACKS: Final = (
         "a web site under a rebound name asks the dashboard",
         row3,
         {"no-host-check": no_host_check, "http-only": http_only, "no-origin": no_origin},
+    ),
+    Attack(
+        "row4",
+        "a file of SQL and a rules file that do more than compute are judged",
+        row4,
+        {"runs-first": runs_first, "any-expression": any_expression},
     ),
 )
