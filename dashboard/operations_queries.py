@@ -31,10 +31,10 @@ def rejected(connection: Connection, hours: int = 24) -> pd.DataFrame:
     return frame(
         connection,
         """
-        SELECT kind, reason, count(*) AS frames, max(received_at) AS last_at
-        FROM (SELECT 'quarantined' AS kind, kind AS reason, received_at
+        SELECT kind, reason, sum(messages)::bigint AS frames, max(received_at) AS last_at
+        FROM (SELECT 'quarantined' AS kind, kind AS reason, received_at, 1 AS messages
               FROM serving.off_time WHERE kind <> 'late'
-              UNION ALL SELECT 'dead letter', reason, received_at FROM serving.dead_letter) found
+              UNION ALL SELECT 'dead letter', reason, received_at, messages FROM serving.dead_letter) found
         WHERE received_at > now() - make_interval(hours => %(hours)s)
         GROUP BY 1, 2 ORDER BY kind, frames DESC, reason LIMIT 100
         """,

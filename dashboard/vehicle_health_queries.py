@@ -174,7 +174,7 @@ def quality(connection: Connection, vehicle_id: str, start: datetime, end: datet
                 max(ahead_s) AS ahead_max_s
          FROM serving.vehicle_quarantined_frame
          WHERE vehicle_id = %(vehicle_id)s AND received_at >= %(start)s AND received_at < %(end)s) q,
-        (SELECT count(*) AS dead FROM serving.dead_letter
+        (SELECT coalesce(sum(messages), 0)::bigint AS dead FROM serving.dead_letter
          WHERE vehicle_id = %(vehicle_id)s AND received_at >= %(start)s AND received_at < %(end)s) d,
         (SELECT sum(duplicate)::bigint AS duplicate, sum(missing)::bigint AS missing,
                 sum(lost)::bigint AS lost
