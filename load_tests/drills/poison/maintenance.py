@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace as changed
@@ -45,7 +46,7 @@ def row13(site: Site, mutant: str | None) -> Iterator[Promise]:
         quick.start(name, program(mutant, *words))
     for name in programs:
         quick.wait_ready(name, JOBS_READY_S)
-    quick.simulate("row13", *FLEET)
+    quick.simulate(f"row13-{time.time_ns() // 1_000_000}", *FLEET)
     failing = [(process, task) for process, (task, _) in NEEDED.items()]
     wanted = [*failing, ("maintenance", "rollups")]
     until(lambda: all(_tasks(site).get(key, [None])[0] for key in wanted), FLOWS_S, "all tasks succeed")
