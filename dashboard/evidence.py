@@ -120,7 +120,7 @@ def _ranged(value: Any, signal: Signal) -> float | None:
     """The value within its plausible range, as the jobs see it, else None."""
     if not isinstance(value, int | float):
         return None
-    return float(value) if signal.minimum <= value <= signal.maximum else None
+    return float(value) if signal.holds(value) else None
 
 
 def _named(value_sql: str | None, rule: Row | None) -> tuple[str, ...]:

@@ -26,7 +26,7 @@ from stream_jobs import repair_plan as plan
 from stream_jobs import repair_store as store
 from stream_jobs import sources, windows
 from stream_jobs.database import Connection, Database
-from stream_jobs.frames import batch_frames
+from stream_jobs.frames.identity import batch_frames
 from stream_jobs.recompute.turn import WINDOWS, TurnLostError, hold, turn
 from stream_jobs.repair_plan import Grid, Interval, LateFrame
 from stream_jobs.schema import COORDINATES, WINDOW_KEYS

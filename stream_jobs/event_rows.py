@@ -26,6 +26,7 @@ from infra.contract.topics import (
 )
 from infra.vault.check import as_rows, defects
 from stream_jobs.alerts import Finding
+from stream_jobs.frames.plausibility import POSITION, place
 
 DETAIL_CHARS: Final = 500
 COUNT_DIGITS: Final = 15
@@ -85,6 +86,7 @@ def crash_row(record: Record, clocks: ClockRange) -> Row:
     """The row of ``crash_record``; its time is the receipt where the device's clock cannot be right."""
     crash = decode_crash(record.value)
     refuse_nul(record.value)
+    lat_deg, lon_deg = place(*(_number(crash, name) for name in POSITION))
     return {
         "vehicle_id": crash["vehicle_id"],
         "boot_id": crash["boot_id"],
@@ -96,8 +98,8 @@ def crash_row(record: Record, clocks: ClockRange) -> Row:
         "airbag_deployed": _flag(crash, "airbag_deployed"),
         "complete": _flag(crash, "complete") is True,
         "hash_ok": crash.get("sha256") == crash_digest(crash),
-        "lat_deg": _number(crash, "lat_deg"),
-        "lon_deg": _number(crash, "lon_deg"),
+        "lat_deg": lat_deg,
+        "lon_deg": lon_deg,
         "record": crash,
         "raw": record.value.decode(),
         "defects": as_rows(defects(crash)),

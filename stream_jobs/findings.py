@@ -13,8 +13,8 @@ from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from pyspark.sql import types as T  # noqa: N812  Spark's own convention
 
 from infra.contract.messages import ALERT_KEYS
-from infra.contract.signals import BY_NAME
 from infra.contract.verdict import QUARANTINED, ClockLimits
+from stream_jobs.frames.plausibility import POSITION, plausible_place, with_plausible
 from stream_jobs.quality import parse, with_verdict
 from stream_jobs.rules import VEHICLES, Rule
 from stream_jobs.schema import HEAD, frame_schema
@@ -23,7 +23,6 @@ from stream_jobs.vehicles.history import HISTORY
 
 LOOKED_UP: Final = ("vehicle_class", "powertrain", "model")
 """Columns beside the frame's for rules of the query ``vehicles``: texts, null where not known."""
-POSITION: Final = ("lat_deg", "lon_deg")
 DELTA_VS: Final = ("delta_v_kmh", "delta_v_lat_kmh")
 _CRASH_FIELDS: Final = {
     T.StringType(): ("vehicle_id", "crash_id", "profile"),
@@ -70,16 +69,21 @@ def frame_findings(records: DataFrame, rules: Sequence[Rule], limits: ClockLimit
     schema = T.StructType([field for field in frame_schema() if field.name in names])
     judged = with_verdict(parse(records, schema), limits)
     believed = ~F.col("verdict").isin(*QUARANTINED)
-    found = judged.select(
-        *("vehicle_id", "boot_id", "seq", "received_ms", "span_ms", "t0_ms"),
-        believed.alias("believed"),
-        *(_plausible(field.name) for field in schema if field.name not in HEAD),
-    ).select(
-        *("vehicle_id", "boot_id", "seq", "received_ms"),
-        (F.col("t0_ms") + F.col("span_ms")).alias("event_ms"),
-        *(_last(name).alias(name) for name in POSITION),
-        F.col("seq").cast("string").alias("identity"),
-        F.explode(_fired(rules, F.col("believed"))).alias("finding"),
+    signals = [field.name for field in schema if field.name not in HEAD]
+    found = (
+        with_plausible(judged, signals)
+        .select(
+            *("vehicle_id", "boot_id", "seq", "received_ms", "span_ms", "t0_ms"),
+            believed.alias("believed"),
+            *signals,
+        )
+        .select(
+            *("vehicle_id", "boot_id", "seq", "received_ms"),
+            (F.col("t0_ms") + F.col("span_ms")).alias("event_ms"),
+            *(_last(name).alias(name) for name in POSITION),
+            F.col("seq").cast("string").alias("identity"),
+            F.explode(_fired(rules, F.col("believed"))).alias("finding"),
+        )
     )
     return _alerts(found)
 
@@ -90,6 +94,7 @@ def crash_findings(records: DataFrame, rules: Sequence[Rule], limits: ClockLimit
     Of a record in parts, part 0 is judged: it repeats what rules see, so its findings are those of the whole.
     """
     crashes = parse(records, crash_schema()).withColumn("impact_kmh", _impact_kmh())
+    crashes = crashes.withColumns(dict(zip(POSITION, plausible_place(), strict=True)))
     believed = F.col("event_ms").between(limits.floor_ms, F.col("received_ms") + limits.ahead_ms)
     found = crashes.select(
         *("vehicle_id", "boot_id", "seq", "received_ms"),
@@ -105,17 +110,6 @@ def kafka_records(alerts: DataFrame) -> DataFrame:
     """Alerts as Kafka's ``key`` (the vehicle) and ``value`` (JSON with every key, null where not known)."""
     value = F.to_json(F.struct(*ALERT_KEYS), {"ignoreNullFields": "false"})
     return alerts.select(F.col("vehicle_id").alias("key"), value.alias("value"))
-
-
-def _plausible(name: str) -> Column:
-    """The column, null where outside its signal's plausible range (elements, for an array)."""
-    signal = BY_NAME[name]
-    if signal.kind != "number":
-        return F.col(name)
-    low, high = signal.minimum, signal.maximum
-    if signal.rate == "fast":
-        return F.transform(F.col(name), lambda x: F.when(x.between(low, high), x)).alias(name)
-    return F.when(F.col(name).between(low, high), F.col(name)).alias(name)
 
 
 def _last(name: str) -> Column:

@@ -15,7 +15,7 @@ from infra.contract.verdict import clock_limits
 from stream_jobs import windows
 from stream_jobs.archive import ArchiveSink
 from stream_jobs.database import Database
-from stream_jobs.frames import stream_frames
+from stream_jobs.frames.identity import stream_frames
 from stream_jobs.sinks import BatchClaims, WindowSink
 from stream_jobs.topic_writer import TopicWriter
 from stream_jobs.vehicles.query import vehicle_rows

@@ -8,7 +8,7 @@ ranges: a value outside is taken for "not available" and counted.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 Kind = Literal["number", "flag", "codes"]
 Rate = Literal["fast", "slow"]
@@ -35,6 +35,10 @@ class Signal:
     kind: Kind = "number"
     pid: int = 0
     spn: int = 0
+
+    def holds(self, value: Any) -> Any:
+        """Whether a value is plausible, NaN is not; flags for an array, a condition for a Spark column."""
+        return (value >= self.minimum) & (value <= self.maximum)
 
     @property
     def steps_per_unit(self) -> int:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -16,11 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from infra.contract.signals import FAST, SLOW, Signal
+from stream_jobs.frames.plausibility import PARTNER, by_sample, counts
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
-POSITION: Final = ("lat_deg", "lon_deg")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +77,7 @@ def frames_of(table: pa.Table, late: Flags) -> Frames:
     t0_ms, dt_ms, n = (table[name].to_numpy() for name in ("t0_ms", "dt_ms", "n"))
     of_sample = np.repeat(np.arange(len(n)), n)
     index = np.arange(len(of_sample)) - np.repeat(np.cumsum(n) - n, n)
-    raw = {s.name: _by_sample(table[s.name], n, of_sample, index) for s in FAST}
+    raw = {s.name: by_sample(table[s.name].chunk(0), n) for s in FAST}
     slow, slow_wrong = _slow(table)
     fast, fast_wrong = _fast(raw)
     event_ms = t0_ms[of_sample] + index * dt_ms[of_sample]
@@ -88,15 +87,12 @@ def frames_of(table: pa.Table, late: Flags) -> Frames:
 
 
 def _fast(raw: Mapping[str, Floats]) -> tuple[dict[str, Known], Ints]:
-    """Both coordinates exactly 0 is a receiver without a fix: two values that are not there."""
-    nowhere = (raw["lat_deg"] == 0) & (raw["lon_deg"] == 0)
-    wrong = np.where(nowhere, 2, 0)
     fast = {}
+    wrong = np.zeros(len(raw[FAST[0].name]), np.int64)
     for signal in FAST:
-        fast[signal.name], out_of_range = _steps(raw[signal.name], signal)
-        wrong += out_of_range
-    for name in POSITION:
-        fast[name] = fast[name].only(~nowhere)
+        partner = raw.get(PARTNER.get(signal.name, ""))
+        fast[signal.name], does_not_count = _steps(raw[signal.name], signal, partner)
+        wrong += does_not_count
     return fast, wrong
 
 
@@ -114,9 +110,9 @@ def _slow(table: pa.Table) -> tuple[dict[str, Known], Ints]:
     return slow, wrong
 
 
-def _steps(raw: Floats, signal: Signal) -> tuple[Known, Flags]:
-    """Whole steps, ties to even, and where the value is there and out of range; NaN stands for not there."""
-    plausible = (raw >= signal.minimum) & (raw <= signal.maximum)
+def _steps(raw: Floats, signal: Signal, partner: Floats | None = None) -> tuple[Known, Flags]:
+    """Whole steps, ties to even, and where a value is there and does not count; NaN stands for not there."""
+    plausible = counts(signal.name, raw, partner)
     wrong = ~plausible & ~np.isnan(raw)
     steps = np.rint(np.where(plausible, raw, 0.0) * signal.steps_per_unit).astype(np.int64)
     return Known(steps, plausible), wrong
@@ -130,17 +126,3 @@ def _whole(column: pa.ChunkedArray) -> Known:
 def _floats(column: pa.ChunkedArray) -> Floats:
     floats: Floats = column.to_numpy()
     return floats
-
-
-def _by_sample(column: pa.ChunkedArray, n: Ints, of_sample: Ints, index: Ints) -> Floats:
-    """A fast signal by sample, NaN where not there; a frame's array may be missing, too short or too long."""
-    lists = column.chunk(0)
-    values: Floats = lists.flatten().to_numpy(zero_copy_only=False)
-    lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy().astype(np.int64)
-    if np.array_equal(lengths, n):
-        return values
-    there = index < lengths[of_sample]
-    at = (np.cumsum(lengths) - lengths)[of_sample] + index
-    by_sample = np.full(len(of_sample), np.nan)
-    by_sample[there] = values[at[there]]
-    return by_sample

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from infra.contract.signals import BY_NAME, SIGNALS
 from infra.contract.verdict import LATE, OK, ClockLimits
+from stream_jobs.frames.plausibility import plausible_columns
 from stream_jobs.partials import heads
 from stream_jobs.partials.frames import Flags, Floats, frames_of
 from stream_jobs.partials.reading import FRAME_SCHEMA, read
@@ -23,7 +24,6 @@ from stream_jobs.vehicles import history, lookups
 from stream_jobs.vehicles.facts import CLASSES, FACTS, POWERTRAINS, facts_matrix, sample_facts
 from stream_jobs.vehicles.harsh_runs import HarshLimits, harsh_runs
 from stream_jobs.vehicles.history import History
-from stream_jobs.vehicles.plausible import plausible_columns
 
 RECORD: Final = ("partition", "log_offset", "received_ms", "value")
 """Columns of the records that the stage needs."""

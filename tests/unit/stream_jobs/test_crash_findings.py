@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import orjson
 import pytest
 from pyspark.sql import Row, SparkSession
 
@@ -37,6 +38,18 @@ def test_a_record_in_parts_raises_the_alert_of_the_whole_once(spark: SparkSessio
     (of_parts,) = alerts_of(spark, PARTS)
     assert of_parts == whole
     assert (whole["rule"], whole["value"], whole["lat_deg"]) == ("crash_airbag", 40.0, 48.1371)
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [((0, 0), (None, None)), ((0, 11.5), (0.0, 11.5)), ((48.1, 181), (48.1, None)), ((None, 0), (None, 0.0))],
+)
+def test_a_crash_alert_is_never_at_0_0_nor_off_the_globe(
+    spark: SparkSession, given: tuple[float, float], told: tuple[float, float]
+) -> None:
+    crash = orjson.loads(RECORD) | dict(zip(("lat_deg", "lon_deg"), given, strict=True))
+    (alert,) = alerts_of(spark, [orjson.dumps(crash)])
+    assert (alert["lat_deg"], alert["lon_deg"]) == told
 
 
 def test_parts_after_the_first_raise_nothing(spark: SparkSession) -> None:

@@ -159,6 +159,14 @@ def test_a_late_frame_raises_at_the_time_of_its_last_sample(spark: SparkSession)
     assert (row["lat_deg"], row["lon_deg"]) == (52.500001, 13.400001)
 
 
+def test_an_alert_is_never_at_0_0_nor_off_the_globe(spark: SparkSession) -> None:
+    hot = PETROL | {"coolant_temp_c": 120.0}
+    nowhere = hot | {"lat_deg": [0, 0, -0.0], "lon_deg": [0, -0.0, 0]}
+    lost_fix = hot | {"lat_deg": [52.5, 0, 0], "lon_deg": [13.4, 0, 0]}
+    found = alerts_of(spark, frames(nowhere, lost_fix, hot | {"lat_deg": [91.0], "lon_deg": [181.0]}))
+    assert [(row["lat_deg"], row["lon_deg"]) for row in found] == [(None, None), (52.5, 13.4), (None, None)]
+
+
 def test_the_same_finding_has_the_same_id_and_another_frame_another(spark: SparkSession) -> None:
     hot = PETROL | {"coolant_temp_c": 120.0}
     first, second = alerts_of(spark, frames(hot, hot))

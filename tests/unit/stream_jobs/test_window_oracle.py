@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from load_tests.oracle import Roads, expect
 from stream_jobs import windows
-from stream_jobs.frames import batch_frames
+from stream_jobs.frames.identity import batch_frames
 from stream_jobs.roads import network
 from stream_jobs.roads.matching import RoadLookup
 from tests.support_frames import TOWN, random_frame, vin

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from infra.contract.verdict import ClockLimits
 from stream_jobs import windows
 from stream_jobs.archive_files import indexed
-from stream_jobs.frames import batch_frames
+from stream_jobs.frames.identity import batch_frames
 from stream_jobs.windows import Lengths
 from tests.support_frames import Record
 

@@ -1,0 +1,122 @@
+"""Which values of a frame or a crash record count: the one authority, for arrays, Arrow columns and Spark.
+
+A number outside its signal's range (infra/contract/signals.py) is not available, and so are both coordinates
+where they are exactly 0: a receiver without a fix. NaN is not available either. The same two functions,
+``Signal.holds`` and ``nowhere``, judge numpy arrays and build the Spark expressions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
+
+from infra.contract.signals import BY_NAME
+
+Floats = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
+POSITION: Final = ("lat_deg", "lon_deg")
+_GIVEN: Final = "given_"
+PARTNER: Final = dict(zip(POSITION, reversed(POSITION), strict=True))
+
+
+def nowhere(lat_deg: Any, lon_deg: Any) -> Any:
+    """Whether both coordinates are exactly 0, or -0: flags of arrays, a condition of Spark columns."""
+    return (lat_deg == 0) & (lon_deg == 0)
+
+
+def counts(name: str, values: Floats, partner: Floats | None = None) -> Flags:
+    """Which values of a signal count, NaN never; a coordinate has the other one as ``partner``."""
+    holds: Flags = BY_NAME[name].holds(values)
+    return holds if partner is None else holds & ~nowhere(values, partner)
+
+
+def by_sample(column: pa.ListArray, n: npt.NDArray[np.int64]) -> Floats:
+    """A fast signal, ``n`` values a frame, NaN where not there; what is too many goes."""
+    lengths = _lengths(column)
+    values: Floats = column.flatten().to_numpy(zero_copy_only=False)
+    if np.array_equal(lengths, n):
+        return values
+    of_sample = np.repeat(np.arange(len(n)), n)
+    index = np.arange(len(of_sample)) - np.repeat(np.cumsum(n) - n, n)
+    there = index < lengths[of_sample]
+    at = (np.cumsum(lengths) - lengths)[of_sample] + index
+    found = np.full(len(of_sample), np.nan)
+    found[there] = values[at[there]]
+    return found
+
+
+def plausible_columns(table: pa.Table, names: Sequence[str]) -> dict[str, pa.Array]:
+    """The signals ``names`` of parsed frames (reading.py), null where a value does not count.
+
+    A fast signal keeps its length. ``table`` has both coordinates where one is asked for.
+    """
+    return {name: _plausible(table, name) for name in names}
+
+
+def _plausible(table: pa.Table, name: str) -> pa.Array:
+    signal, column = BY_NAME[name], table[name].combine_chunks()
+    if signal.kind != "number":
+        return column
+    if signal.rate == "slow":
+        values = column.to_numpy(zero_copy_only=False)
+        return pa.array(values, pa.float64(), mask=~counts(name, values))
+    n = _lengths(column)
+    values = by_sample(column, n)
+    partner = by_sample(table[PARTNER[name]].combine_chunks(), n) if name in PARTNER else None
+    cleaned = pa.array(values, pa.float64(), mask=~counts(name, values, partner))
+    missing = np.append(pc.is_null(column).to_numpy(zero_copy_only=False), False)
+    offsets = pa.array(np.concatenate([[0], np.cumsum(n)]), pa.int32(), mask=missing)
+    return pa.ListArray.from_arrays(offsets, cleaned)
+
+
+def _lengths(column: pa.ListArray) -> npt.NDArray[np.int64]:
+    lengths: npt.NDArray[np.int64] = pc.fill_null(pc.list_value_length(column), 0).to_numpy().astype(np.int64)
+    return lengths
+
+
+def with_plausible(rows: DataFrame, names: Sequence[str]) -> DataFrame:
+    """Frames of Spark with the signals ``names`` null where a value does not count (elements, for an array).
+
+    ``rows`` have both coordinates where one is asked for. What was given is kept beside under another name
+    meanwhile: inside a lambda Spark takes a column's name for that of a new column of the same select.
+    """
+    given = {_GIVEN + name: F.col(name) for name in POSITION if name in names}
+    cleaned = rows.withColumns(given).withColumns({name: _plausible_column(name) for name in names})
+    return cleaned.drop(*given)
+
+
+def _plausible_column(name: str) -> Column:
+    signal, column = BY_NAME[name], F.col(name)
+    if signal.kind != "number":
+        return column
+    if signal.rate == "slow":
+        return F.when(signal.holds(column), column)
+    if name not in PARTNER:
+        return F.transform(column, lambda x: F.when(signal.holds(x), x))
+    partner = F.col(_GIVEN + PARTNER[name])
+    return F.transform(column, lambda x, i: _coordinate(name, x, F.get(partner, i)))
+
+
+def plausible_place() -> tuple[Column, Column]:
+    """Spark columns of the one position of a crash record."""
+    lat, lon = (_coordinate(name, F.col(name), F.col(PARTNER[name])).alias(name) for name in POSITION)
+    return lat, lon
+
+
+def _coordinate(name: str, value: Column, partner: Column) -> Column:
+    """Without its partner a coordinate is not nowhere."""
+    return F.when(BY_NAME[name].holds(value) & ~F.coalesce(nowhere(value, partner), F.lit(False)), value)
+
+
+def place(lat_deg: float | None, lon_deg: float | None) -> tuple[float | None, float | None]:
+    """One position, each coordinate None where it does not count."""
+    pair = np.array([[np.nan if x is None else x] for x in (lat_deg, lon_deg)], np.float64)
+    known = [counts(name, pair[at], pair[1 - at])[0] for at, name in enumerate(POSITION)]
+    return lat_deg if known[0] else None, lon_deg if known[1] else None

@@ -1,0 +1,131 @@
+"""What counts as a value: Spark, Arrow and the arrays of the windows say the same of any frame."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pyspark.sql import SparkSession
+
+from infra.contract.signals import BY_NAME, FAST, SIGNALS
+from stream_jobs.frames.plausibility import place, plausible_columns, plausible_place, with_plausible
+from stream_jobs.partials.frames import frames_of
+from stream_jobs.partials.reading import FRAME_SCHEMA
+
+NUMBERS = tuple(signal.name for signal in SIGNALS if signal.kind == "number")
+DRAWN = ("lat_deg", "lon_deg", "speed_kmh", "coolant_temp_c", "odometer_m")
+Frame = dict[str, Any]
+
+
+def values(name: str) -> st.SearchStrategy[float | None]:
+    low, high = BY_NAME[name].minimum, BY_NAME[name].maximum
+    odd = [None, math.nan, math.inf, -math.inf, 0.0, -0.0, 5e-324, -5e-324, low, high]
+    edges = [math.nextafter(low, -math.inf), math.nextafter(high, math.inf)]
+    zeros = st.sampled_from([0.0, -0.0])
+    return zeros | st.sampled_from([*odd, *edges]) | st.floats(low, high) | st.floats(allow_nan=True)
+
+
+def signals(name: str) -> st.SearchStrategy[Any]:
+    if BY_NAME[name].rate == "slow":
+        return values(name)
+    return st.none() | st.lists(values(name), max_size=4)
+
+
+FRAMES = st.lists(st.fixed_dictionaries({name: signals(name) for name in DRAWN}), min_size=1, max_size=20)
+
+
+def table(frames: list[Frame]) -> pa.Table:
+    """Frames of three samples, whatever the arrays hold; signals not drawn are not there."""
+    head = {"vehicle_id": "v", "boot_id": 1, "seq": 1, "t0_ms": 0, "dt_ms": 100, "n": 3}
+    return pa.Table.from_pylist([head | frame for frame in frames], schema=FRAME_SCHEMA).combine_chunks()
+
+
+def by_arrow(frames: list[Frame], names: tuple[str, ...]) -> list[Frame]:
+    return pa.table(plausible_columns(table(frames), names)).to_pylist()
+
+
+def by_spark(spark: SparkSession, frames: list[Frame], names: tuple[str, ...]) -> list[Frame]:
+    rows = with_plausible(spark.createDataFrame(table(frames)), names).select(*names)
+    return [row.asDict() for row in rows.collect()]
+
+
+def signs(found: list[Frame]) -> str:
+    """Tells 0 from -0, which are equal."""
+    return repr(found)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(frames=FRAMES)
+def test_spark_and_arrow_keep_the_same_values_of_any_frame(spark: SparkSession, frames: list[Frame]) -> None:
+    assert signs(by_spark(spark, frames, DRAWN)) == signs(by_arrow(frames, DRAWN))
+
+
+@settings(max_examples=200, deadline=None)
+@given(frames=FRAMES)
+def test_the_windows_know_what_rules_see(frames: list[Frame]) -> None:
+    made, seen = frames_of(table(frames), np.zeros(len(frames), np.bool_)), by_arrow(frames, DRAWN)
+    for name in DRAWN:
+        if BY_NAME[name].rate == "slow":
+            known, values = made.slow[name].known.tolist(), [frame[name] for frame in seen]
+        else:
+            known = made.fast[name].known.tolist()
+            values = [v for frame in seen for v in [*(frame[name] or ()), None, None, None][:3]]
+        assert known == [value is not None for value in values]
+    given = [v for f in frames for name in DRAWN[:3] for v in (f[name] or ())[:3] if v == v and v is not None]
+    kept = sum(int(made.fast[signal.name].known.sum()) for signal in FAST)
+    assert made.fast_wrong.sum() == len(given) - kept
+
+
+def test_every_number_counts_from_its_least_to_its_largest_value(spark: SparkSession) -> None:
+    frames, expected = [], []
+    for below in (False, True):
+        frame: Frame = {}
+        kept: Frame = {}
+        for name in NUMBERS:
+            signal = BY_NAME[name]
+            low, high = signal.minimum, signal.maximum
+            outside = math.nextafter(low, -math.inf), math.nextafter(high, math.inf)
+            if signal.rate == "slow":
+                frame[name], kept[name] = (outside[0], None) if below else (low, low)
+            else:
+                frame[name], kept[name] = [low, high, *outside, None, math.nan], [low, high] + [None] * 4
+        frames.append(frame)
+        expected.append(kept)
+    assert by_arrow(frames, NUMBERS) == expected
+    assert by_spark(spark, frames, NUMBERS) == expected
+
+
+def test_both_coordinates_exactly_0_are_no_place_and_one_alone_is(spark: SparkSession) -> None:
+    lat = [0.0, -0.0, 0.0, 0.0, 48.1, 0.0]
+    lon = [0.0, 0.0, 11.5, None, 0.0, 5e-324]
+    frames: list[Frame] = [
+        {"lat_deg": lat, "lon_deg": lon},
+        {"lat_deg": [0.0, 0.0], "lon_deg": [0.0]},
+        {"lat_deg": [0.0], "lon_deg": None},
+    ]
+    expected = [
+        {"lat_deg": [None, None, 0.0, 0.0, 48.1, 0.0], "lon_deg": [None, None, 11.5, None, 0.0, 5e-324]},
+        {"lat_deg": [None, 0.0], "lon_deg": [None]},
+        {"lat_deg": [0.0], "lon_deg": None},
+    ]
+    names = ("lat_deg", "lon_deg")
+    assert by_arrow(frames, names) == expected
+    assert by_spark(spark, frames, names) == expected
+    pairs = [*zip(lat, lon, strict=True), (None, None), (91.0, 11.5)]
+    places = [
+        (None, None),
+        (None, None),
+        (0.0, 11.5),
+        (0.0, None),
+        (48.1, 0.0),
+        (0.0, 5e-324),
+        (None, None),
+        (None, 11.5),
+    ]
+    assert [place(*pair) for pair in pairs] == places
+    rows = spark.createDataFrame(pairs, "lat_deg double, lon_deg double").select(*plausible_place())
+    assert [tuple(row) for row in rows.collect()] == places
