@@ -14,7 +14,7 @@ import orjson
 
 from bridge.mqtt_session import SessionLoss
 from bridge.rate_limit import VehicleLimit
-from bridge.translate import DETAIL_CHARS, Headers, Record, Rejection
+from bridge.translate import Headers, Record, Rejection
 from infra.contract import topics
 from infra.contract.frame import SCHEMA
 
@@ -93,7 +93,7 @@ class Letters:
     ) -> Record:
         headers: Headers = [
             (topics.HEADER_REASON, reason.encode()),
-            (topics.HEADER_DETAIL, detail[:DETAIL_CHARS].encode(errors="backslashreplace")),
+            (topics.HEADER_DETAIL, detail[: topics.DETAIL_CHARS].encode(errors="backslashreplace")),
             (topics.HEADER_MESSAGES, b"%d" % messages),
             (topics.HEADER_RECEIVED_MS, b"%d" % now_ms),
             (topics.HEADER_SCHEMA, b"%d" % SCHEMA),

@@ -13,11 +13,8 @@ from infra.contract import frame, messages, topics
 from infra.contract.errors import ContractError
 from infra.contract.frame_gate import USUAL_SAMPLES, Gate, gate
 from infra.contract.shard import Shard
+from infra.contract.topics import DETAIL_CHARS, KEPT_BYTES
 
-KEPT_BYTES: Final = 900_000
-"""Raw bytes a dead letter keeps at most: Kafka's default limit for a record with its headers is 1 MiB."""
-
-DETAIL_CHARS: Final = 500
 ROUTES_KEPT: Final = 65_536
 """Topics whose parse is remembered; with more the oldest goes, and is learnt anew when it comes again."""
 

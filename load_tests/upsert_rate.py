@@ -19,7 +19,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
-import psycopg
 import pyarrow as pa
 
 from infra.contract.settings import load
@@ -105,7 +104,7 @@ WAYS: tuple[tuple[str, Way], ...] = (
 
 def measured(site: Site, rows: int, rounds: int) -> Iterator[Timed]:
     """Every way once a round; each of the same rows."""
-    with psycopg.connect(site.endpoints.db_owner_url, autocommit=True) as connection:
+    with Connection.connect(site.endpoints.db_owner_url, autocommit=True) as connection:
         for statement in PREPARE:
             connection.execute(statement.encode())
         types: dict[str, str] = dict(connection.execute(TYPES, (VEHICLE.name,)).fetchall())

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 
 from infra.archive import format as parquet
 from infra.archive.layout import HOUR_MS
+from infra.contract.topics import VEHICLE_ID
 from infra.contract.verdict import OK, ClockLimits
 from stream_jobs.partials import heads
 from stream_jobs.partials.reading import HEAD_SCHEMA, read
@@ -40,18 +41,19 @@ def indexed(batch: pa.RecordBatch, limits: ClockLimits) -> pa.Table:
     verdict = heads.verdicts(table, batch.column("received_ms").to_numpy(), limits)
     span_ms = pc.multiply(pc.subtract(table["n"], 1), table["dt_ms"])
     columns = {name: batch.column(name) for name in RECORD}
-    columns["vehicle_id"] = pc.coalesce(table["vehicle_id"], _text(batch.column("key")), "")
+    columns["vehicle_id"] = pc.coalesce(table["vehicle_id"], _vehicle(batch.column("key")), "")
     numbers = {"boot_id": table["boot_id"], "seq": table["seq"], "t0_ms": table["t0_ms"]}
     numbers |= {"span_ms": span_ms, "n": table["n"]}
     columns |= {name: pc.fill_null(column, UNKNOWN) for name, column in numbers.items()}
     return pa.table(columns | {"verdict": pa.array(verdict, pa.string())})
 
 
-def _text(keys: pa.BinaryArray) -> pa.Array:
-    """Keys as text; there are few different ones."""
+def _vehicle(keys: pa.BinaryArray) -> pa.Array:
+    """Keys that are vehicle ids, else null; there are few different ones."""
     coded = keys.dictionary_encode()
-    texts = [key.decode(errors="replace") for key in coded.dictionary.to_pylist()]
-    return pa.array(texts, pa.string()).take(coded.indices)
+    texts = (key.decode(errors="replace") for key in coded.dictionary.to_pylist())
+    vehicles = [text if VEHICLE_ID.fullmatch(text) else None for text in texts]
+    return pa.array(vehicles, pa.string()).take(coded.indices)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,6 @@ from stream_jobs.event_rows import (
     as_json,
     crash_row,
     optional_text,
-    refuse_nul,
 )
 from stream_jobs.event_sql import ASSEMBLED_PARTS, DROP_PARTS, INSERT_PARTS, WHOLE_SETS
 
@@ -37,7 +36,6 @@ def part_row(record: Record, clocks: ClockRange) -> Row | None:
     message = decode_crash(record.value)
     if not is_part(message):
         return None
-    refuse_nul(record.value)
     return {key: message[key] for key in (*SET, "part")} | {
         "event_ms": clocks.believed_ms(message["event_ms"], record.at_ms),
         "received_ms": record.at_ms,

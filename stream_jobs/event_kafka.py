@@ -1,4 +1,4 @@
-"""The event store's side of Kafka: its consumer, its topics' partitions, and the way to the dead letters."""
+"""The event store's side of Kafka: its consumer and its topics' partitions."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from itertools import chain, repeat
 from typing import Any, Final
 
 import structlog
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from infra.contract.errors import ContractError, ServiceError
-from stream_jobs.event_rows import Record, dead_letter_headers
+from infra.contract.bounds import LAST_MS
+from infra.contract.errors import ServiceError
+from stream_jobs.event_rows import Record
 
 BATCH: Final = 1000
 READ_S: Final = 0.25
@@ -90,10 +91,10 @@ class Reader:
             topic=self._names[message.topic()],
             partition=message.partition(),
             offset=message.offset(),
-            at_ms=message.timestamp()[1],
+            at_ms=min(max(message.timestamp()[1], 0), LAST_MS),
             key=message.key(),
             value=message.value() or b"",
-            headers=dict(message.headers() or []),
+            headers=_headers(message),
         )
 
     def lag(self, held: Mapping[Place, int]) -> dict[str, int]:
@@ -112,25 +113,13 @@ class Reader:
         self._consumer.close()
 
 
-def bury(bootstrap: str, topic: str, rejected: Sequence[tuple[Record, ContractError]]) -> None:
-    """Send what cannot be stored to the dead letters; raises ServiceError until Kafka has it."""
-    if not rejected:
-        return
-    log = structlog.get_logger()
-    producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "log_level": 0})
-    failures: list[str] = []
-    for record, error in rejected:
-        if record.topic == "dead-letter":
-            raise ServiceError(f"dead letter {record.partition}/{record.offset} is refused: {error}")
-        headers = dead_letter_headers(record, error)
-        producer.produce(
-            topic, record.value, record.key, timestamp=record.at_ms, headers=headers,
-            on_delivery=lambda failed, _: failures.append(str(failed)) if failed else None,
-        )  # fmt: skip
-        log.warning("rejected", topic=record.topic, offset=record.offset, reason=str(error))
-    unsent = producer.flush(PATIENCE_S)
-    if unsent or failures:
-        raise ServiceError(f"dead letters cannot be written: {failures or f'{unsent} unsent'}")
+def _headers(message: Any) -> dict[str, bytes]:
+    """Its headers; none where a name is no text."""
+    try:
+        found = message.headers() or []
+    except UnicodeDecodeError:
+        return {}
+    return {name: value for name, value in found if value is not None}
 
 
 def _failed(error: KafkaError | None) -> bool:

@@ -13,11 +13,13 @@ from typing import Any, Final
 
 import orjson
 
-from infra.contract.errors import WHOLE_REASONS, ContractError
-from infra.contract.frame import MAX_INT, decode
+from infra.contract.bounds import LAST_MS, shown
+from infra.contract.errors import REASONS, WHOLE_REASONS, ContractError
+from infra.contract.frame import decode
 from infra.contract.messages import crash_digest, decode_alert, decode_crash, read_status
 from infra.contract.sections import Jobs
 from infra.contract.topics import (
+    DETAIL_CHARS,
     HEADER_DETAIL,
     HEADER_MESSAGES,
     HEADER_MQTT_TOPIC,
@@ -28,7 +30,6 @@ from infra.vault.check import as_rows, defects
 from stream_jobs.alerts import Finding
 from stream_jobs.frames.plausibility import POSITION, place
 
-DETAIL_CHARS: Final = 500
 COUNT_DIGITS: Final = 15
 MESSAGES_MAX: Final = 1_000_000
 """No bridge counts more messages in one letter."""
@@ -72,11 +73,10 @@ def clock_range(jobs: Jobs) -> ClockRange:
 def finding(record: Record) -> Finding:
     """The finding in a record of ``alerts``."""
     alert = decode_alert(record.value)
-    refuse_nul(record.value)
     since_ms = alert.get("since_ms")
     return Finding(
         alerted_ms=record.at_ms,
-        since_ms=since_ms if type(since_ms) is int and 0 <= since_ms <= MAX_INT else None,
+        since_ms=since_ms if type(since_ms) is int and 0 <= since_ms <= LAST_MS else None,
         ended=alert.get("ended") is True,
         **{field.name: alert[field.name] for field in fields(Finding) if field.name not in _BESIDES},
     )
@@ -85,15 +85,15 @@ def finding(record: Record) -> Finding:
 def crash_row(record: Record, clocks: ClockRange) -> Row:
     """The row of ``crash_record``; its time is the receipt where the device's clock cannot be right."""
     crash = decode_crash(record.value)
-    refuse_nul(record.value)
     lat_deg, lon_deg = place(*(_number(crash, name) for name in POSITION))
+    profile = crash.get("profile")
     return {
         "vehicle_id": crash["vehicle_id"],
         "boot_id": crash["boot_id"],
         "crash_id": crash["crash_id"],
         "event_ms": clocks.believed_ms(crash["event_ms"], record.at_ms),
         "received_ms": record.at_ms,
-        "profile": str(crash.get("profile")),
+        "profile": profile if type(profile) is str else shown(profile),
         "delta_v_max_kmh": _number(crash, "delta_v_max_kmh"),
         "airbag_deployed": _flag(crash, "airbag_deployed"),
         "complete": _flag(crash, "complete") is True,
@@ -111,7 +111,6 @@ def status_row(record: Record, clocks: ClockRange) -> Row | None:
     if not record.value:
         return None
     status = read_status(record.value)
-    refuse_nul(record.value)
     named = {
         key: status.get(key) for key in ("vehicle_id", "boot_id", "model", "powertrain", "vehicle_class")
     }
@@ -138,7 +137,8 @@ def _with_names_kept(row: Row, older: Row | None) -> Row:
 
 def dead_letter_row(record: Record) -> Row:
     """The row of ``dead_letter``. Never raises: what is dead stays here."""
-    reason = optional_text(record.headers.get(HEADER_REASON)) or "unknown"
+    told = optional_text(record.headers.get(HEADER_REASON))
+    reason = told if told in REASONS else "unknown"
     whole = reason in WHOLE_REASONS and record.headers.get(HEADER_MQTT_TOPIC, b"").endswith(b"/telemetry")
     boot_id, seq = _frame_number(record.value) if whole else (None, None)
     return {
@@ -174,16 +174,6 @@ def _frame_number(raw: bytes) -> tuple[int | None, int | None]:
     return frame["boot_id"], frame["seq"]
 
 
-def dead_letter_headers(record: Record, error: ContractError) -> list[tuple[str, str | bytes | None]]:
-    """Headers of the dead letter that a record becomes which the store cannot take."""
-    detail = f"{error.detail} (event store, topic {record.topic})"[:DETAIL_CHARS]
-    why: dict[str, str | bytes | None] = {
-        HEADER_REASON: error.reason.encode(),
-        HEADER_DETAIL: detail.encode(errors="backslashreplace"),
-    }
-    return list({**record.headers, **why}.items())
-
-
 def as_json(value: Sequence[Row] | Mapping[str, Any]) -> str:
     """Rows as the JSON that the statements unfold."""
     return orjson.dumps(value).decode()
@@ -196,21 +186,15 @@ def optional_text(raw: bytes | None) -> str | None:
     return raw.decode("utf-8", errors="replace").replace("\0", "\ufffd")[:DETAIL_CHARS]
 
 
-def refuse_nul(raw: bytes) -> None:
-    """PostgreSQL's text and jsonb cannot hold U+0000, which JSON writes as an escape only."""
-    if b"\\u0000" in raw:
-        raise ContractError("bad_value", "a string holds U+0000, which the database cannot store")
-
-
 def _number(message: Row, key: str) -> float | None:
     value = message.get(key)
     if type(value) not in (int, float, type(None)):
-        raise ContractError("bad_value", f"{key} {value!r} is not a number or null")
+        raise ContractError("bad_value", f"{key} {shown(value)} is not a number or null")
     return value
 
 
 def _flag(message: Row, key: str) -> bool | None:
     value = message.get(key)
     if type(value) not in (bool, type(None)):
-        raise ContractError("bad_value", f"{key} {value!r} is not true, false or null")
+        raise ContractError("bad_value", f"{key} {shown(value)} is not true, false or null")
     return value

@@ -1,7 +1,8 @@
 """The event store: alerts, crash records, status messages and dead letters from Kafka into the database.
 
 Rows and the offsets after them are one transaction, and the database's offsets are the only truth: what was
-stored is never stored again, what was not is read again. While Kafka or the database is away it waits.
+stored is never stored again, what was not is read again. While Kafka or the database is away it waits; a
+record that the database refuses for what it is stands alone after some halving, and becomes a dead letter.
 """
 
 from __future__ import annotations
@@ -9,9 +10,9 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import psycopg
 import structlog
@@ -20,15 +21,20 @@ from psycopg.rows import dict_row
 from infra.contract.errors import ContractError
 from infra.contract.settings import Settings, endpoints
 from infra.contract.topics import kafka_topic
+from infra.db_errors import Cause, cause_of, described
 from infra.health import HealthServer
+from stream_jobs.alerts import Finding
 from stream_jobs.cohort.metrics import load_metrics
+from stream_jobs.crash_sets import Rejected
 from stream_jobs.crashes.settle import settle
-from stream_jobs.event_kafka import BATCH, LOST, Reader, backoff, bury
+from stream_jobs.database import Connection, Database
+from stream_jobs.event_kafka import BATCH, LOST, Reader, backoff
 from stream_jobs.event_metrics import EventMetrics
 from stream_jobs.event_rows import Record, clock_range
 from stream_jobs.event_writes import (
     Batch,
     ClearTimes,
+    Cursor,
     Offsets,
     OvertakenError,
     clear,
@@ -39,20 +45,13 @@ from stream_jobs.event_writes import (
 )
 from stream_jobs.rule_notes import note, rule_notes
 from stream_jobs.rules import load_rules
+from stream_jobs.topic_writer import TopicWriter, dead_letter
 
 CONSUMER: Final = "events"
 TOPICS: Final = ("alerts", "crash", "status", "dead-letter")
 SWEEP_S: Final = 1.0
 PROBE_S: Final = 5.0
-CONNECT: Final[dict[str, Any]] = {
-    "connect_timeout": 5,
-    "tcp_user_timeout": 10_000,
-    "keepalives_idle": 10,
-    "keepalives_interval": 5,
-    "keepalives_count": 3,
-    "application_name": "odograph-events",
-    "options": "-c statement_timeout=30s -c lock_timeout=10s",
-}
+Result = TypeVar("Result")
 
 
 def run(settings: Settings) -> None:
@@ -64,14 +63,14 @@ def run(settings: Settings) -> None:
         signal.signal(number, lambda *_: stop.set())
     port = endpoints(settings).http_ports.get(CONSUMER, 0)
     store = EventStore(settings, clear_times, rule_notes(rules, metrics), stop)
-    checks = {name: (lambda name=name: store.reasons[name]) for name in store.reasons}
+    checks = {"database": store.database.problem, "kafka": lambda: store.kafka_problem}
     with HealthServer(port, checks, store.metrics.registry) as page:
         structlog.get_logger().info("serving", port=page.port)
         store.serve()
 
 
 class EventStore:
-    """The loop: read, store, clear. ``reasons`` says why a service keeps it from being ready, by service."""
+    """The loop: read, store, clear. ``kafka_problem`` says why Kafka keeps it from being ready."""
 
     def __init__(
         self,
@@ -80,13 +79,13 @@ class EventStore:
         rules: Sequence[Mapping[str, Any]],
         stop: threading.Event,
     ) -> None:
-        self.metrics = EventMetrics()
-        self.reasons: dict[str, str | None] = {"database": "not connected yet", "kafka": "not connected yet"}
         where = endpoints(settings)
-        self._url = where.db_ingest_url
+        self.metrics = EventMetrics()
+        self.database = Database(where.db_ingest_url, CONSUMER, stop)
+        self.kafka_problem: str | None = "not connected yet"
         self._bootstrap = where.kafka_bootstrap
         self._names = {kafka_topic(settings.kafka.prefix, name): name for name in TOPICS}
-        self._dead_letter = kafka_topic(settings.kafka.prefix, "dead-letter")
+        self._letters = TopicWriter(where.kafka_bootstrap, settings.kafka.prefix, "dead-letter", stop)
         self._clocks = clock_range(settings.jobs)
         self._clear_times = clear_times
         self._rules = rules
@@ -96,93 +95,95 @@ class EventStore:
         self._held: Offsets = {}
 
     def serve(self) -> None:
-        """Until ``stop``; each time a service is lost, start again from the stored offsets."""
+        """Until ``stop``; each time Kafka is lost, start again from the stored offsets."""
         pauses = backoff()
         while not self._stop.is_set():
             started = time.monotonic()
             try:
-                self._serve_connected()
-            except psycopg.OperationalError as error:
-                self._lost("database", error)
+                self._run(lambda cursor: note(cursor, self._rules))
+                with closing(Reader(self._bootstrap, self._names)) as reader:
+                    self._assign(reader)
+                    self._follow(reader)
             except LOST as error:
-                self._lost("kafka", error)
+                self._lost(error)
             except OvertakenError as error:
                 self._log.warning("overtaken", reason=str(error))
             if time.monotonic() - started > 2 * PROBE_S:
                 pauses = backoff()
             self._stop.wait(0 if self._stop.is_set() else next(pauses))
+        self.database.close()
 
-    def _lost(self, service: str, error: Exception) -> None:
-        self.reasons[service] = str(error).strip()
+    def _lost(self, error: Exception) -> None:
+        self.kafka_problem = str(error).strip()
         self.metrics.retries.inc()
-        self._log.warning("waiting", service=service, reason=self.reasons[service])
+        self._log.warning("waiting", service="kafka", reason=self.kafka_problem)
 
-    def _serve_connected(self) -> None:
-        with psycopg.connect(self._url, autocommit=True, row_factory=dict_row, **CONNECT) as database:
-            with database.transaction(), database.cursor() as cursor:
-                note(cursor, self._rules)
-            self.reasons["database"] = None
-            with closing(Reader(self._bootstrap, self._names)) as reader:
-                self._assign(database, reader)
-                self._follow(database, reader)
+    def _run(self, work: Callable[[Cursor], Result]) -> Result:
+        """The result of ``work`` in one transaction, whose rows are mappings."""
 
-    def _assign(self, database: psycopg.Connection[Any], reader: Reader) -> None:
+        def within(connection: Connection) -> Result:
+            with connection.cursor(row_factory=dict_row) as cursor:
+                return work(cursor)
+
+        return self.database.run(within)
+
+    def _assign(self, reader: Reader) -> None:
         """Take every partition from where the database says."""
         places = reader.places()
-        self.reasons["kafka"] = None
-        with database.transaction(), database.cursor() as cursor:
-            self._held = load_offsets(cursor, CONSUMER, places)
+        self.kafka_problem = None
+        self._held = self._run(lambda cursor: load_offsets(cursor, CONSUMER, places))
         reader.assign(self._held)
 
-    def _follow(self, database: psycopg.Connection[Any], reader: Reader) -> None:
+    def _follow(self, reader: Reader) -> None:
         sweep_at = probe_at = settle_at = time.monotonic()
         while not self._stop.is_set():
             records = reader.read()
             if records:
-                self._store(database, records)
+                self._store(records)
             now = time.monotonic()
             # Not while catching up: the vehicle's newest event may be far ahead of the findings still unread.
             if now >= sweep_at and len(records) < BATCH:
-                with database.cursor() as cursor:
-                    self.metrics.cleared.inc(clear(cursor, self._clear_times))
+                self.metrics.cleared.inc(self._run(lambda cursor: clear(cursor, self._clear_times)))
                 sweep_at = now + SWEEP_S
             if now >= settle_at and len(records) < BATCH:
-                self._settle(database)
+                for word in self._run(lambda cursor: settle(cursor, self._terms)).verdicts:
+                    self.metrics.verdicts.labels(word).inc()  # alerts do not wait for verdicts
                 settle_at = now + self._terms.settle_s
             if now >= probe_at:
                 for topic, lag in reader.lag(self._held).items():
                     self.metrics.lag.labels(topic).set(lag)
                 probe_at = now + PROBE_S
 
-    def _settle(self, database: psycopg.Connection[Any]) -> None:
-        """Verdicts on crash records that are due; alerts do not wait for them."""
-        with database.transaction(), database.cursor() as cursor:
-            settled = settle(cursor, self._terms)
-        for word in settled.verdicts:
-            self.metrics.verdicts.labels(word).inc()
-
-    def _store(self, database: psycopg.Connection[Any], records: Sequence[Record]) -> None:
+    def _store(self, records: Sequence[Record]) -> None:
         """Store the records; one that the database refuses for what it is goes to the dead letters."""
-        batch = sort_out(records, self._clocks)
         try:
-            self._commit(database, batch, records)
-        except (psycopg.DataError, psycopg.IntegrityError) as error:
-            if len(records) > 1:
-                half = len(records) // 2
-                self._store(database, records[:half])
-                self._store(database, records[half:])
+            self._commit(sort_out(records, self._clocks), records)
+        except psycopg.Error as error:
+            if cause_of(error) is Cause.SETUP:
+                raise
+            half = len(records) // 2
+            if half:
+                self._store(records[:half])
+                self._store(records[half:])
             else:
-                refused = ContractError("bad_value", str(error).strip())
-                self._commit(database, Batch(rejected=[(records[0], refused)]), records)
+                refused = ContractError("refused", described(error))
+                self._commit(Batch(rejected=[(records[0], refused)]), records)
 
-    def _commit(self, database: psycopg.Connection[Any], batch: Batch, records: Sequence[Record]) -> None:
+    def _commit(self, batch: Batch, records: Sequence[Record]) -> None:
         after = {(record.topic, record.partition): record.offset + 1 for record in records}
-        bury(self._bootstrap, self._dead_letter, batch.rejected)
-        with self.metrics.batch_s.time(), database.transaction(), database.cursor() as cursor:
+
+        def work(cursor: Cursor) -> tuple[list[Finding], list[Rejected]]:
             move_offsets(cursor, CONSUMER, self._held, after)
             fresh, unjoined = write(cursor, batch, self._clear_times, self._clocks)
-            # Before the commit: their rows go with it, and nothing else would know of them.
-            bury(self._bootstrap, self._dead_letter, unjoined)
+            # Before the commit: nothing else would know of them. Dead letters stay in their topic.
+            rejected = [each for each in (*batch.rejected, *unjoined) if each[0].topic != "dead-letter"]
+            self._letters.write([dead_letter(*each) for each in rejected])
+            return fresh, unjoined
+
+        with self.metrics.batch_s.time():
+            fresh, unjoined = self._run(work)
         self._held |= after
         batch.rejected.extend(unjoined)
+        for record, error in batch.rejected:
+            self._log.warning("rejected", topic=record.topic, offset=record.offset, reason=str(error))
         self.metrics.stored(records, batch, fresh)

@@ -119,6 +119,9 @@ def sort_out(records: Sequence[Record], clocks: ClockRange) -> Batch:
             _sort_in(batch, record, clocks)
         except ContractError as error:
             batch.rejected.append((record, error))
+        except Exception as error:  # noqa: BLE001  one record must never stop the store
+            internal = ContractError("internal", f"{type(error).__name__}: {error}")
+            batch.rejected.append((record, internal))
     return batch
 
 

@@ -27,6 +27,7 @@ from stream_jobs.queries import QUERIES, TOPIC, Query, Sink, SinkParts
 from stream_jobs.session import build_session
 from stream_jobs.sinks import BatchClaims
 from stream_jobs.stream_tasks import stream_tasks
+from stream_jobs.topic_writer import dead_lettering
 from stream_jobs.user_sql.queries import user_queries
 
 log = structlog.get_logger("stream_jobs.jobs")
@@ -114,7 +115,7 @@ class Application:
         )
 
     def _database(self, name: str) -> Database:
-        database = Database(self._addresses.db_ingest_url, name, self._stop)
+        database = dead_lettering(self._settings, self._addresses, name, self._stop)
         self._databases.append(database)
         return database
 

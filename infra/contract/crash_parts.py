@@ -12,8 +12,9 @@ from typing import Final
 
 import orjson
 
+from infra.contract.bounds import ID_CHARS, LAST_MS, TEXT_CHARS, check_bounded, check_text, shown
 from infra.contract.errors import ContractError
-from infra.contract.frame import MAX_INT, Frame, check_identity, require_int
+from infra.contract.frame import Frame, check_identity, require_int
 
 CHUNK_BYTES: Final = 16 * 1024
 """A record of more JSON than this is sent in parts, unless a setting says otherwise."""
@@ -83,16 +84,16 @@ def check_part(message: Frame) -> None:
     """Raise ContractError unless a part is whole in itself. What it is a part of is not judged."""
     check_identity(message)
     for key in CLOCKS:
-        require_int(message, key, 0, MAX_INT, "bad_clock")
+        require_int(message, key, 0, LAST_MS, "bad_clock")
     parts = require_int(message, "parts", 1, MAX_PARTS, "bad_shape")
     require_int(message, "part", 0, parts - 1, "bad_shape")
     digest = message.get("sha256")
     if type(digest) is not str or len(digest) != 64 or not set(digest) <= set("0123456789abcdef"):
-        raise ContractError("bad_shape", f"sha256 {digest!r} is not 64 hexadecimal digits")
-    if type(message.get("data")) is not str:
-        raise ContractError("bad_shape", "data is not a string")
-    if type(message.get("crash_id")) is not str or message["crash_id"] == "":
-        raise ContractError("bad_shape", "crash_id is not a string")
+        raise ContractError("bad_shape", f"sha256 {shown(digest)} is not 64 hexadecimal digits")
+    # Cut as evenly as can be: all parts together are no longer than a record may be.
+    check_text(message, "data", max(TEXT_CHARS, -(-CRASH_MAX_BYTES // parts)), reason="bad_shape")
+    check_text(message, "crash_id", ID_CHARS, reason="bad_shape")
+    check_bounded({key: value for key, value in message.items() if key != "data"})
 
 
 def join_crash(slices: Sequence[str], digest: str) -> bytes:

@@ -10,8 +10,9 @@ from typing import Final
 
 import orjson
 
+from infra.contract.bounds import MAX_INT
 from infra.contract.errors import ContractError
-from infra.contract.frame import MAX_INT, SCHEMA, Frame, load_object, require_int
+from infra.contract.frame import SCHEMA, Frame, load_object, require_int
 from infra.contract.messages import ALERT_MAX_BYTES, SEVERITIES
 from infra.contract.topics import EVERYBODY, VEHICLE_ID
 

@@ -72,6 +72,7 @@ REASONS = (
     "rate_limited",  # whole, but more than one vehicle may send
     "unstorable",  # Kafka refused the record for what it is
     "session_lost",  # whatever the broker held for the bridge, when it no longer has its session
+    "refused",  # the database does: a record of an event topic, or a row of the jobs
     "internal",  # an error of the service itself, found on this message
 )
 

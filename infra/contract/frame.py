@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import orjson
 
+from infra.contract.bounds import MAX_INT, check_codes, shown
 from infra.contract.errors import ContractError
 from infra.contract.signals import FAST, SLOW
 from infra.contract.topics import VEHICLE_ID
@@ -21,9 +22,6 @@ MAX_SAMPLES: Final = 100
 MAX_DT_MS: Final = 60_000
 MAX_DEPTH: Final = 32
 """Levels of objects and arrays; a crash record has four."""
-
-MAX_INT: Final = 2**53
-"""Integers above this lose digits in other JSON readers."""
 
 HEAD: Final = ("schema", "vehicle_id", "boot_id", "seq", "t0_ms", "dt_ms", "n", "sent_ms")
 _FAST_NAMES: Final = tuple(s.name for s in FAST)
@@ -83,19 +81,26 @@ def _check_depth(value: Frame) -> None:
 def check_identity(message: Frame) -> None:
     """Schema number, vehicle id, boot id and sequence number of any uplink message."""
     if message.get("schema") != SCHEMA or type(message["schema"]) is not int:
-        raise ContractError("bad_schema", f"schema {message.get('schema')!r}, this service speaks {SCHEMA}")
-    vehicle_id = message.get("vehicle_id")
-    if type(vehicle_id) is not str or VEHICLE_ID.fullmatch(vehicle_id) is None:
-        raise ContractError("bad_identity", f"vehicle_id {vehicle_id!r} is not a 17-character VIN")
+        raise ContractError(
+            "bad_schema", f"schema {shown(message.get('schema'))}, this service speaks {SCHEMA}"
+        )
+    check_vehicle(message)
     require_int(message, "boot_id", 0, MAX_INT, "bad_identity")
     require_int(message, "seq", 0, MAX_INT, "bad_identity")
+
+
+def check_vehicle(message: Frame) -> None:
+    """The vehicle id of any message."""
+    vehicle_id = message.get("vehicle_id")
+    if type(vehicle_id) is not str or VEHICLE_ID.fullmatch(vehicle_id) is None:
+        raise ContractError("bad_identity", f"vehicle_id {shown(vehicle_id)} is not a 17-character VIN")
 
 
 def require_int(message: Frame, key: str, low: int, high: int, reason: str) -> int:
     """The integer under ``key``, within low..high; raises ContractError with ``reason`` otherwise."""
     value = message.get(key)
     if type(value) is not int or not low <= value <= high:
-        raise ContractError(reason, f"{key} {value!r} is not an integer in {low}..{high}")
+        raise ContractError(reason, f"{key} {shown(value)} is not an integer in {low}..{high}")
     return value
 
 
@@ -120,11 +125,10 @@ def _check_fast(frame: Frame, n: int) -> None:
 def _check_slow(frame: Frame) -> None:
     for name in _NUMBERS:
         if type(frame.get(name)) not in _NUMERIC:
-            raise ContractError("bad_value", f"{name} {frame[name]!r} is not a number or null")
+            raise ContractError("bad_value", f"{name} {shown(frame[name])} is not a number or null")
     for name in _FLAGS:
         if frame.get(name) not in (None, True, False) or type(frame.get(name)) in (int, float):
-            raise ContractError("bad_value", f"{name} {frame[name]!r} is not true, false or null")
+            raise ContractError("bad_value", f"{name} {shown(frame[name])} is not true, false or null")
     for name in _CODES:
-        codes = frame.get(name)
-        if codes is not None and not (type(codes) is list and all(type(c) is str for c in codes)):
-            raise ContractError("bad_value", f"{name} is not an array of strings")
+        if frame.get(name) is not None:
+            check_codes(name, frame[name])

@@ -14,7 +14,8 @@ from typing import Annotated, Any, Final
 
 from msgspec import DecodeError, Meta, defstruct, json
 
-from infra.contract.frame import MAX_BYTES, MAX_DT_MS, MAX_INT, MAX_SAMPLES, SCHEMA
+from infra.contract.bounds import CODE_CHARS, CODES, MAX_INT
+from infra.contract.frame import MAX_BYTES, MAX_DT_MS, MAX_SAMPLES, SCHEMA
 from infra.contract.signals import FAST, SLOW, Signal
 
 Gate = Callable[[bytes], bool]
@@ -69,5 +70,7 @@ def _whole(low: int, high: int) -> Any:
 def _column(signal: Signal, samples: int) -> Any:
     if signal in FAST:
         return Annotated[list[float | None], Meta(min_length=samples, max_length=samples)] | None
-    kinds: dict[str, Any] = {"number": float, "flag": bool, "codes": list[str]}
+    code = Annotated[str, Meta(max_length=CODE_CHARS)]
+    codes = Annotated[list[code], Meta(max_length=CODES)]
+    kinds: dict[str, Any] = {"number": float, "flag": bool, "codes": codes}
     return kinds[signal.kind] | None

@@ -7,9 +7,18 @@ from typing import Final
 
 import orjson
 
+from infra.contract.bounds import (
+    ID_CHARS,
+    LAST_MS,
+    MESSAGE_CHARS,
+    RULE_CHARS,
+    check_bounded,
+    check_text,
+    shown,
+)
 from infra.contract.crash_parts import CRASH_MAX_BYTES, check_part, is_part
 from infra.contract.errors import ContractError
-from infra.contract.frame import MAX_INT, Frame, check_identity, load_object, require_int
+from infra.contract.frame import Frame, check_identity, check_vehicle, load_object, require_int
 
 STATUS_MAX_BYTES: Final = 8 * 1024
 
@@ -94,7 +103,7 @@ ALERT_KEYS: Final = (
     "lon_deg",
 )
 """Keys of a record in the Kafka topic ``alerts``."""
-_ALERT_TEXTS: Final = ("alert_id", "vehicle_id", "rule", "message")
+_ALERT_TEXTS: Final = {"alert_id": RULE_CHARS, "rule": RULE_CHARS, "message": MESSAGE_CHARS}
 _ALERT_NUMBERS: Final = ("value", "limit", "lat_deg", "lon_deg")
 
 
@@ -105,9 +114,10 @@ def decode_crash(raw: bytes) -> Frame:
         check_part(record)
         return record
     check_identity(record)
-    require_int(record, "event_ms", 0, MAX_INT, "bad_clock")
-    require_int(record, "sent_ms", 0, MAX_INT, "bad_clock")
-    _require(type(record.get("crash_id")) is str and record["crash_id"] != "", "crash_id is not a string")
+    require_int(record, "event_ms", 0, LAST_MS, "bad_clock")
+    require_int(record, "sent_ms", 0, LAST_MS, "bad_clock")
+    check_text(record, "crash_id", ID_CHARS, reason="bad_shape")
+    check_bounded(record)
     _require_numbers(record, "delta_v_kmh")
     table = record.get("pre_crash")
     _require(type(table) is dict, "pre_crash is not an object of arrays")
@@ -139,12 +149,12 @@ def read_status(raw: bytes) -> Frame:
 def _status(raw: bytes, states: tuple[str, ...]) -> Frame:
     status = load_object(raw, STATUS_MAX_BYTES)
     check_identity(status)
-    require_int(status, "at_ms", 0, MAX_INT, "bad_clock")
+    require_int(status, "at_ms", 0, LAST_MS, "bad_clock")
     if status.get("state") not in states:
-        raise ContractError("bad_value", f"state {status.get('state')!r} is none of {', '.join(states)}")
+        raise ContractError("bad_value", f"state {shown(status.get('state'))} is none of {', '.join(states)}")
     for key in ("model", "powertrain", "vehicle_class"):
-        if type(status.get(key)) not in (str, type(None)):
-            raise ContractError("bad_value", f"{key} is not a string or null")
+        if status.get(key) is not None:
+            check_text(status, key, ID_CHARS)
     return status
 
 
@@ -154,17 +164,19 @@ def decode_alert(raw: bytes) -> Frame:
     missing = [key for key in ALERT_KEYS if key not in alert]
     if missing:
         raise ContractError("bad_shape", f"an alert without {', '.join(missing)}")
-    for key in _ALERT_TEXTS:
-        if type(alert[key]) is not str:
-            raise ContractError("bad_value", f"{key} {alert[key]!r} is not a string")
+    check_vehicle(alert)
+    for key, most in _ALERT_TEXTS.items():
+        check_text(alert, key, most)
     for key in _ALERT_NUMBERS:
         if type(alert[key]) not in (int, float, type(None)):
-            raise ContractError("bad_value", f"{key} {alert[key]!r} is not a number or null")
+            raise ContractError("bad_value", f"{key} {shown(alert[key])} is not a number or null")
     if alert["severity"] not in SEVERITIES:
-        raise ContractError("bad_value", f"severity {alert['severity']!r} is none of {', '.join(SEVERITIES)}")
+        raise ContractError(
+            "bad_value", f"severity {shown(alert['severity'])} is none of {', '.join(SEVERITIES)}"
+        )
     require_int(alert, "rule_version", 1, 2**31 - 1, "bad_value")
-    require_int(alert, "event_ms", 0, MAX_INT, "bad_clock")
-    require_int(alert, "received_ms", 0, MAX_INT, "bad_clock")
+    require_int(alert, "event_ms", 0, LAST_MS, "bad_clock")
+    require_int(alert, "received_ms", 0, LAST_MS, "bad_clock")
     return alert
 
 

@@ -45,6 +45,11 @@ HEADER_REINJECTED_FROM = "reinjected_from"
 HEADER_FIRST_RECEIVED_MS = "first_received_ms"
 """When a re-injected message came over MQTT; its ``received_ms`` is the moment of re-injection."""
 
+KEPT_BYTES = 900_000
+"""Raw bytes a dead letter keeps at most: Kafka's default limit for a record with its headers is 1 MiB."""
+DETAIL_CHARS = 500
+"""Characters of its ``detail``."""
+
 
 @dataclass(frozen=True, slots=True)
 class KafkaTopic:

@@ -211,6 +211,8 @@ def _told(
             f"run {run.run_id}: Spark dropped {result.dropped_late} rows behind its watermark: its windows "
             "lack them and it must not be promoted; drop it and report this"
         )
+    for line in result.left_out[: work.NAMED]:
+        say(f"run {run.run_id}: dead-lettered: {line}")
     if not wanted.verify:
         return True
     late = databases.late_open(live.db_owner_url, run.since_ms, run.until_ms)

@@ -51,6 +51,8 @@ class Verdict:
     rows_differing: int = 0
     by_column: Mapping[str, int] = field(default_factory=dict)
     first: Difference | None = None
+    named: tuple[str, ...] = ()
+    """Records left out: of the table of dead letters, which is told and not compared."""
 
     @property
     def equal(self) -> bool:

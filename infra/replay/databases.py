@@ -34,6 +34,12 @@ _OPEN: Final = (
     ("windows to roll up", "SELECT count(*) FROM odograph.window_change"),
 )
 _DROPPED: Final = "SELECT coalesce(sum(dropped_late), 0)::bigint FROM odograph.query_progress"
+_DEAD: Final = """
+SELECT digest, concat_ws(' ', mqtt_topic, vehicle_id, to_char(received_at, 'YYYY-MM-DD HH24:MI:SS'))
+       || ': ' || concat_ws(': ', reason, detail)
+FROM odograph.dead_letter ORDER BY partition, log_offset
+"""
+_DEAD_TOO: Final = "SELECT count(DISTINCT digest) FROM odograph.dead_letter WHERE digest = ANY(%(digests)s)"
 _LATE_OPEN: Final = (
     "SELECT count(*) FROM odograph.late_frame WHERE repaired_at IS NULL "
     "AND t0_ms < %(until_ms)s AND t0_ms + span_ms >= %(since_ms)s"
@@ -131,6 +137,12 @@ def dropped_late(url: str) -> int:
     """Rows that Spark dropped behind its watermark: must be 0, else windows lack them."""
     with connected(url) as own:
         return _number(own, _DROPPED)
+
+
+def dead_letters(live: Connection, run: Connection) -> tuple[list[str], int]:
+    """The records that a run left out, each in a line with its reason; how many of them live did too."""
+    rows = run.execute(_DEAD).fetchall()
+    return [text for _, text in rows], _number(live, _DEAD_TOO, {"digests": [digest for digest, _ in rows]})
 
 
 def late_open(url: str, since_ms: int, until_ms: int) -> int:

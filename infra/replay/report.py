@@ -21,6 +21,10 @@ COLUMNS_SHOWN = 6
 
 def table_line(verdict: Verdict) -> str:
     """One table of a comparison."""
+    if verdict.named:
+        lines = "".join(f"\n{'':18} {line}" for line in verdict.named)
+        records = f"{verdict.run_rows} records, {verdict.live_rows} in live too"
+        return f"{verdict.table:18} left out   {records}{lines}"
     if verdict.equal:
         return f"{verdict.table:18} equal      {verdict.live_rows} rows in {verdict.slices} slices"
     most = sorted(verdict.by_column.items(), key=lambda item: (-item[1], item[0]))[:COLUMNS_SHOWN]

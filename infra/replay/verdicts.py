@@ -48,5 +48,5 @@ def _row(run: Run, place: int, verdict: Verdict) -> dict[str, object]:
         "slices_differing": verdict.slices_differing,
         "rows_differing": verdict.rows_differing,
         "by_column": json.dumps(dict(verdict.by_column)),
-        "first": None if verdict.first is None else verdict.first.text(),
+        "first": "; ".join(verdict.named) or (verdict.first and verdict.first.text()),
     }

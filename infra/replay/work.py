@@ -33,6 +33,9 @@ SETTLE_POLL_S: Final = 1.0
 STUCK_S: Final = 300.0
 """A run whose jobs get no further for so long has failed: its tables are not whole."""
 LIVE_PAUSE_S: Final = 0.2
+LEFT_OUT: Final = "dead_letter"
+NAMED: Final = 20
+"""So many records that were left out are named."""
 
 Say = Callable[[str], None]
 log = structlog.get_logger("replay")
@@ -44,6 +47,8 @@ class Result:
 
     run: Run
     dropped_late: int
+    left_out: list[str]
+    """Records that became dead letters, a line each."""
 
 
 def stored(settings: Settings, run: Run) -> Stored:
@@ -92,9 +97,11 @@ def shadow(settings: Settings, live: Endpoints, run: Run, stop: threading.Event,
         _settle(shape, supervisor, ends, stop, say)
         took_s = time.monotonic() - fed_s
     dropped = databases.dropped_late(shape.owner_url)
+    with connected(live.db_owner_url) as here, connected(shape.owner_url) as there:
+        left_out, _ = databases.dead_letters(here, there)
     total_s = run.total_s + time.monotonic() - begun_s
     done = run.stage("done", feed_s=round(run.feed_s + took_s, 1), total_s=round(total_s, 1))
-    return Result(runs.save(settings.paths.home, done), dropped)
+    return Result(runs.save(settings.paths.home, done), dropped, left_out)
 
 
 def _feed(
@@ -150,6 +157,10 @@ def compared(
             if wanted(table):
                 found.append(compare(here, there, table, parameters(run)))
                 say(found[-1])
+        named, live_too = databases.dead_letters(here, there)
+        if named:
+            found.append(Verdict(LEFT_OUT, live_too, len(named), 0, 0, named=tuple(named[:NAMED])))
+            say(found[-1])
         verdicts.keep(here, run, found)
     return found
 

@@ -13,10 +13,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+from infra.contract.topics import KEPT_BYTES
+
 MAX_BYTES: Final = 64 * 1024
 MAX_DEPTH: Final = 32
-KEPT_BYTES: Final = 900_000
-"""A dead letter keeps so much of its message."""
 SHOWN: Final = 2
 
 Identity = tuple[str, int, int]

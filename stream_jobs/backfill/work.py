@@ -27,6 +27,7 @@ from stream_jobs.recompute import runs, work
 from stream_jobs.recompute.runs import Counts
 from stream_jobs.recompute.slices import Span
 from stream_jobs.session import build_session
+from stream_jobs.topic_writer import dead_lettering
 
 APART_MS: Final = 3_600_000
 """Samples that lie further apart are restated as spans of their own: a month of few drives is short."""
@@ -51,7 +52,7 @@ def bring_in(
     """Restate what the day touches and is not restated yet. Raises ConfigError, ServiceError."""
     progress = Progress.of(archive_of(settings.paths.home), taken.name)
     progress.begin(fresh=taken.fresh > 0)
-    database = Database(addresses.db_ingest_url, "backfill", stop, settings.recompute.attempt_s)
+    database = dead_lettering(settings, addresses, "backfill", stop, settings.recompute.attempt_s)
     try:
         spans = spans_of(taken.pieces_ms, repair_plan.grid_of(settings).road_window_ms)
         left = progress.left(spans)

@@ -15,7 +15,7 @@ import orjson
 
 from infra.contract.section_road import Crash
 from stream_jobs.crashes.scene import Window, seen
-from stream_jobs.crashes.verdict import judge
+from stream_jobs.crashes.verdict import SUSPECT, Verdict, judge
 
 OWN_BEFORE_S: Final = 60
 OTHERS_BEFORE_S: Final = 300
@@ -124,9 +124,11 @@ def _settle_one(cursor: Cursor, row: Row, terms: Crash) -> str:
     own = {**row, "before_s": OWN_BEFORE_S + WINDOW_S, "after_s": terms.still_to_s + WINDOW_S}
     cursor.execute(OWN, own)
     mine = [Window(**found) for found in cursor.fetchall()]
-    verdict = judge(
-        orjson.loads(row["record"]), seen(row["event_ms"], mine, _others(cursor, row, terms), terms), terms
-    )
+    around = seen(row["event_ms"], mine, _others(cursor, row, terms), terms)
+    try:
+        verdict = judge(orjson.loads(row["record"]), around, terms)
+    except Exception as error:  # noqa: BLE001  whatever a record holds, the others get their verdicts
+        verdict = Verdict(SUSPECT, (f"it cannot be judged: {type(error).__name__}: {error}",), {})
     stored = {
         "verdict": verdict.verdict,
         "reasons": orjson.dumps(verdict.reasons).decode(),

@@ -20,6 +20,7 @@ from stream_jobs.database import Database
 from stream_jobs.maintenance.task import TaskMetrics, TaskRunner
 from stream_jobs.maintenance.tasks import Context, maintenance_tasks
 from stream_jobs.recompute.turn import MAINTENANCE, TurnLostError, hold, turn
+from stream_jobs.topic_writer import dead_lettering
 
 NAME: Final = "maintenance"
 LOOK_S: Final = 2.0
@@ -85,7 +86,7 @@ class Maintenance:
         opened: list[Database] = []
 
         def database(name: str) -> Database:
-            opened.append(Database(self._addresses.db_ingest_url, name, ended))
+            opened.append(dead_lettering(self._settings, self._addresses, name, ended))
             return opened[-1]
 
         tasks = maintenance_tasks(Context(self._settings, self._addresses, database, ended))

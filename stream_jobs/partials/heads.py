@@ -9,7 +9,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from infra.contract.frame import MAX_DT_MS, MAX_INT, MAX_SAMPLES
+from infra.contract.bounds import CODE_CHARS, CODES, MAX_INT
+from infra.contract.frame import MAX_DT_MS, MAX_SAMPLES
+from infra.contract.topics import VEHICLE_ID
 from infra.contract.verdict import CLOCK_AHEAD, CLOCK_UNSET, LATE, OK, UNREADABLE, ClockLimits
 from stream_jobs.partials.frames import Flags, Ints
 
@@ -21,16 +23,44 @@ RANGES: Final = {
     "n": (1, MAX_SAMPLES),
 }
 """What the contract allows a head's number to be; no arithmetic on it can overflow then."""
+VIN: Final = rf"\A{VEHICLE_ID.pattern}\z"
+"""As RE2 and Java read it."""
+NUL: Final = "\0"
 
 
 def in_range(table: pa.Table) -> pa.Table:
-    """``table`` with the head's numbers null where they are out of range."""
+    """``table`` with what the contract does not allow null: the head's numbers, vehicle ids, codes.
+
+    The bridge lets none of it in; another producer may.
+    """
     for name, (low, high) in RANGES.items():
         column = table[name]
         plausible = pc.and_(pc.greater_equal(column, low), pc.less_equal(column, high))
         cleaned = pc.if_else(plausible, column, None)
         table = table.set_column(table.schema.get_field_index(name), name, cleaned)
-    return table
+    names = pc.if_else(pc.match_substring_regex(table["vehicle_id"], VIN), table["vehicle_id"], None)
+    table = table.set_column(table.schema.get_field_index("vehicle_id"), "vehicle_id", names)
+    return _with_codes_bounded(table) if "dtc_codes" in table.column_names else table
+
+
+def _with_codes_bounded(table: pa.Table) -> pa.Table:
+    codes = table["dtc_codes"]
+    texts = pc.list_flatten(codes)
+    most, longest = pc.max(pc.list_value_length(codes)).as_py(), pc.max(pc.binary_length(texts)).as_py()
+    if (
+        (most or 0) <= CODES
+        and (longest or 0) <= CODE_CHARS
+        and not pc.any(pc.match_substring(texts, NUL)).as_py()
+    ):
+        return table
+    cleaned = pa.array([None if not _bounded(row) else row for row in codes.to_pylist()], codes.type)
+    return table.set_column(table.schema.get_field_index("dtc_codes"), "dtc_codes", cleaned)
+
+
+def _bounded(codes: list[str] | None) -> bool:
+    return codes is None or (
+        len(codes) <= CODES and all(len(c) <= CODE_CHARS and NUL not in c for c in codes)
+    )
 
 
 def readable(table: pa.Table) -> Flags:

@@ -53,17 +53,17 @@ def _run(settings: Settings, span: Span) -> tuple[Run, Counts]:
     import threading
 
     from infra.contract.settings import endpoints
-    from stream_jobs.database import Database
     from stream_jobs.jobs import STREAM_CONF
     from stream_jobs.maintenance.vehicle_lookup import write_vehicle_lookup
     from stream_jobs.recompute import work
     from stream_jobs.session import build_session
+    from stream_jobs.topic_writer import dead_lettering
 
     terms, addresses = settings.recompute, endpoints(settings)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    database = Database(addresses.db_ingest_url, "recompute", stop, terms.attempt_s)
+    database = dead_lettering(settings, addresses, "recompute", stop, terms.attempt_s)
     try:
         caught_up_ms = work.closed_ms(settings, addresses, database)
         closed = work.closed_span(settings, span, caught_up_ms)

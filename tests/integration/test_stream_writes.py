@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import threading
 from datetime import UTC, datetime
 from urllib.parse import urlsplit, urlunsplit
@@ -15,6 +16,8 @@ from stream_jobs.database import Connection, Database, fetch
 from stream_jobs.recompute import turn as turns
 from stream_jobs.recompute.turn import WINDOWS, turn
 from stream_jobs.sinks import ROAD, BatchClaims, WindowSink, restate_windows, write_windows
+from stream_jobs.topic_writer import dead_lettering
+from tests.integration.events_support import topic_values
 from tests.integration.stream_support import query
 from tests.support import Lane, eventually
 from tests.support_frames import vin
@@ -39,6 +42,26 @@ def test_a_batch_written_twice_changes_nothing(lane: Lane) -> None:
     assert [r["vehicles"] for r in query(lane, "SELECT vehicles FROM odograph.road_cell_window")] == [3]
     write(8, vehicles=4)
     assert [r["vehicles"] for r in query(lane, "SELECT vehicles FROM odograph.road_cell_window")] == [4]
+    database.close()
+
+
+def test_rows_that_the_database_refuses_are_dead_letters_and_the_others_of_their_batch_are_written_once(
+    lane: Lane,
+) -> None:
+    checkpoint = lane.home / "checkpoints" / "windows"
+    checkpoint.mkdir(parents=True)
+    (checkpoint / "metadata").write_text('{"id": "11111111-2222-3333-4444-555555555555"}')
+    database = dead_lettering(lane.settings, lane.endpoints, "windows", threading.Event())
+    sink = WindowSink(database, BatchClaims("windows", checkpoint))
+    too_long = random.Random(1).randbytes(20_000).hex()  # psycopg calls its refusal an OperationalError
+    cells = [*(f"cell-{n}" for n in range(40)), too_long, "a\0b"]
+    batch = pa.concat_tables([road_rows(3, 7, cell) for cell in cells])
+    for _ in range(2):
+        database.run(lambda connection: sink.write(connection, {ROAD: batch}, 7))
+    stored = query(lane, "SELECT count(*) AS n, sum(vehicles)::integer AS v FROM odograph.road_cell_window")
+    assert stored == [{"n": 40, "v": 120}]
+    assert query(lane, "SELECT batch_id FROM odograph.batch_ledger") == [{"batch_id": 7}]
+    assert {letter["cell"] for letter in topic_values(lane, "dead-letter", 1)} == {too_long, "a\0b"}
     database.close()
 
 
@@ -86,10 +109,10 @@ def test_a_standing_link_that_falls_silent_is_cut_and_the_work_done_again(lane: 
         database.close()
 
 
-def road_rows(vehicles: int, batch_id: int) -> pa.Table:
+def road_rows(vehicles: int, batch_id: int, cell: str = "891f8d7a49bffff") -> pa.Table:
     return pa.table(
         {
-            "cell": ["891f8d7a49bffff"],
+            "cell": [cell],
             "heading_sector": pa.array([0], pa.int16()),
             "window_start": pa.array([datetime(2026, 1, 1, tzinfo=UTC)], pa.timestamp("us", tz="UTC")),
             "window_s": [60],

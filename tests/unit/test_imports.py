@@ -21,12 +21,13 @@ DOORS = {
         "bridge/downlink/feed.py",  # reads alerts, commits per destination; writes dead deliveries
         "bridge/status_log.py",  # tails the compacted topic status, for the watch over silent vehicles
         "stream_jobs/event_kafka.py",
-        "stream_jobs/topic_writer.py",  # findings within the batch, the newest states by a periodic task
+        "stream_jobs/topic_writer.py",  # findings within the batch, newest states, dead letters
         "infra/stack/",
         "infra/trace/log_reader.py",
         "infra/replay/log.py",  # stored records into a run's topics; stretches out of the log
     ),
     "psycopg": (
+        "infra/db_errors.py",  # what an error means, for all of these
         "stream_jobs/database.py",
         "stream_jobs/event_store.py",
         "stream_jobs/vehicles/trip_list.py",  # a reader, for the command line

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from load_tests.drills.poison import bridge, evidence, gates, maintenance, stack
+from load_tests.drills.poison import bridge, evidence, gates, maintenance, records, stack
 from load_tests.drills.poison.attack import Attack
 
 ATTACKS: Final[tuple[Attack, ...]] = (
@@ -13,4 +13,5 @@ ATTACKS: Final[tuple[Attack, ...]] = (
     *stack.ATTACKS,
     *maintenance.ATTACKS,
     *bridge.ATTACKS,
+    *records.ATTACKS,
 )

@@ -119,7 +119,7 @@ def test_poison_is_rejected_with_its_reason(reason: str) -> None:
 
 
 def test_every_reason_of_the_contract_has_its_poison() -> None:
-    found_later = {"rate_limited", "unstorable", "internal", "bad_digest", "session_lost"}
+    found_later = {"rate_limited", "unstorable", "refused", "internal", "bad_digest", "session_lost"}
     assert set(POISON) | found_later == set(errors.REASONS)
 
 

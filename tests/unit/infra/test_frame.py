@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from infra.contract import frame
+from infra.contract.bounds import MAX_INT
 from infra.contract.errors import ContractError
 from infra.contract.signals import FAST, SLOW
 
@@ -56,7 +57,7 @@ def test_the_golden_frame_is_read_and_written_byte_for_byte() -> None:
     speeds=st.lists(st.none() | st.floats(0, 250), min_size=1, max_size=frame.MAX_SAMPLES),
     coolant=st.none() | st.floats(-40, 215),
     codes=st.none() | st.lists(st.from_regex(r"[PCBU][0-3][0-9A-F]{3}", fullmatch=True), max_size=5),
-    seq=st.integers(0, frame.MAX_INT),
+    seq=st.integers(0, MAX_INT),
 )
 def test_what_was_encoded_is_decoded_again(
     speeds: list[float | None], coolant: float | None, codes: list[str] | None, seq: int

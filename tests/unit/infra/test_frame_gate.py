@@ -52,6 +52,7 @@ SOUND = {
     "largest-seq": golden(seq=2**53),
     "no-codes": golden(dtc_codes=[]),
     "codes": golden(dtc_codes=["P0301", ""]),
+    "as-many-codes-as-may-be": golden(dtc_codes=["P" * 16] * 64),
     "minus-zero-seq": swapped(b'"seq":42', b'"seq":-0'),
     "sound-duplicate": swapped(b'"seq":42', b'"seq":1,"seq":42'),
 }
@@ -120,6 +121,9 @@ REFUSED = {
     "zero-as-flag": golden(ignition_on=0.0),
     "text-as-flag": golden(ignition_on="true"),
     "code-as-number": golden(dtc_codes=[1]),
+    "code-too-long": golden(dtc_codes=["P" * 17]),
+    "codes-too-many": golden(dtc_codes=["P0301"] * 65),
+    "nul-in-code": golden(dtc_codes=["P\0"]),
     "codes-as-text": golden(dtc_codes="P0301"),
     "null-code": golden(dtc_codes=[None]),
     "bad-utf8-in-code": golden(dtc_codes=["X"]).replace(b'"X"', b'"\xff"'),

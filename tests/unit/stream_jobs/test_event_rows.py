@@ -14,13 +14,13 @@ from stream_jobs.event_rows import (
     ClockRange,
     Record,
     crash_row,
-    dead_letter_headers,
     dead_letter_row,
     finding,
     newest,
     status_row,
 )
 from stream_jobs.event_writes import sort_out
+from stream_jobs.topic_writer import dead_letter
 
 VIN = "1HGCM82633A004352"
 T0 = 1_790_000_000_000
@@ -77,6 +77,12 @@ def test_an_alert_is_read_with_the_time_of_its_topic() -> None:
         ({"event_ms": -1}, "bad_clock"),
         ({"message": "a\0b"}, "bad_value"),
         ({"rule": None}, "bad_value"),
+        ({"rule": "r" * 129}, "bad_value"),
+        ({"alert_id": "a" * 129}, "bad_value"),
+        ({"message": "m" * 1001}, "bad_value"),
+        ({"vehicle_id": "V" * 4_000}, "bad_identity"),
+        ({"event_ms": 253_402_300_800_000}, "bad_clock"),
+        ({"rule_version": 2**31}, "bad_value"),
     ],
 )
 def test_an_alert_that_breaks_the_contract_is_rejected(change: dict[str, object], reason: str) -> None:
@@ -194,6 +200,34 @@ def test_a_record_that_cannot_be_understood_does_not_stop_the_others() -> None:
     batch = sort_out([record("alerts", {}), record("alerts", ALERT), record("crash", CRASH)], CLOCKS)
     assert (len(batch.findings), len(batch.crashes), len(batch.rejected)) == (1, 1, 1)
     (rejected, error) = batch.rejected[0]
-    headers = dict(dead_letter_headers(rejected, error))
+    headers = dict(dead_letter(rejected, error).headers)
     assert headers["reason"] == b"bad_shape"
     assert b"(event store, topic alerts)" in headers["detail"]
+
+
+def test_a_dead_letter_is_one_that_kafka_takes_whatever_the_record_held() -> None:
+    headers = {"mqtt_topic": b"t" * 70_000, "reason": b"mine", "x" * 900_000: b"y" * 900_000}
+    poison = Record("alerts", 0, 7, T0, b"k" * 900_000, b"\xff" * 1_040_000, headers)
+    letter = dead_letter(poison, ContractError("bad_json", "d" * 900_000))
+    assert (letter.key, len(letter.value), letter.at_ms) == (None, 900_000, T0)
+    assert {name: len(value or b"") for name, value in letter.headers} == {
+        "mqtt_topic": 500,
+        "reason": 8,
+        "detail": 500,
+    }
+
+
+def test_an_error_of_our_own_on_a_record_does_not_stop_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stream_jobs.event_writes.status_row", lambda *_: 1 // 0)
+    batch = sort_out([record("status", status("online", T0)), record("alerts", ALERT)], CLOCKS)
+    assert len(batch.findings) == 1
+    (_, error) = batch.rejected[0]
+    assert (error.reason, error.detail) == (
+        "internal",
+        "ZeroDivisionError: integer division or modulo by zero",
+    )
+
+
+def test_a_reason_that_the_contract_does_not_know_is_none() -> None:
+    row = dead_letter_row(Record("dead-letter", 0, 3, T0, b"k\0", b"", {"reason": b"r" * 9000}))
+    assert (row["reason"], row["vehicle_id"]) == ("unknown", "k\ufffd")
