@@ -20,6 +20,7 @@ import psycopg
 
 from infra.contract.errors import ServiceError
 from infra.contract.patience import Wait, at_most
+from infra.db_errors import Cause, cause_of
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
@@ -53,11 +54,10 @@ class Database:
         try:
             with at_most(connection.fileno(), self._answer_s) as wait:
                 yield connection
-        except psycopg.OperationalError as error:
-            self._drop(connection)
-            raise ServiceError(f"the database {_went(wait, error)}; see: odograph status") from error
         except psycopg.Error as error:
             self._drop(connection)
+            if cause_of(error) in (Cause.AWAY, Cause.BUSY):
+                raise ServiceError(f"the database {_went(wait, error)}; see: odograph status") from error
             raise ServiceError(f"the database refused ({_short(error)}); see: odograph doctor") from error
         self._give_back(connection)
 
@@ -83,7 +83,7 @@ class Database:
         try:
             with at_most(spare.fileno(), min(CONNECT_S, self._answer_s)):
                 spare.execute("SELECT 1")
-        except psycopg.OperationalError:
+        except psycopg.Error:
             self._drop(spare)
             return False
         return True

@@ -17,6 +17,7 @@ from psycopg.rows import dict_row
 from infra.contract.errors import ConfigError, ServiceError
 from infra.contract.patience import at_most
 from infra.contract.silence import Silence
+from infra.db_errors import Cause, cause_of
 
 CONNECT_S: Final = 5
 ANSWER_S: Final = 15.0
@@ -121,11 +122,11 @@ def alert_store(url: str) -> Iterator[AlertStore]:
         connection = psycopg.connect(url, connect_timeout=CONNECT_S, row_factory=dict_row)
         with at_most(connection.fileno(), ANSWER_S), connection:
             yield AlertStore(connection)
-    except psycopg.OperationalError as error:
-        raise ServiceError(
-            f"the database cannot be reached: {str(error).strip()}; see odograph status"
-        ) from error
     except psycopg.errors.CheckViolation as error:
         raise ConfigError(f"alerts: {error.diag.message_primary}") from error
     except psycopg.Error as error:
+        if cause_of(error) is Cause.AWAY:
+            raise ServiceError(
+                f"the database cannot be reached: {str(error).strip()}; see odograph status"
+            ) from error
         raise ServiceError(f"the database refused: {str(error).strip()}; see odograph doctor") from error

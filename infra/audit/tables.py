@@ -43,6 +43,7 @@ SELECT coalesce(vehicle_id, ''), count(DISTINCT digest) FILTER (WHERE messages I
        coalesce(sum(messages) FILTER (WHERE reason = 'rate_limited'), 0)::bigint
 FROM odograph.dead_letter
 WHERE received_at >= to_timestamp(%(since)s / 1000.0) AND received_at < to_timestamp(%(until)s / 1000.0)
+  AND (mqtt_topic IS NOT NULL OR reason <> 'refused') -- else a row of the jobs, no message
 GROUP BY 1
 """
 _DEAD_FRAMES = """
