@@ -30,7 +30,7 @@ CRASH = HEAD | {
     "sent_ms": T0,
     "delta_v_kmh": [0.0, -9.0],
     "pre_crash": {"speed_kmh": [50.0]},
-    "padding": "x" * 4000,
+    "padding": ["x" * 200] * 20,
 }
 
 
