@@ -139,7 +139,7 @@ class Hostile:
             b"\xff",
             b"-1",
             b"9" * 40,
-            b"too_large",
+            b"rate_limited",
             b"x/telemetry",
             b"y" * 2000,
         )
