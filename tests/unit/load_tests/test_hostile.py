@@ -5,17 +5,22 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 import yaml
 
 from bridge.translate import DECODERS
 from infra.contract import downlink, messages
 from infra.contract.errors import ContractError
+from infra.contract.verdict import ClockLimits
 from load_tests.hostile import files
 from load_tests.hostile.grammar import KINDS, bodies
 from stream_jobs import rules
+from stream_jobs.partials.stage import Stage
+from stream_jobs.windows import PARTS
 
 FILES = 150
+NOW_MS = 1_763_800_000_000
 VIN = b"1HGCM82633A000042"
 
 
@@ -42,11 +47,23 @@ def test_a_hostile_message_is_decoded_or_refused_with_a_reason(kind: str) -> Non
     sound = refused = 0
     for number, body in enumerate(bodies(kind, 300, seed=17)):
         try:
-            decoders[kind](body.filled(VIN, number, 1_763_800_000_000))
+            decoders[kind](body.filled(VIN, number, NOW_MS))
             sound += 1
         except ContractError:
             refused += 1
-    assert (sound + refused, min(sound, refused) > 0) == (300, True)
+    assert (sound + refused, refused > 0, sound > 0) == (300, True, kind != "notice")  # those are signed
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_hostile_records_in_kafka_stop_no_worker_of_the_windows(kind: str) -> None:
+    values = [None, b""] + [body.filled(VIN, n, NOW_MS) for n, body in enumerate(bodies(kind, 300, seed=17))]
+    stamps = [(NOW_MS, NOW_MS, NOW_MS, 0, -1, 1 << 62)[n % 6] for n in range(len(values))]
+    columns = {"value": pa.array(values, pa.binary()), "received_ms": pa.array(stamps, pa.int64())}
+    stage = Stage(
+        10_000, 60_000, ClockLimits(floor_ms=1_420_070_400_000, ahead_ms=10_000, lateness_ms=30_000)
+    )
+    frames = stage.frames(pa.RecordBatch.from_pydict(columns), PARTS)
+    assert (VIN.decode() in frames["vehicle_id"].to_pylist()) is (kind == "telemetry")
 
 
 def test_the_same_seed_makes_the_same_messages() -> None:
