@@ -97,7 +97,8 @@ class Application:
 
     def _start(self, spark: SparkSession) -> None:
         self._queries = [self._start_query(spark, query) for query in self._wanted]
-        tasks = stream_tasks(spark, self._settings, self._board, self._database, self._stop)
+        owner_url = self._addresses.db_owner_url
+        tasks = stream_tasks(spark, self._settings, self._board, self._database, owner_url, self._stop)
         metrics = TaskMetrics(self._registry)
         self._tasks = TaskRunner("jobs", tasks, self._database("report"), self._stop, metrics)
         self._tasks.start()

@@ -34,16 +34,18 @@ def stream_tasks(
     settings: Settings,
     board: Board,
     database: Callable[[str], Database],
+    owner_url: str,
     stop: threading.Event,
 ) -> list[PeriodicTask]:
     """The tasks; ``database`` makes a connection of a task's own. Each has a scheduler pool of its name."""
     repair_db, nightly_db = database("repair"), database("recompute")
     closed = completeness.completeness(repair_db, "windows", "archive")
     all_closed = completeness.completeness(nightly_db, "windows", "archive", "vehicles")
+    nightly = Nightly(spark, settings, nightly_db, owner_url, all_closed, stop)
     tasks: list[tuple[str, float, Callable[[], Any]]] = [
         ("progress", PROGRESS_S, partial(write_progress, board, database("progress"))),
         ("repair", settings.jobs.repair_interval_s, Repair(spark, settings, repair_db, closed)),
-        ("recompute", settings.recompute.look_s, Nightly(spark, settings, nightly_db, all_closed, stop)),
+        ("recompute", settings.recompute.look_s, nightly),
     ]
     if settings.archive.url:
         store = partial(HadoopStore, spark, settings.archive.url)

@@ -21,6 +21,7 @@ FOLDER = Path(__file__).parent
 NAME = re.compile(r"\d{3}_[a-z0-9_]+(\.community)?\.sql")
 LOCK_KEY = 0x0D06_12AF
 ROLES = ("odograph_ingest", "odograph_dashboard", "odograph_dispatch")
+UNBOUNDED = "timescaledb.max_tuples_decompressed_per_dml_transaction"
 LEDGER = """
 CREATE SCHEMA IF NOT EXISTS odograph;
 CREATE TABLE IF NOT EXISTS odograph.migration (
@@ -75,6 +76,8 @@ def migrate(url: str, folder: Path = FOLDER) -> list[str]:
         with psycopg.connect(url, autocommit=True) as connection:
             connection.execute("SET client_min_messages = warning")
             connection.execute("SELECT pg_advisory_lock(%s)", (LOCK_KEY,))
+            if connection.execute("SELECT current_setting(%s, true)", (UNBOUNDED,)).fetchone() != ("0",):
+                connection.execute(restates_compressed("CURRENT_USER"))
             _ensure_roles(connection)
             connection.execute(LEDGER)
             applied = _applied(connection)
@@ -101,6 +104,14 @@ def license_of(connection: Connection) -> str:
     """TimescaleDB's license in force, ``apache`` or ``timescale``; empty without the extension."""
     row = connection.execute("SELECT current_setting('timescaledb.license', true)").fetchone()
     return str(row[0] or "") if row else ""
+
+
+def restates_compressed(role: str) -> str:
+    """SQL by which ``role`` may write into compressed chunks as much as it has to, in later sessions.
+
+    A window of 150 vehicles, restated there, is beyond TimescaleDB's own limit (SQLSTATE 53400).
+    """
+    return f"ALTER ROLE {role} SET {UNBOUNDED} = 0"
 
 
 def _ensure_roles(connection: Connection) -> None:

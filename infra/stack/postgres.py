@@ -15,6 +15,7 @@ import psycopg
 from psycopg import sql
 
 from infra.contract.errors import ServiceError
+from infra.sql.migrate import restates_compressed
 from infra.stack import accounts, cache, probes
 from infra.stack.ports import HOST
 from infra.stack.rootfs import CONFIG, DATA, inside
@@ -155,6 +156,8 @@ def ensure_roles(superuser_url: str, words: Passwords) -> None:
             verb = "ALTER" if _exists(connection, "pg_roles", "rolname", role) else "CREATE"
             statement = sql.SQL(verb + " ROLE {} LOGIN PASSWORD {}")
             connection.execute(statement.format(sql.Identifier(role), sql.Literal(password)))
+        for role in (OWNER, INGEST):
+            connection.execute(restates_compressed(role))
         connection.execute(f"ALTER ROLE {OWNER} CREATEDB")  # a shadow run has a database of its own
         connection.execute(f"ALTER ROLE {DASHBOARD} SET default_transaction_read_only = on")
         connection.execute(f"ALTER ROLE {DASHBOARD} SET statement_timeout = '15s'")

@@ -62,7 +62,7 @@ def bring_in(
         late, quarantined = note_exceptions(database, taken)
         write_vehicle_lookup(database, settings.paths.home)
         counts = []
-        for span, count in _recompute(settings, database, left, caught_up_ms, say, stop):
+        for span, count in _recompute(settings, addresses, database, left, caught_up_ms, say, stop):
             progress.note(span)
             counts.append(count)
     finally:
@@ -116,7 +116,7 @@ def _write(connection: Connection, late: pa.Table, quarantined: pa.Table) -> Non
 
 
 def _recompute(
-    settings: Settings, database: Database, spans: list[Span], caught_up_ms: int,
+    settings: Settings, addresses: Endpoints, database: Database, spans: list[Span], caught_up_ms: int,
     say: Callable[[str], None], stop: threading.Event,
 ) -> Iterator[tuple[Span, Counts]]:  # fmt: skip
     if not spans:
@@ -125,9 +125,10 @@ def _recompute(
     conf = {**STREAM_CONF, "spark.sql.shuffle.partitions": str(terms.parts)}
     spark = build_session(settings, "backfill", terms.driver_mb, settings.jobs.master, conf)
     try:
+        owner_url, told = addresses.db_owner_url, lambda done, of: say(f"slice {done} of {of}")
+        tools = work.Tools(spark, settings, database, owner_url, stop, told)
         for number, span in enumerate(spans, start=1):
             say(f"span {number} of {len(spans)}: from {runs.moment(span.from_ms):%Y-%m-%d %H:%M} UTC")
-            tools = work.Tools(spark, settings, database, stop, lambda done, of: say(f"slice {done} of {of}"))
             yield span, work.recompute(tools, span, caught_up_ms)[1]
     finally:
         spark.stop()

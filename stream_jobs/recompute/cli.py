@@ -72,7 +72,8 @@ def _run(settings: Settings, span: Span) -> tuple[Run, Counts]:
         conf = {**STREAM_CONF, "spark.sql.shuffle.partitions": str(terms.parts)}
         spark = build_session(settings, "recompute", terms.driver_mb, settings.jobs.master, conf)
         try:
-            return work.recompute(work.Tools(spark, settings, database, stop, _say), closed, caught_up_ms)
+            tools = work.Tools(spark, settings, database, addresses.db_owner_url, stop, _say)
+            return work.recompute(tools, closed, caught_up_ms)
         finally:
             spark.stop()
     finally:

@@ -47,13 +47,14 @@ class Nightly:
     """Runs once a day from ``recompute.hour_utc`` on; ``closed_ms`` says up to when all is taken in."""
 
     def __init__(
-        self, spark: SparkSession, settings: Settings, database: Database,
+        self, spark: SparkSession, settings: Settings, database: Database, owner_url: str,
         closed_ms: Callable[[], int | None], stop: threading.Event,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:  # fmt: skip
         self._spark = spark
         self._settings = settings
         self._database = database
+        self._owner_url = owner_url
         self._closed_ms = closed_ms
         self._stop = stop
         self._now = now
@@ -81,7 +82,7 @@ class Nightly:
         if unfinished:
             span = Span(*unfinished[0][:2])
         run = self._database.run(lambda c: runs.begin(c, runs.NIGHTLY, span, late_until))
-        tools = Tools(self._session(), self._settings, self._database, self._stop)
+        tools = Tools(self._session(), self._settings, self._database, self._owner_url, self._stop)
         restate_windows(tools, run, starts)
         lead_ms = self._settings.recompute.lead_h * HOUR_MS
         restate_vehicles(tools, run, closed_ms, lambda c: vehicle_work.of_behind(c, closed_ms, lead_ms))

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from infra.archive.layout import HOUR_MS, archive_of
 from infra.contract.errors import ConfigError, ServiceError
 from infra.contract.settings import Endpoints, Settings
+from infra.sql import continuous
 from infra.stack.lag import records_behind
 from stream_jobs import repair_plan
 from stream_jobs.batch import GRACE_MS, archive_files
@@ -44,6 +45,7 @@ class Tools:
     spark: SparkSession
     settings: Settings
     database: Database
+    owner_url: str
     stop: threading.Event
     say: Say = lambda _done, _all: None
 
@@ -142,8 +144,10 @@ def _note(run: Run, connection: Connection, counts: Counts) -> None:
 
 
 def close(tools: Tools, run: Run) -> Counts:
-    """Roll up what was restated, and end the run."""
+    """Roll up what was restated, by the license's own means too, and end the run."""
     roll_up = RollUps(tools.database, tools.settings.tz)
     while roll_up():
         pass
+    since, until = runs.moment(run.span.from_ms), runs.moment(run.span.until_ms)
+    continuous.refresh(tools.owner_url, since, until, tools.settings.recompute.attempt_s)
     return tools.database.run(lambda c: runs.finish(c, run))

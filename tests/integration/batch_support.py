@@ -106,7 +106,7 @@ class Given:
         """A connection of its own; no Spark."""
         stop = threading.Event()
         database = Database(self.url, "recompute", stop, PATIENCE_S)
-        return work.Tools(None, self.settings, database, stop)  # type: ignore[arg-type]
+        return work.Tools(None, self.settings, database, self.url, stop)  # type: ignore[arg-type]
 
 
 def given_of(
@@ -134,7 +134,13 @@ def by_night(given: Given) -> Counts | None:
     settings = given.settings.model_copy(update={"recompute": terms})
     try:
         return Nightly(
-            tools.spark, settings, tools.database, lambda: given.closed_ms, tools.stop, lambda: now
+            tools.spark,
+            settings,
+            tools.database,
+            tools.owner_url,
+            lambda: given.closed_ms,
+            tools.stop,
+            lambda: now,
         )()
     finally:
         tools.database.close()

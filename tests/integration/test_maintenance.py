@@ -90,6 +90,28 @@ def test_old_chunks_go_and_what_was_made_of_them_stays(lane: Lane, database: Dat
 UNITS = ("minute", "hour", "day")
 
 
+def day_of(moment: datetime) -> datetime:
+    return moment.replace(hour=0, minute=0, second=0, microsecond=0)
+
+
+def test_the_chunks_of_a_continuous_aggregate_go_with_those_of_its_table(
+    lane: Lane, database: Database
+) -> None:
+    old, new = (datetime.fromtimestamp(ms / 1000, UTC) for ms in (OLD_MS, NOW_MS))
+    with psycopg.connect(lane.endpoints.db_owner_url) as connection:  # a hypertable stands in for it
+        connection.execute("CREATE TABLE odograph.vehicle_minute_continuous (bucket timestamptz NOT NULL)")
+        connection.execute(
+            "SELECT create_hypertable('odograph.vehicle_minute_continuous', 'bucket',"
+            " chunk_time_interval => INTERVAL '1 day')"
+        )
+        connection.execute("INSERT INTO odograph.vehicle_minute_continuous VALUES (%s), (%s)", (old, new))
+    drop_expired(database, Retention(windows_days=5, minutes_days=8))
+    assert query(lane, "SELECT bucket FROM odograph.vehicle_minute_continuous") == [{"bucket": new}]
+    sizes = {t.name: t for t in table_sizes(lane.endpoints.db_dashboard_url)}
+    size = sizes["odograph.vehicle_minute_continuous"]
+    assert (size.kept_days, size.bytes > 0, size.since) == (8, True, day_of(new))
+
+
 def test_each_hour_that_changed_is_balanced_for_the_dashboard(lane: Lane, database: Database) -> None:
     begin_ms = NOW_MS - HOUR_MS
 

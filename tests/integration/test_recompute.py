@@ -12,6 +12,7 @@ import psycopg
 import pytest
 
 from infra.contract.errors import ConfigError
+from infra.sql import continuous
 from infra.stack.stack import Stack
 from load_tests.oracle import expect
 from stream_jobs.database import Database
@@ -55,7 +56,8 @@ def bench(stack: Stack, tmp_path: Path) -> Iterator[Bench]:
         conf = {**STREAM_CONF, "spark.sql.shuffle.partitions": "2"}
         spark = build_session(lane.settings, "recompute", 1024, "local[2]", conf)
         database = Database(lane.endpoints.db_ingest_url, "recompute", threading.Event())
-        yield lane, work.Tools(spark, lane.settings, database, threading.Event())
+        owner_url = lane.endpoints.db_owner_url
+        yield lane, work.Tools(spark, lane.settings, database, owner_url, threading.Event())
         database.close()
         spark.stop()
 
@@ -75,13 +77,16 @@ def last_night(bench: Bench) -> Nightly:
     terms = lane.settings.recompute.model_copy(update={"hour_utc": now.hour})
     settings = lane.settings.model_copy(update={"recompute": terms})
     closed_ms = base_ms() + 2 * HOUR_MS
-    return Nightly(tools.spark, settings, tools.database, lambda: closed_ms, tools.stop, lambda: now)
+    told = (tools.database, tools.owner_url, lambda: closed_ms, tools.stop, lambda: now)
+    return Nightly(tools.spark, settings, *told)
 
 
 def test_what_is_not_as_the_archive_has_it_is_restated_by_a_run_that_was_killed_and_by_night(
-    bench: Bench,
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lane, tools = bench
+    made_anew = []
+    monkeypatch.setattr(continuous, "refresh", lambda *given: made_anew.append(given[:3]))
     start_ms, vehicles = base_ms(), range(1, 4)
     records = spoilt(drive(vehicles, start_ms, 130, seed=5), seed=6) + hot_drive(start_ms)
     archive(lane, "first", sorted(records))
@@ -97,6 +102,8 @@ def test_what_is_not_as_the_archive_has_it_is_restated_by_a_run_that_was_killed_
     (half_done,) = query(lane, "SELECT run_no, finished_at FROM odograph.recompute_run")
     run_no, counts = recomputed(bench, start_ms)
     assert half_done == {"run_no": run_no, "finished_at": None}
+    runs = "SELECT from_at, until_at FROM odograph.recompute_run"
+    assert made_anew == [(lane.endpoints.db_owner_url, *run.values()) for run in query(lane, runs)]
     expected = expect(records)
     everybody = range(1, 72)
     assert_equal(stored(lane, everybody, start_ms, start_ms + HOUR_MS), expected)

@@ -10,12 +10,14 @@ import psycopg
 import pyarrow as pa
 import pytest
 
+from infra.sql import continuous
 from load_tests.oracle import Expected, expect, expect_rollup
 from stream_jobs import windows
 from stream_jobs.database import Database
 from stream_jobs.rollups.update import RollUps
 from stream_jobs.sinks import VEHICLE, restate_windows, write_windows
 from stream_jobs.trends.update import renew
+from tests.integration.community_support import apply_community_files, refreshed
 from tests.integration.rollup_support import insert_bucket
 from tests.integration.stream_support import drive, query, spoilt
 from tests.support import Lane
@@ -95,6 +97,74 @@ def test_every_level_equals_all_its_samples_and_follows_what_is_written_again(
 
     assert RollUps(database, "Asia/Kolkata")() > 0
     assert_levels(lane, records, "Asia/Kolkata")
+
+
+def differences(lane: Lane, url: str) -> list[tuple[Any, ...]]:
+    """Unit, bucket, windows of the roll-up and of the aggregate."""
+    sql = (
+        "SELECT unit, bucket, windows, continuous_windows"
+        " FROM serving.rollup_difference('2025-03-01 11:00+00', '2025-03-01 15:00+00')"
+        " ORDER BY unit DESC, bucket"
+    )
+    with psycopg.connect(url) as connection:
+        return connection.execute(sql).fetchall()
+
+
+@pytest.fixture
+def community(lane: Lane, monkeypatch: pytest.MonkeyPatch) -> Lane:
+    """The lane with the files of the community edition, stand-ins where the license is asked for."""
+    apply_community_files(lane)
+    monkeypatch.setattr(continuous, "license_of", lambda _: "timescale")
+    return lane
+
+
+def test_what_one_of_roll_up_and_continuous_aggregate_lacks_is_a_difference(
+    community: Lane, database: Database
+) -> None:
+    addresses = community.endpoints
+    begin = datetime(2025, 3, 1, 12, 58, tzinfo=UTC)
+    third, last = begin + timedelta(minutes=2), begin + timedelta(minutes=3)
+    whole = expect(drive(range(1, 2), int(begin.timestamp()) * 1000, 240, seed=7))
+    roll_up = RollUps(database, "Europe/Berlin")
+    windows_of = {late: [k for k in whole.vehicle if (k[1] >= third) is late] for late in (False, True)}
+    database.run(lambda c: write_windows(c, VEHICLE, table_of(whole, windows_of[False])))
+    roll_up()
+    continuous.refresh(addresses.db_owner_url, begin, third, 60)
+    assert differences(community, addresses.db_dashboard_url) == []
+
+    database.run(lambda c: write_windows(c, VEHICLE, table_of(whole, windows_of[True])))
+    roll_up()
+    lacking = differences(community, addresses.db_ingest_url)
+    assert [(unit, at, without) for unit, at, _, without in lacking] == [
+        ("minute", third, None), ("minute", last, None), ("hour", third, None),
+    ]  # fmt: skip
+    assert [made for _, _, made, _ in lacking] == [6, 6, 12]
+
+    continuous.refresh(addresses.db_owner_url, third, last, 60)
+    with psycopg.connect(addresses.db_owner_url) as connection:
+        connection.execute("DELETE FROM odograph.vehicle_minute WHERE bucket = %s", (last,))
+    assert differences(community, addresses.db_ingest_url) == [("minute", last, None, 6)]
+    assert query(community, "SELECT * FROM serving.rollup_difference") == []  # it looks 7 days back
+
+
+def test_whole_hours_are_refreshed_a_day_at_a_time_but_none_whose_windows_have_gone(community: Lane) -> None:
+    owner_url = community.endpoints.db_owner_url
+    since, until = datetime(2025, 3, 1, 12, 58, tzinfo=UTC), datetime(2025, 3, 2, 13, 58, tzinfo=UTC)
+    noon, next_noon = since.replace(minute=0), until.replace(hour=12, minute=0)
+    assert continuous.refresh(owner_url, since, until, 60) == 2
+    of_time = [(noon, next_noon), (next_noon, next_noon + timedelta(hours=2))]
+    minutes, hours = "odograph.vehicle_minute_continuous", "odograph.vehicle_hour_continuous"
+    assert refreshed(community) == [(name, *piece) for name in (minutes, hours) for piece in of_time]
+
+    with psycopg.connect(owner_url) as connection:
+        connection.execute(
+            "UPDATE odograph.retention SET dropped_before = '2025-03-02 00:00+00'"
+            " WHERE table_name = 'vehicle_window'"
+        )
+    assert continuous.refresh(owner_url, since, until, 60) == 1
+    midnight = datetime(2025, 3, 2, tzinfo=UTC)
+    assert refreshed(community)[-1] == (hours, midnight, next_noon + timedelta(hours=2))
+    assert continuous.refresh(owner_url, since, noon, 60) == 0
 
 
 def test_a_leak_stands_in_the_view_with_its_days_and_only_once(lane: Lane, database: Database) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from datetime import UTC, datetime
 from pathlib import Path
 
 import psycopg
@@ -13,7 +14,7 @@ from psycopg import errors
 
 from infra.contract.errors import ConfigError, ServiceError
 from infra.contract.topics import KAFKA_TOPICS
-from infra.sql import migrate
+from infra.sql import continuous, migrate
 from infra.stack import kafka_topics, probes
 from infra.stack.stack import Stack
 from tests.support import Lane, open_lane
@@ -151,6 +152,22 @@ def test_a_file_that_fails_leaves_nothing_behind(lane: Lane, tmp_path: Path) -> 
         migrate.migrate(lane.endpoints.db_owner_url, tmp_path)
     with psycopg.connect(lane.endpoints.db_owner_url) as connection:
         assert connection.execute("SELECT to_regclass('odograph.half')").fetchone() == (None,)
+
+
+def test_who_restates_windows_may_decompress_as_many_rows_as_it_takes(lane: Lane) -> None:
+    for url in (lane.endpoints.db_ingest_url, lane.endpoints.db_owner_url):
+        with psycopg.connect(url) as connection:
+            setting = "SHOW timescaledb.max_tuples_decompressed_per_dml_transaction"
+            assert connection.execute(setting).fetchone() == ("0",)
+
+
+def test_continuous_aggregates_are_left_alone_in_the_apache_edition(lane: Lane) -> None:
+    span = (datetime(2026, 11, 1, tzinfo=UTC), datetime(2026, 11, 3, tzinfo=UTC))
+    assert continuous.refresh(lane.endpoints.db_owner_url, *span, 60) == 0
+    with psycopg.connect(lane.endpoints.db_owner_url, autocommit=True) as connection:
+        connection.execute("CREATE VIEW odograph.stand_in AS SELECT 1 AS n")
+        with pytest.raises(psycopg.errors.FeatureNotSupported, match="not supported under the current"):
+            connection.execute(continuous.REFRESH, ("odograph.stand_in", *span))
 
 
 def test_community_files_wait_for_the_community_edition(lane: Lane, tmp_path: Path) -> None:
