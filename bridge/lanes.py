@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 from urllib.parse import quote
 
@@ -16,6 +16,7 @@ from bridge.names import NamedTranslator
 from bridge.rate_limit import VehicleLimit
 from bridge.translate import Translator
 from infra.contract import topics
+from infra.contract.mqtt_broker import MqttBroker
 from infra.contract.secret_file import read_secret
 from infra.contract.settings import Endpoints, Settings
 from infra.contract.shard import Shard
@@ -99,10 +100,8 @@ def fleeting_lane(plan: Plan, settings: Settings, endpoints: Endpoints) -> Fleet
 
 
 def _source(plan: Plan, settings: Settings, endpoints: Endpoints, client_id: str, qos: int) -> SourceConfig:
-    secret = settings.bridge.password_file
     return SourceConfig(
-        endpoints.mqtt_host,
-        endpoints.mqtt_port,
+        _broker(settings, endpoints),
         client_id,
         plan.filters,
         window(plan.limits.in_flight),
@@ -110,9 +109,16 @@ def _source(plan: Plan, settings: Settings, endpoints: Endpoints, client_id: str
         max_packet_bytes=settings.mqtt.max_message_bytes,
         session=SessionMemory(settings.paths.home / "sessions" / quote(client_id, safe="")),
         identity_property=settings.bridge.identity_property,
-        user=settings.bridge.user,
-        password="" if secret is None else read_secret(secret, "ODOGRAPH_BRIDGE_PASSWORD_FILE"),
     )
+
+
+def _broker(settings: Settings, endpoints: Endpoints) -> MqttBroker:
+    """The broker, under the bridge's own name where it has one."""
+    secret, user = settings.bridge.password_file, settings.bridge.user
+    if not user:
+        return endpoints.mqtt
+    word = "" if secret is None else read_secret(secret, "ODOGRAPH_BRIDGE_PASSWORD_FILE")
+    return replace(endpoints.mqtt, user=user, password=word)
 
 
 def _sink(plan: Plan, endpoints: Endpoints, client_id: str, once: bool = False) -> SinkConfig:

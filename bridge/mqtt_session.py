@@ -16,6 +16,7 @@ from paho.mqtt.properties import Properties
 
 from bridge.buffered_socket import BufferedSocket
 from bridge.wire import PACKET_BYTES
+from infra.contract.mqtt_broker import MqttBroker
 
 KEEPALIVE_S: Final = 30
 CONNECT_S: Final = 2.0
@@ -80,8 +81,7 @@ class SourceConfig:
     and a message of that topic comes behind all that the broker still holds.
     """
 
-    host: str
-    port: int
+    broker: MqttBroker
     client_id: str
     filters: tuple[str, ...]
     receive_maximum: int
@@ -89,8 +89,6 @@ class SourceConfig:
     marker: str = ""
     max_packet_bytes: int = PACKET_BYTES
     identity_property: str = ""
-    user: str = ""
-    password: str = field(default="", repr=False)
     session: SessionMemory = field(default_factory=SessionMemory)
 
 
@@ -109,8 +107,7 @@ def new_client(config: SourceConfig, client: type[Client] = _Client) -> Client:
         CallbackAPIVersion.VERSION2, config.client_id, protocol=MQTTProtocolVersion.MQTTv5, manual_ack=True
     )
     made.connect_timeout = CONNECT_S
-    if config.user:
-        made.username_pw_set(config.user, config.password)
+    config.broker.log_in(made)
     return made
 
 
@@ -118,7 +115,9 @@ def end_session(config: SourceConfig) -> None:
     """Let the broker forget the session, and whatever it holds for it; so do we. Raises OSError."""
     client = new_client(config, Client)
     properties = connect_properties(replace(config, qos=0))
-    client.connect(config.host, config.port, KEEPALIVE_S, clean_start=True, properties=properties)
+    client.connect(
+        config.broker.host, config.broker.port, KEEPALIVE_S, clean_start=True, properties=properties
+    )
     deadline_s = time.monotonic() + CONNECT_S
     while not client.is_connected():
         if client.loop(0.1) != 0 or time.monotonic() > deadline_s:

@@ -187,17 +187,16 @@ class MqttSource:
         client = self._new_client()
         try:
             client.connect(
-                self._config.host,
-                self._config.port,
+                self._config.broker.host,
+                self._config.broker.port,
                 KEEPALIVE_S,
                 clean_start=self._config.qos == 0,
                 properties=connect_properties(self._config, self._refuse_large),
             )
         except OSError as error:
-            self._log.warning(
-                "mqtt broker away", host=self._config.host, port=self._config.port, why=str(error)
-            )
-            self._forget(f"{self._config.host}:{self._config.port} does not answer ({error})")
+            why = self._config.broker.trouble(error)
+            self._log.warning("mqtt broker away", why=why)
+            self._forget(why)
             return False
         self._client, self._sock = client, client.socket()  # type: ignore[assignment]
         _, sock = self._parts()

@@ -75,7 +75,7 @@ def run(settings: Settings, endpoints: Endpoints) -> int:
     stop = threading.Event()
     with (
         KafkaProbe(endpoints.kafka_bootstrap, wanted) as probe,
-        BrokerWatch(endpoints.mqtt_host, endpoints.mqtt_port, patient=True) as broker,
+        BrokerWatch(endpoints.mqtt, patient=True) as broker,
         _stopping_on_signals(stop),
     ):
         registry = CollectorRegistry()

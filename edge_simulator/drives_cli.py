@@ -66,7 +66,7 @@ def replay(
     name = run_id or f"replay-{now_ms()}"
     with (
         StopFlag(say) as stop,
-        Publisher(address.mqtt_host, address.mqtt_port, [f"odograph-{name}"]) as publisher,
+        Publisher(address.mqtt, [f"odograph-{name}"]) as publisher,
     ):
         publisher.connect(deadline_s=5.0)
         with RunFiles(in_force.paths.home, name, log_frames) as files:

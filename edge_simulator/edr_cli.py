@@ -86,7 +86,7 @@ def resend(
     if kept:
         address = settings.endpoints(in_force)
         client = f"odograph-resend-{now_ms()}"
-        with Publisher(address.mqtt_host, address.mqtt_port, [client]) as publisher:
+        with Publisher(address.mqtt, [client]) as publisher:
             publisher.connect(deadline_s=5.0)
             again.offer(publisher, in_force.mqtt.root, kept)
             publisher.drain(drain_s)

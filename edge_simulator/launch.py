@@ -67,7 +67,7 @@ def publish(
     with (
         StopFlag(say) as stop,
         publisher_of(manner.client, wanted.vehicles, manner.keep_s)(
-            address.mqtt_host, address.mqtt_port, manner.clients, wills, filters=ears
+            address.mqtt, manner.clients, wills, filters=ears
         ) as publisher,
     ):
         publisher.connect(deadline_s=5.0 + 0.01 * len(manner.clients))

@@ -143,6 +143,7 @@ class CrashProbe(_Probe):
             self._endpoints.kafka_bootstrap, topics.kafka_topic(self._settings.kafka.prefix, "alerts")
         )
         client = mqtt.Client(CallbackAPIVersion.VERSION2)
+        self._endpoints.mqtt.log_in(client)
         client.connect(self._endpoints.mqtt_host, self._endpoints.mqtt_port)
         client.loop_start()
         try:

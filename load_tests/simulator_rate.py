@@ -26,6 +26,7 @@ from edge_simulator.sending.reactions import filters
 from edge_simulator.sending.run import Run
 from edge_simulator.sending.sender import Plan
 from edge_simulator.world import World
+from infra.contract.mqtt_broker import MqttBroker
 from load_tests.rate_support import Broker, Clock, broker_in, cpu_s
 
 FLAT_OUT_VEHICLES = 10_000
@@ -115,7 +116,9 @@ def all_in(
     world = fleet(vehicles, seconds, clock)
     run_id = f"rate-{time.time_ns()}"
     ears = filters("rate", world.vehicle_ids, 1) if listen else {}
-    with publisher_of(client, vehicles)("127.0.0.1", broker.port, [run_id], filters=ears) as publisher:
+    with publisher_of(client, vehicles)(
+        MqttBroker("127.0.0.1", broker.port), [run_id], filters=ears
+    ) as publisher:
         publisher.connect(5.0)
         clock.time(publisher, "publish_many", "publish")
         clock.time(publisher, "drive", "publish")

@@ -17,6 +17,7 @@ import structlog
 from bridge.downlink.feed import LOST
 from bridge.downlink.metrics import DownlinkMetrics
 from infra.contract import topics
+from infra.contract.mqtt_broker import MqttBroker
 from infra.contract.settings import Endpoints, Settings
 from infra.contract.silence import silence_file
 
@@ -30,8 +31,7 @@ class Where:
     """Names and addresses that every destination needs."""
 
     bootstrap: str
-    mqtt_host: str
-    mqtt_port: int
+    mqtt: MqttBroker
     mqtt_root: str
     client_id: str
     alerts: str
@@ -46,7 +46,7 @@ def where(settings: Settings, endpoints: Endpoints) -> Where:
     """The names in force."""
     prefix = settings.kafka.prefix
     return Where(
-        endpoints.kafka_bootstrap, endpoints.mqtt_host, endpoints.mqtt_port, settings.mqtt.root,
+        endpoints.kafka_bootstrap, endpoints.mqtt, settings.mqtt.root,
         f"{settings.bridge.client_id}-downlink", topics.kafka_topic(prefix, "alerts"),
         topics.kafka_topic(prefix, "dead-delivery"), f"{prefix}downlink", silence_file(settings.paths.home),
     )  # fmt: skip

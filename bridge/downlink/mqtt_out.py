@@ -13,6 +13,7 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
 from infra.contract.errors import ServiceError
+from infra.contract.mqtt_broker import MqttBroker
 
 KEEPALIVE_S: Final = 15
 CONNECT_S: Final = 5.0
@@ -31,8 +32,8 @@ class MqttOut:
     leaves PUBACKs in ``acks`` as (packet id, reason code).
     """
 
-    def __init__(self, host: str, port: int, client_id: str) -> None:
-        self._where = (host, port)
+    def __init__(self, broker: MqttBroker, client_id: str) -> None:
+        self._broker = broker
         self._client = Client(
             CallbackAPIVersion.VERSION2,
             client_id,
@@ -40,6 +41,7 @@ class MqttOut:
             reconnect_on_failure=False,
         )
         self._client.connect_timeout = CONNECT_S
+        broker.log_in(self._client)
         self._client.on_connect = self._on_connect
         self._client.on_disconnect = self._on_disconnect
         self._client.on_publish = self._on_publish
@@ -49,15 +51,15 @@ class MqttOut:
 
     def __enter__(self) -> MqttOut:
         """Connect; raises ServiceError where no broker takes us in."""
-        host, port = self._where
+        broker = self._broker
         try:
-            self._client.connect(host, port, KEEPALIVE_S, clean_start=True)
+            self._client.connect(broker.host, broker.port, KEEPALIVE_S, clean_start=True)
         except OSError as error:
-            raise ServiceError(f"MQTT broker {host}:{port} does not answer ({error})") from error
+            raise ServiceError(f"MQTT broker: {broker.trouble(error)}") from error
         self._client.loop_start()
         if not self._answered.wait(CONNECT_S) or self._trouble is not None:
             self._client.loop_stop()
-            raise ServiceError(f"MQTT broker {host}:{port} does not take us in: {self._trouble}")
+            raise ServiceError(f"MQTT broker {broker} does not take us in: {self._trouble}")
         return self
 
     def publish(self, topic: str, payload: bytes, valid_s: int, retain: bool = False) -> int:

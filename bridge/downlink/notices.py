@@ -55,7 +55,7 @@ def send(notice: Notice, root: str, endpoints: Endpoints, signer: Signer) -> str
         ]
     except ContractError as error:
         raise ConfigError(f"the notice cannot be sent: {error.detail}") from error
-    with MqttOut(endpoints.mqtt_host, endpoints.mqtt_port, f"odograph-notify-{os.getpid()}") as out:
+    with MqttOut(endpoints.mqtt, f"odograph-notify-{os.getpid()}") as out:
         for topic, payload in messages:
             out.publish(topic, payload, notice.valid_s, retain=notice.keep)
         _await(out, len(messages))

@@ -48,7 +48,7 @@ class VehicleDelivery:
         at, self._in_flight = self._at, {}
         with (
             Feed(at.bootstrap, at.alerts, f"{at.group}.{NAME}") as feed,
-            MqttOut(at.mqtt_host, at.mqtt_port, at.client_id) as out,
+            MqttOut(at.mqtt, at.client_id) as out,
         ):
             ready()
             progress = Progress()

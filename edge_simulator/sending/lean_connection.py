@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import os
 import socket
+import ssl
 from collections import deque
 from collections.abc import Iterable
 from itertools import chain
@@ -20,6 +21,8 @@ from edge_simulator.sending.sessions import CONNECT_S, Identity
 BATCH = 1000
 """Messages written at a time: about 1.5 MB, so that little waits behind a slow socket."""
 RECEIVE_BYTES = 1 << 18
+AGAIN = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+"""Nothing can be done now."""
 
 
 class Connection:
@@ -37,6 +40,8 @@ class Connection:
         self.retry_at = 0.0
         self._failures = 0
         self._connecting = False
+        self._shaking = ""
+        """While TLS shakes hands: what it waits for, ``read`` or ``write``."""
         self._waiting: deque[Message] = deque()
         self._flight = Flight(counts, latency, identity.keep_s)
         self._unsent = memoryview(b"")
@@ -53,20 +58,21 @@ class Connection:
     @property
     def wants_write(self) -> bool:
         """Whether there is something to do as soon as the socket takes bytes."""
-        return self.sock is not None and (self._connecting or len(self._unsent) > 0)
+        waits = self._connecting or self._shaking == "write" or len(self._unsent) > 0
+        return self.sock is not None and waits
 
     def open(self, now: float) -> None:
         """Begin to connect."""
         who = self.identity
         self.retry_at = now + RETRY_S[min(self._failures, len(RETRY_S) - 1)]
         self._failures += 1
-        family = socket.AF_INET6 if ":" in who.host else socket.AF_INET
+        family = socket.AF_INET6 if ":" in who.broker.host else socket.AF_INET
         self.sock = socket.socket(family, socket.SOCK_STREAM)
         self.sock.setblocking(False)
         self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._connecting, self._said_at = True, now
         try:
-            code = self.sock.connect_ex((who.host, who.port))
+            code = self.sock.connect_ex((who.broker.host, who.broker.port))
         except OSError as error:  # a name that nobody knows
             self.lose(str(error))
             return
@@ -105,7 +111,7 @@ class Connection:
         try:
             while self._unsent:
                 self._unsent = self._unsent[self.sock.send(self._unsent) :]
-        except BlockingIOError:
+        except AGAIN:
             return
         except OSError as error:
             self.lose(str(error))
@@ -118,24 +124,51 @@ class Connection:
                 self.lose(os.strerror(code))
                 return
             self._connecting = False
-            self._greet(now)
+            self._shake_hands(now)
+        elif self._shaking:
+            self._shake_hands(now)
         else:
             self._flush()
             self._push(now)
+
+    def _shake_hands(self, now: float) -> None:
+        """TLS, where it is asked for, as far as it goes now; at its end CONNECT."""
+        who = self.identity
+        assert self.sock is not None
+        try:
+            if who.context is not None and not isinstance(self.sock, ssl.SSLSocket):
+                self.sock = who.context.wrap_socket(
+                    self.sock, server_hostname=who.broker.host, do_handshake_on_connect=False
+                )
+            if isinstance(self.sock, ssl.SSLSocket):
+                self.sock.do_handshake()
+        except ssl.SSLWantReadError:
+            self._shaking = "read"
+        except ssl.SSLWantWriteError:
+            self._shaking = "write"
+        except OSError as error:
+            self.lose(who.broker.trouble(error))
+        else:
+            self._shaking = ""
+            self._greet(now)
 
     def _greet(self, now: float) -> None:
         who = self.identity
         will = who.will and (who.will.topic, who.will.payload)
         self._heard_at = now
         clean = not who.filters
-        self._write(packets.connect(who.client_id, max(1, round(who.keepalive_s)), will, clean), now)
+        login = (who.broker.user, who.broker.password)
+        self._write(packets.connect(who.client_id, max(1, round(who.keepalive_s)), will, clean, login), now)
 
     def on_readable(self, now: float) -> None:
         """Bytes have come."""
         assert self.sock is not None
+        if self._shaking:
+            self._shake_hands(now)
+            return
         try:
-            data = self.sock.recv(RECEIVE_BYTES)
-        except BlockingIOError:
+            data = self.sock.recv(RECEIVE_BYTES)  # more than a record of TLS: nothing stays behind in it
+        except AGAIN:
             return
         except OSError as error:
             self.lose(str(error))
@@ -203,7 +236,7 @@ class Connection:
         """The connection is gone; what is owed stays."""
         self.trouble = why
         self._counts.reconnects += self.up
-        self.up, self._connecting, self._pinged_at = False, False, None
+        self.up, self._connecting, self._shaking, self._pinged_at = False, False, "", None
         self._unsent, self._unread, self._replies = memoryview(b""), b"", []
         if self.sock is not None:
             self.sock.close()

@@ -15,6 +15,7 @@ from edge_simulator.sending.lean_connection import Connection
 from edge_simulator.sending.publishing import KEEPALIVE_S, Counts, Incoming, Latency, Message
 from edge_simulator.sending.sessions import Identity, give_up
 from infra.contract.errors import ServiceError
+from infra.contract.mqtt_broker import MqttBroker
 
 TICKS = 4
 """Looks at the connections' age in a keep-alive time; at least one a second."""
@@ -24,16 +25,16 @@ class LeanPublisher:
     """A pool of connections; use as a context manager. See Publishing for the mappings by connection."""
 
     def __init__(
-        self, host: str, port: int, client_ids: Sequence[str], wills: Mapping[int, Message] | None = None,
+        self, broker: MqttBroker, client_ids: Sequence[str], wills: Mapping[int, Message] | None = None,
         keepalive_s: float = KEEPALIVE_S, filters: Mapping[int, Sequence[str]] | None = None,
         keep_s: float = 0.0,
     ) -> None:  # fmt: skip
         self.counts = Counts()
         self.latency = Latency()
         self._inbox: list[Incoming] = []
-        ends, ears = wills or {}, filters or {}
+        ends, ears, context = wills or {}, filters or {}, broker.context()
         identities = [
-            Identity(host, port, name, keepalive_s, ends.get(k), tuple(ears.get(k, ())), keep_s)
+            Identity(broker, name, keepalive_s, ends.get(k), tuple(ears.get(k, ())), keep_s, context)
             for k, name in enumerate(client_ids)
         ]
         self._links = [Connection(who, self.counts, self.latency, self._inbox) for who in identities]
@@ -43,7 +44,7 @@ class LeanPublisher:
         self._away = set(self._links)
         self._every_s = min(1.0, keepalive_s / TICKS)
         self._tick_at = 0.0
-        self._host, self._port = host, port
+        self._broker = broker
 
     @property
     def owed(self) -> int:
@@ -58,8 +59,8 @@ class LeanPublisher:
             if time.monotonic() > end:
                 trouble = next(link.trouble for link in self._links if not (link.up and link.listening))
                 raise ServiceError(
-                    f"no MQTT broker at {self._host}:{self._port} after {deadline_s:g} s ({trouble}); "
-                    "start it (odograph up) or check mqtt.url"
+                    f"no MQTT broker at {self._broker} after {deadline_s:g} s ({trouble}); "
+                    "start it (odograph up) or check ODOGRAPH_MQTT_URL"
                 )
 
     def publish(self, connection: int, message: Message) -> None:
@@ -150,4 +151,4 @@ class LeanPublisher:
             link.close()
         self._selector.close()
         identities = [link.identity for link in self._links if link.identity.filters]
-        give_up(self._host, self._port, [who.client_id for who in identities])
+        give_up(self._broker, [who.client_id for who in identities])

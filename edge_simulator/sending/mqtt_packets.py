@@ -21,6 +21,7 @@ _FIRST = tuple(
 )
 """A PUBLISH's first byte by DUP and RETAIN."""
 _CLEAN_SESSION, _WILL_QOS1, _WILL_RETAIN = 0x02, 0x0C, 0x20
+_USER, _PASSWORD = 0x80, 0x40
 _CONNACK, _PUBLISH, _PUBACK, _SUBACK, _PINGRESP = 0x20, 0x30, 0x40, 0x90, 0xD0
 _PUBACK_HEAD = 0x4002
 _LENGTHS = {_CONNACK: 4, _PUBACK: 4, _PINGRESP: 2}
@@ -83,9 +84,13 @@ def text(value: bytes) -> bytes:
 
 
 def connect(
-    client_id: str, keepalive_s: int, will: tuple[str, bytes] | None = None, clean: bool = True
+    client_id: str,
+    keepalive_s: int,
+    will: tuple[str, bytes] | None = None,
+    clean: bool = True,
+    login: tuple[str, str] = ("", ""),
 ) -> bytes:
-    """CONNECT; ``will`` is topic and payload of a retained last will at QoS 1.
+    """CONNECT; ``will`` is topic and payload of a retained last will at QoS 1; ``login`` user and password.
 
     Not ``clean``: the broker keeps subscriptions, and what comes for them, while the connection is away.
     """
@@ -93,6 +98,13 @@ def connect(
     if will is not None:
         flags |= _WILL_QOS1 | _WILL_RETAIN
         payload += text(will[0].encode()) + text(will[1])
+    user, password = login
+    if user:
+        flags |= _USER
+        payload += text(user.encode())
+    if user and password:
+        flags |= _PASSWORD
+        payload += text(password.encode())
     body = b"\x00\x04MQTT\x04" + bytes([flags]) + keepalive_s.to_bytes(2, "big") + payload
     return b"\x10" + remaining_length(len(body)) + body
 

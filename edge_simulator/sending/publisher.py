@@ -8,6 +8,7 @@ paho between TCP connect and CONNACK would overtake those that are sent again). 
 from __future__ import annotations
 
 import selectors
+import ssl
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -29,17 +30,19 @@ from edge_simulator.sending.publishing import (
 )
 from edge_simulator.sending.sessions import give_up
 from infra.contract.errors import ServiceError
+from infra.contract.mqtt_broker import MqttBroker
 
 
 class _Connection:
     """One MQTT connection and what it still owes."""
 
     def __init__(
-        self, client_id: str, will: Message | None, filters: Sequence[str],
+        self, broker: MqttBroker, client_id: str, will: Message | None, filters: Sequence[str],
         counts: Counts, latency: Latency, inbox: list[Incoming],
     ) -> None:  # fmt: skip
         self.client = mqtt.Client(CallbackAPIVersion.VERSION2, client_id=client_id, clean_session=not filters)
         self.client.max_inflight_messages_set(0)
+        broker.log_in(self.client)
         self.client.on_connect = self._on_connect
         self.client.on_disconnect = self._on_disconnect
         self.client.on_publish = self._on_publish
@@ -126,18 +129,19 @@ class Publisher:
     """A pool of connections; use as a context manager. See Publishing for the mappings by connection."""
 
     def __init__(
-        self, host: str, port: int, client_ids: Sequence[str], wills: Mapping[int, Message] | None = None,
+        self, broker: MqttBroker, client_ids: Sequence[str], wills: Mapping[int, Message] | None = None,
         keepalive_s: int = KEEPALIVE_S, filters: Mapping[int, Sequence[str]] | None = None,
     ) -> None:  # fmt: skip
         self.counts = Counts()
         self.latency = Latency()
-        self._address = (host, port)
+        self._broker = broker
         self._keepalive_s = keepalive_s
         self._inbox: list[Incoming] = []
         ends, ears = wills or {}, filters or {}
         mine = (self.counts, self.latency, self._inbox)
         self._links = [
-            _Connection(name, ends.get(k), ears.get(k, ()), *mine) for k, name in enumerate(client_ids)
+            _Connection(broker, name, ends.get(k), ears.get(k, ()), *mine)
+            for k, name in enumerate(client_ids)
         ]
         self._selector = selectors.DefaultSelector()
         for link in self._links:
@@ -160,8 +164,8 @@ class Publisher:
             if time.monotonic() > end:
                 trouble = next((link.refusal for link in self._links if link.refusal), self.last_error)
                 raise ServiceError(
-                    f"no MQTT broker at {':'.join(map(str, self._address))} after "
-                    f"{deadline_s:g} s ({trouble}); start it (odograph up) or check mqtt.url"
+                    f"no MQTT broker at {self._broker} after {deadline_s:g} s ({trouble}); "
+                    "start it (odograph up) or check ODOGRAPH_MQTT_URL"
                 )
 
     def publish(self, connection: int, message: Message) -> None:
@@ -185,6 +189,9 @@ class Publisher:
         now = time.monotonic()
         self._revive(now)
         self._want_writing()
+        for held in self._decrypted():
+            timeout_s = 0.0
+            held.client.loop_read()
         for key, events in self._selector.select(max(timeout_s, 0.0)):
             link: _Connection = key.data
             if events & selectors.EVENT_READ:
@@ -198,6 +205,12 @@ class Publisher:
         for link in self._links:
             if link.waiting:
                 link.flush()
+
+    def _decrypted(self) -> list[_Connection]:
+        """Connections whose TLS holds bytes that no selector sees any more."""
+        links = self._links if self._broker.tls else []
+        socks = [(link, link.client.socket()) for link in links]
+        return [link for link, sock in socks if isinstance(sock, ssl.SSLSocket) and sock.pending()]
 
     def drain(self, deadline_s: float) -> int:
         """Wait until all is acknowledged or the time is up; returns what is left."""
@@ -216,9 +229,9 @@ class Publisher:
             link.retry_at = now + RETRY_S[min(link.failures, len(RETRY_S) - 1)]
             link.failures += 1
             try:
-                link.client.connect(*self._address, keepalive=self._keepalive_s)
+                link.client.connect(self._broker.host, self._broker.port, keepalive=self._keepalive_s)
             except OSError as error:
-                self.last_error = str(error)  # the next round tries again; whoever waits reports it
+                self.last_error = self._broker.trouble(error)  # whoever waits reports it
 
     def _watch(self, _client: mqtt.Client, link: Any, sock: Any) -> None:
         self._selector.register(sock, selectors.EVENT_READ, link)
@@ -246,4 +259,4 @@ class Publisher:
         for link in self._links:
             link.client.disconnect()
         self._selector.close()
-        give_up(*self._address, [link.client_id for link in self._links if link.filters])
+        give_up(self._broker, [link.client_id for link in self._links if link.filters])

@@ -107,7 +107,7 @@ def _closed(settings: Settings, addresses: Endpoints, where: Sources, wanted: Sc
 
 def _dropped(addresses: Endpoints) -> int | None:
     try:
-        return broker_figures(addresses.mqtt_host, addresses.mqtt_port).dropped
+        return broker_figures(addresses.mqtt).dropped
     except OdographError:
         return None  # an outer broker need not tell; what is missing stays unexplained then
 

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import os
+import re
+from dataclasses import replace
 from ipaddress import IPv4Address
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 
+from infra.contract import database_url, mqtt_broker
 from infra.contract.crash_parts import CHUNK_BYTES, CRASH_MAX_BYTES, MIN_CHUNK_BYTES
 from infra.contract.hosts import host_name
+from infra.contract.mqtt_broker import MqttBroker
+
+DB_URLS: Final = ("url", "ingest_url", "dashboard_url", "dispatch_url")
+_PLACE: Final = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):(\d{1,5})")
 
 
 class Section(BaseModel):
@@ -32,7 +39,15 @@ class Paths(Section):
 class Mqtt(Section):
     """The MQTT broker."""
 
-    url: str = Field("", description="external broker, mqtt://host:port; empty: the embedded Mosquitto")
+    url: SecretStr = Field(
+        SecretStr(""),
+        description="external broker, mqtt[s]://[user:password@]host[:port]; empty: the embedded Mosquitto",
+    )
+    ca_file: Path | None = Field(
+        None, description="authorities that mqtts:// trusts (PEM); none: those of the system"
+    )
+    cert_file: Path | None = Field(None, description="our certificate, where the broker asks for one (PEM)")
+    key_file: Path | None = Field(None, description="its private key (PEM, without a password, 0600)")
     port: int = Field(0, ge=0, le=65535, description="port of the embedded Mosquitto; 0: a free one, kept")
     max_queued_messages: int = Field(
         1_000_000, ge=1, description="messages the embedded broker holds for a bridge that is away, at most"
@@ -49,6 +64,40 @@ class Mqtt(Section):
         CHUNK_BYTES, ge=MIN_CHUNK_BYTES, description="a crash record of more JSON than this is sent in parts"
     )
 
+    @field_validator("url")
+    @classmethod
+    def _url(cls, url: SecretStr) -> SecretStr:
+        if url.get_secret_value():
+            mqtt_broker.of_url(url.get_secret_value())
+        return url
+
+    @field_validator("root")
+    @classmethod
+    def _root(cls, root: str) -> str:
+        if not all(root.split("/")) or {"+", "#", "$", "\0"} & set(root):
+            raise ValueError("levels of a topic, a / between them, without + # $ are wanted")
+        return root
+
+    @model_validator(mode="after")
+    def _tls(self) -> Self:
+        files = {"CA_FILE": self.ca_file, "CERT_FILE": self.cert_file, "KEY_FILE": self.key_file}
+        given = [f"ODOGRAPH_MQTT_{name}" for name, path in files.items() if path is not None]
+        broker = self.broker()
+        if given and not (broker and broker.tls):
+            raise ValueError(f"{' and '.join(given)}: for mqtts:// in ODOGRAPH_MQTT_URL only")
+        if (self.cert_file is None) != (self.key_file is None):
+            raise ValueError("ODOGRAPH_MQTT_CERT_FILE and ODOGRAPH_MQTT_KEY_FILE go together")
+        if broker and self.port:
+            raise ValueError("ODOGRAPH_MQTT_PORT is the embedded broker's: it belongs into ODOGRAPH_MQTT_URL")
+        return self
+
+    def broker(self) -> MqttBroker | None:
+        """The external broker; None: the embedded one."""
+        url = self.url.get_secret_value()
+        files = (self.ca_file, self.cert_file, self.key_file)
+        ca, cert, key = ("" if path is None else str(path.absolute()) for path in files)
+        return replace(mqtt_broker.of_url(url), ca_file=ca, cert_file=cert, key_file=key) if url else None
+
 
 class Kafka(Section):
     """The log."""
@@ -58,14 +107,76 @@ class Kafka(Section):
     prefix: str = Field("odograph.", description="put before every topic's name")
     heap_mb: int = Field(768, ge=256, description="heap of the embedded Kafka, MiB")
 
+    @field_validator("bootstrap")
+    @classmethod
+    def _bootstrap(cls, text: str) -> str:
+        for place in text.split(",") if text else ():
+            match = _PLACE.fullmatch(place)
+            if match is None or not 1 <= int(match[1]) <= 65_535:
+                raise ValueError(
+                    "host:port[,host:port] is wanted, no scheme, no user and no password: Kafka is spoken "
+                    "without TLS and SASL"
+                )
+        return text
+
+    @field_validator("prefix")
+    @classmethod
+    def _prefix(cls, text: str) -> str:
+        if re.fullmatch(r"[A-Za-z0-9._-]{0,150}", text) is None:
+            raise ValueError("letters, digits and . _ - are what a topic's name may hold, 150 at most")
+        return text
+
+    @model_validator(mode="after")
+    def _port(self) -> Self:
+        if self.bootstrap and self.port:
+            raise ValueError(
+                "ODOGRAPH_KAFKA_PORT is the embedded Kafka's: put the port into ODOGRAPH_KAFKA_BOOTSTRAP"
+            )
+        return self
+
 
 class Db(Section):
-    """TimescaleDB."""
+    """TimescaleDB. Each role logs in by itself: owner, ingest, dashboard, dispatch."""
 
     url: SecretStr = Field(
-        SecretStr(""), description="external TimescaleDB, postgresql://...; empty: the embedded one"
+        SecretStr(""),
+        description="external TimescaleDB as the owner, postgresql://user:password@host/database; "
+        "empty: the embedded one",
     )
+    ingest_url: SecretStr = Field(
+        SecretStr(""),
+        description="the same as a member of odograph_ingest; empty: `odograph up` makes that role",
+    )
+    dashboard_url: SecretStr = Field(SecretStr(""), description="as a member of odograph_dashboard, likewise")
+    dispatch_url: SecretStr = Field(SecretStr(""), description="as a member of odograph_dispatch, likewise")
     port: int = Field(0, ge=0, le=65535, description="port of the embedded PostgreSQL; 0: a free one, kept")
+
+    @field_validator("url", "ingest_url", "dashboard_url", "dispatch_url")
+    @classmethod
+    def _libpq(cls, url: SecretStr) -> SecretStr:
+        if url.get_secret_value():
+            database_url.checked(url.get_secret_value())
+        return url
+
+    @model_validator(mode="after")
+    def _roles(self) -> Self:
+        given = self.given()
+        if given and "url" not in given:
+            names = ", ".join(f"ODOGRAPH_DB_{key}".upper() for key in given)
+            raise ValueError(f"{names}: ODOGRAPH_DB_URL, the owner's, is missing")
+        users = [database_url.user(url) for url in given.values()]
+        if len(set(users)) < len(users):
+            raise ValueError(
+                "ODOGRAPH_DB_URL, _INGEST_URL, _DASHBOARD_URL, _DISPATCH_URL: each with its own user"
+            )
+        if given and self.port:
+            raise ValueError("ODOGRAPH_DB_PORT is the embedded PostgreSQL's: it belongs into ODOGRAPH_DB_URL")
+        return self
+
+    def given(self) -> dict[str, str]:
+        """The addresses that are set, by key."""
+        urls = {key: getattr(self, key).get_secret_value() for key in DB_URLS}
+        return {key: url for key, url in urls.items() if url}
 
 
 class Bridge(Section):
@@ -107,6 +218,12 @@ class Bridge(Section):
     silent_s: float = Field(
         900.0, gt=0, description="an online vehicle that sends nothing for so long is called silent, s"
     )
+
+    @model_validator(mode="after")
+    def _login(self) -> Self:
+        if self.password_file is not None and not self.user:
+            raise ValueError("ODOGRAPH_BRIDGE_PASSWORD_FILE is without ODOGRAPH_BRIDGE_USER")
+        return self
 
 
 class Downlink(Section):

@@ -10,11 +10,13 @@ from __future__ import annotations
 import difflib
 import json
 import os
-import warnings
+import tomllib
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, field_validator
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -22,7 +24,9 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+from infra.contract import database_url
 from infra.contract.errors import ConfigError, ServiceError
+from infra.contract.mqtt_broker import MqttBroker
 from infra.contract.section_archive import Archive
 from infra.contract.section_cohort import Cohort
 from infra.contract.section_ledger import Ledger, Retention
@@ -54,11 +58,22 @@ class Settings(BaseSettings):
         env_nested_delimiter="_",
         env_nested_max_split=1,
         frozen=True,
-        extra="ignore",
+        extra="forbid",
+        hide_input_in_errors=True,
         toml_file=CONFIG_FILE,
     )
 
     tz: str = Field("UTC", description="time zone shown to people; stored times are UTC")
+
+    @field_validator("tz")
+    @classmethod
+    def _known_zone(cls, tz: str) -> str:
+        try:
+            ZoneInfo(tz)
+        except (ZoneInfoNotFoundError, ValueError, OSError):
+            raise ValueError("a time zone such as UTC or Europe/Berlin is wanted") from None
+        return tz
+
     paths: Paths = Paths()
     mqtt: Mqtt = Mqtt()
     kafka: Kafka = Kafka()
@@ -104,6 +119,13 @@ class Endpoints:
     """Port of each process by name: bridge, downlink, jobs, instant, events, maintenance, ..."""
     db_dispatch_url: str = ""
     """For what people do with alerts; empty: written by an older `odograph up`."""
+    mqtt_access: dict[str, Any] = field(default_factory=dict)
+    """How to log in to an external broker: what MqttBroker holds beside host and port."""
+
+    @property
+    def mqtt(self) -> MqttBroker:
+        """The broker."""
+        return MqttBroker(self.mqtt_host, self.mqtt_port, **self.mqtt_access)
 
     def __repr__(self) -> str:
         """Without the secrets."""
@@ -111,16 +133,22 @@ class Endpoints:
 
 
 def load(**overrides: Any) -> Settings:
-    """The settings in force; raises ConfigError with every wrong value named; warns of unknown variables."""
-    for name in unknown_variables(dict(os.environ)):
-        warnings.warn(f"unknown setting {name}{_suggestion(name)}", stacklevel=2)
+    """The settings in force; raises ConfigError with every wrong value and unknown variable named."""
+    wrong = {name: f"there is no such setting{_suggestion(name)}" for name in unknown_variables(os.environ)}
     try:
-        return Settings(**overrides)
+        found = Settings(**overrides)
     except ValidationError as error:
-        wrong = "; ".join(
-            f"{PREFIX}{'_'.join(map(str, e['loc'])).upper()}: {e['msg']}" for e in error.errors()
-        )
-        raise ConfigError(f"wrong setting: {wrong}. `odograph config` lists all settings") from error
+        for e in error.errors(include_input=False, include_url=False, include_context=False):
+            name = f"{PREFIX}{'_'.join(map(str, e['loc']))}".upper()
+            unknown = e["type"] == "extra_forbidden"
+            told = f"there is no such setting{_suggestion(name)}" if unknown else e["msg"]
+            wrong.setdefault(name, told.removeprefix("Value error, "))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{CONFIG_FILE}: {error}") from error
+    if wrong:
+        told = "; ".join(why if why.startswith(PREFIX) else f"{name}: {why}" for name, why in wrong.items())
+        raise ConfigError(f"wrong setting: {told}. `odograph config` lists all settings")
+    return found
 
 
 def known_variables() -> list[str]:
@@ -135,7 +163,7 @@ def known_variables() -> list[str]:
     return names
 
 
-def unknown_variables(environment: dict[str, str]) -> list[str]:
+def unknown_variables(environment: Iterable[str]) -> list[str]:
     """Variables that look like settings and are none."""
     known = set(known_variables())
     return sorted(name for name in environment if name.startswith(PREFIX) and name not in known)
@@ -147,11 +175,30 @@ def _suggestion(name: str) -> str:
 
 
 def endpoints(settings: Settings) -> Endpoints:
-    """Addresses of the running stack; raises ServiceError where it was never started."""
+    """Addresses of the running stack; raises ServiceError where it was never started.
+
+    Raises ConfigError where the settings name other external services than it was started with.
+    """
     path = settings.paths.home / ENDPOINTS_FILE
     try:
-        return Endpoints(**json.loads(path.read_text()))
+        found = Endpoints(**json.loads(path.read_text()))
     except FileNotFoundError as error:
         raise ServiceError(f"no running stack here ({path} is missing); start it: odograph up") from error
     except (json.JSONDecodeError, TypeError) as error:
         raise ServiceError(f"{path} cannot be read ({error}); run: odograph down && odograph up") from error
+    other = _disagreeing(settings, found)
+    if other:
+        raise ConfigError(f"{', '.join(other)}: not what {path} was written with; take it over: odograph up")
+    return found
+
+
+def _disagreeing(settings: Settings, found: Endpoints) -> list[str]:
+    """Settings of external services that are not in force; a replay has a database of its own there."""
+    broker, bootstrap = settings.mqtt.broker(), settings.kafka.bootstrap
+    other = ["ODOGRAPH_MQTT_URL"] if broker not in (None, found.mqtt) else []
+    other += ["ODOGRAPH_KAFKA_BOOTSTRAP"] if bootstrap not in ("", found.kafka_bootstrap) else []
+    for key, url in settings.db.given().items():
+        ours = getattr(found, f"db_{key}" if key != "url" else "db_owner_url")
+        same = database_url.with_name(url, "x") == database_url.with_name(ours, "x")
+        other += [] if same else [f"ODOGRAPH_DB_{key}".upper()]
+    return other

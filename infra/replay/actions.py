@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from infra.contract import database_url
 from infra.contract.errors import ConfigError
 from infra.contract.settings import Settings, endpoints, load
 from infra.replay import databases, promote, runs, work
@@ -23,7 +24,7 @@ def promote_run(run_id: str) -> str:
     """Promote a run; what is read now. Raises ConfigError where it is not done."""
     settings = load()
     run, addresses = _done(settings, run_id), endpoints(settings)
-    own_url = databases.with_name(addresses.db_owner_url, run.database)
+    own_url = database_url.with_name(addresses.db_owner_url, run.database)
     with databases.connected(addresses.db_owner_url) as live, databases.connected(own_url) as own:
         copied = promote.promote(live, own, run)
     whose = "all vehicles" if run.whole_fleet else f"{len(run.vehicles)} vehicles"

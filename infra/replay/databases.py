@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
-from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
 from psycopg import sql
 
+from infra.contract.database_url import with_name
 from infra.contract.errors import ServiceError
 from infra.replay.tables import REFERENCES
 from infra.sql.migrate import migrate
@@ -54,11 +54,6 @@ def connected(url: str) -> Iterator[Connection]:
             yield connection
     except psycopg.Error as error:
         raise ServiceError(f"database: {str(error).strip()}") from error
-
-
-def with_name(url: str, database: str) -> str:
-    """The same address with another database."""
-    return urlunsplit(urlsplit(url)._replace(path=f"/{database}"))
 
 
 def create(owner_url: str, name: str) -> None:

@@ -13,6 +13,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Final
 
+from infra.contract import database_url
 from infra.contract.errors import ServiceError
 from infra.contract.settings import ENDPOINTS_FILE, PREFIX, Endpoints, Settings
 from infra.contract.topics import kafka_topic
@@ -76,7 +77,7 @@ class Shadow:
     @property
     def owner_url(self) -> str:
         """Its database, as its owner."""
-        return databases.with_name(self.live.db_owner_url, self.run.database)
+        return database_url.with_name(self.live.db_owner_url, self.run.database)
 
     def prepare(self) -> None:
         """Database, topics, addresses and what jobs look up in files; what is there stays."""

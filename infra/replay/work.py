@@ -12,6 +12,7 @@ from typing import Final
 
 import structlog
 
+from infra.contract import database_url
 from infra.contract.errors import ServiceError
 from infra.contract.settings import Endpoints, Settings
 from infra.contract.topics import kafka_topic
@@ -151,7 +152,7 @@ def compared(
 ) -> list[Verdict]:
     """Each table of ``wanted`` in both databases, one after the other; what is found is kept."""
     found = []
-    own_url = databases.with_name(live.db_owner_url, run.database)
+    own_url = database_url.with_name(live.db_owner_url, run.database)
     with connected(live.db_owner_url) as here, connected(own_url) as there:
         for table in of_run(run.whole_fleet):
             if wanted(table):

@@ -10,6 +10,7 @@ import paho.mqtt.client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion
 
 from infra.contract.errors import ServiceError
+from infra.contract.mqtt_broker import MqttBroker
 
 TIMEOUT_S = 3.0
 _PREFIX = "$SYS/broker/"
@@ -43,22 +44,22 @@ class BrokerWatch:
     A ``patient`` one goes on trying to connect instead, in the background.
     """
 
-    def __init__(self, host: str, port: int, timeout_s: float = TIMEOUT_S, *, patient: bool = False) -> None:
+    def __init__(self, broker: MqttBroker, timeout_s: float = TIMEOUT_S, *, patient: bool = False) -> None:
         self._patient = patient
-        self._address = f"MQTT {host}:{port}"
-        self._host, self._port, self._timeout_s = host, port, timeout_s
+        self._broker, self._timeout_s = broker, timeout_s
         self._values: dict[str, int] = {}
         self._complete = threading.Event()
         self._client = mqtt.Client(CallbackAPIVersion.VERSION2)
+        broker.log_in(self._client)
         self._client.on_connect = lambda client, *_: client.subscribe([(_PREFIX + t, 0) for t in _TOPICS])
         self._client.on_message = lambda _client, _data, message: self._note(message)
 
     def __enter__(self) -> BrokerWatch:
         try:
             connect = self._client.connect_async if self._patient else self._client.connect
-            connect(self._host, self._port, keepalive=10)
+            connect(self._broker.host, self._broker.port, keepalive=10)
         except OSError as error:
-            raise ServiceError(f"{self._address}: {error}") from error
+            raise ServiceError(f"MQTT: {self._broker.trouble(error)}") from error
         self._client.loop_start()
         return self
 
@@ -71,7 +72,7 @@ class BrokerWatch:
     def figures(self) -> BrokerFigures:
         """The newest; raises ServiceError where the broker says nothing of itself."""
         if not self._complete.wait(self._timeout_s):
-            raise ServiceError(f"{self._address}: nothing under {_PREFIX} within {self._timeout_s:g} s")
+            raise ServiceError(f"{self._broker}: nothing under {_PREFIX} within {self._timeout_s:g} s")
         return self._figures()
 
     def newest(self) -> BrokerFigures | None:
@@ -97,7 +98,7 @@ class BrokerWatch:
             self._complete.set()
 
 
-def broker_figures(host: str, port: int) -> BrokerFigures:
+def broker_figures(broker: MqttBroker) -> BrokerFigures:
     """One reading, with a connection of its own; raises ServiceError."""
-    with BrokerWatch(host, port) as watch:
+    with BrokerWatch(broker) as watch:
         return watch.figures()

@@ -105,7 +105,7 @@ def _addresses(stack: Stack) -> Iterable[Finding]:
         return [Finding("addresses", False, str(error), "odograph up")]
     prefix = stack.settings.kafka.prefix
     return [
-        _tried("MQTT round trip", lambda: probes.mqtt_echo(found.mqtt_host, found.mqtt_port)),
+        _tried("MQTT round trip", lambda: probes.mqtt_echo(found.mqtt)),
         _tried("Kafka round trip", lambda: probes.kafka_cluster(found.kafka_bootstrap)),
         _tried("database as owner", lambda: probes.database(found.db_owner_url)),
         _tried("database as ingest", lambda: probes.database(found.db_ingest_url)),
@@ -123,7 +123,7 @@ def _queue(addresses: Endpoints) -> Finding:
     """Messages that the broker acknowledged to a vehicle and then dropped are lost."""
     name = "broker's queue"
     try:
-        figures = broker_figures(addresses.mqtt_host, addresses.mqtt_port)
+        figures = broker_figures(addresses.mqtt)
     except OdographError as error:
         return Finding(name, False, str(error), "odograph status, then the log it names")
     detail = f"{figures.queued:,} messages wait, {figures.dropped:,} dropped since its start"

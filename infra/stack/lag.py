@@ -64,7 +64,7 @@ def lag(settings: Settings) -> Lag:
     return Lag(
         records=_or_none(lambda: records_behind(settings, found)),
         times=_or_none(lambda: event_times(found.db_owner_url)),
-        broker=_or_none(lambda: broker_figures(found.mqtt_host, found.mqtt_port)),
+        broker=_or_none(lambda: broker_figures(found.mqtt)),
     )
 
 

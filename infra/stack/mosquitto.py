@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
+from infra.contract.mqtt_broker import MqttBroker
 from infra.stack import accounts, probes
 from infra.stack.ports import HOST
 from infra.stack.rootfs import CONFIG, DATA, inside
@@ -56,7 +57,7 @@ def mosquitto(
         command=inside(root, data, config, USER, "mosquitto", "-c", f"{CONFIG}/{CONFIG_FILE}"),
         port=port,
         port_setting="ODOGRAPH_MQTT_PORT",
-        probe=partial(probes.mqtt_echo, HOST, port),
+        probe=partial(probes.mqtt_echo, MqttBroker(HOST, port)),
         prepare=partial(_prepare, data, config, text),
         ready_s=20.0,
     )

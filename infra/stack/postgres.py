@@ -10,6 +10,7 @@ import subprocess
 from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
+from typing import Final, LiteralString
 
 import psycopg
 from psycopg import sql
@@ -27,6 +28,10 @@ DATABASE = "odograph"
 OWNER, INGEST, DASHBOARD = "odograph_owner", "odograph_ingest", "odograph_dashboard"
 DISPATCH = "odograph_dispatch"
 """What people do with alerts: it may call the functions of schema dispatch only."""
+LIMITS: Final[dict[str, tuple[LiteralString, ...]]] = {
+    DASHBOARD: ("default_transaction_read_only = on", "statement_timeout = '15s'"),
+    DISPATCH: ("statement_timeout = '8s'",),
+}
 INITDB_S = 120
 NEW_PASSWORD_FILE = "new-password"  # noqa: S105  a file's name
 
@@ -159,9 +164,14 @@ def ensure_roles(superuser_url: str, words: Passwords) -> None:
         for role in (OWNER, INGEST):
             connection.execute(restates_compressed(role))
         connection.execute(f"ALTER ROLE {OWNER} CREATEDB")  # a shadow run has a database of its own
-        connection.execute(f"ALTER ROLE {DASHBOARD} SET default_transaction_read_only = on")
-        connection.execute(f"ALTER ROLE {DASHBOARD} SET statement_timeout = '15s'")
-        connection.execute(f"ALTER ROLE {DISPATCH} SET statement_timeout = '8s'")
+        limit_roles(connection, DASHBOARD, DISPATCH)
+
+
+def limit_roles(connection: psycopg.Connection[tuple[object, ...]], *roles: str) -> None:
+    """What holds for every session of these roles. Idempotent."""
+    for role in roles:
+        for limit in LIMITS.get(role, ()):
+            connection.execute(sql.SQL("ALTER ROLE {} SET " + limit).format(sql.Identifier(role)))
 
 
 def ensure_database(superuser_url: str, name: str) -> None:

@@ -10,31 +10,45 @@ import psycopg
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from paho.mqtt.enums import CallbackAPIVersion
+from paho.mqtt.reasoncodes import ReasonCode
 
 from infra.contract.errors import ServiceError
+from infra.contract.mqtt_broker import MqttBroker
 
 TIMEOUT_S = 3.0
 
 
-def mqtt_echo(host: str, port: int, timeout_s: float = TIMEOUT_S) -> str:
+def mqtt_echo(broker: MqttBroker, timeout_s: float = TIMEOUT_S) -> str:
     """Publish a message at QoS 1 and get it back; raises ServiceError."""
     topic = f"odograph-probe/{uuid.uuid4().hex}"
     done = threading.Event()
     client = mqtt.Client(CallbackAPIVersion.VERSION2, client_id=topic.replace("/", "-"))
-    client.on_connect = lambda c, *_: c.subscribe(topic, qos=1)
+    broker.log_in(client)
+    refused: list[str] = []
+
+    def connected(_client: mqtt.Client, _data: object, _flags: object, code: ReasonCode, *_: object) -> None:
+        if code.is_failure:
+            refused.append(str(code))
+            done.set()
+        else:
+            client.subscribe(topic, qos=1)
+
+    client.on_connect = connected
     client.on_subscribe = lambda c, *_: c.publish(topic, b"echo", qos=1)
     client.on_message = lambda *_: done.set()
     try:
-        client.connect(host, port, keepalive=10)
+        client.connect(broker.host, broker.port, keepalive=10)
     except OSError as error:
-        raise ServiceError(f"MQTT {host}:{port}: {error}") from error
+        raise ServiceError(f"MQTT: {broker.trouble(error)}") from error
     client.loop_start()
     answered = done.wait(timeout_s)
     client.disconnect()
     client.loop_stop()
+    if refused:
+        raise ServiceError(f"{broker} refuses us: {refused[0]}; user and password stand in ODOGRAPH_MQTT_URL")
     if not answered:
-        raise ServiceError(f"MQTT {host}:{port}: no echo within {timeout_s:g} s")
-    return f"mqtt://{host}:{port} echoes"
+        raise ServiceError(f"{broker}: no echo within {timeout_s:g} s")
+    return f"{broker} echoes"
 
 
 def kafka_cluster(bootstrap: str, timeout_s: float = TIMEOUT_S) -> str:

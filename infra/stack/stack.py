@@ -11,13 +11,14 @@ from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, replace
-from urllib.parse import urlsplit
+from typing import Any
 
-from infra.contract.errors import ConfigError
+from infra.contract import database_url
+from infra.contract.mqtt_broker import MqttBroker
 from infra.contract.settings import ENDPOINTS_FILE, Endpoints, Settings
 from infra.contract.shard import shards
 from infra.sql.migrate import migrate
-from infra.stack import cache, ports, postgres, processes
+from infra.stack import cache, database_logins, ports, postgres, processes
 from infra.stack.kafka import kafka
 from infra.stack.kafka_topics import create_topics
 from infra.stack.mosquitto import mosquitto
@@ -56,8 +57,8 @@ class Stack:
         """The services that run here; the others have an address in the settings."""
         s = self.settings
         external = {
-            "postgres": bool(s.db.url.get_secret_value()),
-            "mosquitto": bool(s.mqtt.url),
+            "postgres": bool(s.db.given()),
+            "mosquitto": s.mqtt.broker() is not None,
             "kafka": bool(s.kafka.bootstrap),
         }
         return tuple(name for name in SERVICES if name in self.only and not external[name])
@@ -136,24 +137,25 @@ class Stack:
     def endpoints(self, chosen: dict[str, int]) -> Endpoints:
         """The addresses that follow from the ports and from the settings of external services."""
         s = self.settings
-        mqtt_host, mqtt_port = split_mqtt_url(s.mqtt.url) if s.mqtt.url else (HOST, chosen["mosquitto"])
-        external = s.db.url.get_secret_value()
-        words = None if external else self._passwords()
-        owner, ingest, dashboard, dispatch = (external,) * 4
-        if words is not None:
-            owner = postgres.url(postgres.OWNER, words.owner, chosen["postgres"])
-            ingest = postgres.url(postgres.INGEST, words.ingest, chosen["postgres"])
-            dashboard = postgres.url(postgres.DASHBOARD, words.dashboard, chosen["postgres"])
-            dispatch = postgres.url(postgres.DISPATCH, words.dispatch, chosen["postgres"])
+        broker = s.mqtt.broker() or MqttBroker(HOST, chosen["mosquitto"])
+        words = self._passwords()
+        if s.db.given():
+            databases = database_logins.addresses(s.db, words)
+        else:
+            port = chosen["postgres"]
+            databases = {
+                "db_owner_url": postgres.url(postgres.OWNER, words.owner, port),
+                "db_ingest_url": postgres.url(postgres.INGEST, words.ingest, port),
+                "db_dashboard_url": postgres.url(postgres.DASHBOARD, words.dashboard, port),
+                "db_dispatch_url": postgres.url(postgres.DISPATCH, words.dispatch, port),
+            }
         return Endpoints(
-            mqtt_host=mqtt_host,
-            mqtt_port=mqtt_port,
+            mqtt_host=broker.host,
+            mqtt_port=broker.port,
+            mqtt_access=broker.access(),
             kafka_bootstrap=s.kafka.bootstrap or f"{HOST}:{chosen['kafka']}",
-            db_owner_url=owner,
-            db_ingest_url=ingest,
-            db_dashboard_url=dashboard,
-            db_dispatch_url=dispatch,
             http_ports={part: chosen[part] for part in http_parts(self.settings)},
+            **databases,
         )
 
     def ports(self) -> dict[str, int]:
@@ -175,8 +177,12 @@ class Stack:
         if "postgres" in self.embedded:
             postgres.ensure_roles(self.superuser_url(), self._passwords())
             postgres.ensure_database(self.superuser_url(), postgres.DATABASE)
+        elif self.settings.db.given():
+            database_logins.ensure_logins(self.settings.db, self._passwords())
         for name in migrate(addresses.db_owner_url):
             self._say(f"database: applied {name}")
+        if self.settings.db.given():
+            database_logins.check_logins(self.settings.db, self._passwords())
         wanted = "kafka" in self.only
         for name in create_topics(addresses.kafka_bootstrap, self.settings.kafka.prefix) if wanted else ():
             self._say(f"kafka: created topic {name}")
@@ -221,18 +227,8 @@ def http_parts(settings: Settings) -> tuple[str, ...]:
     return (*(x.process for x in shards(settings.bridge.shards)), *HTTP_PARTS[1:])
 
 
-def split_mqtt_url(address: str) -> tuple[str, int]:
-    """Host and port of ``mqtt://host[:port]``; raises ConfigError."""
-    parts = urlsplit(address)
-    if parts.scheme != "mqtt" or not parts.hostname:
-        raise ConfigError(f"ODOGRAPH_MQTT_URL {address!r} is not of the form mqtt://host:port")
-    return parts.hostname, parts.port or 1883
-
-
 def with_database(addresses: Endpoints, database: str) -> Endpoints:
-    """The same addresses with another database of the embedded server."""
-    urls = {
-        key: getattr(addresses, key).rpartition("/")[0] + f"/{database}"
-        for key in ("db_owner_url", "db_ingest_url", "db_dashboard_url", "db_dispatch_url")
-    }
+    """The same addresses with another database of the same server."""
+    keys = ("db_owner_url", "db_ingest_url", "db_dashboard_url", "db_dispatch_url")
+    urls: dict[str, Any] = {key: database_url.with_name(getattr(addresses, key), database) for key in keys}
     return replace(addresses, **urls)

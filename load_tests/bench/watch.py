@@ -100,7 +100,7 @@ def chain(home: Path, settings: Settings, endpoints: Endpoints) -> Iterator[Chai
     """The doors, open while the block runs."""
     with (
         LogEnds(endpoints.kafka_bootstrap, settings.kafka.prefix) as ends,
-        BrokerWatch(endpoints.mqtt_host, endpoints.mqtt_port) as broker,
+        BrokerWatch(endpoints.mqtt) as broker,
         psycopg.connect(endpoints.db_owner_url, autocommit=True) as database,
     ):
         yield Chain(home, settings, endpoints, ends, broker, database)

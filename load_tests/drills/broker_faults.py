@@ -59,7 +59,7 @@ def f6(site: Site, load: Load) -> Verdict:
     log.begin_here("telemetry", "status")
     site.bridge()
     site.stop("bridge")
-    with BrokerWatch(site.endpoints.mqtt_host, site.endpoints.mqtt_port) as broker:
+    with BrokerWatch(site.endpoints.mqtt) as broker:
         before = broker.figures().dropped
         site.simulate("f6", *load.arguments())
         finish(site, "f6", load.duration_s + BEGIN_S)

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import psycopg
 
-from infra.replay import databases
+from infra.contract import database_url
 from infra.stack.programs import odograph
 from load_tests.drills.aggregates import accounted, balanced, start_stream, windows
 from load_tests.drills.evidence import Log
@@ -45,7 +45,7 @@ def replay_ways(site: Site, load: Load) -> Verdict:
     took: dict[str, Any] = {}
     promises = [_verified(site, name, words, took) for name, words in ways.items()]
     alerts = {"live": _found(site.endpoints.db_owner_url)}
-    run_url = databases.with_name(site.endpoints.db_owner_url, "odograph_run_rules")
+    run_url = database_url.with_name(site.endpoints.db_owner_url, "odograph_run_rules")
     alerts["run"] = _found(run_url)
     promises.append(
         Promise("other rules find other alerts", alerts["live"] == 0 < alerts["run"], f"alerts: {alerts}")

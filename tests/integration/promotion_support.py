@@ -11,8 +11,9 @@ from typing import Any
 
 import psycopg
 
+from infra.contract.database_url import with_name
 from infra.replay import actions, databases, promote
-from infra.replay.databases import Connection, connected, with_name
+from infra.replay.databases import Connection, connected
 from infra.replay.runs import Run
 from tests.support import Lane
 from tests.support_frames import vin

@@ -6,9 +6,10 @@ import uuid
 
 import pytest
 
+from infra.contract.database_url import with_name
 from infra.contract.topics import KAFKA_TOPICS
 from infra.replay import databases, promote, runs
-from infra.replay.databases import connected, with_name
+from infra.replay.databases import connected
 from infra.stack.kafka_topics import create_topics, missing_topics
 from tests.integration.killing import Point, kill_at
 from tests.integration.promotion_support import drop_alone, hour, run_of, windows

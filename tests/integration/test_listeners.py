@@ -9,6 +9,7 @@ import pytest
 from edge_simulator.sending.lean_publisher import LeanPublisher
 from edge_simulator.sending.publisher import Publisher
 from edge_simulator.sending.publishing import Message, Publishing
+from infra.contract.mqtt_broker import MqttBroker
 from load_tests.drills.link import Link
 from tests.integration.broker_support import ROOT, Broker, Listener, a_broker
 from tests.support import eventually
@@ -53,11 +54,11 @@ def test_a_listener_hears_what_came_while_it_was_away_and_leaves_no_session_behi
 ) -> None:
     name = f"ear-{client.__name__}"
     filters = {0: [f"{ROOT}/{name}/alert", f"{ROOT}/all/notice"]}
-    with client("127.0.0.1", broker.port, [f"{name}-sender"]) as sender:
+    with client(MqttBroker("127.0.0.1", broker.port), [f"{name}-sender"]) as sender:
         sender.connect(5)
         with (
             Link("127.0.0.1", broker.port) as link,
-            client("127.0.0.1", link.port, [name, f"{name}-deaf"], filters=filters) as publisher,
+            client(MqttBroker("127.0.0.1", link.port), [name, f"{name}-deaf"], filters=filters) as publisher,
         ):
             publisher.connect(5)
             tell(sender, f"{ROOT}/{name}/alert", "1")
@@ -73,7 +74,9 @@ def test_a_listener_hears_what_came_while_it_was_away_and_leaves_no_session_behi
             assert [payload for _, payload in found][-2:] == [b"2", b"3"]
             assert publisher.drain(20) == 0
             assert publisher.counts.acked == {"telemetry": 50}
-        with client("127.0.0.1", broker.port, [name], filters={0: [f"{ROOT}/{name}/else"]}) as again:
+        with client(
+            MqttBroker("127.0.0.1", broker.port), [name], filters={0: [f"{ROOT}/{name}/else"]}
+        ) as again:
             again.connect(5)
             tell(sender, f"{ROOT}/{name}/alert", "4")
             tell(sender, f"{ROOT}/{name}/else", "5")
@@ -94,7 +97,7 @@ def test_who_comes_back_after_its_last_will_says_again_that_it_is_there(
     with (
         Listener(name).listening(broker.port) as listener,
         Link("127.0.0.1", broker.port) as link,
-        client("127.0.0.1", link.port, [f"{name}-0"], {0: gone}) as publisher,
+        client(MqttBroker("127.0.0.1", link.port), [f"{name}-0"], {0: gone}) as publisher,
     ):
         publisher.connect(5)
         publisher.publish(0, here)

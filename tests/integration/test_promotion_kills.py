@@ -6,8 +6,9 @@ import uuid
 
 import pytest
 
+from infra.contract.database_url import with_name
 from infra.replay import promote
-from infra.replay.databases import connected, with_name
+from infra.replay.databases import connected
 from tests.integration.killing import Point, kill_at
 from tests.integration.promotion_support import (
     alert,

@@ -12,6 +12,7 @@ from edge_simulator.sending.lean_publisher import LeanPublisher
 from edge_simulator.sending.publisher import Publisher
 from edge_simulator.sending.publishing import MAX_PER_CONNECTION, Message, Publishing
 from infra.contract.errors import ServiceError
+from infra.contract.mqtt_broker import MqttBroker
 from load_tests.drills.link import Link
 from tests.integration.broker_support import ROOT, Broker, Listener, a_broker
 from tests.support import eventually
@@ -79,7 +80,7 @@ def test_every_message_is_acknowledged_counted_and_received_once_in_order(
     name = f"all-{client.__name__}"
     with (
         Listener(name).listening(broker.port) as listener,
-        client("127.0.0.1", broker.port, [f"{name}-{k}" for k in range(3)]) as publisher,
+        client(MqttBroker("127.0.0.1", broker.port), [f"{name}-{k}" for k in range(3)]) as publisher,
     ):
         publisher.connect(5)
         send(publisher, name, 10, range(200))
@@ -101,7 +102,7 @@ def test_through_a_broken_link_nothing_is_lost_and_each_vehicles_order_is_kept(
     with (
         Listener(name).listening(broker.port) as listener,
         Link("127.0.0.1", broker.port) as link,
-        client("127.0.0.1", link.port, [f"{name}-{k}" for k in range(2)]) as publisher,
+        client(MqttBroker("127.0.0.1", link.port), [f"{name}-{k}" for k in range(2)]) as publisher,
     ):
         publisher.connect(5)
         for cut in range(3):
@@ -122,7 +123,7 @@ def test_what_had_no_acknowledgement_goes_again_first_in_order_and_is_marked(
     name = f"dup-{client.__name__}"
     with (
         Link("127.0.0.1", broker.port) as link,
-        client("127.0.0.1", link.port, [name]) as publisher,
+        client(MqttBroker("127.0.0.1", link.port), [name]) as publisher,
     ):
         publisher.connect(5)
         send(publisher, name, 1, range(3))
@@ -145,7 +146,7 @@ def test_a_broker_that_falls_silent_is_left_after_the_keep_alive_time(broker: Br
     name = f"silent-{client.__name__}"
     with (
         Link("127.0.0.1", broker.port) as link,
-        client("127.0.0.1", link.port, [name], keepalive_s=1) as publisher,
+        client(MqttBroker("127.0.0.1", link.port), [name], keepalive_s=1) as publisher,
     ):
         publisher.connect(5)
         link.stall()
@@ -160,7 +161,7 @@ def test_an_idle_connection_is_kept_alive(broker: Broker, client: Client) -> Non
     name = f"idle-{client.__name__}"
     with (
         Link("127.0.0.1", broker.port) as link,
-        client("127.0.0.1", link.port, [name], keepalive_s=4) as publisher,
+        client(MqttBroker("127.0.0.1", link.port), [name], keepalive_s=4) as publisher,
     ):
         publisher.connect(5)
         eventually(lambda: publisher.drive(0.01) or link.heard[0].count(b"\xc0\x00") >= 2, 90, "two pings")
@@ -170,7 +171,7 @@ def test_an_idle_connection_is_kept_alive(broker: Broker, client: Client) -> Non
 def test_more_than_one_connection_may_have_in_flight_waits_its_turn(broker: Broker, client: Client) -> None:
     name = f"many-{client.__name__}"
     count = MAX_PER_CONNECTION + 1500
-    with client("127.0.0.1", broker.port, [name]) as publisher:
+    with client(MqttBroker("127.0.0.1", broker.port), [name]) as publisher:
         publisher.connect(5)
         publisher.publish_many([0] * count, [Message(f"{ROOT}/{name}/telemetry", b"1")] * count)
         assert publisher.drain(60) == 0
@@ -182,8 +183,8 @@ def test_no_broker_is_one_clear_error(client: Client) -> None:
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
     with (
-        client("127.0.0.1", port, ["nobody"]) as publisher,
-        pytest.raises(ServiceError, match=f"no MQTT broker at 127.0.0.1:{port} after 0.3 s .*refused"),
+        client(MqttBroker("127.0.0.1", port), ["nobody"]) as publisher,
+        pytest.raises(ServiceError, match=f"no MQTT broker at mqtt://127.0.0.1:{port} after 0.3 s .*refused"),
     ):
         publisher.connect(0.3)
 
@@ -201,7 +202,7 @@ def test_a_broker_that_wants_a_password_is_named_with_its_reason(client: Client)
         guard = threading.Thread(target=turn_away)
         guard.start()
         with (
-            client("127.0.0.1", port, ["stranger"]) as publisher,
+            client(MqttBroker("127.0.0.1", port), ["stranger"]) as publisher,
             pytest.raises(ServiceError, match=r"(?i)not authorized"),
         ):
             publisher.connect(0.15)

@@ -11,6 +11,8 @@ from pathlib import Path
 import orjson
 import pytest
 
+from infra.contract.settings import load
+from infra.stack.signing_keys import ensure_keys
 from tests.integration.broker_support import Broker, Listener, a_broker
 from tests.support import eventually, odograph_command
 
@@ -86,9 +88,10 @@ def test_the_parts_end_when_the_parent_is_killed(broker: Broker) -> None:
 def test_a_part_without_a_broker_says_so(tmp_path: Path, broker: Broker) -> None:
     addresses = orjson.loads((broker.home / "endpoints.json").read_bytes()) | {"mqtt_port": 1}
     (tmp_path / "endpoints.json").write_bytes(orjson.dumps(addresses))
+    ensure_keys(load(paths={"home": str(tmp_path)}))
     env = {**os.environ, "ODOGRAPH_PATHS_HOME": str(tmp_path)}
     command = [*odograph_command(), "simulate", "-c", "4", "--processes", "2", "--duration", "1s"]
     run = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=False)
     assert run.returncode == 1
-    assert "[0] error: no MQTT broker at 127.0.0.1:1" in run.stderr
+    assert "[0] error: no MQTT broker at mqtt://127.0.0.1:1" in run.stderr
     assert "Traceback" not in run.stderr

@@ -16,6 +16,8 @@ import orjson
 import pytest
 
 from infra.contract import frame, messages
+from infra.contract.settings import load
+from infra.stack.signing_keys import ensure_keys
 from tests.integration.broker_support import Broker, Listener, a_broker
 from tests.support import eventually, odograph_command
 
@@ -152,13 +154,14 @@ def test_without_a_broker_the_command_says_so_and_ends_with_1(tmp_path: Path) ->
     keys = ("kafka_bootstrap", "db_owner_url", "db_ingest_url", "db_dashboard_url")
     addresses = {"mqtt_host": "127.0.0.1", "mqtt_port": port, **dict.fromkeys(keys, "")}
     (tmp_path / "endpoints.json").write_bytes(orjson.dumps(addresses))
+    ensure_keys(load(paths={"home": str(tmp_path)}))
     run = subprocess.run(
         [*odograph_command(), "simulate", "-c", "5", "--duration", "1s"],
         env={**os.environ, "ODOGRAPH_PATHS_HOME": str(tmp_path)}, capture_output=True, text=True, timeout=60,
         check=False,
     )  # fmt: skip
     assert run.returncode == 1
-    assert f"no MQTT broker at 127.0.0.1:{port}" in run.stderr
+    assert f"no MQTT broker at mqtt://127.0.0.1:{port}" in run.stderr
 
 
 @pytest.mark.parametrize(

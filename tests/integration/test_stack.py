@@ -27,7 +27,7 @@ INSERT INTO odograph.vehicle (vehicle_id, state, state_at, boot_id) VALUES ('V',
 
 
 def test_mosquitto_echoes_a_message(lane: Lane) -> None:
-    assert probes.mqtt_echo(lane.endpoints.mqtt_host, lane.endpoints.mqtt_port).endswith("echoes")
+    assert probes.mqtt_echo(lane.endpoints.mqtt).endswith("echoes")
 
 
 def test_kafka_has_one_broker_in_service(lane: Lane) -> None:

@@ -15,10 +15,13 @@ import psycopg
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from paho.mqtt import publish, subscribe
+from pydantic import SecretStr
 
-from infra.contract.errors import ServiceError
+from infra.contract import database_url
+from infra.contract.errors import ConfigError, ServiceError
+from infra.contract.sections import Db
 from infra.contract.settings import Settings, endpoints, load
-from infra.stack import probes
+from infra.stack import database_logins, postgres, probes
 from infra.stack.guard import guarded
 from infra.stack.stack import SERVICES, Stack
 
@@ -152,7 +155,7 @@ def test_a_kept_port_taken_by_a_foreign_program_is_given_up(own: Stack) -> None:
         foreign.listen()
         addresses = own.up()
         assert addresses.mqtt_port != foreign.getsockname()[1]
-        probes.mqtt_echo(addresses.mqtt_host, addresses.mqtt_port)
+        probes.mqtt_echo(addresses.mqtt)
 
 
 def test_a_failed_start_names_service_command_and_last_log_lines(own: Stack) -> None:
@@ -169,17 +172,52 @@ def test_a_failed_start_names_service_command_and_last_log_lines(own: Stack) -> 
     assert any("incompatible with server" in line for line in lines)
 
 
-def test_an_external_service_is_not_started(own: Stack, tmp_path: Path) -> None:
+def test_an_external_service_is_not_started_and_each_role_logs_in_itself(own: Stack, tmp_path: Path) -> None:
     found = endpoints(own.settings)
-    settings = load(
-        paths={"home": str(tmp_path), "cache": str(own.settings.paths.cache)},
-        mqtt={"url": f"mqtt://{found.mqtt_host}:{found.mqtt_port}"},
-        kafka={"bootstrap": found.kafka_bootstrap},
-        db={"url": found.db_owner_url},
-    )
-    outside = Stack(settings, say=lambda _: None, preferred={})
-    addresses = outside.up()
-    assert outside.embedded == ()
-    assert addresses.db_dashboard_url == addresses.db_ingest_url == found.db_owner_url
+    roles = {"ingest_url": found.db_ingest_url, "dashboard_url": found.db_dashboard_url}
+    sections = {
+        "paths": {"home": str(tmp_path), "cache": str(own.settings.paths.cache)},
+        "mqtt": {"url": f"mqtt://{found.mqtt_host}:{found.mqtt_port}"},
+        "kafka": {"bootstrap": found.kafka_bootstrap},
+    }
+
+    def outside(**db: str) -> Stack:
+        return Stack(load(**sections, db={"url": found.db_owner_url} | db), say=lambda _: None, preferred={})
+
+    with pytest.raises(ConfigError, match=r"ODOGRAPH_DB_DISPATCH_URL .not set: odograph_dispatch"):
+        outside(**roles).up()
+    with pytest.raises(ConfigError, match=r"ODOGRAPH_DB_DISPATCH_URL: .* is no member of odograph_dispatch"):
+        outside(**roles, dispatch_url=postgres_as(own, "stranger")).up()
+    stack = outside(**roles, dispatch_url=found.db_dispatch_url + "?application_name=kept")
+    addresses = stack.up()
+    assert stack.embedded == ()
+    with psycopg.connect(addresses.db_dispatch_url) as connection:
+        shown = connection.execute("SELECT current_user, current_setting('application_name')").fetchone()
+    assert shown == ("odograph_dispatch", "kept")
+    assert (addresses.db_ingest_url, addresses.db_dashboard_url) == tuple(roles.values())
     assert json.loads((tmp_path / "endpoints.json").read_text())["kafka_bootstrap"] == found.kafka_bootstrap
     shutil.rmtree(tmp_path)
+
+
+def test_of_an_external_database_roles_are_made_where_its_owner_may(own: Stack, tmp_path: Path) -> None:
+    url = own.superuser_url()
+    postgres.ensure_database(url, "outside")
+    with psycopg.connect(url, autocommit=True) as superuser:
+        superuser.execute("ALTER ROLE odograph_dispatch NOLOGIN")
+    db = Db(url=SecretStr(database_url.with_name(url, "outside")),
+            ingest_url=SecretStr(endpoints(own.settings).db_ingest_url),
+            dashboard_url=SecretStr(endpoints(own.settings).db_dashboard_url))  # fmt: skip
+    words = postgres.passwords(tmp_path / "secrets.json")
+    database_logins.ensure_logins(db, words)
+    database_logins.check_logins(db, words)
+    with psycopg.connect(database_logins.addresses(db, words)["db_dispatch_url"]) as connection:
+        row = connection.execute("SELECT current_user, current_setting('statement_timeout')").fetchone()
+    assert row == ("odograph_dispatch", "8s")
+    own.up()  # sets the passwords of its own home again
+
+
+def postgres_as(own: Stack, name: str) -> str:
+    """The address of a user that is no member of anything."""
+    with psycopg.connect(own.superuser_url(), autocommit=True) as superuser:
+        superuser.execute(f"CREATE ROLE {name} LOGIN PASSWORD 'x'")
+    return database_url.with_user(endpoints(own.settings).db_owner_url, name, "x")

@@ -43,7 +43,7 @@ def run(settings: Settings) -> None:
     """Watch until SIGTERM or SIGINT."""
     found = endpoints(settings)
     with stopped_by_signals() as stop, ExitStack() as parts:
-        broker = BrokerWatch(found.mqtt_host, found.mqtt_port, patient=True)
+        broker = BrokerWatch(found.mqtt, patient=True)
         ends = parts.enter_context(LogEnds(found.kafka_bootstrap, settings.kafka.prefix))
         watch = Watch(settings, found, parts.enter_context(broker), ends)
         checks = {"database": watch.problem}

@@ -9,9 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.contract.errors import ConfigError
 from infra.stack import ports
-from infra.stack.stack import split_mqtt_url
 
 
 @pytest.fixture
@@ -53,16 +51,3 @@ def test_the_holder_of_a_busy_port_is_named_with_its_pid(busy: int) -> None:
 
 def test_ports_that_were_never_kept_are_none(tmp_path: Path) -> None:
     assert ports.load(tmp_path / "ports.json") == {}
-
-
-@pytest.mark.parametrize(
-    ("address", "expected"),
-    [("mqtt://broker:1884", ("broker", 1884)), ("mqtt://10.0.0.7", ("10.0.0.7", 1883))],
-)
-def test_the_address_of_an_external_broker_is_read(address: str, expected: tuple[str, int]) -> None:
-    assert split_mqtt_url(address) == expected
-
-
-def test_an_address_of_another_form_is_refused() -> None:
-    with pytest.raises(ConfigError, match="mqtt://host:port"):
-        split_mqtt_url("broker:1883")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
-from infra.contract import settings
+from infra.contract import database_url, settings
 from infra.contract.errors import ConfigError, ServiceError
+from infra.contract.mqtt_broker import MqttBroker
 from infra.stack import settings_table
 
 
@@ -32,19 +35,110 @@ def test_a_wrong_value_is_refused_by_its_variable(monkeypatch: pytest.MonkeyPatc
         settings.load()
 
 
-def test_an_unknown_variable_warns_and_names_the_near_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_variable_is_refused_and_the_near_one_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ODOGRAPH_KAFKAS_PORT", "9092")
-    with pytest.warns(UserWarning, match=r"ODOGRAPH_KAFKAS_PORT; did you mean ODOGRAPH_KAFKA_PORT\?"):
+    with pytest.raises(ConfigError, match=r"ODOGRAPH_KAFKAS_PORT: .* did you mean ODOGRAPH_KAFKA_PORT\?"):
         settings.load()
 
 
-def test_an_unknown_key_of_a_known_section_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ODOGRAPH_MQTT_PROT", "1883")
-    with (
-        pytest.warns(UserWarning, match="ODOGRAPH_MQTT_PROT"),
-        pytest.raises(ConfigError, match="ODOGRAPH_MQTT_PROT"),
-    ):
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ('[mqtt]\nprot = 1883\n', "ODOGRAPH_MQTT_PROT: there is no such setting; did you mean"),
+        ('[mqqt]\nport = 1883\n', "ODOGRAPH_MQQT: there is no such setting"),
+        ('[mqtt\n', r"\.odograph\.toml: "),
+    ],
+)  # fmt: skip
+def test_what_the_file_says_and_nothing_reads_is_refused(empty_folder: Path, text: str, told: str) -> None:
+    (empty_folder / ".odograph.toml").write_text(text)
+    with pytest.raises(ConfigError, match=told):
         settings.load()
+
+
+@pytest.mark.parametrize(
+    ("section", "values", "told"),
+    [
+        ("mqtt", {"url": "mqtt:/me:s3cret@h"}, "ODOGRAPH_MQTT_URL: mqtt"),
+        ("mqtt", {"url": "mqqt://me:s3cret@h"}, "ODOGRAPH_MQTT_URL: mqtt"),
+        ("mqtt", {"url": "mqtt://me:s3cret@h:0"}, "ODOGRAPH_MQTT_URL: mqtt"),
+        ("mqtt", {"url": "mqtt://me:s3cret@h:65536"}, "from 1 to 65535"),
+        ("mqtt", {"url": "mqtt://me:s3cret@h/x"}, "nothing may follow host and port"),
+        ("mqtt", {"url": "mqtt://me:s3cret@h?tls=1"}, "nothing may follow host and port"),
+        ("mqtt", {"url": "mqtt://:s3cret@h"}, "without its user"),
+        ("mqtt", {"url": "mqtt://me:s3cret@h", "ca_file": "ca.pem"}, "ODOGRAPH_MQTT_CA_FILE: for mqtts"),
+        ("mqtt", {"ca_file": "ca.pem"}, "ODOGRAPH_MQTT_CA_FILE: for mqtts"),
+        ("mqtt", {"url": "mqtts://me:s3cret@h", "key_file": "k"}, "go together"),
+        ("mqtt", {"url": "mqtt://me:s3cret@h", "port": 1883}, "ODOGRAPH_MQTT_PORT is the embedded"),
+        ("mqtt", {"root": "odograph//v1"}, "ODOGRAPH_MQTT_ROOT: "),
+        ("mqtt", {"root": "odograph/#"}, "ODOGRAPH_MQTT_ROOT: "),
+        ("kafka", {"bootstrap": "kafka://h:9092"}, "ODOGRAPH_KAFKA_BOOTSTRAP: host:port"),
+        ("kafka", {"bootstrap": "me:s3cret@h:9092"}, "ODOGRAPH_KAFKA_BOOTSTRAP: host:port"),
+        ("kafka", {"bootstrap": "h"}, "ODOGRAPH_KAFKA_BOOTSTRAP: host:port"),
+        ("kafka", {"bootstrap": "h:9092,h:99999"}, "ODOGRAPH_KAFKA_BOOTSTRAP: host:port"),
+        ("kafka", {"bootstrap": "h:9092", "port": 9092}, "ODOGRAPH_KAFKA_PORT is the embedded"),
+        ("kafka", {"prefix": "odo graph"}, "ODOGRAPH_KAFKA_PREFIX: "),
+        ("db", {"url": "mysql://me:s3cret@h/d"}, "ODOGRAPH_DB_URL: postgresql"),
+        ("db", {"url": "postgresql://me:s3cret@h"}, "ODOGRAPH_DB_URL: postgresql"),
+        ("db", {"url": "postgresql://me:s3cret@h:70000/d"}, "from 1 to 65535"),
+        ("db", {"url": "postgresql://me:s3cret@h/d?sslmod=require"}, "does not know"),
+        ("db", {"url": "postgresql://h/d?user=me&password=s3cret"}, "ODOGRAPH_DB_URL: postgresql"),
+        ("db", {"ingest_url": "postgresql://me:s3cret@h/d"}, "ODOGRAPH_DB_URL, the owner's, is missing"),
+        ("db", {"url": "postgresql://me:s3cret@h/d", "ingest_url": "postgresql://me:x@h/d"}, "its own user"),
+        ("bridge", {"password_file": "word"}, "ODOGRAPH_BRIDGE_PASSWORD_FILE is without"),
+    ],
+)
+def test_what_cannot_be_honoured_is_an_error_that_names_the_setting_and_no_password(
+    section: str, values: dict[str, object], told: str
+) -> None:
+    with pytest.raises(ConfigError, match=told) as failed:
+        settings.load(**{section: values})
+    assert "s3cret" not in str(failed.value)
+
+
+def test_a_time_zone_that_is_none_is_refused() -> None:
+    with pytest.raises(ConfigError, match="ODOGRAPH_TZ: a time zone"):
+        settings.load(tz="Europe/Nowhere")
+
+
+def test_user_password_tls_and_files_of_a_broker_are_read(empty_folder: Path) -> None:
+    found = settings.load(
+        mqtt={"url": "mqtts://me:p%40ss@[::1]", "ca_file": "ca.pem", "cert_file": "/c", "key_file": "/k"}
+    ).mqtt.broker()
+    ca = str(empty_folder / "ca.pem")
+    assert found == MqttBroker("::1", 8883, "me", "p@ss", True, ca, "/c", "/k")
+    assert str(found) == "mqtts://[::1]:8883"
+    assert settings.load(mqtt={"url": "mqtt://h"}).mqtt.broker() == MqttBroker("h", 1883)
+    assert settings.load().mqtt.broker() is None
+
+
+def test_another_database_or_user_keeps_hosts_and_parameters() -> None:
+    url = "postgresql://me:s3cret@a:5432,b:5433/odograph?sslmode=require&target_session_attrs=read-write"
+    assert database_url.with_name(url, "run") == url.replace("/odograph?", "/run?")
+    assert database_url.with_user(url, "you", "p@ss") == url.replace("me:s3cret", "you:p%40ss")
+
+
+def test_other_external_services_than_the_stack_was_started_with_are_an_error(
+    tmp_path: Path,
+) -> None:
+    addresses = settings.Endpoints(
+        "h",
+        1883,
+        "k:9092",
+        "postgresql://me:x@d/run",
+        "",
+        "",
+        mqtt_access={"user": "me", "password": "s3cret"},
+    )
+    (tmp_path / "endpoints.json").write_text(json.dumps(asdict(addresses)))
+    home = {"home": str(tmp_path)}
+    same = {"mqtt": {"url": "mqtt://me:s3cret@h"}, "kafka": {"bootstrap": "k:9092"},
+            "db": {"url": "postgresql://me:x@d/odograph"}}  # fmt: skip
+    assert settings.endpoints(settings.load(paths=home, **same)) == addresses
+    other = {"mqtt": {"url": "mqtt://me:other@h"}, "kafka": {"bootstrap": "k:9093"},
+             "db": {"url": "postgresql://me:x@e/odograph"}}  # fmt: skip
+    told = "ODOGRAPH_MQTT_URL, ODOGRAPH_KAFKA_BOOTSTRAP, ODOGRAPH_DB_URL: .*odograph up"
+    with pytest.raises(ConfigError, match=told):
+        settings.endpoints(settings.load(paths=home, **other))
 
 
 def test_a_key_with_an_underscore_is_read_whole(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,8 +146,9 @@ def test_a_key_with_an_underscore_is_read_whole(monkeypatch: pytest.MonkeyPatch)
     assert settings.load().bridge.max_in_flight_bytes == 70_000
 
 
-def test_the_password_in_the_database_url_is_never_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_password_in_an_address_is_never_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ODOGRAPH_DB_URL", "postgresql://me:s3cret@db/odograph")
+    monkeypatch.setenv("ODOGRAPH_MQTT_URL", "mqtt://me:s3cret@broker")
     found = settings.load()
     shown = repr(found) + str([(row.variable, row.value) for row in settings_table.rows(found)])
     assert "s3cret" not in shown
