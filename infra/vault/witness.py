@@ -45,8 +45,8 @@ def shown(row: Mapping[str, Any]) -> Shown:
     """A row of serving.crash_record, with ``record_text``, its jsonb as text."""
     raw = row["raw"]
     digest = hashlib.sha256((row["record_text"] if raw is None else raw).encode()).hexdigest()
-    body: Frame = row["record"] if raw is None else orjson.loads(raw)
-    wrong = tuple(name for name, holds in _says(row, body).items() if not holds)
+    says = {} if raw is None else _says(row, orjson.loads(raw))
+    wrong = tuple(name for name, holds in says.items() if not holds)
     return Shown(digest, _ms(row["received_at"]), row["locked_at"] is not None, raw is not None, wrong)
 
 

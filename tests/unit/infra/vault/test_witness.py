@@ -77,6 +77,10 @@ def test_a_column_that_says_other_than_the_bytes_is_named(change: dict[str, Any]
     assert shown(row(**change)).contradictions == tuple(change)
 
 
+def test_a_record_whose_bytes_were_not_kept_contradicts_nothing() -> None:
+    assert shown(row(raw=None, hash_ok=False)) == Shown(digest(b""), AT_MS, locked=False, raw_kept=False)
+
+
 def found(log: CrashLog, records: dict[Key, Shown], deleted: tuple[Key, ...] = ()) -> list[str]:
     return list(differing(records, deleted, log))
 
