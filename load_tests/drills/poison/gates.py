@@ -1,4 +1,4 @@
-"""Rows 3, 4 and 12: a web site under a rebound name, a hostile file of SQL, an alert at 0, 0."""
+"""Rows 3 and 4: a web site under a rebound name asks the dashboard, a hostile file of SQL is judged."""
 
 from __future__ import annotations
 

@@ -7,11 +7,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from infra.contract.signals import BY_NAME, FAST, SIGNALS
+from stream_jobs.frames import plausibility
 from stream_jobs.frames.plausibility import place, plausible_columns, plausible_place, with_plausible
 from stream_jobs.partials.frames import frames_of
 from stream_jobs.partials.reading import FRAME_SCHEMA
@@ -58,13 +60,13 @@ def signs(found: list[Frame]) -> str:
     return repr(found)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(frames=FRAMES)
 def test_spark_and_arrow_keep_the_same_values_of_any_frame(spark: SparkSession, frames: list[Frame]) -> None:
     assert signs(by_spark(spark, frames, DRAWN)) == signs(by_arrow(frames, DRAWN))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(frames=FRAMES)
 def test_the_windows_know_what_rules_see(frames: list[Frame]) -> None:
     made, seen = frames_of(table(frames), np.zeros(len(frames), np.bool_)), by_arrow(frames, DRAWN)
@@ -129,3 +131,11 @@ def test_both_coordinates_exactly_0_are_no_place_and_one_alone_is(spark: SparkSe
     assert [place(*pair) for pair in pairs] == places
     rows = spark.createDataFrame(pairs, "lat_deg double, lon_deg double").select(*plausible_place())
     assert [tuple(row) for row in rows.collect()] == places
+
+
+def test_without_the_rule_on_0_0_a_lost_fix_would_be_a_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    lost: list[Frame] = [{"lat_deg": [0.0], "lon_deg": [0.0]}]
+    assert by_arrow(lost, ("lat_deg", "lon_deg")) == [{"lat_deg": [None], "lon_deg": [None]}]
+    monkeypatch.setattr(plausibility, "nowhere", lambda lat_deg, lon_deg: lat_deg != lat_deg)
+    assert by_arrow(lost, ("lat_deg", "lon_deg")) == lost
+    assert place(0.0, 0.0) == (0.0, 0.0)
