@@ -252,7 +252,7 @@ def replay_waits() -> None:
         replace(module, "cause_of", lambda _: lambda _error: Cause.AWAY)
     replace(work, "STUCK_S", lambda _: STUCK_S)
     line = (sys.executable, "-m", "load_tests.drills.poison.mutant", "row15-waits", "jobs", "events")
-    replace(shadow, "JOBS", lambda honest: honest | {"events": Program("events", line)})
+    replace(shadow, "JOBS", lambda honest: honest | {"events": (Program("events", line),)})
 
 
 ATTACKS: Final = (
