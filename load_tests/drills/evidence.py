@@ -131,7 +131,7 @@ class Log:
         return [
             (message.timestamp()[1], message.value() or b"")
             for message in self.messages("telemetry")
-            if wanted((message.key() or b"").decode())
+            if wanted((message.key() or b"").decode(errors="replace"))
             and (ends is None or (message.offset() or 0) < ends.get(message.partition() or 0, 0))
         ]
 

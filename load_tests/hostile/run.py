@@ -68,7 +68,7 @@ def hostile(site: Site, wanted: Wanted) -> Verdict:
         begun = time.monotonic()
         sent = _send(site, wanted, parts)
         figures["sending_s"] = round(time.monotonic() - begun)
-        promises = list(_judged(site, wanted, parts, was, before, sent))
+        promises = list(_told(site, _judged(site, wanted, parts, was, before, sent)))
     promises += _of_files(tried)
     figures |= {"messages": sent.total, "sent": sent.mix(), "megabytes": sent.sent_bytes >> 20}
     figures["files"] = {kind: f"{one.taken} taken, {one.refused} refused" for kind, one in tried.items()}
@@ -168,6 +168,16 @@ def _judged(
         yield Promise(f"honest {equal.text}", equal.holds, equal.found)
     parts.look()
     yield from parts.promises()
+
+
+def _told(site: Site, judged: Iterator[Promise]) -> Iterator[Promise]:
+    """Each promise as it is judged; a judgement that breaks down is one that is not kept."""
+    try:
+        for promise in judged:
+            site.say(f"{'PASS' if promise.holds else 'FAIL'}  {promise.text}: {promise.found}")
+            yield promise
+    except Exception as error:  # noqa: BLE001  what was judged before is still worth telling
+        yield Promise("all promises are judged", False, f"{type(error).__name__}: {error}")
 
 
 def _probed(site: Site) -> Promise:
