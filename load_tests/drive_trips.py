@@ -48,7 +48,7 @@ def trips(payloads: list[bytes]) -> list[TripRow]:
             "value": pa.array(payloads, pa.binary()),
         }
     )
-    stage = VehicleStage(clock_limits(settings), harsh_limits(settings), Path("none"), ())
+    stage = VehicleStage(clock_limits(settings), harsh_limits(settings), Path("none"))
     core = Core(core_limits(settings), Detection())
     last: dict[int, TripRow] = {}
     for placed in arrivals_of(stage, [batch]).values():

@@ -55,7 +55,7 @@ def simulated(settings: Settings, arguments: argparse.Namespace) -> tuple[list[T
 
 def told(settings: Settings, files: Sequence[Path]) -> list[Any]:
     """The last word of the core on each trip and harsh event."""
-    stage = VehicleStage(clock_limits(settings), harsh_limits(settings), Path("none"), ())
+    stage = VehicleStage(clock_limits(settings), harsh_limits(settings), Path("none"))
     core = Core(core_limits(settings), Detection())
     last: dict[tuple[Any, ...], Any] = {}
     for placed in arrivals_of(stage, _records(files)).values():

@@ -1,6 +1,6 @@
 """What a memory of each vehicle costs in Spark, by how it is kept: CPU seconds per 100,000 frames.
 
-The same reduced frames (rows of the stage, from Parquet files) go through: native session windows by vehicle;
+The same records (from Parquet files) go through: native session windows by vehicle;
 the core by transformWithState, a state a vehicle; the core by applyInPandasWithState, a state a vehicle;
 and the same with a state a bucket of vehicles. No Kafka, no database, no rules.
 Run: python -m load_tests.state_variants [--vehicles 1000] [--batches 6] [--variants session,bucket]
@@ -26,33 +26,29 @@ from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from pyspark.sql.streaming.state import GroupStateTimeout
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
-from infra.contract.settings import Settings, load
-from infra.contract.verdict import clock_limits
-from load_tests.filling import bodies, payload
+from infra.contract.settings import load
+from load_tests.filling import bodies, payload, vehicle
 from load_tests.rate_support import tree_cpu_s
 from stream_jobs.jobs import STREAM_CONF
 from stream_jobs.session import build_session
-from stream_jobs.vehicles.arrivals import by_vehicle
 from stream_jobs.vehicles.core import Core
-from stream_jobs.vehicles.limits import core_limits, harsh_limits
-from stream_jobs.vehicles.lookups import SCHEMA, Lookup
+from stream_jobs.vehicles.limits import core_limits
 from stream_jobs.vehicles.operator import OUTPUT, STATE, Operator
 from stream_jobs.vehicles.plugged import Detection
+from stream_jobs.vehicles.query import vehicle_stage
+from stream_jobs.vehicles.replay import arrivals_of
 from stream_jobs.vehicles.rows import pack
-from stream_jobs.vehicles.stage import VehicleStage
+from stream_jobs.vehicles.stage import KEY, RECORD, VehicleStage, as_arrow
 from stream_jobs.vehicles.state import dump_vehicle, load_vehicle
 from stream_jobs.windows import WATERMARK_METADATA
 
 T0: Final = 1_780_000_000_000
 FRAMES_EACH: Final = 10
 WATERMARK: Final = "5 seconds"
-KEPT: Final = ("vehicle_id", "partition", "log_offset", "facts", "runs")
 
 
-def fill(folder: Path, vehicles: int, batches: int, settings: Settings) -> None:
-    """A file a batch: FRAMES_EACH frames of each vehicle, reduced."""
-    stage = VehicleStage(clock_limits(settings), harsh_limits(settings), Path("none"), ())
-    lookup = Lookup((0, 0), SCHEMA.empty_table())
+def fill(folder: Path, vehicles: int, batches: int) -> None:
+    """A file a batch: FRAMES_EACH frames of each vehicle."""
     for batch in range(batches):
         seconds = range(batch * FRAMES_EACH, (batch + 1) * FRAMES_EACH)
         said = {second: bodies(scattered=False, second=second) for second in seconds}
@@ -61,14 +57,18 @@ def fill(folder: Path, vehicles: int, batches: int, settings: Settings) -> None:
         ]
         received = [T0 + s * 1000 + 1500 for s in seconds for _ in range(vehicles)]
         records = {
+            "key": pa.array([vehicle(v) for _ in seconds for v in range(vehicles)]),
             "partition": pa.array([0] * len(values), pa.int32()),
             "log_offset": pa.array(range(batch * len(values), (batch + 1) * len(values)), pa.int64()),
             "received_ms": pa.array(received, pa.int64()),
             "value": pa.array(values, pa.binary()),
         }
-        rows = stage.rows(pa.RecordBatch.from_pydict(records), lookup)
-        table = pa.Table.from_batches([rows]).select([*KEPT, "received_ms"])
-        pq.write_table(table, folder / f"{batch:05d}.parquet")
+        pq.write_table(pa.table(records), folder / f"{batch:05d}.parquet")
+
+
+def stage() -> VehicleStage:
+    """What reads the records, without rules."""
+    return vehicle_stage(load(), Detection())
 
 
 class PerVehicle(StatefulProcessor):
@@ -76,7 +76,7 @@ class PerVehicle(StatefulProcessor):
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Open the state."""
-        self._core = Core(core_limits(load()), Detection())
+        self._core, self._stage = Core(core_limits(load()), Detection()), stage()
         self._state = handle.getValueState("blob", STATE)
 
     def handleInputRows(  # type: ignore[override]  # noqa: N802  Spark's name
@@ -88,7 +88,7 @@ class PerVehicle(StatefulProcessor):
         """Rows of one vehicle."""
         found = self._state.get()
         state = self._core.new() if found is None else load_vehicle(found[0])
-        placed = by_vehicle(rows).get(key[0], [])
+        placed = arrivals_of(self._stage, map(as_arrow, rows)).get(key[0], [])
         placed.sort(key=lambda each: each[:2])
         out = list(self._core.take(state, (each[2] for each in placed)))
         self._state.update((bytes(dump_vehicle(state)),))
@@ -111,28 +111,27 @@ def table_of(rows: list[Any]) -> pd.DataFrame:
 
 
 def session(rows: DataFrame) -> DataFrame:
-    """Sums by vehicle and session: less than the core does, and all that SQL has for it."""
+    """Frames by vehicle and session, not parsed: the floor of a state a vehicle."""
     timed = rows.withColumn("received", F.timestamp_millis("received_ms")).withWatermark(
         "received", "5 seconds"
     )
-    grouped = timed.groupBy(F.session_window("received", "180 seconds"), "vehicle_id")
-    return grouped.agg(F.count("*").alias("frames"), F.sum(F.col("facts")[12]).alias("distance_m"))
+    return timed.groupBy(F.session_window("received", "180 seconds"), "key").agg(F.count("*").alias("frames"))
 
 
 def per_vehicle_tws(rows: DataFrame) -> DataFrame:
     """transformWithState, a state a vehicle."""
-    return rows.groupBy("vehicle_id").transformWithStateInPandas(PerVehicle(), OUTPUT, "append", "none")
+    return rows.groupBy("key").transformWithStateInPandas(PerVehicle(), OUTPUT, "append", "none")
 
 
 def stateful(rows: DataFrame, buckets: int | None) -> DataFrame:
     """applyInPandasWithState, a state a vehicle or a bucket."""
-    key = F.col("vehicle_id") if buckets is None else F.pmod(F.xxhash64("vehicle_id"), F.lit(buckets))
+    by = F.col(KEY) if buckets is None else F.pmod(F.xxhash64(KEY), F.lit(buckets))
     timer = F.lit(None).cast("timestamp").alias("timer", metadata={WATERMARK_METADATA: 5000})
     timed = rows.withColumn("received", F.timestamp_millis("received_ms")).withWatermark(
         "received", "5 seconds"
     )
-    keyed = timed.select(key.alias("bucket"), timer, *KEPT).groupBy("bucket")
-    operator = Operator(core_limits(load()), Detection())
+    keyed = timed.select(by.alias("bucket"), timer, KEY, *RECORD).groupBy("bucket")
+    operator = Operator(core_limits(load()), Detection(), stage())
     return keyed.applyInPandasWithState(
         operator.__call__, OUTPUT, STATE, "append", GroupStateTimeout.EventTimeTimeout
     )
@@ -142,7 +141,7 @@ VARIANTS: Final = {
     "session": (session, "append"),
     "transformWithState": (per_vehicle_tws, "append"),
     "vehicle": (lambda rows: stateful(rows, None), "append"),
-    "bucket": (lambda rows: stateful(rows, 16), "append"),
+    "bucket": (lambda rows: stateful(rows, 4), "append"),
 }
 
 
@@ -180,7 +179,7 @@ def main() -> None:
         settings = load(paths={"home": folder / "home"})
         data = folder / "in"
         data.mkdir()
-        fill(data, arguments.vehicles, arguments.batches, settings)
+        fill(data, arguments.vehicles, arguments.batches)
         spark = build_session(settings, "state-variants", 1024, "local[2]", STREAM_CONF)
         frames = arguments.vehicles * FRAMES_EACH
         for variant in arguments.variants.split(","):

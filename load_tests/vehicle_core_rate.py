@@ -1,7 +1,8 @@
-"""CPU of a frame in the Python half of the query ``vehicles``, by part, without Spark.
+"""CPU of a frame in the operator of the query ``vehicles``, by part, without Spark.
 
-Healthy vehicles under way (a frame a second), all shipped rules: what the operator does with rows of the
-stage, a bucket's memory loaded and dumped each batch. Readings are made here: known, and never holding.
+Healthy vehicles under way (a frame a second), all shipped rules: what the operator does with the features of
+frames, a bucket's memory loaded and dumped each batch. Readings are made here: known, and never holding.
+``stage`` is from payloads to features, by DuckDB and numpy: a fixed cost a batch, and one a frame.
 
 python -m load_tests.vehicle_core_rate [--vehicles 50] [--frames 5] [--rounds 15] [--profile]
 """
@@ -19,9 +20,10 @@ from statistics import median
 from typing import Any, Final
 
 import numpy as np
-import pandas as pd
+import pyarrow as pa
 
 from infra.contract.settings import Settings
+from load_tests.filling import bodies, payload
 from stream_jobs.rules import load_rules
 from stream_jobs.vehicles.arrivals import by_vehicle
 from stream_jobs.vehicles.beat import Reading
@@ -29,12 +31,15 @@ from stream_jobs.vehicles.core import Core
 from stream_jobs.vehicles.facts import FACTS
 from stream_jobs.vehicles.limits import core_limits
 from stream_jobs.vehicles.plugged import Detection, of_rules
-from stream_jobs.vehicles.said import packed
+from stream_jobs.vehicles.query import vehicle_stage
+from stream_jobs.vehicles.said import inputs_of
+from stream_jobs.vehicles.stage import Features
 from stream_jobs.vehicles.state import Bucket, dump_bucket, dump_vehicle, load_bucket, load_vehicle
 
 T0: Final = 1_780_000_000_000
 KINDS: Final = ("petrol", "petrol", "petrol", "diesel", "heavy", "electric")
 WARM_FRAMES: Final = 60
+STAGE_FRAMES: Final = (250, 1000, 10_000)
 WARM_STEP_MS: Final = 20_000
 """20 minutes in wide steps fill the means and baselines."""
 _ENGINE: Final = ("coolant", "thermostat", "oil", "battery_crank", "transmission", "fuel", "dpf", "idling")
@@ -73,7 +78,7 @@ def _said(rule: Any, rng: random.Random) -> Reading:
 
 
 class Fleet:
-    """Rows of the stage for batches of frames, as the operator gets them."""
+    """Features of batches of frames, as the stage gives them."""
 
     def __init__(self, detection: Detection, vehicles: int) -> None:
         self._rules = detection.rules
@@ -82,16 +87,21 @@ class Fleet:
         self._seq = 0
         self._now_ms = T0
 
-    def batch(self, frames: int, step_ms: int) -> pd.DataFrame:
+    def batch(self, frames: int, step_ms: int) -> Features:
         """The next ``frames`` of each vehicle."""
-        rows = [self._row(v, k, step_ms) for k in range(frames) for v in range(self._vehicles)]
-        self._seq += frames
+        which = [(v, k) for k in range(frames) for v in range(self._vehicles)]
+        facts = np.array([self._facts(v, k, step_ms) for v, k in which], float)
+        kinds = [KINDS[v % len(KINDS)] for v, _ in which]
+        inputs = inputs_of([[quiet(rule, kind, self._rng) for rule in self._rules] for kind in kinds])
         self._now_ms += frames * step_ms
-        return pd.DataFrame(rows)
+        self._seq += frames
+        return Features(
+            [f"VIN{v:06}" for v, _ in which], np.array([v % 3 for v, _ in which]),
+            np.array([self._seq + k for _, k in which]), facts, [()] * len(which), inputs,
+        )  # fmt: skip
 
-    def _row(self, vehicle: int, k: int, step_ms: int) -> dict[str, Any]:
+    def _facts(self, vehicle: int, k: int, step_ms: int) -> list[float]:
         kind, t0 = KINDS[vehicle % len(KINDS)], self._now_ms + k * step_ms
-        numbers, names = packed([quiet(rule, kind, self._rng) for rule in self._rules])
         known = {
             "boot_id": 1, "seq": self._seq + k, "t0_ms": t0, "end_ms": t0 + 1000, "received_ms": t0 + 1500,
             "believed": 1, "ignition_on": 1, "lat_deg": 48 + (t0 - T0) / 1e8, "lon_deg": 11.5,
@@ -100,20 +110,35 @@ class Fleet:
             "speeding_ms": 0,
             "vehicle_class": 2 if kind == "heavy" else 0, "odometer_m": (t0 - T0) / 90,
         }  # fmt: skip
-        return {
-            "vehicle_id": f"VIN{vehicle:06}", "partition": vehicle % 3, "log_offset": self._seq + k,
-            "facts": np.array([known.get(name, math.nan) for name in FACTS], float), "runs": np.array([]),
-            "numbers": numbers, "names": np.array(names, object),
-        }  # fmt: skip
+        return [known.get(name, math.nan) for name in FACTS]
 
 
-def take(core: Core, blob: bytes | None, frame: pd.DataFrame, spent: dict[str, float]) -> bytes:
+def staged(detection: Detection, frames: int, rounds: int) -> float:
+    """CPU us of a frame in the stage, batches of ``frames``."""
+    said = bodies(scattered=False, second=0)
+    records = pa.RecordBatch.from_pydict(
+        {
+            "partition": pa.array([0] * frames, pa.int32()),
+            "log_offset": pa.array(range(frames), pa.int64()),
+            "received_ms": pa.array([T0 + 1500] * frames, pa.int64()),
+            "value": pa.array([payload(v, 0, T0, said[v % len(said)]) for v in range(frames)], pa.binary()),
+        }
+    )
+    stage, spent = vehicle_stage(Settings(), detection), []
+    for _ in range(rounds + 1):
+        begin = time.process_time()
+        stage.features(records)
+        spent.append(time.process_time() - begin)
+    return round(1e6 * median(spent[1:]) / frames, 1)
+
+
+def take(core: Core, blob: bytes | None, batch: Features, spent: dict[str, float]) -> bytes:
     """One batch as the operator takes it; adds CPU seconds by part to ``spent``."""
     clock = time.process_time
     begin = clock()
     bucket: Bucket = load_bucket(blob)
     middle = clock()
-    placed = by_vehicle([frame])
+    placed = by_vehicle([batch])
     spent["beats"] += clock() - middle
     spent["memory"] += middle - begin
     for vehicle_id, arrivals in placed.items():
@@ -145,7 +170,7 @@ def measure(detection: Detection, vehicles: int, frames: int, rounds: int) -> di
         spent: dict[str, float] = defaultdict(float)
         blob = take(core, blob, batch, spent)
         for part, seconds in (spent | {"all": sum(spent.values())}).items():
-            found[part].append(1e6 * seconds / len(batch))
+            found[part].append(1e6 * seconds / len(batch.vehicle_id))
     return {part: round(median(each), 1) for part, each in found.items()} | {
         "blob_bytes": len(blob) // vehicles
     }
@@ -167,6 +192,8 @@ def main() -> None:
     if profiler:
         profiler.disable()
         pstats.Stats(profiler).sort_stats("tottime").print_stats(35)
+    for frames in STAGE_FRAMES:
+        print(f"stage, batches of {frames}:", staged(detection, frames, args.rounds))
     print("no rules", measure(Detection(), args.vehicles, args.frames, args.rounds))
 
 

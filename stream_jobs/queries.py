@@ -95,7 +95,7 @@ QUERIES: Final = (
     ),
     Query(
         name="vehicles",
-        operators=2,
+        operators=3,
         replaces=(),
         trigger_s=lambda s: s.jobs.trigger_s,
         max_offsets=lambda s: s.jobs.max_offsets,

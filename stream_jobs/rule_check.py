@@ -13,13 +13,17 @@ from pyspark.sql.types import ArrayType, BooleanType, NumericType, StructType
 
 from infra.contract.errors import ConfigError
 from stream_jobs.rule_errors import wrong
-from stream_jobs.rules import VEHICLES, Rule
+from stream_jobs.rules import VEHICLES, Rule, of_query
 from stream_jobs.sql_guard import expression
+from stream_jobs.vehicles.evaluation import BOOLEAN, DOUBLE, NAMES, Kind, UntranslatableError, check
 
 Expected = type[BooleanType] | type[NumericType] | type[ArrayType]
 _WANTED: Final[dict[Expected, str]] = {
     BooleanType: "true or false", NumericType: "a number", ArrayType: "an array of texts",
 }  # fmt: skip
+
+
+_KINDS: Final[dict[Expected, Kind]] = {BooleanType: BOOLEAN, NumericType: DOUBLE, ArrayType: NAMES}
 
 
 def check_expressions(
@@ -36,6 +40,22 @@ def check_expressions(
         if not _all_fit(rows, [(text, expected) for _, text, expected in given]):
             for key, text, expected in given:
                 _check_expression(path, rule, key, text, rows, expected)
+    check_translations(path, rules)
+
+
+def check_translations(path: Path, rules: Iterable[Rule]) -> None:
+    """Rules of the query vehicles are evaluated by DuckDB: raises ConfigError where it cannot."""
+    for rule in of_query(rules, VEHICLES):
+        for key, text, expected in _expressions(rule):
+            if text is not None:
+                _check_translation(path, rule, key, text, _KINDS[expected])
+
+
+def _check_translation(path: Path, rule: Rule, key: str, text: str, kind: Kind) -> None:
+    try:
+        check(text, kind)
+    except UntranslatableError as error:
+        raise wrong(path, rule.id, key, str(error)) from error
 
 
 def _all_fit(rows: DataFrame, given: Sequence[tuple[str, Expected]]) -> bool:

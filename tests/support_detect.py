@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import orjson
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
@@ -20,7 +21,12 @@ from stream_jobs.vehicles import lookups
 from stream_jobs.vehicles.rows import AlertRow
 
 T0 = 1_790_000_000_000
-RECORD = "topic string, partition int, log_offset long, key binary, received_ms long, value binary"
+RECORD = "topic string, partition int, log_offset long, vehicle_id string, received_ms long, value binary"
+
+
+def archived(offset: int, received_ms: int, raw: bytes) -> tuple[Any, ...]:
+    """A row of RECORD."""
+    return "t", 0, offset, orjson.loads(raw)["vehicle_id"], received_ms, raw
 
 
 class Told(NamedTuple):
@@ -68,7 +74,7 @@ class Fleet:
         columns = dict(zip(lookups.COLUMNS, zip(*told, strict=True), strict=True))
         table = pa.table({"vehicle_id": self.ids, **{name: list(values) for name, values in columns.items()}})
         lookups.write(lookups.vehicle_file(home), table)
-        rows = [("t", 0, k, None, at, raw) for k, (at, raw) in enumerate(self.records)]
+        rows = [archived(k, at, raw) for k, (at, raw) in enumerate(self.records)]
         until_ms = max(at for at, _ in self.records)
         records = spark.createDataFrame(rows, RECORD).coalesce(
             1

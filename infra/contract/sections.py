@@ -290,7 +290,7 @@ class Jobs(Section):
     )
 
     vehicle_buckets: int = Field(
-        16,
+        4,
         ge=1,
         le=1024,
         description="groups of vehicles in the state of query vehicles; kept by its checkpoint",

@@ -56,7 +56,7 @@ def _read_on(site: Site, log: Log) -> bool:
 
 def _replayed(site: Site, log: Log) -> Iterator[Trip]:
     nobody = site.home / "no-such-lookup"
-    stage = VehicleStage(clock_limits(site.settings), harsh_limits(site.settings), nobody, ())
+    stage = VehicleStage(clock_limits(site.settings), harsh_limits(site.settings), nobody)
     core = Core(core_limits(site.settings), Detection())
     by_vehicle = arrivals_of(stage, _records(log))
     newest_ms = max(each.received_ms for placed in by_vehicle.values() for *_, each in placed)

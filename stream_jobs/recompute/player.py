@@ -15,12 +15,13 @@ import pandas as pd
 from stream_jobs.recompute.vehicle_work import Work
 from stream_jobs.rule_kinds import Clone, Silence
 from stream_jobs.rules import Rule
-from stream_jobs.vehicles.arrivals import Placed, by_vehicle
+from stream_jobs.vehicles.arrivals import Placed
 from stream_jobs.vehicles.core import Core, CoreLimits
 from stream_jobs.vehicles.plugged import Detection
-from stream_jobs.vehicles.replay import replay
+from stream_jobs.vehicles.replay import arrivals_of, replay
 from stream_jobs.vehicles.rows import AlertRow, Row, pack
 from stream_jobs.vehicles.sequencer import Order, Sequencer
+from stream_jobs.vehicles.stage import VehicleStage, as_arrow
 
 PLAYED: Final = "vehicle_id string, kind string, body binary"
 SEEN, JOURNEY, WHOLE, STREAMED = "seen", "journey", "whole", "streamed"
@@ -48,17 +49,18 @@ def lasting(rules: Sequence[Rule]) -> tuple[Rule, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Player:
-    """What is sent to the workers: one vehicle's rows of operator.INPUT in, rows of PLAYED out."""
+    """What is sent to the workers: archived records of some vehicles in, rows of PLAYED out."""
 
     limits: CoreLimits
     detection: Detection
+    stage: VehicleStage
     works: Mapping[str, Work]
     seen_ms: int
 
-    def __call__(self, frames: pd.DataFrame) -> pd.DataFrame:
-        """Rows of PLAYED of the one vehicle in ``frames``."""
+    def __call__(self, records: pd.DataFrame) -> pd.DataFrame:
+        """Rows of PLAYED, those of a vehicle together."""
         out = []
-        for vehicle_id, placed in by_vehicle([frames]).items():
+        for vehicle_id, placed in arrivals_of(self.stage, [as_arrow(records)]).items():
             out.append((vehicle_id, SEEN, b""))
             played = self.played(self.works[vehicle_id], placed)
             out += [(vehicle_id, kind, pack(row)) for kind, row in played]

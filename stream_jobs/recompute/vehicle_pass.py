@@ -32,7 +32,7 @@ from stream_jobs.repair_plan import hours_ms
 from stream_jobs.rules import load_rules
 from stream_jobs.vehicles.limits import core_limits
 from stream_jobs.vehicles.plugged import of_rules
-from stream_jobs.vehicles.query import read_rules, staged
+from stream_jobs.vehicles.query import by_group, vehicle_stage
 from stream_jobs.vehicles.repair import replace_journeys
 from stream_jobs.vehicles.rows import AlertRow, unpack
 
@@ -88,11 +88,11 @@ class VehiclePass:
         self, works: Sequence[Work], records: DataFrame, seen_ms: int
     ) -> Iterator[tuple[str, list[Row]]]:
         """Rows of each vehicle, one after the other; a part of all vehicles at a time is in memory."""
-        rows = read_rules(staged(records, self._settings, self._detection), self._detection)
         by_id = {work.task.vehicle_id: work for work in works}
-        player = Player(core_limits(self._settings), self._detection, by_id, seen_ms)
+        stage = vehicle_stage(self._settings, self._detection)
+        player = Player(core_limits(self._settings), self._detection, stage, by_id, seen_ms)
         # A function and no method: Spark counts the parameters, and would hand a method the key too.
-        played = rows.groupBy("vehicle_id").applyInPandas(lambda frames: player(frames), PLAYED)  # noqa: PLW0108
+        played = by_group(records).applyInPandas(lambda group: player(group), PLAYED)  # noqa: PLW0108
         for vehicle_id, group in groupby(played.toLocalIterator(), key=lambda row: row["vehicle_id"]):
             yield vehicle_id, list(group)
 

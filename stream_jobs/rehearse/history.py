@@ -20,16 +20,16 @@ from stream_jobs.batch import archive_files
 from stream_jobs.findings import rule_schemas
 from stream_jobs.rehearse.compare import Comparison, compare, episodes, renamed, with_mark
 from stream_jobs.repair_plan import hours_ms
-from stream_jobs.rule_check import check_expressions
+from stream_jobs.rule_check import check_expressions, check_translations
 from stream_jobs.rule_kinds import Lasting, Level
 from stream_jobs.rules import INSTANT, VEHICLES, Rule
-from stream_jobs.vehicles.arrivals import by_vehicle
 from stream_jobs.vehicles.core import Core, CoreLimits
 from stream_jobs.vehicles.limits import core_limits
 from stream_jobs.vehicles.plugged import Detection, of_rules
-from stream_jobs.vehicles.query import read_rules, staged
-from stream_jobs.vehicles.replay import replay
+from stream_jobs.vehicles.query import by_group, vehicle_stage
+from stream_jobs.vehicles.replay import arrivals_of, replay
 from stream_jobs.vehicles.rows import AlertRow, pack
+from stream_jobs.vehicles.stage import VehicleStage, as_arrow
 
 MARK: Final = "@changed"
 FOUND: Final = "body binary"
@@ -61,6 +61,7 @@ def rehearse(
     ids = {rule.id for rule in changed}
     before = [rule for rule in in_force if rule.id in ids]
     lasting = [_lasting(path, rule) for rule in (*before, *with_mark(changed, MARK))]
+    check_translations(path, lasting)
     found = findings(settings, records(spark, settings, span), lasting, span.until_ms)
     plain, marked = renamed(found, MARK)
     times = (span.from_ms, span.until_ms)
@@ -82,27 +83,27 @@ def records(spark: SparkSession, settings: Settings, span: Span) -> DataFrame:
 def findings(settings: Settings, stored: DataFrame, rules: Sequence[Rule], until_ms: int) -> list[AlertRow]:
     """What rules that last find in records, whole vehicles at a time; the clock runs on to ``until_ms``."""
     detection = of_rules(rules)
-    rows = read_rules(staged(stored, settings, detection), detection)
-    player = Player(core_limits(settings), detection, until_ms)
+    player = Player(core_limits(settings), detection, vehicle_stage(settings, detection), until_ms)
     # A function and no method: Spark counts the parameters, and would hand a method the key too.
-    found = rows.groupBy("vehicle_id").applyInPandas(lambda frames: player(frames), FOUND)  # noqa: PLW0108
+    found = by_group(stored).applyInPandas(lambda group: player(group), FOUND)  # noqa: PLW0108
     return [msgspec.json.decode(row["body"], type=AlertRow) for row in found.toLocalIterator()]
 
 
 @dataclass(frozen=True, slots=True)
 class Player:
-    """What is sent to the workers: one vehicle's rows of query.INPUT in, its findings out."""
+    """What is sent to the workers: archived records of some vehicles in, findings out."""
 
     limits: CoreLimits
     detection: Detection
+    stage: VehicleStage
     until_ms: int
 
-    def __call__(self, frames: pd.DataFrame) -> pd.DataFrame:
+    def __call__(self, records: pd.DataFrame) -> pd.DataFrame:
         """Rows of FOUND."""
         core = Core(self.limits, self.detection)
         bodies = [
             pack(row)
-            for placed in by_vehicle([frames]).values()
+            for placed in arrivals_of(self.stage, [as_arrow(records)]).values()
             for row in replay(core, (each[2] for each in placed), self.until_ms)
             if isinstance(row, AlertRow)
         ]

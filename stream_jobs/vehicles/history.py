@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -107,7 +108,7 @@ class History:
             columns = {name: self.usual[name].combine_chunks().take(rows) for name in names if name in USUAL}
         if FREE_FLOW in names:
             columns[FREE_FLOW] = self._free_flow(places_at(*where))
-        return {name: columns[name] for name in names}  # Spark goes by their order
+        return columns
 
     def _free_flow(self, wanted: Ints) -> pa.Array:
         if not len(self.places):
@@ -116,16 +117,16 @@ class History:
         return pa.array(self.free_flow_kmh[at], mask=self.places[at] != wanted)
 
 
-def current(lookups: Path, held: History | None) -> History:
-    """``held`` while the files are still those it was read from, else what they say now."""
-    files = usual_file(lookups), free_flow_file(lookups)
-    versions = (_version(files[0]), _version(files[1]))
-    if held is not None and held.versions == versions:
-        return held
-    flow = read(files[1], PLACE_SCHEMA).sort_by("place")
-    return History(
-        versions, read(files[0], USUAL_SCHEMA), flow["place"].to_numpy(), flow[FREE_FLOW].to_numpy()
-    )
+def current(lookups: Path) -> History:
+    """What both files say now; they are read again only when one was replaced."""
+    return _held(lookups, (_version(usual_file(lookups)), _version(free_flow_file(lookups))))
+
+
+@lru_cache(maxsize=4)
+def _held(lookups: Path, versions: tuple[Version, Version]) -> History:
+    usual = read(usual_file(lookups), USUAL_SCHEMA)
+    flow = read(free_flow_file(lookups), PLACE_SCHEMA).sort_by("place")
+    return History(versions, usual, flow["place"].to_numpy(), flow[FREE_FLOW].to_numpy())
 
 
 def _version(path: Path) -> Version:

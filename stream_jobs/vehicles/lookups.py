@@ -7,6 +7,7 @@ It is replaced whole.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -59,15 +60,18 @@ class Lookup:
         return {name: self.table[name].combine_chunks().take(places) for name in COLUMNS}
 
 
-def current(path: Path, held: Lookup | None) -> Lookup:
-    """``held`` while the file is still the one it was read from, else what the file says now."""
+def current(path: Path) -> Lookup:
+    """What the file says now; it is read again only when it was replaced."""
     try:
         stat = path.stat()
         version = (stat.st_mtime_ns, stat.st_ino)
     except FileNotFoundError:
         version = (0, 0)
-    if held is not None and held.version == version:
-        return held
+    return _held(path, version)
+
+
+@lru_cache(maxsize=4)
+def _held(path: Path, version: tuple[int, int]) -> Lookup:
     return Lookup(version, read(path))
 
 

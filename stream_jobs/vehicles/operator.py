@@ -1,4 +1,4 @@
-"""The stateful operator: rows of a bucket of vehicles and its memory in, rows of what was found out.
+"""The stateful operator: records of a bucket of vehicles and its memory in, rows of what was found out.
 
 It runs in Spark's Python workers (applyInPandasWithState). The key is a bucket and not a vehicle, because a
 call and a state access a vehicle would cost more than the work in it.
@@ -6,20 +6,21 @@ call and a state access a vehicle would cost more than the work in it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
 import pandas as pd
+import pyarrow as pa
 from pyspark.sql.streaming.state import GroupState
 
 from stream_jobs.vehicles.arrivals import by_vehicle
 from stream_jobs.vehicles.core import Core, CoreLimits
 from stream_jobs.vehicles.plugged import Detection
 from stream_jobs.vehicles.rows import Row, pack
+from stream_jobs.vehicles.stage import VehicleStage, as_arrow
 from stream_jobs.vehicles.state import Bucket, adopt, dump_bucket, dump_vehicle, load_bucket, load_vehicle
 
-INPUT: Final = ("vehicle_id", "partition", "log_offset", "facts", "runs", "numbers", "names")
 OUTPUT: Final = "kind string, vehicle_id string, body binary"
 STATE: Final = "blob binary"
 
@@ -30,16 +31,18 @@ class Operator:
 
     limits: CoreLimits
     detection: Detection
+    stage: VehicleStage
 
     def __call__(
-        self, _key: tuple[Any, ...], frames: Iterator[pd.DataFrame], state: GroupState
+        self, _bucket: tuple[Any, ...], records: Iterator[pd.DataFrame], state: GroupState
     ) -> Iterator[pd.DataFrame]:
-        """Rows of OUTPUT; the key says nothing more."""
+        """Rows of OUTPUT; the bucket's number says nothing more."""
         core = Core(self.limits, self.detection)
         bucket = load_bucket(state.get[0] if state.exists else None)
         adopt(bucket, [f"{rule.id}@{rule.version}" for rule in self.detection.rules])
         watermark_ms = state.getCurrentWatermarkMs()
-        rows = [*_arrived(core, bucket, frames), *_due(core, bucket, watermark_ms)]
+        batches = (as_arrow(chunk) for chunk in records if len(chunk))
+        rows = [*_arrived(core, bucket, self.stage, batches), *_due(core, bucket, watermark_ms)]
         if bucket.vehicles:
             state.update((dump_bucket(bucket),))
             state.setTimeoutTimestamp(max(min(bucket.due_ms.values()), watermark_ms) + 1)
@@ -54,8 +57,10 @@ class Operator:
         )
 
 
-def _arrived(core: Core, bucket: Bucket, frames: Iterator[pd.DataFrame]) -> Iterator[Row]:
-    for vehicle_id, placed in by_vehicle(frames).items():
+def _arrived(
+    core: Core, bucket: Bucket, stage: VehicleStage, batches: Iterable[pa.RecordBatch]
+) -> Iterator[Row]:
+    for vehicle_id, placed in by_vehicle(map(stage.features, batches)).items():
         raw = bucket.vehicles.get(vehicle_id)
         state = core.new() if raw is None else load_vehicle(raw)
         placed.sort(key=lambda each: each[:2])

@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
-
-from pyspark.sql import Column
 
 from infra.contract.settings import Settings
 from stream_jobs.rules import VEHICLES, Rule, load_rules, of_query
 from stream_jobs.vehicles.beat import Detector
 from stream_jobs.vehicles.detect.build import detectors
-from stream_jobs.vehicles.detect.readings import reading
 
 
 @dataclass(frozen=True, slots=True)
 class Detection:
-    """The rules, a detector for each, and how Spark reads each over a frame.
-
-    ``reading`` gives a column for each field of beat.Reading.
-    """
+    """The rules, and a detector for each."""
 
     rules: tuple[Rule, ...] = ()
     detectors: tuple[Detector, ...] = ()
-    reading: Callable[[Rule], dict[str, Column]] | None = None
 
 
 def detection(settings: Settings) -> Detection:
@@ -34,4 +27,4 @@ def detection(settings: Settings) -> Detection:
 def of_rules(rules: Iterable[Rule]) -> Detection:
     """Those of the query ``vehicles`` among ``rules``."""
     mine = of_query(rules, VEHICLES)
-    return Detection(mine, detectors(mine), reading)
+    return Detection(mine, detectors(mine))

@@ -1,29 +1,29 @@
-"""The query ``vehicles``: records of a stream -> what was found out about vehicles, by its three steps.
+"""The query ``vehicles``: records of a stream -> what was found out about vehicles.
 
-The stage (Arrow) gives a row a frame, Spark reads the rules over it, the operator remembers.
+Records go to the operator by buckets of vehicles, four columns and the raw payload: it is parsed once, there.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, GroupedData
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
-from pyspark.sql import types as T  # noqa: N812  Spark's own convention
-from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.streaming.state import GroupStateTimeout
 
 from infra.contract.settings import Settings
 from infra.contract.verdict import clock_limits
-from stream_jobs.vehicles import history, lookups
+from stream_jobs.rule_check import check_translations
+from stream_jobs.rules import SHIPPED
+from stream_jobs.vehicles import lookups
 from stream_jobs.vehicles.limits import core_limits, harsh_limits
-from stream_jobs.vehicles.operator import INPUT, OUTPUT, STATE, Operator
+from stream_jobs.vehicles.operator import OUTPUT, STATE, Operator
 from stream_jobs.vehicles.plugged import Detection, detection
-from stream_jobs.vehicles.readings import reading_columns
-from stream_jobs.vehicles.stage import RECORD, VehicleStage, signal_type, words_of
+from stream_jobs.vehicles.stage import KEY, RECORD, VehicleStage
 from stream_jobs.windows import WATERMARK_METADATA
 
-ANSI: Final = "spark.sql.ansi.enabled"
+BATCH_GROUPS: Final = 256
+"""Into so many groups archived vehicles are cut: one is in memory at a time and worker."""
 
 
 def vehicle_rows(records: DataFrame, settings: Settings) -> DataFrame:
@@ -34,52 +34,28 @@ def vehicle_rows(records: DataFrame, settings: Settings) -> DataFrame:
     a column of event time, as Spark asks for, that says nothing.
     """
     plugged = detection(settings)
+    check_translations(settings.jobs.rules or SHIPPED, plugged.rules)
     received = F.timestamp_millis("received_ms")
-    timed = records.select(*RECORD, received.alias("received"))
+    key = F.col("key").cast("string").alias(KEY)
+    timed = records.select(key, *RECORD, received.alias("received"))
     timed = timed.withWatermark("received", f"{settings.jobs.receipt_skew_s} seconds")
-    rows = read_rules(staged(timed, settings, plugged), plugged)
-    bucket = F.pmod(F.xxhash64("vehicle_id"), F.lit(settings.jobs.vehicle_buckets)).cast("int")
+    bucket = F.pmod(F.xxhash64(KEY), F.lit(settings.jobs.vehicle_buckets)).cast("int")
     event_time = {WATERMARK_METADATA: settings.jobs.receipt_skew_s * 1000}
     timer = F.lit(None).cast("timestamp").alias("timer", metadata=event_time)
-    keyed = rows.select(bucket.alias("bucket"), timer, *INPUT).groupBy("bucket")
-    operator = Operator(core_limits(settings), plugged)
+    keyed = timed.select(bucket.alias("bucket"), timer, KEY, *RECORD).groupBy("bucket")
+    operator = Operator(core_limits(settings), plugged, vehicle_stage(settings, plugged))
     return keyed.applyInPandasWithState(
         operator.__call__, OUTPUT, STATE, "append", GroupStateTimeout.EventTimeTimeout
     )
 
 
-def staged(records: DataFrame, settings: Settings, plugged: Detection) -> DataFrame:
-    """A row a frame, with the columns that rules see."""
-    named = {word for rule in plugged.rules for word in rule.words()}
-    words, told = words_of(named), history.words_of(named)
+def by_group(records: DataFrame) -> GroupedData:
+    """Archived records (columns stage.RECORD, vehicle_id) by groups of vehicles, for applyInPandas."""
+    group = F.pmod(F.xxhash64("vehicle_id"), F.lit(BATCH_GROUPS)).alias("vehicle_group")
+    return records.select(*RECORD, group).groupBy("vehicle_group")
+
+
+def vehicle_stage(settings: Settings, plugged: Detection) -> VehicleStage:
+    """The stage before the core, with the rules that the core looks at."""
     lookup = lookups.vehicle_file(settings.paths.home)
-    stage = VehicleStage(clock_limits(settings), harsh_limits(settings), lookup, words, told)
-    return records.select(*RECORD).mapInArrow(stage.__call__, stage_type(words, told))
-
-
-def read_rules(rows: DataFrame, plugged: Detection) -> DataFrame:
-    """Rows of INPUT: what the rules say of each frame. Their arithmetic gives null instead of an error."""
-    spark = rows.sparkSession
-    ansi = spark.conf.get(ANSI)
-    spark.conf.set(ANSI, "false")
-    try:
-        numbers, names = reading_columns(plugged)
-        return rows.select(*INPUT[:-2], numbers.alias("numbers"), names.alias("names"))
-    finally:
-        spark.conf.set(ANSI, ansi or "true")
-
-
-def stage_type(words: tuple[str, ...], told: tuple[str, ...] = ()) -> T.StructType:
-    """What the stage gives."""
-    fields: dict[str, T.DataType] = {
-        "partition": T.IntegerType(),
-        "log_offset": T.LongType(),
-        "received_ms": T.LongType(),
-        "vehicle_id": T.StringType(),
-        "facts": T.ArrayType(T.DoubleType()),
-        "runs": T.ArrayType(T.DoubleType()),
-        **dict.fromkeys(lookups.COLUMNS, T.StringType()),
-        **{name: from_arrow_type(signal_type(name)) for name in words},
-        **dict.fromkeys(told, T.DoubleType()),
-    }
-    return T.StructType([T.StructField(name, kind) for name, kind in fields.items()])
+    return VehicleStage(clock_limits(settings), harsh_limits(settings), lookup, plugged.rules)

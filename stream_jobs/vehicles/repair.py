@@ -102,7 +102,7 @@ class JourneyRepair:
         self._archive = archive_of(home)
         self._lookup = lookups.vehicle_file(home)
         self._core = Core(core_limits(settings), Detection())
-        self._stage = VehicleStage(clock_limits(settings), harsh_limits(settings), self._lookup, ())
+        self._stage = VehicleStage(clock_limits(settings), harsh_limits(settings), self._lookup)
 
     def __call__(self) -> int:
         """The number of vehicles restated."""

@@ -60,5 +60,5 @@ def _ends(begins: Mapping[int, int]) -> dict[int, float]:
 
 
 def arrivals_of(stage: VehicleStage, batches: Iterable[pa.RecordBatch]) -> Mapping[str, list[Placed]]:
-    """Arrivals by vehicle out of records (columns stage.RECORD), without what rules read."""
-    return by_vehicle(batch.to_pandas() for batch in stage(batches))
+    """Arrivals by vehicle out of records (columns stage.RECORD)."""
+    return by_vehicle(map(stage.features, batches))

@@ -90,7 +90,7 @@ class Given:
 
     def _placed(self) -> Mapping[str, list[Placed]]:
         lookup = lookups.vehicle_file(self.settings.paths.home)
-        stage = VehicleStage(clock_limits(self.settings), harsh_limits(self.settings), lookup, ())
+        stage = VehicleStage(clock_limits(self.settings), harsh_limits(self.settings), lookup)
         kinds = {
             "partition": pa.int32(),
             "log_offset": pa.int64(),

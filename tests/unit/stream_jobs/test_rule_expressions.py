@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from stream_jobs.vehicles.detect.readings import reading
 
 from infra.contract.errors import ConfigError
 from infra.contract.verdict import ClockLimits
@@ -14,7 +15,6 @@ from stream_jobs.findings import frame_findings, rule_schemas
 from stream_jobs.instant import require_slots
 from stream_jobs.rule_check import check_expressions
 from stream_jobs.rules import INSTANT, SHIPPED, VEHICLES, load_rules
-from stream_jobs.vehicles.detect.readings import reading
 
 
 def test_spark_understands_the_shipped_rules(query_spark: SparkSession) -> None:

@@ -22,37 +22,44 @@ from tests.support_frames import frame, vin
 
 T0 = 1_780_000_000_000
 SETTINGS = Settings()
-WORDS = ("speed_kmh", "coolant_temp_c")
-STAGE = VehicleStage(clock_limits(SETTINGS), harsh_limits(SETTINGS), Path("none"), WORDS)
+NOBODY = Path("none")
 
 
-def vehicles(*rows: tuple[str, str, str, str]) -> lookups.Lookup:
-    table = pa.Table.from_pylist([dict(zip(lookups.SCHEMA.names, row, strict=True)) for row in rows])
-    return lookups.Lookup((0, 0), table.cast(lookups.SCHEMA) if rows else lookups.SCHEMA.empty_table())
+def vehicles(home: Path, *rows: tuple[str, str, str, str]) -> Path:
+    """The file of what vehicles are, with these rows."""
+    path = lookups.vehicle_file(home)
+    lookups.write(
+        path, pa.Table.from_pylist([dict(zip(lookups.SCHEMA.names, row, strict=True)) for row in rows])
+    )
+    return path
 
 
-def staged(frames: list[dict[str, Any]], lookup: lookups.Lookup | None = None) -> pa.RecordBatch:
-    batch = {
+def stage(lookup: Path = NOBODY) -> VehicleStage:
+    return VehicleStage(clock_limits(SETTINGS), harsh_limits(SETTINGS), lookup)
+
+
+def records(frames: list[dict[str, Any]], **more: pa.Array) -> pa.RecordBatch:
+    batch = more | {
         "partition": pa.array([0] * len(frames), pa.int32()),
         "log_offset": pa.array(range(len(frames)), pa.int64()),
         "received_ms": pa.array([T0 + 5000] * len(frames), pa.int64()),
         "value": pa.array([orjson.dumps(each) for each in frames], pa.binary()),
     }
-    return STAGE.rows(pa.RecordBatch.from_pydict(batch), lookup or vehicles())
+    return pa.RecordBatch.from_pydict(batch)
 
 
-def beats(frames: list[dict[str, Any]], lookup: lookups.Lookup | None = None) -> list[Beat | None]:
-    placed = by_vehicle([staged(frames, lookup).to_pandas()])
+def beats(frames: list[dict[str, Any]], lookup: Path = NOBODY) -> list[Beat | None]:
+    placed = by_vehicle([stage(lookup).features(records(frames))])
     return [each[2].beat for arrivals in placed.values() for each in arrivals]
 
 
-def test_the_samples_of_a_frame_become_what_a_trip_needs() -> None:
+def test_the_samples_of_a_frame_become_what_a_trip_needs(tmp_path: Path) -> None:
     speeds = [0.0, 0.9, 36.0, 72.0, None, 300.0, 36.0, 0.0, 0.0, 0.0]
     said = frame(
         1, 7, T0, speed_kmh=speeds, lat_deg=[48.0] * 9 + [None], lon_deg=11.5, fuel_rate_lph=3.6,
         ignition_on=True, odometer_m=1234, speed_limit_kmh=50,
     )  # fmt: skip
-    (beat,) = beats([said], vehicles((vin(1), "van x", "diesel", "van")))
+    (beat,) = beats([said], vehicles(tmp_path, (vin(1), "van x", "diesel", "van")))
     assert beat is not None
     assert (beat.seq, beat.t0_ms, beat.end_ms, beat.received_ms) == (7, T0, T0 + 1000, T0 + 5000)
     assert (beat.moving_ms, beat.moving_from_ms, beat.moving_to_ms) == (300, T0 + 200, T0 + 700)
@@ -68,24 +75,20 @@ def test_a_frame_whose_clock_cannot_be_right_gives_its_number_and_nothing_else()
     assert beats([frame(1, 3, 0, speed_kmh=50.0), frame(1, 4, T0 + 600_000, speed_kmh=50.0)]) == [None, None]
 
 
-def test_rules_see_what_is_plausible() -> None:
-    rows = staged(
-        [
-            frame(1, 0, T0, speed_kmh=[10.0, 300.0], coolant_temp_c=90.0, n=2),
-            frame(1, 1, T0, coolant_temp_c=500.0),
-        ]
-    ).to_pylist()
-    assert [row["speed_kmh"] for row in rows] == [[10.0, None], None]
-    assert [row["coolant_temp_c"] for row in rows] == [90.0, None]
+def test_a_frame_under_another_vehicles_key_is_not_taken_for_that_vehicles() -> None:
+    frames = [frame(1, 0, T0), frame(2, 0, T0), frame(1, 1, T0)]
+    keyed = records(frames, key=pa.array([vin(1), vin(1), None], pa.string()))
+    assert stage().features(keyed).vehicle_id == [vin(1)]
+    assert stage().features(records(frames)).vehicle_id == [vin(1), vin(2), vin(1)]
 
 
-def test_what_is_too_hard_depends_on_the_class() -> None:
+def test_what_is_too_hard_depends_on_the_class(tmp_path: Path) -> None:
     hard = [0.0] * 3 + [-0.37 * G_MPS2] * 4 + [0.0] * 3
     said = [frame(1, 0, T0, speed_kmh=50.0, accel_long_mps2=hard)]
     (of_car,) = beats(said)
     assert of_car is not None
     assert of_car.harsh == ()
-    (of_van,) = beats(said, vehicles((vin(1), "v", "diesel", "van")))
+    (of_van,) = beats(said, vehicles(tmp_path, (vin(1), "v", "diesel", "van")))
     assert of_van is not None
     assert of_van.harsh == (HarshRun("brake", T0 + 300, T0 + 700, 3.63, 50.0),)
 
@@ -103,10 +106,8 @@ def test_a_brake_over_the_border_of_two_frames_is_one_event_and_below_the_gate_i
 
 
 def test_the_lookup_is_written_at_once_and_read_again_when_it_changed(tmp_path: Path) -> None:
-    path = lookups.vehicle_file(tmp_path)
-    held = lookups.current(path, None)
-    assert held.table.num_rows == 0
-    lookups.write(path, vehicles((vin(1), "m", "petrol", "car")).table)
-    after = lookups.current(path, held)
+    assert lookups.current(lookups.vehicle_file(tmp_path)).table.num_rows == 0
+    path = vehicles(tmp_path, (vin(1), "m", "petrol", "car"))
+    after = lookups.current(path)
     assert after.of(pa.array([vin(1), vin(2)]))["model"].to_pylist() == ["m", None]
-    assert lookups.current(path, after) is after
+    assert lookups.current(path) is after

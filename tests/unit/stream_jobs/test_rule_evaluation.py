@@ -1,0 +1,169 @@
+"""Spark and the evaluator agree on generated frames for every shipped rule, null included."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyspark.sql import Column, SparkSession
+from pyspark.sql import functions as F
+
+from infra.contract.signals import BY_NAME
+from stream_jobs.rule_kinds import Baseline, Count, Geofence, Lasting, Level, Silence
+from stream_jobs.rules import VEHICLES, Rule, load_rules, of_query
+from stream_jobs.vehicles.beat import Reading
+from stream_jobs.vehicles.evaluation import Evaluator, UntranslatableError, check
+from stream_jobs.vehicles.facts import CLASSES, POWERTRAINS
+from stream_jobs.vehicles.history import HISTORY
+from stream_jobs.vehicles.lookups import COLUMNS
+from stream_jobs.vehicles.said import as_said, reading, said_of
+from stream_jobs.vehicles.stage import signals_of
+
+RULES = of_query(load_rules(), VEHICLES)
+WORDS = {word for rule in RULES for word in rule.words()}
+FRAMES = 800
+TEXTS = {
+    "model": ("compact-1.8", "sedan-ev-54", "unheard of"),
+    "powertrain": POWERTRAINS,
+    "vehicle_class": CLASSES,
+}
+TYPES = {
+    "holds": "boolean", "clears": "boolean", "value": "double", "limit": "double", "armed": "boolean",
+    "learns": "boolean", "names": "array<string>",
+}  # fmt: skip
+
+
+def spark_reading(rule: Rule) -> dict[str, Column]:
+    """What a rule says of a frame, in Spark's own words: the definition that the evaluator is held to."""
+    lasting = rule.lasting
+    assert lasting is not None
+    condition, value = F.expr(rule.condition), F.expr(rule.value).cast("double")
+    limit = F.lit(None) if rule.limit is None else F.expr(rule.limit)
+    own = isinstance(lasting.spec, Level) and lasting.spec.mean_s == 0
+    holds = clears = F.lit(None)
+    if own:
+        beyond = (
+            F.lit(True) if rule.limit is None else value > limit if rule.beyond == "above" else value < limit
+        )
+        holds = condition & beyond
+        clears = ~condition | spark_clears(rule, lasting, holds)
+    elif isinstance(lasting.spec, (Count, Geofence, Silence, Baseline)):
+        holds = condition
+    counted = value if own or isinstance(lasting.spec, (Baseline, Count)) else F.when(condition, value)
+    names = F.array_compact(or_null(lasting.names).cast(TYPES["names"]))
+    columns = {
+        "holds": holds, "clears": clears, "value": counted, "limit": limit, "armed": or_null(lasting.armed),
+        "learns": or_null(lasting.learn) if lasting.learn else condition,
+        "names": F.coalesce(names, F.array().cast(TYPES["names"])),
+    }  # fmt: skip
+    return {name: column.cast(TYPES[name]) for name, column in columns.items()}
+
+
+def spark_clears(rule: Rule, lasting: Lasting, holds: Column) -> Column:
+    if lasting.clear is not None:
+        return F.expr(lasting.clear)
+    if lasting.clear_level is None:
+        return ~holds
+    level, value = F.lit(lasting.clear_level), F.expr(rule.value)
+    return value <= level if rule.beyond == "above" else value >= level
+
+
+def or_null(expression: str | None) -> Column:
+    return F.lit(None) if expression is None else F.expr(expression)
+
+
+def any_frames(rng: np.random.Generator) -> pa.Table:
+    """Every column that rules name: absent, at the edges of its range, inside it, about the usual limits."""
+    columns: dict[str, pa.Array] = {}
+    for name in signals_of(WORDS):
+        columns[name] = pa.array([_signal(name, rng) for _ in range(FRAMES)], _arrow(name))
+    for name in (*HISTORY, *COLUMNS):
+        texts = TEXTS.get(name)
+        drawn = [None if rng.random() < 0.2 else rng.choice(texts) if texts else rng.uniform(-10, 130)
+                 for _ in range(FRAMES)]  # fmt: skip
+        columns[name] = pa.array(drawn, pa.string() if texts else pa.float64())
+    return pa.table(columns)
+
+
+def _arrow(name: str) -> pa.DataType:
+    signal = BY_NAME[name]
+    kind = {"flag": pa.bool_(), "codes": pa.list_(pa.string()), "number": pa.float64()}[signal.kind]
+    return pa.list_(kind) if signal.rate == "fast" else kind
+
+
+def _signal(name: str, rng: np.random.Generator) -> Any:
+    signal = BY_NAME[name]
+    if rng.random() < 0.15:
+        return None
+    if signal.kind == "flag":
+        return bool(rng.random() < 0.5)
+    if signal.kind == "codes":
+        return [f"P{k:04}" for k in range(rng.integers(0, 4))]
+    if signal.rate == "slow":
+        return _number(signal.minimum, signal.maximum, rng)
+    drawn = [_number(signal.minimum, signal.maximum, rng) for _ in range(rng.integers(0, 4))]
+    return [None if rng.random() < 0.2 else each for each in drawn]
+
+
+def _number(low: float, high: float, rng: np.random.Generator) -> float:
+    return float(rng.choice([low, high, 0.0, -273.15, 5, 10, 18, 300, 500, round(rng.uniform(low, high), 2)]))
+
+
+def readings(rows: list[dict[str, Any]], place: int) -> list[Reading]:
+    return [Reading(**{**{name: row[f"{name}{place}"] for name in TYPES},
+                       "names": tuple(row[f"names{place}"])}) for row in rows]  # fmt: skip
+
+
+def test_spark_and_the_evaluator_agree_on_every_shipped_rule(query_spark: SparkSession) -> None:
+    frames = any_frames(np.random.default_rng(1))
+    columns = [
+        column.alias(f"{name}{place}")
+        for place, rule in enumerate(RULES)
+        for name, column in spark_reading(rule).items()
+    ]
+    judged = query_spark.createDataFrame(frames).select(*columns).toArrow().to_pylist()
+    said = said_of(Evaluator(RULES)(frames))
+    for place, rule in enumerate(RULES):
+        wanted = readings(judged, place)
+        # as_said brings a reading made by hand into the form in which the evaluator's comes
+        assert [reading(each, place) for each in said] == [reading(as_said([w]), 0) for w in wanted], rule.id
+        assert rule.limit is None or any(w.limit is not None for w in wanted), rule.id
+    answers = {name for row in judged for name, value in row.items() if value not in (None, [])}
+    assert len(answers) > 100  # the frames do tell
+
+
+def test_a_frame_of_which_no_rule_can_tell_anything_gives_nothing() -> None:
+    empty = pa.table({name: pa.nulls(2, _arrow(name)) for name in signals_of(WORDS)}
+                     | {name: pa.nulls(2, pa.float64()) for name in HISTORY}
+                     | {name: pa.nulls(2, pa.string()) for name in COLUMNS})  # fmt: skip
+    inputs = Evaluator(RULES)(empty)
+    assert np.isnan(inputs.values).all()
+    assert Evaluator(())(empty).codes.shape == (2, 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("reflect('java.lang.System', 'getenv', 'HOME') IS NOT NULL", "REFLECT"),
+        ("(SELECT max(x) FROM t) > 1", "SELECT"),
+        ("rand() < 0.5", "RAND"),
+        ("speed_kmh >", "not understood"),
+        ("no_such_column > 1", "no_such_column"),
+        ("transform(speed_kmh, x -> x + 1)", "TRANSFORM"),
+    ],
+)
+def test_what_the_engines_do_not_agree_on_is_refused(text: str, what: str) -> None:
+    with pytest.raises(UntranslatableError, match=what):
+        check(text, "BOOLEAN")
+
+
+def test_a_division_by_zero_is_not_known() -> None:
+    rule = next(each for each in RULES if each.id == "transmission_slip")
+    frames = pa.table({
+        "engine_load_pct": [50.0], "gear": [2.0], "engine_rpm": [[2000.0]], "speed_kmh": [[0.0]],
+    })  # fmt: skip
+    value = Evaluator((rule,))(frames).values[0, 0]
+    assert math.isnan(value)
