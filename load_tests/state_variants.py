@@ -57,7 +57,7 @@ def fill(folder: Path, vehicles: int, batches: int) -> None:
         ]
         received = [T0 + s * 1000 + 1500 for s in seconds for _ in range(vehicles)]
         records = {
-            "key": pa.array([vehicle(v) for _ in seconds for v in range(vehicles)]),
+            "key": pa.array([vehicle(v).encode() for _ in seconds for v in range(vehicles)]),
             "partition": pa.array([0] * len(values), pa.int32()),
             "log_offset": pa.array(range(batch * len(values), (batch + 1) * len(values)), pa.int64()),
             "received_ms": pa.array(received, pa.int64()),
@@ -88,7 +88,7 @@ class PerVehicle(StatefulProcessor):
         """Rows of one vehicle."""
         found = self._state.get()
         state = self._core.new() if found is None else load_vehicle(found[0])
-        placed = arrivals_of(self._stage, map(as_arrow, rows)).get(key[0], [])
+        placed = arrivals_of(self._stage, map(as_arrow, rows)).get(key[0].decode(), [])
         placed.sort(key=lambda each: each[:2])
         out = list(self._core.take(state, (each[2] for each in placed)))
         self._state.update((bytes(dump_vehicle(state)),))

@@ -36,8 +36,7 @@ def vehicle_rows(records: DataFrame, settings: Settings) -> DataFrame:
     plugged = detection(settings)
     check_translations(settings.jobs.rules or SHIPPED, plugged.rules)
     received = F.timestamp_millis("received_ms")
-    key = F.col("key").cast("string").alias(KEY)
-    timed = records.select(key, *RECORD, received.alias("received"))
+    timed = records.select(KEY, *RECORD, received.alias("received"))
     timed = timed.withWatermark("received", f"{settings.jobs.receipt_skew_s} seconds")
     bucket = F.pmod(F.xxhash64(KEY), F.lit(settings.jobs.vehicle_buckets)).cast("int")
     event_time = {WATERMARK_METADATA: settings.jobs.receipt_skew_s * 1000}

@@ -39,7 +39,7 @@ RECORD: Final = ("partition", "log_offset", "received_ms", "value")
 KEY: Final = "key"
 """A column that records may have besides: a frame under another vehicle's key is not that vehicle's."""
 TYPES: Final = {
-    KEY: pa.string(), "partition": pa.int32(), "log_offset": pa.int64(), "received_ms": pa.int64(),
+    KEY: pa.binary(), "partition": pa.int32(), "log_offset": pa.int64(), "received_ms": pa.int64(),
     "value": pa.binary(),
 }  # fmt: skip
 BELIEVED: Final = (OK, LATE)
@@ -76,7 +76,8 @@ class VehicleStage:
         verdict = heads.verdicts(table, records.column("received_ms").to_numpy(), self.limits)
         chosen = heads.readable(table)
         if KEY in records.schema.names:
-            chosen &= pc.fill_null(pc.equal(table["vehicle_id"], records.column(KEY)), False).to_numpy()
+            same = pc.equal(table["vehicle_id"].cast(pa.binary()), records.column(KEY))
+            chosen &= pc.fill_null(same, False).to_numpy()
         table = table.filter(pa.array(chosen)).combine_chunks()
         kept = {name: records.column(name).to_numpy()[chosen] for name in RECORD[:-1]}
         return self._features(table, kept, np.isin(verdict[chosen], BELIEVED))

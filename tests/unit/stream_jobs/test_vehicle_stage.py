@@ -76,10 +76,10 @@ def test_a_frame_whose_clock_cannot_be_right_gives_its_number_and_nothing_else()
 
 
 def test_a_frame_under_another_vehicles_key_is_not_taken_for_that_vehicles() -> None:
-    frames = [frame(1, 0, T0), frame(2, 0, T0), frame(1, 1, T0)]
-    keyed = records(frames, key=pa.array([vin(1), vin(1), None], pa.string()))
+    frames = [frame(1, 0, T0), frame(2, 0, T0), frame(1, 1, T0), frame(1, 2, T0)]
+    keyed = records(frames, key=pa.array([vin(1).encode(), vin(1).encode(), None, b"\xff"], pa.binary()))
     assert stage().features(keyed).vehicle_id == [vin(1)]
-    assert stage().features(records(frames)).vehicle_id == [vin(1), vin(2), vin(1)]
+    assert stage().features(records(frames)).vehicle_id == [vin(1), vin(2), vin(1), vin(1)]
 
 
 def test_what_is_too_hard_depends_on_the_class(tmp_path: Path) -> None:
