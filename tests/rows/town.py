@@ -14,7 +14,7 @@ WINDOWS = 360
 CENTRE = (49.0069, 8.4037)
 ROVER = "TESTRVER000000001"
 ROVER_START = datetime(2021, 3, 29, 8, 0, tzinfo=UTC)
-HOSTILE_MODEL = '<b onclick="x()">bold</b> ![i](http://198.51.100.1/i.png) @@=({speed}'
+HOSTILE_MODEL = '<b onclick="x()">b</b> ![i](http://198.51.100.1/i.png) @@=({s}'
 STATES = ["moving"] * 24 + ["idling"] * 6 + ["parked"] * 6 + ["silent"] * 3 + ["unknown"]
 MODELS = (
     ("Corolla 1.8", "petrol", "car"),
