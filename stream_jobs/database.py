@@ -7,11 +7,9 @@ leaves its transaction for the dead letters, found among the staged rows by halv
 from __future__ import annotations
 
 import io
-import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeVar
 
@@ -21,6 +19,7 @@ import pyarrow.csv
 import structlog
 
 from infra.contract.errors import ServiceError
+from infra.contract.patience import at_most
 from infra.db_errors import Cause, cause_of
 from stream_jobs import statements as sql
 
@@ -126,7 +125,7 @@ class Database:
         connection, dead_rows = self._connection, self._dead_rows
         connection.refused = [] if isolating else None
         limit_s = self._attempt_s * (ISOLATING if isolating else 1)
-        with _cut_after(connection, limit_s), connection.transaction():
+        with at_most(connection.fileno(), limit_s), connection.transaction():
             result = work(connection)
             if connection.refused and dead_rows is not None:
                 dead_rows.bury(connection.refused)  # before the commit: nothing else would know of them
@@ -153,30 +152,6 @@ def _connect(url: str, name: str, attempt_s: float) -> Connection:
         options=f"-c statement_timeout={int(attempt_s * 1000)} -c timezone=UTC",
         autocommit=True,
     )
-
-
-@contextmanager
-def _cut_after(connection: Connection, limit_s: float) -> Iterator[None]:
-    """Shut the socket after ``limit_s``: a proxy may acknowledge bytes that no server ever reads."""
-    with socket.socket(fileno=_duplicate(connection.fileno())) as link:
-        timer = threading.Timer(limit_s, _shut, (link,))
-        timer.daemon = True
-        timer.start()
-        try:
-            yield
-        finally:
-            timer.cancel()
-
-
-def _duplicate(fileno: int) -> int:
-    with socket.socket(fileno=fileno) as own:
-        twin = own.dup()
-        own.detach()
-        return twin.detach()
-
-
-def _shut(link: socket.socket) -> None:
-    link.shutdown(socket.SHUT_RDWR)
 
 
 def csv_of(table: pa.Table) -> bytes:

@@ -155,3 +155,19 @@ def test_only_a_turn_that_was_taken_is_given_back(lane: Lane, monkeypatch: pytes
     assert warned(lane) == []
     monkeypatch.setattr(turns, "_GIVE", "SELECT pg_advisory_unlock(%(key)s)")
     assert warned(lane) == ["you don't own a lock of type ExclusiveLock"]
+
+
+@pytest.mark.parametrize("size", [24_000, 32_500, 57_600, 300_000])
+def test_an_answer_of_any_size_is_read_at_once(lane: Lane, size: int) -> None:
+    stop = threading.Event()
+    given_up = threading.Timer(60, stop.set)
+    given_up.start()
+    database = Database(lane.endpoints.db_ingest_url, "large", stop)
+    statement = "SELECT repeat('x', %s), n FROM generate_series(1, 2) n"
+    try:
+        rows = database.run(lambda connection: fetch(connection, statement, (size,)))
+    finally:
+        given_up.cancel()
+        database.close()
+    assert [len(text) for text, _ in rows] == [size, size]
+    assert database.problem() is None
