@@ -210,9 +210,7 @@ def test_a_vehicle_silent_for_years_is_shown_where_and_when_it_drove(reader: Vis
 
 def test_text_of_a_device_is_shown_as_text(reader: Visit) -> None:
     reader.open(f"/vehicle?vehicle={vehicle_id(23)}")
-    expect(
-        reader.page.get_by_text('<b onclick="x()">b</b> ![i](http://198.51.100.1/i.png)')
-    ).to_be_visible()
+    expect(reader.page.get_by_text('<b onclick="x()">b</b> ![i](http://198.51.100.1/i.png)')).to_be_visible()
     assert reader.page.locator("a[href*='198.51']").count() == 0
     reader.open("/")
     eventually(lambda: drawn(reader, STATES["moving"], 300), SEEN_S, "the map in spite of it")
