@@ -171,7 +171,7 @@ def caught_up(site: Site, spark: bool) -> Promise:
 def audited(site: Site, honest: Sequence[str]) -> Promise:
     """Every record is archived once, every frame in windows or a list: the audit's account.
 
-    A number that a hostile message skips was never a frame: what is missing counts of ``honest`` vehicles only.
+    A number that a stranger skips was never a frame: what is missing counts of ``honest`` vehicles only.
     """
     end = time.monotonic() + LAG_S
     while True:
