@@ -56,7 +56,8 @@ class Database:
                 yield connection
         except psycopg.Error as error:
             self._drop(connection)
-            if cause_of(error) in (Cause.AWAY, Cause.BUSY):
+            mine = isinstance(error, psycopg.errors.ReadOnlySqlTransaction)  # the role writes nowhere
+            if not mine and cause_of(error) in (Cause.AWAY, Cause.BUSY):
                 raise ServiceError(f"the database {_went(wait, error)}; see: odograph status") from error
             raise ServiceError(f"the database refused ({_short(error)}); see: odograph doctor") from error
         self._give_back(connection)
