@@ -16,7 +16,6 @@ from typing import Any
 import pyarrow as pa
 
 from infra.contract.settings import Settings
-from infra.contract.verdict import clock_limits
 from load_tests.oracle import Expected, Row
 from stream_jobs.database import Database
 from stream_jobs.recompute import work
@@ -31,13 +30,12 @@ from stream_jobs.repair_plan import grid_of
 from stream_jobs.repair_store import REPAIR_BATCH_ID
 from stream_jobs.schema import ROAD_KEYS, WINDOW_KEYS
 from stream_jobs.sinks import ROAD, VEHICLE, WindowTable
-from stream_jobs.vehicles import lookups
 from stream_jobs.vehicles.arrivals import Placed
-from stream_jobs.vehicles.limits import core_limits, harsh_limits
+from stream_jobs.vehicles.limits import core_limits
 from stream_jobs.vehicles.plugged import Detection
+from stream_jobs.vehicles.query import vehicle_stage
 from stream_jobs.vehicles.replay import arrivals_of
 from stream_jobs.vehicles.rows import AlertRow, pack
-from stream_jobs.vehicles.stage import VehicleStage
 from tests.support_frames import Record
 
 PATIENCE_S = 120.0
@@ -82,15 +80,15 @@ class Given:
 
     def _played(self, works: Sequence[Work], seen_ms: int) -> Iterator[tuple[str, list[dict[str, Any]]]]:
         placed, mine = self._placed(), {each.task.vehicle_id: each for each in works}
-        player = Player(core_limits(self.settings), Detection(), mine, seen_ms)
+        stage = vehicle_stage(self.settings, Detection())
+        player = Player(core_limits(self.settings), Detection(), stage, mine, seen_ms)
         for vehicle_id, each in sorted(mine.items()):
             rows = [(kind, row) for kind, row in player.played(each, placed[vehicle_id]) if kind == JOURNEY]
             rows += [(WHOLE, row) for row in self.findings.get(vehicle_id, ())]
             yield vehicle_id, [{"kind": kind, "body": pack(row)} for kind, row in rows]
 
     def _placed(self) -> Mapping[str, list[Placed]]:
-        lookup = lookups.vehicle_file(self.settings.paths.home)
-        stage = VehicleStage(clock_limits(self.settings), harsh_limits(self.settings), lookup)
+        stage = vehicle_stage(self.settings, Detection())
         kinds = {
             "partition": pa.int32(),
             "log_offset": pa.int64(),
