@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -30,6 +29,7 @@ from stream_jobs.rule_kinds import (
 Entry = Mapping[str, Any]
 
 DAYS_MAX_S: Final = 90 * 86_400
+LEVEL_MAX: Final = 1e9
 GENERAL: Final = ("query", "kind", "while", "while_for_s", "while_pause_s", "gap_s", "names")
 """Keys that every kind may have, besides those of a rule of one frame."""
 OWN: Final[dict[str, tuple[str, ...]]] = {
@@ -63,7 +63,7 @@ class Reader:
         if key not in self.entry and default is None:
             raise wrong(self.path, self.rule, key, f"is missing: kind {self.entry['kind']} needs it")
         value = self.entry.get(key, default)
-        if type(value) not in (int, float) or not math.isfinite(value) or not least <= value <= most:
+        if type(value) not in (int, float) or not least <= value <= most:  # NaN is in no range
             raise wrong(self.path, self.rule, key, f"{value!r} is not a number in {least:.10g}..{most:.10g}")
         return float(value)
 
@@ -124,7 +124,7 @@ def _with_clear(reader: Reader, common: Lasting) -> Lasting:
         raise wrong(reader.path, reader.rule, "clear", "has no meaning without a `limit`")
     clear = reader.entry["clear"]
     if type(clear) in (int, float):
-        return replace(common, clear_level=float(clear))
+        return replace(common, clear_level=reader.number("clear", None, -LEVEL_MAX, LEVEL_MAX))
     own_value = not isinstance(common.spec, Level) or common.spec.mean_s > 0
     if own_value:
         raise wrong(reader.path, reader.rule, "clear", f"{clear!r} is not a number, which this kind needs")
@@ -148,7 +148,7 @@ def _step(reader: Reader, step: object) -> tuple[float, str]:
     if not isinstance(step, dict) or sorted(step) != ["limit", "severity"]:
         raise wrong(reader.path, reader.rule, "escalate", f"{step!r} is not {{limit, severity}}")
     inner = Reader(reader.path, reader.rule, step)
-    return inner.number("limit", None, -1e9, 1e9), inner.word("severity", None, SEVERITIES)
+    return inner.number("limit", None, -LEVEL_MAX, LEVEL_MAX), inner.word("severity", None, SEVERITIES)
 
 
 def _slope(reader: Reader) -> Slope:

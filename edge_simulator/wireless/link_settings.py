@@ -83,17 +83,17 @@ class LinkShares:
     def __post_init__(self) -> None:
         for name in _SHARES:
             if not 0 <= getattr(self, name) <= 1:
-                raise ConfigError(f"{_option(name)} {getattr(self, name):g}: a share of 0..1 is wanted")
+                raise ConfigError(f"{_option(name)} {getattr(self, name)}: a share of 0..1 is wanted")
         if sum(self.fates) > 1:
             raise ConfigError(
                 "the shares of late, duplicate, disorder, lost and clock faults exceed 1 together"
             )
         for name in _AMOUNTS:
             if not getattr(self, name) >= 0:
-                raise ConfigError(f"{_option(name)} {getattr(self, name):g}: 0 or more is wanted")
+                raise ConfigError(f"{_option(name)} {getattr(self, name)}: 0 or more is wanted")
         for name in _POSITIVE:
             if not getattr(self, name) > 0:
-                raise ConfigError(f"{_option(name)} {getattr(self, name):g}: more than 0 is wanted")
+                raise ConfigError(f"{_option(name)} {getattr(self, name)}: more than 0 is wanted")
         for name in ("store_full", "upload_order"):
             if getattr(self, name) not in ("oldest", "newest"):
                 raise ConfigError(f"{_option(name)} {getattr(self, name)}: oldest or newest is wanted")

@@ -36,7 +36,7 @@ from stream_jobs import rules
 
 PATIENCE_S: Final = 10.0
 """Of CPU time: a slow machine is no hang."""
-MEMORY_MB: Final = 1024
+MEMORY_MB: Final = 6144
 """More address space than the process had when it began."""
 ERROR_CHARS: Final = 2000
 SHOWN: Final = 5
