@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from infra.contract.verdict import ClockLimits
 from load_tests.oracle import Limits, cell_of, samples
-from stream_jobs.partials.reading import SINGLY, read
+from stream_jobs.partials import heads
+from stream_jobs.partials.reading import FRAME_SCHEMA, HEAD_SCHEMA, SINGLY, read
 from stream_jobs.partials.stage import Stage
 from stream_jobs.windows import PARTS
 from tests.support_frames import frame, random_frame, vin
@@ -190,3 +191,13 @@ def test_a_fast_array_that_is_too_short_or_too_long_counts_for_the_frames_sample
     told = frame(1, 0, T0, n=10) | {"speed_kmh": [36.0] * given_values}
     row = staged([orjson.dumps(told)])[0]["partials"][0]
     assert (row["samples"], row["speed_kmh_count"]) == (10, min(given_values, 10))
+
+
+def test_a_number_of_too_many_digits_makes_a_payload_unreadable_to_every_reader() -> None:
+    plain = orjson.dumps(frame(1, 0, T0, speed_kmh=10.0))
+    long = plain[:-1] + b',"engine_rpm":' + b"1" * 400 + b"}"
+    with_text = plain[:-1] + b',"yaw_rate_dps":"x","engine_rpm":' + b"1" * 400 + b"}"
+    for payloads in ([plain, long], [with_text, plain], [plain, long, with_text] * 40):
+        for schema in (FRAME_SCHEMA, HEAD_SCHEMA):
+            seen = heads.readable(read(pa.array(payloads, pa.binary()), schema)).tolist()
+            assert seen == [each is plain for each in payloads]
