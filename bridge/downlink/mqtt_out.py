@@ -13,7 +13,7 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
 from infra.contract.errors import ServiceError
-from infra.contract.mqtt_broker import MqttBroker
+from infra.mqtt_broker import MqttBroker
 
 KEEPALIVE_S: Final = 15
 CONNECT_S: Final = 5.0

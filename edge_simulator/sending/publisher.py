@@ -30,7 +30,7 @@ from edge_simulator.sending.publishing import (
 )
 from edge_simulator.sending.sessions import give_up
 from infra.contract.errors import ServiceError
-from infra.contract.mqtt_broker import MqttBroker
+from infra.mqtt_broker import MqttBroker
 
 
 class _Connection:

@@ -11,10 +11,10 @@ from typing import Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 
-from infra.contract import database_url, mqtt_broker
+from infra import database_url, mqtt_broker
 from infra.contract.crash_parts import CHUNK_BYTES, CRASH_MAX_BYTES, MIN_CHUNK_BYTES
 from infra.contract.hosts import host_name
-from infra.contract.mqtt_broker import MqttBroker
+from infra.mqtt_broker import MqttBroker
 
 DB_URLS: Final = ("url", "ingest_url", "dashboard_url", "dispatch_url")
 _PLACE: Final = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):(\d{1,5})")

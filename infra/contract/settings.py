@@ -24,9 +24,8 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
-from infra.contract import database_url
+from infra import database_url
 from infra.contract.errors import ConfigError, ServiceError
-from infra.contract.mqtt_broker import MqttBroker
 from infra.contract.section_archive import Archive
 from infra.contract.section_cohort import Cohort
 from infra.contract.section_ledger import Ledger, Retention
@@ -44,6 +43,7 @@ from infra.contract.sections import (
     Section,
     Watch,
 )
+from infra.mqtt_broker import MqttBroker
 
 PREFIX = "ODOGRAPH_"
 CONFIG_FILE = ".odograph.toml"

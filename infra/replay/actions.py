@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from infra.contract import database_url
+from infra import database_url
 from infra.contract.errors import ConfigError
 from infra.contract.settings import Settings, endpoints, load
 from infra.replay import databases, promote, runs, work

@@ -9,8 +9,8 @@ from typing import Any, Final
 import psycopg
 from psycopg import sql
 
-from infra.contract.database_url import with_name
 from infra.contract.errors import ServiceError
+from infra.database_url import with_name
 from infra.replay.tables import REFERENCES
 from infra.sql.migrate import migrate
 

@@ -13,7 +13,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Final
 
-from infra.contract import database_url
+from infra import database_url
 from infra.contract.errors import ServiceError
 from infra.contract.settings import ENDPOINTS_FILE, PREFIX, Endpoints, Settings
 from infra.contract.topics import kafka_topic

@@ -12,7 +12,7 @@ from typing import Final
 
 import structlog
 
-from infra.contract import database_url
+from infra import database_url
 from infra.contract.errors import ServiceError
 from infra.contract.settings import Endpoints, Settings
 from infra.contract.topics import kafka_topic

@@ -10,7 +10,7 @@ import paho.mqtt.client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion
 
 from infra.contract.errors import ServiceError
-from infra.contract.mqtt_broker import MqttBroker
+from infra.mqtt_broker import MqttBroker
 
 TIMEOUT_S = 3.0
 _PREFIX = "$SYS/broker/"

@@ -7,7 +7,7 @@ from typing import Final
 import psycopg
 from psycopg import errors, sql
 
-from infra.contract import database_url
+from infra import database_url
 from infra.contract.errors import ConfigError, ServiceError
 from infra.contract.sections import Db
 from infra.stack.postgres import DASHBOARD, DISPATCH, INGEST, Passwords, limit_roles

@@ -13,7 +13,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 from paho.mqtt.reasoncodes import ReasonCode
 
 from infra.contract.errors import ServiceError
-from infra.contract.mqtt_broker import MqttBroker
+from infra.mqtt_broker import MqttBroker
 
 TIMEOUT_S = 3.0
 

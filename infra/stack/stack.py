@@ -13,10 +13,10 @@ from contextlib import contextmanager
 from dataclasses import asdict, replace
 from typing import Any
 
-from infra.contract import database_url
-from infra.contract.mqtt_broker import MqttBroker
+from infra import database_url
 from infra.contract.settings import ENDPOINTS_FILE, Endpoints, Settings
 from infra.contract.shard import shards
+from infra.mqtt_broker import MqttBroker
 from infra.sql.migrate import migrate
 from infra.stack import cache, database_logins, ports, postgres, processes
 from infra.stack.kafka import kafka

@@ -11,7 +11,7 @@ from typing import Any
 
 import psycopg
 
-from infra.contract.database_url import with_name
+from infra.database_url import with_name
 from infra.replay import actions, databases, promote
 from infra.replay.databases import Connection, connected
 from infra.replay.runs import Run

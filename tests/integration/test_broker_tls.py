@@ -20,8 +20,8 @@ from edge_simulator.sending.publisher import Publisher
 from edge_simulator.sending.publishing import Message
 from infra.contract import signing
 from infra.contract.errors import ServiceError
-from infra.contract.mqtt_broker import MqttBroker
 from infra.contract.settings import Endpoints, Settings, load
+from infra.mqtt_broker import MqttBroker
 from infra.stack import cache, probes
 from infra.stack.broker_figures import broker_figures
 from infra.stack.fetch import fetch_all

@@ -6,8 +6,8 @@ import uuid
 
 import pytest
 
-from infra.contract.database_url import with_name
 from infra.contract.topics import KAFKA_TOPICS
+from infra.database_url import with_name
 from infra.replay import databases, promote, runs
 from infra.replay.databases import connected
 from infra.stack.kafka_topics import create_topics, missing_topics

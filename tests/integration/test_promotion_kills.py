@@ -6,7 +6,7 @@ import uuid
 
 import pytest
 
-from infra.contract.database_url import with_name
+from infra.database_url import with_name
 from infra.replay import promote
 from infra.replay.databases import connected
 from tests.integration.killing import Point, kill_at

@@ -17,7 +17,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from paho.mqtt import publish, subscribe
 from pydantic import SecretStr
 
-from infra.contract import database_url
+from infra import database_url
 from infra.contract.errors import ConfigError, ServiceError
 from infra.contract.sections import Db
 from infra.contract.settings import Settings, endpoints, load

@@ -14,6 +14,7 @@ DOORS = {
         "bridge/mqtt_session.py",  # what a connection needs; mqtt_source uses it
         "bridge/downlink/mqtt_out.py",
         "infra/stack/",
+        "infra/mqtt_broker.py",  # the address, login and TLS that all of these connect with
     ),
     "confluent_kafka": (
         "bridge/kafka_sink.py",
@@ -27,6 +28,7 @@ DOORS = {
         "infra/replay/log.py",  # stored records into a run's topics; stretches out of the log
     ),
     "psycopg": (
+        "infra/database_url.py",  # libpq's own parser of addresses
         "infra/db_errors.py",  # what an error means, for all of these
         "stream_jobs/database.py",
         "stream_jobs/event_store.py",

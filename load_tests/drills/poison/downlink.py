@@ -24,8 +24,9 @@ from paho.mqtt import publish
 
 from bridge.downlink import hook, signature
 from edge_simulator.sending import run
-from infra.contract import database_url, downlink, settings, signing, topics
-from infra.contract.mqtt_broker import MqttBroker
+from infra import database_url
+from infra.contract import downlink, settings, signing, topics
+from infra.mqtt_broker import MqttBroker
 from infra.stack import cache, database_logins
 from load_tests.drills.defects import replace as replaced
 from load_tests.drills.poison.attack import Attack, program

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from infra.contract import database_url, settings
+from infra import database_url
+from infra.contract import settings
 from infra.contract.errors import ConfigError, ServiceError
-from infra.contract.mqtt_broker import MqttBroker
+from infra.mqtt_broker import MqttBroker
 from infra.stack import settings_table
 
 
