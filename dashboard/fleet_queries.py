@@ -33,7 +33,7 @@ def fleet_figures(connection: Connection) -> pd.DataFrame:
         SELECT f.*, p.frames_per_s, s.minor, s.major, s.warning
         FROM serving.fleet_figures f,
              (SELECT sum(input_rows) / 60.0::double precision AS frames_per_s FROM serving.query_progress
-              WHERE query = 'windows' AND at > now() - INTERVAL '1 minute') p,
+              WHERE query = 'telemetry' AND at > now() - INTERVAL '1 minute') p,
              (SELECT count(*) FILTER (WHERE severity = 'MINOR') AS minor,
                      count(*) FILTER (WHERE severity = 'MAJOR') AS major,
                      count(*) FILTER (WHERE severity = 'WARNING') AS warning

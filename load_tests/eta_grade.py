@@ -29,9 +29,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from edge_simulator.town.roads import region
-from stream_jobs.driving import STEP_MS_PER_M
-from stream_jobs.partials.frames import Floats
-from stream_jobs.partials.roads import EDGE_BITS, EDGE_OFFSET
+from stream_jobs.windows.driving import STEP_MS_PER_M
+from stream_jobs.frames.arrays import Floats
+from stream_jobs.windows.roads import EDGE_BITS, EDGE_OFFSET
 from stream_jobs.partials.stage import Stage
 from stream_jobs.roads.hours import hour_of_week
 from stream_jobs.roads.matching import RoadLookup

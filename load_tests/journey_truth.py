@@ -26,7 +26,8 @@ from stream_jobs.vehicles.journeys.rows import HarshRow, TripRow
 from stream_jobs.vehicles.limits import core_limits, harsh_limits
 from stream_jobs.vehicles.plugged import Detection
 from stream_jobs.vehicles.replay import arrivals_of, replay
-from stream_jobs.vehicles.stage import RECORD, VehicleStage
+from stream_jobs.frames.batch import RECORD
+from stream_jobs.vehicles.stage import VehicleStage
 
 START_MS: Final = 1_763_593_200_000
 LINK: Final = LinkShares(late=0.02, late_beyond=0.005, duplicate=0.01, disorder=0.01, lost=0.002)

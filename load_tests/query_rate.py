@@ -1,6 +1,6 @@
 """How fast the queries are, from a filled topic to the tables, beside two yardsticks.
 
-Run: python -m load_tests.query_rate [--frames N] [--vehicles N] [--rounds N] [--queries windows,vehicles]
+Run: python -m load_tests.query_rate [--frames N] [--vehicles N] [--rounds N] [--queries decode,telemetry]
      python -m load_tests.query_rate --states 1000,5000,10000      (state and cost by size of the fleet)
 
 Services of its own, stopped at the end. ``decode`` reads Kafka and JSON and nothing else; ``naive`` makes

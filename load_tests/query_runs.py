@@ -22,7 +22,7 @@ from load_tests.filling import SAMPLES
 from load_tests.rate_support import tree_cpu_s
 from stream_jobs import jobs, queries
 from stream_jobs.listening import Listener
-from stream_jobs.partials.reading import read
+from stream_jobs.frames.reading import read
 from stream_jobs.progress import line_of
 from stream_jobs.quality import parse
 from stream_jobs.schema import frame_schema
@@ -68,12 +68,13 @@ def _taken(rows: DataFrame, _batch_id: int) -> None:
 
 
 def _yardstick(name: str, transform: queries.Transform, stateful: bool) -> queries.Query:
-    plain = next(query for query in queries.QUERIES if query.name == "windows")
+    plain = next(query for query in queries.QUERIES if query.name == "telemetry")
     return dataclasses.replace(
         plain,
         name=name,
         operators=1 if stateful else None,
         replaces=(),
+        output_mode="update",
         transform=transform,
         sink=lambda *_: _taken,
     )

@@ -35,12 +35,13 @@ from stream_jobs.vehicles.core import Core
 from stream_jobs.vehicles.limits import core_limits
 from stream_jobs.vehicles.operator import OUTPUT, STATE, Operator
 from stream_jobs.vehicles.plugged import Detection
-from stream_jobs.vehicles.query import vehicle_stage
+from stream_jobs.vehicles.stage import vehicle_stage
 from stream_jobs.vehicles.replay import arrivals_of
 from stream_jobs.vehicles.rows import pack
-from stream_jobs.vehicles.stage import KEY, RECORD, VehicleStage, as_arrow
+from stream_jobs.frames.batch import RECORD, as_arrow
+from stream_jobs.vehicles.stage import VehicleStage
 from stream_jobs.vehicles.state import dump_vehicle, load_vehicle
-from stream_jobs.windows import WATERMARK_METADATA
+from stream_jobs.schema import WATERMARK_METADATA
 
 T0: Final = 1_780_000_000_000
 FRAMES_EACH: Final = 10

@@ -28,7 +28,7 @@ from load_tests.filling import vehicle
 from stream_jobs.database import Connection, csv_of
 from stream_jobs.sinks import VEHICLE, write_windows
 from stream_jobs.statements import copy_into
-from stream_jobs.windows import VEHICLE_COLUMNS
+from stream_jobs.windows.tables import VEHICLE_COLUMNS
 
 VEHICLES = 10_000
 WINDOW_S = 10

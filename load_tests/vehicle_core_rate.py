@@ -31,7 +31,7 @@ from stream_jobs.vehicles.core import Core
 from stream_jobs.vehicles.facts import FACTS
 from stream_jobs.vehicles.limits import core_limits
 from stream_jobs.vehicles.plugged import Detection, of_rules
-from stream_jobs.vehicles.query import vehicle_stage
+from stream_jobs.vehicles.stage import vehicle_stage
 from stream_jobs.vehicles.said import inputs_of
 from stream_jobs.vehicles.stage import Features
 from stream_jobs.vehicles.state import Bucket, dump_bucket, dump_vehicle, load_bucket, load_vehicle

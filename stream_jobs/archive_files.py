@@ -21,8 +21,8 @@ from infra.archive import format as parquet
 from infra.archive.layout import HOUR_MS
 from infra.contract.topics import VEHICLE_ID
 from infra.contract.verdict import OK, ClockLimits
-from stream_jobs.partials import heads
-from stream_jobs.partials.reading import HEAD_SCHEMA, read
+from stream_jobs.frames import heads
+from stream_jobs.frames.reading import HEAD_SCHEMA, read
 
 UNKNOWN: Final = -1
 """Stands for a number that an unreadable record does not give."""
@@ -38,7 +38,7 @@ EXCEPTION: Final = {
 def indexed(batch: pa.RecordBatch, limits: ClockLimits) -> pa.Table:
     """Records with the index columns of the archive."""
     table = heads.in_range(read(batch.column("value"), HEAD_SCHEMA))
-    verdict = heads.verdicts(table, batch.column("received_ms").to_numpy(), limits)
+    verdict = heads.verdicts(table, batch.column("received_ms").to_numpy(), limits, batch.column("key"))
     span_ms = pc.multiply(pc.subtract(table["n"], 1), table["dt_ms"])
     columns = {name: batch.column(name) for name in RECORD}
     columns["vehicle_id"] = pc.coalesce(table["vehicle_id"], _vehicle(batch.column("key")), "")

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import structlog
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
@@ -21,26 +22,27 @@ from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from infra.archive import reader
 from infra.archive.layout import archive_of
 from infra.contract.settings import Settings
-from infra.contract.verdict import LATE
+from infra.contract.verdict import LATE, ClockLimits, clock_limits
 from stream_jobs import repair_plan as plan
 from stream_jobs import repair_store as store
-from stream_jobs import sources, windows
+from stream_jobs import sources
 from stream_jobs.database import Connection, Database
-from stream_jobs.frames.identity import batch_frames
 from stream_jobs.recompute.turn import WINDOWS, TurnLostError, hold, turn
 from stream_jobs.repair_plan import Grid, Interval, LateFrame
 from stream_jobs.schema import COORDINATES, WINDOW_KEYS
 from stream_jobs.sinks import EDGE, ROAD, VEHICLE, WindowTable
+from stream_jobs.telemetry import ipc_of, table_of
+from stream_jobs.windows.open_windows import ARCHIVED, Terms, archived_windows, terms_of
+from stream_jobs.windows.places import KEYS as PLACE
+from stream_jobs.windows.places import SHARE, summed
+from stream_jobs.windows.tables import NO_WINDOWS, place_rows
 
 GRACE_MS: Final = 2_000
 """How long after its receive time a record may appear in the log without reopening a restated window."""
-FRAMES_AT_ONCE: Final = 50_000
+LATE_AT_ONCE: Final = 50_000
+FOUND: Final = "vehicle binary, shares binary"
 
 log = structlog.get_logger("stream_jobs.batch")
-
-
-ROADS: Final = ((ROAD, windows.road_windows), (EDGE, windows.edge_windows))
-"""Tables of windows by place, and how their rows are found among all."""
 
 
 class Repair:
@@ -73,7 +75,7 @@ class Repair:
             return 0
         closed_ms = caught_up_ms - self._grid.lateness_ms - GRACE_MS
         frames = self._database.run(
-            lambda c: store.open_frames(c, self._grid.road_window_ms, closed_ms, FRAMES_AT_ONCE)
+            lambda c: store.open_frames(c, self._grid.road_window_ms, closed_ms, LATE_AT_ONCE)
         )
         try:
             return self._restate(frames) if frames else 0
@@ -85,14 +87,12 @@ class Repair:
         started = time.monotonic()
         starts_ms = plan.road_starts_ms(frames, self._grid)
         span = Span(self._spark, self._settings, self._grid, starts_ms)
-        records = span.records(self._database)
-        vehicle = span.vehicle_rows(records, plan.vehicle_keys(frames, self._grid))
-        rows = {VEHICLE: vehicle, **span.place_rows(records, frames)}
+        rows = span.touched(span.records(self._database), frames)
         self._database.run(lambda c: _write(c, rows, frames))
         log.info(
             "late windows restated",
             late_frames=len(frames),
-            vehicle_windows=vehicle.num_rows,
+            vehicle_windows=rows[VEHICLE].num_rows,
             road_windows=rows[ROAD].num_rows,
             edge_windows=rows[EDGE].num_rows,
             took_s=round(time.monotonic() - started, 2),
@@ -103,6 +103,20 @@ class Repair:
 def _write(connection: Connection, rows: Mapping[WindowTable, pa.Table], frames: Sequence[LateFrame]) -> None:
     hold(connection, WINDOWS)
     store.write(connection, rows, frames)
+
+
+@dataclass(frozen=True, slots=True)
+class WindowGroup:
+    """Windows of archived records of some vehicles, in a Python worker; copies may be among them."""
+
+    terms: Terms
+    limits: ClockLimits
+
+    def __call__(self, records: pa.Table) -> pa.Table:
+        """One row: rows of vehicles' windows and shares of places, in Arrow's stream format."""
+        vehicle, shares = archived_windows(records, self.terms, self.limits)
+        told = {"vehicle": [ipc_of(vehicle)], "shares": [ipc_of(shares)]}
+        return pa.table(told, pa.schema([(name, pa.binary()) for name in told]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,46 +141,45 @@ class Span:
         late_hours = database.run(lambda c: store.late_hours(c, self.starts_ms, self.grid.road_window_ms))
         return archive_files(self.settings.paths.home, plan.hours_ms(intervals, late_hours))
 
-    def vehicle_rows(self, records: DataFrame, keys: Sequence[tuple[str, int]] | None) -> pa.Table:
-        """Rows of odograph.vehicle_window: those of ``keys``, or of all windows in the span."""
-        wanted = None if keys is None else _key_frame(self.spark, keys)
-        if wanted is not None:
-            records = records.join(
-                F.broadcast(wanted.select("vehicle_id").distinct()), "vehicle_id", "left_semi"
-            )
-        rows = windows.vehicle_windows(self.windows(records))
-        if wanted is not None:
-            rows = rows.join(F.broadcast(wanted), list(WINDOW_KEYS), "left_semi")
-        return rows.toArrow()
+    def rows(self, records: DataFrame) -> dict[WindowTable, pa.Table]:
+        """Rows of all tables: every window in the span."""
+        return self._tables(*self._windows(records))
 
-    def place_rows(
-        self, records: DataFrame, frames: Sequence[LateFrame] | None
-    ) -> dict[WindowTable, pa.Table]:
-        """Rows of the windows of road cells and edges: those that ``frames`` touch, or all in the span."""
-        found = self.windows(records)
-        if frames is None:
-            return {table: rows_of(found).toArrow() for table, rows_of in ROADS}
+    def touched(self, records: DataFrame, frames: Sequence[LateFrame]) -> dict[WindowTable, pa.Table]:
+        """Rows of all tables: the windows in the span that ``frames`` touch."""
+        vehicle, shares = self._windows(records)
+        keys = plan.vehicle_keys(frames, self.grid)
+        starts = pa.array([start for _, start in keys]).cast(pa.timestamp("ms", tz="UTC"))
+        wanted = pa.table({"vehicle_id": [name for name, _ in keys], "window_start": starts})
         coordinates = F.broadcast(_coordinates(self.spark, frames))
-        late = self.windows(records.join(coordinates, list(COORDINATES), "left_semi"))
-        return {
-            table: self._touched_rows(rows_of(found), rows_of(late), list(table.keys))
-            for table, rows_of in ROADS
-        }
+        late = self._windows(records.join(coordinates, list(COORDINATES), "left_semi"))[1]
+        places = ["start_ms", *PLACE]
+        return self._tables(
+            vehicle.join(wanted, list(WINDOW_KEYS), join_type="left semi"),
+            shares.join(late.select(places), places, join_type="left semi"),
+        )
 
-    def _touched_rows(self, rows: DataFrame, touched: DataFrame, keys: list[str]) -> pa.Table:
-        """Those of ``rows`` that have the keys of a row of ``touched``."""
-        wanted = touched.select(*keys).toArrow()
-        if not wanted.num_rows:
-            return touched.limit(0).toArrow()
-        return rows.join(F.broadcast(self.spark.createDataFrame(wanted)), keys, "left_semi").toArrow()
+    def _tables(self, vehicle: pa.Table, shares: pa.Table) -> dict[WindowTable, pa.Table]:
+        road, edge = place_rows(summed(shares), self.settings.jobs.road_window_s)
+        return {VEHICLE: vehicle, ROAD: road, EDGE: edge}
 
-    def windows(self, records: DataFrame) -> DataFrame:
-        """Windows of any table of this span only: a frame may reach into windows that are not restated."""
-        lengths = windows.lengths_of(self.settings)
-        found = windows.all_windows(batch_frames(records, lengths), lengths)
-        window_ms = F.unix_millis("window_start")
-        start = window_ms - window_ms % self.grid.road_window_ms
-        return found.join(self._starts(), start == F.col("start_ms"), "left_semi")
+    def _windows(self, records: DataFrame) -> tuple[pa.Table, pa.Table]:
+        """Rows of vehicles' windows and shares of places, of this span only: a frame may reach beyond it."""
+        work = WindowGroup(terms_of(self.settings), clock_limits(self.settings))
+        groups = sources.by_group(records, *ARCHIVED)
+        # A function and no method: Spark counts the parameters, and would hand a method the key too.
+        found = groups.applyInArrow(lambda group: work(group), FOUND).toArrow()  # noqa: PLW0108
+        vehicle, shares = (
+            pa.concat_tables([empty, *map(table_of, found[name].drop_null().to_pylist())])
+            for name, empty in (("vehicle", NO_WINDOWS), ("shares", SHARE.empty_table()))
+        )
+        starts = pa.array(self.starts_ms, pa.int64())
+        start_ms = vehicle["window_start"].cast(pa.int64()).to_numpy()
+        of_vehicle = pa.array(start_ms // self.grid.road_window_ms * self.grid.road_window_ms)
+        return (
+            vehicle.filter(pc.is_in(of_vehicle, starts)),
+            shares.filter(pc.is_in(shares["start_ms"], starts)),
+        )
 
     def _starts(self) -> DataFrame:
         table = pa.table({"start_ms": pa.array(self.starts_ms, pa.int64())})
@@ -188,13 +201,6 @@ def received_in(intervals: Sequence[Interval]) -> Any:
 def archive_files(home: Path, hours_ms: Sequence[int]) -> list[str]:
     """The archive's files of these hours of receive time. Raises ArchiveError."""
     return [str(file.path) for file in reader.of_hours(archive_of(home), hours_ms)]
-
-
-def _key_frame(spark: SparkSession, keys: Sequence[tuple[str, int]]) -> DataFrame:
-    starts = pa.array([start * 1000 for _, start in keys], pa.timestamp("us", tz="UTC"))
-    return spark.createDataFrame(
-        pa.table({"vehicle_id": [vehicle for vehicle, _ in keys], "window_start": starts})
-    )
 
 
 def _coordinates(spark: SparkSession, frames: Sequence[LateFrame]) -> DataFrame:

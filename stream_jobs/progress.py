@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 from pyspark.sql.streaming.listener import QueryIdleEvent, QueryStartedEvent, QueryTerminatedEvent
 
 from stream_jobs.listening import Listener
-from stream_jobs.schema import KEPT, SEEN
+from stream_jobs.schema import COUNTED
 
 Row = tuple[Any, ...]
 BACKLOG = 10_000
@@ -117,18 +117,17 @@ def line_of(progress: Mapping[str, Any]) -> dict[str, Any]:
         "event_time_max": event_time.get("max"),
         "state_rows": sum(s["numRowsTotal"] for s in states),
         "state_bytes": sum(s["memoryUsedBytes"] for s in states),
-        "dropped_late": sum(s["numRowsDroppedByWatermark"] for s in states),
-        "dropped_duplicates": _copies(progress, states),
+        "dropped_late": sum(s["numRowsDroppedByWatermark"] for s in states) + _counted(progress, "missed"),
+        "dropped_duplicates": sum(s["customMetrics"].get("numDroppedDuplicateRows", 0) for s in states)
+        + _counted(progress, "copies"),
         "lag_records": sum(map(lag_of, progress["sources"])),
     }
 
 
-def _copies(progress: Mapping[str, Any], states: Sequence[Mapping[str, Any]]) -> int:
-    """Copies of frames dropped; where a query counts frames itself, what drops them drops other rows too."""
-    counts = progress.get("observedMetrics") or {}
-    if SEEN in counts and KEPT in counts:
-        return int(counts[SEEN]["frames"] - counts[KEPT]["frames"])
-    return sum(s["customMetrics"].get("numDroppedDuplicateRows", 0) for s in states)
+def _counted(progress: Mapping[str, Any], name: str) -> int:
+    """What the query counted itself."""
+    counts = (progress.get("observedMetrics") or {}).get(COUNTED) or {}
+    return int(counts.get(name) or 0)
 
 
 def lag_of(source: Mapping[str, Any]) -> int:

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from pyspark.sql.types import StructType
 
 from infra.contract.verdict import CLOCK_AHEAD, CLOCK_UNSET, LATE, OK, UNREADABLE, ClockLimits
-from stream_jobs.partials.heads import RANGES, VIN
+from stream_jobs.frames.heads import RANGES, VIN
 from stream_jobs.schema import HEAD, IDENTITY
 
 _STRICT_JSON: Final = {"mode": "PERMISSIVE", "allowNonNumericNumbers": "false"}

@@ -11,15 +11,13 @@ from pyspark.sql import DataFrame
 
 from infra.archive.layout import telemetry_of
 from infra.contract.settings import Endpoints, Settings
+from infra.contract.topics import kafka_topic
 from infra.contract.verdict import clock_limits
-from stream_jobs import windows
 from stream_jobs.archive import ArchiveSink
 from stream_jobs.database import Database
-from stream_jobs.frames.identity import stream_frames
-from stream_jobs.sinks import BatchClaims, WindowSink
+from stream_jobs.sinks import BatchClaims, TelemetrySink
+from stream_jobs.telemetry import telemetry_rows
 from stream_jobs.topic_writer import TopicWriter
-from stream_jobs.vehicles.query import vehicle_rows
-from stream_jobs.vehicles.sink import VehicleSink
 
 TOPIC: Final = "telemetry"
 ARCHIVE_BATCH_FACTOR: Final = 5
@@ -63,21 +61,22 @@ class Query:
     may_fail: bool = False
 
 
-def all_windows(records: DataFrame, settings: Settings) -> DataFrame:
-    """Records of a stream -> rows of odograph.vehicle_window, .road_cell_window, .road_edge_window."""
-    lengths = windows.lengths_of(settings)
-    return windows.all_windows(stream_frames(records, clock_limits(settings), lengths), lengths)
-
-
 QUERIES: Final = (
     Query(
-        name="windows",
-        operators=6,
-        replaces=("routing",),
+        name="telemetry",
+        operators=1,
+        replaces=("routing", "windows", "vehicles"),
         trigger_s=lambda s: s.jobs.trigger_s,
         max_offsets=lambda s: s.jobs.max_offsets,
-        transform=all_windows,
-        sink=lambda parts: WindowSink(parts.database, parts.claims),
+        transform=telemetry_rows,
+        sink=lambda p: TelemetrySink(
+            p.database,
+            p.claims,
+            TopicWriter(p.addresses.kafka_bootstrap, p.settings.kafka.prefix, "alerts", p.stop),
+            kafka_topic(p.settings.kafka.prefix, TOPIC),
+            p.settings.jobs.road_window_s,
+        ),
+        output_mode="append",
     ),
     Query(
         name="archive",
@@ -92,19 +91,5 @@ QUERIES: Final = (
             telemetry_of(p.settings.paths.home),
             clock_limits(p.settings),
         ),
-    ),
-    Query(
-        name="vehicles",
-        operators=3,
-        replaces=(),
-        trigger_s=lambda s: s.jobs.trigger_s,
-        max_offsets=lambda s: s.jobs.max_offsets,
-        transform=vehicle_rows,
-        sink=lambda p: VehicleSink(
-            p.database,
-            p.claims,
-            TopicWriter(p.addresses.kafka_bootstrap, p.settings.kafka.prefix, "alerts", p.stop),
-        ),
-        output_mode="append",
     ),
 )

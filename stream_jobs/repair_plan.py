@@ -60,11 +60,6 @@ def grid_of(settings: Settings) -> Grid:
             f"ODOGRAPH_JOBS_ROAD_WINDOW_S {jobs.road_window_s} is no multiple of "
             f"ODOGRAPH_JOBS_WINDOW_S {jobs.window_s}"
         )
-    if jobs.watermark_s < jobs.lateness_s + jobs.ahead_s:
-        raise ConfigError(
-            f"ODOGRAPH_JOBS_WATERMARK_S {jobs.watermark_s} is below lateness_s + ahead_s "
-            f"({jobs.lateness_s} + {jobs.ahead_s}): honest frames would be dropped"
-        )
     return Grid(
         window_ms=jobs.window_s * 1000,
         road_window_ms=jobs.road_window_s * 1000,

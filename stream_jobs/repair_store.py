@@ -10,7 +10,7 @@ import pyarrow as pa
 from infra.archive.layout import HOUR_MS
 from stream_jobs.database import Connection, execute, fetch
 from stream_jobs.repair_plan import LateFrame
-from stream_jobs.sinks import WindowTable, restate_windows
+from stream_jobs.sinks import WindowTable, restate_windows, tagged
 
 REPAIR_BATCH_ID: Final = -1
 """Stands where the speed layer writes its batch: a restated row belongs to no batch of a query."""
@@ -65,5 +65,4 @@ def mark_repaired(connection: Connection, frames: Sequence[LateFrame]) -> None:
 
 def _restate(connection: Connection, table: WindowTable, rows: pa.Table) -> None:
     if rows.num_rows:
-        batch_ids = pa.array([REPAIR_BATCH_ID] * rows.num_rows, pa.int64())
-        restate_windows(connection, table, rows.append_column("batch_id", batch_ids))
+        restate_windows(connection, table, tagged(rows, REPAIR_BATCH_ID))

@@ -19,9 +19,12 @@ IDENTITY: Final = ("vehicle_id", "boot_id", "seq")
 HEAD: Final = (*IDENTITY, "t0_ms", "dt_ms", "n")
 """Fields of the head that the jobs need; a frame without one of them is unreadable."""
 
-SEEN: Final = "frames_seen"
-KEPT: Final = "frames_kept"
-"""Names of what a stream observes, column ``frames``, before and after copies are dropped."""
+WATERMARK_METADATA: Final = "spark.watermarkDelayMs"
+"""Under this a column's metadata says that it is event time, and the delay of its watermark, ms."""
+COUNTED: Final = "frames_counted"
+"""Name of what a stream observes: frames that were ``copies``, and that came when their windows were closed
+(``missed``).
+"""
 
 WINDOW_KEYS: Final = ("vehicle_id", "window_start")
 ROAD_KEYS: Final = ("cell", "heading_sector", "window_start")

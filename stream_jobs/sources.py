@@ -5,11 +5,16 @@ A record is (topic, partition, log_offset, key, received_ms, value): the same co
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame, SparkSession
+from typing import Final
+
+from pyspark.sql import DataFrame, GroupedData, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 
 from infra.contract.settings import Endpoints, Settings
 from infra.contract.topics import kafka_topic
+
+BATCH_GROUPS: Final = 256
+"""Into so many groups archived vehicles are cut."""
 
 
 def kafka_stream(
@@ -47,6 +52,12 @@ def record_columns(raw: DataFrame) -> DataFrame:
         F.unix_millis("timestamp").alias("received_ms"),
         "value",
     )
+
+
+def by_group(records: DataFrame, *columns: str) -> GroupedData:
+    """``columns`` of archived records by groups of vehicles; one group at a time is in a worker's memory."""
+    group = F.pmod(F.xxhash64("vehicle_id"), F.lit(BATCH_GROUPS)).alias("vehicle_group")
+    return records.select(*columns, group).groupBy("vehicle_group")
 
 
 def archive(spark: SparkSession, files: list[str]) -> DataFrame:

@@ -8,6 +8,36 @@ from typing import Final
 VEHICLE_TABLE: Final = "odograph.vehicle_window"
 ROAD_TABLE: Final = "odograph.road_cell_window"
 EDGE_TABLE: Final = "odograph.road_edge_window"
+LATEST_TABLE: Final = "odograph.vehicle_latest"
+SHARE_TABLE: Final = "odograph.road_share"
+_SHARE_KEYS: Final = "start_ms, place, heading_sector"
+_SHARE_SUMS: Final = ("samples", "time_ms_sum", "speed_over_time_sum", "vehicles")
+
+FORGET_SHARES: Final = """
+WITH others AS (DELETE FROM odograph.road_share_bucket WHERE query_id <> %(query_id)s RETURNING bucket)
+DELETE FROM odograph.road_share WHERE EXISTS (SELECT 1 FROM others)
+"""
+"""Shares of another checkpoint: this one reads everything anew."""
+NOTE_BUCKETS: Final = """
+INSERT INTO odograph.road_share_bucket AS b (query_id, bucket, open_from_ms)
+SELECT %(query_id)s, bucket, open_from_ms FROM unnest(%(buckets)s::int[], %(open_from_ms)s::bigint[])
+    AS n (bucket, open_from_ms)
+ON CONFLICT (query_id, bucket) DO UPDATE SET open_from_ms = excluded.open_from_ms
+WHERE b.open_from_ms <> excluded.open_from_ms
+"""
+CLOSE_SHARES: Final = """
+DELETE FROM odograph.road_share WHERE start_ms < (SELECT min(open_from_ms) FROM odograph.road_share_bucket)
+"""
+ADD_SHARES: Final = f"""
+INSERT INTO {SHARE_TABLE} SELECT * FROM staged_road_share ORDER BY {_SHARE_KEYS}, bucket
+ON CONFLICT ({_SHARE_KEYS}, bucket) DO UPDATE SET
+    {", ".join(f"{name} = excluded.{name}" for name in (*_SHARE_SUMS, "vehicle_bits"))}
+"""  # noqa: S608  own names
+SUM_SHARES: Final = f"""
+SELECT {_SHARE_KEYS}, {", ".join(f"sum({name})::bigint" for name in _SHARE_SUMS)}, bit_or(vehicle_bits)
+FROM {SHARE_TABLE} JOIN (SELECT DISTINCT {_SHARE_KEYS} FROM staged_road_share) t USING ({_SHARE_KEYS})
+GROUP BY {_SHARE_KEYS}
+"""  # noqa: S608  own names
 
 CLAIM_BATCH: Final = """
 INSERT INTO odograph.batch_ledger (query_id, batch_id, query, rows)
@@ -25,23 +55,6 @@ DELETE FROM odograph.batch_ledger l USING
 WHERE l.query_id = n.query_id AND l.batch_id < n.newest - 1000
 """
 
-_LATEST_COLUMNS: Final = {
-    "event_time": "last_event",
-    "lat_deg": "lat_deg",
-    "lon_deg": "lon_deg",
-    "heading_deg": "heading_deg",
-    "speed_kmh": "speed_last_kmh",
-    "speed_limit_kmh": "speed_limit_kmh",
-    "odometer_m": "odometer_m",
-    "ignition_on": "ignition_on",
-    "coolant_c": "coolant_mean_c",
-    "battery_v": "battery_mean_v",
-    "tyre_min_kpa20": "least(tyre_fl_kpa20, tyre_fr_kpa20, tyre_rl_kpa20, tyre_rr_kpa20)",
-    "fuel_level_pct": "fuel_level_pct",
-    "soc_pct": "soc_pct",
-    "updated_at": "now()",
-}
-
 REOPEN_VEHICLE: Final = """
 UPDATE odograph.late_frame l SET repaired_at = NULL
 FROM staged_vehicle_window s JOIN odograph.vehicle_window w USING (vehicle_id, window_start)
@@ -50,6 +63,11 @@ WHERE w.revision > 0 AND l.repaired_at IS NOT NULL AND l.vehicle_id = s.vehicle_
   AND l.t0_ms + l.span_ms >= extract(epoch FROM s.window_start) * 1000
 """
 """A restated window that the stream touches again has to be restated again: its late frames reopen."""
+
+REOPEN_JOURNEYS: Final = """
+UPDATE odograph.journey_behind SET repaired_at = NULL
+WHERE vehicle_id = ANY(%(vehicles)s) AND repaired_at > now() - INTERVAL '1 day'
+"""
 
 PROGRESS_COLUMNS: Final = (
     "query", "at", "query_id", "batch_id", "input_rows", "rows_per_s", "batch_ms", "watermark",
@@ -115,14 +133,13 @@ def _insert(table: str, columns: Sequence[str], keys: Sequence[str], constants: 
     )
 
 
-def upsert_latest() -> str:
-    """The newest staged window of each vehicle into vehicle_latest, unless a newer one is there."""
-    targets, sources = ", ".join(_LATEST_COLUMNS), ", ".join(_LATEST_COLUMNS.values())
-    changes = ", ".join(f"{c} = excluded.{c}" for c in _LATEST_COLUMNS)
+def upsert_latest(columns: Sequence[str]) -> str:
+    """Staged rows into vehicle_latest, unless a newer one of the vehicle is there."""
+    changes = ", ".join(f"{c} = excluded.{c}" for c in (*columns, "updated_at") if c != "vehicle_id")
+    names = ", ".join(columns)
     return (
-        f"INSERT INTO odograph.vehicle_latest (vehicle_id, {targets}) "  # noqa: S608
-        f"SELECT DISTINCT ON (vehicle_id) vehicle_id, {sources} FROM {staged(VEHICLE_TABLE)} "
-        f"ORDER BY vehicle_id, window_start DESC ON CONFLICT (vehicle_id) DO UPDATE SET {changes} "
+        f"INSERT INTO {LATEST_TABLE} ({names}, updated_at) SELECT {names}, now() "  # noqa: S608
+        f"FROM {staged(LATEST_TABLE)} ORDER BY vehicle_id ON CONFLICT (vehicle_id) DO UPDATE SET {changes} "
         "WHERE excluded.event_time >= vehicle_latest.event_time"
     )
 

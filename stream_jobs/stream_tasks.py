@@ -39,8 +39,8 @@ def stream_tasks(
 ) -> list[PeriodicTask]:
     """The tasks; ``database`` makes a connection of a task's own. Each has a scheduler pool of its name."""
     repair_db, nightly_db = database("repair"), database("recompute")
-    closed = completeness.completeness(repair_db, "windows", "archive")
-    all_closed = completeness.completeness(nightly_db, "windows", "archive", "vehicles")
+    closed = completeness.completeness(repair_db, "telemetry", "archive")
+    all_closed = completeness.completeness(nightly_db, "telemetry", "archive")
     nightly = Nightly(spark, settings, nightly_db, owner_url, all_closed, stop)
     tasks: list[tuple[str, float, Callable[[], Any]]] = [
         ("progress", PROGRESS_S, partial(write_progress, board, database("progress"))),

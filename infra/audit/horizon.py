@@ -22,7 +22,7 @@ from infra.stack import query_offsets
 from infra.trace.copies import Record, identity
 from infra.trace.log_reader import LogReader
 
-WINDOWS, ARCHIVE, EVENTS = "windows", "archive", "events"
+WINDOWS, ARCHIVE, EVENTS = "telemetry", "archive", "events"
 TELEMETRY, DEAD_LETTER = "telemetry", "dead-letter"
 READS: Final = {WINDOWS: TELEMETRY, ARCHIVE: TELEMETRY, EVENTS: DEAD_LETTER}
 """Consumers that an audit waits for, and the topic of each."""

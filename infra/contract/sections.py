@@ -246,7 +246,10 @@ class Jobs(Section):
     """The Spark jobs."""
 
     master: str = Field("local[2]", description="Spark master of the micro-batch application")
-    trigger_s: float = Field(1.0, gt=0, description="trigger of the window queries, s")
+    trigger_s: float = Field(1.0, gt=0, description="trigger of the query telemetry, s")
+    publish_s: float = Field(
+        2.0, ge=0, description="an open window that changes is written at most once in so long, s"
+    )
     archive_trigger_s: float = Field(10.0, gt=0, description="trigger of the archive query, s")
     repair_interval_s: float = Field(20.0, gt=0, description="pause between two repairs of late windows, s")
     rollup_interval_s: float = Field(
@@ -266,7 +269,6 @@ class Jobs(Section):
     clock_floor: str = Field(
         "2015-01-01", description="a device clock before this day was never set: quarantined"
     )
-    watermark_s: int = Field(60, ge=1, description="delay of the watermark; at least lateness_s + ahead_s, s")
     max_offsets: int = Field(100_000, ge=1, description="records a micro-batch takes at most")
     driver_mb: int = Field(2048, ge=512, description="memory of the micro-batch driver, MiB")
     instant_mb: int = Field(1024, ge=512, description="memory of the real-time driver, MiB")
@@ -293,7 +295,7 @@ class Jobs(Section):
         4,
         ge=1,
         le=1024,
-        description="groups of vehicles in the state of query vehicles; kept by its checkpoint",
+        description="groups of vehicles in the state of the query telemetry; kept by its checkpoint",
     )
     hold_frames: int = Field(
         600, ge=1, description="frames of a vehicle that wait for a missing one before them, at most"

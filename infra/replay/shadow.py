@@ -36,11 +36,11 @@ JOBS: Final = {
 }
 """What can run beside the live jobs; downlink, bridge and dashboard never do."""
 QUERIES: Final = {
-    "stream": ("windows", "vehicles", "archive"),
+    "stream": ("telemetry", "archive"),
     "instant": ("instant",),
     "events": (),
 }
-STATEFUL: Final = ("windows", "vehicles")
+STATEFUL: Final = ("telemetry",)
 """Queries whose watermark must not be outrun."""
 EVENT_TOPICS: Final = ("alerts", "crash", "status", "dead-letter")
 RESTARTS: Final = 3

@@ -64,7 +64,6 @@ def overrides(settings: Settings) -> dict[str, str]:
     """Variables of a run's jobs that follow from how it is fed; they change no result."""
     skew, jobs = skew_s(), settings.jobs
     return {
-        "JOBS_WATERMARK_S": str(jobs.watermark_s + skew),
         "JOBS_RECEIPT_SKEW_S": str(jobs.receipt_skew_s + skew),
         "JOBS_MAX_OFFSETS": str(OUTSTANDING.records),
         "JOBS_TRIGGER_S": "0.2",

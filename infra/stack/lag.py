@@ -25,7 +25,7 @@ REAL_TIME = ("instant", "instant-crash")
 _TIMES = """
 SELECT extract(epoch FROM now() - max(event_time))::double precision AS newest_s,
        (SELECT extract(epoch FROM now() - watermark)::double precision FROM odograph.query_progress
-        WHERE query = 'windows' AND at > now() - INTERVAL '1 day' ORDER BY at DESC LIMIT 1) AS watermark_s,
+        WHERE query = 'telemetry' AND at > now() - INTERVAL '1 day' ORDER BY at DESC LIMIT 1) AS watermark_s,
        percentile_cont(0.5) WITHIN GROUP (ORDER BY extract(epoch FROM updated_at - event_time))
            FILTER (WHERE updated_at > now() - INTERVAL '1 minute') AS view_p50_s,
        percentile_cont(0.99) WITHIN GROUP (ORDER BY extract(epoch FROM updated_at - event_time))

@@ -10,8 +10,8 @@ from stream_jobs.rollups.columns import COLUMNS
 
 DONE: Final = "SELECT (extract(epoch FROM done_until) * 1000)::bigint FROM odograph.cohort_progress"
 WATERMARK: Final = """
-SELECT (extract(epoch FROM watermark) * 1000)::bigint FROM odograph.query_progress
-WHERE query = 'windows' AND watermark IS NOT NULL ORDER BY at DESC LIMIT 1
+SELECT (extract(epoch FROM watermark - make_interval(secs => %(wait_s)s)) * 1000)::bigint
+FROM odograph.query_progress WHERE query = 'telemetry' AND watermark IS NOT NULL ORDER BY at DESC LIMIT 1
 """
 """No window that ends before it can change any more, but for late frames that are repaired."""
 FIRST: Final = """

@@ -46,17 +46,18 @@ class Work:
 
 
 class CohortUpdate:
-    """Judges what has been closed since the last call."""
+    """Judges what has been closed since the last call; a window is so ``wait_s`` after its end, by receipt."""
 
-    def __init__(self, terms: Terms, database: Database, write: Write) -> None:
+    def __init__(self, terms: Terms, database: Database, write: Write, wait_s: float) -> None:
         self._terms = terms
+        self._wait_s = wait_s
         self._metrics = load_metrics(terms.metrics)
         self._database = database
         self._write = write
 
     def __call__(self) -> int:
         """One pass; the number of findings and ends."""
-        work = self._database.run(lambda connection: read(connection, self._metrics, self._terms))
+        work = self._database.run(lambda connection: read(connection, self._metrics, self._terms, self._wait_s))
         if work is None:
             return 0
         judged = judge(work.buckets, work.from_ms, work.states, self._metrics, self._terms)
@@ -67,10 +68,10 @@ class CohortUpdate:
         return len(rows)
 
 
-def read(connection: Connection, metrics: Sequence[Metric], terms: Terms) -> Work | None:
+def read(connection: Connection, metrics: Sequence[Metric], terms: Terms, wait_s: float) -> Work | None:
     """What is to be judged now; None where no bucket has been closed."""
     length_ms = terms.bucket_min * MINUTE_MS
-    watermarks = fetch(connection, sql.WATERMARK)
+    watermarks = fetch(connection, sql.WATERMARK, {"wait_s": wait_s})
     if not watermarks:
         return None
     closed_ms = watermarks[0][0] // length_ms * length_ms

@@ -63,9 +63,10 @@ def _deriving(context: Context) -> list[_Task]:
     """What is made of the tables and is slower than a batch."""
     settings, jobs, database = context.settings, context.settings.jobs, context.database
     journeys_db, evidence_db = database("journeys"), database("evidence")
-    repair = JourneyRepair(settings, journeys_db, completeness(journeys_db, "vehicles", "archive"))
+    repair = JourneyRepair(settings, journeys_db, completeness(journeys_db, "telemetry", "archive"))
     archived = completeness(evidence_db, "archive")
-    cohort = CohortUpdate(settings.cohort, database("cohort"), context.topic("alerts").write)
+    closes_s = jobs.lateness_s + jobs.receipt_skew_s + jobs.publish_s
+    cohort = CohortUpdate(settings.cohort, database("cohort"), context.topic("alerts").write, closes_s)
     return [
         ("latest", LATEST_S, partial(publish_latest, database("latest"), context.topic(TOPIC))),
         ("journeys", jobs.repair_interval_s, repair),
@@ -84,7 +85,7 @@ def _keeping(context: Context) -> list[_Task]:
     settings, database, home = context.settings, context.database, context.settings.paths.home
     audit_db, rules = database("audit"), Rules.of(settings.archive)
     expired = partial(drop_expired, database("retention"), settings.retention)
-    ledger = HourlyLedger(settings, context.addresses, audit_db, completeness(audit_db, "windows", "archive"))
+    ledger = HourlyLedger(settings, context.addresses, audit_db, completeness(audit_db, "telemetry", "archive"))
     forget = partial(execute, statement=sql.FORGET_BATCHES)
     return [
         ("lookups", LOOKUPS_S, partial(write_vehicle_lookup, database("lookups"), home)),

@@ -12,6 +12,7 @@ from typing import Final
 
 import pandas as pd
 
+from stream_jobs.frames.batch import as_arrow
 from stream_jobs.recompute.vehicle_work import Work
 from stream_jobs.rule_kinds import Clone, Silence
 from stream_jobs.rules import Rule
@@ -21,7 +22,7 @@ from stream_jobs.vehicles.plugged import Detection
 from stream_jobs.vehicles.replay import arrivals_of, replay
 from stream_jobs.vehicles.rows import AlertRow, Row, pack
 from stream_jobs.vehicles.sequencer import Order, Sequencer
-from stream_jobs.vehicles.stage import VehicleStage, as_arrow
+from stream_jobs.vehicles.stage import VehicleStage
 
 PLAYED: Final = "vehicle_id string, kind string, body binary"
 SEEN, JOURNEY, WHOLE, STREAMED = "seen", "journey", "whole", "streamed"

@@ -7,7 +7,7 @@ import pyarrow.compute as pc
 
 from stream_jobs import statements as sql
 from stream_jobs.database import Connection, execute, stage
-from stream_jobs.sinks import WindowTable
+from stream_jobs.sinks import WindowTable, follow_up
 
 
 def stage_to_compare(connection: Connection, table: str, rows: pa.Table) -> None:
@@ -24,6 +24,6 @@ def restate_staged(connection: Connection, table: WindowTable, rows: pa.Table) -
     bounds = {"since": times["min"], "until": times["max"]}
     execute(connection, sql.leave_equal(table.name, rows.column_names, table.keys, "window_start"), bounds)
     restated = execute(connection, sql.restate(table.name, rows.column_names, table.keys))
-    for statement in table.also if restated else ():
-        execute(connection, statement)
+    if restated:
+        follow_up(connection, table, rows)
     return restated

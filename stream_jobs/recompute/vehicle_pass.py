@@ -21,6 +21,7 @@ from stream_jobs import sources
 from stream_jobs.batch import archive_files
 from stream_jobs.database import Connection, Database
 from stream_jobs.event_writes import ClearTimes
+from stream_jobs.frames.batch import RECORD
 from stream_jobs.recompute import vehicle_work
 from stream_jobs.recompute.alert_writes import restate_alerts
 from stream_jobs.recompute.player import JOURNEY, PLAYED, STREAMED, WHOLE, Player, lasting
@@ -32,9 +33,9 @@ from stream_jobs.repair_plan import hours_ms
 from stream_jobs.rules import load_rules
 from stream_jobs.vehicles.limits import core_limits
 from stream_jobs.vehicles.plugged import of_rules
-from stream_jobs.vehicles.query import by_group, vehicle_stage
 from stream_jobs.vehicles.repair import replace_journeys
 from stream_jobs.vehicles.rows import AlertRow, unpack
+from stream_jobs.vehicles.stage import vehicle_stage
 
 log = structlog.get_logger("stream_jobs.recompute")
 
@@ -92,7 +93,7 @@ class VehiclePass:
         stage = vehicle_stage(self._settings, self._detection)
         player = Player(core_limits(self._settings), self._detection, stage, by_id, seen_ms)
         # A function and no method: Spark counts the parameters, and would hand a method the key too.
-        played = by_group(records).applyInPandas(lambda group: player(group), PLAYED)  # noqa: PLW0108
+        played = sources.by_group(records, *RECORD).applyInPandas(lambda group: player(group), PLAYED)  # noqa: PLW0108
         for vehicle_id, group in groupby(played.toLocalIterator(), key=lambda row: row["vehicle_id"]):
             yield vehicle_id, list(group)
 

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 
 from infra.contract.errors import ServiceError
 from infra.contract.settings import Settings
-from stream_jobs import repair_plan, windows
+from stream_jobs import repair_plan
 from stream_jobs.batch import Span
 from stream_jobs.database import Connection, Database, fetch
 from stream_jobs.recompute.restate import restate_staged, stage_to_compare
@@ -22,7 +22,7 @@ from stream_jobs.recompute.slices import Reach, taken_in
 from stream_jobs.recompute.turn import WINDOWS, TurnLostError, hold, turn
 from stream_jobs.repair_plan import LateFrame
 from stream_jobs.repair_store import REPAIR_BATCH_ID, mark_repaired
-from stream_jobs.sinks import TABLES, VEHICLE, WindowTable
+from stream_jobs.sinks import VEHICLE, WINDOW_TABLES, WindowTable, tagged
 from stream_jobs.statements import staged
 
 PAUSE_S: Final = 0.2
@@ -86,17 +86,17 @@ class WindowPass:
             return {}
         records = span.records(self._database)
         if vehicle_id is None:
-            found = dict(zip(TABLES, windows.split(span.windows(records).toArrow()), strict=True))
+            found = span.rows(records)
         else:
-            found = {VEHICLE: span.vehicle_rows(records.where(F.col("vehicle_id") == vehicle_id), None)}
-        return {table: _tagged(rows) for table, rows in found.items()}
+            found = {VEHICLE: span.rows(records.where(F.col("vehicle_id") == vehicle_id))[VEHICLE]}
+        return {table: tagged(rows, REPAIR_BATCH_ID) for table, rows in found.items()}
 
     def _write(
         self, connection: Connection, starts_ms: list[int], vehicle_id: str | None,
         rows: Mapping[WindowTable, pa.Table], late: Sequence[LateFrame], note: Note,
     ) -> Counts:  # fmt: skip
         hold(connection, WINDOWS)
-        restated = dict.fromkeys(TABLES, 0)
+        restated = dict.fromkeys(WINDOW_TABLES, 0)
         unfounded = 0
         for table, found in rows.items():
             stage_to_compare(connection, table.name, found)
@@ -142,7 +142,3 @@ def open_late(connection: Connection, starts_ms: Sequence[int], length_ms: int) 
     """Late frames that touch these road windows and that nobody has taken in."""
     values = {"starts_ms": list(starts_ms), "length_ms": length_ms}
     return [LateFrame(*row) for row in fetch(connection, _OPEN_LATE, values)]
-
-
-def _tagged(rows: pa.Table) -> pa.Table:
-    return rows.append_column("batch_id", pa.array([REPAIR_BATCH_ID] * rows.num_rows, pa.int64()))

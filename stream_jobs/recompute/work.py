@@ -29,7 +29,7 @@ from stream_jobs.recompute.vehicle_work import Work
 from stream_jobs.recompute.window_pass import PAUSE_S, WindowPass
 from stream_jobs.rollups.update import RollUps
 
-CLOSERS: Final = ("windows", "archive")
+CLOSERS: Final = ("telemetry", "archive")
 """Queries that must have taken in everything before a window is restated."""
 MINUTE_MS: Final = 60_000
 

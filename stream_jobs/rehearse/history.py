@@ -18,6 +18,7 @@ from infra.contract.settings import Settings
 from stream_jobs import sources
 from stream_jobs.batch import archive_files
 from stream_jobs.findings import rule_schemas
+from stream_jobs.frames.batch import RECORD, as_arrow
 from stream_jobs.rehearse.compare import Comparison, compare, episodes, renamed, with_mark
 from stream_jobs.repair_plan import hours_ms
 from stream_jobs.rule_check import check_expressions, check_translations
@@ -26,10 +27,9 @@ from stream_jobs.rules import INSTANT, VEHICLES, Rule
 from stream_jobs.vehicles.core import Core, CoreLimits
 from stream_jobs.vehicles.limits import core_limits
 from stream_jobs.vehicles.plugged import Detection, of_rules
-from stream_jobs.vehicles.query import by_group, vehicle_stage
 from stream_jobs.vehicles.replay import arrivals_of, replay
 from stream_jobs.vehicles.rows import AlertRow, pack
-from stream_jobs.vehicles.stage import VehicleStage, as_arrow
+from stream_jobs.vehicles.stage import VehicleStage, vehicle_stage
 
 MARK: Final = "@changed"
 FOUND: Final = "body binary"
@@ -85,7 +85,7 @@ def findings(settings: Settings, stored: DataFrame, rules: Sequence[Rule], until
     detection = of_rules(rules)
     player = Player(core_limits(settings), detection, vehicle_stage(settings, detection), until_ms)
     # A function and no method: Spark counts the parameters, and would hand a method the key too.
-    found = by_group(stored).applyInPandas(lambda group: player(group), FOUND)  # noqa: PLW0108
+    found = sources.by_group(stored, *RECORD).applyInPandas(lambda group: player(group), FOUND)  # noqa: PLW0108
     return [msgspec.json.decode(row["body"], type=AlertRow) for row in found.toLocalIterator()]
 
 

@@ -14,7 +14,7 @@ import structlog
 from infra.contract.errors import ConfigError
 from infra.contract.settings import Settings
 from stream_jobs.database import Connection, execute, fetch
-from stream_jobs.partials.frames import Floats
+from stream_jobs.frames.arrays import Floats
 from stream_jobs.roads import history_sql
 from stream_jobs.roads.network import network_of
 from stream_jobs.roads.speeds import Blend, EdgeSpeeds, Seen, fallback

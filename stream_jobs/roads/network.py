@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from stream_jobs.partials.frames import Floats, Ints
+from stream_jobs.frames.arrays import Floats, Ints
 
 FOLDER = "lookups"
 FILE = "roads.npz"

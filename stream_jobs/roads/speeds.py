@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 
-from stream_jobs.partials.frames import Floats
+from stream_jobs.frames.arrays import Floats
 from stream_jobs.roads.hours import hour_of_week
 from stream_jobs.roads.network import RoadNetwork
 

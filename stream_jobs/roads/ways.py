@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stream_jobs.partials.frames import Flags, Floats, Ints
+from stream_jobs.frames.arrays import Flags, Floats, Ints
 from stream_jobs.roads.matching import METRES_PER_DEGREE
 from stream_jobs.roads.network import RoadNetwork
 

@@ -11,9 +11,9 @@ import pyarrow as pa
 
 from infra.contract.signals import BY_NAME
 from infra.contract.verdict import OK, ClockLimits
+from stream_jobs.frames import heads
 from stream_jobs.frames.plausibility import POSITION, by_sample, plausible_columns
-from stream_jobs.partials import heads
-from stream_jobs.partials.reading import FRAME_SCHEMA, HEAD_SCHEMA, read
+from stream_jobs.frames.reading import FRAME_SCHEMA, HEAD_SCHEMA, read
 
 HEAD: Final = ("vehicle_id", "boot_id", "seq", "t0_ms", "dt_ms", "n")
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from stream_jobs.partials.frames import Floats
+from stream_jobs.frames.arrays import Floats
 from stream_jobs.vehicles.beat import Beat, HarshRun
 from stream_jobs.vehicles.facts import CLASSES, FACTS, POWERTRAINS
 from stream_jobs.vehicles.harsh_runs import KINDS, RUN

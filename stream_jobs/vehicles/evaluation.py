@@ -20,7 +20,7 @@ import sqlglot
 from sqlglot import expressions as sx
 from sqlglot.errors import SqlglotError
 
-from stream_jobs.partials.reading import FRAME_SCHEMA
+from stream_jobs.frames.reading import FRAME_SCHEMA
 from stream_jobs.rule_kinds import Baseline, Count, Geofence, Lasting, Level, Silence
 from stream_jobs.rules import Rule
 from stream_jobs.vehicles.history import HISTORY

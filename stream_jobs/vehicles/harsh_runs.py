@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from infra.contract.signals import BY_NAME
-from stream_jobs.partials.frames import Flags, Floats, Frames, Ints, Known
+from stream_jobs.frames.arrays import Flags, Floats, Frames, Ints, Known
 from stream_jobs.vehicles.facts import CLASSES
 
 KINDS: Final = ("brake", "accelerate", "corner")

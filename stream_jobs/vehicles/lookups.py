@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stream_jobs.partials.frames import Floats
+from stream_jobs.frames.arrays import Floats
 
 COLUMNS: Final = ("model", "powertrain", "vehicle_class")
 SCHEMA: Final = pa.schema([(name, pa.string()) for name in ("vehicle_id", *COLUMNS)])

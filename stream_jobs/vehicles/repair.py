@@ -24,6 +24,7 @@ from infra.contract.settings import Settings
 from infra.contract.verdict import LATE, OK, clock_limits
 from stream_jobs import statements as sql
 from stream_jobs.database import Connection, Database, execute, fetch, stage
+from stream_jobs.frames.batch import RECORD
 from stream_jobs.recompute.turn import JOURNEYS, TurnLostError, hold, turn
 from stream_jobs.vehicles import lookups
 from stream_jobs.vehicles.core import Core
@@ -32,7 +33,7 @@ from stream_jobs.vehicles.limits import core_limits, harsh_limits
 from stream_jobs.vehicles.plugged import Detection
 from stream_jobs.vehicles.replay import arrivals_of, replay
 from stream_jobs.vehicles.rows import Row
-from stream_jobs.vehicles.stage import RECORD, VehicleStage
+from stream_jobs.vehicles.stage import VehicleStage
 from stream_jobs.vehicles.tables import RowTable, restated_tables
 
 REPAIR_BATCH_ID: Final = -1

@@ -60,5 +60,6 @@ def _ends(begins: Mapping[int, int]) -> dict[int, float]:
 
 
 def arrivals_of(stage: VehicleStage, batches: Iterable[pa.RecordBatch]) -> Mapping[str, list[Placed]]:
-    """Arrivals by vehicle out of records (columns stage.RECORD)."""
-    return by_vehicle(map(stage.features, batches))
+    """Arrivals by vehicle out of records (columns frames.batch.RECORD)."""
+    found = (stage.frames(records) for records in batches)
+    return by_vehicle(stage.features(batch) for batch in found if batch is not None)

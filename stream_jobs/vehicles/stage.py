@@ -14,35 +14,25 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from infra.contract.settings import Settings
 from infra.contract.signals import SIGNALS
-from infra.contract.verdict import LATE, OK, ClockLimits
+from infra.contract.verdict import ClockLimits, clock_limits
+from stream_jobs.frames.arrays import Floats, Ints
+from stream_jobs.frames.batch import FrameBatch, frame_batch
 from stream_jobs.frames.plausibility import plausible_columns
-from stream_jobs.partials import heads
-from stream_jobs.partials.frames import Flags, Floats, Ints, frames_of
-from stream_jobs.partials.reading import read
 from stream_jobs.rules import Rule
 from stream_jobs.vehicles import history, lookups
 from stream_jobs.vehicles.facts import CLASSES, POWERTRAINS, facts_matrix, sample_facts
 from stream_jobs.vehicles.harsh_runs import HarshLimits, harsh_runs
 from stream_jobs.vehicles.history import History
+from stream_jobs.vehicles.limits import harsh_limits
+from stream_jobs.vehicles.plugged import Detection
 from stream_jobs.vehicles.said import RuleInputs, nothing_said
 
 if TYPE_CHECKING:  # 40 MB, of which a process that evaluates no rules needs none
-    import pandas as pd
-
     from stream_jobs.vehicles.evaluation import Evaluator
 
-RECORD: Final = ("partition", "log_offset", "received_ms", "value")
-"""Columns of the records that the stage needs."""
-KEY: Final = "key"
-"""A column that records may have besides: a frame under another vehicle's key is not that vehicle's."""
-TYPES: Final = {
-    KEY: pa.binary(), "partition": pa.int32(), "log_offset": pa.int64(), "received_ms": pa.int64(),
-    "value": pa.binary(),
-}  # fmt: skip
-BELIEVED: Final = (OK, LATE)
 HEAD: Final = ("boot_id", "seq", "t0_ms")
 
 
@@ -70,34 +60,29 @@ class VehicleStage:
     lookup: Path
     rules: tuple[Rule, ...] = ()
 
-    def features(self, records: pa.RecordBatch) -> Features:
-        """``records``: the columns RECORD, KEY besides where there is one."""
-        table = heads.in_range(read(records.column("value")))
-        verdict = heads.verdicts(table, records.column("received_ms").to_numpy(), self.limits)
-        chosen = heads.readable(table)
-        if KEY in records.schema.names:
-            same = pc.equal(table["vehicle_id"].cast(pa.binary()), records.column(KEY))
-            chosen &= pc.fill_null(same, False).to_numpy()
-        table = table.filter(pa.array(chosen)).combine_chunks()
-        kept = {name: records.column(name).to_numpy()[chosen] for name in RECORD[:-1]}
-        return self._features(table, kept, np.isin(verdict[chosen], BELIEVED))
+    def frames(self, records: pa.RecordBatch) -> FrameBatch | None:
+        """The readable frames in ``records``."""
+        return frame_batch(records, self.limits)
 
-    def _features(self, table: pa.Table, kept: dict[str, Ints], believed: Flags) -> Features:
-        vehicles = table["vehicle_id"].combine_chunks() if table.num_rows else pa.array([], pa.string())
+    def features(self, batch: FrameBatch) -> Features:
+        """What the frames of ``batch`` say."""
+        table, vehicles = batch.table, batch.vehicles
         known = lookups.current(self.lookup).of(vehicles)
         of_lookup = {
             "vehicle_class": lookups.places(known["vehicle_class"], CLASSES),
             "powertrain": lookups.places(known["powertrain"], POWERTRAINS),
         }
-        head = {name: table[name].to_numpy() for name in HEAD} | {
-            "end_ms": table["t0_ms"].to_numpy() + table["n"].to_numpy() * table["dt_ms"].to_numpy(),
-            "received_ms": kept["received_ms"],
-            "believed": believed,
+        head = {name: batch.whole(name) for name in HEAD} | {
+            "end_ms": batch.whole("t0_ms") + batch.whole("n") * batch.whole("dt_ms"),
+            "received_ms": batch.received_ms,
+            "believed": batch.believed,
         }
-        facts, runs = _sampled(table, believed, of_lookup["vehicle_class"], self.harsh)
+        facts = sample_facts(batch.arrays)
+        runs = harsh_runs(batch.arrays, of_lookup["vehicle_class"], self.harsh)
         return Features(
-            vehicles.to_pylist(), kept["partition"], kept["log_offset"],
-            facts_matrix(head | facts | of_lookup, table.num_rows), runs,
+            vehicles.to_pylist(), batch.partition, batch.log_offset,
+            facts_matrix(head | facts | of_lookup, len(batch)),
+            [run if is_so else [] for run, is_so in zip(runs, batch.believed.tolist(), strict=True)],
             self._evaluated(table, known, vehicles, facts),
         )  # fmt: skip
 
@@ -117,13 +102,6 @@ class VehicleStage:
         return _evaluator(self.rules)(pa.table(columns))
 
 
-def as_arrow(records: pd.DataFrame) -> pa.RecordBatch:
-    """Records as Spark hands them to Python, for the stage."""
-    kinds = {name: kind for name, kind in TYPES.items() if name in records}
-    columns = [pa.array(records[name], kind) for name, kind in kinds.items()]
-    return pa.RecordBatch.from_arrays(columns, names=[*kinds])
-
-
 @lru_cache(maxsize=2)
 def _evaluator(rules: tuple[Rule, ...]) -> Evaluator:
     """Of a process: translating the rules costs more than evaluating them."""
@@ -132,15 +110,10 @@ def _evaluator(rules: tuple[Rule, ...]) -> Evaluator:
     return Evaluator(rules)
 
 
-def _sampled(
-    table: pa.Table, believed: Flags, vehicle_class: Floats, harsh: HarshLimits
-) -> tuple[dict[str, Any], list[list[float]]]:
-    """Facts and harsh runs out of the samples, none of frames whose clock is not believed."""
-    if not table.num_rows:
-        return {}, []
-    frames = frames_of(table, np.zeros(table.num_rows, np.bool_))
-    runs = harsh_runs(frames, vehicle_class, harsh)
-    return sample_facts(frames), [run if is_so else [] for run, is_so in zip(runs, believed, strict=True)]
+def vehicle_stage(settings: Settings, plugged: Detection) -> VehicleStage:
+    """The stage before the core, with the rules that the core looks at."""
+    lookup = lookups.vehicle_file(settings.paths.home)
+    return VehicleStage(clock_limits(settings), harsh_limits(settings), lookup, plugged.rules)
 
 
 def signals_of(words: Iterable[str]) -> tuple[str, ...]:

@@ -12,14 +12,18 @@ import msgspec
 from stream_jobs.vehicles.beat import NOTHING_SAID
 from stream_jobs.vehicles.core import VehicleState
 from stream_jobs.vehicles.sequencer import Arrival
+from stream_jobs.windows.open_windows import Memory
 
 
 class Bucket(msgspec.Struct, array_like=True):
-    """The vehicles of a bucket as bytes, when (receive clock) each is due, and whose memories they hold."""
+    """The vehicles of a bucket as bytes, when (receive clock) each is due, whose memories they hold, and the
+    open windows.
+    """
 
     vehicles: dict[str, msgspec.Raw] = {}
     due_ms: dict[str, int] = {}
     rules: list[str] = []
+    windows: Memory = msgspec.field(default_factory=Memory)
 
 
 _ENCODER: Final = msgspec.msgpack.Encoder()

@@ -33,7 +33,7 @@ from stream_jobs.sinks import ROAD, VEHICLE, WindowTable
 from stream_jobs.vehicles.arrivals import Placed
 from stream_jobs.vehicles.limits import core_limits
 from stream_jobs.vehicles.plugged import Detection
-from stream_jobs.vehicles.query import vehicle_stage
+from stream_jobs.vehicles.stage import vehicle_stage
 from stream_jobs.vehicles.replay import arrivals_of
 from stream_jobs.vehicles.rows import AlertRow, pack
 from tests.support_frames import Record

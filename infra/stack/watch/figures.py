@@ -70,11 +70,11 @@ def bridge(told: Metrics, settings: Settings) -> Figures:
 
 
 def jobs(told: Metrics, settings: Settings) -> Figures:
-    """Frames of the query ``windows``; what waits for the slowest against what a batch takes at most."""
+    """Frames of the query ``telemetry``; what waits for the slowest against what a batch takes at most."""
     own = "odograph_query_"
     lag = max(told.by(f"{own}lag_records", "query").values(), default=None)
     return Figures(
-        passed=told.by(f"{own}input_records_total", "query").get("windows"),
+        passed=told.by(f"{own}input_records_total", "query").get("telemetry"),
         errors=told.total(f"{own}dropped_late_total", f"{own}degraded", TASK_FAILURES),
         lag=lag,
         saturation=share(lag, settings.jobs.max_offsets),

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 import yaml
+from stream_jobs.partials.stage import Stage
 
 from bridge.translate import DECODERS
 from infra.contract import downlink, messages
@@ -16,7 +17,6 @@ from infra.contract.verdict import ClockLimits
 from load_tests.hostile import files
 from load_tests.hostile.grammar import KINDS, bodies
 from stream_jobs import rules
-from stream_jobs.partials.stage import Stage
 from stream_jobs.windows import PARTS
 
 FILES = 150

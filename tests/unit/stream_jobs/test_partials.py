@@ -11,12 +11,12 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from stream_jobs.partials.stage import Stage
 
 from infra.contract.verdict import ClockLimits
 from load_tests.oracle import Limits, cell_of, samples
-from stream_jobs.partials import heads
-from stream_jobs.partials.reading import FRAME_SCHEMA, HEAD_SCHEMA, SINGLY, read
-from stream_jobs.partials.stage import Stage
+from stream_jobs.frames import heads
+from stream_jobs.frames.reading import FRAME_SCHEMA, HEAD_SCHEMA, SINGLY, read
 from stream_jobs.windows import PARTS
 from tests.support_frames import frame, random_frame, vin
 

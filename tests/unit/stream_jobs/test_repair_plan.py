@@ -43,7 +43,7 @@ def test_hours_hold_the_intervals_and_those_of_the_late_frames() -> None:
     assert plan.hours_ms([(3_599_000, 3_601_000)], [36_000_000]) == [0, 3_600_000, 36_000_000]
 
 
-@pytest.mark.parametrize("jobs", [{"road_window_s": 45, "window_s": 10}, {"watermark_s": 39}])
+@pytest.mark.parametrize("jobs", [{"road_window_s": 45, "window_s": 10}])
 def test_lengths_that_do_not_fit_are_refused(jobs: dict[str, int]) -> None:
     with pytest.raises(ConfigError):
         plan.grid_of(Settings(jobs=jobs))

@@ -13,11 +13,11 @@ import numpy as np
 import orjson
 import pyarrow as pa
 import pytest
+from stream_jobs.partials.stage import Stage
 
 from edge_simulator.town.roads import city
 from infra.contract.errors import ConfigError
 from infra.contract.verdict import ClockLimits
-from stream_jobs.partials.stage import Stage
 from stream_jobs.roads.hours import hour_of_week, off_peak_hours
 from stream_jobs.roads.matching import NO_EDGE, NOT_CLEAR, Fit, RoadIndex, RoadLookup, index_of, match
 from stream_jobs.roads.network import RoadNetwork, load, network_of, save

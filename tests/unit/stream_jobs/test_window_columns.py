@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 import infra.sql
-from stream_jobs import windows
 from stream_jobs.rollups.columns import NAMES
 from stream_jobs.schema import WRITER_COLUMNS
+from stream_jobs.windows import tables as windows
 
 COLUMNS = {
     "vehicle_window": {*windows.VEHICLE_COLUMNS, *WRITER_COLUMNS},

@@ -7,15 +7,21 @@ from dataclasses import replace
 from pathlib import Path
 
 import orjson
-from pyspark.sql import SparkSession
 
 from load_tests.oracle import Roads, expect
-from stream_jobs import windows
-from stream_jobs.frames.identity import batch_frames
 from stream_jobs.roads import network
 from stream_jobs.roads.matching import RoadLookup
 from tests.support_frames import TOWN, random_frame, vin
-from tests.unit.stream_jobs.window_support import LENGTHS, T0, archived, keyed, received, window_rows
+from tests.unit.stream_jobs.window_support import (
+    LENGTHS,
+    T0,
+    TERMS,
+    archived,
+    keyed,
+    received,
+    window_rows,
+    windows_of,
+)
 
 PATHS = {edge: path for edge, _, _, _, path in TOWN}
 
@@ -27,21 +33,18 @@ def town(folder: Path) -> RoadLookup:
     return RoadLookup(folder / "roads.npz")
 
 
-def test_the_order_of_arrival_changes_nothing_and_the_oracle_agrees(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_the_order_of_arrival_changes_nothing_and_the_oracle_agrees(tmp_path: Path) -> None:
     rng = random.Random(1)
     records = [received(random_frame(v, s, T0 + s * 950, rng)) for v in range(20, 25) for s in range(25)]
     shuffled = rng.sample(records, len(records))
-    lengths = replace(LENGTHS, roads=town(tmp_path))
+    terms = replace(TERMS, lengths=replace(LENGTHS, roads=town(tmp_path)))
     expected = expect(records, roads=Roads(3, PATHS))
-    rows = windows.all_windows(batch_frames(archived(spark, shuffled).repartition(5), lengths), lengths)
-    vehicle, road, edge = windows.split(rows.toArrow())
+    vehicle, road, edge = windows_of(archived(shuffled), terms)
     assert keyed(vehicle, "vehicle_id") == expected.vehicle
     assert keyed(road, "cell", "heading_sector") == expected.road
     assert keyed(edge, "network_no", "edge_id") == expected.edge
     assert {key[1] for key in expected.edge} >= {-2, -1, 1, 2}
-    assert window_rows(archived(spark, records)) == expected.vehicle
+    assert window_rows(archived(records)) == expected.vehicle
 
 
 HEAD = {"vehicle_id": vin(1), "boot_id": 1, "seq": 1, "t0_ms": T0, "dt_ms": 100, "n": 10}
@@ -68,9 +71,6 @@ VERDICTS: list[tuple[str, int, bytes]] = [
 ]
 
 
-def test_a_verdict_depends_on_the_payload_and_its_receive_time_only(spark: SparkSession) -> None:
-    found = archived(spark, [(received_ms, payload) for _, received_ms, payload in VERDICTS])
-    verdicts = [
-        row["verdict"] for row in found.select("log_offset", "verdict").orderBy("log_offset").collect()
-    ]
-    assert verdicts == [verdict for verdict, _, _ in VERDICTS]
+def test_a_verdict_depends_on_the_payload_and_its_receive_time_only() -> None:
+    found = archived([(received_ms, payload) for _, received_ms, payload in VERDICTS])
+    assert found["verdict"].to_pylist() == [verdict for verdict, _, _ in VERDICTS]

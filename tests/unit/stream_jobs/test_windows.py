@@ -1,11 +1,10 @@
-"""The transforms on literal frames: each vehicle is one case, all of them in one run of Spark."""
+"""The transforms on literal frames: each vehicle is one case."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 
 import pytest
-from pyspark.sql import SparkSession
 
 from tests.support_frames import Record, frame, vin
 from tests.unit.stream_jobs.window_support import T0, Row, archived, received, road_rows, window_rows
@@ -48,9 +47,9 @@ CASES: list[Record] = [
 
 
 @pytest.fixture(scope="module")
-def rows(spark: SparkSession) -> dict[int, Row]:
+def rows() -> dict[int, Row]:
     """The window at T0 of each vehicle."""
-    found = window_rows(archived(spark, CASES))
+    found = window_rows(archived(CASES))
     start = datetime(2026, 1, 1, tzinfo=UTC)
     by_vehicle = {number: found[vin(number), start] for number in range(1, 15)}
     by_vehicle[103] = found[vin(3), datetime(2026, 1, 1, 0, 0, 10, tzinfo=UTC)]
@@ -152,10 +151,8 @@ def test_cells_are_at_rest_below_5_a_and_heat_by_time(rows: dict[int, Row]) -> N
     assert (row["battery_running_v"], row["battery_rest_v"]) == (14.0, None)
 
 
-def test_a_road_cell_is_an_h3_cell_of_resolution_9_by_direction_with_space_mean_speed(
-    spark: SparkSession,
-) -> None:
-    found = road_rows(archived(spark, CASES))
+def test_a_road_cell_is_an_h3_cell_of_resolution_9_by_direction_with_space_mean_speed() -> None:
+    found = road_rows(archived(CASES))
     start = datetime(2026, 1, 1, tzinfo=UTC)
     assert {key: (row["vehicles"], row["samples"], row["speed_kmh"]) for key, row in found.items()} == {
         ("891f8d7a49bffff", 0, start): (2, 16, 48.75),

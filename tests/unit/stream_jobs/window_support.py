@@ -1,4 +1,4 @@
-"""Literal records past the transforms of windows: what Spark makes of them as rows by key."""
+"""Literal records as the archive holds them, and the rows of windows that follow from them, by key."""
 
 from __future__ import annotations
 
@@ -7,38 +7,54 @@ from typing import Any
 
 import orjson
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
 
 from infra.contract.verdict import ClockLimits
-from stream_jobs import windows
 from stream_jobs.archive_files import indexed
-from stream_jobs.frames.identity import batch_frames
-from stream_jobs.windows import Lengths
+from stream_jobs.windows.open_windows import Terms, archived_windows
+from stream_jobs.windows.places import summed
+from stream_jobs.windows.tables import Lengths, place_rows
 from tests.support_frames import Record
 
 T0 = 1_767_225_600_000
 """2026-01-01 00:00:00 UTC"""
 LIMITS = ClockLimits(floor_ms=1_420_070_400_000, ahead_ms=10_000, lateness_ms=30_000)
-LENGTHS = Lengths(window_s=10, road_window_s=60, watermark_s=60)
+LENGTHS = Lengths(window_s=10, road_window_s=60)
+TERMS = Terms(LENGTHS, lateness_ms=30_000, skew_ms=5_000, publish_ms=2_000)
 Row = dict[str, Any]
 
 
-def archived(spark: SparkSession, records: list[Record]) -> DataFrame:
-    batch = pa.RecordBatch.from_pydict(
+def key_of(payload: bytes) -> bytes | None:
+    """The key that the bridge gives a record: its vehicle."""
+    try:
+        named = orjson.loads(payload)["vehicle_id"]
+    except (orjson.JSONDecodeError, KeyError, TypeError):
+        return None
+    return named.encode() if isinstance(named, str) else None
+
+
+def recorded(records: list[Record]) -> pa.RecordBatch:
+    """Records as Kafka holds them."""
+    return pa.RecordBatch.from_pydict(
         {
             "topic": ["telemetry"] * len(records),
             "partition": pa.array([0] * len(records), pa.int32()),
             "log_offset": pa.array(range(len(records)), pa.int64()),
-            "key": pa.array([None] * len(records), pa.binary()),
+            "key": pa.array([key_of(r[1]) for r in records], pa.binary()),
             "received_ms": pa.array([r[0] for r in records], pa.int64()),
             "value": pa.array([r[1] for r in records], pa.binary()),
         }
     )
-    return spark.createDataFrame(indexed(batch, LIMITS))
 
 
-def windows_of(records: DataFrame) -> DataFrame:
-    return windows.all_windows(batch_frames(records, LENGTHS), LENGTHS)
+def archived(records: list[Record]) -> pa.Table:
+    """Records as the archive holds them."""
+    return indexed(recorded(records), LIMITS)
+
+
+def windows_of(records: pa.Table, terms: Terms = TERMS) -> tuple[pa.Table, pa.Table, pa.Table]:
+    """Rows of vehicles, road cells and edges."""
+    vehicle, shares = archived_windows(records, terms, LIMITS)
+    return vehicle, *place_rows(summed(shares), terms.lengths.road_window_s)
 
 
 def keyed(rows: pa.Table, *key: str) -> dict[Any, Row]:
@@ -47,12 +63,12 @@ def keyed(rows: pa.Table, *key: str) -> dict[Any, Row]:
     return {tuple(row.pop(name) for name in names): row for row in rows.to_pylist()}
 
 
-def window_rows(records: DataFrame) -> dict[tuple[str, datetime], Row]:
-    return keyed(windows.vehicle_windows(windows_of(records)).toArrow(), "vehicle_id")
+def window_rows(records: pa.Table) -> dict[tuple[str, datetime], Row]:
+    return keyed(windows_of(records)[0], "vehicle_id")
 
 
-def road_rows(records: DataFrame) -> dict[tuple[str, int, datetime], Row]:
-    return keyed(windows.road_windows(windows_of(records)).toArrow(), "cell", "heading_sector")
+def road_rows(records: pa.Table) -> dict[tuple[str, int, datetime], Row]:
+    return keyed(windows_of(records)[1], "cell", "heading_sector")
 
 
 def received(payload: Row, after_ms: int = 1500) -> Record:

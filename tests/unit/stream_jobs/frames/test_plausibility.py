@@ -14,9 +14,9 @@ from pyspark.sql import SparkSession
 
 from infra.contract.signals import BY_NAME, FAST, SIGNALS
 from stream_jobs.frames import plausibility
+from stream_jobs.frames.arrays import frames_of
 from stream_jobs.frames.plausibility import place, plausible_columns, plausible_place, with_plausible
-from stream_jobs.partials.frames import frames_of
-from stream_jobs.partials.reading import FRAME_SCHEMA
+from stream_jobs.frames.reading import FRAME_SCHEMA
 
 NUMBERS = tuple(signal.name for signal in SIGNALS if signal.kind == "number")
 DRAWN = ("lat_deg", "lon_deg", "speed_kmh", "coolant_temp_c", "odometer_m")

@@ -13,7 +13,7 @@ from infra.contract.bounds import CODE_CHARS, CODES, MAX_INT
 from infra.contract.frame import MAX_DT_MS, MAX_SAMPLES
 from infra.contract.topics import VEHICLE_ID
 from infra.contract.verdict import CLOCK_AHEAD, CLOCK_UNSET, LATE, OK, UNREADABLE, ClockLimits
-from stream_jobs.partials.frames import Flags, Ints
+from stream_jobs.frames.arrays import Flags, Ints
 
 RANGES: Final = {
     "boot_id": (0, MAX_INT),
@@ -70,13 +70,21 @@ def readable(table: pa.Table) -> Flags:
     return whole
 
 
-def verdicts(table: pa.Table, received_ms: Ints, limits: ClockLimits) -> npt.NDArray[np.str_]:
-    """The first verdict that fits each record; ``table`` as ``in_range`` gives it."""
+def verdicts(
+    table: pa.Table, received_ms: Ints, limits: ClockLimits, keys: pa.BinaryArray | None = None
+) -> npt.NDArray[np.str_]:
+    """The first verdict that fits each record; ``table`` as ``in_range`` gives it.
+
+    ``keys`` of the records, where there are some: what lies under another vehicle's key is nobody's frame.
+    """
     t0_ms, dt_ms, n = (pc.fill_null(table[name], 0).to_numpy() for name in ("t0_ms", "dt_ms", "n"))
     behind_ms = received_ms - t0_ms
     span_ms = (n - 1) * dt_ms
+    whole = readable(table)
+    if keys is not None:
+        whole &= pc.fill_null(pc.equal(table["vehicle_id"].cast(pa.binary()), keys), False).to_numpy()
     conditions = [
-        ~readable(table),
+        ~whole,
         t0_ms < limits.floor_ms,
         span_ms - behind_ms > limits.ahead_ms,
         behind_ms > limits.lateness_ms,

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from stream_jobs.partials.frames import Flags, Frames, Ints, Known
+from stream_jobs.frames.arrays import Flags, Frames, Ints, Known
 
 LEAST: Final = np.iinfo(np.int64).min
 MOST: Final = np.iinfo(np.int64).max
@@ -101,11 +101,6 @@ class Segments:
 def always(values: Ints) -> Known:
     """Values that are all known."""
     return Known(values, np.ones(len(values), np.bool_))
-
-
-def unknown(values: Ints) -> Known:
-    """As many as ``values``, none of them known."""
-    return Known(np.zeros(len(values), np.int64), np.zeros(len(values), np.bool_))
 
 
 def cut(frames: Frames, window_ms: int) -> Segments:

@@ -3,7 +3,6 @@
 Only samples with ignition on, a position and a speed count: of others no cell is computed. A vehicle that
 comes back into a cell within a frame gives two rows: they are summed later. Rows of edges are made where a
 road network is known; a sample that fits no edge clearly counts in a row of its own (see roads/matching.py).
-A visit says that a vehicle was in such a group; once counted each, they are the number of vehicles.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import numpy as np
 from h3ronpy.vector import coordinates_to_cells
 
 from infra.contract.signals import BY_NAME
-from stream_jobs.partials.frames import Floats, Frames, Ints, Known
+from stream_jobs.frames.arrays import Floats, Frames, Ints, Known
 from stream_jobs.roads.matching import RoadIndex, match
 
 RESOLUTION: Final = 9
@@ -86,14 +85,6 @@ def road_rows(frames: Frames, window_ms: int, roads: RoadIndex | None) -> list[R
     """Rows of cells, and of edges where ``roads`` are known."""
     samples = counted(frames, window_ms)
     return [cell_rows(samples)] + ([] if roads is None else [edge_rows(samples, roads)])
-
-
-def visits(rows: RoadRows, vehicle: Ints) -> RoadRows:
-    """One row a vehicle and group, with its keys only; ``vehicle`` tells the vehicles of frames apart."""
-    keys = {name: values for name, values in rows.values.items() if name not in PARTS}
-    wide = np.column_stack([vehicle[rows.of_frame], *keys.values()])
-    _, first = np.unique(wide.view(f"V{wide.itemsize * wide.shape[1]}"), return_index=True)
-    return RoadRows(rows.of_frame[first], {name: values[first] for name, values in keys.items()})
 
 
 def _runs(samples: Counted, keys: Mapping[str, Ints]) -> RoadRows:

@@ -9,24 +9,25 @@ from collections.abc import Callable
 from typing import Final
 
 import numpy as np
-from pyspark.sql import Column
-from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
+import pyarrow as pa
 
 from infra.contract.signals import BY_NAME, WHEELS
-from stream_jobs.aggregates import (
+from stream_jobs.frames.arrays import Frames, Ints, Known
+from stream_jobs.windows import columns
+from stream_jobs.windows.columns import Part, Quantity, total
+from stream_jobs.windows.measures import (
+    Combined,
     Measure,
     divided,
     largest,
     mean,
     mean_of,
+    quotient,
     samples_of,
     steps_per_unit,
     whole,
 )
-from stream_jobs.partials import columns
-from stream_jobs.partials.columns import Part, Quantity, total
-from stream_jobs.partials.frames import Frames, Ints, Known
-from stream_jobs.partials.segments import Segments
+from stream_jobs.windows.segments import Segments
 
 ATMOSPHERE_KPA: Final = 101.325
 ZERO_C_IN_K: Final = 273.15
@@ -66,20 +67,20 @@ def measures() -> tuple[Measure, ...]:
         largest("dpf_delta_pressure_pa").named("dpf_delta_p_max_pa"),
         *_gearbox(),
         *_wheels(),
-        whole(columns.largest(columns.signal("dtc_codes")), "int").named("dtc_count"),
+        whole(columns.largest(columns.signal("dtc_codes"))).named("dtc_count"),
     )
 
 
 def _gearbox() -> tuple[Measure, ...]:
     rpm, speed = total(_GEARED_RPM), total(_GEARED_SPEED)
 
-    def ratio() -> Column:
-        driven = F.when(F.col(speed.name) > 0, F.col(speed.name))
-        return F.col(rpm.name) * steps_per_unit("speed_kmh") / driven
+    def ratio(of: Combined) -> pa.Array:
+        over = of[rpm.name].values * steps_per_unit("speed_kmh")
+        return quotient(over, of[speed.name].values, of[speed.name].known)
 
     return (
-        whole(columns.least(_GEAR), "int").named("gear_min"),
-        whole(columns.largest(_GEAR), "int").named("gear_max"),
+        whole(columns.least(_GEAR)).named("gear_min"),
+        whole(columns.largest(_GEAR)).named("gear_max"),
         Measure("rpm_per_kmh", (rpm, speed), ratio),
     )
 
@@ -99,7 +100,13 @@ def _wheels() -> tuple[Measure, ...]:
 def _worst_pad(wears: tuple[Part, ...]) -> Measure:
     """The worst of the wheels that tell."""
     per_unit = steps_per_unit("brake_pad_wear_fl_pct")
-    return Measure("brake_pad_wear_max_pct", wears, lambda: F.greatest(*(w.name for w in wears)) / per_unit)
+
+    def worst(of: Combined) -> pa.Array:
+        told = [of[wear.name] for wear in wears]
+        values = np.max([np.where(t.known, t.values, 0) for t in told], axis=0)
+        return quotient(values, per_unit, np.logical_or.reduce([t.known for t in told]))
+
+    return Measure("brake_pad_wear_max_pct", wears, worst)
 
 
 def _tyre(wheel: str) -> Quantity:

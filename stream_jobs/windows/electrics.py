@@ -8,25 +8,26 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-from pyspark.sql import Column
-from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
+import pyarrow as pa
 
 from infra.contract.signals import BY_NAME
-from stream_jobs.aggregates import (
+from stream_jobs.frames.arrays import Flags, Frames, Known
+from stream_jobs.windows import columns
+from stream_jobs.windows.columns import VALUE_BITS, Quantity
+from stream_jobs.windows.health import LOWEST_RPM, RUNS
+from stream_jobs.windows.measures import (
+    Combined,
     Measure,
     divided,
     largest,
     least,
     mean,
     mean_of,
+    quotient,
     samples_of,
     steps_per_unit,
     whole,
 )
-from stream_jobs.health import LOWEST_RPM, RUNS
-from stream_jobs.partials import columns
-from stream_jobs.partials.columns import VALUE_BITS, Quantity
-from stream_jobs.partials.frames import Flags, Frames, Known
 
 RESTING_A: Final = 5
 """Pack current below which the cells count as at rest (eng.): under load they part by their resistances."""
@@ -61,11 +62,12 @@ def _cell_temp_rate() -> Measure:
     first, last = columns.first(hottest), columns.last(hottest)
     low_bits = (1 << VALUE_BITS) - 1
 
-    def rate() -> Column:
-        rise = F.col(last.name).bitwiseAND(low_bits) - F.col(first.name).bitwiseAND(low_bits)
-        time_ms = F.shiftright(last.name, VALUE_BITS) - F.shiftright(first.name, VALUE_BITS)
-        apart = F.when(time_ms > 0, time_ms)
-        return rise * MS_PER_MINUTE / (apart * steps_per_unit("cell_temp_max_c"))
+    def rate(of: Combined) -> pa.Array:
+        start, end = of[first.name], of[last.name]
+        rise = (end.values & low_bits) - (start.values & low_bits)
+        time_ms = (end.values >> VALUE_BITS) - (start.values >> VALUE_BITS)
+        apart = time_ms * steps_per_unit("cell_temp_max_c")
+        return quotient(rise * MS_PER_MINUTE, apart, end.known & (time_ms > 0))
 
     return Measure("cell_temp_rate_c_min", (first, last), rate)
 

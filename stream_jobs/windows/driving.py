@@ -12,7 +12,10 @@ from typing import Final
 import numpy as np
 
 from infra.contract.signals import BY_NAME
-from stream_jobs.aggregates import (
+from stream_jobs.frames.arrays import Flags, Frames, Known
+from stream_jobs.windows import columns
+from stream_jobs.windows.columns import Quantity, integral, time_where, total
+from stream_jobs.windows.measures import (
     Measure,
     divided,
     largest,
@@ -24,9 +27,6 @@ from stream_jobs.aggregates import (
     samples_of,
     steps_per_unit,
 )
-from stream_jobs.partials import columns
-from stream_jobs.partials.columns import Quantity, integral, time_where, total
-from stream_jobs.partials.frames import Flags, Frames, Known
 
 MOVING_KMH: Final = 1
 SPEEDING_MARGIN_KMH: Final = 5

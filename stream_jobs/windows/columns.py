@@ -1,7 +1,7 @@
 """The columns of a partial row: what to reduce, and how two partials of a window become one.
 
 A ``Quantity`` is a signal or something computed from signals; a ``Part`` is one column of the partial row. To
-add a measure, name its quantity and its parts in driving.py or health.py: the rest follows.
+add a measure, name its quantity and its parts in driving.py, health.py or electrics.py: the rest follows.
 """
 
 from __future__ import annotations
@@ -13,12 +13,10 @@ from typing import Final, Literal
 import numpy as np
 
 from infra.contract.signals import BY_NAME
-from stream_jobs.partials.frames import Flags, Frames, Known
-from stream_jobs.partials.segments import Segments, always
+from stream_jobs.frames.arrays import Flags, Frames, Known
+from stream_jobs.windows.segments import Segments, always
 
 How = Literal["sum", "max", "min"]
-VISITS: Final = "visits"
-"""The part that counts vehicles on roads: a row of its own says it (see rows.py), no frame does."""
 VALUE_BITS: Final = 32
 """The widest signal, the odometer, has fewer than 2^32 steps from its minimum to its maximum."""
 

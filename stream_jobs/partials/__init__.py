@@ -1,1 +1,0 @@
-"""From payloads to partial windows, a batch of frames at a time: pure, Arrow and numpy, no Spark."""
