@@ -18,7 +18,7 @@ from infra.contract.errors import ConfigError
 from infra.stack import processes
 
 MARK: Final = "operators"
-"""File in a checkpoint with the version of the operators that wrote it."""
+"""File in a checkpoint with the version of the operators that wrote it, and the number of their buckets."""
 ASIDE: Final = "checkpoints.old"
 
 NEVER_RESET: Final = {
@@ -31,17 +31,28 @@ PROGRAM_OF: Final = {"instant": "instant", "instant-crash": "instant"}
 log = structlog.get_logger("stream_jobs.checkpoints")
 
 
-def checkpoint_of(home: Path, query: str, operators: int | None, replaces: Iterable[str] = ()) -> Path:
-    """The checkpoint of ``query``, fit for its ``operators``; None: without state, any checkpoint is."""
+def checkpoint_of(
+    home: Path, query: str, operators: int | None, replaces: Iterable[str] = (), buckets: int | None = None
+) -> Path:
+    """The checkpoint of ``query``, fit for its ``operators``; None: without state, any checkpoint is.
+
+    Raises ConfigError where its state lies in another number of ``buckets``.
+    """
     folder = (home / "checkpoints" / query).absolute()
     if operators is None:
         return folder
     mark = folder / MARK
-    if not mark.exists() or mark.read_text().strip() != str(operators):
+    version, *held = mark.read_text().split() if mark.exists() else ("",)
+    if version != str(operators):
         for name in (query, *replaces):
             _put_aside(home, name)
         folder.mkdir(parents=True)
-        mark.write_text(f"{operators}\n")
+        mark.write_text(f"{operators}\n" if buckets is None else f"{operators}\n{buckets}\n")
+    elif buckets is not None and held != [str(buckets)]:
+        raise ConfigError(
+            f"ODOGRAPH_JOBS_VEHICLE_BUCKETS is {buckets}, and the state of {query} lies in {' '.join(held)} "
+            f"buckets: set it back, or run `odograph jobs reset {query}`: it reads again what Kafka keeps"
+        )
     return folder
 
 

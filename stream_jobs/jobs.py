@@ -105,7 +105,9 @@ class Application:
 
     def _start_query(self, spark: SparkSession, query: Query) -> StreamingQuery:
         s = self._settings
-        checkpoint = checkpoint_of(s.paths.home, query.name, query.operators, query.replaces)
+        checkpoint = checkpoint_of(
+            s.paths.home, query.name, query.operators, query.replaces, query.buckets(s)
+        )
         claims = BatchClaims(query.name, checkpoint)
         database = self._database(query.name)
         sink = query.sink(SinkParts(s, self._addresses, database, claims, self._stop))

@@ -46,8 +46,8 @@ class Query:
     """One streaming query: records -> ``transform`` -> sink, by its own checkpoint and scheduler pool.
 
     ``operators`` is the version of its stateful operators, None without any: to be raised with each change of
-    them. ``replaces`` are queries of older versions (see checkpoints.py). One that ``may_fail`` is a user's:
-    its end is told, and ends nothing else.
+    them; ``buckets``: in how many its state lies. ``replaces`` are queries of older versions (see
+    checkpoints.py). One that ``may_fail`` is a user's: its end is told, and ends nothing else.
     """
 
     name: str
@@ -58,6 +58,7 @@ class Query:
     transform: Transform
     sink: MakeSink
     output_mode: str = "update"
+    buckets: Callable[[Settings], int | None] = lambda _settings: None
     may_fail: bool = False
 
 
@@ -77,6 +78,7 @@ QUERIES: Final = (
             p.settings.jobs.road_window_s,
         ),
         output_mode="append",
+        buckets=lambda s: s.jobs.vehicle_buckets,
     ),
     Query(
         name="archive",

@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
@@ -158,6 +158,22 @@ def table_of(body: bytes) -> pa.Table:
     return pa.ipc.open_stream(body).read_all()
 
 
+def _spread(spark: SparkSession, buckets: int) -> Column:
+    """The bucket of a record's vehicle, as numbers that Spark's hash puts into its partitions in turn.
+
+    Two small numbers may well come into one partition, and one core would do the work of two.
+    """
+    partitions = int(str(spark.conf.get("spark.sql.shuffle.partitions")))
+    number = F.col("id").cast("int")
+    partition = F.pmod(F.hash(number), F.lit(partitions))
+    found: list[list[int]] = [[] for _ in range(partitions)]
+    for row in spark.range(20 * (partitions + buckets)).select(number, partition).collect():
+        found[row[1]].append(row[0])
+    numbers = [found[bucket % partitions][bucket // partitions] for bucket in range(buckets)]
+    place = F.pmod(F.xxhash64("key"), F.lit(buckets)).cast("int") + 1
+    return F.element_at(F.array(*map(F.lit, numbers)), place)
+
+
 def telemetry_rows(records: DataFrame, settings: Settings) -> DataFrame:
     """Records of a stream -> rows of OUTPUT.
 
@@ -170,7 +186,7 @@ def telemetry_rows(records: DataFrame, settings: Settings) -> DataFrame:
     received = F.timestamp_millis("received_ms")
     timed = records.select("key", *RECORD, received.alias("received"))
     timed = timed.withWatermark("received", f"{settings.jobs.receipt_skew_s} seconds")
-    bucket = F.pmod(F.xxhash64("key"), F.lit(settings.jobs.vehicle_buckets)).cast("int")
+    bucket = _spread(records.sparkSession, settings.jobs.vehicle_buckets)
     event_time = {WATERMARK_METADATA: settings.jobs.receipt_skew_s * 1000}
     timer = F.lit(None).cast("timestamp").alias("timer", metadata=event_time)
     keyed = timed.select(bucket.alias("bucket"), timer, "key", *RECORD).groupBy("bucket")

@@ -292,7 +292,7 @@ class Jobs(Section):
     )
 
     vehicle_buckets: int = Field(
-        4,
+        2,
         ge=1,
         le=1024,
         description="groups of vehicles in the state of the query telemetry; kept by its checkpoint",
