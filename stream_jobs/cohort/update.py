@@ -46,7 +46,7 @@ class Work:
 
 
 class CohortUpdate:
-    """Judges what has been closed since the last call; a window is so ``wait_s`` after its end, by receipt."""
+    """Judges what has been closed since the last call; a window is ``wait_s`` after its end, by receipt."""
 
     def __init__(self, terms: Terms, database: Database, write: Write, wait_s: float) -> None:
         self._terms = terms
@@ -57,7 +57,9 @@ class CohortUpdate:
 
     def __call__(self) -> int:
         """One pass; the number of findings and ends."""
-        work = self._database.run(lambda connection: read(connection, self._metrics, self._terms, self._wait_s))
+        work = self._database.run(
+            lambda connection: read(connection, self._metrics, self._terms, self._wait_s)
+        )
         if work is None:
             return 0
         judged = judge(work.buckets, work.from_ms, work.states, self._metrics, self._terms)

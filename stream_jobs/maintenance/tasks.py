@@ -85,7 +85,9 @@ def _keeping(context: Context) -> list[_Task]:
     settings, database, home = context.settings, context.database, context.settings.paths.home
     audit_db, rules = database("audit"), Rules.of(settings.archive)
     expired = partial(drop_expired, database("retention"), settings.retention)
-    ledger = HourlyLedger(settings, context.addresses, audit_db, completeness(audit_db, "telemetry", "archive"))
+    ledger = HourlyLedger(
+        settings, context.addresses, audit_db, completeness(audit_db, "telemetry", "archive")
+    )
     forget = partial(execute, statement=sql.FORGET_BATCHES)
     return [
         ("lookups", LOOKUPS_S, partial(write_vehicle_lookup, database("lookups"), home)),
