@@ -21,6 +21,7 @@ from typing import Any, Final
 import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
+from stream_jobs.frames.identity import batch_frames
 
 from edge_simulator.faults import Wanted
 from edge_simulator.scenario import Cadence, Scenario
@@ -34,7 +35,6 @@ from stream_jobs.cohort.metrics import load_metrics
 from stream_jobs.cohort.residuals import Bucket
 from stream_jobs.cohort.statements import rolled, values
 from stream_jobs.cohort.update import bucket_of
-from stream_jobs.frames.identity import batch_frames
 from stream_jobs.rollups.columns import COLUMNS
 from stream_jobs.session import build_session
 from stream_jobs.windows import all_windows, lengths_of, vehicle_windows

@@ -27,18 +27,18 @@ import numpy as np
 import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
+from stream_jobs.partials.stage import Stage
 
 from edge_simulator.town.roads import region
-from stream_jobs.windows.driving import STEP_MS_PER_M
 from stream_jobs.frames.arrays import Floats
-from stream_jobs.windows.roads import EDGE_BITS, EDGE_OFFSET
-from stream_jobs.partials.stage import Stage
 from stream_jobs.roads.hours import hour_of_week
 from stream_jobs.roads.matching import RoadLookup
 from stream_jobs.roads.network import RoadNetwork, network_of, save
 from stream_jobs.roads.speeds import Blend, EdgeSpeeds, Seen, fallback
 from stream_jobs.roads.ways import Way, nearest, quickest, ways_of
 from stream_jobs.windows import PARTS
+from stream_jobs.windows.driving import STEP_MS_PER_M
+from stream_jobs.windows.roads import EDGE_BITS, EDGE_OFFSET
 
 LIVE_MS: Final = 300_000
 MINUTE_MS: Final = 60_000

@@ -21,12 +21,12 @@ from edge_simulator import day
 from edge_simulator.scenario import LinkShares, Scenario, cadence
 from infra.contract.settings import Settings
 from infra.contract.verdict import clock_limits
+from stream_jobs.frames.batch import RECORD
 from stream_jobs.vehicles.core import Core
 from stream_jobs.vehicles.journeys.rows import HarshRow, TripRow
 from stream_jobs.vehicles.limits import core_limits, harsh_limits
 from stream_jobs.vehicles.plugged import Detection
 from stream_jobs.vehicles.replay import arrivals_of, replay
-from stream_jobs.frames.batch import RECORD
 from stream_jobs.vehicles.stage import VehicleStage
 
 START_MS: Final = 1_763_593_200_000

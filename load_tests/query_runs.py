@@ -21,8 +21,8 @@ from infra.contract.settings import Endpoints, Settings
 from load_tests.filling import SAMPLES
 from load_tests.rate_support import tree_cpu_s
 from stream_jobs import jobs, queries
-from stream_jobs.listening import Listener
 from stream_jobs.frames.reading import read
+from stream_jobs.listening import Listener
 from stream_jobs.progress import line_of
 from stream_jobs.quality import parse
 from stream_jobs.schema import frame_schema

@@ -25,23 +25,22 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from pyspark.sql.streaming.state import GroupStateTimeout
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+from stream_jobs.vehicles.operator import OUTPUT, STATE, Operator
 
 from infra.contract.settings import load
 from load_tests.filling import bodies, payload, vehicle
 from load_tests.rate_support import tree_cpu_s
+from stream_jobs.frames.batch import RECORD, as_arrow
 from stream_jobs.jobs import STREAM_CONF
+from stream_jobs.schema import WATERMARK_METADATA
 from stream_jobs.session import build_session
 from stream_jobs.vehicles.core import Core
 from stream_jobs.vehicles.limits import core_limits
-from stream_jobs.vehicles.operator import OUTPUT, STATE, Operator
 from stream_jobs.vehicles.plugged import Detection
-from stream_jobs.vehicles.stage import vehicle_stage
 from stream_jobs.vehicles.replay import arrivals_of
 from stream_jobs.vehicles.rows import pack
-from stream_jobs.frames.batch import RECORD, as_arrow
-from stream_jobs.vehicles.stage import VehicleStage
+from stream_jobs.vehicles.stage import VehicleStage, vehicle_stage
 from stream_jobs.vehicles.state import dump_vehicle, load_vehicle
-from stream_jobs.schema import WATERMARK_METADATA
 
 T0: Final = 1_780_000_000_000
 FRAMES_EACH: Final = 10

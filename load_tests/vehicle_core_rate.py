@@ -31,9 +31,8 @@ from stream_jobs.vehicles.core import Core
 from stream_jobs.vehicles.facts import FACTS
 from stream_jobs.vehicles.limits import core_limits
 from stream_jobs.vehicles.plugged import Detection, of_rules
-from stream_jobs.vehicles.stage import vehicle_stage
 from stream_jobs.vehicles.said import inputs_of
-from stream_jobs.vehicles.stage import Features
+from stream_jobs.vehicles.stage import Features, vehicle_stage
 from stream_jobs.vehicles.state import Bucket, dump_bucket, dump_vehicle, load_bucket, load_vehicle
 
 T0: Final = 1_780_000_000_000

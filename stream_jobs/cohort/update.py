@@ -46,7 +46,7 @@ class Work:
 
 
 class CohortUpdate:
-    """Judges what has been closed since the last call: windows that ended ``wait_s`` before, by receipt."""
+    """Judges what has been closed since the last call; a window is ``wait_s`` after its end, by receipt."""
 
     def __init__(self, terms: Terms, database: Database, write: Write, wait_s: float) -> None:
         self._terms = terms

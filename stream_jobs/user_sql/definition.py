@@ -10,11 +10,14 @@ from pathlib import Path
 from typing import Final
 
 from infra.contract.errors import ConfigError
+from infra.contract.settings import Settings
 
 VIEWS: Final = ("frames", "samples")
 KEYS: Final = ("over", "key", "watermark_s", "about")
 PREFIX: Final = "sql_"
 """Before a file's name it gives the name of the query."""
+SKEW_FACTOR: Final = 4
+"""So many times ``receipt_skew_s`` a partition may run ahead of another before rows are dropped."""
 
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,40}")
 _COLUMN: Final = re.compile(r"[a-z_][a-z0-9_]{0,62}")
@@ -69,6 +72,16 @@ def wrong(path: Path, line: int | None, reason: str) -> ConfigError:
     """The error that says where in the file something is wrong."""
     place = "" if line is None else f", line {line}"
     return ConfigError(f"SQL on the stream, {path}{place}: {reason}")
+
+
+def least_watermark_s(settings: Settings) -> int:
+    """The delay of a watermark of event time behind which no frame in time lies; 60 s by default.
+
+    What such a watermark drops is lost to the query, a timer that runs early costs little: so partitions may
+    lie apart in receive time by more than ``receipt_skew_s``.
+    """
+    jobs = settings.jobs
+    return jobs.lateness_s + jobs.ahead_s + SKEW_FACTOR * jobs.receipt_skew_s
 
 
 def read_folder(folder: Path, least_watermark_s: int) -> tuple[Definition, ...]:

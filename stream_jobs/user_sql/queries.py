@@ -10,7 +10,7 @@ from infra.contract.settings import Settings
 from infra.contract.verdict import clock_limits
 from stream_jobs.queries import Query, SinkParts
 from stream_jobs.user_sql.check import analysed, check
-from stream_jobs.user_sql.definition import Definition, read_folder
+from stream_jobs.user_sql.definition import Definition, least_watermark_s, read_folder
 from stream_jobs.user_sql.sink import UserSink
 
 
@@ -19,7 +19,7 @@ def user_queries(settings: Settings, spark: SparkSession) -> tuple[Query, ...]:
     folder = settings.jobs.sql_dir
     if folder is None:
         return ()
-    found = read_folder(folder, settings.jobs.watermark_s)
+    found = read_folder(folder, least_watermark_s(settings))
     for definition in found:
         check(spark, definition, clock_limits(settings))
     return tuple(_query(definition) for definition in found)

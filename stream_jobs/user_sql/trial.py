@@ -13,7 +13,7 @@ from infra.contract.verdict import clock_limits
 from stream_jobs.jobs import STREAM_CONF
 from stream_jobs.session import build_session
 from stream_jobs.user_sql.check import check
-from stream_jobs.user_sql.definition import Definition, read_file
+from stream_jobs.user_sql.definition import Definition, least_watermark_s, read_file
 from stream_jobs.user_sql.table import columns_of, table_of
 
 MEMORY_MB: Final = 1024
@@ -46,7 +46,7 @@ class Checked:
 
 def tried(settings: Settings, files: Sequence[Path]) -> Iterator[Checked]:
     """Each file in turn, all read before Spark starts; raises ConfigError at the first that is not sound."""
-    definitions = [read_file(path, settings.jobs.watermark_s) for path in files]
+    definitions = [read_file(path, least_watermark_s(settings)) for path in files]
     spark = build_session(settings, "odograph-sql-check", MEMORY_MB, "local[1]", STREAM_CONF)
     try:
         for definition in definitions:

@@ -33,9 +33,9 @@ from stream_jobs.sinks import ROAD, VEHICLE, WindowTable
 from stream_jobs.vehicles.arrivals import Placed
 from stream_jobs.vehicles.limits import core_limits
 from stream_jobs.vehicles.plugged import Detection
-from stream_jobs.vehicles.stage import vehicle_stage
 from stream_jobs.vehicles.replay import arrivals_of
 from stream_jobs.vehicles.rows import AlertRow, pack
+from stream_jobs.vehicles.stage import vehicle_stage
 from tests.support_frames import Record
 
 PATIENCE_S = 120.0
