@@ -110,12 +110,13 @@ class Evaluator:
             None if rule.lasting is None or rule.lasting.names is None else answers[rule.lasting.names, NAMES]
             for rule in self._rules
         ]
+        named = np.column_stack([np.zeros(rows, np.int64) if t is None else _lengths(t) for t in told])
         return RuleInputs(
             np.column_stack([np.broadcast_to(each, rows) for each in codes]).astype(np.uint8),
             np.column_stack([np.broadcast_to(each, rows) for each in values]),
             np.column_stack([np.broadcast_to(each, rows) for each in limits]),
-            np.column_stack([np.zeros(rows, np.int64) if t is None else _lengths(t) for t in told]),
-            _joined([each for each in told if each is not None], rows),
+            named,
+            _joined([each for each in told if each is not None], named.sum(axis=1)),
         )
 
 
@@ -187,21 +188,21 @@ def _floats(column: npt.NDArray[Any]) -> Floats:
     return floats
 
 
-def _texts(column: npt.NDArray[Any]) -> list[list[str]]:
-    return [[*each] for each in column]
-
-
 _READ: Final[dict[Kind, Callable[[npt.NDArray[Any]], Any]]] = {
-    BOOLEAN: _three_valued, DOUBLE: _floats, NAMES: _texts,
+    BOOLEAN: _three_valued, DOUBLE: _floats, NAMES: np.ma.getdata,
 }  # fmt: skip
 
 
-def _lengths(texts: Sequence[Sequence[str]]) -> list[int]:
-    return [len(each) for each in texts]
+def _lengths(texts: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    return np.fromiter(map(len, texts), np.int64, len(texts))
 
 
-def _joined(told: Sequence[Sequence[Sequence[str]]], rows: int) -> list[list[str]]:
-    """The names of all rules by frame, one rule after the other."""
-    if not told:
-        return [[] for _ in range(rows)]
-    return [[name for each in frame for name in each] for frame in zip(*told, strict=True)]
+def _joined(told: Sequence[npt.NDArray[Any]], counts: npt.NDArray[np.int64]) -> list[list[str]]:
+    """The names of all rules by frame, one rule after the other; ``counts``: how many each frame has."""
+    if not counts.any():
+        return [[]] * len(counts)
+    names = np.concatenate([name for each in told for name in each])
+    rows = np.concatenate([np.repeat(np.arange(len(each)), _lengths(each)) for each in told])
+    flat = names[np.argsort(rows, kind="stable")].tolist()
+    ends = np.cumsum(counts).tolist()
+    return [flat[begin:end] for begin, end in zip([0, *ends], ends, strict=False)]

@@ -39,7 +39,7 @@ class RuleInputs:
     values: Floats
     limits: Floats
     named: npt.NDArray[np.int64]
-    names: Sequence[Sequence[str]]
+    names: Sequence[list[str]]
 
 
 def nothing_said(frames: int, rules: int) -> RuleInputs:
@@ -63,7 +63,7 @@ def said_of(inputs: RuleInputs) -> list[Said]:
     whole = inputs.codes.tobytes()
     bytewise = [whole[k * rules : (k + 1) * rules] for k in range(len(inputs.codes))]
     numbers = (each.tolist() for each in (inputs.values, inputs.limits, inputs.named))
-    return [*map(Said, bytewise, *numbers, map(list, inputs.names))]
+    return [*map(Said, bytewise, *numbers, inputs.names)]
 
 
 def reading(said: Said, place: int) -> Reading:
