@@ -1,7 +1,7 @@
 """A simulated fleet against its like: frames through the transforms of the stream, then the cohort's judge.
 
-The frames of a run without a bad link go through the batch form of the windows query (Spark, the same stages
-and measures); minutes are rolled up by the task's own expressions (here by DuckDB, the same SQL); then
+The frames of a run without a bad link go through the batch layer's transform (the code that the stream has,
+here without Spark); minutes are rolled up by the task's own expressions (here by DuckDB, the same SQL); then
 come the shipped metrics. Prints findings and their delay by fault, and what sound vehicles raised.
 
 Run: python -m load_tests.cohort_run --seed 3 --vehicles 60 --minutes 60 --fault overheating=3 [--ambient 30]
@@ -19,9 +19,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import duckdb
+import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
-from stream_jobs.frames.identity import batch_frames
 
 from edge_simulator.faults import Wanted
 from edge_simulator.scenario import Cadence, Scenario
@@ -29,15 +28,14 @@ from edge_simulator.vehicle.vehicles import MODELS
 from edge_simulator.world import World
 from infra.contract.section_cohort import Cohort as Terms
 from infra.contract.settings import load
-from infra.contract.verdict import OK
+from infra.contract.verdict import OK, clock_limits
 from stream_jobs.cohort.judge import Judged, judge
 from stream_jobs.cohort.metrics import load_metrics
 from stream_jobs.cohort.residuals import Bucket
 from stream_jobs.cohort.statements import rolled, values
 from stream_jobs.cohort.update import bucket_of
 from stream_jobs.rollups.columns import COLUMNS
-from stream_jobs.session import build_session
-from stream_jobs.windows import all_windows, lengths_of, vehicle_windows
+from stream_jobs.windows.open_windows import archived_windows, terms_of
 
 START_MS: Final = 1_790_000_100_000
 FRAME_MS: Final = 5000
@@ -61,7 +59,7 @@ class Run:
 def simulate(
     seed: int, vehicles: int, minutes: int, ambient_c: float, faults: Sequence[Wanted], work: Path
 ) -> Run:
-    """A run, and its minutes by way of Spark."""
+    """A run, and its minutes by way of windows."""
     world = World(Scenario(
         seed=seed, vehicles=vehicles, cadence=Cadence(FRAME_MS // FRAME_SAMPLES, FRAME_SAMPLES),
         start_ms=START_MS, ambient_c=ambient_c, frames_per_vehicle=60_000 * minutes // FRAME_MS,
@@ -78,20 +76,15 @@ def simulate(
 
 def _minutes(payloads: Sequence[bytes], work: Path) -> pa.Table:
     n = len(payloads)
-    columns = {
-        "verdict": pa.array([OK] * n), "partition": pa.array([0] * n, pa.int32()),
-        "log_offset": pa.array(range(n), pa.int64()), "value": pa.array(payloads, pa.binary()),
-    }  # fmt: skip
-    pq.write_table(pa.table(columns), work / "frames.parquet")
+    numbers = {
+        "partition": np.zeros(n, np.int32),
+        "log_offset": np.arange(n),
+        "received_ms": np.zeros(n, np.int64),
+    }
+    texts = {"value": pa.array(payloads, pa.binary()), "topic": ["telemetry"] * n, "verdict": [OK] * n}
     settings = load(paths={"home": str(work)})
-    conf = {"spark.sql.shuffle.partitions": "2", "spark.sql.codegen.maxFields": "200"}
-    spark = build_session(settings, "cohort-run", 1024, "local[1]", conf)
-    try:
-        lengths = lengths_of(settings)
-        frames = batch_frames(spark.read.parquet(str(work / "frames.parquet")), lengths)
-        windows = vehicle_windows(all_windows(frames, lengths)).toArrow()  # noqa: F841  read below
-    finally:
-        spark.stop()
+    records, limits = pa.table(numbers | texts), clock_limits(settings)
+    windows = archived_windows(records, terms_of(settings), limits)[0]  # noqa: F841  read below
     rolls = ", ".join(
         f"{sql} AS {name}" for c in COLUMNS for name, sql in zip(c.names, c.expressions(True), strict=True)
     )

@@ -1,7 +1,7 @@
 """What a Spark setting is worth to a query: variants in turn, each in a Java machine of its own.
 
 Run: python -m load_tests.conf_trials --variant parallel:spark.driver.extraJavaOptions=-XX:+UseParallelGC
-         [--variant NAME:KEY=VALUE;KEY=VALUE ...] [--query windows] [--frames N] [--rounds N]
+         [--variant NAME:KEY=VALUE;KEY=VALUE ...] [--query telemetry] [--frames N] [--rounds N]
 
 The variant ``shipped`` changes nothing and is always among them. Trust the ratios of CPU time: all variants
 share one topic and one machine, round by round.
@@ -82,7 +82,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--variant", action="append", default=[])
-    parser.add_argument("--query", default="windows")
+    parser.add_argument("--query", default="telemetry")
     parser.add_argument("--frames", type=int, default=120_000)
     parser.add_argument("--vehicles", type=int, default=10_000)
     parser.add_argument("--rounds", type=int, default=2)

@@ -1,4 +1,4 @@
-"""Trips of recorded drives, cut by the core of query vehicles, beside what the speed trace shows.
+"""Trips of recorded drives, cut by the core of query telemetry, beside what the speed trace shows.
 
 Run: python -m load_tests.drive_trips FOLDER
 """

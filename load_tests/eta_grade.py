@@ -1,8 +1,8 @@
 """How good arrival times are on a simulated rush hour: destinations out of the truth, asked on the way.
 
 Two runs of the same town, made into files (edge_simulator/day.py): one is history, one is driven. Both go
-through the stage of the stream (matching included) and are summed as the tables are. Of the second, only what
-a prediction could know at its moment is used. Prints errors by horizon.
+through the transforms of the stream (matching included) and are summed as the tables are. Of the second, only
+what a prediction could know at its moment is used. Prints errors by horizon.
 
 Run: python -m load_tests.eta_grade --history DAY --run DAY [--seed 1] [--every 120]
 """
@@ -26,19 +26,20 @@ import duckdb
 import numpy as np
 import orjson
 import pyarrow as pa
-import pyarrow.compute as pc
-from stream_jobs.partials.stage import Stage
 
 from edge_simulator.town.roads import region
+from infra.contract.settings import Settings
+from infra.contract.verdict import clock_limits
 from stream_jobs.frames.arrays import Floats
+from stream_jobs.frames.batch import FrameBatch, frame_batch
 from stream_jobs.roads.hours import hour_of_week
-from stream_jobs.roads.matching import RoadLookup
+from stream_jobs.roads.matching import RoadIndex, RoadLookup
 from stream_jobs.roads.network import RoadNetwork, network_of, save
 from stream_jobs.roads.speeds import Blend, EdgeSpeeds, Seen, fallback
 from stream_jobs.roads.ways import Way, nearest, quickest, ways_of
-from stream_jobs.windows import PARTS
 from stream_jobs.windows.driving import STEP_MS_PER_M
-from stream_jobs.windows.roads import EDGE_BITS, EDGE_OFFSET
+from stream_jobs.windows.open_windows import ARCHIVED
+from stream_jobs.windows.roads import EDGE_BITS, EDGE_OFFSET, road_rows
 
 LIVE_MS: Final = 300_000
 MINUTE_MS: Final = 60_000
@@ -62,15 +63,17 @@ class Told:
 
 def told(folder: Path, lookup: RoadLookup) -> Told:
     """Both out of a run's files."""
-    stage = Stage(10_000, MINUTE_MS, kept=("verdict",), roads=lookup)
+    limits, index = clock_limits(Settings()), lookup.index()
     rows, places = [], defaultdict(list)
     files = f"{folder}/telemetry/*/*/*.parquet"
     connection = duckdb.connect()
     found: pa.Table = connection.execute(
-        f"SELECT value, verdict FROM read_parquet('{files}') ORDER BY received_ms"
+        f"SELECT {', '.join(ARCHIVED)} FROM read_parquet('{files}') ORDER BY received_ms"
     ).to_arrow_table()
     for batch in found.to_batches(20_000):
-        rows.append(_edge_sums(stage.frames(batch, PARTS)))
+        frames = frame_batch(batch, limits)
+        if frames is not None:
+            rows.append(_edge_sums(frames, index))
         for vehicle, place in _places(batch.column("value").to_pylist()):
             places[vehicle].append(place)
     partial = pa.concat_tables(rows)  # noqa: F841  read by the query below
@@ -81,18 +84,18 @@ def told(folder: Path, lookup: RoadLookup) -> Told:
     return Told(sums, places)
 
 
-def _edge_sums(frames: pa.RecordBatch) -> pa.Table:
+def _edge_sums(frames: FrameBatch, index: RoadIndex | None) -> pa.Table:
     """The rows of edges: vehicle, edge (its id), minute, metres, seconds."""
-    lists = frames.column("partials")
-    rows = pa.RecordBatch.from_struct_array(lists.flatten())
-    edge_id = pc.subtract(pc.bit_wise_and(rows["edge"], (1 << EDGE_BITS) - 1), EDGE_OFFSET)
+    edges = road_rows(frames.arrays, MINUTE_MS, index)[1]
+    values = edges.values
+    edge_id = (values["edge"] & ((1 << EDGE_BITS) - 1)) - EDGE_OFFSET
     table = pa.table({
-        "vehicle": frames.column("vehicle_id").take(pc.list_parent_indices(lists)),
-        "edge": edge_id, "start_ms": rows["start_ms"],
-        "m": pc.divide(pc.cast(rows["speed_over_time_sum"], pa.float64()), STEP_MS_PER_M),
-        "s": pc.divide(pc.cast(rows["time_ms_sum"], pa.float64()), 1000.0),
+        "vehicle": frames.vehicles.take(pa.array(edges.of_frame)),
+        "edge": edge_id, "start_ms": values["start_ms"],
+        "m": values["speed_over_time_sum"] / STEP_MS_PER_M,
+        "s": values["time_ms_sum"] / 1000,
     })  # fmt: skip
-    return table.filter(pc.greater_equal(edge_id, 0))
+    return table.filter(pa.array(frames.believed[edges.of_frame] & (edge_id >= 0)))
 
 
 def _places(payloads: list[bytes]) -> Iterator[tuple[str, tuple[int, float, float, float]]]:

@@ -43,7 +43,7 @@ from infra.stack.stack import Stack
 from infra.stack.supervisor import Supervisor
 
 JOBS = ("jobs", "instant", "events", "maintenance")
-QUERIES = ("archive", "vehicles", "windows")
+QUERIES = ("archive", "telemetry")
 READY_S = 240.0
 STUCK_S = 900.0
 """No query has moved for so long: it will not any more."""

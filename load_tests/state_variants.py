@@ -1,8 +1,8 @@
 """What a memory of each vehicle costs in Spark, by how it is kept: CPU seconds per 100,000 frames.
 
 The same records (from Parquet files) go through: native session windows by vehicle;
-the core by transformWithState, a state a vehicle; the core by applyInPandasWithState, a state a vehicle;
-and the same with a state a bucket of vehicles. No Kafka, no database, no rules.
+the operator of the query telemetry by transformWithState, a state a vehicle; by applyInPandasWithState,
+a state a vehicle; and the same with a state a bucket of vehicles. No Kafka, no database, no rules.
 Run: python -m load_tests.state_variants [--vehicles 1000] [--batches 6] [--variants session,bucket]
 """
 
@@ -24,23 +24,20 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from pyspark.sql.streaming.state import GroupStateTimeout
-from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
-from stream_jobs.vehicles.operator import OUTPUT, STATE, Operator
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle, ValueState
 
 from infra.contract.settings import load
 from load_tests.filling import bodies, payload, vehicle
 from load_tests.rate_support import tree_cpu_s
-from stream_jobs.frames.batch import RECORD, as_arrow
+from stream_jobs.frames.batch import RECORD
 from stream_jobs.jobs import STREAM_CONF
 from stream_jobs.schema import WATERMARK_METADATA
 from stream_jobs.session import build_session
-from stream_jobs.vehicles.core import Core
+from stream_jobs.telemetry import OUTPUT, STATE, Operator
 from stream_jobs.vehicles.limits import core_limits
 from stream_jobs.vehicles.plugged import Detection
-from stream_jobs.vehicles.replay import arrivals_of
-from stream_jobs.vehicles.rows import pack
-from stream_jobs.vehicles.stage import VehicleStage, vehicle_stage
-from stream_jobs.vehicles.state import dump_vehicle, load_vehicle
+from stream_jobs.vehicles.stage import vehicle_stage
+from stream_jobs.windows.open_windows import terms_of
 
 T0: Final = 1_780_000_000_000
 FRAMES_EACH: Final = 10
@@ -66,48 +63,63 @@ def fill(folder: Path, vehicles: int, batches: int) -> None:
         pq.write_table(pa.table(records), folder / f"{batch:05d}.parquet")
 
 
-def stage() -> VehicleStage:
-    """What reads the records, without rules."""
-    return vehicle_stage(load(), Detection())
+def operator() -> Operator:
+    """What makes rows of the records, without rules."""
+    settings, nothing = load(), Detection()
+    return Operator(core_limits(settings), nothing, vehicle_stage(settings, nothing), terms_of(settings))
+
+
+class Held:
+    """What the operator asks of a group's state, over a value of transformWithState; there are no timers."""
+
+    def __init__(self, value: ValueState) -> None:
+        self._value = value
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is any."""
+        return bool(self._value.exists())
+
+    @property
+    def get(self) -> Any:
+        """The state."""
+        return self._value.get()
+
+    def update(self, state: tuple[bytes]) -> None:
+        """Another state from now on."""
+        self._value.update(state)
+
+    def remove(self) -> None:
+        """None from now on."""
+        self._value.clear()
+
+    def getCurrentWatermarkMs(self) -> int:  # noqa: N802  Spark's name
+        """No time passes."""
+        return 0
+
+    def setTimeoutTimestamp(self, _at_ms: int) -> None:  # noqa: N802  Spark's name
+        """Nothing ever falls due."""
 
 
 class PerVehicle(StatefulProcessor):
-    """The core behind transformWithState."""
+    """The operator behind transformWithState."""
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Open the state."""
-        self._core, self._stage = Core(core_limits(load()), Detection()), stage()
-        self._state = handle.getValueState("blob", STATE)
+        self._operator = operator()
+        self._held: Any = Held(handle.getValueState("blob", STATE))
 
     def handleInputRows(  # type: ignore[override]  # noqa: N802  Spark's name
         self,
-        key: Any,
+        key: Any,  # noqa: ARG002
         rows: Iterator[pd.DataFrame],
         timerValues: Any,  # noqa: N803, ARG002
     ) -> Iterator[pd.DataFrame]:
         """Rows of one vehicle."""
-        found = self._state.get()
-        state = self._core.new() if found is None else load_vehicle(found[0])
-        placed = arrivals_of(self._stage, map(as_arrow, rows)).get(key[0].decode(), [])
-        placed.sort(key=lambda each: each[:2])
-        out = list(self._core.take(state, (each[2] for each in placed)))
-        self._state.update((bytes(dump_vehicle(state)),))
-        yield table_of(out)
+        return self._operator((0,), rows, self._held)
 
     def close(self) -> None:
         """Nothing to close."""
-
-
-def table_of(rows: list[Any]) -> pd.DataFrame:
-    """Rows of OUTPUT."""
-    return pd.DataFrame(
-        {
-            "kind": [type(row).__struct_config__.tag for row in rows],
-            "vehicle_id": [row.vehicle_id for row in rows],
-            "body": [pack(row) for row in rows],
-        },
-        dtype=object,  # without it columns of no rows are numbers, and Spark fails to make text of them
-    )
 
 
 def session(rows: DataFrame) -> DataFrame:
@@ -125,15 +137,14 @@ def per_vehicle_tws(rows: DataFrame) -> DataFrame:
 
 def stateful(rows: DataFrame, buckets: int | None) -> DataFrame:
     """applyInPandasWithState, a state a vehicle or a bucket."""
-    by = F.col(KEY) if buckets is None else F.pmod(F.xxhash64(KEY), F.lit(buckets))
+    by = F.hash("key") if buckets is None else F.pmod(F.xxhash64("key"), F.lit(buckets)).cast("int")
     timer = F.lit(None).cast("timestamp").alias("timer", metadata={WATERMARK_METADATA: 5000})
     timed = rows.withColumn("received", F.timestamp_millis("received_ms")).withWatermark(
         "received", "5 seconds"
     )
-    keyed = timed.select(by.alias("bucket"), timer, KEY, *RECORD).groupBy("bucket")
-    operator = Operator(core_limits(load()), Detection(), stage())
+    keyed = timed.select(by.alias("bucket"), timer, "key", *RECORD).groupBy("bucket")
     return keyed.applyInPandasWithState(
-        operator.__call__, OUTPUT, STATE, "append", GroupStateTimeout.EventTimeTimeout
+        operator().__call__, OUTPUT, STATE, "append", GroupStateTimeout.EventTimeTimeout
     )
 
 

@@ -26,9 +26,9 @@ from load_tests.bench.parts import cpu_s
 from load_tests.drills.site import Site, opened
 from load_tests.filling import vehicle
 from stream_jobs.database import Connection, csv_of
-from stream_jobs.sinks import VEHICLE, write_windows
+from stream_jobs.sinks import VEHICLE, write_latest, write_windows
 from stream_jobs.statements import copy_into
-from stream_jobs.windows.tables import VEHICLE_COLUMNS
+from stream_jobs.windows.tables import VEHICLE_COLUMNS, latest_of
 
 VEHICLES = 10_000
 WINDOW_S = 10
@@ -91,7 +91,9 @@ def copied(table: str) -> Way:
 
 def upserted(connection: Connection, rows: pa.Table) -> None:
     """What the sink does with a batch, the newest states included."""
-    write_windows(connection, VEHICLE, rows)
+    windows = rows.drop_columns(["batch_id"])
+    write_windows(connection, VEHICLE, windows, 1)
+    write_latest(connection, latest_of(windows))
 
 
 WAYS: tuple[tuple[str, Way], ...] = (

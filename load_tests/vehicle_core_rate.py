@@ -1,4 +1,4 @@
-"""CPU of a frame in the operator of the query ``vehicles``, by part, without Spark.
+"""CPU of a frame in the operator of the query ``telemetry``, by part, without Spark.
 
 Healthy vehicles under way (a frame a second), all shipped rules: what the operator does with the features of
 frames, a bucket's memory loaded and dumped each batch. Readings are made here: known, and never holding.
@@ -126,7 +126,9 @@ def staged(detection: Detection, frames: int, rounds: int) -> float:
     stage, spent = vehicle_stage(Settings(), detection), []
     for _ in range(rounds + 1):
         begin = time.process_time()
-        stage.features(records)
+        frames_read = stage.frames(records)
+        assert frames_read is not None
+        stage.features(frames_read)
         spent.append(time.process_time() - begin)
     return round(1e6 * median(spent[1:]) / frames, 1)
 

@@ -82,7 +82,7 @@ FINDING: Final = PLACE | {
 }
 TREND: Final = {"metric": "m", "as_of": "t"}
 PROGRESS: Final = {
-    "query": "(ARRAY['windows', 'vehicles', 'archive'])[1 + v]",
+    "query": "(ARRAY['telemetry', 'archive'])[1 + v]",
     "at": "t",
     "query_id": "'00000000-0000-4000-8000-000000000000'",
     "watermark": "t - INTERVAL '61 seconds'",
@@ -104,7 +104,7 @@ SAMPLE: Final = {
     "reason": "NULL",
 }
 PARTITION: Final = {
-    "reader": "(ARRAY['windows', 'vehicles', 'archive'])[1 + v / 4]",
+    "reader": "(ARRAY['telemetry', 'archive'])[1 + v / 4]",
     "topic": "'telemetry'",
     "partition": "v % 4",
     "log_end": "1000000",

@@ -116,9 +116,9 @@ def plans_now(vehicles: int) -> list[Plan]:
     day = series(back("1 day"), "90 seconds")
     return [
         Plan("vehicle_latest", numbers(vehicles), id_ | c.LATEST, timed=False),
-        Plan("query_progress", f"{numbers(3)}, {series(back('1 day'), '1 second')}", c.PROGRESS),
+        Plan("query_progress", f"{numbers(2)}, {series(back('1 day'), '1 second')}", c.PROGRESS),
         Plan("stage_sample", f"{numbers(9)}, {series(back('1 day'), '5 seconds')}", c.SAMPLE),
-        Plan("partition_lag", numbers(12), c.PARTITION, timed=False),
+        Plan("partition_lag", numbers(8), c.PARTITION, timed=False),
         Plan("storage_sample", f"{numbers(6)}, {series(back('1 day'), '5 minutes')}", c.STORAGE),
         Plan("late_frame", f"{numbers(100)}, {day}", id_ | c.LATE),
         Plan("quarantined_frame", f"{numbers(5)}, {day}", id_ | c.LATE),

@@ -18,7 +18,7 @@ INSERT INTO odograph.query_progress (query, at, query_id, batch_id, input_rows, 
                                      event_time_max, state_rows, state_bytes, dropped_late, dropped_duplicates, lag_records)
 SELECT q, now(), '00000000-0000-4000-8000-000000000000', extract(epoch FROM now())::bigint, 8000, 8000, 900,
        now() - INTERVAL '61 seconds', now(), 1000, 1000000, 0, 0, 40
-FROM unnest(ARRAY['windows', 'vehicles', 'archive']) q ON CONFLICT DO NOTHING
+FROM unnest(ARRAY['telemetry', 'archive']) q ON CONFLICT DO NOTHING
 """  # noqa: E501
 
 

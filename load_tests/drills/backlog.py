@@ -87,13 +87,13 @@ def f19(site: Site, load: Load) -> Verdict:
     bound_mb = site.settings.jobs.driver_mb + BESIDE_HEAP_MB
     peak_mb = max(memory.mb, default=0.0)
     at_most = site.settings.jobs.max_offsets
-    allowed = {"windows": at_most, "archive": ARCHIVE_FACTOR * at_most}
+    allowed = {"telemetry": at_most, "archive": ARCHIVE_FACTOR * at_most}
     promises = (
         Promise("memory is bounded", 0 < peak_mb <= bound_mb, f"{peak_mb:.0f} MB of {bound_mb:.0f}"),
         Promise("no batch is larger than allowed",
                 all(largest.get(query, 0) <= most for query, most in allowed.items()),
                 ", ".join(f"{query} {largest.get(query, 0)} of {most}" for query, most in allowed.items())),
-        Promise("no row is dropped behind the watermark", dropped == 0, f"{dropped}"),
+        Promise("no frame comes when its windows are closed", dropped == 0, f"{dropped}"),
         equal.promise(),
     )  # fmt: skip
     figures: dict[str, Any] = {
@@ -109,7 +109,7 @@ def f19(site: Site, load: Load) -> Verdict:
 
 
 def _progress(site: Site) -> tuple[dict[str, int], int]:
-    """The largest batch of each query, and rows dropped behind watermarks."""
+    """The largest batch of each query, and frames whose windows were closed."""
     with psycopg.connect(site.endpoints.db_owner_url) as connection:
         largest = {str(query): int(rows) for query, rows in connection.execute(LARGEST)}
         row = connection.execute(DROPPED).fetchone()

@@ -68,7 +68,7 @@ SMALL_WINDOW: Final[Sections] = {"bridge": {"max_in_flight": 4000}}
 """So that bounds on duplicates and memory mean something."""
 
 SMALL_BATCHES: Final[Sections] = {"jobs": {"max_offsets": 500}}
-"""So that late frames come batches later on a slow machine too: a watermark does nothing within a batch."""
+"""So that late frames come batches later on a slow machine too: no window is closed within a batch."""
 
 DRILLS: Final = (
     Drill("f1", "kill -9 the bridge every 5 s", 2000, 120, _f1, SMALL_WINDOW, ("ack-before-produce",)),
@@ -82,7 +82,7 @@ DRILLS: Final = (
     Drill("f6", "the bridge stays away until the broker's queue overflows", 1000, 15, _honest(f6),
           {"mqtt": {"max_queued_messages": 5000}}),
     Drill("f7", "kill -9 the Spark application at random moments", 100, 0, f7, SMALL_BATCHES,
-          ("zero-watermark", "no-sequencer"), times=50),
+          ("early-close", "no-sequencer"), times=50),
     Drill("f8", "kill -9 between the database's commit and Spark's", 200, 3, f8, {}, ("no-ledger",), times=5),
     Drill("f9", "kill -9 the alert query and the event store in turn", 100, 30, _honest(f9),
           {"jobs": {"instant_trigger_s": 5, "crash_trigger_s": 5}}, times=20),

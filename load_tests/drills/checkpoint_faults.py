@@ -29,7 +29,7 @@ from load_tests.drills.site import Site
 from load_tests.drills.small_disk import fill, give_back
 from load_tests.drills.verdict import Promise, Verdict
 
-QUERY: Final = "windows"
+QUERY: Final = "telemetry"
 BEGIN_S: Final = 120.0
 READY_S: Final = 240.0
 ENDS_S: Final = 480.0

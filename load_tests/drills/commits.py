@@ -15,8 +15,11 @@ from infra.stack import query_offsets
 from load_tests.drills.site import Site, until
 
 CATCH_S: Final = 120.0
-TABLES: Final = ("vehicle_window", "road_cell_window", "road_edge_window", "vehicle_latest", "batch_ledger")
-"""What the query ``windows`` writes."""
+TABLES: Final = (
+    *("vehicle_window", "road_cell_window", "road_edge_window", "vehicle_latest"),
+    *("road_share", "road_share_bucket", "batch_ledger"),
+)
+"""What the query ``telemetry`` writes of windows."""
 NEWEST: Final = "SELECT max(batch_id) FROM odograph.batch_ledger WHERE query_id = %s"
 
 
@@ -80,7 +83,7 @@ def digest(site: Site) -> dict[str, str]:
 
 
 def _digest(connection: psycopg.Connection[tuple[Any, ...]], table: str) -> str:
-    own = "WHERE query = 'windows'" if table == "batch_ledger" else ""
+    own = "WHERE query = 'telemetry'" if table == "batch_ledger" else ""
     rows = f"SELECT md5(t::text || '/' || t.xmin::text) AS d FROM odograph.{table} t {own}"
     statement = f"SELECT count(*) || ' ' || md5(string_agg(d, '' ORDER BY d)) FROM ({rows}) r"
     row = connection.execute(statement.encode()).fetchone()

@@ -1,6 +1,6 @@
 """Trips in the table against those that the same core makes of the whole log at once, without Spark or kills.
 
-The query ``vehicles`` promises that its rows follow from the frames alone: not from the order in which they
+The query ``telemetry`` promises that journeys follow from the frames alone: not from the order in which they
 came, nor from batches, nor from restarts. The core is the product's own: whether it cuts trips rightly is
 tested elsewhere. Left out is what hangs on the lookup of vehicle classes, which is read when it comes.
 """
@@ -27,7 +27,7 @@ from stream_jobs.vehicles.replay import arrivals_of, replay
 from stream_jobs.vehicles.stage import VehicleStage
 from stream_jobs.vehicles.tables import tables_of
 
-QUERY: Final = "vehicles"
+QUERY: Final = "telemetry"
 TABLE: Final = "odograph.trip"
 COLUMNS: Final = ("vehicle_id", "started_at", "distance_m", "moving_s", "halts", "frames")
 READ_ON_S: Final = 300.0
@@ -38,7 +38,7 @@ Trip = tuple[str, datetime, float, float, int, int]
 
 def trips(site: Site, log: Log) -> Promise:
     """Each trip of the whole log is in the table as it should be, and no other; no other run was there."""
-    until(lambda: _read_on(site, log), READ_ON_S, "the query vehicles has taken in the log")
+    until(lambda: _read_on(site, log), READ_ON_S, "the query telemetry has taken in the log")
     wanted = set(_replayed(site, log))
     with psycopg.connect(site.endpoints.db_owner_url) as connection:
         found = set(connection.execute(f"SELECT {', '.join(COLUMNS)} FROM {TABLE}".encode()).fetchall())

@@ -5,7 +5,6 @@ Run: python -m load_tests.drills.mutant_jobs NAME.
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any, Final
 
 from infra.contract import settings
 from load_tests.drills.defects import put_in, replace
-from stream_jobs import jobs, session, sinks, windows
+from stream_jobs import jobs, session, sinks
 
 WORKERS: Final = Path(__file__).with_name("mutant_workers")
 
@@ -31,33 +30,25 @@ def no_ledger() -> None:
     replace(sinks.BatchClaims, "claim", blind)
 
 
-def zero_watermark() -> None:
-    """State is given up as soon as event time has passed it."""
-
-    def hasty(honest: Any) -> Any:
-        return lambda *arguments: dataclasses.replace(honest(*arguments), watermark_s=0)
-
-    replace(windows, "lengths_of", hasty)
-
-
-def no_sequencer() -> None:
-    """Frames of a vehicle go on in the order in which they come, copies too."""
+def in_workers(name: str) -> Callable[[], None]:
+    """The defect ``name`` of mutant_workers."""
 
     def misled(honest: Any) -> Any:
         def common_conf(*arguments: Any) -> dict[str, str]:
             conf: dict[str, str] = honest(*arguments)
             path = conf["spark.executorEnv.PYTHONPATH"]
-            return conf | {"spark.executorEnv.PYTHONPATH": f"{WORKERS}:{path}"}
+            worker = {"PYTHONPATH": f"{WORKERS}:{path}", "MUTANT": name}
+            return conf | {f"spark.executorEnv.{key}": value for key, value in worker.items()}
 
         return common_conf
 
-    replace(session, "common_conf", misled)
+    return lambda: replace(session, "common_conf", misled)
 
 
 MUTANTS: Final[dict[str, Callable[[], None]]] = {
     "no-ledger": no_ledger,
-    "zero-watermark": zero_watermark,
-    "no-sequencer": no_sequencer,
+    "early-close": in_workers("early-close"),
+    "no-sequencer": in_workers("no-sequencer"),
 }
 
 

@@ -28,7 +28,7 @@ STARTING: Final = 0.2
 STARTING_S: Final = (0.5, 8.0)
 PER_KILL_S: Final = 120.0
 DIRT: Final = ("--late", "0.05", "--duplicate", "0.05", "--disorder", "0.05")
-"""What the watermark and the dropping of copies are for: all of it within the lateness."""
+"""What the closing of windows and the dropping of copies are for: all of it within the lateness."""
 TRIES: Final = 6
 
 
@@ -151,4 +151,4 @@ def _burst(site: Site, log: Log, load: Load, runs: list[str]) -> Gap | None:
         finish(site, runs[-1], load.duration_s + BEGIN_S)
         total = len(sent(site.home, *runs).frames)
         until(lambda: log.appended("telemetry") >= total, BEGIN_S, "the burst is in the log")
-    return caught(site, "windows", total)
+    return caught(site, "telemetry", total)

@@ -23,7 +23,6 @@ SHORT: dict[str, dict[str, object]] = {
         "repair_interval_s": 2.0,
         "lateness_s": 5,
         "ahead_s": 5,
-        "watermark_s": 15,
         "road_window_s": 20,
         "instant_trigger_s": 5,
         "crash_trigger_s": 5,

@@ -39,7 +39,7 @@ def test_a_frame_is_found_at_every_station_with_its_copies(pipeline: Lane, drive
     assert trace.copies >= 2
     assert {state for name, state in stations(trace).items()} == {"done"}
     assert {"sent", "received", "stored", "received (copy 2)", "archived", "on the map"} <= {*stations(trace)}
-    assert {"query windows", "query archive"} <= {*stations(trace)}
+    assert {"query telemetry", "query archive"} <= {*stations(trace)}
     times = {hop.name: hop.at_ms for hop in trace.hops if hop.at_ms is not None}
     assert times["sent"] == payload["sent_ms"]
     assert times["first sample"] == payload["t0_ms"]

@@ -192,7 +192,7 @@ UNION ALL SELECT 'repaired', count(repaired_at) FROM odograph.late_frame
 UNION ALL SELECT verdict, count(*) FROM odograph.quarantined_frame GROUP BY 1
 UNION ALL SELECT count.* FROM (
     SELECT sum(dropped_late) AS dropped, sum(dropped_duplicates) AS copies
-    FROM odograph.query_progress WHERE query = 'windows'
+    FROM odograph.query_progress WHERE query = 'telemetry'
 ) AS told, LATERAL (VALUES ('dropped_late', coalesce(dropped, 0)), ('copies', coalesce(copies, 0))) AS count
 """
 

@@ -22,6 +22,7 @@ pytestmark = pytest.mark.integration
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 HOT_FROM_MIN = 10
+WAIT_S = 35.0
 
 
 def insert_minutes(lane: Lane, vehicles: int) -> None:
@@ -41,12 +42,12 @@ def insert_minutes(lane: Lane, vehicles: int) -> None:
 
 
 def close_until(lane: Lane, minute: int) -> None:
-    """The windows query says that nothing before this minute is open any more."""
+    """The query telemetry says that nothing before this minute is open any more."""
     with psycopg.connect(lane.endpoints.db_owner_url) as connection:
         connection.execute(
             "INSERT INTO odograph.query_progress (query, at, query_id, batch_id, input_rows, watermark)"
-            " VALUES ('windows', now(), gen_random_uuid(), 0, 1, %s)",
-            [BEGIN + timedelta(minutes=minute, seconds=3)],
+            " VALUES ('telemetry', now(), gen_random_uuid(), 0, 1, %s)",
+            [BEGIN + timedelta(minutes=minute, seconds=3 + WAIT_S)],
         )
 
 
@@ -73,7 +74,7 @@ def test_closed_minutes_are_judged_once_and_again_with_the_same_ids_after_a_cras
 ) -> None:
     insert_minutes(lane, vehicles=8)
     topic = Topic()
-    update = CohortUpdate(Cohort(), database, topic.write)
+    update = CohortUpdate(Cohort(), database, topic.write, WAIT_S)
     assert update() == 0
     close_until(lane, 14)
     assert (update(), update()) == (0, 0)
@@ -82,7 +83,7 @@ def test_closed_minutes_are_judged_once_and_again_with_the_same_ids_after_a_cras
     with pytest.raises(RuntimeError, match="killed"):
         update()
     topic.fails = False
-    assert CohortUpdate(Cohort(), database, topic.write)() == 2
+    assert CohortUpdate(Cohort(), database, topic.write, WAIT_S)() == 2
     assert update() == 0
     assert topic.rules == ["cohort_coolant True"] * 4
     assert topic.ids[:2] == topic.ids[2:]
@@ -110,7 +111,7 @@ def test_what_is_not_rolled_up_yet_waits(lane: Lane, database: Database) -> None
             [BEGIN + timedelta(minutes=17), [vin(1)]],
         )
     topic = Topic()
-    update = CohortUpdate(Cohort(), database, topic.write)
+    update = CohortUpdate(Cohort(), database, topic.write, WAIT_S)
     assert (update(), update()) == (0, 0)
     RollUps(database, "UTC")()
     assert update() == 2

@@ -57,7 +57,7 @@ def test_the_last_batch_of_each_query_is_found(connection: Connection) -> None:
     assert list(zip(found["query"], found["batch_id"], found["batch_ms"], strict=True)) == [
         ("archive", 1000, 600),
         ("routing", 1000, 220),
-        ("windows", 1000, 300),
+        ("telemetry", 1000, 300),
     ]
 
 
@@ -89,7 +89,7 @@ def test_a_delay_is_needed_where_more_than_one_in_a_thousand_comes_late(lane: La
     with psycopg.connect(lane.endpoints.db_ingest_url) as ingest:
         ingest.execute(
             "INSERT INTO odograph.query_progress (query, at, query_id, batch_id, input_rows) VALUES "
-            "('windows', now(), '00000000-0000-4000-8000-000000000000', 1, 2000)"
+            "('telemetry', now(), '00000000-0000-4000-8000-000000000000', 1, 2000)"
         )
         ingest.execute(
             "INSERT INTO odograph.late_frame (topic, partition, log_offset, vehicle_id, boot_id, seq, t0_ms,"

@@ -173,7 +173,7 @@ def test_a_crash_record_comes_whole(now: datetime, connection: Connection) -> No
 
 def test_the_last_batch_of_each_query(now: datetime, connection: Connection) -> None:
     batches = operations_queries.queries_now(connection)
-    assert batches["query"].tolist() == ["archive", "routing", "windows"]
+    assert batches["query"].tolist() == ["archive", "routing", "telemetry"]
     assert batches["batch_ms"].tolist() == [600, 220, 300]
     assert batches["lag_records"].tolist() == [12, 12, 12]
     assert batches["watermark"].iloc[2] == now - timedelta(seconds=62)
@@ -181,8 +181,8 @@ def test_the_last_batch_of_each_query(now: datetime, connection: Connection) -> 
 
 def test_batch_times_of_the_last_minutes(now: datetime, connection: Connection) -> None:
     history = operations_queries.queries_history(connection)
-    assert set(history["query"]) == {"archive", "routing", "windows"}
-    assert history.loc[history["query"] == "windows", "batch_ms"].max() == 840
+    assert set(history["query"]) == {"archive", "routing", "telemetry"}
+    assert history.loc[history["query"] == "telemetry", "batch_ms"].max() == 840
 
 
 def test_what_was_rejected_by_reason(now: datetime, connection: Connection) -> None:

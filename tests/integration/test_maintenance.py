@@ -46,8 +46,8 @@ def database(lane: Lane) -> Iterator[Database]:
 
 def window_rows(t0_ms: int) -> pa.Table:
     found = expect(drive(range(1, 3), t0_ms, 60, seed=3)).vehicle
-    rows = [{"vehicle_id": k[0], "window_start": k[1], "batch_id": 1} | v for k, v in found.items()]
-    return pa.Table.from_pylist(rows).select([*windows.VEHICLE_COLUMNS, "batch_id"])
+    rows = [{"vehicle_id": k[0], "window_start": k[1]} | v for k, v in found.items()]
+    return pa.Table.from_pylist(rows).select([*windows.VEHICLE_COLUMNS])
 
 
 def listed(lane: Lane, offset: int, t0_ms: int, after_ms: int = 0) -> None:
@@ -64,7 +64,7 @@ def test_old_chunks_go_and_what_was_made_of_them_stays(lane: Lane, database: Dat
     old, new = window_rows(OLD_MS), window_rows(NOW_MS)
     roll_up = RollUps(database, "Europe/Berlin")
     for number, (rows, t0_ms) in enumerate(((old, OLD_MS), (new, NOW_MS))):
-        database.run(lambda c, r=rows: write_windows(c, VEHICLE, r))
+        database.run(lambda c, r=rows: write_windows(c, VEHICLE, r, 1))
         listed(lane, number, t0_ms)
     assert roll_up() > 0
     made = {unit: query(lane, f"SELECT * FROM odograph.vehicle_{unit} ORDER BY 1, 2") for unit in UNITS}
@@ -79,7 +79,7 @@ def test_old_chunks_go_and_what_was_made_of_them_stays(lane: Lane, database: Dat
     assert (sizes["odograph.vehicle_window"].kept_days, sizes["odograph.vehicle_day"].kept_days) == (5, None)
     assert sizes["odograph.vehicle_window"].bytes > 0
 
-    database.run(lambda c: write_windows(c, VEHICLE, old.slice(0, 1)))  # a window comes back, of many
+    database.run(lambda c: write_windows(c, VEHICLE, old.slice(0, 1), 1))  # a window comes back, of many
     assert roll_up() == 0
     assert RollUps(database, "Europe/Berlin")() == 0
     assert made == {
@@ -121,7 +121,7 @@ def test_each_hour_that_changed_is_balanced_for_the_dashboard(lane: Lane, databa
             start = datetime.fromtimestamp(begin_ms / 1000, UTC) + timedelta(seconds=second)
             row |= {"vehicle_id": "V", "window_start": start, "frames": count, "frames_late": 0}
         table = pa.Table.from_pylist(rows, schema=window_rows(begin_ms).schema)
-        database.run(lambda c: write_windows(c, VEHICLE, table))
+        database.run(lambda c: write_windows(c, VEHICLE, table, 1))
 
     store(lane.home, [Record(s) for s in (0, 1, 2, 5, 12)], t0_ms=begin_ms)
     put({0: 4, 10: 1})
@@ -212,13 +212,13 @@ def test_queries_are_complete_up_to_the_slowest_but_not_before_the_last_late_fra
     database: Database,
 ) -> None:
     def complete() -> int | None:
-        return database.run(lambda c: complete_until_ms(c, ("windows", "archive")))
+        return database.run(lambda c: complete_until_ms(c, ("telemetry", "archive")))
 
-    database.run(lambda c: note(c, {"windows": 70_000}))
+    database.run(lambda c: note(c, {"telemetry": 70_000}))
     assert complete() is None
     database.run(lambda c: note(c, {"archive": 50_000}))
     assert complete() == 50_000
     database.run(lambda c: note_late(c, "archive", 60_000))
     assert complete() is None
-    database.run(lambda c: note(c, {"archive": 90_000, "windows": 60_000}))
+    database.run(lambda c: note(c, {"archive": 90_000, "telemetry": 60_000}))
     assert complete() == 70_000  # it never goes back

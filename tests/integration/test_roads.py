@@ -31,13 +31,13 @@ def window(at: datetime, speed_kmh: float, vehicles: int, **key: Any) -> Row:
     bits = sum(1 << (at.minute * 7 + k) % 63 for k in range(vehicles))
     return {
         **key, "window_start": at, "window_s": 60, "vehicles": vehicles, "vehicle_bits": bits, "samples": 60,
-        "distance_m": speed_kmh / 3.6 * 60, "time_s": 60.0, "speed_kmh": speed_kmh, "batch_id": 1,
+        "distance_m": speed_kmh / 3.6 * 60, "time_s": 60.0, "speed_kmh": speed_kmh,
     }  # fmt: skip
 
 
 def write(database: Database, table: WindowTable, rows: list[Row]) -> None:
     staged = pa.Table.from_pylist(rows)
-    database.run(lambda c: write_windows(c, table, staged))
+    database.run(lambda c: write_windows(c, table, staged, 1))
 
 
 def compute(lane: Lane, database: Database, until: datetime) -> None:

@@ -15,7 +15,7 @@ from load_tests.oracle import Expected, expect, expect_rollup
 from stream_jobs import windows
 from stream_jobs.database import Database
 from stream_jobs.rollups.update import RollUps
-from stream_jobs.sinks import VEHICLE, restate_windows, write_windows
+from stream_jobs.sinks import VEHICLE, restate_windows, tagged, write_windows
 from stream_jobs.trends.update import renew
 from tests.integration.community_support import apply_community_files, refreshed
 from tests.integration.rollup_support import insert_bucket
@@ -33,8 +33,8 @@ LAYER = ("revision", "restated_at")
 
 
 def table_of(expected: Expected, keys: Iterable[tuple[str, datetime]]) -> pa.Table:
-    rows = [{"vehicle_id": k[0], "window_start": k[1], "batch_id": 1} | expected.vehicle[k] for k in keys]
-    return pa.Table.from_pylist(rows).select([*windows.VEHICLE_COLUMNS, "batch_id"])
+    rows = [{"vehicle_id": k[0], "window_start": k[1]} | expected.vehicle[k] for k in keys]
+    return pa.Table.from_pylist(rows).select([*windows.VEHICLE_COLUMNS])
 
 
 def stored(lane: Lane, unit: str) -> dict[tuple[str, datetime], dict[str, Any]]:
@@ -81,13 +81,13 @@ def test_every_level_equals_all_its_samples_and_follows_what_is_written_again(
     records = spoilt(drive(range(1, 4), SUMMER_TIME_ENDS_MS - 40_000, 120, seed=7), seed=8)
     in_time = expect(records, repaired=False)
     roll_up = RollUps(database, "Europe/Berlin")
-    database.run(lambda c: write_windows(c, VEHICLE, table_of(in_time, in_time.vehicle)))
+    database.run(lambda c: write_windows(c, VEHICLE, table_of(in_time, in_time.vehicle), 1))
     assert roll_up() > 0
 
     whole = expect(records)
     changed = [k for k in whole.vehicle if whole.vehicle[k] != in_time.vehicle.get(k)]
     assert 0 < len(changed) < len(whole.vehicle)
-    database.run(lambda c: restate_windows(c, VEHICLE, table_of(whole, changed)))
+    database.run(lambda c: restate_windows(c, VEHICLE, tagged(table_of(whole, changed), -1)))
     minutes = {(vehicle, start.replace(second=0)) for vehicle, start in changed}
     assert roll_up() == len(minutes)
     assert_fleet(lane, records)
@@ -127,12 +127,12 @@ def test_what_one_of_roll_up_and_continuous_aggregate_lacks_is_a_difference(
     whole = expect(drive(range(1, 2), int(begin.timestamp()) * 1000, 240, seed=7))
     roll_up = RollUps(database, "Europe/Berlin")
     windows_of = {late: [k for k in whole.vehicle if (k[1] >= third) is late] for late in (False, True)}
-    database.run(lambda c: write_windows(c, VEHICLE, table_of(whole, windows_of[False])))
+    database.run(lambda c: write_windows(c, VEHICLE, table_of(whole, windows_of[False]), 1))
     roll_up()
     continuous.refresh(addresses.db_owner_url, begin, third, 60)
     assert differences(community, addresses.db_dashboard_url) == []
 
-    database.run(lambda c: write_windows(c, VEHICLE, table_of(whole, windows_of[True])))
+    database.run(lambda c: write_windows(c, VEHICLE, table_of(whole, windows_of[True]), 1))
     roll_up()
     lacking = differences(community, addresses.db_ingest_url)
     assert [(unit, at, without) for unit, at, _, without in lacking] == [

@@ -218,7 +218,7 @@ def test_a_drive_becomes_a_trip_and_frames_that_come_behind_restate_it(app: App)
 
 def test_metrics_tell_of_each_query(app: App) -> None:
     text = page(app.lane, "metrics")[1]
-    for name in ("windows", "archive", "vehicles"):
+    for name in ("telemetry", "archive"):
         assert f'odograph_query_lag_records{{query="{name}"}}' in text
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from urllib.parse import urlsplit, urlunsplit
 
@@ -11,58 +12,186 @@ import psycopg
 import pyarrow as pa
 import pytest
 
+from infra.contract.signals import BY_NAME
 from load_tests.drills.link import Link
 from stream_jobs.database import Connection, Database, fetch
 from stream_jobs.recompute import turn as turns
 from stream_jobs.recompute.turn import WINDOWS, turn
-from stream_jobs.sinks import ROAD, BatchClaims, WindowSink, restate_windows, write_windows
-from stream_jobs.topic_writer import dead_lettering
+from stream_jobs.sinks import ROAD, BatchClaims, TelemetrySink, restate_windows, tagged, write_windows
+from stream_jobs.telemetry import BUCKET, NEVER_MS, OUTPUT, ipc_of
+from stream_jobs.topic_writer import TopicWriter, dead_lettering
+from stream_jobs.windows.places import SHARE
+from stream_jobs.windows.roads import EDGE_BITS, EDGE_OFFSET
+from stream_jobs.windows.tables import NO_SECTOR, latest_of
 from tests.integration.events_support import topic_values
 from tests.integration.stream_support import query
 from tests.support import Lane, eventually
-from tests.support_frames import vin
+from tests.support_frames import frame, vin
+from tests.unit.stream_jobs.window_support import T0, archived, received, windows_of
 
 pytestmark = pytest.mark.integration
 
+CELL = 0x891F8D7A49BFFFF
+STEPS = round(BY_NAME["speed_kmh"].steps_per_unit)
 
-def test_a_batch_written_twice_changes_nothing(lane: Lane) -> None:
-    checkpoint = lane.home / "checkpoints" / "windows"
-    checkpoint.mkdir(parents=True)
-    (checkpoint / "metadata").write_text('{"id": "11111111-2222-3333-4444-555555555555"}')
-    database = Database(lane.endpoints.db_ingest_url, "windows", threading.Event())
-    sink = WindowSink(database, BatchClaims("windows", checkpoint))
+
+SHARED_BITS = {0: 0b011, 1: 0b100}
+"""Sets of the vehicles in two buckets, which have none in common."""
+
+
+@pytest.fixture
+def database(lane: Lane) -> Iterator[Database]:
+    opened = dead_lettering(lane.settings, lane.endpoints, "telemetry", threading.Event())
+    yield opened
+    opened.close()
+
+
+class Stream:
+    """A sink with a checkpoint of its own, and batches as the operator gives them."""
+
+    def __init__(self, lane: Lane, database: Database, query_id: str = "11111111") -> None:
+        checkpoint = lane.home / "checkpoints" / query_id
+        checkpoint.mkdir(parents=True)
+        (checkpoint / "metadata").write_text(f'{{"id": "{query_id}-2222-3333-4444-555555555555"}}')
+        kafka = lane.endpoints.kafka_bootstrap, lane.settings.kafka.prefix
+        alerts = TopicWriter(*kafka, "alerts", threading.Event())
+        self._database = database
+        self._sink = TelemetrySink(database, BatchClaims("telemetry", checkpoint), alerts, "frames", 60)
+
+    def write(self, batch_id: int, *buckets: pa.Table) -> None:
+        rows = pa.concat_tables(buckets)
+        self._database.run(lambda connection: self._sink.write(connection, rows, batch_id))
+
+
+def bucket_rows(bucket: int, open_from_ms: int = 0, **tables: pa.Table) -> pa.Table:
+    """What the operator says of a bucket: rows of telemetry.OUTPUT."""
+    rows = [{"kind": kind, "body": ipc_of(table), "bucket": bucket} for kind, table in tables.items()]
+    rows.append({"kind": BUCKET, "bucket": bucket, "open_from_ms": open_from_ms, "copies": 0, "missed": 0})
+    kinds = {"string": pa.string(), "binary": pa.binary(), "int": pa.int32(), "long": pa.int64()}
+    names = (column.split() for column in OUTPUT.split(", "))
+    return pa.Table.from_pylist(rows, pa.schema([(name, kinds[kind]) for name, kind in names]))
+
+
+def share(bucket: int, vehicles: int, place: int = CELL, sector: int = 0) -> pa.Table:
+    """What a bucket adds to the window of a place: its vehicles drive 100 m each, in 10 s."""
+    row = {
+        "start_ms": T0, "place": place, "heading_sector": sector, "samples": 10 * vehicles,
+        "time_ms_sum": 10_000 * vehicles, "speed_over_time_sum": 36 * STEPS * 10_000 * vehicles,
+        "vehicles": vehicles, "vehicle_bits": SHARED_BITS[bucket],
+    }  # fmt: skip
+    return pa.Table.from_pylist([row], SHARE)
+
+
+def test_a_batch_written_twice_changes_nothing(lane: Lane, database: Database) -> None:
+    stream = Stream(lane, database)
 
     def write(batch_id: int, vehicles: int) -> None:
-        rows = road_rows(vehicles, batch_id)
-        database.run(lambda connection: sink.write(connection, {ROAD: rows}, batch_id))
+        stream.write(batch_id, bucket_rows(0, shares=share(0, vehicles)))
 
     write(7, vehicles=3)
     write(7, vehicles=99)
     write(6, vehicles=99)
     assert [r["vehicles"] for r in query(lane, "SELECT vehicles FROM odograph.road_cell_window")] == [3]
+    assert [r["vehicles"] for r in query(lane, "SELECT vehicles FROM odograph.road_share")] == [3]
     write(8, vehicles=4)
     assert [r["vehicles"] for r in query(lane, "SELECT vehicles FROM odograph.road_cell_window")] == [4]
-    database.close()
+
+
+def test_a_window_of_a_place_is_the_sum_of_the_newest_shares_of_all_buckets(
+    lane: Lane, database: Database
+) -> None:
+    stream = Stream(lane, database)
+    edge = (5 << EDGE_BITS) + 17 + EDGE_OFFSET
+    stream.write(
+        1,
+        bucket_rows(0, shares=pa.concat_tables([share(0, 2), share(0, 1, edge, NO_SECTOR)])),
+        bucket_rows(1, shares=pa.concat_tables([share(1, 3), share(1, 1, sector=2)])),
+    )
+    sums = "vehicles, vehicle_bits, samples, distance_m, time_s, speed_kmh, window_s, batch_id"
+    cells = f"SELECT heading_sector, {sums} FROM odograph.road_cell_window ORDER BY cell, heading_sector"
+    of_two = {
+        "vehicles": 5, "vehicle_bits": 0b111, "samples": 50, "distance_m": 500.0, "time_s": 50.0,
+        "speed_kmh": 36.0, "window_s": 60, "batch_id": 1,
+    }  # fmt: skip
+    of_one = of_two | {
+        "vehicles": 1,
+        "vehicle_bits": 0b100,
+        "samples": 10,
+        "distance_m": 100.0,
+        "time_s": 10.0,
+    }
+    assert query(lane, cells) == [{"heading_sector": 0} | of_two, {"heading_sector": 2} | of_one]
+    edges = query(lane, f"SELECT network_no, edge_id, {sums} FROM odograph.road_edge_window")
+    assert edges == [{"network_no": 5, "edge_id": 17} | of_one | {"vehicle_bits": 0b011}]
+    (place,) = query(lane, "SELECT DISTINCT cell, window_start FROM odograph.road_cell_window")
+    assert place == {"cell": f"{CELL:x}", "window_start": datetime(2026, 1, 1, tzinfo=UTC)}
+
+    stream.write(2, bucket_rows(0), bucket_rows(1, shares=share(1, 4)))
+    after = of_two | {"vehicles": 6, "samples": 60, "distance_m": 600.0, "time_s": 60.0, "batch_id": 2}
+    assert query(lane, cells) == [{"heading_sector": 0} | after, {"heading_sector": 2} | of_one]
+
+
+def test_shares_go_once_no_bucket_can_change_their_window_and_those_of_another_checkpoint_count_no_more(
+    lane: Lane, database: Database
+) -> None:
+    kept = "SELECT bucket, vehicles FROM odograph.road_share ORDER BY 1"
+    windows = "SELECT vehicles FROM odograph.road_cell_window"
+    first = Stream(lane, database)
+    first.write(1, bucket_rows(0, T0, shares=share(0, 2)), bucket_rows(1, T0, shares=share(1, 3)))
+    first.write(2, bucket_rows(0, T0 + 60_000))
+    assert query(lane, kept) == [{"bucket": 0, "vehicles": 2}, {"bucket": 1, "vehicles": 3}]
+
+    second = Stream(lane, database, "22222222")
+    second.write(0, bucket_rows(1, T0, shares=share(1, 4)))
+    assert query(lane, kept) == [{"bucket": 1, "vehicles": 4}]
+    assert query(lane, windows) == [{"vehicles": 4}]
+    second.write(1, bucket_rows(0, T0, shares=share(0, 1)))
+    assert query(lane, windows) == [{"vehicles": 5}]
+    second.write(2, bucket_rows(0, T0 + 60_000))
+    assert len(query(lane, kept)) == 2
+    second.write(3, bucket_rows(1, NEVER_MS))
+    assert query(lane, kept) == []
+    assert query(lane, windows) == [{"vehicles": 5}]
+
+
+def test_frames_whose_windows_were_closed_are_listed_as_late_and_an_older_state_is_not_the_latest(
+    lane: Lane, database: Database
+) -> None:
+    missed = pa.Table.from_pylist(
+        [
+            {
+                "partition": 1, "log_offset": 5, "vehicle_id": vin(1), "boot_id": 1, "seq": 9, "t0_ms": T0,
+                "span_ms": 900, "received_at": datetime(2026, 1, 1, 1, tzinfo=UTC),
+            }
+        ]
+    )  # fmt: skip
+    newer, older = (
+        latest_of(windows_of(archived([received(frame(1, 0, T0 + at, speed_kmh=kmh))]))[0])
+        for at, kmh in ((20_000, 50.0), (0, 30.0))
+    )
+    stream = Stream(lane, database)
+    stream.write(1, bucket_rows(0, latest=newer, missed=missed))
+    stream.write(2, bucket_rows(0, latest=older))
+    listed = "SELECT topic, partition, log_offset, seq, repaired_at FROM odograph.late_frame"
+    where = {"topic": "frames", "partition": 1, "log_offset": 5, "seq": 9}
+    assert query(lane, listed) == [where | {"repaired_at": None}]
+    assert query(lane, "SELECT speed_kmh FROM odograph.vehicle_latest") == [{"speed_kmh": 50.0}]
 
 
 def test_rows_that_the_database_refuses_are_dead_letters_and_the_others_of_their_batch_are_written_once(
-    lane: Lane,
+    lane: Lane, database: Database
 ) -> None:
-    checkpoint = lane.home / "checkpoints" / "windows"
-    checkpoint.mkdir(parents=True)
-    (checkpoint / "metadata").write_text('{"id": "11111111-2222-3333-4444-555555555555"}')
-    database = dead_lettering(lane.settings, lane.endpoints, "windows", threading.Event())
-    sink = WindowSink(database, BatchClaims("windows", checkpoint))
+    stream = Stream(lane, database)
     too_long = random.Random(1).randbytes(20_000).hex()  # psycopg calls its refusal an OperationalError
-    cells = [*(f"cell-{n}" for n in range(40)), too_long, "a\0b"]
-    batch = pa.concat_tables([road_rows(3, 7, cell) for cell in cells])
+    vehicles = [*(f"vehicle-{n}" for n in range(40)), too_long, "a\0b"]
+    one, _, _ = windows_of(archived([received(frame(1, 0, T0, speed_kmh=10.0))]))
+    batch = one.take([0] * len(vehicles)).set_column(0, "vehicle_id", pa.array(vehicles))
     for _ in range(2):
-        database.run(lambda connection: sink.write(connection, {ROAD: batch}, 7))
-    stored = query(lane, "SELECT count(*) AS n, sum(vehicles)::integer AS v FROM odograph.road_cell_window")
-    assert stored == [{"n": 40, "v": 120}]
+        stream.write(7, bucket_rows(0, vehicle=batch))
+    stored = query(lane, "SELECT count(*) AS n, sum(samples)::integer AS s FROM odograph.vehicle_window")
+    assert stored == [{"n": 40, "s": 400}]
     assert query(lane, "SELECT batch_id FROM odograph.batch_ledger") == [{"batch_id": 7}]
-    assert {letter["cell"] for letter in topic_values(lane, "dead-letter", 1)} == {too_long, "a\0b"}
-    database.close()
+    assert {letter["vehicle_id"] for letter in topic_values(lane, "dead-letter", 1)} == {too_long, "a\0b"}
 
 
 def test_the_stream_leaves_a_restated_window_alone_and_opens_its_late_frames_again(lane: Lane) -> None:
@@ -74,9 +203,9 @@ def test_the_stream_leaves_a_restated_window_alone_and_opens_its_late_frames_aga
             "('t', 0, 2, %s, 1, 2, 1767225660000, 900, now(), now())",
             [vin(1), vin(1)],
         )
-    database.run(lambda connection: restate_windows(connection, ROAD, road_rows(5, -1)))
-    database.run(lambda connection: restate_windows(connection, ROAD, road_rows(6, -1)))
-    database.run(lambda connection: write_windows(connection, ROAD, road_rows(2, 9)))
+    database.run(lambda connection: restate_windows(connection, ROAD, tagged(road_rows(5), -1)))
+    database.run(lambda connection: restate_windows(connection, ROAD, tagged(road_rows(6), -1)))
+    database.run(lambda connection: write_windows(connection, ROAD, road_rows(2), 9))
     assert query(lane, "SELECT vehicles, revision FROM odograph.road_cell_window") == [
         {"vehicles": 6, "revision": 2}
     ]
@@ -109,10 +238,10 @@ def test_a_standing_link_that_falls_silent_is_cut_and_the_work_done_again(lane: 
         database.close()
 
 
-def road_rows(vehicles: int, batch_id: int, cell: str = "891f8d7a49bffff") -> pa.Table:
+def road_rows(vehicles: int) -> pa.Table:
     return pa.table(
         {
-            "cell": [cell],
+            "cell": [f"{CELL:x}"],
             "heading_sector": pa.array([0], pa.int16()),
             "window_start": pa.array([datetime(2026, 1, 1, tzinfo=UTC)], pa.timestamp("us", tz="UTC")),
             "window_s": [60],
@@ -122,7 +251,6 @@ def road_rows(vehicles: int, batch_id: int, cell: str = "891f8d7a49bffff") -> pa
             "distance_m": [100.0],
             "time_s": [1.0],
             "speed_kmh": [360.0],
-            "batch_id": [batch_id],
         }
     )
 
@@ -130,7 +258,7 @@ def road_rows(vehicles: int, batch_id: int, cell: str = "891f8d7a49bffff") -> pa
 def warned(lane: Lane) -> list[str]:
     """PostgreSQL's warnings while two want one turn, and while its session is lost."""
     url, stop, warnings = lane.endpoints.db_ingest_url, threading.Event(), list[str]()
-    first, second = (Database(url, name, stop) for name in ("windows", "recompute"))
+    first, second = (Database(url, name, stop) for name in ("telemetry", "recompute"))
 
     def listen(connection: Connection) -> int:
         connection.add_notice_handler(lambda notice: warnings.append(notice.message_primary or ""))

@@ -53,7 +53,7 @@ def _stage_sample(part: tuple[Any, ...], at: datetime, k: int) -> Row:
 
 def partition_lags(now: datetime) -> list[Row]:
     """Two queries and the event store; ``archive`` is 600 records behind, 500 of them in partition 3."""
-    behind = {"windows": (3, 3, 3, 3), "archive": (40, 30, 30, 500)}
+    behind = {"telemetry": (3, 3, 3, 3), "archive": (40, 30, 30, 500)}
     rows = [
         _place(reader, "telemetry", number, lag, now)
         for reader, lags in behind.items()

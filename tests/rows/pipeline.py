@@ -13,10 +13,10 @@ YEARS_AHEAD_S = 10 * 31_557_600
 
 
 def progress(now: datetime) -> list[Row]:
-    """A batch a second of windows (40 frames each) and routing, one of archive each ten seconds, for 15
+    """A batch a second of telemetry (40 frames each) and routing, one of archive each ten seconds, for 15
     minutes. What waits goes up and down: a level line between two rows of pixels has another colour.
     """
-    rows = [_batch("windows", now, k, 40, 300 + 90 * (k % 7)) for k in range(900)]
+    rows = [_batch("telemetry", now, k, 40, 300 + 90 * (k % 7)) for k in range(900)]
     rows += [_batch("routing", now, k, 40, 220 + 50 * (k % 5)) for k in range(900)]
     return rows + [_batch("archive", now, k, 400, 600 + 40 * (k % 3)) for k in range(0, 900, 10)]
 

@@ -1,16 +1,19 @@
-"""Imported by every Python that finds this folder on its path first: workers without a sequencer.
+"""Imported by every Python that finds this folder on its path first: workers with the defect named in MUTANT.
 
 Spark's Python workers are programs of their own: a defect put into the driver does not reach them.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import os
 from collections.abc import Iterator
 from typing import Any
 
 from load_tests.drills.defects import replace
 from stream_jobs.vehicles import sequencer
 from stream_jobs.vehicles.beat import Beat
+from stream_jobs.windows import open_windows
 
 
 def _as_it_comes(_self: Any, arrival: sequencer.Arrival) -> Iterator[Beat]:
@@ -19,4 +22,34 @@ def _as_it_comes(_self: Any, arrival: sequencer.Arrival) -> Iterator[Beat]:
         yield arrival.beat
 
 
-replace(sequencer.Sequencer, "take", lambda _honest: _as_it_comes)
+def _hasty(honest: Any) -> Any:
+    """Windows are closed as soon as anything is received after their end: nothing in time is waited for."""
+
+    def begin(self: Any, terms: open_windows.Terms, memory: open_windows.Memory | None = None) -> None:
+        honest(self, dataclasses.replace(terms, lateness_ms=0, skew_ms=-terms.skew_ms), memory)
+
+    return begin
+
+
+def _silent(honest: Any) -> Any:
+    """Nobody hears of the frames whose windows were closed, so nobody restates them."""
+
+    def close(self: Any, watermark_ms: int) -> None:
+        honest(self, watermark_ms)
+        self.found.missed = None
+
+    return close
+
+
+def no_sequencer() -> None:
+    """Frames of a vehicle go on in the order in which they come."""
+    replace(sequencer.Sequencer, "take", lambda _honest: _as_it_comes)
+
+
+def early_close() -> None:
+    """A window is closed at its end, and what comes then is forgotten."""
+    replace(open_windows.OpenWindows, "__init__", _hasty)
+    replace(open_windows.OpenWindows, "close", _silent)
+
+
+{"no-sequencer": no_sequencer, "early-close": early_close}[os.environ["MUTANT"]]()

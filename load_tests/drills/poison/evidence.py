@@ -36,7 +36,6 @@ from load_tests.drills.verdict import Promise
 COMMAND_S: Final = 120.0
 SHORT: Final = {
     "ODOGRAPH_JOBS_ARCHIVE_TRIGGER_S": "2", "ODOGRAPH_JOBS_LATENESS_S": "5", "ODOGRAPH_JOBS_AHEAD_S": "5",
-    "ODOGRAPH_JOBS_WATERMARK_S": "15",
 }  # fmt: skip
 """A frame is closed within 20 s, so that the attack is short."""
 FLEET: Final = ("-c", "60", "--rate", "60", "--duration", "600s", "--late", "0.02", "--duplicate", "0.02",

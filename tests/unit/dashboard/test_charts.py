@@ -87,21 +87,21 @@ def test_speed_without_a_known_limit_has_no_limit_line() -> None:
 
 
 def test_queries_are_told_apart_by_name() -> None:
-    frame = pd.DataFrame({"query": ["windows", "archive"], "t": TIMES[:2], "batch_ms": [300, 600]})
+    frame = pd.DataFrame({"query": ["telemetry", "archive"], "t": TIMES[:2], "batch_ms": [300, 600]})
     drawn = charts.by_query(frame, "t", "batch_ms", "ms").spec
-    assert drawn["encoding"]["color"]["scale"]["domain"] == ["archive", "windows"]
+    assert drawn["encoding"]["color"]["scale"]["domain"] == ["archive", "telemetry"]
     assert drawn["encoding"]["y"]["scale"] == {"domainMin": 0, "nice": True}
 
 
 def test_counts_that_are_all_zero_lie_on_an_axis_with_whole_numbers() -> None:
-    frame = pd.DataFrame({"query": ["windows", "archive"], "t": TIMES[:2], "lag_records": [0, 0]})
+    frame = pd.DataFrame({"query": ["telemetry", "archive"], "t": TIMES[:2], "lag_records": [0, 0]})
     axis = charts.by_query(frame, "t", "lag_records", "records").spec["encoding"]["y"]
     assert axis["scale"] == {"domainMax": 1, "domainMin": 0, "nice": True}
     assert (axis["axis"]["format"], axis["axis"]["tickMinStep"]) == (",.0f", 1)
 
 
 def every_drawing(window: drawing.Window | None) -> list[Drawing]:
-    frame = pd.DataFrame({"t": TIMES, "query": "windows", "value": [1.0, 2.0, 3.0]})
+    frame = pd.DataFrame({"t": TIMES, "query": "telemetry", "value": [1.0, 2.0, 3.0]})
     for column in ("speed_mean_kmh", "speed_max_kmh", "speed_limit_kmh", "soc_pct"):
         frame[column] = [40.0, 41.0, 42.0]
     soc = next(p for p in charts.HEALTH if p.title == "State of charge")

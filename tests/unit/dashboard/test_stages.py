@@ -91,7 +91,7 @@ def test_records_waiting_are_a_row_a_reader_and_a_column_a_partition() -> None:
         [
             {"reader": "archive", "partition": 0, "lag": 7, "measured": True, **keys},
             {"reader": "archive", "partition": 1, "lag": 500, "measured": False, **keys},
-            {"reader": "windows", "partition": 0, "lag": 0, "measured": True, **keys},
+            {"reader": "telemetry", "partition": 0, "lag": 0, "measured": True, **keys},
         ]
     )
     shown = stages.places(lag, ZoneInfo("UTC"), NOW)

@@ -62,11 +62,11 @@ def checkpoint(home: Path, query: str, ends: dict[int, int], commits: set[int]) 
 
 
 def test_a_record_is_in_the_first_committed_batch_that_ends_behind_it(tmp_path: Path) -> None:
-    checkpoint(tmp_path, "windows", {8: 100, 9: 200, 10: 300}, commits={8, 9})
-    assert batch_of(tmp_path, "windows", "t", 0, 150) == Taken("4f6a", 9, exact=True)
-    assert batch_of(tmp_path, "windows", "t", 0, 200) is None, "batch 10 is not committed"
-    assert batch_of(tmp_path, "windows", "t", 0, 50) == Taken("4f6a", 8, exact=False)
-    found = committed(tmp_path, "windows")
+    checkpoint(tmp_path, "telemetry", {8: 100, 9: 200, 10: 300}, commits={8, 9})
+    assert batch_of(tmp_path, "telemetry", "t", 0, 150) == Taken("4f6a", 9, exact=True)
+    assert batch_of(tmp_path, "telemetry", "t", 0, 200) is None, "batch 10 is not committed"
+    assert batch_of(tmp_path, "telemetry", "t", 0, 50) == Taken("4f6a", 8, exact=False)
+    found = committed(tmp_path, "telemetry")
     assert found is not None
     assert (found.batch_id, found.ends) == (9, {"t": {0: 200, 1: 3}})
     assert committed(tmp_path, "routing") is None

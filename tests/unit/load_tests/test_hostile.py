@@ -5,19 +5,22 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
+import pandas as pd
 import pytest
 import yaml
-from stream_jobs.partials.stage import Stage
 
 from bridge.translate import DECODERS
 from infra.contract import downlink, messages
 from infra.contract.errors import ContractError
-from infra.contract.verdict import ClockLimits
+from infra.contract.settings import Settings
 from load_tests.hostile import files
 from load_tests.hostile.grammar import KINDS, bodies
 from stream_jobs import rules
-from stream_jobs.windows import PARTS
+from stream_jobs.telemetry import Operator, table_of
+from stream_jobs.vehicles.limits import core_limits
+from stream_jobs.vehicles.plugged import detection
+from stream_jobs.vehicles.stage import vehicle_stage
+from stream_jobs.windows.open_windows import terms_of
 
 FILES = 150
 NOW_MS = 1_763_800_000_000
@@ -54,16 +57,57 @@ def test_a_hostile_message_is_decoded_or_refused_with_a_reason(kind: str) -> Non
     assert (sound + refused, refused > 0, sound > 0) == (300, True, kind != "notice")  # those are signed
 
 
+class Kept:
+    """A group's state as Spark gives it, without a watermark yet."""
+
+    def __init__(self) -> None:
+        self.blob: tuple[bytes, ...] | None = None
+
+    @property
+    def exists(self) -> bool:
+        return self.blob is not None
+
+    @property
+    def get(self) -> tuple[bytes, ...]:
+        assert self.blob is not None
+        return self.blob
+
+    def update(self, state: tuple[bytes, ...]) -> None:
+        self.blob = state
+
+    def remove(self) -> None:
+        self.blob = None
+
+    def getCurrentWatermarkMs(self) -> int:
+        return 0
+
+    def setTimeoutTimestamp(self, at_ms: int) -> None:
+        assert at_ms > 0
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_hostile_records_in_kafka_stop_no_worker_of_the_windows(kind: str) -> None:
     values = [None, b""] + [body.filled(VIN, n, NOW_MS) for n, body in enumerate(bodies(kind, 300, seed=17))]
     stamps = [(NOW_MS, NOW_MS, NOW_MS, 0, -1, 1 << 62)[n % 6] for n in range(len(values))]
-    columns = {"value": pa.array(values, pa.binary()), "received_ms": pa.array(stamps, pa.int64())}
-    stage = Stage(
-        10_000, 60_000, ClockLimits(floor_ms=1_420_070_400_000, ahead_ms=10_000, lateness_ms=30_000)
-    )
-    frames = stage.frames(pa.RecordBatch.from_pydict(columns), PARTS)
-    assert (VIN.decode() in frames["vehicle_id"].to_pylist()) is (kind == "telemetry")
+    records = pd.DataFrame(
+        {
+            "key": [VIN] * len(values), "partition": 0, "log_offset": range(len(values)),
+            "received_ms": stamps, "value": pd.Series(values, dtype=object),
+        }
+    )  # fmt: skip
+    settings = Settings()
+    plugged = detection(settings)
+    work = Operator(core_limits(settings), plugged, vehicle_stage(settings, plugged), terms_of(settings))
+    state: Any = Kept()
+    told = [
+        row
+        for _ in range(2)
+        for rows in work((0,), iter([records]), state)
+        for row in rows.to_dict("records")
+    ]
+    found = [table_of(row["body"]) for row in told if row["kind"] == "vehicle"]
+    assert any(VIN.decode() in table["vehicle_id"].to_pylist() for table in found) is (kind == "telemetry")
+    assert [row["kind"] for row in told].count("bucket") == 2
 
 
 def test_the_same_seed_makes_the_same_messages() -> None:

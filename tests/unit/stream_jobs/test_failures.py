@@ -6,7 +6,7 @@ from pathlib import Path
 
 from stream_jobs.failures import explained
 
-FOLDER = Path("/home/checkpoints/windows")
+FOLDER = Path("/home/checkpoints/telemetry")
 
 
 def test_the_innermost_cause_is_named_with_its_file_and_the_way_out() -> None:
@@ -15,18 +15,18 @@ def test_the_innermost_cause_is_named_with_its_file_and_the_way_out() -> None:
         "\tat org.apache.spark\nCaused by: org.apache.spark.SparkException: outer\n\tat x\n"
         "Caused by: org.apache.hadoop.fs.ChecksumException: Checksum error: file:/x/9_ab.changelog\n\tat y"
     )
-    said = explained("windows", FOLDER, text)
+    said = explained("telemetry", FOLDER, text)
     assert said.startswith(
-        "query windows: org.apache.hadoop.fs.ChecksumException: Checksum error: file:/x/9_ab."
+        "query telemetry: org.apache.hadoop.fs.ChecksumException: Checksum error: file:/x/9_ab."
     )
-    assert "`odograph jobs reset windows`" in said
+    assert "`odograph jobs reset telemetry`" in said
     assert str(FOLDER) in said
 
 
 def test_a_full_disk_is_no_reason_to_reset_anything() -> None:
-    said = explained("windows", FOLDER, "java.io.IOException: No space left on device\n\tat org.rocksdb")
-    assert said.startswith("query windows: java.io.IOException: No space left on device")
-    assert "free some space on the disks of /home/checkpoints/windows" in said
+    said = explained("telemetry", FOLDER, "java.io.IOException: No space left on device\n\tat org.rocksdb")
+    assert said.startswith("query telemetry: java.io.IOException: No space left on device")
+    assert "free some space on the disks of /home/checkpoints/telemetry" in said
     assert "reset" not in said
 
 

@@ -39,7 +39,9 @@ def values(home: Path, told: str) -> Callable[[pa.RecordBatch], list[float | Non
     stage = VehicleStage(*limits, lookups.vehicle_file(home), (rule(home, **KEYS, value=told),))
 
     def of(batch: pa.RecordBatch) -> list[float | None]:
-        seen = stage.features(batch).rules.values[:, 0].tolist()
+        frames = stage.frames(batch)
+        assert frames is not None
+        seen = stage.features(frames).rules.values[:, 0].tolist()
         return [None if math.isnan(value) else value for value in seen]
 
     return of

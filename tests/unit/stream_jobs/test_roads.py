@@ -13,17 +13,17 @@ import numpy as np
 import orjson
 import pyarrow as pa
 import pytest
-from stream_jobs.partials.stage import Stage
 
 from edge_simulator.town.roads import city
 from infra.contract.errors import ConfigError
 from infra.contract.verdict import ClockLimits
+from stream_jobs.frames.batch import frame_batch
 from stream_jobs.roads.hours import hour_of_week, off_peak_hours
 from stream_jobs.roads.matching import NO_EDGE, NOT_CLEAR, Fit, RoadIndex, RoadLookup, index_of, match
 from stream_jobs.roads.network import RoadNetwork, load, network_of, save
 from stream_jobs.roads.speeds import Blend, EdgeSpeeds, Seen, fallback
 from stream_jobs.roads.ways import nearest, quickest, ways_of
-from stream_jobs.windows import PARTS
+from stream_jobs.windows.roads import road_rows
 from tests.support_frames import frame
 
 M = 1 / 111_195
@@ -132,17 +132,20 @@ def test_frames_give_rows_by_edge_that_add_up_to_their_samples(tmp_path: Path) -
     assert load(tmp_path / "roads.npz").edge_id.tolist() == TOWN.edge_id.tolist()
     t0 = 1_767_225_600_000
     lookup = RoadLookup(tmp_path / "roads.npz")
-    stage = Stage(10_000, 60_000, ClockLimits(0, 10_000, 30_000), roads=lookup)
     along = [(50 + 100 * k) * M for k in range(10)]
     told = frame(
         1, 0, t0, speed_kmh=36.0, ignition_on=True, lat_deg=2 * M, lon_deg=along,
         heading_deg=[90.0] * 7 + [0.0, None, 90.0],
     )  # fmt: skip
-    received, value = pa.array([t0 + 1500], pa.int64()), pa.array([orjson.dumps(told)], pa.binary())
-    batch = pa.RecordBatch.from_pydict({"received_ms": received, "value": value})
-    rows = [row for row in stage.frames(batch, PARTS).to_pylist()[0]["partials"] if row["edge"] is not None]
+    numbers = {"partition": 0, "log_offset": 0, "received_ms": t0 + 1500}
+    columns = {name: pa.array([number], pa.int64()) for name, number in numbers.items()}
+    columns["value"] = pa.array([orjson.dumps(told)], pa.binary())
+    batch = frame_batch(pa.RecordBatch.from_pydict(columns), ClockLimits(0, 10_000, 30_000))
+    assert batch is not None
+    assert batch.ok.all()
+    _, edges = road_rows(batch.arrays, 60_000, lookup.index())
     sums: dict[int, int] = {}
-    for row in rows:
+    for row in pa.table(dict(edges.values)).to_pylist():
         assert row["edge"] >> 32 == 5
         edge = (row["edge"] & (2**32 - 1)) - 2
         sums[edge] = sums.get(edge, 0) + row["samples"]

@@ -11,9 +11,10 @@ from pyspark.sql import SparkSession
 
 import stream_jobs
 from infra.contract.errors import ConfigError
+from infra.contract.settings import Settings
 from infra.contract.verdict import ClockLimits
 from stream_jobs.user_sql.check import check
-from stream_jobs.user_sql.definition import read_file, read_folder
+from stream_jobs.user_sql.definition import least_watermark_s, read_file, read_folder
 from stream_jobs.user_sql.sink import refuse_doubles
 from stream_jobs.user_sql.stage import FrameStage
 from stream_jobs.user_sql.table import columns_of
@@ -48,6 +49,12 @@ def test_a_file_that_is_wrong_is_refused_with_its_line(tmp_path: Path, text: str
     with pytest.raises(ConfigError, match=r"SQL on the stream, .*mine\.sql") as error:
         read_file(written(tmp_path, text), 60)
     assert said in str(error.value)
+
+
+def test_the_least_delay_holds_all_that_is_in_time_and_partitions_that_lie_apart() -> None:
+    assert least_watermark_s(Settings()) == 60
+    short = Settings(jobs={"lateness_s": 5, "ahead_s": 4, "receipt_skew_s": 1})  # type: ignore[arg-type]
+    assert least_watermark_s(short) == 13
 
 
 def test_the_version_follows_the_statement_and_not_its_remarks(tmp_path: Path) -> None:

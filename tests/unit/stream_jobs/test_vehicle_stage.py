@@ -17,7 +17,7 @@ from stream_jobs.vehicles.harsh_runs import G_MPS2
 from stream_jobs.vehicles.journeys.harsh import HarshEvents, HarshState
 from stream_jobs.vehicles.journeys.limits import journey_limits
 from stream_jobs.vehicles.limits import harsh_limits
-from stream_jobs.vehicles.stage import VehicleStage
+from stream_jobs.vehicles.stage import Features, VehicleStage
 from tests.support_frames import frame, vin
 
 T0 = 1_780_000_000_000
@@ -34,8 +34,11 @@ def vehicles(home: Path, *rows: tuple[str, str, str, str]) -> Path:
     return path
 
 
-def stage(lookup: Path = NOBODY) -> VehicleStage:
-    return VehicleStage(clock_limits(SETTINGS), harsh_limits(SETTINGS), lookup)
+def features(batch: pa.RecordBatch, lookup: Path = NOBODY) -> Features:
+    stage = VehicleStage(clock_limits(SETTINGS), harsh_limits(SETTINGS), lookup)
+    frames = stage.frames(batch)
+    assert frames is not None
+    return stage.features(frames)
 
 
 def records(frames: list[dict[str, Any]], **more: pa.Array) -> pa.RecordBatch:
@@ -49,7 +52,7 @@ def records(frames: list[dict[str, Any]], **more: pa.Array) -> pa.RecordBatch:
 
 
 def beats(frames: list[dict[str, Any]], lookup: Path = NOBODY) -> list[Beat | None]:
-    placed = by_vehicle([stage(lookup).features(records(frames))])
+    placed = by_vehicle([features(records(frames), lookup)])
     return [each[2].beat for arrivals in placed.values() for each in arrivals]
 
 
@@ -78,8 +81,8 @@ def test_a_frame_whose_clock_cannot_be_right_gives_its_number_and_nothing_else()
 def test_a_frame_under_another_vehicles_key_is_not_taken_for_that_vehicles() -> None:
     frames = [frame(1, 0, T0), frame(2, 0, T0), frame(1, 1, T0), frame(1, 2, T0)]
     keyed = records(frames, key=pa.array([vin(1).encode(), vin(1).encode(), None, b"\xff"], pa.binary()))
-    assert stage().features(keyed).vehicle_id == [vin(1)]
-    assert stage().features(records(frames)).vehicle_id == [vin(1), vin(2), vin(1), vin(1)]
+    assert features(keyed).vehicle_id == [vin(1)]
+    assert features(records(frames)).vehicle_id == [vin(1), vin(2), vin(1), vin(1)]
 
 
 def test_what_is_too_hard_depends_on_the_class(tmp_path: Path) -> None:

@@ -16,11 +16,11 @@ odograph_bridge_in_flight_messages{lane="frames"} 500
 odograph_bridge_in_flight_bytes{lane="frames"} 750
 """
 JOBS = """
-odograph_query_input_records_total{query="windows"} 4000
+odograph_query_input_records_total{query="telemetry"} 4000
 odograph_query_input_records_total{query="archive"} 3000
-odograph_query_lag_records{query="windows"} 12
+odograph_query_lag_records{query="telemetry"} 12
 odograph_query_lag_records{query="archive"} 90
-odograph_query_dropped_late_total{query="windows"} 0
+odograph_query_dropped_late_total{query="telemetry"} 0
 """
 SETTINGS = Settings(bridge={"max_in_flight": 1000, "max_in_flight_bytes": 100_000}, jobs={"max_offsets": 120})  # type: ignore[arg-type]
 
@@ -64,12 +64,12 @@ def test_a_part_in_trouble_is_not_ready_and_says_why() -> None:
 
 
 def test_a_reader_stands_where_it_committed_and_at_the_beginning_of_what_it_never_read() -> None:
-    found = places("windows", "telemetry", {0: 120, 1: 50}, {0: 100}, {0: 80, 1: 50}, 10.0)
+    found = places("telemetry", "telemetry", {0: 120, 1: 50}, {0: 100}, {0: 80, 1: 50}, 10.0)
     assert found == [
-        Place("windows", "telemetry", 0, 120, 100, 4.0),
-        Place("windows", "telemetry", 1, 50, 0, 0.0),
+        Place("telemetry", "telemetry", 0, 120, 100, 4.0),
+        Place("telemetry", "telemetry", 1, 50, 0, 0.0),
     ]
 
 
 def test_a_log_begun_anew_is_not_less_than_read() -> None:
-    assert places("windows", "telemetry", {0: 5}, {0: 100}, None, None)[0].read_to == 5
+    assert places("telemetry", "telemetry", {0: 5}, {0: 100}, None, None)[0].read_to == 5

@@ -1,0 +1,66 @@
+"""Payloads out of Kafka: strict reading, the same by every reader and beside any other payload."""
+
+from __future__ import annotations
+
+import orjson
+import pyarrow as pa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stream_jobs.frames import heads
+from stream_jobs.frames.reading import FRAME_SCHEMA, HEAD_SCHEMA, SINGLY, read
+from tests.support_frames import frame, vin
+
+T0 = 1_767_225_600_000
+
+GOOD = orjson.dumps({"vehicle_id": vin(1), "boot_id": 1, "seq": 7, "speed_kmh": [1.5, None], "gear": 3})
+SEQ_OF: list[tuple[bytes | None, int | None]] = [
+    (GOOD, 7),
+    (b" " + GOOD + b"\n", 7),
+    (GOOD.replace(b'"seq":7', b'"seq":1,"seq":7'), 7),
+    (GOOD.replace(b'"gear":3', b'"gear":"x"'), 7),
+    (GOOD.replace(b"[1.5,null]", b'[1.5,"2"]'), 7),
+    (GOOD.replace(b'"seq":7', b'"seq":7.0'), None),
+    (GOOD.replace(b'"seq":7', b'"seq":true'), None),
+    (GOOD.replace(b'"seq":7', b'"seq":99999999999999999999'), None),
+    (GOOD.replace(b'"gear":3', b'"gear":NaN'), None),
+    (GOOD.replace(b'"gear":3', b'"gear":-Infinity'), None),
+    (GOOD.replace(b'"gear":3', b'"note":"\xff"'), None),
+    (GOOD + GOOD, None),
+    (GOOD + b"\x00}", None),
+    (GOOD[:-1], None),
+    (b"[1]", None),
+    (b"", None),
+    (None, None),
+]
+
+
+@settings(max_examples=50)
+@given(st.data())
+def test_a_payload_is_read_the_same_whatever_stands_beside_it(data: st.DataObject) -> None:
+    few = data.draw(st.lists(st.sampled_from(SEQ_OF), max_size=6))
+    before = data.draw(st.integers(0, 3 * SINGLY))
+    mixed = [(GOOD, 7)] * before + few
+    table = read(pa.array([payload for payload, _ in mixed], pa.binary()))
+    assert table["seq"].to_pylist() == [seq for _, seq in mixed]
+
+
+def test_a_value_of_a_wrong_type_is_not_available_and_the_others_are() -> None:
+    wrong = GOOD.replace(b'"gear":3', b'"gear":"x"').replace(b"[1.5,null]", b'[1.5,"2",true]')
+    row = read(pa.array([wrong], pa.binary())).to_pylist()[0]
+    assert (row["seq"], row["gear"], row["speed_kmh"]) == (7, None, [1.5, None, None])
+
+
+def test_two_halves_of_an_object_are_not_one_and_two_objects_are_not_two_records() -> None:
+    halves = [b'{"seq":1,"x":"}', b'{","seq":2}', b'{"seq":3}{"seq":4}', b'{"seq":5}']
+    assert read(pa.array(halves, pa.binary()))["seq"].to_pylist() == [None, None, None, 5]
+
+
+def test_a_number_of_too_many_digits_makes_a_payload_unreadable_to_every_reader() -> None:
+    plain = orjson.dumps(frame(1, 0, T0, speed_kmh=10.0))
+    long = plain[:-1] + b',"engine_rpm":' + b"1" * 400 + b"}"
+    with_text = plain[:-1] + b',"yaw_rate_dps":"x","engine_rpm":' + b"1" * 400 + b"}"
+    for payloads in ([plain, long], [with_text, plain], [plain, long, with_text] * 40):
+        for schema in (FRAME_SCHEMA, HEAD_SCHEMA):
+            seen = heads.readable(read(pa.array(payloads, pa.binary()), schema)).tolist()
+            assert seen == [each is plain for each in payloads]
