@@ -27,6 +27,7 @@ from stream_jobs.telemetry import BUCKET, MISSED, TABLES, table_of
 from stream_jobs.topic_writer import TopicWriter
 from stream_jobs.vehicles.rows import unpack
 from stream_jobs.vehicles.tables import RowTable, tables_of
+from stream_jobs.windows.open_windows import SILENT_MS
 from stream_jobs.windows.places import SHARE
 from stream_jobs.windows.tables import latest_of, place_rows
 
@@ -136,7 +137,7 @@ class TelemetrySink:
                 if of.num_rows:
                     write_windows(connection, table, of, batch_id)
         if moved:
-            execute(connection, sql.CLOSE_SHARES)
+            execute(connection, sql.CLOSE_SHARES, {"margin_ms": SILENT_MS})
         self._mine = True
 
 

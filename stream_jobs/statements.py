@@ -26,8 +26,10 @@ ON CONFLICT (query_id, bucket) DO UPDATE SET open_from_ms = excluded.open_from_m
 WHERE b.open_from_ms <> excluded.open_from_ms
 """
 CLOSE_SHARES: Final = """
-DELETE FROM odograph.road_share WHERE start_ms < (SELECT min(open_from_ms) FROM odograph.road_share_bucket)
+DELETE FROM odograph.road_share
+WHERE start_ms < (SELECT min(open_from_ms) FROM odograph.road_share_bucket) - %(margin_ms)s
 """
+"""Not at once: a bucket that has no vehicle yet takes nothing that is older than the margin."""
 ADD_SHARES: Final = f"""
 INSERT INTO {SHARE_TABLE} SELECT * FROM staged_road_share ORDER BY {_SHARE_KEYS}, bucket
 ON CONFLICT ({_SHARE_KEYS}, bucket) DO UPDATE SET

@@ -43,7 +43,11 @@ def stream_tasks(
     all_closed = completeness.completeness(nightly_db, "telemetry", "archive")
     nightly = Nightly(spark, settings, nightly_db, owner_url, all_closed, stop)
     tasks: list[tuple[str, float, Callable[[], Any]]] = [
-        ("progress", PROGRESS_S, partial(write_progress, board, database("progress"))),
+        (
+            "progress",
+            PROGRESS_S,
+            partial(write_progress, board, database("progress"), settings.jobs.unwritten_ms),
+        ),
         ("repair", settings.jobs.repair_interval_s, Repair(spark, settings, repair_db, closed)),
         ("recompute", settings.recompute.look_s, nightly),
     ]
@@ -54,9 +58,10 @@ def stream_tasks(
     return [PeriodicTask(name, every_s, _in_pool(spark, name, work)) for name, every_s, work in tasks]
 
 
-def write_progress(board: Board, database: Database) -> None:
+def write_progress(board: Board, database: Database, unwritten_ms: int) -> None:
     """Lines of progress since the last call, and up to when each query is complete, into their tables."""
     lines, moments = board.take()
+    moments = {query: at_ms - unwritten_ms * (query == "telemetry") for query, at_ms in moments.items()}
 
     def write(connection: Connection) -> None:
         insert_progress(connection, [[line[column] for column in sql.PROGRESS_COLUMNS] for line in lines])

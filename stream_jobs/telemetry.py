@@ -63,8 +63,8 @@ class Operator:
         core = Core(self.limits, self.detection)
         bucket = load_bucket(state.get[0] if state.exists else None)
         adopt(bucket, [f"{rule.id}@{rule.version}" for rule in self.detection.rules])
-        windows = OpenWindows(self.terms, bucket.windows)
         watermark_ms = state.getCurrentWatermarkMs()
+        windows = OpenWindows(self.terms, bucket.windows, watermark_ms)
         arrived = []
         for batch in self._frames(records):
             windows.take(batch, batch.ok)

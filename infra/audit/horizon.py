@@ -79,7 +79,8 @@ def look(settings: Settings, addresses: Endpoints) -> Horizon:
             f"{' and '.join(never)} never finished a batch: nothing can be balanced yet; see: odograph status"
         )
     slowest = min(waiting, key=lambda consumer: waiting[consumer])
-    return Horizon(waiting[slowest] - DISORDER_MS, slowest, taken, ends)
+    moment_ms = waiting[slowest] - DISORDER_MS - settings.jobs.unwritten_ms
+    return Horizon(moment_ms, slowest, taken, ends)
 
 
 def _first_ms(log: LogReader, topic: str, ends: Offsets, taken: Offsets, now_ms: int) -> Iterator[int]:

@@ -248,7 +248,7 @@ class Jobs(Section):
     master: str = Field("local[2]", description="Spark master of the micro-batch application")
     trigger_s: float = Field(1.0, gt=0, description="trigger of the query telemetry, s")
     publish_s: float = Field(
-        2.0, ge=0, description="an open window that changes is written at most once in so long, s"
+        0.0, ge=0, description="a changing open window is written at most once in so long; 0: each batch, s"
     )
     archive_trigger_s: float = Field(10.0, gt=0, description="trigger of the archive query, s")
     repair_interval_s: float = Field(20.0, gt=0, description="pause between two repairs of late windows, s")
@@ -306,6 +306,11 @@ class Jobs(Section):
     forget_h: int = Field(
         168, ge=1, description="the memory of a vehicle that sent nothing for so long goes, hours"
     )
+
+    @property
+    def unwritten_ms(self) -> int:
+        """How long what the query telemetry has taken in may wait until it is written, by receipt."""
+        return int((self.publish_s + self.receipt_skew_s) * 1000) if self.publish_s else 0
 
 
 class Watch(Section):

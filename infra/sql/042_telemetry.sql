@@ -62,7 +62,7 @@ CREATE TABLE odograph.road_share_bucket (
     open_from_ms bigint  NOT NULL,
     PRIMARY KEY (query_id, bucket)
 );
-COMMENT ON TABLE odograph.road_share_bucket IS 'From which start on each bucket may still change windows of places';
+COMMENT ON TABLE odograph.road_share_bucket IS 'From which start of windows of places on each bucket may still change them';
 COMMENT ON COLUMN odograph.road_share_bucket.query_id IS 'checkpoint of the query that writes the shares: those of another are worth nothing';
 
 GRANT SELECT, INSERT, UPDATE, DELETE ON odograph.road_share, odograph.road_share_bucket TO odograph_ingest;

@@ -62,7 +62,7 @@ def closed_ms(settings: Settings, addresses: Endpoints, database: Database) -> i
     except ServiceError:
         behind = dict.fromkeys(CLOSERS, 1)
     if sum(behind.get(query, 0) for query in CLOSERS) == 0:
-        return now_ms
+        return now_ms - settings.jobs.unwritten_ms
     said = database.run(lambda c: runs.caught_up_ms(c, CLOSERS, now_ms))
     if said is None:
         raise ServiceError("the stream has not caught up yet: recompute when odograph status shows no lag")

@@ -128,9 +128,11 @@ class _Kept(Generic[Kind]):
 class OpenWindows:
     """Windows by vehicle, road cell and edge; ``memory`` is what an earlier one gave."""
 
-    def __init__(self, terms: Terms, memory: Memory | None = None) -> None:
+    def __init__(self, terms: Terms, memory: Memory | None = None, watermark_ms: int = 0) -> None:
         self._terms = terms
         self._memory = Memory() if memory is None else memory
+        if not self._memory.clocks_ms:  # what others have closed long ago is closed to whom nothing came yet
+            self._memory.closed_ms = max(0, watermark_ms - SILENT_MS - terms.lateness_ms - terms.skew_ms)
         self._vehicles = _Kept(self._memory.vehicles, load_block, dump_block)
         self._places = _Kept(self._memory.places, load_places, dump_places)
         self._touched: dict[int, list[Ints]] = {}
