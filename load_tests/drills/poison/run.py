@@ -31,10 +31,12 @@ def poison(site: Site, mutant: str | None = None, attacks: Sequence[Attack] = AT
 
 def _outcome(site: Site, attack: Attack, mutant: str | None) -> list[Promise]:
     """The promises of an attack, named after it; its programs have ended then."""
+    found: list[Promise] = []
     try:
         with contextlib.ExitStack() as ending:
             ending.callback(site.end_programs)
-            found = list(attack.run(site, mutant)) or [Promise("says what must hold", False, "no promise")]
+            found.extend(attack.run(site, mutant))  # what it gave before it raises stays
+        found = found or [Promise("says what must hold", False, "no promise")]
     except Exception as error:  # noqa: BLE001  whatever it is, the attack did not show what it must
-        found = [Promise("comes to its end", False, f"{type(error).__name__}: {error}")]
+        found.append(Promise("comes to its end", False, f"{type(error).__name__}: {error}"))
     return [replace(promise, text=f"{attack.name}: {promise.text}") for promise in found]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from infra.contract.errors import ConfigError
@@ -19,7 +21,8 @@ class Nowhere(Site):
         self.say, self._children = print, {}
 
 
-def breaks_down(site: Site, mutant: str | None) -> list[Promise]:
+def breaks_down(site: Site, mutant: str | None) -> Iterator[Promise]:
+    yield Promise("0 doubled", True, "0 of 3")
     raise OSError("the broker is away")
 
 
@@ -37,6 +40,7 @@ ATTACKS = (
 def test_an_attack_that_raises_is_a_promise_not_kept_and_the_next_one_runs() -> None:
     verdict = poison(Nowhere(), None, ATTACKS)
     assert verdict.promises == (
+        Promise("row1: 0 doubled", True, "0 of 3"),
         Promise("row1: comes to its end", False, "OSError: the broker is away"),
         Promise("row2: 0 lost", True, "3 of 3"),
         Promise("row3: says what must hold", False, "no promise"),
