@@ -167,6 +167,24 @@ def archive_counts(home: Path, live_topic: str | None = None) -> ArchiveCounts:
     return ArchiveCounts(*sums)
 
 
+_AGAIN_SQL = """
+SELECT count(DISTINCT (vehicle_id, boot_id, seq, t0_ms)) - count(DISTINCT (vehicle_id, boot_id, seq))
+FROM read_parquet(?, hive_partitioning = false) WHERE verdict = 'ok' AND hash(vehicle_id) % ? = ?
+"""
+
+
+def used_again(home: Path) -> int:
+    """How often a device used a number again in time, for another first sample."""
+    files = paths(archive_of(home))
+    if not files:
+        return 0
+    with connected() as connection:
+        ((rows,),) = connection.execute(_ROWS_SQL, [files]).fetchall()
+        shares = -(-rows // SHARE_ROWS)
+        asked = (connection.execute(_AGAIN_SQL, [files, shares, share]).fetchall() for share in range(shares))
+        return sum(int(again) for ((again,),) in asked)
+
+
 DeadFrame = tuple[str, str, int, int]
 """A frame known to lie in a dead letter: SHA-256 of the letter's bytes (hex), vehicle id, boot id, seq."""
 

@@ -149,6 +149,18 @@ def enter_listed(figures: Figures, listed: Listed) -> None:
     figures.dead_unknown, figures.not_kept = listed.dead_unknown, listed.not_kept
 
 
+def enter_again(figures: Figures, again: int) -> int:
+    """Take frames under a used number for frames of their own, as far as windows counted more than there are.
+
+    ``again``: how often the vehicle used a number again, for another moment. How many it explains.
+    """
+    own = min(again, max(0, figures.counted - figures.in_time))
+    figures.generated += own
+    figures.in_time += own
+    figures.duplicate -= own
+    return own
+
+
 def totals(vehicles: Mapping[str, Figures]) -> Figures:
     """All vehicles together."""
     found = Figures()

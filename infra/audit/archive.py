@@ -117,6 +117,12 @@ SELECT g.vehicle_id, g.boot_id, g.first_seq,
 FROM gap g LEFT JOIN record r ON r.vehicle_id = g.vehicle_id AND r.boot_id = g.boot_id AND r.seq >= 0
 GROUP BY ALL
 """
+_AGAIN = """
+SELECT vehicle_id, count(DISTINCT (boot_id, seq, t0_ms)) - count(DISTINCT (boot_id, seq))
+FROM record SEMI JOIN asked USING (vehicle_id)
+WHERE verdict = 'ok' AND at_ms >= $since AND at_ms < $until AND received_ms < $seen
+GROUP BY ALL
+"""
 _PARTITIONS = """
 SELECT topic, partition, count(*), min(log_offset), max(log_offset),
        sum(log_offset::HUGEINT), sum(log_offset::HUGEINT * log_offset)
@@ -209,6 +215,14 @@ class Archive:
         for vehicle_id, boot_id, seq in self._run(_ELSEWHERE):
             found[vehicle_id, boot_id].append((seq, seq))
         return {device: merged(ranges) for device, ranges in found.items()}
+
+    def again(self, vehicles: Sequence[str]) -> dict[str, int]:
+        """How often these vehicles used a number again in time, for another first sample."""
+        if not vehicles:
+            return {}
+        self._run("CREATE OR REPLACE TEMP TABLE asked (vehicle_id VARCHAR)")
+        self._connection.executemany("INSERT INTO asked VALUES (?)", [[each] for each in vehicles])
+        return dict(self._run(_AGAIN, self._bounds))
 
     def partitions(self) -> list[PartitionCount]:
         """Records received in the scope by partition of the log, with the offsets between them that lack.

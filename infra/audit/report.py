@@ -87,6 +87,8 @@ def _figures(audit: Audit, zone: ZoneInfo) -> Iterator[tuple[str, int, str]]:
     )
     yield "quarantined", f.quarantined, f"frames with an impossible clock ({f.quarantined_records:,} records)"
     yield "counted", f.counted, f"frames in windows by the stream; {f.in_time:,} in the archive"
+    if account.again:
+        yield "again", account.again, "frames of them under a number that another frame of the device had"
     yield "duplicate", f.duplicate, "records of frames seen before"
     if audit.in_flight and audit.horizon is not None:
         seen = audit.horizon
@@ -135,6 +137,7 @@ def as_json(audit: Audit) -> str:
         | {
             "dropped_by_broker": account.dropped_by_broker,
             "lost_with_session": account.lost_with_session,
+            "again": account.again,
         },
         "sessions": [asdict(loss) for loss in account.sessions],
         "vehicles": {v: _with_residual(f) for v, f in sorted(account.vehicles.items())},

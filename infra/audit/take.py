@@ -58,6 +58,8 @@ class Account:
     log: list[LogGap] = field(default_factory=list)
     open_records: int = 0
     """Archived records of frames that came after the scope, within what was asked for: not closed yet."""
+    again: int = 0
+    """Frames in windows under a number that another frame of the device had."""
     sessions: list[SessionLoss] = field(default_factory=list)
     """Sessions of the bridge that the broker lost, within the scope."""
     broker_dropped: int | None = None
@@ -103,6 +105,7 @@ def take(
         with tables.opened(sources.db_url) as database:
             _devices(found, counts, told, store, database, sources.waiting)
             _listed(found, database)
+            _again(found, store)
             _sessions(found, store, database)
             _windows(found, store, database, sources.window_ms)
         found.open_records = store.open_records(asked_ms) if asked_ms > scope.until_ms else 0
@@ -142,6 +145,13 @@ def _devices(
 def _listed(found: Account, database: Tables) -> None:
     for vehicle_id, listed in database.listed(found.scope).items():
         account.enter_listed(found.vehicles.setdefault(vehicle_id, Figures()), listed)
+
+
+def _again(found: Account, store: Archive) -> None:
+    """Numbers used again for another moment: what windows counted under them once more is no double."""
+    more = [v for v, figures in sorted(found.vehicles.items()) if figures.counted > figures.in_time]
+    for vehicle_id, again in store.again(more).items():
+        found.again += account.enter_again(found.vehicles[vehicle_id], again)
 
 
 def _sessions(found: Account, store: Archive, database: Tables) -> None:

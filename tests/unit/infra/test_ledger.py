@@ -4,7 +4,15 @@ from pathlib import Path
 
 import duckdb
 
-from infra.ledger import ArchiveCounts, EdgeCounts, archive_counts, balance, dead_archived, edge_counts
+from infra.ledger import (
+    ArchiveCounts,
+    EdgeCounts,
+    archive_counts,
+    balance,
+    dead_archived,
+    edge_counts,
+    used_again,
+)
 
 DATABASE = {
     "frames_counted": 93,
@@ -105,13 +113,20 @@ def test_the_archive_is_counted_by_record_and_by_identity(tmp_path: Path) -> Non
     assert archive_counts(tmp_path / "empty") == ArchiveCounts()
 
 
-def archive(home: Path, *seqs: int) -> None:
+def archive(home: Path, *seqs: int, t0_ms: int = 0, name: str = "a") -> None:
     folder = home / "archive" / "telemetry" / "date=2026-11-21" / "hour=10"
-    folder.mkdir(parents=True)
-    rows = ", ".join(f"('V', 1, {seq}, 'ok', 't')" for seq in seqs)
-    duckdb.sql(f"SELECT * FROM (VALUES {rows}) t(vehicle_id, boot_id, seq, verdict, topic)").write_parquet(
-        str(folder / "a.parquet")
-    )
+    folder.mkdir(parents=True, exist_ok=True)
+    rows = ", ".join(f"('V', 1, {seq}, 'ok', 't', {t0_ms})" for seq in seqs)
+    names = "vehicle_id, boot_id, seq, verdict, topic, t0_ms"
+    duckdb.sql(f"SELECT * FROM (VALUES {rows}) t({names})").write_parquet(str(folder / f"{name}.parquet"))
+
+
+def test_numbers_used_again_for_another_moment_are_counted_and_copies_are_not(tmp_path: Path) -> None:
+    assert used_again(tmp_path) == 0
+    archive(tmp_path, 1, 8, 8)
+    assert used_again(tmp_path) == 0
+    archive(tmp_path, 8, 9, t0_ms=300_000, name="b")
+    assert used_again(tmp_path) == 1
 
 
 def test_a_dead_letter_whose_frame_is_archived_is_no_loss_however_often_it_went_in(tmp_path: Path) -> None:

@@ -28,9 +28,11 @@ class Record:
     verdict: str = "ok"
     offset: int = -1
     received_ms: int = -1
+    moved_ms: int = 0
+    """So much later than its number says."""
 
     def row(self, offset: int, begin_ms: int) -> dict[str, object]:
-        t0_ms = begin_ms + 1000 * self.seq
+        t0_ms = begin_ms + 1000 * self.seq + self.moved_ms
         received_ms = t0_ms + 1000 if self.received_ms < 0 else self.received_ms
         return {
             "topic": "odograph.telemetry",

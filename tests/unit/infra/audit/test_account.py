@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from infra.audit.account import Absent, Figures, absent, enter_listed, of_device, totals
+from infra.audit.account import Absent, Figures, absent, enter_again, enter_listed, of_device, totals
 from infra.audit.archive import DeviceCount
 from infra.audit.edge import EdgeDevice
 from infra.audit.scope import WHOLE, Scope
@@ -85,6 +85,15 @@ def test_each_disagreement_counts_in_the_residual_and_none_cancels_another() -> 
     assert figures.residual == 4
     figures.missing = 3
     assert figures.residual == 7
+
+
+def test_what_windows_counted_under_a_used_number_is_a_frame_of_its_own_and_explains_no_more() -> None:
+    figures = Figures(generated=5, in_time=4, counted=6, late=1, duplicate=3)
+    assert (enter_again(figures, 1), figures.residual) == (1, 1)
+    assert (enter_again(figures, 5), figures.residual) == (1, 0)
+    assert figures == Figures(generated=7, in_time=6, counted=6, late=1, duplicate=1)
+    lossy = Figures(generated=4, in_time=4, counted=3)
+    assert (enter_again(lossy, 5), lossy.residual) == (0, 1)
 
 
 def test_the_total_is_the_sum_of_all_vehicles() -> None:

@@ -101,6 +101,19 @@ def test_the_windows_of_a_vehicle_are_counted_by_first_sample_and_identity(tmp_p
         assert found.windows("V", 10_000) == {T0_MS: (2, BOOT, 8, 9), first: (1, BOOT, 10, 10)}
 
 
+def test_a_number_used_again_for_another_moment_in_time_is_told_of_the_vehicles_asked_for(
+    tmp_path: Path,
+) -> None:
+    moved = [Record(8, moved_ms=ms) for ms in (0, 0, 300_000, 300_000, 600_000)]
+    late = [Record(9), Record(9, verdict="late", moved_ms=300_000)]
+    files = store(tmp_path, [*moved, *late, Record(8, "W"), Record(8, "W", moved_ms=300_000), Record(1, "X")])
+    with archive.opened(tmp_path, files, WHOLE) as found:
+        assert found.again(["V", "X"]) == {"V": 2, "X": 0}
+        assert found.again([]) == {}
+    with archive.opened(tmp_path, files, Scope(T0_MS, T0_MS + 400_000)) as found:
+        assert found.again(["V", "W"]) == {"V": 1, "W": 1}
+
+
 def test_an_archive_without_files_says_nothing(tmp_path: Path) -> None:
     with archive.opened(tmp_path, [], WHOLE) as found:
         assert (found.devices(), found.partitions()) == ({}, [])
