@@ -12,11 +12,11 @@ import pytest
 
 from infra.sql import continuous
 from load_tests.oracle import Expected, expect, expect_rollup
-from stream_jobs import windows
 from stream_jobs.database import Database
 from stream_jobs.rollups.update import RollUps
 from stream_jobs.sinks import VEHICLE, restate_windows, tagged, write_windows
 from stream_jobs.trends.update import renew
+from stream_jobs.windows import tables as windows
 from tests.integration.community_support import apply_community_files, refreshed
 from tests.integration.rollup_support import insert_bucket
 from tests.integration.stream_support import drive, query, spoilt
