@@ -14,6 +14,7 @@ from stream_jobs.archive_files import RECORD, HourFiles
 from tests.integration.stream_support import query
 from tests.support import Lane
 from tests.support_frames import Record, frame, vin
+from tests.unit.stream_jobs.window_support import key_of
 
 RULES = """
 rules:
@@ -39,7 +40,7 @@ class Killed(Exception):
 def archive(lane: Lane, name: str, records: Sequence[Record]) -> None:
     """The records as the archive has them, and its late frames listed; offsets of a thousand to each name."""
     base = sum(name.encode()) * 1_000_000
-    rows = [("telemetry", 0, base + k, None, at, raw) for k, (at, raw) in enumerate(records)]
+    rows = [("telemetry", 0, base + k, key_of(raw), at, raw) for k, (at, raw) in enumerate(records)]
     columns = zip(KINDS, zip(*rows, strict=True), strict=True)
     batch = pa.RecordBatch.from_arrays([pa.array(c, kind) for kind, c in columns], names=list(RECORD))
     folder = lane.home / "archive" / "telemetry"

@@ -20,6 +20,7 @@ from stream_jobs.recompute.turn import WINDOWS, turn
 from stream_jobs.sinks import ROAD, BatchClaims, TelemetrySink, restate_windows, tagged, write_windows
 from stream_jobs.telemetry import BUCKET, NEVER_MS, OUTPUT, ipc_of
 from stream_jobs.topic_writer import TopicWriter, dead_lettering
+from stream_jobs.windows.open_windows import SILENT_MS
 from stream_jobs.windows.places import SHARE
 from stream_jobs.windows.roads import EDGE_BITS, EDGE_OFFSET
 from stream_jobs.windows.tables import NO_SECTOR, latest_of
@@ -135,10 +136,11 @@ def test_shares_go_once_no_bucket_can_change_their_window_and_those_of_another_c
     lane: Lane, database: Database
 ) -> None:
     kept = "SELECT bucket, vehicles FROM odograph.road_share ORDER BY 1"
+    closed_ms = T0 + 1 + SILENT_MS
     windows = "SELECT vehicles FROM odograph.road_cell_window"
     first = Stream(lane, database)
     first.write(1, bucket_rows(0, T0, shares=share(0, 2)), bucket_rows(1, T0, shares=share(1, 3)))
-    first.write(2, bucket_rows(0, T0 + 60_000))
+    first.write(2, bucket_rows(0, closed_ms))
     assert query(lane, kept) == [{"bucket": 0, "vehicles": 2}, {"bucket": 1, "vehicles": 3}]
 
     second = Stream(lane, database, "22222222")
@@ -147,9 +149,11 @@ def test_shares_go_once_no_bucket_can_change_their_window_and_those_of_another_c
     assert query(lane, windows) == [{"vehicles": 4}]
     second.write(1, bucket_rows(0, T0, shares=share(0, 1)))
     assert query(lane, windows) == [{"vehicles": 5}]
-    second.write(2, bucket_rows(0, T0 + 60_000))
+    second.write(2, bucket_rows(0, closed_ms))
     assert len(query(lane, kept)) == 2
-    second.write(3, bucket_rows(1, NEVER_MS))
+    second.write(3, bucket_rows(1, closed_ms - 1))
+    assert len(query(lane, kept)) == 2  # a bucket that has no vehicle yet may still take it
+    second.write(4, bucket_rows(1, NEVER_MS))
     assert query(lane, kept) == []
     assert query(lane, windows) == [{"vehicles": 5}]
 
