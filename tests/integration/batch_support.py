@@ -36,8 +36,10 @@ from stream_jobs.vehicles.plugged import Detection
 from stream_jobs.vehicles.replay import arrivals_of
 from stream_jobs.vehicles.rows import AlertRow, pack
 from stream_jobs.vehicles.stage import vehicle_stage
+from stream_jobs.windows.tables import NO_WINDOWS
 from tests.support_frames import Record
 
+OF_VEHICLES = NO_WINDOWS.schema.append(pa.field("batch_id", pa.int64()))
 PATIENCE_S = 120.0
 """For a transaction: a starved machine is not what is tested here."""
 Patch = Callable[[type, str, Any], None]
@@ -65,18 +67,24 @@ class Given:
 
     def _windows(self, starts_ms: Sequence[int]) -> dict[WindowTable, pa.Table]:
         return {
-            VEHICLE: self._rows(self.vehicle, WINDOW_KEYS, starts_ms),
+            VEHICLE: self._rows(self.vehicle, WINDOW_KEYS, starts_ms, OF_VEHICLES),
             ROAD: self._rows(self.road, ROAD_KEYS, starts_ms),
         }
 
-    def _rows(self, found: Mapping[Any, Row], keys: Sequence[str], starts_ms: Sequence[int]) -> pa.Table:
+    def _rows(
+        self,
+        found: Mapping[Any, Row],
+        keys: Sequence[str],
+        starts_ms: Sequence[int],
+        schema: pa.Schema | None = None,
+    ) -> pa.Table:
         length_ms = grid_of(self.settings).road_window_ms
         inside = [
             dict(zip(keys, key, strict=True)) | row | {"batch_id": REPAIR_BATCH_ID}
             for key, row in found.items()
             if int(key[-1].timestamp() * 1000) // length_ms * length_ms in starts_ms
         ]
-        return pa.Table.from_pylist(inside)
+        return pa.Table.from_pylist(inside, schema)
 
     def _played(self, works: Sequence[Work], seen_ms: int) -> Iterator[tuple[str, list[dict[str, Any]]]]:
         placed, mine = self._placed(), {each.task.vehicle_id: each for each in works}
