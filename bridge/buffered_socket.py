@@ -19,15 +19,16 @@ class BufferedSocket:
         self._unsent = b""
         self.buffer = PacketBuffer()
 
-    def fill(self) -> None:
-        """Read once, where something is there. Raises ConnectionError at the end of the stream."""
+    def fill(self) -> int:
+        """Read once; how many bytes were there. Raises ConnectionError at the end of the stream."""
         try:
             data = self._sock.recv(READ_BYTES)
         except (BlockingIOError, ssl.SSLWantReadError):
-            return
+            return 0
         if not data:
             raise ConnectionError("the broker closed the connection")
         self.buffer.feed(data)
+        return len(data)
 
     def recv(self, count: int) -> bytes:
         """What the client library reads: only from packets that were read ahead."""

@@ -77,6 +77,8 @@ class SourceConfig:
 
     ``max_packet_bytes``: of a larger message only the first bytes are held.
 
+    ``gather_s``: how long the first message waits to be read together with those that come after it.
+
     ``marker``, where it is given, is a topic of ours: the session is to be emptied. The subscription ends,
     and a message of that topic comes behind all that the broker still holds.
     """
@@ -89,6 +91,7 @@ class SourceConfig:
     marker: str = ""
     max_packet_bytes: int = PACKET_BYTES
     identity_property: str = ""
+    gather_s: float = 0.0
     session: SessionMemory = field(default_factory=SessionMemory)
 
 

@@ -26,6 +26,8 @@ BACKOFF_MAX_S: Final = 5.0
 STEADY_S: Final = 10.0
 """A connection that lasted so long was a sound one: the next pause is short again. So two clients that take
 the same session from each other do it seldom."""
+MANY_BYTES: Final = 64 * 1024
+"""Who finds so much in one read has company enough."""
 TAKEN_OVER: Final = 0x8E
 """Reason code of a DISCONNECT: another client came with our id (MQTT 5, 3.14.2.1)."""
 RETAINED_ON_NEW_SUBSCRIPTION: Final = 1
@@ -48,6 +50,7 @@ class MqttSource:
         self._client: Client | None = None
         self._sock: BufferedSocket | None = None
         self._acks = b""
+        self._quiet = True
         self._backoff_s = BACKOFF_FIRST_S
         self._next_dial_s = 0.0
         self.connected = False
@@ -63,7 +66,10 @@ class MqttSource:
         self._subscribed_s = inf
 
     def poll(self, limit: int, wait_s: float) -> list[Publish]:
-        """Messages that came, at most ``limit``, waiting for them at most ``wait_s``. Reconnects by itself.
+        """Messages that came, at most ``limit``, after waiting ``wait_s`` at most. Reconnects by itself.
+
+        The first one waits ``gather_s`` for company where the last read took all there was and that was not
+        much: at a low rate a turn, and what follows from it, is paid once for many. A full queue never waits.
 
         ``limit`` 0 leaves messages in the broker's and the kernel's hands: back-pressure. When ``epoch`` has
         changed, the packet ids of all earlier messages are void.
@@ -97,7 +103,9 @@ class MqttSource:
             self._write()
         found = self._take(limit)
         if readable and not found:
-            sock.fill()
+            if self._quiet and self._config.gather_s:
+                time.sleep(self._config.gather_s)
+            self._quiet = sock.fill() < MANY_BYTES and not select.select([sock], [], [], 0)[0]
             found = self._take(limit)
         if self._sock is not None and client.loop_misc() != 0:
             raise ConnectionError("the broker answers no ping")

@@ -1,11 +1,12 @@
 """How fast the bridge is: messages/s and CPU microseconds a message, beside the bridge one would write first.
 
 The broker's queue is filled while no bridge runs; then a bridge drains it alone, so that neither the
-publisher nor its pace is part of the figure. What is stored is read from Kafka's offsets. CPU is the user and
-system time of the bridge's processes between the first tenth and the last record. The variants take turns, so
-that what else the machine does falls on all. Mosquitto and Kafka are this program's own.
+publisher nor its pace is part of the figure. With ``--rate`` messages come evenly at that rate while it runs.
+What is stored is read from Kafka's offsets. CPU is the user and system time of the bridge's processes between
+the first tenth and the last record. The variants take turns, so that what else the machine does falls on all.
+Mosquitto and Kafka are this program's own.
 
-Run: python -m load_tests.bridge_rate [--sizes 0.2,1,4] [--processes 1,2] [--repeats 5] [--json]
+Run: python -m load_tests.bridge_rate [--sizes 0.2,1,4] [--processes 1,2] [--rate 1200] [--repeats 5] [--json]
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from infra.contract.topics import kafka_topic
-from load_tests.mqtt_flood import sized_messages
+from load_tests.mqtt_flood import Flood, sized_messages
 from load_tests.rate_support import Ends, Services, cpu_s, rss_mb, services_in
 
 VEHICLES = 2000
@@ -32,6 +33,7 @@ PROBED = 64
 DEADLINE_S = 120.0
 PROBE_S = 1.0
 POLL_S = 0.02
+PACE_S = 0.002
 FIRST = 10
 """The first tenth is not timed."""
 
@@ -64,7 +66,7 @@ class Variant:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One drain. CPU per message of the bridge's processes, and of the two services."""
+    """One drain, or one steady rate. CPU per message of the bridge's processes, and of the two services."""
 
     variant: str
     processes: int
@@ -130,22 +132,39 @@ def establish(variant: Variant, services: Services, ends: Ends) -> None:
                 raise RuntimeError(f"{variant}: no message crosses\n{_last_words(services.home)}")
 
 
-def drain(variant: Variant, services: Services, ends: Ends, size_kb: float, count: int) -> Run:
-    """Fill the broker's queue, drain it, read the figures."""
+def paced(flood: Flood, messages: Sequence[tuple[bytes, bytes]], rate: float) -> None:
+    """Publish at ``rate`` messages/s, each when it is due."""
+    begun_s, sent = time.monotonic(), 0
+    while sent < len(messages):
+        due = min(len(messages), round((time.monotonic() - begun_s) * rate))
+        sent += flood.publish(messages[sent:due])
+        time.sleep(PACE_S)
+
+
+def measure(
+    variant: Variant, services: Services, ends: Ends, size_kb: float, count: int, rate: float | None
+) -> Run:
+    """Carry ``count`` messages, read the figures; without a ``rate`` they fill the broker's queue before."""
+    start, first = ends.total(), count // FIRST
+    messages = sized_messages(variant.root, VEHICLES, count, size_kb)
     with services.flood() as flood:
-        flood.publish(sized_messages(variant.root, VEHICLES, count, size_kb))
-    start = ends.total()
-    with running(variant, services, ends) as bridge:
-        begun = bridge.wait(start + count // FIRST)
-        pids = [child.pid for child in bridge.children]
-        watched = [*pids, services.broker_pid, services.kafka_pid]
-        begun_s, before = time.monotonic(), [cpu_s(pid) for pid in watched]
-        bridge.wait(start + count)
-        seconds, timed = time.monotonic() - begun_s, start + count - begun
-        *own, broker, kafka = [
-            (cpu_s(pid) - was) / timed * 1e6 for pid, was in zip(watched, before, strict=True)
-        ]
-        peak = sum(rss_mb(pid) for pid in pids)
+        if rate is None:
+            flood.publish(messages)
+        with running(variant, services, ends) as bridge:
+            if rate is not None:
+                paced(flood, messages[:first], rate)
+            begun = bridge.wait(start + first)
+            pids = [child.pid for child in bridge.children]
+            watched = [*pids, services.broker_pid, services.kafka_pid]
+            begun_s, before = time.monotonic(), [cpu_s(pid) for pid in watched]
+            if rate is not None:
+                paced(flood, messages[first:], rate)
+            bridge.wait(start + count)
+            seconds, timed = time.monotonic() - begun_s, start + count - begun
+            *own, broker, kafka = [
+                (cpu_s(pid) - was) / timed * 1e6 for pid, was in zip(watched, before, strict=True)
+            ]
+            peak = sum(rss_mb(pid) for pid in pids)
     rates = (timed / seconds, sum(own), peak, broker, kafka, os.getloadavg()[0])
     return Run(variant.name, variant.processes, size_kb, *(round(value, 2) for value in rates))
 
@@ -183,6 +202,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--sizes", default="0.2,1,4", help="KB of a message")
     parser.add_argument("--processes", default="1,2", help="processes (shards) of the bridge")
+    parser.add_argument("--rate", type=float, help="messages/s, steady [a filled queue is drained]")
     parser.add_argument("--messages", type=int, default=60_000, help="messages a run; at 4 KB half of them")
     parser.add_argument("--repeats", type=int, default=5, help="runs of each kind")
     parser.add_argument("--json", action="store_true", help="medians and runs as JSON on stdout")
@@ -201,7 +221,7 @@ def main() -> None:
             for size_kb in map(float, options.sizes.split(",")):
                 count = options.messages if size_kb < 2 else options.messages // 2
                 for variant in variants * options.repeats:
-                    runs.append(drain(variant, services, ends, size_kb, count))
+                    runs.append(measure(variant, services, ends, size_kb, count, options.rate))
                     print(line(runs[-1]), file=sys.stderr, flush=True)
     table = medians(runs)
     if options.json:

@@ -1,0 +1,72 @@
+"""What comes within the wait before a read is read with it; after much, or with some left, nothing waits."""
+
+from __future__ import annotations
+
+import socket
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from bridge import mqtt_source
+from bridge.buffered_socket import BufferedSocket
+from bridge.mqtt_session import SourceConfig
+from bridge.mqtt_source import MANY_BYTES, MqttSource
+from infra.mqtt_broker import MqttBroker
+from tests.unit.bridge.test_wire import publish
+
+GATHER_S = 0.5
+
+
+@pytest.fixture
+def line(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A source that is connected, the other end of its line, and the waits before its reads.
+
+    ``meanwhile`` is sent by the other end during the next wait.
+    """
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    source: Any = MqttSource(SourceConfig(MqttBroker("h", 1), "c", ("r/#",), 10, gather_s=GATHER_S))
+    source._client = SimpleNamespace(want_write=lambda: False, loop_misc=lambda: 0)
+    source._sock = BufferedSocket(ours)
+    source.connected = True
+    found = SimpleNamespace(source=source, theirs=theirs, waits=[], meanwhile=b"")
+
+    def wait(seconds: float) -> None:
+        found.waits.append(seconds)
+        theirs.sendall(found.meanwhile)
+        found.meanwhile = b""
+
+    monkeypatch.setattr(mqtt_source.time, "sleep", wait)
+    yield found
+    ours.close()
+    theirs.close()
+
+
+def packet(packet_id: int, size: int = 10) -> bytes:
+    return publish(b"r/a", packet_id, b"x" * size)
+
+
+def ids(found: list[tuple[bytes, int, bytes]]) -> list[int]:
+    return [packet_id for _, packet_id, _ in found]
+
+
+def test_messages_that_come_within_the_wait_are_read_together(line: Any) -> None:
+    line.meanwhile = packet(2) + packet(3)
+    line.theirs.sendall(packet(1))
+    assert ids(line.source.poll(500, 0.0)) == [1, 2, 3]
+    assert line.waits == [GATHER_S]
+
+
+def test_nobody_waits_where_nothing_comes(line: Any) -> None:
+    assert line.source.poll(500, 0.0) == []
+    assert line.waits == []
+
+
+def test_after_much_the_next_read_is_at_once_and_after_little_it_waits_again(line: Any) -> None:
+    line.theirs.sendall(packet(1, MANY_BYTES))
+    assert ids(line.source.poll(500, 0.0)) == [1]
+    for packet_id, waits in ((2, 1), (3, 2)):
+        line.theirs.sendall(packet(packet_id))
+        assert ids(line.source.poll(500, 0.0)) == [packet_id]
+        assert len(line.waits) == waits
