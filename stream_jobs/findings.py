@@ -6,6 +6,7 @@ Input are records (see sources.py); output is one row a finding with the columns
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
@@ -65,25 +66,17 @@ def frame_findings(records: DataFrame, rules: Sequence[Rule], limits: ClockLimit
 
     A late frame does raise: ``event_ms`` (its last sample) and ``received_ms`` tell its age.
     """
-    names = {*HEAD, *POSITION}.union(*(rule.words() for rule in rules))
-    schema = T.StructType([field for field in frame_schema() if field.name in names])
+    words = set[str]().union(*(rule.words() for rule in rules))
+    schema = T.StructType([f for f in frame_schema() if f.name in words.union(HEAD, POSITION)])
     judged = with_verdict(parse(records, schema), limits)
-    believed = ~F.col("verdict").isin(*QUARANTINED)
-    signals = [field.name for field in schema if field.name not in HEAD]
-    found = (
-        with_plausible(judged, signals)
-        .select(
-            *("vehicle_id", "boot_id", "seq", "received_ms", "span_ms", "t0_ms"),
-            believed.alias("believed"),
-            *signals,
-        )
-        .select(
-            *("vehicle_id", "boot_id", "seq", "received_ms"),
-            (F.col("t0_ms") + F.col("span_ms")).alias("event_ms"),
-            *(_last(name).alias(name) for name in POSITION),
-            F.col("seq").cast("string").alias("identity"),
-            F.explode(_fired(rules, F.col("believed"))).alias("finding"),
-        )
+    placed = words.union(POSITION) if words.intersection(POSITION) else words
+    seen = with_plausible(judged, [f.name for f in schema if f.name in placed and f.name not in HEAD])
+    # Where a frame was is asked only of one that raises something; a rule may have asked before: it stays so.
+    found = with_plausible(_raised(seen, rules, ~F.col("verdict").isin(*QUARANTINED)), POSITION).select(
+        *("vehicle_id", "boot_id", "seq", "received_ms", "finding"),
+        (F.col("t0_ms") + F.col("span_ms")).alias("event_ms"),
+        *(_last(name).alias(name) for name in POSITION),
+        F.col("seq").cast("string").alias("identity"),
     )
     return _alerts(found)
 
@@ -96,12 +89,12 @@ def crash_findings(records: DataFrame, rules: Sequence[Rule], limits: ClockLimit
     crashes = parse(records, crash_schema()).withColumn("impact_kmh", _impact_kmh())
     crashes = crashes.withColumns(dict(zip(POSITION, plausible_place(), strict=True)))
     believed = F.col("event_ms").between(limits.floor_ms, F.col("received_ms") + limits.ahead_ms)
-    found = crashes.select(
-        *("vehicle_id", "boot_id", "seq", "received_ms"),
+    whole = F.col("crash_id").isNotNull() & _tells_all()
+    found = _raised(crashes, rules, whole).select(
+        *("vehicle_id", "boot_id", "seq", "received_ms", "finding"),
         F.when(believed, F.col("event_ms")).otherwise(F.col("received_ms")).alias("event_ms"),
         *POSITION,
         F.col("crash_id").alias("identity"),
-        F.explode(_fired(rules, F.col("crash_id").isNotNull() & _tells_all())).alias("finding"),
     )
     return _alerts(found)
 
@@ -128,10 +121,16 @@ def _tells_all() -> Column:
     return F.col("part").isNull() | (F.col("part") == 0)
 
 
-def _fired(rules: Sequence[Rule], gate: Column) -> Column:
-    """Array of the findings of a row; empty for nearly every row."""
-    fired = F.array(*(F.when(gate & _holds(rule), _finding(rule)) for rule in rules)).cast(_FINDINGS)
-    return F.array_compact(fired)
+def _raised(rows: DataFrame, rules: Sequence[Rule], gate: Column) -> DataFrame:
+    """A row a ``finding``: of nearly every row none.
+
+    What decides that is in a column by itself: Spark compiles a column, and interprets what it unfolds.
+    """
+    holds = [_holds(rule) for rule in rules]
+    each = (F.when(held, _finding(rule)) for held, rule in zip(holds, rules, strict=True))
+    some = reduce(lambda a, b: a | b, holds, F.lit(False))
+    judged = rows.withColumn("findings", F.when(gate & some, F.array(*each).cast(_FINDINGS)))
+    return judged.withColumn("finding", F.explode(F.array_compact("findings"))).drop("findings")
 
 
 def _holds(rule: Rule) -> Column:

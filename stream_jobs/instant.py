@@ -43,6 +43,13 @@ OPERATORS: Final = 1
 TOPICS: Final = {"frame": "telemetry", "crash": "crash"}
 """The topic that a rule's source is read from."""
 FINDINGS_OF: Final = {"frame": frame_findings, "crash": crash_findings}
+GATHERING: Final = {
+    "frame": {"kafka.fetch.min.bytes": "1000000", "kafka.fetch.max.wait.ms": "50"},
+    "crash": {},
+}
+"""How a topic is read: an answer of Kafka costs the same however few records it has, so frames may wait for
+one another. A crash record waits for nothing.
+"""
 POLL_S: Final = 1
 PATIENCE: Final = 3
 """So many checkpoint intervals, and ``PATIENCE_S``, may pass without an end of a batch."""
@@ -104,7 +111,7 @@ def start(
 ) -> StreamingQuery:
     """Start one of the queries; what it left off at lies under ``<home>/checkpoints/<query>``."""
     source = SOURCES[query]
-    options = kafka_options(settings, where, TOPICS[source])
+    options = kafka_options(settings, where, TOPICS[source]) | GATHERING[source]
     records = record_columns(spark.readStream.format("kafka").options(**options).load())
     own = [rule for rule in rules if rule.source == source]
     found = FINDINGS_OF[source](records, own, clock_limits(settings))

@@ -7,14 +7,21 @@ from typing import Any
 
 import orjson
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from edge_simulator import scenario
 from edge_simulator.world import World
 from infra.contract.messages import ALERT_KEYS
-from infra.contract.verdict import ClockLimits
+from infra.contract.verdict import QUARANTINED, ClockLimits
 from stream_jobs.findings import crash_findings, frame_findings, kafka_records
+from stream_jobs.frames.plausibility import POSITION, with_plausible
+from stream_jobs.quality import parse, with_verdict
 from stream_jobs.rules import INSTANT, load_rules, of_query
+from stream_jobs.schema import HEAD as HEAD_FIELDS
+from stream_jobs.schema import frame_schema
 
 VIN = "1HGCM82633A004352"
 T0 = 1_790_000_000_000
@@ -217,3 +224,52 @@ def test_an_error_in_a_rule_is_no_finding_and_no_end(spark: SparkSession) -> Non
     dividing = replace(RULES[0], value="coolant_temp_c / (gear - gear)")
     raw = records(spark, frames(PETROL | {"coolant_temp_c": 120.0, "gear": 3}))
     assert frame_findings(raw, [dividing], LIMITS).collect() == []
+
+
+SAMPLE = st.none() | st.sampled_from([0, -0.0, 2600.0, 91.0, 251.0, "x", [1]]) | st.floats(-200, 9000)
+SIGNALS = [f.name for f in frame_schema() if f.name in {*POSITION}.union(*(rule.words() for rule in RULES))]
+"""Of frames and, as words of crash rules, no more."""
+ODD = (
+    st.sampled_from([None, "12", True, [], {}, [None], {"a": [1]}, 2**70])
+    | SAMPLE
+    | st.lists(SAMPLE, max_size=3)
+)
+STRANGE = st.fixed_dictionaries({}, optional=dict.fromkeys(SIGNALS, ODD | st.floats(-50, 130)))
+CLOCKS = st.sampled_from([{}, {}, {}, {"t0_ms": 0}, {"t0_ms": RECEIVED + 9_801}, {"n": 0}, {"seq": None}])
+PLACED = replace(
+    RULES[0], id="placed", condition="lat_deg[0] = 0", value="coalesce(lon_deg[0], seq)", limit="1"
+)
+
+
+def fired_one_by_one(spark: SparkSession, raw: DataFrame, rule: Any) -> set[tuple[Any, ...]]:
+    """What a rule says of frames when all is asked of each: every signal cleaned, nothing put off."""
+    schema = frame_schema()
+    judged = with_verdict(
+        parse(raw, type(schema)([f for f in schema if f.name in {*HEAD_FIELDS, *SIGNALS}])), LIMITS
+    )
+    seen = with_plausible(judged, SIGNALS).where(~F.col("verdict").isin(*QUARANTINED))
+    beyond = f"({rule.value}) {'>' if rule.beyond == 'above' else '<'} ({rule.limit})"
+    holds = f"coalesce(({rule.condition}) AND {beyond}, false)"
+    last = [f"try_element_at(filter({name}, x -> x IS NOT NULL), -1)" for name in POSITION]
+    asked = ["seq", holds, f"double({rule.value})", f"double({rule.limit})", *last]
+    rows = seen.selectExpr(*asked).toDF("seq", "holds", "value", "limit", *POSITION).collect()
+    return {(row["seq"], rule.id, *row[2:]) for row in rows if row["holds"]}
+
+
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    strange=st.lists(STRANGE, min_size=20, max_size=60),
+    base=st.sampled_from([PETROL, DIESEL, ELECTRIC]),
+    clock=st.lists(CLOCKS, min_size=60, max_size=60),
+)
+def test_what_is_put_off_until_a_rule_fires_changes_no_finding(
+    spark: SparkSession, strange: list[dict[str, Any]], base: dict[str, Any], clock: list[dict[str, Any]]
+) -> None:
+    bad = [base | body for _, body, _, _ in BAD]
+    raw = records(
+        spark, [m | c for m, c in zip(frames(*bad, *(base | b for b in strange)), clock, strict=False)]
+    )
+    rules = [*(rule for rule in RULES if rule.source == "frame"), PLACED]
+    columns = ("seq", "rule", "value", "limit", *POSITION)
+    found = {tuple(row) for row in frame_findings(raw, rules, LIMITS).select(*columns).collect()}
+    assert found == set().union(*(fired_one_by_one(spark, raw, rule) for rule in rules))
