@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -24,6 +25,8 @@ SINGLY: Final = 32
 OPEN, CLOSE = b"{}"
 INT64: Final = 2**63
 DOUBLE_DIGITS: Final = 308
+DEPTH: Final = 1024
+"""Deeper orjson reads nothing; Arrow passes over any depth where nobody asks for the field."""
 STRIDE: Final = 13
 """Prime: samples of equal width do not hide what is between them."""
 
@@ -65,7 +68,7 @@ def _read_at_once(payloads: pa.BinaryArray, schema: pa.Schema) -> pa.Table | Non
     A payload in braces cannot run into the next: a brace after a brace is an error inside an object, a line
     feed inside a string. So as many rows as payloads means a row for each.
     """
-    if payloads.null_count or not _all_in_braces(payloads):
+    if payloads.null_count or not _all_in_braces(payloads) or _may_be_deep(payloads):
         return None
     whole = pa.ListArray.from_arrays(pa.array([0, len(payloads)], pa.int32()), payloads)
     text: bytes = pc.binary_join(whole, b"\n")[0].as_py()
@@ -93,8 +96,21 @@ def _has_long_number(text: bytes) -> bool:
     return bool(np.diff(others, prepend=-1, append=len(digits)).max() > DOUBLE_DIGITS // STRIDE)
 
 
+def _may_be_deep(payloads: pa.BinaryArray) -> bool:
+    """Whether one has so many brackets, in texts too, that it may be nested deeper than ``DEPTH``."""
+    long = np.flatnonzero(np.diff(_offsets(payloads)) >= 2 * DEPTH)  # each is closed again
+    return any(
+        raw.count(b"[") + raw.count(b"{") >= DEPTH for raw in payloads.take(pa.array(long)).to_pylist()
+    )
+
+
+def _offsets(payloads: pa.BinaryArray) -> npt.NDArray[np.int32]:
+    """Where each begins in the buffer, and the end of the last."""
+    return np.frombuffer(payloads.buffers()[1], np.int32)[payloads.offset :][: len(payloads) + 1]
+
+
 def _all_in_braces(payloads: pa.BinaryArray) -> bool:
-    offsets = np.frombuffer(payloads.buffers()[1], np.int32)[payloads.offset :][: len(payloads) + 1]
+    offsets = _offsets(payloads)
     if payloads.buffers()[2] is None or not np.all(offsets[1:] > offsets[:-1]):
         return False
     data = np.frombuffer(payloads.buffers()[2], np.uint8)

@@ -64,3 +64,16 @@ def test_a_number_of_too_many_digits_makes_a_payload_unreadable_to_every_reader(
         for schema in (FRAME_SCHEMA, HEAD_SCHEMA):
             seen = heads.readable(read(pa.array(payloads, pa.binary()), schema)).tolist()
             assert seen == [each is plain for each in payloads]
+
+
+def test_a_payload_nested_too_deep_is_unreadable_to_every_reader() -> None:
+    plain = orjson.dumps(frame(1, 0, T0, speed_kmh=10.0))
+    bearable = plain[:-1] + b',"note":' + b"[" * 1023 + b"]" * 1023 + b"}"
+    deep = plain[:-1] + b',"engine_rpm":' + b"[" * 20_000 + b"]" * 20_000 + b"}"
+    unknown = plain[:-1] + b',"note":' + b'{"a":' * 1024 + b"1" + b"}" * 1024 + b"}"
+    beside = plain[:-1] + b',"yaw_rate_dps":"x"}'
+    good = (plain, bearable, beside)
+    for payloads in ([bearable], [deep], [unknown, plain], [beside, unknown], [*good, deep, unknown] * 40):
+        for schema in (FRAME_SCHEMA, HEAD_SCHEMA):
+            seen = heads.readable(read(pa.array(payloads, pa.binary()), schema)).tolist()
+            assert seen == [each in good for each in payloads]
