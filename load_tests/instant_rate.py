@@ -200,7 +200,8 @@ def measure(load: Load, variants: list[Variant], seconds: float) -> dict[str, Fo
     found = {}
     for each, was, now in zip(variants, before, after, strict=True):
         waits_ms = [1e3 * (each.seen[k] - load.crashed[k]) for k in crashes]
-        found[each.name] = Found(*(1e6 * (b - a) / frames for a, b in zip(was, now, strict=True)), waits_ms)
+        cpu_us, compilers_us = (1e6 * (b - a) / frames for a, b in zip(was, now, strict=True))
+        found[each.name] = Found(cpu_us, compilers_us, waits_ms)
     return found
 
 

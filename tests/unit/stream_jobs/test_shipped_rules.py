@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -110,7 +111,7 @@ def as_the_query_runs(query_spark: SparkSession) -> SparkSession:
 
 
 def records(spark: SparkSession, messages: list[dict[str, Any]], received_ms: int = RECEIVED) -> DataFrame:
-    rows = [("t", 0, k, None, received_ms, orjson.dumps(m).decode()) for k, m in enumerate(messages)]
+    rows = [("t", 0, k, None, received_ms, json.dumps(m)) for k, m in enumerate(messages)]
     return spark.createDataFrame(rows, RECORD)
 
 
