@@ -170,7 +170,7 @@ class Span:
         # A function and no method: Spark counts the parameters, and would hand a method the key too.
         found = groups.applyInArrow(lambda group: work(group), FOUND).toArrow()  # noqa: PLW0108
         vehicle, shares = (
-            pa.concat_tables([empty, *map(table_of, found[name].drop_null().to_pylist())])
+            pa.concat_tables([empty, *map(table_of, found[name].to_pylist())])
             for name, empty in (("vehicle", NO_WINDOWS), ("shares", SHARE.empty_table()))
         )
         starts = pa.array(self.starts_ms, pa.int64())

@@ -16,9 +16,9 @@ from stream_jobs.frames.reading import read
 if TYPE_CHECKING:
     import pandas as pd
 
-COORDINATES: Final = ("partition", "log_offset", "received_ms")
+_KEPT: Final = ("partition", "log_offset", "received_ms")
 """What is kept of a record beside its payload."""
-RECORD: Final = (*COORDINATES, "value")
+RECORD: Final = (*_KEPT, "value")
 """Columns that records have; ``key`` and ``verdict`` besides where there are some."""
 _TYPES: Final = {
     "key": pa.binary(), "partition": pa.int32(), "log_offset": pa.int64(), "received_ms": pa.int64(),
@@ -77,7 +77,7 @@ def frame_batch(records: pa.RecordBatch, limits: ClockLimits) -> FrameBatch | No
     if not chosen.all():
         table = table.filter(pa.array(chosen))
     table, verdict = table.combine_chunks(), verdict[chosen]
-    partition, log_offset, received_ms = (records.column(name).to_numpy()[chosen] for name in COORDINATES)
+    partition, log_offset, received_ms = (records.column(name).to_numpy()[chosen] for name in _KEPT)
     late, vehicles = verdict == LATE, table["vehicle_id"].combine_chunks()
     arrays = frames_of(table, late)
     return FrameBatch(table, vehicles, partition, log_offset, received_ms, verdict == OK, late, arrays)

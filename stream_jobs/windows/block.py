@@ -81,6 +81,15 @@ def parts_of(segments: Segments) -> Parts:
     return Parts(of, known)
 
 
+def enrolled(vehicles: pa.StringArray, more: pa.StringArray) -> tuple[pa.StringArray, Ints]:
+    """``vehicles`` with those of ``more`` that are not among them at the end; where ``more`` stand there."""
+    found = pc.index_in(more, value_set=vehicles)
+    new = pc.is_null(found).to_numpy(zero_copy_only=False)
+    at: Ints = pc.fill_null(found, 0).to_numpy().astype(np.int64)
+    at[new] = len(vehicles) + np.arange(new.sum())
+    return pa.concat_arrays([vehicles, more.filter(pa.array(new))]), at
+
+
 @dataclass(slots=True)
 class Block:
     """The windows that begin at one moment; ``changed``: which were not given out since they changed."""
@@ -91,13 +100,11 @@ class Block:
 
     def add(self, vehicles: pa.StringArray, more: Parts) -> Ints:
         """Combine with ``more`` of ``vehicles``, which are all different; where they stand now."""
-        found = pc.index_in(vehicles, value_set=self.vehicles)
-        new = pc.is_null(found).to_numpy(zero_copy_only=False)
-        at: Ints = pc.fill_null(found, 0).to_numpy().astype(np.int64)
+        count = len(self.vehicles)
+        self.vehicles, at = enrolled(self.vehicles, vehicles)
+        new = at >= count
         self.parts.add(at[~new], more.take(~new))
         if new.any():
-            at[new] = len(self.vehicles) + np.arange(new.sum())
-            self.vehicles = pa.concat_arrays([self.vehicles, vehicles.filter(pa.array(new))])
             self.parts = self.parts.joined(more.take(new))
             self.changed = np.append(self.changed, np.ones(new.sum(), np.bool_))
         self.changed[at] = True

@@ -6,7 +6,7 @@ more. Whatever makes windows anew feeds the same class with archived records, an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar
 
@@ -58,7 +58,8 @@ def terms_of(settings: Settings) -> Terms:
 
 class Memory(msgspec.Struct, array_like=True):
     """What a checkpoint keeps. Blocks by the start of their windows, ms; ``clocks_ms``: the newest receipt by
-    partition; windows that end by ``closed_ms`` are closed; ``published_ms``: receive time of the last rows.
+    partition; windows that end by ``closed_ms`` are closed; ``published_ms``: receive time of the last rows;
+    ``changed``: starts of the blocks with windows that were not given out since they changed.
     """
 
     vehicles: dict[int, bytes] = {}
@@ -67,14 +68,13 @@ class Memory(msgspec.Struct, array_like=True):
     clocks_ms: dict[int, int] = {}
     closed_ms: int = 0
     published_ms: int = 0
-    changed: bool = False
+    changed: set[int] = set()
 
 
 @dataclass(slots=True)
 class Found:
     """Rows of odograph.vehicle_window and .vehicle_latest, shares of places (places.SHARE), and the heads of
-    frames whose windows were closed (columns of
-    odograph.late_frame but the topic).
+    frames whose windows were closed (columns of odograph.late_frame but the topic).
 
     ``open_from_ms``: places of windows that begin before it do not change any more; ``copies`` were dropped.
     """
@@ -103,12 +103,6 @@ class _Kept(Generic[Kind]):
         if start_ms not in self.opened and start_ms in self._packed:
             self.opened[start_ms] = self._load(self._packed.pop(start_ms))
         return self.opened.get(start_ms)
-
-    def all(self) -> Iterator[tuple[int, Kind]]:
-        for start_ms in sorted({*self._packed, *self.opened}):
-            block = self.get(start_ms)
-            assert block is not None
-            yield start_ms, block
 
     def first_ms(self) -> int | None:
         return min((*self._packed, *self.opened), default=None)
@@ -177,7 +171,7 @@ class OpenWindows:
                 if places is None:
                     places = self._places.opened[start] = Places(vehicles.slice(0, 0), found.rows[:, :0])
                 places.add(found)
-                memory.changed = True
+                memory.changed.add(start)
         self._note_missed(batch, np.flatnonzero(missed & fresh))
 
     def _add_vehicles(self, vehicles: pa.StringArray, of: Ints, start_ms: Ints, parts: Any) -> None:
@@ -196,7 +190,7 @@ class OpenWindows:
             else:
                 at = block.add(names, parts.take(here))
             self._touched.setdefault(start, []).append(at)
-        self._memory.changed = True
+            self._memory.changed.add(start)
 
     def _note_missed(self, batch: FrameBatch, at: Ints) -> None:
         if not len(at):
@@ -245,17 +239,17 @@ class OpenWindows:
 
     def give_out(self) -> None:
         """Rows of all windows that changed."""
-        for start, block in self._vehicles.all():
-            if block.changed.any():
+        for start in sorted(self._memory.changed):
+            block, places = self._vehicles.get(start), self._places.get(start)
+            if block is not None and block.changed.any():
                 at = np.flatnonzero(block.changed)
                 names, parts = block.vehicles.take(pa.array(at)), block.parts.take(at).combined()
                 self.found.vehicle.append(vehicle_rows(names, start, self._terms.lengths.window_s, parts))
                 block.changed[:] = False
-        for start, places in self._places.all():
-            if places.changed:
+            if places is not None and places.changed:
                 self.found.shares.append(places.shares(start))
                 places.given_out()
-        self._memory.changed = False
+        self._memory.changed.clear()
 
     def close(self, watermark_ms: int) -> None:
         """Let go the windows that no frame with the verdict ok can reach; to be called after ``publish``."""

@@ -11,11 +11,10 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from stream_jobs.frames.arrays import Flags, Ints
 from stream_jobs.windows import routing
-from stream_jobs.windows.block import dump_arrays, load_arrays
+from stream_jobs.windows.block import dump_arrays, enrolled, load_arrays
 from stream_jobs.windows.roads import PARTS as SUMS
 from stream_jobs.windows.roads import RoadRows
 from stream_jobs.windows.tables import NO_SECTOR
@@ -42,11 +41,7 @@ class Places:
 
     def add(self, more: Places) -> None:
         """Take over ``more``."""
-        found = pc.index_in(more.vehicles, value_set=self.vehicles)
-        is_new = pc.is_null(found).to_numpy(zero_copy_only=False)
-        at = pc.fill_null(found, 0).to_numpy().astype(np.int64)
-        at[is_new] = len(self.vehicles) + np.arange(is_new.sum())
-        self.vehicles = pa.concat_arrays([self.vehicles, more.vehicles.filter(pa.array(is_new))])
+        self.vehicles, at = enrolled(self.vehicles, more.vehicles)
         moved = np.vstack([at[more.rows[0]], more.rows[1:]])
         self.rows = _once(np.concatenate([self.rows, moved], axis=1))
 
