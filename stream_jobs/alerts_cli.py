@@ -170,7 +170,7 @@ def rehearse(
     from stream_jobs.rehearse.history import Span
     from stream_jobs.rehearse.history import rehearse as run
     from stream_jobs.rules import load_rules
-    from stream_jobs.session import build_session
+    from stream_jobs.session import spark_when_asked
 
     configure("rehearse")
     settings = load()
@@ -178,11 +178,8 @@ def rehearse(
     span = Span(moment_ms(since, "--from"), moment_ms(until, "--to"), duration_ms(lead, "--lead"), vehicle)
     if span.until_ms <= span.from_ms:
         raise _usage("--to is not after --from")
-    spark = build_session(settings, "rehearse", settings.jobs.instant_mb, settings.jobs.master, {})
-    try:
-        found = run(spark, settings, file, in_force, changed, span)
-    finally:
-        spark.stop()
+    with spark_when_asked(settings, "rehearse", settings.jobs.instant_mb) as session:
+        found = run(session, settings, file, in_force, changed, span)
     _tell(whole(found) if as_json else comparison_page(found), as_json)
 
 

@@ -17,13 +17,14 @@ from infra.contract.errors import ServiceError
 from infra.contract.settings import Endpoints, Settings, endpoints
 from infra.health import HealthServer
 from infra.stop_signals import stopped_by_signals
-from stream_jobs import repair_plan, sources
+from stream_jobs import sources
 from stream_jobs.checkpoints import checkpoint_of
 from stream_jobs.database import Database
 from stream_jobs.failures import explained
 from stream_jobs.maintenance.task import TaskMetrics, TaskRunner
 from stream_jobs.progress import Board, Metrics
 from stream_jobs.queries import QUERIES, TOPIC, Query, Sink, SinkParts
+from stream_jobs.recompute.plan import grid_of
 from stream_jobs.session import build_session
 from stream_jobs.sinks import BatchClaims
 from stream_jobs.stream_tasks import stream_tasks
@@ -66,7 +67,7 @@ class Application:
         stop: threading.Event,
         queries: Sequence[Query] = QUERIES,
     ) -> None:
-        repair_plan.grid_of(settings)
+        grid_of(settings)
         self._settings = settings
         self._addresses = addresses
         self._stop = stop

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -50,6 +52,22 @@ def build_session(
     session = builder.config(JAVA_OPTIONS, java_options(settings, extra_conf)).getOrCreate()
     session.sparkContext.setLogLevel("WARN")
     return session
+
+
+@contextmanager
+def spark_when_asked(settings: Settings, name: str, memory_mb: int) -> Iterator[Callable[[], SparkSession]]:
+    """Makes the session of a batch command when it is first called for; it ends with the block."""
+
+    @lru_cache(maxsize=1)
+    def session() -> SparkSession:
+        conf = {"spark.sql.shuffle.partitions": str(settings.recompute.parts)}
+        return build_session(settings, name, memory_mb, settings.jobs.master, conf)
+
+    try:
+        yield session
+    finally:
+        if session.cache_info().currsize:
+            session().stop()
 
 
 def java_options(settings: Settings, conf: Mapping[str, str]) -> str:

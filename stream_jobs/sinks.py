@@ -171,13 +171,6 @@ def write_latest(connection: Connection, rows: pa.Table) -> None:
     execute(connection, sql.upsert_latest(rows.column_names))
 
 
-def restate_windows(connection: Connection, table: WindowTable, rows: pa.Table) -> None:
-    """Rows of the batch layer, each as the next revision of its window."""
-    stage(connection, table.name, rows)
-    execute(connection, sql.restate(table.name, rows.column_names, table.keys))
-    follow_up(connection, table, rows)
-
-
 def follow_up(connection: Connection, table: WindowTable, rows: pa.Table) -> None:
     """What follows from staged ``rows`` that were restated, or are stored just so."""
     execute(connection, table.also)

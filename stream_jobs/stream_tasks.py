@@ -18,12 +18,11 @@ from infra.archive.upkeep import Rules
 from infra.contract.settings import Settings
 from stream_jobs import completeness
 from stream_jobs import statements as sql
-from stream_jobs.batch import Repair
 from stream_jobs.database import Connection, Database
 from stream_jobs.hadoop_store import HadoopStore
 from stream_jobs.maintenance.task import PeriodicTask
 from stream_jobs.progress import Board
-from stream_jobs.recompute.nightly import Nightly
+from stream_jobs.recompute.work import Nightly, Tools
 from stream_jobs.sinks import insert_progress
 
 PROGRESS_S: Final = 1.0
@@ -38,17 +37,21 @@ def stream_tasks(
     stop: threading.Event,
 ) -> list[PeriodicTask]:
     """The tasks; ``database`` makes a connection of a task's own. Each has a scheduler pool of its name."""
-    repair_db, nightly_db = database("repair"), database("recompute")
-    closed = completeness.completeness(repair_db, "telemetry", "archive")
-    all_closed = completeness.completeness(nightly_db, "telemetry", "archive")
-    nightly = Nightly(spark, settings, nightly_db, owner_url, all_closed, stop)
+    nightly_db = database("recompute")
+    closed = completeness.completeness(nightly_db, "telemetry", "archive")
+
+    def session() -> SparkSession:
+        own = spark.newSession()
+        own.conf.set("spark.sql.shuffle.partitions", str(settings.recompute.parts))
+        return own
+
+    nightly = Nightly(Tools(settings, nightly_db, owner_url, stop, session), closed)
     tasks: list[tuple[str, float, Callable[[], Any]]] = [
         (
             "progress",
             PROGRESS_S,
             partial(write_progress, board, database("progress"), settings.jobs.unwritten_ms),
         ),
-        ("repair", settings.jobs.repair_interval_s, Repair(spark, settings, repair_db, closed)),
         ("recompute", settings.recompute.look_s, nightly),
     ]
     if settings.archive.url:

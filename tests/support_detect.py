@@ -1,4 +1,4 @@
-"""A simulated fleet past the shipped rules, without services: frames, one Spark batch, then the detectors."""
+"""A simulated fleet past the shipped rules, without services: as a rehearsal plays it."""
 
 from __future__ import annotations
 
@@ -6,27 +6,33 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import orjson
 import pyarrow as pa
-from pyspark.sql import SparkSession
 
 from edge_simulator.faults import Wanted
 from edge_simulator.scenario import Cadence, LinkShares, Scenario
 from edge_simulator.vehicle.vehicles import MODELS
 from edge_simulator.world import World
 from infra.contract.settings import Settings
-from stream_jobs.rehearse.history import findings
+from infra.contract.verdict import clock_limits
+from stream_jobs.archive_files import indexed
+from stream_jobs.recompute.feed import WHOLE, remake_of
 from stream_jobs.rules import Rule
 from stream_jobs.vehicles import lookups
-from stream_jobs.vehicles.rows import AlertRow
+from stream_jobs.vehicles.plugged import of_rules
+from stream_jobs.vehicles.rows import AlertRow, unpack
+from tests.support_frames import Record
+from tests.unit.stream_jobs.window_support import recorded
 
 T0 = 1_790_000_000_000
-RECORD = "topic string, partition int, log_offset long, vehicle_id string, received_ms long, value binary"
 
 
-def archived(offset: int, received_ms: int, raw: bytes) -> tuple[Any, ...]:
-    """A row of RECORD."""
-    return "t", 0, offset, orjson.loads(raw)["vehicle_id"], received_ms, raw
+def findings(home: Path, records: Sequence[Record], rules: Sequence[Rule], until_ms: int) -> list[AlertRow]:
+    """What rules that last find in records, as a rehearsal has it; lookups lie in ``home``."""
+    settings = Settings(paths={"home": str(home)})  # type: ignore[arg-type]
+    stored = indexed(recorded([*records]), clock_limits(settings))
+    made = remake_of(settings, of_rules(rules), None, until_ms)(stored)
+    rows = [unpack(each["body"]) for each in made.to_pylist() if each["kind"] == WHOLE]
+    return [row for row in rows if isinstance(row, AlertRow)]
 
 
 class Told(NamedTuple):
@@ -67,16 +73,10 @@ class Fleet:
         """Vehicles with a fault, and its name."""
         return {row["vehicle_id"]: row["fault"] for row in self.truth if row["kind"] == "fault"}
 
-    def alerts(self, spark: SparkSession, home: Path, rules: Sequence[Rule]) -> list[AlertRow]:
+    def alerts(self, home: Path, rules: Sequence[Rule]) -> list[AlertRow]:
         """All findings; ``home`` is where the lookup of vehicles is put."""
-        settings = Settings(paths={"home": str(home)})  # type: ignore[arg-type]
         told = [tuple(m) for m in self.told]
         columns = dict(zip(lookups.COLUMNS, zip(*told, strict=True), strict=True))
         table = pa.table({"vehicle_id": self.ids, **{name: list(values) for name, values in columns.items()}})
         lookups.write(lookups.vehicle_file(home), table)
-        rows = [archived(k, at, raw) for k, (at, raw) in enumerate(self.records)]
-        until_ms = max(at for at, _ in self.records)
-        records = spark.createDataFrame(rows, RECORD).coalesce(
-            1
-        )  # each further task is a Python worker to start
-        return findings(settings, records, rules, until_ms)
+        return findings(home, self.records, rules, max(at for at, _ in self.records))

@@ -9,7 +9,7 @@ from typing import Final
 import orjson
 
 from infra.archive.manifest import sync
-from stream_jobs.recompute.slices import Span
+from stream_jobs.recompute.plan import Span
 
 FOLDER: Final = "backfills"
 

@@ -16,17 +16,15 @@ from infra.archive.layout import archive_of
 from infra.contract.errors import ConfigError
 from infra.contract.settings import Endpoints, Settings
 from infra.contract.verdict import LATE
-from stream_jobs import repair_plan
 from stream_jobs.archive import LATE_COLUMNS, LATE_TABLE, QUARANTINE_COLUMNS, QUARANTINE_TABLE
 from stream_jobs.backfill.intake import Intake, exceptions
 from stream_jobs.backfill.progress import Progress
 from stream_jobs.database import Connection, Database, insert_rows
-from stream_jobs.jobs import STREAM_CONF
 from stream_jobs.maintenance.vehicle_lookup import write_vehicle_lookup
 from stream_jobs.recompute import runs, work
+from stream_jobs.recompute.plan import Span, grid_of
 from stream_jobs.recompute.runs import Counts
-from stream_jobs.recompute.slices import Span
-from stream_jobs.session import build_session
+from stream_jobs.session import spark_when_asked
 from stream_jobs.topic_writer import dead_lettering
 
 APART_MS: Final = 3_600_000
@@ -54,7 +52,7 @@ def bring_in(
     progress.begin(fresh=taken.fresh > 0)
     database = dead_lettering(settings, addresses, "backfill", stop, settings.recompute.attempt_s)
     try:
-        spans = spans_of(taken.pieces_ms, repair_plan.grid_of(settings).road_window_ms)
+        spans = spans_of(taken.pieces_ms, grid_of(settings).road_window_ms)
         left = progress.left(spans)
         caught_up_ms = work.closed_ms(settings, addresses, database)
         for span in left:
@@ -119,16 +117,9 @@ def _recompute(
     settings: Settings, addresses: Endpoints, database: Database, spans: list[Span], caught_up_ms: int,
     say: Callable[[str], None], stop: threading.Event,
 ) -> Iterator[tuple[Span, Counts]]:  # fmt: skip
-    if not spans:
-        return
-    terms = settings.recompute
-    conf = {**STREAM_CONF, "spark.sql.shuffle.partitions": str(terms.parts)}
-    spark = build_session(settings, "backfill", terms.driver_mb, settings.jobs.master, conf)
-    try:
+    with spark_when_asked(settings, "backfill", settings.recompute.driver_mb) as session:
         owner_url, told = addresses.db_owner_url, lambda done, of: say(f"slice {done} of {of}")
-        tools = work.Tools(spark, settings, database, owner_url, stop, told)
+        tools = work.Tools(settings, database, owner_url, stop, session, told)
         for number, span in enumerate(spans, start=1):
             say(f"span {number} of {len(spans)}: from {runs.moment(span.from_ms):%Y-%m-%d %H:%M} UTC")
             yield span, work.recompute(tools, span, caught_up_ms)[1]
-    finally:
-        spark.stop()

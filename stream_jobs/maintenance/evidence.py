@@ -17,7 +17,7 @@ from infra.archive.layout import archive_of
 from infra.contract.settings import Settings
 from infra.duck import connected
 from stream_jobs.database import Connection, Database, execute, fetch
-from stream_jobs.repair_plan import hours_ms
+from stream_jobs.recompute.plan import hours_ms
 
 AROUND_MS: Final = 30_000
 FRAMES_MAX: Final = 300
@@ -79,7 +79,7 @@ def _frames(due: Sequence[Due], settings: Settings) -> list[Row]:
     """Frames of these vehicles around these moments, out of the archive."""
     lateness_ms = 1000 * settings.jobs.lateness_s
     spans = [(opened - AROUND_MS, late + AROUND_MS + lateness_ms) for _, _, opened, late in due]
-    files = [str(file.path) for file in reader.of_hours(archive_of(settings.paths.home), hours_ms(spans, []))]
+    files = [str(file.path) for file in reader.of_hours(archive_of(settings.paths.home), hours_ms(spans))]
     if not files:
         return []
     vehicles = sorted({vehicle for _, vehicle, _, _ in due})

@@ -22,11 +22,11 @@ from stream_jobs.maintenance.ledger import HourlyLedger
 from stream_jobs.maintenance.retention import drop_expired
 from stream_jobs.maintenance.task import PeriodicTask
 from stream_jobs.maintenance.vehicle_lookup import write_vehicle_lookup
+from stream_jobs.recompute.work import Repair
 from stream_jobs.roads.update import NetworkFile, RoadHistory, place_stops, predict_arrivals
 from stream_jobs.rollups.update import RollUps
 from stream_jobs.topic_writer import TopicWriter
 from stream_jobs.trends.update import renew
-from stream_jobs.vehicles.repair import JourneyRepair
 
 LATEST_S: Final = 5.0
 BATCHES_S: Final = 60.0
@@ -62,14 +62,14 @@ _Task = tuple[str, float, Callable[[], Any]]
 def _deriving(context: Context) -> list[_Task]:
     """What is made of the tables and is slower than a batch."""
     settings, jobs, database = context.settings, context.settings.jobs, context.database
-    journeys_db, evidence_db = database("journeys"), database("evidence")
-    repair = JourneyRepair(settings, journeys_db, completeness(journeys_db, "telemetry", "archive"))
+    repair_db, evidence_db = database("repair"), database("evidence")
+    repair = Repair(settings, repair_db, completeness(repair_db, "telemetry", "archive"), context.stop)
     archived = completeness(evidence_db, "archive")
     closes_s = jobs.lateness_s + jobs.receipt_skew_s + jobs.publish_s
     cohort = CohortUpdate(settings.cohort, database("cohort"), context.topic("alerts").write, closes_s)
     return [
         ("latest", LATEST_S, partial(publish_latest, database("latest"), context.topic(TOPIC))),
-        ("journeys", jobs.repair_interval_s, repair),
+        ("repair", jobs.repair_interval_s, repair),
         ("rollups", jobs.rollup_interval_s, RollUps(database("rollups"), settings.tz)),
         ("trends", jobs.trend_interval_s, partial(database("trends").run, renew)),
         ("cohort", settings.cohort.interval_s, cohort),

@@ -10,8 +10,8 @@ import typer
 
 if TYPE_CHECKING:
     from infra.contract.settings import Settings
+    from stream_jobs.recompute.plan import Span
     from stream_jobs.recompute.runs import Counts, Run
-    from stream_jobs.recompute.slices import Span
 
 
 def register(app: typer.Typer) -> None:
@@ -38,7 +38,7 @@ def recompute(
     from infra.contract.moments import moment_ms
     from infra.contract.settings import load
     from infra.log import configure
-    from stream_jobs.recompute.slices import Span
+    from stream_jobs.recompute.plan import Span
 
     configure("recompute")
     span = Span(moment_ms(since, "--from"), moment_ms(until, "--to"), vehicle)
@@ -53,10 +53,9 @@ def _run(settings: Settings, span: Span) -> tuple[Run, Counts]:
     import threading
 
     from infra.contract.settings import endpoints
-    from stream_jobs.jobs import STREAM_CONF
     from stream_jobs.maintenance.vehicle_lookup import write_vehicle_lookup
     from stream_jobs.recompute import work
-    from stream_jobs.session import build_session
+    from stream_jobs.session import spark_when_asked
     from stream_jobs.topic_writer import dead_lettering
 
     terms, addresses = settings.recompute, endpoints(settings)
@@ -69,13 +68,9 @@ def _run(settings: Settings, span: Span) -> tuple[Run, Counts]:
         closed = work.closed_span(settings, span, caught_up_ms)
         work.check_archive(settings, closed)
         write_vehicle_lookup(database, settings.paths.home)
-        conf = {**STREAM_CONF, "spark.sql.shuffle.partitions": str(terms.parts)}
-        spark = build_session(settings, "recompute", terms.driver_mb, settings.jobs.master, conf)
-        try:
-            tools = work.Tools(spark, settings, database, addresses.db_owner_url, stop, _say)
+        with spark_when_asked(settings, "recompute", terms.driver_mb) as session:
+            tools = work.Tools(settings, database, addresses.db_owner_url, stop, session, _say)
             return work.recompute(tools, closed, caught_up_ms)
-        finally:
-            spark.stop()
     finally:
         database.close()
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, astuple, dataclass, fields
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 
 from stream_jobs.database import Connection, execute, fetch
-from stream_jobs.recompute.slices import Span
+from stream_jobs.recompute.plan import Span
 
 _SAME: Final = """
 kind = %(kind)s AND finished_at IS NULL AND vehicle_id IS NOT DISTINCT FROM %(vehicle)s
@@ -25,12 +25,6 @@ UPDATE odograph.recompute_run SET done_until = to_timestamp(%(done_ms)s / 1000.0
 """
 _FINISH: Final = "UPDATE odograph.recompute_run SET finished_at = now() WHERE run_no = %(run_no)s"
 _COUNTS: Final = "SELECT {names} FROM odograph.recompute_run WHERE run_no = %(run_no)s"
-_CAUGHT_UP: Final = """
-SELECT min(at), count(*) FROM (
-    SELECT max(at) AS at FROM odograph.query_progress
-    WHERE query = ANY(%(queries)s) AND lag_records = 0 GROUP BY query) q
-"""
-_EVER: Final = "SELECT count(DISTINCT query) FROM odograph.query_progress WHERE query = ANY(%(queries)s)"
 COMMAND, NIGHTLY = "command", "nightly"
 
 
@@ -47,6 +41,9 @@ class Counts:
     alerts_added: int = 0
     alerts_changed: int = 0
     alerts_withdrawn: int = 0
+
+    def __add__(self, other: Counts) -> Counts:
+        return Counts(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,18 +87,6 @@ def finish(connection: Connection, run: Run) -> Counts:
     names = [field.name for field in fields(Counts)]
     statement = _COUNTS.format(names=", ".join(names))
     return Counts(*fetch(connection, statement, {"run_no": run.run_no})[0])
-
-
-def caught_up_ms(connection: Connection, queries: tuple[str, ...], now_ms: int) -> int | None:
-    """Up to when all ``queries`` have taken in what came, by their own lines of progress.
-
-    None while one that runs, or ran, never said so. Where none ever ran there is nothing to wait for: now.
-    """
-    values: dict[str, Any] = {"queries": list(queries)}
-    if fetch(connection, _EVER, values)[0][0] == 0:
-        return now_ms
-    at, said = fetch(connection, _CAUGHT_UP, values)[0]
-    return int(at.timestamp() * 1000) if said == len(queries) else None
 
 
 def moment(at_ms: int) -> datetime:

@@ -13,8 +13,7 @@ from typing import Final
 from infra.contract.errors import ServiceError
 from stream_jobs.database import Connection, Database, execute, fetch
 
-WINDOWS: Final = 7020
-JOURNEYS: Final = 7021
+BATCH: Final = 7020
 MAINTENANCE: Final = 7022
 """What a turn is for: keys of the locks."""
 _TAKE: Final = "SELECT pg_try_advisory_lock(%(key)s)"

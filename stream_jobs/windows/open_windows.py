@@ -6,7 +6,7 @@ more. Whatever makes windows anew feeds the same class with archived records, an
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar
 
@@ -291,20 +291,26 @@ class OpenWindows:
         return min(watermark_ms, *telling) if telling else watermark_ms
 
 
-def archived_windows(records: pa.Table, terms: Terms, limits: ClockLimits) -> tuple[pa.Table, pa.Table]:
-    """Rows of odograph.vehicle_window and shares of places (places.SHARE) out of archived records.
+def archived_frames(records: pa.Table, limits: ClockLimits) -> Iterator[FrameBatch]:
+    """Frames of archived records (columns ARCHIVED, in any order, copies among them), in their log's order.
 
-    ``records``: columns ARCHIVED, in any order, copies among them. Of copies of a frame the first ok one
-    counts, if there is one. The verdict is the archived one, on which the stream acted.
+    Of copies of a frame the first ok one comes first, if there is one. The verdict is the archived one, on
+    which the stream acted.
     """
     late = pc.not_equal(records["verdict"], OK)
     keys = [("is_late", "ascending"), *((name, "ascending") for name in COORDINATES)]
     records = records.append_column("is_late", late).sort_by(keys).combine_chunks()
-    windows = OpenWindows(terms)
     for records_of in records.to_batches(max_chunksize=FRAMES_AT_ONCE):
         batch = frame_batch(records_of, limits)
         if batch is not None:
-            windows.take(batch, batch.believed)
+            yield batch
+
+
+def archived_windows(records: pa.Table, terms: Terms, limits: ClockLimits) -> tuple[pa.Table, pa.Table]:
+    """Rows of odograph.vehicle_window and shares of places (places.SHARE) out of archived records."""
+    windows = OpenWindows(terms)
+    for batch in archived_frames(records, limits):
+        windows.take(batch, batch.believed)
     windows.give_out()
     shares = [SHARE.empty_table(), *windows.found.shares]
     return pa.concat_tables([NO_WINDOWS, *windows.found.vehicle]), pa.concat_tables(shares)

@@ -16,12 +16,10 @@ from infra.sql import continuous
 from infra.stack.stack import Stack
 from load_tests.oracle import expect
 from stream_jobs.database import Database
-from stream_jobs.jobs import STREAM_CONF
-from stream_jobs.recompute import work
-from stream_jobs.recompute.nightly import Nightly
+from stream_jobs.recompute import feed, work
+from stream_jobs.recompute.plan import Span
 from stream_jobs.recompute.runs import Counts
-from stream_jobs.recompute.slices import Span
-from stream_jobs.session import build_session
+from stream_jobs.session import spark_when_asked
 from stream_jobs.vehicles.alert_rows import finding_id
 from tests.integration.recompute_support import (
     BEHIND,
@@ -52,14 +50,12 @@ Bench = tuple[Lane, work.Tools]
 def bench(stack: Stack, tmp_path: Path) -> Iterator[Bench]:
     rules = tmp_path / "rules.yaml"
     rules.write_text(RULES)
-    with open_lane(stack, recompute={"slice_min": 5}, jobs={"rules": rules}) as lane:
-        conf = {**STREAM_CONF, "spark.sql.shuffle.partitions": "2"}
-        spark = build_session(lane.settings, "recompute", 1024, "local[2]", conf)
+    with open_lane(stack, recompute={"slice_min": 5, "parts": 2}, jobs={"rules": rules}) as lane:
         database = Database(lane.endpoints.db_ingest_url, "recompute", threading.Event())
         owner_url = lane.endpoints.db_owner_url
-        yield lane, work.Tools(spark, lane.settings, database, owner_url, threading.Event())
+        with spark_when_asked(lane.settings, "recompute", 1024) as session:
+            yield lane, work.Tools(lane.settings, database, owner_url, threading.Event(), session)
         database.close()
-        spark.stop()
 
 
 def recomputed(bench: Bench, start_ms: int) -> tuple[int, Counts]:
@@ -70,15 +66,14 @@ def recomputed(bench: Bench, start_ms: int) -> tuple[int, Counts]:
     return run.run_no, counts
 
 
-def last_night(bench: Bench) -> Nightly:
+def last_night(bench: Bench) -> work.Nightly:
     """The nightly task in the hour in which it is due, the stream far beyond the records."""
     lane, tools = bench
     now = datetime.now(UTC)
     terms = lane.settings.recompute.model_copy(update={"hour_utc": now.hour})
     settings = lane.settings.model_copy(update={"recompute": terms})
     closed_ms = base_ms() + 2 * HOUR_MS
-    told = (tools.database, tools.owner_url, lambda: closed_ms, tools.stop, lambda: now)
-    return Nightly(tools.spark, settings, *told)
+    return work.Nightly(replace(tools, settings=settings), lambda: closed_ms, lambda: now)
 
 
 def test_what_is_not_as_the_archive_has_it_is_restated_by_a_run_that_was_killed_and_by_night(
@@ -97,6 +92,7 @@ def test_what_is_not_as_the_archive_has_it_is_restated_by_a_run_that_was_killed_
         assert (done, of) == (1, 2)
         raise Killed
 
+    monkeypatch.setattr(feed, "SMALL", 0)  # by Spark, and by night without it
     with pytest.raises(Killed):
         recomputed((lane, replace(tools, say=killed)), start_ms)
     (half_done,) = query(lane, "SELECT run_no, finished_at FROM odograph.recompute_run")
@@ -116,6 +112,7 @@ def test_what_is_not_as_the_archive_has_it_is_restated_by_a_run_that_was_killed_
     with psycopg.connect(lane.endpoints.db_owner_url) as connection:
         assert connection.execute(SPOIL, [vin(1)]).rowcount == 1
         connection.execute(BEHIND, [vin(71), start_ms / 1000, start_ms / 1000])
+    monkeypatch.setattr(feed, "SMALL", 250_000)
     nightly = last_night(bench)
     assert nightly() == replace(Counts(), vehicle_windows=1, vehicles=1)
     assert nightly() is None

@@ -12,17 +12,9 @@ import pytest
 
 from infra.stack.stack import Stack
 from load_tests.oracle import Expected, expect
-from stream_jobs.recompute.slices import Span
-from stream_jobs.vehicles.alert_rows import finding_id
-from stream_jobs.vehicles.rows import AlertRow
-from tests.integration.batch_support import (
-    Given,
-    by_night,
-    by_night_alone,
-    given_of,
-    recompute,
-    recompute_alone,
-)
+from stream_jobs.recompute.plan import Span
+from stream_jobs.recompute.runs import Counts
+from tests.integration.batch_support import Given, by_night, recompute, repair
 from tests.integration.killing import Point, kill_at
 from tests.integration.recompute_support import BEHIND, RULES, archive, hot_drive
 from tests.integration.stream_support import base_ms, drive, query, spoilt
@@ -31,22 +23,18 @@ from tests.support_frames import Record, vin
 
 pytestmark = pytest.mark.integration
 
-WINDOWS, VEHICLES = "stream_jobs.recompute.window_pass", "stream_jobs.recompute.vehicle_pass"
+WRITER = "stream_jobs.recompute.restate"
+ROLL_UPS = Point("stream_jobs.rollups.update:RollUps.__call__")
 KILLS = (
-    Point(f"{WINDOWS}:restate_staged"),  # in the transaction of the first slice
-    Point(f"{WINDOWS}:WindowPass._restate"),  # the first slice is written, the turn not yet given back
-    Point(f"{WINDOWS}:mark_repaired"),  # in that of the second
-    Point(f"{WINDOWS}:WindowPass.__call__"),  # between windows and vehicles
-    Point(f"{VEHICLES}:replace_journeys"),  # in the transaction of the first vehicle
-    Point(f"{VEHICLES}:VehiclePass._write", 2),  # the first is written, the second not committed
-    Point(f"{VEHICLES}:VehiclePass.__call__"),  # between vehicles and roll-ups
-    Point("stream_jobs.rollups.update:RollUps.__call__"),  # all is done, the run not closed
+    Point(f"{WRITER}:restate_windows"),  # in the transaction of the first slice
+    Point(f"{WRITER}:Restater._restate"),  # the first slice is written, the turn not yet given back
+    Point(f"{WRITER}:restate_journeys"),  # in the transaction of the first vehicle
+    Point(f"{WRITER}:Restater._write_vehicle", 2),  # the first is written, the second not committed
+    Point("stream_jobs.recompute.queue:mark_taken_in"),  # all vehicles are, the second slice is not
+    Point(f"{WRITER}:Restater.__call__"),  # between windows and roll-ups
+    ROLL_UPS,  # all is done, the run not closed
 )
-BY_NIGHT = (
-    Point(f"{WINDOWS}:restate_staged"),
-    Point(f"{VEHICLES}:replace_journeys"),
-    Point("stream_jobs.rollups.update:RollUps.__call__"),
-)
+AGAIN = (Point(f"{WRITER}:restate_journeys"), Point(f"{WRITER}:restate_windows"))
 MINUTES = 9
 """Two slices."""
 TABLES = (
@@ -54,7 +42,7 @@ TABLES = (
     "alert_event", "vehicle_minute", "vehicle_hour", "vehicle_day", "fleet_minute", "late_frame",
     "journey_behind", "window_change",
 )  # fmt: skip
-MOMENTS = "restated_at,repaired_at,alerts_at,noted_at,updated_at,stored_at,received_at,alert_no"
+MOMENTS = "restated_at,repaired_at,alerts_at,noted_at,updated_at,stored_at,received_at,alert_no,change_no"
 """Columns that say when, or are numbers drawn; numbers drawn by what was killed stay unused."""
 OF_ANOTHER_LOG = (
     "INSERT INTO odograph.late_frame (topic, partition, log_offset, vehicle_id, boot_id, seq, t0_ms, "
@@ -75,19 +63,13 @@ def lanes(stack: Stack, tmp_path: Path) -> Iterator[tuple[Lane, Lane]]:
         yield whole, killed
 
 
-def filled(lane: Lane, records: list[Record], expected: Expected, hot: list[Record]) -> Given:
-    """An archive with late frames, and a run over it; vehicle 71 has a finding that nobody had."""
+def filled(lane: Lane, records: list[Record]) -> Given:
+    """An archive with late frames, and a run over it."""
     archive(lane, "first", records)
     with psycopg.connect(lane.endpoints.db_owner_url) as connection:
         assert connection.execute(OF_ANOTHER_LOG).rowcount == 1
-    start_ms = base_ms()
-    at_ms = start_ms + 56_000
-    finding = AlertRow(
-        finding_id(vin(71), "hot", 1, at_ms, ended=False), vin(71), "hot", 1, "MAJOR", at_ms, 110.0, 105.0,
-        "too hot", 1, 56, at_ms + 600_000, None, None,
-    )  # fmt: skip
-    span = Span(start_ms, start_ms + MINUTES * 60_000)
-    return given_of(lane.settings, lane.endpoints.db_ingest_url, span, expected, hot, {vin(71): [finding]})
+    span = Span(base_ms(), base_ms() + MINUTES * 60_000)
+    return Given(lane.settings, lane.endpoints.db_ingest_url, span)
 
 
 def rows(lane: Lane) -> dict[str, list[str]]:
@@ -100,44 +82,40 @@ def rows(lane: Lane) -> dict[str, list[str]]:
     return found
 
 
+def recomputed(given: Given, expected: Expected) -> Counts:
+    """The command's run, that finds all that is expected and two alerts of each hot vehicle."""
+    counts = recompute(given)
+    assert (counts.vehicle_windows, counts.place_windows) == (len(expected.vehicle), len(expected.road))
+    assert counts.late_frames == expected.verdicts["late"]
+    assert counts.journeys > 0
+    assert counts.alerts_added == 4
+    return replace(counts, vehicles=0)  # those done before a kill are looked at again
+
+
 def test_a_run_that_is_killed_at_any_point_is_finished_by_the_same_command_and_by_night(
-    lanes: tuple[Lane, Lane], monkeypatch: pytest.MonkeyPatch
+    lanes: tuple[Lane, Lane],
 ) -> None:
     start_ms = base_ms()
-    hot = sorted(hot_drive(start_ms) + hot_drive(start_ms, 72))
+    hot = hot_drive(start_ms) + hot_drive(start_ms, 72)
     records = sorted(spoilt(drive(range(1, 4), start_ms, 130, seed=5), seed=6) + hot)
     expected = expect(records)
-    whole, killed = (filled(lane, records, expected, hot) for lane in lanes)
+    whole, killed = (filled(lane, records) for lane in lanes)
 
     for point in KILLS:
-        kill_at(point, recompute_alone, killed)
+        kill_at(point, recompute, killed)
     unfinished = "SELECT count(*) AS runs, count(finished_at) AS finished FROM odograph.recompute_run"
     assert query(lanes[1], unfinished) == [{"runs": 1, "finished": 0}]
-    told = []
-    for given in (whole, killed):
-        given.install(monkeypatch.setattr)
-        counts = recompute(given)
-        told.append(replace(counts, vehicles=0))  # those done before a kill are looked at again
-        assert (counts.vehicle_windows, counts.place_windows) == (len(expected.vehicle), len(expected.road))
-        assert counts.late_frames == expected.verdicts["late"]
-        assert counts.journeys > 0
-        assert counts.alerts_added == 1
-    assert told[0] == told[1]
+    assert recomputed(whole, expected) == recomputed(killed, expected)
     assert query(lanes[1], "SELECT topic FROM odograph.late_frame WHERE repaired_at IS NULL") == [
         {"topic": "a day"}
     ]
     once = rows(lanes[0])
     assert rows(lanes[1]) == once
 
-    for lane in lanes:
-        with psycopg.connect(lane.endpoints.db_owner_url) as connection:
-            assert connection.execute(SPOIL).rowcount > 0
-            for vehicle in (71, 72):
-                connection.execute(BEHIND, [vin(vehicle), start_ms / 1000, start_ms / 1000])
-    for point in BY_NIGHT:
-        kill_at(point, by_night_alone, killed)
+    spoil(lanes, start_ms)
+    for point in (*AGAIN, ROLL_UPS):
+        kill_at(point, by_night, killed)
     for given in (whole, killed):
-        given.install(monkeypatch.setattr)
         counts = by_night(given)
         assert counts is not None
         assert counts.vehicles == 2
@@ -145,3 +123,39 @@ def test_a_run_that_is_killed_at_any_point_is_finished_by_the_same_command_and_b
     restated = rows(lanes[0])
     assert restated != once
     assert rows(lanes[1]) == restated
+
+
+def spoil(lanes: tuple[Lane, Lane], start_ms: int) -> None:
+    """Windows with late frames are no more as the archive has them, and frames of two vehicles are behind."""
+    for lane in lanes:
+        with psycopg.connect(lane.endpoints.db_owner_url) as connection:
+            assert connection.execute(SPOIL).rowcount > 0
+            for vehicle in (71, 72):
+                connection.execute(BEHIND, [vin(vehicle), start_ms / 1000, start_ms / 1000])
+
+
+def test_a_repair_that_is_killed_is_done_by_the_next_one_and_only_once(lanes: tuple[Lane, Lane]) -> None:
+    start_ms = base_ms()
+    hot = hot_drive(start_ms) + hot_drive(start_ms, 72)
+    records = sorted(spoilt(drive(range(1, 4), start_ms, 130, seed=5), seed=6) + hot)
+    whole, killed = (filled(lane, records) for lane in lanes)
+    for lane in lanes:
+        with psycopg.connect(lane.endpoints.db_owner_url) as connection:
+            connection.execute("DELETE FROM odograph.late_frame WHERE topic = 'a day'")
+            for vehicle in (71, 72):
+                connection.execute(BEHIND, [vin(vehicle), start_ms / 1000, start_ms / 1000])
+    for point in AGAIN:
+        kill_at(point, repair, killed)
+    late = expect(records).verdicts["late"]
+    assert repair(whole) == late + 2
+    assert repair(killed) > 0
+    assert repair(whole) == repair(killed) == 0
+    once = rows(lanes[0])
+    assert rows(lanes[1]) == once
+    assert len(once["trip"]) == 2
+    assert not once["alert"]
+    left = "SELECT count(*) FILTER (WHERE repaired_at IS NULL) AS n FROM odograph."
+    for table in ("late_frame", "journey_behind"):
+        assert query(lanes[0], left + table) == [{"n": 0}]
+    rules = "SELECT count(alerts_at) AS n FROM odograph.journey_behind"
+    assert query(lanes[0], rules) == [{"n": 0}]  # they are left for the night

@@ -14,10 +14,11 @@ import pytest
 
 from infra.contract.signals import BY_NAME
 from load_tests.drills.link import Link
-from stream_jobs.database import Connection, Database, fetch
+from stream_jobs.database import Connection, Database, fetch, stage
 from stream_jobs.recompute import turn as turns
-from stream_jobs.recompute.turn import WINDOWS, turn
-from stream_jobs.sinks import ROAD, BatchClaims, TelemetrySink, restate_windows, tagged, write_windows
+from stream_jobs.recompute.restate import restate_windows
+from stream_jobs.recompute.turn import BATCH, turn
+from stream_jobs.sinks import ROAD, BatchClaims, TelemetrySink, tagged, write_windows
 from stream_jobs.telemetry import BUCKET, NEVER_MS, OUTPUT, ipc_of
 from stream_jobs.topic_writer import TopicWriter, dead_lettering
 from stream_jobs.windows.open_windows import SILENT_MS
@@ -207,8 +208,15 @@ def test_the_stream_leaves_a_restated_window_alone_and_opens_its_late_frames_aga
             "('t', 0, 2, %s, 1, 2, 1767225660000, 900, now(), now())",
             [vin(1), vin(1)],
         )
-    database.run(lambda connection: restate_windows(connection, ROAD, tagged(road_rows(5), -1)))
-    database.run(lambda connection: restate_windows(connection, ROAD, tagged(road_rows(6), -1)))
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+
+    def restate(connection: Connection, vehicles: int) -> int:
+        rows = tagged(road_rows(vehicles), -1)
+        stage(connection, ROAD.name, rows)
+        return restate_windows(connection, ROAD, rows, {"since": at, "until": at})
+
+    restated = [database.run(lambda connection, n=n: restate(connection, n)) for n in (5, 6, 6)]
+    assert restated == [1, 1, 0]
     database.run(lambda connection: write_windows(connection, ROAD, road_rows(2), 9))
     assert query(lane, "SELECT vehicles, revision FROM odograph.road_cell_window") == [
         {"vehicles": 6, "revision": 2}
@@ -270,13 +278,13 @@ def warned(lane: Lane) -> list[str]:
 
     pid, _ = (database.run(listen) for database in (first, second))
     for _ in range(2):
-        with turn(first, WINDOWS) as ours, turn(second, WINDOWS) as theirs:
+        with turn(first, BATCH) as ours, turn(second, BATCH) as theirs:
             assert (ours, theirs) == (True, False)
-    with turn(first, WINDOWS):
+    with turn(first, BATCH):
         with psycopg.connect(url) as other:
             other.execute("SELECT pg_terminate_backend(%s, 10000)", [pid])
         first.run(listen)
-    with turn(second, WINDOWS) as theirs:
+    with turn(second, BATCH) as theirs:
         assert theirs
     for database in (first, second):
         database.close()

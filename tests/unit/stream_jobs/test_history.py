@@ -17,12 +17,11 @@ from infra.contract.settings import Settings
 from infra.contract.verdict import clock_limits
 from stream_jobs.findings import rule_schemas
 from stream_jobs.maintenance.history import free_flow_table
-from stream_jobs.rehearse.history import findings
 from stream_jobs.rule_check import check_expressions
 from stream_jobs.vehicles import history, lookups
 from stream_jobs.vehicles.limits import harsh_limits
 from stream_jobs.vehicles.stage import VehicleStage
-from tests.support_detect import RECORD, archived
+from tests.support_detect import findings
 from tests.support_frames import frame, vin
 from tests.unit.stream_jobs.detect.traces import rule
 
@@ -122,8 +121,7 @@ def test_rules_compare_frames_with_history(spark: SparkSession, tmp_path: Path) 
     tell_free_flow(tmp_path, (CELL, EAST, 62.0))
     more = {"lat_deg": 48.1, "lon_deg": 11.5, "heading_deg": 90.0, "coolant_temp_c": 99.0}
     said = [frame(v, s, T0 + s * 1000, speed_kmh=30.0, **more) for s in range(6) for v in (1, 2)]
-    rows = [archived(k, f["t0_ms"] + 1500, orjson.dumps(f)) for k, f in enumerate(said)]
-    settings = Settings(paths={"home": str(tmp_path)})  # type: ignore[arg-type]
-    found = findings(settings, spark.createDataFrame(rows, RECORD), [warm, slow], T0 + 10_000)
+    rows = [(f["t0_ms"] + 1500, orjson.dumps(f)) for f in said]
+    found = findings(tmp_path, rows, [warm, slow], T0 + 10_000)
     raised = {(row.vehicle_id, row.rule, row.limit) for row in found}
     assert raised == {(vin(1), "mine", 10.0), (vin(1), "slow", 31.0), (vin(2), "slow", 31.0)}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from stream_jobs.backfill.progress import Progress
 from stream_jobs.backfill.work import spans_of
-from stream_jobs.recompute.slices import Span
+from stream_jobs.recompute.plan import Span
 
 HOUR = 3_600_000
 MINUTE = 60_000

@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Final
 
 import pytest
-from pyspark.sql import SparkSession
 
 from edge_simulator.faults import Wanted
 from infra.score.definition import load
@@ -33,10 +32,10 @@ def fleet() -> Fleet:
 
 
 @pytest.fixture(scope="module")
-def found(fleet: Fleet, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Found:
+def found(fleet: Fleet, tmp_path_factory: pytest.TempPathFactory) -> Found:
     """By vehicle: rule and time of every finding."""
     by_vehicle: Found = {}
-    for alert in fleet.alerts(spark, tmp_path_factory.mktemp("fleet"), load_rules(None)):
+    for alert in fleet.alerts(tmp_path_factory.mktemp("fleet"), load_rules(None)):
         by_vehicle.setdefault(alert.vehicle_id, []).append((alert.rule, alert.event_ms))
     return by_vehicle
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stream_jobs.recompute.player import came
+from stream_jobs.recompute.feed import came
 from stream_jobs.vehicles.sequencer import Arrival
 
 

@@ -1,0 +1,337 @@
+"""Archived records -> windows, journeys and findings, a group of vehicles at a time, out of one parse.
+
+What is little is read by DuckDB and made in this process; what is much goes through Spark, where there is a
+session. Both read the same SQL and call the same ``Remake``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from itertools import product
+from typing import Final
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+import structlog
+from pyspark.sql import SparkSession
+
+from infra.archive import reader
+from infra.archive.layout import archive_of
+from infra.contract.settings import Settings
+from infra.duck import connected
+from stream_jobs import sources
+from stream_jobs.recompute.plan import Interval
+from stream_jobs.recompute.queue import Work
+from stream_jobs.rule_kinds import Clone, Silence
+from stream_jobs.rules import Rule
+from stream_jobs.telemetry import ipc_of
+from stream_jobs.vehicles.arrivals import Placed, by_vehicle
+from stream_jobs.vehicles.core import Core, CoreLimits
+from stream_jobs.vehicles.limits import core_limits
+from stream_jobs.vehicles.plugged import Detection
+from stream_jobs.vehicles.replay import replay
+from stream_jobs.vehicles.rows import AlertRow, Row, pack
+from stream_jobs.vehicles.sequencer import Order, Sequencer
+from stream_jobs.vehicles.stage import VehicleStage, vehicle_stage
+from stream_jobs.windows.open_windows import ARCHIVED, OpenWindows, Terms, archived_frames, terms_of
+
+SMALL: Final = 250_000
+"""So many frames are made anew in this process, in about half a minute: as long as Spark takes to start."""
+GROUP: Final = 50_000
+"""So many frames are in the memory of this process at once, but for those of one vehicle."""
+MADE: Final = "kind string, vehicle_id string, body binary"
+VEHICLE, SHARES, OTHERS = "vehicle", "shares", "others"
+"""Tables in Arrow's stream format: windows by vehicle; shares of places by vehicles that are told of, and by
+the others.
+"""
+SEEN, JOURNEY, WHOLE, STREAMED = "seen", "journey", "whole", "streamed"
+"""Rows: a vehicle was read; a journey; a finding of all frames in order; one of the frames as they came."""
+
+Made = tuple[str, str | None, bytes]
+"""A row of MADE."""
+_COLUMNS: Final = ("vehicle_id", "t0_ms", "span_ms", *ARCHIVED)
+_WANTED: Final = """
+SELECT {what} FROM {records} r LEFT JOIN {times} w ON r.vehicle_id = w.vehicle_id
+WHERE r.verdict IN ('ok', 'late') AND (r.t0_ms >= w.from_ms AND r.t0_ms < w.until_ms{of_windows})
+"""
+_OF_WINDOWS: Final = """ OR {whose} r.t0_ms < {until_ms} AND r.t0_ms + r.span_ms >= {from_ms}
+    AND (r.verdict = 'late' OR r.received_ms BETWEEN {low_ms} AND {high_ms})"""
+
+log = structlog.get_logger("stream_jobs.recompute")
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which records: those with a sample in [``windows``) and received in ``received`` or late, of all
+    vehicles or (``all_vehicles`` False) of those in ``times``; and those that begin in ``times``.
+
+    ``times``: vehicle, from and until, ms.
+    """
+
+    windows: Interval | None
+    received: Interval
+    all_vehicles: bool = True
+    times: Sequence[tuple[str, int, int]] = ()
+
+    def sql(self) -> str:
+        """With places for {what}, {records} and {times}; plain enough for DuckDB and Spark."""
+        of_windows = ""
+        if self.windows is not None:
+            of_windows = _OF_WINDOWS.format(
+                whose="" if self.all_vehicles else "w.vehicle_id IS NOT NULL AND",
+                from_ms=self.windows[0], until_ms=self.windows[1],
+                low_ms=self.received[0], high_ms=self.received[1],
+            )  # fmt: skip
+        return _WANTED.replace("{of_windows}", of_windows)
+
+    def table(self) -> pa.Table:
+        """``times`` as a table."""
+        kinds = {"vehicle_id": pa.string(), "from_ms": pa.int64(), "until_ms": pa.int64()}
+        return pa.Table.from_pylist(
+            [dict(zip(kinds, each, strict=True)) for each in self.times], pa.schema(kinds)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Player:
+    """Vehicles' frames through the core. ``works``: what is asked of which; None: findings of all of them.
+
+    Where ``rules`` are asked, twice: in their order, and as the stream had them. What the two runs find
+    differently is what frames that came behind make of it. All else they have in common: a memory that is
+    cold at the begin of the span, or long rules that began before it, cancel out.
+    """
+
+    limits: CoreLimits
+    detection: Detection
+    seen_ms: int
+    works: Mapping[str, Work] | None
+    rules: bool = True
+
+    def __call__(self, vehicle_id: str, placed: list[Placed]) -> Iterator[tuple[str, Row]]:
+        """Journeys of the work's time; findings of both runs where a frame came behind."""
+        if self.works is None:
+            yield from ((WHOLE, row) for row in self._whole(placed) if isinstance(row, AlertRow))
+            return
+        work = self.works[vehicle_id]
+        placed.sort(key=came)
+        behind = self.rules and self._behind(placed)
+        for row in self._whole(placed) if behind or work.journeys else ():
+            if isinstance(row, AlertRow):
+                if behind and row.event_ms >= work.since_ms:
+                    yield WHOLE, row
+            elif work.journeys and work.holds(row):
+                yield JOURNEY, row
+        for row in self._streamed(placed) if behind else ():
+            if isinstance(row, AlertRow) and row.event_ms >= work.since_ms:
+                yield STREAMED, row
+
+    def _behind(self, placed: Sequence[Placed]) -> bool:
+        """Whether the order alone, which costs little, left a frame behind."""
+        sequencer = Sequencer(Order(), self.limits.patience)
+        for _, _, arrival in placed:
+            for _ in sequencer.take(arrival):
+                pass
+        return bool(sequencer.behind)
+
+    def _whole(self, placed: Iterable[Placed]) -> Iterator[Row]:
+        return replay(Core(self.limits, self.detection), (each[2] for each in placed), self.seen_ms)
+
+    def _streamed(self, placed: Sequence[Placed]) -> Iterator[Row]:
+        core = Core(self.limits, self.detection)
+        state = core.new()
+        yield from core.take(state, (each[2] for each in placed))
+        yield from core.expire(state, self.seen_ms)
+
+
+def came(each: Placed) -> tuple[int, int, int]:
+    """Sorts frames as they came. A log is in order of receipt, and two of them (a day that was filled in has
+    a topic and offsets of its own) lie side by side by it.
+    """
+    partition, offset, arrival = each
+    return (arrival.received_ms, partition, offset)
+
+
+def changeable(rules: Sequence[Rule]) -> tuple[Rule, ...]:
+    """Rules that last and whose findings frames that came behind can change.
+
+    Silence and clones are about what was received when: a late frame was not there then, and stays late.
+    """
+    return tuple(
+        r for r in rules if r.lasting is not None and not isinstance(r.lasting.spec, Silence | Clone)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Remake:
+    """What is sent to the workers: archived records of some vehicles in, rows of MADE out.
+
+    Windows that begin in [``windows``) are made, those by vehicle only of ``told`` (None: of all).
+    """
+
+    terms: Terms
+    stage: VehicleStage
+    player: Player
+    windows: Interval | None = None
+    told: frozenset[str] | None = None
+
+    def __call__(self, records: pa.Table) -> pa.Table:
+        """``records``: columns of _COLUMNS, whole vehicles, copies among them."""
+        windows = {told: OpenWindows(self.terms) for told in (True, False)}
+        features = []
+        for (reached, told, played), some in self._parts(records):
+            for batch in archived_frames(some, self.stage.limits):
+                if reached:
+                    windows[told].take(batch, batch.believed)
+                if played:
+                    features.append(self.stage.features(batch))
+        rows: list[Made] = [
+            *self._tables(windows[True], (VEHICLE, SHARES)),
+            *self._tables(windows[False], (OTHERS,)),
+        ]
+        for vehicle_id, placed in by_vehicle(features).items():
+            rows.append((SEEN, vehicle_id, b""))
+            rows += [(kind, vehicle_id, pack(row)) for kind, row in self.player(vehicle_id, placed)]
+        columns = zip(*rows, strict=True) if rows else ((), (), ())
+        kinds = {"kind": pa.string(), "vehicle_id": pa.string(), "body": pa.binary()}
+        return pa.table(
+            [pa.array(c, kind) for c, kind in zip(columns, kinds.values(), strict=True)], [*kinds]
+        )
+
+    def _parts(self, records: pa.Table) -> Iterator[tuple[tuple[bool, ...], pa.Table]]:
+        """Records by whether they reach the windows, their vehicles are told of, and go through the core."""
+        from_ms, until_ms = self.windows or (0, 0)
+        last_ms = pc.add(records["t0_ms"], records["span_ms"])
+        reached = pc.and_(pc.less(records["t0_ms"], until_ms), pc.greater_equal(last_ms, from_ms))
+        flags = (reached, _among(records, self.told), _among(records, self.player.works))
+        for wanted in product((True, False), repeat=len(flags)):
+            mask = reduce(pc.and_, map(pc.equal, flags, wanted))
+            some = records.filter(mask)
+            if some.num_rows:
+                yield wanted, some
+
+    def _tables(self, made: OpenWindows, kinds: Sequence[str]) -> Iterator[Made]:
+        if self.windows is None:
+            return
+        made.give_out()
+        for kind in kinds:
+            tables = made.found.vehicle if kind == VEHICLE else made.found.shares
+            if tables:
+                yield kind, None, ipc_of(_begun_in(pa.concat_tables(tables), *self.windows))
+
+
+def _among(records: pa.Table, some: Iterable[str] | None) -> pa.ChunkedArray:
+    wanted = records["vehicle_id"].unique() if some is None else pa.array([*some], pa.string())
+    return pc.is_in(records["vehicle_id"], wanted)
+
+
+def _begun_in(rows: pa.Table, from_ms: int, until_ms: int) -> pa.Table:
+    """A frame may reach beyond the windows that are made."""
+    name = "start_ms" if "start_ms" in rows.column_names else "window_start"
+    start_ms = rows[name].cast(pa.int64())
+    return rows.filter(pc.and_(pc.greater_equal(start_ms, from_ms), pc.less(start_ms, until_ms)))
+
+
+def remake_of(
+    settings: Settings, detection: Detection, works: Mapping[str, Work] | None, seen_ms: int, *,
+    rules: bool = True, windows: Interval | None = None, told: Iterable[str] | None = None,
+) -> Remake:  # fmt: skip
+    """The worker's part, by the settings in force."""
+    player = Player(core_limits(settings), detection, seen_ms, works, rules)
+    chosen = None if told is None else frozenset(told)
+    return Remake(terms_of(settings), vehicle_stage(settings, detection), player, windows, chosen)
+
+
+class Feeder:
+    """Reads the archive; ``session`` makes Spark where it is worth it, None: never."""
+
+    def __init__(self, settings: Settings, session: Callable[[], SparkSession] | None = None) -> None:
+        self._archive = archive_of(settings.paths.home)
+        self._session = session
+
+    def since_ms(self) -> int:
+        """Receive time of the oldest hour that the archive has; 0 where it is empty."""
+        return min(reader.hours(self._archive), default=0)
+
+    def files(self, hours_ms: Sequence[int]) -> list[str]:
+        """The archive's files of these hours of receipt. Raises ArchiveError."""
+        return [str(file.path) for file in reader.of_hours(self._archive, hours_ms)]
+
+    def vehicles(self, files: Sequence[str], wanted: Wanted) -> list[str]:
+        """Vehicles of which there is something, in order."""
+        with connected() as database:
+            database.register("times", wanted.table())
+            return [vehicle_id for vehicle_id, _ in _counted(database, files, wanted)[0]] if files else []
+
+    def __call__(
+        self, files: Sequence[str], wanted: Wanted, remake: Callable[[pa.Table], pa.Table]
+    ) -> Iterator[Made]:
+        """Rows of MADE, those of a vehicle together. ``files`` are those that may have something."""
+        if not files:
+            return
+        with connected() as database:
+            database.register("times", wanted.table())
+            counts, some = _counted(database, files, wanted)
+            total = sum(n for _, n in counts)
+            if self._session is not None and total > SMALL:
+                made = self._by_spark(self._session(), some, wanted, remake)
+            else:
+                made = (remake(records) for records in _groups(database, some, wanted, counts))
+            for rows in made:
+                yield from zip(*(column.to_pylist() for column in rows.columns), strict=True)
+
+    def _by_spark(
+        self,
+        spark: SparkSession,
+        files: Sequence[str],
+        wanted: Wanted,
+        remake: Callable[[pa.Table], pa.Table],
+    ) -> Iterator[pa.Table]:
+        what = ", ".join(f"r.{name}" for name in _COLUMNS)
+        records = spark.sql(
+            wanted.sql().replace("{what}", what),
+            records=sources.archive(spark, [*files]), times=spark.createDataFrame(wanted.table()),
+        )  # fmt: skip
+        # A function and no method: Spark counts the parameters, and would hand a method the key too.
+        made = sources.by_group(records, *_COLUMNS).applyInArrow(lambda group: remake(group), MADE)  # noqa: PLW0108
+        for row in made.toLocalIterator(prefetchPartitions=True):
+            yield pa.table([[value] for value in row], ["kind", "vehicle_id", "body"])
+
+
+def _counted(
+    database: duckdb.DuckDBPyConnection, files: Sequence[str], wanted: Wanted
+) -> tuple[list[tuple[str, int]], list[str]]:
+    """Frames by vehicle, and the files that have any: only their payloads are read."""
+    text = _duck(wanted, "filename, r.vehicle_id, count(*) AS n")
+    database.execute(f"CREATE OR REPLACE TEMP TABLE found AS {text} GROUP BY ALL", {"files": files})
+    counts = database.execute("SELECT vehicle_id, sum(n)::bigint FROM found GROUP BY 1 ORDER BY 1").fetchall()
+    some = database.execute("SELECT DISTINCT filename FROM found ORDER BY 1").fetchall()
+    return counts, [row[0] for row in some]
+
+
+def _groups(
+    database: duckdb.DuckDBPyConnection,
+    files: Sequence[str],
+    wanted: Wanted,
+    counts: Sequence[tuple[str, int]],
+) -> Iterator[pa.Table]:
+    """The records by groups of whole vehicles, of about GROUP frames each."""
+    text = (
+        _duck(wanted, ", ".join(f"r.{name}" for name in _COLUMNS))
+        + " AND list_contains($vehicles, r.vehicle_id)"
+    )
+    group: list[str] = []
+    frames = 0
+    for place, (vehicle_id, n) in enumerate(counts, start=1):
+        group.append(vehicle_id)
+        frames += n
+        if frames >= GROUP or place == len(counts):
+            yield database.sql(text, params={"files": files, "vehicles": group}).to_arrow_table()
+            group, frames = [], 0
+
+
+def _duck(wanted: Wanted, what: str) -> str:
+    records = "read_parquet($files, hive_partitioning = false, filename = true)"
+    return wanted.sql().format(what=what, records=records, times="times")
