@@ -21,7 +21,6 @@ from stream_jobs.vehicles.core import Core
 from stream_jobs.vehicles.journeys.rows import TripRow
 from stream_jobs.vehicles.limits import core_limits, harsh_limits
 from stream_jobs.vehicles.plugged import Detection
-from stream_jobs.vehicles.replay import arrivals_of, replay
 from stream_jobs.vehicles.stage import VehicleStage
 
 DAY_MS = 86_400_000
@@ -50,12 +49,10 @@ def trips(payloads: list[bytes]) -> list[TripRow]:
     )
     stage = VehicleStage(clock_limits(settings), harsh_limits(settings), Path("none"))
     core = Core(core_limits(settings), Detection())
-    last: dict[int, TripRow] = {}
-    for placed in arrivals_of(stage, [batch]).values():
-        for row in replay(core, (each[2] for each in placed), received[-1] + DAY_MS):
-            if isinstance(row, TripRow):
-                last[row.started_ms] = row
-    return list(last.values())
+    features = stage.read([batch])
+    assert features is not None
+    rows = core.replay(features, received[-1] + DAY_MS)
+    return list({row.started_ms: row for row in rows if isinstance(row, TripRow)}.values())
 
 
 def trace(payloads: list[bytes]) -> tuple[int, list[str]]:

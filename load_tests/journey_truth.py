@@ -26,7 +26,6 @@ from stream_jobs.vehicles.core import Core
 from stream_jobs.vehicles.journeys.rows import HarshRow, TripRow
 from stream_jobs.vehicles.limits import core_limits, harsh_limits
 from stream_jobs.vehicles.plugged import Detection
-from stream_jobs.vehicles.replay import arrivals_of, replay
 from stream_jobs.vehicles.stage import VehicleStage
 
 START_MS: Final = 1_763_593_200_000
@@ -59,13 +58,13 @@ def told(settings: Settings, files: Sequence[Path]) -> list[Any]:
     stage = VehicleStage(clock_limits(settings), harsh_limits(settings), Path("none"))
     core = Core(core_limits(settings), Detection())
     last: dict[tuple[Any, ...], Any] = {}
-    for placed in arrivals_of(stage, _records(files)).values():
-        arrivals = [each[2] for each in placed]
-        for row in replay(core, arrivals, max(each.received_ms for each in arrivals) + 86_400_000):
-            if isinstance(row, TripRow):
-                last["trip", row.vehicle_id, row.started_ms] = row
-            elif isinstance(row, HarshRow):
-                last[row.kind, row.vehicle_id, row.began_ms] = row
+    features = stage.read(_records(files))
+    assert features is not None
+    for row in core.replay(features, int(features["received_ms"].max()) + 86_400_000):
+        if isinstance(row, TripRow):
+            last["trip", row.vehicle_id, row.started_ms] = row
+        elif isinstance(row, HarshRow):
+            last[row.kind, row.vehicle_id, row.began_ms] = row
     return list(last.values())
 
 

@@ -65,7 +65,7 @@ class Query:
 QUERIES: Final = (
     Query(
         name="telemetry",
-        operators=1,
+        operators=2,
         replaces=("routing", "windows", "vehicles"),
         trigger_s=lambda s: s.jobs.trigger_s,
         max_offsets=lambda s: s.jobs.max_offsets,

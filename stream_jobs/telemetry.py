@@ -24,13 +24,12 @@ from stream_jobs.frames.batch import RECORD, FrameBatch, as_arrow
 from stream_jobs.rule_check import check_translations
 from stream_jobs.rules import SHIPPED
 from stream_jobs.schema import COUNTED, WATERMARK_METADATA
-from stream_jobs.vehicles.arrivals import by_vehicle
 from stream_jobs.vehicles.core import Core, CoreLimits
 from stream_jobs.vehicles.limits import core_limits
 from stream_jobs.vehicles.plugged import Detection, detection
 from stream_jobs.vehicles.rows import Row, pack
-from stream_jobs.vehicles.stage import Features, VehicleStage, vehicle_stage
-from stream_jobs.vehicles.state import Bucket, adopt, dump_bucket, dump_vehicle, load_bucket, load_vehicle
+from stream_jobs.vehicles.stage import VehicleStage, vehicle_stage
+from stream_jobs.vehicles.state import dump, load
 from stream_jobs.windows.open_windows import FRAMES_AT_ONCE, Found, OpenWindows, Terms, terms_of
 
 NEVER_MS: Final = 2**62
@@ -61,25 +60,28 @@ class Operator:
     ) -> Iterator[pd.DataFrame]:
         """Rows of OUTPUT."""
         core = Core(self.limits, self.detection)
-        bucket = load_bucket(state.get[0] if state.exists else None)
-        adopt(bucket, [f"{rule.id}@{rule.version}" for rule in self.detection.rules])
+        fleet, memory = load(state.get[0] if state.exists else None, self.detection)
         watermark_ms = state.getCurrentWatermarkMs()
-        windows = OpenWindows(self.terms, bucket.windows, watermark_ms)
-        arrived = []
+        windows = OpenWindows(self.terms, memory, watermark_ms)
+        rows: list[Row] = []
+        arrived = False
         for batch in self._frames(records):
+            arrived = True
             windows.take(batch, batch.ok)
             windows.note_receipts(batch)
-            arrived.append(self.stage.features(batch))
+            rows += core.take(fleet, self.stage.features(batch))
         windows.latest()
         windows.publish(watermark_ms, idle=not arrived)
         windows.close(watermark_ms)
-        rows = [*_arrived(core, bucket, arrived), *_due(core, bucket, watermark_ms)]
-        dues_ms = [*bucket.due_ms.values(), *(ms for ms in (windows.due_ms(),) if ms is not None)]
-        bucket.windows = windows.memory()
-        open_from_ms = windows.found.open_from_ms if dues_ms else NEVER_MS
-        if dues_ms:
-            state.update((dump_bucket(bucket),))
-            state.setTimeoutTimestamp(max(min(dues_ms), watermark_ms) + 1)
+        rows += core.expired(fleet, watermark_ms)
+        due_ms = min(
+            [*fleet.due_ms.tolist(), *(ms for ms in (windows.due_ms(),) if ms is not None)], default=None
+        )
+        memory = windows.memory()
+        open_from_ms = NEVER_MS if due_ms is None else windows.found.open_from_ms
+        if due_ms is not None:
+            state.update((dump(fleet, memory),))
+            state.setTimeoutTimestamp(int(max(due_ms, watermark_ms)) + 1)
         elif state.exists:
             state.remove()
         yield _out(rows, windows.found, int(bucket_no[0]), open_from_ms)
@@ -98,26 +100,6 @@ class Operator:
             frames = self.stage.frames(batch)
             if frames is not None:
                 yield frames
-
-
-def _arrived(core: Core, bucket: Bucket, arrived: list[Features]) -> Iterator[Row]:
-    for vehicle_id, placed in by_vehicle(arrived).items():
-        raw = bucket.vehicles.get(vehicle_id)
-        state = core.new() if raw is None else load_vehicle(raw)
-        yield from core.take(state, (each[2] for each in placed))
-        bucket.vehicles[vehicle_id] = dump_vehicle(state)
-        bucket.due_ms[vehicle_id] = core.due_ms(state)
-
-
-def _due(core: Core, bucket: Bucket, now_ms: int) -> Iterator[Row]:
-    for vehicle_id in [v for v, due_ms in bucket.due_ms.items() if due_ms < now_ms]:
-        state = load_vehicle(bucket.vehicles[vehicle_id])
-        yield from core.expire(state, now_ms)
-        if core.forgotten(state, now_ms):
-            del bucket.vehicles[vehicle_id], bucket.due_ms[vehicle_id]
-        else:
-            bucket.vehicles[vehicle_id] = dump_vehicle(state)
-            bucket.due_ms[vehicle_id] = core.due_ms(state)
 
 
 def _out(rows: list[Row], found: Found, bucket: int, open_from_ms: int) -> pd.DataFrame:

@@ -23,7 +23,6 @@ from load_tests.drills.verdict import Promise
 from stream_jobs.vehicles.core import Core
 from stream_jobs.vehicles.limits import core_limits, harsh_limits
 from stream_jobs.vehicles.plugged import Detection
-from stream_jobs.vehicles.replay import arrivals_of, replay
 from stream_jobs.vehicles.stage import VehicleStage
 from stream_jobs.vehicles.tables import tables_of
 
@@ -58,13 +57,12 @@ def _replayed(site: Site, log: Log) -> Iterator[Trip]:
     nobody = site.home / "no-such-lookup"
     stage = VehicleStage(clock_limits(site.settings), harsh_limits(site.settings), nobody)
     core = Core(core_limits(site.settings), Detection())
-    by_vehicle = arrivals_of(stage, _records(log))
-    newest_ms = max(each.received_ms for placed in by_vehicle.values() for *_, each in placed)
-    for placed in by_vehicle.values():
-        rows = replay(core, (each for *_, each in placed), newest_ms)
-        for table, found in tables_of(rows).items():
-            if table.name == TABLE:
-                yield from (tuple(row[name] for name in COLUMNS) for row in found.to_pylist())
+    features = stage.read(_records(log))
+    assert features is not None
+    rows = core.replay(features, int(features["received_ms"].max()))
+    for table, found in tables_of(rows).items():
+        if table.name == TABLE:
+            yield from (tuple(row[name] for name in COLUMNS) for row in found.to_pylist())
 
 
 def _records(log: Log) -> Iterator[pa.RecordBatch]:

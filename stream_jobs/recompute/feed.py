@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from itertools import product
+from itertools import chain, product
 from typing import Final
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import structlog
@@ -28,13 +29,12 @@ from stream_jobs.recompute.queue import Work
 from stream_jobs.rule_kinds import Clone, Silence
 from stream_jobs.rules import Rule
 from stream_jobs.telemetry import ipc_of
-from stream_jobs.vehicles.arrivals import Placed, by_vehicle
 from stream_jobs.vehicles.core import Core, CoreLimits
+from stream_jobs.vehicles.features import Features, joined
+from stream_jobs.vehicles.fleet import Fleet
 from stream_jobs.vehicles.limits import core_limits
 from stream_jobs.vehicles.plugged import Detection
-from stream_jobs.vehicles.replay import replay
 from stream_jobs.vehicles.rows import AlertRow, Row, pack
-from stream_jobs.vehicles.sequencer import Order, Sequencer
 from stream_jobs.vehicles.stage import VehicleStage, vehicle_stage
 from stream_jobs.windows.open_windows import ARCHIVED, OpenWindows, Terms, archived_frames, terms_of
 
@@ -110,48 +110,32 @@ class Player:
     works: Mapping[str, Work] | None
     rules: bool = True
 
-    def __call__(self, vehicle_id: str, placed: list[Placed]) -> Iterator[tuple[str, Row]]:
-        """Journeys of the work's time; findings of both runs where a frame came behind."""
+    def __call__(self, features: Features) -> Iterator[tuple[str, Row]]:
+        """``features`` in the order in which the frames came -> journeys of the works' times; findings of
+        both runs of vehicles of which a frame came behind.
+        """
+        core = Core(self.limits, self.detection)
         if self.works is None:
-            yield from ((WHOLE, row) for row in self._whole(placed) if isinstance(row, AlertRow))
+            rows = core.replay(features, self.seen_ms)
+            yield from ((WHOLE, row) for row in rows if isinstance(row, AlertRow))
             return
-        work = self.works[vehicle_id]
-        placed.sort(key=came)
-        behind = self.rules and self._behind(placed)
-        for row in self._whole(placed) if behind or work.journeys else ():
+        behind = core.behind(features) if self.rules else set[str]()
+        asked = {vehicle_id for vehicle_id in features.ids if self.works[vehicle_id].journeys} | behind
+        for row in core.replay(features.of(asked), self.seen_ms) if asked else ():
+            work = self.works[row.vehicle_id]
             if isinstance(row, AlertRow):
-                if behind and row.event_ms >= work.since_ms:
+                if row.vehicle_id in behind and row.event_ms >= work.since_ms:
                     yield WHOLE, row
             elif work.journeys and work.holds(row):
                 yield JOURNEY, row
-        for row in self._streamed(placed) if behind else ():
-            if isinstance(row, AlertRow) and row.event_ms >= work.since_ms:
+        for row in self._streamed(core, features.of(behind)) if behind else ():
+            if isinstance(row, AlertRow) and row.event_ms >= self.works[row.vehicle_id].since_ms:
                 yield STREAMED, row
 
-    def _behind(self, placed: Sequence[Placed]) -> bool:
-        """Whether the order alone, which costs little, left a frame behind."""
-        sequencer = Sequencer(Order(), self.limits.patience)
-        for _, _, arrival in placed:
-            for _ in sequencer.take(arrival):
-                pass
-        return bool(sequencer.behind)
-
-    def _whole(self, placed: Iterable[Placed]) -> Iterator[Row]:
-        return replay(Core(self.limits, self.detection), (each[2] for each in placed), self.seen_ms)
-
-    def _streamed(self, placed: Sequence[Placed]) -> Iterator[Row]:
-        core = Core(self.limits, self.detection)
-        state = core.new()
-        yield from core.take(state, (each[2] for each in placed))
-        yield from core.expire(state, self.seen_ms)
-
-
-def came(each: Placed) -> tuple[int, int, int]:
-    """Sorts frames as they came. A log is in order of receipt, and two of them (a day that was filled in has
-    a topic and offsets of its own) lie side by side by it.
-    """
-    partition, offset, arrival = each
-    return (arrival.received_ms, partition, offset)
+    def _streamed(self, core: Core, features: Features) -> Iterator[Row]:
+        fleet = Fleet(self.detection)
+        yield from core.take(fleet, features)
+        yield from core.expire(fleet, np.arange(len(fleet.ids)), self.seen_ms)
 
 
 def changeable(rules: Sequence[Rule]) -> tuple[Rule, ...]:
@@ -180,20 +164,27 @@ class Remake:
     def __call__(self, records: pa.Table) -> pa.Table:
         """``records``: columns of _COLUMNS, whole vehicles, copies among them."""
         windows = {told: OpenWindows(self.terms) for told in (True, False)}
-        features = []
+        features, came = [], []
         for (reached, told, played), some in self._parts(records):
             for batch in archived_frames(some, self.stage.limits):
                 if reached:
                     windows[told].take(batch, batch.believed)
                 if played:
                     features.append(self.stage.features(batch))
+                    came.append((batch.log_offset, batch.partition, batch.received_ms))
         rows: list[Made] = [
             *self._tables(windows[True], (VEHICLE, SHARES)),
             *self._tables(windows[False], (OTHERS,)),
         ]
-        for vehicle_id, placed in by_vehicle(features).items():
-            rows.append((SEEN, vehicle_id, b""))
-            rows += [(kind, vehicle_id, pack(row)) for kind, row in self.player(vehicle_id, placed)]
+        if features:
+            # A log is in order of receipt, and two of them (a day that was filled in has a topic and offsets
+            # of its own) lie side by side by it.
+            order = np.lexsort([np.concatenate(column) for column in zip(*came, strict=True)])
+            in_order = joined(features).take(order)
+            made = {vehicle_id: [(SEEN, vehicle_id, b"")] for vehicle_id in in_order.ids}
+            for kind, row in self.player(in_order):
+                made[row.vehicle_id].append((kind, row.vehicle_id, pack(row)))
+            rows += chain.from_iterable(made.values())
         columns = zip(*rows, strict=True) if rows else ((), (), ())
         kinds = {"kind": pa.string(), "vehicle_id": pa.string(), "body": pa.binary()}
         return pa.table(

@@ -3,10 +3,22 @@
 from __future__ import annotations
 
 import hashlib
+from typing import NamedTuple
 
 from stream_jobs.rules import Rule
-from stream_jobs.vehicles.beat import Beat, Found
+from stream_jobs.vehicles.found import Found
 from stream_jobs.vehicles.rows import AlertRow
+
+
+class Head(NamedTuple):
+    """The frame that brought a finding; ``received_ms``: its receipt, or when a timer was due."""
+
+    vehicle_id: str
+    boot_id: int
+    seq: int
+    received_ms: int
+    lat_deg: float | None
+    lon_deg: float | None
 
 
 def finding_id(vehicle_id: str, rule: str, version: int, event_ms: int, *, ended: bool) -> str:
@@ -15,16 +27,16 @@ def finding_id(vehicle_id: str, rule: str, version: int, event_ms: int, *, ended
     return hashlib.sha256("|".join(map(str, same)).encode()).hexdigest()[:32]
 
 
-def alert_row(rule: Rule, found: Found, beat: Beat, received_ms: int | None = None) -> AlertRow:
-    """The record; ``received_ms``: when a timer was due, else the frame's receipt.
+def alert_row(rule: Rule, found: Found, head: Head) -> AlertRow:
+    """The record.
 
     Its id follows from what makes a finding the same one, vehicle, rule, version and event time, and not from
     the frame that brought it: found again, it is no news.
     """
     name = rule.id if found.apart is None else f"{rule.id}.{found.apart}"
     return AlertRow(
-        alert_id=finding_id(beat.vehicle_id, name, rule.version, found.event_ms, ended=found.ended),
-        vehicle_id=beat.vehicle_id,
+        alert_id=finding_id(head.vehicle_id, name, rule.version, found.event_ms, ended=found.ended),
+        vehicle_id=head.vehicle_id,
         rule=name,
         rule_version=rule.version,
         severity=found.severity or rule.severity,
@@ -32,11 +44,11 @@ def alert_row(rule: Rule, found: Found, beat: Beat, received_ms: int | None = No
         value=found.value,
         limit=found.limit,
         message=f"{rule.message}: {found.detail}" if found.detail else rule.message,
-        boot_id=beat.boot_id,
-        seq=beat.seq,
-        received_ms=beat.received_ms if received_ms is None else received_ms,
-        lat_deg=beat.lat_deg,
-        lon_deg=beat.lon_deg,
+        boot_id=head.boot_id,
+        seq=head.seq,
+        received_ms=head.received_ms,
+        lat_deg=head.lat_deg,
+        lon_deg=head.lon_deg,
         since_ms=found.since_ms,
         ended=found.ended,
     )

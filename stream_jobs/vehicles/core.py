@@ -1,41 +1,31 @@
-"""Everything that is remembered of one vehicle, and what follows from its next frame; pure.
+"""Everything that follows from the frames of vehicles that come one after the other; pure.
 
-The stream and the batch layer both go through here: ``Core.take`` for records as they come, ``Core.step`` for
-frames that are in order already.
+The stream and the batch layer both go through here: ``Core.take`` for frames as they come, ``Core.replay``
+for frames that are all there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
-import msgspec
+import numpy as np
 
-from stream_jobs.vehicles.alert_rows import alert_row
-from stream_jobs.vehicles.beat import Beat, Found, Stored
+from stream_jobs.frames.arrays import Floats, Ints
+from stream_jobs.vehicles.alert_rows import Head, alert_row
+from stream_jobs.vehicles.detect.base import Finds
+from stream_jobs.vehicles.detect.raising import number
+from stream_jobs.vehicles.detect.silence import CloneDetector, SilenceDetector
+from stream_jobs.vehicles.features import Features, joined
+from stream_jobs.vehicles.fleet import Fleet
 from stream_jobs.vehicles.journeys import journey
-from stream_jobs.vehicles.journeys.journey import JourneyState
 from stream_jobs.vehicles.journeys.limits import JourneyLimits
-from stream_jobs.vehicles.lookout import Lookout
 from stream_jobs.vehicles.plugged import Detection
+from stream_jobs.vehicles.rounds import Round
 from stream_jobs.vehicles.rows import BehindRow, Row
-from stream_jobs.vehicles.said import reading
-from stream_jobs.vehicles.sequencer import Arrival, Order, Patience, Sequencer
-
-
-class VehicleState(msgspec.Struct, array_like=True):
-    """One vehicle's memory: ``clock_ms`` is the newest receipt, ``last`` the newest beat, of
-    which a checkpoint keeps neither what rules say nor harsh runs.
-
-    ``dues`` are the moments (receive clock) at which detectors want to be asked, in the order of the rules.
-    """
-
-    order: Order
-    memories: list[Stored]
-    dues: list[int | None]
-    journey: JourneyState
-    clock_ms: int = 0
-    last: Beat | None = None
+from stream_jobs.vehicles.said import patterns
+from stream_jobs.vehicles.sequencer import Arrival, Patience, Sequencer
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,110 +37,276 @@ class CoreLimits:
     journey: JourneyLimits
 
 
+@dataclass(frozen=True, slots=True)
+class Released:
+    """Frames that go on, [m]: the vehicle's place, which frame, how many of the vehicle go before it."""
+
+    places: Ints
+    rows: Ints
+    rank: Ints
+
+    def rounds(self) -> Iterator[tuple[Ints, Ints]]:
+        """Places and rows, a frame of a vehicle each time."""
+        order = np.argsort(self.rank, kind="stable")
+        ends = np.cumsum(np.bincount(self.rank)).tolist()
+        for begin, end in pairwise([0, *ends]):
+            yield self.places[order[begin:end]], self.rows[order[begin:end]]
+
+
 class Core:
     """The pure core for vehicles of one query; it remembers nothing itself."""
 
     def __init__(self, limits: CoreLimits, detection: Detection) -> None:
         self._limits = limits
         self._detection = detection
-        self._unordered = tuple(k for k, each in enumerate(detection.detectors) if each.unordered)
-        self._timed = tuple(k for k, each in enumerate(detection.detectors) if each.timed)
-        self._lookout = Lookout(detection.detectors)
+        each = detection.detectors
+        self._unordered = [(k, d) for k, d in enumerate(each) if isinstance(d, CloneDetector)]
+        self._timed = [(k, d) for k, d in enumerate(each) if isinstance(d, SilenceDetector)]
+        self._stirs = [detector.stirs(patterns()) for detector in each]
+        self._wakes = [s & detector.wakes(patterns()) for s, detector in zip(self._stirs, each, strict=True)]
 
-    def new(self) -> VehicleState:
-        """The memory of a vehicle never seen."""
-        count = len(self._detection.rules)
-        return VehicleState(Order(), [None] * count, [None] * count, JourneyState())
+    def take(self, fleet: Fleet, features: Features) -> list[Row]:
+        """Rows that follow from frames as they came, in the order of the log."""
+        places = fleet.places(features.ids)[features.vehicle]
+        np.maximum.at(fleet.vehicles["clock"], places, features["received_ms"])
+        rows = self._arrived(fleet, places, features)
+        waited = 0 if fleet.held is None else len(fleet.held)
+        frames = features if fleet.held is None else joined([fleet.held, features])
+        released, behind = self._in_order(fleet, places, frames, waited)
+        rows += self._rounds(fleet, frames, released)
+        rows += (_behind(fleet.ids[place], frames.take(np.array(late))) for place, late in behind.items())
+        _hold(fleet, frames)
+        self._note_due(fleet, np.unique(places))
+        return rows
 
-    def take(self, state: VehicleState, arrivals: Iterable[Arrival]) -> Iterator[Row]:
-        """Rows that follow from records of one vehicle, in the order of the log."""
-        sequencer = Sequencer(state.order, self._limits.patience)
-        for arrival in arrivals:
-            state.clock_ms = max(state.clock_ms, arrival.received_ms)
-            if arrival.beat is not None:
-                yield from self.arrived(state, arrival.beat)
-            for beat in sequencer.take(arrival):
-                yield from self.step(state, beat)
-        if sequencer.behind:
-            yield _behind(sequencer.behind)
+    def expire(self, fleet: Fleet, places: Ints, now_ms: int) -> list[Row]:
+        """Rows that follow from nothing having come of vehicles up to ``now_ms`` of the receive clock.
 
-    def arrived(self, state: VehicleState, beat: Beat) -> Iterator[Row]:
+        Those that were silent for so long that their memory may go are forgotten.
+        """
+        rows: list[Row] = []
+        found = [(place, fleet.order(place)) for place in places.tolist() if place in fleet.waiting]
+        given_up = []
+        for place, order in found:
+            given_up.append((place, [*Sequencer(order, self._limits.patience).expire(now_ms)]))
+            fleet.put_order(place, order)
+        if fleet.held is not None and any(each for _, each in given_up):
+            rows += self._rounds(fleet, fleet.held, _released(given_up))
+            _hold(fleet, fleet.held)
+        rows += self._wake(fleet, places, np.full(len(places), float(now_ms)))
+        self._note_due(fleet, places)
+        fleet.forget(places[fleet.vehicles["clock"][places] + self._limits.forget_ms <= now_ms])
+        return rows
+
+    def expired(self, fleet: Fleet, now_ms: int) -> list[Row]:
+        """As ``expire``, of all vehicles that are due."""
+        places = np.flatnonzero(fleet.due_ms < now_ms)
+        return self.expire(fleet, places, now_ms) if places.size else []
+
+    def replay(self, features: Features, until_ms: int) -> list[Row]:
+        """Rows out of frames that are all there, in whatever order they are given.
+
+        All frames of a vehicle are put in order at once, whatever came when: that is what the stream's order
+        comes to where nothing is behind. ``until_ms``: the receive clock up to which it is known that
+        nothing more came.
+        """
+        fleet = Fleet(self._detection)
+        features = features.take(np.argsort(features["received_ms"], kind="stable"))
+        places = fleet.places(features.ids)[features.vehicle]
+        rows = self._arrived(fleet, places, features)
+        chosen = _sorted_frames(places, features)
+        np.maximum.at(fleet.vehicles["clock"], places[chosen], features["received_ms"][chosen])
+        rows += self._rounds(fleet, features, Released(places[chosen], chosen, _ranks(places[chosen])))
+        known = np.unique(places)
+        rows += self._wake(fleet, known, np.full(len(known), float(until_ms)))
+        return rows
+
+    def behind(self, features: Features) -> set[str]:
+        """Vehicles of which the order alone, which costs little, leaves frames behind."""
+        fleet = Fleet(Detection())
+        places = fleet.places(features.ids)[features.vehicle]
+        return {fleet.ids[place] for place in self._in_order(fleet, places, features, 0)[1]}
+
+    def _arrived(self, fleet: Fleet, places: Ints, features: Features) -> list[Row]:
         """Rows of detectors that look at frames as they arrive, whatever their order; copies are harmless."""
-        for place in self._unordered if beat.said.codes else ():
-            detector = self._detection.detectors[place]
-            state.memories[place], found = detector.step(
-                state.memories[place], beat, reading(beat.said, place)
-            )
-            yield from self._rows(place, found, beat)
+        rows: list[Row] = []
+        for k, detector in self._unordered:
+            believed = np.flatnonzero(features["believed"] > 0)
+            frames = Round(places[believed], believed, features.facts[believed], (), fleet.ids)
+            rows += self._alerts(k, detector.arrived(fleet.detectors[k], frames), frames)
+        return rows
 
-    def step(self, state: VehicleState, beat: Beat) -> Iterator[Row]:
-        """Rows that follow from the next frame in order."""
-        yield from self._wake(state, beat.received_ms)
-        yield from journey.step(state.journey, beat, self._limits.journey)
-        yield from self._detect(state, beat)
-        state.last = beat
+    def _in_order(
+        self, fleet: Fleet, places: Ints, frames: Features, begin: int
+    ) -> tuple[Released, dict[int, list[int]]]:
+        """Frames from row ``begin`` on, which are those of ``places``: what goes on, and what came too late.
 
-    def expire(self, state: VehicleState, now_ms: int) -> Iterator[Row]:
-        """Rows that follow from nothing having come up to ``now_ms`` of the receive clock."""
-        sequencer = Sequencer(state.order, self._limits.patience)
-        for beat in sequencer.expire(now_ms):
-            yield from self.step(state, beat)
-        yield from self._wake(state, now_ms)
+        Most vehicles' frames are the next ones of their boot: those are known by arithmetic, the others go
+        one by one through a sequencer.
+        """
+        order = np.argsort(places, kind="stable")
+        place, rows = places[order], order + begin
+        names = ("boot_id", "seq", "t0_ms", "received_ms")
+        boot, seq, t0, received = (frames[name][rows].astype(np.int64) for name in names)
+        believed = frames["believed"][rows] > 0
+        rank, vehicles = _ranks(place), fleet.vehicles
+        holding = np.zeros(len(vehicles), np.bool_)
+        holding[[p for p, each in fleet.waiting.items() if each.held]] = True
+        plain = (boot == vehicles["boot"][place]) & (seq == vehicles["next"][place] + rank)
+        plain &= believed & ~holding[place]
+        odd = np.zeros(len(vehicles), np.bool_)
+        odd[place[~plain]] = True
+        is_odd = odd[place]
+        vehicles["next"][place[~is_odd]] = seq[~is_odd] + 1  # of a place's frames the last one stands
+        vehicles["filled"][place[~is_odd]] = received[~is_odd]
+        came: dict[int, list[Arrival]] = {}
+        columns = zip(
+            *(c[is_odd].tolist() for c in (place, boot, seq, t0, received, rows, believed)), strict=True
+        )
+        for p, b, s, t, at, row, is_believed in columns:
+            came.setdefault(p, []).append(Arrival(b, s, t, at, row if is_believed else None))
+        sequenced, behind = [], {}
+        for p, arrivals in came.items():
+            sequencer = Sequencer(fleet.order(p), self._limits.patience)
+            sequenced.append((p, [row for each in arrivals for row in sequencer.take(each)]))
+            fleet.put_order(p, sequencer.order)
+            if sequencer.behind:
+                behind[p] = sequencer.behind
+        one_by_one = _released(sequenced)
+        return Released(
+            np.concatenate([place[~is_odd], one_by_one.places]),
+            np.concatenate([rows[~is_odd], one_by_one.rows]),
+            np.concatenate([rank[~is_odd], one_by_one.rank]),
+        ), behind
 
-    def due_ms(self, state: VehicleState) -> int:
-        """When ``expire`` is to be called unless a record comes before."""
-        held_ms = Sequencer(state.order, self._limits.patience).due_ms()
-        trips_ms = journey.due_ms(state.journey, self._limits.journey)
-        moments = [m for m in (held_ms, trips_ms, *state.dues) if m is not None]
-        return min(moments, default=state.clock_ms + self._limits.forget_ms)
+    def _rounds(self, fleet: Fleet, frames: Features, released: Released) -> list[Row]:
+        """Rows that follow from frames in order."""
+        out: list[Row] = []
+        awake = [
+            k for k, memory in enumerate(fleet.detectors) if self._awake(k, bool(memory.on.any()), frames)
+        ]
+        for places, rows in released.rounds():
+            runs = [frames.runs[row] for row in rows.tolist()]
+            now = Round(places, rows, frames.facts[rows], runs, fleet.ids)
+            out += self._wake(fleet, places, now["received_ms"])
+            out += journey.step(fleet.journeys, now, self._limits.journey)
+            for k in awake:
+                out += self._detect(k, fleet, frames, now)
+            last = fleet.vehicles[places]
+            last["seen"], last["lat"], last["lon"] = True, now["lat_deg"], now["lon_deg"]
+            last["last_boot"], last["last_seq"] = now["boot_id"], now["seq"]
+            fleet.vehicles[places] = last
+        return out
 
-    def forgotten(self, state: VehicleState, now_ms: int) -> bool:
-        """Whether a vehicle has been silent for so long that its memory may go."""
-        return state.clock_ms + self._limits.forget_ms <= now_ms
+    def _awake(self, k: int, remembers: bool, frames: Features) -> bool:
+        """Whether a rule may find or remember anything of these frames."""
+        codes = frames.rules.codes[k]
+        return bool(self._wakes[k][codes].any() or (remembers and self._stirs[k][codes].any()))
 
-    def _detect(self, state: VehicleState, beat: Beat) -> Iterator[Row]:
-        detectors, memories = self._detection.detectors, state.memories
-        for place, anyhow in self._lookout.places(beat.said.codes):
-            memory = memories[place]
-            if memory is None and not anyhow:
-                continue
-            after, found = detectors[place].step(memory, beat, reading(beat.said, place))
-            if after is not memory:
-                memories[place] = after
-                if place in self._timed:
-                    state.dues[place] = detectors[place].due_ms(after)
-            if found:
-                yield from self._rows(place, found, beat)
+    def _detect(self, k: int, fleet: Fleet, frames: Features, now: Round) -> Iterator[Row]:
+        codes, memory = frames.rules.codes[k][now.rows], fleet.detectors[k]
+        (lanes,) = (self._wakes[k][codes] | (self._stirs[k][codes] & memory.on[now.places])).nonzero()
+        if not lanes.size:
+            return iter(())
+        chosen = now.of(lanes)
+        return self._alerts(
+            k, self._detection.detectors[k].step(memory, chosen, frames.rules.of(k, chosen.rows)), chosen
+        )
 
-    def _wake(self, state: VehicleState, now_ms: int) -> Iterator[Row]:
-        """Ask the detectors whose moment came before ``now_ms``, each at its moment."""
-        last = state.last
-        if last is None:
-            return
-        yield from journey.expire(state.journey, last.vehicle_id, now_ms, self._limits.journey)
-        for place in self._timed:
-            due_ms = state.dues[place]
-            while due_ms is not None and due_ms < now_ms:
-                detector = self._detection.detectors[place]
-                memory = state.memories[place]
-                assert memory is not None  # nothing is due without one
-                state.memories[place], found = detector.expire(memory, due_ms)
-                yield from self._rows(place, found, last, due_ms)
-                later_ms = detector.due_ms(state.memories[place])
-                due_ms = later_ms if later_ms is not None and later_ms > due_ms else None
-            state.dues[place] = due_ms
+    def _wake(self, fleet: Fleet, places: Ints, now_ms: Floats) -> Iterator[Row]:
+        """Ask those whose moment came before ``now_ms`` [k], each at its moment."""
+        seen = fleet.vehicles["seen"][places]
+        places, now_ms = places[seen], now_ms[seen]
+        yield from journey.expire(fleet.journeys, places, now_ms, fleet.ids, self._limits.journey)
+        for k, detector in self._timed:
+            due_ms = detector.due_ms(fleet.detectors[k], places)
+            for lane, found in detector.expire(fleet.detectors[k], places, now_ms):
+                last = fleet.vehicles[places[lane]]
+                head = Head(
+                    fleet.ids[places[lane]], int(last["last_boot"]), int(last["last_seq"]), int(due_ms[lane]),
+                    number(last["lat"]), number(last["lon"]),
+                )  # fmt: skip
+                yield alert_row(self._detection.rules[k], found, head)
 
-    def _rows(
-        self, place: int, found: Sequence[Found], beat: Beat, received_ms: int | None = None
-    ) -> Iterator[Row]:
-        return (alert_row(self._detection.rules[place], each, beat, received_ms) for each in found)
+    def _note_due(self, fleet: Fleet, places: Ints) -> None:
+        """When ``expire`` is to be called unless frames come before."""
+        due_ms = journey.due_ms(fleet.journeys, places, self._limits.journey)
+        for k, detector in self._timed:
+            due_ms = np.minimum(due_ms, detector.due_ms(fleet.detectors[k], places))
+        lane_of = dict(zip(places.tolist(), range(len(places)), strict=True))
+        for place in fleet.waiting.keys() & lane_of.keys():
+            held_ms = Sequencer(fleet.order(place), self._limits.patience).due_ms()
+            if held_ms is not None:
+                due_ms[lane_of[place]] = min(float(due_ms[lane_of[place]]), held_ms)
+        forget_ms = fleet.vehicles["clock"][places] + self._limits.forget_ms
+        fleet.vehicles["due"][places] = np.where(np.isinf(due_ms), forget_ms, due_ms)
+
+    def _alerts(self, k: int, found: Finds, frames: Round) -> Iterator[Row]:
+        return (alert_row(self._detection.rules[k], each, _head(frames, lane)) for lane, each in found)
 
 
-def _behind(beats: Sequence[Beat]) -> BehindRow:
+def _head(frames: Round, lane: int) -> Head:
+    boot_id, seq, received_ms = (int(frames[name][lane]) for name in ("boot_id", "seq", "received_ms"))
+    where = number(frames["lat_deg"][lane]), number(frames["lon_deg"][lane])
+    return Head(frames.vehicle(lane), boot_id, seq, received_ms, *where)
+
+
+def _ranks(places: Ints) -> Ints:
+    """How many of the same place go before each; those of a place are neighbours."""
+    begins = np.flatnonzero(np.diff(places, prepend=-1))
+    return np.arange(len(places)) - np.repeat(begins, np.diff(begins, append=len(places)))
+
+
+def _released(found: Sequence[tuple[int, list[int]]]) -> Released:
+    counts = [len(rows) for _, rows in found]
+    places = np.repeat(np.array([place for place, _ in found], np.int64), counts)
+    rows = np.array([row for _, each in found for row in each], np.int64)
+    return Released(places, rows, _ranks(places))
+
+
+def _hold(fleet: Fleet, frames: Features) -> None:
+    """Keep the frames that wait, and let the others go."""
+    rows = [each.row for w in fleet.waiting.values() for each in w.held if each.row is not None]
+    fleet.held = frames.take(np.array(rows, np.int64)) if rows else None
+    moved = {row: k for k, row in enumerate(rows)}
+    for w in fleet.waiting.values():
+        w.held = [
+            each
+            if each.row is None
+            else Arrival(each.boot_id, each.seq, each.t0_ms, each.received_ms, moved[each.row])
+            for each in w.held
+        ]
+
+
+def _behind(vehicle_id: str, frames: Features) -> BehindRow:
     return BehindRow(
-        vehicle_id=beats[0].vehicle_id,
-        from_ms=min(beat.t0_ms for beat in beats),
-        to_ms=max(beat.end_ms for beat in beats),
-        received_ms=max(beat.received_ms for beat in beats),
-        frames=len(beats),
+        vehicle_id=vehicle_id,
+        from_ms=int(frames["t0_ms"].min()),
+        to_ms=int(frames["end_ms"].max()),
+        received_ms=int(frames["received_ms"].max()),
+        frames=len(frames),
     )
+
+
+def _sorted_frames(places: Ints, features: Features) -> Ints:
+    """Rows of believed frames by vehicle, boot and number, each once: of copies the one received first.
+
+    None of a lower boot from after a higher one's begin. ``features`` are in the order of receipt.
+    """
+    boot, seq = features["boot_id"], features["seq"]
+    order = np.lexsort((np.arange(len(places)), seq, boot, places))
+    same = np.zeros(len(order), np.bool_)
+    for column in (places, boot, seq):
+        same[1:] |= column[order][1:] != column[order][:-1]
+    same[:1] = True
+    order = order[same & (features["believed"][order] > 0)]
+    place, boots, t0 = places[order], boot[order], features["t0_ms"][order]
+    new_boot = np.flatnonzero((np.diff(place, prepend=-1) != 0) | (np.diff(boots, prepend=-1) != 0))
+    if not new_boot.size:
+        return order
+    begins = np.minimum.reduceat(t0, new_boot)
+    ends = np.full(len(begins), np.inf)
+    for k in range(len(begins) - 2, -1, -1):
+        if place[new_boot[k]] == place[new_boot[k + 1]]:
+            ends[k] = min(ends[k + 1], begins[k + 1])
+    return order[t0 < np.repeat(ends, np.diff(new_boot, append=len(order)))]

@@ -16,6 +16,7 @@ import duckdb
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 import sqlglot
 from sqlglot import expressions as sx
 from sqlglot.errors import SqlglotError
@@ -25,11 +26,9 @@ from stream_jobs.rule_kinds import Baseline, Count, Geofence, Lasting, Level, Si
 from stream_jobs.rules import Rule
 from stream_jobs.vehicles.history import HISTORY
 from stream_jobs.vehicles.lookups import COLUMNS
-from stream_jobs.vehicles.said import RuleInputs, code_of, nothing_said
+from stream_jobs.vehicles.said import Answers, RuleInputs, code_of, named_by, nothing_said
 
 Floats = npt.NDArray[np.float64]
-Answers = npt.NDArray[np.int8]
-"""Three-valued: 1 true, -1 false, 0 not known. So AND is the minimum, OR the maximum, NOT the negative."""
 Kind = Literal["BOOLEAN", "DOUBLE", "VARCHAR[]"]
 BOOLEAN: Final[Kind] = "BOOLEAN"
 DOUBLE: Final[Kind] = "DOUBLE"
@@ -41,6 +40,7 @@ CALLS: Final = (
 """The functions that rules may call: both engines agree on them."""
 CONFIG: Final[dict[str, Any]] = {"threads": 1, "enable_external_access": False}
 TRUE, NOT_KNOWN = np.int8(1), np.int8(0)
+_YES, _NO = (pa.scalar(answer, pa.int8()) for answer in (1, -1))
 _JUDGED_BY_CONDITION: Final = (Count, Geofence, Silence)
 """Kinds for which the condition alone is what holds, besides a level of the frame's own value."""
 
@@ -99,25 +99,21 @@ class Evaluator:
     def __call__(self, frames: pa.Table) -> RuleInputs:
         """What all rules say of ``frames``: a row a frame, with the columns that the rules name."""
         rows = frames.num_rows
+        named = named_by(self._rules)
         if not self._wanted or not rows:
-            return nothing_said(rows, len(self._rules))
+            return nothing_said(len(self._rules), rows, [*named])
         self._connection.register("frames", frames)
-        found: dict[str, Any] = self._connection.execute(self._query).fetchnumpy()
-        answers = {pair: _READ[pair[1]](found[f"c{k}"]) for k, pair in enumerate(self._wanted)}
-        readings = [_reading(rule, answers) for rule in self._rules]
-        codes, values, limits = zip(*readings, strict=True)
-        told = [
-            None if rule.lasting is None or rule.lasting.names is None else answers[rule.lasting.names, NAMES]
-            for rule in self._rules
-        ]
-        named = np.column_stack([np.zeros(rows, np.int64) if t is None else _lengths(t) for t in told])
-        return RuleInputs(
-            np.column_stack([np.broadcast_to(each, rows) for each in codes]).astype(np.uint8),
-            np.column_stack([np.broadcast_to(each, rows) for each in values]),
-            np.column_stack([np.broadcast_to(each, rows) for each in limits]),
-            named,
-            _joined([each for each in told if each is not None], named.sum(axis=1)),
-        )
+        found = self._connection.sql(self._query).to_arrow_table()
+        columns = (column.combine_chunks() for column in found.columns)
+        answers = {pair: _READ[pair[1]](each) for pair, each in zip(self._wanted, columns, strict=True)}
+        shape = (len(self._rules), rows)
+        inputs = RuleInputs(
+            np.empty(shape, np.uint8), np.empty(shape), np.empty(shape),
+            {k: answers[text, NAMES] for k, text in named.items()},
+        )  # fmt: skip
+        for k, rule in enumerate(self._rules):
+            inputs.codes[k], inputs.values[k], inputs.limits[k] = _reading(rule, answers)
+        return inputs
 
 
 def _column(text: str, kind: Kind) -> str:
@@ -178,31 +174,16 @@ def _compared(value: Floats, limit: Any, above: bool) -> Answers:
     return np.where(known, np.where(beyond, TRUE, -TRUE), NOT_KNOWN).astype(np.int8)
 
 
-def _three_valued(column: npt.NDArray[Any]) -> Answers:
-    known = ~np.ma.getmaskarray(column)
-    return np.where(known, np.where(np.ma.getdata(column), TRUE, -TRUE), NOT_KNOWN)
+def _three_valued(column: pa.BooleanArray) -> Answers:
+    answers: Answers = pc.fill_null(pc.if_else(column, _YES, _NO), 0).to_numpy(zero_copy_only=False)
+    return answers
 
 
-def _floats(column: npt.NDArray[Any]) -> Floats:
-    floats: Floats = np.ma.filled(column, np.nan)
+def _floats(column: pa.DoubleArray) -> Floats:
+    floats: Floats = pc.fill_null(column, np.nan).to_numpy(zero_copy_only=False)
     return floats
 
 
-_READ: Final[dict[Kind, Callable[[npt.NDArray[Any]], Any]]] = {
-    BOOLEAN: _three_valued, DOUBLE: _floats, NAMES: np.ma.getdata,
+_READ: Final[dict[Kind, Callable[[pa.Array], Any]]] = {
+    BOOLEAN: _three_valued, DOUBLE: _floats, NAMES: lambda column: column,
 }  # fmt: skip
-
-
-def _lengths(texts: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-    return np.fromiter(map(len, texts), np.int64, len(texts))
-
-
-def _joined(told: Sequence[npt.NDArray[Any]], counts: npt.NDArray[np.int64]) -> list[list[str]]:
-    """The names of all rules by frame, one rule after the other; ``counts``: how many each frame has."""
-    if not counts.any():
-        return [[]] * len(counts)
-    names = np.concatenate([name for each in told for name in each])
-    rows = np.concatenate([np.repeat(np.arange(len(each)), _lengths(each)) for each in told])
-    flat = names[np.argsort(rows, kind="stable")].tolist()
-    ends = np.cumsum(counts).tolist()
-    return [flat[begin:end] for begin, end in zip([0, *ends], ends, strict=False)]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from infra.contract.settings import Settings
 from stream_jobs.rules import VEHICLES, Rule, load_rules, of_query
-from stream_jobs.vehicles.beat import Detector
+from stream_jobs.vehicles.detect.base import Detector
 from stream_jobs.vehicles.detect.build import detectors
 
 

@@ -15,8 +15,6 @@ from typing import Final
 
 import msgspec
 
-from stream_jobs.vehicles.beat import Beat
-
 NO_BOOT: Final = -1
 GAPS_KEPT: Final = 64
 """Gaps given up that are remembered, to tell frames that come too late from copies."""
@@ -32,13 +30,15 @@ class Patience:
 
 
 class Arrival(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A record as it comes; ``beat`` is None where its clock is not believed: its number is used, no more."""
+    """A record as it comes; ``row``: which frame of those at hand it is, None where its clock is not
+    believed: its number is used, no more.
+    """
 
     boot_id: int
     seq: int
     t0_ms: int
     received_ms: int
-    beat: Beat | None
+    row: int | None
 
     @property
     def key(self) -> tuple[int, int]:
@@ -60,19 +60,18 @@ class Order(msgspec.Struct, array_like=True):
     held: list[Arrival] = []
     gaps: list[tuple[int, int, int]] = []
     boots: list[tuple[int, int]] = []
-    copies: int = 0
 
 
 class Sequencer:
-    """Puts arrivals of one vehicle in order. ``behind`` collects the beats that came too late."""
+    """Puts arrivals of one vehicle in order. ``behind`` collects the frames that came too late."""
 
     def __init__(self, order: Order, patience: Patience) -> None:
         self.order = order
-        self.behind: list[Beat] = []
+        self.behind: list[int] = []
         self._patience = patience
 
-    def take(self, arrival: Arrival) -> Iterator[Beat]:
-        """Beats that may go on now that ``arrival`` is here; take them all before the next arrival."""
+    def take(self, arrival: Arrival) -> Iterator[int]:
+        """Frames that may go on now that ``arrival`` is here; take them all before the next arrival."""
         yield from self.expire(arrival.received_ms)
         order = self.order
         if order.boot_id == NO_BOOT and self._midway(arrival):
@@ -96,29 +95,28 @@ class Sequencer:
             return None
         return max(order.held[0].received_ms, order.filled_ms) + self._patience.hold_ms
 
-    def expire(self, now_ms: int) -> Iterator[Beat]:
-        """Beats behind gaps that were waited for long enough by ``now_ms``."""
+    def expire(self, now_ms: int) -> Iterator[int]:
+        """Frames behind gaps that were waited for long enough by ``now_ms``."""
         due_ms = self.due_ms()
         while due_ms is not None and due_ms < now_ms:
             yield from self._give_up()
             due_ms = self.due_ms()
 
     def _next_boot(self, arrival: Arrival) -> bool:
-        return arrival.boot_id > self.order.boot_id and arrival.seq == 0 and arrival.beat is not None
+        return arrival.boot_id > self.order.boot_id and arrival.seq == 0 and arrival.row is not None
 
     def _midway(self, arrival: Arrival) -> bool:
         """Whether a vehicle never seen is met in the middle of its boot: its begin is not waited for then."""
         far = arrival.seq > self._patience.hold_frames
-        return far and arrival.beat is not None and not self.order.held
+        return far and arrival.row is not None and not self.order.held
 
     def _hold(self, arrival: Arrival) -> None:
         order = self.order
-        if arrival.beat is None and not self._near(arrival):
+        if arrival.row is None and not self._near(arrival):
             return
         keys = [held.key for held in order.held]
         place = bisect_left(keys, arrival.key)
         if place < len(keys) and keys[place] == arrival.key:
-            order.copies += 1
             return
         if place == 0 and keys:
             order.filled_ms = arrival.received_ms
@@ -129,8 +127,8 @@ class Sequencer:
         ahead = arrival.seq - self.order.next_seq
         return arrival.boot_id == self.order.boot_id and ahead <= self._patience.hold_frames
 
-    def _contiguous(self) -> Iterator[Beat]:
-        """Held beats that wait for nothing any more."""
+    def _contiguous(self) -> Iterator[int]:
+        """Held frames that wait for nothing any more."""
         order = self.order
         while order.held:
             first = order.held[0]
@@ -139,7 +137,7 @@ class Sequencer:
             order.held = order.held[1:]
             yield from self._release(first)
 
-    def _give_up(self) -> Iterator[Beat]:
+    def _give_up(self) -> Iterator[int]:
         """The first gap is not waited for any longer."""
         order = self.order
         first, order.held = order.held[0], order.held[1:]
@@ -148,29 +146,27 @@ class Sequencer:
         yield from self._release(first)
         yield from self._contiguous()
 
-    def _release(self, arrival: Arrival) -> Iterator[Beat]:
+    def _release(self, arrival: Arrival) -> Iterator[int]:
         order = self.order
         if arrival.boot_id != order.boot_id:
             if order.boot_id != NO_BOOT:
                 order.boots = [*order.boots, (order.boot_id, order.next_seq)][-BOOTS_KEPT:]
             order.boot_id, order.boot_from_ms = arrival.boot_id, arrival.t0_ms
         order.next_seq = arrival.seq + 1
-        if arrival.beat is not None:
-            yield arrival.beat
+        if arrival.row is not None:
+            yield arrival.row
 
     def _past(self, arrival: Arrival) -> None:
         """A number that was passed: a copy, or too late. Frames of a lower boot from after this boot's begin
         are another device's, and take no part.
         """
         order = self.order
-        if arrival.beat is None:
+        if arrival.row is None:
             return
         if arrival.boot_id < order.boot_id and arrival.t0_ms >= order.boot_from_ms:
             return
         if self._was_missing(arrival):
-            self.behind.append(arrival.beat)
-        else:
-            order.copies += 1
+            self.behind.append(arrival.row)
 
     def _was_missing(self, arrival: Arrival) -> bool:
         order = self.order

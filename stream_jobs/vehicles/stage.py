@@ -6,7 +6,7 @@ was used, so that nobody waits for it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -18,12 +18,12 @@ import pyarrow as pa
 from infra.contract.settings import Settings
 from infra.contract.signals import SIGNALS
 from infra.contract.verdict import ClockLimits, clock_limits
-from stream_jobs.frames.arrays import Floats, Ints
 from stream_jobs.frames.batch import FrameBatch, frame_batch
 from stream_jobs.frames.plausibility import plausible_columns
 from stream_jobs.rules import Rule
 from stream_jobs.vehicles import history, lookups
 from stream_jobs.vehicles.facts import CLASSES, POWERTRAINS, facts_matrix, sample_facts
+from stream_jobs.vehicles.features import Features, joined
 from stream_jobs.vehicles.harsh_runs import HarshLimits, harsh_runs
 from stream_jobs.vehicles.history import History
 from stream_jobs.vehicles.limits import harsh_limits
@@ -34,21 +34,6 @@ if TYPE_CHECKING:  # 40 MB, of which a process that evaluates no rules needs non
     from stream_jobs.vehicles.evaluation import Evaluator
 
 HEAD: Final = ("boot_id", "seq", "t0_ms")
-
-
-@dataclass(frozen=True, slots=True)
-class Features:
-    """What the frames of a batch of records say, in the order of the records; a row a readable frame.
-
-    ``facts``: [n_frames, facts.FACTS]; ``runs``: harsh runs by frame (harsh_runs.RUN numbers each).
-    """
-
-    vehicle_id: Sequence[str]
-    partition: Ints
-    log_offset: Ints
-    facts: Floats
-    runs: Sequence[Sequence[float]]
-    rules: RuleInputs
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,19 +64,26 @@ class VehicleStage:
         }
         facts = sample_facts(batch.arrays)
         runs = harsh_runs(batch.arrays, of_lookup["vehicle_class"], self.harsh)
+        coded = vehicles.dictionary_encode()
         return Features(
-            vehicles.to_pylist(), batch.partition, batch.log_offset,
+            coded.dictionary.to_pylist(), coded.indices.to_numpy().astype(np.int64),
             facts_matrix(head | facts | of_lookup, len(batch)),
             [run if is_so else [] for run, is_so in zip(runs, batch.believed.tolist(), strict=True)],
             self._evaluated(table, known, vehicles, facts),
         )  # fmt: skip
+
+    def read(self, batches: Iterable[pa.RecordBatch]) -> Features | None:
+        """What the frames in records say; None where none can be read."""
+        frames = (self.frames(records) for records in batches)
+        found = [self.features(batch) for batch in frames if batch is not None]
+        return joined(found) if found else None
 
     def _evaluated(
         self, table: pa.Table, known: dict[str, pa.Array], vehicles: pa.Array, facts: dict[str, Any]
     ) -> RuleInputs:
         """What the rules say of parsed frames, whose ``vehicles`` are ``known`` to be so and so."""
         if not self.rules:
-            return nothing_said(table.num_rows, 0)
+            return nothing_said(0, table.num_rows)
         named = {word for rule in self.rules for word in rule.words()}
         columns = known | plausible_columns(table, signals_of(named))
         told = history.words_of(named)

@@ -1,77 +1,45 @@
-"""The memory of a bucket of vehicles as one blob: MessagePack, plain values only.
-
-Vehicles that a batch does not touch stay as the bytes they are.
-"""
+"""The memory of a bucket of vehicles as one blob: MessagePack, compressed."""
 
 from __future__ import annotations
 
 from typing import Final
 
 import msgspec
+import pyarrow as pa
 
-from stream_jobs.vehicles.beat import NOTHING_SAID
-from stream_jobs.vehicles.core import VehicleState
-from stream_jobs.vehicles.sequencer import Arrival
+from stream_jobs.vehicles.fleet import Fleet, KeptFleet
+from stream_jobs.vehicles.plugged import Detection
+from stream_jobs.windows.block import CODEC
 from stream_jobs.windows.open_windows import Memory
 
+LENGTH: Final = 8
+"""Bytes of a blob before what is compressed: how long that is."""
 
-class Bucket(msgspec.Struct, array_like=True):
-    """The vehicles of a bucket as bytes, when (receive clock) each is due, whose memories they hold, and the
-    open windows.
-    """
 
-    vehicles: dict[str, msgspec.Raw] = {}
-    due_ms: dict[str, int] = {}
-    rules: list[str] = []
-    windows: Memory = msgspec.field(default_factory=Memory)
+class Kept(msgspec.Struct, array_like=True):
+    """What a bucket remembers: its vehicles, compressed, and the open windows."""
+
+    fleet: bytes
+    windows: Memory
 
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
-_BUCKET: Final = msgspec.msgpack.Decoder(Bucket)
-_VEHICLE: Final = msgspec.msgpack.Decoder(VehicleState)
+_KEPT: Final = msgspec.msgpack.Decoder(Kept)
+_FLEET: Final = msgspec.msgpack.Decoder(KeptFleet)
 
 
-def load_bucket(blob: bytes | None) -> Bucket:
-    """The bucket in ``blob``; an empty one of nothing."""
-    return Bucket() if blob is None else _BUCKET.decode(blob)
+def load(blob: bytes | None, detection: Detection) -> tuple[Fleet, Memory]:
+    """The bucket in ``blob``; an empty one of nothing. Of rules that changed nothing is remembered."""
+    if blob is None:
+        return Fleet(detection), Memory()
+    kept = _KEPT.decode(blob)
+    length = int.from_bytes(kept.fleet[:LENGTH], "little")
+    plain = pa.decompress(kept.fleet[LENGTH:], length, CODEC, asbytes=True)
+    return Fleet(detection, _FLEET.decode(plain)), kept.windows
 
 
-def dump_bucket(bucket: Bucket) -> bytes:
+def dump(fleet: Fleet, windows: Memory) -> bytes:
     """The bucket as bytes."""
-    return _ENCODER.encode(bucket)
-
-
-def load_vehicle(raw: msgspec.Raw) -> VehicleState:
-    """One vehicle's memory; what detectors remember comes back as the tuples it was."""
-    return _VEHICLE.decode(raw)
-
-
-def dump_vehicle(state: VehicleState) -> msgspec.Raw:
-    """One vehicle's memory as bytes."""
-    if state.last is not None:
-        state.last = msgspec.structs.replace(state.last, said=NOTHING_SAID, harsh=())
-    return msgspec.Raw(_ENCODER.encode(state))
-
-
-def adopt(bucket: Bucket, rules: list[str]) -> None:
-    """Make the bucket one of ``rules``: what another rule, or another version of one, remembered goes.
-
-    Frames that wait for one before them lose what the old rules read of them.
-    """
-    if bucket.rules == rules:
-        return
-    before = {name: place for place, name in enumerate(bucket.rules)}
-    kept = [before.get(name) for name in rules]
-    for vehicle_id, raw in bucket.vehicles.items():
-        state = load_vehicle(raw)
-        state.memories = [None if place is None else state.memories[place] for place in kept]
-        state.dues = [None if place is None else state.dues[place] for place in kept]
-        state.order.held = [_unread(each) for each in state.order.held]
-        bucket.vehicles[vehicle_id] = dump_vehicle(state)
-    bucket.rules = rules
-
-
-def _unread(each: Arrival) -> Arrival:
-    if each.beat is None:
-        return each
-    return msgspec.structs.replace(each, beat=msgspec.structs.replace(each.beat, said=NOTHING_SAID))
+    plain = _ENCODER.encode(fleet.dump())
+    squeezed = pa.compress(plain, CODEC, asbytes=True)
+    return _ENCODER.encode(Kept(len(plain).to_bytes(LENGTH, "little") + squeezed, windows))

@@ -12,14 +12,13 @@ from typing import Any
 
 from load_tests.drills.defects import replace
 from stream_jobs.vehicles import sequencer
-from stream_jobs.vehicles.beat import Beat
 from stream_jobs.windows import open_windows
 
 
-def _as_it_comes(_self: Any, arrival: sequencer.Arrival) -> Iterator[Beat]:
+def _as_it_comes(_self: Any, arrival: sequencer.Arrival) -> Iterator[int]:
     """Each record goes on at once, whatever is missing before it, and copies too."""
-    if arrival.beat is not None:
-        yield arrival.beat
+    if arrival.row is not None:
+        yield arrival.row
 
 
 def _hasty(honest: Any) -> Any:

@@ -19,7 +19,7 @@ from stream_jobs.rule_kinds import (
     Unchanged,
 )
 from stream_jobs.rules import Rule
-from stream_jobs.vehicles.beat import Detector
+from stream_jobs.vehicles.detect.base import Detector
 from stream_jobs.vehicles.detect.baseline import BaselineDetector
 from stream_jobs.vehicles.detect.count import CountDetector, Counting, ReversalDetector
 from stream_jobs.vehicles.detect.geofence import GeofenceDetector

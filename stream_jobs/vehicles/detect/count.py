@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from stream_jobs.vehicles.beat import Beat, Found, Memory, Reading
-from stream_jobs.vehicles.detect.base import Untimed
+import numpy as np
+
+from stream_jobs.frames.arrays import Flags
+from stream_jobs.vehicles.detect.base import Detector, Finds, Memory
 from stream_jobs.vehicles.detect.raising import AGAIN
+from stream_jobs.vehicles.found import Found
+from stream_jobs.vehicles.rounds import Round
+from stream_jobs.vehicles.said import Readings
 
 NAMES_MAX: Final = 32
 """Names that a vehicle's memory keeps; the one seen longest ago gives way."""
@@ -32,7 +37,7 @@ class Counting:
     times: int
     span_ms: int
 
-    def found(self, name: str, begun_ms: tuple[int, ...], at_ms: int, apart: bool) -> Found | None:
+    def found(self, name: str, begun_ms: Sequence[int], at_ms: int, apart: bool) -> Found | None:
         """What the last beginnings of a name (at most ``times``) make."""
         if len(begun_ms) < self.times or begun_ms[-1] - begun_ms[0] > self.span_ms:
             return None
@@ -41,11 +46,11 @@ class Counting:
 
 
 @dataclass(frozen=True, slots=True)
-class CountDetector(Untimed):
+class CountDetector(Detector):
     """Counts how often the condition, or each name, comes; found again while it goes on being there.
 
-    Only frames that say that it is not there make it away: silence of the vehicle does not. Memory: one
-    ``Seen`` a name, the condition itself where the rule names nothing.
+    Only frames that say that it is not there make it away: silence of the vehicle does not. Few vehicles have
+    anything to count: ``rare`` has a tuple of ``Seen`` of each, a name each.
     """
 
     counting: Counting
@@ -53,32 +58,40 @@ class CountDetector(Untimed):
     clear_for_ms: int
     apart: bool
 
-    @property
-    def always(self) -> bool:
-        """Nothing is remembered before the first time."""
-        return False
-
-    def mute(self, reading: Reading) -> bool:
+    def stirs(self, said: Readings) -> Flags:
         """See Detector."""
-        return reading.holds is None
+        known: Flags = said.holds != 0
+        return known
 
-    def step(
-        self, memory: Memory | None, beat: Beat, reading: Reading
-    ) -> tuple[Memory | None, Sequence[Found]]:
+    def wakes(self, said: Readings) -> Flags:
         """See Detector."""
-        if reading.holds is None or (memory is None and not reading.holds):
-            return memory, ()
-        there = (reading.names or (UNNAMED,)) if reading.holds else ()
-        seen = {entry[0]: Seen(*entry) for entry in memory or ()}  # type: ignore[index,misc]
+        holds: Flags = said.holds > 0
+        return holds
+
+    def step(self, memory: Memory, frames: Round, said: Readings) -> Finds:
+        """See Detector."""
+        found: Finds = []
+        end_ms = frames["end_ms"]
+        for lane, place in enumerate(frames.places.tolist()):
+            there = (said.told(lane) or (UNNAMED,)) if said.holds[lane] > 0 else ()
+            seen = [Seen(*each) for each in memory.rare.get(place, ())]
+            memory.rare[place], more = self._after(seen, there, int(end_ms[lane]))
+            found += [(lane, each) for each in more]
+        memory.on[frames.places] = True
+        return found
+
+    def _after(
+        self, before: Sequence[Seen], there: Sequence[str], now_ms: int
+    ) -> tuple[tuple[Seen, ...], list[Found]]:
+        seen = {each.name: each for each in before}
         for name in seen.keys() - set(there):
-            gone = beat.end_ms - seen[name].last_ms >= self.absent_ms
+            gone = now_ms - seen[name].last_ms >= self.absent_ms
             seen[name] = seen[name]._replace(away=seen[name].away or gone)
         found: list[Found] = []
         for name in dict.fromkeys(there):
-            seen[name], more = self._there(seen.get(name), name, beat.end_ms)
+            seen[name], more = self._there(seen.get(name), name, now_ms)
             found.extend(more)
-        kept = sorted(seen.values(), key=lambda each: (each.last_ms, each.name))[-NAMES_MAX:]
-        return tuple(kept), found
+        return tuple(sorted(seen.values(), key=lambda each: (each.last_ms, each.name))[-NAMES_MAX:]), found
 
     def _there(self, before: Seen | None, name: str, now_ms: int) -> tuple[Seen, Sequence[Found]]:
         """The name is there now."""
@@ -96,36 +109,37 @@ class CountDetector(Untimed):
         return seen._replace(found_ms=now_ms), (found,)
 
 
-class Course(NamedTuple):
-    """A value's course: its last turning value, whether it falls, and when it turned up before."""
-
-    turning: float
-    falls: bool
-    begun_ms: tuple[int, ...]
+COURSE: Final = np.dtype([("turning", "f8"), ("falls", "?")])
+"""A value's last turning value, and whether it falls; ``rare``: when it turned up before, ms."""
 
 
 @dataclass(frozen=True, slots=True)
-class ReversalDetector(Untimed):
+class ReversalDetector(Detector):
     """Counts each time that a value, having fallen by ``size``, has risen by ``size`` from its lowest."""
 
     counting: Counting
     size: float
 
-    def step(
-        self, memory: Memory | None, beat: Beat, reading: Reading
-    ) -> tuple[Memory | None, Sequence[Found]]:
+    @property
+    def dtype(self) -> np.dtype[Any]:
         """See Detector."""
-        value = reading.value
-        if value is None:
-            return memory, ()
-        course = Course(value, False, ()) if memory is None else Course(*memory)  # type: ignore[arg-type]
-        sign = -1 if course.falls else 1
-        if sign * (value - course.turning) > 0:
-            return course._replace(turning=value), ()
-        if abs(value - course.turning) < self.size:
-            return course, ()
-        if not course.falls or not reading.holds:
-            return course._replace(turning=value, falls=not course.falls), ()
-        begun = (*course.begun_ms, beat.end_ms)[-self.counting.times :]
-        found = self.counting.found(UNNAMED, begun, beat.end_ms, False)
-        return Course(value, False, begun), () if found is None else (found,)
+        return COURSE
+
+    def step(self, memory: Memory, frames: Round, said: Readings) -> Finds:
+        """See Detector."""
+        course, value = memory.rows[frames.places], said.value
+        course["turning"] = np.where(memory.on[frames.places], course["turning"], value)
+        sign = np.where(course["falls"], -1, 1)
+        further = sign * (value - course["turning"]) > 0
+        turns = ~further & (np.abs(value - course["turning"]) >= self.size)
+        counts = np.flatnonzero(turns & course["falls"] & (said.holds > 0))
+        course["turning"] = np.where(further | turns, value, course["turning"])
+        course["falls"] ^= turns
+        memory.rows[frames.places], memory.on[frames.places] = course, True
+        found: Finds = []
+        for lane in counts.tolist():
+            place, now_ms = int(frames.places[lane]), int(frames["end_ms"][lane])
+            begun = memory.rare[place] = (*memory.rare.get(place, ()), now_ms)[-self.counting.times :]
+            each = self.counting.found(UNNAMED, begun, now_ms, False)
+            found += [] if each is None else [(lane, each)]
+        return found

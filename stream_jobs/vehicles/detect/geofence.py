@@ -7,9 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+import numpy as np
+
+from stream_jobs.frames.arrays import Flags
 from stream_jobs.rule_kinds import Fence
-from stream_jobs.vehicles.beat import Beat, Found, Memory, Reading
-from stream_jobs.vehicles.detect.base import Untimed
+from stream_jobs.vehicles.detect.base import Detector, Finds, Memory
+from stream_jobs.vehicles.found import Found
+from stream_jobs.vehicles.rounds import Round
+from stream_jobs.vehicles.said import Readings
 
 M_PER_DEG: Final = 111_194.93
 """Metres in a degree of latitude on a sphere of 6,371 km."""
@@ -27,12 +32,20 @@ class Was(NamedTuple):
     raised: tuple[bool, ...]
 
 
+class Now(NamedTuple):
+    """A position and its time."""
+
+    lat_deg: float
+    lon_deg: float
+    at_ms: int
+
+
 @dataclass(frozen=True, slots=True)
-class GeofenceDetector(Untimed):
+class GeofenceDetector(Detector):
     """Found at the crossing, ended at the crossing back; a passage between two positions is both at once.
 
     A vehicle is inside from ``margin_m`` within the border on, outside from ``margin_m`` beyond it, and
-    between them where it was. Where it was first seen is no crossing.
+    between them where it was. Where it was first seen is no crossing. ``rare`` has a ``Was`` of each vehicle.
     """
 
     fences: tuple[Fence, ...]
@@ -40,41 +53,47 @@ class GeofenceDetector(Untimed):
     margin_m: float
     gap_ms: int
 
-    def mute(self, reading: Reading) -> bool:
+    def stirs(self, said: Readings) -> Flags:
         """See Detector."""
-        return reading.holds is False
+        holds_or_unknown: Flags = said.holds >= 0
+        return holds_or_unknown
 
-    def step(
-        self, memory: Memory | None, beat: Beat, reading: Reading
-    ) -> tuple[Memory | None, Sequence[Found]]:
+    def step(self, memory: Memory, frames: Round, said: Readings) -> Finds:  # noqa: ARG002  the protocol's
         """See Detector."""
-        if beat.lat_deg is None or beat.lon_deg is None or reading.holds is False:
-            return memory, ()
+        lat, lon, end_ms = frames["lat_deg"], frames["lon_deg"], frames["end_ms"]
+        lanes = np.flatnonzero(~np.isnan(lat) & ~np.isnan(lon))
+        found: Finds = []
+        for lane in lanes.tolist():
+            now = Now(float(lat[lane]), float(lon[lane]), int(end_ms[lane]))
+            place = int(frames.places[lane])
+            found += [(lane, each) for each in self._at(memory, place, now)]
+        memory.on[frames.places[lanes]] = True
+        return found
+
+    def _at(self, memory: Memory, place: int, now: Now) -> Sequence[Found]:
+        before = memory.rare.get(place)
         unknown = (None,) * len(self.fences)
-        was = (
-            Was(beat.lat_deg, beat.lon_deg, beat.end_ms, unknown, (False,) * len(self.fences))
-            if memory is None
-            else Was(*memory)  # type: ignore[arg-type]
-        )
-        if beat.end_ms < was.at_ms:
-            return memory, ()
+        was = Was(*now, unknown, (False,) * len(self.fences)) if before is None else Was(*before)
+        if now.at_ms < was.at_ms:
+            return ()
         inside, raised, found = list(was.inside), list(was.raised), list[Found]()
         for k, fence in enumerate(self.fences):
-            inside[k], raised[k], more = self._cross(fence, was, k, beat)
+            inside[k], raised[k], more = self._cross(fence, was, k, now)
             found.extend(more)
-        return Was(beat.lat_deg, beat.lon_deg, beat.end_ms, tuple(inside), tuple(raised)), found
+        memory.rare[place] = Was(*now, tuple(inside), tuple(raised))
+        return found
 
-    def _cross(self, fence: Fence, was: Was, k: int, beat: Beat) -> tuple[bool | None, bool, Sequence[Found]]:
-        path = _flat(fence, (was.lat_deg, was.lon_deg)), _flat(fence, (beat.lat_deg or 0, beat.lon_deg or 0))
+    def _cross(self, fence: Fence, was: Was, k: int, to: Now) -> tuple[bool | None, bool, Sequence[Found]]:
+        path = _flat(fence, (was.lat_deg, was.lon_deg)), _flat(fence, (to.lat_deg, to.lon_deg))
         before, raised = was.inside[k], was.raised[k]
         depth_m = _depth_m(fence, path[1])
         now = depth_m > 0 if abs(depth_m) >= min(self.margin_m, _reach_m(fence)) else before
         if before is None or now is None:
             return now, raised, ()
         if now == before:
-            through = self.on_enter and not now and beat.end_ms - was.at_ms <= self.gap_ms
-            return now, raised, self._passage(fence, path, was.at_ms, beat.end_ms) if through else ()
-        at_ms = self._at_ms(fence, path, was.at_ms, beat.end_ms)
+            through = self.on_enter and not now and to.at_ms - was.at_ms <= self.gap_ms
+            return now, raised, self._passage(fence, path, was.at_ms, to.at_ms) if through else ()
+        at_ms = self._at_ms(fence, path, was.at_ms, to.at_ms)
         if now == self.on_enter:
             return now, True, (Found(at_ms, at_ms, None, None, detail=fence.name, apart=fence.name),)
         ended = Found(at_ms, at_ms, None, None, detail=fence.name, apart=fence.name, ended=True)

@@ -1,89 +1,97 @@
-"""A vehicle's own history in a few numbers: moving mean and variance, or a quantile (P-square); pure."""
+"""A vehicle's own history in a few numbers: moving mean and variance, or a quantile (P-square); by column."""
 
 from __future__ import annotations
 
-import math
-from bisect import bisect_right
-from typing import Final, NamedTuple
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from stream_jobs.frames.arrays import Floats
 
 QUANTILES: Final = {"p01": 0.01, "p05": 0.05, "median": 0.5, "p95": 0.95, "p99": 0.99}
 CLIP_SD: Final = 3.0
 """A value further off than this moves the mean only so far: one outlier is no history."""
+MARKS: Final = 5
+MOVING: Final = np.dtype([("taken", "i8"), ("mean", "f8"), ("variance", "f8"), ("at", "f8")])
+"""Values taken in, their mean and variance, the time of the last, ms."""
+QUANTILE: Final = np.dtype([("taken", "i8"), ("heights", "f8", (MARKS,)), ("places", "f8", (MARKS,))])
+"""The P-square method of Jain and Chlamtac (1985): five heights and their places; before, the values."""
+Histories = npt.NDArray[Any]
 
 
-class Moving(NamedTuple):
-    """Values taken in, their mean and variance, the time of the last."""
-
-    taken: int
-    mean: float
-    variance: float
-    at_ms: int
-
-
-def moved(was: Moving | None, value: float, at_ms: int, memory_s: float, warm_up: int) -> Moving:
-    """Mean and variance after one more value: plain while warming up, then forgetting with ``memory_s``."""
-    if was is None:
-        return Moving(1, value, 0.0, at_ms)
-    count = was.taken + 1
-    weight = 1 / count
-    if was.taken >= warm_up:
-        reach = CLIP_SD * math.sqrt(was.variance)
-        value = min(max(value, was.mean - reach), was.mean + reach) if reach > 0 else value
-        weight = (
-            min(weight, 1.0)
-            if memory_s <= 0
-            else max(weight, 1 - math.exp(-_passed_s(was, at_ms) / memory_s))
-        )
-    off = value - was.mean
-    mean = was.mean + weight * off
-    variance = (1 - weight) * (was.variance + weight * off * off)
-    return Moving(count, mean, variance, max(at_ms, was.at_ms))
+def moved(was: Histories, value: Floats, at_ms: Floats, memory_s: float, warm_up: int) -> Histories:
+    """MOVING [k] after one more value: plain while warming up, then forgetting with ``memory_s``."""
+    new, warm = was["taken"] == 0, (was["taken"] >= warm_up) & (was["taken"] > 0)
+    reach = np.where(warm, CLIP_SD * np.sqrt(was["variance"]), 0)
+    clipped = np.minimum(np.maximum(value, was["mean"] - reach), was["mean"] + reach)
+    value = np.where(reach > 0, clipped, value)
+    weight = 1 / (was["taken"] + 1)
+    if memory_s > 0:
+        passed_s = np.maximum(0, at_ms - was["at"]) / 1000
+        weight = np.where(warm, np.maximum(weight, -np.expm1(-passed_s / memory_s)), weight)
+    off = np.where(new, 0, value - was["mean"])
+    after = np.zeros(len(was), MOVING)
+    after["taken"] = was["taken"] + 1
+    after["mean"] = np.where(new, value, was["mean"] + weight * off)
+    after["variance"] = np.where(new, 0, (1 - weight) * (was["variance"] + weight * off * off))
+    after["at"] = np.where(new, at_ms, np.maximum(at_ms, was["at"]))
+    return after
 
 
-def _passed_s(was: Moving, at_ms: int) -> float:
-    return max(0, at_ms - was.at_ms) / 1000
+def noted(was: Histories, value: Floats, share: float) -> Histories:
+    """QUANTILE [k] after one more value."""
+    after = was.copy()
+    young = np.flatnonzero(was["taken"] < MARKS)
+    if young.size:
+        heights, taken = was["heights"][young], was["taken"][young]
+        heights = np.where(np.arange(MARKS) < taken[:, None], heights, np.inf)
+        heights[np.arange(len(young)), taken] = value[young]
+        heights = np.sort(heights, axis=1)
+        after["heights"][young] = np.where(np.isinf(heights), 0, heights)
+        after["places"][young] = np.arange(1.0, MARKS + 1)
+    old = np.flatnonzero(was["taken"] >= MARKS)
+    if old.size:
+        after[old] = _moved_marks(was[old], value[old], share)
+    after["taken"] = was["taken"] + 1
+    return after
 
 
-class Quantile(NamedTuple):
-    """The P-square method of Jain and Chlamtac (1985): five heights and their places; before, the values."""
-
-    taken: int
-    heights: tuple[float, ...]
-    places: tuple[float, ...]
-
-
-def noted(was: Quantile | None, value: float, share: float) -> Quantile:
-    """The quantile's markers after one more value."""
-    if was is None or was.taken < 5:
-        heights = (*(was.heights if was else ()), value)
-        return Quantile(len(heights), tuple(sorted(heights)), (1.0, 2.0, 3.0, 4.0, 5.0))
-    q, n = list(was.heights), list(was.places)
-    if value < q[0]:
-        q[0] = value
-    elif value > q[4]:
-        q[4] = value
-    cell = min(3, max(0, bisect_right(q, value) - 1))
-    for k in range(cell + 1, 5):
-        n[k] += 1
+def _moved_marks(was: Histories, value: Floats, share: float) -> Histories:
+    after = was.copy()
+    q, n = after["heights"], after["places"]
+    q[:, 0], q[:, -1] = np.minimum(q[:, 0], value), np.maximum(q[:, -1], value)
+    cell = np.clip((q <= value[:, None]).sum(axis=1) - 1, 0, MARKS - 2)
+    n += np.arange(MARKS) > cell[:, None]
     for k, part in ((1, share / 2), (2, share), (3, (1 + share) / 2)):
-        off = 1 + was.taken * part - n[k]
-        if (off >= 1 and n[k + 1] - n[k] > 1) or (off <= -1 and n[k - 1] - n[k] < -1):
-            _move(q, n, k, 1 if off > 0 else -1)
-    return Quantile(was.taken + 1, tuple(q), tuple(n))
+        off = 1 + was["taken"] * part - n[:, k]
+        up = (off >= 1) & (n[:, k + 1] - n[:, k] > 1)
+        down = (off <= -1) & (n[:, k - 1] - n[:, k] < -1)
+        lanes = np.flatnonzero(up | down)
+        if lanes.size:
+            d = np.where(up[lanes], 1, -1)
+            q[lanes, k] = _height(q[lanes], n[lanes], k, d)
+            n[lanes, k] += d
+    return after
 
 
-def _move(q: list[float], n: list[float], k: int, d: int) -> None:
-    """Move one marker a place towards where it should be."""
-    up, down = (q[k + 1] - q[k]) / (n[k + 1] - n[k]), (q[k] - q[k - 1]) / (n[k] - n[k - 1])
-    parabola = q[k] + d / (n[k + 1] - n[k - 1]) * ((n[k] - n[k - 1] + d) * up + (n[k + 1] - n[k] - d) * down)
-    if not q[k - 1] < parabola < q[k + 1]:
-        parabola = q[k] + d * (q[k + d] - q[k]) / (n[k + d] - n[k])
-    q[k] = parabola
-    n[k] += d
+def _height(q: Floats, n: Floats, k: int, d: npt.NDArray[np.int64]) -> Floats:
+    """The height of mark k moved a place towards where it should be: by a parabola, else by a line."""
+    lane = np.arange(len(q))
+    up, down = (
+        (q[:, k + 1] - q[:, k]) / (n[:, k + 1] - n[:, k]),
+        (q[:, k] - q[:, k - 1]) / (n[:, k] - n[:, k - 1]),
+    )
+    bend = (n[:, k] - n[:, k - 1] + d) * up + (n[:, k + 1] - n[:, k] - d) * down
+    parabola = q[:, k] + d / (n[:, k + 1] - n[:, k - 1]) * bend
+    line = q[:, k] + d * (q[lane, k + d] - q[:, k]) / (n[lane, k + d] - n[:, k])
+    between = (q[:, k - 1] < parabola) & (parabola < q[:, k + 1])
+    return np.where(between, parabola, line)
 
 
-def quantile(was: Quantile, share: float) -> float:
-    """The quantile now."""
-    if was.taken <= 5:
-        return was.heights[min(len(was.heights) - 1, int(share * len(was.heights)))]
-    return was.heights[2]
+def quantile(was: Histories, share: float) -> Floats:
+    """The quantile now, [k]; there is a value."""
+    young = np.minimum(was["taken"] - 1, (share * was["taken"]).astype(np.int64))
+    place = np.where(was["taken"] <= MARKS, np.clip(young, 0, MARKS - 1), 2)
+    found: Floats = was["heights"][np.arange(len(was)), place]
+    return found

@@ -2,61 +2,64 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
-from msgspec.structs import replace
+import numpy as np
 
-from stream_jobs.vehicles.beat import Beat, Detector, Found, Memory, Reading
-from stream_jobs.vehicles.detect.base import Untimed
-from stream_jobs.vehicles.detect.raising import Judged, Raising, beyond
-from stream_jobs.vehicles.detect.series import add, mean
-
-NOTHING: Final[Sequence[Found]] = ()
+from stream_jobs.frames.arrays import Flags, Floats, Ints
+from stream_jobs.vehicles.detect.base import Detector, Finds, Kept, Memory
+from stream_jobs.vehicles.detect.raising import HELD, Judged, Raising, answers, beyond
+from stream_jobs.vehicles.detect.series import SERIES, add, mean
+from stream_jobs.vehicles.rounds import Round
+from stream_jobs.vehicles.said import Readings
 
 
 @dataclass(frozen=True, slots=True)
-class LevelDetector(Untimed):
-    """Each frame's own value."""
+class LevelDetector(Detector):
+    """Each frame's own value; nothing is remembered while nothing holds."""
 
     raising: Raising
 
     @property
-    def always(self) -> bool:
-        """Nothing is remembered while nothing holds."""
-        return False
-
-    def mute(self, reading: Reading) -> bool:
+    def dtype(self) -> np.dtype[Any]:
         """See Detector."""
-        return reading.holds is None and reading.clears is not True
+        return HELD
 
-    def step(
-        self, memory: Memory | None, beat: Beat, reading: Reading
-    ) -> tuple[Memory | None, Sequence[Found]]:
+    def stirs(self, said: Readings) -> Flags:
         """See Detector."""
-        said = (reading.holds, reading.clears, reading.value, reading.limit, reading.names)
-        now = Judged(beat.end_ms, *said, reading.armed is not False)
-        return self.raising.step(memory, now)
+        told: Flags = (said.holds != 0) | (said.clears > 0)
+        return told
 
-    def after_pause(self, memory: Memory | None, pause_ms: int) -> Memory | None:
-        """See Untimed."""
-        if memory is None or not self.raising.waits(memory):
-            return None
-        return self.raising.later(memory, pause_ms)
+    def wakes(self, said: Readings) -> Flags:
+        """See Detector."""
+        holds: Flags = said.holds > 0
+        return holds
+
+    def step(self, memory: Memory, frames: Round, said: Readings) -> Finds:
+        """See Detector."""
+        held = memory.rows[frames.places]
+        ready = said.armed >= 0
+        judged = Judged(frames["end_ms"], said.holds, said.clears, said.value, said.limit, said.told, ready)
+        found = self.raising.step(held, judged)
+        memory.rows[frames.places], memory.on[frames.places] = held, held["on"]
+        return found
+
+    def waits(self, memory: Memory, places: Ints) -> Flags:
+        """See Detector."""
+        return self.raising.waits(memory.rows[places])
+
+    def later(self, memory: Memory, places: Ints, pause_ms: Floats) -> None:
+        """See Detector."""
+        self.raising.later(memory.rows, places, pause_ms)
 
 
-class Arming(NamedTuple):
-    """A memory: how long it has been armed, the last frame, since when it is not, the inner rule's own."""
-
-    armed_ms: int
-    seen_ms: int
-    off_ms: int | None
-    inside: Memory | None
+ARMING: Final = np.dtype([("armed", "f8"), ("seen", "f8"), ("off", "f8")])
+"""How long it has been armed, the last frame, since when it is not (NaN: it is); ms."""
 
 
 @dataclass(frozen=True, slots=True)
-class ArmedDetector(Untimed):
+class ArmedDetector(Detector):
     """Raised only once something (`while`) has held for so long; where it does not hold, the rule is over.
 
     A pause of up to ``pause_ms`` does not begin that time anew, but does not count either; nor does a gap. So
@@ -69,94 +72,131 @@ class ArmedDetector(Untimed):
     gap_ms: int
     inner: Detector
 
-    def mute(self, reading: Reading) -> bool:
+    @property
+    def dtype(self) -> np.dtype[Any]:
         """See Detector."""
-        return reading.armed is None
+        return ARMING
 
-    def step(
-        self, memory: Memory | None, beat: Beat, reading: Reading
-    ) -> tuple[Memory | None, Sequence[Found]]:
+    def memory(self, count: int, kept: Kept | None = None) -> Memory:
         """See Detector."""
-        was = None if memory is None else Arming(*memory)  # type: ignore[arg-type]
-        if reading.armed is None or (was is not None and beat.end_ms < was.seen_ms):
-            return memory, ()
-        now = self._armed(was, beat.end_ms) if reading.armed else self._off(was, beat.end_ms)
-        if not reading.armed:
-            if now.armed_ms and self.inner.after_pause(now.inside, 0) is not None:
-                return now, NOTHING
-            reading = Reading(False, True, None, reading.limit)
-        elif now.armed_ms < self.armed_for_ms:
-            reading = replace(reading, armed=False)
-        inside, found = now.inside, NOTHING
-        if inside is not None or reading.holds or self.inner.always:
-            inside, found = self.inner.step(inside, beat, reading)
-        if inside is None and now.armed_ms == 0 and now.off_ms is not None:
-            return None, found
-        return Arming(now.armed_ms, now.seen_ms, now.off_ms, inside), found
+        memory = Memory(ARMING, count, self.inner.memory(count))
+        if kept is not None:
+            memory.load(kept)
+        return memory
 
-    def _armed(self, was: Arming | None, now_ms: int) -> Arming:
-        if was is None:
-            return Arming(0, now_ms, None, None)
-        passed_ms = now_ms - was.seen_ms
-        away_ms = now_ms - was.off_ms if was.off_ms is not None else passed_ms
-        whole = was.off_ms is None and passed_ms <= self.gap_ms
-        waiting = None if was.off_ms is None else self.inner.after_pause(was.inside, away_ms)
-        if not whole and away_ms > self.pause_ms:
-            return Arming(0, now_ms, None, None if waiting is not None else was.inside)
-        return Arming(was.armed_ms + whole * passed_ms, now_ms, None, waiting or was.inside)
+    def stirs(self, said: Readings) -> Flags:
+        """See Detector."""
+        known: Flags = said.armed != 0
+        return known
 
-    def _off(self, was: Arming | None, now_ms: int) -> Arming:
-        if was is None:
-            return Arming(0, now_ms, now_ms, None)
-        off_ms = was.seen_ms if was.off_ms is None else was.off_ms
-        kept_ms = was.armed_ms if now_ms - off_ms <= self.pause_ms else 0
-        return Arming(kept_ms, now_ms, off_ms, was.inside)
+    def wakes(self, said: Readings) -> Flags:
+        """See Detector: what is not armed and was not leaves nothing."""
+        armed: Flags = said.armed > 0
+        return armed
+
+    def step(self, memory: Memory, frames: Round, said: Readings) -> Finds:
+        """See Detector."""
+        inside = memory.inner
+        assert inside is not None
+        before, known = memory.rows[frames.places], memory.on[frames.places]
+        lanes = np.flatnonzero(~(known & (frames["end_ms"] < before["seen"])))
+        frames, said, before, known = frames.of(lanes), said.of(lanes), before[lanes], known[lanes]
+        places, armed = frames.places, said.armed > 0
+        now = self._arming(before, known, frames["end_ms"], armed)
+        self._after_pause(inside, frames, before, known & armed)
+        waits = ~armed & (now["armed"] > 0) & self.inner.waits(inside, places)
+        said = replace(
+            said,
+            holds=np.where(armed, said.holds, -1).astype(np.int8),
+            clears=np.where(armed, said.clears, 1).astype(np.int8),
+            value=np.where(armed, said.value, np.nan),
+            armed=answers(now["armed"] >= self.armed_for_ms),
+        )
+        asked = ~waits & (inside.on[places] | self.inner.wakes(said))
+        inner_lanes = np.flatnonzero(asked)
+        found = (
+            self.inner.step(inside, frames.of(inner_lanes), said.of(inner_lanes)) if inner_lanes.size else []
+        )
+        memory.rows[places] = now
+        memory.on[places] = inside.on[places] | (now["armed"] > 0) | np.isnan(now["off"])
+        return [(int(lanes[inner_lanes[lane]]), each) for lane, each in found]
+
+    def _arming(self, was: Any, known: Flags, now_ms: Floats, armed: Flags) -> Any:
+        """ARMING after a frame; ``known``: that there was one before."""
+        now = np.zeros(len(was), ARMING)
+        now["seen"] = now_ms
+        was_off = ~np.isnan(was["off"])
+        passed_ms = now_ms - was["seen"]
+        away_ms = np.where(was_off, now_ms - was["off"], passed_ms)
+        whole = ~was_off & (passed_ms <= self.gap_ms)
+        goes_on = known & (whole | (away_ms <= self.pause_ms))
+        off_ms = np.where(known, np.where(was_off, was["off"], was["seen"]), now_ms)
+        lasts = known & (now_ms - off_ms <= self.pause_ms)
+        counted = np.where(armed, was["armed"] + whole * passed_ms, was["armed"])
+        now["armed"] = np.where(np.where(armed, goes_on, lasts), counted, 0)
+        now["off"] = np.where(armed, np.nan, off_ms)
+        return now
+
+    def _after_pause(self, inside: Memory, frames: Round, was: Any, back: Flags) -> None:
+        """What waited before a pause goes on where the pause was short, and begins anew where it was not."""
+        back = back & ~np.isnan(was["off"])
+        if not back.any():
+            return
+        lanes = np.flatnonzero(back & self.inner.waits(inside, frames.places))
+        away_ms = (frames["end_ms"] - was["off"])[lanes]
+        places, short = frames.places[lanes], away_ms <= self.pause_ms
+        self.inner.later(inside, places[short], away_ms[short])
+        inside.forget(places[~short])
+
+
+MEAN: Final = np.dtype([("held", HELD), ("series", SERIES)])
 
 
 @dataclass(frozen=True, slots=True)
-class MeanDetector(Untimed):
+class MeanDetector(Detector):
     """The mean over ``mean_ms``, judged whenever a tenth of it is complete.
 
-    Memory: (buckets, the memory of the rule). A mean needs its whole time, and frames in half of its tenths.
+    A mean needs its whole time, and frames in half of its tenths. A frame without a value does not count;
+    where the rule is not looked at at all, it comes to its end.
     """
 
     raising: Raising
     mean_ms: int
     clear_level: float | None
 
-    def mute(self, reading: Reading) -> bool:
+    @property
+    def dtype(self) -> np.dtype[Any]:
         """See Detector."""
-        return reading.value is None and not reading.clears
+        return MEAN
 
-    def step(
-        self, memory: Memory | None, beat: Beat, reading: Reading
-    ) -> tuple[Memory | None, Sequence[Found]]:
+    def stirs(self, said: Readings) -> Flags:
         """See Detector."""
-        if reading.value is None:
-            return self._without(memory, beat, reading)
-        buckets, inside = memory or ((), None)
-        kept, closed = add(buckets, beat.end_ms, reading.value, self.mean_ms)  # type: ignore[arg-type]
-        held: Memory | None = inside if isinstance(inside, tuple) else None
-        average = mean(kept) if closed else None
-        if average is None:
-            return (kept, held), ()
-        after, found = self.raising.step(held, self._judged(beat.end_ms, average, reading))
-        return (kept, after), found
+        return ~np.isnan(said.value) | (said.clears > 0)
 
-    def _without(
-        self, memory: Memory | None, beat: Beat, reading: Reading
-    ) -> tuple[Memory | None, Sequence[Found]]:
-        """A frame that does not count; where the rule is not looked at at all, it comes to its end."""
-        if memory is None or not reading.clears:
-            return memory, ()
-        buckets, inside = memory
-        held: Memory | None = inside if isinstance(inside, tuple) else None
-        after, found = self.raising.step(held, Judged(beat.end_ms, False, True, None, reading.limit))
-        return (buckets, after), found
+    def wakes(self, said: Readings) -> Flags:
+        """See Detector."""
+        return ~np.isnan(said.value)
 
-    def _judged(self, at_ms: int, average: float, reading: Reading) -> Judged:
-        above, limit = self.raising.above, reading.limit
-        back = limit if self.clear_level is None else self.clear_level
-        clears = not beyond(average, back, above)
-        holds, ready = beyond(average, limit, above), reading.armed is not False
-        return Judged(at_ms, holds, clears, average, limit, reading.names, ready)
+    def step(self, memory: Memory, frames: Round, said: Readings) -> Finds:
+        """See Detector."""
+        kept, known = memory.rows[frames.places], ~np.isnan(said.value)
+        series, held = kept["series"], kept["held"]
+        complete = add(series, known, frames["end_ms"], said.value, self.mean_ms)
+        memory.rows[frames.places] = kept
+        memory.on[frames.places] |= known
+        if known.all() and not complete.any():
+            return []
+        average = np.full(len(kept), np.nan)
+        average[complete] = mean(series[complete])
+        judged = ~np.isnan(average)
+        above, limit = self.raising.above, said.limit
+        back = limit if self.clear_level is None else np.full(len(limit), self.clear_level)
+        holds = np.where(judged, answers(beyond(average, limit, above)), np.where(known, 0, -1))
+        clears = np.where(judged, answers(~beyond(average, back, above)), np.where(known, 0, 1))
+        now = Judged(
+            frames["end_ms"], holds.astype(np.int8), clears.astype(np.int8), average, limit, said.told,
+            said.armed >= 0,
+        )  # fmt: skip
+        found = self.raising.step(held, now)
+        memory.rows[frames.places] = kept
+        return found

@@ -2,39 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, Final
 
+import numpy as np
+import numpy.typing as npt
+
+from stream_jobs.frames.arrays import Flags, Floats, Ints
 from stream_jobs.rule_kinds import Lasting
 from stream_jobs.rules import Rule
-from stream_jobs.vehicles.beat import Found, Memory
+from stream_jobs.vehicles.detect.base import Finds
+from stream_jobs.vehicles.found import Found
+from stream_jobs.vehicles.said import Answers
 
 AGAIN: float = 0.5
 """A raised rule is found again after this share of its clear time."""
+HELD: Final = np.dtype(
+    [("on", "?"), ("since", "f8"), ("seen", "f8"), ("bad", "f8"), ("found", "f8"), ("step", "i8")]
+)
+"""A rule that holds (``on``): began to, last judged, last seen bad, last found (NaN: not raised), escalation.
+Times in ms.
+"""
+Held = npt.NDArray[Any]
 
 
-class Judged(NamedTuple):
-    """What one frame, or one mean, says of a rule at ``at_ms``; None: nothing."""
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What frames, or means, of k vehicles say of a rule; columns [k]. ``at_ms``: when.
 
-    at_ms: int
-    holds: bool | None
-    clears: bool | None
-    value: float | None
-    limit: float | None
-    names: tuple[str, ...] = ()
-    ready: bool = True
-    """False: it may hold already, but is not raised yet."""
+    ``ready`` false: it may hold already, but is not raised yet. ``names``: what it is about, by place in k.
+    """
 
-
-class Held(NamedTuple):
-    """A memory: began to hold, last judged, last seen bad, last found (None: not raised), escalation."""
-
-    since_ms: int
-    seen_ms: int
-    bad_ms: int
-    found_ms: int | None
-    step: int
+    at_ms: Floats
+    holds: Answers
+    clears: Answers
+    value: Floats
+    limit: Floats
+    names: Callable[[int], tuple[str, ...]]
+    ready: Flags | bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,79 +66,85 @@ class Raising:
             escalate=lasting.escalate,
         )
 
-    def step(self, memory: Memory | None, now: Judged) -> tuple[Memory | None, Sequence[Found]]:
-        """The memory after one more judgement, and what was found."""
-        held = None if memory is None else Held(*memory)  # type: ignore[arg-type]
-        if now.holds is None and now.clears is not True:
-            return memory, ()
-        if held is not None and now.at_ms <= held.seen_ms:
-            return memory, ()
-        if held is not None and self._is_over(held, now):
-            held = None
-        if held is None:
-            return self._begin(now) if now.holds else (None, ())
-        return self._go_on(held, now)
+    def step(self, held: Held, now: Judged) -> Finds:
+        """Take in a judgement of each of k vehicles; ``held``: HELD [k], changed in place."""
+        asked = ((now.holds != 0) | (now.clears > 0)) & (held["on"] | (now.holds > 0))
+        if not asked.any():
+            return []
+        lanes = np.flatnonzero(asked & ~(held["on"] & (now.at_ms <= held["seen"])))
+        h, at_ms, value = held[lanes], now.at_ms[lanes], now.value[lanes]
+        holds, clears = now.holds[lanes] > 0, now.clears[lanes] > 0
+        raised = h["on"] & ~np.isnan(h["found"])
+        off = np.where(
+            raised, at_ms - h["bad"] > self.clear_for_ms, ~holds | (at_ms - h["seen"] > self.gap_ms)
+        )
+        fresh = off | ~h["on"]
+        begins = fresh & holds
+        h["since"][begins], h["found"][begins], h["step"][begins] = at_ms[begins], np.nan, 0
+        h["on"] = begins | ~fresh
+        raised &= ~off
+        waits = h["on"] & ~raised
+        bad = waits | (raised & (holds | ~clears))
+        steps = np.maximum(h["step"], self._steps(value))
+        ready = now.ready if isinstance(now.ready, bool) else now.ready[lanes]
+        due = waits & ready & (at_ms - h["since"] >= self.raise_for_ms)
+        again = at_ms - h["found"] >= AGAIN * self.clear_for_ms
+        finds = due | (raised & bad & ((steps > h["step"]) | again))
+        h["step"] = np.where(finds, steps, h["step"])
+        # Back behind its clear level, the last moment that it was not is found once, to end there.
+        ends = raised & ~bad & (h["bad"] > h["found"])
+        told = np.where(ends, h["bad"], at_ms)
+        h["found"] = np.where(finds | ends, told, h["found"])
+        h["seen"] = np.where(h["on"], at_ms, h["seen"])
+        h["bad"] = np.where(bad, at_ms, h["bad"])
+        held[lanes] = h
+        return [
+            (
+                int(lanes[k]),
+                self._found(h[k], int(told[k]), None if ends[k] else value[k], now, int(lanes[k])),
+            )
+            for k in np.flatnonzero(finds | ends).tolist()
+        ]
 
-    def waits(self, memory: Memory | None) -> bool:
-        """Whether it holds already and is not raised yet."""
-        return memory is not None and memory[3] is None
+    def waits(self, held: Held) -> Flags:
+        """Where it holds already and is not raised yet."""
+        waiting: Flags = held["on"] & np.isnan(held["found"])
+        return waiting
 
-    def later(self, memory: Memory, ms: int) -> Memory:
-        """The memory of a rule that waits, after a pause of ``ms`` that does not count."""
-        held = Held(*memory)  # type: ignore[arg-type]
-        before_ms = held.seen_ms + ms - 1  # the frame that ends the pause comes after it
-        return held._replace(since_ms=held.since_ms + ms, seen_ms=before_ms, bad_ms=before_ms)
+    def later(self, held: Held, lanes: Ints, pause_ms: Floats) -> None:
+        """Of vehicles where it waits: a pause of so long is over and does not count."""
+        h = held[lanes]
+        h["since"] += pause_ms
+        h["seen"] += pause_ms - 1  # the frame that ends the pause comes after it
+        h["bad"] = h["seen"]
+        held[lanes] = h
 
-    def _is_over(self, held: Held, now: Judged) -> bool:
-        if held.found_ms is None:
-            return not now.holds or now.at_ms - held.seen_ms > self.gap_ms
-        return now.at_ms - held.bad_ms > self.clear_for_ms
+    def _found(self, held: Any, at_ms: int, value: float | None, now: Judged, lane: int) -> Found:
+        limit, severity = number(now.limit[lane]), None
+        if held["step"]:
+            limit, severity = self.escalate[int(held["step"]) - 1]
+        names = ", ".join(now.names(lane)) or None
+        return Found(at_ms, int(held["since"]), number(value), limit, severity, names)
 
-    def _begin(self, now: Judged) -> tuple[Memory | None, Sequence[Found]]:
-        return self._go_on(Held(now.at_ms, now.at_ms - 1, now.at_ms, None, 0), now)
-
-    def _go_on(self, held: Held, now: Judged) -> tuple[Memory | None, Sequence[Found]]:
-        if held.found_ms is None:
-            held = held._replace(seen_ms=now.at_ms, bad_ms=now.at_ms)
-            due = now.ready and now.at_ms - held.since_ms >= self.raise_for_ms
-            return self._find(held, now) if due else (held, ())
-        bad = bool(now.holds) or not now.clears
-        if not bad:
-            return self._quiet(held, now)
-        held = held._replace(seen_ms=now.at_ms, bad_ms=now.at_ms)
-        news = self._step_of(now) > held.step
-        again = now.at_ms - (held.found_ms or 0) >= AGAIN * self.clear_for_ms
-        return self._find(held, now) if news or again else (held, ())
-
-    def _quiet(self, held: Held, now: Judged) -> tuple[Memory | None, Sequence[Found]]:
-        """It is behind its clear level: the last moment that it was not is found once, to end there."""
-        last = held.bad_ms
-        found_ms = held.found_ms or 0
-        after = held._replace(seen_ms=now.at_ms, found_ms=max(found_ms, last))
-        if last <= found_ms:
-            return after, ()
-        return after, (self._found(held, last, None, now),)
-
-    def _find(self, held: Held, now: Judged) -> tuple[Memory | None, Sequence[Found]]:
-        held = held._replace(found_ms=now.at_ms, step=max(held.step, self._step_of(now)))
-        return held, (self._found(held, now.at_ms, now.value, now),)
-
-    def _found(self, held: Held, at_ms: int, value: float | None, now: Judged) -> Found:
-        limit, severity = now.limit, None
-        if held.step:
-            limit, severity = self.escalate[held.step - 1]
-        return Found(at_ms, held.since_ms, value, limit, severity, ", ".join(now.names) or None)
-
-    def _step_of(self, now: Judged) -> int:
-        """How many of the further limits the value is beyond."""
-        value = now.value
-        if value is None or not self.escalate:
-            return 0
-        if self.above:
-            return sum(value > limit for limit, _ in self.escalate)
-        return sum(value < limit for limit, _ in self.escalate)
+    def _steps(self, value: Floats) -> Ints:
+        """How many of the further limits each value is beyond; [k]."""
+        steps = np.zeros(len(value), np.int64)
+        for limit, _ in self.escalate:
+            steps += value > limit if self.above else value < limit
+        return steps
 
 
-def beyond(value: float, limit: float | None, above: bool) -> bool:
-    """Whether a value is on the wrong side of a limit."""
-    return limit is not None and (value > limit if above else value < limit)
+def number(value: float | None) -> float | None:
+    """A double as rows have it: None where not known."""
+    return None if value is None or value != value else float(value)  # noqa: PLR0124  a NaN
+
+
+def beyond(value: Floats, limit: Any, above: bool) -> Flags:
+    """Whether values are on the wrong side of their limits; false where one is not known."""
+    found: Flags = value > limit if above else value < limit
+    return found
+
+
+def answers(flags: Flags) -> Answers:
+    """What is known to be true or false."""
+    return np.where(flags, 1, -1).astype(np.int8)

@@ -1,14 +1,16 @@
 """A value's recent course in few numbers: means by bucket of time, their mean and their slope; pure.
 
-A series is a tuple of buckets (number, frames, sum of values), oldest first, at most PARTS + 1.
+A series has buckets (number, frames, sum of values), oldest first, at most PARTS + 1; the last one is open.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-from statistics import median
-from typing import Final
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from stream_jobs.frames.arrays import Flags, Floats
 
 PARTS: Final = 10
 """Buckets of a span."""
@@ -17,58 +19,92 @@ LEAST_SHARE: Final = 0.5
 COVERED: Final = 0.7
 """A slope is taken over at least this share of its span."""
 MAD_TO_SD: Final = 1.4826
-
-Bucket = tuple[int, int, float]
-Series = tuple[Bucket, ...]
-
-
-def add(series: Series, at_ms: int, value: float, span_ms: int) -> tuple[Series, bool]:
-    """The series with one more value; whether a bucket was complete by it. Older ones than the span go."""
-    number = at_ms * PARTS // span_ms
-    if not series:
-        return ((number, 1, value),), False
-    last, frames, total = series[-1]
-    if number <= last:
-        return (*series[:-1], (last, frames + 1, total + value)), False
-    kept = tuple(bucket for bucket in series if number - bucket[0] <= PARTS)
-    return (*kept, (number, 1, value)), True
+SERIES: Final = np.dtype(
+    [
+        ("count", "i8"),
+        ("number", "i8", (PARTS + 1,)),
+        ("frames", "i8", (PARTS + 1,)),
+        ("total", "f8", (PARTS + 1,)),
+    ]
+)
+"""``count`` buckets; 0 in the rest."""
+Series = npt.NDArray[Any]
+"""SERIES, [k]."""
+_PLACES: Final = np.arange(PARTS + 1)
 
 
-def mean(series: Series) -> float | None:
-    """The mean over the complete buckets; None before they span the whole time."""
-    complete = series[:-1]
-    now = series[-1][0]
-    if not complete or now - complete[0][0] < PARTS or len(complete) < LEAST_SHARE * PARTS:
-        return None
-    frames = sum(bucket[1] for bucket in complete)
-    return sum(bucket[2] for bucket in complete) / frames
+def add(series: Series, which: Flags, at_ms: Floats, value: Floats, span_ms: int, least: int = 0) -> Flags:
+    """Add a value to those series ``which`` [k], in place; where a bucket was complete by it.
 
-
-def add_point(series: Series, at_ms: int, value: float, span_ms: int) -> tuple[Series, bool]:
-    """As ``add``, but two complete buckets stay however old: frames may be rarer than the span is long."""
-    after, complete = add(series, at_ms, value, span_ms)
-    if complete and len(after) < 3:
-        after = (*series[-2:], after[-1])
-    return after, complete
-
-
-def slope(series: Series, span_ms: int) -> tuple[float, float] | None:
-    """Change of the value per second and its standard error, over complete buckets (Theil and Sen).
-
-    None where they cover too little of the span. The error is 0 where two points leave none to estimate.
+    Older buckets than the span go, except the last ``least`` complete ones.
     """
-    points = [(bucket[0] * span_ms / PARTS / 1000, bucket[2] / bucket[1]) for bucket in series[:-1]]
-    if len(points) < 2 or (points[-1][0] - points[0][0]) * 1000 < COVERED * span_ms:
-        return None
-    pairs = [(b[1] - a[1]) / (b[0] - a[0]) for i, a in enumerate(points) for b in points[i + 1 :]]
-    steepness = median(pairs)
-    return steepness, _error(points, steepness)
+    number = at_ms.astype(np.int64) * PARTS // span_ms
+    count = series["count"]
+    lane = np.arange(len(series))
+    last = np.maximum(count - 1, 0)
+    same = which & (count > 0) & (number <= series["number"][lane, last])
+    at = lane[same], last[same]
+    series["frames"][at] += 1
+    series["total"][at] += value[same]
+    complete: Flags = which & ~same & (count > 0)
+    new = np.flatnonzero(which & ~same)
+    if new.size:
+        series[new] = _with_bucket(series[new], number[new], value[new], least)
+    return complete
 
 
-def _error(points: Sequence[tuple[float, float]], steepness: float) -> float:
-    rests = [value - steepness * at_s for at_s, value in points]
-    middle = median(rests)
-    spread = MAD_TO_SD * median(abs(rest - middle) for rest in rests)
-    mean_s = sum(at_s for at_s, _ in points) / len(points)
-    width = math.sqrt(sum((at_s - mean_s) ** 2 for at_s, _ in points))
-    return spread / width
+def _with_bucket(s: Series, number: npt.NDArray[np.int64], value: Floats, least: int) -> Series:
+    count = s["count"]
+    there = count[:, None] > _PLACES
+    gone = (there & (number[:, None] - s["number"] > PARTS)).sum(axis=1)
+    gone = np.minimum(gone, np.maximum(count - least, 0))
+    from_place = np.minimum(_PLACES + gone[:, None], PARTS)
+    left = (count - gone)[:, None]
+    after = np.zeros(len(s), SERIES)
+    for name in ("number", "frames", "total"):
+        after[name] = np.where(left > _PLACES, np.take_along_axis(s[name], from_place, 1), 0)
+    at = np.arange(len(s)), left[:, 0]
+    after["number"][at], after["frames"][at], after["total"][at] = number, 1, value
+    after["count"] = left[:, 0] + 1
+    return after
+
+
+def mean(series: Series) -> Floats:
+    """The mean over the complete buckets; NaN before they span the whole time. [k]."""
+    count = series["count"]
+    now = series["number"][np.arange(len(series)), count - 1]
+    complete = (count[:, None] - 1) > _PLACES
+    whole = (count - 1 >= LEAST_SHARE * PARTS) & (now - series["number"][:, 0] >= PARTS)
+    frames = np.where(complete, series["frames"], 0).sum(axis=1)
+    total = np.where(complete, series["total"], 0.0).sum(axis=1)
+    return np.where(whole, total / np.maximum(frames, 1), np.nan)
+
+
+def slope(series: Series, span_ms: int) -> tuple[Floats, Floats]:
+    """Change of the value per second and its standard error, over complete buckets (Theil and Sen); [k].
+
+    NaN where they cover too little of the span. The error is 0 where two points leave none to estimate.
+    """
+    steep, error = np.full(len(series), np.nan), np.full(len(series), np.nan)
+    points = series["count"] - 1
+    for number in range(2, PARTS + 1):
+        lanes = np.flatnonzero(points == number)
+        if not lanes.size:
+            continue
+        s = series[lanes]
+        at_s = s["number"][:, :number] * span_ms / PARTS / 1000
+        value = s["total"][:, :number] / s["frames"][:, :number]
+        steepness, off = _theil_sen(at_s, value)
+        covered = (at_s[:, -1] - at_s[:, 0]) * 1000 >= COVERED * span_ms
+        steep[lanes], error[lanes] = np.where(covered, (steepness, off), np.nan)
+    return steep, error
+
+
+def _theil_sen(at_s: Floats, value: Floats) -> tuple[Floats, Floats]:
+    """Slope and its standard error of points [k, n]."""
+    first, second = np.triu_indices(at_s.shape[1], 1)
+    steepness = np.median((value[:, second] - value[:, first]) / (at_s[:, second] - at_s[:, first]), axis=1)
+    rests = value - steepness[:, None] * at_s
+    off = np.abs(rests - np.median(rests, axis=1)[:, None])
+    width = np.sqrt(((at_s - at_s.mean(axis=1)[:, None]) ** 2).sum(axis=1))
+    return steepness, MAD_TO_SD * np.median(off, axis=1) / width

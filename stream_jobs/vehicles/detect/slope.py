@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, Final
 
-from stream_jobs.vehicles.beat import Beat, Found, Memory, Reading
-from stream_jobs.vehicles.detect.base import Untimed
-from stream_jobs.vehicles.detect.raising import Judged, Raising, beyond
-from stream_jobs.vehicles.detect.series import PARTS, Series, add_point, slope
+import numpy as np
+
+from stream_jobs.frames.arrays import Flags
+from stream_jobs.vehicles.detect.base import Detector, Finds, Memory
+from stream_jobs.vehicles.detect.raising import HELD, Judged, Raising, answers, beyond
+from stream_jobs.vehicles.detect.series import PARTS, SERIES, add, slope
+from stream_jobs.vehicles.rounds import Round
+from stream_jobs.vehicles.said import Readings
+
+COURSE: Final = np.dtype([("held", HELD), ("series", SERIES)])
+LEAST: Final = 2
+"""Complete buckets that stay however old they are: frames may be rarer than the span is long."""
 
 
 @dataclass(frozen=True, slots=True)
-class SlopeDetector(Untimed):
-    """The slope over ``span_ms``, judged whenever a tenth of it is complete; memory: (series, the rule's).
+class SlopeDetector(Detector):
+    """The slope over ``span_ms``, judged whenever a tenth of it is complete.
 
     It holds when the slope is beyond the limit by ``sure`` standard errors, and is over once the slope itself
     is back behind the clear level, or the limit. A longer gap than ``gap_ms`` begins a new series.
@@ -26,35 +34,48 @@ class SlopeDetector(Untimed):
     clear_level: float | None
     gap_ms: int
 
-    def mute(self, reading: Reading) -> bool:
+    @property
+    def dtype(self) -> np.dtype[Any]:
         """See Detector."""
-        return reading.value is None and not reading.clears
+        return COURSE
 
-    def step(
-        self, memory: Memory | None, beat: Beat, reading: Reading
-    ) -> tuple[Memory | None, Sequence[Found]]:
+    def stirs(self, said: Readings) -> Flags:
         """See Detector."""
-        series: Series = memory[0] if memory else ()  # type: ignore[assignment]
-        inside = memory[1] if memory else None
-        held: Memory | None = inside if isinstance(inside, tuple) else None
-        if reading.value is None:
-            if reading.clears and memory is not None:
-                after, found = self.raising.step(held, Judged(beat.end_ms, False, True, None, reading.limit))
-                return (None if after is None else ((), after)), found
-            return memory, ()
-        if series and beat.end_ms - series[-1][0] * self.span_ms // PARTS > self.gap_ms:
-            series = ()
-        kept, complete = add_point(series, beat.end_ms, reading.value, self.span_ms)
-        steep = slope(kept, self.span_ms) if complete else None
-        if steep is None:
-            return (kept, held), ()
-        after, found = self.raising.step(held, self._judged(beat.end_ms, steep, reading))
-        return (kept, after), found
+        return ~np.isnan(said.value) | (said.clears > 0)
 
-    def _judged(self, at_ms: int, steep: tuple[float, float], reading: Reading) -> Judged:
-        above, limit = self.raising.above, reading.limit
-        value, error = steep[0] * self.per_s, self.sure * steep[1] * self.per_s
-        least = value - error if above else value + error
-        back = limit if self.clear_level is None else self.clear_level
-        holds, clears = beyond(least, limit, above), not beyond(value, back, above)
-        return Judged(at_ms, holds, clears, value, limit, reading.names)
+    def wakes(self, said: Readings) -> Flags:
+        """See Detector."""
+        return ~np.isnan(said.value)
+
+    def step(self, memory: Memory, frames: Round, said: Readings) -> Finds:
+        """See Detector."""
+        kept, known, now_ms = memory.rows[frames.places], ~np.isnan(said.value), frames["end_ms"]
+        series, held = kept["series"], kept["held"]
+        last = series["number"][np.arange(len(kept)), np.maximum(series["count"] - 1, 0)]
+        gap = known & (series["count"] > 0) & (now_ms - last * self.span_ms // PARTS > self.gap_ms)
+        series[gap] = np.zeros((), SERIES)
+        complete = add(series, known, now_ms, said.value, self.span_ms, LEAST)
+        memory.rows[frames.places] = kept
+        memory.on[frames.places] |= known
+        if known.all() and not complete.any():
+            return []
+        steep, error = np.full(len(kept), np.nan), np.full(len(kept), np.nan)
+        steep[complete], error[complete] = slope(series[complete], self.span_ms)
+        value, off = steep * self.per_s, self.sure * error * self.per_s
+        above, limit = self.raising.above, said.limit
+        back = limit if self.clear_level is None else np.full(len(limit), self.clear_level)
+        judged = ~np.isnan(steep)
+        holds = beyond(value - off if above else value + off, limit, above)
+        # A rule that is not looked at comes to its end, and its course begins anew.
+        ends = ~known & memory.on[frames.places]
+        now = Judged(
+            now_ms,
+            np.where(judged, answers(holds), -ends.astype(np.int8)).astype(np.int8),
+            np.where(judged, answers(~beyond(value, back, above)), ends).astype(np.int8),
+            value, limit, said.told,
+        )  # fmt: skip
+        found = self.raising.step(held, now)
+        series[ends] = np.zeros((), SERIES)
+        memory.rows[frames.places] = kept
+        memory.on[frames.places[ends]] = held["on"][ends]
+        return found

@@ -2,48 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, Final
 
-from stream_jobs.vehicles.beat import Beat, Found, Memory, Reading
-from stream_jobs.vehicles.detect.base import Untimed
-from stream_jobs.vehicles.detect.raising import Judged, Raising
+import numpy as np
 
+from stream_jobs.vehicles.detect.base import Detector, Finds, Memory
+from stream_jobs.vehicles.detect.raising import HELD, Judged, Raising, answers
+from stream_jobs.vehicles.rounds import Round
+from stream_jobs.vehicles.said import Readings
 
-class Same(NamedTuple):
-    """A memory: the value, its frames on end, since when, the last of them, and the rule's own memory."""
-
-    value: float
-    frames: int
-    since_ms: int
-    seen_ms: int
-    inside: Memory | None
+SAME: Final = np.dtype([("held", HELD), ("value", "f8"), ("frames", "i8"), ("since", "f8"), ("seen", "f8")])
+"""The value, its frames on end, since when, the last of them."""
 
 
 @dataclass(frozen=True, slots=True)
-class UnchangedDetector(Untimed):
+class UnchangedDetector(Detector):
     """The same value in ``frames`` frames on end and for ``unchanged_ms``; a longer gap begins anew."""
 
     raising: Raising
     frames: int
     unchanged_ms: int
 
-    def step(
-        self, memory: Memory | None, beat: Beat, reading: Reading
-    ) -> tuple[Memory | None, Sequence[Found]]:
+    @property
+    def dtype(self) -> np.dtype[Any]:
         """See Detector."""
-        same = None if memory is None else Same(*memory)  # type: ignore[arg-type]
-        inside = None if same is None else same.inside
-        value, now_ms = reading.value, beat.end_ms
-        if value is None:
-            return memory, ()
-        if same is None or value != same.value or now_ms - same.seen_ms > self.raising.gap_ms:
-            same = Same(value, 0, now_ms, now_ms, inside)
-        frames = same.frames + 1
-        holds = frames >= self.frames and now_ms - same.since_ms >= self.unchanged_ms
-        if inside is None and not holds:
-            return Same(value, frames, same.since_ms, now_ms, None), ()
-        judged = Judged(now_ms, holds, frames == 1, value, None, reading.names)
-        inside, found = self.raising.step(inside, judged)
-        return Same(value, frames, same.since_ms, now_ms, inside), found
+        return SAME
+
+    def step(self, memory: Memory, frames: Round, said: Readings) -> Finds:
+        """See Detector."""
+        same, now_ms = memory.rows[frames.places], frames["end_ms"]
+        other = ~memory.on[frames.places] | (said.value != same["value"])
+        other |= now_ms - same["seen"] > self.raising.gap_ms
+        same["value"], same["seen"] = said.value, now_ms
+        same["since"] = np.where(other, now_ms, same["since"])
+        same["frames"] = np.where(other, 1, same["frames"] + 1)
+        holds = (same["frames"] >= self.frames) & (now_ms - same["since"] >= self.unchanged_ms)
+        held = same["held"]
+        now = Judged(
+            now_ms, answers(holds), answers(same["frames"] == 1), said.value,
+            np.full(len(same), np.nan), said.told,
+        )  # fmt: skip
+        found = self.raising.step(held, now)
+        memory.rows[frames.places], memory.on[frames.places] = same, True
+        return found

@@ -1,1 +1,1 @@
-"""Trips, stops, idling and harsh events out of one vehicle's beats: pure, a step a beat."""
+"""Trips, stops, idling and harsh events out of vehicles' frames: pure, a step a round of vehicles."""

@@ -2,102 +2,97 @@
 
 from __future__ import annotations
 
-import msgspec
+from collections.abc import Callable
+from typing import Any, Final
 
-from stream_jobs.vehicles.beat import Beat
+import numpy as np
+import numpy.typing as npt
+
+from stream_jobs.frames.arrays import Flags, Floats, Ints
 from stream_jobs.vehicles.journeys.limits import JourneyLimits
-from stream_jobs.vehicles.journeys.places import Place, place
-from stream_jobs.vehicles.journeys.rows import FINAL, OPEN, PROVISIONAL, IdleRow, degrees
+from stream_jobs.vehicles.journeys.motion import Positions, degrees, indices, or_zero
+from stream_jobs.vehicles.journeys.rows import FINAL, MS_PER_S, OPEN, PROVISIONAL, IdleRow
+from stream_jobs.vehicles.rounds import Round
 
-MS_PER_S = 1000
 SEEN_MS = 1000
 """Frames so far apart still tell all of the time between them."""
 
-
-class Idling(msgspec.Struct, array_like=True):
-    """An episode so far."""
-
-    from_ms: int
-    to_ms: int
-    where: Place | None = None
-    fuel_l: float | None = None
-    energy_kwh: float | None = None
-    told: str = ""
+FIELDS: Final[list[Any]] = [
+    ("idle_from_ms", "f8"), ("idle_to_ms", "f8"), ("idle_where", "c16"), ("idle_fuel_l", "f8"),
+    ("idle_energy_kwh", "f8"), ("idle_open", "?"),
+]  # fmt: skip
+"""An episode so far, none while ``idle_from_ms`` is NaN; ``idle_open``: it was told as open last."""
+_BURNT: Final = (("idle_fuel_l", "fuel_l"), ("idle_energy_kwh", "energy_kwh"))
 
 
-class IdleState(msgspec.Struct, array_like=True):
-    """What is remembered of one vehicle."""
+class Idling:
+    """The machine for k vehicles; ``memory``: [k], what it remembers; ``vehicle``: an id by index.
 
-    episode: Idling | None = None
-    received_ms: int = 0
+    Arguments ``at`` are indices of vehicles, of [k].
+    """
 
-
-class IdleEpisodes:
-    """The machine for one vehicle; what it remembers is in ``state``."""
-
-    def __init__(self, limits: JourneyLimits, vehicle_id: str, state: IdleState) -> None:
+    def __init__(
+        self, limits: JourneyLimits, memory: npt.NDArray[np.void], vehicle: Callable[[int], str]
+    ) -> None:
         self._limits = limits
-        self._vehicle = vehicle_id
-        self._state = state
+        self._memory = memory
+        self._vehicle = vehicle
+        self._rows: list[IdleRow] = []
 
-    def step(self, beat: Beat) -> list[IdleRow]:
-        """Rows that follow from the next beat."""
-        state = self._state
-        state.received_ms = beat.received_ms
-        rows: list[IdleRow] = []
-        episode = state.episode
-        if episode is not None and beat.t0_ms - episode.to_ms > SEEN_MS:
-            rows += self._end()
-        if beat.ignition_on is not True or beat.moving_ms is None:
-            return rows + self._end()
-        if beat.moving_from_ms is None or beat.moving_to_ms is None:
-            return rows + self._stand(beat, beat.t0_ms, beat.end_ms)
-        if state.episode is not None:
-            rows += self._stand(beat, beat.t0_ms, beat.moving_from_ms)
-        rows += self._end()
-        if beat.moving_to_ms < beat.end_ms:
-            rows += self._stand(beat, beat.moving_to_ms, beat.end_ms)
-        return rows
+    def step(self, frames: Round, here: Positions) -> list[IdleRow]:
+        """Rows that follow from the next frame of each; ``here``: where it is, [k]."""
+        m, t0_ms, end_ms = self._memory, frames["t0_ms"], frames["end_ms"]
+        moving_from_ms, moving_to_ms = frames["moving_from_ms"], frames["moving_to_ms"]
+        is_on = (frames["ignition_on"] == 1) & ~np.isnan(frames["moving_ms"])
+        moves = is_on & ~np.isnan(moving_from_ms + moving_to_ms)
+        self._end(indices((t0_ms - m["idle_to_ms"] > SEEN_MS) | ~is_on))
+        until_moved = moves & ~np.isnan(m["idle_from_ms"])
+        stands = indices((is_on & ~moves) | until_moved)
+        self._stand(stands, frames, here, t0_ms, np.where(moves, moving_from_ms, end_ms))
+        self._end(indices(until_moved))
+        self._stand(indices(moves & (moving_to_ms < end_ms)), frames, here, moving_to_ms, end_ms)
+        return self._rows
 
-    def due_ms(self) -> int | None:
-        """When (receive clock) an episode that nothing more is heard of is told as it was."""
-        episode = self._state.episode
-        open_told = episode is not None and episode.told == OPEN
-        return self._state.received_ms + self._limits.end_ms if open_told else None
+    def due(self) -> Flags:
+        """Whether an episode that nothing more is heard of is to be told as it was."""
+        due: Flags = self._memory["idle_open"]
+        return due
 
-    def expire(self) -> list[IdleRow]:
-        """The episode so far."""
-        episode = self._state.episode
-        return [] if episode is None else self._tell(episode, PROVISIONAL)
+    def expire(self, at: Ints) -> list[IdleRow]:
+        """The episodes so far."""
+        self._tell(at, PROVISIONAL)
+        return self._rows
 
-    def _stand(self, beat: Beat, from_ms: int, to_ms: int) -> list[IdleRow]:
-        state = self._state
-        where = place(beat.lat_deg, beat.lon_deg)
-        episode = state.episode
-        if episode is None:
-            episode = state.episode = Idling(from_ms, from_ms, where)
-        share = (to_ms - from_ms) / (beat.end_ms - beat.t0_ms)
-        episode.to_ms = max(episode.to_ms, to_ms)
-        episode.fuel_l = _plus(episode.fuel_l, beat.fuel_l, share)
-        episode.energy_kwh = _plus(episode.energy_kwh, beat.energy_kwh, share)
-        long_enough = episode.to_ms - episode.from_ms >= self._limits.idle_ms
-        return self._tell(episode, OPEN) if long_enough and episode.told != OPEN else []
+    def _stand(self, at: Ints, frames: Round, here: Positions, from_ms: Floats, to_ms: Floats) -> None:
+        """They stand from ``from_ms`` to ``to_ms`` ([k]) of their frames."""
+        if not len(at):
+            return
+        m = self._memory
+        new = at[np.isnan(m["idle_from_ms"][at])]
+        m["idle_from_ms"][new] = m["idle_to_ms"][new] = from_ms[new]
+        m["idle_where"][new] = here[new]
+        m["idle_fuel_l"][new] = m["idle_energy_kwh"][new] = np.nan
+        m["idle_to_ms"][at] = np.maximum(m["idle_to_ms"][at], to_ms[at])
+        share = (to_ms[at] - from_ms[at]) / (frames["end_ms"][at] - frames["t0_ms"][at])
+        for name, fact in _BURNT:
+            total, more = m[name][at], frames[fact][at]
+            m[name][at] = np.where(np.isnan(more), total, or_zero(total) + more * share)
+        long_enough = m["idle_to_ms"][at] - m["idle_from_ms"][at] >= self._limits.idle_ms
+        self._tell(at[long_enough & ~m["idle_open"][at]], OPEN)
 
-    def _end(self) -> list[IdleRow]:
-        episode, self._state.episode = self._state.episode, None
-        if episode is None or episode.to_ms - episode.from_ms < self._limits.idle_ms:
-            return []
-        return self._tell(episode, FINAL)
+    def _end(self, at: Ints) -> None:
+        m = self._memory
+        self._tell(at[m["idle_to_ms"][at] - m["idle_from_ms"][at] >= self._limits.idle_ms], FINAL)
+        m["idle_from_ms"][at] = m["idle_to_ms"][at] = np.nan
 
-    def _tell(self, episode: Idling, phase: str) -> list[IdleRow]:
-        episode.told = phase
-        span_ms = (episode.from_ms, episode.to_ms)
-        duration_s = (span_ms[1] - span_ms[0]) / MS_PER_S
-        burnt = (episode.fuel_l, episode.energy_kwh)
-        return [IdleRow(self._vehicle, *span_ms, phase, duration_s, *burnt, *degrees(episode.where))]
+    def _tell(self, at: Ints, phase: str) -> None:
+        self._memory["idle_open"][at] = phase == OPEN
+        self._rows += [self._row(i, phase) for i in at.tolist()]
 
-
-def _plus(total: float | None, more: float | None, share: float) -> float | None:
-    if more is None:
-        return total
-    return (total or 0.0) + more * share
+    def _row(self, i: int, phase: str) -> IdleRow:
+        m = self._memory
+        from_ms, to_ms = int(m["idle_from_ms"][i]), int(m["idle_to_ms"][i])
+        duration_s = (to_ms - from_ms) / MS_PER_S
+        fuel_l, energy_kwh = (None if np.isnan(m[name][i]) else float(m[name][i]) for name, _ in _BURNT)
+        burnt_at = (fuel_l, energy_kwh, *degrees(m["idle_where"][i]))
+        return IdleRow(self._vehicle(i), from_ms, to_ms, phase, duration_s, *burnt_at)

@@ -1,53 +1,115 @@
-"""How far a vehicle went in a frame and between two frames: speed first, then odometer, then positions."""
+"""Where vehicles are and how far they went in a frame and between two frames; [k] vehicles, numpy.
+
+Speed first, then odometer, then positions. A position is one complex number, latitude and longitude in
+degrees, which is NaN where half of it is not known.
+"""
 
 from __future__ import annotations
 
+import cmath
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final, TypeVar
 
-from stream_jobs.vehicles.beat import Beat
+import numpy as np
+import numpy.typing as npt
+
+from stream_jobs.frames.arrays import Flags, Floats, Ints
+from stream_jobs.vehicles.facts import FACTS
 from stream_jobs.vehicles.journeys.limits import JourneyLimits
-from stream_jobs.vehicles.journeys.places import Place, apart_m, place
+from stream_jobs.vehicles.rounds import Round
 
-MS_PER_H = 3_600_000
-M_PER_KM = 1000
+EARTH_M: Final = 6_371_008.8
+MS_PER_H: Final = 3_600_000
+M_PER_KM: Final = 1000
+_POSITION: Final = [FACTS.index("lat_deg"), FACTS.index("lon_deg")]
+
+Positions = npt.NDArray[np.complex128]
+Number = TypeVar("Number", np.float64, np.complex128)
+
+
+def indices(holds: Flags) -> Ints:
+    """Where it holds."""
+    return holds.nonzero()[0]
+
+
+def or_zero(values: Floats) -> Floats:
+    """0 where not known."""
+    return np.where(np.isnan(values), 0.0, values)
+
+
+def first_known(values: npt.NDArray[Number], others: npt.NDArray[Number]) -> npt.NDArray[Number]:
+    """``values``, and ``others`` where those are not known."""
+    return np.where(np.isnan(values), others, values)
+
+
+def degrees(position: complex) -> tuple[float | None, float | None]:
+    """Latitude and longitude."""
+    return (None, None) if cmath.isnan(position) else (float(position.real), float(position.imag))
+
+
+def positions(frames: Round) -> Positions:
+    """The last known position in each frame, [k]."""
+    return frames.facts.take(_POSITION, axis=1).view(np.complex128)[:, 0]
+
+
+def apart_m(a: Positions, b: Positions) -> Floats:
+    """Distances as the crow flies, [k]; NaN where a position is not known."""
+    mean = np.radians((a.real + b.real) / 2)
+    east = np.radians((b.imag - a.imag + 540) % 360 - 180) * _each(math.cos, mean)
+    north = np.radians(b.real - a.real)
+    return EARTH_M * _each(math.hypot, east, north)
+
+
+def _each(function: Callable[..., float], *columns: Floats) -> Floats:
+    """By Python: numpy's own are not the same to the last bit on every processor, and what the stream and the
+    batch layer say is compared.
+    """
+    found = map(function, *(column.tolist() for column in columns))
+    return np.fromiter(found, np.float64, len(columns[0]))
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
-    """The way of one frame; ``from_ms`` and ``to_ms`` are of its moving part."""
+class Ways:
+    """The way of each frame; ``from_ms`` and ``to_ms`` are of its moving part, if it ``moves``."""
 
-    moves: bool
-    from_ms: int
-    to_ms: int
-    distance_m: float
+    moves: Flags
+    from_ms: Floats
+    to_ms: Floats
+    distance_m: Floats
 
 
-def way_of(fixed: Place | None, beat: Beat, limits: JourneyLimits) -> Way:
+def ways_of(fixed: Positions, frames: Round, here: Positions, limits: JourneyLimits) -> Ways:
     """By the speed; where no sample tells it, by how far the position is from ``fixed``, noise apart."""
-    if beat.moving_ms is not None:
-        if beat.moving_from_ms is None or beat.moving_to_ms is None:
-            return Way(False, beat.t0_ms, beat.t0_ms, beat.distance_m or 0.0)
-        return Way(True, beat.moving_from_ms, beat.moving_to_ms, beat.distance_m or 0.0)
-    away_m = apart_m(fixed, place(beat.lat_deg, beat.lon_deg)) or 0.0
-    moves = away_m > limits.noise_m and _possible(away_m, beat.end_ms - beat.t0_ms + limits.end_ms, limits)
-    return Way(moves, beat.t0_ms, beat.end_ms, away_m if moves else 0.0)
+    from_ms, to_ms = frames["moving_from_ms"], frames["moving_to_ms"]
+    ways = Ways(~np.isnan(from_ms + to_ms), from_ms, to_ms, or_zero(frames["distance_m"]))
+    at = indices(np.isnan(frames["moving_ms"]))
+    if not len(at):
+        return ways
+    t0_ms, end_ms = frames["t0_ms"][at], frames["end_ms"][at]
+    away_m = or_zero(apart_m(fixed[at], here[at]))
+    moves = (away_m > limits.noise_m) & _possible(away_m, end_ms - t0_ms + limits.end_ms, limits)
+    blind = Ways(ways.moves, from_ms.copy(), to_ms.copy(), ways.distance_m)
+    blind.moves[at], blind.from_ms[at], blind.to_ms[at] = moves, t0_ms, end_ms
+    blind.distance_m[at] = np.where(moves, away_m, 0.0)
+    return blind
 
 
 def unseen_m(
-    where: Place | None, odometer_m: float | None, beat: Beat, gap_ms: int, limits: JourneyLimits
-) -> float:
-    """The way in a time without frames: what the odometer counted besides this frame, else the displacement.
+    away_m: Floats, counted_m: Floats, own_m: Floats, gap_ms: Floats, limits: JourneyLimits
+) -> Floats:
+    """The way in a time without frames: what the odometer counted (``counted_m``, NaN where not known)
+    besides the frame after it (``own_m``), else the displacement.
 
     What no vehicle can drive in that time is a jump of the position, or another odometer: 0.
     """
-    own_m = beat.distance_m or 0.0
-    if odometer_m is not None and beat.odometer_m is not None:
-        counted_m = beat.odometer_m - odometer_m - own_m
-        if counted_m >= 0 and _possible(counted_m, gap_ms, limits):
-            return counted_m
-    away_m = (apart_m(where, place(beat.lat_deg, beat.lon_deg)) or 0.0) - own_m
-    return away_m if away_m > limits.noise_m and _possible(away_m, gap_ms, limits) else 0.0
+    counted_m, away_m = counted_m - own_m, away_m - own_m
+    counts = (counted_m >= 0) & _possible(counted_m, gap_ms, limits)
+    displaced = (away_m > limits.noise_m) & _possible(away_m, gap_ms, limits)
+    return np.where(counts, counted_m, np.where(displaced, away_m, 0.0))
 
 
-def _possible(distance_m: float, time_ms: int, limits: JourneyLimits) -> bool:
-    return distance_m <= limits.top_kmh * M_PER_KM * time_ms / MS_PER_H
+def _possible(distance_m: Floats, time_ms: Floats, limits: JourneyLimits) -> Flags:
+    possible: Flags = distance_m <= limits.top_kmh * M_PER_KM * time_ms / MS_PER_H
+    return possible

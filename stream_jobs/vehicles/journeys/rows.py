@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+from typing import Final, NamedTuple
 
+import h3
 import msgspec
 
-from stream_jobs.vehicles.harsh_runs import KINDS
+from stream_jobs.vehicles.facts import POWERTRAINS
 from stream_jobs.vehicles.journeys.limits import JourneyLimits
-from stream_jobs.vehicles.journeys.places import Place, hexagon
 from stream_jobs.vehicles.journeys.totals import Totals
 
 OPEN, PROVISIONAL, FINAL = "open", "provisional", "final"
@@ -18,6 +19,8 @@ MS_PER_S = 1000
 M_PER_KM = 1000
 PER_100_KM = 100_000.0
 KMH_PER_MPS = 3.6
+OD_RESOLUTION: Final = 7
+"""Hexagons of 5.2 km2: origins and destinations."""
 
 
 class TripRow(msgspec.Struct, frozen=True, tag="trip", gc=False):
@@ -99,35 +102,36 @@ class HarshRow(msgspec.Struct, frozen=True, tag="harsh", gc=False):
     lon_deg: float | None
 
 
-def stop_row(vehicle_id: str, from_ms: int, to_ms: int | None, where: Place | None) -> StopRow:
+class Moment(NamedTuple):
+    """When and where a trip or a stop begins or ends; degrees, None where not known."""
+
+    at_ms: int
+    lat_deg: float | None
+    lon_deg: float | None
+
+
+def stop_row(vehicle_id: str, began: Moment, ended_ms: int | None) -> StopRow:
     """The row of a stop."""
-    return StopRow(vehicle_id, from_ms, to_ms, *degrees(where), hexagon(where))
+    return StopRow(vehicle_id, began.at_ms, ended_ms, began.lat_deg, began.lon_deg, _hexagon(began))
 
 
 def trip_row(
-    vehicle_id: str,
-    phase: str,
-    span_ms: tuple[int, int],
-    ends: tuple[Place | None, Place | None],
-    t: Totals,
-    limits: JourneyLimits,
+    vehicle_id: str, phase: str, start: Moment, end: Moment, t: Totals, limits: JourneyLimits
 ) -> TripRow:
-    """The row of a trip from its first place and moment to its last."""
-    (start_ms, end_ms), (start, end) = span_ms, ends
-    duration_s, moving_s = max(0, end_ms - start_ms) / MS_PER_S, t.moving_ms / MS_PER_S
-    counts = dict(zip(KINDS, t.harsh, strict=True))
+    """The row of a trip."""
+    duration_s, moving_s = max(0, end.at_ms - start.at_ms) / MS_PER_S, t.moving_ms / MS_PER_S
     return TripRow(
         vehicle_id=vehicle_id,
-        started_ms=start_ms,
-        ended_ms=end_ms,
-        trip_id=hashlib.sha256(f"{vehicle_id}|{start_ms}".encode()).hexdigest()[:16],
+        started_ms=start.at_ms,
+        ended_ms=end.at_ms,
+        trip_id=hashlib.sha256(f"{vehicle_id}|{start.at_ms}".encode()).hexdigest()[:16],
         phase=phase,
-        start_lat_deg=degrees(start)[0],
-        start_lon_deg=degrees(start)[1],
-        end_lat_deg=degrees(end)[0],
-        end_lon_deg=degrees(end)[1],
-        start_h3_r7=hexagon(start),
-        end_h3_r7=hexagon(end),
+        start_lat_deg=start.lat_deg,
+        start_lon_deg=start.lon_deg,
+        end_lat_deg=end.lat_deg,
+        end_lon_deg=end.lon_deg,
+        start_h3_r7=_hexagon(start),
+        end_h3_r7=_hexagon(end),
         distance_m=round(t.distance_m, 1),
         unseen_m=round(t.unseen_m, 1),
         odometer_m=_between(t.odometer_from_m, t.odometer_to_m),
@@ -135,7 +139,7 @@ def trip_row(
         moving_s=moving_s,
         standing_s=max(0.0, round(duration_s - moving_s, 3)),
         idle_s=t.idle_ms / MS_PER_S,
-        halts=t.halts,
+        halts=int(t.halts),
         speed_mean_kmh=_kmh(t.distance_m, duration_s),
         speed_moving_kmh=_kmh(t.distance_m - t.unseen_m, moving_s),
         speed_max_kmh=t.speed_max_kmh,
@@ -145,16 +149,18 @@ def trip_row(
         energy_kwh=_rounded(t.energy_kwh, 4),
         energy_kwh_per_100km=_per_100_km(t.energy_kwh, t.distance_m, limits),
         co2_g=_co2_g(t, limits),
-        harsh_brake=counts["brake"],
-        harsh_accelerate=counts["accelerate"],
-        harsh_corner=counts["corner"],
-        frames=t.frames,
+        harsh_brake=int(t.harsh_brake),
+        harsh_accelerate=int(t.harsh_accelerate),
+        harsh_corner=int(t.harsh_corner),
+        frames=int(t.frames),
     )
 
 
-def degrees(where: Place | None) -> tuple[float | None, float | None]:
-    """Latitude and longitude."""
-    return (None, None) if where is None else (where.lat_deg, where.lon_deg)
+def _hexagon(where: Moment) -> str | None:
+    if where.lat_deg is None or where.lon_deg is None:
+        return None
+    cell: str = h3.latlng_to_cell(where.lat_deg, where.lon_deg, OD_RESOLUTION)
+    return cell
 
 
 def _kmh(distance_m: float, time_s: float) -> float | None:
@@ -169,12 +175,13 @@ def _per_100_km(amount: float | None, distance_m: float, limits: JourneyLimits) 
 
 def _co2_g(t: Totals, limits: JourneyLimits) -> float | None:
     """Out of the exhaust: nothing of an electric vehicle, not known of an unknown powertrain."""
-    if t.powertrain == "electric":
+    powertrain = None if t.powertrain is None else POWERTRAINS[int(t.powertrain)]
+    if powertrain == "electric":
         return 0.0
-    if t.fuel_l is None or t.powertrain is None:
+    if t.fuel_l is None or powertrain is None:
         return None
     petrol, diesel = limits.co2_g_per_l
-    return round(t.fuel_l * (diesel if t.powertrain == "diesel" else petrol), 1)
+    return round(t.fuel_l * (diesel if powertrain == "diesel" else petrol), 1)
 
 
 def _between(first: float | None, last: float | None) -> float | None:

@@ -2,77 +2,65 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Final, NamedTuple
 
-import msgspec
+import numpy as np
 
-from stream_jobs.vehicles.beat import Beat
-from stream_jobs.vehicles.harsh_runs import KINDS
+from stream_jobs.frames.arrays import Floats
+from stream_jobs.vehicles.journeys.motion import first_known, or_zero
+from stream_jobs.vehicles.rounds import Round
 
 
-class Totals(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Sums; what no frame told is None. ``unseen_m`` is the part of ``distance_m`` that no frame saw."""
+class Totals(NamedTuple):
+    """Sums; what no frame told is None, in an array NaN. ``unseen_m`` is the part of ``distance_m`` that no
+    frame saw; ``powertrain``: its place in facts.POWERTRAINS.
+    """
 
-    frames: int = 0
+    frames: float = 0.0
     distance_m: float = 0.0
     unseen_m: float = 0.0
-    moving_ms: int = 0
-    idle_ms: int = 0
-    speeding_ms: int | None = None
+    moving_ms: float = 0.0
+    idle_ms: float = 0.0
+    speeding_ms: float | None = None
     speed_max_kmh: float | None = None
     fuel_l: float | None = None
     energy_kwh: float | None = None
-    halts: int = 0
-    harsh: tuple[int, ...] = (0,) * len(KINDS)
+    halts: float = 0.0
+    harsh_brake: float = 0.0
+    harsh_accelerate: float = 0.0
+    harsh_corner: float = 0.0
     odometer_from_m: float | None = None
     odometer_to_m: float | None = None
-    powertrain: str | None = None
+    powertrain: float | None = None
 
 
-def with_beat(t: Totals, beat: Beat, moved_m: float, unseen_m: float, harsh: tuple[str, ...]) -> Totals:
-    """``t`` and a frame: its way ``moved_m``, the way ``unseen_m`` before it, the ``harsh`` events begun
-    in it.
-    """
-    span_ms = beat.end_ms - beat.t0_ms
-    moving_ms = beat.moving_ms or 0
-    standing_ms = span_ms - moving_ms if beat.moving_ms is not None and beat.ignition_on else 0
-    return Totals(
-        frames=t.frames + 1,
-        distance_m=t.distance_m + moved_m + unseen_m,
-        unseen_m=t.unseen_m + unseen_m,
-        moving_ms=t.moving_ms + moving_ms,
-        idle_ms=t.idle_ms + standing_ms,
-        speeding_ms=_plus(t.speeding_ms, beat.speeding_ms),
-        speed_max_kmh=_most(t.speed_max_kmh, beat.speed_max_kmh),
-        fuel_l=_plus(t.fuel_l, beat.fuel_l),
-        energy_kwh=_plus(t.energy_kwh, beat.energy_kwh),
-        halts=t.halts,
-        harsh=_counted(t.harsh, harsh) if harsh else t.harsh,
-        odometer_from_m=beat.odometer_m if t.odometer_from_m is None else t.odometer_from_m,
-        odometer_to_m=t.odometer_to_m if beat.odometer_m is None else beat.odometer_m,
-        powertrain=beat.powertrain or t.powertrain,
-    )
+def totals_of(numbers: Floats) -> Totals:
+    """One row of an array."""
+    return Totals._make(None if x != x else x for x in numbers.tolist())  # noqa: PLR0124  NaN is not known
 
 
-def with_halt(t: Totals) -> Totals:
-    """``t`` and a standstill on the way."""
-    return msgspec.structs.replace(t, halts=t.halts + 1)
+_COLUMNS: Final = np.dtype([(name, np.float64) for name in Totals._fields])
+DISTANCE: Final = Totals._fields.index("distance_m")
+HALTS: Final = Totals._fields.index("halts")
+HARSH: Final = Totals._fields.index("harsh_brake")
+"""Columns; of the harsh events the first one, in the order of harsh_runs.KINDS."""
 
 
-Number = TypeVar("Number", int, float)
-
-
-def _plus(a: Number | None, b: Number | None) -> Number | None:
-    if b is None:
-        return a
-    return b if a is None else a + b
-
-
-def _most(a: float | None, b: float | None) -> float | None:
-    if b is None:
-        return a
-    return b if a is None else max(a, b)
-
-
-def _counted(counts: tuple[int, ...], kinds: tuple[str, ...]) -> tuple[int, ...]:
-    return tuple(n + kinds.count(kind) for n, kind in zip(counts, KINDS, strict=True))
+def add_frames(totals: Floats, frames: Round, moved_m: Floats, unseen_m: Floats) -> None:
+    """Add to ``totals`` ([k, totals]) a frame each: its way and the way unseen before it, [k]."""
+    t = totals.view(_COLUMNS)[:, 0]
+    moving_ms, odometer_m = frames["moving_ms"], frames["odometer_m"]
+    standing_ms = or_zero(frames["end_ms"] - frames["t0_ms"] - moving_ms)
+    t["frames"] += 1
+    t["distance_m"] += moved_m
+    t["distance_m"] += unseen_m
+    t["unseen_m"] += unseen_m
+    t["moving_ms"] += or_zero(moving_ms)
+    t["idle_ms"] += np.where(frames["ignition_on"] == 1, standing_ms, 0.0)
+    for name in ("speeding_ms", "fuel_l", "energy_kwh"):
+        total, more = t[name], frames[name]
+        t[name] = first_known(total + more, first_known(total, more))
+    t["speed_max_kmh"] = np.fmax(t["speed_max_kmh"], frames["speed_max_kmh"])
+    t["odometer_from_m"] = first_known(t["odometer_from_m"], odometer_m)
+    t["odometer_to_m"] = first_known(odometer_m, t["odometer_to_m"])
+    t["powertrain"] = first_known(frames["powertrain"], t["powertrain"])

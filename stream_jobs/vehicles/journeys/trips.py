@@ -1,4 +1,4 @@
-"""Trips and the stops between them, by the times and distances of JourneyLimits; pure, a step a beat.
+"""Trips and the stops between them, by the times and distances of JourneyLimits; numpy, pure, a step a round.
 
 A trip begins with the first move after standing, and is one when it has come ``radius_m`` away from there. It
 ends when the vehicle stands for ``end_ms`` (or for ``off_ms`` with the ignition off); its end is dated
@@ -9,13 +9,37 @@ stood, one beyond it has moved. Moves below ``least_move_m`` do not count.
 
 from __future__ import annotations
 
-from stream_jobs.vehicles.beat import Beat
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from stream_jobs.frames.arrays import Flags, Floats, Ints
 from stream_jobs.vehicles.journeys.limits import JourneyLimits
-from stream_jobs.vehicles.journeys.motion import Way, unseen_m, way_of
-from stream_jobs.vehicles.journeys.places import Place, apart_m, place
-from stream_jobs.vehicles.journeys.rows import FINAL, OPEN, PROVISIONAL, StopRow, TripRow, stop_row, trip_row
-from stream_jobs.vehicles.journeys.totals import with_beat, with_halt
-from stream_jobs.vehicles.journeys.trip_state import Move, Stay, Stop, Trip, TripState
+from stream_jobs.vehicles.journeys.motion import (
+    Positions,
+    Ways,
+    apart_m,
+    degrees,
+    first_known,
+    indices,
+    or_zero,
+    unseen_m,
+    ways_of,
+)
+from stream_jobs.vehicles.journeys.rows import (
+    FINAL,
+    OPEN,
+    PROVISIONAL,
+    Moment,
+    StopRow,
+    TripRow,
+    stop_row,
+    trip_row,
+)
+from stream_jobs.vehicles.journeys.totals import DISTANCE, HALTS, HARSH, Totals, add_frames, totals_of
+from stream_jobs.vehicles.rounds import Round
 
 SEEN_MS = 1000
 """Frames so far apart still tell all of the time between them."""
@@ -24,181 +48,246 @@ BACK_MS = 60_000
 DRIVEN_SHARE = 0.8
 """A position is believed to be so far away only where this share of the distance was driven."""
 
+_TOTALS: Final = (len(Totals._fields),)
+FIELDS: Final[list[Any]] = [
+    # the last frame: its end, its receipt, the last known position and odometer
+    ("end_ms", "f8"), ("received_ms", "f8"), ("where", "c16"), ("odometer_m", "f8"),
+    # the last position that a way was measured from, the end of the last move that counted
+    ("fixed", "c16"), ("moved_ms", "f8"),
+    # since when it stands with the ignition off
+    ("off_from_ms", "f8"),
+    # what it does since it stood; ``counted`` once that is long enough
+    ("move_from_ms", "f8"), ("move_m", "f8"), ("counted", "?"),
+    # a trip, or what may become one (not ``confirmed``); ``told_ms``: when it was last told
+    ("trip_from_ms", "f8"), ("start", "c16"), ("totals", "f8", _TOTALS), ("told_ms", "f8"),
+    ("confirmed", "?"), ("provisional", "?"),
+    # where and since when it stands or creeps, and what the trip was up to then
+    ("stay_from_ms", "f8"), ("stay", "c16"), ("stay_totals", "f8", _TOTALS),
+    # the stop that it makes
+    ("stop_from_ms", "f8"), ("stop", "c16"),
+]  # fmt: skip
+"""What is remembered of a vehicle's trips; what has begun at NaN is not there."""
 
+Memory = npt.NDArray[np.void]
 Rows = list[TripRow | StopRow]
 
 
 class Trips:
-    """The machine for one vehicle; what it remembers is in ``state``."""
+    """The machine for k vehicles; ``memory``: [k], what it remembers; ``vehicle``: an id by index.
 
-    def __init__(self, limits: JourneyLimits, vehicle_id: str, state: TripState) -> None:
+    Arguments ``at`` are indices of vehicles, of [k].
+    """
+
+    def __init__(self, limits: JourneyLimits, memory: Memory, vehicle: Callable[[int], str]) -> None:
         self._limits = limits
-        self._vehicle = vehicle_id
-        self._state = state
+        self._memory = memory
+        self._vehicle = vehicle
+        self._rows: Rows = []
 
-    def step(self, beat: Beat, harsh: tuple[str, ...] = ()) -> Rows:
-        """Rows that follow from the next beat; ``harsh`` are the kinds of harsh events that began in it."""
-        state = self._state
-        rows: Rows = []
-        unseen = 0.0
-        if state.end_ms is not None:
-            gap_ms = beat.t0_ms - state.end_ms
-            if gap_ms > self._limits.split_ms or gap_ms < -BACK_MS:
-                rows += self._cut()
-            elif gap_ms > SEEN_MS:
-                unseen = unseen_m(state.where, state.odometer_m, beat, gap_ms, self._limits)
-                rows += self._across(beat, unseen)
-        rows += self._advance(beat, unseen, harsh)
-        self._note(beat)
-        return rows
+    def step(self, frames: Round, here: Positions, harsh: Mapping[int, Sequence[int]]) -> Rows:
+        """Rows that follow from the next frame of each; ``here``: where it is; ``harsh``: by index, the kinds
+        of harsh events that began in it.
+        """
+        m, limits = self._memory, self._limits
+        gap_ms = frames["t0_ms"] - m["end_ms"]
+        cut = (gap_ms > limits.split_ms) | (gap_ms < -BACK_MS)
+        self._cut(indices(cut))
+        unseen = self._across(indices((gap_ms > SEEN_MS) & ~cut), frames, here, gap_ms)
+        self._advance(frames, here, unseen, harsh)
+        self._tell(frames, here)
+        m["end_ms"] = frames["end_ms"]
+        m["odometer_m"] = first_known(frames["odometer_m"], m["odometer_m"])
+        return self._rows
 
-    def due_ms(self) -> int | None:
-        """When (receive clock) a trip that nothing more is heard of is told as over, provisionally."""
-        trip = self._state.trip
-        if trip is None or not trip.confirmed or trip.provisional:
-            return None
-        return self._state.received_ms + self._limits.end_ms
+    def due(self) -> Flags:
+        """Whether a trip that nothing more is heard of is to be told as over, provisionally."""
+        due: Flags = self._memory["confirmed"] & ~self._memory["provisional"]
+        return due
 
-    def expire(self) -> Rows:
-        """The trip as it seems to have ended; what comes later goes on with it."""
-        trip = self._state.trip
-        if trip is None or not trip.confirmed:
-            return []
-        trip.provisional = True
-        return [self._row(trip, self._standing(), PROVISIONAL)]
+    def expire(self, at: Ints) -> Rows:
+        """Trips as they seem to have ended; what comes later goes on with them."""
+        m = self._memory
+        stay_from_ms = m["stay_from_ms"][at]
+        self._settle(at)
+        self._rows += [self._stayed(i, PROVISIONAL) for i in at.tolist()]
+        m["stay_from_ms"][at] = stay_from_ms
+        m["provisional"][at] = True
+        return self._rows
 
-    def _across(self, beat: Beat, unseen: float) -> Rows:
-        """The time without frames before ``beat``: moved where it is elsewhere now, stood where it is not."""
-        state = self._state
-        away_m = apart_m(state.where, place(beat.lat_deg, beat.lon_deg))
-        state.move = None
-        if max(away_m or 0.0, unseen) > self._limits.radius_m and unseen > 0:
-            state.moved_ms, state.stay, state.off_from_ms = beat.t0_ms, None, None
-            state.where = None if state.trip is None else state.where
-            return []
-        return self._stand(beat.t0_ms)
-
-    def _advance(self, beat: Beat, unseen: float, harsh: tuple[str, ...]) -> Rows:
-        state = self._state
-        way = way_of(state.fixed, beat, self._limits)
-        if beat.moving_ms is not None or way.moves or state.fixed is None:
-            state.fixed = place(beat.lat_deg, beat.lon_deg) or state.fixed
-        if way.moves:
-            unseen = unseen if state.trip is not None else 0.0
-            self._begin(way, beat)
-        if state.trip is not None:
-            state.trip.provisional = False
-            state.trip.totals = with_beat(state.trip.totals, beat, way.distance_m, unseen, harsh)
-        rows = self._moved(way, beat) if way.moves else []
-        if not way.moves or way.to_ms < beat.end_ms:
-            self._halt()
-            state.off_from_ms = (state.off_from_ms or beat.t0_ms) if beat.ignition_on is False else None
-            state.where = place(beat.lat_deg, beat.lon_deg) or state.where
-            rows += self._stand(beat.end_ms)
-        return rows + self._told(beat)
-
-    def _begin(self, way: Way, beat: Beat) -> None:
-        state = self._state
-        if state.move is None:
-            state.move = Move(way.from_ms)
-        if state.trip is None:
-            start = state.where or place(beat.lat_deg, beat.lon_deg)
-            state.trip = Trip(way.from_ms, start)
-
-    def _moved(self, way: Way, beat: Beat) -> Rows:
-        """A move goes on: it counts from ``least_move_m`` on, leaves a stay, makes a trip."""
-        state, limits = self._state, self._limits
-        trip, move = state.trip, state.move
-        assert trip is not None
-        assert move is not None
-        move.distance_m += way.distance_m
-        if move.distance_m < limits.least_move_m:
-            return []
-        if not move.counted:
-            move.counted = True
-            stood_ms = move.from_ms - state.moved_ms
-            if state.moved_ms >= trip.start_ms and stood_ms >= limits.halt_ms:
-                trip.totals = with_halt(trip.totals)
-        state.moved_ms = way.to_ms
-        now = place(beat.lat_deg, beat.lon_deg)
-        stay = state.stay
-        if stay is not None and self._left(stay.where, now, trip.totals.distance_m - stay.totals.distance_m):
-            state.stay = None
-        if not trip.confirmed and self._left(trip.start, now, trip.totals.distance_m):
-            return self._confirm(trip)
-        return []
-
-    def _left(self, start: Place | None, now: Place | None, driven_m: float) -> bool:
-        """Whether a vehicle that drove so far is out of the radius: a position that jumps is not believed."""
-        away_m = apart_m(start, now)
-        if away_m is None:
-            return driven_m > self._limits.radius_m
-        return away_m > self._limits.radius_m and driven_m > DRIVEN_SHARE * self._limits.radius_m
-
-    def _confirm(self, trip: Trip) -> Rows:
-        stop, self._state.stop = self._state.stop, None
-        trip.confirmed = True
-        return [] if stop is None else [stop_row(self._vehicle, stop.from_ms, trip.start_ms, stop.where)]
-
-    def _halt(self) -> None:
-        """The vehicle stands; a move too short to count was none."""
-        state = self._state
-        move, state.move = state.move, None
-        trip = state.trip
-        short = move is not None and not move.counted
-        if short and move is not None and trip is not None and trip.start_ms == move.from_ms:
-            state.trip = None
-
-    def _stand(self, until_ms: int) -> Rows:
-        """It stands until ``until_ms``; the end of a trip, where that is long enough."""
-        state, limits = self._state, self._limits
-        if state.trip is None:
-            return []
-        state.stay = stay = self._standing()
-        off_ms = 0 if state.off_from_ms is None else until_ms - max(state.off_from_ms, state.moved_ms)
-        if until_ms - state.moved_ms < limits.end_ms and off_ms < limits.off_ms:
-            return []
-        return self._end(stay)
-
-    def _standing(self) -> Stay:
-        state = self._state
-        if state.stay is not None:
-            return state.stay
-        assert state.trip is not None
-        return Stay(max(state.moved_ms, state.trip.start_ms), state.where, state.trip.totals)
-
-    def _end(self, stay: Stay) -> Rows:
-        state = self._state
-        trip, state.trip, state.stay = state.trip, None, None
-        if trip is None or not trip.confirmed:
-            return []
-        state.stop = Stop(stay.from_ms, stay.where)
-        return [self._row(trip, stay, FINAL), stop_row(self._vehicle, stay.from_ms, None, stay.where)]
-
-    def _cut(self) -> Rows:
+    def _cut(self, at: Ints) -> None:
         """Nothing ties what comes to what was."""
-        rows = [] if self._state.trip is None else self._end(self._standing())
-        self._state.move = self._state.off_from_ms = self._state.where = None
-        self._state.fixed = self._state.odometer_m = None
-        return rows
+        if not len(at):
+            return
+        m = self._memory
+        under_way = at[~np.isnan(m["trip_from_ms"][at])]
+        self._settle(under_way)
+        self._end(under_way)
+        for name in ("move_from_ms", "off_from_ms", "where", "fixed", "odometer_m"):
+            m[name][at] = np.nan
 
-    def _told(self, beat: Beat) -> Rows:
-        """The trip under way, now and then."""
-        trip = self._state.trip
-        if trip is None or not trip.confirmed or beat.end_ms - trip.told_ms < self._limits.report_ms:
-            return []
-        trip.told_ms = beat.end_ms
-        now = Stay(self._state.moved_ms, place(beat.lat_deg, beat.lon_deg), trip.totals)
-        return [self._row(trip, self._state.stay or now, OPEN)]
+    def _across(self, at: Ints, frames: Round, here: Positions, gap_ms: Floats) -> Floats:
+        """The time without frames before them: moved where it is elsewhere now, stood where it is not.
 
-    def _row(self, trip: Trip, end: Stay, phase: str) -> TripRow:
-        span = (trip.start_ms, end.from_ms)
-        return trip_row(self._vehicle, phase, span, (trip.start, end.where), end.totals, self._limits)
+        The way unseen, [k].
+        """
+        m, found = self._memory, np.zeros(len(gap_ms))
+        if not len(at):
+            return found
+        away_m = or_zero(apart_m(m["where"][at], here[at]))
+        counted_m = frames["odometer_m"][at] - m["odometer_m"][at]
+        own_m = or_zero(frames["distance_m"][at])
+        found[at] = unseen = unseen_m(away_m, counted_m, own_m, gap_ms[at], self._limits)
+        m["move_from_ms"][at] = np.nan
+        moved = (np.maximum(away_m, unseen) > self._limits.radius_m) & (unseen > 0)
+        gone = at[moved]
+        m["moved_ms"][gone] = frames["t0_ms"][gone]
+        m["stay_from_ms"][gone] = m["off_from_ms"][gone] = np.nan
+        m["where"][gone[np.isnan(m["trip_from_ms"][gone])]] = np.nan
+        self._stand(at[~moved], frames["t0_ms"])
+        return found
 
-    def _note(self, beat: Beat) -> None:
-        state = self._state
-        here = place(beat.lat_deg, beat.lon_deg)
-        state.end_ms, state.received_ms = beat.end_ms, beat.received_ms
-        state.where = here or state.where
-        if beat.odometer_m is not None:
-            state.odometer_m = beat.odometer_m
+    def _advance(
+        self, frames: Round, here: Positions, unseen: Floats, harsh: Mapping[int, Sequence[int]]
+    ) -> None:
+        m = self._memory
+        ways = ways_of(m["fixed"], frames, here, self._limits)
+        fixed = first_known(here, m["fixed"])
+        measured = ~np.isnan(frames["moving_ms"]) | ways.moves | np.isnan(m["fixed"])
+        m["fixed"] = np.where(measured, fixed, m["fixed"])
+        moving, standing = indices(ways.moves), indices(~ways.moves | (ways.to_ms < frames["end_ms"]))
+        unseen[np.isnan(m["trip_from_ms"])] = 0.0
+        self._begin(moving, ways, here)
+        self._add(frames, ways, unseen, harsh)
+        self._move(moving, ways, here)
+        m["where"] = first_known(here, m["where"])
+        self._halt(standing)
+        off_from_ms = first_known(m["off_from_ms"][standing], frames["t0_ms"][standing])
+        is_off = frames["ignition_on"][standing] == 0
+        m["off_from_ms"][standing] = np.where(is_off, off_from_ms, np.nan)
+        self._stand(standing, frames["end_ms"])
+
+    def _begin(self, at: Ints, ways: Ways, here: Positions) -> None:
+        m = self._memory
+        new = at[np.isnan(m["move_from_ms"][at])]
+        m["move_from_ms"][new] = ways.from_ms[new]
+        m["move_m"][new] = 0.0
+        m["counted"][new] = False
+        new = at[np.isnan(m["trip_from_ms"][at])]
+        m["trip_from_ms"][new] = ways.from_ms[new]
+        m["start"][new] = first_known(m["where"][new], here[new])
+        m["totals"][new] = Totals()
+        m["told_ms"][new] = 0.0
+        m["confirmed"][new] = m["provisional"][new] = False
+
+    def _add(self, frames: Round, ways: Ways, unseen: Floats, harsh: Mapping[int, Sequence[int]]) -> None:
+        """The frames count in the trips; what is summed up without one goes when one begins."""
+        m = self._memory
+        add_frames(m["totals"], frames, ways.distance_m, unseen)
+        m["provisional"][:] = False
+        for i, kinds in harsh.items():
+            for kind in kinds:
+                m["totals"][i, HARSH + kind] += 1
+
+    def _move(self, at: Ints, ways: Ways, here: Positions) -> None:
+        """A move goes on: it counts from ``least_move_m`` on, leaves a stay, makes a trip."""
+        m = self._memory
+        m["move_m"][at] += ways.distance_m[at]
+        at = at[m["move_m"][at] >= self._limits.least_move_m]
+        self._count(at[~m["counted"][at]])
+        m["moved_ms"][at] = ways.to_ms[at]
+        stays = at[~np.isnan(m["stay_from_ms"][at])]
+        driven_m = m["totals"][stays, DISTANCE] - m["stay_totals"][stays, DISTANCE]
+        m["stay_from_ms"][stays[self._left(m["stay"][stays], here[stays], driven_m)]] = np.nan
+        new = at[~m["confirmed"][at]]
+        self._confirm(new[self._left(m["start"][new], here[new], m["totals"][new, DISTANCE])])
+
+    def _count(self, at: Ints) -> None:
+        """The moves are long enough: standing before them, within a trip, was a halt."""
+        m = self._memory
+        m["counted"][at] = True
+        moved_ms = m["moved_ms"][at]
+        stood_ms = m["move_from_ms"][at] - moved_ms
+        halts = (moved_ms >= m["trip_from_ms"][at]) & (stood_ms >= self._limits.halt_ms)
+        m["totals"][at[halts], HALTS] += 1
+
+    def _left(self, start: Positions, now: Positions, driven_m: Floats) -> Flags:
+        """Whether vehicles that drove so far are out of the radius: a position that jumps is not believed."""
+        radius_m = self._limits.radius_m
+        left = driven_m > DRIVEN_SHARE * radius_m
+        at = indices(left)
+        away_m = apart_m(start[at], now[at])
+        left[at] = np.where(np.isnan(away_m), driven_m[at], away_m) > radius_m
+        return left
+
+    def _confirm(self, at: Ints) -> None:
+        m = self._memory
+        m["confirmed"][at] = True
+        for i in at[~np.isnan(m["stop_from_ms"][at])].tolist():
+            stop = self._moment(i, "stop_from_ms", "stop")
+            self._rows.append(stop_row(self._vehicle(i), stop, int(m["trip_from_ms"][i])))
+        m["stop_from_ms"][at] = np.nan
+
+    def _halt(self, at: Ints) -> None:
+        """The vehicles stand; a move too short to count was none."""
+        m = self._memory
+        self._drop(at[(m["move_from_ms"][at] == m["trip_from_ms"][at]) & ~m["counted"][at]])
+        m["move_from_ms"][at] = np.nan
+
+    def _stand(self, at: Ints, until_ms: Floats) -> None:
+        """They stand until ``until_ms`` ([k]); the end of a trip, where that is long enough."""
+        m, limits = self._memory, self._limits
+        at = at[~np.isnan(m["trip_from_ms"][at])]
+        if not len(at):
+            return
+        self._settle(at)
+        until_ms, moved_ms = until_ms[at], m["moved_ms"][at]
+        off_ms = or_zero(until_ms - np.maximum(m["off_from_ms"][at], moved_ms))
+        self._end(at[(until_ms - moved_ms >= limits.end_ms) | (off_ms >= limits.off_ms)])
+
+    def _settle(self, at: Ints) -> None:
+        """Vehicles on a trip stay where they are from their last move on, unless they stay already."""
+        m = self._memory
+        new = at[np.isnan(m["stay_from_ms"][at])]
+        m["stay_from_ms"][new] = np.maximum(m["moved_ms"][new], m["trip_from_ms"][new])
+        m["stay"][new] = m["where"][new]
+        m["stay_totals"][new] = m["totals"][new]
+
+    def _end(self, at: Ints) -> None:
+        """The trips ended where the stay began."""
+        if not len(at):
+            return
+        m = self._memory
+        real = at[m["confirmed"][at]]
+        m["stop_from_ms"][real], m["stop"][real] = m["stay_from_ms"][real], m["stay"][real]
+        for i in real.tolist():
+            stop = self._moment(i, "stop_from_ms", "stop")
+            self._rows += [self._stayed(i, FINAL), stop_row(self._vehicle(i), stop, None)]
+        self._drop(at)
+        m["stay_from_ms"][at] = np.nan
+
+    def _drop(self, at: Ints) -> None:
+        self._memory["trip_from_ms"][at] = np.nan
+        self._memory["confirmed"][at] = False
+
+    def _tell(self, frames: Round, here: Positions) -> None:
+        """The trips under way, now and then."""
+        m, end_ms = self._memory, frames["end_ms"]
+        due = indices(m["confirmed"] & (end_ms - m["told_ms"] >= self._limits.report_ms))
+        m["told_ms"][due] = end_ms[due]
+        for i in due.tolist():
+            if np.isnan(m["stay_from_ms"][i]):
+                now = Moment(int(m["moved_ms"][i]), *degrees(here[i]))
+                self._rows.append(self._row(i, OPEN, now, m["totals"][i]))
+            else:
+                self._rows.append(self._stayed(i, OPEN))
+
+    def _stayed(self, i: int, phase: str) -> TripRow:
+        """The trip up to the stay."""
+        return self._row(i, phase, self._moment(i, "stay_from_ms", "stay"), self._memory["stay_totals"][i])
+
+    def _row(self, i: int, phase: str, end: Moment, totals: Floats) -> TripRow:
+        start = self._moment(i, "trip_from_ms", "start")
+        return trip_row(self._vehicle(i), phase, start, end, totals_of(totals), self._limits)
+
+    def _moment(self, i: int, at_ms: str, where: str) -> Moment:
+        return Moment(int(self._memory[at_ms][i]), *degrees(self._memory[where][i]))

@@ -40,7 +40,7 @@ def values(home: Path, told: str) -> Callable[[pa.RecordBatch], list[float | Non
     def of(batch: pa.RecordBatch) -> list[float | None]:
         frames = stage.frames(batch)
         assert frames is not None
-        seen = stage.features(frames).rules.values[:, 0].tolist()
+        seen = stage.features(frames).rules.values[0].tolist()
         return [None if math.isnan(value) else value for value in seen]
 
     return of

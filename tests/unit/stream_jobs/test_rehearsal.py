@@ -17,7 +17,7 @@ from stream_jobs.rehearse.compare import (
     with_mark,
 )
 from stream_jobs.vehicles.rows import AlertRow
-from tests.unit.stream_jobs.detect.traces import T0, beat, found, level, rule
+from tests.unit.stream_jobs.detect.traces import T0, found, frame, level, rule
 
 HOUR = 3_600_000
 KEYS = {"kind": "level", "value": "x", "beyond": "above", "raise_for_s": 2, "clear_for_s": 10}
@@ -26,7 +26,7 @@ KEYS = {"kind": "level", "value": "x", "beyond": "above", "raise_for_s": 2, "cle
 def trial(folder: Path, limit: float, values: list[float]) -> list[Episode]:
     """The alerts of a level at ``limit`` over values a second apart."""
     mine = rule(folder, **KEYS, limit=limit)
-    rows = found(mine, [beat(s, level(v, limit, limit)) for s, v in enumerate(values)])
+    rows = found(mine, [frame(s, level(v, limit, limit)) for s, v in enumerate(values)])
     return episodes(rows, [mine], T0, T0 + HOUR)
 
 
@@ -56,7 +56,7 @@ def test_the_same_rule_changes_nothing(tmp_path: Path) -> None:
 
 def test_an_alert_that_begins_before_the_span_does_not_count(tmp_path: Path) -> None:
     mine = rule(tmp_path, **KEYS, limit=100)
-    rows = found(mine, [beat(s, level(104.0)) for s in range(20)])
+    rows = found(mine, [frame(s, level(104.0)) for s in range(20)])
     assert episodes(rows, [mine], T0 + 5000, T0 + HOUR) == []
 
 

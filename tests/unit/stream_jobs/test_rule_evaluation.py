@@ -14,13 +14,12 @@ from pyspark.sql import functions as F
 from infra.contract.signals import BY_NAME
 from stream_jobs.rule_kinds import Baseline, Count, Geofence, Lasting, Level, Silence
 from stream_jobs.rules import VEHICLES, Rule, load_rules, of_query
-from stream_jobs.vehicles.beat import Reading
 from stream_jobs.vehicles.evaluation import Evaluator, UntranslatableError, check
 from stream_jobs.vehicles.facts import CLASSES, POWERTRAINS
 from stream_jobs.vehicles.history import HISTORY
 from stream_jobs.vehicles.lookups import COLUMNS
-from stream_jobs.vehicles.said import as_said, reading, said_of
 from stream_jobs.vehicles.stage import signals_of
+from tests.support_vehicles import Reading, reading
 
 RULES = of_query(load_rules(), VEHICLES)
 WORDS = {word for rule in RULES for word in rule.words()}
@@ -125,11 +124,10 @@ def test_spark_and_the_evaluator_agree_on_every_shipped_rule(query_spark: SparkS
         for name, column in spark_reading(rule).items()
     ]
     judged = query_spark.createDataFrame(frames).select(*columns).toArrow().to_pylist()
-    said = said_of(Evaluator(RULES)(frames))
+    said = Evaluator(RULES)(frames)
     for place, rule in enumerate(RULES):
         wanted = readings(judged, place)
-        # as_said brings a reading made by hand into the form in which the evaluator's comes
-        assert [reading(each, place) for each in said] == [reading(as_said([w]), 0) for w in wanted], rule.id
+        assert [reading(said, place, row) for row in range(FRAMES)] == wanted, rule.id
         assert rule.limit is None or any(w.limit is not None for w in wanted), rule.id
     answers = {name for row in judged for name, value in row.items() if value not in (None, [])}
     assert len(answers) > 100  # the frames do tell
@@ -141,7 +139,7 @@ def test_a_frame_of_which_no_rule_can_tell_anything_gives_nothing() -> None:
                      | {name: pa.nulls(2, pa.string()) for name in COLUMNS})  # fmt: skip
     inputs = Evaluator(RULES)(empty)
     assert np.isnan(inputs.values).all()
-    assert Evaluator(())(empty).codes.shape == (2, 0)
+    assert Evaluator(())(empty).codes.shape == (0, 2)
 
 
 @pytest.mark.parametrize(

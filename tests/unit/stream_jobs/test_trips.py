@@ -2,35 +2,44 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Collection, Sequence
 from typing import Any
 
+import numpy as np
+
 from infra.contract.settings import Settings
-from stream_jobs.vehicles.beat import NOTHING_SAID, Beat
+from stream_jobs.vehicles.facts import FACTS
+from stream_jobs.vehicles.journeys.journey import JourneyMemory, Row, due_ms, expire, step
 from stream_jobs.vehicles.journeys.limits import journey_limits
-from stream_jobs.vehicles.journeys.rows import StopRow, TripRow
-from stream_jobs.vehicles.journeys.trip_state import TripState
-from stream_jobs.vehicles.journeys.trips import Trips
+from stream_jobs.vehicles.journeys.rows import HarshRow, IdleRow, StopRow, TripRow
+from stream_jobs.vehicles.rounds import Round
 
 LIMITS = journey_limits(Settings())
 T0 = 1_780_000_000_000
 M_PER_DEGREE = 111_195.0
 VEHICLE = "WDB1240001A000001"
+BLIND = dict.fromkeys(("distance_m", "speed_kmh", "moving_ms", "moving_from_ms", "moving_to_ms"))
+"""Nothing tells the speed."""
 
 
 class Trace:
     """A drive northwards, second by second: (seconds, km/h) pieces with what the ignition does."""
 
-    def __init__(self) -> None:
-        self.beats: list[Beat] = []
+    def __init__(self, vehicle: str = VEHICLE) -> None:
+        self.vehicle = vehicle
+        self.facts: list[list[float]] = []
+        self.runs: list[list[float]] = []
         self._s = 0
-        self._seq = 0
         self._m = 0.0
 
     def go(self, seconds: int, kmh: float, on: bool | None = True, back: bool = False, **more: Any) -> Trace:
         for _ in range(seconds):
             way = kmh / 3.6
             self._m += -way if back else way
-            self.beats.append(self._beat(kmh, way, on, **more))
+            facts = self._facts(kmh, way, on) | more
+            self.facts.append([np.nan if facts.get(name) is None else float(facts[name]) for name in FACTS])
+            self.runs.append([])
             self._s += 1
         return self
 
@@ -39,24 +48,49 @@ class Trace:
         self._m += kmh / 3.6 * seconds
         return self
 
-    def _beat(self, kmh: float, way_m: float, on: bool | None, **more: Any) -> Beat:
+    def brake(self, ms: int) -> Trace:
+        """The last second ends with a hard brake."""
+        end_ms = T0 + self._s * 1000
+        self.runs[-1] = [0.0, float(end_ms - ms), float(end_ms), 5.0, 36.0]
+        return self
+
+    def _facts(self, kmh: float, way_m: float, on: bool | None) -> dict[str, Any]:
         t0 = T0 + self._s * 1000
-        self._seq += 1
         moves = kmh >= 1
-        known = {
-            "vehicle_id": VEHICLE, "boot_id": 1, "seq": self._seq, "t0_ms": t0, "end_ms": t0 + 1000,
-            "received_ms": t0 + 1500, "ignition_on": on, "lat_deg": 48 + self._m / M_PER_DEGREE, "lon_deg":
-            11.5, "heading_deg": 0.0, "speed_kmh": kmh, "speed_max_kmh": kmh, "distance_m": way_m,
-            "fuel_l": 0.001, "energy_kwh": None, "said": NOTHING_SAID, "odometer_m": None, "moving_ms":
-            1000 if moves else 0, "moving_from_ms": t0 if moves else None, "moving_to_ms": t0 + 1000 if moves
-            else None,
+        return {
+            "boot_id": 1, "seq": len(self.facts), "t0_ms": t0, "end_ms": t0 + 1000, "received_ms": t0 + 1500,
+            "believed": 1, "ignition_on": on, "lat_deg": 48 + self._m / M_PER_DEGREE, "lon_deg": 11.5,
+            "heading_deg": 0.0, "speed_kmh": kmh, "speed_max_kmh": kmh, "distance_m": way_m,
+            "fuel_l": 0.001, "moving_ms": 1000 if moves else 0, "moving_from_ms": t0 if moves else None,
+            "moving_to_ms": t0 + 1000 if moves else None,
         }  # fmt: skip
-        return Beat(**(known | more))  # type: ignore[arg-type]
+
+
+def told(
+    traces: Sequence[Trace], cuts: Collection[int] = (), memory: JourneyMemory | None = None
+) -> dict[str, list[Row]]:
+    """Rows by vehicle, round by round; the memory is written and read before the rounds ``cuts``."""
+    memory = JourneyMemory(len(traces)) if memory is None else memory
+    vehicles = [trace.vehicle for trace in traces]
+    found: dict[str, list[Row]] = {vehicle: [] for vehicle in vehicles}
+    for number in range(max(len(trace.facts) for trace in traces)):
+        if number in cuts:
+            memory = JourneyMemory.load(memory.dump())
+        come = [place for place, trace in enumerate(traces) if number < len(trace.facts)]
+        frames = Round(
+            np.array(come),
+            np.arange(len(come)),
+            np.array([traces[place].facts[number] for place in come]),
+            [traces[place].runs[number] for place in come],
+            vehicles,
+        )
+        for row in step(memory, frames, LIMITS):
+            found[row.vehicle_id].append(row)
+    return found
 
 
 def rows(trace: Trace) -> list[TripRow | StopRow]:
-    machine = Trips(LIMITS, VEHICLE, TripState())
-    return [row for beat in trace.beats for row in machine.step(beat)]
+    return [row for row in told([trace])[VEHICLE] if isinstance(row, TripRow | StopRow)]
 
 
 def final(trace: Trace) -> list[tuple[int, int, int]]:
@@ -154,15 +188,123 @@ def test_a_position_that_jumps_neither_starts_a_trip_nor_lengthens_one() -> None
 
 
 def test_a_vehicle_without_a_speed_has_trips_by_its_positions() -> None:
-    blind: dict[str, Any] = {
-        "distance_m": None,
-        "speed_kmh": None,
-        "moving_ms": None,
-        "moving_from_ms": None,
-        "moving_to_ms": None,
-    }
-    trace = Trace().go(60, 0, **blind).go(100, 36, **blind).go(240, 0, **blind)
+    trace = Trace().go(60, 0, **BLIND).go(100, 36, **BLIND).go(240, 0, **BLIND)
     ((began, ended, metres),) = final(trace)
     assert 57 <= began <= 63
     assert 140 <= ended <= 161
     assert 850 <= metres <= 1001
+
+
+def test_what_the_odometer_counted_while_nobody_saw_it_belongs_to_the_trip() -> None:
+    trace = Trace().go(100, 36, odometer_m=1000).silence(100, 36).go(100, 36, odometer_m=3000).go(180, 0)
+    (trip,) = [t for t in rows(trace) if isinstance(t, TripRow) and t.phase == "final"]
+    assert (trip.distance_m, trip.unseen_m, trip.odometer_m) == (3990.0, 1990.0, 2000.0)
+    jump = Trace().go(100, 36, odometer_m=1000).silence(100, 36).go(100, 36, odometer_m=30_000).go(180, 0)
+    (trip,) = [t for t in rows(jump) if isinstance(t, TripRow) and t.phase == "final"]
+    assert (trip.distance_m, trip.unseen_m) == (3000.0, 1000.0)
+
+
+def test_a_trip_sums_up_what_its_frames_tell() -> None:
+    hybrid = {"energy_kwh": 0.01, "powertrain": 1, "speeding_ms": 500}
+    trace = Trace().go(100, 36, **hybrid).go(5, 0).go(100, 72, **hybrid).brake(400).go(4, 0).go(100, 36)
+    (trip,) = [t for t in rows(trace.go(180, 0)) if isinstance(t, TripRow) and t.phase == "final"]
+    assert (trip.moving_s, trip.idle_s, trip.halts, trip.harsh_brake, trip.frames) == (300.0, 10.0, 1, 1, 310)
+    assert (trip.fuel_l, trip.energy_kwh, trip.speeding_s, trip.co2_g) == (0.31, 2.0, 100.0, 833.6)
+    assert (trip.speed_max_kmh, trip.distance_m, trip.unseen_m) == (72.0, 4000.0, 0.0)
+
+
+def test_standing_with_the_ignition_on_for_two_minutes_is_idling_until_it_moves() -> None:
+    short = Trace().go(119, 0).go(10, 36).go(90, 0, on=False).go(119, 0)
+    assert [row for row in told([short])[VEHICLE] if isinstance(row, IdleRow)] == []
+    trace = Trace().go(130, 0).go(1, 36, moving_from_ms=T0 + 130_500, moving_to_ms=T0 + 130_600).go(130, 0)
+    idle = [row for row in told([trace.go(1, 36)])[VEHICLE] if isinstance(row, IdleRow)]
+    assert [(row.phase, row.began_ms - T0, row.ended_ms - T0) for row in idle] == [
+        ("open", 0, 120_000),
+        ("final", 0, 130_500),
+        ("open", 130_600, 251_000),
+        ("final", 130_600, 261_000),
+    ]
+    assert [round(row.fuel_l or 0, 6) for row in idle] == [0.12, 0.1305, 0.1204, 0.1304]
+
+
+def random_trace(vehicle: str, seed: int) -> Trace:
+    """Driving, standing, creeping, silence and hard brakes, with and without ignition, speed and position."""
+    rng, trace = random.Random(seed), Trace(vehicle)
+    known: list[dict[str, Any]] = [{}, {}, BLIND, {"lat_deg": None}, {"powertrain": 1, "odometer_m": 5}]
+    for _ in range(rng.randrange(3, 12)):
+        kmh, on = rng.choice([0.0, 0.0, 3.0, 36.0, 72.0]), rng.choice([True, True, False, None])
+        trace.go(rng.choice([1, 7, 40, 190]), kmh, on, **rng.choice(known))
+        if rng.random() < 0.3:
+            trace.brake(rng.choice([200, 400, 1000]))
+        if rng.random() < 0.3:
+            trace.silence(rng.choice([-70, -2, 2, 200, 4000]), rng.choice([0.0, 36.0]))
+    return trace
+
+
+FLEET = [random_trace(f"V{seed}", seed) for seed in range(20)]
+
+
+def test_many_vehicles_at_once_have_the_journeys_that_each_has_alone() -> None:
+    together = told(FLEET)
+    assert together == {trace.vehicle: told([trace])[trace.vehicle] for trace in FLEET}
+    assert {type(row).__name__ for each in together.values() for row in each} == {
+        "TripRow", "StopRow", "IdleRow", "HarshRow",
+    }  # fmt: skip
+
+
+def test_a_memory_that_is_written_and_read_before_every_frame_gives_the_same() -> None:
+    assert told(FLEET, range(5000)) == told(FLEET)
+
+
+def test_what_is_due_is_told_once_and_goes_on_when_more_comes() -> None:
+    first, whole = Trace().go(100, 36).brake(400).go(150, 0), Trace().go(100, 36).brake(400).go(150, 0)
+    whole.go(10, 36).go(200, 0)
+    memory, at = JourneyMemory(1), np.array([0])
+    assert due_ms(memory, at, LIMITS).tolist() == [np.inf]
+    before = told([first], memory=memory)[VEHICLE]
+    due = due_ms(memory, at, LIMITS)
+    assert due.tolist() == [T0 + 250_500 + LIMITS.end_ms]
+    assert expire(memory, at, due, [VEHICLE], LIMITS) == []
+    trip, idle = expire(memory, at, due + 1, [VEHICLE], LIMITS)
+    assert isinstance(trip, TripRow)
+    assert isinstance(idle, IdleRow)
+    assert (trip.phase, trip.ended_ms - T0, trip.harsh_brake) == ("provisional", 100_000, 1)
+    assert (idle.phase, idle.duration_s) == ("provisional", 150.0)
+    assert due_ms(memory, at, LIMITS).tolist() == [np.inf]
+    assert expire(memory, at, due + 10**9, [VEHICLE], LIMITS) == []
+    after = told([rest(whole, 250)], memory=memory)[VEHICLE]
+    again = next(row for row in after if isinstance(row, IdleRow))
+    assert (again.phase, again.began_ms) == ("open", idle.began_ms)
+    assert [*before, *after[1:]] == told([whole])[VEHICLE]
+
+
+def test_a_trip_that_was_told_as_over_while_it_was_not_ends_where_it_ends() -> None:
+    whole, memory, at = Trace().go(110, 36).go(200, 0), JourneyMemory(1), np.array([0])
+    before = told([Trace().go(100, 36)], memory=memory)[VEHICLE]
+    (trip,) = expire(memory, at, np.array([np.inf]), [VEHICLE], LIMITS)
+    assert isinstance(trip, TripRow)
+    assert (trip.phase, trip.ended_ms - T0) == ("provisional", 100_000)
+    assert [*before, *told([rest(whole, 100)], memory=memory)[VEHICLE]] == told([whole])[VEHICLE]
+
+
+def rest(trace: Trace, begin: int) -> Trace:
+    """The frames from ``begin`` on."""
+    after = Trace()
+    after.facts, after.runs = trace.facts[begin:], trace.runs[begin:]
+    return after
+
+
+def test_a_vehicle_that_is_forgotten_leaves_its_place_to_another() -> None:
+    traces = [Trace(f"V{k}").go(100 + 10 * k, 36).brake(400 + 100 * k) for k in range(3)]
+    memory = JourneyMemory()
+    memory.grow(3)
+    told(traces, memory=memory)
+    dues = due_ms(memory, np.arange(3), LIMITS)
+    memory.keep(np.array([2, 0]))
+    memory.grow(4)
+    assert due_ms(memory, np.arange(4), LIMITS).tolist() == [dues[2], dues[0], np.inf, np.inf]
+    event, trip = expire(memory, np.array([0]), np.array([np.inf]), ["V2"], LIMITS)
+    assert isinstance(event, HarshRow)
+    assert isinstance(trip, TripRow)
+    assert (event.vehicle_id, event.ended_ms - event.began_ms) == ("V2", 600)
+    assert (trip.vehicle_id, trip.phase, trip.ended_ms - T0) == ("V2", "provisional", 120_000)

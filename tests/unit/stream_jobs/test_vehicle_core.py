@@ -5,67 +5,78 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from infra.contract.settings import Settings
-from stream_jobs.vehicles.beat import NOTHING_SAID, Beat, HarshRun
-from stream_jobs.vehicles.core import Core, VehicleState
+from stream_jobs.rules import load_rules
+from stream_jobs.vehicles.core import Core
+from stream_jobs.vehicles.fleet import Fleet
+from stream_jobs.vehicles.harsh_runs import KINDS
 from stream_jobs.vehicles.journeys.rows import FINAL, HarshRow, IdleRow, StopRow, TripRow
 from stream_jobs.vehicles.limits import core_limits
-from stream_jobs.vehicles.plugged import Detection
-from stream_jobs.vehicles.replay import replay
+from stream_jobs.vehicles.plugged import Detection, of_rules
 from stream_jobs.vehicles.rows import BehindRow, Row
-from stream_jobs.vehicles.sequencer import Arrival
-from stream_jobs.vehicles.state import Bucket, adopt, dump_vehicle, load_vehicle
+from stream_jobs.vehicles.said import CODES, RuleInputs, named_by
+from stream_jobs.vehicles.state import dump, load
+from stream_jobs.windows.open_windows import Memory
+from tests.support_vehicles import features_of
 
 CORE = Core(core_limits(Settings()), Detection())
 T0 = 1_780_000_000_000
 HOLD_MS = 30_000
 VEHICLE = "WDB1240001A000001"
+Frame = dict[str, Any]
 
 
-def arrival(
+def frame(
     seq: int, kmh: float = 36.0, *, boot: int = 1, behind_ms: int = 0, void: bool = False, **more: Any
-) -> Arrival:
+) -> Frame:
     """A frame a second, northwards; received 1.5 s after its first sample and ``behind_ms`` more."""
     t0 = T0 + seq * 1000
     moves = kmh >= 1
-    known: dict[str, Any] = {
-        "vehicle_id": VEHICLE, "boot_id": boot, "seq": seq, "t0_ms": t0, "end_ms": t0 + 1000,
-        "received_ms": t0 + 1500 + behind_ms, "ignition_on": True, "lat_deg": 48 + seq * 1e-4,
-        "lon_deg": 11.5, "heading_deg": 0.0, "speed_kmh": kmh, "speed_max_kmh": kmh, "distance_m": kmh /
-        3.6, "fuel_l": 0.001, "energy_kwh": None, "said": NOTHING_SAID, "moving_ms": 1000 if moves else 0,
-        "moving_from_ms": t0 if moves else None, "moving_to_ms": t0 + 1000 if moves else None,
-    }  # fmt: skip
-    beat = Beat(**(known | more))
-    return Arrival(boot, seq, t0, beat.received_ms, None if void else beat)
+    return {
+        "boot_id": boot, "seq": seq, "t0_ms": t0, "end_ms": t0 + 1000,
+        "received_ms": t0 + 1500 + behind_ms, "believed": not void, "ignition_on": True,
+        "lat_deg": 48 + seq * 1e-4, "lon_deg": 11.5, "heading_deg": 0.0, "speed_kmh": kmh,
+        "speed_max_kmh": kmh, "distance_m": kmh / 3.6, "fuel_l": 0.001,
+        "moving_ms": 1000 if moves else 0, "moving_from_ms": t0 if moves else None,
+        "moving_to_ms": t0 + 1000 if moves else None,
+    } | more  # fmt: skip
 
 
-def drive() -> list[Arrival]:
+def drive() -> list[Frame]:
     """100 s of driving with a hard stop, 200 s of standing, twice; frames 40 to 42 never come."""
-    made = [arrival(s, 36.0 if s % 300 < 100 else 0.0) for s in range(600) if s not in (40, 41, 42)]
-    hard = HarshRun("brake", T0 + 99_400, T0 + 99_900, 5.0, 36.0)
-    made[96] = arrival(99, 36.0, harsh=(hard,))
+    made = [frame(s, 36.0 if s % 300 < 100 else 0.0) for s in range(600) if s not in (40, 41, 42)]
+    made[96] = frame(99, 36.0, runs=(KINDS.index("brake"), T0 + 99_400, T0 + 99_900, 5.0, 36.0))
     return made
 
 
-def told(arrivals: list[Arrival], cuts: set[int]) -> list[Row]:
-    """Rows out of ``arrivals``, the memory written and read at each of ``cuts``, then a day of silence."""
-    rows: list[Row] = []
-    state = CORE.new()
-    batch: list[Arrival] = []
-    for place, each in enumerate(arrivals):
-        if place in cuts:
-            rows += CORE.take(state, batch)
-            state, batch = load_vehicle(dump_vehicle(state)), []
-        batch.append(each)
-    rows += CORE.take(state, batch)
-    return [*rows, *silence(state)]
+def take(fleet: Fleet, frames: list[Frame]) -> list[Row]:
+    return CORE.take(fleet, features_of(frames, vehicles=[VEHICLE] * len(frames))) if frames else []
 
 
-def silence(state: VehicleState) -> list[Row]:
-    return list(CORE.expire(state, state.clock_ms + 86_400_000))
+def fresh() -> Fleet:
+    return Fleet(Detection())
+
+
+def again(fleet: Fleet) -> Fleet:
+    """As a checkpoint gives it back."""
+    return load(dump(fleet, Memory()), Detection())[0]
+
+
+def told(frames: list[Frame], cuts: set[int]) -> list[Row]:
+    """Rows out of ``frames``, the memory written and read at each of ``cuts``, then a day of silence."""
+    fleet, rows, begin = fresh(), list[Row](), 0
+    for end in [*sorted(cut for cut in cuts if cut < len(frames)), len(frames)]:
+        rows += take(fleet, frames[begin:end])
+        fleet, begin = again(fleet), end
+    return [*rows, *silence(fleet, 86_400_000)]
+
+
+def silence(fleet: Fleet, for_ms: int) -> list[Row]:
+    return CORE.expire(fleet, np.arange(1), int(fleet.vehicles["clock"][0]) + for_ms)
 
 
 def journeys(rows: list[Row]) -> dict[Any, Row]:
@@ -98,45 +109,40 @@ def test_the_drive_has_the_trips_stops_and_events_that_a_person_sees() -> None:
 @given(seed=st.integers(0, 10_000), cuts=st.sets(st.integers(0, 700), max_size=6))
 def test_any_disorder_within_the_hold_copies_and_any_batches_give_the_same(seed: int, cuts: set[int]) -> None:
     rng = random.Random(seed)
-    arrivals = [(each.received_ms + rng.randrange(HOLD_MS // 2), each) for each in drive()]
-    arrivals += [(at + rng.randrange(60_000), each) for at, each in arrivals if rng.random() < 0.1]
-    come = [_received(each, at) for at, each in sorted(arrivals, key=lambda pair: pair[0])]
+    frames = [(each["received_ms"] + rng.randrange(HOLD_MS // 2), each) for each in drive()]
+    frames += [(at + rng.randrange(60_000), each) for at, each in frames if rng.random() < 0.1]
+    come = [each | {"received_ms": at} for at, each in sorted(frames, key=lambda pair: pair[0])]
     assert journeys(told(come, cuts)) == EXPECTED
-    assert journeys(list(replay(CORE, come, T0 + 10**9))) == EXPECTED
-
-
-def _received(each: Arrival, at_ms: int) -> Arrival:
-    return Arrival(each.boot_id, each.seq, each.t0_ms, at_ms, each.beat)
+    whole = features_of(come, vehicles=[VEHICLE] * len(come))
+    assert journeys(CORE.replay(whole, T0 + 10**9)) == EXPECTED
 
 
 def test_a_gap_is_waited_for_and_what_comes_after_it_was_given_up_is_behind() -> None:
-    state = CORE.new()
-    first = [arrival(s) for s in range(10)] + [arrival(s) for s in range(11, 20)]
-    list(CORE.take(state, first))
-    assert state.order.next_seq == 10
-    list(CORE.take(state, [arrival(20, behind_ms=HOLD_MS)]))
-    assert state.order.next_seq == 21
-    rows = list(CORE.take(state, [arrival(10, behind_ms=HOLD_MS + 20_000)]))
+    fleet = fresh()
+    take(fleet, [frame(s) for s in range(10)] + [frame(s) for s in range(11, 20)])
+    assert fleet.order(0).next_seq == 10
+    take(fleet, [frame(20, behind_ms=HOLD_MS)])
+    assert fleet.order(0).next_seq == 21
+    rows = take(fleet, [frame(10, behind_ms=HOLD_MS + 20_000)])
     assert rows == [BehindRow(VEHICLE, T0 + 10_000, T0 + 11_000, T0 + 61_500, 1)]
-    assert list(CORE.take(state, [arrival(10, behind_ms=HOLD_MS + 20_000)])) == []
+    assert take(fleet, [frame(10, behind_ms=HOLD_MS + 20_000)]) == []
 
 
 def test_the_number_of_a_frame_with_an_impossible_clock_is_not_waited_for() -> None:
-    state = CORE.new()
-    list(CORE.take(state, [arrival(0), arrival(1, void=True), arrival(2), arrival(10**6, void=True)]))
-    assert state.order.next_seq == 3
-    assert state.order.held == []
+    fleet = fresh()
+    take(fleet, [frame(0), frame(1, void=True), frame(2), frame(10**6, void=True)])
+    assert fleet.order(0).next_seq == 3
+    assert fleet.order(0).held == []
 
 
 def test_an_outages_store_sent_beside_live_frames_extends_the_trip_under_the_same_id() -> None:
-    state = CORE.new()
-    rows = list(CORE.take(state, [arrival(s) for s in range(60)]))
-    rows += CORE.expire(state, T0 + 600_000)
-    stored = [arrival(s, behind_ms=900_000 - 800 * (s - 60)) for s in range(60, 960)]
-    live = [arrival(s) for s in range(960, 1200)]
-    come = sorted([*stored, *live], key=lambda each: each.received_ms)
-    rows += CORE.take(state, come)
-    rows += CORE.take(state, [arrival(s, 0.0) for s in range(1200, 1400)])
+    fleet = fresh()
+    rows = take(fleet, [frame(s) for s in range(60)])
+    rows += CORE.expire(fleet, np.arange(1), T0 + 600_000)
+    stored = [frame(s, behind_ms=900_000 - 800 * (s - 60)) for s in range(60, 960)]
+    live = [frame(s) for s in range(960, 1200)]
+    rows += take(fleet, sorted([*stored, *live], key=lambda each: each["received_ms"]))
+    rows += take(fleet, [frame(s, 0.0) for s in range(1200, 1400)])
     trips = [row for row in rows if isinstance(row, TripRow)]
     assert {t.trip_id for t in trips} == {trips[0].trip_id}
     assert [t.phase for t in trips if t.phase != "open"] == ["provisional", "final"]
@@ -145,19 +151,42 @@ def test_an_outages_store_sent_beside_live_frames_extends_the_trip_under_the_sam
 
 
 def test_a_second_device_under_the_same_name_with_a_lower_boot_takes_no_part() -> None:
-    state = CORE.new()
-    list(CORE.take(state, [arrival(s, boot=2) for s in range(10)]))
-    rows = list(CORE.take(state, [arrival(s, boot=1) for s in range(10)]))
-    assert rows == []
-    assert state.order.boot_id == 2
+    fleet = fresh()
+    take(fleet, [frame(s, boot=2) for s in range(10)])
+    assert take(fleet, [frame(s, boot=1) for s in range(10)]) == []
+    assert fleet.order(0).boot_id == 2
 
 
-def test_the_memory_of_a_rule_survives_a_change_of_the_other_rules_and_not_its_own() -> None:
-    state = CORE.new()
-    state.memories, state.dues = [(1, ("x",)), (2,)], [None, 5]
-    bucket = Bucket({VEHICLE: dump_vehicle(state)}, {VEHICLE: 5}, ["coolant@1", "silent@1"])
-    adopt(bucket, ["silent@1", "coolant@2", "speed@1"])
-    after = load_vehicle(bucket.vehicles[VEHICLE])
-    assert after.memories == [(2,), None, None]
-    assert after.dues == [5, None, None]
-    assert bucket.rules == ["silent@1", "coolant@2", "speed@1"]
+def test_a_vehicle_that_was_silent_for_long_is_forgotten_and_the_others_keep_their_memory() -> None:
+    fleet = fresh()
+    CORE.take(fleet, features_of([frame(0), frame(0), frame(0)], vehicles=["A", "B", "C"]))
+    CORE.take(fleet, features_of([frame(86_400 * 40)], vehicles=["B"]))
+    CORE.expired(fleet, T0 + 86_400_000 * 40)
+    fleet = again(fleet)
+    assert fleet.ids == ["B"]
+    assert (fleet.order(0).next_seq, fleet.vehicles["last_seq"][0]) == (1, 0)
+
+
+def anything(rng: np.random.Generator, seconds: range, rules: int) -> Any:
+    """Frames of three vehicles whose rules say anything: all flags, values about their limits."""
+    frames = [frame(s) for s in seconds for _ in "ABC"]
+    n = len(frames)
+    codes = rng.integers(0, CODES, (rules, n)).astype(np.uint8)
+    values = np.where(codes >= CODES // 2, rng.normal(10, 5, (rules, n)), np.nan)
+    said = RuleInputs(codes, values, np.full((rules, n), 10.0), {})
+    return features_of(frames, said, ["A", "B", "C"] * len(seconds))
+
+
+def test_memories_of_all_shipped_rules_survive_a_checkpoint_and_a_change_of_the_other_rules() -> None:
+    unnamed = [rule for rule in of_rules(load_rules()).rules if not named_by([rule])]
+    core, rng = Core(core_limits(Settings()), of_rules(unnamed)), np.random.default_rng(5)
+    fleet = Fleet(of_rules(unnamed))
+    core.take(fleet, anything(rng, range(300), len(unnamed)))
+    blob = dump(fleet, Memory())
+    assert dump(load(blob, of_rules(unnamed))[0], Memory()) == blob
+    assert sum(memory.on.any() for memory in fleet.detectors) > 20
+    other, _ = load(blob, of_rules(unnamed[::-1][1:]))
+    for name, memory in zip(other.rules, other.detectors, strict=True):
+        before = fleet.detectors[fleet.rules.index(name)]
+        assert memory.on.tolist() == before.on.tolist()
+        assert memory.rows[memory.on].tobytes() == before.rows[before.on].tobytes()

@@ -5,19 +5,20 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from stream_jobs.vehicles.beat import Beat, Reading
-from stream_jobs.vehicles.detect.history import Quantile, noted, quantile
-from tests.unit.stream_jobs.detect.traces import T0, beat, found, rule, seconds
+from stream_jobs.vehicles.detect.history import QUANTILE, noted, quantile
+from tests.support_vehicles import Reading
+from tests.unit.stream_jobs.detect.traces import T0, Frame, found, frame, rule, seconds
 
 SLOPE = {"kind": "slope", "value": "x", "beyond": "above", "limit": 20, "span_s": 60, "per": "minute"}
 OWN = {"kind": "baseline", "value": "x", "beyond": "above", "limit": 0.06, "by": "share", "against": "median"}
 SAME = {"kind": "unchanged", "value": "x", "raise_for_s": 30, "frames": 10}
 
 
-def course(values: list[float | None], step_s: float = 1.0, limit: float = 20.0) -> list[Beat]:
-    return [beat(k * step_s, Reading(None, None, v, limit)) for k, v in enumerate(values)]
+def course(values: list[float | None], step_s: float = 1.0, limit: float = 20.0) -> list[Frame]:
+    return [frame(k * step_s, Reading(None, None, v, limit)) for k, v in enumerate(values)]
 
 
 def test_a_steep_slope_is_found_and_a_gentle_one_is_not(tmp_path: Path) -> None:
@@ -48,17 +49,17 @@ def test_a_value_that_stands_still_is_found_and_a_rare_repetition_is_not(tmp_pat
 
 
 def test_a_gap_begins_the_still_stand_anew(tmp_path: Path) -> None:
-    frames = [*course([88.1] * 20), *(beat(500 + s, Reading(None, None, 88.1, None)) for s in range(20))]
+    frames = [*course([88.1] * 20), *(frame(500 + s, Reading(None, None, 88.1, None)) for s in range(20))]
     assert found(rule(tmp_path, **SAME), frames) == []
 
 
-def geared(gear: int, at_s: int, value: float, load: str) -> Beat:
+def geared(gear: int, at_s: int, value: float, load: str) -> Frame:
     reading = Reading(load == "high", None, value, 0.06, learns=load == "low", names=(str(gear),))
-    return beat(at_s, reading)
+    return frame(at_s, reading)
 
 
 def test_a_ratio_is_learned_by_gear_and_judged_under_load_only(tmp_path: Path) -> None:
-    mine = rule(tmp_path, **OWN, warm_up=10, raise_for_s=5)
+    mine = rule(tmp_path, **OWN, names="gears", warm_up=10, raise_for_s=5)
     learned = [geared(3, s, 48.0, "low") for s in range(20)] + [
         geared(4, 20 + s, 35.4, "low") for s in range(20)
     ]
@@ -77,9 +78,11 @@ def test_light_load_between_two_heavy_ones_breaks_nothing_for_so_long_and_a_soun
     light = [geared(3, s, 48.0, "low") for s in range(35, 600, 10)]
 
     def judged(pause_s: int, *ratios: float) -> list[float]:
-        mine = rule(tmp_path, **OWN, warm_up=10, raise_for_s=5, pause_s=pause_s)
+        mine = rule(tmp_path, **OWN, names="gears", warm_up=10, raise_for_s=5, pause_s=pause_s)
         heavy = [geared(3, at, ratio, "high") for at, ratio in zip((30, 300, 590), ratios, strict=True)]
-        return seconds(found(mine, sorted([*learned, *light, *heavy], key=lambda each: each.end_ms)))
+        return seconds(
+            found(mine, sorted([*learned, *light, *heavy], key=lambda each: float(each[0]["end_ms"])))
+        )
 
     assert judged(0, 53.0, 53.0, 53.0) == []
     assert judged(600, 53.0, 53.0, 53.0)[0] == 300
@@ -93,7 +96,7 @@ def test_own_history_by_z_forgets_no_outlier_into_the_mean(tmp_path: Path) -> No
     noise = random.Random(2)
     usual = [Reading(True, None, 80 + noise.gauss(0, 1), 4.0, learns=True) for _ in range(300)]
     odd = [Reading(True, None, 90.0, 4.0, learns=True)] * 20
-    rows = found(mine, [beat(s, reading) for s, reading in enumerate([*usual, *odd])])
+    rows = found(mine, [frame(s, reading) for s, reading in enumerate([*usual, *odd])])
     assert seconds(rows)[0] == 300
 
 
@@ -101,15 +104,14 @@ def test_a_quantile_comes_near_that_of_all_values() -> None:
     noise = random.Random(4)
     values = [noise.gauss(0, 1) for _ in range(5000)]
     for share in (0.5, 0.99):
-        held: Quantile | None = None
+        held = np.zeros(1, QUANTILE)
         for value in values:
-            held = noted(held, value, share)
-        assert held is not None
-        assert quantile(held, share) == pytest.approx(sorted(values)[int(share * 5000)], abs=0.15)
+            held = noted(held, np.array([value]), share)
+        assert quantile(held, share)[0] == pytest.approx(sorted(values)[int(share * 5000)], abs=0.15)
 
 
-def coded(at_s: int, *codes: str) -> Beat:
-    return beat(at_s, Reading(bool(codes), None, None, None, names=codes))
+def coded(at_s: int, *codes: str) -> Frame:
+    return frame(at_s, Reading(bool(codes), None, None, None, names=codes))
 
 
 def test_a_code_is_found_at_first_sight_each_by_its_name(tmp_path: Path) -> None:
@@ -131,8 +133,8 @@ def test_regenerations_given_up_count_and_whole_ones_do_not(tmp_path: Path) -> N
         tmp_path, kind="count", value="soot", condition="soot > 50", reversal=1, times=3, span_s=86400
     )
 
-    def soot(values: list[float]) -> list[Beat]:
-        return [beat(60 * k, Reading(v > 50, None, v, None)) for k, v in enumerate(values)]
+    def soot(values: list[float]) -> list[Frame]:
+        return [frame(60 * k, Reading(v > 50, None, v, None)) for k, v in enumerate(values)]
 
     assert seconds(found(mine, soot([78, 76, 80, 78, 82, 80, 84]))) == [360]
     assert found(mine, soot([75, 25, 27, 75, 25, 27, 75, 25, 27, 75])) == []

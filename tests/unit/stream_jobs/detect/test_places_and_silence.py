@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from infra.contract.errors import ConfigError
-from stream_jobs.vehicles.beat import Beat, Reading
-from tests.unit.stream_jobs.detect.traces import T0, beat, found, rule, seconds
+from tests.support_vehicles import Reading
+from tests.unit.stream_jobs.detect.traces import T0, Frame, found, frame, rule, seconds
 
 M = 1 / 111_194.93
 """Degrees of latitude in a metre."""
@@ -18,8 +18,8 @@ YARD: dict[str, Any] = {"name": "yard", "polygon": [[0, 0], [0, 0.02], [0.01, 0.
 ON = Reading(True, None, None, None)
 
 
-def at(place_s: int, north_m: float, east_m: float = 0.0) -> Beat:
-    return beat(place_s, ON, lat_deg=north_m * M, lon_deg=east_m * M)
+def at(place_s: int, north_m: float, east_m: float = 0.0) -> Frame:
+    return frame(place_s, ON, lat_deg=north_m * M, lon_deg=east_m * M)
 
 
 def fence(folder: Path, on: str = "enter", fences: Any = (DEPOT,), **more: Any) -> Any:
@@ -80,22 +80,22 @@ def test_fences_may_lie_in_a_file_of_their_own(tmp_path: Path) -> None:
 
 def test_silence_is_found_by_its_timer_and_ended_by_the_next_frame(tmp_path: Path) -> None:
     mine = rule(tmp_path, kind="silence", silent_for_s=300, condition="ignition_on")
-    rows = found(mine, [beat(0, ON), beat(1, ON), beat(1000, ON)])
+    rows = found(mine, [frame(0, ON), frame(1, ON), frame(1000, ON)])
     assert seconds(rows) == [301, -999]
     assert (rows[0].received_ms - T0, rows[0].since_ms) == (301_000, T0 + 1000)
-    assert seconds(found(mine, [beat(0, ON)], until_s=299)) == []
-    assert seconds(found(mine, [beat(0, ON)], until_s=900)) == [300]
+    assert seconds(found(mine, [frame(0, ON)], until_s=299)) == []
+    assert seconds(found(mine, [frame(0, ON)], until_s=900)) == [300]
 
 
 def test_a_vehicle_that_was_switched_off_may_be_silent(tmp_path: Path) -> None:
     mine = rule(tmp_path, kind="silence", silent_for_s=300, condition="ignition_on")
     off = Reading(False, None, None, None)
-    assert found(mine, [beat(0, ON), beat(1, off)], until_s=5000) == []
+    assert found(mine, [frame(0, ON), frame(1, off)], until_s=5000) == []
 
 
 def test_two_boots_at_once_are_a_clone_and_a_reboot_is_none(tmp_path: Path) -> None:
     mine = rule(tmp_path, kind="clone", overlap_s=30, clear_for_s=300)
-    both = [beat(s, boot_id=boot) for s in range(60) for boot in (1, 2)]
+    both = [frame(s, boot_id=boot) for s in range(60) for boot in (1, 2)]
     assert seconds(found(mine, both)) == [31]
-    reboot = [beat(s, boot_id=1 + (s >= 60)) for s in range(120)]
+    reboot = [frame(s, boot_id=1 + (s >= 60)) for s in range(120)]
     assert found(mine, reboot) == []

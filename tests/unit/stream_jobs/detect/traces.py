@@ -1,4 +1,4 @@
-"""Literal traces past one rule: beats a second apart unless said, and what was found, in seconds."""
+"""Literal traces past one rule: frames a second apart unless said, and what was found, in seconds."""
 
 from __future__ import annotations
 
@@ -6,21 +6,23 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import yaml
 
 from infra.contract.settings import Settings
 from stream_jobs.rules import Rule, load_rules
-from stream_jobs.vehicles.beat import Beat, Reading
 from stream_jobs.vehicles.core import Core
+from stream_jobs.vehicles.features import Features
 from stream_jobs.vehicles.limits import core_limits
 from stream_jobs.vehicles.plugged import of_rules
-from stream_jobs.vehicles.replay import replay
 from stream_jobs.vehicles.rows import AlertRow
-from stream_jobs.vehicles.said import as_said
-from stream_jobs.vehicles.sequencer import Arrival
+from stream_jobs.vehicles.state import dump, load
+from stream_jobs.windows.open_windows import Memory
+from tests.support_vehicles import Reading, features_of, inputs_of
 
 T0 = 1_790_000_000_000
-NO = Reading(False, True, None, None)
+NO = Reading(False, True)
+Frame = tuple[dict[str, Any], Reading]
 
 
 def rule(folder: Path, **keys: Any) -> Rule:
@@ -31,16 +33,14 @@ def rule(folder: Path, **keys: Any) -> Rule:
     return load_rules(path)[0]
 
 
-def beat(at_s: float, reading: Reading = NO, **changes: Any) -> Beat:
-    """A frame that ends ``at_s`` seconds after T0 and is received then."""
+def frame(at_s: float, reading: Reading = NO, **changes: Any) -> Frame:
+    """A frame that ends ``at_s`` seconds after T0 and is received then, and what the rule says of it."""
     end_ms = T0 + round(1000 * at_s)
     head: dict[str, Any] = {
-        "vehicle_id": "V", "boot_id": 1, "seq": round(at_s), "t0_ms": end_ms - 1000, "end_ms": end_ms,
-        "received_ms": end_ms, "ignition_on": True, "lat_deg": None, "lon_deg": None, "heading_deg": None,
-        "speed_kmh": None, "speed_max_kmh": None, "distance_m": None, "fuel_l": None, "energy_kwh": None,
-        "said": as_said([reading]),
+        "boot_id": 1, "seq": round(at_s), "t0_ms": end_ms - 1000, "end_ms": end_ms,
+        "received_ms": end_ms, "believed": 1, "ignition_on": 1,
     }  # fmt: skip
-    return Beat(**head | changes)
+    return head | changes, reading
 
 
 def level(value: float | None, limit: float = 100.0, clear: float = 100.0, **more: Any) -> Reading:
@@ -50,12 +50,39 @@ def level(value: float | None, limit: float = 100.0, clear: float = 100.0, **mor
     return Reading(value > limit, value <= clear, value, limit, **more)
 
 
-def found(of: Rule, beats: Iterable[Beat], until_s: float | None = None) -> list[AlertRow]:
-    """What the rule's detector finds."""
-    came = [Arrival(each.boot_id, each.seq, each.t0_ms, each.received_ms, each) for each in beats]
-    until_ms = came[-1].received_ms if until_s is None else T0 + round(1000 * until_s)
+def found(of: Rule, frames: Iterable[Frame], until_s: float | None = None) -> list[AlertRow]:
+    """What the rule's detector finds: the same in one go and frame by frame with a checkpoint after each."""
+    came = list(frames)
+    facts = [head | {"seq": _rank(came, head)} for head, _ in came]
+    named = [0] if of.lasting is not None and of.lasting.names else []
+    features = features_of(facts, inputs_of([[said] for _, said in came], named))
+    until_ms = facts[-1]["received_ms"] if until_s is None else T0 + round(1000 * until_s)
     core = Core(core_limits(Settings()), of_rules([of]))
-    return [row for row in replay(core, came, until_ms) if isinstance(row, AlertRow)]
+    rows = [row for row in core.replay(features, until_ms) if isinstance(row, AlertRow)]
+    assert key(rows) == key(one_by_one(core, of, features, until_ms))
+    return rows
+
+
+def _rank(frames: Iterable[Frame], head: dict[str, Any]) -> int:
+    """The number of a frame where none is missing."""
+    own = [each for each, _ in frames if each["boot_id"] == head["boot_id"]]
+    return sum(each["t0_ms"] < head["t0_ms"] for each in own)
+
+
+def one_by_one(core: Core, of: Rule, features: Features, until_ms: int) -> list[AlertRow]:
+    """As the stream would have it: frames in the order of receipt, a batch each."""
+    detection, blob, rows = of_rules([of]), None, []
+    for place in np.argsort(features["received_ms"], kind="stable"):
+        fleet, _ = load(blob, detection)
+        rows += core.take(fleet, features.take(np.array([place])))
+        blob = dump(fleet, Memory())
+    fleet, _ = load(blob, detection)
+    rows += core.expire(fleet, np.arange(len(fleet.ids)), until_ms)
+    return [row for row in rows if isinstance(row, AlertRow)]
+
+
+def key(rows: Iterable[AlertRow]) -> list[tuple[Any, ...]]:
+    return sorted((row.event_ms, row.ended, row.rule, row.value or 0.0, row.limit or 0.0) for row in rows)
 
 
 def seconds(rows: Iterable[AlertRow]) -> list[float]:

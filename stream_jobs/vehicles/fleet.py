@@ -1,0 +1,142 @@
+"""What is remembered of the vehicles of a bucket: arrays by the vehicle's place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from stream_jobs.frames.arrays import Floats, Ints
+from stream_jobs.vehicles.detect.base import Kept, Memory
+from stream_jobs.vehicles.features import Features, KeptFeatures, dump_features, load_features, nothing_read
+from stream_jobs.vehicles.journeys.journey import JourneyMemory
+from stream_jobs.vehicles.plugged import Detection
+from stream_jobs.vehicles.sequencer import NO_BOOT, Arrival, Order
+
+VEHICLE: Final = np.dtype(
+    [
+        ("boot", "i8"), ("next", "i8"), ("boot_from", "i8"), ("filled", "i8"),
+        ("clock", "f8"), ("due", "f8"),
+        ("seen", "?"), ("last_boot", "i8"), ("last_seq", "i8"), ("lat", "f8"), ("lon", "f8"),
+    ]
+)  # fmt: skip
+"""Order (see sequencer.Order); newest receipt and when it is due (receive clock, ms); the newest frame in
+order, if there was one (``seen``).
+"""
+Vehicles = npt.NDArray[Any]
+
+
+class Waiting(msgspec.Struct, array_like=True):
+    """What the order of few vehicles has besides: see sequencer.Order."""
+
+    held: list[Arrival] = []
+    gaps: list[tuple[int, int, int]] = []
+    boots: list[tuple[int, int]] = []
+
+
+class KeptFleet(msgspec.Struct, array_like=True):
+    """A fleet as plain values; ``rules``: whose memories ``detectors`` are."""
+
+    ids: list[str] = []
+    vehicles: bytes = b""
+    waiting: dict[int, Waiting] = {}
+    held: KeptFeatures | None = None
+    journeys: bytes = b""
+    rules: list[str] = []
+    detectors: list[Kept] = []
+
+
+class Fleet:
+    """The vehicles of a bucket; a vehicle's place is that of its id in ``ids``.
+
+    ``vehicles``: VEHICLE, [n]. ``waiting``: of few, by place; rows of what they hold are those of ``held``.
+    """
+
+    def __init__(self, detection: Detection, kept: KeptFleet | None = None) -> None:
+        kept = KeptFleet() if kept is None else kept
+        self.ids = kept.ids
+        self._places = {vehicle_id: place for place, vehicle_id in enumerate(self.ids)}
+        self.vehicles: Vehicles = np.frombuffer(kept.vehicles, VEHICLE).copy()
+        self.waiting = kept.waiting
+        self.rules = [f"{rule.id}@{rule.version}" for rule in detection.rules]
+        self.held: Features | None = None
+        if kept.held is not None:
+            self.held = load_features(kept.held)
+            if kept.rules != self.rules:  # what the old rules read of frames that wait is lost
+                self.held = nothing_read(self.held, detection.rules)
+        self.journeys = JourneyMemory.load(kept.journeys) if kept.journeys else JourneyMemory(len(self.ids))
+        before = dict(zip(kept.rules, kept.detectors, strict=True))
+        self.detectors: list[Memory] = [
+            detector.memory(len(self.ids), before.get(name))
+            for name, detector in zip(self.rules, detection.detectors, strict=True)
+        ]
+
+    def dump(self) -> KeptFleet:
+        """As plain values. Of other rules, or other versions of them, nothing is kept."""
+        held = None if self.held is None else dump_features(self.held)
+        detectors = [memory.dump() for memory in self.detectors]
+        return KeptFleet(
+            self.ids, self.vehicles.tobytes(), self.waiting, held, self.journeys.dump(), self.rules, detectors
+        )
+
+    def places(self, ids: Sequence[str]) -> Ints:
+        """Where the vehicles are; those never seen get a place."""
+        for vehicle_id in ids:
+            if vehicle_id not in self._places:
+                self._places[vehicle_id] = len(self.ids)
+                self.ids.append(vehicle_id)
+        self._grow()
+        return np.array([self._places[vehicle_id] for vehicle_id in ids], np.int64)
+
+    def _grow(self) -> None:
+        count, before = len(self.ids), len(self.vehicles)
+        if count == before:
+            return
+        more = np.zeros(count - before, VEHICLE)
+        more["boot"], more["due"] = NO_BOOT, np.inf
+        self.vehicles = np.concatenate([self.vehicles, more])
+        self.journeys.grow(count)
+        for memory in self.detectors:
+            memory.grow(count)
+
+    def forget(self, places: Ints) -> None:
+        """The vehicles at these places go."""
+        stay = np.setdiff1d(np.arange(len(self.ids)), places)
+        if len(stay) == len(self.ids):
+            return
+        self.ids = [self.ids[place] for place in stay.tolist()]
+        self._places = {vehicle_id: place for place, vehicle_id in enumerate(self.ids)}
+        self.vehicles = self.vehicles[stay]
+        moved = {old: new for new, old in enumerate(stay.tolist())}
+        self.waiting = {moved[old]: each for old, each in self.waiting.items() if old in moved}
+        self.journeys.keep(stay)
+        for memory in self.detectors:
+            memory.keep(stay)
+
+    def order(self, place: int) -> Order:
+        """The order of one vehicle's frames, to be put back."""
+        head, more = self.vehicles[place], self.waiting.get(place) or Waiting()
+        boot_id, next_seq, boot_from_ms, filled_ms = (int(head[name]) for name in _ORDER)
+        return Order(boot_id, next_seq, boot_from_ms, filled_ms, more.held, more.gaps, more.boots)
+
+    def put_order(self, place: int, order: Order) -> None:
+        """The order as it is now."""
+        head = (order.boot_id, order.next_seq, order.boot_from_ms, order.filled_ms)
+        for name, value in zip(_ORDER, head, strict=True):
+            self.vehicles[name][place] = value
+        if order.held or order.gaps or order.boots:
+            self.waiting[place] = Waiting(order.held, order.gaps, order.boots)
+        else:
+            self.waiting.pop(place, None)
+
+    @property
+    def due_ms(self) -> Floats:
+        """When (receive clock) each vehicle is to be asked although nothing came; [n]."""
+        due: Floats = self.vehicles["due"]
+        return due
+
+
+_ORDER: Final = ("boot", "next", "boot_from", "filled")

@@ -1,0 +1,72 @@
+"""Frames made by hand, as the core for vehicles takes them: facts by name, and what each rule says."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from stream_jobs.vehicles.facts import FACTS
+from stream_jobs.vehicles.features import Features
+from stream_jobs.vehicles.said import FLAGS, RuleInputs, code_of, nothing_said
+
+
+class Reading(NamedTuple):
+    """One rule over one frame; None where the frame does not tell. See said.Readings."""
+
+    holds: bool | None = None
+    clears: bool | None = None
+    value: float | None = None
+    limit: float | None = None
+    armed: bool | None = None
+    learns: bool | None = None
+    names: tuple[str, ...] = ()
+
+
+def inputs_of(frames: Sequence[Sequence[Reading]], named: Sequence[int] = (0,)) -> RuleInputs:
+    """The inputs of frames out of readings, one a rule; rules at places ``named`` have names."""
+    by_rule = list(zip(*frames, strict=True))
+    answers = {None: 0, False: -1, True: 1}
+    codes = []
+    for readings in by_rule:
+        flags = [np.array([answers[getattr(each, name)] for each in readings], np.int8) for name in FLAGS]
+        codes.append(code_of(flags, np.array([_nan(each.value) for each in readings])))
+    return RuleInputs(
+        np.array(codes, np.uint8),
+        np.array([[_nan(each.value) for each in readings] for readings in by_rule]),
+        np.array([[_nan(each.limit) for each in readings] for readings in by_rule]),
+        {k: pa.array([each.names for each in by_rule[k]], pa.list_(pa.string())) for k in named},
+    )
+
+
+def reading(inputs: RuleInputs, rule: int, row: int) -> Reading:
+    """What one rule says of one frame."""
+    said = inputs.of(rule, np.array([row]))
+    flags = [{0: None, -1: False, 1: True}[int(getattr(said, name)[0])] for name in FLAGS]
+    value, limit = (None if math.isnan(each[0]) else float(each[0]) for each in (said.value, said.limit))
+    return Reading(flags[0], flags[1], value, limit, flags[2], flags[3], said.told(0))
+
+
+def features_of(
+    frames: Sequence[Mapping[str, Any]],
+    rules: RuleInputs | None = None,
+    vehicles: Sequence[str] | None = None,
+) -> Features:
+    """Frames by their facts, those of one vehicle unless said; ``runs``: their harsh runs."""
+    names = ["V"] * len(frames) if vehicles is None else list(vehicles)
+    ids = [*dict.fromkeys(names)]
+    facts = [[math.nan if frame.get(name) is None else frame[name] for name in FACTS] for frame in frames]
+    return Features(
+        ids,
+        np.array([ids.index(name) for name in names], np.int64),
+        np.array(facts, np.float64).reshape(len(frames), len(FACTS)),
+        [frame.get("runs", ()) for frame in frames],
+        nothing_said(0, len(frames)) if rules is None else rules,
+    )
+
+
+def _nan(value: float | None) -> float:
+    return math.nan if value is None else value
