@@ -1,16 +1,74 @@
-"""What is done with a run that is there: compared, promoted, rolled back, dropped."""
+"""What is done with runs that are there: told, compared, promoted, rolled back, dropped."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import typer
 
 from infra import database_url
-from infra.contract.errors import ConfigError
+from infra.contract.errors import ConfigError, OdographError
 from infra.contract.settings import Settings, endpoints, load
 from infra.replay import databases, promote, runs, work
-from infra.replay.compare import Verdict
+from infra.replay.compare import Verdict, table_line
 from infra.replay.runs import Run
 from infra.replay.shadow import Shadow
+
+
+def listed(*, as_json: bool) -> str:
+    """All runs of this home."""
+    rows = [_row(run, _promotion(run)) for run in runs.all_runs(load().paths.home)]
+    if as_json:
+        return json.dumps(rows) + "\n"
+    lines = [
+        f"{r['run']:14} {r['state']:10} {r['read']:12} {r['since']} to {r['until']}  {r['source']}  "
+        f"{r['records']} records  {r['vehicles']}  changed: {r['changed']}"
+        for r in rows
+    ]
+    return "".join(f"{line}\n" for line in lines) or "no run\n"
+
+
+def shown(run_id: str) -> str:
+    """One run."""
+    run = runs.load(load().paths.home, run_id)
+    return json.dumps(asdict(run) | {"read": _promotion(run)}, indent=1) + "\n"
+
+
+def _row(run: Run, promotion: str) -> dict[str, Any]:
+    return {
+        "run": run.run_id,
+        "state": run.state,
+        "read": promotion,
+        "source": run.source,
+        "since": run.span.since.isoformat(timespec="minutes"),
+        "until": run.span.until.isoformat(timespec="minutes"),
+        "records": run.records,
+        "vehicles": "all" if run.whole_fleet else f"{len(run.vehicles)} vehicles",
+        "changed": run.changed(),
+        "feed_s": run.feed_s,
+    }
+
+
+def _promotion(run: Run) -> str:
+    """Whether serving reads it."""
+    try:
+        with databases.connected(endpoints(load()).db_owner_url) as live:
+            return promote.state_of(live, run.run_id) or "not promoted"
+    except OdographError:
+        return "not known"  # the database is away
+
+
+def teller(*, as_json: bool) -> Callable[[Verdict], None]:
+    """What is called with each table as soon as it is compared."""
+    return (lambda _: None) if as_json else lambda verdict: typer.echo(table_line(verdict))
+
+
+def as_json(verdicts: Sequence[Verdict]) -> str:
+    """A comparison for machines."""
+    return json.dumps([asdict(v) | {"equal": v.equal} for v in verdicts], default=str) + "\n"
 
 
 def compare_all(run_id: str, show: Callable[[Verdict], None]) -> list[Verdict]:

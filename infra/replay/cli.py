@@ -100,27 +100,27 @@ def replay(
 @replays.command("list")
 def list_(json: Json = False) -> None:
     """All runs: what of, how far, promoted or not."""
-    from infra.replay import report
+    from infra.replay import actions
 
-    sys.stdout.write(report.listed(json))
+    sys.stdout.write(actions.listed(as_json=json))
 
 
 @replays.command()
 def show(run: RunId) -> None:
     """Print all that is known of a run, as JSON."""
-    from infra.replay import report
+    from infra.replay import actions
 
-    sys.stdout.write(report.shown(run))
+    sys.stdout.write(actions.shown(run))
 
 
 @replays.command()
 def compare(run: RunId, json: Json = False) -> None:
     """Compare every table of a run with the live one: windows, trips, alerts. Exit 1 where one differs."""
-    from infra.replay import actions, report
+    from infra.replay import actions
 
-    verdicts = actions.compare_all(run, report.teller(as_json=json))
+    verdicts = actions.compare_all(run, actions.teller(as_json=json))
     if json:
-        sys.stdout.write(report.as_json(verdicts))
+        sys.stdout.write(actions.as_json(verdicts))
     if not all(verdict.equal for verdict in verdicts):
         raise typer.Exit(1)
 

@@ -21,7 +21,7 @@ from infra.contract.moments import moment_ms
 from infra.contract.settings import PREFIX, Endpoints, Settings, endpoints, known_variables, load
 from infra.contract.topics import kafka_topic
 from infra.contract.verdict import clock_limits
-from infra.replay import databases, report, runs, sources, work
+from infra.replay import actions, databases, runs, sources, work
 from infra.replay.feed import bounds_of
 from infra.replay.log import Log, partitions_of
 from infra.replay.runs import Run, folder_of
@@ -133,7 +133,9 @@ def _out_of_the_log(
             taken = sources.since_offsets(log, topic, asked)
     say(f"taking {sum(end - begin for begin, end in taken.values())} records of {topic} out of the log")
     grid_ms = max(settings.jobs.road_window_s * 1000, 60_000)
-    return sources.take(live.kafka_bootstrap, topic, taken, folder / "input", reach, grid_ms)
+    return sources.take(
+        live.kafka_bootstrap, topic, taken, folder / "input", reach, grid_ms, clock_limits(settings)
+    )
 
 
 def settings_given(words: tuple[str, ...]) -> dict[str, str]:
@@ -218,9 +220,9 @@ def _told(
     late = databases.late_open(live.db_owner_url, run.since_ms, run.until_ms)
     if late:
         say(f"live: {late} late frames of this span wait for their repair; the run has them already")
-    verdicts = work.compared(live, run, lambda table: table.windows, report.teller(as_json=as_json))
+    verdicts = work.compared(live, run, lambda table: table.windows, actions.teller(as_json=as_json))
     if as_json:
-        sys.stdout.write(report.as_json(verdicts))
+        sys.stdout.write(actions.as_json(verdicts))
     equal = all(verdict.equal for verdict in verdicts)
     runs.save(settings.paths.home, run.stage("verified" if equal else "different"))
     say(f"run {run.run_id}: {'every window is equal' if equal else 'different from live'}")

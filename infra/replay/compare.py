@@ -1,7 +1,11 @@
-"""Two databases row by row: hashes by slice first, then the rows of slices that differ."""
+"""Two databases row by row: hashes by slice first, then the rows of slices that differ.
+
+What was found is told, and kept for the dashboard: the last comparison of each run, a row a table.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -9,12 +13,23 @@ from typing import Any, Final
 
 from infra.contract.errors import ServiceError
 from infra.replay.databases import Connection, names
+from infra.replay.runs import Run
 from infra.replay.tables import Table, within
 
 SLICES_READ: Final = 200
 """Slices whose rows are read to tell how many rows differ, and in which columns."""
+COLUMNS_SHOWN: Final = 6
 Place = tuple[str, datetime]
 """Value of a table's slice key, and the hour."""
+
+_KEPT: Final = """
+INSERT INTO odograph.replay_verdict (run_id, table_name, place, compared_at, since, until, vehicles, changed,
+    live_rows, run_rows, slices, slices_differing, rows_differing, by_column, first_difference)
+VALUES (%(run_id)s, %(table)s, %(place)s, clock_timestamp(), %(since)s, %(until)s, %(vehicles)s, %(changed)s,
+    %(live_rows)s, %(run_rows)s, %(slices)s, %(slices_differing)s, %(rows_differing)s, %(by_column)s,
+    %(first)s)
+"""
+_GONE: Final = "DELETE FROM odograph.replay_verdict WHERE run_id = %s"
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,3 +166,53 @@ def differences(
         ]
         if found:
             yield found
+
+
+def table_line(verdict: Verdict) -> str:
+    """One table of a comparison."""
+    if verdict.named:
+        lines = "".join(f"\n{'':18} {line}" for line in verdict.named)
+        records = f"{verdict.run_rows} records, {verdict.live_rows} in live too"
+        return f"{verdict.table:18} left out   {records}{lines}"
+    if verdict.equal:
+        return f"{verdict.table:18} equal      {verdict.live_rows} rows in {verdict.slices} slices"
+    most = sorted(verdict.by_column.items(), key=lambda item: (-item[1], item[0]))[:COLUMNS_SHOWN]
+    columns = ", ".join(f"{name} {count}" for name, count in most)
+    first = "" if verdict.first is None else f"\n{'':18} first: {verdict.first.text()}"
+    return (
+        f"{verdict.table:18} DIFFERENT  {verdict.live_rows} rows live, {verdict.run_rows} in the run; "
+        f"{verdict.slices_differing} of {verdict.slices} slices, {verdict.rows_differing} rows looked at: "
+        f"{columns}{first}"
+    )
+
+
+def keep(live: Connection, run: Run, found: Sequence[Verdict]) -> None:
+    """Put these verdicts in the place of the run's former ones, in one transaction."""
+    with live.transaction():
+        forget(live, run)
+        for place, verdict in enumerate(found):
+            live.execute(_KEPT, _row(run, place, verdict))
+
+
+def forget(live: Connection, run: Run) -> None:
+    """A run that is dropped has no verdict."""
+    live.execute(_GONE, (run.run_id,))
+
+
+def _row(run: Run, place: int, verdict: Verdict) -> dict[str, object]:
+    return {
+        "run_id": run.run_id,
+        "table": verdict.table,
+        "place": place,
+        "since": run.span.since,
+        "until": run.span.until,
+        "vehicles": None if run.whole_fleet else len(run.vehicles),
+        "changed": run.changed(),
+        "live_rows": verdict.live_rows,
+        "run_rows": verdict.run_rows,
+        "slices": verdict.slices,
+        "slices_differing": verdict.slices_differing,
+        "rows_differing": verdict.rows_differing,
+        "by_column": json.dumps(dict(verdict.by_column)),
+        "first": "; ".join(verdict.named) or (verdict.first and verdict.first.text()),
+    }

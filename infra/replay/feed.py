@@ -7,14 +7,18 @@ jobs have taken all but the last few before it, and the run's watermark waits fo
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Final
+from types import TracebackType
+from typing import Final, Self
 
 import pyarrow as pa
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from infra.contract.errors import ServiceError
 from infra.replay.records import Bounds, Slice
@@ -25,6 +29,9 @@ OUTSTANDING: Final = Bounds(records=2 * MAX_SPEED.records, span_ms=2 * MAX_SPEED
 PACED_MS: Final = 1_000
 """At a given speed a slice is what is due in so much time."""
 POLL_S: Final = 0.1
+LINE_S: Final = 5.0
+RATE_S: Final = 60.0
+"""The rate, and so the time to go, is that of so long a time before now."""
 
 Ends = tuple[int, ...]
 """An offset by partition."""
@@ -85,6 +92,7 @@ class Feed:
         needs = needed(plan)
         begun_s, first_ms = time.monotonic(), plan[0].received.since_ms if plan else 0
         for place, part in enumerate(plan):
+            self._look(0.0)
             skip = written(before[place], part.by_partition, there)
             if skip == part.by_partition:
                 begun_s, first_ms = time.monotonic(), part.received.until_ms
@@ -101,16 +109,16 @@ class Feed:
             self.tell(0 if now is None else sum(now), part)
             if now is not None and reached(now, until):
                 return
-            self._sleep()
+            self._look(POLL_S)
 
     def _pause(self, until_s: float, part: Slice) -> None:
         while time.monotonic() < until_s:
             self.tell(sum(self.taken() or ()), part)
-            self._sleep()
+            self._look(POLL_S)
 
-    def _sleep(self) -> None:
+    def _look(self, for_s: float) -> None:
         self.watch()
-        if self.stop.wait(POLL_S):
+        if self.stop.wait(for_s):
             raise ServiceError("stopped; the same command again goes on from here")
 
 
@@ -134,3 +142,54 @@ def bounds_between(plan: Sequence[Slice], partitions: int) -> tuple[list[Ends], 
 
 def _added(a: Ends, b: Ends) -> Ends:
     return tuple(x + y for x, y in zip(a, b, strict=True))
+
+
+class Bar:
+    """Records that are through, of ``total``: a bar on a terminal, else a line now and then; on stderr."""
+
+    def __init__(self, total: int) -> None:
+        self._total = max(1, total)
+        self._seen: list[tuple[float, int]] = []
+        self._said_s = time.monotonic()
+        self._progress: Progress | None = None
+        if sys.stderr.isatty():
+            columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+            self._progress = Progress(*columns, console=Console(stderr=True), transient=True)
+            self._task = self._progress.add_task("", total=self._total)
+
+    def __enter__(self) -> Self:
+        if self._progress is not None:
+            self._progress.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._progress is not None:
+            self._progress.stop()
+
+    def show(self, done: int, part: Slice) -> None:
+        """``done`` records are through; ``part``: what is replayed now."""
+        at = f"{part.received.since:%Y-%m-%d %H:%M}Z"
+        now = time.monotonic()
+        if not self._seen or now - self._seen[-1][0] >= 1:
+            self._seen = [(s, n) for s, n in self._seen if now - s < RATE_S] + [(now, done)]
+        text = line(self._total, done, at, self._seen)
+        if self._progress is not None:
+            self._progress.update(self._task, completed=done, description=text)
+        elif now - self._said_s >= LINE_S:
+            self._said_s = now
+            sys.stderr.write(text + "\n")
+
+
+def line(total: int, done: int, at: str, seen: list[tuple[float, int]]) -> str:
+    """What is shown; ``seen``: moments [s] and records done by then."""
+    (first_s, first), (last_s, last) = seen[0], seen[-1]
+    rate = (last - first) / (last_s - first_s) if last_s > first_s else 0.0
+    to_go = f"{_duration((total - done) / rate)} to go" if rate > 0 else "time to go not known yet"
+    return f"{at}  {100 * done / total:.1f} %  {done} of {total} records  {rate:.0f} records/s  {to_go}"
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
+from itertools import islice
 from typing import Any, Final
 
 import pyarrow as pa
@@ -20,10 +21,12 @@ from infra.contract.topics import (
     HEADER_SCHEMA,
     KAFKA_TOPICS,
 )
+from stream_jobs.archive_files import RECORD
 
 TIMEOUT_S: Final = 10.0
 FLUSH_S: Final = 60.0
 AT_ONCE: Final = 5_000
+RECORD_TYPES: Final = (pa.string(), pa.int32(), pa.int64(), pa.binary(), pa.int64(), pa.binary())
 _SCHEMA_HEADER: Final = (HEADER_SCHEMA, b"%d" % SCHEMA)
 _WRITE: Final[dict[str, Any]] = {
     "enable.idempotence": True,
@@ -161,6 +164,16 @@ class Log:
                     yield message
                 if (message.offset() or 0) >= end - 1:
                     return
+
+    def batches(self, topic: str, partition: int, begin: int, end: int) -> Iterator[pa.RecordBatch]:
+        """The same as the archive's records (archive_files.RECORD), AT_ONCE at a time."""
+        messages = self.read(topic, partition, begin, end)
+        while some := [*islice(messages, AT_ONCE)]:
+            rows = [
+                (topic, partition, m.offset(), m.key() or b"", int(m.timestamp()[1]), m.value()) for m in some
+            ]
+            arrays = [pa.array(c, k) for c, k in zip(zip(*rows, strict=True), RECORD_TYPES, strict=True)]
+            yield pa.RecordBatch.from_arrays(arrays, names=[*RECORD])
 
 
 def copy_crashes(bootstrap: str, source: str, target: str, since_ms: int, until_ms: int) -> int:

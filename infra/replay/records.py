@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -187,14 +186,3 @@ def check_files(files: Sequence[str]) -> None:
                 f"{name} {reason}; nothing was replayed. Put the file back from a copy; "
                 "odograph archive verify names all such files"
             ) from error
-
-
-def hour_files(folder: Path, since_ms: int, until_ms: int) -> tuple[str, ...]:
-    """Files of ``folder`` (date=/hour=/*.parquet) that can hold records received in [since, until), ms."""
-    first, last = _hour(since_ms), _hour(until_ms - 1)
-    found = folder.glob("date=*/hour=*/*.parquet")
-    return tuple(sorted(str(p) for p in found if first <= f"{p.parent.parent.name}/{p.parent.name}" <= last))
-
-
-def _hour(at_ms: int) -> str:
-    return Span(at_ms, at_ms).since.strftime("date=%Y-%m-%d/hour=%H")

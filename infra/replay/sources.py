@@ -8,33 +8,34 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from infra.archive import reader
-from infra.archive.layout import archive_of
+from infra.archive.layout import TELEMETRY, archive_of
 from infra.contract.errors import ConfigError
 from infra.contract.verdict import ClockLimits
+from infra.duck import connected
 from infra.replay.log import Log, partitions_of
-from infra.replay.records import Files, hour_files
-from infra.replay.spans import HOUR_MS, Reach, Span, day_span
+from infra.replay.records import Files
+from infra.replay.spans import Reach, Span, day_span
+from stream_jobs.archive_files import HourFiles
 
 ARCHIVE: Final = "archive"
 LOG: Final = "log"
 DAY: Final = "day "
 """Of a generated day; its name follows."""
-ROWS: Final = 20_000
 MINUTE_MS: Final = 60_000
 ARCHIVED_MS: Final = 60_000
 """A record is in the archive so long after its receipt."""
-TAKEN: Final = pa.schema([
-    ("topic", pa.string()), ("partition", pa.int32()), ("log_offset", pa.int64()), ("key", pa.binary()),
-    ("received_ms", pa.int64()), ("value", pa.binary()), ("vehicle_id", pa.string()),
-    ("verdict", pa.string()), ("t0_ms", pa.int64()), ("span_ms", pa.int64()),
-])  # fmt: skip
+_RECEIVED: Final = """
+SELECT min(received_ms), max(received_ms) + 1 FROM read_parquet(?, hive_partitioning = false)
+GROUP BY partition ORDER BY partition
+"""
+_VEHICLES: Final = """
+SELECT DISTINCT vehicle_id FROM read_parquet(?, hive_partitioning = false) WHERE vehicle_id <> '' ORDER BY 1
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +84,7 @@ def files_of(home: Path, source: str, run_folder: Path) -> Files:
         return partial(reader.paths, archive_of(home))
     if source.startswith(DAY):
         return partial(reader.paths, home / "days" / source.removeprefix(DAY))
-    return partial(hour_files, run_folder / "input")
+    return partial(reader.paths, run_folder / "input")
 
 
 def since_time(log: Log, topic: str, at_ms: int) -> dict[int, tuple[int, int]]:
@@ -107,9 +108,10 @@ def since_offsets(log: Log, topic: str, wanted: Mapping[int, int]) -> dict[int, 
 
 
 def take(
-    bootstrap: str, topic: str, taken: Mapping[int, tuple[int, int]], folder: Path, reach: Reach, grid_ms: int
-) -> tuple[Source, tuple[str, ...]]:
-    """Copy a stretch of the log into files below ``folder``: Kafka may forget it before the replay ends.
+    bootstrap: str, topic: str, taken: Mapping[int, tuple[int, int]], folder: Path, reach: Reach,
+    grid_ms: int, limits: ClockLimits,
+) -> tuple[Source, tuple[str, ...]]:  # fmt: skip
+    """Copy a stretch of the log into an archive in ``folder``: Kafka may forget it before the replay ends.
 
     What a killed one left there goes first: the log has grown since, and would be cut into other files.
 
@@ -117,18 +119,21 @@ def take(
     verdict, in whole multiples of ``grid_ms``; and for the vehicles given, where partitions are left out
     ((): all). Raises ConfigError where the stretch is too short for that.
     """
-    spans: list[Span] = []
-    vehicles: set[str] = set()
     shutil.rmtree(folder, ignore_errors=True)
     with closing(Log(bootstrap)) as log:
-        for partition, (begin, end) in sorted(taken.items()):
-            spans += _take_partition(log, topic, partition, begin, end, folder, vehicles)
-    if not spans:
+        records = (log.batches(topic, p, begin, end) for p, (begin, end) in sorted(taken.items()))
+        for _ in HourFiles(folder / TELEMETRY, limits)(chain.from_iterable(records)):
+            pass
+    files = reader.paths(folder)
+    if not files:
         raise ConfigError(f"{topic}: there is no record in this stretch")
+    with connected() as database:
+        spans = [Span(*row) for row in database.execute(_RECEIVED, [files]).fetchall()]
+        vehicles = [row[0] for row in database.execute(_VEHICLES, [files]).fetchall()]
     event = whole_span(spans, reach, grid_ms)
     received = Span(min(s.since_ms for s in spans), max(s.until_ms for s in spans))
     some = len(taken) < partitions_of("telemetry")
-    return Source(LOG, event, received), tuple(sorted(vehicles)) if some else ()
+    return Source(LOG, event, received), tuple(vehicles) if some else ()
 
 
 def whole_span(spans: Sequence[Span], reach: Reach, grid_ms: int) -> Span:
@@ -142,41 +147,6 @@ def whole_span(spans: Sequence[Span], reach: Reach, grid_ms: int) -> Span:
             f"no window of {grid_ms // 1000} s is whole in it"
         )
     return event
-
-
-def _take_partition(
-    log: Log, topic: str, partition: int, begin: int, end: int, folder: Path, vehicles: set[str]
-) -> list[Span]:
-    """Files of one partition, by hour of receipt; its span of receipt ([] for none), and whose records."""
-    rows: dict[int, list[tuple[object, ...]]] = {}
-    first, last, number = 1 << 62, 0, 0
-    for message in log.read(topic, partition, begin, end):
-        at_ms = int(message.timestamp()[1])
-        first, last = min(first, at_ms), max(last, at_ms)
-        key = message.key() or b""
-        vehicle = key.decode(errors="replace")
-        vehicles.add(vehicle)
-        hour = rows.setdefault(at_ms // HOUR_MS, [])
-        hour.append((topic, partition, message.offset(), key, at_ms, message.value(), vehicle, "", 0, 0))
-        if len(hour) >= ROWS:
-            _write(folder, at_ms // HOUR_MS, partition, number, hour)
-            number += 1
-            hour.clear()
-    for hour_no, left in rows.items():
-        if left:
-            _write(folder, hour_no, partition, number, left)
-            number += 1
-    return [Span(first, last + 1)] if last else []
-
-
-def _write(folder: Path, hour: int, partition: int, number: int, rows: list[tuple[object, ...]]) -> None:
-    at = Span(hour * HOUR_MS, 0).since
-    path = folder / f"date={at:%Y-%m-%d}" / f"hour={at:%H}" / f"{partition}-{number:06d}.parquet"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    columns = [
-        pa.array(values, kind) for values, kind in zip(zip(*rows, strict=True), TAKEN.types, strict=True)
-    ]
-    pq.write_table(pa.table(columns, schema=TAKEN), path, compression="zstd")
 
 
 def reach_of(limits: ClockLimits, lead_ms: int) -> Reach:

@@ -11,7 +11,6 @@ from zoneinfo import ZoneInfo
 from infra.contract.errors import ConfigError
 from infra.contract.topics import VEHICLE_ID
 
-HOUR_MS: Final = 3_600_000
 _OFFSETS: Final = re.compile(r"(\d+):(\d+)")
 
 

@@ -10,17 +10,17 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final
 
+import pyarrow as pa
 import structlog
 
 from infra import database_url
 from infra.contract.errors import ServiceError
 from infra.contract.settings import Endpoints, Settings
 from infra.contract.topics import kafka_topic
-from infra.replay import databases, runs, verdicts
-from infra.replay.bar import Bar
-from infra.replay.compare import Verdict, compare
+from infra.replay import databases, runs
+from infra.replay.compare import Verdict, compare, keep
 from infra.replay.databases import connected
-from infra.replay.feed import OUTSTANDING, Ends, Feed, bounds_of, skew_s
+from infra.replay.feed import OUTSTANDING, Bar, Ends, Feed, bounds_of, skew_s
 from infra.replay.log import Log, Writer, copy_crashes, partitions_of
 from infra.replay.promote import parameters
 from infra.replay.records import Slice, Stored
@@ -33,7 +33,6 @@ from infra.stack.supervisor import Supervisor
 SETTLE_POLL_S: Final = 1.0
 STUCK_S: Final = 300.0
 """A run whose jobs get no further for so long has failed: its tables are not whole."""
-LIVE_PAUSE_S: Final = 0.2
 LEFT_OUT: Final = "dead_letter"
 NAMED: Final = 20
 """So many records that were left out are named."""
@@ -114,14 +113,7 @@ def _feed(
         closing(Log(shape.live.kafka_bootstrap)) as kafka,
         Bar(sum(part.records for part in plan)) as bar,
     ):
-        feed = Feed(
-            records.read,
-            writer.write,
-            shape.taken,
-            lambda: shape.watch(supervisor),
-            lambda done, part: bar.show(done, f"{part.received.since:%Y-%m-%d %H:%M}Z"),
-            stop,
-        )
+        feed = Feed(records.read, writer.write, shape.taken, lambda: shape.watch(supervisor), bar.show, stop)
         feed.run(plan, tuple(kafka.ends(shape.topic, partitions)), shape.run.speed)
         return tuple(kafka.ends(shape.topic, partitions))
 
@@ -161,7 +153,7 @@ def compared(
         if named:
             found.append(Verdict(LEFT_OUT, live_too, len(named), 0, 0, named=tuple(named[:NAMED])))
             say(found[-1])
-        verdicts.keep(here, run, found)
+        keep(here, run, found)
     return found
 
 
@@ -171,17 +163,21 @@ def into_live(
     """Records into the live topic, received now; how many. Their first time of receipt is in a header."""
     plan = source.plan(bounds_of(speed))
     writer = Writer(live.kafka_bootstrap, kafka_topic(settings.kafka.prefix, TOPIC))
-    sent, begun_s = 0, time.monotonic()
+    sent = [0] * source.partitions
+
+    def write(rows: pa.Table, _skip: Ends) -> None:
+        writer.write(rows, now_ms=int(datetime.now(UTC).timestamp() * 1000))
+        for partition in rows["partition"].to_pylist():
+            sent[partition] += 1
+
     with Bar(sum(part.records for part in plan)) as bar:
-        for part in plan:
-            due_s = 0.0
-            if speed is not None and not part.late:
-                due_s = begun_s + (part.received.since_ms - plan[0].received.since_ms) / 1000 / speed
-            while stop.is_set() or time.monotonic() < due_s:
-                bar.show(sent, f"{part.received.since:%Y-%m-%d %H:%M}Z")
-                if stop.wait(LIVE_PAUSE_S):
-                    raise ServiceError(f"stopped after {sent} records; sent again they count as duplicates")
-            writer.write(source.read(part), now_ms=int(datetime.now(UTC).timestamp() * 1000))
-            sent += part.records
-            bar.show(sent, f"{part.received.since:%Y-%m-%d %H:%M}Z")
-    return sent
+        feed = Feed(source.read, write, lambda: tuple(sent), lambda: None, bar.show, stop)
+        try:
+            feed.run(plan, (0,) * source.partitions, speed)
+        except ServiceError as error:
+            if not stop.is_set():
+                raise
+            raise ServiceError(
+                f"stopped after {sum(sent)} records; sent again they count as duplicates"
+            ) from error
+    return sum(sent)

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from infra.contract.errors import ConfigError
-from infra.replay import promote, verdicts
-from infra.replay.compare import Verdict, compare
+from infra.replay import promote
+from infra.replay.compare import Verdict, compare, keep
 from infra.replay.databases import Connection, connected
 from infra.replay.runs import Run
 from infra.replay.tables import TABLES
@@ -113,8 +113,8 @@ def test_the_first_row_that_differs_is_named_with_both_values(lane: Lane) -> Non
 
 def check_verdicts(lane: Lane, live: Connection, run: Run, found: Verdict) -> None:
     """The dashboard reads the last comparison of a run, until the run is dropped."""
-    verdicts.keep(live, run, [replace(found, slices_differing=0, first=None)])
-    verdicts.keep(live, run, [found])
+    keep(live, run, [replace(found, slices_differing=0, first=None)])
+    keep(live, run, [found])
     kept = "SELECT run_id, table_name, equal, run_rows, by_column, first_difference, read_by_serving "
     kept += "FROM serving.replay_verdict"
     assert found.first is not None

@@ -9,6 +9,7 @@ import pytest
 
 from infra.contract.errors import ConfigError
 from infra.contract.topics import kafka_topic
+from infra.contract.verdict import ClockLimits
 from infra.replay.log import Log, Writer, copy_crashes
 from infra.replay.records import Bounds, Stored
 from infra.replay.sources import LOG, files_of, since_offsets, since_time, take
@@ -21,6 +22,7 @@ from tests.support_frames import send
 pytestmark = pytest.mark.integration
 
 REACH = Reach(10_000, 30_000, 0)
+LIMITS = ClockLimits(0, 10_000, 30_000)
 MINUTE_MS = 60_000
 EVERYTHING = Bounds(10_000, 1 << 60)
 
@@ -44,14 +46,14 @@ def test_a_stretch_of_the_log_goes_into_a_runs_topic_as_it_came_and_a_killed_wri
     )
 
     folder = lane.home / "replays" / "r1"
-    left = folder / "input" / "date=2026-11-20" / "hour=00" / "0-000000.parquet"
+    left = folder / "input" / "telemetry" / "date=2026-11-20" / "hour=00" / "0-000000.parquet"
     left.parent.mkdir(parents=True)
     left.write_text("half of a file, by one that was killed")
-    source, vehicles = take(bootstrap, topic, whole, folder / "input", REACH, MINUTE_MS)
+    source, vehicles = take(bootstrap, topic, whole, folder / "input", REACH, MINUTE_MS, LIMITS)
     assert vehicles == ()
     assert source.received == Span(records[0][0], records[-1][0] + 1)
     assert source.event == Span(start_ms + MINUTE_MS, start_ms + 3 * MINUTE_MS)
-    assert take(bootstrap, topic, some, folder / "some", REACH, MINUTE_MS)[1] != ()
+    assert take(bootstrap, topic, some, folder / "some", REACH, MINUTE_MS, LIMITS)[1] != ()
 
     stored = Stored(files_of(lane.home, LOG, folder), source.received, source.event, 0, (), 4)
     rows = [stored.read(part) for part in stored.plan(EVERYTHING)]

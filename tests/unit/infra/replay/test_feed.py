@@ -8,8 +8,7 @@ import pyarrow as pa
 import pytest
 
 from infra.contract.errors import ServiceError
-from infra.replay.bar import line
-from infra.replay.feed import Ends, Feed, bounds_of, needed, skew_s
+from infra.replay.feed import Ends, Feed, bounds_of, line, needed, skew_s
 from infra.replay.records import Bounds, Slice
 from infra.replay.spans import Span
 

@@ -10,8 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from infra.archive import reader
 from infra.contract.errors import ConfigError
-from infra.replay.records import Bounds, Stored, hour_files, log_order, slices
+from infra.replay.records import Bounds, Stored, log_order, slices
 from infra.replay.sources import over
 from infra.replay.spans import Reach, Span, day_span, offsets, speed_of, vehicles
 
@@ -44,14 +45,14 @@ def write(
             "span_ms": pa.array([900] * len(rows), pa.int64()),
         }
     )
-    path = folder / f"date={at:%Y-%m-%d}" / f"hour={at:%H}" / name
+    path = folder / "telemetry" / f"date={at:%Y-%m-%d}" / f"hour={at:%H}" / name
     path.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(table, path)
 
 
 def stored(folder: Path, wanted: tuple[str, ...] = ()) -> Stored:
     received = Reach(10_000, 30_000, 0).received(DAY)
-    return Stored(partial(hour_files, folder), received, DAY, LATE_UNTIL_MS, wanted, 4)
+    return Stored(partial(reader.paths, folder), received, DAY, LATE_UNTIL_MS, wanted, 4)
 
 
 def replayed(records: Stored, bounds: Bounds) -> list[list[int]]:

@@ -11,8 +11,8 @@ import pytest
 from infra.contract.errors import ConfigError
 from infra.contract.settings import load
 from infra.replay import command, runs
+from infra.replay.promote import Promoted, seam, through_seams
 from infra.replay.runs import Run
-from infra.replay.seams import Promoted, seam, through_seams
 from infra.replay.sources import whole_span
 from infra.replay.spans import Reach, Span
 from infra.replay.tables import TABLES, Table
