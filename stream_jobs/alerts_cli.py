@@ -166,8 +166,8 @@ def rehearse(
     from infra.contract.settings import load
     from infra.log import configure
     from stream_jobs.alert_text import comparison_page
+    from stream_jobs.recompute.plan import Span
     from stream_jobs.rehearse.compare import as_json as whole
-    from stream_jobs.rehearse.history import Span
     from stream_jobs.rehearse.history import rehearse as run
     from stream_jobs.rules import load_rules
     from stream_jobs.session import spark_when_asked
@@ -175,11 +175,14 @@ def rehearse(
     configure("rehearse")
     settings = load()
     changed, in_force = load_rules(file), load_rules(settings.jobs.rules)
-    span = Span(moment_ms(since, "--from"), moment_ms(until, "--to"), duration_ms(lead, "--lead"), vehicle)
+    span, lead_ms = (
+        Span(moment_ms(since, "--from"), moment_ms(until, "--to"), vehicle),
+        duration_ms(lead, "--lead"),
+    )
     if span.until_ms <= span.from_ms:
         raise _usage("--to is not after --from")
     with spark_when_asked(settings, "rehearse", settings.jobs.instant_mb) as session:
-        found = run(session, settings, file, in_force, changed, span)
+        found = run(session, settings, file, in_force, changed, span, lead_ms)
     _tell(whole(found) if as_json else comparison_page(found), as_json)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from stream_jobs.alerts import Alert, Finding, merge
 from stream_jobs.event_writes import ClearTimes
+from stream_jobs.recompute.alert_changes import finding_of
 from stream_jobs.rules import Rule
 from stream_jobs.vehicles.rows import AlertRow
 
@@ -62,20 +63,13 @@ def episodes(rows: Iterable[AlertRow], rules: Sequence[Rule], from_ms: int, unti
     found = [
         _episode(alert, clear_times.ms(rule), until_ms)
         for (_, rule), group in sorted(grouped.items())
-        for alert in merge([], map(_finding, sorted(group, key=_moment)), clear_times.ms(rule))
+        for alert in merge([], _findings(group), clear_times.ms(rule))
     ]
     return [episode for episode in found if from_ms <= episode.opened_ms < until_ms]
 
 
-def _moment(row: AlertRow) -> tuple[int, bool]:
-    return row.event_ms, row.ended
-
-
-def _finding(row: AlertRow) -> Finding:
-    return Finding(
-        row.alert_id, row.vehicle_id, row.rule, row.rule_version, row.severity, row.event_ms, row.received_ms,
-        row.received_ms, row.message, row.value, row.limit, row.lat_deg, row.lon_deg, row.since_ms, row.ended,
-    )  # fmt: skip
+def _findings(rows: Iterable[AlertRow]) -> list[Finding]:
+    return [finding_of(row, row.received_ms) for row in sorted(rows, key=lambda r: (r.event_ms, r.ended))]
 
 
 def _episode(alert: Alert, clear_for_ms: int | None, until_ms: int) -> Episode:

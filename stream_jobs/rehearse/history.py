@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -14,7 +14,7 @@ from infra.contract.errors import ConfigError
 from infra.contract.settings import Settings
 from stream_jobs.findings import rule_schemas
 from stream_jobs.recompute.feed import WHOLE, Feeder, Wanted, remake_of
-from stream_jobs.recompute.plan import hours_ms
+from stream_jobs.recompute.plan import Span, hours_ms
 from stream_jobs.rehearse.compare import Comparison, compare, episodes, renamed, with_mark
 from stream_jobs.rule_check import check_expressions, check_translations
 from stream_jobs.rule_kinds import Lasting, Level
@@ -25,24 +25,14 @@ from stream_jobs.vehicles.rows import AlertRow, unpack
 MARK: Final = "@changed"
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
-    """Alerts that open from ``from_ms`` to ``until_ms`` count (event time); ``lead_ms`` is read before.
-
-    What lasts needs a run-up: without it a rule would be raised late at the beginning of the span.
-    """
-
-    from_ms: int
-    until_ms: int
-    lead_ms: int
-    vehicle_id: str | None
-
-
 def rehearse(
     session: Callable[[], SparkSession], settings: Settings, path: Path, in_force: Sequence[Rule],
-    changed: Sequence[Rule], span: Span,
+    changed: Sequence[Rule], span: Span, lead_ms: int,
 ) -> Comparison:  # fmt: skip
     """The changed rules of the file ``path`` beside those in force with the same ids, over one history.
+
+    Alerts that open in the span count; ``lead_ms`` is read before: without a run-up a rule that lasts would
+    be raised late at the begin of the span.
 
     Raises ConfigError for a rule that cannot be rehearsed, an expression that Spark refuses, and a span of
     which the archive has nothing.
@@ -52,14 +42,16 @@ def rehearse(
     before = [rule for rule in in_force if rule.id in ids]
     lasting = [_lasting(path, rule) for rule in (*before, *with_mark(changed, MARK))]
     check_translations(path, lasting)
-    plain, marked = renamed(findings(Feeder(settings, session), settings, lasting, span), MARK)
+    plain, marked = renamed(findings(Feeder(settings, session), settings, lasting, span, lead_ms), MARK)
     times = (span.from_ms, span.until_ms)
     return compare(episodes(plain, before, *times), episodes(marked, changed, *times))
 
 
-def findings(feeder: Feeder, settings: Settings, rules: Sequence[Rule], span: Span) -> list[AlertRow]:
+def findings(
+    feeder: Feeder, settings: Settings, rules: Sequence[Rule], span: Span, lead_ms: int
+) -> list[AlertRow]:
     """What rules that last find in the span and its run-up; the clock runs on to its end."""
-    first_ms = span.from_ms - span.lead_ms
+    first_ms = span.from_ms - lead_ms
     received = (first_ms, span.until_ms + settings.jobs.rehearse_late_h * HOUR_MS)
     files = feeder.files(hours_ms([received]))
     if not files:

@@ -1,11 +1,18 @@
-"""Alerts of changed rules beside those of the rules in force, from findings alone."""
+"""Alerts of changed rules beside those of the rules in force."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import orjson
 import pytest
+from pyspark.sql import SparkSession
 
+from infra.contract.errors import ConfigError
+from infra.contract.settings import Settings
+from infra.contract.verdict import clock_limits
+from stream_jobs.archive_files import HourFiles
+from stream_jobs.recompute.plan import Span
 from stream_jobs.rehearse.compare import (
     Comparison,
     Episode,
@@ -16,8 +23,12 @@ from stream_jobs.rehearse.compare import (
     renamed,
     with_mark,
 )
+from stream_jobs.rehearse.history import rehearse
 from stream_jobs.vehicles.rows import AlertRow
+from tests.support_frames import frame as frame_of
+from tests.support_frames import vin
 from tests.unit.stream_jobs.detect.traces import T0, found, frame, level, rule
+from tests.unit.stream_jobs.window_support import recorded
 
 HOUR = 3_600_000
 KEYS = {"kind": "level", "value": "x", "beyond": "above", "raise_for_s": 2, "clear_for_s": 10}
@@ -77,3 +88,29 @@ def test_alerts_that_overlap_are_the_same(one: tuple[int, int], other: tuple[int
         Episode("V", "mine", 1, "WARNING", opened, ended, None, None, 1) for opened, ended in (one, other)
     )
     assert bool(compare([first], [second]).kept) is same
+
+
+def test_a_changed_rule_is_rehearsed_over_the_archive_with_a_run_up(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    settings = Settings(paths={"home": str(tmp_path)})  # type: ignore[arg-type]
+    hot = {**KEYS, "value": "coolant_temp_c"}
+    (tmp_path / "a").mkdir()
+    in_force, changed = rule(tmp_path, **hot, limit=100), rule(tmp_path / "a", **hot, limit=95)
+    records = [
+        (T0 + s * 1000 + 1500, orjson.dumps(frame_of(v, s, T0 + s * 1000, coolant_temp_c=c)))
+        for s, c in enumerate(COURSE) for v in (1, 2)
+    ]  # fmt: skip
+    list(HourFiles(tmp_path / "archive" / "telemetry", clock_limits(settings))([recorded(records)]))
+
+    def over(span: Span, lead_ms: int) -> Comparison:
+        return rehearse(lambda: spark, settings, tmp_path, [in_force], [changed], span, lead_ms)
+
+    whole = over(Span(T0, T0 + HOUR), 0)
+    assert [(e.vehicle_id, e.opened_ms - T0) for e in whole.raised] == [(vin(1), 93_000), (vin(2), 93_000)]
+    assert [(c.after.opened_ms - T0, c.later_s) for c in whole.kept] == [(13_000, 0.0)] * 2
+    one = over(Span(T0 + 60_000, T0 + HOUR, vin(2)), 60_000)
+    assert [(e.vehicle_id, e.opened_ms - T0) for e in one.raised] == [(vin(2), 93_000)]
+    assert (one.kept, one.lost) == ((), ())
+    with pytest.raises(ConfigError, match="has nothing of that span"):
+        over(Span(T0 - 48 * HOUR, T0 - 47 * HOUR), 0)
