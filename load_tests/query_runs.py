@@ -77,6 +77,7 @@ def _yardstick(name: str, transform: queries.Transform, stateful: bool) -> queri
         output_mode="update",
         transform=transform,
         sink=lambda *_: _taken,
+        interpreted=not stateful,
     )
 
 

@@ -35,7 +35,7 @@ log = structlog.get_logger("stream_jobs.jobs")
 
 STREAM_CONF: Final = {
     "spark.scheduler.mode": "FAIR",
-    "spark.driver.extraJavaOptions": "-XX:-DontCompileHugeMethods -Xss4m",
+    "spark.driver.extraJavaOptions": "-XX:-DontCompileHugeMethods -Xss4m -XX:+UseSerialGC",
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "1000000",
     "spark.sql.codegen.maxFields": "200",
@@ -47,8 +47,16 @@ STREAM_CONF: Final = {
     "spark.sql.streaming.checkpoint.fileChecksum.enabled": "true",
     "spark.sql.streaming.minBatchesToRetain": "20",
     "spark.sql.streaming.noDataProgressEventInterval": "1000",
+    "spark.ui.retainedJobs": "10",
+    "spark.ui.retainedStages": "10",
+    "spark.ui.retainedTasks": "100",
+    "spark.sql.ui.retainedExecutions": "10",
 }
-"""Shuffle partitions, provider and format are baked into a checkpoint: changed only with a new one."""
+"""Shuffle partitions, provider and format are baked into a checkpoint: changed only with a new one.
+
+What Spark remembers of past batches, for a page that is off, is kept short.
+"""
+PROJECTIONS: Final = "spark.sql.codegen.factoryMode"
 
 
 def run(settings: Settings) -> None:
@@ -114,6 +122,9 @@ class Application:
         sink = query.sink(SinkParts(s, self._addresses, database, claims, self._stop))
         records = sources.kafka_stream(spark, s, self._addresses, TOPIC, query.max_offsets(s))
         spark.sparkContext.setLocalProperty("spark.scheduler.pool", query.name)
+        spark.conf.set(
+            PROJECTIONS, "NO_CODEGEN" if query.interpreted else "FALLBACK"
+        )  # kept by what starts now
         return start_query(
             query.transform(records, s), sink, query.name, query.trigger_s(s), checkpoint, query.output_mode
         )

@@ -47,7 +47,8 @@ class Query:
 
     ``operators`` is the version of its stateful operators, None without any: to be raised with each change of
     them; ``buckets``: in how many its state lies. ``replaces`` are queries of older versions (see
-    checkpoints.py). One that ``may_fail`` is a user's: its end is told, and ends nothing else.
+    checkpoints.py). One that ``may_fail`` is a user's: its end is told, and ends nothing else. ``interpreted``:
+    its records go to Python as they are; code for that, made by each task anew, costs more than it saves.
     """
 
     name: str
@@ -60,6 +61,7 @@ class Query:
     output_mode: str = "update"
     buckets: Callable[[Settings], int | None] = lambda _settings: None
     may_fail: bool = False
+    interpreted: bool = False
 
 
 QUERIES: Final = (
@@ -79,6 +81,7 @@ QUERIES: Final = (
         ),
         output_mode="append",
         buckets=lambda s: s.jobs.vehicle_buckets,
+        interpreted=True,
     ),
     Query(
         name="archive",
@@ -93,5 +96,6 @@ QUERIES: Final = (
             telemetry_of(p.settings.paths.home),
             clock_limits(p.settings),
         ),
+        interpreted=True,
     ),
 )

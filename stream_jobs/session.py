@@ -92,4 +92,5 @@ def common_conf(settings: Settings) -> dict[str, str]:
         "spark.sql.variable.substitute": "false",  # else ${env:NAME} in users' SQL is the environment's value
         "spark.sql.ansi.enabled": "true",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.python.daemon.module": "stream_jobs.python_daemon",
     }

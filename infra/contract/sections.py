@@ -246,7 +246,7 @@ class Jobs(Section):
     """The Spark jobs."""
 
     master: str = Field("local[2]", description="Spark master of the micro-batch application")
-    trigger_s: float = Field(1.0, gt=0, description="trigger of the query telemetry, s")
+    trigger_s: float = Field(2.0, gt=0, description="trigger of the query telemetry, s")
     publish_s: float = Field(
         0.0, ge=0, description="a changing open window is written at most once in so long; 0: each batch, s"
     )

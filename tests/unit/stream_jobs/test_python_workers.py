@@ -1,0 +1,24 @@
+"""Spark's Python workers: what they have when their first task comes."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+
+def _seen(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    del batches
+    frozen, loaded = gc.get_freeze_count(), "stream_jobs.telemetry" in sys.modules
+    yield pa.RecordBatch.from_pydict({"frozen": [frozen], "loaded": [loaded]})
+
+
+def test_a_worker_has_the_operator_loaded_and_out_of_the_garbage_collectors_sight(
+    spark: SparkSession,
+) -> None:
+    found = spark.range(1).mapInArrow(_seen, "frozen long, loaded boolean").collect()
+    assert [row.loaded for row in found] == [True] * len(found)
+    assert all(row.frozen > 50_000 for row in found)
