@@ -47,8 +47,8 @@ class Query:
 
     ``operators`` is the version of its stateful operators, None without any: to be raised with each change of
     them; ``buckets``: in how many its state lies. ``replaces`` are queries of older versions (see
-    checkpoints.py). One that ``may_fail`` is a user's: its end is told, and ends nothing else. ``interpreted``:
-    its records go to Python as they are; code for that, made by each task anew, costs more than it saves.
+    checkpoints.py). One that ``may_fail`` is a user's: its end is told, and ends nothing else. Of an
+    ``interpreted`` one records go to Python as they are: code for that, made by each task, would cost more.
     """
 
     name: str
