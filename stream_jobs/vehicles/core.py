@@ -12,20 +12,20 @@ from itertools import pairwise
 
 import numpy as np
 
-from stream_jobs.frames.arrays import Floats, Ints
+from stream_jobs.frames.arrays import Flags, Floats, Ints
 from stream_jobs.vehicles.alert_rows import Head, alert_row
 from stream_jobs.vehicles.detect.base import Finds
 from stream_jobs.vehicles.detect.raising import number
 from stream_jobs.vehicles.detect.silence import CloneDetector, SilenceDetector
 from stream_jobs.vehicles.features import Features, joined
-from stream_jobs.vehicles.fleet import Fleet
+from stream_jobs.vehicles.fleet import Fleet, Vehicles
 from stream_jobs.vehicles.journeys import journey
 from stream_jobs.vehicles.journeys.limits import JourneyLimits
 from stream_jobs.vehicles.plugged import Detection
 from stream_jobs.vehicles.rounds import Round
 from stream_jobs.vehicles.rows import BehindRow, Row
 from stream_jobs.vehicles.said import patterns
-from stream_jobs.vehicles.sequencer import Arrival, Patience, Sequencer
+from stream_jobs.vehicles.sequencer import NO_BOOT, Arrival, Patience, Sequencer
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +150,7 @@ class Core:
         boot, seq, t0, received = (frames[name][rows].astype(np.int64) for name in names)
         believed = frames["believed"][rows] > 0
         rank, vehicles = _ranks(place), fleet.vehicles
+        self._meet(vehicles, place, boot, seq, t0, (rank == 0) & believed)
         holding = np.zeros(len(vehicles), np.bool_)
         holding[[p for p, each in fleet.waiting.items() if each.held]] = True
         plain = (boot == vehicles["boot"][place]) & (seq == vehicles["next"][place] + rank)
@@ -178,6 +179,13 @@ class Core:
             np.concatenate([rows[~is_odd], one_by_one.rows]),
             np.concatenate([rank[~is_odd], one_by_one.rank]),
         ), behind
+
+    def _meet(self, vehicles: Vehicles, place: Ints, boot: Ints, seq: Ints, t0: Ints, first: Flags) -> None:
+        """Vehicles never seen whose ``first`` frame waits for none: it begins a boot, or is met in its middle."""
+        waits_for_none = (seq == 0) | (seq > self._limits.patience.hold_frames)
+        new = first & waits_for_none & (vehicles["boot"][place] == NO_BOOT)
+        for name, column in (("boot", boot), ("next", seq), ("boot_from", t0)):
+            vehicles[name][place[new]] = column[new]
 
     def _rounds(self, fleet: Fleet, frames: Features, released: Released) -> list[Row]:
         """Rows that follow from frames in order."""
