@@ -161,10 +161,8 @@ class Core:
         vehicles["next"][place[~is_odd]] = seq[~is_odd] + 1  # of a place's frames the last one stands
         vehicles["filled"][place[~is_odd]] = received[~is_odd]
         came: dict[int, list[Arrival]] = {}
-        columns = zip(
-            *(c[is_odd].tolist() for c in (place, boot, seq, t0, received, rows, believed)), strict=True
-        )
-        for p, b, s, t, at, row, is_believed in columns:
+        of_odd = (each[is_odd].tolist() for each in (place, boot, seq, t0, received, rows, believed))
+        for p, b, s, t, at, row, is_believed in zip(*of_odd, strict=True):
             came.setdefault(p, []).append(Arrival(b, s, t, at, row if is_believed else None))
         sequenced, behind = [], {}
         for p, arrivals in came.items():
@@ -181,7 +179,7 @@ class Core:
         ), behind
 
     def _meet(self, vehicles: Vehicles, place: Ints, boot: Ints, seq: Ints, t0: Ints, first: Flags) -> None:
-        """Vehicles never seen whose ``first`` frame waits for none: it begins a boot, or is met in its middle."""
+        """Vehicles never seen whose ``first`` frame waits for none: it begins a boot, or that was long ago."""
         waits_for_none = (seq == 0) | (seq > self._limits.patience.hold_frames)
         new = first & waits_for_none & (vehicles["boot"][place] == NO_BOOT)
         for name, column in (("boot", boot), ("next", seq), ("boot_from", t0)):

@@ -7,8 +7,8 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stream_jobs.frames import heads
-from stream_jobs.frames.reading import FRAME_SCHEMA, HEAD_SCHEMA, SINGLY, read
+from stream_jobs.frames import heads, reading
+from stream_jobs.frames.reading import FRAME_SCHEMA, HEAD_SCHEMA, PLAIN_FROM, SINGLY, read
 from tests.support_frames import frame, vin
 
 T0 = 1_767_225_600_000
@@ -43,6 +43,52 @@ def test_a_payload_is_read_the_same_whatever_stands_beside_it(data: st.DataObjec
     mixed = [(GOOD, 7)] * before + few
     table = read(pa.array([payload for payload, _ in mixed], pa.binary()))
     assert table["seq"].to_pylist() == [seq for _, seq in mixed]
+
+
+FIELDS = ["vehicle_id", "boot_id", "seq", "gear", "speed_kmh", "ignition_on", "dtc_codes", "schema", "note"]
+VALUES = [
+    b"null", b"true", b"false", b"0", b"-0", b"7", b"1.5", b"7.0", b"1e3", b"1e999", b"-1e999", b"nan",
+    b"NaN", b"inf", b"99999999999999999999", b"1" * 400, b'"7"', b'"true"', b'"P0001"', b'""', b'":"',
+    b'","', b'"],"', b"[]", b"[1,2]", b"[1,null]", b"[null]", b"[true]", b"[1,false]", b'["1"]',
+    b'[1,"2"]', b'[1,"2",3]', b"[1,]", b'["P0001"]', b'["P0001","P0002"]', b'["P0001",5]',
+    b'[5,"P0001"]', b'["P0001",null]', b"[[1]]", b'[["a"]]', b"[{}]", b'[{"seq":3}]', b"{}",
+    b'{"seq":3}', b'{"a":"b"}', b" 5", b'"a b"', b'"\\u0041"', b'"\\ud800"',
+]  # fmt: skip
+PAIR = st.tuples(st.sampled_from(FIELDS), st.sampled_from(VALUES))
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.lists(PAIR, max_size=3), min_size=1, max_size=2), st.booleans())
+def test_a_large_batch_is_read_as_each_payload_alone(
+    changes: list[list[tuple[str, bytes]]], comma: bool
+) -> None:
+    """Also where a field is there twice, of another type, or a number of a text and a text of a number."""
+    plain = orjson.dumps(frame(1, 0, T0, speed_kmh=10.0, gear=3, ignition_on=True, dtc_codes=["P0001"]))
+    bare = orjson.dumps({"vehicle_id": vin(1), "boot_id": 1})
+    odd = [
+        raw[:-1] + b"".join(b',"' + name.encode() + b'":' + value for name, value in pairs) + end
+        for pairs in changes
+        for raw in (plain, bare)
+        for end in (b",}" if comma else b"}",)
+    ]
+    payloads = [plain] * PLAIN_FROM + odd
+    table = read(pa.array(payloads, pa.binary()))
+    alone = [read(pa.array([each], pa.binary())) for each in (plain, *odd)]
+    assert table.slice(PLAIN_FROM - 1).equals(pa.concat_tables(alone).combine_chunks())
+
+
+def test_frames_of_a_fleet_are_read_by_the_quick_reader() -> None:
+    told = {
+        "speed_kmh": [1.5, None],
+        "ignition_on": True,
+        "dtc_codes": ["P0001", "P0002"],
+        "engine_rpm": None,
+    }
+    frames = [orjson.dumps(frame(v, 0, T0, **told)) for v in range(PLAIN_FROM)]
+    payloads = pa.array(frames, pa.binary())
+    table = reading._read_plain(payloads, b"\n".join(frames))
+    assert table is not None
+    assert table.equals(reading._parse(b"\n".join(frames), FRAME_SCHEMA))
 
 
 def test_a_value_of_a_wrong_type_is_not_available_and_the_others_are() -> None:
