@@ -147,7 +147,7 @@ def _read_plain(payloads: pa.BinaryArray, text: bytes) -> pa.Table | None:
 
 
 def _is_compact(data: Bytes, text: bytes, count: int) -> bool:
-    """Whether nothing is between ``count`` payloads and their tokens but line feeds, and no comma at an end."""
+    """Whether nothing is between ``count`` payloads and their tokens but line feeds, no comma at an end."""
     if any(mark in text for mark in _MARKS) or np.count_nonzero(data == ord("\n")) != count - 1:
         return False
     (closing,) = ((data == ord("]")) | (data == ord("}"))).nonzero()
@@ -306,7 +306,7 @@ def _flag(value: Any) -> bool | None:
 
 
 def _texts(value: Any) -> list[str] | None:
-    return [v if type(v) is str else "" for v in value] if type(value) is list else None
+    return [v if v is None or type(v) is str else "" for v in value] if type(value) is list else None
 
 
 _TIDY: Final[dict[pa.DataType, Tidy]] = {

@@ -179,7 +179,7 @@ class Core:
         ), behind
 
     def _meet(self, vehicles: Vehicles, place: Ints, boot: Ints, seq: Ints, t0: Ints, first: Flags) -> None:
-        """Vehicles never seen whose ``first`` frame waits for none: it begins a boot, or that was long ago."""
+        """Vehicles never seen whose ``first`` frame waits for none: a boot begins, or did so long ago."""
         waits_for_none = (seq == 0) | (seq > self._limits.patience.hold_frames)
         new = first & waits_for_none & (vehicles["boot"][place] == NO_BOOT)
         for name, column in (("boot", boot), ("next", seq), ("boot_from", t0)):

@@ -57,7 +57,7 @@ VALUES = [
 PAIR = st.tuples(st.sampled_from(FIELDS), st.sampled_from(VALUES))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.lists(st.lists(PAIR, max_size=3), min_size=1, max_size=2), st.booleans())
 def test_a_large_batch_is_read_as_each_payload_alone(
     changes: list[list[tuple[str, bytes]]], comma: bool
