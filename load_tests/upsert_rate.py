@@ -3,8 +3,9 @@
 Run: python -m load_tests.upsert_rate [--rows 20000] [--rounds 5]
 
 Services of its own, stopped at the end. Every way in turn, ``--rounds`` times after one round that is thrown
-away; figures are medians. ``copy`` is the limit: CSV made and copied into a plain table of the same columns
-without an index; ``copy, indexed`` has the keys' index. The sink's rows are new ones, then the same again.
+away; figures are medians. ``copy`` is the limit: binary rows made and copied into a plain table of the same
+columns without an index; ``copy, indexed`` has the keys' index. The sink's rows are new ones, then the same
+again.
 """
 
 from __future__ import annotations
@@ -25,17 +26,15 @@ from infra.contract.settings import load
 from load_tests.bench.parts import cpu_s
 from load_tests.drills.site import Site, opened
 from load_tests.filling import vehicle
+from stream_jobs.binary_copy import binary
 from stream_jobs.database import Connection, csv_of
 from stream_jobs.sinks import VEHICLE, write_latest, write_windows
-from stream_jobs.statements import copy_into
+from stream_jobs.statements import TYPES, copy_into
 from stream_jobs.windows.tables import VEHICLE_COLUMNS, latest_of
 
 VEHICLES = 10_000
 WINDOW_S = 10
 PLAIN, INDEXED = "upsert_rate_plain", "upsert_rate_indexed"
-TYPES = (
-    "SELECT attname, atttypid::regtype::text FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0"
-)
 PREPARE = (
     f"CREATE TABLE {PLAIN} AS SELECT * FROM {VEHICLE.name} WHERE false",
     f"CREATE TABLE {INDEXED} AS SELECT * FROM {VEHICLE.name} WHERE false",
@@ -53,6 +52,8 @@ class Timed:
     rows_per_s: float
     server_us_a_row: float
     """CPU time of PostgreSQL."""
+    own_us_a_row: float
+    """CPU time of this process."""
 
 
 def batch(types: dict[str, str], rows: int, number: int) -> pa.Table:
@@ -79,12 +80,15 @@ def batch(types: dict[str, str], rows: int, number: int) -> pa.Table:
     return pa.table(columns)
 
 
-def copied(table: str) -> Way:
+def copied(table: str, form: str) -> Way:
     """COPY into a table, and nothing else."""
 
     def way(connection: Connection, rows: pa.Table) -> None:
-        with connection.cursor() as cursor, cursor.copy(copy_into(table, rows.column_names)) as copy:
-            copy.write(csv_of(rows))
+        statement = copy_into(table, rows.column_names, form)
+        types = dict(connection.execute(TYPES, {"table": VEHICLE.name}).fetchall())
+        with connection.cursor() as cursor, cursor.copy(statement) as copy:
+            for piece in [csv_of(rows)] if form == "csv" else binary(rows, types) or []:
+                copy.write(piece)
 
     return way
 
@@ -97,8 +101,9 @@ def upserted(connection: Connection, rows: pa.Table) -> None:
 
 
 WAYS: tuple[tuple[str, Way], ...] = (
-    ("copy", copied(PLAIN)),
-    ("copy, indexed", copied(INDEXED)),
+    ("copy", copied(PLAIN, "binary")),
+    ("copy, CSV", copied(PLAIN, "csv")),
+    ("copy, indexed", copied(INDEXED, "binary")),
     ("sink, new rows", upserted),
     ("sink, the same rows again", upserted),
 )
@@ -109,25 +114,33 @@ def measured(site: Site, rows: int, rounds: int) -> Iterator[Timed]:
     with Connection.connect(site.endpoints.db_owner_url, autocommit=True) as connection:
         for statement in PREPARE:
             connection.execute(statement.encode())
-        types: dict[str, str] = dict(connection.execute(TYPES, (VEHICLE.name,)).fetchall())
+        types: dict[str, str] = dict(connection.execute(TYPES, {"table": VEHICLE.name}).fetchall())
         for number in range(rounds + 1):
             table = batch(types, rows, number)
             for name, way in WAYS:
-                before_s, begun = cpu_s(site.home)["postgres"], time.perf_counter()
+                before_s, begun, own_s = (
+                    cpu_s(site.home)["postgres"],
+                    time.perf_counter(),
+                    time.process_time(),
+                )
                 with connection.transaction():
                     way(connection, table)
-                wall_s = time.perf_counter() - begun
+                wall_s, own_s = time.perf_counter() - begun, time.process_time() - own_s
                 spent_s = cpu_s(site.home)["postgres"] - before_s
                 if number:
-                    yield Timed(name, rows / wall_s, 1e6 * spent_s / rows)
+                    yield Timed(name, rows / wall_s, 1e6 * spent_s / rows, 1e6 * own_s / rows)
 
 
 def table_of(found: list[Timed]) -> str:
     """Medians, and each as a share of plain COPY."""
     rate = {name: statistics.median(t.rows_per_s for t in found if t.way == name) for name, _ in WAYS}
     cost = {name: statistics.median(t.server_us_a_row for t in found if t.way == name) for name, _ in WAYS}
-    head = "| way | rows/s | of plain COPY | PostgreSQL's CPU, us a row |\n|---|---|---|---|"
-    rows = [f"| {n} | {rate[n]:,.0f} | {rate[n] / rate['copy']:.2f} | {cost[n]:.0f} |" for n, _ in WAYS]
+    own = {name: statistics.median(t.own_us_a_row for t in found if t.way == name) for name, _ in WAYS}
+    head = "| way | rows/s | of plain COPY | CPU us a row: PostgreSQL | client |\n|---|---|---|---|---|"
+    rows = [
+        f"| {n} | {rate[n]:,.0f} | {rate[n] / rate['copy']:.2f} | {cost[n]:.0f} | {own[n]:.1f} |"
+        for n, _ in WAYS
+    ]
     return "\n".join([head, *rows])
 
 

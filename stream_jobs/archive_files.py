@@ -22,7 +22,7 @@ from infra.archive.layout import HOUR_MS
 from infra.contract.topics import VEHICLE_ID
 from infra.contract.verdict import OK, ClockLimits
 from stream_jobs.frames import heads
-from stream_jobs.frames.reading import HEAD_SCHEMA, read
+from stream_jobs.frames.head_reading import read_heads
 
 UNKNOWN: Final = -1
 """Stands for a number that an unreadable record does not give."""
@@ -37,7 +37,7 @@ EXCEPTION: Final = {
 
 def indexed(batch: pa.RecordBatch, limits: ClockLimits) -> pa.Table:
     """Records with the index columns of the archive."""
-    table = heads.in_range(read(batch.column("value"), HEAD_SCHEMA))
+    table = heads.in_range(read_heads(batch.column("value")))
     verdict = heads.verdicts(table, batch.column("received_ms").to_numpy(), limits, batch.column("key"))
     span_ms = pc.multiply(pc.subtract(table["n"], 1), table["dt_ms"])
     columns = {name: batch.column(name) for name in RECORD}

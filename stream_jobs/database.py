@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeVar
 
@@ -22,6 +22,7 @@ from infra.contract.errors import ServiceError
 from infra.contract.patience import at_most
 from infra.db_errors import Cause, cause_of
 from stream_jobs import statements as sql
+from stream_jobs.binary_copy import binary
 
 Result = TypeVar("Result")
 
@@ -47,9 +48,13 @@ class Refused:
 
 
 class Connection(psycopg.Connection[tuple[Any, ...]]):
-    """``refused``: rows left out of the transaction at hand; None where an error of a row goes up."""
+    """``refused``: rows left out of the transaction at hand; None where an error of a row goes up.
+
+    ``types``: of the columns of tables that were written to.
+    """
 
     refused: list[Refused] | None = None
+    types: Mapping[str, dict[str, str]] = {}
 
 
 class DeadRows(Protocol):
@@ -189,11 +194,15 @@ def _storable(connection: Connection, table: str, rows: pa.Table, refused: list[
 
 
 def _copy(connection: Connection, table: str, rows: pa.Table) -> None:
-    with (
-        connection.cursor() as cursor,
-        cursor.copy(sql.copy_into(sql.staged(table), rows.column_names)) as copy,
-    ):
-        copy.write(csv_of(rows))
+    if table not in connection.types:
+        found = fetch(connection, sql.TYPES, {"table": table})
+        connection.types = {**connection.types, table: dict(map(tuple, found))}
+    packed = binary(rows, connection.types[table])
+    form = "csv" if packed is None else "binary"
+    statement = sql.copy_into(sql.staged(table), rows.column_names, form)
+    with connection.cursor() as cursor, cursor.copy(statement) as copy:
+        for piece in [csv_of(rows)] if packed is None else packed:
+            copy.write(piece)
 
 
 def execute(connection: Connection, statement: str, parameters: Any = None) -> int:

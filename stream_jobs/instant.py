@@ -44,7 +44,7 @@ TOPICS: Final = {"frame": "telemetry", "crash": "crash"}
 """The topic that a rule's source is read from."""
 FINDINGS_OF: Final = {"frame": frame_findings, "crash": crash_findings}
 GATHERING: Final = {
-    "frame": {"kafka.fetch.min.bytes": "1000000", "kafka.fetch.max.wait.ms": "50"},
+    "frame": {"kafka.fetch.min.bytes": "1000000", "kafka.fetch.max.wait.ms": "200"},
     "crash": {},
 }
 """How a topic is read: an answer of Kafka costs the same however few records it has, so frames may wait for

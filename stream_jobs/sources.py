@@ -13,6 +13,8 @@ from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from infra.contract.settings import Endpoints, Settings
 from infra.contract.topics import kafka_topic
 
+FETCHING: Final = {"kafka.max.poll.records": "5000", "kafka.max.partition.fetch.bytes": str(4 << 20)}
+"""A batch knows how much there is for it: few large answers cost Kafka and Spark less than many small."""
 BATCH_GROUPS: Final = 256
 """Into so many groups archived vehicles are cut."""
 
@@ -21,7 +23,8 @@ def kafka_stream(
     spark: SparkSession, settings: Settings, endpoints: Endpoints, topic: str, max_offsets: int
 ) -> DataFrame:
     """Records of a topic as they come, at most ``max_offsets`` in a batch; lost offsets are an error."""
-    reader = spark.readStream.format("kafka").options(**kafka_options(settings, endpoints, topic))
+    options = kafka_options(settings, endpoints, topic) | FETCHING
+    reader = spark.readStream.format("kafka").options(**options)
     return record_columns(reader.option("maxOffsetsPerTrigger", max_offsets).load())
 
 

@@ -94,9 +94,15 @@ def create_staged(table: str) -> str:
     )
 
 
-def copy_into(table: str, columns: Sequence[str]) -> str:
-    """COPY of CSV into ``table``."""
-    return f"COPY {table} ({', '.join(columns)}) FROM STDIN (FORMAT csv)"
+TYPES: Final = """
+SELECT attname, format_type(atttypid, NULL) FROM pg_attribute
+WHERE attrelid = %(table)s::regclass AND attnum > 0 AND NOT attisdropped
+"""
+
+
+def copy_into(table: str, columns: Sequence[str], form: str) -> str:
+    """COPY into ``table``, ``form`` csv or binary."""
+    return f"COPY {table} ({', '.join(columns)}) FROM STDIN (FORMAT {form})"
 
 
 def upsert(table: str, columns: Sequence[str], keys: Sequence[str]) -> str:

@@ -225,7 +225,7 @@ def _has_no_number(text: bytes) -> bool:
     return b"NaN" in text or (b"I" in text and b"Inf" in text)
 
 
-def _has_long_number(text: bytes) -> bool:
+def _has_long_number(text: bytes | memoryview) -> bool:
     """Perhaps more digits on end than a double has: Arrow lets them pass where nobody asks for the field.
 
     Every thirteenth byte is looked at: under a microsecond a frame.

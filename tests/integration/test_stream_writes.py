@@ -6,6 +6,7 @@ import random
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
@@ -18,7 +19,7 @@ from stream_jobs.database import Connection, Database, fetch, stage
 from stream_jobs.recompute import turn as turns
 from stream_jobs.recompute.restate import restate_windows
 from stream_jobs.recompute.turn import BATCH, turn
-from stream_jobs.sinks import ROAD, BatchClaims, TelemetrySink, tagged, write_windows
+from stream_jobs.sinks import ROAD, VEHICLE, BatchClaims, TelemetrySink, tagged, write_windows
 from stream_jobs.telemetry import BUCKET, NEVER_MS, OUTPUT, ipc_of
 from stream_jobs.topic_writer import TopicWriter, dead_lettering
 from stream_jobs.windows.open_windows import SILENT_MS
@@ -197,6 +198,21 @@ def test_rows_that_the_database_refuses_are_dead_letters_and_the_others_of_their
     assert stored == [{"n": 40, "s": 400}]
     assert query(lane, "SELECT batch_id FROM odograph.batch_ledger") == [{"batch_id": 7}]
     assert {letter["vehicle_id"] for letter in topic_values(lane, "dead-letter", 1)} == {too_long, "a\0b"}
+
+
+def test_rows_staged_in_the_binary_form_are_those_staged_as_text(lane: Lane, database: Database) -> None:
+    frames = [received(frame(n, 0, T0, speed_kmh=0.1 * n)) for n in range(3)]
+    rows = windows_of(archived(frames))[0]
+    as_text = rows.set_column(0, "vehicle_id", rows["vehicle_id"].cast(pa.large_string()))
+    values = "SELECT * FROM staged_vehicle_window ORDER BY vehicle_id"
+
+    def staged(connection: Connection, table: pa.Table) -> list[tuple[Any, ...]]:
+        stage(connection, VEHICLE.name, tagged(table, 1))
+        return fetch(connection, values)
+
+    in_binary, text = (database.run(lambda c, t=t: staged(c, t)) for t in (rows, as_text))
+    assert len(in_binary) == 3
+    assert in_binary == text
 
 
 def test_the_stream_leaves_a_restated_window_alone_and_opens_its_late_frames_again(lane: Lane) -> None:

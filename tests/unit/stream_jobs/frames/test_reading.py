@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream_jobs.frames import heads, reading
+from stream_jobs.frames.head_reading import read_heads
 from stream_jobs.frames.reading import FRAME_SCHEMA, HEAD_SCHEMA, PLAIN_FROM, SINGLY, read
 from tests.support_frames import frame, vin
 
@@ -25,6 +26,11 @@ SEQ_OF: list[tuple[bytes | None, int | None]] = [
     (GOOD.replace(b'"seq":7', b'"seq":99999999999999999999'), None),
     (GOOD.replace(b'"gear":3', b'"gear":NaN'), None),
     (GOOD.replace(b'"gear":3', b'"gear":-Infinity'), None),
+    (GOOD.replace(b'"gear":3', b'"note":1e999'), None),
+    (GOOD.replace(b'"gear":3', b'"note":-2.5E+400'), None),
+    (GOOD.replace(b'"gear":3', b'"note":1e-999'), 7),
+    (GOOD.replace(b'"gear":3', b'"note":"\\ud800"'), None),
+    (GOOD.replace(b'"gear":3', b'"note":01'), None),
     (GOOD.replace(b'"gear":3', b'"note":"\xff"'), None),
     (GOOD + GOOD, None),
     (GOOD + b"\x00}", None),
@@ -41,8 +47,9 @@ def test_a_payload_is_read_the_same_whatever_stands_beside_it(data: st.DataObjec
     few = data.draw(st.lists(st.sampled_from(SEQ_OF), max_size=6))
     before = data.draw(st.integers(0, 3 * SINGLY))
     mixed = [(GOOD, 7)] * before + few
-    table = read(pa.array([payload for payload, _ in mixed], pa.binary()))
-    assert table["seq"].to_pylist() == [seq for _, seq in mixed]
+    payloads = pa.array([payload for payload, _ in mixed], pa.binary())
+    for table in (read(payloads), read_heads(payloads)):
+        assert table["seq"].to_pylist() == [seq for _, seq in mixed]
 
 
 FIELDS = ["vehicle_id", "boot_id", "seq", "gear", "speed_kmh", "ignition_on", "dtc_codes", "schema", "note"]
@@ -99,7 +106,9 @@ def test_a_value_of_a_wrong_type_is_not_available_and_the_others_are() -> None:
 
 def test_two_halves_of_an_object_are_not_one_and_two_objects_are_not_two_records() -> None:
     halves = [b'{"seq":1,"x":"}', b'{","seq":2}', b'{"seq":3}{"seq":4}', b'{"seq":5}']
-    assert read(pa.array(halves, pa.binary()))["seq"].to_pylist() == [None, None, None, 5]
+    payloads = pa.array(halves, pa.binary())
+    for table in (read(payloads), read_heads(payloads)):
+        assert table["seq"].to_pylist() == [None, None, None, 5]
 
 
 def test_a_number_of_too_many_digits_makes_a_payload_unreadable_to_every_reader() -> None:
@@ -107,8 +116,9 @@ def test_a_number_of_too_many_digits_makes_a_payload_unreadable_to_every_reader(
     long = plain[:-1] + b',"engine_rpm":' + b"1" * 400 + b"}"
     with_text = plain[:-1] + b',"yaw_rate_dps":"x","engine_rpm":' + b"1" * 400 + b"}"
     for payloads in ([plain, long], [with_text, plain], [plain, long, with_text] * 40):
-        for schema in (FRAME_SCHEMA, HEAD_SCHEMA):
-            seen = heads.readable(read(pa.array(payloads, pa.binary()), schema)).tolist()
+        raw = pa.array(payloads, pa.binary())
+        for table in (read(raw), read(raw, HEAD_SCHEMA), read_heads(raw)):
+            seen = heads.readable(table).tolist()
             assert seen == [each is plain for each in payloads]
 
 
@@ -120,6 +130,7 @@ def test_a_payload_nested_too_deep_is_unreadable_to_every_reader() -> None:
     beside = plain[:-1] + b',"yaw_rate_dps":"x"}'
     good = (plain, bearable, beside)
     for payloads in ([bearable], [deep], [unknown, plain], [beside, unknown], [*good, deep, unknown] * 40):
-        for schema in (FRAME_SCHEMA, HEAD_SCHEMA):
-            seen = heads.readable(read(pa.array(payloads, pa.binary()), schema)).tolist()
+        raw = pa.array(payloads, pa.binary())
+        for table in (read(raw), read(raw, HEAD_SCHEMA), read_heads(raw)):
+            seen = heads.readable(table).tolist()
             assert seen == [each in good for each in payloads]
