@@ -305,7 +305,7 @@ def _flag(value: Any) -> bool | None:
     return value if type(value) is bool else None
 
 
-def _texts(value: Any) -> list[str] | None:
+def _texts(value: Any) -> list[str | None] | None:
     return [v if v is None or type(v) is str else "" for v in value] if type(value) is list else None
 
 
