@@ -12,8 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import ArrayType, BooleanType, NumericType, StructType
 
 from infra.contract.errors import ConfigError
-from stream_jobs.rule_errors import wrong
-from stream_jobs.rules import VEHICLES, Rule, of_query
+from stream_jobs.rules import VEHICLES, Rule, of_query, wrong
 from stream_jobs.sql_guard import expression
 from stream_jobs.vehicles.evaluation import BOOLEAN, DOUBLE, NAMES, Kind, UntranslatableError, check
 

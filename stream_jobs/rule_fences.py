@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from infra.contract.yaml_file import read_yaml
-from stream_jobs.rule_errors import wrong
+from stream_jobs.entries import Entry
 from stream_jobs.rule_kinds import Fence
 
 POINTS_MAX: Final = 1000
@@ -15,54 +13,53 @@ FENCES_MAX: Final = 200
 RADIUS_MAX_M: Final = 500_000.0
 
 
-def load_fences(path: Path, rule: str, entry: Mapping[str, Any]) -> tuple[Fence, ...]:
+def load_fences(entry: Entry) -> tuple[Fence, ...]:
     """The fences of a rule: under `fences`, or in `fences_file`; raises ConfigError."""
     if ("fences" in entry) == ("fences_file" in entry):
-        raise wrong(path, rule, "fences", "or `fences_file` is wanted, one of them")
+        raise entry.wrong("fences", "or `fences_file` is wanted, one of them")
     key = "fences" if "fences" in entry else "fences_file"
-    listed = entry["fences"] if key == "fences" else _from_file(path, rule, entry["fences_file"])
+    listed = entry.values["fences"] if key == "fences" else _from_file(entry)
     if not isinstance(listed, list) or not 1 <= len(listed) <= FENCES_MAX:
-        raise wrong(path, rule, key, f"is not a list of 1 to {FENCES_MAX} fences")
-    fences = tuple(_fence(path, rule, key, place, fence) for place, fence in enumerate(listed, start=1))
+        raise entry.wrong(key, f"is not a list of 1 to {FENCES_MAX} fences")
+    fences = tuple(_fence(entry, key, place, fence) for place, fence in enumerate(listed, start=1))
     if len({fence.name for fence in fences}) < len(fences):
-        raise wrong(path, rule, key, "has a name twice")
+        raise entry.wrong(key, "has a name twice")
     return fences
 
 
-def _from_file(path: Path, rule: str, name: object) -> object:
+def _from_file(entry: Entry) -> object:
+    name = entry.values["fences_file"]
     if not isinstance(name, str):
-        raise wrong(path, rule, "fences_file", f"{name!r} is not a file's name")
-    return read_yaml(path.parent / name, f"rules file {path}, rule {rule}: `fences_file`")
+        raise entry.wrong("fences_file", f"{name!r} is not a file's name")
+    return read_yaml(entry.folder / name, f"{entry.file}, rule {entry.name}: `fences_file`")
 
 
-def _fence(path: Path, rule: str, key: str, place: int, fence: object) -> Fence:
+def _fence(entry: Entry, key: str, place: int, fence: object) -> Fence:
     if not isinstance(fence, dict) or not isinstance(fence.get("name"), str) or not fence["name"].strip():
-        raise wrong(path, rule, key, f"fence {place} has no `name`")
+        raise entry.wrong(key, f"fence {place} has no `name`")
     name = fence["name"].strip()
     shape = set(fence) - {"name"}
     if shape == {"lat_deg", "lon_deg", "radius_m"}:
         radius_m = fence["radius_m"]
         if type(radius_m) not in (int, float) or not 0 < radius_m <= RADIUS_MAX_M:
-            raise wrong(path, rule, key, f"fence {name}: radius_m {radius_m!r} is not in 0..{RADIUS_MAX_M:g}")
-        centre = _point(path, rule, key, name, (fence["lat_deg"], fence["lon_deg"]))
+            raise entry.wrong(key, f"fence {name}: radius_m {radius_m!r} is not in 0..{RADIUS_MAX_M:g}")
+        centre = _point(entry, key, name, (fence["lat_deg"], fence["lon_deg"]))
         return Fence(name, (centre,), float(radius_m))
     if shape == {"polygon"} and isinstance(fence["polygon"], list):
-        points = tuple(_point(path, rule, key, name, point) for point in fence["polygon"])
+        points = tuple(_point(entry, key, name, point) for point in fence["polygon"])
         if not 3 <= len(points) <= POINTS_MAX:
-            raise wrong(path, rule, key, f"fence {name}: a polygon has 3 to {POINTS_MAX} points")
+            raise entry.wrong(key, f"fence {name}: a polygon has 3 to {POINTS_MAX} points")
         return Fence(name, points)
-    raise wrong(
-        path,
-        rule,
+    raise entry.wrong(
         key,
         f"fence {name} is neither {{lat_deg, lon_deg, radius_m}} nor {{polygon}} of [lat, lon]",
     )
 
 
-def _point(path: Path, rule: str, key: str, name: str, point: object) -> tuple[float, float]:
+def _point(entry: Entry, key: str, name: str, point: object) -> tuple[float, float]:
     numbers = (
         isinstance(point, list | tuple) and len(point) == 2 and all(type(x) in (int, float) for x in point)
     )
     if not numbers or not (-90 <= point[0] <= 90 and -180 <= point[1] <= 180):  # type: ignore[index]
-        raise wrong(path, rule, key, f"fence {name}: {point!r} is not [lat, lon] in degrees")
+        raise entry.wrong(key, f"fence {name}: {point!r} is not [lat, lon] in degrees")
     return float(point[0]), float(point[1])  # type: ignore[index]
