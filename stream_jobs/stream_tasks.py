@@ -22,6 +22,7 @@ from stream_jobs.database import Connection, Database
 from stream_jobs.hadoop_store import HadoopStore
 from stream_jobs.maintenance.task import PeriodicTask
 from stream_jobs.progress import Board
+from stream_jobs.recompute.feed import Feeder
 from stream_jobs.recompute.work import Nightly, Tools
 from stream_jobs.sinks import insert_progress
 
@@ -45,7 +46,8 @@ def stream_tasks(
         own.conf.set("spark.sql.shuffle.partitions", str(settings.recompute.parts))
         return own
 
-    nightly = Nightly(Tools(settings, nightly_db, owner_url, stop, session), closed)
+    feeder = Feeder(settings, session, warm=True)
+    nightly = Nightly(Tools(settings, nightly_db, owner_url, stop, feeder), closed)
     tasks: list[tuple[str, float, Callable[[], Any]]] = [
         (
             "progress",

@@ -22,6 +22,7 @@ from stream_jobs.backfill.progress import Progress
 from stream_jobs.database import Connection, Database, insert_rows
 from stream_jobs.maintenance.vehicle_lookup import write_vehicle_lookup
 from stream_jobs.recompute import runs, work
+from stream_jobs.recompute.feed import Feeder
 from stream_jobs.recompute.plan import Span, grid_of
 from stream_jobs.recompute.runs import Counts
 from stream_jobs.session import spark_when_asked
@@ -119,7 +120,7 @@ def _recompute(
 ) -> Iterator[tuple[Span, Counts]]:  # fmt: skip
     with spark_when_asked(settings, "backfill", settings.recompute.driver_mb) as session:
         owner_url, told = addresses.db_owner_url, lambda done, of: say(f"slice {done} of {of}")
-        tools = work.Tools(settings, database, owner_url, stop, session, told)
+        tools = work.Tools(settings, database, owner_url, stop, Feeder(settings, session), told)
         for number, span in enumerate(spans, start=1):
             say(f"span {number} of {len(spans)}: from {runs.moment(span.from_ms):%Y-%m-%d %H:%M} UTC")
             yield span, work.recompute(tools, span, caught_up_ms)[1]

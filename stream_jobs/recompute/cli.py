@@ -55,6 +55,7 @@ def _run(settings: Settings, span: Span) -> tuple[Run, Counts]:
     from infra.contract.settings import endpoints
     from stream_jobs.maintenance.vehicle_lookup import write_vehicle_lookup
     from stream_jobs.recompute import work
+    from stream_jobs.recompute.feed import Feeder
     from stream_jobs.session import spark_when_asked
     from stream_jobs.topic_writer import dead_lettering
 
@@ -69,7 +70,8 @@ def _run(settings: Settings, span: Span) -> tuple[Run, Counts]:
         work.check_archive(settings, closed)
         write_vehicle_lookup(database, settings.paths.home)
         with spark_when_asked(settings, "recompute", terms.driver_mb) as session:
-            tools = work.Tools(settings, database, addresses.db_owner_url, stop, session, _say)
+            feeder = Feeder(settings, session)
+            tools = work.Tools(settings, database, addresses.db_owner_url, stop, feeder, _say)
             return work.recompute(tools, closed, caught_up_ms)
     finally:
         database.close()

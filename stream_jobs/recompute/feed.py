@@ -16,7 +16,6 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import structlog
 from pyspark.sql import SparkSession
 
 from infra.archive import reader
@@ -39,7 +38,9 @@ from stream_jobs.vehicles.stage import VehicleStage, vehicle_stage
 from stream_jobs.windows.open_windows import ARCHIVED, OpenWindows, Terms, archived_frames, terms_of
 
 SMALL: Final = 250_000
-"""So many frames are made anew in this process, in about half a minute: as long as Spark takes to start."""
+"""So many frames of a run are made anew in this process before Spark is started: that takes as long."""
+WARM: Final = 60_000
+"""A piece of fewer is not worth a job of a Spark that runs."""
 GROUP: Final = 50_000
 """So many frames are in the memory of this process at once, but for those of one vehicle."""
 MADE: Final = "kind string, vehicle_id string, body binary"
@@ -59,8 +60,6 @@ WHERE r.verdict IN ('ok', 'late') AND (r.t0_ms >= w.from_ms AND r.t0_ms < w.unti
 """
 _OF_WINDOWS: Final = """ OR {whose} r.t0_ms < {until_ms} AND r.t0_ms + r.span_ms >= {from_ms}
     AND (r.verdict = 'late' OR r.received_ms BETWEEN {low_ms} AND {high_ms})"""
-
-log = structlog.get_logger("stream_jobs.recompute")
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,11 +235,17 @@ def remake_of(
 
 
 class Feeder:
-    """Reads the archive; ``session`` makes Spark where it is worth it, None: never."""
+    """Reads the archive for one run; ``session`` makes Spark where it is worth it, None: never.
 
-    def __init__(self, settings: Settings, session: Callable[[], SparkSession] | None = None) -> None:
+    ``warm``: it runs already.
+    """
+
+    def __init__(
+        self, settings: Settings, session: Callable[[], SparkSession] | None = None, *, warm: bool = False
+    ) -> None:
         self._archive = archive_of(settings.paths.home)
         self._session = session
+        self._frames = SMALL if warm else 0
 
     def since_ms(self) -> int:
         """Receive time of the oldest hour that the archive has; 0 where it is empty."""
@@ -266,29 +271,27 @@ class Feeder:
             database.register("times", wanted.table())
             counts, some = _counted(database, files, wanted)
             total = sum(n for _, n in counts)
-            if self._session is not None and total > SMALL:
-                made = self._by_spark(self._session(), some, wanted, remake)
-            else:
-                made = (remake(records) for records in _groups(database, some, wanted, counts))
-            for rows in made:
-                yield from zip(*(column.to_pylist() for column in rows.columns), strict=True)
+            self._frames += total
+            if self._session is not None and total > WARM and self._frames > SMALL:
+                yield from _by_spark(self._session(), some, wanted, remake)
+                return
+            for records in _groups(database, some, wanted, counts):
+                made = remake(records)
+                yield from zip(*(column.to_pylist() for column in made.columns), strict=True)
 
-    def _by_spark(
-        self,
-        spark: SparkSession,
-        files: Sequence[str],
-        wanted: Wanted,
-        remake: Callable[[pa.Table], pa.Table],
-    ) -> Iterator[pa.Table]:
-        what = ", ".join(f"r.{name}" for name in _COLUMNS)
-        records = spark.sql(
-            wanted.sql().replace("{what}", what),
-            records=sources.archive(spark, [*files]), times=spark.createDataFrame(wanted.table()),
-        )  # fmt: skip
-        # A function and no method: Spark counts the parameters, and would hand a method the key too.
-        made = sources.by_group(records, *_COLUMNS).applyInArrow(lambda group: remake(group), MADE)  # noqa: PLW0108
-        for row in made.toLocalIterator(prefetchPartitions=True):
-            yield pa.table([[value] for value in row], ["kind", "vehicle_id", "body"])
+
+def _by_spark(
+    spark: SparkSession, files: Sequence[str], wanted: Wanted, remake: Callable[[pa.Table], pa.Table]
+) -> Iterator[Made]:
+    what = ", ".join(f"r.{name}" for name in _COLUMNS)
+    records = spark.sql(
+        wanted.sql().replace("{what}", what),
+        records=sources.archive(spark, [*files]), times=spark.createDataFrame(wanted.table()),
+    )  # fmt: skip
+    # A function and no method: Spark counts the parameters, and would hand a method the key too.
+    made = sources.by_group(records, *_COLUMNS).applyInArrow(lambda group: remake(group), MADE)  # noqa: PLW0108
+    for row in made.toLocalIterator(prefetchPartitions=True):
+        yield row["kind"], row["vehicle_id"], bytes(row["body"])
 
 
 def _counted(

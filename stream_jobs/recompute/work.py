@@ -14,7 +14,6 @@ from functools import partial
 from typing import Any, Final
 
 import structlog
-from pyspark.sql import SparkSession
 
 from infra.archive.layout import HOUR_MS, archive_of
 from infra.contract.errors import ConfigError, ServiceError
@@ -49,22 +48,18 @@ FROM odograph.recompute_run WHERE kind = 'nightly' AND finished_at IS NULL ORDER
 _ALWAYS: Final = datetime(2000, 1, 1, tzinfo=UTC)
 
 log = structlog.get_logger("stream_jobs.recompute")
-Session = Callable[[], SparkSession]
 WorksOf = Callable[[Connection], Sequence[Work]]
 
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """What a run works with; ``session`` makes Spark, for what is much.
-
-    ``say`` is told after each slice how many of how many are done.
-    """
+    """What a run works with; ``say`` is told after each slice how many of how many are done."""
 
     settings: Settings
     database: Database
     owner_url: str
     stop: threading.Event
-    session: Session | None = None
+    feeder: Feeder
     say: Callable[[int, int], None] = lambda _done, _all: None
 
 
@@ -126,7 +121,7 @@ def recompute(tools: Tools, span: Span, caught_up_ms: int) -> tuple[Run, Counts]
 
 def _vehicles(tools: Tools, starts: range) -> list[str]:
     """Vehicles of which the archive has frames in these windows."""
-    grid, feeder = grid_of(tools.settings), Feeder(tools.settings)
+    grid, feeder = grid_of(tools.settings), tools.feeder
     windows = (starts[0], starts[-1] + grid.road_window_ms)
     late_hours = tools.database.run(lambda c: queue.late_hours(c, [(None, *windows)]))
     received = grid.received(starts)
@@ -136,8 +131,7 @@ def _vehicles(tools: Tools, starts: range) -> list[str]:
 def _restate(tools: Tools, run: Run, starts: Iterable[int], works: WorksOf, seen_ms: int) -> None:
     """The slices of a run that are not done yet, oldest first; vehicles with the last one."""
     road_ms, slice_ms = grid_of(tools.settings).road_window_ms, tools.settings.recompute.slice_min * MINUTE_MS
-    feeder = Feeder(tools.settings, tools.session)
-    restate = Restater(tools.settings, tools.database, feeder, tools.stop)
+    restate = Restater(tools.settings, tools.database, tools.feeder, tools.stop)
     pieces: list[Sequence[int]] = [*slices(starts, road_ms, slice_ms, run.done_until_ms)] or [()]
     for place, piece in enumerate(pieces, start=1):
         whose = works if place == len(pieces) else nothing_due

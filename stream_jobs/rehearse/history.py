@@ -42,7 +42,9 @@ def rehearse(
     before = [rule for rule in in_force if rule.id in ids]
     lasting = [_lasting(path, rule) for rule in (*before, *with_mark(changed, MARK))]
     check_translations(path, lasting)
-    plain, marked = renamed(findings(Feeder(settings, session), settings, lasting, span, lead_ms), MARK)
+    plain, marked = renamed(
+        findings(Feeder(settings, session, warm=True), settings, lasting, span, lead_ms), MARK
+    )
     times = (span.from_ms, span.until_ms)
     return compare(episodes(plain, before, *times), episodes(marked, changed, *times))
 

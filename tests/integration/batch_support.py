@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from infra.contract.settings import Settings
 from stream_jobs.database import Database
 from stream_jobs.recompute import work
+from stream_jobs.recompute.feed import Feeder
 from stream_jobs.recompute.plan import Span
 from stream_jobs.recompute.runs import Counts
 
@@ -36,7 +37,7 @@ class Given:
         stop = threading.Event()
         database = Database(self.url, "recompute", stop, PATIENCE_S)
         try:
-            yield work.Tools(self.settings, database, self.url, stop)
+            yield work.Tools(self.settings, database, self.url, stop, Feeder(self.settings))
         finally:
             database.close()
 

@@ -54,7 +54,8 @@ def bench(stack: Stack, tmp_path: Path) -> Iterator[Bench]:
         database = Database(lane.endpoints.db_ingest_url, "recompute", threading.Event())
         owner_url = lane.endpoints.db_owner_url
         with spark_when_asked(lane.settings, "recompute", 1024) as session:
-            yield lane, work.Tools(lane.settings, database, owner_url, threading.Event(), session)
+            feeder = feed.Feeder(lane.settings, session, warm=True)
+            yield lane, work.Tools(lane.settings, database, owner_url, threading.Event(), feeder)
         database.close()
 
 
@@ -92,7 +93,7 @@ def test_what_is_not_as_the_archive_has_it_is_restated_by_a_run_that_was_killed_
         assert (done, of) == (1, 2)
         raise Killed
 
-    monkeypatch.setattr(feed, "SMALL", 0)  # by Spark, and by night without it
+    monkeypatch.setattr(feed, "WARM", 0)  # by Spark, and by night without it
     with pytest.raises(Killed):
         recomputed((lane, replace(tools, say=killed)), start_ms)
     (half_done,) = query(lane, "SELECT run_no, finished_at FROM odograph.recompute_run")
@@ -112,7 +113,7 @@ def test_what_is_not_as_the_archive_has_it_is_restated_by_a_run_that_was_killed_
     with psycopg.connect(lane.endpoints.db_owner_url) as connection:
         assert connection.execute(SPOIL, [vin(1)]).rowcount == 1
         connection.execute(BEHIND, [vin(71), start_ms / 1000, start_ms / 1000])
-    monkeypatch.setattr(feed, "SMALL", 250_000)
+    monkeypatch.setattr(feed, "WARM", 60_000)
     nightly = last_night(bench)
     assert nightly() == replace(Counts(), vehicle_windows=1, vehicles=1)
     assert nightly() is None
