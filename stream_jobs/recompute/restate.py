@@ -112,7 +112,7 @@ class Restater:
         windows = (piece.starts[0], piece.starts[-1] + road_ms) if piece.starts else None
         listed = self._database.run(lambda c: queue.open_late(c, *windows)) if windows else []
         late, reach = taken_in(listed, piece.starts, road_ms, self._before)
-        works = {w.vehicle_id: w for w in map(self._remembered, self._database.run(piece.works))}
+        works = {work.vehicle_id: work for work in self._works(piece)}
         wanted, files = self._wanted(piece, windows, works)
         told = {frame.vehicle_id for frame in listed} if piece.of == "late" else None
         detection = self._rules if piece.rules else of_rules(())
@@ -154,10 +154,12 @@ class Restater:
         wanted = Wanted(windows, received, piece.vehicle_id is None, times)
         return wanted, self._feeder.files(hours_ms(spans, others))
 
-    def _remembered(self, work: Work) -> Work:
-        """The work without its journeys where the archive no longer reaches back to the stop before them."""
-        forgotten = work.stop_ms is not None and work.stop_ms // HOUR_MS * HOUR_MS < self._feeder.since_ms()
-        return replace(work, journeys=False) if forgotten else work
+    def _works(self, piece: Piece) -> list[Work]:
+        """The vehicles; journeys of which the archive has forgotten the stop before them stay as they are."""
+        found = self._database.run(piece.works)
+        known_ms = self._feeder.since_ms() if found else 0
+        kept = (w.stop_ms is None or w.stop_ms // HOUR_MS * HOUR_MS >= known_ms for w in found)
+        return [replace(w, journeys=w.journeys and is_kept) for w, is_kept in zip(found, kept, strict=True)]
 
     def _tables(self, made: Mapping[str, list[pa.Table]], piece: Piece) -> dict[WindowTable, pa.Table]:
         """Rows of all tables that are restated."""

@@ -21,6 +21,7 @@ from stream_jobs.recompute.plan import Span
 from stream_jobs.recompute.runs import Counts
 from stream_jobs.session import spark_when_asked
 from stream_jobs.vehicles.alert_rows import finding_id
+from tests.integration.batch_support import Given, recompute, repair
 from tests.integration.recompute_support import (
     BEHIND,
     RULES,
@@ -148,3 +149,27 @@ def test_a_span_that_is_not_closed_or_not_archived_is_refused(lane: Lane) -> Non
         work.closed_span(lane.settings, Span(now_ms, now_ms + HOUR_MS), now_ms)
     with pytest.raises(ConfigError, match="has nothing of"):
         work.check_archive(lane.settings, Span(now_ms - HOUR_MS, now_ms))
+
+
+def test_journeys_whose_begin_the_archive_has_forgotten_stay_as_they_are_and_are_asked_for_no_more(
+    lane: Lane,
+) -> None:
+    start_ms = base_ms()
+    archive(lane, "first", hot_drive(start_ms))
+    span = Span(start_ms, start_ms + MINUTES * 60_000)
+    given = Given(lane.settings, lane.endpoints.db_ingest_url, span)
+    recompute(given)
+    told = "SELECT round(distance_m) AS metres, revision FROM odograph.trip"
+    assert query(lane, told) == [{"metres": 1000.0, "revision": 1}]
+    with psycopg.connect(lane.endpoints.db_owner_url) as connection:
+        connection.execute("UPDATE odograph.trip SET distance_m = 7")
+        connection.execute(BEHIND, [vin(71), start_ms / 1000, start_ms / 1000])
+        connection.execute(
+            "INSERT INTO odograph.trip_stop (vehicle_id, began_at, batch_id) "
+            "VALUES (%s, to_timestamp(%s), 1)",
+            [vin(71), start_ms / 1000 - 5 * 3600],
+        )
+    assert repair(given) > 0
+    assert query(lane, told) == [{"metres": 7.0, "revision": 1}]
+    due = "SELECT count(*) AS n FROM odograph.journey_behind WHERE repaired_at IS NULL"
+    assert query(lane, due) == [{"n": 0}]
