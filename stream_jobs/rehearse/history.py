@@ -37,13 +37,16 @@ def rehearse(
     Raises ConfigError for a rule that cannot be rehearsed, an expression that Spark refuses, and a span of
     which the archive has nothing.
     """
-    check_expressions(session(), path, changed, rule_schemas())
+    of_spark = [rule for rule in changed if rule.query == INSTANT]
+    if of_spark:
+        check_expressions(session(), path, of_spark, rule_schemas())
     ids = {rule.id for rule in changed}
     before = [rule for rule in in_force if rule.id in ids]
-    lasting = [_lasting(path, rule) for rule in (*before, *with_mark(changed, MARK))]
-    check_translations(path, lasting)
+    old, new = ([_lasting(path, rule) for rule in rules] for rules in (before, changed))
+    check_translations(path, [*old, *new])
+    both = [*old, *with_mark(new, MARK)]
     plain, marked = renamed(
-        findings(Feeder(settings, session, warm=True), settings, lasting, span, lead_ms), MARK
+        findings(Feeder(settings, session, warm=bool(of_spark)), settings, both, span, lead_ms), MARK
     )
     times = (span.from_ms, span.until_ms)
     return compare(episodes(plain, before, *times), episodes(marked, changed, *times))
@@ -72,9 +75,8 @@ def _lasting(path: Path, rule: Rule) -> Rule:
     if rule.query == VEHICLES:
         return rule
     if rule.source != "frame":
-        name = rule.id.removesuffix(MARK)
         raise ConfigError(
-            f"rules file {path}, rule {name}: crash records are not in the archive of telemetry"
+            f"rules file {path}, rule {rule.id}: crash records are not in the archive of telemetry"
         )
     assert rule.query == INSTANT
     return replace(rule, query=VEHICLES, lasting=Lasting(Level()))

@@ -90,9 +90,11 @@ def test_alerts_that_overlap_are_the_same(one: tuple[int, int], other: tuple[int
     assert bool(compare([first], [second]).kept) is same
 
 
-def test_a_changed_rule_is_rehearsed_over_the_archive_with_a_run_up(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def no_spark() -> SparkSession:
+    raise AssertionError("a rule that lasts needs no Spark")
+
+
+def test_a_changed_rule_is_rehearsed_over_the_archive_with_a_run_up(tmp_path: Path) -> None:
     settings = Settings(paths={"home": str(tmp_path)})  # type: ignore[arg-type]
     hot = {**KEYS, "value": "coolant_temp_c"}
     (tmp_path / "a").mkdir()
@@ -104,7 +106,7 @@ def test_a_changed_rule_is_rehearsed_over_the_archive_with_a_run_up(
     list(HourFiles(tmp_path / "archive" / "telemetry", clock_limits(settings))([recorded(records)]))
 
     def over(span: Span, lead_ms: int) -> Comparison:
-        return rehearse(lambda: spark, settings, tmp_path, [in_force], [changed], span, lead_ms)
+        return rehearse(no_spark, settings, tmp_path, [in_force], [changed], span, lead_ms)
 
     whole = over(Span(T0, T0 + HOUR), 0)
     assert [(e.vehicle_id, e.opened_ms - T0) for e in whole.raised] == [(vin(1), 93_000), (vin(2), 93_000)]
