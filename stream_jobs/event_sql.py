@@ -37,13 +37,16 @@ ON CONFLICT DO NOTHING
 RETURNING alert_id
 """
 
-KNOWN_ALERTS: Final = """
-SELECT alert_no, vehicle_id, rule, rule_version, severity, message,
-       (extract(epoch FROM opened_at) * 1000)::bigint AS opened_ms,
-       (extract(epoch FROM last_at) * 1000)::bigint AS last_ms,
-       (extract(epoch FROM cleared_at) * 1000)::bigint AS cleared_ms,
-       value, worst_value, limit_value AS limit, findings, late, lat_deg, lon_deg, first_alert_id,
-       (extract(epoch FROM since_at) * 1000)::bigint AS since_ms
+ALERT_COLUMNS: Final = """
+alert_no, vehicle_id, rule, rule_version, severity, message,
+(extract(epoch FROM opened_at) * 1000)::bigint AS opened_ms,
+(extract(epoch FROM last_at) * 1000)::bigint AS last_ms,
+(extract(epoch FROM cleared_at) * 1000)::bigint AS cleared_ms,
+value, worst_value, limit_value AS limit, findings, late, lat_deg, lon_deg, first_alert_id,
+(extract(epoch FROM since_at) * 1000)::bigint AS since_ms"""
+"""In the order of alerts.Alert."""
+KNOWN_ALERTS: Final = f"""
+SELECT {ALERT_COLUMNS}
 FROM odograph.alert a
 JOIN jsonb_to_recordset(%(rows)s) AS k(vehicle_id text, rule text, from_ms bigint, to_ms bigint)
      USING (vehicle_id, rule)

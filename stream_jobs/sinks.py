@@ -53,7 +53,6 @@ ROAD, EDGE = (
     WindowTable(name, keys, sql.reopen_road(name, keys), mark(sql.staged(name)))
     for name, keys in ((sql.ROAD_TABLE, ROAD_KEYS), (sql.EDGE_TABLE, EDGE_KEYS))
 )
-WINDOW_TABLES = (VEHICLE, ROAD, EDGE)
 
 
 class BatchClaims:

@@ -1,4 +1,4 @@
-"""Where records come from: Kafka, as a stream or whole, and the archive.
+"""Where records come from: Kafka, and the archive.
 
 A record is (topic, partition, log_offset, key, received_ms, value): the same columns from every source.
 """
@@ -26,13 +26,6 @@ def kafka_stream(
     options = kafka_options(settings, endpoints, topic) | FETCHING
     reader = spark.readStream.format("kafka").options(**options)
     return record_columns(reader.option("maxOffsetsPerTrigger", max_offsets).load())
-
-
-def kafka_batch(spark: SparkSession, settings: Settings, endpoints: Endpoints, topic: str) -> DataFrame:
-    """Every record that a topic holds now."""
-    return record_columns(
-        spark.read.format("kafka").options(**kafka_options(settings, endpoints, topic)).load()
-    )
 
 
 def kafka_options(settings: Settings, endpoints: Endpoints, topic: str) -> dict[str, str]:

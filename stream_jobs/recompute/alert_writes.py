@@ -41,10 +41,7 @@ WHERE e.vehicle_id = %(vehicle)s AND split_part(e.rule, '.', 1) = ANY(%(rules)s)
 ORDER BY e.event_time
 """  # noqa: S608  constants of this file
 _ALERTS: Final = f"""
-SELECT alert_no, vehicle_id, rule, rule_version, severity, message, {_MS.format("opened_at")},
-       {_MS.format("last_at")}, {_MS.format("cleared_at")}, value, worst_value, limit_value, findings, late,
-       lat_deg, lon_deg, first_alert_id, {_MS.format("since_at")}, withdrawn_at IS NOT NULL,
-       cleared_by IS NOT NULL
+SELECT {event_sql.ALERT_COLUMNS}, withdrawn_at IS NOT NULL, cleared_by IS NOT NULL
 FROM odograph.alert
 WHERE vehicle_id = %(vehicle)s AND rule = ANY(%(names)s)
   AND opened_at <= to_timestamp(%(high_ms)s / 1000.0) AND last_at >= to_timestamp(%(low_ms)s / 1000.0)
