@@ -40,6 +40,7 @@ from stream_jobs.windows.tables import NO_WINDOWS, place_rows
 
 BATCH_ID: Final = -1
 """Stands where the speed layer writes its batch: a restated row belongs to no batch of a query."""
+STOPPED: Final = "recompute was asked to stop; the same command goes on where it was"
 PAUSE_S: Final = 0.2
 """Between two looks whether another writer is done."""
 Note = Callable[[Connection, Counts, Interval | None], None]
@@ -104,7 +105,7 @@ class Restater:
                     except TurnLostError:
                         log.warning("the database was away: the archive is read again")
             self._stop.wait(PAUSE_S)
-        raise ServiceError("recompute was asked to stop; the same command goes on where it was")
+        raise ServiceError(STOPPED)
 
     def _restate(self, piece: Piece, seen_ms: int, note: Note) -> Counts:
         # Late frames before files: each that is listed here is in the files that are found after it.
@@ -121,6 +122,8 @@ class Restater:
         )
         total, tables, waiting = Counts(), defaultdict[str, list[pa.Table]](list), dict(works)
         for vehicle_id, rows in groupby(self._feeder(files, wanted, remake), key=itemgetter(1)):
+            if self._stop.is_set():
+                raise ServiceError(STOPPED)
             if vehicle_id is None:
                 for kind, _, body in rows:
                     tables[kind].append(table_of(body))

@@ -173,3 +173,34 @@ def test_journeys_whose_begin_the_archive_has_forgotten_stay_as_they_are_and_are
     assert query(lane, told) == [{"metres": 7.0, "revision": 1}]
     due = "SELECT count(*) AS n FROM odograph.journey_behind WHERE repaired_at IS NULL"
     assert query(lane, due) == [{"n": 0}]
+
+
+def test_one_vehicle_is_restated_alone_and_windows_of_places_and_late_frames_stay_as_they_are(
+    lane: Lane,
+) -> None:
+    start_ms = base_ms()
+    archive(lane, "first", sorted(hot_drive(start_ms) + hot_drive(start_ms, 72)))
+    span = Span(start_ms, start_ms + MINUTES * 60_000)
+    given = Given(lane.settings, lane.endpoints.db_ingest_url, span)
+    recompute(given)
+    with psycopg.connect(lane.endpoints.db_owner_url) as connection:
+        connection.execute("UPDATE odograph.vehicle_window SET distance_m = 7")
+        connection.execute("UPDATE odograph.road_cell_window SET distance_m = 7")
+        connection.execute("UPDATE odograph.trip SET distance_m = 7")
+        connection.execute("UPDATE odograph.late_frame SET repaired_at = NULL")
+    counts = recompute(replace(given, span=replace(span, vehicle_id=vin(72))))
+    assert (counts.place_windows, counts.late_frames, counts.vehicles) == (0, 0, 1)
+    restated = (
+        "SELECT vehicle_id, count(*) FILTER (WHERE revision = 2) = count(*) AS windows, "
+        "(SELECT revision FROM odograph.trip t WHERE t.vehicle_id = w.vehicle_id) AS trip "
+        "FROM odograph.vehicle_window w GROUP BY 1 ORDER BY 1"
+    )
+    assert query(lane, restated) == [
+        {"vehicle_id": vin(71), "windows": False, "trip": 1},
+        {"vehicle_id": vin(72), "windows": True, "trip": 2},
+    ]
+    left = (
+        "SELECT (SELECT max(distance_m) FROM odograph.road_cell_window) AS metres, "
+        "(SELECT count(repaired_at) FROM odograph.late_frame) AS taken_in"
+    )
+    assert query(lane, left) == [{"metres": 7.0, "taken_in": 0}]
