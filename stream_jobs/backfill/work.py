@@ -7,18 +7,20 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 from typing import Final
 
+import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from infra.archive.layout import archive_of
+from infra.archive.manifest import sync
 from infra.contract.errors import ConfigError
 from infra.contract.settings import Endpoints, Settings
 from infra.contract.verdict import LATE
 from stream_jobs.archive import LATE_COLUMNS, LATE_TABLE, QUARANTINE_COLUMNS, QUARANTINE_TABLE
 from stream_jobs.backfill.intake import Intake, exceptions
-from stream_jobs.backfill.progress import Progress
 from stream_jobs.database import Connection, Database, insert_rows
 from stream_jobs.maintenance.vehicle_lookup import write_vehicle_lookup
 from stream_jobs.recompute import runs, work
@@ -28,6 +30,7 @@ from stream_jobs.recompute.runs import Counts
 from stream_jobs.session import spark_when_asked
 from stream_jobs.topic_writer import dead_lettering
 
+FOLDER: Final = "backfills"
 APART_MS: Final = 3_600_000
 """Samples that lie further apart are restated as spans of their own: a month of few drives is short."""
 
@@ -43,6 +46,42 @@ class Done:
     vehicle_windows: int
     place_windows: int
     journeys: int
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Which spans of a day's back-fill are restated: a file beside the archive, so a killed one goes on."""
+
+    path: Path
+
+    @classmethod
+    def of(cls, archive: Path, name: str) -> Progress:
+        """The file of a day's name."""
+        return cls(archive / FOLDER / f"{name}.json")
+
+    def begin(self, fresh: bool) -> None:
+        """Forget what was done where files came in since."""
+        if fresh:
+            self.path.unlink(missing_ok=True)
+
+    def left(self, spans: list[Span]) -> list[Span]:
+        """Spans that are not restated yet."""
+        done = self._done()
+        return [span for span in spans if [span.from_ms, span.until_ms] not in done]
+
+    def note(self, span: Span) -> None:
+        """A span is restated."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        draft = self.path.with_suffix(".draft")
+        draft.write_bytes(orjson.dumps({"restated_ms": [*self._done(), [span.from_ms, span.until_ms]]}))
+        sync(draft)
+        draft.replace(self.path)
+
+    def _done(self) -> list[list[int]]:
+        if not self.path.exists():
+            return []
+        found: list[list[int]] = orjson.loads(self.path.read_bytes())["restated_ms"]
+        return found
 
 
 def bring_in(

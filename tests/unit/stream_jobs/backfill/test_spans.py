@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from stream_jobs.backfill.progress import Progress
-from stream_jobs.backfill.work import spans_of
+from stream_jobs.backfill.work import Progress, spans_of
 from stream_jobs.recompute.plan import Span
 
 HOUR = 3_600_000
