@@ -53,7 +53,7 @@ JOIN jsonb_to_recordset(%(rows)s) AS k(vehicle_id text, rule text, from_ms bigin
 WHERE a.withdrawn_at IS NULL AND (a.cleared_at IS NULL
    OR (a.last_at >= to_timestamp(k.from_ms / 1000.0) AND a.opened_at <= to_timestamp(k.to_ms / 1000.0)))
 FOR UPDATE OF a
-"""
+"""  # noqa: S608  a constant of this file
 
 _ALERT_ROW: Final = """
 jsonb_to_recordset(%(rows)s) AS n(alert_no bigint, vehicle_id text, rule text, rule_version integer,

@@ -57,8 +57,8 @@ def write_history(database: Database, settings: Settings) -> bool:
     names = history.USUAL_SCHEMA.names
     table = pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in usual], history.USUAL_SCHEMA)
     new = [
-        history.write(history.usual_file(folder), table),
-        history.write(history.free_flow_file(folder), free_flow_table(flow)),
+        lookups.write(history.usual_file(folder), table, table.schema),
+        lookups.write(history.free_flow_file(folder), free_flow_table(flow), history.PLACE_SCHEMA),
     ]
     if any(new):
         log.info("history is in force", vehicles=table.num_rows, places=len(flow))

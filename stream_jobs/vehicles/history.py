@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from h3ronpy.vector import coordinates_to_cells
 
 from stream_jobs.frames.arrays import Floats, Ints
+from stream_jobs.vehicles.lookups import Version, read, version
 from stream_jobs.windows.roads import RESOLUTION, UNKNOWN_SECTOR
 
 FREE_FLOW: Final = "free_flow_kmh"
@@ -30,7 +31,6 @@ USUAL_SCHEMA: Final = pa.schema([("vehicle_id", pa.string()), *((name, pa.float6
 PLACE_SCHEMA: Final = pa.schema([("place", pa.int64()), (FREE_FLOW, pa.float64())])
 SECTORS: Final = 8
 """A place is its cell times this, plus its sector: H3 leaves the upper bits free."""
-Version = tuple[int, int]
 
 
 def usual_file(lookups: Path) -> Path:
@@ -47,28 +47,6 @@ def words_of(words: Iterable[str]) -> tuple[str, ...]:
     """The columns of HISTORY among ``words``."""
     wanted = set(words)
     return tuple(name for name in HISTORY if name in wanted)
-
-
-def write(path: Path, table: pa.Table) -> bool:
-    """Put ``table`` in the file's place at once, unless it holds the same; whether it did."""
-    if read(path, table.schema).equals(table):
-        return False
-    path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_suffix(".new")
-    with pa.OSFile(str(aside), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
-        writer.write_table(table)
-    aside.replace(path)
-    return True
-
-
-def read(path: Path, schema: pa.Schema) -> pa.Table:
-    """The table in the file; empty where there is none yet, or one of another version of this program."""
-    try:
-        with pa.OSFile(str(path), "rb") as source:
-            found = pa.ipc.open_file(source).read_all()
-    except FileNotFoundError:
-        return schema.empty_table()
-    return found if found.schema.equals(schema) else schema.empty_table()
 
 
 def places(cells: Ints, sectors: Ints) -> Ints:
@@ -119,7 +97,7 @@ class History:
 
 def current(lookups: Path) -> History:
     """What both files say now; they are read again only when one was replaced."""
-    return _held(lookups, (_version(usual_file(lookups)), _version(free_flow_file(lookups))))
+    return _held(lookups, (version(usual_file(lookups)), version(free_flow_file(lookups))))
 
 
 @lru_cache(maxsize=4)
@@ -127,11 +105,3 @@ def _held(lookups: Path, versions: tuple[Version, Version]) -> History:
     usual = read(usual_file(lookups), USUAL_SCHEMA)
     flow = read(free_flow_file(lookups), PLACE_SCHEMA).sort_by("place")
     return History(versions, usual, flow["place"].to_numpy(), flow[FREE_FLOW].to_numpy())
-
-
-def _version(path: Path) -> Version:
-    try:
-        stat = path.stat()
-    except FileNotFoundError:
-        return (0, 0)
-    return stat.st_mtime_ns, stat.st_ino

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from stream_jobs.frames.arrays import Floats
 
 COLUMNS: Final = ("model", "powertrain", "vehicle_class")
+Version = tuple[int, int]
 SCHEMA: Final = pa.schema([(name, pa.string()) for name in ("vehicle_id", *COLUMNS)])
 
 
@@ -26,32 +27,43 @@ def vehicle_file(home: Path) -> Path:
     return home.absolute() / "lookups" / "vehicle.arrow"
 
 
-def write(path: Path, table: pa.Table) -> None:
-    """Put ``table`` in the file's place at once, unless it holds the same."""
-    table = table.cast(SCHEMA)
-    if path.exists() and read(path).equals(table):
-        return
+def write(path: Path, table: pa.Table, schema: pa.Schema = SCHEMA) -> bool:
+    """Put ``table`` in the file's place at once, unless it holds the same; whether it did."""
+    table = table.cast(schema)
+    if path.exists() and read(path, schema).equals(table):
+        return False
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_suffix(".new")
-    with pa.OSFile(str(aside), "wb") as sink, pa.ipc.new_file(sink, SCHEMA) as writer:
+    with pa.OSFile(str(aside), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
         writer.write_table(table)
     aside.replace(path)
+    return True
 
 
-def read(path: Path) -> pa.Table:
-    """The table in the file; empty where there is none yet."""
+def read(path: Path, schema: pa.Schema = SCHEMA) -> pa.Table:
+    """The table in the file; empty where there is none yet, or one of another version of this program."""
     try:
         with pa.OSFile(str(path), "rb") as source:
-            return pa.ipc.open_file(source).read_all()
+            found = pa.ipc.open_file(source).read_all()
     except FileNotFoundError:
-        return SCHEMA.empty_table()
+        return schema.empty_table()
+    return found if found.schema.equals(schema) else schema.empty_table()
+
+
+def version(path: Path) -> Version:
+    """Another one whenever the file was replaced."""
+    try:
+        stat = path.stat()
+    except FileNotFoundError:
+        return (0, 0)
+    return stat.st_mtime_ns, stat.st_ino
 
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
     """The rows of the file as they were at its last change."""
 
-    version: tuple[int, int]
+    version: Version
     table: pa.Table
 
     def of(self, vehicles: pa.Array) -> dict[str, pa.Array]:
@@ -62,17 +74,12 @@ class Lookup:
 
 def current(path: Path) -> Lookup:
     """What the file says now; it is read again only when it was replaced."""
-    try:
-        stat = path.stat()
-        version = (stat.st_mtime_ns, stat.st_ino)
-    except FileNotFoundError:
-        version = (0, 0)
-    return _held(path, version)
+    return _held(path, version(path))
 
 
 @lru_cache(maxsize=4)
-def _held(path: Path, version: tuple[int, int]) -> Lookup:
-    return Lookup(version, read(path))
+def _held(path: Path, of: Version) -> Lookup:
+    return Lookup(of, read(path))
 
 
 def places(words: pa.Array, known: tuple[str, ...]) -> Floats:

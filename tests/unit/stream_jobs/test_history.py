@@ -59,14 +59,13 @@ def records(*frames: dict[str, Any]) -> pa.RecordBatch:
 
 def tell_usual(home: Path, **values: float) -> None:
     row = {"vehicle_id": vin(1), **dict.fromkeys(history.USUAL), **values}
-    history.write(
-        history.usual_file(lookups.vehicle_file(home).parent),
-        pa.Table.from_pylist([row], history.USUAL_SCHEMA),
-    )
+    table = pa.Table.from_pylist([row], history.USUAL_SCHEMA)
+    lookups.write(history.usual_file(lookups.vehicle_file(home).parent), table, history.USUAL_SCHEMA)
 
 
 def tell_free_flow(home: Path, *rows: tuple[str, int, float]) -> None:
-    history.write(history.free_flow_file(lookups.vehicle_file(home).parent), free_flow_table(list(rows)))
+    path = history.free_flow_file(lookups.vehicle_file(home).parent)
+    lookups.write(path, free_flow_table(list(rows)), history.PLACE_SCHEMA)
 
 
 def test_a_running_stage_takes_what_is_written_while_it_runs(tmp_path: Path) -> None:
@@ -98,8 +97,8 @@ def test_free_flow_is_that_of_the_cell_and_direction_of_the_frames_last_position
 def test_the_same_history_is_not_written_again_and_another_versions_file_says_nothing(tmp_path: Path) -> None:
     table = free_flow_table([(CELL, EAST, 62.0)])
     path = tmp_path / "flow.arrow"
-    assert [history.write(path, table), history.write(path, table)] == [True, False]
-    assert history.read(path, history.USUAL_SCHEMA).num_rows == 0
+    assert [lookups.write(path, table, table.schema) for _ in range(2)] == [True, False]
+    assert lookups.read(path, history.USUAL_SCHEMA).num_rows == 0
 
 
 def test_places_of_two_directions_of_a_cell_differ_and_fit_64_bits() -> None:
