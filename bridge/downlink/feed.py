@@ -27,7 +27,6 @@ READ: Final[dict[str, Any]] = {
     "enable.auto.offset.store": False,
     "auto.offset.reset": "earliest",  # what retention took away is gone: go on with the oldest there is
     "reconnect.backoff.max.ms": 1000,
-    "fetch.wait.max.ms": 100,
     "queued.min.messages": 1000,  # a dead webhook's backlog stays in Kafka, not in our memory
     "queued.max.messages.kbytes": 4096,
     "log_level": 0,
