@@ -163,7 +163,8 @@ def csv_of(table: pa.Table) -> bytes:
     """The table as CSV without a header; null is nothing, an empty string is quoted."""
     buffer = io.BytesIO()
     options = pyarrow.csv.WriteOptions(include_header=False)
-    pyarrow.csv.write_csv(table, buffer, options)
+    # In one piece: Arrow writes rubbish where the first chunk is empty.
+    pyarrow.csv.write_csv(table.combine_chunks(), buffer, options)
     return buffer.getvalue()
 
 

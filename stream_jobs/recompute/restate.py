@@ -176,8 +176,7 @@ class Restater:
                 sums = sums.join(mine.select(keys), keys, join_type="left semi")
             road, edge = place_rows(sums, self._settings.jobs.road_window_s)
             found |= {ROAD: road, EDGE: edge}
-        # In one piece: Arrow writes rubbish as CSV where the first chunk is empty.
-        return {table: tagged(rows.combine_chunks(), BATCH_ID) for table, rows in found.items()}
+        return {table: tagged(rows, BATCH_ID) for table, rows in found.items()}
 
     def _write_windows(
         self, piece: Piece, windows: Interval, rows: Mapping[WindowTable, pa.Table],

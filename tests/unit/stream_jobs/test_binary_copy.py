@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_jobs.binary_copy import EPOCH_US, ROWS_AT_ONCE, binary
+from stream_jobs.database import csv_of
 
 TYPES = {
     "a": "text", "b": "bigint", "c": "double precision", "d": "boolean", "e": "timestamp with time zone",
@@ -95,3 +96,8 @@ def test_a_column_that_knows_no_value_is_null_whatever_its_type() -> None:
 )
 def test_what_has_no_exact_form_is_left_to_the_servers_reading_of_text(values: pa.Array, kind: str) -> None:
     assert binary(pa.table({"x": values}), {"x": kind}) is None
+
+
+def test_rows_whose_first_chunk_is_empty_are_csv_all_the_same() -> None:
+    rows = pa.table({"vehicle_id": ["A1", "A2"], "n": [1, None]})
+    assert csv_of(pa.concat_tables([rows.schema.empty_table(), rows])) == b'"A1",1\n"A2",\n'
