@@ -12,9 +12,10 @@ import pytest
 
 from infra.sql import continuous
 from load_tests.oracle import Expected, expect, expect_rollup
-from stream_jobs.database import Database
+from stream_jobs.database import Connection, Database, stage
+from stream_jobs.recompute.restate import restate_windows
 from stream_jobs.rollups.update import RollUps
-from stream_jobs.sinks import VEHICLE, restate_windows, tagged, write_windows
+from stream_jobs.sinks import VEHICLE, tagged, write_windows
 from stream_jobs.trends.update import renew
 from stream_jobs.windows import tables as windows
 from tests.integration.community_support import apply_community_files, refreshed
@@ -87,7 +88,14 @@ def test_every_level_equals_all_its_samples_and_follows_what_is_written_again(
     whole = expect(records)
     changed = [k for k in whole.vehicle if whole.vehicle[k] != in_time.vehicle.get(k)]
     assert 0 < len(changed) < len(whole.vehicle)
-    database.run(lambda c: restate_windows(c, VEHICLE, tagged(table_of(whole, changed), -1)))
+    rows = tagged(table_of(whole, changed), -1)
+    times = {"since": min(start for _, start in changed), "until": max(start for _, start in changed)}
+
+    def restate(connection: Connection) -> int:
+        stage(connection, VEHICLE.name, rows)
+        return restate_windows(connection, VEHICLE, rows, times)
+
+    assert database.run(restate) == len(changed)
     minutes = {(vehicle, start.replace(second=0)) for vehicle, start in changed}
     assert roll_up() == len(minutes)
     assert_fleet(lane, records)

@@ -15,7 +15,7 @@ from infra.contract.errors import ContractError
 from infra.contract.settings import Settings
 from load_tests.hostile import files
 from load_tests.hostile.grammar import KINDS, bodies
-from stream_jobs import rules
+from stream_jobs import entries
 from stream_jobs.telemetry import Operator, table_of
 from stream_jobs.vehicles.limits import core_limits
 from stream_jobs.vehicles.plugged import detection
@@ -39,7 +39,7 @@ def test_a_loader_without_bounds_is_seen(monkeypatch: pytest.MonkeyPatch) -> Non
     def plain(path: Path, what: str) -> Any:
         return yaml.safe_load(path.read_text())  # of Python: the one of C does not survive its interruption
 
-    monkeypatch.setattr(rules, "read_yaml", plain)
+    monkeypatch.setattr(entries, "read_yaml", plain)
     monkeypatch.setattr(files, "PATIENCE_S", 0.5)
     assert sum(files.share("rules", seed=17, first=0, count=60).bad.values()) > 3
 
