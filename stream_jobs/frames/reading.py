@@ -92,7 +92,6 @@ def _read_at_once(payloads: pa.BinaryArray, schema: pa.Schema) -> pa.Table | Non
     return table if table.num_rows == len(payloads) else None
 
 
-_CODES: Final = pa.list_(pa.string())
 _OTHERS: Final = ("schema", "sent_ms")
 """What frames say besides the fields of FRAME_SCHEMA; numbers."""
 _STRICT: Final = {

@@ -301,11 +301,11 @@ def _sorted_frames(places: Ints, features: Features) -> Ints:
     """
     boot, seq = features["boot_id"], features["seq"]
     order = np.lexsort((np.arange(len(places)), seq, boot, places))
-    same = np.zeros(len(order), np.bool_)
+    first = np.zeros(len(order), np.bool_)
     for column in (places, boot, seq):
-        same[1:] |= column[order][1:] != column[order][:-1]
-    same[:1] = True
-    order = order[same & (features["believed"][order] > 0)]
+        first[1:] |= column[order][1:] != column[order][:-1]
+    first[:1] = True
+    order = order[first & (features["believed"][order] > 0)]
     place, boots, t0 = places[order], boot[order], features["t0_ms"][order]
     new_boot = np.flatnonzero((np.diff(place, prepend=-1) != 0) | (np.diff(boots, prepend=-1) != 0))
     if not new_boot.size:
