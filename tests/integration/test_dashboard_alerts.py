@@ -124,6 +124,7 @@ def test_keys_go_through_the_list_and_the_address_follows(dispatcher: Visit) -> 
     dispatcher.open("/alerts?alert=2")
     expect(dispatcher.page.get_by_role("heading", name="Alert 2")).to_be_visible()
     for key, number in (("j", 1), ("j", 5), ("k", 1)):
+        dispatcher.still()  # until then the old page's buttons stand beside the new one's
         expect(button(dispatcher, "Next")).to_be_enabled()
         dispatcher.page.keyboard.press(key)
         expect(dispatcher.page).to_have_url(re.compile(rf"alert={number}\b"))
