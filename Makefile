@@ -18,10 +18,11 @@ help: ## this list
 setup: $(READY) ## Python environment in .venv, then the services' programs (about 2 GB, once)
 	@$(ODOGRAPH) setup
 
-check: $(READY) ## format, lint and types
+check: $(READY) ## format, lint, types and layers
 	@$(VENV)/bin/ruff format --check .
 	@$(VENV)/bin/ruff check .
 	@$(VENV)/bin/mypy
+	@$(VENV)/bin/lint-imports
 
 test: $(READY) ## all tests on real services, in a home of their own; ARGS go to pytest
 	@$(ODOGRAPH) setup --browser

@@ -71,10 +71,10 @@ def bridge(
     2 a setting is wrong.
     """
     from bridge import resharding, uplink
-    from infra.contract import settings
+    from infra.clients.log import configure
     from infra.contract.errors import ConfigError
     from infra.contract.shard import Shard
-    from infra.log import configure
+    from infra.settings import settings
 
     configure("bridge")
     if retire is not None and (shard is not None or prepare):

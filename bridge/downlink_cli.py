@@ -27,8 +27,8 @@ def downlink() -> None:
     Exit codes: 0 ended as asked; 2 a setting or the file of webhooks is wrong.
     """
     from bridge.downlink import service
-    from infra.contract import settings
-    from infra.log import configure
+    from infra.clients.log import configure
+    from infra.settings import settings
 
     configure("downlink")
     in_force = settings.load()
@@ -53,7 +53,8 @@ def notify(
     A kept notice replaces the one kept before. Exit codes: 0 the broker has it; 1 it has not; 2 wrong use.
     """
     from bridge.downlink import notices
-    from infra.contract import settings, signing
+    from infra.contract import signing
+    from infra.settings import settings
 
     in_force = settings.load()
     wanted = notices.Notice(text, severity, tuple(vehicle or ()), notices.length_s(valid), keep)
@@ -71,7 +72,7 @@ def undelivered(
     Exit codes: 0 listed; 1 Kafka is away.
     """
     from bridge.downlink import dead_deliveries
-    from infra.contract import settings
+    from infra.settings import settings
 
     in_force = settings.load()
     rows = dead_deliveries.newest(in_force, settings.endpoints(in_force), limit)

@@ -15,11 +15,11 @@ from bridge.mqtt_source import MqttSource
 from bridge.names import NamedTranslator
 from bridge.rate_limit import VehicleLimit
 from bridge.translate import Translator
+from infra.clients.mqtt_broker import MqttBroker
 from infra.contract import topics
-from infra.contract.secret_file import read_secret
-from infra.contract.settings import Endpoints, Settings
 from infra.contract.shard import Shard
-from infra.mqtt_broker import MqttBroker
+from infra.settings.secret_file import read_secret
+from infra.settings.settings import Endpoints, Settings
 
 RECEIVE_MAXIMUM: Final = 65_535
 """MQTT's own limit."""

@@ -16,7 +16,7 @@ from paho.mqtt.properties import Properties
 
 from bridge.buffered_socket import BufferedSocket
 from bridge.wire import PACKET_BYTES
-from infra.mqtt_broker import MqttBroker
+from infra.clients.mqtt_broker import MqttBroker
 
 KEEPALIVE_S: Final = 30
 CONNECT_S: Final = 2.0

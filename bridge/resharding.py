@@ -17,9 +17,9 @@ from bridge.mqtt_session import SourceConfig, end_session
 from bridge.mqtt_source import MqttSource
 from bridge.uplink import health_port
 from bridge.wire import Publish
+from infra.clients.health import Check, HealthServer
 from infra.contract.errors import ServiceError
-from infra.contract.settings import Endpoints, Settings
-from infra.health import Check, HealthServer
+from infra.settings.settings import Endpoints, Settings
 
 PREPARE_S: Final = 10.0
 MARK_S: Final = 2.0

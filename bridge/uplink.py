@@ -20,10 +20,10 @@ from bridge.kafka_sink import KafkaProbe
 from bridge.lanes import AnyLane, lanes
 from bridge.metrics import BridgeCollector
 from bridge.silence_thread import SilenceConfig, SilenceThread
+from infra.clients.health import HealthServer
 from infra.contract import topics
-from infra.contract.settings import Endpoints, Settings
 from infra.contract.shard import Shard
-from infra.health import HealthServer
+from infra.settings.settings import Endpoints, Settings
 from infra.stack.broker_figures import BrokerWatch
 
 STATISTICS_S: Final = 1.0

@@ -13,8 +13,8 @@ import streamlit as st
 from dashboard.answers import Answers, hold
 from dashboard.measures import Measures
 from dashboard.queries import Connection, Database
-from infra.contract import settings as contract
 from infra.contract.errors import ServiceError
+from infra.settings import settings as contract
 
 P = ParamSpec("P")
 Query = Callable[Concatenate[Connection, P], pd.DataFrame]

@@ -19,10 +19,10 @@ from starlette.routing import Route
 from dashboard import roles
 from dashboard.crash_queries import Key
 from dashboard.door import identity
-from infra.contract import settings as contract
 from infra.contract.errors import ConfigError, ServiceError
-from infra.vault import bundle, tables
-from infra.vault.report import one_line
+from infra.settings import settings as contract
+from stream_jobs.crashes.vault import bundle, tables
+from stream_jobs.crashes.vault.report import one_line
 
 PATH: Final = "/crash/bundle"
 ELSEWHERE: Final = "this address is for the dashboard's own pages\n"

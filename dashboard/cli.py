@@ -17,7 +17,7 @@ def dashboard(
 ) -> None:
     """Serve the web page (and /livez, /readyz, /metrics) until stopped."""
     from dashboard.server import serve
-    from infra.contract import settings as contract
+    from infra.settings import settings as contract
 
     settings = contract.load()
     chosen = port or contract.endpoints(settings).http_ports["dashboard"]

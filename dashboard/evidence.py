@@ -15,8 +15,8 @@ import duckdb
 import pandas as pd
 import pyarrow as pa
 
+from infra.clients.duck import connected
 from infra.contract.signals import BY_NAME, SIGNALS, Signal
-from infra.duck import connected
 
 AROUND_S: Final = 30.0
 COMPARED: Final = ("frame", "level")

@@ -18,9 +18,9 @@ from typing import Any, Final, LiteralString
 import pandas as pd
 import psycopg
 
+from infra.clients.db_errors import Cause, cause_of
+from infra.clients.socket_deadline import Wait, at_most
 from infra.contract.errors import ServiceError
-from infra.contract.patience import Wait, at_most
-from infra.db_errors import Cause, cause_of
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 

@@ -25,10 +25,10 @@ from dashboard import bundles, door, fleet_queries, live, map_routes, maps, role
 from dashboard.host_check import HostCheck, served_names
 from dashboard.measures import Measures
 from dashboard.queries import Database
-from infra.contract import settings as contract
+from infra.clients.health import readiness
 from infra.contract.errors import ConfigError, ServiceError
-from infra.contract.sections import Dashboard
-from infra.health import readiness
+from infra.settings import settings as contract
+from infra.settings.sections import Dashboard
 
 SCRIPT: Final = Path(__file__).with_name("app.py")
 A_DAY_S: Final = 86_400

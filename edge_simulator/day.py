@@ -26,8 +26,8 @@ from edge_simulator.stopping import StopFlag
 from edge_simulator.telemetry.outbox import Outgoing
 from edge_simulator.world import Slot, World
 from infra.contract.errors import ConfigError, OdographError
-from infra.contract.settings import Settings
 from infra.contract.verdict import clock_limits
+from infra.settings.settings import Settings
 
 Say = Callable[[str], None]
 SAY_EVERY_S = 2.0

@@ -56,8 +56,8 @@ def replay(
     from edge_simulator.sending.publisher import Publisher
     from edge_simulator.sending.sender import Plan
     from edge_simulator.stopping import StopFlag
-    from infra.contract import settings
-    from infra.contract.durations import duration_ms
+    from infra.settings import settings
+    from infra.settings.durations import duration_ms
 
     in_force = settings.load()
     drain_s = duration_ms(drain, "--drain") / 1000

@@ -76,8 +76,8 @@ def resend(
     from edge_simulator.edr import crash_store
     from edge_simulator.edr import resend as again
     from edge_simulator.sending.publisher import Publisher
-    from infra.contract import settings
-    from infra.contract.durations import duration_ms
+    from infra.settings import settings
+    from infra.settings.durations import duration_ms
 
     in_force = settings.load()
     drain_s = duration_ms(drain, "--drain") / 1000

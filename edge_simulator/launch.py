@@ -17,10 +17,10 @@ from edge_simulator.sending.run import Run
 from edge_simulator.sending.sender import Plan, Say
 from edge_simulator.stopping import StopFlag
 from edge_simulator.world import World
-from infra.contract import settings as configuration
 from infra.contract import signing
 from infra.contract.errors import ConfigError
 from infra.contract.topics import mqtt_topic
+from infra.settings import settings as configuration
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,9 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from edge_simulator.stages import Schedule, from_list
 from infra.contract.crash_parts import MIN_CHUNK_BYTES
-from infra.contract.durations import duration_ms
 from infra.contract.errors import ConfigError
-from infra.contract.yaml_file import parse_yaml, read_yaml
+from infra.settings.durations import duration_ms
+from infra.settings.yaml_file import parse_yaml, read_yaml
 
 READY = Path(__file__).with_name("scenarios")
 WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")

@@ -43,7 +43,7 @@ def faults() -> None:
 def check(file: Annotated[str, typer.Argument(help="a ready scenario or a YAML file")]) -> None:
     """Check a scenario whole and say what it comes to. Exit 2 with the first thing that is wrong."""
     from edge_simulator import setting_out
-    from infra.contract import settings
+    from infra.settings import settings
 
     found = setting_out.read(file, settings.load(), {})
     length = "until stopped" if found.frames_per_vehicle is None else f"{found.span_ms / 1000:g} s"

@@ -15,7 +15,7 @@ from edge_simulator.scenario_file import WEEKDAYS, ScenarioFile
 from edge_simulator.telemetry.gnss import GnssSettings
 from edge_simulator.wireless.link_settings import from_mapping
 from infra.contract.errors import ConfigError
-from infra.contract.settings import Settings
+from infra.settings.settings import Settings
 
 DAY_DEFAULTS = {"profile": "day", "interval": "10s", "step": "500ms", "parked_every": "10m"}
 """What a whole day is made with unless its scenario or the options say otherwise."""

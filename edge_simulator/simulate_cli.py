@@ -107,9 +107,9 @@ def simulate(
     from edge_simulator.day import make
     from edge_simulator.sending import fleet_processes
     from edge_simulator.town.stored import store_roads
-    from infra.contract import settings
-    from infra.contract.durations import duration_ms
     from infra.contract.errors import ConfigError
+    from infra.settings import settings
+    from infra.settings.durations import duration_ms
 
     if day is not None and (begins is not None or start_ms is not None):
         raise ConfigError(

@@ -28,14 +28,14 @@ from pyspark.sql import SparkSession
 
 from edge_simulator import day
 from edge_simulator.scenario import Scenario, cadence
-from infra.archive import format as parquet
-from infra.archive import reader
-from infra.archive.pack import pack_hour
-from infra.archive.writer import place
-from infra.contract.settings import Settings
+from infra.settings.settings import Settings
 from load_tests.rate_support import cpu_s
-from stream_jobs import sources
-from stream_jobs.session import build_session
+from stream_jobs.app import sources
+from stream_jobs.app.session import build_session
+from stream_jobs.archive import format as parquet
+from stream_jobs.archive import reader
+from stream_jobs.archive.pack import pack_hour
+from stream_jobs.archive.writer import place
 
 START_MS = 1_763_593_200_000
 BATCH_MS = 10_000

@@ -15,10 +15,10 @@ import sys
 import tempfile
 from pathlib import Path
 
-from infra.archive.layout import HOUR_MS
-from infra.audit import archive
-from infra.audit.scope import WHOLE, Scope
-from infra.duck import connected
+from infra.clients.duck import connected
+from stream_jobs.archive.layout import HOUR_MS
+from stream_jobs.audit import archive
+from stream_jobs.audit.scope import WHOLE, Scope
 
 T0_MS = 1_763_596_800_000
 INTERVAL_MS = 10_000

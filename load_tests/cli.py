@@ -1,4 +1,4 @@
-"""The commands ``odograph bench`` and ``odograph drill``."""
+"""The commands ``odograph bench``, ``odograph drill`` and ``odograph score``."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ import typer
 def register(app: typer.Typer) -> None:
     """Add the commands."""
     from load_tests.drills import cli as drills
+    from load_tests.score import cli as score
 
     app.command()(bench)
     drills.register(app)
+    score.register(app)
 
 
 def bench(
@@ -55,9 +57,9 @@ def bench(
     """
     from contextlib import nullcontext
 
-    from infra.contract.durations import duration_ms
     from infra.contract.errors import ConfigError
-    from infra.contract.settings import load
+    from infra.settings.durations import duration_ms
+    from infra.settings.settings import load
     from load_tests.bench import card as cards
     from load_tests.bench import home, run
 

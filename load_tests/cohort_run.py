@@ -26,15 +26,15 @@ from edge_simulator.faults import Wanted
 from edge_simulator.scenario import Cadence, Scenario
 from edge_simulator.vehicle.vehicles import MODELS
 from edge_simulator.world import World
-from infra.contract.section_cohort import Cohort as Terms
-from infra.contract.settings import load
 from infra.contract.verdict import OK, clock_limits
-from stream_jobs.cohort.judge import Judged, judge
-from stream_jobs.cohort.metrics import load_metrics
-from stream_jobs.cohort.residuals import Bucket
-from stream_jobs.cohort.statements import rolled, values
-from stream_jobs.cohort.update import bucket_of
-from stream_jobs.rollups.columns import COLUMNS
+from infra.settings.section_cohort import Cohort as Terms
+from infra.settings.settings import load
+from stream_jobs.maintenance.rollups.columns import COLUMNS
+from stream_jobs.rules.cohort.judge import Judged, judge
+from stream_jobs.rules.cohort.metrics import load_metrics
+from stream_jobs.rules.cohort.residuals import Bucket
+from stream_jobs.rules.cohort.statements import rolled, values
+from stream_jobs.rules.cohort.update import bucket_of
 from stream_jobs.windows.open_windows import archived_windows, terms_of
 
 START_MS: Final = 1_790_000_100_000

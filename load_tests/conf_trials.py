@@ -21,14 +21,14 @@ from typing import Any
 
 import psycopg
 
-from infra.contract import settings as contract
+from infra.clients.log import configure
 from infra.contract.topics import kafka_topic
-from infra.log import configure
+from infra.settings import settings as contract
 from load_tests.drills.site import Site, opened
 from load_tests.filling import Filling, fill
 from load_tests.query_rate import EMPTY, say
 from load_tests.query_runs import known, run
-from stream_jobs import jobs, queries
+from stream_jobs.app import jobs, queries
 
 SHIPPED = "shipped"
 ONE_S = 600.0

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 from PIL import Image
 from playwright.sync_api import ConsoleMessage, Page, expect
 
-from infra.contract.settings import endpoints, load
+from infra.settings.settings import endpoints, load
 from load_tests.dashboard.paint import browser
 
 SIZES: Final = {"wide": (1600, 1000), "phone": (390, 844)}

@@ -28,7 +28,7 @@ from playwright.sync_api import Page
 
 from edge_simulator.town.roads import city
 from infra.contract.errors import ServiceError
-from infra.contract.settings import Endpoints, Settings, load
+from infra.settings.settings import Endpoints, Settings, load
 from infra.sql import figures
 from infra.stack import processes
 from infra.stack.guard import guarded

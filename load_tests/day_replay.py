@@ -24,7 +24,7 @@ from typing import Any, Final
 
 import duckdb
 
-from infra.contract.settings import load
+from infra.settings.settings import load
 from infra.stack import processes
 from infra.stack.guard import guarded
 from infra.stack.programs import odograph

@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from edge_simulator.recordings.drive_frames import prepare
 from edge_simulator.recordings.drives import read_folder
-from infra.contract.settings import load
 from infra.contract.verdict import clock_limits
+from infra.settings.settings import load
 from stream_jobs.vehicles.core import Core
 from stream_jobs.vehicles.journeys.rows import TripRow
 from stream_jobs.vehicles.limits import core_limits, harsh_limits

@@ -28,8 +28,8 @@ import orjson
 import pyarrow as pa
 
 from edge_simulator.town.roads import region
-from infra.contract.settings import Settings
 from infra.contract.verdict import clock_limits
+from infra.settings.settings import Settings
 from stream_jobs.frames.arrays import Floats
 from stream_jobs.frames.batch import FrameBatch, frame_batch
 from stream_jobs.roads.hours import hour_of_week

@@ -27,9 +27,9 @@ from typing import Final, NamedTuple
 import orjson
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from infra.contract.settings import ENDPOINTS_FILE
+from infra.clients.log import configure
 from infra.contract.topics import kafka_topic
-from infra.log import configure
+from infra.settings.settings import ENDPOINTS_FILE
 from infra.stack import health, ports
 from infra.stack.kafka_topics import create_topics
 from infra.stack.programs import odograph

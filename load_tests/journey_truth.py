@@ -19,8 +19,8 @@ import pyarrow.parquet as pq
 
 from edge_simulator import day
 from edge_simulator.scenario import LinkShares, Scenario, cadence
-from infra.contract.settings import Settings
 from infra.contract.verdict import clock_limits
+from infra.settings.settings import Settings
 from stream_jobs.frames.batch import RECORD
 from stream_jobs.vehicles.core import Core
 from stream_jobs.vehicles.journeys.rows import HarshRow, TripRow

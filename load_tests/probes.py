@@ -15,7 +15,7 @@ from paho.mqtt import client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion
 
 from infra.contract import messages, topics
-from infra.contract.settings import Endpoints, Settings
+from infra.settings.settings import Endpoints, Settings
 
 _REPORTING = (
     "SELECT vehicle_id FROM serving.fleet_latest "

@@ -19,14 +19,14 @@ from dataclasses import asdict
 
 import psycopg
 
-from infra.contract.settings import Settings, load
+from infra.clients.log import configure
 from infra.contract.topics import kafka_topic
-from infra.log import configure
+from infra.settings.settings import Settings, load
 from infra.stack.kafka_topics import create_topics
 from load_tests.drills.site import Site, opened
 from load_tests.filling import Filling, fill
 from load_tests.query_runs import Run, known, run
-from stream_jobs import queries
+from stream_jobs.app import queries
 
 TABLES = (
     *("vehicle_window", "road_cell_window", "road_edge_window", "vehicle_latest"),

@@ -17,15 +17,15 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 
-from infra.contract.settings import Endpoints, Settings
+from infra.settings.settings import Endpoints, Settings
 from load_tests.filling import SAMPLES
 from load_tests.rate_support import tree_cpu_s
-from stream_jobs import jobs, queries
+from stream_jobs.app import jobs, queries
+from stream_jobs.app.listening import Listener
+from stream_jobs.app.progress import line_of
+from stream_jobs.app.quality import parse
+from stream_jobs.app.schema import frame_schema
 from stream_jobs.frames.reading import read
-from stream_jobs.listening import Listener
-from stream_jobs.progress import line_of
-from stream_jobs.quality import parse
-from stream_jobs.schema import frame_schema
 
 DEADLINE_S: Final = 300.0
 WATERMARK: Final = "60 seconds"

@@ -15,7 +15,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, TopicPartition
 
-from infra.contract.settings import ENDPOINTS_FILE, Endpoints, load
+from infra.settings.settings import ENDPOINTS_FILE, Endpoints, load
 from infra.stack import cache, ports
 from infra.stack.fetch import fetch_all
 from infra.stack.guard import guarded

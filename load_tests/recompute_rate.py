@@ -24,15 +24,15 @@ from typing import Any, Final
 
 import psycopg
 
-from infra.archive import reader
-from infra.archive.layout import TELEMETRY, archive_of
-from infra.contract.settings import Endpoints, Settings, endpoints
+from infra.settings.settings import Endpoints, Settings, endpoints
 from infra.stack.fetch import fetch_all
 from infra.stack.progress import Progress
 from infra.stack.stack import SERVICES, Stack
 from load_tests.archive_rate import START_MS, generated
 from load_tests.bench.home import own_home
 from load_tests.rate_support import TICKS
+from stream_jobs.archive import reader
+from stream_jobs.archive.layout import TELEMETRY, archive_of
 
 LOOK_S: Final = 0.5
 PAGE_MB: Final = os.sysconf("SC_PAGE_SIZE") / 2**20

@@ -29,11 +29,10 @@ from edge_simulator import scenario_file, setting_out
 from edge_simulator.faults.fault_table import KINDS
 from edge_simulator.telemetry.outbox import Outgoing
 from edge_simulator.world import World
-from infra.contract.durations import duration_ms
 from infra.contract.errors import ServiceError
-from infra.contract.settings import Endpoints, Settings, load
 from infra.contract.topics import HEADER_MQTT_TOPIC, HEADER_RECEIVED_MS, kafka_topic, mqtt_topic
-from infra.score import report
+from infra.settings.durations import duration_ms
+from infra.settings.settings import Endpoints, Settings, load
 from infra.sql import truth
 from infra.stack import fetch, lag, programs
 from infra.stack.guard import guarded
@@ -41,6 +40,7 @@ from infra.stack.log_ends import LogEnds
 from infra.stack.progress import Progress
 from infra.stack.stack import Stack
 from infra.stack.supervisor import Supervisor
+from load_tests.score import report
 
 JOBS = ("jobs", "instant", "events", "maintenance")
 QUERIES = ("archive", "telemetry")

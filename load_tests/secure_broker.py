@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 
-from infra.mqtt_broker import MqttBroker
+from infra.clients.mqtt_broker import MqttBroker
 from infra.stack import accounts, broker_access, mosquitto, ports, probes
 from infra.stack.ports import HOST
 from infra.stack.rootfs import CONFIG

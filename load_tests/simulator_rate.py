@@ -26,7 +26,7 @@ from edge_simulator.sending.reactions import filters
 from edge_simulator.sending.run import Run
 from edge_simulator.sending.sender import Plan
 from edge_simulator.world import World
-from infra.mqtt_broker import MqttBroker
+from infra.clients.mqtt_broker import MqttBroker
 from load_tests.rate_support import Broker, Clock, broker_in, cpu_s
 
 FLAT_OUT_VEHICLES = 10_000

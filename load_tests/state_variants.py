@@ -26,14 +26,14 @@ from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from pyspark.sql.streaming.state import GroupStateTimeout
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle, ValueState
 
-from infra.contract.settings import load
+from infra.settings.settings import load
 from load_tests.filling import bodies, payload, vehicle
 from load_tests.rate_support import tree_cpu_s
+from stream_jobs.app.jobs import STREAM_CONF
+from stream_jobs.app.schema import WATERMARK_METADATA
+from stream_jobs.app.session import build_session
+from stream_jobs.app.telemetry import OUTPUT, STATE, Operator
 from stream_jobs.frames.batch import RECORD
-from stream_jobs.jobs import STREAM_CONF
-from stream_jobs.schema import WATERMARK_METADATA
-from stream_jobs.session import build_session
-from stream_jobs.telemetry import OUTPUT, STATE, Operator
 from stream_jobs.vehicles.limits import core_limits
 from stream_jobs.vehicles.plugged import Detection
 from stream_jobs.vehicles.stage import vehicle_stage

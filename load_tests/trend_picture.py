@@ -17,11 +17,11 @@ from typing import Final
 
 from PIL import Image, ImageDraw
 
-from infra.contract.section_cohort import Cohort as Terms
+from infra.settings.section_cohort import Cohort as Terms
 from load_tests.cohort_run import Run, add_options, judged, of_options
-from stream_jobs.cohort.judge import MINUTE_MS, News
-from stream_jobs.cohort.metrics import Metric
-from stream_jobs.cohort.residuals import Residual
+from stream_jobs.rules.cohort.judge import MINUTE_MS, News
+from stream_jobs.rules.cohort.metrics import Metric
+from stream_jobs.rules.cohort.residuals import Residual
 
 WIDTH, HEIGHT = 1200, 620
 LEFT, RIGHT, TOP, BOTTOM = 70, 20, 70, 50

@@ -21,8 +21,8 @@ import pyarrow as pa
 
 from edge_simulator.scenario import Cadence, Scenario
 from edge_simulator.world import World
-from infra.contract.settings import Settings
-from stream_jobs.rules import load_rules
+from infra.settings.settings import Settings
+from stream_jobs.rules.model import load_rules
 from stream_jobs.vehicles.core import Core
 from stream_jobs.vehicles.limits import core_limits
 from stream_jobs.vehicles.plugged import of_rules

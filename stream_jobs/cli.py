@@ -7,8 +7,13 @@ from typing import Annotated
 
 import typer
 
-from stream_jobs import alerts_cli, archive_cli
-from stream_jobs.recompute import cli as recompute_cli
+from stream_jobs.alerts import cli as alerts_cli
+from stream_jobs.archive import cli as archive_cli
+from stream_jobs.audit import cli as audit_cli
+from stream_jobs.crashes.vault import cli as vault_cli
+from stream_jobs.replay import cli as replay_cli
+from stream_jobs.reprocess import backfill_cli
+from stream_jobs.reprocess import cli as recompute_cli
 from stream_jobs.roads import cli as roads_cli
 from stream_jobs.vehicles.trips_cli import trips
 
@@ -21,21 +26,28 @@ user_sql = typer.Typer(
 def register(app: typer.Typer) -> None:
     """Add this package's commands to the application."""
     app.add_typer(jobs, name="jobs")
-    roads_cli.register(app)
-    recompute_cli.register(app)
     app.command("trips")(trips)
     app.command("maintenance")(maintenance)
-    alerts_cli.register(app)
-    archive_cli.register()
+    for package in (
+        roads_cli,
+        recompute_cli,
+        backfill_cli,
+        alerts_cli,
+        archive_cli,
+        audit_cli,
+        vault_cli,
+        replay_cli,
+    ):
+        package.register(app)
     jobs.add_typer(user_sql, name="sql")
 
 
 @jobs.command()
 def stream() -> None:
     """Windows by vehicle and road cell, archive, repair of late windows (Spark, micro-batches)."""
-    from infra.contract.settings import load
-    from infra.log import configure
-    from stream_jobs.jobs import run
+    from infra.clients.log import configure
+    from infra.settings.settings import load
+    from stream_jobs.app.jobs import run
 
     configure("jobs")
     run(load())
@@ -44,9 +56,9 @@ def stream() -> None:
 @jobs.command()
 def instant() -> None:
     """Alerts that need one frame or crash record only, within milliseconds (Spark, real-time mode)."""
-    from infra.contract.settings import load
-    from infra.log import configure
-    from stream_jobs.instant import run
+    from infra.clients.log import configure
+    from infra.settings.settings import load
+    from stream_jobs.app.instant import run
 
     configure("instant")
     run(load())
@@ -55,9 +67,9 @@ def instant() -> None:
 @jobs.command()
 def events() -> None:
     """Alerts, crash records, status messages and dead letters from Kafka into the database."""
-    from infra.contract.settings import load
-    from infra.log import configure
-    from stream_jobs.event_store import run
+    from infra.clients.log import configure
+    from infra.settings.settings import load
+    from stream_jobs.events.store import run
 
     configure("events")
     run(load())
@@ -65,8 +77,8 @@ def events() -> None:
 
 def maintenance() -> None:
     """Roll-ups, trends, cohorts, roads, ledgers, retention: periodic tasks beside the stream (no Spark)."""
-    from infra.contract.settings import load
-    from infra.log import configure
+    from infra.clients.log import configure
+    from infra.settings.settings import load
     from stream_jobs.maintenance.process import run
 
     configure("maintenance")
@@ -79,9 +91,9 @@ def reset(query: Annotated[str, typer.Argument(help="windows, vehicles, instant,
 
     For a checkpoint that cannot be read any more. Nothing is deleted; the query must not be running.
     """
-    from infra.contract.settings import load
-    from infra.log import configure
-    from stream_jobs.checkpoints import reset as put_aside
+    from infra.clients.log import configure
+    from infra.settings.settings import load
+    from stream_jobs.app.checkpoints import reset as put_aside
 
     configure("jobs")
     typer.echo(f"put aside: {put_aside(load().paths.home, query)}")
@@ -93,7 +105,7 @@ def check_sql(
     as_json: Annotated[bool, typer.Option("--json", help="a line of JSON a file")] = False,
 ) -> None:
     """Let Spark judge queries on the stream, without services. Exit 2 names file, line and what is wrong."""
-    from infra.contract.settings import load
+    from infra.settings.settings import load
     from stream_jobs.user_sql.trial import tried
 
     settings = load()

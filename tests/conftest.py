@@ -12,7 +12,7 @@ import hypothesis
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-from infra.contract.settings import load
+from infra.settings.settings import load
 from infra.stack.fetch import fetch_all
 from infra.stack.guard import guarded
 from infra.stack.progress import Progress

@@ -17,7 +17,7 @@ from typing import TypeVar
 
 import orjson
 
-from infra.contract.settings import ENDPOINTS_FILE, Endpoints, Settings, load
+from infra.settings.settings import ENDPOINTS_FILE, Endpoints, Settings, load
 from infra.sql.migrate import migrate
 from infra.stack import kafka_topics, ports, postgres, processes
 from infra.stack.signing_keys import ensure_keys

@@ -12,11 +12,11 @@ from edge_simulator.faults import Wanted
 from edge_simulator.scenario import Cadence, LinkShares, Scenario
 from edge_simulator.vehicle.vehicles import MODELS
 from edge_simulator.world import World
-from infra.contract.settings import Settings
 from infra.contract.verdict import clock_limits
-from stream_jobs.archive_files import indexed
-from stream_jobs.recompute.feed import WHOLE, remake_of
-from stream_jobs.rules import Rule
+from infra.settings.settings import Settings
+from stream_jobs.archive.files import indexed
+from stream_jobs.reprocess.feed import WHOLE, remake_of
+from stream_jobs.rules.model import Rule
 from stream_jobs.vehicles import lookups
 from stream_jobs.vehicles.plugged import of_rules
 from stream_jobs.vehicles.rows import AlertRow, unpack

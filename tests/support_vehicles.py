@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from stream_jobs.rules.inputs import FLAGS, RuleInputs, code_of, nothing_said
 from stream_jobs.vehicles.facts import FACTS
 from stream_jobs.vehicles.features import Features
-from stream_jobs.vehicles.said import FLAGS, RuleInputs, code_of, nothing_said
 
 
 class Reading(NamedTuple):

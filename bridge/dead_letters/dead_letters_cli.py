@@ -98,7 +98,7 @@ def reinject(
 
 def _letters() -> DeadLetters:
     from bridge.dead_letters.work import DeadLetters
-    from infra.contract import settings
+    from infra.settings import settings
 
     in_force = settings.load()
     return DeadLetters(in_force, settings.endpoints(in_force))

@@ -22,8 +22,8 @@ from bridge.dead_letters.recheck import (
 )
 from infra.contract import topics
 from infra.contract.errors import ServiceError
-from infra.contract.settings import Endpoints, Settings
 from infra.contract.verdict import clock_limits
+from infra.settings.settings import Endpoints, Settings
 from infra.sql import reinjections
 from infra.sql.reinjections import Reinjected
 

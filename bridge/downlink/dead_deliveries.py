@@ -12,8 +12,8 @@ import orjson
 from bridge.downlink.feed import HEADER_DESTINATION, everything
 from infra.contract.errors import ContractError
 from infra.contract.messages import decode_alert
-from infra.contract.settings import Endpoints, Settings
 from infra.contract.topics import HEADER_DETAIL, kafka_topic
+from infra.settings.settings import Endpoints, Settings
 
 Row = dict[str, Any]
 

@@ -16,10 +16,10 @@ import structlog
 
 from bridge.downlink.feed import LOST
 from bridge.downlink.metrics import DownlinkMetrics
+from infra.clients.mqtt_broker import MqttBroker
 from infra.contract import topics
-from infra.contract.settings import Endpoints, Settings
 from infra.contract.silence import silence_file
-from infra.mqtt_broker import MqttBroker
+from infra.settings.settings import Endpoints, Settings
 
 BACKOFF_S: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 GOOD_S: Final = 10.0

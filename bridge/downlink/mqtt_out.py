@@ -12,8 +12,8 @@ from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode, MQTTProtocolVersi
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
+from infra.clients.mqtt_broker import MqttBroker
 from infra.contract.errors import ServiceError
-from infra.mqtt_broker import MqttBroker
 
 KEEPALIVE_S: Final = 15
 CONNECT_S: Final = 5.0

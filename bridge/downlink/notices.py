@@ -12,9 +12,9 @@ from typing import Final
 from bridge.downlink.mqtt_out import NO_SUBSCRIBER, REFUSED, MqttOut
 from infra.contract import downlink
 from infra.contract.errors import ConfigError, ContractError, ServiceError
-from infra.contract.settings import Endpoints
 from infra.contract.signing import Signer
 from infra.contract.topics import EVERYBODY, mqtt_topic
+from infra.settings.settings import Endpoints
 
 PUBACK_S: Final = 10.0
 POLL_S: Final = 0.01

@@ -14,9 +14,9 @@ from bridge.downlink.hook import HookDelivery
 from bridge.downlink.metrics import DownlinkMetrics
 from bridge.downlink.vehicles import VehicleDelivery
 from bridge.kafka_sink import KafkaProbe
+from infra.clients.health import Check, HealthServer
 from infra.contract import signing
-from infra.contract.settings import Endpoints, Settings
-from infra.health import Check, HealthServer
+from infra.settings.settings import Endpoints, Settings
 
 PART: Final = "downlink"
 

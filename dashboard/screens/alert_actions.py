@@ -9,10 +9,10 @@ import streamlit as st
 
 from dashboard import alert_queries, live, signin, text
 from dashboard.roles import Reader
-from infra.alerts.store import AlertStore, alert_store
-from infra.contract import settings as contract
 from infra.contract.errors import ConfigError, OdographError, ServiceError
 from infra.contract.silence import silence_file, write_silences
+from infra.settings import settings as contract
+from stream_jobs.alerts.store import AlertStore, alert_store
 
 LENGTHS_S: Final = {"30 min": 1_800, "2 h": 7_200, "8 h": 28_800, "24 h": 86_400, "7 d": 604_800}
 SCOPES: Final = ("this rule on this vehicle", "this rule on all vehicles", "all rules on this vehicle")

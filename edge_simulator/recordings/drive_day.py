@@ -22,8 +22,8 @@ from edge_simulator.day_files import HourFiles
 from edge_simulator.recordings.replay import Convoy
 from edge_simulator.telemetry.outbox import Outgoing
 from infra.contract.errors import ConfigError
-from infra.contract.settings import Settings
 from infra.contract.verdict import clock_limits
+from infra.settings.settings import Settings
 
 AT_ONCE: Final = 5_000
 """Frames handed over together."""

@@ -29,7 +29,7 @@ from edge_simulator.scenario import Scenario
 from edge_simulator.sending import parts
 from edge_simulator.stopping import StopFlag
 from infra.contract.errors import OdographError, ServiceError
-from infra.contract.settings import Settings
+from infra.settings.settings import Settings
 
 LOOK_S = 1.0
 _READY = "ready"

@@ -14,8 +14,8 @@ from typing import Self
 from edge_simulator.sending.lean_connection import Connection
 from edge_simulator.sending.publishing import KEEPALIVE_S, Counts, Incoming, Latency, Message
 from edge_simulator.sending.sessions import Identity, give_up
+from infra.clients.mqtt_broker import MqttBroker
 from infra.contract.errors import ServiceError
-from infra.mqtt_broker import MqttBroker
 
 TICKS = 4
 """Looks at the connections' age in a keep-alive time; at least one a second."""

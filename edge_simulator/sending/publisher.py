@@ -29,8 +29,8 @@ from edge_simulator.sending.publishing import (
     Message,
 )
 from edge_simulator.sending.sessions import give_up
+from infra.clients.mqtt_broker import MqttBroker
 from infra.contract.errors import ServiceError
-from infra.mqtt_broker import MqttBroker
 
 
 class _Connection:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from edge_simulator.sending import mqtt_packets as packets
 from edge_simulator.sending.publishing import Message
-from infra.mqtt_broker import MqttBroker, opened
+from infra.clients.mqtt_broker import MqttBroker, opened
 
 CONNECT_S = 5.0
 """A connection that has not been accepted after this is tried anew."""

@@ -25,8 +25,8 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from infra.contract.errors import ConfigError
-from infra.contract.secret_file import read_secret
-from infra.contract.settings import Settings
+from infra.settings.secret_file import read_secret
+from infra.settings.settings import Settings
 
 KEY_FILE: Final = "downlink.key"
 PUBLIC_KEY_FILE: Final = "downlink.pub"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-from infra.contract.settings import Settings
+from infra.settings.settings import Settings
 
 OK: Final = "ok"
 LATE: Final = "late"

@@ -26,10 +26,10 @@ def demo(
     ] = None,
 ) -> None:
     """Run the whole pipeline with a fleet, then print its ledger. Exit 1 if the residual is not 0."""
-    from infra.contract.settings import load
     from infra.demo import report
     from infra.demo.fleet import Fleet
     from infra.demo.run import run
+    from infra.settings.settings import load
 
     if duration_s is None and not sys.stdout.isatty():
         duration_s = UNATTENDED_S

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from edge_simulator.town.stored import store_roads
-from infra.contract.settings import Endpoints
+from infra.settings.settings import Endpoints
 from infra.sql import truth
 from infra.stack import processes
 from infra.stack.programs import odograph

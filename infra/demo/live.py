@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from infra.contract.errors import ServiceError
-from infra.contract.settings import Endpoints
+from infra.settings.settings import Endpoints
 from infra.sql import figures
 from infra.stack.log_ends import LogEnds
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from infra.contract.errors import ServiceError
-from infra.contract.settings import Endpoints, Settings
+from infra.settings.settings import Endpoints, Settings
 from infra.stack import fetch, processes, programs
 from infra.stack.guard import guarded
 from infra.stack.progress import Progress

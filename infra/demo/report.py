@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from infra.ledger import Ledger
+from stream_jobs.audit.ledger import Ledger
 
 
 def as_text(ledger: Ledger) -> str:

@@ -6,17 +6,18 @@ import threading
 import time
 from pathlib import Path
 
+from infra.clients.stop_signals import stopped_by_signals
 from infra.contract.errors import ServiceError
-from infra.contract.settings import Endpoints, Settings
-from infra.demo import audit, fleet
+from infra.demo import fleet
 from infra.demo.fleet import Fleet
 from infra.demo.live import Pulse
 from infra.demo.pipeline import Say, running
-from infra.ledger import Ledger
+from infra.settings.settings import Endpoints, Settings
 from infra.stack import processes
 from infra.stack.log_ends import LogEnds
 from infra.stack.ports import HOST
-from infra.stop_signals import stopped_by_signals
+from stream_jobs.audit import sums as audit
+from stream_jobs.audit.ledger import Ledger
 
 SETTLE_S = 120.0
 REPAIR_S = 120.0

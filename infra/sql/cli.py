@@ -17,7 +17,7 @@ def register(app: typer.Typer) -> None:
 @truth_app.command("load")
 def load(run_id: Annotated[str, typer.Argument(help="a run or a generated day")]) -> None:
     """Put a run's truth.jsonl into the table; again is fine. Exit 1: no database; 2: no such run."""
-    from infra.contract import settings
+    from infra.settings import settings
     from infra.sql import truth
 
     in_force = settings.load()
@@ -29,7 +29,7 @@ def load(run_id: Annotated[str, typer.Argument(help="a run or a generated day")]
 @truth_app.command("list")
 def list_(run_id: Annotated[str | None, typer.Argument(help="one run [all]")] = None) -> None:
     """What runs say happened, counted by kind."""
-    from infra.contract import settings
+    from infra.settings import settings
     from infra.sql import truth
 
     for row in truth.told(settings.endpoints(settings.load()).db_dashboard_url, run_id):

@@ -9,8 +9,8 @@ from types import TracebackType
 import paho.mqtt.client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion
 
+from infra.clients.mqtt_broker import MqttBroker
 from infra.contract.errors import ServiceError
-from infra.mqtt_broker import MqttBroker
 
 TIMEOUT_S = 3.0
 _PREFIX = "$SYS/broker/"

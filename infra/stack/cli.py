@@ -98,7 +98,7 @@ def doctor(as_json: Json = False) -> None:
 
 def config(as_json: Json = False) -> None:
     """Show every setting in force, where it comes from and what it means; secrets masked."""
-    from infra.contract.settings import load
+    from infra.settings.settings import load
     from infra.stack import report, settings_table
 
     rows = settings_table.rows(load())
@@ -109,7 +109,7 @@ def run() -> None:
     """Keep the processes of the pipeline running, in the foreground (what `up` starts in the background)."""
     import structlog
 
-    from infra import log
+    from infra.clients import log
     from infra.stack import programs
 
     log.configure("supervisor")
@@ -120,8 +120,8 @@ def run() -> None:
 
 def watch() -> None:
     """Measure every part each few seconds, for the page Operations, until stopped (`up` starts it)."""
-    from infra import log
-    from infra.contract.settings import load
+    from infra.clients import log
+    from infra.settings.settings import load
     from infra.stack.watch import keeper
 
     log.configure(keeper.NAME)
@@ -129,7 +129,7 @@ def watch() -> None:
 
 
 def _stack() -> Stack:
-    from infra.contract.settings import load
+    from infra.settings.settings import load
     from infra.stack.stack import Stack
 
     return Stack(load(), _say)

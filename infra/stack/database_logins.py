@@ -7,9 +7,9 @@ from typing import Final
 import psycopg
 from psycopg import errors, sql
 
-from infra import database_url
+from infra.clients import database_url
 from infra.contract.errors import ConfigError, ServiceError
-from infra.contract.sections import Db
+from infra.settings.sections import Db
 from infra.stack.postgres import DASHBOARD, DISPATCH, INGEST, Passwords, limit_roles
 
 ROLES: Final = {"ingest_url": INGEST, "dashboard_url": DASHBOARD, "dispatch_url": DISPATCH}

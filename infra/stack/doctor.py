@@ -8,11 +8,10 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC
 
-from infra.audit import tables
 from infra.contract.errors import OdographError
-from infra.contract.settings import Endpoints, endpoints
+from infra.settings.settings import Endpoints, endpoints
 from infra.sql.migrate import pending
 from infra.stack import cache, fetch, probes
 from infra.stack.broker_figures import broker_figures
@@ -135,16 +134,14 @@ def _sessions(addresses: Endpoints) -> Finding:
     """What the broker held for a bridge may be gone with the session."""
     name = "bridge's session"
     try:
-        with tables.opened(addresses.db_ingest_url) as database:
-            losses = database.session_losses(RECENT_H)
+        losses = probes.session_losses(addresses.db_ingest_url, RECENT_H)
     except OdographError as error:
         return Finding(name, False, str(error), "odograph status, then the log it names")
     if not losses:
         return Finding(name, True, f"never lost in the last {RECENT_H} h")
-    at = datetime.fromtimestamp(losses[-1].at_ms / 1000, UTC)
-    detail = (
-        f"lost {len(losses)} times in {RECENT_H} h, last at {at:%Y-%m-%d %H:%M:%S} UTC: {losses[-1].detail}"
-    )
+    at, what = losses[-1]
+    last = f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC: {what}"
+    detail = f"lost {len(losses)} times in {RECENT_H} h, last at {last}"
     step = "what went with it: odograph audit; who may use the bridge's client id: a login and an access list"
     return Finding(name, False, detail, step)
 

@@ -13,8 +13,8 @@ from typing import TypeVar
 import psycopg
 
 from infra.contract.errors import OdographError, ServiceError
-from infra.contract.settings import Endpoints, Settings, endpoints
 from infra.contract.topics import kafka_topic
+from infra.settings.settings import Endpoints, Settings, endpoints
 from infra.stack import query_offsets
 from infra.stack.broker_figures import BrokerFigures, broker_figures
 from infra.stack.log_ends import LogEnds

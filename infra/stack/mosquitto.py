@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from infra.mqtt_broker import MqttBroker
+from infra.clients.mqtt_broker import MqttBroker
 from infra.stack import accounts, probes
 from infra.stack.ports import HOST
 from infra.stack.rootfs import CONFIG, DATA, inside

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import uuid
+from datetime import datetime
 
 import paho.mqtt.client as mqtt
 import psycopg
@@ -12,8 +13,8 @@ from confluent_kafka.admin import AdminClient
 from paho.mqtt.enums import CallbackAPIVersion
 from paho.mqtt.reasoncodes import ReasonCode
 
+from infra.clients.mqtt_broker import MqttBroker
 from infra.contract.errors import ServiceError
-from infra.mqtt_broker import MqttBroker
 
 TIMEOUT_S = 3.0
 
@@ -89,3 +90,15 @@ def failing_tasks(url: str, timeout_s: float = TIMEOUT_S) -> list[str]:
     except psycopg.Error as error:
         raise ServiceError(f"PostgreSQL: {str(error).strip()}") from error
     return [f"{p}/{task}: {error} (failing since {at} UTC, {n} failures)" for p, task, error, n, at in found]
+
+
+def session_losses(url: str, hours: int, timeout_s: float = TIMEOUT_S) -> list[tuple[datetime, str]]:
+    """Sessions of bridges lost in the last ``hours``, oldest first: when, and why; raises ServiceError."""
+    query = """
+        SELECT at, detail FROM serving.session_loss WHERE at > now() - make_interval(hours => %s) ORDER BY at
+        """
+    try:
+        with psycopg.connect(url, connect_timeout=max(2, int(timeout_s)), autocommit=True) as connection:
+            return connection.execute(query, (hours,)).fetchall()
+    except psycopg.Error as error:
+        raise ServiceError(f"PostgreSQL: {str(error).strip()}") from error

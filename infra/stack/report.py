@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from infra.contract.errors import OdographError
-from infra.contract.settings import endpoints
+from infra.settings.settings import endpoints
 from infra.stack.doctor import Finding
 from infra.stack.kafka_topics import records_by_topic
 from infra.stack.lag import Lag

@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from infra.contract.settings import CONFIG_FILE, PREFIX, Settings
+from infra.settings.settings import CONFIG_FILE, PREFIX, Settings
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from infra.contract import signing
 from infra.contract.errors import ConfigError
-from infra.contract.settings import Settings
+from infra.settings.settings import Settings
 from infra.stack.postgres import write_private
 
 

@@ -12,7 +12,7 @@ from typing import Final
 import psycopg
 
 from infra.contract.errors import OdographError, ServiceError
-from infra.contract.settings import Settings, endpoints
+from infra.settings.settings import Settings, endpoints
 
 CONNECT_S: Final = 3
 FOLDERS: Final = ("archive", "days", "checkpoints", "data/kafka", "data/postgres", "logs")

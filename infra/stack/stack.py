@@ -13,10 +13,10 @@ from contextlib import contextmanager
 from dataclasses import asdict, replace
 from typing import Any
 
-from infra import database_url
-from infra.contract.settings import ENDPOINTS_FILE, Endpoints, Settings
+from infra.clients import database_url
+from infra.clients.mqtt_broker import MqttBroker
 from infra.contract.shard import shards
-from infra.mqtt_broker import MqttBroker
+from infra.settings.settings import ENDPOINTS_FILE, Endpoints, Settings
 from infra.sql.migrate import migrate
 from infra.stack import cache, database_logins, ports, postgres, processes
 from infra.stack.kafka import kafka

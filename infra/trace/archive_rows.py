@@ -6,10 +6,10 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from infra.archive.layout import HOUR_MS, archive_of
-from infra.archive.reader import hours, of_hours
-from infra.duck import connected
-from infra.trace.copies import Archived, Wanted
+from infra.clients.duck import connected
+from infra.clients.log_records import Archived, Wanted
+from stream_jobs.archive.layout import HOUR_MS, archive_of
+from stream_jobs.archive.reader import hours, of_hours
 
 SAY_EVERY_HOURS = 6
 _SQL = """

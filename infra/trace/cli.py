@@ -27,12 +27,12 @@ def trace(
     """
     from datetime import timedelta
 
-    from infra.contract.durations import duration_ms
+    from infra.clients.log_records import Wanted
     from infra.contract.errors import ConfigError, ServiceError
-    from infra.contract.settings import endpoints, load
     from infra.contract.topics import VEHICLE_ID
+    from infra.settings.durations import duration_ms
+    from infra.settings.settings import endpoints, load
     from infra.trace import hops
-    from infra.trace.copies import Wanted
     from infra.trace.follow import follow
 
     if VEHICLE_ID.fullmatch(vehicle) is None:

@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from infra.contract.settings import Endpoints, Settings
+from infra.clients.log_reader import LogReader
+from infra.clients.log_records import Archived, Record, Wanted, identity, partition_of
 from infra.contract.topics import KAFKA_TOPICS, kafka_topic
+from infra.settings.settings import Endpoints, Settings
 from infra.stack import query_offsets
 from infra.trace import archive_rows, stations, tables
-from infra.trace.copies import Archived, Record, Wanted, identity, partition_of
 from infra.trace.hops import Hop, Trace
-from infra.trace.log_reader import LogReader
 
 TAIL_MS = 600_000
 """How far back the log is read where no archive tells up to where it was searched."""

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from infra.contract.settings import Settings
+from infra.clients.log_records import Record, Wanted
 from infra.contract.topics import HEADER_DETAIL, HEADER_MQTT_TOPIC, HEADER_REASON
 from infra.contract.verdict import LATE, OK, UNREADABLE, clock_limits, verdict
+from infra.settings.settings import Settings
 from infra.stack import query_offsets
 from infra.trace import tables
-from infra.trace.copies import Record, Wanted
 from infra.trace.hops import Hop
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from statistics import median
 from typing import Any
 
 from edge_simulator.scenario import SAMPLES
-from infra.contract.settings import Settings
+from infra.settings.settings import Settings
 from load_tests.bench import bottleneck
 from load_tests.bench.bottleneck import Limit
 from load_tests.bench.card import Carried

@@ -9,10 +9,10 @@ from typing import Any
 import duckdb
 import psycopg
 
-from infra.archive import reader
-from infra.archive.layout import archive_of
-from infra.contract.settings import Endpoints, Settings
 from infra.contract.topics import kafka_topic
+from infra.settings.settings import Endpoints, Settings
+from stream_jobs.archive import reader
+from stream_jobs.archive.layout import archive_of
 
 _SIZES = """
 SELECT pg_database_size(current_database()) AS database,

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from infra.contract.settings import Settings, load
+from infra.settings.settings import Settings, load
 from infra.stack.guard import guarded
 
 HOME_VARIABLE = "ODOGRAPH_PATHS_HOME"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psycopg
 
-from infra.contract.settings import Endpoints
+from infra.settings.settings import Endpoints
 from infra.stack import fetch
 
 ROOT = Path(__file__).parents[2]

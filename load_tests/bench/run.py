@@ -7,11 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from edge_simulator.scenario import SAMPLES
-from infra.contract.settings import Endpoints, Settings
-from infra.demo import audit
 from infra.demo.fleet import Fleet
 from infra.demo.pipeline import running
-from infra.ledger import Ledger
+from infra.settings.settings import Endpoints, Settings
 from load_tests.bench import costs, machine, parts, search
 from load_tests.bench.bottleneck import Limit
 from load_tests.bench.card import Card, Carried
@@ -21,6 +19,8 @@ from load_tests.bench.search import Tried
 from load_tests.bench.ticks import rate_of
 from load_tests.bench.watch import Chain, Say, chain
 from load_tests.probes import CrashProbe, ViewProbe
+from stream_jobs.audit import sums as audit
+from stream_jobs.audit.ledger import Ledger
 
 SETTLE_S = 120.0
 STAGE_SETTLE_S, STAGE_S = 12.0, 30.0

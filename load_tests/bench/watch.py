@@ -13,8 +13,8 @@ from typing import Any
 import psycopg
 from prometheus_client.parser import text_string_to_metric_families
 
-from infra.contract.settings import Endpoints, Settings
 from infra.contract.topics import kafka_topic
+from infra.settings.settings import Endpoints, Settings
 from infra.stack import query_offsets
 from infra.stack.broker_figures import BrokerWatch
 from infra.stack.log_ends import LogEnds

@@ -12,14 +12,14 @@ import psycopg
 from psycopg.rows import dict_row
 
 from infra.contract.verdict import clock_limits
-from infra.demo import audit
-from infra.ledger import Ledger
 from infra.stack.log_ends import LogEnds
 from infra.stack.programs import odograph
 from load_tests.drills.evidence import Log
 from load_tests.drills.site import Site, until
 from load_tests.drills.verdict import Promise
 from load_tests.oracle import Limits, expect
+from stream_jobs.audit import sums as audit
+from stream_jobs.audit.ledger import Ledger
 
 JOBS_READY_S: Final = 240.0
 BALANCE_S: Final = 300.0

@@ -6,8 +6,8 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from infra.clients.log import configure
 from infra.contract.errors import ConfigError
-from infra.log import configure
 
 
 def replace(owner: Any, name: str, make: Callable[[Any], Any]) -> None:

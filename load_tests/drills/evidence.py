@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from infra.contract import topics
 from infra.contract.errors import ServiceError
-from infra.contract.settings import Endpoints, Settings
+from infra.settings.settings import Endpoints, Settings
 from load_tests.drills.checker import (
     DeadLetter,
     Findings,

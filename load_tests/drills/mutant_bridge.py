@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from bridge import fifo, kafka_sink, uplink
-from infra.contract import settings
+from infra.settings import settings
 from load_tests.drills.defects import put_in, replace
 
 

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from infra.contract import settings
+from infra.settings import settings
 from load_tests.drills.defects import put_in, replace
-from stream_jobs import jobs, session, sinks
+from stream_jobs.app import jobs, session, sinks
 
 WORKERS: Final = Path(__file__).with_name("mutant_workers")
 

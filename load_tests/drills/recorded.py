@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from infra.contract.verdict import clock_limits
-from infra.replay import databases
-from infra.replay.sources import ARCHIVED_MS
 from load_tests.drills.aggregates import BALANCE_S, digested, start_jobs
 from load_tests.drills.evidence import sent
 from load_tests.drills.flow import Load, finish
 from load_tests.drills.site import Site, until
 from load_tests.drills.spark_faults import DIRT
+from stream_jobs.replay import databases
+from stream_jobs.replay.sources import ARCHIVED_MS
 
 RUN: Final = "live"
 BEGIN_S: Final = 120.0

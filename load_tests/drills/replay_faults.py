@@ -12,9 +12,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from infra.contract.topics import kafka_topic
-from infra.replay import runs
-from infra.replay.log import Log, partitions_of
-from infra.replay.runs import Run, folder_of
 from infra.stack import processes
 from infra.stack.health import readyz
 from infra.stack.programs import odograph
@@ -23,6 +20,9 @@ from load_tests.drills.recorded import recorded
 from load_tests.drills.site import Site, until
 from load_tests.drills.small_disk import fill, give_back
 from load_tests.drills.verdict import Promise, Verdict
+from stream_jobs.replay import runs
+from stream_jobs.replay.log import Log, partitions_of
+from stream_jobs.replay.runs import Run, folder_of
 
 RUN: Final = "again"
 SPEED: Final = "20"

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import psycopg
 
-from infra import database_url
+from infra.clients import database_url
 from infra.stack.programs import odograph
 from load_tests.drills.aggregates import accounted, balanced, start_stream, windows
 from load_tests.drills.evidence import Log

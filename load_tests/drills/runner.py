@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from infra.contract.durations import duration_ms
 from infra.contract.errors import ConfigError
-from infra.contract.settings import load
+from infra.settings.durations import duration_ms
+from infra.settings.settings import load
 from load_tests.drills.catalogue import DRILLS, SINGLE_ATTACKS, Drill
 from load_tests.drills.flow import Load
 from load_tests.drills.site import Say, opened

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from infra.contract.errors import ServiceError
-from infra.contract.settings import Endpoints, Settings, load
+from infra.settings.settings import Endpoints, Settings, load
 from infra.stack import health, processes
 from infra.stack.fetch import fetch_all
 from infra.stack.guard import guarded

@@ -8,13 +8,13 @@ from typing import Any, Final
 import orjson
 
 from edge_simulator import launch, scenario_file, setting_out
-from infra.clones import cloned_vehicles
-from infra.ledger import Ledger
 from load_tests.drills.aggregates import accounted, balanced, start_jobs, windows
 from load_tests.drills.evidence import Log, compare, sent
 from load_tests.drills.flow import Load, finish
 from load_tests.drills.site import Site
 from load_tests.drills.verdict import Promise, Verdict, counts, nothing_lost
+from stream_jobs.audit.clones import cloned_vehicles
+from stream_jobs.audit.ledger import Ledger
 
 AHEAD_SHARE: Final = 1e-4
 BEGIN_S: Final = 240.0

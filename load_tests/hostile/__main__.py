@@ -7,7 +7,7 @@ import sys
 import time
 from typing import Final
 
-from infra.contract.settings import load
+from infra.settings.settings import load
 from load_tests.drills.site import opened
 from load_tests.hostile import judge
 from load_tests.hostile.run import RATE, Wanted, hostile

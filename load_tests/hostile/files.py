@@ -28,11 +28,12 @@ import yaml
 from edge_simulator import setting_out
 from edge_simulator.recordings import drive_report, replay
 from edge_simulator.recordings.drive_mapping import load_mapping
-from infra.contract import frame, settings
+from infra.contract import frame
 from infra.contract.errors import OdographError
+from infra.settings import settings
 from load_tests.hostile import grammar
 from load_tests.hostile.grammar import Raw
-from stream_jobs import rules
+from stream_jobs.rules import model as rules
 
 PATIENCE_S: Final = 10.0
 """Of CPU time: a slow machine is no hang."""

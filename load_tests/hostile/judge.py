@@ -14,9 +14,6 @@ from typing import Final
 
 import psycopg
 
-from infra.audit.scope import WHOLE
-from infra.audit.sources import TELEMETRY, sources
-from infra.audit.take import take
 from infra.contract.errors import OdographError, ServiceError
 from infra.contract.seq_ranges import size
 from infra.stack import lag
@@ -26,6 +23,9 @@ from infra.stack.supervisor import read_state
 from load_tests.drills.site import Site
 from load_tests.drills.verdict import Promise
 from load_tests.hostile.traffic import Sent
+from stream_jobs.audit.scope import WHOLE
+from stream_jobs.audit.sources import TELEMETRY, sources
+from stream_jobs.audit.take import take
 
 TOPICS: Final = ("telemetry", "crash", "status", "dead-letter", "alerts")
 BEHIND_S: Final = 10.0

@@ -15,8 +15,8 @@ from typing import Any, Final
 from confluent_kafka import KafkaException, Producer
 
 from edge_simulator.sending import mqtt_packets
-from infra.contract.settings import Endpoints
 from infra.contract.topics import kafka_topic
+from infra.settings.settings import Endpoints
 from load_tests.hostile.grammar import KINDS, VIN, Body, bodies
 from load_tests.mqtt_flood import Flood, vehicle_id
 

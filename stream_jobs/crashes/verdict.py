@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from infra.contract.frame import Frame
 from infra.contract.messages import crash_digest
-from infra.contract.section_road import Crash
-from infra.vault.curves import Curve, curves, deployed
+from infra.settings.section_road import Crash
 from stream_jobs.crashes.scene import Seen
+from stream_jobs.crashes.vault.curves import Curve, curves, deployed
 
 CONFIRMED: Final = "confirmed"
 SUSPECT: Final = "suspect"

@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from stream_jobs.app.schema import HEAD
 from stream_jobs.frames.reading import HEAD_SCHEMA, _all_in_braces, _has_long_number, _may_be_deep, read
-from stream_jobs.schema import HEAD
 
 AT_ONCE: Final = 2000
 PIECE: Final = 1 << 17

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 import pyarrow.json
 
 from infra.contract.signals import SIGNALS, Signal
-from stream_jobs.schema import HEAD
+from stream_jobs.app.schema import HEAD
 
 PLAIN_FROM: Final = 256
 """So many payloads are worth the 4 ms that DuckDB takes to plan."""

@@ -12,12 +12,12 @@ from typing import Any, Final
 
 import orjson
 
-from infra.archive import reader
-from infra.archive.layout import archive_of
-from infra.contract.settings import Settings
-from infra.duck import connected
-from stream_jobs.database import Connection, Database, execute, fetch
-from stream_jobs.recompute.plan import hours_ms
+from infra.clients.duck import connected
+from infra.settings.settings import Settings
+from stream_jobs.app.database import Connection, Database, execute, fetch
+from stream_jobs.archive import reader
+from stream_jobs.archive.layout import archive_of
+from stream_jobs.reprocess.plan import hours_ms
 
 AROUND_MS: Final = 30_000
 FRAMES_MAX: Final = 300

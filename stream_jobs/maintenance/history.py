@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import structlog
 
-from infra.contract.settings import Settings
-from stream_jobs.database import Database, fetch
+from infra.settings.settings import Settings
+from stream_jobs.app.database import Database, fetch
 from stream_jobs.vehicles import history, lookups
 
 WARM_C: Final = 70.0

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from stream_jobs.database import Connection, Database, execute, fetch
-from stream_jobs.topic_writer import TopicWriter
+from stream_jobs.app.database import Connection, Database, execute, fetch
+from stream_jobs.app.topic_writer import TopicWriter
 
 TOPIC: Final = "vehicle-latest"
 _CONSUMER: Final = {"consumer": "vehicle-latest", "topic": "odograph.vehicle_latest"}

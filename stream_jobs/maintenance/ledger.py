@@ -12,15 +12,15 @@ from functools import partial
 from itertools import islice
 from typing import Any, Final
 
-from infra.audit import edge
-from infra.audit.account import Figures
-from infra.audit.findings import Finding, findings
-from infra.audit.scope import Scope
-from infra.audit.sources import sources
-from infra.audit.take import Account, take
-from infra.contract.settings import Endpoints, Settings
 from infra.contract.verdict import clock_limits
-from stream_jobs.database import Connection, Database, execute, fetch
+from infra.settings.settings import Endpoints, Settings
+from stream_jobs.app.database import Connection, Database, execute, fetch
+from stream_jobs.audit import edge
+from stream_jobs.audit.account import Figures
+from stream_jobs.audit.findings import Finding, findings
+from stream_jobs.audit.scope import Scope
+from stream_jobs.audit.sources import sources
+from stream_jobs.audit.take import Account, take
 
 HOUR_MS: Final = 3_600_000
 SLACK_MS: Final = 600_000

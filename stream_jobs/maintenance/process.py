@@ -12,15 +12,15 @@ from typing import Final
 import structlog
 from prometheus_client import CollectorRegistry
 
+from infra.clients.health import HealthServer
+from infra.clients.stop_signals import stopped_by_signals
 from infra.contract.errors import ServiceError
-from infra.contract.settings import Endpoints, Settings, endpoints
-from infra.health import HealthServer
-from infra.stop_signals import stopped_by_signals
-from stream_jobs.database import Database
+from infra.settings.settings import Endpoints, Settings, endpoints
+from stream_jobs.app.database import Database
+from stream_jobs.app.topic_writer import dead_lettering
 from stream_jobs.maintenance.task import TaskMetrics, TaskRunner
 from stream_jobs.maintenance.tasks import Context, maintenance_tasks
-from stream_jobs.recompute.turn import MAINTENANCE, TurnLostError, hold, turn
-from stream_jobs.topic_writer import dead_lettering
+from stream_jobs.reprocess.turn import MAINTENANCE, TurnLostError, hold, turn
 
 NAME: Final = "maintenance"
 LOOK_S: Final = 2.0

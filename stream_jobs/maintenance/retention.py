@@ -11,8 +11,8 @@ from typing import Final
 
 import structlog
 
-from infra.contract.section_ledger import Retention
-from stream_jobs.database import Connection, Database, fetch
+from infra.settings.section_ledger import Retention
+from stream_jobs.app.database import Connection, Database, fetch
 
 EXPIRE: Final = "SELECT odograph.expire(%(table)s, %(days)s)"
 FORGET: Final = "SELECT odograph.forget_listed()"

@@ -16,7 +16,7 @@ from typing import Any, Final
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
-from stream_jobs.database import Connection, Database, execute
+from stream_jobs.app.database import Connection, Database, execute
 
 FIRST_PAUSE_S: Final = 1.0
 LONGEST_PAUSE_S: Final = 300.0

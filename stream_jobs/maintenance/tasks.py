@@ -8,25 +8,25 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-from infra.archive.layout import archive_of
-from infra.archive.upkeep import Rules, upkeep
-from infra.contract.settings import Endpoints, Settings
-from stream_jobs import statements as sql
-from stream_jobs.cohort.update import CohortUpdate
-from stream_jobs.completeness import completeness
-from stream_jobs.database import Database, execute
+from infra.settings.settings import Endpoints, Settings
+from stream_jobs.app import statements as sql
+from stream_jobs.app.completeness import completeness
+from stream_jobs.app.database import Database, execute
+from stream_jobs.app.topic_writer import TopicWriter
+from stream_jobs.archive.layout import archive_of
+from stream_jobs.archive.upkeep import Rules, upkeep
 from stream_jobs.maintenance.evidence import copy_evidence
 from stream_jobs.maintenance.history import write_history
 from stream_jobs.maintenance.latest import TOPIC, publish_latest
 from stream_jobs.maintenance.ledger import HourlyLedger
 from stream_jobs.maintenance.retention import drop_expired
+from stream_jobs.maintenance.rollups.update import RollUps
 from stream_jobs.maintenance.task import PeriodicTask
+from stream_jobs.maintenance.trends.update import renew
 from stream_jobs.maintenance.vehicle_lookup import write_vehicle_lookup
-from stream_jobs.recompute.work import Repair
+from stream_jobs.reprocess.work import Repair
 from stream_jobs.roads.update import NetworkFile, RoadHistory, place_stops, predict_arrivals
-from stream_jobs.rollups.update import RollUps
-from stream_jobs.topic_writer import TopicWriter
-from stream_jobs.trends.update import renew
+from stream_jobs.rules.cohort.update import CohortUpdate
 
 LATEST_S: Final = 5.0
 BATCHES_S: Final = 60.0

@@ -7,7 +7,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from stream_jobs.database import Database, fetch
+from stream_jobs.app.database import Database, fetch
 from stream_jobs.vehicles import lookups
 
 _VEHICLES: Final = (

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from infra.contract.settings import Settings
-    from stream_jobs.database import Database
+    from infra.settings.settings import Settings
+    from stream_jobs.app.database import Database
 
 LAT_LIMIT, LON_LIMIT = 90, 180
 
@@ -34,7 +34,7 @@ def eta(
     """
     import orjson
 
-    from infra.contract.settings import load
+    from infra.settings.settings import load
     from stream_jobs.roads.eta_store import Ask, Forecast, ask_for
 
     in_force = load()
@@ -59,7 +59,7 @@ def traffic(
     """Congestion in the five minutes up to a moment: the slowest places beside free flow."""
     import orjson
 
-    from infra.contract.settings import load
+    from infra.settings.settings import load
     from stream_jobs.roads.report import COLUMNS, congestion, moment
 
     with _database(load()) as database:
@@ -94,8 +94,8 @@ def _place(text: str) -> tuple[float, float]:
 @contextmanager
 def _database(settings: Settings) -> Iterator[Database]:
     """The database for one command: where it is away the command ends instead of waiting."""
-    from infra.contract.settings import endpoints
-    from stream_jobs.database import Database
+    from infra.settings.settings import endpoints
+    from stream_jobs.app.database import Database
 
     stop = threading.Event()
     stop.set()

@@ -12,8 +12,8 @@ import numpy as np
 import structlog
 
 from infra.contract.errors import ConfigError
-from infra.contract.settings import Settings
-from stream_jobs.database import Connection, execute, fetch
+from infra.settings.settings import Settings
+from stream_jobs.app.database import Connection, execute, fetch
 from stream_jobs.frames.arrays import Floats
 from stream_jobs.roads import history_sql
 from stream_jobs.roads.network import network_of

@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from infra.contract.settings import Settings
+from infra.settings.settings import Settings
 from stream_jobs.frames.arrays import Flags, Floats, Ints
 from stream_jobs.roads import network as networks
 from stream_jobs.roads.network import RoadNetwork

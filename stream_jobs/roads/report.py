@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from infra.contract.errors import ConfigError
-from stream_jobs.database import Connection, fetch
+from stream_jobs.app.database import Connection, fetch
 
 COLUMNS: Final = {
     "place": 18, "congestion": 10, "source": 8, "speed_kmh": 9, "free_flow_kmh": 13, "travel_time_index": 17,

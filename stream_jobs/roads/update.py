@@ -12,8 +12,8 @@ from typing import Any, Final
 import h3
 import structlog
 
-from infra.contract.settings import Settings
-from stream_jobs.database import Connection, Database, execute, fetch
+from infra.settings.settings import Settings
+from stream_jobs.app.database import Connection, Database, execute, fetch
 from stream_jobs.roads import eta_store, network
 from stream_jobs.roads import history_sql as sql
 from stream_jobs.roads.hours import off_peak_hours

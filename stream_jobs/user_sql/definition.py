@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from infra.contract.errors import ConfigError
-from infra.contract.settings import Settings
+from infra.settings.settings import Settings
 
 VIEWS: Final = ("frames", "samples")
 KEYS: Final = ("over", "key", "watermark_s", "about")

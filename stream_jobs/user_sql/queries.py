@@ -6,9 +6,9 @@ from functools import partial
 
 from pyspark.sql import DataFrame, SparkSession
 
-from infra.contract.settings import Settings
 from infra.contract.verdict import clock_limits
-from stream_jobs.queries import Query, SinkParts
+from infra.settings.settings import Settings
+from stream_jobs.app.queries import Query, SinkParts
 from stream_jobs.user_sql.check import analysed, check
 from stream_jobs.user_sql.definition import Definition, least_watermark_s, read_folder
 from stream_jobs.user_sql.sink import UserSink

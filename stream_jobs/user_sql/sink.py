@@ -6,8 +6,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from infra.contract.errors import ConfigError
-from stream_jobs.database import Connection, Database, execute, fetch, stage
-from stream_jobs.sinks import BatchClaims
+from stream_jobs.app.database import Connection, Database, execute, fetch, stage
+from stream_jobs.app.sinks import BatchClaims
 from stream_jobs.user_sql import table
 from stream_jobs.user_sql.definition import Definition, wrong
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from infra.contract.settings import Settings
 from infra.contract.verdict import clock_limits
-from stream_jobs.jobs import STREAM_CONF
-from stream_jobs.session import build_session
+from infra.settings.settings import Settings
+from stream_jobs.app.jobs import STREAM_CONF
+from stream_jobs.app.session import build_session
 from stream_jobs.user_sql.check import check
 from stream_jobs.user_sql.definition import Definition, least_watermark_s, read_file
 from stream_jobs.user_sql.table import columns_of, table_of

@@ -13,9 +13,9 @@ from pyspark.sql import types as T  # noqa: N812  Spark's own convention
 
 from infra.contract.signals import BY_NAME, SIGNALS
 from infra.contract.verdict import ClockLimits
-from stream_jobs.quality import drop_copies
-from stream_jobs.schema import WATERMARK_METADATA, frame_schema
-from stream_jobs.sql_guard import foreign_relation, query_objection
+from stream_jobs.app.quality import drop_copies
+from stream_jobs.app.schema import WATERMARK_METADATA, frame_schema
+from stream_jobs.rules.sql_guard import foreign_relation, query_objection
 from stream_jobs.user_sql.definition import Definition, wrong
 from stream_jobs.user_sql.stage import HEAD, FrameStage
 

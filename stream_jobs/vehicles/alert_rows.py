@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import NamedTuple
 
-from stream_jobs.rules import Rule
+from stream_jobs.rules.model import Rule
 from stream_jobs.vehicles.found import Found
 from stream_jobs.vehicles.rows import AlertRow
 

@@ -13,10 +13,11 @@ from itertools import pairwise
 import numpy as np
 
 from stream_jobs.frames.arrays import Flags, Floats, Ints
+from stream_jobs.rules.detect.base import Finds
+from stream_jobs.rules.detect.raising import number
+from stream_jobs.rules.detect.silence import CloneDetector, SilenceDetector
+from stream_jobs.rules.inputs import patterns
 from stream_jobs.vehicles.alert_rows import Head, alert_row
-from stream_jobs.vehicles.detect.base import Finds
-from stream_jobs.vehicles.detect.raising import number
-from stream_jobs.vehicles.detect.silence import CloneDetector, SilenceDetector
 from stream_jobs.vehicles.features import Features, joined
 from stream_jobs.vehicles.fleet import Fleet, Vehicles
 from stream_jobs.vehicles.journeys import journey
@@ -24,7 +25,6 @@ from stream_jobs.vehicles.journeys.limits import JourneyLimits
 from stream_jobs.vehicles.plugged import Detection
 from stream_jobs.vehicles.rounds import Round
 from stream_jobs.vehicles.rows import BehindRow, Row
-from stream_jobs.vehicles.said import patterns
 from stream_jobs.vehicles.sequencer import NO_BOOT, Arrival, Patience, Sequencer
 
 

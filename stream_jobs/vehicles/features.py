@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from stream_jobs.frames.arrays import Floats, Ints
-from stream_jobs.rules import Rule
+from stream_jobs.rules.inputs import RuleInputs, named_by, nothing_said, together
+from stream_jobs.rules.model import Rule
 from stream_jobs.vehicles.facts import FACTS
-from stream_jobs.vehicles.said import RuleInputs, named_by, nothing_said, together
 
 
 @dataclass(frozen=True, slots=True)

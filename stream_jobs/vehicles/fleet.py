@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stream_jobs.frames.arrays import Floats, Ints
-from stream_jobs.vehicles.detect.base import Kept, Memory
+from stream_jobs.rules.detect.base import Kept, Memory
 from stream_jobs.vehicles.features import Features, KeptFeatures, dump_features, load_features, nothing_read
 from stream_jobs.vehicles.journeys.journey import JourneyMemory
 from stream_jobs.vehicles.plugged import Detection

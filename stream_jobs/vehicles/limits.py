@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from infra.contract.settings import Settings
+from infra.settings.settings import Settings
 from stream_jobs.vehicles.core import CoreLimits
 from stream_jobs.vehicles.harsh_runs import HarshLimits
 from stream_jobs.vehicles.journeys.limits import journey_limits

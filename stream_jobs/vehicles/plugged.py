@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from infra.contract.settings import Settings
-from stream_jobs.rules import VEHICLES, Rule, load_rules, of_query
-from stream_jobs.vehicles.detect.base import Detector
-from stream_jobs.vehicles.detect.build import detectors
+from infra.settings.settings import Settings
+from stream_jobs.rules.detect.base import Detector
+from stream_jobs.rules.detect.build import detectors
+from stream_jobs.rules.model import VEHICLES, Rule, load_rules, of_query
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
-from infra.contract.settings import Settings
 from infra.contract.signals import SIGNALS
 from infra.contract.verdict import ClockLimits, clock_limits
+from infra.settings.settings import Settings
 from stream_jobs.frames.batch import FrameBatch, frame_batch
 from stream_jobs.frames.plausibility import plausible_columns
-from stream_jobs.rules import Rule
+from stream_jobs.rules.inputs import RuleInputs, nothing_said
+from stream_jobs.rules.model import Rule
 from stream_jobs.vehicles import history, lookups
 from stream_jobs.vehicles.facts import CLASSES, POWERTRAINS, facts_matrix, sample_facts
 from stream_jobs.vehicles.features import Features, joined
@@ -28,10 +29,9 @@ from stream_jobs.vehicles.harsh_runs import HarshLimits, harsh_runs
 from stream_jobs.vehicles.history import History
 from stream_jobs.vehicles.limits import harsh_limits
 from stream_jobs.vehicles.plugged import Detection
-from stream_jobs.vehicles.said import RuleInputs, nothing_said
 
 if TYPE_CHECKING:  # 40 MB, of which a process that evaluates no rules needs none
-    from stream_jobs.vehicles.evaluation import Evaluator
+    from stream_jobs.rules.evaluation import Evaluator
 
 HEAD: Final = ("boot_id", "seq", "t0_ms")
 
@@ -97,7 +97,7 @@ class VehicleStage:
 @lru_cache(maxsize=2)
 def _evaluator(rules: tuple[Rule, ...]) -> Evaluator:
     """Of a process: translating the rules costs more than evaluating them."""
-    from stream_jobs.vehicles.evaluation import Evaluator  # noqa: PLC0415  see above
+    from stream_jobs.rules.evaluation import Evaluator  # noqa: PLC0415  see above
 
     return Evaluator(rules)
 

@@ -26,7 +26,7 @@ def trips(
     """
     import orjson
 
-    from infra.contract.settings import endpoints, load
+    from infra.settings.settings import endpoints, load
     from stream_jobs.vehicles.trip_list import stored_trips
 
     end = _time(until, "--to") or datetime.now(UTC)

@@ -15,13 +15,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from infra.contract.settings import Settings
 from infra.contract.verdict import OK, ClockLimits
+from infra.settings.settings import Settings
+from stream_jobs.app.schema import COORDINATES
 from stream_jobs.frames import copies
 from stream_jobs.frames.arrays import Flags, Ints
 from stream_jobs.frames.batch import RECORD, FrameBatch, frame_batch
 from stream_jobs.frames.copies import Seen
-from stream_jobs.schema import COORDINATES
 from stream_jobs.windows.block import block_of, dump_block, load_block, parts_of
 from stream_jobs.windows.places import SHARE, Places, dump_places, load_places, places_of
 from stream_jobs.windows.roads import road_rows

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from infra.contract.settings import Settings
+from infra.settings.settings import Settings
 from stream_jobs.roads.matching import RoadLookup, lookup_of
 from stream_jobs.windows import driving, electrics, health, routing
 from stream_jobs.windows.columns import COUNTS

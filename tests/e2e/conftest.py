@@ -13,8 +13,6 @@ from typing import Any
 
 import pytest
 
-from infra.demo import audit
-from infra.ledger import Ledger
 from infra.stack import processes
 from infra.stack.log_ends import LogEnds
 from infra.stack.programs import programs, wait_ready
@@ -22,7 +20,9 @@ from infra.stack.stack import Stack
 from infra.stack.supervisor import Backoff, Supervisor
 from load_tests.drills.alert_faults import RULES_ENV
 from load_tests.drills.alert_truth import rules_text
-from stream_jobs.rules import SHIPPED
+from stream_jobs.audit import sums as audit
+from stream_jobs.audit.ledger import Ledger
+from stream_jobs.rules.model import SHIPPED
 from tests.e2e.support import CLEAR_FOR_S, SHORT, Drive
 from tests.support import Lane, eventually, open_lane
 

@@ -12,8 +12,8 @@ from confluent_kafka import Consumer, Message, TopicPartition
 from psycopg.rows import dict_row
 
 from infra.contract.topics import KAFKA_TOPICS, kafka_topic
-from infra.ledger import Ledger
 from load_tests.oracle import Limits
+from stream_jobs.audit.ledger import Ledger
 from tests.support import Lane
 
 SHORT: dict[str, dict[str, object]] = {

@@ -9,13 +9,13 @@ from dataclasses import replace
 import orjson
 import pytest
 
-from infra.audit.run import audit
-from infra.audit.scope import WHOLE, Scope
-from infra.audit.sources import sources
-from infra.audit.take import take
-from infra.ledger import Ledger
 from infra.stack import cache
 from load_tests.oracle import expect
+from stream_jobs.audit.ledger import Ledger
+from stream_jobs.audit.run import audit
+from stream_jobs.audit.scope import WHOLE, Scope
+from stream_jobs.audit.sources import sources
+from stream_jobs.audit.take import take
 from tests.e2e.support import LIMITS, Drive, rows, whole_topic
 from tests.support import Lane
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from infra.trace.copies import Wanted, identity
+from infra.clients.log_records import Wanted, identity
 from infra.trace.follow import follow
 from infra.trace.hops import Trace
 from tests.e2e.support import Drive

@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from infra.contract.settings import Settings
-from stream_jobs.database import Database
-from stream_jobs.recompute import work
-from stream_jobs.recompute.feed import Feeder
-from stream_jobs.recompute.plan import Span
-from stream_jobs.recompute.runs import Counts
+from infra.settings.settings import Settings
+from stream_jobs.app.database import Database
+from stream_jobs.reprocess import work
+from stream_jobs.reprocess.feed import Feeder
+from stream_jobs.reprocess.plan import Span
+from stream_jobs.reprocess.runs import Counts
 
 PATIENCE_S = 120.0
 """For a transaction: a starved machine is not what is tested here."""

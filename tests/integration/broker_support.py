@@ -17,7 +17,7 @@ import paho.mqtt.client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion
 
 from infra.contract import frame
-from infra.contract.settings import load
+from infra.settings.settings import load
 from infra.stack import cache, ports
 from infra.stack.fetch import fetch_all
 from infra.stack.guard import guarded

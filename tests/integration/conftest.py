@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, BrowserContext
 
 from dashboard.queries import Connection
 from infra.stack.stack import Stack
-from stream_jobs.database import Database as JobDatabase
+from stream_jobs.app.database import Database as JobDatabase
 from tests import support_rows
 from tests.integration.browser_support import Visit, chromium, desk, visit
 from tests.integration.dashboard_support import Known, Site, open_site, reading

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import psycopg
 
 from dashboard.queries import Connection, Database
-from infra.contract.settings import ENDPOINTS_FILE
+from infra.settings.settings import ENDPOINTS_FILE
 from infra.stack.stack import Stack
 from load_tests.drills.link import Link
 from tests import support_rows

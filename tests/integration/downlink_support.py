@@ -16,8 +16,8 @@ from confluent_kafka import Producer
 from paho.mqtt.enums import CallbackAPIVersion
 
 from bridge.downlink import signature
-from infra.contract.settings import ENDPOINTS_FILE
 from infra.contract.topics import kafka_topic
+from infra.settings.settings import ENDPOINTS_FILE
 from tests.integration.events_support import until_ready
 from tests.support import Lane, LaneProcess
 from tests.support_alerts import alert

@@ -11,10 +11,10 @@ from typing import Any
 
 import psycopg
 
-from infra.database_url import with_name
-from infra.replay import actions, databases, promote
-from infra.replay.databases import Connection, connected
-from infra.replay.runs import Run
+from infra.clients.database_url import with_name
+from stream_jobs.replay import actions, databases, promote
+from stream_jobs.replay.databases import Connection, connected
+from stream_jobs.replay.runs import Run
 from tests.support import Lane
 from tests.support_frames import vin
 

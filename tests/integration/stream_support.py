@@ -15,7 +15,7 @@ import orjson
 import psycopg
 from psycopg.rows import dict_row
 
-from infra.contract.settings import ENDPOINTS_FILE
+from infra.settings.settings import ENDPOINTS_FILE
 from infra.sql.figures import store_roads
 from load_tests.drills.link import Link
 from load_tests.oracle import Expected, Roads, expect

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from bridge import resharding
-from infra.contract.settings import Settings
 from infra.contract.shard import Shard
+from infra.settings.settings import Settings
 from infra.stack import processes
 from load_tests.mqtt_flood import vehicle_id
 from tests.integration.bridge_support import (

@@ -15,7 +15,7 @@ from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 from bridge import lanes
 from bridge.mqtt_source import MqttSource
 from infra.contract.errors import ServiceError
-from infra.contract.settings import Settings
+from infra.settings.settings import Settings
 from infra.stack import accounts, broker_access, cache, mosquitto, ports
 from infra.stack.rootfs import CONFIG
 from infra.stack.service import Runner

@@ -18,10 +18,10 @@ from bridge.mqtt_source import MqttSource
 from edge_simulator.sending.lean_publisher import LeanPublisher
 from edge_simulator.sending.publisher import Publisher
 from edge_simulator.sending.publishing import Message
+from infra.clients.mqtt_broker import MqttBroker
 from infra.contract import signing
 from infra.contract.errors import ServiceError
-from infra.contract.settings import Endpoints, Settings, load
-from infra.mqtt_broker import MqttBroker
+from infra.settings.settings import Endpoints, Settings, load
 from infra.stack import cache, probes
 from infra.stack.broker_figures import broker_figures
 from infra.stack.fetch import fetch_all

@@ -9,10 +9,10 @@ import psycopg
 import pytest
 
 from infra.contract.messages import decode_alert
-from infra.contract.section_cohort import Cohort
-from stream_jobs.cohort.update import CohortUpdate
-from stream_jobs.database import Database
-from stream_jobs.rollups.update import RollUps
+from infra.settings.section_cohort import Cohort
+from stream_jobs.app.database import Database
+from stream_jobs.maintenance.rollups.update import RollUps
+from stream_jobs.rules.cohort.update import CohortUpdate
 from tests.integration.rollup_support import insert_bucket
 from tests.integration.stream_support import query
 from tests.support import Lane

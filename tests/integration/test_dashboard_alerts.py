@@ -15,10 +15,10 @@ import pytest
 from playwright.sync_api import Browser, Locator, expect
 
 from dashboard import bundles
-from infra.alerts.store import alert_store
 from infra.contract.silence import Silences, silence_file
 from infra.stack.stack import Stack
-from infra.vault import bundle, tables
+from stream_jobs.alerts.store import alert_store
+from stream_jobs.crashes.vault import bundle, tables
 from tests import support_rows
 from tests.integration.browser_support import Visit, desk, visit
 from tests.integration.dashboard_support import START_S, status

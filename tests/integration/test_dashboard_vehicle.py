@@ -15,8 +15,8 @@ from dashboard import history_queries, vehicle_queries
 from dashboard import vehicle_health_queries as health_queries
 from dashboard.queries import Connection
 from infra.stack.stack import Stack
-from stream_jobs.rule_notes import note, rule_notes
-from stream_jobs.rules import load_rules
+from stream_jobs.rules.model import load_rules
+from stream_jobs.rules.notes import note, rule_notes
 from tests import support_rows
 from tests.integration.browser_support import Visit
 from tests.integration.dashboard_support import Site, reading

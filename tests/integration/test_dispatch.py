@@ -8,13 +8,13 @@ from datetime import UTC, datetime
 import psycopg
 import pytest
 
-from infra.alerts.store import Wanted, alert_store
 from infra.contract.errors import ConfigError
 from infra.contract.silence import Silences, silence_file
 from infra.stack.stack import Stack
-from stream_jobs.cohort.metrics import load_metrics
-from stream_jobs.rule_notes import note, rule_notes
-from stream_jobs.rules import load_rules
+from stream_jobs.alerts.store import Wanted, alert_store
+from stream_jobs.rules.cohort.metrics import load_metrics
+from stream_jobs.rules.model import load_rules
+from stream_jobs.rules.notes import note, rule_notes
 from tests import support_rows
 from tests.rows.town import vehicle_id
 from tests.support import Lane, open_lane

@@ -6,11 +6,11 @@ import uuid
 
 import pytest
 
+from infra.clients.database_url import with_name
 from infra.contract.topics import KAFKA_TOPICS
-from infra.database_url import with_name
-from infra.replay import databases, promote, runs
-from infra.replay.databases import connected
 from infra.stack.kafka_topics import create_topics, missing_topics
+from stream_jobs.replay import databases, promote, runs
+from stream_jobs.replay.databases import connected
 from tests.integration.killing import Point, kill_at
 from tests.integration.promotion_support import drop_alone, hour, run_of, windows
 from tests.support import Lane
@@ -18,11 +18,11 @@ from tests.support import Lane
 pytestmark = pytest.mark.integration
 
 POINTS = (
-    Point("infra.replay.promote:forget"),  # its rows are out of the live database
+    Point("stream_jobs.replay.promote:forget"),  # its rows are out of the live database
     Point("infra.stack.kafka_topics:delete_topics"),
-    Point("infra.replay.databases:drop"),
+    Point("stream_jobs.replay.databases:drop"),
     Point("shutil:rmtree"),  # a part of its folder is gone
-    Point("infra.replay.shadow:_empty"),
+    Point("stream_jobs.replay.shadow:_empty"),
 )
 
 

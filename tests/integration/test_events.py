@@ -9,7 +9,7 @@ from urllib.parse import urlsplit, urlunsplit
 import orjson
 import pytest
 
-from infra.contract.settings import ENDPOINTS_FILE
+from infra.settings.settings import ENDPOINTS_FILE
 from infra.stack.processes import spawn
 from load_tests.drills.link import Link
 from tests.integration.events_support import (

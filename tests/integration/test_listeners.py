@@ -9,7 +9,7 @@ import pytest
 from edge_simulator.sending.lean_publisher import LeanPublisher
 from edge_simulator.sending.publisher import Publisher
 from edge_simulator.sending.publishing import Message, Publishing
-from infra.mqtt_broker import MqttBroker
+from infra.clients.mqtt_broker import MqttBroker
 from load_tests.drills.link import Link
 from tests.integration.broker_support import ROOT, Broker, Listener, a_broker
 from tests.support import eventually

@@ -13,18 +13,18 @@ import pyarrow as pa
 import pytest
 
 from dashboard import operations_queries
-from infra.contract.section_ledger import Retention
+from infra.settings.section_ledger import Retention
 from infra.stack.probes import failing_tasks
 from infra.stack.sizes import table_sizes
 from infra.stack.stack import Stack
 from load_tests.oracle import expect
-from stream_jobs.completeness import complete_until_ms, note, note_late
-from stream_jobs.database import Database
+from stream_jobs.app.completeness import complete_until_ms, note, note_late
+from stream_jobs.app.database import Database
+from stream_jobs.app.sinks import VEHICLE, write_windows
 from stream_jobs.maintenance.ledger import HOUR_MS, HourlyLedger
 from stream_jobs.maintenance.process import Maintenance
 from stream_jobs.maintenance.retention import drop_expired
-from stream_jobs.rollups.update import RollUps
-from stream_jobs.sinks import VEHICLE, write_windows
+from stream_jobs.maintenance.rollups.update import RollUps
 from stream_jobs.windows import tables as windows
 from tests.integration.stream_support import drive, query
 from tests.support import Lane, eventually, open_lane

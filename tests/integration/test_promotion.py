@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 
 from infra.contract.errors import ConfigError
-from infra.replay import promote
-from infra.replay.compare import Verdict, compare, keep
-from infra.replay.databases import Connection, connected
-from infra.replay.runs import Run
-from infra.replay.tables import TABLES
+from stream_jobs.replay import promote
+from stream_jobs.replay.compare import Verdict, compare, keep
+from stream_jobs.replay.databases import Connection, connected
+from stream_jobs.replay.runs import Run
+from stream_jobs.replay.tables import TABLES
 from tests.integration.promotion_support import (
     alert,
     database_of,

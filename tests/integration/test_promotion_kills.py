@@ -6,9 +6,9 @@ import uuid
 
 import pytest
 
-from infra.database_url import with_name
-from infra.replay import promote
-from infra.replay.databases import connected
+from infra.clients.database_url import with_name
+from stream_jobs.replay import promote
+from stream_jobs.replay.databases import connected
 from tests.integration.killing import Point, kill_at
 from tests.integration.promotion_support import (
     alert,
@@ -26,14 +26,14 @@ from tests.support import Lane
 pytestmark = pytest.mark.integration
 
 BEFORE_IT_IS_READ = (
-    Point("infra.replay.promote:_copy_table", 2),  # within the first transaction
-    Point("infra.replay.promote:copy_in"),  # the rows are there, and read by nobody
-    Point("infra.replay.promote:seam", 3),  # within the second transaction: some seams are made
-    Point("infra.replay.promote:_read_through"),  # all is done, and not committed
+    Point("stream_jobs.replay.promote:_copy_table", 2),  # within the first transaction
+    Point("stream_jobs.replay.promote:copy_in"),  # the rows are there, and read by nobody
+    Point("stream_jobs.replay.promote:seam", 3),  # within the second transaction: some seams are made
+    Point("stream_jobs.replay.promote:_read_through"),  # all is done, and not committed
 )
 BEFORE_IT_IS_BACK = (
-    Point("infra.replay.promote:_definition", 2),  # a view reads live again
-    Point("infra.replay.promote:_read_through"),
+    Point("stream_jobs.replay.promote:_definition", 2),  # a view reads live again
+    Point("stream_jobs.replay.promote:_read_through"),
 )
 
 
@@ -52,7 +52,9 @@ def test_what_serving_reads_is_all_of_a_promotion_or_nothing_wherever_it_is_kill
             kill_at(point, promote_alone, live_url, own_url, run)
             assert metres(lane) == live_metres, point
             assert definitions(live) == before, point
-        kill_at(Point("infra.replay.promote:promote"), promote_alone, live_url, own_url, run)  # after its end
+        kill_at(
+            Point("stream_jobs.replay.promote:promote"), promote_alone, live_url, own_url, run
+        )  # after its end
         run_metres = [(v, h, 2.0 if h < 3 else 1.0) for v in (1, 2) for h in range(4)]
         assert metres(lane) == run_metres
         reading = definitions(live)

@@ -11,8 +11,8 @@ import pytest
 from edge_simulator.sending.lean_publisher import LeanPublisher
 from edge_simulator.sending.publisher import Publisher
 from edge_simulator.sending.publishing import MAX_PER_CONNECTION, Message, Publishing
+from infra.clients.mqtt_broker import MqttBroker
 from infra.contract.errors import ServiceError
-from infra.mqtt_broker import MqttBroker
 from load_tests.drills.link import Link
 from tests.integration.broker_support import ROOT, Broker, Listener, a_broker
 from tests.support import eventually

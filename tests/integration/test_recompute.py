@@ -15,11 +15,11 @@ from infra.contract.errors import ConfigError
 from infra.sql import continuous
 from infra.stack.stack import Stack
 from load_tests.oracle import expect
-from stream_jobs.database import Database
-from stream_jobs.recompute import feed, work
-from stream_jobs.recompute.plan import Span
-from stream_jobs.recompute.runs import Counts
-from stream_jobs.session import spark_when_asked
+from stream_jobs.app.database import Database
+from stream_jobs.app.session import spark_when_asked
+from stream_jobs.reprocess import feed, work
+from stream_jobs.reprocess.plan import Span
+from stream_jobs.reprocess.runs import Counts
 from stream_jobs.vehicles.alert_rows import finding_id
 from tests.integration.batch_support import Given, recompute, repair
 from tests.integration.recompute_support import (

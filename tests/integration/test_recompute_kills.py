@@ -12,8 +12,8 @@ import pytest
 
 from infra.stack.stack import Stack
 from load_tests.oracle import Expected, expect
-from stream_jobs.recompute.plan import Span
-from stream_jobs.recompute.runs import Counts
+from stream_jobs.reprocess.plan import Span
+from stream_jobs.reprocess.runs import Counts
 from tests.integration.batch_support import Given, by_night, recompute, repair
 from tests.integration.killing import Point, kill_at
 from tests.integration.recompute_support import BEHIND, RULES, archive, hot_drive
@@ -23,14 +23,14 @@ from tests.support_frames import Record, vin
 
 pytestmark = pytest.mark.integration
 
-WRITER = "stream_jobs.recompute.restate"
-ROLL_UPS = Point("stream_jobs.rollups.update:RollUps.__call__")
+WRITER = "stream_jobs.reprocess.restate"
+ROLL_UPS = Point("stream_jobs.maintenance.rollups.update:RollUps.__call__")
 KILLS = (
     Point(f"{WRITER}:restate_windows"),  # in the transaction of the first slice
     Point(f"{WRITER}:Restater._restate"),  # the first slice is written, the turn not yet given back
     Point(f"{WRITER}:restate_journeys"),  # in the transaction of the first vehicle
     Point(f"{WRITER}:Restater._write_vehicle", 2),  # the first is written, the second not committed
-    Point("stream_jobs.recompute.queue:mark_taken_in"),  # all vehicles are, the second slice is not
+    Point("stream_jobs.reprocess.queue:mark_taken_in"),  # all vehicles are, the second slice is not
     Point(f"{WRITER}:Restater.__call__"),  # between windows and roll-ups
     ROLL_UPS,  # all is done, the run not closed
 )

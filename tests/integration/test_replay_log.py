@@ -10,11 +10,11 @@ import pytest
 from infra.contract.errors import ConfigError
 from infra.contract.topics import kafka_topic
 from infra.contract.verdict import ClockLimits
-from infra.replay.log import Log, Writer, copy_crashes
-from infra.replay.records import Bounds, Stored
-from infra.replay.sources import LOG, files_of, since_offsets, since_time, take
-from infra.replay.spans import Reach, Span
 from infra.stack import kafka_topics
+from stream_jobs.replay.log import Log, Writer, copy_crashes
+from stream_jobs.replay.records import Bounds, Stored
+from stream_jobs.replay.sources import LOG, files_of, since_offsets, since_time, take
+from stream_jobs.replay.spans import Reach, Span
 from tests.integration.stream_support import base_ms, drive
 from tests.support import Lane
 from tests.support_frames import send

@@ -12,11 +12,11 @@ import pytest
 
 from infra.sql import continuous
 from load_tests.oracle import Expected, expect, expect_rollup
-from stream_jobs.database import Connection, Database, stage
-from stream_jobs.recompute.restate import restate_windows
-from stream_jobs.rollups.update import RollUps
-from stream_jobs.sinks import VEHICLE, tagged, write_windows
-from stream_jobs.trends.update import renew
+from stream_jobs.app.database import Connection, Database, stage
+from stream_jobs.app.sinks import VEHICLE, tagged, write_windows
+from stream_jobs.maintenance.rollups.update import RollUps
+from stream_jobs.maintenance.trends.update import renew
+from stream_jobs.reprocess.restate import restate_windows
 from stream_jobs.windows import tables as windows
 from tests.integration.community_support import apply_community_files, refreshed
 from tests.integration.rollup_support import insert_bucket

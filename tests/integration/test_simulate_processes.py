@@ -11,7 +11,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from infra.contract.settings import load
+from infra.settings.settings import load
 from infra.stack.signing_keys import ensure_keys
 from tests.integration.broker_support import Broker, Listener, a_broker
 from tests.support import eventually, odograph_command

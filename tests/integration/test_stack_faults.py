@@ -17,10 +17,10 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from paho.mqtt import publish, subscribe
 from pydantic import SecretStr
 
-from infra import database_url
+from infra.clients import database_url
 from infra.contract.errors import ConfigError, ServiceError
-from infra.contract.sections import Db
-from infra.contract.settings import Settings, endpoints, load
+from infra.settings.sections import Db
+from infra.settings.settings import Settings, endpoints, load
 from infra.stack import database_logins, postgres, probes
 from infra.stack.guard import guarded
 from infra.stack.stack import SERVICES, Stack

@@ -10,9 +10,9 @@ import orjson
 import psycopg
 import pytest
 
-from infra.archive.verify import verified
 from infra.stack.stack import Stack
 from load_tests.oracle import Expected, Limits, counted, expect
+from stream_jobs.archive.verify import verified
 from tests.integration.stream_reads import archive_copies, archive_of, has_archive, last_word
 from tests.integration.stream_support import (
     USERS_SQL,

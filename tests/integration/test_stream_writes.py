@@ -15,13 +15,13 @@ import pytest
 
 from infra.contract.signals import BY_NAME
 from load_tests.drills.link import Link
-from stream_jobs.database import Connection, Database, fetch, stage
-from stream_jobs.recompute import turn as turns
-from stream_jobs.recompute.restate import restate_windows
-from stream_jobs.recompute.turn import BATCH, turn
-from stream_jobs.sinks import ROAD, VEHICLE, BatchClaims, TelemetrySink, tagged, write_windows
-from stream_jobs.telemetry import BUCKET, NEVER_MS, OUTPUT, ipc_of
-from stream_jobs.topic_writer import TopicWriter, dead_lettering
+from stream_jobs.app.database import Connection, Database, fetch, stage
+from stream_jobs.app.sinks import ROAD, VEHICLE, BatchClaims, TelemetrySink, tagged, write_windows
+from stream_jobs.app.telemetry import BUCKET, NEVER_MS, OUTPUT, ipc_of
+from stream_jobs.app.topic_writer import TopicWriter, dead_lettering
+from stream_jobs.reprocess import turn as turns
+from stream_jobs.reprocess.restate import restate_windows
+from stream_jobs.reprocess.turn import BATCH, turn
 from stream_jobs.windows.open_windows import SILENT_MS
 from stream_jobs.windows.places import SHARE
 from stream_jobs.windows.roads import EDGE_BITS, EDGE_OFFSET

@@ -12,11 +12,11 @@ import psycopg
 import pytest
 from psycopg.rows import dict_row
 
-from infra.contract.section_road import Crash
+from infra.settings.section_road import Crash
 from load_tests.drills.poison.evidence import INGEST, refused
 from stream_jobs.crashes.settle import settle
-from stream_jobs.event_rows import ClockRange, Record, as_json, crash_row
-from stream_jobs.event_sql import INSERT_CRASHES
+from stream_jobs.events.rows import ClockRange, Record, as_json, crash_row
+from stream_jobs.events.sql import INSERT_CRASHES
 from tests.integration.events_support import T0, VINS, change, crash, produce, rows, until_count
 from tests.support import Lane, odograph_command
 

@@ -13,7 +13,7 @@ from typing import Final
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from infra.contract.settings import Settings
+from infra.settings.settings import Settings
 from infra.stack.broker_figures import BrokerFigures
 
 

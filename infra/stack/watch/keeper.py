@@ -16,9 +16,10 @@ from typing import Final
 import structlog
 from prometheus_client import CollectorRegistry, Counter
 
+from infra.clients.health import HealthServer
+from infra.clients.stop_signals import stopped_by_signals
 from infra.contract.errors import ServiceError
-from infra.contract.settings import Endpoints, Settings, endpoints
-from infra.health import HealthServer
+from infra.settings.settings import Endpoints, Settings, endpoints
 from infra.stack import query_offsets, sizes, state
 from infra.stack.broker_figures import BrokerWatch
 from infra.stack.lag import REAL_TIME
@@ -28,7 +29,6 @@ from infra.stack.watch import reading, store
 from infra.stack.watch.figures import Figures
 from infra.stack.watch.reading import Kernel, Parts
 from infra.stack.watch.samples import Ends, Place, Reading, places, sample
-from infra.stop_signals import stopped_by_signals
 
 NAME: Final = "watch"
 GOOD: Final = 3

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from infra.contract.settings import Settings
+from infra.settings.settings import Settings
 from infra.stack import state
 from infra.stack.broker_figures import BrokerWatch
 from infra.stack.health import readyz

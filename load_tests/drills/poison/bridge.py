@@ -23,7 +23,7 @@ from bridge.letters import Letters
 from bridge.mqtt_source import MqttSource
 from edge_simulator.sending import mqtt_packets
 from infra.contract import topics
-from infra.contract.settings import ENDPOINTS_FILE
+from infra.settings.settings import ENDPOINTS_FILE
 from infra.stack import cache, ports
 from infra.stack.mosquitto import mosquitto
 from infra.stack.service import Runner

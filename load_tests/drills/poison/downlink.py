@@ -24,10 +24,11 @@ from paho.mqtt import publish
 
 from bridge.downlink import hook, signature
 from edge_simulator.sending import run
-from infra import database_url
-from infra.contract import downlink, settings, signing, topics
+from infra.clients import database_url
+from infra.clients.mqtt_broker import MqttBroker
+from infra.contract import downlink, signing, topics
 from infra.contract.errors import ServiceError
-from infra.mqtt_broker import MqttBroker
+from infra.settings import settings
 from infra.stack import cache, database_logins
 from load_tests.drills.defects import replace as replaced
 from load_tests.drills.poison.attack import Attack, program

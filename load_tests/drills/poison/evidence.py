@@ -16,22 +16,22 @@ import psycopg
 import pyarrow.parquet as pq
 from confluent_kafka import Producer
 
-from infra.archive import reader
-from infra.archive.entry import described
-from infra.archive.layout import archive_of
-from infra.archive.manifest import append, locked, read_hour
-from infra.audit import horizon
-from infra.audit.scope import Scope
 from infra.contract.messages import crash_digest
 from infra.contract.topics import kafka_topic
 from infra.stack.programs import odograph
-from infra.vault import custody, report
-from infra.vault.custody import Entry
 from load_tests.drills.aggregates import start_jobs
 from load_tests.drills.defects import replace
 from load_tests.drills.poison.attack import Attack, program
 from load_tests.drills.site import Site, until
 from load_tests.drills.verdict import Promise
+from stream_jobs.archive import reader
+from stream_jobs.archive.entry import described
+from stream_jobs.archive.layout import archive_of
+from stream_jobs.archive.manifest import append, locked, read_hour
+from stream_jobs.audit import horizon
+from stream_jobs.audit.scope import Scope
+from stream_jobs.crashes.vault import custody, report
+from stream_jobs.crashes.vault.custody import Entry
 
 COMMAND_S: Final = 120.0
 SHORT: Final = {

@@ -15,7 +15,7 @@ from load_tests.drills.defects import replace
 from load_tests.drills.poison.attack import Attack, program
 from load_tests.drills.site import Site
 from load_tests.drills.verdict import Promise
-from stream_jobs import rule_check
+from stream_jobs.rules import check as rule_check
 from stream_jobs.user_sql import views
 
 PATIENCE_S: Final = 240.0

@@ -14,11 +14,10 @@ import psycopg
 from confluent_kafka import Producer
 from paho.mqtt import publish
 
+from infra.clients.db_errors import Cause
 from infra.contract import crash_parts, messages
 from infra.contract.messages import crash_digest
 from infra.contract.topics import kafka_topic, mqtt_topic
-from infra.db_errors import Cause
-from infra.replay import shadow, work
 from infra.stack.kafka_topics import records_by_topic
 from infra.stack.supervisor import Program
 from load_tests.drills.defects import replace
@@ -26,7 +25,9 @@ from load_tests.drills.poison.attack import Attack, program
 from load_tests.drills.site import Site, until
 from load_tests.drills.verdict import Promise
 from load_tests.mqtt_flood import frame
-from stream_jobs import database, event_store
+from stream_jobs.app import database
+from stream_jobs.events import store as event_store
+from stream_jobs.replay import shadow, work
 
 STORED_S: Final = 5.0
 REPLAY_S: Final = 400.0

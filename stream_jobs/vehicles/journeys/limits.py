@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from infra.contract.settings import Settings
+from infra.settings.settings import Settings
 
 MS_PER_S = 1000
 

@@ -12,7 +12,7 @@ from bridge import mqtt_source
 from bridge.buffered_socket import BufferedSocket
 from bridge.mqtt_session import SourceConfig
 from bridge.mqtt_source import MANY_BYTES, MqttSource
-from infra.mqtt_broker import MqttBroker
+from infra.clients.mqtt_broker import MqttBroker
 from tests.unit.bridge.test_wire import publish
 
 GATHER_S = 0.5

@@ -7,7 +7,7 @@ import pytest
 
 from bridge.rate_limit import NO_LIMIT, VehicleLimit
 from bridge.translate import Record, Rejection, Translator
-from infra.contract.settings import Settings
+from infra.settings.settings import Settings
 
 NOW = 1_790_000_000_000
 VINS = ("1HGCM82633A004352", "1HGCM82633A004353")

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from dashboard import bundles, roles
-from infra.contract.settings import load
+from infra.settings.settings import load
 
 KEY = ("WDB1240001A000001", 1, "c 1/2")
 GOOD = bundles.address(KEY, "A. Costa")

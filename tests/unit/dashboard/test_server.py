@@ -8,7 +8,7 @@ import pytest
 
 from dashboard.server import options, serve
 from infra.contract.errors import ConfigError
-from infra.contract.sections import Dashboard
+from infra.settings.sections import Dashboard
 
 
 def test_an_address_that_others_reach_is_refused_without_sign_in(monkeypatch: pytest.MonkeyPatch) -> None:

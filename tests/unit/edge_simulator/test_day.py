@@ -15,7 +15,7 @@ from edge_simulator.faults.fault_wanted import Wanted
 from edge_simulator.scenario import LinkShares, Scenario, cadence
 from edge_simulator.world import World
 from infra.contract.errors import ConfigError
-from infra.contract.settings import Settings
+from infra.settings.settings import Settings
 
 START_MS = 1_763_593_200_000 - 120_000
 """Two minutes before an hour of UTC begins."""

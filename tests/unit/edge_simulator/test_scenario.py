@@ -8,8 +8,8 @@ import pytest
 from edge_simulator import faults
 from edge_simulator.scenario import Cadence, LinkShares, cadence
 from edge_simulator.wireless import link
-from infra.contract.durations import duration_ms
 from infra.contract.errors import ConfigError
+from infra.settings.durations import duration_ms
 
 
 @pytest.mark.parametrize(

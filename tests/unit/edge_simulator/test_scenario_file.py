@@ -10,7 +10,7 @@ import pytest
 
 from edge_simulator import scenario_file, setting_out
 from infra.contract.errors import ConfigError
-from infra.contract.settings import Settings
+from infra.settings.settings import Settings
 
 BERLIN = Settings(tz="Europe/Berlin")
 

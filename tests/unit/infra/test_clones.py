@@ -6,7 +6,7 @@ from pathlib import Path
 
 import duckdb
 
-from infra.clones import Clone, cloned_vehicles
+from stream_jobs.audit.clones import Clone, cloned_vehicles
 
 T0 = 1_767_225_600_000
 

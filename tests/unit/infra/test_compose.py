@@ -6,7 +6,7 @@ from pathlib import Path
 
 import yaml
 
-from infra.contract.sections import Mqtt
+from infra.settings.sections import Mqtt
 from infra.stack import kafka, mosquitto, postgres
 
 COMPOSE = yaml.safe_load((Path(__file__).parents[3] / "infra" / "compose.yaml").read_text())

@@ -7,8 +7,8 @@ import urllib.request
 import pytest
 from prometheus_client import CollectorRegistry, Counter
 
+from infra.clients.health import Check, HealthServer
 from infra.contract.errors import ServiceError
-from infra.health import Check, HealthServer
 from infra.stack.health import told
 from load_tests.drills.poison.gates import status
 

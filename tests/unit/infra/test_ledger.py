@@ -4,7 +4,7 @@ from pathlib import Path
 
 import duckdb
 
-from infra.ledger import (
+from stream_jobs.audit.ledger import (
     ArchiveCounts,
     EdgeCounts,
     archive_counts,

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from infra.contract.patience import at_most
+from infra.clients.socket_deadline import at_most
 
 
 def test_a_reader_who_waits_too_long_is_told_that_the_connection_ended() -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from infra.contract.section_ledger import Retention
+from infra.settings.section_ledger import Retention
 
 
 def test_a_level_is_kept_longer_than_the_one_it_is_made_of() -> None:

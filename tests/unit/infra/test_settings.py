@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from infra import database_url
-from infra.contract import settings
+from infra.clients import database_url
+from infra.clients.mqtt_broker import MqttBroker
 from infra.contract.errors import ConfigError, ServiceError
-from infra.mqtt_broker import MqttBroker
+from infra.settings import settings
 from infra.stack import settings_table
 
 

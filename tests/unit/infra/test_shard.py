@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from infra.contract.errors import ConfigError
-from infra.contract.settings import Settings
 from infra.contract.shard import Shard, murmur2, partition, shards
+from infra.settings.settings import Settings
 from infra.stack.programs import programs
 from infra.stack.stack import http_parts
 

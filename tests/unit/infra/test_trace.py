@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from infra.clients.log_records import Wanted, identity, matches, partition_of
 from infra.stack.query_offsets import Taken, batch_of, committed
-from infra.trace.copies import Wanted, identity, matches, partition_of
 from infra.trace.hops import Hop, Trace, text
 from infra.trace.tables import alert_id
 

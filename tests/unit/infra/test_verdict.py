@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from infra.contract.settings import Settings
 from infra.contract.verdict import ClockLimits, clock_limits, verdict
+from infra.settings.settings import Settings
 
 LIMITS = ClockLimits(floor_ms=1_577_836_800_000, ahead_ms=5_000, lateness_ms=30_000)
 NOW_MS = 1_760_000_000_000

@@ -12,11 +12,11 @@ import yaml
 from bridge.translate import DECODERS
 from infra.contract import downlink, messages
 from infra.contract.errors import ContractError
-from infra.contract.settings import Settings
+from infra.settings.settings import Settings
 from load_tests.hostile import files
 from load_tests.hostile.grammar import KINDS, bodies
-from stream_jobs import entries
-from stream_jobs.telemetry import Operator, table_of
+from stream_jobs.app.telemetry import Operator, table_of
+from stream_jobs.rules import entries
 from stream_jobs.vehicles.limits import core_limits
 from stream_jobs.vehicles.plugged import detection
 from stream_jobs.vehicles.stage import vehicle_stage

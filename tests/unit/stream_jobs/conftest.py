@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from infra.contract.settings import load
-from stream_jobs.session import JAVA_OPTIONS, common_conf, java_options
+from infra.settings.settings import load
+from stream_jobs.app.session import JAVA_OPTIONS, common_conf, java_options
 
 
 @pytest.fixture(scope="session")

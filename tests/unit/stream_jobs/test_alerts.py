@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from stream_jobs.alerts import Alert, Finding, merge, worse
+from stream_jobs.alerts.derive import Alert, Finding, merge, worse
 
 T0 = 1_790_000_000_000
 MINUTE = 60_000

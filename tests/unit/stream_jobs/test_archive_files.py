@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from infra.archive import reader
-from stream_jobs.archive import publish
+from stream_jobs.archive import reader
+from stream_jobs.archive.query import publish
 from tests.unit.infra.archive.archive_support import offsets_in, table_of
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from infra.contract.errors import ConfigError
 from infra.stack import processes
-from stream_jobs.checkpoints import checkpoint_of, reset
+from stream_jobs.app.checkpoints import checkpoint_of, reset
 
 
 def old_checkpoint(home: Path, name: str) -> None:

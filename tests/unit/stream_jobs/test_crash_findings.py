@@ -10,8 +10,8 @@ from pyspark.sql import Row, SparkSession
 
 from infra.contract.crash_parts import split_crash
 from infra.contract.verdict import ClockLimits
-from stream_jobs.findings import crash_findings
-from stream_jobs.rules import load_rules
+from stream_jobs.rules.findings import crash_findings
+from stream_jobs.rules.model import load_rules
 
 RECORD = (Path(__file__).parents[2] / "golden" / "crash.json").read_bytes()
 PARTS = split_crash(RECORD, 4096)

@@ -10,10 +10,10 @@ import pytest
 
 from infra.contract.crash_parts import FIGURES, HEAD, split_crash
 from infra.contract.errors import ContractError
-from stream_jobs.crash_sets import assembled, part_row
-from stream_jobs.event_rows import ClockRange, Record
-from stream_jobs.event_writes import sort_out
-from stream_jobs.findings import crash_schema
+from stream_jobs.crashes.chunks import assembled, part_row
+from stream_jobs.events.rows import ClockRange, Record
+from stream_jobs.events.writes import sort_out
+from stream_jobs.rules.findings import crash_schema
 
 RECORD = (Path(__file__).parents[2] / "golden" / "crash.json").read_bytes()
 CLOCKS = ClockRange(floor_ms=1_420_070_400_000, ahead_ms=10_000)

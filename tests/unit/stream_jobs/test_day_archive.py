@@ -9,9 +9,9 @@ import pyarrow.parquet as pq
 
 from edge_simulator import day
 from edge_simulator.scenario import LinkShares, Scenario, cadence
-from infra.contract.settings import Settings
 from infra.contract.verdict import clock_limits
-from stream_jobs.archive_files import RECORD, indexed
+from infra.settings.settings import Settings
+from stream_jobs.archive.files import RECORD, indexed
 
 ROUGH = Scenario(
     seed=3, vehicles=12, cadence=cadence(12, None, 10_000), start_ms=1_763_593_200_000, frames_per_vehicle=10,

@@ -10,7 +10,8 @@ import pytest
 
 from infra.contract.errors import ContractError
 from infra.contract.messages import crash_digest
-from stream_jobs.event_rows import (
+from stream_jobs.app.topic_writer import dead_letter
+from stream_jobs.events.rows import (
     ClockRange,
     Record,
     crash_row,
@@ -19,8 +20,7 @@ from stream_jobs.event_rows import (
     newest,
     status_row,
 )
-from stream_jobs.event_writes import sort_out
-from stream_jobs.topic_writer import dead_letter
+from stream_jobs.events.writes import sort_out
 
 VIN = "1HGCM82633A004352"
 T0 = 1_790_000_000_000
@@ -218,7 +218,7 @@ def test_a_dead_letter_is_one_that_kafka_takes_whatever_the_record_held() -> Non
 
 
 def test_an_error_of_our_own_on_a_record_does_not_stop_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stream_jobs.event_writes.status_row", lambda *_: 1 // 0)
+    monkeypatch.setattr("stream_jobs.events.writes.status_row", lambda *_: 1 // 0)
     batch = sort_out([record("status", status("online", T0)), record("alerts", ALERT)], CLOCKS)
     assert len(batch.findings) == 1
     (_, error) = batch.rejected[0]

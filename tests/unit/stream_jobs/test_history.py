@@ -13,11 +13,11 @@ import orjson
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from infra.contract.settings import Settings
 from infra.contract.verdict import clock_limits
-from stream_jobs.findings import rule_schemas
+from infra.settings.settings import Settings
 from stream_jobs.maintenance.history import free_flow_table
-from stream_jobs.rule_check import check_expressions
+from stream_jobs.rules.check import check_expressions
+from stream_jobs.rules.findings import rule_schemas
 from stream_jobs.vehicles import history, lookups
 from stream_jobs.vehicles.limits import harsh_limits
 from stream_jobs.vehicles.stage import VehicleStage

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from infra.contract.errors import ConfigError
-from stream_jobs.rule_kinds import Lasting, Level, Slope
-from stream_jobs.rules import VEHICLES, load_rules, of_query
-from stream_jobs.vehicles.detect.build import detectors
+from stream_jobs.rules.detect.build import detectors
+from stream_jobs.rules.kinds import Lasting, Level, Slope
+from stream_jobs.rules.model import VEHICLES, load_rules, of_query
 from tests.unit.stream_jobs.detect.traces import rule
 
 LEVEL: dict[str, Any] = {"kind": "level", "value": "coolant_temp_c", "beyond": "above", "limit": 105}

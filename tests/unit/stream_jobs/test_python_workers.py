@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 def _seen(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     del batches
-    frozen, loaded = gc.get_freeze_count(), "stream_jobs.telemetry" in sys.modules
+    frozen, loaded = gc.get_freeze_count(), "stream_jobs.app.telemetry" in sys.modules
     yield pa.RecordBatch.from_pydict({"frozen": [frozen], "loaded": [loaded]})
 
 

@@ -9,11 +9,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from infra.contract.errors import ConfigError
-from infra.contract.settings import Settings
 from infra.contract.verdict import clock_limits
-from stream_jobs.archive_files import HourFiles
-from stream_jobs.recompute.plan import Span
-from stream_jobs.rehearse.compare import (
+from infra.settings.settings import Settings
+from stream_jobs.archive.files import HourFiles
+from stream_jobs.reprocess.backtest.compare import (
     Comparison,
     Episode,
     as_json,
@@ -23,7 +22,8 @@ from stream_jobs.rehearse.compare import (
     renamed,
     with_mark,
 )
-from stream_jobs.rehearse.history import rehearse
+from stream_jobs.reprocess.backtest.history import rehearse
+from stream_jobs.reprocess.plan import Span
 from stream_jobs.vehicles.rows import AlertRow
 from tests.support_frames import frame as frame_of
 from tests.support_frames import vin

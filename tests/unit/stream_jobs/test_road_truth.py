@@ -9,7 +9,7 @@ import orjson
 
 from edge_simulator import scenario_file, setting_out
 from edge_simulator.world import World
-from infra.contract.settings import load
+from infra.settings.settings import load
 from stream_jobs.roads.matching import index_of, match
 from stream_jobs.roads.network import network_of
 

@@ -10,11 +10,11 @@ from pyspark.sql import SparkSession
 
 from infra.contract.errors import ConfigError
 from infra.contract.verdict import ClockLimits
-from stream_jobs.findings import frame_findings, rule_schemas
-from stream_jobs.instant import require_slots
-from stream_jobs.rule_check import check_expressions
-from stream_jobs.rules import INSTANT, SHIPPED, VEHICLES, load_rules
-from stream_jobs.vehicles.evaluation import Evaluator, UntranslatableError
+from stream_jobs.app.instant import require_slots
+from stream_jobs.rules.check import check_expressions
+from stream_jobs.rules.evaluation import Evaluator, UntranslatableError
+from stream_jobs.rules.findings import frame_findings, rule_schemas
+from stream_jobs.rules.model import INSTANT, SHIPPED, VEHICLES, load_rules
 
 
 def test_spark_understands_the_shipped_rules(query_spark: SparkSession) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from infra.contract.errors import ConfigError
-from stream_jobs.rules import Rule, load_rules
+from stream_jobs.rules.model import Rule, load_rules
 
 GOOD = """\
 rules:

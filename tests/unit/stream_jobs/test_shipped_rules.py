@@ -17,12 +17,12 @@ from edge_simulator import scenario
 from edge_simulator.world import World
 from infra.contract.messages import ALERT_KEYS
 from infra.contract.verdict import QUARANTINED, ClockLimits
-from stream_jobs.findings import crash_findings, frame_findings, kafka_records
+from stream_jobs.app.quality import parse, with_verdict
+from stream_jobs.app.schema import HEAD as HEAD_FIELDS
+from stream_jobs.app.schema import frame_schema
 from stream_jobs.frames.plausibility import POSITION, with_plausible
-from stream_jobs.quality import parse, with_verdict
-from stream_jobs.rules import INSTANT, load_rules, of_query
-from stream_jobs.schema import HEAD as HEAD_FIELDS
-from stream_jobs.schema import frame_schema
+from stream_jobs.rules.findings import crash_findings, frame_findings, kafka_records
+from stream_jobs.rules.model import INSTANT, load_rules, of_query
 
 VIN = "1HGCM82633A004352"
 T0 = 1_790_000_000_000

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stream_jobs.trends.metrics import Metric, trend_of
-from stream_jobs.trends.robust import line_through
+from stream_jobs.maintenance.trends.metrics import Metric, trend_of
+from stream_jobs.maintenance.trends.robust import line_through
 
 DAY_S = 86_400.0
 HOURS = np.arange(0, 10, 1 / 24)

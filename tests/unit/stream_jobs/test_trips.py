@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from infra.contract.settings import Settings
+from infra.settings.settings import Settings
 from stream_jobs.vehicles.facts import FACTS
 from stream_jobs.vehicles.journeys.journey import JourneyMemory, Row, due_ms, expire, step
 from stream_jobs.vehicles.journeys.limits import journey_limits

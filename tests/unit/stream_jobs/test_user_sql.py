@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 
 import stream_jobs
 from infra.contract.errors import ConfigError
-from infra.contract.settings import Settings
 from infra.contract.verdict import ClockLimits
+from infra.settings.settings import Settings
 from stream_jobs.user_sql.check import check
 from stream_jobs.user_sql.definition import least_watermark_s, read_file, read_folder
 from stream_jobs.user_sql.sink import refuse_doubles

@@ -9,8 +9,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from infra.contract.settings import Settings
-from stream_jobs.rules import load_rules
+from infra.settings.settings import Settings
+from stream_jobs.rules.inputs import CODES, RuleInputs, named_by
+from stream_jobs.rules.model import load_rules
 from stream_jobs.vehicles.core import Core
 from stream_jobs.vehicles.fleet import Fleet
 from stream_jobs.vehicles.harsh_runs import KINDS
@@ -18,7 +19,6 @@ from stream_jobs.vehicles.journeys.rows import FINAL, HarshRow, IdleRow, StopRow
 from stream_jobs.vehicles.limits import core_limits
 from stream_jobs.vehicles.plugged import Detection, of_rules
 from stream_jobs.vehicles.rows import BehindRow, Row
-from stream_jobs.vehicles.said import CODES, RuleInputs, named_by
 from stream_jobs.vehicles.state import dump, load
 from stream_jobs.windows.open_windows import Memory
 from tests.support_vehicles import features_of

@@ -8,8 +8,8 @@ from typing import Any
 import orjson
 import pyarrow as pa
 
-from infra.contract.settings import Settings
 from infra.contract.verdict import clock_limits
+from infra.settings.settings import Settings
 from stream_jobs.vehicles import lookups
 from stream_jobs.vehicles.core import Core
 from stream_jobs.vehicles.facts import CLASSES, FACTS, POWERTRAINS

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import infra.sql
-from stream_jobs.rollups.columns import NAMES
-from stream_jobs.schema import WRITER_COLUMNS
+from stream_jobs.app.schema import WRITER_COLUMNS
+from stream_jobs.maintenance.rollups.columns import NAMES
 from stream_jobs.windows import tables as windows
 
 COLUMNS = {

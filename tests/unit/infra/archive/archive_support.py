@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from infra.archive.writer import place
+from stream_jobs.archive.writer import place
 
 HOUR_MS = 3_600_000
 TEN = 10 * HOUR_MS

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from infra.archive import reader
-from infra.archive.layout import hour_name, manifest_of
-from infra.archive.mirror import Pushed, fetch, fetch_manifests, push
-from infra.archive.pack import pack_hour
-from infra.archive.upkeep import settle
-from infra.archive.writer import now_ms
 from infra.contract.errors import ArchiveError
+from stream_jobs.archive import reader
+from stream_jobs.archive.layout import hour_name, manifest_of
+from stream_jobs.archive.mirror import Pushed, fetch, fetch_manifests, push
+from stream_jobs.archive.pack import pack_hour
+from stream_jobs.archive.upkeep import settle
+from stream_jobs.archive.writer import now_ms
 from tests.unit.infra.archive.archive_support import TEN, batches, offsets_in
 
 ALL = [(p, o) for p in (0, 1) for o in range(6)]

@@ -7,11 +7,11 @@ from pathlib import Path
 import orjson
 import pytest
 
-from infra.archive import reader
-from infra.archive.layout import manifest_of
-from infra.archive.manifest import read_hour
-from infra.archive.writer import adopt
 from infra.contract.errors import ArchiveError, ConfigError
+from stream_jobs.archive import reader
+from stream_jobs.archive.layout import manifest_of
+from stream_jobs.archive.manifest import read_hour
+from stream_jobs.archive.writer import adopt
 from tests.unit.infra.archive.archive_support import HOUR_MS, TEN, batches, offsets_in, written
 
 FIRST = "telemetry/date=1970-01-01/hour=10/abcdef01-000000000-000.parquet"

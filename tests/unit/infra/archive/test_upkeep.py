@@ -8,13 +8,13 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from infra.archive import reader
-from infra.archive.layout import PACKED, PACKING, hour_name
-from infra.archive.manifest import read_hour
-from infra.archive.pack import pack_hour
-from infra.archive.upkeep import Rules, alone, compact, expire, settle, upkeep
-from infra.archive.writer import now_ms
 from infra.contract.errors import ArchiveError
+from stream_jobs.archive import reader
+from stream_jobs.archive.layout import PACKED, PACKING, hour_name
+from stream_jobs.archive.manifest import read_hour
+from stream_jobs.archive.pack import pack_hour
+from stream_jobs.archive.upkeep import Rules, alone, compact, expire, settle, upkeep
+from stream_jobs.archive.writer import now_ms
 from tests.unit.infra.archive.archive_support import HOUR_MS, TEN, batches, offsets_in, written
 
 RULES = Rules(pack_bytes=1 << 30, pack_after_ms=0, grace_ms=60_000, keep_ms=None)

@@ -7,9 +7,9 @@ from pathlib import Path
 import orjson
 import pytest
 
-from infra.archive.layout import hour_name, manifest_of
-from infra.archive.pack import pack_hour
-from infra.archive.verify import joined, verified
+from stream_jobs.archive.layout import hour_name, manifest_of
+from stream_jobs.archive.pack import pack_hour
+from stream_jobs.archive.verify import joined, verified
 from tests.unit.infra.archive.archive_support import HOUR_MS, TEN, batches, written
 
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from infra.audit import archive
-from infra.audit.archive import DeviceCount, PartitionCount
-from infra.audit.edge import Device
-from infra.audit.scope import WHOLE, Scope
+from stream_jobs.audit import archive
+from stream_jobs.audit.archive import DeviceCount, PartitionCount
+from stream_jobs.audit.edge import Device
+from stream_jobs.audit.scope import WHOLE, Scope
 
 BOOT = 7
 T0_MS = 1_763_593_200_000

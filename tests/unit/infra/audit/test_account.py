@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from infra.audit.account import Absent, Figures, absent, enter_again, enter_listed, of_device, totals
-from infra.audit.archive import DeviceCount
-from infra.audit.edge import EdgeDevice
-from infra.audit.scope import WHOLE, Scope
-from infra.audit.tables import Listed
+from stream_jobs.audit.account import Absent, Figures, absent, enter_again, enter_listed, of_device, totals
+from stream_jobs.audit.archive import DeviceCount
+from stream_jobs.audit.edge import EdgeDevice
+from stream_jobs.audit.scope import WHOLE, Scope
+from stream_jobs.audit.tables import Listed
 
 SEEN = DeviceCount(
     frames=6, records=8, ok=4, late=1, quarantined=1, late_records=2, quarantined_records=1,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
-from infra.audit import archive
-from infra.audit.archive import DeviceCount
-from infra.audit.scope import WHOLE, Scope
+from stream_jobs.audit import archive
+from stream_jobs.audit.archive import DeviceCount
+from stream_jobs.audit.scope import WHOLE, Scope
 from tests.unit.infra.audit.support import BOOT, T0_MS, Record, devices, store
 
 V = ("V", BOOT)

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from infra.audit.edge import EdgeDevice, devices
+from stream_jobs.audit.edge import EdgeDevice, devices
 
 ROW = {"vehicle_id": "V", "boot_id": 7, "next_seq": 9, "lost": [[3, 4]], "dropped": [], "on_board": [[8, 8]]}
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from datetime import timedelta, timezone
 
-from infra.audit.account import Figures, Gap
-from infra.audit.findings import Finding, findings
-from infra.audit.scope import WHOLE
-from infra.audit.take import Account, LogGap, WindowGap
+from stream_jobs.audit.account import Figures, Gap
+from stream_jobs.audit.findings import Finding, findings
+from stream_jobs.audit.scope import WHOLE
+from stream_jobs.audit.take import Account, LogGap, WindowGap
 
 
 def account() -> Account:

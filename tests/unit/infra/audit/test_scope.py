@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from infra.audit.scope import WHOLE, Scope, wanted
 from infra.contract.errors import ConfigError
+from stream_jobs.audit.scope import WHOLE, Scope, wanted
 
 NOW_MS = 1_763_683_200_000
 """2025-11-21 00:00 UTC."""

@@ -10,11 +10,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from infra.archive import reader
 from infra.contract.errors import ConfigError
-from infra.replay.records import Bounds, Stored, log_order, slices
-from infra.replay.sources import over
-from infra.replay.spans import Reach, Span, day_span, offsets, speed_of, vehicles
+from stream_jobs.archive import reader
+from stream_jobs.replay.records import Bounds, Stored, log_order, slices
+from stream_jobs.replay.sources import over
+from stream_jobs.replay.spans import Reach, Span, day_span, offsets, speed_of, vehicles
 
 HOUR_MS = 3_600_000
 DAY = day_span("2026-11-20", "UTC")

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from infra.contract.errors import ArchiveError, ConfigError
-from infra.contract.settings import ENDPOINTS_FILE, Endpoints, load
-from infra.replay import command
-from infra.replay.command import Wanted
-from infra.replay.records import Bounds, Stored
-from infra.replay.runs import Run
-from infra.replay.shadow import Shadow
-from infra.replay.sources import ARCHIVE, files_of, of_day
-from infra.replay.spans import Reach
+from infra.settings.settings import ENDPOINTS_FILE, Endpoints, load
+from stream_jobs.replay import command
+from stream_jobs.replay.command import Wanted
+from stream_jobs.replay.records import Bounds, Stored
+from stream_jobs.replay.runs import Run
+from stream_jobs.replay.shadow import Shadow
+from stream_jobs.replay.sources import ARCHIVE, files_of, of_day
+from stream_jobs.replay.spans import Reach
 from tests.unit.infra.archive.archive_support import HOUR_MS, batches
 
 REACH = Reach(10_000, 30_000, 0)

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from infra.contract.errors import ConfigError
-from infra.contract.settings import load
-from infra.replay import command, runs
-from infra.replay.promote import Promoted, seam, through_seams
-from infra.replay.runs import Run
-from infra.replay.sources import whole_span
-from infra.replay.spans import Reach, Span
-from infra.replay.tables import TABLES, Table
+from infra.settings.settings import load
+from stream_jobs.replay import command, runs
+from stream_jobs.replay.promote import Promoted, seam, through_seams
+from stream_jobs.replay.runs import Run
+from stream_jobs.replay.sources import whole_span
+from stream_jobs.replay.spans import Reach, Span
+from stream_jobs.replay.tables import TABLES, Table
 
 RUN = Run("r1", "archive", 0, 10, 0, 10, 10, (), None, ("stream",), {"JOBS_WINDOW_S": "20"}, "c0de")
 ROAD = Table("road_cell_window", ("cell",), "window_start", fleet=True)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from infra.score.card import Found, Happened, card
-from infra.score.definition import load
-from infra.score.events import Claim, Judged, Truth
+from load_tests.score.card import Found, Happened, card
+from load_tests.score.definition import load
+from load_tests.score.events import Claim, Judged, Truth
 
 HOUR_MS = 3_600_000
 

@@ -9,9 +9,9 @@ import yaml
 
 from edge_simulator.faults.fault_table import KINDS
 from infra.contract.errors import ConfigError
-from infra.score import definition
+from load_tests.score import definition
 
-RULES = Path(__file__).parents[4] / "stream_jobs" / "rules.yaml"
+RULES = Path(__file__).parents[4] / "stream_jobs" / "rules" / "rules.yaml"
 NO_FAULT = {"pothole", "kerb_strike", "emergency_braking"}
 """Nothing may find the first two; the third is harsh driving."""
 

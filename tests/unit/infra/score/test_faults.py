@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from infra.score import faults
-from infra.score.definition import Definition, Detector, Terms
-from infra.score.events import Claim, Judged, Truth
-from infra.score.faults import Scene
+from load_tests.score import faults
+from load_tests.score.definition import Definition, Detector, Terms
+from load_tests.score.events import Claim, Judged, Truth
+from load_tests.score.faults import Scene
 
 HOUR_MS = 3_600_000
 COOLANT = Detector("coolant", ("coolant_*",), ("overheating",))

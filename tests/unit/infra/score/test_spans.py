@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from infra.score import spans
-from infra.score.events import Claim, Truth
+from load_tests.score import spans
+from load_tests.score.events import Claim, Truth
 
 
 def trip(from_s: int, to_s: int, vehicle: str = "A", **details: object) -> Truth:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import orjson
 
-from infra.vault.bundle import Evidence, csv_bytes, made, name_of
-from infra.vault.custody import START, Entry
+from stream_jobs.crashes.vault.bundle import Evidence, csv_bytes, made, name_of
+from stream_jobs.crashes.vault.custody import START, Entry
 
 AT = datetime(2026, 11, 21, 8, 0, 0, 250_000, tzinfo=UTC)
 RAW = (Path(__file__).parents[3] / "golden" / "crash.json").read_text().strip()

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from edge_simulator.edr import crash_table, pulse, recorder, trigger
 from edge_simulator.edr.memory import Memory
 from infra.contract.messages import crash_digest
-from infra.vault.check import defects
-from infra.vault.curves import curves
+from stream_jobs.crashes.vault.check import defects
+from stream_jobs.crashes.vault.curves import curves
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "crash.json"
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from infra.vault.custody import START, Entry, broken, tampered
+from stream_jobs.crashes.vault.custody import START, Entry, broken, tampered
 
 KEY = ("V", 5, "5-1")
 MAY = {"received": {"clerk"}, "deleted": {"clerk"}}

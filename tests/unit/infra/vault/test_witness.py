@@ -9,11 +9,11 @@ from typing import Any
 import orjson
 import pytest
 
+from infra.clients.log_records import Record
 from infra.contract.crash_parts import split_crash
 from infra.contract.messages import crash_digest
-from infra.trace.copies import Record
-from infra.vault.custody import Key
-from infra.vault.witness import CrashLog, Shown, differing, shown
+from stream_jobs.crashes.vault.custody import Key
+from stream_jobs.crashes.vault.witness import CrashLog, Shown, differing, shown
 
 VIN = "1HGCM82633A000001"
 KEY = (VIN, 5, "5-1")

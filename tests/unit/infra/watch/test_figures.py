@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from infra.contract.settings import Settings
+from infra.settings.settings import Settings
 from infra.stack.broker_figures import BrokerFigures
 from infra.stack.watch import figures
 from infra.stack.watch.figures import Figures

@@ -13,13 +13,13 @@ import pytest
 from edge_simulator import day
 from edge_simulator.recordings import drive_day, replay
 from edge_simulator.scenario import LinkShares, Scenario, cadence
-from infra.archive import reader
-from infra.archive.entry import sha256_of
-from infra.archive.layout import archive_of
-from infra.archive.verify import verified
 from infra.contract.errors import ArchiveError, ConfigError
-from infra.contract.settings import Settings
-from stream_jobs.backfill.intake import exceptions, take_in
+from infra.settings.settings import Settings
+from stream_jobs.archive import reader
+from stream_jobs.archive.entry import sha256_of
+from stream_jobs.archive.layout import archive_of
+from stream_jobs.archive.verify import verified
+from stream_jobs.reprocess.backfill.intake import exceptions, take_in
 
 ROUGH = Scenario(
     seed=3, vehicles=12, cadence=cadence(12, None, 10_000), start_ms=1_763_593_200_000, frames_per_vehicle=10,

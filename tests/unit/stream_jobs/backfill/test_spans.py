@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from stream_jobs.backfill.work import Progress, spans_of
-from stream_jobs.recompute.plan import Span
+from stream_jobs.reprocess.backfill.work import Progress, spans_of
+from stream_jobs.reprocess.plan import Span
 
 HOUR = 3_600_000
 MINUTE = 60_000

@@ -9,12 +9,12 @@ from typing import Final
 import numpy as np
 import pytest
 
-from infra.contract.section_cohort import Cohort as Terms
-from stream_jobs.cohort.findings import alert_row
-from stream_jobs.cohort.judge import Judged, judge
-from stream_jobs.cohort.metrics import Metric
-from stream_jobs.cohort.residuals import Bucket, Cohort, Residual, cohort_of, residuals
-from stream_jobs.cohort.robust import others
+from infra.settings.section_cohort import Cohort as Terms
+from stream_jobs.rules.cohort.findings import alert_row
+from stream_jobs.rules.cohort.judge import Judged, judge
+from stream_jobs.rules.cohort.metrics import Metric
+from stream_jobs.rules.cohort.residuals import Bucket, Cohort, Residual, cohort_of, residuals
+from stream_jobs.rules.cohort.robust import others
 
 MINUTES_5: Final = 300_000
 HEAT: Final = Metric(

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stream_jobs.vehicles.detect.history import QUANTILE, noted, quantile
+from stream_jobs.rules.detect.history import QUANTILE, noted, quantile
 from tests.support_vehicles import Reading
 from tests.unit.stream_jobs.detect.traces import T0, Frame, found, frame, rule, seconds
 

@@ -10,8 +10,8 @@ from typing import Final
 import pytest
 
 from edge_simulator.faults import Wanted
-from infra.score.definition import load
-from stream_jobs.rules import load_rules
+from load_tests.score.definition import load
+from stream_jobs.rules.model import load_rules
 from tests.support_detect import Fleet
 
 SEED: Final = 12

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import yaml
 
-from infra.contract.settings import Settings
-from stream_jobs.rules import Rule, load_rules
+from infra.settings.settings import Settings
+from stream_jobs.rules.model import Rule, load_rules
 from stream_jobs.vehicles.core import Core
 from stream_jobs.vehicles.features import Features
 from stream_jobs.vehicles.limits import core_limits

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from stream_jobs.alerts import Alert, merge
-from stream_jobs.recompute.alert_changes import (
+from stream_jobs.alerts.derive import Alert, merge
+from stream_jobs.reprocess.alert_changes import (
     AlertChanges,
     FindingChanges,
     StoredAlert,

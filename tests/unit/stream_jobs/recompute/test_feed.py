@@ -9,14 +9,14 @@ import orjson
 import pyarrow as pa
 import pytest
 
-from infra.contract.settings import Settings
 from infra.contract.verdict import clock_limits
-from stream_jobs.archive_files import HourFiles
-from stream_jobs.recompute import feed
-from stream_jobs.recompute.feed import Feeder, Wanted, remake_of
-from stream_jobs.recompute.plan import grid_of
-from stream_jobs.recompute.queue import Work
-from stream_jobs.telemetry import table_of
+from infra.settings.settings import Settings
+from stream_jobs.app.telemetry import table_of
+from stream_jobs.archive.files import HourFiles
+from stream_jobs.reprocess import feed
+from stream_jobs.reprocess.feed import Feeder, Wanted, remake_of
+from stream_jobs.reprocess.plan import grid_of
+from stream_jobs.reprocess.queue import Work
 from stream_jobs.vehicles.plugged import Detection
 from stream_jobs.vehicles.rows import TripRow, unpack
 from stream_jobs.windows.places import summed

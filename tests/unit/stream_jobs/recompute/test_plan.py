@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 import pytest
 
 from infra.contract.errors import ConfigError
-from infra.contract.settings import Settings
-from stream_jobs.recompute import plan
-from stream_jobs.recompute.plan import Grid, LateFrame, Reach, Span, slices, starts_ms, taken_in
-from stream_jobs.recompute.work import due
+from infra.settings.settings import Settings
+from stream_jobs.reprocess import plan
+from stream_jobs.reprocess.plan import Grid, LateFrame, Reach, Span, slices, starts_ms, taken_in
+from stream_jobs.reprocess.work import due
 
 GRID = Grid(window_ms=10_000, road_window_ms=60_000, ahead_ms=10_000, lateness_ms=30_000)
 MINUTE = 60_000

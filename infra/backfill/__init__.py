@@ -1,1 +1,0 @@
-"""``odograph backfill``: where the simulator's drives and the stream's batch layer meet."""

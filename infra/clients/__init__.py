@@ -1,0 +1,1 @@
+"""Clients of the services: addresses, errors, deadlines, logs and health pages."""

@@ -1,0 +1,1 @@
+"""Settings: sections, where they come from, and the text forms of their values."""

@@ -1,0 +1,1 @@
+"""Alerts: derived from detections, listed, acknowledged, ended and silenced."""

@@ -1,0 +1,132 @@
+"""Alerts in the database: listed, acknowledged, ended, silenced.
+
+What writes goes through the functions of schema ``dispatch``: as the role that may do nothing else (the
+page), or as the jobs' role (the command line).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+import psycopg
+from psycopg.rows import dict_row
+
+from infra.clients.db_errors import Cause, cause_of
+from infra.clients.socket_deadline import at_most
+from infra.contract.errors import ConfigError, ServiceError
+from infra.contract.silence import Silence
+
+CONNECT_S: Final = 5
+ANSWER_S: Final = 15.0
+"""For all that one deed takes, s: a database that stands still keeps nobody waiting at the page."""
+Row = dict[str, Any]
+
+_LIST: Final = """
+SELECT alert_no, severity, vehicle_id, model, rule, rule_version, opened_at, last_at, cleared_at, duration_s,
+       value, worst_value, limit_value, active, acknowledged, acknowledged_by, late, silenced_until, message
+FROM serving.alert_life
+WHERE (%(every)s OR active) AND (%(rule)s::text IS NULL OR %(rule)s IN (rule, split_part(rule, '.', 1)))
+  AND (%(vehicle)s::text IS NULL OR vehicle_id = %(vehicle)s)
+ORDER BY active DESC, acknowledged, odograph.severity_rank(severity) DESC, opened_at DESC
+LIMIT %(limit)s
+"""
+_ONE: Final = "SELECT * FROM serving.alert_life WHERE alert_no = %(alert_no)s"
+_CHANGES: Final = """
+SELECT change, event_time, recorded_at, severity, value, limit_value, by_whom, note
+FROM serving.alert_change WHERE alert_no = %(alert_no)s ORDER BY recorded_at, event_time
+"""
+_EVIDENCE: Final = """
+SELECT t0, boot_id, seq, received_at, verdict, kafka_topic, partition, log_offset, frame
+FROM serving.alert_evidence WHERE alert_no = %(alert_no)s ORDER BY t0, boot_id, seq
+"""
+_ACK: Final = "SELECT * FROM dispatch.acknowledge(%(numbers)s::bigint[], %(by)s, %(note)s) AS alert_no"
+_CLEAR: Final = "SELECT * FROM dispatch.clear(%(numbers)s::bigint[], %(by)s, %(note)s) AS alert_no"
+_SILENCE: Final = "SELECT * FROM dispatch.silence(%(rule)s, %(vehicle)s, %(seconds)s, %(by)s, %(why)s)"
+_END_SILENCE: Final = "SELECT * FROM dispatch.end_silence(%(numbers)s::bigint[], %(by)s) AS silence_no"
+_IN_FORCE: Final = "SELECT * FROM dispatch.silences_in_force()"
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which alerts to list; ``every``: those that are over too."""
+
+    rule: str | None
+    vehicle: str | None
+    every: bool
+    limit: int
+
+
+class AlertStore:
+    """One connection of a role that may do what is asked of it."""
+
+    def __init__(self, connection: psycopg.Connection[Row]) -> None:
+        self._connection = connection
+
+    def listed(self, wanted: Wanted) -> list[Row]:
+        """Active ones first, then unacknowledged, then by severity."""
+        params = {
+            "rule": wanted.rule,
+            "vehicle": wanted.vehicle,
+            "every": wanted.every,
+            "limit": wanted.limit,
+        }
+        return self._rows(_LIST, params)
+
+    def shown(self, alert_no: int) -> Row | None:
+        """One alert with its history and its evidence, or None."""
+        found = self._rows(_ONE, {"alert_no": alert_no})
+        if not found:
+            return None
+        history = {"history": self._rows(_CHANGES, {"alert_no": alert_no})}
+        return found[0] | history | {"evidence": self._rows(_EVIDENCE, {"alert_no": alert_no})}
+
+    def acknowledge(self, numbers: Sequence[int], by: str, note: str | None) -> list[int]:
+        """The numbers that were not acknowledged before."""
+        params = {"numbers": list(numbers), "by": by, "note": note}
+        return [row["alert_no"] for row in self._rows(_ACK, params)]
+
+    def end(self, numbers: Sequence[int], by: str, note: str | None) -> list[int]:
+        """The numbers that were active."""
+        params = {"numbers": list(numbers), "by": by, "note": note}
+        return [row["alert_no"] for row in self._rows(_CLEAR, params)]
+
+    def silence(self, rule: str | None, vehicle: str | None, seconds: float, by: str, why: str) -> Row:
+        """The new silence's number and end."""
+        params = {"rule": rule, "vehicle": vehicle, "seconds": seconds, "by": by, "why": why}
+        return self._rows(_SILENCE, params)[0]
+
+    def end_silences(self, numbers: Sequence[int], by: str) -> list[int]:
+        """The numbers of those that were in force."""
+        params = {"numbers": list(numbers), "by": by}
+        return [row["silence_no"] for row in self._rows(_END_SILENCE, params)]
+
+    def in_force(self) -> list[Silence]:
+        """All silences that are not over."""
+        return [Silence(**row) for row in self._rows(_IN_FORCE, {})]
+
+    def _rows(self, statement: str, params: Row) -> list[Row]:
+        return self._connection.execute(statement.encode(), params).fetchall()
+
+
+@contextmanager
+def alert_store(url: str) -> Iterator[AlertStore]:
+    """The store; what is done in it is one transaction.
+
+    Raises ServiceError where the database is away or refuses, ConfigError for a name or note that it does not
+    take.
+    """
+    try:
+        connection = psycopg.connect(url, connect_timeout=CONNECT_S, row_factory=dict_row)
+        with at_most(connection.fileno(), ANSWER_S), connection:
+            yield AlertStore(connection)
+    except psycopg.errors.CheckViolation as error:
+        raise ConfigError(f"alerts: {error.diag.message_primary}") from error
+    except psycopg.Error as error:
+        if cause_of(error) is Cause.AWAY:
+            raise ServiceError(
+                f"the database cannot be reached: {str(error).strip()}; see odograph status"
+            ) from error
+        raise ServiceError(f"the database refused: {str(error).strip()}; see odograph doctor") from error

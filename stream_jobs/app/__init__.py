@@ -1,0 +1,1 @@
+"""The stream application: Spark's session, its queries, their sinks and progress."""

@@ -1,0 +1,222 @@
+"""The way into the database: one connection that comes back by itself, and statements over staged rows.
+
+While the database is away a write waits and tries again. A row that the database refuses for what it is
+leaves its transaction for the dead letters, found among the staged rows by halves; the others are written.
+"""
+
+from __future__ import annotations
+
+import io
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, TypeVar
+
+import psycopg
+import pyarrow as pa
+import pyarrow.csv
+import structlog
+
+from infra.clients.db_errors import Cause, cause_of
+from infra.clients.socket_deadline import at_most
+from infra.contract.errors import ServiceError
+from stream_jobs.app import statements as sql
+from stream_jobs.app.binary_copy import binary
+
+Result = TypeVar("Result")
+
+ATTEMPT_S = 30.0
+"""Time for one transaction; a link that answers no more is cut after it."""
+ISOLATING: Final = 20
+"""A transaction that looks for rows to leave out may take so many times as long."""
+BUSY_ATTEMPTS: Final = 20
+FIRST_PAUSE_S = 0.1
+LONGEST_PAUSE_S = 3.0
+LOG_EVERY_S = 5.0
+
+log = structlog.get_logger("stream_jobs.app.database")
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A row that ``table`` does not take, and the error that says why."""
+
+    table: str
+    row: dict[str, Any]
+    error: psycopg.Error
+
+
+class Connection(psycopg.Connection[tuple[Any, ...]]):
+    """``refused``: rows left out of the transaction at hand; None where an error of a row goes up.
+
+    ``types``: of the columns of tables that were written to.
+    """
+
+    refused: list[Refused] | None = None
+    types: Mapping[str, dict[str, str]] = {}
+
+
+class DeadRows(Protocol):
+    """Where refused rows go."""
+
+    def bury(self, refused: Sequence[Refused]) -> None:
+        """Returns when they are safe; raises ServiceError."""
+
+
+class Database:
+    """One connection that comes back by itself; for one thread at a time. ``problem`` is for readiness.
+
+    Without ``dead_rows`` an error of a row is an error of its transaction.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        name: str,
+        stop: threading.Event,
+        attempt_s: float = ATTEMPT_S,
+        dead_rows: DeadRows | None = None,
+    ) -> None:
+        self._url = url
+        self._name = name
+        self._stop = stop
+        self._attempt_s = attempt_s
+        self._dead_rows = dead_rows
+        self._connection: Connection | None = None
+        self._problem: str | None = None
+        self._logged_at = 0.0
+
+    def problem(self) -> str | None:
+        """Why the database cannot be reached at present, or None."""
+        return self._problem
+
+    def run(self, work: Callable[[Connection], Result]) -> Result:
+        """The result of ``work`` in one transaction, tried until the database takes it.
+
+        Raises ServiceError when asked to stop meanwhile. What neither waiting nor leaving staged rows out
+        mends goes up as it is, and so does a race lost again and again.
+        """
+        pause_s, busy, isolating = FIRST_PAUSE_S, 0, False
+        while True:
+            try:
+                result = self._attempt(work, isolating)
+            except psycopg.Error as error:
+                cause = cause_of(error)
+                if cause is Cause.DATA and self._dead_rows is not None and not isolating:
+                    isolating = True
+                    continue
+                busy += cause is Cause.BUSY
+                if cause in (Cause.DATA, Cause.SETUP) or busy >= BUSY_ATTEMPTS:
+                    raise
+                if cause is Cause.AWAY:
+                    self._lost(error)
+            else:
+                self._problem = None
+                return result
+            if self._stop.wait(pause_s):
+                raise ServiceError(f"stopped while the database was away ({self._name})")
+            pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _attempt(self, work: Callable[[Connection], Result], isolating: bool) -> Result:
+        if self._connection is None or self._connection.closed:
+            self._connection = _connect(self._url, self._name, self._attempt_s)
+        connection, dead_rows = self._connection, self._dead_rows
+        connection.refused = [] if isolating else None
+        limit_s = self._attempt_s * (ISOLATING if isolating else 1)
+        with at_most(connection.fileno(), limit_s), connection.transaction():
+            result = work(connection)
+            if connection.refused and dead_rows is not None:
+                dead_rows.bury(connection.refused)  # before the commit: nothing else would know of them
+            return result
+
+    def _lost(self, error: Exception) -> None:
+        self._problem = f"database: {error}".strip()
+        self.close()
+        if time.monotonic() - self._logged_at > LOG_EVERY_S:
+            self._logged_at = time.monotonic()
+            log.warning("database away, trying again", sink=self._name, error=str(error).strip())
+
+
+def _connect(url: str, name: str, attempt_s: float) -> Connection:
+    """A connection that gives up on a dead link: on connect, on unacknowledged bytes, on slow statements."""
+    return Connection.connect(
+        url,
+        application_name=f"odograph-{name}",
+        connect_timeout=5,
+        tcp_user_timeout=10_000,
+        keepalives_idle=5,
+        keepalives_interval=2,
+        keepalives_count=3,
+        options=f"-c statement_timeout={int(attempt_s * 1000)} -c timezone=UTC",
+        autocommit=True,
+    )
+
+
+def csv_of(table: pa.Table) -> bytes:
+    """The table as CSV without a header; null is nothing, an empty string is quoted."""
+    buffer = io.BytesIO()
+    options = pyarrow.csv.WriteOptions(include_header=False)
+    # In one piece: Arrow writes rubbish where the first chunk is empty.
+    pyarrow.csv.write_csv(table.combine_chunks(), buffer, options)
+    return buffer.getvalue()
+
+
+def stage(connection: Connection, table: str, rows: pa.Table) -> None:
+    """``rows`` into the temporary table before ``table``; where rows are left out, those that it takes."""
+    connection.execute(sql.create_staged(table))
+    if connection.refused is not None and rows.num_rows:
+        rows = _storable(connection, table, rows, connection.refused)
+    _copy(connection, table, rows)
+
+
+def _storable(connection: Connection, table: str, rows: pa.Table, refused: list[Refused]) -> pa.Table:
+    """Those of ``rows`` that ``table`` takes: tried under a savepoint that is given up, then by halves."""
+    try:
+        with connection.transaction(force_rollback=True):
+            _copy(connection, table, rows)
+            execute(connection, sql.insert_new(table, rows.column_names))
+    except psycopg.Error as error:
+        if cause_of(error) is not Cause.DATA:
+            raise
+        if rows.num_rows == 1:
+            refused.append(Refused(table, rows.to_pylist()[0], error))
+            return rows.slice(0, 0)
+        half = rows.num_rows // 2
+        halves = (rows.slice(0, half), rows.slice(half))
+        return pa.concat_tables([_storable(connection, table, part, refused) for part in halves])
+    return rows
+
+
+def _copy(connection: Connection, table: str, rows: pa.Table) -> None:
+    if table not in connection.types:
+        found = fetch(connection, sql.TYPES, {"table": table})
+        connection.types = {**connection.types, table: dict(map(tuple, found))}
+    packed = binary(rows, connection.types[table])
+    form = "csv" if packed is None else "binary"
+    statement = sql.copy_into(sql.staged(table), rows.column_names, form)
+    with connection.cursor() as cursor, cursor.copy(statement) as copy:
+        for piece in [csv_of(rows)] if packed is None else packed:
+            copy.write(piece)
+
+
+def execute(connection: Connection, statement: str, parameters: Any = None) -> int:
+    """Run a statement of this package; the number of rows it changed."""
+    return connection.execute(statement, parameters).rowcount
+
+
+def fetch(connection: Connection, statement: str, parameters: Any = None) -> list[tuple[Any, ...]]:
+    """All rows of a query of this package."""
+    return connection.execute(statement, parameters).fetchall()
+
+
+def insert_rows(connection: Connection, table: str, rows: pa.Table) -> None:
+    """Rows with natural keys that never change once written."""
+    stage(connection, table, rows)
+    execute(connection, sql.insert_new(table, rows.column_names))

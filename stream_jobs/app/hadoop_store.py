@@ -1,0 +1,83 @@
+"""The archive's second place on any file system that Hadoop knows by its URL: hdfs, s3a, abfs, viewfs, file.
+
+By the Java machine of the Spark session: its class path and HADOOP_CONF_DIR say which schemes there are.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import SparkSession
+
+from infra.contract.errors import ArchiveError, ConfigError
+
+COPYING: Final = ".copying"
+"""End of a name while its file is not whole."""
+
+
+class HadoopStore:
+    """Implements stream_jobs.archive.mirror.Store below ``url``. Raises ConfigError for an unknown scheme."""
+
+    def __init__(self, spark: SparkSession, url: str) -> None:
+        self._url = url.rstrip("/")
+        jvm: Any = spark._jvm
+        self._path_of = jvm.org.apache.hadoop.fs.Path
+        try:
+            conf = spark._jsc.hadoopConfiguration()
+            self._fs = self._path_of(self._url).getFileSystem(conf)
+        except Py4JJavaError as error:
+            raise ConfigError(
+                f"ODOGRAPH_ARCHIVE_URL {url}: {_reason(error)}. The scheme's jars must be on Spark's class "
+                "path, its settings in HADOOP_CONF_DIR"
+            ) from error
+
+    def sizes(self, folder: str) -> dict[str, int]:
+        """Bytes of the files of a folder, by name."""
+        path = self._at(folder)
+        try:
+            if not self._fs.exists(path):
+                return {}
+            return {each.getPath().getName(): each.getLen() for each in self._fs.listStatus(path)}
+        except Py4JJavaError as error:
+            raise self._away(folder, error) from error
+
+    def put(self, local: Path, name: str) -> None:
+        """Copy a file there: under another name first, since rename is what all of them do at once."""
+        draft, target = self._at(name + COPYING), self._at(name)
+        try:
+            self._fs.mkdirs(target.getParent())
+            self._fs.copyFromLocalFile(False, True, self._path_of(f"file://{local}"), draft)
+            size = self._fs.getFileStatus(draft).getLen()
+            if size != local.stat().st_size:
+                raise ArchiveError(f"{self._url}/{name}: {size} bytes arrived of {local.stat().st_size}")
+            self._fs.delete(target, False)
+            if not self._fs.rename(draft, target):
+                raise ArchiveError(f"{self._url}/{name} cannot be renamed to its name")
+        except Py4JJavaError as error:
+            raise self._away(name, error) from error
+
+    def get(self, name: str, local: Path) -> None:
+        """Copy a file from there."""
+        try:
+            self._fs.copyToLocalFile(False, self._at(name), self._path_of(f"file://{local}"), True)
+        except Py4JJavaError as error:
+            raise self._away(name, error) from error
+
+    def remove(self, name: str) -> None:
+        """Delete a file."""
+        try:
+            self._fs.delete(self._at(name), False)
+        except Py4JJavaError as error:
+            raise self._away(name, error) from error
+
+    def _at(self, name: str) -> Any:
+        return self._path_of(f"{self._url}/{name}")
+
+    def _away(self, name: str, error: Py4JJavaError) -> ArchiveError:
+        return ArchiveError(f"{self._url}/{name}: {_reason(error)}")
+
+
+def _reason(error: Py4JJavaError) -> str:
+    return str(error.java_exception.toString()).partition("\n")[0]

@@ -1,0 +1,202 @@
+"""The queries ``instant`` and ``instant-crash``: frames and crash records to alerts within milliseconds.
+
+They run in Spark's real-time mode: their tasks run without end, one for each partition read, and a record
+passes through when it comes. The trigger is the interval of the checkpoints, not the latency; at each
+checkpoint a query stands still for some tenths of a second, so crash records, which are few, have a query of
+their own that makes one rarely. Sink and restarts are at-least-once: the ids of the alerts are
+deterministic, and the event store keeps each once.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import structlog
+from prometheus_client import CollectorRegistry, Gauge
+from py4j.protocol import Py4JError  # it comes with Spark, without stubs
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from infra.clients.health import HealthServer
+from infra.contract.errors import ConfigError, ServiceError
+from infra.contract.topics import kafka_topic
+from infra.contract.verdict import clock_limits
+from infra.settings.settings import Endpoints, Settings, endpoints
+from stream_jobs.app.checkpoints import checkpoint_of
+from stream_jobs.app.session import build_session
+from stream_jobs.app.sources import kafka_options, record_columns
+from stream_jobs.events.kafka import wait_for_partitions
+from stream_jobs.rules.check import check_expressions
+from stream_jobs.rules.findings import crash_findings, frame_findings, kafka_records, rule_schemas
+from stream_jobs.rules.model import INSTANT, SHIPPED, Rule, load_rules, of_query
+
+PROGRAM: Final = "instant"
+SOURCES: Final = {"instant": "frame", "instant-crash": "crash"}
+"""What each query reads, as rules name it."""
+OPERATORS: Final = 1
+"""Version of what a checkpoint of these queries fits."""
+TOPICS: Final = {"frame": "telemetry", "crash": "crash"}
+"""The topic that a rule's source is read from."""
+FINDINGS_OF: Final = {"frame": frame_findings, "crash": crash_findings}
+GATHERING: Final = {
+    "frame": {"kafka.fetch.min.bytes": "1000000", "kafka.fetch.max.wait.ms": "200"},
+    "crash": {},
+}
+"""How a topic is read: an answer of Kafka costs the same however few records it has, so frames may wait for
+one another. A crash record waits for nothing.
+"""
+POLL_S: Final = 1
+PATIENCE: Final = 3
+"""So many checkpoint intervals, and ``PATIENCE_S``, may pass without an end of a batch."""
+PATIENCE_S: Final = 60
+_CONF: Final = {
+    # An error in a rule's arithmetic gives null: it must never end the query that crash alerts pass through.
+    "spark.sql.ansi.enabled": "false",
+    # Both of Java's compilers: its tasks never end and do one thing, twice as fast by the second one.
+    "spark.driver.extraJavaOptions": (
+        "-XX:TieredStopAtLevel=4 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=128m"
+    ),
+}
+
+
+def run(settings: Settings) -> None:
+    """Serve until SIGTERM or SIGINT; raises ServiceError with the reason where the query ends by itself."""
+    rules = of_query(load_rules(settings.jobs.rules), INSTANT)
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    state = State({query: _trigger_s(settings, query) for query in SOURCES})
+    where = endpoints(settings)
+    port = where.http_ports.get(PROGRAM, 0)
+    with HealthServer(port, {"queries": state.reason}, state.registry) as page:
+        structlog.get_logger().info("serving", port=page.port, rules=len(rules))
+        _serve(settings, where, rules, state, stop)
+
+
+def _serve(
+    settings: Settings, where: Endpoints, rules: Sequence[Rule], state: State, stop: threading.Event
+) -> None:
+    topics = [kafka_topic(settings.kafka.prefix, name) for name in TOPICS.values()]
+    partitions = wait_for_partitions(where.kafka_bootstrap, topics, stop)
+    if stop.is_set():
+        return
+    slots = sum(partitions.values())
+    spark = build_session(settings, PROGRAM, settings.jobs.instant_mb, f"local[{slots}]", _CONF)
+    try:
+        require_slots(spark.sparkContext.defaultParallelism, partitions)
+        check_expressions(spark, settings.jobs.rules or SHIPPED, rules, rule_schemas())
+        watch([start(spark, settings, where, rules, query) for query in SOURCES], state, stop)
+    finally:
+        spark.stop()
+
+
+def require_slots(slots: int, partitions: dict[str, int]) -> None:
+    """Raise ConfigError unless every partition gets a task slot: one without would be stalled in silence."""
+    needed = sum(partitions.values())
+    if slots < needed:
+        each = ", ".join(f"{topic} {count}" for topic, count in sorted(partitions.items()))
+        raise ConfigError(
+            f"{PROGRAM} has {slots} task slots and needs {needed}, one for each partition ({each}); "
+            f"give the Spark master at least {needed} cores, as local[{needed}]"
+        )
+
+
+def start(
+    spark: SparkSession, settings: Settings, where: Endpoints, rules: Sequence[Rule], query: str
+) -> StreamingQuery:
+    """Start one of the queries; what it left off at lies under ``<home>/checkpoints/<query>``."""
+    source = SOURCES[query]
+    options = kafka_options(settings, where, TOPICS[source]) | GATHERING[source]
+    records = record_columns(spark.readStream.format("kafka").options(**options).load())
+    own = [rule for rule in rules if rule.source == source]
+    found = FINDINGS_OF[source](records, own, clock_limits(settings))
+    sink = {
+        "kafka.bootstrap.servers": where.kafka_bootstrap,
+        "topic": kafka_topic(settings.kafka.prefix, "alerts"),
+        "checkpointLocation": str(checkpoint_of(settings.paths.home, query, OPERATORS)),
+    }
+    writer = kafka_records(found).writeStream.format("kafka").options(**sink)
+    timed: Any = writer.outputMode("update").queryName(query)
+    trigger = f"{_trigger_s(settings, query):g} seconds"
+    started: StreamingQuery = timed.trigger(realTime=trigger).start()  # the type stubs do not know it
+    return started
+
+
+def _trigger_s(settings: Settings, query: str) -> float:
+    crash = SOURCES[query] == "crash"
+    return settings.jobs.crash_trigger_s if crash else settings.jobs.instant_trigger_s
+
+
+def watch(queries: Sequence[StreamingQuery], state: State, stop: threading.Event) -> None:
+    """Follow the queries until ``stop``; raises ServiceError where one ends before."""
+    state.started()
+    while not stop.wait(POLL_S):
+        for query in queries:
+            _look(query, state, stop)
+    for query in queries:
+        query.stop()
+
+
+def _look(query: StreamingQuery, state: State, stop: threading.Event) -> None:
+    name = str(query.name)
+    try:
+        active, progress, error = query.isActive, query.lastProgress, query.exception()
+    except (PySparkException, Py4JError, OSError) as problem:
+        if stop.is_set():  # the signal reached Spark's own process too
+            return
+        raise ServiceError(f"query {name} ended: {problem}") from problem
+    state.progressed(name, progress)
+    if not active and not stop.is_set():
+        raise ServiceError(f"query {name} ended: {error or 'by itself, without an error'}")
+
+
+class State:
+    """What the health page says of the queries; written by the main thread, read by the page's.
+
+    ``trigger_s`` is each query's checkpoint interval.
+    """
+
+    def __init__(self, trigger_s: Mapping[str, float]) -> None:
+        self.registry = CollectorRegistry()
+        self._trigger_s = trigger_s
+        self._progress_at: dict[str, float] = {}
+        self._batch: dict[str, int] = {}
+        self._batches = self._gauge("batch", "Number of the last batch")
+        self._rows = self._gauge("batch_records", "Records read in it")
+        self._rate = self._gauge("records_per_second", "Their rate")
+        self._active = self._gauge("active", "1 while the query runs")
+
+    def _gauge(self, name: str, text: str) -> Gauge:
+        return Gauge(f"odograph_instant_{name}", text, ["query"], registry=self.registry)
+
+    def started(self) -> None:
+        """The queries run."""
+        for query in self._trigger_s:
+            self._active.labels(query).set(1)
+        now = time.monotonic()
+        self._progress_at = dict.fromkeys(self._trigger_s, now)
+
+    def progressed(self, query: str, progress: Any) -> None:
+        """Take over Spark's newest progress report, a StreamingQueryProgress or None."""
+        if progress is None or progress["batchId"] == self._batch.get(query, -1):
+            return
+        self._batch[query] = progress["batchId"]
+        self._progress_at[query] = time.monotonic()
+        self._batches.labels(query).set(self._batch[query])
+        self._rows.labels(query).set(progress["numInputRows"])
+        self._rate.labels(query).set(progress["processedRowsPerSecond"])
+
+    def reason(self) -> str | None:
+        """Why a query is not ready, None when all are."""
+        if not self._progress_at:
+            return "the queries are starting"
+        for query, trigger_s in self._trigger_s.items():
+            age_s = time.monotonic() - self._progress_at[query]
+            if age_s > PATIENCE * trigger_s + PATIENCE_S:
+                return f"{query}: no batch ended for {age_s:.0f} s: stalled"
+        return None

@@ -1,0 +1,198 @@
+"""The micro-batch application: three queries over one topic, and the periodic tasks that need Spark."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Final
+
+import structlog
+from prometheus_client import CollectorRegistry
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from infra.clients.health import HealthServer
+from infra.clients.stop_signals import stopped_by_signals
+from infra.contract.errors import ServiceError
+from infra.settings.settings import Endpoints, Settings, endpoints
+from stream_jobs.app import sources
+from stream_jobs.app.checkpoints import checkpoint_of
+from stream_jobs.app.database import Database
+from stream_jobs.app.failures import explained
+from stream_jobs.app.progress import Board, Metrics
+from stream_jobs.app.queries import QUERIES, TOPIC, Query, Sink, SinkParts
+from stream_jobs.app.session import build_session
+from stream_jobs.app.sinks import BatchClaims
+from stream_jobs.app.stream_tasks import stream_tasks
+from stream_jobs.app.topic_writer import dead_lettering
+from stream_jobs.maintenance.task import TaskMetrics, TaskRunner
+from stream_jobs.reprocess.plan import grid_of
+from stream_jobs.user_sql.queries import user_queries
+
+log = structlog.get_logger("stream_jobs.app.jobs")
+
+STREAM_CONF: Final = {
+    "spark.scheduler.mode": "FAIR",
+    "spark.driver.extraJavaOptions": "-XX:-DontCompileHugeMethods -Xss4m -XX:+UseSerialGC",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "1000000",
+    "spark.sql.codegen.maxFields": "200",
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    "spark.sql.streaming.stateStore.checkpointFormatVersion": "2",
+    "spark.sql.streaming.checkpoint.fileChecksum.enabled": "true",
+    "spark.sql.streaming.minBatchesToRetain": "20",
+    "spark.sql.streaming.noDataProgressEventInterval": "1000",
+    "spark.ui.retainedJobs": "10",
+    "spark.ui.retainedStages": "10",
+    "spark.ui.retainedTasks": "100",
+    "spark.sql.ui.retainedExecutions": "10",
+}
+"""Shuffle partitions, provider and format are baked into a checkpoint: changed only with a new one.
+
+What Spark remembers of past batches, for a page that is off, is kept short.
+"""
+PROJECTIONS: Final = "spark.sql.codegen.factoryMode"
+
+
+def run(settings: Settings) -> None:
+    """Run the application until SIGTERM or SIGINT; raises ServiceError when a part of it fails."""
+    with stopped_by_signals() as stop:
+        Application(settings, endpoints(settings), stop).run()
+
+
+class Application:
+    """The session, the queries and the periodic tasks, from start to stop."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        addresses: Endpoints,
+        stop: threading.Event,
+        queries: Sequence[Query] = QUERIES,
+    ) -> None:
+        grid_of(settings)
+        self._settings = settings
+        self._addresses = addresses
+        self._stop = stop
+        self._wanted = queries
+        self._registry = CollectorRegistry()
+        self._board = Board(Metrics(self._registry))
+        self._queries: list[StreamingQuery] = []
+        self._degraded: dict[str, str] = {}
+        self._databases: list[Database] = []
+        self._tasks: TaskRunner | None = None
+
+    def run(self) -> None:
+        """Start everything, then wait for the signal or a failure."""
+        jobs = self._settings.jobs
+        with ExitStack() as parts:
+            port = self._addresses.http_ports.get("jobs", 0)
+            checks = {"queries": self._queries_problem, "database": self._database_problem}
+            remarks = {"degraded": self._degraded_queries, "tasks": self._failing_tasks}
+            parts.enter_context(HealthServer(port, checks, self._registry, remarks))
+            spark = build_session(self._settings, "odograph-jobs", jobs.driver_mb, jobs.master, STREAM_CONF)
+            parts.callback(spark.stop)
+            self._wanted = (*self._wanted, *user_queries(self._settings, spark))
+            spark.streams.addListener(self._board)
+            parts.callback(self._close, spark)
+            self._start(spark)
+            log.info("running", queries=[q.name for q in self._wanted], port=port)
+            self._watch()
+
+    def _start(self, spark: SparkSession) -> None:
+        self._queries = [self._start_query(spark, query) for query in self._wanted]
+        owner_url = self._addresses.db_owner_url
+        tasks = stream_tasks(spark, self._settings, self._board, self._database, owner_url, self._stop)
+        metrics = TaskMetrics(self._registry)
+        self._tasks = TaskRunner("jobs", tasks, self._database("report"), self._stop, metrics)
+        self._tasks.start()
+
+    def _start_query(self, spark: SparkSession, query: Query) -> StreamingQuery:
+        s = self._settings
+        checkpoint = checkpoint_of(
+            s.paths.home, query.name, query.operators, query.replaces, query.buckets(s)
+        )
+        claims = BatchClaims(query.name, checkpoint)
+        database = self._database(query.name)
+        sink = query.sink(SinkParts(s, self._addresses, database, claims, self._stop))
+        records = sources.kafka_stream(spark, s, self._addresses, TOPIC, query.max_offsets(s))
+        spark.sparkContext.setLocalProperty("spark.scheduler.pool", query.name)
+        spark.conf.set(
+            PROJECTIONS, "NO_CODEGEN" if query.interpreted else "FALLBACK"
+        )  # kept by what starts now
+        return start_query(
+            query.transform(records, s), sink, query.name, query.trigger_s(s), checkpoint, query.output_mode
+        )
+
+    def _database(self, name: str) -> Database:
+        database = dead_lettering(self._settings, self._addresses, name, self._stop)
+        self._databases.append(database)
+        return database
+
+    def _watch(self) -> None:
+        while not self._stop.wait(0.2):
+            reason = self._failure()
+            if reason is not None:
+                raise ServiceError(f"stream jobs ended: {reason}")
+
+    def _failure(self) -> str | None:
+        for query in self._queries:
+            if query.isActive or query.name in self._degraded:
+                continue
+            if self._may_fail(query):
+                self._degrade(query)
+            else:
+                folder = self._settings.paths.home.absolute() / "checkpoints" / str(query.name)
+                return explained(str(query.name), folder, query.exception())
+        return None
+
+    def _queries_problem(self) -> str | None:
+        if len(self._queries) < len(self._wanted):
+            return "starting"
+        down = [q.name for q in self._queries if not q.isActive and not self._may_fail(q)]
+        return f"not running: {', '.join(down)}" if down else None
+
+    def _degrade(self, query: StreamingQuery) -> None:
+        """A user's query has ended: it is told, and the others go on."""
+        name, error = str(query.name), query.exception()
+        folder = self._settings.paths.home.absolute() / "checkpoints" / name
+        self._degraded[name] = explained(name, folder, error)
+        self._board.degraded(name)
+        log.error("a user's query ended; the others go on", query=name, error=self._degraded[name])
+
+    def _may_fail(self, query: StreamingQuery) -> bool:
+        return any(q.may_fail for q in self._wanted if q.name == query.name)
+
+    def _degraded_queries(self) -> str | None:
+        return "; ".join(self._degraded.values()) or None
+
+    def _failing_tasks(self) -> str | None:
+        return None if self._tasks is None else self._tasks.problem()
+
+    def _database_problem(self) -> str | None:
+        return next((d.problem() for d in self._databases if d.problem()), None)
+
+    def _close(self, spark: SparkSession) -> None:
+        """Queries first, each at the end of what it does now; what a task has under way is given up."""
+        self._stop.set()
+        for query in self._queries:
+            query.stop()
+        spark.sparkContext.cancelAllJobs()
+        if self._tasks is not None:
+            self._tasks.join()
+        for database in self._databases:
+            database.close()
+
+
+def start_query(
+    rows: DataFrame, sink: Sink, name: str, trigger_s: float, checkpoint: Path, mode: str = "update"
+) -> StreamingQuery:
+    """Start a query that hands each batch to ``sink``."""
+    writer = rows.writeStream.queryName(name).outputMode(mode).foreachBatch(sink)
+    trigger = writer.trigger(processingTime=f"{int(trigger_s * 1000)} milliseconds")
+    return trigger.option("checkpointLocation", str(checkpoint)).start()

@@ -1,0 +1,205 @@
+"""What the query ``telemetry`` writes: findings to the topic ``alerts``, then each batch in one transaction.
+
+Every write may be run again: a batch claims its line in the ledger first, values are absolute, keys are
+natural.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame
+
+from stream_jobs.app import statements as sql
+from stream_jobs.app.completeness import note_late
+from stream_jobs.app.database import Connection, Database, execute, fetch, insert_rows, stage
+from stream_jobs.app.schema import EDGE_KEYS, ROAD_KEYS, WINDOW_KEYS
+from stream_jobs.app.telemetry import BUCKET, MISSED, TABLES, table_of
+from stream_jobs.app.topic_writer import TopicWriter
+from stream_jobs.maintenance.rollups.statements import NOTE_CHANGES
+from stream_jobs.roads.history_sql import mark
+from stream_jobs.vehicles.rows import unpack
+from stream_jobs.vehicles.tables import RowTable, tables_of
+from stream_jobs.windows.open_windows import SILENT_MS
+from stream_jobs.windows.places import SHARE
+from stream_jobs.windows.tables import latest_of, place_rows
+
+ALERT: Final = "alert"
+LATE_TABLE: Final = "odograph.late_frame"
+
+
+@dataclass(frozen=True, slots=True)
+class WindowTable:
+    """A table of windows, its keys and what to do where the stream meets a restated window.
+
+    ``also`` is a statement on the staged rows that belongs to the same transaction.
+    """
+
+    name: str
+    keys: tuple[str, ...]
+    reopen: str
+    also: str
+
+
+VEHICLE = WindowTable(sql.VEHICLE_TABLE, WINDOW_KEYS, sql.REOPEN_VEHICLE, NOTE_CHANGES)
+ROAD, EDGE = (
+    WindowTable(name, keys, sql.reopen_road(name, keys), mark(sql.staged(name)))
+    for name, keys in ((sql.ROAD_TABLE, ROAD_KEYS), (sql.EDGE_TABLE, EDGE_KEYS))
+)
+
+
+class BatchClaims:
+    """The ledger lines of one query: its id is the checkpoint's, so a new checkpoint starts a new account."""
+
+    def __init__(self, query: str, checkpoint: Path) -> None:
+        self._query = query
+        self._checkpoint = checkpoint
+
+    @property
+    def query_id(self) -> str:
+        """The id that Spark wrote into the checkpoint at its creation."""
+        return str(json.loads((self._checkpoint / "metadata").read_text())["id"])
+
+    def claim(self, connection: Connection, batch_id: int, rows: int) -> bool:
+        """Enter the batch; False where it, or a later one, is in already."""
+        line = {"query_id": self.query_id, "batch_id": batch_id, "query": self._query, "rows": rows}
+        return bool(fetch(connection, sql.CLAIM_BATCH, line))
+
+
+class TelemetrySink:
+    """foreachBatch writer: alerts first, because they are waited for, then one transaction.
+
+    ``topic`` is the Kafka topic that the records come from.
+    """
+
+    def __init__(
+        self, database: Database, claims: BatchClaims, alerts: TopicWriter, topic: str, road_window_s: int
+    ) -> None:
+        self._database = database
+        self._claims = claims
+        self._alerts = alerts
+        self._topic = topic
+        self._road_window_s = road_window_s
+        self._mine = False
+
+    def __call__(self, batch: DataFrame, batch_id: int) -> None:
+        """Write the batch, whatever it takes."""
+        rows = batch.toArrow()
+        found = rows.filter(pc.equal(rows["kind"], ALERT))
+        self._alerts.write(list(zip(*_columns(found, "vehicle_id", "body"), strict=True)))
+        if rows.num_rows:
+            self._database.run(lambda connection: self.write(connection, rows, batch_id))
+
+    def write(self, connection: Connection, rows: pa.Table, batch_id: int) -> None:
+        """Rows of telemetry.OUTPUT in the transaction at hand; nothing where the ledger has the batch."""
+        if not self._claims.claim(connection, batch_id, rows.num_rows):
+            return
+        kinds = rows["kind"]
+        tables = {name: rows.filter(pc.equal(kinds, name)) for name in (*TABLES, MISSED, BUCKET)}
+        others = rows.filter(pc.invert(pc.is_in(kinds, pa.array([*tables, ALERT]))))
+        found = tables_of(unpack(body) for body in others["body"].to_pylist())
+        for table, columns in found.items():
+            write_rows(connection, table, columns, batch_id)
+        vehicle, latest, missed = (_joined(tables[name]) for name in ("vehicle", "latest", MISSED))
+        if vehicle is not None:
+            write_windows(connection, VEHICLE, vehicle, batch_id)
+        if latest is not None:
+            write_latest(connection, latest)
+        if missed is not None:
+            topics = pa.array([self._topic] * missed.num_rows, pa.string())
+            insert_rows(connection, LATE_TABLE, missed.append_column("topic", topics))
+            note_late(connection, "telemetry", int(time.time() * 1000))
+        self._write_places(connection, tables["shares"], tables[BUCKET], batch_id)
+
+    def _write_places(
+        self, connection: Connection, shares: pa.Table, buckets: pa.Table, batch_id: int
+    ) -> None:
+        query = {"query_id": self._claims.query_id}
+        if not self._mine:
+            execute(connection, sql.FORGET_SHARES, query)
+        named = zip(("buckets", "open_from_ms"), _columns(buckets, "bucket", "open_from_ms"), strict=True)
+        moved = execute(connection, sql.NOTE_BUCKETS, query | dict(named))
+        if shares.num_rows:
+            told = pa.concat_tables(map(_share, *_columns(shares, "bucket", "body")))
+            stage(connection, sql.SHARE_TABLE, told)
+            execute(connection, sql.ADD_SHARES)
+            columns = zip(*fetch(connection, sql.SUM_SHARES), strict=True)
+            sums = pa.table([pa.array(column, pa.int64()) for column in columns], schema=SHARE)
+            for table, of in zip((ROAD, EDGE), place_rows(sums, self._road_window_s), strict=True):
+                if of.num_rows:
+                    write_windows(connection, table, of, batch_id)
+        if moved:
+            execute(connection, sql.CLOSE_SHARES, {"margin_ms": SILENT_MS})
+        self._mine = True
+
+
+def _columns(rows: pa.Table, *names: str) -> list[list[Any]]:
+    return [rows[name].to_pylist() for name in names]
+
+
+def _share(bucket: int, body: bytes) -> pa.Table:
+    rows = table_of(body)
+    return rows.append_column("bucket", pa.array([bucket] * rows.num_rows, pa.int32()))
+
+
+def _joined(rows: pa.Table) -> pa.Table | None:
+    """The tables that are the bodies of ``rows``, as one."""
+    return pa.concat_tables(map(table_of, rows["body"].to_pylist())) if rows.num_rows else None
+
+
+def write_windows(connection: Connection, table: WindowTable, rows: pa.Table, batch_id: int) -> None:
+    """Rows of the speed layer; restated windows among them are left alone and marked for restating."""
+    rows = tagged(rows, batch_id)
+    stage(connection, table.name, rows)
+    written = execute(connection, sql.upsert(table.name, rows.column_names, table.keys))
+    if written < rows.num_rows:
+        execute(connection, table.reopen)
+    execute(connection, table.also)
+
+
+def write_latest(connection: Connection, rows: pa.Table) -> None:
+    """Rows of odograph.vehicle_latest; a newer one that is there stays."""
+    stage(connection, sql.LATEST_TABLE, rows)
+    execute(connection, sql.upsert_latest(rows.column_names))
+
+
+def follow_up(connection: Connection, table: WindowTable, rows: pa.Table) -> None:
+    """What follows from staged ``rows`` that were restated, or are stored just so."""
+    execute(connection, table.also)
+    if table is VEHICLE and rows.num_rows:
+        write_latest(connection, latest_of(rows))
+
+
+def write_rows(connection: Connection, table: RowTable, rows: pa.Table, batch_id: int) -> None:
+    """Journeys of the stream: absolute values by natural keys; what the batch layer restated stays, and is
+    looked at again, because the stream has something new to say of it.
+    """
+    if not table.restated:
+        insert_rows(connection, table.name, rows)
+        return
+    rows_tagged = tagged(rows, batch_id)
+    stage(connection, table.name, rows_tagged)
+    written = execute(connection, sql.upsert(table.name, rows_tagged.column_names, table.keys))
+    if written < rows.num_rows:
+        execute(connection, sql.REOPEN_JOURNEYS, {"vehicles": rows["vehicle_id"].unique().to_pylist()})
+
+
+def tagged(rows: pa.Table, batch_id: int) -> pa.Table:
+    """``rows`` with the batch that writes them."""
+    return rows.append_column("batch_id", pa.array([batch_id] * rows.num_rows, pa.int64()))
+
+
+def insert_progress(connection: Connection, rows: Sequence[Sequence[Any]]) -> None:
+    """Lines of query_progress."""
+    marks = ", ".join(["%s"] * len(sql.PROGRESS_COLUMNS))
+    names = ", ".join(sql.PROGRESS_COLUMNS)
+    statement = f"INSERT INTO odograph.query_progress ({names}) VALUES ({marks}) ON CONFLICT DO NOTHING"  # noqa: S608
+    with connection.cursor() as cursor:
+        cursor.executemany(statement, rows)

@@ -1,0 +1,180 @@
+"""The query ``telemetry``: records of a stream -> windows, journeys, findings, latest state, in one pass.
+
+Records go to one stateful operator by buckets of vehicles, a hash of Kafka's key: four columns and the raw
+payload, which is parsed once, there. The operator runs in Spark's Python workers (applyInPandasWithState);
+its key is a bucket and not a vehicle, because a call and a state access a vehicle would cost more than the
+work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
+from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
+
+from infra.settings.settings import Settings
+from stream_jobs.app.schema import COUNTED, WATERMARK_METADATA
+from stream_jobs.frames.batch import RECORD, FrameBatch, as_arrow
+from stream_jobs.rules.check import check_translations
+from stream_jobs.rules.model import SHIPPED
+from stream_jobs.vehicles.core import Core, CoreLimits
+from stream_jobs.vehicles.limits import core_limits
+from stream_jobs.vehicles.plugged import Detection, detection
+from stream_jobs.vehicles.rows import Row, pack
+from stream_jobs.vehicles.stage import VehicleStage, vehicle_stage
+from stream_jobs.vehicles.state import dump, load
+from stream_jobs.windows.open_windows import FRAMES_AT_ONCE, Found, OpenWindows, Terms, terms_of
+
+NEVER_MS: Final = 2**62
+OUTPUT: Final = (
+    "kind string, vehicle_id string, body binary, "
+    "bucket int, open_from_ms long, copies long, missed long"
+)  # fmt: skip
+"""A row a finding or journey (``kind``: its type, ``body``: JSON), a table of rows (``kind``: its name in
+``Found``, ``body``: Arrow's stream format), and one a bucket with the numbers (BUCKET).
+"""
+BUCKET: Final = "bucket"
+TABLES: Final = ("vehicle", "latest", "shares")
+MISSED: Final = "missed"
+STATE: Final = "blob binary"
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """What is sent to the workers; core and windows are made there."""
+
+    limits: CoreLimits
+    detection: Detection
+    stage: VehicleStage
+    terms: Terms
+
+    def __call__(
+        self, bucket_no: tuple[Any, ...], records: Iterator[pd.DataFrame], state: GroupState
+    ) -> Iterator[pd.DataFrame]:
+        """Rows of OUTPUT."""
+        core = Core(self.limits, self.detection)
+        fleet, memory = load(state.get[0] if state.exists else None, self.detection)
+        watermark_ms = state.getCurrentWatermarkMs()
+        windows = OpenWindows(self.terms, memory, watermark_ms)
+        rows: list[Row] = []
+        arrived = False
+        for batch in self._frames(records):
+            arrived = True
+            windows.take(batch, batch.ok)
+            windows.note_receipts(batch)
+            rows += core.take(fleet, self.stage.features(batch))
+        windows.latest()
+        windows.publish(watermark_ms, idle=not arrived)
+        windows.close(watermark_ms)
+        rows += core.expired(fleet, watermark_ms)
+        due_ms = min(
+            [*fleet.due_ms.tolist(), *(ms for ms in (windows.due_ms(),) if ms is not None)], default=None
+        )
+        memory = windows.memory()
+        open_from_ms = NEVER_MS if due_ms is None else windows.found.open_from_ms
+        if due_ms is not None:
+            state.update((dump(fleet, memory),))
+            state.setTimeoutTimestamp(int(max(due_ms, watermark_ms)) + 1)
+        elif state.exists:
+            state.remove()
+        yield _out(rows, windows.found, int(bucket_no[0]), open_from_ms)
+
+    def _frames(self, records: Iterator[pd.DataFrame]) -> Iterator[FrameBatch]:
+        """The readable frames, in the order of the log whatever way the records took here."""
+        chunks = [as_arrow(chunk) for chunk in records if len(chunk)]
+        if not chunks:
+            return
+        table = pa.Table.from_batches(chunks).combine_chunks()
+        place = [table[name].to_numpy() for name in ("log_offset", "partition")]
+        order = np.lexsort(place)
+        if np.any(np.diff(order) < 0):
+            table = table.take(pa.array(order)).combine_chunks()
+        for batch in table.to_batches(max_chunksize=FRAMES_AT_ONCE):
+            frames = self.stage.frames(batch)
+            if frames is not None:
+                yield frames
+
+
+def _out(rows: list[Row], found: Found, bucket: int, open_from_ms: int) -> pd.DataFrame:
+    tables = [(name, pa.concat_tables(getattr(found, name))) for name in TABLES if getattr(found, name)]
+    missed = found.missed
+    bodies: list[tuple[str, str | None, bytes | None]] = [
+        *((str(type(row).__struct_config__.tag), row.vehicle_id, pack(row)) for row in rows),
+        *((name, None, ipc_of(table)) for name, table in tables),
+        *([] if missed is None else [(MISSED, None, ipc_of(missed))]),
+        (BUCKET, None, None),
+    ]
+    kinds, vehicles, packed = zip(*bodies, strict=True)
+
+    def once(number: int) -> Any:
+        return pd.array([None] * (len(bodies) - 1) + [number], "Int64")
+
+    return pd.DataFrame(
+        {
+            "kind": kinds, "vehicle_id": vehicles, "body": packed,
+            "bucket": pd.array([bucket] * len(bodies), "Int32"),
+            "open_from_ms": once(open_from_ms),
+            "copies": once(found.copies),
+            "missed": once(0 if missed is None else missed.num_rows),
+        }
+    )  # fmt: skip
+
+
+def ipc_of(table: pa.Table) -> bytes:
+    """The table in Arrow's stream format."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table.combine_chunks())
+    return bytes(sink.getvalue())
+
+
+def table_of(body: bytes) -> pa.Table:
+    """The table that ``ipc_of`` made a body of."""
+    return pa.ipc.open_stream(body).read_all()
+
+
+def _spread(spark: SparkSession, buckets: int) -> Column:
+    """The bucket of a record's vehicle, as numbers that Spark's hash puts into its partitions in turn.
+
+    Two small numbers may well come into one partition, and one core would do the work of two.
+    """
+    partitions = int(str(spark.conf.get("spark.sql.shuffle.partitions")))
+    number = F.col("id").cast("int")
+    partition = F.pmod(F.hash(number), F.lit(partitions))
+    found: list[list[int]] = [[] for _ in range(partitions)]
+    for row in spark.range(20 * (partitions + buckets)).select(number, partition).collect():
+        found[row[1]].append(row[0])
+    numbers = [found[bucket % partitions][bucket // partitions] for bucket in range(buckets)]
+    place = F.pmod(F.xxhash64("key"), F.lit(buckets)).cast("int") + 1
+    return F.element_at(F.array(*map(F.lit, numbers)), place)
+
+
+def telemetry_rows(records: DataFrame, settings: Settings) -> DataFrame:
+    """Records of a stream -> rows of OUTPUT.
+
+    Only timers hang on the watermark. A record that lies behind it (partitions are not read in step) is no
+    less to be looked at, but Spark would drop it before the operator by its time: so the operator sees
+    a column of event time, as Spark asks for, that says nothing.
+    """
+    plugged = detection(settings)
+    check_translations(settings.jobs.rules or SHIPPED, plugged.rules)
+    received = F.timestamp_millis("received_ms")
+    timed = records.select("key", *RECORD, received.alias("received"))
+    timed = timed.withWatermark("received", f"{settings.jobs.receipt_skew_s} seconds")
+    bucket = _spread(records.sparkSession, settings.jobs.vehicle_buckets)
+    event_time = {WATERMARK_METADATA: settings.jobs.receipt_skew_s * 1000}
+    timer = F.lit(None).cast("timestamp").alias("timer", metadata=event_time)
+    keyed = timed.select(bucket.alias("bucket"), timer, "key", *RECORD).groupBy("bucket")
+    stage = vehicle_stage(settings, plugged)
+    operator = Operator(core_limits(settings), plugged, stage, terms_of(settings))
+    rows = keyed.applyInPandasWithState(
+        operator.__call__, OUTPUT, STATE, "append", GroupStateTimeout.EventTimeTimeout
+    )
+    return rows.observe(COUNTED, F.sum("copies").alias("copies"), F.sum("missed").alias("missed"))

@@ -1,0 +1,156 @@
+"""A second place for the archive, where ``archive.url`` says: brought up to date, and read back from.
+
+The stream does not wait for it: files go there when they are in their places here, and a place that is away
+is tried again. What is there is what the manifest names, in the same folders, so that any reader can take it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Protocol
+
+import structlog
+
+from infra.contract.errors import ArchiveError
+from stream_jobs.archive.entry import sha256_of
+from stream_jobs.archive.layout import MANIFEST, PACKED, TELEMETRY, hour_name, manifest_of
+from stream_jobs.archive.manifest import hours_listed, locked, read_hour, sync
+from stream_jobs.archive.reader import of_hours
+from stream_jobs.archive.writer import adopt, now_ms
+
+FETCHING: Final = ".fetching"
+
+log = structlog.get_logger("stream_jobs.archive")
+
+
+class Store(Protocol):
+    """Files by their path below the place's root, with ``/``; errors of the place are ArchiveError."""
+
+    def sizes(self, folder: str) -> dict[str, int]:
+        """Bytes of the files of a folder, by name; none where there is no such folder."""
+
+    def put(self, local: Path, name: str) -> None:
+        """Copy a file there; it is seen under its name only when it is whole."""
+
+    def get(self, name: str, local: Path) -> None:
+        """Copy a file from there."""
+
+    def remove(self, name: str) -> None:
+        """Delete a file; one that is not there is no error."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pushed:
+    """What a push did; counts of files."""
+
+    sent: int = 0
+    bytes: int = 0
+    removed: int = 0
+
+    def __add__(self, more: Pushed) -> Pushed:
+        return Pushed(self.sent + more.sent, self.bytes + more.bytes, self.removed + more.removed)
+
+
+def push(folder: Path, store: Store, hours_ms: Iterable[int], grace_ms: int) -> Pushed:
+    """Bring hours up to date there; what was replaced or expired goes after the grace time."""
+    done = Pushed()
+    for hour in hours_ms:
+        done += _push_hour(folder, store, hour, grace_ms)
+    return done
+
+
+class Mirror:
+    """Keeps the second place up to date: what changed since its last pass goes there."""
+
+    def __init__(self, folder: Path, grace_ms: int, store: Callable[[], Store]) -> None:
+        self._folder = folder
+        self._grace_ms = grace_ms
+        self._store = store
+        self._pushed_ms: dict[int, int] = {}
+
+    def __call__(self) -> int:
+        """How many files were sent; an hour that could not be sent is tried again by the next pass."""
+        sent, store = 0, self._store()
+        for hour in sorted(hours_listed(self._folder)):
+            changed_ms = manifest_of(self._folder, hour).stat().st_mtime_ns // 1_000_000
+            # After the grace time there is something to remove.
+            if self._pushed_ms.get(hour, 0) <= changed_ms + self._grace_ms:
+                begun_ms = now_ms()
+                try:
+                    sent += push(self._folder, store, [hour], self._grace_ms).sent
+                    self._pushed_ms[hour] = begun_ms
+                except ArchiveError as error:
+                    log.error("an hour was not sent", hour=hour_name(hour), error=str(error))
+        return sent
+
+
+def _push_hour(folder: Path, store: Store, hour_ms: int, grace_ms: int) -> Pushed:
+    adopt(folder, hour_ms)
+    place = f"{TELEMETRY}/{hour_name(hour_ms)}"
+    there = store.sizes(place)
+    files = of_hours(folder, [hour_ms])
+    sent = [f for f in files if f.entry is not None and there.get(f.path.name) != f.entry.bytes]
+    for file in sent:
+        store.put(file.path, f"{place}/{file.path.name}")
+    old_ms = now_ms() - grace_ms
+    gone = [n for n, at in read_hour(folder, hour_ms).replaced_ms.items() if n in there and at <= old_ms]
+    for name in gone:
+        store.remove(f"{place}/{name}")
+    if sent or gone:
+        manifest = f"{MANIFEST}/{hour_name(hour_ms)}.jsonl"
+        store.put(folder / manifest, manifest)
+    return Pushed(len(sent), sum(file.entry.bytes for file in sent if file.entry is not None), len(gone))
+
+
+def fetch(folder: Path, store: Store, hours_ms: Iterable[int]) -> list[str]:
+    """Put back, from there, files that are missing here or not as they were written; their names.
+
+    Raises ArchiveError for one that is not whole there either.
+    """
+    fetched = []
+    for hour in hours_ms:
+        place = f"{TELEMETRY}/{hour_name(hour)}"
+        for name, entry in read_hour(folder, hour).files.items():
+            known = [folder / place / name, folder / PACKED / hour_name(hour) / name]
+            if any(path.exists() and sha256_of(path) == entry.sha256 for path in known):
+                continue
+            _fetch(folder, store, f"{place}/{name}", entry.sha256)
+            fetched.append(name)
+    return fetched
+
+
+def fetch_manifests(folder: Path, store: Store, hours_ms: Iterable[int]) -> None:
+    """Manifests of hours that are not here at all: a home that was lost."""
+    for hour in hours_ms:
+        name = f"{MANIFEST}/{hour_name(hour)}.jsonl"
+        folder_of, _, file = name.rpartition("/")
+        if not (folder / name).exists() and file in store.sizes(folder_of):
+            _place(folder, store, name)
+
+
+def _fetch(folder: Path, store: Store, name: str, sha256: str) -> None:
+    draft = folder / FETCHING / Path(name).name
+    draft.parent.mkdir(parents=True, exist_ok=True)
+    store.get(name, draft)
+    if sha256_of(draft) != sha256:
+        draft.unlink()
+        raise ArchiveError(f"{name} is not whole in the second place either: its bytes are not those written")
+    _settle(folder, draft, name)
+
+
+def _place(folder: Path, store: Store, name: str) -> None:
+    draft = folder / FETCHING / Path(name).name
+    draft.parent.mkdir(parents=True, exist_ok=True)
+    store.get(name, draft)
+    _settle(folder, draft, name)
+
+
+def _settle(folder: Path, draft: Path, name: str) -> None:
+    target = folder / name
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with locked(folder, writing=True):
+        sync(draft)
+        draft.replace(target)
+        sync(target.parent)

@@ -1,0 +1,98 @@
+"""The archive: every record of the telemetry topic as it came, in Parquet, the master data set.
+
+``<home>/archive/telemetry/date=YYYY-MM-DD/hour=HH/<query>-<batch>-<part>.parquet`` by receive time, UTC: the
+raw bytes with their Kafka coordinates, and index columns that spare a reader the parsing. The names follow
+from the batch alone. A batch that runs again after a crash writes the same files over the old ones, so the
+folder holds each record once at any time: any Parquet reader takes it as it is. What was written stands in
+the manifest, and the jobs read by the one reader, which asks it: infra/archive.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame
+
+from infra.contract.verdict import LATE, ClockLimits
+from stream_jobs.app.completeness import note_late
+from stream_jobs.app.database import Connection, Database, insert_rows
+from stream_jobs.app.schema import COORDINATES, IDENTITY
+from stream_jobs.app.sinks import BatchClaims
+from stream_jobs.archive.files import EXCEPTION, HourFiles
+from stream_jobs.archive.layout import hour_of
+from stream_jobs.archive.writer import place
+
+_SPARK_TYPES: Final = {pa.string(): "string", pa.int32(): "int", pa.int64(): "bigint"}
+_EXCEPTION_TYPE: Final = ", ".join(f"{name} {_SPARK_TYPES[kind]}" for name, kind in EXCEPTION.items())
+
+QUERY: Final = "archive"
+LATE_TABLE: Final = "odograph.late_frame"
+QUARANTINE_TABLE: Final = "odograph.quarantined_frame"
+LATE_COLUMNS: Final = (*COORDINATES, *IDENTITY, "t0_ms", "span_ms", "received_at")
+QUARANTINE_COLUMNS: Final = (*COORDINATES, *IDENTITY, "t0_ms", "received_at", "verdict")
+
+
+class ArchiveSink:
+    """foreachBatch writer: files first, then the batch's late and quarantined frames in one transaction."""
+
+    def __init__(
+        self,
+        database: Database,
+        claims: BatchClaims,
+        folder: Path,
+        limits: ClockLimits,
+    ) -> None:
+        self._database = database
+        self._claims = claims
+        self._folder = folder
+        self._limits = limits
+
+    def __call__(self, batch: DataFrame, batch_id: int) -> None:
+        """Archive the batch, whatever it takes."""
+        stem = f"{self._claims.query_id[:8]}-{batch_id:09d}"
+        staging = self._folder.parent / ".staging" / stem
+        exceptions = write_staged(batch, staging, self._limits)
+        publish(staging, self._folder, stem)
+        self._database.run(lambda connection: self.write(connection, exceptions, batch_id))
+
+    def write(self, connection: Connection, exceptions: pa.Table, batch_id: int) -> None:
+        """Late and quarantined frames of the batch; nothing where the ledger has it."""
+        if not exceptions.num_rows or not self._claims.claim(connection, batch_id, exceptions.num_rows):
+            return
+        note_late(connection, QUERY, int(time.time() * 1000))
+        late = pc.equal(exceptions["verdict"], LATE)
+        insert_rows(connection, LATE_TABLE, exceptions.filter(late).select(LATE_COLUMNS))
+        quarantined = exceptions.filter(pc.invert(late)).select(QUARANTINE_COLUMNS)
+        insert_rows(connection, QUARANTINE_TABLE, quarantined)
+
+
+def write_staged(batch: DataFrame, staging: Path, limits: ClockLimits) -> pa.Table:
+    """The batch as Parquet below ``staging``, one file an hour of receipt, in the order of the log.
+
+    Gives its records whose verdict is not ok, with ``received_at``. What an earlier run left there goes.
+    """
+    shutil.rmtree(staging, ignore_errors=True)
+    write = HourFiles(staging.absolute(), limits)
+    found = batch.coalesce(1).mapInArrow(write.__call__, _EXCEPTION_TYPE).toArrow()
+    received_at = found["received_ms"].cast(pa.timestamp("ms", tz="UTC"))
+    return found.append_column("received_at", received_at)
+
+
+def publish(staging: Path, folder: Path, stem: str) -> None:
+    """Move the staged files to their places; each becomes visible whole, over any copy of an earlier run."""
+    for part, path in enumerate(staged_files(staging)):
+        hour_ms = hour_of(path.parent)
+        assert hour_ms is not None
+        place(folder.parent, hour_ms, path, f"{stem}-{part:03d}.parquet")
+    if staging.exists():  # a batch without records wrote nothing
+        shutil.rmtree(staging)
+
+
+def staged_files(staging: Path) -> list[Path]:
+    """Parquet files below ``staging``, in an order that a second run of the batch repeats."""
+    return sorted(staging.glob("date=*/hour=*/*.parquet"), key=lambda path: (path.parent, path.name[:10]))

@@ -1,0 +1,207 @@
+"""Upkeep of the archive: pack closed hours, expire old ones, let files go when nobody can be reading them.
+
+Each step is a line of the manifest or can be done again: one that was killed is done again by the next pass.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from infra.contract.errors import ArchiveError
+from infra.settings.section_archive import Archive
+from stream_jobs.archive.exchange import exchanged
+from stream_jobs.archive.layout import DAY_MS, HOUR_MS, PACKED, PACKING, TELEMETRY, hour_name
+from stream_jobs.archive.manifest import HourState, append, locked, read_hour, sync
+from stream_jobs.archive.pack import BATCH_FILE, Packed, pack_hour
+from stream_jobs.archive.reader import hours, of_hours
+from stream_jobs.archive.writer import adopt, now_ms
+
+MINUTE_MS: Final = 60_000
+UPKEEP_LOCK: Final = ".upkeep.lock"
+SWAP: Final = "swap"
+
+log = structlog.get_logger("stream_jobs.archive")
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """When what is done, ms; ``keep_ms`` None: nothing expires."""
+
+    pack_bytes: int
+    pack_after_ms: int
+    grace_ms: int
+    keep_ms: int | None
+
+    @classmethod
+    def of(cls, section: Archive) -> Rules:
+        """As the settings say."""
+        return cls(
+            pack_bytes=section.pack_mb << 20,
+            pack_after_ms=section.pack_after_min * MINUTE_MS,
+            grace_ms=section.grace_min * MINUTE_MS,
+            keep_ms=section.keep_days * DAY_MS or None,
+        )
+
+
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Only one upkeep at a time; raises ArchiveError while another runs."""
+    folder.mkdir(parents=True, exist_ok=True)
+    handle = os.open(folder / UPKEEP_LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(handle)
+        raise ArchiveError(
+            f"another upkeep of {folder} runs (odograph maintenance does it too): try again in a minute"
+        ) from error
+    try:
+        shutil.rmtree(folder / PACKING, ignore_errors=True)  # what a killed one left
+        yield
+    finally:
+        shutil.rmtree(folder / PACKING, ignore_errors=True)
+        os.close(handle)
+
+
+def upkeep(folder: Path, rules: Rules) -> int:
+    """One pass: what is due; at most one hour is packed. How many hours were touched."""
+    if not (folder / TELEMETRY).exists():
+        return 0
+    with alone(folder):
+        now = now_ms()
+        stored = [hour for hour in hours(folder) if _has_work(folder, hour, rules, now)]
+        touched = len(expire(folder, stored, rules, now))
+        touched += sum(settle(folder, hour, rules.grace_ms, now) for hour in stored)
+        packed = next(iter(compact(folder, stored, rules, now, _log_failure)), None)
+    if packed is not None:
+        log.info("hour packed", hour=hour_name(packed.hour_ms), files=packed.files_before, rows=packed.rows)
+    return touched + (packed is not None)
+
+
+def _has_work(folder: Path, hour_ms: int, rules: Rules, at_ms: int) -> bool:
+    """Whether an hour may have something to do, by its folders alone: most hours of a long archive rest."""
+    place, aside = (folder / root / hour_name(hour_ms) for root in (TELEMETRY, PACKED))
+    names = _names(place)
+    old = rules.keep_ms is not None and hour_ms + HOUR_MS + rules.keep_ms <= at_ms
+    return aside.is_dir() or len([n for n in names if BATCH_FILE.fullmatch(n)]) > 1 or (old and bool(names))
+
+
+def _names(folder: Path) -> list[str]:
+    return [entry.name for entry in os.scandir(folder)] if folder.is_dir() else []
+
+
+def _log_failure(error: ArchiveError) -> None:
+    log.error("an hour was not packed", error=str(error))
+
+
+def compact(
+    folder: Path, hours_ms: Iterable[int], rules: Rules, at_ms: int, failed: Callable[[ArchiveError], None]
+) -> Iterator[Packed]:
+    """Pack those of the hours that ended ``pack_after_ms`` ago, hour by hour as it is asked for.
+
+    An hour that cannot be packed is told to ``failed`` and is no reason to leave out the others.
+    """
+    for hour in hours_ms:
+        if hour + HOUR_MS + rules.pack_after_ms > at_ms:
+            continue
+        try:
+            packed = pack_hour(folder, hour, rules.pack_bytes)
+        except ArchiveError as error:
+            failed(error)
+            continue
+        if packed is not None:
+            yield packed
+
+
+def expire(folder: Path, hours_ms: Iterable[int], rules: Rules, at_ms: int) -> list[int]:
+    """Let the files of hours that ended ``keep_ms`` ago count no more; the hours. They go by ``settle``."""
+    return [hour for hour in due_hours(folder, hours_ms, rules, at_ms) if _expire(folder, hour)]
+
+
+def due_hours(folder: Path, hours_ms: Iterable[int], rules: Rules, at_ms: int) -> list[int]:
+    """Those of the hours that ended ``keep_ms`` ago and have records."""
+    keep_ms = rules.keep_ms
+    if keep_ms is None:
+        return []
+    old = (hour for hour in hours_ms if hour + HOUR_MS + keep_ms <= at_ms)
+    return [hour for hour in old if of_hours(folder, [hour])]
+
+
+def _expire(folder: Path, hour_ms: int) -> bool:
+    """Whether there was something to let go."""
+    adopt(folder, hour_ms)
+    with locked(folder, writing=True):
+        names = sorted(read_hour(folder, hour_ms).files)
+        append(folder, hour_ms, {"op": "expire", "at_ms": now_ms(), "names": names})
+    log.info("hour expired", hour=hour_name(hour_ms), files=len(names))
+    return bool(names)
+
+
+def settle(folder: Path, hour_ms: int, grace_ms: int, at_ms: int) -> bool:
+    """Let files go that were replaced or expired ``grace_ms`` ago; whether there were any."""
+    place = folder / TELEMETRY / hour_name(hour_ms)
+    state = read_hour(folder, hour_ms)
+    there = set(_names(place))
+    due = {n for n, since in state.replaced_ms.items() if since + grace_ms <= at_ms and n in there}
+    if due:
+        with locked(folder, writing=True):
+            _swap(folder, hour_ms, due, at_ms)
+        shutil.rmtree(folder / PACKING / SWAP, ignore_errors=True)
+    _clear_aside(folder, hour_ms, read_hour(folder, hour_ms), at_ms - grace_ms)
+    return bool(due)
+
+
+def _swap(folder: Path, hour_ms: int, due: set[str], at_ms: int) -> None:
+    """The hour's folder without the files ``due`` and with the packed ones, at once; the lock is held."""
+    place, aside = (folder / root / hour_name(hour_ms) for root in (TELEMETRY, PACKED))
+    state = read_hour(folder, hour_ms)
+    packed = {name: aside / name for name in state.packed_ms if name in state.files}
+    kept = {path.name: path for path in place.iterdir() if path.name not in due}
+    fresh = folder / PACKING / SWAP
+    shutil.rmtree(fresh, ignore_errors=True)
+    fresh.mkdir(parents=True)
+    for name, path in (packed | kept).items():
+        os.link(path, fresh / name)
+    sync(fresh)
+    if not exchanged(place, fresh):
+        _one_by_one(fresh, place, due)
+    sync(place.parent)
+    append(folder, hour_ms, {"op": "swap", "at_ms": at_ms, "names": sorted(packed)})
+    _drop_empty(place)
+
+
+def _one_by_one(fresh: Path, place: Path, due: set[str]) -> None:
+    """Where folders cannot change places: a reader that asks no manifest may see records twice meanwhile."""
+    for path in fresh.iterdir():
+        if not (place / path.name).exists():
+            path.rename(place / path.name)
+    for name in due:
+        (place / name).unlink()
+    sync(place)
+
+
+def _clear_aside(folder: Path, hour_ms: int, state: HourState, before_ms: int) -> None:
+    """Packed files leave ``.packed`` when they have another name in place for long, or count no more."""
+    aside = folder / PACKED / hour_name(hour_ms)
+    for path in aside.iterdir() if aside.is_dir() else ():
+        since = state.replaced_ms.get(path.name, state.swapped_ms.get(path.name))
+        waits = path.name in state.files and since is None
+        if not waits and (since is None or since <= before_ms):
+            path.unlink()
+    _drop_empty(aside)
+
+
+def _drop_empty(hour_folder: Path) -> None:
+    """An hour's folder without files, and its day's without hours."""
+    for folder in (hour_folder, hour_folder.parent):
+        if folder.is_dir() and not any(folder.iterdir()):
+            folder.rmdir()

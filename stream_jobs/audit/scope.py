@@ -1,0 +1,88 @@
+"""Which frames an audit is about.
+
+A frame belongs to the moment of its first sample; one whose clock is impossible to the moment of its receipt.
+So each record belongs to one scope only, and copies of a frame to the same one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime, time, timedelta
+from typing import Final
+from zoneinfo import ZoneInfo
+
+from infra.contract.errors import ConfigError
+from infra.settings.durations import duration_ms
+
+EVER_MS: Final = 1 << 52
+"""Later than any moment, ms; a whole number as a double too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Moments in [since, until), of what was received before ``seen_until``; ms since 1970."""
+
+    since_ms: int
+    until_ms: int
+    seen_until_ms: int = EVER_MS
+
+    @property
+    def whole(self) -> bool:
+        """Whether it is all there ever was."""
+        return self.since_ms == 0 and self.until_ms == EVER_MS
+
+    def holds(self, moment_ms: int) -> bool:
+        """Whether a moment is in it."""
+        return self.since_ms <= moment_ms < self.until_ms
+
+    def closed(self, closed_ms: int, lateness_ms: int, window_ms: int) -> Scope:
+        """What of it is closed when everything received before ``closed_ms`` is in archive and windows.
+
+        A frame that is not late is received within ``lateness_ms`` of its first sample. Both ends lie
+        on the grid of windows.
+        """
+        until_ms = min(self.until_ms, closed_ms - lateness_ms)
+        since_ms = self.since_ms // window_ms * window_ms
+        return replace(
+            self,
+            since_ms=since_ms,
+            until_ms=max(since_ms, until_ms // window_ms * window_ms),
+            seen_until_ms=closed_ms,
+        )
+
+    def kept(self, horizon_ms: int | None, now_ms: int) -> Scope:
+        """What of it is not older than the oldest windows and records; raises ConfigError for nothing."""
+        if horizon_ms is None or self.since_ms >= horizon_ms:
+            return self
+        if self.until_ms <= horizon_ms:
+            begin = datetime.fromtimestamp(horizon_ms / 1000, UTC)
+            raise ConfigError(
+                f"windows or records before {begin:%Y-%m-%d %H:%M} UTC have been dropped "
+                "(ODOGRAPH_RETENTION_WINDOWS_DAYS, ODOGRAPH_ARCHIVE_KEEP_DAYS): there is nothing to balance"
+            )
+        return replace(self, since_ms=horizon_ms, until_ms=min(self.until_ms, now_ms))
+
+
+WHOLE: Final = Scope(0, EVER_MS)
+
+
+def wanted(since: str | None, day: str | None, tz: str, now_ms: int) -> Scope:
+    """The scope that options ask for; without any the whole. Raises ConfigError."""
+    if since is not None and day is not None:
+        raise ConfigError("--since and --day: one of the two is wanted")
+    if since is not None:
+        return Scope(now_ms - duration_ms(since, "--since"), now_ms)
+    return WHOLE if day is None else _day(day, ZoneInfo(tz), now_ms)
+
+
+def _day(text: str, zone: ZoneInfo, now_ms: int) -> Scope:
+    try:
+        day = date.fromisoformat(text)
+    except ValueError as error:
+        raise ConfigError(f"--day {text!r}: a day such as 2026-11-20 is wanted") from error
+    begin, end = (
+        int(datetime.combine(d, time(), zone).timestamp() * 1000) for d in (day, day + timedelta(1))
+    )
+    if begin > now_ms:
+        raise ConfigError(f"--day {text}: that day has not begun ({zone.key})")
+    return Scope(begin, end)

@@ -1,0 +1,157 @@
+"""The database's side of an audit: what windows counted, and the lists of late, quarantined and dead.
+
+One connection for the whole audit; every error of the database is a ServiceError.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+import psycopg
+
+from infra.contract.errors import ServiceError
+from infra.contract.seq_ranges import Range, Ranges, merged
+from stream_jobs.audit.edge import Device
+from stream_jobs.audit.scope import Scope
+
+CONNECT_S: Final = 3
+Connection = psycopg.Connection[tuple[Any, ...]]
+
+_COUNTED = """
+SELECT vehicle_id, sum(frames - frames_late)::bigint, sum(frames_late)::bigint FROM odograph.vehicle_window
+WHERE window_start >= to_timestamp(%(since)s / 1000.0) AND window_start < to_timestamp(%(until)s / 1000.0)
+GROUP BY 1
+"""
+_LATE = """
+SELECT vehicle_id, count(*), count(*) FILTER (WHERE repaired_at IS NULL) FROM odograph.late_frame
+WHERE t0_ms >= %(since)s AND t0_ms < %(until)s AND received_at < to_timestamp(%(seen)s / 1000.0)
+GROUP BY 1
+"""
+_QUARANTINED = """
+SELECT vehicle_id, count(*) FROM odograph.quarantined_frame
+WHERE received_at >= to_timestamp(%(since)s / 1000.0)
+  AND received_at < to_timestamp(least(%(until)s, %(seen)s) / 1000.0)
+GROUP BY 1
+"""
+_DEAD = """
+SELECT coalesce(vehicle_id, ''), count(DISTINCT digest) FILTER (WHERE messages IS NULL),
+       count(DISTINCT digest) FILTER (WHERE seq IS NULL AND messages IS NULL),
+       coalesce(sum(messages) FILTER (WHERE reason = 'rate_limited'), 0)::bigint
+FROM odograph.dead_letter
+WHERE received_at >= to_timestamp(%(since)s / 1000.0) AND received_at < to_timestamp(%(until)s / 1000.0)
+  AND (mqtt_topic IS NOT NULL OR reason <> 'refused') -- else a row of the jobs, no message
+GROUP BY 1
+"""
+_DEAD_FRAMES = """
+SELECT vehicle_id, boot_id, seq FROM serving.dead_frame WHERE vehicle_id = ANY(%(vehicles)s)
+"""
+_SESSION_LOSSES = """
+SELECT (extract(epoch FROM since_at) * 1000)::bigint, (extract(epoch FROM at) * 1000)::bigint, detail
+FROM serving.session_loss ORDER BY at
+"""
+_WINDOWS = """
+SELECT (extract(epoch FROM window_start) * 1000)::bigint, (frames - frames_late)::bigint
+FROM odograph.vehicle_window
+WHERE vehicle_id = %(vehicle)s AND window_start >= to_timestamp(%(since)s / 1000.0)
+  AND window_start < to_timestamp(%(until)s / 1000.0)
+"""
+_TAKEN = """
+SELECT partition, next_offset FROM odograph.consumer_offset
+WHERE consumer = %(consumer)s AND topic = %(topic)s
+"""
+_HORIZON = """
+SELECT (extract(epoch FROM max(dropped_before)) * 1000)::bigint FROM odograph.retention
+WHERE table_name = 'vehicle_window'
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """What the database has of a vehicle in the scope: frames in windows, else records."""
+
+    counted: int = 0
+    repaired: int = 0
+    late: int = 0
+    late_open: int = 0
+    quarantined: int = 0
+    dead: int = 0
+    dead_unknown: int = 0
+    """Distinct dead letters whose frame cannot be told."""
+    not_kept: int = 0
+    """Sound messages beyond the vehicle's limit that were counted and not kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionLoss:
+    """Whatever the broker held for a session of the bridge in this time may be lost, ms since 1970."""
+
+    since_ms: int
+    at_ms: int
+    detail: str
+
+
+class Tables:
+    """Questions to the tables over one connection."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def listed(self, scope: Scope) -> dict[str, Listed]:
+        """By vehicle; under the empty name dead letters of nobody."""
+        bounds = _bounds(scope)
+        counted = {v: (a, b) for v, a, b in self._ask(_COUNTED, bounds)}
+        late = {v: (a, b) for v, a, b in self._ask(_LATE, bounds)}
+        quarantined = dict(self._ask(_QUARANTINED, bounds))
+        dead = {v: figures for v, *figures in self._ask(_DEAD, bounds)}
+        none = (0, 0)
+        return {
+            v: Listed(
+                *counted.get(v, none), *late.get(v, none), quarantined.get(v, 0), *dead.get(v, (0, 0, 0))
+            )
+            for v in counted.keys() | late.keys() | quarantined.keys() | dead.keys()
+        }
+
+    def dead_frames(self, vehicles: Sequence[str]) -> dict[Device, Ranges]:
+        """Frames of these vehicles that are known to lie in dead letters."""
+        found: defaultdict[Device, list[Range]] = defaultdict(list)
+        for vehicle_id, boot_id, seq in self._ask(_DEAD_FRAMES, {"vehicles": list(vehicles)}):
+            found[vehicle_id, boot_id].append((seq, seq))
+        return {device: merged(ranges) for device, ranges in found.items()}
+
+    def session_losses(self) -> list[SessionLoss]:
+        """All that were noted, oldest first."""
+        return [SessionLoss(*row) for row in self._ask(_SESSION_LOSSES, {})]
+
+    def windows(self, vehicle_id: str, scope: Scope) -> dict[int, int]:
+        """Frames in time by window, ms."""
+        return dict(self._ask(_WINDOWS, _bounds(scope) | {"vehicle": vehicle_id}))
+
+    def taken(self, consumer: str, topic: str) -> dict[int, int]:
+        """The next offset that a consumer of the database reads, by partition; none before its first."""
+        return dict(self._ask(_TAKEN, {"consumer": consumer, "topic": topic}))
+
+    def horizon_ms(self) -> int | None:
+        """Windows that begin before it have been dropped; None: none ever were."""
+        ((moment,),) = self._ask(_HORIZON, {})
+        return None if moment is None else int(moment)
+
+    def _ask(self, sql: str, values: Mapping[str, Any]) -> list[Any]:
+        return self._connection.execute(sql, values).fetchall()
+
+
+def _bounds(scope: Scope) -> dict[str, Any]:
+    return {"since": scope.since_ms, "until": scope.until_ms, "seen": scope.seen_until_ms}
+
+
+@contextmanager
+def opened(url: str) -> Iterator[Tables]:
+    """The tables' answers while the block runs; raises ServiceError."""
+    try:
+        with psycopg.connect(url, connect_timeout=CONNECT_S) as connection:
+            yield Tables(connection)
+    except psycopg.Error as error:
+        raise ServiceError(f"database: {str(error).strip()}") from error

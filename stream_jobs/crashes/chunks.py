@@ -1,0 +1,98 @@
+"""Crash records that come in parts: rows of the parts, and the record once all of a set are there.
+
+A set is what has the same vehicle, boot id, crash id, digest and number of parts. Parts may come in any order
+and any number of times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from typing import Any, Final
+
+import orjson
+
+from infra.contract.crash_parts import HEAD, is_part, join_crash
+from infra.contract.errors import ContractError
+from infra.contract.messages import decode_crash
+from infra.contract.topics import HEADER_MQTT_TOPIC
+from stream_jobs.events.rows import (
+    ClockRange,
+    Record,
+    Row,
+    as_json,
+    crash_row,
+    optional_text,
+)
+from stream_jobs.events.sql import ASSEMBLED_PARTS, DROP_PARTS, INSERT_PARTS, WHOLE_SETS
+
+SET: Final = ("vehicle_id", "boot_id", "crash_id", "sha256", "parts")
+
+Rejected = tuple[Record, ContractError]
+
+
+def part_row(record: Record, clocks: ClockRange) -> Row | None:
+    """The row of ``crash_part``; None for a record that came whole."""
+    message = decode_crash(record.value)
+    if not is_part(message):
+        return None
+    return {key: message[key] for key in (*SET, "part")} | {
+        "event_ms": clocks.believed_ms(message["event_ms"], record.at_ms),
+        "received_ms": record.at_ms,
+        "mqtt_topic": optional_text(record.headers.get(HEADER_MQTT_TOPIC)),
+        "message": record.value.decode(),
+    }
+
+
+def write_parts(cursor: Any, rows: Sequence[Row], clocks: ClockRange) -> tuple[list[Row], list[Rejected]]:
+    """Store parts; the crash records that they complete, and the parts of sets that give no record.
+
+    A set that gives none leaves the table: sent again as it should be, it is taken.
+    """
+    if not rows:
+        return [], []
+    cursor.execute(INSERT_PARTS, {"rows": as_json(rows)})
+    cursor.execute(WHOLE_SETS, {"rows": as_json([_key(row) for row in rows])})
+    crashes: list[Row] = []
+    rejected: list[Rejected] = []
+    for key, found in groupby(cursor.fetchall(), _key):
+        parts = list(found)
+        try:
+            crashes.append(assembled(parts, clocks))
+            cursor.execute(ASSEMBLED_PARTS, key)
+        except ContractError as error:
+            rejected += [(_as_received(part), error) for part in parts]
+            cursor.execute(DROP_PARTS, key)
+    return crashes, rejected
+
+
+def assembled(parts: Sequence[Row], clocks: ClockRange) -> Row:
+    """The row of ``crash_record`` out of a whole set, in order; raises ContractError where it gives none.
+
+    It counts as received when the last part was.
+    """
+    messages = [orjson.loads(part["message"]) for part in parts]
+    raw = join_crash([message["data"] for message in messages], parts[0]["sha256"])
+    whole = decode_crash(raw)
+    if is_part(whole):
+        raise ContractError("bad_shape", "the parts give a part again")
+    for key in HEAD:
+        claims = {message[key] for message in messages}
+        if claims != {whole[key]}:
+            raise ContractError(
+                "bad_identity", f"{key} of the record is {whole[key]!r}, its parts say {claims}"
+            )
+    received_ms = max(part["received_ms"] for part in parts)
+    return crash_row(Record("crash", 0, 0, received_ms, None, raw, {}), clocks)
+
+
+def _key(row: Mapping[str, Any]) -> Row:
+    return {key: row[key] for key in SET}
+
+
+def _as_received(part: Row) -> Record:
+    """The Kafka record that a stored part was, for the dead letters."""
+    topic = part["mqtt_topic"]
+    headers = {} if topic is None else {HEADER_MQTT_TOPIC: topic.encode()}
+    key = part["vehicle_id"].encode()
+    return Record("crash", 0, 0, part["received_ms"], key, part["message"].encode(), headers)

@@ -1,0 +1,189 @@
+"""The event store: alerts, crash records, status messages and dead letters from Kafka into the database.
+
+Rows and the offsets after them are one transaction, and the database's offsets are the only truth: what was
+stored is never stored again, what was not is read again. While Kafka or the database is away it waits; a
+record that the database refuses for what it is stands alone after some halving, and becomes a dead letter.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from typing import Any, Final, TypeVar
+
+import psycopg
+import structlog
+from psycopg.rows import dict_row
+
+from infra.clients.db_errors import Cause, cause_of, described
+from infra.clients.health import HealthServer
+from infra.contract.errors import ContractError
+from infra.contract.topics import kafka_topic
+from infra.settings.settings import Settings, endpoints
+from stream_jobs.alerts.derive import Finding
+from stream_jobs.app.database import Connection, Database
+from stream_jobs.app.topic_writer import TopicWriter, dead_letter
+from stream_jobs.crashes.chunks import Rejected
+from stream_jobs.crashes.settle import settle
+from stream_jobs.events.kafka import BATCH, LOST, Reader, backoff
+from stream_jobs.events.metrics import EventMetrics
+from stream_jobs.events.rows import Record, clock_range
+from stream_jobs.events.writes import (
+    Batch,
+    ClearTimes,
+    Cursor,
+    Offsets,
+    OvertakenError,
+    clear,
+    load_offsets,
+    move_offsets,
+    sort_out,
+    write,
+)
+from stream_jobs.rules.cohort.metrics import load_metrics
+from stream_jobs.rules.model import load_rules
+from stream_jobs.rules.notes import note, rule_notes
+
+CONSUMER: Final = "events"
+TOPICS: Final = ("alerts", "crash", "status", "dead-letter")
+SWEEP_S: Final = 1.0
+PROBE_S: Final = 5.0
+Result = TypeVar("Result")
+
+
+def run(settings: Settings) -> None:
+    """Serve until SIGTERM or SIGINT."""
+    rules, metrics = load_rules(settings.jobs.rules), load_metrics(settings.cohort.metrics)
+    clear_times = ClearTimes.of(rules, [metric.rule for metric in metrics])
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    port = endpoints(settings).http_ports.get(CONSUMER, 0)
+    store = EventStore(settings, clear_times, rule_notes(rules, metrics), stop)
+    checks = {"database": store.database.problem, "kafka": lambda: store.kafka_problem}
+    with HealthServer(port, checks, store.metrics.registry) as page:
+        structlog.get_logger().info("serving", port=page.port)
+        store.serve()
+
+
+class EventStore:
+    """The loop: read, store, clear. ``kafka_problem`` says why Kafka keeps it from being ready."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        clear_times: ClearTimes,
+        rules: Sequence[Mapping[str, Any]],
+        stop: threading.Event,
+    ) -> None:
+        where = endpoints(settings)
+        self.metrics = EventMetrics()
+        self.database = Database(where.db_ingest_url, CONSUMER, stop)
+        self.kafka_problem: str | None = "not connected yet"
+        self._bootstrap = where.kafka_bootstrap
+        self._names = {kafka_topic(settings.kafka.prefix, name): name for name in TOPICS}
+        self._letters = TopicWriter(where.kafka_bootstrap, settings.kafka.prefix, "dead-letter", stop)
+        self._clocks = clock_range(settings.jobs)
+        self._clear_times = clear_times
+        self._rules = rules
+        self._terms = settings.crash
+        self._stop = stop
+        self._log = structlog.get_logger()
+        self._held: Offsets = {}
+
+    def serve(self) -> None:
+        """Until ``stop``; each time Kafka is lost, start again from the stored offsets."""
+        pauses = backoff()
+        while not self._stop.is_set():
+            started = time.monotonic()
+            try:
+                self._run(lambda cursor: note(cursor, self._rules))
+                with closing(Reader(self._bootstrap, self._names)) as reader:
+                    self._assign(reader)
+                    self._follow(reader)
+            except LOST as error:
+                self._lost(error)
+            except OvertakenError as error:
+                self._log.warning("overtaken", reason=str(error))
+            if time.monotonic() - started > 2 * PROBE_S:
+                pauses = backoff()
+            self._stop.wait(0 if self._stop.is_set() else next(pauses))
+        self.database.close()
+
+    def _lost(self, error: Exception) -> None:
+        self.kafka_problem = str(error).strip()
+        self.metrics.retries.inc()
+        self._log.warning("waiting", service="kafka", reason=self.kafka_problem)
+
+    def _run(self, work: Callable[[Cursor], Result]) -> Result:
+        """The result of ``work`` in one transaction, whose rows are mappings."""
+
+        def within(connection: Connection) -> Result:
+            with connection.cursor(row_factory=dict_row) as cursor:
+                return work(cursor)
+
+        return self.database.run(within)
+
+    def _assign(self, reader: Reader) -> None:
+        """Take every partition from where the database says."""
+        places = reader.places()
+        self.kafka_problem = None
+        self._held = self._run(lambda cursor: load_offsets(cursor, CONSUMER, places))
+        reader.assign(self._held)
+
+    def _follow(self, reader: Reader) -> None:
+        sweep_at = probe_at = settle_at = time.monotonic()
+        while not self._stop.is_set():
+            records = reader.read()
+            if records:
+                self._store(records)
+            now = time.monotonic()
+            # Not while catching up: the vehicle's newest event may be far ahead of the findings still unread.
+            if now >= sweep_at and len(records) < BATCH:
+                self.metrics.cleared.inc(self._run(lambda cursor: clear(cursor, self._clear_times)))
+                sweep_at = now + SWEEP_S
+            if now >= settle_at and len(records) < BATCH:
+                for word in self._run(lambda cursor: settle(cursor, self._terms)).verdicts:
+                    self.metrics.verdicts.labels(word).inc()  # alerts do not wait for verdicts
+                settle_at = now + self._terms.settle_s
+            if now >= probe_at:
+                for topic, lag in reader.lag(self._held).items():
+                    self.metrics.lag.labels(topic).set(lag)
+                probe_at = now + PROBE_S
+
+    def _store(self, records: Sequence[Record]) -> None:
+        """Store the records; one that the database refuses for what it is goes to the dead letters."""
+        try:
+            self._commit(sort_out(records, self._clocks), records)
+        except psycopg.Error as error:
+            if cause_of(error) is Cause.SETUP:
+                raise
+            half = len(records) // 2
+            if half:
+                self._store(records[:half])
+                self._store(records[half:])
+            else:
+                refused = ContractError("refused", described(error))
+                self._commit(Batch(rejected=[(records[0], refused)]), records)
+
+    def _commit(self, batch: Batch, records: Sequence[Record]) -> None:
+        after = {(record.topic, record.partition): record.offset + 1 for record in records}
+
+        def work(cursor: Cursor) -> tuple[list[Finding], list[Rejected]]:
+            move_offsets(cursor, CONSUMER, self._held, after)
+            fresh, unjoined = write(cursor, batch, self._clear_times, self._clocks)
+            # Before the commit: nothing else would know of them. Dead letters stay in their topic.
+            rejected = [each for each in (*batch.rejected, *unjoined) if each[0].topic != "dead-letter"]
+            self._letters.write([dead_letter(*each) for each in rejected])
+            return fresh, unjoined
+
+        with self.metrics.batch_s.time():
+            fresh, unjoined = self._run(work)
+        self._held |= after
+        batch.rejected.extend(unjoined)
+        for record, error in batch.rejected:
+            self._log.warning("rejected", topic=record.topic, offset=record.offset, reason=str(error))
+        self.metrics.stored(records, batch, fresh)

@@ -1,0 +1,153 @@
+"""The command ``odograph replay`` and those of its runs: list, show, compare, promote, rollback, drop."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+replays = typer.Typer(help="A stored day, a stretch of the log or recorded drives, through the jobs again.")
+RunId = Annotated[str, typer.Argument(help="a run: odograph replay list")]
+Json = Annotated[bool, typer.Option("--json", help="for machines: JSON on standard output")]
+DRIVES_SPEED = 60.0
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.add_typer(replays, name="replay")
+
+
+@replays.callback(invoke_without_command=True)
+def replay(
+    context: typer.Context,
+    day: Annotated[
+        str | None,
+        typer.Option(help="a stored day, as 2026-11-20 (in ODOGRAPH_TZ), or a generated day's name"),
+    ] = None,
+    from_offset: Annotated[
+        str | None,
+        typer.Option(help="Kafka's telemetry from here on: an offset, or partition:offset,..."),
+    ] = None,
+    from_time: Annotated[
+        str | None, typer.Option(help="Kafka's telemetry received since, as 2026-11-20T08:00 (UTC)")
+    ] = None,
+    drives: Annotated[Path | None, typer.Option(help="recorded drives (.csv folder), through MQTT")] = None,
+    speed: Annotated[
+        str | None, typer.Option(help="times as fast as it was received, or max [shadow: max; else 60]")
+    ] = None,
+    vehicle: Annotated[list[str] | None, typer.Option(help="only this vehicle; may be repeated")] = None,
+    into: Annotated[
+        Literal["shadow", "live"],
+        typer.Option(help="shadow: jobs, topics and tables of its own; live: the live topic (--yes)"),
+    ] = "shadow",
+    verify: Annotated[
+        bool, typer.Option(help="compare every window with the live one; exit 1 at a difference")
+    ] = False,
+    run: Annotated[
+        str | None, typer.Option(help="name of the run; a known one goes on [r<date>_<n>]")
+    ] = None,
+    jobs: Annotated[
+        str, typer.Option(help="programs of the run: stream,instant,events")
+    ] = "stream,instant,events",
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="another setting for the run's jobs: jobs.window_s=20; may be repeated"),
+    ] = None,
+    lead: Annotated[
+        str, typer.Option(help="run-up of the jobs before a day, as 30m; counts for nothing")
+    ] = "1h",
+    yes: Annotated[bool, typer.Option("--yes", help="consent to --into live")] = False,
+    mapping: Annotated[
+        Path | None, typer.Option(help="--drives: what the columns mean [mapping.yaml, else RSK Twizy]")
+    ] = None,
+    start: Annotated[
+        str, typer.Option(help="--drives: now: it ends when sent; kept; or when it is to begin (UTC)")
+    ] = "now",
+    run_id: Annotated[str | None, typer.Option(help="--drives: name of the run's folder")] = None,
+    log_frames: Annotated[bool, typer.Option(help="--drives: write every message to frames.jsonl")] = False,
+    drain: Annotated[str, typer.Option(help="--drives: time for the last PUBACKs")] = "15s",
+    json: Json = False,
+) -> None:
+    """Replay a stored day through the same jobs, beside the live ones; or recorded drives through MQTT.
+
+    Shadow runs are isolated: own topics, own database, own checkpoints, own home
+    (<home>/replays/<run>). The same command with the same --run goes on where a killed one ended.
+
+    Exit codes: 0 done (and equal with --verify); 1 a difference, or a service is away; 2 wrong usage.
+    """
+    if context.invoked_subcommand is not None:
+        return
+    if drives is not None:
+        from edge_simulator.drives_cli import replay as drive_replay
+        from stream_jobs.replay.spans import speed_of
+
+        times = DRIVES_SPEED if speed is None else speed_of(speed) or 1e6
+        drive_replay(drives, mapping, times, start, run_id, log_frames, drain, json)
+        return
+    from stream_jobs.replay import command
+
+    wanted = command.Wanted(
+        day=day, from_offset=from_offset, from_time=from_time, speed=speed, vehicles=tuple(vehicle or ()),
+        into=into, verify=verify, run=run, jobs=jobs, settings=tuple(set_ or ()), lead=lead, yes=yes,
+    )  # fmt: skip
+    equal = command.replay(wanted, _say, as_json=json)
+    if not equal:
+        raise typer.Exit(1)
+
+
+@replays.command("list")
+def list_(json: Json = False) -> None:
+    """All runs: what of, how far, promoted or not."""
+    from stream_jobs.replay import actions
+
+    sys.stdout.write(actions.listed(as_json=json))
+
+
+@replays.command()
+def show(run: RunId) -> None:
+    """Print all that is known of a run, as JSON."""
+    from stream_jobs.replay import actions
+
+    sys.stdout.write(actions.shown(run))
+
+
+@replays.command()
+def compare(run: RunId, json: Json = False) -> None:
+    """Compare every table of a run with the live one: windows, trips, alerts. Exit 1 where one differs."""
+    from stream_jobs.replay import actions
+
+    verdicts = actions.compare_all(run, actions.teller(as_json=json))
+    if json:
+        sys.stdout.write(actions.as_json(verdicts))
+    if not all(verdict.equal for verdict in verdicts):
+        raise typer.Exit(1)
+
+
+@replays.command()
+def promote(run: RunId) -> None:
+    """Let the serving views read the run within its span and for its vehicles, in one transaction."""
+    from stream_jobs.replay import actions
+
+    typer.echo(actions.promote_run(run))
+
+
+@replays.command()
+def rollback(run: RunId) -> None:
+    """Let the serving views read what they read before the run was promoted, in one transaction."""
+    from stream_jobs.replay import actions
+
+    typer.echo(actions.roll_back(run))
+
+
+@replays.command()
+def drop(run: RunId) -> None:
+    """Remove a run: programs, topics, database, copied tables, folder. Refused while it is read."""
+    from stream_jobs.replay import actions
+
+    typer.echo(actions.drop_run(run))
+
+
+def _say(text: str) -> None:
+    typer.echo(text, err=True)

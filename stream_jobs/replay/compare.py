@@ -1,0 +1,218 @@
+"""Two databases row by row: hashes by slice first, then the rows of slices that differ.
+
+What was found is told, and kept for the dashboard: the last comparison of each run, a row a table.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final
+
+from infra.contract.errors import ServiceError
+from stream_jobs.replay.databases import Connection, names
+from stream_jobs.replay.runs import Run
+from stream_jobs.replay.tables import Table, within
+
+SLICES_READ: Final = 200
+"""Slices whose rows are read to tell how many rows differ, and in which columns."""
+COLUMNS_SHOWN: Final = 6
+Place = tuple[str, datetime]
+"""Value of a table's slice key, and the hour."""
+
+_KEPT: Final = """
+INSERT INTO odograph.replay_verdict (run_id, table_name, place, compared_at, since, until, vehicles, changed,
+    live_rows, run_rows, slices, slices_differing, rows_differing, by_column, first_difference)
+VALUES (%(run_id)s, %(table)s, %(place)s, clock_timestamp(), %(since)s, %(until)s, %(vehicles)s, %(changed)s,
+    %(live_rows)s, %(run_rows)s, %(slices)s, %(slices_differing)s, %(rows_differing)s, %(by_column)s,
+    %(first)s)
+"""
+_GONE: Final = "DELETE FROM odograph.replay_verdict WHERE run_id = %s"
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """The first row that differs. ``column`` None: the row is in one of the two only."""
+
+    table: str
+    key: Mapping[str, Any]
+    column: str | None
+    live: Any
+    run: Any
+
+    def text(self) -> str:
+        """In one line."""
+        key = ", ".join(f"{name}={_shown(value)}" for name, value in self.key.items())
+        if self.column is None:
+            return f"{self.table} ({key}): only in {'live' if self.live else 'the run'}"
+        values = f"live {_shown(self.live)}, run {_shown(self.run)}"
+        return f"{self.table} ({key}): {self.column} is {values}"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a comparison of one table found.
+
+    ``rows_differing`` and ``by_column`` are of the first SLICES_READ slices that differ.
+    """
+
+    table: str
+    live_rows: int
+    run_rows: int
+    slices: int
+    slices_differing: int
+    rows_differing: int = 0
+    by_column: Mapping[str, int] = field(default_factory=dict)
+    first: Difference | None = None
+    named: tuple[str, ...] = ()
+    """Records left out: of the table of dead letters, which is told and not compared."""
+
+    @property
+    def equal(self) -> bool:
+        """Whether every row is the same in both."""
+        return not self.slices_differing
+
+
+def _shown(value: Any) -> str:
+    return value.isoformat() if isinstance(value, datetime) else str(value)
+
+
+def compare(live: Connection, run: Connection, table: Table, values: Mapping[str, Any]) -> Verdict:
+    """A table of both, within a run's span and vehicles (``values`` of tables.within)."""
+    compared = [n for n in names(live, table.name) if n not in table.apart]
+    missing = set(compared) ^ {n for n in names(run, table.name) if n not in table.apart}
+    if missing:
+        raise ServiceError(f"{table.name}: column {min(missing)} is in one database only; migrate both alike")
+    here, there = (_hashes(each, table, compared, values) for each in (live, run))
+    places = sorted(here.keys() | there.keys())
+    differing = [place for place in places if here.get(place) != there.get(place)]
+    verdict = Verdict(
+        table.name,
+        sum(count for count, _ in here.values()),
+        sum(count for count, _ in there.values()),
+        len(places),
+        len(differing),
+    )
+    return _looked_into(verdict, live, run, table, compared, values, differing) if differing else verdict
+
+
+def _hashes(
+    connection: Connection, table: Table, compared: Sequence[str], values: Mapping[str, Any]
+) -> dict[Place, tuple[int, Any]]:
+    """Number of rows and a sum of their hashes by slice: whatever the order of the rows."""
+    hashed = f"sum(hashtextextended(ROW({', '.join(compared)})::text, 0)::numeric)"
+    rows = connection.execute(
+        f"SELECT {table.slice_key}::text, date_trunc('hour', {table.time}), count(*), {hashed} "  # noqa: S608
+        f"FROM odograph.{table.name} WHERE {within(table)} AND {table.only} GROUP BY 1, 2",
+        values,
+    ).fetchall()
+    return {(key, hour): (count, total) for key, hour, count, total in rows}
+
+
+def _looked_into(
+    verdict: Verdict, live: Connection, run: Connection, table: Table, compared: Sequence[str],
+    values: Mapping[str, Any], differing: Sequence[Place],
+) -> Verdict:  # fmt: skip
+    """The verdict with its first difference and how many there are."""
+    first: Difference | None = None
+    rows, by_column = 0, dict[str, int]()
+    for place in differing[:SLICES_READ]:
+        here, there = (_rows(each, table, compared, values, place) for each in (live, run))
+        for difference in differences(table, here, there):
+            first = first or difference[0]
+            rows += 1
+            for each in difference:
+                name = each.column or "(row missing)"
+                by_column[name] = by_column.get(name, 0) + 1
+    return Verdict(
+        verdict.table, verdict.live_rows, verdict.run_rows, verdict.slices, verdict.slices_differing,
+        rows, by_column, first,
+    )  # fmt: skip
+
+
+def _rows(
+    connection: Connection, table: Table, compared: Sequence[str], values: Mapping[str, Any], place: Place
+) -> dict[tuple[Any, ...], dict[str, Any]]:
+    """Rows of one slice by their keys."""
+    found = connection.execute(
+        f"SELECT {', '.join(compared)} FROM odograph.{table.name} WHERE {within(table)} "  # noqa: S608
+        f"AND {table.only} AND {table.slice_key}::text = %(slice)s AND {table.time} >= %(hour)s "
+        f"AND {table.time} < %(hour)s + interval '1 hour'",
+        {**values, "slice": place[0], "hour": place[1]},
+    ).fetchall()
+    rows = [dict(zip(compared, row, strict=True)) for row in found]
+    return {tuple(row[k] for k in table.keys): row for row in rows}
+
+
+def differences(
+    table: Table,
+    live: Mapping[tuple[Any, ...], Mapping[str, Any]],
+    run: Mapping[tuple[Any, ...], Mapping[str, Any]],
+) -> Iterator[list[Difference]]:
+    """Each row that differs, in the order of the keys: its columns that do, in the table's order."""
+    by_time = table.keys.index(table.time) if table.time in table.keys else 0
+    for key in sorted(live.keys() | run.keys(), key=lambda k: (k[by_time], k)):
+        named = dict(zip(table.keys, key, strict=True))
+        here, there = live.get(key), run.get(key)
+        if here is None or there is None:
+            yield [Difference(table.name, named, None, here is not None, there is not None)]
+            continue
+        found = [
+            Difference(table.name, named, column, value, there[column])
+            for column, value in here.items()
+            if value != there[column]
+        ]
+        if found:
+            yield found
+
+
+def table_line(verdict: Verdict) -> str:
+    """One table of a comparison."""
+    if verdict.named:
+        lines = "".join(f"\n{'':18} {line}" for line in verdict.named)
+        records = f"{verdict.run_rows} records, {verdict.live_rows} in live too"
+        return f"{verdict.table:18} left out   {records}{lines}"
+    if verdict.equal:
+        return f"{verdict.table:18} equal      {verdict.live_rows} rows in {verdict.slices} slices"
+    most = sorted(verdict.by_column.items(), key=lambda item: (-item[1], item[0]))[:COLUMNS_SHOWN]
+    columns = ", ".join(f"{name} {count}" for name, count in most)
+    first = "" if verdict.first is None else f"\n{'':18} first: {verdict.first.text()}"
+    return (
+        f"{verdict.table:18} DIFFERENT  {verdict.live_rows} rows live, {verdict.run_rows} in the run; "
+        f"{verdict.slices_differing} of {verdict.slices} slices, {verdict.rows_differing} rows looked at: "
+        f"{columns}{first}"
+    )
+
+
+def keep(live: Connection, run: Run, found: Sequence[Verdict]) -> None:
+    """Put these verdicts in the place of the run's former ones, in one transaction."""
+    with live.transaction():
+        forget(live, run)
+        for place, verdict in enumerate(found):
+            live.execute(_KEPT, _row(run, place, verdict))
+
+
+def forget(live: Connection, run: Run) -> None:
+    """A run that is dropped has no verdict."""
+    live.execute(_GONE, (run.run_id,))
+
+
+def _row(run: Run, place: int, verdict: Verdict) -> dict[str, object]:
+    return {
+        "run_id": run.run_id,
+        "table": verdict.table,
+        "place": place,
+        "since": run.span.since,
+        "until": run.span.until,
+        "vehicles": None if run.whole_fleet else len(run.vehicles),
+        "changed": run.changed(),
+        "live_rows": verdict.live_rows,
+        "run_rows": verdict.run_rows,
+        "slices": verdict.slices,
+        "slices_differing": verdict.slices_differing,
+        "rows_differing": verdict.rows_differing,
+        "by_column": json.dumps(dict(verdict.by_column)),
+        "first": "; ".join(verdict.named) or (verdict.first and verdict.first.text()),
+    }

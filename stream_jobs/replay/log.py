@@ -1,0 +1,212 @@
+"""The way into Kafka and out of it: the only module of replay that knows its client.
+
+Records go in with the time of receipt they had as their timestamp, by key and partition as before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from itertools import islice
+from typing import Any, Final
+
+import pyarrow as pa
+from confluent_kafka import OFFSET_END, Consumer, KafkaException, Message, Producer, TopicPartition
+
+from infra.contract.errors import ConfigError, ServiceError
+from infra.contract.frame import SCHEMA
+from infra.contract.topics import (
+    HEADER_FIRST_RECEIVED_MS,
+    HEADER_RECEIVED_MS,
+    HEADER_SCHEMA,
+    KAFKA_TOPICS,
+)
+from stream_jobs.archive.files import RECORD
+
+TIMEOUT_S: Final = 10.0
+FLUSH_S: Final = 60.0
+AT_ONCE: Final = 5_000
+RECORD_TYPES: Final = (pa.string(), pa.int32(), pa.int64(), pa.binary(), pa.int64(), pa.binary())
+_SCHEMA_HEADER: Final = (HEADER_SCHEMA, b"%d" % SCHEMA)
+_WRITE: Final[dict[str, Any]] = {
+    "enable.idempotence": True,
+    "compression.type": "lz4",
+    "linger.ms": 20,
+    "batch.size": 262_144,
+    "queue.buffering.max.kbytes": 131_072,
+    "message.timeout.ms": 60_000,
+    "log_level": 0,
+}
+_READ: Final[dict[str, Any]] = {
+    "group.id": "odograph-replay",
+    "enable.auto.commit": False,
+    "auto.offset.reset": "earliest",
+    "log_level": 0,
+}
+
+
+def partitions_of(name: str) -> int:
+    """Partitions of the contract's topic ``name``."""
+    return next(topic.partitions for topic in KAFKA_TOPICS if topic.name == name)
+
+
+class Writer:
+    """Writes records of one topic; a new one begins where the last one ended, whatever ended it."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        self._bootstrap = bootstrap
+        self._topic = topic
+        self._failures: list[str] = []
+        self._producer = Producer(_WRITE | {"bootstrap.servers": bootstrap})
+
+    def write(self, rows: pa.Table, skip: Sequence[int] = (), now_ms: int | None = None) -> None:
+        """Rows of partition, key, received_ms, value in their order; returns when Kafka has them all.
+
+        ``skip``: so many of each partition are there already. ``now_ms``: received then; the time they had
+        goes into a header. Raises ServiceError.
+        """
+        left = list(skip)
+        names = ("partition", "key", "received_ms", "value")
+        for batch in rows.select(names).to_batches(max_chunksize=AT_ONCE):
+            for partition, key, received_ms, value in zip(
+                *(c.to_pylist() for c in batch.columns), strict=True
+            ):
+                if left and left[partition] > 0:
+                    left[partition] -= 1
+                    continue
+                self._one(partition, key, value, received_ms, now_ms)
+        self.flush()
+
+    def _one(self, partition: int, key: bytes, value: bytes, received_ms: int, now_ms: int | None) -> None:
+        at_ms = received_ms if now_ms is None else now_ms
+        headers: list[tuple[str, str | bytes | None]] = [(HEADER_RECEIVED_MS, b"%d" % at_ms), _SCHEMA_HEADER]
+        if now_ms is not None:
+            headers.append((HEADER_FIRST_RECEIVED_MS, b"%d" % received_ms))
+        while True:
+            try:
+                self._producer.produce(
+                    self._topic, value, key, partition, self._noted, timestamp=at_ms, headers=headers
+                )
+            except BufferError:
+                self._producer.poll(0.1)
+            else:
+                return
+
+    def _noted(self, error: object, _message: object) -> None:
+        if error is not None:
+            self._failures.append(str(error))
+
+    def flush(self) -> None:
+        """Wait until Kafka has everything; raises ServiceError."""
+        unsent = self._producer.flush(FLUSH_S)
+        if unsent or self._failures:
+            why = self._failures[0] if self._failures else f"{unsent} records without an answer"
+            raise ServiceError(f"Kafka {self._bootstrap}: {self._topic} does not take records: {why}")
+
+
+class Log:
+    """Offsets and records of the log. Raises ServiceError."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self._bootstrap = bootstrap
+        self._consumer = Consumer(_READ | {"bootstrap.servers": bootstrap})
+
+    def close(self) -> None:
+        """End the connection."""
+        self._consumer.close()
+
+    def kept(self, topic: str, partitions: int) -> list[tuple[int, int]]:
+        """By partition the oldest offset kept and the next one to be written."""
+        return [self._bounds(topic, p) for p in range(partitions)]
+
+    def _bounds(self, topic: str, partition: int) -> tuple[int, int]:
+        with _asked(self._bootstrap, topic):
+            found = self._consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=TIMEOUT_S)
+        if found is None:
+            raise ServiceError(f"Kafka {self._bootstrap}: no answer within {TIMEOUT_S:g} s")
+        return int(found[0]), int(found[1])
+
+    def ends(self, topic: str, partitions: int) -> list[int]:
+        """The next offset of each partition."""
+        return [end for _, end in self.kept(topic, partitions)]
+
+    def since(self, topic: str, partitions: int, at_ms: int) -> dict[int, int]:
+        """By partition the first offset received at ``at_ms`` or later; its end where there is none."""
+        asked = [TopicPartition(topic, p, at_ms) for p in range(partitions)]
+        with _asked(self._bootstrap, topic):
+            found = self._consumer.offsets_for_times(asked, timeout=TIMEOUT_S)
+        ends = self.ends(topic, partitions)
+        return {
+            p.partition: ends[p.partition] if p.offset in (OFFSET_END, -1) or p.offset < 0 else int(p.offset)
+            for p in found
+        }
+
+    def read(self, topic: str, partition: int, begin: int, end: int) -> Iterator[Message]:
+        """Records of offsets begin..end-1; raises ConfigError where Kafka keeps them no more."""
+        low, high = self._bounds(topic, partition)
+        if begin < low:
+            raise ConfigError(
+                f"{topic} partition {partition}: offset {begin} is gone, the oldest kept is {low}; "
+                "older records are in the archive: odograph replay --day"
+            )
+        end = min(end, high)
+        if begin >= end:
+            return
+        self._consumer.assign([TopicPartition(topic, partition, begin)])
+        while True:
+            messages = self._consumer.consume(min(AT_ONCE, end - begin), TIMEOUT_S)
+            if not messages:
+                raise ServiceError(f"Kafka {self._bootstrap}: {topic} gives nothing for {TIMEOUT_S:g} s")
+            for message in messages:
+                if message.error() is not None:
+                    raise ServiceError(f"Kafka {self._bootstrap}: reading {topic}: {message.error()}")
+                if (message.offset() or 0) < end:
+                    yield message
+                if (message.offset() or 0) >= end - 1:
+                    return
+
+    def batches(self, topic: str, partition: int, begin: int, end: int) -> Iterator[pa.RecordBatch]:
+        """The same as the archive's records (archive_files.RECORD), AT_ONCE at a time."""
+        messages = self.read(topic, partition, begin, end)
+        while some := [*islice(messages, AT_ONCE)]:
+            rows = [
+                (topic, partition, m.offset(), m.key() or b"", int(m.timestamp()[1]), m.value()) for m in some
+            ]
+            arrays = [pa.array(c, k) for c, k in zip(zip(*rows, strict=True), RECORD_TYPES, strict=True)]
+            yield pa.RecordBatch.from_arrays(arrays, names=[*RECORD])
+
+
+def copy_crashes(bootstrap: str, source: str, target: str, since_ms: int, until_ms: int) -> int:
+    """Crash records received in [since, until) into the run's topic, behind those that a killed copy left
+    there; how many.
+    """
+    partitions = partitions_of("crash")
+    copied = 0
+    with closing(Log(bootstrap)) as log:
+        there = log.ends(target, partitions)
+        writer = Producer(_WRITE | {"bootstrap.servers": bootstrap})
+        begins, ends = log.since(source, partitions, since_ms), log.ends(source, partitions)
+        for partition in range(partitions):
+            for message in log.read(source, partition, begins[partition], ends[partition]):
+                at_ms = int(message.timestamp()[1])
+                if not since_ms <= at_ms < until_ms:
+                    continue
+                if there[partition]:
+                    there[partition] -= 1
+                    continue
+                writer.produce(
+                    target, message.value(), message.key(), partition,
+                    timestamp=at_ms, headers=message.headers(),
+                )  # fmt: skip
+                copied += 1
+        if writer.flush(FLUSH_S):
+            raise ServiceError(f"Kafka {bootstrap}: {target} does not take records")
+    return copied
+
+
+@contextmanager
+def _asked(bootstrap: str, topic: str) -> Iterator[None]:
+    try:
+        yield
+    except KafkaException as error:
+        raise ServiceError(f"Kafka {bootstrap}: offsets of {topic}: {error}") from error

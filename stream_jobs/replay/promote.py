@@ -1,0 +1,232 @@
+"""Promotion of a run: its tables into the live database, then serving reads them, in one transaction each.
+
+First a schema of the run's own is filled, seen by nobody; then, in one transaction, the seams and what reads
+through them are made again. A crash leaves either all of a step or nothing, and doing it again finishes it.
+
+Seams are views that give a table's rows with those of promoted runs in their place: ``reading.<table>`` is
+the table itself outside the runs' spans and vehicles, and within them the newest promoted run.
+"""
+
+from __future__ import annotations
+
+import getpass
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+import structlog
+
+from infra.contract.errors import ConfigError
+from stream_jobs.replay import compare
+from stream_jobs.replay.databases import Connection, copy, names
+from stream_jobs.replay.runs import Run
+from stream_jobs.replay.tables import TABLES, Table, of_run, within
+
+ALERTS_A_RUN: Final = 1_000_000_000
+"""Numbers of alerts that a run can have: they are shown as negative ones, so none is taken for a live one."""
+LOCK: Final = "SELECT pg_advisory_xact_lock(hashtext('odograph replay'))"
+_STATE: Final = "SELECT state FROM odograph.replay_run WHERE run_id = %s"
+_COPIED: Final = """
+INSERT INTO odograph.replay_run (run_id, since, until, vehicles, changed, state)
+VALUES (%(run_id)s, %(since)s, %(until)s, %(vehicles)s, %(changed)s, 'copied') RETURNING run_no
+"""
+_PROMOTED: Final = """
+UPDATE odograph.replay_run
+SET state = 'promoted', promoted_at = clock_timestamp(), promoted_by = %s, rolled_back_at = NULL
+WHERE run_id = %s
+"""
+_BACK: Final = """
+UPDATE odograph.replay_run SET state = 'rolled back', rolled_back_at = clock_timestamp() WHERE run_id = %s
+"""
+_READ_NOW: Final = """
+SELECT run_id, since, until, vehicles FROM odograph.replay_run WHERE state = 'promoted' ORDER BY promoted_at
+"""
+_VIEWS: Final = """
+SELECT 'view', n.nspname || '.' || c.relname,
+       'CREATE OR REPLACE VIEW ' || n.nspname || '.' || c.relname || ' AS ' || pg_get_viewdef(c.oid)
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname = 'serving' AND c.relkind = 'v'
+UNION ALL
+SELECT 'function', p.oid::regprocedure::text, pg_get_functiondef(p.oid)
+FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace WHERE n.nspname = 'serving'
+ORDER BY 1, 2
+"""
+_BEFORE: Final = """
+INSERT INTO odograph.reading_before (kind, name, before, promoted) VALUES (%s, %s, %s, %s)
+ON CONFLICT (kind, name) DO UPDATE SET before = excluded.before, promoted = excluded.promoted
+"""
+
+log = structlog.get_logger("replay")
+
+
+def parameters(run: Run) -> dict[str, Any]:
+    """Values of tables.within for a run."""
+    vehicles = list(run.vehicles) if run.vehicles else None
+    return {"since": run.span.since, "until": run.span.until, "vehicles": vehicles}
+
+
+def state_of(live: Connection, run_id: str) -> str | None:
+    """How far the promotion of a run is: copied, promoted, rolled back; None before it."""
+    row = live.execute(_STATE, (run_id,)).fetchone()
+    return str(row[0]) if row else None
+
+
+def promote(live: Connection, own: Connection, run: Run) -> int:
+    """Let serving read the run; the rows copied. What a crash left half done is finished."""
+    copied = 0
+    if state_of(live, run.run_id) is None:
+        copied = copy_in(live, own, run)
+    with live.transaction():
+        live.execute(LOCK)
+        live.execute(_PROMOTED, (getpass.getuser(), run.run_id))
+        _read_through(live)
+    return copied
+
+
+def copy_in(live: Connection, own: Connection, run: Run) -> int:
+    """The run's tables into a schema of its own, in one transaction; how many rows."""
+    with live.transaction():
+        live.execute(LOCK)
+        values = parameters(run)
+        given = {**values, "run_id": run.run_id, "changed": run.changed()}
+        row = live.execute(_COPIED, given).fetchone()
+        assert row is not None
+        live.execute(f"CREATE SCHEMA {run.schema}")
+        tables = of_run(run.whole_fleet)
+        return sum(_copy_table(live, own, run.schema, table, values, int(row[0])) for table in tables)
+
+
+def _copy_table(
+    live: Connection, own: Connection, schema: str, table: Table, values: dict[str, Any], number: int
+) -> int:
+    columns = names(live, table.name)
+    listed = ", ".join(columns)
+    live.execute(f"CREATE TABLE {schema}.{table.name} (LIKE odograph.{table.name} INCLUDING INDEXES)")
+    shift = f"-({number} * {ALERTS_A_RUN}::bigint + alert_no)"
+    sources = ", ".join(shift if name == "alert_no" else name for name in columns)
+    wanted = within(table)
+    if table.with_alerts:
+        alerts = next(t for t in TABLES if t.name == "alert")
+        wanted = f"alert_no IN (SELECT alert_no FROM odograph.alert WHERE {within(alerts)})"  # noqa: S608
+    query = f"SELECT {sources} FROM odograph.{table.name} WHERE {wanted}"  # noqa: S608
+    return copy(own, query, live, f"{schema}.{table.name} ({listed})", values)
+
+
+def rollback(live: Connection, run_id: str) -> None:
+    """Let serving read what it read before; the run's rows stay, to be promoted again. Raises ConfigError."""
+    state = state_of(live, run_id)
+    if state == "rolled back":
+        return
+    if state != "promoted":
+        raise ConfigError(f"run {run_id} is not promoted: there is nothing to roll back")
+    with live.transaction():
+        live.execute(LOCK)
+        live.execute(_BACK, (run_id,))
+        _read_through(live)
+
+
+def forget(live: Connection, run: Run) -> None:
+    """Drop the run's rows from the live database; raises ConfigError while it is read."""
+    if state_of(live, run.run_id) == "promoted":
+        raise ConfigError(f"run {run.run_id} is read now: odograph replay rollback {run.run_id} comes first")
+    with live.transaction():
+        live.execute(LOCK)
+        live.execute(f"DROP SCHEMA IF EXISTS {run.schema} CASCADE")
+        live.execute("DELETE FROM odograph.replay_run WHERE run_id = %s", (run.run_id,))
+        compare.forget(live, run)
+
+
+def _read_through(live: Connection) -> None:
+    """Make the seams and what reads through them as the list of promoted runs has it; in a transaction."""
+    live.execute("SET LOCAL search_path = pg_catalog")
+    runs = [
+        Promoted(f"run_{run_id}", since, until, None if vehicles is None else tuple(vehicles))
+        for run_id, since, until, vehicles in live.execute(_READ_NOW).fetchall()
+    ]
+    if runs:
+        for table in TABLES:
+            live.execute(seam(table, names(live, table.name), runs))
+        _swap(live, TABLES)
+    else:
+        _swap_back(live)
+        for table in TABLES:
+            live.execute(f"DROP VIEW IF EXISTS reading.{table.name}")
+
+
+def _swap(live: Connection, tables: Sequence[Table]) -> None:
+    for kind, name, before in live.execute(_VIEWS).fetchall():
+        after = through_seams(before, tables)
+        if after != before:
+            live.execute(after)
+            live.execute(_BEFORE, (kind, name, before, _definition(live, kind, name)))
+
+
+def _swap_back(live: Connection) -> None:
+    kept = live.execute("SELECT kind, name, before, promoted FROM odograph.reading_before").fetchall()
+    for kind, name, before, promoted in kept:
+        if _definition(live, kind, name) == promoted:
+            live.execute(before)
+        else:
+            log.warning("changed since the promotion, left as it is", kind=kind, name=name)
+    live.execute("DELETE FROM odograph.reading_before")
+
+
+def _definition(live: Connection, kind: str, name: str) -> str | None:
+    found = {(k, n): text for k, n, text in live.execute(_VIEWS).fetchall()}
+    return found.get((kind, name))
+
+
+@dataclass(frozen=True, slots=True)
+class Promoted:
+    """A promoted run: its schema, span and vehicles (None: all)."""
+
+    schema: str
+    since: datetime
+    until: datetime
+    vehicles: tuple[str, ...] | None
+
+
+def seam(table: Table, columns: Sequence[str], runs: Sequence[Promoted]) -> str:
+    """The view of a table over ``runs``, the one promoted last at their end."""
+    names = ", ".join(columns)
+    given = [run for run in runs if run.vehicles is None or not table.fleet]
+    parts = [_part(f"odograph.{table.name}", table, names, given)]
+    for place, run in enumerate(given):
+        parts.append(_part(f"{run.schema}.{table.name}", table, names, given[place + 1 :]))
+    return f"CREATE OR REPLACE VIEW reading.{table.name} AS " + " UNION ALL ".join(parts)
+
+
+def _part(source: str, table: Table, names: str, over: Sequence[Promoted]) -> str:
+    """Rows of ``source`` that none of the runs ``over`` it has in its place."""
+    if table.with_alerts or not over:
+        return f"SELECT {names} FROM {source}"  # noqa: S608
+    hidden = " AND ".join(f"({_inside(table, run)}) IS NOT TRUE" for run in over)
+    return f"SELECT {names} FROM {source} WHERE {hidden}"  # noqa: S608
+
+
+def _inside(table: Table, run: Promoted) -> str:
+    """tables.within with its values written out: a view takes no parameters."""
+    listed = "NULL"
+    if run.vehicles is not None:
+        listed = "'{" + ",".join(_plain(vehicle) for vehicle in run.vehicles) + "}'"
+    values = {"since": _moment(run.since), "until": _moment(run.until), "vehicles": listed}
+    return within(table) % values
+
+
+def _moment(at: datetime) -> str:
+    return f"'{at.isoformat()}'::timestamptz"
+
+
+def _plain(vehicle: str) -> str:
+    """A VIN, by its form; raises ValueError for anything else, since it becomes SQL."""
+    if not vehicle.isalnum() or not vehicle.isascii():
+        raise ValueError(vehicle)
+    return vehicle
+
+
+def through_seams(definition: str, tables: Sequence[Table]) -> str:
+    """A definition that reads ``odograph.<table>``, reading the seams instead."""
+    listed = "|".join(table.name for table in tables)
+    return re.sub(rf"\bodograph\.({listed})\b(?!_)", r"reading.\1", definition)

@@ -1,0 +1,181 @@
+"""Runs and where they lie: ``<home>/replays/<run>/``, run.json and all that the run's jobs write."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from infra.contract.errors import ConfigError
+from infra.settings.settings import Settings
+from infra.settings.settings import load as settings_in_force
+from infra.stack.postgres import write_private
+from stream_jobs.replay.spans import Span
+
+FILE: Final = "run.json"
+LOCK: Final = "lock"
+RUN_ID: Final = re.compile(r"[a-z][a-z0-9_]{0,30}")
+STATES: Final = ("begun", "fed", "done", "verified", "different")
+"""begun: records go in; fed: all are in Kafka; done: all are in tables; then what --verify found."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A replay. ``settings`` are variables of its jobs that differ from the live ones; ``code`` digests what
+    its jobs are made of: another one may not go on with its checkpoints. Late frames received up to
+    ``late_until_ms`` belong to it: the archive of a day may grow while it runs.
+    """
+
+    run_id: str
+    source: str
+    since_ms: int
+    until_ms: int
+    received_since_ms: int
+    received_until_ms: int
+    late_until_ms: int
+    vehicles: tuple[str, ...]
+    speed: float | None
+    jobs: tuple[str, ...]
+    settings: Mapping[str, str]
+    code: str
+    state: str = "begun"
+    records: int = 0
+    begun_at: str = ""
+    feed_s: float = 0.0
+    total_s: float = 0.0
+
+    @property
+    def span(self) -> Span:
+        """The span of event time that the run speaks for."""
+        return Span(self.since_ms, self.until_ms)
+
+    @property
+    def received(self) -> Span:
+        """Receive times of its records, late ones that came after apart."""
+        return Span(self.received_since_ms, self.received_until_ms)
+
+    @property
+    def database(self) -> str:
+        """Its database, on the live one's server."""
+        return f"odograph_run_{self.run_id}"
+
+    @property
+    def schema(self) -> str:
+        """Where its tables are copied to, in the live database."""
+        return f"run_{self.run_id}"
+
+    @property
+    def whole_fleet(self) -> bool:
+        """Whether it has the records of all vehicles."""
+        return not self.vehicles
+
+    def changed(self) -> str:
+        """Its settings in one line."""
+        return ", ".join(f"{k}={v}" for k, v in sorted(self.settings.items())) or "nothing"
+
+    def stage(self, state: str, **values: Any) -> Run:
+        """The run in another state."""
+        return replace(self, state=state, **values)
+
+
+def folder_of(home: Path, run_id: str) -> Path:
+    """Where a run lies."""
+    return home.absolute() / "replays" / run_id
+
+
+def check_id(run_id: str) -> str:
+    """``run_id`` if it can be a run's; raises ConfigError."""
+    if RUN_ID.fullmatch(run_id) is None:
+        raise ConfigError(
+            f"run {run_id!r}: a letter, then up to 30 letters, digits and _ (all small): it names a schema"
+        )
+    return run_id
+
+
+def save(home: Path, run: Run) -> Run:
+    """Write the run's file, whole or not at all."""
+    write_private(folder_of(home, run.run_id) / FILE, json.dumps(asdict(run), indent=1))
+    return run
+
+
+def load(home: Path, run_id: str) -> Run:
+    """The run; raises ConfigError naming those there are."""
+    try:
+        text = (folder_of(home, run_id) / FILE).read_text()
+    except FileNotFoundError as error:
+        there = ", ".join(run.run_id for run in all_runs(home)) or "none"
+        raise ConfigError(f"no run {run_id!r}; there are: {there}") from error
+    return _read(text)
+
+
+@contextmanager
+def held(home: Path, run_id: str) -> Iterator[None]:
+    """Keep others off a run while the block runs; raises ConfigError where another process has it."""
+    folder = folder_of(home, run_id)
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / LOCK).open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise ConfigError(f"run {run_id} is under way in another process: stop that one first") from error
+        yield
+
+
+def all_runs(home: Path) -> list[Run]:
+    """All runs of a home, the oldest first."""
+    found = [_read(path.read_text()) for path in (home / "replays").glob(f"*/{FILE}")]
+    return sorted(found, key=lambda run: (run.begun_at, run.run_id))
+
+
+def _read(text: str) -> Run:
+    values: dict[str, Any] = json.loads(text)
+    kept: Any = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
+    return Run(**kept)
+
+
+def with_settings(given: Mapping[str, str]) -> Settings:
+    """The settings of a run's jobs: those in force, with ``given``; raises ConfigError."""
+    sections: dict[str, Any] = {}
+    for variable, value in given.items():
+        section, _, key = variable.lower().partition("_")
+        if key:
+            sections.setdefault(section, {})[key] = value
+        else:
+            sections[section] = value
+    return settings_in_force(**sections)
+
+
+def code_digest(root: Path, settings: Settings) -> str:
+    """What a run's results follow from: a digest of the jobs' sources, their settings and rules."""
+    digest = hashlib.sha256()
+    for package in ("stream_jobs", "infra/contract", "infra/settings", "infra/clients", "infra/sql"):
+        for path in sorted((root / package).rglob("*")):
+            if path.suffix in (".py", ".sql", ".yaml"):
+                digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
+    kept = settings.model_dump(mode="json", include={"tz", "jobs", "journeys", "roads", "crash", "cohort"})
+    digest.update(json.dumps(kept, sort_keys=True).encode())
+    for rules in (settings.jobs.rules, settings.cohort.metrics):
+        if rules is not None and rules.exists():
+            digest.update(rules.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def same_jobs(kept: Run, now: Run) -> None:
+    """Whether ``now`` may go on with what ``kept`` began; raises ConfigError with what is different."""
+    names = ("source", "since_ms", "until_ms", "vehicles", "jobs", "settings", "code")
+    different = [name for name in names if getattr(kept, name) != getattr(now, name)]
+    if len(different) > 1 and "code" in different:
+        different.remove("code")  # settings are in its digest
+    if different:
+        what = {"code": "another version of the jobs", "settings": "other settings"}
+        told = ", ".join(what.get(name, f"another {name}") for name in different)
+        raise ConfigError(
+            f"run {kept.run_id} was begun with {told}: its checkpoints and tables do not fit. "
+            f"Drop it (odograph replay drop {kept.run_id}) or give another --run"
+        )

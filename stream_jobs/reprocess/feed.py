@@ -1,0 +1,331 @@
+"""Archived records -> windows, journeys and findings, a group of vehicles at a time, out of one parse.
+
+What is little is read by DuckDB and made in this process; what is much goes through Spark, where there is a
+session. Both read the same SQL and call the same ``Remake``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from itertools import chain, product
+from typing import Final
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import SparkSession
+
+from infra.clients.duck import connected
+from infra.settings.settings import Settings
+from stream_jobs.app import sources
+from stream_jobs.app.telemetry import ipc_of
+from stream_jobs.archive import reader
+from stream_jobs.archive.layout import archive_of
+from stream_jobs.reprocess.plan import Interval
+from stream_jobs.reprocess.queue import Work
+from stream_jobs.rules.kinds import Clone, Silence
+from stream_jobs.rules.model import Rule
+from stream_jobs.vehicles.core import Core, CoreLimits
+from stream_jobs.vehicles.features import Features, joined
+from stream_jobs.vehicles.fleet import Fleet
+from stream_jobs.vehicles.limits import core_limits
+from stream_jobs.vehicles.plugged import Detection
+from stream_jobs.vehicles.rows import AlertRow, Row, pack
+from stream_jobs.vehicles.stage import VehicleStage, vehicle_stage
+from stream_jobs.windows.open_windows import ARCHIVED, OpenWindows, Terms, archived_frames, terms_of
+
+SMALL: Final = 250_000
+"""So many frames of a run are made anew in this process before Spark is started: that takes as long."""
+WARM: Final = 60_000
+"""A piece of fewer is not worth a job of a Spark that runs."""
+GROUP: Final = 50_000
+"""So many frames are in the memory of this process at once, but for those of one vehicle."""
+MADE: Final = "kind string, vehicle_id string, body binary"
+VEHICLE, SHARES, OTHERS = "vehicle", "shares", "others"
+"""Tables in Arrow's stream format: windows by vehicle; shares of places by vehicles that are told of, and by
+the others.
+"""
+SEEN, JOURNEY, WHOLE, STREAMED = "seen", "journey", "whole", "streamed"
+"""Rows: a vehicle was read; a journey; a finding of all frames in order; one of the frames as they came."""
+
+Made = tuple[str, str | None, bytes]
+"""A row of MADE."""
+_COLUMNS: Final = ("vehicle_id", "t0_ms", "span_ms", *ARCHIVED)
+_WANTED: Final = """
+SELECT {what} FROM {records} r LEFT JOIN {times} w ON r.vehicle_id = w.vehicle_id
+WHERE r.verdict IN ('ok', 'late') AND (r.t0_ms >= w.from_ms AND r.t0_ms < w.until_ms{of_windows})
+"""
+_OF_WINDOWS: Final = """ OR {whose} r.t0_ms < {until_ms} AND r.t0_ms + r.span_ms >= {from_ms}
+    AND (r.verdict = 'late' OR r.received_ms BETWEEN {low_ms} AND {high_ms})"""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which records: those with a sample in [``windows``) and received in ``received`` or late, of all
+    vehicles or (``all_vehicles`` False) of those in ``times``; and those that begin in ``times``.
+
+    ``times``: vehicle, from and until, ms.
+    """
+
+    windows: Interval | None
+    received: Interval
+    all_vehicles: bool = True
+    times: Sequence[tuple[str, int, int]] = ()
+
+    def sql(self) -> str:
+        """With places for {what}, {records} and {times}; plain enough for DuckDB and Spark."""
+        of_windows = ""
+        if self.windows is not None:
+            of_windows = _OF_WINDOWS.format(
+                whose="" if self.all_vehicles else "w.vehicle_id IS NOT NULL AND",
+                from_ms=self.windows[0], until_ms=self.windows[1],
+                low_ms=self.received[0], high_ms=self.received[1],
+            )  # fmt: skip
+        return _WANTED.replace("{of_windows}", of_windows)
+
+    def table(self) -> pa.Table:
+        """``times`` as a table."""
+        kinds = {"vehicle_id": pa.string(), "from_ms": pa.int64(), "until_ms": pa.int64()}
+        return pa.Table.from_pylist(
+            [dict(zip(kinds, each, strict=True)) for each in self.times], pa.schema(kinds)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Player:
+    """Vehicles' frames through the core. ``works``: what is asked of which; None: findings of all of them.
+
+    Where ``rules`` are asked, twice: in their order, and as the stream had them. What the two runs find
+    differently is what frames that came behind make of it. All else they have in common: a memory that is
+    cold at the begin of the span, or long rules that began before it, cancel out.
+    """
+
+    limits: CoreLimits
+    detection: Detection
+    seen_ms: int
+    works: Mapping[str, Work] | None
+    rules: bool = True
+
+    def __call__(self, features: Features) -> Iterator[tuple[str, Row]]:
+        """``features`` in the order in which the frames came -> journeys of the works' times; findings of
+        both runs of vehicles of which a frame came behind.
+        """
+        core = Core(self.limits, self.detection)
+        if self.works is None:
+            rows = core.replay(features, self.seen_ms)
+            yield from ((WHOLE, row) for row in rows if isinstance(row, AlertRow))
+            return
+        behind = core.behind(features) if self.rules else set[str]()
+        asked = {vehicle_id for vehicle_id in features.ids if self.works[vehicle_id].journeys} | behind
+        for row in core.replay(features.of(asked), self.seen_ms) if asked else ():
+            work = self.works[row.vehicle_id]
+            if isinstance(row, AlertRow):
+                if row.vehicle_id in behind and row.event_ms >= work.since_ms:
+                    yield WHOLE, row
+            elif work.journeys and work.holds(row):
+                yield JOURNEY, row
+        for row in self._streamed(core, features.of(behind)) if behind else ():
+            if isinstance(row, AlertRow) and row.event_ms >= self.works[row.vehicle_id].since_ms:
+                yield STREAMED, row
+
+    def _streamed(self, core: Core, features: Features) -> Iterator[Row]:
+        fleet = Fleet(self.detection)
+        yield from core.take(fleet, features)
+        yield from core.expire(fleet, np.arange(len(fleet.ids)), self.seen_ms)
+
+
+def changeable(rules: Sequence[Rule]) -> tuple[Rule, ...]:
+    """Rules that last and whose findings frames that came behind can change.
+
+    Silence and clones are about what was received when: a late frame was not there then, and stays late.
+    """
+    return tuple(
+        r for r in rules if r.lasting is not None and not isinstance(r.lasting.spec, Silence | Clone)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Remake:
+    """What is sent to the workers: archived records of some vehicles in, rows of MADE out.
+
+    Windows that begin in [``windows``) are made, those by vehicle only of ``told`` (None: of all).
+    """
+
+    terms: Terms
+    stage: VehicleStage
+    player: Player
+    windows: Interval | None = None
+    told: frozenset[str] | None = None
+
+    def __call__(self, records: pa.Table) -> pa.Table:
+        """``records``: columns of _COLUMNS, whole vehicles, copies among them."""
+        windows = {told: OpenWindows(self.terms) for told in (True, False)}
+        features, came = [], []
+        for (reached, told, played), some in self._parts(records):
+            for batch in archived_frames(some, self.stage.limits):
+                if reached:
+                    windows[told].take(batch, batch.believed)
+                if played:
+                    features.append(self.stage.features(batch))
+                    came.append((batch.log_offset, batch.partition, batch.received_ms))
+        rows: list[Made] = [
+            *self._tables(windows[True], (VEHICLE, SHARES)),
+            *self._tables(windows[False], (OTHERS,)),
+        ]
+        if features:
+            # A log is in order of receipt, and two of them (a day that was filled in has a topic and offsets
+            # of its own) lie side by side by it.
+            order = np.lexsort([np.concatenate(column) for column in zip(*came, strict=True)])
+            in_order = joined(features).take(order)
+            made = {vehicle_id: [(SEEN, vehicle_id, b"")] for vehicle_id in in_order.ids}
+            for kind, row in self.player(in_order):
+                made[row.vehicle_id].append((kind, row.vehicle_id, pack(row)))
+            rows += chain.from_iterable(made.values())
+        columns = zip(*rows, strict=True) if rows else ((), (), ())
+        kinds = {"kind": pa.string(), "vehicle_id": pa.string(), "body": pa.binary()}
+        return pa.table(
+            [pa.array(c, kind) for c, kind in zip(columns, kinds.values(), strict=True)], [*kinds]
+        )
+
+    def _parts(self, records: pa.Table) -> Iterator[tuple[tuple[bool, ...], pa.Table]]:
+        """Records by whether they reach the windows, their vehicles are told of, and go through the core."""
+        from_ms, until_ms = self.windows or (0, 0)
+        last_ms = pc.add(records["t0_ms"], records["span_ms"])
+        reached = pc.and_(pc.less(records["t0_ms"], until_ms), pc.greater_equal(last_ms, from_ms))
+        flags = (reached, _among(records, self.told), _among(records, self.player.works))
+        for wanted in product((True, False), repeat=len(flags)):
+            mask = reduce(pc.and_, map(pc.equal, flags, wanted))
+            some = records.filter(mask)
+            if some.num_rows:
+                yield wanted, some
+
+    def _tables(self, made: OpenWindows, kinds: Sequence[str]) -> Iterator[Made]:
+        if self.windows is None:
+            return
+        made.give_out()
+        for kind in kinds:
+            tables = made.found.vehicle if kind == VEHICLE else made.found.shares
+            if tables:
+                yield kind, None, ipc_of(_begun_in(pa.concat_tables(tables), *self.windows))
+
+
+def _among(records: pa.Table, some: Iterable[str] | None) -> pa.ChunkedArray:
+    wanted = records["vehicle_id"].unique() if some is None else pa.array([*some], pa.string())
+    return pc.is_in(records["vehicle_id"], wanted)
+
+
+def _begun_in(rows: pa.Table, from_ms: int, until_ms: int) -> pa.Table:
+    """A frame may reach beyond the windows that are made."""
+    name = "start_ms" if "start_ms" in rows.column_names else "window_start"
+    start_ms = rows[name].cast(pa.int64())
+    return rows.filter(pc.and_(pc.greater_equal(start_ms, from_ms), pc.less(start_ms, until_ms)))
+
+
+def remake_of(
+    settings: Settings, detection: Detection, works: Mapping[str, Work] | None, seen_ms: int, *,
+    rules: bool = True, windows: Interval | None = None, told: Iterable[str] | None = None,
+) -> Remake:  # fmt: skip
+    """The worker's part, by the settings in force."""
+    player = Player(core_limits(settings), detection, seen_ms, works, rules)
+    chosen = None if told is None else frozenset(told)
+    return Remake(terms_of(settings), vehicle_stage(settings, detection), player, windows, chosen)
+
+
+class Feeder:
+    """Reads the archive for one run; ``session`` makes Spark where it is worth it, None: never.
+
+    ``warm``: it runs already.
+    """
+
+    def __init__(
+        self, settings: Settings, session: Callable[[], SparkSession] | None = None, *, warm: bool = False
+    ) -> None:
+        self._archive = archive_of(settings.paths.home)
+        self._session = session
+        self._frames = SMALL if warm else 0
+
+    def since_ms(self) -> int:
+        """Receive time of the oldest hour that the archive has; 0 where it is empty."""
+        return min(reader.hours(self._archive), default=0)
+
+    def files(self, hours_ms: Sequence[int]) -> list[str]:
+        """The archive's files of these hours of receipt. Raises ArchiveError."""
+        return [str(file.path) for file in reader.of_hours(self._archive, hours_ms)]
+
+    def vehicles(self, files: Sequence[str], wanted: Wanted) -> list[str]:
+        """Vehicles of which there is something, in order."""
+        with connected() as database:
+            database.register("times", wanted.table())
+            return [vehicle_id for vehicle_id, _ in _counted(database, files, wanted)[0]] if files else []
+
+    def __call__(
+        self, files: Sequence[str], wanted: Wanted, remake: Callable[[pa.Table], pa.Table]
+    ) -> Iterator[Made]:
+        """Rows of MADE, those of a vehicle together. ``files`` are those that may have something."""
+        if not files:
+            return
+        with connected() as database:
+            database.register("times", wanted.table())
+            counts, some = _counted(database, files, wanted)
+            total = sum(n for _, n in counts)
+            self._frames += total
+            if self._session is not None and total > WARM and self._frames > SMALL:
+                yield from _by_spark(self._session(), some, wanted, remake)
+                return
+            for records in _groups(database, some, wanted, counts):
+                made = remake(records)
+                yield from zip(*(column.to_pylist() for column in made.columns), strict=True)
+
+
+def _by_spark(
+    spark: SparkSession, files: Sequence[str], wanted: Wanted, remake: Callable[[pa.Table], pa.Table]
+) -> Iterator[Made]:
+    what = ", ".join(f"r.{name}" for name in _COLUMNS)
+    records = spark.sql(
+        wanted.sql().replace("{what}", what),
+        records=sources.archive(spark, [*files]), times=spark.createDataFrame(wanted.table()),
+    )  # fmt: skip
+    # A function and no method: Spark counts the parameters, and would hand a method the key too.
+    made = sources.by_group(records, *_COLUMNS).applyInArrow(lambda group: remake(group), MADE)  # noqa: PLW0108
+    for row in made.toLocalIterator(prefetchPartitions=True):
+        yield row["kind"], row["vehicle_id"], bytes(row["body"])
+
+
+def _counted(
+    database: duckdb.DuckDBPyConnection, files: Sequence[str], wanted: Wanted
+) -> tuple[list[tuple[str, int]], list[str]]:
+    """Frames by vehicle, and the files that have any: only their payloads are read."""
+    text = _duck(wanted, "filename, r.vehicle_id, count(*) AS n")
+    database.execute(f"CREATE OR REPLACE TEMP TABLE found AS {text} GROUP BY ALL", {"files": files})
+    counts = database.execute("SELECT vehicle_id, sum(n)::bigint FROM found GROUP BY 1 ORDER BY 1").fetchall()
+    some = database.execute("SELECT DISTINCT filename FROM found ORDER BY 1").fetchall()
+    return counts, [row[0] for row in some]
+
+
+def _groups(
+    database: duckdb.DuckDBPyConnection,
+    files: Sequence[str],
+    wanted: Wanted,
+    counts: Sequence[tuple[str, int]],
+) -> Iterator[pa.Table]:
+    """The records by groups of whole vehicles, of about GROUP frames each."""
+    text = (
+        _duck(wanted, ", ".join(f"r.{name}" for name in _COLUMNS))
+        + " AND list_contains($vehicles, r.vehicle_id)"
+    )
+    group: list[str] = []
+    frames = 0
+    for place, (vehicle_id, n) in enumerate(counts, start=1):
+        group.append(vehicle_id)
+        frames += n
+        if frames >= GROUP or place == len(counts):
+            yield database.sql(text, params={"files": files, "vehicles": group}).to_arrow_table()
+            group, frames = [], 0
+
+
+def _duck(wanted: Wanted, what: str) -> str:
+    records = "read_parquet($files, hive_partitioning = false, filename = true)"
+    return wanted.sql().format(what=what, records=records, times="times")

@@ -1,0 +1,190 @@
+"""What waits to be made anew: late frames, by the windows that they touch, and frames behind, by vehicle.
+
+The sink lists both (odograph.late_frame, odograph.journey_behind). Whoever has taken them in marks them in
+the transaction that writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from stream_jobs.app.database import Connection, execute, fetch
+from stream_jobs.archive.layout import HOUR_MS
+from stream_jobs.reprocess.plan import LateFrame
+from stream_jobs.vehicles.journeys.rows import HarshRow, IdleRow, StopRow, TripRow
+from stream_jobs.vehicles.rows import Row
+
+TAIL_MS: Final = 3_600_000
+"""So much is read after a stop's begin, to see that it was one."""
+LOOK_BACK_MS: Final = 86_400_000
+"""How far back a vehicle is read where no stop is known before its frames."""
+
+_STARTS: Final = """
+SELECT DISTINCT start FROM odograph.late_frame l, generate_series(
+    l.t0_ms / %(length_ms)s * %(length_ms)s, l.t0_ms + l.span_ms, %(length_ms)s) AS start
+WHERE {wanted} ORDER BY start
+"""
+_DUE: Final = _STARTS.format(
+    wanted="l.repaired_at IS NULL "
+    "AND ((l.t0_ms + l.span_ms) / %(length_ms)s + 1) * %(length_ms)s <= %(closed_ms)s"
+)
+_LISTED: Final = _STARTS.format(
+    wanted="l.received_at >= %(since)s AND l.received_at < %(until)s "
+    "AND start + %(length_ms)s <= %(closed_ms)s"
+)
+_OPEN: Final = """
+SELECT topic, partition, log_offset, vehicle_id, t0_ms, span_ms FROM odograph.late_frame
+WHERE t0_ms < %(until_ms)s AND t0_ms + span_ms >= %(from_ms)s AND repaired_at IS NULL
+"""
+_LATE_HOURS: Final = """
+SELECT DISTINCT extract(epoch FROM l.received_at)::bigint * 1000 / %(hour_ms)s * %(hour_ms)s
+FROM odograph.late_frame l
+JOIN unnest(%(vehicles)s::text[], %(from_ms)s::bigint[], %(until_ms)s::bigint[])
+     AS w (vehicle_id, from_ms, until_ms)
+  ON (w.vehicle_id IS NULL OR l.vehicle_id = w.vehicle_id)
+ AND l.t0_ms < w.until_ms AND l.t0_ms + l.span_ms >= w.from_ms
+"""
+_TAKEN_IN: Final = """
+UPDATE odograph.late_frame l SET repaired_at = now()
+FROM unnest(%(topics)s::text[], %(partitions)s::integer[], %(offsets)s::bigint[])
+     AS f (topic, partition, log_offset)
+WHERE l.topic = f.topic AND l.partition = f.partition AND l.log_offset = f.log_offset
+"""
+_BEHIND: Final = """
+SELECT vehicle_id, (extract(epoch FROM min(from_time)) * 1000)::bigint,
+       (extract(epoch FROM max(to_time)) * 1000)::bigint
+FROM odograph.journey_behind
+WHERE {mark} IS NULL AND noted_at <= to_timestamp(%(seen_ms)s / 1000.0)
+GROUP BY vehicle_id ORDER BY max(noted_at), vehicle_id
+"""
+_STOPS: Final = """
+SELECT v.vehicle_id, v.since_ms, v.until_ms,
+       (extract(epoch FROM before.began_at) * 1000)::bigint,
+       (extract(epoch FROM after.began_at) * 1000)::bigint,
+       EXISTS (SELECT 1 FROM odograph.trip t WHERE t.vehicle_id = v.vehicle_id AND t.phase = 'open')
+FROM unnest(%(vehicles)s::text[], %(since_ms)s::bigint[], %(until_ms)s::bigint[])
+     WITH ORDINALITY AS v (vehicle_id, since_ms, until_ms, place)
+LEFT JOIN LATERAL (SELECT max(began_at) AS began_at FROM odograph.trip_stop s
+                   WHERE s.vehicle_id = v.vehicle_id AND s.began_at < to_timestamp(v.since_ms / 1000.0))
+     before ON true
+LEFT JOIN LATERAL (SELECT min(began_at) AS began_at FROM odograph.trip_stop s
+                   WHERE s.vehicle_id = v.vehicle_id AND s.began_at >= to_timestamp(v.until_ms / 1000.0))
+     after ON true
+ORDER BY v.place
+"""
+_DONE: Final = """
+UPDATE odograph.journey_behind SET
+    alerts_at = CASE WHEN %(rules)s THEN now() ELSE alerts_at END,
+    repaired_at = CASE WHEN %(closed)s THEN coalesce(repaired_at, now()) ELSE repaired_at END
+WHERE vehicle_id = %(vehicle)s AND noted_at <= to_timestamp(%(seen_ms)s / 1000.0)
+  AND from_time >= to_timestamp(%(since_ms)s / 1000.0) AND to_time <= to_timestamp(%(until_ms)s / 1000.0)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """One vehicle: journeys that begin after ``from_ms`` and up to ``to_ms``, findings from ``since_ms`` on.
+
+    ``since_ms`` .. ``until_ms``: the time that was asked for; ``stop_ms``: begin of the stop before it, where
+    one is known. Read are frames from ``read_from_ms`` to ``read_until_ms``. ``closed`` False: it is under
+    way, and the trip is still the stream's; ``journeys`` False: they are left as they are.
+    """
+
+    vehicle_id: str
+    since_ms: int
+    until_ms: int
+    from_ms: int
+    to_ms: int
+    stop_ms: int | None
+    read_from_ms: int
+    read_until_ms: int
+    closed: bool
+    journeys: bool
+
+    def holds(self, row: Row) -> bool:
+        """Whether a row is a journey of this time."""
+        if not isinstance(row, TripRow | StopRow | IdleRow | HarshRow):
+            return False
+        begin_ms = row.started_ms if isinstance(row, TripRow) else row.began_ms
+        return self.from_ms < begin_ms <= self.to_ms
+
+
+def due_starts(connection: Connection, length_ms: int, closed_ms: int) -> list[int]:
+    """Road windows with late frames that nobody has taken in and whose windows all end by ``closed_ms``."""
+    return _column(connection, _DUE, {"length_ms": length_ms, "closed_ms": closed_ms})
+
+
+def listed_starts(
+    connection: Connection, length_ms: int, closed_ms: int, since: datetime, until: datetime
+) -> list[int]:
+    """Closed road windows with late frames received in [since, until), whoever has taken them in."""
+    values = {"length_ms": length_ms, "closed_ms": closed_ms, "since": since, "until": until}
+    return _column(connection, _LISTED, values)
+
+
+def open_late(connection: Connection, from_ms: int, until_ms: int) -> list[LateFrame]:
+    """Late frames with a sample in [from, until) that nobody has taken in."""
+    rows = fetch(connection, _OPEN, {"from_ms": from_ms, "until_ms": until_ms})
+    return [LateFrame(*row) for row in rows]
+
+
+def late_hours(connection: Connection, wanted: Iterable[tuple[str | None, int, int]]) -> list[int]:
+    """Hours of receipt, ms, of all late frames with a sample in times of a vehicle (None: of all)."""
+    columns = zip(("vehicles", "from_ms", "until_ms"), map(list, zip(*wanted, strict=True)), strict=True)
+    return _column(connection, _LATE_HOURS, {"hour_ms": HOUR_MS} | dict(columns))
+
+
+def mark_taken_in(connection: Connection, frames: Sequence[LateFrame]) -> None:
+    """These late frames are in all windows that they touch."""
+    values = {
+        "topics": [f.topic for f in frames], "partitions": [f.partition for f in frames],
+        "offsets": [f.log_offset for f in frames],
+    }  # fmt: skip
+    execute(connection, _TAKEN_IN, values)
+
+
+def behind(connection: Connection, seen_ms: int, lead_ms: int, *, rules: bool) -> list[Work]:
+    """Vehicles with frames behind whose journeys nobody has made anew; ``rules``: that no rule that lasts has
+    seen in their order.
+    """
+    found = fetch(
+        connection, _BEHIND.format(mark="alerts_at" if rules else "repaired_at"), {"seen_ms": seen_ms}
+    )
+    return works(connection, found, seen_ms, lead_ms)
+
+
+def works(connection: Connection, times: Sequence[tuple[Any, ...]], seen_ms: int, lead_ms: int) -> list[Work]:
+    """What is to be read for ``times`` of vehicles (id, first and last ms): from stop to stop."""
+    if not times:
+        return []
+    columns = zip(("vehicles", "since_ms", "until_ms"), map(list, zip(*times, strict=True)), strict=True)
+    return [_work(seen_ms, lead_ms, *row) for row in fetch(connection, _STOPS, dict(columns))]
+
+
+def _work(
+    seen_ms: int, lead_ms: int, vehicle: str, since_ms: int, until_ms: int, before_ms: int | None,
+    after_ms: int | None, under_way: bool,
+) -> Work:  # fmt: skip
+    from_ms = since_ms - LOOK_BACK_MS if before_ms is None else before_ms
+    to_ms = max(until_ms, seen_ms) if after_ms is None else after_ms
+    closed = after_ms is not None or not under_way
+    return Work(
+        vehicle, since_ms, until_ms, from_ms, to_ms, before_ms,
+        min(from_ms, since_ms - lead_ms), to_ms + TAIL_MS, closed, closed,
+    )  # fmt: skip
+
+
+def mark_done(connection: Connection, work: Work, seen_ms: int, *, rules: bool) -> None:
+    """Its frames behind have been seen, those noted up to ``seen_ms``; by the rules too."""
+    values = {
+        "vehicle": work.vehicle_id, "seen_ms": seen_ms, "closed": work.closed, "rules": rules,
+        "since_ms": work.since_ms, "until_ms": work.until_ms,
+    }  # fmt: skip
+    execute(connection, _DONE, values)
+
+
+def _column(connection: Connection, statement: str, values: dict[str, Any]) -> list[int]:
+    return [row[0] for row in fetch(connection, statement, values)]

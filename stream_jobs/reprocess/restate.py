@@ -1,0 +1,290 @@
+"""The one writer of the batch layer: what is not stored just so gets its next revision."""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, Final, Literal
+
+import pyarrow as pa
+import structlog
+
+from infra.contract.errors import ServiceError
+from infra.settings.settings import Settings
+from stream_jobs.app import statements as sql
+from stream_jobs.app.database import Connection, Database, execute, fetch, stage
+from stream_jobs.app.sinks import EDGE, ROAD, VEHICLE, WindowTable, follow_up, tagged
+from stream_jobs.app.telemetry import table_of
+from stream_jobs.archive.layout import HOUR_MS
+from stream_jobs.events.writes import ClearTimes
+from stream_jobs.reprocess import feed, queue
+from stream_jobs.reprocess.alert_writes import restate_alerts
+from stream_jobs.reprocess.feed import Feeder, Wanted
+from stream_jobs.reprocess.plan import Interval, LateFrame, Reach, grid_of, hours_ms, taken_in
+from stream_jobs.reprocess.queue import Work
+from stream_jobs.reprocess.runs import Counts
+from stream_jobs.reprocess.turn import BATCH, TurnLostError, hold, turn
+from stream_jobs.rules.model import load_rules
+from stream_jobs.vehicles.journeys.rows import TripRow
+from stream_jobs.vehicles.plugged import of_rules
+from stream_jobs.vehicles.rows import AlertRow, Row, unpack
+from stream_jobs.vehicles.tables import RowTable, restated_tables
+from stream_jobs.windows.places import SHARE, summed
+from stream_jobs.windows.tables import NO_WINDOWS, place_rows
+
+BATCH_ID: Final = -1
+"""Stands where the speed layer writes its batch: a restated row belongs to no batch of a query."""
+STOPPED: Final = "recompute was asked to stop; the same command goes on where it was"
+PAUSE_S: Final = 0.2
+"""Between two looks whether another writer is done."""
+Note = Callable[[Connection, Counts, Interval | None], None]
+"""Writes down what was done, in its transaction: of a vehicle (None), or of the windows of a time."""
+
+_LEAVES: Final = """
+UPDATE odograph.trip_stop SET ended_at = to_timestamp(%(ended_ms)s / 1000.0), revision = revision + 1,
+    restated_at = now()
+WHERE vehicle_id = %(vehicle)s AND began_at = to_timestamp(%(began_ms)s / 1000.0)
+  AND ended_at IS DISTINCT FROM to_timestamp(%(ended_ms)s / 1000.0)
+"""
+
+log = structlog.get_logger("stream_jobs.reprocess")
+
+
+def nothing_due(_connection: Connection) -> list[Work]:
+    """No vehicle."""
+    return []
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """What is made anew at once: road windows without a gap between them, and the journeys of some vehicles.
+
+    ``of``: windows of all vehicles and places; of vehicles with late frames and the places they were at; or
+    those of one vehicle (``vehicle_id``), windows of places then stay as they are. ``works`` is asked under
+    the turn, because what another writer did changes it. ``rules``: findings and alerts too.
+    """
+
+    starts: Sequence[int] = ()
+    works: Callable[[Connection], Sequence[Work]] = nothing_due
+    of: Literal["all", "late"] = "all"
+    vehicle_id: str | None = None
+    rules: bool = True
+
+
+class Restater:
+    """Makes pieces anew, one writer at a time; ``stop`` ends a wait for the turn."""
+
+    def __init__(self, settings: Settings, database: Database, feeder: Feeder, stop: threading.Event) -> None:
+        self._settings = settings
+        self._database = database
+        self._feeder = feeder
+        self._stop = stop
+        self._grid = grid_of(settings)
+        self._before = Reach()
+        rules = load_rules(settings.jobs.rules)
+        self._rules = of_rules(feed.changeable(rules))
+        self._clear_times = ClearTimes.of(rules)
+
+    def __call__(self, piece: Piece, seen_ms: int, note: Note) -> Counts:
+        """Restate it; begun again where the turn was lost, which finds done what is done.
+
+        ``seen_ms``: up to when the archive has everything. Raises ArchiveError where files are damaged;
+        ServiceError when asked to stop.
+        """
+        while not self._stop.is_set():
+            with turn(self._database, BATCH) as ours:
+                if ours:
+                    try:
+                        return self._restate(piece, seen_ms, note)
+                    except TurnLostError:
+                        log.warning("the database was away: the archive is read again")
+            self._stop.wait(PAUSE_S)
+        raise ServiceError(STOPPED)
+
+    def _restate(self, piece: Piece, seen_ms: int, note: Note) -> Counts:
+        # Late frames before files: each that is listed here is in the files that are found after it.
+        road_ms = self._grid.road_window_ms
+        windows = (piece.starts[0], piece.starts[-1] + road_ms) if piece.starts else None
+        listed = self._database.run(lambda c: queue.open_late(c, *windows)) if windows else []
+        late, reach = taken_in(listed, piece.starts, road_ms, self._before)
+        works = {work.vehicle_id: work for work in self._works(piece)}
+        wanted, files = self._wanted(piece, windows, works)
+        told = {frame.vehicle_id for frame in listed} if piece.of == "late" else None
+        detection = self._rules if piece.rules else of_rules(())
+        remake = feed.remake_of(
+            self._settings, detection, works, seen_ms, rules=piece.rules, windows=windows, told=told
+        )
+        total, tables, waiting = Counts(), defaultdict[str, list[pa.Table]](list), dict(works)
+        for vehicle_id, rows in groupby(self._feeder(files, wanted, remake), key=itemgetter(1)):
+            if self._stop.is_set():
+                raise ServiceError(STOPPED)
+            if vehicle_id is None:
+                for kind, _, body in rows:
+                    tables[kind].append(table_of(body))
+            else:
+                write = partial(self._write_vehicle, waiting.pop(vehicle_id), [*rows], piece, seen_ms, note)
+                total += self._database.run(write)
+        for work in waiting.values():  # expired: nothing is known better, and never will be
+            log.warning("the archive has no frames of a vehicle", vehicle_id=work.vehicle_id)
+            self._database.run(partial(queue.mark_done, work=work, seen_ms=seen_ms, rules=piece.rules))
+        if windows is not None:
+            found = self._tables(tables, piece) if files else {}
+            total += self._database.run(partial(self._write_windows, piece, windows, found, late, note))
+            self._before = reach
+        return total
+
+    def _wanted(
+        self, piece: Piece, windows: Interval | None, works: Mapping[str, Work]
+    ) -> tuple[Wanted, list[str]]:
+        """Which records, and the archive's files that may have them."""
+        times = [(w.vehicle_id, w.read_from_ms, w.read_until_ms) for w in works.values()]
+        ahead_ms, late_ms = self._grid.ahead_ms, self._settings.recompute.late_h * HOUR_MS
+        spans = [(from_ms - ahead_ms, until_ms + late_ms) for _, from_ms, until_ms in times]
+        events: list[tuple[str | None, int, int]] = [*times]
+        received = self._grid.received(piece.starts) if windows else (0, 0)
+        if windows is not None:
+            spans.append(received)
+            events.append((None, *windows))
+        others = self._database.run(lambda c: queue.late_hours(c, events)) if events else []
+        if piece.vehicle_id is not None and piece.vehicle_id not in works:
+            times.append((piece.vehicle_id, 0, 0))
+        wanted = Wanted(windows, received, piece.vehicle_id is None, times)
+        return wanted, self._feeder.files(hours_ms(spans, others))
+
+    def _works(self, piece: Piece) -> list[Work]:
+        """The vehicles; journeys of which the archive has forgotten the stop before them stay as they are."""
+        found = self._database.run(piece.works)
+        known_ms = self._feeder.since_ms() if found else 0
+        kept = (w.stop_ms is None or w.stop_ms // HOUR_MS * HOUR_MS >= known_ms for w in found)
+        return [replace(w, journeys=w.journeys and is_kept) for w, is_kept in zip(found, kept, strict=True)]
+
+    def _tables(self, made: Mapping[str, list[pa.Table]], piece: Piece) -> dict[WindowTable, pa.Table]:
+        """Rows of all tables that are restated."""
+        vehicle = pa.concat_tables([NO_WINDOWS, *made[feed.VEHICLE]])
+        found = {VEHICLE: vehicle}
+        if piece.vehicle_id is None:
+            mine = pa.concat_tables([SHARE.empty_table(), *made[feed.SHARES]])
+            sums = summed(pa.concat_tables([mine, *made[feed.OTHERS]]))
+            if piece.of == "late":
+                keys = ["start_ms", *SHARE.names[1:3]]
+                sums = sums.join(mine.select(keys), keys, join_type="left semi")
+            road, edge = place_rows(sums, self._settings.jobs.road_window_s)
+            found |= {ROAD: road, EDGE: edge}
+        return {table: tagged(rows, BATCH_ID) for table, rows in found.items()}
+
+    def _write_windows(
+        self, piece: Piece, windows: Interval, rows: Mapping[WindowTable, pa.Table],
+        late: Sequence[LateFrame], note: Note, connection: Connection,
+    ) -> Counts:  # fmt: skip
+        hold(connection, BATCH)
+        since, until = (datetime.fromtimestamp(ms / 1000, UTC) for ms in windows)
+        bounds = {"since": since, "until": until, "vehicle": piece.vehicle_id}
+        restated, unfounded = dict.fromkeys((VEHICLE, ROAD, EDGE), 0), 0
+        for table, found in rows.items():
+            stage(connection, table.name, found)
+            execute(connection, f"ANALYZE {sql.staged(table.name)}")
+            if piece.of == "all":
+                unfounded += fetch(connection, unfounded_windows(table), bounds)[0][0]
+            restated[table] = restate_windows(connection, table, found, bounds)
+        whole = piece.vehicle_id is None and bool(rows)
+        if whole:
+            queue.mark_taken_in(connection, late)
+        counts = Counts(
+            late_frames=len(late) if whole else 0,
+            vehicle_windows=restated[VEHICLE],
+            place_windows=restated[ROAD] + restated[EDGE],
+            unfounded=unfounded,
+        )
+        note(connection, counts, windows)
+        return counts
+
+    def _write_vehicle(
+        self, work: Work, rows: Sequence[feed.Made], piece: Piece, seen_ms: int, note: Note,
+        connection: Connection,
+    ) -> Counts:  # fmt: skip
+        hold(connection, BATCH)
+        found = defaultdict[str, list[Row]](list)
+        for kind, _, body in rows:
+            if kind != feed.SEEN:
+                found[kind].append(unpack(body))
+        counts = Counts(vehicles=1)
+        if work.journeys:
+            counts += Counts(journeys=restate_journeys(connection, work, found[feed.JOURNEY]))
+        if piece.rules:
+            whole, streamed = (
+                [r for r in found[kind] if isinstance(r, AlertRow)] for kind in (feed.WHOLE, feed.STREAMED)
+            )
+            ids = [rule.id for rule in self._rules.rules]
+            counts += restate_alerts(
+                connection, work.vehicle_id, whole, streamed, ids, self._clear_times, seen_ms
+            )
+        queue.mark_done(connection, work, seen_ms, rules=piece.rules)
+        note(connection, counts, None)
+        return counts
+
+
+def restate_windows(
+    connection: Connection, table: WindowTable, rows: pa.Table, bounds: Mapping[str, Any]
+) -> int:
+    """Staged ``rows``, of ``since`` .. ``until``, that are not stored just so; how many were restated."""
+    restated = _restate_staged(connection, table, rows, "window_start", bounds)
+    if restated:
+        follow_up(connection, table, rows)
+    return restated
+
+
+def restate_journeys(connection: Connection, work: Work, rows: Sequence[Row]) -> int:
+    """Journeys of the time of ``work`` in the place of those stored; how many changed or went."""
+    since, until = (datetime.fromtimestamp(ms / 1000, UTC) for ms in (work.from_ms, work.to_ms))
+    bounds = {"since": since, "until": until, "vehicle": work.vehicle_id}
+    changed = 0
+    for table, found in restated_tables(rows).items():
+        time, staged = table.keys[1], sql.staged(table.name)
+        found = tagged(found, BATCH_ID)  # noqa: PLW2901
+        stage(connection, table.name, found)
+        changed += execute(
+            connection,
+            f"DELETE FROM {table.name} w WHERE vehicle_id = %(vehicle)s "  # noqa: S608  names of this package
+            f"AND {time} > %(since)s AND {time} <= %(until)s AND {_not_staged(table)}",
+            bounds,
+        )
+        changed += _restate_staged(connection, table, found, time, bounds)
+        execute(connection, f"TRUNCATE {staged}")
+    trips = [row.started_ms for row in rows if isinstance(row, TripRow)]
+    if trips and work.stop_ms is not None:
+        values = {"vehicle": work.vehicle_id, "began_ms": work.stop_ms, "ended_ms": min(trips)}
+        changed += execute(connection, _LEAVES, values)
+    return changed
+
+
+def _restate_staged(
+    connection: Connection,
+    table: WindowTable | RowTable,
+    rows: pa.Table,
+    time: str,
+    bounds: Mapping[str, Any],
+) -> int:
+    if not rows.num_rows:
+        return 0
+    execute(connection, sql.leave_equal(table.name, rows.column_names, table.keys, time), bounds)
+    return execute(connection, sql.restate(table.name, rows.column_names, table.keys))
+
+
+def _not_staged(table: WindowTable | RowTable) -> str:
+    same = " AND ".join(f"s.{key} = w.{key}" for key in table.keys)
+    return f"NOT EXISTS (SELECT 1 FROM {sql.staged(table.name)} s WHERE {same})"  # noqa: S608
+
+
+def unfounded_windows(table: WindowTable) -> str:
+    """How many stored windows that begin in since .. until are not staged."""
+    mine = "AND (%(vehicle)s::text IS NULL OR w.vehicle_id = %(vehicle)s)" if table is VEHICLE else ""
+    return (
+        f"SELECT count(*) FROM {table.name} w WHERE w.window_start >= %(since)s "  # noqa: S608
+        f"AND w.window_start < %(until)s {mine} AND {_not_staged(table)}"
+    )

@@ -1,0 +1,253 @@
+"""Who asks for what to be made anew: the command for a span, the task `repair` for what waits, the night.
+
+All give pieces to the one writer (restate.py). A run of the command and of the night stands in the ledger.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any, Final
+
+import structlog
+
+from infra.contract.errors import ConfigError, ServiceError
+from infra.settings.settings import Endpoints, Settings
+from infra.sql import continuous
+from infra.stack.lag import records_behind
+from stream_jobs.app.completeness import complete_until_ms
+from stream_jobs.app.database import Connection, Database, fetch
+from stream_jobs.archive.layout import HOUR_MS, archive_of
+from stream_jobs.maintenance.rollups.update import RollUps
+from stream_jobs.reprocess import queue, runs
+from stream_jobs.reprocess.feed import Feeder, Wanted
+from stream_jobs.reprocess.plan import Interval, Span, grid_of, hours_ms, slices, starts_ms
+from stream_jobs.reprocess.queue import Work
+from stream_jobs.reprocess.restate import Piece, Restater, nothing_due
+from stream_jobs.reprocess.runs import Counts, Run
+
+CLOSERS: Final = ("telemetry", "archive")
+"""Queries that must have taken in everything before a window is restated."""
+MINUTE_MS: Final = 60_000
+REPAIR_SLICE_MS: Final = 2 * MINUTE_MS
+"""The repair reads whole windows of roads, so all vehicles of them: little at a time."""
+VEHICLES_AT_ONCE: Final = 20
+_EVER: Final = "SELECT count(*) FROM odograph.query_completeness WHERE query = ANY(%(queries)s)"
+_LAST: Final = """
+SELECT max(late_until), max(started_at) FROM odograph.recompute_run
+WHERE kind = 'nightly' AND finished_at IS NOT NULL
+"""
+_UNFINISHED: Final = """
+SELECT (extract(epoch FROM from_at) * 1000)::bigint, (extract(epoch FROM until_at) * 1000)::bigint, late_until
+FROM odograph.recompute_run WHERE kind = 'nightly' AND finished_at IS NULL ORDER BY run_no DESC LIMIT 1
+"""
+_ALWAYS: Final = datetime(2000, 1, 1, tzinfo=UTC)
+
+log = structlog.get_logger("stream_jobs.reprocess")
+WorksOf = Callable[[Connection], Sequence[Work]]
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """What a run works with; ``say`` is told after each slice how many of how many are done."""
+
+    settings: Settings
+    database: Database
+    owner_url: str
+    stop: threading.Event
+    feeder: Feeder
+    say: Callable[[int, int], None] = lambda _done, _all: None
+
+
+def closed_ms(settings: Settings, addresses: Endpoints, database: Database) -> int:
+    """Up to when all records are in the archive and in the stream's windows (receive time, ms).
+
+    By Kafka's and the checkpoints' offsets; while Kafka is away by what the queries last said. Where none
+    ever ran there is nothing to wait for. Raises ServiceError where one is behind and never said otherwise.
+    """
+    now_ms = int(time.time() * 1000)
+    try:
+        behind = records_behind(settings, addresses)
+    except ServiceError:
+        behind = dict.fromkeys(CLOSERS, 1)
+    if sum(behind.get(query, 0) for query in CLOSERS) == 0:
+        return now_ms - settings.jobs.unwritten_ms
+    complete_ms = database.run(lambda c: complete_until_ms(c, CLOSERS))
+    if complete_ms is not None:
+        return complete_ms
+    if database.run(lambda c: fetch(c, _EVER, {"queries": [*CLOSERS]}))[0][0]:
+        raise ServiceError("the stream has not caught up yet: recompute when odograph status shows no lag")
+    return now_ms
+
+
+def closed_span(settings: Settings, span: Span, caught_up_ms: int) -> Span:
+    """The part of the span that the stream adds nothing to any more; raises ConfigError where none is."""
+    grid = grid_of(settings)
+    closed_until_ms = grid.closed_until_ms(caught_up_ms)
+    found = replace(span, until_ms=min(span.until_ms, closed_until_ms))
+    if not starts_ms(found, grid):
+        raise ConfigError(
+            f"recompute: nothing between --from and --to is closed: the stream is done with what is before "
+            f"{runs.moment(closed_until_ms):%Y-%m-%dT%H:%M:%S} UTC, and "
+            f"road windows are {grid.road_window_ms // 1000} s long"
+        )
+    return found
+
+
+def check_archive(settings: Settings, span: Span) -> None:
+    """Raises ConfigError where the archive has nothing of the span; ArchiveError where it is damaged."""
+    grid = grid_of(settings)
+    if not Feeder(settings).files(hours_ms([grid.received(starts_ms(span, grid))])):
+        raise ConfigError(
+            f"recompute: the archive {archive_of(settings.paths.home)} has nothing of "
+            f"{runs.moment(span.from_ms):%Y-%m-%dT%H:%M} to {runs.moment(span.until_ms):%Y-%m-%dT%H:%M} (UTC)"
+        )
+
+
+def recompute(tools: Tools, span: Span, caught_up_ms: int) -> tuple[Run, Counts]:
+    """Make a closed span anew; raises ArchiveError where files are damaged, ServiceError when stopped."""
+    lead_ms = tools.settings.recompute.lead_h * HOUR_MS
+    run = tools.database.run(lambda c: runs.begin(c, runs.COMMAND, span))
+    starts = starts_ms(span, grid_of(tools.settings))
+    vehicles = [span.vehicle_id] if span.vehicle_id is not None else _vehicles(tools, starts)
+    times = [(vehicle_id, span.from_ms, span.until_ms) for vehicle_id in vehicles]
+    _restate(tools, run, starts, lambda c: queue.works(c, times, caught_up_ms, lead_ms), caught_up_ms)
+    return run, _close(tools, run)
+
+
+def _vehicles(tools: Tools, starts: range) -> list[str]:
+    """Vehicles of which the archive has frames in these windows."""
+    grid, feeder = grid_of(tools.settings), tools.feeder
+    windows = (starts[0], starts[-1] + grid.road_window_ms)
+    late_hours = tools.database.run(lambda c: queue.late_hours(c, [(None, *windows)]))
+    received = grid.received(starts)
+    return feeder.vehicles(feeder.files(hours_ms([received], late_hours)), Wanted(windows, received))
+
+
+def _restate(tools: Tools, run: Run, starts: Iterable[int], works: WorksOf, seen_ms: int) -> None:
+    """The slices of a run that are not done yet, oldest first; vehicles with the last one."""
+    road_ms, slice_ms = grid_of(tools.settings).road_window_ms, tools.settings.recompute.slice_min * MINUTE_MS
+    restate = Restater(tools.settings, tools.database, tools.feeder, tools.stop)
+    pieces: list[Sequence[int]] = [*slices(starts, road_ms, slice_ms, run.done_until_ms)] or [()]
+    for place, piece in enumerate(pieces, start=1):
+        whose = works if place == len(pieces) else nothing_due
+        restate(Piece(piece, whose, vehicle_id=run.span.vehicle_id), seen_ms, partial(_note, run))
+        tools.say(place, len(pieces))
+
+
+def _note(run: Run, connection: Connection, counts: Counts, windows: Interval | None) -> None:
+    runs.add(connection, run, counts)
+    if windows is not None:
+        runs.move(connection, run, windows[1])
+
+
+def _close(tools: Tools, run: Run) -> Counts:
+    """Roll up what was restated, by the license's own means too, and end the run."""
+    roll_up = RollUps(tools.database, tools.settings.tz)
+    while roll_up():
+        pass
+    since, until = runs.moment(run.span.from_ms), runs.moment(run.span.until_ms)
+    continuous.refresh(tools.owner_url, since, until, tools.settings.recompute.attempt_s)
+    return tools.database.run(lambda c: runs.finish(c, run))
+
+
+class Repair:
+    """The task `repair`: windows that late frames touch, journeys that frames behind do, once they are due.
+
+    A trip under way is the stream's: its vehicle waits for the stop. ``caught_up_ms`` says up to when stream
+    and archive have taken in everything.
+    """
+
+    def __init__(
+        self, settings: Settings, database: Database, caught_up_ms: Callable[[], int | None],
+        stop: threading.Event,
+    ) -> None:  # fmt: skip
+        self._grid = grid_of(settings)
+        self._database = database
+        self._caught_up_ms = caught_up_ms
+        self._restate = Restater(settings, database, Feeder(settings), stop)
+
+    def __call__(self) -> int:
+        """Restate what is due; how many late frames and vehicles were taken in."""
+        seen_ms = self._caught_up_ms()
+        if seen_ms is None:
+            return 0
+        road_ms, closed_ms = self._grid.road_window_ms, self._grid.closed_until_ms(seen_ms)
+        starts = self._database.run(lambda c: queue.due_starts(c, road_ms, closed_ms))
+        pieces, total = [*slices(starts, road_ms, REPAIR_SLICE_MS, None)], Counts()
+        while True:
+            piece = Piece(
+                pieces.pop(0) if pieces else (), partial(_due, seen_ms=seen_ms), "late", rules=False
+            )
+            counts = self._restate(piece, seen_ms, lambda *_: None)
+            total += counts
+            if not pieces and counts.vehicles < VEHICLES_AT_ONCE:
+                break
+        if total != Counts():
+            log.info("what came late is restated", **{name: n for name, n in asdict(total).items() if n})
+        return total.late_frames + total.vehicles
+
+
+def _due(connection: Connection, seen_ms: int) -> list[Work]:
+    works = queue.behind(connection, seen_ms, 0, rules=False)
+    return [work for work in works if work.closed][:VEHICLES_AT_ONCE]
+
+
+class Nightly:
+    """Once a day from ``recompute.hour_utc`` on, without being asked: what came late since the last time.
+
+    The task `repair` has mostly been there before. What is left for the night are alerts, which need all of a
+    vehicle's frames in order, and the proof: windows that late frames touched are compared once more.
+    ``closed_ms`` says up to when all is taken in.
+    """
+
+    def __init__(
+        self, tools: Tools, closed_ms: Callable[[], int | None],
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:  # fmt: skip
+        self._tools = tools
+        self._closed_ms = closed_ms
+        self._now = now
+
+    def __call__(self) -> Counts | None:
+        """Do what is due; what it changed, None where nothing is due. Raises ArchiveError."""
+        closed_ms = self._closed_ms()
+        if closed_ms is None:
+            return None
+        last_until, last_at = self._tools.database.run(lambda c: fetch(c, _LAST))[0]
+        unfinished = self._tools.database.run(lambda c: fetch(c, _UNFINISHED))
+        if not unfinished and not due(self._now(), last_at, self._tools.settings.recompute.hour_utc):
+            return None
+        return self._run(closed_ms, last_until or _ALWAYS, unfinished)
+
+    def _run(self, closed_ms: int, since: datetime, unfinished: list[tuple[Any, ...]]) -> Counts:
+        tools, grid = self._tools, grid_of(self._tools.settings)
+        until = unfinished[0][2] if unfinished else runs.moment(closed_ms)
+        closed_until_ms = grid.closed_until_ms(closed_ms)
+        starts = tools.database.run(
+            lambda c: queue.listed_starts(c, grid.road_window_ms, closed_until_ms, since, until)
+        )
+        span = Span(starts[0], starts[-1] + grid.road_window_ms) if starts else Span(closed_ms, closed_ms)
+        if unfinished:
+            span = Span(*unfinished[0][:2])
+        run = tools.database.run(lambda c: runs.begin(c, runs.NIGHTLY, span, until))
+        lead_ms = tools.settings.recompute.lead_h * HOUR_MS
+        _restate(tools, run, starts, lambda c: queue.behind(c, closed_ms, lead_ms, rules=True), closed_ms)
+        counts = _close(tools, run)
+        log.info("what came late is recomputed", run=run.run_no, **asdict(counts))
+        return counts
+
+
+def due(now: datetime, last_at: datetime | None, hour_utc: int) -> bool:
+    """Whether the hour has come since the last run; without a last one, in the hour itself."""
+    if hour_utc < 0:
+        return False
+    hour = now.astimezone(UTC).replace(hour=hour_utc, minute=0, second=0, microsecond=0)
+    if last_at is None:
+        return hour <= now < hour + timedelta(hours=1)
+    newest = hour if hour <= now else hour - timedelta(days=1)
+    return last_at < newest

@@ -1,0 +1,167 @@
+"""A vehicle that stopped sending with its ignition on; and one whose identity two devices use."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from stream_jobs.frames.arrays import Flags, Floats, Ints
+from stream_jobs.rules.detect.base import Detector, Finds, Memory
+from stream_jobs.rules.detect.raising import AGAIN
+from stream_jobs.rules.inputs import Readings
+from stream_jobs.vehicles.found import Found
+from stream_jobs.vehicles.rounds import Round
+
+BOOTS_MAX: Final = 4
+"""Boots that a vehicle's memory keeps, the last ones received."""
+LAST: Final = np.dtype([("end", "f8"), ("received", "f8"), ("watched", "?"), ("found", "f8")])
+"""Where the last frame ended, when it was received, whether to watch, when it was found (NaN: not); ms."""
+
+
+@dataclass(frozen=True, slots=True)
+class SilenceDetector(Detector):
+    """Found once, ``silent_ms`` after the end of the last frame; ended by the next frame.
+
+    The timer runs on the receive clock. A frame from a buffer ends it too: the vehicle is heard again.
+    """
+
+    silent_ms: int
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """See Detector."""
+        return LAST
+
+    def stirs(self, said: Readings) -> Flags:
+        """See Detector: it listens to the frames themselves."""
+        return np.ones(len(said.value), np.bool_)
+
+    def step(self, memory: Memory, frames: Round, said: Readings) -> Finds:
+        """See Detector."""
+        last, known = memory.rows[frames.places], memory.on[frames.places]
+        ended = np.flatnonzero(known & ~np.isnan(last["found"]))
+        found = [
+            (
+                lane,
+                Found(int(max(frames["t0_ms"][lane], was["found"])), int(was["end"]), None, None, ended=True),
+            )
+            for lane, was in zip(ended.tolist(), last[ended], strict=True)
+        ]
+        last["end"], last["received"], last["found"] = frames["end_ms"], frames["received_ms"], np.nan
+        last["watched"] = np.where(said.holds != 0, said.holds > 0, known & last["watched"])
+        memory.rows[frames.places], memory.on[frames.places] = last, True
+        return found
+
+    def due_ms(self, memory: Memory, places: Ints) -> Floats:
+        """When (receive clock) each vehicle has been silent for long enough; inf: never. [k]."""
+        last = memory.rows[places]
+        watched = memory.on[places] & last["watched"] & np.isnan(last["found"])
+        return np.where(watched, last["received"] + self.silent_ms, np.inf)
+
+    def expire(self, memory: Memory, places: Ints, now_ms: Floats) -> Finds:
+        """What is found because nothing came up to ``now_ms``, [k]; the place in k stands with each.
+
+        How late the timer is asked changes nothing.
+        """
+        lanes = np.flatnonzero(self.due_ms(memory, places) < now_ms)
+        found: Finds = []
+        for lane in lanes.tolist():
+            end_ms = int(memory.rows["end"][places[lane]])
+            limit_s = self.silent_ms / 1000
+            found.append((lane, Found(end_ms + self.silent_ms, end_ms, limit_s, limit_s)))
+        memory.rows["found"][places[lanes]] = memory.rows["end"][places[lanes]] + self.silent_ms
+        return found
+
+
+class Boot(NamedTuple):
+    """What was received of one boot: its samples' span and its receipts' span, ms."""
+
+    boot_id: int
+    from_ms: int
+    to_ms: int
+    first_ms: int
+    last_ms: int
+
+
+BOOT: Final = np.dtype([(name, "f8") for name in Boot._fields])
+SPAN: Final = (
+    ("t0_ms", np.minimum),
+    ("end_ms", np.maximum),
+    ("received_ms", np.minimum),
+    ("received_ms", np.maximum),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CloneDetector(Detector):
+    """Two boots at once, by the definition of stream_jobs/audit/clones.py.
+
+    It sees frames as they arrive: spans grow whatever the order, and the order leaves out the very frames
+    that tell. Before the next finding the overlap must have grown: two boots of long ago are found once. A
+    vehicle has one boot in its record, or, in ``rare``, found at, overlap then, and its boots.
+    """
+
+    overlap_ms: int
+    clear_for_ms: int
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """See Detector."""
+        return BOOT
+
+    def stirs(self, said: Readings) -> Flags:
+        """See Detector: no reading says anything to it."""
+        return np.zeros(len(said.value), np.bool_)
+
+    def arrived(self, memory: Memory, frames: Round) -> Finds:
+        """Take in frames as they arrived, of any vehicles: a place may be in ``frames`` more than once."""
+        places, boot = frames.places, frames["boot_id"]
+        new = np.flatnonzero(~memory.on[places])[::-1]  # of a place's frames the first one stands
+        if new.size:
+            head = [boot, frames["t0_ms"], frames["end_ms"], frames["received_ms"], frames["received_ms"]]
+            for name, column in zip(Boot._fields, head, strict=True):
+                memory.rows[name][places[new]] = column[new]
+            memory.on[places[new]] = True
+        several = np.zeros(len(memory.on), np.bool_)
+        several[[*memory.rare]] = True
+        several[places[memory.rows["boot_id"][places] != boot]] = True
+        alone = ~several[places]
+        for name, (fact, extreme) in zip(Boot._fields[1:], SPAN, strict=True):
+            extreme.at(memory.rows[name], places[alone], frames[fact][alone])
+        found: Finds = []
+        for lane in np.flatnonzero(~alone).tolist():
+            found += [(lane, each) for each in self._several(memory, frames, lane)]
+        return found
+
+    def _several(self, memory: Memory, frames: Round, lane: int) -> list[Found]:
+        """One frame of a vehicle that has, or had, more than one boot."""
+        place = int(frames.places[lane])
+        alone = (None, 0, tuple(int(x) for x in memory.rows[place]))
+        found_ms, told_ms, *rows = memory.rare.get(place, alone)
+        boots = {row[0]: Boot(*row) for row in rows}
+        t0_ms, end_ms, received_ms = (int(frames[n][lane]) for n in ("t0_ms", "end_ms", "received_ms"))
+        now = Boot(int(frames["boot_id"][lane]), t0_ms, end_ms, received_ms, received_ms)
+        mine = _joined(boots.pop(now.boot_id, now), now)
+        over_ms = max((_overlap_ms(mine, other) for other in boots.values()), default=0)
+        kept = sorted([*boots.values(), mine], key=lambda boot: (boot.last_ms, boot.boot_id))[-BOOTS_MAX:]
+        news = found_ms is None or end_ms - found_ms >= AGAIN * self.clear_for_ms
+        finds = news and over_ms > self.overlap_ms and over_ms > told_ms
+        memory.rare[place] = (end_ms, over_ms, *kept) if finds else (found_ms, told_ms, *kept)
+        limit_s = self.overlap_ms / 1000
+        return [Found(end_ms, end_ms - over_ms, over_ms / 1000, limit_s)] if finds else []
+
+
+def _joined(boot: Boot, frame: Boot) -> Boot:
+    return Boot(
+        boot.boot_id, min(boot.from_ms, frame.from_ms), max(boot.to_ms, frame.to_ms),
+        min(boot.first_ms, frame.first_ms), max(boot.last_ms, frame.last_ms),
+    )  # fmt: skip
+
+
+def _overlap_ms(one: Boot, other: Boot) -> int:
+    """How long they overlap in sample times, if they do in receive times; the lesser of both."""
+    samples = min(one.to_ms, other.to_ms) - max(one.from_ms, other.from_ms)
+    receipts = min(one.last_ms, other.last_ms) - max(one.first_ms, other.first_ms)
+    return min(samples, receipts)

@@ -1,0 +1,189 @@
+"""What the rules of the query ``vehicles`` say of each frame: their Spark SQL, evaluated by DuckDB by column.
+
+sqlglot translates each expression once, when the rules are loaded; DuckDB evaluates all of them over a batch
+of frames in one query, and numpy makes a rule's flags of them. Both engines give the same answers, null
+included: rules may call only what CALLS names, and a property test compares the two on generated frames for
+every shipped rule. What does not translate is refused when it is loaded (rule_check.py), with rule and key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
+from typing import Any, Final, Literal
+
+import duckdb
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import sqlglot
+from sqlglot import expressions as sx
+from sqlglot.errors import SqlglotError
+
+from stream_jobs.frames.reading import FRAME_SCHEMA
+from stream_jobs.rules.inputs import Answers, RuleInputs, code_of, named_by, nothing_said
+from stream_jobs.rules.kinds import Baseline, Count, Geofence, Lasting, Level, Silence
+from stream_jobs.rules.model import Rule
+from stream_jobs.vehicles.history import HISTORY
+from stream_jobs.vehicles.lookups import COLUMNS
+
+Floats = npt.NDArray[np.float64]
+Kind = Literal["BOOLEAN", "DOUBLE", "VARCHAR[]"]
+BOOLEAN: Final[Kind] = "BOOLEAN"
+DOUBLE: Final[Kind] = "DOUBLE"
+NAMES: Final[Kind] = "VARCHAR[]"
+CALLS: Final = (
+    sx.Abs, sx.Array, sx.ArrayMax, sx.ArrayMin, sx.ArraySize, sx.Case, sx.Cast, sx.Coalesce, sx.Connector,
+    sx.Greatest, sx.If, sx.Least, sx.VarMap,
+)  # fmt: skip
+"""The functions that rules may call: both engines agree on them."""
+CONFIG: Final[dict[str, Any]] = {"threads": 1, "enable_external_access": False}
+TRUE, NOT_KNOWN = np.int8(1), np.int8(0)
+_YES, _NO = (pa.scalar(answer, pa.int8()) for answer in (1, -1))
+_JUDGED_BY_CONDITION: Final = (Count, Geofence, Silence)
+"""Kinds for which the condition alone is what holds, besides a level of the frame's own value."""
+
+
+class UntranslatableError(ValueError):
+    """An expression that DuckDB cannot evaluate as Spark does; the message says what of it."""
+
+
+@cache
+def translated(text: str) -> str:
+    """Spark SQL as DuckDB's. Raises UntranslatableError."""
+    try:
+        tree = sqlglot.parse_one(text, read="spark")
+    except SqlglotError as error:
+        raise UntranslatableError(f"is not understood: {str(error).splitlines()[0]}") from error
+    for node in tree.walk():
+        if isinstance(node, sx.Query) or (isinstance(node, sx.Func) and not isinstance(node, CALLS)):
+            raise UntranslatableError(f"may not use {node.sql(dialect='spark')}")
+    return tree.transform(_as_spark).sql(dialect="duckdb")
+
+
+def _as_spark(node: sx.Expression) -> sx.Expression:
+    """What the engines do differently: a cast to a whole number cuts off; null has the size -1."""
+    if isinstance(node, sx.Cast) and node.to.this in sx.DataType.INTEGER_TYPES:
+        node.this.replace(sx.Anonymous(this="trunc", expressions=[node.this.copy()]))
+    if isinstance(node, sx.ArraySize) and "sized" not in node.meta:
+        sized = node.copy()
+        sized.meta["sized"] = True
+        return sx.Coalesce(this=sized, expressions=[sx.Literal.number(-1)])
+    return node
+
+
+@cache
+def check(text: str, kind: Kind) -> None:
+    """Raises UntranslatableError where DuckDB cannot evaluate the expression over frames."""
+    columns = [*FRAME_SCHEMA, *(pa.field(name, pa.string()) for name in COLUMNS)]
+    columns += [pa.field(name, pa.float64()) for name in HISTORY]
+    with duckdb.connect(config=CONFIG) as connection:
+        connection.register("frames", pa.schema(columns).empty_table())
+        try:
+            connection.execute(f"SELECT {_column(text, kind)} FROM frames")  # noqa: S608  translated
+        except duckdb.Error as error:
+            raise UntranslatableError(f"cannot be evaluated: {str(error).splitlines()[0]}") from error
+
+
+class Evaluator:
+    """Evaluates rules over frames. It has a DuckDB connection of its own: one for a thread."""
+
+    def __init__(self, rules: Sequence[Rule]) -> None:
+        self._rules = rules
+        self._connection = duckdb.connect(config=CONFIG)
+        self._wanted = tuple(dict.fromkeys(pair for rule in rules for pair in _expressions(rule)))
+        columns = (f"{_column(*pair)} AS c{k}" for k, pair in enumerate(self._wanted))
+        self._query = f"SELECT {', '.join(columns)} FROM frames"  # noqa: S608  translated expressions
+
+    def __call__(self, frames: pa.Table) -> RuleInputs:
+        """What all rules say of ``frames``: a row a frame, with the columns that the rules name."""
+        rows = frames.num_rows
+        named = named_by(self._rules)
+        if not self._wanted or not rows:
+            return nothing_said(len(self._rules), rows, [*named])
+        self._connection.register("frames", frames)
+        found = self._connection.sql(self._query).to_arrow_table()
+        columns = (column.combine_chunks() for column in found.columns)
+        answers = {pair: _READ[pair[1]](each) for pair, each in zip(self._wanted, columns, strict=True)}
+        shape = (len(self._rules), rows)
+        inputs = RuleInputs(
+            np.empty(shape, np.uint8), np.empty(shape), np.empty(shape),
+            {k: answers[text, NAMES] for k, text in named.items()},
+        )  # fmt: skip
+        for k, rule in enumerate(self._rules):
+            inputs.codes[k], inputs.values[k], inputs.limits[k] = _reading(rule, answers)
+        return inputs
+
+
+def _column(text: str, kind: Kind) -> str:
+    """An expression as a column of DuckDB; a name that is not known (a gear) is no name."""
+    column = f"({translated(text)})::{kind}"
+    return f"coalesce(list_filter({column}, lambda x: x IS NOT NULL), [])" if kind == NAMES else column
+
+
+def _expressions(rule: Rule) -> Iterator[tuple[str, Kind]]:
+    """Each expression of a rule and what it must give."""
+    lasting = rule.lasting
+    if lasting is None:
+        raise ValueError(f"rule {rule.id} is none of the query vehicles")
+    flags = (rule.condition, lasting.clear, lasting.armed, lasting.learn)
+    yield from ((text, BOOLEAN) for text in flags if text is not None)
+    yield from ((text, DOUBLE) for text in (rule.value, rule.limit) if text is not None)
+    if lasting.names is not None:
+        yield lasting.names, NAMES
+
+
+def _reading(rule: Rule, answers: Mapping[tuple[str, Kind], Any]) -> tuple[Any, Any, Any]:
+    """One rule's code, value and limit by frame.
+
+    Where a kind works on a value of its own, the value is not known unless it counts.
+    """
+    lasting = rule.lasting
+    assert lasting is not None
+    condition, value = answers[rule.condition, BOOLEAN], answers[rule.value, DOUBLE]
+    limit = np.nan if rule.limit is None else answers[rule.limit, DOUBLE]
+    own = isinstance(lasting.spec, Level) and lasting.spec.mean_s == 0
+    holds = clears = NOT_KNOWN
+    if own:
+        beyond = TRUE if rule.limit is None else _compared(value, limit, rule.beyond == "above")
+        holds = np.minimum(condition, beyond)
+        clears = np.maximum(-condition, _clears(lasting, rule, answers, holds))
+    elif isinstance(lasting.spec, (*_JUDGED_BY_CONDITION, Baseline)):
+        holds = condition
+    if not own and not isinstance(lasting.spec, (Baseline, Count)):
+        value = np.where(condition > 0, value, np.nan)
+    armed = NOT_KNOWN if lasting.armed is None else answers[lasting.armed, BOOLEAN]
+    learns = condition if lasting.learn is None else answers[lasting.learn, BOOLEAN]
+    return code_of((holds, clears, armed, learns), value), value, limit
+
+
+def _clears(lasting: Lasting, rule: Rule, answers: Mapping[tuple[str, Kind], Any], holds: Answers) -> Answers:
+    if lasting.clear is not None:
+        clear: Answers = answers[lasting.clear, BOOLEAN]
+        return clear
+    if lasting.clear_level is None:
+        return -holds
+    return -_compared(answers[rule.value, DOUBLE], np.float64(lasting.clear_level), rule.beyond == "above")
+
+
+def _compared(value: Floats, limit: Any, above: bool) -> Answers:
+    """Whether ``value`` is beyond ``limit``; not known where either is not."""
+    beyond = value > limit if above else value < limit
+    known = ~(np.isnan(value) | np.isnan(limit))
+    return np.where(known, np.where(beyond, TRUE, -TRUE), NOT_KNOWN).astype(np.int8)
+
+
+def _three_valued(column: pa.BooleanArray) -> Answers:
+    answers: Answers = pc.fill_null(pc.if_else(column, _YES, _NO), 0).to_numpy(zero_copy_only=False)
+    return answers
+
+
+def _floats(column: pa.DoubleArray) -> Floats:
+    floats: Floats = pc.fill_null(column, np.nan).to_numpy(zero_copy_only=False)
+    return floats
+
+
+_READ: Final[dict[Kind, Callable[[pa.Array], Any]]] = {
+    BOOLEAN: _three_valued, DOUBLE: _floats, NAMES: lambda column: column,
+}  # fmt: skip

@@ -1,0 +1,161 @@
+"""Findings: what the rules say of one frame or one crash record. Native expressions, stateless.
+
+Input are records (see sources.py); output is one row a finding with the columns ALERT_KEYS of the contract.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
+from pyspark.sql import types as T  # noqa: N812  Spark's own convention
+
+from infra.contract.messages import ALERT_KEYS
+from infra.contract.verdict import QUARANTINED, ClockLimits
+from stream_jobs.app.quality import parse, with_verdict
+from stream_jobs.app.schema import HEAD, frame_schema
+from stream_jobs.frames.plausibility import POSITION, plausible_place, with_plausible
+from stream_jobs.rules.model import VEHICLES, Rule
+from stream_jobs.rules.sql_guard import expression
+from stream_jobs.vehicles.history import HISTORY
+
+LOOKED_UP: Final = ("vehicle_class", "powertrain", "model")
+"""Columns beside the frame's for rules of the query ``vehicles``: texts, null where not known."""
+DELTA_VS: Final = ("delta_v_kmh", "delta_v_lat_kmh")
+_CRASH_FIELDS: Final = {
+    T.StringType(): ("vehicle_id", "crash_id", "profile"),
+    T.LongType(): ("boot_id", "seq", "event_ms", "ignition_cycle", "multi_event", "part"),
+    T.BooleanType(): ("airbag_deployed", "belt_on", "warning_lamp_on", "complete"),
+    T.DoubleType(): ("delta_v_max_kmh", "delta_v_max_ms", *POSITION),
+    T.ArrayType(T.DoubleType()): DELTA_VS,
+}
+
+_FINDINGS: Final = (
+    "array<struct<rule:string,rule_version:int,severity:string,value:double,limit:double,message:string>>"
+)
+
+
+def crash_schema() -> T.StructType:
+    """What the rules see of a crash record's JSON."""
+    return T.StructType(
+        [T.StructField(name, kind) for kind, names in _CRASH_FIELDS.items() for name in names]
+    )
+
+
+def rule_schemas() -> dict[str, T.StructType]:
+    """The columns that a rule's expressions may use, by source, and those of the query ``vehicles``."""
+    return {
+        "frame": frame_schema(),
+        "crash": crash_schema().add("impact_kmh", T.DoubleType()),
+        VEHICLES: vehicle_rule_schema(),
+    }
+
+
+def vehicle_rule_schema() -> T.StructType:
+    """What a rule of the query ``vehicles`` may use: the frame's columns, what the vehicle is, history."""
+    texts = (T.StructField(name, T.StringType()) for name in LOOKED_UP)
+    numbers = (T.StructField(name, T.DoubleType()) for name in HISTORY)
+    return T.StructType([*frame_schema().fields, *texts, *numbers])
+
+
+def frame_findings(records: DataFrame, rules: Sequence[Rule], limits: ClockLimits) -> DataFrame:
+    """Findings in telemetry; none from a quarantined frame.
+
+    A late frame does raise: ``event_ms`` (its last sample) and ``received_ms`` tell its age.
+    """
+    words = set[str]().union(*(rule.words() for rule in rules))
+    schema = T.StructType([f for f in frame_schema() if f.name in words.union(HEAD, POSITION)])
+    judged = with_verdict(parse(records, schema), limits)
+    placed = words.union(POSITION) if words.intersection(POSITION) else words
+    seen = with_plausible(judged, [f.name for f in schema if f.name in placed and f.name not in HEAD])
+    # Where a frame was is asked only of one that raises something; a rule may have asked before: it stays so.
+    found = with_plausible(_raised(seen, rules, ~F.col("verdict").isin(*QUARANTINED)), POSITION).select(
+        *("vehicle_id", "boot_id", "seq", "received_ms", "finding"),
+        (F.col("t0_ms") + F.col("span_ms")).alias("event_ms"),
+        *(_last(name).alias(name) for name in POSITION),
+        F.col("seq").cast("string").alias("identity"),
+    )
+    return _alerts(found)
+
+
+def crash_findings(records: DataFrame, rules: Sequence[Rule], limits: ClockLimits) -> DataFrame:
+    """Findings in crash records; none is kept back: an unbelievable clock is replaced by the receipt.
+
+    Of a record in parts, part 0 is judged: it repeats what rules see, so its findings are those of the whole.
+    """
+    crashes = parse(records, crash_schema()).withColumn("impact_kmh", _impact_kmh())
+    crashes = crashes.withColumns(dict(zip(POSITION, plausible_place(), strict=True)))
+    believed = F.col("event_ms").between(limits.floor_ms, F.col("received_ms") + limits.ahead_ms)
+    whole = F.col("crash_id").isNotNull() & _tells_all()
+    found = _raised(crashes, rules, whole).select(
+        *("vehicle_id", "boot_id", "seq", "received_ms", "finding"),
+        F.when(believed, F.col("event_ms")).otherwise(F.col("received_ms")).alias("event_ms"),
+        *POSITION,
+        F.col("crash_id").alias("identity"),
+    )
+    return _alerts(found)
+
+
+def kafka_records(alerts: DataFrame) -> DataFrame:
+    """Alerts as Kafka's ``key`` (the vehicle) and ``value`` (JSON with every key, null where not known)."""
+    value = F.to_json(F.struct(*ALERT_KEYS), {"ignoreNullFields": "false"})
+    return alerts.select(F.col("vehicle_id").alias("key"), value.alias("value"))
+
+
+def _last(name: str) -> Column:
+    """The last sample that is there."""
+    return F.try_element_at(F.filter(F.col(name), lambda x: x.isNotNull()), F.lit(-1))
+
+
+def _impact_kmh() -> Column:
+    """The largest change of speed by magnitude in either direction, km/h."""
+    peaks = [F.array_max(F.transform(F.col(name), F.abs)) for name in DELTA_VS]
+    return F.greatest(F.abs(F.col("delta_v_max_kmh")), *peaks)
+
+
+def _tells_all() -> Column:
+    """Whether a crash message is a whole record or the part that alerts are made of."""
+    return F.col("part").isNull() | (F.col("part") == 0)
+
+
+def _raised(rows: DataFrame, rules: Sequence[Rule], gate: Column) -> DataFrame:
+    """A row a ``finding``: of nearly every row none.
+
+    What decides that is in a column by itself: Spark compiles a column, and interprets what it unfolds.
+    """
+    holds = [_holds(rule) for rule in rules]
+    each = (F.when(held, _finding(rule)) for held, rule in zip(holds, rules, strict=True))
+    some = reduce(lambda a, b: a | b, holds, F.lit(False))
+    judged = rows.withColumn("findings", F.when(gate & some, F.array(*each).cast(_FINDINGS)))
+    return judged.withColumn("finding", F.explode(F.array_compact("findings"))).drop("findings")
+
+
+def _holds(rule: Rule) -> Column:
+    condition = expression(rule.condition)
+    if rule.limit is None:
+        return condition
+    value, limit = expression(rule.value), expression(rule.limit)
+    return condition & (value > limit if rule.beyond == "above" else value < limit)
+
+
+def _finding(rule: Rule) -> Column:
+    limit = F.lit(None) if rule.limit is None else expression(rule.limit)
+    return F.struct(
+        F.lit(rule.id).alias("rule"),
+        F.lit(rule.version).alias("rule_version"),
+        F.lit(rule.severity).alias("severity"),
+        expression(rule.value).cast("double").alias("value"),
+        limit.cast("double").alias("limit"),
+        F.lit(rule.message).alias("message"),
+    )
+
+
+def _alerts(judged: DataFrame) -> DataFrame:
+    """The contract's columns. The id hashes what makes a finding the same one: found again, it is no news."""
+    same = ("vehicle_id", "finding.rule", "finding.rule_version", "boot_id", "identity")
+    alert_id = F.substring(F.sha2(F.concat_ws("|", *same), 256), 1, 32).alias("alert_id")
+    flat = judged.select(alert_id, "*", "finding.*")
+    return flat.select(*ALERT_KEYS)
