@@ -29,7 +29,7 @@ from edge_simulator.world import World
 from infra.contract.verdict import OK, clock_limits
 from infra.settings.section_cohort import Cohort as Terms
 from infra.settings.settings import load
-from stream_jobs.maintenance.rollups.columns import COLUMNS
+from stream_jobs.maintenance.rollups import COLUMNS
 from stream_jobs.rules.cohort.judge import Judged, judge
 from stream_jobs.rules.cohort.metrics import load_metrics
 from stream_jobs.rules.cohort.residuals import Bucket

@@ -23,7 +23,7 @@ from stream_jobs.app.database import Connection, Database, execute, fetch, inser
 from stream_jobs.app.schema import EDGE_KEYS, ROAD_KEYS, WINDOW_KEYS
 from stream_jobs.app.telemetry import BUCKET, MISSED, TABLES, table_of
 from stream_jobs.app.topic_writer import TopicWriter
-from stream_jobs.maintenance.rollups.statements import NOTE_CHANGES
+from stream_jobs.maintenance.rollups import NOTE_CHANGES
 from stream_jobs.roads.history_sql import mark
 from stream_jobs.vehicles.rows import unpack
 from stream_jobs.vehicles.tables import RowTable, tables_of

@@ -1,8 +1,7 @@
 """The frames around each alert, copied out of the archive once both sides of it are there.
 
-A copy and no reference: Kafka forgets within days and an archive is thinned out or moved, while the page of
-an alert asks the database alone. Each row says where the log had it, so that the copy can be checked. At most
-FRAMES_MAX frames an alert, for ``jobs.evidence_days``.
+A copy and no reference: an archive is thinned out or moved, while the page of an alert asks the database
+alone. Each row says where the log had it, so that the copy can be checked.
 """
 
 from __future__ import annotations
@@ -99,6 +98,7 @@ def _write(connection: Connection, due: Sequence[Due], rows: Sequence[Row], kept
 
 def chosen(due: Sequence[Due], frames: Sequence[Row]) -> list[Row]:
     """A row for each alert and frame within AROUND_MS of its opening, copies left out; pure."""
+    kept = ("t0_ms", "boot_id", "seq", "received_ms", "verdict", "topic", "partition", "log_offset")
     rows: list[Row] = []
     for number, vehicle, opened_ms, _ in due:
         near = {
@@ -110,10 +110,8 @@ def chosen(due: Sequence[Due], frames: Sequence[Row]) -> list[Row]:
             and b"\\u0000" not in frame["value"]  # jsonb cannot hold it
         }
         ordered = sorted(near.values(), key=lambda f: abs(f["t0_ms"] - opened_ms))[:FRAMES_MAX]
-        rows += [_row(number, frame) for frame in ordered]
+        rows += [
+            {"alert_no": number, "frame": orjson.loads(frame["value"])} | {name: frame[name] for name in kept}
+            for frame in ordered
+        ]
     return rows
-
-
-def _row(number: int, frame: Row) -> Row:
-    kept = ("t0_ms", "boot_id", "seq", "received_ms", "verdict", "topic", "partition", "log_offset")
-    return {"alert_no": number, "frame": orjson.loads(frame["value"]), **{name: frame[name] for name in kept}}

@@ -1,23 +1,22 @@
 """The conservation ledger by hour: the hours that changed are audited, for the dashboard.
 
 An hour is one of first samples, UTC. It is audited as far as archive and windows are closed; again while it
-is not over, and when frames of it come late. It reads the same witnesses as ``odograph audit``.
+is not over, and when frames of it come late. It reads the same sources as ``odograph audit``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
 from itertools import islice
-from typing import Any, Final
+from typing import Final
 
 from infra.contract.verdict import clock_limits
 from infra.settings.settings import Endpoints, Settings
 from stream_jobs.app.database import Connection, Database, execute, fetch
 from stream_jobs.audit import edge
-from stream_jobs.audit.account import Figures
-from stream_jobs.audit.findings import Finding, findings
+from stream_jobs.audit.findings import findings
 from stream_jobs.audit.scope import Scope
 from stream_jobs.audit.sources import sources
 from stream_jobs.audit.take import Account, take
@@ -56,12 +55,9 @@ class HourlyLedger:
     """Audits what changed since the last call. ``closed_ms``: up to when archive and windows have all."""
 
     def __init__(
-        self,
-        settings: Settings,
-        addresses: Endpoints,
-        database: Database,
+        self, settings: Settings, addresses: Endpoints, database: Database,
         closed_ms: Callable[[], int | None],
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._sources = sources(settings, addresses)
         self._lateness_ms = clock_limits(settings).lateness_ms
         self._hours = settings.ledger.hours
@@ -99,36 +95,17 @@ def due(connection: Connection, looked_ms: int, end_ms: int, most: int) -> list[
 def put(connection: Connection, hour_ms: int, account: Account) -> None:
     """An hour's account in the place of what was found before."""
     execute(connection, CLEAR, {"hour": hour_ms})
-    row = row_of(hour_ms, account)
+    row = {
+        "hour": hour_ms, "closed_until": account.scope.until_ms, "vehicles": len(account.vehicles),
+        **asdict(account.total), "residual": account.residual,
+    }  # fmt: skip
     times = {"hour", "closed_until"}
     marks = ", ".join(f"to_timestamp(%({n})s / 1000.0)" if n in times else f"%({n})s" for n in row)
-    execute(connection, f"INSERT INTO odograph.audit_hour ({', '.join(row)}) VALUES ({marks})", row)  # noqa: S608  names of this package
+    execute(connection, f"INSERT INTO odograph.audit_hour ({', '.join(row)}) VALUES ({marks})", row)  # noqa: S608  own names
     for no, finding in enumerate(islice(findings(account), KEPT)):
-        execute(connection, PUT_FINDING, _finding(hour_ms, no, finding))
-    for vehicle_id, figures in sorted(account.vehicles.items()):
-        if worth_telling(figures):
-            execute(connection, PUT_VEHICLE, _vehicle(hour_ms, vehicle_id, figures))
-
-
-def worth_telling(figures: Figures) -> bool:
-    """Whether anything but frames in time and once came of a vehicle."""
-    f = figures
-    return bool(f.late or f.quarantined or f.duplicate or f.dead or f.missing or _lost(f))
-
-
-def _lost(figures: Figures) -> int:
-    return figures.lost_on_link + figures.dropped_on_board
-
-
-def _vehicle(hour_ms: int, vehicle_id: str, figures: Figures) -> Mapping[str, Any]:
-    return {"hour": hour_ms, "vehicle_id": vehicle_id, **asdict(figures), "lost": _lost(figures)}
-
-
-def row_of(hour_ms: int, account: Account) -> dict[str, Any]:
-    """The columns of odograph.audit_hour; times as ms."""
-    head = {"hour": hour_ms, "closed_until": account.scope.until_ms, "vehicles": len(account.vehicles)}
-    return {**head, **asdict(account.total), "residual": account.residual}
-
-
-def _finding(hour_ms: int, no: int, finding: Finding) -> Mapping[str, Any]:
-    return {"hour": hour_ms, "no": no, **asdict(finding)}
+        execute(connection, PUT_FINDING, {"hour": hour_ms, "no": no, **asdict(finding)})
+    for vehicle_id, f in sorted(account.vehicles.items()):
+        lost = f.lost_on_link + f.dropped_on_board
+        if f.late or f.quarantined or f.duplicate or f.dead or f.missing or lost:
+            values = {"hour": hour_ms, "vehicle_id": vehicle_id, **asdict(f), "lost": lost}
+            execute(connection, PUT_VEHICLE, values)

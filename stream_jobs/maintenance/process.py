@@ -7,7 +7,9 @@ first one ended or lost its connection.
 from __future__ import annotations
 
 import threading
-from typing import Final
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
 
 import structlog
 from prometheus_client import CollectorRegistry
@@ -16,15 +18,33 @@ from infra.clients.health import HealthServer
 from infra.clients.stop_signals import stopped_by_signals
 from infra.contract.errors import ServiceError
 from infra.settings.settings import Endpoints, Settings, endpoints
-from stream_jobs.app.database import Database
-from stream_jobs.app.topic_writer import dead_lettering
-from stream_jobs.maintenance.task import TaskMetrics, TaskRunner
-from stream_jobs.maintenance.tasks import Context, maintenance_tasks
+from stream_jobs.app import statements as sql
+from stream_jobs.app.completeness import completeness
+from stream_jobs.app.database import Database, execute
+from stream_jobs.app.topic_writer import TopicWriter, dead_lettering
+from stream_jobs.archive.layout import archive_of
+from stream_jobs.archive.upkeep import Rules, upkeep
+from stream_jobs.maintenance.evidence import copy_evidence
+from stream_jobs.maintenance.latest import TOPIC, publish_latest
+from stream_jobs.maintenance.ledger import HourlyLedger
+from stream_jobs.maintenance.lookups import write_history, write_vehicle_lookup
+from stream_jobs.maintenance.retention import drop_expired
+from stream_jobs.maintenance.rollups import RollUps
+from stream_jobs.maintenance.task import PeriodicTask, TaskMetrics, TaskRunner
+from stream_jobs.maintenance.trends import renew
 from stream_jobs.reprocess.turn import MAINTENANCE, TurnLostError, hold, turn
+from stream_jobs.reprocess.work import Repair
+from stream_jobs.roads.update import NetworkFile, RoadHistory, place_stops, predict_arrivals
+from stream_jobs.rules.cohort.update import CohortUpdate
 
 NAME: Final = "maintenance"
-LOOK_S: Final = 2.0
-"""Between two looks at the lock."""
+LOCK_POLL_S: Final = 2.0
+LATEST_S: Final = 5.0
+BATCHES_S: Final = 60.0
+ROADS_S: Final = 30.0
+NETWORK_S: Final = 5.0
+STOPS_S: Final = 60.0
+LOOKUPS_S: Final = 3.0
 
 log = structlog.get_logger("stream_jobs.maintenance")
 
@@ -41,7 +61,7 @@ def run(settings: Settings) -> None:
 
 
 class Maintenance:
-    """Waits for its turn, then runs the tasks until it is told to stop or has lost the turn."""
+    """Waits for the lock, then runs the tasks until it is asked to stop or has lost the lock."""
 
     def __init__(self, settings: Settings, addresses: Endpoints, stop: threading.Event) -> None:
         self.registry = CollectorRegistry()
@@ -58,7 +78,7 @@ class Maintenance:
         return next((d.problem() for d in self._databases if d.problem()), None)
 
     def remark(self) -> str | None:
-        """Which tasks fail and since when, or that another process has the turn."""
+        """Which tasks fail and since when, or that another process has the lock."""
         if self._standby:
             return "standby: another maintenance process works on this database"
         return None if self._runner is None else self._runner.problem()
@@ -73,7 +93,7 @@ class Maintenance:
                     self._standby = not ours
                     if ours:
                         self._work(lock)
-                self._stop.wait(LOOK_S)
+                self._stop.wait(LOCK_POLL_S)
         except ServiceError:
             if not self._stop.is_set():  # else: asked to stop while the database was away
                 raise
@@ -81,7 +101,7 @@ class Maintenance:
             lock.close()
 
     def _work(self, lock: Database) -> None:
-        """The tasks, as long as the turn is ours."""
+        """The tasks, as long as the lock is ours."""
         ended = threading.Event()
         opened: list[Database] = []
 
@@ -89,19 +109,56 @@ class Maintenance:
             opened.append(dead_lettering(self._settings, self._addresses, name, ended))
             return opened[-1]
 
-        tasks = maintenance_tasks(Context(self._settings, self._addresses, database, ended))
+        tasks = self._tasks(database, ended)
         runner = TaskRunner(NAME, tasks, database("report"), ended, self._metrics)
         self._databases, self._runner = [lock, *opened], runner
         runner.start()
         log.info("running", tasks=[task.name for task in tasks])
         try:
-            while not self._stop.wait(LOOK_S):
+            while not self._stop.wait(LOCK_POLL_S):
                 lock.run(lambda connection: hold(connection, MAINTENANCE))
         except TurnLostError:
-            log.warning("the connection with the lock was lost: waiting for the turn again")
+            log.warning("the connection with the lock was lost: waiting for the lock again")
         finally:
             ended.set()
             runner.join()
             self._runner = None
             for each in opened:
                 each.close()
+
+    def _tasks(self, database: Callable[[str], Database], stop: threading.Event) -> list[PeriodicTask]:
+        """All of them; ``database`` makes a connection of a task's own. Raises ConfigError."""
+        settings, jobs, home = self._settings, self._settings.jobs, self._settings.paths.home
+        repair_db, evidence_db, audit_db = database("repair"), database("evidence"), database("audit")
+        archived = completeness(evidence_db, "archive")
+        repair = Repair(settings, repair_db, completeness(repair_db, "telemetry", "archive"), stop)
+        closed_ms = completeness(audit_db, "telemetry", "archive")
+        latest, alerts = (
+            TopicWriter(self._addresses.kafka_bootstrap, settings.kafka.prefix, name, stop)
+            for name in (TOPIC, "alerts")
+        )
+        closes_s = jobs.lateness_s + jobs.receipt_skew_s + jobs.publish_s
+        cohort = CohortUpdate(settings.cohort, database("cohort"), alerts.write, closes_s)
+        forget = partial(execute, statement=sql.FORGET_BATCHES)
+        pack = partial(upkeep, archive_of(home), Rules.of(settings.archive))
+        ledger = HourlyLedger(settings, self._addresses, audit_db, closed_ms)
+        expire = partial(drop_expired, database("retention"), settings.retention)
+        tasks: list[tuple[str, float, Callable[[], Any]]] = [
+            ("latest", LATEST_S, partial(publish_latest, database("latest"), latest)),
+            ("repair", jobs.repair_interval_s, repair),
+            ("rollups", jobs.rollup_interval_s, RollUps(database("rollups"), settings.tz)),
+            ("trends", jobs.trend_interval_s, partial(database("trends").run, renew)),
+            ("cohort", settings.cohort.interval_s, cohort),
+            ("evidence", jobs.evidence_interval_s, lambda: copy_evidence(evidence_db, settings, archived())),
+            ("roads", ROADS_S, RoadHistory(settings, database("roads"))),
+            ("stops", STOPS_S, partial(database("stops").run, place_stops)),
+            ("eta", settings.roads.eta_s, partial(predict_arrivals, database("eta"), settings)),
+            ("lookups", LOOKUPS_S, partial(write_vehicle_lookup, database("lookups"), home)),
+            ("history", settings.recompute.history_s, partial(write_history, database("history"), settings)),
+            ("network", NETWORK_S, NetworkFile(settings, database("network"))),
+            ("upkeep", settings.archive.packs, pack),
+            ("batches", BATCHES_S, partial(database("batches").run, forget)),
+            ("audit", settings.ledger.interval_s, ledger),
+            ("retention", settings.retention.interval_s, expire),
+        ]
+        return [PeriodicTask(*task) for task in tasks]

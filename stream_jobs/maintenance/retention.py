@@ -12,7 +12,7 @@ from typing import Final
 import structlog
 
 from infra.settings.section_ledger import Retention
-from stream_jobs.app.database import Connection, Database, fetch
+from stream_jobs.app.database import Database, fetch
 
 EXPIRE: Final = "SELECT odograph.expire(%(table)s, %(days)s)"
 FORGET: Final = "SELECT odograph.forget_listed()"
@@ -24,15 +24,11 @@ def drop_expired(database: Database, terms: Retention) -> dict[str, int]:
     """Drop what the settings say; chunks dropped by table, where any were. Done again it drops no more."""
     dropped = {}
     for table, days in terms.days_by_table().items():
-        chunks = database.run(partial(expire, table=table, days=days))
+        values = {"table": table, "days": days}  # 0 days: kept for ever
+        chunks = database.run(partial(fetch, statement=EXPIRE, parameters=values))[0][0]
         if chunks:
             dropped[table] = chunks
-    database.run(lambda c: fetch(c, FORGET))
+    database.run(partial(fetch, statement=FORGET))
     if dropped:
         log.info("old chunks dropped", **dropped)
     return dropped
-
-
-def expire(connection: Connection, table: str, days: int) -> int:
-    """Drop a table's chunks that ended more than ``days`` ago; 0 days: none. How many went."""
-    return int(fetch(connection, EXPIRE, {"table": table, "days": days})[0][0])

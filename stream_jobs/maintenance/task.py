@@ -1,7 +1,6 @@
 """Periodic tasks: each in a thread of its own, supervised. An error of one is reported and touches no other.
 
-A task that fails is tried again after 1 s, 2 s, 4 s, ... up to five minutes, until it succeeds. How all do is
-on the process's health page (a remark and metrics) and in the table odograph.maintenance_task.
+The state of all is on the process's health page (a remark and metrics) and in odograph.maintenance_task.
 """
 
 from __future__ import annotations
@@ -9,8 +8,9 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Final
 
 import structlog
@@ -81,8 +81,8 @@ class PeriodicTask:
         """Until ``stop`` is set."""
         metrics.failures.labels(self.name)
         while not stop.wait(self.pause_s()):
-            began, began_s = _now(), time.monotonic()
-            self._note(run_at=began)
+            began_s = time.monotonic()
+            self._note(run_at=_now())
             try:
                 self._work()
             except Exception as error:  # noqa: BLE001  of whatever kind, it ends neither the task nor another one
@@ -110,7 +110,7 @@ class PeriodicTask:
         return f"{self.name}: {state.error} (failing since {since}, {state.failures} failures)"
 
     def _note(self, **changes: Any) -> None:
-        self.state = TaskState(**asdict(self.state) | changes)
+        self.state = replace(self.state, **changes)
 
     def _failed(self, error: Exception, metrics: TaskMetrics) -> None:
         self._in_a_row += 1
@@ -137,13 +137,9 @@ class TaskRunner:
     """Runs the tasks of a process until ``stop`` is set, and reports how they do to the database."""
 
     def __init__(
-        self,
-        process: str,
-        tasks: Iterable[PeriodicTask],
-        database: Database,
-        stop: threading.Event,
+        self, process: str, tasks: Iterable[PeriodicTask], database: Database, stop: threading.Event,
         metrics: TaskMetrics,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._process = process
         self._database = database
         self._stop = stop
@@ -156,11 +152,9 @@ class TaskRunner:
     def start(self) -> None:
         """Start all."""
         for task in (*self._tasks, self._report):
-            thread = threading.Thread(
-                target=task.run, args=(self._stop, self._metrics), name=task.name, daemon=True
-            )
-            thread.start()
-            self._threads.append(thread)
+            work = partial(task.run, self._stop, self._metrics)
+            self._threads.append(threading.Thread(target=work, name=task.name, daemon=True))
+            self._threads[-1].start()
 
     def join(self) -> None:
         """After ``stop``: wait for what each does now, ``JOIN_S`` in all at most."""
@@ -175,11 +169,15 @@ class TaskRunner:
     def _put_states(self) -> None:
         """What changed since the last report; at the first one tasks that are no more are forgotten."""
         states = {task.name: task.state for task in self._tasks}
-        changed = [task for task in self._tasks if self._reported.get(task.name) != states[task.name]]
         rows = [
-            {"process": self._process, "task": task.name, "interval_s": task.interval_s}
-            | asdict(states[task.name])
-            for task in changed
+            {
+                "process": self._process,
+                "task": task.name,
+                "interval_s": task.interval_s,
+                **asdict(states[task.name]),
+            }
+            for task in self._tasks
+            if self._reported.get(task.name) != states[task.name]
         ]
         self._database.run(lambda connection: self._put(connection, rows))
         self._reported = states

@@ -55,7 +55,7 @@ def _run(settings: Settings, span: Span) -> tuple[Run, Counts]:
     from infra.settings.settings import endpoints
     from stream_jobs.app.session import spark_when_asked
     from stream_jobs.app.topic_writer import dead_lettering
-    from stream_jobs.maintenance.vehicle_lookup import write_vehicle_lookup
+    from stream_jobs.maintenance.lookups import write_vehicle_lookup
     from stream_jobs.reprocess import work
     from stream_jobs.reprocess.feed import Feeder
 

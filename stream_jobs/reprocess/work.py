@@ -22,7 +22,7 @@ from infra.stack.lag import records_behind
 from stream_jobs.app.completeness import complete_until_ms
 from stream_jobs.app.database import Connection, Database, fetch
 from stream_jobs.archive.layout import HOUR_MS, archive_of
-from stream_jobs.maintenance.rollups.update import RollUps
+from stream_jobs.maintenance.rollups import RollUps
 from stream_jobs.reprocess import queue, runs
 from stream_jobs.reprocess.feed import Feeder, Wanted
 from stream_jobs.reprocess.plan import Interval, Span, grid_of, hours_ms, slices, starts_ms

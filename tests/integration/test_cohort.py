@@ -11,7 +11,7 @@ import pytest
 from infra.contract.messages import decode_alert
 from infra.settings.section_cohort import Cohort
 from stream_jobs.app.database import Database
-from stream_jobs.maintenance.rollups.update import RollUps
+from stream_jobs.maintenance.rollups import RollUps
 from stream_jobs.rules.cohort.update import CohortUpdate
 from tests.integration.rollup_support import insert_bucket
 from tests.integration.stream_support import query

@@ -24,7 +24,7 @@ from tests.support_frames import Record, vin
 pytestmark = pytest.mark.integration
 
 WRITER = "stream_jobs.reprocess.restate"
-ROLL_UPS = Point("stream_jobs.maintenance.rollups.update:RollUps.__call__")
+ROLL_UPS = Point("stream_jobs.maintenance.rollups:RollUps.__call__")
 KILLS = (
     Point(f"{WRITER}:restate_windows"),  # in the transaction of the first slice
     Point(f"{WRITER}:Restater._restate"),  # the first slice is written, the turn not yet given back

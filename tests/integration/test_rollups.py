@@ -14,8 +14,8 @@ from infra.sql import continuous
 from load_tests.oracle import Expected, expect, expect_rollup
 from stream_jobs.app.database import Connection, Database, stage
 from stream_jobs.app.sinks import VEHICLE, tagged, write_windows
-from stream_jobs.maintenance.rollups.update import RollUps
-from stream_jobs.maintenance.trends.update import renew
+from stream_jobs.maintenance.rollups import RollUps
+from stream_jobs.maintenance.trends import renew
 from stream_jobs.reprocess.restate import restate_windows
 from stream_jobs.windows import tables as windows
 from tests.integration.community_support import apply_community_files, refreshed

@@ -7,7 +7,7 @@ from typing import Any
 
 import psycopg
 
-from stream_jobs.maintenance.rollups.update import roll_up, set_zone
+from stream_jobs.maintenance.rollups import roll_up, set_zone
 from tests.rows.town import Row, vehicle_id
 
 CHANGED = """

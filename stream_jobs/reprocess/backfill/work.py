@@ -23,7 +23,7 @@ from stream_jobs.app.topic_writer import dead_lettering
 from stream_jobs.archive.layout import archive_of
 from stream_jobs.archive.manifest import sync
 from stream_jobs.archive.query import LATE_COLUMNS, LATE_TABLE, QUARANTINE_COLUMNS, QUARANTINE_TABLE
-from stream_jobs.maintenance.vehicle_lookup import write_vehicle_lookup
+from stream_jobs.maintenance.lookups import write_vehicle_lookup
 from stream_jobs.reprocess import runs, work
 from stream_jobs.reprocess.backfill.intake import Intake, exceptions
 from stream_jobs.reprocess.feed import Feeder

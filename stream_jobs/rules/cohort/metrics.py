@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from infra.contract.messages import SEVERITIES
-from stream_jobs.maintenance.rollups.columns import NAMES
+from stream_jobs.maintenance.rollups import NAMES
 from stream_jobs.rules.entries import Entry, read_entries
 
 SHIPPED: Final = Path(__file__).with_name("metrics.yaml")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from stream_jobs.maintenance.rollups.columns import COLUMNS
+from stream_jobs.maintenance.rollups import COLUMNS
 from stream_jobs.rules.cohort.metrics import Metric
 
 DONE: Final = "SELECT (extract(epoch FROM done_until) * 1000)::bigint FROM odograph.cohort_progress"

@@ -9,7 +9,7 @@ import pytest
 
 import infra.sql
 from stream_jobs.app.schema import WRITER_COLUMNS
-from stream_jobs.maintenance.rollups.columns import NAMES
+from stream_jobs.maintenance.rollups import NAMES
 from stream_jobs.windows import tables as windows
 
 COLUMNS = {

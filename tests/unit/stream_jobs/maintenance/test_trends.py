@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stream_jobs.maintenance.trends.metrics import Metric, trend_of
-from stream_jobs.maintenance.trends.robust import line_through
+from stream_jobs.maintenance.trends import Metric, line_through, trend_of
 
 DAY_S = 86_400.0
 HOURS = np.arange(0, 10, 1 / 24)
@@ -21,19 +20,19 @@ def test_a_leak_of_4_kpa_a_day_is_found_through_noise_and_one_point_in_five_that
     values[5:9] = np.nan
     found = trend_of(LEAK, 1.79e9 + HOURS * DAY_S, HOURS * 50_000, values)
     assert found is not None
-    assert found.slope_per_day == pytest.approx(-4, abs=0.2)
-    assert found.slope_low_per_day < -4 + 0.1 < found.slope_high_per_day + 0.3
-    assert found.value == pytest.approx(200, abs=1.5)
-    assert found.points == 236
+    assert found.line.slope == pytest.approx(-4, abs=0.2)
+    assert found.line.slope_low < -4 + 0.1 < found.line.slope_high + 0.3
+    assert found.line.value == pytest.approx(200, abs=1.5)
+    assert found.line.points == 236
 
 
 def test_days_to_the_threshold_follow_from_the_line() -> None:
     found = trend_of(WEAR, 1.79e9 + HOURS * DAY_S, HOURS * 50_000, 60 + HOURS)
     assert found is not None
-    assert found.slope_per_day == pytest.approx(1.0)
+    assert found.line.slope == pytest.approx(1.0)
     assert found.slope_per_1000_km == pytest.approx(20.0)
     assert found.days_to_threshold == pytest.approx(80 - 60 - HOURS[-1])
-    assert found.residual_mad == pytest.approx(0.0, abs=1e-9)
+    assert found.line.residual_mad == pytest.approx(0.0, abs=1e-9)
 
 
 @pytest.mark.parametrize(

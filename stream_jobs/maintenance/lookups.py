@@ -1,7 +1,8 @@
-"""Keeps what history says as the database has it: usual values by vehicle and model, free flow by place."""
+"""Files that queries look things up in, kept as the database has it: vehicles, usual values, free flow."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -14,6 +15,9 @@ from stream_jobs.vehicles import history, lookups
 
 WARM_C: Final = 70.0
 """Hours with a colder mean say nothing of a warm engine."""
+_VEHICLES: Final = (
+    "SELECT vehicle_id, model, powertrain, vehicle_class FROM odograph.vehicle ORDER BY vehicle_id"
+)
 _USUAL: Final = """
 WITH own AS (
     SELECT h.vehicle_id, v.model,
@@ -43,6 +47,14 @@ _FREE_FLOW: Final = "SELECT cell, heading_sector, free_flow_kmh FROM odograph.ro
 log = structlog.get_logger("stream_jobs.history")
 
 
+def write_vehicle_lookup(database: Database, home: Path) -> int:
+    """Write the file where the table says something new; the number of vehicles known."""
+    rows = database.run(lambda connection: fetch(connection, _VEHICLES))
+    table = _table(rows, lookups.SCHEMA)
+    lookups.write(lookups.vehicle_file(home), table)
+    return len(rows)
+
+
 def write_history(database: Database, settings: Settings) -> bool:
     """Write each file where the tables say something new; whether there was."""
     folder = lookups.vehicle_file(settings.paths.home).parent
@@ -52,17 +64,19 @@ def write_history(database: Database, settings: Settings) -> bool:
         "others": settings.cohort.least_others,
         "warm_c": WARM_C,
     }
-    usual = database.run(lambda c: fetch(c, _USUAL, terms))
+    usual = _table(database.run(lambda c: fetch(c, _USUAL, terms)), history.USUAL_SCHEMA)
     flow = database.run(lambda c: fetch(c, _FREE_FLOW))
-    names = history.USUAL_SCHEMA.names
-    table = pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in usual], history.USUAL_SCHEMA)
     new = [
-        lookups.write(history.usual_file(folder), table, table.schema),
+        lookups.write(history.usual_file(folder), usual, usual.schema),
         lookups.write(history.free_flow_file(folder), free_flow_table(flow), history.PLACE_SCHEMA),
     ]
     if any(new):
-        log.info("history is in force", vehicles=table.num_rows, places=len(flow))
+        log.info("history is in force", vehicles=usual.num_rows, places=len(flow))
     return any(new)
+
+
+def _table(rows: list[tuple[object, ...]], schema: pa.Schema) -> pa.Table:
+    return pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema)
 
 
 def free_flow_table(rows: list[tuple[str, int, float]]) -> pa.Table:

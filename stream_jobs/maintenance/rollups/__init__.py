@@ -1,1 +1,0 @@
-"""Windows of a vehicle rolled up to minutes, hours and days, exactly."""

@@ -1,0 +1,233 @@
+"""Where a vehicle's slow quantities are heading: a robust line through its hours, days to a threshold.
+
+Computed where new hours are there or an hour has gone by; a few vehicles a pass, the longest waiting first.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass, fields
+from datetime import datetime
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from infra.contract.errors import ConfigError
+from stream_jobs.app.database import Connection, execute, fetch, insert_rows
+from stream_jobs.maintenance.rollups import NAMES
+
+Floats = npt.NDArray[np.float64]
+AT_ONCE: Final = 50
+"""Vehicles in one pass."""
+LONGEST_DAYS: Final = 90
+"""No hour of before that is read."""
+MOST_POINTS: Final = 120
+"""More points are first joined to medians of equal spans of time: pairs grow with the square."""
+Z_90: Final = 1.645
+"""Of a two-sided interval of 90 %."""
+REFERENCE_PCT: Final = 90
+"""Percentile of a vehicle's own values that a threshold given as a share is a share of."""
+DAY_S: Final = 86_400.0
+MOST_DAYS: Final = 365.0
+"""Further ahead a line says nothing."""
+METRES_IN_1000_KM: Final = 1e6
+TABLE: Final = "odograph.vehicle_trend"
+
+_DUE: Final = """
+SELECT h.vehicle_id, h.as_of
+FROM odograph.vehicle_latest l
+LEFT JOIN odograph.vehicle_baseline b USING (vehicle_id)
+CROSS JOIN LATERAL (
+    SELECT vehicle_id, bucket AS as_of FROM odograph.vehicle_hour
+    WHERE vehicle_id = l.vehicle_id ORDER BY bucket DESC LIMIT 1
+) h
+WHERE b.as_of IS NULL OR b.as_of <> h.as_of OR b.computed_at < now() - INTERVAL '1 hour'
+ORDER BY b.computed_at NULLS FIRST, h.vehicle_id
+LIMIT %(at_once)s
+"""
+_HOURS: Final = """
+SELECT vehicle_id, extract(epoch FROM bucket)::double precision, odometer_m, {sources}
+FROM odograph.vehicle_hour
+WHERE vehicle_id = ANY(%(vehicles)s) AND bucket > %(newest)s - make_interval(days => %(days)s)
+ORDER BY vehicle_id, bucket
+"""
+_FORGET: Final = "DELETE FROM odograph.vehicle_trend WHERE vehicle_id = ANY(%(vehicles)s)"
+_BASELINES: Final = """
+INSERT INTO odograph.vehicle_baseline (vehicle_id, as_of, computed_at, coolant_p99_c, coolant_minutes)
+SELECT d.vehicle_id, d.as_of, now(), CASE WHEN m.minutes >= 60 THEN m.p99 END, m.minutes
+FROM unnest(%(vehicles)s::text[], %(as_of)s::timestamptz[]) AS d (vehicle_id, as_of)
+CROSS JOIN LATERAL (
+    SELECT percentile_cont(0.99) WITHIN GROUP (ORDER BY coolant_mean_c) AS p99,
+           count(coolant_mean_c) AS minutes
+    FROM odograph.vehicle_minute
+    WHERE vehicle_id = d.vehicle_id AND bucket >= d.as_of - INTERVAL '30 days' AND bucket < d.as_of
+      AND rpm_mean > 500
+) m
+ORDER BY d.vehicle_id
+ON CONFLICT (vehicle_id) DO UPDATE SET as_of = excluded.as_of, computed_at = excluded.computed_at,
+    coolant_p99_c = excluded.coolant_p99_c, coolant_minutes = excluded.coolant_minutes
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """``slope`` a unit of x with its 90 % interval, ``value`` the line's at the last x.
+
+    ``residual_mad`` is the median distance of the points from the line; ``points`` how many there were.
+    """
+
+    points: int
+    span: float
+    value: float
+    slope: float
+    slope_low: float
+    slope_high: float
+    residual_mad: float
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A row of odograph.trend_metric.
+
+    ``source`` is a column of the roll-ups; it heads for its threshold ``up`` or ``down``. ``threshold_share``
+    is a share of the vehicle's own usual value instead.
+    """
+
+    metric: str
+    source: str
+    heads: str
+    threshold: float | None
+    threshold_share: float | None
+    span_days: float
+    min_points: int
+    min_days: float
+
+
+@dataclass(frozen=True, slots=True)
+class Trend:
+    """A line over days, the slope over 1000 km, and the days to the threshold."""
+
+    line: Line
+    slope_per_1000_km: float | None
+    threshold: float
+    days_to_threshold: float | None
+
+
+_COLUMNS: Final = (
+    "vehicle_id", "metric", "as_of", "points", "span_days", "value", "slope_per_day", "slope_low_per_day",
+    "slope_high_per_day", "residual_mad", "slope_per_1000_km", "threshold", "days_to_threshold",
+)  # fmt: skip
+_METRICS: Final = f"SELECT {', '.join(f.name for f in fields(Metric))} FROM odograph.trend_metric"  # noqa: S608
+
+
+def renew(connection: Connection, at_once: int = AT_ONCE) -> int:
+    """The trends of up to ``at_once`` vehicles, in the transaction at hand; how many vehicles."""
+    due: dict[str, datetime] = dict(fetch(connection, _DUE, {"at_once": at_once}))
+    if due:
+        vehicles = [*due]
+        rows = _trends(connection, _metrics(connection), due)
+        execute(connection, _FORGET, {"vehicles": vehicles})
+        if rows:
+            insert_rows(connection, TABLE, pa.table([*map(pa.array, zip(*rows, strict=True))], [*_COLUMNS]))
+        execute(connection, _BASELINES, {"vehicles": vehicles, "as_of": [*due.values()]})
+    return len(due)
+
+
+def _metrics(connection: Connection) -> list[Metric]:
+    """The metrics in force; raises ConfigError where one names no column of the roll-ups."""
+    found = [Metric(*row) for row in fetch(connection, _METRICS)]
+    for metric in found:
+        if metric.source not in NAMES:
+            raise ConfigError(
+                f"odograph.trend_metric, {metric.metric}: "
+                f"source {metric.source!r} is no column of odograph.vehicle_hour"
+            )
+    return found
+
+
+def _trends(
+    connection: Connection, wanted: Sequence[Metric], due: dict[str, datetime]
+) -> list[tuple[Any, ...]]:
+    """Rows of odograph.vehicle_trend."""
+    hours = _HOURS.format(sources=", ".join(metric.source for metric in wanted))
+    values = {"vehicles": [*due], "newest": max(due.values()), "days": LONGEST_DAYS}
+    out = []
+    for vehicle_id, rows in groupby(fetch(connection, hours, values), itemgetter(0)):
+        columns = np.array([row[1:] for row in rows], np.float64).T
+        for metric, column in zip(wanted, columns[2:], strict=True):
+            trend = trend_of(metric, columns[0], columns[1], column)
+            if trend is not None:
+                ends = (trend.slope_per_1000_km, trend.threshold, trend.days_to_threshold)
+                out.append((vehicle_id, metric.metric, due[vehicle_id], *astuple(trend.line), *ends))
+    return out
+
+
+def trend_of(metric: Metric, at_s: Floats, odometer_m: Floats, values: Floats) -> Trend | None:
+    """The trend of values at times in order, NaN where not known; None where too few or too close."""
+    known = ~np.isnan(values) & (at_s > at_s[-1] - metric.span_days * DAY_S)
+    at_s, odometer_m, values = at_s[known], odometer_m[known], values[known]
+    if len(values) < metric.min_points or at_s[-1] - at_s[0] < metric.min_days * DAY_S:
+        return None
+    line = line_through((at_s - at_s[0]) / DAY_S, values)
+    if line is None:
+        return None
+    driven = ~np.isnan(odometer_m)
+    by_distance = line_through(odometer_m[driven], values[driven])
+    threshold = metric.threshold
+    if threshold is None:
+        threshold = (metric.threshold_share or 0.0) * float(np.percentile(values, REFERENCE_PCT))
+    slope_per_1000_km = None if by_distance is None else by_distance.slope * METRES_IN_1000_KM
+    return Trend(line, slope_per_1000_km, threshold, _days_to(line, threshold, metric.heads))
+
+
+def _days_to(line: Line, threshold: float, heads: str) -> float | None:
+    """Days until the line meets the threshold: 0 beyond it, None where it does not surely head there."""
+    sign = 1.0 if heads == "up" else -1.0
+    left = sign * (threshold - line.value)
+    if left <= 0:
+        return 0.0
+    surely = line.slope_low > 0 if heads == "up" else line.slope_high < 0
+    if not surely:
+        return None
+    days = left / (sign * line.slope)
+    return days if days <= MOST_DAYS else None
+
+
+def line_through(x: Floats, y: Floats) -> Line | None:
+    """The line through points in order of x; None below three points or without a span of x.
+
+    The slope is the median of the slopes of all pairs (H. Theil, 1950; P. K. Sen, 1968): a quarter of wrong
+    points cannot bend it. Its interval follows from the ranks of those slopes by the variance of Kendall's S.
+    """
+    points = len(x)
+    if points < 3 or x[-1] <= x[0]:
+        return None
+    end, span = float(x[-1]), float(x[-1] - x[0])
+    x, y = _thinned(x, y)
+    first, second = np.triu_indices(len(x), 1)
+    apart = x[second] - x[first]
+    there = apart > 0
+    slopes = np.sort((y[second] - y[first])[there] / apart[there])
+    slope = float(np.median(slopes))
+    n, middle = len(x), (len(slopes) - 1) / 2
+    half = Z_90 * math.sqrt(n * (n - 1) * (2 * n + 5) / 18) / 2
+    low, high = max(math.floor(middle - half), 0), min(math.ceil(middle + half), len(slopes) - 1)
+    rest = y - slope * x
+    level = float(np.median(rest))
+    mad = float(np.median(np.abs(rest - level)))
+    return Line(points, span, level + slope * end, slope, float(slopes[low]), float(slopes[high]), mad)
+
+
+def _thinned(x: Floats, y: Floats) -> tuple[Floats, Floats]:
+    """At most MOST_POINTS: medians by equal spans of x where there are more."""
+    if len(x) <= MOST_POINTS:
+        return x, y
+    edges = np.linspace(x[0], x[-1], MOST_POINTS + 1)
+    place = np.clip(np.searchsorted(edges, x, side="right") - 1, 0, MOST_POINTS - 1)
+    groups = [np.flatnonzero(place == p) for p in np.unique(place)]
+    return np.array([np.median(x[g]) for g in groups]), np.array([np.median(y[g]) for g in groups])

@@ -1,1 +1,0 @@
-"""Where a vehicle's slow quantities are heading, out of its hours: robust slopes and days to a threshold."""
