@@ -156,7 +156,7 @@ class Maintenance:
             ("lookups", LOOKUPS_S, partial(write_vehicle_lookup, database("lookups"), home)),
             ("history", settings.recompute.history_s, partial(write_history, database("history"), settings)),
             ("network", NETWORK_S, NetworkFile(settings, database("network"))),
-            ("upkeep", settings.archive.packs, pack),
+            ("upkeep", settings.archive.upkeep_s, pack),
             ("batches", BATCHES_S, partial(database("batches").run, forget)),
             ("audit", settings.ledger.interval_s, ledger),
             ("retention", settings.retention.interval_s, expire),
