@@ -53,13 +53,13 @@ def notify(
     A kept notice replaces the one kept before. Exit codes: 0 the broker has it; 1 it has not; 2 wrong use.
     """
     from bridge.downlink import notices
-    from infra.contract import signing
+    from infra.contract.downlink import signer
     from infra.settings import settings
 
     in_force = settings.load()
     wanted = notices.Notice(text, severity, tuple(vehicle or ()), notices.length_s(valid), keep)
     where = settings.endpoints(in_force)
-    sent = notices.send(wanted, in_force.mqtt.root, where, signing.signer(in_force))
+    sent = notices.send(wanted, in_force.mqtt.root, where, signer(in_force))
     typer.echo(f"notice {sent} published")
 
 

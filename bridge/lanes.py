@@ -18,7 +18,7 @@ from bridge.translate import Translator
 from infra.clients.mqtt_broker import MqttBroker
 from infra.contract import topics
 from infra.contract.shard import Shard
-from infra.settings.secret_file import read_secret
+from infra.settings.files import read_secret
 from infra.settings.settings import Endpoints, Settings
 
 RECEIVE_MAXIMUM: Final = 65_535

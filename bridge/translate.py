@@ -11,7 +11,7 @@ from bridge.rate_limit import NO_LIMIT, VehicleLimit
 from bridge.wire import CutPayload
 from infra.contract import frame, messages, topics
 from infra.contract.errors import ContractError
-from infra.contract.frame_gate import USUAL_SAMPLES, Gate, gate
+from infra.contract.fast_validator import USUAL_SAMPLES, Gate, gate
 from infra.contract.shard import Shard
 from infra.contract.topics import DETAIL_CHARS, KEPT_BYTES
 

@@ -11,8 +11,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocketClose
 
 from dashboard.roles import Roles
-from infra.settings.hosts import LOOPBACK, is_ours
 from infra.settings.sections import Dashboard
+from infra.settings.values import LOOPBACK, is_ours
 
 REFUSED: Final = (
     "403: the dashboard is not served under this host, or a page of another site asked; "

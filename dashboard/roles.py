@@ -15,7 +15,7 @@ from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
 from infra.contract.errors import ConfigError
-from infra.settings.secret_file import read_secret
+from infra.settings.files import read_secret
 
 Role = Literal["viewer", "dispatcher", "admin"]
 Deed = Literal["alerts", "evidence"]

@@ -57,7 +57,7 @@ def replay(
     from edge_simulator.sending.sender import Plan
     from edge_simulator.stopping import StopFlag
     from infra.settings import settings
-    from infra.settings.durations import duration_ms
+    from infra.settings.values import duration_ms
 
     in_force = settings.load()
     drain_s = duration_ms(drain, "--drain") / 1000

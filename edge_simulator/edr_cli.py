@@ -77,7 +77,7 @@ def resend(
     from edge_simulator.edr import resend as again
     from edge_simulator.sending.publisher import Publisher
     from infra.settings import settings
-    from infra.settings.durations import duration_ms
+    from infra.settings.values import duration_ms
 
     in_force = settings.load()
     drain_s = duration_ms(drain, "--drain") / 1000

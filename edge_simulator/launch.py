@@ -17,7 +17,7 @@ from edge_simulator.sending.run import Run
 from edge_simulator.sending.sender import Plan, Say
 from edge_simulator.stopping import StopFlag
 from edge_simulator.world import World
-from infra.contract import signing
+from infra.contract import downlink
 from infra.contract.errors import ConfigError
 from infra.contract.topics import mqtt_topic
 from infra.settings import settings as configuration
@@ -62,7 +62,7 @@ def publish(
     wills = _wills(world, in_force.mqtt.root) if each else {}
     ears, verifier = {}, None
     if manner.live and manner.react:
-        verifier = signing.verifier(in_force)
+        verifier = downlink.verifier(in_force)
         ears = reactions.filters(in_force.mqtt.root, world.vehicle_ids, len(manner.clients))
     with (
         StopFlag(say) as stop,

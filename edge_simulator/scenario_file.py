@@ -11,10 +11,10 @@ import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from edge_simulator.stages import Schedule, from_list
-from infra.contract.crash_parts import MIN_CHUNK_BYTES
 from infra.contract.errors import ConfigError
-from infra.settings.durations import duration_ms
-from infra.settings.yaml_file import parse_yaml, read_yaml
+from infra.contract.messages import MIN_CHUNK_BYTES
+from infra.settings.files import parse_yaml, read_yaml
+from infra.settings.values import duration_ms
 
 READY = Path(__file__).with_name("scenarios")
 WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")

@@ -109,7 +109,7 @@ def simulate(
     from edge_simulator.town.stored import store_roads
     from infra.contract.errors import ConfigError
     from infra.settings import settings
-    from infra.settings.durations import duration_ms
+    from infra.settings.values import duration_ms
 
     if day is not None and (begins is not None or start_ms is not None):
         raise ConfigError(

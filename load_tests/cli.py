@@ -58,8 +58,8 @@ def bench(
     from contextlib import nullcontext
 
     from infra.contract.errors import ConfigError
-    from infra.settings.durations import duration_ms
     from infra.settings.settings import load
+    from infra.settings.values import duration_ms
     from load_tests.bench import card as cards
     from load_tests.bench import home, run
 

@@ -31,8 +31,8 @@ from edge_simulator.telemetry.outbox import Outgoing
 from edge_simulator.world import World
 from infra.contract.errors import ServiceError
 from infra.contract.topics import HEADER_MQTT_TOPIC, HEADER_RECEIVED_MS, kafka_topic, mqtt_topic
-from infra.settings.durations import duration_ms
 from infra.settings.settings import Endpoints, Settings, load
+from infra.settings.values import duration_ms
 from infra.sql import truth
 from infra.stack import fetch, lag, programs
 from infra.stack.guard import guarded

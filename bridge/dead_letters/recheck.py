@@ -12,9 +12,8 @@ import orjson
 from bridge.dead_letters.letter import Letter
 from bridge.translate import Record, Rejection, Translator
 from infra.contract import topics
-from infra.contract.crash_parts import is_part, join_crash
 from infra.contract.errors import ContractError
-from infra.contract.messages import decode_crash
+from infra.contract.messages import decode_crash, is_part, join_crash
 from infra.contract.verdict import CLOCK_AHEAD, ClockLimits, verdict
 
 PART_SET: Final = ("vehicle_id", "boot_id", "crash_id", "sha256", "parts")

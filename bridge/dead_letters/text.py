@@ -13,7 +13,7 @@ import orjson
 from bridge.dead_letters.letter import Letter, Marked, dump, utc
 from bridge.dead_letters.recheck import Report
 from infra.contract.errors import ConfigError
-from infra.settings.durations import duration_ms
+from infra.settings.values import duration_ms
 
 NAMED: Final = 50
 """Letters that stay are named one by one up to this many; JSON names all."""

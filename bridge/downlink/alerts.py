@@ -7,16 +7,16 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple
 
 from infra.contract import messages
+from infra.contract.downlink import Silences
 from infra.contract.errors import ContractError
 from infra.contract.frame import Frame
 from infra.contract.messages import ALERT_LATE_MS, SEVERITIES
-from infra.contract.silence import Silences
 from infra.contract.topics import VEHICLE_ID
 
 Skip = Literal["broken", "late", "stale", "severity", "repeat", "ended", "silenced"]
 """Why an alert is not told: no alert at all; found late; found in time and told too late; not severe
 enough for this destination; a repetition of what was just told; the end of an alert and no news; asked not
-to be told (infra.contract.silence)."""
+to be told (infra.contract.downlink)."""
 
 REPEATS_KEPT: Final = 100_000
 ALERT_ID: Final = re.compile(r"[!-~]{1,128}")

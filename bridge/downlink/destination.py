@@ -18,7 +18,7 @@ from bridge.downlink.feed import LOST
 from bridge.downlink.metrics import DownlinkMetrics
 from infra.clients.mqtt_broker import MqttBroker
 from infra.contract import topics
-from infra.contract.silence import silence_file
+from infra.contract.downlink import silence_file
 from infra.settings.settings import Endpoints, Settings
 
 BACKOFF_S: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
@@ -39,7 +39,7 @@ class Where:
     group: str
     """First part of the consumer groups' names; a destination's own name follows."""
     silences: Path
-    """What nobody is to be told of: see infra.contract.silence."""
+    """What nobody is to be told of: see infra.contract.downlink."""
 
 
 def where(settings: Settings, endpoints: Endpoints) -> Where:

@@ -20,9 +20,9 @@ from bridge.downlink.post import post
 from bridge.downlink.retry import Answer, pause_s
 from bridge.downlink.signature import headers
 from bridge.downlink.webhooks import Webhook
+from infra.contract.downlink import Silences
 from infra.contract.errors import ContractError
 from infra.contract.frame import Frame
-from infra.contract.silence import Silences
 
 BATCH: Final = 50
 READ_S: Final = 0.25

@@ -11,8 +11,8 @@ from typing import Final
 
 from bridge.downlink.mqtt_out import NO_SUBSCRIBER, REFUSED, MqttOut
 from infra.contract import downlink
+from infra.contract.downlink import Signer
 from infra.contract.errors import ConfigError, ContractError, ServiceError
-from infra.contract.signing import Signer
 from infra.contract.topics import EVERYBODY, mqtt_topic
 from infra.settings.settings import Endpoints
 

@@ -15,7 +15,7 @@ from bridge.downlink.metrics import DownlinkMetrics
 from bridge.downlink.vehicles import VehicleDelivery
 from bridge.kafka_sink import KafkaProbe
 from infra.clients.health import Check, HealthServer
-from infra.contract import signing
+from infra.contract.downlink import signer as downlink_signer
 from infra.settings.settings import Endpoints, Settings
 
 PART: Final = "downlink"
@@ -24,7 +24,7 @@ PART: Final = "downlink"
 def run(settings: Settings, endpoints: Endpoints) -> int:
     """Serve until SIGTERM or SIGINT; the exit code. Raises ConfigError: wrong webhooks or key."""
     hooks = webhooks.load(settings.downlink.webhooks)
-    signer = signing.signer(settings)
+    signer = downlink_signer(settings)
     at, metrics, stop = where(settings, endpoints), DownlinkMetrics(), threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())

@@ -17,9 +17,8 @@ from bridge.downlink.metrics import DownlinkMetrics
 from bridge.downlink.mqtt_out import BUSY, NO_SUBSCRIBER, REFUSED, MqttOut
 from bridge.downlink.progress import Place, Progress
 from infra.contract import downlink
+from infra.contract.downlink import Signer, Silences
 from infra.contract.errors import ContractError, ServiceError
-from infra.contract.signing import Signer
-from infra.contract.silence import Silences
 from infra.contract.topics import mqtt_topic
 
 NAME: Final = "vehicles"

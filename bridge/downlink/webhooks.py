@@ -12,7 +12,7 @@ from urllib.parse import SplitResult, urlsplit
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from infra.contract.errors import ConfigError
-from infra.settings.secret_file import read_secret
+from infra.settings.files import read_secret
 
 SECRET_BYTES: Final = 16
 """A shorter secret can be guessed."""

@@ -9,8 +9,8 @@ import streamlit as st
 
 from dashboard import alert_queries, live, signin, text
 from dashboard.roles import Reader
+from infra.contract.downlink import silence_file, write_silences
 from infra.contract.errors import ConfigError, OdographError, ServiceError
-from infra.contract.silence import silence_file, write_silences
 from infra.settings import settings as contract
 from stream_jobs.alerts.store import AlertStore, alert_store
 

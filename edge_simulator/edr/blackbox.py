@@ -15,7 +15,7 @@ from edge_simulator.edr.pulse import Pulse
 from edge_simulator.edr.ring import Ring
 from edge_simulator.motion.fleet import Fleet
 from edge_simulator.telemetry.instruments import Instruments
-from infra.contract.crash_parts import split_crash
+from infra.contract.messages import split_crash
 
 FIRST_CYCLE = 1000
 """Ignition cycle of the first vehicle at the run's start."""

@@ -19,9 +19,8 @@ from edge_simulator.edr.restraint import AIR_BAGS, FITTED
 from edge_simulator.edr.ring import STEPS
 from edge_simulator.edr.trigger import POINT_MS, POINTS, Axis, Finding
 from edge_simulator.geo import Floats
-from infra.contract.crash_parts import CHUNK_BYTES
 from infra.contract.frame import SCHEMA
-from infra.contract.messages import PRE_CRASH, crash_digest
+from infra.contract.messages import CHUNK_BYTES, PRE_CRASH, crash_digest
 
 RECORDED_MS = (POINTS - 1) * POINT_MS
 BELT_MS = 1000

@@ -18,7 +18,7 @@ from pydantic_core import ErrorDetails
 from edge_simulator.recordings.drive_units import conversion
 from infra.contract.errors import ConfigError
 from infra.contract.signals import BY_NAME
-from infra.settings.yaml_file import read_yaml
+from infra.settings.files import read_yaml
 
 EPOCHS = {"epoch_s": 1000.0, "epoch_ms": 1.0}
 """Formats of a number since 1970, with their ms."""

@@ -20,9 +20,8 @@ from edge_simulator.sending.publishing import Publishing
 from edge_simulator.sending.sender import Plan, Say, Sender, Stopped
 from edge_simulator.telemetry.outbox import Outgoing
 from edge_simulator.telemetry.sequences import Device, Sequences, identity
-from infra.contract.bounds import MAX_INT
 from infra.contract.errors import ConfigError
-from infra.contract.frame import SCHEMA
+from infra.contract.frame import MAX_INT, SCHEMA
 
 Start = Literal["now", "kept"] | int
 """``now``, ``kept``, or the UTC time (ms) at which the recordings are to begin."""

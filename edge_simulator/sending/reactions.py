@@ -8,9 +8,9 @@ from typing import Any, Final, NamedTuple
 
 from edge_simulator.sending.publishing import Incoming
 from infra.contract import downlink
+from infra.contract.downlink import Verifier
 from infra.contract.errors import ContractError
 from infra.contract.frame import Frame
-from infra.contract.signing import Verifier
 from infra.contract.topics import EVERYBODY, mqtt_filter, mqtt_topic
 
 FEW = 10

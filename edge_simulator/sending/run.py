@@ -17,7 +17,7 @@ from edge_simulator.sending.publishing import Publishing
 from edge_simulator.sending.reactions import COUNTS, Reactions
 from edge_simulator.sending.sender import Plan, Say, Sender, Stopped
 from edge_simulator.world import World
-from infra.contract.signing import Verifier
+from infra.contract.downlink import Verifier
 
 SECOND_S = 1.0
 SEQUENCES_S = 10.0

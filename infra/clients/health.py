@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from infra.contract.errors import ServiceError
-from infra.settings.hosts import LOOPBACK, is_ours
+from infra.settings.values import LOOPBACK, is_ours
 
 HOST = "127.0.0.1"
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
 
 from infra.contract.errors import ConfigError
-from infra.settings.secret_file import read_secret
+from infra.settings.files import read_secret
 
 if TYPE_CHECKING:
     from paho.mqtt.client import Client

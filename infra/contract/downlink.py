@@ -1,20 +1,42 @@
-"""What the service tells vehicles: alerts to one, notices to one or all. JSON, signed (see signing).
+"""What the service tells vehicles: alerts to one, notices to one or all. JSON, signed; and alert silences.
 
-``expires_ms`` is when a message is no news any more: a vehicle takes none later, so that an old one, signed
-as it is, cannot be played to it again.
+``expires_ms`` bounds a message's validity: a vehicle ignores it later, so that it cannot be replayed.
+
+Ed25519 (RFC 8032) signs the message's kind, a line feed and the message's own bytes; the last key,
+``signature``, is base64 of it. A vehicle cuts it off and checks it before it parses anything.
+
+Silences are the table's copy for the downlink, which has no database: `odograph alerts silence` writes
+``<home>/lookups/silences.json``, the downlink rereads it on change. Copy it to another machine by hand.
 """
 
 from __future__ import annotations
 
+import os
+import re
+from base64 import b64decode, b64encode
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Final
 
 import orjson
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+    load_pem_private_key,
+    load_pem_public_key,
+)
 
-from infra.contract.bounds import MAX_INT
-from infra.contract.errors import ContractError
-from infra.contract.frame import SCHEMA, Frame, load_object, require_int
+from infra.contract.errors import ConfigError, ContractError
+from infra.contract.frame import MAX_INT, SCHEMA, Frame, load_object, require_int
 from infra.contract.messages import ALERT_MAX_BYTES, SEVERITIES
 from infra.contract.topics import EVERYBODY, VEHICLE_ID
+from infra.settings.files import read_secret
+from infra.settings.settings import Settings
 
 DOWNLINK_ALERT_KEYS: Final = (
     "alert_id",  # the same finding has the same id: a receiver drops what it has seen
@@ -89,3 +111,141 @@ def _texts(message: Frame, keys: tuple[str, ...]) -> None:
     for key in keys:
         if type(message.get(key)) is not str:
             raise ContractError("bad_shape", f"{key} {message.get(key)!r} is not a string")
+
+
+KEY_FILE: Final = "downlink.key"
+PUBLIC_KEY_FILE: Final = "downlink.pub"
+_TAIL: Final = re.compile(rb',"signature":"([A-Za-z0-9+/]{86}==)"\}')
+_TAIL_BYTES: Final = len(b',"signature":""}') + 88
+
+
+@dataclass(frozen=True, slots=True)
+class Signer:
+    """Signs, as the service alone can."""
+
+    _key: Ed25519PrivateKey
+
+    def sealed(self, kind: str, message: bytes) -> bytes:
+        """``message``, a JSON object with at least one key, with its signature as the last one."""
+        signed = message.removesuffix(b"}")
+        signature = b64encode(self._key.sign(_words(kind, signed)))
+        return b'%s,"signature":"%s"}' % (signed, signature)
+
+    def public_pem(self) -> bytes:
+        """What vehicles are given."""
+        return self._key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+
+
+@dataclass(frozen=True, slots=True)
+class Verifier:
+    """Checks, as every vehicle can."""
+
+    _key: Ed25519PublicKey
+
+    def opened(self, kind: str, raw: bytes) -> bytes | None:
+        """The message without its signature; None where the service did not sign it as of this kind."""
+        match = _TAIL.fullmatch(raw, max(0, len(raw) - _TAIL_BYTES))
+        if match is None:
+            return None
+        signed = raw[: match.start()]
+        try:
+            self._key.verify(b64decode(match[1]), _words(kind, signed))
+        except InvalidSignature:
+            return None
+        return signed + b"}"
+
+
+def _words(kind: str, signed: bytes) -> bytes:
+    return kind.encode() + b"\n" + signed
+
+
+def new_key() -> str:
+    """A new private key, PEM (PKCS 8)."""
+    pem = Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    return pem.decode()
+
+
+def signer(settings: Settings) -> Signer:
+    """With the private key in force. Raises ConfigError."""
+    path = settings.downlink.key_file or settings.paths.home / KEY_FILE
+    text = read_secret(path, "ODOGRAPH_DOWNLINK_KEY_FILE (`odograph up` makes the default one)")
+    try:
+        key = load_pem_private_key(text.encode(), None)
+    except (ValueError, TypeError) as error:
+        raise ConfigError(f"ODOGRAPH_DOWNLINK_KEY_FILE {path}: {error}") from error
+    if not isinstance(key, Ed25519PrivateKey):
+        raise ConfigError(f"ODOGRAPH_DOWNLINK_KEY_FILE {path}: an Ed25519 key is wanted")
+    return Signer(key)
+
+
+def public_key_file(settings: Settings) -> Path:
+    """Where vehicles find the public key."""
+    return settings.downlink.public_key_file or settings.paths.home / PUBLIC_KEY_FILE
+
+
+def verifier(settings: Settings) -> Verifier:
+    """With the public key in force. Raises ConfigError."""
+    path = public_key_file(settings)
+    try:
+        key = load_pem_public_key(path.read_bytes())
+    except (OSError, ValueError) as error:
+        hint = "`odograph up` makes the default one"
+        raise ConfigError(f"ODOGRAPH_DOWNLINK_PUBLIC_KEY_FILE {path}: {error}; {hint}") from error
+    if not isinstance(key, Ed25519PublicKey):
+        raise ConfigError(f"ODOGRAPH_DOWNLINK_PUBLIC_KEY_FILE {path}: an Ed25519 key is wanted")
+    return Verifier(key)
+
+
+SILENCES_FILE: Final = "silences.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Silence:
+    """Until ``until_ms`` (since 1970); a rule, a vehicle, or both: None is any."""
+
+    rule: str | None
+    vehicle_id: str | None
+    from_ms: int
+    until_ms: int
+
+    def covers(self, vehicle_id: str, rule: str, now_ms: int) -> bool:
+        """Whether an alert is under it now; ``rule`` may have a part after a point."""
+        ours = self.rule is None or self.rule in (rule, rule.partition(".")[0])
+        return self.from_ms <= now_ms < self.until_ms and ours and self.vehicle_id in (None, vehicle_id)
+
+
+def silence_file(home: Path) -> Path:
+    """Where it lies."""
+    return home / "lookups" / SILENCES_FILE
+
+
+def write_silences(path: Path, silences: Sequence[Silence]) -> None:
+    """Write the file whole, or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    draft.write_bytes(orjson.dumps([asdict(silence) for silence in silences]))
+    draft.replace(path)
+
+
+class Silences:
+    """The file's content, read again when it changes; a file that cannot be read silences nothing."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._mark: tuple[int, int] | None = None
+        self._held: tuple[Silence, ...] = ()
+
+    def cover(self, vehicle_id: str, rule: str, now_ms: int) -> bool:
+        """Whether an alert is silenced now."""
+        self._look()
+        return any(silence.covers(vehicle_id, rule, now_ms) for silence in self._held)
+
+    def _look(self) -> None:
+        try:
+            stat = self._path.stat()
+            mark = (stat.st_mtime_ns, stat.st_size)
+            if mark != self._mark:
+                self._held = tuple(Silence(**row) for row in orjson.loads(self._path.read_bytes()))
+                self._mark = mark
+        except (OSError, ValueError, TypeError):
+            self._held, self._mark = (), None

@@ -3,6 +3,9 @@
 Columnar JSON: a head (identity and clock), fast signals as arrays of ``n`` samples, slow signals as scalars.
 ``null`` or an absent key says "not available", never 0. Sample ``i`` was taken at ``t0_ms + i * dt_ms``.
 A frame's identity is (vehicle_id, boot_id, seq): at-least-once delivery repeats frames, never identities.
+
+What a device sends is bounded: the bridge enforces it, the event store once more for what came into Kafka by
+another way, and the tables' CHECKs repeat it. PostgreSQL stores no U+0000.
 """
 
 from __future__ import annotations
@@ -11,7 +14,6 @@ from typing import Any, Final
 
 import orjson
 
-from infra.contract.bounds import MAX_INT, check_codes, shown
 from infra.contract.errors import ContractError
 from infra.contract.signals import FAST, SLOW
 from infra.contract.topics import VEHICLE_ID
@@ -31,6 +33,26 @@ _CODES: Final = tuple(s.name for s in SLOW if s.kind == "codes")
 _NUMERIC: Final = frozenset((int, float, type(None)))
 
 Frame = dict[str, Any]
+
+MAX_INT: Final = 2**53
+"""Integers above this lose digits in other JSON readers."""
+LAST_MS: Final = 253_402_300_799_999
+"""The end of the year 9999, ms since 1970: Python and many a reader know no later time."""
+ID_CHARS: Final = 64
+"""Of a crash id, a model, a profile."""
+RULE_CHARS: Final = 128
+"""Of a rule with the part of it that a finding is about, and of an alert's id."""
+MESSAGE_CHARS: Final = 1000
+"""Of an alert's message."""
+CODES: Final = 64
+"""Trouble codes in a frame."""
+CODE_CHARS: Final = 16
+"""Of a trouble code: SAE J2012 has 5, with its failure type 7."""
+ITEMS: Final = 4096
+"""Elements of an array or keys of an object in a crash record."""
+TEXT_CHARS: Final = 256
+"""Of any other text in a crash record, keys too."""
+SHOWN: Final = 40
 
 
 def encode(frame: Frame) -> bytes:
@@ -132,3 +154,54 @@ def _check_slow(frame: Frame) -> None:
     for name in _CODES:
         if frame.get(name) is not None:
             check_codes(name, frame[name])
+
+
+def shown(value: Any) -> str:
+    """A value as it stands in the detail of a dead letter: no longer than can be read."""
+    text = repr(value)
+    length = len(value) if type(value) is str else len(text)
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}... ({length} characters)"
+
+
+def check_text(message: dict[str, Any], key: str, most: int, *, reason: str = "bad_value") -> None:
+    """Raise ContractError unless ``key`` holds a text of 1 to ``most`` characters that a database stores."""
+    value = message.get(key)
+    if type(value) is not str or not 0 < len(value) <= most or "\0" in value:
+        raise ContractError(
+            reason, f"{key} {shown(value)} is not a text of 1 to {most} characters without U+0000"
+        )
+
+
+def check_codes(name: str, codes: Any) -> None:
+    """Raise ContractError unless ``codes`` is an array of trouble codes."""
+    if type(codes) is not list or not all(type(code) is str for code in codes):
+        raise ContractError("bad_value", f"{name} is not an array of strings")
+    if len(codes) > CODES or any(len(code) > CODE_CHARS or "\0" in code for code in codes):
+        raise ContractError(
+            "bad_value", f"{name}: at most {CODES} codes of {CODE_CHARS} characters without U+0000"
+        )
+
+
+def check_bounded(message: dict[str, Any]) -> None:
+    """Raise ContractError for a text, an array or a number anywhere in ``message`` that is out of bounds."""
+    level: list[Any] = [message]
+    while level:
+        inner: list[Any] = []
+        for node in level:
+            if len(node) > ITEMS:
+                raise ContractError("bad_shape", f"{len(node)} elements together, at most {ITEMS}")
+            children = [*node, *node.values()] if type(node) is dict else node
+            inner += [child for child in children if not _is_bounded(child)]
+        level = inner
+
+
+def _is_bounded(value: Any) -> bool:
+    """Whether a plain value is within bounds; False for an array or object, which is looked into."""
+    kind = type(value)
+    if kind is str and (len(value) > TEXT_CHARS or "\0" in value):
+        raise ContractError(
+            "bad_value", f"{shown(value)} is not a text of at most {TEXT_CHARS} characters without U+0000"
+        )
+    if kind in (int, float) and not -MAX_INT <= value <= MAX_INT:
+        raise ContractError("bad_value", f"{shown(value)} is not a number within 2^53")
+    return kind not in (dict, list)

@@ -159,16 +159,3 @@ SIGNALS: tuple[Signal, ...] = (
 FAST: tuple[Signal, ...] = tuple(s for s in SIGNALS if s.rate == "fast")
 SLOW: tuple[Signal, ...] = tuple(s for s in SIGNALS if s.rate == "slow")
 BY_NAME: dict[str, Signal] = {s.name: s for s in SIGNALS}
-
-
-def markdown_table() -> str:
-    """The table of signals for a README, one row a signal."""
-    head = "| signal | unit | rate | range | step | OBD-II PID | J1939 SPN | VSS path | meaning |\n|---|---|---|---|---|---|---|---|---|"
-    return "\n".join([head, *(_markdown_row(s) for s in SIGNALS)])
-
-
-def _markdown_row(s: Signal) -> str:
-    span = "" if s.kind != "number" else f"{s.minimum:g} .. {s.maximum:g}"
-    step = "" if s.kind != "number" else f"{s.resolution:g}"
-    pid = f"{s.pid:02X}" if s.pid else ""
-    return f"| `{s.name}` | {s.unit} | {s.rate} | {span} | {step} | {pid} | {s.spn or ''} | {s.vss and f'`{s.vss}`'} | {s.meaning} |"

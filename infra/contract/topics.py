@@ -103,6 +103,15 @@ KAFKA_TOPICS: tuple[KafkaTopic, ...] = (
     ),
 )
 
+MQTT_TOPICS: tuple[tuple[str, str, int, str], ...] = (
+    ("`<root>/<vehicle>/telemetry`", "up", 1, "frames"),
+    ("`<root>/<vehicle>/crash`", "up", 1, "crash records, large ones in parts"),
+    ("`<root>/<vehicle>/status`", "up", 1, "birth and last will, retained"),
+    ("`<root>/<vehicle>/alert`", "down", 1, "alerts of this vehicle, signed; expire after 15 min"),
+    ("`<root>/<vehicle>/notice`, `<root>/all/notice`", "down", 1, "notices to one or all vehicles, signed"),
+)
+"""Topic, direction seen from the vehicle, QoS, content; the root is the setting ODOGRAPH_MQTT_ROOT."""
+
 KAFKA_TOPIC_OF = {"telemetry": "telemetry", "crash": "crash", "status": "status"}
 """Which Kafka topic an MQTT channel flows into."""
 
@@ -137,20 +146,3 @@ def parse_mqtt_topic(root: str, topic: str) -> tuple[str, str]:
 def kafka_topic(prefix: str, name: str) -> str:
     """The full name of a Kafka topic, as ``odograph.telemetry``."""
     return f"{prefix}{name}"
-
-
-def markdown_table() -> str:
-    """The table of Kafka topics for a README."""
-    head = "| Kafka topic | key | partitions | kept | clean-up | why |\n|---|---|---|---|---|---|"
-    rows = (
-        f"| `{t.name}` | {t.key} | {t.partitions} | {_kept(t)} | {t.cleanup} | {t.why} |"
-        for t in KAFKA_TOPICS
-    )
-    return "\n".join([head, *rows])
-
-
-def _kept(topic: KafkaTopic) -> str:
-    if topic.retention_ms < 0:
-        return "for ever"
-    size = f", {topic.retention_bytes >> 30} GiB at most" if topic.retention_bytes >= 0 else ""
-    return f"{topic.retention_ms // DAY_MS} days{size}"

@@ -1,4 +1,4 @@
-"""The sections of the settings: one class each, with what every value means."""
+"""The sections of the settings for services and processes: one class each, every value with its meaning."""
 
 from __future__ import annotations
 
@@ -7,21 +7,26 @@ import re
 from dataclasses import replace
 from ipaddress import IPv4Address
 from pathlib import Path
-from typing import Final, Literal, Self
+from typing import Any, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 
 from infra.clients import database_url, mqtt_broker
 from infra.clients.mqtt_broker import MqttBroker
-from infra.contract.crash_parts import CHUNK_BYTES, CRASH_MAX_BYTES, MIN_CHUNK_BYTES
-from infra.settings.hosts import host_name
+from infra.contract.messages import CHUNK_BYTES, CRASH_MAX_BYTES, MIN_CHUNK_BYTES
+from infra.settings.values import host_name
 
 DB_URLS: Final = ("url", "ingest_url", "dashboard_url", "dispatch_url")
 _PLACE: Final = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):(\d{1,5})")
 
 
+def setting(default: Any, meaning: str, **bounds: Any) -> Any:
+    """A field with its meaning, which `odograph config` shows, and pydantic's bounds."""
+    return Field(default, description=meaning, **bounds)
+
+
 class Section(BaseModel):
-    """Values that belong together: frozen, and no other key is taken."""
+    """Values that belong together: frozen, unknown keys are refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -29,39 +34,31 @@ class Section(BaseModel):
 class Paths(Section):
     """Where things lie."""
 
-    home: Path = Field(Path(".odograph"), description="data, logs and state of this checkout")
-    cache: Path = Field(
+    home: Path = setting(Path(".odograph"), "data, logs and state of this checkout")
+    cache: Path = setting(
         Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "odograph",
-        description="downloads shared by all checkouts of a user",
+        "downloads shared by all checkouts of a user",
     )
 
 
 class Mqtt(Section):
     """The MQTT broker."""
 
-    url: SecretStr = Field(
-        SecretStr(""),
-        description="external broker, mqtt[s]://[user:password@]host[:port]; empty: the embedded Mosquitto",
+    url: SecretStr = setting(
+        SecretStr(""), "external broker, mqtt[s]://[user:password@]host[:port]; empty: the embedded Mosquitto"
     )
-    ca_file: Path | None = Field(
-        None, description="authorities that mqtts:// trusts (PEM); none: those of the system"
+    ca_file: Path | None = setting(None, "authorities that mqtts:// trusts (PEM); none: those of the system")
+    cert_file: Path | None = setting(None, "our certificate, where the broker asks for one (PEM)")
+    key_file: Path | None = setting(None, "its private key (PEM, without a password, 0600)")
+    port: int = setting(0, "port of the embedded Mosquitto; 0: a free one, kept", ge=0, le=65535)
+    max_queued_messages: int = setting(1_000_000, "messages the embedded broker holds for a bridge", ge=1)
+    autosave_s: int = setting(30, "the embedded broker writes what it holds to disk every s", ge=1)
+    max_message_bytes: int = setting(
+        1 << 20, "a larger MQTT packet is refused, bytes", ge=2 * CRASH_MAX_BYTES, le=268_435_455
     )
-    cert_file: Path | None = Field(None, description="our certificate, where the broker asks for one (PEM)")
-    key_file: Path | None = Field(None, description="its private key (PEM, without a password, 0600)")
-    port: int = Field(0, ge=0, le=65535, description="port of the embedded Mosquitto; 0: a free one, kept")
-    max_queued_messages: int = Field(
-        1_000_000, ge=1, description="messages the embedded broker holds for a bridge that is away, at most"
-    )
-    autosave_s: int = Field(30, ge=1, description="the embedded broker writes what it holds to disk every s")
-    max_message_bytes: int = Field(
-        1 << 20,
-        ge=2 * CRASH_MAX_BYTES,
-        le=268_435_455,
-        description="a larger MQTT packet is refused by the embedded broker, held by no bridge, bytes",
-    )
-    root: str = Field("odograph/v1", description="first levels of every topic")
-    crash_chunk_bytes: int = Field(
-        CHUNK_BYTES, ge=MIN_CHUNK_BYTES, description="a crash record of more JSON than this is sent in parts"
+    root: str = setting("odograph/v1", "first levels of every topic")
+    crash_chunk_bytes: int = setting(
+        CHUNK_BYTES, "larger crash records go in parts, bytes", ge=MIN_CHUNK_BYTES
     )
 
     @field_validator("url")
@@ -102,10 +99,10 @@ class Mqtt(Section):
 class Kafka(Section):
     """The log."""
 
-    bootstrap: str = Field("", description="external Kafka, host:port[,host:port]; empty: the embedded one")
-    port: int = Field(0, ge=0, le=65535, description="port of the embedded Kafka; 0: a free one, kept")
-    prefix: str = Field("odograph.", description="put before every topic's name")
-    heap_mb: int = Field(768, ge=256, description="heap of the embedded Kafka, MiB")
+    bootstrap: str = setting("", "external Kafka, host:port[,host:port]; empty: the embedded one")
+    port: int = setting(0, "port of the embedded Kafka; 0: a free one, kept", ge=0, le=65535)
+    prefix: str = setting("odograph.", "put before every topic's name")
+    heap_mb: int = setting(768, "heap of the embedded Kafka, MiB", ge=256)
 
     @field_validator("bootstrap")
     @classmethod
@@ -114,8 +111,7 @@ class Kafka(Section):
             match = _PLACE.fullmatch(place)
             if match is None or not 1 <= int(match[1]) <= 65_535:
                 raise ValueError(
-                    "host:port[,host:port] is wanted, no scheme, no user and no password: Kafka is spoken "
-                    "without TLS and SASL"
+                    "host:port[,host:port] is wanted, no scheme, user or password: no TLS, no SASL"
                 )
         return text
 
@@ -130,7 +126,7 @@ class Kafka(Section):
     def _port(self) -> Self:
         if self.bootstrap and self.port:
             raise ValueError(
-                "ODOGRAPH_KAFKA_PORT is the embedded Kafka's: put the port into ODOGRAPH_KAFKA_BOOTSTRAP"
+                "ODOGRAPH_KAFKA_PORT is the embedded Kafka's: put it into ODOGRAPH_KAFKA_BOOTSTRAP"
             )
         return self
 
@@ -138,18 +134,16 @@ class Kafka(Section):
 class Db(Section):
     """TimescaleDB. Each role logs in by itself: owner, ingest, dashboard, dispatch."""
 
-    url: SecretStr = Field(
+    url: SecretStr = setting(
         SecretStr(""),
-        description="external TimescaleDB as the owner, postgresql://user:password@host/database; "
-        "empty: the embedded one",
+        "external TimescaleDB as the owner, postgresql://user:password@host/database; empty: the embedded",
     )
-    ingest_url: SecretStr = Field(
-        SecretStr(""),
-        description="the same as a member of odograph_ingest; empty: `odograph up` makes that role",
+    ingest_url: SecretStr = setting(
+        SecretStr(""), "likewise as a member of odograph_ingest; empty: made by `odograph up`"
     )
-    dashboard_url: SecretStr = Field(SecretStr(""), description="as a member of odograph_dashboard, likewise")
-    dispatch_url: SecretStr = Field(SecretStr(""), description="as a member of odograph_dispatch, likewise")
-    port: int = Field(0, ge=0, le=65535, description="port of the embedded PostgreSQL; 0: a free one, kept")
+    dashboard_url: SecretStr = setting(SecretStr(""), "likewise as a member of odograph_dashboard")
+    dispatch_url: SecretStr = setting(SecretStr(""), "likewise as a member of odograph_dispatch")
+    port: int = setting(0, "port of the embedded PostgreSQL; 0: a free one, kept", ge=0, le=65535)
 
     @field_validator("url", "ingest_url", "dashboard_url", "dispatch_url")
     @classmethod
@@ -182,42 +176,25 @@ class Db(Section):
 class Bridge(Section):
     """MQTT to Kafka."""
 
-    client_id: str = Field(
-        "odograph-bridge", description="stable MQTT client id: the broker's session hangs on it"
+    client_id: str = setting("odograph-bridge", "stable MQTT client id: the broker's session hangs on it")
+    user: str = setting("", "MQTT user name of the bridge; empty: anonymous")
+    password_file: Path | None = setting(None, "file with its password, readable by its owner only")
+    identity_property: str = setting("", "MQTT 5 user property with the sender's name; empty: none")
+    http_port: int = setting(0, "port of /livez /readyz /metrics; 0: a free one, kept", ge=0, le=65535)
+    guarantee: Literal["at-least-once", "at-most-once"] = setting(
+        "at-least-once", "at-most-once: QoS 0, nothing doubled, what cannot be stored at once is lost"
     )
-    user: str = Field("", description="MQTT user name of the bridge; empty: anonymous")
-    password_file: Path | None = Field(None, description="file with its password, readable by its owner only")
-    identity_property: str = Field("", description="MQTT 5 user property with the sender's name; empty: none")
-    http_port: int = Field(
-        0, ge=0, le=65535, description="port of /livez /readyz /metrics; 0: a free one, kept"
-    )
-    guarantee: Literal["at-least-once", "at-most-once"] = Field(
-        "at-least-once",
-        description="at-most-once: QoS 0, nothing doubled, what cannot be stored at once is lost",
-    )
-    shard: str = Field("1/1", pattern=r"^\d+/\d+$", description="share of the fleet this bridge carries, i/n")
-    shards: int = Field(1, ge=1, le=16, description="bridges that `odograph up` starts, each with its share")
-    max_in_flight: int = Field(20_000, ge=1, description="messages between MQTT and Kafka, at most")
-    max_in_flight_bytes: int = Field(
-        64 << 20, ge=1 << 16, description="bytes between MQTT and Kafka, at most"
-    )
-    vehicle_rate: float = Field(
-        200.0, ge=0, description="messages/s that one vehicle may send for long on a channel; 0: no limit"
-    )
-    vehicle_burst: int = Field(
-        20_000, ge=1, description="messages that one vehicle may send at once: what it stored without radio"
-    )
-    crash_rate: float = Field(
-        20.0, ge=0, description="crash messages/s that one vehicle may send for long; 0: no limit"
-    )
-    crash_burst: int = Field(2000, ge=1, description="crash messages that one vehicle may send at once")
-    dead_letters_per_minute: int = Field(
-        6000, ge=0, description="rejected messages kept by a lane, more are counted only; 0: all are kept"
-    )
-    drain_s: float = Field(10.0, gt=0, description="time to finish what is in flight after SIGTERM, s")
-    silent_s: float = Field(
-        900.0, gt=0, description="an online vehicle that sends nothing for so long is called silent, s"
-    )
+    shard: str = setting("1/1", "share of the fleet this bridge carries, i/n", pattern=r"^\d+/\d+$")
+    shards: int = setting(1, "bridges that `odograph up` starts, each with its share", ge=1, le=16)
+    max_in_flight: int = setting(20_000, "messages between MQTT and Kafka, at most", ge=1)
+    max_in_flight_bytes: int = setting(64 << 20, "bytes between MQTT and Kafka, at most", ge=1 << 16)
+    vehicle_rate: float = setting(200.0, "sustained messages/s of one vehicle and channel; 0: no limit", ge=0)
+    vehicle_burst: int = setting(20_000, "messages that one vehicle may send at once", ge=1)
+    crash_rate: float = setting(20.0, "sustained crash messages/s of one vehicle; 0: no limit", ge=0)
+    crash_burst: int = setting(2000, "crash messages that one vehicle may send at once", ge=1)
+    dead_letters_per_minute: int = setting(6000, "rejected messages that a lane keeps; 0: all", ge=0)
+    drain_s: float = setting(10.0, "time to finish what is in flight after SIGTERM, s", gt=0)
+    silent_s: float = setting(900.0, "an online vehicle that sends nothing for this long is silent, s", gt=0)
 
     @model_validator(mode="after")
     def _login(self) -> Self:
@@ -229,119 +206,34 @@ class Bridge(Section):
 class Downlink(Section):
     """Kafka to vehicles and webhooks."""
 
-    http_port: int = Field(
-        0, ge=0, le=65535, description="port of /livez /readyz /metrics; 0: a free one, kept"
+    http_port: int = setting(0, "port of /livez /readyz /metrics; 0: a free one, kept", ge=0, le=65535)
+    webhooks: Path | None = setting(None, "TOML file of webhooks that receive alerts; none: no webhooks")
+    key_file: Path | None = setting(
+        None, "Ed25519 key (PEM, 0600) that signs the downlink; none: in the home"
     )
-    webhooks: Path | None = Field(None, description="TOML file of webhooks that are told alerts; none: none")
-    key_file: Path | None = Field(
-        None,
-        description="Ed25519 private key (PEM, 0600) that signs what vehicles are told; none: in the home",
-    )
-    public_key_file: Path | None = Field(
-        None, description="its public key (PEM), with which vehicles check that; none: in the home"
-    )
-
-
-class Jobs(Section):
-    """The Spark jobs."""
-
-    master: str = Field("local[2]", description="Spark master of the micro-batch application")
-    trigger_s: float = Field(2.0, gt=0, description="trigger of the query telemetry, s")
-    publish_s: float = Field(
-        0.0, ge=0, description="a changing open window is written at most once in so long; 0: each batch, s"
-    )
-    archive_trigger_s: float = Field(10.0, gt=0, description="trigger of the archive query, s")
-    repair_interval_s: float = Field(20.0, gt=0, description="pause between two repairs of late windows, s")
-    rollup_interval_s: float = Field(
-        10.0, gt=0, description="pause between two roll-ups to minutes, hours and days, s"
-    )
-    trend_interval_s: float = Field(
-        30.0, gt=0, description="pause between two passes over the trends of 50 vehicles, s"
-    )
-    window_s: int = Field(10, ge=1, description="vehicle window, s")
-    road_window_s: int = Field(60, ge=1, description="road-cell window, s")
-    lateness_s: int = Field(
-        30, ge=1, description="a frame received later than this after its first sample is late, s"
-    )
-    ahead_s: int = Field(
-        10, ge=1, description="a frame stamped further ahead of its receipt is quarantined, s"
-    )
-    clock_floor: str = Field(
-        "2015-01-01", description="a device clock before this day was never set: quarantined"
-    )
-    max_offsets: int = Field(100_000, ge=1, description="records a micro-batch takes at most")
-    driver_mb: int = Field(2048, ge=512, description="memory of the micro-batch driver, MiB")
-    instant_mb: int = Field(1024, ge=512, description="memory of the real-time driver, MiB")
-    java_options: str = Field(
-        "", description="more options of the Spark applications' Java machines, as -XX:TieredStopAtLevel=4"
-    )
-    instant_trigger_s: float = Field(
-        60.0, ge=5, description="checkpoint interval of the real-time query of frames, s"
-    )
-    crash_trigger_s: float = Field(600.0, ge=5, description="checkpoint interval of that of crash records, s")
-    rules: Path | None = Field(None, description="alert rules file; none: the one that ships")
-    evidence_interval_s: float = Field(
-        15.0, gt=0, description="pause between two collections of the frames around alerts, s"
-    )
-    evidence_days: int = Field(30, ge=1, description="how long the frames around alerts are kept, days")
-    rehearse_late_h: int = Field(
-        6, ge=0, description="a rehearsal looks for frames that came up to so long after its span, h"
-    )
-    sql_dir: Path | None = Field(
-        None, description="folder of users' queries on the stream, *.sql; none: none"
-    )
-
-    vehicle_buckets: int = Field(
-        2,
-        ge=1,
-        le=1024,
-        description="groups of vehicles in the state of the query telemetry; kept by its checkpoint",
-    )
-    hold_frames: int = Field(
-        600, ge=1, description="frames of a vehicle that wait for a missing one before them, at most"
-    )
-    receipt_skew_s: int = Field(
-        5, ge=0, description="how far partitions may lie apart in receive time before timers run, s"
-    )
-    forget_h: int = Field(
-        168, ge=1, description="the memory of a vehicle that sent nothing for so long goes, hours"
-    )
-
-    @property
-    def unwritten_ms(self) -> int:
-        """How long what the query telemetry has taken in may wait until it is written, by receipt."""
-        return int((self.publish_s + self.receipt_skew_s) * 1000) if self.publish_s else 0
+    public_key_file: Path | None = setting(None, "its public key (PEM), for vehicles; none: in the home")
 
 
 class Watch(Section):
     """The process that measures all others, for the page Operations."""
 
-    interval_s: float = Field(5.0, gt=0, description="pause between two looks at every part, s")
-    slow_interval_s: float = Field(
-        300.0, gt=0, description="pause between two looks at memory and at what lies on the disk, s"
-    )
+    interval_s: float = setting(5.0, "pause between two measurements of every part, s", gt=0)
+    slow_interval_s: float = setting(300.0, "pause between two measurements of memory and disk, s", gt=0)
 
 
 class Dashboard(Section):
     """The web page."""
 
-    port: int = Field(0, ge=0, le=65535, description="port; 0: a free one, kept")
-    refresh_s: float = Field(2.0, gt=0, description="interval of the live parts, s")
-    strained_share: float = Field(
-        0.8, gt=0, description="a part that is so full, or so long at a batch, is shown as strained; 1: full"
+    port: int = setting(0, "port; 0: a free one, kept", ge=0, le=65535)
+    refresh_s: float = setting(2.0, "interval of the live parts, s", gt=0)
+    strained_share: float = setting(0.8, "from this load on a part is shown as strained; 1: full", gt=0)
+    address: IPv4Address = setting(
+        IPv4Address("127.0.0.1"), "address it listens on; any but loopback asks for ODOGRAPH_DASHBOARD_OIDC"
     )
-    address: IPv4Address = Field(
-        IPv4Address("127.0.0.1"),
-        description="address it listens on; any but loopback asks for ODOGRAPH_DASHBOARD_OIDC",
+    hosts: str = setting(
+        "", "more host names, host[,host], under which it answers; requests for any other get 403"
     )
-    hosts: str = Field(
-        "",
-        description="host names, host[,host], under which it answers besides loopback's, its address and "
-        "that of signing in; requests for any other get 403",
-    )
-    oidc: Path | None = Field(
-        None, description="TOML file for signing in by OpenID Connect: [auth], [roles]; none: local only"
-    )
+    oidc: Path | None = setting(None, "TOML file for OpenID Connect, [auth] and [roles]; none: local only")
 
     @property
     def host_names(self) -> tuple[str, ...]:

@@ -27,27 +27,39 @@ from pydantic_settings import (
 from infra.clients import database_url
 from infra.clients.mqtt_broker import MqttBroker
 from infra.contract.errors import ConfigError, ServiceError
-from infra.settings.section_archive import Archive
-from infra.settings.section_cohort import Cohort
-from infra.settings.section_ledger import Ledger, Retention
-from infra.settings.section_recompute import Recompute
-from infra.settings.section_road import Crash, Journeys, Roads
+from infra.settings.job_sections import (
+    Archive,
+    Cohort,
+    Crash,
+    Jobs,
+    Journeys,
+    Ledger,
+    Recompute,
+    Retention,
+    Roads,
+)  # fmt: skip
 from infra.settings.sections import (
     Bridge,
     Dashboard,
     Db,
     Downlink,
-    Jobs,
     Kafka,
     Mqtt,
     Paths,
     Section,
     Watch,
-)
+)  # fmt: skip
 
 PREFIX = "ODOGRAPH_"
 CONFIG_FILE = ".odograph.toml"
 ENDPOINTS_FILE = "endpoints.json"
+RENAMED = {
+    "ODOGRAPH_JOBS_FORGET_H": "ODOGRAPH_JOBS_STATE_TTL_H",
+    "ODOGRAPH_JOBS_HOLD_FRAMES": "ODOGRAPH_JOBS_REORDER_BUFFER_FRAMES",
+    "ODOGRAPH_RECOMPUTE_ATTEMPT_S": "ODOGRAPH_RECOMPUTE_TRANSACTION_TIMEOUT_S",
+    "ODOGRAPH_RECOMPUTE_LOOK_S": "ODOGRAPH_RECOMPUTE_POLL_INTERVAL_S",
+}
+"""Settings of earlier versions and their names now; the file's keys follow from these."""
 
 
 class Settings(BaseSettings):
@@ -134,20 +146,19 @@ class Endpoints:
 
 def load(**overrides: Any) -> Settings:
     """The settings in force; raises ConfigError with every wrong value and unknown variable named."""
-    wrong = {name: f"there is no such setting{_suggestion(name)}" for name in unknown_variables(os.environ)}
+    wrong = {name: _unknown(name) for name in unknown_variables(os.environ)}
     try:
         found = Settings(**overrides)
     except ValidationError as error:
         for e in error.errors(include_input=False, include_url=False, include_context=False):
             name = f"{PREFIX}{'_'.join(map(str, e['loc']))}".upper()
-            unknown = e["type"] == "extra_forbidden"
-            told = f"there is no such setting{_suggestion(name)}" if unknown else e["msg"]
-            wrong.setdefault(name, told.removeprefix("Value error, "))
+            why = _unknown(name) if e["type"] == "extra_forbidden" else e["msg"]
+            wrong.setdefault(name, why.removeprefix("Value error, "))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{CONFIG_FILE}: {error}") from error
     if wrong:
-        told = "; ".join(why if why.startswith(PREFIX) else f"{name}: {why}" for name, why in wrong.items())
-        raise ConfigError(f"wrong setting: {told}. `odograph config` lists all settings")
+        named = (why if why.startswith(PREFIX) else f"{name}: {why}" for name, why in wrong.items())
+        raise ConfigError(f"wrong setting: {'; '.join(named)}. `odograph config` lists all settings")
     return found
 
 
@@ -169,9 +180,11 @@ def unknown_variables(environment: Iterable[str]) -> list[str]:
     return sorted(name for name in environment if name.startswith(PREFIX) and name not in known)
 
 
-def _suggestion(name: str) -> str:
+def _unknown(name: str) -> str:
+    if name in RENAMED:
+        return f"was renamed to {RENAMED[name]}"
     near = difflib.get_close_matches(name, known_variables(), n=1)
-    return f"; did you mean {near[0]}?" if near else ""
+    return "there is no such setting" + (f"; did you mean {near[0]}?" if near else "")
 
 
 def endpoints(settings: Settings) -> Endpoints:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from infra.contract import signing
+from infra.contract import downlink
 from infra.contract.errors import ConfigError
 from infra.settings.settings import Settings
 from infra.stack.postgres import write_private
@@ -13,15 +13,15 @@ def ensure_keys(settings: Settings) -> None:
 
     The public key always follows from the private one; one that the settings name must be its counterpart.
     """
-    own = settings.paths.home / signing.KEY_FILE
+    own = settings.paths.home / downlink.KEY_FILE
     if settings.downlink.key_file is None and not own.exists():
-        write_private(own, signing.new_key())
-    pem = signing.signer(settings).public_pem()
-    path = signing.public_key_file(settings)
+        write_private(own, downlink.new_key())
+    pem = downlink.signer(settings).public_pem()
+    path = downlink.public_key_file(settings)
     if settings.downlink.public_key_file is None:
         path.write_bytes(pem)
         return
-    signing.verifier(settings)
+    downlink.verifier(settings)
     if path.read_bytes().strip() != pem.strip():
         raise ConfigError(
             f"ODOGRAPH_DOWNLINK_PUBLIC_KEY_FILE {path} is not the public key of ODOGRAPH_DOWNLINK_KEY_FILE; "

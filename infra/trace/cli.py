@@ -30,8 +30,8 @@ def trace(
     from infra.clients.log_records import Wanted
     from infra.contract.errors import ConfigError, ServiceError
     from infra.contract.topics import VEHICLE_ID
-    from infra.settings.durations import duration_ms
     from infra.settings.settings import endpoints, load
+    from infra.settings.values import duration_ms
     from infra.trace import hops
     from infra.trace.follow import follow
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from infra.contract.errors import ConfigError
-from infra.settings.durations import duration_ms
 from infra.settings.settings import load
+from infra.settings.values import duration_ms
 from load_tests.drills.catalogue import DRILLS, SINGLE_ATTACKS, Drill
 from load_tests.drills.flow import Load
 from load_tests.drills.site import Say, opened

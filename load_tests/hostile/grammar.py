@@ -14,8 +14,7 @@ from typing import Any, Final
 
 import orjson
 
-from infra.contract.crash_parts import split_crash
-from infra.contract.messages import crash_digest
+from infra.contract.messages import crash_digest, split_crash
 from infra.contract.signals import SIGNALS
 from load_tests.mqtt_flood import frame, vehicle_id
 

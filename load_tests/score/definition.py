@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from infra.contract.errors import ConfigError
-from infra.settings.yaml_file import read_yaml
+from infra.settings.files import read_yaml
 
 SHIPPED: Final = Path(__file__).with_name("hits.yaml")
 _TOP: Final = ("slack_s", "trips", "harsh", "detectors", "faults", "unjudged")

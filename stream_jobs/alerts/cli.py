@@ -109,10 +109,10 @@ def silence(
     as_json: Json = False,
 ) -> None:
     """Tell nobody of a rule's or a vehicle's alerts for a while; they are stored and marked."""
+    from infra.contract.downlink import silence_file, write_silences
     from infra.contract.errors import ConfigError
-    from infra.contract.silence import silence_file, write_silences
-    from infra.settings.durations import duration_ms
     from infra.settings.settings import load
+    from infra.settings.values import duration_ms
     from stream_jobs.alerts.store import alert_store
 
     if rule is None and vehicle is None:
@@ -135,7 +135,7 @@ def unsilence(
     as_json: Json = False,
 ) -> None:
     """End silences before their time: alerts are told again from now on."""
-    from infra.contract.silence import silence_file, write_silences
+    from infra.contract.downlink import silence_file, write_silences
     from infra.settings.settings import load
     from stream_jobs.alerts.store import alert_store
 
@@ -162,9 +162,8 @@ def rehearse(
     The rules in force with the same ids run over the same frames; nothing is stored.
     """
     from infra.clients.log import configure
-    from infra.settings.durations import duration_ms
-    from infra.settings.moments import moment_ms
     from infra.settings.settings import load
+    from infra.settings.values import duration_ms, moment_ms
     from stream_jobs.alerts.text import comparison_page
     from stream_jobs.app.session import spark_when_asked
     from stream_jobs.reprocess.backtest.compare import as_json as whole

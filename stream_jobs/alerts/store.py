@@ -16,8 +16,8 @@ from psycopg.rows import dict_row
 
 from infra.clients.db_errors import Cause, cause_of
 from infra.clients.socket_deadline import at_most
+from infra.contract.downlink import Silence
 from infra.contract.errors import ConfigError, ServiceError
-from infra.contract.silence import Silence
 
 CONNECT_S: Final = 5
 ANSWER_S: Final = 15.0

@@ -54,7 +54,7 @@ def stream_tasks(
             PROGRESS_S,
             partial(write_progress, board, database("progress"), settings.jobs.unwritten_ms),
         ),
-        ("recompute", settings.recompute.look_s, nightly),
+        ("recompute", settings.recompute.poll_interval_s, nightly),
     ]
     if settings.archive.url:
         store = partial(HadoopStore, spark, settings.archive.url)

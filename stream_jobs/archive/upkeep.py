@@ -17,7 +17,7 @@ from typing import Final
 import structlog
 
 from infra.contract.errors import ArchiveError
-from infra.settings.section_archive import Archive
+from infra.settings.job_sections import Archive
 from stream_jobs.archive.exchange import exchanged
 from stream_jobs.archive.layout import DAY_MS, HOUR_MS, PACKED, PACKING, TELEMETRY, hour_name
 from stream_jobs.archive.manifest import HourState, append, locked, read_hour, sync

@@ -39,8 +39,8 @@ def audit(
     tell. Vehicles whose identity two devices use at once are named too.
     """
     from infra.contract.errors import ConfigError
-    from infra.settings.durations import duration_ms
     from infra.settings.settings import endpoints, load
+    from infra.settings.values import duration_ms
     from stream_jobs.audit import report
     from stream_jobs.audit.run import audit as take
     from stream_jobs.audit.run import wanted

@@ -12,7 +12,7 @@ from typing import Final
 from zoneinfo import ZoneInfo
 
 from infra.contract.errors import ConfigError
-from infra.settings.durations import duration_ms
+from infra.settings.values import duration_ms
 
 EVER_MS: Final = 1 << 52
 """Later than any moment, ms; a whole number as a double too."""

@@ -12,9 +12,8 @@ from typing import Any, Final
 
 import orjson
 
-from infra.contract.crash_parts import HEAD, is_part, join_crash
 from infra.contract.errors import ContractError
-from infra.contract.messages import decode_crash
+from infra.contract.messages import PART_HEAD, decode_crash, is_part, join_crash
 from infra.contract.topics import HEADER_MQTT_TOPIC
 from stream_jobs.events.rows import (
     ClockRange,
@@ -76,7 +75,7 @@ def assembled(parts: Sequence[Row], clocks: ClockRange) -> Row:
     whole = decode_crash(raw)
     if is_part(whole):
         raise ContractError("bad_shape", "the parts give a part again")
-    for key in HEAD:
+    for key in PART_HEAD:
         claims = {message[key] for message in messages}
         if claims != {whole[key]}:
             raise ContractError(

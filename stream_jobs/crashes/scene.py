@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from infra.settings.section_road import Crash
+from infra.settings.job_sections import Crash
 
 KMH_PER_MPS: Final = 3.6
 AFTER_MS: Final = 40_000

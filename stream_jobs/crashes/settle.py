@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 
 import orjson
 
-from infra.settings.section_road import Crash
+from infra.settings.job_sections import Crash
 from stream_jobs.crashes.scene import Window, seen
 from stream_jobs.crashes.verdict import SUSPECT, Verdict, judge
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from infra.contract.frame import Frame
 from infra.contract.messages import crash_digest
-from infra.settings.section_road import Crash
+from infra.settings.job_sections import Crash
 from stream_jobs.crashes.scene import Seen
 from stream_jobs.crashes.vault.curves import Curve, curves, deployed
 

@@ -11,8 +11,8 @@ import structlog
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from infra.contract.bounds import LAST_MS
 from infra.contract.errors import ServiceError
+from infra.contract.frame import LAST_MS
 from stream_jobs.events.rows import Record
 
 BATCH: Final = 1000

@@ -13,9 +13,8 @@ from typing import Any, Final
 
 import orjson
 
-from infra.contract.bounds import LAST_MS, shown
 from infra.contract.errors import REASONS, WHOLE_REASONS, ContractError
-from infra.contract.frame import decode
+from infra.contract.frame import LAST_MS, decode, shown
 from infra.contract.messages import crash_digest, decode_alert, decode_crash, read_status
 from infra.contract.topics import (
     DETAIL_CHARS,
@@ -25,7 +24,7 @@ from infra.contract.topics import (
     HEADER_REASON,
     HEADER_SINCE_MS,
 )
-from infra.settings.sections import Jobs
+from infra.settings.job_sections import Jobs
 from stream_jobs.alerts.derive import Finding
 from stream_jobs.crashes.vault.check import as_rows, defects
 from stream_jobs.frames.plausibility import POSITION, place

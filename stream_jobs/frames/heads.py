@@ -9,8 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from infra.contract.bounds import CODE_CHARS, CODES, MAX_INT
-from infra.contract.frame import MAX_DT_MS, MAX_SAMPLES
+from infra.contract.frame import CODE_CHARS, CODES, MAX_DT_MS, MAX_INT, MAX_SAMPLES
 from infra.contract.topics import VEHICLE_ID
 from infra.contract.verdict import CLOCK_AHEAD, CLOCK_UNSET, LATE, OK, UNREADABLE, ClockLimits
 from stream_jobs.frames.arrays import Flags, Ints

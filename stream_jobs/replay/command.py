@@ -19,9 +19,8 @@ from infra.clients.stop_signals import stopped_by_signals
 from infra.contract.errors import ConfigError, ServiceError
 from infra.contract.topics import kafka_topic
 from infra.contract.verdict import clock_limits
-from infra.settings.durations import duration_ms
-from infra.settings.moments import moment_ms
 from infra.settings.settings import PREFIX, Endpoints, Settings, endpoints, known_variables, load
+from infra.settings.values import duration_ms, moment_ms
 from stream_jobs.replay import actions, databases, runs, sources, work
 from stream_jobs.replay.feed import bounds_of
 from stream_jobs.replay.log import Log, partitions_of

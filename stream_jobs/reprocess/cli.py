@@ -36,8 +36,8 @@ def recompute(
     """
     from infra.clients.log import configure
     from infra.contract.errors import ConfigError
-    from infra.settings.moments import moment_ms
     from infra.settings.settings import load
+    from infra.settings.values import moment_ms
     from stream_jobs.reprocess.plan import Span
 
     configure("recompute")
@@ -63,7 +63,7 @@ def _run(settings: Settings, span: Span) -> tuple[Run, Counts]:
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    database = dead_lettering(settings, addresses, "recompute", stop, terms.attempt_s)
+    database = dead_lettering(settings, addresses, "recompute", stop, terms.transaction_timeout_s)
     try:
         caught_up_ms = work.closed_ms(settings, addresses, database)
         closed = work.closed_span(settings, span, caught_up_ms)

@@ -151,7 +151,7 @@ def _close(tools: Tools, run: Run) -> Counts:
     while roll_up():
         pass
     since, until = runs.moment(run.span.from_ms), runs.moment(run.span.until_ms)
-    continuous.refresh(tools.owner_url, since, until, tools.settings.recompute.attempt_s)
+    continuous.refresh(tools.owner_url, since, until, tools.settings.recompute.transaction_timeout_s)
     return tools.database.run(lambda c: runs.finish(c, run))
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from infra.contract.errors import ConfigError
-from infra.settings.yaml_file import read_yaml
+from infra.settings.files import read_yaml
 
 DAYS_MAX_S: Final = 90 * 86_400
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from infra.settings.yaml_file import read_yaml
+from infra.settings.files import read_yaml
 from stream_jobs.rules.entries import Entry
 from stream_jobs.rules.kinds import Fence
 

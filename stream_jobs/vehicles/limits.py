@@ -15,8 +15,8 @@ MS_PER_H = 3_600_000
 def core_limits(settings: Settings) -> CoreLimits:
     """What the core must know."""
     jobs = settings.jobs
-    patience = Patience(jobs.lateness_s * MS_PER_S, jobs.hold_frames)
-    return CoreLimits(patience, jobs.forget_h * MS_PER_H, journey_limits(settings))
+    patience = Patience(jobs.lateness_s * MS_PER_S, jobs.reorder_buffer_frames)
+    return CoreLimits(patience, jobs.state_ttl_h * MS_PER_H, journey_limits(settings))
 
 
 def harsh_limits(settings: Settings) -> HarshLimits:

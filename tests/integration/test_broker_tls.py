@@ -19,7 +19,7 @@ from edge_simulator.sending.lean_publisher import LeanPublisher
 from edge_simulator.sending.publisher import Publisher
 from edge_simulator.sending.publishing import Message
 from infra.clients.mqtt_broker import MqttBroker
-from infra.contract import signing
+from infra.contract.downlink import signer
 from infra.contract.errors import ServiceError
 from infra.settings.settings import Endpoints, Settings, load
 from infra.stack import cache, probes
@@ -90,7 +90,7 @@ def test_frames_and_what_vehicles_are_told_pass_in_both_directions(
         assert found == frames
         told = notices.Notice("Ice", "MINOR", (), 60, keep=False)
         for _ in range(20):
-            notices.send(told, root, addresses(broker), signing.signer(settings))
+            notices.send(told, root, addresses(broker), signer(settings))
         heard: list[bytes] = []
         eventually(lambda: listened(vehicle, heard) == 20, 60, "20 notices in the vehicle")
     source.close()

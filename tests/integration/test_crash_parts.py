@@ -8,8 +8,7 @@ from typing import Any
 import orjson
 import pytest
 
-from infra.contract.crash_parts import split_crash
-from infra.contract.messages import crash_digest
+from infra.contract.messages import crash_digest, split_crash
 from infra.contract.topics import mqtt_topic
 from tests.integration.bridge_support import bridge, publish
 from tests.integration.events_support import (

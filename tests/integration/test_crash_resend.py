@@ -11,7 +11,7 @@ import pytest
 
 from edge_simulator.edr import crash_store
 from infra.contract import messages
-from infra.contract.crash_parts import join_crash
+from infra.contract.messages import join_crash
 from load_tests.drills.link import Link
 from tests.integration.broker_support import Broker, Listener, a_broker
 from tests.support import eventually

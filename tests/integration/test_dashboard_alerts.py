@@ -15,7 +15,7 @@ import pytest
 from playwright.sync_api import Browser, Locator, expect
 
 from dashboard import bundles
-from infra.contract.silence import Silences, silence_file
+from infra.contract.downlink import Silences, silence_file
 from infra.stack.stack import Stack
 from stream_jobs.alerts.store import alert_store
 from stream_jobs.crashes.vault import bundle, tables

@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 import psycopg
 import pytest
 
+from infra.contract.downlink import Silences, silence_file
 from infra.contract.errors import ConfigError
-from infra.contract.silence import Silences, silence_file
 from infra.stack.stack import Stack
 from stream_jobs.alerts.store import Wanted, alert_store
 from stream_jobs.rules.cohort.metrics import load_metrics

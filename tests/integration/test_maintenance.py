@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from dashboard import operations_queries
-from infra.settings.section_ledger import Retention
+from infra.settings.job_sections import Retention
 from infra.stack.probes import failing_tasks
 from infra.stack.sizes import table_sizes
 from infra.stack.stack import Stack

@@ -26,7 +26,7 @@ from bridge.downlink import hook, signature
 from edge_simulator.sending import run
 from infra.clients import database_url
 from infra.clients.mqtt_broker import MqttBroker
-from infra.contract import downlink, signing, topics
+from infra.contract import downlink, topics
 from infra.contract.errors import ServiceError
 from infra.settings import settings
 from infra.stack import cache, database_logins
@@ -242,7 +242,7 @@ def stranger(site: Site, mutant: str | None) -> Iterable[Promise]:
     log = site.home / "runs" / name / "frames.jsonl"
     until(lambda: log.exists() and b"\n" in log.read_bytes(), SOON_S, "the vehicle's first frame")
     vin = orjson.loads(log.read_bytes().splitlines()[0])["payload"]["vehicle_id"]
-    service, thief = signing.signer(site.settings), signing.Signer(Ed25519PrivateKey.generate())
+    service, thief = downlink.signer(site.settings), downlink.Signer(Ed25519PrivateKey.generate())
     now_ms = time.time_ns() // 1_000_000
     fresh, old = now_ms + 600_000, now_ms - 1000
     mine = _alert("row9-forged", vin)
@@ -354,7 +354,7 @@ def _believed() -> None:
 
         return opened
 
-    replaced(signing.Verifier, "opened", believing)
+    replaced(downlink.Verifier, "opened", believing)
 
 
 def _timeless() -> None:

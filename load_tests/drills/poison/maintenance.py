@@ -23,7 +23,7 @@ from stream_jobs.maintenance.task import PeriodicTask, TaskMetrics
 
 SHORT: Final = {
     "ODOGRAPH_JOBS_TREND_INTERVAL_S": "1", "ODOGRAPH_JOBS_ROLLUP_INTERVAL_S": "1",
-    "ODOGRAPH_RECOMPUTE_LOOK_S": "1", "ODOGRAPH_JOBS_ARCHIVE_TRIGGER_S": "2",
+    "ODOGRAPH_RECOMPUTE_POLL_INTERVAL_S": "1", "ODOGRAPH_JOBS_ARCHIVE_TRIGGER_S": "2",
 }  # fmt: skip
 FLEET: Final = ("-c", "20", "--rate", "20", "--duration", "600s")
 NEEDED: Final = {"maintenance": ("trends", "vehicle_baseline"), "jobs": ("recompute", "recompute_run")}

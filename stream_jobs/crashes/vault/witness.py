@@ -17,10 +17,9 @@ import orjson
 
 from infra.clients.log_reader import LogReader
 from infra.clients.log_records import Record
-from infra.contract.crash_parts import is_part, join_crash
 from infra.contract.errors import ContractError
 from infra.contract.frame import Frame
-from infra.contract.messages import crash_digest, decode_crash
+from infra.contract.messages import crash_digest, decode_crash, is_part, join_crash
 from infra.contract.topics import KAFKA_TOPICS, kafka_topic
 from stream_jobs.crashes.vault.custody import Key, name_of
 

@@ -90,7 +90,7 @@ def bring_in(
     """Restate what the day touches and is not restated yet. Raises ConfigError, ServiceError."""
     progress = Progress.of(archive_of(settings.paths.home), taken.name)
     progress.begin(fresh=taken.fresh > 0)
-    database = dead_lettering(settings, addresses, "backfill", stop, settings.recompute.attempt_s)
+    database = dead_lettering(settings, addresses, "backfill", stop, settings.recompute.transaction_timeout_s)
     try:
         spans = spans_of(taken.pieces_ms, grid_of(settings).road_window_ms)
         left = progress.left(spans)

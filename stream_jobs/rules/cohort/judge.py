@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from infra.settings.section_cohort import Cohort as Terms
+from infra.settings.job_sections import Cohort as Terms
 from stream_jobs.rules.cohort.lasting import State, forgotten, step
 from stream_jobs.rules.cohort.metrics import Metric
 from stream_jobs.rules.cohort.residuals import Bucket, Residual, residuals

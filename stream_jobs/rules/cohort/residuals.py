@@ -10,7 +10,7 @@ from typing import Final, Literal, NamedTuple
 
 import numpy as np
 
-from infra.settings.section_cohort import Cohort as Terms
+from infra.settings.job_sections import Cohort as Terms
 from stream_jobs.rules.cohort.metrics import Metric
 from stream_jobs.rules.cohort.robust import Floats, others
 

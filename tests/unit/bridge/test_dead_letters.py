@@ -12,8 +12,8 @@ from bridge.dead_letters.letter import Letter, Selection, dump
 from bridge.dead_letters.recheck import Passed, Recheck, Report, Stays, judge_parts, judge_statuses
 from bridge.dead_letters.text import list_text, report_json, report_text, rows, since_ms
 from bridge.translate import KEPT_BYTES, Rejection, Translator
-from infra.contract.crash_parts import split_crash
 from infra.contract.errors import ConfigError
+from infra.contract.messages import split_crash
 from infra.contract.verdict import ClockLimits
 
 VIN = "1HGCM82633A004352"

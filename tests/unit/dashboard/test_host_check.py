@@ -10,9 +10,9 @@ import pytest
 from dashboard.host_check import HostCheck, served_names
 from dashboard.roles import Roles
 from infra.contract.errors import ConfigError
-from infra.settings.hosts import LOOPBACK
 from infra.settings.sections import Dashboard
 from infra.settings.settings import load
+from infra.settings.values import LOOPBACK
 
 
 def answer(kind: str, *headers: tuple[str, str]) -> list[Any]:

@@ -9,7 +9,7 @@ from edge_simulator import faults
 from edge_simulator.scenario import Cadence, LinkShares, cadence
 from edge_simulator.wireless import link
 from infra.contract.errors import ConfigError
-from infra.settings.durations import duration_ms
+from infra.settings.values import duration_ms
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infra.contract import crash_parts, messages
-from infra.contract.crash_parts import join_crash, split_crash
+from infra.contract import messages
 from infra.contract.errors import ContractError
+from infra.contract.messages import join_crash, split_crash
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "crash.json"
 GOLDEN_PARTS = GOLDEN.with_name("crash_parts.jsonl")
@@ -47,12 +47,10 @@ def test_parts_of_any_size_give_the_record_back(chunk_bytes: int, text: str) -> 
 def test_part_0_alone_repeats_the_figures_and_none_the_long_tables() -> None:
     whole = orjson.loads(RECORD)
     first, *rest = parts_of(RECORD, 4096)
-    assert {key: first[key] for key in crash_parts.FIGURES} == {
-        key: whole[key] for key in crash_parts.FIGURES
-    }
+    assert {key: first[key] for key in messages.FIGURES} == {key: whole[key] for key in messages.FIGURES}
     assert "pre_crash" not in first
     for part in rest:
-        assert set(part) == {*crash_parts.HEAD, *crash_parts.CLOCKS, *crash_parts.PART_KEYS}
+        assert set(part) == {*messages.PART_HEAD, *messages.CLOCKS, *messages.PART_KEYS}
 
 
 def test_a_part_is_hardly_larger_than_asked_for() -> None:

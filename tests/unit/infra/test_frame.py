@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from infra.contract import frame
-from infra.contract.bounds import MAX_INT
 from infra.contract.errors import ContractError
+from infra.contract.frame import MAX_INT
 from infra.contract.signals import FAST, SLOW
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "frame.json"

@@ -7,11 +7,13 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from infra.clients import database_url
 from infra.clients.mqtt_broker import MqttBroker
 from infra.contract.errors import ConfigError, ServiceError
 from infra.settings import settings
+from infra.settings.job_sections import Retention
 from infra.stack import settings_table
 
 
@@ -39,6 +41,21 @@ def test_a_wrong_value_is_refused_by_its_variable(monkeypatch: pytest.MonkeyPatc
 def test_an_unknown_variable_is_refused_and_the_near_one_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ODOGRAPH_KAFKAS_PORT", "9092")
     with pytest.raises(ConfigError, match=r"ODOGRAPH_KAFKAS_PORT: .* did you mean ODOGRAPH_KAFKA_PORT\?"):
+        settings.load()
+
+
+@pytest.mark.parametrize(("old", "new"), settings.RENAMED.items())
+def test_a_renamed_setting_names_the_new_one_in_the_environment_and_in_the_file(
+    old: str, new: str, empty_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert new in settings.known_variables()
+    monkeypatch.setenv(old, "5")
+    with pytest.raises(ConfigError, match=f"wrong setting: {old}: was renamed to {new}. "):
+        settings.load()
+    monkeypatch.delenv(old)
+    section, _, key = old.lower().removeprefix("odograph_").partition("_")
+    (empty_folder / ".odograph.toml").write_text(f"[{section}]\n{key} = 5\n")
+    with pytest.raises(ConfigError, match=f"wrong setting: {old}: was renamed to {new}. "):
         settings.load()
 
 
@@ -180,3 +197,16 @@ def test_addresses_of_a_stack_that_never_ran_say_how_to_start_it(tmp_path: Path)
 def test_addresses_do_not_show_their_passwords() -> None:
     shown = repr(settings.Endpoints("127.0.0.1", 1883, "127.0.0.1:9092", "postgresql://a:s3cret@h/d", "", ""))
     assert shown == "Endpoints(mqtt=127.0.0.1:1883, kafka=127.0.0.1:9092, db=***)"
+
+
+def test_a_level_is_kept_longer_than_the_one_it_is_made_of() -> None:
+    kept = Retention(windows_days=5, minutes_days=7, hours_days=9, days_days=0)
+    assert kept.days_by_table()["vehicle_minute"] == 7
+    assert Retention(windows_days=0, minutes_days=0, hours_days=0).days_by_table()["vehicle_window"] == 0
+
+
+@pytest.mark.parametrize("days", [(5, 6, 0), (0, 90, 0), (5, 0, 90)])
+def test_a_level_that_would_go_before_the_one_below_is_refused(days: tuple[int, int, int]) -> None:
+    windows, minutes, hours = days
+    with pytest.raises(ValidationError, match="days or more above"):
+        Retention(windows_days=windows, minutes_days=minutes, hours_days=hours)

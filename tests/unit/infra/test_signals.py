@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from infra.contract import frame
-from infra.contract.signals import BY_NAME, FAST, SIGNALS, SLOW, Signal, markdown_table
+from infra.contract import frame, tables
+from infra.contract.signals import BY_NAME, FAST, SIGNALS, SLOW, Signal
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "signals.json"
 
@@ -40,4 +40,4 @@ def test_a_number_has_a_range_of_whole_steps(signal: Signal) -> None:
 
 
 def test_the_table_for_the_readme_has_a_row_a_signal() -> None:
-    assert len(markdown_table().splitlines()) == len(SIGNALS) + 2
+    assert len(tables.signals().splitlines()) == len(SIGNALS) + 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from infra.contract.silence import Silence, Silences, silence_file, write_silences
+from infra.contract.downlink import Silence, Silences, silence_file, write_silences
 
 CODES = Silence("dtc_active", None, 1000, 2000)
 ONE_CAR = Silence(None, "V1", 1000, 2000)

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from infra.contract.errors import ConfigError, shown
-from infra.settings.yaml_file import parse_yaml, read_yaml
+from infra.settings.files import parse_yaml, read_yaml
 
 BILLIONS = (
     "[&a [x, x, x, x], "

@@ -8,7 +8,7 @@ import orjson
 import pytest
 from pyspark.sql import Row, SparkSession
 
-from infra.contract.crash_parts import split_crash
+from infra.contract.messages import split_crash
 from infra.contract.verdict import ClockLimits
 from stream_jobs.rules.findings import crash_findings
 from stream_jobs.rules.model import load_rules

@@ -8,8 +8,8 @@ from typing import Any
 import orjson
 import pytest
 
-from infra.contract.crash_parts import FIGURES, HEAD, split_crash
 from infra.contract.errors import ContractError
+from infra.contract.messages import FIGURES, PART_HEAD, split_crash
 from stream_jobs.crashes.chunks import assembled, part_row
 from stream_jobs.events.rows import ClockRange, Record
 from stream_jobs.events.writes import sort_out
@@ -79,4 +79,4 @@ def test_a_set_that_gives_no_crash_record_is_refused() -> None:
 
 def test_part_0_tells_all_that_rules_may_look_at() -> None:
     seen = set(crash_schema().fieldNames()) - {"part"}
-    assert seen <= {*HEAD, "event_ms", *FIGURES}
+    assert seen <= {*PART_HEAD, "event_ms", *FIGURES}

@@ -11,8 +11,8 @@ import pytest
 from bridge.downlink import alerts, notices
 from bridge.downlink.alerts import Found, Repeats
 from infra.contract import downlink
+from infra.contract.downlink import Silence, Silences, silence_file, write_silences
 from infra.contract.errors import ConfigError, ContractError
-from infra.contract.silence import Silence, Silences, silence_file, write_silences
 from tests.support_alerts import alert
 
 MINUTE_MS = 60_000

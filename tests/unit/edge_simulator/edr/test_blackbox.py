@@ -15,8 +15,7 @@ from edge_simulator.edr.recorder import PROFILES, Setup
 from edge_simulator.faults import Burst, Fault
 from edge_simulator.scenario import Scenario, cadence
 from edge_simulator.world import World
-from infra.contract.crash_parts import join_crash
-from infra.contract.messages import crash_digest, decode_crash
+from infra.contract.messages import crash_digest, decode_crash, join_crash
 
 START_MS = 1_760_000_000_000
 WIDE = np.zeros(570)

@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from edge_simulator.sending.publishing import Incoming
 from edge_simulator.sending.reactions import Reactions, filters
 from infra.contract import downlink
-from infra.contract.signing import Signer, Verifier
+from infra.contract.downlink import Signer, Verifier
 from tests.support_alerts import alert
 
 VINS = ["WDDWF4KB0FR000001", "WDDWF4KB0FR000002"]

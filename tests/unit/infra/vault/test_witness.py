@@ -10,8 +10,7 @@ import orjson
 import pytest
 
 from infra.clients.log_records import Record
-from infra.contract.crash_parts import split_crash
-from infra.contract.messages import crash_digest
+from infra.contract.messages import crash_digest, split_crash
 from stream_jobs.crashes.vault.custody import Key
 from stream_jobs.crashes.vault.witness import CrashLog, Shown, differing, shown
 

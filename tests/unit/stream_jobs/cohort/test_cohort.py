@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 import pytest
 
-from infra.settings.section_cohort import Cohort as Terms
+from infra.settings.job_sections import Cohort as Terms
 from stream_jobs.rules.cohort.findings import alert_row
 from stream_jobs.rules.cohort.judge import Judged, judge
 from stream_jobs.rules.cohort.metrics import Metric

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from infra.contract.messages import crash_digest
-from infra.settings.section_road import Crash
+from infra.settings.job_sections import Crash
 from stream_jobs.crashes.scene import Window, seen
 from stream_jobs.crashes.verdict import judge
 

@@ -1,4 +1,4 @@
-"""YAML files that people write: read within bounds, and every way to be unreadable is one error."""
+"""Files that people write: private secrets, and YAML read within bounds."""
 
 from __future__ import annotations
 
@@ -12,15 +12,27 @@ from infra.contract.errors import ConfigError
 MAX_BYTES: Final = 16 << 20
 MAX_DEPTH: Final = 50
 MAX_NODES: Final = 1_000_000
-"""With what aliases stand for: a few lines of them can stand for billions."""
+"""Aliases written out: a few lines of them can stand for billions."""
 
 _Loader: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _UNREADABLE: Final = (yaml.YAMLError, ValueError, TypeError, AttributeError, LookupError, OverflowError)
 """What PyYAML raises: its own errors, and others for values such as ``!!int x``, ``2026-02-30`` or ``0x``."""
 
 
+def read_secret(path: Path, option: str) -> str:
+    """The text of a file that its owner alone may read, without the line's end; raises ConfigError."""
+    try:
+        mode = path.stat().st_mode
+        text = path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{option} {path}: {error}") from error
+    if mode & 0o077:
+        raise ConfigError(f"{option} {path}: others may read it; run: chmod 600 {path}")
+    return text.rstrip("\r\n")
+
+
 def read_yaml(path: Path, what: str) -> Any:
-    """The document in a file; raises ConfigError that begins with ``what``, the file's part in things."""
+    """The document in a file; raises ConfigError that begins with ``what``, the file's purpose."""
     try:
         with path.open("rb") as file:
             raw = file.read(MAX_BYTES + 1)

@@ -14,8 +14,7 @@ from typing import Annotated, Any, Final
 
 from msgspec import DecodeError, Meta, defstruct, json
 
-from infra.contract.bounds import CODE_CHARS, CODES, MAX_INT
-from infra.contract.frame import MAX_BYTES, MAX_DT_MS, MAX_SAMPLES, SCHEMA
+from infra.contract.frame import CODE_CHARS, CODES, MAX_BYTES, MAX_DT_MS, MAX_INT, MAX_SAMPLES, SCHEMA
 from infra.contract.signals import FAST, SLOW, Signal
 
 Gate = Callable[[bytes], bool]

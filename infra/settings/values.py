@@ -1,0 +1,63 @@
+"""Values as people write them: durations, moments, and the host names under which a server answers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from datetime import UTC, datetime
+from ipaddress import IPv6Address
+from typing import Final
+
+from infra.contract.errors import ConfigError
+
+LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+"""No name server can lead these elsewhere."""
+
+_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
+_UNIT_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_AUTHORITY: Final = re.compile(r"(?:\[([0-9a-f:.]+)\]|([a-z0-9._-]+))(:[0-9]{1,5})?")
+
+
+def duration_ms(text: str, option: str) -> int:
+    """``500ms``, ``10s``, ``1.5m``, ``2h``, ``7d`` in ms; raises ConfigError naming ``option``."""
+    match = _DURATION.fullmatch(text.strip())
+    value = round(float(match[1]) * _UNIT_MS[match[2]]) if match else 0
+    if value <= 0:
+        raise ConfigError(f"{option} {text!r}: a duration such as 500ms, 10s, 5m or 2h is wanted")
+    return value
+
+
+def moment_ms(text: str, option: str) -> int:
+    """``2026-11-20``, ``2026-11-20T08:00`` in ms since 1970, UTC without a zone; raises ConfigError."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise ConfigError(f"{option} {text!r} is no time like 2026-11-20T08:00") from error
+    return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def host_name(authority: str, port: bool = True) -> str | None:
+    """The host of ``host`` or, with ``port``, ``host:port``: lower case, IPv6 without brackets; else None."""
+    found = _AUTHORITY.fullmatch(authority.lower())
+    if found is None or (found[3] and not port):
+        return None
+    try:
+        return found[2] or str(IPv6Address(found[1]))
+    except ValueError:
+        return None
+
+
+def is_ours(hosts: Sequence[str], origins: Sequence[str], names: Collection[str]) -> bool:
+    """Whether a request with these ``Host`` and ``Origin`` headers is one for a server called ``names``.
+
+    The check against DNS rebinding: a page's script cannot forge these two. There must be one Host; an
+    Origin, where there is one, must be ours too. Ports are not compared.
+    """
+    if len(hosts) != 1 or host_name(hosts[0]) not in names:
+        return False
+    return not origins or (len(origins) == 1 and _origin_name(origins[0]) in names)
+
+
+def _origin_name(origin: str) -> str | None:
+    scheme, _, authority = origin.partition("://")
+    return host_name(authority) if scheme in ("http", "https") else None
