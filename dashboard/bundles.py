@@ -21,8 +21,8 @@ from dashboard.crash_queries import Key
 from dashboard.door import identity
 from infra.contract.errors import ConfigError, ServiceError
 from infra.settings import settings as contract
-from stream_jobs.crashes.vault import bundle, tables
-from stream_jobs.crashes.vault.report import one_line
+from stream_jobs.crashes import bundle, tables
+from stream_jobs.crashes.report import one_line
 
 PATH: Final = "/crash/bundle"
 ELSEWHERE: Final = "this address is for the dashboard's own pages\n"

@@ -32,10 +32,9 @@ from infra.settings.settings import Settings
 from load_tests.rate_support import cpu_s
 from stream_jobs.app import sources
 from stream_jobs.app.session import build_session
-from stream_jobs.archive import format as parquet
 from stream_jobs.archive import reader
-from stream_jobs.archive.pack import pack_hour
-from stream_jobs.archive.writer import place
+from stream_jobs.archive.upkeep import pack_hour
+from stream_jobs.archive.writer import parquet_writer, place
 
 START_MS = 1_763_593_200_000
 BATCH_MS = 10_000
@@ -80,7 +79,7 @@ def as_streamed(made: Path, archive: Path) -> None:
             )
             staged = archive / "staged.parquet"
             staged.parent.mkdir(parents=True, exist_ok=True)
-            with parquet.writer(staged, part.schema) as writer:
+            with parquet_writer(staged, part.schema) as writer:
                 writer.write_table(part)
             place(archive, file.hour_ms, staged, f"archived-{number % 10**9:09d}-000.parquet")
 
@@ -88,7 +87,7 @@ def as_streamed(made: Path, archive: Path) -> None:
 def by_vehicle(archive: Path, target: Path) -> list[str]:
     """The same records sorted by vehicle and time, an hour at once: what another order would save."""
     tables = [pq.read_table(path, partitioning=None) for path in reader.paths(archive)]
-    with parquet.writer(target, tables[0].schema) as writer:
+    with parquet_writer(target, tables[0].schema) as writer:
         whole = pa.concat_tables(tables).sort_by([("vehicle_id", "ascending"), ("t0_ms", "ascending")])
         writer.write_table(whole, row_group_size=50_000)
     return [str(target)]

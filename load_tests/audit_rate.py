@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 
 from infra.clients.duck import connected
-from stream_jobs.archive.layout import HOUR_MS
+from stream_jobs.archive.manifest import HOUR_MS
 from stream_jobs.audit import archive
 from stream_jobs.audit.scope import WHOLE, Scope
 

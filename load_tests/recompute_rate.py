@@ -32,7 +32,7 @@ from load_tests.archive_rate import START_MS, generated
 from load_tests.bench.home import own_home
 from load_tests.rate_support import TICKS
 from stream_jobs.archive import reader
-from stream_jobs.archive.layout import TELEMETRY, archive_of
+from stream_jobs.archive.manifest import TELEMETRY, archive_of
 
 LOOK_S: Final = 0.5
 PAGE_MB: Final = os.sysconf("SC_PAGE_SIZE") / 2**20

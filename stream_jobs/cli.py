@@ -10,7 +10,7 @@ import typer
 from stream_jobs.alerts import cli as alerts_cli
 from stream_jobs.archive import cli as archive_cli
 from stream_jobs.audit import cli as audit_cli
-from stream_jobs.crashes.vault import cli as vault_cli
+from stream_jobs.crashes import cli as crash_cli
 from stream_jobs.replay import cli as replay_cli
 from stream_jobs.reprocess import backfill_cli
 from stream_jobs.reprocess import cli as recompute_cli
@@ -35,7 +35,7 @@ def register(app: typer.Typer) -> None:
         alerts_cli,
         archive_cli,
         audit_cli,
-        vault_cli,
+        crash_cli,
         replay_cli,
     ):
         package.register(app)
@@ -106,8 +106,9 @@ def check_sql(
 ) -> None:
     """Let Spark judge queries on the stream, without services. Exit 2 names file, line and what is wrong."""
     from infra.settings.settings import load
-    from stream_jobs.user_sql.trial import tried
+    from stream_jobs.app.jobs import STREAM_CONF
+    from stream_jobs.user_sql.queries import check_files
 
     settings = load()
-    for checked in tried(settings, files):
+    for checked in check_files(settings, files, STREAM_CONF):
         typer.echo(checked.json() if as_json else checked.text())

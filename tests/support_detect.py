@@ -14,7 +14,7 @@ from edge_simulator.vehicle.vehicles import MODELS
 from edge_simulator.world import World
 from infra.contract.verdict import clock_limits
 from infra.settings.settings import Settings
-from stream_jobs.archive.files import indexed
+from stream_jobs.archive.writer import indexed
 from stream_jobs.reprocess.feed import WHOLE, remake_of
 from stream_jobs.rules.model import Rule
 from stream_jobs.vehicles import lookups

@@ -16,7 +16,7 @@ from infra.settings.settings import Endpoints, Settings
 from infra.stack import processes
 from infra.stack.log_ends import LogEnds
 from infra.stack.ports import HOST
-from stream_jobs.audit import sums as audit
+from stream_jobs.audit.collect import current_ledger, settled_ledger
 from stream_jobs.audit.ledger import Ledger
 
 SETTLE_S = 120.0
@@ -37,7 +37,7 @@ def run(settings: Settings, demo_fleet: Fleet, say: Say, tell: Say) -> Ledger:
         LogEnds(endpoints.kafka_bootstrap, settings.kafka.prefix) as ends,
     ):
         say(f"map: {demo_fleet.store_roads(endpoints)} road edges")
-        before = audit.settled(home, endpoints, ends, SETTLE_S)
+        before = settled_ledger(home, endpoints, ends, SETTLE_S)
         tell(f"dashboard: http://{HOST}:{endpoints.http_ports['dashboard']}")
         pulse = Pulse(demo_fleet.run_file(home), endpoints, ends)
         _drive(home, demo_fleet, pulse, stop, say)
@@ -66,7 +66,7 @@ def _settle(home: Path, endpoints: Endpoints, ends: LogEnds, before: Ledger, sto
     """The run's ledger once its residual is 0 and its late frames are repaired, or at the deadlines."""
     begun_s = time.monotonic()
     while True:
-        ledger = audit.take(home, endpoints, ends) - before
+        ledger = current_ledger(home, endpoints, ends) - before
         waited_s = time.monotonic() - begun_s
         balanced = ledger.residual == 0
         if balanced and (ledger.late_open <= 0 or waited_s > REPAIR_S):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from infra.clients.duck import connected
 from infra.clients.log_records import Archived, Wanted
-from stream_jobs.archive.layout import HOUR_MS, archive_of
+from stream_jobs.archive.manifest import HOUR_MS, archive_of
 from stream_jobs.archive.reader import hours, of_hours
 
 SAY_EVERY_HOURS = 6

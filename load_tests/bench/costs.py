@@ -12,7 +12,7 @@ import psycopg
 from infra.contract.topics import kafka_topic
 from infra.settings.settings import Endpoints, Settings
 from stream_jobs.archive import reader
-from stream_jobs.archive.layout import archive_of
+from stream_jobs.archive.manifest import archive_of
 
 _SIZES = """
 SELECT pg_database_size(current_database()) AS database,

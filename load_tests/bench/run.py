@@ -19,7 +19,7 @@ from load_tests.bench.search import Tried
 from load_tests.bench.ticks import rate_of
 from load_tests.bench.watch import Chain, Say, chain
 from load_tests.probes import CrashProbe, ViewProbe
-from stream_jobs.audit import sums as audit
+from stream_jobs.audit.collect import current_ledger, settled_ledger
 from stream_jobs.audit.ledger import Ledger
 
 SETTLE_S = 120.0
@@ -131,7 +131,7 @@ def bench(settings: Settings, wanted: Wanted, say: Say) -> Card:
     with running(settings, say) as endpoints, chain(home, settings, endpoints) as doors:
         session = Session(wanted, doors, say, begun_s)
         session.fleet(wanted.rate or wanted.first).store_roads(endpoints)
-        before = audit.settled(home, endpoints, doors.ends, SETTLE_S)
+        before = settled_ledger(home, endpoints, doors.ends, SETTLE_S)
         sizes = costs.sizes(home, settings, endpoints)
         sustained = _sustained(session)
         soak = _soaked(session, sustained)
@@ -225,7 +225,7 @@ def _settled(doors: Chain, before: Ledger) -> Ledger:
     """The run's ledger once its residual is 0, or as it is at the deadline."""
     end = time.monotonic() + SETTLE_S
     while True:
-        ledger = audit.take(doors.home, doors.endpoints, doors.ends) - before
+        ledger = current_ledger(doors.home, doors.endpoints, doors.ends) - before
         if ledger.residual == 0 or time.monotonic() > end:
             return ledger
         time.sleep(1.0)

@@ -18,7 +18,7 @@ from load_tests.drills.evidence import Log
 from load_tests.drills.site import Site, until
 from load_tests.drills.verdict import Promise
 from load_tests.oracle import Limits, expect
-from stream_jobs.audit import sums as audit
+from stream_jobs.audit.collect import current_ledger
 from stream_jobs.audit.ledger import Ledger
 
 JOBS_READY_S: Final = 240.0
@@ -80,7 +80,7 @@ def balanced(site: Site, stuck_s: float = STUCK_S) -> Ledger:
     end, least = time.monotonic() + stuck_s, None
     with LogEnds(site.endpoints.kafka_bootstrap, site.settings.kafka.prefix) as ends:
         while True:
-            ledger = audit.take(site.home, site.endpoints, ends)
+            ledger = current_ledger(site.home, site.endpoints, ends)
             left = abs(ledger.residual) + ledger.late_open
             if not left or time.monotonic() > end:
                 return ledger
@@ -94,7 +94,7 @@ def digested(site: Site, deadline_s: float = BALANCE_S) -> None:
 
     def done() -> bool:
         with LogEnds(site.endpoints.kafka_bootstrap, site.settings.kafka.prefix) as ends:
-            ledger = audit.take(site.home, site.endpoints, ends)
+            ledger = current_ledger(site.home, site.endpoints, ends)
         return (ledger.missing_in_archive, ledger.missing_in_windows, ledger.late_open) == (0, 0, 0)
 
     until(done, deadline_s, "the jobs have taken in the log")

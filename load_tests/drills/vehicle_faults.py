@@ -13,7 +13,7 @@ from load_tests.drills.evidence import Log, compare, sent
 from load_tests.drills.flow import Load, finish
 from load_tests.drills.site import Site
 from load_tests.drills.verdict import Promise, Verdict, counts, nothing_lost
-from stream_jobs.audit.clones import cloned_vehicles
+from stream_jobs.audit.archive import cloned_vehicles
 from stream_jobs.audit.ledger import Ledger
 
 AHEAD_SHARE: Final = 1e-4

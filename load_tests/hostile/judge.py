@@ -23,9 +23,8 @@ from infra.stack.supervisor import read_state
 from load_tests.drills.site import Site
 from load_tests.drills.verdict import Promise
 from load_tests.hostile.traffic import Sent
+from stream_jobs.audit.collect import TELEMETRY, collect, sources
 from stream_jobs.audit.scope import WHOLE
-from stream_jobs.audit.sources import TELEMETRY, sources
-from stream_jobs.audit.take import take
 
 TOPICS: Final = ("telemetry", "crash", "status", "dead-letter", "alerts")
 BEHIND_S: Final = 10.0
@@ -177,7 +176,9 @@ def audited(site: Site, honest: Sequence[str]) -> Promise:
     end = time.monotonic() + LAG_S
     while True:
         with LogEnds(site.endpoints.kafka_bootstrap, site.settings.kafka.prefix) as ends:
-            found = take(replace(sources(site.settings, site.endpoints), taken=ends.ends(TELEMETRY)), WHOLE)
+            found = collect(
+                replace(sources(site.settings, site.endpoints), taken=ends.ends(TELEMETRY)), WHOLE
+            )
         left = {
             vehicle: f.residual - (0 if vehicle in honest else max(0, f.missing - f.not_kept))
             for vehicle, f in found.vehicles.items()

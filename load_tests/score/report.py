@@ -13,7 +13,7 @@ from infra.settings.settings import Settings, endpoints
 from load_tests.score import definition, tables
 from load_tests.score.card import Card, as_rows, card, details
 from load_tests.score.events import Claim
-from stream_jobs.audit.clones import cloned_vehicles
+from stream_jobs.audit.archive import cloned_vehicles
 
 HEAD = (
     "detector",

@@ -12,9 +12,9 @@ from typing import Final
 from pyspark import daemon, worker
 
 from stream_jobs.app import telemetry
-from stream_jobs.archive import files as archive_files
+from stream_jobs.archive import writer as archive_writer
 
-LOADED: Final = (archive_files, telemetry, worker)
+LOADED: Final = (archive_writer, telemetry, worker)
 
 if __name__ == "__main__":
     gc.collect()

@@ -16,7 +16,7 @@ from stream_jobs.app.database import Database
 from stream_jobs.app.sinks import BatchClaims, TelemetrySink
 from stream_jobs.app.telemetry import telemetry_rows
 from stream_jobs.app.topic_writer import TopicWriter
-from stream_jobs.archive.layout import telemetry_of
+from stream_jobs.archive.manifest import telemetry_of
 from stream_jobs.archive.query import ArchiveSink
 
 TOPIC: Final = "telemetry"

@@ -19,7 +19,7 @@ from stream_jobs.app.database import Connection, Database
 from stream_jobs.app.hadoop_store import HadoopStore
 from stream_jobs.app.progress import Board
 from stream_jobs.app.sinks import insert_progress
-from stream_jobs.archive.layout import archive_of
+from stream_jobs.archive.manifest import archive_of
 from stream_jobs.archive.mirror import Mirror
 from stream_jobs.archive.upkeep import Rules
 from stream_jobs.maintenance.task import PeriodicTask

@@ -26,7 +26,7 @@ def register(root: typer.Typer) -> None:
 @app.command(name="list")
 def list_(day: Day = None, as_json: AsJson = False) -> None:
     """Hours of receipt with their files, records and bytes."""
-    from stream_jobs.archive import report
+    from stream_jobs.archive import verify as report
 
     folder, hours_ms = _wanted(day)
     lines = report.hours_of(folder, hours_ms)
@@ -41,7 +41,7 @@ def verify(
     as_json: AsJson = False,
 ) -> None:
     """Is it whole? Files by the manifest; the log's offsets without hole or double. Exit 1: it is not."""
-    from stream_jobs.archive import report
+    from stream_jobs.archive import verify as report
     from stream_jobs.archive.verify import verified
     from stream_jobs.archive.writer import adopt as adopt_hour
 
@@ -105,8 +105,8 @@ def expire(
 
     from infra.contract.errors import ConfigError
     from infra.settings.settings import load
-    from stream_jobs.archive import report
-    from stream_jobs.archive.layout import DAY_MS
+    from stream_jobs.archive import verify as report
+    from stream_jobs.archive.manifest import DAY_MS
     from stream_jobs.archive.upkeep import Rules, alone, due_hours, settle
     from stream_jobs.archive.upkeep import expire as expire_hours
     from stream_jobs.archive.writer import now_ms
@@ -133,7 +133,7 @@ def push(day: Day = None) -> None:
     """Bring the place at ODOGRAPH_ARCHIVE_URL up to date. `odograph jobs stream` does it by itself."""
     from infra.settings.settings import load
     from stream_jobs.archive import mirror, reader
-    from stream_jobs.archive.layout import archive_of, day_span
+    from stream_jobs.archive.manifest import archive_of, day_span
 
     settings = load()
     folder = archive_of(settings.paths.home)
@@ -151,7 +151,7 @@ def fetch(day: Annotated[str, typer.Option(help="a day of receipt, UTC")]) -> No
     """Put back from ODOGRAPH_ARCHIVE_URL what is missing here or not as it was written."""
     from infra.settings.settings import load
     from stream_jobs.archive import mirror
-    from stream_jobs.archive.layout import archive_of, day_span, hours_between
+    from stream_jobs.archive.manifest import archive_of, day_span, hours_between
 
     folder, hours = archive_of(load().paths.home), hours_between(*day_span(day))
     for store in _stores():
@@ -164,7 +164,7 @@ def _wanted(day: str | None) -> tuple[Any, list[int]]:
     """The folder and its hours that were asked for."""
     from infra.settings.settings import load
     from stream_jobs.archive import reader
-    from stream_jobs.archive.layout import archive_of
+    from stream_jobs.archive.manifest import archive_of
 
     home = load().paths.home
     if day is None:

@@ -14,9 +14,18 @@ from typing import Final, Protocol
 import structlog
 
 from infra.contract.errors import ArchiveError
-from stream_jobs.archive.entry import sha256_of
-from stream_jobs.archive.layout import MANIFEST, PACKED, TELEMETRY, hour_name, manifest_of
-from stream_jobs.archive.manifest import hours_listed, locked, read_hour, sync
+from stream_jobs.archive.manifest import (
+    MANIFEST,
+    PACKED,
+    TELEMETRY,
+    hour_name,
+    hours_listed,
+    locked,
+    manifest_of,
+    read_hour,
+    sha256_of,
+    sync,
+)
 from stream_jobs.archive.reader import of_hours
 from stream_jobs.archive.writer import adopt, now_ms
 

@@ -23,9 +23,8 @@ from stream_jobs.app.completeness import note_late
 from stream_jobs.app.database import Connection, Database, insert_rows
 from stream_jobs.app.schema import COORDINATES, IDENTITY
 from stream_jobs.app.sinks import BatchClaims
-from stream_jobs.archive.files import EXCEPTION, HourFiles
-from stream_jobs.archive.layout import hour_of
-from stream_jobs.archive.writer import place
+from stream_jobs.archive.manifest import hour_of
+from stream_jobs.archive.writer import EXCEPTION, HourFiles, place
 
 _SPARK_TYPES: Final = {pa.string(): "string", pa.int32(): "int", pa.int64(): "bigint"}
 _EXCEPTION_TYPE: Final = ", ".join(f"{name} {_SPARK_TYPES[kind]}" for name, kind in EXCEPTION.items())

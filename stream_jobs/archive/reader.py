@@ -17,18 +17,21 @@ from typing import Any, Final
 import orjson
 
 from infra.contract.errors import ArchiveError, ConfigError
-from stream_jobs.archive.entry import Entry
-from stream_jobs.archive.layout import (
+from stream_jobs.archive.manifest import (
     HOUR_MS,
     PACKED,
     TELEMETRY,
+    Entry,
+    HourState,
     archive_of,
     day_span,
     days_of,
     hour_name,
     hour_of,
+    hours_listed,
+    locked,
+    read_hour,
 )
-from stream_jobs.archive.manifest import HourState, hours_listed, locked, read_hour
 
 DAY_SUMMARY: Final = "run.json"
 """In a generated day: its files with their sizes, in the place of a manifest."""

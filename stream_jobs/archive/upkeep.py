@@ -5,25 +5,45 @@ Each step is a line of the manifest or can be done again: one that was killed is
 
 from __future__ import annotations
 
+import ctypes
+import errno
 import fcntl
 import os
+import re
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
 import structlog
 
+from infra.clients.duck import connected
 from infra.contract.errors import ArchiveError
 from infra.settings.job_sections import Archive
-from stream_jobs.archive.exchange import exchanged
-from stream_jobs.archive.layout import DAY_MS, HOUR_MS, PACKED, PACKING, TELEMETRY, hour_name
-from stream_jobs.archive.manifest import HourState, append, locked, read_hour, sync
-from stream_jobs.archive.pack import BATCH_FILE, Packed, pack_hour
-from stream_jobs.archive.reader import hours, of_hours
-from stream_jobs.archive.writer import adopt, now_ms
+from stream_jobs.archive.manifest import (
+    DAY_MS,
+    HOUR_MS,
+    PACKED,
+    PACKING,
+    TELEMETRY,
+    Entry,
+    HourState,
+    append,
+    described,
+    hour_name,
+    locked,
+    read_hour,
+    sha256_of,
+    sync,
+)
+from stream_jobs.archive.reader import ArchiveFile, hours, of_hours
+from stream_jobs.archive.writer import adopt, now_ms, parquet_writer
 
 MINUTE_MS: Final = 60_000
 UPKEEP_LOCK: Final = ".upkeep.lock"
@@ -205,3 +225,176 @@ def _drop_empty(hour_folder: Path) -> None:
     for folder in (hour_folder, hour_folder.parent):
         if folder.is_dir() and not any(folder.iterdir()):
             folder.rmdir()
+
+
+BATCH_FILE: Final = re.compile(r"(?P<query>.+)-(?P<batch>\d{9})-\d{3}\.parquet")
+"""What the archive query writes. A packed file ends with its number of batches, and is not packed again."""
+GROUP_BYTES: Final = 32 << 20
+"""Records in memory at once, about: they become a row group."""
+READ_ROWS: Final = 8192
+_MEMORY: Final = "512MB"
+"""What DuckDB may use to compare."""
+
+_SUMS: Final = """
+SELECT count(*), sum(hash(record)::hugeint) FROM read_parquet(?, hive_partitioning = false) record
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """What a compaction did with an hour."""
+
+    hour_ms: int
+    files_before: int
+    files_after: int
+    rows: int
+    bytes_before: int
+    bytes_after: int
+
+    def text(self) -> str:
+        """For people."""
+        return (
+            f"{hour_name(self.hour_ms)}: {self.files_before} files to {self.files_after}, "
+            f"{self.rows:,} records, {self.bytes_before:,} bytes to {self.bytes_after:,}"
+        )
+
+
+def pack_hour(folder: Path, hour_ms: int, target_bytes: int) -> Packed | None:
+    """Pack an hour's batch files; None where there is nothing to pack. The caller alone does so.
+
+    Raises ArchiveError: a file is damaged, or the disk is full; the hour is then as it was.
+    """
+    adopt(folder, hour_ms)
+    chunks = list(chosen(of_hours(folder, [hour_ms]), target_bytes))
+    if not chunks:
+        return None
+    try:
+        made = [_packed(folder, hour_ms, chunk) for chunk in chunks]
+    except (OSError, pa.ArrowException, duckdb.Error) as error:
+        raise ArchiveError(
+            f"{hour_name(hour_ms)} of {folder} cannot be packed: {error}. It is as it was, and is tried "
+            "again; packing needs room for a second copy of the hour"
+        ) from error
+    sources = [file.entry for chunk in chunks for file in chunk if file.entry is not None]
+    _commit(folder, hour_ms, made, [entry.name for entry in sources])
+    return Packed(
+        hour_ms=hour_ms,
+        files_before=len(sources),
+        files_after=len(made),
+        rows=sum(entry.rows for entry in made),
+        bytes_before=sum(entry.bytes for entry in sources),
+        bytes_after=sum(entry.bytes for entry in made),
+    )
+
+
+def chosen(files: Sequence[ArchiveFile], target_bytes: int) -> Iterator[list[ArchiveFile]]:
+    """Which files become one: those of a query, in order, up to ``target_bytes`` together; two at least."""
+    plain = [file for file in files if BATCH_FILE.fullmatch(file.path.name)]
+    for _, group in groupby(plain, key=_query):
+        chunk: list[ArchiveFile] = []
+        size = 0
+        for file in group:
+            bytes_more = 0 if file.entry is None else file.entry.bytes
+            if chunk and size + bytes_more > target_bytes:
+                yield from [chunk] if len(chunk) > 1 else []
+                chunk, size = [], 0
+            chunk.append(file)
+            size += bytes_more
+        yield from [chunk] if len(chunk) > 1 else []
+
+
+def _query(file: ArchiveFile) -> str:
+    found = BATCH_FILE.fullmatch(file.path.name)
+    assert found is not None
+    return found["query"]
+
+
+def _packed(folder: Path, hour_ms: int, chunk: Sequence[ArchiveFile]) -> Entry:
+    """The packed file of a chunk, in ``.packed``, compared and on the disk."""
+    sources = [sound(file) for file in chunk]
+    name = f"{sources[0].name.removesuffix('.parquet')}-packed-{len(sources)}.parquet"
+    draft = folder / PACKING / name
+    draft.parent.mkdir(parents=True, exist_ok=True)
+    join(sources, draft)
+    _compare(sources, draft)
+    entry = described(draft, name)
+    sync(draft)
+    target = folder / PACKED / hour_name(hour_ms) / name
+    target.parent.mkdir(parents=True, exist_ok=True)
+    draft.replace(target)
+    sync(target.parent)
+    return entry
+
+
+def sound(file: ArchiveFile) -> Path:
+    """The path of a file that has the bytes that were written. Raises ArchiveError for another."""
+    if file.entry is None or sha256_of(file.path) == file.entry.sha256:
+        return file.path
+    raise ArchiveError(f"{file.path} has other bytes than were written (SHA-256); put it back from a copy")
+
+
+def join(sources: Sequence[Path], target: Path) -> None:
+    """Write the records of ``sources`` into ``target`` in their order; some MiB of them are in memory."""
+    schema = pq.read_schema(sources[0])
+    with parquet_writer(target, schema) as file:
+        held: list[pa.RecordBatch] = []
+        for batch in _batches(sources, schema):
+            held.append(batch)
+            if sum(each.nbytes for each in held) >= GROUP_BYTES:
+                file.write_table(pa.Table.from_batches(held, schema))
+                held = []
+        if held:
+            file.write_table(pa.Table.from_batches(held, schema))
+
+
+def _batches(sources: Sequence[Path], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    for path in sources:
+        with pq.ParquetFile(path) as file:
+            if not file.schema_arrow.equals(schema):
+                raise ArchiveError(f"{path} has other columns than the file before it: it cannot be packed")
+            yield from file.iter_batches(READ_ROWS)
+
+
+def _compare(sources: Sequence[Path], packed: Path) -> None:
+    """Raises ArchiveError unless both hold the same records, each as often."""
+    before, after = content(sources), content([packed])
+    if before != after:
+        raise ArchiveError(
+            f"{packed} has not the records of the {len(sources)} files it was made of ({after[0]} for "
+            f"{before[0]}): nothing was replaced. Verify the hour: odograph archive verify"
+        )
+
+
+def content(files: Sequence[Path]) -> tuple[Any, ...]:
+    """Records of ``files`` and the sum of their hashes over all columns: the order is of no account."""
+    with connected(_MEMORY) as connection:
+        row = connection.execute(_SUMS, [[str(path) for path in files]]).fetchone()
+    assert row is not None
+    return tuple(row)
+
+
+def _commit(folder: Path, hour_ms: int, made: Sequence[Entry], replaces: Sequence[str]) -> None:
+    """From this line on the packed files count, and the others do not."""
+    with locked(folder, writing=True):
+        assert set(replaces) <= set(read_hour(folder, hour_ms).files)
+        line = {"op": "pack", "at_ms": now_ms(), "files": [e.as_json() for e in made], "replaces": replaces}
+        append(folder, hour_ms, line)
+
+
+_AT_FDCWD: Final = -100
+_RENAME_EXCHANGE: Final = 2
+"""linux/fs.h, since Linux 3.15: ext4, XFS, Btrfs, tmpfs."""
+_UNKNOWN: Final = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP)
+
+
+def exchanged(one: Path, other: Path) -> bool:
+    """Whether both changed places; False where kernel or file system cannot do it. Raises OSError."""
+    rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if rename is None:
+        return False
+    if not rename(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE):
+        return True
+    error = ctypes.get_errno()
+    if error in _UNKNOWN:
+        return False
+    raise OSError(error, os.strerror(error), str(one), None, str(other))

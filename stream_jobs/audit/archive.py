@@ -18,8 +18,8 @@ import duckdb
 from infra.clients.duck import connected
 from infra.contract.seq_ranges import Ranges, merged
 from stream_jobs.archive import reader
-from stream_jobs.archive.layout import HOUR_MS, archive_of
-from stream_jobs.archive.manifest import read_hour
+from stream_jobs.archive.manifest import HOUR_MS, archive_of, read_hour
+from stream_jobs.archive.reader import paths
 from stream_jobs.audit.edge import Device
 from stream_jobs.audit.scope import EVER_MS, Scope
 
@@ -301,3 +301,43 @@ def opened(home: Path, names: Sequence[str], scope: Scope, taken: Taken = NOT_CU
     """The archive's answers while the block runs."""
     with connected(MEMORY, home.absolute() / "tmp") as connection:
         yield Archive(connection, names, scope, taken)
+
+
+OVERLAP_MS: Final = 30_000
+"""Longer than what clocks (``jobs.ahead_s``) and a frame's length can explain."""
+
+
+@dataclass(frozen=True, slots=True)
+class Clone:
+    """A vehicle, two boots of it, and how long they overlap in sample time, ms."""
+
+    vehicle_id: str
+    boot_id: int
+    other_boot_id: int
+    overlap_ms: int
+
+
+_SQL = """
+WITH boot AS (
+    SELECT vehicle_id, boot_id, min(t0_ms) AS from_ms, max(t0_ms + span_ms) AS to_ms,
+           min(received_ms) AS first_ms, max(received_ms) AS last_ms
+    FROM read_parquet(?, hive_partitioning = false)
+    WHERE verdict IN ('ok', 'late')
+    GROUP BY vehicle_id, boot_id
+)
+SELECT a.vehicle_id, a.boot_id, b.boot_id,
+       least(a.to_ms, b.to_ms) - greatest(a.from_ms, b.from_ms) AS overlap_ms
+FROM boot a JOIN boot b ON a.vehicle_id = b.vehicle_id AND a.boot_id < b.boot_id
+WHERE overlap_ms > ? AND least(a.last_ms, b.last_ms) - greatest(a.first_ms, b.first_ms) > ?
+ORDER BY ALL
+"""
+
+
+def cloned_vehicles(home: Path) -> list[Clone]:
+    """All that the archive of a home shows; none where there is no archive yet."""
+    files = paths(archive_of(home))
+    if not files:
+        return []
+    with connected() as connection:
+        rows = connection.execute(_SQL, [files, OVERLAP_MS, OVERLAP_MS]).fetchall()
+    return [Clone(*row) for row in rows]

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol
+
+import orjson
 
 from infra.contract.frame import Frame
 from infra.contract.messages import crash_digest
 from infra.settings.job_sections import Crash
-from stream_jobs.crashes.scene import Seen
-from stream_jobs.crashes.vault.curves import Curve, curves, deployed
+from stream_jobs.crashes.check import Curve, curves, deployed
 
 CONFIRMED: Final = "confirmed"
 SUSPECT: Final = "suspect"
@@ -145,3 +146,245 @@ def _rounded(value: Any) -> Any:
 
 def _kmh(speed: float | None) -> str:
     return "unknown" if speed is None else f"{speed:.0f} km/h"
+
+
+KMH_PER_MPS: Final = 3.6
+AFTER_MS: Final = 40_000
+"""So long after the event a collapse of the speed belongs to it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A window of a vehicle; times in ms since 1970. None where no sample tells."""
+
+    vehicle_id: str
+    start_ms: int
+    end_ms: int
+    speed_max_kmh: float | None
+    speed_last_kmh: float | None
+    distance_m: float | None
+    moving_s: float | None
+    idle_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """Others near the place, before and after: how many vehicles, and their space-mean speed."""
+
+    vehicles_before: int
+    speed_before_kmh: float | None
+    vehicles_after: int
+    speed_after_kmh: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What the windows show."""
+
+    speed_before_kmh: float | None
+    speed_after_kmh: float | None
+    """The largest speed of the slowest whole window within 40 s after the event."""
+    moved_after_m: float | None
+    """Way driven from ``still_from_s`` to ``still_to_s`` after the event."""
+    collapsed: bool | None
+    stands: bool | None
+    traffic: Traffic
+    others_slowed: bool | None
+
+
+def seen(event_ms: int, own: Sequence[Window], others: Sequence[Window], terms: Crash) -> Seen:
+    """What the windows around an event show; windows of any order, ``others`` within reach of the place."""
+    before = _speed_before(event_ms, own)
+    after = _after(event_ms, own)
+    speed_after = min((w.speed_max_kmh for w in after if w.speed_max_kmh is not None), default=None)
+    ways = [w.distance_m for w in _still_windows(event_ms, own, terms) if w.distance_m is not None]
+    moved = sum(ways) if ways else None
+    traffic = _traffic(event_ms, others)
+    return Seen(
+        speed_before_kmh=before,
+        speed_after_kmh=speed_after,
+        moved_after_m=moved,
+        collapsed=_collapsed(before, speed_after, terms),
+        stands=None if moved is None else moved <= terms.still_m,
+        traffic=traffic,
+        others_slowed=_slowed(traffic, terms),
+    )
+
+
+def _speed_before(event_ms: int, own: Sequence[Window]) -> float | None:
+    """The last known speed of the last whole window before the event; without one, its own's largest."""
+    whole = [w for w in own if w.end_ms <= event_ms and w.speed_last_kmh is not None]
+    if whole:
+        return max(whole, key=lambda w: w.start_ms).speed_last_kmh
+    at = [w for w in own if w.start_ms <= event_ms < w.end_ms]
+    return at[0].speed_max_kmh if at else None
+
+
+def _after(event_ms: int, own: Sequence[Window]) -> list[Window]:
+    """The whole windows in which a collapse can show."""
+    return [w for w in own if w.start_ms > event_ms and w.end_ms - event_ms <= AFTER_MS]
+
+
+def _collapsed(before: float | None, after: float | None, terms: Crash) -> bool | None:
+    """None where it stood before: what stands has no speed to lose."""
+    if before is None or after is None or before < terms.driving_kmh:
+        return None
+    return after <= before * terms.collapse_share
+
+
+def _still_windows(event_ms: int, own: Sequence[Window], terms: Crash) -> list[Window]:
+    begin_ms, end_ms = event_ms + terms.still_from_s * 1000, event_ms + terms.still_to_s * 1000
+    return [w for w in own if w.end_ms > begin_ms and w.start_ms < end_ms and w.start_ms > event_ms]
+
+
+def _traffic(event_ms: int, others: Sequence[Window]) -> Traffic:
+    before = [w for w in others if w.end_ms <= event_ms]
+    after = [w for w in others if w.start_ms > event_ms]
+    counts = [len({w.vehicle_id for w in part}) for part in (before, after)]
+    return Traffic(counts[0], _speed_kmh(before), counts[1], _speed_kmh(after))
+
+
+def _speed_kmh(windows: Sequence[Window]) -> float | None:
+    """Way over time, standing included; parked vehicles have neither."""
+    told = [w for w in windows if w.distance_m is not None]
+    metres = sum(w.distance_m or 0.0 for w in told)
+    seconds = sum((w.moving_s or 0.0) + (w.idle_s or 0.0) for w in told)
+    return metres / seconds * KMH_PER_MPS if seconds > 0 else None
+
+
+def _slowed(traffic: Traffic, terms: Crash) -> bool | None:
+    before, after = traffic.speed_before_kmh, traffic.speed_after_kmh
+    few = min(traffic.vehicles_before, traffic.vehicles_after) < terms.others
+    if few or before is None or after is None:
+        return None
+    return after <= before * terms.slowed_share
+
+
+OWN_BEFORE_S: Final = 60
+OTHERS_BEFORE_S: Final = 300
+OTHERS_AFTER_S: Final = 90
+WINDOW_S: Final = 10
+"""Windows reach so far beyond a moment in them."""
+PATIENCE_S: Final = 120
+"""Where the vehicle itself says nothing any more, the fleet's time must have gone on so much further."""
+FINAL_S: Final = 600
+"""Then the verdict is taken once more: what links hold back has come by then."""
+KEPT_DAYS: Final = 7
+"""Older records are left alone: repaired windows change nothing there any more."""
+AT_ONCE: Final = 50
+
+DUE: Final = """
+WITH fleet AS (SELECT max(event_time) AS now FROM odograph.vehicle_latest)
+SELECT c.vehicle_id, c.boot_id, c.crash_id, (extract(epoch FROM c.event_time) * 1000)::bigint AS event_ms,
+       c.lat_deg, c.lon_deg, coalesce(c.raw, c.record::text) AS record, b.basis,
+       fleet.now >= c.event_time + make_interval(secs => %(final_s)s) AS final
+FROM odograph.crash_record c
+CROSS JOIN fleet
+LEFT JOIN odograph.vehicle_latest l USING (vehicle_id)
+LEFT JOIN odograph.crash_verdict v USING (vehicle_id, boot_id, crash_id)
+CROSS JOIN LATERAL (
+    SELECT format('%%s/%%s/%%s', count(*), sum(w.samples), sum(w.revision)) AS basis
+    FROM odograph.vehicle_window w WHERE w.vehicle_id = c.vehicle_id
+     AND w.window_start >= c.event_time - make_interval(secs => %(own_before_s)s)
+     AND w.window_start < c.event_time + make_interval(secs => %(wait_s)s)
+) b
+WHERE c.event_time > fleet.now - make_interval(days => %(kept_days)s)
+  AND (l.event_time >= c.event_time + make_interval(secs => %(wait_s)s)
+       OR fleet.now >= c.event_time + make_interval(secs => %(wait_s)s + %(patience_s)s))
+  AND (v.verdict IS NULL OR v.basis <> b.basis
+       OR (NOT v.final AND fleet.now >= c.event_time + make_interval(secs => %(final_s)s)))
+ORDER BY c.event_time, c.vehicle_id, c.boot_id, c.crash_id LIMIT %(at_once)s
+"""
+
+_WINDOW: Final = """
+SELECT w.vehicle_id, (extract(epoch FROM w.window_start) * 1000)::bigint AS start_ms,
+       (extract(epoch FROM w.window_start) * 1000)::bigint + w.window_s * 1000 AS end_ms,
+       w.speed_max_kmh, w.speed_last_kmh, w.distance_m, w.moving_s, w.idle_s
+FROM odograph.vehicle_window w
+WHERE w.window_start >= to_timestamp(%(event_ms)s / 1000.0) - make_interval(secs => %(before_s)s)
+  AND w.window_start < to_timestamp(%(event_ms)s / 1000.0) + make_interval(secs => %(after_s)s)
+"""
+OWN: Final = f"{_WINDOW} AND w.vehicle_id = %(vehicle_id)s ORDER BY w.window_start"
+OTHERS: Final = f"""{_WINDOW} AND w.vehicle_id <> %(vehicle_id)s
+  AND w.lat_deg BETWEEN %(lat_deg)s - %(reach_deg)s AND %(lat_deg)s + %(reach_deg)s
+  AND power(w.lat_deg - %(lat_deg)s, 2) + power((w.lon_deg - %(lon_deg)s) * cosd(%(lat_deg)s), 2)
+      <= power(%(reach_deg)s, 2)
+ORDER BY w.vehicle_id, w.window_start
+"""
+DEG_PER_M: Final = 1 / 111_195
+
+STORE: Final = """
+INSERT INTO odograph.crash_verdict AS v
+    (vehicle_id, boot_id, crash_id, event_time, verdict, reasons, figures, basis, final)
+VALUES (%(vehicle_id)s, %(boot_id)s, %(crash_id)s, to_timestamp(%(event_ms)s / 1000.0), %(verdict)s,
+        %(reasons)s, %(figures)s, %(basis)s, %(final)s)
+ON CONFLICT (vehicle_id, boot_id, crash_id) DO UPDATE SET
+    verdict = excluded.verdict, reasons = excluded.reasons, figures = excluded.figures,
+    basis = excluded.basis, final = v.final OR excluded.final,
+    revision = v.revision + (v.verdict <> excluded.verdict OR v.reasons <> excluded.reasons
+                             OR v.figures <> excluded.figures)::integer,
+    decided_at = now()
+"""
+
+Row = Mapping[str, Any]
+
+
+class Cursor(Protocol):
+    """What is needed of a database cursor whose rows are mappings."""
+
+    def execute(self, query: str, params: Mapping[str, Any]) -> Any:
+        """Run a statement."""
+
+    def fetchall(self) -> list[dict[str, Any]]:
+        """All rows of the last statement."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What one look did: verdicts given, by word."""
+
+    verdicts: Sequence[str]
+
+
+def settle(cursor: Cursor, terms: Crash) -> Settled:
+    """Give every record that is due its verdict, within the transaction of the cursor."""
+    cursor.execute(DUE, _horizon(terms))
+    return Settled([_settle_one(cursor, row, terms) for row in cursor.fetchall()])
+
+
+def _horizon(terms: Crash) -> dict[str, Any]:
+    return {
+        "own_before_s": OWN_BEFORE_S + WINDOW_S,
+        "wait_s": terms.still_to_s + WINDOW_S,
+        "patience_s": PATIENCE_S,
+        "final_s": FINAL_S,
+        "kept_days": KEPT_DAYS,
+        "at_once": AT_ONCE,
+    }
+
+
+def _settle_one(cursor: Cursor, row: Row, terms: Crash) -> str:
+    own = {**row, "before_s": OWN_BEFORE_S + WINDOW_S, "after_s": terms.still_to_s + WINDOW_S}
+    cursor.execute(OWN, own)
+    mine = [Window(**found) for found in cursor.fetchall()]
+    around = seen(row["event_ms"], mine, _others(cursor, row, terms), terms)
+    try:
+        verdict = judge(orjson.loads(row["record"]), around, terms)
+    except Exception as error:  # noqa: BLE001  whatever a record holds, the others get their verdicts
+        verdict = Verdict(SUSPECT, (f"it cannot be judged: {type(error).__name__}: {error}",), {})
+    stored = {
+        "verdict": verdict.verdict,
+        "reasons": orjson.dumps(verdict.reasons).decode(),
+        "figures": orjson.dumps(verdict.figures).decode(),
+    }
+    cursor.execute(STORE, {**row, **stored})
+    return verdict.verdict
+
+
+def _others(cursor: Cursor, row: Row, terms: Crash) -> list[Window]:
+    """Windows of other vehicles near the place; none where the record does not know its place."""
+    if row["lat_deg"] is None or row["lon_deg"] is None:
+        return []
+    span = {"before_s": OTHERS_BEFORE_S + WINDOW_S, "after_s": OTHERS_AFTER_S}
+    cursor.execute(OTHERS, {**row, **span, "reach_deg": terms.near_m * DEG_PER_M})
+    return [Window(**found) for found in cursor.fetchall()]

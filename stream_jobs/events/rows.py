@@ -26,7 +26,7 @@ from infra.contract.topics import (
 )
 from infra.settings.job_sections import Jobs
 from stream_jobs.alerts.derive import Finding
-from stream_jobs.crashes.vault.check import as_rows, defects
+from stream_jobs.crashes.check import as_rows, defects
 from stream_jobs.frames.plausibility import POSITION, place
 
 COUNT_DIGITS: Final = 15

@@ -27,7 +27,7 @@ from stream_jobs.alerts.derive import Finding
 from stream_jobs.app.database import Connection, Database
 from stream_jobs.app.topic_writer import TopicWriter, dead_letter
 from stream_jobs.crashes.chunks import Rejected
-from stream_jobs.crashes.settle import settle
+from stream_jobs.crashes.verdict import settle
 from stream_jobs.events.kafka import BATCH, LOST, Reader, backoff
 from stream_jobs.events.metrics import EventMetrics
 from stream_jobs.events.rows import Record, clock_range

@@ -16,10 +16,9 @@ from infra.contract.verdict import clock_limits
 from infra.settings.settings import Endpoints, Settings
 from stream_jobs.app.database import Connection, Database, execute, fetch
 from stream_jobs.audit import edge
-from stream_jobs.audit.findings import findings
+from stream_jobs.audit.collect import Account, collect, sources
+from stream_jobs.audit.report import findings
 from stream_jobs.audit.scope import Scope
-from stream_jobs.audit.sources import sources
-from stream_jobs.audit.take import Account, take
 
 HOUR_MS: Final = 3_600_000
 SLACK_MS: Final = 600_000
@@ -75,7 +74,7 @@ class HourlyLedger:
         told = edge.devices(self._sources.home)
         for hour in hours:
             scope = Scope(hour, hour + HOUR_MS).closed(closed_ms, self._lateness_ms, self._sources.window_ms)
-            account = take(self._sources, scope, told)
+            account = collect(self._sources, scope, told)
             self._database.run(partial(put, hour_ms=hour, account=account))
         self._looked_ms = closed_ms
         return len(hours)

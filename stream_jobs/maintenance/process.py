@@ -22,7 +22,7 @@ from stream_jobs.app import statements as sql
 from stream_jobs.app.completeness import completeness
 from stream_jobs.app.database import Database, execute
 from stream_jobs.app.topic_writer import TopicWriter, dead_lettering
-from stream_jobs.archive.layout import archive_of
+from stream_jobs.archive.manifest import archive_of
 from stream_jobs.archive.upkeep import Rules, upkeep
 from stream_jobs.maintenance.evidence import copy_evidence
 from stream_jobs.maintenance.latest import TOPIC, publish_latest

@@ -21,7 +21,7 @@ from infra.contract.topics import (
     HEADER_SCHEMA,
     KAFKA_TOPICS,
 )
-from stream_jobs.archive.files import RECORD
+from stream_jobs.archive.writer import RECORD
 
 TIMEOUT_S: Final = 10.0
 FLUSH_S: Final = 60.0

@@ -16,8 +16,8 @@ from infra.clients.duck import connected
 from infra.contract.errors import ConfigError
 from infra.contract.verdict import ClockLimits
 from stream_jobs.archive import reader
-from stream_jobs.archive.files import HourFiles
-from stream_jobs.archive.layout import TELEMETRY, archive_of
+from stream_jobs.archive.manifest import TELEMETRY, archive_of
+from stream_jobs.archive.writer import HourFiles
 from stream_jobs.replay.log import Log, partitions_of
 from stream_jobs.replay.records import Files
 from stream_jobs.replay.spans import Reach, Span, day_span

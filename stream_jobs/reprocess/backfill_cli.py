@@ -48,7 +48,7 @@ def backfill(
 
     from infra.contract.errors import ConfigError
     from infra.settings.settings import endpoints, load
-    from stream_jobs.archive.layout import archive_of
+    from stream_jobs.archive.manifest import archive_of
     from stream_jobs.reprocess.backfill.intake import take_in
 
     settings = load()

@@ -23,7 +23,7 @@ from infra.settings.settings import Settings
 from stream_jobs.app import sources
 from stream_jobs.app.telemetry import ipc_of
 from stream_jobs.archive import reader
-from stream_jobs.archive.layout import archive_of
+from stream_jobs.archive.manifest import archive_of
 from stream_jobs.reprocess.plan import Interval
 from stream_jobs.reprocess.queue import Work
 from stream_jobs.rules.kinds import Clone, Silence

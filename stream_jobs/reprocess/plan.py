@@ -14,7 +14,7 @@ from typing import Final
 
 from infra.contract.errors import ConfigError
 from infra.settings.settings import Settings
-from stream_jobs.archive.layout import HOUR_MS
+from stream_jobs.archive.manifest import HOUR_MS
 
 GRACE_MS: Final = 2_000
 """How long after its receive time a record may appear in the log without reopening a restated window."""

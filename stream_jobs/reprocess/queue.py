@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from stream_jobs.app.database import Connection, execute, fetch
-from stream_jobs.archive.layout import HOUR_MS
+from stream_jobs.archive.manifest import HOUR_MS
 from stream_jobs.reprocess.plan import LateFrame
 from stream_jobs.vehicles.journeys.rows import HarshRow, IdleRow, StopRow, TripRow
 from stream_jobs.vehicles.rows import Row

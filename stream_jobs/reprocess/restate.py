@@ -21,7 +21,7 @@ from stream_jobs.app import statements as sql
 from stream_jobs.app.database import Connection, Database, execute, fetch, stage
 from stream_jobs.app.sinks import EDGE, ROAD, VEHICLE, WindowTable, follow_up, tagged
 from stream_jobs.app.telemetry import table_of
-from stream_jobs.archive.layout import HOUR_MS
+from stream_jobs.archive.manifest import HOUR_MS
 from stream_jobs.events.writes import ClearTimes
 from stream_jobs.reprocess import feed, queue
 from stream_jobs.reprocess.alert_writes import restate_alerts

@@ -21,7 +21,7 @@ from infra.sql import continuous
 from infra.stack.lag import records_behind
 from stream_jobs.app.completeness import complete_until_ms
 from stream_jobs.app.database import Connection, Database, fetch
-from stream_jobs.archive.layout import HOUR_MS, archive_of
+from stream_jobs.archive.manifest import HOUR_MS, archive_of
 from stream_jobs.maintenance.rollups import RollUps
 from stream_jobs.reprocess import queue, runs
 from stream_jobs.reprocess.feed import Feeder, Wanted

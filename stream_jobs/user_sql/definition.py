@@ -1,29 +1,50 @@
-"""A user's query as a file: keys in remarks at its head, then one SELECT. Pure; Spark judges in check.py."""
+"""A user's query as a file (keys in comments at its head, then one SELECT), and the table of its rows."""
 
 from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from pyspark.sql import types as T  # noqa: N812  Spark's own convention
 
 from infra.contract.errors import ConfigError
 from infra.settings.settings import Settings
 
 VIEWS: Final = ("frames", "samples")
 KEYS: Final = ("over", "key", "watermark_s", "about")
-PREFIX: Final = "sql_"
-"""Before a file's name it gives the name of the query."""
 SKEW_FACTOR: Final = 4
 """So many times ``receipt_skew_s`` a partition may run ahead of another before rows are dropped."""
 
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,40}")
 _COLUMN: Final = re.compile(r"[a-z_][a-z0-9_]{0,62}")
-_REMARK: Final = re.compile(r"--\s*([a-z_]+):\s*(.*)")
+_KEY_LINE: Final = re.compile(r"--\s*([a-z_]+):\s*(.*)")
 _WORD: Final = re.compile(r"[a-z_][a-z0-9_]*", re.IGNORECASE)
 _COMMENT: Final = re.compile(r"--[^\n]*")
+_STAR: Final = re.compile(r"(select|,|\.)\s*\*", re.IGNORECASE)
+
+_TYPES: Final[Mapping[type[T.DataType], str]] = {
+    T.StringType: "text",
+    T.BooleanType: "boolean",
+    T.ByteType: "smallint",
+    T.ShortType: "smallint",
+    T.IntegerType: "integer",
+    T.LongType: "bigint",
+    T.FloatType: "real",
+    T.DoubleType: "double precision",
+    T.DecimalType: "numeric",
+    T.DateType: "date",
+    T.TimestampType: "timestamp with time zone",
+}
+_NAME_BYTES: Final = 63
+"""PostgreSQL cuts longer names."""
+TABLE_COLUMNS: Final = """
+SELECT a.attname, format_type(a.atttypid, NULL) FROM pg_attribute a
+WHERE a.attrelid = to_regclass(%(table)s) AND a.attnum > 0 AND NOT a.attisdropped
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +64,12 @@ class Definition:
     @property
     def query(self) -> str:
         """Name of the streaming query."""
-        return PREFIX + self.name
+        return f"sql_{self.name}"
+
+    @property
+    def table(self) -> str:
+        """The table's name with its schema."""
+        return f"user_sql.{self.name}"
 
     @property
     def statement(self) -> str:
@@ -56,16 +82,11 @@ class Definition:
         plain = " ".join(_COMMENT.sub("", self.statement).split())
         return zlib.crc32(f"{self.view} {self.watermark_s} {plain}".encode())
 
-    def words(self) -> set[str]:
-        """Every word of the statement in lower case: the columns that it reads are among them."""
-        return {word.lower() for word in _WORD.findall(_COMMENT.sub("", self.text))}
-
     def reads(self, names: Collection[str]) -> tuple[str, ...]:
         """Those of ``names`` that the statement reads; all of them where it has a ``*`` of its own."""
-        if re.search(r"(select|,|\.)\s*\*", _COMMENT.sub("", self.text), re.IGNORECASE):
-            return tuple(names)
-        words = self.words()
-        return tuple(name for name in names if name in words)
+        statement = _COMMENT.sub("", self.text)
+        words = {word.lower() for word in _WORD.findall(statement)}
+        return tuple(name for name in names if name in words or _STAR.search(statement))
 
 
 def wrong(path: Path, line: int | None, reason: str) -> ConfigError:
@@ -101,69 +122,104 @@ def read_file(path: Path, least_watermark_s: int) -> Definition:
         raise wrong(
             path, None, "its name must be of a-z, 0-9 and _, begin with a letter, have at most 41 of them"
         )
-    remarks = _remarks(path, text)
+    head = _head(path, text)
     first = next(iter(_WORD.findall(_COMMENT.sub("", text))), "").lower()
     if first not in ("select", "with"):
         raise wrong(
             path, None, "after the remarks there must be one statement that begins with SELECT or WITH"
         )
-    view = _one_of(path, remarks, "over", VIEWS)
-    return Definition(
-        path, path.stem, view, _key(path, remarks), _watermark(path, remarks, least_watermark_s), text
-    )
+    line, view = _value(path, head, "over", " | ".join(VIEWS), "")
+    if view not in VIEWS:
+        raise wrong(path, line, f"`over` is {view!r}, none of {', '.join(VIEWS)}")
+    line, columns = _value(path, head, "key", "column, column", ": what a row is told apart by")
+    key = tuple(name.strip() for name in columns.split(","))
+    for name in key:
+        if _COLUMN.fullmatch(name) is None:
+            raise wrong(path, line, f"`key`: {name!r} is no name of a column (a-z, 0-9, _)")
+    if len(set(key)) < len(key):
+        raise wrong(path, line, "`key` has a column twice")
+    line, delay = head.get("watermark_s", (0, str(least_watermark_s)))
+    if not delay.isdecimal() or int(delay) < least_watermark_s:
+        reason = f"`watermark_s` is {delay!r}, not whole seconds from {least_watermark_s} on (the jobs' own)"
+        raise wrong(path, line, reason)
+    return Definition(path, path.stem, view, key, int(delay), text)
 
 
-Remarks = dict[str, tuple[int, str]]
+Head = Mapping[str, tuple[int, str]]
 """Line and value of each key."""
 
 
-def _remarks(path: Path, text: str) -> Remarks:
-    found: Remarks = {}
+def _head(path: Path, text: str) -> Head:
+    found: dict[str, tuple[int, str]] = {}
     for number, line in enumerate(text.splitlines(), start=1):
         if line.strip() and not line.startswith("--"):
             break
-        match = _REMARK.match(line)
+        match = _KEY_LINE.match(line)
         if match is None:
             continue
-        name, value = match[1], match[2].strip()
+        name = match[1]
         if name not in KEYS:
             raise wrong(path, number, f"`{name}` is unknown; known: {', '.join(KEYS)}")
         if name in found:
             raise wrong(path, number, f"`{name}` is there twice")
-        found[name] = (number, value)
+        found[name] = (number, match[2].strip())
     return found
 
 
-def _one_of(path: Path, remarks: Remarks, name: str, choices: tuple[str, ...]) -> str:
-    if name not in remarks:
-        raise wrong(path, 1, f"`-- {name}: {' | '.join(choices)}` is missing before the SELECT")
-    line, value = remarks[name]
-    if value not in choices:
-        raise wrong(path, line, f"`{name}` is {value!r}, none of {', '.join(choices)}")
-    return value
+def _value(path: Path, head: Head, name: str, form: str, why: str) -> tuple[int, str]:
+    if name not in head:
+        raise wrong(path, 1, f"`-- {name}: {form}` is missing before the SELECT{why}")
+    return head[name]
 
 
-def _key(path: Path, remarks: Remarks) -> tuple[str, ...]:
-    if "key" not in remarks:
-        raise wrong(
-            path, 1, "`-- key: column, column` is missing before the SELECT: what a row is told apart by"
-        )
-    line, value = remarks["key"]
-    names = tuple(name.strip() for name in value.split(","))
-    for name in names:
-        if _COLUMN.fullmatch(name) is None:
-            raise wrong(path, line, f"`key`: {name!r} is no name of a column (a-z, 0-9, _)")
-    if len(set(names)) < len(names):
-        raise wrong(path, line, "`key` has a column twice")
-    return names
+def columns_of(definition: Definition, schema: T.StructType) -> dict[str, str]:
+    """PostgreSQL's type of each column; raises ConfigError for one without, or a key that is not there."""
+    columns: dict[str, str] = {}
+    for field in schema.fields:
+        name, kind = field.name, _TYPES.get(type(field.dataType))
+        if kind is None:
+            reason = _advice(field)
+        elif not name.isidentifier() or name != name.lower() or len(name) > _NAME_BYTES:
+            reason = ": name it by `AS name`, of a-z, 0-9 and _"
+        elif name in columns:
+            reason = " is there twice"
+        else:
+            columns[name] = kind
+            continue
+        raise wrong(definition.path, None, f"column `{name}`{reason}")
+    for name in definition.key:
+        if name not in columns:
+            reason = f"`key`: {name} is no column of the SELECT ({', '.join(columns)})"
+            raise wrong(definition.path, None, reason)
+    return columns
 
 
-def _watermark(path: Path, remarks: Remarks, least_s: int) -> int:
-    if "watermark_s" not in remarks:
-        return least_s
-    line, value = remarks["watermark_s"]
-    if not value.isdecimal() or int(value) < least_s:
-        raise wrong(
-            path, line, f"`watermark_s` is {value!r}, not whole seconds from {least_s} on (the jobs' own)"
-        )
-    return int(value)
+def _advice(field: T.StructField) -> str:
+    kind = field.dataType.simpleString()
+    if isinstance(field.dataType, T.StructType) and {"start", "end"} <= set(field.dataType.names):
+        return f" is a {kind}: take {field.name}.start AS {field.name}_start instead"
+    return f" is a {kind}, which has no column type: take it apart or cast it"
+
+
+def create(definition: Definition, columns: Mapping[str, str]) -> tuple[str, ...]:
+    """The statements that make the table; a null in the key is a value like any other."""
+    body = ", ".join(f'"{name}" {kind}' for name, kind in columns.items())
+    return (
+        f"CREATE TABLE {definition.table} ({body})",
+        f"CREATE UNIQUE INDEX ON {definition.table} ({_quoted(definition.key)}) NULLS NOT DISTINCT",
+        f"GRANT SELECT ON {definition.table} TO odograph_dashboard",
+    )
+
+
+def upsert(definition: Definition, columns: Mapping[str, str]) -> str:
+    """The staged rows into the table; a row with a key that is there takes its place."""
+    change = ", ".join(f'"{name}" = excluded."{name}"' for name in columns if name not in definition.key)
+    names = _quoted(columns)
+    return (
+        f"INSERT INTO {definition.table} ({names}) SELECT {names} FROM staged_{definition.name} "  # noqa: S608
+        f"ON CONFLICT ({_quoted(definition.key)}) DO {f'UPDATE SET {change}' if change else 'NOTHING'}"
+    )
+
+
+def _quoted(names: Collection[str]) -> str:
+    return ", ".join(f'"{name}"' for name in names)

@@ -5,27 +5,35 @@ Both hold frames with verdict ok, each identity once; ``event_time`` carries the
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
+import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from pyspark.sql import types as T  # noqa: N812  Spark's own convention
 
 from infra.contract.signals import BY_NAME, SIGNALS
-from infra.contract.verdict import ClockLimits
+from infra.contract.verdict import OK, ClockLimits
 from stream_jobs.app.quality import drop_copies
 from stream_jobs.app.schema import WATERMARK_METADATA, frame_schema
+from stream_jobs.frames import heads
+from stream_jobs.frames.plausibility import POSITION, by_sample, plausible_columns
+from stream_jobs.frames.reading import FRAME_SCHEMA, HEAD_SCHEMA, read
 from stream_jobs.rules.sql_guard import foreign_relation, query_objection
 from stream_jobs.user_sql.definition import Definition, wrong
-from stream_jobs.user_sql.stage import HEAD, FrameStage
 
+HEAD: Final = ("vehicle_id", "boot_id", "seq", "t0_ms", "dt_ms", "n")
 SIGNAL_NAMES: Final = tuple(signal.name for signal in SIGNALS)
 
 
 def rows_of(definition: Definition, records: DataFrame, limits: ClockLimits) -> DataFrame:
-    """What the definition makes of ``records`` (received_ms, value); Spark's errors go up.
+    """What the definition makes of ``records`` (received_ms, value).
 
-    Raises ConfigError for a statement that is more than one SELECT over the view; nothing of it has run then.
+    Raises Spark's errors, and ConfigError for a statement that is more than one SELECT over the view; nothing
+    of it has run then.
     """
     spark = records.sparkSession
     objection = query_objection(spark, definition.statement, definition.view)
@@ -73,12 +81,45 @@ def _samples(frames: DataFrame, signals: tuple[str, ...], watermark_s: int) -> D
 
 
 def _stage_type(signals: tuple[str, ...]) -> T.StructType:
-    fields = frame_schema([BY_NAME[name] for name in signals]).fields
-    by_name = {field.name: field for field in fields}
-    return T.StructType(
-        [
-            *(by_name[name] for name in HEAD),
-            T.StructField("received_ms", T.LongType()),
-            *(by_name[name] for name in signals),
-        ]
-    )
+    found = frame_schema([BY_NAME[name] for name in signals])
+    received_ms = T.StructField("received_ms", T.LongType())
+    return T.StructType([*(found[name] for name in HEAD), received_ms, *(found[name] for name in signals)])
+
+
+@dataclass(frozen=True, slots=True)
+class FrameStage:
+    """In Python workers: records to frames with verdict ok. Out of range is null, and so is position 0, 0.
+
+    A fast signal is an array of as many values as the frame has samples.
+    """
+
+    signals: tuple[str, ...]
+    limits: ClockLimits
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """A row a frame."""
+        return (self.frames(batch) for batch in batches)
+
+    def frames(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows of one batch of records."""
+        asked = {*self.signals, *(POSITION if set(POSITION) & set(self.signals) else ())}
+        schema = pa.schema([*HEAD_SCHEMA, *(FRAME_SCHEMA.field(name) for name in sorted(asked))])
+        table = heads.in_range(read(batch.column("value"), schema))
+        verdicts = heads.verdicts(table, batch.column("received_ms").to_numpy(), self.limits)
+        chosen = pa.array(verdicts == OK)
+        table = table.filter(chosen).combine_chunks()
+        columns = {name: table[name].combine_chunks() for name in HEAD}
+        columns["received_ms"] = batch.column("received_ms").filter(chosen)
+        for name in self.signals:
+            columns[name] = _clean(table, name)
+        return pa.RecordBatch.from_pydict(columns)
+
+
+def _clean(table: pa.Table, name: str) -> pa.Array:
+    column = plausible_columns(table, (name,))[name]
+    if BY_NAME[name].rate == "slow":
+        return column
+    n = table["n"].to_numpy()
+    values = by_sample(column, n)
+    offsets = pa.array(np.concatenate([[0], np.cumsum(n)]), pa.int32())
+    return pa.ListArray.from_arrays(offsets, pa.array(values, pa.float64(), mask=np.isnan(values)))

@@ -20,7 +20,7 @@ from infra.stack.stack import Stack
 from infra.stack.supervisor import Backoff, Supervisor
 from load_tests.drills.alert_faults import RULES_ENV
 from load_tests.drills.alert_truth import rules_text
-from stream_jobs.audit import sums as audit
+from stream_jobs.audit.collect import current_ledger
 from stream_jobs.audit.ledger import Ledger
 from stream_jobs.rules.model import SHIPPED
 from tests.e2e.support import CLEAR_FOR_S, SHORT, Drive
@@ -103,7 +103,7 @@ def balanced(lane: Lane) -> Ledger:
     with LogEnds(lane.endpoints.kafka_bootstrap, lane.settings.kafka.prefix) as ends:
 
         def complete() -> Any:
-            ledger = audit.take(lane.home, lane.endpoints, ends)
+            ledger = current_ledger(lane.home, lane.endpoints, ends)
             assert (ledger.residual, ledger.late_open) == (0, 0), ledger
             return ledger
 

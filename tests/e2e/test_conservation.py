@@ -11,11 +11,10 @@ import pytest
 
 from infra.stack import cache
 from load_tests.oracle import expect
+from stream_jobs.audit.collect import collect, sources
 from stream_jobs.audit.ledger import Ledger
 from stream_jobs.audit.run import audit
 from stream_jobs.audit.scope import WHOLE, Scope
-from stream_jobs.audit.sources import sources
-from stream_jobs.audit.take import take
 from tests.e2e.support import LIMITS, Drive, rows, whole_topic
 from tests.support import Lane
 
@@ -49,7 +48,7 @@ def test_the_account_of_each_vehicle_balances_with_the_simulators_word_and_witho
     begin_ms = int(drive.summary["start_ms"]) // 10_000 * 10_000
     part = Scope(begin_ms + 10_000, begin_ms + 30_000)
     alone = replace(sources(pipeline.settings, pipeline.endpoints), home=pipeline.home)
-    known, unknown = take(alone, part), take(alone, part, told={})
+    known, unknown = collect(alone, part), collect(alone, part, told={})
     assert (known.residual, unknown.residual, known.total) == (0, 0, unknown.total)
     assert 40 * 18 <= known.total.generated <= 40 * 22
 

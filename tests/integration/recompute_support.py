@@ -10,7 +10,7 @@ import psycopg
 import pyarrow as pa
 
 from infra.contract.verdict import LATE, clock_limits
-from stream_jobs.archive.files import RECORD, HourFiles
+from stream_jobs.archive.writer import RECORD, HourFiles
 from tests.integration.stream_support import query
 from tests.support import Lane
 from tests.support_frames import Record, frame, vin

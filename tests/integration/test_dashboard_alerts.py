@@ -18,7 +18,7 @@ from dashboard import bundles
 from infra.contract.downlink import Silences, silence_file
 from infra.stack.stack import Stack
 from stream_jobs.alerts.store import alert_store
-from stream_jobs.crashes.vault import bundle, tables
+from stream_jobs.crashes import bundle, tables
 from tests import support_rows
 from tests.integration.browser_support import Visit, desk, visit
 from tests.integration.dashboard_support import START_S, status

@@ -29,7 +29,7 @@ from stream_jobs.windows import tables as windows
 from tests.integration.stream_support import drive, query
 from tests.support import Lane, eventually, open_lane
 from tests.support_frames import vin
-from tests.unit.infra.audit.support import Record, store
+from tests.unit.stream_jobs.audit.support import Record, store
 
 pytestmark = pytest.mark.integration
 

@@ -14,7 +14,7 @@ from psycopg.rows import dict_row
 
 from infra.settings.job_sections import Crash
 from load_tests.drills.poison.evidence import INGEST, refused
-from stream_jobs.crashes.settle import settle
+from stream_jobs.crashes.verdict import settle
 from stream_jobs.events.rows import ClockRange, Record, as_json, crash_row
 from stream_jobs.events.sql import INSERT_CRASHES
 from tests.integration.events_support import T0, VINS, change, crash, produce, rows, until_count

@@ -25,13 +25,11 @@ from load_tests.drills.poison.attack import Attack, program
 from load_tests.drills.site import Site, until
 from load_tests.drills.verdict import Promise
 from stream_jobs.archive import reader
-from stream_jobs.archive.entry import described
-from stream_jobs.archive.layout import archive_of
-from stream_jobs.archive.manifest import append, locked, read_hour
-from stream_jobs.audit import horizon
+from stream_jobs.archive.manifest import append, archive_of, described, locked, read_hour
+from stream_jobs.audit import run as audit_run
 from stream_jobs.audit.scope import Scope
-from stream_jobs.crashes.vault import custody, report
-from stream_jobs.crashes.vault.custody import Entry
+from stream_jobs.crashes import custody, report
+from stream_jobs.crashes.custody import Entry
 
 COMMAND_S: Final = 120.0
 SHORT: Final = {
@@ -341,7 +339,7 @@ def balances_what_flows() -> None:
 
 def hides_losses() -> None:
     """An audit takes everything for in flight."""
-    replace(horizon, "look", lambda honest: lambda *where: changed(honest(*where), moment_ms=0))
+    replace(audit_run, "current_horizon", lambda honest: lambda *where: changed(honest(*where), moment_ms=0))
 
 
 ATTACKS: Final = (

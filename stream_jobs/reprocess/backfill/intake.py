@@ -20,8 +20,7 @@ from infra.clients.duck import connected
 from infra.contract.errors import ConfigError
 from infra.contract.verdict import OK
 from stream_jobs.archive import reader
-from stream_jobs.archive.entry import sha256_of
-from stream_jobs.archive.manifest import read_hour
+from stream_jobs.archive.manifest import read_hour, sha256_of
 from stream_jobs.archive.verify import verified
 from stream_jobs.archive.writer import place
 

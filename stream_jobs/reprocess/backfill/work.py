@@ -20,8 +20,7 @@ from infra.settings.settings import Endpoints, Settings
 from stream_jobs.app.database import Connection, Database, insert_rows
 from stream_jobs.app.session import spark_when_asked
 from stream_jobs.app.topic_writer import dead_lettering
-from stream_jobs.archive.layout import archive_of
-from stream_jobs.archive.manifest import sync
+from stream_jobs.archive.manifest import archive_of, sync
 from stream_jobs.archive.query import LATE_COLUMNS, LATE_TABLE, QUARANTINE_COLUMNS, QUARANTINE_TABLE
 from stream_jobs.maintenance.lookups import write_vehicle_lookup
 from stream_jobs.reprocess import runs, work

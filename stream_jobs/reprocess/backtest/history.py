@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from infra.contract.errors import ConfigError
 from infra.settings.settings import Settings
-from stream_jobs.archive.layout import HOUR_MS, telemetry_of
+from stream_jobs.archive.manifest import HOUR_MS, telemetry_of
 from stream_jobs.reprocess.backtest.compare import Comparison, compare, episodes, renamed, with_mark
 from stream_jobs.reprocess.feed import WHOLE, Feeder, Wanted, remake_of
 from stream_jobs.reprocess.plan import Span, hours_ms

@@ -96,7 +96,7 @@ SPAN: Final = (
 
 @dataclass(frozen=True, slots=True)
 class CloneDetector(Detector):
-    """Two boots at once, by the definition of stream_jobs/audit/clones.py.
+    """Two boots at once, by the definition of stream_jobs/audit/archive.py.
 
     It sees frames as they arrive: spans grow whatever the order, and the order leaves out the very frames
     that tell. Before the next finding the overlap must have grown: two boots of long ago are found once. A

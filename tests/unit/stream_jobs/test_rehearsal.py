@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from infra.contract.errors import ConfigError
 from infra.contract.verdict import clock_limits
 from infra.settings.settings import Settings
-from stream_jobs.archive.files import HourFiles
+from stream_jobs.archive.writer import HourFiles
 from stream_jobs.reprocess.backtest.compare import (
     Comparison,
     Episode,

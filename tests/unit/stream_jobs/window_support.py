@@ -9,7 +9,7 @@ import orjson
 import pyarrow as pa
 
 from infra.contract.verdict import ClockLimits
-from stream_jobs.archive.files import indexed
+from stream_jobs.archive.writer import indexed
 from stream_jobs.windows.open_windows import Terms, archived_windows
 from stream_jobs.windows.places import summed
 from stream_jobs.windows.tables import Lengths, place_rows

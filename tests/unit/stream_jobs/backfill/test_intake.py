@@ -16,8 +16,7 @@ from edge_simulator.scenario import LinkShares, Scenario, cadence
 from infra.contract.errors import ArchiveError, ConfigError
 from infra.settings.settings import Settings
 from stream_jobs.archive import reader
-from stream_jobs.archive.entry import sha256_of
-from stream_jobs.archive.layout import archive_of
+from stream_jobs.archive.manifest import archive_of, sha256_of
 from stream_jobs.archive.verify import verified
 from stream_jobs.reprocess.backfill.intake import exceptions, take_in
 

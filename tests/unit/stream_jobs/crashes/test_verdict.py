@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from infra.contract.messages import crash_digest
 from infra.settings.job_sections import Crash
-from stream_jobs.crashes.scene import Window, seen
-from stream_jobs.crashes.verdict import judge
+from stream_jobs.crashes.verdict import Window, judge, seen
 
 TERMS = Crash()
 ZERO_MS = 1_000_004_000

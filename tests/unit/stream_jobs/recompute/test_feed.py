@@ -12,7 +12,7 @@ import pytest
 from infra.contract.verdict import clock_limits
 from infra.settings.settings import Settings
 from stream_jobs.app.telemetry import table_of
-from stream_jobs.archive.files import HourFiles
+from stream_jobs.archive.writer import HourFiles
 from stream_jobs.reprocess import feed
 from stream_jobs.reprocess.feed import Feeder, Wanted, remake_of
 from stream_jobs.reprocess.plan import grid_of

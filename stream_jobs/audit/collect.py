@@ -1,0 +1,270 @@
+"""An audit: edge, archive and database asked one after the other, and put side by side."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from infra.contract.seq_ranges import Ranges, minus, size
+from infra.contract.topics import kafka_topic
+from infra.contract.verdict import clock_limits
+from infra.settings.settings import Endpoints, Settings
+from infra.sql import figures
+from infra.stack.log_ends import LogEnds
+from stream_jobs.audit import archive, edge, ledger, tables
+from stream_jobs.audit.archive import Archive, DeviceCount, PartitionCount, Span
+from stream_jobs.audit.edge import Device, EdgeDevice
+from stream_jobs.audit.ledger import Figures, Gap, Ledger
+from stream_jobs.audit.scope import Scope
+from stream_jobs.audit.tables import SessionLoss, Tables
+
+LOOKED_INTO: Final = 20
+"""Vehicles whose windows are compared one by one, where their sums differ."""
+SLACK_MS: Final = 3_600_000
+
+
+@dataclass(frozen=True, slots=True)
+class WindowGap:
+    """A window that counts other frames than the archive holds in time for it."""
+
+    vehicle_id: str
+    window_start_ms: int
+    archived: int
+    counted: int
+    boot_id: int | None
+    first_seq: int | None
+    last_seq: int | None
+    """First and last number of the archive's frames in the window."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogGap:
+    """Offsets of the log that the archive lacks, or that it holds twice (``doubles``)."""
+
+    topic: str
+    partition: int
+    ranges: Ranges
+    doubles: int
+
+
+@dataclass(slots=True)
+class Account:
+    """One audit of a scope."""
+
+    scope: Scope
+    vehicles: dict[str, Figures] = field(default_factory=dict)
+    total: Figures = field(default_factory=Figures)
+    gaps: list[Gap] = field(default_factory=list)
+    windows: list[WindowGap] = field(default_factory=list)
+    log: list[LogGap] = field(default_factory=list)
+    open_records: int = 0
+    """Archived records of frames that came after the scope, within what was asked for: not closed yet."""
+    again: int = 0
+    """Frames in windows under a number that another frame of the device had."""
+    sessions: list[SessionLoss] = field(default_factory=list)
+    """Sessions of the bridge that the broker lost, within the scope."""
+    broker_dropped: int | None = None
+    """What the broker says it dropped since its start; None: it does not answer."""
+
+    @property
+    def lost_with_session(self) -> int:
+        """Missing frames that may have been at the broker when a session of the bridge went."""
+        return sum(size(gap.ranges) for gap in self.gaps if gap.lost_with)
+
+    @property
+    def dropped_by_broker(self) -> int:
+        """Missing frames that the broker's own count explains: at most so many are its drops."""
+        return min(max(0, self._missing - self.lost_with_session), self.broker_dropped or 0)
+
+    @property
+    def _missing(self) -> int:
+        return sum(max(0, f.missing - f.not_kept) for f in self.vehicles.values())
+
+    @property
+    def residual(self) -> int:
+        """Frames and records unaccounted for: 0 when all is well."""
+        in_log = sum(size(g.ranges) + g.doubles for g in self.log)
+        otherwise = sum(f.residual for f in self.vehicles.values()) - self._missing
+        return otherwise + max(0, self._missing - self.lost_with_session - self.dropped_by_broker) + in_log
+
+
+def collect(
+    sources: Sources, scope: Scope, told: Mapping[Device, EdgeDevice] | None = None, asked_ms: int = 0
+) -> Account:
+    """The account of a scope; ``told`` where the runs were read already. Raises ServiceError.
+
+    ``asked_ms``: the end of what was asked for, where the scope is the closed part of it.
+    """
+    found = Account(scope, broker_dropped=sources.broker_dropped)
+    told = edge.devices(sources.home) if told is None else told
+    since_ms = max(0, scope.since_ms - sources.ahead_ms - SLACK_MS)
+    names = archive.files(sources.home, since_ms)
+    taken = archive.NOT_CUT if sources.taken is None else (sources.topic, sources.taken)
+    with archive.opened(sources.home, names, scope, taken) as store:
+        counts = store.devices()
+        parts = store.partitions()
+        with tables.opened(sources.db_url) as database:
+            _devices(found, counts, told, store, database, sources.waiting)
+            _listed(found, database)
+            _again(found, store)
+            _sessions(found, store, database)
+            _windows(found, store, database, sources.window_ms)
+        found.open_records = store.open_records(asked_ms) if asked_ms > scope.until_ms else 0
+    found.log = _log_gaps(parts, sources, scope)
+    found.total = ledger.totals(found.vehicles)
+    return found
+
+
+def _devices(
+    found: Account, counts: Mapping[Device, DeviceCount], told: Mapping[Device, EdgeDevice],
+    store: Archive, database: Tables, waiting: Callable[[], Mapping[Device, Ranges]],
+) -> None:  # fmt: skip
+    """Every device's frames, and which are missing."""
+    lacking = {d: ledger.absent(counts.get(d), told.get(d), found.scope) for d in counts.keys() | told.keys()}
+    ranges = {d: [*a.between, *a.behind] for d, a in lacking.items() if a.between or a.behind}
+    elsewhere = store.elsewhere(ranges)
+    left = {d: r for d, whole in ranges.items() if (r := minus(whole, elsewhere.get(d, [])))}
+    dead = database.dead_frames(sorted({vehicle_id for vehicle_id, _ in left})) if left else {}
+    in_log = waiting() if left else {}
+    vehicles: defaultdict[str, Figures] = defaultdict(Figures)
+    for device in sorted(lacking):
+        count = counts.get(device)
+        if count is None and device not in left:
+            continue
+        figures, missing = ledger.of_device(
+            count, told.get(device), lacking[device], elsewhere.get(device, []), dead.get(device, []),
+            in_log.get(device, []),
+        )  # fmt: skip
+        vehicles[device[0]].add(figures)
+        if missing:
+            found.gaps.append(Gap(*device, missing))
+    found.vehicles = dict(vehicles)
+
+
+def _listed(found: Account, database: Tables) -> None:
+    for vehicle_id, listed in database.listed(found.scope).items():
+        ledger.enter_listed(found.vehicles.setdefault(vehicle_id, Figures()), listed)
+
+
+def _again(found: Account, store: Archive) -> None:
+    """Numbers used again for another moment: what windows counted under them once more is no double."""
+    more = [v for v, figures in sorted(found.vehicles.items()) if figures.counted > figures.in_time]
+    for vehicle_id, again in store.again(more).items():
+        found.again += ledger.enter_again(found.vehicles[vehicle_id], again)
+
+
+def _sessions(found: Account, store: Archive, database: Tables) -> None:
+    """Gaps in the time of whose missing frames the broker lost a session of the bridge."""
+    scope, losses = found.scope, database.session_losses()
+    found.sessions = [x for x in losses if x.at_ms >= scope.since_ms and x.since_ms < scope.until_ms]
+    if not losses or not found.gaps:
+        return
+    ranges = {(g.vehicle_id, g.boot_id): g.ranges for g in found.gaps}
+    spans = store.around(ranges)
+    found.gaps = [part for gap in found.gaps for part in _by_session(gap, spans, losses)]
+
+
+def _by_session(gap: Gap, spans: Mapping[tuple[Device, int], Span], losses: list[SessionLoss]) -> list[Gap]:
+    """The gap's ranges, those that went with a session apart."""
+    parts: defaultdict[str | None, Ranges] = defaultdict(list)
+    for first, last in gap.ranges:
+        before_ms, after_ms = spans[(gap.vehicle_id, gap.boot_id), first]
+        went = [x for x in losses if x.since_ms <= after_ms and x.at_ms >= before_ms]
+        parts[f"{_utc(went[0].at_ms)}, {went[0].detail}" if went else None].append((first, last))
+    return [Gap(gap.vehicle_id, gap.boot_id, ranges, with_) for with_, ranges in parts.items()]
+
+
+def _utc(moment_ms: int) -> str:
+    return f"{datetime.fromtimestamp(moment_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _windows(found: Account, store: Archive, database: Tables, window_ms: int) -> None:
+    """Where a vehicle's sums differ, the windows that differ."""
+    differ = [v for v, figures in sorted(found.vehicles.items()) if figures.in_time != figures.counted]
+    for vehicle_id in differ[:LOOKED_INTO]:
+        archived = store.windows(vehicle_id, window_ms)
+        counted = database.windows(vehicle_id, found.scope)
+        for start in sorted(archived.keys() | counted.keys()):
+            frames, *place = archived.get(start, (0, None, None, None))
+            if frames != counted.get(start, 0):
+                found.windows.append(WindowGap(vehicle_id, start, frames or 0, counted.get(start, 0), *place))
+
+
+def _log_gaps(parts: Sequence[PartitionCount], sources: Sources, scope: Scope) -> list[LogGap]:
+    """Offsets that the archive lacks; of the live topic up to where it must hold all, if that is known."""
+    ends = dict(sources.taken or {}) if scope.since_ms == 0 else {}
+    found = []
+    for part in parts:
+        end = ends.pop(part.partition, part.last + 1) if part.topic == sources.topic else part.last + 1
+        behind = [(part.last + 1, end - 1)] if end > part.last + 1 else []
+        if part.holes or behind or part.doubles:
+            found.append(LogGap(part.topic, part.partition, [*part.holes, *behind], part.doubles))
+    found += [LogGap(sources.topic, p, [(0, end - 1)], 0) for p, end in sorted(ends.items()) if end > 0]
+    return found
+
+
+TELEMETRY: Final = "telemetry"
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Where the witnesses are, and while data flows what none of them can say yet."""
+
+    home: Path
+    db_url: str
+    window_ms: int
+    ahead_ms: int
+    topic: str
+    taken: Mapping[int, int] | None = None
+    """Next offset of the live topic by partition up to which the archive has all, as far as that is known."""
+    waiting: Callable[[], Mapping[Device, Ranges]] = dict
+    """Frames that lie in the log and in no consumer's results yet."""
+    broker_dropped: int | None = None
+
+
+def sources(settings: Settings, addresses: Endpoints) -> Sources:
+    """Where the witnesses are, without those that only a whole audit asks."""
+    return Sources(
+        home=settings.paths.home.resolve(),
+        db_url=addresses.db_ingest_url,
+        window_ms=settings.jobs.window_s * 1000,
+        ahead_ms=clock_limits(settings).ahead_ms,
+        topic=kafka_topic(settings.kafka.prefix, TELEMETRY),
+    )
+
+
+POLL_S = 1.0
+
+
+def current_ledger(home: Path, endpoints: Endpoints, ends: LogEnds) -> Ledger:
+    """The ledger over everything since this home's start; raises ServiceError.
+
+    The figures are read one after the other: while data flows, they differ by what is on its way.
+    """
+    edge = ledger.edge_counts(home)
+    archive = ledger.archive_counts(home, ends.topic("telemetry"))
+    database = figures.ledger(endpoints.db_ingest_url)
+    again = ledger.dead_archived(home, figures.dead_frames(endpoints.db_ingest_url))
+    found = ledger.balance(edge, ends.appended("telemetry"), archive, database, again)
+    if found.missing_in_archive or found.missing_in_windows >= 0:
+        return found
+    own = min(-found.missing_in_windows, ledger.used_again(home))  # frames, though their numbers were used
+    return replace(found, duplicate=found.duplicate - own)
+
+
+def settled_ledger(home: Path, endpoints: Endpoints, ends: LogEnds, deadline_s: float) -> Ledger:
+    """The ledger once the archive holds the log and two readings agree, or as it is at the deadline."""
+    end = time.monotonic() + deadline_s
+    last = current_ledger(home, endpoints, ends)
+    while True:
+        time.sleep(POLL_S)
+        now = current_ledger(home, endpoints, ends)
+        quiet = now == last and now.missing_in_archive == 0 and now.missing_in_windows == 0
+        if quiet or time.monotonic() > end:
+            return now
+        last = now

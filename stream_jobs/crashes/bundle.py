@@ -1,0 +1,173 @@
+"""A crash record as evidence: one zip that is the same bytes each time it is made; pure.
+
+What is in it is what is known of the record, not when or by whom it was asked for: exports are noted in the
+custody log of the database, with the bundle's hash, and left out of the log that the bundle holds.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import re
+import zipfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import orjson
+
+from stream_jobs.crashes.custody import Entry
+
+EPOCH: Final = (1980, 1, 1, 0, 0, 0)
+"""The oldest time a zip can tell: all its files have it."""
+MODE: Final = 0o100644 << 16
+_UNSAFE: Final = re.compile(r"[^A-Za-z0-9_-]")
+_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "\n")
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """All that is known of a record: its row of serving.crash_record, its curves, its entries of the log."""
+
+    record: Row
+    delta_v: Sequence[Row]
+    pre_crash: Sequence[Row]
+    custody: Sequence[Entry]
+
+
+def name_of(record: Row) -> str:
+    """The bundle's file name: no path can be made of a vehicle's words."""
+    crash_id = str(record["crash_id"])
+    safe = _UNSAFE.sub("_", crash_id)[:40]
+    if safe != crash_id:
+        safe += "-" + hashlib.sha256(crash_id.encode()).hexdigest()[:8]
+    return f"crash-{_UNSAFE.sub('_', record['vehicle_id'])}-{record['boot_id']}-{safe}.zip"
+
+
+def made(evidence: Evidence) -> bytes:
+    """The zip: nothing in it is compressed, so no library's version can change a byte."""
+    files = _files(evidence)
+    sums = "".join(f"{hashlib.sha256(body).hexdigest()}  {name}\n" for name, body in files.items())
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:
+        for name, body in {**files, "SHA256SUMS": sums.encode()}.items():
+            entry = zipfile.ZipInfo(name, EPOCH)
+            entry.create_system, entry.external_attr = 3, MODE
+            archive.writestr(entry, body)
+    return out.getvalue()
+
+
+def csv_bytes(rows: Sequence[Row], header: Sequence[str]) -> bytes:
+    """Rows as CSV. Text that a spreadsheet would take for a formula gets an apostrophe before it."""
+    out = io.StringIO(newline="")
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows([_cell(row.get(name)) for name in header] for row in rows)
+    return out.getvalue().encode()
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    if type(value) is bool:
+        return "true" if value else "false"
+    if type(value) in (int, float):
+        return f"{value:.12g}"
+    text = str(value)
+    return f"'{text}" if text.startswith(_FORMULA) else text
+
+
+def _files(evidence: Evidence) -> dict[str, bytes]:
+    record = evidence.record
+    raw = record["raw"]
+    sent = orjson.loads(raw) if raw is not None else record["record"]
+    sealed = {key: value for key, value in sent.items() if key != "sha256"}
+    kept = [entry for entry in evidence.custody if entry.action != "exported"]
+    return {
+        "README.txt": _summary(record, sent, kept).encode(),
+        "record.json": (raw if raw is not None else orjson.dumps(sent).decode()).encode(),
+        "canonical.json": orjson.dumps(sealed, option=orjson.OPT_SORT_KEYS),
+        "delta_v.csv": csv_bytes(evidence.delta_v, ("t_ms", "delta_v_kmh", "delta_v_lat_kmh")),
+        "pre_crash.csv": csv_bytes(
+            evidence.pre_crash,
+            ("t_ms", "speed_kmh", "accelerator_pct", "brake_on", "engine_rpm", "steering_deg", "abs_active",
+             "esc_active"),
+        ),
+        "verdict.json": _json(
+            {key: record[key] for key in ("verdict", "reasons", "figures", "final", "defects", "hash_ok")}
+        ),
+        "custody.json": _json([_entry(entry) for entry in kept]),
+    }  # fmt: skip
+
+
+def _json(value: Any) -> bytes:
+    return orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS) + b"\n"
+
+
+def _entry(entry: Entry) -> dict[str, Any]:
+    names = [name for name in Entry.__slots__ if name != "at"]
+    return {"at": _utc(entry.at)} | {name: getattr(entry, name) for name in names}
+
+
+def _utc(moment: datetime) -> str:
+    return f"{moment.astimezone(UTC):%Y-%m-%dT%H:%M:%S.%f}Z"
+
+
+def _summary(record: Row, sent: Row, kept: Sequence[Entry]) -> str:
+    seal = "matches" if record["hash_ok"] else "DOES NOT MATCH"
+    head = kept[-1].sha256 if kept else "none"
+    lines = [
+        f"Crash record {_words(record['crash_id'])} of vehicle {record['vehicle_id']}",
+        "",
+        f"boot id          {record['boot_id']}",
+        f"time zero        {_utc(record['event_time'])} (device clock)",
+        f"received         {_utc(record['received_at'])}",
+        f"profile          {_words(record['profile'])}",
+        f"position         {record['lat_deg']} {record['lon_deg']} (deg)",
+        f"delta-V maximum  {record['delta_v_max_kmh']} km/h",
+        f"air bag          {_words(record['airbag_deployed'])}",
+        f"complete         {_words(sent.get('complete'))}",
+        f"seal             {seal} ({_words(sent.get('sha256'))})",
+        f"locked           {locked(record)}",
+        f"verdict          {record['verdict']}",
+        *(f"                 - {reason}" for reason in record["reasons"]),
+        "",
+        *_defects(record["defects"]),
+        "",
+        "record.json     the record as the vehicle sent it, byte by byte"
+        + ("" if record["raw"] is not None else " (NOT KEPT: written again from the database)"),
+        "canonical.json  what its seal was taken of: sha256sum canonical.json gives the seal above",
+        "delta_v.csv     cumulative change of velocity after time zero, ms and km/h",
+        "pre_crash.csv   samples before time zero, ms, km/h, %, rpm, deg",
+        "verdict.json    what record and telemetry together say, with the figures",
+        f"custody.json    what was done with it, without exports; the last hash here is {head}",
+        "SHA256SUMS      sha256sum -c SHA256SUMS checks all of it",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def locked(record: Row) -> str:
+    """Since when, by whom and why a record is locked; no: it is not."""
+    if record["locked_at"] is None:
+        return "no"
+    return f"{_utc(record['locked_at'])} by {record['locked_by']}: {record['locked_why']}"
+
+
+def _defects(defects: Iterable[Row] | None) -> list[str]:
+    if defects is None:
+        return ["not checked for completeness: stored before records were"]
+    found = [f"  - {d['element']}: {d['fault']}: {d['detail']}" for d in defects]
+    return (
+        ["not whole or not plausible:", *found]
+        if found
+        else ["whole and plausible by 49 CFR 563.7 and 563.8"]
+    )
+
+
+def _words(value: Any) -> str:
+    """A vehicle's words on one line."""
+    return re.sub(r"[\x00-\x1f\x7f-\x9f]", " ", str(value))

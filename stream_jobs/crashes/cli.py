@@ -1,0 +1,120 @@
+"""The commands ``odograph crash list|show|verify|lock|export``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+crash_app = typer.Typer(no_args_is_help=True, help="Crash records: verdicts, integrity, locks, evidence.")
+Name = Annotated[str, typer.Argument(help="CRASH_ID, VEHICLE/CRASH_ID or VEHICLE/BOOT/CRASH_ID")]
+AsJson = Annotated[bool, typer.Option("--json", help="as JSON on stdout")]
+By = Annotated[str | None, typer.Option("--by", help="who does it [the user's name]")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.add_typer(crash_app, name="crash")
+
+
+@crash_app.command("list")
+def list_(
+    vehicle: Annotated[str | None, typer.Option(help="of one vehicle")] = None,
+    verdict: Annotated[
+        str | None, typer.Option(help="confirmed, suspect, pothole or unverified only")
+    ] = None,
+    json: AsJson = False,
+) -> None:
+    """The crash records, the newest first: verdict, seal, completeness, lock."""
+    from infra.settings import settings
+    from stream_jobs.crashes import report, tables
+
+    found = tables.records(settings.endpoints(settings.load()).db_dashboard_url, vehicle, verdict)
+    typer.echo(report.rows_json(found) if json else report.rows_text(found))
+
+
+@crash_app.command()
+def show(record: Name, json: AsJson = False) -> None:
+    """One record: what it says, the verdict and why, what is wrong with it, what was done with it."""
+    from infra.settings import settings
+    from stream_jobs.crashes import report, tables
+
+    url = settings.endpoints(settings.load()).db_dashboard_url
+    found = tables.evidence(url, tables.named(url, record))
+    typer.echo(report.evidence_json(found) if json else report.evidence_text(found))
+
+
+@crash_app.command()
+def verify(
+    head: Annotated[
+        str | None, typer.Option(help="a hash that verify told earlier: it must still be in the log")
+    ] = None,
+    without_log: Annotated[
+        bool, typer.Option("--without-log", help="do not compare with Kafka: it was lost, or is away")
+    ] = False,
+    json: AsJson = False,
+) -> None:
+    """Check the custody log's chain, and every record and lock against it, its own bytes and Kafka's log.
+
+    Keep the head that it tells somewhere else: who rewrites the whole log shows against that.
+    Exit 1: something was changed.
+    """
+    from infra.settings import settings
+    from stream_jobs.crashes import custody as witness
+    from stream_jobs.crashes import report, tables
+
+    in_force = settings.load()
+    places = settings.endpoints(in_force)
+    ingest, owner = (tables.user(url) for url in (places.db_ingest_url, places.db_owner_url))
+    may = {"received": {ingest, "migration"}, "refused": {ingest}, "deleted": {owner}}
+    vault = tables.vault(places.db_ingest_url)
+    log = None
+    if not without_log:
+        log = witness.read(places.kafka_bootstrap, in_force.kafka.prefix, vault.read_to, vault.dead)
+    found = report.verified(vault, may, log, head)
+    typer.echo(found.as_json() if json else found.as_text())
+    if found.wrong:
+        raise typer.Exit(1)
+
+
+@crash_app.command()
+def lock(
+    record: Name,
+    why: Annotated[str, typer.Option("--why", help="why; it stands in the custody log")],
+    by: By = None,
+) -> None:
+    """Lock a record for good: no role can change or delete it any more. Again is fine."""
+    from infra.settings import settings
+    from stream_jobs.crashes import report, tables
+
+    url = settings.endpoints(settings.load()).db_ingest_url
+    key = tables.named(url, record)
+    who, reason = report.one_line("--by", by or report.user()), report.one_line("--why", why)
+    typer.echo("locked" if tables.lock(url, key, who, reason) else "was locked before")
+
+
+@crash_app.command()
+def export(
+    record: Name, out: Annotated[Path, typer.Option(help="folder for the bundle")] = Path(), by: By = None
+) -> None:
+    """Write one zip: the record as received, its canonical form, tables, verdict, custody log, hashes.
+
+    The same record gives the same bytes. The custody log notes the export, with the bundle's hash.
+    """
+    import hashlib
+
+    from infra.settings import settings
+    from stream_jobs.crashes import bundle, report, tables
+
+    url = settings.endpoints(settings.load()).db_ingest_url
+    who = report.one_line("--by", by or report.user())
+    key = tables.named(url, record)
+    evidence = tables.evidence(url, key)
+    body = bundle.made(evidence)
+    out.mkdir(parents=True, exist_ok=True)
+    path = out / bundle.name_of(evidence.record)
+    path.write_bytes(body)
+    digest = hashlib.sha256(body).hexdigest()
+    tables.note_export(url, key, who, digest)
+    typer.echo(f"{digest}  {path}")

@@ -1,0 +1,265 @@
+"""The custody log's chain: each entry holds the hash of the one before it; pure."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+import orjson
+
+from infra.clients.log_reader import LogReader
+from infra.clients.log_records import Record
+from infra.contract.errors import ContractError
+from infra.contract.frame import Frame
+from infra.contract.messages import crash_digest, decode_crash, is_part, join_crash
+from infra.contract.topics import KAFKA_TOPICS, kafka_topic
+
+START: Final = "0" * 64
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+
+Key = tuple[str, int, str]
+"""Vehicle id, boot id, crash id."""
+May = Mapping[str, Collection[str]]
+"""By action who may do it; an action that is not named anybody."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One entry as the table has it; see the comments of odograph.custody."""
+
+    entry: int
+    at: datetime
+    actor: str
+    action: str
+    vehicle_id: str
+    boot_id: int
+    crash_id: str
+    digest: str
+    detail: str
+    previous: str
+    sha256: str
+
+    @property
+    def key(self) -> Key:
+        """The record it is about."""
+        return self.vehicle_id, self.boot_id, self.crash_id
+
+    def hashed(self) -> str:
+        """The hash that it should hold."""
+        at_us = (self.at - _EPOCH) // timedelta(microseconds=1)
+        lines = (
+            self.previous, self.entry, at_us, self.actor, self.action, self.vehicle_id, self.boot_id,
+            _CONTROL.sub(" ", self.crash_id), self.digest, self.detail,
+        )  # fmt: skip
+        return hashlib.sha256("\n".join(map(str, lines)).encode()).hexdigest()
+
+
+def broken(entries: Iterable[Entry]) -> Iterator[str]:
+    """What does not hold in the whole log, in its order, in words."""
+    before: Entry | None = None
+    for entry in entries:
+        wanted = 1 if before is None else before.entry + 1
+        if entry.entry != wanted:
+            yield f"entry {wanted} is missing: {entry.entry} follows"
+        elif entry.previous != (START if before is None else before.sha256):
+            yield f"entry {entry.entry} does not follow from the one before"
+        if entry.sha256 != entry.hashed():
+            yield f"entry {entry.entry} was changed: its hash is not that of what it says"
+        before = entry
+
+
+def tampered(
+    entries: Sequence[Entry], digests: Mapping[Key, str], locked: Collection[Key], may: May
+) -> Iterator[str]:
+    """Records and locks that are not what the log says, and entries by who may not write them.
+
+    ``digests``: of the records as they are stored.
+    """
+    histories: dict[Key, list[Entry]] = {}
+    for entry in entries:
+        histories.setdefault(entry.key, []).append(entry)
+    for key, history in histories.items():
+        for what in _of_record(history, digests.get(key), key in locked, may):
+            yield f"{name_of(key)} {what}"
+    yield from (f"{name_of(key)} is not in the log" for key in digests if key not in histories)
+
+
+def _of_record(history: Sequence[Entry], digest: str | None, locked: bool, may: May) -> Iterator[str]:
+    """What is wrong with one record; ``digest`` None: it is not there."""
+    yield from _of_entries(history, digest is not None, may)
+    actions = {entry.action for entry in history}
+    first = next((entry for entry in history if entry.action == "received"), None)
+    if first is None:
+        yield "is not in the log as received"
+    elif digest is None and "deleted" not in actions:
+        yield "is gone, and the log does not say so"
+    elif digest is not None and digest != first.digest:
+        yield f"is not what was received (entry {first.entry})"
+    if ("locked" in actions) != locked:
+        yield "is locked, and the log does not say so" if locked else "was locked and is not any more"
+
+
+def _of_entries(history: Sequence[Entry], there: bool, may: May) -> Iterator[str]:
+    """What is wrong with the entries of one record in themselves."""
+    before: set[str] = set()
+    for entry in history:
+        where = f"(entry {entry.entry})"
+        if entry.actor not in may.get(entry.action, (entry.actor,)):
+            yield f"was {entry.action} by {entry.actor}, who may not {where}"
+        if entry.action == "received" and "received" in before:
+            yield f"was received a second time {where}"
+        elif entry.action == "changed":
+            yield f"was changed by {entry.actor}, and nobody may {where}"
+        elif entry.action == "deleted" and (there or "locked" in before):
+            yield f"was deleted {where}, but {'it is still there' if there else 'it was locked'}"
+        before.add(entry.action)
+
+
+def name_of(key: Key) -> str:
+    """A record, for people."""
+    return f"record {key[2]} of {key[0]} (boot {key[1]})"
+
+
+TOPIC, DEAD_LETTER = "crash", "dead-letter"
+EVER_MS: Final = 1 << 52
+_SET: Final = ("vehicle_id", "boot_id", "crash_id", "sha256", "parts")
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A record as readers see it; ``digest`` is taken here, not by the database."""
+
+    digest: str
+    received_ms: int
+    locked: bool
+    raw_kept: bool
+    contradictions: Sequence[str] = ()
+    """Columns that do not say what the record's own bytes say."""
+
+
+def shown(row: Mapping[str, Any]) -> Shown:
+    """A row of serving.crash_record, with ``record_text``, its jsonb as text."""
+    raw = row["raw"]
+    digest = hashlib.sha256((row["record_text"] if raw is None else raw).encode()).hexdigest()
+    says = {} if raw is None else _says(row, orjson.loads(raw))
+    wrong = tuple(name for name, holds in says.items() if not holds)
+    return Shown(digest, _ms(row["received_at"]), row["locked_at"] is not None, raw is not None, wrong)
+
+
+def _says(row: Mapping[str, Any], body: Frame) -> dict[str, bool]:
+    """By column whether it says what the body says; a time or a place that was not believed is not there."""
+    same = ("vehicle_id", "boot_id", "crash_id", "delta_v_max_kmh", "airbag_deployed")
+    return {
+        "record": row["record"] == body,
+        **{name: row[name] == body.get(name) for name in same},
+        "event_time": _ms(row["event_time"]) in (body.get("event_ms"), _ms(row["received_at"])),
+        "profile": row["profile"] == str(body.get("profile")),
+        "complete": row["complete"] == (body.get("complete") is True),
+        "hash_ok": row["hash_ok"] == (body.get("sha256") == crash_digest(body)),
+        **{name: row[name] in (None, body.get(name)) for name in ("lat_deg", "lon_deg")},
+    }
+
+
+def _ms(moment: datetime) -> int:
+    return round(moment.timestamp() * 1000)
+
+
+@dataclass(slots=True)
+class CrashLog:
+    """What Kafka's log holds: by identity the digests of its records, and when each was received, ms."""
+
+    records: defaultdict[Key, defaultdict[str, set[int]]] = field(
+        default_factory=lambda: defaultdict(lambda: defaultdict(set))
+    )
+    pending: int = 0
+    """Messages that the vault has not read yet."""
+    others: set[str] = field(default_factory=set)
+    """Digests of messages that give no record, or gave one by an older contract only."""
+    refused: set[Key] = field(default_factory=set)
+    """Records that the store refused: dead letters in the database, and in Kafka as far back as they go."""
+    damage: list[str] = field(default_factory=list)
+    """What is wrong with the log itself, in words."""
+    _parts: dict[tuple[Any, ...], dict[int, tuple[str, int]]] = field(default_factory=dict)
+
+    def take(self, record: Record) -> None:
+        """One message more, in the order of the log; what gives no record the store leaves out as well."""
+        try:
+            message = decode_crash(record.value)
+            if is_part(message):
+                self._part(message, record.received_ms)
+            else:
+                self._note(message, record.value, record.received_ms)
+        except ContractError:
+            self.others.add(hashlib.sha256(record.value).hexdigest())
+
+    def note_refused(self, dead: Collection[str], letters: Iterable[Record], whole: bool) -> None:
+        """``letters`` are Kafka's dead letters; ``whole``: none of them has expired."""
+        kept: dict[str, int] = {hashlib.sha256(each.value).hexdigest(): each.received_ms for each in letters}
+        oldest_ms = 0 if whole else min(kept.values(), default=EVER_MS)
+        for key, versions in self.records.items():
+            older = {digest for digest, at in versions.items() if min(at) < oldest_ms}
+            if versions.keys() <= set(dead) & (kept.keys() | older):
+                self.refused.add(key)
+
+    def _part(self, message: Frame, received_ms: int) -> None:
+        key = tuple(message[name] for name in _SET)
+        parts = self._parts.setdefault(key, {})
+        parts.setdefault(message["part"], (message["data"], received_ms))
+        if len(parts) == message["parts"]:
+            del self._parts[key]
+            raw = join_crash([parts[k][0] for k in range(len(parts))], message["sha256"])
+            self._note(decode_crash(raw), raw, max(at_ms for _, at_ms in parts.values()))
+
+    def _note(self, message: Frame, raw: bytes, received_ms: int) -> None:
+        key = (message["vehicle_id"], message["boot_id"], message["crash_id"])
+        self.records[key][hashlib.sha256(raw).hexdigest()].add(received_ms)
+
+
+def read(bootstrap: str, prefix: str, read_to: Mapping[int, int], dead: Collection[str]) -> CrashLog:
+    """The log up to the offsets, by partition, that the vault has read it to; raises ServiceError.
+
+    ``dead``: digests that the database has among the dead letters.
+    """
+    found, topic = CrashLog(), kafka_topic(prefix, TOPIC)
+    with LogReader(bootstrap) as log:
+        for partition in range(next(t.partitions for t in KAFKA_TOPICS if t.name == TOPIC)):
+            low, end = log.ends(topic, partition)
+            until = read_to.get(partition, 0)
+            found.pending += max(0, end - until)
+            if low > 0:
+                found.damage.append(
+                    f"{topic}/{partition} was cut: it begins at offset {low} and is kept for ever"
+                )
+            if until > end:
+                found.damage.append(
+                    f"{topic}/{partition} was made anew: it ends at {end}, {until} were read of it"
+                )
+            for record in log.records(topic, partition, 0, min(until, end)):
+                found.take(record)
+        if dead:
+            letters = kafka_topic(prefix, DEAD_LETTER)
+            low, end = log.ends(letters, 0)
+            found.note_refused(dead, log.records(letters, 0, low, end), whole=low == 0)
+    return found
+
+
+def differing(records: Mapping[Key, Shown], deleted: Collection[Key], log: CrashLog) -> Iterator[str]:
+    """Where vault and log differ, in words."""
+    yield from log.damage
+    for key, record in records.items():
+        versions = log.records.get(key)
+        if versions is None and not log.damage and record.digest not in log.others:
+            yield f"{name_of(key)} is not in Kafka's log: no vehicle sent it"
+        elif versions is not None and record.raw_kept:
+            if record.digest not in versions:
+                yield f"{name_of(key)} is not what Kafka's log holds"
+            elif record.received_ms not in versions[record.digest]:
+                yield f"{name_of(key)} was not received when it says, by Kafka's log"
+    for key in log.records.keys() - records.keys() - log.refused - set(deleted):
+        yield f"{name_of(key)} is in Kafka's log, and not in the vault"

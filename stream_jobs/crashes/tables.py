@@ -1,0 +1,170 @@
+"""The database's side of the vault."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any, Final
+
+import psycopg
+from psycopg.rows import dict_row
+
+from infra.clients.socket_deadline import at_most
+from infra.contract.errors import ConfigError, ServiceError
+from stream_jobs.crashes.bundle import Evidence
+from stream_jobs.crashes.custody import Entry, Key, Shown, shown
+
+CONNECT_S: Final = 3
+ANSWER_S: Final = 15.0
+"""For all that one record takes, s: a database that stands still keeps nobody waiting at the page."""
+LIST_LIMIT: Final = 1000
+
+Connection = psycopg.Connection[dict[str, Any]]
+_KEY: Final = "vehicle_id = %(vehicle_id)s AND boot_id = %(boot_id)s AND crash_id = %(crash_id)s"
+_RECORDS: Final = """
+SELECT vehicle_id, boot_id, crash_id, event_time, profile, delta_v_max_kmh, airbag_deployed, hash_ok, verdict,
+       locked_at, defects, received_at
+FROM serving.crash_record
+WHERE (%(vehicle)s::text IS NULL OR vehicle_id = %(vehicle)s)
+  AND (%(verdict)s::text IS NULL OR verdict = %(verdict)s)
+ORDER BY event_time DESC, vehicle_id, crash_id LIMIT %(limit)s
+"""
+_NAMED: Final = """
+SELECT vehicle_id, boot_id, crash_id FROM serving.crash_record
+WHERE crash_id = %(crash)s AND (%(vehicle)s::text IS NULL OR vehicle_id = %(vehicle)s)
+  AND (%(boot)s::bigint IS NULL OR boot_id = %(boot)s)
+ORDER BY vehicle_id, boot_id
+"""
+_LOCK: Final = (
+    "SELECT odograph.crash_lock_set(%(vehicle_id)s, %(boot_id)s, %(crash_id)s, %(by)s, %(why)s) AS is_new"
+)
+_NOTE: Final = """
+SELECT dispatch.crash_exported(%(vehicle_id)s, %(boot_id)s, %(crash_id)s, %(by)s, %(digest)s)
+"""
+_SHOWN: Final = """
+SELECT vehicle_id, boot_id, crash_id, event_time, received_at, profile, delta_v_max_kmh, airbag_deployed,
+       complete, hash_ok, lat_deg, lon_deg, record, record::text AS record_text, raw, locked_at
+FROM serving.crash_record
+"""
+_READ_TO: Final = """
+SELECT partition, next_offset FROM odograph.consumer_offset WHERE consumer = 'events' AND topic = 'crash'
+"""
+_DEAD: Final = "SELECT DISTINCT digest FROM odograph.dead_letter WHERE mqtt_topic LIKE '%/crash'"
+AT_ONCE: Final = 100
+"""Records in memory at a time: one may have 256 KiB."""
+
+
+def records(url: str, vehicle: str | None, verdict: str | None) -> list[dict[str, Any]]:
+    """The newest records, at most LIST_LIMIT. Raises ServiceError."""
+    with _connected(url) as connection:
+        asked = {"vehicle": vehicle, "verdict": verdict, "limit": LIST_LIMIT}
+        return connection.execute(_RECORDS, asked).fetchall()
+
+
+def named(url: str, name: str) -> Key:
+    """The record that a person means: CRASH_ID, VEHICLE/CRASH_ID or VEHICLE/BOOT/CRASH_ID.
+
+    Raises ConfigError where there is none or more than one, ServiceError.
+    """
+    vehicle, boot, crash = _parted(name)
+    with _connected(url) as connection:
+        found = connection.execute(_NAMED, {"crash": crash, "vehicle": vehicle, "boot": boot}).fetchall()
+    keys = [(row["vehicle_id"], row["boot_id"], row["crash_id"]) for row in found]
+    if not keys:
+        raise ConfigError(f"{name}: no such crash record; odograph crash list shows them")
+    if len(keys) > 1:
+        meant = ", ".join("/".join(map(str, key)) for key in keys[:5])
+        raise ConfigError(f"{name}: {len(keys)} records have this name; give one of {meant}")
+    return keys[0]
+
+
+def evidence(url: str, key: Key) -> Evidence:
+    """All that is known of a record, as of one moment. Raises ServiceError."""
+    where = _where(key)
+    with _connected(url, ANSWER_S) as connection:
+        connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        query = f"SELECT * FROM serving.{{}} WHERE {_KEY}"  # noqa: S608  constants of this file
+        record = connection.execute(query.format("crash_record").encode(), where).fetchone()
+        if record is None:
+            raise ServiceError(f"record {key[2]} of {key[0]} is gone")
+        parts = [
+            connection.execute(f"{query.format(view)} ORDER BY {by}".encode(), where).fetchall()
+            for view, by in (("crash_delta_v", "sample"), ("crash_pre_crash", "sample"), ("custody", "entry"))
+        ]
+        return Evidence(record, parts[0], parts[1], [Entry(**row) for row in parts[2]])
+
+
+def lock(url: str, key: Key, by: str, why: str) -> bool:
+    """Lock a record for good; False where it was locked before. Raises ServiceError."""
+    with _connected(url) as connection:
+        row = connection.execute(_LOCK, {**_where(key), "by": by, "why": why}).fetchone()
+        return bool(row and row["is_new"])
+
+
+def note_export(url: str, key: Key, by: str, digest: str) -> None:
+    """Note in the custody log that a bundle with this SHA-256 left. Raises ServiceError."""
+    with _connected(url, ANSWER_S) as connection:
+        connection.execute(_NOTE, {**_where(key), "by": by, "digest": digest})
+
+
+@dataclass(frozen=True, slots=True)
+class Vault:
+    """All that verify looks at in the database, of one moment."""
+
+    entries: Sequence[Entry]
+    records: Mapping[Key, Shown]
+    read_to: Mapping[int, int]
+    """The next offset of the crash topic that the event store reads, by partition."""
+    dead: Collection[str]
+    """Digests of crash messages among the dead letters."""
+
+
+def vault(url: str) -> Vault:
+    """The custody log and the records as readers see them. Raises ServiceError."""
+    with _connected(url) as connection:
+        connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        entries = [
+            Entry(**row) for row in connection.execute("SELECT * FROM odograph.custody ORDER BY entry")
+        ]
+        with connection.cursor("records") as cursor:
+            cursor.itersize = AT_ONCE
+            records = {_key(row): shown(row) for row in cursor.execute(_SHOWN)}
+        read_to = {row["partition"]: row["next_offset"] for row in connection.execute(_READ_TO)}
+        return Vault(entries, records, read_to, {row["digest"] for row in connection.execute(_DEAD)})
+
+
+def user(url: str) -> str:
+    """Whose session an address opens, by the database's word. Raises ServiceError."""
+    with _connected(url) as connection:
+        row = connection.execute("SELECT session_user AS name").fetchone()
+        return str(row and row["name"])
+
+
+@contextmanager
+def _connected(url: str, answer_s: float | None = None) -> Iterator[Connection]:
+    """A connection whose errors are the user's; broken off after ``answer_s`` where that is given."""
+    try:
+        connection = psycopg.connect(url, connect_timeout=CONNECT_S, row_factory=dict_row)
+        limit: AbstractContextManager[object] = (
+            nullcontext() if answer_s is None else at_most(connection.fileno(), answer_s)
+        )
+        with limit, connection:
+            yield connection
+    except psycopg.Error as error:
+        raise ServiceError(f"database: {str(error).strip()}") from error
+
+
+def _parted(name: str) -> tuple[str | None, int | None, str]:
+    parts = name.split("/", 2)
+    if len(parts) == 3 and parts[1].isdigit():
+        return parts[0], int(parts[1]), parts[2]
+    return (parts[0], None, name.partition("/")[2]) if len(parts) > 1 else (None, None, name)
+
+
+def _where(key: Key) -> dict[str, Any]:
+    return dict(zip(("vehicle_id", "boot_id", "crash_id"), key, strict=True))
+
+
+def _key(row: Mapping[str, Any]) -> Key:
+    return row["vehicle_id"], row["boot_id"], row["crash_id"]

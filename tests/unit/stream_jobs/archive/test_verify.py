@@ -1,0 +1,92 @@
+"""What makes an archive not whole, and that each of it is named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import orjson
+import pytest
+
+from stream_jobs.archive.manifest import hour_name, manifest_of
+from stream_jobs.archive.upkeep import pack_hour
+from stream_jobs.archive.verify import joined, verified
+from tests.unit.stream_jobs.archive.archive_support import HOUR_MS, TEN, batches, written
+
+
+def first(folder: Path) -> Path:
+    return folder / "telemetry" / hour_name(TEN) / "abcdef01-000000000-000.parquet"
+
+
+def test_a_whole_archive_is_whole_before_and_after_it_is_packed(tmp_path: Path) -> None:
+    batches(tmp_path, 3)
+    # A batch over a full hour: its offsets lie in both hours, turn by turn.
+    written(tmp_path, "abcdef01-000000003-000.parquet", [(0, 6, 3599), (0, 8, 3599), (1, 6, 3599)])
+    written(tmp_path, "abcdef01-000000003-001.parquet", [(0, 7, 0), (0, 9, 1)], TEN + HOUR_MS)
+    for _ in range(2):
+        verdict = verified(tmp_path, None, quick=False)
+        assert (verdict.whole, verdict.rows, verdict.damage, verdict.log) == (True, 17, [], [])
+        assert verified(tmp_path, None, quick=True).whole
+        pack_hour(tmp_path, TEN, 1 << 30)
+
+
+def test_a_changed_byte_is_found_and_its_file_named(tmp_path: Path) -> None:
+    batches(tmp_path, 2)
+    spoiled = bytearray(first(tmp_path).read_bytes())
+    spoiled[10] ^= 1
+    first(tmp_path).write_bytes(spoiled)
+    verdict = verified(tmp_path, None, quick=False)
+    assert verdict.damage == [f"{first(tmp_path)} has other bytes than were written"]
+    assert not verdict.whole
+    assert verified(tmp_path, None, quick=True).whole
+
+
+def test_a_missing_file_is_named_and_does_not_stop_the_rest(tmp_path: Path) -> None:
+    batches(tmp_path, 3)
+    first(tmp_path).unlink()
+    verdict = verified(tmp_path, None, quick=False)
+    assert (verdict.damage, verdict.files) == ([f"{first(tmp_path)} is missing"], 3)
+
+
+@pytest.mark.parametrize("quick", [True, False])
+def test_offsets_that_no_file_has_are_named(tmp_path: Path, quick: bool) -> None:
+    batches(tmp_path, 1)
+    written(tmp_path, "abcdef01-000000001-000.parquet", [(1, 2, 9), (1, 5, 9)])
+    written(tmp_path, "abcdef01-000000002-000.parquet", [(0, 9, 9), (0, 10, 9)])
+    faults = verified(tmp_path, None, quick).log
+    assert faults[0] == "odograph.telemetry-0: offsets 2 to 8 are in no file"
+    assert faults[1] == (
+        "odograph.telemetry-1: 4 records for 6 offsets"
+        if quick
+        else "odograph.telemetry-1: offsets 3 to 4 are in no file"
+    )
+    assert len(faults) == 2
+
+
+def test_offsets_that_two_files_have_are_named(tmp_path: Path) -> None:
+    batches(tmp_path, 2)
+    written(tmp_path, "beef0000-000000000-000.parquet", [(1, 1, 5), (1, 2, 5)])
+    assert verified(tmp_path, None, quick=False).log == [
+        "odograph.telemetry-1: 2 offsets from 1 to 2 are there twice"
+    ]
+
+
+def test_a_file_without_a_line_is_told_and_is_no_damage(tmp_path: Path) -> None:
+    batches(tmp_path, 1)
+    manifest_of(tmp_path, TEN).unlink()
+    verdict = verified(tmp_path, None, quick=False)
+    assert (verdict.whole, verdict.unlisted) == (True, [first(tmp_path)])
+
+
+def test_a_generated_day_is_verified_by_its_summary(tmp_path: Path) -> None:
+    batches(tmp_path, 1)
+    manifest_of(tmp_path, TEN).unlink()
+    name = first(tmp_path).relative_to(tmp_path).as_posix()
+    told = {"bytes": first(tmp_path).stat().st_size, "sha256": "0" * 64}
+    (tmp_path / "run.json").write_bytes(orjson.dumps({"files": {name: told}}))
+    assert verified(tmp_path, None, quick=False).damage == [
+        f"{first(tmp_path)} has other bytes than were written"
+    ]
+
+
+def test_spans_that_touch_become_one() -> None:
+    assert joined([(5, 6), (0, 2), (3, 3), (8, 9), (8, 8)]) == [(0, 3), (5, 6), (8, 9)]

@@ -1,0 +1,101 @@
+"""Every number of a device is in one place or missing: with a simulator's word, and without it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from stream_jobs.audit.archive import DeviceCount
+from stream_jobs.audit.edge import EdgeDevice
+from stream_jobs.audit.ledger import Absent, Figures, absent, enter_again, enter_listed, of_device, totals
+from stream_jobs.audit.scope import WHOLE, Scope
+from stream_jobs.audit.tables import Listed
+
+SEEN = DeviceCount(
+    frames=6, records=8, ok=4, late=1, quarantined=1, late_records=2, quarantined_records=1,
+    first_seq=2, last_seq=9, gaps=[(4, 5)],
+)  # fmt: skip
+TOLD = EdgeDevice(14, lost=[(0, 0), (4, 4)], dropped=[(12, 12)], on_board=[(13, 13)], from_ms=1000,
+                  ended_ms=9000, sent=True)  # fmt: skip
+
+
+def test_without_a_run_only_the_gaps_between_frames_lack() -> None:
+    assert absent(SEEN, None, WHOLE) == Absent([(4, 5)], [])
+
+
+def test_a_run_tells_what_came_before_the_first_frame_and_behind_the_last() -> None:
+    assert absent(SEEN, TOLD, WHOLE) == Absent([(0, 1), (4, 5), (10, 13)], [])
+
+
+def test_a_device_of_which_nothing_came_lacks_altogether() -> None:
+    assert absent(None, TOLD, WHOLE) == Absent([(0, 13)], [])
+    assert absent(None, replace(TOLD, sent=False), WHOLE) == Absent([], [])
+
+
+def test_a_gap_belongs_to_the_scope_of_the_frame_before_it() -> None:
+    later = Scope(2000, 9001)
+    assert absent(SEEN, TOLD, later) == Absent([(4, 5), (10, 13)], [])
+    seen = replace(SEEN, following=12)
+    assert absent(seen, TOLD, later) == Absent([(4, 5), (10, 11)], [])
+    assert absent(None, TOLD, later) == Absent([], [])
+
+
+def test_what_never_left_and_what_is_dead_is_not_missing() -> None:
+    figures, missing = of_device(
+        SEEN, TOLD, absent(SEEN, TOLD, WHOLE), elsewhere=[], dead=[(10, 10)], waiting=[]
+    )
+    assert missing == [(1, 1), (5, 5), (11, 11)]
+    assert figures == Figures(
+        generated=14, lost_on_link=2, dropped_on_board=1, on_board=1, dead=1, missing=3,
+        in_time=4, late=1, quarantined=1, duplicate=2, late_records=2, quarantined_records=1,
+    )  # fmt: skip
+    places = ("lost_on_link", "dropped_on_board", "on_board", "on_the_way", "dead", "missing", "in_time",
+              "late", "quarantined")  # fmt: skip
+    assert sum(getattr(figures, name) for name in places) == figures.generated
+
+
+def test_behind_the_last_frame_of_a_run_that_goes_on_frames_are_on_their_way() -> None:
+    told = replace(TOLD, ended_ms=None)
+    figures, missing = of_device(SEEN, told, absent(SEEN, told, WHOLE), elsewhere=[], dead=[], waiting=[])
+    assert (figures.on_the_way, missing) == (2, [(1, 1), (5, 5)])
+
+
+def test_the_end_of_a_run_lacks_only_once_it_lies_before_the_end_of_the_scope() -> None:
+    assert absent(SEEN, TOLD, Scope(0, 9000)) == Absent([(0, 1), (4, 5)], [(10, 13)])
+    assert absent(SEEN, TOLD, Scope(0, 9001)) == Absent([(0, 1), (4, 5), (10, 13)], [])
+
+
+def test_frames_that_wait_in_the_log_are_on_their_way() -> None:
+    lacking = absent(SEEN, None, WHOLE)
+    figures, missing = of_device(SEEN, None, lacking, elsewhere=[], dead=[], waiting=[(4, 4), (77, 99)])
+    assert (figures.on_the_way, missing) == (1, [(5, 5)])
+
+
+def test_frames_that_the_archive_has_at_another_moment_are_none_of_this_scope() -> None:
+    figures, missing = of_device(
+        SEEN, None, absent(SEEN, None, WHOLE), elsewhere=[(4, 4)], dead=[], waiting=[]
+    )
+    assert (figures.generated, missing) == (7, [(5, 5)])
+
+
+def test_each_disagreement_counts_in_the_residual_and_none_cancels_another() -> None:
+    figures = Figures(in_time=4, late_records=2, quarantined_records=1)
+    enter_listed(figures, Listed(counted=4, late=2, quarantined=1))
+    assert figures.residual == 0
+    enter_listed(figures, Listed(counted=5, late=1, quarantined=3))
+    assert figures.residual == 4
+    figures.missing = 3
+    assert figures.residual == 7
+
+
+def test_what_windows_counted_under_a_used_number_is_a_frame_of_its_own_and_explains_no_more() -> None:
+    figures = Figures(generated=5, in_time=4, counted=6, late=1, duplicate=3)
+    assert (enter_again(figures, 1), figures.residual) == (1, 1)
+    assert (enter_again(figures, 5), figures.residual) == (1, 0)
+    assert figures == Figures(generated=7, in_time=6, counted=6, late=1, duplicate=1)
+    lossy = Figures(generated=4, in_time=4, counted=3)
+    assert (enter_again(lossy, 5), lossy.residual) == (0, 1)
+
+
+def test_the_total_is_the_sum_of_all_vehicles() -> None:
+    found = totals({"A": Figures(generated=2, missing=1), "B": Figures(generated=3, counted=3)})
+    assert found == Figures(generated=5, missing=1, counted=3)

@@ -1,0 +1,130 @@
+"""What the archive says of its devices: frames by fate, gaps between numbers, holes between offsets."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+from stream_jobs.audit import archive
+from stream_jobs.audit.archive import DeviceCount
+from stream_jobs.audit.scope import WHOLE, Scope
+from tests.unit.stream_jobs.audit.support import BOOT, T0_MS, Record, devices, store
+
+V = ("V", BOOT)
+
+
+def test_each_frame_has_one_fate_and_its_further_records_are_copies(tmp_path: Path) -> None:
+    records = [
+        Record(0), Record(0), Record(1), Record(1, verdict="late"), Record(2, verdict="late"),
+        Record(2, verdict="late"), Record(3, verdict="clock_unset"),
+    ]  # fmt: skip
+    found, _ = devices(tmp_path, records)
+    assert found == {
+        V: DeviceCount(
+            frames=4, records=7, ok=2, late=1, quarantined=1, late_records=3, quarantined_records=1,
+            first_seq=0, last_seq=3,
+        )
+    }  # fmt: skip
+
+
+def test_gaps_lie_between_the_numbers_of_one_device(tmp_path: Path) -> None:
+    records = [Record(s) for s in (3, 4, 8, 5, 12)] + [Record(6, vehicle_id="W")]
+    found, _ = devices(tmp_path, records)
+    assert found[V].gaps == [(6, 7), (9, 11)]
+    assert (found[V].first_seq, found[V].last_seq, found["W", BOOT].gaps) == (3, 12, [])
+
+
+def test_an_unreadable_record_is_no_frame_and_makes_no_gap(tmp_path: Path) -> None:
+    records = [Record(4), Record(-1, verdict="unreadable", received_ms=T0_MS)]
+    found, _ = devices(tmp_path, records)
+    assert (found[V].frames, found[V].records, found[V].quarantined_records) == (1, 2, 1)
+    assert (found[V].first_seq, found[V].gaps) == (4, [])
+
+
+def test_a_scope_takes_frames_by_their_first_sample_and_knows_the_number_after_it(tmp_path: Path) -> None:
+    scope = Scope(T0_MS + 10_000, T0_MS + 20_000)
+    late = Record(12, verdict="late", received_ms=T0_MS + 600_000)
+    found, _ = devices(tmp_path, [*map(Record, (8, 9, 10, 11, 18, 25)), late], scope)
+    assert (found[V].frames, found[V].late, found[V].following) == (4, 1, 25)
+    assert found[V].gaps == [(13, 17)]
+
+
+def test_what_was_received_after_the_closing_moment_is_not_looked_at(tmp_path: Path) -> None:
+    scope = Scope(T0_MS, T0_MS + 60_000, seen_until_ms=T0_MS + 10_500)
+    found, _ = devices(tmp_path, map(Record, (8, 9, 10)), scope)
+    assert (found[V].frames, found[V].last_seq) == (2, 9)
+
+
+def test_a_frame_of_a_gap_that_lies_at_another_moment_is_found(tmp_path: Path) -> None:
+    scope = Scope(T0_MS + 10_000, T0_MS + 20_000)
+    unset = Record(12, verdict="clock_unset", received_ms=T0_MS + 900_000)
+    files = store(tmp_path, [*map(Record, (10, 11, 14)), unset])
+    with archive.opened(tmp_path, files, scope) as found:
+        assert found.devices()[V].gaps == [(12, 13)]
+        assert found.elsewhere({V: [(12, 13)]}) == {V: [(12, 12)]}
+
+
+def test_holes_and_doubles_among_the_offsets_are_named(tmp_path: Path) -> None:
+    _, (whole,) = devices(tmp_path, [Record(s, offset=s + 5) for s in range(4)])
+    assert (whole.records, whole.first, whole.last, whole.holes, whole.doubles) == (4, 5, 8, [], 0)
+    _, (broken,) = devices(tmp_path, [Record(0, offset=o) for o in (5, 5, 6, 9, 11, 12)])
+    assert (broken.holes, broken.doubles) == ([(7, 8), (10, 10)], 1)
+
+
+def test_what_the_archive_holds_beyond_a_finished_batch_is_not_looked_at(tmp_path: Path) -> None:
+    files = store(tmp_path, [Record(s, offset=s + 5) for s in range(4)])
+    with archive.opened(tmp_path, files, Scope(0, T0_MS + 10_000), ("odograph.telemetry", {0: 8})) as found:
+        (part,) = found.partitions()
+        assert (part.last, found.devices()[V].frames) == (7, 3)
+
+
+def test_records_after_the_closed_part_of_what_was_asked_for_are_counted(tmp_path: Path) -> None:
+    scope = Scope(T0_MS, T0_MS + 20_000, seen_until_ms=T0_MS + 21_000)
+    late = Record(12, verdict="late", received_ms=T0_MS + 600_000)
+    files = store(tmp_path, [*map(Record, (11, 19, 20, 35)), late])
+    with archive.opened(tmp_path, files, scope) as found:
+        assert (found.open_records(T0_MS + 30_000), found.open_records(T0_MS + 40_000)) == (2, 3)
+
+
+def test_shares_of_the_fleet_add_up_to_the_same_answer(tmp_path: Path) -> None:
+    records = [Record(s, vehicle_id=f"V{s % 7}") for s in range(40)]
+    with archive.opened(tmp_path, store(tmp_path, records), WHOLE) as found:
+        whole = found.devices()
+        assert found.devices(share_rows=6) == whole
+    assert whole["V3", BOOT].gaps == [(4, 9), (11, 16), (18, 23), (25, 30), (32, 37)]
+
+
+def test_the_windows_of_a_vehicle_are_counted_by_first_sample_and_identity(tmp_path: Path) -> None:
+    records = [Record(8), Record(8), Record(9), Record(10), Record(11, verdict="late")]
+    with archive.opened(tmp_path, store(tmp_path, records), WHOLE) as found:
+        first = T0_MS + 10_000
+        assert found.windows("V", 10_000) == {T0_MS: (2, BOOT, 8, 9), first: (1, BOOT, 10, 10)}
+
+
+def test_a_number_used_again_for_another_moment_in_time_is_told_of_the_vehicles_asked_for(
+    tmp_path: Path,
+) -> None:
+    moved = [Record(8, moved_ms=ms) for ms in (0, 0, 300_000, 300_000, 600_000)]
+    late = [Record(9), Record(9, verdict="late", moved_ms=300_000)]
+    files = store(tmp_path, [*moved, *late, Record(8, "W"), Record(8, "W", moved_ms=300_000), Record(1, "X")])
+    with archive.opened(tmp_path, files, WHOLE) as found:
+        assert found.again(["V", "X"]) == {"V": 2, "X": 0}
+        assert found.again([]) == {}
+    with archive.opened(tmp_path, files, Scope(T0_MS, T0_MS + 400_000)) as found:
+        assert found.again(["V", "W"]) == {"V": 1, "W": 1}
+
+
+def test_an_archive_without_files_says_nothing(tmp_path: Path) -> None:
+    with archive.opened(tmp_path, [], WHOLE) as found:
+        assert (found.devices(), found.partitions()) == ({}, [])
+
+
+def test_a_gap_lies_between_the_receipts_of_its_neighbours(tmp_path: Path) -> None:
+    files = store(tmp_path, [Record(0), Record(1), Record(5), Record(9, "W")])
+    gaps = {("V", BOOT): [(2, 4), (6, 8)], ("W", BOOT): [(0, 8)]}
+    with archive.opened(tmp_path, files, WHOLE) as found:
+        assert found.around(gaps) == {
+            (("V", BOOT), 2): (T0_MS + 2000, T0_MS + 6000),
+            (("V", BOOT), 6): (T0_MS + 6000, math.inf),
+            (("W", BOOT), 0): (-math.inf, T0_MS + 10_000),
+        }
