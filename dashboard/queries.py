@@ -18,14 +18,12 @@ from typing import Any, Final, LiteralString
 import pandas as pd
 import psycopg
 
-from infra.clients.db_errors import Cause, cause_of
-from infra.clients.socket_deadline import Wait, at_most
+from infra.clients.db import CONNECT_S, Cause, Wait, cause_of, open_connection, socket_deadline
 from infra.contract.errors import ServiceError
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
-OPTIONS: Final = "-c statement_timeout=8000 -c default_transaction_read_only=on -c timezone=UTC"
-CONNECT_S: Final = 3
+STATEMENT_S: Final = 8.0
 ANSWER_S: Final = 10.0
 """Longer than the server gives a statement: only one that stands still does not answer by then."""
 REST_S: Final = 1.0
@@ -52,7 +50,7 @@ class Database:
         """A connection for one question; raises ServiceError where the database is away or stands still."""
         connection, wait = self._take(), Wait(self._answer_s)
         try:
-            with at_most(connection.fileno(), self._answer_s) as wait:
+            with socket_deadline(connection.fileno(), self._answer_s) as wait:
                 yield connection
         except psycopg.Error as error:
             self._drop(connection)
@@ -82,7 +80,7 @@ class Database:
     def _alive(self, spare: Connection) -> bool:
         """Whether an idle connection still works: the database may have been restarted since."""
         try:
-            with at_most(spare.fileno(), min(CONNECT_S, self._answer_s)):
+            with socket_deadline(spare.fileno(), min(CONNECT_S, self._answer_s)):
                 spare.execute("SELECT 1")
         except psycopg.Error:
             self._drop(spare)
@@ -91,11 +89,12 @@ class Database:
 
     def _open(self) -> Connection:
         try:
-            return psycopg.connect(
+            return open_connection(
                 self._locate(),
+                Connection,
+                statement_timeout_s=STATEMENT_S,
+                session={"default_transaction_read_only": "on", "timezone": "UTC"},
                 autocommit=True,
-                connect_timeout=CONNECT_S,
-                options=OPTIONS,
                 application_name="odograph-dashboard",
                 tcp_user_timeout=5000,
             )

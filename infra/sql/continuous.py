@@ -6,22 +6,14 @@ Their policies look back less than a day; what is restated further back is their
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Final
 
-import psycopg
-
-from infra.contract.errors import ServiceError
+from infra.clients.db import connected
 from infra.sql.migrate import license_of
 
 AGGREGATES: Final = ("odograph.vehicle_minute_continuous", "odograph.vehicle_hour_continuous")
 """Hours are made of minutes: in this order."""
 PIECE: Final = timedelta(days=1)
-CONNECT: Final[dict[str, Any]] = {
-    "connect_timeout": 5,
-    "tcp_user_timeout": 10_000,
-    "application_name": "odograph-continuous",
-    "autocommit": True,
-}
 _SPAN: Final = """
 SELECT greatest(date_trunc('hour', %(since)s::timestamptz), dropped_before),
        least(date_trunc('hour', %(until)s::timestamptz) + INTERVAL '1 hour', date_trunc('hour', now()))
@@ -36,18 +28,18 @@ def refresh(owner_url: str, since: datetime, until: datetime, piece_s: float) ->
 
     Only the owner of the tables may. Changes nothing in the Apache edition; raises ServiceError.
     """
-    options = f"-c statement_timeout={int(piece_s * 1000)} -c timezone=UTC"
-    try:
-        with psycopg.connect(owner_url, options=options, **CONNECT) as connection:
-            if license_of(connection) != "timescale":
-                return 0
-            found = pieces(*connection.execute(_SPAN, {"since": since, "until": until}).fetchall()[0])
-            for name in AGGREGATES:
-                for begin, end in found:
-                    connection.execute(REFRESH, (name, begin, end))
-            return len(found)
-    except psycopg.Error as error:
-        raise ServiceError(f"database: continuous aggregates: {str(error).strip()}") from error
+    with connected(
+        owner_url, "database: continuous aggregates", autocommit=True, application_name="odograph-continuous",
+        connect_timeout_s=5, tcp_user_timeout=10_000, statement_timeout_s=piece_s,
+        session={"timezone": "UTC"},
+    ) as connection:  # fmt: skip
+        if license_of(connection) != "timescale":
+            return 0
+        found = pieces(*connection.execute(_SPAN, {"since": since, "until": until}).fetchall()[0])
+        for name in AGGREGATES:
+            for begin, end in found:
+                connection.execute(REFRESH, (name, begin, end))
+        return len(found)
 
 
 def pieces(since: datetime, until: datetime) -> list[tuple[datetime, datetime]]:

@@ -6,12 +6,10 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-import psycopg
 from psycopg.rows import dict_row
 
+from infra.clients.db import connected
 from infra.contract.errors import ServiceError
-
-CONNECT_S = 3
 
 _PULSE = """
 SELECT l.frames_counted, l.records_late, f.lag_records,
@@ -40,12 +38,9 @@ def ledger(url: str) -> dict[str, int]:
 
 def dead_frames(url: str) -> list[tuple[str, str, int, int]]:
     """Frames known to lie in dead letters: digest, vehicle id, boot id, seq. Raises ServiceError."""
-    try:
-        with psycopg.connect(url, connect_timeout=CONNECT_S) as connection:
-            query = "SELECT digest, vehicle_id, boot_id, seq FROM serving.dead_frame"
-            return [(str(d), str(v), int(b), int(s)) for d, v, b, s in connection.execute(query)]
-    except psycopg.Error as error:
-        raise ServiceError(f"database: {str(error).strip()}") from error
+    with connected(url) as connection:
+        query = "SELECT digest, vehicle_id, boot_id, seq FROM serving.dead_frame"
+        return [(str(d), str(v), int(b), int(s)) for d, v, b, s in connection.execute(query)]
 
 
 def pulse(url: str) -> dict[str, Any]:
@@ -62,22 +57,16 @@ def store_roads(url: str, network: str, rows: Iterable[RoadRow]) -> int:
         (network, edge_id, road_class, limit, length_m, json.dumps([[lon, lat] for lat, lon in path]))
         for edge_id, road_class, limit, length_m, path in rows
     ]
-    try:
-        with psycopg.connect(url, connect_timeout=CONNECT_S) as connection, connection.cursor() as cursor:
-            cursor.execute(_NETWORK, (network,))
-            cursor.execute("DELETE FROM odograph.road_edge WHERE network = %s", (network,))
-            cursor.executemany(_ROADS, values)
-    except psycopg.Error as error:
-        raise ServiceError(f"database: {str(error).strip()}") from error
+    with connected(url) as connection, connection.cursor() as cursor:
+        cursor.execute(_NETWORK, (network,))
+        cursor.execute("DELETE FROM odograph.road_edge WHERE network = %s", (network,))
+        cursor.executemany(_ROADS, values)
     return len(values)
 
 
 def _one(url: str, query: str) -> dict[str, Any]:
-    try:
-        with psycopg.connect(url, connect_timeout=CONNECT_S, row_factory=dict_row) as connection:
-            row = connection.execute(query).fetchone()
-    except psycopg.Error as error:
-        raise ServiceError(f"database: {str(error).strip()}") from error
+    with connected(url, row_factory=dict_row) as connection:
+        row: dict[str, Any] | None = connection.execute(query).fetchone()
     if row is None:
         raise ServiceError("database: a view with one row has none")
     return row

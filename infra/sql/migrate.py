@@ -15,6 +15,7 @@ from pathlib import Path
 import psycopg
 from psycopg import sql
 
+from infra.clients.db import Connection, connected
 from infra.contract.errors import ConfigError, ServiceError
 
 FOLDER = Path(__file__).parent
@@ -31,8 +32,6 @@ CREATE TABLE IF NOT EXISTS odograph.migration (
 );
 COMMENT ON TABLE odograph.migration IS 'SQL files applied to this database';
 """
-
-Connection = psycopg.Connection[tuple[object, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,29 +71,23 @@ def migrate(url: str, folder: Path = FOLDER) -> list[str]:
     Waits for another migration of the same database to end. Raises ServiceError, ConfigError.
     """
     todo = migrations(folder)
-    try:
-        with psycopg.connect(url, autocommit=True) as connection:
-            connection.execute("SET client_min_messages = warning")
-            connection.execute("SELECT pg_advisory_lock(%s)", (LOCK_KEY,))
-            if connection.execute("SELECT current_setting(%s, true)", (UNBOUNDED,)).fetchone() != ("0",):
-                connection.execute(restates_compressed("CURRENT_USER"))
-            _ensure_roles(connection)
-            connection.execute(LEDGER)
-            applied = _applied(connection)
-            _refuse_changed(todo, applied)
-            return [m.name for m in todo if m.name not in applied and _apply(connection, m)]
-    except psycopg.Error as error:
-        raise ServiceError(f"database: migration failed: {str(error).strip()}") from error
+    with connected(url, "database: migration failed", connect_timeout_s=None, autocommit=True) as connection:
+        connection.execute("SET client_min_messages = warning")
+        connection.execute("SELECT pg_advisory_lock(%s)", (LOCK_KEY,))
+        if connection.execute("SELECT current_setting(%s, true)", (UNBOUNDED,)).fetchone() != ("0",):
+            connection.execute(restates_compressed("CURRENT_USER"))
+        _ensure_roles(connection)
+        connection.execute(LEDGER)
+        applied = _applied(connection)
+        _refuse_changed(todo, applied)
+        return [m.name for m in todo if m.name not in applied and _apply(connection, m)]
 
 
 def pending(url: str, folder: Path = FOLDER) -> list[str]:
     """Files that this database lacks or that changed since; raises ServiceError."""
-    try:
-        with psycopg.connect(url, autocommit=True) as connection:
-            applied = _applied(connection)
-            allowed = license_of(connection) == "timescale"
-    except psycopg.Error as error:
-        raise ServiceError(f"database: {str(error).strip()}") from error
+    with connected(url, connect_timeout_s=None, autocommit=True) as connection:
+        applied = _applied(connection)
+        allowed = license_of(connection) == "timescale"
     return [
         m.name for m in migrations(folder) if applied.get(m.name) != m.sha256 and (allowed or not m.community)
     ]

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
-import psycopg
+from infra.clients.db import connected
 
-from infra.contract.errors import ServiceError
-
-CONNECT_S: Final = 3
 _ASK = """
 INSERT INTO odograph.reinjection
     (partition, log_offset, digest, kafka_topic, vehicle_id, boot_id, seq, asked_at)
@@ -52,16 +48,10 @@ def done(url: str, letters: Sequence[Reinjected]) -> None:
 
 def stored(url: str) -> set[tuple[int, str]]:
     """Offset and digest of every letter that was sent in and reported stored. Raises ServiceError."""
-    try:
-        with psycopg.connect(url, connect_timeout=CONNECT_S) as connection:
-            return {(int(offset), str(digest)) for offset, digest in connection.execute(_STORED)}
-    except psycopg.Error as error:
-        raise ServiceError(f"database: {str(error).strip()}") from error
+    with connected(url) as connection:
+        return {(int(offset), str(digest)) for offset, digest in connection.execute(_STORED)}
 
 
 def _write(url: str, statement: str, rows: Sequence[tuple[object, ...]]) -> None:
-    try:
-        with psycopg.connect(url, connect_timeout=CONNECT_S) as connection, connection.cursor() as cursor:
-            cursor.executemany(statement, rows)
-    except psycopg.Error as error:
-        raise ServiceError(f"database: {str(error).strip()}") from error
+    with connected(url) as connection, connection.cursor() as cursor:
+        cursor.executemany(statement, rows)

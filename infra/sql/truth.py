@@ -9,11 +9,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import psycopg
+from infra.clients.db import connected
+from infra.contract.errors import ConfigError
 
-from infra.contract.errors import ConfigError, ServiceError
-
-CONNECT_S = 3
 FILE = "truth.jsonl"
 
 _HEAD = ("kind", "what", "vehicle_id", "from_ms", "full_ms", "to_ms", "severity")
@@ -66,25 +64,19 @@ def load(url: str, run_id: str, path: Path) -> int:
     A last line that is still being written is left for the next time. Raises ConfigError, ServiceError.
     """
     rows = list(_rows(path))
-    try:
-        with psycopg.connect(url, connect_timeout=CONNECT_S) as connection, connection.cursor() as cursor:
-            cursor.execute(_INCOMING)
-            with cursor.copy("COPY incoming FROM STDIN") as copy:
-                for row in rows:
-                    copy.write_row(row)
-            cursor.execute(_INSERT, (run_id,))
-            return cursor.rowcount
-    except psycopg.Error as error:
-        raise ServiceError(f"database: {str(error).strip()}") from error
+    with connected(url) as connection, connection.cursor() as cursor:
+        cursor.execute(_INCOMING)
+        with cursor.copy("COPY incoming FROM STDIN") as copy:
+            for row in rows:
+                copy.write_row(row)
+        cursor.execute(_INSERT, (run_id,))
+        return cursor.rowcount
 
 
 def told(url: str, run_id: str | None) -> list[Told]:
     """What the table says happened, counted; of one run or of all. Raises ServiceError."""
-    try:
-        with psycopg.connect(url, connect_timeout=CONNECT_S) as connection:
-            return [Told(*row) for row in connection.execute(_COUNTS, (run_id, run_id)).fetchall()]
-    except psycopg.Error as error:
-        raise ServiceError(f"database: {str(error).strip()}") from error
+    with connected(url) as connection:
+        return [Told(*row) for row in connection.execute(_COUNTS, (run_id, run_id)).fetchall()]
 
 
 def _rows(path: Path) -> Iterator[tuple[object, ...]]:

@@ -8,6 +8,7 @@ import psycopg
 from psycopg import errors, sql
 
 from infra.clients import database_url
+from infra.clients.db import session
 from infra.contract.errors import ConfigError, ServiceError
 from infra.settings.sections import Db
 from infra.stack.postgres import DASHBOARD, DISPATCH, INGEST, Passwords, limit_roles
@@ -36,7 +37,7 @@ def ensure_logins(db: Db, words: Passwords) -> None:
     made = addresses(db, words)
     missing = ", ".join(f"ODOGRAPH_DB_{key}".upper() for key in wanted)
     try:
-        with psycopg.connect(made["db_owner_url"], autocommit=True, connect_timeout=CONNECT_S) as connection:
+        with session(made["db_owner_url"], connect_timeout_s=CONNECT_S, autocommit=True) as connection:
             for key, role in wanted.items():
                 query = "SELECT rolcanlogin FROM pg_roles WHERE rolname = %s"
                 row = connection.execute(query, (role,)).fetchone()
@@ -64,7 +65,7 @@ def check_logins(db: Db, words: Passwords) -> None:
             continue
         setting, role = f"ODOGRAPH_DB_{key}".upper(), ROLES[key]
         try:
-            with psycopg.connect(url, connect_timeout=CONNECT_S) as connection:
+            with session(url, connect_timeout_s=CONNECT_S) as connection:
                 query = "SELECT pg_has_role(current_user, %s, 'member')"
                 row = connection.execute(query, (role,)).fetchone()
         except psycopg.Error as error:

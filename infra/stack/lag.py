@@ -10,16 +10,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-import psycopg
-
-from infra.contract.errors import OdographError, ServiceError
+from infra.clients.db import connected
+from infra.contract.errors import OdographError
 from infra.contract.topics import kafka_topic
 from infra.settings.settings import Endpoints, Settings, endpoints
 from infra.stack import query_offsets
 from infra.stack.broker_figures import BrokerFigures, broker_figures
 from infra.stack.log_ends import LogEnds
 
-CONNECT_S = 3
 REAL_TIME = ("instant", "instant-crash")
 """Pass records through when they come; their checkpoints are rare and say nothing of lag."""
 _TIMES = """
@@ -90,9 +88,6 @@ def records_behind(settings: Settings, addresses: Endpoints) -> dict[str, int]:
 
 def event_times(url: str) -> EventTimes:
     """By the database's clock; raises ServiceError."""
-    try:
-        with psycopg.connect(url, connect_timeout=CONNECT_S) as connection:
-            row = connection.execute(_TIMES).fetchone()
-    except psycopg.Error as error:
-        raise ServiceError(f"database: {str(error).strip()}") from error
+    with connected(url) as connection:
+        row = connection.execute(_TIMES).fetchone()
     return EventTimes(*(None if value is None else round(float(value), 3) for value in row or (None,) * 4))

@@ -12,9 +12,9 @@ from functools import partial
 from pathlib import Path
 from typing import Final, LiteralString
 
-import psycopg
 from psycopg import sql
 
+from infra.clients.db import Connection, session
 from infra.contract.errors import ServiceError
 from infra.sql.migrate import restates_compressed
 from infra.stack import accounts, cache, probes
@@ -148,6 +148,9 @@ def _initdb(root: Path, data: Path, config: Path) -> None:
         raise ServiceError(f"postgres: initdb in {data} failed: {(done.stderr or done.stdout).strip()}")
 
 
+_as_superuser = partial(session, connect_timeout_s=None, autocommit=True)
+
+
 def ensure_roles(superuser_url: str, words: Passwords) -> None:
     """Create the four roles, or set their passwords and limits again. Idempotent."""
     logins = (
@@ -156,7 +159,7 @@ def ensure_roles(superuser_url: str, words: Passwords) -> None:
         (DASHBOARD, words.dashboard),
         (DISPATCH, words.dispatch),
     )
-    with psycopg.connect(superuser_url, autocommit=True) as connection:
+    with _as_superuser(superuser_url) as connection:
         for role, password in logins:
             verb = "ALTER" if _exists(connection, "pg_roles", "rolname", role) else "CREATE"
             statement = sql.SQL(verb + " ROLE {} LOGIN PASSWORD {}")
@@ -167,7 +170,7 @@ def ensure_roles(superuser_url: str, words: Passwords) -> None:
         limit_roles(connection, DASHBOARD, DISPATCH)
 
 
-def limit_roles(connection: psycopg.Connection[tuple[object, ...]], *roles: str) -> None:
+def limit_roles(connection: Connection, *roles: str) -> None:
     """What holds for every session of these roles. Idempotent."""
     for role in roles:
         for limit in LIMITS.get(role, ()):
@@ -176,40 +179,40 @@ def limit_roles(connection: psycopg.Connection[tuple[object, ...]], *roles: str)
 
 def ensure_database(superuser_url: str, name: str) -> None:
     """Create a database of the owner's with TimescaleDB in it, unless it is there. Idempotent."""
-    with psycopg.connect(superuser_url, autocommit=True) as connection:
+    with _as_superuser(superuser_url) as connection:
         if not _exists(connection, "pg_database", "datname", name):
             _create_database(connection, name, "template0")
-    with psycopg.connect(superuser_url, dbname=name, autocommit=True) as connection:
+    with _as_superuser(superuser_url, dbname=name) as connection:
         connection.execute("CREATE EXTENSION IF NOT EXISTS timescaledb")
 
 
 def copy_database(superuser_url: str, name: str, template: str) -> None:
     """A new database of the owner's, a copy of ``template``, which nothing may be connected to."""
-    with psycopg.connect(superuser_url, autocommit=True) as connection:
+    with _as_superuser(superuser_url) as connection:
         _create_database(connection, name, template)
 
 
 def close_database(superuser_url: str, name: str) -> None:
     """Let nothing connect to a database any more, so that it can be copied."""
-    with psycopg.connect(superuser_url, autocommit=True) as connection:
+    with _as_superuser(superuser_url) as connection:
         statement = sql.SQL("ALTER DATABASE {} WITH ALLOW_CONNECTIONS false")
         connection.execute(statement.format(sql.Identifier(name)))
         end = "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = %s"
         connection.execute(end, (name,))
 
 
-def _create_database(connection: psycopg.Connection[tuple[object, ...]], name: str, template: str) -> None:
+def _create_database(connection: Connection, name: str, template: str) -> None:
     statement = sql.SQL("CREATE DATABASE {} OWNER {} TEMPLATE {}")
     connection.execute(statement.format(*map(sql.Identifier, (name, OWNER, template))))
 
 
 def drop_database(superuser_url: str, name: str) -> None:
     """Drop a database, whoever still uses it."""
-    with psycopg.connect(superuser_url, autocommit=True) as connection:
+    with _as_superuser(superuser_url) as connection:
         statement = sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)")
         connection.execute(statement.format(sql.Identifier(name)))
 
 
-def _exists(connection: psycopg.Connection[tuple[object, ...]], table: str, column: str, value: str) -> bool:
+def _exists(connection: Connection, table: str, column: str, value: str) -> bool:
     query = sql.SQL("SELECT 1 FROM {} WHERE {} = %s").format(sql.Identifier(table), sql.Identifier(column))
     return connection.execute(query, (value,)).fetchone() is not None

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import threading
 import uuid
+from contextlib import AbstractContextManager
 from datetime import datetime
 
 import paho.mqtt.client as mqtt
-import psycopg
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from paho.mqtt.enums import CallbackAPIVersion
 from paho.mqtt.reasoncodes import ReasonCode
 
+from infra.clients.db import Connection, connected
 from infra.clients.mqtt_broker import MqttBroker
 from infra.contract.errors import ServiceError
 
@@ -64,15 +65,16 @@ def kafka_cluster(bootstrap: str, timeout_s: float = TIMEOUT_S) -> str:
     return f"{bootstrap}, {len(cluster.nodes)} broker"
 
 
+def _database(url: str, timeout_s: float) -> AbstractContextManager[Connection]:
+    return connected(url, "PostgreSQL", connect_timeout_s=max(2, int(timeout_s)), autocommit=True)
+
+
 def database(url: str, timeout_s: float = TIMEOUT_S) -> str:
     """Run a query and ask for TimescaleDB's version; raises ServiceError."""
     query = "SELECT default_version FROM pg_available_extensions WHERE name = 'timescaledb'"
-    try:
-        with psycopg.connect(url, connect_timeout=max(2, int(timeout_s)), autocommit=True) as connection:
-            row = connection.execute(query).fetchone()
-            version = connection.info.server_version // 10_000
-    except psycopg.Error as error:
-        raise ServiceError(f"PostgreSQL: {str(error).strip()}") from error
+    with _database(url, timeout_s) as connection:
+        row = connection.execute(query).fetchone()
+        version = connection.info.server_version // 10_000
     if row is None:
         raise ServiceError("PostgreSQL answers, but TimescaleDB is not installed there")
     return f"PostgreSQL {version}, TimescaleDB {row[0]}"
@@ -84,11 +86,8 @@ def failing_tasks(url: str, timeout_s: float = TIMEOUT_S) -> list[str]:
         SELECT process, task, error, failures, date_trunc('second', failing_since AT TIME ZONE 'UTC')::text
         FROM serving.maintenance_task WHERE failing_since IS NOT NULL ORDER BY failing_since
         """
-    try:
-        with psycopg.connect(url, connect_timeout=max(2, int(timeout_s)), autocommit=True) as connection:
-            found = connection.execute(query).fetchall()
-    except psycopg.Error as error:
-        raise ServiceError(f"PostgreSQL: {str(error).strip()}") from error
+    with _database(url, timeout_s) as connection:
+        found = connection.execute(query).fetchall()
     return [f"{p}/{task}: {error} (failing since {at} UTC, {n} failures)" for p, task, error, n, at in found]
 
 
@@ -97,8 +96,5 @@ def session_losses(url: str, hours: int, timeout_s: float = TIMEOUT_S) -> list[t
     query = """
         SELECT at, detail FROM serving.session_loss WHERE at > now() - make_interval(hours => %s) ORDER BY at
         """
-    try:
-        with psycopg.connect(url, connect_timeout=max(2, int(timeout_s)), autocommit=True) as connection:
-            return connection.execute(query, (hours,)).fetchall()
-    except psycopg.Error as error:
-        raise ServiceError(f"PostgreSQL: {str(error).strip()}") from error
+    with _database(url, timeout_s) as connection:
+        return connection.execute(query, (hours,)).fetchall()

@@ -9,12 +9,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
-import psycopg
-
-from infra.contract.errors import OdographError, ServiceError
+from infra.clients.db import connected
+from infra.contract.errors import OdographError
 from infra.settings.settings import Settings, endpoints
 
-CONNECT_S: Final = 3
 FOLDERS: Final = ("archive", "days", "checkpoints", "data/kafka", "data/postgres", "logs")
 """Below the home, each with everything in it."""
 BLOCK_BYTES: Final = 512
@@ -63,11 +61,8 @@ def sizes(settings: Settings) -> Sizes:
 
 def table_sizes(url: str) -> list[TableSize]:
     """Every table, the biggest first; raises ServiceError."""
-    try:
-        with psycopg.connect(url, connect_timeout=CONNECT_S) as connection:
-            return [TableSize(*row) for row in connection.execute(_TABLES)]
-    except psycopg.Error as error:
-        raise ServiceError(f"database: {str(error).strip()}") from error
+    with connected(url) as connection:
+        return [TableSize(*row) for row in connection.execute(_TABLES)]
 
 
 def folder_bytes(folder: Path) -> int:

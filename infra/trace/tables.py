@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import psycopg
 from psycopg.rows import dict_row
 
-from infra.contract.errors import ServiceError
+from infra.clients.db import connected
 
-CONNECT_S = 3
 DEAD_LETTERS = 500
 """Newest dead letters of a vehicle that are looked into."""
 RULE_VERSIONS = 1000
@@ -50,14 +49,8 @@ ORDER BY alerted_at
 _LATEST = "SELECT event_time, updated_at FROM odograph.vehicle_latest WHERE vehicle_id = %s"
 
 
-@contextmanager
-def opened(url: str) -> Iterator[Connection]:
-    """A connection while the block runs; raises ServiceError."""
-    try:
-        with psycopg.connect(url, connect_timeout=CONNECT_S, row_factory=dict_row) as connection:
-            yield connection
-    except psycopg.Error as error:
-        raise ServiceError(f"database: {str(error).strip()}") from error
+opened = partial(connected, row_factory=dict_row)
+"""A connection while the block runs; raises ServiceError."""
 
 
 def windows(connection: Connection, vehicle_id: str, starts: Sequence[Any]) -> list[Row]:

@@ -14,6 +14,7 @@ from typing import Final
 
 import psycopg
 
+from infra.clients.db import session
 from infra.contract.errors import OdographError, ServiceError
 from infra.contract.seq_ranges import size
 from infra.stack import lag
@@ -140,7 +141,7 @@ def _events_behind(site: Site) -> int:
     """By the offsets in the database, which are what it goes by."""
     ends = appended(site)
     sql = "SELECT topic, sum(next_offset)::bigint FROM odograph.consumer_offset GROUP BY consumer, topic"
-    with psycopg.connect(site.endpoints.db_owner_url, connect_timeout=5) as connection:
+    with session(site.endpoints.db_owner_url, connect_timeout_s=5) as connection:
         held: dict[str, int] = dict(connection.execute(sql).fetchall())
     return sum(
         max(0, ends[topic] - held.get(topic, 0)) for topic in ("alerts", "crash", "status", "dead-letter")
@@ -201,7 +202,7 @@ def audited(site: Site, honest: Sequence[str]) -> Promise:
 
 def _dropped_late(site: Site) -> int:
     """Rows that the queries dropped behind their watermark, as they say."""
-    with psycopg.connect(site.endpoints.db_owner_url, connect_timeout=5) as connection:
+    with session(site.endpoints.db_owner_url, connect_timeout_s=5) as connection:
         row = connection.execute(
             "SELECT coalesce(sum(dropped_late), 0) FROM odograph.query_progress"
         ).fetchone()

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
-import psycopg
 
+from infra.clients.db import session
 from infra.contract.errors import ServiceError
 from infra.contract.topics import mqtt_topic
 from infra.stack import programs
@@ -189,7 +189,7 @@ def _probed(site: Site) -> Promise:
         flood.publish([(topic, orjson.dumps(body))])
 
     def seen() -> bool:
-        with psycopg.connect(site.endpoints.db_owner_url, connect_timeout=5) as connection:
+        with session(site.endpoints.db_owner_url, connect_timeout_s=5) as connection:
             sql = "SELECT 1 FROM odograph.alert WHERE vehicle_id = %s AND rule = 'coolant_critical'"
             return connection.execute(sql, (PROBE_VIN,)).fetchone() is not None
 

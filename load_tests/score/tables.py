@@ -9,11 +9,11 @@ from typing import Any, Final
 import psycopg
 from psycopg.rows import dict_row
 
-from infra.contract.errors import ConfigError, ServiceError
+from infra.clients.db import connected
+from infra.contract.errors import ConfigError
 from load_tests.score.card import Found, Happened
 from load_tests.score.events import Claim, Truth
 
-CONNECT_S: Final = 3
 MARGIN_MS: Final = 10_000
 """Claims up to so long after a run's end are judged; silence then is nobody's fault."""
 _TRUTH: Final = """
@@ -77,16 +77,13 @@ VERDICTS: Final = _Source("odograph.crash_verdict", "'crash'", "event_time", "ev
 
 def read(url: str, run_id: str | None) -> tuple[Happened, Found]:
     """One run, or the one whose truth goes on longest; without clones. Raises ConfigError, ServiceError."""
-    try:
-        with psycopg.connect(url, connect_timeout=CONNECT_S, row_factory=dict_row) as connection:
-            name = run_id or _last(connection)
-            rows = connection.execute(_TRUTH, (name,)).fetchall()
-            if not rows:
-                raise ConfigError(f"{name}: no truth of it is in the database; odograph truth load {name}")
-            happened = sorted_in(name, rows)
-            return happened, _found(connection, happened)
-    except psycopg.Error as error:
-        raise ServiceError(f"database: {str(error).strip()}") from error
+    with connected(url, row_factory=dict_row) as connection:
+        name = run_id or _last(connection)
+        rows = connection.execute(_TRUTH, (name,)).fetchall()
+        if not rows:
+            raise ConfigError(f"{name}: no truth of it is in the database; odograph truth load {name}")
+        happened = sorted_in(name, rows)
+        return happened, _found(connection, happened)
 
 
 def sorted_in(run_id: str, rows: Sequence[dict[str, Any]]) -> Happened:

@@ -14,8 +14,7 @@ from typing import Any, Final
 import psycopg
 from psycopg.rows import dict_row
 
-from infra.clients.db_errors import Cause, cause_of
-from infra.clients.socket_deadline import at_most
+from infra.clients.db import Cause, cause_of, session
 from infra.contract.downlink import Silence
 from infra.contract.errors import ConfigError, ServiceError
 
@@ -119,8 +118,7 @@ def alert_store(url: str) -> Iterator[AlertStore]:
     take.
     """
     try:
-        connection = psycopg.connect(url, connect_timeout=CONNECT_S, row_factory=dict_row)
-        with at_most(connection.fileno(), ANSWER_S), connection:
+        with session(url, answer_s=ANSWER_S, connect_timeout_s=CONNECT_S, row_factory=dict_row) as connection:
             yield AlertStore(connection)
     except psycopg.errors.CheckViolation as error:
         raise ConfigError(f"alerts: {error.diag.message_primary}") from error

@@ -18,8 +18,7 @@ import pyarrow as pa
 import pyarrow.csv
 import structlog
 
-from infra.clients.db_errors import Cause, cause_of
-from infra.clients.socket_deadline import at_most
+from infra.clients.db import Cause, cause_of, open_connection, socket_deadline
 from infra.contract.errors import ServiceError
 from stream_jobs.app import statements as sql
 from stream_jobs.app.binary_copy import binary
@@ -130,7 +129,7 @@ class Database:
         connection, dead_rows = self._connection, self._dead_rows
         connection.refused = [] if isolating else None
         limit_s = self._attempt_s * (ISOLATING if isolating else 1)
-        with at_most(connection.fileno(), limit_s), connection.transaction():
+        with socket_deadline(connection.fileno(), limit_s), connection.transaction():
             result = work(connection)
             if connection.refused and dead_rows is not None:
                 dead_rows.bury(connection.refused)  # before the commit: nothing else would know of them
@@ -146,15 +145,17 @@ class Database:
 
 def _connect(url: str, name: str, attempt_s: float) -> Connection:
     """A connection that gives up on a dead link: on connect, on unacknowledged bytes, on slow statements."""
-    return Connection.connect(
+    return open_connection(
         url,
+        Connection,
+        connect_timeout_s=5,
+        statement_timeout_s=attempt_s,
+        session={"timezone": "UTC"},
         application_name=f"odograph-{name}",
-        connect_timeout=5,
         tcp_user_timeout=10_000,
         keepalives_idle=5,
         keepalives_interval=2,
         keepalives_count=3,
-        options=f"-c statement_timeout={int(attempt_s * 1000)} -c timezone=UTC",
         autocommit=True,
     )
 

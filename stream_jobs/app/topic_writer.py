@@ -11,7 +11,7 @@ import orjson
 import structlog
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from infra.clients.db_errors import described
+from infra.clients.db import described
 from infra.contract.errors import ContractError, ServiceError
 from infra.contract.topics import (
     DETAIL_CHARS,

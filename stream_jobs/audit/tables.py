@@ -9,17 +9,12 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
-import psycopg
-
-from infra.contract.errors import ServiceError
+from infra.clients.db import Connection, connected
 from infra.contract.seq_ranges import Range, Ranges, merged
 from stream_jobs.audit.edge import Device
 from stream_jobs.audit.scope import Scope
-
-CONNECT_S: Final = 3
-Connection = psycopg.Connection[tuple[Any, ...]]
 
 _COUNTED = """
 SELECT vehicle_id, sum(frames - frames_late)::bigint, sum(frames_late)::bigint FROM odograph.vehicle_window
@@ -150,8 +145,5 @@ def _bounds(scope: Scope) -> dict[str, Any]:
 @contextmanager
 def opened(url: str) -> Iterator[Tables]:
     """The tables' answers while the block runs; raises ServiceError."""
-    try:
-        with psycopg.connect(url, connect_timeout=CONNECT_S) as connection:
-            yield Tables(connection)
-    except psycopg.Error as error:
-        raise ServiceError(f"database: {str(error).strip()}") from error
+    with connected(url) as connection:
+        yield Tables(connection)

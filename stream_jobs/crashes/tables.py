@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import psycopg
 from psycopg.rows import dict_row
 
-from infra.clients.socket_deadline import at_most
+from infra.clients.db import connected
 from infra.contract.errors import ConfigError, ServiceError
 from stream_jobs.crashes.bundle import Evidence
 from stream_jobs.crashes.custody import Entry, Key, Shown, shown
 
-CONNECT_S: Final = 3
 ANSWER_S: Final = 15.0
 """For all that one record takes, s: a database that stands still keeps nobody waiting at the page."""
 LIST_LIMIT: Final = 1000
 
-Connection = psycopg.Connection[dict[str, Any]]
+_connected = partial(connected, row_factory=dict_row)
 _KEY: Final = "vehicle_id = %(vehicle_id)s AND boot_id = %(boot_id)s AND crash_id = %(crash_id)s"
 _RECORDS: Final = """
 SELECT vehicle_id, boot_id, crash_id, event_time, profile, delta_v_max_kmh, airbag_deployed, hash_ok, verdict,
@@ -82,7 +81,7 @@ def named(url: str, name: str) -> Key:
 def evidence(url: str, key: Key) -> Evidence:
     """All that is known of a record, as of one moment. Raises ServiceError."""
     where = _where(key)
-    with _connected(url, ANSWER_S) as connection:
+    with _connected(url, answer_s=ANSWER_S) as connection:
         connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         query = f"SELECT * FROM serving.{{}} WHERE {_KEY}"  # noqa: S608  constants of this file
         record = connection.execute(query.format("crash_record").encode(), where).fetchone()
@@ -104,7 +103,7 @@ def lock(url: str, key: Key, by: str, why: str) -> bool:
 
 def note_export(url: str, key: Key, by: str, digest: str) -> None:
     """Note in the custody log that a bundle with this SHA-256 left. Raises ServiceError."""
-    with _connected(url, ANSWER_S) as connection:
+    with _connected(url, answer_s=ANSWER_S) as connection:
         connection.execute(_NOTE, {**_where(key), "by": by, "digest": digest})
 
 
@@ -139,20 +138,6 @@ def user(url: str) -> str:
     with _connected(url) as connection:
         row = connection.execute("SELECT session_user AS name").fetchone()
         return str(row and row["name"])
-
-
-@contextmanager
-def _connected(url: str, answer_s: float | None = None) -> Iterator[Connection]:
-    """A connection whose errors are the user's; broken off after ``answer_s`` where that is given."""
-    try:
-        connection = psycopg.connect(url, connect_timeout=CONNECT_S, row_factory=dict_row)
-        limit: AbstractContextManager[object] = (
-            nullcontext() if answer_s is None else at_most(connection.fileno(), answer_s)
-        )
-        with limit, connection:
-            yield connection
-    except psycopg.Error as error:
-        raise ServiceError(f"database: {str(error).strip()}") from error
 
 
 def _parted(name: str) -> tuple[str | None, int | None, str]:

@@ -18,7 +18,7 @@ import psycopg
 import structlog
 from psycopg.rows import dict_row
 
-from infra.clients.db_errors import Cause, cause_of, described
+from infra.clients.db import Cause, cause_of, described
 from infra.clients.health import HealthServer
 from infra.contract.errors import ContractError
 from infra.contract.topics import kafka_topic

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from functools import partial
 from typing import Any, Final
 
 import psycopg
 from psycopg import sql
 
+from infra.clients import db
 from infra.clients.database_url import with_name
-from infra.contract.errors import ServiceError
 from infra.sql.migrate import migrate
 from stream_jobs.replay.tables import REFERENCES
 
 Connection = psycopg.Connection[tuple[Any, ...]]
-CONNECT: Final[dict[str, Any]] = {
-    "connect_timeout": 5,
-    "application_name": "odograph-replay",
-    "options": "-c timezone=UTC -c extra_float_digits=1",
-}
+connected = partial(
+    db.connected, autocommit=True, connect_timeout_s=5, application_name="odograph-replay",
+    session={"timezone": "UTC", "extra_float_digits": "1"},
+)  # fmt: skip
+"""A connection in autocommit; its own failures become ServiceError."""
 _BEHIND: Final = """
 SELECT coalesce(sum(b.frames), 0)
 FROM (SELECT vehicle_id, max(to_time) AS until, sum(frames) AS frames
@@ -44,16 +43,6 @@ _LATE_OPEN: Final = (
     "SELECT count(*) FROM odograph.late_frame WHERE repaired_at IS NULL "
     "AND t0_ms < %(until_ms)s AND t0_ms + span_ms >= %(since_ms)s"
 )
-
-
-@contextmanager
-def connected(url: str) -> Iterator[Connection]:
-    """A connection in autocommit; its own failures become ServiceError."""
-    try:
-        with psycopg.connect(url, autocommit=True, **CONNECT) as connection:
-            yield connection
-    except psycopg.Error as error:
-        raise ServiceError(f"database: {str(error).strip()}") from error
 
 
 def create(owner_url: str, name: str) -> None:

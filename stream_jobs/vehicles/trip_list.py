@@ -5,12 +5,10 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, Final
 
-import psycopg
 from psycopg.rows import dict_row
 
-from infra.contract.errors import ServiceError
+from infra.clients.db import connected
 
-CONNECT_S: Final = 3
 MOST: Final = 1000
 _TRIPS: Final = """
 SELECT vehicle_id, trip_id, phase, started_at, ended_at, distance_m, unseen_m, duration_s, moving_s, standing_s, idle_s,
@@ -30,8 +28,5 @@ def stored_trips(url: str, vehicle: str | None, since: datetime, until: datetime
     Raises ServiceError.
     """
     values = {"vehicle": vehicle, "since": since, "until": until, "most": MOST}
-    try:
-        with psycopg.connect(url, connect_timeout=CONNECT_S, row_factory=dict_row) as connection:
-            return connection.execute(_TRIPS, values).fetchall()[::-1]
-    except psycopg.Error as error:
-        raise ServiceError(f"database: {str(error).strip()}") from error
+    with connected(url, row_factory=dict_row) as connection:
+        return connection.execute(_TRIPS, values).fetchall()[::-1]

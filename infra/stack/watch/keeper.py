@@ -16,6 +16,7 @@ from typing import Final
 import structlog
 from prometheus_client import CollectorRegistry, Counter
 
+from infra.clients.db import Connection
 from infra.clients.health import HealthServer
 from infra.clients.stop_signals import stopped_by_signals
 from infra.contract.errors import ServiceError
@@ -62,7 +63,7 @@ class Watch:
         self._home = settings.paths.home.resolve()
         ports = {name: port for name, port in found.http_ports.items() if name != NAME}
         self._parts = Parts(settings, ports, Runner(self._home))
-        self._connection: store.Connection | None = None
+        self._connection: Connection | None = None
         self._before: dict[str, Reading] = {}
         self._log_before: tuple[float, Mapping[str, Ends]] | None = None
         self._memory: dict[str, float] = {}
@@ -103,7 +104,7 @@ class Watch:
         self._problem = None
         self._looks.inc()
 
-    def look(self, connection: store.Connection) -> None:
+    def look(self, connection: Connection) -> None:
         """All parts once, into the database; raises ServiceError where that is away."""
         seen = store.look(connection)
         kernel = self._parts.kernel(self._memory)
@@ -158,7 +159,7 @@ class Watch:
         }
         return {query: done.ends[topic] for query, done in newest.items() if done and topic in done.ends}
 
-    def _slowly(self, connection: store.Connection) -> None:
+    def _slowly(self, connection: Connection) -> None:
         """What costs a walk through files: memory of each part, sizes of folders and tables."""
         if time.monotonic() < self._slow_due_s:
             return

@@ -9,12 +9,10 @@ from typing import Any, Final
 
 import psycopg
 
-from infra.contract.errors import ServiceError
+from infra.clients.db import Connection, open_connection, service_errors
 from infra.stack.watch.figures import Figures, share
 from infra.stack.watch.samples import Place, Sample
 
-CONNECT_S: Final = 3
-OPTIONS: Final = "-c statement_timeout=5000 -c timezone=UTC"
 PUT_SAMPLE: Final = """
 INSERT INTO odograph.stage_sample
     (stage, at, good_until, ready, reason, rate_per_s, errors, lag, saturation, cores, memory_mb, restarts)
@@ -42,8 +40,6 @@ SELECT (SELECT xact_commit FROM pg_stat_database WHERE datname = current_databas
        current_setting('max_connections')::integer
 """
 
-Connection = psycopg.Connection[tuple[Any, ...]]
-
 
 @dataclass(frozen=True, slots=True)
 class Seen:
@@ -55,28 +51,25 @@ class Seen:
 
 def connect(url: str) -> Connection:
     """A connection of the watch; raises ServiceError."""
-    try:
-        return psycopg.connect(
+    with service_errors():
+        return open_connection(
             url,
+            Connection,
+            statement_timeout_s=5,
+            session={"timezone": "UTC"},
             autocommit=True,
-            connect_timeout=CONNECT_S,
-            options=OPTIONS,
             application_name="odograph-watch",
             tcp_user_timeout=5000,
         )
-    except psycopg.Error as error:
-        raise ServiceError(f"database: {str(error).strip()}") from error
 
 
 def look(connection: Connection) -> Seen:
     """Ask it; raises ServiceError."""
-    try:
+    with service_errors():
         commits, failures, clients, most = connection.execute(OWN).fetchone() or (None,) * 4
         read: dict[str, dict[int, int]] = {}
         for topic, partition, offset in connection.execute(READ_TO):
             read.setdefault(topic, {})[partition] = offset
-    except psycopg.Error as error:
-        raise ServiceError(f"database: {str(error).strip()}") from error
     return Seen(Figures(passed=commits, errors=failures, saturation=share(clients, most or 0)), read)
 
 
@@ -100,8 +93,5 @@ def put_storage(connection: Connection, bytes_by_place: Mapping[str, int], free:
 @contextmanager
 def _transaction(connection: Connection) -> Iterator[psycopg.Cursor[tuple[Any, ...]]]:
     """A cursor within a transaction; the driver's errors as ServiceError."""
-    try:
-        with connection.transaction(), connection.cursor() as cursor:
-            yield cursor
-    except psycopg.Error as error:
-        raise ServiceError(f"database: {str(error).strip()}") from error
+    with service_errors(), connection.transaction(), connection.cursor() as cursor:
+        yield cursor

@@ -14,7 +14,7 @@ import psycopg
 from confluent_kafka import Producer
 from paho.mqtt import publish
 
-from infra.clients.db_errors import Cause
+from infra.clients.db import Cause
 from infra.contract import messages
 from infra.contract.messages import crash_digest
 from infra.contract.topics import kafka_topic, mqtt_topic

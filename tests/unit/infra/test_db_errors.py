@@ -5,7 +5,7 @@ from __future__ import annotations
 import psycopg
 import pytest
 
-from infra.clients.db_errors import Cause, cause_of, described
+from infra.clients.db import Cause, cause_of, described
 
 
 def error_of(sqlstate: str) -> psycopg.Error:

@@ -8,12 +8,12 @@ from contextlib import ExitStack
 
 import pytest
 
-from infra.clients.socket_deadline import at_most
+from infra.clients.db import socket_deadline
 
 
 def test_a_reader_who_waits_too_long_is_told_that_the_connection_ended() -> None:
     here, there = socket.socketpair()
-    with here, there, at_most(here.fileno(), 0.02) as wait:
+    with here, there, socket_deadline(here.fileno(), 0.02) as wait:
         assert here.recv(1) == b""
         assert wait.over
 
@@ -21,7 +21,7 @@ def test_a_reader_who_waits_too_long_is_told_that_the_connection_ended() -> None
 def test_an_answer_in_time_leaves_the_connection_as_it_was() -> None:
     here, there = socket.socketpair()
     with here, there:
-        with at_most(here.fileno(), 60) as wait:
+        with socket_deadline(here.fileno(), 60) as wait:
             there.sendall(b"a")
             assert here.recv(1) == b"a"
         assert not wait.over
@@ -32,7 +32,7 @@ def test_an_answer_in_time_leaves_the_connection_as_it_was() -> None:
 def test_an_error_of_the_block_comes_through_and_its_limit_is_gone() -> None:
     here, there = socket.socketpair()
     with here, there:
-        with pytest.raises(ValueError, match="mine"), at_most(here.fileno(), 60):
+        with pytest.raises(ValueError, match="mine"), socket_deadline(here.fileno(), 60):
             raise ValueError("mine")
         there.sendall(b"c")
         assert here.recv(1) == b"c"
@@ -43,8 +43,8 @@ def test_a_short_wait_within_a_long_one_ends_first() -> None:
     with ExitStack() as open_ones:
         for end in (*one, *two):
             open_ones.enter_context(end)
-        with at_most(one[0].fileno(), 60) as long:
-            with at_most(two[0].fileno(), 0.02) as short:
+        with socket_deadline(one[0].fileno(), 60) as long:
+            with socket_deadline(two[0].fileno(), 0.02) as short:
                 assert two[0].recv(1) == b""
             one[1].sendall(b"d")
             assert one[0].recv(1) == b"d"
@@ -59,7 +59,7 @@ def test_each_of_many_waits_at_once_ends_by_itself_without_a_thread_of_its_own()
                 open_ones.enter_context(end)
         threads = threading.active_count()
         waits = [
-            open_ones.enter_context(at_most(here.fileno(), 0.3 - 0.01 * n))
+            open_ones.enter_context(socket_deadline(here.fileno(), 0.3 - 0.01 * n))
             for n, (here, _) in enumerate(pairs)
         ]
         assert threading.active_count() <= threads + 1

@@ -1,0 +1,221 @@
+"""Connections to PostgreSQL: opened with deadlines, their errors classified and turned into ServiceError."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Final, TypeVar
+
+import psycopg
+
+from infra.contract.errors import ServiceError
+
+CONNECT_S: Final = 3
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+Opened = TypeVar("Opened", bound=psycopg.Connection[Any])
+
+
+def open_connection(
+    url: str,
+    kind: type[Opened],
+    *,
+    connect_timeout_s: int | None = CONNECT_S,
+    statement_timeout_s: float | None = None,
+    session: Mapping[str, str] | None = None,
+    **driver: Any,
+) -> Opened:
+    """A connection of this class; ``session`` are settings of the server, ``driver`` arguments of psycopg.
+
+    ``connect_timeout_s`` None: libpq's default, without end. Raises psycopg.Error.
+    """
+    settings = dict(session or {})
+    if statement_timeout_s is not None:
+        settings["statement_timeout"] = str(int(statement_timeout_s * 1000))
+    if settings:
+        driver["options"] = " ".join(f"-c {name}={value}" for name, value in settings.items())
+    if connect_timeout_s is not None:
+        driver["connect_timeout"] = connect_timeout_s
+    return kind.connect(url, **driver)
+
+
+@contextmanager
+def session(url: str, *, answer_s: float | None = None, **options: Any) -> Iterator[psycopg.Connection[Any]]:
+    """A connection while the block runs, committed at its end; ``options`` as of ``open_connection``.
+
+    ``answer_s``: the whole block's deadline. Raises psycopg.Error.
+    """
+    connection = open_connection(url, psycopg.Connection[Any], **options)
+    limit = nullcontext() if answer_s is None else socket_deadline(connection.fileno(), answer_s)
+    with limit, connection:
+        yield connection
+
+
+@contextmanager
+def connected(url: str, service: str = "database", **options: Any) -> Iterator[psycopg.Connection[Any]]:
+    """As ``session``; the driver's errors are raised as ServiceError, which begins with ``service``."""
+    with service_errors(service), session(url, **options) as connection:
+        yield connection
+
+
+@contextmanager
+def service_errors(service: str = "database") -> Iterator[None]:
+    """The driver's errors as ServiceError."""
+    try:
+        yield
+    except psycopg.Error as error:
+        raise ServiceError(f"{service}: {str(error).strip()}") from error
+
+
+class Cause(Enum):
+    """What an error is about, and so what helps. Who waits, retries or leaves a row out asks this.
+
+    ``psycopg.OperationalError`` does not say it: "index row requires 40048 bytes" is one, and so is "tuple
+    decompression limit exceeded". The SQLSTATE does (PostgreSQL's appendix A).
+    """
+
+    AWAY = "away"
+    """The service: its connection, memory, disk, or a replica after a failover. It is waited for."""
+    BUSY = "busy"
+    """A race with others, or time that ran out: tried again, a bounded number of times."""
+    DATA = "data"
+    """A row, each time it is tried: it is left out and dead-lettered, the others go on."""
+    SETUP = "setup"
+    """Rights, tables, files of the server, our own code: no row is to blame and waiting mends nothing."""
+
+
+_BY_STATE: Final = {
+    "08": Cause.AWAY,  # connection exception
+    "57P": Cause.AWAY,  # shut down, crashed, starting up
+    "53": Cause.AWAY,  # disk full, out of memory, too many connections
+    "53400": Cause.DATA,  # a configured limit: of the tuples that one statement may decompress
+    "25006": Cause.AWAY,  # read only: the primary is another one now
+    "25P03": Cause.AWAY,  # the server cut the session
+    "25P04": Cause.AWAY,
+    "40": Cause.BUSY,  # serialization failure, deadlock
+    "55006": Cause.BUSY,  # object in use
+    "55P03": Cause.BUSY,  # lock not available
+    "57": Cause.BUSY,  # cancelled: a statement's time ran out
+    "25": Cause.SETUP,
+    "28": Cause.SETUP,
+    "3D": Cause.SETUP,
+    "3F": Cause.SETUP,
+    "42": Cause.SETUP,  # no such table or column, no right to it
+    "58": Cause.SETUP,
+    "F0": Cause.SETUP,
+    "XX001": Cause.SETUP,  # data or index of the server corrupted
+    "XX002": Cause.SETUP,
+}
+"""By SQLSTATE or its beginning; the longest that fits counts. All others are about the data."""
+
+
+def cause_of(error: psycopg.Error) -> Cause:
+    """What ``error`` is about. Without a SQLSTATE it is the driver's: a broken link, a value it refuses."""
+    state = error.sqlstate
+    if state is None:
+        if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
+            return Cause.AWAY
+        return Cause.DATA if isinstance(error, psycopg.DataError) else Cause.SETUP
+    beginnings = (state[:length] for length in (5, 3, 2))
+    return next((_BY_STATE[text] for text in beginnings if text in _BY_STATE), Cause.DATA)
+
+
+def described(error: psycopg.Error) -> str:
+    """SQLSTATE, table where it is known, and message, in one line."""
+    where = ".".join(name for name in (error.diag.schema_name, error.diag.table_name) if name)
+    text = error.diag.message_primary or str(error).strip() or type(error).__name__
+    return ": ".join(
+        part for part in (error.sqlstate or "no SQLSTATE", where, " ".join(text.split())) if part
+    )
+
+
+@dataclass(slots=True)
+class Wait:
+    """``over``: the connection was broken off."""
+
+    seconds: float
+    over: bool = False
+
+
+@contextmanager
+def socket_deadline(fileno: int, seconds: float) -> Iterator[Wait]:
+    """Break the connection of this socket off where the block takes longer; its reader then gets an error.
+
+    The statement timeout is the server's: one that stands still (stopped, swapping, behind a link that drops
+    packets) does not keep it, and its kernel goes on acknowledging, so no TCP timeout ends the wait either.
+    The socket is shut down, not closed: whoever owns it closes it. ``fileno`` may be closed within the block.
+    """
+    wait = Wait(seconds)
+    with socket.socket(fileno=os.dup(fileno)) as own:
+        entry = _DEADLINES.begin(own, wait)
+        try:
+            yield wait
+        finally:
+            _DEADLINES.end(entry)
+
+
+@dataclass(order=True, slots=True)
+class _Entry:
+    """Sorted by ``end_s`` of the monotonic clock; ``own`` is None once the block has ended."""
+
+    end_s: float
+    number: int
+    own: socket.socket | None = field(compare=False)
+    wait: Wait = field(compare=False)
+
+
+class _Deadlines:
+    """One thread for all waits: a page asks many small questions, and a thread for each costs more."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._entries: list[_Entry] = []
+        self._numbers = itertools.count()
+        self._thread: threading.Thread | None = None
+
+    def begin(self, own: socket.socket, wait: Wait) -> _Entry:
+        """Watch this socket until ``end``."""
+        entry = _Entry(time.monotonic() + wait.seconds, next(self._numbers), own, wait)
+        with self._changed:
+            heapq.heappush(self._entries, entry)
+            if self._thread is None or not self._thread.is_alive():  # a forked process has none
+                self._thread = threading.Thread(target=self._run, name="socket-deadlines", daemon=True)
+                self._thread.start()
+            elif self._entries[0] is entry:
+                self._changed.notify()
+        return entry
+
+    def end(self, entry: _Entry) -> None:
+        """The block has ended: nothing is broken off after this."""
+        with self._changed:
+            entry.own = None
+
+    def _run(self) -> None:
+        with self._changed:
+            while True:
+                while self._entries and self._entries[0].own is None:
+                    heapq.heappop(self._entries)
+                first_s = self._entries[0].end_s if self._entries else None
+                left_s = None if first_s is None else first_s - time.monotonic()
+                if left_s is None or left_s > 0:
+                    self._changed.wait(left_s)
+                else:
+                    _break_off(heapq.heappop(self._entries))
+
+
+def _break_off(entry: _Entry) -> None:
+    entry.wait.over = True
+    with suppress(OSError):  # it is gone already
+        if entry.own is not None:
+            entry.own.shutdown(socket.SHUT_RDWR)
+
+
+_DEADLINES = _Deadlines()
