@@ -29,6 +29,7 @@ from edge_simulator import scenario_file, setting_out
 from edge_simulator.faults.fault_table import KINDS
 from edge_simulator.telemetry.outbox import Outgoing
 from edge_simulator.world import World
+from infra.clients.kafka import LogEnds
 from infra.contract.errors import ServiceError
 from infra.contract.topics import HEADER_MQTT_TOPIC, HEADER_RECEIVED_MS, kafka_topic, mqtt_topic
 from infra.settings.settings import Endpoints, Settings, load
@@ -36,7 +37,6 @@ from infra.settings.values import duration_ms
 from infra.sql import truth
 from infra.stack import fetch, lag, programs
 from infra.stack.guard import guarded
-from infra.stack.log_ends import LogEnds
 from infra.stack.progress import Progress
 from infra.stack.stack import Stack
 from infra.stack.supervisor import Supervisor

@@ -6,10 +6,10 @@ import json
 import time
 from pathlib import Path
 
+from infra.clients.kafka import LogEnds
 from infra.contract.errors import ServiceError
 from infra.settings.settings import Endpoints
 from infra.sql import figures
-from infra.stack.log_ends import LogEnds
 
 
 class Pulse:

@@ -6,6 +6,7 @@ import threading
 import time
 from pathlib import Path
 
+from infra.clients.kafka import LogEnds
 from infra.clients.stop_signals import stopped_by_signals
 from infra.contract.errors import ServiceError
 from infra.demo import fleet
@@ -14,7 +15,6 @@ from infra.demo.live import Pulse
 from infra.demo.pipeline import Say, running
 from infra.settings.settings import Endpoints, Settings
 from infra.stack import processes
-from infra.stack.log_ends import LogEnds
 from infra.stack.ports import HOST
 from stream_jobs.audit.collect import current_ledger, settled_ledger
 from stream_jobs.audit.ledger import Ledger

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
     AlterConfigOpType,
@@ -14,11 +14,12 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 from confluent_kafka.cimpl import NewTopic
 
+from infra.clients import kafka
+from infra.clients.kafka import LogEnds
 from infra.contract.errors import ServiceError
 from infra.contract.topics import KAFKA_TOPICS, kafka_topic
 
 TIMEOUT_S = 30.0
-PROBE_S = 5.0
 POLL_S = 0.05
 FOR_EVER = {"retention.ms": "-1", "message.timestamp.after.max.ms": str((1 << 63) - 1)}
 """Of a topic that takes records of any time, a generated day's of next year too."""
@@ -32,7 +33,7 @@ def create_topics(bootstrap: str, prefix: str, replication: int = -1, *, for_eve
     ``replication`` -1 is the cluster's default. ``for_ever``: records of any time are taken and kept.
     Raises ServiceError.
     """
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    admin = kafka.admin(bootstrap)
     kept = FOR_EVER if for_ever else {}
     wanted = [
         NewTopic(kafka_topic(prefix, t.name), t.partitions, replication, config=t.config() | kept)
@@ -95,37 +96,20 @@ def _wait_led(bootstrap: str, prefix: str) -> None:
 
 def records_by_topic(bootstrap: str, prefix: str) -> dict[str, int]:
     """Records that lie in each of the contract's topics; raises ServiceError."""
-    reader = Consumer({"bootstrap.servers": bootstrap, "group.id": "odograph-status", "log_level": 0})
-    try:
-        return {
-            name: sum(_records(reader, name, p) for p in range(t.partitions))
-            for t in KAFKA_TOPICS
-            if (name := kafka_topic(prefix, t.name))
-        }
-    except KafkaException as error:
-        raise ServiceError(f"Kafka {bootstrap}: offsets cannot be read: {error}") from error
-    finally:
-        reader.close()
-
-
-def _records(reader: Consumer, topic: str, partition: int) -> int:
-    low, high = reader.get_watermark_offsets(TopicPartition(topic, partition), timeout=PROBE_S) or (0, 0)
-    return int(high - low)
+    with LogEnds(bootstrap, prefix) as log:
+        return {log.topic(t.name): log.kept(t.name) for t in KAFKA_TOPICS}
 
 
 def missing_topics(bootstrap: str, prefix: str) -> list[str]:
     """The contract's topics that are not there; raises ServiceError."""
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-    try:
-        there = admin.list_topics(timeout=PROBE_S).topics
-    except KafkaException as error:
-        raise ServiceError(f"Kafka {bootstrap}: {error}") from error
+    with kafka.service_errors(f"Kafka {bootstrap}"):
+        there = kafka.admin(bootstrap).list_topics(timeout=kafka.TIMEOUT_S).topics
     return [name for t in KAFKA_TOPICS if (name := kafka_topic(prefix, t.name)) not in there]
 
 
 def delete_topics(bootstrap: str, prefix: str) -> None:
     """Delete those of the contract's topics under ``prefix`` that are there."""
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    admin = kafka.admin(bootstrap)
     gone = missing_topics(bootstrap, prefix)
     names = [name for t in KAFKA_TOPICS if (name := kafka_topic(prefix, t.name)) not in gone]
     if not names:

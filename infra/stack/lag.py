@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from infra.clients.db import connected
+from infra.clients.kafka import LogEnds
 from infra.contract.errors import OdographError
 from infra.contract.topics import kafka_topic
 from infra.settings.settings import Endpoints, Settings, endpoints
 from infra.stack import query_offsets
 from infra.stack.broker_figures import BrokerFigures, broker_figures
-from infra.stack.log_ends import LogEnds
 
 REAL_TIME = ("instant", "instant-crash")
 """Pass records through when they come; their checkpoints are rare and say nothing of lag."""

@@ -8,11 +8,10 @@ from contextlib import AbstractContextManager
 from datetime import datetime
 
 import paho.mqtt.client as mqtt
-from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
 from paho.mqtt.enums import CallbackAPIVersion
 from paho.mqtt.reasoncodes import ReasonCode
 
+from infra.clients import kafka
 from infra.clients.db import Connection, connected
 from infra.clients.mqtt_broker import MqttBroker
 from infra.contract.errors import ServiceError
@@ -55,11 +54,9 @@ def mqtt_echo(broker: MqttBroker, timeout_s: float = TIMEOUT_S) -> str:
 
 def kafka_cluster(bootstrap: str, timeout_s: float = TIMEOUT_S) -> str:
     """Ask for the cluster's brokers; raises ServiceError unless at least one is in service."""
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-    try:
-        cluster = admin.describe_cluster(request_timeout=timeout_s).result(timeout_s + 1)
-    except (KafkaException, TimeoutError) as error:
-        raise ServiceError(f"Kafka {bootstrap}: {error}") from error
+    with kafka.service_errors(f"Kafka {bootstrap}"):
+        asked = kafka.admin(bootstrap).describe_cluster(request_timeout=timeout_s)
+        cluster = asked.result(timeout_s + 1)
     if not cluster.nodes:
         raise ServiceError(f"Kafka {bootstrap}: no broker in service yet")
     return f"{bootstrap}, {len(cluster.nodes)} broker"

@@ -27,13 +27,12 @@ def trace(
     """
     from datetime import timedelta
 
-    from infra.clients.log_records import Wanted
     from infra.contract.errors import ConfigError, ServiceError
     from infra.contract.topics import VEHICLE_ID
     from infra.settings.settings import endpoints, load
     from infra.settings.values import duration_ms
     from infra.trace import hops
-    from infra.trace.follow import follow
+    from infra.trace.follow import Wanted, follow
 
     if VEHICLE_ID.fullmatch(vehicle) is None:
         raise ConfigError(f"{vehicle!r} is no vehicle id: 17 characters, digits and capitals without I, O, Q")

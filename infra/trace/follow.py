@@ -8,18 +8,53 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from infra.clients.log_reader import LogReader
-from infra.clients.log_records import Archived, Record, Wanted, identity, partition_of
+from infra.clients import duck
+from infra.clients.kafka import LogReader, Record, identity, record_of
+from infra.contract.shard import partition as partition_of
 from infra.contract.topics import KAFKA_TOPICS, kafka_topic
 from infra.settings.settings import Endpoints, Settings
 from infra.stack import query_offsets
-from infra.trace import archive_rows, stations, tables
+from infra.trace import hops, tables
 from infra.trace.hops import Hop, Trace
+from stream_jobs.archive.manifest import HOUR_MS, archive_of
+from stream_jobs.archive.reader import hours, of_hours
 
 TAIL_MS = 600_000
 """How far back the log is read where no archive tells up to where it was searched."""
+MOST_RECORDS = 1_000_000
+"""A stretch of the log is read to its end or to so many records: 5 to 20 s."""
+SAY_EVERY_HOURS = 6
+_SQL = """
+SELECT filename, file_row_number, partition, log_offset, received_ms, boot_id, verdict, value
+FROM read_parquet(?, hive_partitioning = false, filename = true, file_row_number = true)
+WHERE vehicle_id = ? AND seq = ? AND (? IS NULL OR boot_id = ?)
+ORDER BY received_ms, log_offset
+"""
 
 Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The frame that is looked for; ``boot_id`` None: the newest that has the sequence number."""
+
+    vehicle_id: str
+    seq: int
+    boot_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Archived:
+    """A row of the archive and the file it lies in."""
+
+    file: str
+    row: int
+    partition: int
+    offset: int
+    received_ms: int
+    boot_id: int
+    verdict: str
+    value: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +71,14 @@ class Copy:
 
 @dataclass(slots=True)
 class Follower:
-    """The way to every part that is asked."""
+    """What a frame is looked for in. ``cut_short``: a stretch of the log was longer than what was read of it."""
 
     settings: Settings
     log: LogReader
     database: tables.Connection
     say: Say
+    scanned: int = 0
+    cut_short: bool = False
 
     @property
     def home(self) -> Path:
@@ -54,7 +91,7 @@ class Follower:
 
     def copies(self, wanted: Wanted, look_back: timedelta) -> list[Copy]:
         """All records of the frame, in the order of the log."""
-        rows = archive_rows.find(self.home, wanted, look_back, datetime.now(UTC), self.say)
+        rows = _archived(self.home, wanted, look_back, self.say)
         topic, partitions = self.topic("telemetry"), _partitions("telemetry")
         partition = partition_of(wanted.vehicle_id.encode(), partitions)
         by_offset = {
@@ -64,7 +101,7 @@ class Follower:
             )
             for row in rows
         }  # fmt: skip
-        for record in self.log.find(topic, partition, self._archived_until(topic, partition), wanted, False):
+        for record in self._find(topic, partition, self._archived_until(topic, partition), wanted):
             by_offset.setdefault(
                 record.offset,
                 Copy(partition, record.offset, record.received_ms, record.value, record, None),
@@ -83,12 +120,40 @@ class Follower:
         topic = self.topic("dead-letter")
         listed, unlisted_from = tables.dead_letters(self.database, wanted.vehicle_id)
         found = [self.log.at(topic, 0, offset) for offset in sorted(listed)]
-        fresh = self.log.find(topic, 0, unlisted_from, wanted, any_key=True)
+        fresh = self._find(topic, 0, unlisted_from, wanted, any_key=True)
         return [r for r in found if r is not None and _is(r.value, wanted)] + fresh
+
+    def _find(
+        self, topic: str, partition: int, begin: int, wanted: Wanted, any_key: bool = False
+    ) -> list[Record]:
+        """Records of the frame from ``begin`` to the end; the newest part of a stretch too long.
+
+        ``any_key``: records without a key are looked into as well (dead letters).
+        """
+        low, end = self.log.bounds(topic, partition)
+        begin = max(begin, low)
+        if end - begin > MOST_RECORDS:
+            begin, self.cut_short = end - MOST_RECORDS, True
+        key = wanted.vehicle_id.encode()
+        keys = (key, None) if any_key else (key,)
+        found = []
+        for message in self.log.messages(topic, partition, begin, end):
+            self.scanned += 1
+            value = message.value() or b""
+            if message.key() in keys and matches(value, wanted) and (message.key() or key in value):
+                found.append(record_of(message))
+        return found
 
 
 def _partitions(name: str) -> int:
     return next(topic.partitions for topic in KAFKA_TOPICS if topic.name == name)
+
+
+def matches(value: bytes, wanted: Wanted) -> bool:
+    """Whether a payload is the frame wanted. The vehicle is the record's key: it is not compared here."""
+    if b"%d" % wanted.seq not in value:
+        return False
+    return _is(value, wanted)
 
 
 def _is(value: bytes, wanted: Wanted) -> bool:
@@ -96,10 +161,38 @@ def _is(value: bytes, wanted: Wanted) -> bool:
     return found is not None and found[1] == wanted.seq and wanted.boot_id in (None, found[0])
 
 
+def _archived(home: Path, wanted: Wanted, look_back: timedelta, say: Say) -> list[Archived]:
+    """Copies of the frame in the archive, oldest first: hour by hour of receipt, the newest first.
+
+    The hour before the one that has it is looked into too: copies may lie on both sides of a full hour.
+    """
+    oldest_ms = (datetime.now(UTC) - look_back).timestamp() * 1000
+    stored = [hour_ms for hour_ms in reversed(hours(archive_of(home))) if hour_ms + HOUR_MS > oldest_ms]
+    found: list[Archived] = []
+    for number, hour_ms in enumerate(stored):
+        if number and number % SAY_EVERY_HOURS == 0:
+            say(f"not in the archive's newest {number} of {len(stored)} hours, going on")
+        before = bool(found)
+        found = _in_hour(hour_ms, home, wanted) + found
+        if before:
+            break
+    return found
+
+
+def _in_hour(hour_ms: int, home: Path, wanted: Wanted) -> list[Archived]:
+    files = [str(file.path) for file in of_hours(archive_of(home), [hour_ms])]
+    if not files:
+        return []
+    values = [files, wanted.vehicle_id, wanted.seq, wanted.boot_id, wanted.boot_id]
+    with duck.connected() as connection:
+        rows = connection.execute(_SQL, values).fetchall()
+    return [Archived(Path(file).relative_to(home).as_posix(), *rest) for file, *rest in rows]
+
+
 def follow(settings: Settings, endpoints: Endpoints, wanted: Wanted, look_back: timedelta, say: Say) -> Trace:
     """The frame's hops; ``found`` is False where nothing has it. Raises ServiceError."""
     with (
-        LogReader(endpoints.kafka_bootstrap) as log,
+        LogReader(endpoints.kafka_bootstrap, "odograph-trace") as log,
         tables.opened(endpoints.db_owner_url) as database,
     ):
         follower = Follower(settings, log, database, say)
@@ -110,24 +203,24 @@ def follow(settings: Settings, endpoints: Endpoints, wanted: Wanted, look_back: 
             wanted = replace(wanted, boot_id=boots[0])
             copies = [c for c in copies if _is(c.value, wanted)]
             dead = [r for r in dead if _is(r.value, wanted)]
-        judged = stations.verdict_of(copies[0].value, copies[0].received_ms, settings) if copies else None
-        hops = _hops(follower, wanted, copies, dead, judged)
-    return Trace(wanted.vehicle_id, wanted.boot_id, wanted.seq, judged, len(copies), len(dead), hops, notes)
+        judged = hops.verdict_of(copies[0].value, copies[0].received_ms, settings) if copies else None
+        found = _hops(follower, wanted, copies, dead, judged)
+    return Trace(wanted.vehicle_id, wanted.boot_id, wanted.seq, judged, len(copies), len(dead), found, notes)
 
 
 def _hops(
     follower: Follower, wanted: Wanted, copies: Sequence[Copy], dead: Sequence[Record], judged: str | None
 ) -> list[Hop]:
     payload = copies[0].value if copies else dead[0].value if dead else b""
-    hops = stations.on_board(payload)
+    found = hops.on_board(payload)
     for number, copy in enumerate(copies, 1):
-        hops += stations.in_log(follower.topic("telemetry"), copy, number)
-    hops += [stations.dead_letter(record) for record in dead]
+        found += hops.in_log(follower.topic("telemetry"), copy, number)
+    found += [hops.dead_letter(record) for record in dead]
     if not copies:
-        return hops
-    hops += stations.in_queries(follower, copies[0], judged)
-    hops += stations.in_tables(follower, wanted, copies, judged)
-    return hops
+        return found
+    found += hops.in_queries(follower, copies[0], judged)
+    found += hops.in_tables(follower, wanted, copies, judged)
+    return found
 
 
 def _boots(copies: Sequence[Copy], dead: Sequence[Record]) -> list[int]:
@@ -144,6 +237,6 @@ def _notes(follower: Follower, boots: Sequence[int], wanted: Wanted) -> list[str
         notes.append(
             f"the newest boot is shown; this sequence number was sent in others too: --boot {others}"
         )
-    if follower.log.cut_short:
-        notes.append(f"only the newest {follower.log.scanned:,} records of the log were looked through")
+    if follower.cut_short:
+        notes.append(f"only the newest {follower.scanned:,} records of the log were looked through")
     return notes

@@ -13,11 +13,11 @@ from typing import Any
 import psycopg
 from prometheus_client.parser import text_string_to_metric_families
 
+from infra.clients.kafka import LogEnds
 from infra.contract.topics import kafka_topic
 from infra.settings.settings import Endpoints, Settings
 from infra.stack import query_offsets
 from infra.stack.broker_figures import BrokerWatch
-from infra.stack.log_ends import LogEnds
 from infra.stack.ports import HOST
 from load_tests.bench.ticks import Load, Tick
 

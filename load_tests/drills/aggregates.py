@@ -11,8 +11,8 @@ from typing import Any, Final
 import psycopg
 from psycopg.rows import dict_row
 
+from infra.clients.kafka import LogEnds
 from infra.contract.verdict import clock_limits
-from infra.stack.log_ends import LogEnds
 from infra.stack.programs import odograph
 from load_tests.drills.evidence import Log
 from load_tests.drills.site import Site, until

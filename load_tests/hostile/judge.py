@@ -15,10 +15,10 @@ from typing import Final
 import psycopg
 
 from infra.clients.db import session
+from infra.clients.kafka import LogEnds
 from infra.contract.errors import OdographError, ServiceError
 from infra.contract.seq_ranges import size
 from infra.stack import lag
-from infra.stack.log_ends import LogEnds
 from infra.stack.state import tree
 from infra.stack.supervisor import read_state
 from load_tests.drills.site import Site

@@ -10,12 +10,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from infra.clients.kafka import LogEnds
 from infra.contract.seq_ranges import Ranges, minus, size
 from infra.contract.topics import kafka_topic
 from infra.contract.verdict import clock_limits
 from infra.settings.settings import Endpoints, Settings
 from infra.sql import figures
-from infra.stack.log_ends import LogEnds
 from stream_jobs.audit import archive, edge, ledger, tables
 from stream_jobs.audit.archive import Archive, DeviceCount, PartitionCount, Span
 from stream_jobs.audit.edge import Device, EdgeDevice

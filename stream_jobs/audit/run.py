@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
-from infra.clients.log_reader import LogReader
-from infra.clients.log_records import Record, identity
+from infra.clients.kafka import LogEnds, LogReader, Record, identity
 from infra.contract.errors import OdographError, ServiceError
 from infra.contract.seq_ranges import Range, Ranges, merged
 from infra.contract.topics import KAFKA_TOPICS, kafka_topic
@@ -18,7 +17,6 @@ from infra.contract.verdict import clock_limits
 from infra.settings.settings import Endpoints, Settings
 from infra.stack import query_offsets
 from infra.stack.broker_figures import broker_figures
-from infra.stack.log_ends import LogEnds
 from stream_jobs.audit import archive, tables
 from stream_jobs.audit import scope as scopes
 from stream_jobs.audit.archive import Clone, cloned_vehicles
@@ -164,7 +162,7 @@ def current_horizon(settings: Settings, addresses: Endpoints) -> Horizon:
     now_ms = time.time_ns() // 1_000_000
     with LogReader(addresses.kafka_bootstrap) as log:
         ends = {
-            t.name: {p: log.ends(kafka_topic(prefix, t.name), p)[1] for p in range(t.partitions)}
+            t.name: {p: log.bounds(kafka_topic(prefix, t.name), p)[1] for p in range(t.partitions)}
             for t in KAFKA_TOPICS
             if t.name in READS.values()
         }

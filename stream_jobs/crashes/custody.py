@@ -12,8 +12,7 @@ from typing import Any, Final
 
 import orjson
 
-from infra.clients.log_reader import LogReader
-from infra.clients.log_records import Record
+from infra.clients.kafka import LogReader, Record
 from infra.contract.errors import ContractError
 from infra.contract.frame import Frame
 from infra.contract.messages import crash_digest, decode_crash, is_part, join_crash
@@ -229,7 +228,7 @@ def read(bootstrap: str, prefix: str, read_to: Mapping[int, int], dead: Collecti
     found, topic = CrashLog(), kafka_topic(prefix, TOPIC)
     with LogReader(bootstrap) as log:
         for partition in range(next(t.partitions for t in KAFKA_TOPICS if t.name == TOPIC)):
-            low, end = log.ends(topic, partition)
+            low, end = log.bounds(topic, partition)
             until = read_to.get(partition, 0)
             found.pending += max(0, end - until)
             if low > 0:
@@ -244,7 +243,7 @@ def read(bootstrap: str, prefix: str, read_to: Mapping[int, int], dead: Collecti
                 found.take(record)
         if dead:
             letters = kafka_topic(prefix, DEAD_LETTER)
-            low, end = log.ends(letters, 0)
+            low, end = log.bounds(letters, 0)
             found.note_refused(dead, log.records(letters, 0, low, end), whole=low == 0)
     return found
 

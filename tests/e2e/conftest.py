@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from infra.clients.kafka import LogEnds
 from infra.stack import processes
-from infra.stack.log_ends import LogEnds
 from infra.stack.programs import programs, wait_ready
 from infra.stack.stack import Stack
 from infra.stack.supervisor import Backoff, Supervisor

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from infra.clients.log_records import Wanted, identity
-from infra.trace.follow import follow
+from infra.clients.kafka import identity
+from infra.trace.follow import Wanted, follow
 from infra.trace.hops import Trace
 from tests.e2e.support import Drive
 from tests.support import Lane

@@ -18,13 +18,13 @@ from prometheus_client import CollectorRegistry, Counter
 
 from infra.clients.db import Connection
 from infra.clients.health import HealthServer
+from infra.clients.kafka import LogEnds
 from infra.clients.stop_signals import stopped_by_signals
 from infra.contract.errors import ServiceError
 from infra.settings.settings import Endpoints, Settings, endpoints
 from infra.stack import query_offsets, sizes, state
 from infra.stack.broker_figures import BrokerWatch
 from infra.stack.lag import REAL_TIME
-from infra.stack.log_ends import LogEnds
 from infra.stack.service import Runner
 from infra.stack.watch import reading, store
 from infra.stack.watch.figures import Figures

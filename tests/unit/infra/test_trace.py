@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from infra.clients.log_records import Wanted, identity, matches, partition_of
+from infra.clients.kafka import identity
+from infra.contract.shard import partition as partition_of
 from infra.stack.query_offsets import Taken, batch_of, committed
+from infra.trace.follow import Wanted, matches
 from infra.trace.hops import Hop, Trace, text
 from infra.trace.tables import alert_id
 

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 import pytest
 
-from infra.clients.log_records import Record
+from infra.clients.kafka import Record
 from infra.contract.messages import crash_digest, split_crash
 from stream_jobs.crashes.custody import CrashLog, Key, Shown, differing, shown
 

@@ -1,0 +1,221 @@
+"""Kafka clients: their settings in one place, errors as ServiceError, and a reader of stretches of the log."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Final, Self, cast
+
+import orjson
+from confluent_kafka import (
+    OFFSET_END,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient
+
+from infra.contract.errors import ServiceError
+from infra.contract.topics import KAFKA_TOPICS, kafka_topic
+
+TIMEOUT_S: Final = 5.0
+LOST: Final = (KafkaException, ServiceError)
+"""What is raised when Kafka is away or not ready."""
+BATCH: Final = 5000
+_SEQ: Final = re.compile(rb'"seq"\s*:\s*(\d+)')
+_BOOT: Final = re.compile(rb'"boot_id"\s*:\s*(\d+)')
+
+
+def consumer(bootstrap: str, group: str, settings: Mapping[str, Any] | None = None) -> Consumer:
+    """A consumer that commits nothing by itself and begins with the oldest record; ``settings`` override."""
+    common = {
+        "bootstrap.servers": bootstrap,
+        "group.id": group,
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        "auto.offset.reset": "earliest",
+        "reconnect.backoff.max.ms": 1000,
+        "log_level": 0,
+    }
+    return Consumer(common | dict(settings or {}))
+
+
+def producer(bootstrap: str, settings: Mapping[str, Any] | None = None) -> Producer:
+    """An idempotent producer that chooses partitions as ``contract.shard`` does; ``settings`` override."""
+    common = {
+        "bootstrap.servers": bootstrap,
+        "acks": "all",
+        "enable.idempotence": True,
+        "partitioner": "murmur2_random",
+        "log_level": 0,
+    }
+    return Producer(common | dict(settings or {}))
+
+
+def admin(bootstrap: str) -> AdminClient:
+    """A client for topics and the cluster."""
+    return AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+
+
+@contextmanager
+def service_errors(what: str) -> Iterator[None]:
+    """The client's errors as ServiceError, which begins with ``what``."""
+    try:
+        yield
+    except (KafkaException, TimeoutError) as error:
+        raise ServiceError(f"{what}: {error}") from error
+
+
+def partition_counts(
+    client: Consumer | AdminClient, topics: Sequence[str], timeout_s: float = TIMEOUT_S
+) -> dict[str, int]:
+    """Partitions of each topic by its full name. Raises KafkaException; ServiceError where one is missing."""
+    known = client.list_topics(timeout=timeout_s).topics
+    missing = [name for name in topics if name not in known or known[name].error is not None]
+    if missing:
+        raise ServiceError(f"topics are missing: {', '.join(missing)}; `odograph up` creates them")
+    return {name: len(known[name].partitions) for name in topics}
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A record of the log; times in ms since 1970."""
+
+    topic: str
+    partition: int
+    offset: int
+    received_ms: int
+    value: bytes
+    headers: dict[str, str]
+    key: str | None = None
+
+
+def record_of(message: Message) -> Record:
+    """The client's message as a record; what is no text is replaced."""
+    key = message.key()
+    pairs = cast("list[tuple[str, bytes | None]]", message.headers() or [])
+    return Record(
+        topic=message.topic() or "",
+        partition=int(message.partition() or 0),
+        offset=int(message.offset() or 0),
+        received_ms=int(message.timestamp()[1]),
+        value=message.value() or b"",
+        headers={name: (value or b"").decode(errors="replace") for name, value in pairs},
+        key=None if key is None else key.decode(errors="replace"),
+    )
+
+
+def identity(value: bytes) -> tuple[int, int] | None:
+    """Boot id and sequence number of a payload, as far as it can be read; None where it has neither.
+
+    Of what is no JSON (a dead letter) the first number after the key is taken.
+    """
+    try:
+        message: Any = orjson.loads(value)
+        return int(message["boot_id"]), int(message["seq"])
+    except (ValueError, TypeError, KeyError):
+        seq, boot = _SEQ.search(value), _BOOT.search(value)
+        return (int(boot[1]) if boot else -1, int(seq[1])) if seq else None
+
+
+class LogReader:
+    """Reads offsets and stretches of records, without a group's offsets. Raises ServiceError."""
+
+    def __init__(self, bootstrap: str, group: str = "odograph-reader", timeout_s: float = TIMEOUT_S) -> None:
+        self._bootstrap = bootstrap
+        self._timeout_s = timeout_s
+        self._consumer = consumer(bootstrap, group, {"enable.partition.eof": True})
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the connection."""
+        self._consumer.close()
+
+    def bounds(self, topic: str, partition: int) -> tuple[int, int]:
+        """The oldest offset kept, and the next one to be written."""
+        with service_errors(f"Kafka {self._bootstrap}: offsets of {topic}"):
+            place = TopicPartition(topic, partition)
+            found = self._consumer.get_watermark_offsets(place, timeout=self._timeout_s)
+        if found is None:
+            raise ServiceError(f"Kafka {self._bootstrap}: no answer within {self._timeout_s:g} s")
+        return int(found[0]), int(found[1])
+
+    def since(self, topic: str, partition: int, at_ms: int) -> int:
+        """The first offset received at ``at_ms`` or later by the log's time index; the end without one."""
+        with service_errors(f"Kafka {self._bootstrap}: times of {topic}"):
+            asked = [TopicPartition(topic, partition, at_ms)]
+            offset = int(self._consumer.offsets_for_times(asked, timeout=self._timeout_s)[0].offset)
+        return self.bounds(topic, partition)[1] if offset == OFFSET_END or offset < 0 else offset
+
+    def at(self, topic: str, partition: int, offset: int) -> Record | None:
+        """The record at an offset; None where retention has taken it."""
+        low, high = self.bounds(topic, partition)
+        return (
+            next(self.records(topic, partition, offset, offset + 1), None) if low <= offset < high else None
+        )
+
+    def records(self, topic: str, partition: int, begin: int, end: int) -> Iterator[Record]:
+        """Records of offsets begin..end-1, as far as retention has left them."""
+        begin = max(begin, self.bounds(topic, partition)[0])
+        return map(record_of, self.messages(topic, partition, begin, end))
+
+    def messages(self, topic: str, partition: int, begin: int, end: int) -> Iterator[Message]:
+        """The client's messages of offsets begin..end-1, which ends early at the partition's end."""
+        if begin >= end:
+            return
+        self._consumer.assign([TopicPartition(topic, partition, begin)])
+        until_s = time.monotonic() + self._timeout_s
+        while time.monotonic() < until_s:
+            for message in self._consumer.consume(min(BATCH, end - begin), timeout=0.2):
+                error = message.error()
+                if error is not None and error.code() == KafkaError._PARTITION_EOF:
+                    return
+                if error is not None:
+                    raise ServiceError(f"Kafka {self._bootstrap}: reading {topic}: {error}")
+                if (message.offset() or 0) >= end:
+                    return
+                yield message
+                if message.offset() == end - 1:
+                    return
+                until_s = time.monotonic() + self._timeout_s
+        raise ServiceError(f"Kafka {self._bootstrap}: {topic} gives nothing for {self._timeout_s:g} s")
+
+
+class LogEnds(LogReader):
+    """How much was ever appended to the contract's topics: Kafka's own count, whatever retention took since."""
+
+    def __init__(self, bootstrap: str, prefix: str) -> None:
+        super().__init__(bootstrap, "odograph-log-ends")
+        self._prefix = prefix
+        self._partitions = {t.name: t.partitions for t in KAFKA_TOPICS}
+
+    def topic(self, name: str) -> str:
+        """The full name of the contract's topic ``name``."""
+        return kafka_topic(self._prefix, name)
+
+    def ends(self, name: str) -> dict[int, int]:
+        """The next offset of each partition of the contract's topic ``name``."""
+        return {p: self.bounds(self.topic(name), p)[1] for p in range(self._partitions[name])}
+
+    def appended(self, name: str) -> int:
+        """Records ever appended to the contract's topic ``name``."""
+        return sum(self.ends(name).values())
+
+    def kept(self, name: str) -> int:
+        """Records that lie in the contract's topic ``name``."""
+        spans = (self.bounds(self.topic(name), p) for p in range(self._partitions[name]))
+        return sum(high - low for low, high in spans)
