@@ -13,7 +13,8 @@ import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from bridge.silence import Calm, Watch
-from bridge.status_log import LOST, StatusLog
+from bridge.status_log import StatusLog
+from infra.clients.kafka import LOST
 
 LOOK_S: Final = 1.0
 JUDGE_S: Final = 5.0

@@ -8,9 +8,10 @@ from itertools import islice
 from types import TracebackType
 from typing import Any, Final
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, KafkaException, TopicPartition
 
 from bridge.silence import Word
+from infra.clients import kafka
 from infra.contract import topics
 from infra.contract.errors import ServiceError
 from infra.contract.frame import SCHEMA
@@ -19,16 +20,6 @@ ASK_S: Final = 5.0
 BATCH: Final = 1000
 SAID_AT_ONCE: Final = 10_000
 """Words in one turn, so that the producer's queue (100,000) holds them."""
-LOST: Final = (KafkaException, ServiceError)
-"""What is raised when Kafka is away."""
-READ: Final[dict[str, Any]] = {
-    "group.id": "odograph-bridge-silence",  # the library wants one; nothing is committed to it
-    "enable.auto.commit": False,
-    "enable.auto.offset.store": False,
-    "auto.offset.reset": "earliest",
-    "reconnect.backoff.max.ms": 1000,
-    "log_level": 0,
-}
 
 Seen = tuple[str, bytes, int]
 """Key, value and timestamp of a record."""
@@ -39,11 +30,8 @@ class StatusLog:
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         self._topic = topic
-        self._consumer = Consumer(READ | {"bootstrap.servers": bootstrap})
-        self._producer = Producer(
-            {"bootstrap.servers": bootstrap, "acks": "all", "enable.idempotence": True, "log_level": 0,
-             "partitioner": "murmur2_random", "message.timeout.ms": 10_000}
-        )  # fmt: skip
+        self._consumer = kafka.consumer(bootstrap, "odograph-bridge-silence")
+        self._producer = kafka.producer(bootstrap, {"message.timeout.ms": 10_000})
         self._missing: dict[int, int] = {}
 
     def __enter__(self) -> StatusLog:

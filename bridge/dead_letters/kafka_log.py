@@ -9,22 +9,17 @@ from types import TracebackType
 from typing import Any, Final
 
 import orjson
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
 from bridge.dead_letters.letter import Letter
 from bridge.kafka_sink import SinkConfig, is_about_the_record
 from bridge.translate import Record
+from infra.clients import kafka
 from infra.contract.errors import ServiceError
 
 PATIENCE_S: Final = 10.0
 STORE_S: Final = 30.0
 BATCH: Final = 500
-CONSUME: Final[dict[str, Any]] = {
-    "group.id": "odograph-dead-letters",  # the library wants one; nothing is committed to it
-    "enable.auto.commit": False,
-    "auto.offset.reset": "error",
-    "log_level": 0,
-}
 
 
 class KafkaLog:
@@ -33,7 +28,9 @@ class KafkaLog:
     def __init__(self, bootstrap: str, topic: str) -> None:
         self._place = TopicPartition(topic, 0)
         self._where = f"Kafka {bootstrap}: topic {topic}"
-        self._consumer = Consumer(CONSUME | {"bootstrap.servers": bootstrap, "error_cb": _heard})
+        self._consumer = kafka.consumer(
+            bootstrap, "odograph-dead-letters", {"auto.offset.reset": "error", "error_cb": _heard}
+        )
 
     def __enter__(self) -> KafkaLog:
         return self

@@ -14,8 +14,8 @@ from typing import Final, Protocol
 
 import structlog
 
-from bridge.downlink.feed import LOST
 from bridge.downlink.metrics import DownlinkMetrics
+from infra.clients.kafka import LOST
 from infra.clients.mqtt_broker import MqttBroker
 from infra.contract import topics
 from infra.contract.downlink import silence_file

@@ -7,9 +7,10 @@ from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import Any, Final
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, Producer, TopicPartition
 
 from bridge.downlink.alerts import Found
+from infra.clients import kafka
 from infra.contract.errors import ServiceError
 from infra.contract.topics import HEADER_DETAIL, HEADER_RECEIVED_MS
 
@@ -17,19 +18,11 @@ ASK_S: Final = 5.0
 KEEP_S: Final = 600.0
 """Offsets are committed anew at least so often: Kafka forgets a group that is quiet for 7 days."""
 
-LOST: Final = (KafkaException, ServiceError)
-"""What is raised when Kafka is away or not ready."""
-
 HEADER_DESTINATION: Final = "destination"
 
 READ: Final[dict[str, Any]] = {
-    "enable.auto.commit": False,
-    "enable.auto.offset.store": False,
-    "auto.offset.reset": "earliest",  # what retention took away is gone: go on with the oldest there is
-    "reconnect.backoff.max.ms": 1000,
     "queued.min.messages": 1000,  # a dead webhook's backlog stays in Kafka, not in our memory
     "queued.max.messages.kbytes": 4096,
-    "log_level": 0,
 }
 
 
@@ -42,7 +35,7 @@ class Feed:
 
     def __init__(self, bootstrap: str, topic: str, group: str) -> None:
         self._topic = topic
-        self._consumer = Consumer(READ | {"bootstrap.servers": bootstrap, "group.id": group})
+        self._consumer = kafka.consumer(bootstrap, group, READ)
         self._next: dict[int, int] = {}
         self._kept_s = 0.0
 
@@ -136,7 +129,7 @@ def bury(bootstrap: str, topic: str, found: Found, destination: str, detail: str
 
 def everything(bootstrap: str, topic: str) -> Iterator[tuple[Found, dict[str, bytes]]]:
     """All records of a topic with their headers, up to the end as it is now; raises ServiceError."""
-    reader = Consumer(READ | {"bootstrap.servers": bootstrap, "group.id": "odograph-reader"})
+    reader = kafka.consumer(bootstrap, "odograph-reader", READ)
     try:
         known = reader.list_topics(topic, timeout=ASK_S).topics[topic]
         for partition in sorted(known.partitions):

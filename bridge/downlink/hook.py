@@ -14,12 +14,13 @@ import structlog
 from bridge.downlink import alerts
 from bridge.downlink.alerts import Found, Repeats, Skip
 from bridge.downlink.destination import Where
-from bridge.downlink.feed import LOST, Feed, bury
+from bridge.downlink.feed import Feed, bury
 from bridge.downlink.metrics import DownlinkMetrics
 from bridge.downlink.post import post
 from bridge.downlink.retry import Answer, pause_s
 from bridge.downlink.signature import headers
 from bridge.downlink.webhooks import Webhook
+from infra.clients.kafka import LOST
 from infra.contract.downlink import Silences
 from infra.contract.errors import ContractError
 from infra.contract.frame import Frame

@@ -1,4 +1,4 @@
-"""Kafka clients: their settings in one place, errors as ServiceError, and a reader of stretches of the log."""
+"""Kafka clients: their common settings, errors as ServiceError, and a reader of stretches of the log."""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ class LogReader:
 
 
 class LogEnds(LogReader):
-    """How much was ever appended to the contract's topics: Kafka's own count, whatever retention took since."""
+    """How much was ever appended to the contract's topics: by Kafka, whatever retention took since."""
 
     def __init__(self, bootstrap: str, prefix: str) -> None:
         super().__init__(bootstrap, "odograph-log-ends")

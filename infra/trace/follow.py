@@ -71,7 +71,7 @@ class Copy:
 
 @dataclass(slots=True)
 class Follower:
-    """What a frame is looked for in. ``cut_short``: a stretch of the log was longer than what was read of it."""
+    """What a frame is looked for in. ``cut_short``: a stretch of the log was longer than what was read."""
 
     settings: Settings
     log: LogReader

@@ -11,6 +11,7 @@ import orjson
 import structlog
 from confluent_kafka import KafkaError, KafkaException, Producer
 
+from infra.clients import kafka
 from infra.clients.db import described
 from infra.contract.errors import ContractError, ServiceError
 from infra.contract.topics import (
@@ -80,10 +81,7 @@ class TopicWriter:
     def _attempt(self, records: Sequence[Message]) -> list[Message]:
         """Those that Kafka has not taken."""
         if self._producer is None:
-            self._producer = Producer(
-                {"bootstrap.servers": self._bootstrap, "enable.idempotence": True, "log_level": 0,
-                 "partitioner": "murmur2_random"}
-            )  # fmt: skip
+            self._producer = kafka.producer(self._bootstrap)
         fate: dict[int, KafkaError | None] = {}
         place = 0
         try:

@@ -8,27 +8,18 @@ from itertools import chain, repeat
 from typing import Any, Final
 
 import structlog
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
+from infra.clients import kafka
+from infra.clients.kafka import LOST
 from infra.contract.errors import ServiceError
 from infra.contract.frame import LAST_MS
 from stream_jobs.events.rows import Record
 
 BATCH: Final = 1000
 READ_S: Final = 0.25
-PATIENCE_S: Final = 3.0
+STALL_TIMEOUT_S: Final = 3.0
 BACKOFF_S: Final = (0.1, 0.2, 0.5, 1.0, 2.0)
-LOST: Final = (KafkaException, ServiceError)
-"""What is raised when Kafka is away or not ready."""
-CONSUME: Final[dict[str, Any]] = {
-    "group.id": "odograph-events",  # the library wants one; nothing is committed to it
-    "enable.auto.commit": False,
-    "enable.auto.offset.store": False,
-    "auto.offset.reset": "earliest",
-    "reconnect.backoff.max.ms": 1000,
-    "log_level": 0,
-}
 
 Place = tuple[str, int]
 """Topic (short name) and partition."""
@@ -37,10 +28,10 @@ Place = tuple[str, int]
 def wait_for_partitions(bootstrap: str, topics: Sequence[str], stop: threading.Event) -> dict[str, int]:
     """Number of partitions of each topic, as soon as Kafka answers and has them all; {} after ``stop``."""
     log = structlog.get_logger()
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    client = kafka.admin(bootstrap)
     for delay_s in backoff():
         try:
-            return _partitions(admin, topics)
+            return kafka.partition_counts(client, topics, STALL_TIMEOUT_S)
         except LOST as error:
             log.warning("waiting", service="kafka", reason=str(error))
         if stop.wait(delay_s):
@@ -53,25 +44,17 @@ def backoff() -> Iterator[float]:
     return chain(BACKOFF_S, repeat(BACKOFF_S[-1]))
 
 
-def _partitions(client: Any, topics: Sequence[str]) -> dict[str, int]:
-    known = client.list_topics(timeout=PATIENCE_S).topics
-    missing = [name for name in topics if name not in known or known[name].error is not None]
-    if missing:
-        raise ServiceError(f"topics are missing: {', '.join(missing)}; `odograph up` creates them")
-    return {name: len(known[name].partitions) for name in topics}
-
-
 class Reader:
     """Reads all partitions of some topics from given offsets. ``names``: short name by full name."""
 
     def __init__(self, bootstrap: str, names: Mapping[str, str]) -> None:
         self._names = names
-        self._consumer = Consumer(CONSUME | {"bootstrap.servers": bootstrap})
+        self._consumer = kafka.consumer(bootstrap, "odograph-events")
         self._counts: dict[str, int] = {}
 
     def places(self) -> list[Place]:
         """Every partition there is."""
-        self._counts = _partitions(self._consumer, list(self._names))
+        self._counts = kafka.partition_counts(self._consumer, list(self._names), STALL_TIMEOUT_S)
         return [(self._names[name], p) for name, count in self._counts.items() for p in range(count)]
 
     def assign(self, offsets: Mapping[Place, int]) -> None:
@@ -99,7 +82,7 @@ class Reader:
 
     def lag(self, held: Mapping[Place, int]) -> dict[str, int]:
         """Records by topic that were not read yet, as last told; raises ServiceError where a topic grew."""
-        if _partitions(self._consumer, list(self._names)) != self._counts:
+        if kafka.partition_counts(self._consumer, list(self._names), STALL_TIMEOUT_S) != self._counts:
             raise ServiceError("a topic has new partitions; starting again to read them")
         lag = dict.fromkeys(self._names.values(), 0)
         for place in self._consumer.assignment():

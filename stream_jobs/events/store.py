@@ -20,6 +20,7 @@ from psycopg.rows import dict_row
 
 from infra.clients.db import Cause, cause_of, described
 from infra.clients.health import HealthServer
+from infra.clients.kafka import LOST
 from infra.contract.errors import ContractError
 from infra.contract.topics import kafka_topic
 from infra.settings.settings import Settings, endpoints
@@ -28,7 +29,7 @@ from stream_jobs.app.database import Connection, Database
 from stream_jobs.app.topic_writer import TopicWriter, dead_letter
 from stream_jobs.crashes.chunks import Rejected
 from stream_jobs.crashes.verdict import settle
-from stream_jobs.events.kafka import BATCH, LOST, Reader, backoff
+from stream_jobs.events.kafka import BATCH, Reader, backoff
 from stream_jobs.events.metrics import EventMetrics
 from stream_jobs.events.rows import Record, clock_range
 from stream_jobs.events.writes import (

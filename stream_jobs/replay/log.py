@@ -6,13 +6,15 @@ Records go in with the time of receipt they had as their timestamp, by key and p
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing
 from itertools import islice
 from typing import Any, Final
 
 import pyarrow as pa
-from confluent_kafka import OFFSET_END, Consumer, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import Message
 
+from infra.clients import kafka
+from infra.clients.kafka import LogReader
 from infra.contract.errors import ConfigError, ServiceError
 from infra.contract.frame import SCHEMA
 from infra.contract.topics import (
@@ -29,19 +31,11 @@ AT_ONCE: Final = 5_000
 RECORD_TYPES: Final = (pa.string(), pa.int32(), pa.int64(), pa.binary(), pa.int64(), pa.binary())
 _SCHEMA_HEADER: Final = (HEADER_SCHEMA, b"%d" % SCHEMA)
 _WRITE: Final[dict[str, Any]] = {
-    "enable.idempotence": True,
     "compression.type": "lz4",
     "linger.ms": 20,
     "batch.size": 262_144,
     "queue.buffering.max.kbytes": 131_072,
     "message.timeout.ms": 60_000,
-    "log_level": 0,
-}
-_READ: Final[dict[str, Any]] = {
-    "group.id": "odograph-replay",
-    "enable.auto.commit": False,
-    "auto.offset.reset": "earliest",
-    "log_level": 0,
 }
 
 
@@ -57,7 +51,7 @@ class Writer:
         self._bootstrap = bootstrap
         self._topic = topic
         self._failures: list[str] = []
-        self._producer = Producer(_WRITE | {"bootstrap.servers": bootstrap})
+        self._producer = kafka.producer(bootstrap, _WRITE)
 
     def write(self, rows: pa.Table, skip: Sequence[int] = (), now_ms: int | None = None) -> None:
         """Rows of partition, key, received_ms, value in their order; returns when Kafka has them all.
@@ -104,66 +98,33 @@ class Writer:
             raise ServiceError(f"Kafka {self._bootstrap}: {self._topic} does not take records: {why}")
 
 
-class Log:
-    """Offsets and records of the log. Raises ServiceError."""
+class Log(LogReader):
+    """Offsets and records of the log by topic. Raises ServiceError."""
 
     def __init__(self, bootstrap: str) -> None:
-        self._bootstrap = bootstrap
-        self._consumer = Consumer(_READ | {"bootstrap.servers": bootstrap})
-
-    def close(self) -> None:
-        """End the connection."""
-        self._consumer.close()
+        super().__init__(bootstrap, "odograph-replay", TIMEOUT_S)
 
     def kept(self, topic: str, partitions: int) -> list[tuple[int, int]]:
         """By partition the oldest offset kept and the next one to be written."""
-        return [self._bounds(topic, p) for p in range(partitions)]
-
-    def _bounds(self, topic: str, partition: int) -> tuple[int, int]:
-        with _asked(self._bootstrap, topic):
-            found = self._consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=TIMEOUT_S)
-        if found is None:
-            raise ServiceError(f"Kafka {self._bootstrap}: no answer within {TIMEOUT_S:g} s")
-        return int(found[0]), int(found[1])
+        return [self.bounds(topic, p) for p in range(partitions)]
 
     def ends(self, topic: str, partitions: int) -> list[int]:
         """The next offset of each partition."""
         return [end for _, end in self.kept(topic, partitions)]
 
-    def since(self, topic: str, partitions: int, at_ms: int) -> dict[int, int]:
+    def begins(self, topic: str, partitions: int, at_ms: int) -> dict[int, int]:
         """By partition the first offset received at ``at_ms`` or later; its end where there is none."""
-        asked = [TopicPartition(topic, p, at_ms) for p in range(partitions)]
-        with _asked(self._bootstrap, topic):
-            found = self._consumer.offsets_for_times(asked, timeout=TIMEOUT_S)
-        ends = self.ends(topic, partitions)
-        return {
-            p.partition: ends[p.partition] if p.offset in (OFFSET_END, -1) or p.offset < 0 else int(p.offset)
-            for p in found
-        }
+        return {p: self.since(topic, p, at_ms) for p in range(partitions)}
 
     def read(self, topic: str, partition: int, begin: int, end: int) -> Iterator[Message]:
         """Records of offsets begin..end-1; raises ConfigError where Kafka keeps them no more."""
-        low, high = self._bounds(topic, partition)
+        low, high = self.bounds(topic, partition)
         if begin < low:
             raise ConfigError(
                 f"{topic} partition {partition}: offset {begin} is gone, the oldest kept is {low}; "
                 "older records are in the archive: odograph replay --day"
             )
-        end = min(end, high)
-        if begin >= end:
-            return
-        self._consumer.assign([TopicPartition(topic, partition, begin)])
-        while True:
-            messages = self._consumer.consume(min(AT_ONCE, end - begin), TIMEOUT_S)
-            if not messages:
-                raise ServiceError(f"Kafka {self._bootstrap}: {topic} gives nothing for {TIMEOUT_S:g} s")
-            for message in messages:
-                if message.error() is not None:
-                    raise ServiceError(f"Kafka {self._bootstrap}: reading {topic}: {message.error()}")
-                if (message.offset() or 0) < end:
-                    yield message
-                if (message.offset() or 0) >= end - 1:
-                    return
+        return self.messages(topic, partition, begin, min(end, high))
 
     def batches(self, topic: str, partition: int, begin: int, end: int) -> Iterator[pa.RecordBatch]:
         """The same as the archive's records (archive_files.RECORD), AT_ONCE at a time."""
@@ -184,8 +145,8 @@ def copy_crashes(bootstrap: str, source: str, target: str, since_ms: int, until_
     copied = 0
     with closing(Log(bootstrap)) as log:
         there = log.ends(target, partitions)
-        writer = Producer(_WRITE | {"bootstrap.servers": bootstrap})
-        begins, ends = log.since(source, partitions, since_ms), log.ends(source, partitions)
+        writer = kafka.producer(bootstrap, _WRITE)
+        begins, ends = log.begins(source, partitions, since_ms), log.ends(source, partitions)
         for partition in range(partitions):
             for message in log.read(source, partition, begins[partition], ends[partition]):
                 at_ms = int(message.timestamp()[1])
@@ -202,11 +163,3 @@ def copy_crashes(bootstrap: str, source: str, target: str, since_ms: int, until_
         if writer.flush(FLUSH_S):
             raise ServiceError(f"Kafka {bootstrap}: {target} does not take records")
     return copied
-
-
-@contextmanager
-def _asked(bootstrap: str, topic: str) -> Iterator[None]:
-    try:
-        yield
-    except KafkaException as error:
-        raise ServiceError(f"Kafka {bootstrap}: offsets of {topic}: {error}") from error
