@@ -55,8 +55,8 @@ def mqtt_echo(broker: MqttBroker, timeout_s: float = TIMEOUT_S) -> str:
 def kafka_cluster(bootstrap: str, timeout_s: float = TIMEOUT_S) -> str:
     """Ask for the cluster's brokers; raises ServiceError unless at least one is in service."""
     with kafka.service_errors(f"Kafka {bootstrap}"):
-        asked = kafka.admin(bootstrap).describe_cluster(request_timeout=timeout_s)
-        cluster = asked.result(timeout_s + 1)
+        client = kafka.admin(bootstrap)  # its end would end the request
+        cluster = client.describe_cluster(request_timeout=timeout_s).result(timeout_s + 1)
     if not cluster.nodes:
         raise ServiceError(f"Kafka {bootstrap}: no broker in service yet")
     return f"{bootstrap}, {len(cluster.nodes)} broker"
