@@ -125,5 +125,4 @@ class Detector:
         return np.zeros(len(places), np.bool_)
 
     def later(self, memory: Memory, places: Ints, pause_ms: Floats) -> None:
-        """Such a pause is over at vehicles that wait."""
-        raise NotImplementedError
+        """Such a pause is over at vehicles that wait; of most kinds none does."""
