@@ -17,10 +17,10 @@ from edge_simulator.recordings.drive_frames import prepare
 from edge_simulator.recordings.drives import read_folder
 from infra.contract.verdict import clock_limits
 from infra.settings.settings import load
+from stream_jobs.rules.rule_set import RuleSet
 from stream_jobs.vehicles.core import Core
 from stream_jobs.vehicles.journeys.rows import TripRow
 from stream_jobs.vehicles.limits import core_limits, harsh_limits
-from stream_jobs.vehicles.plugged import Detection
 from stream_jobs.vehicles.stage import VehicleStage
 
 DAY_MS = 86_400_000
@@ -48,7 +48,7 @@ def trips(payloads: list[bytes]) -> list[TripRow]:
         }
     )
     stage = VehicleStage(clock_limits(settings), harsh_limits(settings), Path("none"))
-    core = Core(core_limits(settings), Detection())
+    core = Core(core_limits(settings), RuleSet())
     features = stage.read([batch])
     assert features is not None
     rows = core.replay(features, received[-1] + DAY_MS)

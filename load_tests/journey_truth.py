@@ -22,10 +22,10 @@ from edge_simulator.scenario import LinkShares, Scenario, cadence
 from infra.contract.verdict import clock_limits
 from infra.settings.settings import Settings
 from stream_jobs.frames.batch import RECORD
+from stream_jobs.rules.rule_set import RuleSet
 from stream_jobs.vehicles.core import Core
 from stream_jobs.vehicles.journeys.rows import HarshRow, TripRow
 from stream_jobs.vehicles.limits import core_limits, harsh_limits
-from stream_jobs.vehicles.plugged import Detection
 from stream_jobs.vehicles.stage import VehicleStage
 
 START_MS: Final = 1_763_593_200_000
@@ -56,7 +56,7 @@ def simulated(settings: Settings, arguments: argparse.Namespace) -> tuple[list[T
 def told(settings: Settings, files: Sequence[Path]) -> list[Any]:
     """The last word of the core on each trip and harsh event."""
     stage = VehicleStage(clock_limits(settings), harsh_limits(settings), Path("none"))
-    core = Core(core_limits(settings), Detection())
+    core = Core(core_limits(settings), RuleSet())
     last: dict[tuple[Any, ...], Any] = {}
     features = stage.read(_records(files))
     assert features is not None

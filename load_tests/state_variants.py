@@ -34,8 +34,8 @@ from stream_jobs.app.schema import WATERMARK_METADATA
 from stream_jobs.app.session import build_session
 from stream_jobs.app.telemetry import OUTPUT, STATE, Operator
 from stream_jobs.frames.batch import RECORD
+from stream_jobs.rules.rule_set import RuleSet
 from stream_jobs.vehicles.limits import core_limits
-from stream_jobs.vehicles.plugged import Detection
 from stream_jobs.vehicles.stage import vehicle_stage
 from stream_jobs.windows.open_windows import terms_of
 
@@ -65,7 +65,7 @@ def fill(folder: Path, vehicles: int, batches: int) -> None:
 
 def operator() -> Operator:
     """What makes rows of the records, without rules."""
-    settings, nothing = load(), Detection()
+    settings, nothing = load(), RuleSet()
     return Operator(core_limits(settings), nothing, vehicle_stage(settings, nothing), terms_of(settings))
 
 

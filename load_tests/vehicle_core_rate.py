@@ -23,9 +23,9 @@ from edge_simulator.scenario import Cadence, Scenario
 from edge_simulator.world import World
 from infra.settings.settings import Settings
 from stream_jobs.rules.model import load_rules
+from stream_jobs.rules.rule_set import of_rules
 from stream_jobs.vehicles.core import Core
 from stream_jobs.vehicles.limits import core_limits
-from stream_jobs.vehicles.plugged import of_rules
 from stream_jobs.vehicles.stage import vehicle_stage
 from stream_jobs.vehicles.state import dump, load
 from stream_jobs.windows.open_windows import Memory, OpenWindows, terms_of
@@ -55,8 +55,8 @@ def batches(vehicles: int, seconds: int, size: int) -> Iterator[pa.RecordBatch]:
 
 def measure(vehicles: int, seconds: int, frames: int) -> dict[str, float]:
     """CPU us a frame by part, medians over the batches, and the bytes of a vehicle's state."""
-    settings, detection = Settings(), of_rules(load_rules())
-    stage, core, blob = vehicle_stage(settings, detection), Core(core_limits(settings), detection), None
+    settings, rule_set = Settings(), of_rules(load_rules())
+    stage, core, blob = vehicle_stage(settings, rule_set), Core(core_limits(settings), rule_set), None
     spent: dict[str, list[float]] = defaultdict(list)
     memory = Memory()
     for records in batches(vehicles, seconds, vehicles * frames):
@@ -77,7 +77,7 @@ def measure(vehicles: int, seconds: int, frames: int) -> dict[str, float]:
         lap()
         features = stage.features(batch)
         lap()
-        fleet, _ = load(blob, detection)
+        fleet, _ = load(blob, rule_set)
         lap()
         core.take(fleet, features)
         lap()

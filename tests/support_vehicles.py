@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from stream_jobs.rules.inputs import FLAGS, RuleInputs, code_of, nothing_said
+from stream_jobs.rules.inputs import FLAGS, RuleInputs, code_of, unknown_inputs
 from stream_jobs.vehicles.facts import FACTS
 from stream_jobs.vehicles.features import Features
 
 
-class Reading(NamedTuple):
-    """One rule over one frame; None where the frame does not tell. See said.Readings."""
+class Evaluation(NamedTuple):
+    """One rule over one frame; None where the frame does not tell. See said.RuleEvaluation."""
 
     holds: bool | None = None
     clears: bool | None = None
@@ -26,7 +26,7 @@ class Reading(NamedTuple):
     names: tuple[str, ...] = ()
 
 
-def inputs_of(frames: Sequence[Sequence[Reading]], named: Sequence[int] = (0,)) -> RuleInputs:
+def inputs_of(frames: Sequence[Sequence[Evaluation]], named: Sequence[int] = (0,)) -> RuleInputs:
     """The inputs of frames out of readings, one a rule; rules at places ``named`` have names."""
     by_rule = list(zip(*frames, strict=True))
     answers = {None: 0, False: -1, True: 1}
@@ -42,12 +42,12 @@ def inputs_of(frames: Sequence[Sequence[Reading]], named: Sequence[int] = (0,)) 
     )
 
 
-def reading(inputs: RuleInputs, rule: int, row: int) -> Reading:
+def evaluation(inputs: RuleInputs, rule: int, row: int) -> Evaluation:
     """What one rule says of one frame."""
     said = inputs.of(rule, np.array([row]))
     flags = [{0: None, -1: False, 1: True}[int(getattr(said, name)[0])] for name in FLAGS]
     value, limit = (None if math.isnan(each[0]) else float(each[0]) for each in (said.value, said.limit))
-    return Reading(flags[0], flags[1], value, limit, flags[2], flags[3], said.told(0))
+    return Evaluation(flags[0], flags[1], value, limit, flags[2], flags[3], said.names_of(0))
 
 
 def features_of(
@@ -64,7 +64,7 @@ def features_of(
         np.array([ids.index(name) for name in names], np.int64),
         np.array(facts, np.float64).reshape(len(frames), len(FACTS)),
         [frame.get("runs", ()) for frame in frames],
-        nothing_said(0, len(frames)) if rules is None else rules,
+        unknown_inputs(0, len(frames)) if rules is None else rules,
     )
 
 

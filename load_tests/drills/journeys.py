@@ -20,9 +20,9 @@ from infra.stack import query_offsets
 from load_tests.drills.evidence import Log
 from load_tests.drills.site import Site, until
 from load_tests.drills.verdict import Promise
+from stream_jobs.rules.rule_set import RuleSet
 from stream_jobs.vehicles.core import Core
 from stream_jobs.vehicles.limits import core_limits, harsh_limits
-from stream_jobs.vehicles.plugged import Detection
 from stream_jobs.vehicles.stage import VehicleStage
 from stream_jobs.vehicles.tables import tables_of
 
@@ -56,7 +56,7 @@ def _read_on(site: Site, log: Log) -> bool:
 def _replayed(site: Site, log: Log) -> Iterator[Trip]:
     nobody = site.home / "no-such-lookup"
     stage = VehicleStage(clock_limits(site.settings), harsh_limits(site.settings), nobody)
-    core = Core(core_limits(site.settings), Detection())
+    core = Core(core_limits(site.settings), RuleSet())
     features = stage.read(_records(log))
     assert features is not None
     rows = core.replay(features, int(features["received_ms"].max()))

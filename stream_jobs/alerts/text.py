@@ -15,7 +15,7 @@ Row = Mapping[str, Any]
 
 def rule_row(rule: Rule) -> dict[str, Any]:
     """A rule in short."""
-    kind = "frame" if rule.lasting is None else type(rule.lasting.spec).__name__.lower()
+    kind = "frame" if rule.stateful is None else type(rule.stateful.spec).__name__.lower()
     return {
         "id": rule.id, "version": rule.version, "severity": rule.severity, "query": rule.query, "kind": kind,
         "source": rule.source, "beyond": rule.beyond, "limit": rule.limit, "clear_for_s": rule.clear_for_s,

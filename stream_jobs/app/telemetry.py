@@ -24,9 +24,9 @@ from stream_jobs.app.schema import COUNTED, WATERMARK_METADATA
 from stream_jobs.frames.batch import RECORD, FrameBatch, as_arrow
 from stream_jobs.rules.check import check_translations
 from stream_jobs.rules.model import SHIPPED
+from stream_jobs.rules.rule_set import RuleSet, rules_in_force
 from stream_jobs.vehicles.core import Core, CoreLimits
 from stream_jobs.vehicles.limits import core_limits
-from stream_jobs.vehicles.plugged import Detection, detection
 from stream_jobs.vehicles.rows import Row, pack
 from stream_jobs.vehicles.stage import VehicleStage, vehicle_stage
 from stream_jobs.vehicles.state import dump, load
@@ -51,7 +51,7 @@ class Operator:
     """What is sent to the workers; core and windows are made there."""
 
     limits: CoreLimits
-    detection: Detection
+    rule_set: RuleSet
     stage: VehicleStage
     terms: Terms
 
@@ -59,8 +59,8 @@ class Operator:
         self, bucket_no: tuple[Any, ...], records: Iterator[pd.DataFrame], state: GroupState
     ) -> Iterator[pd.DataFrame]:
         """Rows of OUTPUT."""
-        core = Core(self.limits, self.detection)
-        fleet, memory = load(state.get[0] if state.exists else None, self.detection)
+        core = Core(self.limits, self.rule_set)
+        fleet, memory = load(state.get[0] if state.exists else None, self.rule_set)
         watermark_ms = state.getCurrentWatermarkMs()
         windows = OpenWindows(self.terms, memory, watermark_ms)
         rows: list[Row] = []
@@ -163,8 +163,8 @@ def telemetry_rows(records: DataFrame, settings: Settings) -> DataFrame:
     less to be looked at, but Spark would drop it before the operator by its time: so the operator sees
     a column of event time, as Spark asks for, that says nothing.
     """
-    plugged = detection(settings)
-    check_translations(settings.jobs.rules or SHIPPED, plugged.rules)
+    rule_set = rules_in_force(settings)
+    check_translations(settings.jobs.rules or SHIPPED, rule_set.rules)
     received = F.timestamp_millis("received_ms")
     timed = records.select("key", *RECORD, received.alias("received"))
     timed = timed.withWatermark("received", f"{settings.jobs.receipt_skew_s} seconds")
@@ -172,8 +172,8 @@ def telemetry_rows(records: DataFrame, settings: Settings) -> DataFrame:
     event_time = {WATERMARK_METADATA: settings.jobs.receipt_skew_s * 1000}
     timer = F.lit(None).cast("timestamp").alias("timer", metadata=event_time)
     keyed = timed.select(bucket.alias("bucket"), timer, "key", *RECORD).groupBy("bucket")
-    stage = vehicle_stage(settings, plugged)
-    operator = Operator(core_limits(settings), plugged, stage, terms_of(settings))
+    stage = vehicle_stage(settings, rule_set)
+    operator = Operator(core_limits(settings), rule_set, stage, terms_of(settings))
     rows = keyed.applyInPandasWithState(
         operator.__call__, OUTPUT, STATE, "append", GroupStateTimeout.EventTimeTimeout
     )

@@ -28,11 +28,11 @@ from stream_jobs.reprocess.plan import Interval
 from stream_jobs.reprocess.queue import Work
 from stream_jobs.rules.kinds import Clone, Silence
 from stream_jobs.rules.model import Rule
+from stream_jobs.rules.rule_set import RuleSet
 from stream_jobs.vehicles.core import Core, CoreLimits
 from stream_jobs.vehicles.features import Features, joined
 from stream_jobs.vehicles.fleet import Fleet
 from stream_jobs.vehicles.limits import core_limits
-from stream_jobs.vehicles.plugged import Detection
 from stream_jobs.vehicles.rows import AlertRow, Row, pack
 from stream_jobs.vehicles.stage import VehicleStage, vehicle_stage
 from stream_jobs.windows.open_windows import ARCHIVED, OpenWindows, Terms, archived_frames, terms_of
@@ -104,7 +104,7 @@ class Player:
     """
 
     limits: CoreLimits
-    detection: Detection
+    rule_set: RuleSet
     seen_ms: int
     works: Mapping[str, Work] | None
     rules: bool = True
@@ -113,7 +113,7 @@ class Player:
         """``features`` in the order in which the frames came -> journeys of the works' times; findings of
         both runs of vehicles of which a frame came behind.
         """
-        core = Core(self.limits, self.detection)
+        core = Core(self.limits, self.rule_set)
         if self.works is None:
             rows = core.replay(features, self.seen_ms)
             yield from ((WHOLE, row) for row in rows if isinstance(row, AlertRow))
@@ -132,7 +132,7 @@ class Player:
                 yield STREAMED, row
 
     def _streamed(self, core: Core, features: Features) -> Iterator[Row]:
-        fleet = Fleet(self.detection)
+        fleet = Fleet(self.rule_set)
         yield from core.take(fleet, features)
         yield from core.expire(fleet, np.arange(len(fleet.ids)), self.seen_ms)
 
@@ -143,7 +143,7 @@ def changeable(rules: Sequence[Rule]) -> tuple[Rule, ...]:
     Silence and clones are about what was received when: a late frame was not there then, and stays late.
     """
     return tuple(
-        r for r in rules if r.lasting is not None and not isinstance(r.lasting.spec, Silence | Clone)
+        r for r in rules if r.stateful is not None and not isinstance(r.stateful.spec, Silence | Clone)
     )
 
 
@@ -225,13 +225,13 @@ def _begun_in(rows: pa.Table, from_ms: int, until_ms: int) -> pa.Table:
 
 
 def remake_of(
-    settings: Settings, detection: Detection, works: Mapping[str, Work] | None, seen_ms: int, *,
+    settings: Settings, rule_set: RuleSet, works: Mapping[str, Work] | None, seen_ms: int, *,
     rules: bool = True, windows: Interval | None = None, told: Iterable[str] | None = None,
 ) -> Remake:  # fmt: skip
     """The worker's part, by the settings in force."""
-    player = Player(core_limits(settings), detection, seen_ms, works, rules)
+    player = Player(core_limits(settings), rule_set, seen_ms, works, rules)
     chosen = None if told is None else frozenset(told)
-    return Remake(terms_of(settings), vehicle_stage(settings, detection), player, windows, chosen)
+    return Remake(terms_of(settings), vehicle_stage(settings, rule_set), player, windows, chosen)
 
 
 class Feeder:

@@ -31,8 +31,8 @@ from stream_jobs.reprocess.queue import Work
 from stream_jobs.reprocess.runs import Counts
 from stream_jobs.reprocess.turn import BATCH, TurnLostError, hold, turn
 from stream_jobs.rules.model import load_rules
+from stream_jobs.rules.rule_set import of_rules
 from stream_jobs.vehicles.journeys.rows import TripRow
-from stream_jobs.vehicles.plugged import of_rules
 from stream_jobs.vehicles.rows import AlertRow, Row, unpack
 from stream_jobs.vehicles.tables import RowTable, restated_tables
 from stream_jobs.windows.places import SHARE, summed
@@ -116,9 +116,9 @@ class Restater:
         works = {work.vehicle_id: work for work in self._works(piece)}
         wanted, files = self._wanted(piece, windows, works)
         told = {frame.vehicle_id for frame in listed} if piece.of == "late" else None
-        detection = self._rules if piece.rules else of_rules(())
+        rule_set = self._rules if piece.rules else of_rules(())
         remake = feed.remake_of(
-            self._settings, detection, works, seen_ms, rules=piece.rules, windows=windows, told=told
+            self._settings, rule_set, works, seen_ms, rules=piece.rules, windows=windows, told=told
         )
         total, tables, waiting = Counts(), defaultdict[str, list[pa.Table]](list), dict(works)
         for vehicle_id, rows in groupby(self._feeder(files, wanted, remake), key=itemgetter(1)):

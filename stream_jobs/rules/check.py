@@ -73,11 +73,11 @@ def _expressions(rule: Rule) -> Iterator[tuple[str, str | None, Expected]]:
     yield "condition", rule.condition, BooleanType
     yield "value", rule.value, NumericType
     yield "limit", rule.limit, NumericType
-    if rule.lasting is not None:
-        yield "clear", rule.lasting.clear, BooleanType
-        yield "while", rule.lasting.armed, BooleanType
-        yield "learn", rule.lasting.learn, BooleanType
-        yield "names", rule.lasting.names, ArrayType
+    if rule.stateful is not None:
+        yield "clear", rule.stateful.clear, BooleanType
+        yield "while", rule.stateful.armed, BooleanType
+        yield "learn", rule.stateful.learn, BooleanType
+        yield "names", rule.stateful.names, ArrayType
 
 
 def _check_expression(

@@ -22,8 +22,8 @@ from sqlglot import expressions as sx
 from sqlglot.errors import SqlglotError
 
 from stream_jobs.frames.reading import FRAME_SCHEMA
-from stream_jobs.rules.inputs import Answers, RuleInputs, code_of, named_by, nothing_said
-from stream_jobs.rules.kinds import Baseline, Count, Geofence, Lasting, Level, Silence
+from stream_jobs.rules.inputs import Answers, RuleInputs, code_of, name_expressions, unknown_inputs
+from stream_jobs.rules.kinds import Baseline, Count, Geofence, Level, Silence, Stateful
 from stream_jobs.rules.model import Rule
 from stream_jobs.vehicles.history import HISTORY
 from stream_jobs.vehicles.lookups import COLUMNS
@@ -99,9 +99,9 @@ class Evaluator:
     def __call__(self, frames: pa.Table) -> RuleInputs:
         """What all rules say of ``frames``: a row a frame, with the columns that the rules name."""
         rows = frames.num_rows
-        named = named_by(self._rules)
+        named = name_expressions(self._rules)
         if not self._wanted or not rows:
-            return nothing_said(len(self._rules), rows, [*named])
+            return unknown_inputs(len(self._rules), rows, [*named])
         self._connection.register("frames", frames)
         found = self._connection.sql(self._query).to_arrow_table()
         columns = (column.combine_chunks() for column in found.columns)
@@ -124,14 +124,14 @@ def _column(text: str, kind: Kind) -> str:
 
 def _expressions(rule: Rule) -> Iterator[tuple[str, Kind]]:
     """Each expression of a rule and what it must give."""
-    lasting = rule.lasting
-    if lasting is None:
+    stateful = rule.stateful
+    if stateful is None:
         raise ValueError(f"rule {rule.id} is none of the query vehicles")
-    flags = (rule.condition, lasting.clear, lasting.armed, lasting.learn)
+    flags = (rule.condition, stateful.clear, stateful.armed, stateful.learn)
     yield from ((text, BOOLEAN) for text in flags if text is not None)
     yield from ((text, DOUBLE) for text in (rule.value, rule.limit) if text is not None)
-    if lasting.names is not None:
-        yield lasting.names, NAMES
+    if stateful.names is not None:
+        yield stateful.names, NAMES
 
 
 def _reading(rule: Rule, answers: Mapping[tuple[str, Kind], Any]) -> tuple[Any, Any, Any]:
@@ -139,32 +139,34 @@ def _reading(rule: Rule, answers: Mapping[tuple[str, Kind], Any]) -> tuple[Any, 
 
     Where a kind works on a value of its own, the value is not known unless it counts.
     """
-    lasting = rule.lasting
-    assert lasting is not None
+    stateful = rule.stateful
+    assert stateful is not None
     condition, value = answers[rule.condition, BOOLEAN], answers[rule.value, DOUBLE]
     limit = np.nan if rule.limit is None else answers[rule.limit, DOUBLE]
-    own = isinstance(lasting.spec, Level) and lasting.spec.mean_s == 0
+    own = isinstance(stateful.spec, Level) and stateful.spec.mean_s == 0
     holds = clears = NOT_KNOWN
     if own:
         beyond = TRUE if rule.limit is None else _compared(value, limit, rule.beyond == "above")
         holds = np.minimum(condition, beyond)
-        clears = np.maximum(-condition, _clears(lasting, rule, answers, holds))
-    elif isinstance(lasting.spec, (*_JUDGED_BY_CONDITION, Baseline)):
+        clears = np.maximum(-condition, _clears(stateful, rule, answers, holds))
+    elif isinstance(stateful.spec, (*_JUDGED_BY_CONDITION, Baseline)):
         holds = condition
-    if not own and not isinstance(lasting.spec, (Baseline, Count)):
+    if not own and not isinstance(stateful.spec, (Baseline, Count)):
         value = np.where(condition > 0, value, np.nan)
-    armed = NOT_KNOWN if lasting.armed is None else answers[lasting.armed, BOOLEAN]
-    learns = condition if lasting.learn is None else answers[lasting.learn, BOOLEAN]
+    armed = NOT_KNOWN if stateful.armed is None else answers[stateful.armed, BOOLEAN]
+    learns = condition if stateful.learn is None else answers[stateful.learn, BOOLEAN]
     return code_of((holds, clears, armed, learns), value), value, limit
 
 
-def _clears(lasting: Lasting, rule: Rule, answers: Mapping[tuple[str, Kind], Any], holds: Answers) -> Answers:
-    if lasting.clear is not None:
-        clear: Answers = answers[lasting.clear, BOOLEAN]
+def _clears(
+    stateful: Stateful, rule: Rule, answers: Mapping[tuple[str, Kind], Any], holds: Answers
+) -> Answers:
+    if stateful.clear is not None:
+        clear: Answers = answers[stateful.clear, BOOLEAN]
         return clear
-    if lasting.clear_level is None:
+    if stateful.clear_level is None:
         return -holds
-    return -_compared(answers[rule.value, DOUBLE], np.float64(lasting.clear_level), rule.beyond == "above")
+    return -_compared(answers[rule.value, DOUBLE], np.float64(stateful.clear_level), rule.beyond == "above")
 
 
 def _compared(value: Floats, limit: Any, above: bool) -> Answers:

@@ -27,7 +27,7 @@ _FLAGS_OF: Final = np.array([flags[::-1] for flags in product((0, -1, 1), repeat
 
 
 @dataclass(frozen=True, slots=True)
-class Readings:
+class RuleEvaluation:
     """One rule over k frames, columns [k].
 
     ``holds``: its condition is true and its value beyond the limit (kinds that work on a value of their own:
@@ -44,17 +44,17 @@ class Readings:
     limit: Floats
     names: Names | None = None
 
-    def told(self, lane: int) -> tuple[str, ...]:
+    def names_of(self, lane: int) -> tuple[str, ...]:
         """The names of one frame."""
         return () if self.names is None else self.names.of(lane)
 
-    def of(self, lanes: Ints) -> Readings:
+    def of(self, lanes: Ints) -> RuleEvaluation:
         """Those at ``lanes`` among the k, in their order."""
         if len(lanes) == len(self.value):
             return self
         names = None if self.names is None else self.names.at(lanes)
         flags = self.holds[lanes], self.clears[lanes], self.armed[lanes], self.learns[lanes]
-        return Readings(*flags, self.value[lanes], self.limit[lanes], names)
+        return RuleEvaluation(*flags, self.value[lanes], self.limit[lanes], names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,13 +98,13 @@ class RuleInputs:
     names: Mapping[int, pa.ListArray]
     _joined: dict[int, tuple[Ints, Sequence[str]]] = field(default_factory=dict)
 
-    def of(self, rule: int, rows: Ints) -> Readings:
+    def of(self, rule: int, rows: Ints) -> RuleEvaluation:
         """The rule at place ``rule`` over frames ``rows`` [k]."""
         flags = _FLAGS_OF[self.codes[rule, rows]].T
         numbers = self.values[rule, rows], self.limits[rule, rows]
         texts = self.names.get(rule)
         names = None if texts is None else Names(texts, self._words(rule, texts), rows)
-        return Readings(flags[0], flags[1], flags[2], flags[3], *numbers, names)
+        return RuleEvaluation(flags[0], flags[1], flags[2], flags[3], *numbers, names)
 
     def take(self, rows: Ints) -> RuleInputs:
         """Of frames ``rows``."""
@@ -119,12 +119,12 @@ class RuleInputs:
         return found
 
 
-def named_by(rules: Sequence[Rule]) -> dict[int, str]:
+def name_expressions(rules: Sequence[Rule]) -> dict[int, str]:
     """The expressions for names, by the place of the rule."""
-    return {k: rule.lasting.names for k, rule in enumerate(rules) if rule.lasting and rule.lasting.names}
+    return {k: rule.stateful.names for k, rule in enumerate(rules) if rule.stateful and rule.stateful.names}
 
 
-def nothing_said(rules: int, frames: int, named: Sequence[int] = ()) -> RuleInputs:
+def unknown_inputs(rules: int, frames: int, named: Sequence[int] = ()) -> RuleInputs:
     """Of frames that no rule can say anything of; rules at places ``named`` have names."""
     shape = (rules, frames)
     none = pa.array([[]] * frames, pa.list_(pa.string()))
@@ -133,7 +133,7 @@ def nothing_said(rules: int, frames: int, named: Sequence[int] = ()) -> RuleInpu
     )
 
 
-def together(parts: Sequence[RuleInputs]) -> RuleInputs:
+def concatenated(parts: Sequence[RuleInputs]) -> RuleInputs:
     """What the same rules say of the frames of all parts; there is at least one."""
     return RuleInputs(
         np.concatenate([part.codes for part in parts], axis=1),
@@ -149,8 +149,8 @@ def code_of(flags: Sequence[Any], value: Any) -> Any:
     return sum(digits) + KNOWN * ~np.isnan(value)
 
 
-def patterns() -> Readings:
+def all_codes() -> RuleEvaluation:
     """A reading of each code, [CODES]; the value is 0 where one is known."""
     value = np.where(np.arange(CODES) >= KNOWN, 0.0, np.nan)
     holds, clears, armed, learns = _FLAGS_OF.T
-    return Readings(holds, clears, armed, learns, value, np.full(CODES, np.nan))
+    return RuleEvaluation(holds, clears, armed, learns, value, np.full(CODES, np.nan))

@@ -105,7 +105,7 @@ class Clone:
 
 
 @dataclass(frozen=True, slots=True)
-class Lasting:
+class Stateful:
     """What a rule of the query ``vehicles`` has besides its expressions.
 
     ``clear``: Spark SQL (plain level) that ends it; ``clear_level``: a number for kinds with a value of their

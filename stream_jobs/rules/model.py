@@ -14,8 +14,8 @@ from typing import Final
 from infra.contract.errors import ConfigError
 from infra.contract.messages import SEVERITIES
 from stream_jobs.rules.entries import Entry, read_entries
-from stream_jobs.rules.kinds import NO_VALUE, VALUELESS, Lasting
-from stream_jobs.rules.stateful import known_keys, read_lasting
+from stream_jobs.rules.kinds import NO_VALUE, VALUELESS, Stateful
+from stream_jobs.rules.stateful import known_keys, read_stateful
 
 SHIPPED: Final = Path(__file__).with_name("rules.yaml")
 SOURCES: Final = ("frame", "crash")
@@ -54,15 +54,15 @@ class Rule:
     clear_for_s: float | None
     message: str
     query: str = INSTANT
-    lasting: Lasting | None = None
+    stateful: Stateful | None = None
     """What a rule of the query ``vehicles`` has besides; None for ``instant``."""
 
     def words(self) -> set[str]:
         """Every word of the expressions: the columns it reads are among them."""
         texts = [self.condition, self.value, self.limit]
-        if self.lasting is not None:
-            lasting = self.lasting
-            texts += [lasting.clear, lasting.armed, lasting.learn, lasting.names]
+        if self.stateful is not None:
+            stateful = self.stateful
+            texts += [stateful.clear, stateful.armed, stateful.learn, stateful.names]
         return set(_WORD.findall(" ".join(each for each in texts if each)))
 
 
@@ -101,7 +101,7 @@ def _rule(entry: Entry) -> Rule:
         clear_for_s=_clear_for(entry),
         message=entry.text("message"),
         query=entry.word("query", INSTANT, QUERIES),
-        lasting=read_lasting(entry) if lasts else None,
+        stateful=read_stateful(entry) if lasts else None,
     )
 
 

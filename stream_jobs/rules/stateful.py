@@ -18,10 +18,10 @@ from stream_jobs.rules.kinds import (
     Clone,
     Count,
     Geofence,
-    Lasting,
     Level,
     Silence,
     Slope,
+    Stateful,
     Unchanged,
 )
 
@@ -54,9 +54,9 @@ def _sql(entry: Entry, key: str) -> str | None:
     return entry.text(key) if key in entry else None
 
 
-def read_lasting(reader: Entry) -> Lasting:
+def read_stateful(reader: Entry) -> Stateful:
     """The part of a rule that lasts; raises ConfigError naming file, rule and key."""
-    common = Lasting(
+    common = Stateful(
         spec=_SPECS[reader.values["kind"]](reader),
         armed=_sql(reader, "while"),
         armed_for_s=reader.seconds("while_for_s", 0.0),
@@ -71,7 +71,7 @@ def read_lasting(reader: Entry) -> Lasting:
     return _with_clear(reader, common)
 
 
-def _with_clear(reader: Entry, common: Lasting) -> Lasting:
+def _with_clear(reader: Entry, common: Stateful) -> Stateful:
     if "clear" not in reader:
         return common
     if "limit" not in reader:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 from typing import NamedTuple
 
+from stream_jobs.rules.detect.base import Detection
 from stream_jobs.rules.model import Rule
-from stream_jobs.vehicles.found import Found
 from stream_jobs.vehicles.rows import AlertRow
 
 
@@ -27,13 +27,13 @@ def finding_id(vehicle_id: str, rule: str, version: int, event_ms: int, *, ended
     return hashlib.sha256("|".join(map(str, same)).encode()).hexdigest()[:32]
 
 
-def alert_row(rule: Rule, found: Found, head: Head) -> AlertRow:
+def alert_row(rule: Rule, found: Detection, head: Head) -> AlertRow:
     """The record.
 
     Its id follows from what makes a finding the same one, vehicle, rule, version and event time, and not from
     the frame that brought it: found again, it is no news.
     """
-    name = rule.id if found.apart is None else f"{rule.id}.{found.apart}"
+    name = rule.id if found.part is None else f"{rule.id}.{found.part}"
     return AlertRow(
         alert_id=finding_id(head.vehicle_id, name, rule.version, found.event_ms, ended=found.ended),
         vehicle_id=head.vehicle_id,

@@ -13,16 +13,16 @@ from itertools import pairwise
 import numpy as np
 
 from stream_jobs.frames.arrays import Flags, Floats, Ints
-from stream_jobs.rules.detect.base import Finds
+from stream_jobs.rules.detect.base import Detections
 from stream_jobs.rules.detect.raising import number
 from stream_jobs.rules.detect.silence import CloneDetector, SilenceDetector
-from stream_jobs.rules.inputs import patterns
+from stream_jobs.rules.inputs import all_codes
+from stream_jobs.rules.rule_set import RuleSet
 from stream_jobs.vehicles.alert_rows import Head, alert_row
 from stream_jobs.vehicles.features import Features, joined
 from stream_jobs.vehicles.fleet import Fleet, Vehicles
 from stream_jobs.vehicles.journeys import journey
 from stream_jobs.vehicles.journeys.limits import JourneyLimits
-from stream_jobs.vehicles.plugged import Detection
 from stream_jobs.vehicles.rounds import Round
 from stream_jobs.vehicles.rows import BehindRow, Row
 from stream_jobs.vehicles.sequencer import NO_BOOT, Arrival, Patience, Sequencer
@@ -56,14 +56,16 @@ class Released:
 class Core:
     """The pure core for vehicles of one query; it remembers nothing itself."""
 
-    def __init__(self, limits: CoreLimits, detection: Detection) -> None:
+    def __init__(self, limits: CoreLimits, rule_set: RuleSet) -> None:
         self._limits = limits
-        self._detection = detection
-        each = detection.detectors
+        self._rule_set = rule_set
+        each = rule_set.detectors
         self._unordered = [(k, d) for k, d in enumerate(each) if isinstance(d, CloneDetector)]
         self._timed = [(k, d) for k, d in enumerate(each) if isinstance(d, SilenceDetector)]
-        self._stirs = [detector.stirs(patterns()) for detector in each]
-        self._wakes = [s & detector.wakes(patterns()) for s, detector in zip(self._stirs, each, strict=True)]
+        self._relevant = [detector.relevant(all_codes()) for detector in each]
+        self._starts = [
+            s & detector.starts(all_codes()) for s, detector in zip(self._relevant, each, strict=True)
+        ]
 
     def take(self, fleet: Fleet, features: Features) -> list[Row]:
         """Rows that follow from frames as they came, in the order of the log."""
@@ -110,7 +112,7 @@ class Core:
         comes to where nothing is behind. ``until_ms``: the receive clock up to which it is known that
         nothing more came.
         """
-        fleet = Fleet(self._detection)
+        fleet = Fleet(self._rule_set)
         features = features.take(np.argsort(features["received_ms"], kind="stable"))
         places = fleet.places(features.ids)[features.vehicle]
         rows = self._arrived(fleet, places, features)
@@ -123,7 +125,7 @@ class Core:
 
     def behind(self, features: Features) -> set[str]:
         """Vehicles of which the order alone, which costs little, leaves frames behind."""
-        fleet = Fleet(Detection())
+        fleet = Fleet(RuleSet())
         places = fleet.places(features.ids)[features.vehicle]
         return {fleet.ids[place] for place in self._in_order(fleet, places, features, 0)[1]}
 
@@ -207,16 +209,16 @@ class Core:
     def _awake(self, k: int, remembers: bool, frames: Features) -> bool:
         """Whether a rule may find or remember anything of these frames."""
         codes = frames.rules.codes[k]
-        return bool(self._wakes[k][codes].any() or (remembers and self._stirs[k][codes].any()))
+        return bool(self._starts[k][codes].any() or (remembers and self._relevant[k][codes].any()))
 
     def _detect(self, k: int, fleet: Fleet, frames: Features, now: Round) -> Iterator[Row]:
         codes, memory = frames.rules.codes[k][now.rows], fleet.detectors[k]
-        (lanes,) = (self._wakes[k][codes] | (self._stirs[k][codes] & memory.on[now.places])).nonzero()
+        (lanes,) = (self._starts[k][codes] | (self._relevant[k][codes] & memory.on[now.places])).nonzero()
         if not lanes.size:
             return iter(())
         chosen = now.of(lanes)
         return self._alerts(
-            k, self._detection.detectors[k].step(memory, chosen, frames.rules.of(k, chosen.rows)), chosen
+            k, self._rule_set.detectors[k].step(memory, chosen, frames.rules.of(k, chosen.rows)), chosen
         )
 
     def _wake(self, fleet: Fleet, places: Ints, now_ms: Floats) -> Iterator[Row]:
@@ -232,7 +234,7 @@ class Core:
                     fleet.ids[places[lane]], int(last["last_boot"]), int(last["last_seq"]), int(due_ms[lane]),
                     number(last["lat"]), number(last["lon"]),
                 )  # fmt: skip
-                yield alert_row(self._detection.rules[k], found, head)
+                yield alert_row(self._rule_set.rules[k], found, head)
 
     def _note_due(self, fleet: Fleet, places: Ints) -> None:
         """When ``expire`` is to be called unless frames come before."""
@@ -247,8 +249,8 @@ class Core:
         forget_ms = fleet.vehicles["clock"][places] + self._limits.forget_ms
         fleet.vehicles["due"][places] = np.where(np.isinf(due_ms), forget_ms, due_ms)
 
-    def _alerts(self, k: int, found: Finds, frames: Round) -> Iterator[Row]:
-        return (alert_row(self._detection.rules[k], each, _head(frames, lane)) for lane, each in found)
+    def _alerts(self, k: int, found: Detections, frames: Round) -> Iterator[Row]:
+        return (alert_row(self._rule_set.rules[k], each, _head(frames, lane)) for lane, each in found)
 
 
 def _head(frames: Round, lane: int) -> Head:

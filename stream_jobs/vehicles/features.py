@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from stream_jobs.frames.arrays import Floats, Ints
-from stream_jobs.rules.inputs import RuleInputs, named_by, nothing_said, together
+from stream_jobs.rules.inputs import RuleInputs, concatenated, name_expressions, unknown_inputs
 from stream_jobs.rules.model import Rule
 from stream_jobs.vehicles.facts import FACTS
 
@@ -60,13 +60,13 @@ def joined(parts: Sequence[Features]) -> Features:
         np.concatenate(vehicle),
         np.concatenate([part.facts for part in parts]),
         [run for part in parts for run in part.runs],
-        together([part.rules for part in parts]),
+        concatenated([part.rules for part in parts]),
     )
 
 
 def nothing_read(features: Features, rules: Sequence[Rule]) -> Features:
     """The frames, of which ``rules`` have not read anything."""
-    return replace(features, rules=nothing_said(len(rules), len(features), [*named_by(rules)]))
+    return replace(features, rules=unknown_inputs(len(rules), len(features), [*name_expressions(rules)]))
 
 
 class KeptFeatures(msgspec.Struct, array_like=True):

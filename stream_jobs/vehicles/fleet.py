@@ -11,9 +11,9 @@ import numpy.typing as npt
 
 from stream_jobs.frames.arrays import Floats, Ints
 from stream_jobs.rules.detect.base import Kept, Memory
+from stream_jobs.rules.rule_set import RuleSet
 from stream_jobs.vehicles.features import Features, KeptFeatures, dump_features, load_features, nothing_read
 from stream_jobs.vehicles.journeys.journey import JourneyMemory
-from stream_jobs.vehicles.plugged import Detection
 from stream_jobs.vehicles.sequencer import NO_BOOT, Arrival, Order
 
 VEHICLE: Final = np.dtype(
@@ -55,23 +55,23 @@ class Fleet:
     ``vehicles``: VEHICLE, [n]. ``waiting``: of few, by place; rows of what they hold are those of ``held``.
     """
 
-    def __init__(self, detection: Detection, kept: KeptFleet | None = None) -> None:
+    def __init__(self, rule_set: RuleSet, kept: KeptFleet | None = None) -> None:
         kept = KeptFleet() if kept is None else kept
         self.ids = kept.ids
         self._places = {vehicle_id: place for place, vehicle_id in enumerate(self.ids)}
         self.vehicles: Vehicles = np.frombuffer(kept.vehicles, VEHICLE).copy()
         self.waiting = kept.waiting
-        self.rules = [f"{rule.id}@{rule.version}" for rule in detection.rules]
+        self.rules = [f"{rule.id}@{rule.version}" for rule in rule_set.rules]
         self.held: Features | None = None
         if kept.held is not None:
             self.held = load_features(kept.held)
             if kept.rules != self.rules:  # what the old rules read of frames that wait is lost
-                self.held = nothing_read(self.held, detection.rules)
+                self.held = nothing_read(self.held, rule_set.rules)
         self.journeys = JourneyMemory.load(kept.journeys) if kept.journeys else JourneyMemory(len(self.ids))
         before = dict(zip(kept.rules, kept.detectors, strict=True))
         self.detectors: list[Memory] = [
             detector.memory(len(self.ids), before.get(name))
-            for name, detector in zip(self.rules, detection.detectors, strict=True)
+            for name, detector in zip(self.rules, rule_set.detectors, strict=True)
         ]
 
     def dump(self) -> KeptFleet:

@@ -20,15 +20,15 @@ from infra.contract.verdict import ClockLimits, clock_limits
 from infra.settings.settings import Settings
 from stream_jobs.frames.batch import FrameBatch, frame_batch
 from stream_jobs.frames.plausibility import plausible_columns
-from stream_jobs.rules.inputs import RuleInputs, nothing_said
+from stream_jobs.rules.inputs import RuleInputs, unknown_inputs
 from stream_jobs.rules.model import Rule
+from stream_jobs.rules.rule_set import RuleSet
 from stream_jobs.vehicles import history, lookups
 from stream_jobs.vehicles.facts import CLASSES, POWERTRAINS, facts_matrix, sample_facts
 from stream_jobs.vehicles.features import Features, joined
 from stream_jobs.vehicles.harsh_runs import HarshLimits, harsh_runs
 from stream_jobs.vehicles.history import History
 from stream_jobs.vehicles.limits import harsh_limits
-from stream_jobs.vehicles.plugged import Detection
 
 if TYPE_CHECKING:  # 40 MB, of which a process that evaluates no rules needs none
     from stream_jobs.rules.evaluation import Evaluator
@@ -83,7 +83,7 @@ class VehicleStage:
     ) -> RuleInputs:
         """What the rules say of parsed frames, whose ``vehicles`` are ``known`` to be so and so."""
         if not self.rules:
-            return nothing_said(0, table.num_rows)
+            return unknown_inputs(0, table.num_rows)
         named = {word for rule in self.rules for word in rule.words()}
         columns = known | plausible_columns(table, signals_of(named))
         told = history.words_of(named)
@@ -102,10 +102,10 @@ def _evaluator(rules: tuple[Rule, ...]) -> Evaluator:
     return Evaluator(rules)
 
 
-def vehicle_stage(settings: Settings, plugged: Detection) -> VehicleStage:
+def vehicle_stage(settings: Settings, rule_set: RuleSet) -> VehicleStage:
     """The stage before the core, with the rules that the core looks at."""
     lookup = lookups.vehicle_file(settings.paths.home)
-    return VehicleStage(clock_limits(settings), harsh_limits(settings), lookup, plugged.rules)
+    return VehicleStage(clock_limits(settings), harsh_limits(settings), lookup, rule_set.rules)
 
 
 def signals_of(words: Iterable[str]) -> tuple[str, ...]:

@@ -7,8 +7,8 @@ from typing import Final
 import msgspec
 import pyarrow as pa
 
+from stream_jobs.rules.rule_set import RuleSet
 from stream_jobs.vehicles.fleet import Fleet, KeptFleet
-from stream_jobs.vehicles.plugged import Detection
 from stream_jobs.windows.block import CODEC
 from stream_jobs.windows.open_windows import Memory
 
@@ -28,14 +28,14 @@ _KEPT: Final = msgspec.msgpack.Decoder(Kept)
 _FLEET: Final = msgspec.msgpack.Decoder(KeptFleet)
 
 
-def load(blob: bytes | None, detection: Detection) -> tuple[Fleet, Memory]:
+def load(blob: bytes | None, rule_set: RuleSet) -> tuple[Fleet, Memory]:
     """The bucket in ``blob``; an empty one of nothing. Of rules that changed nothing is remembered."""
     if blob is None:
-        return Fleet(detection), Memory()
+        return Fleet(rule_set), Memory()
     kept = _KEPT.decode(blob)
     length = int.from_bytes(kept.fleet[:LENGTH], "little")
     plain = pa.decompress(kept.fleet[LENGTH:], length, CODEC, asbytes=True)
-    return Fleet(detection, _FLEET.decode(plain)), kept.windows
+    return Fleet(rule_set, _FLEET.decode(plain)), kept.windows
 
 
 def dump(fleet: Fleet, windows: Memory) -> bytes:

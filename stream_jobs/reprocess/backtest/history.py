@@ -17,9 +17,9 @@ from stream_jobs.reprocess.feed import WHOLE, Feeder, Wanted, remake_of
 from stream_jobs.reprocess.plan import Span, hours_ms
 from stream_jobs.rules.check import check_expressions, check_translations
 from stream_jobs.rules.findings import rule_schemas
-from stream_jobs.rules.kinds import Lasting, Level
+from stream_jobs.rules.kinds import Level, Stateful
 from stream_jobs.rules.model import INSTANT, VEHICLES, Rule
-from stream_jobs.vehicles.plugged import of_rules
+from stream_jobs.rules.rule_set import of_rules
 from stream_jobs.vehicles.rows import AlertRow, unpack
 
 MARK: Final = "@changed"
@@ -79,4 +79,4 @@ def _lasting(path: Path, rule: Rule) -> Rule:
             f"rules file {path}, rule {rule.id}: crash records are not in the archive of telemetry"
         )
     assert rule.query == INSTANT
-    return replace(rule, query=VEHICLES, lasting=Lasting(Level()))
+    return replace(rule, query=VEHICLES, stateful=Stateful(Level()))

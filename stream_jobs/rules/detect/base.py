@@ -2,18 +2,37 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
 import numpy as np
 
 from stream_jobs.frames.arrays import Flags, Floats, Ints
-from stream_jobs.rules.inputs import Readings
-from stream_jobs.vehicles.found import Found
+from stream_jobs.rules.inputs import RuleEvaluation
 from stream_jobs.vehicles.rounds import Round
 
-Finds = list[tuple[int, Found]]
-"""What was found, with the place in the round of the vehicle that it was found of."""
+
+@dataclass(frozen=True, slots=True)
+class Detection:
+    """What a detector found at ``event_ms``; ``since_ms`` is when it began to hold."""
+
+    event_ms: int
+    since_ms: int
+    value: float | None
+    limit: float | None
+    severity: str | None = None
+    """None: the rule's own."""
+    detail: str | None = None
+    """Words for people that the rule's message does not have: the fence's name, the wheel."""
+    part: str | None = None
+    """What of the rule is an alert of its own (a trouble code, a fence): that alert is ``rule.part``."""
+    ended: bool = False
+    """No finding but an end: the alert, if one is active, is over at ``event_ms``."""
+
+
+Detections = list[tuple[int, Detection]]
+"""With the lane in the round of the vehicle that each is of."""
 Plain = int | float | str | bool | None | tuple["Plain", ...]
 """What a memory that is no array is made of: it must cross a checkpoint as plain values."""
 NOTHING: Final[np.dtype[Any]] = np.dtype([])
@@ -106,17 +125,17 @@ class Detector:
             memory.load(kept)
         return memory
 
-    def stirs(self, said: Readings) -> Flags:
-        """Readings that may change something or find something, whatever is remembered; [k]. Decided by flags
+    def relevant(self, said: RuleEvaluation) -> Flags:
+        """Frames that may change or find something, whatever is remembered; [k]. Decided by flags
         and whether there is a value alone, not by what numbers there are. Of most kinds: those with a value.
         """
         return ~np.isnan(said.value)
 
-    def wakes(self, said: Readings) -> Flags:
+    def starts(self, said: RuleEvaluation) -> Flags:
         """Of those, readings that do so where nothing is remembered; [k]. Of most kinds all."""
-        return self.stirs(said)
+        return self.relevant(said)
 
-    def step(self, memory: Memory, frames: Round, said: Readings) -> Finds:
+    def step(self, memory: Memory, frames: Round, said: RuleEvaluation) -> Detections:
         """Take in a round of frames whose readings stir or wake it."""
         raise NotImplementedError
 

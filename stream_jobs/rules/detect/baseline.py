@@ -8,11 +8,11 @@ from typing import Any, Final
 import numpy as np
 
 from stream_jobs.frames.arrays import Flags, Floats, Ints
-from stream_jobs.rules.detect.base import Detector, Finds, Kept, Memory
+from stream_jobs.rules.detect.base import Detections, Detector, Kept, Memory
 from stream_jobs.rules.detect.history import MOVING, QUANTILE, QUANTILES, moved, noted, quantile
 from stream_jobs.rules.detect.raising import HELD, Judged, Raising, answers, beyond
 from stream_jobs.rules.detect.series import SERIES, add, mean
-from stream_jobs.rules.inputs import Readings
+from stream_jobs.rules.inputs import RuleEvaluation
 from stream_jobs.rules.kinds import Baseline
 from stream_jobs.vehicles.rounds import Round
 
@@ -51,7 +51,7 @@ class BaselineDetector(Detector):
         slots = [("name_of", "i8", (width,)), ("turn", "i8", (width,)), ("history", history, (width,))]
         return np.dtype([("held", HELD), ("name", "i8"), ("since", "f8"), ("turns", "i8"), *series, *slots])
 
-    def step(self, memory: Memory, frames: Round, said: Readings) -> Finds:
+    def step(self, memory: Memory, frames: Round, said: RuleEvaluation) -> Detections:
         """See Detector."""
         places, now_ms = frames.places, frames["end_ms"]
         name = self._named(memory, said)
@@ -68,7 +68,7 @@ class BaselineDetector(Detector):
         found = self._judge(memory, frames.of(lanes), said.of(lanes), value[lanes])
         return [(int(lanes[lane]), each) for lane, each in found]
 
-    def _named(self, memory: Memory, said: Readings) -> Ints:
+    def _named(self, memory: Memory, said: RuleEvaluation) -> Ints:
         """The number in ``memory.words`` of what each reading is about."""
         if said.names is None:
             memory.words = memory.words or [UNNAMED]
@@ -89,7 +89,7 @@ class BaselineDetector(Detector):
             average[complete] = mean(series[complete])
         return average
 
-    def _judge(self, memory: Memory, frames: Round, said: Readings, value: Floats) -> Finds:
+    def _judge(self, memory: Memory, frames: Round, said: RuleEvaluation, value: Floats) -> Detections:
         """Judge and learn values that count."""
         places, now_ms = frames.places, frames["end_ms"]
         own = memory.rows[places]
@@ -103,7 +103,7 @@ class BaselineDetector(Detector):
         back = limit if self.clear_level is None else np.full(len(limit), self.clear_level)
         holds = answers(beyond(off, limit, above))
         clears = answers(~beyond(off, back, above))
-        judgement = Judged(now_ms, holds * judged, clears * judged, off, limit, said.told)
+        judgement = Judged(now_ms, holds * judged, clears * judged, off, limit, said.names_of)
         found = self.raising.step(held, judgement)
         memory.rows[places] = own
         learns = np.flatnonzero((said.learns > 0) & ~held["on"])

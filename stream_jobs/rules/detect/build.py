@@ -21,10 +21,10 @@ from stream_jobs.rules.kinds import (
     Clone,
     Count,
     Geofence,
-    Lasting,
     Level,
     Silence,
     Slope,
+    Stateful,
     Unchanged,
 )
 from stream_jobs.rules.model import Rule
@@ -36,13 +36,13 @@ def detectors(rules: Iterable[Rule]) -> tuple[Detector, ...]:
 
 
 def _detector(rule: Rule) -> Detector:
-    lasting = rule.lasting
-    if lasting is None:
+    stateful = rule.stateful
+    if stateful is None:
         raise ConfigError(f"rule {rule.id} belongs to query {rule.query}, which has no detectors")
-    inner = _make(lasting.spec, rule, lasting)
-    if lasting.armed is None:
+    inner = _make(stateful.spec, rule, stateful)
+    if stateful.armed is None:
         return inner
-    return ArmedDetector(_ms(lasting.armed_for_s), _ms(lasting.armed_pause_s), _ms(lasting.gap_s), inner)
+    return ArmedDetector(_ms(stateful.armed_for_s), _ms(stateful.armed_pause_s), _ms(stateful.gap_s), inner)
 
 
 def _ms(seconds: float) -> int:
@@ -50,39 +50,39 @@ def _ms(seconds: float) -> int:
 
 
 @singledispatch
-def _make(spec: object, rule: Rule, lasting: Lasting) -> Detector:  # noqa: ARG001  one signature for all
+def _make(spec: object, rule: Rule, stateful: Stateful) -> Detector:  # noqa: ARG001  one signature for all
     raise ConfigError(f"rule {rule.id}: no detector for {spec!r}")
 
 
 @_make.register
-def _(spec: Level, rule: Rule, lasting: Lasting) -> Detector:
-    raising = Raising.of(rule, lasting, spec.raise_for_s)
+def _(spec: Level, rule: Rule, stateful: Stateful) -> Detector:
+    raising = Raising.of(rule, stateful, spec.raise_for_s)
     if spec.mean_s == 0:
         return LevelDetector(raising)
-    return MeanDetector(raising, _ms(spec.mean_s), lasting.clear_level)
+    return MeanDetector(raising, _ms(spec.mean_s), stateful.clear_level)
 
 
 @_make.register
-def _(spec: Slope, rule: Rule, lasting: Lasting) -> Detector:
-    gap_ms = max(_ms(lasting.gap_s), _ms(spec.span_s))
-    raising = Raising.of(rule, lasting, 0.0)
-    return SlopeDetector(raising, _ms(spec.span_s), spec.per_s, spec.sure, lasting.clear_level, gap_ms)
+def _(spec: Slope, rule: Rule, stateful: Stateful) -> Detector:
+    gap_ms = max(_ms(stateful.gap_s), _ms(spec.span_s))
+    raising = Raising.of(rule, stateful, 0.0)
+    return SlopeDetector(raising, _ms(spec.span_s), spec.per_s, spec.sure, stateful.clear_level, gap_ms)
 
 
 @_make.register
-def _(spec: Baseline, rule: Rule, lasting: Lasting) -> Detector:
-    raising = Raising.of(rule, lasting, spec.raise_for_s)
+def _(spec: Baseline, rule: Rule, stateful: Stateful) -> Detector:
+    raising = Raising.of(rule, stateful, spec.raise_for_s)
     raising = replace(raising, gap_ms=max(raising.gap_ms, _ms(spec.pause_s)))
-    return BaselineDetector(raising, spec, lasting.clear_level)
+    return BaselineDetector(raising, spec, stateful.clear_level)
 
 
 @_make.register
-def _(spec: Unchanged, rule: Rule, lasting: Lasting) -> Detector:
-    return UnchangedDetector(Raising.of(rule, lasting, 0.0), spec.frames, _ms(spec.raise_for_s))
+def _(spec: Unchanged, rule: Rule, stateful: Stateful) -> Detector:
+    return UnchangedDetector(Raising.of(rule, stateful, 0.0), spec.frames, _ms(spec.raise_for_s))
 
 
 @_make.register
-def _(spec: Count, rule: Rule, lasting: Lasting) -> Detector:  # noqa: ARG001
+def _(spec: Count, rule: Rule, stateful: Stateful) -> Detector:  # noqa: ARG001
     counting = Counting(spec.times, _ms(spec.span_s))
     if spec.reversal is not None:
         return ReversalDetector(counting, spec.reversal)
@@ -90,15 +90,15 @@ def _(spec: Count, rule: Rule, lasting: Lasting) -> Detector:  # noqa: ARG001
 
 
 @_make.register
-def _(spec: Geofence, rule: Rule, lasting: Lasting) -> Detector:  # noqa: ARG001
-    return GeofenceDetector(spec.fences, spec.on == "enter", spec.margin_m, _ms(lasting.gap_s))
+def _(spec: Geofence, rule: Rule, stateful: Stateful) -> Detector:  # noqa: ARG001
+    return GeofenceDetector(spec.fences, spec.on == "enter", spec.margin_m, _ms(stateful.gap_s))
 
 
 @_make.register
-def _(spec: Silence, rule: Rule, lasting: Lasting) -> Detector:  # noqa: ARG001
+def _(spec: Silence, rule: Rule, stateful: Stateful) -> Detector:  # noqa: ARG001
     return SilenceDetector(_ms(spec.silent_for_s))
 
 
 @_make.register
-def _(spec: Clone, rule: Rule, lasting: Lasting) -> Detector:  # noqa: ARG001
+def _(spec: Clone, rule: Rule, stateful: Stateful) -> Detector:  # noqa: ARG001
     return CloneDetector(_ms(spec.overlap_s), _ms(rule.clear_for_s or 0))

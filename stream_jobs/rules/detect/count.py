@@ -9,10 +9,9 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from stream_jobs.frames.arrays import Flags
-from stream_jobs.rules.detect.base import Detector, Finds, Memory
+from stream_jobs.rules.detect.base import Detection, Detections, Detector, Memory
 from stream_jobs.rules.detect.raising import AGAIN
-from stream_jobs.rules.inputs import Readings
-from stream_jobs.vehicles.found import Found
+from stream_jobs.rules.inputs import RuleEvaluation
 from stream_jobs.vehicles.rounds import Round
 
 NAMES_MAX: Final = 32
@@ -37,12 +36,12 @@ class Counting:
     times: int
     span_ms: int
 
-    def found(self, name: str, begun_ms: Sequence[int], at_ms: int, apart: bool) -> Found | None:
+    def found(self, name: str, begun_ms: Sequence[int], at_ms: int, apart: bool) -> Detection | None:
         """What the last beginnings of a name (at most ``times``) make."""
         if len(begun_ms) < self.times or begun_ms[-1] - begun_ms[0] > self.span_ms:
             return None
         own = name if apart and name else None
-        return Found(at_ms, begun_ms[0], float(len(begun_ms)), float(self.times), None, name or None, own)
+        return Detection(at_ms, begun_ms[0], float(len(begun_ms)), float(self.times), None, name or None, own)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,22 +57,22 @@ class CountDetector(Detector):
     clear_for_ms: int
     apart: bool
 
-    def stirs(self, said: Readings) -> Flags:
+    def relevant(self, said: RuleEvaluation) -> Flags:
         """See Detector."""
         known: Flags = said.holds != 0
         return known
 
-    def wakes(self, said: Readings) -> Flags:
+    def starts(self, said: RuleEvaluation) -> Flags:
         """See Detector."""
         holds: Flags = said.holds > 0
         return holds
 
-    def step(self, memory: Memory, frames: Round, said: Readings) -> Finds:
+    def step(self, memory: Memory, frames: Round, said: RuleEvaluation) -> Detections:
         """See Detector."""
-        found: Finds = []
+        found: Detections = []
         end_ms = frames["end_ms"]
         for lane, place in enumerate(frames.places.tolist()):
-            there = (said.told(lane) or (UNNAMED,)) if said.holds[lane] > 0 else ()
+            there = (said.names_of(lane) or (UNNAMED,)) if said.holds[lane] > 0 else ()
             seen = [Seen(*each) for each in memory.rare.get(place, ())]
             memory.rare[place], more = self._after(seen, there, int(end_ms[lane]))
             found += [(lane, each) for each in more]
@@ -82,18 +81,18 @@ class CountDetector(Detector):
 
     def _after(
         self, before: Sequence[Seen], there: Sequence[str], now_ms: int
-    ) -> tuple[tuple[Seen, ...], list[Found]]:
+    ) -> tuple[tuple[Seen, ...], list[Detection]]:
         seen = {each.name: each for each in before}
         for name in seen.keys() - set(there):
             gone = now_ms - seen[name].last_ms >= self.absent_ms
             seen[name] = seen[name]._replace(away=seen[name].away or gone)
-        found: list[Found] = []
+        found: list[Detection] = []
         for name in dict.fromkeys(there):
             seen[name], more = self._there(seen.get(name), name, now_ms)
             found.extend(more)
         return tuple(sorted(seen.values(), key=lambda each: (each.last_ms, each.name))[-NAMES_MAX:]), found
 
-    def _there(self, before: Seen | None, name: str, now_ms: int) -> tuple[Seen, Sequence[Found]]:
+    def _there(self, before: Seen | None, name: str, now_ms: int) -> tuple[Seen, Sequence[Detection]]:
         """The name is there now."""
         seen = before or Seen(name, now_ms, None, True, ())
         if now_ms < seen.last_ms:
@@ -125,7 +124,7 @@ class ReversalDetector(Detector):
         """See Detector."""
         return COURSE
 
-    def step(self, memory: Memory, frames: Round, said: Readings) -> Finds:
+    def step(self, memory: Memory, frames: Round, said: RuleEvaluation) -> Detections:
         """See Detector."""
         course, value = memory.rows[frames.places], said.value
         course["turning"] = np.where(memory.on[frames.places], course["turning"], value)
@@ -136,7 +135,7 @@ class ReversalDetector(Detector):
         course["turning"] = np.where(further | turns, value, course["turning"])
         course["falls"] ^= turns
         memory.rows[frames.places], memory.on[frames.places] = course, True
-        found: Finds = []
+        found: Detections = []
         for lane in counts.tolist():
             place, now_ms = int(frames.places[lane]), int(frames["end_ms"][lane])
             begun = memory.rare[place] = (*memory.rare.get(place, ()), now_ms)[-self.counting.times :]

@@ -10,10 +10,9 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from stream_jobs.frames.arrays import Flags
-from stream_jobs.rules.detect.base import Detector, Finds, Memory
-from stream_jobs.rules.inputs import Readings
+from stream_jobs.rules.detect.base import Detection, Detections, Detector, Memory
+from stream_jobs.rules.inputs import RuleEvaluation
 from stream_jobs.rules.kinds import Fence
-from stream_jobs.vehicles.found import Found
 from stream_jobs.vehicles.rounds import Round
 
 M_PER_DEG: Final = 111_194.93
@@ -53,16 +52,16 @@ class GeofenceDetector(Detector):
     margin_m: float
     gap_ms: int
 
-    def stirs(self, said: Readings) -> Flags:
+    def relevant(self, said: RuleEvaluation) -> Flags:
         """See Detector."""
         holds_or_unknown: Flags = said.holds >= 0
         return holds_or_unknown
 
-    def step(self, memory: Memory, frames: Round, said: Readings) -> Finds:  # noqa: ARG002  the protocol's
+    def step(self, memory: Memory, frames: Round, said: RuleEvaluation) -> Detections:  # noqa: ARG002  the protocol's
         """See Detector."""
         lat, lon, end_ms = frames["lat_deg"], frames["lon_deg"], frames["end_ms"]
         lanes = np.flatnonzero(~np.isnan(lat) & ~np.isnan(lon))
-        found: Finds = []
+        found: Detections = []
         for lane in lanes.tolist():
             now = Now(float(lat[lane]), float(lon[lane]), int(end_ms[lane]))
             place = int(frames.places[lane])
@@ -70,20 +69,22 @@ class GeofenceDetector(Detector):
         memory.on[frames.places[lanes]] = True
         return found
 
-    def _at(self, memory: Memory, place: int, now: Now) -> Sequence[Found]:
+    def _at(self, memory: Memory, place: int, now: Now) -> Sequence[Detection]:
         before = memory.rare.get(place)
         unknown = (None,) * len(self.fences)
         was = Was(*now, unknown, (False,) * len(self.fences)) if before is None else Was(*before)
         if now.at_ms < was.at_ms:
             return ()
-        inside, raised, found = list(was.inside), list(was.raised), list[Found]()
+        inside, raised, found = list(was.inside), list(was.raised), list[Detection]()
         for k, fence in enumerate(self.fences):
             inside[k], raised[k], more = self._cross(fence, was, k, now)
             found.extend(more)
         memory.rare[place] = Was(*now, tuple(inside), tuple(raised))
         return found
 
-    def _cross(self, fence: Fence, was: Was, k: int, to: Now) -> tuple[bool | None, bool, Sequence[Found]]:
+    def _cross(
+        self, fence: Fence, was: Was, k: int, to: Now
+    ) -> tuple[bool | None, bool, Sequence[Detection]]:
         path = _flat(fence, (was.lat_deg, was.lon_deg)), _flat(fence, (to.lat_deg, to.lon_deg))
         before, raised = was.inside[k], was.raised[k]
         depth_m = _depth_m(fence, path[1])
@@ -95,11 +96,13 @@ class GeofenceDetector(Detector):
             return now, raised, self._passage(fence, path, was.at_ms, to.at_ms) if through else ()
         at_ms = self._at_ms(fence, path, was.at_ms, to.at_ms)
         if now == self.on_enter:
-            return now, True, (Found(at_ms, at_ms, None, None, detail=fence.name, apart=fence.name),)
-        ended = Found(at_ms, at_ms, None, None, detail=fence.name, apart=fence.name, ended=True)
+            return now, True, (Detection(at_ms, at_ms, None, None, detail=fence.name, part=fence.name),)
+        ended = Detection(at_ms, at_ms, None, None, detail=fence.name, part=fence.name, ended=True)
         return now, False, (ended,) if raised else ()
 
-    def _passage(self, fence: Fence, path: tuple[Flat, Flat], from_ms: int, to_ms: int) -> Sequence[Found]:
+    def _passage(
+        self, fence: Fence, path: tuple[Flat, Flat], from_ms: int, to_ms: int
+    ) -> Sequence[Detection]:
         """In and out between two positions: deep enough to be no graze."""
         share = _deepest(fence, path)
         deep = (
@@ -109,8 +112,8 @@ class GeofenceDetector(Detector):
         if _depth_m(fence, deep) < min(self.margin_m, _reach_m(fence)):
             return ()
         at_ms = from_ms + round(share * (to_ms - from_ms))
-        first = Found(at_ms, at_ms, None, None, detail=f"{fence.name}, passed through", apart=fence.name)
-        return first, Found(to_ms, at_ms, None, None, detail=fence.name, apart=fence.name, ended=True)
+        first = Detection(at_ms, at_ms, None, None, detail=f"{fence.name}, passed through", part=fence.name)
+        return first, Detection(to_ms, at_ms, None, None, detail=fence.name, part=fence.name, ended=True)
 
     def _at_ms(self, fence: Fence, path: tuple[Flat, Flat], from_ms: int, to_ms: int) -> int:
         """When the border was crossed, by halving the way; the later position where there was a gap."""

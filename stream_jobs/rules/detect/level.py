@@ -8,10 +8,10 @@ from typing import Any, Final
 import numpy as np
 
 from stream_jobs.frames.arrays import Flags, Floats, Ints
-from stream_jobs.rules.detect.base import Detector, Finds, Kept, Memory
+from stream_jobs.rules.detect.base import Detections, Detector, Kept, Memory
 from stream_jobs.rules.detect.raising import HELD, Judged, Raising, answers, beyond
 from stream_jobs.rules.detect.series import SERIES, add, mean
-from stream_jobs.rules.inputs import Readings
+from stream_jobs.rules.inputs import RuleEvaluation
 from stream_jobs.vehicles.rounds import Round
 
 
@@ -26,21 +26,23 @@ class LevelDetector(Detector):
         """See Detector."""
         return HELD
 
-    def stirs(self, said: Readings) -> Flags:
+    def relevant(self, said: RuleEvaluation) -> Flags:
         """See Detector."""
         told: Flags = (said.holds != 0) | (said.clears > 0)
         return told
 
-    def wakes(self, said: Readings) -> Flags:
+    def starts(self, said: RuleEvaluation) -> Flags:
         """See Detector."""
         holds: Flags = said.holds > 0
         return holds
 
-    def step(self, memory: Memory, frames: Round, said: Readings) -> Finds:
+    def step(self, memory: Memory, frames: Round, said: RuleEvaluation) -> Detections:
         """See Detector."""
         held = memory.rows[frames.places]
         ready = said.armed >= 0
-        judged = Judged(frames["end_ms"], said.holds, said.clears, said.value, said.limit, said.told, ready)
+        judged = Judged(
+            frames["end_ms"], said.holds, said.clears, said.value, said.limit, said.names_of, ready
+        )
         found = self.raising.step(held, judged)
         memory.rows[frames.places], memory.on[frames.places] = held, held["on"]
         return found
@@ -84,17 +86,17 @@ class ArmedDetector(Detector):
             memory.load(kept)
         return memory
 
-    def stirs(self, said: Readings) -> Flags:
+    def relevant(self, said: RuleEvaluation) -> Flags:
         """See Detector."""
         known: Flags = said.armed != 0
         return known
 
-    def wakes(self, said: Readings) -> Flags:
+    def starts(self, said: RuleEvaluation) -> Flags:
         """See Detector: what is not armed and was not leaves nothing."""
         armed: Flags = said.armed > 0
         return armed
 
-    def step(self, memory: Memory, frames: Round, said: Readings) -> Finds:
+    def step(self, memory: Memory, frames: Round, said: RuleEvaluation) -> Detections:
         """See Detector."""
         inside = memory.inner
         assert inside is not None
@@ -112,7 +114,7 @@ class ArmedDetector(Detector):
             value=np.where(armed, said.value, np.nan),
             armed=answers(now["armed"] >= self.armed_for_ms),
         )
-        asked = ~waits & (inside.on[places] | self.inner.wakes(said))
+        asked = ~waits & (inside.on[places] | self.inner.starts(said))
         inner_lanes = np.flatnonzero(asked)
         found = (
             self.inner.step(inside, frames.of(inner_lanes), said.of(inner_lanes)) if inner_lanes.size else []
@@ -169,15 +171,15 @@ class MeanDetector(Detector):
         """See Detector."""
         return MEAN
 
-    def stirs(self, said: Readings) -> Flags:
+    def relevant(self, said: RuleEvaluation) -> Flags:
         """See Detector."""
         return ~np.isnan(said.value) | (said.clears > 0)
 
-    def wakes(self, said: Readings) -> Flags:
+    def starts(self, said: RuleEvaluation) -> Flags:
         """See Detector."""
         return ~np.isnan(said.value)
 
-    def step(self, memory: Memory, frames: Round, said: Readings) -> Finds:
+    def step(self, memory: Memory, frames: Round, said: RuleEvaluation) -> Detections:
         """See Detector."""
         kept, known = memory.rows[frames.places], ~np.isnan(said.value)
         series, held = kept["series"], kept["held"]
@@ -194,7 +196,7 @@ class MeanDetector(Detector):
         holds = np.where(judged, answers(beyond(average, limit, above)), np.where(known, 0, -1))
         clears = np.where(judged, answers(~beyond(average, back, above)), np.where(known, 0, 1))
         now = Judged(
-            frames["end_ms"], holds.astype(np.int8), clears.astype(np.int8), average, limit, said.told,
+            frames["end_ms"], holds.astype(np.int8), clears.astype(np.int8), average, limit, said.names_of,
             said.armed >= 0,
         )  # fmt: skip
         found = self.raising.step(held, now)

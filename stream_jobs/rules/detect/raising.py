@@ -10,11 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from stream_jobs.frames.arrays import Flags, Floats, Ints
-from stream_jobs.rules.detect.base import Finds
+from stream_jobs.rules.detect.base import Detection, Detections
 from stream_jobs.rules.inputs import Answers
-from stream_jobs.rules.kinds import Lasting
+from stream_jobs.rules.kinds import Stateful
 from stream_jobs.rules.model import Rule
-from stream_jobs.vehicles.found import Found
 
 AGAIN: float = 0.5
 """A raised rule is found again after this share of its clear time."""
@@ -55,18 +54,18 @@ class Raising:
     escalate: tuple[tuple[float, str], ...]
 
     @classmethod
-    def of(cls, rule: Rule, lasting: Lasting, raise_for_s: float) -> Raising:
+    def of(cls, rule: Rule, stateful: Stateful, raise_for_s: float) -> Raising:
         """Those of a rule of the file."""
         return cls(
             severity=rule.severity,
             above=rule.beyond != "below",
             raise_for_ms=round(raise_for_s * 1000),
             clear_for_ms=round((rule.clear_for_s or 0) * 1000),
-            gap_ms=round(lasting.gap_s * 1000),
-            escalate=lasting.escalate,
+            gap_ms=round(stateful.gap_s * 1000),
+            escalate=stateful.escalate,
         )
 
-    def step(self, held: Held, now: Judged) -> Finds:
+    def step(self, held: Held, now: Judged) -> Detections:
         """Take in a judgement of each of k vehicles; ``held``: HELD [k], changed in place."""
         asked = ((now.holds != 0) | (now.clears > 0)) & (held["on"] | (now.holds > 0))
         if not asked.any():
@@ -119,12 +118,12 @@ class Raising:
         h["bad"] = h["seen"]
         held[lanes] = h
 
-    def _found(self, held: Any, at_ms: int, value: float | None, now: Judged, lane: int) -> Found:
+    def _found(self, held: Any, at_ms: int, value: float | None, now: Judged, lane: int) -> Detection:
         limit, severity = number(now.limit[lane]), None
         if held["step"]:
             limit, severity = self.escalate[int(held["step"]) - 1]
         names = ", ".join(now.names(lane)) or None
-        return Found(at_ms, int(held["since"]), number(value), limit, severity, names)
+        return Detection(at_ms, int(held["since"]), number(value), limit, severity, names)
 
     def _steps(self, value: Floats) -> Ints:
         """How many of the further limits each value is beyond; [k]."""

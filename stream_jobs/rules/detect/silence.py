@@ -8,10 +8,9 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from stream_jobs.frames.arrays import Flags, Floats, Ints
-from stream_jobs.rules.detect.base import Detector, Finds, Memory
+from stream_jobs.rules.detect.base import Detection, Detections, Detector, Memory
 from stream_jobs.rules.detect.raising import AGAIN
-from stream_jobs.rules.inputs import Readings
-from stream_jobs.vehicles.found import Found
+from stream_jobs.rules.inputs import RuleEvaluation
 from stream_jobs.vehicles.rounds import Round
 
 BOOTS_MAX: Final = 4
@@ -34,18 +33,20 @@ class SilenceDetector(Detector):
         """See Detector."""
         return LAST
 
-    def stirs(self, said: Readings) -> Flags:
+    def relevant(self, said: RuleEvaluation) -> Flags:
         """See Detector: it listens to the frames themselves."""
         return np.ones(len(said.value), np.bool_)
 
-    def step(self, memory: Memory, frames: Round, said: Readings) -> Finds:
+    def step(self, memory: Memory, frames: Round, said: RuleEvaluation) -> Detections:
         """See Detector."""
         last, known = memory.rows[frames.places], memory.on[frames.places]
         ended = np.flatnonzero(known & ~np.isnan(last["found"]))
         found = [
             (
                 lane,
-                Found(int(max(frames["t0_ms"][lane], was["found"])), int(was["end"]), None, None, ended=True),
+                Detection(
+                    int(max(frames["t0_ms"][lane], was["found"])), int(was["end"]), None, None, ended=True
+                ),
             )
             for lane, was in zip(ended.tolist(), last[ended], strict=True)
         ]
@@ -60,17 +61,17 @@ class SilenceDetector(Detector):
         watched = memory.on[places] & last["watched"] & np.isnan(last["found"])
         return np.where(watched, last["received"] + self.silent_ms, np.inf)
 
-    def expire(self, memory: Memory, places: Ints, now_ms: Floats) -> Finds:
+    def expire(self, memory: Memory, places: Ints, now_ms: Floats) -> Detections:
         """What is found because nothing came up to ``now_ms``, [k]; the place in k stands with each.
 
         How late the timer is asked changes nothing.
         """
         lanes = np.flatnonzero(self.due_ms(memory, places) < now_ms)
-        found: Finds = []
+        found: Detections = []
         for lane in lanes.tolist():
             end_ms = int(memory.rows["end"][places[lane]])
             limit_s = self.silent_ms / 1000
-            found.append((lane, Found(end_ms + self.silent_ms, end_ms, limit_s, limit_s)))
+            found.append((lane, Detection(end_ms + self.silent_ms, end_ms, limit_s, limit_s)))
         memory.rows["found"][places[lanes]] = memory.rows["end"][places[lanes]] + self.silent_ms
         return found
 
@@ -111,11 +112,11 @@ class CloneDetector(Detector):
         """See Detector."""
         return BOOT
 
-    def stirs(self, said: Readings) -> Flags:
+    def relevant(self, said: RuleEvaluation) -> Flags:
         """See Detector: no reading says anything to it."""
         return np.zeros(len(said.value), np.bool_)
 
-    def arrived(self, memory: Memory, frames: Round) -> Finds:
+    def arrived(self, memory: Memory, frames: Round) -> Detections:
         """Take in frames as they arrived, of any vehicles: a place may be in ``frames`` more than once."""
         places, boot = frames.places, frames["boot_id"]
         new = np.flatnonzero(~memory.on[places])[::-1]  # of a place's frames the first one stands
@@ -130,12 +131,12 @@ class CloneDetector(Detector):
         alone = ~several[places]
         for name, (fact, extreme) in zip(Boot._fields[1:], SPAN, strict=True):
             extreme.at(memory.rows[name], places[alone], frames[fact][alone])
-        found: Finds = []
+        found: Detections = []
         for lane in np.flatnonzero(~alone).tolist():
             found += [(lane, each) for each in self._several(memory, frames, lane)]
         return found
 
-    def _several(self, memory: Memory, frames: Round, lane: int) -> list[Found]:
+    def _several(self, memory: Memory, frames: Round, lane: int) -> list[Detection]:
         """One frame of a vehicle that has, or had, more than one boot."""
         place = int(frames.places[lane])
         alone = (None, 0, tuple(int(x) for x in memory.rows[place]))
@@ -150,7 +151,7 @@ class CloneDetector(Detector):
         finds = news and over_ms > self.overlap_ms and over_ms > told_ms
         memory.rare[place] = (end_ms, over_ms, *kept) if finds else (found_ms, told_ms, *kept)
         limit_s = self.overlap_ms / 1000
-        return [Found(end_ms, end_ms - over_ms, over_ms / 1000, limit_s)] if finds else []
+        return [Detection(end_ms, end_ms - over_ms, over_ms / 1000, limit_s)] if finds else []
 
 
 def _joined(boot: Boot, frame: Boot) -> Boot:

@@ -8,10 +8,10 @@ from typing import Any, Final
 import numpy as np
 
 from stream_jobs.frames.arrays import Flags
-from stream_jobs.rules.detect.base import Detector, Finds, Memory
+from stream_jobs.rules.detect.base import Detections, Detector, Memory
 from stream_jobs.rules.detect.raising import HELD, Judged, Raising, answers, beyond
 from stream_jobs.rules.detect.series import PARTS, SERIES, add, slope
-from stream_jobs.rules.inputs import Readings
+from stream_jobs.rules.inputs import RuleEvaluation
 from stream_jobs.vehicles.rounds import Round
 
 COURSE: Final = np.dtype([("held", HELD), ("series", SERIES)])
@@ -39,15 +39,15 @@ class SlopeDetector(Detector):
         """See Detector."""
         return COURSE
 
-    def stirs(self, said: Readings) -> Flags:
+    def relevant(self, said: RuleEvaluation) -> Flags:
         """See Detector."""
         return ~np.isnan(said.value) | (said.clears > 0)
 
-    def wakes(self, said: Readings) -> Flags:
+    def starts(self, said: RuleEvaluation) -> Flags:
         """See Detector."""
         return ~np.isnan(said.value)
 
-    def step(self, memory: Memory, frames: Round, said: Readings) -> Finds:
+    def step(self, memory: Memory, frames: Round, said: RuleEvaluation) -> Detections:
         """See Detector."""
         kept, known, now_ms = memory.rows[frames.places], ~np.isnan(said.value), frames["end_ms"]
         series, held = kept["series"], kept["held"]
@@ -72,7 +72,7 @@ class SlopeDetector(Detector):
             now_ms,
             np.where(judged, answers(holds), -ends.astype(np.int8)).astype(np.int8),
             np.where(judged, answers(~beyond(value, back, above)), ends).astype(np.int8),
-            value, limit, said.told,
+            value, limit, said.names_of,
         )  # fmt: skip
         found = self.raising.step(held, now)
         series[ends] = np.zeros((), SERIES)

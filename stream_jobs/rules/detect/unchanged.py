@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from stream_jobs.rules.detect.base import Detector, Finds, Memory
+from stream_jobs.rules.detect.base import Detections, Detector, Memory
 from stream_jobs.rules.detect.raising import HELD, Judged, Raising, answers
-from stream_jobs.rules.inputs import Readings
+from stream_jobs.rules.inputs import RuleEvaluation
 from stream_jobs.vehicles.rounds import Round
 
 SAME: Final = np.dtype([("held", HELD), ("value", "f8"), ("frames", "i8"), ("since", "f8"), ("seen", "f8")])
@@ -29,7 +29,7 @@ class UnchangedDetector(Detector):
         """See Detector."""
         return SAME
 
-    def step(self, memory: Memory, frames: Round, said: Readings) -> Finds:
+    def step(self, memory: Memory, frames: Round, said: RuleEvaluation) -> Detections:
         """See Detector."""
         same, now_ms = memory.rows[frames.places], frames["end_ms"]
         other = ~memory.on[frames.places] | (said.value != same["value"])
@@ -41,7 +41,7 @@ class UnchangedDetector(Detector):
         held = same["held"]
         now = Judged(
             now_ms, answers(holds), answers(same["frames"] == 1), said.value,
-            np.full(len(same), np.nan), said.told,
+            np.full(len(same), np.nan), said.names_of,
         )  # fmt: skip
         found = self.raising.step(held, now)
         memory.rows[frames.places], memory.on[frames.places] = same, True

@@ -17,8 +17,8 @@ from load_tests.hostile import files
 from load_tests.hostile.grammar import KINDS, bodies
 from stream_jobs.app.telemetry import Operator, table_of
 from stream_jobs.rules import entries
+from stream_jobs.rules.rule_set import rules_in_force
 from stream_jobs.vehicles.limits import core_limits
-from stream_jobs.vehicles.plugged import detection
 from stream_jobs.vehicles.stage import vehicle_stage
 from stream_jobs.windows.open_windows import terms_of
 
@@ -96,8 +96,8 @@ def test_hostile_records_in_kafka_stop_no_worker_of_the_windows(kind: str) -> No
         }
     )  # fmt: skip
     settings = Settings()
-    plugged = detection(settings)
-    work = Operator(core_limits(settings), plugged, vehicle_stage(settings, plugged), terms_of(settings))
+    rule_set = rules_in_force(settings)
+    work = Operator(core_limits(settings), rule_set, vehicle_stage(settings, rule_set), terms_of(settings))
     state: Any = Kept()
     told = [
         row

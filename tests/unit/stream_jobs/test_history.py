@@ -23,7 +23,7 @@ from stream_jobs.vehicles.limits import harsh_limits
 from stream_jobs.vehicles.stage import VehicleStage
 from tests.support_detect import findings
 from tests.support_frames import frame, vin
-from tests.unit.stream_jobs.detect.traces import rule
+from tests.unit.stream_jobs.rules.traces import rule
 
 T0 = 1_780_000_000_000
 SETTINGS = Settings()

@@ -27,7 +27,7 @@ from stream_jobs.reprocess.plan import Span
 from stream_jobs.vehicles.rows import AlertRow
 from tests.support_frames import frame as frame_of
 from tests.support_frames import vin
-from tests.unit.stream_jobs.detect.traces import T0, found, frame, level, rule
+from tests.unit.stream_jobs.rules.traces import T0, found, frame, level, rule
 from tests.unit.stream_jobs.window_support import recorded
 
 HOUR = 3_600_000

@@ -10,20 +10,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from infra.settings.settings import Settings
-from stream_jobs.rules.inputs import CODES, RuleInputs, named_by
+from stream_jobs.rules.inputs import CODES, RuleInputs, name_expressions
 from stream_jobs.rules.model import load_rules
+from stream_jobs.rules.rule_set import RuleSet, of_rules
 from stream_jobs.vehicles.core import Core
 from stream_jobs.vehicles.fleet import Fleet
 from stream_jobs.vehicles.harsh_runs import KINDS
 from stream_jobs.vehicles.journeys.rows import FINAL, HarshRow, IdleRow, StopRow, TripRow
 from stream_jobs.vehicles.limits import core_limits
-from stream_jobs.vehicles.plugged import Detection, of_rules
 from stream_jobs.vehicles.rows import BehindRow, Row
 from stream_jobs.vehicles.state import dump, load
 from stream_jobs.windows.open_windows import Memory
 from tests.support_vehicles import features_of
 
-CORE = Core(core_limits(Settings()), Detection())
+CORE = Core(core_limits(Settings()), RuleSet())
 T0 = 1_780_000_000_000
 HOLD_MS = 30_000
 VEHICLE = "WDB1240001A000001"
@@ -58,12 +58,12 @@ def take(fleet: Fleet, frames: list[Frame]) -> list[Row]:
 
 
 def fresh() -> Fleet:
-    return Fleet(Detection())
+    return Fleet(RuleSet())
 
 
 def again(fleet: Fleet) -> Fleet:
     """As a checkpoint gives it back."""
-    return load(dump(fleet, Memory()), Detection())[0]
+    return load(dump(fleet, Memory()), RuleSet())[0]
 
 
 def told(frames: list[Frame], cuts: set[int]) -> list[Row]:
@@ -178,7 +178,7 @@ def anything(rng: np.random.Generator, seconds: range, rules: int) -> Any:
 
 
 def test_memories_of_all_shipped_rules_survive_a_checkpoint_and_a_change_of_the_other_rules() -> None:
-    unnamed = [rule for rule in of_rules(load_rules()).rules if not named_by([rule])]
+    unnamed = [rule for rule in of_rules(load_rules()).rules if not name_expressions([rule])]
     core, rng = Core(core_limits(Settings()), of_rules(unnamed)), np.random.default_rng(5)
     fleet = Fleet(of_rules(unnamed))
     core.take(fleet, anything(rng, range(300), len(unnamed)))

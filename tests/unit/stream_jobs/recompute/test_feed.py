@@ -17,7 +17,7 @@ from stream_jobs.reprocess import feed
 from stream_jobs.reprocess.feed import Feeder, Wanted, remake_of
 from stream_jobs.reprocess.plan import grid_of
 from stream_jobs.reprocess.queue import Work
-from stream_jobs.vehicles.plugged import Detection
+from stream_jobs.rules.rule_set import RuleSet
 from stream_jobs.vehicles.rows import TripRow, unpack
 from stream_jobs.windows.places import summed
 from tests.support_frames import Record, frame, vin
@@ -64,7 +64,7 @@ def made(
     times = [(w.vehicle_id, w.read_from_ms, w.read_until_ms) for w in works.values()]
     wanted = Wanted(windows, grid.received(starts), True, times)
     feeder = Feeder(settings)
-    remake = remake_of(settings, Detection(), works, T0 + 7_200_000, rules=False, windows=windows, told=told)
+    remake = remake_of(settings, RuleSet(), works, T0 + 7_200_000, rules=False, windows=windows, told=told)
     files = feeder.files([T0, T0 - 3_600_000, T0 + 3_600_000])
     found: dict[str, Any] = {}
     for kind, vehicle_id, body in feeder(files, wanted, remake):

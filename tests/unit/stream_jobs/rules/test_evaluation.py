@@ -13,13 +13,13 @@ from pyspark.sql import functions as F
 
 from infra.contract.signals import BY_NAME
 from stream_jobs.rules.evaluation import Evaluator, UntranslatableError, check
-from stream_jobs.rules.kinds import Baseline, Count, Geofence, Lasting, Level, Silence
+from stream_jobs.rules.kinds import Baseline, Count, Geofence, Level, Silence, Stateful
 from stream_jobs.rules.model import VEHICLES, Rule, load_rules, of_query
 from stream_jobs.vehicles.facts import CLASSES, POWERTRAINS
 from stream_jobs.vehicles.history import HISTORY
 from stream_jobs.vehicles.lookups import COLUMNS
 from stream_jobs.vehicles.stage import signals_of
-from tests.support_vehicles import Reading, reading
+from tests.support_vehicles import Evaluation, evaluation
 
 RULES = of_query(load_rules(), VEHICLES)
 WORDS = {word for rule in RULES for word in rule.words()}
@@ -37,36 +37,36 @@ TYPES = {
 
 def spark_reading(rule: Rule) -> dict[str, Column]:
     """What a rule says of a frame, in Spark's own words: the definition that the evaluator is held to."""
-    lasting = rule.lasting
-    assert lasting is not None
+    stateful = rule.stateful
+    assert stateful is not None
     condition, value = F.expr(rule.condition), F.expr(rule.value).cast("double")
     limit = F.lit(None) if rule.limit is None else F.expr(rule.limit)
-    own = isinstance(lasting.spec, Level) and lasting.spec.mean_s == 0
+    own = isinstance(stateful.spec, Level) and stateful.spec.mean_s == 0
     holds = clears = F.lit(None)
     if own:
         beyond = (
             F.lit(True) if rule.limit is None else value > limit if rule.beyond == "above" else value < limit
         )
         holds = condition & beyond
-        clears = ~condition | spark_clears(rule, lasting, holds)
-    elif isinstance(lasting.spec, (Count, Geofence, Silence, Baseline)):
+        clears = ~condition | spark_clears(rule, stateful, holds)
+    elif isinstance(stateful.spec, (Count, Geofence, Silence, Baseline)):
         holds = condition
-    counted = value if own or isinstance(lasting.spec, (Baseline, Count)) else F.when(condition, value)
-    names = F.array_compact(or_null(lasting.names).cast(TYPES["names"]))
+    counted = value if own or isinstance(stateful.spec, (Baseline, Count)) else F.when(condition, value)
+    names = F.array_compact(or_null(stateful.names).cast(TYPES["names"]))
     columns = {
-        "holds": holds, "clears": clears, "value": counted, "limit": limit, "armed": or_null(lasting.armed),
-        "learns": or_null(lasting.learn) if lasting.learn else condition,
+        "holds": holds, "clears": clears, "value": counted, "limit": limit, "armed": or_null(stateful.armed),
+        "learns": or_null(stateful.learn) if stateful.learn else condition,
         "names": F.coalesce(names, F.array().cast(TYPES["names"])),
     }  # fmt: skip
     return {name: column.cast(TYPES[name]) for name, column in columns.items()}
 
 
-def spark_clears(rule: Rule, lasting: Lasting, holds: Column) -> Column:
-    if lasting.clear is not None:
-        return F.expr(lasting.clear)
-    if lasting.clear_level is None:
+def spark_clears(rule: Rule, stateful: Stateful, holds: Column) -> Column:
+    if stateful.clear is not None:
+        return F.expr(stateful.clear)
+    if stateful.clear_level is None:
         return ~holds
-    level, value = F.lit(lasting.clear_level), F.expr(rule.value)
+    level, value = F.lit(stateful.clear_level), F.expr(rule.value)
     return value <= level if rule.beyond == "above" else value >= level
 
 
@@ -111,8 +111,8 @@ def _number(low: float, high: float, rng: np.random.Generator) -> float:
     return float(rng.choice([low, high, 0.0, -273.15, 5, 10, 18, 300, 500, round(rng.uniform(low, high), 2)]))
 
 
-def readings(rows: list[dict[str, Any]], place: int) -> list[Reading]:
-    return [Reading(**{**{name: row[f"{name}{place}"] for name in TYPES},
+def readings(rows: list[dict[str, Any]], place: int) -> list[Evaluation]:
+    return [Evaluation(**{**{name: row[f"{name}{place}"] for name in TYPES},
                        "names": tuple(row[f"names{place}"])}) for row in rows]  # fmt: skip
 
 
@@ -127,7 +127,7 @@ def test_spark_and_the_evaluator_agree_on_every_shipped_rule(query_spark: SparkS
     said = Evaluator(RULES)(frames)
     for place, rule in enumerate(RULES):
         wanted = readings(judged, place)
-        assert [reading(said, place, row) for row in range(FRAMES)] == wanted, rule.id
+        assert [evaluation(said, place, row) for row in range(FRAMES)] == wanted, rule.id
         assert rule.limit is None or any(w.limit is not None for w in wanted), rule.id
     answers = {name for row in judged for name, value in row.items() if value not in (None, [])}
     assert len(answers) > 100  # the frames do tell

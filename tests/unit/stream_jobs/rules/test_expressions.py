@@ -64,12 +64,12 @@ def test_an_expression_that_spark_refuses_is_named(
 def test_no_query_runs_an_expression_that_does_more_than_compute(query_spark: SparkSession) -> None:
     rules = load_rules()
     instant = replace(next(r for r in rules if r.query == INSTANT), value="reflect('a', 'b')")
-    lasting = replace(next(r for r in rules if r.query == VEHICLES), condition="(SELECT true)")
+    stateful = replace(next(r for r in rules if r.query == VEHICLES), condition="(SELECT true)")
     records = query_spark.createDataFrame([], "received_ms long, value binary")
     with pytest.raises(ConfigError, match=r"expression \"reflect\('a', 'b'\)\": function reflect"):
         frame_findings(records, [instant], ClockLimits(0, 0, 0))
     with pytest.raises(UntranslatableError, match="may not use"):
-        Evaluator((lasting,))
+        Evaluator((stateful,))
 
 
 def test_too_few_task_slots_are_refused() -> None:

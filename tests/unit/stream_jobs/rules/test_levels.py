@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.support_vehicles import Reading
-from tests.unit.stream_jobs.detect.traces import T0, found, frame, level, rule, seconds
+from tests.support_vehicles import Evaluation
+from tests.unit.stream_jobs.rules.traces import T0, found, frame, level, rule, seconds
 
 LEVEL = {"kind": "level", "value": "x", "beyond": "above", "limit": 100, "raise_for_s": 3, "clear_for_s": 10}
 
@@ -97,7 +97,8 @@ def test_a_mean_needs_its_whole_time_and_half_of_its_tenths(tmp_path: Path) -> N
 
     def values(step_s: int, until_s: int) -> list[float]:
         frames = [
-            frame(s, Reading(None, None, 101.0 if s % 2 else 99.5, 100.0)) for s in range(1, until_s, step_s)
+            frame(s, Evaluation(None, None, 101.0 if s % 2 else 99.5, 100.0))
+            for s in range(1, until_s, step_s)
         ]
         return seconds(found(mine, frames))
 
@@ -110,5 +111,5 @@ def test_a_mean_is_not_raised_by_one_bad_value(tmp_path: Path) -> None:
     mine = rule(tmp_path, **LEVEL | {"mean_s": 20, "raise_for_s": 0})
     values = [90.0] * 40
     values[25] = 150.0
-    frames = [frame(s, Reading(None, None, v, 100.0)) for s, v in enumerate(values)]
+    frames = [frame(s, Evaluation(None, None, v, 100.0)) for s, v in enumerate(values)]
     assert found(mine, frames) == []

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from infra.contract.errors import ConfigError
-from tests.support_vehicles import Reading
-from tests.unit.stream_jobs.detect.traces import T0, Frame, found, frame, rule, seconds
+from tests.support_vehicles import Evaluation
+from tests.unit.stream_jobs.rules.traces import T0, Frame, found, frame, rule, seconds
 
 M = 1 / 111_194.93
 """Degrees of latitude in a metre."""
 DEPOT: dict[str, Any] = {"name": "depot", "lat_deg": 0.0, "lon_deg": 0.0, "radius_m": 500}
 YARD: dict[str, Any] = {"name": "yard", "polygon": [[0, 0], [0, 0.02], [0.01, 0.02], [0.01, 0]]}
-ON = Reading(True, None, None, None)
+ON = Evaluation(True, None, None, None)
 
 
 def at(place_s: int, north_m: float, east_m: float = 0.0) -> Frame:
@@ -89,7 +89,7 @@ def test_silence_is_found_by_its_timer_and_ended_by_the_next_frame(tmp_path: Pat
 
 def test_a_vehicle_that_was_switched_off_may_be_silent(tmp_path: Path) -> None:
     mine = rule(tmp_path, kind="silence", silent_for_s=300, condition="ignition_on")
-    off = Reading(False, None, None, None)
+    off = Evaluation(False, None, None, None)
     assert found(mine, [frame(0, ON), frame(1, off)], until_s=5000) == []
 
 

@@ -9,9 +9,9 @@ import pytest
 
 from infra.contract.errors import ConfigError
 from stream_jobs.rules.detect.build import detectors
-from stream_jobs.rules.kinds import Lasting, Level, Slope
+from stream_jobs.rules.kinds import Level, Slope, Stateful
 from stream_jobs.rules.model import VEHICLES, load_rules, of_query
-from tests.unit.stream_jobs.detect.traces import rule
+from tests.unit.stream_jobs.rules.traces import rule
 
 LEVEL: dict[str, Any] = {"kind": "level", "value": "coolant_temp_c", "beyond": "above", "limit": 105}
 
@@ -20,7 +20,7 @@ def test_a_level_is_read_as_written(tmp_path: Path) -> None:
     keys = LEVEL | {"while": "ignition_on", "while_for_s": 10, "clear": 102, "raise_for_s": 30}
     mine = rule(tmp_path, **keys, escalate=[{"limit": 110, "severity": "MAJOR"}])
     assert (mine.query, mine.source, mine.clear_for_s) == (VEHICLES, "frame", 60.0)
-    assert mine.lasting == Lasting(
+    assert mine.stateful == Stateful(
         Level(raise_for_s=30.0), clear_level=102.0, armed="ignition_on", armed_for_s=10.0,
         escalate=((110.0, "MAJOR"),),
     )  # fmt: skip
@@ -29,8 +29,8 @@ def test_a_level_is_read_as_written(tmp_path: Path) -> None:
 
 def test_a_slope_is_told_per_second_minute_hour_or_day(tmp_path: Path) -> None:
     mine = rule(tmp_path, **LEVEL | {"kind": "slope", "span_s": 60, "per": "minute"})
-    assert mine.lasting is not None
-    assert mine.lasting.spec == Slope(span_s=60.0, per_s=60.0)
+    assert mine.stateful is not None
+    assert mine.stateful.spec == Slope(span_s=60.0, per_s=60.0)
 
 
 @pytest.mark.parametrize(
@@ -64,5 +64,5 @@ def test_what_is_wrong_is_named(tmp_path: Path, keys: dict[str, Any], expected: 
 
 
 def test_every_shipped_rule_that_lasts_has_its_detector_and_an_id_of_its_own() -> None:
-    lasting = of_query(load_rules(), VEHICLES)
-    assert len(detectors(lasting)) == len(lasting) == len({rule.id for rule in lasting}) >= 31
+    stateful = of_query(load_rules(), VEHICLES)
+    assert len(detectors(stateful)) == len(stateful) == len({rule.id for rule in stateful}) >= 31

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from stream_jobs.rules.detect.history import QUANTILE, noted, quantile
-from tests.support_vehicles import Reading
-from tests.unit.stream_jobs.detect.traces import T0, Frame, found, frame, rule, seconds
+from tests.support_vehicles import Evaluation
+from tests.unit.stream_jobs.rules.traces import T0, Frame, found, frame, rule, seconds
 
 SLOPE = {"kind": "slope", "value": "x", "beyond": "above", "limit": 20, "span_s": 60, "per": "minute"}
 OWN = {"kind": "baseline", "value": "x", "beyond": "above", "limit": 0.06, "by": "share", "against": "median"}
@@ -18,7 +18,7 @@ SAME = {"kind": "unchanged", "value": "x", "raise_for_s": 30, "frames": 10}
 
 
 def course(values: list[float | None], step_s: float = 1.0, limit: float = 20.0) -> list[Frame]:
-    return [frame(k * step_s, Reading(None, None, v, limit)) for k, v in enumerate(values)]
+    return [frame(k * step_s, Evaluation(None, None, v, limit)) for k, v in enumerate(values)]
 
 
 def test_a_steep_slope_is_found_and_a_gentle_one_is_not(tmp_path: Path) -> None:
@@ -49,12 +49,12 @@ def test_a_value_that_stands_still_is_found_and_a_rare_repetition_is_not(tmp_pat
 
 
 def test_a_gap_begins_the_still_stand_anew(tmp_path: Path) -> None:
-    frames = [*course([88.1] * 20), *(frame(500 + s, Reading(None, None, 88.1, None)) for s in range(20))]
+    frames = [*course([88.1] * 20), *(frame(500 + s, Evaluation(None, None, 88.1, None)) for s in range(20))]
     assert found(rule(tmp_path, **SAME), frames) == []
 
 
 def geared(gear: int, at_s: int, value: float, load: str) -> Frame:
-    reading = Reading(load == "high", None, value, 0.06, learns=load == "low", names=(str(gear),))
+    reading = Evaluation(load == "high", None, value, 0.06, learns=load == "low", names=(str(gear),))
     return frame(at_s, reading)
 
 
@@ -94,8 +94,8 @@ def test_own_history_by_z_forgets_no_outlier_into_the_mean(tmp_path: Path) -> No
     keys = OWN | {"by": "z", "against": "mean", "limit": 4}
     mine = rule(tmp_path, **keys, warm_up=50, memory_s=3600)
     noise = random.Random(2)
-    usual = [Reading(True, None, 80 + noise.gauss(0, 1), 4.0, learns=True) for _ in range(300)]
-    odd = [Reading(True, None, 90.0, 4.0, learns=True)] * 20
+    usual = [Evaluation(True, None, 80 + noise.gauss(0, 1), 4.0, learns=True) for _ in range(300)]
+    odd = [Evaluation(True, None, 90.0, 4.0, learns=True)] * 20
     rows = found(mine, [frame(s, reading) for s, reading in enumerate([*usual, *odd])])
     assert seconds(rows)[0] == 300
 
@@ -111,7 +111,7 @@ def test_a_quantile_comes_near_that_of_all_values() -> None:
 
 
 def coded(at_s: int, *codes: str) -> Frame:
-    return frame(at_s, Reading(bool(codes), None, None, None, names=codes))
+    return frame(at_s, Evaluation(bool(codes), None, None, None, names=codes))
 
 
 def test_a_code_is_found_at_first_sight_each_by_its_name(tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ def test_regenerations_given_up_count_and_whole_ones_do_not(tmp_path: Path) -> N
     )
 
     def soot(values: list[float]) -> list[Frame]:
-        return [frame(60 * k, Reading(v > 50, None, v, None)) for k, v in enumerate(values)]
+        return [frame(60 * k, Evaluation(v > 50, None, v, None)) for k, v in enumerate(values)]
 
     assert seconds(found(mine, soot([78, 76, 80, 78, 82, 80, 84]))) == [360]
     assert found(mine, soot([75, 25, 27, 75, 25, 27, 75, 25, 27, 75])) == []

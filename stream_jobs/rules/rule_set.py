@@ -12,19 +12,19 @@ from stream_jobs.rules.model import VEHICLES, Rule, load_rules, of_query
 
 
 @dataclass(frozen=True, slots=True)
-class Detection:
+class RuleSet:
     """The rules, and a detector for each."""
 
     rules: tuple[Rule, ...] = ()
     detectors: tuple[Detector, ...] = ()
 
 
-def detection(settings: Settings) -> Detection:
+def rules_in_force(settings: Settings) -> RuleSet:
     """The rules in force; raises ConfigError where the rules file is wrong."""
     return of_rules(load_rules(settings.jobs.rules))
 
 
-def of_rules(rules: Iterable[Rule]) -> Detection:
+def of_rules(rules: Iterable[Rule]) -> RuleSet:
     """Those of the query ``vehicles`` among ``rules``."""
     mine = of_query(rules, VEHICLES)
-    return Detection(mine, detectors(mine))
+    return RuleSet(mine, detectors(mine))

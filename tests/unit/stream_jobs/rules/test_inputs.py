@@ -6,12 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream_jobs.vehicles.features import dump_features, joined, load_features
-from tests.support_vehicles import Reading, features_of, inputs_of, reading
+from tests.support_vehicles import Evaluation, features_of, inputs_of
 
 FLAG = st.sampled_from([None, False, True])
 NUMBER = st.none() | st.floats(-1e6, 1e6)
 NAMES = st.lists(st.text(max_size=3), max_size=3).map(tuple)
-READING = st.builds(Reading, FLAG, FLAG, NUMBER, NUMBER, FLAG, FLAG, NAMES)
+READING = st.builds(Evaluation, FLAG, FLAG, NUMBER, NUMBER, FLAG, FLAG, NAMES)
 T0 = 1_790_000_000_000
 
 
@@ -22,10 +22,10 @@ def frame(at_s: float) -> dict[str, float]:
 
 @settings(max_examples=50)
 @given(st.lists(READING, min_size=1, max_size=5))
-def test_every_reading_comes_out_as_it_went_in_also_after_a_checkpoint(readings: list[Reading]) -> None:
-    said = inputs_of([readings], named=range(len(readings)))
-    assert [reading(said, place, 0) for place in range(len(readings))] == readings
-    kept = load_features(dump_features(features_of([frame(0)], said)))
-    twice = joined([kept, features_of([frame(1)], said)])
+def test_every_reading_comes_out_as_it_went_in_also_after_a_checkpoint(readings: list[Evaluation]) -> None:
+    inputs = inputs_of([readings], named=range(len(readings)))
+    assert [evaluation(inputs, place, 0) for place in range(len(readings))] == readings
+    kept = load_features(dump_features(features_of([frame(0)], inputs)))
+    twice = joined([kept, features_of([frame(1)], inputs)])
     for row in (0, 1):
-        assert [reading(twice.rules, place, row) for place in range(len(readings))] == readings
+        assert [evaluation(twice.rules, place, row) for place in range(len(readings))] == readings

@@ -11,18 +11,18 @@ import yaml
 
 from infra.settings.settings import Settings
 from stream_jobs.rules.model import Rule, load_rules
+from stream_jobs.rules.rule_set import of_rules
 from stream_jobs.vehicles.core import Core
 from stream_jobs.vehicles.features import Features
 from stream_jobs.vehicles.limits import core_limits
-from stream_jobs.vehicles.plugged import of_rules
 from stream_jobs.vehicles.rows import AlertRow
 from stream_jobs.vehicles.state import dump, load
 from stream_jobs.windows.open_windows import Memory
-from tests.support_vehicles import Reading, features_of, inputs_of
+from tests.support_vehicles import Evaluation, features_of, inputs_of
 
 T0 = 1_790_000_000_000
-NO = Reading(False, True)
-Frame = tuple[dict[str, Any], Reading]
+NO = Evaluation(False, True)
+Frame = tuple[dict[str, Any], Evaluation]
 
 
 def rule(folder: Path, **keys: Any) -> Rule:
@@ -33,7 +33,7 @@ def rule(folder: Path, **keys: Any) -> Rule:
     return load_rules(path)[0]
 
 
-def frame(at_s: float, reading: Reading = NO, **changes: Any) -> Frame:
+def frame(at_s: float, reading: Evaluation = NO, **changes: Any) -> Frame:
     """A frame that ends ``at_s`` seconds after T0 and is received then, and what the rule says of it."""
     end_ms = T0 + round(1000 * at_s)
     head: dict[str, Any] = {
@@ -43,18 +43,18 @@ def frame(at_s: float, reading: Reading = NO, **changes: Any) -> Frame:
     return head | changes, reading
 
 
-def level(value: float | None, limit: float = 100.0, clear: float = 100.0, **more: Any) -> Reading:
+def level(value: float | None, limit: float = 100.0, clear: float = 100.0, **more: Any) -> Evaluation:
     """What Spark says of a value that is to stay below its limit."""
     if value is None:
-        return Reading(None, None, None, limit, **more)
-    return Reading(value > limit, value <= clear, value, limit, **more)
+        return Evaluation(None, None, None, limit, **more)
+    return Evaluation(value > limit, value <= clear, value, limit, **more)
 
 
 def found(of: Rule, frames: Iterable[Frame], until_s: float | None = None) -> list[AlertRow]:
     """What the rule's detector finds: the same in one go and frame by frame with a checkpoint after each."""
     came = list(frames)
     facts = [head | {"seq": _rank(came, head)} for head, _ in came]
-    named = [0] if of.lasting is not None and of.lasting.names else []
+    named = [0] if of.stateful is not None and of.stateful.names else []
     features = features_of(facts, inputs_of([[said] for _, said in came], named))
     until_ms = facts[-1]["received_ms"] if until_s is None else T0 + round(1000 * until_s)
     core = Core(core_limits(Settings()), of_rules([of]))
@@ -71,12 +71,12 @@ def _rank(frames: Iterable[Frame], head: dict[str, Any]) -> int:
 
 def one_by_one(core: Core, of: Rule, features: Features, until_ms: int) -> list[AlertRow]:
     """As the stream would have it: frames in the order of receipt, a batch each."""
-    detection, blob, rows = of_rules([of]), None, []
+    rule_set, blob, rows = of_rules([of]), None, []
     for place in np.argsort(features["received_ms"], kind="stable"):
-        fleet, _ = load(blob, detection)
+        fleet, _ = load(blob, rule_set)
         rows += core.take(fleet, features.take(np.array([place])))
         blob = dump(fleet, Memory())
-    fleet, _ = load(blob, detection)
+    fleet, _ = load(blob, rule_set)
     rows += core.expire(fleet, np.arange(len(fleet.ids)), until_ms)
     return [row for row in rows if isinstance(row, AlertRow)]
 
