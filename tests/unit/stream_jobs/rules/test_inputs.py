@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream_jobs.vehicles.features import dump_features, joined, load_features
-from tests.support_vehicles import Evaluation, features_of, inputs_of
+from tests.support_vehicles import Evaluation, evaluation, features_of, inputs_of
 
 FLAG = st.sampled_from([None, False, True])
 NUMBER = st.none() | st.floats(-1e6, 1e6)
