@@ -51,8 +51,7 @@ def fill(home: Path, vehicles: int, frames: int) -> None:
 
 def ask(home: Path, scope: Scope, name: str) -> None:
     """One audit of the archive; prints what it took."""
-    names = archive.files(home, max(0, scope.since_ms - HOUR_MS))
-    with archive.opened(home, names, scope) as store:
+    with archive.opened(home, scope, before_ms=HOUR_MS) as store:
         devices, parts = store.devices(), store.partitions()
     used = resource.getrusage(resource.RUSAGE_SELF)
     records = sum(part.records for part in parts)

@@ -178,7 +178,7 @@ def audited(site: Site, honest: Sequence[str]) -> Promise:
     while True:
         with LogEnds(site.endpoints.kafka_bootstrap, site.settings.kafka.prefix) as ends:
             found = collect(
-                replace(sources(site.settings, site.endpoints), taken=ends.ends(TELEMETRY)), WHOLE
+                replace(sources(site.settings, site.endpoints), committed=ends.ends(TELEMETRY)), WHOLE
             )
         left = {
             vehicle: f.residual - (0 if vehicle in honest else max(0, f.missing - f.not_kept))

@@ -1,6 +1,7 @@
-"""The archive's side: frames of each device, the gaps between their sequence numbers, holes in the log.
+"""The archive as a source of an audit: frames of each device, the gaps between their sequence numbers, holes
+in the log, vehicles that two devices claim to be.
 
-Frames are told apart in shares of the fleet, so that memory does not grow with the archive.
+Frames are counted in shares of the fleet, so that memory does not grow with the archive.
 """
 
 from __future__ import annotations
@@ -19,17 +20,22 @@ from infra.clients.duck import connected
 from infra.contract.seq_ranges import Ranges, merged
 from stream_jobs.archive import reader
 from stream_jobs.archive.manifest import HOUR_MS, archive_of, read_hour
-from stream_jobs.archive.reader import paths
 from stream_jobs.audit.edge import Device
 from stream_jobs.audit.scope import EVER_MS, Scope
 
 SHARE_ROWS: Final = 2_000_000
-"""Records that are told apart at once."""
+"""Records whose identities are counted at once."""
 MEMORY: Final = "512MB"
 """DuckDB's own limit; what is beyond goes to the disk."""
-Taken = tuple[str, Mapping[int, int]]
-"""A topic and the next offset of each partition that the archive has taken for certain."""
-NOT_CUT: Final[Taken] = ("", {})
+OVERLAP_MS: Final = 30_000
+"""Longer than what clocks (``jobs.ahead_s``) and a frame's length can explain."""
+NextOffsets = tuple[str, Mapping[int, int]]
+"""A topic and the next offset of each partition that the archive has committed."""
+NOT_CUT: Final[NextOffsets] = ("", {})
+Span = tuple[float, float]
+"""From when to when, ms since 1970; infinite where it is not known."""
+DeadFrame = tuple[str, str, int, int]
+"""A frame known to lie in a dead letter: SHA-256 of the letter's bytes (hex), vehicle id, boot id, seq."""
 
 
 @dataclass(slots=True)
@@ -66,8 +72,15 @@ class PartitionCount:
     doubles: int
 
 
-Span = tuple[float, float]
-"""From when to when, ms since 1970; infinite where it is not known."""
+@dataclass(frozen=True, slots=True)
+class Clone:
+    """A vehicle, two boots of it, and how long they overlap in sample time, ms."""
+
+    vehicle_id: str
+    boot_id: int
+    other_boot_id: int
+    overlap_ms: int
+
 
 _RECORDS = """
 CREATE OR REPLACE TEMP VIEW record AS
@@ -105,6 +118,11 @@ _FOLLOWING = """
 SELECT vehicle_id, boot_id, min(seq) FROM record
 WHERE verdict IN ('ok', 'late') AND t0_ms >= $until GROUP BY ALL
 """
+_GAP = """
+CREATE OR REPLACE TEMP TABLE gap AS
+SELECT unnest($vehicles::VARCHAR[]) AS vehicle_id, unnest($boots::BIGINT[]) AS boot_id,
+       unnest($firsts::BIGINT[]) AS first_seq, unnest($lasts::BIGINT[]) AS last_seq
+"""
 _ELSEWHERE = """
 SELECT DISTINCT r.vehicle_id, r.boot_id, r.seq
 FROM record r JOIN gap g ON r.vehicle_id = g.vehicle_id AND r.boot_id = g.boot_id
@@ -118,11 +136,14 @@ FROM gap g LEFT JOIN record r ON r.vehicle_id = g.vehicle_id AND r.boot_id = g.b
 GROUP BY ALL
 """
 _AGAIN = """
-SELECT vehicle_id, count(DISTINCT (boot_id, seq, t0_ms)) - count(DISTINCT (boot_id, seq))
-FROM record SEMI JOIN asked USING (vehicle_id)
-WHERE verdict = 'ok' AND at_ms >= $since AND at_ms < $until AND received_ms < $seen
+SELECT vehicle_id, sum(moments - 1)::BIGINT
+FROM (SELECT vehicle_id, count(DISTINCT t0_ms) AS moments FROM record
+      WHERE {vehicles} AND verdict = 'ok' AND at_ms >= $since AND at_ms < $until AND received_ms < $seen
+      GROUP BY vehicle_id, boot_id, seq)
 GROUP BY ALL
 """
+_THESE = "vehicle_id IN (SELECT unnest($vehicles::VARCHAR[]))"
+_SHARE = "hash(vehicle_id) % $shares = $share"
 _PARTITIONS = """
 SELECT topic, partition, count(*), min(log_offset), max(log_offset),
        sum(log_offset::HUGEINT), sum(log_offset::HUGEINT * log_offset)
@@ -140,184 +161,29 @@ CREATE OR REPLACE TEMP TABLE one AS
 SELECT log_offset FROM record WHERE topic = $topic AND partition = $partition
                                 AND log_offset BETWEEN $first AND $last
 """
-
-
-class Archive:
-    """Questions to some files of the archive; gaps and holes in them are rare, frames are many.
-
-    Of the topic of ``taken`` only what lies before its next offsets, by partition.
-    """
-
-    def __init__(
-        self,
-        connection: duckdb.DuckDBPyConnection,
-        files: Sequence[str],
-        scope: Scope,
-        taken: Taken = NOT_CUT,
-    ) -> None:
-        self._connection = connection
-        self._scope = scope
-        self._bounds = {"since": scope.since_ms, "until": scope.until_ms, "seen": scope.seen_until_ms}
-        names = ", ".join(map(_quoted, files))
-        read = f"read_parquet([{names}], hive_partitioning = false)" if names else _NOTHING
-        topic, ends = taken
-        beyond = " OR ".join(f"partition = {int(p)} AND log_offset >= {int(end)}" for p, end in ends.items())
-        self._run(_RECORDS.format(files=read, beyond=f"topic = {_quoted(topic)} AND ({beyond or 'false'})"))
-
-    def devices(self, share_rows: int = SHARE_ROWS) -> dict[Device, DeviceCount]:
-        """Every device with a record in the scope; about ``share_rows`` records are told apart at once."""
-        found: dict[Device, DeviceCount] = {}
-        rows = int(self._run("SELECT count(*) FROM record")[0][0])
-        shares = -(-rows // share_rows)
-        for share in range(shares):
-            self._run(_IDENTITIES, {**self._bounds, "shares": shares, "share": share})
-            for vehicle_id, boot_id, *counts in self._run(_DEVICES):
-                found[vehicle_id, boot_id] = DeviceCount(*counts)
-            for vehicle_id, boot_id, first, last in self._run(_GAPS):
-                found[vehicle_id, boot_id].gaps.append((first, last))
-        for count in found.values():
-            count.gaps = merged(count.gaps)
-        self._note_following(found)
-        return found
-
-    def _note_following(self, found: Mapping[Device, DeviceCount]) -> None:
-        if not self._scope.whole:
-            for vehicle_id, boot_id, seq in self._run(_FOLLOWING, {"until": self._scope.until_ms}):
-                if (vehicle_id, boot_id) in found:
-                    found[vehicle_id, boot_id].following = seq
-
-    def _note_gaps(self, gaps: Mapping[Device, Ranges]) -> None:
-        rows = [(*device, first, last) for device, ranges in gaps.items() for first, last in ranges]
-        self._run(
-            "CREATE OR REPLACE TEMP TABLE gap"
-            " (vehicle_id VARCHAR, boot_id BIGINT, first_seq BIGINT, last_seq BIGINT)"
-        )
-        if rows:
-            self._connection.executemany("INSERT INTO gap VALUES (?, ?, ?, ?)", rows)
-
-    def around(self, gaps: Mapping[Device, Ranges]) -> dict[tuple[Device, int], Span]:
-        """By device and first number of a gap: when the frames before and behind it were received."""
-        self._note_gaps(gaps)
-        return {
-            ((vehicle_id, boot_id), first): (
-                -inf if before is None else before,
-                inf if after is None else after,
-            )
-            for vehicle_id, boot_id, first, before, after in self._run(_AROUND)
-        }
-
-    def elsewhere(self, gaps: Mapping[Device, Ranges]) -> dict[Device, Ranges]:
-        """Of these ranges the frames that the files hold at whatever moment."""
-        if not any(gaps.values()) or self._scope.whole:
-            return {}
-        self._note_gaps(gaps)
-        found: defaultdict[Device, list[tuple[int, int]]] = defaultdict(list)
-        for vehicle_id, boot_id, seq in self._run(_ELSEWHERE):
-            found[vehicle_id, boot_id].append((seq, seq))
-        return {device: merged(ranges) for device, ranges in found.items()}
-
-    def again(self, vehicles: Sequence[str]) -> dict[str, int]:
-        """How often these vehicles used a number again in time, for another first sample."""
-        if not vehicles:
-            return {}
-        self._run("CREATE OR REPLACE TEMP TABLE asked (vehicle_id VARCHAR)")
-        self._connection.executemany("INSERT INTO asked VALUES (?)", [[each] for each in vehicles])
-        return dict(self._run(_AGAIN, self._bounds))
-
-    def partitions(self) -> list[PartitionCount]:
-        """Records received in the scope by partition of the log, with the offsets between them that lack.
-
-        All of them for a scope from the start: their offsets are known whether or not they are closed.
-        """
-        found = []
-        bounds = self._bounds if self._scope.since_ms else {"since": 0, "until": EVER_MS, "seen": EVER_MS}
-        for topic, partition, records, first, last, total, squares in self._run(_PARTITIONS, bounds):
-            place = {"topic": topic, "partition": partition, "first": first, "last": last}
-            whole = (records, total, squares) == _series(first, last)
-            holes, doubles = ([], 0) if whole else self._holes(place)
-            found.append(PartitionCount(topic, partition, records, first, last, holes, doubles))
-        return found
-
-    def _holes(self, place: Mapping[str, Any]) -> tuple[Ranges, int]:
-        self._run(_ONE_PARTITION, place)
-        doubles = int(self._run("SELECT count(*) - count(DISTINCT log_offset) FROM one")[0][0])
-        return [(first, last) for first, last in self._run(_HOLES)], doubles
-
-    def open_records(self, until_ms: int) -> int:
-        """Records of frames before ``until_ms`` that the scope leaves out at its end: not closed yet."""
-        sql = """
-            SELECT count(*) FROM record
-            WHERE at_ms >= $since AND at_ms < $end AND (at_ms >= $until OR received_ms >= $seen)"""
-        return int(self._run(sql, {**self._bounds, "end": until_ms})[0][0])
-
-    def windows(self, vehicle_id: str, window_ms: int) -> dict[int, tuple[int, int, int, int]]:
-        """By window, ms: frames in time that begin in it, one of their boots, first and last number."""
-        sql = """
-            SELECT t0_ms // $window * $window, count(DISTINCT (boot_id, seq)), max(boot_id),
-                   min(seq), max(seq)
-            FROM record
-            WHERE vehicle_id = $vehicle AND verdict = 'ok' AND t0_ms >= $since AND t0_ms < $until
-              AND received_ms < $seen
-            GROUP BY 1"""
-        rows = self._run(sql, {**self._bounds, "vehicle": vehicle_id, "window": window_ms})
-        return {start: (frames, boot, first, last) for start, frames, boot, first, last in rows}
-
-    def _run(self, sql: str, values: Mapping[str, Any] | None = None) -> list[tuple[Any, ...]]:
-        used = {name: value for name, value in (values or {}).items() if f"${name}" in sql}
-        return self._connection.execute(sql, used).fetchall()
-
-
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
-
-
-def _series(first: int, last: int) -> tuple[int, int, int]:
-    """Count, sum and sum of squares of all whole numbers from first to last."""
-
-    def squares(n: int) -> int:
-        return n * (n + 1) * (2 * n + 1) // 6
-
-    return (
-        last - first + 1,
-        (first + last) * (last - first + 1) // 2,
-        squares(last) - squares(first - 1),
-    )
-
-
-def files(home: Path, since_ms: int) -> list[str]:
-    """Files of the archive with records received from ``since_ms`` on; raises ArchiveError."""
-    return reader.paths(archive_of(home), since_ms)
-
-
-def horizon_ms(home: Path) -> int | None:
-    """Records received before it have expired; None: none ever have."""
-    folder = archive_of(home)
-    expired = [hour for hour in reader.hours(folder) if read_hour(folder, hour).expired_rows]
-    return max(expired) + HOUR_MS if expired else None
-
-
-@contextmanager
-def opened(home: Path, names: Sequence[str], scope: Scope, taken: Taken = NOT_CUT) -> Iterator[Archive]:
-    """The archive's answers while the block runs."""
-    with connected(MEMORY, home.absolute() / "tmp") as connection:
-        yield Archive(connection, names, scope, taken)
-
-
-OVERLAP_MS: Final = 30_000
-"""Longer than what clocks (``jobs.ahead_s``) and a frame's length can explain."""
-
-
-@dataclass(frozen=True, slots=True)
-class Clone:
-    """A vehicle, two boots of it, and how long they overlap in sample time, ms."""
-
-    vehicle_id: str
-    boot_id: int
-    other_boot_id: int
-    overlap_ms: int
-
-
-_SQL = """
+_OPEN = """
+SELECT count(*) FROM record
+WHERE at_ms >= $since AND at_ms < $end AND (at_ms >= $until OR received_ms >= $seen)
+"""
+_WINDOWS = """
+SELECT t0_ms // $window * $window, count(DISTINCT (boot_id, seq)), max(boot_id), min(seq), max(seq)
+FROM record
+WHERE vehicle_id = $vehicle AND verdict = 'ok' AND t0_ms >= $since AND t0_ms < $until AND received_ms < $seen
+GROUP BY 1
+"""
+_TOTALS = """
+SELECT sum(records), count(*), sum(ok) - count_if(ok > 0), sum(records - live), count_if(live = 0)
+FROM (SELECT count(*) AS records, count_if(verdict = 'ok') AS ok,
+             count_if(coalesce(topic = $live, true)) AS live
+      FROM record WHERE hash(vehicle_id) % $shares = $share GROUP BY vehicle_id, boot_id, seq)
+"""
+_DEAD_ARCHIVED = """
+SELECT count(DISTINCT dead.digest)
+FROM (SELECT unnest($digests::VARCHAR[]) AS digest, unnest($vehicles::VARCHAR[]) AS vehicle_id,
+             unnest($boots::BIGINT[]) AS boot_id, unnest($seqs::BIGINT[]) AS seq) dead
+SEMI JOIN record USING (vehicle_id, boot_id, seq)
+"""
+_CLONES = """
 WITH boot AS (
     SELECT vehicle_id, boot_id, min(t0_ms) AS from_ms, max(t0_ms + span_ms) AS to_ms,
            min(received_ms) AS first_ms, max(received_ms) AS last_ms
@@ -333,11 +199,184 @@ ORDER BY ALL
 """
 
 
+class Archive:
+    """Questions to some files of the archive; gaps and holes in them are rare, frames are many.
+
+    Of the topic of ``committed`` only what lies before its next offsets, by partition.
+    """
+
+    def __init__(
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        files: Sequence[str],
+        scope: Scope,
+        committed: NextOffsets,
+    ) -> None:
+        self._connection = connection
+        self._scope = scope
+        self._bounds = {"since": scope.since_ms, "until": scope.until_ms, "seen": scope.seen_until_ms}
+        names = ", ".join(map(_quoted, files))
+        read = f"read_parquet([{names}], hive_partitioning = false)" if names else _NOTHING
+        topic, ends = committed
+        beyond = " OR ".join(f"partition = {int(p)} AND log_offset >= {int(end)}" for p, end in ends.items())
+        self._run(_RECORDS.format(files=read, beyond=f"topic = {_quoted(topic)} AND ({beyond or 'false'})"))
+
+    def devices(self, share_rows: int = SHARE_ROWS) -> dict[Device, DeviceCount]:
+        """Every device with a record in the scope; identities of about ``share_rows`` records at once."""
+        found: dict[Device, DeviceCount] = {}
+        for share in self._shares(share_rows):
+            self._run(_IDENTITIES, share)
+            for vehicle_id, boot_id, *counts in self._run(_DEVICES):
+                found[vehicle_id, boot_id] = DeviceCount(*counts)
+            for vehicle_id, boot_id, first, last in self._run(_GAPS):
+                found[vehicle_id, boot_id].gaps.append((first, last))
+        for count in found.values():
+            count.gaps = merged(count.gaps)
+        if not self._scope.whole:
+            for vehicle_id, boot_id, seq in self._run(_FOLLOWING):
+                if (vehicle_id, boot_id) in found:
+                    found[vehicle_id, boot_id].following = seq
+        return found
+
+    def totals(self, live_topic: str | None = None, share_rows: int = SHARE_ROWS) -> dict[str, int]:
+        """Sums of all records for the ledger, whatever the scope.
+
+        Records of other topics than ``live_topic`` are of a back-fill; None: all are live.
+        """
+        sums = [0] * 5
+        for share in self._shares(share_rows):
+            (row,) = self._run(_TOTALS, share | {"live": live_topic})
+            sums = [a + (b or 0) for a, b in zip(sums, row, strict=True)]
+        names = ("archived", "distinct", "duplicate", "backfilled", "backfilled_distinct")
+        return dict(zip(names, map(int, sums), strict=True))
+
+    def _shares(self, share_rows: int) -> Iterator[dict[str, Any]]:
+        ((rows,),) = self._run("SELECT count(*) FROM record")
+        shares = -(-rows // share_rows)
+        yield from ({"shares": shares, "share": share} for share in range(shares))
+
+    def around(self, gaps: Mapping[Device, Ranges]) -> dict[tuple[Device, int], Span]:
+        """By device and first number of a gap: when the frames before and behind it were received."""
+        self._run(_GAP, _columns(gaps))
+        found = {}
+        for vehicle_id, boot_id, first, before, after in self._run(_AROUND):
+            span = (-inf if before is None else before, inf if after is None else after)
+            found[(vehicle_id, boot_id), first] = span
+        return found
+
+    def elsewhere(self, gaps: Mapping[Device, Ranges]) -> dict[Device, Ranges]:
+        """Of these ranges the frames that the files hold at whatever moment."""
+        if not any(gaps.values()) or self._scope.whole:
+            return {}
+        self._run(_GAP, _columns(gaps))
+        found: defaultdict[Device, list[tuple[int, int]]] = defaultdict(list)
+        for vehicle_id, boot_id, seq in self._run(_ELSEWHERE):
+            found[vehicle_id, boot_id].append((seq, seq))
+        return {device: merged(ranges) for device, ranges in found.items()}
+
+    def again(self, vehicles: Sequence[str]) -> dict[str, int]:
+        """How often these vehicles used a number again in time, for another first sample."""
+        return (
+            dict(self._run(_AGAIN.format(vehicles=_THESE), {"vehicles": list(vehicles)})) if vehicles else {}
+        )
+
+    def again_in_all(self) -> int:
+        """The same of all vehicles together."""
+        shares = self._shares(SHARE_ROWS)
+        return sum(again for share in shares for _, again in self._run(_AGAIN.format(vehicles=_SHARE), share))
+
+    def dead_archived(self, dead: Sequence[DeadFrame]) -> int:
+        """Distinct dead letters, of those given, whose frame the archive holds."""
+        columns = [list(column) for column in zip(*dead, strict=True)] or [[]] * 4
+        values = dict(zip(("digests", "vehicles", "boots", "seqs"), columns, strict=True))
+        return int(self._run(_DEAD_ARCHIVED, values)[0][0]) if dead else 0
+
+    def partitions(self) -> list[PartitionCount]:
+        """Records received in the scope by partition of the log, with the offsets between them that lack.
+
+        All of them for a scope from the start: their offsets are known whether or not they are closed.
+        """
+        found = []
+        everything = {"since": 0, "until": EVER_MS, "seen": EVER_MS}
+        rows = self._run(_PARTITIONS, {} if self._scope.since_ms else everything)
+        for topic, partition, records, first, last, total, squares in rows:
+            holes: Ranges = []
+            doubles = 0
+            if (records, total, squares) != _series(first, last):
+                place = {"topic": topic, "partition": partition, "first": first, "last": last}
+                self._run(_ONE_PARTITION, place)
+                doubles = int(self._run("SELECT count(*) - count(DISTINCT log_offset) FROM one")[0][0])
+                holes = [(start, end) for start, end in self._run(_HOLES)]
+            found.append(PartitionCount(topic, partition, records, first, last, holes, doubles))
+        return found
+
+    def open_records(self, until_ms: int) -> int:
+        """Records of frames before ``until_ms`` that the scope leaves out at its end: not closed yet."""
+        return int(self._run(_OPEN, {"end": until_ms})[0][0])
+
+    def windows(self, vehicle_id: str, window_ms: int) -> dict[int, tuple[int, int, int, int]]:
+        """By window, ms: frames in time that begin in it, one of their boots, first and last number."""
+        rows = self._run(_WINDOWS, {"vehicle": vehicle_id, "window": window_ms})
+        return {start: (frames, boot, first, last) for start, frames, boot, first, last in rows}
+
+    def _run(self, sql: str, values: Mapping[str, Any] | None = None) -> list[tuple[Any, ...]]:
+        """A statement with ``values`` and the bounds of the scope, those of them that it names."""
+        given = {**self._bounds, **(values or {})}
+        used = {name: value for name, value in given.items() if f"${name}" in sql}
+        return self._connection.execute(sql, used).fetchall()
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _columns(gaps: Mapping[Device, Ranges]) -> dict[str, list[Any]]:
+    rows = [(*device, first, last) for device, ranges in gaps.items() for first, last in ranges]
+    columns = [list(column) for column in zip(*rows, strict=True)] or [[]] * 4
+    return dict(zip(("vehicles", "boots", "firsts", "lasts"), columns, strict=True))
+
+
+def _series(first: int, last: int) -> tuple[int, int, int]:
+    """Count, sum and sum of squares of all whole numbers from first to last."""
+
+    def squares(n: int) -> int:
+        return n * (n + 1) * (2 * n + 1) // 6
+
+    count = last - first + 1
+    return count, (first + last) * count // 2, squares(last) - squares(first - 1)
+
+
+@contextmanager
+def opened(
+    home: Path, scope: Scope, committed: NextOffsets = NOT_CUT, before_ms: int = 0
+) -> Iterator[Archive]:
+    """The answers of a home's archive while the block runs, from files received from the scope's begin on.
+
+    ``before_ms``: so much earlier, for frames stamped ahead. Raises ArchiveError.
+    """
+    names = reader.paths(archive_of(home), max(0, scope.since_ms - before_ms))
+    with connected(MEMORY, home.absolute() / "tmp") as connection:
+        yield Archive(connection, names, scope, committed)
+
+
+def horizon_ms(home: Path) -> int | None:
+    """Records received before it have expired; None: none ever have."""
+    folder = archive_of(home)
+    expired = [hour for hour in reader.hours(folder) if read_hour(folder, hour).expired_rows]
+    return max(expired) + HOUR_MS if expired else None
+
+
 def cloned_vehicles(home: Path) -> list[Clone]:
-    """All that the archive of a home shows; none where there is no archive yet."""
-    files = paths(archive_of(home))
+    """Vehicles whose identity two devices use at once; none where there is no archive yet.
+
+    A device has one boot at a time. Frames of two boots of one vehicle whose sample times overlap come from
+    two devices, unless a clock was set back between the boots; so their receive times must overlap too. A
+    reboot gives neither. What a vehicle stored before a reboot and sends after it overlaps in receive time
+    alone.
+    """
+    files = reader.paths(archive_of(home))
     if not files:
         return []
     with connected() as connection:
-        rows = connection.execute(_SQL, [files, OVERLAP_MS, OVERLAP_MS]).fetchall()
+        rows = connection.execute(_CLONES, [files, OVERLAP_MS, OVERLAP_MS]).fetchall()
     return [Clone(*row) for row in rows]

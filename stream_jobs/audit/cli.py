@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from enum import StrEnum
 from typing import Annotated
 
@@ -42,15 +43,15 @@ def audit(
     from infra.settings.settings import endpoints, load
     from infra.settings.values import duration_ms
     from stream_jobs.audit import report
-    from stream_jobs.audit.run import audit as take
-    from stream_jobs.audit.run import wanted
+    from stream_jobs.audit.run import audit as run_audit
+    from stream_jobs.audit.scope import wanted
 
     if at_most is not None and not wait:
         raise ConfigError(f"{at_most}: a duration is wanted after --wait only")
     wait_s = duration_ms(at_most or "60s", "--wait") / 1000 if wait else 0.0
     settings = load()
-    scope = wanted(settings, since, day)
-    found = take(settings, endpoints(settings), scope, wait_s)
+    scope = wanted(since, day, settings.tz, time.time_ns() // 1_000_000)
+    found = run_audit(settings, endpoints(settings), scope, wait_s)
     typer.echo(report.as_json(found) if as_json else report.as_text(found, by is not None, settings.tz))
     if found.residual != 0:
         raise typer.Exit(1)

@@ -1,4 +1,7 @@
-"""An audit: edge, archive and database asked one after the other, and put side by side."""
+"""The ledger's sources (runs, archive, Kafka, database) asked one after the other and put side by side.
+
+``current_ledger`` gives the sums of everything, ``collect`` the account of each vehicle in a scope.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +23,72 @@ from stream_jobs.audit import archive, edge, ledger, tables
 from stream_jobs.audit.archive import Archive, DeviceCount, PartitionCount, Span
 from stream_jobs.audit.edge import Device, EdgeDevice
 from stream_jobs.audit.ledger import Figures, Gap, Ledger
-from stream_jobs.audit.scope import Scope
+from stream_jobs.audit.scope import WHOLE, Scope
 from stream_jobs.audit.tables import SessionLoss, Tables
 
-LOOKED_INTO: Final = 20
+TELEMETRY: Final = "telemetry"
+POLL_S: Final = 1.0
+COMPARED_VEHICLES: Final = 20
 """Vehicles whose windows are compared one by one, where their sums differ."""
 SLACK_MS: Final = 3_600_000
+
+
+def current_ledger(home: Path, endpoints: Endpoints, ends: LogEnds) -> Ledger:
+    """The ledger over everything since this home's start; raises ServiceError.
+
+    The figures are read one after the other: while data flows, they differ by what is on its way.
+    """
+    runs = edge.run_totals(home)
+    with archive.opened(home, WHOLE) as store:
+        archived = store.totals(ends.topic(TELEMETRY))
+    database = figures.ledger(endpoints.db_ingest_url)
+    dead = figures.dead_frames(endpoints.db_ingest_url)
+    with archive.opened(home, WHOLE) as store:  # what has come meanwhile too
+        found = ledger.balance(runs, ends.appended(TELEMETRY), archived, database, store.dead_archived(dead))
+        if found.missing_in_archive or found.missing_in_windows >= 0:
+            return found
+        own = min(-found.missing_in_windows, store.again_in_all())  # frames, though their numbers were used
+    return replace(found, duplicate=found.duplicate - own)
+
+
+def settled_ledger(home: Path, endpoints: Endpoints, ends: LogEnds, deadline_s: float) -> Ledger:
+    """The ledger once the archive holds the log and two readings agree, or as it is at the deadline."""
+    end = time.monotonic() + deadline_s
+    last = current_ledger(home, endpoints, ends)
+    while True:
+        time.sleep(POLL_S)
+        now = current_ledger(home, endpoints, ends)
+        quiet = now == last and now.missing_in_archive == 0 and now.missing_in_windows == 0
+        if quiet or time.monotonic() > end:
+            return now
+        last = now
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Where the sources of an account are, and what none of them can say yet while data flows."""
+
+    home: Path
+    db_url: str
+    window_ms: int
+    ahead_ms: int
+    topic: str
+    committed: Mapping[int, int] | None = None
+    """Next offset of the live topic by partition up to which the archive has all, as far as that is known."""
+    waiting: Callable[[], Mapping[Device, Ranges]] = dict
+    """Frames that lie in the log and in no consumer's results yet."""
+    broker_dropped: int | None = None
+
+
+def sources(settings: Settings, addresses: Endpoints) -> Sources:
+    """Those of these settings, without what only a whole audit asks."""
+    return Sources(
+        home=settings.paths.home.resolve(),
+        db_url=addresses.db_ingest_url,
+        window_ms=settings.jobs.window_s * 1000,
+        ahead_ms=clock_limits(settings).ahead_ms,
+        topic=kafka_topic(settings.kafka.prefix, TELEMETRY),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +117,7 @@ class LogGap:
 
 @dataclass(slots=True)
 class Account:
-    """One audit of a scope."""
+    """The ledger of a scope by vehicle, and what is missing by name."""
 
     scope: Scope
     vehicles: dict[str, Figures] = field(default_factory=dict)
@@ -94,79 +157,67 @@ class Account:
 
 
 def collect(
-    sources: Sources, scope: Scope, told: Mapping[Device, EdgeDevice] | None = None, asked_ms: int = 0
+    sources: Sources, scope: Scope, runs: Mapping[Device, EdgeDevice] | None = None, asked_ms: int = 0
 ) -> Account:
-    """The account of a scope; ``told`` where the runs were read already. Raises ServiceError.
+    """The account of a scope; ``runs``: their devices, where they were read already. Raises ServiceError.
 
     ``asked_ms``: the end of what was asked for, where the scope is the closed part of it.
     """
     found = Account(scope, broker_dropped=sources.broker_dropped)
-    told = edge.devices(sources.home) if told is None else told
-    since_ms = max(0, scope.since_ms - sources.ahead_ms - SLACK_MS)
-    names = archive.files(sources.home, since_ms)
-    taken = archive.NOT_CUT if sources.taken is None else (sources.topic, sources.taken)
-    with archive.opened(sources.home, names, scope, taken) as store:
+    runs = edge.devices(sources.home) if runs is None else runs
+    committed = archive.NOT_CUT if sources.committed is None else (sources.topic, sources.committed)
+    with archive.opened(sources.home, scope, committed, sources.ahead_ms + SLACK_MS) as store:
         counts = store.devices()
         parts = store.partitions()
         with tables.opened(sources.db_url) as database:
-            _devices(found, counts, told, store, database, sources.waiting)
-            _listed(found, database)
+            _devices(found, counts, runs, store, database, sources.waiting)
+            for vehicle_id, listed in database.listed(scope).items():
+                found.vehicles.setdefault(vehicle_id, Figures()).add(Figures(**listed))
             _again(found, store)
             _sessions(found, store, database)
             _windows(found, store, database, sources.window_ms)
         found.open_records = store.open_records(asked_ms) if asked_ms > scope.until_ms else 0
     found.log = _log_gaps(parts, sources, scope)
-    found.total = ledger.totals(found.vehicles)
+    for vehicle in found.vehicles.values():
+        found.total.add(vehicle)
     return found
 
 
 def _devices(
-    found: Account, counts: Mapping[Device, DeviceCount], told: Mapping[Device, EdgeDevice],
+    found: Account, counts: Mapping[Device, DeviceCount], runs: Mapping[Device, EdgeDevice],
     store: Archive, database: Tables, waiting: Callable[[], Mapping[Device, Ranges]],
 ) -> None:  # fmt: skip
     """Every device's frames, and which are missing."""
-    lacking = {d: ledger.absent(counts.get(d), told.get(d), found.scope) for d in counts.keys() | told.keys()}
+    lacking = {d: ledger.absent(counts.get(d), runs.get(d), found.scope) for d in counts.keys() | runs.keys()}
     ranges = {d: [*a.between, *a.behind] for d, a in lacking.items() if a.between or a.behind}
     elsewhere = store.elsewhere(ranges)
-    left = {d: r for d, whole in ranges.items() if (r := minus(whole, elsewhere.get(d, [])))}
+    left = {d for d, whole in ranges.items() if minus(whole, elsewhere.get(d, []))}
     dead = database.dead_frames(sorted({vehicle_id for vehicle_id, _ in left})) if left else {}
     in_log = waiting() if left else {}
     vehicles: defaultdict[str, Figures] = defaultdict(Figures)
-    for device in sorted(lacking):
-        count = counts.get(device)
-        if count is None and device not in left:
-            continue
-        figures, missing = ledger.of_device(
-            count, told.get(device), lacking[device], elsewhere.get(device, []), dead.get(device, []),
-            in_log.get(device, []),
-        )  # fmt: skip
-        vehicles[device[0]].add(figures)
+    for device in sorted(counts.keys() | left):
+        known_places = (places.get(device, []) for places in (elsewhere, dead, in_log))
+        one, missing = ledger.of_device(counts.get(device), runs.get(device), lacking[device], *known_places)
+        vehicles[device[0]].add(one)
         if missing:
             found.gaps.append(Gap(*device, missing))
     found.vehicles = dict(vehicles)
 
 
-def _listed(found: Account, database: Tables) -> None:
-    for vehicle_id, listed in database.listed(found.scope).items():
-        ledger.enter_listed(found.vehicles.setdefault(vehicle_id, Figures()), listed)
-
-
 def _again(found: Account, store: Archive) -> None:
     """Numbers used again for another moment: what windows counted under them once more is no double."""
-    more = [v for v, figures in sorted(found.vehicles.items()) if figures.counted > figures.in_time]
+    more = [v for v, one in sorted(found.vehicles.items()) if one.counted > one.in_time]
     for vehicle_id, again in store.again(more).items():
         found.again += ledger.enter_again(found.vehicles[vehicle_id], again)
 
 
 def _sessions(found: Account, store: Archive, database: Tables) -> None:
-    """Gaps in the time of whose missing frames the broker lost a session of the bridge."""
+    """Mark gaps in the time of whose missing frames the broker lost a session of the bridge."""
     scope, losses = found.scope, database.session_losses()
     found.sessions = [x for x in losses if x.at_ms >= scope.since_ms and x.since_ms < scope.until_ms]
-    if not losses or not found.gaps:
-        return
-    ranges = {(g.vehicle_id, g.boot_id): g.ranges for g in found.gaps}
-    spans = store.around(ranges)
-    found.gaps = [part for gap in found.gaps for part in _by_session(gap, spans, losses)]
+    if losses and found.gaps:
+        spans = store.around({(g.vehicle_id, g.boot_id): g.ranges for g in found.gaps})
+        found.gaps = [part for gap in found.gaps for part in _by_session(gap, spans, losses)]
 
 
 def _by_session(gap: Gap, spans: Mapping[tuple[Device, int], Span], losses: list[SessionLoss]) -> list[Gap]:
@@ -174,19 +225,16 @@ def _by_session(gap: Gap, spans: Mapping[tuple[Device, int], Span], losses: list
     parts: defaultdict[str | None, Ranges] = defaultdict(list)
     for first, last in gap.ranges:
         before_ms, after_ms = spans[(gap.vehicle_id, gap.boot_id), first]
-        went = [x for x in losses if x.since_ms <= after_ms and x.at_ms >= before_ms]
-        parts[f"{_utc(went[0].at_ms)}, {went[0].detail}" if went else None].append((first, last))
-    return [Gap(gap.vehicle_id, gap.boot_id, ranges, with_) for with_, ranges in parts.items()]
-
-
-def _utc(moment_ms: int) -> str:
-    return f"{datetime.fromtimestamp(moment_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
+        went = next((x for x in losses if x.since_ms <= after_ms and x.at_ms >= before_ms), None)
+        at = went and datetime.fromtimestamp(went.at_ms / 1000, UTC)
+        parts[f"{at:%Y-%m-%d %H:%M:%S} UTC, {went.detail}" if went else None].append((first, last))
+    return [Gap(gap.vehicle_id, gap.boot_id, ranges, session) for session, ranges in parts.items()]
 
 
 def _windows(found: Account, store: Archive, database: Tables, window_ms: int) -> None:
     """Where a vehicle's sums differ, the windows that differ."""
-    differ = [v for v, figures in sorted(found.vehicles.items()) if figures.in_time != figures.counted]
-    for vehicle_id in differ[:LOOKED_INTO]:
+    differ = [v for v, one in sorted(found.vehicles.items()) if one.in_time != one.counted]
+    for vehicle_id in differ[:COMPARED_VEHICLES]:
         archived = store.windows(vehicle_id, window_ms)
         counted = database.windows(vehicle_id, found.scope)
         for start in sorted(archived.keys() | counted.keys()):
@@ -197,7 +245,7 @@ def _windows(found: Account, store: Archive, database: Tables, window_ms: int) -
 
 def _log_gaps(parts: Sequence[PartitionCount], sources: Sources, scope: Scope) -> list[LogGap]:
     """Offsets that the archive lacks; of the live topic up to where it must hold all, if that is known."""
-    ends = dict(sources.taken or {}) if scope.since_ms == 0 else {}
+    ends = dict(sources.committed or {}) if scope.since_ms == 0 else {}
     found = []
     for part in parts:
         end = ends.pop(part.partition, part.last + 1) if part.topic == sources.topic else part.last + 1
@@ -206,65 +254,3 @@ def _log_gaps(parts: Sequence[PartitionCount], sources: Sources, scope: Scope) -
             found.append(LogGap(part.topic, part.partition, [*part.holes, *behind], part.doubles))
     found += [LogGap(sources.topic, p, [(0, end - 1)], 0) for p, end in sorted(ends.items()) if end > 0]
     return found
-
-
-TELEMETRY: Final = "telemetry"
-
-
-@dataclass(frozen=True, slots=True)
-class Sources:
-    """Where the witnesses are, and while data flows what none of them can say yet."""
-
-    home: Path
-    db_url: str
-    window_ms: int
-    ahead_ms: int
-    topic: str
-    taken: Mapping[int, int] | None = None
-    """Next offset of the live topic by partition up to which the archive has all, as far as that is known."""
-    waiting: Callable[[], Mapping[Device, Ranges]] = dict
-    """Frames that lie in the log and in no consumer's results yet."""
-    broker_dropped: int | None = None
-
-
-def sources(settings: Settings, addresses: Endpoints) -> Sources:
-    """Where the witnesses are, without those that only a whole audit asks."""
-    return Sources(
-        home=settings.paths.home.resolve(),
-        db_url=addresses.db_ingest_url,
-        window_ms=settings.jobs.window_s * 1000,
-        ahead_ms=clock_limits(settings).ahead_ms,
-        topic=kafka_topic(settings.kafka.prefix, TELEMETRY),
-    )
-
-
-POLL_S = 1.0
-
-
-def current_ledger(home: Path, endpoints: Endpoints, ends: LogEnds) -> Ledger:
-    """The ledger over everything since this home's start; raises ServiceError.
-
-    The figures are read one after the other: while data flows, they differ by what is on its way.
-    """
-    edge = ledger.edge_counts(home)
-    archive = ledger.archive_counts(home, ends.topic("telemetry"))
-    database = figures.ledger(endpoints.db_ingest_url)
-    again = ledger.dead_archived(home, figures.dead_frames(endpoints.db_ingest_url))
-    found = ledger.balance(edge, ends.appended("telemetry"), archive, database, again)
-    if found.missing_in_archive or found.missing_in_windows >= 0:
-        return found
-    own = min(-found.missing_in_windows, ledger.used_again(home))  # frames, though their numbers were used
-    return replace(found, duplicate=found.duplicate - own)
-
-
-def settled_ledger(home: Path, endpoints: Endpoints, ends: LogEnds, deadline_s: float) -> Ledger:
-    """The ledger once the archive holds the log and two readings agree, or as it is at the deadline."""
-    end = time.monotonic() + deadline_s
-    last = current_ledger(home, endpoints, ends)
-    while True:
-        time.sleep(POLL_S)
-        now = current_ledger(home, endpoints, ends)
-        quiet = now == last and now.missing_in_archive == 0 and now.missing_in_windows == 0
-        if quiet or time.monotonic() > end:
-            return now
-        last = now

@@ -1,15 +1,15 @@
-"""What the simulator's runs say of their devices: how far each counted, and which frames never left it.
+"""What the simulator's runs say: their sums, how far each device counted, and which frames never left it.
 
-``runs/*/sequences.jsonl`` are runs that were to arrive. Those of ``days/*`` count only where a frame of the
-device has arrived: a generated day lies where it is until somebody brings it in.
+``runs/*`` were to arrive. Devices of ``days/*`` count only where a frame of them has arrived: a generated day
+lies where it is until somebody brings it in.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import orjson
 
@@ -19,9 +19,28 @@ Device = tuple[str, int]
 """Vehicle id and boot id: what counts on its own."""
 
 
+def run_totals(home: Path) -> dict[str, int]:
+    """Sums over ``<home>/runs/*/run.json``.
+
+    ``generated``: distinct frames that were to reach the log: neither lost by the link nor pushed out of a
+    full store on board. ``poison``: messages broken on purpose. ``sent``: published, copies included.
+    ``acked``: whose PUBACK came.
+    """
+    found = [json.loads(path.read_text()) for path in sorted(home.glob("runs/*/run.json"))]
+    parts = {name for run in found for name in run.get("parts", ())}  # their sums are in the whole run's file
+    runs = [run for run in found if run.get("run_id") not in parts]
+    never_sent = sum(run.get("lost_on_link", 0) + run.get("dropped_on_board", 0) for run in runs)
+    return {
+        "generated": sum(run["generated"] for run in runs) - never_sent,
+        "poison": sum(run.get("poison", 0) for run in runs),
+        "sent": sum(run["sent"] for run in runs),
+        "acked": sum(run["acked"] for run in runs),
+    }
+
+
 @dataclass(frozen=True, slots=True)
 class EdgeDevice:
-    """A device as its run tells of it; ranges are of frames that did not leave it."""
+    """A device as its run describes it; ranges are of frames that did not leave it."""
 
     next_seq: int
     lost: Ranges
@@ -35,26 +54,25 @@ class EdgeDevice:
 
 
 def devices(home: Path) -> dict[Device, EdgeDevice]:
-    """All devices of a home's runs and generated days; of one told twice, the sum of what is told."""
+    """All devices of a home's runs and generated days; of one in several, the sum of what they say."""
     found: dict[Device, EdgeDevice] = {}
     for folder, sent in (("days", False), ("runs", True)):
         for path in sorted(home.glob(f"{folder}/*/sequences.jsonl")):
             for device, one in _of_run(path, sent):
-                before = found.get(device)
-                found[device] = one if before is None else _together(before, one)
+                found[device] = _together(found[device], one) if device in found else one
     return found
 
 
 def _of_run(path: Path, sent: bool) -> Iterator[tuple[Device, EdgeDevice]]:
-    run: Mapping[str, Any] = orjson.loads((path.parent / "run.json").read_bytes())
+    run = orjson.loads((path.parent / "run.json").read_bytes())
     ended_ms = int(run.get("ended_ms") or 0) if run.get("finished", True) else None
     with path.open("rb") as lines:
         for line in lines:
             row = orjson.loads(line)
-            device = (row["vehicle_id"], row["boot_id"])
             lost, dropped, on_board = (merged(row[key]) for key in ("lost", "dropped", "on_board"))
             from_ms = int(run.get("start_ms", row["boot_id"]))
-            yield device, EdgeDevice(row["next_seq"], lost, dropped, on_board, from_ms, ended_ms, sent)
+            one = EdgeDevice(row["next_seq"], lost, dropped, on_board, from_ms, ended_ms, sent)
+            yield (row["vehicle_id"], row["boot_id"]), one
 
 
 def _together(one: EdgeDevice, other: EdgeDevice) -> EdgeDevice:

@@ -1,70 +1,37 @@
-"""The conservation ledger: every frame that was generated is found again, once, or its absence is named.
+"""The conservation ledger: every frame that was generated is found again, once, or named as missing. Pure.
 
-Three equations, each between figures that different parts measured on their own::
+``Ledger`` holds the sums of all vehicles. Three equations, each between figures that different parts measured
+on their own::
 
-    generated + poison      = distinct frames archived + distinct dead letters not archived
-                              + rejected and counted only                            (edge, broker, bridge)
-    appended to the log     = archived                                               (Kafka, archive)
-    archived                = counted + late + quarantined + duplicate               (archive, windows)
+    generated + poison  = distinct frames archived + distinct dead letters not archived
+                          + rejected and counted only                       (simulator, archive, database)
+    appended to the log = archived                                          (Kafka, archive)
+    archived            = counted + late + quarantined + duplicate          (archive, database)
 
-``generated`` comes from what the simulator wrote before publishing, ``appended`` from Kafka's offsets,
-``archived`` and ``duplicate`` from DuckDB over the Parquet files, the rest from the database.
+``Figures`` are the frames of one vehicle (a frame is a vehicle, a boot and a sequence number)::
+
+    generated = lost on the link + dropped on board + on board + on the way + dead + missing
+                + counted + late + quarantined
+
+``duplicate`` are the further records of frames that are in one of the last three places. ``counted`` is what
+windows have; the archive has its own figure, ``in_time``, and the two must agree.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from infra.clients.duck import connected
 from infra.contract.seq_ranges import Ranges, both, merged, minus, size
-from stream_jobs.archive.manifest import archive_of
-from stream_jobs.archive.reader import paths
 from stream_jobs.audit.archive import DeviceCount
 from stream_jobs.audit.edge import EdgeDevice
 from stream_jobs.audit.scope import Scope
-from stream_jobs.audit.tables import Listed
-
-SHARE_ROWS = 2_000_000
-"""Records that are told apart at once: shares of the fleet, so that memory does not grow with the archive."""
-
-
-@dataclass(frozen=True, slots=True)
-class EdgeCounts:
-    """What the simulator's runs say: all of them are counts of frames."""
-
-    generated: int = 0
-    """Distinct frames that were to reach the log: link losses and drops on board are not among them."""
-    poison: int = 0
-    """Messages broken on purpose."""
-    sent: int = 0
-    """Messages published, copies included."""
-    acked: int = 0
-    """Messages whose PUBACK came."""
-
-
-@dataclass(frozen=True, slots=True)
-class ArchiveCounts:
-    """What the Parquet files say; records unless named distinct."""
-
-    archived: int = 0
-    distinct: int = 0
-    ok: int = 0
-    ok_distinct: int = 0
-    late: int = 0
-    quarantined: int = 0
-    brought_in: int = 0
-    """Records that did not come through the live topic: a back-fill's."""
-    brought_distinct: int = 0
-    """Distinct frames that came no other way."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """One balance, over everything since the start or between two moments (by subtraction)."""
+    """The sums over everything since the start, or between two moments (by subtraction)."""
 
     generated: int
     poison: int
@@ -83,9 +50,10 @@ class Ledger:
     dead_distinct: int
     dead_archived: int
     """Distinct dead letters whose frame the archive holds too: sent in again, or another copy passed."""
-    brought_in: int = 0
+    backfilled: int = 0
     """Records of a back-fill: archived without ever being in the live topic."""
-    brought_distinct: int = 0
+    backfilled_distinct: int = 0
+    """Distinct frames that came no other way."""
     not_kept: int = 0
     """Messages that the bridge rejected and counted without keeping them."""
 
@@ -99,15 +67,14 @@ class Ledger:
 
         Those counted and not kept explain what is missing: at most so many, for copies may be among them.
         """
-        lost_to_the_dead = self.dead_distinct - self.dead_archived
-        arrived = self.distinct - self.brought_distinct
-        missing = self.generated + self.poison - arrived - lost_to_the_dead
+        arrived = self.distinct - self.backfilled_distinct + self.dead_distinct - self.dead_archived
+        missing = self.generated + self.poison - arrived
         return missing - min(max(0, missing), self.not_kept)
 
     @property
     def missing_in_archive(self) -> int:
         """Records in the log that the archive does not hold (yet)."""
-        return self.appended - (self.archived - self.brought_in)
+        return self.appended - (self.archived - self.backfilled)
 
     @property
     def missing_in_windows(self) -> int:
@@ -120,126 +87,26 @@ class Ledger:
         return abs(self.missing_on_the_way) + abs(self.missing_in_archive) + abs(self.missing_in_windows)
 
 
-def edge_counts(home: Path) -> EdgeCounts:
-    """Sum over the runs that wrote ``<home>/runs/*/run.json``."""
-    told = [json.loads(path.read_text()) for path in sorted(home.glob("runs/*/run.json"))]
-    parts = {name for run in told for name in run.get("parts", ())}  # their sums are in the whole run's file
-    runs = [run for run in told if run.get("run_id") not in parts]
-    return EdgeCounts(
-        generated=sum(run["generated"] - _never_sent(run) for run in runs),
-        poison=sum(run.get("poison", 0) for run in runs),
-        sent=sum(run["sent"] for run in runs),
-        acked=sum(run["acked"] for run in runs),
-    )
-
-
-def _never_sent(run: Mapping[str, Any]) -> int:
-    """Frames that no log can hold: lost by the link, or pushed out of a full store on board."""
-    return int(run.get("lost_on_link", 0) + run.get("dropped_on_board", 0))
-
-
-_ROWS_SQL = "SELECT count(*) FROM read_parquet(?, hive_partitioning = false)"
-_ARCHIVE_SQL = """
-SELECT count(*) AS archived,
-       count(DISTINCT id) AS distinct,
-       count(*) FILTER (verdict = 'ok') AS ok,
-       count(DISTINCT id) FILTER (verdict = 'ok') AS ok_distinct,
-       count(*) FILTER (verdict = 'late') AS late,
-       count(*) FILTER (verdict NOT IN ('ok', 'late')) AS quarantined,
-       count(*) FILTER (NOT live) AS brought_in,
-       count(DISTINCT id) - count(DISTINCT id) FILTER (live) AS brought_distinct
-FROM (SELECT verdict, (vehicle_id, boot_id, seq) AS id, coalesce(topic = $live, true) AS live
-      FROM read_parquet($files, hive_partitioning = false) WHERE hash(vehicle_id) % $shares = $share)
-"""
-
-
-def archive_counts(home: Path, live_topic: str | None = None) -> ArchiveCounts:
-    """Counts over every Parquet file of the telemetry archive; zeros where there is none yet.
-
-    Records of other topics than ``live_topic`` were brought in by a back-fill; None: no matter.
-    """
-    files = paths(archive_of(home))
-    if not files:
-        return ArchiveCounts()
-    sums = [0] * len(fields(ArchiveCounts))
-    with connected() as connection:
-        ((rows,),) = connection.execute(_ROWS_SQL, [files]).fetchall()
-        shares = -(-rows // SHARE_ROWS)
-        for share in range(shares):
-            values = {"files": files, "live": live_topic, "shares": shares, "share": share}
-            (row,) = connection.execute(_ARCHIVE_SQL, values).fetchall()
-            sums = [a + b for a, b in zip(sums, row, strict=True)]
-    return ArchiveCounts(*sums)
-
-
-_AGAIN_SQL = """
-SELECT count(DISTINCT (vehicle_id, boot_id, seq, t0_ms)) - count(DISTINCT (vehicle_id, boot_id, seq))
-FROM read_parquet(?, hive_partitioning = false) WHERE verdict = 'ok' AND hash(vehicle_id) % ? = ?
-"""
-
-
-def used_again(home: Path) -> int:
-    """How often a device used a number again in time, for another first sample."""
-    files = paths(archive_of(home))
-    if not files:
-        return 0
-    with connected() as connection:
-        ((rows,),) = connection.execute(_ROWS_SQL, [files]).fetchall()
-        shares = -(-rows // SHARE_ROWS)
-        asked = (connection.execute(_AGAIN_SQL, [files, shares, share]).fetchall() for share in range(shares))
-        return sum(int(again) for ((again,),) in asked)
-
-
-DeadFrame = tuple[str, str, int, int]
-"""A frame known to lie in a dead letter: SHA-256 of the letter's bytes (hex), vehicle id, boot id, seq."""
-
-_DEAD_ARCHIVED_SQL = """
-SELECT count(DISTINCT dead.digest)
-FROM (SELECT unnest(?::VARCHAR[]) AS digest, unnest(?::VARCHAR[]) AS vehicle_id,
-             unnest(?::BIGINT[]) AS boot_id, unnest(?::BIGINT[]) AS seq) dead
-SEMI JOIN (SELECT vehicle_id, boot_id, seq FROM read_parquet(?, hive_partitioning = false)) archived
-    USING (vehicle_id, boot_id, seq)
-"""
-
-
-def dead_archived(home: Path, dead: Sequence[DeadFrame]) -> int:
-    """Distinct dead letters, of those given, whose frame the telemetry archive holds."""
-    files = paths(archive_of(home)) if dead else []
-    if not files:
-        return 0
-    columns = [list(column) for column in zip(*dead, strict=True)]
-    with connected() as connection:
-        row = connection.execute(_DEAD_ARCHIVED_SQL, [*columns, files]).fetchone()
-    return int(row[0]) if row else 0
-
-
 def balance(
-    edge: EdgeCounts,
+    edge: Mapping[str, int],
     appended: int,
-    archive: ArchiveCounts,
+    archive: Mapping[str, int],
     database: Mapping[str, int],
     dead_archived: int = 0,
 ) -> Ledger:
-    """Put the four witnesses side by side; ``database`` is the row of the view serving.ledger."""
+    """Put the four sources side by side; ``database`` is the row of the view serving.ledger."""
     return Ledger(
-        generated=edge.generated,
-        poison=edge.poison,
-        sent=edge.sent,
-        acked=edge.acked,
+        **edge,
+        **archive,
         appended=appended,
-        archived=archive.archived,
-        distinct=archive.distinct,
         counted=database["frames_counted"] - database["frames_repaired"],
         repaired=database["frames_repaired"],
         late=database["records_late"],
         late_open=database["records_late_open"],
         quarantined=database["records_quarantined"],
-        duplicate=archive.ok - archive.ok_distinct,
         dead=database["records_dead"],
         dead_distinct=database["records_dead_distinct"],
         dead_archived=dead_archived,
-        brought_in=archive.brought_in,
-        brought_distinct=archive.brought_distinct,
         not_kept=database["messages_not_kept"],
     )
 
@@ -263,7 +130,6 @@ class Figures:
     late: int = 0
     quarantined: int = 0
     duplicate: int = 0
-    """Records of frames that another record told of."""
     in_time: int = 0
     """Frames that the archive holds in time: windows are to count as many."""
     late_records: int = 0
@@ -273,7 +139,7 @@ class Figures:
     quarantined_records: int = 0
     quarantined_listed: int = 0
     dead_unknown: int = 0
-    """Dead letters whose frame cannot be told: each may be one of the missing."""
+    """Dead letters whose frame is not known: each may be one of the missing."""
     not_kept: int = 0
     """Messages beyond the vehicle's limit that were counted and not kept: they explain so many missing."""
 
@@ -301,7 +167,7 @@ class Gap:
     boot_id: int
     ranges: Ranges
     lost_with: str | None = None
-    """Where a session of the bridge went while they may have been at the broker: which, and when (UTC)."""
+    """The bridge's session that went while they may have been at the broker: when (UTC), and which."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,20 +183,20 @@ def absent(count: DeviceCount | None, edge: EdgeDevice | None, scope: Scope) -> 
     """What lacks between the first and the last frame, before the first and behind the last.
 
     A gap belongs to the scope that holds the frame before it. What came before the first frame is known only
-    where a run tells that the device began in the scope.
+    where a run says that the device began in the scope.
     """
-    told = edge if edge is not None and (edge.sent or count is not None) else None
+    run = edge if edge is not None and (edge.sent or count is not None) else None
     seen = count if count is not None else DeviceCount()
-    begins_here = told is not None and scope.holds(told.from_ms)
+    begins_here = run is not None and scope.holds(run.from_ms)
     between = list(seen.gaps)
     if begins_here and seen.last_seq >= 0:
         between = [*_range(0, seen.first_seq - 1), *between]
     if seen.following is not None:
         return Absent([*between, *_range(seen.last_seq + 1, seen.following - 1)], [])
-    if told is None or (seen.last_seq < 0 and not begins_here):
+    if run is None or (seen.last_seq < 0 and not begins_here):
         return Absent(between, [])
-    behind = _range(seen.last_seq + 1, told.next_seq - 1)
-    if told.ended_ms is not None and told.ended_ms < scope.until_ms:
+    behind = _range(seen.last_seq + 1, run.next_seq - 1)
+    if run.ended_ms is not None and run.ended_ms < scope.until_ms:
         return Absent([*between, *behind], [])
     return Absent(between, behind)
 
@@ -343,33 +209,29 @@ def of_device(
     count: DeviceCount | None, edge: EdgeDevice | None, lacking: Absent, elsewhere: Ranges, dead: Ranges,
     waiting: Ranges,
 ) -> tuple[Figures, Ranges]:  # fmt: skip
-    """The figures of a device without what the database lists by vehicle, and its missing ranges."""
-    told, seen = edge or NO_DEVICE, count or DeviceCount()
+    """Figures of a device, without what the database lists by vehicle, and its missing ranges."""
+    run, seen = edge or NO_DEVICE, count or DeviceCount()
     rest = minus([*lacking.between, *lacking.behind], elsewhere)
-    found = Figures(generated=seen.frames + size(rest))
-    for name, ranges in (
-        ("lost_on_link", told.lost),
-        ("dropped_on_board", told.dropped),
-        ("on_board", told.on_board),
-        ("dead", dead),
-        ("on_the_way", merged([*waiting, *lacking.behind])),
-    ):
-        setattr(found, name, size(both(rest, ranges)))
+    found = {
+        "generated": seen.frames + size(rest),
+        "in_time": seen.ok,
+        "late": seen.late,
+        "quarantined": seen.quarantined,
+        "duplicate": seen.records - seen.frames,
+        "late_records": seen.late_records,
+        "quarantined_records": seen.quarantined_records,
+    }
+    explained = {
+        "lost_on_link": run.lost,
+        "dropped_on_board": run.dropped,
+        "on_board": run.on_board,
+        "dead": dead,
+        "on_the_way": merged([*waiting, *lacking.behind]),
+    }
+    for name, ranges in explained.items():
+        found[name] = size(both(rest, ranges))
         rest = minus(rest, ranges)
-    found.missing = size(rest)
-    found.in_time, found.late, found.quarantined = seen.ok, seen.late, seen.quarantined
-    found.duplicate = seen.records - seen.frames
-    found.late_records, found.quarantined_records = seen.late_records, seen.quarantined_records
-    return found, rest
-
-
-def enter_listed(figures: Figures, listed: Listed) -> None:
-    """Put what the database has of a vehicle beside what the archive has."""
-    figures.counted = listed.counted
-    figures.repaired = listed.repaired
-    figures.late_listed, figures.late_open = listed.late, listed.late_open
-    figures.quarantined_listed = listed.quarantined
-    figures.dead_unknown, figures.not_kept = listed.dead_unknown, listed.not_kept
+    return Figures(**found, missing=size(rest)), rest
 
 
 def enter_again(figures: Figures, again: int) -> int:
@@ -382,11 +244,3 @@ def enter_again(figures: Figures, again: int) -> int:
     figures.in_time += own
     figures.duplicate -= own
     return own
-
-
-def totals(vehicles: Mapping[str, Figures]) -> Figures:
-    """All vehicles together."""
-    found = Figures()
-    for figures in vehicles.values():
-        found.add(figures)
-    return found

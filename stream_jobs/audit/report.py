@@ -1,4 +1,4 @@
-"""An audit as people and machines read it."""
+"""An audit as people and machines read it, and what an account lacks in words."""
 
 from __future__ import annotations
 
@@ -15,142 +15,16 @@ from stream_jobs.audit.ledger import Figures
 from stream_jobs.audit.run import Audit
 from stream_jobs.audit.scope import EVER_MS
 
-NAMED: Final = 20
+MOST_FINDINGS: Final = 20
 """Lines of what is missing that are shown; all of them are in the JSON."""
-COLUMNS: Final = (
-    ("generated", "made"), ("lost_on_link", "link"), ("dropped_on_board", "board"), ("on_board", "held"),
-    ("on_the_way", "way"), ("dead", "dead"), ("missing", "missing"), ("late", "late"),
-    ("quarantined", "quarant."), ("counted", "counted"), ("duplicate", "dupl."),
-)  # fmt: skip
+COLUMNS: Final = {
+    "generated": "made", "lost_on_link": "link", "dropped_on_board": "board", "on_board": "held",
+    "on_the_way": "way", "dead": "dead", "missing": "missing", "late": "late", "quarantined": "quarant.",
+    "counted": "counted", "duplicate": "dupl.",
+}  # fmt: skip
 """Figures by vehicle and what stands above them."""
-
-
-def as_text(audit: Audit, by_vehicle: bool, tz: str) -> str:
-    """One line a figure with what it means, then vehicles, then what is missing; the verdict last."""
-    account, zone = audit.account, ZoneInfo(tz)
-    lines = [_span(account, zone)]
-    lines += [f"{name:>12} {figure:>12,}   {meaning}" for name, figure, meaning in _figures(audit, zone)]
-    lines += list(_by_vehicle(account)) if by_vehicle else []
-    missing = [_line(finding) for finding in findings(account, zone)]
-    lines += missing[:NAMED]
-    lines += [f"{'':26}and {len(missing) - NAMED} lines more: --json"] if len(missing) > NAMED else []
-    lines += [
-        f"{'cloned':>12} {c.vehicle_id}: boots {c.boot_id} and {c.other_boot_id}"
-        f" report at once for {c.overlap_ms / 1000:.0f} s"
-        for c in audit.clones
-    ]
-    verdict = "everything is accounted for" if audit.residual == 0 else "frames or records unaccounted for"
-    return "\n".join([*lines, f"{'residual':>12} {audit.residual:>12,}   {verdict}"])
-
-
-def _span(account: Account, zone: ZoneInfo) -> str:
-    scope = account.scope
-    if scope.whole:
-        return "frames since the beginning"
-    if scope.since_ms == 0:
-        return f"frames whose first sample lies before {_at(scope.until_ms, zone)}"
-    return f"frames whose first sample lies in {_at(scope.since_ms, zone)} to {_at(scope.until_ms, zone)}"
-
-
-def _at(moment_ms: int, zone: ZoneInfo) -> str:
-    return datetime.fromtimestamp(moment_ms / 1000, zone).strftime("%Y-%m-%d %H:%M:%S %Z")
-
-
-def _figures(audit: Audit, zone: ZoneInfo) -> Iterator[tuple[str, int, str]]:
-    account, ledger = audit.account, audit.ledger
-    f = account.total
-    yield "vehicles", len(account.vehicles), "with a frame, or expected to have one"
-    yield "generated", f.generated, "frames, by the sequence numbers of their devices"
-    if ledger is not None:
-        yield "", ledger.generated, "of them left their vehicle, as the simulator's runs say"
-        yield "sent", ledger.sent, f"frames published, copies included; {ledger.acked:,} acknowledged"
-        yield "poison", ledger.poison, "messages broken on purpose"
-    yield "link", f.lost_on_link, "lost by the radio link"
-    yield "on board", f.dropped_on_board + f.on_board, f"{f.on_board:,} kept, the others pushed out"
-    yield "on the way", f.on_the_way, "in the log, or counted by a run that goes on; not archived yet"
-    yield "session", account.lost_with_session, _sessions(account, zone)
-    yield "broker", account.dropped_by_broker, _broker(account)
-    dead = f"{f.dead_unknown:,} dead letters besides, whose frame cannot be told"
-    yield "dead", f.dead, f"frames in dead letters only; {dead}"
-    if ledger is not None:
-        brought = f", {ledger.brought_in:,} of them brought in by back-fills" if ledger.brought_in else ""
-        yield "in Kafka", ledger.appended, f"records in the topic; {ledger.archived:,} archived{brought}"
-    yield (
-        "late",
-        f.late,
-        f"frames ({f.late_records:,} records); {f.repaired:,} repaired, {f.late_open:,} open",
-    )
-    yield (
-        "not kept",
-        f.not_kept,
-        "messages beyond a vehicle's limit that were counted only: they explain so many",
-    )
-    yield "quarantined", f.quarantined, f"frames with an impossible clock ({f.quarantined_records:,} records)"
-    yield "counted", f.counted, f"frames in windows by the stream; {f.in_time:,} in the archive"
-    if account.again:
-        yield "again", account.again, "frames of them under a number that another frame of the device had"
-    yield "duplicate", f.duplicate, "records of frames seen before"
-    if audit.in_flight and audit.horizon is not None:
-        seen = audit.horizon
-        waits = f"{seen.slowest} is at {_at(seen.moment_ms, zone)}, windows stay open beyond it; or: --wait"
-        yield "in flight", audit.in_flight, f"records too young to be balanced: {waits}"
-
-
-def _sessions(account: Account, zone: ZoneInfo) -> str:
-    if not account.sessions:
-        return "lost with a session of the bridge: the broker lost none"
-    last = account.sessions[-1]
-    count, at = len(account.sessions), _at(last.at_ms, zone)
-    return f"may have been lost with {count} sessions of the bridge, the last {at}: {last.detail}"
-
-
-def _broker(account: Account) -> str:
-    if account.broker_dropped is None:
-        return "dropped by the broker: it does not say"
-    return f"of the missing are explained by what the broker says it dropped ({account.broker_dropped:,})"
-
-
-def _by_vehicle(account: Account) -> Iterator[str]:
-    yield "vehicle".ljust(18) + "".join(f"{head:>10}" for _, head in COLUMNS) + f"{'residual':>10}"
-    for vehicle_id, figures in sorted(account.vehicles.items()):
-        cells = "".join(f"{getattr(figures, name):>10,}" for name, _ in COLUMNS)
-        yield f"{vehicle_id or '(none)':18}{cells}{figures.residual:>10,}"
-
-
-def _line(finding: Finding) -> str:
-    whose = f"{finding.vehicle_id} " if finding.vehicle_id else ""
-    return f"{'missing':>12} {finding.frames:>12,}   {finding.stage}: {whose}{finding.what}"
-
-
-def as_json(audit: Audit) -> str:
-    """Everything: the sums of a whole audit on top, then the account with all vehicles and ranges."""
-    account = audit.account
-    scope = account.scope
-    whole = {} if audit.ledger is None else asdict(audit.ledger)
-    body: dict[str, Any] = {
-        **whole,
-        "since_ms": scope.since_ms if not scope.whole else None,
-        "until_ms": scope.until_ms if scope.until_ms != EVER_MS else None,
-        "in_flight": audit.in_flight,
-        "residual": audit.residual,
-        "account": _with_residual(account.total)
-        | {
-            "dropped_by_broker": account.dropped_by_broker,
-            "lost_with_session": account.lost_with_session,
-            "again": account.again,
-        },
-        "sessions": [asdict(loss) for loss in account.sessions],
-        "vehicles": {v: _with_residual(f) for v, f in sorted(account.vehicles.items())},
-        "missing": [asdict(gap) for gap in account.gaps],
-        "log": [asdict(gap) for gap in account.log],
-        "windows": [asdict(gap) for gap in account.windows],
-        "cloned": [asdict(clone) for clone in audit.clones],
-    }
-    return json.dumps(body, indent=1)
-
-
-def _with_residual(figures: Figures) -> dict[str, int]:
-    return {**asdict(figures), "residual": figures.residual}
+JSON_NAMES: Final = {"backfilled": "brought_in", "backfilled_distinct": "brought_distinct"}
+"""Figures of the ledger that the JSON has under another name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +66,129 @@ def _of_log(log: LogGap) -> Iterator[Finding]:
 
 
 def _of_window(w: WindowGap, zone: tzinfo) -> Finding:
-    at = datetime.fromtimestamp(w.window_start_ms / 1000, zone).strftime("%Y-%m-%d %H:%M:%S %Z")
     seqs = "none" if w.boot_id is None else f"boot {w.boot_id} seq {w.first_seq}-{w.last_seq}"
-    what = f"window {at}: {w.archived} frames archived ({seqs}), {w.counted} counted"
+    what = (
+        f"window {_at(w.window_start_ms, zone)}: {w.archived} frames archived ({seqs}), {w.counted} counted"
+    )
     return Finding("archive to windows", w.vehicle_id, what, abs(w.archived - w.counted))
+
+
+def _at(moment_ms: int, zone: tzinfo) -> str:
+    return datetime.fromtimestamp(moment_ms / 1000, zone).strftime("%Y-%m-%d %H:%M:%S %Z")
+
+
+def as_text(audit: Audit, by_vehicle: bool, tz: str) -> str:
+    """One line a figure with what it means, then vehicles, then what is missing; the verdict last."""
+    account, zone = audit.account, ZoneInfo(tz)
+    lines = [_span(account, zone)]
+    lines += [_row(*row) for row in _figures(audit, zone)]
+    lines += list(_by_vehicle(account)) if by_vehicle else []
+    missing = [_line(finding) for finding in findings(account, zone)]
+    more = len(missing) - MOST_FINDINGS
+    lines += missing[:MOST_FINDINGS]
+    lines += [f"{'':26}and {more} lines more: --json"] if more > 0 else []
+    lines += [
+        f"{'cloned':>12} {c.vehicle_id}: boots {c.boot_id} and {c.other_boot_id}"
+        f" report at once for {c.overlap_ms / 1000:.0f} s"
+        for c in audit.clones
+    ]
+    verdict = "everything is accounted for" if audit.residual == 0 else "frames or records unaccounted for"
+    return "\n".join([*lines, _row("residual", audit.residual, verdict)])
+
+
+def _row(name: str, figure: int, meaning: str) -> str:
+    return f"{name:>12} {figure:>12,}   {meaning}"
+
+
+def _line(finding: Finding) -> str:
+    whose = f"{finding.vehicle_id} " if finding.vehicle_id else ""
+    return _row("missing", finding.frames, f"{finding.stage}: {whose}{finding.what}")
+
+
+def _span(account: Account, zone: tzinfo) -> str:
+    scope = account.scope
+    if scope.whole:
+        return "frames since the beginning"
+    if scope.since_ms == 0:
+        return f"frames whose first sample lies before {_at(scope.until_ms, zone)}"
+    return f"frames whose first sample lies in {_at(scope.since_ms, zone)} to {_at(scope.until_ms, zone)}"
+
+
+def _figures(audit: Audit, zone: tzinfo) -> Iterator[tuple[str, int, str]]:
+    account, ledger, seen = audit.account, audit.ledger, audit.horizon
+    f = account.total
+    yield "vehicles", len(account.vehicles), "with a frame, or expected to have one"
+    yield "generated", f.generated, "frames, by the sequence numbers of their devices"
+    if ledger is not None:
+        yield "", ledger.generated, "of them left their vehicle, as the simulator's runs say"
+        yield "sent", ledger.sent, f"frames published, copies included; {ledger.acked:,} acknowledged"
+        yield "poison", ledger.poison, "messages broken on purpose"
+    yield "link", f.lost_on_link, "lost by the radio link"
+    yield "on board", f.dropped_on_board + f.on_board, f"{f.on_board:,} kept, the others pushed out"
+    yield "on the way", f.on_the_way, "in the log, or counted by a run that goes on; not archived yet"
+    yield "session", account.lost_with_session, _sessions(account, zone)
+    yield "broker", account.dropped_by_broker, _broker(account)
+    dead = f"{f.dead_unknown:,} dead letters besides, whose frame cannot be told"
+    yield "dead", f.dead, f"frames in dead letters only; {dead}"
+    if ledger is not None:
+        brought = f", {ledger.backfilled:,} of them brought in by back-fills" if ledger.backfilled else ""
+        yield "in Kafka", ledger.appended, f"records in the topic; {ledger.archived:,} archived{brought}"
+    late = f"frames ({f.late_records:,} records); {f.repaired:,} repaired, {f.late_open:,} open"
+    yield "late", f.late, late
+    not_kept = "messages beyond a vehicle's limit that were counted only: they explain so many"
+    yield "not kept", f.not_kept, not_kept
+    yield "quarantined", f.quarantined, f"frames with an impossible clock ({f.quarantined_records:,} records)"
+    yield "counted", f.counted, f"frames in windows by the stream; {f.in_time:,} in the archive"
+    if account.again:
+        yield "again", account.again, "frames of them under a number that another frame of the device had"
+    yield "duplicate", f.duplicate, "records of frames seen before"
+    if audit.in_flight and seen is not None:
+        waits = f"{seen.slowest} is at {_at(seen.moment_ms, zone)}, windows stay open beyond it; or: --wait"
+        yield "in flight", audit.in_flight, f"records too young to be balanced: {waits}"
+
+
+def _sessions(account: Account, zone: tzinfo) -> str:
+    if not account.sessions:
+        return "lost with a session of the bridge: the broker lost none"
+    last = account.sessions[-1]
+    count, at = len(account.sessions), _at(last.at_ms, zone)
+    return f"may have been lost with {count} sessions of the bridge, the last {at}: {last.detail}"
+
+
+def _broker(account: Account) -> str:
+    if account.broker_dropped is None:
+        return "dropped by the broker: it does not say"
+    return f"of the missing are explained by what the broker says it dropped ({account.broker_dropped:,})"
+
+
+def _by_vehicle(account: Account) -> Iterator[str]:
+    yield "vehicle".ljust(18) + "".join(f"{head:>10}" for head in (*COLUMNS.values(), "residual"))
+    for vehicle_id, figures in sorted(account.vehicles.items()):
+        cells = "".join(f"{getattr(figures, name):>10,}" for name in (*COLUMNS, "residual"))
+        yield f"{vehicle_id or '(none)':18}{cells}"
+
+
+def as_json(audit: Audit) -> str:
+    """Everything: the sums of a whole audit on top, then the account with all vehicles and ranges."""
+    account, scope = audit.account, audit.account.scope
+    whole = {} if audit.ledger is None else asdict(audit.ledger)
+    of_account = ("dropped_by_broker", "lost_with_session", "again")
+    body: dict[str, Any] = {
+        **{JSON_NAMES.get(name, name): figure for name, figure in whole.items()},
+        "since_ms": scope.since_ms if not scope.whole else None,
+        "until_ms": scope.until_ms if scope.until_ms != EVER_MS else None,
+        "in_flight": audit.in_flight,
+        "residual": audit.residual,
+        "account": _with_residual(account.total) | {name: getattr(account, name) for name in of_account},
+        "sessions": [asdict(loss) for loss in account.sessions],
+        "vehicles": {v: _with_residual(f) for v, f in sorted(account.vehicles.items())},
+        "missing": [asdict(gap) for gap in account.gaps],
+        "log": [asdict(gap) for gap in account.log],
+        "windows": [asdict(gap) for gap in account.windows],
+        "cloned": [asdict(clone) for clone in audit.clones],
+    }
+    return json.dumps(body, indent=1)
+
+
+def _with_residual(figures: Figures) -> dict[str, int]:
+    return {**asdict(figures), "residual": figures.residual}

@@ -1,4 +1,8 @@
-"""The audit as the command line asks for it: what is closed is balanced, what is younger is in flight."""
+"""The audit as the command line asks for it: what is closed is balanced, what is younger is in flight.
+
+What was received before the horizon is in archive, windows and dead letters' table; what came after it may be
+absent from one of them, and that is no loss.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
-from infra.clients.kafka import LogEnds, LogReader, Record, identity
+from infra.clients.kafka import LogEnds, LogReader, identity
 from infra.contract.errors import OdographError, ServiceError
 from infra.contract.seq_ranges import Range, Ranges, merged
 from infra.contract.topics import KAFKA_TOPICS, kafka_topic
@@ -18,16 +22,98 @@ from infra.settings.settings import Endpoints, Settings
 from infra.stack import query_offsets
 from infra.stack.broker_figures import broker_figures
 from stream_jobs.audit import archive, tables
-from stream_jobs.audit import scope as scopes
 from stream_jobs.audit.archive import Clone, cloned_vehicles
-from stream_jobs.audit.collect import Account, Sources, collect, current_ledger, sources
+from stream_jobs.audit.collect import POLL_S, Account, Sources, collect, current_ledger, sources
 from stream_jobs.audit.edge import Device
 from stream_jobs.audit.ledger import Ledger
-from stream_jobs.audit.scope import Scope
+from stream_jobs.audit.scope import WHOLE, Scope
 
-POLL_S: Final = 1.0
-PATIENCE_S: Final = 10.0
-"""A frame between broker and log is in no witness's hands: what lacks is asked for again so long."""
+WINDOWS, ARCHIVE, EVENTS = "telemetry", "archive", "events"
+TELEMETRY, DEAD_LETTER = "telemetry", "dead-letter"
+READS: Final = {WINDOWS: TELEMETRY, ARCHIVE: TELEMETRY, EVENTS: DEAD_LETTER}
+"""Consumers that an audit waits for, and the topic of each."""
+DISORDER_MS: Final = 2_000
+"""Records of a partition lie at most so much out of the order of their receipt: the bridge's batches."""
+RETRY_S: Final = 10.0
+"""A frame between broker and log is in none of the sources: what lacks is asked for again so long."""
+
+Offsets = Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Horizon:
+    """``committed`` and ``ends`` are next offsets by partition: of each consumer, of each topic."""
+
+    moment_ms: int
+    """All consumers have committed everything received before it."""
+    slowest: str
+    committed: Mapping[str, Offsets]
+    ends: Mapping[str, Offsets]
+
+    def behind(self, consumer: str) -> int:
+        """Records that it has not committed yet."""
+        committed, ends = self.committed[consumer], self.ends[READS[consumer]]
+        return sum(max(0, end - committed.get(p, 0)) for p, end in ends.items())
+
+    @property
+    def quiet(self) -> bool:
+        """Whether nothing waits for any of them."""
+        return all(self.behind(consumer) == 0 for consumer in READS)
+
+
+def current_horizon(settings: Settings, addresses: Endpoints) -> Horizon:
+    """Raises ServiceError where a service is away, or a query with work to do has never finished a batch."""
+    prefix, home = settings.kafka.prefix, settings.paths.home.resolve()
+    committed: dict[str, Offsets] = {}
+    for query in (WINDOWS, ARCHIVE):  # before the log's ends: what comes meanwhile is in flight
+        newest = query_offsets.committed(home, query)
+        committed[query] = {} if newest is None else newest.ends.get(kafka_topic(prefix, TELEMETRY), {})
+    with tables.opened(addresses.db_ingest_url) as database:
+        committed[EVENTS] = database.next_offsets(EVENTS, DEAD_LETTER)
+    now_ms = time.time_ns() // 1_000_000
+    with LogReader(addresses.kafka_bootstrap) as log:
+        ends = {
+            t.name: {p: log.bounds(kafka_topic(prefix, t.name), p)[1] for p in range(t.partitions)}
+            for t in KAFKA_TOPICS
+            if t.name in READS.values()
+        }
+        waiting = {
+            consumer: min(
+                _first_ms(log, kafka_topic(prefix, topic), ends[topic], committed[consumer], now_ms)
+            )
+            for consumer, topic in READS.items()
+        }
+    never = [query for query in (WINDOWS, ARCHIVE) if not committed[query] and any(ends[TELEMETRY].values())]
+    if never:
+        raise ServiceError(
+            f"{' and '.join(never)} never finished a batch: nothing can be balanced yet; see: odograph status"
+        )
+    slowest = min(waiting, key=lambda consumer: waiting[consumer])
+    moment_ms = waiting[slowest] - DISORDER_MS - settings.jobs.unwritten_ms
+    return Horizon(moment_ms, slowest, committed, ends)
+
+
+def _first_ms(log: LogReader, topic: str, ends: Offsets, committed: Offsets, now_ms: int) -> Iterator[int]:
+    """Receipt of the first record of each partition that waits; now where none does."""
+    for partition, end in ends.items():
+        first = next(iter(log.records(topic, partition, committed.get(partition, 0), end)), None)
+        yield now_ms if first is None else min(now_ms, first.received_ms)
+
+
+def in_flight(settings: Settings, addresses: Endpoints, horizon: Horizon) -> dict[Device, Ranges]:
+    """Frames in the log that archive or dead letters' table do not have yet, by device."""
+    found: defaultdict[Device, list[Range]] = defaultdict(list)
+    with LogReader(addresses.kafka_bootstrap) as log:
+        for consumer in (ARCHIVE, EVENTS):
+            topic = kafka_topic(settings.kafka.prefix, READS[consumer])
+            for partition, end in horizon.ends[READS[consumer]].items():
+                begin = horizon.committed[consumer].get(partition, 0)
+                for record in log.records(topic, partition, begin, end):
+                    named = identity(record.value)
+                    if named is not None and record.key is not None:
+                        boot_id, seq = named
+                        found[record.key, boot_id].append((seq, seq))
+    return {device: merged(ranges) for device, ranges in found.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +131,12 @@ class Audit:
     @property
     def residual(self) -> int:
         """The larger of both balances' residuals: frames and records unaccounted for."""
-        if self.ledger is None:
-            return self.account.residual
-        missing = max(0, self.ledger.missing_on_the_way)
         account = self.account
+        if self.ledger is None:
+            return account.residual
+        missing = max(0, self.ledger.missing_on_the_way)
         explained = min(missing, (account.broker_dropped or 0) + account.lost_with_session)
-        return max(self.account.residual, self.ledger.residual - explained)
+        return max(account.residual, self.ledger.residual - explained)
 
 
 def audit(settings: Settings, addresses: Endpoints, wanted: Scope, wait_s: float) -> Audit:
@@ -69,13 +155,20 @@ def audit(settings: Settings, addresses: Endpoints, wanted: Scope, wait_s: float
         if quiet is not None:
             return quiet
         wanted = replace(wanted, until_ms=time.time_ns() // 1_000_000)
-    again_until_s = max(end_s, time.monotonic() + PATIENCE_S)
+    retry_until_s = max(end_s, time.monotonic() + RETRY_S)
     while True:
         found = _closed(settings, addresses, where, wanted)
         settled = found.residual == 0 and (found.in_flight == 0 or time.monotonic() > end_s)
-        if settled or time.monotonic() > again_until_s:
+        if settled or time.monotonic() > retry_until_s:
             return found
         time.sleep(POLL_S)
+
+
+def _dropped(addresses: Endpoints) -> int | None:
+    try:
+        return broker_figures(addresses.mqtt).dropped
+    except OdographError:
+        return None  # an outer broker need not tell; what is missing stays unexplained then
 
 
 def _quiet(settings: Settings, addresses: Endpoints, where: Sources, end_s: float) -> Audit | None:
@@ -88,7 +181,7 @@ def _quiet(settings: Settings, addresses: Endpoints, where: Sources, end_s: floa
             over = time.monotonic() > end_s
             stands = now is not None and now == last
             if now is not None and stands and (now.residual == 0 or over):
-                found = collect(replace(where, taken=ends.ends(TELEMETRY)), scopes.WHOLE)
+                found = collect(replace(where, committed=ends.ends(TELEMETRY)), WHOLE)
                 return Audit(found, now, cloned_vehicles(settings.paths.home), horizon=seen)
             if over and (now is None or (last is not None and not stands)):
                 return None
@@ -99,109 +192,9 @@ def _quiet(settings: Settings, addresses: Endpoints, where: Sources, end_s: floa
 def _closed(settings: Settings, addresses: Endpoints, where: Sources, wanted: Scope) -> Audit:
     """What of the scope is closed, and how much of it is not."""
     seen = current_horizon(settings, addresses)
-    taken = seen.taken[ARCHIVE]
-    where = replace(where, taken=taken, waiting=partial(in_flight, settings, addresses, seen))
+    waiting = partial(in_flight, settings, addresses, seen)
+    where = replace(where, committed=seen.committed[ARCHIVE], waiting=waiting)
     closed = wanted.closed(seen.moment_ms, clock_limits(settings).lateness_ms, where.window_ms)
     found = collect(where, closed, asked_ms=wanted.until_ms)
     in_log = seen.behind(ARCHIVE) if closed.until_ms < wanted.until_ms else 0
     return Audit(found, None, cloned_vehicles(settings.paths.home), found.open_records + in_log, seen)
-
-
-def _dropped(addresses: Endpoints) -> int | None:
-    try:
-        return broker_figures(addresses.mqtt).dropped
-    except OdographError:
-        return None  # an outer broker need not tell; what is missing stays unexplained then
-
-
-def wanted(settings: Settings, since: str | None, day: str | None) -> Scope:
-    """The scope that the options ask for; raises ConfigError."""
-    return scopes.wanted(since, day, settings.tz, time.time_ns() // 1_000_000)
-
-
-WINDOWS, ARCHIVE, EVENTS = "telemetry", "archive", "events"
-TELEMETRY, DEAD_LETTER = "telemetry", "dead-letter"
-READS: Final = {WINDOWS: TELEMETRY, ARCHIVE: TELEMETRY, EVENTS: DEAD_LETTER}
-"""Consumers that an audit waits for, and the topic of each."""
-DISORDER_MS: Final = 2_000
-"""Records of a partition lie at most so much out of the order of their receipt: the bridge's batches."""
-
-Offsets = Mapping[int, int]
-
-
-@dataclass(frozen=True, slots=True)
-class Horizon:
-    """``taken`` and ``ends`` are next offsets by partition: of each consumer, of each topic."""
-
-    moment_ms: int
-    """Everything received before it has been taken in."""
-    slowest: str
-    taken: Mapping[str, Offsets]
-    ends: Mapping[str, Offsets]
-
-    def behind(self, consumer: str) -> int:
-        """Records that it has not taken yet."""
-        taken, ends = self.taken[consumer], self.ends[READS[consumer]]
-        return sum(max(0, end - taken.get(p, 0)) for p, end in ends.items())
-
-    @property
-    def quiet(self) -> bool:
-        """Whether nothing waits for any of them."""
-        return all(self.behind(consumer) == 0 for consumer in READS)
-
-
-def current_horizon(settings: Settings, addresses: Endpoints) -> Horizon:
-    """Raises ServiceError where a service is away, or a query with work to do has never finished a batch."""
-    prefix, home = settings.kafka.prefix, settings.paths.home.resolve()
-    taken: dict[str, Offsets] = {}
-    for query in (WINDOWS, ARCHIVE):  # before the log's ends: what comes meanwhile is in flight
-        newest = query_offsets.committed(home, query)
-        taken[query] = {} if newest is None else newest.ends.get(kafka_topic(prefix, TELEMETRY), {})
-    with tables.opened(addresses.db_ingest_url) as database:
-        taken[EVENTS] = database.taken(EVENTS, DEAD_LETTER)
-    now_ms = time.time_ns() // 1_000_000
-    with LogReader(addresses.kafka_bootstrap) as log:
-        ends = {
-            t.name: {p: log.bounds(kafka_topic(prefix, t.name), p)[1] for p in range(t.partitions)}
-            for t in KAFKA_TOPICS
-            if t.name in READS.values()
-        }
-        waiting = {
-            consumer: min(_first_ms(log, kafka_topic(prefix, topic), ends[topic], taken[consumer], now_ms))
-            for consumer, topic in READS.items()
-        }
-    never = [query for query in (WINDOWS, ARCHIVE) if not taken[query] and any(ends[TELEMETRY].values())]
-    if never:
-        raise ServiceError(
-            f"{' and '.join(never)} never finished a batch: nothing can be balanced yet; see: odograph status"
-        )
-    slowest = min(waiting, key=lambda consumer: waiting[consumer])
-    moment_ms = waiting[slowest] - DISORDER_MS - settings.jobs.unwritten_ms
-    return Horizon(moment_ms, slowest, taken, ends)
-
-
-def _first_ms(log: LogReader, topic: str, ends: Offsets, taken: Offsets, now_ms: int) -> Iterator[int]:
-    """Receipt of the first record of each partition that waits; now where none does."""
-    for partition, end in ends.items():
-        first = next(iter(log.records(topic, partition, taken.get(partition, 0), end)), None)
-        yield now_ms if first is None else min(now_ms, first.received_ms)
-
-
-def in_flight(settings: Settings, addresses: Endpoints, horizon: Horizon) -> dict[Device, Ranges]:
-    """Frames in the log that archive or dead letters' table have not taken, by device."""
-    found: defaultdict[Device, list[Range]] = defaultdict(list)
-    with LogReader(addresses.kafka_bootstrap) as log:
-        for consumer in (ARCHIVE, EVENTS):
-            topic = kafka_topic(settings.kafka.prefix, READS[consumer])
-            for partition, end in horizon.ends[READS[consumer]].items():
-                begin = horizon.taken[consumer].get(partition, 0)
-                for record in log.records(topic, partition, begin, end):
-                    _note(found, record)
-    return {device: merged(ranges) for device, ranges in found.items()}
-
-
-def _note(found: defaultdict[Device, list[Range]], record: Record) -> None:
-    named = identity(record.value)
-    if named is not None and record.key is not None:
-        boot_id, seq = named
-        found[record.key, boot_id].append((seq, seq))

@@ -1,7 +1,4 @@
-"""The database's side of an audit: what windows counted, and the lists of late, quarantined and dead.
-
-One connection for the whole audit; every error of the database is a ServiceError.
-"""
+"""The database as a source of an audit: what windows counted, and the lists of late, quarantined and dead."""
 
 from __future__ import annotations
 
@@ -9,7 +6,9 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
+
+from psycopg.rows import dict_row
 
 from infra.clients.db import Connection, connected
 from infra.contract.seq_ranges import Range, Ranges, merged
@@ -17,30 +16,33 @@ from stream_jobs.audit.edge import Device
 from stream_jobs.audit.scope import Scope
 
 _COUNTED = """
-SELECT vehicle_id, sum(frames - frames_late)::bigint, sum(frames_late)::bigint FROM odograph.vehicle_window
+SELECT vehicle_id, sum(frames - frames_late)::bigint AS counted, sum(frames_late)::bigint AS repaired
+FROM odograph.vehicle_window
 WHERE window_start >= to_timestamp(%(since)s / 1000.0) AND window_start < to_timestamp(%(until)s / 1000.0)
 GROUP BY 1
 """
 _LATE = """
-SELECT vehicle_id, count(*), count(*) FILTER (WHERE repaired_at IS NULL) FROM odograph.late_frame
+SELECT vehicle_id, count(*) AS late_listed, count(*) FILTER (WHERE repaired_at IS NULL) AS late_open
+FROM odograph.late_frame
 WHERE t0_ms >= %(since)s AND t0_ms < %(until)s AND received_at < to_timestamp(%(seen)s / 1000.0)
 GROUP BY 1
 """
 _QUARANTINED = """
-SELECT vehicle_id, count(*) FROM odograph.quarantined_frame
+SELECT vehicle_id, count(*) AS quarantined_listed FROM odograph.quarantined_frame
 WHERE received_at >= to_timestamp(%(since)s / 1000.0)
   AND received_at < to_timestamp(least(%(until)s, %(seen)s) / 1000.0)
 GROUP BY 1
 """
 _DEAD = """
-SELECT coalesce(vehicle_id, ''), count(DISTINCT digest) FILTER (WHERE messages IS NULL),
-       count(DISTINCT digest) FILTER (WHERE seq IS NULL AND messages IS NULL),
-       coalesce(sum(messages) FILTER (WHERE reason = 'rate_limited'), 0)::bigint
+SELECT coalesce(vehicle_id, '') AS vehicle_id,
+       count(DISTINCT digest) FILTER (WHERE seq IS NULL AND messages IS NULL) AS dead_unknown,
+       coalesce(sum(messages) FILTER (WHERE reason = 'rate_limited'), 0)::bigint AS not_kept
 FROM odograph.dead_letter
 WHERE received_at >= to_timestamp(%(since)s / 1000.0) AND received_at < to_timestamp(%(until)s / 1000.0)
   AND (mqtt_topic IS NOT NULL OR reason <> 'refused') -- else a row of the jobs, no message
 GROUP BY 1
 """
+LISTED: Final = (_COUNTED, _LATE, _QUARANTINED, _DEAD)
 _DEAD_FRAMES = """
 SELECT vehicle_id, boot_id, seq FROM serving.dead_frame WHERE vehicle_id = ANY(%(vehicles)s)
 """
@@ -54,7 +56,7 @@ FROM odograph.vehicle_window
 WHERE vehicle_id = %(vehicle)s AND window_start >= to_timestamp(%(since)s / 1000.0)
   AND window_start < to_timestamp(%(until)s / 1000.0)
 """
-_TAKEN = """
+_NEXT_OFFSETS = """
 SELECT partition, next_offset FROM odograph.consumer_offset
 WHERE consumer = %(consumer)s AND topic = %(topic)s
 """
@@ -62,22 +64,6 @@ _HORIZON = """
 SELECT (extract(epoch FROM max(dropped_before)) * 1000)::bigint FROM odograph.retention
 WHERE table_name = 'vehicle_window'
 """
-
-
-@dataclass(frozen=True, slots=True)
-class Listed:
-    """What the database has of a vehicle in the scope: frames in windows, else records."""
-
-    counted: int = 0
-    repaired: int = 0
-    late: int = 0
-    late_open: int = 0
-    quarantined: int = 0
-    dead: int = 0
-    dead_unknown: int = 0
-    """Distinct dead letters whose frame cannot be told."""
-    not_kept: int = 0
-    """Sound messages beyond the vehicle's limit that were counted and not kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,20 +81,17 @@ class Tables:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    def listed(self, scope: Scope) -> dict[str, Listed]:
-        """By vehicle; under the empty name dead letters of nobody."""
-        bounds = _bounds(scope)
-        counted = {v: (a, b) for v, a, b in self._ask(_COUNTED, bounds)}
-        late = {v: (a, b) for v, a, b in self._ask(_LATE, bounds)}
-        quarantined = dict(self._ask(_QUARANTINED, bounds))
-        dead = {v: figures for v, *figures in self._ask(_DEAD, bounds)}
-        none = (0, 0)
-        return {
-            v: Listed(
-                *counted.get(v, none), *late.get(v, none), quarantined.get(v, 0), *dead.get(v, (0, 0, 0))
-            )
-            for v in counted.keys() | late.keys() | quarantined.keys() | dead.keys()
-        }
+    def listed(self, scope: Scope) -> dict[str, dict[str, int]]:
+        """By vehicle the ledger's figures that the database has; under the empty name dead letters of nobody.
+
+        Frames in windows, else records. A vehicle that a table does not name has none of its figures.
+        """
+        found: defaultdict[str, dict[str, int]] = defaultdict(dict)
+        with self._connection.cursor(row_factory=dict_row) as cursor:
+            for query in LISTED:
+                for row in cursor.execute(query, _bounds(scope)):
+                    found[row.pop("vehicle_id")] |= row
+        return found
 
     def dead_frames(self, vehicles: Sequence[str]) -> dict[Device, Ranges]:
         """Frames of these vehicles that are known to lie in dead letters."""
@@ -125,9 +108,9 @@ class Tables:
         """Frames in time by window, ms."""
         return dict(self._ask(_WINDOWS, _bounds(scope) | {"vehicle": vehicle_id}))
 
-    def taken(self, consumer: str, topic: str) -> dict[int, int]:
+    def next_offsets(self, consumer: str, topic: str) -> dict[int, int]:
         """The next offset that a consumer of the database reads, by partition; none before its first."""
-        return dict(self._ask(_TAKEN, {"consumer": consumer, "topic": topic}))
+        return dict(self._ask(_NEXT_OFFSETS, {"consumer": consumer, "topic": topic}))
 
     def horizon_ms(self) -> int | None:
         """Windows that begin before it have been dropped; None: none ever were."""

@@ -48,7 +48,7 @@ def test_the_account_of_each_vehicle_balances_with_the_simulators_word_and_witho
     begin_ms = int(drive.summary["start_ms"]) // 10_000 * 10_000
     part = Scope(begin_ms + 10_000, begin_ms + 30_000)
     alone = replace(sources(pipeline.settings, pipeline.endpoints), home=pipeline.home)
-    known, unknown = collect(alone, part), collect(alone, part, told={})
+    known, unknown = collect(alone, part), collect(alone, part, runs={})
     assert (known.residual, unknown.residual, known.total) == (0, 0, unknown.total)
     assert 40 * 18 <= known.total.generated <= 40 * 22
 

@@ -30,12 +30,13 @@ class Record:
     received_ms: int = -1
     moved_ms: int = 0
     """So much later than its number says."""
+    topic: str = "odograph.telemetry"
 
     def row(self, offset: int, begin_ms: int) -> dict[str, object]:
         t0_ms = begin_ms + 1000 * self.seq + self.moved_ms
         received_ms = t0_ms + 1000 if self.received_ms < 0 else self.received_ms
         return {
-            "topic": "odograph.telemetry",
+            "topic": self.topic,
             "partition": 0,
             "log_offset": offset if self.offset < 0 else self.offset,
             "vehicle_id": self.vehicle_id,
@@ -47,19 +48,19 @@ class Record:
         }
 
 
-def store(home: Path, records: Iterable[Record], t0_ms: int = T0_MS) -> list[str]:
-    """Put them into an archive; the offsets count up where none are given. The files."""
+def store(home: Path, records: Iterable[Record], t0_ms: int = T0_MS, name: str = "a") -> None:
+    """Put them into an archive; the offsets count up where none are given."""
     hour = datetime.fromtimestamp(t0_ms / 1000, UTC)
     folder = home / "archive" / "telemetry" / f"{hour:date=%Y-%m-%d}" / f"{hour:hour=%H}"
     folder.mkdir(parents=True, exist_ok=True)
     rows = [record.row(offset, t0_ms) for offset, record in enumerate(records)]
-    pq.write_table(pa.Table.from_pylist(rows), folder / "a.parquet")
-    return archive.files(home, 0)
+    pq.write_table(pa.Table.from_pylist(rows), folder / f"{name}.parquet")
 
 
 def devices(
     home: Path, records: Iterable[Record], scope: Scope = WHOLE
 ) -> tuple[dict[Device, DeviceCount], list[PartitionCount]]:
     """What the archive says of these records."""
-    with archive.opened(home, store(home, records), scope) as found:
+    store(home, records)
+    with archive.opened(home, scope) as found:
         return found.devices(), found.partitions()

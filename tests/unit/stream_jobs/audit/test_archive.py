@@ -58,8 +58,8 @@ def test_what_was_received_after_the_closing_moment_is_not_looked_at(tmp_path: P
 def test_a_frame_of_a_gap_that_lies_at_another_moment_is_found(tmp_path: Path) -> None:
     scope = Scope(T0_MS + 10_000, T0_MS + 20_000)
     unset = Record(12, verdict="clock_unset", received_ms=T0_MS + 900_000)
-    files = store(tmp_path, [*map(Record, (10, 11, 14)), unset])
-    with archive.opened(tmp_path, files, scope) as found:
+    store(tmp_path, [*map(Record, (10, 11, 14)), unset])
+    with archive.opened(tmp_path, scope) as found:
         assert found.devices()[V].gaps == [(12, 13)]
         assert found.elsewhere({V: [(12, 13)]}) == {V: [(12, 12)]}
 
@@ -72,8 +72,8 @@ def test_holes_and_doubles_among_the_offsets_are_named(tmp_path: Path) -> None:
 
 
 def test_what_the_archive_holds_beyond_a_finished_batch_is_not_looked_at(tmp_path: Path) -> None:
-    files = store(tmp_path, [Record(s, offset=s + 5) for s in range(4)])
-    with archive.opened(tmp_path, files, Scope(0, T0_MS + 10_000), ("odograph.telemetry", {0: 8})) as found:
+    store(tmp_path, [Record(s, offset=s + 5) for s in range(4)])
+    with archive.opened(tmp_path, Scope(0, T0_MS + 10_000), ("odograph.telemetry", {0: 8})) as found:
         (part,) = found.partitions()
         assert (part.last, found.devices()[V].frames) == (7, 3)
 
@@ -81,14 +81,15 @@ def test_what_the_archive_holds_beyond_a_finished_batch_is_not_looked_at(tmp_pat
 def test_records_after_the_closed_part_of_what_was_asked_for_are_counted(tmp_path: Path) -> None:
     scope = Scope(T0_MS, T0_MS + 20_000, seen_until_ms=T0_MS + 21_000)
     late = Record(12, verdict="late", received_ms=T0_MS + 600_000)
-    files = store(tmp_path, [*map(Record, (11, 19, 20, 35)), late])
-    with archive.opened(tmp_path, files, scope) as found:
+    store(tmp_path, [*map(Record, (11, 19, 20, 35)), late])
+    with archive.opened(tmp_path, scope) as found:
         assert (found.open_records(T0_MS + 30_000), found.open_records(T0_MS + 40_000)) == (2, 3)
 
 
 def test_shares_of_the_fleet_add_up_to_the_same_answer(tmp_path: Path) -> None:
     records = [Record(s, vehicle_id=f"V{s % 7}") for s in range(40)]
-    with archive.opened(tmp_path, store(tmp_path, records), WHOLE) as found:
+    store(tmp_path, records)
+    with archive.opened(tmp_path, WHOLE) as found:
         whole = found.devices()
         assert found.devices(share_rows=6) == whole
     assert whole["V3", BOOT].gaps == [(4, 9), (11, 16), (18, 23), (25, 30), (32, 37)]
@@ -96,7 +97,8 @@ def test_shares_of_the_fleet_add_up_to_the_same_answer(tmp_path: Path) -> None:
 
 def test_the_windows_of_a_vehicle_are_counted_by_first_sample_and_identity(tmp_path: Path) -> None:
     records = [Record(8), Record(8), Record(9), Record(10), Record(11, verdict="late")]
-    with archive.opened(tmp_path, store(tmp_path, records), WHOLE) as found:
+    store(tmp_path, records)
+    with archive.opened(tmp_path, WHOLE) as found:
         first = T0_MS + 10_000
         assert found.windows("V", 10_000) == {T0_MS: (2, BOOT, 8, 9), first: (1, BOOT, 10, 10)}
 
@@ -106,25 +108,56 @@ def test_a_number_used_again_for_another_moment_in_time_is_told_of_the_vehicles_
 ) -> None:
     moved = [Record(8, moved_ms=ms) for ms in (0, 0, 300_000, 300_000, 600_000)]
     late = [Record(9), Record(9, verdict="late", moved_ms=300_000)]
-    files = store(tmp_path, [*moved, *late, Record(8, "W"), Record(8, "W", moved_ms=300_000), Record(1, "X")])
-    with archive.opened(tmp_path, files, WHOLE) as found:
+    store(tmp_path, [*moved, *late, Record(8, "W"), Record(8, "W", moved_ms=300_000), Record(1, "X")])
+    with archive.opened(tmp_path, WHOLE) as found:
         assert found.again(["V", "X"]) == {"V": 2, "X": 0}
         assert found.again([]) == {}
-    with archive.opened(tmp_path, files, Scope(T0_MS, T0_MS + 400_000)) as found:
+    with archive.opened(tmp_path, Scope(T0_MS, T0_MS + 400_000)) as found:
         assert found.again(["V", "W"]) == {"V": 1, "W": 1}
 
 
 def test_an_archive_without_files_says_nothing(tmp_path: Path) -> None:
-    with archive.opened(tmp_path, [], WHOLE) as found:
+    with archive.opened(tmp_path, WHOLE) as found:
         assert (found.devices(), found.partitions()) == ({}, [])
 
 
 def test_a_gap_lies_between_the_receipts_of_its_neighbours(tmp_path: Path) -> None:
-    files = store(tmp_path, [Record(0), Record(1), Record(5), Record(9, "W")])
+    store(tmp_path, [Record(0), Record(1), Record(5), Record(9, "W")])
     gaps = {("V", BOOT): [(2, 4), (6, 8)], ("W", BOOT): [(0, 8)]}
-    with archive.opened(tmp_path, files, WHOLE) as found:
+    with archive.opened(tmp_path, WHOLE) as found:
         assert found.around(gaps) == {
             (("V", BOOT), 2): (T0_MS + 2000, T0_MS + 6000),
             (("V", BOOT), 6): (T0_MS + 6000, math.inf),
             (("W", BOOT), 0): (-math.inf, T0_MS + 10_000),
         }
+
+
+def test_records_are_counted_by_record_and_by_identity_and_a_back_fills_apart(tmp_path: Path) -> None:
+    live = [Record(1), Record(1), Record(2)]
+    filled = [Record(2, verdict="late", topic="day"), Record(3, verdict="clock_ahead", topic="day")]
+    store(tmp_path, [*live, *filled])
+    expected = {"archived": 5, "distinct": 3, "duplicate": 1, "backfilled": 0, "backfilled_distinct": 0}
+    with archive.opened(tmp_path, WHOLE) as found:
+        assert found.totals() == expected
+        by_topic = found.totals("odograph.telemetry", share_rows=2)
+    assert by_topic == expected | {"backfilled": 2, "backfilled_distinct": 1}
+    with archive.opened(tmp_path / "empty", WHOLE) as found:
+        assert found.totals() == dict.fromkeys(expected, 0)
+
+
+def test_numbers_used_again_for_another_moment_are_counted_and_copies_are_not(tmp_path: Path) -> None:
+    store(tmp_path, [Record(1), Record(8), Record(8)])
+    with archive.opened(tmp_path, WHOLE) as found:
+        assert found.again_in_all() == 0
+    store(tmp_path, [Record(8, moved_ms=300_000), Record(9, moved_ms=300_000)], name="b")
+    with archive.opened(tmp_path, WHOLE) as found:
+        assert found.again_in_all() == 1
+
+
+def test_a_dead_letter_whose_frame_is_archived_is_no_loss_however_often_it_went_in(tmp_path: Path) -> None:
+    dead = [("d1", "V", BOOT, 8), ("d2", "V", BOOT, 9)]
+    with archive.opened(tmp_path, WHOLE) as found:
+        assert found.dead_archived(dead) == 0
+    store(tmp_path, [Record(1), Record(8), Record(8)])
+    with archive.opened(tmp_path, WHOLE) as found:
+        assert (found.dead_archived(dead), found.dead_archived([])) == (1, 0)

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from stream_jobs.audit.edge import EdgeDevice, devices
+from stream_jobs.audit.edge import EdgeDevice, devices, run_totals
 
 ROW = {"vehicle_id": "V", "boot_id": 7, "next_seq": 9, "lost": [[3, 4]], "dropped": [], "on_board": [[8, 8]]}
 
@@ -35,3 +35,28 @@ def test_a_generated_day_need_not_arrive_until_it_was_sent(tmp_path: Path) -> No
 
 def test_a_home_without_runs_tells_nothing(tmp_path: Path) -> None:
     assert devices(tmp_path) == {}
+
+
+def test_the_edges_figures_are_summed_over_runs_without_what_never_left(tmp_path: Path) -> None:
+    for number, (lost, dropped) in enumerate(((0, 0), (4, 3))):
+        folder = tmp_path / "runs" / str(number)
+        folder.mkdir(parents=True)
+        run = {
+            "generated": 50,
+            "lost_on_link": lost,
+            "dropped_on_board": dropped,
+            "poison": 1,
+            "sent": 52,
+            "acked": 51,
+        }
+        (folder / "run.json").write_text(json.dumps(run))
+    assert run_totals(tmp_path) == {"generated": 93, "poison": 2, "sent": 104, "acked": 102}
+
+
+def test_a_run_in_several_processes_counts_once(tmp_path: Path) -> None:
+    counts = {"generated": 50, "sent": 50, "acked": 50}
+    whole = {"generated": 100, "sent": 100, "acked": 100, "run_id": "r", "parts": ["r.0", "r.1"]}
+    for name, run in (("r", whole), ("r.0", counts | {"run_id": "r.0"}), ("r.1", counts | {"run_id": "r.1"})):
+        (tmp_path / "runs" / name).mkdir(parents=True)
+        (tmp_path / "runs" / name / "run.json").write_text(json.dumps(run))
+    assert run_totals(tmp_path) == {"generated": 100, "poison": 0, "sent": 100, "acked": 100}

@@ -1,18 +1,13 @@
-import json
+"""The ledger: sums that balance, and every number of a device in one place or missing."""
+
+from __future__ import annotations
+
 from dataclasses import replace
-from pathlib import Path
 
-import duckdb
-
-from stream_jobs.audit.ledger import (
-    ArchiveCounts,
-    EdgeCounts,
-    archive_counts,
-    balance,
-    dead_archived,
-    edge_counts,
-    used_again,
-)
+from stream_jobs.audit.archive import DeviceCount
+from stream_jobs.audit.edge import EdgeDevice
+from stream_jobs.audit.ledger import Absent, Figures, absent, balance, enter_again, of_device
+from stream_jobs.audit.scope import WHOLE, Scope
 
 DATABASE = {
     "frames_counted": 93,
@@ -24,8 +19,14 @@ DATABASE = {
     "records_dead_distinct": 4,
     "messages_not_kept": 0,
 }
-EDGE = EdgeCounts(generated=95, poison=4, sent=104, acked=104)
-ARCHIVE = ArchiveCounts(archived=100, distinct=95, ok=95, ok_distinct=90, late=3, quarantined=2)
+EDGE = {"generated": 95, "poison": 4, "sent": 104, "acked": 104}
+ARCHIVE = {"archived": 100, "distinct": 95, "duplicate": 5}
+SEEN = DeviceCount(
+    frames=6, records=8, ok=4, late=1, quarantined=1, late_records=2, quarantined_records=1,
+    first_seq=2, last_seq=9, gaps=[(4, 5)],
+)  # fmt: skip
+TOLD = EdgeDevice(14, lost=[(0, 0), (4, 4)], dropped=[(12, 12)], on_board=[(13, 13)], from_ms=1000,
+                  ended_ms=9000, sent=True)  # fmt: skip
 
 
 def test_a_run_where_everything_is_found_again_has_residual_0() -> None:
@@ -34,14 +35,14 @@ def test_a_run_where_everything_is_found_again_has_residual_0() -> None:
 
 
 def test_a_frame_lost_on_the_way_is_missing() -> None:
-    ledger = balance(replace(EDGE, generated=96), 100, ARCHIVE, DATABASE)
+    ledger = balance(EDGE | {"generated": 96}, 100, ARCHIVE, DATABASE)
     assert (ledger.missing_on_the_way, ledger.residual) == (1, 1)
 
 
 def test_messages_counted_and_not_kept_explain_what_is_missing_and_no_more() -> None:
     def residual(generated: int, not_kept: int) -> int:
-        edge = EdgeCounts(generated=generated, poison=4, sent=104, acked=104)
-        return balance(edge, 100, ARCHIVE, DATABASE | {"messages_not_kept": not_kept}).residual
+        edge, database = EDGE | {"generated": generated}, DATABASE | {"messages_not_kept": not_kept}
+        return balance(edge, 100, ARCHIVE, database).residual
 
     assert (residual(98, 3), residual(98, 7), residual(98, 1)) == (0, 0, 2)
 
@@ -57,7 +58,7 @@ def test_a_frame_counted_twice_in_windows_shows() -> None:
 
 
 def test_losses_and_gains_do_not_cancel() -> None:
-    ledger = balance(replace(EDGE, generated=96), 100, ARCHIVE, DATABASE | {"frames_counted": 94})
+    ledger = balance(EDGE | {"generated": 96}, 100, ARCHIVE, DATABASE | {"frames_counted": 94})
     assert ledger.residual == 2
 
 
@@ -66,80 +67,101 @@ def test_between_two_moments_only_what_came_in_between_counts() -> None:
     assert (ledger - ledger).appended == 0
 
 
-def test_the_edges_figures_are_summed_over_runs_without_what_never_left(tmp_path: Path) -> None:
-    for number, (lost, dropped) in enumerate(((0, 0), (4, 3))):
-        folder = tmp_path / "runs" / str(number)
-        folder.mkdir(parents=True)
-        run = {
-            "generated": 50,
-            "lost_on_link": lost,
-            "dropped_on_board": dropped,
-            "poison": 1,
-            "sent": 52,
-            "acked": 51,
-        }
-        (folder / "run.json").write_text(json.dumps(run))
-    assert edge_counts(tmp_path) == EdgeCounts(generated=93, poison=2, sent=104, acked=102)
-
-
-def test_a_run_in_several_processes_counts_once(tmp_path: Path) -> None:
-    counts = {"generated": 50, "sent": 50, "acked": 50}
-    whole = {"generated": 100, "sent": 100, "acked": 100, "run_id": "r", "parts": ["r.0", "r.1"]}
-    for name, run in (("r", whole), ("r.0", counts | {"run_id": "r.0"}), ("r.1", counts | {"run_id": "r.1"})):
-        (tmp_path / "runs" / name).mkdir(parents=True)
-        (tmp_path / "runs" / name / "run.json").write_text(json.dumps(run))
-    assert edge_counts(tmp_path) == EdgeCounts(generated=100, sent=100, acked=100)
-
-
 def test_what_a_back_fill_brought_in_was_never_in_the_topic() -> None:
-    archive = replace(ARCHIVE, archived=110, distinct=105, ok=105, ok_distinct=100)
+    archive = ARCHIVE | {"archived": 110, "distinct": 105}
     database = DATABASE | {"frames_counted": 103}
     assert balance(EDGE, 100, archive, database).residual == 20
-    brought = replace(archive, brought_in=10, brought_distinct=10)
-    assert balance(EDGE, 100, brought, database).residual == 0
-
-
-def test_the_archive_is_counted_by_record_and_by_identity(tmp_path: Path) -> None:
-    folder = tmp_path / "archive" / "telemetry" / "date=2026-11-21" / "hour=10"
-    folder.mkdir(parents=True)
-    seen = [(1, "ok", "t"), (1, "ok", "t"), (2, "ok", "t"), (2, "late", "day"), (3, "clock_ahead", "day")]
-    rows = ", ".join(f"('V', 1, {seq}, '{verdict}', '{topic}')" for seq, verdict, topic in seen)
-    duckdb.sql(f"SELECT * FROM (VALUES {rows}) t(vehicle_id, boot_id, seq, verdict, topic)").write_parquet(
-        str(folder / "a.parquet")
-    )
-    expected = ArchiveCounts(archived=5, distinct=3, ok=3, ok_distinct=2, late=1, quarantined=1)
-    assert archive_counts(tmp_path) == expected
-    assert archive_counts(tmp_path, "t") == replace(expected, brought_in=2, brought_distinct=1)
-    assert archive_counts(tmp_path / "empty") == ArchiveCounts()
-
-
-def archive(home: Path, *seqs: int, t0_ms: int = 0, name: str = "a") -> None:
-    folder = home / "archive" / "telemetry" / "date=2026-11-21" / "hour=10"
-    folder.mkdir(parents=True, exist_ok=True)
-    rows = ", ".join(f"('V', 1, {seq}, 'ok', 't', {t0_ms})" for seq in seqs)
-    names = "vehicle_id, boot_id, seq, verdict, topic, t0_ms"
-    duckdb.sql(f"SELECT * FROM (VALUES {rows}) t({names})").write_parquet(str(folder / f"{name}.parquet"))
-
-
-def test_numbers_used_again_for_another_moment_are_counted_and_copies_are_not(tmp_path: Path) -> None:
-    assert used_again(tmp_path) == 0
-    archive(tmp_path, 1, 8, 8)
-    assert used_again(tmp_path) == 0
-    archive(tmp_path, 8, 9, t0_ms=300_000, name="b")
-    assert used_again(tmp_path) == 1
-
-
-def test_a_dead_letter_whose_frame_is_archived_is_no_loss_however_often_it_went_in(tmp_path: Path) -> None:
-    dead = [("d1", "V", 1, 8), ("d2", "V", 1, 9)]
-    assert dead_archived(tmp_path, dead) == 0
-    archive(tmp_path, 1, 8, 8)
-    assert dead_archived(tmp_path, dead) == 1
-    assert dead_archived(tmp_path, []) == 0
+    backfilled = archive | {"backfilled": 10, "backfilled_distinct": 10}
+    assert balance(EDGE, 100, backfilled, database).residual == 0
 
 
 def test_a_re_injected_frame_leaves_the_residual_0() -> None:
     before = balance(EDGE, 100, ARCHIVE, DATABASE)
-    after = replace(ARCHIVE, archived=101, distinct=96, late=4)
+    after = ARCHIVE | {"archived": 101, "distinct": 96}
     late = DATABASE | {"records_late": 4}
     assert (before.residual, balance(EDGE, 101, after, late).residual) == (0, 1)
     assert balance(EDGE, 101, after, late, dead_archived=1).residual == 0
+
+
+def test_without_a_run_only_the_gaps_between_frames_lack() -> None:
+    assert absent(SEEN, None, WHOLE) == Absent([(4, 5)], [])
+
+
+def test_a_run_tells_what_came_before_the_first_frame_and_behind_the_last() -> None:
+    assert absent(SEEN, TOLD, WHOLE) == Absent([(0, 1), (4, 5), (10, 13)], [])
+
+
+def test_a_device_of_which_nothing_came_lacks_altogether() -> None:
+    assert absent(None, TOLD, WHOLE) == Absent([(0, 13)], [])
+    assert absent(None, replace(TOLD, sent=False), WHOLE) == Absent([], [])
+
+
+def test_a_gap_belongs_to_the_scope_of_the_frame_before_it() -> None:
+    later = Scope(2000, 9001)
+    assert absent(SEEN, TOLD, later) == Absent([(4, 5), (10, 13)], [])
+    seen = replace(SEEN, following=12)
+    assert absent(seen, TOLD, later) == Absent([(4, 5), (10, 11)], [])
+    assert absent(None, TOLD, later) == Absent([], [])
+
+
+def test_what_never_left_and_what_is_dead_is_not_missing() -> None:
+    figures, missing = of_device(
+        SEEN, TOLD, absent(SEEN, TOLD, WHOLE), elsewhere=[], dead=[(10, 10)], waiting=[]
+    )
+    assert missing == [(1, 1), (5, 5), (11, 11)]
+    assert figures == Figures(
+        generated=14, lost_on_link=2, dropped_on_board=1, on_board=1, dead=1, missing=3,
+        in_time=4, late=1, quarantined=1, duplicate=2, late_records=2, quarantined_records=1,
+    )  # fmt: skip
+    places = ("lost_on_link", "dropped_on_board", "on_board", "on_the_way", "dead", "missing", "in_time",
+              "late", "quarantined")  # fmt: skip
+    assert sum(getattr(figures, name) for name in places) == figures.generated
+
+
+def test_behind_the_last_frame_of_a_run_that_goes_on_frames_are_on_their_way() -> None:
+    told = replace(TOLD, ended_ms=None)
+    figures, missing = of_device(SEEN, told, absent(SEEN, told, WHOLE), elsewhere=[], dead=[], waiting=[])
+    assert (figures.on_the_way, missing) == (2, [(1, 1), (5, 5)])
+
+
+def test_the_end_of_a_run_lacks_only_once_it_lies_before_the_end_of_the_scope() -> None:
+    assert absent(SEEN, TOLD, Scope(0, 9000)) == Absent([(0, 1), (4, 5)], [(10, 13)])
+    assert absent(SEEN, TOLD, Scope(0, 9001)) == Absent([(0, 1), (4, 5), (10, 13)], [])
+
+
+def test_frames_that_wait_in_the_log_are_on_their_way() -> None:
+    lacking = absent(SEEN, None, WHOLE)
+    figures, missing = of_device(SEEN, None, lacking, elsewhere=[], dead=[], waiting=[(4, 4), (77, 99)])
+    assert (figures.on_the_way, missing) == (1, [(5, 5)])
+
+
+def test_frames_that_the_archive_has_at_another_moment_are_none_of_this_scope() -> None:
+    figures, missing = of_device(
+        SEEN, None, absent(SEEN, None, WHOLE), elsewhere=[(4, 4)], dead=[], waiting=[]
+    )
+    assert (figures.generated, missing) == (7, [(5, 5)])
+
+
+def test_each_disagreement_counts_in_the_residual_and_none_cancels_another() -> None:
+    figures = Figures(in_time=4, late_records=2, quarantined_records=1)
+    figures.add(Figures(counted=4, late_listed=2, quarantined_listed=1))
+    assert figures.residual == 0
+    figures.add(Figures(counted=1, late_listed=-1, quarantined_listed=2))
+    assert figures.residual == 4
+    figures.missing = 3
+    assert figures.residual == 7
+
+
+def test_what_windows_counted_under_a_used_number_is_a_frame_of_its_own_and_explains_no_more() -> None:
+    figures = Figures(generated=5, in_time=4, counted=6, late=1, duplicate=3)
+    assert (enter_again(figures, 1), figures.residual) == (1, 1)
+    assert (enter_again(figures, 5), figures.residual) == (1, 0)
+    assert figures == Figures(generated=7, in_time=6, counted=6, late=1, duplicate=1)
+    lossy = Figures(generated=4, in_time=4, counted=3)
+    assert (enter_again(lossy, 5), lossy.residual) == (0, 1)
+
+
+def test_the_total_is_the_sum_of_all_vehicles() -> None:
+    found = Figures(generated=2, missing=1)
+    found.add(Figures(generated=3, counted=3))
+    assert found == Figures(generated=5, missing=1, counted=3)
