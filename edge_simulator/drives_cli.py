@@ -53,8 +53,8 @@ def replay(
     from edge_simulator.console import now_ms, say, show
     from edge_simulator.recordings import replay as convoys
     from edge_simulator.runfiles import RunFiles
-    from edge_simulator.sending.publisher import Publisher
-    from edge_simulator.sending.sender import Plan
+    from edge_simulator.sending.paho_publisher import PahoPublisher
+    from edge_simulator.sending.run import Plan
     from edge_simulator.stopping import StopFlag
     from infra.settings import settings
     from infra.settings.values import duration_ms
@@ -66,7 +66,7 @@ def replay(
     name = run_id or f"replay-{now_ms()}"
     with (
         StopFlag(say) as stop,
-        Publisher(address.mqtt, [f"odograph-{name}"]) as publisher,
+        PahoPublisher(address.mqtt, [f"odograph-{name}"]) as publisher,
     ):
         publisher.connect(deadline_s=5.0)
         with RunFiles(in_force.paths.home, name, log_frames) as files:

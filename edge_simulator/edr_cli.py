@@ -74,24 +74,23 @@ def resend(
     """
     from edge_simulator.console import now_ms, say
     from edge_simulator.edr import crash_store
-    from edge_simulator.edr import resend as again
-    from edge_simulator.sending.publisher import Publisher
+    from edge_simulator.sending.paho_publisher import PahoPublisher
     from infra.settings import settings
     from infra.settings.values import duration_ms
 
     in_force = settings.load()
     drain_s = duration_ms(drain, "--drain") / 1000
-    kept = again.waiting([again.file_of(in_force.paths.home, run)], say)
+    kept = crash_store.unacked_of([crash_store.file_of(in_force.paths.home, run)], say)
     left = 0
     if kept:
         address = settings.endpoints(in_force)
         client = f"odograph-resend-{now_ms()}"
-        with Publisher(address.mqtt, [client]) as publisher:
+        with PahoPublisher(address.mqtt, [client]) as publisher:
             publisher.connect(deadline_s=5.0)
-            again.offer(publisher, in_force.mqtt.root, kept)
+            crash_store.resend(publisher, in_force.mqtt.root, kept)
             publisher.drain(drain_s)
             marks = publisher.counts.acked_marks
-            crash_store.note(marks)
+            crash_store.note_acked(marks)
             left = len(kept) - len(marks)
     sys.stdout.write(f"offered {len(kept)}  acknowledged {len(kept) - left}\n")
     if left:

@@ -7,14 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from edge_simulator.console import now_ms, say
-from edge_simulator.edr import crash_store, resend
+from edge_simulator.edr import crash_store
 from edge_simulator.runfiles import RunFiles
 from edge_simulator.scenario import SAMPLES, Scenario
 from edge_simulator.sending import reactions
-from edge_simulator.sending.clients import Client, publisher_of
 from edge_simulator.sending.publishing import Message
-from edge_simulator.sending.run import Run
-from edge_simulator.sending.sender import Plan, Say
+from edge_simulator.sending.run import Client, Plan, Run, Say, publisher_of
 from edge_simulator.stopping import StopFlag
 from edge_simulator.world import World
 from infra.contract import downlink
@@ -72,8 +70,8 @@ def publish(
     ):
         publisher.connect(deadline_s=5.0 + 0.01 * len(manner.clients))
         if wanted.first == 0:
-            kept = resend.waiting(crash_store.files(in_force.paths.home), say)
-            resend.offer(publisher, plan.mqtt_root, kept)
+            kept = crash_store.unacked_of(crash_store.files(in_force.paths.home), say)
+            crash_store.resend(publisher, plan.mqtt_root, kept)
         with RunFiles(in_force.paths.home, manner.run_id, manner.log_frames) as files:
             return Run(plan, world, publisher, files, say, verifier).go(stop)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from edge_simulator.edr.recorder import Setup
-from edge_simulator.faults.fault_wanted import Wanted
+from edge_simulator.faults.plan import Wanted
 from edge_simulator.stages import Schedule
 from edge_simulator.telemetry.gnss import GnssSettings
 from edge_simulator.wireless.link_settings import LinkShares as LinkShares  # noqa: PLC0414  others take it from here

@@ -34,7 +34,7 @@ def show(name: Annotated[str, typer.Argument(help="a ready scenario")]) -> None:
 @app.command()
 def faults() -> None:
     """Kinds of faults for --fault: who can have each, what changes, which rule should find it."""
-    from edge_simulator.faults.fault_table import markdown_table
+    from edge_simulator.faults.kinds import markdown_table
 
     sys.stdout.write(markdown_table() + "\n")
 

@@ -182,5 +182,5 @@ class World:
         self.counts["begun_faults"] += 1
         return event.row(self.vehicle_ids[event.fault.vehicle], self.scenario.start_ms)
 
-    def _truth_of_code(self, coded: faults.Coded) -> Truth:
+    def _truth_of_code(self, coded: faults.CodeSet) -> Truth:
         return coded.row(self.vehicle_ids[coded.fault.vehicle], self.scenario.start_ms)

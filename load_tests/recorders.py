@@ -7,8 +7,7 @@ import time
 
 import numpy as np
 
-from edge_simulator.edr.recorder import PROFILES
-from edge_simulator.edr.ring import Ring
+from edge_simulator.edr.recorder import PROFILES, Ring
 from edge_simulator.scenario import Scenario, cadence
 from edge_simulator.world import World
 

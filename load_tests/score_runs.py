@@ -26,7 +26,7 @@ import orjson
 from confluent_kafka import Producer
 
 from edge_simulator import scenario_file, setting_out
-from edge_simulator.faults.fault_table import KINDS
+from edge_simulator.faults.kinds import KINDS
 from edge_simulator.telemetry.outbox import Outgoing
 from edge_simulator.world import World
 from infra.clients.kafka import LogEnds

@@ -38,7 +38,7 @@ class Drive:
     columns: dict[str, Floats]
     codes: list[dict[int, list[str]]] = field(default_factory=list)
     begun: list[faults.Fault] = field(default_factory=list)
-    coded: list[faults.Coded] = field(default_factory=list)
+    coded: list[faults.CodeSet] = field(default_factory=list)
 
     def __getitem__(self, name: str) -> Floats:
         return self.columns[name]

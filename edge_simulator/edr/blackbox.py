@@ -1,4 +1,4 @@
-"""The event data recorders of a fleet: fed as physics goes, asked about impacts, sealing what they find."""
+"""The event data recorders of a fleet: they sample with the physics, judge impacts, and seal records."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ import numpy as np
 
 from edge_simulator import faults
 from edge_simulator.edr import recorder, trigger
-from edge_simulator.edr.memory import Memory
 from edge_simulator.edr.pulse import Pulse
-from edge_simulator.edr.ring import Ring
 from edge_simulator.motion.fleet import Fleet
 from edge_simulator.telemetry.instruments import Instruments
 from infra.contract.messages import split_crash
@@ -31,8 +29,8 @@ class Sealed:
 
 
 @dataclass(frozen=True, slots=True)
-class _Waiting:
-    """An event that was found in a burst; ``zero_ms`` counts from the run's start."""
+class _Pending:
+    """An event found in a burst that has not happened yet; ``zero_ms`` counts from the run's start."""
 
     vehicle: int
     zero_ms: int
@@ -55,20 +53,17 @@ class BlackBoxes:
         self._has_engine = has_engine
         self._h_ms = max(1, round(h_ms))
         self._setup = setup
-        self._ring = Ring(len(vehicle_ids), setup.profile.samples, setup.profile.dt_ms)
+        self._ring = recorder.Ring(len(vehicle_ids), setup.profile.samples, setup.profile.dt_ms)
         self._seq: defaultdict[int, int] = defaultdict(int)
-        self._memories: defaultdict[int, Memory] = defaultdict(Memory)
         self._spent: defaultdict[int, set[str]] = defaultdict(set)
-        self._waiting: list[_Waiting] = []
+        self._pending: list[_Pending] = []
+        self.memories: defaultdict[int, recorder.Memory] = defaultdict(recorder.Memory)
+        """By vehicle."""
 
     def remember(self, now_ms: int) -> None:
         """Feed the rings at the profile's rate; called after each physics step."""
         if self._ring.due(now_ms):
             self._ring.record(now_ms, self._instruments.pre_crash())
-
-    def memory(self, vehicle: int) -> Memory:
-        """The memory of a vehicle's recorder."""
-        return self._memories[vehicle]
 
     def feel(self, burst: faults.Burst) -> None:
         """An impact in the step that ended at ``burst.start_ms``; a recorder without ignition sleeps."""
@@ -85,30 +80,29 @@ class BlackBoxes:
         lost_ms = burst.fault.details.get("power_lost_ms")
         for finding in found:
             self._spent[i].update(finding.deployed_ms)
-            place = (begin_ms + finding.zero_ms, finding, felt, found[0].zero_ms, lost_ms)
-            self._waiting.append(_Waiting(i, *place))
+            at_ms = begin_ms + finding.zero_ms
+            self._pending.append(_Pending(i, at_ms, finding, felt, found[0].zero_ms, lost_ms))
 
     def sealed(self, now_ms: int, start_ms: int) -> Iterator[Sealed]:
         """Records of the events up to ``now_ms``, to be asked for before that moment is remembered.
 
         ``start_ms`` is the run's start on the device's clock.
         """
-        if not self._waiting:
+        if not self._pending:
             return
-        ready = [event for event in self._waiting if event.zero_ms <= now_ms]
-        self._waiting = [event for event in self._waiting if event.zero_ms > now_ms]
+        ready = [event for event in self._pending if event.zero_ms <= now_ms]
+        self._pending = [event for event in self._pending if event.zero_ms > now_ms]
         for event in ready:
             record = self._seal(event, start_ms)
             if record is not None:
-                parts = split_crash(record, self._setup.chunk_bytes)
                 due_ms = start_ms + event.zero_ms + recorder.RECORDED_MS
-                yield Sealed(event.vehicle, due_ms, tuple(parts))
+                yield Sealed(event.vehicle, due_ms, tuple(split_crash(record, self._setup.chunk_bytes)))
 
-    def _seal(self, found: _Waiting, start_ms: int) -> bytes | None:
+    def _seal(self, found: _Pending, start_ms: int) -> bytes | None:
         """The record, None where the memory has no room for the event."""
         i, motion, finding = found.vehicle, self._fleet.state, found.finding
         crash_id = f"{start_ms}-{self._seq[i]}"
-        event = self._memories[i].store(crash_id, found.zero_ms, bool(finding.deployed_ms))
+        event = self.memories[i].store(crash_id, found.zero_ms, bool(finding.deployed_ms))
         if event is None:
             return None
         scene = recorder.Scene(

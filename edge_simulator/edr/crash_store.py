@@ -1,18 +1,23 @@
 """Crash messages kept until the broker has acknowledged them: ``crashes.jsonl`` in a run's folder.
 
 A line is on the disk before its message is published; a line with its key follows the PUBACK. So a record
-survives the end of the simulator, and whoever comes next offers it again under the same identity.
+survives the end of the simulator, and the next run sends it again under the same identity.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import orjson
+
+from edge_simulator.sending.publishing import AckMark, Message, Publishing
+from infra.contract.errors import ConfigError
+from infra.contract.topics import mqtt_topic
 
 if TYPE_CHECKING:
     from edge_simulator.edr.blackbox import Sealed
@@ -20,21 +25,15 @@ if TYPE_CHECKING:
 
 FILE = "crashes.jsonl"
 CHANNEL = "crash"
+RESENT = "resent"
+"""How the publisher counts records that an earlier run could not deliver, apart from the run's own."""
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
-    """Where a kept message is written down: the file, and its key there."""
-
-    path: Path
-    key: str
-
-
-@dataclass(frozen=True, slots=True)
-class Kept:
+class Unacked:
     """A message that has no PUBACK yet."""
 
-    mark: Mark
+    mark: AckMark
     vehicle_id: str
     payload: bytes
 
@@ -53,23 +52,23 @@ class CrashStore:
             for record in records
             for payload in record.payloads
         ]
-        append(self._path, lines)
+        _append(self._path, lines)
 
-    def mark(self, item: Outgoing) -> Mark | None:
+    def mark(self, item: Outgoing) -> AckMark | None:
         """What the PUBACK of a crash message is to be noted under; None for any other message."""
-        return Mark(self._path, _key(item.payload)) if item.channel == CHANNEL else None
+        return AckMark(self._path, _key(item.payload)) if item.channel == CHANNEL else None
 
 
-def note(marks: Iterable[Mark]) -> None:
+def note_acked(marks: Iterable[AckMark]) -> None:
     """Write down that messages were acknowledged."""
-    by_file: dict[Path, list[str]] = {}
+    by_file: defaultdict[Path, list[dict[str, str]]] = defaultdict(list)
     for mark in marks:
-        by_file.setdefault(mark.path, []).append(mark.key)
-    for path, keys in by_file.items():
-        append(path, [{"acked": key} for key in keys])
+        by_file[mark.path].append({"acked": mark.key})
+    for path, lines in by_file.items():
+        _append(path, lines)
 
 
-def append(path: Path, lines: Sequence[dict[str, str]]) -> None:
+def _append(path: Path, lines: Sequence[dict[str, str]]) -> None:
     """Add lines to a file, and wait until they are on the disk."""
     if not lines:
         return
@@ -81,26 +80,52 @@ def append(path: Path, lines: Sequence[dict[str, str]]) -> None:
         os.fsync(file.fileno())
 
 
-def unacked(path: Path) -> tuple[list[Kept], int]:
+def unacked(path: Path) -> tuple[list[Unacked], int]:
     """The messages in a file that have no PUBACK yet, in order; and how many lines cannot be read."""
-    kept: dict[str, Kept] = {}
+    found: dict[str, Unacked] = {}
     broken = 0
     for line in path.read_bytes().split(b"\n"):
         try:
             row = orjson.loads(line) if line else {}
             if "acked" in row:
-                kept.pop(row["acked"], None)
+                found.pop(row["acked"], None)
             elif row:
-                mark = Mark(path, row["key"])
-                kept[mark.key] = Kept(mark, row["vehicle_id"], row["payload"].encode())
+                mark = AckMark(path, row["key"])
+                found[mark.key] = Unacked(mark, row["vehicle_id"], row["payload"].encode())
         except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError):
             broken += 1
-    return list(kept.values()), broken
+    return list(found.values()), broken
+
+
+def unacked_of(paths: Iterable[Path], say: Callable[[str], None]) -> list[Unacked]:
+    """What several files hold that has no PUBACK; reports lines that cannot be read."""
+    found: list[Unacked] = []
+    for path in paths:
+        rows, broken = unacked(path)
+        found += rows
+        if broken:
+            say(f"{path}: {broken} lines cannot be read (cut off when their run ended); the others are used")
+    return found
 
 
 def files(home: Path) -> list[Path]:
     """The files of all runs in a home, oldest run first by name."""
     return sorted((home / "runs").glob(f"*/{FILE}"))
+
+
+def file_of(home: Path, run: str) -> Path:
+    """The file of a run, given by its id or its folder; raises ConfigError where it kept none."""
+    for folder in (home / "runs" / run, Path(run)):
+        if (folder / FILE).is_file():
+            return folder / FILE
+    raise ConfigError(f"{run}: no run with crash records in {home / 'runs'}, and no folder of one")
+
+
+def resend(publisher: Publishing, root: str, messages: Iterable[Unacked]) -> None:
+    """Publish kept messages once more; their PUBACKs appear among the publisher's ``acked_marks``."""
+    for item in messages:
+        topic = mqtt_topic(root, item.vehicle_id, CHANNEL)
+        publisher.publish(0, Message(topic, item.payload, RESENT, mark=item.mark))
 
 
 def _key(payload: bytes) -> str:

@@ -9,9 +9,8 @@ from itertools import groupby
 import numpy as np
 
 from edge_simulator.edr import pulse, recorder, trigger
-from edge_simulator.edr.memory import Memory
 from edge_simulator.edr.pulse import Pulse
-from edge_simulator.edr.ring import FLAGS, STEPS, Ring
+from edge_simulator.edr.recorder import FLAGS, STEPS, Memory, Ring
 from edge_simulator.geo import Floats
 from infra.contract.messages import crash_digest, decode_crash
 
@@ -102,7 +101,7 @@ def _case(
 ) -> Case:
     own = burst.lat if np.abs(burst.lat).max() > np.abs(burst.long).max() else burst.long
     peak_g = float(np.abs(own).max()) / pulse.G_MPS2
-    finding = next(iter(trigger.events(burst.long, burst.lat)), None)
+    finding = trigger.judge(burst.long, burst.lat)
     if finding is None:
         return Case(burst.kind, delta_v_kmh, wanted, False, peak_g, None, None, False, False)
     event = Memory().store("0-0", ZERO_MS, bool(finding.deployed_ms))

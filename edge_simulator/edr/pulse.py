@@ -34,18 +34,14 @@ class Kind:
     sign: int
 
 
-KINDS = MappingProxyType(
-    {
-        kind.name: kind
-        for kind in (
-            Kind("barrier", (80, 110), "long", -1),
-            Kind("car_to_car", (100, 150), "long", -1),
-            Kind("rear", (100, 140), "long", 1),
-            Kind("pole", (120, 180), "long", -1),
-            Kind("side", (70, 120), "lat", 0),  # its width is an engineering default
-        )
-    }
+_KINDS = (
+    Kind("barrier", (80, 110), "long", -1),
+    Kind("car_to_car", (100, 150), "long", -1),
+    Kind("rear", (100, 140), "long", 1),
+    Kind("pole", (120, 180), "long", -1),
+    Kind("side", (70, 120), "lat", 0),  # its width is an engineering default
 )
+KINDS = MappingProxyType({kind.name: kind for kind in _KINDS})
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,16 +93,6 @@ def drawn(kind: Kind, delta_v_kmh: float, rng: np.random.Generator) -> Pulse:
     return crash(kind, delta_v_kmh, int(rng.integers(low, high + 1)), rng)
 
 
-def then(first: Pulse, second: Pulse, gap_ms: int) -> Pulse:
-    """Two pulses in one burst; ``gap_ms`` of quiet are added between them."""
-    quiet = np.zeros(gap_ms)
-    return Pulse(
-        f"{first.kind}+{second.kind}",
-        np.concatenate([first.long, quiet, second.long]),
-        np.concatenate([first.lat, quiet, second.lat]),
-    )
-
-
 def kerb(peak_g: float, width_ms: float) -> Floats:
     """A pothole or kerb: one swing back and one forth, so that little speed is lost."""
     t = np.arange(300) - BEFORE_MS
@@ -120,7 +106,7 @@ def strike(delta_v_kmh: float, width_ms: int) -> Pulse:
     return Pulse("strike", long, np.zeros(len(long)))
 
 
-def _road_knock(rng: np.random.Generator) -> Pulse:
+def _pothole(rng: np.random.Generator) -> Pulse:
     long = kerb(float(rng.uniform(2, 6)), float(rng.uniform(5, 20)))
     return Pulse("pothole", long, 0.4 * float(rng.uniform(-1, 1)) * long)
 
@@ -156,13 +142,8 @@ def _speed_bump(rng: np.random.Generator) -> Pulse:
     return Pulse("speed_bump", long, np.zeros(len(long)))
 
 
-KNOCKS: MappingProxyType[str, Callable[[np.random.Generator], Pulse]] = MappingProxyType(
-    {
-        "pothole": _road_knock,
-        "kerb": _kerb_from_the_side,
-        "braking": _braking,
-        "door_slam": _door_slam,
-        "speed_bump": _speed_bump,
-    }
-)
+KNOCKS: MappingProxyType[str, Callable[[np.random.Generator], Pulse]] = MappingProxyType({
+    "pothole": _pothole, "kerb": _kerb_from_the_side, "braking": _braking, "door_slam": _door_slam,
+    "speed_bump": _speed_bump,
+})  # fmt: skip
 """What must never trigger a recorder, each drawn from a generator."""

@@ -1,8 +1,4 @@
-"""What breaks, when, how badly: planned from the seed, applied to the physics, told as ground truth.
-
-The kinds of faults are data: :mod:`edge_simulator.faults.fault_table`. What a run shall have is a tuple of
-:class:`Wanted`. Everything about a fault is decided before it begins.
-"""
+"""Applies planned faults to the physics as their time comes, and runs the vehicles' own diagnosis."""
 
 from __future__ import annotations
 
@@ -11,11 +7,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from edge_simulator.faults import faults_road
-from edge_simulator.faults.events import Burst, Coded, Event
-from edge_simulator.faults.fault_kind import Fault, Kind, Scene
-from edge_simulator.faults.fault_plan import Arrivals
-from edge_simulator.faults.fault_table import KINDS
+from edge_simulator.faults import road
+from edge_simulator.faults.kinds import KINDS
+from edge_simulator.faults.model import Burst, CodeSet, Event, Fault, Kind, Scene
+from edge_simulator.faults.plan import Arrivals
 from edge_simulator.geo import Bools
 from edge_simulator.motion.fleet import Fleet
 from edge_simulator.vehicle.machine import Machine
@@ -35,14 +30,18 @@ class _Running:
     level: float = 0.0
     noticed_ms: int | None = None
     coded: bool = False
-    told: bool = False
-    """Its code was set once."""
+    reported: bool = False
+    """Its code was set once, and is in the ground truth."""
 
     @property
     def busy(self) -> bool:
         """Whether it has to be looked at again."""
         changes = self.level < 1 or self.kind.keeps_on or self.fault.end_ms is not None
         return changes or (self.kind.seen is not None and not (self.coded and self.kind.latched))
+
+    def over(self, now_ms: int) -> bool:
+        """Whether its time is up."""
+        return self.fault.end_ms is not None and self.fault.end_ms <= now_ms
 
 
 class Injector:
@@ -64,15 +63,10 @@ class Injector:
         self._taken[[f.vehicle for f in faults]] = True
         self._running: list[_Running] = []
         self._codes: dict[int, list[str]] = {}
-        self._coded: list[Coded] = []
+        self._coded: list[CodeSet] = []
         self._begun = 0
         self._tick_ms = NEVER_MS
         self._next_ms = self._soonest()
-
-    @property
-    def active(self) -> list[Fault]:
-        """Faults that have begun and have not ended, as far as they need attention."""
-        return [r.fault for r in self._running]
 
     def due(self, now_ms: int) -> Iterator[Event]:
         """Faults that begin now. Grows, ends and diagnoses the others about once a second on the way."""
@@ -89,12 +83,8 @@ class Injector:
             yield self._begin(fault, now_ms)
         self._next_ms = self._soonest()
 
-    def codes(self, vehicle: int) -> list[str]:
-        """Trouble codes that a vehicle's own diagnosis has set."""
-        return self._codes.get(vehicle, [])
-
-    def coded(self) -> list[Coded]:
-        """Codes set since this was asked last, each fault's once."""
+    def coded(self) -> list[CodeSet]:
+        """Codes set since the last call, each fault's once."""
         found, self._coded = self._coded, []
         return found
 
@@ -109,12 +99,11 @@ class Injector:
     def _begin(self, fault: Fault, now_ms: int) -> Event:
         self._begun += 1
         self._taken[fault.vehicle] = True
-        kind = KINDS[fault.name]
-        running = _Running(fault, kind)
-        self._grow(running, now_ms)
-        felt = faults_road.impact(self._scene, fault, self._rng)
+        running = _Running(fault, KINDS[fault.name])
+        self._apply(running, running.fault.level(now_ms))
+        felt = road.impact(self._scene, fault, self._rng)
         burst = None if felt is None else Burst(fault, now_ms, felt.long, felt.lat, felt.kind)
-        again = faults_road.second_impact(fault, now_ms)
+        again = road.second_impact(fault, now_ms)
         if again is not None:
             self._waiting = sorted([*self._waiting, again], key=lambda f: f.onset_ms)
         if running.busy:
@@ -125,24 +114,25 @@ class Injector:
     def _tick(self, now_ms: int) -> None:
         """Grow, diagnose and end what is under way."""
         for running in self._running:
-            end_ms = running.fault.end_ms
-            if end_ms is not None and end_ms <= now_ms:
+            if running.over(now_ms):
                 self._end(running)
                 continue
             if running.level < 1 or running.kind.keeps_on:
-                self._grow(running, now_ms)
+                self._apply(running, running.fault.level(now_ms))
             self._diagnose(running, now_ms)
-        self._running = [r for r in self._running if r.busy and not _over(r, now_ms)]
+        self._running = [r for r in self._running if r.busy and not r.over(now_ms)]
         self._tick_ms = now_ms - now_ms % TICK_MS + TICK_MS if self._running else NEVER_MS
 
-    def _grow(self, running: _Running, now_ms: int) -> None:
-        before, running.level = running.level, running.fault.level(now_ms)
-        running.kind.apply(self._scene, running.fault, running.level, before)
+    def _apply(self, running: _Running, level: float) -> None:
+        before, running.level = running.level, level
+        if running.kind.apply is not None:
+            running.kind.apply(self._scene, running.fault, level, before)
 
     def _end(self, running: _Running) -> None:
         """Take the cause away and repair what it left; the vehicle is sound again."""
-        running.kind.apply(self._scene, running.fault, 0.0, running.level)
-        running.kind.mend(self._scene, running.fault)
+        self._apply(running, 0.0)
+        if running.kind.mend is not None:
+            running.kind.mend(self._scene, running.fault)
         self._taken[running.fault.vehicle] = False
         self._codes.pop(running.fault.vehicle, None)
 
@@ -158,8 +148,8 @@ class Injector:
         if running.coded:
             code = str(fault.details.get("code", kind.code))
             self._codes[fault.vehicle] = [code]
-            self._coded += [] if running.told else [Coded(fault, code, now_ms)]
-            running.told = True
+            self._coded += [] if running.reported else [CodeSet(fault, code, now_ms)]
+            running.reported = True
         else:
             self._codes.pop(fault.vehicle, None)
 
@@ -194,7 +184,3 @@ class Injector:
                 fault = process.draw(free, now_ms)
                 if fault is not None:
                     yield fault
-
-
-def _over(running: _Running, now_ms: int) -> bool:
-    return running.fault.end_ms is not None and running.fault.end_ms <= now_ms

@@ -1,7 +1,9 @@
 """``odograph simulate --processes``: a part of the fleet in each process, one run to the outside.
 
-The parts begin at the same moment, stop together, and end when the parent is gone. Their files lie in runs of
-their own, <run_id>.0 and so on; the parent's run has the sums in run.json and all parts' truth.
+A world's traffic cannot be split: each part is a smaller fleet on the same map, with traffic of its own, and
+vehicles of different parts do not meet. The parts begin at the same moment, stop together, and end when the
+parent is gone. Their files lie in runs of their own, <run_id>.0 and so on; the parent's run has the sums in
+run.json and all parts' truth.
 """
 
 from __future__ import annotations
@@ -12,29 +14,98 @@ import queue
 import signal
 import sys
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from multiprocessing import connection
 from multiprocessing.process import BaseProcess
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 import orjson
 
 from edge_simulator.console import now_ms, say
+from edge_simulator.faults.plan import Wanted
 from edge_simulator.launch import Manner, connection_names, publish
 from edge_simulator.runfiles import RunFiles
 from edge_simulator.scenario import Scenario
-from edge_simulator.sending import parts
+from edge_simulator.stages import Schedule, Stage
 from edge_simulator.stopping import StopFlag
-from infra.contract.errors import OdographError, ServiceError
+from infra.contract.errors import ConfigError, OdographError, ServiceError
 from infra.settings.settings import Settings
 
-LOOK_S = 1.0
+POLL_INTERVAL_S = 1.0
 _READY = "ready"
 
-Pipe = connection.Connection
+
+def split(whole: Scenario, count: int) -> list[Scenario]:
+    """``count`` parts whose vehicles, frames, faults and rates add up to the whole. Raises ConfigError."""
+    if not 1 <= count <= whole.vehicles:
+        raise ConfigError(
+            f"--processes {count}: 1 to {whole.vehicles}, one vehicle each at least, are wanted"
+        )
+    return [_part(whole, k, count) for k in range(count)]
+
+
+def _part(whole: Scenario, k: int, count: int) -> Scenario:
+    first, stop = k * whole.vehicles // count, (k + 1) * whole.vehicles // count
+    share = (stop - first) / whole.vehicles
+    stages = tuple(Stage(s.for_ms, s.from_rate * share, s.to_rate * share) for s in whole.schedule.stages)
+    return replace(
+        whole, first=first, vehicles=stop - first, schedule=Schedule(stages),
+        limit=None if whole.limit is None else _portion(whole.limit, k, count),
+        faults=tuple(f for w in whole.faults for f in _faults(w, k, count, range(first, stop))),
+    )  # fmt: skip
+
+
+def _portion(amount: int, k: int, count: int) -> int:
+    """Part ``k`` of a whole number; the parts add up."""
+    return (k + 1) * amount // count - k * amount // count
+
+
+def _faults(wanted: Wanted, k: int, count: int, vehicles: range) -> list[Wanted]:
+    """What of a wanted fault is in a part; shares and rates by vehicle are the same in all."""
+    if wanted.count is not None:
+        return [replace(wanted, count=_portion(wanted.count, k, count))]
+    if wanted.vehicle is not None:
+        here = wanted.vehicle in vehicles
+        return [replace(wanted, vehicle=wanted.vehicle - vehicles.start)] if here else []
+    return [wanted]
+
+
+def merged(run_id: str, summaries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """One summary of the parts': counts add up; of times until PUBACK the slowest part's stand."""
+    found = {key: _merge(key, [s[key] for s in summaries]) for key in summaries[0]}
+    return found | {"run_id": run_id, "processes": len(summaries), "parts": [s["run_id"] for s in summaries]}
+
+
+def _merge(key: str, values: Sequence[Any]) -> Any:
+    if key in RULES:
+        return RULES[key](values)
+    if isinstance(values[0], Mapping):
+        return {k: _merge(k, [value[k] for value in values]) for k in values[0]}
+    return all(values) if isinstance(values[0], bool) else sum(values)
+
+
+def _last(values: Sequence[int | None]) -> int | None:
+    """The latest time, None as long as one is not known."""
+    known = [value for value in values if value is not None]
+    return max(known) if len(known) == len(values) else None
+
+
+def _slowest(values: Sequence[Mapping[str, float | None]]) -> dict[str, float | None]:
+    known = {q: [time for value in values if (time := value[q]) is not None] for q in values[0]}
+    return {q: max(times, default=None) for q, times in known.items()}
+
+
+RULES: Mapping[str, Callable[[Sequence[Any]], Any]] = {
+    **dict.fromkeys(("run_id", "seed", "boot_id", "start_ms", "interval_ms"), itemgetter(0)),
+    "started_ms": min,
+    "ended_ms": _last,
+    "puback_ms": _slowest,
+}
+"""What is not a sum, by its key in a summary."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +115,7 @@ class _Child:
     scenario: Scenario
     manner: Manner
     process: BaseProcess
-    pipe: Pipe
+    pipe: connection.Connection
 
     @property
     def name(self) -> str:
@@ -56,7 +127,7 @@ def run(
     in_force: Settings, wanted: Scenario, manner: Manner, count: int, connections: str
 ) -> Mapping[str, Any]:
     """Simulate in ``count`` processes; the summary of all. Raises ServiceError naming one that died."""
-    plans = list(_plans(parts.split(wanted, count), manner, connections))
+    plans = list(_plans(split(wanted, count), manner, connections))
     folder = in_force.paths.home / "runs"
     with (
         StopFlag(say) as stop,
@@ -66,7 +137,7 @@ def run(
         if manner.live:
             _begin_together(children)
         while any(child.process.is_alive() for child in children):
-            connection.wait([c.process.sentinel for c in children if c.process.is_alive()], LOOK_S)
+            connection.wait([c.process.sentinel for c in children if c.process.is_alive()], POLL_INTERVAL_S)
             if stop() or any(child.process.exitcode for child in children):
                 _stop(children)
             _sync(files, manner.run_id, folder, children)
@@ -137,7 +208,7 @@ def _sync(files: RunFiles, run_id: str, folder: Path, children: Sequence[_Child]
     found = [orjson.loads(path.read_bytes()) for path in paths if path.exists()]
     if not found:
         return None
-    summary = parts.merged(run_id, found)
+    summary = merged(run_id, found)
     summary["finished"] = summary["finished"] and len(found) == len(children)
     files.sync(summary)
     return summary
@@ -152,31 +223,30 @@ def _truth(path: Path, part: int) -> Iterator[dict[str, Any]]:
         yield row
 
 
-def _child(in_force: Settings, wanted: Scenario, manner: Manner, pipe: Pipe) -> None:
+def _child(in_force: Settings, wanted: Scenario, manner: Manner, pipe: connection.Connection) -> None:
     """A part's process."""
     begin: queue.SimpleQueue[int] = queue.SimpleQueue()
-    threading.Thread(target=_listen, args=(pipe, begin), daemon=True).start()
     label = manner.run_id.rpartition(".")[2]
 
-    def tell(line: str) -> None:
+    def listen() -> None:
+        """Hand on the moment to begin; the pipe's end is the order to stop."""
+        try:
+            while True:
+                begin.put(pipe.recv())
+        except (EOFError, OSError):
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    def report(line: str) -> None:
         say(f"[{label}] {line}")
 
-    def agree() -> int:
+    def begin_ms() -> int:
         pipe.send(_READY)
         return begin.get()
 
+    threading.Thread(target=listen, daemon=True).start()
     try:
-        summary = publish(in_force, wanted, manner, tell, agree)
+        summary = publish(in_force, wanted, manner, report, begin_ms)
     except OdographError as error:
-        tell(f"error: {error}")
+        report(f"error: {error}")
         sys.exit(error.exit_code)
     sys.exit(0 if summary["finished"] else 1)
-
-
-def _listen(pipe: Pipe, begin: queue.SimpleQueue[int]) -> None:
-    """Hand on the moment to begin; the pipe's end is the order to stop."""
-    try:
-        while True:
-            begin.put(pipe.recv())
-    except (EOFError, OSError):
-        os.kill(os.getpid(), signal.SIGTERM)

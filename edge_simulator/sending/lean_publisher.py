@@ -1,37 +1,379 @@
-"""Publishing at load: a pool of lean connections behind the same interface as paho's (publishing.py).
+"""Publishing at load: a pool of connections that write prepared QoS 1 packets in batches, in one thread.
 
-One thread; a selector says which socket has something to read or takes bytes again.
+A connection never blocks: the pool waits for the sockets and calls. ``now`` is a monotonic clock in seconds.
 """
 
 from __future__ import annotations
 
+import errno
+import os
 import selectors
+import socket
+import ssl
 import time
-from collections.abc import Mapping, Sequence
-from types import TracebackType
-from typing import Self
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
 
-from edge_simulator.sending.lean_connection import Connection
-from edge_simulator.sending.publishing import KEEPALIVE_S, Counts, Incoming, Latency, Message
-from edge_simulator.sending.sessions import Identity, give_up
+from edge_simulator.sending import mqtt_packets as packets
+from edge_simulator.sending.publishing import (
+    CONNECT_S,
+    KEEPALIVE_S,
+    MAX_PER_CONNECTION,
+    RETRY_S,
+    Counts,
+    Incoming,
+    Latency,
+    Message,
+    Publishing,
+)
 from infra.clients.mqtt_broker import MqttBroker
-from infra.contract.errors import ServiceError
 
 TICKS = 4
 """Looks at the connections' age in a keep-alive time; at least one a second."""
+BATCH = 1000
+"""Messages written at a time: about 1.5 MB, so that little waits behind a slow socket."""
+RECEIVE_BYTES = 1 << 18
+NOT_NOW = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+SENT_AGAIN = "again"
+"""Kind of messages that were acknowledged once already."""
 
 
-class LeanPublisher:
-    """A pool of connections; use as a context manager. See Publishing for the mappings by connection."""
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who connects where; for will and filters see publishing.Publishing."""
+
+    broker: MqttBroker
+    client_id: str
+    keepalive_s: float
+    will: Message | None = None
+    filters: tuple[str, ...] = ()
+    keep_s: float = 0.0
+    """Frames are kept so long after their PUBACK, and sent again when the connection was lost."""
+    context: ssl.SSLContext | None = None
+    """What TLS is spoken with, where the broker wants it."""
+
+
+class Flight:
+    """What was written and has no PUBACK yet, by packet identifier, in the order of sending."""
+
+    def __init__(self, counts: Counts, latency: Latency, keep_s: float = 0.0) -> None:
+        self._keep_s = keep_s
+        self._kept: deque[tuple[float, Message]] = deque()
+        self._in_flight: dict[int, tuple[Message, float]] = {}
+        self._packet_id = 0
+        self._topics: dict[str, bytes] = {}
+        self._counts = counts
+        self._latency = latency
+
+    def __len__(self) -> int:
+        return len(self._in_flight)
+
+    def messages(self) -> Iterable[Message]:
+        """The messages, oldest first."""
+        return (message for message, _ in self._in_flight.values())
+
+    def packed(self, batch: Iterable[Message], now: float) -> bytes:
+        """Packets of messages, which are in flight from now on."""
+        parts: list[bytes] = []
+        for message in batch:
+            packet_id = self.next_id()
+            self._in_flight[packet_id] = (message, now)
+            parts += self._packet(packet_id, message)
+        return b"".join(parts)
+
+    def rewound(self, now: float) -> list[Message]:
+        """What a lost connection may have cost, to be sent anew, oldest first: the kept and those in flight.
+
+        A broker that died may have lost messages it had acknowledged. Nothing is in flight afterwards.
+        """
+        self._forget(now)
+        kept = [message._replace(kind=SENT_AGAIN) for _, message in self._kept]
+        self._counts.sent[SENT_AGAIN] += len(kept)
+        owed = list(self.messages())
+        self._in_flight.clear()
+        return kept + owed
+
+    def _forget(self, now: float) -> None:
+        while self._kept and self._kept[0][0] < now - self._keep_s:
+            self._kept.popleft()
+
+    def again(self) -> bytes:
+        """Packets of all that is in flight, marked as sent before, under the old identifiers."""
+        known = [self._packet(key, message, dup=True) for key, (message, _) in self._in_flight.items()]
+        return b"".join(chain.from_iterable(known))
+
+    def _packet(self, packet_id: int, message: Message, dup: bool = False) -> tuple[bytes, ...]:
+        topic = self._topics.get(message.topic)
+        if topic is None:
+            topic = self._topics[message.topic] = packets.text(message.topic.encode())
+        return packets.publish(topic, packet_id, message.payload, message.retain, dup)
+
+    def next_id(self) -> int:
+        """The next packet identifier that is free: acknowledgements may come out of order."""
+        while True:
+            self._packet_id = self._packet_id % packets.PACKET_IDS + 1
+            if self._packet_id not in self._in_flight:
+                return self._packet_id
+
+    def settle(self, acks: list[int], now: float) -> None:
+        """PUBACKs: the messages are the broker's now. Raises ProtocolError for one that is not in flight."""
+        kinds: dict[str, int] = {}
+        times: dict[float, int] = {}
+        unknown = 0
+        for packet_id in acks:
+            entry = self._in_flight.pop(packet_id, None)
+            if entry is None:
+                unknown = packet_id
+                continue
+            message, begun = entry
+            _, _, kind, _, mark = message
+            if self._keep_s and kind == "telemetry":
+                self._kept.append((now, message))
+            if mark is not None:
+                self._counts.acked_marks.append(mark)
+            kinds[kind] = kinds.get(kind, 0) + 1
+            times[begun] = times.get(begun, 0) + 1
+        self._counts.acked.update(kinds)
+        for begun, count in times.items():
+            self._latency.add(now - begun, count)
+        self._forget(now)
+        if unknown:
+            raise packets.ProtocolError(f"PUBACK for packet {unknown}, which is not in flight")
+
+
+class Connection:
+    """One connection, made again when it is lost; ``now`` is a monotonic clock in seconds everywhere."""
+
+    def __init__(self, identity: Identity, counts: Counts, latency: Latency, inbox: list[Incoming]) -> None:
+        self.identity = identity
+        self.sock: socket.socket | None = None
+        self.up = False
+        self.listening = not identity.filters
+        """Whether the broker knows what we listen to."""
+        self.trouble = "no answer"
+        self.retry_at = 0.0
+        self._failures = 0
+        self._connecting = False
+        self._shaking = ""
+        """While TLS shakes hands: what it waits for, ``read`` or ``write``."""
+        self._waiting: deque[Message] = deque()
+        self._flight = Flight(counts, latency, identity.keep_s)
+        self._unsent = memoryview(b"")
+        self._replies: list[bytes] = []
+        """What goes out before the next message: PUBACKs."""
+        self._unread = b""
+        self._inbox = inbox
+        self._last_retained: Message | None = None
+        """What stands retained under the will's topic as far as we know."""
+        self._said_at = self._heard_at = 0.0
+        self._pinged_at: float | None = None
+        self._counts = counts
+
+    @property
+    def wants_write(self) -> bool:
+        """Whether there is something to do as soon as the socket takes bytes."""
+        waits = self._connecting or self._shaking == "write" or len(self._unsent) > 0
+        return self.sock is not None and waits
+
+    def open(self, now: float) -> None:
+        """Begin to connect."""
+        who = self.identity
+        self.retry_at = now + RETRY_S[min(self._failures, len(RETRY_S) - 1)]
+        self._failures += 1
+        family = socket.AF_INET6 if ":" in who.broker.host else socket.AF_INET
+        self.sock = socket.socket(family, socket.SOCK_STREAM)
+        self.sock.setblocking(False)
+        self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._connecting, self._said_at = True, now
+        try:
+            code = self.sock.connect_ex((who.broker.host, who.broker.port))
+        except OSError as error:  # a name that nobody knows
+            self.lose(str(error))
+            return
+        if code not in (0, errno.EINPROGRESS):
+            self.lose(os.strerror(code))
+
+    def send(self, messages: Iterable[Message], now: float) -> None:
+        """Publish, or keep until the connection is back."""
+        if self.identity.will is not None:
+            messages = list(messages)
+            self._last_retained = next((m for m in reversed(messages) if m.retain), self._last_retained)
+        self._waiting.extend(messages)
+        self._push(now)
+
+    def _push(self, now: float) -> None:
+        """Write what waits, as far as the connection takes it."""
+        if self._replies and self.up and not self._unsent:
+            replies, self._replies = b"".join(self._replies), []
+            self._write(replies, now)
+        while self.up and self._waiting and not self._unsent:
+            room = min(BATCH, MAX_PER_CONNECTION - len(self._flight), len(self._waiting))
+            if room <= 0:
+                return
+            batch = [self._waiting.popleft() for _ in range(room)]
+            self._write(self._flight.packed(batch, now), now)
+
+    def _write(self, data: bytes, now: float) -> None:
+        """Send bytes; what the socket does not take now is sent by :meth:`on_writable`."""
+        self._said_at = now
+        self._unsent = memoryview(data)
+        self._flush()
+
+    def _flush(self) -> None:
+        if self.sock is None:
+            return
+        try:
+            while self._unsent:
+                self._unsent = self._unsent[self.sock.send(self._unsent) :]
+        except NOT_NOW:
+            return
+        except OSError as error:
+            self.lose(str(error))
+
+    def on_writable(self, now: float) -> None:
+        """The socket takes bytes, or its connect has ended."""
+        if self.sock is not None and self._connecting:
+            code = self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+            if code:
+                self.lose(os.strerror(code))
+                return
+            self._connecting = False
+            self._shake_hands(now)
+        elif self._shaking:
+            self._shake_hands(now)
+        else:
+            self._flush()
+            self._push(now)
+
+    def _shake_hands(self, now: float) -> None:
+        """TLS, where it is asked for, as far as it goes now; at its end CONNECT."""
+        who = self.identity
+        assert self.sock is not None
+        try:
+            if who.context is not None and not isinstance(self.sock, ssl.SSLSocket):
+                self.sock = who.context.wrap_socket(
+                    self.sock, server_hostname=who.broker.host, do_handshake_on_connect=False
+                )
+            if isinstance(self.sock, ssl.SSLSocket):
+                self.sock.do_handshake()
+        except ssl.SSLWantReadError:
+            self._shaking = "read"
+        except ssl.SSLWantWriteError:
+            self._shaking = "write"
+        except OSError as error:
+            self.lose(who.broker.trouble(error))
+        else:
+            self._shaking = ""
+            self._heard_at = now
+            will = who.will and (who.will.topic, who.will.payload)
+            keepalive_s, login = max(1, round(who.keepalive_s)), (who.broker.user, who.broker.password)
+            self._write(packets.connect(who.client_id, keepalive_s, will, not who.filters, login), now)
+
+    def on_readable(self, now: float) -> None:
+        """Bytes have come."""
+        assert self.sock is not None
+        if self._shaking:
+            self._shake_hands(now)
+            return
+        try:
+            data = self.sock.recv(RECEIVE_BYTES)  # more than a record of TLS: nothing stays behind in it
+        except NOT_NOW:
+            return
+        except OSError as error:
+            self.lose(str(error))
+            return
+        self._heard_at = now
+        try:
+            if not data:
+                raise packets.ProtocolError("the broker closed the connection")
+            found, self._unread = packets.received(self._unread + data)
+            self._flight.settle(found.acks, now)
+        except packets.ProtocolError as error:
+            self.lose(str(error))
+            return
+        if found.pong:
+            self._pinged_at = None
+        if found.connack is not None:
+            self._accepted(found.connack, found.session, now)
+        self.listening |= found.subscribed
+        for message in found.publishes:
+            self._inbox.append(Incoming(message.topic, message.payload))
+            if message.packet_id:
+                self._replies.append(packets.puback(message.packet_id))
+        self._push(now)
+
+    def _accepted(self, code: int, session: bool, now: float) -> None:
+        """CONNACK: what had no PUBACK goes again first, in order; then SUBSCRIBE, unless the broker knows."""
+        who = self.identity
+        if code:
+            self.lose(f"the broker refuses {who.client_id}: {packets.REFUSALS.get(code, code)}")
+            return
+        self.up, self._failures = True, 0
+        if who.keep_s:
+            self._waiting.extendleft(reversed(self._flight.rewound(now)))
+        first = self._flight.again()
+        self.listening = session or not who.filters
+        if not self.listening:
+            first += packets.subscribe(self._flight.next_id(), who.filters)
+        self._write(first, now)
+        word = self._last_retained
+        if word is not None and word not in chain(self._flight.messages(), self._waiting):
+            self._counts.sent[word.kind] += 1
+            self._waiting.appendleft(word)
+
+    def tick(self, now: float) -> None:
+        """About once a second: give up a connect that hangs, keep alive, notice a silent broker."""
+        if self.sock is None:
+            return
+        keepalive_s = self.identity.keepalive_s
+        asked_at = self._pinged_at or (max(self._heard_at, self._said_at) if self._unsent else now)
+        if not self.up:
+            if now > self._said_at + CONNECT_S:
+                self.lose(f"no answer within {CONNECT_S:g} s")
+        elif now > asked_at + keepalive_s:
+            self.lose(f"the broker has been silent for {keepalive_s:g} s")
+        elif (
+            not (self._pinged_at or self._unsent)
+            and now > min(self._said_at, self._heard_at) + keepalive_s / 2
+        ):
+            self._pinged_at = now
+            self._write(packets.PINGREQ, now)
+
+    def lose(self, why: str) -> None:
+        """The connection is gone; what is owed stays."""
+        self.trouble = why
+        self._counts.reconnects += self.up
+        self.up, self._connecting, self._shaking, self._pinged_at = False, False, "", None
+        self._unsent, self._unread, self._replies = memoryview(b""), b"", []
+        if self.sock is not None:
+            self.sock.close()
+            self.sock = None
+
+    def close(self) -> None:
+        """Say goodbye, so that no last will is published."""
+        if self.sock is None:
+            return
+        self.sock.settimeout(1.0)
+        last = b"".join([self._unsent, *self._replies, packets.DISCONNECT * self.up])
+        try:
+            self.sock.sendall(last)
+        except OSError as error:
+            self.trouble = str(error)
+        self.sock.close()
+        self.sock = None
+
+
+class LeanPublisher(Publishing):
+    """A pool of connections; a selector reports which socket has something to read or takes bytes again."""
 
     def __init__(
         self, broker: MqttBroker, client_ids: Sequence[str], wills: Mapping[int, Message] | None = None,
         keepalive_s: float = KEEPALIVE_S, filters: Mapping[int, Sequence[str]] | None = None,
         keep_s: float = 0.0,
     ) -> None:  # fmt: skip
-        self.counts = Counts()
-        self.latency = Latency()
-        self._inbox: list[Incoming] = []
+        super().__init__(broker)
         ends, ears, context = wills or {}, filters or {}, broker.context()
         identities = [
             Identity(broker, name, keepalive_s, ends.get(k), tuple(ears.get(k, ())), keep_s, context)
@@ -44,28 +386,9 @@ class LeanPublisher:
         self._away = set(self._links)
         self._every_s = min(1.0, keepalive_s / TICKS)
         self._tick_at = 0.0
-        self._broker = broker
 
-    @property
-    def owed(self) -> int:
-        """Messages accepted and not yet acknowledged."""
-        return self.counts.sent.total() - self.counts.acked.total()
-
-    def connect(self, deadline_s: float) -> None:
-        """Open all connections; raises ServiceError when the broker does not take them in time."""
-        end = time.monotonic() + deadline_s
-        while not all(link.up and link.listening for link in self._links):
-            self.drive(0.02)
-            if time.monotonic() > end:
-                trouble = next(link.trouble for link in self._links if not (link.up and link.listening))
-                raise ServiceError(
-                    f"no MQTT broker at {self._broker} after {deadline_s:g} s ({trouble}); "
-                    "start it (odograph up) or check ODOGRAPH_MQTT_URL"
-                )
-
-    def publish(self, connection: int, message: Message) -> None:
-        """Hand over one message for one connection; it is kept until acknowledged."""
-        self.publish_many([connection], [message])
+    def _trouble(self) -> str | None:
+        return next((link.trouble for link in self._links if not (link.up and link.listening)), None)
 
     def publish_many(self, connections: Sequence[int], messages: Sequence[Message]) -> None:
         """Hand over messages, each for its connection."""
@@ -78,14 +401,6 @@ class LeanPublisher:
             parts.setdefault(connection % len(self._links), []).append(message)
         for number, part in parts.items():
             self._send(self._links[number], part)
-
-    def take(self) -> list[Incoming]:
-        """Messages from the service since the last call, in order of arrival."""
-        if not self._inbox:
-            return []
-        found = self._inbox.copy()
-        self._inbox.clear()
-        return found
 
     def _send(self, link: Connection, messages: Sequence[Message]) -> None:
         link.send(messages, time.monotonic())
@@ -134,21 +449,8 @@ class LeanPublisher:
         change = self._selector.register if known is None else self._selector.modify
         change(wanted[0], wanted[1], link)
 
-    def drain(self, deadline_s: float) -> int:
-        """Wait until all is acknowledged or the time is up; returns what is left."""
-        end = time.monotonic() + deadline_s
-        while self.owed and time.monotonic() < end:
-            self.drive(0.05)
-        return self.owed
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def _close(self) -> list[str]:
         for link in self._links:
             link.close()
         self._selector.close()
-        identities = [link.identity for link in self._links if link.identity.filters]
-        give_up(self._broker, [who.client_id for who in identities])
+        return [link.identity.client_id for link in self._links if link.identity.filters]

@@ -1,21 +1,29 @@
-"""What publishing means here, whichever client does it: the message, the counts, the interface.
+"""Publishing to the broker: the message, the counts, and what both MQTT clients have in common.
 
-There are two clients. paho (publisher.py) is the reference, one message at a time. The lean one
-(lean_publisher.py) writes prepared packets in batches. Both keep a message until its PUBACK.
+paho (paho_publisher.py) is the reference, one message at a time. The lean one (lean_publisher.py) writes
+prepared packets in batches.
 """
 
 from __future__ import annotations
 
 import math
+import time
+from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import TracebackType
-from typing import NamedTuple, Protocol, Self
+from typing import NamedTuple, Self
 
-from edge_simulator.edr.crash_store import Mark
+from edge_simulator.sending import mqtt_packets as packets
+from infra.clients.mqtt_broker import MqttBroker, opened
+from infra.contract.errors import ServiceError
 
 KEEPALIVE_S = 30
+CONNECT_S = 5.0
+"""A connection that has not been accepted after this is tried anew."""
 RETRY_S = (0.2, 0.5, 1.0, 2.0)
 MAX_PER_CONNECTION = 20_000
 """Packet identifiers are 16 bits: stay far below."""
@@ -42,6 +50,13 @@ class Latency:
         return None
 
 
+class AckMark(NamedTuple):
+    """Where a PUBACK is to be written down: the file, and the message's key there."""
+
+    path: Path
+    key: str
+
+
 class Message(NamedTuple):
     """One message to publish. ``kind`` labels it in the counts; a ``mark`` comes back with its PUBACK."""
 
@@ -49,7 +64,7 @@ class Message(NamedTuple):
     payload: bytes
     kind: str = "telemetry"
     retain: bool = False
-    mark: Mark | None = None
+    mark: AckMark | None = None
 
 
 class Incoming(NamedTuple):
@@ -65,52 +80,92 @@ class Counts:
 
     sent: Counter[str] = field(default_factory=Counter)
     acked: Counter[str] = field(default_factory=Counter)
-    acked_marks: list[Mark] = field(default_factory=list)
+    acked_marks: list[AckMark] = field(default_factory=list)
     """Marks of messages acknowledged since somebody emptied the list."""
     reconnects: int = 0
     refused: int = 0
     """PUBACKs that carried an error."""
 
 
-class Publishing(Protocol):
-    """Connections to one broker at QoS 1; a context manager.
+class Publishing(ABC):
+    """Connections to one broker at QoS 1; a context manager. One thread does everything.
 
     By connection, where there is one: ``wills``, its last will, and ``filters``, what it listens to. One
-    with a will says its last retained word again when it is back, for the will was published meanwhile. One
-    that listens has a session that outlives a broken connection, so the broker keeps what comes; it is
+    with a will sends its last retained message again when it is back, for the will was published meanwhile.
+    One that listens has a session that outlives a broken connection, so the broker keeps what comes; it is
     given up at the end.
 
-    Messages of one connection keep their order; a message is kept until its PUBACK, whatever befalls the
+    Messages of one connection keep their order; a message is kept until its PUBACK, whatever happens to the
     connection, and sent again, in order, before what came later.
     """
 
-    counts: Counts
-    latency: Latency
+    def __init__(self, broker: MqttBroker) -> None:
+        self.counts = Counts()
+        self.latency = Latency()
+        self._broker = broker
+        self._inbox: list[Incoming] = []
 
     @property
     def owed(self) -> int:
         """Messages accepted and not yet acknowledged."""
+        return self.counts.sent.total() - self.counts.acked.total() - self.counts.refused
+
+    @abstractmethod
+    def _trouble(self) -> str | None:
+        """Why not all connections stand and listen; None when they do."""
 
     def connect(self, deadline_s: float) -> None:
-        """Open all connections; raises ServiceError when the broker does not answer in time."""
+        """Open all connections; raises ServiceError when the broker does not take them in time."""
+        end = time.monotonic() + deadline_s
+        while (trouble := self._trouble()) is not None:
+            if time.monotonic() > end:
+                raise ServiceError(
+                    f"no MQTT broker at {self._broker} after {deadline_s:g} s ({trouble}); "
+                    "start it (odograph up) or check ODOGRAPH_MQTT_URL"
+                )
+            self.drive(0.02)
 
     def publish(self, connection: int, message: Message) -> None:
         """Hand over one message for one connection (modulo their number)."""
+        self.publish_many([connection], [message])
 
+    @abstractmethod
     def publish_many(self, connections: Sequence[int], messages: Sequence[Message]) -> None:
         """Hand over messages, each for its connection."""
 
     def take(self) -> list[Incoming]:
         """Messages from the service since the last call, in order of arrival."""
+        found = self._inbox.copy()
+        self._inbox.clear()
+        return found
 
+    @abstractmethod
     def drive(self, timeout_s: float) -> None:
         """Do the network's work for at most about ``timeout_s``: read, write, keep alive, reconnect."""
 
     def drain(self, deadline_s: float) -> int:
         """Wait until all is acknowledged or the time is up; returns what is left."""
+        end = time.monotonic() + deadline_s
+        while self.owed and time.monotonic() < end:
+            self.drive(0.05)
+        return self.owed
 
-    def __enter__(self) -> Self: ...
+    @abstractmethod
+    def _close(self) -> Iterable[str]:
+        """Close all connections in order; returns the client ids of those that listened."""
+
+    def __enter__(self) -> Self:
+        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
+    ) -> None:
+        listeners = self._close()
+        # A clean session that ends at once ends the kept one; a broker that is away keeps it.
+        with suppress(OSError):
+            for client_id in listeners:
+                with opened(self._broker, CONNECT_S) as sock:
+                    login = (self._broker.user, self._broker.password)
+                    sock.sendall(packets.connect(client_id, 1, login=login))
+                    sock.recv(4)  # CONNACK: the old session is gone
+                    sock.sendall(packets.DISCONNECT)

@@ -1,27 +1,156 @@
-"""A run: the world's messages, paced by the wall clock, published, counted and told.
+"""A run: the world's messages at their times, published, counted and reported.
 
-The wall clock only paces; what is sent follows from the scenario. A run that falls behind says so.
+The wall clock only paces; what is sent follows from the scenario. A run that falls behind reports it.
 """
 
 from __future__ import annotations
 
 import time
-from typing import Any
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal
 
 from edge_simulator.console import now_ms
 from edge_simulator.edr import crash_store
-from edge_simulator.edr.crash_store import CrashStore
+from edge_simulator.edr.crash_store import CHANNEL, CrashStore
 from edge_simulator.runfiles import RunFiles
-from edge_simulator.scenario import SAMPLES, Scenario
-from edge_simulator.sending.publishing import Publishing
+from edge_simulator.scenario import SAMPLES
+from edge_simulator.sending.lean_publisher import LeanPublisher
+from edge_simulator.sending.paho_publisher import PahoPublisher
+from edge_simulator.sending.publishing import AckMark, Message, Publishing
 from edge_simulator.sending.reactions import COUNTS, Reactions
-from edge_simulator.sending.sender import Plan, Say, Sender, Stopped
+from edge_simulator.telemetry.outbox import Outgoing
 from edge_simulator.world import World
+from infra.contract import topics
+from infra.contract.errors import ConfigError
 from infra.contract.downlink import Verifier
 
+CHUNK_S = 0.005
+"""Messages go up to this much early, together."""
+GATHER_S = 0.001
+"""PUBACKs that come within this are read together."""
+BATCH = 1000
+OVERRUN_S = 0.1
 SECOND_S = 1.0
 SEQUENCES_S = 10.0
 """The sequence numbers of a large fleet are some MB: they are not written each second."""
+LINK_COUNTS = (
+    "late", "late_beyond", "duplicate", "disorder", "lost", "clock_ahead", "clock_unset", "poison", "outages",
+    "stored_on_board", "dropped_on_board", "clock_boot", "free_clocks", "cloned_vehicles", "clone_frames",
+)  # fmt: skip
+
+Say = Callable[[str], None]
+Stopped = Callable[[], bool]
+Client = Literal["auto", "paho", "lean"]
+
+
+def publisher_of(client: Client, vehicles: int, keep_s: float = 0.0) -> Callable[..., Publishing]:
+    """The publisher's class. ``auto`` is paho for a single vehicle, as such a device would have it.
+
+    Keeping frames beyond their PUBACK is the lean client's alone; raises ConfigError.
+    """
+    if keep_s:
+        if client == "paho":
+            raise ConfigError("--keep-sent: the lean client does that; leave --client paho out")
+        return partial(LeanPublisher, keep_s=keep_s)
+    paho = client == "paho" or (client == "auto" and vehicles == 1)
+    return PahoPublisher if paho else LeanPublisher
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How a run is carried out."""
+
+    run_id: str
+    mqtt_root: str
+    max_in_flight: int
+    drain_s: float
+    paced: bool = True
+    """Messages leave at their times; else as fast as the broker takes them."""
+
+
+class Sender:
+    """Publishes messages at their times, all that are due in one go, and keeps the counts of being late.
+
+    ``origin_ms`` on the messages' clock is now; ``tick`` is called whenever there is time; ``mark`` says what
+    the PUBACK of a message is to be noted under.
+    """
+
+    def __init__(
+        self, plan: Plan, vehicle_ids: Sequence[str], publisher: Publishing, origin_ms: int,
+        tick: Callable[[], None], mark: Callable[[Outgoing], AckMark | None] = lambda _: None,
+    ) -> None:  # fmt: skip
+        self._mark = mark
+        self._plan = plan
+        self._ids = vehicle_ids
+        self._publisher = publisher
+        self._origin_ms = origin_ms
+        self._begun = time.monotonic()
+        self._tick = tick
+        self._topics: dict[tuple[str, int], str] = {}
+        self.behind_s = 0.0
+        self.overrun = 0
+
+    def send(self, items: Sequence[Outgoing], stopped: Stopped) -> None:
+        """Publish each message when it is due; a stop lets the rest go at once. ``items`` are in order."""
+        at = 0
+        while at < len(items):
+            end = min(at + BATCH, len(items))
+            if not stopped():
+                end = self._await(items, at, end, stopped)
+            part = items[at:end]
+            self._publisher.publish_many([item.vehicle for item in part], self._messages(part))
+            self._publisher.drive(0.0)
+            self._tick()
+            at = end
+
+    def send_now(self, items: Sequence[Outgoing]) -> None:
+        """Publish messages without waiting for their times."""
+        self.send(items, lambda: True)
+
+    def _messages(self, items: Sequence[Outgoing]) -> list[Message]:
+        return [
+            Message(
+                self._topic(item.channel, item.vehicle), item.payload,
+                "poison" if item.flag == "poison" else item.channel, item.retain,
+                self._mark(item) if item.channel == CHANNEL else None,
+            )
+            for item in items
+        ]  # fmt: skip
+
+    def _topic(self, channel: str, vehicle: int) -> str:
+        found = self._topics.get((channel, vehicle))
+        if found is None:
+            found = topics.mqtt_topic(self._plan.mqtt_root, self._ids[vehicle], channel)
+            self._topics[channel, vehicle] = found
+        return found
+
+    def _await(self, items: Sequence[Outgoing], at: int, end: int, stopped: Stopped) -> int:
+        """Wait until a message is due and there is room; returns up to where ``items`` may go by then."""
+        paced = self._plan.paced
+        due = self._due_s(items[at])
+        while not stopped():
+            wait = due - time.monotonic() if paced else 0.0
+            full = self._publisher.owed >= self._plan.max_in_flight
+            if wait < GATHER_S and not full:
+                break
+            if not full:
+                time.sleep(GATHER_S)
+            self._publisher.drive(0.05 if full else min(wait - GATHER_S, 0.05))
+            self._tick()
+        end = min(end, at + max(1, self._plan.max_in_flight - self._publisher.owed))
+        if not paced:
+            return end
+        now = time.monotonic()
+        end = bisect_left(items, now + CHUNK_S, at + 1, end, key=self._due_s)
+        self.behind_s = max(0.0, now - due)
+        self.overrun += bisect_left(items, now - OVERRUN_S, at, end, key=self._due_s) - at
+        return end
+
+    def _due_s(self, item: Outgoing) -> float:
+        return self._begun + (item.due_ms - self._origin_ms) / 1000
 
 
 class Run:
@@ -43,12 +172,10 @@ class Run:
         origin_ms = sc.start_ms + SAMPLES * sc.cadence.dt_ms
         self._crashes = CrashStore(files.folder, world.vehicle_ids)
         self._sender = Sender(plan, world.vehicle_ids, publisher, origin_ms, self._tick, self._crashes.mark)
-        self._reactions = (
-            None
-            if verifier is None
-            else Reactions(plan.mqtt_root, world.vehicle_ids, world.limp_home.enter, verifier, now_ms)
+        self._reactions = verifier and Reactions(
+            plan.mqtt_root, world.vehicle_ids, world.limp_home.enter, verifier, now_ms
         )
-        self._started_ms = time.time_ns() // 1_000_000
+        self._started_ms = now_ms()
         self._next_line = time.monotonic() + SECOND_S
         self._next_sequences = self._next_line
         self._last_sent = 0
@@ -75,14 +202,14 @@ class Run:
         self._sender.send_now(rest)
         self._sender.send_now(self._world.farewells(last_ms))
         self._publisher.drain(self._plan.drain_s)
-        self._note_crashes()
+        self._note_acked_crashes()
         summary = self.summary(finished=True)
         self._files.sequences(self._world.emitter.sequences())
         self._files.sync(summary)
         return summary
 
     def _tick(self) -> None:
-        """Once a second: a line for people, run.json for machines, logs on the disk."""
+        """Once a second: a line on stderr, run.json, logs on the disk."""
         now = time.monotonic()
         if now < self._next_line:
             return
@@ -99,71 +226,35 @@ class Run:
         )
         self._last_sent = sent
         self._next_line = now + SECOND_S
-        self._note_crashes()
+        self._note_acked_crashes()
         if now >= self._next_sequences:
             self._next_sequences = now + SEQUENCES_S
             self._files.sequences(self._world.emitter.sequences())
         self._files.sync(self.summary(finished=False))
 
-    def _note_crashes(self) -> None:
-        """Write down which crash records the broker has."""
+    def _note_acked_crashes(self) -> None:
         marks = self._publisher.counts.acked_marks
-        crash_store.note(marks)
+        crash_store.note_acked(marks)
         marks.clear()
 
     def summary(self, finished: bool) -> dict[str, Any]:
         """The counts of the run so far, as run.json holds them."""
-        sc: Scenario = self._world.scenario
+        sc, owed = self._world.scenario, self._publisher.owed
         made, counts, times = self._world.counts, self._publisher.counts, self._publisher.latency
+        reactions = dict.fromkeys(COUNTS, 0) if self._reactions is None else self._reactions.counts
         return {
-            "run_id": self._plan.run_id,
-            "seed": sc.seed,
-            "vehicles": sc.vehicles,
-            "boot_id": sc.start_ms,
-            "start_ms": sc.start_ms,
-            "interval_ms": sc.cadence.interval_ms,
-            "target_rate": sc.full_rate,
-            "generated": made["generated"],
-            "sent": counts.sent["telemetry"],
-            "acked": counts.acked["telemetry"],
-            "lost_on_link": made["lost"],
-            "dropped_on_board": made["dropped_on_board"],
-            "poison": counts.sent["poison"],
-            "crashes": made["crashes"],
-            **(dict.fromkeys(COUNTS, 0) if self._reactions is None else self._reactions.counts),
-            "limp_home": self._world.limp_home.entered,
+            "run_id": self._plan.run_id, "seed": sc.seed, "vehicles": sc.vehicles, "boot_id": sc.start_ms,
+            "start_ms": sc.start_ms, "interval_ms": sc.cadence.interval_ms, "target_rate": sc.full_rate,
+            "generated": made["generated"], "sent": counts.sent["telemetry"],
+            "acked": counts.acked["telemetry"], "lost_on_link": made["lost"],
+            "dropped_on_board": made["dropped_on_board"], "poison": counts.sent["poison"],
+            "crashes": made["crashes"], **reactions, "limp_home": self._world.limp_home.entered,
             "link": {name: made[name] for name in LINK_COUNTS},
             "held_at_end": self._held_at_end,
             "faults": {"planned": made["planned_faults"], "begun": made["begun_faults"]},
-            "messages": {
-                "sent": counts.sent.total(),
-                "acked": counts.acked.total(),
-                "owed": self._publisher.owed,
-            },
-            "overrun": self._sender.overrun,
-            "errors": counts.refused,
-            "reconnects": counts.reconnects,
+            "messages": {"sent": counts.sent.total(), "acked": counts.acked.total(), "owed": owed},
+            "overrun": self._sender.overrun, "errors": counts.refused, "reconnects": counts.reconnects,
             "puback_ms": {f"p{q}": times.quantile_ms(q / 100) for q in (50, 95, 99)},
-            "started_ms": self._started_ms,
-            "ended_ms": time.time_ns() // 1_000_000 if finished else None,
-            "finished": finished and self._publisher.owed == 0,
-        }
-
-
-LINK_COUNTS = (
-    "late",
-    "late_beyond",
-    "duplicate",
-    "disorder",
-    "lost",
-    "clock_ahead",
-    "clock_unset",
-    "poison",
-    "outages",
-    "stored_on_board",
-    "dropped_on_board",
-    "clock_boot",
-    "free_clocks",
-    "cloned_vehicles",
-    "clone_frames",
-)
+            "started_ms": self._started_ms, "ended_ms": now_ms() if finished else None,
+            "finished": finished and owed == 0,
+        }  # fmt: skip

@@ -16,7 +16,7 @@ from bridge.downlink import notices
 from bridge.mqtt_session import SourceConfig, end_session
 from bridge.mqtt_source import MqttSource
 from edge_simulator.sending.lean_publisher import LeanPublisher
-from edge_simulator.sending.publisher import Publisher
+from edge_simulator.sending.paho_publisher import PahoPublisher
 from edge_simulator.sending.publishing import Message
 from infra.clients.mqtt_broker import MqttBroker
 from infra.contract.downlink import signer
@@ -37,7 +37,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 PASSWORD = "p@ss/word of the tests"
-CLIENTS = pytest.mark.parametrize("kind", [Publisher, LeanPublisher], ids=["paho", "lean"])
+CLIENTS = pytest.mark.parametrize("kind", [PahoPublisher, LeanPublisher], ids=["paho", "lean"])
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +75,7 @@ def settings(tmp_path: Path) -> Settings:
 
 @CLIENTS
 def test_frames_and_what_vehicles_are_told_pass_in_both_directions(
-    kind: type[Publisher] | type[LeanPublisher], settings: Settings, broker: MqttBroker
+    kind: type[PahoPublisher] | type[LeanPublisher], settings: Settings, broker: MqttBroker
 ) -> None:
     root = settings.mqtt.root
     source = source_of(settings, broker)
@@ -104,7 +104,7 @@ def taken(source: MqttSource, found: list[bytes]) -> int:
     return len(found)
 
 
-def listened(vehicle: Publisher | LeanPublisher, heard: list[bytes]) -> int:
+def listened(vehicle: PahoPublisher | LeanPublisher, heard: list[bytes]) -> int:
     vehicle.drive(0.05)
     heard += [payload for _, payload in vehicle.take()]
     return len(heard)
@@ -117,7 +117,7 @@ def test_probe_and_figures_reach_it(broker: MqttBroker) -> None:
 
 @CLIENTS
 def test_a_certificate_of_another_authority_is_refused_in_clear_words(
-    kind: type[Publisher] | type[LeanPublisher], settings: Settings, broker: MqttBroker
+    kind: type[PahoPublisher] | type[LeanPublisher], settings: Settings, broker: MqttBroker
 ) -> None:
     wrong = replace(broker, ca_file=str(Path(broker.ca_file).with_name("other.pem")))
     told = r"certificate that is not trusted \(.*\); check ODOGRAPH_MQTT_CA_FILE"
@@ -132,7 +132,7 @@ def test_a_certificate_of_another_authority_is_refused_in_clear_words(
 
 @CLIENTS
 def test_a_wrong_password_no_certificate_and_no_tls_are_refused_in_clear_words(
-    kind: type[Publisher] | type[LeanPublisher], broker: MqttBroker
+    kind: type[PahoPublisher] | type[LeanPublisher], broker: MqttBroker
 ) -> None:
     with pytest.raises(ServiceError, match=r"(?i)not authori[sz]ed|bad user name"):
         connected(kind, replace(broker, password="wrong"))
@@ -144,7 +144,7 @@ def test_a_wrong_password_no_certificate_and_no_tls_are_refused_in_clear_words(
         probes.mqtt_echo(replace(broker, password="wrong"))
 
 
-def connected(kind: type[Publisher] | type[LeanPublisher], broker: MqttBroker) -> None:
+def connected(kind: type[PahoPublisher] | type[LeanPublisher], broker: MqttBroker) -> None:
     with kind(broker, ["stranger"]) as vehicle:
         vehicle.connect(1.0)
 

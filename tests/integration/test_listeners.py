@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from edge_simulator.sending.lean_publisher import LeanPublisher
-from edge_simulator.sending.publisher import Publisher
+from edge_simulator.sending.paho_publisher import PahoPublisher
 from edge_simulator.sending.publishing import Message, Publishing
 from infra.clients.mqtt_broker import MqttBroker
 from load_tests.drills.link import Link
@@ -16,7 +16,7 @@ from tests.support import eventually
 
 pytestmark = pytest.mark.integration
 
-Client = type[Publisher] | type[LeanPublisher]
+Client = type[PahoPublisher] | type[LeanPublisher]
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +25,7 @@ def broker(clean_environment: None) -> Iterator[Broker]:
         yield made
 
 
-@pytest.fixture(params=[Publisher, LeanPublisher], ids=["paho", "lean"])
+@pytest.fixture(params=[PahoPublisher, LeanPublisher], ids=["paho", "lean"])
 def client(request: pytest.FixtureRequest) -> Client:
     found: Client = request.param
     return found

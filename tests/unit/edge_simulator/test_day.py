@@ -11,7 +11,7 @@ import orjson
 import pytest
 
 from edge_simulator import day
-from edge_simulator.faults.fault_wanted import Wanted
+from edge_simulator.faults.plan import Wanted
 from edge_simulator.scenario import LinkShares, Scenario, cadence
 from edge_simulator.world import World
 from infra.contract.errors import ConfigError

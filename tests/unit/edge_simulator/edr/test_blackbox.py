@@ -24,6 +24,12 @@ LIGHT = Pulse("car_to_car", pulse.haversine(-9.0, 110), WIDE)
 SIDE = Pulse("side", WIDE, pulse.haversine(-25.0, 110))
 
 
+def then(first: Pulse, second: Pulse, gap_ms: int) -> Pulse:
+    """Two pulses in one burst; ``gap_ms`` of quiet are added between them."""
+    quiet = np.zeros(gap_ms)
+    return Pulse("two", np.r_[first.long, quiet, second.long], np.r_[first.lat, quiet, second.lat])
+
+
 class Bench:
     """A small fleet whose recorders are fed for 21 s; then impacts are scripted, in steps of 100 ms."""
 
@@ -86,11 +92,11 @@ def test_two_crashes_within_5_s_are_events_1_and_2(bench: Bench) -> None:
     assert (second["multi_event"], second["first_crash_id"]) == (2, first["crash_id"])
     assert second["event_1_to_2_ms"] == 3000
     assert second["crash_id"] != first["crash_id"]
-    assert [e.locked for e in bench.boxes.memory(bench.vehicle).events] == [False, True]
+    assert [e.locked for e in bench.boxes.memories[bench.vehicle].events] == [False, True]
 
 
 def test_two_pulses_of_one_burst_are_events_1_and_2_each_when_it_happens(bench: Bench) -> None:
-    both = pulse.then(LIGHT, FRONT, 900)
+    both = then(LIGHT, FRONT, 900)
     bench.hit(both)
     assert [r["multi_event"] for r in bench.records()] == [1]
     bench.step(20)
@@ -162,7 +168,7 @@ def test_the_older_profile_records_5_s_at_2_hz() -> None:
 
 def test_a_crash_of_two_events_with_its_pulse_is_sent_in_parts() -> None:
     bench = Bench(Setup(keep_pulse=True))
-    bench.hit(pulse.then(LIGHT, FRONT, 900))
+    bench.hit(then(LIGHT, FRONT, 900))
     bench.step(20)
     assert [len(sealed.payloads) for sealed in bench.sealed] == [1, 2]
     parts = [orjson.loads(payload) for payload in bench.sealed[1].payloads]

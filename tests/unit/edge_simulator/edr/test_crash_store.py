@@ -7,7 +7,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from edge_simulator.edr import crash_store, resend
+from edge_simulator.edr import crash_store
 from edge_simulator.edr.blackbox import Sealed
 from edge_simulator.edr.crash_store import CrashStore
 from edge_simulator.telemetry.outbox import Outgoing
@@ -37,7 +37,7 @@ def store(tmp_path: Path) -> CrashStore:
 
 def waiting(tmp_path: Path) -> list[tuple[str, bytes]]:
     said: list[str] = []
-    found = resend.waiting(crash_store.files(tmp_path), said.append)
+    found = crash_store.unacked_of(crash_store.files(tmp_path), said.append)
     assert said == []
     return [(kept.vehicle_id, kept.payload) for kept in found]
 
@@ -52,7 +52,7 @@ def test_what_was_acknowledged_does_not_wait_any_more(store: CrashStore, tmp_pat
     parts = [message(1, "c2", 0), message(1, "c2", 1)]
     store.keep([sealed(0, message(0, "c1")), sealed(1, *parts)])
     marks = [store.mark(outgoing(0, message(0, "c1"))), store.mark(outgoing(1, parts[1]))]
-    crash_store.note(mark for mark in marks if mark is not None)
+    crash_store.note_acked(mark for mark in marks if mark is not None)
     assert waiting(tmp_path) == [(VINS[1], parts[0])]
 
 
@@ -62,7 +62,7 @@ def test_a_crash_of_the_same_number_on_another_boot_or_vehicle_is_another(
     store.keep([sealed(0, message(0, "c1")), sealed(1, message(1, "c1"))])
     mark = store.mark(outgoing(0, message(0, "c1")))
     assert mark is not None
-    crash_store.note([mark])
+    crash_store.note_acked([mark])
     assert [vehicle_id for vehicle_id, _ in waiting(tmp_path)] == [VINS[1]]
 
 
@@ -75,7 +75,7 @@ def test_a_line_that_was_cut_off_costs_only_itself(store: CrashStore, tmp_path: 
     kept, broken = crash_store.unacked(path)
     assert ([k.payload for k in kept], broken) == ([message(0, "c1"), message(1, "c2")], 1)
     said: list[str] = []
-    assert len(resend.waiting([path], said.append)) == 2
+    assert len(crash_store.unacked_of([path], said.append)) == 2
     assert "1 lines cannot be read" in said[0]
 
 
@@ -92,6 +92,6 @@ def test_a_run_is_found_by_its_id_or_its_folder_and_an_unknown_one_is_named(
 ) -> None:
     store.keep([sealed(0, message(0, "c1"))])
     folder = tmp_path / "runs" / "r1"
-    assert resend.file_of(tmp_path, "r1") == resend.file_of(tmp_path, str(folder))
+    assert crash_store.file_of(tmp_path, "r1") == crash_store.file_of(tmp_path, str(folder))
     with pytest.raises(ConfigError, match="r9: no run with crash records"):
-        resend.file_of(tmp_path, "r9")
+        crash_store.file_of(tmp_path, "r9")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from edge_simulator.edr.memory import Memory
+from edge_simulator.edr.recorder import Memory
 
 
 def held(memory: Memory) -> list[str]:

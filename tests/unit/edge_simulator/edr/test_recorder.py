@@ -12,9 +12,7 @@ import pytest
 
 from edge_simulator.edr import pulse, recorder, trigger
 from edge_simulator.edr.crash_table import VEHICLE_ID, ZERO_MS, driven
-from edge_simulator.edr.memory import Memory
-from edge_simulator.edr.recorder import PROFILES, Scene
-from edge_simulator.edr.ring import FLAGS, Ring
+from edge_simulator.edr.recorder import FLAGS, PROFILES, Memory, Ring, Scene
 from infra.contract.messages import CRASH_EXTRAS, CRASH_KEYS, crash_digest, decode_crash
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "crash.json"

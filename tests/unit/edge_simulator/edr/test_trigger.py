@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from edge_simulator.edr import pulse, restraint, trigger
+from edge_simulator.edr import pulse, trigger
 from edge_simulator.edr.trigger import Finding
 from edge_simulator.geo import Floats
 
@@ -57,7 +57,7 @@ def test_a_lateral_change_has_5_ms_for_time_zero() -> None:
 def test_waking_the_restraint_controller_sets_time_zero_earlier() -> None:
     lat = np.zeros(600)
     lat[200:400] = 35.0  # beyond 3 g, and 0.63 km/h in 5 ms
-    assert restraint.wake_ups(np.zeros(600), lat).tolist() == [202]
+    assert [begin for begin, _ in trigger.wake_spans(np.zeros(600), lat)] == [202]
     assert judged(np.zeros(600), lat).zero_ms == 202
 
 
@@ -75,10 +75,10 @@ def test_a_lull_within_a_pulse_does_not_make_two_events() -> None:
 
 
 def test_two_pulses_with_quiet_between_them_are_two_events() -> None:
-    first = pulse.Pulse("a", BARRIER, np.zeros(len(BARRIER)))
-    lat = pulse.haversine(20.0, 80)
-    both = pulse.then(first, pulse.Pulse("b", np.zeros(len(lat)), lat), 300)
-    found = trigger.events(both.long, both.lat)
+    side = pulse.haversine(20.0, 80)
+    found = trigger.events(
+        np.r_[BARRIER, np.zeros(300), np.zeros(len(side))], np.r_[np.zeros(len(BARRIER) + 300), side]
+    )
     assert [(f.long.max_kmh, f.lat.max_kmh) for f in found] == [
         (-40, 0),
         (0, 19),
@@ -106,7 +106,7 @@ def test_a_deployment_alone_triggers_below_8_kmh() -> None:
 )
 def test_restraints_fire_by_delta_v_over_time(delta_v_kmh: float, width_ms: int, fired: set[str]) -> None:
     accel = pulse.haversine(delta_v_kmh, width_ms)
-    assert {name for _, name in restraint.deployments(accel, np.zeros(len(accel)))} == fired
+    assert {name for _, name in trigger.deployments(accel, np.zeros(len(accel)))} == fired
 
 
 def test_the_harder_the_crash_the_sooner_the_air_bag() -> None:

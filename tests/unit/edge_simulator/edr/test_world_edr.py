@@ -7,7 +7,7 @@ import pytest
 
 from edge_simulator.edr import trigger
 from edge_simulator.edr.recorder import PROFILES, Setup
-from edge_simulator.faults.fault_wanted import Wanted
+from edge_simulator.faults.plan import Wanted
 from edge_simulator.geo import Floats
 from edge_simulator.scenario import Scenario, cadence
 from edge_simulator.world import World

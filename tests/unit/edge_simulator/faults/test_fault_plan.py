@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from edge_simulator import faults
-from edge_simulator.faults.fault_table import KINDS, markdown_table
+from edge_simulator.faults.kinds import KINDS, markdown_table
 from edge_simulator.vehicle import vehicles
 from edge_simulator.vehicle.machine import Machine
 from infra.contract.errors import ConfigError

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from edge_simulator import faults
-from edge_simulator.faults.fault_table import KINDS
+from edge_simulator.faults.kinds import KINDS
 from tests import support_rules as rules
 from tests.support_faults import COLUMNS, Drive, drive
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from edge_simulator.sending.lean_flight import AGAIN, Flight
+from edge_simulator.sending.lean_publisher import SENT_AGAIN, Flight
 from edge_simulator.sending.publishing import Counts, Latency, Message
 
 FRAMES = [Message("t", b"%d" % number) for number in range(6)]
@@ -19,8 +19,8 @@ def test_kept_frames_come_before_those_in_flight_in_the_order_of_sending() -> No
     flight.settle([1, 2, 3], now=1.0)
     again = flight.rewound(now=10.0)
     assert payloads(again) == [b"0", b"1", b"2", b"3", b"4", b"5"]
-    assert [message.kind for message in again] == [AGAIN] * 3 + ["telemetry"] * 3
-    assert (counts.sent[AGAIN], len(flight)) == (3, 0)
+    assert [message.kind for message in again] == [SENT_AGAIN] * 3 + ["telemetry"] * 3
+    assert (counts.sent[SENT_AGAIN], len(flight)) == (3, 0)
 
 
 def test_what_was_acknowledged_longer_ago_is_not_sent_again() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from edge_simulator.faults.fault_table import KINDS
+from edge_simulator.faults.kinds import KINDS
 from infra.contract.errors import ConfigError
 from load_tests.score import definition
 

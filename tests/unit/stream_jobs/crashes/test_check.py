@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edge_simulator.edr import crash_table, pulse, recorder, trigger
-from edge_simulator.edr.memory import Memory
+from edge_simulator.edr.recorder import Memory
 from infra.contract.messages import crash_digest
 from stream_jobs.crashes.check import curves, defects
 

@@ -1,17 +1,120 @@
-"""Who gets which fault, when and how badly: all from the seed. Times count from the run's start."""
+"""Which faults a run shall have, and who gets which, when and how badly: all from the seed.
+
+Times count from the run's start.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 import numpy as np
+from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
 
-from edge_simulator.faults.fault_kind import Fault, Kind, Span, able
-from edge_simulator.faults.fault_table import KINDS
-from edge_simulator.faults.fault_wanted import Wanted
+from edge_simulator.faults.kinds import KINDS
+from edge_simulator.faults.model import Fault, Kind, Span, able
 from edge_simulator.geo import Bools
 from edge_simulator.vehicle.machine import Machine
 from infra.contract.errors import ConfigError
+
+HOW_MANY = ("count", "share", "rate", "vehicle")
+FORMS = "NAME=3 (vehicles), NAME=0.02 (share of the fleet) or NAME@5 (a 1000 vehicle-hours)"
+
+
+def _in_order(span: Span) -> Span:
+    if span[0] > span[1]:
+        raise ValueError("the first number is larger than the second")
+    return span
+
+
+Amount = Annotated[float, Field(ge=0, allow_inf_nan=False, strict=True)]
+Count = Annotated[int, Field(ge=0, strict=True)]
+Share = Annotated[Amount, Field(le=1)]
+Seconds = Annotated[tuple[Amount, Amount], AfterValidator(_in_order)]
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Faults of one name. Exactly one of ``count``, ``share``, ``rate`` and ``vehicle`` says how many.
+
+    ``share`` is of the fleet, 0..1; ``rate`` is events in 1000 vehicle-hours of vehicles that can have it, by
+    a Poisson process over the whole run; ``vehicle`` is the index of one that has it. ``onset_s`` counts
+    from the run's start. ``lasts_s`` after full effect the fault is gone.
+    """
+
+    name: str
+    count: Count | None = None
+    share: Share | None = None
+    rate: Annotated[Amount, Field(gt=0)] | None = None
+    onset_s: Seconds | None = None
+    severity: Annotated[tuple[Share, Share], AfterValidator(_in_order)] = (0.6, 1.0)
+    vehicle: Count | None = None
+    lasts_s: Seconds | None = None
+
+
+_SCHEMA = TypeAdapter(Wanted)
+_MEANT = {
+    "count": "0, 1, 2 ...",
+    "vehicle": "0, 1, 2 ...",
+    "share": "a share of 0..1",
+    "rate": "events in 1000 vehicle-hours, more than 0,",
+    "onset_s": "(from, to) in seconds after the start",
+    "lasts_s": "(from, to) in seconds",
+    "severity": "(from, to) within 0..1",
+}
+
+
+def parse(text: str) -> Wanted:
+    """``crash=3`` (vehicles), ``crash=0.02`` (share) or ``crash@5`` (rate); raises ConfigError."""
+    name, sign, amount = text.partition("@" if "@" in text else "=")
+    if name not in KINDS:
+        raise ConfigError(f"--fault {text}: no fault {name!r}; there are {', '.join(KINDS)}")
+    try:
+        value = float(amount)
+    except ValueError:
+        value = -1.0
+    if sign == "@" and 0 < value < float("inf"):
+        return Wanted(name, rate=value)
+    if sign == "=" and 0 < value < 1:
+        return Wanted(name, share=value)
+    if sign == "=" and value >= 0 and value.is_integer():
+        return Wanted(name, count=int(value))
+    raise ConfigError(f"--fault {text}: wanted is {FORMS.replace('NAME', name)}")
+
+
+def read(entry: str | Mapping[str, Any]) -> Wanted:
+    """An entry of a scenario file: text as for ``parse``, or Wanted's keys; raises ConfigError."""
+    if isinstance(entry, str):
+        return parse(entry)
+    known = list(Wanted.__dataclass_fields__)
+    for key in entry:
+        if key not in known:
+            near = difflib.get_close_matches(str(key), known, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+            raise ConfigError(f"faults: unknown key {key!r}; {hint}")
+    if "name" not in entry:
+        raise ConfigError(f"faults: an entry without a name; there are {', '.join(KINDS)}")
+    name = entry["name"]
+    if name not in KINDS:
+        raise ConfigError(f"faults: no fault {name!r}; there are {', '.join(KINDS)}")
+    if sum(entry.get(key) is not None for key in HOW_MANY) != 1:
+        raise ConfigError(f"fault {name}: exactly one of {', '.join(HOW_MANY)} is wanted")
+    try:
+        wanted = _SCHEMA.validate_python(entry)
+    except ValidationError as error:
+        key = str(error.errors()[0]["loc"][0])
+        raise ConfigError(f"fault {name}: {key} {entry[key]!r}: {_MEANT[key]} is wanted") from error
+    if wanted.rate is not None and wanted.onset_s is not None:
+        raise ConfigError(f"fault {name}: a rate goes on all the time, onset_s has no meaning with it")
+    return wanted
+
+
+def read_all(entries: Iterable[str | Mapping[str, Any]]) -> tuple[Wanted, ...]:
+    """All entries of a scenario file."""
+    return tuple(read(entry) for entry in entries)
+
 
 ONSET_SHARE: Span = (0.1, 0.45)
 """Of a run, where onsets fall unless said otherwise."""
@@ -23,13 +126,9 @@ PER_1000_VEHICLE_HOURS_MS = 3.6e9
 
 
 def plan(
-    wanted: Sequence[Wanted],
-    machine: Machine,
-    rng: np.random.Generator,
-    span_ms: int,
-    *,
+    wanted: Sequence[Wanted], machine: Machine, rng: np.random.Generator, span_ms: int, *,
     endless: bool = False,
-) -> list[Fault]:
+) -> list[Fault]:  # fmt: skip
     """The faults of a run by count, share and vehicle, each on its own vehicle; none that come at a rate.
 
     Onsets fall in the first half of ``span_ms``; unless ``endless``, a fault is complete 0.15 of it later.

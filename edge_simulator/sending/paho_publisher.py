@@ -1,8 +1,8 @@
-"""Publishing to the broker: QoS 1 over a pool of connections, every PUBACK counted. Alone in using paho here.
+"""Publishing with paho, the reference: QoS 1 over a pool of connections, every PUBACK counted.
 
 A vehicle is pinned to one connection, so its messages keep their order. A message is kept until its PUBACK:
 in paho's table once it was sent, in this pool's own queue while the connection is away (a message handed to
-paho between TCP connect and CONNACK would overtake those that are sent again). One thread does everything.
+paho between TCP connect and CONNACK would overtake those that are sent again).
 """
 
 from __future__ import annotations
@@ -12,23 +12,22 @@ import ssl
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
-from types import TracebackType
 from typing import Any
 
 from paho.mqtt import client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode
 
-from edge_simulator.edr.crash_store import Mark
 from edge_simulator.sending.publishing import (
     KEEPALIVE_S,
     MAX_PER_CONNECTION,
     RETRY_S,
+    AckMark,
     Counts,
     Incoming,
     Latency,
     Message,
+    Publishing,
 )
-from edge_simulator.sending.sessions import give_up
 from infra.clients.mqtt_broker import MqttBroker
 from infra.contract.errors import ServiceError
 
@@ -51,7 +50,7 @@ class _Connection:
         self.client_id = client_id
         self.filters = [(name, 1) for name in filters]
         self.listening = not filters
-        self._word: Message | None = None
+        self._last_retained: Message | None = None
         self._has_will = will is not None
         if will is not None:
             self.client.will_set(will.topic, will.payload, qos=1, retain=True)
@@ -59,22 +58,17 @@ class _Connection:
         self.lost = False
         self.writing = False
         self.waiting: deque[Message] = deque()
-        self.in_flight: dict[int, tuple[str, float, Mark | None]] = {}
+        self.in_flight: dict[int, tuple[str, float, AckMark | None]] = {}
         self.retry_at = 0.0
         self.failures = 0
         self.refusal: str | None = None
         self._counts = counts
         self._latency = latency
 
-    @property
-    def owed(self) -> int:
-        """Messages without a PUBACK yet."""
-        return len(self.in_flight) + len(self.waiting)
-
     def send(self, message: Message) -> None:
         """Publish, or keep until the connection is back."""
         if self._has_will and message.retain:
-            self._word = message
+            self._last_retained = message
         if not self.connected or self.waiting:
             self.waiting.append(message)
         else:
@@ -102,9 +96,9 @@ class _Connection:
         if not self.listening:
             client.subscribe(self.filters)
         owed = {message.kind for message in self.waiting} | {kind for kind, _, _ in self.in_flight.values()}
-        if self._word is not None and self._word.kind not in owed:
-            self._counts.sent[self._word.kind] += 1
-            self.waiting.appendleft(self._word)
+        if self._last_retained is not None and self._last_retained.kind not in owed:
+            self._counts.sent[self._last_retained.kind] += 1
+            self.waiting.appendleft(self._last_retained)
 
     def _on_subscribe(self, _client: mqtt.Client, _data: Any, _mid: int, codes: Any, _props: Any) -> None:
         self.listening = not any(code.is_failure for code in codes)
@@ -125,18 +119,15 @@ class _Connection:
         self._latency.add(time.perf_counter() - begun)
 
 
-class Publisher:
-    """A pool of connections; use as a context manager. See Publishing for the mappings by connection."""
+class PahoPublisher(Publishing):
+    """A pool of connections."""
 
     def __init__(
         self, broker: MqttBroker, client_ids: Sequence[str], wills: Mapping[int, Message] | None = None,
         keepalive_s: int = KEEPALIVE_S, filters: Mapping[int, Sequence[str]] | None = None,
     ) -> None:  # fmt: skip
-        self.counts = Counts()
-        self.latency = Latency()
-        self._broker = broker
+        super().__init__(broker)
         self._keepalive_s = keepalive_s
-        self._inbox: list[Incoming] = []
         ends, ears = wills or {}, filters or {}
         mine = (self.counts, self.latency, self._inbox)
         self._links = [
@@ -149,40 +140,18 @@ class Publisher:
             link.client.on_socket_close = self._forget
             link.client.user_data_set(link)
         self._misc_at = 0.0
-        self.last_error = "no answer"
+        self._last_error = "no answer"
 
-    @property
-    def owed(self) -> int:
-        """Messages accepted and not yet acknowledged."""
-        return sum(link.owed for link in self._links)
-
-    def connect(self, deadline_s: float) -> None:
-        """Open all connections; raises ServiceError when the broker does not answer in time."""
-        end = time.monotonic() + deadline_s
-        while not all(link.connected and link.listening for link in self._links):
-            self.drive(0.02)
-            if time.monotonic() > end:
-                trouble = next((link.refusal for link in self._links if link.refusal), self.last_error)
-                raise ServiceError(
-                    f"no MQTT broker at {self._broker} after {deadline_s:g} s ({trouble}); "
-                    "start it (odograph up) or check ODOGRAPH_MQTT_URL"
-                )
-
-    def publish(self, connection: int, message: Message) -> None:
-        """Hand over one message for one connection; it is kept until acknowledged."""
-        self.counts.sent[message.kind] += 1
-        self._links[connection % len(self._links)].send(message)
+    def _trouble(self) -> str | None:
+        if all(link.connected and link.listening for link in self._links):
+            return None
+        return next((link.refusal for link in self._links if link.refusal), self._last_error)
 
     def publish_many(self, connections: Sequence[int], messages: Sequence[Message]) -> None:
         """Hand over messages, each for its connection."""
         for connection, message in zip(connections, messages, strict=True):
-            self.publish(connection, message)
-
-    def take(self) -> list[Incoming]:
-        """Messages from the service since the last call, in order of arrival."""
-        found = self._inbox.copy()
-        self._inbox.clear()
-        return found
+            self.counts.sent[message.kind] += 1
+            self._links[connection % len(self._links)].send(message)
 
     def drive(self, timeout_s: float) -> None:
         """Do the network's work for at most about ``timeout_s``: read, write, keep alive, reconnect."""
@@ -212,13 +181,6 @@ class Publisher:
         socks = [(link, link.client.socket()) for link in links]
         return [link for link, sock in socks if isinstance(sock, ssl.SSLSocket) and sock.pending()]
 
-    def drain(self, deadline_s: float) -> int:
-        """Wait until all is acknowledged or the time is up; returns what is left."""
-        end = time.monotonic() + deadline_s
-        while self.owed and time.monotonic() < end:
-            self.drive(0.05)
-        return self.owed
-
     def _revive(self, now: float) -> None:
         """Connect what has no connection; a broker that is away is tried again with growing pauses."""
         for link in self._links:
@@ -231,7 +193,7 @@ class Publisher:
             try:
                 link.client.connect(self._broker.host, self._broker.port, keepalive=self._keepalive_s)
             except OSError as error:
-                self.last_error = self._broker.trouble(error)  # whoever waits reports it
+                self._last_error = self._broker.trouble(error)  # whoever waits reports it
 
     def _watch(self, _client: mqtt.Client, link: Any, sock: Any) -> None:
         self._selector.register(sock, selectors.EVENT_READ, link)
@@ -250,13 +212,8 @@ class Publisher:
             events = selectors.EVENT_READ | (selectors.EVENT_WRITE if wanted else 0)
             self._selector.modify(sock, events, link)
 
-    def __enter__(self) -> Publisher:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def _close(self) -> list[str]:
         for link in self._links:
             link.client.disconnect()
         self._selector.close()
-        give_up(self._broker, [link.client_id for link in self._links if link.filters])
+        return [link.client_id for link in self._links if link.filters]

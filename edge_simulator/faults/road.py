@@ -7,13 +7,11 @@ from dataclasses import replace
 import numpy as np
 
 from edge_simulator.edr import pulse
-from edge_simulator.faults.fault_kind import Details, Fault, Kind, Scene, any_wheel, spread
+from edge_simulator.faults.model import Details, Fault, Kind, Scene, any_wheel, spread
 
 EMERGENCY_MPS2 = (-6.5, -8.8)
 FRONTAL, FRONTAL_SHARES = ("car_to_car", "barrier", "pole"), (0.6, 0.2, 0.2)
 """Crashes that take speed off, which is all that the fleet's motion can show of one (eng. shares)."""
-
-
 FIRST_SHARE, SECOND_SHARE = (0.25, 0.4), 0.95
 """What two hits in a row take of the speed: the first (severity 0..1), and the second of the rest."""
 AGAIN_MS = (200, 500)
@@ -40,23 +38,14 @@ def second_impact(fault: Fault, now_ms: int) -> Fault | None:
     return replace(fault, onset_ms=at_ms, full_ms=at_ms, details=details)
 
 
-def _pothole(severity: float, rng: np.random.Generator) -> Details:
-    return {"peak_g": round(2 + 4 * severity, 1), "width_ms": int(rng.integers(8, 21))}
-
-
 def _kerb(severity: float, rng: np.random.Generator) -> Details:
-    return {
-        "wheel": any_wheel(rng),
-        "peak_g": round(2 + 4 * severity, 1),
-        "width_ms": int(rng.integers(5, 13)),
-    }
+    peak_g = spread(2, 6, severity, 1)
+    return {"wheel": any_wheel(rng), "peak_g": peak_g, "width_ms": int(rng.integers(5, 13))}
 
 
 def _braking(severity: float, rng: np.random.Generator) -> Details:
-    return {
-        "decel_mps2": spread(*EMERGENCY_MPS2, severity),
-        "lasts_s": round(float(rng.uniform(1.8, 3.2)), 1),
-    }
+    lasts_s = round(float(rng.uniform(1.8, 3.2)), 1)
+    return {"decel_mps2": spread(*EMERGENCY_MPS2, severity), "lasts_s": lasts_s}
 
 
 def _brake(scene: Scene, fault: Fault, level: float, _before: float) -> None:
@@ -103,8 +92,12 @@ KINDS = (
         severity="share lost at first, 0.25-0.4; then 0.95 of the rest", rule="events 1 and 2 of one crash",
     ),
     Kind(
-        "pothole", "any", (0, 0), _pothole, lasts_s=(0, 0), on_road=True, changes="acceleration for 8-20 ms",
-        law="at once", severity="2-6 g", rule="none may: delta-V < 2 km/h",
+        "pothole", "any", (0, 0),
+        lambda severity, rng: {
+            "peak_g": spread(2, 6, severity, 1), "width_ms": int(rng.integers(8, 21)),
+        },
+        lasts_s=(0, 0), on_road=True, changes="acceleration for 8-20 ms", law="at once",
+        severity="2-6 g", rule="none may: delta-V < 2 km/h",
     ),
     Kind(
         "kerb_strike", "any", (0, 0), _kerb, lasts_s=(0, 0), on_road=True, changes="acceleration for 5-12 ms",
