@@ -71,7 +71,7 @@ class RunFiles:
 
 
 def write_sequences(folder: Path, rows: Iterable[Mapping[str, Any]]) -> None:
-    """``sequences.jsonl`` of a run or a day: a line a device (telemetry/sequences.py)."""
+    """``sequences.jsonl`` of a run or a day: a line a device (telemetry/outbox.py)."""
     draft = folder / "sequences.jsonl.tmp"
     with draft.open("wb") as file:
         file.writelines(orjson.dumps(row) + b"\n" for row in rows)

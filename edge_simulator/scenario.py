@@ -9,7 +9,7 @@ from edge_simulator.edr.recorder import Setup
 from edge_simulator.faults.plan import Wanted
 from edge_simulator.stages import Schedule
 from edge_simulator.telemetry.gnss import GnssSettings
-from edge_simulator.wireless.link_settings import LinkShares as LinkShares  # noqa: PLC0414  others take it from here
+from edge_simulator.wireless.settings import LinkShares as LinkShares  # noqa: PLC0414  others take it from here
 from infra.contract.errors import ConfigError
 
 SAMPLES = 10

@@ -13,7 +13,7 @@ from edge_simulator.edr.recorder import PROFILES, Setup
 from edge_simulator.scenario import SAMPLES, Cadence, Scenario, cadence
 from edge_simulator.scenario_file import WEEKDAYS, ScenarioFile
 from edge_simulator.telemetry.gnss import GnssSettings
-from edge_simulator.wireless.link_settings import from_mapping
+from edge_simulator.wireless.settings import from_mapping
 from infra.contract.errors import ConfigError
 from infra.settings.settings import Settings
 

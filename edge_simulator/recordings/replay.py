@@ -18,8 +18,7 @@ from edge_simulator.recordings.drives import Recording, look_into, read
 from edge_simulator.runfiles import RunFiles
 from edge_simulator.sending.publishing import Publishing
 from edge_simulator.sending.run import Plan, Say, Sender, Stopped
-from edge_simulator.telemetry.outbox import Outgoing
-from edge_simulator.telemetry.sequences import Device, Sequences, identity
+from edge_simulator.telemetry.outbox import Device, Outgoing, Sequences, identity
 from infra.contract.errors import ConfigError
 from infra.contract.frame import MAX_INT, SCHEMA
 

@@ -172,9 +172,10 @@ class Run:
         origin_ms = sc.start_ms + SAMPLES * sc.cadence.dt_ms
         self._crashes = CrashStore(files.folder, world.vehicle_ids)
         self._sender = Sender(plan, world.vehicle_ids, publisher, origin_ms, self._tick, self._crashes.mark)
-        self._reactions = verifier and Reactions(
-            plan.mqtt_root, world.vehicle_ids, world.limp_home.enter, verifier, now_ms
-        )
+        self._reactions: Reactions | None = None
+        if verifier is not None:
+            limp = world.limp_home.enter
+            self._reactions = Reactions(plan.mqtt_root, world.vehicle_ids, limp, verifier, now_ms)
         self._started_ms = now_ms()
         self._next_line = time.monotonic() + SECOND_S
         self._next_sequences = self._next_line

@@ -13,10 +13,10 @@ import orjson
 
 from edge_simulator.geo import Bools, Floats, Ints
 from edge_simulator.scenario import SAMPLES, Scenario
-from edge_simulator.telemetry.frames import Encoder, Heads, Rows, SampleRing
+from edge_simulator.telemetry.encoding import Encoder, Heads, Rows, SampleRing
 from edge_simulator.telemetry.instruments import Instruments
 from edge_simulator.telemetry.outbox import Outgoing, Queue
-from edge_simulator.telemetry.turnout import Turnout
+from edge_simulator.telemetry.reporting_schedule import ReportingSchedule
 from edge_simulator.vehicle.vehicles import VehicleModel
 from edge_simulator.wireless import link
 from edge_simulator.wireless.radio import Radio
@@ -46,7 +46,7 @@ class Emitter:
         self._seq = np.zeros(sc.vehicles, dtype=np.int64)
         self._status_seq = np.zeros(sc.vehicles, dtype=np.int64)
         self._offset_ms = _offsets(sc)
-        self._turnout = Turnout(sc)
+        self._reporting = ReportingSchedule(sc)
         self._order = 0
         self.queue = Queue()
         self.counts: Counter[str] = Counter()
@@ -75,11 +75,11 @@ class Emitter:
     def births(self) -> list[Outgoing]:
         """Retained status messages: every vehicle that reports from the start says what it is."""
         at = self.scenario.start_ms
-        return [self._status(k, "online", at) for k in self._turnout.on_line().tolist()]
+        return [self._status(k, "online", at) for k in self._reporting.on_line().tolist()]
 
     def farewells(self, at_ms: int) -> list[Outgoing]:
         """Retained status messages of a clean end."""
-        return [self._status(k, "offline", at_ms) for k in self._turnout.on_line().tolist()]
+        return [self._status(k, "offline", at_ms) for k in self._reporting.on_line().tolist()]
 
     def _status(self, vehicle: int, state: str, at_ms: int) -> Outgoing:
         model, seq = self._models[vehicle], int(self._status_seq[vehicle])
@@ -93,7 +93,7 @@ class Emitter:
 
     def target_rate(self) -> float:
         """Frames/s that are due now."""
-        return self._turnout.rate(self._instruments.parked())
+        return self._reporting.rate(self._instruments.parked())
 
     def limit_reached(self) -> bool:
         """Whether as many frames were made as were asked for."""
@@ -147,7 +147,7 @@ class Emitter:
 
     def _change_shift(self, slot_ms: int) -> None:
         """Vehicles come on line with a birth, and leave with a farewell."""
-        coming, leaving = self._turnout.advance(slot_ms - self.scenario.start_ms)
+        coming, leaving = self._reporting.advance(slot_ms - self.scenario.start_ms)
         self.queue.put([self._status(k, "online", slot_ms) for k in coming.tolist()])
         self.queue.put([self._status(k, "offline", slot_ms) for k in leaving.tolist()])
 
@@ -156,8 +156,8 @@ class Emitter:
         n, period = self.scenario.vehicles, self.scenario.cadence.period
         turn = slice(n * phase // period, n * (phase + 1) // period)
         rows: Rows = turn
-        if not self._turnout.everybody:
-            rows = self._turnout.reporting(turn, self._instruments.parked(), slot_ms)
+        if not self._reporting.everybody:
+            rows = self._reporting.reporting(turn, self._instruments.parked(), slot_ms)
         if self.scenario.limit is None:
             return rows
         return self._rows[rows][: self.scenario.limit - self.counts["generated"]]

@@ -5,10 +5,12 @@ Fates are drawn per frame from the seed before encoding, so that a frame can car
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from edge_simulator.geo import Bools, Ints
-from edge_simulator.wireless.link_settings import LinkShares
+from edge_simulator.wireless.settings import LinkShares
 from infra.contract import frame
 
 FATES = ("late", "late_beyond", "duplicate", "disorder", "lost", "clock_ahead", "clock_unset")
@@ -82,31 +84,14 @@ def poison(kind: int, vehicle_id: str, payload: bytes) -> bytes:
     """
     if kind % HUGE_EVERY == HUGE_EVERY - 1:
         return payload.ljust(HUGE_BYTES)
-    spoilers = (_cut, _foreign, _with_nan, _no_utf8, _nested, _too_large)
-    return spoilers[kind % len(spoilers)](payload, vehicle_id)
-
-
-def _cut(payload: bytes, _: str) -> bytes:
-    return payload[: len(payload) // 2]
-
-
-def _foreign(payload: bytes, vehicle_id: str) -> bytes:
-    other = ("X" if vehicle_id[0] != "X" else "Y") + vehicle_id[1:]
-    return payload.replace(vehicle_id.encode(), other.encode(), 1)
-
-
-def _with_nan(payload: bytes, _: str) -> bytes:
-    return payload.replace(b'"dt_ms":', b'"x":NaN,"dt_ms":', 1)
-
-
-def _no_utf8(payload: bytes, _: str) -> bytes:
-    return b"\xff\xfe" + payload
-
-
-def _nested(payload: bytes, _: str) -> bytes:
     nest = b"[" * NEST_DEPTH + b"]" * NEST_DEPTH
-    return payload.replace(b'"dt_ms":', b'"x":' + nest + b',"dt_ms":', 1)
-
-
-def _too_large(payload: bytes, _: str) -> bytes:
-    return payload.ljust(frame.MAX_BYTES + 1)
+    other = ("X" if vehicle_id[0] != "X" else "Y") + vehicle_id[1:]
+    spoiled: tuple[Callable[[], bytes], ...] = (
+        lambda: payload[: len(payload) // 2],
+        lambda: payload.replace(vehicle_id.encode(), other.encode(), 1),
+        lambda: payload.replace(b'"dt_ms":', b'"x":NaN,"dt_ms":', 1),
+        lambda: b"\xff\xfe" + payload,
+        lambda: payload.replace(b'"dt_ms":', b'"x":' + nest + b',"dt_ms":', 1),
+        lambda: payload.ljust(frame.MAX_BYTES + 1),
+    )
+    return spoiled[kind % len(spoiled)]()

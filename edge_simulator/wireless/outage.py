@@ -1,4 +1,4 @@
-"""Who has no link: vehicles that lose it now and then or at a set time, and all of them within a dead zone.
+"""Who has no link, and what a vehicle keeps on board meanwhile and sends once the link is back.
 
 State is arrays [n_vehicles]; a step in which nothing changes costs one comparison (and, where there is a dead
 zone, one look at the positions a second). Times are ms after the run's start.
@@ -6,21 +6,29 @@ zone, one look at the positions a second). Times are ms after the run's start.
 
 from __future__ import annotations
 
+import heapq
 import math
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from edge_simulator.geo import Bools, Floats, Ints, metres_per_degree
-from edge_simulator.wireless.link_settings import LinkShares
+from edge_simulator.telemetry.outbox import Outgoing
+from edge_simulator.wireless.settings import LinkShares
 
 FIRST_WITHIN = 0.5
 """The first outage of a vehicle begins in this part of the run (of the mean gap, where that is shorter)."""
 ZONE_CHECK_MS = 1000
+Restamp = Callable[[Outgoing, int], int]
+"""The time that a frame's device reads when the frame leaves at a moment (ms)."""
+
+_SENT_KEY = b'"sent_ms":'
 
 
 @dataclass(frozen=True, slots=True)
-class Spell:
+class PastOutage:
     """An outage that is over: one vehicle without a link from ``from_ms`` to ``to_ms``."""
 
     vehicle: int
@@ -44,7 +52,7 @@ class Outages:
         self._since_ms = np.zeros(n, dtype=np.int64)
         self._zoned: Bools = np.zeros(n, dtype=np.bool_)
         self._change_ms = float(self._begin_ms.min(initial=np.inf))
-        self._look_ms = 0 if settings.dead_zone_radius_m > 0 else math.inf
+        self._next_check_ms = 0 if settings.dead_zone_radius_m > 0 else math.inf
         self._causes: dict[int, str] = {}
 
     def _first(self, n: int, span_ms: int) -> Floats:
@@ -59,13 +67,13 @@ class Outages:
             begin[prone] = drawn if at_s is None else 1000 * at_s
         return begin
 
-    def step(self, now_ms: int, lat: Floats, lon: Floats) -> tuple[list[int], list[Spell]]:
+    def step(self, now_ms: int, lat: Floats, lon: Floats) -> tuple[list[int], list[PastOutage]]:
         """Bring the state to ``now_ms``; returns who has the link back, and the outages that ended."""
-        if now_ms < self._change_ms and now_ms < self._look_ms:
+        if now_ms < self._change_ms and now_ms < self._next_check_ms:
             return [], []
         before = self.offline
-        if now_ms >= self._look_ms:
-            self._look_ms = now_ms + ZONE_CHECK_MS
+        if now_ms >= self._next_check_ms:
+            self._next_check_ms = now_ms + ZONE_CHECK_MS
             self._zoned = self._within(now_ms, lat, lon)
         if now_ms >= self._change_ms:
             self._change(now_ms)
@@ -74,7 +82,7 @@ class Outages:
         self._start(np.flatnonzero(self.offline & ~before), now_ms)
         return self._stop(np.flatnonzero(before & ~self.offline), now_ms)
 
-    def close(self, now_ms: int) -> tuple[list[int], list[Spell]]:
+    def close(self, now_ms: int) -> tuple[list[int], list[PastOutage]]:
         """End all outages, as at the end of a run."""
         rows = np.flatnonzero(self.offline)
         self.offline = np.zeros_like(self.offline)
@@ -110,7 +118,136 @@ class Outages:
         scheduled = "loss" if self._set.outage_at_s is None else "scheduled"
         self._causes.update((row, "dead_zone" if self._zoned[row] else scheduled) for row in rows.tolist())
 
-    def _stop(self, rows: Ints, now_ms: int) -> tuple[list[int], list[Spell]]:
+    def _stop(self, rows: Ints, now_ms: int) -> tuple[list[int], list[PastOutage]]:
         back = rows.tolist()
-        spells = [Spell(k, int(self._since_ms[k]), now_ms, self._causes.pop(k)) for k in back]
-        return back, spells
+        ended = [PastOutage(k, int(self._since_ms[k]), now_ms, self._causes.pop(k)) for k in back]
+        return back, ended
+
+
+@dataclass(slots=True)
+class _Hold:
+    """What one vehicle keeps; frames oldest first."""
+
+    frames: deque[Outgoing] = field(default_factory=deque)
+    urgent: deque[Outgoing] = field(default_factory=deque)
+    size: int = 0
+    uploading: bool = False
+
+    def push(self, item: Outgoing) -> None:
+        self.frames.append(item)
+        self.size += len(item.payload)
+
+    def pop(self, newest: bool) -> Outgoing:
+        item = self.frames.pop() if newest else self.frames.popleft()
+        self.size -= len(item.payload)
+        return item
+
+
+class Store:
+    """The on-board stores of a fleet; only vehicles that keep something cost anything.
+
+    A store is bounded by frames, bytes and age; what goes is counted. Stored frames leave beside the live
+    ones at a bounded rate; ``sent_ms`` is written into a frame when it leaves. Messages of other channels
+    (crash records) are few and precious: they are kept without a bound and leave first, as they are.
+    """
+
+    def __init__(
+        self, settings: LinkShares, restamp: Restamp, gone: Callable[[Outgoing], None] = lambda _: None
+    ) -> None:
+        self._set = settings
+        self._restamp = restamp
+        self._gone = gone
+        self._holds: dict[int, _Hold] = {}
+        self._turns: list[tuple[float, int]] = []
+        """Whose next stored frame leaves when: a heap of (ms, vehicle)."""
+        self.stored = 0
+        self.dropped = 0
+
+    def __len__(self) -> int:
+        return sum(len(hold.frames) + len(hold.urgent) for hold in self._holds.values())
+
+    def put(self, item: Outgoing) -> None:
+        """Keep a message of a vehicle without a link."""
+        hold = self._holds.setdefault(item.vehicle, _Hold())
+        if item.channel != "telemetry":
+            hold.urgent.append(item)
+            return
+        self.stored += 1
+        self._age(hold, item.due_ms)
+        if self._set.store_full == "newest" and self._over(hold, item):
+            self._drop(item)
+            return
+        while hold.frames and self._over(hold, item):
+            self._drop(hold.pop(newest=False))
+        hold.push(item)
+
+    def _drop(self, item: Outgoing) -> None:
+        self.dropped += 1
+        self._gone(item)
+
+    def frames(self) -> Iterator[Outgoing]:
+        """The frames kept now."""
+        for hold in self._holds.values():
+            yield from hold.frames
+
+    def _over(self, hold: _Hold, item: Outgoing) -> bool:
+        bytes_over = self._set.store_bytes and hold.size + len(item.payload) > self._set.store_bytes
+        return len(hold.frames) >= self._set.store_frames or bool(bytes_over)
+
+    def _age(self, hold: _Hold, now_ms: int) -> None:
+        oldest_ms = now_ms - 1000 * self._set.store_age_s
+        while hold.frames and hold.frames[0].due_ms < oldest_ms:
+            self._drop(hold.pop(newest=False))
+
+    def link_back(self, vehicles: Iterable[int], now_ms: int) -> None:
+        """Begin to upload what these vehicles keep."""
+        for vehicle in vehicles:
+            hold = self._holds.get(vehicle)
+            if hold is not None and not hold.uploading:
+                hold.uploading = True
+                heapq.heappush(self._turns, (float(now_ms), vehicle))
+
+    def release(self, until_ms: int, offline: Bools) -> Iterator[Outgoing]:
+        """Messages that leave before ``until_ms``, each with its time."""
+        while self._turns and self._turns[0][0] < until_ms:
+            at, vehicle = heapq.heappop(self._turns)
+            hold = self._holds[vehicle]
+            if offline[vehicle]:
+                hold.uploading = False
+                continue
+            now_ms = math.floor(at)
+            yield from (replace(item, due_ms=now_ms) for item in hold.urgent)
+            hold.urgent.clear()
+            self._age(hold, now_ms)
+            if hold.frames:
+                yield self._leaving(hold.pop(self._set.upload_order == "newest"), now_ms)
+            if hold.frames:
+                heapq.heappush(self._turns, (at + 1000 / self._set.upload_rate, vehicle))
+            else:
+                del self._holds[vehicle]
+
+    def flush(self, now_ms: int) -> list[Outgoing]:
+        """All that is left, leaving at once: the end of a run."""
+        self._turns.clear()
+        rest: list[Outgoing] = []
+        for hold in self._holds.values():
+            rest += [replace(item, due_ms=now_ms) for item in hold.urgent]
+            self._age(hold, now_ms)
+            while hold.frames:
+                rest.append(self._leaving(hold.pop(self._set.upload_order == "newest"), now_ms))
+        self._holds.clear()
+        return rest
+
+    def _leaving(self, item: Outgoing, now_ms: int) -> Outgoing:
+        payload = stamped(item.payload, self._restamp(item, now_ms))
+        flag = item.flag if item.flag.startswith("clock") else "stored"
+        return replace(item, due_ms=now_ms, payload=payload, flag=flag)
+
+
+def stamped(payload: bytes, sent_ms: int) -> bytes:
+    """The frame with another ``sent_ms``; all other bytes stay."""
+    begin = payload.index(_SENT_KEY) + len(_SENT_KEY)
+    end = begin
+    while payload[end] in b"-0123456789":
+        end += 1
+    return b"%b%d%b" % (payload[:begin], sent_ms, payload[end:])

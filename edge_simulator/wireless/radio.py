@@ -1,6 +1,6 @@
-"""The way from a vehicle to the broker: outages, the store on board, device clocks and cloned devices.
+"""The link of a fleet as a whole: outages, the store on board, device clocks and cloned devices.
 
-One of these stands between a fleet's frames and its queue of messages. What is switched off costs nothing.
+It stands between a fleet's frames and its queue of messages. What is switched off costs nothing.
 """
 
 from __future__ import annotations
@@ -13,13 +13,10 @@ import numpy as np
 
 from edge_simulator.geo import Bools, Floats, Ints
 from edge_simulator.scenario import Scenario
-from edge_simulator.telemetry.outbox import Outgoing
-from edge_simulator.telemetry.sequences import Device, Sequences
+from edge_simulator.telemetry.outbox import Device, Outgoing, Sequences
 from edge_simulator.wireless import link
-from edge_simulator.wireless.clocks import Clocks
-from edge_simulator.wireless.clones import Clones
-from edge_simulator.wireless.outage import Outages, Spell
-from edge_simulator.wireless.store import Store
+from edge_simulator.wireless.devices import Clocks, Clones
+from edge_simulator.wireless.outage import Outages, PastOutage, Store
 
 Truth = dict[str, Any]
 
@@ -58,12 +55,13 @@ class Radio:
         if self._clones is None:
             self._begin(start_ms, lat, lon)
         if not self.clocks.right:
-            unset = self.clocks.start(on, self._now_ms)
-            self._tell_unset(unset.tolist())
+            for vehicle in self.clocks.start(on, self._now_ms).tolist():
+                until_ms = self.clocks.fix_ms(vehicle)
+                self._report("clock", vehicle, self._now_ms, until_ms, {"cause": "not_set"})
         if self._outages is not None:
-            back, spells = self._outages.step(self._now_ms, lat, lon)
+            back, ended = self._outages.step(self._now_ms, lat, lon)
             self._store.link_back(back, slot_ms)
-            self._tell_outages(spells)
+            self._report_outages(ended)
 
     def _begin(self, start_ms: int, lat: Floats, lon: Floats) -> None:
         self._start_ms = start_ms
@@ -72,9 +70,9 @@ class Radio:
         self._counts["free_clocks"] = int(self.clocks.free.sum())
         for source, victim in self._clones.pairs.items():
             details = {"boot_id": Clones.boot_id(start_ms), "moves_like": self._ids[source]}
-            self._tell("clone", victim, 0, None, details)
+            self._report("clone", victim, 0, None, details)
         for vehicle, details in self.clocks.worst().items():
-            self._tell("clock", vehicle, 0, None, {"cause": "free_running", **details})
+            self._report("clock", vehicle, 0, None, {"cause": "free_running", **details})
 
     def fates(self, rows: Ints, fate: Ints, delay: Ints) -> tuple[Ints, Ints]:
         """Fates and delays of frames; without a link nothing on the air befalls them: they are stored."""
@@ -153,8 +151,8 @@ class Radio:
         """End all outages and hand out what is still on board: the end of a run."""
         if self._outages is None:
             return []
-        _, spells = self._outages.close(now_ms - self._start_ms)
-        self._tell_outages(spells)
+        _, ended = self._outages.close(now_ms - self._start_ms)
+        self._report_outages(ended)
         rest = self._store.flush(now_ms)
         self._recount()
         return rest
@@ -169,19 +167,14 @@ class Radio:
 
     def truth(self) -> list[Truth]:
         """What became known since the last call."""
-        told, self._truth = self._truth, []
-        return told
+        found, self._truth = self._truth, []
+        return found
 
-    def _tell_outages(self, spells: Sequence[Spell]) -> None:
-        for spell in spells:
-            self._tell("outage", spell.vehicle, spell.from_ms, spell.to_ms, {"cause": spell.cause})
+    def _report_outages(self, ended: Sequence[PastOutage]) -> None:
+        for outage in ended:
+            self._report("outage", outage.vehicle, outage.from_ms, outage.to_ms, {"cause": outage.cause})
 
-    def _tell_unset(self, vehicles: Sequence[int]) -> None:
-        for vehicle in vehicles:
-            until_ms = self.clocks.fix_ms(vehicle)
-            self._tell("clock", vehicle, self._now_ms, until_ms, {"cause": "not_set"})
-
-    def _tell(
+    def _report(
         self, kind: str, vehicle: int, from_ms: int, to_ms: int | None, details: dict[str, Any]
     ) -> None:
         self._truth.append({

@@ -8,6 +8,7 @@ import pytest
 from edge_simulator import faults
 from edge_simulator.scenario import Cadence, LinkShares, cadence
 from edge_simulator.wireless import link
+from edge_simulator.wireless.settings import from_mapping
 from infra.contract.errors import ConfigError
 from infra.settings.values import duration_ms
 
@@ -75,9 +76,9 @@ def test_faults_by_count_by_share_and_at_a_rate() -> None:
 
 def test_shares_beyond_one_are_refused() -> None:
     with pytest.raises(ConfigError, match="exceed 1"):
-        LinkShares(late=0.6, lost=0.6)
+        from_mapping({"late": 0.6, "lost": 0.6}, "link")
     with pytest.raises(ConfigError, match="--late 2"):
-        LinkShares(late=2)
+        from_mapping({"late": 2}, "link")
 
 
 def test_fates_come_in_the_shares_asked_for_and_delays_on_their_side_of_the_bound() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from edge_simulator.scenario import Scenario, cadence
 from edge_simulator.stages import from_list, on_line, turns
-from edge_simulator.telemetry.turnout import Turnout
+from edge_simulator.telemetry.reporting_schedule import ReportingSchedule
 from edge_simulator.world import World
 from infra.contract.errors import ConfigError
 
@@ -79,12 +79,12 @@ def test_a_parked_vehicle_reports_at_its_own_interval_and_once_when_it_parks() -
         seed=5, vehicles=2, cadence=cadence(2, None, 1000), start_ms=0, frames_per_vehicle=None,
         parked_every_ms=10_000,
     )  # fmt: skip
-    turnout = Turnout(sc)
+    schedule = ReportingSchedule(sc)
     parked = np.array([False, False])
     reports: list[list[int]] = []
     for second in range(30):
         parked[1] = second >= 3
-        reports.append(turnout.reporting(slice(0, 2), parked, 1000 * second).tolist())
+        reports.append(schedule.reporting(slice(0, 2), parked, 1000 * second).tolist())
     assert all(0 in rows for rows in reports)
     assert [second for second, rows in enumerate(reports) if 1 in rows] == [0, 1, 2, 3, 13, 23]
 

@@ -1,4 +1,4 @@
-"""The ring and the record: resolution, both profiles, what makes a record incomplete."""
+"""The ring, the record and the memory: resolution, both profiles, what is incomplete, which events stay."""
 
 from __future__ import annotations
 
@@ -157,3 +157,55 @@ def test_the_belt_is_that_of_1_s_before() -> None:
         unbelted = {"driver_belt_on": np.array([back > 5])}
         ring.record(ZERO_MS - 100 * back, sample(50.0) | unbelted)
     assert record_of(HARD, ring)["belt_on"] is True
+
+
+@pytest.mark.parametrize(
+    ("stored", "held"),
+    [
+        pytest.param("c0 c1 c2", "c1 c2", id="without a deployment the oldest goes when a third comes"),
+        pytest.param("a0 c0 c1 c2 c3 c4 c5", "a0 c4 c5", id="a deployment is never overwritten"),
+        pytest.param("a0 a1 c0 c1 a2", "a0 a1 c1 a2", id="a deployment replaces the oldest without"),
+    ],
+)
+def test_which_events_a_memory_holds(stored: str, held: str) -> None:
+    """Names beginning with ``a`` are deployments; all are crashes of their own."""
+    memory = Memory()
+    for k, name in enumerate(stored.split()):
+        assert memory.store(name, 60_000 * k, locked=name.startswith("a")) is not None
+    assert [event.crash_id for event in memory.events] == held.split()
+
+
+def test_a_memory_full_of_deployments_takes_nothing_more() -> None:
+    memory = Memory()
+    for k in range(4):
+        memory.store(f"a{k}", 60_000 * k, locked=True)
+    assert memory.store("a4", 300_000, locked=True) is None
+    assert memory.store("c0", 300_000, locked=False) is None
+    assert [event.crash_id for event in memory.events] == ["a0", "a1", "a2", "a3"]
+
+
+def test_a_second_event_within_5_s_belongs_to_the_first() -> None:
+    memory = Memory()
+    first = memory.store("c0", 1000, locked=False)
+    second = memory.store("c1", 6000, locked=True)
+    assert first is not None
+    assert second is not None
+    assert (first.number, second.number, second.first) == (1, 2, first)
+
+
+def test_an_event_more_than_5_s_later_is_a_crash_of_its_own() -> None:
+    memory = Memory()
+    memory.store("c0", 1000, locked=False)
+    later = memory.store("c1", 6001, locked=False)
+    assert later is not None
+    assert (later.number, later.first) == (1, None)
+
+
+def test_a_third_event_of_one_crash_is_kept_only_with_a_deployment() -> None:
+    memory = Memory()
+    memory.store("c0", 0, locked=False)
+    memory.store("c1", 1000, locked=False)
+    assert memory.store("c2", 2000, locked=False) is None
+    third = memory.store("a0", 3000, locked=True)
+    assert third is not None
+    assert third.number == 2

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from edge_simulator.geo import Floats
-from edge_simulator.telemetry.slow_signals import TYRE_NOISE_KPA
+from edge_simulator.telemetry.instruments import TYRE_NOISE_KPA
 from edge_simulator.vehicle import brakes, cycles, thermal, vehicles
 from edge_simulator.vehicle.cycles import CYCLES, Ride, follow, machine_for
 from edge_simulator.vehicle.machine import Machine

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import orjson
 import pytest
 
 from edge_simulator.telemetry.outbox import Outgoing
-from edge_simulator.wireless.link_settings import LinkShares, from_mapping
-from edge_simulator.wireless.outage import Outages
-from edge_simulator.wireless.store import Store, stamped
+from edge_simulator.wireless.outage import Outages, Store, stamped
+from edge_simulator.wireless.settings import LinkShares, from_mapping
 from infra.contract.errors import ConfigError
 
 HERE = np.zeros(10)
@@ -157,6 +154,6 @@ def test_a_wrong_link_setting_is_named(raw: dict[str, object], message: str) -> 
 
 
 def test_settings_from_a_mapping_are_those_named() -> None:
-    assert from_mapping({"outage_share": 0.2, "outage_at_s": 30}, "x") == replace(
-        LinkShares(), outage_share=0.2, outage_at_s=30
+    assert from_mapping({"outage_share": 0.2, "outage_at_s": 30}, "x") == LinkShares(
+        outage_share=0.2, outage_at_s=30
     )

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from edge_simulator.wireless.link_settings import LinkShares
+from edge_simulator.wireless.settings import LinkShares
 from edge_simulator.world import World
 from infra.contract import frame
 from tests.support_radio import BASE, FRAMES, START_MS, N, Story, identity

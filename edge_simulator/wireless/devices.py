@@ -1,24 +1,30 @@
-"""The devices' own clocks: error and drift of those that run free, and clocks not set since the last start.
+"""The devices: clocks that err, drift or are not set, and second devices under a vehicle's identity.
 
 Arrays are [n_vehicles]. True time is the run's; a device only knows its own.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import orjson
 
 from edge_simulator.geo import Bools, Floats, Ints
-from edge_simulator.wireless.link_settings import LinkShares
+from edge_simulator.wireless.settings import LinkShares
+from infra.contract import frame
 
 SYNC_S = 64.0
 """A device with GNSS time sets its clock so often; in between it drifts."""
 BOOT_MS = 2000
 """A device has been up so long when its first sample is taken."""
-TOLD_OFFSET_MS = 1000.0
-TOLD_DRIFT_PPM = 100.0
-"""A clock worse than one of these is told in the truth."""
+BOOT_AHEAD_MS = 3_600_000
+"""A clone was started so much earlier than the run: its boot id is its own."""
+CANDIDATES = 8
+REPORTED_OFFSET_MS = 1000.0
+REPORTED_DRIFT_PPM = 100.0
+"""A clock worse than one of these is reported in the truth."""
 
 
 class Clocks:
@@ -75,8 +81,8 @@ class Clocks:
         adrift_s = np.where(self.free[rows], since_s, np.remainder(since_s, SYNC_S))
         shown = start_ms + true_ms + np.rint(self._offset_ms[rows] + 1e-3 * self._ppm[rows] * adrift_s)
         uptime = np.maximum(true_ms - self._boot_ms[rows], 0.0)
-        told: Ints = np.where(self.unset(rows, now_ms), uptime, shown).astype(np.int64)
-        return told
+        read: Ints = np.where(self.unset(rows, now_ms), uptime, shown).astype(np.int64)
+        return read
 
     def fix_ms(self, vehicle: int) -> int:
         """When the clock of a vehicle is set, ms after the start."""
@@ -84,8 +90,62 @@ class Clocks:
 
     def worst(self) -> dict[int, dict[str, Any]]:
         """The vehicles whose clock is wrong for the whole run: error at the start and drift."""
-        bad = (np.abs(self._offset_ms) > TOLD_OFFSET_MS) | (self.free & (np.abs(self._ppm) > TOLD_DRIFT_PPM))
+        bad = (np.abs(self._offset_ms) > REPORTED_OFFSET_MS) | (
+            self.free & (np.abs(self._ppm) > REPORTED_DRIFT_PPM)
+        )
         return {
             k: {"offset_ms": round(float(self._offset_ms[k]), 1), "drift_ppm": round(float(self._ppm[k]), 2)}
             for k in np.flatnonzero(bad).tolist()
         }
+
+
+class Clones:
+    """Which vehicle's motion (the source) is also reported under whose identity (the victim).
+
+    A victim's clone moves like a source of the same kind of powertrain, the farthest of a few drawn ones.
+    """
+
+    def __init__(
+        self, share: float, rng: np.random.Generator, powertrain: Sequence[str], lat: Floats, lon: Floats
+    ) -> None:
+        n = len(powertrain)
+        self._victim = np.full(n, -1, dtype=np.int64)
+        self._seq = np.zeros(n, dtype=np.int64)
+        wanted = max(1, round(share * n)) if share > 0 and n > 1 else 0
+        kinds = np.array(powertrain)
+        for victim in rng.permutation(n)[:wanted].tolist():
+            source = self._source(victim, kinds, rng, lat, lon)
+            self._victim[source] = victim
+        self.pairs = {int(s): int(self._victim[s]) for s in np.flatnonzero(self._victim >= 0)}
+
+    def _source(
+        self, victim: int, kinds: np.ndarray, rng: np.random.Generator, lat: Floats, lon: Floats
+    ) -> int:
+        free = np.flatnonzero((self._victim < 0) & (np.arange(len(kinds)) != victim))
+        alike = free[kinds[free] == kinds[victim]]
+        drawn = rng.permutation(alike if len(alike) else free)[:CANDIDATES]
+        away = (lat[drawn] - lat[victim]) ** 2 + (lon[drawn] - lon[victim]) ** 2
+        return int(drawn[away.argmax()])
+
+    def among(self, rows: Ints) -> list[int]:
+        """Places in ``rows`` whose frames a clone sends too."""
+        return np.flatnonzero(self._victim[rows] >= 0).tolist() if self.pairs else []
+
+    def frame(self, source: int, payload: bytes, victim_id: str, start_ms: int) -> bytes:
+        """The clone's own frame, made of its source's."""
+        body = orjson.loads(payload)
+        body |= {
+            "vehicle_id": victim_id, "boot_id": self.boot_id(start_ms), "seq": int(self._seq[source]),
+        }  # fmt: skip
+        self._seq[source] += 1
+        return frame.encode(body)
+
+    def counted(self, vehicle_ids: Sequence[str], start_ms: int) -> list[tuple[tuple[str, int], int]]:
+        """Vehicle id, boot id and next sequence number of each clone."""
+        boot_id = self.boot_id(start_ms)
+        return [((vehicle_ids[v], boot_id), int(self._seq[s])) for s, v in self.pairs.items()]
+
+    @staticmethod
+    def boot_id(start_ms: int) -> int:
+        """The boot id of all clones of a run."""
+        return start_ms - BOOT_AHEAD_MS

@@ -11,7 +11,7 @@ from edge_simulator.scenario import Scenario
 NEVER_MS = -(10**15)
 
 
-class Turnout:
+class ReportingSchedule:
     """Keeps who is on line and who reported when; times are the run's clock, ms."""
 
     def __init__(self, scenario: Scenario) -> None:

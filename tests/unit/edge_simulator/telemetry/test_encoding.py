@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from edge_simulator.geo import Bools, Floats, Ints
-from edge_simulator.telemetry.frames import _ABSENT, Encoder, Heads, SampleRing
+from edge_simulator.telemetry.encoding import ABSENT, Encoder, Heads, SampleRing
 from edge_simulator.vin import make
 from infra.contract import frame
 from infra.contract.signals import BY_NAME, FAST, SLOW, Signal
 
-KINDS = sorted(_ABSENT)
+KINDS = sorted(ABSENT)
 NUMBERS = [s for s in SLOW if s.kind == "number"]
 FLAGS = [s.name for s in SLOW if s.kind == "flag"]
 SAMPLES = 10
@@ -41,7 +41,7 @@ class Group:
         self.samples, self.slow, self.flags = samples, slow, flags
 
     def expected(self, k: int, head: dict[str, int], codes: list[str]) -> bytes:
-        absent, electric = _ABSENT[self.kinds[k]], self.kinds[k] == "electric"
+        absent, electric = ABSENT[self.kinds[k]], self.kinds[k] == "electric"
         body: dict[str, Any] = {"schema": 1, "vehicle_id": self.ids[k], **head}
         for s in FAST:
             body[s.name] = [on_wire(s, float(sample[s.name][k])) for sample in self.samples]

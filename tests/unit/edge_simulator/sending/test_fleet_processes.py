@@ -6,7 +6,7 @@ import pytest
 
 from edge_simulator.faults.plan import Wanted
 from edge_simulator.scenario import Scenario, cadence
-from edge_simulator.sending import fleet_processes as parts
+from edge_simulator.sending import fleet_processes
 from edge_simulator.stages import Schedule, Stage
 from edge_simulator.world import World
 from infra.contract.errors import ConfigError
@@ -19,7 +19,7 @@ WHOLE = Scenario(
 
 
 def test_vehicles_limits_counted_faults_and_rates_add_up_to_the_whole() -> None:
-    found = parts.split(WHOLE, 3)
+    found = fleet_processes.split(WHOLE, 3)
     assert [(p.first, p.vehicles) for p in found] == [(0, 3), (3, 4), (7, 4)]
     assert [p.limit for p in found] == [6, 7, 7]
     assert [[w.count for w in p.faults if w.name == "crash"] for p in found] == [[1], [1], [1]]
@@ -28,14 +28,14 @@ def test_vehicles_limits_counted_faults_and_rates_add_up_to_the_whole() -> None:
 
 
 def test_shares_go_to_all_parts_and_a_named_vehicle_to_the_one_it_is_in() -> None:
-    found = parts.split(WHOLE, 3)
+    found = fleet_processes.split(WHOLE, 3)
     assert [[w.share for w in p.faults if w.name == "overheating"] for p in found] == [[0.1], [0.1], [0.1]]
     assert [[w.vehicle for w in p.faults if w.name == "pothole"] for p in found] == [[], [], [0]]
 
 
 def test_the_parts_identities_are_those_of_the_whole_fleet_each_once() -> None:
     whole = World(WHOLE).vehicle_ids
-    found = [World(p) for p in parts.split(WHOLE, 3)]
+    found = [World(p) for p in fleet_processes.split(WHOLE, 3)]
     assert [name for world in found for name in world.vehicle_ids] == whole
     assert len(set(whole)) == 11
     first, second = (world.fleet.state for world in found[1:])
@@ -45,7 +45,7 @@ def test_the_parts_identities_are_those_of_the_whole_fleet_each_once() -> None:
 
 def test_more_processes_than_vehicles_are_refused() -> None:
     with pytest.raises(ConfigError, match="--processes 12"):
-        parts.split(WHOLE, 12)
+        fleet_processes.split(WHOLE, 12)
 
 
 def test_a_merged_summary_adds_counts_and_keeps_the_slowest_acknowledgements() -> None:
@@ -57,7 +57,7 @@ def test_a_merged_summary_adds_counts_and_keeps_the_slowest_acknowledgements() -
         "run_id": "r.1", "vehicles": 4, "generated": 20, "link": {"lost": 2}, "started_ms": 90,
         "puback_ms": {"p50": 2.5, "p99": None}, "ended_ms": None, "finished": False,
     }  # fmt: skip
-    assert parts.merged("r", [one, two]) == {
+    assert fleet_processes.merged("r", [one, two]) == {
         "run_id": "r", "seed": 3, "boot_id": 9, "vehicles": 7, "generated": 30, "link": {"lost": 3},
         "puback_ms": {"p50": 2.5, "p99": None}, "started_ms": 90, "ended_ms": None, "finished": False,
         "processes": 2, "parts": ["r.0", "r.1"],

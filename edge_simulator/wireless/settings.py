@@ -1,0 +1,176 @@
+"""What the radio, the on-board store and the device clocks do wrong: plain fields, checked when made."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError, model_validator
+
+from infra.contract.errors import ConfigError
+
+
+def _share(value: float) -> float:
+    if not 0 <= value <= 1:
+        raise ValueError("a share of 0..1 is wanted")
+    return value
+
+
+def _amount(value: float) -> float:
+    if not value >= 0:
+        raise ValueError("0 or more is wanted")
+    return value
+
+
+def _positive(value: float) -> float:
+    if not value > 0:
+        raise ValueError("more than 0 is wanted")
+    return value
+
+
+Share = Annotated[float, AfterValidator(_share)]
+Amount = Annotated[float, AfterValidator(_amount)]
+Positive = Annotated[float, AfterValidator(_positive)]
+Which = Literal["oldest", "newest"]
+
+
+class LinkShares(BaseModel):
+    """Mishaps of link and clock; all are off by default.
+
+    The first seven are shares of frames and exclude each other: a frame meets at most one.
+    """
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
+
+    late: Share = 0.0
+    late_beyond: Share = 0.0
+    duplicate: Share = 0.0
+    disorder: Share = 0.0
+    lost: Share = 0.0
+    clock_ahead: Share = 0.0
+    clock_unset: Share = 0.0
+    poison: Share = 0.0
+    """Share of messages added that nobody can understand; not part of the frames."""
+
+    outage_share: Share = 0.0
+    """Share of vehicles that lose the link, again and again (once with ``outage_at_s``)."""
+    outage_at_s: Amount | None = None
+    """When all of them lose it, after the run's start; None: each at its own times."""
+    outage_gap_s: Positive = 600.0
+    """Mean time from the end of a vehicle's outage to its next one."""
+    outage_median_s: Positive = 45.0
+    """Median length of an outage, log-normal ..."""
+    outage_spread: Amount = 0.8
+    """... with this standard deviation of its logarithm."""
+    outage_min_s: Amount = 0.0
+    outage_max_s: float = 0.0
+    """More than 0: lengths are drawn evenly from ``outage_min_s`` to this instead."""
+    dead_zone_lat_deg: float = 0.0
+    dead_zone_lon_deg: float = 0.0
+    dead_zone_radius_m: Amount = 0.0
+    """More than 0: no vehicle has a link within this of the point."""
+    dead_zone_from_s: Amount = 0.0
+    dead_zone_to_s: float = math.inf
+
+    store_frames: Annotated[int, AfterValidator(_positive)] = 3600
+    """Frames a vehicle keeps while it has no link."""
+    store_bytes: Annotated[int, AfterValidator(_amount)] = 0
+    """Bytes it keeps at most; 0: only the frames count."""
+    store_age_s: Positive = 86_400.0
+    """What is older is dropped."""
+    store_full: Which = "oldest"
+    """Which frame goes when the store is full."""
+    upload_rate: Positive = 20.0
+    """Stored frames a second that a vehicle sends beside its live ones, once the link is back."""
+    upload_order: Which = "oldest"
+
+    clock_offset_s: Amount = 0.0
+    """Standard deviation of the error of a clock that runs free."""
+    clock_drift_ppm: Amount = 0.0
+    """Standard deviation of every clock's rate."""
+    clock_far_share: Share = 0.0
+    """Share of the free clocks that are off by ``clock_far_s`` and ``clock_far_ppm`` instead."""
+    clock_far_s: Amount = 180.0
+    clock_far_ppm: Amount = 200.0
+    gnss_sync: Share = 0.8
+    """Share of devices that set their clock by GNSS time; the others run free."""
+    clock_boot_share: Share = 0.0
+    """Share of starts after which the clock says 1970 until the first fix."""
+    clock_fix_min_s: Amount = 5.0
+    clock_fix_max_s: float = 60.0
+
+    clone_share: Share = 0.0
+    """Share of vehicles whose identity a second device uses, elsewhere."""
+
+    @model_validator(mode="after")
+    def _together(self) -> Self:
+        if sum(self.fates) > 1:
+            raise ValueError(
+                "the shares of late, duplicate, disorder, lost and clock faults exceed 1 together"
+            )
+        pairs = [("clock_fix_min_s", "clock_fix_max_s"), ("dead_zone_from_s", "dead_zone_to_s")]
+        if self.outage_min_s or self.outage_max_s:
+            pairs.append(("outage_min_s", "outage_max_s"))
+        for low, high in pairs:
+            least, most = getattr(self, low), getattr(self, high)
+            if least > most:
+                raise ValueError(f"{_option(low)} {least:g} is more than {_option(high)} {most:g}")
+        if not (abs(self.dead_zone_lat_deg) <= 90 and abs(self.dead_zone_lon_deg) <= 180):
+            where = f"{self.dead_zone_lat_deg}, {self.dead_zone_lon_deg}"
+            raise ValueError(f"dead zone at {where}: no such coordinate")
+        return self
+
+    @property
+    def fates(self) -> tuple[float, ...]:
+        """The exclusive shares in the order of :data:`edge_simulator.wireless.link.FATES`."""
+        return (
+            self.late, self.late_beyond, self.duplicate, self.disorder, self.lost,
+            self.clock_ahead, self.clock_unset,
+        )  # fmt: skip
+
+    @property
+    def has_outages(self) -> bool:
+        """Whether any vehicle can lose its link."""
+        return self.outage_share > 0 or self.dead_zone_radius_m > 0
+
+    @property
+    def has_clock_errors(self) -> bool:
+        """Whether any device's clock can be wrong on its own (not by a frame's fate)."""
+        free = self.gnss_sync < 1 and (self.clock_offset_s > 0 or self.clock_far_share > 0)
+        return free or self.clock_drift_ppm > 0 or self.clock_boot_share > 0
+
+
+def from_mapping(raw: Mapping[str, Any], where: str) -> LinkShares:
+    """The settings in a mapping of field names, as a scenario file has them.
+
+    Raises ConfigError naming ``where``, the key and what is wanted.
+    """
+    try:
+        return LinkShares.model_validate(raw)
+    except ValidationError as error:
+        raise ConfigError(f"{where}: {_reason(error)}") from error
+
+
+def _reason(error: ValidationError) -> str:
+    first = error.errors()[0]
+    text = first["msg"].removeprefix("Value error, ")
+    if not first["loc"]:
+        return text
+    key, value = str(first["loc"][0]), first["input"]
+    match first["type"]:
+        case "extra_forbidden":
+            near = difflib.get_close_matches(key, LinkShares.model_fields, 1)
+            return f"there is no link setting {key!r}" + (f"; did you mean {near[0]}?" if near else "")
+        case "float_type":
+            return f"{key} {value!r}: a number is wanted"
+        case "int_type":
+            return f"{key} {value!r}: a whole number is wanted"
+        case "literal_error":
+            text = "oldest or newest is wanted"
+    return f"{_option(key)} {value}: {text}"
+
+
+def _option(name: str) -> str:
+    return "--" + name.replace("_", "-")
