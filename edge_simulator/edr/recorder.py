@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 from edge_simulator.edr.pulse import Pulse
 from edge_simulator.edr.trigger import AIR_BAGS, FITTED, POINT_MS, POINTS, Axis, Finding
 from edge_simulator.geo import Bools, Floats
-from infra.contract.messages import CHUNK_BYTES
 from infra.contract.frame import SCHEMA
-from infra.contract.messages import PRE_CRASH, crash_digest
+from infra.contract.messages import CHUNK_BYTES, PRE_CRASH, crash_digest
 
 STEPS = MappingProxyType({"speed_kmh": 1, "accelerator_pct": 1, "engine_rpm": 100, "steering_deg": 5})
 """Resolution of the recorded numbers, 49 CFR 563.8; the steering wheel's is 5 deg here."""

@@ -24,8 +24,8 @@ from edge_simulator.sending.reactions import COUNTS, Reactions
 from edge_simulator.telemetry.outbox import Outgoing
 from edge_simulator.world import World
 from infra.contract import topics
-from infra.contract.errors import ConfigError
 from infra.contract.downlink import Verifier
+from infra.contract.errors import ConfigError
 
 CHUNK_S = 0.005
 """Messages go up to this much early, together."""
