@@ -30,7 +30,7 @@ from stream_jobs.app import queries
 
 TABLES = (
     *("vehicle_window", "road_cell_window", "road_edge_window", "vehicle_latest"),
-    *("trip", "trip_stop", "idle_episode", "harsh_event", "journey_behind"),
+    *("trip", "trip_stop", "idle_episode", "harsh_event", "late_vehicle_frames"),
 )
 EMPTY = "TRUNCATE " + ", ".join(f"odograph.{table}" for table in TABLES)
 

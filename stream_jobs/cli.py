@@ -12,7 +12,6 @@ from stream_jobs.archive import cli as archive_cli
 from stream_jobs.audit import cli as audit_cli
 from stream_jobs.crashes import cli as crash_cli
 from stream_jobs.replay import cli as replay_cli
-from stream_jobs.reprocess import backfill_cli
 from stream_jobs.reprocess import cli as recompute_cli
 from stream_jobs.roads import cli as roads_cli
 from stream_jobs.vehicles.trips_cli import trips
@@ -31,7 +30,6 @@ def register(app: typer.Typer) -> None:
     for package in (
         roads_cli,
         recompute_cli,
-        backfill_cli,
         alerts_cli,
         archive_cli,
         audit_cli,

@@ -166,8 +166,8 @@ def rehearse(
     from infra.settings.values import duration_ms, moment_ms
     from stream_jobs.alerts.text import comparison_page
     from stream_jobs.app.session import spark_when_asked
-    from stream_jobs.reprocess.backtest.compare import as_json as whole
-    from stream_jobs.reprocess.backtest.history import rehearse as run
+    from stream_jobs.reprocess.backtest import as_json as whole
+    from stream_jobs.reprocess.backtest import backtest as run
     from stream_jobs.reprocess.plan import Span
     from stream_jobs.rules.model import load_rules
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from stream_jobs.reprocess.backtest.compare import Change, Comparison, Episode, by_rule
+from stream_jobs.reprocess.backtest import Change, Comparison, Episode, by_rule
 from stream_jobs.rules.cohort.metrics import Metric
 from stream_jobs.rules.model import Rule
 

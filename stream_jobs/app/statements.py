@@ -71,7 +71,7 @@ WHERE w.revision > 0 AND l.repaired_at IS NOT NULL AND l.vehicle_id = s.vehicle_
 """A restated window that the stream touches again has to be restated again: its late frames reopen."""
 
 REOPEN_JOURNEYS: Final = """
-UPDATE odograph.journey_behind SET repaired_at = NULL
+UPDATE odograph.late_vehicle_frames SET repaired_at = NULL
 WHERE vehicle_id = ANY(%(vehicles)s) AND repaired_at > now() - INTERVAL '1 day'
 """
 

@@ -32,8 +32,8 @@ from stream_jobs.maintenance.retention import drop_expired
 from stream_jobs.maintenance.rollups import RollUps
 from stream_jobs.maintenance.task import PeriodicTask, TaskMetrics, TaskRunner
 from stream_jobs.maintenance.trends import renew
-from stream_jobs.reprocess.turn import MAINTENANCE, TurnLostError, hold, turn
 from stream_jobs.reprocess.work import Repair
+from stream_jobs.reprocess.writer_lock import MAINTENANCE, LockLostError, require_lock, writer_lock
 from stream_jobs.roads.update import NetworkFile, RoadHistory, place_stops, predict_arrivals
 from stream_jobs.rules.cohort.update import CohortUpdate
 
@@ -89,7 +89,7 @@ class Maintenance:
         try:
             while not self._stop.is_set():
                 self._databases = [lock]
-                with turn(lock, MAINTENANCE) as ours:
+                with writer_lock(lock, MAINTENANCE) as ours:
                     self._standby = not ours
                     if ours:
                         self._work(lock)
@@ -116,8 +116,8 @@ class Maintenance:
         log.info("running", tasks=[task.name for task in tasks])
         try:
             while not self._stop.wait(LOCK_POLL_S):
-                lock.run(lambda connection: hold(connection, MAINTENANCE))
-        except TurnLostError:
+                lock.run(lambda connection: require_lock(connection, MAINTENANCE))
+        except LockLostError:
             log.warning("the connection with the lock was lost: waiting for the lock again")
         finally:
             ended.set()

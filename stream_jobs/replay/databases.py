@@ -22,7 +22,7 @@ connected = partial(
 _BEHIND: Final = """
 SELECT coalesce(sum(b.frames), 0)
 FROM (SELECT vehicle_id, max(to_time) AS until, sum(frames) AS frames
-      FROM odograph.journey_behind WHERE repaired_at IS NULL GROUP BY vehicle_id) b
+      FROM odograph.late_vehicle_frames WHERE repaired_at IS NULL GROUP BY vehicle_id) b
 WHERE EXISTS (SELECT 1 FROM odograph.trip_stop s WHERE s.vehicle_id = b.vehicle_id AND s.began_at >= b.until)
    OR NOT EXISTS (SELECT 1 FROM odograph.trip t WHERE t.vehicle_id = b.vehicle_id AND t.phase = 'open')
 """

@@ -1,9 +1,9 @@
-"""``odograph recompute``: a span of time made anew from the archive."""
+"""``odograph recompute`` and ``odograph backfill``: time made again from the archive, days put into it."""
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict
+import json as jsons
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command to the application."""
-    app.command("recompute")(recompute)
+    """Add the commands to the application."""
+    app.command()(recompute)
+    app.command()(backfill)
 
 
 def recompute(
@@ -28,68 +29,50 @@ def recompute(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="what was restated, as JSON")] = False,
 ) -> None:
-    """Make windows, trips and alerts anew from the archive, with the transforms of the stream.
+    """Make windows, trips and alerts again from the archive, with the transforms of the stream.
 
-    Restated, under the next revision, is what is not stored just so: a second run changes nothing.
+    What differs from what is stored is restated under the next revision: a second run changes nothing.
     One that was killed goes on where it was. The stream may run meanwhile.
     Exit 1: a file of the archive is damaged, or a service is away; 2: nothing closed or archived in the span.
     """
+    from dataclasses import asdict
+
     from infra.clients.log import configure
     from infra.contract.errors import ConfigError
     from infra.settings.settings import load
     from infra.settings.values import moment_ms
-    from stream_jobs.reprocess.plan import Span
+    from stream_jobs.reprocess.plan import Span, moment
 
     configure("recompute")
     span = Span(moment_ms(since, "--from"), moment_ms(until, "--to"), vehicle)
     if span.until_ms <= span.from_ms:
         raise ConfigError("recompute: --to is not after --from")
-    run, counts = _run(load(), span)
-    typer.echo(json.dumps(_told(run, counts)) if as_json else _page(span, run, counts))
+    run, counts = _recompute(load(), span)
+    if as_json:
+        times = {"from": moment(run.span.from_ms).isoformat(), "to": moment(run.span.until_ms).isoformat()}
+        known = {"run": run.run_no, **times, "vehicle": run.span.vehicle_id, **asdict(counts)}
+        typer.echo(jsons.dumps(known | {"unfounded": counts.orphaned}))  # the former name of orphaned
+    else:
+        typer.echo(_page(span, run, counts))
 
 
-def _run(settings: Settings, span: Span) -> tuple[Run, Counts]:
-    import signal
-    import threading
-
+def _recompute(settings: Settings, span: Span) -> tuple[Run, Counts]:
+    from infra.clients.stop_signals import stopped_by_signals
     from infra.settings.settings import endpoints
-    from stream_jobs.app.session import spark_when_asked
-    from stream_jobs.app.topic_writer import dead_lettering
     from stream_jobs.maintenance.lookups import write_vehicle_lookup
     from stream_jobs.reprocess import work
-    from stream_jobs.reprocess.feed import Feeder
 
-    terms, addresses = settings.recompute, endpoints(settings)
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
-    database = dead_lettering(settings, addresses, "recompute", stop, terms.transaction_timeout_s)
-    try:
-        caught_up_ms = work.closed_ms(settings, addresses, database)
+    addresses = endpoints(settings)
+    with stopped_by_signals() as stop, work.tools_of(settings, addresses, "recompute", stop, _say) as tools:
+        caught_up_ms = work.closed_ms(settings, addresses, tools.database)
         closed = work.closed_span(settings, span, caught_up_ms)
         work.check_archive(settings, closed)
-        write_vehicle_lookup(database, settings.paths.home)
-        with spark_when_asked(settings, "recompute", terms.driver_mb) as session:
-            feeder = Feeder(settings, session)
-            tools = work.Tools(settings, database, addresses.db_owner_url, stop, feeder, _say)
-            return work.recompute(tools, closed, caught_up_ms)
-    finally:
-        database.close()
-
-
-def _say(done: int, of: int) -> None:
-    typer.echo(f"slice {done} of {of}", err=True)
-
-
-def _told(run: Run, counts: Counts) -> dict[str, object]:
-    from stream_jobs.reprocess.runs import moment
-
-    span = {"from": moment(run.span.from_ms).isoformat(), "to": moment(run.span.until_ms).isoformat()}
-    return {"run": run.run_no, **span, "vehicle": run.span.vehicle_id, **asdict(counts)}
+        write_vehicle_lookup(tools.database, settings.paths.home)
+        return work.recompute(tools, closed, caught_up_ms)
 
 
 def _page(asked: Span, run: Run, counts: Counts) -> str:
-    from stream_jobs.reprocess.runs import moment
+    from stream_jobs.reprocess.plan import moment
 
     span = run.span
     lines = [
@@ -99,12 +82,82 @@ def _page(asked: Span, run: Run, counts: Counts) -> str:
         f"{counts.journeys} trips, stops and events of {counts.vehicles} vehicles",
         f"alerts     {counts.alerts_added} added, {counts.alerts_changed} changed, "
         f"{counts.alerts_withdrawn} withdrawn",
-        f"late       {counts.late_frames} frames taken in that nobody had before",
+        f"late       {counts.late_frames} late frames taken in",
     ]
-    if counts.unfounded:
+    if counts.orphaned:
         lines.append(
-            f"unfounded  {counts.unfounded} stored windows have no frame in the archive: left as they are"
+            f"orphaned   {counts.orphaned} stored windows have no frame in the archive: left as they are"
         )
     if span.until_ms < asked.until_ms:
         lines.append("what is later than this span is still open: the stream may add to it")
     return "\n".join(lines)
+
+
+def backfill(
+    day_folder: Annotated[
+        Path | None, typer.Option(help="a generated day (odograph simulate --day), as .odograph/days/NAME")
+    ] = None,
+    drives: Annotated[Path | None, typer.Option(help="or a folder of recorded drives (.csv)")] = None,
+    mapping: Annotated[
+        Path | None, typer.Option(help="what the columns mean [mapping.yaml in the folder, else RSK Twizy]")
+    ] = None,
+    start: Annotated[
+        str, typer.Option(help="kept: recorded times; or when the drives begin, as 2026-11-20T08:00 (UTC)")
+    ] = "kept",
+    run_id: Annotated[
+        str | None, typer.Option(help="name of the drives' day [drives-<name of the folder>]")
+    ] = None,
+    archive_only: Annotated[
+        bool, typer.Option("--archive-only", help="no windows: needs no service; run it again without")
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="what was done, as JSON on stdout")] = False,
+) -> None:
+    """Bring records of the past into archive and windows, beside the live stream and not through it.
+
+    Files go into the archive as they are; then the batch layer makes the windows, trips and roll-ups of their
+    time. Alerts are not raised for the past. One that was killed is finished by the same command.
+
+    Exit codes: 0 done; 1 a file is damaged or a service away; 2 wrong option or a folder that cannot be used.
+    """
+    import threading
+    from dataclasses import asdict
+
+    from infra.contract.errors import ConfigError
+    from infra.settings.settings import endpoints, load
+    from stream_jobs.archive.manifest import archive_of
+    from stream_jobs.reprocess.backfill import bring_in, take_in
+
+    settings = load()
+    if (day_folder is None) == (drives is None):
+        raise ConfigError("give either --day-folder or --drives")
+    day = day_folder if drives is None else _day_of(settings, drives, mapping, start, run_id)
+    assert day is not None
+    taken = take_in(archive_of(settings.paths.home), day.absolute())
+    done = {"day": taken.name, "files": len(taken.files), "files_new": taken.fresh, "frames": taken.frames,
+            "vehicles": taken.vehicles}  # fmt: skip
+    if not archive_only and taken.pieces_ms:
+        done |= asdict(bring_in(settings, endpoints(settings), taken, _say, threading.Event()))
+    lines = (f"{name.replace('_', ' '):<16} {value}" for name, value in done.items())
+    typer.echo(jsons.dumps(done) if json else "\n".join(lines))
+
+
+def _day_of(settings: Settings, drives: Path, mapping: Path | None, start: str, run_id: str | None) -> Path:
+    from edge_simulator.recordings import drive_day
+    from edge_simulator.recordings import replay as convoys
+    from infra.contract.errors import ConfigError
+
+    begin = convoys.parse_start(start)
+    if begin == "now":
+        raise ConfigError(
+            "--start now: a back-fill is of the past; kept, or a time as 2026-11-20T08:00 (UTC)"
+        )
+    convoy = convoys.convoy(drives, mapping, 1.0, begin)
+    for recording in convoy.recordings:
+        for drive in recording.drives:
+            for text in (*drive.bad_rows, *drive.bad_values)[:5]:
+                _say(f"{drive.name}, row {text}")
+    return drive_day.make(convoy, drives, settings, run_id or f"drives-{drives.absolute().name}")
+
+
+def _say(text: str) -> None:
+    typer.echo(text, err=True)

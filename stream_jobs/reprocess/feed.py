@@ -38,22 +38,23 @@ from stream_jobs.vehicles.stage import VehicleStage, vehicle_stage
 from stream_jobs.windows.open_windows import ARCHIVED, OpenWindows, Terms, archived_frames, terms_of
 
 SMALL: Final = 250_000
-"""So many frames of a run are made anew in this process before Spark is started: that takes as long."""
+"""So many frames of a run are processed here before Spark is started: that takes as long."""
 WARM: Final = 60_000
 """A piece of fewer is not worth a job of a Spark that runs."""
 GROUP: Final = 50_000
 """So many frames are in the memory of this process at once, but for those of one vehicle."""
 MADE: Final = "kind string, vehicle_id string, body binary"
 VEHICLE, SHARES, OTHERS = "vehicle", "shares", "others"
-"""Tables in Arrow's stream format: windows by vehicle; shares of places by vehicles that are told of, and by
-the others.
-"""
+"""Arrow streams: windows by vehicle; shares of places by the vehicles that are wanted, and by the others."""
 SEEN, JOURNEY, WHOLE, STREAMED = "seen", "journey", "whole", "streamed"
 """Rows: a vehicle was read; a journey; a finding of all frames in order; one of the frames as they came."""
 
 Made = tuple[str, str | None, bytes]
 """A row of MADE."""
+_SCHEMA: Final = pa.schema({"kind": pa.string(), "vehicle_id": pa.string(), "body": pa.binary()})
+_TIMES: Final = pa.schema({"vehicle_id": pa.string(), "from_ms": pa.int64(), "until_ms": pa.int64()})
 _COLUMNS: Final = ("vehicle_id", "t0_ms", "span_ms", *ARCHIVED)
+_RECORDS: Final = ", ".join(f"r.{name}" for name in _COLUMNS)
 _WANTED: Final = """
 SELECT {what} FROM {records} r LEFT JOIN {times} w ON r.vehicle_id = w.vehicle_id
 WHERE r.verdict IN ('ok', 'late') AND (r.t0_ms >= w.from_ms AND r.t0_ms < w.until_ms{of_windows})
@@ -88,19 +89,16 @@ class Wanted:
 
     def table(self) -> pa.Table:
         """``times`` as a table."""
-        kinds = {"vehicle_id": pa.string(), "from_ms": pa.int64(), "until_ms": pa.int64()}
-        return pa.Table.from_pylist(
-            [dict(zip(kinds, each, strict=True)) for each in self.times], pa.schema(kinds)
-        )
+        rows = [dict(zip(_TIMES.names, each, strict=True)) for each in self.times]
+        return pa.Table.from_pylist(rows, _TIMES)
 
 
 @dataclass(frozen=True, slots=True)
-class Player:
+class VehicleRerun:
     """Vehicles' frames through the core. ``works``: what is asked of which; None: findings of all of them.
 
-    Where ``rules`` are asked, twice: in their order, and as the stream had them. What the two runs find
-    differently is what frames that came behind make of it. All else they have in common: a memory that is
-    cold at the begin of the span, or long rules that began before it, cancel out.
+    With ``rules``, late vehicles go through twice: in order, and as the stream had their frames. Only what the
+    two find differently comes from late frames: a memory that is cold at the begin of the span cancels out.
     """
 
     limits: CoreLimits
@@ -111,23 +109,23 @@ class Player:
 
     def __call__(self, features: Features) -> Iterator[tuple[str, Row]]:
         """``features`` in the order in which the frames came -> journeys of the works' times; findings of
-        both runs of vehicles of which a frame came behind.
+        both runs of late vehicles.
         """
         core = Core(self.limits, self.rule_set)
         if self.works is None:
             rows = core.replay(features, self.seen_ms)
             yield from ((WHOLE, row) for row in rows if isinstance(row, AlertRow))
             return
-        behind = core.behind(features) if self.rules else set[str]()
-        asked = {vehicle_id for vehicle_id in features.ids if self.works[vehicle_id].journeys} | behind
+        late = core.behind(features) if self.rules else set[str]()
+        asked = {vehicle_id for vehicle_id in features.ids if self.works[vehicle_id].journeys} | late
         for row in core.replay(features.of(asked), self.seen_ms) if asked else ():
             work = self.works[row.vehicle_id]
             if isinstance(row, AlertRow):
-                if row.vehicle_id in behind and row.event_ms >= work.since_ms:
+                if row.vehicle_id in late and row.event_ms >= work.since_ms:
                     yield WHOLE, row
             elif work.journeys and work.holds(row):
                 yield JOURNEY, row
-        for row in self._streamed(core, features.of(behind)) if behind else ():
+        for row in self._streamed(core, features.of(late)) if late else ():
             if isinstance(row, AlertRow) and row.event_ms >= self.works[row.vehicle_id].since_ms:
                 yield STREAMED, row
 
@@ -138,69 +136,63 @@ class Player:
 
 
 def changeable(rules: Sequence[Rule]) -> tuple[Rule, ...]:
-    """Rules that last and whose findings frames that came behind can change.
+    """Stateful rules whose findings late frames can change.
 
     Silence and clones are about what was received when: a late frame was not there then, and stays late.
     """
-    return tuple(
-        r for r in rules if r.stateful is not None and not isinstance(r.stateful.spec, Silence | Clone)
-    )
+    specs = ((rule, rule.stateful.spec) for rule in rules if rule.stateful is not None)
+    return tuple(rule for rule, spec in specs if not isinstance(spec, Silence | Clone))
 
 
 @dataclass(frozen=True, slots=True)
 class Remake:
     """What is sent to the workers: archived records of some vehicles in, rows of MADE out.
 
-    Windows that begin in [``windows``) are made, those by vehicle only of ``told`` (None: of all).
+    Windows that begin in [``windows``) are made, those by vehicle only of ``wanted`` (None: of all).
     """
 
     terms: Terms
     stage: VehicleStage
-    player: Player
+    rerun: VehicleRerun
     windows: Interval | None = None
-    told: frozenset[str] | None = None
+    wanted: frozenset[str] | None = None
 
     def __call__(self, records: pa.Table) -> pa.Table:
         """``records``: columns of _COLUMNS, whole vehicles, copies among them."""
-        windows = {told: OpenWindows(self.terms) for told in (True, False)}
+        windows = {wanted: OpenWindows(self.terms) for wanted in (True, False)}
         features, came = [], []
-        for (reached, told, played), some in self._parts(records):
+        for (reached, wanted, rerun), some in self._parts(records):
             for batch in archived_frames(some, self.stage.limits):
                 if reached:
-                    windows[told].take(batch, batch.believed)
-                if played:
+                    windows[wanted].take(batch, batch.believed)
+                if rerun:
                     features.append(self.stage.features(batch))
                     came.append((batch.log_offset, batch.partition, batch.received_ms))
-        rows: list[Made] = [
-            *self._tables(windows[True], (VEHICLE, SHARES)),
-            *self._tables(windows[False], (OTHERS,)),
-        ]
+        rows = [*self._tables(windows[True], (VEHICLE, SHARES)), *self._tables(windows[False], (OTHERS,))]
         if features:
             # A log is in order of receipt, and two of them (a day that was filled in has a topic and offsets
             # of its own) lie side by side by it.
             order = np.lexsort([np.concatenate(column) for column in zip(*came, strict=True)])
             in_order = joined(features).take(order)
-            made = {vehicle_id: [(SEEN, vehicle_id, b"")] for vehicle_id in in_order.ids}
-            for kind, row in self.player(in_order):
+            made: dict[str, list[Made]] = {
+                vehicle_id: [(SEEN, vehicle_id, b"")] for vehicle_id in in_order.ids
+            }
+            for kind, row in self.rerun(in_order):
                 made[row.vehicle_id].append((kind, row.vehicle_id, pack(row)))
             rows += chain.from_iterable(made.values())
         columns = zip(*rows, strict=True) if rows else ((), (), ())
-        kinds = {"kind": pa.string(), "vehicle_id": pa.string(), "body": pa.binary()}
-        return pa.table(
-            [pa.array(c, kind) for c, kind in zip(columns, kinds.values(), strict=True)], [*kinds]
-        )
+        return pa.table([*columns], schema=_SCHEMA)
 
     def _parts(self, records: pa.Table) -> Iterator[tuple[tuple[bool, ...], pa.Table]]:
-        """Records by whether they reach the windows, their vehicles are told of, and go through the core."""
+        """Records by whether they reach the windows, their vehicles are wanted, and go through the core."""
         from_ms, until_ms = self.windows or (0, 0)
         last_ms = pc.add(records["t0_ms"], records["span_ms"])
         reached = pc.and_(pc.less(records["t0_ms"], until_ms), pc.greater_equal(last_ms, from_ms))
-        flags = (reached, _among(records, self.told), _among(records, self.player.works))
-        for wanted in product((True, False), repeat=len(flags)):
-            mask = reduce(pc.and_, map(pc.equal, flags, wanted))
-            some = records.filter(mask)
+        flags = (reached, _among(records, self.wanted), _among(records, self.rerun.works))
+        for chosen in product((True, False), repeat=len(flags)):
+            some = records.filter(reduce(pc.and_, map(pc.equal, flags, chosen)))
             if some.num_rows:
-                yield wanted, some
+                yield chosen, some
 
     def _tables(self, made: OpenWindows, kinds: Sequence[str]) -> Iterator[Made]:
         if self.windows is None:
@@ -226,12 +218,12 @@ def _begun_in(rows: pa.Table, from_ms: int, until_ms: int) -> pa.Table:
 
 def remake_of(
     settings: Settings, rule_set: RuleSet, works: Mapping[str, Work] | None, seen_ms: int, *,
-    rules: bool = True, windows: Interval | None = None, told: Iterable[str] | None = None,
+    rules: bool = True, windows: Interval | None = None, wanted: Iterable[str] | None = None,
 ) -> Remake:  # fmt: skip
     """The worker's part, by the settings in force."""
-    player = Player(core_limits(settings), rule_set, seen_ms, works, rules)
-    chosen = None if told is None else frozenset(told)
-    return Remake(terms_of(settings), vehicle_stage(settings, rule_set), player, windows, chosen)
+    rerun = VehicleRerun(core_limits(settings), rule_set, seen_ms, works, rules)
+    chosen = None if wanted is None else frozenset(wanted)
+    return Remake(terms_of(settings), vehicle_stage(settings, rule_set), rerun, windows, chosen)
 
 
 class Feeder:
@@ -258,7 +250,6 @@ class Feeder:
     def vehicles(self, files: Sequence[str], wanted: Wanted) -> list[str]:
         """Vehicles of which there is something, in order."""
         with connected() as database:
-            database.register("times", wanted.table())
             return [vehicle_id for vehicle_id, _ in _counted(database, files, wanted)[0]] if files else []
 
     def __call__(
@@ -268,7 +259,6 @@ class Feeder:
         if not files:
             return
         with connected() as database:
-            database.register("times", wanted.table())
             counts, some = _counted(database, files, wanted)
             total = sum(n for _, n in counts)
             self._frames += total
@@ -276,18 +266,15 @@ class Feeder:
                 yield from _by_spark(self._session(), some, wanted, remake)
                 return
             for records in _groups(database, some, wanted, counts):
-                made = remake(records)
-                yield from zip(*(column.to_pylist() for column in made.columns), strict=True)
+                yield from zip(*(column.to_pylist() for column in remake(records).columns), strict=True)
 
 
 def _by_spark(
     spark: SparkSession, files: Sequence[str], wanted: Wanted, remake: Callable[[pa.Table], pa.Table]
 ) -> Iterator[Made]:
-    what = ", ".join(f"r.{name}" for name in _COLUMNS)
-    records = spark.sql(
-        wanted.sql().replace("{what}", what),
-        records=sources.archive(spark, [*files]), times=spark.createDataFrame(wanted.table()),
-    )  # fmt: skip
+    times = spark.createDataFrame(wanted.table())
+    statement = wanted.sql().replace("{what}", _RECORDS)
+    records = spark.sql(statement, records=sources.archive(spark, [*files]), times=times)
     # A function and no method: Spark counts the parameters, and would hand a method the key too.
     made = sources.by_group(records, *_COLUMNS).applyInArrow(lambda group: remake(group), MADE)  # noqa: PLW0108
     for row in made.toLocalIterator(prefetchPartitions=True):
@@ -298,6 +285,7 @@ def _counted(
     database: duckdb.DuckDBPyConnection, files: Sequence[str], wanted: Wanted
 ) -> tuple[list[tuple[str, int]], list[str]]:
     """Frames by vehicle, and the files that have any: only their payloads are read."""
+    database.register("times", wanted.table())
     text = _duck(wanted, "filename, r.vehicle_id, count(*) AS n")
     database.execute(f"CREATE OR REPLACE TEMP TABLE found AS {text} GROUP BY ALL", {"files": files})
     counts = database.execute("SELECT vehicle_id, sum(n)::bigint FROM found GROUP BY 1 ORDER BY 1").fetchall()
@@ -306,16 +294,11 @@ def _counted(
 
 
 def _groups(
-    database: duckdb.DuckDBPyConnection,
-    files: Sequence[str],
-    wanted: Wanted,
+    database: duckdb.DuckDBPyConnection, files: Sequence[str], wanted: Wanted,
     counts: Sequence[tuple[str, int]],
-) -> Iterator[pa.Table]:
+) -> Iterator[pa.Table]:  # fmt: skip
     """The records by groups of whole vehicles, of about GROUP frames each."""
-    text = (
-        _duck(wanted, ", ".join(f"r.{name}" for name in _COLUMNS))
-        + " AND list_contains($vehicles, r.vehicle_id)"
-    )
+    text = _duck(wanted, _RECORDS) + " AND list_contains($vehicles, r.vehicle_id)"
     group: list[str] = []
     frames = 0
     for place, (vehicle_id, n) in enumerate(counts, start=1):

@@ -1,14 +1,14 @@
-"""Which windows a run makes anew, in which pieces, and where the archive has their frames. Pure.
+"""Which windows a run makes again, in which slices, and where the archive has their frames. Pure.
 
-A frame with the verdict ok that has a sample at ``e`` was received in ``[e - ahead, e + lateness]``: its
-first sample is at most ``e`` and its last at least ``e``. So ok frames of a window are found by receive time,
-late ones only by their index in the table late_frame.
+A frame with the verdict ok that has a sample at ``e`` was received in ``[e - ahead, e + lateness]``. So ok
+frames of a window are found by receive time, late ones only by their index in the table late_frame.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from itertools import chain
 from typing import Final
 
@@ -22,6 +22,11 @@ GRACE_MS: Final = 2_000
 Interval = tuple[int, int]
 
 
+def moment(at_ms: int) -> datetime:
+    """Milliseconds since 1970 as a time, UTC."""
+    return datetime.fromtimestamp(at_ms / 1000, UTC)
+
+
 @dataclass(frozen=True, slots=True)
 class Span:
     """Event times, ms: from ``from_ms`` to before ``until_ms``; ``vehicle_id`` None: of all vehicles."""
@@ -33,7 +38,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class LateFrame:
-    """A line of odograph.late_frame; topic, partition and offset say which record it is.
+    """A line of odograph.late_frame; topic, partition and offset identify the record.
 
     A day that was filled in (odograph backfill) brings a topic's name and offsets of its own.
     """
@@ -47,8 +52,7 @@ class LateFrame:
 
     def starts_ms(self, window_ms: int) -> range:
         """Starts of the windows that its samples lie in, or may lie in where samples are far apart."""
-        first = self.t0_ms // window_ms * window_ms
-        return range(first, self.t0_ms + self.span_ms + 1, window_ms)
+        return range(self.t0_ms // window_ms * window_ms, self.t0_ms + self.span_ms + 1, window_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +72,11 @@ class Grid:
         """Receive times of all ok frames with a sample in the road windows ``starts``, which are in order."""
         return starts[0] - self.ahead_ms, starts[-1] + self.road_window_ms + self.lateness_ms
 
+    def starts_ms(self, span: Span) -> range:
+        """Starts of the road windows that lie in the span whole; vehicle windows lie inside them."""
+        first = -(-span.from_ms // self.road_window_ms) * self.road_window_ms
+        return range(first, span.until_ms - self.road_window_ms + 1, self.road_window_ms)
+
 
 def grid_of(settings: Settings) -> Grid:
     """The lengths in force; raises ConfigError where they do not fit each other."""
@@ -77,20 +86,13 @@ def grid_of(settings: Settings) -> Grid:
             f"ODOGRAPH_JOBS_ROAD_WINDOW_S {jobs.road_window_s} is no multiple of "
             f"ODOGRAPH_JOBS_WINDOW_S {jobs.window_s}"
         )
-    lengths_s = (jobs.window_s, jobs.road_window_s, jobs.ahead_s, jobs.lateness_s)
-    return Grid(*(length_s * 1000 for length_s in lengths_s))
-
-
-def starts_ms(span: Span, grid: Grid) -> range:
-    """Starts of the road windows that lie in the span whole; vehicle windows lie inside them."""
-    first = -(-span.from_ms // grid.road_window_ms) * grid.road_window_ms
-    return range(first, span.until_ms - grid.road_window_ms + 1, grid.road_window_ms)
+    return Grid(*(1000 * s for s in (jobs.window_s, jobs.road_window_s, jobs.ahead_s, jobs.lateness_s)))
 
 
 def slices(
     starts: Iterable[int], road_ms: int, slice_ms: int, done_until_ms: int | None
 ) -> Iterator[list[int]]:
-    """The starts, which come in order, without a gap in a slice, by times that each go into one transaction.
+    """The starts, which come in order, without a gap in a slice; each slice is one transaction.
 
     Those before ``done_until_ms`` are done.
     """
@@ -114,7 +116,7 @@ def hours_ms(intervals: Iterable[Interval], others_ms: Iterable[int] = ()) -> li
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """The slice before: its road windows, and the late frames seen open at it that reach beyond it."""
+    """The slice before: its road windows, and the late frames open at it that reach beyond it."""
 
     starts: frozenset[int] = frozenset()
     frames: frozenset[LateFrame] = frozenset()
@@ -125,7 +127,7 @@ def taken_in(
 ) -> tuple[list[LateFrame], Reach]:
     """Of the late frames ``found`` open at a slice, those that are in all their windows once it is written.
 
-    A frame that reaches back is in the slice before only if it was seen there too. One that reaches on, or
+    A frame that reaches back is in the slice before only if it was listed there too. One that reaches on, or
     came between the two, stays open: the next slice takes it, or the task `repair`.
     """
     ours = frozenset(starts)

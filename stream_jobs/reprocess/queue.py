@@ -1,7 +1,7 @@
-"""What waits to be made anew: late frames, by the windows that they touch, and frames behind, by vehicle.
+"""What waits to be restated: late frames by the windows they touch, and late frames of journeys by vehicle.
 
-The sink lists both (odograph.late_frame, odograph.journey_behind). Whoever has taken them in marks them in
-the transaction that writes.
+The stream lists both (odograph.late_frame, odograph.late_vehicle_frames). Whoever has taken them in marks
+them in the transaction that writes.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ FROM unnest(%(topics)s::text[], %(partitions)s::integer[], %(offsets)s::bigint[]
      AS f (topic, partition, log_offset)
 WHERE l.topic = f.topic AND l.partition = f.partition AND l.log_offset = f.log_offset
 """
-_BEHIND: Final = """
+_LATE_VEHICLES: Final = """
 SELECT vehicle_id, (extract(epoch FROM min(from_time)) * 1000)::bigint,
        (extract(epoch FROM max(to_time)) * 1000)::bigint
-FROM odograph.journey_behind
+FROM odograph.late_vehicle_frames
 WHERE {mark} IS NULL AND noted_at <= to_timestamp(%(seen_ms)s / 1000.0)
 GROUP BY vehicle_id ORDER BY max(noted_at), vehicle_id
 """
@@ -76,7 +76,7 @@ LEFT JOIN LATERAL (SELECT min(began_at) AS began_at FROM odograph.trip_stop s
 ORDER BY v.place
 """
 _DONE: Final = """
-UPDATE odograph.journey_behind SET
+UPDATE odograph.late_vehicle_frames SET
     alerts_at = CASE WHEN %(rules)s THEN now() ELSE alerts_at END,
     repaired_at = CASE WHEN %(closed)s THEN coalesce(repaired_at, now()) ELSE repaired_at END
 WHERE vehicle_id = %(vehicle)s AND noted_at <= to_timestamp(%(seen_ms)s / 1000.0)
@@ -89,8 +89,7 @@ class Work:
     """One vehicle: journeys that begin after ``from_ms`` and up to ``to_ms``, findings from ``since_ms`` on.
 
     ``since_ms`` .. ``until_ms``: the time that was asked for; ``stop_ms``: begin of the stop before it, where
-    one is known. Read are frames from ``read_from_ms`` to ``read_until_ms``. ``closed`` False: it is under
-    way, and the trip is still the stream's; ``journeys`` False: they are left as they are.
+    one is known. ``closed`` False: the trip is under way, the stream's; ``journeys`` False: they stay as they are.
     """
 
     vehicle_id: str
@@ -113,7 +112,7 @@ class Work:
 
 
 def due_starts(connection: Connection, length_ms: int, closed_ms: int) -> list[int]:
-    """Road windows with late frames that nobody has taken in and whose windows all end by ``closed_ms``."""
+    """Road windows with open late frames whose windows all end by ``closed_ms``."""
     return _column(connection, _DUE, {"length_ms": length_ms, "closed_ms": closed_ms})
 
 
@@ -126,7 +125,7 @@ def listed_starts(
 
 
 def open_late(connection: Connection, from_ms: int, until_ms: int) -> list[LateFrame]:
-    """Late frames with a sample in [from, until) that nobody has taken in."""
+    """Late frames with a sample in [from, until) that are not repaired yet."""
     rows = fetch(connection, _OPEN, {"from_ms": from_ms, "until_ms": until_ms})
     return [LateFrame(*row) for row in rows]
 
@@ -146,14 +145,10 @@ def mark_taken_in(connection: Connection, frames: Sequence[LateFrame]) -> None:
     execute(connection, _TAKEN_IN, values)
 
 
-def behind(connection: Connection, seen_ms: int, lead_ms: int, *, rules: bool) -> list[Work]:
-    """Vehicles with frames behind whose journeys nobody has made anew; ``rules``: that no rule that lasts has
-    seen in their order.
-    """
-    found = fetch(
-        connection, _BEHIND.format(mark="alerts_at" if rules else "repaired_at"), {"seen_ms": seen_ms}
-    )
-    return works(connection, found, seen_ms, lead_ms)
+def late_vehicles(connection: Connection, seen_ms: int, lead_ms: int, *, rules: bool) -> list[Work]:
+    """Vehicles whose journeys are to be made again; ``rules``: whose late frames no stateful rule has seen."""
+    statement = _LATE_VEHICLES.format(mark="alerts_at" if rules else "repaired_at")
+    return works(connection, fetch(connection, statement, {"seen_ms": seen_ms}), seen_ms, lead_ms)
 
 
 def works(connection: Connection, times: Sequence[tuple[Any, ...]], seen_ms: int, lead_ms: int) -> list[Work]:
@@ -161,24 +156,20 @@ def works(connection: Connection, times: Sequence[tuple[Any, ...]], seen_ms: int
     if not times:
         return []
     columns = zip(("vehicles", "since_ms", "until_ms"), map(list, zip(*times, strict=True)), strict=True)
-    return [_work(seen_ms, lead_ms, *row) for row in fetch(connection, _STOPS, dict(columns))]
-
-
-def _work(
-    seen_ms: int, lead_ms: int, vehicle: str, since_ms: int, until_ms: int, before_ms: int | None,
-    after_ms: int | None, under_way: bool,
-) -> Work:  # fmt: skip
-    from_ms = since_ms - LOOK_BACK_MS if before_ms is None else before_ms
-    to_ms = max(until_ms, seen_ms) if after_ms is None else after_ms
-    closed = after_ms is not None or not under_way
-    return Work(
-        vehicle, since_ms, until_ms, from_ms, to_ms, before_ms,
-        min(from_ms, since_ms - lead_ms), to_ms + TAIL_MS, closed, closed,
-    )  # fmt: skip
+    found = []
+    for vehicle, since_ms, until_ms, stop_ms, next_stop_ms, under_way in fetch(
+        connection, _STOPS, dict(columns)
+    ):
+        from_ms = since_ms - LOOK_BACK_MS if stop_ms is None else stop_ms
+        to_ms = max(until_ms, seen_ms) if next_stop_ms is None else next_stop_ms
+        closed = next_stop_ms is not None or not under_way
+        read = (min(from_ms, since_ms - lead_ms), to_ms + TAIL_MS)
+        found.append(Work(vehicle, since_ms, until_ms, from_ms, to_ms, stop_ms, *read, closed, closed))
+    return found
 
 
 def mark_done(connection: Connection, work: Work, seen_ms: int, *, rules: bool) -> None:
-    """Its frames behind have been seen, those noted up to ``seen_ms``; by the rules too."""
+    """Its late frames noted up to ``seen_ms`` are taken in; by the rules too."""
     values = {
         "vehicle": work.vehicle_id, "seen_ms": seen_ms, "closed": work.closed, "rules": rules,
         "since_ms": work.since_ms, "until_ms": work.until_ms,

@@ -1,4 +1,4 @@
-"""The one writer of the batch layer: what is not stored just so gets its next revision."""
+"""The one writer of the batch layer: rows that differ from those stored get their next revision."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
@@ -24,12 +23,12 @@ from stream_jobs.app.telemetry import table_of
 from stream_jobs.archive.manifest import HOUR_MS
 from stream_jobs.events.writes import ClearTimes
 from stream_jobs.reprocess import feed, queue
-from stream_jobs.reprocess.alert_writes import restate_alerts
+from stream_jobs.reprocess.alerts import restate_alerts
 from stream_jobs.reprocess.feed import Feeder, Wanted
-from stream_jobs.reprocess.plan import Interval, LateFrame, Reach, grid_of, hours_ms, taken_in
+from stream_jobs.reprocess.plan import Interval, LateFrame, Reach, grid_of, hours_ms, moment, taken_in
 from stream_jobs.reprocess.queue import Work
 from stream_jobs.reprocess.runs import Counts
-from stream_jobs.reprocess.turn import BATCH, TurnLostError, hold, turn
+from stream_jobs.reprocess.writer_lock import BATCH, LockLostError, require_lock, writer_lock
 from stream_jobs.rules.model import load_rules
 from stream_jobs.rules.rule_set import of_rules
 from stream_jobs.vehicles.journeys.rows import TripRow
@@ -41,8 +40,7 @@ from stream_jobs.windows.tables import NO_WINDOWS, place_rows
 BATCH_ID: Final = -1
 """Stands where the speed layer writes its batch: a restated row belongs to no batch of a query."""
 STOPPED: Final = "recompute was asked to stop; the same command goes on where it was"
-PAUSE_S: Final = 0.2
-"""Between two looks whether another writer is done."""
+LOCK_POLL_S: Final = 0.2
 Note = Callable[[Connection, Counts, Interval | None], None]
 """Writes down what was done, in its transaction: of a vehicle (None), or of the windows of a time."""
 
@@ -63,11 +61,11 @@ def nothing_due(_connection: Connection) -> list[Work]:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """What is made anew at once: road windows without a gap between them, and the journeys of some vehicles.
+    """What is restated at once: road windows without a gap between them, and the journeys of some vehicles.
 
     ``of``: windows of all vehicles and places; of vehicles with late frames and the places they were at; or
     those of one vehicle (``vehicle_id``), windows of places then stay as they are. ``works`` is asked under
-    the turn, because what another writer did changes it. ``rules``: findings and alerts too.
+    the lock, because what another writer did changes it. ``rules``: findings and alerts too.
     """
 
     starts: Sequence[int] = ()
@@ -78,7 +76,7 @@ class Piece:
 
 
 class Restater:
-    """Makes pieces anew, one writer at a time; ``stop`` ends a wait for the turn."""
+    """Restates pieces, one writer at a time; ``stop`` ends a wait for the lock."""
 
     def __init__(self, settings: Settings, database: Database, feeder: Feeder, stop: threading.Event) -> None:
         self._settings = settings
@@ -92,19 +90,19 @@ class Restater:
         self._clear_times = ClearTimes.of(rules)
 
     def __call__(self, piece: Piece, seen_ms: int, note: Note) -> Counts:
-        """Restate it; begun again where the turn was lost, which finds done what is done.
+        """Restate it; begun again where the lock was lost, which finds done what is done.
 
         ``seen_ms``: up to when the archive has everything. Raises ArchiveError where files are damaged;
         ServiceError when asked to stop.
         """
         while not self._stop.is_set():
-            with turn(self._database, BATCH) as ours:
+            with writer_lock(self._database, BATCH) as ours:
                 if ours:
                     try:
                         return self._restate(piece, seen_ms, note)
-                    except TurnLostError:
+                    except LockLostError:
                         log.warning("the database was away: the archive is read again")
-            self._stop.wait(PAUSE_S)
+            self._stop.wait(LOCK_POLL_S)
         raise ServiceError(STOPPED)
 
     def _restate(self, piece: Piece, seen_ms: int, note: Note) -> Counts:
@@ -114,14 +112,14 @@ class Restater:
         listed = self._database.run(lambda c: queue.open_late(c, *windows)) if windows else []
         late, reach = taken_in(listed, piece.starts, road_ms, self._before)
         works = {work.vehicle_id: work for work in self._works(piece)}
-        wanted, files = self._wanted(piece, windows, works)
-        told = {frame.vehicle_id for frame in listed} if piece.of == "late" else None
-        rule_set = self._rules if piece.rules else of_rules(())
+        selected, files = self._wanted(piece, windows, works)
         remake = feed.remake_of(
-            self._settings, rule_set, works, seen_ms, rules=piece.rules, windows=windows, told=told
-        )
+            self._settings, self._rules if piece.rules else of_rules(()), works, seen_ms,
+            rules=piece.rules, windows=windows,
+            wanted={frame.vehicle_id for frame in listed} if piece.of == "late" else None,
+        )  # fmt: skip
         total, tables, waiting = Counts(), defaultdict[str, list[pa.Table]](list), dict(works)
-        for vehicle_id, rows in groupby(self._feeder(files, wanted, remake), key=itemgetter(1)):
+        for vehicle_id, rows in groupby(self._feeder(files, selected, remake), key=itemgetter(1)):
             if self._stop.is_set():
                 raise ServiceError(STOPPED)
             if vehicle_id is None:
@@ -166,31 +164,28 @@ class Restater:
 
     def _tables(self, made: Mapping[str, list[pa.Table]], piece: Piece) -> dict[WindowTable, pa.Table]:
         """Rows of all tables that are restated."""
-        vehicle = pa.concat_tables([NO_WINDOWS, *made[feed.VEHICLE]])
-        found = {VEHICLE: vehicle}
+        found = {VEHICLE: pa.concat_tables([NO_WINDOWS, *made[feed.VEHICLE]])}
         if piece.vehicle_id is None:
             mine = pa.concat_tables([SHARE.empty_table(), *made[feed.SHARES]])
             sums = summed(pa.concat_tables([mine, *made[feed.OTHERS]]))
             if piece.of == "late":
                 keys = ["start_ms", *SHARE.names[1:3]]
                 sums = sums.join(mine.select(keys), keys, join_type="left semi")
-            road, edge = place_rows(sums, self._settings.jobs.road_window_s)
-            found |= {ROAD: road, EDGE: edge}
+            found[ROAD], found[EDGE] = place_rows(sums, self._settings.jobs.road_window_s)
         return {table: tagged(rows, BATCH_ID) for table, rows in found.items()}
 
     def _write_windows(
         self, piece: Piece, windows: Interval, rows: Mapping[WindowTable, pa.Table],
         late: Sequence[LateFrame], note: Note, connection: Connection,
     ) -> Counts:  # fmt: skip
-        hold(connection, BATCH)
-        since, until = (datetime.fromtimestamp(ms / 1000, UTC) for ms in windows)
-        bounds = {"since": since, "until": until, "vehicle": piece.vehicle_id}
-        restated, unfounded = dict.fromkeys((VEHICLE, ROAD, EDGE), 0), 0
+        require_lock(connection, BATCH)
+        bounds = {"since": moment(windows[0]), "until": moment(windows[1]), "vehicle": piece.vehicle_id}
+        restated, orphaned = dict.fromkeys((VEHICLE, ROAD, EDGE), 0), 0
         for table, found in rows.items():
             stage(connection, table.name, found)
             execute(connection, f"ANALYZE {sql.staged(table.name)}")
             if piece.of == "all":
-                unfounded += fetch(connection, unfounded_windows(table), bounds)[0][0]
+                orphaned += fetch(connection, _orphaned(table), bounds)[0][0]
             restated[table] = restate_windows(connection, table, found, bounds)
         whole = piece.vehicle_id is None and bool(rows)
         if whole:
@@ -199,7 +194,7 @@ class Restater:
             late_frames=len(late) if whole else 0,
             vehicle_windows=restated[VEHICLE],
             place_windows=restated[ROAD] + restated[EDGE],
-            unfounded=unfounded,
+            orphaned=orphaned,
         )
         note(connection, counts, windows)
         return counts
@@ -208,7 +203,7 @@ class Restater:
         self, work: Work, rows: Sequence[feed.Made], piece: Piece, seen_ms: int, note: Note,
         connection: Connection,
     ) -> Counts:  # fmt: skip
-        hold(connection, BATCH)
+        require_lock(connection, BATCH)
         found = defaultdict[str, list[Row]](list)
         for kind, _, body in rows:
             if kind != feed.SEEN:
@@ -232,7 +227,7 @@ class Restater:
 def restate_windows(
     connection: Connection, table: WindowTable, rows: pa.Table, bounds: Mapping[str, Any]
 ) -> int:
-    """Staged ``rows``, of ``since`` .. ``until``, that are not stored just so; how many were restated."""
+    """Restate those of the staged ``rows`` of ``since`` .. ``until`` that differ; how many."""
     restated = _restate_staged(connection, table, rows, "window_start", bounds)
     if restated:
         follow_up(connection, table, rows)
@@ -240,22 +235,20 @@ def restate_windows(
 
 
 def restate_journeys(connection: Connection, work: Work, rows: Sequence[Row]) -> int:
-    """Journeys of the time of ``work`` in the place of those stored; how many changed or went."""
-    since, until = (datetime.fromtimestamp(ms / 1000, UTC) for ms in (work.from_ms, work.to_ms))
-    bounds = {"since": since, "until": until, "vehicle": work.vehicle_id}
+    """Journeys of the time of ``work`` in the place of those stored; how many changed or were removed."""
+    bounds = {"since": moment(work.from_ms), "until": moment(work.to_ms), "vehicle": work.vehicle_id}
     changed = 0
     for table, found in restated_tables(rows).items():
-        time, staged = table.keys[1], sql.staged(table.name)
-        found = tagged(found, BATCH_ID)  # noqa: PLW2901
-        stage(connection, table.name, found)
+        time, made = table.keys[1], tagged(found, BATCH_ID)
+        stage(connection, table.name, made)
         changed += execute(
             connection,
             f"DELETE FROM {table.name} w WHERE vehicle_id = %(vehicle)s "  # noqa: S608  names of this package
             f"AND {time} > %(since)s AND {time} <= %(until)s AND {_not_staged(table)}",
             bounds,
         )
-        changed += _restate_staged(connection, table, found, time, bounds)
-        execute(connection, f"TRUNCATE {staged}")
+        changed += _restate_staged(connection, table, made, time, bounds)
+        execute(connection, f"TRUNCATE {sql.staged(table.name)}")
     trips = [row.started_ms for row in rows if isinstance(row, TripRow)]
     if trips and work.stop_ms is not None:
         values = {"vehicle": work.vehicle_id, "began_ms": work.stop_ms, "ended_ms": min(trips)}
@@ -264,12 +257,9 @@ def restate_journeys(connection: Connection, work: Work, rows: Sequence[Row]) ->
 
 
 def _restate_staged(
-    connection: Connection,
-    table: WindowTable | RowTable,
-    rows: pa.Table,
-    time: str,
+    connection: Connection, table: WindowTable | RowTable, rows: pa.Table, time: str,
     bounds: Mapping[str, Any],
-) -> int:
+) -> int:  # fmt: skip
     if not rows.num_rows:
         return 0
     execute(connection, sql.leave_equal(table.name, rows.column_names, table.keys, time), bounds)
@@ -281,8 +271,8 @@ def _not_staged(table: WindowTable | RowTable) -> str:
     return f"NOT EXISTS (SELECT 1 FROM {sql.staged(table.name)} s WHERE {same})"  # noqa: S608
 
 
-def unfounded_windows(table: WindowTable) -> str:
-    """How many stored windows that begin in since .. until are not staged."""
+def _orphaned(table: WindowTable) -> str:
+    """How many stored windows that begin in since .. until have no frame in the archive."""
     mine = "AND (%(vehicle)s::text IS NULL OR w.vehicle_id = %(vehicle)s)" if table is VEHICLE else ""
     return (
         f"SELECT count(*) FROM {table.name} w WHERE w.window_start >= %(since)s "  # noqa: S608

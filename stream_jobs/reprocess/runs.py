@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import asdict, astuple, dataclass, fields
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Final
 
 from stream_jobs.app.database import Connection, execute, fetch
-from stream_jobs.reprocess.plan import Span
+from stream_jobs.reprocess.plan import Span, moment
 
-_SAME: Final = """
-kind = %(kind)s AND finished_at IS NULL AND vehicle_id IS NOT DISTINCT FROM %(vehicle)s
-"""
-_OPEN: Final = f"""
+_OPEN: Final = """
 SELECT run_no, (extract(epoch FROM done_until) * 1000)::bigint FROM odograph.recompute_run
-WHERE {_SAME} AND from_at = %(from)s AND until_at = %(until)s ORDER BY run_no DESC LIMIT 1
-"""  # noqa: S608  a constant of this file
+WHERE kind = %(kind)s AND finished_at IS NULL AND vehicle_id IS NOT DISTINCT FROM %(vehicle)s
+  AND from_at = %(from)s AND until_at = %(until)s ORDER BY run_no DESC LIMIT 1
+"""
 _BEGIN: Final = """
 INSERT INTO odograph.recompute_run (kind, from_at, until_at, vehicle_id, late_until)
 VALUES (%(kind)s, %(from)s, %(until)s, %(vehicle)s, %(late_until)s) RETURNING run_no
 """
-_MOVE: Final = """
-UPDATE odograph.recompute_run SET done_until = to_timestamp(%(done_ms)s / 1000.0) WHERE run_no = %(run_no)s
-"""
-_FINISH: Final = "UPDATE odograph.recompute_run SET finished_at = now() WHERE run_no = %(run_no)s"
-_COUNTS: Final = "SELECT {names} FROM odograph.recompute_run WHERE run_no = %(run_no)s"
 COMMAND, NIGHTLY = "command", "nightly"
 
 
@@ -35,7 +28,7 @@ class Counts:
     late_frames: int = 0
     vehicle_windows: int = 0
     place_windows: int = 0
-    unfounded: int = 0
+    orphaned: int = 0
     vehicles: int = 0
     journeys: int = 0
     alerts_added: int = 0
@@ -44,6 +37,12 @@ class Counts:
 
     def __add__(self, other: Counts) -> Counts:
         return Counts(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
+
+
+_FINISH: Final = (
+    "UPDATE odograph.recompute_run SET finished_at = now() WHERE run_no = %(run_no)s "  # noqa: S608  own names
+    f"RETURNING {', '.join(field.name for field in fields(Counts))}"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +55,7 @@ class Run:
 
 
 def begin(connection: Connection, kind: str, span: Span, late_until: datetime | None = None) -> Run:
-    """A new run, or the one with the same words that did not come to its end."""
+    """A new run, or the unfinished one of the same kind, span and vehicle."""
     values = {
         "kind": kind, "from": moment(span.from_ms), "until": moment(span.until_ms),
         "vehicle": span.vehicle_id, "late_until": late_until,
@@ -67,28 +66,17 @@ def begin(connection: Connection, kind: str, span: Span, late_until: datetime | 
     return Run(int(fetch(connection, _BEGIN, values)[0][0]), span, None)
 
 
-def add(connection: Connection, run: Run, counts: Counts) -> None:
-    """Add to the run's counts, in the transaction that changed something."""
+def add(connection: Connection, run: Run, counts: Counts, done_ms: int | None) -> None:
+    """Add to the counts in the transaction that changed something; windows before ``done_ms`` are done."""
     changed = {name: n for name, n in asdict(counts).items() if n}
-    if changed:
-        sets = ", ".join(f"{name} = {name} + %({name})s" for name in changed)
-        statement = f"UPDATE odograph.recompute_run SET {sets} WHERE run_no = %(run_no)s"  # noqa: S608
-        execute(connection, statement, {**changed, "run_no": run.run_no})
-
-
-def move(connection: Connection, run: Run, done_ms: int) -> None:
-    """Windows that begin before ``done_ms`` are restated."""
-    execute(connection, _MOVE, {"done_ms": done_ms, "run_no": run.run_no})
+    sets = [f"{name} = {name} + %({name})s" for name in changed]
+    if done_ms is not None:
+        sets.append("done_until = to_timestamp(%(done_ms)s / 1000.0)")
+    if sets:
+        statement = f"UPDATE odograph.recompute_run SET {', '.join(sets)} WHERE run_no = %(run_no)s"  # noqa: S608
+        execute(connection, statement, {**changed, "run_no": run.run_no, "done_ms": done_ms})
 
 
 def finish(connection: Connection, run: Run) -> Counts:
     """The run is over; what it changed in all, also before it was killed."""
-    execute(connection, _FINISH, {"run_no": run.run_no})
-    names = [field.name for field in fields(Counts)]
-    statement = _COUNTS.format(names=", ".join(names))
-    return Counts(*fetch(connection, statement, {"run_no": run.run_no})[0])
-
-
-def moment(at_ms: int) -> datetime:
-    """Milliseconds since 1970 as a time, UTC."""
-    return datetime.fromtimestamp(at_ms / 1000, UTC)
+    return Counts(*fetch(connection, _FINISH, {"run_no": run.run_no})[0])

@@ -1,4 +1,4 @@
-"""Who asks for what to be made anew: the command for a span, the task `repair` for what waits, the night.
+"""Who asks for what to be restated: the command for a span, the task `repair` for what waits, the night.
 
 All give pieces to the one writer (restate.py). A run of the command and of the night stands in the ledger.
 """
@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -21,11 +22,13 @@ from infra.sql import continuous
 from infra.stack.lag import records_behind
 from stream_jobs.app.completeness import complete_until_ms
 from stream_jobs.app.database import Connection, Database, fetch
+from stream_jobs.app.session import spark_when_asked
+from stream_jobs.app.topic_writer import dead_lettering
 from stream_jobs.archive.manifest import HOUR_MS, archive_of
 from stream_jobs.maintenance.rollups import RollUps
 from stream_jobs.reprocess import queue, runs
 from stream_jobs.reprocess.feed import Feeder, Wanted
-from stream_jobs.reprocess.plan import Interval, Span, grid_of, hours_ms, slices, starts_ms
+from stream_jobs.reprocess.plan import Interval, Span, grid_of, hours_ms, moment, slices
 from stream_jobs.reprocess.queue import Work
 from stream_jobs.reprocess.restate import Piece, Restater, nothing_due
 from stream_jobs.reprocess.runs import Counts, Run
@@ -48,12 +51,11 @@ FROM odograph.recompute_run WHERE kind = 'nightly' AND finished_at IS NULL ORDER
 _ALWAYS: Final = datetime(2000, 1, 1, tzinfo=UTC)
 
 log = structlog.get_logger("stream_jobs.reprocess")
-WorksOf = Callable[[Connection], Sequence[Work]]
 
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """What a run works with; ``say`` is told after each slice how many of how many are done."""
+    """What a run works with; ``say`` gets after each slice how many of how many are done."""
 
     settings: Settings
     database: Database
@@ -63,11 +65,26 @@ class Tools:
     say: Callable[[int, int], None] = lambda _done, _all: None
 
 
+@contextmanager
+def tools_of(
+    settings: Settings, addresses: Endpoints, name: str, stop: threading.Event, say: Callable[[str], None]
+) -> Iterator[Tools]:
+    """What the command ``name`` works with; Spark starts where it is worth it."""
+    terms = settings.recompute
+    database = dead_lettering(settings, addresses, name, stop, terms.transaction_timeout_s)
+    try:
+        with spark_when_asked(settings, name, terms.driver_mb) as session:
+            feeder, owner_url = Feeder(settings, session), addresses.db_owner_url
+            yield Tools(settings, database, owner_url, stop, feeder, lambda n, of: say(f"slice {n} of {of}"))
+    finally:
+        database.close()
+
+
 def closed_ms(settings: Settings, addresses: Endpoints, database: Database) -> int:
     """Up to when all records are in the archive and in the stream's windows (receive time, ms).
 
-    By Kafka's and the checkpoints' offsets; while Kafka is away by what the queries last said. Where none
-    ever ran there is nothing to wait for. Raises ServiceError where one is behind and never said otherwise.
+    By Kafka's and the checkpoints' offsets; while Kafka is away by what the queries noted last. Where none
+    ever ran there is nothing to wait for. Raises ServiceError where one is behind and noted nothing else.
     """
     now_ms = int(time.time() * 1000)
     try:
@@ -89,10 +106,10 @@ def closed_span(settings: Settings, span: Span, caught_up_ms: int) -> Span:
     grid = grid_of(settings)
     closed_until_ms = grid.closed_until_ms(caught_up_ms)
     found = replace(span, until_ms=min(span.until_ms, closed_until_ms))
-    if not starts_ms(found, grid):
+    if not grid.starts_ms(found):
         raise ConfigError(
             f"recompute: nothing between --from and --to is closed: the stream is done with what is before "
-            f"{runs.moment(closed_until_ms):%Y-%m-%dT%H:%M:%S} UTC, and "
+            f"{moment(closed_until_ms):%Y-%m-%dT%H:%M:%S} UTC, and "
             f"road windows are {grid.road_window_ms // 1000} s long"
         )
     return found
@@ -101,62 +118,59 @@ def closed_span(settings: Settings, span: Span, caught_up_ms: int) -> Span:
 def check_archive(settings: Settings, span: Span) -> None:
     """Raises ConfigError where the archive has nothing of the span; ArchiveError where it is damaged."""
     grid = grid_of(settings)
-    if not Feeder(settings).files(hours_ms([grid.received(starts_ms(span, grid))])):
+    if not Feeder(settings).files(hours_ms([grid.received(grid.starts_ms(span))])):
         raise ConfigError(
             f"recompute: the archive {archive_of(settings.paths.home)} has nothing of "
-            f"{runs.moment(span.from_ms):%Y-%m-%dT%H:%M} to {runs.moment(span.until_ms):%Y-%m-%dT%H:%M} (UTC)"
+            f"{moment(span.from_ms):%Y-%m-%dT%H:%M} to {moment(span.until_ms):%Y-%m-%dT%H:%M} (UTC)"
         )
 
 
 def recompute(tools: Tools, span: Span, caught_up_ms: int) -> tuple[Run, Counts]:
-    """Make a closed span anew; raises ArchiveError where files are damaged, ServiceError when stopped."""
+    """Restate a closed span; raises ArchiveError where files are damaged, ServiceError when stopped."""
     lead_ms = tools.settings.recompute.lead_h * HOUR_MS
     run = tools.database.run(lambda c: runs.begin(c, runs.COMMAND, span))
-    starts = starts_ms(span, grid_of(tools.settings))
+    starts = grid_of(tools.settings).starts_ms(span)
     vehicles = [span.vehicle_id] if span.vehicle_id is not None else _vehicles(tools, starts)
     times = [(vehicle_id, span.from_ms, span.until_ms) for vehicle_id in vehicles]
-    _restate(tools, run, starts, lambda c: queue.works(c, times, caught_up_ms, lead_ms), caught_up_ms)
-    return run, _close(tools, run)
+    works = partial(queue.works, times=times, seen_ms=caught_up_ms, lead_ms=lead_ms)
+    return run, _restate(tools, run, starts, works, caught_up_ms)
 
 
 def _vehicles(tools: Tools, starts: range) -> list[str]:
     """Vehicles of which the archive has frames in these windows."""
     grid, feeder = grid_of(tools.settings), tools.feeder
-    windows = (starts[0], starts[-1] + grid.road_window_ms)
+    windows, received = (starts[0], starts[-1] + grid.road_window_ms), grid.received(starts)
     late_hours = tools.database.run(lambda c: queue.late_hours(c, [(None, *windows)]))
-    received = grid.received(starts)
     return feeder.vehicles(feeder.files(hours_ms([received], late_hours)), Wanted(windows, received))
 
 
-def _restate(tools: Tools, run: Run, starts: Iterable[int], works: WorksOf, seen_ms: int) -> None:
-    """The slices of a run that are not done yet, oldest first; vehicles with the last one."""
-    road_ms, slice_ms = grid_of(tools.settings).road_window_ms, tools.settings.recompute.slice_min * MINUTE_MS
-    restate = Restater(tools.settings, tools.database, tools.feeder, tools.stop)
+def _restate(
+    tools: Tools, run: Run, starts: Iterable[int], works: Callable[[Connection], Sequence[Work]], seen_ms: int
+) -> Counts:
+    """The slices of a run that are not done yet, oldest first, vehicles with the last one; then the roll-ups
+    (by the license's own means too) and the run's end.
+    """
+    settings, since, until = tools.settings, moment(run.span.from_ms), moment(run.span.until_ms)
+    road_ms, slice_ms = grid_of(settings).road_window_ms, settings.recompute.slice_min * MINUTE_MS
+    restate = Restater(settings, tools.database, tools.feeder, tools.stop)
+
+    def note(connection: Connection, counts: Counts, windows: Interval | None) -> None:
+        runs.add(connection, run, counts, None if windows is None else windows[1])
+
     pieces: list[Sequence[int]] = [*slices(starts, road_ms, slice_ms, run.done_until_ms)] or [()]
     for place, piece in enumerate(pieces, start=1):
         whose = works if place == len(pieces) else nothing_due
-        restate(Piece(piece, whose, vehicle_id=run.span.vehicle_id), seen_ms, partial(_note, run))
+        restate(Piece(piece, whose, vehicle_id=run.span.vehicle_id), seen_ms, note)
         tools.say(place, len(pieces))
-
-
-def _note(run: Run, connection: Connection, counts: Counts, windows: Interval | None) -> None:
-    runs.add(connection, run, counts)
-    if windows is not None:
-        runs.move(connection, run, windows[1])
-
-
-def _close(tools: Tools, run: Run) -> Counts:
-    """Roll up what was restated, by the license's own means too, and end the run."""
-    roll_up = RollUps(tools.database, tools.settings.tz)
+    roll_up = RollUps(tools.database, settings.tz)
     while roll_up():
         pass
-    since, until = runs.moment(run.span.from_ms), runs.moment(run.span.until_ms)
-    continuous.refresh(tools.owner_url, since, until, tools.settings.recompute.transaction_timeout_s)
+    continuous.refresh(tools.owner_url, since, until, settings.recompute.transaction_timeout_s)
     return tools.database.run(lambda c: runs.finish(c, run))
 
 
 class Repair:
-    """The task `repair`: windows that late frames touch, journeys that frames behind do, once they are due.
+    """The task `repair`: windows that late frames touch, and journeys of late vehicles, once they are due.
 
     A trip under way is the stream's: its vehicle waits for the stop. ``caught_up_ms`` says up to when stream
     and archive have taken in everything.
@@ -179,22 +193,20 @@ class Repair:
         road_ms, closed_ms = self._grid.road_window_ms, self._grid.closed_until_ms(seen_ms)
         starts = self._database.run(lambda c: queue.due_starts(c, road_ms, closed_ms))
         pieces, total = [*slices(starts, road_ms, REPAIR_SLICE_MS, None)], Counts()
+
+        def waiting(connection: Connection) -> list[Work]:
+            works = queue.late_vehicles(connection, seen_ms, 0, rules=False)
+            return [work for work in works if work.closed][:VEHICLES_AT_ONCE]
+
         while True:
-            piece = Piece(
-                pieces.pop(0) if pieces else (), partial(_due, seen_ms=seen_ms), "late", rules=False
-            )
+            piece = Piece(pieces.pop(0) if pieces else (), waiting, "late", rules=False)
             counts = self._restate(piece, seen_ms, lambda *_: None)
             total += counts
             if not pieces and counts.vehicles < VEHICLES_AT_ONCE:
                 break
         if total != Counts():
-            log.info("what came late is restated", **{name: n for name, n in asdict(total).items() if n})
+            log.info("late frames are restated", **{name: n for name, n in asdict(total).items() if n})
         return total.late_frames + total.vehicles
-
-
-def _due(connection: Connection, seen_ms: int) -> list[Work]:
-    works = queue.behind(connection, seen_ms, 0, rules=False)
-    return [work for work in works if work.closed][:VEHICLES_AT_ONCE]
 
 
 class Nightly:
@@ -226,19 +238,17 @@ class Nightly:
 
     def _run(self, closed_ms: int, since: datetime, unfinished: list[tuple[Any, ...]]) -> Counts:
         tools, grid = self._tools, grid_of(self._tools.settings)
-        until = unfinished[0][2] if unfinished else runs.moment(closed_ms)
-        closed_until_ms = grid.closed_until_ms(closed_ms)
-        starts = tools.database.run(
-            lambda c: queue.listed_starts(c, grid.road_window_ms, closed_until_ms, since, until)
-        )
+        until = unfinished[0][2] if unfinished else moment(closed_ms)
+        terms = (grid.road_window_ms, grid.closed_until_ms(closed_ms), since, until)
+        starts = tools.database.run(lambda c: queue.listed_starts(c, *terms))
         span = Span(starts[0], starts[-1] + grid.road_window_ms) if starts else Span(closed_ms, closed_ms)
         if unfinished:
             span = Span(*unfinished[0][:2])
         run = tools.database.run(lambda c: runs.begin(c, runs.NIGHTLY, span, until))
         lead_ms = tools.settings.recompute.lead_h * HOUR_MS
-        _restate(tools, run, starts, lambda c: queue.behind(c, closed_ms, lead_ms, rules=True), closed_ms)
-        counts = _close(tools, run)
-        log.info("what came late is recomputed", run=run.run_no, **asdict(counts))
+        works = partial(queue.late_vehicles, seen_ms=closed_ms, lead_ms=lead_ms, rules=True)
+        counts = _restate(tools, run, starts, works, closed_ms)
+        log.info("late frames are recomputed", run=run.run_no, **asdict(counts))
         return counts
 
 

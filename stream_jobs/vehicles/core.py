@@ -24,7 +24,7 @@ from stream_jobs.vehicles.fleet import Fleet, Vehicles
 from stream_jobs.vehicles.journeys import journey
 from stream_jobs.vehicles.journeys.limits import JourneyLimits
 from stream_jobs.vehicles.rounds import Round
-from stream_jobs.vehicles.rows import BehindRow, Row
+from stream_jobs.vehicles.rows import LateVehicleFrames, Row
 from stream_jobs.vehicles.sequencer import NO_BOOT, Arrival, Patience, Sequencer
 
 
@@ -286,8 +286,8 @@ def _hold(fleet: Fleet, frames: Features) -> None:
         ]
 
 
-def _behind(vehicle_id: str, frames: Features) -> BehindRow:
-    return BehindRow(
+def _behind(vehicle_id: str, frames: Features) -> LateVehicleFrames:
+    return LateVehicleFrames(
         vehicle_id=vehicle_id,
         from_ms=int(frames["t0_ms"].min()),
         to_ms=int(frames["end_ms"].max()),

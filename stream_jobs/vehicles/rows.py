@@ -33,7 +33,7 @@ class AlertRow(msgspec.Struct, frozen=True, tag="alert", gc=False):
     ended: bool = False
 
 
-class BehindRow(msgspec.Struct, frozen=True, tag="behind", gc=False):
+class LateVehicleFrames(msgspec.Struct, frozen=True, tag="behind", gc=False):
     """Frames that came too late for the order: what the batch layer has to look at again."""
 
     vehicle_id: str
@@ -43,7 +43,7 @@ class BehindRow(msgspec.Struct, frozen=True, tag="behind", gc=False):
     frames: int
 
 
-Row = AlertRow | BehindRow | TripRow | StopRow | IdleRow | HarshRow
+Row = AlertRow | LateVehicleFrames | TripRow | StopRow | IdleRow | HarshRow
 
 
 def pack(row: Row) -> bytes:

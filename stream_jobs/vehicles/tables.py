@@ -11,7 +11,7 @@ import msgspec
 import pyarrow as pa
 
 from stream_jobs.vehicles.journeys.rows import HarshRow, IdleRow, StopRow, TripRow
-from stream_jobs.vehicles.rows import BehindRow, Row
+from stream_jobs.vehicles.rows import LateVehicleFrames, Row
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +28,8 @@ TABLES: Final[Mapping[type, RowTable]] = {
     StopRow: RowTable("odograph.trip_stop", ("vehicle_id", "began_at")),
     IdleRow: RowTable("odograph.idle_episode", ("vehicle_id", "began_at")),
     HarshRow: RowTable("odograph.harsh_event", ("vehicle_id", "began_at", "kind")),
-    BehindRow: RowTable(
-        "odograph.journey_behind", ("vehicle_id", "from_time", "received_at"), restated=False
+    LateVehicleFrames: RowTable(
+        "odograph.late_vehicle_frames", ("vehicle_id", "from_time", "received_at"), restated=False
     ),
 }
 COLUMN_OF: Final = {

@@ -22,7 +22,8 @@ rules:
      beyond: above, limit: "105", raise_for_s: 5, clear_for_s: 10, message: too hot}
 """
 BEHIND = (
-    "INSERT INTO odograph.journey_behind (vehicle_id, from_time, to_time, received_at, frames, noted_at) "
+    "INSERT INTO odograph.late_vehicle_frames "
+    "(vehicle_id, from_time, to_time, received_at, frames, noted_at) "
     "VALUES (%s, to_timestamp(%s), to_timestamp(%s) + INTERVAL '3 minutes', now(), 31, "
     "now() - INTERVAL '1 day')"
 )

@@ -105,7 +105,7 @@ def test_what_is_not_as_the_archive_has_it_is_restated_by_a_run_that_was_killed_
     expected = expect(records)
     everybody = range(1, 72)
     assert_equal(stored(lane, everybody, start_ms, start_ms + HOUR_MS), expected)
-    assert (counts.vehicle_windows, counts.unfounded) == (len(expected.vehicle), 0)
+    assert (counts.vehicle_windows, counts.orphaned) == (len(expected.vehicle), 0)
     assert counts.late_frames == expected.verdicts["late"]
     trip = "SELECT round(distance_m) AS metres, frames, revision FROM odograph.trip WHERE vehicle_id = %s"
     assert query(lane, trip, vin(71)) == [{"metres": 1000.0, "frames": 101, "revision": 1}]
@@ -127,7 +127,7 @@ def test_what_is_not_as_the_archive_has_it_is_restated_by_a_run_that_was_killed_
     rolled = "SELECT max(revision) AS newest, sum(windows)::integer AS windows FROM serving.vehicle_hour"
     assert query(lane, rolled) == [{"newest": 2, "windows": len(expected.vehicle)}]
     alerts_are_restated(lane, start_ms)
-    seen = "SELECT alerts_at IS NOT NULL AS seen FROM odograph.journey_behind"
+    seen = "SELECT alerts_at IS NOT NULL AS seen FROM odograph.late_vehicle_frames"
     assert query(lane, seen) == [{"seen": True}]
 
 
@@ -171,7 +171,7 @@ def test_journeys_whose_begin_the_archive_has_forgotten_stay_as_they_are_and_are
         )
     assert repair(given) > 0
     assert query(lane, told) == [{"metres": 7.0, "revision": 1}]
-    due = "SELECT count(*) AS n FROM odograph.journey_behind WHERE repaired_at IS NULL"
+    due = "SELECT count(*) AS n FROM odograph.late_vehicle_frames WHERE repaired_at IS NULL"
     assert query(lane, due) == [{"n": 0}]
 
 

@@ -40,7 +40,7 @@ MINUTES = 9
 TABLES = (
     "vehicle_window", "road_cell_window", "trip", "trip_stop", "idle_episode", "harsh_event", "alert",
     "alert_event", "vehicle_minute", "vehicle_hour", "vehicle_day", "fleet_minute", "late_frame",
-    "journey_behind", "window_change",
+    "late_vehicle_frames", "window_change",
 )  # fmt: skip
 MOMENTS = "restated_at,repaired_at,alerts_at,noted_at,updated_at,stored_at,received_at,alert_no,change_no"
 """Columns that say when, or are numbers drawn; numbers drawn by what was killed stay unused."""
@@ -155,7 +155,7 @@ def test_a_repair_that_is_killed_is_done_by_the_next_one_and_only_once(lanes: tu
     assert len(once["trip"]) == 2
     assert not once["alert"]
     left = "SELECT count(*) FILTER (WHERE repaired_at IS NULL) AS n FROM odograph."
-    for table in ("late_frame", "journey_behind"):
+    for table in ("late_frame", "late_vehicle_frames"):
         assert query(lanes[0], left + table) == [{"n": 0}]
-    rules = "SELECT count(alerts_at) AS n FROM odograph.journey_behind"
+    rules = "SELECT count(alerts_at) AS n FROM odograph.late_vehicle_frames"
     assert query(lanes[0], rules) == [{"n": 0}]  # they are left for the night

@@ -212,7 +212,9 @@ def test_a_drive_becomes_a_trip_and_frames_that_come_behind_restate_it(app: App)
     send(app.lane, [journey_record(s, start_ms, behind_ms=500_000) for s in lost])
     whole = trip | {"unseen": 0.0, "frames": 101, "revision": 1}
     eventually(lambda: query(app.lane, told, vin(61)) == [whole], DONE_S, "the trip is restated")
-    behind = "SELECT frames, repaired_at IS NULL AS due FROM odograph.journey_behind WHERE vehicle_id = %s"
+    behind = (
+        "SELECT frames, repaired_at IS NULL AS due FROM odograph.late_vehicle_frames WHERE vehicle_id = %s"
+    )
     assert query(app.lane, behind, vin(61)) == [{"frames": 10, "due": False}]
 
 

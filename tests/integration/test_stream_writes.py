@@ -19,9 +19,9 @@ from stream_jobs.app.database import Connection, Database, fetch, stage
 from stream_jobs.app.sinks import ROAD, VEHICLE, BatchClaims, TelemetrySink, tagged, write_windows
 from stream_jobs.app.telemetry import BUCKET, NEVER_MS, OUTPUT, ipc_of
 from stream_jobs.app.topic_writer import TopicWriter, dead_lettering
-from stream_jobs.reprocess import turn as turns
+from stream_jobs.reprocess import writer_lock as locks
 from stream_jobs.reprocess.restate import restate_windows
-from stream_jobs.reprocess.turn import BATCH, turn
+from stream_jobs.reprocess.writer_lock import BATCH, writer_lock
 from stream_jobs.windows.open_windows import SILENT_MS
 from stream_jobs.windows.places import SHARE
 from stream_jobs.windows.roads import EDGE_BITS, EDGE_OFFSET
@@ -284,7 +284,7 @@ def road_rows(vehicles: int) -> pa.Table:
 
 
 def warned(lane: Lane) -> list[str]:
-    """PostgreSQL's warnings while two want one turn, and while its session is lost."""
+    """PostgreSQL's warnings while two want one lock, and while its session is lost."""
     url, stop, warnings = lane.endpoints.db_ingest_url, threading.Event(), list[str]()
     first, second = (Database(url, name, stop) for name in ("telemetry", "recompute"))
 
@@ -294,22 +294,22 @@ def warned(lane: Lane) -> list[str]:
 
     pid, _ = (database.run(listen) for database in (first, second))
     for _ in range(2):
-        with turn(first, BATCH) as ours, turn(second, BATCH) as theirs:
+        with writer_lock(first, BATCH) as ours, writer_lock(second, BATCH) as theirs:
             assert (ours, theirs) == (True, False)
-    with turn(first, BATCH):
+    with writer_lock(first, BATCH):
         with psycopg.connect(url) as other:
             other.execute("SELECT pg_terminate_backend(%s, 10000)", [pid])
         first.run(listen)
-    with turn(second, BATCH) as theirs:
+    with writer_lock(second, BATCH) as theirs:
         assert theirs
     for database in (first, second):
         database.close()
     return warnings
 
 
-def test_only_a_turn_that_was_taken_is_given_back(lane: Lane, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_a_lock_that_was_taken_is_released(lane: Lane, monkeypatch: pytest.MonkeyPatch) -> None:
     assert warned(lane) == []
-    monkeypatch.setattr(turns, "_GIVE", "SELECT pg_advisory_unlock(%(key)s)")
+    monkeypatch.setattr(locks, "_RELEASE", "SELECT pg_advisory_unlock(%(key)s)")
     assert warned(lane) == ["you don't own a lock of type ExclusiveLock"]
 
 

@@ -18,7 +18,7 @@ from stream_jobs.vehicles.fleet import Fleet
 from stream_jobs.vehicles.harsh_runs import KINDS
 from stream_jobs.vehicles.journeys.rows import FINAL, HarshRow, IdleRow, StopRow, TripRow
 from stream_jobs.vehicles.limits import core_limits
-from stream_jobs.vehicles.rows import BehindRow, Row
+from stream_jobs.vehicles.rows import LateVehicleFrames, Row
 from stream_jobs.vehicles.state import dump, load
 from stream_jobs.windows.open_windows import Memory
 from tests.support_vehicles import features_of
@@ -124,7 +124,7 @@ def test_a_gap_is_waited_for_and_what_comes_after_it_was_given_up_is_behind() ->
     take(fleet, [frame(20, behind_ms=HOLD_MS)])
     assert fleet.order(0).next_seq == 21
     rows = take(fleet, [frame(10, behind_ms=HOLD_MS + 20_000)])
-    assert rows == [BehindRow(VEHICLE, T0 + 10_000, T0 + 11_000, T0 + 61_500, 1)]
+    assert rows == [LateVehicleFrames(VEHICLE, T0 + 10_000, T0 + 11_000, T0 + 61_500, 1)]
     assert take(fleet, [frame(10, behind_ms=HOLD_MS + 20_000)]) == []
 
 
@@ -147,7 +147,7 @@ def test_an_outages_store_sent_beside_live_frames_extends_the_trip_under_the_sam
     assert {t.trip_id for t in trips} == {trips[0].trip_id}
     assert [t.phase for t in trips if t.phase != "open"] == ["provisional", "final"]
     assert (trips[-1].ended_ms - trips[-1].started_ms, trips[-1].distance_m) == (1_200_000, 12_000.0)
-    assert not [row for row in rows if isinstance(row, BehindRow)]
+    assert not [row for row in rows if isinstance(row, LateVehicleFrames)]
 
 
 def test_a_second_device_under_the_same_name_with_a_lower_boot_takes_no_part() -> None:

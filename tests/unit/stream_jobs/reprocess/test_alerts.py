@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from stream_jobs.alerts.derive import Alert, merge
-from stream_jobs.reprocess.alert_changes import (
+from stream_jobs.reprocess.alerts import (
     AlertChanges,
     FindingChanges,
     StoredAlert,

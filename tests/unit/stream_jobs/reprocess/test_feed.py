@@ -56,18 +56,21 @@ def settings(tmp_path: Path) -> Settings:
 
 
 def made(
-    settings: Settings, windows: tuple[int, int] | None, works: dict[str, Work], told: set[str] | None = None,
+    settings: Settings, windows: tuple[int, int] | None, works: dict[str, Work],
+    wanted: set[str] | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """Tables by kind, and rows by kind and vehicle."""
     grid = grid_of(settings)
     starts = [T0] if windows is None else range(*windows, grid.road_window_ms)
     times = [(w.vehicle_id, w.read_from_ms, w.read_until_ms) for w in works.values()]
-    wanted = Wanted(windows, grid.received(starts), True, times)
+    selected = Wanted(windows, grid.received(starts), True, times)
     feeder = Feeder(settings)
-    remake = remake_of(settings, RuleSet(), works, T0 + 7_200_000, rules=False, windows=windows, told=told)
+    remake = remake_of(
+        settings, RuleSet(), works, T0 + 7_200_000, rules=False, windows=windows, wanted=wanted
+    )
     files = feeder.files([T0, T0 - 3_600_000, T0 + 3_600_000])
     found: dict[str, Any] = {}
-    for kind, vehicle_id, body in feeder(files, wanted, remake):
+    for kind, vehicle_id, body in feeder(files, selected, remake):
         if vehicle_id is None:
             found[kind] = pa.concat_tables([*([found[kind]] if kind in found else []), table_of(body)])
         elif kind == feed.JOURNEY:
@@ -94,7 +97,7 @@ def test_one_reading_gives_the_windows_of_a_time_and_the_journeys_of_whole_days(
     assert vin(3) not in found
 
 
-def test_windows_are_told_of_some_vehicles_and_places_are_sums_over_all(settings: Settings) -> None:
+def test_windows_are_made_of_the_wanted_vehicles_and_places_are_sums_over_all(settings: Settings) -> None:
     windows = (T0, T0 + 2 * MINUTE)
     some, all_ = made(settings, windows, {}, {vin(2)}), made(settings, windows, {})
     assert set(some[feed.VEHICLE]["vehicle_id"].to_pylist()) == {vin(2)}

@@ -9,7 +9,7 @@ import pytest
 from infra.contract.errors import ConfigError
 from infra.settings.settings import Settings
 from stream_jobs.reprocess import plan
-from stream_jobs.reprocess.plan import Grid, LateFrame, Reach, Span, slices, starts_ms, taken_in
+from stream_jobs.reprocess.plan import Grid, LateFrame, Reach, Span, slices, taken_in
 from stream_jobs.reprocess.work import due
 
 GRID = Grid(window_ms=10_000, road_window_ms=60_000, ahead_ms=10_000, lateness_ms=30_000)
@@ -37,9 +37,9 @@ def test_lengths_that_do_not_fit_are_refused() -> None:
 
 
 def test_road_windows_of_a_span_are_those_that_lie_in_it_whole() -> None:
-    assert list(starts_ms(Span(5_000, 200_000), GRID)) == [60_000, 120_000]
-    assert list(starts_ms(Span(60_000, 180_000), GRID)) == [60_000, 120_000]
-    assert list(starts_ms(Span(60_000, 119_999), GRID)) == []
+    assert list(GRID.starts_ms(Span(5_000, 200_000))) == [60_000, 120_000]
+    assert list(GRID.starts_ms(Span(60_000, 180_000))) == [60_000, 120_000]
+    assert list(GRID.starts_ms(Span(60_000, 119_999))) == []
 
 
 def test_slices_are_cut_at_round_times_and_at_gaps_and_those_done_are_left_out() -> None:

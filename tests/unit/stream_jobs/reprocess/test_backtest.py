@@ -12,17 +12,16 @@ from infra.contract.errors import ConfigError
 from infra.contract.verdict import clock_limits
 from infra.settings.settings import Settings
 from stream_jobs.archive.writer import HourFiles
-from stream_jobs.reprocess.backtest.compare import (
+from stream_jobs.reprocess.backtest import (
     Comparison,
     Episode,
     as_json,
+    backtest,
     by_rule,
     compare,
     episodes,
-    renamed,
-    with_mark,
+    parted,
 )
-from stream_jobs.reprocess.backtest.history import rehearse
 from stream_jobs.reprocess.plan import Span
 from stream_jobs.vehicles.rows import AlertRow
 from tests.support_frames import frame as frame_of
@@ -71,14 +70,11 @@ def test_an_alert_that_begins_before_the_span_does_not_count(tmp_path: Path) -> 
     assert episodes(rows, [mine], T0 + 5000, T0 + HOUR) == []
 
 
-def test_both_sets_run_at_once_under_names_of_their_own(tmp_path: Path) -> None:
-    mine = rule(tmp_path, kind="count", names="codes", apart=True)
-    (marked,) = with_mark([mine], "@changed")
-
+def test_both_sets_run_at_once_under_names_of_their_own() -> None:
     def row(name: str) -> AlertRow:
         return AlertRow("id", "V", name, 1, "WARNING", T0, None, None, "", 1, 1, T0, None, None)
 
-    plain, changed = renamed([row("mine.P0217"), row(f"{marked.id}.P0217")], "@changed")
+    plain, changed = parted([row("mine.P0217"), row("mine@changed.P0217")])
     assert [each.rule for each in (*plain, *changed)] == ["mine.P0217", "mine.P0217"]
 
 
@@ -94,7 +90,7 @@ def no_spark() -> SparkSession:
     raise AssertionError("a rule that lasts needs no Spark")
 
 
-def test_a_changed_rule_is_rehearsed_over_the_archive_with_a_run_up(tmp_path: Path) -> None:
+def test_a_changed_rule_is_backtested_over_the_archive_with_a_run_up(tmp_path: Path) -> None:
     settings = Settings(paths={"home": str(tmp_path)})  # type: ignore[arg-type]
     hot = {**KEYS, "value": "coolant_temp_c"}
     (tmp_path / "a").mkdir()
@@ -106,7 +102,7 @@ def test_a_changed_rule_is_rehearsed_over_the_archive_with_a_run_up(tmp_path: Pa
     list(HourFiles(tmp_path / "archive" / "telemetry", clock_limits(settings))([recorded(records)]))
 
     def over(span: Span, lead_ms: int) -> Comparison:
-        return rehearse(no_spark, settings, tmp_path, [in_force], [changed], span, lead_ms)
+        return backtest(no_spark, settings, tmp_path, [in_force], [changed], span, lead_ms)
 
     whole = over(Span(T0, T0 + HOUR), 0)
     assert [(e.vehicle_id, e.opened_ms - T0) for e in whole.raised] == [(vin(1), 93_000), (vin(2), 93_000)]

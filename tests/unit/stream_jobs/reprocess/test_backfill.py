@@ -1,4 +1,4 @@
-"""A generated day and a folder of CSV come into the archive: once, whole, and nothing else with them."""
+"""A generated day and a folder of CSV come into the archive once and whole; which spans are then restated."""
 
 from __future__ import annotations
 
@@ -18,12 +18,15 @@ from infra.settings.settings import Settings
 from stream_jobs.archive import reader
 from stream_jobs.archive.manifest import archive_of, sha256_of
 from stream_jobs.archive.verify import verified
-from stream_jobs.reprocess.backfill.intake import exceptions, take_in
+from stream_jobs.reprocess.backfill import Progress, exceptions, spans_of, take_in
+from stream_jobs.reprocess.plan import Span
 
 ROUGH = Scenario(
     seed=3, vehicles=12, cadence=cadence(12, None, 10_000), start_ms=1_763_593_200_000, frames_per_vehicle=10,
     longest_step_ms=500, link=LinkShares(late=0.1, late_beyond=0.1, clock_ahead=0.05, clock_unset=0.05),
 )  # fmt: skip
+HOUR_MS = 3_600_000
+MINUTE_MS = 60_000
 HEADER = "Date,Time,SOC,Speed,mode,LAT,LON,ALT,GpsSpeed,Temperature,SpeedLimit"
 
 
@@ -131,3 +134,26 @@ def test_other_drives_under_the_same_name_are_refused(home: Settings, tmp_path: 
     (csv / "a.csv").write_text("\n".join((HEADER, row("03/29/2021", 3), row("03/29/2021", 4))) + "\n")
     with pytest.raises(ConfigError, match="was made of other drives"):
         drive_day.make(replay.convoy(csv, None, 1.0, "kept"), csv, home, "spring")
+
+
+def test_pieces_become_whole_road_windows_joined_where_they_are_near() -> None:
+    pieces = [
+        (5 * HOUR_MS + 1, 5 * HOUR_MS + 90_000),
+        (5 * HOUR_MS + 40 * MINUTE_MS, 6 * HOUR_MS),
+        (50 * HOUR_MS, 50 * HOUR_MS),
+    ]
+    assert spans_of(pieces, MINUTE_MS) == [
+        Span(5 * HOUR_MS, 6 * HOUR_MS + MINUTE_MS), Span(50 * HOUR_MS, 50 * HOUR_MS + MINUTE_MS),
+    ]  # fmt: skip
+    assert spans_of([], MINUTE_MS) == []
+
+
+def test_spans_that_are_restated_are_not_restated_again_unless_files_came_in(tmp_path: Path) -> None:
+    spans = [Span(0, MINUTE_MS), Span(HOUR_MS, 2 * HOUR_MS)]
+    progress = Progress(tmp_path, "monday")
+    assert progress.left(spans) == spans
+    progress.note(spans[0])
+    progress.begin(fresh=False)
+    assert Progress(tmp_path, "monday").left(spans) == [spans[1]]
+    progress.begin(fresh=True)
+    assert progress.left(spans) == spans

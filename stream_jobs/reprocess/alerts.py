@@ -1,0 +1,309 @@
+"""What late frames change of a vehicle's findings and alerts: computed first, then one transaction's statements.
+
+Findings first: which are new, which are withdrawn, which come back. Then the alerts that those touch are made
+again by the life of alerts that the store gives them (alerts.merge), and put in the places of the old ones.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, Final
+
+import orjson
+
+from stream_jobs.alerts.derive import Alert, Finding, merge
+from stream_jobs.app.database import Connection, execute, fetch
+from stream_jobs.events import sql as event_sql
+from stream_jobs.events.writes import ClearTimes
+from stream_jobs.reprocess.runs import Counts
+from stream_jobs.vehicles.rows import AlertRow
+
+MARGIN_MS: Final = 7 * 86_400_000
+"""Alerts and findings are read so far to both sides of what changed: an alert is seldom longer."""
+
+_LOCK: Final = "SELECT 1 FROM odograph.consumer_offset WHERE topic = 'alerts' FOR UPDATE"
+"""The event store moves these rows with each batch: while they are ours it opens no alert beside us."""
+_MS: Final = "(extract(epoch FROM {0}) * 1000)::bigint"
+_FINDINGS: Final = f"""
+SELECT e.alert_id, e.vehicle_id, e.rule, coalesce(e.rule_version, 0), e.severity,
+       {_MS.format("e.event_time")}, {_MS.format("e.received_at")}, {_MS.format("e.alerted_at")},
+       coalesce(e.message, ''), e.value, e.limit_value, e.lat_deg, e.lon_deg,
+       {_MS.format("e.since_at")}, e.ended, {_MS.format("e.restated_at")}, e.withdrawn_at IS NOT NULL
+FROM odograph.alert_event e
+WHERE e.vehicle_id = %(vehicle)s AND split_part(e.rule, '.', 1) = ANY(%(rules)s)
+  AND e.event_time BETWEEN to_timestamp(%(low_ms)s / 1000.0) AND to_timestamp(%(high_ms)s / 1000.0)
+ORDER BY e.event_time
+"""  # noqa: S608  constants of this file
+_ALERTS: Final = f"""
+SELECT {event_sql.ALERT_COLUMNS}, withdrawn_at IS NOT NULL, cleared_by IS NOT NULL
+FROM odograph.alert
+WHERE vehicle_id = %(vehicle)s AND rule = ANY(%(names)s)
+  AND opened_at <= to_timestamp(%(high_ms)s / 1000.0) AND last_at >= to_timestamp(%(low_ms)s / 1000.0)
+ORDER BY opened_at FOR UPDATE
+"""  # noqa: S608  constants of this file
+_SEEN: Final = f"""
+SELECT {_MS.format("event_time")} FROM odograph.vehicle_latest WHERE vehicle_id = %(vehicle)s
+"""  # noqa: S608  constants of this file
+_LATE: Final = f"""
+SELECT {_MS.format("max(noted_at)")} FROM odograph.late_vehicle_frames WHERE vehicle_id = %(vehicle)s
+"""  # noqa: S608  constants of this file
+_MARK: Final = "UPDATE odograph.alert_event SET {change} WHERE alert_id = ANY(%(ids)s)"
+_CHANGED: Final = """
+UPDATE odograph.alert SET revision = revision + 1, restated_at = now(), withdrawn_at = NULL
+WHERE alert_no = ANY(%(numbers)s)
+"""
+_ADDED: Final = "UPDATE odograph.alert SET restated_at = now() WHERE first_alert_id = ANY(%(ids)s)"
+_WITHDRAWN: Final = """
+UPDATE odograph.alert SET cleared_at = coalesce(cleared_at, last_at), withdrawn_at = now(),
+    revision = revision + 1, restated_at = now()
+WHERE alert_no = ANY(%(numbers)s)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFinding:
+    """A row of odograph.alert_event. ``restated_ms``: when the batch layer found it, None: the stream did."""
+
+    finding: Finding
+    restated_ms: int | None
+    withdrawn: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StoredAlert:
+    """An alert as it stands; ``by_hand``: somebody ended it."""
+
+    alert: Alert
+    withdrawn: bool
+    by_hand: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FindingChanges:
+    """New findings, and ids of those that are withdrawn and of those that come back."""
+
+    added: tuple[Finding, ...]
+    withdrawn: frozenset[str]
+    revived: frozenset[str]
+
+    def __bool__(self) -> bool:
+        return bool(self.added or self.withdrawn or self.revived)
+
+
+@dataclass(frozen=True, slots=True)
+class AlertChanges:
+    """Alerts to insert, those to put in place of others by their numbers, numbers of those to withdraw."""
+
+    added: tuple[Alert, ...]
+    changed: tuple[Alert, ...]
+    withdrawn: tuple[int, ...]
+
+
+def finding_changes(
+    whole: Sequence[AlertRow], streamed: Collection[str], stored: Mapping[str, StoredFinding],
+    late_ms: int, now_ms: int,
+) -> FindingChanges:  # fmt: skip
+    """``whole``: findings of all frames in order; ``streamed``: ids of those of the frames as they came.
+
+    One that both runs have and the table has not stays out: its memory was another. One that the batch layer
+    found once goes only where late frames came after that, by ``late_ms``.
+    """
+    now = {row.alert_id: row for row in whole}
+    added = (finding_of(row, now_ms) for key, row in now.items() if key not in streamed and key not in stored)
+
+    def outdated(key: str, each: StoredFinding) -> bool:
+        return key in streamed or (each.restated_ms is not None and each.restated_ms < late_ms)
+
+    return FindingChanges(
+        tuple(added),
+        frozenset(k for k, s in stored.items() if not s.withdrawn and k not in now and outdated(k, s)),
+        frozenset(k for k, s in stored.items() if s.withdrawn and k in now),
+    )
+
+
+def finding_of(row: AlertRow, now_ms: int) -> Finding:
+    """A finding of the core as one of the topic would be, found at ``now_ms``."""
+    return Finding(
+        row.alert_id, row.vehicle_id, row.rule, row.rule_version, row.severity, row.event_ms, row.received_ms,
+        now_ms, row.message, row.value, row.limit, row.lat_deg, row.lon_deg, row.since_ms, row.ended,
+    )  # fmt: skip
+
+
+def alert_changes(
+    stored: Sequence[StoredAlert], before: Mapping[str, StoredFinding], changes: FindingChanges,
+    clear_for_ms: int | None, seen_ms: int,
+) -> AlertChanges:  # fmt: skip
+    """Alerts of one vehicle and rule after ``changes`` of its findings ``before``.
+
+    ``seen_ms`` is the vehicle's newest event: an alert without a finding for ``clear_for_ms`` is over.
+    """
+    gone, back = changes.withdrawn, changes.revived
+    live = [s.finding for k, s in before.items() if (k in back) or not (s.withdrawn or k in gone)]
+    moved = [s.finding.event_ms for k, s in before.items() if k in gone or k in back]
+    moved += [finding.event_ms for finding in changes.added]
+    touched, low, high = _touched(stored, moved, clear_for_ms or 0)
+    findings = sorted([*live, *changes.added], key=lambda f: (f.event_ms, f.ended))
+    near = [finding for finding in findings if low <= finding.event_ms <= high]
+    later = any(s.alert.opened_ms > high for s in stored if not s.withdrawn)
+    return _placed(touched, [_over(a, clear_for_ms, seen_ms, later) for a in merge([], near, clear_for_ms)])
+
+
+def _touched(
+    stored: Sequence[StoredAlert], moved: Sequence[int], clear_for_ms: int
+) -> tuple[list[StoredAlert], int, int]:
+    """Alerts whose findings may belong together with those at ``moved``, and the time that they fill."""
+    low, high = min(moved), max(moved)
+    touched: list[StoredAlert] = []
+    left = list(stored)
+    while True:
+        first, last = low - clear_for_ms, high + clear_for_ms
+        near = [s for s in left if s.alert.opened_ms <= last and s.alert.last_ms >= first]
+        if not near:
+            return touched, first, last
+        touched += near
+        left = [s for s in left if s not in near]
+        low = min(low, *(s.alert.opened_ms for s in near))
+        high = max(high, *(s.alert.last_ms for s in near))
+
+
+def _over(alert: Alert, clear_for_ms: int | None, seen_ms: int, later: bool) -> Alert:
+    """The alert, ended where it is over: nothing else ends it, and only the newest may be active."""
+    if alert.cleared_ms is not None:
+        return alert
+    if clear_for_ms is None:
+        return replace(alert, cleared_ms=alert.last_ms) if later else alert
+    over = later or seen_ms > alert.last_ms + clear_for_ms
+    return replace(alert, cleared_ms=alert.last_ms + clear_for_ms) if over else alert
+
+
+def _placed(touched: Sequence[StoredAlert], made: Sequence[Alert]) -> AlertChanges:
+    """Each alert in the place of the one that it is: by its first finding, else by overlap in time."""
+    left = list(touched)
+    added, changed, rest = [], [], []
+
+    def place(alert: Alert, others: list[Alert], candidates: Iterable[StoredAlert]) -> None:
+        same = next(iter(candidates), None)
+        if same is None:
+            others.append(alert)
+        else:
+            left.remove(same)
+            changed.extend(_next_revision(same, alert))
+
+    for alert in made:
+        place(alert, rest, (s for s in left if s.alert.first_alert_id == alert.first_alert_id))
+    for alert in rest:
+        place(alert, added, (s for s in left if not s.withdrawn and _overlap(s.alert, alert)))
+    withdrawn = tuple(s.alert.alert_no for s in left if not s.withdrawn and s.alert.alert_no is not None)
+    return AlertChanges(tuple(added), tuple(changed), withdrawn)
+
+
+def _overlap(one: Alert, other: Alert) -> bool:
+    return one.opened_ms <= other.last_ms and other.opened_ms <= one.last_ms
+
+
+def _next_revision(stored: StoredAlert, alert: Alert) -> list[Alert]:
+    """``alert`` in the place of ``stored``, if it is another; an end by hand stands."""
+    was = stored.alert
+    after = replace(alert, alert_no=was.alert_no, first_alert_id=was.first_alert_id)
+    if stored.by_hand and was.cleared_ms is not None and was.cleared_ms >= alert.last_ms:
+        after = replace(after, cleared_ms=was.cleared_ms)
+    return [] if after == was and not stored.withdrawn else [after]
+
+
+def restate_alerts(
+    connection: Connection, vehicle_id: str, whole: Sequence[AlertRow], streamed: Sequence[AlertRow],
+    rules: Sequence[str], clear_times: ClearTimes, now_ms: int,
+) -> Counts:  # fmt: skip
+    """Findings and alerts of a vehicle as ``whole`` has them where that is not what the stream could see."""
+    moments = [row.event_ms for row in (*whole, *streamed)]
+    if not moments:
+        return Counts()
+    execute(connection, _LOCK)
+    low_ms, high_ms = min(moments), max(moments)
+    values = {"vehicle": vehicle_id, "rules": [*rules], **_bounds(moments)}
+    rows = fetch(connection, _FINDINGS, values)
+    stored = {row[0]: StoredFinding(Finding(*row[:15]), row[15], row[16]) for row in rows}
+    late_ms = fetch(connection, _LATE, {"vehicle": vehicle_id})[0][0] or 0
+    inside = {key: each for key, each in stored.items() if low_ms <= each.finding.event_ms <= high_ms}
+    changes = finding_changes(whole, {row.alert_id for row in streamed}, inside, late_ms, now_ms)
+    if not changes:
+        return Counts()
+    _write_findings(connection, changes)
+    return _restate(connection, vehicle_id, stored, changes, clear_times)
+
+
+def _bounds(moments: Sequence[int]) -> dict[str, int]:
+    return {"low_ms": min(moments) - MARGIN_MS, "high_ms": max(moments) + MARGIN_MS}
+
+
+def _write_findings(connection: Connection, changes: FindingChanges) -> None:
+    if changes.added:
+        execute(connection, event_sql.INSERT_FINDINGS, _as_json(changes.added))
+        added = [finding.alert_id for finding in changes.added]
+        execute(connection, _MARK.format(change="restated_at = now()"), {"ids": added})
+    execute(connection, _MARK.format(change="withdrawn_at = now()"), {"ids": [*changes.withdrawn]})
+    execute(connection, _MARK.format(change="withdrawn_at = NULL"), {"ids": [*changes.revived]})
+
+
+def _restate(
+    connection: Connection, vehicle_id: str, stored: Mapping[str, StoredFinding], changes: FindingChanges,
+    clear_times: ClearTimes,
+) -> Counts:  # fmt: skip
+    """The alerts of every rule of which findings changed."""
+    by_rule: dict[str, dict[str, StoredFinding]] = defaultdict(dict)
+    for key, each in stored.items():
+        by_rule[each.finding.rule][key] = each
+    moved = [*changes.added, *(stored[key].finding for key in (*changes.withdrawn, *changes.revived))]
+    names = sorted({finding.rule for finding in moved})
+    values = {"vehicle": vehicle_id, "names": names, **_bounds([finding.event_ms for finding in moved])}
+    columns = [field.name for field in fields(Alert)]
+    alerts = [
+        StoredAlert(Alert(**dict(zip(columns, row[:-2], strict=True))), row[-2], row[-1])
+        for row in fetch(connection, _ALERTS, values)
+    ]
+    latest = fetch(connection, _SEEN, {"vehicle": vehicle_id})
+    seen_ms = latest[0][0] if latest else 0
+    counts = Counts()
+    for name in names:
+        mine, findings = [each for each in alerts if each.alert.rule == name], by_rule.get(name, {})
+        part = FindingChanges(
+            tuple(f for f in changes.added if f.rule == name),
+            changes.withdrawn & findings.keys(),
+            changes.revived & findings.keys(),
+        )
+        made = alert_changes(mine, _with_messages(findings, mine), part, clear_times.ms(name), seen_ms)
+        _write_alerts(connection, made)
+        numbers = (len(made.added), len(made.changed), len(made.withdrawn))
+        counts += Counts(alerts_added=numbers[0], alerts_changed=numbers[1], alerts_withdrawn=numbers[2])
+    return counts
+
+
+def _with_messages(
+    findings: Mapping[str, StoredFinding], alerts: Sequence[StoredAlert]
+) -> dict[str, StoredFinding]:
+    """Findings stored before there was a column for the message (migration 020) have that of their alert."""
+    found = {}
+    for key, each in findings.items():
+        at_ms = each.finding.event_ms
+        near = (s.alert.message for s in alerts if s.alert.opened_ms <= at_ms <= s.alert.last_ms)
+        message = each.finding.message or next(near, each.finding.rule)
+        found[key] = replace(each, finding=replace(each.finding, message=message))
+    return found
+
+
+def _write_alerts(connection: Connection, changes: AlertChanges) -> None:
+    """What ends first, so that no two alerts of one rule are active at once."""
+    execute(connection, _WITHDRAWN, {"numbers": [*changes.withdrawn]})
+    for over in (True, False):
+        rows = [alert for alert in changes.changed if (alert.cleared_ms is not None) is over]
+        execute(connection, event_sql.UPDATE_ALERTS, _as_json(rows))
+    execute(connection, _CHANGED, {"numbers": [alert.alert_no for alert in changes.changed]})
+    if changes.added:
+        execute(connection, event_sql.INSERT_ALERTS, _as_json(changes.added))
+        execute(connection, _ADDED, {"ids": [alert.first_alert_id for alert in changes.added]})
+
+
+def _as_json(rows: Sequence[Any]) -> dict[str, str]:
+    return {"rows": orjson.dumps([asdict(row) for row in rows]).decode()}

@@ -1,0 +1,232 @@
+"""A day's files into the archive under names of their own, then its exceptions, windows and journeys.
+
+The same day again changes nothing, so that one that was killed is finished by the same command.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from infra.clients.duck import connected
+from infra.contract.errors import ConfigError
+from infra.contract.verdict import LATE, OK
+from infra.settings.settings import Endpoints, Settings
+from stream_jobs.app.database import Connection, Database, insert_rows
+from stream_jobs.archive import reader
+from stream_jobs.archive.manifest import archive_of, read_hour, sha256_of, sync
+from stream_jobs.archive.query import LATE_COLUMNS, LATE_TABLE, QUARANTINE_COLUMNS, QUARANTINE_TABLE
+from stream_jobs.archive.verify import verified
+from stream_jobs.archive.writer import place
+from stream_jobs.maintenance.lookups import write_vehicle_lookup
+from stream_jobs.reprocess import work
+from stream_jobs.reprocess.plan import Span, grid_of, moment
+
+STAGING: Final = ".staging"
+FOLDER: Final = "backfills"
+APART_MS: Final = 3_600_000
+"""Samples that lie further apart are restated as spans of their own: a month of few drives is short."""
+_COUNTS: Final = """
+SELECT count(*), count(DISTINCT vehicle_id)
+FROM read_parquet(?, hive_partitioning = false) WHERE verdict IN ('ok', 'late')
+"""
+_PIECES: Final = """
+SELECT min(t0_ms), max(t0_ms + span_ms)
+FROM read_parquet(?, hive_partitioning = false, filename = true) WHERE verdict IN ('ok', 'late')
+GROUP BY filename, t0_ms // 3600000 ORDER BY ALL
+"""
+EXCEPTION: Final = [
+    "topic", "partition", "log_offset", "vehicle_id", "boot_id", "seq", "t0_ms", "span_ms", "received_ms",
+    "verdict",
+]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Intake:
+    """A day that lies in the archive; ``fresh``: files that were not there before.
+
+    ``pieces_ms``: first and last sample by file and hour of event time; none where nothing goes into windows.
+    """
+
+    name: str
+    files: tuple[Path, ...]
+    fresh: int
+    frames: int
+    vehicles: int
+    pieces_ms: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What a back-fill brought into the database; ``before``: spans that an earlier try had done."""
+
+    spans: int
+    before: int
+    late: int
+    quarantined: int
+    vehicle_windows: int
+    place_windows: int
+    journeys: int
+
+
+def take_in(archive: Path, day: Path) -> Intake:
+    """A generated day into the archive. Raises ConfigError for what is no day, ArchiveError for damage."""
+    if not (day / reader.DAY_SUMMARY).is_file():
+        raise ConfigError(
+            f"{day} is no generated day: {reader.DAY_SUMMARY} is missing (odograph simulate --day makes one)"
+        )
+    verdict = verified(day, None, quick=False)
+    if not verdict.whole:
+        raise reader.damaged(day, verdict.damage)
+    if not verdict.files:
+        raise ConfigError(f"{day} has no records")
+    taken, fresh = [], 0
+    for file in reader.files(day):
+        name = f"{day.name}.parquet" if file.path.stem == day.name else f"{day.name}-{file.path.name}"
+        fresh += _take(archive, file, name)
+        taken.append(archive / file.path.relative_to(day).with_name(name))
+    names = [str(path) for path in taken]
+    with connected() as connection:
+        ((frames, vehicles),) = connection.execute(_COUNTS, [names]).fetchall()
+        pieces = connection.execute(_PIECES, [names]).fetchall()
+    return Intake(day.name, tuple(taken), fresh, frames, vehicles, tuple(pieces))
+
+
+def _take(archive: Path, file: reader.ArchiveFile, name: str) -> bool:
+    """Whether it was not there before; another day of the same name is an error."""
+    known = read_hour(archive, file.hour_ms)
+    if name in known.replaced_ms:
+        raise ConfigError(f"{name} was in the archive and has expired: see ODOGRAPH_ARCHIVE_KEEP_DAYS")
+    if name in known.files:
+        if known.files[name].sha256 == sha256_of(file.path):
+            return False
+        raise ConfigError(
+            f"another {name} is in the archive already: give this day's folder another name ({file.path})"
+        )
+    staged = archive / STAGING / f"backfill-{file.hour_ms}-{name}"
+    staged.parent.mkdir(parents=True, exist_ok=True)
+    staged.unlink(missing_ok=True)
+    try:
+        os.link(file.path, staged)  # a second name for the same bytes where that can be had
+    except OSError:
+        shutil.copyfile(file.path, staged)
+    return place(archive, file.hour_ms, staged, name)
+
+
+def exceptions(files: tuple[Path, ...]) -> Iterator[pa.Table]:
+    """Records whose verdict is not ok, a table a file, with ``received_at``; files without any give none."""
+    for path in files:
+        other = pc.field("verdict") != OK
+        found = pq.read_table(path, columns=EXCEPTION, filters=other, partitioning=None)
+        if found.num_rows:
+            received_at = pc.cast(found["received_ms"], pa.timestamp("ms", tz="UTC"))
+            yield found.append_column("received_at", received_at)
+
+
+class Progress:
+    """Which spans of a day's back-fill are restated: a file beside the archive, so a killed one goes on."""
+
+    def __init__(self, archive: Path, name: str) -> None:
+        self._path = archive / FOLDER / f"{name}.json"
+
+    def begin(self, fresh: bool) -> None:
+        """Forget what was done where files came in since."""
+        if fresh:
+            self._path.unlink(missing_ok=True)
+
+    def left(self, spans: list[Span]) -> list[Span]:
+        """Spans that are not restated yet."""
+        done = self._done()
+        return [span for span in spans if [span.from_ms, span.until_ms] not in done]
+
+    def note(self, span: Span) -> None:
+        """A span is restated."""
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        draft = self._path.with_suffix(".draft")
+        draft.write_bytes(orjson.dumps({"restated_ms": [*self._done(), [span.from_ms, span.until_ms]]}))
+        sync(draft)
+        draft.replace(self._path)
+
+    def _done(self) -> list[list[int]]:
+        if not self._path.exists():
+            return []
+        found: list[list[int]] = orjson.loads(self._path.read_bytes())["restated_ms"]
+        return found
+
+
+def bring_in(
+    settings: Settings, addresses: Endpoints, taken: Intake, say: Callable[[str], None], stop: threading.Event
+) -> Done:
+    """Restate what the day touches and is not restated yet. Raises ConfigError, ServiceError."""
+    progress = Progress(archive_of(settings.paths.home), taken.name)
+    progress.begin(fresh=taken.fresh > 0)
+    with work.tools_of(settings, addresses, "backfill", stop, say) as tools:
+        spans = spans_of(taken.pieces_ms, grid_of(settings).road_window_ms)
+        left = progress.left(spans)
+        caught_up_ms = work.closed_ms(settings, addresses, tools.database)
+        for span in left:
+            _refuse_open(settings, span, caught_up_ms)
+        late, quarantined = _note_exceptions(tools.database, taken)
+        write_vehicle_lookup(tools.database, settings.paths.home)
+        counts = []
+        for number, span in enumerate(left, start=1):
+            say(f"span {number} of {len(left)}: from {moment(span.from_ms):%Y-%m-%d %H:%M} UTC")
+            counts.append(work.recompute(tools, span, caught_up_ms)[1])
+            progress.note(span)
+    return Done(
+        len(spans), len(spans) - len(left), late, quarantined,
+        sum(c.vehicle_windows for c in counts), sum(c.place_windows for c in counts),
+        sum(c.journeys for c in counts),
+    )  # fmt: skip
+
+
+def spans_of(pieces_ms: Iterable[tuple[int, int]], window_ms: int) -> list[Span]:
+    """Whole road windows around pieces of event time, joined where less than APART_MS apart; pure."""
+    found: list[Span] = []
+    for first, last in sorted(pieces_ms):
+        low, high = first // window_ms * window_ms, (last // window_ms + 1) * window_ms
+        if found and low - found[-1].until_ms < APART_MS:
+            found[-1] = Span(found[-1].from_ms, max(high, found[-1].until_ms))
+        else:
+            found.append(Span(low, high))
+    return found
+
+
+def _refuse_open(settings: Settings, span: Span, caught_up_ms: int) -> None:
+    if work.closed_span(settings, span, caught_up_ms).until_ms < span.until_ms:
+        raise ConfigError(
+            f"the back-fill reaches to {moment(span.until_ms):%Y-%m-%dT%H:%M:%S} UTC, where live "
+            "windows are still open: give the same command again when that time is over"
+        )
+
+
+def _note_exceptions(database: Database, taken: Intake) -> tuple[int, int]:
+    """Late and quarantined records into their tables; how many of each the day has.
+
+    Late ones count as repaired: their windows are restated right after, by this command or by its next try.
+    """
+    late = quarantined = 0
+    for found in exceptions(taken.files):
+        is_late = pc.equal(found["verdict"], LATE)
+        some, others = found.filter(is_late), found.filter(pc.invert(is_late))
+        database.run(partial(_write, late=some, quarantined=others))
+        late, quarantined = late + some.num_rows, quarantined + others.num_rows
+    return late, quarantined
+
+
+def _write(connection: Connection, late: pa.Table, quarantined: pa.Table) -> None:
+    now = pa.array([datetime.now(UTC)] * late.num_rows, pa.timestamp("us", tz="UTC"))
+    insert_rows(connection, LATE_TABLE, late.select(LATE_COLUMNS).append_column("repaired_at", now))
+    insert_rows(connection, QUARANTINE_TABLE, quarantined.select(QUARANTINE_COLUMNS))

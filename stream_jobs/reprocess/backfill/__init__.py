@@ -1,1 +1,0 @@
-"""Records of the past come into archive and windows through the batch layer: no live topic, no live query."""

@@ -1,1 +1,0 @@
-"""Rules on trial: what a changed rule would have raised and lost over stored history."""
