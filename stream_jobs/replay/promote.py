@@ -1,9 +1,9 @@
 """Promotion of a run: its tables into the live database, then serving reads them, in one transaction each.
 
-First a schema of the run's own is filled, seen by nobody; then, in one transaction, the seams and what reads
+First a schema of the run's own is filled, seen by nobody; then, in one transaction, the promoted views and what reads
 through them are made again. A crash leaves either all of a step or nothing, and doing it again finishes it.
 
-Seams are views that give a table's rows with those of promoted runs in their place: ``reading.<table>`` is
+Promoted views are views that give a table's rows with those of promoted runs in their place: ``promoted.<table>`` is
 the table itself outside the runs' spans and vehicles, and within them the newest promoted run.
 """
 
@@ -54,7 +54,7 @@ FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace WHERE n.nspname = '
 ORDER BY 1, 2
 """
 _BEFORE: Final = """
-INSERT INTO odograph.reading_before (kind, name, before, promoted) VALUES (%s, %s, %s, %s)
+INSERT INTO odograph.view_backup (kind, name, before, promoted) VALUES (%s, %s, %s, %s)
 ON CONFLICT (kind, name) DO UPDATE SET before = excluded.before, promoted = excluded.promoted
 """
 
@@ -139,7 +139,7 @@ def forget(live: Connection, run: Run) -> None:
 
 
 def _read_through(live: Connection) -> None:
-    """Make the seams and what reads through them as the list of promoted runs has it; in a transaction."""
+    """Make the promoted views and what reads through them as the list of promoted runs has it; in a transaction."""
     live.execute("SET LOCAL search_path = pg_catalog")
     runs = [
         Promoted(f"run_{run_id}", since, until, None if vehicles is None else tuple(vehicles))
@@ -147,30 +147,30 @@ def _read_through(live: Connection) -> None:
     ]
     if runs:
         for table in TABLES:
-            live.execute(seam(table, names(live, table.name), runs))
+            live.execute(promoted_view(table, names(live, table.name), runs))
         _swap(live, TABLES)
     else:
         _swap_back(live)
         for table in TABLES:
-            live.execute(f"DROP VIEW IF EXISTS reading.{table.name}")
+            live.execute(f"DROP VIEW IF EXISTS promoted.{table.name}")
 
 
 def _swap(live: Connection, tables: Sequence[Table]) -> None:
     for kind, name, before in live.execute(_VIEWS).fetchall():
-        after = through_seams(before, tables)
+        after = through_promoted(before, tables)
         if after != before:
             live.execute(after)
             live.execute(_BEFORE, (kind, name, before, _definition(live, kind, name)))
 
 
 def _swap_back(live: Connection) -> None:
-    kept = live.execute("SELECT kind, name, before, promoted FROM odograph.reading_before").fetchall()
+    kept = live.execute("SELECT kind, name, before, promoted FROM odograph.view_backup").fetchall()
     for kind, name, before, promoted in kept:
         if _definition(live, kind, name) == promoted:
             live.execute(before)
         else:
             log.warning("changed since the promotion, left as it is", kind=kind, name=name)
-    live.execute("DELETE FROM odograph.reading_before")
+    live.execute("DELETE FROM odograph.view_backup")
 
 
 def _definition(live: Connection, kind: str, name: str) -> str | None:
@@ -188,14 +188,14 @@ class Promoted:
     vehicles: tuple[str, ...] | None
 
 
-def seam(table: Table, columns: Sequence[str], runs: Sequence[Promoted]) -> str:
+def promoted_view(table: Table, columns: Sequence[str], runs: Sequence[Promoted]) -> str:
     """The view of a table over ``runs``, the one promoted last at their end."""
     names = ", ".join(columns)
     given = [run for run in runs if run.vehicles is None or not table.fleet]
     parts = [_part(f"odograph.{table.name}", table, names, given)]
     for place, run in enumerate(given):
         parts.append(_part(f"{run.schema}.{table.name}", table, names, given[place + 1 :]))
-    return f"CREATE OR REPLACE VIEW reading.{table.name} AS " + " UNION ALL ".join(parts)
+    return f"CREATE OR REPLACE VIEW promoted.{table.name} AS " + " UNION ALL ".join(parts)
 
 
 def _part(source: str, table: Table, names: str, over: Sequence[Promoted]) -> str:
@@ -226,7 +226,7 @@ def _plain(vehicle: str) -> str:
     return vehicle
 
 
-def through_seams(definition: str, tables: Sequence[Table]) -> str:
-    """A definition that reads ``odograph.<table>``, reading the seams instead."""
+def through_promoted(definition: str, tables: Sequence[Table]) -> str:
+    """A definition that reads ``odograph.<table>``, reading the promoted views instead."""
     listed = "|".join(table.name for table in tables)
-    return re.sub(rf"\bodograph\.({listed})\b(?!_)", r"reading.\1", definition)
+    return re.sub(rf"\bodograph\.({listed})\b(?!_)", r"promoted.\1", definition)

@@ -181,7 +181,7 @@ def _over(alert: Alert, clear_for_ms: int | None, seen_ms: int, later: bool) -> 
 def _placed(touched: Sequence[StoredAlert], made: Sequence[Alert]) -> AlertChanges:
     """Each alert in the place of the one that it is: by its first finding, else by overlap in time."""
     left = list(touched)
-    added, changed, rest = [], [], []
+    added, changed, rest = list[Alert](), list[Alert](), list[Alert]()
 
     def place(alert: Alert, others: list[Alert], candidates: Iterable[StoredAlert]) -> None:
         same = next(iter(candidates), None)

@@ -89,7 +89,7 @@ class Work:
     """One vehicle: journeys that begin after ``from_ms`` and up to ``to_ms``, findings from ``since_ms`` on.
 
     ``since_ms`` .. ``until_ms``: the time that was asked for; ``stop_ms``: begin of the stop before it, where
-    one is known. ``closed`` False: the trip is under way, the stream's; ``journeys`` False: they stay as they are.
+    one is known. ``closed`` False: the trip under way is the stream's; ``journeys`` False: they stay as is.
     """
 
     vehicle_id: str
@@ -146,7 +146,7 @@ def mark_taken_in(connection: Connection, frames: Sequence[LateFrame]) -> None:
 
 
 def late_vehicles(connection: Connection, seen_ms: int, lead_ms: int, *, rules: bool) -> list[Work]:
-    """Vehicles whose journeys are to be made again; ``rules``: whose late frames no stateful rule has seen."""
+    """Vehicles whose journeys are to be restated; ``rules``: whose late frames no stateful rule has seen."""
     statement = _LATE_VEHICLES.format(mark="alerts_at" if rules else "repaired_at")
     return works(connection, fetch(connection, statement, {"seen_ms": seen_ms}), seen_ms, lead_ms)
 

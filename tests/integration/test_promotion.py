@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
+import shutil
 import uuid
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from infra.clients.database_url import with_name
 from infra.contract.errors import ConfigError
-from stream_jobs.replay import promote
+from infra.sql.migrate import FOLDER, migrate
+from stream_jobs.replay import databases, promote
 from stream_jobs.replay.compare import Verdict, compare, keep
 from stream_jobs.replay.databases import Connection, connected
 from stream_jobs.replay.runs import Run
@@ -28,6 +33,8 @@ from tests.support import Lane
 from tests.support_frames import vin
 
 pytestmark = pytest.mark.integration
+
+RENAMES = "045_names.sql"
 
 
 def test_two_runs_are_promoted_over_each_other_and_rolled_back_to_what_was(lane: Lane) -> None:
@@ -123,3 +130,62 @@ def check_verdicts(lane: Lane, live: Connection, run: Run, found: Verdict) -> No
     assert read(lane, kept) == [expected]
     promote.forget(live, run)
     assert read(lane, kept) == []
+
+
+def test_a_run_promoted_before_its_objects_were_renamed_is_read_on_and_rolled_back(
+    lane: Lane, tmp_path: Path
+) -> None:
+    for path in FOLDER.glob("*.sql"):
+        if path.name < RENAMES:
+            shutil.copy(path, tmp_path)
+    owner_url, name = lane.endpoints.db_owner_url, f"names_{uuid.uuid4().hex[:8]}"
+    with connected(owner_url) as live:
+        live.execute(f"CREATE DATABASE {name} TEMPLATE template0")
+    url = with_name(owner_url, name)
+    migrate(url, tmp_path)
+    metres = "SELECT distance_m FROM serving.vehicle_window"
+    with connected(url) as old:
+        before = definitions(old)
+        windows(old, 1, [hour(0)], 1.0)
+        old.execute(
+            "INSERT INTO odograph.journey_behind (vehicle_id, from_time, to_time, received_at, frames) "
+            "VALUES ('v', now(), now(), now(), 3)"
+        )
+        promoted_as_before(old)
+        assert old.execute(metres).fetchall() == [(2.0,)]
+    assert RENAMES in migrate(url)
+    with connected(url) as new:
+        assert new.execute(metres).fetchall() == [(2.0,)]
+        assert not [name for _, name, text in definitions(new) if "reading." in text]
+        assert new.execute("SELECT frames FROM odograph.late_vehicle_frames").fetchall() == [(3,)]
+        assert new.execute("SELECT orphaned FROM serving.recompute_run").fetchall() == []
+        promote.rollback(new, "old")
+        assert new.execute(metres).fetchall() == [(1.0,)]
+        left = [text.replace("unfounded", "orphaned") for *_, text in before]
+        assert [text.replace("unfounded AS orphaned", "orphaned") for *_, text in definitions(new)] == left
+    databases.drop(owner_url, name)
+
+
+def promoted_as_before(old: Connection) -> None:
+    """A promoted run whose distances are twice the live ones, by the names of then."""
+    old.execute(
+        "INSERT INTO odograph.replay_run (run_id, since, until, changed, state, promoted_at) "
+        "VALUES ('old', now(), now() + interval '1 day', '', 'promoted', now())"
+    )
+    with old.transaction():
+        old.execute("SET LOCAL search_path = pg_catalog")
+        for table in TABLES:
+            columns = ", ".join(databases.names(old, table.name))
+            source = columns.replace("distance_m", "distance_m * 2 AS distance_m")
+            old.execute(f"CREATE VIEW reading.{table.name} AS SELECT {source} FROM odograph.{table.name}")
+        listed = "|".join(table.name for table in TABLES)
+        kept = {}
+        for kind, name, before in definitions(old):
+            after = re.sub(rf"\bodograph\.({listed})\b(?!_)", r"reading.\1", before)
+            if after != before:
+                old.execute(after)
+                kept[kind, name] = before
+        texts = {(kind, name): text for kind, name, text in definitions(old)}
+        for (kind, name), before in kept.items():
+            row = (kind, name, before, texts[kind, name])
+            old.execute("INSERT INTO odograph.reading_before VALUES (%s, %s, %s, %s)", row)

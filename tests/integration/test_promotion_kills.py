@@ -28,7 +28,9 @@ pytestmark = pytest.mark.integration
 BEFORE_IT_IS_READ = (
     Point("stream_jobs.replay.promote:_copy_table", 2),  # within the first transaction
     Point("stream_jobs.replay.promote:copy_in"),  # the rows are there, and read by nobody
-    Point("stream_jobs.replay.promote:seam", 3),  # within the second transaction: some seams are made
+    Point(
+        "stream_jobs.replay.promote:promoted_view", 3
+    ),  # within the second transaction: some views are made
     Point("stream_jobs.replay.promote:_read_through"),  # all is done, and not committed
 )
 BEFORE_IT_IS_BACK = (

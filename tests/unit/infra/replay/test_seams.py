@@ -1,4 +1,4 @@
-"""The text of seams, of what reads through them, and of a run's own settings."""
+"""The text of promoted views, of what reads through them, and of a run's own settings."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from infra.contract.errors import ConfigError
 from infra.settings.settings import load
 from stream_jobs.replay import command, runs
-from stream_jobs.replay.promote import Promoted, seam, through_seams
+from stream_jobs.replay.promote import Promoted, promoted_view, through_promoted
 from stream_jobs.replay.runs import Run
 from stream_jobs.replay.sources import whole_span
 from stream_jobs.replay.spans import Reach, Span
@@ -22,23 +22,23 @@ ROAD = Table("road_cell_window", ("cell",), "window_start", fleet=True)
 VEHICLES = ("WDB1240001A000001",)
 
 
-def test_only_whole_names_of_tables_are_read_through_seams() -> None:
+def test_only_whole_names_of_tables_are_read_through_promoted() -> None:
     text = "SELECT vehicle_window.a FROM odograph.vehicle_window JOIN odograph.vehicle v ON odograph.alert_x"
-    assert through_seams(text, TABLES) == (
-        "SELECT vehicle_window.a FROM reading.vehicle_window JOIN odograph.vehicle v ON odograph.alert_x"
+    assert through_promoted(text, TABLES) == (
+        "SELECT vehicle_window.a FROM promoted.vehicle_window JOIN odograph.vehicle v ON odograph.alert_x"
     )
-    assert through_seams("odograph.alert, odograph.alert_event", TABLES) == (
-        "reading.alert, reading.alert_event"
+    assert through_promoted("odograph.alert, odograph.alert_event", TABLES) == (
+        "promoted.alert, promoted.alert_event"
     )
 
 
 def test_a_run_of_some_vehicles_says_nothing_of_roads() -> None:
     some = Promoted("run_a", datetime(2026, 11, 20, tzinfo=UTC), datetime(2026, 11, 21, tzinfo=UTC), VEHICLES)
-    assert seam(ROAD, ["cell"], [some]) == (
-        "CREATE OR REPLACE VIEW reading.road_cell_window AS SELECT cell FROM odograph.road_cell_window"
+    assert promoted_view(ROAD, ["cell"], [some]) == (
+        "CREATE OR REPLACE VIEW promoted.road_cell_window AS SELECT cell FROM odograph.road_cell_window"
     )
     with pytest.raises(ValueError, match="DROP"):
-        seam(TABLES[0], ["a"], [replace(some, vehicles=("'; DROP TABLE x",))])
+        promoted_view(TABLES[0], ["a"], [replace(some, vehicles=("'; DROP TABLE x",))])
 
 
 def test_another_version_of_the_jobs_may_not_go_on_with_a_run() -> None:
