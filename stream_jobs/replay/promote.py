@@ -1,10 +1,10 @@
 """Promotion of a run: its tables into the live database, then serving reads them, in one transaction each.
 
-First a schema of the run's own is filled, seen by nobody; then, in one transaction, the promoted views and what reads
-through them are made again. A crash leaves either all of a step or nothing, and doing it again finishes it.
+First a schema of the run's own is filled, which nothing reads; then, in one transaction, the promoted views
+and what reads them are made. A crash leaves either all of a step or nothing; doing it again finishes it.
 
-Promoted views are views that give a table's rows with those of promoted runs in their place: ``promoted.<table>`` is
-the table itself outside the runs' spans and vehicles, and within them the newest promoted run.
+A promoted view ``promoted.<table>`` gives the table itself outside the runs' spans and vehicles, and within
+them the rows of the run promoted last.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ def forget(live: Connection, run: Run) -> None:
 
 
 def _read_through(live: Connection) -> None:
-    """Make the promoted views and what reads through them as the list of promoted runs has it; in a transaction."""
+    """Make the promoted views, and what reads them, as the list of promoted runs has it; in a transaction."""
     live.execute("SET LOCAL search_path = pg_catalog")
     runs = [
         Promoted(f"run_{run_id}", since, until, None if vehicles is None else tuple(vehicles))

@@ -1,4 +1,4 @@
-"""What late frames change of a vehicle's findings and alerts: computed first, then one transaction's statements.
+"""What late frames change of a vehicle's findings and alerts: computed, then written in one transaction.
 
 Findings first: which are new, which are withdrawn, which come back. Then the alerts that those touch are made
 again by the life of alerts that the store gives them (alerts.merge), and put in the places of the old ones.

@@ -1,4 +1,4 @@
-"""Alerts that changed rules would have raised and lost: the archive through the core, with both sets of rules."""
+"""Alerts that changed rules would have raised and lost: the archive through the core with both rule sets."""
 
 from __future__ import annotations
 
