@@ -98,7 +98,7 @@ class VehicleRerun:
     """Vehicles' frames through the core. ``works``: what is asked of which; None: findings of all of them.
 
     With ``rules``, late vehicles go through twice: in order, and as the stream had their frames. What the
-    two find differently comes only from late frames: a memory that is cold at the begin of the span cancels out.
+    two find differently comes only from late frames: a cold memory at the begin of the span cancels out.
     """
 
     limits: CoreLimits
