@@ -1,20 +1,34 @@
-"""The command ``odograph bridge``."""
+"""The commands ``odograph bridge``, ``downlink``, ``notify``, ``undelivered`` and ``dead-letters``."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import sys
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from bridge import downlink_cli
-from bridge.dead_letters.dead_letters_cli import dead_letters
+if TYPE_CHECKING:
+    from bridge.dead_letters.work import DeadLetters
+
+Severity = Literal["WARNING", "MINOR", "MAJOR", "CRITICAL"]
+Json = Annotated[bool, typer.Option("--json", help="for machines: JSON on standard output")]
+Reason = Annotated[str | None, typer.Option("--reason", help="only this reason, as bad_json")]
+Vehicle = Annotated[str | None, typer.Option("--vehicle", help="only this vehicle id")]
+Since = Annotated[
+    str | None,
+    typer.Option("--since", help="only received since: 10m, 2h, 7d ago; or 2026-11-20T08:00, UTC"),
+]
+
+dead_letters = typer.Typer(
+    no_args_is_help=True, help="What could not be understood: list it, show it, send it in again."
+)
 
 
 def register(app: typer.Typer) -> None:
-    """Add the bridge's commands."""
-    app.command("bridge")(bridge)
+    """Add the commands."""
+    for command in (bridge, downlink, notify, undelivered):
+        app.command()(command)
     app.add_typer(dead_letters, name="dead-letters")
-    downlink_cli.register(app)
 
 
 def bridge(
@@ -40,37 +54,26 @@ def bridge(
 
     Settings (environment, then .odograph.toml, then default):
 
+    \b
       ODOGRAPH_BRIDGE_CLIENT_ID            MQTT client id, kept for ever: it names the broker's queue for us
                                            [odograph-bridge]
-
       ODOGRAPH_BRIDGE_SHARD                what --shard says [1/1]
-
       ODOGRAPH_BRIDGE_GUARANTEE            what --guarantee says [at-least-once]
-
       ODOGRAPH_BRIDGE_VEHICLE_RATE         messages/s that one vehicle may send for long; 0: no limit [200]
-
       ODOGRAPH_BRIDGE_VEHICLE_BURST        messages that one vehicle may send at once [20000]
-
       ODOGRAPH_BRIDGE_CRASH_RATE, _BURST   the same for crash messages [20, 2000]
-
       ODOGRAPH_BRIDGE_DEAD_LETTERS_PER_MINUTE  rejected messages kept, more are only counted; 0: all [6000]
-
       ODOGRAPH_BRIDGE_USER, _PASSWORD_FILE login at the broker [anonymous]
-
       ODOGRAPH_BRIDGE_IDENTITY_PROPERTY    MQTT 5 user property in which the broker names the sender [none]
-
       ODOGRAPH_BRIDGE_MAX_IN_FLIGHT        messages between MQTT and Kafka, at most [20000]
-
       ODOGRAPH_BRIDGE_MAX_IN_FLIGHT_BYTES  bytes between MQTT and Kafka, at most [67108864]
-
       ODOGRAPH_BRIDGE_DRAIN_S              time to finish after SIGTERM, seconds [10]
-
       ODOGRAPH_BRIDGE_HTTP_PORT            port of /livez /readyz /metrics; 0: a free one, kept [0]
 
     Exit codes: 0 all that was read is stored; 1 some of it is not (it comes again) or a lane failed;
     2 a setting is wrong.
     """
-    from bridge import resharding, uplink
+    from bridge.uplink import resharding, service
     from infra.clients.log import configure
     from infra.contract.errors import ConfigError
     from infra.contract.shard import Shard
@@ -80,9 +83,9 @@ def bridge(
     if retire is not None and (shard is not None or prepare):
         raise ConfigError("--retire I/N stands alone: it names the shard itself")
     options = {"shard": retire or shard, "guarantee": guarantee}
-    said = {key: value for key, value in options.items() if value is not None}
-    in_force = settings.load(**({"bridge": said} if said else {}))
-    Shard.parse(in_force.bridge.shard)  # a wrong one is told before anything is asked
+    given = {key: value for key, value in options.items() if value is not None}
+    in_force = settings.load(**({"bridge": given} if given else {}))
+    Shard.parse(in_force.bridge.shard)  # a wrong one is an error before any service is used
     if prepare and in_force.bridge.guarantee == "at-most-once":
         raise ConfigError("--prepare makes sessions, which at-most-once does not use")
     addresses = settings.endpoints(in_force)
@@ -90,4 +93,153 @@ def bridge(
         raise typer.Exit(resharding.prepare(in_force, addresses))
     if retire is not None:
         raise typer.Exit(resharding.retire(in_force, addresses))
-    raise typer.Exit(uplink.run(in_force, addresses))
+    raise typer.Exit(service.run(in_force, addresses))
+
+
+def downlink() -> None:
+    """Carry alerts from Kafka to the vehicles (MQTT) and to webhooks (HTTP), until Ctrl-C or SIGTERM.
+
+    Each alert goes to <root>/<vehicle>/alert at QoS 1 and to every webhook of the file at least once; each
+    destination has its own place in the log. The first start begins with what comes then.
+
+    Settings: ODOGRAPH_DOWNLINK_WEBHOOKS (TOML file), ODOGRAPH_DOWNLINK_HTTP_PORT; see odograph config.
+
+    Exit codes: 0 ended as asked; 2 a setting or the file of webhooks is wrong.
+    """
+    from bridge.downlink import service
+    from infra.clients.log import configure
+    from infra.settings import settings
+
+    configure("downlink")
+    in_force = settings.load()
+    raise typer.Exit(service.run(in_force, settings.endpoints(in_force)))
+
+
+def notify(
+    text: Annotated[str, typer.Argument(help="what to say, at most 1000 characters")],
+    severity: Annotated[Severity, typer.Option(help="how severe")] = "WARNING",
+    vehicle: Annotated[
+        list[str] | None, typer.Option(help="VIN, may be given again; none: all vehicles")
+    ] = None,
+    valid: Annotated[
+        str, typer.Option(help="so long the broker holds it for vehicles that are away, as 15m")
+    ] = "15m",
+    keep: Annotated[
+        bool, typer.Option("--keep", help="also for vehicles that come within that time (retained)")
+    ] = False,
+) -> None:
+    """Publish a notice to all vehicles (<root>/all/notice) or to some (<root>/<VIN>/notice).
+
+    A kept notice replaces the one kept before. Exit codes: 0 the broker has it; 1 it has not; 2 wrong use.
+    """
+    from bridge.downlink import mqtt_out
+    from infra.contract.downlink import signer
+    from infra.settings import settings
+
+    in_force = settings.load()
+    wanted = mqtt_out.Notice(text, severity, tuple(vehicle or ()), mqtt_out.length_s(valid), keep)
+    where = settings.endpoints(in_force)
+    sent = mqtt_out.send(wanted, in_force.mqtt.root, where, signer(in_force))
+    typer.echo(f"notice {sent} published")
+
+
+def undelivered(
+    limit: Annotated[int, typer.Option(min=1, help="the newest so many")] = 20,
+    json: Annotated[bool, typer.Option("--json", help="a JSON object a line")] = False,
+) -> None:
+    """List the alerts that a destination did not take, oldest first: they are kept for 30 days.
+
+    Exit codes: 0 listed; 1 Kafka is away.
+    """
+    from bridge.downlink import feed
+    from infra.settings import settings
+
+    in_force = settings.load()
+    for line in feed.undelivered(in_force, settings.endpoints(in_force), limit, json):
+        typer.echo(line)
+
+
+@dead_letters.command("list")
+def list_(
+    reason: Reason = None,
+    vehicle: Vehicle = None,
+    since: Since = None,
+    limit: Annotated[int, typer.Option(min=0, help="the newest so many; counts are over all")] = 50,
+    as_json: Json = False,
+) -> None:
+    """List dead letters, newest last, and count them by reason. A letter's offset is its id."""
+    from bridge.dead_letters.letters import Selection, list_json, list_text
+    from infra.contract.errors import ServiceError
+
+    letters = _letters()
+    found = letters.list(Selection(reason, vehicle), _since_ms(since), limit)
+    try:
+        marked = letters.marked()
+    except ServiceError as error:
+        typer.echo(f"which were re-injected is not known: {error}", err=True)
+        marked = set()
+    rows = [letter.row(marked) for letter in found.newest]
+    typer.echo((list_json if as_json else list_text)(rows, found.by_reason))
+
+
+@dead_letters.command()
+def show(
+    offset: Annotated[int, typer.Argument(min=0, help="the letter's offset")],
+    raw: Annotated[bool, typer.Option("--raw", help="the raw bytes alone, on standard output")] = False,
+    limit: Annotated[int, typer.Option("--bytes", min=0, help="show so many bytes at most")] = 1024,
+) -> None:
+    """Show one dead letter: its headers, then its bytes as hexadecimal and text."""
+    from bridge.dead_letters.letters import letter_text
+
+    letter = next(iter(_letters().find([offset])))
+    if raw:
+        sys.stdout.buffer.write(letter.value)
+        return
+    typer.echo(letter_text(letter, limit))
+
+
+@dead_letters.command()
+def reinject(
+    offsets: Annotated[list[int] | None, typer.Argument(min=0, help="offsets of letters")] = None,
+    reason: Reason = None,
+    vehicle: Vehicle = None,
+    since: Since = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="only say what would happen")] = False,
+    again: Annotated[bool, typer.Option("--again", help="also those that went in before")] = False,
+    as_json: Json = False,
+) -> None:
+    """Send dead letters in again, as if they were received now, where today's contract lets them through.
+
+    A letter that still breaks the contract stays and is named. Every letter stays in the dead-letter topic;
+    going in twice changes no result. Name the letters by offset, or by --reason with --vehicle and --since.
+
+    Exit codes: 0 all went in (now or before); 1 some stay, or a service is away; 2 wrong usage.
+    """
+    from bridge.dead_letters.letters import Selection, report_json, report_text
+    from infra.contract.errors import ConfigError
+
+    if bool(offsets) == bool(reason) or (offsets and (vehicle or since)):
+        raise ConfigError("name the letters: either OFFSET..., or --reason R with --vehicle and --since")
+    letters = _letters()
+    chosen = (
+        letters.find(offsets) if offsets else letters.select(Selection(reason, vehicle), _since_ms(since))
+    )
+    report = letters.reinject(chosen, dry_run, again)
+    typer.echo(report_json(report) if as_json else report_text(report, dry_run))
+    if report.stays:
+        raise typer.Exit(1)
+
+
+def _letters() -> DeadLetters:
+    from bridge.dead_letters.work import DeadLetters
+    from infra.settings import settings
+
+    in_force = settings.load()
+    return DeadLetters(in_force, settings.endpoints(in_force))
+
+
+def _since_ms(since: str | None) -> int | None:
+    from bridge.dead_letters.letters import since_ms
+    from bridge.dead_letters.work import now_ms
+
+    return None if since is None else since_ms(since, now_ms())

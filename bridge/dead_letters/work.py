@@ -1,25 +1,33 @@
-"""What the commands ``odograph dead-letters`` do: list, find one, send in again."""
+"""What the commands ``odograph dead-letters`` do: list, find, send in again; and their access to Kafka."""
 
 from __future__ import annotations
 
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from functools import partial
+from typing import Any, Final
 
-from bridge.dead_letters.kafka_log import KafkaLog, newest_status_ms, store
-from bridge.dead_letters.letter import Letter, Marked, Selection
-from bridge.dead_letters.recheck import (
+import orjson
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+from bridge.dead_letters.letters import (
+    Letter,
+    Marked,
     Outcome,
     Passed,
     Recheck,
     Report,
+    Selection,
     Stays,
-    is_crash_part,
     judge_parts,
     judge_statuses,
-)
+)  # fmt: skip
+from bridge.uplink.kafka_sink import SinkConfig, is_about_the_record
+from bridge.uplink.translate import Record
+from infra.clients import kafka
+from infra.clients.kafka import LogReader
 from infra.contract import topics
 from infra.contract.errors import ServiceError
 from infra.contract.verdict import clock_limits
@@ -29,6 +37,67 @@ from infra.sql.reinjections import Reinjected
 
 CHUNK: Final = 500
 """Letters sent in at once: so many are in memory, and at most so many copies does a kill cause."""
+READ_TIMEOUT_S: Final = 10.0
+STORE_S: Final = 30.0
+QUIET: Final[dict[str, Any]] = {"log_level": 0, "error_cb": lambda _: None}
+"""The answer to what was asked says what is wrong."""
+GROUP: Final = "odograph-dead-letters"
+
+
+def _letter(message: Any) -> Letter:
+    headers = {name: value or b"" for name, value in message.headers() or []}
+    return Letter(message.offset(), message.timestamp()[1], message.key(), message.value() or b"", headers)
+
+
+def newest_status_ms(bootstrap: str, topic: str) -> dict[str, int]:
+    """Device time of the newest status message of each vehicle in the status topic."""
+    newest: dict[str, int] = {}
+    with LogReader(bootstrap, GROUP, READ_TIMEOUT_S) as log:
+        for record in log.records(topic, 0, *log.bounds(topic, 0)):
+            if not record.value or record.key is None:
+                newest.pop(record.key or "", None)
+                continue
+            at_ms = orjson.loads(record.value).get("at_ms", 0)
+            newest[record.key] = max(at_ms, newest.get(record.key, 0))
+    return newest
+
+
+def store(bootstrap: str, records: Sequence[Record]) -> dict[int, str]:
+    """Append the records; returns when Kafka has answered for all: why it refuses some, by their index.
+
+    One record can be to blame for its whole batch, so the refused ones are tried again one by one. Raises
+    ServiceError when Kafka is away: some may be stored then.
+    """
+    config = SinkConfig(bootstrap, "odograph-dead-letters", 5.0, len(records) + 1, 1 << 30).producer()
+    # Without the guarantee of the bridge: one refusal does not end the producer, and nothing waits for ever.
+    config |= {"enable.gapless.guarantee": False, "message.timeout.ms": int(STORE_S * 1000)}
+    producer = Producer(config | QUIET)
+    refused = _append(producer, bootstrap, dict(enumerate(records)))
+    return {n: why for n in sorted(refused) for why in _append(producer, bootstrap, {n: records[n]}).values()}
+
+
+def _append(producer: Any, bootstrap: str, records: Mapping[int, Record]) -> dict[int, str]:
+    """Produce and wait; those that Kafka refuses for what they are."""
+    failed: dict[int, KafkaError] = {}
+
+    def reported(number: int, error: KafkaError | None, _message: Any) -> None:
+        if error is not None:
+            failed[number] = error
+
+    for number, record in records.items():
+        try:
+            producer.produce(
+                record.topic, record.value, record.key, on_delivery=partial(reported, number),
+                timestamp=record.timestamp_ms, headers=record.headers,
+            )  # fmt: skip
+        except KafkaException as error:
+            failed[number] = error.args[0]
+    unsent = producer.flush(STORE_S + 1)
+    others = [error.str() for error in failed.values() if not is_about_the_record(error)]
+    if unsent or others:
+        why = others[0] if others else f"no answer for {unsent} records"
+        raise ServiceError(f"Kafka {bootstrap}: {why}; nothing is lost: run it again")
+    return {number: str(error.str()) for number, error in failed.items()}
 
 
 @dataclass(slots=True)
@@ -46,6 +115,7 @@ class DeadLetters:
         self._bootstrap = endpoints.kafka_bootstrap
         self._url = endpoints.db_ingest_url
         self._prefix = settings.kafka.prefix
+        self._topic = topics.kafka_topic(self._prefix, "dead-letter")
         self._recheck = Recheck(settings.mqtt.root, self._prefix, clock_limits(settings))
 
     def list(self, selection: Selection, since_ms: int | None, limit: int) -> Listing:
@@ -57,22 +127,23 @@ class DeadLetters:
         return listing
 
     def select(self, selection: Selection, since_ms: int | None) -> Iterator[Letter]:
-        """Letters that lie in Kafka now and are meant, oldest first."""
+        """Letters that are in Kafka now and are meant, oldest first."""
         with self._log() as log:
-            low, high = log.span()
-            first = low if since_ms is None else log.offset_at(since_ms)
-            yield from (letter for letter in log.read(first, high) if selection.takes(letter))
+            low, high = log.bounds(self._topic, 0)
+            first = low if since_ms is None else log.since(self._topic, 0, since_ms)
+            letters = map(_letter, log.messages(self._topic, 0, first, high))
+            yield from filter(selection.takes, letters)
 
     def find(self, offsets: Sequence[int]) -> Iterator[Letter]:
         """The letters at these offsets; raises ServiceError, before the first, when one is not there."""
         with self._log() as log:
-            low, high = log.span()
+            low, high = log.bounds(self._topic, 0)
             away = [str(offset) for offset in offsets if not low <= offset < high]
             if away:
                 holds = f"{low} to {high - 1}" if low < high else "none"
                 raise ServiceError(f"no dead letter {', '.join(away)}: the log holds {holds}")
             for offset in sorted(set(offsets)):
-                yield from log.read(offset, offset + 1)
+                yield from map(_letter, log.messages(self._topic, 0, offset, offset + 1))
 
     def marked(self) -> Marked:
         """Letters that were sent in and are stored, as the database says."""
@@ -83,7 +154,7 @@ class DeadLetters:
 
         Killed at any moment, it can be run again: what went in twice has one identity.
         """
-        report, held = Report(), Outcome()
+        report, parts, statuses = Report(), [], []
         marked: Marked = set() if again else self.marked()
         ready: list[Passed] = []
         for letter in letters:
@@ -93,28 +164,27 @@ class DeadLetters:
             judged = self._recheck.judge(letter, now_ms())
             if isinstance(judged, Stays):
                 report.stays.append(judged)
-            elif judged.channel == "status" or is_crash_part(judged):
-                held.passed.append(judged)  # judged as a set, when all are known
+            elif judged.is_crash_part:
+                parts.append(judged)  # judged as a set, when all are known
+            elif judged.channel == "status":
+                statuses.append(judged)
             else:
                 ready.append(judged)
             if len(ready) == CHUNK:
                 self._send(ready, report, dry_run)
                 ready = []
         self._send(ready, report, dry_run)
-        self._finish(held.passed, report, dry_run)
-        return report
-
-    def _finish(self, held: Sequence[Passed], report: Report, dry_run: bool) -> None:
-        """Crash parts and status messages: not judged one by one."""
-        parts = judge_parts([passed for passed in held if is_crash_part(passed)])
-        statuses = [passed for passed in held if passed.channel == "status"]
         newest: dict[str, int] = {}
         if statuses:
             newest = newest_status_ms(self._bootstrap, topics.kafka_topic(self._prefix, "status"))
-        for outcome in (parts, judge_statuses(statuses, newest)):
-            report.stays += outcome.stays
-            for start in range(0, len(outcome.passed), CHUNK):
-                self._send(outcome.passed[start : start + CHUNK], report, dry_run)
+        self._send_judged(judge_parts(parts), report, dry_run)
+        self._send_judged(judge_statuses(statuses, newest), report, dry_run)
+        return report
+
+    def _send_judged(self, outcome: Outcome, report: Report, dry_run: bool) -> None:
+        report.stays += outcome.stays
+        for start in range(0, len(outcome.passed), CHUNK):
+            self._send(outcome.passed[start : start + CHUNK], report, dry_run)
 
     def _send(self, ready: Sequence[Passed], report: Report, dry_run: bool) -> None:
         """Note, store, note: between the notes the ledger finds the frame in the archive or calls it dead."""
@@ -131,8 +201,13 @@ class DeadLetters:
             else:
                 report.went[passed.letter.offset] = passed.channel
 
-    def _log(self) -> KafkaLog:
-        return KafkaLog(self._bootstrap, topics.kafka_topic(self._prefix, "dead-letter"))
+    def _log(self) -> LogReader:
+        where = f"Kafka {self._bootstrap}: topic {self._topic}"
+        with kafka.service_errors(where):
+            partitions = kafka.partition_counts(kafka.admin(self._bootstrap), [self._topic])[self._topic]
+        if partitions != 1:
+            raise ServiceError(f"{where} has {partitions} partitions; an offset names a letter in one only")
+        return LogReader(self._bootstrap, GROUP, READ_TIMEOUT_S)
 
 
 def _note(passed: Passed) -> Reinjected:
@@ -143,6 +218,6 @@ def _note(passed: Passed) -> Reinjected:
     )  # fmt: skip
 
 
-def now_ms(clock_ns: Callable[[], int] = time.time_ns) -> int:
+def now_ms() -> int:
     """Now, ms since 1970."""
-    return clock_ns() // 1_000_000
+    return time.time_ns() // 1_000_000

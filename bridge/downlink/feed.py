@@ -1,18 +1,31 @@
-"""The topic ``alerts`` as one destination reads it, and the topic of what nobody took."""
+"""The topic ``alerts`` as a destination reads it: its place in the log, what it delivers and gives up."""
 
 from __future__ import annotations
 
+import re
+import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
 from types import TracebackType
-from typing import Any, Final
+from typing import Any, Final, Literal, NamedTuple
 
-from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, Producer, TopicPartition
+import orjson
+import structlog
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from bridge.downlink.alerts import Found
 from infra.clients import kafka
-from infra.contract.errors import ServiceError
-from infra.contract.topics import HEADER_DETAIL, HEADER_RECEIVED_MS
+from infra.clients.mqtt_broker import MqttBroker
+from infra.contract.downlink import Silences, silence_file
+from infra.contract.errors import ContractError, ServiceError
+from infra.contract.frame import Frame
+from infra.contract.messages import ALERT_LATE_MS, SEVERITIES, decode_alert
+from infra.contract.topics import HEADER_DETAIL, HEADER_RECEIVED_MS, VEHICLE_ID, kafka_topic
+from infra.settings.settings import Endpoints, Settings
 
 ASK_S: Final = 5.0
 KEEP_S: Final = 600.0
@@ -25,12 +38,90 @@ READ: Final[dict[str, Any]] = {
     "queued.max.messages.kbytes": 4096,
 }
 
+Skip = Literal["broken", "late", "stale", "severity", "repeat", "ended", "silenced"]
+"""Why an alert is not delivered: no alert at all; found late; found in time and read too late; not severe
+enough for this destination; a repetition; the end of an alert; silenced (infra.contract.downlink)."""
+
+REPEATS_KEPT: Final = 100_000
+ALERT_ID: Final = re.compile(r"[!-~]{1,128}")
+"""It becomes a header of HTTP and a key that receivers keep."""
+BOUNDS_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0, 600.0)
+
+
+class Found(NamedTuple):
+    """A record of the topic ``alerts``; ``at_ms`` is its Kafka timestamp."""
+
+    partition: int
+    offset: int
+    at_ms: int
+    key: bytes | None
+    value: bytes
+
+
+def read(found: Found) -> Frame:
+    """The alert in a record; raises ContractError. Its ids are fit for an MQTT topic and an HTTP header."""
+    alert = decode_alert(found.value)
+    if ALERT_ID.fullmatch(alert["alert_id"]) is None:
+        raise ContractError("bad_identity", "alert_id is not 1 to 128 characters of ASCII without spaces")
+    if VEHICLE_ID.fullmatch(alert["vehicle_id"]) is None:
+        raise ContractError("bad_identity", f"vehicle_id {alert['vehicle_id']!r} is not a VIN")
+    return alert
+
+
+def late(alert: Frame) -> bool:
+    """Whether it was found too late to notify anybody: the same on every replay."""
+    return bool(alert["received_ms"] - alert["event_ms"] > ALERT_LATE_MS)
+
+
+def suppressed(alert: Frame, silences: Silences, now_ms: int) -> Skip | None:
+    """Why an alert is delivered to nobody: it only says that one is over, or somebody silenced it."""
+    if alert.get("ended") is True:
+        return "ended"
+    return "silenced" if silences.cover(alert["vehicle_id"], alert["rule"], now_ms) else None
+
+
+def valid_s(alert: Frame, now_ms: int) -> int:
+    """How long a vehicle may still receive it, whole seconds; 0 or less: it is stale.
+
+    A driver who reads it later would act on what is over. An event ahead of our clock is taken as of now.
+    """
+    return int(min(alert["event_ms"], now_ms) + ALERT_LATE_MS - now_ms) // 1000
+
+
+def severe(alert: Frame, least: str) -> bool:
+    """Whether it is of severity ``least`` or above."""
+    return SEVERITIES.index(alert["severity"]) >= SEVERITIES.index(least)
+
+
+@dataclass(slots=True)
+class Repeats:
+    """Remembers what a destination received: a finding a second of one alert is one piece of news.
+
+    Judged by the alerts' own receive times, so that a replay decides the same. A higher severity is news.
+    """
+
+    every_ms: int
+    _last: dict[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
+
+    def is_one(self, alert: Frame) -> bool:
+        """Whether one of its vehicle and rule was delivered within ``every_ms``, as severe or more."""
+        at_ms, severity = self._last.get((alert["vehicle_id"], alert["rule"]), (-self.every_ms, -1))
+        recent = alert["received_ms"] - at_ms < self.every_ms
+        return recent and SEVERITIES.index(alert["severity"]) <= severity
+
+    def delivered(self, alert: Frame) -> None:
+        """It was delivered now."""
+        if len(self._last) >= REPEATS_KEPT:
+            self._last.clear()
+        place = (alert["vehicle_id"], alert["rule"])
+        self._last[place] = (alert["received_ms"], SEVERITIES.index(alert["severity"]))
+
 
 class Feed:
     """Alerts from where ``group`` stands; a context manager. KafkaException and ServiceError: Kafka is away.
 
     Partitions are assigned, not subscribed: no rebalance, no deadline between two reads, so a destination
-    may take its time. A group that never committed begins at the end: nobody is told of 30 old days.
+    may take its time. A group that never committed begins at the end: 30 old days are not delivered.
     """
 
     def __init__(self, bootstrap: str, topic: str, group: str) -> None:
@@ -52,6 +143,11 @@ class Feed:
             raise
         return self
 
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._consumer.close()
+
     def _positions(self, partitions: list[int]) -> dict[int, int]:
         """Where to begin: as committed; else at the end, or at the beginning of a partition added since."""
         asked = [TopicPartition(self._topic, p) for p in partitions]
@@ -62,7 +158,7 @@ class Feed:
     def _end(self, partition: int) -> int:
         ends = self._consumer.get_watermark_offsets(TopicPartition(self._topic, partition), timeout=ASK_S)
         if ends is None:
-            raise ServiceError(f"Kafka does not tell the end of {self._topic}/{partition}")
+            raise ServiceError(f"Kafka does not report the end of {self._topic}/{partition}")
         return int(ends[1])
 
     def _places(self) -> list[TopicPartition]:
@@ -77,8 +173,7 @@ class Feed:
 
     def commit(self, moved: Mapping[int, int]) -> None:
         """Everything before these offsets is settled; returns when Kafka has it."""
-        if moved:
-            self._next |= moved
+        self._next |= moved
         if moved or time.monotonic() - self._kept_s > KEEP_S:
             self._keep()
 
@@ -87,17 +182,12 @@ class Feed:
         self._kept_s = time.monotonic()
 
     def lag(self) -> int:
-        """Records not settled yet, by the ends that Kafka last told."""
+        """Records not settled yet, by the ends that Kafka reported last."""
         behind = 0
         for partition, offset in self._next.items():
             ends = self._consumer.get_watermark_offsets(TopicPartition(self._topic, partition), cached=True)
             behind += max(0, ends[1] - offset) if ends is not None else 0
         return behind
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._consumer.close()
 
 
 def _found(message: Any) -> Found:
@@ -108,14 +198,14 @@ def _found(message: Any) -> Found:
     )
 
 
-def bury(bootstrap: str, topic: str, found: Found, destination: str, detail: str) -> None:
+def send_to_dlq(bootstrap: str, topic: str, found: Found, destination: str, detail: str) -> None:
     """Record an alert that ``destination`` did not take; raises ServiceError until Kafka has it."""
     failures: list[str] = []
 
     def reported(error: KafkaError | None, _message: Any) -> None:
         failures.extend([] if error is None else [str(error)])
 
-    producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "log_level": 0})
+    producer = kafka.producer(bootstrap)
     headers: list[tuple[str, str | bytes | None]] = [
         (HEADER_DESTINATION, destination.encode()),
         (HEADER_DETAIL, detail[:500].encode()),
@@ -127,29 +217,111 @@ def bury(bootstrap: str, topic: str, found: Found, destination: str, detail: str
         raise ServiceError(f"a dead delivery cannot be written: {failures or f'{unsent} unsent'}")
 
 
-def everything(bootstrap: str, topic: str) -> Iterator[tuple[Found, dict[str, bytes]]]:
-    """All records of a topic with their headers, up to the end as it is now; raises ServiceError."""
-    reader = kafka.consumer(bootstrap, "odograph-reader", READ)
-    try:
-        known = reader.list_topics(topic, timeout=ASK_S).topics[topic]
-        for partition in sorted(known.partitions):
-            place = TopicPartition(topic, partition, OFFSET_BEGINNING)
-            low, high = reader.get_watermark_offsets(place, timeout=ASK_S) or (0, 0)
-            if high > low:
-                reader.assign([place])
-                yield from _until(reader, high)
-    except KafkaException as error:
-        raise ServiceError(f"Kafka {bootstrap}: {error.args[0].str()}; see odograph status") from error
-    finally:
-        reader.close()
+@dataclass(frozen=True, slots=True)
+class Where:
+    """Names and addresses that every destination needs; ``group`` begins the consumer groups' names."""
+
+    bootstrap: str
+    mqtt: MqttBroker
+    mqtt_root: str
+    client_id: str
+    alerts: str
+    dead: str
+    group: str
+    silences: Path
+
+    @classmethod
+    def of(cls, settings: Settings, endpoints: Endpoints) -> Where:
+        """The names in force."""
+        prefix = settings.kafka.prefix
+        return cls(
+            endpoints.kafka_bootstrap, endpoints.mqtt, settings.mqtt.root,
+            f"{settings.bridge.client_id}-downlink", kafka_topic(prefix, "alerts"),
+            kafka_topic(prefix, "dead-delivery"), f"{prefix}downlink", silence_file(settings.paths.home),
+        )  # fmt: skip
 
 
-def _until(reader: Any, high: int) -> Iterator[tuple[Found, dict[str, bytes]]]:
-    while True:
-        message = reader.poll(ASK_S)
-        if message is None:
-            raise ServiceError(f"Kafka gave no record within {ASK_S:g} s; see odograph status")
-        found = _found(message)
-        yield found, dict(message.headers() or [])
-        if found.offset >= high - 1:
-            return
+class DownlinkMetrics:
+    """Counters of one process by destination, ``vehicles`` or a webhook's name; safe between threads."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        by = ["destination"]
+        self.read = self._counter("alerts_read", "Alerts read from Kafka.", by)
+        self.delivered = self._counter("delivered", "Alerts acknowledged by PUBACK or 2xx.", by)
+        self.skipped = self._counter("skipped", "Alerts that were not to be delivered.", [*by, "reason"])
+        self.undelivered = self._counter("undelivered", "Alerts given up and recorded.", by)
+        self.attempts = self._counter("attempts", "Attempts at a webhook.", [*by, "outcome"])
+        self.restarts = self._counter("restarts", "Beginnings after trouble.", by)
+        self.nobody = self._counter("no_subscriber", "Alerts for which the broker knows no session.", [])
+        self.lag = Gauge("odograph_downlink_lag_records", "Not settled yet.", by, registry=self.registry)
+        self.ready = Gauge("odograph_downlink_ready", "1 while it can deliver.", by, registry=self.registry)
+        self.delay_s = Histogram(
+            "odograph_downlink_delivery_seconds", "From Kafka's timestamp to the acknowledgement.", by,
+            buckets=BOUNDS_S, registry=self.registry,
+        )  # fmt: skip
+
+    def _counter(self, name: str, meaning: str, labels: list[str]) -> Counter:
+        return Counter(f"odograph_downlink_{name}", meaning, labels, registry=self.registry)
+
+
+class Delivery:
+    """How one destination is served until trouble or ``stop``."""
+
+    def __init__(self, name: str, at: Where, metrics: DownlinkMetrics) -> None:
+        self.name = name
+        self.at = at
+        self.metrics = metrics
+        self.silences = Silences(at.silences)
+        self.log = structlog.get_logger().bind(destination=name)
+
+    def serve(self, stop: threading.Event, ready: Callable[[], None]) -> None:
+        """Deliver; call ``ready`` once everything is connected. Raises KafkaException, ServiceError."""
+        raise NotImplementedError
+
+    def skip(self, reason: Skip) -> None:
+        """Count an alert that is not to be delivered."""
+        self.metrics.skipped.labels(self.name, reason).inc()
+
+    def delivered(self, found: Found) -> None:
+        """Count a delivery, and how long it took."""
+        self.metrics.delivered.labels(self.name).inc()
+        delay_ms = max(0, time.time_ns() // 1_000_000 - found.at_ms)
+        self.metrics.delay_s.labels(self.name).observe(delay_ms / 1000)
+
+    def give_up(self, found: Found, why: str) -> None:
+        """Record an alert that the destination did not take."""
+        send_to_dlq(self.at.bootstrap, self.at.dead, found, self.name, why)
+        self.metrics.undelivered.labels(self.name).inc()
+
+
+def undelivered(settings: Settings, endpoints: Endpoints, limit: int, json: bool) -> Iterator[str]:
+    """A line for each of the last ``limit`` dead deliveries, oldest first. Raises ServiceError."""
+    topic = kafka_topic(settings.kafka.prefix, "dead-delivery")
+    kept: deque[dict[str, Any]] = deque(maxlen=limit)
+    for message in _everything(endpoints.kafka_bootstrap, topic):
+        found, headers = _found(message), dict(message.headers() or [])
+        row = {
+            "at": datetime.fromtimestamp(found.at_ms / 1000, UTC).isoformat(timespec="milliseconds"),
+            "offset": found.offset,
+            "destination": headers.get(HEADER_DESTINATION, b"").decode(errors="replace"),
+            "why": headers.get(HEADER_DETAIL, b"").decode(errors="replace"),
+        }
+        keys = ("alert_id", "vehicle_id", "rule", "severity")
+        try:
+            alert = decode_alert(found.value)
+            kept.append(row | {key: alert[key] for key in keys})
+        except ContractError as error:
+            kept.append(row | dict.fromkeys(keys) | {"broken": str(error)})
+    columns = ("at", "destination", "severity", "vehicle_id", "rule", "alert_id", "why")
+    for row in kept:
+        yield orjson.dumps(row).decode() if json else "  ".join(str(row[key]) for key in columns)
+
+
+def _everything(bootstrap: str, topic: str) -> Iterator[Any]:
+    """All messages of a topic, up to the end as it is now; raises ServiceError."""
+    with kafka.LogReader(bootstrap) as log:
+        with kafka.service_errors(f"Kafka {bootstrap}"):
+            partitions = kafka.partition_counts(kafka.admin(bootstrap), [topic])[topic]
+        for partition in range(partitions):
+            yield from log.messages(topic, partition, *log.bounds(topic, partition))

@@ -1,30 +1,68 @@
-"""The file of webhooks: who is told what, where, and the secrets, each in a file of its own."""
+"""Webhooks: the file that names them, signed POSTs with a deadline, retries, and delivery to one of them.
+
+The header ``Odograph-Signature: v2=<hex>`` is HMAC-SHA256 with the shared secret over three parts, a line
+feed between them: the header ``Odograph-Timestamp`` (unix seconds, ASCII digits), the header
+``Idempotency-Key``, and the body's bytes. No header holds a line feed, so the parts cannot be cut
+differently. A receiver computes it anew, compares in constant time, refuses a timestamp more than 300 s off
+its clock, and drops a key it has accepted before. Each attempt is signed at its own time.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import hmac
+import random
 import re
+import socket
+import threading
+import time
 import tomllib
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from pathlib import Path
 from typing import Annotated, Final, Literal
 from urllib.parse import SplitResult, urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from infra.contract.errors import ConfigError
+from bridge.downlink import feed as alerts
+from bridge.downlink.feed import Delivery, DownlinkMetrics, Feed, Found, Repeats, Skip, Where
+from infra.clients.kafka import LOST
+from infra.contract.errors import ConfigError, ContractError
+from infra.contract.frame import Frame
 from infra.settings.files import read_secret
 
 SECRET_BYTES: Final = 16
 """A shorter secret can be guessed."""
+HEADER_TIMESTAMP: Final = "Odograph-Timestamp"
+HEADER_SIGNATURE: Final = "Odograph-Signature"
+HEADER_ID: Final = "Idempotency-Key"
+TOLERANCE_S: Final = 300
+
+FIRST_S: Final = 0.5
+MOST_S: Final = 60.0
+ASKED_MOST_S: Final = 86_400.0
+"""The longest wait that a receiver may ask for; a webhook's ``give_up_s`` is no longer."""
+AGAIN: Final = frozenset({408, 425, 429})
+"""Of the 4xx only these may be better next time."""
+ANSWER_BYTES: Final = 64 * 1024
+TROUBLE_CHARS: Final = 200
+"""A status line of 64 KB goes neither into a log nor into a record."""
+
+BATCH: Final = 50
+READ_S: Final = 0.25
 
 _PLAIN: Final = re.compile(r"[!-~]+")
 
 Severity = Literal["WARNING", "MINOR", "MAJOR", "CRITICAL"]
+Outcome = Literal["accepted", "again", "refused"]
 
 
 class _Entry(BaseModel):
-    """A webhook as written."""
-
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,31}$")]
@@ -84,15 +122,196 @@ def _webhook(entry: _Entry, path: Path) -> Webhook:
             f"downlink.webhooks {path}: {entry.name}: url: http(s)://host[:port]/path?query without user, "
             "fragment, spaces and non-ASCII characters is wanted"
         )
-    secret = _secret(path.parent / entry.secret_file, f"downlink.webhooks {path}: {entry.name}")
+    secret_file, option = (
+        path.parent / entry.secret_file,
+        f"downlink.webhooks {path}: {entry.name}: secret_file",
+    )
+    secret = read_secret(secret_file, option).strip().encode()
+    if len(secret) < SECRET_BYTES:
+        raise ConfigError(f"{option} {secret_file}: at least {SECRET_BYTES} bytes are wanted")
     return Webhook(
         entry.name, url, secret, entry.min_severity, entry.timeout_s, entry.give_up_s, entry.repeat_s
     )
 
 
-def _secret(path: Path, where: str) -> bytes:
-    """What a private file holds, without the white space around it. Raises ConfigError."""
-    secret = read_secret(path, f"{where}: secret_file").strip().encode()
-    if len(secret) < SECRET_BYTES:
-        raise ConfigError(f"{where}: secret_file {path}: at least {SECRET_BYTES} bytes are wanted")
-    return secret
+def sign(secret: bytes, key: str, timestamp_s: int, body: bytes) -> str:
+    """The signature header's value."""
+    signed = b"%d\n%s\n" % (timestamp_s, key.encode()) + body
+    return "v2=" + hmac.new(secret, signed, hashlib.sha256).hexdigest()
+
+
+def signed_headers(secret: bytes, alert_id: str, timestamp_s: int, body: bytes) -> dict[str, str]:
+    """The headers of one attempt."""
+    return {
+        "Content-Type": "application/json",
+        "User-Agent": "odograph",
+        HEADER_ID: alert_id,
+        HEADER_TIMESTAMP: str(timestamp_s),
+        HEADER_SIGNATURE: sign(secret, alert_id, timestamp_s, body),
+    }
+
+
+def genuine(secret: bytes, found: Mapping[str, str], body: bytes, now_s: float) -> bool:
+    """What a receiver does: whether headers and body are signed with ``secret`` and of now."""
+    stamp = found.get(HEADER_TIMESTAMP, "")
+    if not (stamp.isascii() and stamp.isdigit()) or abs(now_s - int(stamp)) > TOLERANCE_S:
+        return False
+    expected = sign(secret, found.get(HEADER_ID, ""), int(stamp), body)
+    return hmac.compare_digest(expected.encode(), found.get(HEADER_SIGNATURE, "").encode())
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What an attempt gave: an HTTP ``status``, or 0 and the ``trouble`` where there was none."""
+
+    status: int
+    retry_after: str | None = None
+    trouble: str = ""
+
+    @property
+    def outcome(self) -> Outcome:
+        """Accepted (2xx), to be tried again, or refused for good (other 4xx; redirects are not followed)."""
+        if 200 <= self.status < 300:
+            return "accepted"
+        return "again" if self.status == 0 or self.status >= 500 or self.status in AGAIN else "refused"
+
+    def __str__(self) -> str:
+        return f"HTTP {self.status}" if self.status else self.trouble
+
+
+def pause_s(attempt: int, answer: Answer, now: datetime, chance: random.Random) -> float:
+    """The pause after attempt number ``attempt`` (from 1), s: doubling from 0.5 to 60 s, half of it drawn.
+
+    Never shorter than the receiver's Retry-After, never longer than a day, whatever the header says.
+    """
+    whole = min(MOST_S, FIRST_S * 2.0 ** min(attempt - 1, 20))
+    return max(whole * chance.uniform(0.5, 1.0), min(_asked_s(answer.retry_after, now), ASKED_MOST_S))
+
+
+def _asked_s(text: str | None, now: datetime) -> float:
+    """Retry-After in seconds, given as such or as a date (RFC 9110, 10.2.3); 0 where it is neither."""
+    asked = "" if text is None else text.strip()
+    if asked.isascii() and asked.isdigit():
+        return float(asked)
+    try:
+        then = parsedate_to_datetime(asked)
+        return max(0.0, (then.replace(tzinfo=then.tzinfo or UTC) - now).total_seconds())
+    except (ValueError, OverflowError):  # no date, or a zone or year beyond what can be reckoned
+        return 0.0
+
+
+def post(url: SplitResult, headers: Mapping[str, str], body: bytes, timeout_s: float) -> Answer:
+    """The answer; where there is none within ``timeout_s``, status 0 with what went wrong. Never raises."""
+    kind = HTTPSConnection if url.scheme == "https" else HTTPConnection
+    connection = kind(url.hostname or "", url.port, timeout=timeout_s)
+    late = threading.Event()
+    watch = threading.Timer(timeout_s, _cut, (connection, late))
+    watch.daemon = True
+    try:
+        watch.start()
+        connection.connect()
+        if late.is_set():  # a name of many addresses: each has the whole time
+            raise TimeoutError
+        target = (url.path or "/") + (f"?{url.query}" if url.query else "")
+        connection.request("POST", target, body, dict(headers))
+        reply = connection.getresponse()
+        reply.read(ANSWER_BYTES)
+        if late.is_set():  # what was cut off can look like a whole answer
+            raise TimeoutError
+        return Answer(reply.status, reply.getheader("Retry-After"))
+    except (OSError, HTTPException, ValueError) as error:
+        why = f"no answer within {timeout_s:g} s" if late.is_set() else f"{type(error).__name__}: {error}"
+        return Answer(0, trouble=why[:TROUBLE_CHARS])
+    finally:
+        watch.cancel()
+        connection.close()
+
+
+def _cut(connection: HTTPConnection, late: threading.Event) -> None:
+    """A server that drips a byte now and then keeps every single read within its time-out."""
+    late.set()
+    sock = connection.sock
+    if isinstance(sock, socket.socket):
+        with suppress(OSError):
+            # an SSLSocket's own would pull TLS from under a read
+            socket.socket.shutdown(sock, socket.SHUT_RDWR)
+
+
+class HookDelivery(Delivery):
+    """One alert after the other, in the log's order; each until 2xx, refusal, or ``give_up_s``."""
+
+    def __init__(self, hook: Webhook, at: Where, metrics: DownlinkMetrics) -> None:
+        super().__init__(hook.name, at, metrics)
+        self._hook = hook
+        self._repeats = Repeats(round(1000 * hook.repeat_s))
+        self._chance = random.Random()  # noqa: S311  jitter
+
+    def serve(self, stop: threading.Event, ready: Callable[[], None]) -> None:
+        """Deliver until trouble with Kafka (KafkaException, ServiceError) or ``stop``."""
+        with Feed(self.at.bootstrap, self.at.alerts, f"{self.at.group}.hook.{self.name}") as feed:
+            ready()
+            while not stop.is_set():
+                for found in feed.read(BATCH, READ_S):
+                    self.metrics.read.labels(self.name).inc()
+                    if not self._settle(found, stop):
+                        return
+                    feed.commit({found.partition: found.offset + 1})
+                    self.metrics.lag.labels(self.name).set(feed.lag())
+                feed.commit({})
+                self.metrics.lag.labels(self.name).set(feed.lag())
+
+    def _settle(self, found: Found, stop: threading.Event) -> bool:
+        """Deliver it, skip it, or give it up into a record; False when ``stop`` came first."""
+        try:
+            alert = alerts.read(found)
+        except ContractError:
+            self.skip("broken")
+            return True
+        reason = self._no_news(alert)
+        if reason is not None:
+            self.skip(reason)
+            return True
+        try:
+            if not self._deliver(alert, found, stop):
+                return False
+        except LOST:
+            raise
+        except Exception as error:
+            self.log.error("defect", exc_info=True)
+            self._undelivered(alert, found, f"{type(error).__name__}: {error}")
+        self._repeats.delivered(alert)
+        return True
+
+    def _no_news(self, alert: Frame) -> Skip | None:
+        """Why the hook does not receive it, None where it does."""
+        if alerts.late(alert):
+            return "late"
+        if not alerts.severe(alert, self._hook.min_severity):
+            return "severity"
+        if self._repeats.is_one(alert):
+            return "repeat"
+        return alerts.suppressed(alert, self.silences, time.time_ns() // 1_000_000)
+
+    def _deliver(self, alert: Frame, found: Found, stop: threading.Event) -> bool:
+        hook = self._hook
+        begun_s = time.monotonic()
+        attempt = 0
+        while not stop.is_set():
+            attempt += 1
+            headers = signed_headers(hook.secret, alert["alert_id"], int(time.time()), found.value)
+            answer = post(hook.url, headers, found.value, hook.timeout_s)
+            self.metrics.attempts.labels(self.name, answer.outcome).inc()
+            if answer.outcome == "accepted":
+                self.delivered(found)
+                return True
+            wait_s = pause_s(attempt, answer, datetime.now(UTC), self._chance)
+            over = time.monotonic() + wait_s - begun_s > hook.give_up_s
+            if answer.outcome == "refused" or over:
+                self._undelivered(alert, found, f"given up after {attempt} attempts, the last: {answer}")
+                return True
+            stop.wait(wait_s)
+        return False
+
+    def _undelivered(self, alert: Frame, found: Found, why: str) -> None:
+        self.give_up(found, why)
+        self.log.warning("undelivered", alert_id=alert["alert_id"], why=why)

@@ -1,9 +1,9 @@
-"""Whether a frame is sound, found while it is parsed: for those that forward it and need no values.
+"""Whether a frame is valid, checked while it is parsed: for those that forward it and need no values.
 
 ``frame.decode`` builds a dictionary and then looks at each key; here the contract is a type, and a decoder in
-C checks it as it reads. A gate says yes only where ``decode`` would say yes. Where it says no, nothing is
-proven: there may be a key that is not of this schema, an escape in a string, a text that is not plain ASCII,
-another number of samples, or a wrong value. Ask ``decode`` then: it decides, and has the reason.
+C checks it as it reads. A validator says yes only where ``decode`` would say yes. Where it says no, nothing
+is proven: there may be a key that is not of this schema, an escape in a string, a text that is not plain
+ASCII, another number of samples, or a wrong value. Ask ``decode`` then: it decides, and has the reason.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from msgspec import DecodeError, Meta, defstruct, json
 from infra.contract.frame import CODE_CHARS, CODES, MAX_BYTES, MAX_DT_MS, MAX_INT, MAX_SAMPLES, SCHEMA
 from infra.contract.signals import FAST, SLOW, Signal
 
-Gate = Callable[[bytes], bool]
+Validator = Callable[[bytes], bool]
 USUAL_SAMPLES: Final = 10
 
 _NO: Final = (DecodeError, UnicodeDecodeError, RecursionError)
 
 
-def gate(vehicle_id: str, samples: int = USUAL_SAMPLES) -> Gate:
-    """The gate for frames of ``samples`` samples of one vehicle, whose id is known to be well formed."""
+def validator(vehicle_id: str, samples: int = USUAL_SAMPLES) -> Validator:
+    """The validator for frames of ``samples`` samples of one vehicle, whose id is known to be well formed."""
     decode = decoder(samples)
 
     def passes(raw: bytes) -> bool:

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, Final
 
-from bridge import fifo, kafka_sink, uplink
+from bridge.uplink import in_flight, kafka_sink, service
 from infra.settings import settings
 from load_tests.drills.defects import put_in, replace
 
@@ -26,7 +26,7 @@ def ack_before_produce() -> None:
 
         return add
 
-    replace(fifo.AckFifo, "add", hasty)
+    replace(in_flight.AckFifo, "add", hasty)
 
 
 def no_fifo() -> None:
@@ -43,7 +43,7 @@ def no_fifo() -> None:
 
         return take
 
-    replace(fifo.AckFifo, "take", careless)
+    replace(in_flight.AckFifo, "take", careless)
 
 
 def no_epochs() -> None:
@@ -57,7 +57,7 @@ def no_epochs() -> None:
 
         return open_
 
-    replace(fifo.AckFifo, "open", forgetful)
+    replace(in_flight.AckFifo, "open", forgetful)
 
 
 def no_gapless() -> None:
@@ -85,7 +85,7 @@ def main(name: str) -> int:
     """Run a bridge with the named defect."""
     put_in(name, MUTANTS, "bridge")
     in_force = settings.load()
-    return uplink.run(in_force, settings.endpoints(in_force))
+    return service.run(in_force, settings.endpoints(in_force))
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ import paho.mqtt.client as mqtt
 from confluent_kafka import Producer
 from paho.mqtt.enums import CallbackAPIVersion
 
-from bridge.downlink import signature
+from bridge.downlink import webhooks
 from infra.contract.topics import kafka_topic
 from infra.settings.settings import ENDPOINTS_FILE
 from tests.integration.events_support import until_ready
@@ -108,9 +108,9 @@ class Receiver:
         self.port = self._server.server_address[1]
 
     def _answer(self, told: dict[str, str], body: bytes) -> int | None:
-        alert_id = told[signature.HEADER_ID]
+        alert_id = told[webhooks.HEADER_ID]
         self.seen.append(alert_id)
-        self.forged += not signature.genuine(SECRET, told, body, time.time())
+        self.forged += not webhooks.genuine(SECRET, told, body, time.time())
         self.forged += orjson.loads(body)["alert_id"] != alert_id
         mood = self.moods.pop(0) if self.moods else 200
         if mood == 200:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from bridge import resharding
+from bridge.uplink import resharding
 from infra.contract.shard import Shard
 from infra.settings.settings import Settings
 from infra.stack import processes

@@ -12,8 +12,8 @@ import paho.mqtt.client as mqtt
 import pytest
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 
-from bridge import lanes
-from bridge.mqtt_source import MqttSource
+from bridge.uplink import lanes
+from bridge.uplink.mqtt_source import MqttSource
 from infra.contract.errors import ServiceError
 from infra.settings.settings import Settings
 from infra.stack import accounts, broker_access, cache, mosquitto, ports
@@ -87,7 +87,7 @@ def bridge_source(lane: Lane, port: int, folder: Path) -> MqttSource:
     word.chmod(0o600)
     bridge = lane.settings.bridge.model_copy(update={"user": "odograph-bridge", "password_file": word})
     settings: Settings = lane.settings.model_copy(update={"bridge": bridge})
-    return lanes.lasting_lane(
+    return lanes.at_least_once_lane(
         lanes.telemetry(settings), settings, replace(lane.endpoints, mqtt_port=port)
     ).source
 

@@ -11,10 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from bridge import lanes
-from bridge.downlink import notices
-from bridge.mqtt_session import SourceConfig, end_session
-from bridge.mqtt_source import MqttSource
+from bridge.downlink import mqtt_out
+from bridge.uplink import lanes
+from bridge.uplink.mqtt_source import MqttSource, SourceConfig, end_session
 from edge_simulator.sending.lean_publisher import LeanPublisher
 from edge_simulator.sending.paho_publisher import PahoPublisher
 from edge_simulator.sending.publishing import Message
@@ -60,7 +59,7 @@ def addresses(broker: MqttBroker) -> Endpoints:
 
 
 def source_of(settings: Settings, broker: MqttBroker) -> MqttSource:
-    return lanes.lasting_lane(lanes.telemetry(settings), settings, addresses(broker)).source
+    return lanes.at_least_once_lane(lanes.telemetry(settings), settings, addresses(broker)).source
 
 
 @pytest.fixture
@@ -88,9 +87,9 @@ def test_frames_and_what_vehicles_are_told_pass_in_both_directions(
         found: list[bytes] = []
         eventually(lambda: taken(source, found) == 300, 60, "300 frames in the bridge")
         assert found == frames
-        told = notices.Notice("Ice", "MINOR", (), 60, keep=False)
+        told = mqtt_out.Notice("Ice", "MINOR", (), 60, keep=False)
         for _ in range(20):
-            notices.send(told, root, addresses(broker), signer(settings))
+            mqtt_out.send(told, root, addresses(broker), signer(settings))
         heard: list[bytes] = []
         eventually(lambda: listened(vehicle, heard) == 20, 60, "20 notices in the vehicle")
     source.close()

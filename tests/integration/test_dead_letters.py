@@ -8,7 +8,7 @@ import orjson
 import psycopg
 import pytest
 
-from bridge.dead_letters.letter import Selection
+from bridge.dead_letters.letters import Selection
 from bridge.dead_letters.work import DeadLetters
 from infra.sql import figures
 from load_tests.mqtt_flood import vehicle_id

@@ -17,10 +17,10 @@ import orjson
 import paho.mqtt.client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion
 
-from bridge import wire
-from bridge.dead_letters.letter import Letter
-from bridge.letters import Letters
-from bridge.mqtt_source import MqttSource
+from bridge.dead_letters.letters import Letter
+from bridge.uplink import wire
+from bridge.uplink.mqtt_source import MqttSource
+from bridge.uplink.rejections import Letters
 from edge_simulator.sending import mqtt_packets
 from infra.contract import topics
 from infra.settings.settings import ENDPOINTS_FILE

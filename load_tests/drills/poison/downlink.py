@@ -22,7 +22,7 @@ from confluent_kafka import Producer
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from paho.mqtt import publish
 
-from bridge.downlink import hook, signature
+from bridge.downlink import webhooks
 from edge_simulator.sending import run
 from infra.clients import database_url
 from infra.clients.mqtt_broker import MqttBroker
@@ -173,8 +173,8 @@ class Receiver:
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
                 receiver.seen.append((dict(self.headers), body))
-                key = self.headers[signature.HEADER_ID]
-                first = [told[signature.HEADER_ID] for told, _ in receiver.seen].count(key) == 1
+                key = self.headers[webhooks.HEADER_ID]
+                first = [told[webhooks.HEADER_ID] for told, _ in receiver.seen].count(key) == 1
                 self.send_response(503 if first else 200)
                 if first:
                     self.send_header("Retry-After", ABSURD)
@@ -218,18 +218,18 @@ def webhook(site: Site, mutant: str | None) -> Iterable[Promise]:
     if receiver.seen:
         headers, body = receiver.seen[0]
         now_s = time.time()
-        forged = headers | {signature.HEADER_ID: "row8-c"}
-        genuine = signature.genuine(SECRET, headers, body, now_s)
+        forged = headers | {webhooks.HEADER_ID: "row8-c"}
+        genuine = webhooks.genuine(SECRET, headers, body, now_s)
         yield Promise("a request verifies as it came", genuine, f"{genuine}")
-        taken = signature.genuine(SECRET, forged, body, now_s) or _old_scheme(forged, body)
+        taken = webhooks.genuine(SECRET, forged, body, now_s) or _old_scheme(forged, body)
         yield Promise("under another key it does not", not taken, f"verifies: {taken}")
 
 
 def _old_scheme(headers: Mapping[str, str], body: bytes) -> bool:
     """Whether the signature holds for timestamp and body alone."""
-    signed = headers[signature.HEADER_TIMESTAMP].encode() + b"." + body
+    signed = headers[webhooks.HEADER_TIMESTAMP].encode() + b"." + body
     word = hmac.new(SECRET, signed, hashlib.sha256).hexdigest()
-    return headers[signature.HEADER_SIGNATURE].endswith(word)
+    return headers[webhooks.HEADER_SIGNATURE].endswith(word)
 
 
 def stranger(site: Site, mutant: str | None) -> Iterable[Promise]:
@@ -330,7 +330,7 @@ def _zone() -> None:
 
         return pause
 
-    replaced(hook, "pause_s", careless)
+    replaced(webhooks, "pause_s", careless)
 
 
 def _keyless() -> None:
@@ -342,7 +342,7 @@ def _keyless() -> None:
 
         return sign
 
-    replaced(signature, "sign", old)
+    replaced(webhooks, "sign", old)
 
 
 def _believed() -> None:

@@ -8,10 +8,22 @@ from typing import Any
 import orjson
 import pytest
 
-from bridge.dead_letters.letter import Letter, Selection, dump
-from bridge.dead_letters.recheck import Passed, Recheck, Report, Stays, judge_parts, judge_statuses
-from bridge.dead_letters.text import list_text, report_json, report_text, rows, since_ms
-from bridge.translate import KEPT_BYTES, Rejection, Translator
+from bridge.dead_letters.letters import (
+    Letter,
+    Passed,
+    Recheck,
+    Report,
+    Selection,
+    Stays,
+    dump,
+    judge_parts,
+    judge_statuses,
+    list_text,
+    report_json,
+    report_text,
+    since_ms,
+)
+from bridge.uplink.translate import KEPT_BYTES, Rejection, Translator
 from infra.contract.errors import ConfigError
 from infra.contract.messages import split_crash
 from infra.contract.verdict import ClockLimits
@@ -146,7 +158,7 @@ def test_since_is_a_time_or_so_long_ago() -> None:
 def test_lists_and_reports_say_what_and_why() -> None:
     one = letter(b"{", reason="bad_json")
     digest = hashlib.sha256(b"{").hexdigest()
-    text = list_text(rows([one], {(4, digest)}), {"bad_json": 3})
+    text = list_text([one.row({(4, digest)})], {"bad_json": 3})
     assert "4 2026-09-21T14:13:20.500Z bad_json" in text
     assert " again " in text
     assert "3 dead letters, the newest 1 shown" in text

@@ -4,8 +4,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, multiple, rule
 
-from bridge.fifo import AckFifo, Ticket
-from bridge.translate import Record
+from bridge.uplink.in_flight import AckFifo, Ticket
+from bridge.uplink.translate import Record
 
 RECORD = Record("t", b"k", b"v", [], 0)
 

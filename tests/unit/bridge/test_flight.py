@@ -5,9 +5,8 @@ from collections import deque
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridge.fifo import AckFifo, Ticket
-from bridge.flight import Flights, identity_of
-from bridge.translate import Record
+from bridge.uplink.in_flight import AckFifo, InFlightBatch, Ticket, identity_of
+from bridge.uplink.translate import Record
 
 
 def record(name: str) -> Record:
@@ -28,11 +27,11 @@ class Log:
         return len(taken)
 
 
-def waiting(flights: Flights, *tickets: str) -> list[Ticket]:
+def waiting(batch: InFlightBatch, *tickets: str) -> list[Ticket]:
     """A ticket a word, a record a letter."""
     fifo = AckFifo()
     made = [fifo.add(range(len(word)), len(word), [record(c) for c in word], 0.0) for word in tickets]
-    flights.waiting.extend(made)
+    batch.waiting.extend(made)
     return made
 
 
@@ -40,113 +39,113 @@ def names(letters: str) -> set[int]:
     return {identity_of(record(c)) for c in letters}
 
 
-def left(flights: Flights) -> list[str]:
-    return ["".join(r.value.decode() for r in ticket.records) for ticket in flights.waiting]
+def left(batch: InFlightBatch) -> list[str]:
+    return ["".join(r.value.decode() for r in ticket.records) for ticket in batch.waiting]
 
 
 def test_all_that_waits_departs_together_in_receive_order() -> None:
-    flights, log = Flights(), Log()
-    tickets = waiting(flights, "ab", "c")
-    flights.depart(log.give, 0.0)
+    batch, log = InFlightBatch(), Log()
+    tickets = waiting(batch, "ab", "c")
+    batch.send(log.give, 0.0)
     assert log.given == ["a", "b", "c"]
-    assert flights.land() == tickets
-    assert (flights.stored, flights.out, left(flights)) == (3, [], [])
+    assert batch.finish() == tickets
+    assert (batch.stored, batch.out, left(batch)) == (3, [], [])
 
 
 def test_what_the_producer_does_not_take_waits_and_its_ticket_is_not_stored() -> None:
-    flights, log = Flights(), Log(room=3)
-    first, _, _ = waiting(flights, "ab", "cd", "e")
-    flights.depart(log.give, 0.0)
-    assert flights.land() == [first]
-    assert left(flights) == ["d", "e"]
+    batch, log = InFlightBatch(), Log(room=3)
+    first, _, _ = waiting(batch, "ab", "cd", "e")
+    batch.send(log.give, 0.0)
+    assert batch.finish() == [first]
+    assert left(batch) == ["d", "e"]
 
 
 def test_records_that_were_reported_wait_again_in_front_in_receive_order() -> None:
-    flights, log = Flights(), Log()
-    _, second, _ = waiting(flights, "ab", "c", "de")
-    flights.depart(log.give, 0.0)
-    waiting(flights, "f")
-    assert flights.land(names("bde")) == [second]
-    assert (left(flights), flights.stored) == (["b", "de", "f"], 2)
+    batch, log = InFlightBatch(), Log()
+    _, second, _ = waiting(batch, "ab", "c", "de")
+    batch.send(log.give, 0.0)
+    waiting(batch, "f")
+    assert batch.finish(names("bde")) == [second]
+    assert (left(batch), batch.stored) == (["b", "de", "f"], 2)
 
 
 def test_nothing_is_stored_of_a_flight_whose_reports_cannot_be_trusted() -> None:
     for failed in (None, names("x"), names("ax")):
-        flights, log = Flights(), Log()
-        waiting(flights, "ab", "c")
-        flights.depart(log.give, 0.0)
-        assert flights.land(failed) == []
-        assert (left(flights), flights.stored) == (["ab", "c"], 0)
+        batch, log = InFlightBatch(), Log()
+        waiting(batch, "ab", "c")
+        batch.send(log.give, 0.0)
+        assert batch.finish(failed) == []
+        assert (left(batch), batch.stored) == (["ab", "c"], 0)
 
 
 def test_records_of_one_identity_share_the_worse_fate() -> None:
-    flights, log = Flights(), Log()
-    waiting(flights, "aa", "b")
-    flights.depart(log.give, 0.0)
-    flights.land(names("a"))
-    assert left(flights) == ["aa"]
+    batch, log = InFlightBatch(), Log()
+    waiting(batch, "aa", "b")
+    batch.send(log.give, 0.0)
+    batch.finish(names("a"))
+    assert left(batch) == ["aa"]
 
 
 def test_a_suspect_flies_alone_and_nothing_overtakes_it() -> None:
-    flights, log, trips = Flights(), Log(), []
-    waiting(flights, "abc", "d")
-    flights.suspects = names("bd")
-    while flights.waiting:
-        flights.depart(log.give, 0.0)
+    batch, log, trips = InFlightBatch(), Log(), []
+    waiting(batch, "abc", "d")
+    batch.suspects = names("bd")
+    while batch.waiting:
+        batch.send(log.give, 0.0)
         trips.append("".join(log.given))
         log.given = []
-        flights.land()
+        batch.finish()
     assert trips == ["a", "b", "c", "d"]
-    assert flights.suspects == set()
+    assert batch.suspects == set()
 
 
 def test_a_suspect_that_is_refused_again_stays_in_front() -> None:
-    flights, log = Flights(), Log()
-    waiting(flights, "ab")
-    flights.suspects = names("a")
-    flights.depart(log.give, 0.0)
-    assert flights.solo
-    assert flights.land(names("a")) == []
-    assert (left(flights), flights.suspects, flights.solo) == (["ab"], names("a"), False)
+    batch, log = InFlightBatch(), Log()
+    waiting(batch, "ab")
+    batch.suspects = names("a")
+    batch.send(log.give, 0.0)
+    assert batch.solo
+    assert batch.finish(names("a")) == []
+    assert (left(batch), batch.suspects, batch.solo) == (["ab"], names("a"), False)
 
 
 def test_a_suspect_that_the_producer_does_not_take_is_tried_again() -> None:
-    flights, log = Flights(), Log(room=0)
-    waiting(flights, "a")
-    flights.suspects = names("a")
-    flights.depart(log.give, 0.0)
-    assert (flights.out, flights.solo) == ([], False)
+    batch, log = InFlightBatch(), Log(room=0)
+    waiting(batch, "a")
+    batch.suspects = names("a")
+    batch.send(log.give, 0.0)
+    assert (batch.out, batch.solo) == ([], False)
     log.room = 1
-    flights.depart(log.give, 0.0)
+    batch.send(log.give, 0.0)
     assert log.given == ["a"]
 
 
 def test_what_an_older_connection_received_and_did_not_send_is_left_to_the_broker() -> None:
-    flights, fifo = Flights(), AckFifo()
+    batch, fifo = InFlightBatch(), AckFifo()
     fifo.open(1)
     old = fifo.add([1], 1, [record("a")], 0.0)
     fifo.open(2)
     new = fifo.add([1], 1, [record("b")], 0.0)
-    flights.waiting.extend([old, new])
-    flights.suspects = names("a")
-    assert flights.drop_before(2) == [old]
-    assert (list(flights.waiting), flights.suspects) == ([new], set())
+    batch.waiting.extend([old, new])
+    batch.suspects = names("a")
+    assert batch.drop_before(2) == [old]
+    assert (list(batch.waiting), batch.suspects) == ([new], set())
 
 
 def test_a_remainder_without_a_report_for_30_s_is_overdue() -> None:
-    flights, log = Flights(), Log()
-    waiting(flights, "abc")
-    flights.depart(log.give, 0.0)
-    assert not flights.overdue(1, 20.0)
-    assert not flights.overdue(1, 50.0)
-    assert flights.overdue(1, 50.1)
+    batch, log = InFlightBatch(), Log()
+    waiting(batch, "abc")
+    batch.send(log.give, 0.0)
+    assert not batch.overdue(1, 20.0)
+    assert not batch.overdue(1, 50.0)
+    assert batch.overdue(1, 50.1)
 
 
-def test_a_flight_of_which_nothing_was_stored_is_not_overdue_however_old() -> None:
-    flights, log = Flights(), Log()
-    waiting(flights, "abc")
-    flights.depart(log.give, 0.0)
-    assert not flights.overdue(3, 3600.0)
+def test_a_batch_of_which_nothing_was_stored_is_not_overdue_however_old() -> None:
+    batch, log = InFlightBatch(), Log()
+    waiting(batch, "abc")
+    batch.send(log.give, 0.0)
+    assert not batch.overdue(3, 3600.0)
 
 
 FATES = st.lists(st.sampled_from(["stored", "some lost", "all lost"]), min_size=1, max_size=30)
@@ -158,26 +157,26 @@ def test_whatever_fails_all_is_stored_in_the_end_and_first_copies_in_order(
     sizes: list[int], fates: list[str], room: int, data: st.DataObject
 ) -> None:
     """A gapless log: of what is given, a prefix is stored, and the rest is reported."""
-    flights, stored, number = Flights(), [], 0
+    batch, stored, number = InFlightBatch(), [], 0
     tickets = deque()
     for size in sizes:
         tickets.append("".join(chr(97 + number + n) for n in range(size)))
         number += size
-    made = waiting(flights, *tickets)
+    made = waiting(batch, *tickets)
     done: list[Ticket] = []
     turn = 0
-    while flights.waiting:
+    while batch.waiting:
         fate = fates[turn] if turn < len(fates) else "stored"
         log = Log(room)
-        flights.depart(log.give, 0.0)
+        batch.send(log.give, 0.0)
         kept = {"stored": len(log.given), "all lost": 0}.get(fate)
         kept = data.draw(st.integers(0, len(log.given))) if kept is None else kept
         stored += log.given[:kept]
         lost = log.given[kept:]
         if lost and data.draw(st.booleans()):
-            flights.suspects |= names(lost[0])
-        done += flights.land(names("".join(lost)))
+            batch.suspects |= names(lost[0])
+        done += batch.finish(names("".join(lost)))
         turn += 1
     assert stored == sorted(stored)
     assert done == made
-    assert len(stored) == number == flights.stored
+    assert len(stored) == number == batch.stored

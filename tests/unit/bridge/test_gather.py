@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from bridge import mqtt_source
-from bridge.buffered_socket import BufferedSocket
-from bridge.mqtt_session import SourceConfig
-from bridge.mqtt_source import MANY_BYTES, MqttSource
+from bridge.uplink import mqtt_source
+from bridge.uplink.mqtt_source import MANY_BYTES, MqttSource, SourceConfig
+from bridge.uplink.wire import BufferedSocket
 from infra.clients.mqtt_broker import MqttBroker
 from tests.unit.bridge.test_wire import publish
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import orjson
 
-from bridge.fifo import AckFifo
-from bridge.flight import Flights
-from bridge.lane import translated
-from bridge.letters import Letters
-from bridge.metrics import LaneStats
-from bridge.mqtt_session import SessionLoss
-from bridge.translate import Record, Rejection, Translator
+from bridge.uplink.in_flight import AckFifo, InFlightBatch
+from bridge.uplink.lane import translated
+from bridge.uplink.metrics import LaneStats
+from bridge.uplink.mqtt_source import SessionLoss
+from bridge.uplink.rejections import Letters
+from bridge.uplink.translate import Record, Rejection, Translator
 
 NOW = 1_790_000_000_000
 KEY = b"1HGCM82633A004352"
@@ -58,9 +57,9 @@ def test_without_a_limit_every_message_is_kept() -> None:
 
 def test_a_lane_counts_what_is_not_kept_and_says_so_in_a_record() -> None:
     letters, stats = Letters("dead-letter", 10), LaneStats()
-    door = Translator("odograph/v1", "test.")
+    translator = Translator("odograph/v1", "test.")
     found = [(b"odograph/v1/%s/telemetry" % KEY, n, b"{") for n in range(1, 101)]
-    records, _ = translated(found, door, letters, stats, NOW)
+    records, _ = translated(found, translator, letters, stats, NOW)
     assert [record.topic for record in records] == ["test.dead-letter"] * 2
     assert (stats.rejected["bad_json"], stats.not_kept["bad_json"], stats.skipped) == (100, 98, 0)
     (count,) = letters.counts(NOW)
@@ -92,13 +91,13 @@ def test_a_counted_message_is_acknowledged_only_when_its_number_is_stored() -> N
 
 def test_with_the_session_goes_the_right_to_forget_what_was_read() -> None:
     record = Record("t", KEY, b"v", [], NOW)
-    fifo, flights = AckFifo(), Flights()
+    fifo, batch = AckFifo(), InFlightBatch()
     for epoch in (1, 2, 3):
         fifo.open(epoch)
-        flights.waiting.append(fifo.add([7], 1, [record], 0.0))
+        batch.waiting.append(fifo.add([7], 1, [record], 0.0))
     told = fifo.add([], 0, [record], 0.0)
-    flights.waiting.append(told)
+    batch.waiting.append(told)
     fifo.open(4)
-    dropped = flights.drop_before(4, since=2)
+    dropped = batch.drop_before(4, since=2)
     assert [ticket.epoch for ticket in dropped] == [2, 3], "what came before the session comes no more"
-    assert [ticket.epoch for ticket in flights.waiting] == [1, 3]
+    assert [ticket.epoch for ticket in batch.waiting] == [1, 3]

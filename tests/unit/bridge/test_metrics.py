@@ -2,8 +2,7 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry, generate_latest
 
-from bridge.broker_metrics import BrokerCollector
-from bridge.metrics import BridgeCollector, LaneGauges, LaneStats
+from bridge.uplink.metrics import BridgeCollector, BrokerCollector, LaneGauges, LaneStats
 from infra.stack.broker_figures import BrokerFigures
 
 

@@ -1,15 +1,13 @@
-"""Whom the broker names as the sender, on the wire and at the door."""
+"""Whom the broker names as the sender, on the wire and in the translator."""
 
 from __future__ import annotations
 
 import orjson
 import pytest
 
-from bridge.dead_letters.letter import Letter
-from bridge.dead_letters.recheck import Recheck, Stays
-from bridge.names import NamedTopic, NamedTranslator, take_named
-from bridge.translate import Record, Rejection
-from bridge.wire import WireError
+from bridge.dead_letters.letters import Letter, Recheck, Stays
+from bridge.uplink.translate import NamedTranslator, Record, Rejection
+from bridge.uplink.wire import NamedTopic, WireError, take_named
 from infra.contract.verdict import ClockLimits
 
 VIN, OTHER = "1HGCM82633A004352", "1HGCM82633A004353"

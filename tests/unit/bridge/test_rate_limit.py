@@ -5,8 +5,7 @@ from __future__ import annotations
 import orjson
 import pytest
 
-from bridge.rate_limit import NO_LIMIT, VehicleLimit
-from bridge.translate import Record, Rejection, Translator
+from bridge.uplink.translate import NO_LIMIT, Record, Rejection, Translator, VehicleLimit
 from infra.settings.settings import Settings
 
 NOW = 1_790_000_000_000

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bridge import translate
-from bridge.rate_limit import VehicleLimit
-from bridge.translate import Record, Rejection, Route, Translator
+from bridge.uplink import translate
+from bridge.uplink.translate import Record, Rejection, Route, Translator, VehicleLimit
 from tests.unit.bridge.test_translate import OTHER, TOPIC, VIN, frame, translator
 
 

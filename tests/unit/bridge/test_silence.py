@@ -7,8 +7,8 @@ from typing import Any
 import orjson
 import pytest
 
-from bridge import silence
-from bridge.silence import Calm, Watch
+from bridge.uplink import silence
+from bridge.uplink.silence import Calm, Watch
 
 VIN = "WDDWF4KB0FR000001"
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.translate import KEPT_BYTES, Record, Rejection, Translator
+from bridge.uplink.translate import DECODERS, KEPT_BYTES, Record, Rejection, Translator
 from infra.contract import errors
 
 VIN = "1HGCM82633A004352"
@@ -211,7 +211,7 @@ def test_an_error_of_our_own_is_a_rejection_too(monkeypatch: pytest.MonkeyPatch)
     def broken(raw: bytes) -> dict[str, object]:
         raise RuntimeError("our fault")
 
-    monkeypatch.setitem(__import__("bridge.translate", fromlist=["DECODERS"]).DECODERS, "telemetry", broken)
+    monkeypatch.setitem(DECODERS, "telemetry", broken)
     outcome = outcome_of(frame())
     assert outcome == Rejection("internal", "RuntimeError: our fault", VIN.encode())
 

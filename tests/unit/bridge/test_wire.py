@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.wire import (
+from bridge.uplink.wire import (
     CutPayload,
     PacketBuffer,
     Publish,

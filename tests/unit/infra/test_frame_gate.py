@@ -1,4 +1,4 @@
-"""The gate says yes only where ``frame.decode`` does: held over a corpus and over mutated frames."""
+"""The fast validator says yes only where ``frame.decode`` does: for a corpus and mutated frames."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from hypothesis import strategies as st
 
 from infra.contract import frame
 from infra.contract.errors import ContractError
-from infra.contract.fast_validator import gate
+from infra.contract.fast_validator import validator
 from infra.contract.signals import FAST, SLOW
 from load_tests.mqtt_flood import frame as flood_frame
 from load_tests.mqtt_flood import vehicle_id
 
 GOLDEN = (Path(__file__).parents[2] / "golden" / "frame.json").read_bytes()
 VIN = "WVWZZZ1KZAW000001"
-PASSES = gate(VIN, 10)
+PASSES = validator(VIN, 10)
 
 
 def accepted(raw: bytes, vehicle: str = VIN) -> bool:
-    """What the bridge decided before there was a gate."""
+    """What the bridge decided before there was a fast validator."""
     try:
         return bool(frame.decode(raw)["vehicle_id"] == vehicle)
     except ContractError:
@@ -167,17 +167,17 @@ def test_what_decode_refuses_does_not_pass(name: str) -> None:
 
 
 def test_a_sound_frame_of_another_vehicle_does_not_pass() -> None:
-    assert not gate("WVWZZZ1KZAW000002", 10)(GOLDEN)
+    assert not validator("WVWZZZ1KZAW000002", 10)(GOLDEN)
 
 
 @pytest.mark.parametrize("samples", [0, 1, 100, 101])
 def test_the_bounds_of_the_sample_count_are_those_of_decode(samples: int) -> None:
     raw = golden(n=samples, **{s.name: [1.0] * samples for s in FAST})
-    assert gate(VIN, samples)(raw) == accepted(raw) == (1 <= samples <= 100)
+    assert validator(VIN, samples)(raw) == accepted(raw) == (1 <= samples <= 100)
 
 
 def test_the_frames_of_the_rate_measurement_pass() -> None:
-    assert gate(vehicle_id(3))(flood_frame(3, 9, 1_700_000_000_000))
+    assert validator(vehicle_id(3))(flood_frame(3, 9, 1_700_000_000_000))
 
 
 JUNK = (

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 import yaml
 
-from bridge.translate import DECODERS
+from bridge.uplink.translate import DECODERS
 from infra.contract import downlink, messages
 from infra.contract.errors import ContractError
 from infra.settings.settings import Settings

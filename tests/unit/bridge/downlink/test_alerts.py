@@ -8,8 +8,9 @@ from typing import Any
 import orjson
 import pytest
 
-from bridge.downlink import alerts, notices
-from bridge.downlink.alerts import Found, Repeats
+from bridge.downlink import feed as alerts
+from bridge.downlink import mqtt_out
+from bridge.downlink.feed import Found, Repeats
 from infra.contract import downlink
 from infra.contract.downlink import Silence, Silences, silence_file, write_silences
 from infra.contract.errors import ConfigError, ContractError
@@ -60,7 +61,7 @@ def test_a_repetition_is_told_again_after_its_time_or_when_it_is_more_severe() -
     repeats = Repeats(60_000)
     first = alert(received_ms=1_000_000, severity="MAJOR")
     assert not repeats.is_one(first)
-    repeats.told(first)
+    repeats.delivered(first)
     assert repeats.is_one(alert(received_ms=1_059_999, severity="MAJOR"))
     assert repeats.is_one(alert(received_ms=1_059_999, severity="WARNING"))
     assert not repeats.is_one(alert(received_ms=1_001_000, severity="CRITICAL"))
@@ -70,7 +71,7 @@ def test_a_repetition_is_told_again_after_its_time_or_when_it_is_more_severe() -
 
 def test_with_no_pause_wanted_nothing_is_a_repetition() -> None:
     repeats = Repeats(0)
-    repeats.told(alert(received_ms=5))
+    repeats.delivered(alert(received_ms=5))
     assert not repeats.is_one(alert(received_ms=5))
 
 
@@ -95,17 +96,17 @@ def test_a_notice_is_read_as_it_was_written_and_a_wrong_one_is_not_written() -> 
 
 
 def test_how_long_a_notice_is_held() -> None:
-    assert [notices.length_s(text) for text in ("90s", "15m", "2h")] == [90, 900, 7200]
+    assert [mqtt_out.length_s(text) for text in ("90s", "15m", "2h")] == [90, 900, 7200]
     for wrong in ("15", "0s", "-5m", "1d"):
         with pytest.raises(ConfigError, match="--valid"):
-            notices.length_s(wrong)
+            mqtt_out.length_s(wrong)
 
 
 def test_the_end_of_an_alert_and_a_silenced_one_are_nobodys_news(tmp_path: Path) -> None:
     path = silence_file(tmp_path)
     write_silences(path, [Silence("dtc_active", None, 1000, 2000)])
     silences = Silences(path)
-    assert alerts.hushed(alert(ended=True), silences, 1500) == "ended"
-    assert alerts.hushed(alert(rule="dtc_active.P0217"), silences, 1500) == "silenced"
-    assert alerts.hushed(alert(rule="dtc_active.P0217"), silences, 2000) is None
-    assert alerts.hushed(alert(), silences, 1500) is None
+    assert alerts.suppressed(alert(ended=True), silences, 1500) == "ended"
+    assert alerts.suppressed(alert(rule="dtc_active.P0217"), silences, 1500) == "silenced"
+    assert alerts.suppressed(alert(rule="dtc_active.P0217"), silences, 2000) is None
+    assert alerts.suppressed(alert(), silences, 1500) is None

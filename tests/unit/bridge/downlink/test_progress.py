@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bridge.downlink.progress import Progress
+from bridge.downlink.vehicles import Progress
 
 
 def test_an_offset_is_committed_only_when_all_before_it_in_its_partition_are_settled() -> None:

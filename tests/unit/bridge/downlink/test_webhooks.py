@@ -15,9 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.downlink import signature, webhooks
-from bridge.downlink.post import post
-from bridge.downlink.retry import Answer, pause_s
+from bridge.downlink import webhooks
+from bridge.downlink.webhooks import Answer, pause_s, post
 from infra.contract.errors import ConfigError
 
 SECRET = b"0123456789abcdef"
@@ -67,20 +66,20 @@ def test_a_wrong_file_is_one_clear_error(tmp_path: Path, text: str, mode: int, t
 def test_a_signature_is_the_documented_one() -> None:
     # printf '1700000000\na1\n{}' | openssl dgst -sha256 -hmac 0123456789abcdef
     expected = "v2=ddea92533000f225bcd09064da53d13fde99c44f5a7dffeac38fd383eff4bad5"
-    assert signature.sign(SECRET, "a1", 1_700_000_000, b"{}") == expected
+    assert webhooks.sign(SECRET, "a1", 1_700_000_000, b"{}") == expected
 
 
 def test_a_receiver_refuses_a_changed_body_another_secret_an_old_timestamp_and_another_key() -> None:
-    told = signature.headers(SECRET, "a1", 1_700_000_000, b"{}")
+    told = webhooks.signed_headers(SECRET, "a1", 1_700_000_000, b"{}")
     assert told["Idempotency-Key"] == "a1"
-    assert signature.genuine(SECRET, told, b"{}", 1_700_000_300)
-    assert not signature.genuine(SECRET, told, b"{} ", 1_700_000_000)
-    assert not signature.genuine(b"another secret!!", told, b"{}", 1_700_000_000)
-    assert not signature.genuine(SECRET, told, b"{}", 1_700_000_301)
-    assert not signature.genuine(SECRET, told | {"Odograph-Timestamp": "1700000001"}, b"{}", 1_700_000_000)
-    assert not signature.genuine(SECRET, {}, b"{}", 1_700_000_000)
-    assert not signature.genuine(SECRET, told | {"Idempotency-Key": "a2"}, b"{}", 1_700_000_000)
-    assert not signature.genuine(SECRET, told | {"Idempotency-Key": "a"}, b"1\n{}", 1_700_000_000)
+    assert webhooks.genuine(SECRET, told, b"{}", 1_700_000_300)
+    assert not webhooks.genuine(SECRET, told, b"{} ", 1_700_000_000)
+    assert not webhooks.genuine(b"another secret!!", told, b"{}", 1_700_000_000)
+    assert not webhooks.genuine(SECRET, told, b"{}", 1_700_000_301)
+    assert not webhooks.genuine(SECRET, told | {"Odograph-Timestamp": "1700000001"}, b"{}", 1_700_000_000)
+    assert not webhooks.genuine(SECRET, {}, b"{}", 1_700_000_000)
+    assert not webhooks.genuine(SECRET, told | {"Idempotency-Key": "a2"}, b"{}", 1_700_000_000)
+    assert not webhooks.genuine(SECRET, told | {"Idempotency-Key": "a"}, b"1\n{}", 1_700_000_000)
 
 
 @pytest.mark.parametrize(

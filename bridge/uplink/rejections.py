@@ -1,4 +1,4 @@
-"""Dead letters that a lane writes: which messages are kept whole, and what it says in its own name. Pure.
+"""Dead letters that a lane writes: which messages are kept whole, and what it reports of itself. Pure.
 
 A letter takes a token for each 4 KiB of its message, of all letters' and of its vehicle's. Where none is left
 the message is counted instead, by reason and vehicle, and the counts become letters without a message.
@@ -12,9 +12,8 @@ from typing import Final
 
 import orjson
 
-from bridge.mqtt_session import SessionLoss
-from bridge.rate_limit import VehicleLimit
-from bridge.translate import Headers, Record, Rejection
+from bridge.uplink.mqtt_source import SessionLoss
+from bridge.uplink.translate import Record, Rejection, VehicleLimit
 from infra.contract import topics
 from infra.contract.frame import SCHEMA
 
@@ -23,7 +22,7 @@ SHARE: Final = 5
 """One vehicle may take a fifth of all letters; so may those that name none."""
 VEHICLES_KEPT: Final = 10_000
 COUNTED_APART: Final = 50
-"""Pairs of reason and vehicle that are counted apart until they are told; more are counted by reason."""
+"""Pairs of reason and vehicle that are counted apart until they are reported; more are counted by reason."""
 SESSION_LOST: Final = "session_lost"
 
 
@@ -40,7 +39,7 @@ class Letters:
 
     @property
     def counted(self) -> int:
-        """Messages that ``counts`` has not told yet."""
+        """Messages that ``counts`` has not reported yet."""
         return self._counts.total()
 
     def keep(self, rejection: Rejection, size: int, now_ms: int) -> bool:
@@ -67,14 +66,9 @@ class Letters:
         found, self._counts = self._counts, Counter()
         return [
             self._letter(
-                reason,
-                key,
-                f"{messages} messages that are not kept",
-                {"messages": messages},
-                now_ms,
-                messages,
+                reason, key, f"{count} messages that are not kept", {"messages": count}, now_ms, count
             )
-            for (reason, key), messages in found.items()
+            for (reason, key), count in found.items()
         ]
 
     def forget(self) -> None:
@@ -91,7 +85,7 @@ class Letters:
     def _letter(
         self, reason: str, key: bytes | None, detail: str, body: dict[str, object], now_ms: int, messages: int
     ) -> Record:
-        headers: Headers = [
+        headers = [
             (topics.HEADER_REASON, reason.encode()),
             (topics.HEADER_DETAIL, detail[: topics.DETAIL_CHARS].encode(errors="backslashreplace")),
             (topics.HEADER_MESSAGES, b"%d" % messages),

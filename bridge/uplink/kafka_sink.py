@@ -13,8 +13,8 @@ import structlog
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
-from bridge.flight import identity
-from bridge.translate import Record
+from bridge.uplink.in_flight import identity
+from bridge.uplink.translate import Record
 
 ANY_PARTITION: Final = -1
 ONCE: Final[dict[str, Any]] = {
@@ -26,16 +26,10 @@ ONCE: Final[dict[str, Any]] = {
 }
 """A producer that tries once: without an answer it is not known whether Kafka has the record."""
 
-RECORD_ERRORS: Final = frozenset(
-    {
-        "MSG_SIZE_TOO_LARGE",
-        "INVALID_RECORD",
-        "INVALID_TIMESTAMP",
-        "INVALID_MSG",
-        "INVALID_MSG_SIZE",
-        "RECORD_LIST_TOO_LARGE",
-    }
-)
+RECORD_ERRORS: Final = frozenset({
+    "MSG_SIZE_TOO_LARGE", "INVALID_RECORD", "INVALID_TIMESTAMP", "INVALID_MSG", "INVALID_MSG_SIZE",
+    "RECORD_LIST_TOO_LARGE",
+})  # fmt: skip
 """Refusals that are about the batch's content. All others are about the cluster and pass with time."""
 
 PROBE_S: Final = 2.0
@@ -58,10 +52,9 @@ def is_about_the_record(error: KafkaError) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class SinkConfig:
-    """Limits of one producer. ``linger_ms``: how long a record waits for company before it is sent.
+    """Limits of one producer. ``linger_ms``: how long a record waits for others before it is sent.
 
-    ``once``: a record is sent once at most and given up after a while; the default is to send it until it is
-    stored, and then once only.
+    ``once``: a record is sent at most once and given up after a while; else it is sent until it is stored.
     """
 
     bootstrap: str
@@ -78,10 +71,7 @@ class SinkConfig:
         The gapless guarantee turns a refused batch into a fatal error, so that no later record of the
         same vehicle is stored before the refused ones were tried again.
         """
-        return self._lasting() | (ONCE if self.once else {})
-
-    def _lasting(self) -> dict[str, Any]:
-        return {
+        lasting = {
             "bootstrap.servers": self.bootstrap,
             "client.id": self.client_id,
             "acks": "all",
@@ -99,6 +89,7 @@ class SinkConfig:
             "socket.keepalive.enable": True,
             "log_level": 0,
         }
+        return lasting | (ONCE if self.once else {})
 
 
 class KafkaSink:
@@ -196,10 +187,7 @@ class KafkaSink:
 
 
 class KafkaProbe:
-    """Asks the cluster now and then whether it answers and has the topics; from a thread of its own.
-
-    ``reason`` is None when all is well. It answers "not asked yet" until the first reply.
-    """
+    """Asks the cluster now and then, from a thread of its own, whether it answers and has the topics."""
 
     def __init__(self, bootstrap: str, wanted: frozenset[str], interval_s: float = PROBE_S) -> None:
         self._bootstrap = bootstrap
@@ -225,8 +213,8 @@ class KafkaProbe:
 
     def _run(self) -> None:
         log = structlog.get_logger()
-        config: dict[str, Any] = {"bootstrap.servers": self._bootstrap, "log_level": 0, "error_cb": _heard}
-        admin = AdminClient(config)
+        quiet: dict[str, Any] = {"log_level": 0, "error_cb": lambda _: None}  # the probe's own answer says it
+        admin = AdminClient(quiet | {"bootstrap.servers": self._bootstrap})
         while not self._stop.is_set():
             reason = self._ask(admin)
             if reason != self._reason:
@@ -241,7 +229,3 @@ class KafkaProbe:
             return f"{self._bootstrap} does not answer ({error.args[0].name()})"
         missing = sorted(self._wanted - set(known))
         return f"topics are missing: {', '.join(missing)}; create them: odograph up" if missing else None
-
-
-def _heard(_error: KafkaError) -> None:
-    """The probe's own answer says it."""

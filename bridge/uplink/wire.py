@@ -3,17 +3,18 @@
 A general client reads each header byte by a system call of its own and builds an object for each message; at
 tens of thousands of messages a second that is most of the bridge's work. Here a run of PUBLISH packets is cut
 out of one large read; every other packet is left for the client library.
-Source: MQTT Version 5.0 (OASIS), 2.1 fixed header, 3.3 PUBLISH, 3.4 PUBACK.
+Source: MQTT Version 5.0 (OASIS), 2.1 fixed header, 2.2.2 properties, 3.3 PUBLISH, 3.4 PUBACK.
 """
 
 from __future__ import annotations
 
+import ssl
 import struct
 import sys
 from array import array
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final
 
 Publish = tuple[bytes, int, bytes]
 """Topic, packet id (0 at QoS 0) and payload. A plain tuple: one is made for every message."""
@@ -30,6 +31,13 @@ USUAL_HEAD: Final = 5
 PACKET_BYTES: Final = 1 << 20
 """A larger PUBLISH is not held: its first bytes are, the others are counted as they pass."""
 
+READ_BYTES: Final = 256 * 1024
+
+USER_PROPERTY: Final = 0x26
+_NUMBER_PROPERTY: Final = 0x0B
+_FIXED_PROPERTIES: Final = {0x01: 1, 0x02: 4, 0x23: 2}
+_TEXT_PROPERTIES: Final = (0x03, 0x08, 0x09)
+
 _usual_head = struct.Struct(">BBBH").unpack_from
 
 
@@ -41,6 +49,12 @@ class CutPayload(bytes):
     """The first bytes of a payload of ``size`` bytes that was not held."""
 
     size = 0
+
+
+class NamedTopic(bytes):
+    """A topic as received, and its sender by the broker; None where it names nobody, or two."""
+
+    name: bytes | None = None
 
 
 def packet_length(data: bytes, start: int) -> int:
@@ -151,6 +165,71 @@ def pubacks(packet_ids: Sequence[int]) -> bytes:
     return words.tobytes()
 
 
+def take_named(data: bytes, start: int, limit: int, wanted: bytes) -> tuple[list[Publish], int]:
+    """As ``take_publishes``, with each topic a NamedTopic by the user property ``wanted``.
+
+    Only a broker that sets the property itself, and removes what a client put there, makes it worth anything.
+    """
+    found: list[Publish] = []
+    while start < len(data) and len(found) < limit and is_publish(data, start):
+        length = packet_length(data, start)
+        if length == 0 or start + length > len(data):
+            break
+        packet = data[start : start + length]
+        raw_topic, packet_id, payload = _publish(packet, 0, length)
+        topic = NamedTopic(raw_topic)
+        try:
+            topic.name = _name(packet, wanted)
+        except IndexError as error:
+            raise WireError("a property longer than its packet") from error
+        found.append((topic, packet_id, payload))
+        start += length
+    return found, start
+
+
+def _name(packet: bytes, wanted: bytes) -> bytes | None:
+    """The value of the one user property ``wanted`` of a PUBLISH; None for none and for several."""
+    _, at = _varint(packet, 1)
+    at += 2 + int.from_bytes(packet[at : at + 2], "big") + (2 if packet[0] & 0x06 else 0)
+    length, at = _varint(packet, at)
+    end, values = at + length, []
+    while at < end:
+        kind = packet[at]
+        at += 1
+        if kind == USER_PROPERTY:
+            key, at = _text(packet, at)
+            value, at = _text(packet, at)
+            if key == wanted:
+                values.append(value)
+        elif kind in _TEXT_PROPERTIES:
+            _, at = _text(packet, at)
+        elif kind == _NUMBER_PROPERTY:
+            _, at = _varint(packet, at)
+        elif kind in _FIXED_PROPERTIES:
+            at += _FIXED_PROPERTIES[kind]
+        else:
+            raise WireError(f"property {kind:#04x} has no place in a PUBLISH")
+    return values[0] if len(values) == 1 else None
+
+
+def _text(packet: bytes, at: int) -> tuple[bytes, int]:
+    end = at + 2 + int.from_bytes(packet[at : at + 2], "big")
+    if end > len(packet):
+        raise WireError("a property longer than its packet")
+    return packet[at + 2 : end], end
+
+
+def _varint(packet: bytes, at: int) -> tuple[int, int]:
+    value = 0
+    for shift in (0, 7, 14, 21):
+        byte = packet[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+    raise WireError("a number of more than four bytes")
+
+
 class PacketBuffer:
     """What was read from the connection and not consumed yet.
 
@@ -224,22 +303,70 @@ class PacketBuffer:
 
     def other_is_whole(self) -> bool:
         """Whether a whole packet of another kind is at the head: the client library's turn."""
-        if self._at >= len(self._data) or is_publish(self._data, self._at):
-            return False
-        length = packet_length(self._data, self._at)
-        return 0 < length <= len(self)
+        return self._is_whole(publish=False)
 
     def publish_is_whole(self) -> bool:
         """Whether a whole PUBLISH is at the head, or a large one has passed."""
-        if self._large:
-            return not self._passing
-        if self._at >= len(self._data) or not is_publish(self._data, self._at):
+        return not self._passing if self._large else self._is_whole(publish=True)
+
+    def _is_whole(self, publish: bool) -> bool:
+        if self._at >= len(self._data) or is_publish(self._data, self._at) != publish:
             return False
-        length = packet_length(self._data, self._at)
-        return 0 < length <= len(self)
+        return 0 < packet_length(self._data, self._at) <= len(self)
 
     def read(self, count: int) -> bytes:
         """The next ``count`` bytes or fewer, empty when there are none."""
         data = self._data[self._at : self._at + count]
         self._at += len(data)
         return data
+
+
+class BufferedSocket:
+    """Stands in for a non-blocking socket under the client library; ``buffer`` holds what was read ahead."""
+
+    def __init__(self, sock: Any) -> None:
+        self._sock = sock
+        self._unsent = b""
+        self.buffer = PacketBuffer()
+        self.fileno, self.setblocking, self.close = sock.fileno, sock.setblocking, sock.close
+
+    def fill(self) -> int:
+        """Read once; how many bytes were there. Raises ConnectionError at the end of the stream."""
+        try:
+            data = self._sock.recv(READ_BYTES)
+        except (BlockingIOError, ssl.SSLWantReadError):
+            return 0
+        if not data:
+            raise ConnectionError("the broker closed the connection")
+        self.buffer.feed(data)
+        return len(data)
+
+    def recv(self, count: int) -> bytes:
+        """What the client library reads: only from packets that were read ahead."""
+        data = self.buffer.read(count)
+        if not data:
+            raise BlockingIOError
+        return data
+
+    def send(self, data: bytes) -> int:
+        """What the client library writes: never into the middle of our own packets."""
+        self.flush()
+        if self._unsent:
+            raise BlockingIOError
+        return int(self._sock.send(data))
+
+    def queue(self, data: bytes) -> None:
+        """Send ``data`` in its turn; the caller sees to it that the library has no packet half sent."""
+        self._unsent += data
+        self.flush()
+
+    def flush(self) -> None:
+        """Send what was queued, as far as the kernel takes it."""
+        with suppress(BlockingIOError, ssl.SSLWantWriteError):
+            while self._unsent:
+                self._unsent = self._unsent[self._sock.send(self._unsent) :]
+
+    @property
+    def wants_write(self) -> bool:
+        """Whether something queued was not sent yet."""
+        return bool(self._unsent)

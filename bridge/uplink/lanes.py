@@ -7,15 +7,11 @@ from dataclasses import dataclass, replace
 from typing import Final
 from urllib.parse import quote
 
-from bridge.fleeting import FleetingLane
-from bridge.kafka_sink import KafkaSink, SinkConfig
-from bridge.lane import Lane, LaneLimits
-from bridge.mqtt_session import SessionMemory, SourceConfig
-from bridge.mqtt_source import MqttSource
-from bridge.names import NamedTranslator
-from bridge.rate_limit import VehicleLimit
-from bridge.translate import Translator
-from infra.clients.mqtt_broker import MqttBroker
+from bridge.uplink.at_most_once import AtMostOnceLane
+from bridge.uplink.kafka_sink import KafkaSink, SinkConfig
+from bridge.uplink.lane import Lane, LaneLimits
+from bridge.uplink.mqtt_source import MqttSource, SessionMemory, SourceConfig
+from bridge.uplink.translate import NamedTranslator, Translator, VehicleLimit
 from infra.contract import topics
 from infra.contract.shard import Shard
 from infra.settings.files import read_secret
@@ -30,7 +26,7 @@ TELEMETRY_GATHER_S: Final = 0.05
 PRIORITY_IN_FLIGHT: Final = 1000
 AT_MOST_ONCE: Final = "at-most-once"
 
-AnyLane = Lane | FleetingLane
+AnyLane = Lane | AtMostOnceLane
 MakeSource = Callable[[SourceConfig], MqttSource]
 
 
@@ -77,11 +73,11 @@ PLANS: Final = (telemetry, crash)
 
 def lanes(settings: Settings, endpoints: Endpoints) -> list[AnyLane]:
     """The lanes of a bridge, with the guarantee in force."""
-    make = fleeting_lane if settings.bridge.guarantee == AT_MOST_ONCE else lasting_lane
+    make = at_most_once_lane if settings.bridge.guarantee == AT_MOST_ONCE else at_least_once_lane
     return [make(plan(settings), settings, endpoints) for plan in PLANS]
 
 
-def lasting_lane(
+def at_least_once_lane(
     plan: Plan, settings: Settings, endpoints: Endpoints, make_source: MakeSource = MqttSource
 ) -> Lane:
     """At least once: a session that the broker keeps, acknowledged when Kafka has the message."""
@@ -91,7 +87,7 @@ def lasting_lane(
     return Lane(plan.name, make_source(source), sink, _translator(plan, settings), plan.limits)
 
 
-def fleeting_lane(plan: Plan, settings: Settings, endpoints: Endpoints) -> FleetingLane:
+def at_most_once_lane(plan: Plan, settings: Settings, endpoints: Endpoints) -> AtMostOnceLane:
     """At most once: nothing is kept for us, nothing is acknowledged, nothing is sent twice.
 
     Another client id: the session of the other guarantee, and what lies in it, stays untouched.
@@ -100,12 +96,16 @@ def fleeting_lane(plan: Plan, settings: Settings, endpoints: Endpoints) -> Fleet
     client_id = Shard.parse(settings.bridge.shard).client_id(settings.bridge.client_id, lane)
     source = MqttSource(_source(plan, settings, endpoints, client_id, qos=0))
     sink = KafkaSink(_sink(plan, endpoints, client_id, once=True))
-    return FleetingLane(plan.name, source, sink, _translator(plan, settings), plan.limits)
+    return AtMostOnceLane(plan.name, source, sink, _translator(plan, settings), plan.limits)
 
 
 def _source(plan: Plan, settings: Settings, endpoints: Endpoints, client_id: str, qos: int) -> SourceConfig:
+    broker, secret, user = endpoints.mqtt, settings.bridge.password_file, settings.bridge.user
+    if user:
+        password = "" if secret is None else read_secret(secret, "ODOGRAPH_BRIDGE_PASSWORD_FILE")
+        broker = replace(broker, user=user, password=password)
     return SourceConfig(
-        _broker(settings, endpoints),
+        broker,
         client_id,
         plan.filters,
         window(plan.limits.in_flight),
@@ -115,15 +115,6 @@ def _source(plan: Plan, settings: Settings, endpoints: Endpoints, client_id: str
         identity_property=settings.bridge.identity_property,
         gather_s=plan.gather_s,
     )
-
-
-def _broker(settings: Settings, endpoints: Endpoints) -> MqttBroker:
-    """The broker, under the bridge's own name where it has one."""
-    secret, user = settings.bridge.password_file, settings.bridge.user
-    if not user:
-        return endpoints.mqtt
-    word = "" if secret is None else read_secret(secret, "ODOGRAPH_BRIDGE_PASSWORD_FILE")
-    return replace(endpoints.mqtt, user=user, password=word)
 
 
 def _sink(plan: Plan, endpoints: Endpoints, client_id: str, once: bool = False) -> SinkConfig:
@@ -136,6 +127,11 @@ def _translator(plan: Plan, settings: Settings) -> Translator:
     shard = Shard.parse(settings.bridge.shard)
     kind = NamedTranslator if settings.bridge.identity_property else Translator
     return kind(settings.mqtt.root, settings.kafka.prefix, plan.skipped, shard, plan.vehicle_limit)
+
+
+def health_port(settings: Settings, endpoints: Endpoints) -> int:
+    """The port of this shard's health page; 0, any free one, where the stack was not started for it."""
+    return endpoints.http_ports.get(Shard.parse(settings.bridge.shard).process, 0)
 
 
 def window(in_flight: int) -> int:

@@ -1,39 +1,154 @@
 """One MQTT connection of the bridge: persistent session, manual acks, one thread, never blocks.
 
 paho speaks the protocol (connect, subscribe, ping); runs of PUBLISH packets are cut out of large reads by
-``bridge.wire`` and PUBACKs leave in bulk. The owner calls ``poll`` in a loop; there is no other thread.
+``wire`` and PUBACKs leave in bulk. The owner calls ``poll`` in a loop; there is no other thread.
 """
 
 from __future__ import annotations
 
 import select
+import socket
 import time
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf
+from pathlib import Path
 from typing import Any, Final
 
 import structlog
 from paho.mqtt.client import Client
+from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
-from bridge.buffered_socket import BufferedSocket
-from bridge.mqtt_session import KEEPALIVE_S, SessionLoss, SourceConfig, connect_properties, new_client
-from bridge.names import take_named
-from bridge.wire import Publish, WireError, pubacks
+from bridge.uplink.wire import PACKET_BYTES, BufferedSocket, Publish, WireError, pubacks, take_named
+from infra.clients.mqtt_broker import MqttBroker
 
+KEEPALIVE_S: Final = 30
+CONNECT_S: Final = 2.0
+NOTED_MS: Final = 1000
+SESSION_EXPIRY_S: Final = 7 * 86_400
+"""The broker keeps the session of an absent bridge this long."""
 BACKOFF_FIRST_S: Final = 0.1
 BACKOFF_MAX_S: Final = 5.0
 STEADY_S: Final = 10.0
 """A connection that lasted so long was a sound one: the next pause is short again. So two clients that take
 the same session from each other do it seldom."""
 MANY_BYTES: Final = 64 * 1024
-"""Who finds so much in one read has company enough."""
+"""After a read of this much the next one is not delayed to gather more."""
 TAKEN_OVER: Final = 0x8E
 """Reason code of a DISCONNECT: another client came with our id (MQTT 5, 3.14.2.1)."""
 RETAINED_ON_NEW_SUBSCRIPTION: Final = 1
 """Retained messages come once with the session, not again at every reconnect (MQTT 5, 3.8.3.1)."""
 RETAINED_NEVER: Final = 2
 """Without a session each subscription is new: retained messages would come again at each connection."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionLoss:
+    """The broker may have dropped a session's messages between ``from_ms``, last known, and ``at_ms``."""
+
+    client_id: str
+    why: str
+    from_ms: int
+    at_ms: int
+
+
+class SessionMemory:
+    """When our session was last known to be at the broker: a file's time, so that a restart knows it too."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        self._path = path
+        self._known_ms: int | None = None
+
+    def known_ms(self) -> int | None:
+        """None: there never was one, or it was ended on purpose."""
+        with suppress(FileNotFoundError):
+            return self._known_ms if self._path is None else self._path.stat().st_mtime_ns // 1_000_000
+        return None
+
+    def note(self, now_ms: int) -> None:
+        """It is there now; written down once a second."""
+        if self._known_ms is None or now_ms - self._known_ms >= NOTED_MS:
+            self._known_ms = now_ms
+            if self._path is not None:
+                self._path.parent.mkdir(parents=True, exist_ok=True)
+                self._path.touch()
+
+    def forget(self) -> None:
+        """It was ended on purpose."""
+        self._known_ms = None
+        if self._path is not None:
+            self._path.unlink(missing_ok=True)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceConfig:
+    """Where and as whom. ``receive_maximum``: the broker sends no more than this unacknowledged.
+
+    ``qos`` 0: the broker keeps no session for us, and sends each message once, without acknowledgement.
+    ``max_packet_bytes``: of a larger message only the first bytes are held. ``gather_s``: how long the first
+    message waits to be read together with those that come after it. ``marker``: a topic of ours; the session
+    is to be emptied, the subscription ends, and a message of that topic follows all that the broker holds.
+    """
+
+    broker: MqttBroker
+    client_id: str
+    filters: tuple[str, ...]
+    receive_maximum: int
+    qos: int = 1
+    marker: str = ""
+    max_packet_bytes: int = PACKET_BYTES
+    identity_property: str = ""
+    gather_s: float = 0.0
+    session: SessionMemory = field(default_factory=SessionMemory)
+
+
+class _Client(Client):
+    def _create_socket(self) -> Any:
+        sock: Any = super()._create_socket()
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return BufferedSocket(sock)
+
+
+def new_client(config: SourceConfig, client: type[Client] = _Client) -> Client:
+    """A client that acknowledges nothing by itself."""
+    made = client(
+        CallbackAPIVersion.VERSION2, config.client_id, protocol=MQTTProtocolVersion.MQTTv5, manual_ack=True
+    )
+    made.connect_timeout = CONNECT_S
+    config.broker.log_in(made)
+    return made
+
+
+def end_session(config: SourceConfig) -> None:
+    """Let the broker forget the session, and whatever it holds for it; so do we. Raises OSError."""
+    client = new_client(config, Client)
+    properties = connect_properties(replace(config, qos=0))
+    client.connect(
+        config.broker.host, config.broker.port, KEEPALIVE_S, clean_start=True, properties=properties
+    )
+    deadline_s = time.monotonic() + CONNECT_S
+    while not client.is_connected():
+        if client.loop(0.1) != 0 or time.monotonic() > deadline_s:
+            raise ConnectionError("the broker does not take the connection that ends the session")
+    client.disconnect()
+    config.session.forget()
+
+
+def connect_properties(config: SourceConfig, refuse_large: bool = False) -> Properties:
+    """What CONNECT says beside who we are: how long our session is kept, how much may be unacknowledged.
+
+    ``refuse_large``: the broker is to throw away what is larger than ``max_packet_bytes`` (3.1.2.11.4).
+    """
+    properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
+    properties.SessionExpiryInterval = SESSION_EXPIRY_S if config.qos else 0
+    properties.ReceiveMaximum = config.receive_maximum
+    if refuse_large:
+        properties.MaximumPacketSize = config.max_packet_bytes
+    return properties
 
 
 class MqttSource:
@@ -68,30 +183,22 @@ class MqttSource:
     def poll(self, limit: int, wait_s: float) -> list[Publish]:
         """Messages that came, at most ``limit``, after waiting ``wait_s`` at most. Reconnects by itself.
 
-        The first one waits ``gather_s`` for company where the last read took all there was and that was not
-        much: at a low rate a turn, and what follows from it, is paid once for many. A full queue never waits.
-
-        ``limit`` 0 leaves messages in the broker's and the kernel's hands: back-pressure. When ``epoch`` has
-        changed, the packet ids of all earlier messages are void.
+        The first one waits ``gather_s`` for others where the last read took all and that was little: at a low
+        rate many share a turn's cost, a full queue never waits. ``limit`` 0 is back-pressure: messages stay
+        with broker and kernel. When ``epoch`` has changed, all earlier packet ids are void.
         """
         if self._sock is None and not self._dial(wait_s):
             return []
         try:
             return self._turn(limit, wait_s)
         except (OSError, WireError) as error:
-            unfinished = self._give_up_large()
+            unfinished: list[Publish] = []
+            if self._sock is not None and self._sock.buffer.passing:
+                # The next connection would meet the large message again: from now on the broker discards it.
+                self._refuse_large = True
+                unfinished = [(topic, 0, payload) for topic, _, payload in self._sock.buffer.refused()]
             self.drop(f"{type(error).__name__}: {error}")
             return unfinished
-
-    def _give_up_large(self) -> list[Publish]:
-        """What is known of a large message in the middle of which the connection ended; it has no packet id.
-
-        The next connection would meet it again, and so for ever: from now on the broker is to throw it away.
-        """
-        if self._sock is None or not self._sock.buffer.passing:
-            return []
-        self._refuse_large = True
-        return [(topic, 0, payload) for topic, _, payload in self._sock.buffer.refused()]
 
     def _turn(self, limit: int, wait_s: float) -> list[Publish]:
         client, sock = self._parts()
@@ -192,7 +299,10 @@ class MqttSource:
         if pause_s > 0:
             time.sleep(min(pause_s, wait_s))
             return False
-        client = self._new_client()
+        client = new_client(self._config)
+        client.on_connect = self._on_connect
+        client.on_subscribe = self._on_subscribe
+        client.on_disconnect = self._on_disconnect
         try:
             client.connect(
                 self._config.broker.host,
@@ -214,13 +324,6 @@ class MqttSource:
         self.epoch += 1
         return True
 
-    def _new_client(self) -> Client:
-        client = new_client(self._config)
-        client.on_connect = self._on_connect
-        client.on_subscribe = self._on_subscribe
-        client.on_disconnect = self._on_disconnect
-        return client
-
     def _on_connect(self, client: Client, _data: Any, flags: Any, code: Any, _properties: Any) -> None:
         if code.is_failure:
             self.trouble = f"the broker refuses the connection: {code}"
@@ -240,10 +343,7 @@ class MqttSource:
         client.subscribe([(name, options) for name in self._config.filters])
 
     def _judge_session(self, present: bool) -> None:
-        """Whether the broker still has what it held for us; where it may not, that is a loss.
-
-        Who took the session over may have emptied it and left it behind: "present" proves nothing then.
-        """
+        """Note a loss unless the broker has our session; one that another client took over may be empty."""
         thief, self._thief = self._thief, False
         known_ms = self._config.session.known_ms()
         if present and not thief:

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
+from math import inf
 from typing import Final, NamedTuple
 
-from bridge.rate_limit import NO_LIMIT, VehicleLimit
-from bridge.wire import CutPayload
+from bridge.uplink.wire import CutPayload, NamedTopic
 from infra.contract import frame, messages, topics
 from infra.contract.errors import ContractError
-from infra.contract.fast_validator import USUAL_SAMPLES, Gate, gate
+from infra.contract.fast_validator import USUAL_SAMPLES, Validator, validator
 from infra.contract.shard import Shard
 from infra.contract.topics import DETAIL_CHARS, KEPT_BYTES
 
 ROUTES_KEPT: Final = 65_536
 """Topics whose parse is remembered; with more the oldest goes, and is learnt anew when it comes again."""
-
 LOOKED_AT: Final = 8
 TOPIC_KEPT_BYTES: Final = 256
 """A longer topic is parsed each time: what is remembered has a bound."""
@@ -31,6 +30,42 @@ Header = tuple[str, bytes]
 Headers = list[Header]
 _SCHEMA: Final[Header] = (topics.HEADER_SCHEMA, b"%d" % frame.SCHEMA)
 WHOLE: Final = Shard()
+
+
+@dataclass(frozen=True, slots=True)
+class VehicleLimit:
+    """How much a vehicle may send: ``rate_per_s`` messages for ever, ``burst`` at once; rate 0: no limit.
+
+    A token bucket kept as one number, ``due_ms``, when it would be full again (generic cell rate algorithm,
+    ITU-T I.371): it moves on by ``cost_ms`` with each message, never lies behind now, and a message passes
+    while it is no more than ``slack_ms`` ahead. No clock ticks for idle vehicles.
+    """
+
+    rate_per_s: float = 0.0
+    burst: int = 1
+    cost_ms: float = field(init=False)
+    slack_ms: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        cost_ms = 1000 / self.rate_per_s if self.rate_per_s else 0.0
+        object.__setattr__(self, "cost_ms", cost_ms)
+        object.__setattr__(self, "slack_ms", (self.burst - 1) * cost_ms if cost_ms else inf)
+
+    def steps_back(self, due_ms: float, now_ms: int) -> bool:
+        """Whether the clock was set back: a bucket is never that empty."""
+        return due_ms - now_ms > self.slack_ms + 2 * self.cost_ms
+
+    def spend(self, due_ms: float, now_ms: int, tokens: int = 1) -> float | None:
+        """``due_ms`` after so many tokens more, a full bucket at most; None where there are fewer."""
+        begin_ms = now_ms if self.steps_back(due_ms, now_ms) else max(due_ms, now_ms)
+        due_ms = begin_ms + min(tokens, self.burst) * self.cost_ms
+        return None if due_ms - now_ms > self.slack_ms + self.cost_ms else due_ms
+
+    def __str__(self) -> str:
+        return f"more than {self.rate_per_s:g} messages/s after {self.burst} at once"
+
+
+NO_LIMIT: Final = VehicleLimit()
 
 
 class Record(NamedTuple):
@@ -49,7 +84,7 @@ _record = tuple.__new__
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """Why a message cannot be forwarded; ``key`` is the vehicle id where the topic tells it."""
+    """Why a message cannot be forwarded; ``key`` is the vehicle id where the topic holds it."""
 
     reason: str
     detail: str
@@ -61,7 +96,7 @@ class Route:
     """What a topic alone says, and what its messages have taught.
 
     ``passes`` is the quick check of a frame (None for other messages); ``seen_ms`` when the last sound
-    message came, 0 before the first; ``due_ms`` see bridge.rate_limit.
+    message came, 0 before the first; ``due_ms`` see VehicleLimit.
     """
 
     vehicle_id: str
@@ -69,7 +104,7 @@ class Route:
     kafka_topic: str
     key: bytes
     header: Header
-    passes: Gate | None
+    passes: Validator | None
     seen_ms: int = 0
     due_ms: float = 0.0
 
@@ -123,7 +158,8 @@ class Translator:
             if route.passes is None or not route.passes(raw):
                 message = DECODERS[route.channel](raw)
                 if message["vehicle_id"] != route.vehicle_id:
-                    return _mismatch(message["vehicle_id"], route)
+                    detail = f"the payload says {message['vehicle_id']}, the topic says {route.vehicle_id}"
+                    return Rejection("identity_mismatch", detail, route.key)
                 self._teach(route, message)
         except ContractError as error:
             return Rejection(error.reason, error.detail, route.key if route else None)
@@ -143,10 +179,10 @@ class Translator:
         )
 
     def _teach(self, route: Route, message: frame.Frame) -> None:
-        """A sound frame that the quick check did not know: the next ones may have as many samples as it."""
+        """A valid frame that the quick check did not know: the next ones may have as many samples as it."""
         if route.passes is not None:
             self._samples = message["n"]
-            route.passes = gate(route.vehicle_id, self._samples)
+            route.passes = validator(route.vehicle_id, self._samples)
 
     def _over(self, route: Route, received_ms: int) -> bool:
         """Whether the vehicle sent too much; after a step back of our clock nobody did."""
@@ -185,30 +221,19 @@ class Translator:
     def route(self, topic: bytes) -> Route | Rejection | None:
         """Where messages of ``topic`` (bytes as received, perhaps no UTF-8) go."""
         text = topic.decode(errors="surrogateescape")
-        if self._channel(text) in self._skipped or not self._shard.owns(self._vehicle_key(text)):
+        inside = text.startswith(self._root + "/")
+        levels = text[len(self._root) + 1 :].split("/") if inside else [""]
+        key = levels[0].encode() if topics.VEHICLE_ID.fullmatch(levels[0]) else None
+        if (len(levels) == 2 and levels[1] in self._skipped) or not self._shard.owns(key):
             return None
         try:
             vehicle_id, channel = topics.parse_mqtt_topic(self._root, text)
         except ContractError as error:
-            return Rejection(error.reason, error.detail, self._vehicle_key(text))
+            return Rejection(error.reason, error.detail, key)
         name = topics.kafka_topic(self._prefix, topics.KAFKA_TOPIC_OF[channel])
-        passes = gate(vehicle_id, self._samples) if channel == "telemetry" else None
-        return Route(
-            vehicle_id, channel, name, vehicle_id.encode(), (topics.HEADER_MQTT_TOPIC, topic), passes
-        )
-
-    def _channel(self, topic: str) -> str | None:
-        """The last level of ``<root>/<anything>/<channel>``, None for any other shape."""
-        if not topic.startswith(self._root + "/"):
-            return None
-        levels = topic[len(self._root) + 1 :].split("/")
-        return levels[1] if len(levels) == 2 else None
-
-    def _vehicle_key(self, topic: str) -> bytes | None:
-        """The vehicle id of a topic that is wrong in another place."""
-        levels = topic.removeprefix(self._root + "/").split("/")
-        known = topic.startswith(self._root + "/") and topics.VEHICLE_ID.fullmatch(levels[0])
-        return levels[0].encode() if known else None
+        passes = validator(vehicle_id, self._samples) if channel == "telemetry" else None
+        header = (topics.HEADER_MQTT_TOPIC, topic)
+        return Route(vehicle_id, channel, name, vehicle_id.encode(), header, passes)
 
     def dead_letter(self, rejection: Rejection, topic: bytes, raw: bytes, received_ms: int) -> Record:
         """The record that keeps what was rejected: its raw bytes, and why in the headers."""
@@ -219,7 +244,9 @@ class Translator:
         headers = [
             (topics.HEADER_REASON, rejection.reason.encode()),
             (topics.HEADER_DETAIL, detail.encode(errors="backslashreplace")),
-            *uplink_headers(topic, received_ms),
+            (topics.HEADER_MQTT_TOPIC, topic),
+            _received(received_ms),
+            _SCHEMA,
         ]
         return Record(self.dead_letter_topic, rejection.key, raw[:KEPT_BYTES], headers, received_ms)
 
@@ -229,28 +256,39 @@ class Translator:
         A dead letter that was refused comes back with half of its bytes, so that one is accepted in the end.
         """
         if record.topic == self.dead_letter_topic:
-            half = record.value[: len(record.value) // 2]
-            return Record(record.topic, record.key, half, record.headers, record.timestamp_ms)
+            return record._replace(value=record.value[: len(record.value) // 2])
         detail = f"Kafka refused it for {record.topic}: {error}"
         headers = [
             (topics.HEADER_REASON, b"unstorable"),
             (topics.HEADER_DETAIL, detail[:DETAIL_CHARS].encode(errors="backslashreplace")),
             *record.headers,
         ]
-        return Record(
-            self.dead_letter_topic, record.key, record.value[:KEPT_BYTES], headers, record.timestamp_ms
-        )
+        return record._replace(topic=self.dead_letter_topic, value=record.value[:KEPT_BYTES], headers=headers)
 
 
-def uplink_headers(topic: bytes, received_ms: int) -> Headers:
-    """The headers of every record that came over MQTT."""
-    return [(topics.HEADER_MQTT_TOPIC, topic), _received(received_ms), _SCHEMA]
+class NamedTranslator(Translator):
+    """Takes a message only where its sender, by the broker's property, is the vehicle in its topic."""
+
+    def translate(self, topic: bytes, raw: bytes, received_ms: int) -> Record | Rejection | None:
+        """As ever, after the name was checked: a forger takes none of the vehicle's tokens."""
+        plain, name = bytes(topic), _sender(topic)
+        route = self._routes.get(plain) or self.route(plain)
+        if isinstance(route, Route) and route.key != name:
+            said = "names nobody, or two" if name is None else f"says {name!r}"
+            detail = f"the broker {said}, the topic says {route.vehicle_id}"
+            return Rejection("identity_mismatch", detail, route.key)
+        return super().translate(plain, raw, received_ms)
+
+    def dead_letter(self, rejection: Rejection, topic: bytes, raw: bytes, received_ms: int) -> Record:
+        """With the sender's name, so that the letter can be judged by it again."""
+        record = super().dead_letter(rejection, bytes(topic), raw, received_ms)
+        record.headers.append((topics.HEADER_AUTHENTICATED_AS, _sender(topic) or b""))
+        return record
+
+
+def _sender(topic: bytes) -> bytes | None:
+    return topic.name if isinstance(topic, NamedTopic) else None
 
 
 def _received(received_ms: int) -> Header:
     return (topics.HEADER_RECEIVED_MS, b"%d" % received_ms)
-
-
-def _mismatch(claimed: str, route: Route) -> Rejection:
-    detail = f"the payload says {claimed}, the topic says {route.vehicle_id}"
-    return Rejection("identity_mismatch", detail, route.key)

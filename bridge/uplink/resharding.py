@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import threading
 import time
 from collections.abc import Callable
@@ -12,12 +11,11 @@ from typing import Final
 import structlog
 from prometheus_client import CollectorRegistry
 
-from bridge.lanes import PLANS, Plan, lasting_lane
-from bridge.mqtt_session import SourceConfig, end_session
-from bridge.mqtt_source import MqttSource
-from bridge.uplink import health_port
-from bridge.wire import Publish
+from bridge.uplink.lanes import PLANS, Plan, at_least_once_lane, health_port
+from bridge.uplink.mqtt_source import MqttSource, SourceConfig, end_session
+from bridge.uplink.wire import Publish
 from infra.clients.health import Check, HealthServer
+from infra.clients.stop_signals import stopped_by_signals
 from infra.contract.errors import ServiceError
 from infra.settings.settings import Endpoints, Settings
 
@@ -25,25 +23,25 @@ PREPARE_S: Final = 10.0
 MARK_S: Final = 2.0
 MARKER: Final = "odograph-retire"
 
-PlanOf = Callable[[Settings], Plan]
-
 
 class EmptiedSource(MqttSource):
-    """A session that is to be emptied: ``stop`` is set when all that the broker held has come.
+    """A session to be emptied: ``stop`` is set when all that the broker held has come, or with ``ended``.
 
     The subscription is over, so behind the marker, which the broker queues like any message, nothing comes.
     """
 
-    def __init__(self, config: SourceConfig, stop: threading.Event) -> None:
+    def __init__(self, config: SourceConfig, stop: threading.Event, ended: threading.Event) -> None:
         self.config = replace(config, marker=f"{MARKER}/{config.client_id}")
         super().__init__(self.config)
         self.emptied_epoch = -1
-        self._stop = stop
+        self._stop, self._ended = stop, ended
         self._mark_s = time.monotonic() + MARK_S
 
     def poll(self, limit: int, wait_s: float) -> list[Publish]:
         """What came, the marker excepted."""
         found = super().poll(limit, wait_s)
+        if self._ended.is_set():
+            self._stop.set()
         marker = self.config.marker.encode()
         if any(publish[0] == marker for publish in found):
             self.emptied_epoch = self.epoch
@@ -60,7 +58,7 @@ def prepare(settings: Settings, endpoints: Endpoints) -> int:
     0 when they stand; raises ServiceError.
     """
     for plan in PLANS:
-        lane = lasting_lane(plan(settings), settings, endpoints)
+        lane = at_least_once_lane(plan(settings), settings, endpoints)
         deadline_s = time.monotonic() + PREPARE_S
         while not lane.source.subscribed:
             lane.source.poll(1, 0.1)  # what comes is not acknowledged: it comes again
@@ -76,24 +74,24 @@ def retire(settings: Settings, endpoints: Endpoints) -> int:
 
     Its bridge must not run: the health page takes its port, and raises ServiceError where it does.
     """
-    stops = {plan: threading.Event() for plan in reversed(PLANS)}  # crash records first
-
-    def end(*_: object) -> None:
-        for stop in stops.values():
-            stop.set()
-
-    before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGINT)}
     checks: dict[str, Check] = {"sessions": lambda: "they are being emptied and ended"}
-    try:
-        with HealthServer(health_port(settings, endpoints), checks, CollectorRegistry()):
-            return max([_emptied(settings, endpoints, plan, stop) for plan, stop in stops.items()])
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    with (
+        stopped_by_signals() as ended,
+        HealthServer(health_port(settings, endpoints), checks, CollectorRegistry()),
+    ):
+        # crash records first; a list, so that the second session is emptied whatever became of the first
+        return max([_emptied(settings, endpoints, plan, ended) for plan in reversed(PLANS)])
 
 
-def _emptied(settings: Settings, endpoints: Endpoints, plan: PlanOf, stop: threading.Event) -> int:
-    lane = lasting_lane(plan(settings), settings, endpoints, lambda config: EmptiedSource(config, stop))
+def _emptied(
+    settings: Settings, endpoints: Endpoints, plan: Callable[[Settings], Plan], ended: threading.Event
+) -> int:
+    stop = threading.Event()
+
+    def source_of(config: SourceConfig) -> EmptiedSource:
+        return EmptiedSource(config, stop, ended)
+
+    lane = at_least_once_lane(plan(settings), settings, endpoints, source_of)
     log = structlog.get_logger().bind(lane=lane.name, shard=settings.bridge.shard)
     source = lane.source
     left = lane.run(stop, settings.bridge.drain_s)

@@ -1,7 +1,7 @@
 """A lane: one MQTT connection, one producer, one thread that serves both and waits for neither.
 
-Each turn of the loop takes the messages that came, looks whether the flight that is out has landed, sends the
-next one, and acknowledges the completed head. All state belongs to this thread: there are no locks.
+Each turn takes the messages that came, checks whether the batch that is out is finished, sends the next one,
+and acknowledges the completed head. All state belongs to this thread: there are no locks.
 """
 
 from __future__ import annotations
@@ -15,14 +15,13 @@ from typing import Final
 
 import structlog
 
-from bridge.fifo import AckFifo, Ticket
-from bridge.flight import STUCK_S, Flights, identity_of
-from bridge.kafka_sink import KafkaSink, RefusedError, is_about_the_record
-from bridge.letters import Letters
-from bridge.metrics import LaneGauges, LaneStats
-from bridge.mqtt_source import MqttSource
-from bridge.translate import Record, Rejection, Route, Translator
-from bridge.wire import Publish
+from bridge.uplink.in_flight import STUCK_S, AckFifo, InFlightBatch, Ticket, identity_of
+from bridge.uplink.kafka_sink import KafkaSink, RefusedError, is_about_the_record
+from bridge.uplink.metrics import LaneGauges, LaneStats
+from bridge.uplink.mqtt_source import MqttSource
+from bridge.uplink.rejections import Letters
+from bridge.uplink.translate import Record, Rejection, Route, Translator
+from bridge.uplink.wire import Publish
 
 TURN_MESSAGES: Final = 500
 """Messages taken in one turn, so that reports and acknowledgements never wait long."""
@@ -51,27 +50,65 @@ class LaneLimits:
     dead_letters_per_minute: int = 0
 
 
-class Lane:
-    """Moves messages from ``source`` to ``sink``; acknowledges them when, and only when, they are stored."""
+class BaseLane:
+    """What both kinds of lane share; ``gauges``, ``heard`` and ``listens`` are for other threads."""
 
     def __init__(
         self, name: str, source: MqttSource, sink: KafkaSink, translator: Translator, limits: LaneLimits
     ) -> None:
         self.name = name
         self.source = source
-        self.fifo = AckFifo()
         self.stats = LaneStats()
         self._sink = sink
         self._translator = translator
         self._limits = limits
         self._letters = Letters(translator.dead_letter_topic, limits.dead_letters_per_minute)
-        self._flights = Flights()
+        self._log = structlog.get_logger().bind(lane=name)
+
+    @property
+    def epoch(self) -> int:
+        """Number of the MQTT connection."""
+        return self.source.epoch
+
+    def heard(self) -> list[Route]:
+        """The topics that sent something, and when last."""
+        return self._translator.routes()
+
+    def listens(self) -> bool:
+        """Whether what vehicles send arrives now."""
+        raise NotImplementedError
+
+    def _give(self, records: list[Record], count: int) -> int:
+        """The first ``count`` records to the producer; how many it took. Refused ones become dead letters."""
+        given = 0
+        while given < count:
+            try:
+                return given + self._sink.produce(records[given:count])
+            except RefusedError as error:
+                given += error.taken
+                records[given] = self._send_to_dlq(records[given], str(error))
+        return given
+
+    def _send_to_dlq(self, record: Record, error: str) -> Record:
+        self.stats.rejected["unstorable"] += 1
+        self._log.warning("kafka refused a record", topic=record.topic, bytes=len(record.value), error=error)
+        return self._translator.unstorable(record, error)
+
+
+class Lane(BaseLane):
+    """Moves messages from ``source`` to ``sink``; acknowledges them when, and only when, they are stored."""
+
+    def __init__(
+        self, name: str, source: MqttSource, sink: KafkaSink, translator: Translator, limits: LaneLimits
+    ) -> None:
+        super().__init__(name, source, sink, translator, limits)
+        self.fifo = AckFifo()
+        self._batch = InFlightBatch()
         self._held: list[Ticket] = []
         self._held_s, self._held_messages = 0.0, 0
         self._resume_s = 0.0
         self._wait_s = IDLE_WAIT_S
         self._draining = False
-        self._log = structlog.get_logger().bind(lane=name)
 
     def run(self, stop: threading.Event, drain_s: float) -> int:
         """Serve until ``stop``, then finish what was read, for ``drain_s`` at most.
@@ -82,63 +119,52 @@ class Lane:
             self.turn()
         self._draining = True
         deadline_s = time.monotonic() + drain_s
-        while self._unfinished and time.monotonic() < deadline_s:
+        while time.monotonic() < deadline_s and (
+            self.fifo.outstanding or self._held or self.source.acks_waiting
+        ):
             self.turn()
         self.source.close()
         self._sink.close()
         return self.fifo.in_flight
 
-    @property
-    def _unfinished(self) -> bool:
-        return bool(self.fifo.outstanding or self._held or self.source.acks_waiting)
-
     def gauges(self) -> LaneGauges:
-        """How the lane stands; read by other threads."""
+        """How the lane stands."""
+        source, fifo = self.source, self.fifo
         return LaneGauges(
-            in_flight=self.fifo.outstanding,
-            in_flight_bytes=self.fifo.outstanding_bytes,
-            stale_acks=self.fifo.stale,
-            reconnects=max(0, self.source.epoch - 1),
-            sessions_lost=self.source.sessions_lost,
-            taken_over=self.source.taken_over,
-            forgotten=self._translator.forgotten,
-            connected=self.source.connected,
-        )
-
-    @property
-    def epoch(self) -> int:
-        """Number of the MQTT connection."""
-        return self.source.epoch
-
-    def heard(self) -> list[Route]:
-        """The topics that sent something, and when last; for other threads."""
-        return self._translator.routes()
+            fifo.outstanding, fifo.outstanding_bytes, fifo.stale, max(0, source.epoch - 1),
+            source.sessions_lost, source.taken_over, self._translator.forgotten, source.connected,
+        )  # fmt: skip
 
     def listens(self) -> bool:
-        """Whether what vehicles send arrives now; for other threads."""
+        """Whether what vehicles send arrives now."""
         return self.source.reason() is None and self._room() > 0
 
     def turn(self) -> None:
-        """One turn of the loop; waits for messages only, and briefly while a flight is out."""
+        """One turn of the loop; waits for messages only, and briefly while a batch is out."""
         found = self.source.poll(self._room(), self._wait_s)
         now_s = time.monotonic()
         if self.source.epoch != self.fifo.epoch:
             self.fifo.open(self.source.epoch)
         if self._held or self.source.losses:
-            self._tell(now_s, time.time_ns() // 1_000_000)
+            self._report(now_s, time.time_ns() // 1_000_000)
         if found:
             self._receive(found, time.time_ns() // 1_000_000, now_s)
         reports = self._sink.poll()
         left = self._sink.queued
         if self._sink.failed or self._sink.broken:
             self._recover(now_s)
-        elif self._flights.out and not left:
-            self._settle(self._flights.land(), now_s)
-        elif self._flights.overdue(left, now_s):
-            self._renew(left, now_s)
-        if self._flights.waiting and not self._flights.out:
-            self._depart(now_s)
-        self._acknowledge()
+        elif self._batch.out and not left:
+            self._settle(self._batch.finish(), now_s)
+        elif self._batch.overdue(left, now_s):
+            self.stats.stuck += 1
+            self._log.error("records without a report", records=left, waited_s=STUCK_S)
+            self._recover(now_s)
+        if self._batch.waiting and not self._batch.out:
+            self._send(now_s)
+        packet_ids = self.fifo.take()
+        if packet_ids:
+            self.source.ack(packet_ids)
+            self.stats.acked += len(packet_ids)
         self._pace(bool(found) or reports > 0)
 
     def _room(self) -> int:
@@ -149,7 +175,7 @@ class Lane:
         return max(0, min(TURN_MESSAGES, limits.in_flight - fifo.outstanding))
 
     def _receive(self, found: list[Publish], received_ms: int, now_s: float) -> None:
-        """What came in one turn: translated, and under one ticket to the flights."""
+        """What came in one turn: translated, and under one ticket to the next batch."""
         counted = self._letters.counted
         records, size = translated(found, self._translator, self._letters, self.stats, received_ms)
         ticket = self.fifo.add([publish[1] for publish in found], size, records, now_s)
@@ -161,7 +187,7 @@ class Lane:
             self._held_messages += len(found)
         self._submit(ticket)
 
-    def _tell(self, now_s: float, now_ms: int) -> None:
+    def _report(self, now_s: float, now_ms: int) -> None:
         """Sessions that went, and how many messages were not kept, become records: the ledger needs both."""
         losses, self.source.losses = self.source.losses, []
         records = [self._letters.lost(loss) for loss in losses]
@@ -180,37 +206,20 @@ class Lane:
             self._submit(ticket)
 
     def _submit(self, ticket: Ticket) -> None:
-        """Into the next flight."""
         if ticket.records:
-            self._flights.waiting.append(ticket)
+            self._batch.waiting.append(ticket)
 
-    def _depart(self, now_s: float) -> None:
-        """The next flight; what an older connection received and did not send comes from the broker again.
+    def _send(self, now_s: float) -> None:
+        """The next batch; what an older connection received and did not send comes from the broker again.
 
         Unless the session went: then only we have it.
         """
-        unknown = self._flights.waiting[0].epoch != self.fifo.epoch and not self.source.connected
+        unknown = self._batch.waiting[0].epoch != self.fifo.epoch and not self.source.connected
         if now_s < self._resume_s or unknown:  # whether the broker still has the session
             return
-        for ticket in self._flights.drop_before(self.fifo.epoch, self.source.session_epoch):
+        for ticket in self._batch.drop_before(self.fifo.epoch, self.source.session_epoch):
             self.fifo.complete(ticket)
-        self._flights.depart(self._give, now_s)
-
-    def _give(self, records: list[Record], count: int) -> int:
-        """The first ``count`` records to the producer; how many it took. What it can never take is buried."""
-        given = 0
-        while given < count:
-            try:
-                return given + self._sink.produce(records[given:count])
-            except RefusedError as error:
-                given += error.taken
-                records[given] = self._bury(records[given], str(error))
-        return given
-
-    def _bury(self, record: Record, error: str) -> Record:
-        self.stats.rejected["unstorable"] += 1
-        self._log.warning("kafka refused a record", topic=record.topic, bytes=len(record.value), error=error)
-        return self._translator.unstorable(record, error)
+        self._batch.send(self._give, now_s)
 
     def _settle(self, stored: list[Ticket], now_s: float) -> None:
         """Tickets whose messages are all stored."""
@@ -219,7 +228,7 @@ class Lane:
             self.fifo.complete(ticket)
             for held in ticket.frees:
                 held.held = False
-        self.stats.produced = self._flights.stored
+        self.stats.produced = self._batch.stored
 
     def _recover(self, now_s: float) -> None:
         """Begin anew with another producer: all that was not stored goes back, in receive order.
@@ -227,34 +236,22 @@ class Lane:
         Where a batch was refused for its content, its records are suspects and are tried one by one: the
         guilty one goes to dead-letter, and nothing overtakes it meanwhile.
         """
-        flights, sink = self._flights, self._sink
+        batch, sink = self._batch, self._sink
         sink.close()
-        failed, alone = sink.failed, flights.solo
+        failed, alone = sink.failed, batch.solo
         suspects = {name: error for name, error in failed.items() if is_about_the_record(error)}
-        self._settle(flights.land(None if sink.queued else failed), now_s)
+        self._settle(batch.finish(None if sink.queued else failed), now_s)
         if alone and suspects:
-            records = flights.waiting[0].records
+            records = batch.waiting[0].records
             guilty = identity_of(records[0])
-            flights.suspects.discard(guilty)
-            records[0] = self._bury(records[0], str(suspects.pop(guilty).name()))
-        flights.suspects.update(suspects)
+            batch.suspects.discard(guilty)
+            records[0] = self._send_to_dlq(records[0], str(suspects.pop(guilty).name()))
+        batch.suspects.update(suspects)
         self._resume_s = now_s if suspects or alone else now_s + RETRY_S
         self.stats.recoveries += 1
         errors = sorted({str(error.name()) for error in failed.values()})
         self._log.warning("producer replaced", records=len(failed), suspects=len(suspects), errors=errors)
         sink.replace()
-
-    def _renew(self, left: int, now_s: float) -> None:
-        """The watchdog: some records of the flight have lost their report."""
-        self.stats.stuck += 1
-        self._log.error("records without a report", records=left, waited_s=STUCK_S)
-        self._recover(now_s)
-
-    def _acknowledge(self) -> None:
-        packet_ids = self.fifo.take()
-        if packet_ids:
-            self.source.ack(packet_ids)
-            self.stats.acked += len(packet_ids)
 
     def _pace(self, progress: bool) -> None:
         """Wait little while reports are due, longer the longer none comes."""

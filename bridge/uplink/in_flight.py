@@ -1,0 +1,211 @@
+"""Messages between receipt and acknowledgement. Pure: the producer is handed in.
+
+A packet id is valid only on the connection that carried it: after a reconnect the broker gives it to another
+message. So every ticket knows its epoch, the number of its connection; one of an older epoch is never
+acknowledged, and the broker sends its messages again.
+
+One batch is out at a time, and it is finished when the producer's queue is empty: then every record of it was
+either stored or named in an error report, so a stored record needs no report of its own. Meanwhile the next
+batch gathers; the slower Kafka is, the larger it gets.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection, Sequence
+from typing import Final
+
+from bridge.uplink.translate import Record
+
+STUCK_S: Final = 30.0
+
+Give = Callable[[list[Record], int], int]
+"""Hands the first so many records to the producer, in order; returns how many it took."""
+
+
+class Ticket:
+    """Messages that were received together; ``packet_ids`` and ``records`` are in receive order.
+
+    ``records`` are those that Kafka does not have yet; ``size`` is the bytes of all that were to be stored;
+    ``sent`` belongs to the batch. A ``held`` ticket is not acknowledged though all its records are stored:
+    some of its messages were counted only, and the ticket of the counts ``frees`` it.
+    """
+
+    __slots__ = (
+        "count", "done", "epoch", "frees", "held", "packet_ids", "received_s", "records", "sent", "size"
+    )  # fmt: skip
+
+    def __init__(
+        self, packet_ids: Sequence[int], epoch: int, size: int, records: list[Record], received_s: float
+    ) -> None:
+        self.packet_ids = packet_ids
+        self.epoch = epoch
+        self.size = size
+        self.records = records
+        self.count = len(records)
+        self.received_s = received_s
+        self.sent = 0
+        self.done = self.held = False
+        self.frees: Sequence[Ticket] = ()
+
+
+class AckFifo:
+    """Tickets of one MQTT connection in receive order: the completed head may be acknowledged.
+
+    ``outstanding`` and ``outstanding_bytes`` count what is not stored yet, of older epochs too.
+    """
+
+    def __init__(self) -> None:
+        self.epoch = 0
+        self.outstanding = 0
+        self.outstanding_bytes = 0
+        self.stale = 0
+        self._queue: deque[Ticket] = deque()
+
+    @property
+    def in_flight(self) -> int:
+        """Messages of this epoch not acknowledged yet."""
+        return sum(len(ticket.packet_ids) for ticket in self._queue)
+
+    def open(self, epoch: int) -> None:
+        """A new connection, number ``epoch``: nothing received before can be acknowledged any more."""
+        self.epoch = epoch
+        self._queue.clear()
+
+    def add(self, packet_ids: Sequence[int], size: int, records: list[Record], now_s: float) -> Ticket:
+        """The ticket of the messages just received; without records it needs no storing and is done."""
+        ticket = Ticket(packet_ids, self.epoch, size, records, now_s)
+        self._queue.append(ticket)
+        self.outstanding += ticket.count
+        self.outstanding_bytes += size
+        ticket.done = not records
+        return ticket
+
+    def complete(self, ticket: Ticket) -> bool:
+        """All its messages are stored; False when an acknowledgement would be stale, or was given already."""
+        if ticket.done:
+            return False
+        ticket.done = True
+        self.outstanding -= ticket.count
+        self.outstanding_bytes -= ticket.size
+        if ticket.epoch != self.epoch:
+            self.stale += len(ticket.packet_ids)
+            return False
+        return True
+
+    def take(self) -> list[int]:
+        """Packet ids to acknowledge now: the completed head, in receive order. Each is given once."""
+        queue = self._queue
+        taken: list[int] = []
+        while queue and queue[0].done and not queue[0].held:
+            taken += queue.popleft().packet_ids
+        return taken
+
+
+def identity(topic: str, key: bytes | None, value: bytes) -> int:
+    """By which a report's record is found again. Two records of one identity share the worse of two fates."""
+    return hash((topic, key, value))
+
+
+def identity_of(record: Record) -> int:
+    """The identity of a record of ours."""
+    return identity(record.topic, record.key, record.value)
+
+
+class InFlightBatch:
+    """Tickets between receipt and storage, in receive order: those out, and behind them those that wait.
+
+    ``suspects`` are identities of records of which one made Kafka refuse a batch: each is sent alone, and
+    nothing overtakes it. ``solo`` says that one is out. ``stored`` counts records since the start.
+    """
+
+    def __init__(self) -> None:
+        self.out: list[Ticket] = []
+        self.waiting: deque[Ticket] = deque()
+        self.suspects: set[int] = set()
+        self.solo = False
+        self.stored = 0
+        self._size = 0
+        self._left = 0
+        self._since_s = 0.0
+
+    def send(self, give: Give, now_s: float) -> None:
+        """All that waits goes out, as far as the producer takes it; a suspect goes alone."""
+        while self.waiting and not self.solo:
+            ticket = self.waiting[0]
+            wanted, alone = self._portion(ticket)
+            ticket.sent = give(ticket.records, wanted) if wanted else 0
+            if ticket.sent == 0:
+                break
+            self.solo = alone
+            self.out.append(self.waiting.popleft())
+            if ticket.sent < len(ticket.records):
+                break
+        self._size = self._left = sum(ticket.sent for ticket in self.out)
+        self._since_s = now_s
+
+    def _portion(self, ticket: Ticket) -> tuple[int, bool]:
+        """How many of its records may go now, and whether alone: nothing goes together with a suspect."""
+        for at, record in enumerate(ticket.records if self.suspects else ()):
+            if identity_of(record) in self.suspects:
+                alone = at == 0 and not self.out
+                return (1 if alone else at), alone
+        return len(ticket.records), False
+
+    def finish(self, failed: Collection[int] | None = ()) -> list[Ticket]:
+        """The batch is over: the tickets that are stored whole. What is not stored waits again, in front.
+
+        ``failed`` holds the identities that were reported as not stored; None: nothing is known to be stored,
+        and so it is when an identity was reported that is not among the batch's.
+        """
+        if failed and not self._identities().issuperset(failed):
+            failed = None
+        if self.solo and failed is not None and not failed:
+            self.suspects.discard(identity_of(self.out[0].records[0]))
+        done: list[Ticket] = []
+        again: list[Ticket] = []
+        for ticket in self.out:
+            back = _not_stored(ticket, failed)
+            self.stored += ticket.sent - len(back)
+            ticket.records = back + ticket.records[ticket.sent :]
+            ticket.sent = 0
+            (again if ticket.records else done).append(ticket)
+        self.waiting.extendleft(reversed(again))
+        self.out = []
+        self.solo = False
+        return done
+
+    def _identities(self) -> set[int]:
+        return {identity_of(record) for ticket in self.out for record in ticket.records[: ticket.sent]}
+
+    def drop_before(self, epoch: int, since: int = 0) -> list[Ticket]:
+        """Waiting tickets of connections before ``epoch``, taken away: the broker sends their messages again.
+
+        Not those before ``since``, when the session began, nor those of no message: nobody has these but us.
+        """
+
+        def again(ticket: Ticket) -> bool:
+            return since <= ticket.epoch < epoch and bool(ticket.packet_ids or ticket.frees)
+
+        dropped = [ticket for ticket in self.waiting if again(ticket)]
+        if dropped:
+            self.waiting = deque(ticket for ticket in self.waiting if not again(ticket))
+        self.suspects.difference_update(identity_of(r) for t in dropped for r in t.records if self.suspects)
+        return dropped
+
+    def overdue(self, left: int, now_s: float) -> bool:
+        """Whether part of the batch was stored and the rest has had no report for STUCK_S.
+
+        ``left``: records still in the producer's queue. A batch of which nothing was stored is never overdue:
+        Kafka is away, and a new producer would not help.
+        """
+        if left != self._left:
+            self._left, self._since_s = left, now_s
+        return 0 < left < self._size and now_s - self._since_s > STUCK_S
+
+
+def _not_stored(ticket: Ticket, failed: Collection[int] | None) -> list[Record]:
+    sent = ticket.records[: ticket.sent]
+    if failed is None:
+        return sent
+    return [record for record in sent if identity_of(record) in failed] if failed else []

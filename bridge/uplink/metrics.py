@@ -1,0 +1,171 @@
+"""What the lanes count, and its Prometheus form: plain integers of the lanes' threads, read at a scrape."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import Final, Protocol
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from infra.stack.broker_figures import BrokerFigures
+
+LATENCY_BOUNDS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0)
+
+
+class Latency:
+    """A histogram: ``counts[i]`` observations up to ``LATENCY_BOUNDS_S[i]``, the last one above all, s."""
+
+    def __init__(self) -> None:
+        self.counts = [0] * (len(LATENCY_BOUNDS_S) + 1)
+        self.total_s = 0.0
+
+    def observe(self, seconds: float, times: int = 1) -> None:
+        """Count one, or some that were alike."""
+        self.counts[bisect_left(LATENCY_BOUNDS_S, seconds)] += times
+        self.total_s += seconds * times
+
+    def buckets(self) -> list[tuple[str, float]]:
+        """Cumulative, with the bound as text."""
+        bounds = [*map(str, LATENCY_BOUNDS_S), "+Inf"]
+        return list(zip(bounds, map(float, accumulate(list(self.counts))), strict=True))
+
+
+@dataclass(slots=True)
+class LaneStats:
+    """Counts since the start: ``received`` by Kafka topic, ``rejected`` by reason, ``not_kept``: of these,
+    those only counted in a dead letter, ``lost`` by cause (at-most-once only).
+    """
+
+    received: Counter[str] = field(default_factory=Counter)
+    rejected: Counter[str] = field(default_factory=Counter)
+    not_kept: Counter[str] = field(default_factory=Counter)
+    lost: Counter[str] = field(default_factory=Counter)
+    skipped: int = 0
+    produced: int = 0
+    acked: int = 0
+    recoveries: int = 0
+    stuck: int = 0
+    latency: Latency = field(default_factory=Latency)
+
+
+@dataclass(frozen=True, slots=True)
+class LaneGauges:
+    """How a lane stands now."""
+
+    in_flight: int
+    in_flight_bytes: int
+    stale_acks: int
+    reconnects: int
+    sessions_lost: int
+    taken_over: int
+    forgotten: int
+    connected: bool
+
+
+class Watched(Protocol):
+    """What the collector needs of a lane."""
+
+    name: str
+    stats: LaneStats
+
+    def gauges(self) -> LaneGauges:
+        """How it stands now."""
+
+
+PREFIX: Final = "odograph_bridge"
+Labelled = Callable[[LaneStats], "Counter[str]"]
+BY_LABEL: Final[tuple[tuple[str, str, str, Labelled], ...]] = (
+    ("rejected", "Messages that could not be forwarded.", "reason", lambda stats: stats.rejected),
+    ("not_kept", "Rejected, counted and not kept.", "reason", lambda stats: stats.not_kept),
+    ("lost", "Messages read and dropped: at-most-once only.", "cause", lambda stats: stats.lost),
+)
+COUNTERS: Final[tuple[tuple[str, str, Callable[[LaneStats, LaneGauges], int]], ...]] = (
+    ("produced", "Records that Kafka reported as stored.", lambda stats, _: stats.produced),
+    ("acked", "MQTT messages acknowledged.", lambda stats, _: stats.acked),
+    ("stale_acks", "Acks dropped: of a closed connection.", lambda _, now: now.stale_acks),
+    ("reconnects", "MQTT connections after the first.", lambda _, now: now.reconnects),
+    ("sessions_lost", "Sessions the broker forgot.", lambda _, now: now.sessions_lost),
+    ("taken_over", "Disconnected: another client came with our id.", lambda _, now: now.taken_over),
+    ("routes_forgotten", "Topics forgotten for newer ones: too many vehicles.", lambda _, now: now.forgotten),
+    ("producer_recoveries", "Producers replaced.", lambda stats, _: stats.recoveries),
+    ("stuck_heads", "Reconnects by the watchdog.", lambda stats, _: stats.stuck),
+)
+GAUGES: Final = (
+    ("in_flight_messages", "Not stored yet.", "in_flight"),
+    ("in_flight_bytes", "Not stored yet.", "in_flight_bytes"),
+    ("mqtt_connected", "1 while connected.", "connected"),
+)
+
+
+class BridgeCollector(Collector):
+    """Writes the lanes' counts in Prometheus' form."""
+
+    def __init__(self, lanes: Iterable[Watched], kafka_prefix: str, kafka_reason: Callable[[], str | None]):
+        self._lanes = tuple(lanes)
+        self._kafka_prefix = kafka_prefix
+        self._kafka_reason = kafka_reason
+
+    def collect(self) -> Iterator[Metric]:
+        """All families."""
+        yield self._received()
+        for name, meaning, label, counts in BY_LABEL:
+            labelled = CounterMetricFamily(f"{PREFIX}_{name}", meaning, labels=["lane", label])
+            for lane in self._lanes:
+                for key, count in sorted(counts(lane.stats).copy().items()):
+                    labelled.add_metric([lane.name, key], count)
+            yield labelled
+        now = {lane.name: (lane.stats, lane.gauges()) for lane in self._lanes}
+        for name, meaning, value in COUNTERS:
+            counter = CounterMetricFamily(f"{PREFIX}_{name}", meaning, labels=["lane"])
+            for lane_name, figures in now.items():
+                counter.add_metric([lane_name], value(*figures))
+            yield counter
+        for name, meaning, field_name in GAUGES:
+            gauge = GaugeMetricFamily(f"{PREFIX}_{name}", meaning, labels=["lane"])
+            for lane_name, (_, gauges) in now.items():
+                gauge.add_metric([lane_name], getattr(gauges, field_name))
+            yield gauge
+        connected = self._kafka_reason() is None
+        yield GaugeMetricFamily(f"{PREFIX}_kafka_connected", "1 while Kafka answers.", value=connected)
+        meaning = "From receipt to Kafka's report."
+        family = HistogramMetricFamily(f"{PREFIX}_delivery_seconds", meaning, labels=["lane"])
+        for lane in self._lanes:
+            latency = lane.stats.latency
+            family.add_metric([lane.name], buckets=latency.buckets(), sum_value=latency.total_s)
+        yield family
+
+    def _received(self) -> Metric:
+        name = f"{PREFIX}_messages_received"
+        family = CounterMetricFamily(name, "MQTT messages received.", labels=["lane", "channel"])
+        for lane in self._lanes:
+            for topic, count in sorted(lane.stats.received.copy().items()):
+                channel = topic.removeprefix(self._kafka_prefix)
+                family.add_metric([lane.name, "rejected" if channel == "dead-letter" else channel], count)
+            family.add_metric([lane.name, "skipped"], lane.stats.skipped)
+        return family
+
+
+class BrokerCollector(Collector):
+    """Writes the broker's own figures; nothing while the broker says nothing: not every one does."""
+
+    def __init__(self, newest: Callable[[], BrokerFigures | None]) -> None:
+        self._newest = newest
+
+    def collect(self) -> Iterator[Metric]:
+        """All families."""
+        found = self._newest()
+        if found is None:
+            return
+        for family, name, meaning, value in (
+            (GaugeMetricFamily, "queued_messages", "Acknowledged, not yet by all receivers.", found.queued),
+            (GaugeMetricFamily, "clients_connected", "Clients of the broker.", found.clients),
+            (CounterMetricFamily, "messages_dropped", "Lost: a queue was full. Must stay 0.", found.dropped),
+            (CounterMetricFamily, "messages_received", "PUBLISH packets received.", found.received),
+            (CounterMetricFamily, "messages_sent", "PUBLISH packets sent.", found.sent),
+        ):
+            yield family(f"odograph_broker_{name}", meaning, value=value)

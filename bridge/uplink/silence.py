@@ -1,0 +1,300 @@
+"""Vehicles that said ``online`` and send nothing: the service says ``silent`` in their place.
+
+All that is known of the vehicles is the compacted topic ``status`` itself, read from its beginning and
+followed: births, last wills, and our own records as they come back. What a vehicle's state should be follows
+from its own last status and from when it was last heard; where the log's last record differs, we write what
+should be. So a will that crosses our record in transit corrects itself.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from types import TracebackType
+from typing import Any, Final
+
+import orjson
+import structlog
+from confluent_kafka import OFFSET_BEGINNING, KafkaException, TopicPartition
+from prometheus_client import CollectorRegistry, Counter, Gauge
+
+from bridge.uplink.lane import BaseLane
+from infra.clients import kafka
+from infra.contract import topics
+from infra.contract.errors import ContractError, ServiceError
+from infra.contract.frame import SCHEMA
+from infra.contract.messages import read_status
+
+POLL_S: Final = 1.0
+JUDGE_S: Final = 5.0
+RETRY_S: Final = 2.0
+ASK_S: Final = 5.0
+BATCH: Final = 1000
+SAID_AT_ONCE: Final = 10_000
+"""Records written in one turn, so that the producer's queue (100,000) holds them."""
+
+VEHICLES_KEPT: Final = 50_000
+"""Vehicles that are watched over; with more the first one goes, and is never called silent."""
+SAID_AGAIN_MS: Final = 30_000
+"""A word of ours that does not come back within this got lost, and is said again."""
+
+Word = tuple[str, bytes]
+"""Vehicle id and the record's value."""
+
+
+@dataclass(slots=True)
+class _Vehicle:
+    """``own`` is the vehicle's last word, ``stands`` the log's; ``heard_ms`` by the receive clock."""
+
+    own: dict[str, Any]
+    stands: str
+    heard_ms: int
+    since_ms: int = 0
+    """When it was last heard before the log's last word called it silent."""
+    said_ms: int | None = None
+    """When we said something that was not read back yet."""
+
+
+@dataclass(slots=True)
+class Calm:
+    """Since when messages could arrive without a break, by the receive clock; None while they cannot."""
+
+    since_ms: int | None = None
+    _epoch: int = -1
+
+    def look(self, now_ms: int, listens: bool, epoch: int) -> None:
+        """``epoch`` counts connections: one that broke and came back between two looks counts as a break."""
+        if not listens:
+            self.since_ms = None
+        elif self.since_ms is None or epoch != self._epoch:
+            self.since_ms = now_ms
+        self._epoch = epoch
+
+
+@dataclass(slots=True)
+class Watch:
+    """The vehicles of a bridge. ``silent_ms``: so long may an online vehicle send nothing."""
+
+    silent_ms: int
+    forgotten: int = 0
+    """Vehicles that went because there were too many."""
+    _vehicles: dict[str, _Vehicle] = field(default_factory=dict)
+
+    def watches(self, vehicle_id: str) -> bool:
+        """Whether the log has named the vehicle."""
+        return vehicle_id in self._vehicles
+
+    def _keep(self, vehicle_id: str, vehicle: _Vehicle) -> None:
+        if len(self._vehicles) >= VEHICLES_KEPT:
+            del self._vehicles[next(iter(self._vehicles))]
+            self.forgotten += 1
+        self._vehicles[vehicle_id] = vehicle
+
+    @property
+    def silent(self) -> int:
+        """How many the log calls silent."""
+        return sum(vehicle.stands == "silent" for vehicle in list(self._vehicles.values()))
+
+    def note(self, vehicle_id: str, value: bytes, at_ms: int) -> None:
+        """A record of the log, in its order; ``at_ms`` its timestamp. What is no status is passed over."""
+        if not value:
+            self._vehicles.pop(vehicle_id, None)
+            return
+        try:
+            status = read_status(value)
+        except ContractError:
+            return  # the event store reads the same record and sends it to the dead letters
+        known = self._vehicles.get(vehicle_id)
+        if status["state"] == "silent":
+            self._note_silent(vehicle_id, status, known)
+        elif known is None:
+            self._keep(vehicle_id, _Vehicle(status, status["state"], at_ms))
+        else:
+            known.heard_ms = known.heard_ms if status == known.own else max(known.heard_ms, at_ms)
+            known.own, known.stands, known.said_ms = status, status["state"], None
+
+    def _note_silent(self, vehicle_id: str, status: dict[str, Any], known: _Vehicle | None) -> None:
+        """Our word, or that of an earlier bridge; compaction may have left nothing else of the vehicle."""
+        since_ms = status.pop("since_ms", 0)
+        if known is None:
+            own = status | {"state": "online"}
+            self._keep(vehicle_id, _Vehicle(own, "silent", since_ms, since_ms))
+        else:
+            known.stands, known.since_ms, known.said_ms = "silent", since_ms, None
+
+    def judge(self, now_ms: int, seen: Mapping[str, int], calm_since_ms: int | None) -> Iterator[Word]:
+        """What is to be said now. ``seen``: when vehicles last sent something, as far as that is known.
+
+        While it is not calm, and for ``silent_ms`` after that, nobody is called silent: it may be us.
+        """
+        for vehicle_id, vehicle in self._vehicles.items():
+            vehicle.heard_ms = max(vehicle.heard_ms, seen.get(vehicle_id, 0))
+            if vehicle.said_ms is not None and now_ms - vehicle.said_ms < SAID_AGAIN_MS:
+                continue
+            if self._right(vehicle, now_ms, calm_since_ms) != vehicle.stands:
+                vehicle.said_ms = now_ms
+                yield vehicle_id, _word(vehicle)
+
+    def _right(self, vehicle: _Vehicle, now_ms: int, calm_since_ms: int | None) -> str:
+        """The state that should stand in the log."""
+        own = str(vehicle.own["state"])
+        if own != "online":
+            return own
+        if vehicle.stands == "silent":
+            return "online" if vehicle.heard_ms > vehicle.since_ms else "silent"
+        if calm_since_ms is None or now_ms - max(vehicle.heard_ms, calm_since_ms) < self.silent_ms:
+            return own
+        return "silent"
+
+
+def _word(vehicle: _Vehicle) -> bytes:
+    """The vehicle's own word again, or the same as silent."""
+    if vehicle.stands == "silent" or vehicle.own["state"] != "online":
+        return orjson.dumps(vehicle.own)
+    return orjson.dumps(vehicle.own | {"state": "silent", "since_ms": vehicle.heard_ms})
+
+
+class StatusLog:
+    """The topic ``status``, followed from its beginning and written to; raises ``kafka.LOST``."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        self._topic = topic
+        self._consumer = kafka.consumer(bootstrap, "odograph-bridge-silence")
+        self._producer = kafka.producer(bootstrap, {"message.timeout.ms": 10_000})
+        self._missing: dict[int, int] = {}
+
+    def __enter__(self) -> StatusLog:
+        try:
+            known = self._consumer.list_topics(self._topic, timeout=ASK_S).topics[self._topic]
+            if known.error is not None:
+                raise ServiceError(f"topic {self._topic} is missing; `odograph up` creates it")
+            places = [TopicPartition(self._topic, p, OFFSET_BEGINNING) for p in sorted(known.partitions)]
+            for place in places:
+                low, high = self._consumer.get_watermark_offsets(place, timeout=ASK_S) or (0, 0)
+                if high > low:
+                    self._missing[place.partition] = high
+            self._consumer.assign(places)
+        except BaseException:
+            self._consumer.close()
+            raise
+        return self
+
+    @property
+    def whole(self) -> bool:
+        """Whether all that was in the topic at the start has been read."""
+        return not self._missing
+
+    def read(self, wait_s: float) -> Iterator[tuple[str, bytes, int]]:
+        """Key, value and timestamp of at most a batch of records; waits for the first one only."""
+        found = self._consumer.consume(1, wait_s)
+        if found:
+            found += self._consumer.consume(BATCH - 1, 0)
+        message: Any
+        for message in found:
+            if message.error() is not None:
+                raise KafkaException(message.error())
+            end = self._missing.get(message.partition())
+            if end is not None and message.offset() >= end - 1:
+                del self._missing[message.partition()]
+            key = (message.key() or b"").decode(errors="replace")
+            yield key, message.value() or b"", message.timestamp()[1]
+
+    def say(self, words: Iterable[Word]) -> int:
+        """Write records in the service's name; how many. The rest is for the next turn."""
+        now_ms = time.time_ns() // 1_000_000
+        headers: list[tuple[str, str | bytes | None]] = [
+            (topics.HEADER_RECEIVED_MS, b"%d" % now_ms),
+            (topics.HEADER_SCHEMA, b"%d" % SCHEMA),
+        ]
+        count = 0
+        for vehicle_id, value in islice(words, SAID_AT_ONCE):
+            self._producer.produce(self._topic, value, vehicle_id.encode(), timestamp=now_ms, headers=headers)
+            count += 1
+        self._producer.poll(0)
+        return count
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._producer.flush(ASK_S if kind is None else 0)
+        self._consumer.close()
+
+
+class SilenceThread:
+    """Watches while its ``with`` block runs. The first of ``lanes`` is the one that must listen.
+
+    ``topic`` is the full name of ``status``; ``owns`` says which vehicles (keys) are this bridge's.
+    """
+
+    def __init__(
+        self,
+        bootstrap: str,
+        topic: str,
+        silent_s: float,
+        owns: Callable[[bytes], bool],
+        lanes: Sequence[BaseLane],
+        registry: CollectorRegistry,
+    ) -> None:
+        self._bootstrap, self._topic = bootstrap, topic
+        self._silent_s, self._owns, self._lanes = silent_s, owns, lanes
+        self._calm = Calm()
+        self._seen: dict[str, int] = {}
+        self._stop = threading.Event()
+        self._log = structlog.get_logger()
+        self._thread = threading.Thread(target=self._run, name="silence", daemon=True)
+        prefix = "odograph_bridge"
+        self._silent = Gauge(f"{prefix}_silent_vehicles", "Online, and silent.", registry=registry)
+        meaning = "Vehicles not watched over: too many."
+        self._forgotten = Gauge(f"{prefix}_silence_forgotten", meaning, registry=registry)
+        meaning = "Status records in the service's name."
+        self._words = Counter(f"{prefix}_status_words", meaning, registry=registry)
+
+    def __enter__(self) -> SilenceThread:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            try:
+                with StatusLog(self._bootstrap, self._topic) as log:
+                    self._follow(log)
+            except kafka.LOST as error:
+                self._log.info("no watch over silent vehicles", why=str(error))
+            except Exception:  # noqa: BLE001  the bridge carries messages, watch or no watch
+                self._log.error("defect in the watch over silent vehicles", exc_info=True)
+            self._stop.wait(0 if self._stop.is_set() else RETRY_S)
+
+    def _follow(self, log: StatusLog) -> None:
+        """Keep the log's state and judge it, until Kafka is lost or the end."""
+        watch = Watch(round(1000 * self._silent_s))
+        every_s = min(JUDGE_S, self._silent_s / 4)
+        judge_s = 0.0
+        while not self._stop.is_set():
+            for key, value, at_ms in log.read(min(POLL_S, every_s)):
+                if self._owns(key.encode()):
+                    watch.note(key, value, at_ms)
+            now_ms = time.time_ns() // 1_000_000
+            self._calm.look(now_ms, self._lanes[0].listens(), self._lanes[0].epoch)
+            if log.whole and time.monotonic() >= judge_s:
+                judge_s = time.monotonic() + every_s
+                self._collect_seen(watch)
+                self._forgotten.set(watch.forgotten)
+                self._words.inc(log.say(watch.judge(now_ms, self._seen, self._calm.since_ms)))
+                self._silent.set(watch.silent)
+
+    def _collect_seen(self, watch: Watch) -> None:
+        """Keep what the lanes heard of the vehicles watched over: lanes forget, with too many topics."""
+        seen = self._seen = {v: at_ms for v, at_ms in self._seen.items() if watch.watches(v)}
+        for lane in self._lanes:
+            for route in lane.heard():
+                if watch.watches(route.vehicle_id) and route.seen_ms > seen.get(route.vehicle_id, 0):
+                    seen[route.vehicle_id] = route.seen_ms
