@@ -29,13 +29,13 @@ from playwright.sync_api import Page
 from edge_simulator.town.roads import city
 from infra.contract.errors import ServiceError
 from infra.settings.settings import Endpoints, Settings, load
-from infra.sql import figures
+from infra.sql import queries
 from infra.stack import processes
-from infra.stack.guard import guarded
-from infra.stack.health import readyz
-from infra.stack.programs import odograph
+from infra.stack.probes import readyz
+from infra.stack.processes import guarded
 from infra.stack.stack import Stack
-from infra.stack.state import memory_mb
+from infra.stack.status import memory_mb
+from infra.stack.supervisor import odograph
 from infra.stack.watch.reading import cpu_s
 from load_tests.dashboard import month, paint, pulse, reader, report
 
@@ -91,7 +91,7 @@ def fill(addresses: Endpoints, vehicles: int, days: int, *, as_is: bool) -> None
         (there,) = connection.execute("SELECT count(*) FROM odograph.vehicle").fetchone() or (0,)
         if not there:
             roads = city(TOWN_SEED, *TOWN).edges()
-            figures.store_roads(addresses.db_ingest_url, f"city-{TOWN_SEED}", roads)
+            queries.store_roads(addresses.db_ingest_url, f"city-{TOWN_SEED}", roads)
             month.fill(connection, vehicles, days, say)
         if not as_is:
             month.fill_now(connection, vehicles, say)

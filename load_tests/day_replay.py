@@ -26,10 +26,10 @@ import duckdb
 
 from infra.settings.settings import load
 from infra.stack import processes
-from infra.stack.guard import guarded
-from infra.stack.programs import odograph
+from infra.stack.processes import guarded
 from infra.stack.stack import Stack
-from infra.stack.state import memory_mb
+from infra.stack.status import memory_mb
+from infra.stack.supervisor import odograph
 from load_tests.rate_support import TICKS
 
 RUN: Final = "day"

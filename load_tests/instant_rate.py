@@ -30,9 +30,10 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from infra.clients.log import configure
 from infra.contract.topics import kafka_topic
 from infra.settings.settings import ENDPOINTS_FILE
-from infra.stack import health, ports
-from infra.stack.kafka_topics import create_topics
-from infra.stack.programs import odograph
+from infra.stack import probes
+from infra.stack.kafka import create_topics
+from infra.stack.service import free_port
+from infra.stack.supervisor import odograph
 from load_tests.conf_trials import SHIPPED, changes
 from load_tests.filling import bodies, payload, vehicle
 from load_tests.query_rate import say
@@ -68,7 +69,7 @@ class Variant:
 
     def __init__(self, services: Services, name: str, changed: Mapping[str, str]) -> None:
         self.name, self.prefix, home = name, f"{name}.", services.home / name
-        self._bootstrap, self._port = services.endpoints.kafka_bootstrap, ports.free_port()
+        self._bootstrap, self._port = services.endpoints.kafka_bootstrap, free_port()
         create_topics(self._bootstrap, self.prefix)
         home.mkdir()
         own = replace(services.endpoints, http_ports={"instant": self._port})
@@ -87,7 +88,7 @@ class Variant:
     def until_ready(self) -> None:
         """Raises TimeoutError with the log where it does not start."""
         end_s = time.monotonic() + READY_S
-        while health.readyz(self._port) is not None:
+        while probes.readyz(self._port) is not None:
             if time.monotonic() > end_s or self._process.poll() is not None:
                 raise TimeoutError(f"{self.name} is not ready")
             time.sleep(0.2)

@@ -22,7 +22,7 @@ import psycopg
 from infra.clients.log import configure
 from infra.contract.topics import kafka_topic
 from infra.settings.settings import Settings, load
-from infra.stack.kafka_topics import create_topics
+from infra.stack.kafka import create_topics
 from load_tests.drills.site import Site, opened
 from load_tests.filling import Filling, fill
 from load_tests.query_runs import Run, known, run

@@ -16,15 +16,12 @@ from typing import Any
 from confluent_kafka import Consumer, TopicPartition
 
 from infra.settings.settings import ENDPOINTS_FILE, Endpoints, load
-from infra.stack import cache, ports
-from infra.stack.fetch import fetch_all
-from infra.stack.guard import guarded
-from infra.stack.kafka import kafka
-from infra.stack.kafka_topics import create_topics
+from infra.stack import cache
+from infra.stack.fetch import Progress, fetch_all
+from infra.stack.kafka import create_topics, kafka
 from infra.stack.mosquitto import mosquitto
-from infra.stack.ports import HOST
-from infra.stack.progress import Progress
-from infra.stack.service import Runner, Service
+from infra.stack.processes import guarded
+from infra.stack.service import HOST, Runner, Service, free_port
 from load_tests.mqtt_flood import Flood
 
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -110,7 +107,7 @@ def broker_in(home: Path) -> Iterator[Broker]:
     fetch_all(folder, Progress(), ("mosquitto",))
     with guarded(home):
         places = (home / "data" / "mosquitto", home / "config")
-        service = mosquitto(cache.rootfs(folder), *places, ports.free_port())
+        service = mosquitto(cache.rootfs(folder), *places, free_port())
         runner = Runner(home)
         runner.start(service)
         found = runner.find(service.name)
@@ -142,7 +139,7 @@ def services_in(home: Path) -> Iterator[Services]:
     fetch_all(folder, Progress(), ("mosquitto", "kafka"))
     chosen: list[int] = []
     for _ in range(4):
-        chosen.append(ports.free_port(chosen))
+        chosen.append(free_port(chosen))
     jars = cache.jars(folder, "kafka")[0].parent
     services = (
         mosquitto(cache.rootfs(folder), home / "data" / "mosquitto", home / "config", chosen[0]),

@@ -35,11 +35,11 @@ from infra.contract.topics import HEADER_MQTT_TOPIC, HEADER_RECEIVED_MS, kafka_t
 from infra.settings.settings import Endpoints, Settings, load
 from infra.settings.values import duration_ms
 from infra.sql import truth
-from infra.stack import fetch, lag, programs
-from infra.stack.guard import guarded
-from infra.stack.progress import Progress
+from infra.stack import fetch, status
+from infra.stack.fetch import Progress
+from infra.stack.processes import guarded
 from infra.stack.stack import Stack
-from infra.stack.supervisor import Supervisor
+from infra.stack.supervisor import Supervisor, programs, wait_ready
 from load_tests.score import report
 
 JOBS = ("jobs", "instant", "events", "maintenance")
@@ -83,7 +83,7 @@ def jobs_in(settings: Settings) -> Iterator[Endpoints]:
     stack = Stack(settings, say)
     fetch.fetch_all(settings.paths.cache, Progress(), stack.embedded)
     stack.home.mkdir(parents=True, exist_ok=True)
-    ours = tuple(program for program in programs.programs() if program.name in JOBS)
+    ours = tuple(program for program in programs() if program.name in JOBS)
     stop = threading.Event()
     with guarded(stack.home):
         found = stack.up()
@@ -92,7 +92,7 @@ def jobs_in(settings: Settings) -> Iterator[Endpoints]:
                 watcher = threading.Thread(target=supervisor.watch, args=(stop,), daemon=True)
                 watcher.start()
                 try:
-                    late = programs.wait_ready({n: found.http_ports[n] for n in JOBS}, READY_S, say)
+                    late = wait_ready({n: found.http_ports[n] for n in JOBS}, READY_S, say)
                     if late:
                         raise ServiceError(f"not ready: {late}; logs in {stack.home}/logs")
                     yield found
@@ -187,7 +187,7 @@ def settle(settings: Settings, found: Endpoints) -> None:
     moved_s, said_s, before = time.monotonic(), 0.0, (-1, -1)
     with LogEnds(found.kafka_bootstrap, settings.kafka.prefix) as log:
         while time.monotonic() < moved_s + STUCK_S:
-            behind = lag.records_behind(settings, found)
+            behind = status.records_behind(settings, found)
             now = (sum(behind.values()), log.appended("alerts"))
             if now != before:
                 before, moved_s = now, time.monotonic()

@@ -17,10 +17,9 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import NameOID
 
 from infra.clients.mqtt_broker import MqttBroker
-from infra.stack import accounts, broker_access, mosquitto, ports, probes
-from infra.stack.ports import HOST
-from infra.stack.rootfs import CONFIG
-from infra.stack.service import Runner
+from infra.stack import mosquitto, probes
+from infra.stack.rootfs import CONFIG, write_config
+from infra.stack.service import HOST, Runner, free_port
 
 USER: Final = "odograph"
 LISTENER: Final = """\
@@ -85,10 +84,10 @@ def secure_broker(rootfs: Path, home: Path, password: str) -> Iterator[MqttBroke
     for name, text in mine.items():
         (home / name).write_text(text)
         (home / name).chmod(0o600)
-    port = ports.free_port()
+    port = free_port()
     service = mosquitto.mosquitto(rootfs, home / "data", home / "config", port)
     files = {
-        "passwords": broker_access.passwords({USER: password}),
+        "passwords": mosquitto.password_file({USER: password}),
         "ca.pem": ours.pem(),
         "server.pem": server,
         "server.key": server_key,
@@ -98,7 +97,7 @@ def secure_broker(rootfs: Path, home: Path, password: str) -> Iterator[MqttBroke
         service.prepare()
         text = (home / "config" / mosquitto.CONFIG_FILE).read_text()
         secured = text.replace("allow_anonymous true\n", LISTENER.format(folder=CONFIG))
-        accounts.write_config(home / "config", mosquitto.USER, {**files, mosquitto.CONFIG_FILE: secured})
+        write_config(home / "config", mosquitto.USER, {**files, mosquitto.CONFIG_FILE: secured})
 
     paths = {key: str(home / name) for key, name in
              (("ca_file", "ca.pem"), ("cert_file", "client.pem"), ("key_file", "client.key"))}  # fmt: skip

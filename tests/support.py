@@ -19,9 +19,9 @@ import orjson
 
 from infra.settings.settings import ENDPOINTS_FILE, Endpoints, Settings, load
 from infra.sql.migrate import migrate
-from infra.stack import kafka_topics, ports, postgres, processes
-from infra.stack.signing_keys import ensure_keys
-from infra.stack.stack import HTTP_PARTS, Stack, with_database
+from infra.stack import kafka, postgres, processes
+from infra.stack.service import free_port
+from infra.stack.stack import HTTP_PARTS, Stack, ensure_keys, with_database
 
 TEMPLATE_DATABASE = "odograph_template"
 POLL_S, LONGEST_REST_S = 0.05, 1.5
@@ -159,7 +159,7 @@ def open_lane(stack: Stack, **overrides: dict[str, object]) -> Iterator[Lane]:
     postgres.copy_database(stack.superuser_url(), name, TEMPLATE_DATABASE)
     addresses = replace(with_database(stack.endpoints(stack.ports()), name), http_ports=_http_ports())
     if "kafka" in stack.only:
-        kafka_topics.create_topics(addresses.kafka_bootstrap, f"{name}.")
+        kafka.create_topics(addresses.kafka_bootstrap, f"{name}.")
     postgres.write_private(home / ENDPOINTS_FILE, orjson.dumps(asdict(addresses)).decode())
     settings = load(**sections)
     ensure_keys(settings)
@@ -168,14 +168,14 @@ def open_lane(stack: Stack, **overrides: dict[str, object]) -> Iterator[Lane]:
     finally:
         processes.stop_all(home / "run", STOP_S)
         if "kafka" in stack.only:
-            kafka_topics.delete_topics(addresses.kafka_bootstrap, f"{name}.")
+            kafka.delete_topics(addresses.kafka_bootstrap, f"{name}.")
         postgres.drop_database(stack.superuser_url(), name)
 
 
 def _http_ports() -> dict[str, int]:
     chosen: dict[str, int] = {}
     for part in HTTP_PARTS:
-        chosen[part] = ports.free_port(chosen.values())
+        chosen[part] = free_port(chosen.values())
     return chosen
 
 

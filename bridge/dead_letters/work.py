@@ -32,8 +32,8 @@ from infra.contract import topics
 from infra.contract.errors import ServiceError
 from infra.contract.verdict import clock_limits
 from infra.settings.settings import Endpoints, Settings
-from infra.sql import reinjections
-from infra.sql.reinjections import Reinjected
+from infra.sql import queries
+from infra.sql.queries import Reinjected
 
 CHUNK: Final = 500
 """Letters sent in at once: so many are in memory, and at most so many copies does a kill cause."""
@@ -147,7 +147,7 @@ class DeadLetters:
 
     def marked(self) -> Marked:
         """Letters that were sent in and are stored, as the database says."""
-        return reinjections.stored(self._url)
+        return queries.stored(self._url)
 
     def reinject(self, letters: Iterator[Letter], dry_run: bool, again: bool) -> Report:
         """Send in what the contract lets through by now; ``again``: also what was sent in before.
@@ -192,9 +192,9 @@ class DeadLetters:
         if ready and not dry_run:
             received_ms = now_ms()
             notes = [_note(passed) for passed in ready]
-            reinjections.ask(self._url, notes)
+            queries.ask(self._url, notes)
             refused = store(self._bootstrap, [passed.received_at(received_ms) for passed in ready])
-            reinjections.done(self._url, [note for n, note in enumerate(notes) if n not in refused])
+            queries.done(self._url, [note for n, note in enumerate(notes) if n not in refused])
         for number, passed in enumerate(ready):
             if number in refused:
                 report.stays.append(Stays(passed.letter.offset, "unstorable", refused[number]))

@@ -16,9 +16,8 @@ from bridge.downlink import webhooks
 from bridge.downlink.feed import Delivery, DownlinkMetrics, Where
 from bridge.downlink.vehicles import VehicleDelivery
 from bridge.uplink.kafka_sink import KafkaProbe
-from infra.clients.health import Check, HealthServer
+from infra.clients.health import Check, HealthServer, stopped_by_signals
 from infra.clients.kafka import LOST
-from infra.clients.stop_signals import stopped_by_signals
 from infra.contract.downlink import signer
 from infra.settings.settings import Endpoints, Settings
 

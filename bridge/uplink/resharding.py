@@ -14,8 +14,7 @@ from prometheus_client import CollectorRegistry
 from bridge.uplink.lanes import PLANS, Plan, at_least_once_lane, health_port
 from bridge.uplink.mqtt_source import MqttSource, SourceConfig, end_session
 from bridge.uplink.wire import Publish
-from infra.clients.health import Check, HealthServer
-from infra.clients.stop_signals import stopped_by_signals
+from infra.clients.health import Check, HealthServer, stopped_by_signals
 from infra.contract.errors import ServiceError
 from infra.settings.settings import Endpoints, Settings
 

@@ -22,7 +22,7 @@ from infra.clients.health import HealthServer
 from infra.contract import topics
 from infra.contract.shard import Shard
 from infra.settings.settings import Endpoints, Settings
-from infra.stack.broker_figures import BrokerWatch
+from infra.stack.mosquitto import BrokerWatch
 
 STATISTICS_S: Final = 1.0
 GC_ALLOCATIONS: Final = 50_000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from edge_simulator.motion.profiles import towns
 from edge_simulator.town.roads import region
-from infra.sql import figures
+from infra.sql import queries
 
 
 def store_roads(url: str, seed: int, place: tuple[float, float], profile: str, vehicles: int) -> int:
@@ -13,4 +13,4 @@ def store_roads(url: str, seed: int, place: tuple[float, float], profile: str, v
     They replace those of the same seed. Raises ServiceError.
     """
     net = region(seed, *place, towns(profile, vehicles))
-    return figures.store_roads(url, f"city-{seed}", net.edges())
+    return queries.store_roads(url, f"city-{seed}", net.edges())

@@ -26,16 +26,14 @@ def demo(
     ] = None,
 ) -> None:
     """Run the whole pipeline with a fleet, then print its ledger. Exit 1 if the residual is not 0."""
-    from infra.demo import report
-    from infra.demo.fleet import Fleet
-    from infra.demo.run import run
+    from infra.demo.run import Fleet, ledger_text, run
     from infra.settings.settings import load
 
     if duration_s is None and not sys.stdout.isatty():
         duration_s = UNATTENDED_S
     fleet = Fleet(vehicles, rate, seed, run_id=f"demo-{time.time_ns() // 1_000_000}", duration_s=duration_s)
     ledger = run(load(), fleet, _say, typer.echo)
-    typer.echo(report.as_text(ledger))
+    typer.echo(ledger_text(ledger))
     if ledger.residual != 0:
         raise typer.Exit(1)
 

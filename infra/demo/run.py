@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 import threading
 import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from edge_simulator.town.stored import store_roads
+from infra.clients.health import stopped_by_signals
 from infra.clients.kafka import LogEnds
-from infra.clients.stop_signals import stopped_by_signals
 from infra.contract.errors import ServiceError
-from infra.demo import fleet
-from infra.demo.fleet import Fleet
-from infra.demo.live import Pulse
-from infra.demo.pipeline import Say, running
 from infra.settings.settings import Endpoints, Settings
-from infra.stack import processes
-from infra.stack.ports import HOST
+from infra.sql import queries, truth
+from infra.stack import fetch, processes
+from infra.stack.fetch import Progress
+from infra.stack.processes import guarded
+from infra.stack.service import HOST
+from infra.stack.stack import Stack
+from infra.stack.supervisor import SUPERVISOR, Supervisor, odograph, programs, wait_ready
 from stream_jobs.audit.collect import current_ledger, settled_ledger
 from stream_jobs.audit.ledger import Ledger
 
@@ -55,10 +62,10 @@ def _drive(home: Path, demo_fleet: Fleet, pulse: Pulse, stop: threading.Event, s
         while child.poll() is None and not stop.wait(TICK_S):
             say(pulse.line())
     finally:
-        code = fleet.stop(home, child)
+        code = stop_simulator(home, child)
     stop.clear()
     if code != 0:
-        log = home / "logs" / f"{fleet.NAME}.log"
+        log = home / "logs" / f"{SIMULATOR}.log"
         raise ServiceError(f"the simulator ended with {code}; its log {log}:\n{processes.log_tail(log)}")
 
 
@@ -73,3 +80,205 @@ def _settle(home: Path, endpoints: Endpoints, ends: LogEnds, before: Ledger, sto
             return ledger
         if stop.wait(TICK_S) or waited_s > SETTLE_S:
             return ledger
+
+
+SIMULATOR = "simulate"
+LAT_DEG, LON_DEG = 48.137, 11.575
+SIMULATOR_STOP_S = 60.0
+
+FAULTS = ("overheating=3", "rapid_leak=2", "weak_battery=2", "crash=2", "pothole=3")
+LINK = {
+    "late": 0.01,
+    "late-beyond": 0.002,
+    "duplicate": 0.01,
+    "disorder": 0.02,
+    "clock-ahead": 0.0005,
+    "clock-unset": 0.0005,
+    "poison": 0.0005,
+}
+"""What befalls frames in a demo, as shares: a believable radio link, some bad clocks, some nonsense."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """How many vehicles, how many frames/s, from which seed; what befalls its frames and its vehicles.
+
+    Without ``duration_s`` it drives until it is stopped.
+    """
+
+    vehicles: int
+    rate: float
+    seed: int
+    run_id: str
+    duration_s: float | None = None
+    link: Mapping[str, float] = field(default_factory=lambda: LINK)
+    faults: tuple[str, ...] = FAULTS
+
+    def command(self) -> tuple[str, ...]:
+        """The simulator's command line."""
+        link = [text for name, share in self.link.items() for text in (f"--{name}", str(share))]
+        faults = [text for fault in self.faults for text in ("--fault", fault)]
+        head = ("simulate", "-c", str(self.vehicles), "--rate", str(self.rate), "--seed", str(self.seed))
+        place = ("--lat", str(LAT_DEG), "--lon", str(LON_DEG), "--run-id", self.run_id)
+        until = () if self.duration_s is None else ("--duration", f"{self.duration_s:g}s")
+        return odograph(*head, *place, *until, *faults, *link)
+
+    def run_file(self, home: Path) -> Path:
+        """Where the simulator says what it did."""
+        return home / "runs" / self.run_id / "run.json"
+
+    def start(self, home: Path) -> subprocess.Popen[bytes]:
+        """Start driving; ended by ``stop``."""
+        return processes.spawn(home / "run", SIMULATOR, self.command(), home / "logs" / f"{SIMULATOR}.log")
+
+    def store_truth(self, home: Path, endpoints: Endpoints) -> int:
+        """Put what really happened into the database, for scorecards; how many rows."""
+        return truth.load(endpoints.db_ingest_url, self.run_id, truth.find(home, self.run_id))
+
+    def store_roads(self, endpoints: Endpoints) -> int:
+        """Put the city's roads into the database, for the map; how many edges."""
+        place = LAT_DEG, LON_DEG
+        return store_roads(endpoints.db_ingest_url, self.seed, place, "steady", self.vehicles)
+
+
+def stop_simulator(home: Path, child: subprocess.Popen[bytes]) -> int:
+    """Let the simulator finish what is in flight; its exit code."""
+    found = processes.find(home / "run", SIMULATOR)
+    if found is not None:
+        processes.stop(found, SIMULATOR_STOP_S)
+    processes.remove_pid_file(home / "run", SIMULATOR)
+    return child.wait()
+
+
+Say = Callable[[str], None]
+READY_S = 180.0
+
+
+@contextmanager
+def running(settings: Settings, say: Say) -> Iterator[Endpoints]:
+    """The pipeline, ready, while the block runs.
+
+    One that ``odograph up`` started is used as it is and left running. Otherwise everything is started, and
+    stopped at the end, however this process ends. Raises ServiceError where a part does not become ready.
+    """
+    stack = Stack(settings, say)
+    fetch.fetch_all(settings.paths.cache, Progress(), stack.embedded)
+    if processes.find(stack.home / "run", SUPERVISOR) is not None:
+        say("the pipeline runs already (odograph up): it is used and left running")
+        endpoints = stack.up()
+        _wait_ready(endpoints, say)
+        yield endpoints
+        return
+    stack.home.mkdir(parents=True, exist_ok=True)
+    with guarded(stack.home):
+        endpoints = stack.up()
+        try:
+            with _supervised(stack, say):
+                _wait_ready(endpoints, say)
+                yield endpoints
+        finally:
+            say("stopping what was started")
+            stack.down()
+
+
+@contextmanager
+def _supervised(stack: Stack, say: Say) -> Iterator[None]:
+    stop = threading.Event()
+    with Supervisor(stack.home, programs(stack.settings.bridge.shards), say) as supervisor:
+        watcher = threading.Thread(target=supervisor.watch, args=(stop,), name="supervisor", daemon=True)
+        watcher.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            watcher.join()
+
+
+def _wait_ready(endpoints: Endpoints, say: Say) -> None:
+    missing = wait_ready(endpoints.http_ports, READY_S, say)
+    if missing:
+        reasons = "; ".join(f"{name}: {reason}" for name, reason in missing.items())
+        raise ServiceError(
+            f"not ready after {READY_S:g} s: {reasons}. Logs: <home>/logs; see odograph doctor"
+        )
+
+
+class Pulse:
+    """Reads the parts and says how they stand; what does not answer is shown as such, never as 0."""
+
+    def __init__(self, run_file: Path, endpoints: Endpoints, ends: LogEnds) -> None:
+        self._run_file = run_file
+        self._endpoints = endpoints
+        self._ends = ends
+        self._begun_s = time.monotonic()
+        self._before = (self._begun_s, self._published())
+        self._appended_before = ends.appended("telemetry")
+        self._counted_before = queries.ledger(endpoints.db_ingest_url)["frames_counted"]
+        self.first_map_s: float | None = None
+
+    def line(self) -> str:
+        """The figures since the run began."""
+        now_s, published = time.monotonic(), self._published()
+        rate = (published - self._before[1]) / max(1e-9, now_s - self._before[0])
+        self._before = (now_s, published)
+        head = f"{now_s - self._begun_s:4.0f} s  published {published:,} ({rate:,.0f}/s)"
+        return f"{head}  bridged {self._bridged()}  {self._stored()}"
+
+    def _published(self) -> int:
+        try:
+            return int(json.loads(self._run_file.read_text())["sent"])
+        except FileNotFoundError:
+            return 0
+
+    def _bridged(self) -> str:
+        try:
+            return f"{self._ends.appended('telemetry') - self._appended_before:,}"
+        except ServiceError:
+            return "(no answer)"
+
+    def _stored(self) -> str:
+        try:
+            row = queries.pulse(self._endpoints.db_ingest_url)
+        except ServiceError:
+            return "windowed (no answer)"
+        if self.first_map_s is None and row["vehicles_reporting"]:
+            self.first_map_s = time.monotonic()
+        lag = "unknown" if row["lag_records"] is None else f"{row['lag_records']:,}"
+        behind = "unknown" if row["watermark_lag_s"] is None else f"{row['watermark_lag_s']:.0f} s"
+        return (
+            f"windowed {row['frames_counted'] - self._counted_before:,}  lag {lag}  watermark -{behind}"
+            f"  late {row['records_late']:,}  alerts {row['alerts_active']:,}"
+        )
+
+
+def ledger_text(ledger: Ledger) -> str:
+    """One line a figure, what it means beside it, the residual last."""
+    rows = [
+        ("generated", ledger.generated, "distinct frames that the simulator wrote down before publishing"),
+        ("poison", ledger.poison, "messages broken on purpose"),
+        ("sent", ledger.sent, "frames published, copies included"),
+        ("acked", ledger.acked, "of these, PUBACK received"),
+        ("in Kafka", ledger.appended, "records appended to the telemetry topic"),
+        ("archived", ledger.archived, "records in the Parquet archive"),
+        ("counted", ledger.counted, "frames in windows by the stream"),
+        ("late", ledger.late, f"records; {ledger.repaired} frames repaired, {ledger.late_open} open"),
+        ("quarantined", ledger.quarantined, "records with an impossible clock"),
+        ("duplicate", ledger.duplicate, "records seen before"),
+        (
+            "dead",
+            ledger.dead,
+            f"dead letters, {ledger.dead_distinct} of them distinct, {ledger.dead_archived} archived too",
+        ),
+        ("residual", ledger.residual, _verdict(ledger)),
+    ]
+    lines = [f"{name:>12} {figure:>12,}   {meaning}" for name, figure, meaning in rows]
+    return "\n".join(lines)
+
+
+def _verdict(ledger: Ledger) -> str:
+    if ledger.residual == 0:
+        return "everything is accounted for"
+    return (
+        f"missing on the way {ledger.missing_on_the_way}, in the archive {ledger.missing_in_archive},"
+        f" in the windows {ledger.missing_in_windows}"
+    )

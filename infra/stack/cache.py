@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -72,3 +73,27 @@ def is_complete(folder: Path) -> bool:
         return whole and manifest["pins"] == pins()
     except (FileNotFoundError, NotADirectoryError, json.JSONDecodeError, KeyError):
         return False
+
+
+MOUNTS = Path("/proc/self/mountinfo")
+
+
+def remove_tree(folder: Path) -> None:
+    """Remove a folder and all below it, if it is there.
+
+    Raises ServiceError when something is mounted at or below it: a deletion must never walk into /proc, /dev
+    or another disk.
+    """
+    if not folder.exists():
+        return
+    mounted = mounts_below(folder, MOUNTS.read_text())
+    if mounted:
+        raise ServiceError(f"{folder} is not removed: {', '.join(mounted)} is mounted; umount it first")
+    shutil.rmtree(folder)
+
+
+def mounts_below(folder: Path, mountinfo: str) -> list[str]:
+    """Mount points at or below ``folder``, in the kernel's table ``mountinfo``."""
+    place = str(folder.resolve())
+    points = [line.split()[4].replace("\\040", " ") for line in mountinfo.splitlines()]
+    return [point for point in points if point == place or point.startswith(place.rstrip("/") + "/")]

@@ -26,7 +26,7 @@ def setup(
 ) -> None:
     """Fetch what the local stack runs on (about 0.6 GB, once a user): jars, PostgreSQL, Mosquitto, Java."""
     from infra.stack import fetch
-    from infra.stack.progress import Progress
+    from infra.stack.fetch import Progress
 
     stack, progress = _stack(), Progress()
     fetch.fetch_all(stack.settings.paths.cache, progress, stack.embedded)
@@ -40,8 +40,8 @@ def up(
     wait_s: Annotated[float, typer.Option(min=0, help="wait at most this long for readiness, s")] = 120.0,
 ) -> None:
     """Start the local stack in the background: services, then bridge, jobs and dashboard. Twice is fine."""
-    from infra.stack import fetch, programs
-    from infra.stack.progress import Progress
+    from infra.stack import fetch, supervisor
+    from infra.stack.fetch import Progress
 
     stack = _stack()
     fetch.fetch_all(stack.settings.paths.cache, Progress(), stack.embedded)
@@ -49,9 +49,9 @@ def up(
     if services_only:
         return
     with stack.lock():
-        begun = programs.start_in_background(stack.home)
+        begun = supervisor.start_in_background(stack.home)
     _say("supervisor: started" if begun else "supervisor: runs already")
-    late = programs.wait_ready(addresses.http_ports, wait_s, _say)
+    late = supervisor.wait_ready(addresses.http_ports, wait_s, _say)
     typer.echo(f"http://127.0.0.1:{addresses.http_ports['dashboard']}")
     if late:
         raise typer.Exit(1)
@@ -59,11 +59,11 @@ def up(
 
 def down() -> None:
     """Stop everything that `up` started; the data stays."""
-    from infra.stack import programs
+    from infra.stack import supervisor
 
     stack = _stack()
     with stack.lock():
-        stopped = programs.stop_in_background(stack.home)
+        stopped = supervisor.stop_in_background(stack.home)
     stopped += stack.down()
     _say(f"stopped: {', '.join(stopped)}" if stopped else "nothing ran")
 
@@ -74,13 +74,13 @@ def status(as_json: Json = False) -> None:
     Lag in three ways: records in Kafka without result, event time behind now, event to view; and what waits
     at the broker or was dropped there. Then tables with how long they are kept, and folders.
     """
-    from infra.stack import lag, report, sizes, state
+    from infra.stack import report, status
 
     stack = _stack()
-    rows = state.parts(stack)
+    rows = status.parts(stack)
     counts = report.topic_counts(stack)
     show = report.status_json if as_json else report.status_text
-    sys.stdout.write(show(rows, counts, lag.lag(stack.settings), sizes.sizes(stack.settings)))
+    sys.stdout.write(show(rows, counts, status.lag(stack.settings), status.sizes(stack.settings)))
     if any(row.trouble for row in rows):
         raise typer.Exit(1)
 
@@ -99,9 +99,9 @@ def doctor(as_json: Json = False) -> None:
 def config(as_json: Json = False) -> None:
     """Show every setting in force, where it comes from and what it means; secrets masked."""
     from infra.settings.settings import load
-    from infra.stack import report, settings_table
+    from infra.stack import report
 
-    rows = settings_table.rows(load())
+    rows = report.settings_in_force(load())
     sys.stdout.write(report.config_json(rows) if as_json else report.config_text(rows))
 
 
@@ -110,22 +110,22 @@ def run() -> None:
     import structlog
 
     from infra.clients import log
-    from infra.stack import programs
+    from infra.stack import supervisor
 
     log.configure("supervisor")
     logger = structlog.get_logger()
     stack = _stack()
-    programs.supervise(stack.home, stack.settings.bridge.shards, logger.info)
+    supervisor.supervise(stack.home, stack.settings.bridge.shards, logger.info)
 
 
 def watch() -> None:
     """Measure every part each few seconds, for the page Operations, until stopped (`up` starts it)."""
     from infra.clients import log
     from infra.settings.settings import load
-    from infra.stack.watch import keeper
+    from infra.stack.watch import process
 
-    log.configure(keeper.NAME)
-    keeper.run(load())
+    log.configure(process.NAME)
+    process.run(load())
 
 
 def _stack() -> Stack:

@@ -14,10 +14,10 @@ from infra.contract.errors import OdographError
 from infra.settings.settings import Endpoints, endpoints
 from infra.sql.migrate import pending
 from infra.stack import cache, fetch, probes
-from infra.stack.broker_figures import broker_figures
-from infra.stack.kafka_topics import missing_topics
+from infra.stack.kafka import missing_topics
+from infra.stack.mosquitto import broker_figures
 from infra.stack.stack import Stack
-from infra.stack.state import Part, parts
+from infra.stack.status import Part, parts
 
 DISK_FREE_GB = 2.0
 RECENT_H = 24

@@ -5,14 +5,26 @@ from __future__ import annotations
 import base64
 import shutil
 import subprocess
+import time
 import uuid
 from functools import partial
 from pathlib import Path
 
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourceType,
+)
+from confluent_kafka.cimpl import NewTopic
+
+from infra.clients.kafka import LogEnds, admin, service_errors
 from infra.contract.errors import ServiceError
+from infra.contract.topics import KAFKA_TOPICS, kafka_topic
 from infra.stack import probes
-from infra.stack.ports import HOST
-from infra.stack.service import Service
+from infra.stack.service import HOST, Service
 
 LOG_CONFIG = Path(__file__).with_name("kafka-log4j2.properties")
 CONFIG = "server.properties"
@@ -91,3 +103,110 @@ def _prepare(java: tuple[str, ...], data: Path, text: str) -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=FORMAT_S, check=False)
     if done.returncode != 0:
         raise ServiceError(f"kafka: formatting {data}/log failed: {(done.stderr or done.stdout).strip()}")
+
+
+TIMEOUT_S = 30.0
+PROBE_S = 5.0
+POLL_S = 0.05
+FOR_EVER = {"retention.ms": "-1", "message.timestamp.after.max.ms": str((1 << 63) - 1)}
+"""Of a topic that takes records of any time, a generated day's of next year too."""
+
+
+def create_topics(bootstrap: str, prefix: str, replication: int = -1, *, for_ever: bool = False) -> list[str]:
+    """Create the contract's topics under ``prefix``, ready for use; those that were missing. Idempotent.
+
+    Those that were there get the contract's bounds of size where they have others.
+
+    ``replication`` -1 is the cluster's default. ``for_ever``: records of any time are taken and kept.
+    Raises ServiceError.
+    """
+    client = admin(bootstrap)
+    kept = FOR_EVER if for_ever else {}
+    wanted = [
+        NewTopic(kafka_topic(prefix, t.name), t.partitions, replication, config=t.config() | kept)
+        for t in KAFKA_TOPICS
+    ]
+    created = []
+    for name, future in client.create_topics(wanted, operation_timeout=TIMEOUT_S).items():
+        try:
+            future.result(TIMEOUT_S)
+            created.append(name)
+        except (KafkaException, TimeoutError) as error:
+            if not _already_there(error):
+                raise ServiceError(f"Kafka {bootstrap}: topic {name} cannot be created: {error}") from error
+    if created:
+        _wait_led(bootstrap, prefix)
+    _bound(client, bootstrap, {kafka_topic(prefix, t.name): t.bounds() for t in KAFKA_TOPICS}, created)
+    return created
+
+
+def _bound(
+    client: AdminClient, bootstrap: str, bounds: dict[str, dict[str, str]], created: list[str]
+) -> None:
+    """Put right the bounds of topics that were there before; raises ServiceError."""
+    old = [ConfigResource(ResourceType.TOPIC, name) for name in bounds if name not in created]
+    try:
+        found = {r.name: f.result(TIMEOUT_S) for r, f in client.describe_configs(old).items()} if old else {}
+        wrong = {
+            name: {key: value for key, value in bounds[name].items() if now[key].value != value}
+            for name, now in found.items()
+        }
+        changes = [
+            ConfigResource(
+                ResourceType.TOPIC,
+                name,
+                incremental_configs=[
+                    ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
+                    for key, value in keys.items()
+                ],
+            )
+            for name, keys in wrong.items()
+            if keys
+        ]
+        for future in (client.incremental_alter_configs(changes) if changes else {}).values():
+            future.result(TIMEOUT_S)
+    except (KafkaException, TimeoutError) as error:
+        raise ServiceError(f"Kafka {bootstrap}: the topics' size limits cannot be set: {error}") from error
+
+
+def _wait_led(bootstrap: str, prefix: str) -> None:
+    """Wait until every partition answers: a new topic exists a moment before its partitions have a leader."""
+    end = time.monotonic() + TIMEOUT_S
+    while True:
+        try:
+            records_by_topic(bootstrap, prefix)
+        except ServiceError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(POLL_S)
+        else:
+            return
+
+
+def records_by_topic(bootstrap: str, prefix: str) -> dict[str, int]:
+    """Records that lie in each of the contract's topics; raises ServiceError."""
+    with LogEnds(bootstrap, prefix) as log:
+        return {log.topic(t.name): log.kept(t.name) for t in KAFKA_TOPICS}
+
+
+def missing_topics(bootstrap: str, prefix: str) -> list[str]:
+    """The contract's topics that are not there; raises ServiceError."""
+    with service_errors(f"Kafka {bootstrap}"):
+        there = admin(bootstrap).list_topics(timeout=PROBE_S).topics
+    return [name for t in KAFKA_TOPICS if (name := kafka_topic(prefix, t.name)) not in there]
+
+
+def delete_topics(bootstrap: str, prefix: str) -> None:
+    """Delete those of the contract's topics under ``prefix`` that are there."""
+    client = admin(bootstrap)
+    gone = missing_topics(bootstrap, prefix)
+    names = [name for t in KAFKA_TOPICS if (name := kafka_topic(prefix, t.name)) not in gone]
+    if not names:
+        return
+    for future in client.delete_topics(names, operation_timeout=TIMEOUT_S).values():
+        future.result(TIMEOUT_S)
+
+
+def _already_there(error: Exception) -> bool:
+    code = error.args[0].code() if isinstance(error, KafkaException) else None
+    return bool(code == KafkaError.TOPIC_ALREADY_EXISTS)

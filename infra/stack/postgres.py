@@ -12,15 +12,17 @@ from functools import partial
 from pathlib import Path
 from typing import Final, LiteralString
 
-from psycopg import sql
+import psycopg
+from psycopg import errors, sql
 
+from infra.clients import database_url
 from infra.clients.db import Connection, session
-from infra.contract.errors import ServiceError
+from infra.contract.errors import ConfigError, ServiceError
+from infra.settings.sections import Db
 from infra.sql.migrate import restates_compressed
-from infra.stack import accounts, cache, probes
-from infra.stack.ports import HOST
+from infra.stack import cache, probes, rootfs
 from infra.stack.rootfs import CONFIG, DATA, inside
-from infra.stack.service import Service
+from infra.stack.service import HOST, Service
 
 USER = "odograph-postgres"
 SUPERUSER = "postgres"
@@ -128,12 +130,12 @@ def postgres(root: Path, data: Path, config: Path, port: int, password: str) -> 
 
 
 def _prepare(root: Path, data: Path, config: Path, port: int, password: str) -> None:
-    accounts.give_folder(data, USER)
+    rootfs.give_folder(data, USER)
     settings = TEMPLATE.format(host=HOST, port=port)
     texts = {"postgresql.conf": settings, "pg_hba.conf": ACCESS, "pg_ident.conf": ""}
-    accounts.write_config(config, USER, texts)
+    rootfs.write_config(config, USER, texts)
     if not (data / "cluster").exists():
-        accounts.write_config(config, USER, {NEW_PASSWORD_FILE: password})
+        rootfs.write_config(config, USER, {NEW_PASSWORD_FILE: password})
         _initdb(root, data, config)
 
 
@@ -216,3 +218,68 @@ def drop_database(superuser_url: str, name: str) -> None:
 def _exists(connection: Connection, table: str, column: str, value: str) -> bool:
     query = sql.SQL("SELECT 1 FROM {} WHERE {} = %s").format(sql.Identifier(table), sql.Identifier(column))
     return connection.execute(query, (value,)).fetchone() is not None
+
+
+ROLES: Final = {"ingest_url": INGEST, "dashboard_url": DASHBOARD, "dispatch_url": DISPATCH}
+CONNECT_S: Final = 10
+
+
+def addresses(db: Db, words: Passwords) -> dict[str, str]:
+    """By name of its address, how each role logs in: as the settings say, else under its own name."""
+    owner, given = db.url.get_secret_value(), db.given()
+    of_role = {INGEST: words.ingest, DASHBOARD: words.dashboard, DISPATCH: words.dispatch}
+    made = {key: database_url.with_user(owner, role, of_role[role]) for key, role in ROLES.items()}
+    found = {f"db_{key}": given.get(key, url) for key, url in made.items()}
+    return {"db_owner_url": owner, **found}
+
+
+def ensure_logins(db: Db, words: Passwords) -> None:
+    """Let the roles log in that no setting names, with passwords of this home; who can already stays as is.
+
+    Raises ConfigError naming the settings that are missing where the owner may not do that.
+    """
+    wanted = {key: role for key, role in ROLES.items() if key not in db.given()}
+    if not wanted:
+        return
+    made = addresses(db, words)
+    missing = ", ".join(f"ODOGRAPH_DB_{key}".upper() for key in wanted)
+    try:
+        with session(made["db_owner_url"], connect_timeout_s=CONNECT_S, autocommit=True) as connection:
+            for key, role in wanted.items():
+                query = "SELECT rolcanlogin FROM pg_roles WHERE rolname = %s"
+                row = connection.execute(query, (role,)).fetchone()
+                if row is not None and row[0]:
+                    continue
+                verb = "CREATE" if row is None else "ALTER"
+                word = sql.Literal(getattr(words, key.removesuffix("_url")))
+                text = sql.SQL(verb + " ROLE {} LOGIN PASSWORD {}").format(sql.Identifier(role), word)
+                connection.execute(text)
+                limit_roles(connection, role)
+    except errors.InsufficientPrivilege as error:
+        raise ConfigError(
+            f"{missing}: not set, and the user of ODOGRAPH_DB_URL may not make these roles ({error}); "
+            "set them, or allow it CREATEROLE"
+        ) from error
+    except psycopg.Error as error:
+        raise ServiceError(f"ODOGRAPH_DB_URL: {str(error).strip()}") from error
+
+
+def check_logins(db: Db, words: Passwords) -> None:
+    """Log in as each role once; raises ConfigError where that fails or the user is no member of its role."""
+    for name, url in addresses(db, words).items():
+        key = name.removeprefix("db_")
+        if key not in ROLES:
+            continue
+        setting, role = f"ODOGRAPH_DB_{key}".upper(), ROLES[key]
+        try:
+            with session(url, connect_timeout_s=CONNECT_S) as connection:
+                query = "SELECT pg_has_role(current_user, %s, 'member')"
+                row = connection.execute(query, (role,)).fetchone()
+        except psycopg.Error as error:
+            own = "" if key in db.given() else f" (not set: {role} with this home's password)"
+            raise ConfigError(f"{setting}{own}: {str(error).strip()}") from error
+        if row is None or not row[0]:
+            raise ConfigError(
+                f"{setting}: {database_url.user(url)} is no member of {role}: "
+                f"GRANT {role} TO {database_url.user(url)}"
+            )

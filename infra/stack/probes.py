@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import threading
+import urllib.error
+import urllib.request
 import uuid
 from contextlib import AbstractContextManager
 from datetime import datetime
@@ -15,6 +18,7 @@ from infra.clients import kafka
 from infra.clients.db import Connection, connected
 from infra.clients.mqtt_broker import MqttBroker
 from infra.contract.errors import ServiceError
+from infra.stack.service import HOST
 
 TIMEOUT_S = 3.0
 
@@ -95,3 +99,36 @@ def session_losses(url: str, hours: int, timeout_s: float = TIMEOUT_S) -> list[t
         """
     with _database(url, timeout_s) as connection:
         return connection.execute(query, (hours,)).fetchall()
+
+
+TIMEOUT_S = 3.0
+
+
+def readyz(port: int) -> str | None:
+    """None when the process on ``port`` is ready, else why not."""
+    return told(port)[0]
+
+
+def told(port: int) -> tuple[str | None, str | None]:
+    """Why the process on ``port`` is not ready, None when it is; and what it remarks when it is."""
+    url = f"http://{HOST}:{port}/readyz"
+    try:
+        with urllib.request.urlopen(url, timeout=TIMEOUT_S) as answer:
+            said = answer.read().strip()
+            return None, reasons(said) if said not in (b"", b"{}", b"ok") else None
+    except urllib.error.HTTPError as error:
+        with error:
+            return reasons(error.read()), None
+    except (OSError, TimeoutError) as error:
+        return f"no answer on {HOST}:{port} ({getattr(error, 'reason', error)})", None
+
+
+def reasons(body: bytes) -> str:
+    """The reasons in a 503's body as one line."""
+    try:
+        said = json.loads(body)
+    except json.JSONDecodeError:
+        return body.decode(errors="replace").strip()[:200] or "not ready"
+    if not isinstance(said, dict):
+        return str(said)[:200]
+    return "; ".join(f"{name}: {reason}" for name, reason in said.items()) or "not ready"

@@ -12,11 +12,15 @@ import os
 import select
 import signal
 import subprocess
+import sys
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+
+from infra.stack.cache import remove_tree
 
 LAUNCH = """
 file=$1; signal=$2; shift 2
@@ -178,3 +182,41 @@ def log_tail(log: Path, lines: int = 12, start: int = 0) -> str:
     except FileNotFoundError:
         return "(no log)"
     return "\n".join(text.splitlines()[-lines:]) or "(nothing in the log)"
+
+
+GUARD_STOP_S = 15.0
+
+
+@contextmanager
+def guarded(home: Path, *, remove: bool = False) -> Iterator[None]:
+    """While the block runs a guard watches this process; at its end the programs of ``home`` are stopped."""
+    command = [
+        sys.executable,
+        "-m",
+        "infra.stack.processes",
+        str(home.resolve()),
+        "remove" if remove else "keep",
+    ]
+    guard = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
+    try:
+        yield
+    finally:
+        if guard.stdin is not None:
+            guard.stdin.close()
+        guard.wait()
+
+
+def main(home: Path, remove: bool) -> None:
+    """Wait for the owner's end, then clean up."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    sys.stdin.buffer.read()
+    for run_dir in (*home.glob("lanes/*/run"), home / "run"):
+        stop_all(run_dir, GUARD_STOP_S, ["supervisor"])  # first: it would start again what ends
+        stop_all(run_dir, GUARD_STOP_S)
+    if remove:
+        remove_tree(home)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2] == "remove")

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Sequence
-from dataclasses import asdict
+import os
+import tomllib
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
 
+from pydantic import BaseModel
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from infra.contract.errors import OdographError
-from infra.settings.settings import endpoints
+from infra.settings.settings import CONFIG_FILE, PREFIX, Settings, endpoints
 from infra.stack.doctor import Finding
-from infra.stack.kafka_topics import records_by_topic
-from infra.stack.lag import Lag
-from infra.stack.settings_table import Row
-from infra.stack.sizes import Sizes
+from infra.stack.kafka import records_by_topic
 from infra.stack.stack import Stack
-from infra.stack.state import Part
+from infra.stack.status import Lag, Part, Sizes
 
 GOOD, BAD = "green", "red"
 SHOWN_BYTES = 1 << 20
@@ -119,7 +121,7 @@ def doctor_json(found: Sequence[Finding]) -> str:
     return _json([asdict(finding) for finding in found])
 
 
-def config_text(rows: Sequence[Row]) -> str:
+def config_text(rows: Sequence[Setting]) -> str:
     """The settings as a table."""
     table = _table("variable", "value", "from", "meaning")
     for row in rows:
@@ -127,7 +129,7 @@ def config_text(rows: Sequence[Row]) -> str:
     return _render(table)
 
 
-def config_json(rows: Sequence[Row]) -> str:
+def config_json(rows: Sequence[Setting]) -> str:
     """The settings by variable."""
     return _json({row.variable: {"value": row.value, "source": row.source} for row in rows})
 
@@ -164,3 +166,48 @@ def _span(seconds: float | None) -> str:
     minutes, rest = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}"
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting."""
+
+    variable: str
+    value: str
+    source: str
+    meaning: str
+
+
+def settings_in_force(settings: Settings) -> list[Setting]:
+    """Every setting, in the order of the declaration."""
+    file = _file()
+    return [
+        Setting(variable, str(value), _source(variable, path, file), meaning)
+        for variable, path, value, meaning in _walk(settings)
+    ]
+
+
+def _walk(settings: Settings) -> Iterator[tuple[str, tuple[str, ...], Any, str]]:
+    for section, info in Settings.model_fields.items():
+        value = getattr(settings, section)
+        if not isinstance(value, BaseModel):
+            meaning = info.description or "time zone shown to people"
+            yield f"{PREFIX}{section}".upper(), (section,), value, meaning
+            continue
+        for key, field in type(value).model_fields.items():
+            variable = f"{PREFIX}{section}_{key}".upper()
+            yield variable, (section, key), getattr(value, key), field.description or ""
+
+
+def _file() -> dict[str, Any]:
+    path = Path(CONFIG_FILE)
+    return tomllib.loads(path.read_text()) if path.exists() else {}
+
+
+def _source(variable: str, path: tuple[str, ...], file: dict[str, Any]) -> str:
+    if variable in os.environ:
+        return "environment"
+    node: Any = file
+    for key in path:
+        node = node.get(key) if isinstance(node, dict) else None
+    return CONFIG_FILE if node is not None else "default"

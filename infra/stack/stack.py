@@ -15,16 +15,16 @@ from typing import Any
 
 from infra.clients import database_url
 from infra.clients.mqtt_broker import MqttBroker
+from infra.contract import downlink
+from infra.contract.errors import ConfigError
 from infra.contract.shard import shards
 from infra.settings.settings import ENDPOINTS_FILE, Endpoints, Settings
 from infra.sql.migrate import migrate
-from infra.stack import cache, database_logins, ports, postgres, processes
-from infra.stack.kafka import kafka
-from infra.stack.kafka_topics import create_topics
+from infra.stack import cache, postgres, processes, service
+from infra.stack.kafka import create_topics, kafka
 from infra.stack.mosquitto import mosquitto
-from infra.stack.ports import HOST
-from infra.stack.service import Runner, Service
-from infra.stack.signing_keys import ensure_keys
+from infra.stack.postgres import write_private
+from infra.stack.service import HOST, Runner, Service
 
 SERVICES = ("postgres", "mosquitto", "kafka")
 HTTP_PARTS = ("bridge", "downlink", "jobs", "instant", "events", "maintenance", "dashboard", "watch")
@@ -140,7 +140,7 @@ class Stack:
         broker = s.mqtt.broker() or MqttBroker(HOST, chosen["mosquitto"])
         words = self._passwords()
         if s.db.given():
-            databases = database_logins.addresses(s.db, words)
+            databases = postgres.addresses(s.db, words)
         else:
             port = chosen["postgres"]
             databases = {
@@ -160,7 +160,7 @@ class Stack:
 
     def ports(self) -> dict[str, int]:
         """The port of every part, as the last start chose them."""
-        return ports.load(self._ports_file)
+        return service.kept_ports(self._ports_file)
 
     def superuser_url(self) -> str:
         """The embedded server's superuser, for roles and databases."""
@@ -178,11 +178,11 @@ class Stack:
             postgres.ensure_roles(self.superuser_url(), self._passwords())
             postgres.ensure_database(self.superuser_url(), postgres.DATABASE)
         elif self.settings.db.given():
-            database_logins.ensure_logins(self.settings.db, self._passwords())
+            postgres.ensure_logins(self.settings.db, self._passwords())
         for name in migrate(addresses.db_owner_url):
             self._say(f"database: applied {name}")
         if self.settings.db.given():
-            database_logins.check_logins(self.settings.db, self._passwords())
+            postgres.check_logins(self.settings.db, self._passwords())
         wanted = "kafka" in self.only
         for name in create_topics(addresses.kafka_bootstrap, self.settings.kafka.prefix) if wanted else ():
             self._say(f"kafka: created topic {name}")
@@ -197,7 +197,7 @@ class Stack:
 
     def _choose_ports(self) -> dict[str, int]:
         """The port of every part, kept in the home from one start to the next."""
-        s, kept = self.settings, ports.load(self._ports_file)
+        s, kept = self.settings, service.kept_ports(self._ports_file)
         fixed = {
             "mosquitto": s.mqtt.port,
             "kafka": s.kafka.port,
@@ -214,7 +214,7 @@ class Stack:
             if part not in chosen:
                 taken = chosen.values()
                 preferred = self._preferred.get(part, 0)
-                chosen[part] = ports.choose(fixed.get(part, 0), kept.get(part), preferred, taken)
+                chosen[part] = service.choose_port(fixed.get(part, 0), kept.get(part), preferred, taken)
         postgres.write_private(self._ports_file, json.dumps(chosen, indent=1))
         return chosen
 
@@ -232,3 +232,24 @@ def with_database(addresses: Endpoints, database: str) -> Endpoints:
     keys = ("db_owner_url", "db_ingest_url", "db_dashboard_url", "db_dispatch_url")
     urls: dict[str, Any] = {key: database_url.with_name(getattr(addresses, key), database) for key in keys}
     return replace(addresses, **urls)
+
+
+def ensure_keys(settings: Settings) -> None:
+    """Make the home's keys where the settings name none. Idempotent; raises ConfigError.
+
+    The public key always follows from the private one; one that the settings name must be its counterpart.
+    """
+    own = settings.paths.home / downlink.KEY_FILE
+    if settings.downlink.key_file is None and not own.exists():
+        write_private(own, downlink.new_key())
+    pem = downlink.signer(settings).public_pem()
+    path = downlink.public_key_file(settings)
+    if settings.downlink.public_key_file is None:
+        path.write_bytes(pem)
+        return
+    downlink.verifier(settings)
+    if path.read_bytes().strip() != pem.strip():
+        raise ConfigError(
+            f"ODOGRAPH_DOWNLINK_PUBLIC_KEY_FILE {path} is not the public key of ODOGRAPH_DOWNLINK_KEY_FILE; "
+            "make it: openssl pkey -in KEY_FILE -pubout"
+        )

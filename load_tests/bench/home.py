@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from infra.settings.settings import Settings, load
-from infra.stack.guard import guarded
+from infra.stack.processes import guarded
 
 HOME_VARIABLE = "ODOGRAPH_PATHS_HOME"
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from infra.contract.errors import ServiceError
-from infra.demo import fleet
-from infra.demo.fleet import Fleet
+from infra.demo import run
+from infra.demo.run import Fleet
 from infra.stack import processes
 from load_tests.bench import parts
 from load_tests.bench.search import Verdict
@@ -78,14 +78,14 @@ def driving(home: Path, load: Fleet, say: Say) -> Iterator[subprocess.Popen[byte
             say("the simulator cannot be given priority here: the load may be late (see overrun)")
         yield child
     finally:
-        fleet.stop(home, child)
+        run.stop_simulator(home, child)
 
 
 def _await_frames(run_file: Path, child: subprocess.Popen[bytes], home: Path) -> None:
     end = time.monotonic() + FIRST_FRAME_S
     while noted(run_file).sent == 0:
         if child.poll() is not None or time.monotonic() > end:
-            log = home / "logs" / f"{fleet.NAME}.log"
+            log = home / "logs" / f"{run.SIMULATOR}.log"
             raise ServiceError(f"the simulator sends nothing; its log {log}:\n{processes.log_tail(log)}")
         time.sleep(0.1)
 

@@ -9,13 +9,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from infra.demo import fleet
+from infra.demo import run
 from infra.stack import processes
-from infra.stack.programs import programs
 from infra.stack.stack import SERVICES
-from infra.stack.state import memory_mb
+from infra.stack.status import memory_mb
+from infra.stack.supervisor import programs
 
-GENERATOR = fleet.NAME
+GENERATOR = run.SIMULATOR
 HARNESS = "bench"
 LOAD_PRIORITY = -10
 """Of the load generator: a load that waits for its turn is no open loop. It stands for vehicles elsewhere."""

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from edge_simulator.scenario import SAMPLES
-from infra.demo.fleet import Fleet
-from infra.demo.pipeline import running
+from infra.demo.run import Fleet, running
 from infra.settings.settings import Endpoints, Settings
 from load_tests.bench import costs, machine, parts, search
 from load_tests.bench.bottleneck import Limit

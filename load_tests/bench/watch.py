@@ -17,8 +17,8 @@ from infra.clients.kafka import LogEnds
 from infra.contract.topics import kafka_topic
 from infra.settings.settings import Endpoints, Settings
 from infra.stack import query_offsets
-from infra.stack.broker_figures import BrokerWatch
-from infra.stack.ports import HOST
+from infra.stack.mosquitto import BrokerWatch
+from infra.stack.service import HOST
 from load_tests.bench.ticks import Load, Tick
 
 HTTP_S = 3.0

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from infra.contract import topics
-from infra.stack import health
-from infra.stack.kafka_topics import create_topics
+from infra.stack import probes
+from infra.stack.kafka import create_topics
 from load_tests.drills.checker import Findings, Identity, check
 from load_tests.drills.evidence import Log
 from load_tests.drills.flow import settle
@@ -99,7 +99,7 @@ def _without_frames(site: Site) -> Iterator[None]:
 
 
 def _trouble(site: Site) -> str:
-    return health.readyz(site.endpoints.http_ports["bridge"]) or ""
+    return probes.readyz(site.endpoints.http_ports["bridge"]) or ""
 
 
 def _new_session(site: Site) -> None:

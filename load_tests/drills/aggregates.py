@@ -13,7 +13,7 @@ from psycopg.rows import dict_row
 
 from infra.clients.kafka import LogEnds
 from infra.contract.verdict import clock_limits
-from infra.stack.programs import odograph
+from infra.stack.supervisor import odograph
 from load_tests.drills.evidence import Log
 from load_tests.drills.site import Site, until
 from load_tests.drills.verdict import Promise

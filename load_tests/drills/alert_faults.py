@@ -14,7 +14,7 @@ import psycopg
 
 from infra.contract.topics import kafka_topic
 from infra.stack import query_offsets
-from infra.stack.programs import odograph
+from infra.stack.supervisor import odograph
 from load_tests.drills.alert_truth import Differences, Finding, Message, Raised, compare, expected, rules_text
 from load_tests.drills.evidence import Log
 from load_tests.drills.flow import Load, finish, flows

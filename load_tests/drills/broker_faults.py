@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import orjson
 
-from infra.stack.broker_figures import BrokerWatch
+from infra.stack.mosquitto import BrokerWatch
 from load_tests.drills.checker import Findings
 from load_tests.drills.evidence import Log, compare, sent
 from load_tests.drills.flow import Load, finish, flows, settle

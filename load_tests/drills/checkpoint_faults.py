@@ -12,7 +12,7 @@ import psycopg
 
 from infra.contract.topics import kafka_topic
 from infra.stack import query_offsets
-from infra.stack.programs import odograph
+from infra.stack.supervisor import odograph
 from load_tests.drills.aggregates import (
     Windows,
     accounted,

@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from infra.contract.topics import kafka_topic
 from infra.stack import processes
-from infra.stack.health import readyz
-from infra.stack.programs import odograph
+from infra.stack.probes import readyz
+from infra.stack.supervisor import odograph
 from load_tests.drills.flow import Load
 from load_tests.drills.recorded import recorded
 from load_tests.drills.site import Site, until

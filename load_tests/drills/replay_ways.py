@@ -8,7 +8,7 @@ from typing import Any, Final
 import psycopg
 
 from infra.clients import database_url
-from infra.stack.programs import odograph
+from infra.stack.supervisor import odograph
 from load_tests.drills.aggregates import accounted, balanced, start_stream, windows
 from load_tests.drills.evidence import Log
 from load_tests.drills.flow import Load

@@ -17,13 +17,12 @@ from typing import Any, TypeVar
 
 from infra.contract.errors import ServiceError
 from infra.settings.settings import Endpoints, Settings, load
-from infra.stack import health, processes
-from infra.stack.fetch import fetch_all
-from infra.stack.guard import guarded
-from infra.stack.programs import odograph
-from infra.stack.progress import Progress
+from infra.stack import probes, processes
+from infra.stack.cache import remove_tree
+from infra.stack.fetch import Progress, fetch_all
+from infra.stack.processes import guarded
 from infra.stack.stack import SERVICES, Stack
-from infra.stack.trees import remove_tree
+from infra.stack.supervisor import odograph
 from load_tests.drills.small_disk import small_disk
 
 POLL_S = 0.05
@@ -83,9 +82,9 @@ class Site:
             if child.poll() is not None:
                 log = self.home / "logs" / f"{name}.log"
                 raise ServiceError(f"{name} ended with {child.returncode}:\n{processes.log_tail(log)}")
-            return health.readyz(port) is None
+            return probes.readyz(port) is None
 
-        until(ready, deadline_s, f"{name} is ready ({health.readyz(port)})")
+        until(ready, deadline_s, f"{name} is ready ({probes.readyz(port)})")
 
     def pid(self, name: str) -> int:
         """Of a program or service that runs; 0 while it does not."""

@@ -18,8 +18,8 @@ from infra.clients.db import session
 from infra.clients.kafka import LogEnds
 from infra.contract.errors import OdographError, ServiceError
 from infra.contract.seq_ranges import size
-from infra.stack import lag
-from infra.stack.state import tree
+from infra.stack import status
+from infra.stack.status import tree
 from infra.stack.supervisor import read_state
 from load_tests.drills.site import Site
 from load_tests.drills.verdict import Promise
@@ -130,7 +130,7 @@ def behind(site: Site, spark: bool) -> dict[str, int]:
     ports = site.endpoints.http_ports
     found: dict[str, int] = {}
     if spark:
-        found |= dict(lag.records_behind(site.settings, site.endpoints))
+        found |= dict(status.records_behind(site.settings, site.endpoints))
         open_alerts = series(ports["downlink"], "odograph_downlink_lag_records")
         found["downlink"] = int(sum(open_alerts.values())) if open_alerts else -1
     found["events"] = _events_behind(site)

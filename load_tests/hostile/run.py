@@ -13,9 +13,9 @@ import orjson
 from infra.clients.db import session
 from infra.contract.errors import ServiceError
 from infra.contract.topics import mqtt_topic
-from infra.stack import programs
-from infra.stack.programs import SUPERVISOR, odograph
+from infra.stack import supervisor
 from infra.stack.stack import SERVICES
+from infra.stack.supervisor import SUPERVISOR, odograph
 from load_tests.drills.aggregates import windows
 from load_tests.drills.evidence import Log
 from load_tests.drills.site import Site, until
@@ -91,10 +91,10 @@ def _running(site: Site, spark: bool) -> Iterator[judge.Parts]:
     """All programs of ``odograph up`` under their supervisor, or the two that do without Spark."""
     if spark:
         site.start(SUPERVISOR, odograph("run"))
-        late = programs.wait_ready(site.endpoints.http_ports, READY_S, site.say)
+        late = supervisor.wait_ready(site.endpoints.http_ports, READY_S, site.say)
         if late:
             raise ServiceError(f"hostile: not ready within {READY_S:g} s: {late}")
-        names = tuple(program.name for program in programs.programs(site.settings.bridge.shards))
+        names = tuple(program.name for program in supervisor.programs(site.settings.bridge.shards))
         parts = judge.Parts(site, (*SERVICES, SUPERVISOR, *names))
     else:
         for name, command in (("bridge", ("bridge",)), ("events", ("jobs", "events"))):
@@ -104,7 +104,7 @@ def _running(site: Site, spark: bool) -> Iterator[judge.Parts]:
     parts.begin()
     yield parts
     if spark:
-        programs.stop_in_background(site.home)
+        supervisor.stop_in_background(site.home)
 
 
 def _send(site: Site, wanted: Wanted, parts: judge.Parts) -> Sent:

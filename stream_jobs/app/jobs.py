@@ -13,8 +13,7 @@ from prometheus_client import CollectorRegistry
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from infra.clients.health import HealthServer
-from infra.clients.stop_signals import stopped_by_signals
+from infra.clients.health import HealthServer, stopped_by_signals
 from infra.contract.errors import ServiceError
 from infra.settings.settings import Endpoints, Settings, endpoints
 from stream_jobs.app import sources

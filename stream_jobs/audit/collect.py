@@ -18,7 +18,7 @@ from infra.contract.seq_ranges import Ranges, minus, size
 from infra.contract.topics import kafka_topic
 from infra.contract.verdict import clock_limits
 from infra.settings.settings import Endpoints, Settings
-from infra.sql import figures
+from infra.sql import queries
 from stream_jobs.audit import archive, edge, ledger, tables
 from stream_jobs.audit.archive import Archive, DeviceCount, PartitionCount, Span
 from stream_jobs.audit.edge import Device, EdgeDevice
@@ -41,8 +41,8 @@ def current_ledger(home: Path, endpoints: Endpoints, ends: LogEnds) -> Ledger:
     runs = edge.run_totals(home)
     with archive.opened(home, WHOLE) as store:
         archived = store.totals(ends.topic(TELEMETRY))
-    database = figures.ledger(endpoints.db_ingest_url)
-    dead = figures.dead_frames(endpoints.db_ingest_url)
+    database = queries.ledger(endpoints.db_ingest_url)
+    dead = queries.dead_frames(endpoints.db_ingest_url)
     with archive.opened(home, WHOLE) as store:  # what has come meanwhile too
         found = ledger.balance(runs, ends.appended(TELEMETRY), archived, database, store.dead_archived(dead))
         if found.missing_in_archive or found.missing_in_windows >= 0:

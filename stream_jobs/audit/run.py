@@ -20,7 +20,7 @@ from infra.contract.topics import KAFKA_TOPICS, kafka_topic
 from infra.contract.verdict import clock_limits
 from infra.settings.settings import Endpoints, Settings
 from infra.stack import query_offsets
-from infra.stack.broker_figures import broker_figures
+from infra.stack.mosquitto import broker_figures
 from stream_jobs.audit import archive, tables
 from stream_jobs.audit.archive import Clone, cloned_vehicles
 from stream_jobs.audit.collect import POLL_S, Account, Sources, collect, current_ledger, sources

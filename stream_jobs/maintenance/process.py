@@ -14,8 +14,7 @@ from typing import Any, Final
 import structlog
 from prometheus_client import CollectorRegistry
 
-from infra.clients.health import HealthServer
-from infra.clients.stop_signals import stopped_by_signals
+from infra.clients.health import HealthServer, stopped_by_signals
 from infra.contract.errors import ServiceError
 from infra.settings.settings import Endpoints, Settings, endpoints
 from stream_jobs.app import statements as sql

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 import infra
-from infra.clients.stop_signals import stopped_by_signals
+from infra.clients.health import stopped_by_signals
 from infra.contract.errors import ConfigError, ServiceError
 from infra.contract.topics import kafka_topic
 from infra.contract.verdict import clock_limits

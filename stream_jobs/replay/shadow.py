@@ -17,12 +17,12 @@ from infra.clients import database_url
 from infra.contract.errors import ServiceError
 from infra.contract.topics import kafka_topic
 from infra.settings.settings import ENDPOINTS_FILE, PREFIX, Endpoints, Settings
-from infra.stack import kafka_topics, ports, postgres, processes, query_offsets
-from infra.stack.guard import guarded
-from infra.stack.health import readyz
-from infra.stack.programs import odograph
+from infra.stack import kafka, postgres, processes, query_offsets
+from infra.stack.probes import readyz
+from infra.stack.processes import guarded
+from infra.stack.service import free_port
 from infra.stack.stack import with_database
-from infra.stack.supervisor import Backoff, Program, Supervisor, read_state
+from infra.stack.supervisor import Backoff, Program, Supervisor, odograph, read_state
 from stream_jobs.replay import databases
 from stream_jobs.replay.feed import Ends
 from stream_jobs.replay.log import partitions_of
@@ -82,11 +82,11 @@ class Shadow:
     def prepare(self) -> None:
         """Database, topics, addresses and what jobs look up in files; what is there stays."""
         databases.create(self.live.db_owner_url, self.run.database)
-        kafka_topics.create_topics(self.live.kafka_bootstrap, self.prefix, for_ever=True)
+        kafka.create_topics(self.live.kafka_bootstrap, self.prefix, for_ever=True)
         self._look_up()
         chosen: dict[str, int] = {}
         for program in chain.from_iterable(JOBS.values()):
-            chosen[program.name] = ports.free_port(chosen.values())
+            chosen[program.name] = free_port(chosen.values())
         own = replace(with_database(self.live, self.run.database), http_ports=chosen)
         postgres.write_private(self.home / ENDPOINTS_FILE, json.dumps(asdict(own), indent=1))
 
@@ -171,7 +171,7 @@ class Shadow:
         left = {query: sum(ends) - sum(self._committed(query) or ()) for query in queries}
         told = [f"{query}: {count} records" for query, count in left.items() if count > 0]
         if "events" in self.run.jobs and not told:
-            counts = kafka_topics.records_by_topic(self.live.kafka_bootstrap, self.prefix)
+            counts = kafka.records_by_topic(self.live.kafka_bootstrap, self.prefix)
             events = sum(counts[kafka_topic(self.prefix, name)] for name in EVENT_TOPICS)
             count = events - databases.event_offsets(self.owner_url)
             told += [f"events: {count} records"] if count > 0 else []
@@ -182,7 +182,7 @@ class Shadow:
         run is known, and one whose drop was killed can be dropped again.
         """
         processes.stop_all(self.home / "run", 30.0)
-        kafka_topics.delete_topics(self.live.kafka_bootstrap, self.prefix)
+        kafka.delete_topics(self.live.kafka_bootstrap, self.prefix)
         databases.drop(self.live.db_owner_url, self.run.database)
         _empty(self.home)
         (self.home / FILE).unlink(missing_ok=True)

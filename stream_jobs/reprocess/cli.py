@@ -57,7 +57,7 @@ def recompute(
 
 
 def _recompute(settings: Settings, span: Span) -> tuple[Run, Counts]:
-    from infra.clients.stop_signals import stopped_by_signals
+    from infra.clients.health import stopped_by_signals
     from infra.settings.settings import endpoints
     from stream_jobs.maintenance.lookups import write_vehicle_lookup
     from stream_jobs.reprocess import work

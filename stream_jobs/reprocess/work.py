@@ -18,8 +18,8 @@ import structlog
 
 from infra.contract.errors import ConfigError, ServiceError
 from infra.settings.settings import Endpoints, Settings
-from infra.sql import continuous
-from infra.stack.lag import records_behind
+from infra.sql import queries
+from infra.stack.status import records_behind
 from stream_jobs.app.completeness import complete_until_ms
 from stream_jobs.app.database import Connection, Database, fetch
 from stream_jobs.app.session import spark_when_asked
@@ -165,7 +165,7 @@ def _restate(
     roll_up = RollUps(tools.database, settings.tz)
     while roll_up():
         pass
-    continuous.refresh(tools.owner_url, since, until, settings.recompute.transaction_timeout_s)
+    queries.refresh(tools.owner_url, since, until, settings.recompute.transaction_timeout_s)
     return tools.database.run(lambda c: runs.finish(c, run))
 
 

@@ -15,9 +15,8 @@ import pytest
 
 from infra.clients.kafka import LogEnds
 from infra.stack import processes
-from infra.stack.programs import programs, wait_ready
 from infra.stack.stack import Stack
-from infra.stack.supervisor import Backoff, Supervisor
+from infra.stack.supervisor import Backoff, Supervisor, programs, wait_ready
 from load_tests.drills.alert_faults import RULES_ENV
 from load_tests.drills.alert_truth import rules_text
 from stream_jobs.audit.collect import current_ledger

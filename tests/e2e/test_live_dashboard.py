@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import expect
 
 from edge_simulator.town.roads import city
-from infra.sql import figures
+from infra.sql import queries
 from tests.e2e.support import Drive
 from tests.integration.browser_support import canvas, chromium, desk, visit
 from tests.support import Lane, eventually
@@ -21,7 +21,7 @@ FLEET = ("-c", str(VEHICLES), "--rate", str(VEHICLES), "--duration", "120s", "--
 
 def test_a_fleet_at_the_edge_moves_on_the_map_and_its_figures_change(pipeline: Lane, drive: Drive) -> None:
     roads = city(SEED, 48.137, 11.575).edges()
-    figures.store_roads(pipeline.endpoints.db_ingest_url, f"city-{SEED}", roads)
+    queries.store_roads(pipeline.endpoints.db_ingest_url, f"city-{SEED}", roads)
     base = f"http://127.0.0.1:{pipeline.endpoints.http_ports['dashboard']}"
     with (
         chromium() as browser,
@@ -45,4 +45,4 @@ def test_a_fleet_at_the_edge_moves_on_the_map_and_its_figures_change(pipeline: L
 
 def reporting(lane: Lane) -> int:
     """Vehicles that are not silent."""
-    return int(figures.pulse(lane.endpoints.db_dashboard_url)["vehicles_reporting"])
+    return int(queries.pulse(lane.endpoints.db_dashboard_url)["vehicles_reporting"])

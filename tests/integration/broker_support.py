@@ -18,13 +18,12 @@ from paho.mqtt.enums import CallbackAPIVersion
 
 from infra.contract import frame
 from infra.settings.settings import load
-from infra.stack import cache, ports
-from infra.stack.fetch import fetch_all
-from infra.stack.guard import guarded
+from infra.stack import cache
+from infra.stack.fetch import Progress, fetch_all
 from infra.stack.mosquitto import mosquitto
-from infra.stack.progress import Progress
-from infra.stack.service import Runner, Service
-from infra.stack.signing_keys import ensure_keys
+from infra.stack.processes import guarded
+from infra.stack.service import Runner, Service, free_port
+from infra.stack.stack import ensure_keys
 from tests.support import odograph_command
 
 ROOT = "sim-test"
@@ -70,7 +69,7 @@ def a_broker() -> Iterator[Broker]:
     folder = load(paths={"home": str(home)}).paths.cache
     fetch_all(folder, Progress(), ("mosquitto",))
     with guarded(home, remove=True):
-        port = ports.free_port()
+        port = free_port()
         places = (home / "data" / "mosquitto", home / "config")
         made = Broker(home, mosquitto(cache.rootfs(folder), *places, port))
         made.start()

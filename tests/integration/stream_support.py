@@ -16,7 +16,7 @@ import psycopg
 from psycopg.rows import dict_row
 
 from infra.settings.settings import ENDPOINTS_FILE
-from infra.sql.figures import store_roads
+from infra.sql.queries import store_roads
 from load_tests.drills.link import Link
 from load_tests.oracle import Expected, Roads, expect
 from stream_jobs.roads import network

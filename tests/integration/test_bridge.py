@@ -7,7 +7,7 @@ import random
 import orjson
 import pytest
 
-from infra.stack.kafka_topics import create_topics
+from infra.stack.kafka import create_topics
 from load_tests.mqtt_flood import FloodError, frame, vehicle_id
 from tests.integration.bridge_support import (
     T0_MS,

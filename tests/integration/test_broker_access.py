@@ -16,9 +16,9 @@ from bridge.uplink import lanes
 from bridge.uplink.mqtt_source import MqttSource
 from infra.contract.errors import ServiceError
 from infra.settings.settings import Settings
-from infra.stack import accounts, broker_access, cache, mosquitto, ports
-from infra.stack.rootfs import CONFIG
-from infra.stack.service import Runner
+from infra.stack import cache, mosquitto
+from infra.stack.rootfs import CONFIG, write_config
+from infra.stack.service import Runner, free_port
 from infra.stack.stack import Stack
 from load_tests.mqtt_flood import vehicle_id
 from tests.support import Lane, eventually
@@ -31,20 +31,20 @@ WORDS = {"odograph-bridge": "b" * 24, ME: "v" * 24}
 @contextlib.contextmanager
 def named_broker(stack: Stack, home: Path, root: str) -> Iterator[int]:
     """A broker of this test's own that takes nobody without a name."""
-    port = ports.free_port()
+    port = free_port()
     rootfs = cache.rootfs(stack.settings.paths.cache)
     service = mosquitto.mosquitto(rootfs, home / "data", home / "config", port)
     files = {
-        "passwords": broker_access.passwords(WORDS),
-        "acl": broker_access.acl(root, "odograph-bridge", "odograph-downlink"),
+        "passwords": mosquitto.password_file(WORDS),
+        "acl": mosquitto.acl(root, "odograph-bridge", "odograph-downlink"),
     }
 
     def prepare() -> None:
         service.prepare()
         text = (home / "config" / mosquitto.CONFIG_FILE).read_text()
         assert "allow_anonymous true\n" in text
-        named = text.replace("allow_anonymous true\n", broker_access.CONFIG.format(folder=CONFIG))
-        accounts.write_config(home / "config", mosquitto.USER, {**files, mosquitto.CONFIG_FILE: named})
+        named = text.replace("allow_anonymous true\n", mosquitto.NAMED_ONLY.format(folder=CONFIG))
+        write_config(home / "config", mosquitto.USER, {**files, mosquitto.CONFIG_FILE: named})
 
     runner = Runner(home)
     runner.start(replace(service, prepare=prepare, probe=lambda: listening(port)))

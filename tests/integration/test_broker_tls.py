@@ -22,11 +22,10 @@ from infra.contract.downlink import signer
 from infra.contract.errors import ServiceError
 from infra.settings.settings import Endpoints, Settings, load
 from infra.stack import cache, probes
-from infra.stack.broker_figures import broker_figures
-from infra.stack.fetch import fetch_all
-from infra.stack.guard import guarded
-from infra.stack.progress import Progress
-from infra.stack.signing_keys import ensure_keys
+from infra.stack.fetch import Progress, fetch_all
+from infra.stack.mosquitto import broker_figures
+from infra.stack.processes import guarded
+from infra.stack.stack import ensure_keys
 from load_tests.secure_broker import secure_broker
 from tests.support import eventually
 

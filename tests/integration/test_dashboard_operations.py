@@ -11,7 +11,7 @@ from playwright.sync_api import expect
 
 from dashboard import operations_queries, operations_tables, stages, text
 from dashboard.queries import Connection
-from infra.stack.health import readyz
+from infra.stack.probes import readyz
 from tests.integration.browser_support import Visit
 from tests.integration.dashboard_support import START_S, Site
 from tests.rows.town import vehicle_id

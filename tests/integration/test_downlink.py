@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from infra.stack import ports
+from infra.stack.service import free_port
 from load_tests.drills.link import Link
 from tests.integration.downlink_support import (
     SECRET,
@@ -54,7 +54,7 @@ def with_hooks(lane: Lane, flaky: int) -> Lane:
     secret.write_bytes(SECRET)
     secret.chmod(0o600)
     file: Path = lane.home / "hooks.toml"
-    file.write_text(HOOKS.format(flaky=flaky, dead=ports.free_port()))
+    file.write_text(HOOKS.format(flaky=flaky, dead=free_port()))
     return replace(lane, env={**os.environ, **lane.env, "ODOGRAPH_DOWNLINK_WEBHOOKS": str(file)})
 
 

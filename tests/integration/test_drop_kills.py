@@ -8,7 +8,7 @@ import pytest
 
 from infra.clients.database_url import with_name
 from infra.contract.topics import KAFKA_TOPICS
-from infra.stack.kafka_topics import create_topics, missing_topics
+from infra.stack.kafka import create_topics, missing_topics
 from stream_jobs.replay import databases, promote, runs
 from stream_jobs.replay.databases import connected
 from tests.integration.killing import Point, kill_at
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.integration
 
 POINTS = (
     Point("stream_jobs.replay.promote:forget"),  # its rows are out of the live database
-    Point("infra.stack.kafka_topics:delete_topics"),
+    Point("infra.stack.kafka:delete_topics"),
     Point("stream_jobs.replay.databases:drop"),
     Point("shutil:rmtree"),  # a part of its folder is gone
     Point("stream_jobs.replay.shadow:_empty"),

@@ -15,8 +15,8 @@ import pytest
 from dashboard import operations_queries
 from infra.settings.job_sections import Retention
 from infra.stack.probes import failing_tasks
-from infra.stack.sizes import table_sizes
 from infra.stack.stack import Stack
+from infra.stack.status import table_sizes
 from load_tests.oracle import expect
 from stream_jobs.app.completeness import complete_until_ms, note, note_late
 from stream_jobs.app.database import Database

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from infra.contract.errors import ConfigError
-from infra.sql import continuous
+from infra.sql import queries
 from infra.stack.stack import Stack
 from load_tests.oracle import expect
 from stream_jobs.app.database import Database
@@ -83,7 +83,7 @@ def test_what_is_not_as_the_archive_has_it_is_restated_by_a_run_that_was_killed_
 ) -> None:
     lane, tools = bench
     made_anew = []
-    monkeypatch.setattr(continuous, "refresh", lambda *given: made_anew.append(given[:3]))
+    monkeypatch.setattr(queries, "refresh", lambda *given: made_anew.append(given[:3]))
     start_ms, vehicles = base_ms(), range(1, 4)
     records = spoilt(drive(vehicles, start_ms, 130, seed=5), seed=6) + hot_drive(start_ms)
     archive(lane, "first", sorted(records))

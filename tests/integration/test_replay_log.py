@@ -10,7 +10,7 @@ import pytest
 from infra.contract.errors import ConfigError
 from infra.contract.topics import kafka_topic
 from infra.contract.verdict import ClockLimits
-from infra.stack import kafka_topics
+from infra.stack import kafka
 from stream_jobs.replay.log import Log, Writer, copy_crashes
 from stream_jobs.replay.records import Bounds, Stored
 from stream_jobs.replay.sources import LOG, files_of, since_offsets, since_time, take
@@ -84,7 +84,7 @@ def test_a_stretch_of_the_log_goes_into_a_runs_topic_as_it_came_and_a_killed_wri
 
 def test_a_runs_topics_take_records_of_any_time_and_live_ones_say_when_they_first_came(lane: Lane) -> None:
     bootstrap, prefix = lane.endpoints.kafka_bootstrap, f"{lane.settings.kafka.prefix}run-r1."
-    kafka_topics.create_topics(bootstrap, prefix, for_ever=True)
+    kafka.create_topics(bootstrap, prefix, for_ever=True)
     topic = kafka_topic(prefix, "telemetry")
     next_year_ms = base_ms() + 400 * 24 * 3_600_000
     row = pa.table({"partition": [2], "key": [b"k"], "received_ms": [next_year_ms], "value": [b"v"]})
@@ -95,5 +95,5 @@ def test_a_runs_topics_take_records_of_any_time_and_live_ones_say_when_they_firs
         assert (first.key(), first.value(), first.timestamp()[1]) == (b"k", b"v", next_year_ms)
         assert again.timestamp()[1] == base_ms()
         assert dict(again.headers() or [])["first_received_ms"] == str(next_year_ms).encode()
-    kafka_topics.delete_topics(bootstrap, prefix)
-    kafka_topics.delete_topics(bootstrap, prefix)  # twice is fine
+    kafka.delete_topics(bootstrap, prefix)
+    kafka.delete_topics(bootstrap, prefix)  # twice is fine

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from infra.sql.figures import store_roads
+from infra.sql.queries import store_roads
 from stream_jobs.app.database import Database, execute, insert_rows
 from stream_jobs.app.sinks import EDGE, ROAD, WindowTable, write_windows
 from stream_jobs.roads import network

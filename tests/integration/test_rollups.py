@@ -10,7 +10,7 @@ import psycopg
 import pyarrow as pa
 import pytest
 
-from infra.sql import continuous
+from infra.sql import queries
 from load_tests.oracle import Expected, expect, expect_rollup
 from stream_jobs.app.database import Connection, Database, stage
 from stream_jobs.app.sinks import VEHICLE, tagged, write_windows
@@ -122,7 +122,7 @@ def differences(lane: Lane, url: str) -> list[tuple[Any, ...]]:
 def community(lane: Lane, monkeypatch: pytest.MonkeyPatch) -> Lane:
     """The lane with the files of the community edition, stand-ins where the license is asked for."""
     apply_community_files(lane)
-    monkeypatch.setattr(continuous, "license_of", lambda _: "timescale")
+    monkeypatch.setattr(queries, "license_of", lambda _: "timescale")
     return lane
 
 
@@ -137,7 +137,7 @@ def test_what_one_of_roll_up_and_continuous_aggregate_lacks_is_a_difference(
     windows_of = {late: [k for k in whole.vehicle if (k[1] >= third) is late] for late in (False, True)}
     database.run(lambda c: write_windows(c, VEHICLE, table_of(whole, windows_of[False]), 1))
     roll_up()
-    continuous.refresh(addresses.db_owner_url, begin, third, 60)
+    queries.refresh(addresses.db_owner_url, begin, third, 60)
     assert differences(community, addresses.db_dashboard_url) == []
 
     database.run(lambda c: write_windows(c, VEHICLE, table_of(whole, windows_of[True]), 1))
@@ -148,7 +148,7 @@ def test_what_one_of_roll_up_and_continuous_aggregate_lacks_is_a_difference(
     ]  # fmt: skip
     assert [made for _, _, made, _ in lacking] == [6, 6, 12]
 
-    continuous.refresh(addresses.db_owner_url, third, last, 60)
+    queries.refresh(addresses.db_owner_url, third, last, 60)
     with psycopg.connect(addresses.db_owner_url) as connection:
         connection.execute("DELETE FROM odograph.vehicle_minute WHERE bucket = %s", (last,))
     assert differences(community, addresses.db_ingest_url) == [("minute", last, None, 6)]
@@ -159,7 +159,7 @@ def test_whole_hours_are_refreshed_a_day_at_a_time_but_none_whose_windows_have_g
     owner_url = community.endpoints.db_owner_url
     since, until = datetime(2025, 3, 1, 12, 58, tzinfo=UTC), datetime(2025, 3, 2, 13, 58, tzinfo=UTC)
     noon, next_noon = since.replace(minute=0), until.replace(hour=12, minute=0)
-    assert continuous.refresh(owner_url, since, until, 60) == 2
+    assert queries.refresh(owner_url, since, until, 60) == 2
     of_time = [(noon, next_noon), (next_noon, next_noon + timedelta(hours=2))]
     minutes, hours = "odograph.vehicle_minute_continuous", "odograph.vehicle_hour_continuous"
     assert refreshed(community) == [(name, *piece) for name in (minutes, hours) for piece in of_time]
@@ -169,10 +169,10 @@ def test_whole_hours_are_refreshed_a_day_at_a_time_but_none_whose_windows_have_g
             "UPDATE odograph.retention SET dropped_before = '2025-03-02 00:00+00'"
             " WHERE table_name = 'vehicle_window'"
         )
-    assert continuous.refresh(owner_url, since, until, 60) == 1
+    assert queries.refresh(owner_url, since, until, 60) == 1
     midnight = datetime(2025, 3, 2, tzinfo=UTC)
     assert refreshed(community)[-1] == (hours, midnight, next_noon + timedelta(hours=2))
-    assert continuous.refresh(owner_url, since, noon, 60) == 0
+    assert queries.refresh(owner_url, since, noon, 60) == 0
 
 
 def test_a_leak_stands_in_the_view_with_its_days_and_only_once(lane: Lane, database: Database) -> None:

@@ -17,7 +17,7 @@ import pytest
 
 from infra.contract import frame, messages
 from infra.settings.settings import load
-from infra.stack.signing_keys import ensure_keys
+from infra.stack.stack import ensure_keys
 from tests.integration.broker_support import Broker, Listener, a_broker
 from tests.support import eventually, odograph_command
 

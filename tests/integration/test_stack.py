@@ -14,8 +14,8 @@ from psycopg import errors
 
 from infra.contract.errors import ConfigError, ServiceError
 from infra.contract.topics import KAFKA_TOPICS
-from infra.sql import continuous, migrate
-from infra.stack import kafka_topics, probes
+from infra.sql import migrate, queries
+from infra.stack import kafka, probes
 from infra.stack.stack import Stack
 from tests.support import Lane, open_lane
 
@@ -80,12 +80,12 @@ def test_lane_has_the_topics_of_the_contract(lane: Lane) -> None:
 
 def test_topics_are_created_once(lane: Lane) -> None:
     prefix = lane.settings.kafka.prefix
-    assert kafka_topics.create_topics(lane.endpoints.kafka_bootstrap, prefix) == []
-    assert kafka_topics.missing_topics(lane.endpoints.kafka_bootstrap, prefix) == []
+    assert kafka.create_topics(lane.endpoints.kafka_bootstrap, prefix) == []
+    assert kafka.missing_topics(lane.endpoints.kafka_bootstrap, prefix) == []
 
 
 def test_an_empty_lane_has_no_records(lane: Lane) -> None:
-    counts = kafka_topics.records_by_topic(lane.endpoints.kafka_bootstrap, lane.settings.kafka.prefix)
+    counts = kafka.records_by_topic(lane.endpoints.kafka_bootstrap, lane.settings.kafka.prefix)
     assert counts == {f"{lane.name}.{t.name}": 0 for t in KAFKA_TOPICS}
 
 
@@ -163,11 +163,11 @@ def test_who_restates_windows_may_decompress_as_many_rows_as_it_takes(lane: Lane
 
 def test_continuous_aggregates_are_left_alone_in_the_apache_edition(lane: Lane) -> None:
     span = (datetime(2026, 11, 1, tzinfo=UTC), datetime(2026, 11, 3, tzinfo=UTC))
-    assert continuous.refresh(lane.endpoints.db_owner_url, *span, 60) == 0
+    assert queries.refresh(lane.endpoints.db_owner_url, *span, 60) == 0
     with psycopg.connect(lane.endpoints.db_owner_url, autocommit=True) as connection:
         connection.execute("CREATE VIEW odograph.stand_in AS SELECT 1 AS n")
         with pytest.raises(psycopg.errors.FeatureNotSupported, match="not supported under the current"):
-            connection.execute(continuous.REFRESH, ("odograph.stand_in", *span))
+            connection.execute(queries.REFRESH, ("odograph.stand_in", *span))
 
 
 def test_community_files_wait_for_the_community_edition(lane: Lane, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.stack.guard import guarded
+from infra.stack.processes import guarded
 from infra.stack.stack import Stack
 from tests.support import odograph_command
 

@@ -21,8 +21,8 @@ from infra.clients import database_url
 from infra.contract.errors import ConfigError, ServiceError
 from infra.settings.sections import Db
 from infra.settings.settings import Settings, endpoints, load
-from infra.stack import database_logins, postgres, probes
-from infra.stack.guard import guarded
+from infra.stack import postgres, probes
+from infra.stack.processes import guarded
 from infra.stack.stack import SERVICES, Stack
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
@@ -208,9 +208,9 @@ def test_of_an_external_database_roles_are_made_where_its_owner_may(own: Stack, 
             ingest_url=SecretStr(endpoints(own.settings).db_ingest_url),
             dashboard_url=SecretStr(endpoints(own.settings).db_dashboard_url))  # fmt: skip
     words = postgres.passwords(tmp_path / "secrets.json")
-    database_logins.ensure_logins(db, words)
-    database_logins.check_logins(db, words)
-    with psycopg.connect(database_logins.addresses(db, words)["db_dispatch_url"]) as connection:
+    postgres.ensure_logins(db, words)
+    postgres.check_logins(db, words)
+    with psycopg.connect(postgres.addresses(db, words)["db_dispatch_url"]) as connection:
         row = connection.execute("SELECT current_user, current_setting('statement_timeout')").fetchone()
     assert row == ("odograph_dispatch", "8s")
     own.up()  # sets the passwords of its own home again

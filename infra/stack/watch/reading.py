@@ -15,16 +15,14 @@ from pathlib import Path
 from typing import Final
 
 from infra.settings.settings import Settings
-from infra.stack import state
-from infra.stack.broker_figures import BrokerWatch
-from infra.stack.health import readyz
-from infra.stack.ports import HOST
-from infra.stack.service import Runner
+from infra.stack import status
+from infra.stack.mosquitto import BrokerWatch
+from infra.stack.probes import readyz
+from infra.stack.service import HOST, Runner
 from infra.stack.stack import SERVICES
 from infra.stack.supervisor import read_state
-from infra.stack.watch import figures
-from infra.stack.watch.figures import Figures
-from infra.stack.watch.samples import Reading
+from infra.stack.watch import samples
+from infra.stack.watch.samples import Figures, Reading
 
 METRICS_S: Final = 3.0
 """A part that does not tell its metrics for so long tells none, s."""
@@ -64,7 +62,7 @@ class Parts:
             stage=name,
             at_s=time.monotonic(),
             trouble=trouble,
-            figures=figures.of_process(name, text, self.settings),
+            figures=samples.of_process(name, text, self.settings),
             cpu_s=seen.cpu_s,
             memory_mb=seen.memory_mb,
             restarts=restarts.get(name),
@@ -101,13 +99,13 @@ def broker(watch: BrokerWatch, address: str, settings: Settings, kernel: Kernel)
     """The MQTT broker by what it says of itself."""
     told = watch.newest()
     trouble = None if told is not None else f"{address} says nothing of itself"
-    seen: Figures = figures.NOTHING if told is None else figures.broker(told, settings)
+    seen: Figures = samples.NOTHING if told is None else samples.broker(told, settings)
     return Reading("mosquitto", time.monotonic(), trouble, seen, kernel.cpu_s, kernel.memory_mb)
 
 
 def cpu_s(pid: int) -> float:
     """CPU time of a process and of all that it started and that still runs, s."""
-    return sum(_ticks(one) for one in state.tree(pid)) / TICKS_PER_S
+    return sum(_ticks(one) for one in status.tree(pid)) / TICKS_PER_S
 
 
 def _ticks(pid: int) -> int:

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from infra.stack.programs import odograph
+from infra.stack.supervisor import odograph
 from load_tests.drills.site import Site
 from load_tests.drills.verdict import Promise
 

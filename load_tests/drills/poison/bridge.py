@@ -24,9 +24,9 @@ from bridge.uplink.rejections import Letters
 from edge_simulator.sending import mqtt_packets
 from infra.contract import topics
 from infra.settings.settings import ENDPOINTS_FILE
-from infra.stack import cache, ports
+from infra.stack import cache
 from infra.stack.mosquitto import mosquitto
-from infra.stack.service import Runner
+from infra.stack.service import Runner, free_port
 from load_tests.drills import watch
 from load_tests.drills.aggregates import start_jobs
 from load_tests.drills.defects import replace
@@ -157,7 +157,7 @@ def _open_broker(site: Site) -> Iterator[tuple[Site, int]]:
     """The site with another broker, which takes every packet that MQTT knows; and that broker's pid."""
     home = site.home / f"open-{time.time_ns()}"
     home.mkdir(mode=0o711)
-    port = ports.free_port()
+    port = free_port()
     rootfs = cache.rootfs(site.settings.paths.cache)
     folders = (home / "data" / "mosquitto", home / "config" / "mosquitto")
     runner = Runner(home)

@@ -29,7 +29,7 @@ from infra.clients.mqtt_broker import MqttBroker
 from infra.contract import downlink, topics
 from infra.contract.errors import ServiceError
 from infra.settings import settings
-from infra.stack import cache, database_logins
+from infra.stack import cache, postgres
 from load_tests.drills.defects import replace as replaced
 from load_tests.drills.poison.attack import Attack, program
 from load_tests.drills.site import Site, until
@@ -311,7 +311,7 @@ def _one_user() -> None:
 
         return all_owner
 
-    replaced(database_logins, "addresses", one)
+    replaced(postgres, "addresses", one)
 
 
 def _ignored() -> None:

@@ -18,7 +18,7 @@ from confluent_kafka import Producer
 
 from infra.contract.messages import crash_digest
 from infra.contract.topics import kafka_topic
-from infra.stack.programs import odograph
+from infra.stack.supervisor import odograph
 from load_tests.drills.aggregates import start_jobs
 from load_tests.drills.defects import replace
 from load_tests.drills.poison.attack import Attack, program

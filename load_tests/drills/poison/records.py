@@ -18,7 +18,7 @@ from infra.clients.db import Cause
 from infra.contract import messages
 from infra.contract.messages import crash_digest
 from infra.contract.topics import kafka_topic, mqtt_topic
-from infra.stack.kafka_topics import records_by_topic
+from infra.stack.kafka import records_by_topic
 from infra.stack.supervisor import Program
 from load_tests.drills.defects import replace
 from load_tests.drills.poison.attack import Attack, program

@@ -14,7 +14,7 @@ import paho.mqtt.client as mqtt
 from paho.mqtt import publish
 from paho.mqtt.enums import CallbackAPIVersion
 
-from infra.stack import accounts, mosquitto, postgres, processes
+from infra.stack import mosquitto, postgres, processes, rootfs
 from load_tests.drills.defects import replace
 from load_tests.drills.poison.attack import Attack, program
 from load_tests.drills.site import Site
@@ -150,7 +150,7 @@ def _root_writes(honest: Callable[..., None]) -> Callable[..., None]:
         honest(folder, user)
         config = folder / "mosquitto.conf"
         config.write_text("listener 1883\n")
-        os.chown(config, *accounts.ids(user))
+        os.chown(config, *rootfs.ids(user))
 
     return give_folder
 
@@ -160,7 +160,7 @@ def _chown_follows(_: Callable[..., None]) -> Callable[..., None]:
 
     def give_folder(folder: Path, user: str) -> None:
         for path in (folder, *folder.rglob("*")):
-            os.chown(path, *accounts.ids(user))
+            os.chown(path, *rootfs.ids(user))
 
     return give_folder
 
@@ -169,7 +169,7 @@ def _config_of_service(honest: Callable[..., None]) -> Callable[..., None]:
     def write_config(folder: Path, user: str, files: dict[str, str]) -> None:
         honest(folder, user, files)
         for path in (folder, *(folder / name for name in files)):
-            os.chown(path, *accounts.ids(user))
+            os.chown(path, *rootfs.ids(user))
 
     return write_config
 
@@ -180,9 +180,9 @@ ATTACKS: Final = (
         "links in the services' folders lead to files of root's",
         links,
         {
-            "root-writes-in-service-folder": lambda: replace(accounts, "give_folder", _root_writes),
-            "chown-follows-links": lambda: replace(accounts, "give_folder", _chown_follows),
-            "config-of-service": lambda: replace(accounts, "write_config", _config_of_service),
+            "root-writes-in-service-folder": lambda: replace(rootfs, "give_folder", _root_writes),
+            "chown-follows-links": lambda: replace(rootfs, "give_folder", _chown_follows),
+            "config-of-service": lambda: replace(rootfs, "write_config", _config_of_service),
             "shared-user": lambda: replace(mosquitto, "USER", lambda _: "daemon"),
         },
     ),

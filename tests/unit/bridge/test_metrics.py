@@ -3,7 +3,7 @@ from __future__ import annotations
 from prometheus_client import CollectorRegistry, generate_latest
 
 from bridge.uplink.metrics import BridgeCollector, BrokerCollector, LaneGauges, LaneStats
-from infra.stack.broker_figures import BrokerFigures
+from infra.stack.mosquitto import BrokerFigures
 
 
 class StillLane:

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from infra.contract.errors import ServiceError
-from infra.stack import accounts
+from infra.stack import rootfs
 
 SERVICE, EARLIER, OTHER = 61_001, 61_002, 61_003
 
 
 @pytest.fixture(autouse=True)
 def known_user(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(accounts, "ids", lambda _: (SERVICE, SERVICE))
+    monkeypatch.setattr(rootfs, "ids", lambda _: (SERVICE, SERVICE))
 
 
 def made(path: Path, owner: int) -> Path:
@@ -47,7 +47,7 @@ def test_what_an_earlier_user_has_in_the_folder_becomes_the_services_and_nothing
     for path in (folder, below, folder / "soft", below / "away", folder / "pipe"):
         os.lchown(path, EARLIER, EARLIER)
 
-    accounts.give_folder(folder, "service")
+    rootfs.give_folder(folder, "service")
 
     assert [owner(path) for path in (folder, below, mine, deep)] == [SERVICE] * 4
     assert (owner(foreign), owner(target), owner(outside)) == (OTHER, 0, 0)
@@ -56,7 +56,7 @@ def test_what_an_earlier_user_has_in_the_folder_becomes_the_services_and_nothing
 
 def test_a_folder_that_was_roots_is_given_without_what_lies_in_it(tmp_path: Path) -> None:
     inside = made(tmp_path / "inside", 0)
-    accounts.give_folder(tmp_path, "service")
+    rootfs.give_folder(tmp_path, "service")
     assert (owner(tmp_path), owner(inside)) == (SERVICE, 0)
 
 
@@ -66,13 +66,13 @@ def test_a_link_in_the_folders_place_is_refused_by_name(tmp_path: Path, leads_to
     link = tmp_path / "data"
     link.symlink_to(tmp_path / leads_to)
     with pytest.raises(ServiceError, match=f"{link} must be a folder, no link"):
-        accounts.give_folder(link, "service")
+        rootfs.give_folder(link, "service")
     assert owner(tmp_path / "there") == 0
 
 
 def test_configuration_is_roots_and_may_be_read_by_the_service_only(tmp_path: Path) -> None:
     folder = tmp_path / "config" / "broker"
-    accounts.write_config(folder, "service", {"broker.conf": "listener 1883\n"})
+    rootfs.write_config(folder, "service", {"broker.conf": "listener 1883\n"})
     file = (folder / "broker.conf").stat()
     assert (folder / "broker.conf").read_text() == "listener 1883\n"
     assert (file.st_uid, file.st_gid, file.st_mode & 0o777) == (0, SERVICE, 0o640)
@@ -81,6 +81,6 @@ def test_configuration_is_roots_and_may_be_read_by_the_service_only(tmp_path: Pa
 
 def test_a_user_that_cannot_be_made_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
-    monkeypatch.setattr(accounts, "MAKE_USER", ("no-such-program",))
+    monkeypatch.setattr(rootfs, "MAKE_USER", ("no-such-program",))
     with pytest.raises(ServiceError, match="system user odograph-nobody cannot be made: there is no useradd"):
-        accounts.ids("odograph-nobody")
+        rootfs.ids("odograph-nobody")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from infra.sql.continuous import pieces
+from infra.sql.queries import pieces
 
 
 def at(day: int, hour: int) -> datetime:

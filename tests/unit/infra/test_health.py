@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry, Counter
 
 from infra.clients.health import Check, HealthServer
 from infra.contract.errors import ServiceError
-from infra.stack.health import told
+from infra.stack.probes import told
 from load_tests.drills.poison.gates import status
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.stack import ports
+from infra.stack import service
 
 
 @pytest.fixture
@@ -21,33 +21,33 @@ def busy() -> Iterator[int]:
 
 
 def test_a_fixed_port_is_taken_as_it_is_even_when_busy(busy: int) -> None:
-    assert ports.choose(busy, kept=None, preferred=0, taken=()) == busy
+    assert service.choose_port(busy, kept=None, preferred=0, taken=()) == busy
 
 
 def test_the_kept_port_comes_before_the_preferred_one() -> None:
-    kept, preferred = ports.free_port(), ports.free_port()
-    assert ports.choose(0, kept, preferred, taken=()) == kept
+    kept, preferred = service.free_port(), service.free_port()
+    assert service.choose_port(0, kept, preferred, taken=()) == kept
 
 
 def test_a_busy_kept_port_gives_way_to_the_preferred_one(busy: int) -> None:
-    preferred = ports.free_port()
-    assert ports.choose(0, kept=busy, preferred=preferred, taken=()) == preferred
+    preferred = service.free_port()
+    assert service.choose_port(0, kept=busy, preferred=preferred, taken=()) == preferred
 
 
 def test_with_all_else_busy_any_free_port_is_found(busy: int) -> None:
-    found = ports.choose(0, kept=busy, preferred=busy, taken=())
-    assert found in ports.FREE_RANGE
-    assert ports.is_free(found)
+    found = service.choose_port(0, kept=busy, preferred=busy, taken=())
+    assert found in service.FREE_RANGE
+    assert service.port_is_free(found)
 
 
 def test_two_parts_never_get_one_port() -> None:
-    kept = ports.free_port()
-    assert ports.choose(0, kept, kept, taken=(kept,)) != kept
+    kept = service.free_port()
+    assert service.choose_port(0, kept, kept, taken=(kept,)) != kept
 
 
 def test_the_holder_of_a_busy_port_is_named_with_its_pid(busy: int) -> None:
-    assert ports.holder(busy).endswith(f"(pid {os.getpid()})")
+    assert service.port_holder(busy).endswith(f"(pid {os.getpid()})")
 
 
 def test_ports_that_were_never_kept_are_none(tmp_path: Path) -> None:
-    assert ports.load(tmp_path / "ports.json") == {}
+    assert service.kept_ports(tmp_path / "ports.json") == {}

@@ -7,8 +7,8 @@ import pytest
 from infra.contract.errors import ConfigError
 from infra.contract.shard import Shard, murmur2, partition, shards
 from infra.settings.settings import Settings
-from infra.stack.programs import programs
 from infra.stack.stack import http_parts
+from infra.stack.supervisor import programs
 
 JAVA_MURMUR2 = {
     b"21": -973932308,

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from infra.stack import processes
-from infra.stack.guard import guarded
+from infra.stack.processes import guarded
 from infra.stack.supervisor import Backoff, Program, Supervisor, read_state
 from tests.support import eventually
 

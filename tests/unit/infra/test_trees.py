@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from infra.contract.errors import ServiceError
-from infra.stack import trees
+from infra.stack import cache
 
 TABLE = """\
 27 1 254:0 / / rw,relatime - ext4 /dev/vda rw
@@ -20,20 +20,20 @@ def test_a_folder_with_a_mount_below_is_left_alone(tmp_path: Path, monkeypatch: 
     table, folder = tmp_path / "mountinfo", tmp_path / "cache"
     folder.mkdir()
     table.write_text(TABLE.format(folder=folder))
-    monkeypatch.setattr(trees, "MOUNTS", table)
+    monkeypatch.setattr(cache, "MOUNTS", table)
     with pytest.raises(ServiceError, match=f"{folder}/root/proc is mounted; umount it first"):
-        trees.remove_tree(folder)
+        cache.remove_tree(folder)
     assert folder.exists()
 
 
 def test_a_mount_beside_the_folder_does_not_matter(tmp_path: Path) -> None:
     folder = tmp_path / "cache"
-    assert trees.mounts_below(folder, TABLE.format(folder=folder)) == [f"{folder}/root/proc"]
+    assert cache.mounts_below(folder, TABLE.format(folder=folder)) == [f"{folder}/root/proc"]
 
 
 def test_a_folder_without_mounts_is_removed_and_a_missing_one_is_fine(tmp_path: Path) -> None:
     folder = tmp_path / "cache"
     (folder / "below").mkdir(parents=True)
-    trees.remove_tree(folder)
-    trees.remove_tree(folder)
+    cache.remove_tree(folder)
+    cache.remove_tree(folder)
     assert not folder.exists()

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from infra.settings.settings import Settings
-from infra.stack.broker_figures import BrokerFigures
-from infra.stack.watch import figures
-from infra.stack.watch.figures import Figures
-from infra.stack.watch.samples import Place, Reading, places, sample
+from infra.stack.mosquitto import BrokerFigures
+from infra.stack.watch import samples
+from infra.stack.watch.samples import Figures, Place, Reading, places, sample
 
 BRIDGE = """
 odograph_bridge_produced_total{lane="frames"} 900
@@ -26,22 +25,22 @@ SETTINGS = Settings(bridge={"max_in_flight": 1000, "max_in_flight_bytes": 100_00
 
 
 def test_a_bridge_is_as_full_as_the_fuller_of_its_two_limits() -> None:
-    assert figures.of_process("bridge-2", BRIDGE, SETTINGS) == Figures(1000, 7, 500, 0.5)
+    assert samples.of_process("bridge-2", BRIDGE, SETTINGS) == Figures(1000, 7, 500, 0.5)
 
 
 def test_the_jobs_are_as_full_as_what_waits_for_the_slowest_query_fills_a_batch() -> None:
-    assert figures.of_process("jobs", JOBS, SETTINGS) == Figures(4000, 0, 90, 0.75)
+    assert samples.of_process("jobs", JOBS, SETTINGS) == Figures(4000, 0, 90, 0.75)
 
 
 def test_a_part_that_does_not_answer_tells_nothing_not_zero() -> None:
-    assert figures.of_process("bridge", "", SETTINGS) == Figures()
-    assert figures.of_process("events", "", SETTINGS) == Figures()
-    assert figures.of_process("somebody", BRIDGE, SETTINGS) == Figures()
+    assert samples.of_process("bridge", "", SETTINGS) == Figures()
+    assert samples.of_process("events", "", SETTINGS) == Figures()
+    assert samples.of_process("somebody", BRIDGE, SETTINGS) == Figures()
 
 
 def test_the_broker_is_as_full_as_the_queue_that_it_may_hold() -> None:
     told = BrokerFigures(queued=250_000, dropped=3, received=9000, sent=8000, clients=4)
-    assert figures.broker(told, SETTINGS) == Figures(9000, 3, 250_000, 0.25)
+    assert samples.broker(told, SETTINGS) == Figures(9000, 3, 250_000, 0.25)
 
 
 def reading(at_s: float, passed: float | None, errors: float | None = None, cpu_s: float = 0.0) -> Reading:

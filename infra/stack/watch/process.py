@@ -9,27 +9,27 @@ from __future__ import annotations
 import shutil
 import threading
 import time
-from collections.abc import Mapping
-from contextlib import ExitStack
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import astuple, dataclass
+from typing import Any, Final
 
+import psycopg
 import structlog
 from prometheus_client import CollectorRegistry, Counter
 
-from infra.clients.db import Connection
-from infra.clients.health import HealthServer
+from infra.clients.db import Connection, open_connection, service_errors
+from infra.clients.health import HealthServer, stopped_by_signals
 from infra.clients.kafka import LogEnds
-from infra.clients.stop_signals import stopped_by_signals
 from infra.contract.errors import ServiceError
 from infra.settings.settings import Endpoints, Settings, endpoints
-from infra.stack import query_offsets, sizes, state
-from infra.stack.broker_figures import BrokerWatch
-from infra.stack.lag import REAL_TIME
+from infra.stack import query_offsets, status
+from infra.stack.mosquitto import BrokerWatch
 from infra.stack.service import Runner
-from infra.stack.watch import reading, store
-from infra.stack.watch.figures import Figures
+from infra.stack.status import REAL_TIME
+from infra.stack.watch import reading
 from infra.stack.watch.reading import Kernel, Parts
-from infra.stack.watch.samples import Ends, Place, Reading, places, sample
+from infra.stack.watch.samples import Ends, Figures, Place, Reading, Sample, places, sample, share
 
 NAME: Final = "watch"
 GOOD: Final = 3
@@ -91,7 +91,7 @@ class Watch:
         """A look; where the database is away, the next one tries again."""
         try:
             if self._connection is None:
-                self._connection = store.connect(self._found.db_ingest_url)
+                self._connection = connect(self._found.db_ingest_url)
             self.look(self._connection)
             self._slowly(self._connection)
         except ServiceError as error:
@@ -106,7 +106,7 @@ class Watch:
 
     def look(self, connection: Connection) -> None:
         """All parts once, into the database; raises ServiceError where that is away."""
-        seen = store.look(connection)
+        seen = look(connection)
         kernel = self._parts.kernel(self._memory)
         log_ends, kafka = self._log(kernel.get("kafka", Kernel()))
         readings = [
@@ -119,7 +119,7 @@ class Watch:
         ]
         samples = [sample(now, self._before.get(now.stage)) for now in readings]
         good_s = GOOD * self._settings.watch.interval_s + ANSWER_S
-        store.put(connection, samples, self._places(log_ends, seen.read_to), good_s)
+        put(connection, samples, self._places(log_ends, seen.read_to), good_s)
         self._before = {now.stage: now for now in readings}
         self._log_before = (time.monotonic(), log_ends)
 
@@ -165,10 +165,94 @@ class Watch:
             return
         self._slow_due_s = time.monotonic() + self._settings.watch.slow_interval_s
         pids = reading.pids(self._parts.runner, self._parts.names())
-        self._memory = {name: state.memory_mb(pid) for name, pid in pids.items()}
+        self._memory = {name: status.memory_mb(pid) for name, pid in pids.items()}
         found = {
-            name: sizes.folder_bytes(self._home / name)
-            for name in sizes.FOLDERS
+            name: status.folder_bytes(self._home / name)
+            for name in status.FOLDERS
             if (self._home / name).is_dir()
         }
-        store.put_storage(connection, found, dict.fromkeys(found, shutil.disk_usage(self._home).free))
+        put_storage(connection, found, dict.fromkeys(found, shutil.disk_usage(self._home).free))
+
+
+PUT_SAMPLE: Final = """
+INSERT INTO odograph.stage_sample
+    (stage, at, good_until, ready, reason, rate_per_s, errors, lag, saturation, cores, memory_mb, restarts)
+VALUES (%s, now(), now() + make_interval(secs => %s), %s, %s, %s, %s, %s, %s, %s, %s, %s)
+ON CONFLICT DO NOTHING
+"""
+PUT_PLACE: Final = """
+INSERT INTO odograph.partition_lag
+    (reader, topic, partition, log_end, read_to, rate_per_s, at, good_until)
+VALUES (%s, %s, %s, %s, %s, %s, now(), now() + make_interval(secs => %s))
+ON CONFLICT (reader, topic, partition) DO UPDATE SET log_end = excluded.log_end, read_to = excluded.read_to,
+    rate_per_s = excluded.rate_per_s, at = excluded.at, good_until = excluded.good_until
+"""
+PUT_STORAGE: Final = """
+INSERT INTO odograph.storage_sample (place, at, bytes, free_bytes) VALUES (%s, now(), %s, %s)
+ON CONFLICT DO NOTHING
+"""
+READ_TO: Final = (
+    "SELECT topic, partition, next_offset FROM odograph.consumer_offset WHERE consumer = 'events'"
+)
+OWN: Final = """
+SELECT (SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()),
+       (SELECT xact_rollback + deadlocks FROM pg_stat_database WHERE datname = current_database()),
+       (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'),
+       current_setting('max_connections')::integer
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What the database knows: itself, and how far the event store has read (by topic and partition)."""
+
+    own: Figures
+    read_to: Mapping[str, Mapping[int, int]]
+
+
+def connect(url: str) -> Connection:
+    """A connection of the watch; raises ServiceError."""
+    with service_errors():
+        return open_connection(
+            url,
+            Connection,
+            statement_timeout_s=5,
+            session={"timezone": "UTC"},
+            autocommit=True,
+            application_name="odograph-watch",
+            tcp_user_timeout=5000,
+        )
+
+
+def look(connection: Connection) -> Seen:
+    """Ask it; raises ServiceError."""
+    with service_errors():
+        commits, failures, clients, most = connection.execute(OWN).fetchone() or (None,) * 4
+        read: dict[str, dict[int, int]] = {}
+        for topic, partition, offset in connection.execute(READ_TO):
+            read.setdefault(topic, {})[partition] = offset
+    return Seen(Figures(passed=commits, errors=failures, saturation=share(clients, most or 0)), read)
+
+
+def put(connection: Connection, samples: Sequence[Sample], found: Sequence[Place], good_s: float) -> None:
+    """A look's rows; they count as measured for ``good_s``. Raises ServiceError."""
+    rows = [(s[0], good_s, *s[1:]) for s in map(astuple, samples)]
+    with _transaction(connection) as cursor:
+        cursor.executemany(PUT_SAMPLE, rows)
+        if found:
+            cursor.executemany(PUT_PLACE, [(*astuple(place), good_s) for place in found])
+
+
+def put_storage(connection: Connection, bytes_by_place: Mapping[str, int], free: Mapping[str, int]) -> None:
+    """How big each place is, and how much its disk has left; raises ServiceError."""
+    with _transaction(connection) as cursor:
+        cursor.executemany(
+            PUT_STORAGE, [(place, size, free.get(place)) for place, size in bytes_by_place.items()]
+        )
+
+
+@contextmanager
+def _transaction(connection: Connection) -> Iterator[psycopg.Cursor[tuple[Any, ...]]]:
+    """A cursor within a transaction; the driver's errors as ServiceError."""
+    with service_errors(), connection.transaction(), connection.cursor() as cursor:
+        yield cursor
