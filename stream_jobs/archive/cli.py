@@ -26,11 +26,11 @@ def register(root: typer.Typer) -> None:
 @app.command(name="list")
 def list_(day: Day = None, as_json: AsJson = False) -> None:
     """Hours of receipt with their files, records and bytes."""
-    from stream_jobs.archive import verify as report
+    from stream_jobs.archive.verify import hours_json, hours_text
 
     folder, hours_ms = _wanted(day)
-    lines = report.hours_of(folder, hours_ms)
-    typer.echo(json.dumps(lines) if as_json else report.hours_text(folder, lines))
+    lines = hours_json(folder, hours_ms)
+    typer.echo(json.dumps(lines) if as_json else hours_text(folder, lines))
 
 
 @app.command()
@@ -41,15 +41,15 @@ def verify(
     as_json: AsJson = False,
 ) -> None:
     """Is it whole? Files by the manifest; the log's offsets without hole or double. Exit 1: it is not."""
-    from stream_jobs.archive import verify as report
-    from stream_jobs.archive.verify import verified
+    from stream_jobs.archive.verify import verdict_json, verdict_text, verified
     from stream_jobs.archive.writer import adopt as adopt_hour
 
     folder, hours_ms = _wanted(day)
     if adopt:
-        _say(f"{sum(len(adopt_hour(folder, hour)) for hour in hours_ms)} files taken into the manifest")
+        adopted = sum(len(adopt_hour(folder, hour)) for hour in hours_ms)
+        typer.echo(f"{adopted} files taken into the manifest", err=True)
     verdict = verified(folder, hours_ms, quick)
-    typer.echo(json.dumps(report.verdict_json(verdict)) if as_json else report.verdict_text(folder, verdict))
+    typer.echo(json.dumps(verdict_json(verdict)) if as_json else verdict_text(folder, verdict))
     raise typer.Exit(0 if verdict.whole else 1)
 
 
@@ -67,30 +67,32 @@ def compact(
     """
     from dataclasses import asdict, replace
 
-    from infra.contract.errors import ArchiveError
+    from infra.contract.errors import ArchiveError, ConfigError
     from infra.settings.settings import load
-    from stream_jobs.archive.upkeep import Rules, alone, settle
-    from stream_jobs.archive.upkeep import compact as packed_hours
+    from stream_jobs.archive import upkeep
+    from stream_jobs.archive.reader import DAY_SUMMARY
     from stream_jobs.archive.writer import now_ms
 
-    rules = Rules.of(load().archive)
+    rules = upkeep.Rules.of(load().archive)
     if now:
         rules = replace(rules, pack_after_ms=0, grace_ms=0)
     folder, hours_ms = _wanted(day)
-    _refuse_generated(folder)
+    if (folder / DAY_SUMMARY).exists():
+        raise ConfigError(f"{folder} is a generated day: its files stay as its run.json says")
     failures: list[ArchiveError] = []
     done: list[dict[str, Any]] = []
-    with alone(folder):
-        for packed in packed_hours(folder, hours_ms, rules, now_ms(), failures.append):
+    with upkeep.alone(folder):
+        for packed in upkeep.compact(folder, hours_ms, rules, now_ms(), failures.append):
             done.append(asdict(packed))
             if not as_json:
                 typer.echo(packed.text())
-        settled = sum(settle(folder, hour, rules.grace_ms, now_ms()) for hour in hours_ms)
+        settled = sum(upkeep.settle(folder, hour, rules.grace_ms, now_ms()) for hour in hours_ms)
     if as_json:
         typer.echo(json.dumps({"packed": done, "settled": settled}))
     else:
         typer.echo(f"{len(done)} hours packed; in {settled} hours replaced files were dropped")
-    _fail(failures)
+    if failures:
+        raise ArchiveError("; ".join(map(str, failures)))
 
 
 @app.command()
@@ -105,26 +107,25 @@ def expire(
 
     from infra.contract.errors import ConfigError
     from infra.settings.settings import load
-    from stream_jobs.archive import verify as report
+    from stream_jobs.archive import upkeep
     from stream_jobs.archive.manifest import DAY_MS
-    from stream_jobs.archive.upkeep import Rules, alone, due_hours, settle
-    from stream_jobs.archive.upkeep import expire as expire_hours
+    from stream_jobs.archive.verify import hours_json, hours_text
     from stream_jobs.archive.writer import now_ms
 
-    rules = Rules.of(load().archive)
+    rules = upkeep.Rules.of(load().archive)
     if keep_days is not None:
         rules = replace(rules, keep_ms=keep_days * DAY_MS)
     if rules.keep_ms is None:
         raise ConfigError("nothing expires: set ODOGRAPH_ARCHIVE_KEEP_DAYS or give --keep-days")
     folder, hours_ms = _wanted(None)
-    due = due_hours(folder, hours_ms, rules, now_ms())
-    typer.echo(report.hours_text(folder, report.hours_of(folder, due)))
+    due = upkeep.due_hours(folder, hours_ms, rules, now_ms())
+    typer.echo(hours_text(folder, hours_json(folder, due)))
     if not yes:
         typer.echo(f"{len(due)} hours would go; do it with --yes" if due else "nothing has expired")
         return
-    with alone(folder):
-        expire_hours(folder, due, rules, now_ms())
-        dropped = sum(settle(folder, hour, rules.grace_ms, now_ms()) for hour in hours_ms)
+    with upkeep.alone(folder):
+        upkeep.expire(folder, due, rules, now_ms())
+        dropped = sum(upkeep.settle(folder, hour, rules.grace_ms, now_ms()) for hour in hours_ms)
     typer.echo(f"{len(due)} hours expired; in {dropped} hours files were dropped")
 
 
@@ -133,12 +134,12 @@ def push(day: Day = None) -> None:
     """Bring the place at ODOGRAPH_ARCHIVE_URL up to date. `odograph jobs stream` does it by itself."""
     from infra.settings.settings import load
     from stream_jobs.archive import mirror, reader
-    from stream_jobs.archive.manifest import archive_of, day_span
+    from stream_jobs.archive.manifest import archive_of, hours_of_date
 
     settings = load()
     folder = archive_of(settings.paths.home)
-    span = (0, 1 << 62) if day is None else day_span(day)
-    hours = [hour for hour in reader.hours(folder) if span[0] <= hour < span[1]]
+    wanted = None if day is None else hours_of_date(day)
+    hours = [hour for hour in reader.hours(folder) if wanted is None or hour in wanted]
     for store in _stores():
         done = mirror.push(folder, store, hours, settings.archive.grace_min * 60_000)
         typer.echo(
@@ -151,9 +152,9 @@ def fetch(day: Annotated[str, typer.Option(help="a day of receipt, UTC")]) -> No
     """Put back from ODOGRAPH_ARCHIVE_URL what is missing here or not as it was written."""
     from infra.settings.settings import load
     from stream_jobs.archive import mirror
-    from stream_jobs.archive.manifest import archive_of, day_span, hours_between
+    from stream_jobs.archive.manifest import archive_of, hours_of_date
 
-    folder, hours = archive_of(load().paths.home), hours_between(*day_span(day))
+    folder, hours = archive_of(load().paths.home), hours_of_date(day)
     for store in _stores():
         mirror.fetch_manifests(folder, store, hours)
         names = mirror.fetch(folder, store, hours)
@@ -172,27 +173,8 @@ def _wanted(day: str | None) -> tuple[Any, list[int]]:
     return reader.hours_of_day(home, day)
 
 
-def _refuse_generated(folder: Any) -> None:
-    from infra.contract.errors import ConfigError
-    from stream_jobs.archive.reader import DAY_SUMMARY
-
-    if (folder / DAY_SUMMARY).exists():
-        raise ConfigError(f"{folder} is a generated day: its files stay as its run.json says")
-
-
-def _fail(failures: Any) -> None:
-    from infra.contract.errors import ArchiveError
-
-    if failures:
-        raise ArchiveError("; ".join(map(str, failures)))
-
-
-def _say(text: str) -> None:
-    typer.echo(text, err=True)
-
-
 def _stores() -> Iterator[Store]:
-    """The place, with a Java machine of its own around it."""
+    """The place, with a JVM of its own around it."""
     from infra.contract.errors import ConfigError
     from infra.settings.settings import load
     from stream_jobs.app.hadoop_store import HadoopStore

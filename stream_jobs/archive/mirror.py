@@ -58,17 +58,6 @@ class Pushed:
     bytes: int = 0
     removed: int = 0
 
-    def __add__(self, more: Pushed) -> Pushed:
-        return Pushed(self.sent + more.sent, self.bytes + more.bytes, self.removed + more.removed)
-
-
-def push(folder: Path, store: Store, hours_ms: Iterable[int], grace_ms: int) -> Pushed:
-    """Bring hours up to date there; what was replaced or expired goes after the grace time."""
-    done = Pushed()
-    for hour in hours_ms:
-        done += _push_hour(folder, store, hour, grace_ms)
-    return done
-
 
 class Mirror:
     """Keeps the second place up to date: what changed since its last pass goes there."""
@@ -95,22 +84,28 @@ class Mirror:
         return sent
 
 
-def _push_hour(folder: Path, store: Store, hour_ms: int, grace_ms: int) -> Pushed:
-    adopt(folder, hour_ms)
-    place = f"{TELEMETRY}/{hour_name(hour_ms)}"
-    there = store.sizes(place)
-    files = of_hours(folder, [hour_ms])
-    sent = [f for f in files if f.entry is not None and there.get(f.path.name) != f.entry.bytes]
-    for file in sent:
-        store.put(file.path, f"{place}/{file.path.name}")
-    old_ms = now_ms() - grace_ms
-    gone = [n for n, at in read_hour(folder, hour_ms).replaced_ms.items() if n in there and at <= old_ms]
-    for name in gone:
-        store.remove(f"{place}/{name}")
-    if sent or gone:
-        manifest = f"{MANIFEST}/{hour_name(hour_ms)}.jsonl"
-        store.put(folder / manifest, manifest)
-    return Pushed(len(sent), sum(file.entry.bytes for file in sent if file.entry is not None), len(gone))
+def push(folder: Path, store: Store, hours_ms: Iterable[int], grace_ms: int) -> Pushed:
+    """Bring hours up to date there; what was replaced or expired goes after the grace time."""
+    done = Pushed()
+    for hour in hours_ms:
+        adopt(folder, hour)
+        place, manifest = f"{TELEMETRY}/{hour_name(hour)}", f"{MANIFEST}/{hour_name(hour)}.jsonl"
+        there = store.sizes(place)
+        written = [
+            (file.path, file.entry.bytes) for file in of_hours(folder, [hour]) if file.entry is not None
+        ]
+        new = [(path, size) for path, size in written if there.get(path.name) != size]
+        for path, _ in new:
+            store.put(path, f"{place}/{path.name}")
+        old_ms = now_ms() - grace_ms
+        gone = [n for n, at in read_hour(folder, hour).replaced_ms.items() if n in there and at <= old_ms]
+        for name in gone:
+            store.remove(f"{place}/{name}")
+        if new or gone:
+            store.put(folder / manifest, manifest)
+        size = sum(size for _, size in new)
+        done = Pushed(done.sent + len(new), done.bytes + size, done.removed + len(gone))
+    return done
 
 
 def fetch(folder: Path, store: Store, hours_ms: Iterable[int]) -> list[str]:
@@ -123,10 +118,9 @@ def fetch(folder: Path, store: Store, hours_ms: Iterable[int]) -> list[str]:
         place = f"{TELEMETRY}/{hour_name(hour)}"
         for name, entry in read_hour(folder, hour).files.items():
             known = [folder / place / name, folder / PACKED / hour_name(hour) / name]
-            if any(path.exists() and sha256_of(path) == entry.sha256 for path in known):
-                continue
-            _fetch(folder, store, f"{place}/{name}", entry.sha256)
-            fetched.append(name)
+            if not any(path.exists() and sha256_of(path) == entry.sha256 for path in known):
+                _fetch(folder, store, f"{place}/{name}", entry.sha256)
+                fetched.append(name)
     return fetched
 
 
@@ -134,30 +128,19 @@ def fetch_manifests(folder: Path, store: Store, hours_ms: Iterable[int]) -> None
     """Manifests of hours that are not here at all: a home that was lost."""
     for hour in hours_ms:
         name = f"{MANIFEST}/{hour_name(hour)}.jsonl"
-        folder_of, _, file = name.rpartition("/")
-        if not (folder / name).exists() and file in store.sizes(folder_of):
-            _place(folder, store, name)
+        day, _, file = name.rpartition("/")
+        if not (folder / name).exists() and file in store.sizes(day):
+            _fetch(folder, store, name, None)
 
 
-def _fetch(folder: Path, store: Store, name: str, sha256: str) -> None:
-    draft = folder / FETCHING / Path(name).name
+def _fetch(folder: Path, store: Store, name: str, sha256: str | None) -> None:
+    """A file from there to its place; raises ArchiveError where its SHA-256 is another than this."""
+    draft, target = folder / FETCHING / Path(name).name, folder / name
     draft.parent.mkdir(parents=True, exist_ok=True)
     store.get(name, draft)
-    if sha256_of(draft) != sha256:
+    if sha256 is not None and sha256_of(draft) != sha256:
         draft.unlink()
         raise ArchiveError(f"{name} is not whole in the second place either: its bytes are not those written")
-    _settle(folder, draft, name)
-
-
-def _place(folder: Path, store: Store, name: str) -> None:
-    draft = folder / FETCHING / Path(name).name
-    draft.parent.mkdir(parents=True, exist_ok=True)
-    store.get(name, draft)
-    _settle(folder, draft, name)
-
-
-def _settle(folder: Path, draft: Path, name: str) -> None:
-    target = folder / name
     target.parent.mkdir(parents=True, exist_ok=True)
     with locked(folder, writing=True):
         sync(draft)

@@ -1,10 +1,8 @@
-"""The archive: every record of the telemetry topic as it came, in Parquet, the master data set.
+"""The archive's query: every record of the telemetry topic as it came, in Parquet, the master data set.
 
-``<home>/archive/telemetry/date=YYYY-MM-DD/hour=HH/<query>-<batch>-<part>.parquet`` by receive time, UTC: the
-raw bytes with their Kafka coordinates, and index columns that spare a reader the parsing. The names follow
-from the batch alone. A batch that runs again after a crash writes the same files over the old ones, so the
-folder holds each record once at any time: any Parquet reader takes it as it is. What was written stands in
-the manifest, and the jobs read by the one reader, which asks it: infra/archive.
+The raw bytes with their Kafka coordinates, and index columns that spare a reader the parsing. The names of
+files follow from the batch alone: a batch that runs again after a crash writes the same files over the old
+ones, so the folder holds each record once at any time.
 """
 
 from __future__ import annotations
@@ -39,13 +37,7 @@ QUARANTINE_COLUMNS: Final = (*COORDINATES, *IDENTITY, "t0_ms", "received_at", "v
 class ArchiveSink:
     """foreachBatch writer: files first, then the batch's late and quarantined frames in one transaction."""
 
-    def __init__(
-        self,
-        database: Database,
-        claims: BatchClaims,
-        folder: Path,
-        limits: ClockLimits,
-    ) -> None:
+    def __init__(self, database: Database, claims: BatchClaims, folder: Path, limits: ClockLimits) -> None:
         self._database = database
         self._claims = claims
         self._folder = folder
@@ -83,15 +75,14 @@ def write_staged(batch: DataFrame, staging: Path, limits: ClockLimits) -> pa.Tab
 
 
 def publish(staging: Path, folder: Path, stem: str) -> None:
-    """Move the staged files to their places; each becomes visible whole, over any copy of an earlier run."""
-    for part, path in enumerate(staged_files(staging)):
+    """Move the staged files to their places; each becomes visible whole, over any copy of an earlier run.
+
+    Their order, and so their names, is the same when the batch runs again.
+    """
+    staged = staging.glob("date=*/hour=*/*.parquet")
+    for part, path in enumerate(sorted(staged, key=lambda path: (path.parent, path.name[:10]))):
         hour_ms = hour_of(path.parent)
         assert hour_ms is not None
         place(folder.parent, hour_ms, path, f"{stem}-{part:03d}.parquet")
     if staging.exists():  # a batch without records wrote nothing
         shutil.rmtree(staging)
-
-
-def staged_files(staging: Path) -> list[Path]:
-    """Parquet files below ``staging``, in an order that a second run of the batch repeats."""
-    return sorted(staging.glob("date=*/hour=*/*.parquet"), key=lambda path: (path.parent, path.name[:10]))

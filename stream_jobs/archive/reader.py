@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,20 +23,18 @@ from stream_jobs.archive.manifest import (
     PACKED,
     TELEMETRY,
     Entry,
-    HourState,
     archive_of,
-    day_span,
-    days_of,
     hour_name,
     hour_of,
     hours_listed,
+    hours_of_date,
     locked,
     read_hour,
 )
 
 DAY_SUMMARY: Final = "run.json"
 """In a generated day: its files with their sizes, in the place of a manifest."""
-NAMED_AT_MOST: Final = 5
+MOST_NAMED: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +45,6 @@ class ArchiveFile:
     hour_ms: int
     entry: Entry | None
 
-    @property
-    def rows(self) -> int | None:
-        """Its records, where the manifest says."""
-        return None if self.entry is None else self.entry.rows
-
 
 def files(folder: Path, since_ms: int | None = None, until_ms: int | None = None) -> list[ArchiveFile]:
     """Files with records received in [since, until); None: without a bound. Raises ArchiveError.
@@ -58,12 +52,17 @@ def files(folder: Path, since_ms: int | None = None, until_ms: int | None = None
     ``folder`` is ``archive_of(home)`` or a generated day. The first and the last files may hold records
     beyond the bounds too: filter by ``received_ms``.
     """
-    wanted = [
-        hour
-        for hour in hours(folder)
-        if (until_ms is None or hour < until_ms) and (since_ms is None or hour + HOUR_MS > since_ms)
-    ]
-    return [file for file in of_hours(folder, wanted) if _reaches(file, since_ms, until_ms)]
+    first_ms = 0 if since_ms is None else since_ms
+    end_ms = 1 << 62 if until_ms is None else until_ms
+    wanted = (hour for hour in hours(folder) if hour < end_ms and hour + HOUR_MS > first_ms)
+    return [file for file in of_hours(folder, wanted) if _reaches(file.entry, first_ms, end_ms)]
+
+
+def _reaches(entry: Entry | None, since_ms: int, until_ms: int) -> bool:
+    if entry is None or entry.received_ms is None:
+        return entry is None
+    first, last = entry.received_ms
+    return first < until_ms and last >= since_ms
 
 
 def of_hours(folder: Path, hours_ms: Iterable[int]) -> list[ArchiveFile]:
@@ -75,21 +74,48 @@ def of_hours(folder: Path, hours_ms: Iterable[int]) -> list[ArchiveFile]:
 
 
 def examined(folder: Path, hours_ms: Iterable[int]) -> tuple[list[ArchiveFile], list[str]]:
-    """The same, damaged files too, and what is wrong with those."""
-    sizes = {name: file["bytes"] for name, file in day_files(folder).items()}
+    """The same, damaged files too, and what is wrong with those as far as their sizes say."""
+    day_sizes = {name: file["bytes"] for name, file in day_files(folder).items()}
     found: list[ArchiveFile] = []
     damage: list[str] = []
     with locked(folder, writing=False):
         for hour in sorted(set(hours_ms)):
-            state = read_hour(folder, hour)
-            listed = _listed(folder, hour, state)
+            listed = _listed(folder, hour)
             found += listed
-            damage += _damage(folder, hour, listed, sizes)
+            for file in listed:
+                damage += [] if file.entry is None else _compared(file.path, file.entry.bytes)
+            prefix = f"{TELEMETRY}/{hour_name(hour)}/"
+            for name, size in day_sizes.items():
+                damage += _compared(folder / name, size) if name.startswith(prefix) else []
     return found, damage
 
 
+def _listed(folder: Path, hour_ms: int) -> list[ArchiveFile]:
+    """Files of an hour: those that the manifest names, and those that it does not know.
+
+    A packed one waits in ``.packed`` until the old ones have gone.
+    """
+    state = read_hour(folder, hour_ms)
+    place, aside = (folder / root / hour_name(hour_ms) for root in (TELEMETRY, PACKED))
+    seen = {entry.name for entry in os.scandir(place)} if place.is_dir() else set()
+    others = {name for name in seen if name.endswith(".parquet") and name not in state.replaced_ms}
+    found = []
+    for name in sorted(others | state.files.keys()):
+        waits = name in state.packed_ms and name in state.files and name not in seen
+        found.append(ArchiveFile((aside if waits else place) / name, hour_ms, state.files.get(name)))
+    return found
+
+
+def _compared(path: Path, size: int) -> list[str]:
+    try:
+        found = path.stat().st_size
+    except FileNotFoundError:
+        return [f"{path} is missing"]
+    return [] if found == size else [f"{path} has {found} bytes, {size} were written"]
+
+
 def paths(folder: Path, since_ms: int | None = None, until_ms: int | None = None) -> list[str]:
-    """The same as names, for DuckDB and Spark."""
+    """``files`` as names, for DuckDB and Spark."""
     return [str(file.path) for file in files(folder, since_ms, until_ms)]
 
 
@@ -99,95 +125,42 @@ def hours(folder: Path) -> list[int]:
     return sorted({hour for hour in found if hour is not None} | hours_listed(folder))
 
 
-def of_day(home: Path, day: str) -> tuple[Path, list[ArchiveFile]]:
-    """Folder and files of a day: a generated day of that name, else that date of the live archive (UTC).
+def hours_of_day(home: Path, day: str) -> tuple[Path, list[int]]:
+    """Folder and hours (ms) of a day: a generated day of that name, else that date of the live archive (UTC).
 
     Raises ConfigError where neither is there, naming what is.
     """
-    folder, wanted = hours_of_day(home, day)
-    return folder, of_hours(folder, wanted)
-
-
-def hours_of_day(home: Path, day: str) -> tuple[Path, list[int]]:
-    """The same, its hours (ms) only."""
     made = home.absolute() / "days" / day
     if (made / DAY_SUMMARY).exists():
         return made, hours(made)
     live = archive_of(home)
-    generated = sorted(path.parent.name for path in (home / "days").glob(f"*/{DAY_SUMMARY}"))
+    generated = _names({path.parent.name for path in (home / "days").glob(f"*/{DAY_SUMMARY}")})
     try:
-        span = day_span(day)
+        wanted = hours_of_date(day)
     except ConfigError as error:
-        raise ConfigError(f"{error}, or one of the generated days: {_names(generated)}") from error
-    found = [hour for hour in hours(live) if span[0] <= hour < span[1]]
+        raise ConfigError(f"{error}, or one of the generated days: {generated}") from error
+    there = hours(live)
+    found = [hour for hour in there if hour in wanted]
     if not found:
-        stored = days_of(hours(live))
+        stored = _names({f"{datetime.fromtimestamp(h / 1000, UTC):%Y-%m-%d}" for h in there})
         raise ConfigError(
-            f"no records of {day} in {live}. Days that are there: {_names(stored)}; "
-            f"generated: {_names(generated)}"
+            f"no records of {day} in {live}. Days that are there: {stored}; generated: {generated}"
         )
     return live, found
 
 
+def _names(found: set[str]) -> str:
+    return ", ".join(sorted(found)) or "none"
+
+
 def damaged(folder: Path, damage: list[str]) -> ArchiveError:
     """The error of files that are not as they were written."""
-    more = len(damage) - NAMED_AT_MOST
-    text = "; ".join(damage[:NAMED_AT_MOST]) + (f"; and {more} more" if more > 0 else "")
+    more = len(damage) - MOST_NAMED
+    text = "; ".join(damage[:MOST_NAMED]) + (f"; and {more} more" if more > 0 else "")
     return ArchiveError(
         f"the archive {folder} is damaged: {text}. Put the files back from a copy, or see what is whole: "
         "odograph archive verify"
     )
-
-
-def _names(found: Iterable[str]) -> str:
-    return ", ".join(found) or "none"
-
-
-def _reaches(file: ArchiveFile, since_ms: int | None, until_ms: int | None) -> bool:
-    if file.entry is None:
-        return True
-    if file.entry.received_ms is None:
-        return False
-    first, last = file.entry.received_ms
-    return (until_ms is None or first < until_ms) and (since_ms is None or last >= since_ms)
-
-
-def _listed(folder: Path, hour_ms: int, state: HourState) -> list[ArchiveFile]:
-    """Files of an hour: those that the manifest names, and those that it does not know."""
-    place = folder / TELEMETRY / hour_name(hour_ms)
-    seen = {entry.name for entry in os.scandir(place)} if place.is_dir() else set()
-    known = {name: _path(folder, place, name, state, seen) for name in state.files}
-    others = {
-        name: place / name for name in seen if name.endswith(".parquet") and name not in state.replaced_ms
-    }
-    return [ArchiveFile(p, hour_ms, state.files.get(n)) for n, p in sorted((others | known).items())]
-
-
-def _path(folder: Path, place: Path, name: str, state: HourState, seen: set[str]) -> Path:
-    """Where a file of the manifest lies: a packed one waits aside until the old ones have gone."""
-    waits = name in state.packed_ms and name not in seen
-    return folder / PACKED / place.relative_to(folder / TELEMETRY) / name if waits else place / name
-
-
-def _damage(folder: Path, hour_ms: int, listed: list[ArchiveFile], day_sizes: dict[str, int]) -> list[str]:
-    """What is wrong with files of an hour, as far as their sizes tell."""
-    wrong = []
-    for file in listed:
-        if file.entry is not None:
-            wrong += _compared(file.path, file.entry.bytes)
-    prefix = f"{TELEMETRY}/{hour_name(hour_ms)}/"
-    for name, size in day_sizes.items():
-        if name.startswith(prefix):
-            wrong += _compared(folder / name, size)
-    return wrong
-
-
-def _compared(path: Path, size: int) -> list[str]:
-    try:
-        found = path.stat().st_size
-    except FileNotFoundError:
-        return [f"{path} is missing"]
-    return [] if found == size else [f"{path} has {found} bytes, {size} were written"]
 
 
 def day_files(folder: Path) -> dict[str, dict[str, Any]]:

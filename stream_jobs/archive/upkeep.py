@@ -1,5 +1,10 @@
 """Upkeep of the archive: pack closed hours, expire old ones, let files go when nobody can be reading them.
 
+The stream writes a file a batch: 360 an hour. A packed file holds their records in the same order. It is
+written aside, read back and compared with what it replaces, and counts from the moment when a line of the
+manifest says so. The files that it replaces stay in their places, and it in ``.packed``, until everyone who
+listed them has had ``archive.grace_min``; then ``settle`` changes the places.
+
 Each step is a line of the manifest or can be done again: one that was killed is done again by the next pass.
 """
 
@@ -48,6 +53,16 @@ from stream_jobs.archive.writer import adopt, now_ms, parquet_writer
 MINUTE_MS: Final = 60_000
 UPKEEP_LOCK: Final = ".upkeep.lock"
 SWAP: Final = "swap"
+BATCH_FILE: Final = re.compile(r"(?P<query>.+)-(?P<batch>\d{9})-\d{3}\.parquet")
+"""What the archive query writes. A packed file ends with its number of batches, and is not packed again."""
+GROUP_BYTES: Final = 32 << 20
+"""Records in memory at once, about: they become a row group."""
+READ_ROWS: Final = 8192
+MEMORY: Final = "512MB"
+"""What DuckDB may use to compare."""
+_SUMS: Final = """
+SELECT count(*), sum(hash(record)::hugeint) FROM read_parquet(?, hive_partitioning = false) record
+"""
 
 log = structlog.get_logger("stream_jobs.archive")
 
@@ -101,143 +116,34 @@ def upkeep(folder: Path, rules: Rules) -> int:
         stored = [hour for hour in hours(folder) if _has_work(folder, hour, rules, now)]
         touched = len(expire(folder, stored, rules, now))
         touched += sum(settle(folder, hour, rules.grace_ms, now) for hour in stored)
-        packed = next(iter(compact(folder, stored, rules, now, _log_failure)), None)
+        packed = next(compact(folder, stored, rules, now, _log_failure), None)
     if packed is not None:
         log.info("hour packed", hour=hour_name(packed.hour_ms), files=packed.files_before, rows=packed.rows)
     return touched + (packed is not None)
-
-
-def _has_work(folder: Path, hour_ms: int, rules: Rules, at_ms: int) -> bool:
-    """Whether an hour may have something to do, by its folders alone: most hours of a long archive rest."""
-    place, aside = (folder / root / hour_name(hour_ms) for root in (TELEMETRY, PACKED))
-    names = _names(place)
-    old = rules.keep_ms is not None and hour_ms + HOUR_MS + rules.keep_ms <= at_ms
-    return aside.is_dir() or len([n for n in names if BATCH_FILE.fullmatch(n)]) > 1 or (old and bool(names))
-
-
-def _names(folder: Path) -> list[str]:
-    return [entry.name for entry in os.scandir(folder)] if folder.is_dir() else []
 
 
 def _log_failure(error: ArchiveError) -> None:
     log.error("an hour was not packed", error=str(error))
 
 
-def compact(
-    folder: Path, hours_ms: Iterable[int], rules: Rules, at_ms: int, failed: Callable[[ArchiveError], None]
-) -> Iterator[Packed]:
-    """Pack those of the hours that ended ``pack_after_ms`` ago, hour by hour as it is asked for.
-
-    An hour that cannot be packed is told to ``failed`` and is no reason to leave out the others.
-    """
-    for hour in hours_ms:
-        if hour + HOUR_MS + rules.pack_after_ms > at_ms:
-            continue
-        try:
-            packed = pack_hour(folder, hour, rules.pack_bytes)
-        except ArchiveError as error:
-            failed(error)
-            continue
-        if packed is not None:
-            yield packed
+def _has_work(folder: Path, hour_ms: int, rules: Rules, at_ms: int) -> bool:
+    """Whether an hour may have something to do, by its folders alone: most hours of a long archive rest."""
+    place, aside = _places(folder, hour_ms)
+    names = _names(place)
+    old = rules.keep_ms is not None and hour_ms + HOUR_MS + rules.keep_ms <= at_ms
+    return aside.is_dir() or sum(map(bool, map(BATCH_FILE.fullmatch, names))) > 1 or (old and bool(names))
 
 
-def expire(folder: Path, hours_ms: Iterable[int], rules: Rules, at_ms: int) -> list[int]:
-    """Let the files of hours that ended ``keep_ms`` ago count no more; the hours. They go by ``settle``."""
-    return [hour for hour in due_hours(folder, hours_ms, rules, at_ms) if _expire(folder, hour)]
+def _places(folder: Path, hour_ms: int) -> tuple[Path, Path]:
+    """The hour's folder, and that of packed files which wait."""
+    return folder / TELEMETRY / hour_name(hour_ms), folder / PACKED / hour_name(hour_ms)
 
 
-def due_hours(folder: Path, hours_ms: Iterable[int], rules: Rules, at_ms: int) -> list[int]:
-    """Those of the hours that ended ``keep_ms`` ago and have records."""
-    keep_ms = rules.keep_ms
-    if keep_ms is None:
-        return []
-    old = (hour for hour in hours_ms if hour + HOUR_MS + keep_ms <= at_ms)
-    return [hour for hour in old if of_hours(folder, [hour])]
+def _names(folder: Path) -> set[str]:
+    return {entry.name for entry in os.scandir(folder)} if folder.is_dir() else set()
 
 
-def _expire(folder: Path, hour_ms: int) -> bool:
-    """Whether there was something to let go."""
-    adopt(folder, hour_ms)
-    with locked(folder, writing=True):
-        names = sorted(read_hour(folder, hour_ms).files)
-        append(folder, hour_ms, {"op": "expire", "at_ms": now_ms(), "names": names})
-    log.info("hour expired", hour=hour_name(hour_ms), files=len(names))
-    return bool(names)
-
-
-def settle(folder: Path, hour_ms: int, grace_ms: int, at_ms: int) -> bool:
-    """Let files go that were replaced or expired ``grace_ms`` ago; whether there were any."""
-    place = folder / TELEMETRY / hour_name(hour_ms)
-    state = read_hour(folder, hour_ms)
-    there = set(_names(place))
-    due = {n for n, since in state.replaced_ms.items() if since + grace_ms <= at_ms and n in there}
-    if due:
-        with locked(folder, writing=True):
-            _swap(folder, hour_ms, due, at_ms)
-        shutil.rmtree(folder / PACKING / SWAP, ignore_errors=True)
-    _clear_aside(folder, hour_ms, read_hour(folder, hour_ms), at_ms - grace_ms)
-    return bool(due)
-
-
-def _swap(folder: Path, hour_ms: int, due: set[str], at_ms: int) -> None:
-    """The hour's folder without the files ``due`` and with the packed ones, at once; the lock is held."""
-    place, aside = (folder / root / hour_name(hour_ms) for root in (TELEMETRY, PACKED))
-    state = read_hour(folder, hour_ms)
-    packed = {name: aside / name for name in state.packed_ms if name in state.files}
-    kept = {path.name: path for path in place.iterdir() if path.name not in due}
-    fresh = folder / PACKING / SWAP
-    shutil.rmtree(fresh, ignore_errors=True)
-    fresh.mkdir(parents=True)
-    for name, path in (packed | kept).items():
-        os.link(path, fresh / name)
-    sync(fresh)
-    if not exchanged(place, fresh):
-        _one_by_one(fresh, place, due)
-    sync(place.parent)
-    append(folder, hour_ms, {"op": "swap", "at_ms": at_ms, "names": sorted(packed)})
-    _drop_empty(place)
-
-
-def _one_by_one(fresh: Path, place: Path, due: set[str]) -> None:
-    """Where folders cannot change places: a reader that asks no manifest may see records twice meanwhile."""
-    for path in fresh.iterdir():
-        if not (place / path.name).exists():
-            path.rename(place / path.name)
-    for name in due:
-        (place / name).unlink()
-    sync(place)
-
-
-def _clear_aside(folder: Path, hour_ms: int, state: HourState, before_ms: int) -> None:
-    """Packed files leave ``.packed`` when they have another name in place for long, or count no more."""
-    aside = folder / PACKED / hour_name(hour_ms)
-    for path in aside.iterdir() if aside.is_dir() else ():
-        since = state.replaced_ms.get(path.name, state.swapped_ms.get(path.name))
-        waits = path.name in state.files and since is None
-        if not waits and (since is None or since <= before_ms):
-            path.unlink()
-    _drop_empty(aside)
-
-
-def _drop_empty(hour_folder: Path) -> None:
-    """An hour's folder without files, and its day's without hours."""
-    for folder in (hour_folder, hour_folder.parent):
-        if folder.is_dir() and not any(folder.iterdir()):
-            folder.rmdir()
-
-
-BATCH_FILE: Final = re.compile(r"(?P<query>.+)-(?P<batch>\d{9})-\d{3}\.parquet")
-"""What the archive query writes. A packed file ends with its number of batches, and is not packed again."""
-GROUP_BYTES: Final = 32 << 20
-"""Records in memory at once, about: they become a row group."""
-READ_ROWS: Final = 8192
-_MEMORY: Final = "512MB"
-"""What DuckDB may use to compare."""
-
-_SUMS: Final = """
-SELECT count(*), sum(hash(record)::hugeint) FROM read_parquet(?, hive_partitioning = false) record
-"""
+# Compaction ----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,13 +165,32 @@ class Packed:
         )
 
 
+def compact(
+    folder: Path, hours_ms: Iterable[int], rules: Rules, at_ms: int, failed: Callable[[ArchiveError], None]
+) -> Iterator[Packed]:
+    """Pack those of the hours that ended ``pack_after_ms`` ago, hour by hour as it is asked for.
+
+    An hour that cannot be packed is given to ``failed`` and is no reason to leave out the others.
+    """
+    for hour in hours_ms:
+        if hour + HOUR_MS + rules.pack_after_ms > at_ms:
+            continue
+        try:
+            packed = pack_hour(folder, hour, rules.pack_bytes)
+        except ArchiveError as error:
+            failed(error)
+            continue
+        if packed is not None:
+            yield packed
+
+
 def pack_hour(folder: Path, hour_ms: int, target_bytes: int) -> Packed | None:
     """Pack an hour's batch files; None where there is nothing to pack. The caller alone does so.
 
     Raises ArchiveError: a file is damaged, or the disk is full; the hour is then as it was.
     """
     adopt(folder, hour_ms)
-    chunks = list(chosen(of_hours(folder, [hour_ms]), target_bytes))
+    chunks = list(_chunks(of_hours(folder, [hour_ms]), target_bytes))
     if not chunks:
         return None
     try:
@@ -276,7 +201,10 @@ def pack_hour(folder: Path, hour_ms: int, target_bytes: int) -> Packed | None:
             "again; packing needs room for a second copy of the hour"
         ) from error
     sources = [file.entry for chunk in chunks for file in chunk if file.entry is not None]
-    _commit(folder, hour_ms, made, [entry.name for entry in sources])
+    replaces = [entry.name for entry in sources]
+    with locked(folder, writing=True):
+        assert set(replaces) <= set(read_hour(folder, hour_ms).files)
+        append(folder, hour_ms, {"op": "pack", "at_ms": now_ms(), "files": made, "replaces": replaces})
     return Packed(
         hour_ms=hour_ms,
         files_before=len(sources),
@@ -287,53 +215,50 @@ def pack_hour(folder: Path, hour_ms: int, target_bytes: int) -> Packed | None:
     )
 
 
-def chosen(files: Sequence[ArchiveFile], target_bytes: int) -> Iterator[list[ArchiveFile]]:
+def _chunks(files: Sequence[ArchiveFile], target_bytes: int) -> Iterator[list[ArchiveFile]]:
     """Which files become one: those of a query, in order, up to ``target_bytes`` together; two at least."""
-    plain = [file for file in files if BATCH_FILE.fullmatch(file.path.name)]
-    for _, group in groupby(plain, key=_query):
+    named = [(match["query"], file) for file in files if (match := BATCH_FILE.fullmatch(file.path.name))]
+    for _, group in groupby(named, key=lambda each: each[0]):
         chunk: list[ArchiveFile] = []
         size = 0
-        for file in group:
-            bytes_more = 0 if file.entry is None else file.entry.bytes
-            if chunk and size + bytes_more > target_bytes:
+        for _, file in group:
+            more = 0 if file.entry is None else file.entry.bytes
+            if chunk and size + more > target_bytes:
                 yield from [chunk] if len(chunk) > 1 else []
                 chunk, size = [], 0
             chunk.append(file)
-            size += bytes_more
+            size += more
         yield from [chunk] if len(chunk) > 1 else []
-
-
-def _query(file: ArchiveFile) -> str:
-    found = BATCH_FILE.fullmatch(file.path.name)
-    assert found is not None
-    return found["query"]
 
 
 def _packed(folder: Path, hour_ms: int, chunk: Sequence[ArchiveFile]) -> Entry:
     """The packed file of a chunk, in ``.packed``, compared and on the disk."""
-    sources = [sound(file) for file in chunk]
+    for file in chunk:
+        if file.entry is not None and sha256_of(file.path) != file.entry.sha256:
+            raise ArchiveError(
+                f"{file.path} has other bytes than were written (SHA-256); put it back from a copy"
+            )
+    sources = [file.path for file in chunk]
     name = f"{sources[0].name.removesuffix('.parquet')}-packed-{len(sources)}.parquet"
     draft = folder / PACKING / name
     draft.parent.mkdir(parents=True, exist_ok=True)
-    join(sources, draft)
-    _compare(sources, draft)
+    _join(sources, draft)
+    before, after = _content(sources), _content([draft])
+    if before != after:
+        raise ArchiveError(
+            f"{draft} has not the records of the {len(sources)} files it was made of ({after[0]} for "
+            f"{before[0]}): nothing was replaced. Verify the hour: odograph archive verify"
+        )
     entry = described(draft, name)
     sync(draft)
-    target = folder / PACKED / hour_name(hour_ms) / name
+    target = _places(folder, hour_ms)[1] / name
     target.parent.mkdir(parents=True, exist_ok=True)
     draft.replace(target)
     sync(target.parent)
     return entry
 
 
-def sound(file: ArchiveFile) -> Path:
-    """The path of a file that has the bytes that were written. Raises ArchiveError for another."""
-    if file.entry is None or sha256_of(file.path) == file.entry.sha256:
-        return file.path
-    raise ArchiveError(f"{file.path} has other bytes than were written (SHA-256); put it back from a copy")
-
-
-def join(sources: Sequence[Path], target: Path) -> None:
+def _join(sources: Sequence[Path], target: Path) -> None:
     """Write the records of ``sources`` into ``target`` in their order; some MiB of them are in memory."""
     schema = pq.read_schema(sources[0])
     with parquet_writer(target, schema) as file:
@@ -355,46 +280,104 @@ def _batches(sources: Sequence[Path], schema: pa.Schema) -> Iterator[pa.RecordBa
             yield from file.iter_batches(READ_ROWS)
 
 
-def _compare(sources: Sequence[Path], packed: Path) -> None:
-    """Raises ArchiveError unless both hold the same records, each as often."""
-    before, after = content(sources), content([packed])
-    if before != after:
-        raise ArchiveError(
-            f"{packed} has not the records of the {len(sources)} files it was made of ({after[0]} for "
-            f"{before[0]}): nothing was replaced. Verify the hour: odograph archive verify"
-        )
-
-
-def content(files: Sequence[Path]) -> tuple[Any, ...]:
+def _content(files: Sequence[Path]) -> tuple[Any, ...]:
     """Records of ``files`` and the sum of their hashes over all columns: the order is of no account."""
-    with connected(_MEMORY) as connection:
-        row = connection.execute(_SUMS, [[str(path) for path in files]]).fetchone()
-    assert row is not None
+    with connected(MEMORY) as connection:
+        (row,) = connection.execute(_SUMS, [[str(path) for path in files]]).fetchall()
     return tuple(row)
 
 
-def _commit(folder: Path, hour_ms: int, made: Sequence[Entry], replaces: Sequence[str]) -> None:
-    """From this line on the packed files count, and the others do not."""
-    with locked(folder, writing=True):
-        assert set(replaces) <= set(read_hour(folder, hour_ms).files)
-        line = {"op": "pack", "at_ms": now_ms(), "files": [e.as_json() for e in made], "replaces": replaces}
-        append(folder, hour_ms, line)
+# Expiry and grace ----------------------------------------------------------------------------------------
 
 
-_AT_FDCWD: Final = -100
-_RENAME_EXCHANGE: Final = 2
-"""linux/fs.h, since Linux 3.15: ext4, XFS, Btrfs, tmpfs."""
-_UNKNOWN: Final = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP)
+def expire(folder: Path, hours_ms: Iterable[int], rules: Rules, at_ms: int) -> list[int]:
+    """Let the files of hours that ended ``keep_ms`` ago count no more; the hours. They go by ``settle``."""
+    expired = []
+    for hour in due_hours(folder, hours_ms, rules, at_ms):
+        adopt(folder, hour)
+        with locked(folder, writing=True):
+            names = sorted(read_hour(folder, hour).files)
+            append(folder, hour, {"op": "expire", "at_ms": now_ms(), "names": names})
+        log.info("hour expired", hour=hour_name(hour), files=len(names))
+        expired += [hour] if names else []
+    return expired
+
+
+def due_hours(folder: Path, hours_ms: Iterable[int], rules: Rules, at_ms: int) -> list[int]:
+    """Those of the hours that ended ``keep_ms`` ago and have records."""
+    if rules.keep_ms is None:
+        return []
+    until_ms = at_ms - HOUR_MS - rules.keep_ms
+    return [hour for hour in hours_ms if hour <= until_ms and of_hours(folder, [hour])]
+
+
+def settle(folder: Path, hour_ms: int, grace_ms: int, at_ms: int) -> bool:
+    """Let files go that were replaced or expired ``grace_ms`` ago; whether there were any."""
+    place, aside = _places(folder, hour_ms)
+    state = read_hour(folder, hour_ms)
+    there = _names(place)
+    due = {n for n, since in state.replaced_ms.items() if since + grace_ms <= at_ms and n in there}
+    if due:
+        with locked(folder, writing=True):
+            _swap(folder, hour_ms, due, at_ms)
+        shutil.rmtree(folder / PACKING / SWAP, ignore_errors=True)
+    _clear_aside(aside, read_hour(folder, hour_ms), at_ms - grace_ms)
+    return bool(due)
+
+
+def _swap(folder: Path, hour_ms: int, due: set[str], at_ms: int) -> None:
+    """The hour's folder without the files ``due`` and with the packed ones, at once; the lock is held."""
+    place, aside = _places(folder, hour_ms)
+    state = read_hour(folder, hour_ms)
+    packed = {name: aside / name for name in state.packed_ms if name in state.files}
+    kept = {path.name: path for path in place.iterdir() if path.name not in due}
+    fresh = folder / PACKING / SWAP
+    shutil.rmtree(fresh, ignore_errors=True)
+    fresh.mkdir(parents=True)
+    for name, path in (packed | kept).items():
+        os.link(path, fresh / name)
+    sync(fresh)
+    if not exchanged(place, fresh):  # a reader that asks no manifest may see records twice meanwhile
+        for path in fresh.iterdir():
+            if not (place / path.name).exists():
+                path.rename(place / path.name)
+        for name in due:
+            (place / name).unlink()
+        sync(place)
+    sync(place.parent)
+    append(folder, hour_ms, {"op": "swap", "at_ms": at_ms, "names": sorted(packed)})
+    _drop_empty(place)
 
 
 def exchanged(one: Path, other: Path) -> bool:
-    """Whether both changed places; False where kernel or file system cannot do it. Raises OSError."""
+    """Let two folders change places at once, so that nobody ever sees neither or both.
+
+    False where kernel or file system cannot do it. Raises OSError.
+    """
+    at_cwd, exchange = -100, 2  # linux/fs.h, since Linux 3.15: ext4, XFS, Btrfs, tmpfs
     rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if rename is None:
         return False
-    if not rename(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE):
+    if not rename(at_cwd, os.fsencode(one), at_cwd, os.fsencode(other), exchange):
         return True
     error = ctypes.get_errno()
-    if error in _UNKNOWN:
+    if error in (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP):
         return False
     raise OSError(error, os.strerror(error), str(one), None, str(other))
+
+
+def _clear_aside(aside: Path, state: HourState, before_ms: int) -> None:
+    """Packed files leave ``.packed`` when they have another name in place for long, or count no more."""
+    for path in aside.iterdir() if aside.is_dir() else ():
+        since = state.replaced_ms.get(path.name, state.swapped_ms.get(path.name))
+        waits = path.name in state.files and since is None
+        if not waits and (since is None or since <= before_ms):
+            path.unlink()
+    _drop_empty(aside)
+
+
+def _drop_empty(hour_folder: Path) -> None:
+    """An hour's folder without files, and its day's without hours."""
+    for folder in (hour_folder, hour_folder.parent):
+        if folder.is_dir() and not any(folder.iterdir()):
+            folder.rmdir()

@@ -2,22 +2,23 @@
 
 A file is checked by its size and SHA-256. Every offset of a topic partition between the first and the last
 that is archived must be there once: Kafka numbers them without gaps. A generated day is checked against its
-run.json.
+run.json. And what ``odograph archive`` prints.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
 from infra.clients.duck import connected
-from stream_jobs.archive.manifest import Offsets, hour_name, locked, read_hour, sha256_of
+from stream_jobs.archive.manifest import hour_name, locked, read_hour, sha256_of
 from stream_jobs.archive.reader import ArchiveFile, day_files, examined, hours
 
+MIB: Final = 1 << 20
 _HOLES: Final = """
 SELECT log_offset + 1, following - 1
 FROM (SELECT log_offset, lead(log_offset) OVER (ORDER BY log_offset) AS following
@@ -54,56 +55,50 @@ class Verdict:
 def verified(folder: Path, hours_ms: Sequence[int] | None, quick: bool) -> Verdict:
     """Examine these hours, or all; ``quick``: sizes only, and offsets by the manifest alone."""
     wanted = hours(folder) if hours_ms is None else hours_ms
-    verdict = Verdict()
-    found, verdict.damage = examined(folder, wanted)
-    written = {file.path: file.entry for file in found if file.entry is not None}
-    expected = {p: (e.bytes, e.sha256) for p, e in written.items()} | day_digests(folder, found)
-    if not quick:
-        verdict.damage += [f"{path} has other bytes than were written" for path in other_bytes(expected)]
-    verdict.unlisted = [file.path for file in found if file.path not in expected]
-    verdict.files = len(expected)
-    verdict.bytes = sum(size for size, _ in expected.values())
-    verdict.rows = sum(entry.rows for entry in written.values())
-    with locked(folder, writing=False):
-        verdict.expired_rows = sum(read_hour(folder, hour).expired_rows for hour in wanted)
-    verdict.log = list(log_faults(found, exact=not quick and not verdict.damage))
-    return verdict
-
-
-def other_bytes(expected: Mapping[Path, tuple[int, str]]) -> Iterator[Path]:
-    """Files of the right size with another SHA-256: those of another size are told already."""
-    for path, (size, digest) in expected.items():
-        if path.exists() and path.stat().st_size == size and sha256_of(path) != digest:
-            yield path
-
-
-def day_digests(folder: Path, files: Iterable[ArchiveFile]) -> dict[Path, tuple[int, str]]:
-    """Sizes and SHA-256 of the files of a generated day; none in the live archive."""
+    found, damage = examined(folder, wanted)
+    entries = [file.entry for file in found if file.entry is not None]
+    expected = {file.path: (file.entry.bytes, file.entry.sha256) for file in found if file.entry is not None}
     summary = day_files(folder)
-    names = {file.path: file.path.relative_to(folder).as_posix() for file in files}
-    return {p: (summary[n]["bytes"], summary[n]["sha256"]) for p, n in names.items() if n in summary}
+    for path in (file.path for file in found) if summary else ():
+        listed = summary.get(path.relative_to(folder).as_posix())
+        expected |= {} if listed is None else {path: (listed["bytes"], listed["sha256"])}
+    for path, (size, digest) in {} if quick else expected.items():
+        # Those of another size are in ``damage`` already.
+        if path.exists() and path.stat().st_size == size and sha256_of(path) != digest:
+            damage.append(f"{path} has other bytes than were written")
+    with locked(folder, writing=False):
+        expired_rows = sum(read_hour(folder, hour).expired_rows for hour in wanted)
+    return Verdict(
+        files=len(expected),
+        rows=sum(entry.rows for entry in entries),
+        bytes=sum(size for size, _ in expected.values()),
+        expired_rows=expired_rows,
+        unlisted=[file.path for file in found if file.path not in expected],
+        damage=damage,
+        log=list(_log_faults(found, exact=not quick and not damage)),
+    )
 
 
-def log_faults(files: Sequence[ArchiveFile], exact: bool) -> Iterator[str]:
+def _log_faults(files: Sequence[ArchiveFile], exact: bool) -> Iterator[str]:
     """Offsets that are in no file, or in two; ``exact``: looked up in the files where counts do not fit."""
-    by_partition: dict[tuple[str, int], list[Offsets]] = defaultdict(list)
+    by_partition = defaultdict(list)
     for file in files:
         for offsets in file.entry.offsets if file.entry is not None else ():
-            by_partition[offsets.topic, offsets.partition].append(offsets)
+            by_partition[offsets.topic, offsets.partition].append((offsets, str(file.path)))
     for (topic, partition), found in sorted(by_partition.items()):
-        spans = joined((o.first, o.last) for o in found)
+        spans = joined((o.first, o.last) for o, _ in found)
         covered = sum(last - first + 1 for first, last in spans)
-        count = sum(o.count for o in found)
+        count = sum(o.count for o, _ in found)
+        name = f"{topic}-{partition}"
         if len(spans) == 1 and covered == count:
             continue
-        holding = [str(f.path) for f in files if f.entry is not None and _holds(f, topic, partition)]
-        name = f"{topic}-{partition}"
-        yield from _exact(name, holding, topic, partition) if exact else _counted(name, spans, covered, count)
-
-
-def _holds(file: ArchiveFile, topic: str, partition: int) -> bool:
-    assert file.entry is not None
-    return any((o.topic, o.partition) == (topic, partition) for o in file.entry.offsets)
+        if exact:
+            yield from _exact_faults(name, [[path for _, path in found], topic, partition])
+            continue
+        for before, after in pairwise(spans):
+            yield f"{name}: offsets {before[1] + 1} to {after[0] - 1} are in no file"
+        if count != covered:
+            yield f"{name}: {count} records for {covered} offsets"
 
 
 def joined(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -117,67 +112,12 @@ def joined(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     return found
 
 
-def _counted(name: str, spans: Sequence[tuple[int, int]], covered: int, count: int) -> Iterator[str]:
-    for before, after in pairwise(spans):
-        yield f"{name}: offsets {before[1] + 1} to {after[0] - 1} are in no file"
-    if count != covered:
-        yield f"{name}: {count} records for {covered} offsets"
-
-
-def _exact(name: str, files: list[str], topic: str, partition: int) -> Iterator[str]:
-    values = [files, topic, partition]
+def _exact_faults(name: str, where: list[Any]) -> Iterator[str]:
     with connected() as connection:
-        for first, last in connection.execute(_HOLES, values).fetchall():
+        for first, last in connection.execute(_HOLES, where).fetchall():
             yield f"{name}: offsets {first} to {last} are in no file"
-        for first, last, count in connection.execute(_TWICE, values).fetchall():
+        for first, last, count in connection.execute(_TWICE, where).fetchall():
             yield f"{name}: {count} offsets from {first} to {last} are there twice"
-
-
-MIB = 1 << 20
-
-
-def hours_of(folder: Path, hours_ms: Sequence[int]) -> list[dict[str, Any]]:
-    """A line an hour; ``rows`` is None where a file has no line in the manifest."""
-    lines = []
-    for hour in hours_ms:
-        found, damage = examined(folder, [hour])
-        with locked(folder, writing=False):
-            state = read_hour(folder, hour)
-        rows = [file.rows for file in found if file.rows is not None]
-        lines.append({
-            "hour": hour_name(hour).replace("/hour=", "T").removeprefix("date=") + "Z",
-            "files": len(found),
-            "packed": sum(name in state.packed_ms for name in state.files),
-            "rows": sum(rows) if len(rows) == len(found) else None,
-            "bytes": sum(file.path.stat().st_size for file in found if file.path.exists()),
-            "expired_rows": state.expired_rows,
-            "damage": damage,
-        })  # fmt: skip
-    return lines
-
-
-def hours_text(folder: Path, lines: Sequence[dict[str, Any]]) -> str:
-    """A table of hours with a sum below."""
-    if not lines:
-        return f"no records in {folder}"
-    head = f"{'hour of receipt':<16}{'files':>7}{'packed':>8}{'records':>13}{'MiB':>10}  "
-    body = [
-        f"{line['hour']:<16}{line['files']:>7}{line['packed']:>8}{_count(line['rows']):>13}"
-        f"{line['bytes'] / MIB:>10.1f}  {_remark(line)}".rstrip()
-        for line in lines
-    ]
-    files, size = sum(line["files"] for line in lines), sum(line["bytes"] for line in lines)
-    rows = sum(line["rows"] or 0 for line in lines)
-    return "\n".join([head.rstrip(), *body, f"{'sum':<16}{files:>7}{'':>8}{rows:>13,}{size / MIB:>10.1f}"])
-
-
-def _count(rows: int | None) -> str:
-    return "not known" if rows is None else f"{rows:,}"
-
-
-def _remark(line: dict[str, Any]) -> str:
-    expired = f"{line['expired_rows']:,} records expired" if line["expired_rows"] else ""
-    return "; ".join(filter(None, [expired, *line["damage"]]))
 
 
 def verdict_json(verdict: Verdict) -> dict[str, Any]:
@@ -200,3 +140,38 @@ def verdict_text(folder: Path, verdict: Verdict) -> str:
         f"{folder}: {word}; {verdict.files:,} files, {verdict.rows:,} records, {verdict.bytes / MIB:,.1f} MiB"
     )
     return "\n".join(lines)
+
+
+def hours_json(folder: Path, hours_ms: Sequence[int]) -> list[dict[str, Any]]:
+    """An object an hour; ``rows`` is None where a file has no line in the manifest."""
+    lines = []
+    for hour in hours_ms:
+        found, damage = examined(folder, [hour])
+        with locked(folder, writing=False):
+            state = read_hour(folder, hour)
+        rows = [file.entry.rows for file in found if file.entry is not None]
+        lines.append({
+            "hour": hour_name(hour).replace("/hour=", "T").removeprefix("date=") + "Z",
+            "files": len(found),
+            "packed": sum(name in state.packed_ms for name in state.files),
+            "rows": sum(rows) if len(rows) == len(found) else None,
+            "bytes": sum(file.path.stat().st_size for file in found if file.path.exists()),
+            "expired_rows": state.expired_rows,
+            "damage": damage,
+        })  # fmt: skip
+    return lines
+
+
+def hours_text(folder: Path, lines: Sequence[dict[str, Any]]) -> str:
+    """A table of hours with a sum below."""
+    if not lines:
+        return f"no records in {folder}"
+    table = [f"{'hour of receipt':<16}{'files':>7}{'packed':>8}{'records':>13}{'MiB':>10}"]
+    for line in lines:
+        rows = "not known" if line["rows"] is None else f"{line['rows']:,}"
+        expired = f"{line['expired_rows']:,} records expired" if line["expired_rows"] else ""
+        remark = "; ".join(filter(None, [expired, *line["damage"]]))
+        counts = f"{line['hour']:<16}{line['files']:>7}{line['packed']:>8}{rows:>13}"
+        table.append(f"{counts}{line['bytes'] / MIB:>10.1f}  {remark}".rstrip())
+    files, size, total = (sum(line[name] or 0 for line in lines) for name in ("files", "bytes", "rows"))
+    return "\n".join([*table, f"{'sum':<16}{files:>7}{'':>8}{total:>13,}{size / MIB:>10.1f}"])

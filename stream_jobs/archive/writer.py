@@ -1,4 +1,7 @@
-"""Files come into the archive: whole, once, and with a line in the manifest."""
+"""Records into Parquet by hour (in Python workers), and finished files into the archive.
+
+A record's bytes go from Kafka to the file as they are; only its head is read, for the verdict and the index.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,6 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
@@ -32,47 +34,6 @@ from stream_jobs.archive.reader import of_hours
 from stream_jobs.frames import heads
 from stream_jobs.frames.head_reading import read_heads
 
-log = structlog.get_logger("stream_jobs.archive")
-
-
-def place(folder: Path, hour_ms: int, staged: Path, name: str) -> bool:
-    """Move a finished file to its place under ``name``, over a copy of an earlier try; whether it was taken.
-
-    A name that was packed or has expired since is refused, and the staged file goes: its records are there
-    already. ``staged`` must lie on the same file system. Raises ArchiveError, OSError.
-    """
-    entry = described(staged, name)
-    sync(staged)
-    target = folder / TELEMETRY / hour_name(hour_ms) / name
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with locked(folder, writing=True):
-        if name in read_hour(folder, hour_ms).replaced_ms:
-            log.warning("archived before, left out", file=name, hour=hour_name(hour_ms))
-            staged.unlink()
-            return False
-        staged.replace(target)
-        sync(target.parent)
-        append(folder, hour_ms, {"op": "add", "at_ms": now_ms(), "file": entry.as_json()})
-    return True
-
-
-def adopt(folder: Path, hour_ms: int) -> list[str]:
-    """Give files that the manifest does not know their lines; their names. Raises ArchiveError."""
-    unknown = [file for file in of_hours(folder, [hour_ms]) if file.entry is None]
-    entries = [described(file.path, file.path.name) for file in unknown]
-    with locked(folder, writing=True):
-        known = read_hour(folder, hour_ms)
-        fresh = [e for e in entries if e.name not in known.files and e.name not in known.replaced_ms]
-        for entry in fresh:
-            append(folder, hour_ms, {"op": "add", "at_ms": now_ms(), "file": entry.as_json()})
-    return [entry.name for entry in fresh]
-
-
-def now_ms() -> int:
-    """For the lines of the manifest."""
-    return time.time_ns() // 1_000_000
-
-
 UNKNOWN: Final = -1
 """Stands for a number that an unreadable record does not give."""
 RECORD: Final = ("topic", "partition", "log_offset", "key", "received_ms", "value")
@@ -82,15 +43,26 @@ EXCEPTION: Final = {
     "verdict": pa.string(), "received_ms": pa.int64(),
 }  # fmt: skip
 """What the database hears of a record whose verdict is not ok."""
+REPEATED: Final = ["topic", "key", "vehicle_id", "verdict"]
+SEARCHED: Final = ["partition", "log_offset", "received_ms", "vehicle_id", "seq", "t0_ms", "verdict"]
+
+log = structlog.get_logger("stream_jobs.archive")
+
+
+def parquet_writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
+    """Writes a file of the archive: a dictionary for what is repeated, statistics for what is searched."""
+    return pq.ParquetWriter(
+        path, schema, compression="zstd", use_dictionary=REPEATED, write_statistics=SEARCHED
+    )
 
 
 def indexed(batch: pa.RecordBatch, limits: ClockLimits) -> pa.Table:
     """Records with the index columns of the archive."""
     table = heads.in_range(read_heads(batch.column("value")))
     verdict = heads.verdicts(table, batch.column("received_ms").to_numpy(), limits, batch.column("key"))
-    span_ms = pc.multiply(pc.subtract(table["n"], 1), table["dt_ms"])
     columns = {name: batch.column(name) for name in RECORD}
     columns["vehicle_id"] = pc.coalesce(table["vehicle_id"], _vehicle(batch.column("key")), "")
+    span_ms = pc.multiply(pc.subtract(table["n"], 1), table["dt_ms"])
     numbers = {"boot_id": table["boot_id"], "seq": table["seq"], "t0_ms": table["t0_ms"]}
     numbers |= {"span_ms": span_ms, "n": table["n"]}
     columns |= {name: pc.fill_null(column, UNKNOWN) for name, column in numbers.items()}
@@ -121,24 +93,47 @@ class HourFiles:
                 hours = table["received_ms"].to_numpy() // HOUR_MS
                 for hour in np.unique(hours).tolist():
                     if hour not in writers:
-                        writers[hour] = files.enter_context(self._writer(hour, table.schema))
+                        path = self.folder / hour_name(hour * HOUR_MS) / "part-00000.parquet"
+                        path.parent.mkdir(parents=True, exist_ok=True)
+                        writers[hour] = files.enter_context(parquet_writer(path, table.schema))
                     writers[hour].write_table(table.filter(pa.array(hours == hour)))
                 exceptions = table.filter(pc.not_equal(table["verdict"], OK)).select([*EXCEPTION])
                 yield from exceptions.to_batches()
 
-    def _writer(self, hour: int, schema: pa.Schema) -> pq.ParquetWriter:
-        received = datetime.fromtimestamp(hour * HOUR_MS / 1000, UTC)
-        path = self.folder / f"{received:date=%Y-%m-%d}" / f"{received:hour=%H}" / "part-00000.parquet"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        return parquet_writer(path, schema)
+
+def place(folder: Path, hour_ms: int, staged: Path, name: str) -> bool:
+    """Move a finished file to its place under ``name``, over a copy of an earlier try; whether it was taken.
+
+    A name that was packed or has expired since is refused, and the staged file goes: its records are there
+    already. ``staged`` must lie on the same file system. Raises ArchiveError, OSError.
+    """
+    entry = described(staged, name)
+    sync(staged)
+    target = folder / TELEMETRY / hour_name(hour_ms) / name
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with locked(folder, writing=True):
+        if name in read_hour(folder, hour_ms).replaced_ms:
+            log.warning("archived before, left out", file=name, hour=hour_name(hour_ms))
+            staged.unlink()
+            return False
+        staged.replace(target)
+        sync(target.parent)
+        append(folder, hour_ms, {"op": "add", "at_ms": now_ms(), "file": entry})
+    return True
 
 
-REPEATED: Final = ["topic", "key", "vehicle_id", "verdict"]
-INDEXED: Final = ["partition", "log_offset", "received_ms", "vehicle_id", "seq", "t0_ms", "verdict"]
+def adopt(folder: Path, hour_ms: int) -> list[str]:
+    """Give files that the manifest does not know their lines; their names. Raises ArchiveError."""
+    unknown = [file for file in of_hours(folder, [hour_ms]) if file.entry is None]
+    entries = [described(file.path, file.path.name) for file in unknown]
+    with locked(folder, writing=True):
+        known = read_hour(folder, hour_ms)
+        fresh = [e for e in entries if e.name not in known.files and e.name not in known.replaced_ms]
+        for entry in fresh:
+            append(folder, hour_ms, {"op": "add", "at_ms": now_ms(), "file": entry})
+    return [entry.name for entry in fresh]
 
 
-def parquet_writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
-    """A writer of a file of the archive."""
-    return pq.ParquetWriter(
-        path, schema, compression="zstd", use_dictionary=REPEATED, write_statistics=INDEXED
-    )
+def now_ms() -> int:
+    """For the lines of the manifest."""
+    return time.time_ns() // 1_000_000

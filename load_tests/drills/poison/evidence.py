@@ -323,7 +323,7 @@ def _put(folder: Path, hour: int, path: Path, new: Path, name: str) -> None:
     with locked(folder, writing=True):
         entry = described(new, name)
         new.replace(path)
-        append(folder, hour, {"op": "add", "file": entry.as_json()})
+        append(folder, hour, {"op": "add", "file": entry})
 
 
 def balances_what_flows() -> None:

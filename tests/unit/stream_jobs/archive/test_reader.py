@@ -70,9 +70,9 @@ def test_a_line_cut_short_by_a_crash_is_not_believed_and_spoils_no_other(tmp_pat
 def test_files_older_than_the_manifest_are_read_and_can_be_adopted(tmp_path: Path) -> None:
     batches(tmp_path, 2)
     manifest_of(tmp_path, TEN).unlink()
-    assert [file.rows for file in reader.files(tmp_path)] == [None, None]
+    assert [file.entry for file in reader.files(tmp_path)] == [None, None]
     assert len(adopt(tmp_path, TEN)) == 2
-    assert [file.rows for file in reader.files(tmp_path)] == [4, 4]
+    assert [file.entry.rows for file in reader.files(tmp_path) if file.entry] == [4, 4]
     assert adopt(tmp_path, TEN) == []
 
 
@@ -82,11 +82,10 @@ def test_an_unknown_day_is_refused_with_the_days_that_are_there(tmp_path: Path) 
     made.mkdir(parents=True)
     (made / "run.json").write_bytes(orjson.dumps({"files": {}}))
     with pytest.raises(ConfigError, match=r"no records of 2026-11-20.*1970-01-01; generated: monday"):
-        reader.of_day(tmp_path, "2026-11-20")
+        reader.hours_of_day(tmp_path, "2026-11-20")
     with pytest.raises(ConfigError, match=r"'tuesday' is no day.*generated days: monday"):
-        reader.of_day(tmp_path, "tuesday")
-    folder, files = reader.of_day(tmp_path, "1970-01-01")
-    assert (folder, len(files)) == (tmp_path / "archive", 1)
+        reader.hours_of_day(tmp_path, "tuesday")
+    assert reader.hours_of_day(tmp_path, "1970-01-01") == (tmp_path / "archive", [TEN])
 
 
 def test_a_generated_day_is_checked_against_its_own_summary(tmp_path: Path) -> None:
@@ -95,7 +94,8 @@ def test_a_generated_day_is_checked_against_its_own_summary(tmp_path: Path) -> N
     manifest_of(made, TEN).unlink()
     size = (made / FIRST).stat().st_size
     (made / "run.json").write_bytes(orjson.dumps({"files": {FIRST: {"bytes": size}}}))
-    assert len(reader.of_day(tmp_path, "monday")[1]) == 2
+    assert reader.hours_of_day(tmp_path, "monday") == (made, [TEN])
+    assert len(reader.of_hours(made, [TEN])) == 2
     (made / FIRST).unlink()
     with pytest.raises(ArchiveError, match=r"000000000-000\.parquet is missing"):
-        reader.of_day(tmp_path, "monday")
+        reader.of_hours(made, [TEN])
