@@ -22,21 +22,18 @@ def metres_per_degree(lat_deg: Floats | np.float64) -> tuple[Floats, Floats]:
 
 def wrap_pi(angle_rad: Floats) -> Floats:
     """The angle in -pi..pi."""
-    wrapped: Floats = np.remainder(angle_rad + np.pi, 2 * np.pi) - np.pi
-    return wrapped
+    return np.remainder(angle_rad + np.pi, 2 * np.pi) - np.pi
 
 
 def bearing_rad(lat_a: Floats, lon_a: Floats, lat_b: Floats, lon_b: Floats) -> Floats:
     """Bearing from a to b for points at most a few kilometres apart, radians."""
     north, east = metres_per_degree((lat_a + lat_b) / 2)
-    angle: Floats = np.arctan2((lon_b - lon_a) * east, (lat_b - lat_a) * north)
-    return angle
+    return np.arctan2((lon_b - lon_a) * east, (lat_b - lat_a) * north)
 
 
 def bearing_deg(lat_a: Floats, lon_a: Floats, lat_b: Floats, lon_b: Floats) -> Floats:
     """Bearing from a to b, degrees in 0..360."""
-    degrees: Floats = np.degrees(bearing_rad(lat_a, lon_a, lat_b, lon_b)) % 360.0
-    return degrees
+    return np.degrees(bearing_rad(lat_a, lon_a, lat_b, lon_b)) % 360.0
 
 
 @dataclass(frozen=True, slots=True)

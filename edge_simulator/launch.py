@@ -6,19 +6,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from edge_simulator.console import now_ms, say
+from edge_simulator.console import StopFlag, now_ms, say
 from edge_simulator.edr import crash_store
 from edge_simulator.runfiles import RunFiles
 from edge_simulator.scenario import SAMPLES, Scenario
 from edge_simulator.sending import reactions
 from edge_simulator.sending.publishing import Message
 from edge_simulator.sending.run import Client, Plan, Run, Say, publisher_of
-from edge_simulator.stopping import StopFlag
+from edge_simulator.town.roads import region, towns
 from edge_simulator.world import World
 from infra.contract import downlink
 from infra.contract.errors import ConfigError
 from infra.contract.topics import mqtt_topic
 from infra.settings import settings as configuration
+from infra.sql import queries
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,15 +27,12 @@ class Manner:
     """How a run is carried out, whatever it simulates."""
 
     run_id: str
-    clients: Sequence[str]
-    """MQTT client identifiers, one a connection."""
+    clients: Sequence[str]  # MQTT client identifiers, one a connection
     max_in_flight: int
     drain_s: float
     log_frames: bool
-    paced: bool
-    """Messages leave at their times; else as fast as the broker takes them."""
-    live: bool
-    """The run begins now, not at the scenario's start."""
+    paced: bool  # messages leave at their times; else as fast as the broker takes them
+    live: bool  # the run begins now, not at the scenario's start
     client: Client = "auto"
     keep_s: float = 0.0
     """Frames are kept so long after their PUBACK, and sent again when the connection was lost."""
@@ -85,6 +83,15 @@ def connection_names(text: str, vehicles: int, run_id: str) -> list[str]:
     else:
         raise ConfigError(f"--connections {text}: a number from 1 on, or per-vehicle, is wanted")
     return [f"odograph-{run_id}-{k}" for k in range(count)]
+
+
+def store_roads(url: str, seed: int, place: tuple[float, float], profile: str, vehicles: int) -> int:
+    """Put the roads of so many vehicles' towns at ``place`` (lat, lon in deg) into the database; how many.
+
+    They replace those of the same seed. Raises ServiceError.
+    """
+    net = region(seed, *place, towns(profile, vehicles))
+    return queries.store_roads(url, f"city-{seed}", net.edges())
 
 
 def _wills(world: World, root: str) -> dict[int, Message]:

@@ -6,7 +6,6 @@ import base64
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any, BinaryIO
 
 import orjson
@@ -63,9 +62,7 @@ class RunFiles:
         """Say how far each device counted, whole or not at all."""
         write_sequences(self.folder, rows)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         for file in self._open:
             file.close()
 

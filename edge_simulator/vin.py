@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-ALPHABET = "ABCDEFGHJKLMNPRSTUVWXYZ0123456789"
-"""Without I, O and Q, which look like digits."""
+ALPHABET = "ABCDEFGHJKLMNPRSTUVWXYZ0123456789"  # without I, O and Q, which look like digits
 
 _VALUES = dict(zip("ABCDEFGHJKLMNPRSTUVWXYZ", "12345678123457923456789", strict=True))
 _WEIGHTS = (8, 7, 6, 5, 4, 3, 2, 10, 0, 9, 8, 7, 6, 5, 4, 3, 2)

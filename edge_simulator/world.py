@@ -14,20 +14,19 @@ import numpy as np
 
 from edge_simulator import faults, vin
 from edge_simulator.edr.blackbox import BlackBoxes, Sealed
-from edge_simulator.motion import profiles
+from edge_simulator.motion import town_day
 from edge_simulator.motion.fleet import Fleet
-from edge_simulator.motion.limp_home import LimpHome
-from edge_simulator.motion.witness import Witness
+from edge_simulator.motion.ground_truth import GroundTruth
+from edge_simulator.motion.mishaps import LimpHome
 from edge_simulator.scenario import SAMPLES, Scenario
 from edge_simulator.telemetry.emitter import Emitter
 from edge_simulator.telemetry.instruments import Instruments
 from edge_simulator.telemetry.outbox import Outgoing, Queue
-from edge_simulator.town.roads import RoadNetwork, region
+from edge_simulator.town.roads import RoadNetwork, region, towns
 from edge_simulator.vehicle import vehicles
 from edge_simulator.vehicle.machine import Machine
 
-WARM_UP_MS = 21_000
-"""Simulated before the start, so that the recorder's ring is full and traffic flows."""
+WARM_UP_MS = 21_000  # simulated before the start, so that the recorder's ring is full and traffic flows
 
 Truth = dict[str, Any]
 
@@ -52,17 +51,15 @@ class World:
         part = (sc.first,) if sc.first else ()
         streams = [np.random.default_rng([sc.seed, k, *part]) for k in range(2, 8)]
         draw, motion, wear, noise, luck, radio = streams
-        self.net: RoadNetwork = region(
-            sc.seed, sc.lat_deg, sc.lon_deg, profiles.towns(sc.profile, sc.vehicles)
-        )
+        self.net: RoadNetwork = region(sc.seed, sc.lat_deg, sc.lon_deg, towns(sc.profile, sc.vehicles))
         self.specs = vehicles.specs(vehicles.draw(draw, sc.vehicles))
         self.vehicle_ids = [vin.make(f"{sc.seed}/{sc.first + k}") for k in range(sc.vehicles)]
         models = [vehicles.MODELS[k] for k in self.specs.model]
-        agenda = profiles.for_profile(
+        agenda = town_day.for_profile(
             sc.profile, self.net, self.specs, motion, sc.begins_at_s - WARM_UP_MS / 1000, sc.weekday
         )
         self.fleet = Fleet(self.net, self.specs, motion, agenda)
-        self._witness = Witness(self.vehicle_ids, self.fleet, -WARM_UP_MS, sc.truth_edges)
+        self._truth_log = GroundTruth(self.vehicle_ids, self.fleet, -WARM_UP_MS, sc.truth_edges)
         stood_s = self.fleet.t_s - self.fleet.state.parked_since_s
         soak_s = np.where(self.fleet.state.parked, stood_s, 0.0) if sc.profile == "day" else None
         self.machine = Machine(self.specs, wear, sc.ambient_c, soak_s)
@@ -109,7 +106,7 @@ class World:
             self.emitter.sample(dt / 1000)
             st = self.fleet.state
             self.emitter.tune(slot_ms, st.lat, st.lon, self.fleet.ignition_on())
-            made = self.emitter.emit(k, slot_ms, self._codes()) if k >= SAMPLES else 0
+            made = self.emitter.emit(k, slot_ms, self._injector.all_codes()) if k >= SAMPLES else 0
             leaving = self.emitter.take(slot_ms + dt)
             truth += self.emitter.radio.truth()
             sealed, self._sealed = self._sealed, []
@@ -134,7 +131,7 @@ class World:
         """What is left at a run's end: messages held back or on board, in order, and open truth."""
         rest = sorted(self.emitter.flush(now_ms))
         start_ms = self.scenario.start_ms
-        open_rows = self._witness.close(self.fleet, now_ms - start_ms, start_ms)
+        open_rows = self._truth_log.close(self.fleet, now_ms - start_ms, start_ms)
         return rest, [*self.emitter.radio.truth(), *open_rows, *self.limp_home.still()]
 
     def births(self) -> list[Outgoing]:
@@ -145,10 +142,6 @@ class World:
         """Retained status messages of a clean end."""
         return self.emitter.farewells(at_ms)
 
-    def _codes(self) -> dict[int, list[str]]:
-        """Trouble codes by vehicle."""
-        return self._injector.all_codes()
-
     def _run_fine(self, from_ms: int, steps: int) -> list[Truth]:
         """Physics in equal steps from ``from_ms`` after the start; returns what began and what ended."""
         truth: list[Truth] = []
@@ -156,12 +149,14 @@ class World:
             now_ms = from_ms + round((k + 1) * self._h_ms)
             bursts: list[faults.Burst] = []
             for event in self._injector.due(now_ms):
-                truth.append(self._truth(event))
+                self.counts["begun_faults"] += 1
+                truth.append(event.row(self.vehicle_ids[event.fault.vehicle], self.scenario.start_ms))
                 bursts += [event.burst] if event.burst is not None else []
-            truth += [self._truth_of_code(coded) for coded in self._injector.coded()]
+            coded = self._injector.coded()
+            truth += [c.row(self.vehicle_ids[c.fault.vehicle], self.scenario.start_ms) for c in coded]
             self.fleet.step(self._h_ms / 1000)
             self.machine.step(self.fleet, self._h_ms / 1000)
-            truth += self._witness.step(self.fleet, now_ms, self.scenario.start_ms)
+            truth += self._truth_log.step(self.fleet, now_ms, self.scenario.start_ms)
             if self.limp_home.busy:
                 truth += self.limp_home.step(now_ms, self.scenario.start_ms, self._h_ms / 1000)
             for burst in bursts:
@@ -177,10 +172,3 @@ class World:
             self.counts["crashes"] += 1
             for payload in record.payloads:
                 self.emitter.crash(record.vehicle, record.due_ms, payload)
-
-    def _truth(self, event: faults.Event) -> Truth:
-        self.counts["begun_faults"] += 1
-        return event.row(self.vehicle_ids[event.fault.vehicle], self.scenario.start_ms)
-
-    def _truth_of_code(self, coded: faults.CodeSet) -> Truth:
-        return coded.row(self.vehicle_ids[coded.fault.vehicle], self.scenario.start_ms)

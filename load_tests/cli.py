@@ -1,4 +1,4 @@
-"""The commands ``odograph bench``, ``odograph drill`` and ``odograph score``."""
+"""The commands ``odograph bench``, ``odograph cycles``, ``odograph drill`` and ``odograph score``."""
 
 from __future__ import annotations
 
@@ -14,8 +14,27 @@ def register(app: typer.Typer) -> None:
     from load_tests.score import cli as score
 
     app.command()(bench)
+    app.command()(cycles)
     drills.register(app)
     score.register(app)
+
+
+def cycles(
+    model: Annotated[list[str] | None, typer.Option(help="only this model; repeatable")] = None,
+    cycle: Annotated[list[str] | None, typer.Option(help="only this cycle; repeatable")] = None,
+    json: Annotated[bool, typer.Option("--json", help="one JSON object a line on stdout")] = False,
+) -> None:
+    """Drive the simulator's vehicle models along published cycles and compare.
+
+    For each model and cycle: distance and mean speed beside the cycle's own, consumption beside its reference
+    (10 %) or a plausible band; then fuel at idle and how fast a cold engine warms up.
+
+    Exit codes: 0 all as it should be; 1 a figure is out of its limits; 2 no such model or cycle.
+    """
+    from load_tests.cycles import checked
+
+    if not checked(model, cycle, json):
+        raise typer.Exit(1)
 
 
 def bench(

@@ -13,8 +13,8 @@ from pathlib import Path
 import orjson
 import pyarrow as pa
 
-from edge_simulator.recordings.drive_frames import prepare
 from edge_simulator.recordings.drives import read_folder
+from edge_simulator.recordings.frames import prepare
 from infra.contract.verdict import clock_limits
 from infra.settings.settings import load
 from stream_jobs.rules.rule_set import RuleSet

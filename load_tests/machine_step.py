@@ -12,8 +12,8 @@ import time
 import numpy as np
 
 from edge_simulator.vehicle import vehicles
-from edge_simulator.vehicle.cycles import Ride
 from edge_simulator.vehicle.machine import Machine
+from load_tests.cycles import Ride
 
 STEPS, SETTLE, H_S = 200, 20, 0.1
 

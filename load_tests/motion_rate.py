@@ -13,14 +13,14 @@ import time
 import numpy as np
 
 from edge_simulator.motion.fleet import Fleet
-from edge_simulator.motion.profiles import for_profile, towns
-from edge_simulator.motion.witness import Witness
-from edge_simulator.town.roads import region
+from edge_simulator.motion.ground_truth import GroundTruth
+from edge_simulator.motion.town_day import for_profile
+from edge_simulator.town.roads import region, towns
 from edge_simulator.vehicle import vehicles
 
 SETTLE_S = 20.0
 BLOCKS = 5
-"""Of steps, without and with a witness in turns; the quickest of each counts: others use the machine too."""
+"""Of steps, without and with ground truth in turns; the quickest of each counts: others use the machine."""
 
 
 def measure(count: int, profile: str, hour: float, step_s: float, steps: int) -> dict[str, float]:
@@ -33,7 +33,7 @@ def measure(count: int, profile: str, hour: float, step_s: float, steps: int) ->
     built_s = time.process_time() - begun
     for _ in range(int(SETTLE_S / step_s)):
         fleet.step(step_s)
-    witness = Witness([str(k) for k in range(count)], fleet, 0)
+    watched = GroundTruth([str(k) for k in range(count)], fleet, 0)
     plain_s, seen_s = [], []
     for block in range(BLOCKS):
         begun = time.process_time()
@@ -42,7 +42,7 @@ def measure(count: int, profile: str, hour: float, step_s: float, steps: int) ->
         middle = time.process_time()
         for k in range(block * steps, (block + 1) * steps):
             fleet.step(step_s)
-            witness.step(fleet, round(1000 * step_s * (k + 1)))
+            watched.step(fleet, round(1000 * step_s * (k + 1)))
         plain_s.append(middle - begun)
         seen_s.append(time.process_time() - middle)
     moved_s = min(plain_s)
@@ -50,7 +50,7 @@ def measure(count: int, profile: str, hour: float, step_s: float, steps: int) ->
         "vehicles": count, "towns": len(net.town_lat), "under_way": int((~fleet.state.parked).sum()),
         "build_s": round(built_s, 2), "step_ms": round(1000 * moved_s / steps, 3),
         "us_per_vehicle": round(1e6 * moved_s / steps / count, 3),
-        "witness_us_per_vehicle": round(1e6 * (min(seen_s) - moved_s) / steps / count, 3),
+        "ground_truth_us_per_vehicle": round(1e6 * (min(seen_s) - moved_s) / steps / count, 3),
         "peak_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
     }  # fmt: skip
 

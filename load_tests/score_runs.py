@@ -25,7 +25,7 @@ from pathlib import Path
 import orjson
 from confluent_kafka import Producer
 
-from edge_simulator import scenario_file, setting_out
+from edge_simulator import run_setup
 from edge_simulator.faults.kinds import KINDS
 from edge_simulator.telemetry.outbox import Outgoing
 from edge_simulator.world import World
@@ -111,8 +111,8 @@ def world_of(plan: Plan, settings: Settings, profile: str, seed: int, start_ms: 
         "profile": profile, "faults": plan.faults, "clock": {"begins": plan.begins},
         "parked_every": "60s" if profile == "day" else None, "step": "500ms",
     }  # fmt: skip
-    file = scenario_file.load(None, wanted)
-    return World(setting_out.scenario(file, settings, start_ms, None))
+    file = run_setup.load(None, wanted)
+    return World(run_setup.scenario(file, settings, start_ms, None))
 
 
 class Feed:

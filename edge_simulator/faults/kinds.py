@@ -17,7 +17,7 @@ from edge_simulator.faults.model import (
     wheel_row,
 )
 from edge_simulator.vehicle import thermal
-from edge_simulator.vehicle.exhaust import BEGINS_PCT
+from edge_simulator.vehicle.thermal import BEGINS_PCT
 from infra.contract.signals import WHEELS
 
 HOT_C = 112.0

@@ -1,7 +1,7 @@
 """When each vehicle drives and where to. The fleet asks; only those that park or wake are looked at.
 
 ``Agenda`` is what the fleet needs to know; ``Steady`` is a fleet that drives all the time with short breaks.
-The day of commuters, delivery vans, taxis and lorries is edge_simulator.motion.town_day.
+The day of commuters, delivery vans, taxis and lorries is town_day.py.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ from edge_simulator.town.network import RoadNetwork
 PURPOSES = ("drive", "home", "work", "errand", "leisure", "delivery", "depot", "fare", "rank", "haul", "rest")
 DRIVE, HOME, WORK, ERRAND, LEISURE, DELIVERY, DEPOT, FARE, RANK, HAUL, REST = range(len(PURPOSES))
 PARKED_AT_START = 0.12
-KERB_M = (20.0, 15.0)
-"""Nobody parks nearer than this to an edge's begin and end."""
+KERB_M = (20.0, 15.0)  # nobody parks nearer than this to an edge's begin and end
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +45,8 @@ class Next:
     goal: Ints
     goal_s: Floats
     purpose: Ints
-    base: Bools
-    """The place they are at is home or the depot."""
-    idling: Bools
-    """They leave the engine running."""
+    base: Bools  # the place they are at is home or the depot
+    idling: Bools  # they leave the engine running
 
 
 class Agenda(Protocol):
@@ -79,7 +76,7 @@ class Steady:
         self._net = net
         self._rng = rng
         self.town = np.arange(n) % len(net.town_lat)
-        self._streets, self._first = by_town(net, net.road_class != streets.MOTORWAY)
+        self._streets, self._first = net.by_town(net.road_class != streets.MOTORWAY)
 
     def begin(self) -> Start:
         """Spread over the roads, most of them under way."""
@@ -110,12 +107,3 @@ class Steady:
         """An edge of each town given, not a motorway."""
         first, count = self._first[town], np.diff(self._first)[town]
         return self._streets[first + (self._rng.random(len(town)) * count).astype(np.int64)]
-
-
-def by_town(net: RoadNetwork, mask: Bools) -> tuple[Ints, Ints]:
-    """The edges of ``mask`` ordered by town, and where each town's begin (one more entry than towns)."""
-    edges = np.flatnonzero(mask)
-    town = net.node_town[net.edge_from[edges]]
-    edges = edges[np.argsort(town, kind="stable")]
-    counts = np.bincount(town, minlength=len(net.town_lat))
-    return edges, np.concatenate([[0], np.cumsum(counts)])

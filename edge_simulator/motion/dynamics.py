@@ -18,10 +18,8 @@ JERK_UP_MPS3 = 2.5
 JERK_DOWN_MPS3 = 5.0
 JERK_EMERGENCY_MPS3 = 14.0
 TURN_ACCEL_MPS2 = 3.6
-LEADER_BRAKES_MPS2 = 7.0
-"""What a vehicle ahead is expected to do at worst."""
-WIDEST_OFF = 0.9975
-"""Sine of the largest angle to the aim point that is steered for."""
+LEADER_BRAKES_MPS2 = 7.0  # what a vehicle ahead is expected to do at worst
+WIDEST_OFF = 0.9975  # sine of the largest angle to the aim point that is steered for
 G = 9.81
 AIR_KG_M3 = 1.2
 
@@ -123,5 +121,4 @@ def road_power_w(
     v: Floats, a: Floats, slope: Floats, mass: Floats, drag_m2: Floats, rolling: Floats
 ) -> Floats:
     """Power at the wheels, W: P = v (1.03 m a + m g Crr + m g sin(grade) + 0.5 rho Cd A v^2)."""
-    power: Floats = v * (1.03 * mass * a + mass * G * (rolling + slope) + 0.5 * AIR_KG_M3 * drag_m2 * v * v)
-    return power
+    return v * (1.03 * mass * a + mass * G * (rolling + slope) + 0.5 * AIR_KG_M3 * drag_m2 * v * v)

@@ -13,19 +13,16 @@ from edge_simulator.geo import Bools, Floats, Ints
 from edge_simulator.motion import styles
 from edge_simulator.motion.agenda import Agenda, Steady
 from edge_simulator.motion.fleet_state import placed
-from edge_simulator.motion.junctions import STOP_LINE_M, Approach, Tails, Verdict
-from edge_simulator.motion.lane import Lane
+from edge_simulator.motion.lane import Lane, drive
 from edge_simulator.motion.mishaps import Mishaps
-from edge_simulator.motion.steering import drive
-from edge_simulator.motion.traffic import fits, in_order
+from edge_simulator.motion.traffic import STOP_LINE_M, Approach, Tails, Verdict, fits, in_order
+from edge_simulator.motion.wayfinding import STUCK_S, Wayfinder
 from edge_simulator.town.network import LANES, RoadNetwork
-from edge_simulator.town.wayfinding import STUCK_S, Wayfinder
 from edge_simulator.vehicle.vehicles import Specs
 
 PARKING_M = 4.0
 CREEP_MPS = 0.3
-GAVE_UP_FOR_S = 420.0
-"""A break of drivers who could not get on."""
+GAVE_UP_FOR_S = 420.0  # A break of drivers who could not get on
 
 
 class Fleet:

@@ -16,55 +16,40 @@ class State:
     """The motion, each [n_vehicles]. Times are ``Fleet.t_s``; inf is never."""
 
     edge: Ints
-    lane: Ints
-    """0 except where the edge has two."""
-    s: Floats
-    """Distance along the edge, m."""
+    lane: Ints  # 0 except where the edge has two
+    s: Floats  # distance along the edge, m
     next_edge: Ints
-    goal: Ints
-    """Edge on whose street the trip ends."""
+    goal: Ints  # edge on whose street the trip ends
     goal_s: Floats
-    purpose: Ints
-    """What the trip, or when parked the next one, is for: index of agenda.PURPOSES."""
-    park_at: Floats
-    """Where on the present edge the trip ends, inf where it goes on."""
+    purpose: Ints  # what the trip, or when parked the next one, is for: index of agenda.PURPOSES
+    park_at: Floats  # where on the present edge the trip ends, inf where it goes on
     turn_v: Floats
     lat: Floats
     lon: Floats
     heading: Floats
-    east: Floats
-    """The heading as a unit vector."""
+    east: Floats  # the heading as a unit vector
     north: Floats
     odometer_m: Floats
     v: Floats
     a: Floats
-    yaw_rps: Floats
-    """Right positive, as headings grow."""
+    yaw_rps: Floats  # right positive, as headings grow
     curvature: Floats
     slope: Floats
     altitude: Floats
-    on_road: Bools
-    """In the lane: neither at the kerb nor a wreck that others have begun to pass."""
+    on_road: Bools  # in the lane: neither at the kerb nor a wreck that others have begun to pass
     parked: Bools
-    idling: Bools
-    """Parked with the ignition on."""
-    at_base: Bools
-    """Parked at home or at the depot."""
+    idling: Bools  # parked with the ignition on
+    at_base: Bools  # parked at home or at the depot
     parked_since_s: Floats
     wake_s: Floats
-    started_s: Floats
-    """When the ignition last went on."""
-    through: Bools
-    """Cannot or need not stop before the junction any more."""
-    waited_s: Floats
-    """Time spent standing at a junction, not for a red signal."""
+    started_s: Floats  # when the ignition last went on
+    through: Bools  # cannot or need not stop before the junction any more
+    waited_s: Floats  # time spent standing at a junction, not for a red signal
     emergency_until: Floats
     emergency_mps2: Floats
     crashed: Bools
-    impact_mps: Floats
-    """Speed to take off in the next step: a collision."""
-    broken: Bools
-    """Cannot go on: crashed or broken down."""
+    impact_mps: Floats  # speed to take off in the next step: a collision
+    broken: Bools  # cannot go on: crashed or broken down
 
     def renew(self) -> None:
         """Copies in the place of the arrays that a step writes: who holds the old ones keeps that moment."""

@@ -10,11 +10,9 @@ from edge_simulator.geo import Floats, Ints
 from edge_simulator.motion.fleet_state import State
 from edge_simulator.vehicle.vehicles import Specs
 
-SPREAD = 0.2
-"""Log-normal spread of one driver's habits around the style's (domain.md, section 5)."""
+SPREAD = 0.2  # log-normal spread of one driver's habits around the style's (domain.md, section 5)
 COMFORT_FLOOR_MPS2 = {"car": -3.5, "van": -3.0, "heavy": -2.4}
-HARDEST_MPS2 = {"car": 8.5, "van": 7.5, "heavy": 6.0}
-"""What tyres and brakes give in an emergency."""
+HARDEST_MPS2 = {"car": 8.5, "van": 7.5, "heavy": 6.0}  # what tyres and brakes give in an emergency
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,14 +24,10 @@ class Style:
     accel: float
     brake: float
     headway: float
-    limit_factor: float
-    """Wanted speed as a share of the limit."""
-    corner: float
-    """Speed in bends and turns, as a share of the usual one."""
-    startles_per_h: float
-    """Somebody has to brake hard: what happens ahead was seen late."""
-    sprints_per_h: float
-    """Hard acceleration that nothing asks for."""
+    limit_factor: float  # wanted speed as a share of the limit
+    corner: float  # speed in bends and turns, as a share of the usual one
+    startles_per_h: float  # somebody has to brake hard: what happens ahead was seen late
+    sprints_per_h: float  # hard acceleration that nothing asks for
 
 
 STYLES = (
@@ -52,20 +46,14 @@ class Drivers:
     accel: Floats
     brake: Floats
     headway_s: Floats
-    per_closing: Floats
-    """1 / (2 sqrt(accel brake)), s^2/m: how the following model weighs the closing speed."""
+    per_closing: Floats  # 1 / (2 sqrt(accel brake)), s^2/m: how the following model weighs the closing speed
     limit_factor: Floats
-    corner2: Floats
-    """Square of the corner factor."""
-    approach: Floats
-    """Deceleration for a turn that is seen coming, m/s2."""
-    floor: Floats
-    """The hardest braking outside an emergency, m/s2 (negative)."""
-    hardest: Floats
-    """The hardest braking of all, m/s2."""
+    corner2: Floats  # square of the corner factor
+    approach: Floats  # deceleration for a turn that is seen coming, m/s2
+    floor: Floats  # the hardest braking outside an emergency, m/s2 (negative)
+    hardest: Floats  # the hardest braking of all, m/s2
     top_mps: Floats
-    pull: Floats
-    """Usable power over mass, W/kg."""
+    pull: Floats  # usable power over mass, W/kg
     length_m: Floats
     heavy: Floats
 
@@ -85,9 +73,7 @@ def drivers(specs: Specs, rng: np.random.Generator) -> Drivers:
     brake = specs("brake_mps2") * spread[1] * of_style("brake")
     rash = of_style("brake") > 1.5
     return Drivers(
-        style=style,
-        accel=accel,
-        brake=brake,
+        style=style, accel=accel, brake=brake,
         headway_s=specs("headway_s") * spread[2] * of_style("headway"),
         per_closing=0.5 / np.sqrt(accel * brake),
         limit_factor=np.clip(rng.normal(0.0, 0.04, n) + of_style("limit_factor"), 0.82, 1.3),
@@ -95,11 +81,9 @@ def drivers(specs: Specs, rng: np.random.Generator) -> Drivers:
         approach=np.minimum(0.8 * brake, 1.6),
         floor=np.array(list(COMFORT_FLOOR_MPS2.values()))[kind] * np.where(rash, 1.4, 1.0),
         hardest=np.array(list(HARDEST_MPS2.values()))[kind],
-        top_mps=specs("top_kmh") / 3.6,
-        pull=850 * specs("power_kw") / mass,
-        length_m=specs("length_m"),
+        top_mps=specs("top_kmh") / 3.6, pull=850 * specs("power_kw") / mass, length_m=specs("length_m"),
         heavy=(mass > 10_000).astype(np.float64),
-    )
+    )  # fmt: skip
 
 
 class Moods:
@@ -128,5 +112,5 @@ class Moods:
     def _draw(self, rates: Floats, h_s: float) -> Ints:
         """Vehicles whom it meets in a step; ``rates`` is the running sum of 1/s."""
         count = self._rng.poisson(rates[-1] * h_s)
-        rows: Ints = np.searchsorted(rates, self._rng.random(count) * rates[-1], side="right")
-        return rows
+        found: Ints = np.searchsorted(rates, self._rng.random(count) * rates[-1], side="right")
+        return found

@@ -1,32 +1,42 @@
-"""Recorded drives sent through MQTT like any vehicle's frames, faster or slower than they were driven."""
+"""Recorded drives as frames: sent through MQTT at any speed, or stored as a day of the archive format."""
 
 from __future__ import annotations
 
+import hashlib
+import heapq
+import shutil
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
 import orjson
 
-from edge_simulator.recordings.drive_checks import compare_speeds, gaps, repeats
-from edge_simulator.recordings.drive_frames import Prepared, prepare
-from edge_simulator.recordings.drive_mapping import Meaning
+from edge_simulator.console import StopFlag, now_ms, say, show
+from edge_simulator.day import HourFiles, write_summary
+from edge_simulator.recordings.checks import drive_report
 from edge_simulator.recordings.drives import Recording, look_into, read
+from edge_simulator.recordings.frames import Prepared, prepare
+from edge_simulator.recordings.mapping import Meaning
 from edge_simulator.runfiles import RunFiles
+from edge_simulator.sending.paho_publisher import PahoPublisher
 from edge_simulator.sending.publishing import Publishing
 from edge_simulator.sending.run import Plan, Say, Sender, Stopped
 from edge_simulator.telemetry.outbox import Device, Outgoing, Sequences, identity
 from infra.contract.errors import ConfigError
 from infra.contract.frame import MAX_INT, SCHEMA
+from infra.contract.verdict import clock_limits
+from infra.settings import settings as configuration
+from infra.settings.settings import Settings
+from infra.settings.values import duration_ms
 
 Start = Literal["now", "kept"] | int
 """``now``, ``kept``, or the UTC time (ms) at which the recordings are to begin."""
+AT_ONCE = 5_000  # frames handed over together
 YEAR_MS = 365 * 86_400_000
-NAMED = 5
-"""Bad rows and values that the summary names; all are counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +118,7 @@ def convoy(folder: Path, mapping: Path | None, speed: float, start: Start) -> Co
     meaning, files = look_into(folder, mapping)
     recordings = [read(file, meaning) for file in files]
     ready = [prepare(drive) for recording in recordings for drive in recording.drives]
-    found = Convoy(meaning, recordings, ready, speed, start, time.time_ns() // 1_000_000)
+    found = Convoy(meaning, recordings, ready, speed, start, now_ms())
     for drive in ready:
         shift_ms = found.shift_ms(drive)
         if drive.t_ms[0] + shift_ms < 0 or drive.t_ms[-1] + shift_ms > MAX_INT:
@@ -140,10 +150,20 @@ def parse_start(text: str) -> Start:
 def run(
     plan: Plan, drives: Convoy, publisher: Publishing, files: RunFiles, say: Say, stopped: Stopped
 ) -> dict[str, Any]:
-    """Send all drives; returns the summary, which is also the run's run.json."""
+    """Send all drives, with a line a second; returns the summary, which is also the run's run.json."""
     frames = drives.frames()
-    progress = _Progress(len(frames), publisher, say)
-    sender = Sender(plan, drives.vehicle_ids, publisher, drives.origin_ms, progress.tick)
+    counts, next_s = publisher.counts, time.monotonic() + 1.0
+
+    def tick() -> None:
+        nonlocal next_s
+        if time.monotonic() >= next_s:
+            next_s += 1.0
+            say(
+                f"sent {counts.sent['telemetry']} of {len(frames)} frames  in flight {publisher.owed}  "
+                f"acked {counts.acked['telemetry']}  errors {counts.refused}  reconnects {counts.reconnects}"
+            )
+
+    sender = Sender(plan, drives.vehicle_ids, publisher, drives.origin_ms, tick)
     for recording in drives.recordings:
         if recording.ignored:
             say(f"{recording.name}: columns without a meaning, not sent: {', '.join(recording.ignored)}")
@@ -155,90 +175,114 @@ def run(
         sent += 1
         if stopped():
             break
-    sender.send_now(drives.status("offline", time.time_ns() // 1_000_000))
+    sender.send_now(drives.status("offline", now_ms()))
     publisher.drain(plan.drain_s)
-    summary = _summary(plan, drives, publisher, sent, complete=sent == len(frames))
-    files.sequences(Sequences().rows(_counted(frames[:sent]), ()))
+    summary = {
+        "run_id": plan.run_id, "vehicles": len(drives.drives), "generated": sent,
+        "sent": counts.sent["telemetry"], "acked": counts.acked["telemetry"],
+        "lost_on_link": 0, "poison": 0, "crashes": 0,
+        "errors": counts.refused, "reconnects": counts.reconnects,
+        "puback_ms": {f"p{q}": publisher.latency.quantile_ms(q / 100) for q in (50, 95, 99)},
+        "started_ms": drives.origin_ms, "ended_ms": now_ms(),
+        "finished": sent == len(frames) and publisher.owed == 0,
+        "drives": [_drive(drives, drive) for drive in drives.drives],
+    }  # fmt: skip
+    ends: dict[Device, int] = {}  # how far each recorder counted, by what was sent
+    for item in frames[:sent]:
+        device, seq = identity(item.payload)
+        ends[device] = max(ends.get(device, 0), seq + 1)
+    files.sequences(Sequences().rows(iter(ends.items()), ()))
     files.sync(summary)
     return summary
 
 
-def _counted(frames: Sequence[Outgoing]) -> Iterator[tuple[Device, int]]:
-    """How far each recorder counted, by what was sent."""
-    ends: dict[Device, int] = {}
-    for item in frames:
-        device, seq = identity(item.payload)
-        ends[device] = max(ends.get(device, 0), seq + 1)
-    yield from ends.items()
+def publish(
+    folder: Path, mapping: Path | None, speed: float, start: str, run_id: str | None, log_frames: bool,
+    drain: str, as_json: bool,
+) -> bool:  # fmt: skip
+    """Send the drives of a folder through MQTT as if the vehicles were on the road, and print the summary.
 
-
-class _Progress:
-    """A line a second."""
-
-    def __init__(self, total: int, publisher: Publishing, say: Say) -> None:
-        self._total = total
-        self._publisher = publisher
-        self._say = say
-        self._next = time.monotonic() + 1.0
-
-    def tick(self) -> None:
-        """Called whenever there is time."""
-        if time.monotonic() >= self._next:
-            self._next += 1.0
-            counts = self._publisher.counts
-            self._say(
-                f"sent {counts.sent['telemetry']} of {self._total} frames  in flight {self._publisher.owed}  "
-                f"acked {counts.acked['telemetry']}  errors {counts.refused}  reconnects {counts.reconnects}"
-            )
-
-
-def _summary(plan: Plan, drives: Convoy, publisher: Publishing, sent: int, complete: bool) -> dict[str, Any]:
-    counts = publisher.counts
-    return {
-        "run_id": plan.run_id,
-        "vehicles": len(drives.drives),
-        "generated": sent,
-        "sent": counts.sent["telemetry"],
-        "acked": counts.acked["telemetry"],
-        "lost_on_link": 0,
-        "poison": 0,
-        "crashes": 0,
-        "errors": counts.refused,
-        "reconnects": counts.reconnects,
-        "puback_ms": {f"p{q}": publisher.latency.quantile_ms(q / 100) for q in (50, 95, 99)},
-        "started_ms": drives.origin_ms,
-        "ended_ms": time.time_ns() // 1_000_000,
-        "finished": complete and publisher.owed == 0,
-        "drives": [_drive(drives, drive) for drive in drives.drives],
-    }
+    True when all was sent and acknowledged. Raises ConfigError before anything is sent.
+    """
+    in_force = configuration.load()
+    drain_s = duration_ms(drain, "--drain") / 1000
+    drives = convoy(folder, mapping, speed, parse_start(start))
+    address = configuration.endpoints(in_force)
+    name = run_id or f"replay-{now_ms()}"
+    with StopFlag(say) as stop, PahoPublisher(address.mqtt, [f"odograph-{name}"]) as publisher:
+        publisher.connect(deadline_s=5.0)
+        with RunFiles(in_force.paths.home, name, log_frames) as files:
+            plan = Plan(name, in_force.mqtt.root, 20_000, drain_s)
+            summary = run(plan, drives, publisher, files, say, stop)
+    show(summary, as_json)
+    return bool(summary["finished"])
 
 
 def _drive(drives: Convoy, drive: Prepared) -> dict[str, Any]:
-    shift = drives.shift_ms(drive)
-    rows = drive.drive.rows
-    check, pauses = compare_speeds(rows), gaps(drive.t_ms)
+    shift, found = drives.shift_ms(drive), drive_report(drive)
     return {
-        "name": drive.drive.name,
-        "vehicle_id": drive.vehicle_id,
-        "boot_id": drives.boot_id(drive),
-        "rows": len(drive.t_ms) + len(drive.drive.bad_rows),
-        "bad_rows": len(drive.drive.bad_rows),
-        "bad_values": len(drive.drive.bad_values),
-        "examples": [*drive.drive.bad_rows[:NAMED], *drive.drive.bad_values[:NAMED]],
-        "repeated_positions": repeats(rows).rows,
-        "gaps": pauses.count,
-        "speed_disagreements": len(check.spells) if check else None,
-        "speed_lag_s": check.lag_s if check else None,
-        "frames": len(drive.groups()),
-        "samples": len(drive.t_ms),
-        "distance_by_speed_m": drive.speed_distance_m,
-        "distance_by_trace_m": drive.trace_m,
-        "recorded_from": _iso(drive.t_ms[0]),
-        "recorded_to": _iso(drive.t_ms[-1]),
-        "stamped_from": _iso(drive.t_ms[0] + shift),
-        "stamped_to": _iso(drive.t_ms[-1] + shift),
-    }
+        "name": found.name, "vehicle_id": found.vehicle_id, "boot_id": drives.boot_id(drive),
+        "rows": found.good_rows + found.bad_rows, "bad_rows": found.bad_rows, "bad_values": found.bad_values,
+        "examples": found.named, "repeated_positions": found.repeated_positions, "gaps": found.gaps,
+        "speed_disagreements": len(found.speed.spells) if found.speed else None,
+        "speed_lag_s": found.speed.lag_s if found.speed else None,
+        "frames": len(drive.groups()), "samples": len(drive.t_ms),
+        "distance_by_speed_m": drive.speed_distance_m, "distance_by_trace_m": drive.trace_m,
+        "recorded_from": _iso(drive.t_ms[0]), "recorded_to": _iso(drive.t_ms[-1]),
+        "stamped_from": _iso(drive.t_ms[0] + shift), "stamped_to": _iso(drive.t_ms[-1] + shift),
+    }  # fmt: skip
 
 
 def _iso(t_ms: int) -> str:
     return datetime.fromtimestamp(t_ms / 1000, UTC).isoformat(timespec="milliseconds")
+
+
+def make(drives: Convoy, folder: Path, settings: Settings, run_id: str) -> Path:
+    """The day of these drives; one that was made of the same files before is taken as it is.
+
+    A frame is received at its last sample, as if each drive had come in while it was driven. The folder may
+    span any number of days. Raises ConfigError where a day of that name was made of others.
+    """
+    day = settings.paths.home.absolute() / "days" / run_id
+    names = {drive.drive.file for drive in drives.drives}
+    paths = sorted(path for path in folder.iterdir() if path.suffix.lower() == ".csv" and path.stem in names)
+    hashes = {path.stem: hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}
+    source = {"start": drives.start, "files": hashes}
+    if day.exists():
+        if orjson.loads((day / "run.json").read_bytes()).get("source") != source:
+            raise ConfigError(f"{day} was made of other drives: give another --run-id, or remove it")
+        return day
+    draft = day.with_name(f".{run_id}.partial")
+    shutil.rmtree(draft, ignore_errors=True)
+    draft.mkdir(parents=True)
+    with HourFiles(draft / "telemetry", run_id, drives.vehicle_ids, clock_limits(settings)) as hours:
+        frames = received(drives)
+        while some := list(islice(frames, AT_ONCE)):
+            hours.take(some)
+    begin_ms = min(drive.t_ms[0] + drives.shift_ms(drive) for drive in drives.drives)
+    end_ms = max(drive.t_ms[-1] + drives.shift_ms(drive) for drive in drives.drives)
+    count = hours.verdicts.total()
+    write_summary(draft, {
+        "run_id": run_id, "vehicles": len(set(drives.vehicle_ids)), "start_ms": begin_ms, "end_ms": end_ms,
+        "generated": count, "lost_on_link": 0, "dropped_on_board": 0, "poison": 0, "records": count,
+        "verdicts": dict(hours.verdicts),
+        "recorded": f"{datetime.fromtimestamp(begin_ms / 1000, UTC):%Y-%m-%dT%H:%M:%SZ}",
+        "source": source,
+    })  # fmt: skip
+    draft.rename(day)
+    return day
+
+
+def received(drives: Convoy) -> Iterator[Outgoing]:
+    """All frames in the order of their receipt; only a frame a drive is in memory at once."""
+    for number, item in enumerate(heapq.merge(*(_frames(drives, k) for k in range(len(drives.drives))))):
+        yield Outgoing(item.due_ms, number, item.vehicle, item.channel, item.payload)
+
+
+def _frames(drives: Convoy, vehicle: int) -> Iterator[Outgoing]:
+    drive = drives.drives[vehicle]
+    shift, boot_id = drives.shift_ms(drive), drives.boot_id(drive)
+    for seq, rows in enumerate(drive.groups()):
+        due_ms = drive.t_ms[rows.stop - 1] + shift
+        payload = drive.frame(rows, seq, boot_id, shift, due_ms)
+        yield Outgoing(due_ms, seq, vehicle, "telemetry", payload)

@@ -25,13 +25,11 @@ from typing import Any
 
 import orjson
 
-from edge_simulator.console import now_ms, say
+from edge_simulator.console import StopFlag, now_ms, say
 from edge_simulator.faults.plan import Wanted
 from edge_simulator.launch import Manner, connection_names, publish
 from edge_simulator.runfiles import RunFiles
-from edge_simulator.scenario import Scenario
-from edge_simulator.stages import Schedule, Stage
-from edge_simulator.stopping import StopFlag
+from edge_simulator.scenario import Scenario, Schedule, Stage
 from infra.contract.errors import ConfigError, OdographError, ServiceError
 from infra.settings.settings import Settings
 

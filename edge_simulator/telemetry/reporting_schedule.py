@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from edge_simulator import stages
 from edge_simulator.geo import Bools, Ints
-from edge_simulator.scenario import Scenario
+from edge_simulator.scenario import Scenario, on_line, turns
 
 NEVER_MS = -(10**15)
 
@@ -16,7 +15,7 @@ class ReportingSchedule:
 
     def __init__(self, scenario: Scenario) -> None:
         self._sc = scenario
-        self._place = stages.turns(scenario.vehicles) if scenario.schedule.stages else None
+        self._place = turns(scenario.vehicles) if scenario.schedule.stages else None
         self._count = self._wanted(0)
         self._drove_ms = np.full(scenario.vehicles, NEVER_MS)
         self._sent_ms = np.full(scenario.vehicles, NEVER_MS)
@@ -67,4 +66,4 @@ class ReportingSchedule:
         if not self._sc.schedule.stages:
             return self._sc.vehicles
         full = self._sc.full_rate
-        return stages.on_line(self._sc.schedule.rate(since_ms, full), full, self._sc.vehicles)
+        return on_line(self._sc.schedule.rate(since_ms, full), full, self._sc.vehicles)

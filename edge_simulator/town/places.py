@@ -8,15 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from edge_simulator.geo import Bools, Floats, Ints
-from edge_simulator.motion.agenda import by_town
 from edge_simulator.town import streets
 from edge_simulator.town.network import RoadNetwork
 
 DEPOTS = 6
-RANKS = 8
-"""Of each town."""
-WORK_M, SHOPS_M = 1600.0, 3500.0
-"""How far from the middle most work places and shops lie."""
+RANKS = 8  # of each town
+WORK_M, SHOPS_M = 1600.0, 3500.0  # how far from the middle most work places and shops lie
 DEPOT_AT_M = 5200.0
 ALONG_STEPS = 400
 
@@ -27,16 +24,15 @@ class Kind:
 
     edges: Ints
     total: Floats
-    first: Ints
-    """Where each town begins, [n_towns + 1]."""
+    first: Ints  # where each town begins, [n_towns + 1]
 
     def draw(self, town: Ints, rng: np.random.Generator) -> Ints:
         """An edge in each of the towns, by weight."""
         bounds = np.concatenate([[0.0], self.total])[self.first]
         low, high = bounds[town], bounds[town + 1]
         at = np.searchsorted(self.total, low + rng.random(len(town)) * (high - low), side="right")
-        edges: Ints = self.edges[np.minimum(at, self.first[town + 1] - 1)]
-        return edges
+        found: Ints = self.edges[np.minimum(at, self.first[town + 1] - 1)]
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +45,7 @@ class Places:
     depots: Kind
     ranks: Kind
     ring: Kind
-    ring_next: Ints
-    """The motorway edge after each motorway edge, [n_edges]; -1 elsewhere."""
+    ring_next: Ints  # the motorway edge after each motorway edge, [n_edges]; -1 elsewhere
 
     def ahead_on_ring(self, edge: Ints, count: int) -> Ints:
         """The motorway edges ``count`` further on."""
@@ -84,13 +79,13 @@ def find(net: RoadNetwork, rng: np.random.Generator) -> Places:
 
 
 def _kind(net: RoadNetwork, mask: Bools, weight: Floats) -> Kind:
-    edges, first = by_town(net, mask)
+    edges, first = net.by_town(mask)
     return Kind(edges, np.cumsum(weight[edges]), first)
 
 
 def _few(net: RoadNetwork, mask: Bools, weight: Floats, count: int, rng: np.random.Generator) -> Kind:
     """``count`` edges of each town, drawn by weight."""
-    edges, first = by_town(net, mask)
+    edges, first = net.by_town(mask)
     chosen = np.zeros(len(weight), dtype=np.bool_)
     for low, high in itertools.pairwise(first.tolist()):
         own = edges[low:high]

@@ -26,6 +26,15 @@ APPROACH_DECEL_MPS2 = 1.2
 TOWN_SPACING_M = 20_000.0
 
 
+VEHICLES_A_TOWN = {"steady": 10_000, "day": 20_000}
+"""Most vehicles of one town: of those with a day to live only one in five to ten is under way at a time."""
+
+
+def towns(profile: str, vehicles: int) -> int:
+    """How many towns a fleet needs."""
+    return max(1, -(-vehicles // VEHICLES_A_TOWN[profile]))
+
+
 def city(seed: int, lat_deg: float, lon_deg: float) -> RoadNetwork:
     """The city of ``seed`` around a coordinate, about 12 km across; the same arguments give the same city.
 
@@ -113,40 +122,24 @@ def _town(
     road_class, limit = np.repeat(plan.road_class, 2), np.repeat(plan.limit_kmh, 2)
     drive_s = s[:, -1] / (limit / 3.6) + 4.0
     v2 = _curve_v2(s, heading)
+    node_class = np.full(len(node_lat), streets.RESIDENTIAL, dtype=np.int64)
+    np.minimum.at(node_class, edge_to, road_class)
     cycle = _signals(rng, edge_to, road_class, len(node_lat))
     alt = _altitude(rng, _both_ways(plan.path_m))
     return RoadNetwork(
-        metric=metric,
-        node_lat=node_lat,
-        node_lon=node_lon,
+        metric=metric, node_lat=node_lat, node_lon=node_lon, edge_from=edge_from, edge_to=edge_to,
         node_town=np.zeros(len(node_lat), dtype=np.int64),
-        town_lat=np.array([lat_deg]),
-        town_lon=np.array([lon_deg]),
-        edge_from=edge_from,
-        edge_to=edge_to,
-        road_class=road_class,
-        limit_kmh=limit,
-        limit_mps=limit / 3.6,
-        lanes=np.where(road_class == streets.MOTORWAY, 2, 1),
-        length_m=s[:, -1].copy(),
-        heading_in=heading[:, 0].copy(),
-        heading_out=heading[:, -1].copy(),
-        bend_1=s[:, 1].copy(),
-        bend_2=s[:, 2].copy(),
-        point_s=s.ravel(),
-        point_lat=lat.ravel(),
-        point_lon=lon.ravel(),
-        point_alt=alt.ravel(),
-        point_v2=v2.ravel(),
-        parts=_parts(metric, lat, lon, alt, v2, part_m),
-        out_edges=_out_edges(edge_from, len(node_lat)),
-        drive_s=drive_s,
-        routes=_routes(edge_from, edge_to, drive_s, len(node_lat)),
-        node_class=_node_class(edge_to, road_class, len(node_lat)),
-        signal_cycle_s=cycle,
-        signal_offset_s=rng.uniform(0, 90, len(node_lat)),
+        town_lat=np.array([lat_deg]), town_lon=np.array([lon_deg]),
+        road_class=road_class, limit_kmh=limit, limit_mps=limit / 3.6,
+        lanes=np.where(road_class == streets.MOTORWAY, 2, 1), length_m=s[:, -1].copy(),
+        heading_in=heading[:, 0].copy(), heading_out=heading[:, -1].copy(),
+        bend_1=s[:, 1].copy(), bend_2=s[:, 2].copy(), point_s=s.ravel(),
+        point_lat=lat.ravel(), point_lon=lon.ravel(), point_alt=alt.ravel(), point_v2=v2.ravel(),
+        parts=_parts(metric, lat, lon, alt, v2, part_m), out_edges=_out_edges(edge_from, len(node_lat)),
+        drive_s=drive_s, routes=_routes(edge_from, edge_to, drive_s, len(node_lat)),
+        node_class=node_class, signal_cycle_s=cycle, signal_offset_s=rng.uniform(0, 90, len(node_lat)),
         signal_group=(np.abs(np.cos(heading[:, -1] - heading[0, -1])) < 0.7071).astype(np.int64),
-    )
+    )  # fmt: skip
 
 
 def _parts(metric: Metric, lat: Floats, lon: Floats, alt: Floats, v2: Floats, part_m: Floats) -> Parts:
@@ -159,12 +152,6 @@ def _parts(metric: Metric, lat: Floats, lon: Floats, alt: Floats, v2: Floats, pa
     per_m = np.pad(1 / part_m, ((0, 0), (0, 1)))
     columns = (per_m, step(lat), step(lon), dx / size, dy / size, step(v2), step(alt) * per_m, step(alt))
     return Parts(*(c.ravel() for c in columns))
-
-
-def _node_class(edge_to: Ints, road_class: Ints, n_nodes: int) -> Ints:
-    best = np.full(n_nodes, streets.RESIDENTIAL, dtype=np.int64)
-    np.minimum.at(best, edge_to, road_class)
-    return best
 
 
 def _routes(edge_from: Ints, edge_to: Ints, drive_s: Floats, n_nodes: int) -> Routes:

@@ -194,5 +194,5 @@ def _largest_part(whole: Plan) -> Bools:
             break
         label = spread
     labels, sizes = np.unique(label[whole.link[:, 0]], return_counts=True)
-    keep: Bools = label[whole.link[:, 0]] == labels[sizes.argmax()]
-    return keep
+    found: Bools = label[whole.link[:, 0]] == labels[sizes.argmax()]
+    return found

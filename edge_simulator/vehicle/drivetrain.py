@@ -6,14 +6,123 @@ once a second in :meth:`Drivetrain.settle`, which also integrates what a step on
 
 from __future__ import annotations
 
-import numpy as np
+from typing import TYPE_CHECKING
 
 from edge_simulator.geo import Bools, Floats, Ints
 from edge_simulator.vehicle import powertrain, thermal
-from edge_simulator.vehicle.gearbox import Gearbox
-from edge_simulator.vehicle.hybrid import HybridControl
-from edge_simulator.vehicle.machine_state import MachineState
+
+if TYPE_CHECKING:
+    from edge_simulator.vehicle.machine import MachineState
+import numpy as np
+
 from edge_simulator.vehicle.vehicles import Specs
+
+STANDING_KMH = 1.0  # below it no gear is in
+HURRY_SHARE = 0.625
+HURRY_DELAY = 0.8
+"""Asking for this share of the engine's power and more delays the shift up by their product, a half."""
+
+
+class Gearbox:
+    """Gears of a fleet. ``gear`` 0 is none; ``rpm_per_kmh`` is the ratio in force (first gear's in 0)."""
+
+    def __init__(self, specs: Specs) -> None:
+        n, most = specs.rpm_per_kmh.shape
+        self._all = np.arange(n)
+        self._ratios = np.hstack([specs.rpm_per_kmh[:, :1], specs.rpm_per_kmh])
+        gears = np.arange(most + 1)
+        down = np.where(gears > 1, specs("shift_down_rpm")[:, None], 0.0)
+        up = np.where(gears < specs.gears[:, None], specs("shift_up_rpm")[:, None], np.inf)
+        down[:, 1] = up[:, 0] = STANDING_KMH * specs.rpm_per_kmh[:, 0]
+        self._down_rpm, self._up_rpm = down, up
+        self._per_w = HURRY_DELAY / (1000 * specs("power_kw"))
+        self.gear: Ints = np.zeros(n, dtype=np.int64)
+        self.rpm_per_kmh: Floats = self._ratios[:, 0].copy()
+        self._down, self._up = down[:, 0].copy(), up[:, 0].copy()
+
+    def shift(self, v_kmh: Floats, wheel_w: Floats) -> Floats:
+        """Shift by at most one gear where it is time; returns the geared speed, rpm, [n_vehicles]."""
+        rpm: Floats = self.rpm_per_kmh * v_kmh
+        rows = np.flatnonzero((rpm > self._up) | (rpm < self._down))
+        if len(rows):
+            rows = rows[self._in_time(rows, rpm[rows], wheel_w[rows])]
+            rpm[rows] = self._shift(rows, rpm[rows], v_kmh[rows])
+        return rpm
+
+    def _in_time(self, rows: Ints, rpm: Floats, wheel_w: Floats) -> Bools:
+        """Which shift: a driver who asks for power stays in gear for longer."""
+        delay = np.minimum(np.maximum(wheel_w * self._per_w[rows], 0.0), HURRY_DELAY * HURRY_SHARE)
+        found: Bools = (
+            (rpm > self._up[rows] * (1 + delay)) | (rpm < self._down[rows]) | (self.gear[rows] == 0)
+        )
+        return found
+
+    def _shift(self, rows: Ints, rpm: Floats, v_kmh: Floats) -> Floats:
+        gear = self.gear[rows] + np.where(rpm > self._up[rows], 1, -1)
+        gear[v_kmh < STANDING_KMH] = 0
+        self.gear[rows] = gear
+        self.rpm_per_kmh[rows] = self._ratios[rows, gear]
+        self._down[rows], self._up[rows] = self._down_rpm[rows, gear], self._up_rpm[rows, gear]
+        return self.rpm_per_kmh[rows] * v_kmh
+
+
+TARGET_SOC = 0.60
+LOW_SOC = 0.48  # the engine runs from here on until RECOVERED_SOC
+RECOVERED_SOC = 0.54
+START_W = 12_000.0  # shaft power that starts the engine at the target charge; more charge delays it
+START_W_PER_SOC = 120_000.0
+START_LEAST_W, START_MOST_SHARE = 3000.0, 0.8
+"""It starts at 3 kW at the least and, of the motor's power, at this share at the most."""
+STOP_SHARE = 0.4  # it stops below this share of the starting power
+RUN_LEAST_S = 4.0
+CHARGE_W_PER_SOC = 120_000.0
+CHARGE_MOST_W = 10_000.0
+WARM_ENOUGH_C = 45.0  # A colder engine keeps running: for the catalyst and the cabin
+
+
+class HybridControl:
+    """The engines of the hybrids: which run, and their shaft power."""
+
+    def __init__(self, motor_w: Floats) -> None:
+        n = len(motor_w)
+        self._motor_w = motor_w
+        self.running: Bools = np.zeros(n, dtype=np.bool_)
+        self._since_s = np.zeros(n)
+        self._must: Bools = np.zeros(n, dtype=np.bool_)
+        self._low: Bools = np.zeros(n, dtype=np.bool_)
+        self._start_w = np.full(n, START_W)
+        self._charge_w = np.zeros(n)
+
+    def plan(self, soc: Floats, coolant_c: Floats) -> None:
+        """Once a second: when to start and how much to charge, from charge and coolant."""
+        self._low = (soc < LOW_SOC) | (self._low & (soc < RECOVERED_SOC))
+        self._must = self._low | (coolant_c < WARM_ENOUGH_C)
+        over = soc - TARGET_SOC
+        most = START_MOST_SHARE * self._motor_w
+        self._start_w = np.clip(START_W + START_W_PER_SOC * over, START_LEAST_W, most)
+        self._charge_w = np.clip(-CHARGE_W_PER_SOC * over, -CHARGE_MOST_W, CHARGE_MOST_W)
+
+    def decide(self, shaft_w: Floats, live: Bools, h_s: float) -> Bools:
+        """Start and stop engines for the power asked for; returns which run."""
+        self._since_s += h_s
+        start = live & ~self.running & (self._must | (shaft_w > self._start_w))
+        easy = ~self._must & (shaft_w < STOP_SHARE * self._start_w) & (self._since_s >= RUN_LEAST_S)
+        stop = self.running & (easy | ~live)
+        changed = start | stop
+        if changed.any():
+            self.running = self.running ^ changed
+            self._since_s[changed] = 0.0
+        return self.running
+
+    def engine_w(self, shaft_w: Floats, most_w: Floats, friction_w: Floats, coupled: Bools) -> Floats:
+        """Shaft power of the engines that run: the demand with the charging share, or overrun; else 0.
+
+        The motor covers the difference; where it cannot, the engine does.
+        """
+        least = np.maximum(shaft_w - self._motor_w, 0.0)
+        wanted = np.clip(shaft_w + self._charge_w, least, np.maximum(0.9 * most_w, least))
+        dragged = np.where(coupled, np.maximum(shaft_w, -friction_w), 0.0)
+        return np.where(self.running, np.where(shaft_w < 0, dragged, wanted), 0.0)
 
 
 class Engines:
@@ -55,8 +164,7 @@ class Packs:
         )
         self._nominal_v, self.ohm = specs("pack_v")[self.rows], specs("pack_ohm")[self.rows]
         self._capacity_c = 3.6e6 * specs("pack_kwh")[self.rows] / self._nominal_v
-        self.charge_c = np.zeros(len(self.rows))
-        """Charge drawn since the last settling."""
+        self.charge_c = np.zeros(len(self.rows))  # charge drawn since the last settling
         self.heat_j = np.zeros(len(self.rows))
         self._prepare(soc[self.rows], np.zeros(len(self.rows), dtype=np.bool_))
 

@@ -6,16 +6,12 @@ import numpy as np
 
 from edge_simulator.geo import Bools, Floats, Ints
 
-COUPLED_RPM = 1100.0
-"""Below it the clutch is open while braking, so the wheels drive no engine."""
-MOTOR = 0.92
-"""Efficiency of motor and inverter, either way."""
+COUPLED_RPM = 1100.0  # below it the clutch is open while braking, so the wheels drive no engine
+MOTOR = 0.92  # efficiency of motor and inverter, either way
 REGEN_SHARE = 0.9
 """Share of braking that the motor takes as long as motor and battery can; the rest stays with the brakes."""
-REGEN_FADE_MPS = 3.0
-"""Below it the motor's share falls to nothing at standstill."""
-FULL_SOC = 0.98
-"""A battery takes no braking energy from here on; 4 points below it takes all."""
+REGEN_FADE_MPS = 3.0  # below it the motor's share falls to nothing at standstill
+FULL_SOC = 0.98  # A battery takes no braking energy from here on; 4 points below it takes all
 
 
 def slip(worn: Floats, gear: Ints, load: Floats) -> Floats:
@@ -30,8 +26,7 @@ def friction_w(rpm: Floats, fmep_kpa: Floats, engine_l: Floats) -> Floats:
 
 def shaft_w(wheel_w: Floats, driveline: Floats) -> Floats:
     """Power at the gearbox's input for a power at the wheels; the driveline's loss is there either way."""
-    shaft: Floats = np.maximum(wheel_w / driveline, wheel_w * driveline)
-    return shaft
+    return np.maximum(wheel_w / driveline, wheel_w * driveline)
 
 
 def engine_w(shaft: Floats, coupled: Bools, belt_w: Floats, friction: Floats) -> Floats:
@@ -39,27 +34,23 @@ def engine_w(shaft: Floats, coupled: Bools, belt_w: Floats, friction: Floats) ->
 
     A negative ``shaft`` reaches only an engine that is coupled to the wheels.
     """
-    asked: Floats = np.maximum(shaft, shaft * coupled) + belt_w + friction
-    return asked
+    return np.maximum(shaft, shaft * coupled) + belt_w + friction
 
 
 def fuel_w(indicated_w: Floats, efficiency: Floats) -> Floats:
     """Fuel power by Willans' line; none in overrun, when the wheels cover friction and belt."""
-    burnt: Floats = np.maximum(indicated_w, 0.0) / efficiency
-    return burnt
+    return np.maximum(indicated_w, 0.0) / efficiency
 
 
 def brakes_w(wheel_w: Floats, indicated_w: Floats, coupled: Bools, driveline: Floats) -> Floats:
     """What is left of a deceleration for the friction brakes, at the wheels, >= 0."""
-    left: Floats = np.maximum(-np.where(coupled, indicated_w / driveline, wheel_w), 0.0)
-    return left
+    return np.maximum(-np.where(coupled, indicated_w / driveline, wheel_w), 0.0)
 
 
 def most_w(rpm: Floats, torque_nm: Floats, rated_w: Floats) -> Floats:
     """What the engine can give at this speed."""
     share = np.minimum(1.0, 0.55 + 0.45 * rpm / 2000.0)
-    most: Floats = np.minimum(torque_nm * share * rpm * np.pi / 30.0, rated_w)
-    return most
+    return np.minimum(torque_nm * share * rpm * np.pi / 30.0, rated_w)
 
 
 def load_pct(indicated_w: Floats, friction: Floats, most: Floats) -> Floats:
@@ -75,20 +66,17 @@ def motor_w(rest_w: Floats, shaft: Floats, v_mps: Floats, regen_most_w: Floats) 
 
 def electric_w(motor: Floats, aux_w: Floats) -> Floats:
     """Power out of the traction battery for a motor's shaft power; negative feeds it."""
-    power: Floats = np.maximum(motor / MOTOR, motor * MOTOR) + aux_w
-    return power
+    return np.maximum(motor / MOTOR, motor * MOTOR) + aux_w
 
 
 def regen_most_w(soc: Floats, rated_w: Floats) -> Floats:
     """The most that the motor may take from braking: a full battery takes nothing."""
-    most: Floats = rated_w * np.clip((FULL_SOC - soc) / 0.04, 0.0, 1.0)
-    return most
+    return rated_w * np.clip((FULL_SOC - soc) / 0.04, 0.0, 1.0)
 
 
 def charger_w(soc: Floats, rated_w: Floats) -> Floats:
     """Power from a charger into the battery: constant to 80 %, then falling to nothing when full."""
-    power: Floats = rated_w * np.clip((1.0 - soc) / 0.2, 0.0, 1.0)
-    return power
+    return rated_w * np.clip((1.0 - soc) / 0.2, 0.0, 1.0)
 
 
 def open_circuit_v(soc: Floats, nominal_v: Floats) -> Floats:
@@ -99,5 +87,4 @@ def open_circuit_v(soc: Floats, nominal_v: Floats) -> Floats:
 def pack_current_a(power_w: Floats, ocv: Floats, ohm: Floats) -> Floats:
     """Current for a power: the smaller root of P = (OCV - I R) I, discharge positive."""
     root = np.sqrt(np.maximum(ocv * ocv - 4 * ohm * power_w, 0.0))
-    current: Floats = (ocv - root) / (2 * ohm)
-    return current
+    return (ocv - root) / (2 * ohm)

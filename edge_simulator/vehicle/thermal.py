@@ -1,4 +1,7 @@
-"""Heat: coolant, oil, tyres, traction battery. One explicit Euler step each; pure, [n_vehicles] or [4, n]."""
+"""Heat and wear: coolant, oil, tyres, cells, brake discs, particulate filter. Pure explicit Euler steps.
+
+Arrays are [n_vehicles], by wheel [4, n_vehicles].
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,7 @@ THERMOSTAT_C = (84.0, 95.0)
 FAN_C = (89.0, 105.0)
 OIL_S, TYRE_S, MOTOR_S = 300.0, 900.0, 240.0
 """Time constants of oil behind coolant, of the air in a tyre, of a motor."""
-RIM_S = 600.0
-"""How slowly a hot rim warms the air in its tyre (eng.)."""
+RIM_S = 600.0  # how slowly a hot rim warms the air in its tyre (eng.)
 DISC_STANDING_S = 640.0
 CELL_W_K, CELL_J_K, CELL_J_K_PER_KWH = 35.0, 20_000.0, 6500.0
 """A pack's cooling, and its heat capacity: the housing's, and the cells' by size."""
@@ -44,55 +46,38 @@ def coolant_step(
 
 def towards(value: Floats, target: Floats, h_s: float, tau_s: float) -> Floats:
     """First-order lag."""
-    moved: Floats = value + (target - value) * (1 - np.exp(-h_s / tau_s))
-    return moved
+    found: Floats = value + (target - value) * (1 - np.exp(-h_s / tau_s))
+    return found
 
 
 def oil_target_c(coolant_c: Floats, running: Bools) -> Floats:
     """What the oil tends to: a little above the coolant while the engine runs, the block's heat when off."""
-    target: Floats = coolant_c + 6.0 * running
-    return target
+    return coolant_c + 6.0 * running
 
 
 def fast_idle(coolant_c: Floats) -> Floats:
     """Idle speed of a cold engine over that of a warm one: 1.7 below 40 C, 1 from 80 C on (eng.)."""
-    factor: Floats = 1 + 0.7 * np.clip((80.0 - coolant_c) / 40.0, 0.0, 1.0)
-    return factor
+    return 1 + 0.7 * np.clip((80.0 - coolant_c) / 40.0, 0.0, 1.0)
 
 
 def oil_drag(oil_c: Floats) -> Floats:
     """Friction of a cold engine over that of a warm one: 1.8 at 20 C, 1 from 85 C on (eng.)."""
-    factor: Floats = 1 + 0.012 * np.clip(85.0 - oil_c, 0.0, 115.0)
-    return factor
-
-
-def standing_tau_s(c_kj_k: Floats, ua_w_k: Floats) -> Floats:
-    """Time constant of an engine that cools while it stands."""
-    tau: Floats = 1000 * c_kj_k / ua_w_k
-    return tau
+    return 1 + 0.012 * np.clip(85.0 - oil_c, 0.0, 115.0)
 
 
 def cell_j_k(pack_kwh: Floats) -> Floats:
     """Heat capacity of a pack, J/K."""
-    capacity: Floats = CELL_J_K + CELL_J_K_PER_KWH * pack_kwh
-    return capacity
+    return CELL_J_K + CELL_J_K_PER_KWH * pack_kwh
 
 
 def cell_step(t_c: Floats, ambient_c: float, heat_j: Floats, h_s: float, c_j_k: Floats) -> Floats:
     """C dT/dt = I^2 R - UA (T - Ta); ``heat_j`` is the resistance's heat over ``h_s``."""
-    warmed: Floats = t_c + (heat_j - CELL_W_K * h_s * (t_c - ambient_c)) / c_j_k
-    return warmed
+    return t_c + (heat_j - CELL_W_K * h_s * (t_c - ambient_c)) / c_j_k
 
 
 def tyre_target_c(ambient_c: float, v_mps: Floats) -> Floats:
     """Air in a tyre tends to 8 to 28 C above ambient while it rolls, by speed, and to ambient at rest."""
     return ambient_c + np.where(v_mps > 0.5, 8.0 + 20.0 * np.minimum(v_mps / 33.0, 1.0), 0.0)
-
-
-def drag_w(force_n: Floats, v_mps: Floats) -> Floats:
-    """Heat of a brake that does not let go, W, [4, n]: its force times the way."""
-    watts: Floats = force_n * v_mps
-    return watts
 
 
 def oil_pressure_kpa(rpm: Floats, oil_c: Floats, lost: Floats | float = 0.0) -> Floats:
@@ -112,5 +97,62 @@ def tyre_kpa(mass: Floats, cold_kpa: Floats, air_c: Floats) -> Floats:
 
 def rest_voltage(soc_12v: Floats) -> Floats:
     """A 12 V battery at rest, V."""
-    volts: Floats = 12.0 + 0.7 * soc_12v
-    return volts
+    return 12.0 + 0.7 * soc_12v
+
+
+WHEEL_SHARE = np.array([[0.325], [0.325], [0.175], [0.175]])
+"""Share of the braking by wheel, order of infra.contract.signals.WHEELS: 65 % in front."""
+DISC_J_KG_K = 460.0
+AIR_W_K, AIR_W_K_PER_MPS = 5.0, 0.8
+PAD_J_PER_PCT_KG = 2.0e6
+"""Work that wears 1 % of the pads off, for each kg of disc: a car's front pads last 50,000 km of
+town (UDDS), an electric one's several times as long (eng.)."""
+PAD_HOT_C, PAD_HOT_SCALE_C = 200.0, 150.0
+
+
+def disc_step(t_c: Floats, ambient_c: float, work_j: Floats, v_mps: Floats, h_s: float, disc_kg: Floats,
+              cooling: Floats) -> Floats:  # fmt: skip
+    """m c dT/dt = P - hA (T - Ta), hA = (5 + 0.8 v) ``cooling`` W/K; ``work_j`` is what each disc took."""
+    capacity = DISC_J_KG_K * disc_kg
+    loss = (AIR_W_K + AIR_W_K_PER_MPS * v_mps) * cooling * (h_s / capacity)
+    return t_c + work_j / capacity - loss * (t_c - ambient_c)
+
+
+def pad_wear_pct(work_j: Floats, disc_c: Floats, disc_kg: Floats) -> Floats:
+    """Wear by ``work_j``: in proportion, and faster on a hot disc (twice at 350 C, five times at 500 C)."""
+    over = np.maximum(disc_c - PAD_HOT_C, 0.0) / PAD_HOT_SCALE_C
+    return work_j / (PAD_J_PER_PCT_KG * disc_kg) * (1 + over * over)
+
+
+BEGINS_PCT, ENDS_PCT = 75.0, 25.0
+GATHERS_PCT_S = 0.004
+BURNS_PCT_S = 0.1
+BLOCKED_PCT_S = 0.08
+"""How fast a filter that cannot regenerate fills, %/s of running: a time-lapse (eng.), in truth days."""
+GIVES_UP_S, RETRIES_S = 40.0, 180.0
+
+
+def regeneration_s(
+    since_s: Floats, soot_pct: Floats, soot_to_pct: Floats, running: Bools, h_s: float
+) -> Floats:
+    """The clock of a regeneration after a step: > 0 burning for so long, < 0 waiting after a failure.
+
+    A sound filter burns from 75 % down to 25 %, pausing while the engine is off; a blocked one
+    (``soot_to_pct`` > 0) gives up after 40 s and tries again 180 s later.
+    """
+    burning, waiting = since_s > 0, since_s < 0
+    given_up = burning & (soot_to_pct > 0) & (since_s >= GIVES_UP_S)
+    done = burning & (soot_pct <= ENDS_PCT)
+    begins = (since_s == 0) & (soot_pct >= BEGINS_PCT) & running
+    goes_on = np.where(running, np.where(waiting, np.minimum(since_s + h_s, 0.0), since_s + h_s), since_s)
+    kept = np.where(burning | waiting | begins, goes_on, 0.0)
+    return np.where(given_up, -RETRIES_S, np.where(done, 0.0, kept))
+
+
+def soot_step(soot_pct: Floats, burning: Bools, soot_to_pct: Floats, running: Bools, h_s: float) -> Floats:
+    """Soot after ``h_s`` seconds, %. What a blocked filter still burns is half of what a sound one does."""
+    blocked = soot_to_pct > 0
+    fills = BLOCKED_PCT_S * np.clip((soot_to_pct - soot_pct) / 5.0, 0.0, 1.0)
+    burns = BURNS_PCT_S * np.where(blocked, 0.5, 1.0)
+    rate = np.where(burning, -burns, GATHERS_PCT_S + np.where(blocked, fills, 0.0))
+    return np.where(running, np.maximum(soot_pct + rate * h_s, 0.0), soot_pct)

@@ -28,18 +28,15 @@ class VehicleModel:
     name: str
     powertrain: Powertrain
     vehicle_class: Literal["car", "van", "heavy"]
-    share: float
-    """Share of the fleet."""
+    share: float  # share of the fleet
     mass_kg: float
-    drag_m2: float
-    """Drag coefficient times frontal area."""
+    drag_m2: float  # drag coefficient times frontal area
     rolling: float
     power_kw: float
     length_m: float
     wheelbase_m: float
     accel_mps2: float
-    brake_mps2: float
-    """Comfortable deceleration."""
+    brake_mps2: float  # comfortable deceleration
     headway_s: float
     top_kmh: float
     placard_kpa: float
@@ -54,26 +51,21 @@ class VehicleModel:
     fuel_kj_per_l: float = 1.0
     torque_nm: float = 1.0
     tank_l: float = 1.0
-    driveline: float = 0.92
-    """Efficiency between the wheels and the gearbox's input."""
+    driveline: float = 0.92  # efficiency between the wheels and the gearbox's input
     aux_kw: float = 0.7
     """Lamps, fans, pumps: on the engine's belt without a traction battery, else from the battery."""
-    thermal_kj_k: float = 40.0
-    """Heat capacity of engine and coolant."""
+    thermal_kj_k: float = 40.0  # heat capacity of engine and coolant
     cooling_w_k: float = 18.0
     motor_kw: float = 0.0
-    regen_kw: float = 0.0
-    """The most that braking feeds into the motor's shaft."""
-    charge_kw: float = 0.0
-    """What a charger at the wall puts into the battery; 0 where there is no socket."""
+    regen_kw: float = 0.0  # the most that braking feeds into the motor's shaft
+    charge_kw: float = 0.0  # what a charger at the wall puts into the battery; 0 where there is no socket
     pack_kwh: float = 1.0
     pack_v: float = 350.0
     pack_ohm: float = 0.1
     cells: int = 96
     disc_kg: float = 7.0
     """Brake disc of one wheel; the heavy truck's five axles of discs are lumped into four wheels."""
-    disc_cooling: float = 1.0
-    """Its cooling surface relative to a car's."""
+    disc_cooling: float = 1.0  # its cooling surface relative to a car's
 
 
 _PETROL = VehicleModel(

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from edge_simulator.town.stored import store_roads
+from edge_simulator.launch import store_roads
 from infra.clients.health import stopped_by_signals
 from infra.clients.kafka import LogEnds
 from infra.contract.errors import ServiceError

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import orjson
 
-from edge_simulator import launch, scenario_file, setting_out
+from edge_simulator import launch, run_setup
 from load_tests.drills.aggregates import accounted, balanced, start_jobs, windows
 from load_tests.drills.evidence import Log, compare, sent
 from load_tests.drills.flow import Load, finish
@@ -104,9 +104,9 @@ def _burst(site: Site, run_id: str, seed: int) -> float:
     options = {
         "vehicles": STORED_VEHICLES, "interval": "1s", "duration": f"{lasts_s}s", "seed": seed, "link": link,
     }  # fmt: skip
-    file = scenario_file.load(None, options)
+    file = run_setup.load(None, options)
     start_ms = time.time_ns() // 1_000_000 - 1000 * lasts_s
-    wanted = setting_out.scenario(file, site.settings, start_ms, None)
+    wanted = run_setup.scenario(file, site.settings, start_ms, None)
     names = launch.connection_names(str(STORED_VEHICLES), STORED_VEHICLES, run_id)
     manner = launch.Manner(run_id, names, 20_000, 60.0, log_frames=True, paced=False, live=False)
     begun = time.monotonic()

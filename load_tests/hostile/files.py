@@ -25,9 +25,9 @@ from typing import Any, Final
 
 import yaml
 
-from edge_simulator import setting_out
-from edge_simulator.recordings import drive_report, replay
-from edge_simulator.recordings.drive_mapping import load_mapping
+from edge_simulator import run_setup
+from edge_simulator.recordings import checks, replay
+from edge_simulator.recordings.mapping import load_mapping
 from infra.contract import frame
 from infra.contract.errors import OdographError
 from infra.settings import settings
@@ -207,17 +207,17 @@ def _try_drive(path: Path) -> None:
     convoy = replay.convoy(path.parent, None, 60.0, "now")
     for outgoing in convoy.frames():
         frame.decode(outgoing.payload)
-    drive_report.lines(drive_report.report(path, convoy.meaning))
+    checks.lines(checks.report(path, convoy.meaning))
 
 
 def _try_mapping(path: Path) -> None:
     meaning = load_mapping(path)
     example = path.parent / "drive.csv"
-    drive_report.lines(drive_report.report(example, meaning))
+    checks.lines(checks.report(example, meaning))
 
 
 def _try_scenario(path: Path) -> None:
-    setting_out.read(str(path), settings.Settings(), {}, start_ms=1_763_800_000_000)
+    run_setup.read(str(path), settings.Settings(), {}, start_ms=1_763_800_000_000)
 
 
 @dataclass(frozen=True, slots=True)

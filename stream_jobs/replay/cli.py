@@ -80,11 +80,12 @@ def replay(
     if context.invoked_subcommand is not None:
         return
     if drives is not None:
-        from edge_simulator.drives_cli import replay as drive_replay
+        from edge_simulator.recordings.replay import publish
         from stream_jobs.replay.spans import speed_of
 
         times = DRIVES_SPEED if speed is None else speed_of(speed) or 1e6
-        drive_replay(drives, mapping, times, start, run_id, log_frames, drain, json)
+        if not publish(drives, mapping, times, start, run_id, log_frames, drain, json):
+            raise typer.Exit(1)
         return
     from stream_jobs.replay import command
 

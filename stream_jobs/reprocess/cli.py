@@ -142,21 +142,20 @@ def backfill(
 
 
 def _day_of(settings: Settings, drives: Path, mapping: Path | None, start: str, run_id: str | None) -> Path:
-    from edge_simulator.recordings import drive_day
-    from edge_simulator.recordings import replay as convoys
+    from edge_simulator.recordings import replay
     from infra.contract.errors import ConfigError
 
-    begin = convoys.parse_start(start)
+    begin = replay.parse_start(start)
     if begin == "now":
         raise ConfigError(
             "--start now: a back-fill is of the past; kept, or a time as 2026-11-20T08:00 (UTC)"
         )
-    convoy = convoys.convoy(drives, mapping, 1.0, begin)
+    convoy = replay.convoy(drives, mapping, 1.0, begin)
     for recording in convoy.recordings:
         for drive in recording.drives:
             for text in (*drive.bad_rows, *drive.bad_values)[:5]:
                 _say(f"{drive.name}, row {text}")
-    return drive_day.make(convoy, drives, settings, run_id or f"drives-{drives.absolute().name}")
+    return replay.make(convoy, drives, settings, run_id or f"drives-{drives.absolute().name}")
 
 
 def _say(text: str) -> None:

@@ -8,13 +8,12 @@ import numpy as np
 import orjson
 import pytest
 
-from edge_simulator.scenario import Scenario, cadence
-from edge_simulator.stages import from_list, on_line, turns
+from edge_simulator.scenario import Scenario, cadence, on_line, stages_of, turns
 from edge_simulator.telemetry.reporting_schedule import ReportingSchedule
 from edge_simulator.world import World
 from infra.contract.errors import ConfigError
 
-UP_AND_DOWN = from_list([(10_000, None, 40.0), (5_000, 40.0, None), (4_000, None, 0.0)])
+UP_AND_DOWN = stages_of([(10_000, None, 40.0), (5_000, 40.0, None), (4_000, None, 0.0)])
 
 
 def test_a_ramp_rises_evenly_from_where_the_last_stage_ended() -> None:
@@ -24,7 +23,7 @@ def test_a_ramp_rises_evenly_from_where_the_last_stage_ended() -> None:
 
 
 def test_without_stages_everybody_reports() -> None:
-    assert from_list([]).rate(5_000, full=40.0) == 40.0
+    assert stages_of([]).rate(5_000, full=40.0) == 40.0
 
 
 @pytest.mark.parametrize(
@@ -39,7 +38,7 @@ def test_a_stage_that_says_too_little_or_too_much_is_named(
     entries: list[tuple[int, float | None, float | None]], told: str
 ) -> None:
     with pytest.raises(ConfigError, match=told):
-        from_list(entries)
+        stages_of(entries)
 
 
 def test_a_rate_that_the_fleet_cannot_meet_is_refused() -> None:

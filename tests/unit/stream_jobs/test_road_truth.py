@@ -7,7 +7,7 @@ from collections import defaultdict
 import numpy as np
 import orjson
 
-from edge_simulator import scenario_file, setting_out
+from edge_simulator import run_setup
 from edge_simulator.world import World
 from infra.settings.settings import load
 from stream_jobs.roads.matching import index_of, match
@@ -18,10 +18,10 @@ START_MS = 1_767_686_400_000
 
 
 def test_nineteen_of_twenty_samples_are_matched_and_nearly_all_of_them_rightly() -> None:
-    file = scenario_file.load(
+    file = run_setup.load(
         None, {"vehicles": 80, "interval": "1s", "duration": "70s", "seed": 11, "truth_edges": True}
     )
-    world = World(setting_out.scenario(file, load(), START_MS, None))
+    world = World(run_setup.scenario(file, load(), START_MS, None))
     net = network_of(1, [(e, c, v, m, [[x, y] for y, x in path]) for e, c, v, m, path in world.net.edges()])
     samples: list[tuple[str, int, float, float, float]] = []
     passed: dict[str, list[tuple[int, int, int]]] = defaultdict(list)

@@ -11,9 +11,9 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from edge_simulator.cli import edr
 from edge_simulator.edr import crash_table, pulse, recorder
 from edge_simulator.edr.crash_table import Case, Line
-from edge_simulator.edr_cli import app
 
 
 @pytest.fixture(scope="module", params=["us563_2006", "us563_2024"])
@@ -53,7 +53,7 @@ def test_the_threshold_is_found_without_the_recorders_help() -> None:
 
 def command(*arguments: str) -> tuple[int, str]:
     outer = typer.Typer()
-    outer.add_typer(app, name="edr")
+    outer.add_typer(edr, name="edr")
     result = CliRunner().invoke(outer, ["edr", "table", *arguments])
     return result.exit_code, result.stdout
 

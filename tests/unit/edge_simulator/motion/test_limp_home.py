@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from edge_simulator.motion.fleet import Fleet
-from edge_simulator.motion.limp_home import LimpHome
+from edge_simulator.motion.mishaps import LimpHome
 from edge_simulator.town.roads import RoadNetwork, city
 from tests.support_traffic import OneTrip, fleet, straight_on
 

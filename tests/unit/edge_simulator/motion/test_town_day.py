@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from edge_simulator.motion import shifts
+from edge_simulator.motion import diary
 from edge_simulator.motion.fleet import Fleet
 from edge_simulator.motion.town_day import Day
 from edge_simulator.town.roads import RoadNetwork, city
@@ -43,7 +43,7 @@ def test_a_sunday_morning_is_quieter_than_a_tuesday_morning(town: RoadNetwork) -
 
 def test_commuters_are_at_work_at_eleven_and_at_home_at_night(town: RoadNetwork) -> None:
     noon, agenda = fleet_at(town, 11.0)
-    commuter = agenda.role == shifts.COMMUTER
+    commuter = agenda.role == diary.COMMUTER
     assert 0.7 < (noon.state.edge == agenda.work[0])[commuter].mean() < 0.95
     night, agenda = fleet_at(town, 2.5)
     assert (night.state.edge == agenda.base[0])[commuter].mean() > 0.95
@@ -53,7 +53,7 @@ def test_commuters_are_at_work_at_eleven_and_at_home_at_night(town: RoadNetwork)
 
 def test_lorries_of_the_motorway_drive_at_night_and_rest_at_the_depot(town: RoadNetwork) -> None:
     night, agenda = fleet_at(town, 1.0)
-    haul = agenda.role == shifts.HAUL
+    haul = agenda.role == diary.HAUL
     driving = haul & ~night.state.parked
     assert driving.sum() > 0.15 * haul.sum()
     assert (town.road_class[night.state.edge[driving]] == 0).mean() > 0.6
@@ -81,7 +81,7 @@ def test_the_same_seed_gives_the_same_day(town: RoadNetwork) -> None:
 
 def test_delivery_rounds_make_twenty_to_sixty_stops_a_day(town: RoadNetwork) -> None:
     fleet, agenda = fleet_at(town, 9.0, n=300)
-    vans = agenda.role == shifts.PARCELS
+    vans = agenda.role == diary.PARCELS
     stops = 0
     for _ in range(7200):
         before = fleet.state.parked
@@ -92,6 +92,6 @@ def test_delivery_rounds_make_twenty_to_sixty_stops_a_day(town: RoadNetwork) -> 
 
 def test_delivery_vans_are_back_at_the_depot_in_the_evening(town: RoadNetwork) -> None:
     fleet, agenda = fleet_at(town, 21.0)
-    vans = agenda.role == shifts.PARCELS
+    vans = agenda.role == diary.PARCELS
     assert fleet.state.at_base[vans].all()
     assert len(np.unique(fleet.state.edge[vans])) <= 6

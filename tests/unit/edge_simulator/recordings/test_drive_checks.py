@@ -13,8 +13,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from edge_simulator.recordings import drive_checks, drive_frames, drive_report, drives
-from edge_simulator.recordings.drive_rows import Row
+from edge_simulator.recordings import checks, drives, frames
+from edge_simulator.recordings.drives import Row
 from infra.contract import frame
 from infra.contract.errors import ConfigError
 
@@ -46,28 +46,28 @@ def rows(lag_s: int, wrong: range = range(0), skip: range = range(0)) -> list[Ro
 
 @pytest.mark.parametrize("lag_s", [0, 4, -3])
 def test_the_lag_of_the_second_speed_source_is_found_and_is_no_disagreement(lag_s: int) -> None:
-    found = drive_checks.compare_speeds(rows(lag_s))
+    found = checks.compare_speeds(rows(lag_s))
     assert found is not None
     assert (found.lag_s, found.correlation) == (lag_s, pytest.approx(1.0))
     assert (found.spells, found.seconds) == ([], 0)
 
 
 def test_a_disagreement_of_more_than_three_seconds_is_named_once() -> None:
-    found = drive_checks.compare_speeds(rows(4, wrong=range(100, 120)))
+    found = checks.compare_speeds(rows(4, wrong=range(100, 120)))
     assert found is not None
     assert found.spells == ["98: from 1970-01-01 00:01:36 UTC for 20 s, up to 25 km/h"]
     assert found.seconds == 20
-    assert drive_checks.compare_speeds(rows(4, wrong=range(100, 103))).spells == []  # type: ignore[union-attr]
+    assert checks.compare_speeds(rows(4, wrong=range(100, 103))).spells == []  # type: ignore[union-attr]
 
 
 def test_a_gap_ends_a_disagreement() -> None:
-    found = drive_checks.compare_speeds(rows(0, wrong=range(100, 120), skip=range(105, 110)))
+    found = checks.compare_speeds(rows(0, wrong=range(100, 120), skip=range(105, 110)))
     assert found is not None
     assert [spell.partition(":")[0] for spell in found.spells] == ["102", "112"]
 
 
 def test_without_a_second_source_there_is_nothing_to_compare() -> None:
-    assert drive_checks.compare_speeds([Row(0, {"speed_kmh": 1.0})]) is None
+    assert checks.compare_speeds([Row(0, {"speed_kmh": 1.0})]) is None
 
 
 def test_repeated_positions_count_only_while_the_vehicle_moves() -> None:
@@ -75,11 +75,11 @@ def test_repeated_positions_count_only_while_the_vehicle_moves() -> None:
     made = [
         Row(1000 * k, {"lat_deg": lat, "lon_deg": lat, "speed_kmh": v}) for k, (lat, v) in enumerate(track)
     ]
-    assert drive_checks.repeats(made) == drive_checks.Repeats(rows=3, longest=2)
+    assert checks.repeats(made) == checks.Repeats(rows=3, longest=2)
 
 
 def test_gaps_are_counted_with_their_length() -> None:
-    assert drive_checks.gaps([0, 1000, 2000, 9000, 10_000, 11_400]) == drive_checks.Gaps(1, 7.0)
+    assert checks.gaps([0, 1000, 2000, 9000, 10_000, 11_400]) == checks.Gaps(1, 7.0)
 
 
 def check_file(folder: Path, content: bytes) -> None:
@@ -88,7 +88,7 @@ def check_file(folder: Path, content: bytes) -> None:
     path.write_bytes(content)
     (folder / "mapping.yaml").write_text(MAPPING)
     meaning, (file,) = drives.look_into(folder)
-    refusal = drive_report.report(file, meaning).error
+    refusal = checks.report(file, meaning).error
     if refusal:
         with pytest.raises(ConfigError, match=r"a\.csv"):
             drives.read(file, meaning)
@@ -100,10 +100,10 @@ def check_file(folder: Path, content: bytes) -> None:
     named = [what.partition(":")[0] for d in found.drives for what in d.bad_rows]
     assert len(named) == len(set(named))
     for drive in found.drives:
-        ready = drive_frames.prepare(drive)
+        ready = frames.prepare(drive)
         bodies = [frame.decode(ready.frame(r, k, 1, 0, 1)) for k, r in enumerate(ready.groups())]
         assert sum(body["n"] for body in bodies) == len(drive.rows)
-    assert drive_report.lines(drive_report.report(path, meaning))
+    assert checks.lines(checks.report(path, meaning))
 
 
 CELL = st.one_of(
@@ -166,7 +166,7 @@ def test_the_real_drives_have_lagging_speeds_and_repeated_positions() -> None:
     meaning, files = drives.look_into(DRIVES)
     found = {}
     for file in files:
-        one = drive_report.report(file, meaning)
+        one = checks.report(file, meaning)
         (drive,) = one.drives
         assert one.ignored == ["humidity", "weather", "windspeedav", "traffic"]
         assert one.rows == drive.good_rows + drive.bad_rows

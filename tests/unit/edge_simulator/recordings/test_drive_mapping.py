@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from edge_simulator import vin
-from edge_simulator.recordings import drive_frames, drives, replay
+from edge_simulator.recordings import drives, frames, replay
 from infra.contract import frame
 from infra.contract.errors import ConfigError
 
@@ -133,7 +133,7 @@ def test_any_signal_of_the_contract_reaches_the_frame(tmp_path: Path) -> None:
         "  ignition_on: {column: i, values: {on: 1, off: 0}}}\n"
     )
     text = "t,v,h,c,r,i\n" + "".join(f"2024-01-01T08:00:00.{k}00,10,{k},80.{k},90{k},on\n" for k in range(3))
-    ready = drive_frames.prepare(recording(tmp_path, mapping, text).drives[0])
+    ready = frames.prepare(recording(tmp_path, mapping, text).drives[0])
     (rows,) = ready.groups()
     body = frame.decode(ready.frame(rows, 0, 1, 0, 1))
     assert (body["dt_ms"], body["n"]) == (100, 3)
@@ -146,7 +146,7 @@ def test_uneven_rows_make_shorter_frames_and_none_is_left_out(tmp_path: Path) ->
     seconds = (0, 1.02, 1.98, 3, 4.4, 5.4, 6.4, 60)
     text = "t,v\n" + "".join(f"{1_700_000_000 + s},36\n" for s in seconds)
     mapping = HEAD + "timestamp: {column: t, format: epoch_s}\nsignals: {speed_kmh: v}\n"
-    ready = drive_frames.prepare(recording(tmp_path, mapping, text).drives[0])
+    ready = frames.prepare(recording(tmp_path, mapping, text).drives[0])
     assert ready.groups() == [range(4), range(4, 7), range(7, 8)]
     assert ready.speed_distance_m == pytest.approx(64.0, abs=0.1)  # not across the last gap
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from edge_simulator import vin
-from edge_simulator.recordings import drive_frames, drives, replay
+from edge_simulator.recordings import drives, frames, replay
 from infra.contract import frame
 from infra.contract.errors import ConfigError
 
@@ -32,13 +32,13 @@ def written(folder: Path, *rows: str, name: str = "drive.csv") -> Path:
 
 
 @pytest.fixture
-def prepared(tmp_path: Path) -> drive_frames.Prepared:
+def prepared(tmp_path: Path) -> frames.Prepared:
     written(tmp_path, *ROWS)
     _, (drive,) = drives.read_folder(tmp_path)
-    return drive_frames.prepare(drive)
+    return frames.prepare(drive)
 
 
-def test_bad_rows_and_values_are_named_by_line(prepared: drive_frames.Prepared) -> None:
+def test_bad_rows_and_values_are_named_by_line(prepared: frames.Prepared) -> None:
     assert prepared.drive.bad_rows == [
         "5: time '90/02/2032 11:00:03' is not %m/%d/%Y %H:%M:%S",
         "8: time does not advance",
@@ -56,11 +56,11 @@ def test_local_time_becomes_utc_by_the_zones_own_rules(tmp_path: Path) -> None:
     assert drive.rows[1].t_ms == 1_619_089_200_000  # 11:00 UTC: Morocco keeps UTC in Ramadan
 
 
-def test_a_gap_begins_a_new_frame(prepared: drive_frames.Prepared) -> None:
+def test_a_gap_begins_a_new_frame(prepared: frames.Prepared) -> None:
     assert prepared.groups() == [range(3), range(3, 6)]
 
 
-def test_signals_of_the_frames(prepared: drive_frames.Prepared) -> None:
+def test_signals_of_the_frames(prepared: frames.Prepared) -> None:
     first, second = (
         frame.decode(prepared.frame(rows, k, 7, 0, 5)) for k, rows in enumerate(prepared.groups())
     )
@@ -81,7 +81,7 @@ def test_signals_of_the_frames(prepared: drive_frames.Prepared) -> None:
     assert second["speed_limit_kmh"] == 60
 
 
-def test_distance_is_the_speeds_integral_without_the_gap(prepared: drive_frames.Prepared) -> None:
+def test_distance_is_the_speeds_integral_without_the_gap(prepared: frames.Prepared) -> None:
     assert prepared.speed_distance_m == pytest.approx((9 + 27) / 3.6 + 10.0, abs=0.05)
 
 
@@ -145,7 +145,7 @@ def test_the_real_drives_can_be_read_whole() -> None:
     folder = Path(os.environ.get("EDR_TEST_DRIVES", here)) / "rsk_twizy"
     assert folder.is_dir(), f"the real drives are not at {folder}: set EDR_TEST_DRIVES to their parent folder"
     _, found = drives.read_folder(folder)
-    ready = {d.name: drive_frames.prepare(d) for d in found}
+    ready = {d.name: frames.prepare(d) for d in found}
     assert {n: (len(p.t_ms), len(p.drive.bad_rows), len(p.drive.bad_values)) for n, p in ready.items()} == {
         "T1_03_29_2021": (6179, 10, 0),
         "T2_03_30_2021": (6812, 56, 0),

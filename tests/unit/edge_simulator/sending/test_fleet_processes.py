@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from edge_simulator.faults.plan import Wanted
-from edge_simulator.scenario import Scenario, cadence
+from edge_simulator.scenario import Scenario, Schedule, Stage, cadence
 from edge_simulator.sending import fleet_processes
-from edge_simulator.stages import Schedule, Stage
 from edge_simulator.world import World
 from infra.contract.errors import ConfigError
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from edge_simulator.geo import Floats
 from edge_simulator.motion import dynamics
 from edge_simulator.vehicle import powertrain
-from edge_simulator.vehicle.cycles import CYCLES, Ride, follow, machine_for
 from edge_simulator.vehicle.machine import Machine
 from edge_simulator.vehicle.vehicles import MODELS
+from load_tests.cycles import CYCLES, Ride, follow, machine_for
 
 H_S = 0.1
 UDDS = CYCLES[0].at_10_hz()

@@ -7,10 +7,11 @@ import pytest
 
 from edge_simulator.geo import Floats
 from edge_simulator.telemetry.instruments import TYRE_NOISE_KPA
-from edge_simulator.vehicle import brakes, cycles, thermal, vehicles
-from edge_simulator.vehicle.cycles import CYCLES, Ride, follow, machine_for
+from edge_simulator.vehicle import thermal, vehicles
 from edge_simulator.vehicle.machine import Machine
 from edge_simulator.vehicle.vehicles import MODELS
+from load_tests import cycles
+from load_tests.cycles import CYCLES, Ride, follow, machine_for
 
 CAR = MODELS[:1]
 N = len(MODELS)
@@ -96,18 +97,18 @@ def test_discs_heat_on_a_long_descent_and_cool_at_its_foot() -> None:
 
 def test_a_disc_takes_up_the_work_and_gives_it_off_by_the_lumped_equation() -> None:
     one = np.ones(1)
-    hit = brakes.disc_step(np.full((4, 1), 20.0), 20.0, np.full((4, 1), 322e3), 0 * one, 1.0, 7 * one, one)
+    hit = thermal.disc_step(np.full((4, 1), 20.0), 20.0, np.full((4, 1), 322e3), 0 * one, 1.0, 7 * one, one)
     assert hit == pytest.approx(np.full((4, 1), 120.0))
-    cooler = brakes.disc_step(hit, 20.0, np.zeros((4, 1)), 20 * one, 1.0, 7 * one, one)
+    cooler = thermal.disc_step(hit, 20.0, np.zeros((4, 1)), 20 * one, 1.0, 7 * one, one)
     assert cooler == pytest.approx(120 - (5 + 0.8 * 20) * 100 / (7 * 460))
 
 
 def test_pads_wear_with_work_and_faster_on_a_hot_disc() -> None:
     work, disc = np.full((4, 1), 1e6), np.full(1, 7.0)
-    cool = brakes.pad_wear_pct(work, np.full((4, 1), 100.0), disc)
-    assert brakes.pad_wear_pct(2 * work, np.full((4, 1), 100.0), disc) == pytest.approx(2 * cool)
-    assert brakes.pad_wear_pct(work, np.full((4, 1), 350.0), disc) == pytest.approx(2 * cool)
-    assert brakes.pad_wear_pct(work, np.full((4, 1), 500.0), disc) == pytest.approx(5 * cool)
+    cool = thermal.pad_wear_pct(work, np.full((4, 1), 100.0), disc)
+    assert thermal.pad_wear_pct(2 * work, np.full((4, 1), 100.0), disc) == pytest.approx(2 * cool)
+    assert thermal.pad_wear_pct(work, np.full((4, 1), 350.0), disc) == pytest.approx(2 * cool)
+    assert thermal.pad_wear_pct(work, np.full((4, 1), 500.0), disc) == pytest.approx(5 * cool)
 
 
 def test_tyre_air_approaches_8_to_28_degrees_above_ambient_within_15_minutes() -> None:

@@ -4,22 +4,46 @@ from __future__ import annotations
 
 import numpy as np
 
-from edge_simulator.geo import Ints, wrap_pi
+from edge_simulator.geo import Floats, Ints, wrap_pi
 from edge_simulator.motion import dynamics
-from edge_simulator.motion.delays import Delays
 from edge_simulator.motion.fleet_state import State
-from edge_simulator.motion.junctions import Tails
 from edge_simulator.motion.styles import Drivers
+from edge_simulator.motion.traffic import Tails
 from edge_simulator.town import streets
 from edge_simulator.town.network import LANES, RoadNetwork
 
-TURNING_IN_MPS = 4.0
-"""Highest speed of a turn from a lesser street into a better one without a signal."""
-STUCK_S = 60.0
-"""After this long before a full street a driver takes another one."""
+EVERY_S = 5.0
+TAU_S = 60.0
+LONGEST_S = 300.0
+WALKING_MPS = 1.0
+
+
+class Delays:
+    """Delay of each edge beyond free flow, from the speeds driven there in the last minute or so."""
+
+    def __init__(self, net: RoadNetwork) -> None:
+        self._length_m = net.length_m
+        self._free_s = net.drive_s
+        self._due_s = -np.inf
+        self.extra_s = np.zeros(len(net.length_m))  # s, [n_edges]
+
+    def watch(self, edge: Ints, v: Floats, t_s: float) -> None:
+        """Look at the traffic, every few seconds. ``edge`` and ``v`` of all vehicles on the road."""
+        if t_s < self._due_s:
+            return
+        self._due_s = t_s + EVERY_S
+        n_edges = len(self._length_m)
+        count = np.bincount(edge, minlength=n_edges)
+        speed = np.bincount(edge, weights=v, minlength=n_edges) / np.maximum(count, 1)
+        takes_s = self._length_m / np.maximum(speed, WALKING_MPS)
+        now_s = np.where(count > 0, np.clip(takes_s - self._free_s, 0.0, LONGEST_S), 0.0)
+        self.extra_s += (now_s - self.extra_s) * (EVERY_S / TAU_S)
+
+
+TURNING_IN_MPS = 4.0  # highest speed of a turn from a lesser street into a better one without a signal
+STUCK_S = 60.0  # after this long before a full street a driver takes another one
 EMPTIER_M = 25.0
-GIVES_UP_S = 240.0
-"""After this long before full streets only, a driver leaves the vehicle at the kerb."""
+GIVES_UP_S = 240.0  # after this long before full streets only, a driver leaves the vehicle at the kerb
 
 
 class Wayfinder:

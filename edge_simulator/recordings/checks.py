@@ -1,4 +1,4 @@
-"""What is odd about a recorded drive: positions that stand still, speeds that disagree, gaps. Pure."""
+"""What is odd about a recorded drive: repeated positions, speeds that disagree, gaps; and the report."""
 
 from __future__ import annotations
 
@@ -6,11 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 
 from edge_simulator.geo import Bools, Floats, Ints
-from edge_simulator.recordings.drive_rows import Row
+from edge_simulator.recordings.drives import GAP, Row, read, spacing_ms
+from edge_simulator.recordings.frames import Prepared, prepare
+from edge_simulator.recordings.mapping import Meaning
+from infra.contract.errors import ConfigError
 
 MOVING_KMH = 3.0
 LONGEST_LAG_S = 30.0
@@ -18,8 +22,6 @@ DISAGREE_KMH = 10.0
 DISAGREE_S = 3.0
 LEAST_PAIRS = 30
 MOST_LAG_STEPS = 100
-GAP = 1.5
-"""A pause longer than this many usual spacings is a gap."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +49,6 @@ class Gaps:
 
     count: int
     seconds: float
-
-
-def spacing_ms(t_ms: Sequence[int]) -> int:
-    """The usual time between two rows: the median; 1 s for a single row."""
-    return int(np.median(np.diff(t_ms))) if len(t_ms) > 1 else 1000
 
 
 def gaps(t_ms: Sequence[int]) -> Gaps:
@@ -134,3 +131,97 @@ def _spell(rows: Sequence[Row], differ: Floats, begin: int, end: int, step: int)
     return (
         f"{rows[begin].line}: from {at} UTC for {lasts:g} s, up to {differ[begin : end + 1].max():.0f} km/h"
     )
+
+
+NAMED = 5  # bad rows, values and disagreements that are named; all are counted
+
+
+@dataclass(frozen=True, slots=True)
+class DriveReport:
+    """Figures of one drive; the lists name the first few."""
+
+    name: str
+    vehicle_id: str
+    good_rows: int
+    bad_rows: int
+    bad_values: int
+    named: Sequence[str]
+    from_utc: str
+    to_utc: str
+    spacing_ms: int
+    gaps: int
+    gap_s: float
+    repeated_positions: int
+    longest_repeat: int
+    distance_by_speed_m: float
+    distance_by_trace_m: float
+    speed: SpeedCheck | None
+
+
+@dataclass(frozen=True, slots=True)
+class FileReport:
+    """Figures of one file; ``error`` says why nothing can be made of it."""
+
+    name: str
+    rows: int = 0
+    drives: Sequence[DriveReport] = ()
+    ignored: Sequence[str] = ()
+    lacking: Sequence[str] = ()
+    error: str = ""
+
+
+def report(path: Path, meaning: Meaning) -> FileReport:
+    """Read a file and look at its drives; a file that cannot be used is reported, not raised."""
+    try:
+        found = read(path, meaning)
+    except ConfigError as error:
+        return FileReport(path.name, error=str(error))
+    drives = [drive_report(prepare(drive)) for drive in found.drives]
+    return FileReport(path.name, found.lines, drives, found.ignored, found.lacking)
+
+
+def drive_report(ready: Prepared) -> DriveReport:
+    """What a drive holds and what is wrong with it."""
+    drive = ready.drive
+    pauses, still = gaps(ready.t_ms), repeats(drive.rows)
+    return DriveReport(
+        drive.name, drive.vehicle_id, len(drive.rows), len(drive.bad_rows), len(drive.bad_values),
+        [*drive.bad_rows[:NAMED], *drive.bad_values[:NAMED]], _utc(ready.t_ms[0]), _utc(ready.t_ms[-1]),
+        ready.dt_ms, pauses.count, pauses.seconds, still.rows, still.longest,
+        ready.speed_distance_m, ready.trace_m, compare_speeds(drive.rows),
+    )  # fmt: skip
+
+
+def _utc(t_ms: int) -> str:
+    return datetime.fromtimestamp(t_ms / 1000, UTC).isoformat(timespec="seconds")
+
+
+def lines(one: FileReport) -> list[str]:
+    """The report for people."""
+    if one.error:
+        return [f"{one.name}  cannot be used: {one.error}"]
+    found = [f"{one.name}  rows {one.rows}"]
+    if one.ignored:
+        found.append(f"  columns without a meaning: {', '.join(one.ignored)}")
+    if one.lacking:
+        found.append(f"  optional columns that are not there: {', '.join(one.lacking)}")
+    for drive in one.drives:
+        found += [
+            f"  {drive.name} ({drive.vehicle_id})  {drive.from_utc} to {drive.to_utc}",
+            f"    good {drive.good_rows}  bad {drive.bad_rows}  bad values {drive.bad_values}  "
+            f"every {drive.spacing_ms} ms",
+            *(f"      row {what}" for what in drive.named),
+            f"    gaps {drive.gaps} ({drive.gap_s:g} s)  repeated positions {drive.repeated_positions} "
+            f"(at most {drive.longest_repeat} in a row)",
+            f"    distance {drive.distance_by_speed_m / 1000:.2f} km by speed, "
+            f"{drive.distance_by_trace_m / 1000:.2f} km by trace",
+        ]
+        if drive.speed is not None:
+            speed = drive.speed
+            r = "unknown" if speed.correlation is None else f"{speed.correlation:.3f}"
+            found += [
+                f"    speed sources: the second lags {speed.lag_s:g} s, correlation {r}; "
+                f"disagree {len(speed.spells)} times, {speed.seconds:g} s",
+                *(f"      row {what}" for what in speed.spells[:NAMED]),
+            ]
+    return found

@@ -11,15 +11,12 @@ import numpy as np
 from geopy.distance import geodesic
 
 from edge_simulator.geo import bearing_deg
-from edge_simulator.recordings.drive_checks import GAP, spacing_ms
-from edge_simulator.recordings.drive_rows import Row
-from edge_simulator.recordings.drives import Drive
+from edge_simulator.recordings.drives import GAP, Drive, Row, spacing_ms
 from infra.contract import frame
 from infra.contract.signals import BY_NAME, FAST, SLOW
 
 SAMPLES = 10
-OFF_GRID = 0.1
-"""A row joins a frame when it is within this share of the spacing from its place in it."""
+OFF_GRID = 0.1  # A row joins a frame when it is within this share of the spacing from its place in it
 MOVED_M = 3.0
 """A position nearer than this to the last is the receiver catching up or trembling: the heading is held."""
 
@@ -38,8 +35,7 @@ class Prepared:
     vehicle_id: str
     drive: Drive
     t_ms: list[int]
-    dt_ms: int
-    """The usual spacing of the rows."""
+    dt_ms: int  # the usual spacing of the rows
     columns: Values
     speed_distance_m: float
     trace_m: float

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from edge_simulator.motion.fleet import Fleet
-from edge_simulator.motion.harsh import Event, Harsh
-from edge_simulator.motion.witness import Row, Witness
+from edge_simulator.motion.ground_truth import Event, GroundTruth, Harsh, Row
 from edge_simulator.town.roads import RoadNetwork, city
 from edge_simulator.vehicle import vehicles
 from tests.support_traffic import OneTrip, fleet
@@ -26,12 +25,12 @@ def seen(town: RoadNetwork) -> tuple[Fleet, list[Row], np.ndarray]:
     rng = np.random.default_rng(4)
     moving = Fleet(town, vehicles.specs(vehicles.draw(rng, 200)), rng)
     began_m = moving.state.odometer_m.copy()
-    witness = Witness([f"v{k}" for k in range(200)], moving, 0, edges=True)
+    watched = GroundTruth([f"v{k}" for k in range(200)], moving, 0, edges=True)
     rows: list[Row] = []
     for k in range(2400):
         moving.step(0.2)
-        rows += witness.step(moving, 200 * (k + 1), START_MS)
-    return moving, rows + witness.close(moving, 480_000, START_MS), moving.state.odometer_m - began_m
+        rows += watched.step(moving, 200 * (k + 1), START_MS)
+    return moving, rows + watched.close(moving, 480_000, START_MS), moving.state.odometer_m - began_m
 
 
 def of_kind(rows: list[Row], kind: str) -> list[Row]:
@@ -81,11 +80,11 @@ def test_one_trip_is_told_with_its_places(town: RoadNetwork) -> None:
     edge = int(np.flatnonzero(town.length_m > 300)[0])
     one = fleet(town, OneTrip(np.array([edge]), np.array([60.0]), np.array([edge]), np.array([3.0])))
     one.state.goal_s[:] = 240.0
-    witness = Witness(["v"], one, 0)
+    watched = GroundTruth(["v"], one, 0)
     rows: list[Row] = []
     for k in range(900):
         one.step(0.1)
-        rows += witness.step(one, 100 * (k + 1))
+        rows += watched.step(one, 100 * (k + 1))
     (trip,) = of_kind(rows, "trip")
     assert trip["whole"]
     assert trip["from_ms"] == pytest.approx(3000, abs=200)

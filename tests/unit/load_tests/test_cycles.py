@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from edge_simulator.vehicle import brakes, cycle_checks, cycles
-from edge_simulator.vehicle.cycles import CYCLES, Driven
+from edge_simulator.vehicle import thermal
 from edge_simulator.vehicle.vehicles import MODELS
+from load_tests import cycles
+from load_tests.cycles import CYCLES, Driven
 
 UDDS, HWFET, US06, WLTC = CYCLES
 NAMES = [m.name for m in MODELS]
@@ -89,7 +90,7 @@ def test_a_loaded_truck_cannot_follow_us06_and_the_table_says_so(driven: dict[st
     truck = NAMES.index("line-haul-12.8d")
     assert driven["US06"].missed_share[truck] > 0.5
     assert driven["US06"].missed_share[0] == 0
-    told = cycle_checks.of_drive(MODELS[truck], US06, driven["US06"], truck)
+    told = cycles.of_drive(MODELS[truck], US06, driven["US06"], truck)
     assert {c.ok for c in told} == {None}
     assert all("too slow" in c.source for c in told)
 
@@ -102,15 +103,15 @@ def test_a_cold_start_costs_fuel(driven: dict[str, Driven]) -> None:
 def test_front_pads_of_a_car_last_50_000_km_of_town(driven: dict[str, Driven]) -> None:
     way_km, work_j = driven["UDDS"].distance_m[0] / 1000, driven["UDDS"].friction_j[0]
     cool, disc_kg = np.full((4, 1), 100.0), np.full(1, 7.0)
-    life_km = 100 * way_km / brakes.pad_wear_pct(brakes.WHEEL_SHARE * work_j, cool, disc_kg)
+    life_km = 100 * way_km / thermal.pad_wear_pct(thermal.WHEEL_SHARE * work_j, cool, disc_kg)
     assert life_km[0, 0] == pytest.approx(50_000, rel=0.25)
     assert life_km[2, 0] > 1.5 * life_km[0, 0]
 
 
 def test_a_figure_out_of_its_limits_fails_the_checks() -> None:
-    checks = cycle_checks.run(MODELS[:1], [US06])
-    assert cycle_checks.failed(checks) == []
-    off = cycle_checks.Check("x", "US06", "consumption", 8.0, "l/100km", 6.5, 7.9, 7.2, "reference")
-    nothing = cycle_checks.Check("x", "idle", "warm-up", float("nan"), "C/min", 6.0, 9.0, None, "band")
-    assert cycle_checks.failed([*checks, off, nothing]) == [off, nothing]
+    checks = cycles.run(MODELS[:1], [US06])
+    assert cycles.failed(checks) == []
+    off = cycles.Check("x", "US06", "consumption", 8.0, "l/100km", 6.5, 7.9, 7.2, "reference")
+    nothing = cycles.Check("x", "idle", "warm-up", float("nan"), "C/min", 6.0, 9.0, None, "band")
+    assert cycles.failed([*checks, off, nothing]) == [off, nothing]
     assert off.deviation_pct == pytest.approx(11.11, abs=0.01)

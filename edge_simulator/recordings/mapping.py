@@ -1,0 +1,247 @@
+"""What the columns of a kind of CSV mean: a YAML file, checked whole before a drive is read.
+
+Keys are explained in the README. Unknown keys, signals and units are refused by file and key.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic_core import ErrorDetails
+
+from infra.contract.errors import ConfigError
+from infra.contract.signals import BY_NAME
+from infra.settings.files import read_yaml
+
+_FAHRENHEIT = (5 / 9, -160 / 9)
+_UNITS: dict[str, dict[str, tuple[float, float]]] = {
+    "km/h": {
+        "km/h": (1, 0), "kmh": (1, 0), "kph": (1, 0), "mph": (1.609344, 0), "m/s": (3.6, 0),
+        "knots": (1.852, 0), "kn": (1.852, 0), "kt": (1.852, 0), "ft/s": (1.09728, 0),
+    },
+    "m": {
+        "m": (1, 0), "km": (1000, 0), "miles": (1609.344, 0), "mi": (1609.344, 0), "ft": (0.3048, 0),
+        "feet": (0.3048, 0),
+    },
+    "degC": {
+        "c": (1, 0), "degc": (1, 0), "celsius": (1, 0), "f": _FAHRENHEIT, "degf": _FAHRENHEIT,
+        "fahrenheit": _FAHRENHEIT, "k": (1, -273.15), "kelvin": (1, -273.15),
+    },
+    "kPa": {
+        "kpa": (1, 0), "pa": (0.001, 0), "hpa": (0.1, 0), "mbar": (0.1, 0), "bar": (100, 0),
+        "psi": (6.894757, 0),
+    },
+    "Pa": {"pa": (1, 0), "hpa": (100, 0), "mbar": (100, 0), "kpa": (1000, 0), "psi": (6894.757, 0)},
+    "V": {"v": (1, 0), "mv": (0.001, 0)},
+    "A": {"a": (1, 0), "ma": (0.001, 0)},
+    "%": {"%": (1, 0), "percent": (1, 0), "ratio": (100, 0)},
+    "deg": {"deg": (1, 0), "rad": (57.29577951308232, 0)},
+    "deg/s": {"deg/s": (1, 0), "rad/s": (57.29577951308232, 0)},
+    "m/s^2": {"m/s^2": (1, 0), "m/s2": (1, 0), "g": (9.80665, 0)},
+    "l/h": {"l/h": (1, 0), "gal/h": (3.785411784, 0), "ml/s": (3.6, 0)},
+    "g/s": {"g/s": (1, 0), "kg/h": (1 / 3.6, 0)},
+    "rpm": {"rpm": (1, 0), "1/min": (1, 0), "1/s": (60, 0), "rad/s": (9.549296585513721, 0)},
+}  # fmt: skip
+
+EPOCHS = {"epoch_s": 1000.0, "epoch_ms": 1.0}  # formats of a number since 1970, with their ms
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """Where a value comes from: number * factor + offset, or a table for words."""
+
+    name: str
+    factor: float = 1.0
+    offset: float = 0.0
+    values: Mapping[str, float] = field(default_factory=dict)
+    optional: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """Columns that together tell the time (joined by a blank), and the formats it may have."""
+
+    columns: tuple[str, ...]
+    formats: tuple[str, ...]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class _Stamp(_Part):
+    column: str
+    format: Annotated[tuple[str, ...], BeforeValidator(lambda v: [v] if isinstance(v, str) else v)] = Field(
+        min_length=1
+    )
+
+
+class _Source(_Part):
+    column: str
+    unit: str | None = None
+    factor: float | None = Field(None, allow_inf_nan=False)
+    offset: float | None = Field(None, allow_inf_nan=False)
+    optional: bool = False
+
+    def column_of(self, signal: str, where: str, words: Mapping[str, float] | None = None) -> Column:
+        """The column as values of ``signal``; ConfigError names ``where`` in the mapping."""
+        given = self.factor is not None or self.offset is not None
+        if self.unit is None:
+            factor = 1.0 if self.factor is None else self.factor
+            return Column(self.column, factor, self.offset or 0.0, words or {}, self.optional)
+        if given or words:
+            raise ConfigError(f"{where}: give unit, or factor and offset, or values: not two of them")
+        known = _UNITS.get(BY_NAME[signal].unit, {})
+        found = known.get(self.unit.strip().lower())
+        if found is None:
+            choices = ", ".join(known) if known else "none: the signal has no unit"
+            raise ConfigError(f"{where}.unit: no such unit {self.unit!r} for {signal}; there are: {choices}")
+        return Column(self.column, *found, optional=self.optional)
+
+
+_named = BeforeValidator(lambda value: {"column": value} if isinstance(value, str) else value)
+
+
+class _Signal(_Source):
+    values: dict[Any, float] = {}
+    check: Annotated[_Source | None, _named] = None
+
+    def words(self) -> dict[str, float]:
+        """The table in upper case. YAML reads a bare on, yes and true as one value: each of them is meant."""
+        found: dict[str, float] = {}
+        for key, value in self.values.items():
+            if isinstance(key, bool):
+                found |= dict.fromkeys(("TRUE", "YES", "ON") if key else ("FALSE", "NO", "OFF"), value)
+            else:
+                found[str(key).strip().upper()] = value
+        return found
+
+
+class _Vehicle(_Part):
+    column: str
+
+
+class Meaning(_Part):
+    """What the columns of a kind of CSV mean. ``delimiter`` None: found from the header."""
+
+    model: str
+    powertrain: Literal["petrol", "diesel", "hybrid", "electric"]
+    vehicle_class: Literal["car", "van", "heavy"]
+    sources: dict[str, Annotated[_Signal, _named]] = Field(min_length=1, alias="signals")
+    time_zone: str | None = None
+    date: _Stamp | None = None
+    time: _Stamp | None = None
+    timestamp: _Stamp | None = None
+    vehicle: Annotated[_Vehicle | None, _named] = None  # None: the file's name tells the vehicle
+    delimiter: Literal[",", ";", "\t", "|"] | None = None
+    decimal: Literal[".", ","] = "."
+    encoding: str = "utf-8-sig"
+    missing: Annotated[tuple[str, ...], BeforeValidator(lambda v: [v] if isinstance(v, str) else v)] = ()
+
+    @cached_property
+    def missing_words(self) -> frozenset[str]:
+        """Words (upper case) that say "not available"."""
+        return frozenset(word.strip().upper() for word in self.missing)
+
+    @cached_property
+    def signals(self) -> dict[str, Column]:
+        """The column of each signal."""
+        return {name: s.column_of(name, f"signals.{name}", s.words()) for name, s in self.sources.items()}
+
+    @cached_property
+    def speed_check(self) -> Column | None:
+        """A second source of the speed, to compare with."""
+        check = self.sources["speed_kmh"].check if "speed_kmh" in self.sources else None
+        return None if check is None else check.column_of("speed_kmh", "signals.speed_kmh.check")
+
+    @cached_property
+    def zone(self) -> ZoneInfo | None:
+        """The zone of local times."""
+        try:
+            return None if self.time_zone is None else ZoneInfo(self.time_zone)
+        except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+            raise ConfigError(f"time_zone: there is no zone {self.time_zone!r}") from error
+
+    @cached_property
+    def stamp(self) -> Stamp:
+        """One column, or date and time."""
+        if self.timestamp is not None and self.date is None and self.time is None:
+            return Stamp((self.timestamp.column,), self.timestamp.format)
+        if self.timestamp is None and self.date is not None and self.time is not None:
+            formats = tuple(f"{d} {t}" for d in self.date.format for t in self.time.format)
+            return Stamp((self.date.column, self.time.column), formats)
+        raise ConfigError("timestamp, or date and time, is wanted: one of the two ways")
+
+    def columns(self) -> dict[str, bool]:
+        """Names of all columns that mean something, and whether they may lack."""
+        names = dict.fromkeys(self.stamp.columns, False)
+        if self.vehicle is not None:
+            names[self.vehicle.column] = False
+        for column in (*self.signals.values(), *([self.speed_check] if self.speed_check else [])):
+            names[column.name] = names.get(column.name, True) and column.optional
+        return names
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        """What one key says must fit the others; raises ConfigError."""
+        unknown = sorted(set(self.sources) - set(BY_NAME))
+        if unknown:
+            near = difflib.get_close_matches(unknown[0], BY_NAME, 1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise ConfigError(f"signals: no such signal: {', '.join(unknown)}{hint}")
+        for name, signal in self.sources.items():
+            if BY_NAME[name].kind == "codes":
+                raise ConfigError(f"signals.{name}: trouble codes cannot be taken from a column")
+            if signal.check is not None and name != "speed_kmh":
+                raise ConfigError(f"signals.{name}.check: only speed_kmh can have a second source")
+        _check_encoding(self.encoding)
+        zone = self.zone
+        for pattern in self.stamp.formats:
+            local = pattern not in EPOCHS and pattern != "iso" and "%z" not in pattern
+            if local and zone is None:
+                raise ConfigError(f"time_zone: the key is missing; {pattern!r} tells local time")
+            if local and "%" not in pattern:
+                known = ", ".join(EPOCHS)
+                raise ConfigError(
+                    f"timestamp.format: {pattern!r} is none of {known}, iso or a pattern as %Y-%m-%d"
+                )
+        self.columns()
+        return self
+
+
+def _check_encoding(name: str) -> None:
+    try:
+        b"    ".decode(name)
+    except UnicodeDecodeError:
+        pass  # another question: whether it is that of a file
+    except (LookupError, ValueError) as error:
+        raise ConfigError(f"encoding: there is no encoding of texts {name!r}") from error
+
+
+def load_mapping(path: Path) -> Meaning:
+    """The mapping in a YAML file; raises ConfigError naming file and key."""
+    raw = read_yaml(path, "mapping")
+    if not isinstance(raw, dict):
+        raise ConfigError(f"{path}: not a readable mapping (keys and values are wanted)")
+    try:
+        return Meaning.model_validate(raw)
+    except ValidationError as error:
+        raise ConfigError(f"{path}: {_first(error.errors()[0])}") from error
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from error
+
+
+def _first(error: ErrorDetails) -> str:
+    where = ".".join(str(part) for part in error["loc"])
+    if error["type"] == "extra_forbidden":
+        return f"{where}: there is no such key"
+    if error["type"] == "missing":
+        return f"{where}: the key is missing"
+    return f"{where}: {error['msg']} (not {error['input']!r})"

@@ -1,0 +1,305 @@
+"""From a scenario file (YAML) and options set over it to a run, checked whole before anything starts."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
+from datetime import UTC, date, datetime, time, timedelta
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import yaml
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from edge_simulator import faults
+from edge_simulator.console import now_ms
+from edge_simulator.edr.recorder import PROFILES, Setup
+from edge_simulator.scenario import SAMPLES, Profile, Scenario, cadence, stages_of
+from edge_simulator.telemetry.gnss import GnssSettings
+from edge_simulator.wireless.settings import from_mapping
+from infra.contract.errors import ConfigError
+from infra.contract.messages import MIN_CHUNK_BYTES
+from infra.settings.files import parse_yaml, read_yaml
+from infra.settings.settings import Settings
+from infra.settings.values import duration_ms
+
+READY = Path(__file__).with_name("scenarios")
+DAY_DEFAULTS = {"profile": "day", "interval": "10s", "step": "500ms", "parked_every": "10m"}
+"""What a whole day is made with unless its scenario or the options say otherwise."""
+Weekday = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
+
+
+def _time_of_day_s(value: object) -> float:
+    """``07:30`` in seconds after midnight. YAML reads an unquoted 7:30 as 450: a number is minutes."""
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 24 * 60:
+        value = f"{int(value) // 60:02d}:{int(value) % 60:02d}"
+    hours, _, minutes = str(value).partition(":")
+    if not (hours.isdecimal() and minutes.isdecimal() and int(hours) < 24 and int(minutes) < 60):
+        raise ValueError(f"{value!r} is no time of day such as 07:30")
+    return int(hours) * 3600.0 + int(minutes) * 60.0
+
+
+def _length_ms(value: object) -> int:
+    try:
+        return duration_ms(str(value), "")
+    except ConfigError as error:
+        raise ValueError(str(error).partition(": ")[2]) from error
+
+
+def _short_step(step_ms: int) -> int:
+    if step_ms > 500:
+        raise ValueError("1ms to 500ms is wanted; beyond it drivers react too late")
+    return step_ms
+
+
+TimeOfDay = Annotated[float, BeforeValidator(_time_of_day_s)]
+Length = Annotated[int, BeforeValidator(_length_ms)]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+
+
+class Place(_Part):
+    """Centre of the city, degrees."""
+
+    lat: float = Field(48.137, ge=-80, le=80)
+    lon: float = Field(11.575, ge=-179, le=179)
+
+
+class Clock(_Part):
+    """Local time of the simulated day at the start of the run; what is stamped stays true time."""
+
+    begins: TimeOfDay | None = None
+    weekday: Weekday | None = None
+
+
+class StageEntry(_Part):
+    """A stage as written: ``{for: 60s, rate: 100}`` or ``{for: 60s, ramp_to: 1000}``."""
+
+    lasts: Length = Field(alias="for")
+    rate: float | None = None
+    ramp_to: float | None = None
+
+
+class Recorders(_Part):
+    """How event data recorders are set up; see recorder.Setup."""
+
+    profile: Literal["us563_2006", "us563_2024"] = "us563_2024"
+    keep_pulse: bool = False
+    chunk_bytes: int | None = Field(None, ge=MIN_CHUNK_BYTES)
+
+
+class ScenarioFile(_Part):
+    """All that a scenario file may say; every key has a default."""
+
+    title: str = ""
+    seed: int = Field(1, ge=0)
+    vehicles: int = Field(100, ge=1)
+    rate: float | None = Field(None, gt=0)
+    interval: Length | None = None
+    duration: Length | None = None
+    limit: int | None = Field(None, ge=1)
+    step: Annotated[Length, AfterValidator(_short_step)] = 100
+    profile: Profile = "steady"
+    parked_every: Length | None = None
+    place: Place = Place()
+    clock: Clock = Clock()
+    recorders: Recorders = Recorders()
+    truth_edges: bool = False
+    ambient_c: float = Field(16.0, ge=-40, le=55)
+    faults: tuple[str | dict[str, Any], ...] = ()
+    link: dict[str, Any] = Field(default_factory=dict)
+    gnss: dict[str, Any] = Field(default_factory=dict)
+    stages: tuple[StageEntry, ...] = ()
+
+
+PARTS = ("link", "gnss", "place", "clock", "recorders")
+"""Keys that hold keys: options are set over them one by one."""
+_MODELS: dict[str, type[_Part]] = {
+    "place": Place,
+    "clock": Clock,
+    "recorders": Recorders,
+    "stages": StageEntry,
+}
+
+
+def ready() -> dict[str, Path]:
+    """The scenarios that come with the simulator, by name."""
+    return {path.stem: path for path in sorted(READY.glob("*.yaml"))}
+
+
+def load(
+    name_or_path: str | None, options: Mapping[str, Any], defaults: Mapping[str, Any] | None = None
+) -> ScenarioFile:
+    """A scenario by name or file over ``defaults``, with the ``options`` that are not None set over it.
+
+    Raises ConfigError naming file, key and what would be right.
+    """
+    raw, where = ({}, "the options") if name_or_path is None else _read(name_or_path)
+    given = _without_none(options)
+    if "rate" in given or "interval" in given:
+        raw = {key: value for key, value in raw.items() if key not in ("rate", "interval")}
+    merged = {**(defaults or {}), **raw, **given}
+    if merged.get("rate") is not None and "interval" not in given:
+        merged.pop("interval", None)
+    for part in PARTS:
+        below = raw.get(part) or {}
+        if not isinstance(below, Mapping):
+            raise ConfigError(f"{where}: {part} {below!r}: keys with values are wanted")
+        merged[part] = {**below, **given.get(part, {})}
+    try:
+        return ScenarioFile.model_validate(merged)
+    except ValidationError as error:
+        message = _first_error(error)
+        raise ConfigError(f"{where}: {message}" if name_or_path else f"--{message}") from error
+
+
+def settings_of(texts: Iterable[str]) -> dict[str, Any]:
+    """Options such as ``link.outage_share=0.3`` as a scenario file would have them; raises ConfigError."""
+    found: dict[str, Any] = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        part, dot, name = key.strip().partition(".")
+        if not (equals and part) or (dot and part not in PARTS):
+            parts = ", ".join(PARTS)
+            raise ConfigError(
+                f"--set {text}: KEY=VALUE is wanted, as ambient_c=-8, or PART.KEY=VALUE with one of {parts}"
+            )
+        try:
+            read = parse_yaml(value)
+        except yaml.YAMLError as error:
+            reason = " ".join(str(error).split())
+            raise ConfigError(f"--set {text}: not readable as YAML ({reason})") from error
+        if dot:
+            found.setdefault(part, {})[name] = read
+        else:
+            found[part] = read
+    return found
+
+
+def over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Options ``above`` set over those ``below``; what is None is not given."""
+    low, high = _without_none(below), _without_none(above)
+    return {**low, **high, **{part: {**low.get(part, {}), **high.get(part, {})} for part in PARTS}}
+
+
+def _without_none(options: Mapping[str, Any]) -> dict[str, Any]:
+    """What was given; empty parts are left out."""
+    kept = {k: _without_none(v) if isinstance(v, Mapping) else v for k, v in options.items()}
+    return {k: v for k, v in kept.items() if v is not None and v not in ((), {})}
+
+
+def _read(name_or_path: str) -> tuple[dict[str, Any], str]:
+    found = ready().get(name_or_path, Path(name_or_path))
+    where = f"--scenario {name_or_path}"
+    if not found.exists():
+        raise ConfigError(f"{where}: no such scenario or file; ready ones: {', '.join(ready())}")
+    raw = read_yaml(found, "--scenario")
+    if not isinstance(raw, dict):
+        raise ConfigError(f"{where}: a mapping of keys is wanted, as in: odograph scenarios show city-day")
+    return raw, where
+
+
+_LIMITS = {
+    "greater_than": "more than {:g} is wanted",
+    "greater_than_equal": "at least {:g} is wanted",
+    "less_than_equal": "at most {:g} is wanted",
+}
+
+
+def _first_error(error: ValidationError) -> str:
+    """The first thing wrong, as key: reason."""
+    first = error.errors()[0]
+    key, value = ".".join(str(part) for part in first["loc"]), first["input"]
+    if first["type"] == "extra_forbidden":
+        part = str(first["loc"][0]) if len(first["loc"]) > 1 else ""
+        known = [f.alias or k for k, f in _MODELS.get(part, ScenarioFile).model_fields.items()]
+        near = difflib.get_close_matches(str(first["loc"][-1]), known, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+        return f"{key}: unknown key; {hint}"
+    shown = (
+        f"{value:g}" if isinstance(value, float) else str(value) if isinstance(value, int) else repr(value)
+    )
+    if first["type"] in _LIMITS:
+        return f"{key} {shown}: {_LIMITS[first['type']].format(*first['ctx'].values())}"
+    return f"{key} {shown}: {first['msg'].removeprefix('Value error, ')}"
+
+
+def read(
+    name_or_path: str | None, settings: Settings, options: Mapping[str, Any], start_ms: int | None = None,
+    day: str | None = None,
+) -> Scenario:  # fmt: skip
+    """The run that a scenario by name or file describes, with options set over it; see ``scenario``.
+
+    Raises ConfigError naming file, key and what would be right.
+    """
+    file = load(name_or_path, options, DAY_DEFAULTS if day else None)
+    try:
+        return scenario(file, settings, start_ms, day)
+    except ConfigError as error:
+        if name_or_path is None:
+            raise
+        raise ConfigError(f"--scenario {name_or_path}: {error}") from error
+
+
+def scenario(file: ScenarioFile, settings: Settings, start_ms: int | None, day: str | None) -> Scenario:
+    """The run that a scenario file describes. Raises ConfigError.
+
+    ``start_ms`` None begins one frame before now; ``day`` (2026-11-20) is a whole day in the settings' zone.
+    """
+    schedule = stages_of([(s.lasts, s.rate, s.ramp_to) for s in file.stages])
+    every = cadence(file.vehicles, file.rate, file.interval)
+    schedule.check(1000 * file.vehicles / every.interval_ms)
+    length_ms = file.duration or schedule.span_ms or None
+    try:
+        zone = ZoneInfo(settings.tz)
+    except (ZoneInfoNotFoundError, ValueError) as error:
+        wanted = "a name such as Europe/Berlin is wanted"
+        raise ConfigError(f"tz {settings.tz!r}: no such time zone; {wanted}") from error
+    if day is not None:
+        start_ms, whole_ms = _midnights(day, zone)
+        length_ms = min(whole_ms, length_ms or whole_ms)
+    begin_ms = start_ms if start_ms is not None else now_ms() - SAMPLES * every.dt_ms
+    here = datetime.fromtimestamp(begin_ms / 1000, zone)
+    clock_s = here.hour * 3600.0 + here.minute * 60.0 + here.second
+    clock_s = file.clock.begins if file.clock.begins is not None else clock_s
+    edr = file.recorders
+    return Scenario(
+        seed=file.seed, vehicles=file.vehicles, cadence=every, start_ms=begin_ms, limit=file.limit,
+        frames_per_vehicle=None if length_ms is None else max(1, length_ms // every.interval_ms),
+        lat_deg=file.place.lat, lon_deg=file.place.lon, ambient_c=file.ambient_c,
+        lateness_ms=1000 * settings.jobs.lateness_s, faults=faults.read_all(file.faults),
+        link=from_mapping(file.link, "link"), gnss=_receivers(file.gnss),
+        profile=file.profile, begins_at_s=0.0 if day is not None else clock_s,
+        weekday=get_args(Weekday).index(file.clock.weekday) if file.clock.weekday else here.weekday(),
+        parked_every_ms=file.parked_every, schedule=schedule, longest_step_ms=min(file.step, every.dt_ms),
+        truth_edges=file.truth_edges, recorders=Setup(
+            PROFILES[edr.profile], edr.keep_pulse, edr.chunk_bytes or settings.mqtt.crash_chunk_bytes
+        ),
+    )  # fmt: skip
+
+
+def _receivers(given: Mapping[str, Any]) -> GnssSettings:
+    known: Sequence[str] = [f.name for f in fields(GnssSettings)]
+    for key, value in given.items():
+        if key not in known:
+            raise ConfigError(f"gnss.{key}: unknown key; there are {', '.join(known)}")
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise ConfigError(f"gnss.{key} {value!r}: a number is wanted")
+    return GnssSettings(**given)
+
+
+def _midnights(day: str, zone: ZoneInfo) -> tuple[int, int]:
+    """Begin of a local day, and its length, ms: 23 or 25 hours when clocks change."""
+    try:
+        first = date.fromisoformat(day)
+    except ValueError as error:
+        raise ConfigError(f"--day {day}: a date such as 2026-11-20 is wanted") from error
+    begin, end = (
+        round(datetime.combine(d, time(), zone).astimezone(UTC).timestamp() * 1000)
+        for d in (first, first + timedelta(days=1))
+    )
+    return begin, end - begin
