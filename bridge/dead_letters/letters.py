@@ -23,8 +23,7 @@ from infra.settings.values import duration_ms, moment_ms
 CUT: Final = re.compile(r"the first (\d+) of (\d+) bytes are kept")
 """How a letter's detail says that only a part of the message was kept; see bridge.uplink.translate."""
 PART_SET: Final = ("vehicle_id", "boot_id", "crash_id", "sha256", "parts")
-NAMED: Final = 50
-"""Letters that stay are named one by one up to this many; JSON names all."""
+NAMED: Final = 50  # letters that stay are named one by one up to this many; JSON names all
 DUMP_WIDTH: Final = 16
 DETAIL_CHARS: Final = 60
 

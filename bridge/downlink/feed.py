@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, Literal, NamedTuple
 
 import orjson
@@ -43,8 +42,7 @@ Skip = Literal["broken", "late", "stale", "severity", "repeat", "ended", "silenc
 enough for this destination; a repetition; the end of an alert; silenced (infra.contract.downlink)."""
 
 REPEATS_KEPT: Final = 100_000
-ALERT_ID: Final = re.compile(r"[!-~]{1,128}")
-"""It becomes a header of HTTP and a key that receivers keep."""
+ALERT_ID: Final = re.compile(r"[!-~]{1,128}")  # it becomes a header of HTTP and a key that receivers keep
 BOUNDS_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0, 600.0)
 
 
@@ -143,9 +141,7 @@ class Feed:
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._consumer.close()
 
     def _positions(self, partitions: list[int]) -> dict[int, int]:

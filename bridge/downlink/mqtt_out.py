@@ -12,7 +12,6 @@ import time
 import uuid
 from collections import deque
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, Final
 
 from paho.mqtt.client import Client
@@ -31,8 +30,7 @@ KEEPALIVE_S: Final = 15
 CONNECT_S: Final = 5.0
 NO_SUBSCRIBER: Final = 0x10
 REFUSED: Final = 0x80
-EXPIRY_MOST_S: Final = 0xFFFF_FFFF
-"""MQTT has 32 bits for it."""
+EXPIRY_MOST_S: Final = 0xFFFF_FFFF  # MQTT has 32 bits for it
 BUSY: Final = frozenset({0x88, 0x89, 0x93, 0x97})
 """Server unavailable, busy, receive maximum, quota: the message is to be offered again, not given up."""
 
@@ -101,9 +99,7 @@ class MqttOut:
     def _on_publish(self, _client: Client, _data: Any, mid: int, code: Any, _props: Any) -> None:
         self.acks.append((mid, int(code.value)))
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._client.disconnect()
         self._client.loop_stop()
 

@@ -23,8 +23,7 @@ from infra.settings.settings import Endpoints, Settings
 
 PART: Final = "downlink"
 BACKOFF_S: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
-GOOD_S: Final = 10.0
-"""After a stretch of this the pauses begin small again."""
+GOOD_S: Final = 10.0  # after a stretch of this the pauses begin small again
 
 
 class Destination(threading.Thread):

@@ -36,8 +36,7 @@ from infra.contract.errors import ConfigError, ContractError
 from infra.contract.frame import Frame
 from infra.settings.files import read_secret
 
-SECRET_BYTES: Final = 16
-"""A shorter secret can be guessed."""
+SECRET_BYTES: Final = 16  # a shorter secret can be guessed
 HEADER_TIMESTAMP: Final = "Odograph-Timestamp"
 HEADER_SIGNATURE: Final = "Odograph-Signature"
 HEADER_ID: Final = "Idempotency-Key"
@@ -47,11 +46,9 @@ FIRST_S: Final = 0.5
 MOST_S: Final = 60.0
 ASKED_MOST_S: Final = 86_400.0
 """The longest wait that a receiver may ask for; a webhook's ``give_up_s`` is no longer."""
-AGAIN: Final = frozenset({408, 425, 429})
-"""Of the 4xx only these may be better next time."""
+AGAIN: Final = frozenset({408, 425, 429})  # of the 4xx only these may be better next time
 ANSWER_BYTES: Final = 64 * 1024
-TROUBLE_CHARS: Final = 200
-"""A status line of 64 KB goes neither into a log nor into a record."""
+TROUBLE_CHARS: Final = 200  # a status line of 64 KB goes neither into a log nor into a record
 
 BATCH: Final = 50
 READ_S: Final = 0.25

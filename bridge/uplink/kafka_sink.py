@@ -6,7 +6,6 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, Final
 
 import structlog
@@ -33,8 +32,7 @@ RECORD_ERRORS: Final = frozenset({
 """Refusals that are about the batch's content. All others are about the cluster and pass with time."""
 
 PROBE_S: Final = 2.0
-GIVE_UP_S: Final = 5.0
-"""Purged records are reported at once; this only bounds what a defect could cost."""
+GIVE_UP_S: Final = 5.0  # purged records are reported at once; this only bounds what a defect could cost
 
 
 class RefusedError(Exception):
@@ -201,9 +199,7 @@ class KafkaProbe:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stop.set()
         self._thread.join()
 

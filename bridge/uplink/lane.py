@@ -23,8 +23,7 @@ from bridge.uplink.rejections import Letters
 from bridge.uplink.translate import Record, Rejection, Route, Translator
 from bridge.uplink.wire import Publish
 
-TURN_MESSAGES: Final = 500
-"""Messages taken in one turn, so that reports and acknowledgements never wait long."""
+TURN_MESSAGES: Final = 500  # messages taken in one turn, so that reports and acknowledgements never wait long
 
 IDLE_WAIT_S: Final = 0.1
 BUSY_WAIT_MAX_S: Final = 0.02

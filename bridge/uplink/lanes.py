@@ -17,8 +17,7 @@ from infra.contract.shard import Shard
 from infra.settings.files import read_secret
 from infra.settings.settings import Endpoints, Settings
 
-RECEIVE_MAXIMUM: Final = 65_535
-"""MQTT's own limit."""
+RECEIVE_MAXIMUM: Final = 65_535  # MQTT's own limit
 
 TELEMETRY_LINGER_MS: Final = 5.0
 TELEMETRY_GATHER_S: Final = 0.05

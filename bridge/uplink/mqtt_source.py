@@ -29,17 +29,14 @@ from infra.clients.mqtt_broker import MqttBroker
 KEEPALIVE_S: Final = 30
 CONNECT_S: Final = 2.0
 NOTED_MS: Final = 1000
-SESSION_EXPIRY_S: Final = 7 * 86_400
-"""The broker keeps the session of an absent bridge this long."""
+SESSION_EXPIRY_S: Final = 7 * 86_400  # the broker keeps the session of an absent bridge this long
 BACKOFF_FIRST_S: Final = 0.1
 BACKOFF_MAX_S: Final = 5.0
 STEADY_S: Final = 10.0
 """A connection that lasted so long was a sound one: the next pause is short again. So two clients that take
 the same session from each other do it seldom."""
-MANY_BYTES: Final = 64 * 1024
-"""After a read of this much the next one is not delayed to gather more."""
-TAKEN_OVER: Final = 0x8E
-"""Reason code of a DISCONNECT: another client came with our id (MQTT 5, 3.14.2.1)."""
+MANY_BYTES: Final = 64 * 1024  # after a read of this much the next one is not delayed to gather more
+TAKEN_OVER: Final = 0x8E  # reason code of a DISCONNECT: another client came with our id (MQTT 5, 3.14.2.1)
 RETAINED_ON_NEW_SUBSCRIPTION: Final = 1
 """Retained messages come once with the session, not again at every reconnect (MQTT 5, 3.8.3.1)."""
 RETAINED_NEVER: Final = 2

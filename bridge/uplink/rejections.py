@@ -18,8 +18,7 @@ from infra.contract import topics
 from infra.contract.frame import SCHEMA
 
 TOKEN_BYTES: Final = 4096
-SHARE: Final = 5
-"""One vehicle may take a fifth of all letters; so may those that name none."""
+SHARE: Final = 5  # one vehicle may take a fifth of all letters; so may those that name none
 VEHICLES_KEPT: Final = 10_000
 COUNTED_APART: Final = 50
 """Pairs of reason and vehicle that are counted apart until they are reported; more are counted by reason."""

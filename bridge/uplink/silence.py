@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from types import TracebackType
 from typing import Any, Final
 
 import orjson
@@ -33,8 +32,7 @@ JUDGE_S: Final = 5.0
 RETRY_S: Final = 2.0
 ASK_S: Final = 5.0
 BATCH: Final = 1000
-SAID_AT_ONCE: Final = 10_000
-"""Records written in one turn, so that the producer's queue (100,000) holds them."""
+SAID_AT_ONCE: Final = 10_000  # records written in one turn, so that the producer's queue (100,000) holds them
 
 VEHICLES_KEPT: Final = 50_000
 """Vehicles that are watched over; with more the first one goes, and is never called silent."""
@@ -216,9 +214,7 @@ class StatusLog:
         self._producer.poll(0)
         return count
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, *_: object) -> None:
         self._producer.flush(ASK_S if kind is None else 0)
         self._consumer.close()
 
@@ -256,9 +252,7 @@ class SilenceThread:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stop.set()
         self._thread.join()
 

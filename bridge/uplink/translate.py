@@ -18,8 +18,7 @@ from infra.contract.topics import DETAIL_CHARS, KEPT_BYTES
 ROUTES_KEPT: Final = 65_536
 """Topics whose parse is remembered; with more the oldest goes, and is learnt anew when it comes again."""
 LOOKED_AT: Final = 8
-TOPIC_KEPT_BYTES: Final = 256
-"""A longer topic is parsed each time: what is remembered has a bound."""
+TOPIC_KEPT_BYTES: Final = 256  # a longer topic is parsed each time: what is remembered has a bound
 
 DECODERS: Final[dict[str, Callable[[bytes], frame.Frame]]] = {
     "telemetry": frame.decode,

@@ -21,15 +21,8 @@ from typing import Final
 
 import orjson
 from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import serialization as pem
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    NoEncryption,
-    PrivateFormat,
-    PublicFormat,
-    load_pem_private_key,
-    load_pem_public_key,
-)
 
 from infra.contract.errors import ConfigError, ContractError
 from infra.contract.frame import MAX_INT, SCHEMA, Frame, load_object, require_int
@@ -40,14 +33,8 @@ from infra.settings.settings import Settings
 
 DOWNLINK_ALERT_KEYS: Final = (
     "alert_id",  # the same finding has the same id: a receiver drops what it has seen
-    "vehicle_id",
-    "rule",
-    "severity",
-    "event_ms",
-    "value",
-    "limit",
-    "message",
-)
+    "vehicle_id", "rule", "severity", "event_ms", "value", "limit", "message",
+)  # fmt: skip
 """Keys of an alert on ``<root>/<vehicle>/alert`` after the head (HEAD_KEYS); values as in Kafka."""
 HEAD_KEYS: Final = ("schema", "sent_ms", "expires_ms")
 
@@ -117,6 +104,7 @@ KEY_FILE: Final = "downlink.key"
 PUBLIC_KEY_FILE: Final = "downlink.pub"
 _TAIL: Final = re.compile(rb',"signature":"([A-Za-z0-9+/]{86}==)"\}')
 _TAIL_BYTES: Final = len(b',"signature":""}') + 88
+SILENCES_FILE: Final = "silences.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,12 +116,12 @@ class Signer:
     def sealed(self, kind: str, message: bytes) -> bytes:
         """``message``, a JSON object with at least one key, with its signature as the last one."""
         signed = message.removesuffix(b"}")
-        signature = b64encode(self._key.sign(_words(kind, signed)))
+        signature = b64encode(self._key.sign(b"%s\n%s" % (kind.encode(), signed)))
         return b'%s,"signature":"%s"}' % (signed, signature)
 
     def public_pem(self) -> bytes:
         """What vehicles are given."""
-        return self._key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+        return self._key.public_key().public_bytes(pem.Encoding.PEM, pem.PublicFormat.SubjectPublicKeyInfo)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,20 +137,16 @@ class Verifier:
             return None
         signed = raw[: match.start()]
         try:
-            self._key.verify(b64decode(match[1]), _words(kind, signed))
+            self._key.verify(b64decode(match[1]), b"%s\n%s" % (kind.encode(), signed))
         except InvalidSignature:
             return None
         return signed + b"}"
 
 
-def _words(kind: str, signed: bytes) -> bytes:
-    return kind.encode() + b"\n" + signed
-
-
 def new_key() -> str:
     """A new private key, PEM (PKCS 8)."""
-    pem = Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    return pem.decode()
+    key, form = Ed25519PrivateKey.generate(), pem.PrivateFormat.PKCS8
+    return key.private_bytes(pem.Encoding.PEM, form, pem.NoEncryption()).decode()
 
 
 def signer(settings: Settings) -> Signer:
@@ -170,7 +154,7 @@ def signer(settings: Settings) -> Signer:
     path = settings.downlink.key_file or settings.paths.home / KEY_FILE
     text = read_secret(path, "ODOGRAPH_DOWNLINK_KEY_FILE (`odograph up` makes the default one)")
     try:
-        key = load_pem_private_key(text.encode(), None)
+        key = pem.load_pem_private_key(text.encode(), None)
     except (ValueError, TypeError) as error:
         raise ConfigError(f"ODOGRAPH_DOWNLINK_KEY_FILE {path}: {error}") from error
     if not isinstance(key, Ed25519PrivateKey):
@@ -187,16 +171,13 @@ def verifier(settings: Settings) -> Verifier:
     """With the public key in force. Raises ConfigError."""
     path = public_key_file(settings)
     try:
-        key = load_pem_public_key(path.read_bytes())
+        key = pem.load_pem_public_key(path.read_bytes())
     except (OSError, ValueError) as error:
         hint = "`odograph up` makes the default one"
         raise ConfigError(f"ODOGRAPH_DOWNLINK_PUBLIC_KEY_FILE {path}: {error}; {hint}") from error
     if not isinstance(key, Ed25519PublicKey):
         raise ConfigError(f"ODOGRAPH_DOWNLINK_PUBLIC_KEY_FILE {path}: an Ed25519 key is wanted")
     return Verifier(key)
-
-
-SILENCES_FILE: Final = "silences.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,10 +218,6 @@ class Silences:
 
     def cover(self, vehicle_id: str, rule: str, now_ms: int) -> bool:
         """Whether an alert is silenced now."""
-        self._look()
-        return any(silence.covers(vehicle_id, rule, now_ms) for silence in self._held)
-
-    def _look(self) -> None:
         try:
             stat = self._path.stat()
             mark = (stat.st_mtime_ns, stat.st_size)
@@ -249,3 +226,4 @@ class Silences:
                 self._mark = mark
         except (OSError, ValueError, TypeError):
             self._held, self._mark = (), None
+        return any(silence.covers(vehicle_id, rule, now_ms) for silence in self._held)

@@ -25,15 +25,11 @@ class ConfigError(OdographError):
         super().__init__(shown(message))
 
 
-CONFIG_ERROR_CHARS = 1500
-
-
-def shown(message: str, most: int = CONFIG_ERROR_CHARS) -> str:
+def shown(message: str, most: int = 1500) -> str:
     """The text with its middle left out where it is long, and control characters written as escapes."""
     if len(message) > most:
-        message = (
-            f"{message[: 2 * most // 3]} [{len(message) - most} characters more] {message[-most // 3 :]}"
-        )
+        left_out = f"[{len(message) - most} characters more]"
+        message = f"{message[: 2 * most // 3]} {left_out} {message[-most // 3 :]}"
     return "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in message)
 
 
@@ -46,10 +42,7 @@ class ArchiveError(OdographError):
 
 
 class ContractError(OdographError):
-    """A payload breaks the contract.
-
-    ``reason`` is one of :data:`REASONS`: short, stable, fit for a header and a metric label.
-    """
+    """A payload breaks the contract; ``reason`` is one of REASONS, fit for a header and a metric label."""
 
     def __init__(self, reason: str, detail: str) -> None:
         super().__init__(f"{reason}: {detail}")
@@ -58,23 +51,15 @@ class ContractError(OdographError):
 
 
 REASONS = (
-    "too_large",
-    "bad_topic",
-    "unknown_topic",
-    "bad_json",
-    "bad_schema",
-    "bad_identity",
-    "identity_mismatch",
-    "bad_clock",
-    "bad_shape",
-    "bad_value",
+    "too_large", "bad_topic", "unknown_topic", "bad_json", "bad_schema", "bad_identity", "identity_mismatch",
+    "bad_clock", "bad_shape", "bad_value",
     "bad_digest",  # the parts of a crash record do not give what was sealed
     "rate_limited",  # whole, but more than one vehicle may send
     "unstorable",  # Kafka refused the record for what it is
     "session_lost",  # whatever the broker held for the bridge, when it no longer has its session
     "refused",  # the database does: a record of an event topic, or a row of the jobs
     "internal",  # an error of the service itself, found on this message
-)
+)  # fmt: skip
 
 WHOLE_REASONS = ("rate_limited", "unstorable")
 """Reasons of dead letters that hold a whole message: its identity can be read."""

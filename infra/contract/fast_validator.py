@@ -29,12 +29,8 @@ def validator(vehicle_id: str, samples: int = USUAL_SAMPLES) -> Validator:
 
     def passes(raw: bytes) -> bool:
         try:
-            return (
-                len(raw) <= MAX_BYTES
-                and raw.isascii()
-                and b"\\" not in raw
-                and decode(raw).vehicle_id == vehicle_id
-            )
+            plain = len(raw) <= MAX_BYTES and raw.isascii() and b"\\" not in raw
+            return plain and decode(raw).vehicle_id == vehicle_id
         except _NO:
             return False
 

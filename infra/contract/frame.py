@@ -22,8 +22,7 @@ SCHEMA: Final = 1
 MAX_BYTES: Final = 64 * 1024
 MAX_SAMPLES: Final = 100
 MAX_DT_MS: Final = 60_000
-MAX_DEPTH: Final = 32
-"""Levels of objects and arrays; a crash record has four."""
+MAX_DEPTH: Final = 32  # levels of objects and arrays; a crash record has four
 
 HEAD: Final = ("schema", "vehicle_id", "boot_id", "seq", "t0_ms", "dt_ms", "n", "sent_ms")
 _FAST_NAMES: Final = tuple(s.name for s in FAST)
@@ -34,24 +33,15 @@ _NUMERIC: Final = frozenset((int, float, type(None)))
 
 Frame = dict[str, Any]
 
-MAX_INT: Final = 2**53
-"""Integers above this lose digits in other JSON readers."""
-LAST_MS: Final = 253_402_300_799_999
-"""The end of the year 9999, ms since 1970: Python and many a reader know no later time."""
-ID_CHARS: Final = 64
-"""Of a crash id, a model, a profile."""
-RULE_CHARS: Final = 128
-"""Of a rule with the part of it that a finding is about, and of an alert's id."""
-MESSAGE_CHARS: Final = 1000
-"""Of an alert's message."""
-CODES: Final = 64
-"""Trouble codes in a frame."""
-CODE_CHARS: Final = 16
-"""Of a trouble code: SAE J2012 has 5, with its failure type 7."""
-ITEMS: Final = 4096
-"""Elements of an array or keys of an object in a crash record."""
-TEXT_CHARS: Final = 256
-"""Of any other text in a crash record, keys too."""
+MAX_INT: Final = 2**53  # integers above this lose digits in other JSON readers
+LAST_MS: Final = 253_402_300_799_999  # end of the year 9999, ms since 1970: many a reader knows no later time
+ID_CHARS: Final = 64  # of a crash id, a model, a profile
+RULE_CHARS: Final = 128  # of a rule with the part of it that a finding is about, and of an alert's id
+MESSAGE_CHARS: Final = 1000  # of an alert's message
+CODES: Final = 64  # trouble codes in a frame
+CODE_CHARS: Final = 16  # of a trouble code: SAE J2012 has 5, with its failure type 7
+ITEMS: Final = 4096  # elements of an array or keys of an object in a crash record
+TEXT_CHARS: Final = 256  # of any other text in a crash record, keys too
 SHOWN: Final = 40
 
 
@@ -68,7 +58,10 @@ def decode(raw: bytes) -> Frame:
     """
     frame = load_object(raw, MAX_BYTES)
     check_identity(frame)
-    _check_clock(frame)
+    require_int(frame, "t0_ms", 0, MAX_INT, "bad_clock")
+    require_int(frame, "sent_ms", 0, MAX_INT, "bad_clock")
+    require_int(frame, "dt_ms", 1, MAX_DT_MS, "bad_clock")
+    require_int(frame, "n", 1, MAX_SAMPLES, "bad_shape")
     _check_fast(frame, frame["n"])
     _check_slow(frame)
     return frame
@@ -103,9 +96,7 @@ def _check_depth(value: Frame) -> None:
 def check_identity(message: Frame) -> None:
     """Schema number, vehicle id, boot id and sequence number of any uplink message."""
     if message.get("schema") != SCHEMA or type(message["schema"]) is not int:
-        raise ContractError(
-            "bad_schema", f"schema {shown(message.get('schema'))}, this service speaks {SCHEMA}"
-        )
+        raise ContractError("bad_schema", f"schema {shown(message.get('schema'))}, {SCHEMA} is supported")
     check_vehicle(message)
     require_int(message, "boot_id", 0, MAX_INT, "bad_identity")
     require_int(message, "seq", 0, MAX_INT, "bad_identity")
@@ -124,13 +115,6 @@ def require_int(message: Frame, key: str, low: int, high: int, reason: str) -> i
     if type(value) is not int or not low <= value <= high:
         raise ContractError(reason, f"{key} {shown(value)} is not an integer in {low}..{high}")
     return value
-
-
-def _check_clock(frame: Frame) -> None:
-    require_int(frame, "t0_ms", 0, MAX_INT, "bad_clock")
-    require_int(frame, "sent_ms", 0, MAX_INT, "bad_clock")
-    require_int(frame, "dt_ms", 1, MAX_DT_MS, "bad_clock")
-    require_int(frame, "n", 1, MAX_SAMPLES, "bad_shape")
 
 
 def _check_fast(frame: Frame, n: int) -> None:
@@ -167,9 +151,8 @@ def check_text(message: dict[str, Any], key: str, most: int, *, reason: str = "b
     """Raise ContractError unless ``key`` holds a text of 1 to ``most`` characters that a database stores."""
     value = message.get(key)
     if type(value) is not str or not 0 < len(value) <= most or "\0" in value:
-        raise ContractError(
-            reason, f"{key} {shown(value)} is not a text of 1 to {most} characters without U+0000"
-        )
+        detail = f"{key} {shown(value)} is not a text of 1 to {most} characters without U+0000"
+        raise ContractError(reason, detail)
 
 
 def check_codes(name: str, codes: Any) -> None:
@@ -177,9 +160,8 @@ def check_codes(name: str, codes: Any) -> None:
     if type(codes) is not list or not all(type(code) is str for code in codes):
         raise ContractError("bad_value", f"{name} is not an array of strings")
     if len(codes) > CODES or any(len(code) > CODE_CHARS or "\0" in code for code in codes):
-        raise ContractError(
-            "bad_value", f"{name}: at most {CODES} codes of {CODE_CHARS} characters without U+0000"
-        )
+        detail = f"{name}: at most {CODES} codes of {CODE_CHARS} characters without U+0000"
+        raise ContractError("bad_value", detail)
 
 
 def check_bounded(message: dict[str, Any]) -> None:
@@ -199,9 +181,8 @@ def _is_bounded(value: Any) -> bool:
     """Whether a plain value is within bounds; False for an array or object, which is looked into."""
     kind = type(value)
     if kind is str and (len(value) > TEXT_CHARS or "\0" in value):
-        raise ContractError(
-            "bad_value", f"{shown(value)} is not a text of at most {TEXT_CHARS} characters without U+0000"
-        )
+        detail = f"{shown(value)} is not a text of at most {TEXT_CHARS} characters without U+0000"
+        raise ContractError("bad_value", detail)
     if kind in (int, float) and not -MAX_INT <= value <= MAX_INT:
         raise ContractError("bad_value", f"{shown(value)} is not a number within 2^53")
     return kind not in (dict, list)

@@ -12,75 +12,43 @@ from typing import Final
 
 import orjson
 
+from infra.contract import frame
 from infra.contract.errors import ContractError
-from infra.contract.frame import (
-    ID_CHARS,
-    LAST_MS,
-    MESSAGE_CHARS,
-    RULE_CHARS,
-    TEXT_CHARS,
-    Frame,
-    check_bounded,
-    check_identity,
-    check_text,
-    check_vehicle,
-    load_object,
-    require_int,
-    shown,
-)  # fmt: skip
+from infra.contract.frame import LAST_MS, Frame, check_bounded, check_identity, check_text, require_int, shown
 
 STATUS_MAX_BYTES: Final = 8 * 1024
 
 PRE_CRASH: Final = (
-    "speed_kmh",
-    "accelerator_pct",
-    "brake_on",
-    "engine_rpm",
-    "steering_deg",
-    "abs_active",
-    "esc_active",
-)
+    "speed_kmh", "accelerator_pct", "brake_on", "engine_rpm", "steering_deg", "abs_active", "esc_active",
+)  # fmt: skip
 """Columns of the pre-crash table, 49 CFR 563.7 tables I and II; arrays of equal length, oldest first."""
 
 CRASH_KEYS: Final = (
     "crash_id",  # string, unique on the vehicle
-    "event_ms",  # time zero, device clock
-    "sent_ms",
+    "event_ms", "sent_ms",  # time zero, device clock
     "profile",  # us563_2006 | us563_2024
-    "pre_crash_dt_ms",  # 500 or 100
-    "pre_crash",  # object of PRE_CRASH arrays, the last sample at time zero
-    "delta_v_dt_ms",  # 10
-    "delta_v_kmh",  # cumulative longitudinal delta-V, from time zero on
+    "pre_crash_dt_ms", "pre_crash",  # 500 or 100; object of PRE_CRASH arrays, the last sample at time zero
+    "delta_v_dt_ms", "delta_v_kmh",  # 10; cumulative longitudinal delta-V, from time zero on
     "delta_v_lat_kmh",
-    "delta_v_max_kmh",  # signed, the largest by magnitude
-    "delta_v_max_ms",  # its time after time zero
-    "airbag_deployed",
-    "airbag_ms",  # deployment after time zero, null where none
-    "belt_on",
-    "warning_lamp_on",
-    "ignition_cycle",
-    "multi_event",  # number of the event in its crash, 1 or 2
-    "complete",  # complete file recorded
-    "lat_deg",
-    "lon_deg",
+    "delta_v_max_kmh", "delta_v_max_ms",  # signed, the largest by magnitude; its time after time zero
+    "airbag_deployed", "airbag_ms",  # deployment after time zero, null where none
+    "belt_on", "warning_lamp_on", "ignition_cycle",
+    "multi_event", "complete",  # number of the event in its crash, 1 or 2; complete file recorded
+    "lat_deg", "lon_deg",
     "sha256",  # of the canonical JSON of all the rest: see crash_digest
-)
+)  # fmt: skip
 """Keys of a crash message after the head (schema, vehicle_id, boot_id, seq)."""
 
 CRASH_EXTRAS: Final = (
-    "delta_v_lat_max_kmh",
-    "delta_v_lat_max_ms",
+    "delta_v_lat_max_kmh", "delta_v_lat_max_ms", "passenger_belt_on",
     "restraints_ms",  # object: each restraint that does not reverse, its deployment after time zero or null
-    "passenger_belt_on",
-    "first_crash_id",  # event 2: the crash_id of event 1, and the time since it, in steps of 100
-    "event_1_to_2_ms",
+    "first_crash_id", "event_1_to_2_ms",  # event 2: crash_id of event 1, time since it, in steps of 100
     "locked",  # a deployment event: the memory never overwrites it
     "pulse_mps2",  # object: dt_ms, from_ms (before time zero: negative), long and lat, the raw accelerations
-)
+)  # fmt: skip
 """Keys that a crash record may have besides."""
 
-DEVICE_STATES: Final = ("online", "offline")
-"""What a vehicle (or its last will) says of itself."""
+DEVICE_STATES: Final = ("online", "offline")  # what a vehicle (or its last will) says of itself
 STATUS_STATES: Final = (*DEVICE_STATES, "silent")
 """``silent`` is the service's word on an online vehicle that sends nothing; never taken from a device."""
 STATUS_KEYS: Final = ("state", "at_ms", "model", "powertrain", "vehicle_class")
@@ -97,22 +65,11 @@ ALERT_LATE_MS: Final = 15 * 60 * 1000
 SEVERITIES: Final = ("WARNING", "MINOR", "MAJOR", "CRITICAL")
 ALERT_KEYS: Final = (
     "alert_id",  # deterministic: the same finding has the same id, however often it is found
-    "vehicle_id",
-    "rule",
-    "rule_version",
-    "severity",
-    "event_ms",  # event time of the finding
-    "value",
-    "limit",
-    "message",
-    "boot_id",
-    "seq",
-    "received_ms",
-    "lat_deg",
-    "lon_deg",
-)
+    "vehicle_id", "rule", "rule_version", "severity", "event_ms", "value", "limit", "message", "boot_id",
+    "seq", "received_ms", "lat_deg", "lon_deg",
+)  # fmt: skip
 """Keys of a record in the Kafka topic ``alerts``."""
-_ALERT_TEXTS: Final = {"alert_id": RULE_CHARS, "rule": RULE_CHARS, "message": MESSAGE_CHARS}
+_ALERT_TEXTS: Final = {"alert_id": frame.RULE_CHARS, "rule": frame.RULE_CHARS, "message": frame.MESSAGE_CHARS}
 _ALERT_NUMBERS: Final = ("value", "limit", "lat_deg", "lon_deg")
 
 CHUNK_BYTES: Final = 16 * 1024
@@ -124,47 +81,38 @@ MAX_PARTS: Final = CRASH_MAX_BYTES // MIN_CHUNK_BYTES
 PART_HEAD: Final = ("schema", "vehicle_id", "boot_id", "seq", "crash_id")
 CLOCKS: Final = ("event_ms", "sent_ms")
 PART_KEYS: Final = (
-    "part",  # from 0
-    "parts",
+    "part", "parts",  # from 0
     "sha256",  # of the whole record's JSON text, hex: not the record's own seal
     "data",  # this part's slice of that text
-)
+)  # fmt: skip
 """Keys of a part after PART_HEAD and CLOCKS."""
 
 FIGURES: Final = (
-    "profile",
-    "delta_v_kmh",
-    "delta_v_lat_kmh",
-    "delta_v_max_kmh",
-    "delta_v_max_ms",
-    "airbag_deployed",
-    "belt_on",
-    "warning_lamp_on",
-    "ignition_cycle",
-    "multi_event",
-    "complete",
-    "lat_deg",
-    "lon_deg",
-)
+    "profile", "delta_v_kmh", "delta_v_lat_kmh", "delta_v_max_kmh", "delta_v_max_ms", "airbag_deployed",
+    "belt_on", "warning_lamp_on", "ignition_cycle", "multi_event", "complete", "lat_deg", "lon_deg",
+)  # fmt: skip
 """Keys of the record that part 0 repeats: all but the long tables."""
 
 
 def decode_crash(raw: bytes) -> Frame:
     """The crash record in ``raw``, or a part of one (see split_crash); raises ContractError."""
-    record = load_object(raw, CRASH_MAX_BYTES)
+    record = frame.load_object(raw, CRASH_MAX_BYTES)
     if is_part(record):
         check_part(record)
         return record
     check_identity(record)
     require_int(record, "event_ms", 0, LAST_MS, "bad_clock")
     require_int(record, "sent_ms", 0, LAST_MS, "bad_clock")
-    check_text(record, "crash_id", ID_CHARS, reason="bad_shape")
+    check_text(record, "crash_id", frame.ID_CHARS, reason="bad_shape")
     check_bounded(record)
-    _require_numbers(record, "delta_v_kmh")
-    table = record.get("pre_crash")
-    _require(type(table) is dict, "pre_crash is not an object of arrays")
-    lengths = {len(column) if type(column) is list else -1 for column in record["pre_crash"].values()}
-    _require(len(lengths) <= 1 and -1 not in lengths, "pre_crash columns are not arrays of one length")
+    pulse, table = record.get("delta_v_kmh"), record.get("pre_crash")
+    if type(pulse) is not list or not all(type(v) in (int, float) for v in pulse):
+        raise ContractError("bad_shape", "delta_v_kmh is not an array of numbers")
+    if type(table) is not dict:
+        raise ContractError("bad_shape", "pre_crash is not an object of arrays")
+    lengths = {len(column) if type(column) is list else -1 for column in table.values()}
+    if len(lengths) > 1 or -1 in lengths:
+        raise ContractError("bad_shape", "pre_crash columns are not arrays of one length")
     return record
 
 
@@ -189,24 +137,24 @@ def read_status(raw: bytes) -> Frame:
 
 
 def _status(raw: bytes, states: tuple[str, ...]) -> Frame:
-    status = load_object(raw, STATUS_MAX_BYTES)
+    status = frame.load_object(raw, STATUS_MAX_BYTES)
     check_identity(status)
     require_int(status, "at_ms", 0, LAST_MS, "bad_clock")
     if status.get("state") not in states:
         raise ContractError("bad_value", f"state {shown(status.get('state'))} is none of {', '.join(states)}")
     for key in ("model", "powertrain", "vehicle_class"):
         if status.get(key) is not None:
-            check_text(status, key, ID_CHARS)
+            check_text(status, key, frame.ID_CHARS)
     return status
 
 
 def decode_alert(raw: bytes) -> Frame:
     """The record of the Kafka topic ``alerts`` in ``raw``; raises ContractError with the reason."""
-    alert = load_object(raw, ALERT_MAX_BYTES)
+    alert = frame.load_object(raw, ALERT_MAX_BYTES)
     missing = [key for key in ALERT_KEYS if key not in alert]
     if missing:
         raise ContractError("bad_shape", f"an alert without {', '.join(missing)}")
-    check_vehicle(alert)
+    frame.check_vehicle(alert)
     for key, most in _ALERT_TEXTS.items():
         check_text(alert, key, most)
     for key in _ALERT_NUMBERS:
@@ -220,19 +168,6 @@ def decode_alert(raw: bytes) -> Frame:
     require_int(alert, "event_ms", 0, LAST_MS, "bad_clock")
     require_int(alert, "received_ms", 0, LAST_MS, "bad_clock")
     return alert
-
-
-def _require_numbers(record: Frame, key: str) -> None:
-    values = record.get(key)
-    _require(
-        type(values) is list and all(type(v) in (int, float) for v in values),
-        f"{key} is not an array of numbers",
-    )
-
-
-def _require(holds: bool, detail: str) -> None:
-    if not holds:
-        raise ContractError("bad_shape", detail)
 
 
 def split_crash(record: bytes, chunk_bytes: int = CHUNK_BYTES) -> list[bytes]:
@@ -276,8 +211,8 @@ def check_part(message: Frame) -> None:
     if type(digest) is not str or len(digest) != 64 or not set(digest) <= set("0123456789abcdef"):
         raise ContractError("bad_shape", f"sha256 {shown(digest)} is not 64 hexadecimal digits")
     # Cut as evenly as can be: all parts together are no longer than a record may be.
-    check_text(message, "data", max(TEXT_CHARS, -(-CRASH_MAX_BYTES // parts)), reason="bad_shape")
-    check_text(message, "crash_id", ID_CHARS, reason="bad_shape")
+    check_text(message, "data", max(frame.TEXT_CHARS, -(-CRASH_MAX_BYTES // parts)), reason="bad_shape")
+    check_text(message, "crash_id", frame.ID_CHARS, reason="bad_shape")
     check_bounded({key: value for key, value in message.items() if key != "data"})
 
 

@@ -54,7 +54,6 @@ class Shard:
         return "bridge" if self.whole else f"bridge-{self.number}"
 
     def __str__(self) -> str:
-        """As it is parsed."""
         return f"{self.number}/{self.count}"
 
 

@@ -7,7 +7,9 @@ ranges: a value outside is taken for "not available" and counted.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 Kind = Literal["number", "flag", "codes"]
@@ -27,14 +29,14 @@ class Signal:
     name: str
     vss: str
     unit: str
-    rate: Rate
     minimum: float
     maximum: float
     resolution: float
     meaning: str
-    kind: Kind = "number"
     pid: int = 0
     spn: int = 0
+    rate: Rate = "slow"
+    kind: Kind = "number"
 
     def holds(self, value: Any) -> Any:
         """Whether a value is plausible, NaN is not; flags for an array, a condition for a Spark column."""
@@ -51,55 +53,21 @@ class Signal:
         return max(0, len(str(self.steps_per_unit)) - 1)
 
 
-def _fast(
-    name: str,
-    vss: str,
-    unit: str,
-    low: float,
-    high: float,
-    step: float,
-    meaning: str,
-    pid: int = 0,
-    spn: int = 0,
-) -> Signal:
-    return Signal(name, vss, unit, "fast", low, high, step, meaning, pid=pid, spn=spn)
-
-
-def _slow(
-    name: str,
-    vss: str,
-    unit: str,
-    low: float,
-    high: float,
-    step: float,
-    meaning: str,
-    pid: int = 0,
-    spn: int = 0,
-) -> Signal:
-    return Signal(name, vss, unit, "slow", low, high, step, meaning, pid=pid, spn=spn)
+_slow = Signal
+_fast = partial(Signal, rate="fast")
 
 
 def _flag(name: str, vss: str, meaning: str) -> Signal:
-    return Signal(name, vss, "bool", "slow", 0, 1, 1, meaning, kind="flag")
+    return Signal(name, vss, "bool", 0, 1, 1, meaning, kind="flag")
 
 
 def _by_wheel(
     stem: str, suffix: str, leaf: str, unit: str, high: float, step: float, meaning: str, low: float = 0
-) -> tuple[Signal, ...]:
-    axle = {"f": "Row1", "r": "Row2"}
-    side = {"l": "Left", "r": "Right"}
-    return tuple(
-        _slow(
-            f"{stem}_{w}_{suffix}",
-            f"Chassis.Axle.{axle[w[0]]}.Wheel.{side[w[1]]}.{leaf}",
-            unit,
-            low,
-            high,
-            step,
-            f"{meaning}, {w.upper()}",
-        )
-        for w in WHEELS
-    )
+) -> Iterator[Signal]:
+    for wheel in WHEELS:
+        row, side = 1 + "fr".index(wheel[0]), {"l": "Left", "r": "Right"}[wheel[1]]
+        vss = f"Chassis.Axle.Row{row}.Wheel.{side}.{leaf}"
+        yield Signal(f"{stem}_{wheel}_{suffix}", vss, unit, low, high, step, f"{meaning}, {wheel.upper()}")
 
 
 _ENGINE = "Powertrain.CombustionEngine"
@@ -152,7 +120,7 @@ SIGNALS: tuple[Signal, ...] = (
     _slow("cell_temp_max_c", f"{_PACK}.Temperature.Max", "degC", -50, 200, 0.1, "Hottest cell"),
     _slow("soh_pct", f"{_PACK}.StateOfHealth", "%", 0, 100, 0.1, "Traction battery state of health"),
     _slow("motor_temp_c", "Powertrain.ElectricMotor.Temperature", "degC", -50, 250, 0.1, "Traction motor"),
-    Signal("dtc_codes", "OBD.DTCList", "", "slow", 0, 0, 1, "Active trouble codes, SAE J2012", kind="codes"),
+    Signal("dtc_codes", "OBD.DTCList", "", 0, 0, 1, "Active trouble codes, SAE J2012", kind="codes"),
 )
 # fmt: on
 

@@ -26,29 +26,22 @@ VEHICLE_ID = re.compile(r"[A-HJ-NPR-Z0-9]{17}")
 
 UPLINK_CHANNELS = ("telemetry", "crash", "status")
 DOWNLINK_CHANNELS = ("alert", "notice")
-EVERYBODY = "all"
-"""In the place of a vehicle id: a notice to all vehicles. No VIN is so short."""
+EVERYBODY = "all"  # in the place of a vehicle id: a notice to all vehicles. No VIN is so short
 
 HEADER_MQTT_TOPIC = "mqtt_topic"
 HEADER_RECEIVED_MS = "received_ms"
 HEADER_SCHEMA = "schema"
 HEADER_REASON = "reason"
 HEADER_DETAIL = "detail"
-HEADER_MESSAGES = "messages"
-"""Of a dead letter without a message: how many were rejected for its reason and not kept; 0 of an event."""
-HEADER_SINCE_MS = "since_ms"
-"""Of the dead letter of a lost session: when it was last known to be at the broker."""
-HEADER_AUTHENTICATED_AS = "authenticated_as"
-"""Of a dead letter: who sent it by the broker's word, empty where it named nobody."""
-HEADER_REINJECTED_FROM = "reinjected_from"
-"""Offset of the dead letter that a record was made of."""
-HEADER_FIRST_RECEIVED_MS = "first_received_ms"
-"""When a re-injected message came over MQTT; its ``received_ms`` is the moment of re-injection."""
+HEADER_MESSAGES = "messages"  # of a dead letter without a message: how many were not kept; 0 of an event
+HEADER_SINCE_MS = "since_ms"  # of the dead letter of a lost session: when it was last known to be there
+HEADER_AUTHENTICATED_AS = "authenticated_as"  # of a dead letter: its sender by the broker, empty: none
+HEADER_REINJECTED_FROM = "reinjected_from"  # offset of the dead letter that a record was made of
+HEADER_FIRST_RECEIVED_MS = "first_received_ms"  # of a re-injected message: when it came over MQTT
 
 KEPT_BYTES = 900_000
 """Raw bytes a dead letter keeps at most: Kafka's default limit for a record with its headers is 1 MiB."""
 DETAIL_CHARS = 500
-"""Characters of its ``detail``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +66,8 @@ class KafkaTopic:
 
     def config(self) -> dict[str, str]:
         """Settings for the topic's creation."""
-        limits = {
-            "cleanup.policy": self.cleanup,
-            "retention.ms": str(self.retention_ms),
-            "message.timestamp.type": "CreateTime",
-        }
+        limits = {"cleanup.policy": self.cleanup, "retention.ms": str(self.retention_ms),
+                  "message.timestamp.type": "CreateTime"}  # fmt: skip
         if self.cleanup == "compact":
             limits |= {"min.cleanable.dirty.ratio": "0.1", "max.compaction.lag.ms": str(HOUR_MS)}
         return limits | self.bounds()
@@ -87,21 +77,13 @@ KAFKA_TOPICS: tuple[KafkaTopic, ...] = (
     KafkaTopic("telemetry", "vehicle", 4, 7 * DAY_MS, "delete", "frames, in order per vehicle"),
     KafkaTopic("crash", "vehicle", 2, -1, "delete", "the priority lane: crash records, kept for ever"),
     KafkaTopic("status", "vehicle", 1, -1, "compact", "the last word on each vehicle: birth, death, model"),
-    KafkaTopic(
-        "vehicle-latest", "vehicle", 2, -1, "compact", "the newest state of each vehicle by event time"
-    ),
+    KafkaTopic("vehicle-latest", "vehicle", 2, -1, "compact",
+               "the newest state of each vehicle by event time"),
     KafkaTopic("alerts", "vehicle", 2, 30 * DAY_MS, "delete", "what the jobs found"),
     KafkaTopic("dead-delivery", "vehicle", 1, 30 * DAY_MS, "delete", "alerts nobody took, and why"),
-    KafkaTopic(
-        "dead-letter",
-        "vehicle or none",
-        1,
-        30 * DAY_MS,
-        "delete",
-        "what could not be understood: raw bytes and the reason",
-        DEAD_LETTER_BYTES,
-    ),
-)
+    KafkaTopic("dead-letter", "vehicle or none", 1, 30 * DAY_MS, "delete",
+               "what could not be understood: raw bytes and the reason", DEAD_LETTER_BYTES),
+)  # fmt: skip
 
 MQTT_TOPICS: tuple[tuple[str, str, int, str], ...] = (
     ("`<root>/<vehicle>/telemetry`", "up", 1, "frames"),

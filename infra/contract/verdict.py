@@ -32,11 +32,8 @@ class ClockLimits:
 def clock_limits(settings: Settings) -> ClockLimits:
     """The limits in force."""
     floor = datetime.fromisoformat(settings.jobs.clock_floor).replace(tzinfo=UTC)
-    return ClockLimits(
-        floor_ms=int(floor.timestamp() * 1000),
-        ahead_ms=settings.jobs.ahead_s * 1000,
-        lateness_ms=settings.jobs.lateness_s * 1000,
-    )
+    jobs = settings.jobs
+    return ClockLimits(int(floor.timestamp() * 1000), jobs.ahead_s * 1000, jobs.lateness_s * 1000)
 
 
 def verdict(t0_ms: int, span_ms: int, received_ms: int, limits: ClockLimits) -> str:

@@ -11,8 +11,7 @@ from infra.contract.errors import ConfigError
 
 MAX_BYTES: Final = 16 << 20
 MAX_DEPTH: Final = 50
-MAX_NODES: Final = 1_000_000
-"""Aliases written out: a few lines of them can stand for billions."""
+MAX_NODES: Final = 1_000_000  # aliases written out: a few lines of them can stand for billions
 
 _Loader: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _UNREADABLE: Final = (yaml.YAMLError, ValueError, TypeError, AttributeError, LookupError, OverflowError)

@@ -27,28 +27,7 @@ from pydantic_settings import (
 from infra.clients import database_url
 from infra.clients.mqtt_broker import MqttBroker
 from infra.contract.errors import ConfigError, ServiceError
-from infra.settings.job_sections import (
-    Archive,
-    Cohort,
-    Crash,
-    Jobs,
-    Journeys,
-    Ledger,
-    Recompute,
-    Retention,
-    Roads,
-)  # fmt: skip
-from infra.settings.sections import (
-    Bridge,
-    Dashboard,
-    Db,
-    Downlink,
-    Kafka,
-    Mqtt,
-    Paths,
-    Section,
-    Watch,
-)  # fmt: skip
+from infra.settings import job_sections, sections
 
 PREFIX = "ODOGRAPH_"
 CONFIG_FILE = ".odograph.toml"
@@ -86,23 +65,23 @@ class Settings(BaseSettings):
             raise ValueError("a time zone such as UTC or Europe/Berlin is wanted") from None
         return tz
 
-    paths: Paths = Paths()
-    mqtt: Mqtt = Mqtt()
-    kafka: Kafka = Kafka()
-    db: Db = Db()
-    bridge: Bridge = Bridge()
-    downlink: Downlink = Downlink()
-    jobs: Jobs = Jobs()
-    roads: Roads = Roads()
-    crash: Crash = Crash()
-    cohort: Cohort = Cohort()
-    recompute: Recompute = Recompute()
-    archive: Archive = Archive()
-    journeys: Journeys = Journeys()
-    ledger: Ledger = Ledger()
-    retention: Retention = Retention()
-    watch: Watch = Watch()
-    dashboard: Dashboard = Dashboard()
+    paths: sections.Paths = sections.Paths()
+    mqtt: sections.Mqtt = sections.Mqtt()
+    kafka: sections.Kafka = sections.Kafka()
+    db: sections.Db = sections.Db()
+    bridge: sections.Bridge = sections.Bridge()
+    downlink: sections.Downlink = sections.Downlink()
+    jobs: job_sections.Jobs = job_sections.Jobs()
+    roads: job_sections.Roads = job_sections.Roads()
+    crash: job_sections.Crash = job_sections.Crash()
+    cohort: job_sections.Cohort = job_sections.Cohort()
+    recompute: job_sections.Recompute = job_sections.Recompute()
+    archive: job_sections.Archive = job_sections.Archive()
+    journeys: job_sections.Journeys = job_sections.Journeys()
+    ledger: job_sections.Ledger = job_sections.Ledger()
+    retention: job_sections.Retention = job_sections.Retention()
+    watch: sections.Watch = sections.Watch()
+    dashboard: sections.Dashboard = sections.Dashboard()
 
     @classmethod
     def settings_customise_sources(
@@ -167,7 +146,7 @@ def known_variables() -> list[str]:
     names = []
     for section, info in Settings.model_fields.items():
         model = info.annotation
-        if isinstance(model, type) and issubclass(model, Section):
+        if isinstance(model, type) and issubclass(model, sections.Section):
             names += [f"{PREFIX}{section}_{key}".upper() for key in model.model_fields]
         else:
             names.append(f"{PREFIX}{section}".upper())

@@ -10,8 +10,7 @@ from typing import Final
 
 from infra.contract.errors import ConfigError
 
-LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
-"""No name server can lead these elsewhere."""
+LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})  # no name server can lead these elsewhere
 
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 _UNIT_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
