@@ -1,4 +1,4 @@
-"""What ``odograph replay`` does, from the words of the command line on."""
+"""What ``odograph replay`` does, from the options of the command line on."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import os
 import shutil
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -21,17 +21,16 @@ from infra.contract.topics import kafka_topic
 from infra.contract.verdict import clock_limits
 from infra.settings.settings import PREFIX, Endpoints, Settings, endpoints, known_variables, load
 from infra.settings.values import duration_ms, moment_ms
-from stream_jobs.replay import actions, databases, runs, sources, work
+from stream_jobs.replay import compare, databases, runs, shadow, sources
 from stream_jobs.replay.feed import bounds_of
 from stream_jobs.replay.log import Log, partitions_of
 from stream_jobs.replay.runs import Run, folder_of
-from stream_jobs.replay.shadow import JOBS, TOPIC
-from stream_jobs.replay.spans import Reach, offsets, speed_of, vehicles
+from stream_jobs.replay.shadow import JOBS, TOPIC, Say
+from stream_jobs.replay.sources import Reach, offsets, speed_of, vehicles
 
 LIVE_SPEED: Final = "60"
 NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT)
 ROOT: Final = Path(infra.__file__).parents[1]
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +67,8 @@ def replay(wanted: Wanted, say: Say, *, as_json: bool) -> bool:
             return _into_live(wanted, settings, live, stop, say)
         run = _run_of(wanted, settings, live, say)
         with runs.held(settings.paths.home, run.run_id):
-            result = work.shadow(settings, live, run, stop, say)
-    return _told(wanted, settings, live, result, say, as_json)
+            result = shadow.run_shadow(settings, live, run, stop, say)
+    return _outcome(wanted, settings, live, result, say, as_json)
 
 
 @contextmanager
@@ -89,8 +88,9 @@ def _space_wanted(home: Path) -> Iterator[None]:
 def _run_of(wanted: Wanted, settings: Settings, live: Endpoints, say: Say) -> Run:
     """The run that is begun, or the kept one that goes on; raises ConfigError where they do not fit."""
     home = settings.paths.home.absolute()
-    given, some = settings_given(wanted.settings), vehicles(list(wanted.vehicles))
-    reach = sources.reach_of(clock_limits(settings), duration_ms(wanted.lead, "--lead"))
+    given, some = settings_given(wanted.settings), vehicles(wanted.vehicles)
+    limits = clock_limits(settings)
+    reach = Reach(limits.ahead_ms, limits.lateness_ms, duration_ms(wanted.lead, "--lead"))
     run_id = runs.check_id(wanted.run) if wanted.run else _next_id(home, wanted.into)
     kept = runs.load(home, run_id) if (folder_of(home, run_id) / runs.FILE).exists() else None
     at = datetime.now(UTC)
@@ -122,7 +122,7 @@ def _out_of_the_log(
     wanted: Wanted, settings: Settings, live: Endpoints, folder: Path, reach: Reach, say: Say
 ) -> tuple[sources.Source, tuple[str, ...]]:
     topic = kafka_topic(settings.kafka.prefix, TOPIC)
-    with closing(Log(live.kafka_bootstrap)) as log:
+    with Log(live.kafka_bootstrap) as log:
         if wanted.from_time is not None:
             at_ms = moment_ms(wanted.from_time, "--from-time")
             taken = sources.since_time(log, topic, at_ms)
@@ -171,37 +171,31 @@ def _next_id(home: Path, into: str) -> str:
 
 
 def _into_live(wanted: Wanted, settings: Settings, live: Endpoints, stop: threading.Event, say: Say) -> bool:
+    """The records into the live topic, by consent only."""
     run = _run_of(wanted, settings, live, say)
     try:
-        return _sent(wanted, settings, live, run, stop, say)
+        source = shadow.stored(settings, run)
+        count = sum(p.records for p in source.plan(bounds_of(run.speed)))
+        topic = kafka_topic(settings.kafka.prefix, TOPIC)
+        meaning = (
+            f"{count} records go into the live topic {topic}, received now. Each counts as late: the stream "
+            "leaves its windows as they are, the batch layer restates those that lack it, and what was "
+            "counted before is a duplicate in the ledger. Nothing takes them out again"
+        )
+        if not wanted.yes:
+            raise ConfigError(
+                f"--into live: {meaning}. With --yes it is done; --into shadow touches nothing that is live"
+            )
+        say(meaning)
+        sent = shadow.into_live(settings, live, source, run.speed, stop)
+        say(f"{sent} records sent")
+        return True
     finally:
         shutil.rmtree(folder_of(settings.paths.home, run.run_id), ignore_errors=True)
 
 
-def _sent(
-    wanted: Wanted, settings: Settings, live: Endpoints, run: Run, stop: threading.Event, say: Say
-) -> bool:
-    """The records into the live topic, by consent only."""
-    source = work.stored(settings, run)
-    count = sum(p.records for p in source.plan(bounds_of(run.speed)))
-    topic = kafka_topic(settings.kafka.prefix, TOPIC)
-    meaning = (
-        f"{count} records go into the live topic {topic}, received now. Each counts as late: the stream lets "
-        "its windows be, the batch layer restates those that lack it, and what was counted before is a "
-        "duplicate in the ledger. Nothing takes them out again"
-    )
-    if not wanted.yes:
-        raise ConfigError(
-            f"--into live: {meaning}. With --yes it is done; --into shadow touches nothing that is live"
-        )
-    say(meaning)
-    sent = work.into_live(settings, live, source, run.speed, stop)
-    say(f"{sent} records sent")
-    return True
-
-
-def _told(
-    wanted: Wanted, settings: Settings, live: Endpoints, result: work.Result, say: Say, as_json: bool
+def _outcome(
+    wanted: Wanted, settings: Settings, live: Endpoints, result: shadow.Result, say: Say, as_json: bool
 ) -> bool:
     run = result.run
     rate = run.records / run.feed_s if run.feed_s else 0.0
@@ -212,17 +206,17 @@ def _told(
             f"run {run.run_id}: Spark dropped {result.dropped_late} rows behind its watermark: its windows "
             "lack them and it must not be promoted; drop it and report this"
         )
-    for line in result.left_out[: work.NAMED]:
+    for line in result.left_out[: shadow.NAMED]:
         say(f"run {run.run_id}: dead-lettered: {line}")
     if not wanted.verify:
         return True
     late = databases.late_open(live.db_owner_url, run.since_ms, run.until_ms)
     if late:
         say(f"live: {late} late frames of this span wait for their repair; the run has them already")
-    verdicts = work.compared(live, run, lambda table: table.windows, actions.teller(as_json=as_json))
+    verdicts = shadow.compared(live, run, lambda table: table.windows, compare.printer(as_json=as_json))
     if as_json:
-        sys.stdout.write(actions.as_json(verdicts))
+        sys.stdout.write(compare.as_json(verdicts))
     equal = all(verdict.equal for verdict in verdicts)
-    runs.save(settings.paths.home, run.stage("verified" if equal else "different"))
+    runs.save(settings.paths.home, replace(run, state="verified" if equal else "different"))
     say(f"run {run.run_id}: {'every window is equal' if equal else 'different from live'}")
     return equal

@@ -1,20 +1,22 @@
 """Two databases row by row: hashes by slice first, then the rows of slices that differ.
 
-What was found is told, and kept for the dashboard: the last comparison of each run, a row a table.
+The last comparison of each run is kept for the dashboard, a row a table.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final
 
+import typer
+
 from infra.contract.errors import ServiceError
-from stream_jobs.replay.databases import Connection, names
+from stream_jobs.replay.databases import Connection, Table, names, within
 from stream_jobs.replay.runs import Run
-from stream_jobs.replay.tables import Table, within
 
 SLICES_READ: Final = 200
 """Slices whose rows are read to tell how many rows differ, and in which columns."""
@@ -95,7 +97,7 @@ def compare(live: Connection, run: Connection, table: Table, values: Mapping[str
         len(places),
         len(differing),
     )
-    return _looked_into(verdict, live, run, table, compared, values, differing) if differing else verdict
+    return _with_rows(verdict, live, run, table, compared, values, differing) if differing else verdict
 
 
 def _hashes(
@@ -104,32 +106,27 @@ def _hashes(
     """Number of rows and a sum of their hashes by slice: whatever the order of the rows."""
     hashed = f"sum(hashtextextended(ROW({', '.join(compared)})::text, 0)::numeric)"
     rows = connection.execute(
-        f"SELECT {table.slice_key}::text, date_trunc('hour', {table.time}), count(*), {hashed} "  # noqa: S608
+        f"SELECT {table.keys[0]}::text, date_trunc('hour', {table.time}), count(*), {hashed} "  # noqa: S608
         f"FROM odograph.{table.name} WHERE {within(table)} AND {table.only} GROUP BY 1, 2",
         values,
     ).fetchall()
     return {(key, hour): (count, total) for key, hour, count, total in rows}
 
 
-def _looked_into(
+def _with_rows(
     verdict: Verdict, live: Connection, run: Connection, table: Table, compared: Sequence[str],
     values: Mapping[str, Any], differing: Sequence[Place],
 ) -> Verdict:  # fmt: skip
     """The verdict with its first difference and how many there are."""
     first: Difference | None = None
-    rows, by_column = 0, dict[str, int]()
+    rows, by_column = 0, Counter[str]()
     for place in differing[:SLICES_READ]:
         here, there = (_rows(each, table, compared, values, place) for each in (live, run))
         for difference in differences(table, here, there):
             first = first or difference[0]
             rows += 1
-            for each in difference:
-                name = each.column or "(row missing)"
-                by_column[name] = by_column.get(name, 0) + 1
-    return Verdict(
-        verdict.table, verdict.live_rows, verdict.run_rows, verdict.slices, verdict.slices_differing,
-        rows, by_column, first,
-    )  # fmt: skip
+            by_column.update(each.column or "(row missing)" for each in difference)
+    return replace(verdict, rows_differing=rows, by_column=by_column, first=first)
 
 
 def _rows(
@@ -138,7 +135,7 @@ def _rows(
     """Rows of one slice by their keys."""
     found = connection.execute(
         f"SELECT {', '.join(compared)} FROM odograph.{table.name} WHERE {within(table)} "  # noqa: S608
-        f"AND {table.only} AND {table.slice_key}::text = %(slice)s AND {table.time} >= %(hour)s "
+        f"AND {table.only} AND {table.keys[0]}::text = %(slice)s AND {table.time} >= %(hour)s "
         f"AND {table.time} < %(hour)s + interval '1 hour'",
         {**values, "slice": place[0], "hour": place[1]},
     ).fetchall()
@@ -151,7 +148,7 @@ def differences(
     live: Mapping[tuple[Any, ...], Mapping[str, Any]],
     run: Mapping[tuple[Any, ...], Mapping[str, Any]],
 ) -> Iterator[list[Difference]]:
-    """Each row that differs, in the order of the keys: its columns that do, in the table's order."""
+    """Each row that differs, by time and key: its columns that do, in the table's order."""
     by_time = table.keys.index(table.time) if table.time in table.keys else 0
     for key in sorted(live.keys() | run.keys(), key=lambda k: (k[by_time], k)):
         named = dict(zip(table.keys, key, strict=True))
@@ -186,33 +183,32 @@ def table_line(verdict: Verdict) -> str:
     )
 
 
+def printer(*, as_json: bool) -> Callable[[Verdict], None]:
+    """What is called with each table as soon as it is compared."""
+    return (lambda _: None) if as_json else lambda verdict: typer.echo(table_line(verdict))
+
+
+def as_json(verdicts: Sequence[Verdict]) -> str:
+    """A comparison for machines."""
+    return json.dumps([asdict(v) | {"equal": v.equal} for v in verdicts], default=str) + "\n"
+
+
 def keep(live: Connection, run: Run, found: Sequence[Verdict]) -> None:
     """Put these verdicts in the place of the run's former ones, in one transaction."""
     with live.transaction():
         forget(live, run)
         for place, verdict in enumerate(found):
-            live.execute(_KEPT, _row(run, place, verdict))
+            values = {
+                "run_id": run.run_id, "table": verdict.table, "place": place, "since": run.span.since,
+                "until": run.span.until, "vehicles": None if run.whole_fleet else len(run.vehicles),
+                "changed": run.changed(), "live_rows": verdict.live_rows, "run_rows": verdict.run_rows,
+                "slices": verdict.slices, "slices_differing": verdict.slices_differing,
+                "rows_differing": verdict.rows_differing, "by_column": json.dumps(dict(verdict.by_column)),
+                "first": "; ".join(verdict.named) or (verdict.first and verdict.first.text()),
+            }  # fmt: skip
+            live.execute(_KEPT, values)
 
 
 def forget(live: Connection, run: Run) -> None:
     """A run that is dropped has no verdict."""
     live.execute(_GONE, (run.run_id,))
-
-
-def _row(run: Run, place: int, verdict: Verdict) -> dict[str, object]:
-    return {
-        "run_id": run.run_id,
-        "table": verdict.table,
-        "place": place,
-        "since": run.span.since,
-        "until": run.span.until,
-        "vehicles": None if run.whole_fleet else len(run.vehicles),
-        "changed": run.changed(),
-        "live_rows": verdict.live_rows,
-        "run_rows": verdict.run_rows,
-        "slices": verdict.slices,
-        "slices_differing": verdict.slices_differing,
-        "rows_differing": verdict.rows_differing,
-        "by_column": json.dumps(dict(verdict.by_column)),
-        "first": "; ".join(verdict.named) or (verdict.first and verdict.first.text()),
-    }

@@ -1,8 +1,8 @@
-"""Feeding a run: slices into its topic, never further ahead of its jobs than they can stand.
+"""Feeding a run: slices into its topic, never too far ahead of its jobs.
 
-Spark's watermark is the newest time of all partitions. A backlog in which one partition runs ahead of another
-would push it past frames that are still unread, and they would be dropped. So a slice goes in only when the
-jobs have taken all but the last few before it, and the run's watermark waits for as much time as those hold.
+Spark's watermark is the newest time of all partitions: a backlog in which one partition runs ahead of another
+would push it past unread frames, and they would be dropped. So a slice goes in only when the jobs have taken
+all but the last few before it, and the run's watermark waits for as much time as those hold.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from types import TracebackType
 from typing import Final, Self
 
 import pyarrow as pa
@@ -107,7 +106,7 @@ class Feed:
         while True:
             now = self.taken()
             self.tell(0 if now is None else sum(now), part)
-            if now is not None and reached(now, until):
+            if now is not None and all(have >= want for have, want in zip(now, until, strict=True)):
                 return
             self._look(POLL_S)
 
@@ -122,11 +121,6 @@ class Feed:
             raise ServiceError("stopped; the same command again goes on from here")
 
 
-def reached(taken: Ends, until: Ends) -> bool:
-    """Whether all partitions are that far."""
-    return all(have >= want for have, want in zip(taken, until, strict=True))
-
-
 def written(before: Ends, counts: Ends, there: Ends) -> Ends:
     """How many records of each partition of a slice are there, when ``before`` were written before it."""
     return tuple(
@@ -136,12 +130,12 @@ def written(before: Ends, counts: Ends, there: Ends) -> Ends:
 
 def bounds_between(plan: Sequence[Slice], partitions: int) -> tuple[list[Ends], list[Ends]]:
     """Offsets by partition before and after each slice."""
-    sums = list(accumulate((s.by_partition for s in plan), _added, initial=(0,) * partitions))
+
+    def added(a: Ends, b: Ends) -> Ends:
+        return tuple(x + y for x, y in zip(a, b, strict=True))
+
+    sums = list(accumulate((s.by_partition for s in plan), added, initial=(0,) * partitions))
     return sums[:-1], sums[1:]
-
-
-def _added(a: Ends, b: Ends) -> Ends:
-    return tuple(x + y for x, y in zip(a, b, strict=True))
 
 
 class Bar:
@@ -150,7 +144,7 @@ class Bar:
     def __init__(self, total: int) -> None:
         self._total = max(1, total)
         self._seen: list[tuple[float, int]] = []
-        self._said_s = time.monotonic()
+        self._shown_s = time.monotonic()
         self._progress: Progress | None = None
         if sys.stderr.isatty():
             columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
@@ -162,9 +156,7 @@ class Bar:
             self._progress.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._progress is not None:
             self._progress.stop()
 
@@ -177,8 +169,8 @@ class Bar:
         text = line(self._total, done, at, self._seen)
         if self._progress is not None:
             self._progress.update(self._task, completed=done, description=text)
-        elif now - self._said_s >= LINE_S:
-            self._said_s = now
+        elif now - self._shown_s >= LINE_S:
+            self._shown_s = now
             sys.stderr.write(text + "\n")
 
 
@@ -186,10 +178,8 @@ def line(total: int, done: int, at: str, seen: list[tuple[float, int]]) -> str:
     """What is shown; ``seen``: moments [s] and records done by then."""
     (first_s, first), (last_s, last) = seen[0], seen[-1]
     rate = (last - first) / (last_s - first_s) if last_s > first_s else 0.0
-    to_go = f"{_duration((total - done) / rate)} to go" if rate > 0 else "time to go not known yet"
+    to_go = "time to go not known yet"
+    if rate > 0:
+        minutes, rest = divmod(round((total - done) / rate), 60)
+        to_go = f"{minutes} min {rest} s to go" if minutes else f"{rest} s to go"
     return f"{at}  {100 * done / total:.1f} %  {done} of {total} records  {rate:.0f} records/s  {to_go}"
-
-
-def _duration(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest} s" if minutes else f"{rest} s"

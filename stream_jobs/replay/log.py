@@ -1,12 +1,11 @@
-"""The way into Kafka and out of it: the only module of replay that knows its client.
+"""Replay's records into Kafka and out of it, by key and partition as before.
 
-Records go in with the time of receipt they had as their timestamp, by key and partition as before.
+The time of receipt that a record had is its timestamp.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from itertools import islice
 from typing import Any, Final
 
@@ -14,7 +13,6 @@ import pyarrow as pa
 from confluent_kafka import Message
 
 from infra.clients import kafka
-from infra.clients.kafka import LogReader
 from infra.contract.errors import ConfigError, ServiceError
 from infra.contract.frame import SCHEMA
 from infra.contract.topics import (
@@ -60,26 +58,28 @@ class Writer:
         goes into a header. Raises ServiceError.
         """
         left = list(skip)
-        names = ("partition", "key", "received_ms", "value")
-        for batch in rows.select(names).to_batches(max_chunksize=AT_ONCE):
-            for partition, key, received_ms, value in zip(
-                *(c.to_pylist() for c in batch.columns), strict=True
-            ):
+        wanted = rows.select(("partition", "key", "received_ms", "value"))
+        for batch in wanted.to_batches(max_chunksize=AT_ONCE):
+            columns = (column.to_pylist() for column in batch.columns)
+            for partition, key, received_ms, value in zip(*columns, strict=True):
                 if left and left[partition] > 0:
                     left[partition] -= 1
                     continue
-                self._one(partition, key, value, received_ms, now_ms)
+                headers = [_SCHEMA_HEADER]
+                if now_ms is not None:
+                    headers.append((HEADER_FIRST_RECEIVED_MS, b"%d" % received_ms))
+                at_ms = received_ms if now_ms is None else now_ms
+                self.put(partition, key, value, at_ms, [(HEADER_RECEIVED_MS, b"%d" % at_ms), *headers])
         self.flush()
 
-    def _one(self, partition: int, key: bytes, value: bytes, received_ms: int, now_ms: int | None) -> None:
-        at_ms = received_ms if now_ms is None else now_ms
-        headers: list[tuple[str, str | bytes | None]] = [(HEADER_RECEIVED_MS, b"%d" % at_ms), _SCHEMA_HEADER]
-        if now_ms is not None:
-            headers.append((HEADER_FIRST_RECEIVED_MS, b"%d" % received_ms))
+    def put(
+        self, partition: int, key: Any, value: Any, at_ms: int, headers: Sequence[tuple[str, Any]]
+    ) -> None:
+        """One record, into the client's queue."""
         while True:
             try:
                 self._producer.produce(
-                    self._topic, value, key, partition, self._noted, timestamp=at_ms, headers=headers
+                    self._topic, value, key, partition, self._noted, timestamp=at_ms, headers=[*headers]
                 )
             except BufferError:
                 self._producer.poll(0.1)
@@ -98,7 +98,7 @@ class Writer:
             raise ServiceError(f"Kafka {self._bootstrap}: {self._topic} does not take records: {why}")
 
 
-class Log(LogReader):
+class Log(kafka.LogReader):
     """Offsets and records of the log by topic. Raises ServiceError."""
 
     def __init__(self, bootstrap: str) -> None:
@@ -112,9 +112,9 @@ class Log(LogReader):
         """The next offset of each partition."""
         return [end for _, end in self.kept(topic, partitions)]
 
-    def begins(self, topic: str, partitions: int, at_ms: int) -> dict[int, int]:
+    def begins(self, topic: str, partitions: int, at_ms: int) -> list[int]:
         """By partition the first offset received at ``at_ms`` or later; its end where there is none."""
-        return {p: self.since(topic, p, at_ms) for p in range(partitions)}
+        return [self.since(topic, p, at_ms) for p in range(partitions)]
 
     def read(self, topic: str, partition: int, begin: int, end: int) -> Iterator[Message]:
         """Records of offsets begin..end-1; raises ConfigError where Kafka keeps them no more."""
@@ -127,7 +127,7 @@ class Log(LogReader):
         return self.messages(topic, partition, begin, min(end, high))
 
     def batches(self, topic: str, partition: int, begin: int, end: int) -> Iterator[pa.RecordBatch]:
-        """The same as the archive's records (archive_files.RECORD), AT_ONCE at a time."""
+        """The same as the archive's records (RECORD), AT_ONCE at a time."""
         messages = self.read(topic, partition, begin, end)
         while some := [*islice(messages, AT_ONCE)]:
             rows = [
@@ -142,10 +142,9 @@ def copy_crashes(bootstrap: str, source: str, target: str, since_ms: int, until_
     there; how many.
     """
     partitions = partitions_of("crash")
-    copied = 0
-    with closing(Log(bootstrap)) as log:
+    writer, copied = Writer(bootstrap, target), 0
+    with Log(bootstrap) as log:
         there = log.ends(target, partitions)
-        writer = kafka.producer(bootstrap, _WRITE)
         begins, ends = log.begins(source, partitions, since_ms), log.ends(source, partitions)
         for partition in range(partitions):
             for message in log.read(source, partition, begins[partition], ends[partition]):
@@ -155,11 +154,8 @@ def copy_crashes(bootstrap: str, source: str, target: str, since_ms: int, until_
                 if there[partition]:
                     there[partition] -= 1
                     continue
-                writer.produce(
-                    target, message.value(), message.key(), partition,
-                    timestamp=at_ms, headers=message.headers(),
-                )  # fmt: skip
+                headers: Any = message.headers() or []
+                writer.put(partition, message.key(), message.value(), at_ms, headers)
                 copied += 1
-        if writer.flush(FLUSH_S):
-            raise ServiceError(f"Kafka {bootstrap}: {target} does not take records")
+        writer.flush()
     return copied

@@ -20,9 +20,8 @@ import structlog
 
 from infra.contract.errors import ConfigError
 from stream_jobs.replay import compare
-from stream_jobs.replay.databases import Connection, copy, names
+from stream_jobs.replay.databases import TABLES, Connection, Table, copy, names, of_run, within
 from stream_jobs.replay.runs import Run
-from stream_jobs.replay.tables import TABLES, Table, of_run, within
 
 ALERTS_A_RUN: Final = 1_000_000_000
 """Numbers of alerts that a run can have: they are shown as negative ones, so none is taken for a live one."""
@@ -61,12 +60,6 @@ ON CONFLICT (kind, name) DO UPDATE SET before = excluded.before, promoted = excl
 log = structlog.get_logger("replay")
 
 
-def parameters(run: Run) -> dict[str, Any]:
-    """Values of tables.within for a run."""
-    vehicles = list(run.vehicles) if run.vehicles else None
-    return {"since": run.span.since, "until": run.span.until, "vehicles": vehicles}
-
-
 def state_of(live: Connection, run_id: str) -> str | None:
     """How far the promotion of a run is: copied, promoted, rolled back; None before it."""
     row = live.execute(_STATE, (run_id,)).fetchone()
@@ -89,7 +82,7 @@ def copy_in(live: Connection, own: Connection, run: Run) -> int:
     """The run's tables into a schema of its own, in one transaction; how many rows."""
     with live.transaction():
         live.execute(LOCK)
-        values = parameters(run)
+        values = run.parameters()
         given = {**values, "run_id": run.run_id, "changed": run.changed()}
         row = live.execute(_COPIED, given).fetchone()
         assert row is not None
@@ -148,16 +141,16 @@ def _read_through(live: Connection) -> None:
     if runs:
         for table in TABLES:
             live.execute(promoted_view(table, names(live, table.name), runs))
-        _swap(live, TABLES)
+        _swap(live)
     else:
         _swap_back(live)
         for table in TABLES:
             live.execute(f"DROP VIEW IF EXISTS promoted.{table.name}")
 
 
-def _swap(live: Connection, tables: Sequence[Table]) -> None:
+def _swap(live: Connection) -> None:
     for kind, name, before in live.execute(_VIEWS).fetchall():
-        after = through_promoted(before, tables)
+        after = through_promoted(before)
         if after != before:
             live.execute(after)
             live.execute(_BEFORE, (kind, name, before, _definition(live, kind, name)))
@@ -207,16 +200,12 @@ def _part(source: str, table: Table, names: str, over: Sequence[Promoted]) -> st
 
 
 def _inside(table: Table, run: Promoted) -> str:
-    """tables.within with its values written out: a view takes no parameters."""
+    """databases.within with its values written out: a view takes no parameters."""
     listed = "NULL"
     if run.vehicles is not None:
         listed = "'{" + ",".join(_plain(vehicle) for vehicle in run.vehicles) + "}'"
-    values = {"since": _moment(run.since), "until": _moment(run.until), "vehicles": listed}
-    return within(table) % values
-
-
-def _moment(at: datetime) -> str:
-    return f"'{at.isoformat()}'::timestamptz"
+    since, until = (f"'{at.isoformat()}'::timestamptz" for at in (run.since, run.until))
+    return within(table) % {"since": since, "until": until, "vehicles": listed}
 
 
 def _plain(vehicle: str) -> str:
@@ -226,7 +215,7 @@ def _plain(vehicle: str) -> str:
     return vehicle
 
 
-def through_promoted(definition: str, tables: Sequence[Table]) -> str:
+def through_promoted(definition: str) -> str:
     """A definition that reads ``odograph.<table>``, reading the promoted views instead."""
-    listed = "|".join(table.name for table in tables)
+    listed = "|".join(table.name for table in TABLES)
     return re.sub(rf"\bodograph\.({listed})\b(?!_)", r"promoted.\1", definition)

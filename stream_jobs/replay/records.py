@@ -1,13 +1,14 @@
 """Stored records in the order of the log, in slices bounded in records and in receive time.
 
 The files are those of the archive, of a generated day, or what was taken out of Kafka: all of one format. Two
-readings of the same files give the same slices, whatever way the records are spread over the files.
+readings of the same files give the same slices, however the records are spread over the files.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import numpy as np
@@ -18,18 +19,35 @@ import pyarrow.parquet as pq
 from infra.clients.duck import connected
 from infra.contract.errors import ConfigError
 from infra.contract.verdict import LATE
-from stream_jobs.replay.spans import Span
 
 TICK_MS: Final = 5_000
 """Slices begin and end at multiples of it."""
 COLUMNS: Final = ("partition", "log_offset", "key", "received_ms", "value", "topic")
 MEMORY: Final = "512MB"
 
-
+Ints = npt.NDArray[np.int64]
 Files = Callable[[int, int], Sequence[str]]
-"""Files that can hold records received in [since, until), ms. Asked anew each time: compaction may have put
+"""Files that can hold records received in [since, until), ms. Asked again each time: compaction may have put
 others in their place.
 """
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """[since, until) in ms since 1970."""
+
+    since_ms: int
+    until_ms: int
+
+    @property
+    def since(self) -> datetime:
+        """Its begin, UTC."""
+        return datetime.fromtimestamp(self.since_ms / 1000, UTC)
+
+    @property
+    def until(self) -> datetime:
+        """Its end, UTC."""
+        return datetime.fromtimestamp(self.until_ms / 1000, UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,20 +96,22 @@ class Stored:
 
     def read(self, part: Slice) -> pa.Table:
         """COLUMNS of a slice, in the order in which they go into the log."""
-        names = ", ".join(COLUMNS)
+        names, whole = ", ".join(COLUMNS), self._received(part.late)
         received = Span(
-            max(part.received.since_ms, self.received.until_ms if part.late else self.received.since_ms),
-            min(part.received.until_ms, self.late_until_ms if part.late else self.received.until_ms),
+            max(part.received.since_ms, whole.since_ms), min(part.received.until_ms, whole.until_ms)
         )
         found = self._query(f"SELECT {names} FROM {{files}} WHERE {{wanted}}", received, part.late)  # noqa: S608
-        table = found.set_column(0, "partition", _modulo(found["partition"], self.partitions))
-        log = _places(table["topic"]) * self.partitions + table["partition"].to_numpy()
-        order = log_order(log, table["log_offset"].to_numpy(), table["received_ms"].to_numpy())
-        return table.take(pa.array(order))
+        partition = found["partition"].to_numpy() % self.partitions
+        log = _places(found["topic"]) * self.partitions + partition
+        order = log_order(log, found["log_offset"].to_numpy(), found["received_ms"].to_numpy())
+        return found.set_column(0, "partition", pa.array(partition, pa.int32())).take(pa.array(order))
 
-    def _counts(self, late: bool) -> npt.NDArray[np.int64]:
+    def _received(self, late: bool) -> Span:
+        return Span(self.received.until_ms, self.late_until_ms) if late else self.received
+
+    def _counts(self, late: bool) -> Ints:
         """Rows of tick, partition and number of records, by tick."""
-        received = Span(self.received.until_ms, self.late_until_ms) if late else self.received
+        received = self._received(late)
         if not self._files(received):
             return np.empty((0, 3), np.int64)
         found = self._query(
@@ -122,21 +142,15 @@ class Stored:
         return list(self.files(received.since_ms, received.until_ms))
 
 
-def _modulo(partitions: pa.ChunkedArray, count: int) -> pa.Array:
-    return pa.array(partitions.to_numpy() % count, pa.int32())
-
-
-def _places(topics: pa.ChunkedArray) -> npt.NDArray[np.int64]:
+def _places(topics: pa.ChunkedArray) -> Ints:
     """The place of each topic among all by name, whatever file was read first."""
     coded = topics.combine_chunks().dictionary_encode()
     places = np.argsort(np.argsort(coded.dictionary.to_pylist()))
-    found: npt.NDArray[np.int64] = places[coded.indices.to_numpy()]
+    found: Ints = places[coded.indices.to_numpy()]
     return found
 
 
-def log_order(
-    log: npt.NDArray[np.int64], offset: npt.NDArray[np.int64], received_ms: npt.NDArray[np.int64]
-) -> npt.NDArray[np.int64]:
+def log_order(log: Ints, offset: Ints, received_ms: Ints) -> Ints:
     """Indices that put records in order: each log (a partition of a topic) as it is, the logs side by side by
     receive time.
     """
@@ -148,7 +162,7 @@ def log_order(
     return by_log[np.argsort(reached, kind="stable")]
 
 
-def slices(counts: npt.NDArray[np.int64], bounds: Bounds, partitions: int, late: bool) -> list[Slice]:
+def slices(counts: Ints, bounds: Bounds, partitions: int, late: bool) -> list[Slice]:
     """Slices out of rows of tick, partition and count, in the order of their ticks."""
     return [
         Slice(Span(first * TICK_MS, (last + 1) * TICK_MS), late, tuple(by_partition))
@@ -156,9 +170,7 @@ def slices(counts: npt.NDArray[np.int64], bounds: Bounds, partitions: int, late:
     ]
 
 
-def _grouped(
-    counts: npt.NDArray[np.int64], bounds: Bounds, partitions: int
-) -> Iterator[tuple[int, int, list[int]]]:
+def _grouped(counts: Ints, bounds: Bounds, partitions: int) -> Iterator[tuple[int, int, list[int]]]:
     first = last = -1
     held = [0] * partitions
     ticks, begins = np.unique(counts[:, 0], return_index=True)
@@ -176,7 +188,7 @@ def _grouped(
 
 
 def check_files(files: Sequence[str]) -> None:
-    """Look at the end of every file, where a truncated one shows; raises ConfigError naming the first."""
+    """Read the end of every file, where a truncated one shows; raises ConfigError naming the first."""
     for name in files:
         try:
             pq.read_metadata(name)

@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,13 +16,11 @@ from infra.contract.errors import ConfigError
 from infra.settings.settings import Settings
 from infra.settings.settings import load as settings_in_force
 from infra.stack.postgres import write_private
-from stream_jobs.replay.spans import Span
+from stream_jobs.replay.records import Span
 
 FILE: Final = "run.json"
 LOCK: Final = "lock"
 RUN_ID: Final = re.compile(r"[a-z][a-z0-9_]{0,30}")
-STATES: Final = ("begun", "fed", "done", "verified", "different")
-"""begun: records go in; fed: all are in Kafka; done: all are in tables; then what --verify found."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +28,9 @@ class Run:
     """A replay. ``settings`` are variables of its jobs that differ from the live ones; ``code`` digests what
     its jobs are made of: another one may not go on with its checkpoints. Late frames received up to
     ``late_until_ms`` belong to it: the archive of a day may grow while it runs.
+
+    ``state``: begun (records go in), fed (all are in Kafka), done (all are in tables), then what --verify
+    found: verified or different.
     """
 
     run_id: str
@@ -75,13 +76,14 @@ class Run:
         """Whether it has the records of all vehicles."""
         return not self.vehicles
 
+    def parameters(self) -> dict[str, Any]:
+        """Values of databases.within."""
+        vehicles = list(self.vehicles) if self.vehicles else None
+        return {"since": self.span.since, "until": self.span.until, "vehicles": vehicles}
+
     def changed(self) -> str:
         """Its settings in one line."""
         return ", ".join(f"{k}={v}" for k, v in sorted(self.settings.items())) or "nothing"
-
-    def stage(self, state: str, **values: Any) -> Run:
-        """The run in another state."""
-        return replace(self, state=state, **values)
 
 
 def folder_of(home: Path, run_id: str) -> Path:
@@ -112,6 +114,16 @@ def load(home: Path, run_id: str) -> Run:
         there = ", ".join(run.run_id for run in all_runs(home)) or "none"
         raise ConfigError(f"no run {run_id!r}; there are: {there}") from error
     return _read(text)
+
+
+def load_done(home: Path, run_id: str) -> Run:
+    """The run; raises ConfigError where it is not done."""
+    run = load(home, run_id)
+    if run.state not in ("done", "verified", "different"):
+        raise ConfigError(
+            f"run {run_id} is not done ({run.state}): its command with --run {run_id} again goes on with it"
+        )
+    return run
 
 
 @contextmanager
@@ -167,15 +179,15 @@ def code_digest(root: Path, settings: Settings) -> str:
 
 
 def same_jobs(kept: Run, now: Run) -> None:
-    """Whether ``now`` may go on with what ``kept`` began; raises ConfigError with what is different."""
+    """Raises ConfigError with what is different where ``now`` may not go on with what ``kept`` began."""
     names = ("source", "since_ms", "until_ms", "vehicles", "jobs", "settings", "code")
     different = [name for name in names if getattr(kept, name) != getattr(now, name)]
     if len(different) > 1 and "code" in different:
         different.remove("code")  # settings are in its digest
     if different:
         what = {"code": "another version of the jobs", "settings": "other settings"}
-        told = ", ".join(what.get(name, f"another {name}") for name in different)
+        reasons = ", ".join(what.get(name, f"another {name}") for name in different)
         raise ConfigError(
-            f"run {kept.run_id} was begun with {told}: its checkpoints and tables do not fit. "
+            f"run {kept.run_id} was begun with {reasons}: its checkpoints and tables do not fit. "
             f"Drop it (odograph replay drop {kept.run_id}) or give another --run"
         )

@@ -1,4 +1,4 @@
-"""A shadow run: the same jobs in a home, topics and a database of their own, beside the live ones."""
+"""A shadow run from its first record to its last window: the same jobs on services' parts of their own."""
 
 from __future__ import annotations
 
@@ -6,27 +6,35 @@ import json
 import os
 import shutil
 import threading
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
 from typing import Final
 
+import pyarrow as pa
+
 from infra.clients import database_url
 from infra.contract.errors import ServiceError
 from infra.contract.topics import kafka_topic
-from infra.settings.settings import ENDPOINTS_FILE, PREFIX, Endpoints, Settings
+from infra.settings.settings import ENDPOINTS_FILE, PREFIX, Endpoints, Settings, endpoints, load
 from infra.stack import kafka, postgres, processes, query_offsets
 from infra.stack.probes import readyz
 from infra.stack.processes import guarded
 from infra.stack.service import free_port
 from infra.stack.stack import with_database
 from infra.stack.supervisor import Backoff, Program, Supervisor, odograph, read_state
-from stream_jobs.replay import databases
-from stream_jobs.replay.feed import Ends
-from stream_jobs.replay.log import partitions_of
+from stream_jobs.replay import databases, promote, runs
+from stream_jobs.replay.compare import Verdict, compare, keep
+from stream_jobs.replay.databases import Table, connected, of_run
+from stream_jobs.replay.feed import OUTSTANDING, Bar, Ends, Feed, bounds_of, skew_s
+from stream_jobs.replay.log import Log, Writer, copy_crashes, partitions_of
+from stream_jobs.replay.records import Slice, Stored
 from stream_jobs.replay.runs import FILE, LOCK, Run, folder_of
+from stream_jobs.replay.sources import files_of
 
 TOPIC: Final = "telemetry"
 JOBS: Final = {
@@ -48,6 +56,14 @@ RESTARTS: Final = 3
 TICK_S: Final = 0.2
 ROOM_BYTES: Final = 1 << 20
 """Less than a program needs to begin: its disk is full."""
+SETTLE_POLL_S: Final = 1.0
+STUCK_S: Final = 300.0
+"""A run whose jobs get no further for so long has failed: its tables are not whole."""
+LEFT_OUT: Final = "dead_letter"
+NAMED: Final = 20
+"""So many records that were left out are named."""
+STOPPED: Final = "stopped; the same command again goes on from here"
+Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +165,7 @@ class Shadow:
             self.watch(supervisor)
             waiting = {name for name in waiting if readyz(own[name]) is not None}
             if waiting and stop.wait(TICK_S):
-                raise ServiceError("stopped; the same command again goes on from here")
+                raise ServiceError(STOPPED)
 
     def taken(self) -> Ends | None:
         """By partition what all queries with state have taken in; None before they have begun."""
@@ -169,13 +185,12 @@ class Shadow:
         """What of the run's jobs has not taken in all that is in its topics; [] when they are through."""
         queries = [query for job in self.run.jobs for query in QUERIES[job]]
         left = {query: sum(ends) - sum(self._committed(query) or ()) for query in queries}
-        told = [f"{query}: {count} records" for query, count in left.items() if count > 0]
-        if "events" in self.run.jobs and not told:
+        if "events" in self.run.jobs and not any(count > 0 for count in left.values()):
             counts = kafka.records_by_topic(self.live.kafka_bootstrap, self.prefix)
             events = sum(counts[kafka_topic(self.prefix, name)] for name in EVENT_TOPICS)
-            count = events - databases.event_offsets(self.owner_url)
-            told += [f"events: {count} records"] if count > 0 else []
-        return told or databases.open_work(self.owner_url)
+            left["events"] = events - databases.event_offsets(self.owner_url)
+        found = [f"{query}: {count} records" for query, count in left.items() if count > 0]
+        return found or databases.open_work(self.owner_url)
 
     def drop(self) -> None:
         """Its programs, topics, database and folder. The run's own file goes last: as long as it is there the
@@ -200,3 +215,151 @@ def _empty(folder: Path) -> None:
 
 def _quiet(_text: str) -> None:
     """Starts and ends of its programs stand in their logs."""
+
+
+def drop(run_id: str) -> None:
+    """Remove all of a run; raises ConfigError while serving reads it."""
+    settings = load()
+    run, addresses = runs.load(settings.paths.home, run_id), endpoints(settings)
+    with runs.held(settings.paths.home, run_id):
+        with connected(addresses.db_owner_url) as live:
+            promote.forget(live, run)
+        Shadow(run, settings, addresses, {}).drop()
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a shadow run came to."""
+
+    run: Run
+    dropped_late: int
+    left_out: list[str]
+    """Records that became dead letters, a line each."""
+
+
+def stored(settings: Settings, run: Run) -> Stored:
+    """The records of a run."""
+    home = settings.paths.home.absolute()
+    files = files_of(home, run.source, folder_of(home, run.run_id))
+    late_ms = max(run.late_until_ms, run.received_until_ms)
+    return Stored(files, run.received, run.span, late_ms, run.vehicles, partitions_of(TOPIC))
+
+
+def overrides(settings: Settings) -> dict[str, str]:
+    """Variables of a run's jobs that follow from how it is fed; they change no result."""
+    return {
+        "JOBS_RECEIPT_SKEW_S": str(settings.jobs.receipt_skew_s + skew_s()),
+        "JOBS_MAX_OFFSETS": str(OUTSTANDING.records),
+        "JOBS_TRIGGER_S": "0.2",
+        "JOBS_ARCHIVE_TRIGGER_S": "1",
+        "JOBS_REPAIR_INTERVAL_S": "5",
+        "JOBS_ROLLUP_INTERVAL_S": "5",
+        "JOBS_INSTANT_TRIGGER_S": "5",
+    }
+
+
+def run_shadow(settings: Settings, live: Endpoints, run: Run, stop: threading.Event, say: Say) -> Result:
+    """Run it, or go on with it where an earlier attempt ended; raises ServiceError, ConfigError."""
+    begun_s = time.monotonic()
+    shape = Shadow(run, settings, live, overrides(settings))
+    records = stored(settings, run)
+    plan = records.plan(bounds_of(run.speed))
+    run = runs.save(settings.paths.home, replace(run, records=sum(part.records for part in plan)))
+    say(f"run {run.run_id}: {run.records} records in {len(plan)} slices")
+    shape.prepare()
+    crashes = copy_crashes(
+        live.kafka_bootstrap, kafka_topic(settings.kafka.prefix, "crash"), kafka_topic(shape.prefix, "crash"),
+        run.received.since_ms, run.received.until_ms,
+    )  # fmt: skip
+    say(f"run {run.run_id}: database {run.database}, topics {shape.prefix}*, {crashes} crash records")
+    with shape.running() as supervisor:
+        shape.wait_ready(supervisor, stop)
+        fed_s = time.monotonic()
+        say(f"run {run.run_id}: {', '.join(run.jobs)} ready after {fed_s - begun_s:.0f} s")
+        ends = _feed(shape, supervisor, records, plan, stop)
+        run = runs.save(settings.paths.home, replace(run, state="fed"))
+        _settle(shape, supervisor, ends, stop, say)
+        took_s = time.monotonic() - fed_s
+    dropped = databases.dropped_late(shape.owner_url)
+    with connected(live.db_owner_url) as here, connected(shape.owner_url) as there:
+        left_out, _ = databases.dead_letters(here, there)
+    total_s = run.total_s + time.monotonic() - begun_s
+    done = replace(run, state="done", feed_s=round(run.feed_s + took_s, 1), total_s=round(total_s, 1))
+    return Result(runs.save(settings.paths.home, done), dropped, left_out)
+
+
+def _feed(
+    shape: Shadow, supervisor: Supervisor, records: Stored, plan: Sequence[Slice], stop: threading.Event
+) -> Ends:
+    """All records into the run's topic; where it ends."""
+    writer = Writer(shape.live.kafka_bootstrap, shape.topic)
+    partitions = partitions_of(TOPIC)
+    with Log(shape.live.kafka_bootstrap) as topics, Bar(sum(part.records for part in plan)) as bar:
+        feed = Feed(records.read, writer.write, shape.taken, lambda: shape.watch(supervisor), bar.show, stop)
+        feed.run(plan, tuple(topics.ends(shape.topic, partitions)), shape.run.speed)
+        return tuple(topics.ends(shape.topic, partitions))
+
+
+def _settle(shape: Shadow, supervisor: Supervisor, ends: Ends, stop: threading.Event, say: Say) -> None:
+    """Wait until the run's jobs and periodic tasks are through; raises ServiceError where they get stuck."""
+    left, since_s = ["everything"], time.monotonic()
+    while True:
+        shape.watch(supervisor)
+        now = shape.behind(ends)
+        if not now:
+            return
+        if now != left:
+            say(f"run {shape.run.run_id}: left: {'; '.join(now)}")
+            left, since_s = now, time.monotonic()
+        if time.monotonic() - since_s > STUCK_S:
+            raise ServiceError(
+                f"run {shape.run.run_id}: no step in {STUCK_S:g} s, left: {'; '.join(now)}. Its logs: "
+                f"{shape.home / 'logs'}; the same command again goes on from here"
+            )
+        if stop.wait(SETTLE_POLL_S):
+            raise ServiceError(STOPPED)
+
+
+def compared(
+    live: Endpoints, run: Run, wanted: Callable[[Table], bool], say: Callable[[Verdict], None]
+) -> list[Verdict]:
+    """Each table of ``wanted`` in both databases, one after the other; what is found is kept."""
+    found = []
+    own_url = database_url.with_name(live.db_owner_url, run.database)
+    with connected(live.db_owner_url) as here, connected(own_url) as there:
+        for table in of_run(run.whole_fleet):
+            if wanted(table):
+                found.append(compare(here, there, table, run.parameters()))
+                say(found[-1])
+        named, live_too = databases.dead_letters(here, there)
+        if named:
+            found.append(Verdict(LEFT_OUT, live_too, len(named), 0, 0, named=tuple(named[:NAMED])))
+            say(found[-1])
+        keep(here, run, found)
+    return found
+
+
+def into_live(
+    settings: Settings, live: Endpoints, source: Stored, speed: float | None, stop: threading.Event
+) -> int:
+    """Records into the live topic, received now; how many. Their first time of receipt is in a header."""
+    plan = source.plan(bounds_of(speed))
+    writer = Writer(live.kafka_bootstrap, kafka_topic(settings.kafka.prefix, TOPIC))
+    sent = [0] * source.partitions
+
+    def write(rows: pa.Table, _skip: Ends) -> None:
+        writer.write(rows, now_ms=int(datetime.now(UTC).timestamp() * 1000))
+        for partition in rows["partition"].to_pylist():
+            sent[partition] += 1
+
+    with Bar(sum(part.records for part in plan)) as bar:
+        feed = Feed(source.read, write, lambda: tuple(sent), lambda: None, bar.show, stop)
+        try:
+            feed.run(plan, (0,) * source.partitions, speed)
+        except ServiceError as error:
+            if not stop.is_set():
+                raise
+            raise ServiceError(
+                f"stopped after {sum(sent)} records; sent again they count as duplicates"
+            ) from error
+    return sum(sent)

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass
+from datetime import date, datetime, time, timedelta
 from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Final
+from zoneinfo import ZoneInfo
 
 from infra.clients.duck import connected
 from infra.contract.errors import ConfigError
+from infra.contract.topics import VEHICLE_ID
 from infra.contract.verdict import ClockLimits
 from stream_jobs.archive import reader
 from stream_jobs.archive.manifest import TELEMETRY, archive_of
 from stream_jobs.archive.writer import HourFiles
 from stream_jobs.replay.log import Log, partitions_of
-from stream_jobs.replay.records import Files
-from stream_jobs.replay.spans import Reach, Span, day_span
+from stream_jobs.replay.records import Files, Span
 
 ARCHIVE: Final = "archive"
 LOG: Final = "log"
@@ -29,6 +31,7 @@ DAY: Final = "day "
 MINUTE_MS: Final = 60_000
 ARCHIVED_MS: Final = 60_000
 """A record is in the archive so long after its receipt."""
+_OFFSETS: Final = re.compile(r"(\d+):(\d+)")
 _RECEIVED: Final = """
 SELECT min(received_ms), max(received_ms) + 1 FROM read_parquet(?, hive_partitioning = false)
 GROUP BY partition ORDER BY partition
@@ -36,6 +39,20 @@ GROUP BY partition ORDER BY partition
 _VEHICLES: Final = """
 SELECT DISTINCT vehicle_id FROM read_parquet(?, hive_partitioning = false) WHERE vehicle_id <> '' ORDER BY 1
 """
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """How far receive times lie around event times, ms: limits of the verdict, and a run-up of the jobs."""
+
+    ahead_ms: int
+    lateness_ms: int
+    lead_ms: int
+
+    def received(self, span: Span) -> Span:
+        """Receive times of all frames that are not late and have a sample in ``span``, and of the run-up."""
+        begin = span.since_ms - max(self.ahead_ms, self.lead_ms)
+        return Span(begin, span.until_ms + self.lateness_ms + 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,19 +64,66 @@ class Source:
     received: Span
 
 
+def day_span(day: str, tz: str) -> Span:
+    """The day ``YYYY-MM-DD`` from midnight to midnight in zone ``tz``; raises ConfigError."""
+    try:
+        begin = date.fromisoformat(day)
+    except ValueError as error:
+        raise ConfigError(f"--day {day!r}: a day such as 2026-11-20 is wanted") from error
+    ends = (datetime.combine(at, time(), ZoneInfo(tz)) for at in (begin, begin + timedelta(days=1)))
+    return Span(*(int(at.timestamp() * 1000) for at in ends))
+
+
+def offsets(text: str, partitions: int) -> dict[int, int]:
+    """``1200`` (every partition) or ``0:1200,3:77`` (others: none) by partition; raises ConfigError."""
+    if text.isdecimal():
+        return dict.fromkeys(range(partitions), int(text))
+    found = [_OFFSETS.fullmatch(part) for part in text.split(",")]
+    wanted = {int(match[1]): int(match[2]) for match in found if match}
+    if not all(found) or len(wanted) < len(found) or not set(wanted) <= set(range(partitions)):
+        raise ConfigError(
+            f"--from-offset {text!r}: an offset, or partition:offset pairs such as 0:1200,3:77 "
+            f"(partitions 0 to {partitions - 1}) are wanted"
+        )
+    return wanted
+
+
+def vehicles(wanted: Sequence[str]) -> tuple[str, ...]:
+    """The vehicles of ``--vehicle``, each once, in order; raises ConfigError where one is no VIN."""
+    wrong = [vehicle for vehicle in wanted if VEHICLE_ID.fullmatch(vehicle) is None]
+    if wrong:
+        raise ConfigError(f"--vehicle {wrong[0]!r} is not a 17-character VIN")
+    return tuple(sorted(set(wanted)))
+
+
+def speed_of(text: str) -> float | None:
+    """Times as fast as it was received; None for ``max``. Raises ConfigError."""
+    if text == "max":
+        return None
+    try:
+        speed = float(text)
+    except ValueError:
+        speed = 0.0
+    if not 0 < speed < 1e6:
+        raise ConfigError(f"--speed {text!r}: a factor such as 60, or max, is wanted")
+    return speed
+
+
 def of_day(home: Path, day: str, tz: str, reach: Reach, now_ms: int) -> Source:
     """A generated day of that name, else that date in the archive; raises ConfigError naming those known."""
     made = home / "days" / day / "run.json"
     if made.exists():
-        told = json.loads(made.read_text())
-        span = Span(int(told["start_ms"]), int(told["end_ms"]))
+        summary = json.loads(made.read_text())
+        span = Span(int(summary["start_ms"]), int(summary["end_ms"]))
         return Source(f"{DAY}{day}", span, reach.received(span))
     span = over(day_span(day, tz), now_ms, reach)
     if not reader.files(archive_of(home), span.since_ms, span.until_ms):
-        days, generated = known_days(home)
+        # Dates of receipt in the archive (UTC), and names of generated days.
+        dates = sorted({f"{Span(hour, hour).since:%Y-%m-%d}" for hour in reader.hours(archive_of(home))})
+        days = sorted(path.parent.name for path in (home / "days").glob("*/run.json"))
         raise ConfigError(
-            f"--day {day}: the archive has nothing of it. In the archive: {', '.join(days) or 'nothing'}; "
-            f"generated (--day NAME): {', '.join(generated) or 'none'}"
+            f"--day {day}: the archive has nothing of it. In the archive: {', '.join(dates) or 'nothing'}; "
+            f"generated (--day NAME): {', '.join(days) or 'none'}"
         )
     return Source(ARCHIVE, span, reach.received(span))
 
@@ -70,12 +134,6 @@ def over(span: Span, now_ms: int, reach: Reach) -> Span:
     if done_ms <= span.since_ms:
         raise ConfigError(f"--day: the day that begins at {span.since:%Y-%m-%d %H:%M}Z has not begun")
     return Span(span.since_ms, min(span.until_ms, done_ms))
-
-
-def known_days(home: Path) -> tuple[list[str], list[str]]:
-    """Dates of receipt in the archive (UTC), and names of generated days."""
-    dates = {f"{Span(hour, hour).since:%Y-%m-%d}" for hour in reader.hours(archive_of(home))}
-    return sorted(dates), sorted(path.parent.name for path in (home / "days").glob("*/run.json"))
 
 
 def files_of(home: Path, source: str, run_folder: Path) -> Files:
@@ -120,7 +178,7 @@ def take(
     ((): all). Raises ConfigError where the stretch is too short for that.
     """
     shutil.rmtree(folder, ignore_errors=True)
-    with closing(Log(bootstrap)) as log:
+    with Log(bootstrap) as log:
         records = (log.batches(topic, p, begin, end) for p, (begin, end) in sorted(taken.items()))
         for _ in HourFiles(folder / TELEMETRY, limits)(chain.from_iterable(records)):
             pass
@@ -130,10 +188,9 @@ def take(
     with connected() as database:
         spans = [Span(*row) for row in database.execute(_RECEIVED, [files]).fetchall()]
         vehicles = [row[0] for row in database.execute(_VEHICLES, [files]).fetchall()]
-    event = whole_span(spans, reach, grid_ms)
     received = Span(min(s.since_ms for s in spans), max(s.until_ms for s in spans))
     some = len(taken) < partitions_of("telemetry")
-    return Source(LOG, event, received), tuple(vehicles) if some else ()
+    return Source(LOG, whole_span(spans, reach, grid_ms), received), tuple(vehicles) if some else ()
 
 
 def whole_span(spans: Sequence[Span], reach: Reach, grid_ms: int) -> Span:
@@ -147,8 +204,3 @@ def whole_span(spans: Sequence[Span], reach: Reach, grid_ms: int) -> Span:
             f"no window of {grid_ms // 1000} s is whole in it"
         )
     return event
-
-
-def reach_of(limits: ClockLimits, lead_ms: int) -> Reach:
-    """How far the records of a span reach, by the limits of the verdict."""
-    return Reach(limits.ahead_ms, limits.lateness_ms, lead_ms)

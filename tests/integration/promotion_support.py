@@ -12,7 +12,7 @@ from typing import Any
 import psycopg
 
 from infra.clients.database_url import with_name
-from stream_jobs.replay import actions, databases, promote
+from stream_jobs.replay import databases, promote, shadow
 from stream_jobs.replay.databases import Connection, connected
 from stream_jobs.replay.runs import Run
 from tests.support import Lane
@@ -102,4 +102,4 @@ def roll_back_alone(live_url: str, run_id: str) -> None:
 def drop_alone(env: dict[str, str], run_id: str) -> None:
     """A drop in a process of its own, with the settings of ``env``."""
     os.environ.update(env)
-    actions.drop_run(run_id)
+    shadow.drop(run_id)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from dataclasses import replace
 
 import pytest
 
@@ -28,7 +29,7 @@ POINTS = (
 
 def test_a_drop_that_was_killed_is_finished_by_the_same_command(lane: Lane) -> None:
     home, live_url = lane.settings.paths.home, lane.endpoints.db_owner_url
-    run = run_of(f"k{uuid.uuid4().hex[:8]}", hour(0), 3).stage("done")
+    run = replace(run_of(f"k{uuid.uuid4().hex[:8]}", hour(0), 3), state="done")
     prefix = f"{lane.settings.kafka.prefix}run-{run.run_id}."
     databases.create(live_url, run.database)
     create_topics(lane.endpoints.kafka_bootstrap, prefix, for_ever=True)

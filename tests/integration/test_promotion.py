@@ -15,9 +15,8 @@ from infra.contract.errors import ConfigError
 from infra.sql.migrate import FOLDER, migrate
 from stream_jobs.replay import databases, promote
 from stream_jobs.replay.compare import Verdict, compare, keep
-from stream_jobs.replay.databases import Connection, connected
+from stream_jobs.replay.databases import TABLES, Connection, connected
 from stream_jobs.replay.runs import Run
-from stream_jobs.replay.tables import TABLES
 from tests.integration.promotion_support import (
     alert,
     database_of,
@@ -93,7 +92,7 @@ def test_two_runs_are_promoted_over_each_other_and_rolled_back_to_what_was(lane:
 def test_the_first_row_that_differs_is_named_with_both_values(lane: Lane) -> None:
     run = run_of(f"c{uuid.uuid4().hex[:8]}", hour(0), 3)
     table = TABLES[0]
-    values = promote.parameters(run)
+    values = run.parameters()
     with connected(lane.endpoints.db_owner_url) as live, database_of(lane, run) as own:
         for connection in (live, own):
             windows(connection, 1, [hour(h) for h in range(5)], 1.0)

@@ -27,7 +27,7 @@ from load_tests.drills.verdict import Promise
 from load_tests.mqtt_flood import frame
 from stream_jobs.app import database
 from stream_jobs.events import store as event_store
-from stream_jobs.replay import shadow, work
+from stream_jobs.replay import shadow
 
 STORED_S: Final = 5.0
 REPLAY_S: Final = 400.0
@@ -261,7 +261,7 @@ def replay_waits() -> None:
     any_length()
     for module in (database, event_store):
         replace(module, "cause_of", lambda _: lambda _error: Cause.AWAY)
-    replace(work, "STUCK_S", lambda _: STUCK_S)
+    replace(shadow, "STUCK_S", lambda _: STUCK_S)
     line = (sys.executable, "-m", "load_tests.drills.poison.mutant", "row15-waits", "jobs", "events")
     replace(shadow, "JOBS", lambda honest: honest | {"events": (Program("events", line),)})
 

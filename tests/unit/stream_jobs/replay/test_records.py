@@ -12,9 +12,8 @@ import pytest
 
 from infra.contract.errors import ConfigError
 from stream_jobs.archive import reader
-from stream_jobs.replay.records import Bounds, Stored, log_order, slices
-from stream_jobs.replay.sources import over
-from stream_jobs.replay.spans import Reach, Span, day_span, offsets, speed_of, vehicles
+from stream_jobs.replay.records import Bounds, Span, Stored, log_order, slices
+from stream_jobs.replay.sources import Reach, day_span, offsets, over, speed_of, vehicles
 
 HOUR_MS = 3_600_000
 DAY = day_span("2026-11-20", "UTC")

@@ -9,8 +9,7 @@ import pytest
 
 from infra.contract.errors import ServiceError
 from stream_jobs.replay.feed import Ends, Feed, bounds_of, line, needed, skew_s
-from stream_jobs.replay.records import Bounds, Slice
-from stream_jobs.replay.spans import Span
+from stream_jobs.replay.records import Bounds, Slice, Span
 
 HOUR_MS = 3_600_000
 PLAN = [Slice(Span(at, at + 10), False, (3, 1)) for at in range(0, 50, 10)]

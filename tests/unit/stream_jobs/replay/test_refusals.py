@@ -15,8 +15,7 @@ from stream_jobs.replay.command import Wanted
 from stream_jobs.replay.records import Bounds, Stored
 from stream_jobs.replay.runs import Run
 from stream_jobs.replay.shadow import Shadow
-from stream_jobs.replay.sources import ARCHIVE, files_of, of_day
-from stream_jobs.replay.spans import Reach
+from stream_jobs.replay.sources import ARCHIVE, Reach, files_of, of_day
 from tests.unit.stream_jobs.archive.archive_support import HOUR_MS, batches
 
 REACH = Reach(10_000, 30_000, 0)

@@ -11,11 +11,11 @@ import pytest
 from infra.contract.errors import ConfigError
 from infra.settings.settings import load
 from stream_jobs.replay import command, runs
+from stream_jobs.replay.databases import TABLES, Table
 from stream_jobs.replay.promote import Promoted, promoted_view, through_promoted
+from stream_jobs.replay.records import Span
 from stream_jobs.replay.runs import Run
-from stream_jobs.replay.sources import whole_span
-from stream_jobs.replay.spans import Reach, Span
-from stream_jobs.replay.tables import TABLES, Table
+from stream_jobs.replay.sources import Reach, whole_span
 
 RUN = Run("r1", "archive", 0, 10, 0, 10, 10, (), None, ("stream",), {"JOBS_WINDOW_S": "20"}, "c0de")
 ROAD = Table("road_cell_window", ("cell",), "window_start", fleet=True)
@@ -24,10 +24,10 @@ VEHICLES = ("WDB1240001A000001",)
 
 def test_only_whole_names_of_tables_are_read_through_promoted() -> None:
     text = "SELECT vehicle_window.a FROM odograph.vehicle_window JOIN odograph.vehicle v ON odograph.alert_x"
-    assert through_promoted(text, TABLES) == (
+    assert through_promoted(text) == (
         "SELECT vehicle_window.a FROM promoted.vehicle_window JOIN odograph.vehicle v ON odograph.alert_x"
     )
-    assert through_promoted("odograph.alert, odograph.alert_event", TABLES) == (
+    assert through_promoted("odograph.alert, odograph.alert_event") == (
         "promoted.alert, promoted.alert_event"
     )
 
