@@ -106,7 +106,7 @@ class World:
             self.emitter.sample(dt / 1000)
             st = self.fleet.state
             self.emitter.tune(slot_ms, st.lat, st.lon, self.fleet.ignition_on())
-            made = self.emitter.emit(k, slot_ms, self._injector.all_codes()) if k >= SAMPLES else 0
+            made = self.emitter.emit(k, slot_ms, self._injector.codes) if k >= SAMPLES else 0
             leaving = self.emitter.take(slot_ms + dt)
             truth += self.emitter.radio.truth()
             sealed, self._sealed = self._sealed, []

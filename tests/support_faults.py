@@ -81,7 +81,7 @@ def drive(
         machine.step(fleet, 1.0)
         _note(out, t, instruments)
         out.coded += injector.coded()
-        out.codes.append({vehicle: list(codes) for vehicle, codes in injector.all_codes().items()})
+        out.codes.append({vehicle: list(codes) for vehicle, codes in injector.codes.items()})
     return out
 
 

@@ -6,8 +6,6 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from edge_simulator import faults
 from edge_simulator.edr import recorder, trigger
 from edge_simulator.edr.pulse import Pulse
@@ -15,8 +13,7 @@ from edge_simulator.motion.fleet import Fleet
 from edge_simulator.telemetry.instruments import Instruments
 from infra.contract.messages import split_crash
 
-FIRST_CYCLE = 1000
-"""Ignition cycle of the first vehicle at the run's start."""
+FIRST_CYCLE = 1000  # ignition cycle of the first vehicle at the run's start
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +32,7 @@ class _Pending:
     vehicle: int
     zero_ms: int
     finding: trigger.Finding
-    burst: Pulse
+    pulse: Pulse
     shown_from_ms: int
     power_lost_ms: int | None
 
@@ -57,8 +54,7 @@ class BlackBoxes:
         self._seq: defaultdict[int, int] = defaultdict(int)
         self._spent: defaultdict[int, set[str]] = defaultdict(set)
         self._pending: list[_Pending] = []
-        self.memories: defaultdict[int, recorder.Memory] = defaultdict(recorder.Memory)
-        """By vehicle."""
+        self.memories: defaultdict[int, recorder.Memory] = defaultdict(recorder.Memory)  # by vehicle
 
     def remember(self, now_ms: int) -> None:
         """Feed the rings at the profile's rate; called after each physics step."""
@@ -70,9 +66,7 @@ class BlackBoxes:
         i = burst.fault.vehicle
         if not self._fleet.ignition_on()[i]:
             return
-        lat = np.zeros(len(burst.accel)) if burst.accel_lat is None else burst.accel_lat
-        felt = Pulse(burst.kind, burst.accel, lat)
-        found = trigger.events(felt.long, felt.lat, self._spent[i])
+        found = trigger.events(burst.pulse.long, burst.pulse.lat, self._spent[i])
         if not found:
             return
         # Time zero of the first event lies within the step; what follows keeps its distance.
@@ -81,7 +75,7 @@ class BlackBoxes:
         for finding in found:
             self._spent[i].update(finding.deployed_ms)
             at_ms = begin_ms + finding.zero_ms
-            self._pending.append(_Pending(i, at_ms, finding, felt, found[0].zero_ms, lost_ms))
+            self._pending.append(_Pending(i, at_ms, finding, burst.pulse, found[0].zero_ms, lost_ms))
 
     def sealed(self, now_ms: int, start_ms: int) -> Iterator[Sealed]:
         """Records of the events up to ``now_ms``, to be asked for before that moment is remembered.
@@ -113,6 +107,6 @@ class BlackBoxes:
         self._seq[i] += 1
         raw = None
         if self._setup.keep_pulse:
-            raw = recorder.raw_pulse(found.burst, found.shown_from_ms, finding.zero_ms)
+            raw = recorder.raw_pulse(found.pulse, found.shown_from_ms, finding.zero_ms)
         table = self._ring.harvest(i, found.zero_ms)
         return recorder.record(self._setup.profile, scene, table, finding, event, raw)

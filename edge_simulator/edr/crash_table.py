@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 import numpy as np
@@ -11,12 +11,10 @@ import numpy as np
 from edge_simulator.edr import pulse, recorder, trigger
 from edge_simulator.edr.pulse import Pulse
 from edge_simulator.edr.recorder import FLAGS, STEPS, Memory, Ring
-from edge_simulator.geo import Floats
 from infra.contract.messages import crash_digest, decode_crash
 
 DELTA_VS_KMH = (6.0, 8.0, 10.0, 16.0, 25.0, 40.0, 56.0)
-STRIKE = (7.0, 20)
-"""A stone under the car, km/h and ms: below 8 km/h, and a pretensioner fires."""
+STRIKE = (7.0, 20)  # a stone under the car, km/h and ms: below 8 km/h, and a pretensioner fires
 VEHICLE_ID = "1HGCM82633A004352"
 ZERO_MS = 1_760_000_000_000
 
@@ -28,13 +26,12 @@ class Case:
     kind: str
     delta_v_kmh: float | None
     wanted: bool
-    triggered: bool
     peak_g: float
-    max_kmh: int | None
-    max_ms: float | None
-    air_bag: bool
-    complete: bool
-    """The record holds all samples, passes the contract and has its digest."""
+    triggered: bool = False
+    max_kmh: int | None = None
+    max_ms: float | None = None
+    air_bag: bool = False
+    complete: bool = False  # the record holds all samples, passes the contract and has its digest
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +75,10 @@ def lines(found: Iterable[Case]) -> list[Line]:
 
 def reaches_threshold(burst: Pulse) -> bool:
     """Whether an axis changes by 8 km/h within 150 ms: every pair of moments, without the recorder's help."""
-    return any(_largest_kmh(axis) >= trigger.TRIGGER_KMH - 1e-9 for axis in (burst.long, burst.lat))
-
-
-def _largest_kmh(accel: Floats) -> float:
-    speed = np.concatenate([[0.0], np.cumsum(accel)]) / pulse.SAMPLE_HZ * 3.6
-    return max(float(np.abs(speed[lag:] - speed[:-lag]).max()) for lag in range(1, trigger.TRIGGER_MS + 1))
+    speeds = [np.r_[0.0, np.cumsum(axis)] / pulse.SAMPLE_HZ * 3.6 for axis in (burst.long, burst.lat)]
+    lags = range(1, trigger.TRIGGER_MS + 1)
+    largest = max(float(np.abs(speed[lag:] - speed[:-lag]).max()) for speed in speeds for lag in lags)
+    return largest >= trigger.TRIGGER_KMH - 1e-9
 
 
 def driven(profile: recorder.Profile) -> Ring:
@@ -101,33 +96,28 @@ def _case(
 ) -> Case:
     own = burst.lat if np.abs(burst.lat).max() > np.abs(burst.long).max() else burst.long
     peak_g = float(np.abs(own).max()) / pulse.G_MPS2
+    case = Case(burst.kind, delta_v_kmh, wanted, peak_g)
     finding = trigger.judge(burst.long, burst.lat)
     if finding is None:
-        return Case(burst.kind, delta_v_kmh, wanted, False, peak_g, None, None, False, False)
+        return case
     event = Memory().store("0-0", ZERO_MS, bool(finding.deployed_ms))
     assert event is not None  # an empty memory has room
     scene = recorder.Scene(VEHICLE_ID, 0, 0, ZERO_MS, 0.0, 0.0, has_engine=True, ignition_cycle=1)
     record = decode_crash(recorder.record(profile, scene, ring.harvest(0, ZERO_MS), finding, event))
     axis = finding.lat if own is burst.lat else finding.long
     whole = record["complete"] and record["sha256"] == crash_digest(record)
-    return Case(
-        burst.kind, delta_v_kmh, wanted, True, peak_g, axis.max_kmh, axis.max_ms,
-        record["airbag_deployed"], whole,
+    return replace(
+        case, triggered=True, max_kmh=axis.max_kmh, max_ms=axis.max_ms, air_bag=record["airbag_deployed"],
+        complete=whole,
     )  # fmt: skip
 
 
 def _line(kind: str, delta_v_kmh: float | None, found: Sequence[Case]) -> Line:
     furthest = max(found, key=lambda case: abs(case.max_kmh or 0))
+    wanted, triggered = (sum(getattr(case, name) for case in found) for name in ("wanted", "triggered"))
+    wrong = sum(case.triggered != case.wanted for case in found)
     return Line(
-        kind=kind,
-        delta_v_kmh=delta_v_kmh,
-        cases=len(found),
-        wanted=sum(case.wanted for case in found),
-        triggered=sum(case.triggered for case in found),
-        wrong=sum(case.triggered != case.wanted for case in found),
-        peak_g=round(max(case.peak_g for case in found), 1),
-        max_kmh=furthest.max_kmh,
-        max_ms=furthest.max_ms,
-        air_bags=sum(case.air_bag for case in found),
-        complete=sum(case.complete for case in found),
-    )
+        kind, delta_v_kmh, len(found), wanted, triggered, wrong, round(max(c.peak_g for c in found), 1),
+        furthest.max_kmh, furthest.max_ms, air_bags=sum(c.air_bag for c in found),
+        complete=sum(c.complete for c in found),
+    )  # fmt: skip

@@ -20,8 +20,7 @@ BEFORE_MS = 60
 AFTER_MS = 400
 RINGING_HZ = (40.0, 100.0)
 RINGING_SHARE = (0.1, 0.2)
-ACROSS_DEG = 10.0
-"""How far the direction of force strays from the type's axis, at most, to either side."""
+ACROSS_DEG = 10.0  # how far the direction of force strays from the type's axis, at most, to either side
 
 
 @dataclass(frozen=True, slots=True)

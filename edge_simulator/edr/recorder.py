@@ -30,16 +30,12 @@ ZERO = MappingProxyType({"speed_kmh": 0, "accelerator_pct": 0, "engine_rpm": 0, 
 FLAGS = ("brake_on", "abs_active", "esc_active", "driver_belt_on", "ignition_on")
 """A bit each. Without ignition the recorder sleeps and there is no sample."""
 
-BUFFERS = 4
-"""Events that fit in all; an engineering default."""
-UNLOCKED = 2
-"""Events without a deployment that are kept at most."""
-SET_MS = 5000
-"""Two events that begin within this are one crash."""
+BUFFERS = 4  # events that fit in all; an engineering default
+UNLOCKED = 2  # events without a deployment that are kept at most
+SET_MS = 5000  # two events that begin within this are one crash
 
 RECORDED_MS = (POINTS - 1) * POINT_MS
-BELT_MS = 1000
-"""The belt's and the lamp's status is that of 1 s before time zero."""
+BELT_MS = 1000  # the belt's and the lamp's status is that of 1 s before time zero
 PULSE_BEFORE_MS = 100
 PULSE_AFTER_MS = 500
 PULSE_STEPS_PER_MPS2 = 10
@@ -143,8 +139,7 @@ class Event:
     zero_ms: float
     locked: bool
     number: int
-    first: Event | None
-    """Event 1, where this is event 2 of the same crash."""
+    first: Event | None  # event 1, where this is event 2 of the same crash
 
 
 class Memory:

@@ -19,8 +19,7 @@ TRIGGER_KMH = 8.0
 TRIGGER_MS = 150
 WAKE_KMH = 0.8
 WAKE_MS = 20
-WAKE_LAT_MS = 5
-"""The lateral change has less time: 0.8 km/h within 5 ms, for recorders of the lateral axis."""
+WAKE_LAT_MS = 5  # the lateral change has less time: 0.8 km/h within 5 ms, for recorders of the lateral axis.
 POINTS = 26
 POINT_MS = 10
 MAX_MS = 300
@@ -28,12 +27,10 @@ MAX_AFTER_END_MS = 30
 """The maximum is looked for up to 300 ms, or to 30 ms after the end of the event, whichever is shorter."""
 MAX_STEP_MS = 2.5
 RANGE_KMH = 100
-_DUST_KMH = 1e-9
-"""Sums of floats: a pulse of exactly 8 km/h must reach 8 km/h."""
+_DUST_KMH = 1e-9  # sums of floats: a pulse of exactly 8 km/h must reach 8 km/h
 WAKE_G = 3.0
 SMOOTHED_MS = 3
-SLEEP_MS = 50
-"""The algorithm rests again when the knock is over for so long."""
+SLEEP_MS = 50  # the algorithm rests again when the knock is over for so long
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,13 +109,10 @@ class Finding:
     """An event; times in ms from the burst's begin."""
 
     zero_ms: int
-    trigger_ms: int
-    """When the threshold was reached or the first restraint fired."""
     end_ms: int
     long: Axis
     lat: Axis
-    deployed_ms: Mapping[str, int]
-    """What fired, and when after time zero."""
+    deployed_ms: Mapping[str, int]  # what fired, and when after time zero
 
 
 def events(long: Floats, lat: Floats | None = None, spent: Collection[str] = ()) -> list[Finding]:
@@ -135,8 +129,8 @@ def events(long: Floats, lat: Floats | None = None, spent: Collection[str] = ())
     while (at := _trigger(change, fired, begin)) is not None:
         zero, end = _limits(change, [*wakes, *(ms for ms, _ in fired)], begin, at)
         deployed = {name: ms - zero for ms, name in fired if zero <= ms <= end}
-        axes = [_axis(row, zero, end) for row in change]
-        found.append(Finding(zero, at, end, axes[0], axes[1], deployed))
+        axes = (_axis(change[0], zero, end), _axis(change[1], zero, end))
+        found.append(Finding(zero, end, *axes, deployed))
         begin = end
     return found
 

@@ -16,8 +16,7 @@ from edge_simulator.motion.fleet import Fleet
 from edge_simulator.vehicle.machine import Machine
 
 ON_ROAD_ABOVE_MPS = 7.0
-TICK_MS = 1000
-"""Faults that grow, end or set codes are looked at so often."""
+TICK_MS = 1000  # faults that grow, end or set codes are looked at so often
 NEVER_MS = 1 << 62
 
 
@@ -30,8 +29,7 @@ class _Running:
     level: float = 0.0
     noticed_ms: int | None = None
     coded: bool = False
-    reported: bool = False
-    """Its code was set once, and is in the ground truth."""
+    reported: bool = False  # its code was set once, and is in the ground truth
 
     @property
     def busy(self) -> bool:
@@ -62,7 +60,8 @@ class Injector:
         self._taken = np.zeros(fleet.n, dtype=np.bool_)
         self._taken[[f.vehicle for f in faults]] = True
         self._running: list[_Running] = []
-        self._codes: dict[int, list[str]] = {}
+        self.codes: dict[int, list[str]] = {}
+        """Trouble codes that the vehicles' own diagnosis has set, by vehicle."""
         self._coded: list[CodeSet] = []
         self._begun = 0
         self._tick_ms = NEVER_MS
@@ -88,10 +87,6 @@ class Injector:
         found, self._coded = self._coded, []
         return found
 
-    def all_codes(self) -> dict[int, list[str]]:
-        """Trouble codes by vehicle, of those that have any."""
-        return self._codes
-
     def _soonest(self) -> int:
         waiting = self._waiting[0].onset_ms if self._waiting else NEVER_MS
         return min(waiting, self._tick_ms, *(a.next_ms for a in self._arrivals), NEVER_MS)
@@ -102,7 +97,7 @@ class Injector:
         running = _Running(fault, KINDS[fault.name])
         self._apply(running, running.fault.level(now_ms))
         felt = road.impact(self._scene, fault, self._rng)
-        burst = None if felt is None else Burst(fault, now_ms, felt.long, felt.lat, felt.kind)
+        burst = None if felt is None else Burst(fault, now_ms, felt)
         again = road.second_impact(fault, now_ms)
         if again is not None:
             self._waiting = sorted([*self._waiting, again], key=lambda f: f.onset_ms)
@@ -134,7 +129,7 @@ class Injector:
         if running.kind.mend is not None:
             running.kind.mend(self._scene, running.fault)
         self._taken[running.fault.vehicle] = False
-        self._codes.pop(running.fault.vehicle, None)
+        self.codes.pop(running.fault.vehicle, None)
 
     def _diagnose(self, running: _Running, now_ms: int) -> None:
         kind, fault = running.kind, running.fault
@@ -147,16 +142,16 @@ class Injector:
             running.noticed_ms, running.coded = None, False
         if running.coded:
             code = str(fault.details.get("code", kind.code))
-            self._codes[fault.vehicle] = [code]
+            self.codes[fault.vehicle] = [code]
             self._coded += [] if running.reported else [CodeSet(fault, code, now_ms)]
             running.reported = True
         else:
-            self._codes.pop(fault.vehicle, None)
+            self.codes.pop(fault.vehicle, None)
 
     def _driving(self) -> Bools:
         motion = self._fleet.state
-        fit: Bools = (motion.v > ON_ROAD_ABOVE_MPS) & ~motion.parked & ~motion.crashed
-        return fit
+        driving: Bools = (motion.v > ON_ROAD_ABOVE_MPS) & ~motion.parked & ~motion.crashed
+        return driving
 
     def _on_the_move(self, fault: Fault, now_ms: int) -> Fault | None:
         """The fault itself; on the road it goes to the next sound vehicle that drives, or to None."""

@@ -23,19 +23,15 @@ from infra.contract.signals import WHEELS
 HOT_C = 112.0
 COLD_C = 75.0
 WARMED_UP_S = 900.0
-LOW_OIL_KPA = (69.0, 207.0)
-"""Floor of the oil pressure at idle and at rated speed (Cummins ISB)."""
+LOW_OIL_KPA = (69.0, 207.0)  # floor of the oil pressure at idle and at rated speed (Cummins ISB)
 FLOOR_RPM = (700.0, 2500.0)
-STOPS_AT = 0.7
-"""Level from which on a runaway heats in earnest."""
+STOPS_AT = 0.7  # level from which on a runaway heats in earnest
 HOT_CELL_C = 60.0
 FLICKERING = ("U0121", "U0155", "C0035", "C0040")
 """Codes that come and go in any vehicle: contact with brakes or dashboard lost, wheel speed sensors."""
-DRAG_SHARE = (0.005, 0.015)
-"""Force of a brake that does not let go, as a share of the vehicle's weight."""
+DRAG_SHARE = (0.005, 0.015)  # force of a brake that does not let go, as a share of the vehicle's weight
 G = 9.81
-RIM_SHARE = 0.4
-"""Of a dragging disc's heat over ambient, what its rim has (eng.)."""
+RIM_SHARE = 0.4  # of a dragging disc's heat over ambient, what its rim has (eng.).
 MOST_WEAR_PCT = 99.5
 NEW_PADS_PCT = 3.0
 

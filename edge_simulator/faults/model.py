@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from edge_simulator.edr.pulse import SAMPLE_HZ
-from edge_simulator.geo import Bools, Floats
+from edge_simulator.edr.pulse import SAMPLE_HZ, Pulse
+from edge_simulator.geo import Bools
 from infra.contract.signals import WHEELS
 
 if TYPE_CHECKING:
@@ -46,13 +46,11 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Burst:
-    """An impact for the recorder to judge: acceleration at 1 kHz from ``start_ms`` on, lateral None: none."""
+    """An impact for the recorder to judge, from ``start_ms`` on."""
 
     fault: Fault
     start_ms: int
-    accel: Floats
-    accel_lat: Floats | None = None
-    kind: str = ""
+    pulse: Pulse
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +69,8 @@ class Event:
         """
         fault, details = self.fault, self.fault.details
         if self.burst is not None:
-            details = details | {"delta_v_kmh": round(float(self.burst.accel.sum()) / SAMPLE_HZ * 3.6, 1)}
+            delta_v_kmh = float(self.burst.pulse.long.sum()) / SAMPLE_HZ * 3.6
+            details = details | {"delta_v_kmh": round(delta_v_kmh, 1)}
         return {
             "kind": "fault", "fault_id": self.fault_id, "fault": fault.name, "vehicle_id": vehicle_id,
             "from_ms": start_ms + fault.onset_ms, "full_ms": start_ms + fault.full_ms,
@@ -129,33 +128,24 @@ class Kind:
 
     name: str
     needs: Needs
-    takes_s: Span
-    """From onset to full effect, drawn from this span."""
-    draw: Draw
-    """The fault's details from its severity."""
+    takes_s: Span  # from onset to full effect, drawn from this span
+    draw: Draw  # the fault's details from its severity
     changes: str
     law: str
     severity: str
     rule: str
     apply: Apply | None = None
-    mend: Mend | None = None
-    """What a repair does beyond taking the cause away."""
+    mend: Mend | None = None  # what a repair does beyond taking the cause away
     lasts_s: Span | None = None
     """After full effect it ends by itself within this span; None: it stays, unless it came at a rate."""
     code: str | None = None
     seen: Seen | None = None
-    seen_s: float = 0.0
-    """The code is set when the diagnosis has noticed it for so long."""
-    latched: bool = True
-    """A code stays until the repair; otherwise it goes when nothing is noticed."""
-    on_road: bool = False
-    """Happens only to a vehicle that drives: another one takes it over if need be."""
-    keeps_on: bool = False
-    """``apply`` is called each second until the end, not only while the fault grows."""
-    for_good: bool = False
-    """No repair: it never ends."""
-    least_s: float = 0.0
-    """It never grows faster than this, however short the run."""
+    seen_s: float = 0.0  # the code is set when the diagnosis has noticed it for so long
+    latched: bool = True  # a code stays until the repair; otherwise it goes when nothing is noticed
+    on_road: bool = False  # happens only to a vehicle that drives: another one takes it over if need be
+    keeps_on: bool = False  # ``apply`` is called each second until the end, not only while the fault grows
+    for_good: bool = False  # no repair: it never ends
+    least_s: float = 0.0  # it never grows faster than this, however short the run
 
 
 def able(needs: Needs, machine: Machine) -> Bools:

@@ -14,7 +14,7 @@ import numpy as np
 from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
 
 from edge_simulator.faults.kinds import KINDS
-from edge_simulator.faults.model import Fault, Kind, Span, able
+from edge_simulator.faults.model import Fault, Span, able
 from edge_simulator.geo import Bools
 from edge_simulator.vehicle.machine import Machine
 from infra.contract.errors import ConfigError
@@ -116,10 +116,8 @@ def read_all(entries: Iterable[str | Mapping[str, Any]]) -> tuple[Wanted, ...]:
     return tuple(read(entry) for entry in entries)
 
 
-ONSET_SHARE: Span = (0.1, 0.45)
-"""Of a run, where onsets fall unless said otherwise."""
-GROWS_WITHIN_SHARE = 0.15
-"""Of a run that ends: a fault grows faster rather than that nobody sees it."""
+ONSET_SHARE: Span = (0.1, 0.45)  # of a run, where onsets fall unless said otherwise
+GROWS_WITHIN_SHARE = 0.15  # of a run that ends: a fault grows faster rather than that nobody sees it
 REPAIRED_S: Span = (3600.0, 4 * 3600.0)
 """After full effect, for faults that come at a rate: else all would be broken in the end (eng.)."""
 PER_1000_VEHICLE_HOURS_MS = 3.6e9
@@ -183,17 +181,12 @@ def _fault(
     if most_s is not None:
         takes_s = min(takes_s, max(most_s, kind.least_s))
     full_ms = onset_ms + round(1000 * takes_s)
-    lasts_s = _lasts_s(want, kind, float(rng.random()), details.get("lasts_s"))
+    lasts_s, luck = details.get("lasts_s"), float(rng.random())
+    span = want.lasts_s or kind.lasts_s or (REPAIRED_S if want.rate is not None else None)
+    if lasts_s is None and span is not None and not kind.for_good:
+        lasts_s = span[0] + luck * (span[1] - span[0])
     end_ms = None if lasts_s is None else full_ms + round(1000 * lasts_s)
     return Fault(want.name, vehicle, onset_ms, severity, details, full_ms, end_ms)
-
-
-def _lasts_s(want: Wanted, kind: Kind, luck: float, drawn_s: float | None) -> float | None:
-    """How long the full effect lasts; None: for good."""
-    if drawn_s is not None or kind.for_good:
-        return drawn_s
-    span = want.lasts_s or kind.lasts_s or (REPAIRED_S if want.rate is not None else None)
-    return None if span is None else span[0] + luck * (span[1] - span[0])
 
 
 class Arrivals:

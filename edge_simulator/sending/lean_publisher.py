@@ -30,14 +30,11 @@ from edge_simulator.sending.publishing import (
 )
 from infra.clients.mqtt_broker import MqttBroker
 
-TICKS = 4
-"""Looks at the connections' age in a keep-alive time; at least one a second."""
-BATCH = 1000
-"""Messages written at a time: about 1.5 MB, so that little waits behind a slow socket."""
+TICKS = 4  # looks at the connections' age in a keep-alive time; at least one a second
+BATCH = 1000  # messages written at a time: about 1.5 MB, so that little waits behind a slow socket.
 RECEIVE_BYTES = 1 << 18
 NOT_NOW = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
-SENT_AGAIN = "again"
-"""Kind of messages that were acknowledged once already."""
+SENT_AGAIN = "again"  # kind of messages that were acknowledged once already
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +48,7 @@ class Identity:
     filters: tuple[str, ...] = ()
     keep_s: float = 0.0
     """Frames are kept so long after their PUBACK, and sent again when the connection was lost."""
-    context: ssl.SSLContext | None = None
-    """What TLS is spoken with, where the broker wants it."""
+    context: ssl.SSLContext | None = None  # what TLS is spoken with, where the broker wants it
 
 
 class Flight:
@@ -150,19 +146,16 @@ class Connection:
         self.identity = identity
         self.sock: socket.socket | None = None
         self.up = False
-        self.listening = not identity.filters
-        """Whether the broker knows what we listen to."""
+        self.listening = not identity.filters  # whether the broker knows what we listen to
         self.trouble = "no answer"
         self.retry_at = 0.0
         self._failures = 0
         self._connecting = False
-        self._shaking = ""
-        """While TLS shakes hands: what it waits for, ``read`` or ``write``."""
+        self._shaking = ""  # while TLS shakes hands: what it waits for, ``read`` or ``write``
         self._waiting: deque[Message] = deque()
         self._flight = Flight(counts, latency, identity.keep_s)
         self._unsent = memoryview(b"")
-        self._replies: list[bytes] = []
-        """What goes out before the next message: PUBACKs."""
+        self._replies: list[bytes] = []  # what goes out before the next message: PUBACKs
         self._unread = b""
         self._inbox = inbox
         self._last_retained: Message | None = None

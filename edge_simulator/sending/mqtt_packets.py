@@ -10,16 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-PACKET_IDS = 65_535
-"""Packet identifiers run from 1 to this."""
+PACKET_IDS = 65_535  # packet identifiers run from 1 to this
 PINGREQ = b"\xc0\x00"
 DISCONNECT = b"\xe0\x00"
 
-_PUBLISH_QOS1, _RETAIN, _DUP = 0x32, 0x01, 0x08
-_FIRST = tuple(
-    tuple(bytes([_PUBLISH_QOS1 | retain * _RETAIN | dup * _DUP]) for retain in (0, 1)) for dup in (0, 1)
-)
-"""A PUBLISH's first byte by DUP and RETAIN."""
+_FIRST = ((b"\x32", b"\x33"), (b"\x3a", b"\x3b"))  # a PUBLISH's first byte at QoS 1, by DUP and RETAIN
 _CLEAN_SESSION, _WILL_QOS1, _WILL_RETAIN = 0x02, 0x0C, 0x20
 _USER, _PASSWORD = 0x80, 0x40
 _CONNACK, _PUBLISH, _PUBACK, _SUBACK, _PINGRESP = 0x20, 0x30, 0x40, 0x90, 0xD0
@@ -52,12 +47,10 @@ class Publish:
 
 @dataclass(slots=True)
 class Received:
-    """What a broker told."""
+    """What a broker sent."""
 
-    acks: list[int] = field(default_factory=list)
-    """Packet identifiers of PUBACKs in order of arrival."""
-    connack: int | None = None
-    """Return code; 0 is accepted."""
+    acks: list[int] = field(default_factory=list)  # packet identifiers of PUBACKs in order of arrival
+    connack: int | None = None  # return code; 0 is accepted
     session: bool = False
     """The broker had kept the session: subscriptions are in force, nothing that was sent to it is lost."""
     pong: bool = False
@@ -84,12 +77,9 @@ def text(value: bytes) -> bytes:
 
 
 def connect(
-    client_id: str,
-    keepalive_s: int,
-    will: tuple[str, bytes] | None = None,
-    clean: bool = True,
+    client_id: str, keepalive_s: int, will: tuple[str, bytes] | None = None, clean: bool = True,
     login: tuple[str, str] = ("", ""),
-) -> bytes:
+) -> bytes:  # fmt: skip
     """CONNECT; ``will`` is topic and payload of a retained last will at QoS 1; ``login`` user and password.
 
     Not ``clean``: the broker keeps subscriptions, and what comes for them, while the connection is away.

@@ -14,7 +14,6 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import NamedTuple, Self
 
 from edge_simulator.sending import mqtt_packets as packets
@@ -22,11 +21,9 @@ from infra.clients.mqtt_broker import MqttBroker, opened
 from infra.contract.errors import ServiceError
 
 KEEPALIVE_S = 30
-CONNECT_S = 5.0
-"""A connection that has not been accepted after this is tried anew."""
+CONNECT_S = 5.0  # a connection that has not been accepted after this is tried anew
 RETRY_S = (0.2, 0.5, 1.0, 2.0)
-MAX_PER_CONNECTION = 20_000
-"""Packet identifiers are 16 bits: stay far below."""
+MAX_PER_CONNECTION = 20_000  # packet identifiers are 16 bits: stay far below
 
 
 class Latency:
@@ -83,8 +80,7 @@ class Counts:
     acked_marks: list[AckMark] = field(default_factory=list)
     """Marks of messages acknowledged since somebody emptied the list."""
     reconnects: int = 0
-    refused: int = 0
-    """PUBACKs that carried an error."""
+    refused: int = 0  # PUBACKs that carried an error
 
 
 class Publishing(ABC):
@@ -157,9 +153,7 @@ class Publishing(ABC):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         listeners = self._close()
         # A clean session that ends at once ends the kept one; a broker that is away keeps it.
         with suppress(OSError):

@@ -1,4 +1,4 @@
-"""What the fleet makes of messages from the service: which it listens to, what it does on hearing them."""
+"""Messages from the service: which ones the fleet listens to, and what it does with them."""
 
 from __future__ import annotations
 
@@ -13,10 +13,8 @@ from infra.contract.errors import ContractError
 from infra.contract.frame import Frame
 from infra.contract.topics import EVERYBODY, mqtt_filter, mqtt_topic
 
-FEW = 10
-"""A connection of so many vehicles names each; one of more takes all and drops what is not its own."""
-REMEMBERED = 100_000
-"""Identities of messages kept to know a repetition."""
+FEW = 10  # a connection of so many vehicles names each; one of more takes all and drops what is not its own
+REMEMBERED = 100_000  # identities of messages kept to know a repetition
 
 COUNTS = (
     "alerts_received",
@@ -57,25 +55,20 @@ def filters(root: str, vehicle_ids: Sequence[str], connections: int) -> dict[int
 
 
 class Reactions:
-    """Hears for all vehicles of a run. ``limp`` is told which vehicle is to limp home, and why.
+    """Hears for all vehicles of a run. ``limp`` is called with the vehicle that is to limp home, and why.
 
     Only what the service signed, for this receiver and for now, changes anything; the rest is counted.
     """
 
     def __init__(
-        self,
-        root: str,
-        vehicle_ids: Sequence[str],
-        limp: Callable[[int, Mapping[str, Any]], None],
-        verifier: Verifier,
-        now_ms: Callable[[], int],
-    ) -> None:
+        self, root: str, vehicle_ids: Sequence[str], limp: Callable[[int, Mapping[str, Any]], None],
+        verifier: Verifier, now_ms: Callable[[], int],
+    ) -> None:  # fmt: skip
         self.counts = Counter(dict.fromkeys(COUNTS, 0))
         self._numbers = {name: k for k, name in enumerate(vehicle_ids)}
         self._topics = {mqtt_topic(root, name, "alert"): (ALERT, name) for name in vehicle_ids}
-        self._topics |= {
-            mqtt_topic(root, name, "notice"): (NOTICE, name) for name in (*vehicle_ids, EVERYBODY)
-        }
+        for name in (*vehicle_ids, EVERYBODY):
+            self._topics[mqtt_topic(root, name, "notice")] = (NOTICE, name)
         self._limp = limp
         self._verifier = verifier
         self._now_ms = now_ms
@@ -88,16 +81,17 @@ class Reactions:
                 continue
             kind, to = self._topics[topic]
             try:
-                message = self._taken(kind, to, payload)
+                message = self._accepted(kind, to, payload)
             except ContractError:
                 self.counts["downlink_broken"] += 1
                 continue
-            if message is not None:
-                self.counts[kind.counted_as] += 1
-            if message is not None and kind is ALERT and message["severity"] == "CRITICAL":
+            if message is None:
+                continue
+            self.counts[kind.counted_as] += 1
+            if kind is ALERT and message["severity"] == "CRITICAL":
                 self._limp(self._numbers[to], {key: message[key] for key in ("alert_id", "rule", "severity")})
 
-    def _taken(self, kind: _Kind, to: str, payload: bytes) -> Frame | None:
+    def _accepted(self, kind: _Kind, to: str, payload: bytes) -> Frame | None:
         """The message, if the service signed it for ``to`` and for now, and it is new; else counted.
 
         Raises ContractError.

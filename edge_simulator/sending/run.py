@@ -27,15 +27,12 @@ from infra.contract import topics
 from infra.contract.downlink import Verifier
 from infra.contract.errors import ConfigError
 
-CHUNK_S = 0.005
-"""Messages go up to this much early, together."""
-GATHER_S = 0.001
-"""PUBACKs that come within this are read together."""
+CHUNK_S = 0.005  # messages go up to this much early, together
+GATHER_S = 0.001  # PUBACKs that come within this are read together
 BATCH = 1000
 OVERRUN_S = 0.1
 SECOND_S = 1.0
-SEQUENCES_S = 10.0
-"""The sequence numbers of a large fleet are some MB: they are not written each second."""
+SEQUENCES_S = 10.0  # the sequence numbers of a large fleet are some MB: they are not written each second
 LINK_COUNTS = (
     "late", "late_beyond", "duplicate", "disorder", "lost", "clock_ahead", "clock_unset", "poison", "outages",
     "stored_on_board", "dropped_on_board", "clock_boot", "free_clocks", "cloned_vehicles", "clone_frames",
@@ -67,8 +64,7 @@ class Plan:
     mqtt_root: str
     max_in_flight: int
     drain_s: float
-    paced: bool = True
-    """Messages leave at their times; else as fast as the broker takes them."""
+    paced: bool = True  # messages leave at their times; else as fast as the broker takes them
 
 
 class Sender:

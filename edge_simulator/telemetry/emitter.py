@@ -116,15 +116,12 @@ class Emitter:
         t0 = slot_ms - (SAMPLES - 1) * self.scenario.cadence.dt_ms + offset
         due = slot_ms + offset + np.where(fate == 2, 0, delay)
         payloads = self._encode(group, fate, t0, due, codes)
-        self._note_lost(rows, fate)
+        for vehicle in rows[fate == link.LOST].tolist():
+            self.radio.sequences.lost((self._ids[vehicle], self.scenario.start_ms), int(self._seq[vehicle]))
         self._seq[group] += 1
         self._queue_frames(group, fate, due, delay, payloads)
         self.counts["generated"] += count
         return count + self._queue_clones(rows, due, payloads)
-
-    def _note_lost(self, rows: Ints, fate: Ints) -> None:
-        for k in rows[fate == link.LOST].tolist():
-            self.radio.sequences.lost((self._ids[k], self.scenario.start_ms), int(self._seq[k]))
 
     def sequences(self) -> Iterator[dict[str, Any]]:
         """A row a device: how far it counted, and which of its frames did not leave (yet)."""

@@ -22,22 +22,17 @@ from edge_simulator.scenario import SAMPLES
 from infra.contract import frame
 from infra.contract.signals import FAST, SLOW, Signal
 
-CELL = 8
-"""Bytes of a cell."""
-GROUP = 10_000
-"""Integers are written in groups of four digits."""
+CELL = 8  # bytes of a cell
+GROUP = 10_000  # integers are written in groups of four digits
 MICRO = 1_000_000
 NULL = b"null"
 
 NUMBERS: tuple[Signal, ...] = tuple(s for s in SLOW if s.kind == "number")
 FLAGS: tuple[str, ...] = tuple(s.name for s in SLOW if s.kind == "flag")
 GEO = ("lat_deg", "lon_deg")
-END = b"\n"
-"""Between two frames; no JSON text of ours holds it."""
-NO_CODES = b"[]}"
-"""A frame's last bytes when there is no trouble code."""
-LONGEST_TABLE = 200_000
-"""A signal of more steps than this is written digit by digit."""
+END = b"\n"  # between two frames; no JSON text of ours holds it
+NO_CODES = b"[]}"  # a frame's last bytes when there is no trouble code
+LONGEST_TABLE = 200_000  # a signal of more steps than this is written digit by digit
 INT_CELLS = 4
 LONG_CELLS = 3
 _ENGINE = {
@@ -58,16 +53,12 @@ ABSENT = {
 }
 """The slow signals that a kind of powertrain has not."""
 _HEADING = [s.name for s in FAST].index("heading_deg")
-_TURN = 3600
-"""Steps of a full turn of the heading."""
-_CHUNK = 128
-"""Frames written at a time: their cells stay in the processor's second cache."""
+_TURN = 3600  # steps of a full turn of the heading
+_CHUNK = 128  # frames written at a time: their cells stay in the processor's second cache
 
 Cells = NDArray[np.uint64]
-Steps = NDArray[np.int32]
-"""Fast signals as whole steps on the wire."""
-Rows = slice | Ints
-"""Which vehicles: a slice where they follow one another, else their indices."""
+Steps = NDArray[np.int32]  # fast signals as whole steps on the wire
+Rows = slice | Ints  # which vehicles: a slice where they follow one another, else their indices
 
 
 def _cells(texts: Sequence[bytes], n_cells: int = 1) -> Cells:

@@ -16,10 +16,8 @@ from edge_simulator.town.network import RoadNetwork
 from infra.contract.errors import ConfigError
 
 HOLD_KMH = 3.0
-REFRESH_S = 1.0
-"""How often the error's size follows the position: nobody leaves a canyon faster."""
-RELOCK_TAU_S = 8.0
-"""After a tunnel the extra error fades with this time constant."""
+REFRESH_S = 1.0  # how often the error's size follows the position: nobody leaves a canyon faster
+RELOCK_TAU_S = 8.0  # after a tunnel the extra error fades with this time constant
 MEAN_JUMP_S = 3.0
 JUMP_S = (1.0, 5.0)
 
@@ -31,18 +29,13 @@ class GnssSettings:
     sigma_m: float = 2.0
     tau_s: float = 60.0
     white_m: float = 0.5
-    canyon_m: float = 8.0
-    """Error between high houses, in the middle of its 6..10 m; 0: no canyons."""
-    canyon_radius_m: float = 1200.0
-    """Within about this of the centre the houses are high."""
-    jump_share: float = 0.01
-    """Share of fixes that are thrown off by a reflection."""
+    canyon_m: float = 8.0  # error between high houses, in the middle of its 6..10 m; 0: no canyons.
+    canyon_radius_m: float = 1200.0  # within about this of the centre the houses are high
+    jump_share: float = 0.01  # share of fixes that are thrown off by a reflection
     jump_min_m: float = 20.0
     jump_max_m: float = 60.0
-    tunnels: int = 4
-    """Streets of a town that run underground, half of them motorway, half arterial."""
-    relock_m: float = 12.0
-    """Extra error of the first fix after a tunnel."""
+    tunnels: int = 4  # streets of a town that run underground, half of them motorway, half arterial
+    relock_m: float = 12.0  # extra error of the first fix after a tunnel
 
     def __post_init__(self) -> None:
         for name in self.__dataclass_fields__:
@@ -59,11 +52,9 @@ class GnssSettings:
 class Sky:
     """What a receiver sees of the sky: where each town's centre is, and which streets could be tunnels."""
 
-    lat_deg: Floats
-    """Centre of the town of each edge, [n_edges]."""
+    lat_deg: Floats  # centre of the town of each edge, [n_edges]
     lon_deg: Floats
-    north_m: float
-    """Metres a degree of latitude; one figure does for errors of all towns."""
+    north_m: float  # metres a degree of latitude; one figure does for errors of all towns
     east_m: float
     deep: tuple[Ints, ...]
     """Edges of each town by the order in which they are made tunnels, one direction of each street."""
@@ -105,8 +96,7 @@ class Gnss:
         self._set = settings
         self._rng = rng
         self._sky = sky
-        self._error = rng.standard_normal((2, n))
-        """East and north, in units of the local sigma."""
+        self._error = rng.standard_normal((2, n))  # east and north, in units of the local sigma
         self._sigma_m: Floats = np.full(n, settings.sigma_m)
         self._relock_m = np.zeros(n)
         self._since_refresh_s = np.inf

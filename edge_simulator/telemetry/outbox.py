@@ -26,8 +26,7 @@ class Outgoing:
     channel: str = field(compare=False)
     payload: bytes = field(compare=False)
     flag: str = field(compare=False, default="plain")
-    copy: bool = field(compare=False, default=False)
-    """A second sending of a frame that was sent before."""
+    copy: bool = field(compare=False, default=False)  # a second sending of a frame that was sent before
     retain: bool = field(compare=False, default=False)
 
 
@@ -83,12 +82,10 @@ class Queue:
         return rest
 
 
-Device = tuple[str, int]
-"""Vehicle id and boot id: what counts on its own."""
+Device = tuple[str, int]  # vehicle id and boot id: what counts on its own
 
 _HEAD = re.compile(rb'"vehicle_id":"([^"]+)","boot_id":(\d+),"seq":(\d+)')
-HEAD_BYTES = 160
-"""A frame's head lies within so many bytes."""
+HEAD_BYTES = 160  # a frame's head lies within so many bytes
 
 
 def identity(payload: bytes) -> tuple[Device, int]:

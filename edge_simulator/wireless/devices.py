@@ -15,16 +15,12 @@ from edge_simulator.geo import Bools, Floats, Ints
 from edge_simulator.wireless.settings import LinkShares
 from infra.contract import frame
 
-SYNC_S = 64.0
-"""A device with GNSS time sets its clock so often; in between it drifts."""
-BOOT_MS = 2000
-"""A device has been up so long when its first sample is taken."""
-BOOT_AHEAD_MS = 3_600_000
-"""A clone was started so much earlier than the run: its boot id is its own."""
+SYNC_S = 64.0  # a device with GNSS time sets its clock so often; in between it drifts
+BOOT_MS = 2000  # a device has been up so long when its first sample is taken
+BOOT_AHEAD_MS = 3_600_000  # a clone was started so much earlier than the run: its boot id is its own
 CANDIDATES = 8
 REPORTED_OFFSET_MS = 1000.0
-REPORTED_DRIFT_PPM = 100.0
-"""A clock worse than one of these is reported in the truth."""
+REPORTED_DRIFT_PPM = 100.0  # a clock worse than one of these is reported in the truth
 
 
 class Clocks:
@@ -54,19 +50,19 @@ class Clocks:
         self._ppm = np.where(far, s.clock_far_ppm, s.clock_drift_ppm) * rate
         self.free &= (self._offset_ms != 0) | (self._ppm != 0)
 
-    def start(self, on: Bools, now_ms: int) -> Ints:
-        """Follow the ignition; returns the vehicles that started with a clock not set."""
+    def start(self, on: Bools, now_ms: int) -> dict[int, int]:
+        """Follow the ignition; returns which vehicles started with a clock not set, and when it will be."""
         if not self._set.clock_boot_share:
-            return np.empty(0, dtype=np.int64)
+            return {}
         started = np.flatnonzero(on & ~self._was_on)
         self._was_on = on.copy()
-        unset: Ints = started[self._rng.random(len(started)) < self._set.clock_boot_share]
+        unset = started[self._rng.random(len(started)) < self._set.clock_boot_share]
         if len(unset):
             self._boot_ms[unset] = now_ms - BOOT_MS
             wait_s = self._rng.uniform(self._set.clock_fix_min_s, self._set.clock_fix_max_s, len(unset))
             self._unset_until_ms[unset] = now_ms + 1000 * wait_s
         self._some_unset = bool((self._unset_until_ms > now_ms).any())
-        return unset
+        return {k: int(self._unset_until_ms[k]) for k in unset.tolist()}
 
     def unset(self, rows: Ints, now_ms: int) -> Bools:
         """Whose clock is not set yet, of ``rows``."""
@@ -83,10 +79,6 @@ class Clocks:
         uptime = np.maximum(true_ms - self._boot_ms[rows], 0.0)
         read: Ints = np.where(self.unset(rows, now_ms), uptime, shown).astype(np.int64)
         return read
-
-    def fix_ms(self, vehicle: int) -> int:
-        """When the clock of a vehicle is set, ms after the start."""
-        return int(self._unset_until_ms[vehicle])
 
     def worst(self) -> dict[int, dict[str, Any]]:
         """The vehicles whose clock is wrong for the whole run: error at the start and drift."""
@@ -133,19 +125,11 @@ class Clones:
 
     def frame(self, source: int, payload: bytes, victim_id: str, start_ms: int) -> bytes:
         """The clone's own frame, made of its source's."""
-        body = orjson.loads(payload)
-        body |= {
-            "vehicle_id": victim_id, "boot_id": self.boot_id(start_ms), "seq": int(self._seq[source]),
-        }  # fmt: skip
+        own = {"vehicle_id": victim_id, "boot_id": start_ms - BOOT_AHEAD_MS, "seq": int(self._seq[source])}
         self._seq[source] += 1
-        return frame.encode(body)
+        return frame.encode(orjson.loads(payload) | own)
 
     def counted(self, vehicle_ids: Sequence[str], start_ms: int) -> list[tuple[tuple[str, int], int]]:
         """Vehicle id, boot id and next sequence number of each clone."""
-        boot_id = self.boot_id(start_ms)
+        boot_id = start_ms - BOOT_AHEAD_MS
         return [((vehicle_ids[v], boot_id), int(self._seq[s])) for s, v in self.pairs.items()]
-
-    @staticmethod
-    def boot_id(start_ms: int) -> int:
-        """The boot id of all clones of a run."""
-        return start_ms - BOOT_AHEAD_MS

@@ -20,15 +20,12 @@ DUPLICATE = FATES.index("duplicate")
 CLOCK_AHEAD, CLOCK_UNSET = FATES.index("clock_ahead"), FATES.index("clock_unset")
 _FATE_NAMES = (*FATES, "plain")
 _HELD_BACK = np.array([FATES.index(held) for held in ("late", "late_beyond", "disorder")])
-CLOCK_2036_MS = 2_085_978_496_000
-"""The day the 32-bit seconds of NTP roll over."""
+CLOCK_2036_MS = 2_085_978_496_000  # the day the 32-bit seconds of NTP roll over
 CLOCK_1970_MS = 0
 HUGE_BYTES = 10_000_000
-HUGE_EVERY = 500
-"""One poison message in so many is of HUGE_BYTES."""
+HUGE_EVERY = 500  # one poison message in so many is of HUGE_BYTES
 NEST_DEPTH = 200
-UP_MS = 60_000
-"""A device with such a clock has been up so long when the run begins."""
+UP_MS = 60_000  # a device with such a clock has been up so long when the run begins
 
 
 class Fates:

@@ -44,8 +44,7 @@ class Outages:
         self._set = settings
         self._rng = rng
         self.offline: Bools = np.zeros(n, dtype=np.bool_)
-        self.some = False
-        """Whether anybody is offline."""
+        self.some = False  # whether anybody is offline
         self.begun = 0
         self._begin_ms = self._first(n, span_ms)
         self._end_ms: Floats = np.full(n, -np.inf)

@@ -15,7 +15,7 @@ from edge_simulator.geo import Bools, Floats, Ints
 from edge_simulator.scenario import Scenario
 from edge_simulator.telemetry.outbox import Device, Outgoing, Sequences
 from edge_simulator.wireless import link
-from edge_simulator.wireless.devices import Clocks, Clones
+from edge_simulator.wireless.devices import BOOT_AHEAD_MS, Clocks, Clones
 from edge_simulator.wireless.outage import Outages, PastOutage, Store
 
 Truth = dict[str, Any]
@@ -36,7 +36,7 @@ class Radio:
         self._counts = counts
         self._share = sc.link.clone_share
         away, ticking, self._doubles = rng.spawn(3)
-        self._outages = Outages(sc.link, away, sc.vehicles, sc.span_ms) if sc.link.has_outages else None
+        self._outages = Outages(sc.link, away, sc.vehicles, sc.span_ms)
         self.sequences = Sequences()
         self._store = Store(sc.link, self._restamp, lambda item: self.sequences.dropped(item.payload))
         self.clocks = Clocks(sc.link, ticking, sc.vehicles)
@@ -55,13 +55,11 @@ class Radio:
         if self._clones is None:
             self._begin(start_ms, lat, lon)
         if not self.clocks.right:
-            for vehicle in self.clocks.start(on, self._now_ms).tolist():
-                until_ms = self.clocks.fix_ms(vehicle)
+            for vehicle, until_ms in self.clocks.start(on, self._now_ms).items():
                 self._report("clock", vehicle, self._now_ms, until_ms, {"cause": "not_set"})
-        if self._outages is not None:
-            back, ended = self._outages.step(self._now_ms, lat, lon)
-            self._store.link_back(back, slot_ms)
-            self._report_outages(ended)
+        back, ended = self._outages.step(self._now_ms, lat, lon)
+        self._store.link_back(back, slot_ms)
+        self._report_outages(ended)
 
     def _begin(self, start_ms: int, lat: Floats, lon: Floats) -> None:
         self._start_ms = start_ms
@@ -69,14 +67,14 @@ class Radio:
         self._counts["cloned_vehicles"] = len(self._clones.pairs)
         self._counts["free_clocks"] = int(self.clocks.free.sum())
         for source, victim in self._clones.pairs.items():
-            details = {"boot_id": Clones.boot_id(start_ms), "moves_like": self._ids[source]}
+            details = {"boot_id": start_ms - BOOT_AHEAD_MS, "moves_like": self._ids[source]}
             self._report("clone", victim, 0, None, details)
         for vehicle, details in self.clocks.worst().items():
             self._report("clock", vehicle, 0, None, {"cause": "free_running", **details})
 
     def fates(self, rows: Ints, fate: Ints, delay: Ints) -> tuple[Ints, Ints]:
         """Fates and delays of frames; without a link nothing on the air befalls them: they are stored."""
-        if self._outages is None or not self._outages.some:
+        if not self._outages.some:
             return fate, delay
         by_device = (fate == link.CLOCK_AHEAD) | (fate == link.CLOCK_UNSET)
         spared = self._outages.offline[rows] & ~by_device
@@ -88,10 +86,8 @@ class Radio:
             return t0, due
         start, now = self._start_ms, self._now_ms
         self._counts["clock_boot"] += int(self.clocks.unset(rows, now).sum())
-        return (
-            self.clocks.read(rows, t0 - start, now, start),
-            self.clocks.read(rows, due - start, now, start),
-        )
+        first, sent = (self.clocks.read(rows, at - start, now, start) for at in (t0, due))
+        return first, sent
 
     def clones(self, rows: Ints, payloads: Sequence[bytes], room: int | None) -> list[tuple[int, int, bytes]]:
         """Place in ``rows``, victim and frame of each clone reporting with them; at most ``room``."""
@@ -108,7 +104,7 @@ class Radio:
 
     def through(self, due: list[Outgoing], until_ms: int) -> list[Outgoing]:
         """Of the messages due before ``until_ms`` those that leave, and what is uploaded by then."""
-        if self._outages is None:
+        if not self._outages.begun:
             return due
         if self._outages.some:
             due = self._kept_back(due, self._outages.offline)
@@ -133,7 +129,7 @@ class Radio:
         return free
 
     def _recount(self) -> None:
-        self._counts["outages"] = self._outages.begun if self._outages is not None else 0
+        self._counts["outages"] = self._outages.begun
         self._counts["stored_on_board"] = self._store.stored
         self._counts["dropped_on_board"] = self._store.dropped
 
@@ -149,7 +145,7 @@ class Radio:
 
     def flush(self, now_ms: int) -> list[Outgoing]:
         """End all outages and hand out what is still on board: the end of a run."""
-        if self._outages is None:
+        if not self._outages.begun:
             return []
         _, ended = self._outages.close(now_ms - self._start_ms)
         self._report_outages(ended)

@@ -51,26 +51,20 @@ class LinkShares(BaseModel):
     lost: Share = 0.0
     clock_ahead: Share = 0.0
     clock_unset: Share = 0.0
-    poison: Share = 0.0
-    """Share of messages added that nobody can understand; not part of the frames."""
+    poison: Share = 0.0  # share of messages added that nobody can understand; not part of the frames
 
     outage_share: Share = 0.0
     """Share of vehicles that lose the link, again and again (once with ``outage_at_s``)."""
     outage_at_s: Amount | None = None
     """When all of them lose it, after the run's start; None: each at its own times."""
-    outage_gap_s: Positive = 600.0
-    """Mean time from the end of a vehicle's outage to its next one."""
-    outage_median_s: Positive = 45.0
-    """Median length of an outage, log-normal ..."""
-    outage_spread: Amount = 0.8
-    """... with this standard deviation of its logarithm."""
+    outage_gap_s: Positive = 600.0  # mean time from the end of a vehicle's outage to its next one
+    outage_median_s: Positive = 45.0  # median length of an outage, log-normal ...
+    outage_spread: Amount = 0.8  # ... with this standard deviation of its logarithm.
     outage_min_s: Amount = 0.0
-    outage_max_s: float = 0.0
-    """More than 0: lengths are drawn evenly from ``outage_min_s`` to this instead."""
+    outage_max_s: float = 0.0  # more than 0: lengths are drawn evenly from ``outage_min_s`` to this instead
     dead_zone_lat_deg: float = 0.0
     dead_zone_lon_deg: float = 0.0
-    dead_zone_radius_m: Amount = 0.0
-    """More than 0: no vehicle has a link within this of the point."""
+    dead_zone_radius_m: Amount = 0.0  # more than 0: no vehicle has a link within this of the point
     dead_zone_from_s: Amount = 0.0
     dead_zone_to_s: float = math.inf
 
@@ -78,31 +72,24 @@ class LinkShares(BaseModel):
     """Frames a vehicle keeps while it has no link."""
     store_bytes: Annotated[int, AfterValidator(_amount)] = 0
     """Bytes it keeps at most; 0: only the frames count."""
-    store_age_s: Positive = 86_400.0
-    """What is older is dropped."""
-    store_full: Which = "oldest"
-    """Which frame goes when the store is full."""
+    store_age_s: Positive = 86_400.0  # what is older is dropped
+    store_full: Which = "oldest"  # which frame goes when the store is full
     upload_rate: Positive = 20.0
     """Stored frames a second that a vehicle sends beside its live ones, once the link is back."""
     upload_order: Which = "oldest"
 
-    clock_offset_s: Amount = 0.0
-    """Standard deviation of the error of a clock that runs free."""
-    clock_drift_ppm: Amount = 0.0
-    """Standard deviation of every clock's rate."""
+    clock_offset_s: Amount = 0.0  # standard deviation of the error of a clock that runs free
+    clock_drift_ppm: Amount = 0.0  # standard deviation of every clock's rate
     clock_far_share: Share = 0.0
     """Share of the free clocks that are off by ``clock_far_s`` and ``clock_far_ppm`` instead."""
     clock_far_s: Amount = 180.0
     clock_far_ppm: Amount = 200.0
-    gnss_sync: Share = 0.8
-    """Share of devices that set their clock by GNSS time; the others run free."""
-    clock_boot_share: Share = 0.0
-    """Share of starts after which the clock says 1970 until the first fix."""
+    gnss_sync: Share = 0.8  # share of devices that set their clock by GNSS time; the others run free
+    clock_boot_share: Share = 0.0  # share of starts after which the clock says 1970 until the first fix
     clock_fix_min_s: Amount = 5.0
     clock_fix_max_s: float = 60.0
 
-    clone_share: Share = 0.0
-    """Share of vehicles whose identity a second device uses, elsewhere."""
+    clone_share: Share = 0.0  # share of vehicles whose identity a second device uses, elsewhere
 
     @model_validator(mode="after")
     def _together(self) -> Self:
@@ -129,11 +116,6 @@ class LinkShares(BaseModel):
             self.late, self.late_beyond, self.duplicate, self.disorder, self.lost,
             self.clock_ahead, self.clock_unset,
         )  # fmt: skip
-
-    @property
-    def has_outages(self) -> bool:
-        """Whether any vehicle can lose its link."""
-        return self.outage_share > 0 or self.dead_zone_radius_m > 0
 
     @property
     def has_clock_errors(self) -> bool:

@@ -17,6 +17,7 @@ from dashboard.queries import Connection
 from infra.stack.stack import Stack
 from stream_jobs.app.database import Database as JobDatabase
 from tests import support_rows
+from tests.integration.broker_support import Broker, a_broker
 from tests.integration.browser_support import Visit, chromium, desk, visit
 from tests.integration.dashboard_support import Known, Site, open_site, reading
 from tests.support import Lane, open_lane
@@ -82,3 +83,10 @@ def database(lane: Lane) -> Iterator[JobDatabase]:
     opened = JobDatabase(lane.endpoints.db_ingest_url, "test", threading.Event())
     yield opened
     opened.close()
+
+
+@pytest.fixture(scope="module")
+def broker(clean_environment: None) -> Iterator[Broker]:
+    """A broker of the module's own, with a home for the commands that use it."""
+    with a_broker() as made:
+        yield made

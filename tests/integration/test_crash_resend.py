@@ -13,17 +13,11 @@ from edge_simulator.edr import crash_store
 from infra.contract import messages
 from infra.contract.messages import join_crash
 from load_tests.drills.link import Link
-from tests.integration.broker_support import Broker, Listener, a_broker
+from tests.integration.broker_support import Broker, Listener
 from tests.support import eventually
 
 pytestmark = pytest.mark.integration
 CRASHING = ("simulate", "-c", "20", "--fault", "crash=1", "--seed", "5", "--crash-chunk-bytes", "2048")
-
-
-@pytest.fixture(scope="module")
-def broker(clean_environment: None) -> Iterator[Broker]:
-    with a_broker() as made:
-        yield made
 
 
 @pytest.fixture

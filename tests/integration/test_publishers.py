@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Iterator
 
 import pytest
 
@@ -14,18 +13,12 @@ from edge_simulator.sending.publishing import MAX_PER_CONNECTION, Message, Publi
 from infra.clients.mqtt_broker import MqttBroker
 from infra.contract.errors import ServiceError
 from load_tests.drills.link import Link
-from tests.integration.broker_support import ROOT, Broker, Listener, a_broker
+from tests.integration.broker_support import ROOT, Broker, Listener
 from tests.support import eventually
 
 pytestmark = pytest.mark.integration
 
 Client = type[PahoPublisher] | type[LeanPublisher]
-
-
-@pytest.fixture(scope="module")
-def broker(clean_environment: None) -> Iterator[Broker]:
-    with a_broker() as made:
-        yield made
 
 
 @pytest.fixture(params=[PahoPublisher, LeanPublisher], ids=["paho", "lean"])

@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import orjson
 import pytest
 
-from tests.integration.broker_support import Broker, Listener, a_broker
+from tests.integration.broker_support import Broker, Listener
 from tests.support import eventually
 
 pytestmark = pytest.mark.integration
-
-
-@pytest.fixture(scope="module")
-def broker(clean_environment: None) -> Iterator[Broker]:
-    with a_broker() as made:
-        yield made
 
 
 def test_stages_bring_vehicles_on_line_with_births_and_let_them_leave(broker: Broker, tmp_path: Path) -> None:

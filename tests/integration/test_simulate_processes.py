@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import orjson
@@ -13,16 +12,10 @@ import pytest
 
 from infra.settings.settings import load
 from infra.stack.stack import ensure_keys
-from tests.integration.broker_support import Broker, Listener, a_broker
+from tests.integration.broker_support import Broker, Listener
 from tests.support import eventually, odograph_command
 
 pytestmark = pytest.mark.integration
-
-
-@pytest.fixture(scope="module")
-def broker(clean_environment: None) -> Iterator[Broker]:
-    with a_broker() as made:
-        yield made
 
 
 def children(pid: int) -> list[int]:

@@ -9,7 +9,6 @@ import os
 import signal
 import socket
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import orjson
@@ -18,34 +17,19 @@ import pytest
 from infra.contract import frame, messages
 from infra.settings.settings import load
 from infra.stack.stack import ensure_keys
-from tests.integration.broker_support import Broker, Listener, a_broker
+from tests.integration.broker_support import Broker, Listener
 from tests.support import eventually, odograph_command
 
 pytestmark = pytest.mark.integration
 CLIENTS = ("paho", "lean")
 
 
-@pytest.fixture(scope="module")
-def broker(clean_environment: None) -> Iterator[Broker]:
-    with a_broker() as made:
-        yield made
-
-
 def test_every_frame_is_acknowledged_and_received_in_each_vehicles_order(broker: Broker) -> None:
     with Listener("plain").listening(broker.port) as listener:
         summary = broker.run(
-            "simulate",
-            "-c",
-            "50",
-            "--rate",
-            "250",
-            "--duration",
-            "4s",
-            "--connections",
-            "3",
-            "--fault",
-            "crash=2",
-        )
+            "simulate", "-c", "50", "--rate", "250", "--duration", "4s", "--connections", "3",
+            "--fault", "crash=2",
+        )  # fmt: skip
         assert summary["finished"] is True
         assert summary["generated"] == summary["sent"] == summary["acked"] == 1000
         eventually(lambda: len(listener.channel("telemetry", summary["boot_id"])) == 1000, 60, "1000 frames")

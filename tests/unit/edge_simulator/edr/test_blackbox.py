@@ -62,7 +62,7 @@ class Bench:
         """An impact in the next step."""
         which = self.vehicle if vehicle is None else vehicle
         fault = Fault("crash", which, self.now_ms + 100, 1.0, details, self.now_ms + 100)
-        self.step(1, Burst(fault, self.now_ms + 100, felt.long, felt.lat, felt.kind))
+        self.step(1, Burst(fault, self.now_ms + 100, felt))
 
     def records(self) -> list[dict[str, Any]]:
         return [decode_crash(payload) for sealed in self.sealed for payload in sealed.payloads]

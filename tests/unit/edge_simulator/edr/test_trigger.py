@@ -91,7 +91,6 @@ def test_a_deployment_alone_triggers_below_8_kmh() -> None:
     finding = judged(stone.long, stone.lat)
     assert finding.deployed_ms == {"pretensioner": 29}
     assert finding.long.max_kmh == -7
-    assert finding.trigger_ms == finding.zero_ms + 29
     assert trigger.events(stone.long, stone.lat, spent={"pretensioner"}) == []
 
 

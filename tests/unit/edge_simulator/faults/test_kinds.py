@@ -138,10 +138,7 @@ def test_a_sticking_caliper_costs_fuel_and_warms_its_own_tyre_only(ill: Drive, w
     assert warmer.pop(wheel) > 15
     assert set(warmer.values()) == {0.0}
     burnt, usual = ill["fuel_rate_lph"][:, i].sum(), well["fuel_rate_lph"][:, i].sum()
-    spent, plain = (
-        ill["soc_pct"][0, i] - ill["soc_pct"][-1, i],
-        well["soc_pct"][0, i] - well["soc_pct"][-1, i],
-    )
+    spent, plain = (drive["soc_pct"][0, i] - drive["soc_pct"][-1, i] for drive in (ill, well))
     assert 1.02 < (spent / plain if ill.machine.electric[i] else burnt / usual) < 1.6
 
 

@@ -10,15 +10,10 @@ from edge_simulator.sending import mqtt_packets as packets
 @pytest.mark.parametrize(
     ("count", "wanted"),
     [
-        (0, "00"),
-        (127, "7f"),
-        (128, "8001"),
-        (16_383, "ff7f"),
-        (16_384, "808001"),
-        (2_097_152, "80808001"),
-        (268_435_455, "ffffff7f"),
+        (0, "00"), (127, "7f"), (128, "8001"), (16_383, "ff7f"), (16_384, "808001"),
+        (2_097_152, "80808001"), (268_435_455, "ffffff7f"),
     ],
-)
+)  # fmt: skip
 def test_lengths_are_written_seven_bits_a_byte(count: int, wanted: str) -> None:
     assert packets.remaining_length(count).hex() == wanted
 
