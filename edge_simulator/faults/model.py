@@ -124,16 +124,12 @@ Seen = Callable[[Scene, Fault, float], bool]
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of fault: data first, then the functions that make it work, then what people read."""
+    """A kind of fault, and the functions that make it work; what people read of it is the README's table."""
 
     name: str
     needs: Needs
     takes_s: Span  # from onset to full effect, drawn from this span
     draw: Draw  # the fault's details from its severity
-    changes: str
-    law: str
-    severity: str
-    rule: str
     apply: Apply | None = None
     mend: Mend | None = None  # what a repair does beyond taking the cause away
     lasts_s: Span | None = None

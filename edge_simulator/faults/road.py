@@ -80,32 +80,13 @@ def _collide(scene: Scene, fault: Fault, rng: np.random.Generator) -> pulse.Puls
 
 
 KINDS = (
-    Kind(
-        "crash", "any", (0, 0), _crash, on_road=True, for_good=True,
-        changes="speed, at once; the wreck stays",
-        law="80-180 ms by type: car to car, barrier, pole",
-        severity="share of the speed that is lost", rule="delta-V >= 8 km/h within 150 ms",
-    ),
-    Kind(
-        "multi_crash", "any", (0, 0), _multi_crash, on_road=True, for_good=True,
-        changes="speed, twice; the wreck stays", law="a second hit after 0.2-0.5 s, with a row of its own",
-        severity="share lost at first, 0.25-0.4; then 0.95 of the rest", rule="events 1 and 2 of one crash",
-    ),
+    Kind("crash", "any", (0, 0), _crash, on_road=True, for_good=True),
+    Kind("multi_crash", "any", (0, 0), _multi_crash, on_road=True, for_good=True),
     Kind(
         "pothole", "any", (0, 0),
-        lambda severity, rng: {
-            "peak_g": spread(2, 6, severity, 1), "width_ms": int(rng.integers(8, 21)),
-        },
-        lasts_s=(0, 0), on_road=True, changes="acceleration for 8-20 ms", law="at once",
-        severity="2-6 g", rule="none may: delta-V < 2 km/h",
+        lambda severity, rng: {"peak_g": spread(2, 6, severity, 1), "width_ms": int(rng.integers(8, 21))},
+        lasts_s=(0, 0), on_road=True,
     ),
-    Kind(
-        "kerb_strike", "any", (0, 0), _kerb, lasts_s=(0, 0), on_road=True, changes="acceleration for 5-12 ms",
-        law="at once", severity="2-6 g", rule="none may: delta-V < 2 km/h",
-    ),
-    Kind(
-        "emergency_braking", "any", (0, 0), _braking, apply=_brake, lasts_s=(3, 3), on_road=True,
-        changes="the driver's braking", law="1.8-3.2 s", severity="6.5-8.8 m/s2 asked for",
-        rule="harsh braking; the recorder must not trigger",
-    ),
+    Kind("kerb_strike", "any", (0, 0), _kerb, lasts_s=(0, 0), on_road=True),
+    Kind("emergency_braking", "any", (0, 0), _braking, apply=_brake, lasts_s=(3, 3), on_road=True),
 )  # fmt: skip
