@@ -25,6 +25,7 @@ def trace(
     The log is read where the archive does not reach yet: seconds of data, a million records at most. Exit 1
     where nothing has the frame.
     """
+    from dataclasses import asdict
     from datetime import timedelta
 
     from infra.contract.errors import ConfigError, ServiceError
@@ -47,4 +48,4 @@ def trace(
             "what the log holds beyond it, no dead letter. Was it sent? See runs/<run>/frames.jsonl "
             "(simulate --log-frames), odograph status for queues, --look-back for older frames"
         )
-    typer.echo(json.dumps(hops.as_json(found), indent=1) if as_json else hops.text(found))
+    typer.echo(json.dumps(asdict(found) | {"found": True}, indent=1) if as_json else hops.text(found))

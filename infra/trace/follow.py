@@ -15,7 +15,7 @@ from infra.contract.topics import KAFKA_TOPICS, kafka_topic
 from infra.settings.settings import Endpoints, Settings
 from infra.stack import query_offsets
 from infra.trace import hops, tables
-from infra.trace.hops import Hop, Trace
+from infra.trace.hops import Trace
 from stream_jobs.archive.manifest import HOUR_MS, archive_of
 from stream_jobs.archive.reader import hours, of_hours
 
@@ -25,7 +25,7 @@ MOST_RECORDS = 1_000_000
 """A stretch of the log is read to its end or to so many records: 5 to 20 s."""
 SAY_EVERY_HOURS = 6
 _SQL = """
-SELECT filename, file_row_number, partition, log_offset, received_ms, boot_id, verdict, value
+SELECT filename, file_row_number, partition, log_offset, received_ms, value
 FROM read_parquet(?, hive_partitioning = false, filename = true, file_row_number = true)
 WHERE vehicle_id = ? AND seq = ? AND (? IS NULL OR boot_id = ?)
 ORDER BY received_ms, log_offset
@@ -44,29 +44,15 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Archived:
-    """A row of the archive and the file it lies in."""
-
-    file: str
-    row: int
-    partition: int
-    offset: int
-    received_ms: int
-    boot_id: int
-    verdict: str
-    value: bytes
-
-
-@dataclass(frozen=True, slots=True)
 class Copy:
-    """One record of the frame: as the log has it, as the archive has it, or both."""
+    """One record of the frame: as the log has it, in the archive's file and row, or both."""
 
     partition: int
     offset: int
     received_ms: int
     value: bytes
     record: Record | None
-    archived: Archived | None
+    archived: str | None
 
 
 @dataclass(slots=True)
@@ -91,22 +77,43 @@ class Follower:
 
     def copies(self, wanted: Wanted, look_back: timedelta) -> list[Copy]:
         """All records of the frame, in the order of the log."""
-        rows = _archived(self.home, wanted, look_back, self.say)
-        topic, partitions = self.topic("telemetry"), _partitions("telemetry")
-        partition = partition_of(wanted.vehicle_id.encode(), partitions)
-        by_offset = {
-            row.offset: Copy(
-                row.partition, row.offset, row.received_ms, row.value,
-                self.log.at(topic, row.partition, row.offset), row,
-            )
-            for row in rows
-        }  # fmt: skip
-        for record in self._find(topic, partition, self._archived_until(topic, partition), wanted):
-            by_offset.setdefault(
-                record.offset,
-                Copy(partition, record.offset, record.received_ms, record.value, record, None),
-            )
+        topic = self.topic("telemetry")
+        by_offset = {}
+        for place, partition, offset, received_ms, value in self._archived(wanted, look_back):
+            record = self.log.at(topic, partition, offset)
+            by_offset[offset] = Copy(partition, offset, received_ms, value, record, place)
+        count = next(t.partitions for t in KAFKA_TOPICS if t.name == "telemetry")
+        partition = partition_of(wanted.vehicle_id.encode(), count)
+        for found in self._find(topic, partition, self._archived_until(topic, partition), wanted):
+            copy = Copy(partition, found.offset, found.received_ms, found.value, found, None)
+            by_offset.setdefault(found.offset, copy)
         return [by_offset[offset] for offset in sorted(by_offset)]
+
+    def _archived(self, wanted: Wanted, look_back: timedelta) -> list[tuple[str, int, int, int, bytes]]:
+        """File and row, partition, offset, receipt and bytes of copies in the archive, oldest first.
+
+        Searched by hour of receipt, the newest first. The hour before the one that has it is looked into
+        too: copies may lie on both sides of a full hour.
+        """
+        archive = archive_of(self.home)
+        oldest_ms = (datetime.now(UTC) - look_back).timestamp() * 1000
+        stored = [hour_ms for hour_ms in reversed(hours(archive)) if hour_ms + HOUR_MS > oldest_ms]
+        found: list[tuple[str, int, int, int, bytes]] = []
+        for number, hour_ms in enumerate(stored):
+            if number and number % SAY_EVERY_HOURS == 0:
+                self.say(f"not in the archive's newest {number} of {len(stored)} hours, going on")
+            before = bool(found)
+            if files := [str(file.path) for file in of_hours(archive, [hour_ms])]:
+                values = [files, wanted.vehicle_id, wanted.seq, wanted.boot_id, wanted.boot_id]
+                with duck.connected() as connection:
+                    rows = connection.execute(_SQL, values).fetchall()
+                found[:0] = [
+                    (f"{Path(file).relative_to(self.home).as_posix()} row {row}", *rest)
+                    for file, row, *rest in rows
+                ]
+            if before:
+                break
+        return found
 
     def _archived_until(self, topic: str, partition: int) -> int:
         """The first offset that the archive does not hold yet."""
@@ -145,48 +152,14 @@ class Follower:
         return found
 
 
-def _partitions(name: str) -> int:
-    return next(topic.partitions for topic in KAFKA_TOPICS if topic.name == name)
-
-
 def matches(value: bytes, wanted: Wanted) -> bool:
     """Whether a payload is the frame wanted. The vehicle is the record's key: it is not compared here."""
-    if b"%d" % wanted.seq not in value:
-        return False
-    return _is(value, wanted)
+    return b"%d" % wanted.seq in value and _is(value, wanted)
 
 
 def _is(value: bytes, wanted: Wanted) -> bool:
     found = identity(value)
     return found is not None and found[1] == wanted.seq and wanted.boot_id in (None, found[0])
-
-
-def _archived(home: Path, wanted: Wanted, look_back: timedelta, say: Say) -> list[Archived]:
-    """Copies of the frame in the archive, oldest first: hour by hour of receipt, the newest first.
-
-    The hour before the one that has it is looked into too: copies may lie on both sides of a full hour.
-    """
-    oldest_ms = (datetime.now(UTC) - look_back).timestamp() * 1000
-    stored = [hour_ms for hour_ms in reversed(hours(archive_of(home))) if hour_ms + HOUR_MS > oldest_ms]
-    found: list[Archived] = []
-    for number, hour_ms in enumerate(stored):
-        if number and number % SAY_EVERY_HOURS == 0:
-            say(f"not in the archive's newest {number} of {len(stored)} hours, going on")
-        before = bool(found)
-        found = _in_hour(hour_ms, home, wanted) + found
-        if before:
-            break
-    return found
-
-
-def _in_hour(hour_ms: int, home: Path, wanted: Wanted) -> list[Archived]:
-    files = [str(file.path) for file in of_hours(archive_of(home), [hour_ms])]
-    if not files:
-        return []
-    values = [files, wanted.vehicle_id, wanted.seq, wanted.boot_id, wanted.boot_id]
-    with duck.connected() as connection:
-        rows = connection.execute(_SQL, values).fetchall()
-    return [Archived(Path(file).relative_to(home).as_posix(), *rest) for file, *rest in rows]
 
 
 def follow(settings: Settings, endpoints: Endpoints, wanted: Wanted, look_back: timedelta, say: Say) -> Trace:
@@ -204,23 +177,15 @@ def follow(settings: Settings, endpoints: Endpoints, wanted: Wanted, look_back: 
             copies = [c for c in copies if _is(c.value, wanted)]
             dead = [r for r in dead if _is(r.value, wanted)]
         judged = hops.verdict_of(copies[0].value, copies[0].received_ms, settings) if copies else None
-        found = _hops(follower, wanted, copies, dead, judged)
+        payload = copies[0].value if copies else dead[0].value if dead else b""
+        found = hops.on_board(payload)
+        for number, copy in enumerate(copies, 1):
+            found += hops.in_log(follower.topic("telemetry"), copy, number)
+        found += [hops.dead_letter(record) for record in dead]
+        if copies:
+            found += hops.in_queries(follower, copies[0], judged)
+            found += hops.in_tables(follower, wanted, copies, judged)
     return Trace(wanted.vehicle_id, wanted.boot_id, wanted.seq, judged, len(copies), len(dead), found, notes)
-
-
-def _hops(
-    follower: Follower, wanted: Wanted, copies: Sequence[Copy], dead: Sequence[Record], judged: str | None
-) -> list[Hop]:
-    payload = copies[0].value if copies else dead[0].value if dead else b""
-    found = hops.on_board(payload)
-    for number, copy in enumerate(copies, 1):
-        found += hops.in_log(follower.topic("telemetry"), copy, number)
-    found += [hops.dead_letter(record) for record in dead]
-    if not copies:
-        return found
-    found += hops.in_queries(follower, copies[0], judged)
-    found += hops.in_tables(follower, wanted, copies, judged)
-    return found
 
 
 def _boots(copies: Sequence[Copy], dead: Sequence[Record]) -> list[int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -52,11 +52,6 @@ class Trace:
     def found(self) -> bool:
         """Whether it was met anywhere."""
         return bool(self.copies or self.dead)
-
-
-def as_json(trace: Trace) -> dict[str, Any]:
-    """For machines."""
-    return asdict(trace) | {"found": trace.found}
 
 
 def text(trace: Trace) -> str:
@@ -125,10 +120,7 @@ def in_log(topic: str, copy: Copy, number: int) -> list[Hop]:
         kept = Hop(f"stored{which}", "gone", f"{place}; retention has taken it, the archive has it")
         return [Hop(f"received{which}", "done", "by the bridge", copy.received_ms), kept]
     by = f"by the bridge from {copy.record.headers.get(HEADER_MQTT_TOPIC, 'an unknown topic')}"
-    return [
-        Hop(f"received{which}", "done", by, copy.received_ms),
-        Hop(f"stored{which}", "done", place),
-    ]
+    return [Hop(f"received{which}", "done", by, copy.received_ms), Hop(f"stored{which}", "done", place)]
 
 
 def dead_letter(record: Record) -> Hop:
@@ -161,7 +153,12 @@ def in_queries(follower: Follower, copy: Copy, judged: str | None) -> list[Hop]:
 
 def in_tables(follower: Follower, wanted: Wanted, copies: Sequence[Copy], judged: str | None) -> list[Hop]:
     """Archive, lists of what was late or kept from the windows, windows, alerts, newest state."""
-    hops = [_archived(copy) for copy in copies]
+    hops = [
+        Hop("archived", "done", copy.archived)
+        if copy.archived
+        else Hop("archived", "not yet", f"offset {copy.offset} is in no file")
+        for copy in copies
+    ]
     for copy in copies:
         hops += _listed(follower, copy)
     message = orjson.loads(copies[0].value) if judged != UNREADABLE else None
@@ -180,22 +177,16 @@ def in_tables(follower: Follower, wanted: Wanted, copies: Sequence[Copy], judged
     return [*hops, *_latest(follower, wanted, last)] if judged == OK else hops
 
 
-def _archived(copy: Copy) -> Hop:
-    if copy.archived is None:
-        return Hop("archived", "not yet", f"offset {copy.offset} is in no file")
-    return Hop("archived", "done", f"{copy.archived.file} row {copy.archived.row}")
-
-
 def _listed(follower: Follower, copy: Copy) -> list[Hop]:
     topic, database = follower.topic("telemetry"), follower.database
     hops = []
-    late = tables.late(database, topic, copy.partition, copy.offset)
+    late = tables.one(database, tables.LATE, topic, copy.partition, copy.offset)
     if late is not None:
         repaired = late["repaired_at"]
         hops.append(Hop("listed as late", "done", f"offset {copy.offset} in late_frame"))
         detail = "its windows are restated from the archive"
         hops.append(Hop("repaired", "done" if repaired else "not yet", detail, _ms(repaired)))
-    kept = tables.quarantined(database, topic, copy.partition, copy.offset)
+    kept = tables.one(database, tables.QUARANTINED, topic, copy.partition, copy.offset)
     if kept is not None:
         hops.append(
             Hop("quarantined", "done", f"{kept['verdict']}, offset {copy.offset} in quarantined_frame")
@@ -223,7 +214,7 @@ def _windows(follower: Follower, wanted: Wanted, message: dict[str, Any]) -> lis
 
 
 def _latest(follower: Follower, wanted: Wanted, last_ms: int) -> list[Hop]:
-    row = tables.latest(follower.database, wanted.vehicle_id)
+    row = tables.one(follower.database, tables.LATEST, wanted.vehicle_id)
     if row is None or (_ms(row["event_time"]) or 0) < last_ms:
         return [Hop("on the map", "not yet", "vehicle_latest is older")]
     if _ms(row["event_time"]) == last_ms:
