@@ -271,8 +271,7 @@ def ledger_text(ledger: Ledger) -> str:
         ),
         ("residual", ledger.residual, _verdict(ledger)),
     ]
-    lines = [f"{name:>12} {figure:>12,}   {meaning}" for name, figure, meaning in rows]
-    return "\n".join(lines)
+    return "\n".join(f"{name:>12} {figure:>12,}   {meaning}" for name, figure, meaning in rows)
 
 
 def _verdict(ledger: Ledger) -> str:

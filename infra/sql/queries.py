@@ -1,10 +1,10 @@
-"""The few figures that the command line asks of the database."""
+"""Short reads and writes of commands and tasks; each opens its own connection and raises ServiceError."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -14,78 +14,44 @@ from infra.clients.db import connected
 from infra.contract.errors import ServiceError
 from infra.sql.migrate import license_of
 
-_PULSE = """
+_PULSE: Final = """
 SELECT l.frames_counted, l.records_late, f.lag_records,
        extract(epoch FROM now() - f.watermark)::double precision AS watermark_lag_s,
        (SELECT count(*) FROM serving.alert WHERE active) AS alerts_active,
        (SELECT count(*) FROM serving.fleet_latest WHERE state <> 'silent') AS vehicles_reporting
 FROM serving.ledger l, serving.freshness f
 """
-_ROADS = """
+_ROADS: Final = """
 INSERT INTO odograph.road_edge (network, edge_id, road_class, speed_limit_kmh, length_m, path)
 VALUES (%s, %s, %s, %s, %s, %s)
 """
-
-_NETWORK = """
+_NETWORK: Final = """
 INSERT INTO odograph.road_network (network) VALUES (%s) ON CONFLICT (network) DO UPDATE SET loaded_at = now()
 """
-
-RoadRow = tuple[int, str, float, float, list[tuple[float, float]]]
-"""Edge id, class, limit [km/h], length [m], path [(lat, lon)] in degrees."""
-
-
-def ledger(url: str) -> dict[str, int]:
-    """The row of serving.ledger; raises ServiceError."""
-    return _one(url, "SELECT * FROM serving.ledger")
-
-
-def dead_frames(url: str) -> list[tuple[str, str, int, int]]:
-    """Frames known to lie in dead letters: digest, vehicle id, boot id, seq. Raises ServiceError."""
-    with connected(url) as connection:
-        query = "SELECT digest, vehicle_id, boot_id, seq FROM serving.dead_frame"
-        return [(str(d), str(v), int(b), int(s)) for d, v, b, s in connection.execute(query)]
-
-
-def pulse(url: str) -> dict[str, Any]:
-    """One row of live figures: frames counted, late, lag, watermark lag, alerts, vehicles reporting.
-
-    Raises ServiceError.
-    """
-    return _one(url, _PULSE)
-
-
-def store_roads(url: str, network: str, rows: Iterable[RoadRow]) -> int:
-    """Write a road network's edges, replacing those of the same name; how many. Raises ServiceError."""
-    values = [
-        (network, edge_id, road_class, limit, length_m, json.dumps([[lon, lat] for lat, lon in path]))
-        for edge_id, road_class, limit, length_m, path in rows
-    ]
-    with connected(url) as connection, connection.cursor() as cursor:
-        cursor.execute(_NETWORK, (network,))
-        cursor.execute("DELETE FROM odograph.road_edge WHERE network = %s", (network,))
-        cursor.executemany(_ROADS, values)
-    return len(values)
-
-
-def _one(url: str, query: str) -> dict[str, Any]:
-    with connected(url, row_factory=dict_row) as connection:
-        row: dict[str, Any] | None = connection.execute(query).fetchone()
-    if row is None:
-        raise ServiceError("database: a view with one row has none")
-    return row
-
-
-_ASK = """
+_ASK: Final = """
 INSERT INTO odograph.reinjection
     (partition, log_offset, digest, kafka_topic, vehicle_id, boot_id, seq, asked_at)
 VALUES (%s, %s, %s, %s, %s, %s, %s, now())
 ON CONFLICT (partition, log_offset, digest) DO UPDATE SET asked_at = excluded.asked_at
 """
-_DONE = """
+_DONE: Final = """
 UPDATE odograph.reinjection SET reinjected_at = now()
 WHERE partition = %s AND log_offset = %s AND digest = %s
 """
-_STORED = "SELECT log_offset, digest FROM serving.reinjection WHERE reinjected_at IS NOT NULL"
+_STORED: Final = "SELECT log_offset, digest FROM serving.reinjection WHERE reinjected_at IS NOT NULL"
+AGGREGATES: Final = ("odograph.vehicle_minute_continuous", "odograph.vehicle_hour_continuous")
+"""TimescaleDB's own, where its license has them. Hours are made of minutes: in this order."""
+PIECE: Final = timedelta(days=1)
+_SPAN: Final = """
+SELECT greatest(date_trunc('hour', %(since)s::timestamptz), dropped_before),
+       least(date_trunc('hour', %(until)s::timestamptz) + INTERVAL '1 hour', date_trunc('hour', now()))
+FROM odograph.retention WHERE table_name = 'vehicle_window'
+"""
+"""Whole hours of windows that are still there: a refresh over dropped ones deletes their aggregates."""
+REFRESH: Final = "CALL refresh_continuous_aggregate(%s::regclass, %s::timestamptz, %s::timestamptz)"
+
+RoadRow = tuple[int, str, float, float, list[tuple[float, float]]]
+"""Edge id, class, limit [km/h], length [m], path [(lat, lon)] in degrees."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,46 +67,70 @@ class Reinjected:
     seq: int
 
 
-def ask(url: str, letters: Sequence[Reinjected]) -> None:
-    """Note what is about to be sent in; again is fine. Raises ServiceError."""
-    rows = [
-        (x.partition, x.log_offset, x.digest, x.kafka_topic, x.vehicle_id, x.boot_id, x.seq) for x in letters
+def ledger(url: str) -> dict[str, int]:
+    """The row of serving.ledger."""
+    return _one(url, "SELECT * FROM serving.ledger")
+
+
+def pulse(url: str) -> dict[str, Any]:
+    """One row of live figures: frames counted, late, lag, watermark lag, alerts, vehicles reporting."""
+    return _one(url, _PULSE)
+
+
+def _one(url: str, query: str) -> dict[str, Any]:
+    with connected(url, row_factory=dict_row) as connection:
+        row: dict[str, Any] | None = connection.execute(query.encode()).fetchone()
+    if row is None:
+        raise ServiceError("database: a view with one row has none")
+    return row
+
+
+def dead_frames(url: str) -> list[tuple[str, str, int, int]]:
+    """Frames known to lie in dead letters: digest, vehicle id, boot id, seq."""
+    with connected(url) as connection:
+        query = "SELECT digest, vehicle_id, boot_id, seq FROM serving.dead_frame"
+        return [(str(d), str(v), int(b), int(s)) for d, v, b, s in connection.execute(query)]
+
+
+def store_roads(url: str, network: str, rows: Iterable[RoadRow]) -> int:
+    """Write a road network's edges, replacing those of the same name; how many."""
+    values = [
+        (network, edge_id, road_class, limit, length_m, json.dumps([[lon, lat] for lat, lon in path]))
+        for edge_id, road_class, limit, length_m, path in rows
     ]
-    _write(url, _ASK, rows)
+    with connected(url) as connection, connection.cursor() as cursor:
+        cursor.execute(_NETWORK, (network,))
+        cursor.execute("DELETE FROM odograph.road_edge WHERE network = %s", (network,))
+        cursor.executemany(_ROADS, values)
+    return len(values)
+
+
+def ask(url: str, letters: Sequence[Reinjected]) -> None:
+    """Note which dead letters are about to be sent in; again is fine."""
+    _write(url, _ASK, [astuple(letter) for letter in letters])
 
 
 def done(url: str, letters: Sequence[Reinjected]) -> None:
-    """Note that Kafka has them. Raises ServiceError."""
+    """Note that Kafka has them."""
     _write(url, _DONE, [(x.partition, x.log_offset, x.digest) for x in letters])
-
-
-def stored(url: str) -> set[tuple[int, str]]:
-    """Offset and digest of every letter that was sent in and reported stored. Raises ServiceError."""
-    with connected(url) as connection:
-        return {(int(offset), str(digest)) for offset, digest in connection.execute(_STORED)}
 
 
 def _write(url: str, statement: str, rows: Sequence[tuple[object, ...]]) -> None:
     with connected(url) as connection, connection.cursor() as cursor:
-        cursor.executemany(statement, rows)
+        cursor.executemany(statement.encode(), rows)
 
 
-AGGREGATES: Final = ("odograph.vehicle_minute_continuous", "odograph.vehicle_hour_continuous")
-"""Hours are made of minutes: in this order."""
-PIECE: Final = timedelta(days=1)
-_SPAN: Final = """
-SELECT greatest(date_trunc('hour', %(since)s::timestamptz), dropped_before),
-       least(date_trunc('hour', %(until)s::timestamptz) + INTERVAL '1 hour', date_trunc('hour', now()))
-FROM odograph.retention WHERE table_name = 'vehicle_window'
-"""
-"""Whole hours of windows that are still there: a refresh over dropped ones deletes their aggregates."""
-REFRESH: Final = "CALL refresh_continuous_aggregate(%s::regclass, %s::timestamptz, %s::timestamptz)"
+def stored(url: str) -> set[tuple[int, str]]:
+    """Offset and digest of every letter that was sent in and reported stored."""
+    with connected(url) as connection:
+        return {(int(offset), str(digest)) for offset, digest in connection.execute(_STORED)}
 
 
 def refresh(owner_url: str, since: datetime, until: datetime, piece_s: float) -> int:
-    """Make the aggregates of the span anew, a day at a time in at most ``piece_s`` each; days made.
+    """Make the continuous aggregates of the span anew, a day at a time, each in ``piece_s`` at most; days made.
 
-    Only the owner of the tables may. Changes nothing in the Apache edition; raises ServiceError.
+    Their policies look back less than a day: what is restated further back needs this. Only the owner of the
+    tables may. Changes nothing in the Apache edition.
     """
     with connected(
         owner_url, "database: continuous aggregates", autocommit=True, application_name="odograph-continuous",

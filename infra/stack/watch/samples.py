@@ -1,33 +1,38 @@
-"""From two readings of a part to a sample: what came in between. Pure."""
+"""What a part's metrics say of it, and what came in between two readings of it. Pure.
+
+``passed`` and ``errors`` are counters since the part's start; ``saturation`` is the share of what it can hold
+or do, 1: full. What a part does not publish is None, never 0.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from prometheus_client.parser import text_string_to_metric_families
 
 from infra.settings.settings import Settings
 from infra.stack.mosquitto import BrokerFigures
 
+Ends = Mapping[int, int]
+"""Next offset by partition."""
+REASON_CHARS: Final = 500
+
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Of one part at one moment."""
+    """Of one part at one moment; ``rate_per_s`` where it publishes a rate and no counter."""
 
     passed: float | None = None
     errors: float | None = None
     lag: float | None = None
     saturation: float | None = None
     rate_per_s: float | None = None
-    """Where the part tells a rate and no counter."""
 
 
-TASK_FAILURES: Final = "odograph_maintenance_task_failures_total"
 NOTHING: Final = Figures()
-"""Of a part that tells nothing."""
 
 
 class Metrics:
@@ -40,113 +45,87 @@ class Metrics:
                 self._samples[sample.name].append((sample.labels, sample.value))
 
     def total(self, *names: str) -> float | None:
-        """The sum over all labels; None where none of the names is told."""
-        told = [value for name in names for _, value in self._samples.get(name, ())]
-        return sum(told) if told else None
+        """The sum over all labels; None where none of the names is published."""
+        found = [value for name in names for _, value in self._samples.get(name, ())]
+        return sum(found) if found else None
 
     def by(self, name: str, label: str) -> dict[str, float]:
         """Values by the value of one label."""
         return {labels[label]: value for labels, value in self._samples.get(name, ()) if label in labels}
 
 
-def bridge(told: Metrics, settings: Settings) -> Figures:
-    """Messages; how full the way between MQTT and Kafka is."""
-    own = "odograph_bridge_"
-    held, held_bytes = told.total(f"{own}in_flight_messages"), told.total(f"{own}in_flight_bytes")
-    shares = (
-        share(held, settings.bridge.max_in_flight),
-        share(held_bytes, settings.bridge.max_in_flight_bytes),
-    )
-    return Figures(
-        passed=told.total(f"{own}produced_total"),
-        errors=told.total(f"{own}rejected_total", f"{own}lost_total") or 0.0,
-        lag=held,
-        saturation=max((s for s in shares if s is not None), default=None),
-    )
+class _Names(NamedTuple):
+    """Metrics of one kind of part, after ``odograph_``; a counter with labels is absent until it counts."""
+
+    passed: tuple[str, ...] = ()
+    errors: tuple[str, ...] = ()
+    lag: tuple[str, ...] = ()
+    rate_per_s: tuple[str, ...] = ()
+    zero_if_absent: tuple[str, ...] = ()
 
 
-def jobs(told: Metrics, settings: Settings) -> Figures:
-    """Frames of the query ``telemetry``; what waits for the slowest against what a batch takes at most."""
-    own = "odograph_query_"
-    lag = max(told.by(f"{own}lag_records", "query").values(), default=None)
-    return Figures(
-        passed=told.by(f"{own}input_records_total", "query").get("telemetry"),
-        errors=told.total(f"{own}dropped_late_total", f"{own}degraded", TASK_FAILURES),
-        lag=lag,
-        saturation=share(lag, settings.jobs.max_offsets),
-    )
-
-
-def instant(told: Metrics, settings: Settings) -> Figures:  # noqa: ARG001  as the others
-    """Records of the last checkpoint interval: between two, real-time mode tells nothing."""
-    return Figures(rate_per_s=told.total("odograph_instant_records_per_second"))
-
-
-def events(told: Metrics, settings: Settings) -> Figures:  # noqa: ARG001
-    """Records stored: alerts, crash records, statuses, dead letters."""
-    own = "odograph_events_"
-    return Figures(
-        passed=told.total(f"{own}records_total") or 0.0,
-        errors=told.total(f"{own}rejected_total", f"{own}retries_total"),
-        lag=told.total(f"{own}lag_records"),
-    )
-
-
-def downlink(told: Metrics, settings: Settings) -> Figures:  # noqa: ARG001
-    """Alerts delivered."""
-    own = "odograph_downlink_"
-    return Figures(
-        passed=told.total(f"{own}delivered_total") or 0.0,
-        errors=told.total(f"{own}undelivered_total") or 0.0,
-        lag=told.total(f"{own}lag_records"),
-    )
-
-
-def maintenance(told: Metrics, settings: Settings) -> Figures:  # noqa: ARG001
-    """Runs of periodic tasks that succeeded, and that failed."""
-    own = "odograph_maintenance_task_"
-    return Figures(passed=told.total(f"{own}runs_total") or 0.0, errors=told.total(TASK_FAILURES))
-
-
-def dashboard(told: Metrics, settings: Settings) -> Figures:  # noqa: ARG001
-    """Questions to the database."""
-    return Figures(passed=told.total("odograph_dashboard_question_seconds_count") or 0.0)
-
-
-def broker(told: BrokerFigures, settings: Settings) -> Figures:
-    """Messages received; those that wait for somebody; how full the queue of one who is away is."""
-    return Figures(
-        passed=told.received,
-        errors=told.dropped,
-        lag=told.queued,
-        saturation=share(told.queued, settings.mqtt.max_queued_messages),
-    )
-
-
-BY_PART: Final[Mapping[str, Callable[[Metrics, Settings], Figures]]] = {
-    "bridge": bridge,
-    "jobs": jobs,
-    "instant": instant,
-    "events": events,
-    "downlink": downlink,
-    "maintenance": maintenance,
-    "dashboard": dashboard,
+_FAILURES: Final = ("maintenance_task_failures_total",)
+_NAMES: Final = {
+    "bridge": _Names(
+        passed=("bridge_produced_total",),
+        errors=("bridge_rejected_total", "bridge_lost_total"),
+        lag=("bridge_in_flight_messages",),
+        zero_if_absent=("errors",),
+    ),
+    "jobs": _Names(errors=("query_dropped_late_total", "query_degraded", *_FAILURES)),
+    "instant": _Names(rate_per_s=("instant_records_per_second",)),  # of the last checkpoint interval
+    "events": _Names(
+        passed=("events_records_total",),
+        errors=("events_rejected_total", "events_retries_total"),
+        lag=("events_lag_records",),
+        zero_if_absent=("passed",),
+    ),
+    "downlink": _Names(
+        passed=("downlink_delivered_total",),
+        errors=("downlink_undelivered_total",),
+        lag=("downlink_lag_records",),
+        zero_if_absent=("passed", "errors"),
+    ),
+    "maintenance": _Names(
+        passed=("maintenance_task_runs_total",), errors=_FAILURES, zero_if_absent=("passed",)
+    ),
+    "dashboard": _Names(passed=("dashboard_question_seconds_count",), zero_if_absent=("passed",)),
 }
 
 
 def of_process(name: str, text: str, settings: Settings) -> Figures:
     """Figures by a process's name (``bridge-2`` is a bridge); none of one not known or without an answer."""
-    read = BY_PART.get(name.partition("-")[0])
-    return read(Metrics(text), settings) if read is not None and text else NOTHING
+    kind = name.partition("-")[0]
+    if kind not in _NAMES or not text:
+        return NOTHING
+    names, metrics = _NAMES[kind], Metrics(text)
+    found: dict[str, float | None] = {}
+    for figure in ("passed", "errors", "lag", "rate_per_s"):
+        value = metrics.total(*(f"odograph_{metric}" for metric in getattr(names, figure)))
+        found[figure] = 0.0 if value is None and figure in names.zero_if_absent else value
+    if kind == "bridge":  # the fuller of its two limits
+        held_bytes = metrics.total("odograph_bridge_in_flight_bytes")
+        shares = (
+            share(found["lag"], settings.bridge.max_in_flight),
+            share(held_bytes, settings.bridge.max_in_flight_bytes),
+        )
+        found["saturation"] = max((s for s in shares if s is not None), default=None)
+    if kind == "jobs":  # frames of the query telemetry; what waits for the slowest, against a batch's limit
+        found["passed"] = metrics.by("odograph_query_input_records_total", "query").get("telemetry")
+        found["lag"] = max(metrics.by("odograph_query_lag_records", "query").values(), default=None)
+        found["saturation"] = share(found["lag"], settings.jobs.max_offsets)
+    return Figures(**found)
+
+
+def broker(counts: BrokerFigures, settings: Settings) -> Figures:
+    """Messages received; those that wait for a subscriber; how full the queue of an absent one is."""
+    saturation = share(counts.queued, settings.mqtt.max_queued_messages)
+    return Figures(counts.received, counts.dropped, counts.queued, saturation)
 
 
 def share(part: float | None, whole: float) -> float | None:
     """Part of a whole; None of what is not known."""
     return None if part is None or whole <= 0 else part / whole
-
-
-Ends = Mapping[int, int]
-"""Next offset by partition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,45 +157,38 @@ class Sample:
     restarts: int | None
 
 
-REASON_MOST: Final = 500
-"""A reason is cut after so many characters."""
-
-
 def sample(now: Reading, before: Reading | None) -> Sample:
     """What a part did since it was read before; a rate needs two readings of one run of it."""
     seconds = None if before is None else now.at_s - before.at_s
     old = NOTHING if before is None else before.figures
-    passed, errors = risen(now.figures.passed, old.passed), risen(now.figures.errors, old.errors)
-    cpu_s = risen(now.cpu_s, None if before is None else before.cpu_s)
+    passed, errors = _risen(now.figures.passed, old.passed), _risen(now.figures.errors, old.errors)
+    cpu_s = _risen(now.cpu_s, None if before is None else before.cpu_s)
     return Sample(
         stage=now.stage,
         ready=now.trouble is None,
-        reason=None if now.trouble is None else now.trouble[:REASON_MOST],
-        rate_per_s=now.figures.rate_per_s if passed is None else per(passed, seconds),
+        reason=None if now.trouble is None else now.trouble[:REASON_CHARS],
+        rate_per_s=now.figures.rate_per_s if passed is None else _per(passed, seconds),
         errors=None if errors is None else round(errors),
         lag=None if now.figures.lag is None else round(now.figures.lag),
         saturation=now.figures.saturation,
-        cores=per(cpu_s, seconds),
+        cores=_per(cpu_s, seconds),
         memory_mb=now.memory_mb,
         restarts=now.restarts,
     )
 
 
-def risen(now: float | None, before: float | None) -> float | None:
+def _risen(now: float | None, before: float | None) -> float | None:
     """How much a counter rose; None where it is not known, or began anew with its process."""
-    if now is None or before is None or now < before:
-        return None
-    return now - before
+    return None if now is None or before is None or now < before else now - before
 
 
-def per(amount: float | None, seconds: float | None) -> float | None:
-    """An amount by time; None of what is not known."""
+def _per(amount: float | None, seconds: float | None) -> float | None:
     return None if amount is None or not seconds or seconds <= 0 else amount / seconds
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A row of odograph.partition_lag: how far a reader is in a partition."""
+    """A row of odograph.partition_lag: how far a reader is in a partition; ``rate_per_s`` appended."""
 
     reader: str
     topic: str
@@ -224,7 +196,6 @@ class Place:
     log_end: int
     read_to: int
     rate_per_s: float | None
-    """Records appended, per s."""
 
 
 def places(
@@ -233,13 +204,6 @@ def places(
     """A reader's places in a topic; a partition that it never read stands at its beginning, 0."""
     old = before or {}
     return [
-        Place(
-            reader,
-            topic,
-            number,
-            end,
-            min(end, read.get(number, 0)),
-            per(risen(end, old.get(number)), seconds),
-        )
-        for number, end in sorted(ends.items())
+        Place(reader, topic, n, end, min(end, read.get(n, 0)), _per(_risen(end, old.get(n)), seconds))
+        for n, end in sorted(ends.items())
     ]
