@@ -127,7 +127,7 @@ def stored(url: str) -> set[tuple[int, str]]:
 
 
 def refresh(owner_url: str, since: datetime, until: datetime, piece_s: float) -> int:
-    """Make the continuous aggregates of the span anew, a day at a time, each in ``piece_s`` at most; days made.
+    """Make the continuous aggregates of a span anew, each day of it in ``piece_s`` at most; how many days.
 
     Their policies look back less than a day: what is restated further back needs this. Only the owner of the
     tables may. Changes nothing in the Apache edition.
