@@ -1,14 +1,57 @@
-"""Is a crash record whole and plausible: tables I and II of 49 CFR 563.7, ranges and steps of 563.8; pure."""
+"""Is a crash record whole and plausible, and what its delta-V curves say; pure.
+
+Tables I and II of 49 CFR 563.7, ranges and steps of 563.8.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from infra.contract.frame import Frame
 from infra.contract.messages import PRE_CRASH, crash_digest
+
+
+class _Element(NamedTuple):
+    """Range and step of a number."""
+
+    low: float
+    high: float
+    step: float
+
+
+PROFILES: Final = MappingProxyType({"us563_2006": (11, 500), "us563_2024": (200, 100)})
+"""Samples before time zero, and their spacing, ms."""
+DELTA_V_POINTS: Final = 26
+DELTA_V_MS: Final = 10
+_NUMBERS: Final = MappingProxyType({
+    "delta_v_max_kmh": _Element(-100, 100, 1),
+    "delta_v_max_ms": _Element(0, 300, 2.5),
+    "ignition_cycle": _Element(0, 60_000, 1),
+    "multi_event": _Element(1, 2, 1),
+})  # fmt: skip
+_FLAGS: Final = ("belt_on", "warning_lamp_on", "airbag_deployed", "complete")
+_PRE_CRASH: Final = MappingProxyType({
+    "speed_kmh": _Element(0, 255, 1),
+    "accelerator_pct": _Element(0, 100, 1),
+    "engine_rpm": _Element(0, 10_000, 100),
+    "steering_deg": _Element(-780, 780, 5),
+})  # fmt: skip
+_TABLE_I: Final = ("speed_kmh", "accelerator_pct", "brake_on")
+"""The others of the pre-crash table are of table II: where fitted, so all their samples may be null."""
+_DELTA_V: Final = _Element(-100, 100, 1)
+_SET_MS: Final = _Element(0, 5000, 100)
+_PEAK_KMH: Final = 1.0
+"""The maximum and the largest point are rounded each on their own."""
+TRIGGER_KMH: Final = 8.0
+TRIGGER_MS: Final = 150
+ROUNDING_KMH: Final = 1.0
+"""Points are whole km/h: a difference of two is off by less than this."""
+BEFORE_ZERO_KMH: Final[Mapping[str, float]] = MappingProxyType({"long": 0.0, "lat": 1.0})
+"""What may have gone by before time zero, which a lateral impact begins late by definition."""
+RISE: Final = (0.1, 0.9)
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,55 +66,17 @@ class Defect:
     detail: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Element:
-    """Range and step of a number."""
-
-    low: float
-    high: float
-    step: float
-
-
-PROFILES: Final = MappingProxyType({"us563_2006": (11, 500), "us563_2024": (200, 100)})
-"""Samples before time zero, and their spacing, ms."""
-DELTA_V_POINTS: Final = 26
-DELTA_V_MS: Final = 10
-_NUMBERS: Final[Mapping[str, _Element]] = MappingProxyType(
-    {
-        "delta_v_max_kmh": _Element(-100, 100, 1),
-        "delta_v_max_ms": _Element(0, 300, 2.5),
-        "ignition_cycle": _Element(0, 60_000, 1),
-        "multi_event": _Element(1, 2, 1),
-    }
-)
-_FLAGS: Final = ("belt_on", "warning_lamp_on", "airbag_deployed", "complete")
-_PRE_CRASH: Final[Mapping[str, _Element]] = MappingProxyType(
-    {
-        "speed_kmh": _Element(0, 255, 1),
-        "accelerator_pct": _Element(0, 100, 1),
-        "engine_rpm": _Element(0, 10_000, 100),
-        "steering_deg": _Element(-780, 780, 5),
-    }
-)
-_TABLE_I: Final = ("speed_kmh", "accelerator_pct", "brake_on")
-"""The others of the pre-crash table are of table II: where fitted, so all their samples may be null."""
-_DELTA_V: Final = _Element(-100, 100, 1)
-_SET_MS: Final = _Element(0, 5000, 100)
-_PEAK_KMH: Final = 1.0
-"""The maximum and the largest point are rounded each on their own."""
-
-
 def defects(record: Frame) -> list[Defect]:
     """All that is wrong, in a fixed order; none: the record is whole and plausible.
 
-    A record that says itself that it is not complete may lack samples and points, and that is told.
+    A record that says itself that it is not complete may lack samples and points, and that is a defect.
     """
     return [*_seal(record), *_pre_crash(record), *_delta_v(record), *_status(record), *_trigger(record)]
 
 
 def as_rows(found: list[Defect]) -> list[dict[str, str]]:
     """Defects as plain values."""
-    return [{"element": d.element, "fault": d.fault, "detail": d.detail} for d in found]
+    return [asdict(defect) for defect in found]
 
 
 def _seal(record: Frame) -> Iterator[Defect]:
@@ -105,52 +110,47 @@ def _column(name: str, column: list[Any], complete: bool) -> Iterator[Defect]:
     if absent and complete and not not_fitted:
         yield Defect(f"pre_crash.{name}", "contradiction", f"{absent} samples are null in a complete record")
     element = _PRE_CRASH.get(name)
-    wrong = [v for v in there if (type(v) is not bool if element is None else _amiss(element, v) is not None)]
+    wrong = [v for v in there if (type(v) is not bool if element is None else _fault(element, v) is not None)]
     if wrong:
-        kind = "shape" if element is None else _amiss(element, wrong[0])
+        kind = "shape" if element is None else _fault(element, wrong[0])
         yield Defect(f"pre_crash.{name}", str(kind), f"{len(wrong)} samples, the first is {wrong[0]!r}")
 
 
 def _delta_v(record: Frame) -> Iterator[Defect]:
     if record.get("delta_v_dt_ms") != DELTA_V_MS:
         yield Defect("delta_v_dt_ms", "step", f"{record.get('delta_v_dt_ms')!r}, {DELTA_V_MS} ms wanted")
-    for name, wanted in (("delta_v_kmh", True), ("delta_v_lat_kmh", False)):
-        if record.get(name) is None and not wanted:
+    for name, required in (("delta_v_kmh", True), ("delta_v_lat_kmh", False)):
+        if record.get(name) is None and not required:
             continue
-        points = numbers(record.get(name))
+        points = _numbers(record.get(name))
         if points is None:
             yield Defect(name, "missing" if record.get(name) is None else "shape", "no array of numbers")
             continue
         if len(points) != DELTA_V_POINTS:
             yield Defect(name, "count", f"{len(points)} points, {DELTA_V_POINTS} wanted")
-        wrong = [point for point in points if _amiss(_DELTA_V, point) is not None]
+        wrong = [(fault, point) for point in points if (fault := _fault(_DELTA_V, point)) is not None]
         if wrong:
-            yield Defect(
-                name, str(_amiss(_DELTA_V, wrong[0])), f"{len(wrong)} points, the first is {wrong[0]:g}"
-            )
-    largest, points = number(record.get("delta_v_max_kmh")), numbers(record.get("delta_v_kmh"))
+            yield Defect(name, wrong[0][0], f"{len(wrong)} points, the first is {wrong[0][1]:g}")
+    largest, points = _number(record.get("delta_v_max_kmh")), _numbers(record.get("delta_v_kmh"))
     if largest is not None and points and abs(largest) < max(map(abs, points)) - _PEAK_KMH:
-        yield Defect(
-            "delta_v_max_kmh", "contradiction", f"{largest:g}, but a point is {max(points, key=abs):g}"
-        )
+        detail = f"{largest:g}, but a point is {max(points, key=abs):g}"
+        yield Defect("delta_v_max_kmh", "contradiction", detail)
 
 
 def _status(record: Frame) -> Iterator[Defect]:
     for name, element in _NUMBERS.items():
-        fault = "missing" if record.get(name) is None else _amiss(element, record[name])
+        fault = "missing" if record.get(name) is None else _fault(element, record[name])
         if fault is not None:
-            yield Defect(
-                name, fault, f"{record.get(name)!r}, {element.low:g} to {element.high:g} by {element.step:g}"
-            )
+            detail = f"{record.get(name)!r}, {element.low:g} to {element.high:g} by {element.step:g}"
+            yield Defect(name, fault, detail)
     for name in _FLAGS:
         if type(record.get(name)) is not bool:
             yield Defect(name, "missing" if record.get(name) is None else "shape", f"{record.get(name)!r}")
-    if record.get("airbag_deployed") is True and number(record.get("airbag_ms")) is None:
+    if record.get("airbag_deployed") is True and _number(record.get("airbag_ms")) is None:
         yield Defect("airbag_ms", "missing", "an air bag deployed, but not when")
-    if record.get("multi_event") == 2 and _amiss(_SET_MS, record.get("event_1_to_2_ms")) is not None:
-        yield Defect(
-            "event_1_to_2_ms", "missing", f"event 2, {record.get('event_1_to_2_ms')!r} ms after event 1"
-        )
+    if record.get("multi_event") == 2 and _fault(_SET_MS, record.get("event_1_to_2_ms")) is not None:
+        detail = f"event 2, {record.get('event_1_to_2_ms')!r} ms after event 1"
+        yield Defect("event_1_to_2_ms", "missing", detail)
 
 
 def _trigger(record: Frame) -> Iterator[Defect]:
@@ -162,9 +162,9 @@ def _trigger(record: Frame) -> Iterator[Defect]:
         yield Defect("delta_v_kmh", "trigger", detail)
 
 
-def _amiss(element: _Element, value: Any) -> str | None:
+def _fault(element: _Element, value: Any) -> str | None:
     """What is wrong with a number."""
-    found = number(value)
+    found = _number(value)
     if found is None:
         return "shape"
     if not element.low <= found <= element.high:
@@ -172,14 +172,25 @@ def _amiss(element: _Element, value: Any) -> str | None:
     return None if found % element.step == 0 else "step"
 
 
-TRIGGER_KMH: Final = 8.0
-TRIGGER_MS: Final = 150
-ROUNDING_KMH: Final = 1.0
-"""Points are whole km/h: a difference of two is off by less than this."""
-BEFORE_ZERO_KMH: Final = {"long": 0.0, "lat": 1.0}
-"""What may have gone by before time zero, which a lateral impact begins late by definition."""
-RISE: Final = (0.1, 0.9)
-POINT_MS: Final = 10
+def _numbers(value: Any) -> list[float] | None:
+    """An array of numbers, else None."""
+    if type(value) is not list or any(_number(v) is None for v in value):
+        return None
+    return [float(v) for v in value]
+
+
+def _number(value: Any) -> float | None:
+    """A number, else None: true and false are none."""
+    return float(value) if type(value) in (int, float) else None
+
+
+def deployed(record: Frame) -> bool | None:
+    """Whether an air bag or another restraint that does not reverse fired; None where nothing tells."""
+    restraints = record.get("restraints_ms")
+    fired = type(restraints) is dict and any(_number(ms) is not None for ms in restraints.values())
+    if fired or record.get("airbag_deployed") is True or record.get("locked") is True:
+        return True
+    return False if record.get("airbag_deployed") is False else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,8 +200,6 @@ class Curve:
     """
 
     axis: str
-    points: int
-    peak_kmh: float
     steepest_kmh: float
     rise_ms: float
     kept: float
@@ -203,46 +212,20 @@ class Curve:
 
 def curves(record: Frame) -> list[Curve]:
     """The axes that a record has a curve of; none where it holds no numbers."""
-    named = (("long", "delta_v_kmh"), ("lat", "delta_v_lat_kmh"))
-    dt_ms = number(record.get("delta_v_dt_ms")) or POINT_MS
-    found = [(axis, numbers(record.get(key))) for axis, key in named]
+    dt_ms = _number(record.get("delta_v_dt_ms")) or DELTA_V_MS
+    found = [
+        (axis, _numbers(record.get(key)))
+        for axis, key in (("long", "delta_v_kmh"), ("lat", "delta_v_lat_kmh"))
+    ]
     return [_curve(axis, points, dt_ms) for axis, points in found if points]
-
-
-def deployed(record: Frame) -> bool | None:
-    """Whether an air bag or another restraint that does not reverse fired; None where nothing tells."""
-    restraints = record.get("restraints_ms")
-    fired = type(restraints) is dict and any(number(ms) is not None for ms in restraints.values())
-    if fired or record.get("airbag_deployed") is True or record.get("locked") is True:
-        return True
-    return False if record.get("airbag_deployed") is False else None
-
-
-def numbers(value: Any) -> list[float] | None:
-    """An array of numbers, else None."""
-    if type(value) is not list or any(number(v) is None for v in value):
-        return None
-    return [float(v) for v in value]
-
-
-def number(value: Any) -> float | None:
-    """A number, else None: true and false are none."""
-    return float(value) if type(value) in (int, float) else None
 
 
 def _curve(axis: str, points: Sequence[float], dt_ms: float) -> Curve:
     peak = max(points, key=abs)
     lag = max(1, int(TRIGGER_MS // dt_ms))
-    steepest = max(
-        (
-            abs(points[j] - points[i])
-            for i in range(len(points))
-            for j in range(i, min(i + lag, len(points) - 1) + 1)
-        ),
-        default=0.0,
-    )
+    steepest = max(abs(later - point) for k, point in enumerate(points) for later in points[k : k + lag + 1])
     if peak == 0:
-        return Curve(axis, len(points), 0.0, steepest, 0.0, 0.0)
-    sized = [point / peak for point in points]
-    begin, end = (next(k for k, share in enumerate(sized) if share >= level) for level in RISE)
-    return Curve(axis, len(points), peak, steepest, (end - begin) * dt_ms, sized[-1])
+        return Curve(axis, steepest, 0.0, 0.0)
+    shares = [point / peak for point in points]
+    begin, end = (next(k for k, share in enumerate(shares) if share >= level) for level in RISE)
+    return Curve(axis, steepest, (end - begin) * dt_ms, shares[-1])

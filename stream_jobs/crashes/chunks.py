@@ -1,6 +1,6 @@
-"""Crash records that come in parts: rows of the parts, and the record once all of a set are there.
+"""Crash records that come in parts: rows of the parts, and the record once all of them are there.
 
-A set is what has the same vehicle, boot id, crash id, digest and number of parts. Parts may come in any order
+Parts belong together by vehicle, boot id, crash id, digest and number of parts. They may come in any order
 and any number of times.
 """
 
@@ -15,17 +15,10 @@ import orjson
 from infra.contract.errors import ContractError
 from infra.contract.messages import PART_HEAD, decode_crash, is_part, join_crash
 from infra.contract.topics import HEADER_MQTT_TOPIC
-from stream_jobs.events.rows import (
-    ClockRange,
-    Record,
-    Row,
-    as_json,
-    crash_row,
-    optional_text,
-)
+from stream_jobs.events.rows import ClockRange, Record, Row, as_json, crash_row, optional_text
 from stream_jobs.events.sql import ASSEMBLED_PARTS, DROP_PARTS, INSERT_PARTS, WHOLE_SETS
 
-SET: Final = ("vehicle_id", "boot_id", "crash_id", "sha256", "parts")
+CHUNK_KEY: Final = ("vehicle_id", "boot_id", "crash_id", "sha256", "parts")
 
 Rejected = tuple[Record, ContractError]
 
@@ -35,7 +28,7 @@ def part_row(record: Record, clocks: ClockRange) -> Row | None:
     message = decode_crash(record.value)
     if not is_part(message):
         return None
-    return {key: message[key] for key in (*SET, "part")} | {
+    return {key: message[key] for key in (*CHUNK_KEY, "part")} | {
         "event_ms": clocks.believed_ms(message["event_ms"], record.at_ms),
         "received_ms": record.at_ms,
         "mqtt_topic": optional_text(record.headers.get(HEADER_MQTT_TOPIC)),
@@ -44,9 +37,9 @@ def part_row(record: Record, clocks: ClockRange) -> Row | None:
 
 
 def write_parts(cursor: Any, rows: Sequence[Row], clocks: ClockRange) -> tuple[list[Row], list[Rejected]]:
-    """Store parts; the crash records that they complete, and the parts of sets that give no record.
+    """Store parts; the crash records that they complete, and the parts of those that give none.
 
-    A set that gives none leaves the table: sent again as it should be, it is taken.
+    Parts that give none leave the table: sent again as they should be, they are accepted.
     """
     if not rows:
         return [], []
@@ -66,7 +59,7 @@ def write_parts(cursor: Any, rows: Sequence[Row], clocks: ClockRange) -> tuple[l
 
 
 def assembled(parts: Sequence[Row], clocks: ClockRange) -> Row:
-    """The row of ``crash_record`` out of a whole set, in order; raises ContractError where it gives none.
+    """The row of ``crash_record`` out of all its parts, in order; raises ContractError where it gives none.
 
     It counts as received when the last part was.
     """
@@ -86,7 +79,7 @@ def assembled(parts: Sequence[Row], clocks: ClockRange) -> Row:
 
 
 def _key(row: Mapping[str, Any]) -> Row:
-    return {key: row[key] for key in SET}
+    return {key: row[key] for key in CHUNK_KEY}
 
 
 def _as_received(part: Row) -> Record:

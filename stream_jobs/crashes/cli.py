@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 from pathlib import Path
 from typing import Annotated
 
@@ -61,8 +62,7 @@ def verify(
     Exit 1: something was changed.
     """
     from infra.settings import settings
-    from stream_jobs.crashes import custody as witness
-    from stream_jobs.crashes import report, tables
+    from stream_jobs.crashes import custody, tables
 
     in_force = settings.load()
     places = settings.endpoints(in_force)
@@ -71,8 +71,8 @@ def verify(
     vault = tables.vault(places.db_ingest_url)
     log = None
     if not without_log:
-        log = witness.read(places.kafka_bootstrap, in_force.kafka.prefix, vault.read_to, vault.dead)
-    found = report.verified(vault, may, log, head)
+        log = custody.read_log(places.kafka_bootstrap, in_force.kafka.prefix, vault.read_to, vault.dead)
+    found = custody.verified(vault, may, log, head)
     typer.echo(found.as_json() if json else found.as_text())
     if found.wrong:
         raise typer.Exit(1)
@@ -90,7 +90,7 @@ def lock(
 
     url = settings.endpoints(settings.load()).db_ingest_url
     key = tables.named(url, record)
-    who, reason = report.one_line("--by", by or report.user()), report.one_line("--why", why)
+    who, reason = report.one_line("--by", by or getpass.getuser()), report.one_line("--why", why)
     typer.echo("locked" if tables.lock(url, key, who, reason) else "was locked before")
 
 
@@ -108,7 +108,7 @@ def export(
     from stream_jobs.crashes import bundle, report, tables
 
     url = settings.endpoints(settings.load()).db_ingest_url
-    who = report.one_line("--by", by or report.user())
+    who = report.one_line("--by", by or getpass.getuser())
     key = tables.named(url, record)
     evidence = tables.evidence(url, key)
     body = bundle.made(evidence)

@@ -1,4 +1,9 @@
-"""The custody log's chain: each entry holds the hash of the one before it; pure."""
+"""Was a crash record changed? The custody log, in which each entry holds the hash of the one before it, held
+against the records as readers see them, their own bytes, and Kafka's log of them.
+
+Kafka keeps every crash record for ever and is none of the database's: who changes a record, or takes it out
+of the vault with all that names it, changes it in one of two places.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +25,20 @@ from infra.contract.topics import KAFKA_TOPICS, kafka_topic
 
 START: Final = "0" * 64
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+TOPIC, DEAD_LETTER = "crash", "dead-letter"
+EVER_MS: Final = 1 << 52
+_CHUNK_KEY: Final = ("vehicle_id", "boot_id", "crash_id", "sha256", "parts")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 Key = tuple[str, int, str]
 """Vehicle id, boot id, crash id."""
 May = Mapping[str, Collection[str]]
 """By action who may do it; an action that is not named anybody."""
+
+
+def sha256_hex(body: bytes) -> str:
+    """SHA-256, hex."""
+    return hashlib.sha256(body).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +69,7 @@ class Entry:
             self.previous, self.entry, at_us, self.actor, self.action, self.vehicle_id, self.boot_id,
             _CONTROL.sub(" ", self.crash_id), self.digest, self.detail,
         )  # fmt: skip
-        return hashlib.sha256("\n".join(map(str, lines)).encode()).hexdigest()
+        return sha256_hex("\n".join(map(str, lines)).encode())
 
 
 def broken(entries: Iterable[Entry]) -> Iterator[str]:
@@ -80,28 +93,16 @@ def tampered(
 
     ``digests``: of the records as they are stored.
     """
-    histories: dict[Key, list[Entry]] = {}
+    histories: defaultdict[Key, list[Entry]] = defaultdict(list)
     for entry in entries:
-        histories.setdefault(entry.key, []).append(entry)
+        histories[entry.key].append(entry)
     for key, history in histories.items():
-        for what in _of_record(history, digests.get(key), key in locked, may):
-            yield f"{name_of(key)} {what}"
+        found = [
+            *_of_entries(history, key in digests, may),
+            *_of_record(history, digests.get(key), key in locked),
+        ]
+        yield from (f"{name_of(key)} {what}" for what in found)
     yield from (f"{name_of(key)} is not in the log" for key in digests if key not in histories)
-
-
-def _of_record(history: Sequence[Entry], digest: str | None, locked: bool, may: May) -> Iterator[str]:
-    """What is wrong with one record; ``digest`` None: it is not there."""
-    yield from _of_entries(history, digest is not None, may)
-    actions = {entry.action for entry in history}
-    first = next((entry for entry in history if entry.action == "received"), None)
-    if first is None:
-        yield "is not in the log as received"
-    elif digest is None and "deleted" not in actions:
-        yield "is gone, and the log does not say so"
-    elif digest is not None and digest != first.digest:
-        yield f"is not what was received (entry {first.entry})"
-    if ("locked" in actions) != locked:
-        yield "is locked, and the log does not say so" if locked else "was locked and is not any more"
 
 
 def _of_entries(history: Sequence[Entry], there: bool, may: May) -> Iterator[str]:
@@ -120,14 +121,23 @@ def _of_entries(history: Sequence[Entry], there: bool, may: May) -> Iterator[str
         before.add(entry.action)
 
 
+def _of_record(history: Sequence[Entry], digest: str | None, locked: bool) -> Iterator[str]:
+    """What is wrong with one record by its entries; ``digest`` None: it is not there."""
+    actions = {entry.action for entry in history}
+    first = next((entry for entry in history if entry.action == "received"), None)
+    if first is None:
+        yield "is not in the log as received"
+    elif digest is None and "deleted" not in actions:
+        yield "is gone, and the log does not say so"
+    elif digest is not None and digest != first.digest:
+        yield f"is not what was received (entry {first.entry})"
+    if ("locked" in actions) != locked:
+        yield "is locked, and the log does not say so" if locked else "was locked and is not any more"
+
+
 def name_of(key: Key) -> str:
     """A record, for people."""
     return f"record {key[2]} of {key[0]} (boot {key[1]})"
-
-
-TOPIC, DEAD_LETTER = "crash", "dead-letter"
-EVER_MS: Final = 1 << 52
-_SET: Final = ("vehicle_id", "boot_id", "crash_id", "sha256", "parts")
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +155,7 @@ class Shown:
 def shown(row: Mapping[str, Any]) -> Shown:
     """A row of serving.crash_record, with ``record_text``, its jsonb as text."""
     raw = row["raw"]
-    digest = hashlib.sha256((row["record_text"] if raw is None else raw).encode()).hexdigest()
+    digest = sha256_hex((row["record_text"] if raw is None else raw).encode())
     says = {} if raw is None else _says(row, orjson.loads(raw))
     wrong = tuple(name for name, holds in says.items() if not holds)
     return Shown(digest, _ms(row["received_at"]), row["locked_at"] is not None, raw is not None, wrong)
@@ -186,7 +196,7 @@ class CrashLog:
     """What is wrong with the log itself, in words."""
     _parts: dict[tuple[Any, ...], dict[int, tuple[str, int]]] = field(default_factory=dict)
 
-    def take(self, record: Record) -> None:
+    def add(self, record: Record) -> None:
         """One message more, in the order of the log; what gives no record the store leaves out as well."""
         try:
             message = decode_crash(record.value)
@@ -195,11 +205,11 @@ class CrashLog:
             else:
                 self._note(message, record.value, record.received_ms)
         except ContractError:
-            self.others.add(hashlib.sha256(record.value).hexdigest())
+            self.others.add(sha256_hex(record.value))
 
     def note_refused(self, dead: Collection[str], letters: Iterable[Record], whole: bool) -> None:
         """``letters`` are Kafka's dead letters; ``whole``: none of them has expired."""
-        kept: dict[str, int] = {hashlib.sha256(each.value).hexdigest(): each.received_ms for each in letters}
+        kept: dict[str, int] = {sha256_hex(each.value): each.received_ms for each in letters}
         oldest_ms = 0 if whole else min(kept.values(), default=EVER_MS)
         for key, versions in self.records.items():
             older = {digest for digest, at in versions.items() if min(at) < oldest_ms}
@@ -207,7 +217,7 @@ class CrashLog:
                 self.refused.add(key)
 
     def _part(self, message: Frame, received_ms: int) -> None:
-        key = tuple(message[name] for name in _SET)
+        key = tuple(message[name] for name in _CHUNK_KEY)
         parts = self._parts.setdefault(key, {})
         parts.setdefault(message["part"], (message["data"], received_ms))
         if len(parts) == message["parts"]:
@@ -217,10 +227,10 @@ class CrashLog:
 
     def _note(self, message: Frame, raw: bytes, received_ms: int) -> None:
         key = (message["vehicle_id"], message["boot_id"], message["crash_id"])
-        self.records[key][hashlib.sha256(raw).hexdigest()].add(received_ms)
+        self.records[key][sha256_hex(raw)].add(received_ms)
 
 
-def read(bootstrap: str, prefix: str, read_to: Mapping[int, int], dead: Collection[str]) -> CrashLog:
+def read_log(bootstrap: str, prefix: str, read_to: Mapping[int, int], dead: Collection[str]) -> CrashLog:
     """The log up to the offsets, by partition, that the vault has read it to; raises ServiceError.
 
     ``dead``: digests that the database has among the dead letters.
@@ -240,7 +250,7 @@ def read(bootstrap: str, prefix: str, read_to: Mapping[int, int], dead: Collecti
                     f"{topic}/{partition} was made anew: it ends at {end}, {until} were read of it"
                 )
             for record in log.records(topic, partition, 0, min(until, end)):
-                found.take(record)
+                found.add(record)
         if dead:
             letters = kafka_topic(prefix, DEAD_LETTER)
             low, end = log.bounds(letters, 0)
@@ -262,3 +272,66 @@ def differing(records: Mapping[Key, Shown], deleted: Collection[Key], log: Crash
                 yield f"{name_of(key)} was not received when it says, by Kafka's log"
     for key in log.records.keys() - records.keys() - log.refused - set(deleted):
         yield f"{name_of(key)} is in Kafka's log, and not in the vault"
+
+
+@dataclass(frozen=True, slots=True)
+class Vault:
+    """All that verify looks at in the database, of one moment."""
+
+    entries: Sequence[Entry]
+    records: Mapping[Key, Shown]
+    read_to: Mapping[int, int]
+    """The next offset of the crash topic that the event store reads, by partition."""
+    dead: Collection[str]
+    """Digests of crash messages among the dead letters."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """What a check of the vault found."""
+
+    entries: int
+    records: int
+    locked: int
+    deleted: int
+    pending: int | None
+    """Messages in Kafka's log that the vault has not read yet; None: not compared with it."""
+    refused: int | None
+    """Records in Kafka's log that became dead letters."""
+    head: str
+    wrong: Sequence[str]
+
+    def as_text(self) -> str:
+        """For people."""
+        held = f"{self.entries} entries, {self.records} records, {self.locked} locked, {self.deleted} deleted"
+        log = (
+            f"compared, {self.refused} records refused as dead letters, {self.pending} messages not read yet"
+        )
+        compared = log if self.pending is not None else "NOT compared"
+        wrong = self.wrong or ["nothing was changed"]
+        return "\n".join([held, f"Kafka's log: {compared}", f"head {self.head}", *wrong])
+
+    def as_json(self) -> str:
+        """For machines."""
+        return orjson.dumps(self, option=orjson.OPT_INDENT_2).decode()
+
+
+def verified(vault: Vault, may: May, log: CrashLog | None, head: str | None) -> Verified:
+    """The chain, the records against it, their own bytes and Kafka's log, and a head noted earlier."""
+    entries, records = vault.entries, vault.records
+    digests = {key: record.digest for key, record in records.items()}
+    locked = {key for key, record in records.items() if record.locked}
+    deleted = {entry.key for entry in entries if entry.action == "deleted"} - records.keys()
+    wrong = [*broken(entries), *tampered(entries, digests, locked, may)]
+    for key, record in records.items():
+        if record.contradictions:
+            columns = ", ".join(record.contradictions)
+            wrong.append(f"{name_of(key)}: {columns}: not what the record's own bytes say")
+    if log is not None:
+        wrong += differing(records, deleted, log)
+    if head is not None and head not in {entry.sha256 for entry in entries}:
+        wrong.append(f"the log does not hold {head}: its end was cut off or written anew")
+    last = entries[-1].sha256 if entries else START
+    pending = None if log is None else log.pending
+    refused = None if log is None else len(log.refused - records.keys())
+    return Verified(len(entries), len(records), len(locked), len(deleted), pending, refused, last, wrong)

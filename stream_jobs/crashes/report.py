@@ -1,78 +1,19 @@
-"""The vault in words."""
+"""Crash records as ``odograph crash`` prints them."""
 
 from __future__ import annotations
 
-import getpass
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
 import orjson
 
 from infra.contract.errors import ConfigError
-from stream_jobs.crashes import custody
 from stream_jobs.crashes.bundle import Evidence, locked
-from stream_jobs.crashes.custody import CrashLog, differing
-from stream_jobs.crashes.tables import Vault
 
 Row = Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Verified:
-    """What a check of the vault found."""
-
-    entries: int
-    records: int
-    locked: int
-    deleted: int
-    pending: int | None
-    """Messages in Kafka's log that the vault has not read yet; None: not compared with it."""
-    refused: int | None
-    """Records in Kafka's log that became dead letters."""
-    head: str
-    wrong: Sequence[str]
-
-    def as_text(self) -> str:
-        """For people."""
-        held = f"{self.entries} entries, {self.records} records, {self.locked} locked, {self.deleted} deleted"
-        log = (
-            f"compared, {self.refused} records refused as dead letters, {self.pending} messages not read yet"
-        )
-        lines = [
-            held,
-            f"Kafka's log: {log if self.pending is not None else 'NOT compared'}",
-            f"head {self.head}",
-        ]
-        return "\n".join([*lines, *(self.wrong or ["nothing was changed"])])
-
-    def as_json(self) -> str:
-        """For machines."""
-        return orjson.dumps(asdict(self), option=orjson.OPT_INDENT_2).decode()
-
-
-def verified(vault: Vault, may: custody.May, log: CrashLog | None, head: str | None) -> Verified:
-    """The chain, the records against it, their own bytes and Kafka's log, and a head noted earlier."""
-    entries, records = vault.entries, vault.records
-    digests = {key: record.digest for key, record in records.items()}
-    locked = {key for key, record in records.items() if record.locked}
-    deleted = {entry.key for entry in entries if entry.action == "deleted"} - records.keys()
-    wrong = [*custody.broken(entries), *custody.tampered(entries, digests, locked, may)]
-    wrong += [
-        f"{custody.name_of(key)}: {', '.join(record.contradictions)}: not what the record's own bytes say"
-        for key, record in records.items()
-        if record.contradictions
-    ]
-    if log is not None:
-        wrong += differing(records, deleted, log)
-    if head is not None and head not in {entry.sha256 for entry in entries}:
-        wrong.append(f"the log does not hold {head}: its end was cut off or written anew")
-    last = entries[-1].sha256 if entries else custody.START
-    pending = None if log is None else log.pending
-    refused = None if log is None else len(log.refused - records.keys())
-    return Verified(len(entries), len(records), len(locked), len(deleted), pending, refused, last, wrong)
 
 
 def rows_text(rows: Iterable[Row]) -> str:
@@ -136,11 +77,6 @@ def one_line(option: str, text: str) -> str:
     if not text.strip() or _plain(text) != text:
         raise ConfigError(f"{option}: wanted is a line of text")
     return text
-
-
-def user() -> str:
-    """The name of the user of this process."""
-    return getpass.getuser()
 
 
 def _plain(text: str) -> str:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -13,7 +12,7 @@ from psycopg.rows import dict_row
 from infra.clients.db import connected
 from infra.contract.errors import ConfigError, ServiceError
 from stream_jobs.crashes.bundle import Evidence
-from stream_jobs.crashes.custody import Entry, Key, Shown, shown
+from stream_jobs.crashes.custody import Entry, Key, Vault, shown
 
 ANSWER_S: Final = 15.0
 """For all that one record takes, s: a database that stands still keeps nobody waiting at the page."""
@@ -105,18 +104,6 @@ def note_export(url: str, key: Key, by: str, digest: str) -> None:
     """Note in the custody log that a bundle with this SHA-256 left. Raises ServiceError."""
     with _connected(url, answer_s=ANSWER_S) as connection:
         connection.execute(_NOTE, {**_where(key), "by": by, "digest": digest})
-
-
-@dataclass(frozen=True, slots=True)
-class Vault:
-    """All that verify looks at in the database, of one moment."""
-
-    entries: Sequence[Entry]
-    records: Mapping[Key, Shown]
-    read_to: Mapping[int, int]
-    """The next offset of the crash topic that the event store reads, by partition."""
-    dead: Collection[str]
-    """Digests of crash messages among the dead letters."""
 
 
 def vault(url: str) -> Vault:

@@ -1,4 +1,10 @@
-"""Confirmed, suspect or pothole: what a crash record and the telemetry around it say together; pure."""
+"""Crash records corroborated by telemetry: confirmed, suspect or pothole.
+
+A verdict is a pure function of the record and of the windows of vehicles around it, so a restart or a replay
+gives the same. ``settle`` gives records their verdict once telemetry has gone on past them, and again when it
+changes. What is due is asked of the database, in event time: the vehicle's own time or the fleet's must have
+passed the event.
+"""
 
 from __future__ import annotations
 
@@ -13,144 +19,14 @@ from infra.contract.messages import crash_digest
 from infra.settings.job_sections import Crash
 from stream_jobs.crashes.check import Curve, curves, deployed
 
-CONFIRMED: Final = "confirmed"
-SUSPECT: Final = "suspect"
-POTHOLE: Final = "pothole"
-WANTED: Final = 2
-"""So many signs beside the record's own confirm it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """The verdict, why, and the figures it rests on."""
-
-    verdict: str
-    reasons: tuple[str, ...]
-    figures: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class _Told:
-    """What the record itself says; None where it does not."""
-
-    sealed: bool
-    triggered: bool | None
-    sustained: bool | None
-    """A pulse of a collision: it takes its time and what it takes is gone. A knock swings back at once."""
-    deployed: bool | None
-    strongest: Curve | None
-
-
-def judge(record: Frame, seen: Seen, terms: Crash) -> Verdict:
-    """The verdict on a record.
-
-    Confirmed: a sealed record of a collision, at least two signs beside it, and nothing against it.
-    Pothole: no collision by the record, and the vehicle drove on. All else is suspect: a person should look.
-    """
-    told = _told(record, terms)
-    if _is_knock(told) and seen.stands is not True and seen.collapsed is not True:
-        verdict = POTHOLE
-    elif _collision(told) and told.sealed and _signs(told, seen) >= WANTED and not _drove_on(seen):
-        verdict = CONFIRMED
-    else:
-        verdict = SUSPECT
-    reasons = (*_of_record(record, told), *_of_telemetry(seen))
-    return Verdict(verdict, reasons, _figures(told, seen))
-
-
-def _told(record: Frame, terms: Crash) -> _Told:
-    found = curves(record)
-    strongest = max(found, key=lambda curve: curve.steepest_kmh, default=None)
-    sustained = strongest and strongest.rise_ms >= terms.pulse_ms and strongest.kept >= terms.kept_share
-    triggered = any(curve.triggers for curve in found) if found else None
-    sealed = record.get("sha256") == crash_digest(record)
-    return _Told(
-        sealed, triggered, None if strongest is None else bool(sustained), deployed(record), strongest
-    )
-
-
-def _is_knock(told: _Told) -> bool:
-    """By the record alone: nothing fired, and no axis shows a collision's pulse."""
-    return told.deployed is not True and (told.triggered is False or told.sustained is False)
-
-
-def _collision(told: _Told) -> bool:
-    return told.deployed is True or (told.triggered is True and told.sustained is True)
-
-
-def _signs(told: _Told, seen: Seen) -> int:
-    """Deployment and pulse are judged by two devices on board: together they are as good as two signs."""
-    both = told.deployed is True and told.triggered is True and told.sustained is True
-    return (seen.collapsed is True) + (seen.stands is True) + (seen.others_slowed is True) + WANTED * both
-
-
-def _drove_on(seen: Seen) -> bool:
-    return seen.collapsed is False or seen.stands is False
-
-
-def _of_record(record: Frame, told: _Told) -> Iterator[str]:
-    if not told.sealed:
-        yield "the record is not what was sealed: it confirms nothing"
-    curve = told.strongest
-    if curve is None:
-        yield "the record holds no delta-V"
-    else:
-        reached = "reaches" if told.triggered else "stays below"
-        yield f"delta-V {curve.steepest_kmh:g} km/h within 150 ms ({curve.axis}): {reached} the trigger"
-        kind = "a collision's pulse" if told.sustained else "a knock"
-        yield f"{curve.rise_ms:g} ms from a tenth to nine tenths of it, {curve.kept:.0%} left: {kind}"
-    words = {True: "a restraint deployed", False: "no restraint deployed", None: "restraints not known"}
-    yield words[told.deployed]
-    if type(record.get("belt_on")) is bool:
-        yield "driver belted" if record["belt_on"] else "driver not belted"
-
-
-def _of_telemetry(seen: Seen) -> Iterator[str]:
-    before, after = (_kmh(speed) for speed in (seen.speed_before_kmh, seen.speed_after_kmh))
-    collapse = {
-        True: "its speed collapsed",
-        False: "its speed did not collapse",
-        None: "no collapse to be seen",
-    }
-    yield f"{collapse[seen.collapsed]}: {before} before, {after} after"
-    if seen.moved_after_m is None:
-        yield "nothing is known of the minute after"
-    else:
-        words = "it stood still" if seen.stands else "it drove on"
-        yield f"{words}: {seen.moved_after_m:.0f} m half a minute later"
-    traffic = seen.traffic
-    if seen.others_slowed is None:
-        yield f"too few others near: {traffic.vehicles_before} before, {traffic.vehicles_after} after"
-    else:
-        speeds = f"{_kmh(traffic.speed_before_kmh)} before, {_kmh(traffic.speed_after_kmh)} after"
-        yield f"others {'slowed down' if seen.others_slowed else 'did not slow down'}: {speeds}"
-
-
-def _figures(told: _Told, seen: Seen) -> dict[str, Any]:
-    curve = told.strongest
-    return {
-        "triggered": told.triggered,
-        "deployed": told.deployed,
-        "sealed": told.sealed,
-        "delta_v_150ms_kmh": None if curve is None else curve.steepest_kmh,
-        "pulse_rise_ms": None if curve is None else curve.rise_ms,
-        "pulse_kept_share": None if curve is None else round(curve.kept, 3),
-        **{key: _rounded(value) for key, value in asdict(seen).items() if key != "traffic"},
-        **{f"others_{key}": _rounded(value) for key, value in asdict(seen.traffic).items()},
-    }
-
-
-def _rounded(value: Any) -> Any:
-    return round(value, 2) if type(value) is float else value
-
-
-def _kmh(speed: float | None) -> str:
-    return "unknown" if speed is None else f"{speed:.0f} km/h"
-
-
 KMH_PER_MPS: Final = 3.6
 AFTER_MS: Final = 40_000
 """So long after the event a collapse of the speed belongs to it."""
+CONFIRMED: Final = "confirmed"
+SUSPECT: Final = "suspect"
+POTHOLE: Final = "pothole"
+LEAST_SIGNS: Final = 2
+"""So many signs beside the record's own confirm it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,33 +54,41 @@ class Traffic:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """What the windows show."""
+class CrashContext:
+    """What telemetry shows around a record. Answers are True, False or None (not known)."""
 
     speed_before_kmh: float | None
     speed_after_kmh: float | None
     """The largest speed of the slowest whole window within 40 s after the event."""
     moved_after_m: float | None
-    """Way driven from ``still_from_s`` to ``still_to_s`` after the event."""
+    """Distance from ``still_from_s`` to ``still_to_s`` after the event."""
     collapsed: bool | None
+    """Whether its speed collapsed."""
     stands: bool | None
+    """Whether it stands still afterwards."""
     traffic: Traffic
     others_slowed: bool | None
+    """Whether others slowed down in the same place."""
 
 
-def seen(event_ms: int, own: Sequence[Window], others: Sequence[Window], terms: Crash) -> Seen:
+def context(event_ms: int, own: Sequence[Window], others: Sequence[Window], terms: Crash) -> CrashContext:
     """What the windows around an event show; windows of any order, ``others`` within reach of the place."""
     before = _speed_before(event_ms, own)
-    after = _after(event_ms, own)
-    speed_after = min((w.speed_max_kmh for w in after if w.speed_max_kmh is not None), default=None)
-    ways = [w.distance_m for w in _still_windows(event_ms, own, terms) if w.distance_m is not None]
-    moved = sum(ways) if ways else None
+    whole = [w for w in own if w.start_ms > event_ms and w.end_ms - event_ms <= AFTER_MS]
+    after = min((w.speed_max_kmh for w in whole if w.speed_max_kmh is not None), default=None)
+    still_ms = (event_ms + terms.still_from_s * 1000, event_ms + terms.still_to_s * 1000)
+    still = [w for w in own if w.end_ms > still_ms[0] and event_ms < w.start_ms < still_ms[1]]
+    distances = [w.distance_m for w in still if w.distance_m is not None]
+    moved = sum(distances) if distances else None
+    collapsed = None
+    if before is not None and after is not None and before >= terms.driving_kmh:  # else no speed to lose
+        collapsed = after <= before * terms.collapse_share
     traffic = _traffic(event_ms, others)
-    return Seen(
+    return CrashContext(
         speed_before_kmh=before,
-        speed_after_kmh=speed_after,
+        speed_after_kmh=after,
         moved_after_m=moved,
-        collapsed=_collapsed(before, speed_after, terms),
+        collapsed=collapsed,
         stands=None if moved is None else moved <= terms.still_m,
         traffic=traffic,
         others_slowed=_slowed(traffic, terms),
@@ -216,25 +100,7 @@ def _speed_before(event_ms: int, own: Sequence[Window]) -> float | None:
     whole = [w for w in own if w.end_ms <= event_ms and w.speed_last_kmh is not None]
     if whole:
         return max(whole, key=lambda w: w.start_ms).speed_last_kmh
-    at = [w for w in own if w.start_ms <= event_ms < w.end_ms]
-    return at[0].speed_max_kmh if at else None
-
-
-def _after(event_ms: int, own: Sequence[Window]) -> list[Window]:
-    """The whole windows in which a collapse can show."""
-    return [w for w in own if w.start_ms > event_ms and w.end_ms - event_ms <= AFTER_MS]
-
-
-def _collapsed(before: float | None, after: float | None, terms: Crash) -> bool | None:
-    """None where it stood before: what stands has no speed to lose."""
-    if before is None or after is None or before < terms.driving_kmh:
-        return None
-    return after <= before * terms.collapse_share
-
-
-def _still_windows(event_ms: int, own: Sequence[Window], terms: Crash) -> list[Window]:
-    begin_ms, end_ms = event_ms + terms.still_from_s * 1000, event_ms + terms.still_to_s * 1000
-    return [w for w in own if w.end_ms > begin_ms and w.start_ms < end_ms and w.start_ms > event_ms]
+    return next((w.speed_max_kmh for w in own if w.start_ms <= event_ms < w.end_ms), None)
 
 
 def _traffic(event_ms: int, others: Sequence[Window]) -> Traffic:
@@ -245,33 +111,144 @@ def _traffic(event_ms: int, others: Sequence[Window]) -> Traffic:
 
 
 def _speed_kmh(windows: Sequence[Window]) -> float | None:
-    """Way over time, standing included; parked vehicles have neither."""
-    told = [w for w in windows if w.distance_m is not None]
-    metres = sum(w.distance_m or 0.0 for w in told)
-    seconds = sum((w.moving_s or 0.0) + (w.idle_s or 0.0) for w in told)
+    """Distance over time, standing included; parked vehicles have neither."""
+    known = [w for w in windows if w.distance_m is not None]
+    metres = sum(w.distance_m or 0.0 for w in known)
+    seconds = sum((w.moving_s or 0.0) + (w.idle_s or 0.0) for w in known)
     return metres / seconds * KMH_PER_MPS if seconds > 0 else None
 
 
 def _slowed(traffic: Traffic, terms: Crash) -> bool | None:
     before, after = traffic.speed_before_kmh, traffic.speed_after_kmh
     few = min(traffic.vehicles_before, traffic.vehicles_after) < terms.others
-    if few or before is None or after is None:
-        return None
-    return after <= before * terms.slowed_share
+    return None if few or before is None or after is None else after <= before * terms.slowed_share
 
 
-OWN_BEFORE_S: Final = 60
-OTHERS_BEFORE_S: Final = 300
-OTHERS_AFTER_S: Final = 90
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The verdict, why, and the figures it rests on."""
+
+    verdict: str
+    reasons: tuple[str, ...]
+    figures: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Claims:
+    """What the record itself says; None where it does not."""
+
+    sealed: bool
+    triggered: bool | None
+    sustained: bool | None
+    """A pulse of a collision: it takes its time and what it takes is gone. A knock swings back at once."""
+    deployed: bool | None
+    strongest: Curve | None
+
+
+def judge(record: Frame, seen: CrashContext, terms: Crash) -> Verdict:
+    """The verdict on a record.
+
+    Confirmed: a sealed record of a collision, at least two signs beside it, and nothing against it.
+    Pothole: no collision by the record, and the vehicle drove on. All else is suspect: a person should look.
+    """
+    says = _claims(record, terms)
+    pulse = says.triggered is True and says.sustained is True
+    knock = says.deployed is not True and (says.triggered is False or says.sustained is False)
+    # Deployment and pulse are judged by two devices on board: together they are as good as two signs.
+    both = says.deployed is True and pulse
+    seen_signs = sum(sign is True for sign in (seen.collapsed, seen.stands, seen.others_slowed))
+    signs = seen_signs + LEAST_SIGNS * both
+    drove_on = seen.collapsed is False or seen.stands is False
+    if knock and seen.stands is not True and seen.collapsed is not True:
+        verdict = POTHOLE
+    elif (says.deployed is True or pulse) and says.sealed and signs >= LEAST_SIGNS and not drove_on:
+        verdict = CONFIRMED
+    else:
+        verdict = SUSPECT
+    return Verdict(verdict, (*_of_record(record, says), *_of_telemetry(seen)), _figures(says, seen))
+
+
+def _claims(record: Frame, terms: Crash) -> _Claims:
+    found = curves(record)
+    strongest = max(found, key=lambda curve: curve.steepest_kmh, default=None)
+    sustained = strongest and strongest.rise_ms >= terms.pulse_ms and strongest.kept >= terms.kept_share
+    return _Claims(
+        sealed=record.get("sha256") == crash_digest(record),
+        triggered=any(curve.triggers for curve in found) if found else None,
+        sustained=None if strongest is None else bool(sustained),
+        deployed=deployed(record),
+        strongest=strongest,
+    )
+
+
+def _of_record(record: Frame, says: _Claims) -> Iterator[str]:
+    if not says.sealed:
+        yield "the record is not what was sealed: it confirms nothing"
+    curve = says.strongest
+    if curve is None:
+        yield "the record holds no delta-V"
+    else:
+        reached = "reaches" if says.triggered else "stays below"
+        yield f"delta-V {curve.steepest_kmh:g} km/h within 150 ms ({curve.axis}): {reached} the trigger"
+        kind = "a collision's pulse" if says.sustained else "a knock"
+        yield f"{curve.rise_ms:g} ms from a tenth to nine tenths of it, {curve.kept:.0%} left: {kind}"
+    words = {True: "a restraint deployed", False: "no restraint deployed", None: "restraints not known"}
+    yield words[says.deployed]
+    if type(record.get("belt_on")) is bool:
+        yield "driver belted" if record["belt_on"] else "driver not belted"
+
+
+def _of_telemetry(seen: CrashContext) -> Iterator[str]:
+    before, after = (_kmh(speed) for speed in (seen.speed_before_kmh, seen.speed_after_kmh))
+    words = {True: "its speed collapsed", False: "its speed did not collapse", None: "no collapse to be seen"}
+    yield f"{words[seen.collapsed]}: {before} before, {after} after"
+    if seen.moved_after_m is None:
+        yield "nothing is known of the minute after"
+    else:
+        stood = "it stood still" if seen.stands else "it drove on"
+        yield f"{stood}: {seen.moved_after_m:.0f} m half a minute later"
+    traffic = seen.traffic
+    if seen.others_slowed is None:
+        yield f"too few others near: {traffic.vehicles_before} before, {traffic.vehicles_after} after"
+    else:
+        speeds = f"{_kmh(traffic.speed_before_kmh)} before, {_kmh(traffic.speed_after_kmh)} after"
+        yield f"others {'slowed down' if seen.others_slowed else 'did not slow down'}: {speeds}"
+
+
+def _kmh(speed: float | None) -> str:
+    return "unknown" if speed is None else f"{speed:.0f} km/h"
+
+
+def _figures(says: _Claims, seen: CrashContext) -> dict[str, Any]:
+    curve, around = says.strongest, asdict(seen)
+    around |= {f"others_{key}": value for key, value in around.pop("traffic").items()}
+    return {
+        "triggered": says.triggered,
+        "deployed": says.deployed,
+        "sealed": says.sealed,
+        "delta_v_150ms_kmh": None if curve is None else curve.steepest_kmh,
+        "pulse_rise_ms": None if curve is None else curve.rise_ms,
+        "pulse_kept_share": None if curve is None else round(curve.kept, 3),
+        **{key: round(value, 2) if type(value) is float else value for key, value in around.items()},
+    }
+
+
+# Which records are due, by the database ------------------------------------------------------------------
+
 WINDOW_S: Final = 10
 """Windows reach so far beyond a moment in them."""
-PATIENCE_S: Final = 120
-"""Where the vehicle itself says nothing any more, the fleet's time must have gone on so much further."""
-FINAL_S: Final = 600
-"""Then the verdict is taken once more: what links hold back has come by then."""
-KEPT_DAYS: Final = 7
-"""Older records are left alone: repaired windows change nothing there any more."""
+OWN_BEFORE_S: Final = 60 + WINDOW_S
+OTHERS_BEFORE_S: Final = 300 + WINDOW_S
+OTHERS_AFTER_S: Final = 90
 AT_ONCE: Final = 50
+LIMITS: Final = {
+    "patience_s": 120,  # where the vehicle says nothing any more, the fleet's time must be so much further
+    "final_s": 600,  # then the verdict is taken once more: what links hold back has come by then
+    "kept_days": 7,  # older records are left alone: repaired windows change nothing there any more
+    "at_once": AT_ONCE,
+    "own_before_s": OWN_BEFORE_S,
+}
+DEG_PER_M: Final = 1 / 111_195
 
 DUE: Final = """
 WITH fleet AS (SELECT max(event_time) AS now FROM odograph.vehicle_latest)
@@ -311,8 +288,6 @@ OTHERS: Final = f"""{_WINDOW} AND w.vehicle_id <> %(vehicle_id)s
       <= power(%(reach_deg)s, 2)
 ORDER BY w.vehicle_id, w.window_start
 """
-DEG_PER_M: Final = 1 / 111_195
-
 STORE: Final = """
 INSERT INTO odograph.crash_verdict AS v
     (vehicle_id, boot_id, crash_id, event_time, verdict, reasons, figures, basis, final)
@@ -326,8 +301,6 @@ ON CONFLICT (vehicle_id, boot_id, crash_id) DO UPDATE SET
     decided_at = now()
 """
 
-Row = Mapping[str, Any]
-
 
 class Cursor(Protocol):
     """What is needed of a database cursor whose rows are mappings."""
@@ -339,52 +312,29 @@ class Cursor(Protocol):
         """All rows of the last statement."""
 
 
-@dataclass(frozen=True, slots=True)
-class Settled:
-    """What one look did: verdicts given, by word."""
-
-    verdicts: Sequence[str]
-
-
-def settle(cursor: Cursor, terms: Crash) -> Settled:
-    """Give every record that is due its verdict, within the transaction of the cursor."""
-    cursor.execute(DUE, _horizon(terms))
-    return Settled([_settle_one(cursor, row, terms) for row in cursor.fetchall()])
+def settle(cursor: Cursor, terms: Crash) -> list[str]:
+    """Give every record that is due its verdict, within the transaction of the cursor; the verdicts."""
+    wait_s = terms.still_to_s + WINDOW_S
+    cursor.execute(DUE, LIMITS | {"wait_s": wait_s})
+    return [_settle_one(cursor, row, terms, wait_s) for row in cursor.fetchall()]
 
 
-def _horizon(terms: Crash) -> dict[str, Any]:
-    return {
-        "own_before_s": OWN_BEFORE_S + WINDOW_S,
-        "wait_s": terms.still_to_s + WINDOW_S,
-        "patience_s": PATIENCE_S,
-        "final_s": FINAL_S,
-        "kept_days": KEPT_DAYS,
-        "at_once": AT_ONCE,
-    }
-
-
-def _settle_one(cursor: Cursor, row: Row, terms: Crash) -> str:
-    own = {**row, "before_s": OWN_BEFORE_S + WINDOW_S, "after_s": terms.still_to_s + WINDOW_S}
-    cursor.execute(OWN, own)
-    mine = [Window(**found) for found in cursor.fetchall()]
-    around = seen(row["event_ms"], mine, _others(cursor, row, terms), terms)
+def _settle_one(cursor: Cursor, row: Mapping[str, Any], terms: Crash, wait_s: int) -> str:
+    own = _windows(cursor, OWN, {**row, "before_s": OWN_BEFORE_S, "after_s": wait_s})
+    others: list[Window] = []
+    if row["lat_deg"] is not None and row["lon_deg"] is not None:
+        span = {"before_s": OTHERS_BEFORE_S, "after_s": OTHERS_AFTER_S}
+        others = _windows(cursor, OTHERS, {**row, **span, "reach_deg": terms.near_m * DEG_PER_M})
+    around = context(row["event_ms"], own, others, terms)
     try:
         verdict = judge(orjson.loads(row["record"]), around, terms)
     except Exception as error:  # noqa: BLE001  whatever a record holds, the others get their verdicts
         verdict = Verdict(SUSPECT, (f"it cannot be judged: {type(error).__name__}: {error}",), {})
-    stored = {
-        "verdict": verdict.verdict,
-        "reasons": orjson.dumps(verdict.reasons).decode(),
-        "figures": orjson.dumps(verdict.figures).decode(),
-    }
-    cursor.execute(STORE, {**row, **stored})
+    stored = {name: orjson.dumps(getattr(verdict, name)).decode() for name in ("reasons", "figures")}
+    cursor.execute(STORE, {**row, "verdict": verdict.verdict, **stored})
     return verdict.verdict
 
 
-def _others(cursor: Cursor, row: Row, terms: Crash) -> list[Window]:
-    """Windows of other vehicles near the place; none where the record does not know its place."""
-    if row["lat_deg"] is None or row["lon_deg"] is None:
-        return []
-    span = {"before_s": OTHERS_BEFORE_S + WINDOW_S, "after_s": OTHERS_AFTER_S}
-    cursor.execute(OTHERS, {**row, **span, "reach_deg": terms.near_m * DEG_PER_M})
+def _windows(cursor: Cursor, query: str, values: Mapping[str, Any]) -> list[Window]:
+    cursor.execute(query, values)
     return [Window(**found) for found in cursor.fetchall()]

@@ -147,7 +147,7 @@ class EventStore:
                 self.metrics.cleared.inc(self._run(lambda cursor: clear(cursor, self._clear_times)))
                 sweep_at = now + SWEEP_S
             if now >= settle_at and len(records) < BATCH:
-                for word in self._run(lambda cursor: settle(cursor, self._terms)).verdicts:
+                for word in self._run(lambda cursor: settle(cursor, self._terms)):
                     self.metrics.verdicts.labels(word).inc()  # alerts do not wait for verdicts
                 settle_at = now + self._terms.settle_s
             if now >= probe_at:

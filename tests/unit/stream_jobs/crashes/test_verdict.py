@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from infra.contract.messages import crash_digest
 from infra.settings.job_sections import Crash
-from stream_jobs.crashes.verdict import Window, judge, seen
+from stream_jobs.crashes.verdict import Window, context, judge
 
 TERMS = Crash()
 ZERO_MS = 1_000_004_000
@@ -58,7 +58,7 @@ SLOWER = [window(-60, 55, vehicle=v) for v in "BCD"] + [window(20, 20, vehicle=v
 
 
 def verdict(points: list[float] | None, own: list[Window], others: list[Window] = [], **changes: Any) -> str:  # noqa: B006
-    found = judge(record(points, **changes), seen(ZERO_MS, own, others, TERMS), TERMS)
+    found = judge(record(points, **changes), context(ZERO_MS, own, others, TERMS), TERMS)
     assert all(found.reasons)
     return found.verdict
 
@@ -106,7 +106,7 @@ def test_a_stone_that_fires_a_pretensioner_is_not_confirmed_while_the_vehicle_dr
 
 def test_a_record_that_is_not_what_was_sealed_confirms_nothing() -> None:
     broken = record(COLLISION, airbag=True) | {"belt_on": False}
-    assert judge(broken, seen(ZERO_MS, CRASHED, [], TERMS), TERMS).verdict == "suspect"
+    assert judge(broken, context(ZERO_MS, CRASHED, [], TERMS), TERMS).verdict == "suspect"
 
 
 def test_a_record_without_delta_v_is_judged_by_the_rest() -> None:
@@ -116,7 +116,7 @@ def test_a_record_without_delta_v_is_judged_by_the_rest() -> None:
 
 
 def test_the_figures_are_those_of_the_windows() -> None:
-    found = judge(record(COLLISION), seen(ZERO_MS, CRASHED, SLOWER, TERMS), TERMS).figures
+    found = judge(record(COLLISION), context(ZERO_MS, CRASHED, SLOWER, TERMS), TERMS).figures
     assert {
         key: found[key]
         for key in ("delta_v_150ms_kmh", "pulse_rise_ms", "speed_before_kmh", "speed_after_kmh",
@@ -131,7 +131,7 @@ def test_the_figures_are_those_of_the_windows() -> None:
 
 def test_windows_in_another_order_give_the_same() -> None:
     one, other = (
-        judge(record(COLLISION), seen(ZERO_MS, own, near, TERMS), TERMS)
+        judge(record(COLLISION), context(ZERO_MS, own, near, TERMS), TERMS)
         for own, near in ((CRASHED, SLOWER), (CRASHED[::-1], SLOWER[::-1]))
     )
     assert one == other
@@ -139,8 +139,8 @@ def test_windows_in_another_order_give_the_same() -> None:
 
 def test_two_others_are_too_few_to_say_anything() -> None:
     few = [w for w in SLOWER if w.vehicle_id != "D"]
-    assert seen(ZERO_MS, [], few, TERMS).others_slowed is None
-    assert seen(ZERO_MS, [], SLOWER, TERMS).others_slowed is True
+    assert context(ZERO_MS, [], few, TERMS).others_slowed is None
+    assert context(ZERO_MS, [], SLOWER, TERMS).others_slowed is True
 
 
 ODD = (
@@ -158,5 +158,5 @@ ODD = (
     )
 )
 def test_no_record_however_odd_is_without_a_verdict(changes: dict[str, Any]) -> None:
-    found = judge(record(COLLISION) | changes, seen(ZERO_MS, CRASHED, [], TERMS), TERMS)
+    found = judge(record(COLLISION) | changes, context(ZERO_MS, CRASHED, [], TERMS), TERMS)
     assert found.verdict in ("confirmed", "suspect", "pothole")

@@ -53,7 +53,7 @@ def logged(*messages: bytes) -> CrashLog:
     """A log of these messages, a millisecond apart."""
     log = CrashLog()
     for k, message in enumerate(messages):
-        log.take(Record("crash", 0, k, AT_MS + k, message, {}))
+        log.add(Record("crash", 0, k, AT_MS + k, message, {}))
     return log
 
 
