@@ -31,8 +31,13 @@ from stream_jobs.app.checkpoints import checkpoint_of
 from stream_jobs.app.session import build_session
 from stream_jobs.app.sources import kafka_options, record_columns
 from stream_jobs.events.kafka import wait_for_partitions
-from stream_jobs.rules.check import check_expressions
-from stream_jobs.rules.findings import crash_findings, frame_findings, kafka_records, rule_schemas
+from stream_jobs.rules.instant import (
+    check_expressions,
+    crash_findings,
+    frame_findings,
+    kafka_records,
+    rule_schemas,
+)
 from stream_jobs.rules.model import INSTANT, SHIPPED, Rule, load_rules, of_query
 
 PROGRAM: Final = "instant"

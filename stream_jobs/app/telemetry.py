@@ -22,7 +22,7 @@ from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 from infra.settings.settings import Settings
 from stream_jobs.app.schema import COUNTED, WATERMARK_METADATA
 from stream_jobs.frames.batch import RECORD, FrameBatch, as_arrow
-from stream_jobs.rules.check import check_translations
+from stream_jobs.rules.evaluation import check_translations
 from stream_jobs.rules.model import SHIPPED
 from stream_jobs.rules.rule_set import RuleSet, rules_in_force
 from stream_jobs.vehicles.core import Core, CoreLimits

@@ -19,9 +19,9 @@ from stream_jobs.events.writes import ClearTimes
 from stream_jobs.reprocess.alerts import finding_of
 from stream_jobs.reprocess.feed import WHOLE, Feeder, Wanted, remake_of
 from stream_jobs.reprocess.plan import Span, hours_ms
-from stream_jobs.rules.check import check_expressions, check_translations
-from stream_jobs.rules.findings import rule_schemas
-from stream_jobs.rules.kinds import Level, Stateful
+from stream_jobs.rules.evaluation import check_translations
+from stream_jobs.rules.instant import check_expressions, rule_schemas
+from stream_jobs.rules.model import Level, Stateful
 from stream_jobs.rules.model import INSTANT, VEHICLES, Rule
 from stream_jobs.rules.rule_set import of_rules
 from stream_jobs.vehicles.rows import AlertRow, unpack

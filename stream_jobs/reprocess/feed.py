@@ -26,8 +26,7 @@ from stream_jobs.archive import reader
 from stream_jobs.archive.manifest import archive_of
 from stream_jobs.reprocess.plan import Interval
 from stream_jobs.reprocess.queue import Work
-from stream_jobs.rules.kinds import Clone, Silence
-from stream_jobs.rules.model import Rule
+from stream_jobs.rules.model import Clone, Rule, Silence
 from stream_jobs.rules.rule_set import RuleSet
 from stream_jobs.vehicles.core import Core, CoreLimits
 from stream_jobs.vehicles.features import Features, joined

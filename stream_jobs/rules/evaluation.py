@@ -3,14 +3,15 @@
 sqlglot translates each expression once, when the rules are loaded; DuckDB evaluates all of them over a batch
 of frames in one query, and numpy makes a rule's flags of them. Both engines give the same answers, null
 included: rules may call only what CALLS names, and a property test compares the two on generated frames for
-every shipped rule. What does not translate is refused when it is loaded (rule_check.py), with rule and key.
+every shipped rule. What does not translate is refused with rule and key (check_translations).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
-from typing import Any, Final, Literal
+from pathlib import Path
+from typing import Any, Final
 
 import duckdb
 import numpy as np
@@ -23,16 +24,26 @@ from sqlglot.errors import SqlglotError
 
 from stream_jobs.frames.reading import FRAME_SCHEMA
 from stream_jobs.rules.inputs import Answers, RuleInputs, code_of, name_expressions, unknown_inputs
-from stream_jobs.rules.kinds import Baseline, Count, Geofence, Level, Silence, Stateful
-from stream_jobs.rules.model import Rule
+from stream_jobs.rules.model import (
+    VEHICLES,
+    Baseline,
+    Count,
+    Geofence,
+    Gives,
+    Level,
+    Rule,
+    Silence,
+    Stateful,
+    of_query,
+    wrong,
+)
 from stream_jobs.vehicles.history import HISTORY
 from stream_jobs.vehicles.lookups import COLUMNS
 
 Floats = npt.NDArray[np.float64]
-Kind = Literal["BOOLEAN", "DOUBLE", "VARCHAR[]"]
-BOOLEAN: Final[Kind] = "BOOLEAN"
-DOUBLE: Final[Kind] = "DOUBLE"
-NAMES: Final[Kind] = "VARCHAR[]"
+BOOLEAN: Final[Gives] = "BOOLEAN"
+DOUBLE: Final[Gives] = "DOUBLE"
+NAMES: Final[Gives] = "VARCHAR[]"
 CALLS: Final = (
     sx.Abs, sx.Array, sx.ArrayMax, sx.ArrayMin, sx.ArraySize, sx.Case, sx.Cast, sx.Coalesce, sx.Connector,
     sx.Greatest, sx.If, sx.Least, sx.VarMap,
@@ -74,16 +85,26 @@ def _as_spark(node: sx.Expression) -> sx.Expression:
 
 
 @cache
-def check(text: str, kind: Kind) -> None:
+def check(text: str, gives: Gives) -> None:
     """Raises UntranslatableError where DuckDB cannot evaluate the expression over frames."""
     columns = [*FRAME_SCHEMA, *(pa.field(name, pa.string()) for name in COLUMNS)]
     columns += [pa.field(name, pa.float64()) for name in HISTORY]
     with duckdb.connect(config=CONFIG) as connection:
         connection.register("frames", pa.schema(columns).empty_table())
         try:
-            connection.execute(f"SELECT {_column(text, kind)} FROM frames")  # noqa: S608  translated
+            connection.execute(f"SELECT {_column(text, gives)} FROM frames")  # noqa: S608  translated
         except duckdb.Error as error:
             raise UntranslatableError(f"cannot be evaluated: {str(error).splitlines()[0]}") from error
+
+
+def check_translations(path: Path, rules: Iterable[Rule]) -> None:
+    """Rules of the query vehicles are evaluated by DuckDB: raises ConfigError where it cannot."""
+    for rule in of_query(rules, VEHICLES):
+        for key, text, gives in rule.expressions():
+            try:
+                check(text, gives)
+            except UntranslatableError as error:
+                raise wrong(path, rule.id, key, str(error)) from error
 
 
 class Evaluator:
@@ -92,7 +113,7 @@ class Evaluator:
     def __init__(self, rules: Sequence[Rule]) -> None:
         self._rules = rules
         self._connection = duckdb.connect(config=CONFIG)
-        self._wanted = tuple(dict.fromkeys(pair for rule in rules for pair in _expressions(rule)))
+        self._wanted = tuple(dict.fromkeys(each[1:] for rule in rules for each in rule.expressions()))
         columns = (f"{_column(*pair)} AS c{k}" for k, pair in enumerate(self._wanted))
         self._query = f"SELECT {', '.join(columns)} FROM frames"  # noqa: S608  translated expressions
 
@@ -112,29 +133,17 @@ class Evaluator:
             {k: answers[text, NAMES] for k, text in named.items()},
         )  # fmt: skip
         for k, rule in enumerate(self._rules):
-            inputs.codes[k], inputs.values[k], inputs.limits[k] = _reading(rule, answers)
+            inputs.codes[k], inputs.values[k], inputs.limits[k] = _evaluated(rule, answers)
         return inputs
 
 
-def _column(text: str, kind: Kind) -> str:
+def _column(text: str, gives: Gives) -> str:
     """An expression as a column of DuckDB; a name that is not known (a gear) is no name."""
-    column = f"({translated(text)})::{kind}"
-    return f"coalesce(list_filter({column}, lambda x: x IS NOT NULL), [])" if kind == NAMES else column
+    column = f"({translated(text)})::{gives}"
+    return f"coalesce(list_filter({column}, lambda x: x IS NOT NULL), [])" if gives == NAMES else column
 
 
-def _expressions(rule: Rule) -> Iterator[tuple[str, Kind]]:
-    """Each expression of a rule and what it must give."""
-    stateful = rule.stateful
-    if stateful is None:
-        raise ValueError(f"rule {rule.id} is none of the query vehicles")
-    flags = (rule.condition, stateful.clear, stateful.armed, stateful.learn)
-    yield from ((text, BOOLEAN) for text in flags if text is not None)
-    yield from ((text, DOUBLE) for text in (rule.value, rule.limit) if text is not None)
-    if stateful.names is not None:
-        yield stateful.names, NAMES
-
-
-def _reading(rule: Rule, answers: Mapping[tuple[str, Kind], Any]) -> tuple[Any, Any, Any]:
+def _evaluated(rule: Rule, answers: Mapping[tuple[str, Gives], Any]) -> tuple[Any, Any, Any]:
     """One rule's code, value and limit by frame.
 
     Where a kind works on a value of its own, the value is not known unless it counts.
@@ -159,7 +168,7 @@ def _reading(rule: Rule, answers: Mapping[tuple[str, Kind], Any]) -> tuple[Any, 
 
 
 def _clears(
-    stateful: Stateful, rule: Rule, answers: Mapping[tuple[str, Kind], Any], holds: Answers
+    stateful: Stateful, rule: Rule, answers: Mapping[tuple[str, Gives], Any], holds: Answers
 ) -> Answers:
     if stateful.clear is not None:
         clear: Answers = answers[stateful.clear, BOOLEAN]
@@ -186,6 +195,6 @@ def _floats(column: pa.DoubleArray) -> Floats:
     return floats
 
 
-_READ: Final[dict[Kind, Callable[[pa.Array], Any]]] = {
+_READ: Final[dict[Gives, Callable[[pa.Array], Any]]] = {
     BOOLEAN: _three_valued, DOUBLE: _floats, NAMES: lambda column: column,
 }  # fmt: skip

@@ -10,8 +10,7 @@ import orjson
 from stream_jobs.alerts.text import metric_row, rule_row
 from stream_jobs.events.writes import Cursor
 from stream_jobs.rules.cohort.metrics import Metric
-from stream_jobs.rules.kinds import NO_VALUE
-from stream_jobs.rules.model import Rule
+from stream_jobs.rules.model import NO_VALUE, Rule
 
 Row = Mapping[str, Any]
 

@@ -13,9 +13,8 @@ from itertools import pairwise
 import numpy as np
 
 from stream_jobs.frames.arrays import Flags, Floats, Ints
-from stream_jobs.rules.detect.base import Detections
-from stream_jobs.rules.detect.raising import number
-from stream_jobs.rules.detect.silence import CloneDetector, SilenceDetector
+from stream_jobs.rules.detect.base import Detections, number
+from stream_jobs.rules.detect.occurrence import CloneDetector, SilenceDetector
 from stream_jobs.rules.inputs import all_codes
 from stream_jobs.rules.rule_set import RuleSet
 from stream_jobs.vehicles.alert_rows import Head, alert_row

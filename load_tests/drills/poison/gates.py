@@ -15,7 +15,7 @@ from load_tests.drills.defects import replace
 from load_tests.drills.poison.attack import Attack, program
 from load_tests.drills.site import Site
 from load_tests.drills.verdict import Promise
-from stream_jobs.rules import check as rule_check
+from stream_jobs.rules import instant as instant_rules
 from stream_jobs.user_sql import views
 
 PATIENCE_S: Final = 240.0
@@ -150,7 +150,7 @@ def runs_first() -> None:
 
 def any_expression() -> None:
     """A rule's expression is whatever Spark takes."""
-    replace(rule_check, "expression", lambda _: functions.expr)
+    replace(instant_rules, "expression", lambda _: functions.expr)
 
 
 def no_host_check() -> None:

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Any, Final
 
-from infra.contract.messages import SEVERITIES
+from pydantic import BeforeValidator
+
 from stream_jobs.maintenance.rollups import NAMES
-from stream_jobs.rules.entries import Entry, read_entries
+from stream_jobs.rules.model import Severity, Text, name_of, one_of, read_entries, text, whole
 
 SHIPPED: Final = Path(__file__).with_name("metrics.yaml")
 RULE: Final = "cohort_"
 """Before a metric's name it is the id of its rule."""
 CLEAR_SHARE: Final = 0.75
 """Of the limit, where a metric does not say below which z it is over."""
-MOST_BUCKETS: Final = 100
 SIDES: Final[Mapping[str, tuple[int, ...]]] = {"above": (1,), "below": (-1,), "both": (1, -1)}
-_ID: Final = re.compile(r"[a-z][a-z0-9_]{0,39}")
 _NAME: Final = re.compile(r"[a-z_][a-z0-9_]*(?!\w|\s*\()", re.IGNORECASE)
 """A word that is no function."""
 _KEYWORDS: Final = frozenset(
@@ -32,26 +31,51 @@ _FUNCTIONS: Final = frozenset(
 _CALL: Final = re.compile(r"([a-z_][a-z0-9_]*)\s*\(", re.IGNORECASE)
 _PLAIN: Final = re.compile(r"[\s\w.,()<>=!+*/%-]+", re.ASCII)
 """No text, quoted name, statement's end, cast or parameter; remarks are looked for apart."""
-_TEXTS: Final = ("metric", "value", "unit", "side", "severity", "message")
-_WHOLE: Final = ("buckets", "version")
+
+
+def _positive(value: Any) -> float:
+    if type(value) not in (int, float) or not 0 < value < float("inf"):
+        raise ValueError(f"{value!r} is not a number above 0")
+    return float(value)
+
+
+def _sql(value: Any) -> str:
+    """SQL that only computes from the columns of a bucket."""
+    sql = text(value)
+    lower = sql.lower()
+    if not _PLAIN.fullmatch(lower) or "--" in lower or "/*" in lower:
+        raise ValueError(f"{lower!r} has more than columns, numbers, operators and functions")
+    calls = set(_CALL.findall(lower)) - _KEYWORDS - _FUNCTIONS
+    if calls:
+        known = ", ".join(sorted(_FUNCTIONS))
+        raise ValueError(f"calls {', '.join(sorted(calls))}; functions are {known}")
+    unknown = set(_NAME.findall(lower)) - _KEYWORDS - set(NAMES)
+    if unknown:
+        raise ValueError(f"names what is no column of odograph.vehicle_minute: {', '.join(sorted(unknown))}")
+    return sql
+
+
+Positive = Annotated[float, BeforeValidator(_positive)]
+Sql = Annotated[str, BeforeValidator(_sql)]
+Whole = Annotated[int, BeforeValidator(whole(1, 100))]
 
 
 @dataclass(frozen=True, slots=True)
 class Metric:
     """One metric; ``value`` and ``when`` are SQL over the columns of a bucket, ``floor`` is in ``unit``."""
 
-    metric: str
-    value: str
-    unit: str
-    side: str
-    z: float
-    floor: float
-    buckets: int
-    severity: str
-    version: int
-    message: str
-    clear_z: float
-    when: str = "true"
+    metric: Annotated[str, BeforeValidator(name_of(40))]
+    value: Sql
+    unit: Text
+    side: Annotated[str, BeforeValidator(one_of(SIDES))]
+    z: Positive
+    floor: Positive
+    buckets: Whole
+    severity: Severity
+    version: Whole
+    message: Text
+    clear_z: Positive
+    when: Sql = "true"
 
     @property
     def rule(self) -> str:
@@ -63,38 +87,17 @@ class Metric:
         return next((side for side in SIDES[self.side] if side * z >= self.z), 0)
 
 
+_KEYS: Final = tuple(each.name for each in fields(Metric))
+
+
 def load_metrics(path: Path | None = None) -> tuple[Metric, ...]:
     """The metrics in ``path``, or those that ship; raises ConfigError naming file, metric and key."""
-    entries = read_entries(path or SHIPPED, "cohort metrics", "metrics", "metric")
-    return tuple(_metric(entry) for entry in entries)
-
-
-def _metric(entry: Entry) -> Metric:
-    entry.check_keys((*_TEXTS, "z", "floor", *_WHOLE), ("when", "clear_z"))
-    texts = {key: entry.text(key) for key in (*_TEXTS, "when") if key in entry}
-    if _ID.fullmatch(texts["metric"]) is None:
-        raise entry.wrong("metric", "is not a name of a-z, 0-9 and _ that starts with a letter")
-    for key, words in (("side", SIDES), ("severity", SEVERITIES)):
-        entry.word(key, None, words)
-    for key in ("value", "when"):
-        _check_sql(entry, key, texts.get(key, "").lower())
-    z, floor = entry.positive("z"), entry.positive("floor")
-    clear_z = entry.positive("clear_z", CLEAR_SHARE * z)
-    if clear_z > z:
-        raise entry.wrong("clear_z", f"{clear_z:g} is not above 0 and at most z")
-    whole = {key: entry.whole(key, None, 1, MOST_BUCKETS) for key in _WHOLE}
-    return Metric(**texts, **whole, z=z, floor=floor, clear_z=clear_z)  # type: ignore[arg-type]
-
-
-def _check_sql(entry: Entry, key: str, text: str) -> None:
-    if text and (not _PLAIN.fullmatch(text) or "--" in text or "/*" in text):
-        raise entry.wrong(key, f"{text!r} has more than columns, numbers, operators and functions")
-    calls = set(_CALL.findall(text)) - _KEYWORDS - _FUNCTIONS
-    if calls:
-        known = ", ".join(sorted(_FUNCTIONS))
-        raise entry.wrong(key, f"calls {', '.join(sorted(calls))}; functions are {known}")
-    unknown = set(_NAME.findall(text)) - _KEYWORDS - set(NAMES)
-    if unknown:
-        raise entry.wrong(
-            key, f"names what is no column of odograph.vehicle_minute: {', '.join(sorted(unknown))}"
-        )
+    found = []
+    for entry in read_entries(path or SHIPPED, "cohort metrics", "metrics", "metric"):
+        entry.check_keys(_KEYS[:-2], _KEYS[-2:])
+        z = entry.checked("z", _positive)
+        metric = entry.read(Metric, {} if "clear_z" in entry else {"clear_z": CLEAR_SHARE * z})
+        if metric.clear_z > metric.z:
+            raise entry.wrong("clear_z", f"{metric.clear_z:g} is not above 0 and at most z")
+        found.append(metric)
+    return tuple(found)

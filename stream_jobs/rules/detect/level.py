@@ -1,18 +1,53 @@
-"""A value beyond its limit for some time; the frame's own or its mean over a longer time."""
+"""A value against a limit: each frame's own, one that stays the same, its mean or slope over a longer time.
+
+A series is a value's course in few numbers: means by bucket of time (number, frames, sum of values), oldest
+first, at most PARTS + 1; the last one is open.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
+import numpy.typing as npt
 
 from stream_jobs.frames.arrays import Flags, Floats, Ints
-from stream_jobs.rules.detect.base import Detections, Detector, Kept, Memory
-from stream_jobs.rules.detect.raising import HELD, Judged, Raising, answers, beyond
-from stream_jobs.rules.detect.series import SERIES, add, mean
+from stream_jobs.rules.detect.base import (
+    HELD,
+    Detections,
+    Detector,
+    Judged,
+    Kept,
+    Memory,
+    Raising,
+    answers,
+    beyond,
+)
 from stream_jobs.rules.inputs import RuleEvaluation
 from stream_jobs.vehicles.rounds import Round
+
+PARTS: Final = 10
+"""Buckets of a span."""
+LEAST_SHARE: Final = 0.5
+"""Of the buckets of a mean so many must have frames."""
+COVERED: Final = 0.7
+"""A slope is taken over at least this share of its span."""
+MAD_TO_SD: Final = 1.4826
+SERIES: Final = np.dtype(
+    [
+        ("count", "i8"),
+        ("number", "i8", (PARTS + 1,)),
+        ("frames", "i8", (PARTS + 1,)),
+        ("total", "f8", (PARTS + 1,)),
+    ]
+)
+"""``count`` buckets; 0 in the rest."""
+Series = npt.NDArray[Any]
+"""SERIES, [k]."""
+_PLACES: Final = np.arange(PARTS + 1)
+LEAST: Final = 2
+"""Complete buckets of a slope that stay however old they are: frames may be rarer than the span is long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,10 +56,7 @@ class LevelDetector(Detector):
 
     raising: Raising
 
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """See Detector."""
-        return HELD
+    dtype: ClassVar = HELD
 
     def relevant(self, said: RuleEvaluation) -> Flags:
         """See Detector."""
@@ -74,10 +106,7 @@ class ArmedDetector(Detector):
     gap_ms: int
     inner: Detector
 
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """See Detector."""
-        return ARMING
+    dtype: ClassVar = ARMING
 
     def memory(self, count: int, kept: Kept | None = None) -> Memory:
         """See Detector."""
@@ -151,25 +180,58 @@ class ArmedDetector(Detector):
         inside.forget(places[~short])
 
 
-MEAN: Final = np.dtype([("held", HELD), ("series", SERIES)])
+SAME: Final = np.dtype([("held", HELD), ("value", "f8"), ("frames", "i8"), ("since", "f8"), ("seen", "f8")])
+"""The value, its frames on end, since when, the last of them."""
 
 
 @dataclass(frozen=True, slots=True)
-class MeanDetector(Detector):
-    """The mean over ``mean_ms``, judged whenever a tenth of it is complete.
+class UnchangedDetector(Detector):
+    """The same value in ``frames`` frames on end and for ``unchanged_ms``; a longer gap begins anew."""
 
-    A mean needs its whole time, and frames in half of its tenths. A frame without a value does not count;
-    where the rule is not looked at at all, it comes to its end.
+    raising: Raising
+    frames: int
+    unchanged_ms: int
+
+    dtype: ClassVar = SAME
+
+    def step(self, memory: Memory, frames: Round, said: RuleEvaluation) -> Detections:
+        """See Detector."""
+        same, now_ms = memory.rows[frames.places], frames["end_ms"]
+        other = ~memory.on[frames.places] | (said.value != same["value"])
+        other |= now_ms - same["seen"] > self.raising.gap_ms
+        same["value"], same["seen"] = said.value, now_ms
+        same["since"] = np.where(other, now_ms, same["since"])
+        same["frames"] = np.where(other, 1, same["frames"] + 1)
+        holds = (same["frames"] >= self.frames) & (now_ms - same["since"] >= self.unchanged_ms)
+        held = same["held"]
+        now = Judged(
+            now_ms, answers(holds), answers(same["frames"] == 1), said.value,
+            np.full(len(same), np.nan), said.names_of,
+        )  # fmt: skip
+        found = self.raising.step(held, now)
+        memory.rows[frames.places], memory.on[frames.places] = same, True
+        return found
+
+
+COURSE: Final = np.dtype([("held", HELD), ("series", SERIES)])
+
+
+@dataclass(frozen=True, slots=True)
+class CourseDetector(Detector):
+    """The mean over ``span_ms``, or with ``per_s`` the slope, judged whenever a tenth of it is complete.
+
+    A mean needs its whole time, and frames in half of its tenths. A slope holds when it is beyond the limit
+    by ``sure`` standard errors, and a gap longer than ``gap_ms`` begins a new series. A frame without a value
+    does not count; where the rule is not looked at at all, it comes to its end.
     """
 
     raising: Raising
-    mean_ms: int
+    span_ms: int
     clear_level: float | None
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """See Detector."""
-        return MEAN
+    per_s: float | None = None
+    sure: float = 0.0
+    gap_ms: int = 0
+    dtype: ClassVar = COURSE
 
     def relevant(self, said: RuleEvaluation) -> Flags:
         """See Detector."""
@@ -181,24 +243,116 @@ class MeanDetector(Detector):
 
     def step(self, memory: Memory, frames: Round, said: RuleEvaluation) -> Detections:
         """See Detector."""
-        kept, known = memory.rows[frames.places], ~np.isnan(said.value)
-        series, held = kept["series"], kept["held"]
-        complete = add(series, known, frames["end_ms"], said.value, self.mean_ms)
-        memory.rows[frames.places] = kept
-        memory.on[frames.places] |= known
+        places, now_ms, is_slope = frames.places, frames["end_ms"], self.per_s is not None
+        rows, known = memory.rows[places], ~np.isnan(said.value)
+        series, held = rows["series"], rows["held"]
+        if is_slope:
+            last = series["number"][np.arange(len(rows)), np.maximum(series["count"] - 1, 0)]
+            gap = known & (series["count"] > 0) & (now_ms - last * self.span_ms // PARTS > self.gap_ms)
+            series[gap] = np.zeros((), SERIES)
+        complete = add(series, known, now_ms, said.value, self.span_ms, LEAST if is_slope else 0)
+        memory.rows[places] = rows
+        memory.on[places] |= known
         if known.all() and not complete.any():
             return []
-        average = np.full(len(kept), np.nan)
-        average[complete] = mean(series[complete])
-        judged = ~np.isnan(average)
-        above, limit = self.raising.above, said.limit
+        value, off = np.full(len(rows), np.nan), np.zeros(len(rows))
+        value[complete], off[complete] = self._measured(series[complete])
+        above, limit, judged = self.raising.above, said.limit, ~np.isnan(value)
         back = limit if self.clear_level is None else np.full(len(limit), self.clear_level)
-        holds = np.where(judged, answers(beyond(average, limit, above)), np.where(known, 0, -1))
-        clears = np.where(judged, answers(~beyond(average, back, above)), np.where(known, 0, 1))
+        holds = beyond(value - off if above else value + off, limit, above)
         now = Judged(
-            frames["end_ms"], holds.astype(np.int8), clears.astype(np.int8), average, limit, said.names_of,
-            said.armed >= 0,
+            now_ms,
+            np.where(judged, answers(holds), np.where(known, 0, -1)).astype(np.int8),
+            np.where(judged, answers(~beyond(value, back, above)), np.where(known, 0, 1)).astype(np.int8),
+            value, limit, said.names_of, True if is_slope else said.armed >= 0,
         )  # fmt: skip
         found = self.raising.step(held, now)
-        memory.rows[frames.places] = kept
+        if is_slope:  # the course of a rule that is not looked at begins anew
+            series[~known] = np.zeros((), SERIES)
+            memory.on[places[~known]] = held["on"][~known]
+        memory.rows[places] = rows
         return found
+
+    def _measured(self, series: Series) -> tuple[Floats, Floats]:
+        """Means or slopes, NaN where there is none yet, and by how much they must be beyond the limit."""
+        if self.per_s is None:
+            return mean(series), np.zeros(len(series))
+        steep, error = slope(series, self.span_ms)
+        return steep * self.per_s, self.sure * error * self.per_s
+
+
+def add(series: Series, which: Flags, at_ms: Floats, value: Floats, span_ms: int, least: int = 0) -> Flags:
+    """Add a value to those series ``which`` [k], in place; where a bucket was complete by it.
+
+    Older buckets than the span go, except the last ``least`` complete ones.
+    """
+    number = at_ms.astype(np.int64) * PARTS // span_ms
+    count = series["count"]
+    lane = np.arange(len(series))
+    last = np.maximum(count - 1, 0)
+    same = which & (count > 0) & (number <= series["number"][lane, last])
+    at = lane[same], last[same]
+    series["frames"][at] += 1
+    series["total"][at] += value[same]
+    complete: Flags = which & ~same & (count > 0)
+    new = np.flatnonzero(which & ~same)
+    if new.size:
+        series[new] = _with_bucket(series[new], number[new], value[new], least)
+    return complete
+
+
+def _with_bucket(s: Series, number: npt.NDArray[np.int64], value: Floats, least: int) -> Series:
+    count = s["count"]
+    there = count[:, None] > _PLACES
+    gone = (there & (number[:, None] - s["number"] > PARTS)).sum(axis=1)
+    gone = np.minimum(gone, np.maximum(count - least, 0))
+    from_place = np.minimum(_PLACES + gone[:, None], PARTS)
+    left = (count - gone)[:, None]
+    after = np.zeros(len(s), SERIES)
+    for name in ("number", "frames", "total"):
+        after[name] = np.where(left > _PLACES, np.take_along_axis(s[name], from_place, 1), 0)
+    at = np.arange(len(s)), left[:, 0]
+    after["number"][at], after["frames"][at], after["total"][at] = number, 1, value
+    after["count"] = left[:, 0] + 1
+    return after
+
+
+def mean(series: Series) -> Floats:
+    """The mean over the complete buckets; NaN before they span the whole time. [k]."""
+    count = series["count"]
+    now = series["number"][np.arange(len(series)), count - 1]
+    complete = (count[:, None] - 1) > _PLACES
+    whole = (count - 1 >= LEAST_SHARE * PARTS) & (now - series["number"][:, 0] >= PARTS)
+    frames = np.where(complete, series["frames"], 0).sum(axis=1)
+    total = np.where(complete, series["total"], 0.0).sum(axis=1)
+    return np.where(whole, total / np.maximum(frames, 1), np.nan)
+
+
+def slope(series: Series, span_ms: int) -> tuple[Floats, Floats]:
+    """Change of the value per second and its standard error, over complete buckets (Theil and Sen); [k].
+
+    NaN where they cover too little of the span. The error is 0 where two points leave none to estimate.
+    """
+    steep, error = np.full(len(series), np.nan), np.full(len(series), np.nan)
+    points = series["count"] - 1
+    for number in range(2, PARTS + 1):
+        lanes = np.flatnonzero(points == number)
+        if not lanes.size:
+            continue
+        s = series[lanes]
+        at_s = s["number"][:, :number] * span_ms / PARTS / 1000
+        value = s["total"][:, :number] / s["frames"][:, :number]
+        steepness, off = _theil_sen(at_s, value)
+        covered = (at_s[:, -1] - at_s[:, 0]) * 1000 >= COVERED * span_ms
+        steep[lanes], error[lanes] = np.where(covered, (steepness, off), np.nan)
+    return steep, error
+
+
+def _theil_sen(at_s: Floats, value: Floats) -> tuple[Floats, Floats]:
+    """Slope and its standard error of points [k, n]."""
+    first, second = np.triu_indices(at_s.shape[1], 1)
+    steepness = np.median((value[:, second] - value[:, first]) / (at_s[:, second] - at_s[:, first]), axis=1)
+    rests = value - steepness[:, None] * at_s
+    off = np.abs(rests - np.median(rests, axis=1)[:, None])
+    width = np.sqrt(((at_s - at_s.mean(axis=1)[:, None]) ** 2).sum(axis=1))
+    return steepness, MAD_TO_SD * np.median(off, axis=1) / width

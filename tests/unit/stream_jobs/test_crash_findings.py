@@ -10,7 +10,7 @@ from pyspark.sql import Row, SparkSession
 
 from infra.contract.messages import split_crash
 from infra.contract.verdict import ClockLimits
-from stream_jobs.rules.findings import crash_findings
+from stream_jobs.rules.instant import crash_findings
 from stream_jobs.rules.model import load_rules
 
 RECORD = (Path(__file__).parents[2] / "golden" / "crash.json").read_bytes()

@@ -13,7 +13,7 @@ from infra.contract.messages import FIGURES, PART_HEAD, split_crash
 from stream_jobs.crashes.chunks import assembled, part_row
 from stream_jobs.events.rows import ClockRange, Record
 from stream_jobs.events.writes import sort_out
-from stream_jobs.rules.findings import crash_schema
+from stream_jobs.rules.instant import crash_schema
 
 RECORD = (Path(__file__).parents[3] / "golden" / "crash.json").read_bytes()
 CLOCKS = ClockRange(floor_ms=1_420_070_400_000, ahead_ms=10_000)

@@ -10,11 +10,18 @@ import numpy as np
 import pytest
 
 from infra.settings.job_sections import Cohort as Terms
-from stream_jobs.rules.cohort.findings import alert_row
-from stream_jobs.rules.cohort.judge import Judged, judge
+from stream_jobs.rules.cohort.judge import (
+    Bucket,
+    Cohort,
+    Judged,
+    Residual,
+    alert_row,
+    cohort_of,
+    judge,
+    others,
+    residuals,
+)
 from stream_jobs.rules.cohort.metrics import Metric
-from stream_jobs.rules.cohort.residuals import Bucket, Cohort, Residual, cohort_of, residuals
-from stream_jobs.rules.cohort.robust import others
 
 MINUTES_5: Final = 300_000
 HEAT: Final = Metric(

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stream_jobs.rules.detect.history import QUANTILE, noted, quantile
+from stream_jobs.rules.detect.baseline import QUANTILE, noted, quantile
 from tests.support_vehicles import Evaluation
 from tests.unit.stream_jobs.rules.traces import T0, Frame, found, frame, rule, seconds
 

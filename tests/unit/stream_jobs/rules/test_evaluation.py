@@ -13,8 +13,18 @@ from pyspark.sql import functions as F
 
 from infra.contract.signals import BY_NAME
 from stream_jobs.rules.evaluation import Evaluator, UntranslatableError, check
-from stream_jobs.rules.kinds import Baseline, Count, Geofence, Level, Silence, Stateful
-from stream_jobs.rules.model import VEHICLES, Rule, load_rules, of_query
+from stream_jobs.rules.model import (
+    VEHICLES,
+    Baseline,
+    Count,
+    Geofence,
+    Level,
+    Rule,
+    Silence,
+    Stateful,
+    load_rules,
+    of_query,
+)
 from stream_jobs.vehicles.facts import CLASSES, POWERTRAINS
 from stream_jobs.vehicles.history import HISTORY
 from stream_jobs.vehicles.lookups import COLUMNS

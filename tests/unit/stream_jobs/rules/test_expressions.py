@@ -11,9 +11,8 @@ from pyspark.sql import SparkSession
 from infra.contract.errors import ConfigError
 from infra.contract.verdict import ClockLimits
 from stream_jobs.app.instant import require_slots
-from stream_jobs.rules.check import check_expressions
 from stream_jobs.rules.evaluation import Evaluator, UntranslatableError
-from stream_jobs.rules.findings import frame_findings, rule_schemas
+from stream_jobs.rules.instant import check_expressions, frame_findings, rule_schemas
 from stream_jobs.rules.model import INSTANT, SHIPPED, VEHICLES, load_rules
 
 

@@ -21,7 +21,7 @@ from stream_jobs.app.quality import parse, with_verdict
 from stream_jobs.app.schema import HEAD as HEAD_FIELDS
 from stream_jobs.app.schema import frame_schema
 from stream_jobs.frames.plausibility import POSITION, with_plausible
-from stream_jobs.rules.findings import crash_findings, frame_findings, kafka_records
+from stream_jobs.rules.instant import crash_findings, frame_findings, kafka_records
 from stream_jobs.rules.model import INSTANT, load_rules, of_query
 
 VIN = "1HGCM82633A004352"

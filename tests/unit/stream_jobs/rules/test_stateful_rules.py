@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from infra.contract.errors import ConfigError
-from stream_jobs.rules.detect.build import detectors
-from stream_jobs.rules.kinds import Level, Slope, Stateful
-from stream_jobs.rules.model import VEHICLES, load_rules, of_query
+from stream_jobs.rules.model import VEHICLES, Level, Slope, Stateful, load_rules, of_query
+from stream_jobs.rules.rule_set import detectors
 from tests.unit.stream_jobs.rules.traces import rule
 
 LEVEL: dict[str, Any] = {"kind": "level", "value": "coolant_temp_c", "beyond": "above", "limit": 105}

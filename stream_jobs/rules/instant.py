@@ -1,24 +1,29 @@
-"""Findings: what the rules say of one frame or one crash record. Native expressions, stateless.
+"""Instant rules in Spark: their expressions checked before anything runs, and the findings of single records.
 
-Input are records (see sources.py); output is one row a finding with the columns ALERT_KEYS of the contract.
+Input are records (see stream_jobs/app/sources.py); output is one row a finding with the columns ALERT_KEYS of
+the contract.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
+from pathlib import Path
 from typing import Final
 
-from pyspark.sql import Column, DataFrame
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from pyspark.sql import types as T  # noqa: N812  Spark's own convention
 
+from infra.contract.errors import ConfigError
 from infra.contract.messages import ALERT_KEYS
 from infra.contract.verdict import QUARANTINED, ClockLimits
 from stream_jobs.app.quality import parse, with_verdict
 from stream_jobs.app.schema import HEAD, frame_schema
 from stream_jobs.frames.plausibility import POSITION, plausible_place, with_plausible
-from stream_jobs.rules.model import VEHICLES, Rule
+from stream_jobs.rules.evaluation import check_translations
+from stream_jobs.rules.model import VEHICLES, Gives, Rule, wrong
 from stream_jobs.rules.sql_guard import expression
 from stream_jobs.vehicles.history import HISTORY
 
@@ -36,6 +41,15 @@ _CRASH_FIELDS: Final = {
 _FINDINGS: Final = (
     "array<struct<rule:string,rule_version:int,severity:string,value:double,limit:double,message:string>>"
 )
+
+
+Expected = type[T.BooleanType] | type[T.NumericType] | type[T.ArrayType]
+EXPECTED: Final[dict[Gives, Expected]] = {
+    "BOOLEAN": T.BooleanType, "DOUBLE": T.NumericType, "VARCHAR[]": T.ArrayType,
+}  # fmt: skip
+_WANTED: Final[dict[Expected, str]] = {
+    T.BooleanType: "true or false", T.NumericType: "a number", T.ArrayType: "an array of texts",
+}  # fmt: skip
 
 
 def crash_schema() -> T.StructType:
@@ -59,6 +73,47 @@ def vehicle_rule_schema() -> T.StructType:
     texts = (T.StructField(name, T.StringType()) for name in LOOKED_UP)
     numbers = (T.StructField(name, T.DoubleType()) for name in HISTORY)
     return T.StructType([*frame_schema().fields, *texts, *numbers])
+
+
+def check_expressions(
+    spark: SparkSession, path: Path, rules: Iterable[Rule], schemas: Mapping[str, T.StructType]
+) -> None:
+    """Let Spark analyse every expression against its source's columns; raises ConfigError naming the key.
+
+    ``schemas`` holds the columns of each source. Aggregates, generators and unknown columns are refused too.
+    """
+    empty = {source: spark.createDataFrame([], schema) for source, schema in schemas.items()}
+    for rule in rules:
+        rows = empty[VEHICLES if rule.query == VEHICLES else rule.source]
+        given = [(key, text, EXPECTED[gives]) for key, text, gives in rule.expressions()]
+        if not _all_fit(rows, [(text, expected) for _, text, expected in given]):
+            for key, text, expected in given:
+                _check_expression(path, rule, key, text, rows, expected)
+    check_translations(path, rules)
+
+
+def _all_fit(rows: DataFrame, given: Sequence[tuple[str, Expected]]) -> bool:
+    """Whether Spark takes all of a rule's expressions, asked at once because asking is what costs."""
+    try:
+        columns = [expression(text) for text, _ in given]
+        there = reduce(lambda a, b: a & b, (column.isNotNull() for column in columns))
+        types = [field.dataType for field in rows.where(there).select(*columns).schema]
+    except (PySparkException, ConfigError):
+        return False
+    return all(isinstance(found, expected) for found, (_, expected) in zip(types, given, strict=True))
+
+
+def _check_expression(
+    path: Path, rule: Rule, key: str, text: str, rows: DataFrame, expected: Expected
+) -> None:
+    try:
+        # A filter, since Spark refuses aggregates and generators there.
+        found = rows.where(expression(text).isNotNull()).select(expression(text)).schema[0].dataType
+    except (PySparkException, ConfigError) as error:
+        first_line = str(error).strip().splitlines()[0]
+        raise wrong(path, rule.id, key, f"is not understood: {first_line}") from error
+    if not isinstance(found, expected):
+        raise wrong(path, rule.id, key, f"gives {found.simpleString()}, not {_WANTED[expected]}")
 
 
 def frame_findings(records: DataFrame, rules: Sequence[Rule], limits: ClockLimits) -> DataFrame:
