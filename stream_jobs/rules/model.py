@@ -318,17 +318,18 @@ class Entry:
 
     def read(self, form: type[Made], given: dict[str, Any]) -> Made:
         """A dataclass out of the keys that are its fields, checked by their types; ``given`` ones are not."""
-        keys = {each.name: _KEY_OF.get(each.name, each.name) for each in fields(form)}  # type: ignore[arg-type]
+        kind: Any = form
+        keys = {each.name: _KEY_OF.get(each.name, each.name) for each in fields(kind)}
         own = {name: self.values[key] for name, key in keys.items() if key in self}
         try:
-            made: Made = _adapter(form).validate_python(own | given)
+            made: Made = _adapter(kind).validate_python(own | given)
             return made
         except ValidationError as failure:
             error = failure.errors()[0]
         key = keys[str(error["loc"][0])]
         if error["type"] == "missing":
-            kind = self.values.get("kind")
-            raise self.wrong(key, "is missing" + (f": kind {kind} needs it" if kind else ""))
+            needs = f": kind {self.values['kind']} needs it" if "kind" in self else ""
+            raise self.wrong(key, f"is missing{needs}")
         raise self.wrong(key, str(error.get("ctx", {}).get("error", error["msg"])))
 
 
