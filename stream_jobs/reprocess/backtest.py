@@ -21,8 +21,7 @@ from stream_jobs.reprocess.feed import WHOLE, Feeder, Wanted, remake_of
 from stream_jobs.reprocess.plan import Span, hours_ms
 from stream_jobs.rules.evaluation import check_translations
 from stream_jobs.rules.instant import check_expressions, rule_schemas
-from stream_jobs.rules.model import Level, Stateful
-from stream_jobs.rules.model import INSTANT, VEHICLES, Rule
+from stream_jobs.rules.model import INSTANT, VEHICLES, Level, Rule, Stateful
 from stream_jobs.rules.rule_set import of_rules
 from stream_jobs.vehicles.rows import AlertRow, unpack
 
