@@ -16,7 +16,7 @@ from infra.settings.settings import Settings
 from load_tests.hostile import files
 from load_tests.hostile.grammar import KINDS, bodies
 from stream_jobs.app.telemetry import Operator, table_of
-from stream_jobs.rules import entries
+from stream_jobs.rules import model
 from stream_jobs.rules.rule_set import rules_in_force
 from stream_jobs.vehicles.limits import core_limits
 from stream_jobs.vehicles.stage import vehicle_stage
@@ -39,7 +39,7 @@ def test_a_loader_without_bounds_is_seen(monkeypatch: pytest.MonkeyPatch) -> Non
     def plain(path: Path, what: str) -> Any:
         return yaml.safe_load(path.read_text())  # of Python: the one of C does not survive its interruption
 
-    monkeypatch.setattr(entries, "read_yaml", plain)
+    monkeypatch.setattr(model, "read_yaml", plain)
     monkeypatch.setattr(files, "PATIENCE_S", 0.5)
     assert sum(files.share("rules", seed=17, first=0, count=60).bad.values()) > 3
 
