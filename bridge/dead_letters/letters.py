@@ -1,4 +1,4 @@
-"""A dead letter as it lies in Kafka, its judgement by the contract in force, and its text. Pure."""
+"""A dead letter as Kafka has it, its judgement by the contract in force, and its text. Pure."""
 
 from __future__ import annotations
 

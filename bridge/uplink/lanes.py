@@ -89,7 +89,7 @@ def at_least_once_lane(
 def at_most_once_lane(plan: Plan, settings: Settings, endpoints: Endpoints) -> AtMostOnceLane:
     """At most once: nothing is kept for us, nothing is acknowledged, nothing is sent twice.
 
-    Another client id: the session of the other guarantee, and what lies in it, stays untouched.
+    Another client id: the session of the other guarantee, and its messages, stay untouched.
     """
     lane = f"{plan.name}-once"
     client_id = Shard.parse(settings.bridge.shard).client_id(settings.bridge.client_id, lane)

@@ -131,10 +131,10 @@ def test_whatever_a_receiver_says_the_wait_is_bounded(text: str) -> None:
 def a_server(answer: bytes, endless: bool = False) -> Iterator[int]:
     """Takes one request and says ``answer``; ``endless``: a byte at a time, for ever."""
     done = threading.Event()
-    with socket.create_server(("127.0.0.1", 0)) as door:
+    with socket.create_server(("127.0.0.1", 0)) as server:
 
         def serve() -> None:
-            visitor, _ = door.accept()
+            visitor, _ = server.accept()
             with visitor:
                 visitor.recv(65536)
                 visitor.sendall(answer)
@@ -146,7 +146,7 @@ def a_server(answer: bytes, endless: bool = False) -> Iterator[int]:
 
         guard = threading.Thread(target=serve)
         guard.start()
-        yield door.getsockname()[1]
+        yield server.getsockname()[1]
         done.set()
         guard.join()
 

@@ -17,7 +17,7 @@ from infra.contract.signals import FAST, SLOW
 from load_tests.mqtt_flood import frame as flood_frame
 from load_tests.mqtt_flood import vehicle_id
 
-GOLDEN = (Path(__file__).parents[2] / "golden" / "frame.json").read_bytes()
+GOLDEN = (Path(__file__).parents[3] / "golden" / "frame.json").read_bytes()
 VIN = "WVWZZZ1KZAW000001"
 PASSES = validator(VIN, 10)
 

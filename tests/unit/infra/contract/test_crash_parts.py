@@ -14,7 +14,7 @@ from infra.contract import messages
 from infra.contract.errors import ContractError
 from infra.contract.messages import join_crash, split_crash
 
-GOLDEN = Path(__file__).parents[2] / "golden" / "crash.json"
+GOLDEN = Path(__file__).parents[3] / "golden" / "crash.json"
 GOLDEN_PARTS = GOLDEN.with_name("crash_parts.jsonl")
 RECORD = GOLDEN.read_bytes()
 

@@ -25,49 +25,49 @@ def translator(rate: float, burst: int) -> Translator:
     return Translator("odograph/v1", "test.", limit=VehicleLimit(rate, burst))
 
 
-def sent(door: Translator, count: int, at_ms: int, vin: str = VINS[0]) -> list[str]:
+def sent(ours: Translator, count: int, at_ms: int, vin: str = VINS[0]) -> list[str]:
     """What becomes of ``count`` messages that come at once: a letter each."""
-    found = [door.translate(topic(vin), frame(vin), at_ms) for _ in range(count)]
+    found = [ours.translate(topic(vin), frame(vin), at_ms) for _ in range(count)]
     return ["passed" if isinstance(x, Record) else x.reason for x in found if x is not None]
 
 
 def test_a_burst_passes_and_what_is_beyond_it_is_quarantined_with_its_reason() -> None:
-    door = translator(rate=2, burst=3)
-    assert sent(door, 5, NOW) == ["passed"] * 3 + ["rate_limited"] * 2
-    assert sent(door, 1, NOW + 499) == ["rate_limited"]
-    assert sent(door, 2, NOW + 500) == ["passed", "rate_limited"]
-    assert sent(door, 5, NOW + 60_000) == ["passed"] * 3 + ["rate_limited"] * 2
+    ours = translator(rate=2, burst=3)
+    assert sent(ours, 5, NOW) == ["passed"] * 3 + ["rate_limited"] * 2
+    assert sent(ours, 1, NOW + 499) == ["rate_limited"]
+    assert sent(ours, 2, NOW + 500) == ["passed", "rate_limited"]
+    assert sent(ours, 5, NOW + 60_000) == ["passed"] * 3 + ["rate_limited"] * 2
 
 
 def test_another_vehicle_is_not_held_back() -> None:
-    door = translator(rate=1, burst=1)
-    assert sent(door, 2, NOW) == ["passed", "rate_limited"]
-    assert sent(door, 1, NOW, VINS[1]) == ["passed"]
+    ours = translator(rate=1, burst=1)
+    assert sent(ours, 2, NOW) == ["passed", "rate_limited"]
+    assert sent(ours, 1, NOW, VINS[1]) == ["passed"]
 
 
 def test_what_is_wrong_takes_no_token() -> None:
-    door = translator(rate=1, burst=1)
-    wrong = door.translate(topic(VINS[0]), b"{", NOW)
+    ours = translator(rate=1, burst=1)
+    wrong = ours.translate(topic(VINS[0]), b"{", NOW)
     assert isinstance(wrong, Rejection)
-    assert (wrong.reason, sent(door, 1, NOW)) == ("bad_json", ["passed"])
+    assert (wrong.reason, sent(ours, 1, NOW)) == ("bad_json", ["passed"])
 
 
 def test_a_clock_set_back_does_not_shut_a_vehicle_out() -> None:
-    door = translator(rate=1, burst=2)
-    assert sent(door, 2, NOW) == ["passed", "passed"]
-    assert sent(door, 3, NOW - 3_600_000) == ["passed", "passed", "rate_limited"]
+    ours = translator(rate=1, burst=2)
+    assert sent(ours, 2, NOW) == ["passed", "passed"]
+    assert sent(ours, 3, NOW - 3_600_000) == ["passed", "passed", "rate_limited"]
 
 
 def test_half_an_hour_of_stored_frames_passes_at_once_with_the_shipped_limits() -> None:
     shipped = Settings().bridge
-    door = translator(shipped.vehicle_rate, shipped.vehicle_burst)
-    assert set(sent(door, 1800, NOW)) == {"passed"}
+    ours = translator(shipped.vehicle_rate, shipped.vehicle_burst)
+    assert set(sent(ours, 1800, NOW)) == {"passed"}
     assert VehicleLimit(shipped.vehicle_rate, shipped.vehicle_burst).slack_ms > 18_000, "at 10 frames/s too"
 
 
 def test_without_a_rate_there_is_no_limit() -> None:
-    door = Translator("odograph/v1", "test.", limit=NO_LIMIT)
-    assert set(sent(door, 50, NOW)) == {"passed"}
+    ours = Translator("odograph/v1", "test.", limit=NO_LIMIT)
+    assert set(sent(ours, 50, NOW)) == {"passed"}
 
 
 @pytest.mark.parametrize(

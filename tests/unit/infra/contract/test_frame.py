@@ -16,7 +16,7 @@ from infra.contract.errors import ContractError
 from infra.contract.frame import MAX_INT
 from infra.contract.signals import FAST, SLOW
 
-GOLDEN = Path(__file__).parents[2] / "golden" / "frame.json"
+GOLDEN = Path(__file__).parents[3] / "golden" / "frame.json"
 VIN = "WVWZZZ1KZAW000001"
 
 

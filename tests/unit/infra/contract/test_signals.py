@@ -11,7 +11,7 @@ import pytest
 from infra.contract import frame, tables
 from infra.contract.signals import BY_NAME, FAST, SIGNALS, SLOW, Signal
 
-GOLDEN = Path(__file__).parents[2] / "golden" / "signals.json"
+GOLDEN = Path(__file__).parents[3] / "golden" / "signals.json"
 
 
 def test_the_table_is_the_golden_one_or_both_change_with_the_schema_number() -> None:

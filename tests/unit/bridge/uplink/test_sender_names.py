@@ -76,25 +76,25 @@ def test_a_property_that_has_no_place_there_closes_the_connection() -> None:
         names(publish(b"\x0b\x81", payload=b""))
 
 
-def door(name: bytes | None) -> tuple[Record | Rejection | None, NamedTopic, NamedTranslator]:
+def translated(name: bytes | None) -> tuple[Record | Rejection | None, NamedTopic, NamedTranslator]:
     topic, translator = NamedTopic(TOPIC), NamedTranslator("odograph/v1", "test.")
     topic.name = name
     return translator.translate(topic, FRAME, NOW), topic, translator
 
 
 def test_a_message_passes_under_its_own_name_only() -> None:
-    passed, _, translator = door(VIN.encode())
+    passed, _, translator = translated(VIN.encode())
     assert isinstance(passed, Record)
     assert type(dict(passed.headers)["mqtt_topic"]) is bytes
     for name in (OTHER.encode(), None):
-        refused, topic, _ = door(name)
+        refused, topic, _ = translated(name)
         assert isinstance(refused, Rejection)
         assert (refused.reason, refused.key) == ("identity_mismatch", VIN.encode())
         assert translator.translate(topic, FRAME, NOW) == refused, "after an honest message too"
 
 
 def test_a_forged_message_cannot_be_sent_in_again() -> None:
-    refused, topic, translator = door(OTHER.encode())
+    refused, topic, translator = translated(OTHER.encode())
     assert isinstance(refused, Rejection)
     record = translator.dead_letter(refused, topic, FRAME, NOW)
     headers = dict(record.headers)

@@ -5,7 +5,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.uplink.translate import DECODERS, KEPT_BYTES, Record, Rejection, Translator
+from bridge.uplink import translate
+from bridge.uplink.translate import (
+    DECODERS,
+    KEPT_BYTES,
+    Record,
+    Rejection,
+    Route,
+    Translator,
+    VehicleLimit,
+)
 from infra.contract import errors
 
 VIN = "1HGCM82633A004352"
@@ -222,3 +231,48 @@ def test_no_bytes_at_all_make_it_raise(topic: bytes, raw: bytes) -> None:
         outcome = outcome_of(raw, name)
         assert isinstance(outcome, Rejection)
         translator().dead_letter(outcome, name, raw, 5)
+
+
+def test_a_vehicle_and_those_that_come_after_it_are_expected_to_keep_their_sample_count() -> None:
+    ours = translator()
+    first = frame(n=3, speed_kmh=[1.0, 2.0, 3.0])
+    assert isinstance(ours.translate(TOPIC, first, 0), Record)
+    other = f"odograph/v1/{OTHER}/telemetry".encode()
+    assert isinstance(ours.translate(other, frame(vehicle_id=OTHER), 0), Record)
+    passes = [route.passes for route in ours.routes()]
+    assert [gate is not None and gate(first) for gate in passes] == [True, False]
+    late = ours.route(f"odograph/v1/{VIN[:-1]}9/telemetry".encode())
+    assert isinstance(late, Route)
+    assert late.passes is not None
+    assert late.passes(frame(vehicle_id=VIN[:-1] + "9"))
+
+
+def test_an_unsound_frame_teaches_nothing_and_is_rejected_each_time() -> None:
+    ours = translator()
+    for _ in range(2):
+        outcome = ours.translate(TOPIC, frame(n=3), 0)
+        assert isinstance(outcome, Rejection)
+        assert outcome.reason == "bad_shape"
+
+
+def test_a_route_knows_when_its_vehicle_was_heard_last() -> None:
+    ours = translator()
+    ours.translate(TOPIC, frame(), 1000)
+    ours.translate(TOPIC, b"junk", 2000)
+    assert [route.seen_ms for route in ours.routes()] == [1000]
+
+
+def test_a_million_invented_vehicles_are_forgotten_one_by_one_but_not_one_that_is_over_its_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(translate, "ROUTES_KEPT", 50)
+    ours = Translator("odograph/v1", "test.", limit=VehicleLimit(rate_per_s=1, burst=3))
+    outcomes = [ours.translate(TOPIC, frame(), 0) for _ in range(4)]
+    assert [type(outcome) for outcome in outcomes] == [Record] * 3 + [Rejection]
+    for number in range(1000):
+        ours.route(TOPIC)
+        ours.translate(f"odograph/v1/1HGCM82633A{number:06d}/telemetry".encode(), b"{", 0)
+    assert (len(ours.routes()), ours.forgotten) == (50, 951)
+    again = ours.translate(TOPIC, frame(), 0)
+    assert isinstance(again, Rejection)
+    assert again.reason == "rate_limited"
