@@ -2,23 +2,33 @@
 
 import streamlit as st
 
-from dashboard import icons, live, signin, theme
+from dashboard import auth
+from dashboard.shared import pictures, theme
 
-st.set_page_config(page_title="Odograph", page_icon=icons.mark(), layout="wide")
-st.logo(icons.wordmark("dark" if st.context.theme.type == "dark" else "light"), size="large")
+
+def page(name: str, icon: str, default: bool = False) -> st.Page:
+    """A page by the name of its folder below ``screens``."""
+    folder = name.lower()
+    return st.Page(
+        f"screens/{folder}/page.py", title=name, icon=f":material/{icon}:", url_path=folder, default=default
+    )
+
+
+st.set_page_config(page_title="Odograph", page_icon=pictures.mark(), layout="wide")
+st.logo(pictures.wordmark("dark" if st.context.theme.type == "dark" else "light"), size="large")
 st.html(theme.STYLE)
-signin.gate(live.known_roles())
+auth.gate()
 st.navigation(
     {
         "Fleet": [
-            st.Page("screens/fleet.py", title="Fleet", icon=":material/map:", default=True),
-            st.Page("screens/vehicle.py", title="Vehicle", icon=":material/directions_car:"),
-            st.Page("screens/trips.py", title="Trips", icon=":material/route:"),
-            st.Page("screens/replay.py", title="Replay", icon=":material/replay:"),
-            st.Page("screens/routing.py", title="Routing", icon=":material/alt_route:"),
-            st.Page("screens/alerts.py", title="Alerts", icon=":material/notifications:"),
-            st.Page("screens/crashes.py", title="Crashes", icon=":material/car_crash:"),
+            page("Fleet", "map", default=True),
+            page("Vehicle", "directions_car"),
+            page("Trips", "route"),
+            page("Replay", "replay"),
+            page("Routing", "alt_route"),
+            page("Alerts", "notifications"),
+            page("Crashes", "car_crash"),
         ],
-        "Service": [st.Page("screens/operations.py", title="Operations", icon=":material/monitor_heart:")],
+        "Service": [page("Operations", "monitor_heart")],
     }
 ).run()

@@ -1,67 +1,58 @@
-"""The web server: Streamlit's pages, the road layer for the map, and the health page every process has."""
+"""The web server: Streamlit's pages and the routes beside them in one process."""
 
 from __future__ import annotations
 
 import atexit
 import gc
 import importlib
-import json
 import pkgutil
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import pandas as pd
 import pyarrow as pa
 import streamlit as st
-from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
-from starlette.concurrency import run_in_threadpool
 from starlette.middleware import Middleware
-from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse, Response
-from starlette.routing import Route
 
-from dashboard import bundles, door, fleet_queries, live, map_routes, maps, roles, shown, theme
-from dashboard.host_check import HostCheck, served_names
-from dashboard.measures import Measures
-from dashboard.queries import Database
-from infra.clients.health import readiness
-from infra.contract.errors import ConfigError, ServiceError
+import dashboard
+from dashboard import auth, routes
+from dashboard.db import Database
+from dashboard.route_auth import HostCheck, served_names
+from dashboard.shared import theme
+from infra.contract.errors import ConfigError
 from infra.settings import settings as contract
 from infra.settings.sections import Dashboard
 
 SCRIPT: Final = Path(__file__).with_name("app.py")
-A_DAY_S: Final = 86_400
 
 
 def serve(port: int) -> None:
     """Serve until stopped. Raises ConfigError where anybody could reach it and nobody has to sign in."""
-    pd.set_option("mode.copy_on_write", True)  # readers share answers: what one changes is its own
+    pd.set_option("mode.copy_on_write", True)  # readers share results: what one changes is its own
     settings = contract.load()
     chosen = settings.dashboard
-    known = None if chosen.oidc is None else roles.load_roles(chosen.oidc)
+    known = None if chosen.oidc is None else auth.load_roles(chosen.oidc)
     if known is None and not chosen.address.is_loopback:
         raise ConfigError(
             f"ODOGRAPH_DASHBOARD_ADDRESS {chosen.address}: others reach it and nobody has to sign in; "
-            f"set {roles.OPTION}, or leave the address at 127.0.0.1"
+            f"set {auth.OPTION}, or leave the address at 127.0.0.1"
         )
     database = Database(lambda: contract.endpoints(settings).db_dashboard_url)
-    _settle()
+    _load_ahead()
     check = Middleware(HostCheck, names=served_names(chosen, known))
-    st.App(SCRIPT, routes=routes(database, known, settings), middleware=[check]).run(
-        config=options(port, chosen)
-    )
+    app = st.App(SCRIPT, routes=routes.routes(database, known, settings), middleware=[check])
+    app.run(config=options(port, chosen))
 
 
-def _settle() -> None:
+def _load_ahead() -> None:
     """Load what pages are drawn with, and let garbage collection pass over all that stays for ever.
 
     The first reader does not wait for it then, and a collection takes a third of its time. Tables of some
     hundred rows are made by one thread: starting more for each of them costs more than they save.
     """
     pa.set_cpu_count(1)
-    for module in pkgutil.iter_modules([str(SCRIPT.parent)], "dashboard."):
-        if not module.ispkg and module.name != f"dashboard.{SCRIPT.stem}":
+    for module in pkgutil.walk_packages(dashboard.__path__, "dashboard."):
+        if not module.ispkg and module.name.rpartition(".")[2] not in ("app", "page"):  # these are scripts
             importlib.import_module(module.name)
     gc.collect()
     gc.freeze()
@@ -84,55 +75,3 @@ def options(port: int, chosen: Dashboard) -> dict[str, Any]:
         "client.showErrorDetails": "type",
         "client.showErrorLinks": False,
     } | theme.options()
-
-
-def routes(database: Database, known: roles.Roles | None, settings: contract.Settings) -> list[Route]:
-    """What is served beside the pages; where people sign in, maps only to those who have."""
-    measures = live.measures()
-    roads = Route(maps.ROADS_PATH, partial(_roads, database=database))
-    mapped = [roads, *map_routes.routes(shown.fleet, shown.traffic)]
-    return [
-        Route("/livez", _livez),
-        Route("/readyz", partial(_readyz, database=database, measures=measures)),
-        Route("/metrics", partial(_metrics, measures=measures)),
-        *(door.guarded(route, known) for route in mapped),
-        bundles.route(settings, known),
-    ]
-
-
-async def _livez(request: Request) -> Response:  # noqa: ARG001  the router's signature
-    """200 while the server's loop runs."""
-    return PlainTextResponse("ok\n")
-
-
-async def _readyz(request: Request, database: Database, measures: Measures) -> Response:  # noqa: ARG001
-    """200 when the views answer, else 503 with the reason."""
-    with measures.probe_s.time():
-        status, reasons = await run_in_threadpool(readiness, {"database": partial(_database, database)})
-    measures.up.set(status == 200)
-    return JSONResponse(reasons, status)
-
-
-async def _metrics(request: Request, measures: Measures) -> Response:  # noqa: ARG001
-    return Response(generate_latest(measures.registry), media_type=CONTENT_TYPE_LATEST)
-
-
-async def _roads(request: Request, database: Database) -> Response:  # noqa: ARG001
-    """The road layer. Its address carries a version, so the browser may keep it."""
-    try:
-        rows = await run_in_threadpool(_road_rows, database)
-    except ServiceError as error:
-        return PlainTextResponse(str(error), 503)
-    body = json.dumps(rows, separators=(",", ":"))
-    return Response(body, media_type="application/json", headers={"Cache-Control": f"max-age={A_DAY_S}"})
-
-
-def _road_rows(database: Database) -> list[dict[str, Any]]:
-    with database.connection() as connection:
-        return maps.road_rows(fleet_queries.road_edges(connection))
-
-
-def _database(database: Database) -> str | None:
-    with database.connection() as connection:
-        fleet_queries.freshness(connection)
-    return None

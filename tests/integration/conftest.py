@@ -13,7 +13,7 @@ import psycopg
 import pytest
 from playwright.sync_api import Browser, BrowserContext
 
-from dashboard.queries import Connection
+from dashboard.db import Connection
 from infra.stack.stack import Stack
 from stream_jobs.app.database import Database as JobDatabase
 from tests import support_rows

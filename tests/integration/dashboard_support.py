@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import psycopg
 
-from dashboard.queries import Connection, Database
+from dashboard.db import Connection, Database
 from infra.settings.settings import ENDPOINTS_FILE
 from infra.stack.stack import Stack
 from load_tests.drills.link import Link

@@ -8,8 +8,10 @@ from datetime import UTC, datetime, timedelta
 import psycopg
 import pytest
 
-from dashboard import alert_queries, crash_queries
-from dashboard.queries import Connection
+from dashboard.db import Connection
+from dashboard.screens.alerts import queries as alert_queries
+from dashboard.screens.crashes import queries as crash_queries
+from dashboard.shared import queries as shared_queries
 from infra.stack.stack import Stack
 from tests import support_rows
 from tests.integration.dashboard_support import reading
@@ -46,9 +48,9 @@ def test_one_alert_is_all_that_is_known_of_it_with_the_crash_record_behind_it(co
 
 
 def test_alerts_are_found_by_rule_also_by_the_part_before_its_point(connection: Connection) -> None:
-    assert alert_queries.alerts(connection, rule="speeding")["alert_no"].tolist() == [5, 6]
-    assert alert_queries.alerts(connection, rule="crash").empty
-    assert sorted(alert_queries.alerts_numbered(connection, [6, 1, 99])["alert_no"]) == [1, 6]
+    assert shared_queries.alerts(connection, rule="speeding")["alert_no"].tolist() == [5, 6]
+    assert shared_queries.alerts(connection, rule="crash").empty
+    assert sorted(shared_queries.alerts(connection, numbers=[6, 1, 99])["alert_no"]) == [1, 6]
 
 
 def test_the_evidence_is_in_the_order_of_time(connection: Connection) -> None:
@@ -92,15 +94,15 @@ def test_a_crash_record_with_its_integrity_curves_and_custody(connection: Connec
     found = crash_queries.crash_list(connection)
     assert found[["crash_id", "verdict", "defects"]].to_numpy().tolist() == [["c-1", "unverified", None]]
     assert crash_queries.crash_list(connection, verdict="confirmed").empty
-    record = crash_queries.crash(connection, CRASH).iloc[0]
+    record = crash_queries.crash(connection, *CRASH).iloc[0]
     assert (record["unchanged"], record["raw_kept"], record["hash_ok"]) == (True, False, True)
-    curve = crash_queries.delta_v(connection, CRASH)
+    curve = crash_queries.delta_v(connection, *CRASH)
     assert (len(curve), curve["t_ms"].iloc[-1], curve["delta_v_kmh"].iloc[-1]) == (26, 250.0, -27.0)
-    before = crash_queries.pre_crash(connection, CRASH)
+    before = crash_queries.pre_crash(connection, *CRASH)
     assert (len(before), before["t_ms"].iloc[0], before["t_ms"].iloc[-1]) == (201, -20_000.0, 0.0)
-    custody = crash_queries.custody(connection, CRASH)
+    custody = crash_queries.custody(connection, *CRASH)
     assert custody[["action", "holds"]].to_numpy().tolist() == [["received", True], ["locked", True]]
-    assert crash_queries.crash(connection, (vehicle_id(7), 2, "c-1")).empty
+    assert crash_queries.crash(connection, vehicle_id(7), 2, "c-1").empty
 
 
 def test_a_record_changed_behind_the_logs_back_and_a_changed_entry_show(
@@ -111,5 +113,5 @@ def test_a_record_changed_behind_the_logs_back_and_a_changed_entry_show(
             owner.execute(f"ALTER TABLE odograph.{table} DISABLE TRIGGER {trigger}".encode())
         owner.execute("UPDATE odograph.crash_record SET record = record || '{\"belt_on\": false}'")
         owner.execute("UPDATE odograph.custody SET actor = 'nobody' WHERE entry = 1")
-    assert not crash_queries.crash(connection, CRASH).iloc[0]["unchanged"]
-    assert crash_queries.custody(connection, CRASH)["holds"].tolist() == [False, True]
+    assert not crash_queries.crash(connection, *CRASH).iloc[0]["unchanged"]
+    assert crash_queries.custody(connection, *CRASH)["holds"].tolist() == [False, True]

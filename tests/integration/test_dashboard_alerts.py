@@ -14,7 +14,7 @@ import psycopg
 import pytest
 from playwright.sync_api import Browser, Locator, expect
 
-from dashboard import bundles
+from dashboard.routes import bundle_address
 from infra.contract.downlink import Silences, silence_file
 from infra.stack.stack import Stack
 from stream_jobs.alerts.store import alert_store
@@ -237,7 +237,7 @@ def test_a_crash_record_is_shown_and_its_bundle_leaves_as_the_command_makes_it(
 
 
 def test_a_bundle_is_for_admins_and_for_the_dashboards_own_pages(dispatcher: Visit, site: Site) -> None:
-    address = bundles.address(CRASH, ROOT)
+    address = bundle_address(CRASH, ROOT)
     assert dispatcher.page.context.request.get(site.base + address).status == 403
     assert status(site.base, address) == 403
     assert site.fetch("SELECT count(*) FROM odograph.custody WHERE detail = %s", ADA) == [(0,)]

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.sync_api import Locator
 
-from dashboard.palette import SERIES
+from dashboard.shared.theme import SERIES
 from infra.stack.watch.reading import metrics
 from infra.stack.watch.samples import Metrics
 from tests.integration.browser_support import SEEN_S, Visit, near, pixels_of

@@ -8,8 +8,11 @@ from urllib.parse import urlsplit
 import psycopg
 import pytest
 
-from dashboard import alert_queries, fleet_queries, history_queries, operations_queries, vehicle_queries
-from dashboard.queries import Connection, Database
+from dashboard.db import Connection, Database
+from dashboard.screens.fleet import queries as fleet_queries
+from dashboard.screens.operations import queries as operations_queries
+from dashboard.screens.vehicle import queries as vehicle_queries
+from dashboard.shared import queries as shared_queries
 from infra.contract.errors import ServiceError
 from load_tests.drills.link import Link
 from tests.integration.dashboard_support import reading
@@ -25,24 +28,22 @@ def test_an_empty_database_answers_every_query_with_nothing_known(lane: Lane) ->
 
 
 def check_nothing_known(connection: Connection) -> None:
-    fresh = fleet_queries.freshness(connection).iloc[0]
+    fresh = shared_queries.freshness(connection).iloc[0]
     assert fresh["data_as_of"] is None
     assert fresh["watermark"] is None
     figures = fleet_queries.fleet_figures(connection).iloc[0]
     assert (figures["vehicles"], figures["frames_per_s"]) == (0, None)
-    assert fleet_queries.road_networks(connection).iloc[0]["version"] is None
+    assert shared_queries.road_networks(connection).iloc[0]["version"] is None
     start, end = datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 2, tzinfo=UTC)
     empty = [
         fleet_queries.fleet_latest(connection),
-        fleet_queries.fleet_alerted(connection),
         fleet_queries.fleet_hour(connection),
-        fleet_queries.vehicle_ids(connection),
-        fleet_queries.road_edges(connection),
+        shared_queries.road_edges(connection),
         fleet_queries.road_cells(connection),
-        alert_queries.alerts(connection),
-        vehicle_queries.vehicle(connection, vehicle_id(0)),
+        shared_queries.alerts(connection),
+        shared_queries.vehicle(connection, vehicle_id(0)),
         vehicle_queries.vehicle_summary(connection, vehicle_id(0)),
-        history_queries.vehicle_history(connection, vehicle_id(0), start, end, 10),
+        vehicle_queries.vehicle_history(connection, vehicle_id(0), start, end, 10),
         vehicle_queries.vehicle_trace(connection, vehicle_id(0), start, end),
         vehicle_queries.crash_records(connection, vehicle_id(0)),
         operations_queries.queries_now(connection),
@@ -50,7 +51,7 @@ def check_nothing_known(connection: Connection) -> None:
         operations_queries.rejected(connection),
         operations_queries.alert_latency(connection),
     ]
-    assert [len(frame) for frame in empty] == [0] * 16
+    assert [len(frame) for frame in empty] == [0] * 14
 
 
 def test_the_dashboard_can_not_write(lane: Lane) -> None:
@@ -69,7 +70,7 @@ def test_a_connection_that_broke_while_idle_is_replaced(lane: Lane) -> None:
     with psycopg.connect(lane.endpoints.db_dashboard_url, autocommit=True) as other:
         other.execute("SELECT pg_terminate_backend(%s)", (broken,))
     with database.connection() as connection:
-        assert len(fleet_queries.vehicle_ids(connection)) == 0
+        assert len(fleet_queries.fleet_latest(connection)) == 0
         assert connection.info.backend_pid != broken
     database.close()
 
@@ -91,13 +92,13 @@ def test_a_database_that_accepts_and_never_answers_is_away_after_the_client_s_ow
 def stalled(link: Link, connection: Connection) -> None:
     """A question to a database that stands still from now on."""
     link.stall()
-    fleet_queries.vehicle_ids(connection)
+    fleet_queries.fleet_latest(connection)
 
 
 def answers(database: Database) -> bool:
     """Whether a question is answered."""
     try:
         with database.connection() as connection:
-            return len(fleet_queries.vehicle_ids(connection)) == 0
+            return len(fleet_queries.fleet_latest(connection)) == 0
     except ServiceError:
         return False

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
-from dashboard import fleet_queries
-from dashboard.queries import Connection
+from dashboard.db import Connection
+from dashboard.screens.fleet import queries as fleet_queries
+from dashboard.shared import queries as shared_queries
 from tests.integration.browser_support import Visit
 from tests.integration.dashboard_support import Site, minute_of_data
 from tests.rows.fleet import speed_kmh
@@ -50,14 +51,14 @@ def test_today_is_the_sum_of_its_minutes_since_midnight(now: datetime, connectio
 def test_a_vehicle_is_found_by_a_part_of_its_id_or_model_and_the_whole_id_comes_first(
     connection: Connection,
 ) -> None:
-    found = fleet_queries.find_vehicles(connection, "actros")
+    found = shared_queries.find_vehicles(connection, "actros")
     assert found["vehicle_id"].tolist()[:2] == [vehicle_id(3), vehicle_id(8)]
     assert set(found["model"]) == {"Actros 1845"}
-    assert fleet_queries.find_vehicles(connection, vehicle_id(4).lower())["vehicle_id"].tolist() == [
+    assert shared_queries.find_vehicles(connection, vehicle_id(4).lower())["vehicle_id"].tolist() == [
         vehicle_id(4)
     ]
-    assert len(fleet_queries.find_vehicles(connection, "TESTFLEET")) == 20
-    assert fleet_queries.find_vehicles(connection, "%").empty
+    assert len(shared_queries.find_vehicles(connection, "TESTFLEET")) == 20
+    assert shared_queries.find_vehicles(connection, "%").empty
 
 
 def test_traffic_by_road_without_a_network_in_use_is_nothing(connection: Connection) -> None:

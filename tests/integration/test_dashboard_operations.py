@@ -9,8 +9,10 @@ import psycopg
 import pytest
 from playwright.sync_api import expect
 
-from dashboard import operations_queries, operations_tables, stages, text
-from dashboard.queries import Connection
+from dashboard.db import Connection
+from dashboard.screens.operations import queries as operations_queries
+from dashboard.screens.operations import tables
+from dashboard.shared import text
 from infra.stack.probes import readyz
 from tests.integration.browser_support import Visit
 from tests.integration.dashboard_support import START_S, Site
@@ -44,7 +46,7 @@ def test_records_waiting_are_told_by_partition(connection: Connection) -> None:
 
 def test_a_task_that_fails_stands_before_those_that_work_with_its_error(connection: Connection) -> None:
     found = operations_queries.tasks(connection)
-    shown = operations_tables.tasks(found, ZoneInfo("UTC"), pd.Timestamp.now(tz="UTC"))
+    shown = tables.tasks(found, ZoneInfo("UTC"), pd.Timestamp.now(tz="UTC"))
     assert shown[["Task", "Process", "State", "Failures", "Error"]].to_numpy().tolist() == [
         ["trends", "maintenance", "✕ does not work", 7, "UndefinedTable: no vehicle_baseline"],
         ["repair", "jobs", "✓ works", 0, text.NONE],
@@ -125,7 +127,7 @@ def test_the_watch_measures_what_runs_and_says_what_does_not(lane: Lane) -> None
     with lane.process("watch") as process, psycopg.connect(lane.endpoints.db_dashboard_url) as reader:
         port = lane.endpoints.http_ports["watch"]
         eventually(lambda: process.assert_running() or readyz(port) is None, START_S, "ready")
-        judged = stages.judged(operations_queries.stages(reader), 0.8)
+        judged = tables.judged(operations_queries.stages(reader), 0.8)
     states = dict(zip(judged["stage"], judged["state"], strict=True))
     assert {name for name, state in states.items() if state == "works"} == {"mosquitto", "kafka", "postgres"}
     assert states["bridge"] == "does not work"

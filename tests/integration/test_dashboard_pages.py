@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from playwright.sync_api import Browser, Locator, expect
 
-from dashboard import maps
-from dashboard.palette import STATES
+from dashboard.shared import maps
+from dashboard.shared.theme import STATES
 from tests.integration.browser_support import SEEN_S, Visit, canvas, desk, drawn, near, visit
 from tests.integration.dashboard_support import STOPPED, Site
 from tests.rows.town import ROVER, vehicle_id

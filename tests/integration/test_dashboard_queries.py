@@ -7,8 +7,11 @@ from datetime import UTC, datetime, timedelta
 import psycopg
 import pytest
 
-from dashboard import alert_queries, fleet_queries, history_queries, operations_queries, vehicle_queries
-from dashboard.queries import Connection
+from dashboard.db import Connection
+from dashboard.screens.fleet import queries as fleet_queries
+from dashboard.screens.operations import queries as operations_queries
+from dashboard.screens.vehicle import queries as vehicle_queries
+from dashboard.shared import queries as shared_queries
 from tests import support_rows
 from tests.integration.dashboard_support import minute_of_data, reading
 from tests.rows.fleet import empty_window
@@ -28,7 +31,7 @@ def test_the_fleet_in_figures(now: datetime, connection: Connection) -> None:
 
 
 def test_freshness_counts_what_was_late_quarantined_and_dead(now: datetime, connection: Connection) -> None:
-    fresh = fleet_queries.freshness(connection).iloc[0]
+    fresh = shared_queries.freshness(connection).iloc[0]
     assert fresh["data_as_of"] == now - timedelta(seconds=1)
     assert fresh["watermark"] == now - timedelta(seconds=62)
     counts = [
@@ -37,16 +40,18 @@ def test_freshness_counts_what_was_late_quarantined_and_dead(now: datetime, conn
     assert counts == [5, 3, 4, 4, 12]
 
 
-def test_the_fleet_can_be_asked_for_by_state(now: datetime, connection: Connection) -> None:
-    assert len(fleet_queries.fleet_latest(connection)) == 41
-    silent = fleet_queries.fleet_latest(connection, ["silent"])
+def test_the_fleet_knows_who_is_silent(now: datetime, connection: Connection) -> None:
+    fleet = fleet_queries.fleet_latest(connection)
+    assert len(fleet) == 41
+    silent = fleet[fleet["state"] == "silent"]
     assert sorted(silent["vehicle_id"]) == [*(vehicle_id(n) for n in (36, 37, 38)), ROVER]
 
 
 def test_vehicles_with_alerts_have_their_count_and_the_worst_severity(
     now: datetime, connection: Connection
 ) -> None:
-    alerted = fleet_queries.fleet_alerted(connection)
+    fleet = fleet_queries.fleet_latest(connection)
+    alerted = fleet[fleet["alerts"] > 0].sort_values("vehicle_id")
     assert list(zip(alerted["vehicle_id"], alerted["alerts"], alerted["severity"], strict=True)) == [
         (vehicle_id(0), 2, "MAJOR"),
         (vehicle_id(3), 1, "MINOR"),
@@ -66,10 +71,10 @@ def test_the_fleet_by_minute_leaves_out_the_minute_still_running(
 
 
 def test_roads_have_a_version_and_an_extent(now: datetime, connection: Connection) -> None:
-    network = fleet_queries.road_networks(connection).iloc[0]
+    network = shared_queries.road_networks(connection).iloc[0]
     assert network["version"] == "town-256-255"
     assert (round(network["south"], 3), round(network["north"], 3)) == (48.996, 49.018)
-    edges = fleet_queries.road_edges(connection)
+    edges = shared_queries.road_edges(connection)
     assert len(edges) == 256
     assert edges["path"].iloc[0] == [[8.38095, 48.99655], [8.384450, 48.996837]]
 
@@ -83,7 +88,7 @@ def test_traffic_is_judged_against_free_flow(now: datetime, connection: Connecti
 def test_active_and_unacknowledged_alerts_come_first_then_the_worst(
     now: datetime, connection: Connection
 ) -> None:
-    found = alert_queries.alerts(connection)
+    found = shared_queries.alerts(connection)
     assert list(zip(found["rule"], found["severity"], found["active"], strict=True)) == [
         ("crash_airbag", "CRITICAL", True),
         ("coolant_high", "MAJOR", True),
@@ -99,14 +104,14 @@ def test_active_and_unacknowledged_alerts_come_first_then_the_worst(
 def test_alerts_can_be_asked_for_by_vehicle_severity_and_status(
     now: datetime, connection: Connection
 ) -> None:
-    assert alert_queries.alerts(connection, vehicle_id(0))["rule"].tolist() == ["coolant_high", "speeding"]
-    assert len(alert_queries.alerts(connection, severities=["MAJOR"])) == 2
-    assert len(alert_queries.alerts(connection, severities=["MAJOR"], active=True)) == 1
-    assert alert_queries.alerts(connection, active=False)["acknowledged_by"].tolist() == [None, "A. Costa"]
+    assert shared_queries.alerts(connection, vehicle_id(0))["rule"].tolist() == ["coolant_high", "speeding"]
+    assert len(shared_queries.alerts(connection, severities=["MAJOR"])) == 2
+    assert len(shared_queries.alerts(connection, severities=["MAJOR"], active=True)) == 1
+    assert shared_queries.alerts(connection, active=False)["acknowledged_by"].tolist() == [None, "A. Costa"]
 
 
 def test_one_vehicle_in_one_row(now: datetime, connection: Connection) -> None:
-    newest = vehicle_queries.vehicle(connection, vehicle_id(2)).iloc[0]
+    newest = shared_queries.vehicle(connection, vehicle_id(2)).iloc[0]
     assert (newest["model"], newest["state"], newest["speed_kmh"], newest["soc_pct"]) == (
         "Leaf 24 kWh",
         "moving",
@@ -120,7 +125,7 @@ def test_one_vehicle_in_one_row(now: datetime, connection: Connection) -> None:
 
 def test_history_is_summed_by_step(now: datetime, connection: Connection) -> None:
     start, end = ROVER_START, ROVER_START + timedelta(minutes=2)
-    history = history_queries.vehicle_history(connection, ROVER, start, end, 60)
+    history = vehicle_queries.vehicle_history(connection, ROVER, start, end, 60)
     assert history["bucket"].tolist() == [start, start + timedelta(minutes=1)]
     assert history["samples"].tolist() == [600, 600]
     assert history["moving_s"].tolist() == [60.0, 60.0]
@@ -139,7 +144,7 @@ def test_the_mean_speed_of_a_step_weighs_windows_by_their_samples(lane: Lane) ->
         support_rows.insert(ingest, "vehicle_window", rows)
     end = start + timedelta(minutes=1)
     with reading(lane) as connection:
-        history = history_queries.vehicle_history(connection, vehicle_id(0), start, end, 60)
+        history = vehicle_queries.vehicle_history(connection, vehicle_id(0), start, end, 60)
     assert history["speed_mean_kmh"].tolist() == [40.0]
     assert history["samples"].tolist() == [900]
 

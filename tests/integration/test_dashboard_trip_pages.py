@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from playwright.sync_api import Locator, expect
 
-from dashboard.palette import CONGESTION, STATES
+from dashboard.shared.theme import CONGESTION, STATES
 from tests import support_rows
 from tests.integration.browser_support import SEEN_S, Visit, near, pixels_of
 from tests.integration.dashboard_support import Site

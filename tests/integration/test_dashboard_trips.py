@@ -6,8 +6,10 @@ from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
-from dashboard import replay_queries, routing_queries, trip_queries
-from dashboard.queries import Connection
+from dashboard.db import Connection
+from dashboard.screens.replay import queries as replay_queries
+from dashboard.screens.routing import queries as routing_queries
+from dashboard.screens.trips import queries as trip_queries
 from tests.rows import journeys
 from tests.rows.town import ROVER, ROVER_START, vehicle_id
 

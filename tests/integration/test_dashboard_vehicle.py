@@ -11,9 +11,8 @@ import pytest
 from playwright.sync_api import expect
 from psycopg.rows import dict_row
 
-from dashboard import history_queries, vehicle_queries
-from dashboard import vehicle_health_queries as health_queries
-from dashboard.queries import Connection
+from dashboard.db import Connection
+from dashboard.screens.vehicle import queries
 from infra.stack.stack import Stack
 from stream_jobs.rules.model import load_rules
 from stream_jobs.rules.notes import note, rule_notes
@@ -46,34 +45,34 @@ def found(stack: Stack) -> Iterator[Found]:
 
 def test_the_last_minute_has_the_extremes_of_its_windows(found: Found) -> None:
     connection, now = found
-    told = health_queries.signals(connection, vehicle_id(0), now).iloc[0]
+    told = queries.signals(connection, vehicle_id(0), now).iloc[0]
     assert told["coolant_max_c"] == pytest.approx(113.7, abs=1.0)
     assert told["brake_pad_wear_max_pct"] == 41.0
     assert told["cell_temp_max_c"] is None
-    behind = health_queries.signals(connection, vehicle_id(0), now + timedelta(minutes=3)).iloc[0]
+    behind = queries.signals(connection, vehicle_id(0), now + timedelta(minutes=3)).iloc[0]
     assert behind["coolant_max_c"] == told["coolant_max_c"]  # windows come after the newest frame
     before = now - timedelta(days=9)
-    assert health_queries.signals(connection, vehicle_id(0), before).iloc[0]["until"] is None
+    assert queries.signals(connection, vehicle_id(0), before).iloc[0]["until"] is None
 
 
 def test_trends_come_with_those_first_that_are_near_their_threshold(found: Found) -> None:
     connection, now = found
-    told = health_queries.trends(connection, vehicle_id(3))
+    told = queries.trends(connection, vehicle_id(3))
     assert told["metric"].tolist() == ["tyre_rl", "brake_pad_fl", "tyre_rr"]
-    hours = health_queries.trend_hours(connection, vehicle_id(3), "tyre_rl", now - timedelta(days=1), now)
+    hours = queries.trend_hours(connection, vehicle_id(3), "tyre_rl", now - timedelta(days=1), now)
     assert 1 <= len(hours) <= 2
     assert hours["value"].is_monotonic_decreasing
 
 
 def test_trips_of_the_span_the_newest_first(found: Found) -> None:
     connection, now = found
-    told = health_queries.trips(connection, vehicle_id(0), now - timedelta(minutes=40), now)
+    told = queries.trips(connection, vehicle_id(0), now - timedelta(minutes=40), now)
     assert told["trip_id"].tolist() == ["trip-8", "trip-30"]
     assert told["harsh"].tolist() == [3, 3]
 
 
 def test_trouble_codes_have_their_code_out_of_the_alerts_name(found: Found) -> None:
-    told = health_queries.codes(found[0], vehicle_id(38))
+    told = queries.codes(found[0], vehicle_id(38))
     assert list(zip(told["code"], told["rule"], told["active"], strict=True)) == [
         ("C1234", "dtc_active", False),
         ("P0301", "dtc_active", False),
@@ -82,26 +81,26 @@ def test_trouble_codes_have_their_code_out_of_the_alerts_name(found: Found) -> N
 
 def test_a_gap_is_a_time_without_windows_and_parking_is_none(found: Found) -> None:
     connection, now = found
-    told = health_queries.gaps(connection, vehicle_id(1), now - timedelta(hours=3), now).iloc[0]
+    told = queries.gaps(connection, vehicle_id(1), now - timedelta(hours=3), now).iloc[0]
     assert (told["gaps"], told["gap_s"], told["longest_s"], told["windows"]) == (1, 300.0, 300.0, 330)
-    parked = health_queries.gaps(connection, vehicle_id(30), now - timedelta(hours=3), now).iloc[0]
+    parked = queries.gaps(connection, vehicle_id(30), now - timedelta(hours=3), now).iloc[0]
     assert (parked["gaps"], parked["windows"]) == (0, 0)
 
 
 def test_data_quality_counts_what_was_late_doubled_missing_and_of_a_wrong_clock(found: Found) -> None:
     connection, now = found
     end = now + timedelta(minutes=1)
-    told = health_queries.quality(connection, vehicle_id(0), now - timedelta(hours=2), end).iloc[0]
+    told = queries.quality(connection, vehicle_id(0), now - timedelta(hours=2), end).iloc[0]
     counts = ("late", "late_open", "quarantined", "dead", "duplicate", "missing")
     assert [told[name] for name in counts] == [5, 3, 0, 1, 7, 1]
     # Five frames of 0.9 s that began five minutes ago, received 4, 3, 2, 1 and 0 minutes ago.
     assert told["delay_p50_s"] == pytest.approx(179.1, abs=0.01)
-    fast = health_queries.quality(connection, vehicle_id(5), now - timedelta(hours=2), end).iloc[0]
+    fast = queries.quality(connection, vehicle_id(5), now - timedelta(hours=2), end).iloc[0]
     assert (fast["quarantined"], fast["clock_unset"]) == (3, 0)
     assert fast["ahead_p50_s"] > 10 * 365 * 86_400
-    unset = health_queries.quality(connection, vehicle_id(6), now - timedelta(hours=2), end).iloc[0]
+    unset = queries.quality(connection, vehicle_id(6), now - timedelta(hours=2), end).iloc[0]
     assert (unset["quarantined"], unset["clock_unset"]) == (1, 1)
-    nobody = health_queries.quality(connection, vehicle_id(9), now - timedelta(hours=2), now).iloc[0]
+    nobody = queries.quality(connection, vehicle_id(9), now - timedelta(hours=2), now).iloc[0]
     assert (nobody["late"], nobody["duplicate"]) == (0, None)
 
 
@@ -110,7 +109,7 @@ def test_a_span_gives_the_same_sums_at_every_level(found: Found) -> None:
     start, end = now - timedelta(days=2), now + timedelta(days=1)
     sums = {}
     for step in (10, 600, 3600, 86_400):
-        told = history_queries.vehicle_history(connection, vehicle_id(0), start, end, step, "Europe/Berlin")
+        told = queries.vehicle_history(connection, vehicle_id(0), start, end, step, "Europe/Berlin")
         sums[step] = tuple(round(float(told[c].sum()), 2) for c in ("frames", "distance_m", "windows"))
         weighted = (told["speed_mean_kmh"] * told["frames"]).sum() / told["frames"].sum()
         assert weighted == pytest.approx(sums[10][1] / 3600 * 3.6, rel=0.001)
@@ -119,11 +118,11 @@ def test_a_span_gives_the_same_sums_at_every_level(found: Found) -> None:
 
 
 def test_the_extent_of_a_vehicle_comes_out_of_its_days(found: Found) -> None:
-    extent = vehicle_queries.vehicle_extent(found[0], ROVER).iloc[0]
+    extent = queries.vehicle_extent(found[0], ROVER).iloc[0]
     assert (extent["windows"], extent["frames"]) == (180, 1800)
     assert extent["first_event"] == datetime(2021, 3, 29, 8, 0, tzinfo=UTC)
     assert extent["last_event"] == datetime(2021, 3, 29, 8, 29, 59, 900_000, tzinfo=UTC)
-    assert vehicle_queries.vehicle_extent(found[0], "TESTNONE000000000").empty
+    assert queries.vehicle_extent(found[0], "TESTNONE000000000").empty
 
 
 def test_the_page_shows_limits_trends_trips_and_quality(reader: Visit, site: Site) -> None:

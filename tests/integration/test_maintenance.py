@@ -12,7 +12,7 @@ import psycopg
 import pyarrow as pa
 import pytest
 
-from dashboard import operations_queries
+from dashboard.screens.operations import queries as operations_queries
 from infra.settings.job_sections import Retention
 from infra.stack.probes import failing_tasks
 from infra.stack.stack import Stack

@@ -1,0 +1,200 @@
+"""Who a reader is and what they may do: the file of roles, and signing in before the pages.
+
+The file is TOML, readable by its owner only: ``[auth]`` is Streamlit's own table for OpenID Connect,
+``[roles]`` says who is what.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final, Literal
+from urllib.parse import urlsplit
+
+import streamlit as st
+
+from dashboard.query_cache import settings
+from dashboard.shared import text
+from infra.contract.errors import ConfigError
+from infra.settings.files import read_secret
+
+Role = Literal["viewer", "dispatcher", "admin"]
+Action = Literal["alerts", "evidence"]
+
+OPTION: Final = "ODOGRAPH_DASHBOARD_OIDC"
+MAY: Final[Mapping[Role, frozenset[Action]]] = MappingProxyType(
+    {
+        "viewer": frozenset(),
+        "dispatcher": frozenset({"alerts"}),
+        "admin": frozenset({"alerts", "evidence"}),
+    }
+)
+"""alerts: acknowledge, silence, clear. evidence: take crash bundles out."""
+EVERYBODY: Final = "*"
+LOCAL_WORDS: Final = (
+    "Local only: no sign-in is set up. Whoever can open this page on this machine can act, under the name "
+    "they give."
+)
+_NEEDED: Final = ("redirect_uri", "cookie_secret", "client_id", "client_secret", "server_metadata_url")
+_COOKIE_SECRET: Final = 32
+"""Characters at least: whoever guesses it signs themselves in as anybody."""
+_WANTED: Final = "odograph-wanted"
+_KEEP: Final = f"""<script>
+sessionStorage.setItem("{_WANTED}", window.location.pathname + window.location.search)
+</script>"""
+_RETURN: Final = f"""<script>
+const wanted = sessionStorage.getItem("{_WANTED}")
+sessionStorage.removeItem("{_WANTED}")
+const here = window.location.pathname + window.location.search
+if (wanted && /^\\/(?![\\/\\\\])/.test(wanted) && wanted !== here) {{
+  window.location.replace(wanted)
+}}
+</script>"""
+"""Back to the page that was asked for, of this server only: signing in ends at the first page."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Who looks at the page. ``name`` is empty where nobody signed in: then the page is local only."""
+
+    name: str
+    role: Role
+    local: bool
+
+    def may(self, action: Action) -> bool:
+        """Whether they may do it."""
+        return action in MAY[self.role]
+
+
+LOCAL: Final = Reader("", "admin", local=True)
+"""Without sign-in: whoever can open the page on this machine."""
+
+
+@dataclass(frozen=True, slots=True)
+class Roles:
+    """Names by role; ``claim`` of an identity is compared with them, and is what the history calls it."""
+
+    claim: str
+    named: Mapping[Role, frozenset[str]]
+    host: str = ""
+    """Where signing in leads back to, so a name under which the dashboard is served."""
+
+    def reader(self, claims: Mapping[str, Any]) -> Reader | None:
+        """Who has signed in, with the highest role that names them; None: nobody that may look."""
+        name = claims.get(self.claim)
+        # an address that the provider has not verified may be anybody's
+        verified = self.claim != "email" or claims.get("email_verified") is True
+        if not _is_name(name) or not verified:
+            return None
+        for role in ("admin", "dispatcher", "viewer"):
+            if {name, EVERYBODY} & self.named[role]:
+                return Reader(str(name), role, local=False)
+        return None
+
+
+def load_roles(path: Path) -> Roles:
+    """The file's roles, checked with the rest of it. Raises ConfigError."""
+    try:
+        document = tomllib.loads(read_secret(path, OPTION))
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{OPTION} {path}: {error}") from error
+    auth, roles = document.get("auth"), document.get("roles")
+    if not isinstance(auth, dict) or not isinstance(roles, dict):
+        raise ConfigError(f"{OPTION} {path}: tables [auth] and [roles] are wanted")
+    missing = [key for key in _NEEDED if not isinstance(auth.get(key), str) or not auth[key]]
+    if missing:
+        raise ConfigError(f"{OPTION} {path}: [auth] lacks {', '.join(missing)}")
+    if len(auth["cookie_secret"]) < _COOKIE_SECRET:
+        raise ConfigError(f"{OPTION} {path}: cookie_secret is shorter than {_COOKIE_SECRET} characters")
+    try:
+        host = urlsplit(auth["redirect_uri"]).hostname
+    except ValueError:
+        host = None
+    if not host:
+        raise ConfigError(f"{OPTION} {path}: redirect_uri is no address, https://host/oauth2callback")
+    return _roles(path, roles, host)
+
+
+def _roles(path: Path, table: Mapping[str, Any], host: str) -> Roles:
+    unknown = sorted(set(table) - {"claim", *MAY})
+    claim = table.get("claim", "email")
+    lists = {role: table.get(role, []) for role in MAY}
+    wrong = [r for r, names in lists.items() if type(names) is not list or not all(map(_is_name, names))]
+    if unknown or wrong or not _is_name(claim):
+        named = ", ".join([*unknown, *wrong]) or "claim"
+        raise ConfigError(f"{OPTION} {path}: [roles] {named}: claim, viewer, dispatcher and admin are known")
+    if not any(lists.values()):
+        raise ConfigError(f"{OPTION} {path}: [roles] names nobody")
+    return Roles(claim, MappingProxyType({role: frozenset(names) for role, names in lists.items()}), host)
+
+
+def _is_name(value: Any) -> bool:
+    return isinstance(value, str) and bool(value)
+
+
+@st.cache_resource(show_spinner=False)
+def known_roles() -> Roles | None:
+    """Who may do what, where signing in is set up."""
+    file = settings().dashboard.oidc
+    return None if file is None else load_roles(file)
+
+
+def gate() -> None:
+    """Stop here whoever has to sign in and has not; say below the navigation who is here."""
+    known = known_roles()
+    if known is None:
+        st.sidebar.caption(LOCAL_WORDS)
+        return
+    if not st.user.is_logged_in:
+        st.header("Odograph", anchor=False)
+        st.write("Sign in to see the fleet.")
+        st.button("Sign in", on_click=st.login, icon=":material/login:", type="primary")
+        st.html(_KEEP, unsafe_allow_javascript=True)
+        st.stop()
+    claims = st.user.to_dict()
+    found = known.reader(claims)
+    if found is None:
+        st.header("Odograph", anchor=False)
+        name = text.plain(claims.get("email") or claims.get("sub"))
+        st.error(f"{name} is signed in and has no role here. Ask whoever runs this service.")
+        st.button("Sign out", on_click=st.logout, icon=":material/logout:")
+        st.stop()
+    if "returned" not in st.session_state:
+        st.session_state["returned"] = True
+        st.html(_RETURN, unsafe_allow_javascript=True)
+    with st.sidebar:
+        st.text(f"{found.name}\n{found.role}")
+        st.button("Sign out", on_click=st.logout, icon=":material/logout:", type="tertiary")
+
+
+def reader() -> Reader:
+    """Who looks at the page, determined anew at each action."""
+    known = known_roles()
+    found = LOCAL if known is None else known.reader(st.user.to_dict())
+    if found is None:
+        st.stop()
+    return found
+
+
+def why_not(who: Reader, action: Action) -> str:
+    """Why a reader may not do something, in words."""
+    wanted = " or ".join(role for role, actions in MAY.items() if action in actions)
+    return f"You are here as {who.role}; this takes {wanted}."
+
+
+def name_field(who: Reader, key: str) -> str:
+    """Under which name something is done: that of who signed in, else the one given here."""
+    if not who.local:
+        st.text(f"as {who.name}")
+        return who.name
+    given = st.text_input("Your name", value=st.session_state.get("who", ""), key=key, max_chars=80)
+    return str(given).strip()
+
+
+def remember(who: Reader, name: str) -> None:
+    """The name given stays for the session."""
+    if who.local:
+        st.session_state["who"] = name

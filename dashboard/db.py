@@ -1,0 +1,149 @@
+"""The database: the dashboard's only module that knows the driver.
+
+Each page's ``queries.py`` declares its queries with ``query``: one function per view of schema ``serving``,
+bounded in rows and, where the view holds history, in time. Times are UTC. A missing value is null, never 0.
+"""
+
+from __future__ import annotations
+
+import inspect
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from typing import Any, Concatenate, Final, LiteralString, ParamSpec
+
+import pandas as pd
+import psycopg
+
+from infra.clients.db import CONNECT_S, Cause, Wait, cause_of, open_connection, socket_deadline
+from infra.contract.errors import ServiceError
+
+P = ParamSpec("P")
+Connection = psycopg.Connection[tuple[Any, ...]]
+Query = Callable[Concatenate[Connection, P], pd.DataFrame]
+
+STATEMENT_S: Final = 8.0
+ANSWER_S: Final = 10.0
+"""Longer than the server gives a statement: only a server that stands still does not answer by then."""
+RETRY_S: Final = 1.0
+"""After a failed connection the next attempt waits this long, s: a page runs many queries at once."""
+IDLE_MOST: Final = 4
+NUMBER: Final = "number"
+
+
+class Database:
+    """Connections to the views; a broken one is dropped, the next query opens another.
+
+    ``locate`` gives the libpq URL each time a connection is opened, so that a stack started later is found.
+    """
+
+    def __init__(self, locate: Callable[[], str], answer_s: float = ANSWER_S) -> None:
+        self._locate = locate
+        self._answer_s = answer_s
+        self._idle: list[Connection] = []
+        self._lock = threading.Lock()
+        self._retry_at_s = 0.0
+
+    @contextmanager
+    def connection(self) -> Iterator[Connection]:
+        """A connection for one query; raises ServiceError where the database is away or stands still."""
+        connection, wait = self._take(), Wait(self._answer_s)
+        try:
+            with socket_deadline(connection.fileno(), self._answer_s) as wait:
+                yield connection
+        except psycopg.Error as error:
+            self._drop(connection)
+            mine = isinstance(error, psycopg.errors.ReadOnlySqlTransaction)  # the role writes nowhere
+            if not mine and cause_of(error) in (Cause.AWAY, Cause.BUSY):
+                went = (
+                    f"did not answer for {wait.seconds:g} s" if wait.over else f"went away ({_short(error)})"
+                )
+                raise ServiceError(f"the database {went}; see: odograph status") from error
+            raise ServiceError(f"the database refused ({_short(error)}); see: odograph doctor") from error
+        with self._lock:
+            if len(self._idle) < IDLE_MOST:
+                self._idle.append(connection)
+                return
+        connection.close()
+
+    def close(self) -> None:
+        """Close what is idle."""
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.close()
+
+    def _take(self) -> Connection:
+        with self._lock:
+            idle = self._idle.pop() if self._idle else None
+            waiting = time.monotonic() < self._retry_at_s
+        if idle is not None and self._alive(idle):
+            return idle
+        if waiting:
+            raise ServiceError("the database is away; see: odograph status")
+        try:
+            return open_connection(
+                self._locate(),
+                Connection,
+                statement_timeout_s=STATEMENT_S,
+                session={"default_transaction_read_only": "on", "timezone": "UTC"},
+                autocommit=True,
+                application_name="odograph-dashboard",
+                tcp_user_timeout=5000,
+            )
+        except psycopg.OperationalError as error:
+            self._retry_at_s = time.monotonic() + RETRY_S
+            raise ServiceError(f"the database is away ({_short(error)}); see: odograph status") from error
+
+    def _alive(self, idle: Connection) -> bool:
+        """Whether an idle connection still works: the database may have been restarted since."""
+        try:
+            with socket_deadline(idle.fileno(), min(CONNECT_S, self._answer_s)):
+                idle.execute("SELECT 1")
+        except psycopg.Error:
+            self._drop(idle)
+            return False
+        return True
+
+    def _drop(self, connection: Connection) -> None:
+        """One broken connection means that the others of its age are broken too."""
+        connection.close()
+        self.close()
+
+
+def _short(error: psycopg.Error) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__
+
+
+def frame(connection: Connection, sql: LiteralString, **parameters: Any) -> pd.DataFrame:
+    """The rows of one query; column names are the query's.
+
+    ``attrs[NUMBER]`` tells this answer from every other one; copies for several readers have the same.
+    """
+    cursor = connection.execute(sql, parameters)
+    columns = [column.name for column in cursor.description or ()]
+    found = pd.DataFrame(cursor.fetchall(), columns=columns)
+    found.attrs[NUMBER] = uuid.uuid4().hex
+    return found
+
+
+def query(sql: LiteralString) -> Callable[[Callable[P, None]], Query[P]]:
+    """Declare a query: the function's parameters are those of ``sql`` by name; it returns the rows."""
+
+    def declared(function: Callable[P, None]) -> Query[P]:
+        signature = inspect.signature(function)
+
+        @wraps(function)
+        def run(connection: Connection, /, *args: P.args, **kwargs: P.kwargs) -> pd.DataFrame:
+            bound = signature.bind(*args, **kwargs)
+            bound.apply_defaults()
+            listed = {k: list(v) if isinstance(v, tuple) else v for k, v in bound.arguments.items()}
+            return frame(connection, sql, **listed)
+
+        return run
+
+    return declared

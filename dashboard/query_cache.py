@@ -1,0 +1,267 @@
+"""Query results for pages: shared by readers, held through pauses and outages, and measured.
+
+Twenty readers of one page run the same query every two seconds. Each result is good for a moment; whoever
+comes within it gets the same rows, and who comes while the query is under way waits for its result.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import pandas as pd
+import streamlit as st
+from prometheus_client import CollectorRegistry, Gauge, Histogram
+
+from dashboard.db import Database, P, Query
+from infra.contract.errors import ServiceError
+from infra.settings import settings as contract
+
+CACHED_MOST: Final = 256
+HELD_MOST: Final = 64
+"""Results that a session keeps for a pause or an outage."""
+HELD_OF_ONE: Final = 8
+"""Of these, of one query: a span that moves with the clock makes another result every few seconds."""
+SHARED: Final = 0.5
+"""A result is good for this share of a refresh: a reader alone always gets a new one."""
+SLOW_S: Final = 10.0
+"""Refresh of the parts that read an hour of windows, s."""
+RARE_S: Final = 60.0
+"""How long a result is good that reads a day, or the whole catalogue, or what hardly changes, s."""
+BOUNDS_S: Final = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 8.0)
+
+# Keys of the session's state, and of a frame's attributes (ASKED).
+HELD, LAST, AWAY, AWAY_SINCE, OUTAGES, PAUSED = "held", "last", "away", "away_since", "outages", "paused"
+ASKED: Final = "asked_s"
+
+
+@dataclass(slots=True)
+class _Result:
+    """``until_s`` is in the clock's time; the lock is held while the query is under way."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    until_s: float = 0.0
+    rows: pd.DataFrame | None = None
+
+
+class QueryCache:
+    """Frames by key. Safe between threads. ``clock`` gives seconds that never go back."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic, most: int = CACHED_MOST) -> None:
+        self._clock = clock
+        self._most = most
+        self._lock = threading.Lock()
+        self._known: OrderedDict[str, _Result] = OrderedDict()
+
+    def get(self, key: str, good_s: float, run: Callable[[], pd.DataFrame]) -> pd.DataFrame:
+        """The result of ``key``, at most ``good_s`` old; raises what ``run`` raises.
+
+        Each caller gets a frame of its own over the same columns (copy on write is on: see server.py).
+        """
+        result = self._entry(key)
+        with result.lock:
+            if result.rows is None or self._clock() >= result.until_s:
+                result.rows = run()
+                result.until_s = self._clock() + good_s
+            return result.rows.copy(deep=False)
+
+    def drop(self, start: str) -> None:
+        """Forget the results whose keys begin so; a query under way is answered as it was asked."""
+        with self._lock:
+            for key in [key for key in self._known if key.startswith(start)]:
+                del self._known[key]
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def _entry(self, key: str) -> _Result:
+        with self._lock:
+            if key not in self._known:
+                self._make_room()
+            result = self._known.setdefault(key, _Result())
+            self._known.move_to_end(key)
+            return result
+
+    def _make_room(self) -> None:
+        """Drop what is no longer good: a span that moves with the clock is never asked for again.
+
+        Of the rest as many are left as there may be beside a new one; those asked for longest ago go.
+        """
+        now_s = self._clock()
+        for key, result in list(self._known.items()):
+            if result.until_s <= now_s and not result.lock.locked():
+                del self._known[key]
+        while len(self._known) >= self._most:
+            self._known.popitem(last=False)
+
+
+def hold(held: dict[str, pd.DataFrame], key: str, result: pd.DataFrame) -> None:
+    """Keep a result for a pause or an outage; the oldest go, of one query and of all.
+
+    ``key``: the query's name, a bracket, its arguments.
+    """
+    held.pop(key, None)
+    held[key] = result
+    name = key.partition("(")[0]
+    alike = [known for known in held if known.partition("(")[0] == name]
+    for known in [*alike[:-HELD_OF_ONE], *list(held)[:-HELD_MOST]]:
+        held.pop(known, None)
+
+
+class Measures:
+    """The metrics of one server, in a registry of their own: time of each query and live part, s."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.up = Gauge(
+            "odograph_dashboard_database_up", "1 while the database answers", registry=self.registry
+        )
+        self.probe_s = self._histogram("probe", "Time of the readiness question to the database", [])
+        self.question_s = self._histogram("question", "Time of a question to the database", ["question"])
+        self.part_s = self._histogram("part", "Time to draw a live part, its questions among it", ["part"])
+
+    def _histogram(self, name: str, text: str, labels: list[str]) -> Histogram:
+        name = f"odograph_dashboard_{name}_seconds"
+        return Histogram(name, text, labels, buckets=BOUNDS_S, registry=self.registry)
+
+
+@st.cache_resource(show_spinner=False)
+def settings() -> contract.Settings:
+    """The settings in force when the server started."""
+    return contract.load()
+
+
+@st.cache_resource(show_spinner=False)
+def database() -> Database:
+    """One set of connections for all readers."""
+    return Database(lambda: contract.endpoints(settings()).db_dashboard_url)
+
+
+@st.cache_resource(show_spinner=False)
+def cache() -> QueryCache:
+    """What the database answered a moment ago, for all readers."""
+    return QueryCache()
+
+
+@st.cache_resource(show_spinner=False)
+def measures() -> Measures:
+    """What the server measures of itself."""
+    return Measures()
+
+
+def paused() -> bool:
+    """Whether the reader holds the page still."""
+    return bool(st.session_state.get(PAUSED, False))
+
+
+def away() -> bool:
+    """Whether the database did not answer this reader's last query."""
+    return AWAY in st.session_state
+
+
+def outages() -> int:
+    """How often this reader's session lost the database and found it again."""
+    return int(st.session_state.get(OUTAGES, 0))
+
+
+def ask(query: Query[P], *args: P.args, **kwargs: P.kwargs) -> pd.DataFrame | None:
+    """The rows; the last ones known while paused or while the database is away; else None.
+
+    Readers who ask the same within half a refresh share one result.
+    """
+    return _ask(settings().dashboard.refresh_s * SHARED, query, *args, **kwargs)
+
+
+def ask_slowly(query: Query[P], *args: P.args, **kwargs: P.kwargs) -> pd.DataFrame | None:
+    """As ``ask``, but a result is good for SLOW_S, for all readers: for what reads an hour of windows."""
+    return _ask(SLOW_S, query, *args, **kwargs)
+
+
+def ask_rarely(query: Query[P], *args: P.args, **kwargs: P.kwargs) -> pd.DataFrame | None:
+    """As ``ask``, but a result is good for RARE_S: for what reads a day, or hardly changes."""
+    return _ask(RARE_S, query, *args, **kwargs)
+
+
+def _ask(good_s: float, query: Query[P], *args: P.args, **kwargs: P.kwargs) -> pd.DataFrame | None:
+    held: dict[str, pd.DataFrame] = st.session_state.setdefault(HELD, {})
+    key = f"{_name(query)}{args}{sorted(kwargs.items())}"
+    if paused() and key in held:
+        return held[key]
+
+    def run() -> pd.DataFrame:
+        asked_s = time.monotonic()
+        rows = _measured(query, *args, **kwargs)
+        rows.attrs[ASKED] = asked_s
+        return rows
+
+    try:
+        result = cache().get(key, good_s, run)
+    except ServiceError as error:
+        st.session_state[AWAY] = str(error)
+        st.session_state[AWAY_SINCE] = time.monotonic()
+        return held.get(key)
+    back = result.attrs[ASKED] > st.session_state.get(AWAY_SINCE, 0.0)  # an older one does not prove it
+    if back and st.session_state.pop(AWAY, None) is not None:
+        st.session_state[OUTAGES] = outages() + 1
+    hold(held, key, result)
+    return result
+
+
+def _measured(query: Query[P], *args: P.args, **kwargs: P.kwargs) -> pd.DataFrame:
+    with measures().question_s.labels(query.__name__).time(), database().connection() as connection:
+        return query(connection, *args, **kwargs)
+
+
+def fetch(query: Query[P], *args: P.args, **kwargs: P.kwargs) -> pd.DataFrame | None:
+    """The rows, not kept; None while the database is away."""
+    try:
+        return _measured(query, *args, **kwargs)
+    except ServiceError as error:
+        st.session_state[AWAY] = str(error)
+        return None
+
+
+def ask_large(query: Query[P], *args: P.args, **kwargs: P.kwargs) -> pd.DataFrame | None:
+    """Rows about what is past, of which a session keeps the last result only, for SLOW_S.
+
+    While paused, or while the database is away, the kept one.
+    """
+    kept: dict[str, tuple[Any, float, pd.DataFrame]] = st.session_state.setdefault(LAST, {})
+    arguments = (args, sorted(kwargs.items()))
+    known, asked_s, rows = kept.get(query.__name__, (None, 0.0, None))
+    same = rows if known == arguments else None
+    if same is not None and (paused() or time.monotonic() - asked_s < SLOW_S):
+        return same
+    result = fetch(query, *args, **kwargs)
+    if result is None:
+        return same
+    kept[query.__name__] = (arguments, time.monotonic(), result)
+    return result
+
+
+def until_answered(query: Query[P], *args: P.args, **kwargs: P.kwargs) -> None:
+    """Draw the page anew once the database answers this: for a part that is no live one."""
+
+    def again() -> None:
+        if ask(query, *args, **kwargs) is not None:
+            st.rerun()
+
+    if away():
+        st.fragment(again, run_every=settings().dashboard.refresh_s)()
+
+
+def forget(*queries: Callable[..., pd.DataFrame]) -> None:
+    """Let these be run anew for everybody, for this session also while paused: something was changed."""
+    held: dict[str, pd.DataFrame] = st.session_state.setdefault(HELD, {})
+    for name in map(_name, queries):
+        cache().drop(f"{name}(")
+        for key in [key for key in held if key.startswith(f"{name}(")]:
+            del held[key]
+
+
+def _name(query: Callable[..., pd.DataFrame]) -> str:
+    return f"{query.__module__}.{query.__name__}"

@@ -1,0 +1,188 @@
+"""What is served beside the pages: health, the rows that maps fetch, and bundles of crash records."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from typing import Any, Final
+from urllib.parse import quote, urlencode
+
+import pandas as pd
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from dashboard import layer_cache
+from dashboard.auth import LOCAL, Roles
+from dashboard.db import Database, Query
+from dashboard.layer_cache import Build, LayerCache
+from dashboard.query_cache import measures
+from dashboard.route_auth import guarded, identity
+from dashboard.screens.crashes.queries import Key
+from dashboard.screens.fleet.maps import CLUSTERS_PATH, tile
+from dashboard.shared import maps, queries
+from dashboard.shared.theme import STATES
+from infra.clients.health import readiness
+from infra.contract.errors import ConfigError, ServiceError
+from infra.settings import settings as contract
+from stream_jobs.crashes import bundle, tables
+from stream_jobs.crashes.report import one_line
+
+TILE: Final = CLUSTERS_PATH + "/{z:int}/{x:int}/{y:int}.json"
+DEEPEST: Final = 24
+A_DAY_S: Final = 86_400
+BUNDLE_PATH: Final = "/crash/bundle"
+
+
+def routes(database: Database, known: Roles | None, settings: contract.Settings) -> list[Route]:
+    """All routes; where people sign in, maps only for those who have."""
+    return [
+        *health_routes(database),
+        *(guarded(route, known) for route in [roads_route(database), *layer_routes()]),
+        bundle_route(settings, known),
+    ]
+
+
+def health_routes(database: Database) -> list[Route]:
+    """Liveness of the server's loop, readiness of the views (503 with the reason), metrics."""
+    measured = measures()
+
+    def reason() -> str | None:
+        _rows(database, queries.freshness)
+        return None
+
+    async def livez(request: Request) -> Response:  # noqa: ARG001  the router's signature
+        return PlainTextResponse("ok\n")
+
+    async def readyz(request: Request) -> Response:  # noqa: ARG001
+        with measured.probe_s.time():
+            status, reasons = await run_in_threadpool(readiness, {"database": reason})
+        measured.up.set(status == 200)
+        return JSONResponse(reasons, status)
+
+    async def metrics(request: Request) -> Response:  # noqa: ARG001
+        return Response(generate_latest(measured.registry), media_type=CONTENT_TYPE_LATEST)
+
+    return [Route("/livez", livez), Route("/readyz", readyz), Route("/metrics", metrics)]
+
+
+def _rows(database: Database, query: Query[[]]) -> pd.DataFrame:
+    with database.connection() as connection:
+        return query(connection)
+
+
+def roads_route(database: Database) -> Route:
+    """The road layer. Its address carries a version, so the browser may keep it."""
+
+    def rows() -> str:
+        return json.dumps(maps.road_rows(_rows(database, queries.road_edges)), separators=(",", ":"))
+
+    async def roads(request: Request) -> Response:  # noqa: ARG001
+        try:
+            body = await run_in_threadpool(rows)
+        except ServiceError as error:
+            return PlainTextResponse(str(error), 503)
+        headers = {"Cache-Control": f"max-age={A_DAY_S}"}
+        return Response(body, media_type="application/json", headers=headers)
+
+    return Route(maps.ROADS_PATH, roads)
+
+
+def layer_routes() -> list[Route]:
+    """Vehicles and bubbles of the fleet; cells and edges of the traffic: what pages have put into layers."""
+
+    async def vehicles(request: Request) -> Response:
+        states = _states(request)
+        build: Build = lambda rows: maps.vehicle_rows(_of_states(rows, states))  # noqa: E731
+        return await _layer(request, layer_cache.fleet, f"vehicles {states}", build)
+
+    async def bubbles(request: Request) -> Response:
+        z, x, y = (int(request.path_params[name]) for name in "zxy")
+        states = _states(request)
+        if z > DEEPEST or max(x, y) >= 2**z:
+            return PlainTextResponse("no such tile\n", 404)
+        build: Build = lambda rows: tile(_of_states(rows, states), z, x, y)  # noqa: E731
+        return await _layer(request, layer_cache.fleet, f"{z}/{x}/{y} {states}", build)
+
+    async def cells(request: Request) -> Response:
+        return await _layer(request, layer_cache.traffic, "cells", maps.cell_rows)
+
+    async def edges(request: Request) -> Response:
+        return await _layer(request, layer_cache.traffic, "edges", maps.edge_rows)
+
+    return [
+        Route(maps.VEHICLES_PATH, vehicles),
+        Route(TILE, bubbles),
+        Route(maps.CELLS_PATH, cells),
+        Route(maps.EDGES_PATH, edges),
+    ]
+
+
+async def _layer(request: Request, find: Callable[[], LayerCache], variant: str, build: Build) -> Response:
+    rows = find().get(request.query_params.get("at", ""))
+    if rows is None:
+        return PlainTextResponse("no such rows: open the page anew\n", 410)
+    body = await run_in_threadpool(rows.body, variant, build)
+    headers = {"Content-Encoding": "gzip", "Cache-Control": "no-store"}
+    return Response(body, media_type="application/json", headers=headers)
+
+
+def _states(request: Request) -> tuple[str, ...]:
+    """The states asked for, in one order: they are part of what a body is kept under."""
+    return tuple(sorted(set(request.query_params.get("states", "").split(",")) & set(STATES)))
+
+
+def _of_states(fleet: pd.DataFrame, states: tuple[str, ...]) -> pd.DataFrame:
+    return fleet[fleet["state"].isin(states)] if states else fleet
+
+
+def bundle_address(key: Key, name: str) -> str:
+    """Where a reader of this name has a record's bundle from; where people sign in, who did counts."""
+    vehicle_id, boot_id, crash_id = key
+    return (
+        f"{BUNDLE_PATH}?{urlencode({'vehicle': vehicle_id, 'boot': boot_id, 'crash': crash_id, 'by': name})}"
+    )
+
+
+def bundle_route(settings: contract.Settings, known: Roles | None) -> Route:
+    """The bundle: made when it is asked for, and noted in the custody log before it leaves.
+
+    A download button of Streamlit keeps what its function made only until two parts of any reader's page have
+    run. A link on another site's page cannot put a reader's name into the log: it is refused.
+    """
+
+    async def answer(request: Request) -> Response:
+        site = request.headers.get("sec-fetch-site", "none")
+        if request.method != "GET" or site not in ("none", "same-origin"):
+            return PlainTextResponse("this address is for the dashboard's own pages\n", 403)
+        reader = LOCAL if known is None else known.reader(identity(request))
+        if reader is None or not reader.may("evidence"):
+            return PlainTextResponse("this takes an admin who has signed in\n", 403)
+        asked = request.query_params
+        try:
+            key = (asked["vehicle"], int(asked["boot"]), asked["crash"])
+            actor = one_line("name", asked.get("by", "") if reader.local else reader.name)
+        except (KeyError, ValueError, ConfigError) as error:
+            return PlainTextResponse(f"bad address: {error}\n", 400)
+        try:
+            name, body = await run_in_threadpool(_bundle, contract.endpoints(settings), key, actor)
+        except ServiceError as error:
+            return PlainTextResponse(f"{error}\n", 503)
+        attachment = f"attachment; filename*=UTF-8''{quote(name)}"
+        headers: dict[str, Any] = {"Content-Disposition": attachment, "Cache-Control": "no-store"}
+        return Response(body, media_type="application/zip", headers=headers)
+
+    return Route(BUNDLE_PATH, answer)
+
+
+def _bundle(places: contract.Endpoints, key: Key, actor: str) -> tuple[str, bytes]:
+    """The bundle's file name, and the bundle as `odograph crash export` makes it. Raises ServiceError."""
+    if not places.db_dispatch_url:
+        raise ServiceError("this stack was started before it had a role for this; run: odograph up")
+    evidence = tables.evidence(places.db_dashboard_url, key)
+    body = bundle.made(evidence)
+    tables.note_export(places.db_dispatch_url, key, actor, hashlib.sha256(body).hexdigest())
+    return bundle.name_of(evidence.record), body

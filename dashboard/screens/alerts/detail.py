@@ -1,0 +1,302 @@
+"""One alert: what it is, its evidence, what can be done with it, and what happened to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import streamlit as st
+
+from dashboard import auth
+from dashboard.auth import Reader
+from dashboard.query_cache import SLOW_S, ask, forget, settings, until_answered
+from dashboard.screens.alerts import charts, evidence, queries, tables
+from dashboard.shared import live, text
+from dashboard.shared.queries import alerts
+from dashboard.shared.theme import SEVERITY_SIGNS
+from infra.contract.downlink import silence_file, write_silences
+from infra.contract.errors import ConfigError, OdographError, ServiceError
+from infra.settings import settings as contract
+from stream_jobs.alerts.store import AlertStore, alert_store
+
+CHOSEN: Final = "alert"
+"""In the address: an address with it is a link to one alert."""
+LENGTHS_S: Final = {"30 min": 1_800, "2 h": 7_200, "8 h": 28_800, "24 h": 86_400, "7 d": 604_800}
+SCOPES: Final = ("this rule on this vehicle", "this rule on all vehicles", "all rules on this vehicle")
+NOTE_MOST: Final = 500
+DONE: Final = "alert_done"
+SIGNALS_MOST: Final = 4
+CONTEXT: Final = ("speed_kmh", "engine_rpm")
+"""Shown beside what the rule reads, where the vehicle has them."""
+LATENCIES: Final = ("event_to_received_ms", "received_to_alerted_ms", "alerted_to_stored_ms")
+
+Row = Mapping[str, Any]
+
+
+def chosen() -> int | None:
+    """The alert of the address."""
+    given = st.query_params.get(CHOSEN, "")
+    return int(given) if given.isdecimal() and len(given) < 19 else None
+
+
+def choose(alert_no: int | None) -> None:
+    """Open an alert, or none."""
+    if alert_no is None:
+        st.query_params.pop(CHOSEN, None)
+    else:
+        st.query_params[CHOSEN] = str(alert_no)
+
+
+def detail(listed: Sequence[int]) -> None:
+    """The alert of the address, below the list."""
+    number = chosen()
+    if number is None:
+        if st.query_params.get(CHOSEN):
+            st.warning("This address names no alert.", icon=":material/link_off:")
+        return
+    st.divider()
+    _steps(number, listed)
+    answer = ask(queries.alert, number)
+    found = live.row(answer)
+    if answer is None:
+        until_answered(queries.alert, number)
+        return
+    if found is None:
+        gone = f"There is no alert {number}: it never was, or late frames took it back."
+        st.warning(gone, icon=":material/link_off:")
+        return
+    live.part(_facts, None, number)
+    left, right = st.columns([1, 1.6], gap="large")
+    with right:
+        live.part(_evidence, SLOW_S, number, still=found["evidence_at"] is not None)
+    with left:  # what to do comes first where they stand one below another
+        _actions(found)
+        live.part(_history, None, number)
+
+
+def _steps(number: int, listed: Sequence[int]) -> None:
+    """Which alert it is, its neighbours in the list, and Close; by keys too."""
+    before, after = (tables.neighbour(listed, number, step) for step in (-1, 1))
+    with st.container(horizontal=True, vertical_alignment="center", key="steps"):
+        st.subheader(f"Alert {number}", anchor=False, width="content")
+        for label, shortcut, to in (("Previous", "K", before), ("Next", "J", after)):
+            key = f"step_{shortcut}"
+            st.button(label, on_click=choose, args=(to,), disabled=to is None, shortcut=shortcut, key=key)
+        st.button("Close", on_click=choose, args=(None,), shortcut="X", key="close", type="tertiary")
+
+
+def _facts(number: int) -> None:
+    """What it is, in words and figures; renewed with the list."""
+    found = live.row(ask(queries.alert, number))
+    if found is None:
+        return
+    sign, zone = SEVERITY_SIGNS[found["severity"]], live.tz()
+    st.text(
+        f"{sign} {found['severity']} · {tables.status(found)} · {found['rule']} "
+        f"v{found['rule_version']} · {found['message']}"
+    )
+    tiles = {
+        "Since": text.clock(found["since_at"] or found["opened_at"], zone, live.now()),
+        "Duration": text.duration(found["duration_s"]),
+        "Last value": text.number(found["value"], digits=1),
+        "Worst": text.number(found["worst_value"], digits=1),
+        "Limit": text.number(found["limit_value"], digits=1),
+        "Findings": text.number(found["findings"]),
+    }
+    live.figures("figures_alert", tiles)
+    st.text("\n".join([f"{found['vehicle_id']} · {found['model'] or 'model not known'}", *_times(found)]))
+    with st.container(horizontal=True, vertical_alignment="center", key="ways"):
+        if st.button("Open vehicle", icon=":material/directions_car:", key="to_vehicle"):
+            live.open_vehicle(found["vehicle_id"])
+        if found["crash_id"] is not None and found["crash_boot_id"] is not None:
+            record = f"{found['vehicle_id']}/{found['crash_boot_id']}/{found['crash_id']}"
+            if st.button(f"Crash record ({found['verdict']})", icon=":material/car_crash:", key="to_crash"):
+                live.open_page("crashes", record=record)
+        st.code(f"{st.context.url}?{CHOSEN}={found['alert_no']}", language=None, width="stretch")
+
+
+def _times(found: Row) -> list[str]:
+    """Begin, last finding and end; how long its first finding took; who did what."""
+
+    def clock(name: str) -> str:
+        return text.clock(found[name], live.tz())
+
+    ended = clock("cleared_at") if found["cleared_at"] else "not yet"
+    by = f" by {found['cleared_by']}" if found["cleared_by"] else ""
+    lines = [f"opened {clock('opened_at')} · last finding {clock('last_at')} · ended {ended}{by}"]
+    if any(found[name] is not None for name in LATENCIES):
+        took = ", ".join(text.number(found[name], "ms") for name in LATENCIES)
+        lines.append(f"first finding: event to receipt, alert, table: {took}")
+    if found["acknowledged"]:
+        note = f": {found['note']}" if found["note"] else ""
+        lines.append(f"acknowledged by {found['acknowledged_by']} {clock('acknowledged_at')}{note}")
+    if found["silenced_until"]:
+        lines.append(f"silenced until {clock('silenced_until')}: {found['silenced_why']}")
+    return lines
+
+
+def _history(number: int) -> None:
+    """What happened to it, and who did it."""
+    st.subheader("History", anchor=False)
+    found = ask(queries.alert_changes, number)
+    if found is not None:
+        live.table(live.made(tables.CHANGES, found), "alert_history", formats={"%.1f": ("Value", "Limit")})
+
+
+def _evidence(number: int) -> None:
+    """The frames around it: value and limit as its rule saw them, and the signals as they were sent."""
+    st.subheader("Evidence", anchor=False)
+    alert = live.row(ask(queries.alert, number))
+    kept, known = ask(queries.alert_evidence, number), ask(queries.rules)
+    if alert is None or kept is None:
+        return
+    if kept.empty:
+        why = "were not in the archive"
+        if alert["evidence_at"] is None:
+            why = "are not collected yet: that takes a minute or two from the event"
+        elif alert["evidence_frames"]:
+            why = "are no longer kept"
+        live.nothing(f"The frames around this alert {why}.")
+        return
+    rule = None
+    if known is not None:  # where it still is of the version that found it
+        name = str(alert["rule"]).partition(".")[0]
+        rule = live.row(known[(known["rule"] == name) & (known["version"] == alert["rule_version"])])
+    _curves(list(kept["frame"]), alert, rule)
+    with st.expander("Frames, and where the log has them"):
+        live.table(live.made(tables.FRAMES, kept), "evidence_frames")
+
+
+def _curves(frames: Sequence[Row], alert: Row, rule: Row | None) -> None:
+    """What the rule compared, then signals as they were sent: those that matter first, others at choice."""
+    opened_ms = round(alert["opened_at"].timestamp() * 1000)
+    ended = alert["cleared_at"]
+    cleared_s = None if ended is None else float((ended - alert["opened_at"]).total_seconds())
+    seen = evidence.judged(frames, opened_ms, alert, rule)
+    st.caption(evidence.told(len(frames), rule, seen))
+    drawn: tuple[str, ...] = ()
+    if seen.known:
+        one = len(seen.signals) == 1 and bool(seen.unit)
+        title = evidence.label(seen.signals[0]).partition(",")[0] if one else "value of the rule"
+        st.altair_chart(charts.value(seen, title, cleared_s), key="evidence_value")
+        drawn = seen.signals if one else ()
+    there = evidence.present(frames)
+    usual = [n for n in dict.fromkeys((*seen.signals, *CONTEXT)) if n in there and n not in drawn]
+    picked = st.multiselect(
+        "Signals",
+        there,
+        default=usual[:SIGNALS_MOST],
+        format_func=evidence.label,
+        key=f"signals_{opened_ms}",
+        max_selections=SIGNALS_MOST,
+    )
+    for name in picked:
+        st.markdown(f"**{evidence.label(name)}**")
+        shown = evidence.curves(frames, opened_ms, [name])
+        st.altair_chart(charts.signal(shown, name, cleared_s), key=f"evidence_{name}")
+
+
+def _actions(found: Row) -> None:
+    """Forms for what is left to do, or why this reader may not."""
+    st.subheader("Act", anchor=False)
+    said()
+    who = auth.reader()
+    if not who.may("alerts"):
+        st.caption(auth.why_not(who, "alerts"))
+        return
+    if who.local:
+        st.caption(auth.LOCAL_WORDS)
+    number = int(found["alert_no"])
+    if not found["acknowledged"]:
+        with st.form(f"acknowledge_{number}"):
+            name = auth.name_field(who, f"ack_name_{number}")
+            note = st.text_input("Note", key=f"ack_note_{number}", max_chars=NOTE_MOST)
+            if st.form_submit_button("Acknowledge", type="primary", shortcut="A"):
+                perform(who, name, lambda store: _acknowledge(store, number, name, note), "Acknowledged.")
+    with st.container(horizontal=True, key="further"):
+        if st.button("Silence", icon=":material/notifications_off:"):
+            _silence(found, number, who)
+        if found["active"] and st.button("End by hand", icon=":material/done_all:"):
+            _end(number, who)
+
+
+def said() -> None:
+    """What came of the last action, once."""
+    words = st.session_state.pop(DONE, None)
+    if words:
+        st.success(words, icon=":material/check:")
+
+
+@st.dialog("End by hand")
+def _end(number: int, who: Reader) -> None:
+    """Ends an alert that does not end by itself; a new finding opens a new one."""
+    with st.form(f"clear_{number}", border=False):
+        st.caption("A crash does not end by itself. A new finding opens a new alert.")
+        name = auth.name_field(who, f"clear_name_{number}")
+        note = st.text_input("Why", key=f"clear_note_{number}", max_chars=NOTE_MOST)
+        if st.form_submit_button("End this alert"):
+            perform(who, name, lambda store: _clear(store, number, name, note), "Ended.")
+
+
+@st.dialog("Silence")
+def _silence(found: Row, number: int, who: Reader) -> None:
+    """Nobody is notified for a while; alerts are stored all the same."""
+    with st.form(f"silence_{number}", border=False):
+        st.caption("Alerts are stored and shown all the same; webhooks and drivers are not notified.")
+        scope = st.radio("What", SCOPES, key=f"silence_scope_{number}")
+        length = st.selectbox("For", list(LENGTHS_S), key=f"silence_for_{number}")
+        name = auth.name_field(who, f"silence_name_{number}")
+        why = st.text_input("Why", key=f"silence_why_{number}", max_chars=NOTE_MOST)
+        if st.form_submit_button("Silence"):
+            rule = None if scope == SCOPES[2] else str(found["rule"]).partition(".")[0]
+            vehicle = None if scope == SCOPES[1] else found["vehicle_id"]
+
+            def quieten(store: AlertStore) -> str:
+                made = store.silence(rule, vehicle, LENGTHS_S[length], name, why)
+                _write_silences(store)
+                return f"Silenced until {text.clock(made['until_at'], live.tz())}."
+
+            perform(who, name, quieten, "Silenced.")
+
+
+def perform(who: Reader, name: str, action: Callable[[AlertStore], str | None], done: str) -> None:
+    """Do it in one transaction if the reader may, say what came of it, and show the page anew."""
+    try:
+        if not auth.reader().may("alerts"):
+            raise ConfigError(auth.why_not(who, "alerts"))
+        address = contract.endpoints(
+            settings()
+        ).db_dispatch_url  # of the role that may do this and nothing else
+        if not address:
+            raise ServiceError("this stack was started before it had a role for this; run: odograph up")
+        with alert_store(address) as store:
+            came = action(store)
+    except OdographError as error:
+        st.error(text.plain(error))
+        return
+    auth.remember(who, name)
+    forget(alerts, queries.alert, queries.alert_changes, queries.silences)
+    st.session_state[DONE] = came or done
+    st.rerun()
+
+
+def end_silence(store: AlertStore, number: int, name: str) -> str | None:
+    """The end of a silence in the table and in the file beside it."""
+    ended = store.end_silences([number], name)
+    _write_silences(store)
+    return None if ended else "It was over before."
+
+
+def _write_silences(store: AlertStore) -> None:
+    """The file beside the table, which the downlink reads."""
+    write_silences(silence_file(settings().paths.home), store.in_force())
+
+
+def _acknowledge(store: AlertStore, number: int, name: str, note: str) -> str | None:
+    if store.acknowledge([number], name, note.strip() or None):
+        return None
+    return "Somebody had acknowledged it before; it is left as it was."
+
+
+def _clear(store: AlertStore, number: int, name: str, note: str) -> str | None:
+    return None if store.end([number], name, note.strip() or None) else "It was over before."

@@ -1,0 +1,213 @@
+"""The frames around an alert as curves: its signals, and value and limit as its rule saw them; pure.
+
+A rule's expressions are Spark SQL over a frame's signals. DuckDB reads nearly all of them once a few function
+names are given; where it does not, the signals are shown without value. Times are s from the alert's opening.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import duckdb
+import pandas as pd
+import pyarrow as pa
+
+from infra.clients.duck import connected
+from infra.contract.signals import BY_NAME, SIGNALS, Signal
+
+AROUND_S: Final = 30.0
+COMPARED: Final = ("frame", "level")
+"""Kinds whose limit is in the unit of a frame's value."""
+MEMORY: Final = "128MB"
+IDENTITY: Final = ("vehicle_class", "powertrain", "model")
+"""What a rule sees besides signals."""
+USUAL: Final = ("speed_kmh",)
+"""Shown where no rule says what matters."""
+
+_UNITS: Final = {"degC": "°C", "deg": "°", "bool": "", "m/s^2": "m/s²", "deg/s": "°/s"}
+_WORD: Final = re.compile(r"[a-z_][a-z0-9_]*", re.IGNORECASE)
+_PICKING: Final = re.compile(r"\b(?:least|greatest|array_min|array_max)\b|[(),\s]")
+_DOUBLE: Final = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?)D\b")
+_MACROS: Final = (
+    "CREATE MACRO array_min(x) AS list_min(x)",
+    "CREATE MACRO array_max(x) AS list_max(x)",
+    "CREATE MACRO try_element_at(x, n) AS list_extract(x, n)",
+    "CREATE MACRO size(x) AS len(x)",
+)
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A rule on an alert's frames.
+
+    ``values``: ``s``, ``value`` and ``limit`` a row a frame, at its end; empty where they cannot be known.
+    ``unit``: the value's, empty where it is a figure of the rule's own.
+    """
+
+    values: pd.DataFrame
+    unit: str
+    signals: tuple[str, ...]
+
+    @property
+    def known(self) -> bool:
+        """Whether there is a value to draw."""
+        return bool(self.values["value"].notna().any())
+
+    @property
+    def limited(self) -> bool:
+        """Whether there is a limit to draw."""
+        return bool(self.values["limit"].notna().any())
+
+
+def judged(frames: Sequence[Row], opened_ms: int, alert: Row, rule: Row | None) -> Judged:
+    """What the rule of ``alert`` saw; ``rule`` None: it is not known, or no longer this version."""
+    value_sql = None if rule is None or rule["source"] != "frame" else rule["value_sql"]
+    signals = _named(value_sql, rule)
+    if value_sql is None:
+        return Judged(pd.DataFrame(columns=["s", "value", "limit"]), "", signals)
+    compared = rule is not None and rule["kind"] in COMPARED
+    limit_sql = rule["limit_sql"] if rule is not None and compared else None
+    values, limits = _evaluated((value_sql, limit_sql), frames, alert)
+    body = {
+        "s": [(f["t0_ms"] + (f["n"] - 1) * f["dt_ms"] - opened_ms) / 1000 for f in frames],
+        "value": values,
+        "limit": _in_force(limits, alert["limit_value"]) if compared else limits,
+    }
+    return Judged(pd.DataFrame(body).astype(float), _unit(value_sql, signals), signals)
+
+
+def told(frames: int, rule: Row | None, seen: Judged) -> str:
+    """What is drawn, and what could not be."""
+    words = f"{frames} frames, 30 s before to 30 s after it opened, as the vehicle sent them."
+    if rule is None:
+        return f"{words} This version of the rule is not noted in the database: only signals are shown."
+    if rule["value_sql"] is None or rule["source"] != "frame":
+        return f"{words} Rules of this kind compare no value of a frame."
+    if not seen.known:
+        return f"{words} The rule's value cannot be computed here: only signals are shown."
+    if rule["kind"] not in COMPARED:
+        return f"{words} A rule of kind {rule['kind']} judges more than these frames: no limit on this axis."
+    return f"{words} Value and limit are computed as the rule has them."
+
+
+def curves(frames: Sequence[Row], opened_ms: int, names: Sequence[str]) -> pd.DataFrame:
+    """``s``, ``signal`` and ``value`` of these signals: each sample of a fast one, one a frame of a slow one.
+
+    What is out of a signal's range or not there is null: a line breaks there.
+    """
+    rows = [
+        ((frame["t0_ms"] + place * frame["dt_ms"] - opened_ms) / 1000, name, value)
+        for frame in frames
+        for name in names
+        for place, value in enumerate(_samples(frame, BY_NAME[name]))
+    ]
+    return pd.DataFrame(rows, columns=["s", "signal", "value"]).astype({"s": float, "value": float})
+
+
+def present(frames: Sequence[Row]) -> list[str]:
+    """Signals with a number or flag in at least one frame, in the contract's order."""
+    return [
+        s.name
+        for s in SIGNALS
+        if s.kind != "codes" and any(v is not None for f in frames for v in _samples(f, s))
+    ]
+
+
+def label(name: str) -> str:
+    """A signal in words with its unit."""
+    signal = BY_NAME[name]
+    return f"{signal.meaning}, {unit(name)}" if unit(name) else signal.meaning
+
+
+def unit(name: str) -> str:
+    """A signal's unit as people write it; empty where it has none."""
+    return _UNITS.get(BY_NAME[name].unit, BY_NAME[name].unit)
+
+
+def _samples(frame: Row, signal: Signal) -> list[float | None]:
+    value = frame.get(signal.name)
+    found = value if isinstance(value, list) else [value]
+    return [_ranged(v, signal) for v in found]
+
+
+def _ranged(value: Any, signal: Signal) -> float | None:
+    """The value within its plausible range, as the jobs see it, else None."""
+    if not isinstance(value, int | float):
+        return None
+    return float(value) if signal.holds(value) else None
+
+
+def _named(value_sql: str | None, rule: Row | None) -> tuple[str, ...]:
+    """The signals that an expression reads, else those of the condition, else the usual ones."""
+    texts = (value_sql, None if rule is None else rule["condition"])
+    for text in texts:
+        words = set(_WORD.findall(text or ""))
+        found = tuple(s.name for s in SIGNALS if s.name in words and s.kind == "number")
+        if found:
+            return found
+    return USUAL
+
+
+def _unit(value_sql: str, signals: Sequence[str]) -> str:
+    """The unit where the value is a signal or picked among some; a difference or product has none."""
+    picked = set(filter(None, _PICKING.sub(" ", value_sql).split()))
+    units = {unit(name) for name in signals}
+    return units.pop() if picked <= set(signals) and len(units) == 1 else ""
+
+
+def _in_force(limits: Sequence[float | None], stored: float | None) -> Sequence[float | None]:
+    """Each frame's limit where it follows the signals; else the one in force, perhaps an escalated one."""
+    follows = len({limit for limit in limits if limit is not None}) > 1
+    return limits if follows or stored is None else [stored] * len(limits)
+
+
+def _evaluated(
+    expressions: Sequence[str | None], frames: Sequence[Row], alert: Row
+) -> list[list[float | None]]:
+    """Each expression for each frame; nulls where there is none or where it cannot be read."""
+    with connected(MEMORY) as connection:
+        connection.execute("SET enable_external_access = false")
+        for macro in _MACROS:
+            connection.execute(macro)
+        connection.execute("SET lock_configuration = true")
+        connection.register("frame", _table(frames, alert))
+        return [_column(connection, expression, len(frames)) for expression in expressions]
+
+
+def _column(connection: duckdb.DuckDBPyConnection, expression: str | None, frames: int) -> list[float | None]:
+    plain = _DOUBLE.sub(r"\1", expression or "NULL")
+    asked = f"SELECT ({plain})::DOUBLE FROM frame ORDER BY place"  # noqa: S608  the operator's own rule
+    try:
+        return [row[0] for row in connection.execute(asked).fetchall()]
+    except duckdb.Error:
+        return [None] * frames  # a name or function that only the jobs know: shown without it
+
+
+def _table(frames: Sequence[Row], alert: Row) -> pa.Table:
+    """The frames in the columns that rules know, ``place`` keeps their order."""
+    signals = {s.name: pa.array([_whole(f, s) for f in frames], _type(s)) for s in SIGNALS}
+    identity = {name: pa.array([alert.get(name)] * len(frames), pa.string()) for name in IDENTITY}
+    return pa.table({"place": pa.array(range(len(frames)), pa.int64())} | identity | signals)
+
+
+def _type(signal: Signal) -> pa.DataType:
+    if signal.rate == "fast":
+        return pa.list_(pa.float64())
+    return {"number": pa.float64(), "flag": pa.bool_(), "codes": pa.list_(pa.string())}[signal.kind]
+
+
+def _whole(frame: Row, signal: Signal) -> Any:
+    """A signal of a frame as a rule sees it."""
+    value = frame.get(signal.name)
+    if signal.kind == "codes":
+        return value if isinstance(value, list) else None
+    if signal.kind == "flag":
+        return value if isinstance(value, bool) else None
+    if signal.rate == "fast":
+        return [_ranged(v, signal) for v in value] if isinstance(value, list) else None
+    return _ranged(value, signal)

@@ -1,0 +1,70 @@
+"""Queries about alerts, rules and silences; the list of alerts is in ``shared.queries``."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from dashboard.db import query
+
+
+@query("""
+    SELECT l.*, v.verdict, v.crash_id,
+           (SELECT c.boot_id FROM serving.crash_record c
+            WHERE c.vehicle_id = l.vehicle_id AND c.crash_id = v.crash_id AND c.event_time
+                  BETWEEN l.opened_at - INTERVAL '1 second' AND l.last_at + INTERVAL '1 second'
+            ORDER BY c.event_time LIMIT 1) AS crash_boot_id
+    FROM serving.alert_life l LEFT JOIN serving.alert_verdict v USING (alert_no)
+    WHERE l.alert_no = %(alert_no)s
+""")
+def alert(alert_no: int) -> None:
+    """All that is known of one alert: one row or none; its latencies in ms."""
+
+
+@query("""
+    SELECT * FROM (
+        SELECT * FROM serving.alert_change WHERE alert_no = %(alert_no)s
+        ORDER BY recorded_at DESC, event_time DESC LIMIT %(limit)s) c
+    ORDER BY recorded_at, event_time
+""")
+def alert_changes(alert_no: int, limit: int = 200) -> None:
+    """What happened to an alert, the newest ``limit`` changes in their order."""
+
+
+@query("""
+    SELECT * FROM serving.alert_evidence WHERE alert_no = %(alert_no)s
+    ORDER BY t0, boot_id, seq LIMIT %(limit)s
+""")
+def alert_evidence(alert_no: int, limit: int = 300) -> None:
+    """The frames around an alert as the vehicle sent them, in the order of their time.
+
+    ``limit``: as many as are kept of an alert.
+    """
+
+
+@query("SELECT * FROM serving.rule ORDER BY rule LIMIT %(limit)s")
+def rules(limit: int = 1_000) -> None:
+    """The rules as the jobs last started with them."""
+
+
+@query("""
+    SELECT split_part(rule, '.', 1) AS rule, (opened_at AT TIME ZONE %(zone)s)::date AS day,
+           count(*) AS alerts, count(DISTINCT vehicle_id) AS vehicles,
+           count(*) FILTER (WHERE active) AS active,
+           count(*) FILTER (WHERE active AND acknowledged_at IS NULL) AS unseen,
+           min(array_position(ARRAY['CRITICAL', 'MAJOR', 'MINOR', 'WARNING'], severity)) AS worst,
+           percentile_cont(0.5) WITHIN GROUP (ORDER BY duration_s) AS duration_s,
+           max(opened_at) AS last_opened_at
+    FROM serving.alert_triage
+    WHERE opened_at >= %(start)s AND opened_at < %(end)s
+    GROUP BY 1, 2 ORDER BY 1, 2
+""")
+def rule_days(start: datetime, end: datetime, zone: str) -> None:
+    """Alerts that opened from ``start`` to before ``end``, by rule and day of ``zone``.
+
+    ``worst`` is the gravest severity; ``unseen`` and ``active`` are as they are now.
+    """
+
+
+@query("SELECT * FROM serving.alert_silence ORDER BY in_force DESC, from_at DESC LIMIT %(limit)s")
+def silences(limit: int = 200) -> None:
+    """Silences, those in force first, then the newest."""

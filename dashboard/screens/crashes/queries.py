@@ -1,0 +1,69 @@
+"""Queries about crash records: the vault."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dashboard.db import query
+
+RECORD_LIMIT: Final = 500
+POINT_LIMIT: Final = 2_000
+
+Key = tuple[str, int, str]
+"""Vehicle id, boot id, crash id."""
+
+
+@query("""
+    SELECT vehicle_id, boot_id, crash_id, event_time, received_at, profile, delta_v_max_kmh,
+           airbag_deployed, complete, hash_ok, jsonb_array_length(defects) AS defects, locked_at, verdict,
+           lat_deg, lon_deg
+    FROM serving.crash_record
+    WHERE (%(vehicle_id)s::text IS NULL OR vehicle_id = %(vehicle_id)s)
+      AND (%(verdict)s::text IS NULL OR verdict = %(verdict)s)
+    ORDER BY event_time DESC, vehicle_id, crash_id LIMIT %(limit)s
+""")
+def crash_list(vehicle_id: str | None = None, verdict: str | None = None, limit: int = RECORD_LIMIT) -> None:
+    """Records without their curves, the newest first.
+
+    ``defects`` is how many there are; null: not checked.
+    """
+
+
+@query("""
+    SELECT c.*, i.digest, i.noted_digest, i.unchanged, i.raw_kept
+    FROM serving.crash_record c JOIN serving.crash_integrity i USING (vehicle_id, boot_id, crash_id)
+    WHERE vehicle_id = %(vehicle_id)s AND boot_id = %(boot_id)s AND crash_id = %(crash_id)s
+""")
+def crash(vehicle_id: str, boot_id: int, crash_id: str) -> None:
+    """One record with its integrity: one row or none."""
+
+
+@query("""
+    SELECT sample, t_ms, delta_v_kmh, delta_v_lat_kmh FROM serving.crash_delta_v
+    WHERE vehicle_id = %(vehicle_id)s AND boot_id = %(boot_id)s AND crash_id = %(crash_id)s
+    ORDER BY sample LIMIT %(limit)s
+""")
+def delta_v(vehicle_id: str, boot_id: int, crash_id: str, limit: int = POINT_LIMIT) -> None:
+    """Change of velocity after time zero, km/h, a row a point."""
+
+
+@query("""
+    SELECT sample, t_ms, speed_kmh, accelerator_pct, brake_on, engine_rpm, steering_deg, abs_active,
+           esc_active
+    FROM serving.crash_pre_crash
+    WHERE vehicle_id = %(vehicle_id)s AND boot_id = %(boot_id)s AND crash_id = %(crash_id)s
+    ORDER BY sample LIMIT %(limit)s
+""")
+def pre_crash(vehicle_id: str, boot_id: int, crash_id: str, limit: int = POINT_LIMIT) -> None:
+    """The samples before time zero, the last at 0 ms."""
+
+
+@query("""
+    SELECT * FROM (
+        SELECT * FROM serving.custody_link
+        WHERE vehicle_id = %(vehicle_id)s AND boot_id = %(boot_id)s AND crash_id = %(crash_id)s
+        ORDER BY entry DESC LIMIT %(limit)s) c
+    ORDER BY entry
+""")
+def custody(vehicle_id: str, boot_id: int, crash_id: str, limit: int = 200) -> None:
+    """What was done with a record, the newest ``limit`` entries in their order."""

@@ -1,0 +1,245 @@
+"""The fleet now: map, figures with their trend, the card of a vehicle, and who needs attention."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import pandas as pd
+import pydeck as pdk
+import streamlit as st
+
+from dashboard import layer_cache
+from dashboard.query_cache import SLOW_S, ask, ask_slowly, away
+from dashboard.screens.fleet import figures, queries
+from dashboard.screens.fleet import maps as fleet_maps
+from dashboard.shared import charts, live, maps, pictures, text
+from dashboard.shared import queries as shared_queries
+from dashboard.shared.theme import SEVERITIES, STATES
+
+MAP_PX: Final = 600
+MAP_WIDE: Final = 840
+PINS: Final = 500  # alert pins that are drawn, the worst first
+CLOSER: Final = 2.0  # zoom levels that a click on a bubble goes in
+TRAFFIC: Final = ("off", "cells", "roads")
+LISTED: Final = 100  # vehicles with alerts, the worst first
+LISTED_ROWS: Final = 6
+CARD_ALERTS: Final = 3  # alerts named on a card, the worst first
+CARD: Final = "card"  # in the address: the vehicle whose card is open
+VIEW, SEEN, TAKEN = "fleet_view", "clusters_seen", "map_taken"
+
+
+def _figures() -> None:
+    now = live.row(ask(queries.fleet_figures))
+    if now is None:
+        return
+    if not now["vehicles"]:
+        live.nothing("No vehicle has reported yet. Start a fleet: `odograph simulate`.")
+        return
+    today = live.row(ask_slowly(queries.fleet_today)) or {}
+    with st.container(key="figures"):
+        for tile in figures.tiles(now, today, ask_slowly(queries.fleet_hour)):
+            with st.container(border=True, gap=None):
+                st.metric(tile.label, tile.value, help=tile.help)
+                st.html(tile.line())
+    st.caption(figures.severities(now))
+
+
+def _toolbar() -> None:
+    with live.toolbar():
+        st.pills("Show", list(STATES), selection_mode="multi", key="states", bind="query-params")
+        told = "Speed against free flow, last 5 minutes, by hexagon and direction or by road"
+        live.choice("Traffic", TRAFFIC, "traffic", help=told)
+
+
+def _draw() -> None:
+    """The map; a click on a vehicle opens its card, one on a bubble goes closer."""
+    fleet = ask(queries.fleet_latest)
+    if fleet is None:
+        return
+    states: list[str] = st.session_state.get("states") or []
+    kind = str(st.session_state.get("traffic") or TRAFFIC[0])
+    wanted = fleet[fleet["state"].isin(states)] if states else fleet
+    chosen = live.draw_map(
+        _layers(fleet, wanted, states, kind),
+        _view(fleet),
+        MAP_PX,
+        "fleet_map",
+        "Map of the fleet",
+        on_select="rerun",
+        selection_mode="single-object",
+    )
+    st.html(pictures.states(live.mode(), {str(k): int(v) for k, v in wanted["state"].value_counts().items()}))
+    if kind != TRAFFIC[0]:
+        st.html(pictures.congestion())
+    if not live.network().get("version"):
+        st.caption(
+            "No road network is stored, so none is drawn and traffic is known by cell only. "
+            "`odograph simulate --roads` stores the simulator's."
+        )
+    if len(wanted) > fleet_maps.MANY:
+        st.caption(
+            "A bubble has the colour of its vehicles' most common state and the rim of their worst alert."
+        )
+    _take(chosen["selection"]["objects"])
+
+
+def _layers(fleet: pd.DataFrame, wanted: pd.DataFrame, states: list[str], kind: str) -> list[pdk.Layer]:
+    """From the ground up. Vehicles have an address of their own, fetched once for all readers."""
+    number, mode = layer_cache.shown(layer_cache.fleet(), fleet, "fleet"), live.mode()
+    many = len(wanted) > fleet_maps.MANY
+    found = [*_traffic(kind), maps.vehicles(maps.address(maps.VEHICLES_PATH, number, states), mode, many)]
+    alerted = wanted[wanted["alerts"] > 0]
+    if len(alerted) > PINS:
+        alerted = text.worst_first(wanted).head(PINS)
+    if many:  # only critical pins keep their size from afar
+        gravest = alerted["severity"] == next(iter(SEVERITIES))
+        found.append(fleet_maps.clusters(number, states, st.session_state.get(SEEN, 0)))
+        found.append(maps.alert_pins(alerted[~gravest], mode, "alerts-other", fade=True))
+        alerted = alerted[gravest]
+    found.append(maps.alert_pins(alerted, mode))
+    card = st.query_params.get(CARD)
+    return [*found, *(fleet_maps.ring(fleet, card) if card else [])]
+
+
+def _traffic(kind: str) -> list[pdk.Layer]:
+    if kind == TRAFFIC[0]:
+        return []
+    cells = kind == TRAFFIC[1]
+    found = ask_slowly(queries.road_cells if cells else queries.road_edge_traffic)
+    if found is None or found.empty:
+        return []
+    number = layer_cache.shown(layer_cache.traffic(), found, "traffic")
+    if cells:
+        return [maps.congestion(maps.address(maps.CELLS_PATH, number))]
+    return [maps.edges(maps.address(maps.EDGES_PATH, number))]
+
+
+def _take(objects: dict[str, list[dict[str, Any]]]) -> None:
+    """What was clicked, once: the map goes on reporting it with every run."""
+    found = next((rows[0] for rows in objects.values() if rows and rows[0]), None)
+    if found == st.session_state.get(TAKEN):
+        return
+    st.session_state[TAKEN] = found
+    properties = (found or {}).get("properties", {})
+    if found is None:
+        st.query_params.pop(CARD, None)
+    elif "vehicle_id" in found:
+        _open_card(str(found["vehicle_id"]))
+    elif "cluster" in properties:
+        lat, lon, zoom = properties["cluster"]
+        st.session_state[SEEN] = st.session_state.get(SEEN, 0) + 1
+        st.session_state[TAKEN] = None
+        st.session_state[VIEW] = maps.View(lat, lon, float(zoom) + CLOSER)
+    st.rerun()
+
+
+def _view(fleet: pd.DataFrame) -> maps.View:
+    """Where the map looks first: the roads, else the fleet.
+
+    Kept for the session, so that the place and zoom a reader has moved to are left alone.
+    """
+    kept: maps.View | None = st.session_state.get(VIEW)
+    if kept is not None:
+        return kept
+    placed, network = maps.placed(fleet), live.network()
+    size_px = live.map_size(MAP_WIDE, MAP_PX)
+    if network.get("version"):
+        kept = maps.view_of_roads(network, size_px)
+    elif len(placed):
+        kept = maps.view_of(list(placed["lat_deg"]), list(placed["lon_deg"]), *size_px)
+    else:
+        return maps.WORLD
+    st.session_state[VIEW] = kept
+    return kept
+
+
+def _open_card(vehicle_id: str) -> None:
+    st.query_params[CARD] = vehicle_id
+
+
+def _card() -> None:
+    """What there is to know of a vehicle at a glance, and a link to its page."""
+    vehicle_id = st.query_params.get(CARD)
+    if vehicle_id is None:
+        return
+    now = live.row(ask(shared_queries.vehicle, vehicle_id))
+    with st.container(border=True, gap="small", key="card"):
+        with st.container(horizontal=True, horizontal_alignment="distribute", vertical_alignment="center"):
+            st.text(vehicle_id, width="content")
+            if st.button("Close", key="close_card", icon=":material/close:", type="tertiary"):
+                st.query_params.pop(CARD, None)
+                st.rerun()
+        if now is None:
+            st.caption("Not known yet." if away() else "No data of this vehicle.")
+            return
+        _card_facts(now)
+        alerts = ask(shared_queries.alerts, vehicle_id, None, True)
+        if alerts is not None:
+            for alert in alerts.head(CARD_ALERTS).to_dict("records"):
+                st.text(f"{text.severity(alert['severity'])}  {alert['message']}")
+            if len(alerts) > CARD_ALERTS:
+                st.caption(f"and {len(alerts) - CARD_ALERTS} more")
+        if st.button("Open its page", key="open_page", type="primary", icon=":material/arrow_forward:"):
+            live.open_vehicle(vehicle_id)
+
+
+def _card_facts(now: dict[str, Any]) -> None:
+    words = [now["model"], now["powertrain"], now["vehicle_class"]]
+    st.text(" · ".join(str(word) for word in words if word) or "model not known")
+    seen_s = (live.now() - now["event_time"]).total_seconds()
+    tiles = {
+        "State": now["state"],
+        "Speed": text.number(now["speed_kmh"], "km/h"),
+        "Seen": f"{text.duration(seen_s)} ago",
+        "Odometer": text.number(None if now["odometer_m"] is None else now["odometer_m"] / 1000, "km"),
+        "Fuel": text.number(now["fuel_level_pct"], "%"),
+        "Charge": text.number(now["soc_pct"], "%"),
+        "Coolant": text.number(now["coolant_c"], "°C", 1),
+        "12 V": text.number(now["battery_v"], "V", 1),
+        "Lowest tyre": text.number(now["tyre_min_kpa20"], "kPa"),
+    }
+    live.figures("figures_card", tiles, always={"State", "Speed", "Seen"}, border=False)
+
+
+def _attention() -> None:
+    """Vehicles with active alerts; a click on a row opens the vehicle's card."""
+    fleet = ask(queries.fleet_latest)
+    st.subheader("Needs attention", anchor=False)
+    if fleet is None:
+        return
+    table = figures.alerted_vehicles(fleet)
+    if table.empty:
+        st.caption("No vehicle has an active alert.")
+        return
+    live.clickable(table.head(LISTED), "attention", LISTED_ROWS, "Vehicles with active alerts", _open_card)
+    more = f" The worst {LISTED} of {len(table):,}." if len(table) > LISTED else ""
+    st.caption(f"Click a row, or a vehicle on the map, for its card.{more}")
+
+
+def _trends() -> None:
+    """The last hour by minute."""
+    minutes = ask_slowly(queries.fleet_hour)
+    if minutes is None:
+        return
+    if minutes.empty:
+        st.caption("No complete minute of data within the last hour.")
+        return
+    shown = text.local(minutes, live.tz(), "minute")
+    st.markdown("**Mean speed of moving vehicles, last hour**")
+    live.chart(charts.trend(shown, "minute", "speed_moving_kmh", "km/h"), "speed_trend")
+    st.markdown("**Frames counted in windows, last hour**")
+    live.chart(charts.trend(shown, "minute", "frames_per_s", "frames/s"), "frames_trend")
+
+
+live.header("Fleet")
+live.part(_figures)
+left, right = st.columns([2.2, 1], gap="medium")
+with left:
+    _toolbar()
+    live.part(_draw)
+with right:
+    live.search(_open_card)
+    if st.query_params.get(CARD):
+        live.part(_card)
+    live.part(_attention)
+    live.part(_trends, SLOW_S)

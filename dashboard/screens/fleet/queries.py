@@ -1,0 +1,53 @@
+"""Queries about the whole fleet and the traffic of now."""
+
+from __future__ import annotations
+
+from dashboard.db import query
+
+
+@query("""
+    SELECT f.*, p.frames_per_s, s.minor, s.major, s.warning
+    FROM serving.fleet_figures f,
+         (SELECT sum(input_rows) / 60.0::double precision AS frames_per_s FROM serving.query_progress
+          WHERE query = 'telemetry' AND at > now() - INTERVAL '1 minute') p,
+         (SELECT count(*) FILTER (WHERE severity = 'MINOR') AS minor,
+                 count(*) FILTER (WHERE severity = 'MAJOR') AS major,
+                 count(*) FILTER (WHERE severity = 'WARNING') AS warning
+          FROM serving.alert WHERE active) s
+""")
+def fleet_figures() -> None:
+    """One row: the fleet now, alerts by severity, frames/s of the last minute."""
+
+
+@query("SELECT * FROM serving.fleet_latest ORDER BY alerts DESC, vehicle_id LIMIT %(limit)s")
+def fleet_latest(limit: int = 20_000) -> None:
+    """The newest state of the vehicles, alerted ones first."""
+
+
+@query("""
+    SELECT * FROM serving.fleet_trend
+    WHERE minute >= date_trunc('minute', now()) - INTERVAL '1 hour'
+      AND minute < date_trunc('minute', (SELECT data_as_of FROM serving.freshness))
+    ORDER BY minute
+""")
+def fleet_hour() -> None:
+    """The fleet by minute over the last hour; the minute still running is left out."""
+
+
+@query("SELECT * FROM serving.fleet_today")
+def fleet_today() -> None:
+    """One row: kilometres, idle share and consumption since midnight of the service's time zone."""
+
+
+@query("SELECT * FROM serving.road_cell ORDER BY vehicles DESC LIMIT %(limit)s")
+def road_cells(limit: int = 20_000) -> None:
+    """Traffic of the last five minutes by cell and direction."""
+
+
+@query("""
+    SELECT t.edge_id, t.vehicles, t.speed_kmh, t.source, t.speed_ratio, t.congestion, e.path
+    FROM serving.road_edge_traffic t JOIN serving.road_edge e USING (network, edge_id)
+    WHERE t.congestion <> 'unknown' ORDER BY t.vehicles DESC LIMIT %(limit)s
+""")
+def road_edge_traffic(limit: int = 50_000) -> None:
+    """Traffic of the last five minutes by directed edge with its ``path``, only where a band is known."""

@@ -1,0 +1,145 @@
+"""A day again: the whole map at any moment of it, and what shadow runs of stored days differ in from live."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, time, timedelta
+from typing import Any, Final
+
+import streamlit as st
+
+from dashboard import player
+from dashboard.query_cache import SLOW_S, ask, ask_slowly, away, fetch, settings
+from dashboard.screens.replay import frames, queries
+from dashboard.shared import live, pictures, text
+from dashboard.shared import queries as shared_queries
+from dashboard.shared.maps import Record, rows_of
+
+SPEEDS: Final = {"1x": 1, "10x": 10, "60x": 60, "300x": 300, "900x": 900}
+PLAYER: Final = "player"
+ANSWERED: Final = "player_answered"
+GATHER: Final = timedelta(minutes=1)  # after a day's first window most vehicles that drive have reported
+CLOCKS: Final = ("%H:%M:%S", "%H:%M")
+
+
+def _choose() -> tuple[date, int, str | None] | None:
+    """Day, speed and the vehicle to follow, kept in the address; None: nothing is stored."""
+    span = live.row(ask(queries.day_span))
+    if span is None:
+        return None
+    if span["last_at"] is None:
+        live.nothing("No window of any vehicle is stored yet: there is no day to play again.")
+        return None
+    first, last = (span[name].astimezone(live.tz()).date() for name in ("first_at", "last_at"))
+    with live.toolbar():
+        day = st.date_input(
+            "Day", value=last, min_value=first, max_value=last, key="day", bind="query-params", width=160
+        )
+        speed = live.choice("Speed", SPEEDS, "speed", "60x")
+        told = "Nobody; part of an id"
+        words = st.text_input(
+            "Follow", key="follow", bind="query-params", placeholder=told, width=230
+        ).strip()
+    found = ask_slowly(shared_queries.find_vehicles, words) if words else None
+    follow = (words or None) if found is None or found.empty else str(found["vehicle_id"].iloc[0])
+    return (day if isinstance(day, date) else last), SPEEDS[speed], follow
+
+
+def _moment(day: date, told: str | None) -> datetime | None:
+    """The moment that an address names, as 08:30 or 08:30:10; None where it names none."""
+    for form in CLOCKS:
+        try:
+            at = datetime.strptime(told or "", form).time()
+        except ValueError:
+            continue
+        return datetime.combine(day, at, live.tz())
+    return None
+
+
+def _ms(at: datetime) -> int:
+    return round(at.timestamp() * 1000)
+
+
+def _player(day: date, speed: int, follow: str | None) -> None:
+    """The picture: it asks for stretches as it plays."""
+    zone = live.tz()
+    known = live.row(ask_slowly(queries.day_windows, day, str(zone)))
+    hours = ask_slowly(queries.day_hours, day, str(zone))
+    if known is None or hours is None:
+        return
+    if known["first_at"] is None:
+        live.nothing("No window of this day is stored. Choose another day.")
+        return
+    cut = frames.plan(speed, int(known["vehicles"]), settings().jobs.window_s)
+    begin, end = (_ms(datetime.combine(each, time(), zone)) for each in (day, day + timedelta(days=1)))
+    state = st.session_state.get(PLAYER) or {}
+    if state.get("at") is not None and begin <= state["at"] < end:  # where the reader stopped
+        st.query_params["at"] = f"{datetime.fromtimestamp(state['at'] / 1000, zone):%H:%M:%S}"
+    sheet, mapping = pictures.atlas(live.mode())
+    network = live.network()
+    corners = (
+        [[network["west"], network["south"]], [network["east"], network["north"]]]
+        if network.get("version")
+        else []
+    )
+    data = {
+        "tone": player.tone(live.mode()),
+        "icons": {"sheet": sheet, "mapping": mapping},
+        "roads": live.road_address(network),
+        "zone": str(zone),
+        "day": {"since": begin, "until": end},
+        "at_ms": _ms(_moment(day, st.query_params.get("at")) or known["first_at"] + GATHER),
+        "home": corners,  # where the map looks while nobody is on it
+        "hours": [{"ms": _ms(row["hour"]), "moving": row["moving"] or 0.0} for row in rows_of(hours)],
+        "plan": {"step_ms": cut.step_ms, "stretch_ms": cut.stretch_ms},
+        "speed": speed,
+        "follow": follow,
+        "stretch": _stretch(state.get("want"), begin, end, cut),
+        "away": away(),
+    }
+    player.replay()(key=PLAYER, data=data, on_want_change=lambda: None, on_at_change=lambda: None)
+    st.html(pictures.states(live.mode()))
+
+
+def _stretch(want: Any, begin_ms: int, end_ms: int, cut: frames.Plan) -> Record | None:
+    """The stretch that the picture asks for; None where it has been given, or the database is away."""
+    if not want or want["id"] == st.session_state.get(ANSWERED):
+        return None
+    start_ms = frames.start_of(want["start_ms"], cut)
+    if not begin_ms - cut.stretch_ms <= start_ms < end_ms:
+        return None
+    since, until = (datetime.fromtimestamp(ms / 1000, UTC) for ms in (start_ms, start_ms + cut.stretch_ms))
+    places = fetch(queries.places, since, until, cut.step_ms // 1000)
+    alerts = fetch(queries.alerts_between, since, until)
+    before = fetch(queries.places_before, since, bool(want["before"]))
+    if places is None or alerts is None or before is None:
+        return None
+    st.session_state[ANSWERED] = want["id"]
+    return frames.stretch(places, before, alerts, start_ms, cut)
+
+
+def _comparisons() -> None:
+    """What `odograph replay --verify` and `compare` found."""
+    st.subheader("Shadow runs against live", anchor=False)
+    found = ask(queries.verdicts)
+    if found is None:
+        return
+    if found.empty:
+        st.caption(
+            "No shadow run has been compared with live yet: `odograph replay --day 2026-11-20 --verify`."
+        )
+        return
+    live.table(frames.runs(found, live.tz()), "runs", "Shadow runs against live")
+    for row in rows_of(found[~found["equal"].astype(bool)]):
+        st.markdown(f"**{text.plain(row['run_id'])}, {text.plain(row['table_name'])}** differs")
+        st.text(frames.difference(row))
+
+
+def _page() -> None:
+    chosen = _choose()
+    if chosen is not None:
+        _player(*chosen)
+
+
+live.header("Replay", past=True)
+live.part(_page, SLOW_S)
+live.part(_comparisons, SLOW_S)

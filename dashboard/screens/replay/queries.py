@@ -1,0 +1,97 @@
+"""Queries about a day that is played again: where everybody was, what was wrong, what runs differ in."""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+from typing import Final
+
+from dashboard.db import query
+
+ROW_LIMIT: Final = 200_000
+LONGEST_WINDOW_S: Final = 300
+LOOK_BACK: Final = "2 hours"
+"""So long before a moment a vehicle's last place is looked for."""
+
+
+@query("SELECT first_at, last_at FROM serving.day_span")
+def day_span() -> None:
+    """One row: the oldest and the newest window that are stored."""
+
+
+@query("""
+    SELECT bucket AS hour, count(*) AS vehicles, sum(moving_s) / 3600 AS moving
+    FROM serving.vehicle_hour
+    WHERE bucket >= %(day)s::date::timestamp AT TIME ZONE %(tz)s
+      AND bucket < (%(day)s::date + 1)::timestamp AT TIME ZONE %(tz)s
+    GROUP BY 1 ORDER BY 1
+""")
+def day_hours(day: date, tz: str) -> None:
+    """A local day by hour of the roll-up: vehicles, and how many of them were moving on average."""
+
+
+@query("""
+    SELECT (SELECT min(window_start) FROM serving.vehicle_window
+            WHERE window_start >= %(day)s::date::timestamp AT TIME ZONE %(tz)s
+              AND window_start < (%(day)s::date + 1)::timestamp AT TIME ZONE %(tz)s) AS first_at,
+           (SELECT count(*) FROM serving.fleet_latest) AS vehicles
+""")
+def day_windows(day: date, tz: str) -> None:
+    """One row: the first window of a local day, and how many vehicles the service knows."""
+
+
+@query("""
+    SELECT vehicle_id, (extract(epoch FROM window_end) * 1000)::bigint AS at_ms, lat_deg, lon_deg,
+           heading_deg, speed_last_kmh AS speed_kmh, ignition_on
+    FROM serving.vehicle_window
+    WHERE window_start >= %(since)s::timestamptz - make_interval(secs => %(longest_s)s)
+      AND window_start < %(until)s AND window_end >= %(since)s AND window_end <= %(until)s
+      AND extract(epoch FROM window_end)::bigint %% %(step_s)s = 0
+      AND lat_deg IS NOT NULL AND lon_deg IS NOT NULL
+    LIMIT %(limit)s
+""")
+def places(
+    since: datetime, until: datetime, step_s: int, longest_s: int = LONGEST_WINDOW_S, limit: int = ROW_LIMIT
+) -> None:
+    """Windows that end on a whole step in [since, until].
+
+    ``at_ms`` is a window's end: the place is that of its last sample.
+    """
+
+
+@query("""
+    SELECT v.vehicle_id, (extract(epoch FROM w.window_end) * 1000)::bigint AS at_ms, w.lat_deg, w.lon_deg,
+           w.heading_deg, w.speed_last_kmh AS speed_kmh, w.ignition_on
+    FROM serving.fleet_latest v
+    CROSS JOIN LATERAL (
+        SELECT window_end, lat_deg, lon_deg, heading_deg, speed_last_kmh, ignition_on
+        FROM serving.vehicle_window w
+        WHERE w.vehicle_id = v.vehicle_id AND w.window_start < %(at)s
+          AND w.window_start >= %(at)s::timestamptz - %(back)s::interval
+          AND w.lat_deg IS NOT NULL AND w.lon_deg IS NOT NULL
+        ORDER BY w.window_start DESC LIMIT 1
+    ) w
+    WHERE %(wanted)s
+    LIMIT %(limit)s
+""")
+def places_before(at: datetime, wanted: bool, back: str = LOOK_BACK, limit: int = ROW_LIMIT) -> None:
+    """The last place of each vehicle before a moment, at most ``back`` old; columns as ``places``.
+
+    Nothing unless ``wanted``: who plays on knows it already.
+    """
+
+
+@query("""
+    SELECT vehicle_id, severity, rule, (extract(epoch FROM opened_at) * 1000)::bigint AS opened_ms,
+           (extract(epoch FROM cleared_at) * 1000)::bigint AS cleared_ms
+    FROM serving.alert
+    WHERE opened_at <= %(until)s AND (cleared_at IS NULL OR cleared_at >= %(since)s)
+    ORDER BY array_position(ARRAY['CRITICAL', 'MAJOR', 'MINOR', 'WARNING'], severity), opened_at DESC
+    LIMIT %(limit)s
+""")
+def alerts_between(since: datetime, until: datetime, limit: int = 2_000) -> None:
+    """Alerts that were active at some moment of [since, until], the gravest first."""
+
+
+@query("SELECT * FROM serving.replay_verdict ORDER BY compared_at DESC, run_id, place LIMIT 400")
+def verdicts() -> None:
+    """What the last comparisons of shadow runs with live found, the newest run first."""

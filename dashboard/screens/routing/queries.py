@@ -1,0 +1,66 @@
+"""Queries about traffic at any stored moment, about where trips go, and about predicted arrivals."""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+
+from dashboard.db import query
+
+
+@query("SELECT first_at, last_at FROM serving.road_span")
+def road_span() -> None:
+    """One row: the oldest and the newest five minutes of traffic that are stored."""
+
+
+@query("SELECT * FROM serving.road_hour_on(%(day)s) ORDER BY hour")
+def road_hours(day: date) -> None:
+    """A local day by hour, over all cells: speed, and time taken over that at free flow."""
+
+
+@query("""
+    SELECT cell, heading_sector, vehicles, speed_kmh, source, free_flow_kmh, speed_ratio, congestion
+    FROM serving.road_cell_at(%(at)s) ORDER BY vehicles DESC, cell, heading_sector LIMIT %(limit)s
+""")
+def cells_at(at: datetime, limit: int = 20_000) -> None:
+    """Traffic by cell and direction in the five minutes up to a moment."""
+
+
+@query("""
+    SELECT t.edge_id, t.vehicles, t.speed_kmh, t.source, t.free_flow_kmh, t.speed_ratio, t.congestion, e.path
+    FROM serving.road_edge_at(%(at)s) t
+    JOIN serving.road_edge e ON e.network = t.network AND e.edge_id = t.edge_id
+    WHERE t.speed_kmh IS NOT NULL
+    ORDER BY t.vehicles DESC, t.edge_id LIMIT %(limit)s
+""")
+def edges_at(at: datetime, limit: int = 20_000) -> None:
+    """The same by edge of the network in use with its path; edges without any speed are left out."""
+
+
+@query("""
+    SELECT origin_h3_r7, destination_h3_r7, suppressed, trips, duration_min, distance_km
+    FROM serving.od_flow_on(%(day)s)
+    ORDER BY trips DESC NULLS LAST, origin_h3_r7, destination_h3_r7 LIMIT %(limit)s
+""")
+def flows(day: date, limit: int = 2_000) -> None:
+    """Trips of a local day between hexagons; small counts are suppressed there."""
+
+
+@query("""
+    SELECT (started_at AT TIME ZONE %(tz)s)::date AS day FROM serving.trip WHERE phase <> 'open'
+    ORDER BY started_at DESC LIMIT 1
+""")
+def last_trip_day(tz: str) -> None:
+    """One row: the local day of the newest trip that is over; no row where there is none."""
+
+
+@query("SELECT * FROM serving.eta_quality ORDER BY from_min")
+def eta_quality() -> None:
+    """How good predicted arrivals were, by how long before; at most six rows."""
+
+
+@query("""
+    SELECT request_no, vehicle_id, asked_at, made_at, arrival_at, distance_m FROM serving.eta
+    WHERE outcome IS NULL ORDER BY arrival_at NULLS LAST, request_no LIMIT %(limit)s
+""")
+def etas(limit: int = 200) -> None:
+    """Vehicles under way to a destination with their newest prediction."""

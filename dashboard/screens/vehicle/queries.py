@@ -1,0 +1,330 @@
+"""Queries about one vehicle: the span of time they are about, history, signals, trends, trips, quality."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Final, LiteralString
+
+import pandas as pd
+
+from dashboard.db import Connection, frame, query
+from dashboard.shared.queries import QUIET
+
+TRIP_LIMIT: Final = 200
+GAPS_DAYS: Final = 7
+"""Gaps are looked for in the last days of a span only: they are in windows, not in roll-ups."""
+
+TREND_COLUMNS: Final[dict[str, LiteralString]] = {
+    "tyre_fl": "tyre_fl_kpa20",
+    "tyre_fr": "tyre_fr_kpa20",
+    "tyre_rl": "tyre_rl_kpa20",
+    "tyre_rr": "tyre_rr_kpa20",
+    "brake_pad_fl": "brake_pad_wear_fl_pct",
+    "brake_pad_fr": "brake_pad_wear_fr_pct",
+    "brake_pad_rl": "brake_pad_wear_rl_pct",
+    "brake_pad_rr": "brake_pad_wear_rr_pct",
+    "battery_rest": "battery_rest_v",
+    "dpf_soot": "dpf_soot_max_pct",
+    "cell_spread_rest": "cell_spread_rest_mv",
+}
+"""Metric of odograph.trend_metric -> the column of the hours that its line goes through."""
+
+
+@query("SELECT * FROM serving.vehicle_summary WHERE vehicle_id = %(vehicle_id)s")
+def vehicle_summary(vehicle_id: str) -> None:
+    """All windows of one vehicle in one row, or none."""
+
+
+@query("""
+    SELECT min(d.first_event) AS first_event, greatest(max(d.last_event), max(l.event_time)) AS last_event,
+           sum(d.frames)::bigint AS frames, sum(d.distance_m) / 1000 AS distance_km,
+           sum(d.windows)::bigint AS windows
+    FROM serving.vehicle_day d LEFT JOIN serving.fleet_latest l USING (vehicle_id)
+    WHERE d.vehicle_id = %(vehicle_id)s HAVING count(*) > 0
+""")
+def _extent_of_days(vehicle_id: str) -> None: ...
+
+
+def vehicle_extent(connection: Connection, vehicle_id: str) -> pd.DataFrame:
+    """From when to when there is data of a vehicle, and how much: one row or none.
+
+    Out of its days; its windows are asked where no day has been rolled up yet: then there are few.
+    """
+    found = _extent_of_days(connection, vehicle_id)
+    return vehicle_summary(connection, vehicle_id) if found.empty else found
+
+
+@query("""
+    SELECT window_start, lat_deg, lon_deg, heading_deg, speed_mean_kmh, every * window_s AS step_s
+    FROM (SELECT *, row_number() OVER (ORDER BY window_start) AS place,
+                 ceil(count(*) OVER () / %(limit)s::double precision)::integer AS every,
+                 extract(epoch FROM window_end - window_start)::integer AS window_s
+          FROM serving.vehicle_window
+          WHERE vehicle_id = %(vehicle_id)s AND window_start >= %(start)s AND window_start < %(end)s
+            AND lat_deg IS NOT NULL AND lon_deg IS NOT NULL) w
+    WHERE place %% every = 0
+    ORDER BY window_start
+""")
+def vehicle_trace(vehicle_id: str, start: datetime, end: datetime, limit: int = 3_000) -> None:
+    """Positions of one vehicle, the last of each window; over ``limit`` windows every n-th is kept.
+
+    ``step_s`` is the time that a kept row stands for, s.
+    """
+
+
+@query("""
+    SELECT * FROM serving.crash_record WHERE vehicle_id = %(vehicle_id)s
+    ORDER BY event_time DESC LIMIT %(limit)s
+""")
+def crash_records(vehicle_id: str, limit: int = 5) -> None:
+    """The newest crash records of a vehicle; ``record`` as received."""
+
+
+@query("""
+    WITH newest AS (
+        SELECT max(window_start) AS window_start FROM serving.vehicle_window
+        WHERE vehicle_id = %(vehicle_id)s AND window_start <= %(until)s
+          AND window_start > %(until)s - INTERVAL '30 minutes'
+    )
+    SELECT max(coolant_max_c) AS coolant_max_c, -max(oil_shortfall_max_kpa) AS oil_margin_kpa,
+           avg(battery_running_v) AS battery_running_v, avg(battery_rest_v) AS battery_rest_v,
+           max(tyre_temp_max_c) AS tyre_temp_max_c, max(brake_pad_wear_max_pct) AS brake_pad_wear_max_pct,
+           avg(fuel_trim_mean_pct) AS fuel_trim_mean_pct, max(dpf_soot_max_pct) AS dpf_soot_max_pct,
+           max(cell_temp_max_c) AS cell_temp_max_c, max(cell_spread_rest_mv) AS cell_spread_rest_mv,
+           max(dtc_count) AS dtc_count, max(window_end) AS until
+    FROM serving.vehicle_window
+    WHERE vehicle_id = %(vehicle_id)s AND window_start <= %(until)s
+      AND window_start > %(until)s - INTERVAL '31 minutes'
+      AND window_start > (SELECT window_start FROM newest) - INTERVAL '1 minute'
+""")
+def signals(vehicle_id: str, until: datetime) -> None:
+    """One row: the newest minute of windows up to ``until``; null for what the vehicle does not send.
+
+    Windows follow the newest frame by a batch, or by minutes while the jobs catch up.
+    """
+
+
+@query("SELECT rule, severity, beyond, limit_sql, in_force FROM serving.rule ORDER BY rule LIMIT 500")
+def rules() -> None:
+    """The rules as the jobs last started with them; empty before their first start."""
+
+
+@query("""
+    SELECT * FROM serving.vehicle_trend WHERE vehicle_id = %(vehicle_id)s
+    ORDER BY days_to_threshold NULLS LAST, metric LIMIT 50
+""")
+def trends(vehicle_id: str) -> None:
+    """Where slow quantities are heading, those nearest to their threshold first."""
+
+
+def trend_hours(
+    connection: Connection, vehicle_id: str, metric: str, start: datetime, end: datetime
+) -> pd.DataFrame:
+    """The hours that a trend's line goes through: ``bucket`` and ``value``."""
+    column = TREND_COLUMNS[metric]
+    sql: LiteralString = f"""
+        SELECT bucket, {column} AS value FROM serving.vehicle_hour
+        WHERE vehicle_id = %(vehicle_id)s AND bucket >= %(start)s AND bucket <= %(end)s
+          AND {column} IS NOT NULL ORDER BY bucket LIMIT 3000
+        """  # noqa: S608  names of this module
+    return frame(connection, sql, vehicle_id=vehicle_id, start=start, end=end)
+
+
+@query("""
+    SELECT trip_id, started_at, ended_at, phase, distance_m, duration_s, idle_s, speed_mean_kmh,
+           speed_max_kmh, fuel_l_per_100km, energy_kwh_per_100km,
+           harsh_brake + harsh_accelerate + harsh_corner AS harsh
+    FROM serving.trip
+    WHERE vehicle_id = %(vehicle_id)s AND started_at >= %(start)s AND started_at < %(end)s
+    ORDER BY started_at DESC LIMIT %(limit)s
+""")
+def trips(vehicle_id: str, start: datetime, end: datetime, limit: int = TRIP_LIMIT) -> None:
+    """Trips that began in the span, the newest first."""
+
+
+@query("""
+    SELECT nullif(split_part(rule, '.', 2), '') AS code, split_part(rule, '.', 1) AS rule, severity,
+           active, opened_at, last_at, cleared_at, findings
+    FROM serving.alert
+    WHERE vehicle_id = %(vehicle_id)s AND starts_with(rule, 'dtc_')
+    ORDER BY active DESC, last_at DESC LIMIT %(limit)s
+""")
+def codes(vehicle_id: str, limit: int = 50) -> None:
+    """Trouble codes of alerts, active and newest first; ``code`` is null where none was named."""
+
+
+@query("""
+    SELECT count(*) FILTER (WHERE gap_s > 0) AS gaps, sum(gap_s) FILTER (WHERE gap_s > 0) AS gap_s,
+           max(gap_s) AS longest_s, count(*) AS windows
+    FROM (SELECT extract(epoch FROM lead(window_start) OVER w - window_end)::double precision AS gap_s,
+                 ignition_on
+          FROM serving.vehicle_window
+          WHERE vehicle_id = %(vehicle_id)s AND window_start < %(end)s
+            AND window_start >= greatest(%(start)s, %(end)s - make_interval(days => %(days)s))
+          WINDOW w AS (ORDER BY window_start)) g
+    WHERE ignition_on IS NOT FALSE
+""")
+def gaps(vehicle_id: str, start: datetime, end: datetime, days: int = GAPS_DAYS) -> None:
+    """One row: times without a window while the ignition was on before them; null without any window."""
+
+
+@query("""
+    SELECT * FROM (
+        SELECT count(*) AS late, count(*) FILTER (WHERE repaired_at IS NULL) AS late_open,
+               percentile_cont(0.5) WITHIN GROUP (ORDER BY delay_s) AS delay_p50_s,
+               max(delay_s) AS delay_max_s
+        FROM serving.vehicle_late_frame
+        WHERE vehicle_id = %(vehicle_id)s AND event_time >= %(start)s AND event_time < %(end)s) l,
+    (SELECT count(*) AS quarantined, count(*) FILTER (WHERE verdict = 'clock_unset') AS clock_unset,
+            percentile_cont(0.5) WITHIN GROUP (ORDER BY ahead_s) AS ahead_p50_s,
+            max(ahead_s) AS ahead_max_s
+     FROM serving.vehicle_quarantined_frame
+     WHERE vehicle_id = %(vehicle_id)s AND received_at >= %(start)s AND received_at < %(end)s) q,
+    (SELECT coalesce(sum(messages), 0)::bigint AS dead FROM serving.dead_letter
+     WHERE vehicle_id = %(vehicle_id)s AND received_at >= %(start)s AND received_at < %(end)s) d,
+    (SELECT sum(duplicate)::bigint AS duplicate, sum(missing)::bigint AS missing, sum(lost)::bigint AS lost
+     FROM serving.audit_vehicle
+     WHERE vehicle_id = %(vehicle_id)s AND hour >= date_trunc('hour', %(start)s) AND hour < %(end)s) a
+""")
+def quality(vehicle_id: str, start: datetime, end: datetime) -> None:
+    """One row: late, quarantined and dead frames of the span with delays and clock, duplicates and missing.
+
+    Duplicates and missing frames are known by whole hours, as the ledger last found them; null: none.
+    """
+
+
+SPANS: Final[dict[str, timedelta | None]] = {
+    "15 min": timedelta(minutes=15),
+    "1 h": timedelta(hours=1),
+    "6 h": timedelta(hours=6),
+    "24 h": timedelta(hours=24),
+    "7 d": timedelta(days=7),
+    "30 d": timedelta(days=30),
+    "all": None,
+}
+FIRST: Final = "1 h"
+OWN: Final = "own"
+"""A span from and to moments of the reader's."""
+STEPS_S: Final = (10, 20, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21_600, 86_400)
+BUCKETS: Final = 360
+BUCKET_LIMIT: Final[LiteralString] = "5000"
+_MEASURES: Final[LiteralString] = """sum(frames)::bigint AS frames, sum(frames_late)::bigint AS frames_late,
+       sum(samples)::bigint AS samples, sum(out_of_range)::bigint AS out_of_range,
+       max(speed_max_kmh) AS speed_max_kmh, sum(distance_m) AS distance_m, sum(moving_s) AS moving_s,
+       sum(idle_s) AS idle_s, sum(speeding_s) AS speeding_s, sum(fuel_l) AS fuel_l,
+       sum(energy_kwh) AS energy_kwh,
+       avg(coolant_mean_c) AS coolant_mean_c, max(coolant_max_c) AS coolant_max_c,
+       max(oil_temp_max_c) AS oil_temp_max_c, min(oil_pressure_min_kpa) AS oil_pressure_min_kpa,
+       avg(battery_mean_v) AS battery_mean_v, min(battery_min_v) AS battery_min_v,
+       avg(tyre_fl_kpa20) AS tyre_fl_kpa20, avg(tyre_fr_kpa20) AS tyre_fr_kpa20,
+       avg(tyre_rl_kpa20) AS tyre_rl_kpa20, avg(tyre_rr_kpa20) AS tyre_rr_kpa20,
+       max(dpf_soot_max_pct) AS dpf_soot_max_pct, max(cell_spread_max_mv) AS cell_spread_max_mv,
+       max(cell_temp_max_c) AS cell_temp_max_c, max(motor_temp_max_c) AS motor_temp_max_c"""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """From ``start`` to before ``end`` in steps of ``step_s``.
+
+    ``past``: it ends at the vehicle's last data, not now.
+    """
+
+    start: datetime
+    end: datetime
+    step_s: int
+    past: bool
+
+    def whole(self) -> tuple[datetime, datetime]:
+        """Start and end on whole steps: the same query within a step."""
+        begin = self.start.timestamp() // self.step_s * self.step_s
+        end = self.end.timestamp() // self.step_s * self.step_s + self.step_s
+        return datetime.fromtimestamp(begin, UTC), datetime.fromtimestamp(end, UTC)
+
+
+def span(choice: str, first_event: datetime, last_event: datetime, now: datetime) -> Span:
+    """The span chosen. A vehicle that is silent is shown up to its last data: now would show nothing."""
+    past = now - last_event > QUIET
+    end = last_event + timedelta(seconds=10) if past else now
+    length = SPANS[choice]
+    start = first_event - timedelta(seconds=10) if length is None else end - length
+    return Span(start, end, step_of((end - start).total_seconds()), past)
+
+
+def between(start: datetime, end: datetime) -> Span:
+    """The span from one moment to another, in whichever order they come; a minute at least."""
+    first, last = min(start, end), max(start, end)
+    last = max(last, first + timedelta(minutes=1))
+    return Span(first, last, step_of((last - first).total_seconds()), past=False)
+
+
+def pace_s(choice: str, least_s: float, most_s: float) -> float:
+    """How often a span is worth drawing anew, s: one in steps of minutes does not change each ten seconds."""
+    length = SPANS.get(choice)
+    return most_s if length is None else min(most_s, max(least_s, step_of(length.total_seconds())))
+
+
+def step_of(length_s: float) -> int:
+    """The shortest step that makes at most BUCKETS of a length."""
+    wanted = length_s / BUCKETS
+    days = math.ceil(wanted / STEPS_S[-1]) * STEPS_S[-1]
+    return next((step for step in STEPS_S if step >= wanted), days)
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """One view: where its rows' times stand, and what it has for what only windows have themselves."""
+
+    view: LiteralString
+    time: LiteralString = "bucket"
+    windows: LiteralString = "sum(windows)::bigint"
+    weight: LiteralString = "speed_n"
+    only_windows: LiteralString = """NULL::double precision AS speed_limit_kmh,
+       NULL::double precision AS soc_pct, NULL::double precision AS fuel_level_pct"""
+
+
+WINDOWS: Final = Level(
+    "serving.vehicle_window",
+    "window_start",
+    "count(*)",
+    "CASE WHEN speed_mean_kmh IS NOT NULL THEN samples END",
+    """max(speed_limit_kmh) AS speed_limit_kmh, avg(soc_pct) AS soc_pct,
+       avg(fuel_level_pct) AS fuel_level_pct""",
+)
+MINUTES, HOURS, DAYS = (Level(f"serving.vehicle_{unit}") for unit in ("minute", "hour", "day"))
+LEVELS: Final = ((86_400, DAYS), (3_600, HOURS), (600, MINUTES))
+"""Steps from which days, hours, minutes are read in the place of windows, s."""
+
+
+def level(step_s: int) -> Level:
+    """The coarsest level that steps of this length can be made of."""
+    return next((level for from_s, level in LEVELS if step_s >= from_s), WINDOWS)
+
+
+def vehicle_history(
+    connection: Connection, vehicle_id: str, start: datetime, end: datetime, bucket_s: int, tz: str = "UTC"
+) -> pd.DataFrame:
+    """One vehicle from ``start`` to before ``end``, one row a bucket of ``bucket_s`` with data.
+
+    Long steps are cut at the hours and days of ``tz``. Charge, fuel level and speed limit are in windows
+    only: null in steps of ten minutes and more. ``windows_restated`` counts rows of the level that was read.
+    """
+    of = level(bucket_s)
+    return frame(
+        connection,
+        f"""
+        SELECT time_bucket(make_interval(secs => %(bucket_s)s), {of.time}, %(tz)s) AS bucket,
+               {of.windows} AS windows, count(*) FILTER (WHERE revision > 0) AS windows_restated,
+               sum(speed_mean_kmh * {of.weight}) / nullif(sum({of.weight}), 0) AS speed_mean_kmh,
+               {_MEASURES}, {of.only_windows}
+        FROM {of.view}
+        WHERE vehicle_id = %(vehicle_id)s AND {of.time} >= %(start)s AND {of.time} < %(end)s
+        GROUP BY 1 ORDER BY 1 LIMIT {BUCKET_LIMIT}
+        """,  # noqa: S608  names of this module
+        vehicle_id=vehicle_id,
+        start=start,
+        end=end,
+        bucket_s=bucket_s,
+        tz=tz,
+    )

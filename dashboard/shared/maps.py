@@ -1,0 +1,340 @@
+"""Maps: frames in, deck out. Style and roads are our own: nothing is fetched from outside."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
+from urllib.parse import quote, urlencode
+
+import h3
+import pandas as pd
+import pydeck as pdk
+
+from dashboard.shared import pictures
+from dashboard.shared.theme import CONGESTION, TONES, Mode, rgba
+
+Record = dict[str, Any]
+Point = tuple[float, float]
+"""Longitude and latitude, degrees."""
+
+ROADS_PATH: Final = "/map/roads.json"
+VEHICLES_PATH: Final = "/map/vehicles.json"
+CELLS_PATH: Final = "/map/cells.json"
+EDGES_PATH: Final = "/map/edges.json"
+"""Where the server of the pages serves the rows of these layers; ``at`` is the number of a result."""
+MAJOR_ROADS: Final = frozenset({"motorway", "trunk", "primary", "arterial"})
+SMALL_PX: Final = 7
+"""Of a vehicle's sign among thousands, from afar."""
+PIN_PX: Final = 30
+FADING_M: Final = 200
+"""Of a pin that gets smaller with the map, m on the ground."""
+ALPHA: Final = {"live": 150, "profile": 70, "none": 70}
+"""Of traffic, by where its speed comes from."""
+WORST_LAST: Final = ("unknown", "free", "slow", "congested", "severe")
+WEDGES_KEPT: Final = 80_000
+HALF_SECTOR_DEG: Final = 45.0
+BREAK_S: Final = 60
+"""A trace is not drawn across a longer silence, s."""
+JUMP_MPS: Final = 70.0
+"""Nor where the two ends are further apart than a car can drive, m/s: a position has jumped."""
+JUMP_SLACK_M: Final = 100.0
+DEGREE_M: Final = 111_195.0
+"""Length of a degree of latitude, m."""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """Where a map looks first. Equal views keep what the reader has moved to."""
+
+    lat_deg: float
+    lon_deg: float
+    zoom: float
+
+
+WORLD: Final = View(30.0, 10.0, 1.5)
+
+
+def view_of(
+    lat_deg: Sequence[float], lon_deg: Sequence[float], width_px: int = 800, height_px: int = 520
+) -> View:
+    """The view that holds all points with a margin; raises ValueError where there are none."""
+    south, north, west, east = min(lat_deg), max(lat_deg), min(lon_deg), max(lon_deg)
+    lat = (south + north) / 2
+    wide = max(east - west, 0.004) * 1.08
+    high = max(north - south, 0.004) * 1.08 / math.cos(math.radians(lat))
+    zoom = math.log2(min(width_px / wide, height_px / high) * 360 / 512)
+    return View(round(lat, 5), round((west + east) / 2, 5), round(min(max(zoom, 1.0), 16.0), 2))
+
+
+def view_of_cells(cells: Iterable[str], size_px: tuple[int, int]) -> View:
+    """The view that holds all H3 cells."""
+    corners = [corner for cell in cells for corner in h3.cell_to_boundary(cell)]
+    return view_of([lat for lat, _ in corners], [lon for _, lon in corners], *size_px)
+
+
+def view_of_roads(network: Record, size_px: tuple[int, int]) -> View:
+    """The view that holds the road network, a row of ``queries.road_networks``."""
+    return view_of([network["south"], network["north"]], [network["west"], network["east"]], *size_px)
+
+
+def deck(layers: Iterable[pdk.Layer], view: View, mode: Mode) -> pdk.Deck:
+    """A deck of these layers, on a ground of one flat colour, whose tooltip is plain text."""
+    state = pdk.ViewState(
+        latitude=view.lat_deg, longitude=view.lon_deg, zoom=view.zoom, min_zoom=1, max_zoom=19
+    )
+    style = {"fontSize": "12px", "padding": "6px 9px", "borderRadius": "6px", "whiteSpace": "pre"}
+    ground = {"id": "ground", "type": "background", "paint": {"background-color": TONES[mode].ground}}
+    return pdk.Deck(
+        layers=list(layers),
+        initial_view_state=state,
+        map_provider=None,
+        map_style="data:application/json,"
+        + quote(json.dumps({"version": 8, "sources": {}, "layers": [ground]})),
+        tooltip={"text": "{tip}", "style": style},
+    )
+
+
+def road_rows(edges: pd.DataFrame) -> list[Record]:
+    """The road layer's data: a path and whether it is a major road."""
+    return [
+        {"p": [[round(x, 5), round(y, 5)] for x, y in path], "w": 3 if road_class in MAJOR_ROADS else 1}
+        for path, road_class in zip(edges["path"], edges["road_class"], strict=True)
+    ]
+
+
+def roads(address: str, mode: Mode) -> pdk.Layer:
+    """The road network by the address of ``road_rows``: an unchanged one is not fetched again."""
+    tone = TONES[mode]
+    colours = f"w > 1 ? {list(tone.road_major)} : {list(tone.road_minor)}"
+    return _paths(address, "roads", "p", get_color=colours, get_width="w", pickable=False)
+
+
+def road_address(version: str) -> str:
+    """Where our own server has the road rows; it changes when they do, so a browser may keep them."""
+    return f"{ROADS_PATH}?v={quote(version)}"
+
+
+def address(path: str, number: str, states: Sequence[str] = ()) -> str:
+    """Where the rows of a result are, only vehicles of these states."""
+    return f"{path}?{urlencode({'at': number} | ({'states': ','.join(states)} if states else {}))}"
+
+
+def vehicles(fleet: pd.DataFrame | str, mode: Mode, many: bool = False) -> pdk.Layer:
+    """Every vehicle with a position: shape and colour are its state, an arrow points where it drives.
+
+    ``fleet`` is rows or the address of ``vehicle_rows``; ``many`` makes small signs of them from afar.
+    """
+    return _icons(
+        fleet if isinstance(fleet, str) else vehicle_rows(fleet),
+        "vehicles",
+        mode,
+        get_angle="angle",
+        get_size=70,
+        size_units=literal("meters"),
+        size_min_pixels=SMALL_PX if many else 20,
+        size_max_pixels=34,
+        auto_highlight=True,
+    )
+
+
+def vehicle_rows(fleet: pd.DataFrame) -> list[Record]:
+    """A row a vehicle that has a position."""
+    return [_vehicle(row, row["state"]) for row in rows_of(placed(fleet))]
+
+
+def alert_pins(fleet: pd.DataFrame, mode: Mode, name: str = "alerts", fade: bool = False) -> pdk.Layer:
+    """A pin over each vehicle with active alerts, by the worst severity; ``fade``: small from afar."""
+    alerted = placed(fleet[fleet["alerts"] > 0])
+    return _icons(
+        [_vehicle(row, row["severity"]) for row in rows_of(alerted)],
+        name,
+        mode,
+        get_pixel_offset=[0, -9],
+        get_size=FADING_M if fade else PIN_PX,
+        size_units=literal("meters" if fade else "pixels"),
+        size_min_pixels=SMALL_PX,
+        size_max_pixels=PIN_PX,
+    )
+
+
+def _vehicle(row: Record, icon: str) -> Record:
+    heading = row["heading_deg"] if icon == "moving" else None
+    speed = "no speed" if row["speed_kmh"] is None else f"{row['speed_kmh']:.0f} km/h"
+    lines = [row["vehicle_id"], row["model"], f"{row['state']}, {speed}"]
+    if row["alerts"]:
+        lines.append(f"{row['alerts']} active, worst {row['severity']}")
+    return {
+        "lon": row["lon_deg"],
+        "lat": row["lat_deg"],
+        "icon": icon,
+        "angle": 0 if heading is None else round(-heading, 1),
+        "vehicle_id": row["vehicle_id"],
+        "tip": _inert("\n".join(line for line in lines if line)),
+    }
+
+
+def congestion(cells: pd.DataFrame | str) -> pdk.Layer:
+    """Traffic by cell and direction, coloured by band; ``cells`` or the address of ``cell_rows``."""
+    return pdk.Layer(
+        "PolygonLayer",
+        cells if isinstance(cells, str) else cell_rows(cells),
+        id="congestion",
+        get_polygon="polygon",
+        get_fill_color="colour",
+        stroked=False,
+        pickable=True,
+    )
+
+
+def cell_rows(cells: pd.DataFrame) -> list[Record]:
+    """Cells with a known direction: each is its quarter of the hexagon."""
+    known = rows_of(cells[cells["heading_sector"] >= 0])
+    return [
+        _traffic(row, "no free-flow speed yet", "", f"{row['vehicles']} vehicles: ", ALPHA[row["source"]])
+        | {"polygon": [[round(x, 6), round(y, 6)] for x, y in wedge(row["cell"], row["heading_sector"])]}
+        for row in known
+    ]
+
+
+def edges(data: str | list[Record]) -> pdk.Layer:
+    """Traffic by directed road edge; ``data`` is the address of ``edge_rows``, or the rows."""
+    return _paths(data, "edges", "path", get_color="colour", get_width=5, pickable=True, auto_highlight=True)
+
+
+def edge_rows(found: pd.DataFrame) -> list[Record]:
+    """Edges with a known band, the worst last: where two directions share a line it is the worse one's."""
+    known = found.sort_values("congestion", key=lambda c: c.map(WORST_LAST.index), kind="stable")
+    return [
+        _traffic(row, "not judged", " in five minutes", "", min(255, ALPHA[row["source"]] + 90))
+        | {"path": [[round(x, 5), round(y, 5)] for x, y in row["path"]]}
+        for row in rows_of(known)
+    ]
+
+
+def _traffic(row: Record, no_ratio: str, when_live: str, before_usual: str, alpha: int) -> Record:
+    """Colour and words of a cell or edge; paler where it tells what is usual, or too few to tell."""
+    words = {
+        "live": f"{row['vehicles']} vehicles{when_live}",
+        "profile": f"{before_usual}as usual at this hour of the week",
+        "none": f"{row['vehicles']} vehicles: too few to tell",
+    }[row["source"]]
+    ratio = no_ratio if row["speed_ratio"] is None else f"{row['speed_ratio']:.0%} of free flow"
+    return {
+        "colour": list(rgba(CONGESTION[row["congestion"]], alpha)),
+        "tip": f"{row['congestion']}: {row['speed_kmh']:.0f} km/h, {ratio}\n{words}",
+    }
+
+
+def dot(rows: list[Record], name: str, **options: Any) -> pdk.Layer:
+    """Ringed dots at ``lon``, ``lat``; their size is of the screen, not of the ground."""
+    return pdk.Layer(
+        "ScatterplotLayer",
+        rows,
+        id=name,
+        get_position="[lon, lat]",
+        radius_units=literal("pixels"),
+        stroked=True,
+        get_line_width=3,
+        line_width_units=literal("pixels"),
+        **options,
+    )
+
+
+def _icons(data: str | list[Record], name: str, mode: Mode, **options: Any) -> pdk.Layer:
+    sheet, mapping = pictures.atlas(mode)
+    return pdk.Layer(
+        "IconLayer",
+        data,
+        id=name,
+        icon_atlas=literal(sheet),
+        icon_mapping=mapping,
+        get_icon="icon",
+        get_position="[lon, lat]",
+        pickable=True,
+        **options,
+    )
+
+
+def _paths(data: str | list[Record], name: str, path: str, **options: Any) -> pdk.Layer:
+    return pdk.Layer(
+        "PathLayer",
+        data,
+        id=name,
+        get_path=path,
+        width_units=literal("pixels"),
+        cap_rounded=True,
+        joint_rounded=True,
+        **options,
+    )
+
+
+def literal(value: str) -> pdk.types.String:
+    """A literal for the map's JSON, where a bare string would be read as an expression."""
+    return pdk.types.String(value, quote_type="")
+
+
+def _inert(text: str) -> str:
+    """Text of a device that the map's JSON reader cannot take for an expression or a template."""
+    return text.replace("@@", "@ @").replace("{", "(").replace("}", ")")
+
+
+def placed(frame: pd.DataFrame) -> pd.DataFrame:
+    """The rows that have a position: nothing is drawn at 0, 0."""
+    return frame.dropna(subset=["lat_deg", "lon_deg"])
+
+
+def rows_of(frame: pd.DataFrame) -> list[Record]:
+    """The rows with None for what is missing: JSON knows no NaN."""
+    names = [str(name) for name in frame.columns]
+    columns = [_plain(frame[name]) for name in frame.columns]
+    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def _plain(column: pd.Series) -> list[Any]:
+    whole = column.astype(object)
+    filled: list[Any] = whole.where(whole.notna(), None).tolist()
+    return filled
+
+
+def joined(a: Record, b: Record) -> bool:
+    """Whether two places of a vehicle are drawn as one line: no long silence and no jump lies between."""
+    elapsed_s = (b["window_start"] - a["window_start"]).total_seconds()
+    north_m = (b["lat_deg"] - a["lat_deg"]) * DEGREE_M
+    east_m = (b["lon_deg"] - a["lon_deg"]) * DEGREE_M * math.cos(math.radians(a["lat_deg"]))
+    near = math.hypot(north_m, east_m) <= JUMP_MPS * elapsed_s + JUMP_SLACK_M
+    return bool(near and elapsed_s <= max(BREAK_S, 3 * b["step_s"]))
+
+
+@lru_cache(maxsize=WEDGES_KEPT)
+def wedge(cell: str, sector: int) -> tuple[Point, ...]:
+    """The part of an H3 cell that lies in the direction of a sector (0 north, 1 east, 2 south, 3 west).
+
+    It begins at the cell's centre and goes clockwise along the edge of the hexagon.
+    """
+    lat, lon = h3.cell_to_latlng(cell)
+    east_per_north = math.cos(math.radians(lat))
+    corners = [((x - lon) * east_per_north, y - lat) for y, x in h3.cell_to_boundary(cell)]
+    first_deg = sector * 2 * HALF_SECTOR_DEG - HALF_SECTOR_DEG
+    clockwise_deg = ((math.degrees(math.atan2(x, y)) - first_deg) % 360 for x, y in corners)
+    turns = sorted(turn for turn in clockwise_deg if 0 < turn < 2 * HALF_SECTOR_DEG)
+    rim = [_rim(corners, first_deg + turn) for turn in (0.0, *turns, 2 * HALF_SECTOR_DEG)]
+    return ((lon, lat), *((lon + x / east_per_north, lat + y) for x, y in rim))
+
+
+def _rim(corners: list[Point], bearing_deg: float) -> Point:
+    """Where a ray from the centre leaves the polygon; the centre lies in it."""
+    dx, dy = math.sin(math.radians(bearing_deg)), math.cos(math.radians(bearing_deg))
+    reach = 0.0
+    for (ax, ay), (bx, by) in zip(corners, corners[1:] + corners[:1], strict=True):
+        ex, ey = bx - ax, by - ay
+        cross = dx * ey - dy * ex
+        if cross == 0:
+            continue
+        along, share = (ax * ey - ay * ex) / cross, (ax * dy - ay * dx) / cross
+        if along > 0 and -1e-9 <= share <= 1 + 1e-9:
+            reach = max(reach, along)
+    return dx * reach, dy * reach

@@ -1,0 +1,238 @@
+"""Pictures of our own: icons of the map, legends and small lines; no file and no address is fetched.
+
+Nothing from a device goes in here.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from typing import Final
+from urllib.parse import quote
+
+from PIL import Image, ImageDraw
+
+from dashboard.shared.theme import CONGESTION, LIMIT, SERIES, SEVERITIES, STATES, TONES, Mode, speed_labels
+
+CELL_PX: Final = 64
+_SCALE: Final = 4
+_UNIT: Final = CELL_PX * _SCALE / 100
+
+Draw = ImageDraw.ImageDraw
+Points = list[tuple[float, float]]
+
+
+def _at(*numbers: float) -> list[float]:
+    """Percent of the icon's cell in pixels of the enlarged drawing."""
+    return [n * _UNIT for n in numbers]
+
+
+def _polygon(draw: Draw, points: Points, colour: str, outline: str) -> None:
+    scaled = [(x * _UNIT, y * _UNIT) for x, y in points]
+    draw.polygon(scaled, fill=colour)
+    draw.line([*scaled, scaled[0], scaled[1]], fill=outline, width=round(6 * _UNIT), joint="curve")
+
+
+def _arrow(draw: Draw, colour: str, outline: str) -> None:
+    _polygon(draw, [(50, 8), (80, 88), (50, 70), (20, 88)], colour, outline)
+
+
+def _disc(draw: Draw, colour: str, outline: str) -> None:
+    draw.ellipse(_at(16, 16, 84, 84), fill=colour, outline=outline, width=round(6 * _UNIT))
+
+
+def _pause(draw: Draw, colour: str, outline: str) -> None:
+    _disc(draw, colour, outline)
+    draw.rectangle(_at(37, 34, 46, 66), fill="#ffffff")
+    draw.rectangle(_at(54, 34, 63, 66), fill="#ffffff")
+
+
+def _square(draw: Draw, colour: str, outline: str) -> None:
+    draw.rounded_rectangle(
+        _at(20, 20, 80, 80), radius=10 * _UNIT, fill=colour, outline=outline, width=round(6 * _UNIT)
+    )
+
+
+def _cross(draw: Draw, colour: str, outline: str) -> None:
+    for shade, width in ((outline, 24), (colour, 13)):
+        for line in ((27, 27, 73, 73), (27, 73, 73, 27)):
+            draw.line(_at(*line), fill=shade, width=round(width * _UNIT))
+
+
+def _ring(draw: Draw, colour: str, outline: str) -> None:
+    draw.ellipse(_at(18, 18, 82, 82), outline=outline, width=round(22 * _UNIT))
+    draw.ellipse(_at(22, 22, 78, 78), outline=colour, width=round(13 * _UNIT))
+
+
+def _pin(draw: Draw, colour: str, outline: str) -> None:
+    draw.polygon([(x * _UNIT, y * _UNIT) for x, y in ((24, 48), (76, 48), (50, 98))], fill=outline)
+    draw.ellipse(_at(16, 4, 84, 72), fill=outline)
+    draw.polygon([(x * _UNIT, y * _UNIT) for x, y in ((31, 52), (69, 52), (50, 89))], fill=colour)
+    draw.ellipse(_at(22, 10, 78, 66), fill=colour)
+    draw.rounded_rectangle(_at(45.5, 20, 54.5, 43), radius=4 * _UNIT, fill="#ffffff")
+    draw.ellipse(_at(45, 47, 55, 57), fill="#ffffff")
+
+
+_SHAPES: Final[dict[str, Callable[[Draw, str, str], None]]] = {
+    "moving": _arrow,
+    "idling": _pause,
+    "parked": _square,
+    "silent": _cross,
+    "unknown": _ring,
+}
+
+
+def _icon(shape: Callable[[Draw, str, str], None], colour: str, outline: str) -> Image.Image:
+    large = Image.new("RGBA", (CELL_PX * _SCALE, CELL_PX * _SCALE))
+    shape(ImageDraw.Draw(large), colour, outline)
+    return large.resize((CELL_PX, CELL_PX), Image.Resampling.LANCZOS)
+
+
+def _icons(mode: Mode) -> dict[str, Image.Image]:
+    outline = TONES[mode].outline
+    states = {state: _icon(_SHAPES[state], colour, outline) for state, colour in STATES.items()}
+    return states | {severity: _icon(_pin, colour, outline) for severity, colour in SEVERITIES.items()}
+
+
+def _data_url(image: Image.Image) -> str:
+    buffer = io.BytesIO()
+    image.save(buffer, "PNG")
+    return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()
+
+
+@lru_cache(maxsize=2)
+def atlas(mode: Mode) -> tuple[str, dict[str, dict[str, int]]]:
+    """All icons side by side as a ``data:`` URL, and where each lies: states centred, severities as pins."""
+    icons = _icons(mode)
+    sheet = Image.new("RGBA", (CELL_PX * len(icons), CELL_PX))
+    for place, image in enumerate(icons.values()):
+        sheet.paste(image, (place * CELL_PX, 0))
+    mapping = {
+        name: {
+            "x": place * CELL_PX,
+            "y": 0,
+            "width": CELL_PX,
+            "height": CELL_PX,
+            "anchorY": CELL_PX if name in SEVERITIES else CELL_PX // 2,
+        }
+        for place, name in enumerate(icons)
+    }
+    return _data_url(sheet), mapping
+
+
+@lru_cache(maxsize=2)
+def single(mode: Mode) -> dict[str, str]:
+    """Each icon alone as a ``data:`` URL, for legends."""
+    return {name: _data_url(image) for name, image in _icons(mode).items()}
+
+
+def mark(size_px: int = 64) -> Image.Image:
+    """The sign of the product, a dial: as a picture, because a named icon would be fetched from outside."""
+    large = Image.new("RGBA", (CELL_PX * _SCALE, CELL_PX * _SCALE))
+    draw = ImageDraw.Draw(large)
+    draw.rounded_rectangle(_at(2, 2, 98, 98), radius=22 * _UNIT, fill=STATES["moving"])
+    draw.arc(_at(20, 22, 80, 82), 150, 390, fill="#ffffff", width=round(8 * _UNIT))
+    draw.line(_at(50, 52, 68, 36), fill="#ffffff", width=round(8 * _UNIT))
+    draw.ellipse(_at(43, 45, 57, 59), fill="#ffffff")
+    return large.resize((size_px, size_px), Image.Resampling.LANCZOS)
+
+
+def wordmark(mode: Mode) -> str:
+    """The sign with the name, as SVG."""
+    ink = {"light": "#1d2733", "dark": "#dbe3ec"}[mode]
+    picture = _data_url(mark())
+    return (
+        '<svg xmlns="http://www.w3.org/2000/svg" width="150" height="32" viewBox="0 0 150 32">'
+        f'<image href="{picture}" width="30" height="30" y="1"/>'
+        '<text x="40" y="23" font-family="sans-serif" font-size="20" font-weight="600" '
+        f'fill="{ink}">Odograph</text></svg>'
+    )
+
+
+WIDE: Final = 100
+HIGH: Final = 24
+"""Of a small line, px."""
+_ITEM: Final = (
+    '<span style="display:inline-flex;align-items:center;gap:5px;white-space:nowrap">{sign}{label}</span>'
+)
+_LEGEND: Final = (
+    '<div style="display:flex;flex-wrap:wrap;gap:4px 16px;font-size:0.82rem;opacity:0.85">{items}</div>'
+)
+_SWATCH: Final = (
+    '<span style="width:14px;height:8px;border-radius:2px;background:{};display:inline-block"></span>'
+)
+_STROKE: Final = '<span style="width:20px;border-top:2px {} {};display:inline-block"></span>'
+_BANDS: Final = {
+    "free": "free (over 90 % of free flow)",
+    "slow": "slow (70-90 %)",
+    "congested": "congested (50-70 %)",
+    "severe": "severe (under 50 %)",
+    "unknown": "no free-flow speed yet",
+}
+_SVG: Final = (
+    '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {wide} {high}" preserveAspectRatio="none">'
+    '<path d="{area}" fill="{colour}" opacity="0.14"/><path d="{line}" fill="none" stroke="{colour}" '
+    'stroke-width="1.5" vector-effect="non-scaling-stroke"/></svg>'
+)
+_IMAGE: Final = (
+    '<img src="data:image/svg+xml,{svg}" alt="{told}" style="display:block;width:100%;height:{high}px">'
+)
+
+
+def states(mode: Mode, counts: Mapping[str, int] | None = None) -> str:
+    """Each state with its icon; with ``counts`` of vehicles those states that have some."""
+    signs = single(mode)
+    items = [
+        (
+            f'<img src="{signs[state]}" width="17" height="17" alt="">',
+            state if counts is None else f"{state} {n:,}",
+        )
+        for state in STATES
+        if (n := 1 if counts is None else counts.get(state, 0))
+    ]
+    return _legend(items)
+
+
+def congestion() -> str:
+    """The bands of the speed ratio."""
+    return _legend([(_SWATCH.format(colour), _BANDS[band]) for band, colour in CONGESTION.items()])
+
+
+def speeds() -> str:
+    """The bands of a trace's speed."""
+    return _legend([(_SWATCH.format(colour), f"{label} km/h") for label, colour in speed_labels().items()])
+
+
+def trip() -> str:
+    """The lines and signs of a trip's chart; the bands are those of the map."""
+    lines = {"speed": ("solid", SERIES[0]), "limit": ("dashed", LIMIT), "free flow": ("dotted", SERIES[2])}
+    signs = {"A": "begin", "B": "end", "▼▲↷": "harsh braking, acceleration, cornering"}
+    signs |= {"■": "stood", "‖": "idled", "!": "alert"}
+    items = [(_STROKE.format(*kind), label) for label, kind in lines.items()]
+    return congestion() + _legend(items + [(f"<b>{sign}</b>", label) for sign, label in signs.items()])
+
+
+def _legend(items: list[tuple[str, str]]) -> str:
+    return _LEGEND.format(items="".join(_ITEM.format(sign=sign, label=label) for sign, label in items))
+
+
+def line(values: Sequence[float], told: str) -> str:
+    """The values from the oldest to the newest over an axis that begins at 0: a small change looks small.
+
+    ``told`` says in words what it is.
+    """
+    top = max(*values, 0.0) or 1.0
+    step = WIDE / max(len(values) - 1, 1)
+    points = [f"{k * step:.1f},{HIGH - 1 - (HIGH - 2) * max(v, 0.0) / top:.1f}" for k, v in enumerate(values)]
+    path = "M" + " L".join(points)
+    area = f"{path} L{WIDE},{HIGH} L0,{HIGH} Z"
+    svg = _SVG.format(wide=WIDE, high=HIGH, area=area, line=path, colour=SERIES[0])
+    return _IMAGE.format(svg=quote(svg), told=told, high=HIGH)
+
+
+def no_line(words: str = "") -> str:
+    """Words of our own, or nothing, in the place of a line."""
+    style = f"height:{HIGH}px;line-height:{HIGH}px;font-size:0.78rem;opacity:0.7;white-space:nowrap"
+    return f'<div style="{style}">{words}</div>'

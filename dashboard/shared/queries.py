@@ -1,0 +1,86 @@
+"""Queries of several pages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Final
+
+from dashboard.db import query
+
+QUIET: Final = timedelta(minutes=2)
+"""As serving.fleet_latest has it: who has not reported for so long is silent."""
+FOUND_LIMIT: Final = 20
+ALERT_LIMIT: Final = 500
+
+
+@query("SELECT *, now() AS now FROM serving.freshness")
+def freshness() -> None:
+    """One row: how new the data is and what was late, quarantined, dead; ``now`` is the database's clock."""
+
+
+@query("SELECT * FROM serving.reading ORDER BY promoted_at DESC LIMIT 10")
+def promoted_runs() -> None:
+    """Promoted runs: within their spans the views give their rows; no row: everything is live."""
+
+
+@query("""
+    SELECT max(network) || '-' || count(*) || '-' || max(edge_id) AS version,
+           min((path -> 0 ->> 1)::double precision) AS south,
+           max((path -> 0 ->> 1)::double precision) AS north,
+           min((path -> 0 ->> 0)::double precision) AS west,
+           max((path -> 0 ->> 0)::double precision) AS east
+    FROM serving.road_edge
+""")
+def road_networks() -> None:
+    """One row: the road layer's extent and a ``version`` that changes when it does; nulls: no roads."""
+
+
+@query("""
+    SELECT network, edge_id, road_class, path FROM serving.road_edge
+    ORDER BY network, edge_id LIMIT %(limit)s
+""")
+def road_edges(limit: int = 50_000) -> None:
+    """The road layer; ``path`` is [[lon, lat], ...]."""
+
+
+@query("SELECT * FROM serving.fleet_latest WHERE vehicle_id = %(vehicle_id)s")
+def vehicle(vehicle_id: str) -> None:
+    """The newest state of one vehicle: one row or none."""
+
+
+@query("""
+    SELECT * FROM serving.fleet_latest
+    WHERE position(lower(%(words)s) IN lower(vehicle_id)) > 0
+       OR position(lower(%(words)s) IN lower(model)) > 0
+    ORDER BY lower(vehicle_id) <> lower(%(words)s), alerts DESC, vehicle_id LIMIT %(limit)s
+""")
+def find_vehicles(words: str, limit: int = FOUND_LIMIT) -> None:
+    """Vehicles whose id or model has these words in it, whatever their case."""
+
+
+@query("""
+    SELECT *, CASE WHEN starts_with(rule, 'crash') THEN (
+               SELECT v.verdict FROM serving.alert_verdict v WHERE v.alert_no = a.alert_no) END AS verdict
+    FROM serving.alert_triage a
+    WHERE (%(vehicle_id)s::text IS NULL OR vehicle_id = %(vehicle_id)s)
+      AND (%(severities)s::text[] IS NULL OR severity = ANY(%(severities)s::text[]))
+      AND (%(active)s::boolean IS NULL OR active = %(active)s)
+      AND (%(rule)s::text IS NULL OR %(rule)s IN (rule, split_part(rule, '.', 1)))
+      AND (%(numbers)s::bigint[] IS NULL OR alert_no = ANY(%(numbers)s::bigint[]))
+    ORDER BY active DESC, acknowledged_at IS NULL DESC,
+             array_position(ARRAY['CRITICAL', 'MAJOR', 'MINOR', 'WARNING'], severity), opened_at DESC
+    LIMIT %(limit)s
+""")
+def alerts(
+    vehicle_id: str | None = None,
+    severities: Sequence[str] | None = None,
+    active: bool | None = None,
+    rule: str | None = None,
+    numbers: Sequence[int] | None = None,
+    limit: int = ALERT_LIMIT,
+) -> None:
+    """Alerts, active and unacknowledged first, then the worst, then the newest.
+
+    ``rule`` is an id, or one with the part after its point; ``numbers``: these alerts only.
+    """

@@ -1,0 +1,148 @@
+"""How the pages look, in light and dark; colours for colour-blind readers, a sign or text beside each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+Mode = Literal["light", "dark"]
+Rgba = tuple[int, int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Tone:
+    """The colours of the map's ground in one of the two themes."""
+
+    ground: str
+    road_major: Rgba
+    road_minor: Rgba
+    outline: str
+
+
+TONES: Final[dict[Mode, Tone]] = {
+    "light": Tone("#eef1f4", (182, 191, 202, 255), (213, 219, 226, 255), "#ffffff"),
+    "dark": Tone("#12171e", (74, 85, 99, 255), (46, 54, 65, 255), "#0b0f14"),
+}
+
+STATES: Final[dict[str, str]] = {
+    "moving": "#1a7fd0",
+    "idling": "#e69f00",
+    "parked": "#6b7a8c",
+    "silent": "#9aa5b1",
+    "unknown": "#b58ac8",
+}
+"""State of a vehicle -> its colour; the icon's shape says the same."""
+
+SEVERITIES: Final[dict[str, str]] = {
+    "CRITICAL": "#d6246e",
+    "MAJOR": "#d9482b",
+    "MINOR": "#ee8a1d",
+    "WARNING": "#d9ad00",
+}
+"""Severity -> its colour, the worst first."""
+
+SEVERITY_SIGNS: Final[dict[str, str]] = {"CRITICAL": "▲", "MAJOR": "◆", "MINOR": "■", "WARNING": "●"}
+
+CONGESTION: Final[dict[str, str]] = {
+    "free": "#4fa3a5",
+    "slow": "#e3c65b",
+    "congested": "#e5792e",
+    "severe": "#8f2257",
+    "unknown": "#9aa5b1",
+}
+"""Band of the speed ratio -> its colour, light to dark as it gets worse."""
+
+SPEED_BANDS: Final[tuple[tuple[float, str], ...]] = (
+    (20, "#8a55c9"),
+    (40, "#3b7dd4"),
+    (60, "#1fa59b"),
+    (90, "#84bd42"),
+    (float("inf"), "#eeb40a"),
+)
+"""Upper bound in km/h (exclusive) -> colour of a trace's piece; hue and lightness change with speed."""
+
+SERIES: Final[tuple[str, ...]] = ("#1a7fd0", "#e0761b", "#12937e", "#b5559f")
+"""Colours of a chart's lines in order."""
+
+LIMIT: Final = "#8794a3"
+
+
+def rgba(colour: str, alpha: int = 255) -> Rgba:
+    """``#rrggbb`` as four numbers 0..255."""
+    return int(colour[1:3], 16), int(colour[3:5], 16), int(colour[5:7], 16), alpha
+
+
+def speed_colour(speed_kmh: float) -> str:
+    """The colour of a speed."""
+    return next(colour for bound, colour in SPEED_BANDS if speed_kmh < bound)
+
+
+def speed_labels() -> dict[str, str]:
+    """Label of each speed band, as ``20-40``, -> its colour."""
+    lows = [0.0, *(bound for bound, _ in SPEED_BANDS[:-1])]
+    labels = [f"{low:.0f}-{bound:.0f}" for low, (bound, _) in zip(lows, SPEED_BANDS[:-1], strict=False)]
+    return dict(zip([*labels, f"{lows[-1]:.0f}+"], (colour for _, colour in SPEED_BANDS), strict=True))
+
+
+COMMON: Final[dict[str, Any]] = {
+    "baseFontSize": 15,
+    "baseRadius": "8px",
+    "headingFontSizes": ["1.55rem", "1.2rem", "1rem"],
+    "headingFontWeights": [650, 600, 600],
+    "metricValueFontSize": "1.3rem",
+    "metricValueFontWeight": 600,
+    "paddingTop": "2.6rem",
+    "paddingBottom": "2rem",
+    "showWidgetBorder": True,
+    "chartCategoricalColors": list(SERIES),
+}
+LIGHT: Final[dict[str, Any]] = {
+    "primaryColor": "#1a7fd0",
+    "backgroundColor": "#ffffff",
+    "secondaryBackgroundColor": "#f3f5f7",
+    "textColor": "#1d2733",
+    "borderColor": "#dfe4ea",
+    "sidebar.backgroundColor": "#f6f8fa",
+}
+DARK: Final[dict[str, Any]] = {
+    "primaryColor": "#4aa3ea",
+    "backgroundColor": "#0e131a",
+    "secondaryBackgroundColor": "#18202a",
+    "textColor": "#dbe3ec",
+    "borderColor": "#2a3441",
+    "sidebar.backgroundColor": "#121922",
+}
+
+STYLE: Final = """<style>
+.stMainBlockContainer { padding-left: 2.2rem; padding-right: 2.2rem; }
+@media (max-width: 640px) {
+  .stMainBlockContainer { padding-left: 0.9rem; padding-right: 0.9rem; }
+  .st-key-toolbar { row-gap: 0.4rem !important; }
+  :has(> .st-key-words), .st-key-words { min-width: 15rem; }
+  [class*="st-key-figures"] [data-testid="stMetricValue"] { font-size: 1.1rem; line-height: 1.25; }
+  [class*="st-key-figures"] :is([data-testid="stMetricValue"], [data-testid="stMetricLabel"]) * {
+    white-space: normal;
+  }
+  .stElementContainer:has([data-testid="stDataFrame"]) { margin-top: 1.7rem; }
+}
+[class*="st-key-figures"] {
+  display: grid; grid-template-columns: repeat(auto-fit, minmax(108px, 1fr)); gap: 0.6rem;
+}
+.st-key-figures_quality { grid-template-columns: repeat(auto-fit, minmax(150px, 1fr)); }
+[class*="st-key-figures"] > div { width: 100% !important; }
+[class*="st-key-figures"] [data-testid="stMetric"] { width: 100% !important; padding: 0; }
+[class*="st-key-figures"] [data-testid="stMetric"] > div { padding: 0.5rem 0.7rem 0.35rem; }
+[class*="st-key-figures"] [data-testid="stVerticalBlock"] { padding: 0.45rem 0.7rem 0.4rem; }
+[class*="st-key-figures"] [data-testid="stVerticalBlock"] [data-testid="stMetric"] > div { padding: 0; }
+[data-stale="true"] { opacity: 1 !important; }
+</style>"""
+"""What the options cannot say: margins, the grid of figures, no fading while a part is updated."""
+
+
+def options() -> dict[str, Any]:
+    """The options by Streamlit's names."""
+    return (
+        {f"theme.{key}": value for key, value in COMMON.items()}
+        | {f"theme.light.{key}": value for key, value in LIGHT.items()}
+        | {f"theme.dark.{key}": value for key, value in DARK.items()}
+    )

@@ -1,0 +1,105 @@
+"""A trip's way and events, by small frames whose answers are known."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import h3
+import pandas as pd
+import pytest
+
+from dashboard.screens.trips import path as trip_path
+
+START = datetime(2026, 3, 1, 8, tzinfo=UTC)
+EMPTY = pd.DataFrame()
+
+
+def windows(*rows: tuple[float | None, float | None, float | None, float]) -> pd.DataFrame:
+    """Windows of 10 s in a row: latitude, longitude, mean speed, highest speed."""
+    return pd.DataFrame(
+        [
+            {
+                "window_start": START + timedelta(seconds=10 * k),
+                "window_end": START + timedelta(seconds=10 * k + 10),
+                "lat_deg": lat,
+                "lon_deg": lon,
+                "heading_deg": 270.0,
+                "speed_mean_kmh": mean,
+                "speed_max_kmh": most,
+                "speed_limit_kmh": None,
+            }
+            for k, (lat, lon, mean, most) in enumerate(rows)
+        ]
+    )
+
+
+def test_a_piece_lies_in_the_cell_of_its_middle_and_has_the_direction_of_its_way() -> None:
+    way = windows((49.0, 8.4, 30.0, 32.0), (49.001, 8.4, 40.0, 42.0), (49.001, 8.4015, 40.0, 42.0))
+    found = trip_path.pieces(way)
+    assert [p.sector for p in found] == [3, 0, 1]  # alone: by its course; then north; then east
+    assert found[1].cell == h3.latlng_to_cell(49.0005, 8.4, 9)
+    assert [p.joined for p in found] == [False, True, True]
+    assert [p.t_ms for p in found] == [round(START.timestamp() * 1000) + 10_000 * k for k in (1, 2, 3)]
+
+
+def test_a_way_is_not_drawn_across_a_jump_or_a_silence() -> None:
+    way = windows((49.0, 8.4, 30.0, 32.0), (49.2, 8.4, 30.0, 32.0), (49.2, 8.4001, 30.0, 32.0))
+    way.loc[2, ["window_start", "window_end"]] += pd.Timedelta(minutes=10)
+    assert [p.joined for p in trip_path.pieces(way)] == [False, False, False]
+
+
+def test_windows_without_a_place_are_left_out() -> None:
+    assert len(trip_path.pieces(windows((None, None, 30.0, 32.0), (49.0, 8.4, None, 3.0)))) == 1
+
+
+@pytest.mark.parametrize(
+    ("heading_deg", "sector"),
+    [(0.0, 0), (44.9, 0), (45.0, 1), (135.0, 2), (314.9, 3), (315.0, 0), (None, -1)],
+)
+def test_sectors_are_a_quarter_wide_and_centred(heading_deg: float | None, sector: int) -> None:
+    assert trip_path.sector_of(heading_deg) == sector
+
+
+def test_windows_without_movement_in_a_row_are_one_halt() -> None:
+    way = windows(*[(49.0, 8.4, 0.0, top) for top in (0.0, 0.4, 20.0, 0.0)])
+    assert [r["duration_s"] for r in trip_path.halts(way)] == [20.0, 10.0]
+
+
+def test_the_path_has_the_ratio_of_each_piece_and_none_where_free_flow_is_not_known() -> None:
+    pieces = trip_path.pieces(windows((49.0, 8.4, 30.04, 32.0), (49.001, 8.4, None, 42.0)))
+    ratios = pd.DataFrame(
+        [(1, 50.0, 0.6, "congested"), (2, None, None, "unknown")],
+        columns=["place", "free_flow_kmh", "speed_ratio", "congestion"],
+    )
+    found = trip_path.path(pieces, ratios)
+    assert found["speed"] == [30.0, None]
+    assert found["free"] == [50.0, None]
+    assert found["band"] == ["congested", "unknown"]
+    assert trip_path.path(pieces, EMPTY)["band"] == ["unknown", "unknown"]
+
+
+def harsh() -> pd.DataFrame:
+    event: dict[str, Any] = {"began_at": START, "kind": "brake", "grade": 2, "peak_g": 0.47, "limit_g": 0.3}
+    return pd.DataFrame([event | {"speed_kmh": 38.0, "duration_ms": 900, "lat_deg": 49.0, "lon_deg": 8.4}])
+
+
+def alert(message: str) -> pd.DataFrame:
+    row = {"rule": "speeding", "severity": "MAJOR", "message": message, "lat_deg": None, "lon_deg": None}
+    return pd.DataFrame([row | {"opened_at": START - timedelta(seconds=5)}])
+
+
+def test_marks_are_in_order_and_say_what_and_how_much() -> None:
+    found = trip_path.marks([], EMPTY, harsh(), alert("71 km/h"))
+    assert [(m["sign"], m["words"]) for m in found] == [
+        ("!", "MAJOR: 71 km/h"),
+        ("▼", "harsh braking, grade 2: 0.47 g at 38 km/h"),
+    ]
+
+
+def test_the_table_of_events_is_in_order_of_time() -> None:
+    stops = pd.DataFrame([{"began_at": START - timedelta(minutes=9), "ended_at": START, "dwell_s": 540.0}])
+    found = trip_path.events(harsh(), EMPTY, stops, alert("71 km/h"), ZoneInfo("UTC"))
+    assert list(found["What"]) == ["■ stop", "◆ MAJOR alert", "▼ harsh brake"]
+    assert list(found["Lasted"]) == ["9 min", "—", "1 s"]

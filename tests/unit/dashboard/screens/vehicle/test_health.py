@@ -1,0 +1,95 @@
+"""Trends, trips and codes as they are shown; queries and the level of history that they read."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+import pandas as pd
+
+from dashboard.screens.vehicle import charts, queries, tables
+from dashboard.shared import text
+
+AT = pd.Timestamp("2026-03-01 12:00", tz="UTC")
+BERLIN = ZoneInfo("Europe/Berlin")
+
+
+def trend(days: float | None, slope: float = -9.6) -> dict[str, object]:
+    return {
+        "metric": "tyre_rl", "unit": "kPa", "heads": "down", "as_of": AT, "value": 172.0, "points": 40,
+        "slope_per_day": slope, "slope_low_per_day": slope - 0.1, "slope_high_per_day": slope + 0.1,
+        "span_days": 6.5, "threshold": 169.5, "days_to_threshold": days,
+        "threshold_at": None if days is None else AT + pd.Timedelta(days=days),
+    }  # fmt: skip
+
+
+def test_a_trend_says_when_its_threshold_is_met_or_that_it_does_not_head_there() -> None:
+    table = tables.trends(pd.DataFrame([trend(0.26), trend(0.0), trend(None)]), BERLIN)
+    assert table["Threshold"].tolist() == [
+        "threshold in 6 h 14 min",
+        "beyond its threshold",
+        "not heading there",
+    ]
+    first = table.iloc[0]
+    assert (first["Signal"], first["Now"], first["A day"]) == ("Tyre, rear left", "172.0 kPa", "-9.60 kPa")
+    assert (first["90 % sure"], first["Limit"], first["Met on"]) == (
+        "-9.70 to -9.50",
+        "▼ 169.5 kPa",
+        "2026-03-01 19:14",
+    )
+
+
+def test_every_trend_metric_has_a_name_and_a_column() -> None:
+    assert set(tables.NAMES) == set(queries.TREND_COLUMNS)
+
+
+def test_the_line_goes_back_over_its_hours_and_ahead_to_the_threshold() -> None:
+    line = charts.line_of(trend(0.25))
+    assert line["part"].tolist() == ["past", "past", "ahead", "ahead"]
+    assert line["value"].round(1).tolist() == [234.4, 172.0, 172.0, 169.6]
+    assert line["time"].iloc[0] == AT - pd.Timedelta(days=6.5)
+    assert charts.line_of(trend(None))["part"].tolist() == ["past", "past"]
+    assert charts.line_of(trend(200.0))["time"].iloc[-1] == AT + pd.Timedelta(days=30)
+
+
+def test_a_forecast_has_its_axis_in_the_unit_and_a_dashed_way_ahead() -> None:
+    hours = pd.DataFrame({"bucket": [AT.tz_localize(None)], "value": [180.0]})
+    drawn = charts.forecast(hours, trend(0.25) | {"as_of": AT.tz_localize(None)}).spec
+    assert drawn["layer"][0]["encoding"]["y"]["title"] == "kPa"
+    assert drawn["layer"][2]["mark"]["strokeDash"] == [4, 4]
+
+
+def test_trips_are_told_in_local_time_with_their_state() -> None:
+    row = {
+        "started_at": AT, "duration_s": 720.0, "distance_m": 7200.0, "speed_mean_kmh": 36.0,
+        "speed_max_kmh": 63.0, "idle_s": 120.0, "fuel_l_per_100km": None, "energy_kwh_per_100km": 15.2,
+        "harsh": 3, "phase": "provisional",
+    }  # fmt: skip
+    told = tables.trips(pd.DataFrame([row]), BERLIN).iloc[0]
+    assert (told["Began"], told["Took"], told["km"], told["State"]) == (
+        "2026-03-01 13:00",
+        "12 min",
+        7.2,
+        "over, it seems",
+    )
+
+
+def test_codes_are_told_with_their_status() -> None:
+    row = {
+        "code": "P0301", "rule": "dtc_intermittent", "severity": "MINOR", "active": True, "opened_at": AT,
+        "last_at": AT, "findings": 3,
+    }  # fmt: skip
+    told = text.table(pd.DataFrame([row]), tables.CODES, BERLIN, AT).iloc[0]
+    assert told.tolist()[:4] == ["P0301", "comes and goes", "■ MINOR", "active"]
+
+
+def test_a_span_of_the_readers_own_has_its_ends_in_order() -> None:
+    start, end = datetime(2026, 3, 1, tzinfo=UTC), datetime(2026, 3, 3, tzinfo=UTC)
+    assert queries.between(end, start) == queries.Span(start, end, 600, past=False)
+    assert queries.between(start, start).end == start + timedelta(minutes=1)
+
+
+def test_long_steps_are_read_from_roll_ups() -> None:
+    steps = (10, 300, 600, 1800, 3600, 21_600, 86_400, 864_000)
+    levels = [queries.level(step).view.removeprefix("serving.vehicle_") for step in steps]
+    assert levels == ["window", "window", "minute", "minute", "hour", "hour", "day", "day"]

@@ -1,0 +1,93 @@
+"""Who may do what, and the file that says so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dashboard.auth import LOCAL, Reader, load_roles
+from infra.contract.errors import ConfigError
+
+AUTH = f"""[auth]
+redirect_uri = "https://fleet.example.org/oauth2callback"
+cookie_secret = "{"x" * 32}"
+client_id = "odograph"
+client_secret = "s"
+server_metadata_url = "https://id.example.org/.well-known/openid-configuration"
+"""
+ROLES = """[roles]
+viewer = ["*"]
+dispatcher = ["ada@example.org"]
+admin = ["root@example.org"]
+"""
+
+
+def written(folder: Path, text: str, mode: int = 0o600) -> Path:
+    file = folder / "oidc.toml"
+    file.touch(mode)
+    file.write_text(text)
+    return file
+
+
+def identity(email: str, verified: object = True) -> dict[str, object]:
+    return {"sub": "1", "email": email, "email_verified": verified}
+
+
+def test_the_highest_role_that_names_a_person_is_theirs(tmp_path: Path) -> None:
+    roles = load_roles(written(tmp_path, AUTH + ROLES))
+    found = {who: roles.reader(identity(who)) for who in ("root@example.org", "ada@example.org", "a@b.c")}
+    assert {who: reader and reader.role for who, reader in found.items()} == {
+        "root@example.org": "admin",
+        "ada@example.org": "dispatcher",
+        "a@b.c": "viewer",
+    }
+
+
+@pytest.mark.parametrize("verified", [False, None, "true", 1])
+def test_an_address_that_the_provider_did_not_verify_is_nobodys(tmp_path: Path, verified: object) -> None:
+    roles = load_roles(written(tmp_path, AUTH + ROLES))
+    assert roles.reader(identity("root@example.org", verified)) is None
+    assert roles.reader({"sub": "1"}) is None
+
+
+def test_another_claim_can_be_the_name(tmp_path: Path) -> None:
+    roles = load_roles(written(tmp_path, AUTH + '[roles]\nclaim = "sub"\nadmin = ["1"]'))
+    assert roles.reader(identity("a@b.c", verified=False)) == Reader("1", "admin", local=False)
+    assert roles.reader({"sub": "2"}) is None
+
+
+def test_each_role_may_what_the_one_below_it_may_and_more() -> None:
+    allowed = {
+        role: [d for d in ("alerts", "evidence") if Reader("x", role, False).may(d)] for role in ROLES_UP
+    }
+    assert allowed == {"viewer": [], "dispatcher": ["alerts"], "admin": ["alerts", "evidence"]}
+    assert LOCAL.may("alerts")
+    assert LOCAL.may("evidence")
+
+
+ROLES_UP = ("viewer", "dispatcher", "admin")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[auth", "oidc.toml"),
+        (ROLES, "tables"),
+        (AUTH.replace("client_id", "client") + ROLES, "lacks client_id"),
+        (AUTH.replace("x" * 32, "short") + ROLES, "cookie_secret is shorter than 32"),
+        (AUTH + "[roles]\nadmins = []", "admins"),
+        (AUTH + '[roles]\nadmin = "root"', "admin"),
+        (AUTH + "[roles]\nadmin = []", "names nobody"),
+    ],
+)
+def test_a_wrong_file_is_refused_and_the_place_named(tmp_path: Path, text: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=words.replace("[", r"\[")):
+        load_roles(written(tmp_path, text))
+
+
+def test_a_file_that_others_may_read_is_refused(tmp_path: Path) -> None:
+    file = written(tmp_path, AUTH + ROLES)
+    file.chmod(0o644)
+    with pytest.raises(ConfigError, match="others may read it"):
+        load_roles(file)

@@ -1,0 +1,148 @@
+"""Results shared by readers: asked once, good for a while, never many."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+
+import pandas as pd
+import pytest
+
+from dashboard.query_cache import HELD_MOST, HELD_OF_ONE, QueryCache, hold
+from infra.contract.errors import ServiceError
+
+
+@pytest.fixture(autouse=True)
+def copy_on_write() -> Iterator[None]:
+    """As in the server."""
+    with pd.option_context("mode.copy_on_write", True):
+        yield
+
+
+class Clock:
+    """A clock that stands until it is moved."""
+
+    def __init__(self) -> None:
+        self.now_s = 100.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def counting() -> tuple[list[int], Callable[[], pd.DataFrame]]:
+    asked: list[int] = []
+
+    def question() -> pd.DataFrame:
+        asked.append(1)
+        return pd.DataFrame({"n": [len(asked)]})
+
+    return asked, question
+
+
+def test_within_its_time_an_answer_is_asked_for_once() -> None:
+    clock = Clock()
+    cache = QueryCache(clock)
+    asked, question = counting()
+    first = cache.get("key", 2.0, question)
+    clock.now_s += 1.9
+    second = cache.get("key", 2.0, question)
+    clock.now_s += 0.1
+    third = cache.get("key", 2.0, question)
+    assert [frame["n"].tolist() for frame in (first, second, third)] == [[1], [1], [2]]
+    assert len(asked) == 2
+
+
+def test_other_questions_have_other_answers() -> None:
+    cache = QueryCache(Clock())
+    _, question = counting()
+    cache.get("a", 2.0, question)
+    assert cache.get("b", 2.0, question)["n"].tolist() == [2]
+
+
+def test_a_failed_question_is_asked_again() -> None:
+    cache = QueryCache(Clock())
+
+    def fails() -> pd.DataFrame:
+        raise ServiceError("away")
+
+    with pytest.raises(ServiceError):
+        cache.get("key", 2.0, fails)
+    assert cache.get("key", 2.0, counting()[1])["n"].tolist() == [1]
+
+
+def test_a_reader_who_changes_its_rows_changes_nothing_for_others() -> None:
+    cache = QueryCache(Clock())
+    _, question = counting()
+    mine = cache.get("key", 2.0, question)
+    mine["mine"] = mine["n"] + 1
+    mine.loc[0, "n"] = 7
+    assert cache.get("key", 2.0, question).to_dict("list") == {"n": [1]}
+
+
+def test_who_comes_while_a_question_is_under_way_waits_for_its_answer() -> None:
+    cache = QueryCache(Clock())
+    asked, question = counting()
+    entered, go_on = threading.Event(), threading.Event()
+
+    def slow() -> pd.DataFrame:
+        entered.set()
+        go_on.wait(60)
+        return question()
+
+    readers = [threading.Thread(target=cache.get, args=("key", 2.0, slow)) for _ in range(3)]
+    readers[0].start()
+    assert entered.wait(60)
+    for reader in readers[1:]:
+        reader.start()
+    go_on.set()
+    for reader in readers:
+        reader.join(10)
+    assert len(asked) == 1
+
+
+def test_answers_that_are_no_longer_good_go_with_the_next_new_question() -> None:
+    clock = Clock()
+    cache = QueryCache(clock)
+    _, question = counting()
+    for key in ("a", "b", "c"):
+        cache.get(key, 2.0, question)
+    clock.now_s += 5
+    cache.get("d", 2.0, question)
+    assert len(cache) == 1
+
+
+def test_of_many_good_answers_the_one_asked_for_longest_ago_goes() -> None:
+    cache = QueryCache(Clock(), most=2)
+    asked, question = counting()
+    for key in ("a", "b", "c", "b", "c"):
+        cache.get(key, 2.0, question)
+    assert (len(cache), len(asked)) == (2, 3)
+
+
+def test_a_question_under_way_is_not_forgotten_for_another() -> None:
+    cache = QueryCache(Clock())
+    asked, question = counting()
+
+    def slow() -> pd.DataFrame:
+        cache.get("b", 2.0, question)
+        return question()
+
+    cache.get("a", 2.0, slow)
+    assert cache.get("a", 2.0, question)["n"].tolist() == [2]
+    assert len(asked) == 2
+
+
+def test_a_session_holds_the_newest_answers_of_each_question() -> None:
+    held: dict[str, pd.DataFrame] = {}
+    rows = pd.DataFrame()
+    hold(held, "queries.vehicle('V1',)[]", rows)
+    for minute in range(100):
+        hold(held, f"queries.history('V1', {minute})[]", rows)
+    assert list(held) == [
+        "queries.vehicle('V1',)[]",
+        *(f"queries.history('V1', {minute})[]" for minute in range(100 - HELD_OF_ONE, 100)),
+    ]
+    for number in range(HELD_MOST):
+        hold(held, f"queries.question{number}()[]", rows)
+    assert len(held) == HELD_MOST
+    assert "queries.vehicle('V1',)[]" not in held
