@@ -17,7 +17,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from infra.settings.settings import ENDPOINTS_FILE, Endpoints, load
 from infra.stack import cache
-from infra.stack.fetch import Progress, fetch_all
+from infra.stack.fetch import fetch_all
 from infra.stack.kafka import create_topics, kafka
 from infra.stack.mosquitto import mosquitto
 from infra.stack.processes import guarded
@@ -104,7 +104,7 @@ class Broker:
 def broker_in(home: Path) -> Iterator[Broker]:
     """A Mosquitto in ``home`` while the block runs."""
     folder = load(paths={"home": str(home)}).paths.cache
-    fetch_all(folder, Progress(), ("mosquitto",))
+    fetch_all(folder, ("mosquitto",))
     with guarded(home):
         places = (home / "data" / "mosquitto", home / "config")
         service = mosquitto(cache.rootfs(folder), *places, free_port())
@@ -136,7 +136,7 @@ def services_in(home: Path) -> Iterator[Services]:
     """Mosquitto and Kafka in ``home`` while the block runs, and no database."""
     settings = load(paths={"home": str(home)}, kafka={"heap_mb": KAFKA_HEAP_MB})
     folder = settings.paths.cache
-    fetch_all(folder, Progress(), ("mosquitto", "kafka"))
+    fetch_all(folder, ("mosquitto", "kafka"))
     chosen: list[int] = []
     for _ in range(4):
         chosen.append(free_port(chosen))

@@ -25,7 +25,7 @@ from typing import Any, Final
 import psycopg
 
 from infra.settings.settings import Endpoints, Settings, endpoints
-from infra.stack.fetch import Progress, fetch_all
+from infra.stack.fetch import fetch_all
 from infra.stack.stack import SERVICES, Stack
 from load_tests.archive_rate import START_MS, generated
 from load_tests.bench.home import own_home
@@ -141,7 +141,7 @@ def main() -> None:
     asked = parser.parse_args()
     os.environ["ODOGRAPH_RECOMPUTE_SLICE_MIN"] = str(asked.slice_min)
     with own_home(keep=False) as settings:
-        fetch_all(settings.paths.cache, Progress(), SERVICES)
+        fetch_all(settings.paths.cache, SERVICES)
         stack = Stack(settings, say=lambda text: print(text, file=sys.stderr), preferred={})
         stack.up()
         try:

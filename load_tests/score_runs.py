@@ -36,7 +36,6 @@ from infra.settings.settings import Endpoints, Settings, load
 from infra.settings.values import duration_ms
 from infra.sql import truth
 from infra.stack import fetch, status
-from infra.stack.fetch import Progress
 from infra.stack.processes import guarded
 from infra.stack.stack import Stack
 from infra.stack.supervisor import Supervisor, programs, wait_ready
@@ -81,7 +80,7 @@ def say(text: str) -> None:
 def jobs_in(settings: Settings) -> Iterator[Endpoints]:
     """Services and jobs, ready, while the block runs."""
     stack = Stack(settings, say)
-    fetch.fetch_all(settings.paths.cache, Progress(), stack.embedded)
+    fetch.fetch_all(settings.paths.cache, stack.embedded)
     stack.home.mkdir(parents=True, exist_ok=True)
     ours = tuple(program for program in programs() if program.name in JOBS)
     stop = threading.Event()

@@ -13,7 +13,7 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 from infra.settings.settings import load
-from infra.stack.fetch import Progress, fetch_all
+from infra.stack.fetch import fetch_all
 from infra.stack.processes import guarded
 from infra.stack.stack import SERVICES, Stack
 from tests.support import Lane, make_template, open_lane
@@ -107,7 +107,7 @@ def stack(clean_environment: None, pytestconfig: pytest.Config) -> Iterator[Stac
     only = pytestconfig.getoption("services").split(",")
     home = Path(tempfile.mkdtemp(prefix="odograph-test-"))
     settings = load(paths={"home": str(home)}, kafka={"heap_mb": 512})
-    fetch_all(settings.paths.cache, Progress(), SERVICES)
+    fetch_all(settings.paths.cache, SERVICES)
     with guarded(home, remove=True):
         running = Stack(settings, say=lambda _: None, preferred={}, only=only)
         running.up()

@@ -18,7 +18,6 @@ from infra.contract.errors import ServiceError
 from infra.settings.settings import Endpoints, Settings
 from infra.sql import queries, truth
 from infra.stack import fetch, processes
-from infra.stack.fetch import Progress
 from infra.stack.processes import guarded
 from infra.stack.service import HOST
 from infra.stack.stack import Stack
@@ -162,7 +161,7 @@ def running(settings: Settings, say: Say) -> Iterator[Endpoints]:
     stopped at the end, however this process ends. Raises ServiceError where a part does not become ready.
     """
     stack = Stack(settings, say)
-    fetch.fetch_all(settings.paths.cache, Progress(), stack.embedded)
+    fetch.fetch_all(settings.paths.cache, stack.embedded)
     if processes.find(stack.home / "run", SUPERVISOR) is not None:
         say("the pipeline runs already (odograph up): it is used and left running")
         endpoints = stack.up()

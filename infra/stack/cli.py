@@ -26,13 +26,12 @@ def setup(
 ) -> None:
     """Fetch what the local stack runs on (about 0.6 GB, once a user): jars, PostgreSQL, Mosquitto, Java."""
     from infra.stack import fetch
-    from infra.stack.fetch import Progress
 
-    stack, progress = _stack(), Progress()
-    fetch.fetch_all(stack.settings.paths.cache, progress, stack.embedded)
+    stack = _stack()
+    fetch.fetch_all(stack.settings.paths.cache, stack.embedded)
     if browser:
-        fetch.ensure_chromium(progress)
-    progress.say(f"all there: {stack.settings.paths.cache}")
+        fetch.ensure_chromium()
+    fetch.say(f"all there: {stack.settings.paths.cache}")
 
 
 def up(
@@ -41,10 +40,9 @@ def up(
 ) -> None:
     """Start the local stack in the background: services, then bridge, jobs and dashboard. Twice is fine."""
     from infra.stack import fetch, supervisor
-    from infra.stack.fetch import Progress
 
     stack = _stack()
-    fetch.fetch_all(stack.settings.paths.cache, Progress(), stack.embedded)
+    fetch.fetch_all(stack.settings.paths.cache, stack.embedded)
     addresses = stack.up()
     if services_only:
         return

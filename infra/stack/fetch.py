@@ -20,9 +20,9 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import TracebackType
 
 from rich.console import Console
-from rich.status import Status
 
 from infra.contract.errors import ServiceError
 from infra.stack import cache
@@ -34,6 +34,8 @@ WITHOUT_ROOT = (
     "; without it use infra/compose.yaml, or services of your own:"
     " ODOGRAPH_MQTT_URL, ODOGRAPH_KAFKA_BOOTSTRAP, ODOGRAPH_DB_URL"
 )
+EVERY_S = 5.0
+MIB = 1 << 20
 ROOT_PROOF = (
     "usr/sbin/mosquitto",
     "usr/lib/postgresql/17/bin/postgres",
@@ -42,25 +44,25 @@ ROOT_PROOF = (
 )
 
 
-def fetch_all(folder: Path, progress: Progress, services: Sequence[str]) -> None:
+def fetch_all(folder: Path, services: Sequence[str]) -> None:
     """Everything that the embedded ``services`` and the Spark jobs need. Raises ServiceError."""
     folder.mkdir(parents=True, exist_ok=True)
-    with _lock(folder, progress):
-        ensure_java(progress)
-        fetch_jars(folder, "spark", progress)
+    with _lock(folder):
+        ensure_java()
+        fetch_jars(folder, "spark")
         if "kafka" in services:
-            fetch_jars(folder, "kafka", progress)
+            fetch_jars(folder, "kafka")
         if {"postgres", "mosquitto"} & set(services):
-            build_rootfs(folder, progress)
+            build_rootfs(folder)
 
 
 @contextmanager
-def _lock(folder: Path, progress: Progress) -> Iterator[None]:
+def _lock(folder: Path) -> Iterator[None]:
     with (folder / "fetch.lock").open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            progress.say("another set-up is fetching: waiting for it")
+            say("another set-up is fetching: waiting for it")
             fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
@@ -74,11 +76,11 @@ def java_version() -> int | None:
     return int(found[1]) if found else None
 
 
-def ensure_java(progress: Progress) -> None:
+def ensure_java() -> None:
     """A Java of at least version 17, installed by apt when there is none."""
     version = java_version()
     if version is None:
-        _apt_install(("default-jre-headless",), progress)
+        _apt_install(("default-jre-headless",))
         version = java_version()
     if version is None or version < JAVA_MIN:
         raise ServiceError(
@@ -86,18 +88,18 @@ def ensure_java(progress: Progress) -> None:
         )
 
 
-def ensure_chromium(progress: Progress) -> Path:
+def ensure_chromium() -> Path:
     """Chromium for the browser tests, installed by apt when there is none."""
     found = shutil.which("chromium")
     if found is None:
-        _apt_install(("chromium",), progress)
+        _apt_install(("chromium",))
         found = shutil.which("chromium")
     if found is None:
         raise ServiceError("chromium was installed but is not on PATH")
     return Path(found)
 
 
-def fetch_jars(folder: Path, name: str, progress: Progress) -> None:
+def fetch_jars(folder: Path, name: str) -> None:
     """One set of jars, ``spark`` or ``kafka``, by the resolver inside PySpark."""
     target = cache.jar_dir(folder, name)
     if cache.is_complete(target):
@@ -109,23 +111,23 @@ def fetch_jars(folder: Path, name: str, progress: Progress) -> None:
     pattern = f"{half}/[artifact]-[revision](-[classifier]).[ext]"
     options = ("-cache", str(folder / "ivy"), "-ivy", str(cache.IVY_FILE), "-confs", name)
     command = ("java", "-jar", str(resolver), *options, "-retrieve", pattern)
-    with progress.task(f"{name} jars", half) as task:
+    with Task(f"{name} jars", half) as task:
         task.run(command, re.compile(r"^downloading .*/([^/ ]+\.jar)"))
     _keep(half, target, sorted(half.glob("*.jar")))
 
 
-def build_rootfs(folder: Path, progress: Progress) -> None:
+def build_rootfs(folder: Path) -> None:
     """The Debian root file system with PostgreSQL, TimescaleDB and Mosquitto."""
     target = cache.rootfs_dir(folder)
     if cache.is_complete(target):
         return
     _require_root("building the root file system")
     if shutil.which("debootstrap") is None:
-        _apt_install(("debootstrap",), progress)
+        _apt_install(("debootstrap",))
     half = _half(target)
     include = f"--include={','.join(cache.PACKAGES)}"
     command = (*PRIVATE_MOUNTS, "debootstrap", "--variant=minbase", include, cache.SUITE, str(half))
-    with progress.task(f"Debian {cache.SUITE} with PostgreSQL, TimescaleDB, Mosquitto", half) as task:
+    with Task(f"Debian {cache.SUITE} with PostgreSQL, TimescaleDB, Mosquitto", half) as task:
         task.run(command, re.compile(r"^I: (?:Retrieving|Unpacking|Configuring) ([^ .]+)"))
     for leftover in ("var/cache/apt", "var/lib/apt/lists"):
         remove_tree(half / leftover)
@@ -149,7 +151,7 @@ def _keep(half: Path, target: Path, proof: list[Path]) -> None:
     half.rename(target)
 
 
-def _apt_install(packages: Sequence[str], progress: Progress) -> None:
+def _apt_install(packages: Sequence[str]) -> None:
     names = " ".join(packages)
     if shutil.which("apt-get") is None:
         raise ServiceError(f"there is no apt-get here; install {names} by this system's means{WITHOUT_ROOT}")
@@ -157,7 +159,7 @@ def _apt_install(packages: Sequence[str], progress: Progress) -> None:
     wait = ("-o", "DPkg::Lock::Timeout=300")
     options = ("-y", "--no-install-recommends", "-q")
     env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    with progress.task(f"apt: {names}", None) as task:
+    with Task(f"apt: {names}", None) as task:
         task.run(("apt-get", *wait, "-q", "update"), re.compile(r"^Get:\d+ \S+ (.*)"), env)
         task.run(
             ("apt-get", *wait, *options, "install", *packages),
@@ -171,44 +173,41 @@ def _require_root(what: str) -> None:
         raise ServiceError(f"{what} needs root: run once as root{WITHOUT_ROOT}")
 
 
-EVERY_S = 5.0
-MIB = 1 << 20
-
-
-class Progress:
-    """Reports to ``console``, standard error as a rule."""
-
-    def __init__(self, console: Console | None = None) -> None:
-        self.console = console or Console(stderr=True, highlight=False)
-
-    def say(self, text: str) -> None:
-        """One line."""
-        self.console.print(text, markup=False, soft_wrap=True)
-
-    @contextlib.contextmanager
-    def task(self, name: str, grows: Path | None) -> Iterator[Task]:
-        """A piece of work; ``grows`` is the folder whose size tells how far it is."""
-        self.say(f"{name}: fetching")
-        with contextlib.ExitStack() as stack:
-            live = self.console.is_terminal
-            status = stack.enter_context(self.console.status(name)) if live else None
-            task = Task(self, name, grows, status)
-            stack.enter_context(task.heartbeat())
-            yield task
-        self.say(f"{name}: done, {task.figures()}")
+def say(text: str) -> None:
+    """One line on standard error."""
+    Console(stderr=True, highlight=False).print(text, markup=False, soft_wrap=True)
 
 
 class Task:
-    """A piece of work under way."""
+    """A piece of work under way; shows how far it is: a live line on a terminal, else a line now and then.
 
-    def __init__(self, progress: Progress, name: str, grows: Path | None, status: Status | None) -> None:
-        self._progress = progress
-        self._name = name
-        self._grows = grows
-        self._status = status
-        self._steps = 0
-        self._what = "at work"
-        self._began = time.monotonic()
+    ``grows`` is the folder whose size tells it.
+    """
+
+    def __init__(self, name: str, grows: Path | None) -> None:
+        self._name, self._grows = name, grows
+        self._steps, self._what, self._began_s = 0, "at work", time.monotonic()
+        self._console = Console(stderr=True, highlight=False)
+        self._live = self._console.status(name) if self._console.is_terminal else None
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._report, daemon=True)
+
+    def __enter__(self) -> Task:
+        say(f"{self._name}: fetching")
+        if self._live is not None:
+            self._live.start()
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._done.set()
+        self._thread.join()
+        if self._live is not None:
+            self._live.stop()
+        if error is None:
+            say(f"{self._name}: done, {self._figures()}")
 
     def run(
         self, command: Sequence[str], step: re.Pattern[str], env: Mapping[str, str] | None = None
@@ -218,49 +217,30 @@ class Task:
         Raises ServiceError with the command and its last lines when it fails.
         """
         last: deque[str] = deque(maxlen=15)
-        child = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            env=None if env is None else dict(env),
-        )
-        with child:
+        given = None if env is None else dict(env)
+        with subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            text=True, errors="replace", env=given,
+        ) as child:  # fmt: skip
             for line in child.stdout or ():
                 last.append(line.rstrip())
-                found = step.match(line)
-                if found:
+                if found := step.match(line):
                     self._steps += 1
                     self._what = found[1]
         if child.returncode != 0:
             lines = "\n".join(f"  | {line}" for line in last)
             raise ServiceError(f"{self._name} failed ({child.returncode}): {shlex.join(command)}\n{lines}")
 
-    @contextlib.contextmanager
-    def heartbeat(self) -> Iterator[None]:
-        """Tell how far it is every few seconds while the block runs, whether or not a step is done."""
-        done = threading.Event()
-        thread = threading.Thread(target=self._beat, args=(done,), daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            done.set()
-            thread.join()
-
-    def _beat(self, done: threading.Event) -> None:
-        while not done.wait(1.0 if self._status is not None else EVERY_S):
-            text = f"{self._name}: {self._what}, {self.figures()}"
-            if self._status is not None:
-                self._status.update(text)
+    def _report(self) -> None:
+        while not self._done.wait(1.0 if self._live is not None else EVERY_S):
+            text = f"{self._name}: {self._what}, {self._figures()}"
+            if self._live is not None:
+                self._live.update(text)
             else:
-                self._progress.say(text)
+                say(text)
 
-    def figures(self) -> str:
-        """How far it is."""
-        took = f"{time.monotonic() - self._began:.0f} s"
+    def _figures(self) -> str:
+        took = f"{time.monotonic() - self._began_s:.0f} s"
         size = "" if self._grows is None else f", {_size_bytes(self._grows) / MIB:.0f} MiB"
         return f"{self._steps} steps, {took}{size}"
 

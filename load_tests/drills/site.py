@@ -19,7 +19,7 @@ from infra.contract.errors import ServiceError
 from infra.settings.settings import Endpoints, Settings, load
 from infra.stack import probes, processes
 from infra.stack.cache import remove_tree
-from infra.stack.fetch import Progress, fetch_all
+from infra.stack.fetch import fetch_all
 from infra.stack.processes import guarded
 from infra.stack.stack import SERVICES, Stack
 from infra.stack.supervisor import odograph
@@ -217,7 +217,7 @@ def opened(
         for section, values in part.items():
             sections[section] = sections.get(section, {}) | values
     settings = load(**sections)
-    fetch_all(settings.paths.cache, Progress(), SERVICES)
+    fetch_all(settings.paths.cache, SERVICES)
     home.mkdir(parents=True)
     for folder in (home.parent, home.parent.parent):
         folder.chmod(0o711)  # the services' users must reach their folders

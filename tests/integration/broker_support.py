@@ -19,7 +19,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 from infra.contract import frame
 from infra.settings.settings import load
 from infra.stack import cache
-from infra.stack.fetch import Progress, fetch_all
+from infra.stack.fetch import fetch_all
 from infra.stack.mosquitto import mosquitto
 from infra.stack.processes import guarded
 from infra.stack.service import Runner, Service, free_port
@@ -67,7 +67,7 @@ def a_broker() -> Iterator[Broker]:
     """A Mosquitto that runs while the block does."""
     home = Path(tempfile.mkdtemp(prefix="odograph-sim-"))
     folder = load(paths={"home": str(home)}).paths.cache
-    fetch_all(folder, Progress(), ("mosquitto",))
+    fetch_all(folder, ("mosquitto",))
     with guarded(home, remove=True):
         port = free_port()
         places = (home / "data" / "mosquitto", home / "config")

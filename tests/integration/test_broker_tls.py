@@ -22,7 +22,7 @@ from infra.contract.downlink import signer
 from infra.contract.errors import ServiceError
 from infra.settings.settings import Endpoints, Settings, load
 from infra.stack import cache, probes
-from infra.stack.fetch import Progress, fetch_all
+from infra.stack.fetch import fetch_all
 from infra.stack.mosquitto import broker_figures
 from infra.stack.processes import guarded
 from infra.stack.stack import ensure_keys
@@ -43,7 +43,7 @@ def broker() -> Iterator[MqttBroker]:
     home = Path(tempfile.mkdtemp(prefix="odograph-tls-"))
     home.chmod(0o711)  # the broker's user must reach its folders
     folder = load(paths={"home": str(home)}).paths.cache
-    fetch_all(folder, Progress(), ("mosquitto",))
+    fetch_all(folder, ("mosquitto",))
     with guarded(home, remove=True), secure_broker(cache.rootfs(folder), home / "b", PASSWORD) as made:
         yield made
 
