@@ -64,7 +64,7 @@ def run(settings: Settings, endpoints: Endpoints) -> int:
     threads = [LaneThread(lane, stop, settings.bridge.drain_s) for lane in ours]
     with (
         KafkaProbe(endpoints.kafka_bootstrap, wanted) as probe,
-        BrokerWatch(endpoints.mqtt, patient=True) as broker,
+        BrokerWatch(endpoints.mqtt, reconnect=True) as broker,
         _stopping_on_signals(stop),
     ):
         registry = CollectorRegistry()

@@ -9,7 +9,7 @@ FORM: Final = "postgresql://user[:password]@host[:port]/database[?parameters of 
 
 
 def checked(url: str) -> str:
-    """The URL, if libpq takes it and it names user and database; ValueError tells nothing of the password."""
+    """The URL, if libpq takes it and it names user and database; a ValueError never holds the password."""
     from psycopg import ProgrammingError  # noqa: PLC0415  most commands never need it
     from psycopg.conninfo import conninfo_to_dict  # noqa: PLC0415
 

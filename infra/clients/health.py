@@ -51,7 +51,7 @@ def _reason(check: Check) -> str | None:
 class HealthServer:
     """Serves the health page from a thread of its own while the ``with`` block runs.
 
-    ``port`` 0 takes any free one; the attribute ``port`` holds the one in use. ``remarks`` are told by
+    ``port`` 0 takes any free one; the attribute ``port`` holds the one in use. ``remarks`` are shown by
     /readyz too, and change nothing in its status. Raises ServiceError where the port is taken.
     """
 
@@ -101,8 +101,8 @@ class HealthServer:
             return 200, "text/plain; charset=utf-8", b"ok\n"
         if path == "/readyz":
             status, reasons = readiness(self._checks)
-            told = readiness(self._remarks)[1] | reasons
-            return status, "application/json", json.dumps(told).encode() + b"\n"
+            shown = readiness(self._remarks)[1] | reasons
+            return status, "application/json", json.dumps(shown).encode() + b"\n"
         if path == "/metrics":
             return 200, CONTENT_TYPE_LATEST, generate_latest(self._registry)
         return 404, "text/plain; charset=utf-8", b"only /livez, /readyz and /metrics live here\n"

@@ -87,7 +87,7 @@ def opened(broker: MqttBroker, timeout_s: float) -> socket.socket:
 
 
 def of_url(url: str) -> MqttBroker:
-    """The broker at ``mqtt[s]://[user:password@]host[:port]``; ValueError tells nothing of the password."""
+    """The broker at ``mqtt[s]://[user:password@]host[:port]``; a ValueError never holds the password."""
     parts = urlsplit(url)
     try:
         port = parts.port

@@ -30,10 +30,10 @@ REPAIR_S = 120.0
 TICK_S = 1.0
 
 
-def run(settings: Settings, demo_fleet: Fleet, say: Say, tell: Say) -> Ledger:
+def run(settings: Settings, demo_fleet: Fleet, say: Say, announce: Say) -> Ledger:
     """Start all, drive until the fleet is through or Ctrl-C, let it settle; the ledger of the run.
 
-    ``say`` gets what happens, ``tell`` the address of the dashboard and the result.
+    ``say`` gets what happens, ``announce`` the address of the dashboard and the result.
     """
     begun_s = time.monotonic()
     home = settings.paths.home.resolve()
@@ -44,7 +44,7 @@ def run(settings: Settings, demo_fleet: Fleet, say: Say, tell: Say) -> Ledger:
     ):
         say(f"map: {demo_fleet.store_roads(endpoints)} road edges")
         before = settled_ledger(home, endpoints, ends, SETTLE_S)
-        tell(f"dashboard: http://{HOST}:{endpoints.http_ports['dashboard']}")
+        announce(f"dashboard: http://{HOST}:{endpoints.http_ports['dashboard']}")
         pulse = Pulse(demo_fleet.run_file(home), endpoints, ends)
         _drive(home, demo_fleet, pulse, stop, say)
         if pulse.first_map_s is not None:

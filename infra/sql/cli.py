@@ -32,6 +32,6 @@ def list_(run_id: Annotated[str | None, typer.Argument(help="one run [all]")] = 
     from infra.settings import settings
     from infra.sql import truth
 
-    for row in truth.told(settings.endpoints(settings.load()).db_dashboard_url, run_id):
+    for row in truth.counts(settings.endpoints(settings.load()).db_dashboard_url, run_id):
         span = f"{row.first:%Y-%m-%d %H:%M:%S} .. {row.last:%H:%M:%S}Z"
         typer.echo(f"{row.run_id:28} {row.kind:8} {row.what:20} {row.count:8d}  {span}")

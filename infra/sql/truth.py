@@ -38,7 +38,7 @@ FROM serving.truth WHERE %s::text IS NULL OR run_id = %s GROUP BY 1, 2, 3 ORDER 
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Counted:
     """How much of one thing a run says happened."""
 
     run_id: str
@@ -73,10 +73,10 @@ def load(url: str, run_id: str, path: Path) -> int:
         return cursor.rowcount
 
 
-def told(url: str, run_id: str | None) -> list[Told]:
+def counts(url: str, run_id: str | None) -> list[Counted]:
     """What the table says happened, counted; of one run or of all. Raises ServiceError."""
     with connected(url) as connection:
-        return [Told(*row) for row in connection.execute(_COUNTS, (run_id, run_id)).fetchall()]
+        return [Counted(*row) for row in connection.execute(_COUNTS, (run_id, run_id)).fetchall()]
 
 
 def _rows(path: Path) -> Iterator[tuple[object, ...]]:

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC
+from functools import partial
 
 from infra.contract.errors import OdographError
 from infra.settings.settings import Endpoints, endpoints
@@ -16,12 +17,17 @@ from infra.sql.migrate import pending
 from infra.stack import cache, fetch, probes
 from infra.stack.kafka import missing_topics
 from infra.stack.mosquitto import broker_figures
+from infra.stack.rootfs import PRIVATE_MOUNTS
 from infra.stack.stack import Stack
 from infra.stack.status import Part, parts
 
 DISK_FREE_GB = 2.0
 RECENT_H = 24
 PYTHON_MIN = (3, 11)
+
+
+Answer = tuple[bool, str, str]
+"""Whether it is fine, the detail, the next step where it is not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +83,7 @@ def _namespaces() -> Finding:
     """Whether a private mount namespace can be had: the embedded services need one."""
     if os.geteuid() != 0:
         return Finding("mount namespace", False, "not root", "run as root" + fetch.WITHOUT_ROOT)
-    tried = subprocess.run(
-        ["unshare", "--mount", "--propagation", "private", "true"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    tried = subprocess.run([*PRIVATE_MOUNTS, "true"], capture_output=True, text=True, check=False)
     detail = tried.stderr.strip() or "can be had"
     step = "allow this container to mount (CAP_SYS_ADMIN)" + fetch.WITHOUT_ROOT
     return Finding("mount namespace", tried.returncode == 0, detail, step)
@@ -102,73 +103,58 @@ def _addresses(stack: Stack) -> Iterable[Finding]:
         found = endpoints(stack.settings)
     except OdographError as error:
         return [Finding("addresses", False, str(error), "odograph up")]
-    prefix = stack.settings.kafka.prefix
-    return [
-        _tried("MQTT round trip", lambda: probes.mqtt_echo(found.mqtt)),
-        _tried("Kafka round trip", lambda: probes.kafka_cluster(found.kafka_bootstrap)),
-        _tried("database as owner", lambda: probes.database(found.db_owner_url)),
-        _tried("database as ingest", lambda: probes.database(found.db_ingest_url)),
-        _tried("database as dashboard", lambda: probes.database(found.db_dashboard_url)),
-        _tried("database as dispatch", lambda: probes.database(found.db_dispatch_url)),
-        _queue(found),
-        _sessions(found),
-        _tasks(found),
-        _none_of("topics", lambda: missing_topics(found.kafka_bootstrap, prefix)),
-        _none_of("migrations", lambda: pending(found.db_owner_url)),
-    ]
+    roles = {"owner": found.db_owner_url, "ingest": found.db_ingest_url}
+    roles |= {"dashboard": found.db_dashboard_url, "dispatch": found.db_dispatch_url}
+    topics = partial(missing_topics, found.kafka_bootstrap, stack.settings.kafka.prefix)
+    checks: dict[str, Callable[[], Answer]] = {
+        "MQTT round trip": lambda: (True, probes.mqtt_echo(found.mqtt), ""),
+        "Kafka round trip": lambda: (True, probes.kafka_cluster(found.kafka_bootstrap), ""),
+        **{f"database as {role}": partial(_database, url) for role, url in roles.items()},
+        "broker's queue": lambda: _queue(found),
+        "bridge's session": lambda: _sessions(found),
+        "periodic tasks": lambda: _tasks(found),
+        "topics": lambda: _none_of(topics()),
+        "migrations": lambda: _none_of(pending(found.db_owner_url)),
+    }
+    return [_asked(name, check) for name, check in checks.items()]
 
 
-def _queue(addresses: Endpoints) -> Finding:
-    """Messages that the broker acknowledged to a vehicle and then dropped are lost."""
-    name = "broker's queue"
+def _asked(name: str, check: Callable[[], Answer]) -> Finding:
     try:
-        figures = broker_figures(addresses.mqtt)
+        return Finding(name, *check())
     except OdographError as error:
         return Finding(name, False, str(error), "odograph status, then the log it names")
+
+
+def _database(url: str) -> Answer:
+    return True, probes.database(url), ""
+
+
+def _queue(addresses: Endpoints) -> Answer:
+    """Messages that the broker acknowledged to a vehicle and then dropped are lost."""
+    figures = broker_figures(addresses.mqtt)
     detail = f"{figures.queued:,} messages wait, {figures.dropped:,} dropped since its start"
     step = "see that the bridge runs and keeps up; count the loss: odograph audit"
-    return Finding(name, figures.dropped == 0, detail, step)
+    return figures.dropped == 0, detail, step
 
 
-def _sessions(addresses: Endpoints) -> Finding:
+def _sessions(addresses: Endpoints) -> Answer:
     """What the broker held for a bridge may be gone with the session."""
-    name = "bridge's session"
-    try:
-        losses = probes.session_losses(addresses.db_ingest_url, RECENT_H)
-    except OdographError as error:
-        return Finding(name, False, str(error), "odograph status, then the log it names")
+    losses = probes.session_losses(addresses.db_ingest_url, RECENT_H)
     if not losses:
-        return Finding(name, True, f"never lost in the last {RECENT_H} h")
+        return True, f"never lost in the last {RECENT_H} h", ""
     at, what = losses[-1]
     last = f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC: {what}"
-    detail = f"lost {len(losses)} times in {RECENT_H} h, last at {last}"
     step = "what went with it: odograph audit; who may use the bridge's client id: a login and an access list"
-    return Finding(name, False, detail, step)
+    return False, f"lost {len(losses)} times in {RECENT_H} h, last at {last}", step
 
 
-def _tasks(addresses: Endpoints) -> Finding:
+def _tasks(addresses: Endpoints) -> Answer:
     """Periodic tasks whose last run failed: each by name, error and since when."""
-    name = "periodic tasks"
-    try:
-        failing = probes.failing_tasks(addresses.db_ingest_url)
-    except OdographError as error:
-        return Finding(name, False, str(error), "odograph status, then the log it names")
+    failing = probes.failing_tasks(addresses.db_ingest_url)
     step = "see to what the error names (logs: jobs, maintenance); each task is tried again by itself"
-    return Finding(name, not failing, "\n".join(failing) or "none fails", step)
+    return not failing, "\n".join(failing) or "none fails", step
 
 
-def _tried(name: str, probe: Callable[[], str]) -> Finding:
-    try:
-        return Finding(name, True, probe())
-    except OdographError as error:
-        return Finding(name, False, str(error), "odograph status, then the log it names")
-
-
-def _none_of(name: str, missing: Callable[[], list[str]]) -> Finding:
-    try:
-        lacking = missing()
-    except OdographError as error:
-        return Finding(name, False, str(error), "odograph status, then the log it names")
-    return Finding(
-        name, not lacking, f"missing: {', '.join(lacking)}" if lacking else "all there", "odograph up"
-    )
+def _none_of(lacking: list[str]) -> Answer:
+    return not lacking, f"missing: {', '.join(lacking)}" if lacking else "all there", "odograph up"

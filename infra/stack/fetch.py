@@ -7,7 +7,6 @@ the addresses are the defaults of the tools (PySpark's resolver, debootstrap, ap
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import os
 import re
@@ -181,7 +180,7 @@ def say(text: str) -> None:
 class Task:
     """A piece of work under way; shows how far it is: a live line on a terminal, else a line now and then.
 
-    ``grows`` is the folder whose size tells it.
+    ``grows`` is the folder whose size shows it.
     """
 
     def __init__(self, name: str, grows: Path | None) -> None:
@@ -241,16 +240,5 @@ class Task:
 
     def _figures(self) -> str:
         took = f"{time.monotonic() - self._began_s:.0f} s"
-        size = "" if self._grows is None else f", {_size_bytes(self._grows) / MIB:.0f} MiB"
+        size = "" if self._grows is None else f", {cache.folder_bytes(self._grows) / MIB:.0f} MiB"
         return f"{self._steps} steps, {took}{size}"
-
-
-def _size_bytes(folder: Path) -> int:
-    """Bytes on disk below ``folder``, mounts inside it apart; what vanishes meanwhile does not count."""
-    total = 0
-    for root, folders, names in os.walk(folder):
-        folders[:] = [name for name in folders if not os.path.ismount(f"{root}/{name}")]
-        for name in names:
-            with contextlib.suppress(FileNotFoundError):
-                total += os.lstat(f"{root}/{name}").st_blocks * 512
-    return total

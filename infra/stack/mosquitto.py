@@ -151,11 +151,11 @@ class BrokerFigures:
 class BrokerWatch:
     """Keeps the newest figures while its ``with`` block runs; raises ServiceError where no broker answers.
 
-    A ``patient`` one goes on trying to connect instead, in the background.
+    With ``reconnect`` it goes on trying to connect instead, in the background.
     """
 
-    def __init__(self, broker: MqttBroker, timeout_s: float = TIMEOUT_S, *, patient: bool = False) -> None:
-        self._patient = patient
+    def __init__(self, broker: MqttBroker, timeout_s: float = TIMEOUT_S, *, reconnect: bool = False) -> None:
+        self._reconnect = reconnect
         self._broker, self._timeout_s = broker, timeout_s
         self._values: dict[str, int] = {}
         self._complete = threading.Event()
@@ -166,7 +166,7 @@ class BrokerWatch:
 
     def __enter__(self) -> BrokerWatch:
         try:
-            connect = self._client.connect_async if self._patient else self._client.connect
+            connect = self._client.connect_async if self._reconnect else self._client.connect
             connect(self._broker.host, self._broker.port, keepalive=10)
         except OSError as error:
             raise ServiceError(f"MQTT: {self._broker.trouble(error)}") from error

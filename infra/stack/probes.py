@@ -106,10 +106,10 @@ TIMEOUT_S = 3.0
 
 def readyz(port: int) -> str | None:
     """None when the process on ``port`` is ready, else why not."""
-    return told(port)[0]
+    return readiness(port)[0]
 
 
-def told(port: int) -> tuple[str | None, str | None]:
+def readiness(port: int) -> tuple[str | None, str | None]:
     """Why the process on ``port`` is not ready, None when it is; and what it remarks when it is."""
     url = f"http://{HOST}:{port}/readyz"
     try:

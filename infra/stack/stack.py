@@ -34,7 +34,7 @@ Say = Callable[[str], None]
 
 
 class Stack:
-    """The services of one home. ``preferred`` are the ports tried first at the first start; ``say`` is told
+    """The services of one home. ``preferred`` are the ports tried first at the first start; ``say`` gets
     each step; ``only`` names the services that a measurement or a test of few parts makes do with."""
 
     def __init__(

@@ -16,8 +16,9 @@ from infra.contract.errors import OdographError, ServiceError
 from infra.contract.topics import kafka_topic
 from infra.settings.settings import Endpoints, Settings, endpoints
 from infra.stack import processes, query_offsets
+from infra.stack.cache import folder_bytes
 from infra.stack.mosquitto import BrokerFigures, broker_figures
-from infra.stack.probes import told
+from infra.stack.probes import readiness
 from infra.stack.service import HOST, Service
 from infra.stack.stack import SERVICES, Stack
 from infra.stack.supervisor import SUPERVISOR, programs, read_state
@@ -89,7 +90,7 @@ def _process(stack: Stack, name: str, port: int, kept: dict[str, int | None]) ->
         return replace(part, state="failing", trouble=trouble)
     if running is None:
         return replace(part, state="stopped", trouble="does not run; start it: odograph up")
-    reason, remark = told(port)
+    reason, remark = readiness(port)
     if reason is None:
         return _measured(replace(part, remark=remark), running, None)
     return _measured(replace(part, state="not ready"), running, f"{reason}; its log: {log}")
@@ -216,8 +217,6 @@ def event_times(url: str) -> EventTimes:
 
 FOLDERS: Final = ("archive", "days", "checkpoints", "data/kafka", "data/postgres", "logs")
 """Below the home, each with everything in it."""
-BLOCK_BYTES: Final = 512
-"""Kafka's index files are long and nearly empty: blocks tell, not lengths."""
 _TABLES: Final = """
 SELECT schema || '.' || name, bytes, about_rows, since, kept_days, dropped_before FROM serving.table_size
 ORDER BY bytes DESC, 1
@@ -257,7 +256,7 @@ def sizes(settings: Settings) -> Sizes:
         tables = [replace(t, kept_days=elsewhere.get(t.name, t.kept_days)) for t in found]
     except OdographError:
         tables = None  # the rows of the services say what is wrong with it
-    return Sizes(tables, {name: folder_bytes(home / name) for name in FOLDERS if (home / name).is_dir()})
+    return Sizes(tables, folder_sizes(home))
 
 
 def table_sizes(url: str) -> list[TableSize]:
@@ -266,13 +265,6 @@ def table_sizes(url: str) -> list[TableSize]:
         return [TableSize(*row) for row in connection.execute(_TABLES)]
 
 
-def folder_bytes(folder: Path) -> int:
-    """What all files below a folder take on the disk; what goes meanwhile is not counted."""
-    total = 0
-    for parent, _, names in os.walk(folder):
-        for name in names:
-            try:
-                total += Path(parent, name).lstat().st_blocks * BLOCK_BYTES
-            except FileNotFoundError:
-                continue  # a checkpoint's file of a moment ago
-    return total
+def folder_sizes(home: Path) -> dict[str, int]:
+    """Bytes on the disk of each of FOLDERS that is there."""
+    return {name: folder_bytes(home / name) for name in FOLDERS if (home / name).is_dir()}

@@ -71,7 +71,7 @@ class _Kept:
 class Supervisor:
     """Keeps ``programs`` running while its ``with`` block runs.
 
-    Logs go to ``<home>/logs/<name>.log``, pids to ``<home>/run/<name>.pid``. ``say`` is told each start and
+    Logs go to ``<home>/logs/<name>.log``, pids to ``<home>/run/<name>.pid``. ``say`` gets each start and
     exit.
     """
 

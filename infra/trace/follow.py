@@ -20,7 +20,7 @@ from stream_jobs.archive.manifest import HOUR_MS, archive_of
 from stream_jobs.archive.reader import hours, of_hours
 
 TAIL_MS = 600_000
-"""How far back the log is read where no archive tells up to where it was searched."""
+"""How far back the log is read where no archive was searched before."""
 MOST_RECORDS = 1_000_000
 """A stretch of the log is read to its end or to so many records: 5 to 20 s."""
 SAY_EVERY_HOURS = 6

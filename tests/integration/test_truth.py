@@ -46,10 +46,10 @@ def test_truth_is_in_the_table_once_with_its_last_word(lane: Lane) -> None:
         ("fault", "slow_leak", VIN, 120, 0.7, {"wheel": "fl"}),
         ("trip", "commute", VIN, 900, None, {"distance_m": 5120.5}),
     ]
-    assert [(t.kind, t.what, t.count) for t in truth.told(url, "run-1")] == [
+    assert [(t.kind, t.what, t.count) for t in truth.counts(url, "run-1")] == [
         ("fault", "slow_leak", 1), ("trip", "commute", 1),
     ]  # fmt: skip
-    assert truth.told(url, "another") == []
+    assert truth.counts(url, "another") == []
 
 
 def test_a_line_that_is_no_truth_is_named_and_nothing_is_stored(lane: Lane) -> None:

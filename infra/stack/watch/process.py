@@ -44,7 +44,7 @@ def run(settings: Settings) -> None:
     """Watch until SIGTERM or SIGINT."""
     found = endpoints(settings)
     with stopped_by_signals() as stop, ExitStack() as parts:
-        broker = BrokerWatch(found.mqtt, patient=True)
+        broker = BrokerWatch(found.mqtt, reconnect=True)
         ends = parts.enter_context(LogEnds(found.kafka_bootstrap, settings.kafka.prefix))
         watch = Watch(settings, found, parts.enter_context(broker), ends)
         checks = {"database": watch.problem}
@@ -133,8 +133,8 @@ class Watch:
             ends = {topic: self._ends.ends(topic) for topic in ("telemetry", *EVENT_TOPICS)}
         except ServiceError as error:
             return {}, self._own("kafka", str(error), Figures(), {"kafka": kernel})
-        told = Figures(passed=sum(sum(found.values()) for found in ends.values()))
-        return ends, self._own("kafka", None, told, {"kafka": kernel})
+        found_kafka = Figures(passed=sum(sum(found.values()) for found in ends.values()))
+        return ends, self._own("kafka", None, found_kafka, {"kafka": kernel})
 
     def _places(self, ends: Mapping[str, Ends], read_to: Mapping[str, Ends]) -> list[Place]:
         """How far each reader is in each partition: streaming queries by their checkpoints."""
@@ -166,11 +166,7 @@ class Watch:
         self._slow_due_s = time.monotonic() + self._settings.watch.slow_interval_s
         pids = reading.pids(self._parts.runner, self._parts.names())
         self._memory = {name: status.memory_mb(pid) for name, pid in pids.items()}
-        found = {
-            name: status.folder_bytes(self._home / name)
-            for name in status.FOLDERS
-            if (self._home / name).is_dir()
-        }
+        found = status.folder_sizes(self._home)
         put_storage(connection, found, dict.fromkeys(found, shutil.disk_usage(self._home).free))
 
 

@@ -25,7 +25,7 @@ from infra.stack.watch import samples
 from infra.stack.watch.samples import Figures, Reading
 
 METRICS_S: Final = 3.0
-"""A part that does not tell its metrics for so long tells none, s."""
+"""A part that does not answer within this has no metrics, s."""
 TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
 
 
@@ -97,9 +97,9 @@ def metrics(port: int) -> str:
 
 def broker(watch: BrokerWatch, address: str, settings: Settings, kernel: Kernel) -> Reading:
     """The MQTT broker by what it says of itself."""
-    told = watch.newest()
-    trouble = None if told is not None else f"{address} says nothing of itself"
-    seen: Figures = samples.NOTHING if told is None else samples.broker(told, settings)
+    counts = watch.newest()
+    trouble = None if counts is not None else f"{address} says nothing of itself"
+    seen: Figures = samples.NOTHING if counts is None else samples.broker(counts, settings)
     return Reading("mosquitto", time.monotonic(), trouble, seen, kernel.cpu_s, kernel.memory_mb)
 
 

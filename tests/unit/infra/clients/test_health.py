@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry, Counter
 
 from infra.clients.health import Check, HealthServer
 from infra.contract.errors import ServiceError
-from infra.stack.probes import told
+from infra.stack.probes import readiness as readiness_of
 from load_tests.drills.poison.gates import status
 
 
@@ -78,11 +78,11 @@ def test_a_taken_port_is_named_in_the_error() -> None:
 def test_status_hears_why_a_process_is_not_ready_and_what_a_ready_one_remarks() -> None:
     remarks: dict[str, Check] = {"degraded": lambda: "user_sql.x: division by zero"}
     with HealthServer(0, {}, CollectorRegistry(), remarks) as server:
-        assert told(server.port) == (None, "degraded: user_sql.x: division by zero")
+        assert readiness_of(server.port) == (None, "degraded: user_sql.x: division by zero")
     with serve({"kafka": lambda: "away"}) as server:
-        assert told(server.port) == ("kafka: away", None)
+        assert readiness_of(server.port) == ("kafka: away", None)
     with serve() as server:
-        assert told(server.port) == (None, None)
+        assert readiness_of(server.port) == (None, None)
 
 
 @pytest.mark.parametrize("headers", [[], ["Host: evil:1"], ["Host: 127.0.0.1", "Origin: http://evil"]])
