@@ -71,10 +71,10 @@ class HourlyLedger:
             return 0
         end_ms = closed_ms - self._lateness_ms
         hours = self._database.run(lambda c: due(c, self._looked_ms, end_ms, self._hours))
-        told = edge.devices(self._sources.home)
+        devices = edge.devices(self._sources.home)
         for hour in hours:
             scope = Scope(hour, hour + HOUR_MS).closed(closed_ms, self._lateness_ms, self._sources.window_ms)
-            account = collect(self._sources, scope, told)
+            account = collect(self._sources, scope, devices)
             self._database.run(partial(put, hour_ms=hour, account=account))
         self._looked_ms = closed_ms
         return len(hours)

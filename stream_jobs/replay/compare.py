@@ -19,7 +19,7 @@ from stream_jobs.replay.databases import Connection, Table, names, within
 from stream_jobs.replay.runs import Run
 
 SLICES_READ: Final = 200
-"""Slices whose rows are read to tell how many rows differ, and in which columns."""
+"""Slices whose rows are read to count how many rows differ, and in which columns."""
 COLUMNS_SHOWN: Final = 6
 Place = tuple[str, datetime]
 """Value of a table's slice key, and the hour."""
@@ -69,7 +69,7 @@ class Verdict:
     by_column: Mapping[str, int] = field(default_factory=dict)
     first: Difference | None = None
     named: tuple[str, ...] = ()
-    """Records left out: of the table of dead letters, which is told and not compared."""
+    """Records left out: of the table of dead letters, which is listed and not compared."""
 
     @property
     def equal(self) -> bool:

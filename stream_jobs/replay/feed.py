@@ -72,14 +72,14 @@ def _fits(parts: Sequence[Slice], outstanding: Bounds) -> bool:
 @dataclass(frozen=True, slots=True)
 class Feed:
     """``read`` and ``write`` a slice, skipping what is there; ``taken``: what the jobs have; ``watch``: fails
-    where they do; ``tell`` gets what was taken and the slice that is due.
+    where they do; ``show`` gets what was taken and the slice that is due.
     """
 
     read: Callable[[Slice], pa.Table]
     write: Callable[[pa.Table, Ends], None]
     taken: Callable[[], Ends | None]
     watch: Callable[[], None]
-    tell: Callable[[int, Slice], None]
+    show: Callable[[int, Slice], None]
     stop: threading.Event
 
     def run(self, plan: Sequence[Slice], there: Ends, speed: float | None) -> None:
@@ -105,14 +105,14 @@ class Feed:
     def _wait(self, until: Ends, part: Slice) -> None:
         while True:
             now = self.taken()
-            self.tell(0 if now is None else sum(now), part)
+            self.show(0 if now is None else sum(now), part)
             if now is not None and all(have >= want for have, want in zip(now, until, strict=True)):
                 return
             self._look(POLL_S)
 
     def _pause(self, until_s: float, part: Slice) -> None:
         while time.monotonic() < until_s:
-            self.tell(sum(self.taken() or ()), part)
+            self.show(sum(self.taken() or ()), part)
             self._look(POLL_S)
 
     def _look(self, for_s: float) -> None:

@@ -53,7 +53,7 @@ class Run:
 
     @property
     def span(self) -> Span:
-        """The span of event time that the run speaks for."""
+        """The span of event time that the run covers."""
         return Span(self.since_ms, self.until_ms)
 
     @property

@@ -57,7 +57,7 @@ class Reach:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """``name`` is what run.json keeps of it; ``event`` is what the run speaks for."""
+    """``name`` is what run.json keeps of it; ``event`` is what the run covers."""
 
     name: str
     event: Span
@@ -173,7 +173,7 @@ def take(
 
     What a killed one left there goes first: the log has grown since, and would be cut into other files.
 
-    The run speaks for the time in which no window can lack a record: the stretch less the limits of the
+    The run covers the time in which no window can lack a record: the stretch less the limits of the
     verdict, in whole multiples of ``grid_ms``; and for the vehicles given, where partitions are left out
     ((): all). Raises ConfigError where the stretch is too short for that.
     """

@@ -1,1 +1,1 @@
-"""The batch layer on request and by night: windows, journeys and alerts made anew from the archive."""
+"""The batch layer on request and by night: windows, journeys and alerts made again from the archive."""
