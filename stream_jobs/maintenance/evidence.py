@@ -70,7 +70,14 @@ def copy_evidence(database: Database, settings: Settings, closed_ms: int | None)
     due: list[Due] = database.run(lambda c: fetch(c, _DUE, {"until_ms": until_ms, "limit": ALERTS_AT_ONCE}))
     if due:
         rows = chosen(due, _frames(due, settings))
-        database.run(lambda c: _write(c, due, rows, settings.jobs.evidence_days))
+        counts = [{"alert_no": d[0], "frames": sum(r["alert_no"] == d[0] for r in rows)} for d in due]
+
+        def write(connection: Connection) -> None:
+            execute(connection, _STORE, {"rows": orjson.dumps(rows).decode()})
+            execute(connection, _DONE, {"rows": orjson.dumps(counts).decode()})
+            execute(connection, _FORGET, {"days": settings.jobs.evidence_days})
+
+        database.run(write)
     return len(due)
 
 
@@ -87,13 +94,6 @@ def _frames(due: Sequence[Due], settings: Settings) -> list[Row]:
         found = connection.execute(_FRAMES, [files, vehicles, last, first])
         names = [column[0] for column in found.description]
         return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
-
-
-def _write(connection: Connection, due: Sequence[Due], rows: Sequence[Row], kept_days: int) -> None:
-    counts = [{"alert_no": d[0], "frames": sum(r["alert_no"] == d[0] for r in rows)} for d in due]
-    execute(connection, _STORE, {"rows": orjson.dumps(rows).decode()})
-    execute(connection, _DONE, {"rows": orjson.dumps(counts).decode()})
-    execute(connection, _FORGET, {"days": kept_days})
 
 
 def chosen(due: Sequence[Due], frames: Sequence[Row]) -> list[Row]:

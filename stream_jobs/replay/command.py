@@ -67,8 +67,18 @@ def replay(wanted: Wanted, say: Say, *, as_json: bool) -> bool:
             return _into_live(wanted, settings, live, stop, say)
         run = _run_of(wanted, settings, live, say)
         with runs.held(settings.paths.home, run.run_id):
-            result = shadow.run_shadow(settings, live, run, stop, say)
-    return _outcome(wanted, settings, live, result, say, as_json)
+            run, dropped, left_out = shadow.run_shadow(settings, live, run, stop, say)
+    rate = run.records / run.feed_s if run.feed_s else 0.0
+    took = f"{run.feed_s:.0f} s ({rate:.0f}/s), {run.total_s:.0f} s in all"
+    say(f"run {run.run_id}: {run.records} records in {took}")
+    if dropped:
+        raise ServiceError(
+            f"run {run.run_id}: Spark dropped {dropped} rows behind its watermark: its windows "
+            "lack them and it must not be promoted; drop it and report this"
+        )
+    for line in left_out[: shadow.NAMED]:
+        say(f"run {run.run_id}: dead-lettered: {line}")
+    return _verified(settings, live, run, say, as_json) if wanted.verify else True
 
 
 @contextmanager
@@ -194,22 +204,7 @@ def _into_live(wanted: Wanted, settings: Settings, live: Endpoints, stop: thread
         shutil.rmtree(folder_of(settings.paths.home, run.run_id), ignore_errors=True)
 
 
-def _outcome(
-    wanted: Wanted, settings: Settings, live: Endpoints, result: shadow.Result, say: Say, as_json: bool
-) -> bool:
-    run = result.run
-    rate = run.records / run.feed_s if run.feed_s else 0.0
-    took = f"{run.feed_s:.0f} s ({rate:.0f}/s), {run.total_s:.0f} s in all"
-    say(f"run {run.run_id}: {run.records} records in {took}")
-    if result.dropped_late:
-        raise ServiceError(
-            f"run {run.run_id}: Spark dropped {result.dropped_late} rows behind its watermark: its windows "
-            "lack them and it must not be promoted; drop it and report this"
-        )
-    for line in result.left_out[: shadow.NAMED]:
-        say(f"run {run.run_id}: dead-lettered: {line}")
-    if not wanted.verify:
-        return True
+def _verified(settings: Settings, live: Endpoints, run: Run, say: Say, as_json: bool) -> bool:
     late = databases.late_open(live.db_owner_url, run.since_ms, run.until_ms)
     if late:
         say(f"live: {late} late frames of this span wait for their repair; the run has them already")

@@ -126,7 +126,7 @@ def _with_rows(
             first = first or difference[0]
             rows += 1
             by_column.update(each.column or "(row missing)" for each in difference)
-    return replace(verdict, rows_differing=rows, by_column=by_column, first=first)
+    return replace(verdict, rows_differing=rows, by_column=dict(by_column), first=first)
 
 
 def _rows(

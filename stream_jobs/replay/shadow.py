@@ -7,9 +7,9 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
@@ -48,8 +48,15 @@ QUERIES: Final = {
     "instant": ("instant",),
     "events": (),
 }
-STATEFUL: Final = ("telemetry",)
-"""Queries whose watermark must not be outrun."""
+PACE: Final = {
+    "JOBS_MAX_OFFSETS": str(OUTSTANDING.records),
+    "JOBS_TRIGGER_S": "0.2",
+    "JOBS_ARCHIVE_TRIGGER_S": "1",
+    "JOBS_REPAIR_INTERVAL_S": "5",
+    "JOBS_ROLLUP_INTERVAL_S": "5",
+    "JOBS_INSTANT_TRIGGER_S": "5",
+}
+"""Variables of its jobs that follow from how it is fed; they change no result."""
 EVENT_TOPICS: Final = ("alerts", "crash", "status", "dead-letter")
 RESTARTS: Final = 3
 """A program that ended so often will end again."""
@@ -66,34 +73,18 @@ STOPPED: Final = "stopped; the same command again goes on from here"
 Say = Callable[[str], None]
 
 
-@dataclass(frozen=True, slots=True)
 class Shadow:
-    """A run and where it runs; ``overrides``: variables of its programs beside its settings."""
+    """A run and where it runs: its home, the prefix of its topics, its telemetry topic, its database."""
 
-    run: Run
-    settings: Settings
-    live: Endpoints
-    overrides: Mapping[str, str]
-
-    @property
-    def home(self) -> Path:
-        """Its home, as that of any installation."""
-        return folder_of(self.settings.paths.home, self.run.run_id)
-
-    @property
-    def prefix(self) -> str:
-        """Of its topics."""
-        return f"{self.settings.kafka.prefix}run-{self.run.run_id}."
-
-    @property
-    def topic(self) -> str:
-        """Its telemetry topic."""
-        return kafka_topic(self.prefix, TOPIC)
-
-    @property
-    def owner_url(self) -> str:
-        """Its database, as its owner."""
-        return database_url.with_name(self.live.db_owner_url, self.run.database)
+    def __init__(self, run: Run, settings: Settings, live: Endpoints) -> None:
+        self.run = run
+        self.live = live
+        self.home = folder_of(settings.paths.home, run.run_id)
+        self.prefix = f"{settings.kafka.prefix}run-{run.run_id}."
+        self.topic = kafka_topic(self.prefix, TOPIC)
+        self.owner_url = database_url.with_name(live.db_owner_url, run.database)
+        self._settings = settings
+        self._programs = [program for name in run.jobs for program in JOBS[name]]
 
     def prepare(self) -> None:
         """Database, topics, addresses and what jobs look up in files; what is there stays."""
@@ -108,7 +99,7 @@ class Shadow:
 
     def _look_up(self) -> None:
         """The live lookups as they are at the begin of the run, all of them or none."""
-        given, own = self.settings.paths.home.absolute() / "lookups", self.home / "lookups"
+        given, own = self._settings.paths.home.absolute() / "lookups", self.home / "lookups"
         if given.exists() and not own.exists():
             half = self.home / ".lookups.new"
             shutil.rmtree(half, ignore_errors=True)
@@ -118,25 +109,19 @@ class Shadow:
     @contextmanager
     def running(self) -> Iterator[Supervisor]:
         """Its programs while the block runs; ended however this process ends."""
-        with (
-            guarded(self.home),
-            Supervisor(
-                self.home, self._programs(), _quiet, Backoff(good_s=600.0), self._environment()
-            ) as supervisor,
-        ):
-            yield supervisor
-
-    def _programs(self) -> list[Program]:
-        return [program for name in self.run.jobs for program in JOBS[name]]
-
-    def _environment(self) -> dict[str, str]:
         own = {
             "PATHS_HOME": str(self.home),
-            "PATHS_CACHE": str(self.settings.paths.cache.absolute()),
+            "PATHS_CACHE": str(self._settings.paths.cache.absolute()),
             "KAFKA_PREFIX": self.prefix,
+            "JOBS_RECEIPT_SKEW_S": str(self._settings.jobs.receipt_skew_s + skew_s()),
+            **PACE,
+            **self.run.settings,
         }
-        variables = {f"{PREFIX}{name}": value for name, value in (own | dict(self.overrides)).items()}
-        return {**os.environ, **variables, **{f"{PREFIX}{k}": v for k, v in self.run.settings.items()}}
+        environment = {**os.environ, **{f"{PREFIX}{name}": value for name, value in own.items()}}
+        backoff = Backoff(good_s=600.0)
+        supervised = Supervisor(self.home, self._programs, lambda _text: None, backoff, environment)
+        with guarded(self.home), supervised as supervisor:
+            yield supervisor
 
     def watch(self, supervisor: Supervisor) -> None:
         """Start again what ended; raises ServiceError where that does not help.
@@ -160,7 +145,7 @@ class Shadow:
     def wait_ready(self, supervisor: Supervisor, stop: threading.Event) -> None:
         """Wait until every program serves; raises ServiceError."""
         own = json.loads((self.home / ENDPOINTS_FILE).read_text())["http_ports"]
-        waiting = {program.name for program in self._programs()}
+        waiting = {program.name for program in self._programs}
         while waiting:
             self.watch(supervisor)
             waiting = {name for name in waiting if readyz(own[name]) is not None}
@@ -168,11 +153,8 @@ class Shadow:
                 raise ServiceError(STOPPED)
 
     def taken(self) -> Ends | None:
-        """By partition what all queries with state have taken in; None before they have begun."""
-        if "stream" not in self.run.jobs:
-            return None
-        ends = [self._committed(query) for query in STATEFUL]
-        return None if None in ends else tuple(map(min, zip(*(e for e in ends if e), strict=True)))
+        """By partition what the query with a watermark has taken in; None before it has begun."""
+        return self._committed("telemetry")
 
     def _committed(self, query: str) -> Ends | None:
         found = query_offsets.committed(self.home, query)
@@ -213,10 +195,6 @@ def _empty(folder: Path) -> None:
             path.unlink()
 
 
-def _quiet(_text: str) -> None:
-    """Starts and ends of its programs stand in their logs."""
-
-
 def drop(run_id: str) -> None:
     """Remove all of a run; raises ConfigError while serving reads it."""
     settings = load()
@@ -224,17 +202,7 @@ def drop(run_id: str) -> None:
     with runs.held(settings.paths.home, run_id):
         with connected(addresses.db_owner_url) as live:
             promote.forget(live, run)
-        Shadow(run, settings, addresses, {}).drop()
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """What a shadow run came to."""
-
-    run: Run
-    dropped_late: int
-    left_out: list[str]
-    """Records that became dead letters, a line each."""
+        Shadow(run, settings, addresses).drop()
 
 
 def stored(settings: Settings, run: Run) -> Stored:
@@ -245,23 +213,15 @@ def stored(settings: Settings, run: Run) -> Stored:
     return Stored(files, run.received, run.span, late_ms, run.vehicles, partitions_of(TOPIC))
 
 
-def overrides(settings: Settings) -> dict[str, str]:
-    """Variables of a run's jobs that follow from how it is fed; they change no result."""
-    return {
-        "JOBS_RECEIPT_SKEW_S": str(settings.jobs.receipt_skew_s + skew_s()),
-        "JOBS_MAX_OFFSETS": str(OUTSTANDING.records),
-        "JOBS_TRIGGER_S": "0.2",
-        "JOBS_ARCHIVE_TRIGGER_S": "1",
-        "JOBS_REPAIR_INTERVAL_S": "5",
-        "JOBS_ROLLUP_INTERVAL_S": "5",
-        "JOBS_INSTANT_TRIGGER_S": "5",
-    }
+def run_shadow(
+    settings: Settings, live: Endpoints, run: Run, stop: threading.Event, say: Say
+) -> tuple[Run, int, list[str]]:
+    """Run it, or go on with it where an earlier attempt ended; raises ServiceError, ConfigError.
 
-
-def run_shadow(settings: Settings, live: Endpoints, run: Run, stop: threading.Event, say: Say) -> Result:
-    """Run it, or go on with it where an earlier attempt ended; raises ServiceError, ConfigError."""
+    The run, rows that Spark dropped behind its watermark, and records that became dead letters, a line each.
+    """
     begun_s = time.monotonic()
-    shape = Shadow(run, settings, live, overrides(settings))
+    shape = Shadow(run, settings, live)
     records = stored(settings, run)
     plan = records.plan(bounds_of(run.speed))
     run = runs.save(settings.paths.home, replace(run, records=sum(part.records for part in plan)))
@@ -285,7 +245,7 @@ def run_shadow(settings: Settings, live: Endpoints, run: Run, stop: threading.Ev
         left_out, _ = databases.dead_letters(here, there)
     total_s = run.total_s + time.monotonic() - begun_s
     done = replace(run, state="done", feed_s=round(run.feed_s + took_s, 1), total_s=round(total_s, 1))
-    return Result(runs.save(settings.paths.home, done), dropped, left_out)
+    return runs.save(settings.paths.home, done), dropped, left_out
 
 
 def _feed(

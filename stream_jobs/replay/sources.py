@@ -148,8 +148,8 @@ def files_of(home: Path, source: str, run_folder: Path) -> Files:
 def since_time(log: Log, topic: str, at_ms: int) -> dict[int, tuple[int, int]]:
     """First offset and the one after the last of each partition, from a time of receipt on."""
     partitions = partitions_of("telemetry")
-    begins, ends = log.begins(topic, partitions, at_ms), log.ends(topic, partitions)
-    return {p: (begins[p], ends[p]) for p in range(partitions)}
+    bounds = zip(log.begins(topic, partitions, at_ms), log.ends(topic, partitions), strict=True)
+    return dict(enumerate(bounds))
 
 
 def since_offsets(log: Log, topic: str, wanted: Mapping[int, int]) -> dict[int, tuple[int, int]]:

@@ -33,6 +33,7 @@ from stream_jobs.archive.writer import place
 from stream_jobs.maintenance.lookups import write_vehicle_lookup
 from stream_jobs.reprocess import work
 from stream_jobs.reprocess.plan import Span, grid_of, moment
+from stream_jobs.reprocess.runs import Counts
 
 STAGING: Final = ".staging"
 FOLDER: Final = "backfills"
@@ -66,19 +67,6 @@ class Intake:
     frames: int
     vehicles: int
     pieces_ms: tuple[tuple[int, int], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Done:
-    """What a back-fill brought into the database; ``before``: spans that an earlier try had done."""
-
-    spans: int
-    before: int
-    late: int
-    quarantined: int
-    vehicle_windows: int
-    place_windows: int
-    journeys: int
 
 
 def take_in(archive: Path, day: Path) -> Intake:
@@ -168,8 +156,8 @@ class Progress:
 
 def bring_in(
     settings: Settings, addresses: Endpoints, taken: Intake, say: Callable[[str], None], stop: threading.Event
-) -> Done:
-    """Restate what the day touches and is not restated yet. Raises ConfigError, ServiceError."""
+) -> dict[str, int]:
+    """Restate what the day touches and is not restated yet; what was done. Raises ConfigError."""
     progress = Progress(archive_of(settings.paths.home), taken.name)
     progress.begin(fresh=taken.fresh > 0)
     with work.tools_of(settings, addresses, "backfill", stop, say) as tools:
@@ -185,11 +173,12 @@ def bring_in(
             say(f"span {number} of {len(left)}: from {moment(span.from_ms):%Y-%m-%d %H:%M} UTC")
             counts.append(work.recompute(tools, span, caught_up_ms)[1])
             progress.note(span)
-    return Done(
-        len(spans), len(spans) - len(left), late, quarantined,
-        sum(c.vehicle_windows for c in counts), sum(c.place_windows for c in counts),
-        sum(c.journeys for c in counts),
-    )  # fmt: skip
+    total = sum(counts, Counts())
+    return {
+        "spans": len(spans), "before": len(spans) - len(left), "late": late, "quarantined": quarantined,
+        "vehicle_windows": total.vehicle_windows, "place_windows": total.place_windows,
+        "journeys": total.journeys,
+    }  # fmt: skip
 
 
 def spans_of(pieces_ms: Iterable[tuple[int, int]], window_ms: int) -> list[Span]:

@@ -120,7 +120,6 @@ def backfill(
     Exit codes: 0 done; 1 a file is damaged or a service away; 2 wrong option or a folder that cannot be used.
     """
     import threading
-    from dataclasses import asdict
 
     from infra.contract.errors import ConfigError
     from infra.settings.settings import endpoints, load
@@ -136,7 +135,7 @@ def backfill(
     done = {"day": taken.name, "files": len(taken.files), "files_new": taken.fresh, "frames": taken.frames,
             "vehicles": taken.vehicles}  # fmt: skip
     if not archive_only and taken.pieces_ms:
-        done |= asdict(bring_in(settings, endpoints(settings), taken, _say, threading.Event()))
+        done |= bring_in(settings, endpoints(settings), taken, _say, threading.Event())
     lines = (f"{name.replace('_', ' '):<16} {value}" for name, value in done.items())
     typer.echo(jsons.dumps(done) if json else "\n".join(lines))
 

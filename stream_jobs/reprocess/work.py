@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import structlog
 
@@ -234,10 +234,7 @@ class Nightly:
         unfinished = self._tools.database.run(lambda c: fetch(c, _UNFINISHED))
         if not unfinished and not due(self._now(), last_at, self._tools.settings.recompute.hour_utc):
             return None
-        return self._run(closed_ms, last_until or _ALWAYS, unfinished)
-
-    def _run(self, closed_ms: int, since: datetime, unfinished: list[tuple[Any, ...]]) -> Counts:
-        tools, grid = self._tools, grid_of(self._tools.settings)
+        tools, grid, since = self._tools, grid_of(self._tools.settings), last_until or _ALWAYS
         until = unfinished[0][2] if unfinished else moment(closed_ms)
         terms = (grid.road_window_ms, grid.closed_until_ms(closed_ms), since, until)
         starts = tools.database.run(lambda c: queue.listed_starts(c, *terms))

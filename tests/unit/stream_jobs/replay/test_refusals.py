@@ -73,7 +73,7 @@ def test_one_source_is_wanted_and_no_more(home: Path) -> None:
 
 
 def test_lookups_that_a_killed_run_copied_half_are_copied_again(home: Path) -> None:
-    shadow = Shadow(RUN, load(), NOWHERE, {})
+    shadow = Shadow(RUN, load(), NOWHERE)
     (home / "lookups").mkdir()
     for name in ("vehicle.arrow", "history.arrow"):
         (home / "lookups" / name).write_text("whole")
