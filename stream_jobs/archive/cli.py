@@ -133,13 +133,12 @@ def expire(
 def push(day: Day = None) -> None:
     """Bring the place at ODOGRAPH_ARCHIVE_URL up to date. `odograph jobs stream` does it by itself."""
     from infra.settings.settings import load
-    from stream_jobs.archive import mirror, reader
-    from stream_jobs.archive.manifest import archive_of, hours_of_date
+    from stream_jobs.archive import mirror
+    from stream_jobs.archive.manifest import hours_of_date
 
     settings = load()
-    folder = archive_of(settings.paths.home)
-    wanted = None if day is None else hours_of_date(day)
-    hours = [hour for hour in reader.hours(folder) if wanted is None or hour in wanted]
+    folder, hours = _wanted(None)
+    hours = hours if day is None else [hour for hour in hours if hour in hours_of_date(day)]
     for store in _stores():
         done = mirror.push(folder, store, hours, settings.archive.grace_min * 60_000)
         typer.echo(

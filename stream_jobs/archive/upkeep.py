@@ -116,7 +116,16 @@ def upkeep(folder: Path, rules: Rules) -> int:
         stored = [hour for hour in hours(folder) if _has_work(folder, hour, rules, now)]
         touched = len(expire(folder, stored, rules, now))
         touched += sum(settle(folder, hour, rules.grace_ms, now) for hour in stored)
-        packed = next(compact(folder, stored, rules, now, _log_failure), None)
+        packed = next(
+            compact(
+                folder,
+                stored,
+                rules,
+                now,
+                lambda error: log.error("an hour was not packed", error=str(error)),
+            ),
+            None,
+        )
     if packed is not None:
         log.info("hour packed", hour=hour_name(packed.hour_ms), files=packed.files_before, rows=packed.rows)
     return touched + (packed is not None)

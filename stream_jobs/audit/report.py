@@ -127,16 +127,21 @@ def _figures(audit: Audit, zone: tzinfo) -> Iterator[tuple[str, int, str]]:
     yield "on board", f.dropped_on_board + f.on_board, f"{f.on_board:,} kept, the others pushed out"
     yield "on the way", f.on_the_way, "in the log, or counted by a run that goes on; not archived yet"
     yield "session", account.lost_with_session, _sessions(account, zone)
-    yield "broker", account.dropped_by_broker, _broker(account)
-    dead = f"{f.dead_unknown:,} dead letters besides, whose frame cannot be told"
-    yield "dead", f.dead, f"frames in dead letters only; {dead}"
+    broker = "dropped by the broker: it does not say"
+    if account.broker_dropped is not None:
+        broker = (
+            f"of the missing are explained by what the broker says it dropped ({account.broker_dropped:,})"
+        )
+    yield "broker", account.dropped_by_broker, broker
+    others = f"{f.dead_unknown:,} dead letters besides, whose frame cannot be told"
+    yield "dead", f.dead, f"frames in dead letters only; {others}"
     if ledger is not None:
         brought = f", {ledger.backfilled:,} of them brought in by back-fills" if ledger.backfilled else ""
         yield "in Kafka", ledger.appended, f"records in the topic; {ledger.archived:,} archived{brought}"
-    late = f"frames ({f.late_records:,} records); {f.repaired:,} repaired, {f.late_open:,} open"
-    yield "late", f.late, late
-    not_kept = "messages beyond a vehicle's limit that were counted only: they explain so many"
-    yield "not kept", f.not_kept, not_kept
+    repaired = f"{f.repaired:,} repaired, {f.late_open:,} open"
+    yield "late", f.late, f"frames ({f.late_records:,} records); {repaired}"
+    limited = "messages beyond a vehicle's limit that were counted only: they explain so many"
+    yield "not kept", f.not_kept, limited
     yield "quarantined", f.quarantined, f"frames with an impossible clock ({f.quarantined_records:,} records)"
     yield "counted", f.counted, f"frames in windows by the stream; {f.in_time:,} in the archive"
     if account.again:
@@ -153,12 +158,6 @@ def _sessions(account: Account, zone: tzinfo) -> str:
     last = account.sessions[-1]
     count, at = len(account.sessions), _at(last.at_ms, zone)
     return f"may have been lost with {count} sessions of the bridge, the last {at}: {last.detail}"
-
-
-def _broker(account: Account) -> str:
-    if account.broker_dropped is None:
-        return "dropped by the broker: it does not say"
-    return f"of the missing are explained by what the broker says it dropped ({account.broker_dropped:,})"
 
 
 def _by_vehicle(account: Account) -> Iterator[str]:

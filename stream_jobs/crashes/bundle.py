@@ -7,18 +7,17 @@ custody log of the database, with the bundle's hash, and left out of the log tha
 from __future__ import annotations
 
 import csv
-import hashlib
 import io
 import re
 import zipfile
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
 import orjson
 
-from stream_jobs.crashes.custody import Entry
+from stream_jobs.crashes.custody import Entry, plain, sha256_hex
 
 EPOCH: Final = (1980, 1, 1, 0, 0, 0)
 """The oldest time a zip can tell: all its files have it."""
@@ -44,14 +43,14 @@ def name_of(record: Row) -> str:
     crash_id = str(record["crash_id"])
     safe = _UNSAFE.sub("_", crash_id)[:40]
     if safe != crash_id:
-        safe += "-" + hashlib.sha256(crash_id.encode()).hexdigest()[:8]
+        safe += "-" + sha256_hex(crash_id.encode())[:8]
     return f"crash-{_UNSAFE.sub('_', record['vehicle_id'])}-{record['boot_id']}-{safe}.zip"
 
 
 def made(evidence: Evidence) -> bytes:
     """The zip: nothing in it is compressed, so no library's version can change a byte."""
     files = _files(evidence)
-    sums = "".join(f"{hashlib.sha256(body).hexdigest()}  {name}\n" for name, body in files.items())
+    sums = "".join(f"{sha256_hex(body)}  {name}\n" for name, body in files.items())
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:
         for name, body in {**files, "SHA256SUMS": sums.encode()}.items():
@@ -100,17 +99,12 @@ def _files(evidence: Evidence) -> dict[str, bytes]:
         "verdict.json": _json(
             {key: record[key] for key in ("verdict", "reasons", "figures", "final", "defects", "hash_ok")}
         ),
-        "custody.json": _json([_entry(entry) for entry in kept]),
+        "custody.json": _json([asdict(entry) | {"at": _utc(entry.at)} for entry in kept]),
     }  # fmt: skip
 
 
 def _json(value: Any) -> bytes:
     return orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS) + b"\n"
-
-
-def _entry(entry: Entry) -> dict[str, Any]:
-    names = [name for name in Entry.__slots__ if name != "at"]
-    return {"at": _utc(entry.at)} | {name: getattr(entry, name) for name in names}
 
 
 def _utc(moment: datetime) -> str:
@@ -121,17 +115,17 @@ def _summary(record: Row, sent: Row, kept: Sequence[Entry]) -> str:
     seal = "matches" if record["hash_ok"] else "DOES NOT MATCH"
     head = kept[-1].sha256 if kept else "none"
     lines = [
-        f"Crash record {_words(record['crash_id'])} of vehicle {record['vehicle_id']}",
+        f"Crash record {plain(record['crash_id'])} of vehicle {record['vehicle_id']}",
         "",
         f"boot id          {record['boot_id']}",
         f"time zero        {_utc(record['event_time'])} (device clock)",
         f"received         {_utc(record['received_at'])}",
-        f"profile          {_words(record['profile'])}",
+        f"profile          {plain(str(record['profile']))}",
         f"position         {record['lat_deg']} {record['lon_deg']} (deg)",
         f"delta-V maximum  {record['delta_v_max_kmh']} km/h",
-        f"air bag          {_words(record['airbag_deployed'])}",
-        f"complete         {_words(sent.get('complete'))}",
-        f"seal             {seal} ({_words(sent.get('sha256'))})",
+        f"air bag          {record['airbag_deployed']}",
+        f"complete         {plain(str(sent.get('complete')))}",
+        f"seal             {seal} ({plain(str(sent.get('sha256')))})",
         f"locked           {locked(record)}",
         f"verdict          {record['verdict']}",
         *(f"                 - {reason}" for reason in record["reasons"]),
@@ -161,13 +155,5 @@ def _defects(defects: Iterable[Row] | None) -> list[str]:
     if defects is None:
         return ["not checked for completeness: stored before records were"]
     found = [f"  - {d['element']}: {d['fault']}: {d['detail']}" for d in defects]
-    return (
-        ["not whole or not plausible:", *found]
-        if found
-        else ["whole and plausible by 49 CFR 563.7 and 563.8"]
-    )
-
-
-def _words(value: Any) -> str:
-    """A vehicle's words on one line."""
-    return re.sub(r"[\x00-\x1f\x7f-\x9f]", " ", str(value))
+    whole = "whole and plausible by 49 CFR 563.7 and 563.8"
+    return ["not whole or not plausible:", *found] if found else [whole]

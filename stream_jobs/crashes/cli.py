@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import getpass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from infra.settings.settings import Endpoints
 
 crash_app = typer.Typer(no_args_is_help=True, help="Crash records: verdicts, integrity, locks, evidence.")
 Name = Annotated[str, typer.Argument(help="CRASH_ID, VEHICLE/CRASH_ID or VEHICLE/BOOT/CRASH_ID")]
@@ -28,20 +31,18 @@ def list_(
     json: AsJson = False,
 ) -> None:
     """The crash records, the newest first: verdict, seal, completeness, lock."""
-    from infra.settings import settings
     from stream_jobs.crashes import report, tables
 
-    found = tables.records(settings.endpoints(settings.load()).db_dashboard_url, vehicle, verdict)
+    found = tables.records(_endpoints().db_dashboard_url, vehicle, verdict)
     typer.echo(report.rows_json(found) if json else report.rows_text(found))
 
 
 @crash_app.command()
 def show(record: Name, json: AsJson = False) -> None:
     """One record: what it says, the verdict and why, what is wrong with it, what was done with it."""
-    from infra.settings import settings
     from stream_jobs.crashes import report, tables
 
-    url = settings.endpoints(settings.load()).db_dashboard_url
+    url = _endpoints().db_dashboard_url
     found = tables.evidence(url, tables.named(url, record))
     typer.echo(report.evidence_json(found) if json else report.evidence_text(found))
 
@@ -61,17 +62,16 @@ def verify(
     Keep the head that it tells somewhere else: who rewrites the whole log shows against that.
     Exit 1: something was changed.
     """
-    from infra.settings import settings
+    from infra.settings.settings import load
     from stream_jobs.crashes import custody, tables
 
-    in_force = settings.load()
-    places = settings.endpoints(in_force)
+    places, prefix = _endpoints(), load().kafka.prefix
     ingest, owner = (tables.user(url) for url in (places.db_ingest_url, places.db_owner_url))
     may = {"received": {ingest, "migration"}, "refused": {ingest}, "deleted": {owner}}
     vault = tables.vault(places.db_ingest_url)
     log = None
     if not without_log:
-        log = custody.read_log(places.kafka_bootstrap, in_force.kafka.prefix, vault.read_to, vault.dead)
+        log = custody.read_log(places.kafka_bootstrap, prefix, vault.read_to, vault.dead)
     found = custody.verified(vault, may, log, head)
     typer.echo(found.as_json() if json else found.as_text())
     if found.wrong:
@@ -85,10 +85,9 @@ def lock(
     by: By = None,
 ) -> None:
     """Lock a record for good: no role can change or delete it any more. Again is fine."""
-    from infra.settings import settings
     from stream_jobs.crashes import report, tables
 
-    url = settings.endpoints(settings.load()).db_ingest_url
+    url = _endpoints().db_ingest_url
     key = tables.named(url, record)
     who, reason = report.one_line("--by", by or getpass.getuser()), report.one_line("--why", why)
     typer.echo("locked" if tables.lock(url, key, who, reason) else "was locked before")
@@ -102,12 +101,10 @@ def export(
 
     The same record gives the same bytes. The custody log notes the export, with the bundle's hash.
     """
-    import hashlib
-
-    from infra.settings import settings
     from stream_jobs.crashes import bundle, report, tables
+    from stream_jobs.crashes.custody import sha256_hex
 
-    url = settings.endpoints(settings.load()).db_ingest_url
+    url = _endpoints().db_ingest_url
     who = report.one_line("--by", by or getpass.getuser())
     key = tables.named(url, record)
     evidence = tables.evidence(url, key)
@@ -115,6 +112,12 @@ def export(
     out.mkdir(parents=True, exist_ok=True)
     path = out / bundle.name_of(evidence.record)
     path.write_bytes(body)
-    digest = hashlib.sha256(body).hexdigest()
+    digest = sha256_hex(body)
     tables.note_export(url, key, who, digest)
     typer.echo(f"{digest}  {path}")
+
+
+def _endpoints() -> Endpoints:
+    from infra.settings.settings import endpoints, load
+
+    return endpoints(load())

@@ -36,6 +36,11 @@ May = Mapping[str, Collection[str]]
 """By action who may do it; an action that is not named anybody."""
 
 
+def plain(text: str) -> str:
+    """Nothing in it can move a terminal's cursor or break a line."""
+    return _CONTROL.sub(" ", text)
+
+
 def sha256_hex(body: bytes) -> str:
     """SHA-256, hex."""
     return hashlib.sha256(body).hexdigest()
@@ -67,7 +72,7 @@ class Entry:
         at_us = (self.at - _EPOCH) // timedelta(microseconds=1)
         lines = (
             self.previous, self.entry, at_us, self.actor, self.action, self.vehicle_id, self.boot_id,
-            _CONTROL.sub(" ", self.crash_id), self.digest, self.detail,
+            plain(self.crash_id), self.digest, self.detail,
         )  # fmt: skip
         return sha256_hex("\n".join(map(str, lines)).encode())
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,6 +10,7 @@ import orjson
 
 from infra.contract.errors import ConfigError
 from stream_jobs.crashes.bundle import Evidence, locked
+from stream_jobs.crashes.custody import plain
 
 Row = Mapping[str, Any]
 
@@ -24,22 +23,17 @@ def rows_text(rows: Iterable[Row]) -> str:
 def _line(row: Row) -> str:
     delta = "    -" if row["delta_v_max_kmh"] is None else f"{row['delta_v_max_kmh']:5.0f}"
     bag = {True: "air bag", False: "-", None: "?"}[row["airbag_deployed"]]
+    defects = row["defects"]
+    state = "not checked" if defects is None else f"{len(defects)} defects" if defects else "whole"
+    state = state if row["hash_ok"] else "SEAL BROKEN"
     return (
-        f"{_at(row['event_time'])} {row['vehicle_id']:17} {_plain(row['crash_id']):20} {delta} km/h "
-        f"{bag:8} {row['verdict']:11} {_whole(row):12} {'locked' if row['locked_at'] else 'open'}"
+        f"{_at(row['event_time'])} {row['vehicle_id']:17} {plain(row['crash_id']):20} {delta} km/h "
+        f"{bag:8} {row['verdict']:11} {state:12} {'locked' if row['locked_at'] else 'open'}"
     )
 
 
 def _at(moment: datetime) -> str:
     return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S}Z"
-
-
-def _whole(row: Row) -> str:
-    if not row["hash_ok"]:
-        return "SEAL BROKEN"
-    if row["defects"] is None:
-        return "not checked"
-    return f"{len(row['defects'])} defects" if row["defects"] else "whole"
 
 
 def rows_json(rows: Iterable[Row]) -> str:
@@ -65,20 +59,11 @@ def evidence_text(found: Evidence) -> str:
 
 def evidence_json(found: Evidence) -> str:
     """One record with its tables."""
-    body = {
-        "record": dict(found.record), "delta_v": found.delta_v, "pre_crash": found.pre_crash,
-        "custody": [asdict(entry) for entry in found.custody],
-    }  # fmt: skip
-    return orjson.dumps(body, option=orjson.OPT_INDENT_2).decode()
+    return orjson.dumps(found, option=orjson.OPT_INDENT_2).decode()
 
 
 def one_line(option: str, text: str) -> str:
     """What goes into the custody log: not empty, no control characters. Raises ConfigError."""
-    if not text.strip() or _plain(text) != text:
+    if not text.strip() or plain(text) != text:
         raise ConfigError(f"{option}: wanted is a line of text")
     return text
-
-
-def _plain(text: str) -> str:
-    """Nothing in it can move a terminal's cursor."""
-    return re.sub(r"[\x00-\x1f\x7f-\x9f]", " ", text)

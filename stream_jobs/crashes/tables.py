@@ -68,7 +68,7 @@ def named(url: str, name: str) -> Key:
     vehicle, boot, crash = _parted(name)
     with _connected(url) as connection:
         found = connection.execute(_NAMED, {"crash": crash, "vehicle": vehicle, "boot": boot}).fetchall()
-    keys = [(row["vehicle_id"], row["boot_id"], row["crash_id"]) for row in found]
+    keys = [_key(row) for row in found]
     if not keys:
         raise ConfigError(f"{name}: no such crash record; odograph crash list shows them")
     if len(keys) > 1:
@@ -110,9 +110,8 @@ def vault(url: str) -> Vault:
     """The custody log and the records as readers see them. Raises ServiceError."""
     with _connected(url) as connection:
         connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-        entries = [
-            Entry(**row) for row in connection.execute("SELECT * FROM odograph.custody ORDER BY entry")
-        ]
+        custody = connection.execute("SELECT * FROM odograph.custody ORDER BY entry")
+        entries = [Entry(**row) for row in custody]
         with connection.cursor("records") as cursor:
             cursor.itersize = AT_ONCE
             records = {_key(row): shown(row) for row in cursor.execute(_SHOWN)}

@@ -83,15 +83,20 @@ def context(event_ms: int, own: Sequence[Window], others: Sequence[Window], term
     collapsed = None
     if before is not None and after is not None and before >= terms.driving_kmh:  # else no speed to lose
         collapsed = after <= before * terms.collapse_share
-    traffic = _traffic(event_ms, others)
+    sides = ([w for w in others if w.end_ms <= event_ms], [w for w in others if w.start_ms > event_ms])
+    counts = [len({w.vehicle_id for w in side}) for side in sides]
+    speeds = [_speed_kmh(side) for side in sides]
+    slowed = None
+    if min(counts) >= terms.others and speeds[0] is not None and speeds[1] is not None:
+        slowed = speeds[1] <= speeds[0] * terms.slowed_share
     return CrashContext(
         speed_before_kmh=before,
         speed_after_kmh=after,
         moved_after_m=moved,
         collapsed=collapsed,
         stands=None if moved is None else moved <= terms.still_m,
-        traffic=traffic,
-        others_slowed=_slowed(traffic, terms),
+        traffic=Traffic(counts[0], speeds[0], counts[1], speeds[1]),
+        others_slowed=slowed,
     )
 
 
@@ -103,25 +108,12 @@ def _speed_before(event_ms: int, own: Sequence[Window]) -> float | None:
     return next((w.speed_max_kmh for w in own if w.start_ms <= event_ms < w.end_ms), None)
 
 
-def _traffic(event_ms: int, others: Sequence[Window]) -> Traffic:
-    before = [w for w in others if w.end_ms <= event_ms]
-    after = [w for w in others if w.start_ms > event_ms]
-    counts = [len({w.vehicle_id for w in part}) for part in (before, after)]
-    return Traffic(counts[0], _speed_kmh(before), counts[1], _speed_kmh(after))
-
-
 def _speed_kmh(windows: Sequence[Window]) -> float | None:
     """Distance over time, standing included; parked vehicles have neither."""
     known = [w for w in windows if w.distance_m is not None]
     metres = sum(w.distance_m or 0.0 for w in known)
     seconds = sum((w.moving_s or 0.0) + (w.idle_s or 0.0) for w in known)
     return metres / seconds * KMH_PER_MPS if seconds > 0 else None
-
-
-def _slowed(traffic: Traffic, terms: Crash) -> bool | None:
-    before, after = traffic.speed_before_kmh, traffic.speed_after_kmh
-    few = min(traffic.vehicles_before, traffic.vehicles_after) < terms.others
-    return None if few or before is None or after is None else after <= before * terms.slowed_share
 
 
 @dataclass(frozen=True, slots=True)
