@@ -209,10 +209,7 @@ class Recheck:
 
 
 def judge_parts(parts: Sequence[Passed]) -> Outcome:
-    """Parts of crash records that may go in: a complete set must give a record.
-
-    An incomplete set goes in: the event store may hold the rest.
-    """
+    """Parts of crash records that may go in: a complete set must give a record."""
 
     def set_of(passed: Passed) -> tuple[str, ...]:
         return tuple(str(passed.message[key]) for key in PART_SET)
@@ -241,10 +238,7 @@ def _set_error(parts: Sequence[Message]) -> ContractError | None:
 
 
 def judge_statuses(statuses: Sequence[Passed], newest_ms: Mapping[str, int]) -> Outcome:
-    """Status messages that may go in: the topic keeps the last one of a vehicle, so an older one stays out.
-
-    ``newest_ms``: device time of the status in force by vehicle.
-    """
+    """Status messages that may go in: none older than ``newest_ms`` by vehicle."""
     outcome, last = Outcome(), dict(newest_ms)
     for passed in statuses:
         vehicle_id, at_ms = passed.message["vehicle_id"], passed.message["at_ms"]

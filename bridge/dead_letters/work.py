@@ -63,11 +63,7 @@ def newest_status_ms(bootstrap: str, topic: str) -> dict[str, int]:
 
 
 def store(bootstrap: str, records: Sequence[Record]) -> dict[int, str]:
-    """Append the records; returns when Kafka has answered for all: why it refuses some, by their index.
-
-    One record can be to blame for its whole batch, so the refused ones are tried again one by one. Raises
-    ServiceError when Kafka is away: some may be stored then.
-    """
+    """Append the records and wait; why Kafka refuses some, by index. Raises ServiceError."""
     config = SinkConfig(bootstrap, "odograph-dead-letters", 5.0, len(records) + 1, 1 << 30).producer()
     # Without the guarantee of the bridge: one refusal does not end the producer, and nothing waits for ever.
     config |= {"enable.gapless.guarantee": False, "message.timeout.ms": int(STORE_S * 1000)}
@@ -150,10 +146,7 @@ class DeadLetters:
         return queries.stored(self._url)
 
     def reinject(self, letters: Iterator[Letter], dry_run: bool, again: bool) -> Report:
-        """Send in what the contract lets through by now; ``again``: also what was sent in before.
-
-        Killed at any moment, it can be run again: what went in twice has one identity.
-        """
+        """Send in what the contract lets through now; ``again``: also what was sent in before."""
         report, parts, statuses = Report(), [], []
         marked: Marked = set() if again else self.marked()
         ready: list[Passed] = []

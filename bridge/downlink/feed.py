@@ -79,10 +79,7 @@ def suppressed(alert: Frame, silences: Silences, now_ms: int) -> Skip | None:
 
 
 def valid_s(alert: Frame, now_ms: int) -> int:
-    """How long a vehicle may still receive it, whole seconds; 0 or less: it is stale.
-
-    A driver who reads it later would act on what is over. An event ahead of our clock is taken as of now.
-    """
+    """How long a vehicle may still receive it, s; 0 or less: stale, a driver would act on what is over."""
     return int(min(alert["event_ms"], now_ms) + ALERT_LATE_MS - now_ms) // 1000
 
 
@@ -93,10 +90,7 @@ def severe(alert: Frame, least: str) -> bool:
 
 @dataclass(slots=True)
 class Repeats:
-    """Remembers what a destination received: a finding a second of one alert is one piece of news.
-
-    Judged by the alerts' own receive times, so that a replay decides the same. A higher severity is news.
-    """
+    """What a destination received, by the alerts' own receive times; a higher severity is no repetition."""
 
     every_ms: int
     _last: dict[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
@@ -116,10 +110,9 @@ class Repeats:
 
 
 class Feed:
-    """Alerts from where ``group`` stands; a context manager. KafkaException and ServiceError: Kafka is away.
+    """Alerts from where ``group`` stands. Partitions are assigned: a destination may take its time.
 
-    Partitions are assigned, not subscribed: no rebalance, no deadline between two reads, so a destination
-    may take its time. A group that never committed begins at the end: 30 old days are not delivered.
+    A group that never committed begins at the end: 30 old days are not delivered. Raises ``kafka.LOST``.
     """
 
     def __init__(self, bootstrap: str, topic: str, group: str) -> None:
@@ -130,10 +123,8 @@ class Feed:
 
     def __enter__(self) -> Feed:
         try:
-            known = self._consumer.list_topics(self._topic, timeout=ASK_S).topics[self._topic]
-            if known.error is not None:
-                raise ServiceError(f"topic {self._topic} is missing; `odograph up` creates it")
-            self._next = self._positions(sorted(known.partitions))
+            count = kafka.partition_counts(self._consumer, [self._topic], ASK_S)[self._topic]
+            self._next = self._positions(range(count))
             self._consumer.assign(self._places())
             self._keep()
         except BaseException:
@@ -144,7 +135,7 @@ class Feed:
     def __exit__(self, *_: object) -> None:
         self._consumer.close()
 
-    def _positions(self, partitions: list[int]) -> dict[int, int]:
+    def _positions(self, partitions: range) -> dict[int, int]:
         """Where to begin: as committed; else at the end, or at the beginning of a partition added since."""
         asked = [TopicPartition(self._topic, p) for p in partitions]
         held = {place.partition: place.offset for place in self._consumer.committed(asked, timeout=ASK_S)}
@@ -196,21 +187,20 @@ def _found(message: Any) -> Found:
 
 def send_to_dlq(bootstrap: str, topic: str, found: Found, destination: str, detail: str) -> None:
     """Record an alert that ``destination`` did not take; raises ServiceError until Kafka has it."""
-    failures: list[str] = []
-
-    def reported(error: KafkaError | None, _message: Any) -> None:
-        failures.extend([] if error is None else [str(error)])
-
-    producer = kafka.producer(bootstrap)
+    failures: list[KafkaError | None] = []
+    producer = kafka.producer(bootstrap, {"delivery.report.only.error": True})
     headers: list[tuple[str, str | bytes | None]] = [
         (HEADER_DESTINATION, destination.encode()),
         (HEADER_DETAIL, detail[:500].encode()),
         (HEADER_RECEIVED_MS, b"%d" % found.at_ms),
     ]
-    producer.produce(topic, found.value, found.key, headers=headers, on_delivery=reported)
+    producer.produce(
+        topic, found.value, found.key, headers=headers, on_delivery=lambda error, _: failures.append(error)
+    )
     unsent = producer.flush(ASK_S)
     if unsent or failures:
-        raise ServiceError(f"a dead delivery cannot be written: {failures or f'{unsent} unsent'}")
+        why = ", ".join(map(str, failures)) or f"{unsent} unsent"
+        raise ServiceError(f"a dead delivery cannot be written: {why}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,4 @@
-"""Publishing to vehicles at QoS 1, every PUBACK counted; and ``odograph notify``, notices that people send.
-
-MQTT 5, for the expiry of what nobody fetched.
-"""
+"""Publishing to vehicles at QoS 1 (MQTT 5, for the expiry), every PUBACK counted; and ``odograph notify``."""
 
 from __future__ import annotations
 
@@ -41,11 +38,7 @@ _UNIT_S: Final = {"s": 1, "m": 60, "h": 3600}
 
 
 class MqttOut:
-    """A connection that publishes; a context manager. It never connects again: who owns it starts anew.
-
-    What had no PUBACK is not kept here: the caller still has it. paho's thread does the network's work and
-    leaves PUBACKs in ``acks`` as (packet id, reason code).
-    """
+    """A connection that publishes, never reconnects; ``acks`` has (packet id, reason code)."""
 
     def __init__(self, broker: MqttBroker, client_id: str) -> None:
         self._broker = broker
@@ -55,7 +48,9 @@ class MqttOut:
         broker.log_in(self._client)
         self._client.on_connect = self._on_connect
         self._client.on_disconnect = self._on_disconnect
-        self._client.on_publish = self._on_publish
+        self._client.on_publish = lambda _client, _data, mid, code, _properties: self.acks.append(
+            (mid, int(code.value))
+        )
         self._answered = threading.Event()
         self._trouble: str | None = "not connected yet"
         self.acks: deque[tuple[int, int]] = deque()
@@ -95,9 +90,6 @@ class MqttOut:
     def _on_disconnect(self, _client: Client, _data: Any, _flags: Any, code: Any, _props: Any) -> None:
         self._trouble = str(code)
         self._answered.set()
-
-    def _on_publish(self, _client: Client, _data: Any, mid: int, code: Any, _props: Any) -> None:
-        self.acks.append((mid, int(code.value)))
 
     def __exit__(self, *_: object) -> None:
         self._client.disconnect()

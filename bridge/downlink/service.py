@@ -1,8 +1,4 @@
-"""The process ``odograph downlink``: a thread for each destination, the health page, the orderly end.
-
-A destination delivers from its own place in the log and begins anew after any trouble: all state but the
-committed offset is thrown away, and what was not settled is read again, in order.
-"""
+"""The process ``odograph downlink``: a thread for each destination, the health page, the orderly end."""
 
 from __future__ import annotations
 

@@ -119,10 +119,8 @@ def _webhook(entry: _Entry, path: Path) -> Webhook:
             f"downlink.webhooks {path}: {entry.name}: url: http(s)://host[:port]/path?query without user, "
             "fragment, spaces and non-ASCII characters is wanted"
         )
-    secret_file, option = (
-        path.parent / entry.secret_file,
-        f"downlink.webhooks {path}: {entry.name}: secret_file",
-    )
+    secret_file = path.parent / entry.secret_file
+    option = f"downlink.webhooks {path}: {entry.name}: secret_file"
     secret = read_secret(secret_file, option).strip().encode()
     if len(secret) < SECRET_BYTES:
         raise ConfigError(f"{option} {secret_file}: at least {SECRET_BYTES} bytes are wanted")
@@ -177,10 +175,7 @@ class Answer:
 
 
 def pause_s(attempt: int, answer: Answer, now: datetime, chance: random.Random) -> float:
-    """The pause after attempt number ``attempt`` (from 1), s: doubling from 0.5 to 60 s, half of it drawn.
-
-    Never shorter than the receiver's Retry-After, never longer than a day, whatever the header says.
-    """
+    """The pause after attempt ``attempt`` (from 1), s: 0.5 to 60, half drawn; Retry-After to a day."""
     whole = min(MOST_S, FIRST_S * 2.0 ** min(attempt - 1, 20))
     return max(whole * chance.uniform(0.5, 1.0), min(_asked_s(answer.retry_after, now), ASKED_MOST_S))
 

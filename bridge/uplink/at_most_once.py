@@ -14,11 +14,7 @@ DRAIN_POLL_S: Final = 0.005
 
 
 class AtMostOnceLane(BaseLane):
-    """Moves messages from ``source`` to ``sink`` and forgets them.
-
-    ``stats.lost`` counts what was read and is not in Kafka: ``window_full`` where the limit in flight was
-    reached, ``not_stored`` where Kafka did not take it in time.
-    """
+    """Moves messages from source to sink and forgets them; ``stats.lost`` counts what is lost."""
 
     _count_s = 0.0
     _given = 0

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from bridge.uplink.translate import Record
@@ -23,6 +24,7 @@ Give = Callable[[list[Record], int], int]
 """Hands the first so many records to the producer, in order; returns how many it took."""
 
 
+@dataclass(slots=True, eq=False)
 class Ticket:
     """Messages that were received together; ``packet_ids`` and ``records`` are in receive order.
 
@@ -31,29 +33,20 @@ class Ticket:
     some of its messages were counted only, and the ticket of the counts ``frees`` it.
     """
 
-    __slots__ = (
-        "count", "done", "epoch", "frees", "held", "packet_ids", "received_s", "records", "sent", "size"
-    )  # fmt: skip
-
-    def __init__(
-        self, packet_ids: Sequence[int], epoch: int, size: int, records: list[Record], received_s: float
-    ) -> None:
-        self.packet_ids = packet_ids
-        self.epoch = epoch
-        self.size = size
-        self.records = records
-        self.count = len(records)
-        self.received_s = received_s
-        self.sent = 0
-        self.done = self.held = False
-        self.frees: Sequence[Ticket] = ()
+    packet_ids: Sequence[int]
+    epoch: int
+    size: int
+    records: list[Record]
+    count: int
+    received_s: float
+    sent: int = 0
+    done: bool = False
+    held: bool = False
+    frees: Sequence[Ticket] = ()
 
 
 class AckFifo:
-    """Tickets of one MQTT connection in receive order: the completed head may be acknowledged.
-
-    ``outstanding`` and ``outstanding_bytes`` count what is not stored yet, of older epochs too.
-    """
+    """Tickets of one MQTT connection in receive order; ``outstanding``: not stored yet."""
 
     def __init__(self) -> None:
         self.epoch = 0
@@ -74,11 +67,10 @@ class AckFifo:
 
     def add(self, packet_ids: Sequence[int], size: int, records: list[Record], now_s: float) -> Ticket:
         """The ticket of the messages just received; without records it needs no storing and is done."""
-        ticket = Ticket(packet_ids, self.epoch, size, records, now_s)
+        ticket = Ticket(packet_ids, self.epoch, size, records, len(records), now_s, done=not records)
         self._queue.append(ticket)
         self.outstanding += ticket.count
         self.outstanding_bytes += size
-        ticket.done = not records
         return ticket
 
     def complete(self, ticket: Ticket) -> bool:
@@ -179,7 +171,7 @@ class InFlightBatch:
         return {identity_of(record) for ticket in self.out for record in ticket.records[: ticket.sent]}
 
     def drop_before(self, epoch: int, since: int = 0) -> list[Ticket]:
-        """Waiting tickets of connections before ``epoch``, taken away: the broker sends their messages again.
+        """Take away waiting tickets of connections before ``epoch``: the broker sends their messages again.
 
         Not those before ``since``, when the session began, nor those of no message: nobody has these but us.
         """
@@ -194,10 +186,9 @@ class InFlightBatch:
         return dropped
 
     def overdue(self, left: int, now_s: float) -> bool:
-        """Whether part of the batch was stored and the rest has had no report for STUCK_S.
+        """Whether part of the batch was stored and the rest, ``left`` records, has had no report for STUCK_S.
 
-        ``left``: records still in the producer's queue. A batch of which nothing was stored is never overdue:
-        Kafka is away, and a new producer would not help.
+        One of which nothing was stored is never overdue: Kafka is away, and a new producer would not help.
         """
         if left != self._left:
             self._left, self._since_s = left, now_s

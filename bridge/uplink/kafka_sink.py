@@ -14,6 +14,8 @@ from confluent_kafka.admin import AdminClient
 
 from bridge.uplink.in_flight import identity
 from bridge.uplink.translate import Record
+from infra.clients.kafka import partition_counts
+from infra.contract.errors import ServiceError
 
 ANY_PARTITION: Final = -1
 ONCE: Final[dict[str, Any]] = {
@@ -50,10 +52,7 @@ def is_about_the_record(error: KafkaError) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class SinkConfig:
-    """Limits of one producer. ``linger_ms``: how long a record waits for others before it is sent.
-
-    ``once``: a record is sent at most once and given up after a while; else it is sent until it is stored.
-    """
+    """Limits of one producer; ``once``: a record is sent at most once, else until it is stored."""
 
     bootstrap: str
     client_id: str
@@ -64,18 +63,14 @@ class SinkConfig:
     once: bool = False
 
     def producer(self) -> dict[str, Any]:
-        """The producer's settings. ``message.timeout.ms`` 0: waits for ever, the MQTT broker holds the data.
-
-        The gapless guarantee turns a refused batch into a fatal error, so that no later record of the
-        same vehicle is stored before the refused ones were tried again.
-        """
+        """The producer's settings; gapless: a refused batch is fatal, so no later record overtakes it."""
         lasting = {
             "bootstrap.servers": self.bootstrap,
             "client.id": self.client_id,
             "acks": "all",
             "enable.idempotence": True,
             "enable.gapless.guarantee": True,
-            "message.timeout.ms": 0,
+            "message.timeout.ms": 0,  # waits for ever: the MQTT broker holds the data
             "delivery.report.only.error": True,
             "partitioner": "murmur2_random",
             "linger.ms": self.linger_ms,
@@ -93,8 +88,7 @@ class SinkConfig:
 class KafkaSink:
     """One producer and its replacement after a fatal error. Used by one thread only.
 
-    A record that is stored is not reported; one that is given up is, in ``failed``: its identity and Kafka's
-    error. When ``queued`` is 0 every record has had its fate.
+    ``failed``: identity and error of records that were given up. When ``queued`` is 0 all others are stored.
     """
 
     def __init__(self, config: SinkConfig) -> None:
@@ -106,8 +100,9 @@ class KafkaSink:
         self.broken = False
 
     def _new(self) -> Any:
-        calls = {"error_cb": self._on_error, "on_delivery": self._on_failure}
-        return Producer(self._config.producer() | calls)
+        return Producer(
+            self._config.producer() | {"error_cb": self._on_error, "on_delivery": self._on_failure}
+        )
 
     def _on_error(self, error: KafkaError) -> None:
         """A connection's trouble: the client goes on by itself; a fatal one shows in the reports."""
@@ -123,10 +118,7 @@ class KafkaSink:
             self.failed[name] = error
 
     def produce(self, records: Sequence[Record]) -> int:
-        """Queue the records in their order; how many it took: the queue may be full, or it is broken.
-
-        Never waits. Raises RefusedError for a record that can never be stored as it is.
-        """
+        """Queue the records in order, never waiting; how many it took. Raises RefusedError."""
         produce, taken = self._producer.produce, 0
         try:
             for topic, key, value, headers, timestamp_ms in records:
@@ -212,16 +204,14 @@ class KafkaProbe:
         quiet: dict[str, Any] = {"log_level": 0, "error_cb": lambda _: None}  # the probe's own answer says it
         admin = AdminClient(quiet | {"bootstrap.servers": self._bootstrap})
         while not self._stop.is_set():
-            reason = self._ask(admin)
+            try:
+                partition_counts(admin, sorted(self._wanted), self._interval_s)
+                reason = None
+            except ServiceError as error:
+                reason = str(error)
+            except KafkaException as error:
+                reason = f"{self._bootstrap} does not answer ({error.args[0].name()})"
             if reason != self._reason:
                 log.info("kafka ready" if reason is None else "kafka not ready", reason=reason)
             self._reason = reason
             self._stop.wait(self._interval_s)
-
-    def _ask(self, admin: Any) -> str | None:
-        try:
-            known = admin.list_topics(timeout=self._interval_s).topics
-        except KafkaException as error:
-            return f"{self._bootstrap} does not answer ({error.args[0].name()})"
-        missing = sorted(self._wanted - set(known))
-        return f"topics are missing: {', '.join(missing)}; create them: odograph up" if missing else None

@@ -38,10 +38,7 @@ _kafka_topic = itemgetter(0)
 
 @dataclass(frozen=True, slots=True)
 class LaneLimits:
-    """``in_flight`` and ``in_flight_bytes``: messages read and not stored yet, at most.
-
-    ``dead_letters_per_minute``: rejected messages that are kept; more are counted. 0: all are kept.
-    """
+    """Messages read and not stored yet, at most; rejected messages that are kept (0: all)."""
 
     in_flight: int
     in_flight_bytes: int
@@ -110,10 +107,7 @@ class Lane(BaseLane):
         self._draining = False
 
     def run(self, stop: threading.Event, drain_s: float) -> int:
-        """Serve until ``stop``, then finish what was read, for ``drain_s`` at most.
-
-        Returns how many were left undone; not acknowledged, they go to the next bridge.
-        """
+        """Serve until ``stop``, then finish for ``drain_s``; how many are left for the next bridge."""
         while not stop.is_set():
             self.turn()
         self._draining = True
@@ -209,10 +203,7 @@ class Lane(BaseLane):
             self._batch.waiting.append(ticket)
 
     def _send(self, now_s: float) -> None:
-        """The next batch; what an older connection received and did not send comes from the broker again.
-
-        Unless the session went: then only we have it.
-        """
+        """The next batch, without what the broker sends again after a reconnect."""
         unknown = self._batch.waiting[0].epoch != self.fifo.epoch and not self.source.connected
         if now_s < self._resume_s or unknown:  # whether the broker still has the session
             return
@@ -232,8 +223,7 @@ class Lane(BaseLane):
     def _recover(self, now_s: float) -> None:
         """Begin anew with another producer: all that was not stored goes back, in receive order.
 
-        Where a batch was refused for its content, its records are suspects and are tried one by one: the
-        guilty one goes to dead-letter, and nothing overtakes it meanwhile.
+        Records of a batch refused for its content are tried one by one; the guilty one is dead-lettered.
         """
         batch, sink = self._batch, self._sink
         sink.close()

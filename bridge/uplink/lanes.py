@@ -31,7 +31,7 @@ MakeSource = Callable[[SourceConfig], MqttSource]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What makes a lane: its MQTT filters, the channels in them that are another's, its limits and waits."""
+    """A lane's MQTT filters, the channels in them that are another's, its limits and waits."""
 
     name: str
     filters: tuple[str, ...]
@@ -43,10 +43,7 @@ class Plan:
 
 
 def telemetry(settings: Settings) -> Plan:
-    """Everything below the root; crash records and downlink topics are acknowledged and left to their owners.
-
-    One filter, so that the broker sends nothing twice, and whatever has an unknown name is seen.
-    """
+    """All below the root by one filter, so that nothing comes twice; skips crash and downlink."""
     bridge = settings.bridge
     limits = LaneLimits(
         bridge.max_in_flight, bridge.max_in_flight_bytes, 0.002, bridge.dead_letters_per_minute
@@ -87,10 +84,7 @@ def at_least_once_lane(
 
 
 def at_most_once_lane(plan: Plan, settings: Settings, endpoints: Endpoints) -> AtMostOnceLane:
-    """At most once: nothing is kept for us, nothing is acknowledged, nothing is sent twice.
-
-    Another client id: the session of the other guarantee, and its messages, stay untouched.
-    """
+    """At most once, under another client id: the session of the other guarantee stays untouched."""
     lane = f"{plan.name}-once"
     client_id = Shard.parse(settings.bridge.shard).client_id(settings.bridge.client_id, lane)
     source = MqttSource(_source(plan, settings, endpoints, client_id, qos=0))
@@ -134,8 +128,5 @@ def health_port(settings: Settings, endpoints: Endpoints) -> int:
 
 
 def window(in_flight: int) -> int:
-    """Messages the broker may send unacknowledged: half of what may be in flight.
-
-    The other half is room for what a reconnect delivers again while the first copies still wait for Kafka.
-    """
+    """Messages the broker may send unacknowledged: half, the rest is for what a reconnect delivers again."""
     return max(1, min(RECEIVE_MAXIMUM, in_flight // 2))

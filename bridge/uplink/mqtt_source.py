@@ -85,10 +85,9 @@ class SessionMemory:
 class SourceConfig:
     """Where and as whom. ``receive_maximum``: the broker sends no more than this unacknowledged.
 
-    ``qos`` 0: the broker keeps no session for us, and sends each message once, without acknowledgement.
-    ``max_packet_bytes``: of a larger message only the first bytes are held. ``gather_s``: how long the first
-    message waits to be read together with those that come after it. ``marker``: a topic of ours; the session
-    is to be emptied, the subscription ends, and a message of that topic follows all that the broker holds.
+    ``qos`` 0: no session, no acknowledgements. ``max_packet_bytes``: of a larger message only the first bytes
+    are held. ``gather_s``: how long the first message waits for those after it. ``marker``: the session is to
+    be emptied, and a message of this topic follows all that the broker holds.
     """
 
     broker: MqttBroker
@@ -112,9 +111,8 @@ class _Client(Client):
 
 def new_client(config: SourceConfig, client: type[Client] = _Client) -> Client:
     """A client that acknowledges nothing by itself."""
-    made = client(
-        CallbackAPIVersion.VERSION2, config.client_id, protocol=MQTTProtocolVersion.MQTTv5, manual_ack=True
-    )
+    version, protocol = CallbackAPIVersion.VERSION2, MQTTProtocolVersion.MQTTv5
+    made = client(version, config.client_id, protocol=protocol, manual_ack=True)
     made.connect_timeout = CONNECT_S
     config.broker.log_in(made)
     return made
@@ -123,10 +121,7 @@ def new_client(config: SourceConfig, client: type[Client] = _Client) -> Client:
 def end_session(config: SourceConfig) -> None:
     """Let the broker forget the session, and whatever it holds for it; so do we. Raises OSError."""
     client = new_client(config, Client)
-    properties = connect_properties(replace(config, qos=0))
-    client.connect(
-        config.broker.host, config.broker.port, KEEPALIVE_S, clean_start=True, properties=properties
-    )
+    connect(client, replace(config, qos=0))
     deadline_s = time.monotonic() + CONNECT_S
     while not client.is_connected():
         if client.loop(0.1) != 0 or time.monotonic() > deadline_s:
@@ -135,25 +130,22 @@ def end_session(config: SourceConfig) -> None:
     config.session.forget()
 
 
-def connect_properties(config: SourceConfig, refuse_large: bool = False) -> Properties:
-    """What CONNECT says beside who we are: how long our session is kept, how much may be unacknowledged.
-
-    ``refuse_large``: the broker is to throw away what is larger than ``max_packet_bytes`` (3.1.2.11.4).
-    """
+def connect(client: Client, config: SourceConfig, refuse_large: bool = False) -> None:
+    """Connect, with QoS 0 without a session; ``refuse_large``: the broker drops too large packets."""
     properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
     properties.SessionExpiryInterval = SESSION_EXPIRY_S if config.qos else 0
     properties.ReceiveMaximum = config.receive_maximum
     if refuse_large:
         properties.MaximumPacketSize = config.max_packet_bytes
-    return properties
+    host, port = config.broker.host, config.broker.port
+    client.connect(host, port, KEEPALIVE_S, clean_start=config.qos == 0, properties=properties)
 
 
 class MqttSource:
     """The connection and its successors. ``epoch`` counts them; ``connected`` is True after CONNACK.
 
-    ``session_epoch`` is the connection that began the session in force: the broker sends again what was
-    received since then and not acknowledged, and nothing older. ``losses`` are sessions that went; their
-    reader takes them away.
+    ``session_epoch`` is the connection that began the session: the broker sends again what was received since
+    then and not acknowledged. ``losses`` are sessions that went; their reader takes them away.
     """
 
     def __init__(self, config: SourceConfig) -> None:
@@ -301,20 +293,14 @@ class MqttSource:
         client.on_subscribe = self._on_subscribe
         client.on_disconnect = self._on_disconnect
         try:
-            client.connect(
-                self._config.broker.host,
-                self._config.broker.port,
-                KEEPALIVE_S,
-                clean_start=self._config.qos == 0,
-                properties=connect_properties(self._config, self._refuse_large),
-            )
+            connect(client, self._config, self._refuse_large)
         except OSError as error:
             why = self._config.broker.trouble(error)
             self._log.warning("mqtt broker away", why=why)
             self._forget(why)
             return False
-        self._client, self._sock = client, client.socket()  # type: ignore[assignment]
-        _, sock = self._parts()
+        sock: Any = client.socket()
+        self._client, self._sock = client, sock
         sock.buffer.limit = self._config.max_packet_bytes
         if self._config.identity_property:
             sock.buffer.take = partial(take_named, wanted=self._config.identity_property.encode())

@@ -52,10 +52,7 @@ class EmptiedSource(MqttSource):
 
 
 def prepare(settings: Settings, endpoints: Endpoints) -> int:
-    """Make a shard's sessions with their subscriptions and leave: the broker keeps its messages from now on.
-
-    0 when they stand; raises ServiceError.
-    """
+    """Make a shard's sessions and leave: the broker keeps its messages from now on. Raises ServiceError."""
     for plan in PLANS:
         lane = at_least_once_lane(plan(settings), settings, endpoints)
         deadline_s = time.monotonic() + PREPARE_S
@@ -69,10 +66,7 @@ def prepare(settings: Settings, endpoints: Endpoints) -> int:
 
 
 def retire(settings: Settings, endpoints: Endpoints) -> int:
-    """Carry over what the broker holds for a shard and end its sessions; 1: not all, run it again.
-
-    Its bridge must not run: the health page takes its port, and raises ServiceError where it does.
-    """
+    """Carry over what the broker holds for a stopped shard and end its sessions; 1: not all, run it again."""
     checks: dict[str, Check] = {"sessions": lambda: "they are being emptied and ended"}
     with (
         stopped_by_signals() as ended,

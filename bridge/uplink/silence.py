@@ -1,9 +1,7 @@
 """Vehicles that said ``online`` and send nothing: the service says ``silent`` in their place.
 
-All that is known of the vehicles is the compacted topic ``status`` itself, read from its beginning and
-followed: births, last wills, and our own records as they come back. What a vehicle's state should be follows
-from its own last status and from when it was last heard; where the log's last record differs, we write what
-should be. So a will that crosses our record in transit corrects itself.
+All that is known of them is the compacted topic ``status``, read from its beginning and followed. A state
+follows from the vehicle's own last status and when it was last heard; where the log differs, it is corrected.
 """
 
 from __future__ import annotations
@@ -23,7 +21,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 from bridge.uplink.lane import BaseLane
 from infra.clients import kafka
 from infra.contract import topics
-from infra.contract.errors import ContractError, ServiceError
+from infra.contract.errors import ContractError
 from infra.contract.frame import SCHEMA
 from infra.contract.messages import read_status
 
@@ -37,7 +35,7 @@ SAID_AT_ONCE: Final = 10_000  # records written in one turn, so that the produce
 VEHICLES_KEPT: Final = 50_000
 """Vehicles that are watched over; with more the first one goes, and is never called silent."""
 SAID_AGAIN_MS: Final = 30_000
-"""A word of ours that does not come back within this got lost, and is said again."""
+"""A record of ours that does not come back within this got lost, and is written again."""
 
 Word = tuple[str, bytes]
 """Vehicle id and the record's value."""
@@ -45,15 +43,13 @@ Word = tuple[str, bytes]
 
 @dataclass(slots=True)
 class _Vehicle:
-    """``own`` is the vehicle's last word, ``stands`` the log's; ``heard_ms`` by the receive clock."""
+    """``own`` is the vehicle's last status, ``stands`` the log's state; ``heard_ms`` by the receive clock."""
 
     own: dict[str, Any]
     stands: str
     heard_ms: int
-    since_ms: int = 0
-    """When it was last heard before the log's last word called it silent."""
-    said_ms: int | None = None
-    """When we said something that was not read back yet."""
+    since_ms: int = 0  # when it was last heard before the log's last record called it silent
+    said_ms: int | None = None  # when we wrote something that was not read back yet
 
 
 @dataclass(slots=True)
@@ -77,8 +73,7 @@ class Watch:
     """The vehicles of a bridge. ``silent_ms``: so long may an online vehicle send nothing."""
 
     silent_ms: int
-    forgotten: int = 0
-    """Vehicles that went because there were too many."""
+    forgotten: int = 0  # vehicles that went because there were too many
     _vehicles: dict[str, _Vehicle] = field(default_factory=dict)
 
     def watches(self, vehicle_id: str) -> bool:
@@ -124,10 +119,7 @@ class Watch:
             known.stands, known.since_ms, known.said_ms = "silent", since_ms, None
 
     def judge(self, now_ms: int, seen: Mapping[str, int], calm_since_ms: int | None) -> Iterator[Word]:
-        """What is to be said now. ``seen``: when vehicles last sent something, as far as that is known.
-
-        While it is not calm, and for ``silent_ms`` after that, nobody is called silent: it may be us.
-        """
+        """The records to write; ``seen``: when vehicles sent last. None soon after a break of ours."""
         for vehicle_id, vehicle in self._vehicles.items():
             vehicle.heard_ms = max(vehicle.heard_ms, seen.get(vehicle_id, 0))
             if vehicle.said_ms is not None and now_ms - vehicle.said_ms < SAID_AGAIN_MS:
@@ -166,10 +158,8 @@ class StatusLog:
 
     def __enter__(self) -> StatusLog:
         try:
-            known = self._consumer.list_topics(self._topic, timeout=ASK_S).topics[self._topic]
-            if known.error is not None:
-                raise ServiceError(f"topic {self._topic} is missing; `odograph up` creates it")
-            places = [TopicPartition(self._topic, p, OFFSET_BEGINNING) for p in sorted(known.partitions)]
+            count = kafka.partition_counts(self._consumer, [self._topic], ASK_S)[self._topic]
+            places = [TopicPartition(self._topic, p, OFFSET_BEGINNING) for p in range(count)]
             for place in places:
                 low, high = self._consumer.get_watermark_offsets(place, timeout=ASK_S) or (0, 0)
                 if high > low:
@@ -220,10 +210,7 @@ class StatusLog:
 
 
 class SilenceThread:
-    """Watches while its ``with`` block runs. The first of ``lanes`` is the one that must listen.
-
-    ``topic`` is the full name of ``status``; ``owns`` says which vehicles (keys) are this bridge's.
-    """
+    """Watches while its ``with`` block runs; ``lanes[0]`` must listen, ``owns`` picks our vehicles."""
 
     def __init__(
         self,

@@ -142,10 +142,7 @@ class Translator:
         self._received: Header = (topics.HEADER_RECEIVED_MS, b"0")
 
     def translate(self, topic: bytes, raw: bytes, received_ms: int) -> Record | Rejection | None:
-        """The record for ``raw``, its value unchanged; or the rejection; or None where it is not ours.
-
-        Never raises: an error of our own is a rejection with the reason ``internal``.
-        """
+        """The record for ``raw``, or the rejection, or None where it is not ours. Never raises."""
         route: Route | None = None
         try:
             found: Route | Rejection | None = self._routes.get(topic, _UNKNOWN)
@@ -200,10 +197,7 @@ class Translator:
         return route
 
     def _forget(self) -> None:
-        """The topic that was learnt first goes; of the first few one that has not spent half of its bucket.
-
-        A vehicle whose route goes has a full bucket when it comes back.
-        """
+        """The oldest topic goes; of the first few one whose bucket is more than half full."""
         first = list(islice(self._routes, LOOKED_AT))
         spent = {t for t in first if (r := self._routes[t]) and r.due_ms - r.seen_ms > self._slack_ms / 2}
         for topic in first:
@@ -250,10 +244,7 @@ class Translator:
         return Record(self.dead_letter_topic, rejection.key, raw[:KEPT_BYTES], headers, received_ms)
 
     def unstorable(self, record: Record, error: str) -> Record:
-        """The dead letter for a record that Kafka refused for what it is.
-
-        A dead letter that was refused comes back with half of its bytes, so that one is accepted in the end.
-        """
+        """The dead letter for a record that Kafka refused; of a refused dead letter half of it."""
         if record.topic == self.dead_letter_topic:
             return record._replace(value=record.value[: len(record.value) // 2])
         detail = f"Kafka refused it for {record.topic}: {error}"

@@ -58,10 +58,7 @@ class NamedTopic(bytes):
 
 
 def packet_length(data: bytes, start: int) -> int:
-    """Bytes of the whole packet that begins at ``start``; 0 when its header is not complete yet.
-
-    Raises WireError for a length of more than four bytes.
-    """
+    """Bytes of the packet that begins at ``start``; 0 when its header is not complete. Raises WireError."""
     remaining, shift = 0, 0
     for at in range(start + 1, start + 5):
         if at >= len(data):
@@ -80,10 +77,7 @@ def is_publish(data: bytes, start: int) -> bool:
 
 
 def take_publishes(data: bytes, start: int, limit: int) -> tuple[list[Publish], int]:
-    """The run of whole PUBLISH packets from ``start`` on, at most ``limit``, and where it ended.
-
-    Raises WireError for a packet that contradicts itself.
-    """
+    """The run of whole PUBLISH packets from ``start``, at most ``limit``, and its end. Raises WireError."""
     found: list[Publish] = []
     end = len(data)
     usual_end = end - USUAL_HEAD
@@ -138,10 +132,7 @@ def _address(data: bytes, start: int, end: int) -> tuple[bytes, int, int]:
 
 
 def _cut(head: bytes, length: int) -> Publish:
-    """The PUBLISH of ``length`` bytes that begins with ``head``; its payload says how long it was.
-
-    Properties that do not end within the head count as payload: the message is refused either way.
-    """
+    """The PUBLISH of ``length`` bytes that begins with ``head``; properties beyond it count as payload."""
     topic, packet_id, body = _address(head, 0, len(head))
     with suppress(WireError):
         after = body + 1 + head[body] if head[body] < 0x80 else _after_long_properties(head, body)
@@ -166,10 +157,7 @@ def pubacks(packet_ids: Sequence[int]) -> bytes:
 
 
 def take_named(data: bytes, start: int, limit: int, wanted: bytes) -> tuple[list[Publish], int]:
-    """As ``take_publishes``, with each topic a NamedTopic by the user property ``wanted``.
-
-    Only a broker that sets the property itself, and removes what a client put there, makes it worth anything.
-    """
+    """As ``take_publishes``, each topic with its sender by the broker's property ``wanted``."""
     found: list[Publish] = []
     while start < len(data) and len(found) < limit and is_publish(data, start):
         length = packet_length(data, start)
@@ -179,7 +167,7 @@ def take_named(data: bytes, start: int, limit: int, wanted: bytes) -> tuple[list
         raw_topic, packet_id, payload = _publish(packet, 0, length)
         topic = NamedTopic(raw_topic)
         try:
-            topic.name = _name(packet, wanted)
+            topic.name = _name(packet, _address(packet, 0, length)[2], wanted)
         except IndexError as error:
             raise WireError("a property longer than its packet") from error
         found.append((topic, packet_id, payload))
@@ -187,10 +175,8 @@ def take_named(data: bytes, start: int, limit: int, wanted: bytes) -> tuple[list
     return found, start
 
 
-def _name(packet: bytes, wanted: bytes) -> bytes | None:
-    """The value of the one user property ``wanted`` of a PUBLISH; None for none and for several."""
-    _, at = _varint(packet, 1)
-    at += 2 + int.from_bytes(packet[at : at + 2], "big") + (2 if packet[0] & 0x06 else 0)
+def _name(packet: bytes, at: int, wanted: bytes) -> bytes | None:
+    """The value of the one user property ``wanted``; None for none and for several."""
     length, at = _varint(packet, at)
     end, values = at + length, []
     while at < end:
@@ -231,11 +217,9 @@ def _varint(packet: bytes, at: int) -> tuple[int, int]:
 
 
 class PacketBuffer:
-    """What was read from the connection and not consumed yet.
+    """What was read from the connection and not consumed yet; a long packet's parts are joined once.
 
-    A packet longer than one read is collected in parts and joined once, so that a large one costs no more
-    than its length. Of a PUBLISH of more than ``limit`` bytes only so many are held; it is given out, with a
-    CutPayload, when the rest of it has passed.
+    Of a PUBLISH of more than ``limit`` bytes only so many are held; it is given out when the rest has passed.
     """
 
     def __init__(self) -> None:
