@@ -59,7 +59,6 @@ class LateFrame:
 class Grid:
     """Lengths that the plan needs, ms."""
 
-    window_ms: int
     road_window_ms: int
     ahead_ms: int
     lateness_ms: int
@@ -86,7 +85,7 @@ def grid_of(settings: Settings) -> Grid:
             f"ODOGRAPH_JOBS_ROAD_WINDOW_S {jobs.road_window_s} is no multiple of "
             f"ODOGRAPH_JOBS_WINDOW_S {jobs.window_s}"
         )
-    return Grid(*(1000 * s for s in (jobs.window_s, jobs.road_window_s, jobs.ahead_s, jobs.lateness_s)))
+    return Grid(1000 * jobs.road_window_s, 1000 * jobs.ahead_s, 1000 * jobs.lateness_s)
 
 
 def slices(

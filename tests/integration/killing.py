@@ -15,7 +15,7 @@ from multiprocessing import get_context
 from typing import Any, Final
 
 PATIENCE_S: Final = 480.0
-FORKED_WITH: Final = ("tests.integration.batch_support", "tests.integration.promotion_support")
+FORKED_WITH: Final = ("tests.integration.recompute_support", "tests.integration.promotion_support")
 """Imported once, in the server that the processes are forked from."""
 
 

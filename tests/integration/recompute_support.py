@@ -1,8 +1,12 @@
-"""An archive written by a test, and alerts as the stream would have stored them."""
+"""An archive that a test writes, alerts as the stream stores them, runs of the batch layer without Spark."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 import orjson
@@ -10,7 +14,13 @@ import psycopg
 import pyarrow as pa
 
 from infra.contract.verdict import LATE, clock_limits
+from infra.settings.settings import Settings
+from stream_jobs.app.database import Database
 from stream_jobs.archive.writer import RECORD, HourFiles
+from stream_jobs.reprocess import work
+from stream_jobs.reprocess.feed import Feeder
+from stream_jobs.reprocess.plan import Span
+from stream_jobs.reprocess.runs import Counts
 from tests.integration.stream_support import query
 from tests.support import Lane
 from tests.support_frames import Record, frame, vin
@@ -106,3 +116,51 @@ def alerts_told(lane: Lane, start_ms: int) -> list[dict[str, Any]]:
         *[start_ms / 1000] * 3,
         vin(71),
     )
+
+
+TRANSACTION_TIMEOUT_S = 120.0
+"""For a transaction: a starved machine is not what is tested here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A run over ``span``, long after it, that writes to ``url``."""
+
+    settings: Settings
+    url: str
+    span: Span
+
+    @property
+    def closed_ms(self) -> int:
+        return self.span.until_ms + 3_600_000
+
+    @contextmanager
+    def tools(self) -> Iterator[work.Tools]:
+        """A connection of its own."""
+        stop = threading.Event()
+        database = Database(self.url, "recompute", stop, TRANSACTION_TIMEOUT_S)
+        try:
+            yield work.Tools(self.settings, database, self.url, stop, Feeder(self.settings))
+        finally:
+            database.close()
+
+
+def recompute(given: Given) -> Counts:
+    """The command's run."""
+    with given.tools() as tools:
+        return work.recompute(tools, given.span, given.closed_ms)[1]
+
+
+def by_night(given: Given) -> Counts | None:
+    """The nightly run, in the hour in which it is due; None where nothing is."""
+    now = datetime.now(UTC)
+    terms = given.settings.recompute.model_copy(update={"hour_utc": now.hour})
+    settings = given.settings.model_copy(update={"recompute": terms})
+    with Given(settings, given.url, given.span).tools() as tools:
+        return work.Nightly(tools, lambda: given.closed_ms, lambda: now)()
+
+
+def repair(given: Given) -> int:
+    """A round of the task `repair`."""
+    with given.tools() as tools:
+        return work.Repair(given.settings, tools.database, lambda: given.closed_ms, tools.stop)()

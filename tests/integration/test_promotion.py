@@ -174,9 +174,9 @@ def promoted_as_before(old: Connection) -> None:
     with old.transaction():
         old.execute("SET LOCAL search_path = pg_catalog")
         for table in TABLES:
-            columns = ", ".join(databases.names(old, table.name))
-            source = columns.replace("distance_m", "distance_m * 2 AS distance_m")
-            old.execute(f"CREATE VIEW reading.{table.name} AS SELECT {source} FROM odograph.{table.name}")
+            columns = databases.names(old, table.name)
+            doubled = ", ".join(f"{c} * 2 AS {c}" if c == "distance_m" else c for c in columns)
+            old.execute(f"CREATE VIEW reading.{table.name} AS SELECT {doubled} FROM odograph.{table.name}")
         listed = "|".join(table.name for table in TABLES)
         kept = {}
         for kind, name, before in definitions(old):

@@ -21,14 +21,16 @@ from stream_jobs.reprocess import feed, work
 from stream_jobs.reprocess.plan import Span
 from stream_jobs.reprocess.runs import Counts
 from stream_jobs.vehicles.alert_rows import finding_id
-from tests.integration.batch_support import Given, recompute, repair
 from tests.integration.recompute_support import (
     BEHIND,
     RULES,
+    Given,
     Killed,
     alerts_told,
     archive,
     hot_drive,
+    recompute,
+    repair,
     stream_alert,
 )
 from tests.integration.stream_support import HOUR_MS, assert_equal, base_ms, drive, query, spoilt, stored

@@ -14,9 +14,17 @@ from infra.stack.stack import Stack
 from load_tests.oracle import Expected, expect
 from stream_jobs.reprocess.plan import Span
 from stream_jobs.reprocess.runs import Counts
-from tests.integration.batch_support import Given, by_night, recompute, repair
 from tests.integration.killing import Point, kill_at
-from tests.integration.recompute_support import BEHIND, RULES, archive, hot_drive
+from tests.integration.recompute_support import (
+    BEHIND,
+    RULES,
+    Given,
+    archive,
+    by_night,
+    hot_drive,
+    recompute,
+    repair,
+)
 from tests.integration.stream_support import base_ms, drive, query, spoilt
 from tests.support import Lane, open_lane
 from tests.support_frames import Record, vin

@@ -12,7 +12,7 @@ from stream_jobs.reprocess import plan
 from stream_jobs.reprocess.plan import Grid, LateFrame, Reach, Span, slices, taken_in
 from stream_jobs.reprocess.work import due
 
-GRID = Grid(window_ms=10_000, road_window_ms=60_000, ahead_ms=10_000, lateness_ms=30_000)
+GRID = Grid(road_window_ms=60_000, ahead_ms=10_000, lateness_ms=30_000)
 MINUTE = 60_000
 
 
