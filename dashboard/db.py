@@ -35,10 +35,7 @@ NUMBER: Final = "number"
 
 
 class Database:
-    """Connections to the views; a broken one is dropped, the next query opens another.
-
-    ``locate`` gives the libpq URL each time a connection is opened, so that a stack started later is found.
-    """
+    """Connections to the views; a broken one is dropped. ``locate`` gives the URL each time one is opened."""
 
     def __init__(self, locate: Callable[[], str], answer_s: float = ANSWER_S) -> None:
         self._locate = locate
@@ -120,10 +117,7 @@ def _short(error: psycopg.Error) -> str:
 
 
 def frame(connection: Connection, sql: LiteralString, **parameters: Any) -> pd.DataFrame:
-    """The rows of one query; column names are the query's.
-
-    ``attrs[NUMBER]`` tells this answer from every other one; copies for several readers have the same.
-    """
+    """The rows of one query; ``attrs[NUMBER]`` tells this result from every other one."""
     cursor = connection.execute(sql, parameters)
     columns = [column.name for column in cursor.description or ()]
     found = pd.DataFrame(cursor.fetchall(), columns=columns)

@@ -58,10 +58,7 @@ class QueryCache:
         self._known: OrderedDict[str, _Result] = OrderedDict()
 
     def get(self, key: str, good_s: float, run: Callable[[], pd.DataFrame]) -> pd.DataFrame:
-        """The result of ``key``, at most ``good_s`` old; raises what ``run`` raises.
-
-        Each caller gets a frame of its own over the same columns (copy on write is on: see server.py).
-        """
+        """The result of ``key``, at most ``good_s`` old, as a frame of the caller's own."""
         result = self._entry(key)
         with result.lock:
             if result.rows is None or self._clock() >= result.until_s:
@@ -87,10 +84,7 @@ class QueryCache:
             return result
 
     def _make_room(self) -> None:
-        """Drop what is no longer good: a span that moves with the clock is never asked for again.
-
-        Of the rest as many are left as there may be beside a new one; those asked for longest ago go.
-        """
+        """Drop what is no longer good, then those asked for longest ago, until a new one has room."""
         now_s = self._clock()
         for key, result in list(self._known.items()):
             if result.until_s <= now_s and not result.lock.locked():
@@ -100,10 +94,7 @@ class QueryCache:
 
 
 def hold(held: dict[str, pd.DataFrame], key: str, result: pd.DataFrame) -> None:
-    """Keep a result for a pause or an outage; the oldest go, of one query and of all.
-
-    ``key``: the query's name, a bracket, its arguments.
-    """
+    """Keep a result for a pause or an outage; the oldest go, of one query (before the bracket) and of all."""
     held.pop(key, None)
     held[key] = result
     name = key.partition("(")[0]
@@ -169,10 +160,7 @@ def outages() -> int:
 
 
 def ask(query: Query[P], *args: P.args, **kwargs: P.kwargs) -> pd.DataFrame | None:
-    """The rows; the last ones known while paused or while the database is away; else None.
-
-    Readers who ask the same within half a refresh share one result.
-    """
+    """The rows, shared by readers for half a refresh; while paused or away the last known ones, else None."""
     return _ask(settings().dashboard.refresh_s * SHARED, query, *args, **kwargs)
 
 
@@ -226,10 +214,7 @@ def fetch(query: Query[P], *args: P.args, **kwargs: P.kwargs) -> pd.DataFrame | 
 
 
 def ask_large(query: Query[P], *args: P.args, **kwargs: P.kwargs) -> pd.DataFrame | None:
-    """Rows about what is past, of which a session keeps the last result only, for SLOW_S.
-
-    While paused, or while the database is away, the kept one.
-    """
+    """Rows about what is past: only the last result is kept, for SLOW_S, and shown while paused or away."""
     kept: dict[str, tuple[Any, float, pd.DataFrame]] = st.session_state.setdefault(LAST, {})
     arguments = (args, sorted(kwargs.items()))
     known, asked_s, rows = kept.get(query.__name__, (None, 0.0, None))

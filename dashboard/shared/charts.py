@@ -37,10 +37,7 @@ SPAN: Final = ("since", "until")
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """A description (Vega-Lite, JSON) and the rows that it draws; ``window``: the ends of its axis of time.
-
-    ``told`` is said to whoever cannot see it.
-    """
+    """A description (Vega-Lite) and its rows; ``window``: ends of its time; ``told``: alternative text."""
 
     description: str
     rows: pd.DataFrame
@@ -58,10 +55,7 @@ class Drawing:
 
 
 def described(build: Callable[P, alt.Chart | alt.LayerChart]) -> Callable[P, str]:
-    """``build`` as a function that gives the description, made once for each set of arguments.
-
-    The chart is built without data: its rows come with the drawing. Arguments are hashable.
-    """
+    """``build`` (a chart without data) as a function of its description, made once for its arguments."""
 
     @wraps(build)
     def make(*args: P.args, **kwargs: P.kwargs) -> str:

@@ -177,10 +177,7 @@ def table(
     columns: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Cell | None:
-    """A table; ``formats`` are number formats with their columns, ``columns`` configures others.
-
-    With ``on_select`` its cells can be clicked: returns the one that is.
-    """
+    """A table; ``formats``: number formats with their columns. With ``on_select``: the clicked cell."""
     numbers = {
         name: st.column_config.NumberColumn(format=form)
         for form, names in (formats or {}).items()

@@ -124,10 +124,7 @@ def address(path: str, number: str, states: Sequence[str] = ()) -> str:
 
 
 def vehicles(fleet: pd.DataFrame | str, mode: Mode, many: bool = False) -> pdk.Layer:
-    """Every vehicle with a position: shape and colour are its state, an arrow points where it drives.
-
-    ``fleet`` is rows or the address of ``vehicle_rows``; ``many`` makes small signs of them from afar.
-    """
+    """Vehicles (rows, or their address): shape and colour are the state; ``many``: small signs from afar."""
     return _icons(
         fleet if isinstance(fleet, str) else vehicle_rows(fleet),
         "vehicles",
@@ -311,10 +308,7 @@ def joined(a: Record, b: Record) -> bool:
 
 @lru_cache(maxsize=WEDGES_KEPT)
 def wedge(cell: str, sector: int) -> tuple[Point, ...]:
-    """The part of an H3 cell that lies in the direction of a sector (0 north, 1 east, 2 south, 3 west).
-
-    It begins at the cell's centre and goes clockwise along the edge of the hexagon.
-    """
+    """The quarter of an H3 cell (0 north, 1 east, 2 south, 3 west): its centre, then clockwise."""
     lat, lon = h3.cell_to_latlng(cell)
     east_per_north = math.cos(math.radians(lat))
     corners = [((x - lon) * east_per_north, y - lat) for y, x in h3.cell_to_boundary(cell)]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 from urllib.parse import quote
@@ -20,80 +20,47 @@ CELL_PX: Final = 64
 _SCALE: Final = 4
 _UNIT: Final = CELL_PX * _SCALE / 100
 
-Draw = ImageDraw.ImageDraw
-Points = list[tuple[float, float]]
-
 
 def _at(*numbers: float) -> list[float]:
     """Percent of the icon's cell in pixels of the enlarged drawing."""
     return [n * _UNIT for n in numbers]
 
 
-def _polygon(draw: Draw, points: Points, colour: str, outline: str) -> None:
-    scaled = [(x * _UNIT, y * _UNIT) for x, y in points]
-    draw.polygon(scaled, fill=colour)
-    draw.line([*scaled, scaled[0], scaled[1]], fill=outline, width=round(6 * _UNIT), joint="curve")
-
-
-def _arrow(draw: Draw, colour: str, outline: str) -> None:
-    _polygon(draw, [(50, 8), (80, 88), (50, 70), (20, 88)], colour, outline)
-
-
-def _disc(draw: Draw, colour: str, outline: str) -> None:
-    draw.ellipse(_at(16, 16, 84, 84), fill=colour, outline=outline, width=round(6 * _UNIT))
-
-
-def _pause(draw: Draw, colour: str, outline: str) -> None:
-    _disc(draw, colour, outline)
-    draw.rectangle(_at(37, 34, 46, 66), fill="#ffffff")
-    draw.rectangle(_at(54, 34, 63, 66), fill="#ffffff")
-
-
-def _square(draw: Draw, colour: str, outline: str) -> None:
-    draw.rounded_rectangle(
-        _at(20, 20, 80, 80), radius=10 * _UNIT, fill=colour, outline=outline, width=round(6 * _UNIT)
-    )
-
-
-def _cross(draw: Draw, colour: str, outline: str) -> None:
-    for shade, width in ((outline, 24), (colour, 13)):
-        for line in ((27, 27, 73, 73), (27, 73, 73, 27)):
-            draw.line(_at(*line), fill=shade, width=round(width * _UNIT))
-
-
-def _ring(draw: Draw, colour: str, outline: str) -> None:
-    draw.ellipse(_at(18, 18, 82, 82), outline=outline, width=round(22 * _UNIT))
-    draw.ellipse(_at(22, 22, 78, 78), outline=colour, width=round(13 * _UNIT))
-
-
-def _pin(draw: Draw, colour: str, outline: str) -> None:
-    draw.polygon([(x * _UNIT, y * _UNIT) for x, y in ((24, 48), (76, 48), (50, 98))], fill=outline)
-    draw.ellipse(_at(16, 4, 84, 72), fill=outline)
-    draw.polygon([(x * _UNIT, y * _UNIT) for x, y in ((31, 52), (69, 52), (50, 89))], fill=colour)
-    draw.ellipse(_at(22, 10, 78, 66), fill=colour)
-    draw.rounded_rectangle(_at(45.5, 20, 54.5, 43), radius=4 * _UNIT, fill="#ffffff")
-    draw.ellipse(_at(45, 47, 55, 57), fill="#ffffff")
-
-
-_SHAPES: Final[dict[str, Callable[[Draw, str, str], None]]] = {
-    "moving": _arrow,
-    "idling": _pause,
-    "parked": _square,
-    "silent": _cross,
-    "unknown": _ring,
-}
-
-
-def _icon(shape: Callable[[Draw, str, str], None], colour: str, outline: str) -> Image.Image:
+def _icon(kind: str, colour: str, outline: str) -> Image.Image:
+    """The icon of a state, or the pin of a severity."""
     large = Image.new("RGBA", (CELL_PX * _SCALE, CELL_PX * _SCALE))
-    shape(ImageDraw.Draw(large), colour, outline)
+    draw, rim = ImageDraw.Draw(large), round(6 * _UNIT)
+    match kind:
+        case "moving":  # an arrow
+            points = [(x * _UNIT, y * _UNIT) for x, y in ((50, 8), (80, 88), (50, 70), (20, 88))]
+            draw.polygon(points, fill=colour)
+            draw.line([*points, *points[:2]], fill=outline, width=rim, joint="curve")
+        case "idling":  # the sign of a pause on a disc
+            draw.ellipse(_at(16, 16, 84, 84), fill=colour, outline=outline, width=rim)
+            draw.rectangle(_at(37, 34, 46, 66), fill="#ffffff")
+            draw.rectangle(_at(54, 34, 63, 66), fill="#ffffff")
+        case "parked":  # a square
+            corner = 10 * _UNIT
+            draw.rounded_rectangle(_at(20, 20, 80, 80), corner, fill=colour, outline=outline, width=rim)
+        case "silent":  # a cross
+            for shade, width in ((outline, 24), (colour, 13)):
+                for line in ((27, 27, 73, 73), (27, 73, 73, 27)):
+                    draw.line(_at(*line), fill=shade, width=round(width * _UNIT))
+        case "unknown":  # a ring
+            draw.ellipse(_at(18, 18, 82, 82), outline=outline, width=round(22 * _UNIT))
+            draw.ellipse(_at(22, 22, 78, 78), outline=colour, width=round(13 * _UNIT))
+        case _:  # a pin with an exclamation mark
+            draw.polygon(_at(24, 48, 76, 48, 50, 98), fill=outline)
+            draw.ellipse(_at(16, 4, 84, 72), fill=outline)
+            draw.polygon(_at(31, 52, 69, 52, 50, 89), fill=colour)
+            draw.ellipse(_at(22, 10, 78, 66), fill=colour)
+            draw.rounded_rectangle(_at(45.5, 20, 54.5, 43), 4 * _UNIT, fill="#ffffff")
+            draw.ellipse(_at(45, 47, 55, 57), fill="#ffffff")
     return large.resize((CELL_PX, CELL_PX), Image.Resampling.LANCZOS)
 
 
 def _icons(mode: Mode) -> dict[str, Image.Image]:
-    outline = TONES[mode].outline
-    states = {state: _icon(_SHAPES[state], colour, outline) for state, colour in STATES.items()}
-    return states | {severity: _icon(_pin, colour, outline) for severity, colour in SEVERITIES.items()}
+    return {kind: _icon(kind, colour, TONES[mode].outline) for kind, colour in (STATES | SEVERITIES).items()}
 
 
 def _data_url(image: Image.Image) -> str:
@@ -109,14 +76,9 @@ def atlas(mode: Mode) -> tuple[str, dict[str, dict[str, int]]]:
     sheet = Image.new("RGBA", (CELL_PX * len(icons), CELL_PX))
     for place, image in enumerate(icons.values()):
         sheet.paste(image, (place * CELL_PX, 0))
+    size = {"y": 0, "width": CELL_PX, "height": CELL_PX}
     mapping = {
-        name: {
-            "x": place * CELL_PX,
-            "y": 0,
-            "width": CELL_PX,
-            "height": CELL_PX,
-            "anchorY": CELL_PX if name in SEVERITIES else CELL_PX // 2,
-        }
+        name: size | {"x": place * CELL_PX, "anchorY": CELL_PX if name in SEVERITIES else CELL_PX // 2}
         for place, name in enumerate(icons)
     }
     return _data_url(sheet), mapping
@@ -219,10 +181,7 @@ def _legend(items: list[tuple[str, str]]) -> str:
 
 
 def line(values: Sequence[float], told: str) -> str:
-    """The values from the oldest to the newest over an axis that begins at 0: a small change looks small.
-
-    ``told`` says in words what it is.
-    """
+    """The values, oldest first, over an axis that begins at 0; ``told`` is the alternative text."""
     top = max(*values, 0.0) or 1.0
     step = WIDE / max(len(values) - 1, 1)
     points = [f"{k * step:.1f},{HIGH - 1 - (HIGH - 2) * max(v, 0.0) / top:.1f}" for k, v in enumerate(values)]

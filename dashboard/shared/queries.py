@@ -80,7 +80,4 @@ def alerts(
     numbers: Sequence[int] | None = None,
     limit: int = ALERT_LIMIT,
 ) -> None:
-    """Alerts, active and unacknowledged first, then the worst, then the newest.
-
-    ``rule`` is an id, or one with the part after its point; ``numbers``: these alerts only.
-    """
+    """Alerts (of these ``numbers``), active and new first, then the worst; ``rule``: also without its part."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final, Literal
 
 Mode = Literal["light", "dark"]
@@ -113,29 +114,7 @@ DARK: Final[dict[str, Any]] = {
     "sidebar.backgroundColor": "#121922",
 }
 
-STYLE: Final = """<style>
-.stMainBlockContainer { padding-left: 2.2rem; padding-right: 2.2rem; }
-@media (max-width: 640px) {
-  .stMainBlockContainer { padding-left: 0.9rem; padding-right: 0.9rem; }
-  .st-key-toolbar { row-gap: 0.4rem !important; }
-  :has(> .st-key-words), .st-key-words { min-width: 15rem; }
-  [class*="st-key-figures"] [data-testid="stMetricValue"] { font-size: 1.1rem; line-height: 1.25; }
-  [class*="st-key-figures"] :is([data-testid="stMetricValue"], [data-testid="stMetricLabel"]) * {
-    white-space: normal;
-  }
-  .stElementContainer:has([data-testid="stDataFrame"]) { margin-top: 1.7rem; }
-}
-[class*="st-key-figures"] {
-  display: grid; grid-template-columns: repeat(auto-fit, minmax(108px, 1fr)); gap: 0.6rem;
-}
-.st-key-figures_quality { grid-template-columns: repeat(auto-fit, minmax(150px, 1fr)); }
-[class*="st-key-figures"] > div { width: 100% !important; }
-[class*="st-key-figures"] [data-testid="stMetric"] { width: 100% !important; padding: 0; }
-[class*="st-key-figures"] [data-testid="stMetric"] > div { padding: 0.5rem 0.7rem 0.35rem; }
-[class*="st-key-figures"] [data-testid="stVerticalBlock"] { padding: 0.45rem 0.7rem 0.4rem; }
-[class*="st-key-figures"] [data-testid="stVerticalBlock"] [data-testid="stMetric"] > div { padding: 0; }
-[data-stale="true"] { opacity: 1 !important; }
-</style>"""
+STYLE: Final = f"<style>{Path(__file__).with_name('style.css').read_text()}</style>"
 """What the options cannot say: margins, the grid of figures, no fading while a part is updated."""
 
 

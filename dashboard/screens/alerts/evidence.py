@@ -73,10 +73,14 @@ def judged(frames: Sequence[Row], opened_ms: int, alert: Row, rule: Row | None) 
     compared = rule is not None and rule["kind"] in COMPARED
     limit_sql = rule["limit_sql"] if rule is not None and compared else None
     values, limits = _evaluated((value_sql, limit_sql), frames, alert)
+    follows = len({limit for limit in limits if limit is not None}) > 1
+    stored = alert["limit_value"]
+    if compared and not follows and stored is not None:  # the one in force, perhaps an escalated one
+        limits = [stored] * len(limits)
     body = {
         "s": [(f["t0_ms"] + (f["n"] - 1) * f["dt_ms"] - opened_ms) / 1000 for f in frames],
         "value": values,
-        "limit": _in_force(limits, alert["limit_value"]) if compared else limits,
+        "limit": limits,
     }
     return Judged(pd.DataFrame(body).astype(float), _unit(value_sql, signals), signals)
 
@@ -160,12 +164,6 @@ def _unit(value_sql: str, signals: Sequence[str]) -> str:
     return units.pop() if picked <= set(signals) and len(units) == 1 else ""
 
 
-def _in_force(limits: Sequence[float | None], stored: float | None) -> Sequence[float | None]:
-    """Each frame's limit where it follows the signals; else the one in force, perhaps an escalated one."""
-    follows = len({limit for limit in limits if limit is not None}) > 1
-    return limits if follows or stored is None else [stored] * len(limits)
-
-
 def _evaluated(
     expressions: Sequence[str | None], frames: Sequence[Row], alert: Row
 ) -> list[list[float | None]]:
@@ -190,24 +188,18 @@ def _column(connection: duckdb.DuckDBPyConnection, expression: str | None, frame
 
 def _table(frames: Sequence[Row], alert: Row) -> pa.Table:
     """The frames in the columns that rules know, ``place`` keeps their order."""
-    signals = {s.name: pa.array([_whole(f, s) for f in frames], _type(s)) for s in SIGNALS}
-    identity = {name: pa.array([alert.get(name)] * len(frames), pa.string()) for name in IDENTITY}
-    return pa.table({"place": pa.array(range(len(frames)), pa.int64())} | identity | signals)
-
-
-def _type(signal: Signal) -> pa.DataType:
-    if signal.rate == "fast":
-        return pa.list_(pa.float64())
-    return {"number": pa.float64(), "flag": pa.bool_(), "codes": pa.list_(pa.string())}[signal.kind]
-
-
-def _whole(frame: Row, signal: Signal) -> Any:
-    """A signal of a frame as a rule sees it."""
-    value = frame.get(signal.name)
-    if signal.kind == "codes":
-        return value if isinstance(value, list) else None
-    if signal.kind == "flag":
-        return value if isinstance(value, bool) else None
-    if signal.rate == "fast":
-        return [_ranged(v, signal) for v in value] if isinstance(value, list) else None
-    return _ranged(value, signal)
+    number, codes = pa.float64(), pa.list_(pa.string())
+    columns = {"place": pa.array(range(len(frames)), pa.int64())}
+    columns |= {name: pa.array([alert.get(name)] * len(frames), pa.string()) for name in IDENTITY}
+    for signal in SIGNALS:
+        values = [frame.get(signal.name) for frame in frames]
+        if signal.kind == "codes":
+            columns[signal.name] = pa.array([v if isinstance(v, list) else None for v in values], codes)
+        elif signal.kind == "flag":
+            columns[signal.name] = pa.array([v if isinstance(v, bool) else None for v in values], pa.bool_())
+        elif signal.rate == "fast":
+            lists = [[_ranged(n, signal) for n in v] if isinstance(v, list) else None for v in values]
+            columns[signal.name] = pa.array(lists, pa.list_(number))
+        else:
+            columns[signal.name] = pa.array([_ranged(v, signal) for v in values], number)
+    return pa.table(columns)

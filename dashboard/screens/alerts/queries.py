@@ -35,10 +35,7 @@ def alert_changes(alert_no: int, limit: int = 200) -> None:
     ORDER BY t0, boot_id, seq LIMIT %(limit)s
 """)
 def alert_evidence(alert_no: int, limit: int = 300) -> None:
-    """The frames around an alert as the vehicle sent them, in the order of their time.
-
-    ``limit``: as many as are kept of an alert.
-    """
+    """The frames around an alert (all that are kept) as the vehicle sent them, in the order of their time."""
 
 
 @query("SELECT * FROM serving.rule ORDER BY rule LIMIT %(limit)s")
@@ -59,10 +56,7 @@ def rules(limit: int = 1_000) -> None:
     GROUP BY 1, 2 ORDER BY 1, 2
 """)
 def rule_days(start: datetime, end: datetime, zone: str) -> None:
-    """Alerts that opened from ``start`` to before ``end``, by rule and day of ``zone``.
-
-    ``worst`` is the gravest severity; ``unseen`` and ``active`` are as they are now.
-    """
+    """Alerts opened from ``start`` to before ``end``, by rule and local day; ``worst``: gravest severity."""
 
 
 @query("SELECT * FROM serving.alert_silence ORDER BY in_force DESC, from_at DESC LIMIT %(limit)s")

@@ -106,10 +106,7 @@ FRAMES: Final[Columns] = {
 def rules(
     noted_now: pd.DataFrame, counted: pd.DataFrame, days: Sequence[date], zone: ZoneInfo, now: pd.Timestamp
 ) -> pd.DataFrame:
-    """A row a rule, those without alerts too: counts of ``days``, ``Per day`` in their order; what it is.
-
-    A rule that is not in ``noted_now`` is of an earlier time: it has alerts and nothing else.
-    """
+    """A row a rule: counts of ``days``, and what it is; one no longer known has alerts only."""
     by_rule = {str(name): group for name, group in counted.groupby("rule")}
     noted: dict[str, Row] = {str(row["rule"]): row for row in noted_now.to_dict("records")}
     names = list({**noted, **by_rule})

@@ -23,10 +23,7 @@ Key = tuple[str, int, str]
     ORDER BY event_time DESC, vehicle_id, crash_id LIMIT %(limit)s
 """)
 def crash_list(vehicle_id: str | None = None, verdict: str | None = None, limit: int = RECORD_LIMIT) -> None:
-    """Records without their curves, the newest first.
-
-    ``defects`` is how many there are; null: not checked.
-    """
+    """Records without their curves, the newest first; ``defects``: how many; null: not checked."""
 
 
 @query("""

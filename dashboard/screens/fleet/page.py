@@ -134,10 +134,7 @@ def _take(objects: dict[str, list[dict[str, Any]]]) -> None:
 
 
 def _view(fleet: pd.DataFrame) -> maps.View:
-    """Where the map looks first: the roads, else the fleet.
-
-    Kept for the session, so that the place and zoom a reader has moved to are left alone.
-    """
+    """Where the map looks first: the roads, else the fleet; kept, so that a reader's place stays."""
     kept: maps.View | None = st.session_state.get(VIEW)
     if kept is not None:
         return kept

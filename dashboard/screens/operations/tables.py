@@ -62,10 +62,7 @@ GROWTH_LEAST_S: Final = 6 * 3600
 
 
 def judged(samples: pd.DataFrame, strained_share: float) -> pd.DataFrame:
-    """The newest samples with ``state`` and in the order of STAGES.
-
-    Strained: ready, but with errors since the sample before, or at ``strained_share`` of what it can hold.
-    """
+    """The newest samples with ``state``, ordered as STAGES; strained: errors, or ``strained_share`` full."""
     busy = (samples["saturation"].astype(float) >= strained_share) | (samples["errors"].astype(float) > 0)
     state = pd.Series(WORKS, index=samples.index, dtype=object)
     state = state.mask(busy, STRAINED).mask(~samples["ready"].astype(bool), WRONG)

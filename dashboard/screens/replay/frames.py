@@ -48,10 +48,7 @@ class Plan:
 
 
 def plan(speed: int, vehicles: int, window_s: int) -> Plan:
-    """The cut for a fleet at a speed (seconds of the day a second).
-
-    Steps are whole windows; faster play has longer ones.
-    """
+    """The cut for a fleet at a speed (seconds of the day a second); steps are whole windows."""
     wanted = max(window_s, speed / STEPS_A_SECOND)
     step_s = next((s for s in STEPS_S if s >= wanted and s % window_s == 0), STEPS_S[-1] * window_s)
     steps = min(STEPS_MOST, max(2, PLACES_A_STRETCH // max(1, vehicles)))

@@ -52,10 +52,7 @@ def day_windows(day: date, tz: str) -> None:
 def places(
     since: datetime, until: datetime, step_s: int, longest_s: int = LONGEST_WINDOW_S, limit: int = ROW_LIMIT
 ) -> None:
-    """Windows that end on a whole step in [since, until].
-
-    ``at_ms`` is a window's end: the place is that of its last sample.
-    """
+    """Windows that end on a whole step in [since, until], with the place of their last sample."""
 
 
 @query("""
@@ -74,10 +71,7 @@ def places(
     LIMIT %(limit)s
 """)
 def places_before(at: datetime, wanted: bool, back: str = LOOK_BACK, limit: int = ROW_LIMIT) -> None:
-    """The last place of each vehicle before a moment, at most ``back`` old; columns as ``places``.
-
-    Nothing unless ``wanted``: who plays on knows it already.
-    """
+    """The last place of each vehicle before a moment, at most ``back`` old; nothing unless ``wanted``."""
 
 
 @query("""

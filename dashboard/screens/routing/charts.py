@@ -22,10 +22,7 @@ BLUES: Final = ["#d6e6f5", "#1a5a96"]
 
 
 def delay(hours: pd.DataFrame, chosen: str | None = None) -> alt.LayerChart:
-    """Travel time index (time taken over that at free flow) by hour of the day.
-
-    ``hour`` is text, as 08:00; the ``chosen`` one stands out.
-    """
+    """Travel time index (time over that at free flow) by ``hour`` (08:00); the ``chosen`` one stands out."""
     axis = alt.Axis(labelAngle=0, labelOverlap=True)
     index = alt.Y(
         "travel_time_index:Q",

@@ -36,10 +36,7 @@ PHASES: Final = {"open": "under way", "provisional": "over, silent since", "fina
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """The path of one window: from the place before to its own, and what free flow is looked up by.
-
-    ``joined``: the two places belong together (no silence, no jump between them).
-    """
+    """The path of one window, from the place before where ``joined``, and what free flow is looked up by."""
 
     t_ms: int
     lat_deg: float

@@ -31,10 +31,7 @@ def trips(
     harsh: bool,
     limit: int = TRIP_LIMIT,
 ) -> None:
-    """Trips begun within the last ``hours``, or on a local ``day``, newest first.
-
-    ``harsh``: only those with a harsh event.
-    """
+    """Trips begun within ``hours``, or on a local ``day``, newest first; ``harsh``: with such an event."""
 
 
 @query(f"""
@@ -50,10 +47,7 @@ def trips(
     {_WANTED}
 """)
 def trip_sums(vehicles: Sequence[str] | None, hours: int, day: date | None, tz: str, harsh: bool) -> None:
-    """One row: all trips that ``trips`` is about, not the first of them only.
-
-    ``fuel_l_per_100km`` over the distance of the trips that burnt fuel.
-    """
+    """One row: all trips that ``trips`` is about; fuel over the distance of the trips that burnt fuel."""
 
 
 @query("SELECT * FROM serving.trip WHERE trip_id = %(trip_id)s LIMIT 1")
@@ -74,10 +68,7 @@ def trip(trip_id: str) -> None:
     ORDER BY window_start
 """)
 def trip_points(vehicle_id: str, start: datetime, end: datetime, limit: int = POINT_LIMIT) -> None:
-    """Windows of a vehicle that overlap a time, with its place at the end of each.
-
-    Over ``limit`` windows every n-th is kept.
-    """
+    """Windows of a vehicle that overlap a time; over ``limit`` of them every n-th is kept."""
 
 
 @query("""

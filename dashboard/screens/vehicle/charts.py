@@ -39,10 +39,7 @@ FAR_DAYS: Final = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """One chart of a vehicle's history: columns with their labels, in one unit.
-
-    ``zero``: the axis starts at 0.
-    """
+    """Columns of a vehicle's history with their labels, in one unit; ``zero``: the axis starts at 0."""
 
     title: str
     unit: str
@@ -153,10 +150,7 @@ def _shape(window: Window | None) -> tuple[bool, bool]:
 
 
 def forecast(hours: pd.DataFrame, trend: Mapping[str, Any], time: str = "bucket") -> Drawing:
-    """Points of the hours, the robust line and its continuation (dashed), the threshold.
-
-    ``trend`` is a row of serving.vehicle_trend; all times are wall-clock times without a zone.
-    """
+    """Points of the hours, the robust line of ``trend`` and its continuation, the threshold."""
     unit = str(trend["unit"])
     points = hours[[time, "value"]].rename(columns={time: "time"}).assign(part=HOURS)
     bound = pd.DataFrame({"value": [float(trend["threshold"])], "part": [THRESHOLD]})

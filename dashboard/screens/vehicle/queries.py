@@ -48,10 +48,7 @@ def _extent_of_days(vehicle_id: str) -> None: ...
 
 
 def vehicle_extent(connection: Connection, vehicle_id: str) -> pd.DataFrame:
-    """From when to when there is data of a vehicle, and how much: one row or none.
-
-    Out of its days; its windows are asked where no day has been rolled up yet: then there are few.
-    """
+    """From when to when there is data, and how much, by days, or by windows while no day is rolled up."""
     found = _extent_of_days(connection, vehicle_id)
     return vehicle_summary(connection, vehicle_id) if found.empty else found
 
@@ -68,10 +65,7 @@ def vehicle_extent(connection: Connection, vehicle_id: str) -> pd.DataFrame:
     ORDER BY window_start
 """)
 def vehicle_trace(vehicle_id: str, start: datetime, end: datetime, limit: int = 3_000) -> None:
-    """Positions of one vehicle, the last of each window; over ``limit`` windows every n-th is kept.
-
-    ``step_s`` is the time that a kept row stands for, s.
-    """
+    """The last position of each window, ``step_s`` apart; over ``limit`` windows every n-th is kept."""
 
 
 @query("""
@@ -100,10 +94,7 @@ def crash_records(vehicle_id: str, limit: int = 5) -> None:
       AND window_start > (SELECT window_start FROM newest) - INTERVAL '1 minute'
 """)
 def signals(vehicle_id: str, until: datetime) -> None:
-    """One row: the newest minute of windows up to ``until``; null for what the vehicle does not send.
-
-    Windows follow the newest frame by a batch, or by minutes while the jobs catch up.
-    """
+    """One row: the newest minute of windows up to ``until``; null for what the vehicle does not send."""
 
 
 @query("SELECT rule, severity, beyond, limit_sql, in_force FROM serving.rule ORDER BY rule LIMIT 500")
@@ -226,10 +217,7 @@ _MEASURES: Final[LiteralString] = """sum(frames)::bigint AS frames, sum(frames_l
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """From ``start`` to before ``end`` in steps of ``step_s``.
-
-    ``past``: it ends at the vehicle's last data, not now.
-    """
+    """From ``start`` to before ``end`` in steps; ``past``: it ends at the vehicle's last data, not now."""
 
     start: datetime
     end: datetime
