@@ -80,4 +80,4 @@ def alerts(
     numbers: Sequence[int] | None = None,
     limit: int = ALERT_LIMIT,
 ) -> None:
-    """Alerts (of these ``numbers``), active and new first, then the worst; ``rule``: also without its part."""
+    """Alerts (of these ``numbers``), active and new first, then the worst; ``rule``: with or without part."""
