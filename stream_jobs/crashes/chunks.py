@@ -16,9 +16,34 @@ from infra.contract.errors import ContractError
 from infra.contract.messages import PART_HEAD, decode_crash, is_part, join_crash
 from infra.contract.topics import HEADER_MQTT_TOPIC
 from stream_jobs.events.rows import ClockRange, Record, Row, as_json, crash_row, optional_text
-from stream_jobs.events.sql import ASSEMBLED_PARTS, DROP_PARTS, INSERT_PARTS, WHOLE_SETS
 
 CHUNK_KEY: Final = ("vehicle_id", "boot_id", "crash_id", "sha256", "parts")
+_PART_KEY: Final = "vehicle_id text, boot_id bigint, crash_id text, sha256 text, parts integer"
+_PART_SET: Final = """
+vehicle_id = %(vehicle_id)s AND boot_id = %(boot_id)s AND crash_id = %(crash_id)s AND sha256 = %(sha256)s
+    AND parts = %(parts)s
+"""
+_INSERT: Final = f"""
+INSERT INTO odograph.crash_part (vehicle_id, boot_id, crash_id, sha256, parts, part, event_time, received_at,
+    mqtt_topic, message)
+SELECT vehicle_id, boot_id, crash_id, sha256, parts, part, to_timestamp(event_ms / 1000.0),
+    to_timestamp(received_ms / 1000.0), mqtt_topic, message
+FROM jsonb_to_recordset(%(rows)s) AS n({_PART_KEY}, part integer, event_ms bigint, received_ms bigint,
+    mqtt_topic text, message text)
+ON CONFLICT DO NOTHING
+"""  # noqa: S608  own columns
+_WHOLE: Final = f"""
+SELECT vehicle_id, boot_id, crash_id, sha256, parts, part, mqtt_topic, message,
+       (extract(epoch FROM received_at) * 1000)::bigint AS received_ms
+FROM (SELECT p.*, count(message) OVER (PARTITION BY vehicle_id, boot_id, crash_id, sha256, parts) AS there
+      FROM odograph.crash_part p
+      JOIN (SELECT DISTINCT * FROM jsonb_to_recordset(%(rows)s) AS n({_PART_KEY})) k
+           USING (vehicle_id, boot_id, crash_id, sha256, parts)) q
+WHERE there = parts
+ORDER BY vehicle_id, boot_id, crash_id, sha256, parts, part
+"""  # noqa: S608  own columns
+_ASSEMBLED: Final = f"UPDATE odograph.crash_part SET message = NULL WHERE {_PART_SET}"  # noqa: S608
+_DROP: Final = f"DELETE FROM odograph.crash_part WHERE {_PART_SET}"  # noqa: S608
 
 Rejected = tuple[Record, ContractError]
 
@@ -43,18 +68,18 @@ def write_parts(cursor: Any, rows: Sequence[Row], clocks: ClockRange) -> tuple[l
     """
     if not rows:
         return [], []
-    cursor.execute(INSERT_PARTS, {"rows": as_json(rows)})
-    cursor.execute(WHOLE_SETS, {"rows": as_json([_key(row) for row in rows])})
+    cursor.execute(_INSERT, {"rows": as_json(rows)})
+    cursor.execute(_WHOLE, {"rows": as_json([_key(row) for row in rows])})
     crashes: list[Row] = []
     rejected: list[Rejected] = []
     for key, found in groupby(cursor.fetchall(), _key):
         parts = list(found)
         try:
             crashes.append(assembled(parts, clocks))
-            cursor.execute(ASSEMBLED_PARTS, key)
+            cursor.execute(_ASSEMBLED, key)
         except ContractError as error:
             rejected += [(_as_received(part), error) for part in parts]
-            cursor.execute(DROP_PARTS, key)
+            cursor.execute(_DROP, key)
     return crashes, rejected
 
 

@@ -10,18 +10,23 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
+from itertools import chain, repeat
 from typing import Any, Final, TypeVar
 
 import psycopg
 import structlog
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from psycopg.rows import dict_row
 
+from infra.clients import kafka
 from infra.clients.db import Cause, cause_of, described
 from infra.clients.health import HealthServer
 from infra.clients.kafka import LOST
-from infra.contract.errors import ContractError
+from infra.contract.errors import ContractError, ServiceError
+from infra.contract.frame import LAST_MS
 from infra.contract.topics import kafka_topic
 from infra.settings.settings import Settings, endpoints
 from stream_jobs.alerts.derive import Finding
@@ -29,9 +34,7 @@ from stream_jobs.app.database import Connection, Database
 from stream_jobs.app.topic_writer import TopicWriter, dead_letter
 from stream_jobs.crashes.chunks import Rejected
 from stream_jobs.crashes.verdict import settle
-from stream_jobs.events.kafka import BATCH, Reader, backoff
-from stream_jobs.events.metrics import EventMetrics
-from stream_jobs.events.rows import Record, clock_range
+from stream_jobs.events.rows import Record, Row, clock_range
 from stream_jobs.events.writes import (
     Batch,
     ClearTimes,
@@ -41,13 +44,22 @@ from stream_jobs.events.writes import (
     clear,
     load_offsets,
     move_offsets,
+    note_rules,
+    rule_notes,
     sort_out,
     write,
 )
 from stream_jobs.rules.cohort.metrics import load_metrics
 from stream_jobs.rules.model import load_rules
-from stream_jobs.rules.notes import note, rule_notes
 
+BATCH: Final = 1000
+READ_S: Final = 0.25
+STALL_TIMEOUT_S: Final = 3.0
+BACKOFF_S: Final = (0.1, 0.2, 0.5, 1.0, 2.0)
+
+Place = tuple[str, int]
+"""Topic (short name) and partition."""
+_SECONDS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 60, 600)
 CONSUMER: Final = "events"
 TOPICS: Final = ("alerts", "crash", "status", "dead-letter")
 SWEEP_S: Final = 1.0
@@ -77,7 +89,7 @@ class EventStore:
         self,
         settings: Settings,
         clear_times: ClearTimes,
-        rules: Sequence[Mapping[str, Any]],
+        rules: Sequence[Row],
         stop: threading.Event,
     ) -> None:
         where = endpoints(settings)
@@ -101,7 +113,7 @@ class EventStore:
         while not self._stop.is_set():
             started = time.monotonic()
             try:
-                self._run(lambda cursor: note(cursor, self._rules))
+                self._run(lambda cursor: note_rules(cursor, self._rules))
                 with closing(Reader(self._bootstrap, self._names)) as reader:
                     self._assign(reader)
                     self._follow(reader)
@@ -188,3 +200,132 @@ class EventStore:
         for record, error in batch.rejected:
             self._log.warning("rejected", topic=record.topic, offset=record.offset, reason=str(error))
         self.metrics.stored(records, batch, fresh)
+
+
+def wait_for_partitions(bootstrap: str, topics: Sequence[str], stop: threading.Event) -> dict[str, int]:
+    """Number of partitions of each topic, as soon as Kafka answers and has them all; {} after ``stop``."""
+    log = structlog.get_logger()
+    client = kafka.admin(bootstrap)
+    for delay_s in backoff():
+        try:
+            return kafka.partition_counts(client, topics, STALL_TIMEOUT_S)
+        except LOST as error:
+            log.warning("waiting", service="kafka", reason=str(error))
+        if stop.wait(delay_s):
+            break
+    return {}
+
+
+def backoff() -> Iterator[float]:
+    """Growing pauses between attempts, s; without end."""
+    return chain(BACKOFF_S, repeat(BACKOFF_S[-1]))
+
+
+class Reader:
+    """Reads all partitions of some topics from given offsets. ``names``: short name by full name."""
+
+    def __init__(self, bootstrap: str, names: Mapping[str, str]) -> None:
+        self._names = names
+        self._consumer = kafka.consumer(bootstrap, "odograph-events")
+        self._counts: dict[str, int] = {}
+
+    def places(self) -> list[Place]:
+        """Every partition there is."""
+        self._counts = kafka.partition_counts(self._consumer, list(self._names), STALL_TIMEOUT_S)
+        return [(self._names[name], p) for name, count in self._counts.items() for p in range(count)]
+
+    def assign(self, offsets: Mapping[Place, int]) -> None:
+        """Read on from ``offsets``."""
+        full = {short: name for name, short in self._names.items()}
+        self._consumer.assign([TopicPartition(full[t], p, offset) for (t, p), offset in offsets.items()])
+
+    def read(self) -> list[Record]:
+        """What there is, at most a batch; waits for the first record only."""
+        messages = self._consumer.consume(1, READ_S)
+        if messages:
+            messages += self._consumer.consume(BATCH - 1, 0)
+        return [self._record(message) for message in messages if not _failed(message.error())]
+
+    def _record(self, message: Any) -> Record:
+        return Record(
+            topic=self._names[message.topic()],
+            partition=message.partition(),
+            offset=message.offset(),
+            at_ms=min(max(message.timestamp()[1], 0), LAST_MS),
+            key=message.key(),
+            value=message.value() or b"",
+            headers=_headers(message),
+        )
+
+    def lag(self, held: Mapping[Place, int]) -> dict[str, int]:
+        """Records by topic that were not read yet, as last told; raises ServiceError where a topic grew."""
+        if kafka.partition_counts(self._consumer, list(self._names), STALL_TIMEOUT_S) != self._counts:
+            raise ServiceError("a topic has new partitions; starting again to read them")
+        lag = dict.fromkeys(self._names.values(), 0)
+        for place in self._consumer.assignment():
+            short = self._names[place.topic]
+            _, end = self._consumer.get_watermark_offsets(place, cached=True)
+            lag[short] += max(0, end - held[short, place.partition])
+        return lag
+
+    def close(self) -> None:
+        """End the consumer."""
+        self._consumer.close()
+
+
+def _headers(message: Any) -> dict[str, bytes]:
+    """Its headers; none where a name is no text."""
+    try:
+        found = message.headers() or []
+    except UnicodeDecodeError:
+        return {}
+    return {name: value for name, value in found if value is not None}
+
+
+def _failed(error: KafkaError | None) -> bool:
+    if error is not None:
+        raise KafkaException(error)
+    return False
+
+
+class EventMetrics:
+    """The metrics of one process, in a registry of their own."""
+
+    def __init__(self) -> None:
+        registry = CollectorRegistry()
+        self.registry = registry
+        self.records = Counter("odograph_events_records", "Records stored", ["topic"], registry=registry)
+        self.rejected = Counter(
+            "odograph_events_rejected", "Records dead-lettered", ["topic"], registry=registry
+        )
+        self.findings = Counter("odograph_events_findings", "New findings", ["severity"], registry=registry)
+        self.repeated = Counter("odograph_events_repeated", "Findings that were known", registry=registry)
+        self.cleared = Counter("odograph_events_alerts_cleared", "Alerts cleared by time", registry=registry)
+        self.verdicts = Counter(
+            "odograph_events_crash_verdicts", "Verdicts on crash records", ["verdict"], registry=registry
+        )
+        self.retries = Counter(
+            "odograph_events_retries", "Starts after a service was away", registry=registry
+        )
+        self.lag = Gauge("odograph_events_lag_records", "Records not read yet", ["topic"], registry=registry)
+        self.batch_s = Histogram(
+            "odograph_events_batch_seconds", "One transaction", buckets=_SECONDS, registry=registry
+        )
+        self.visible_s = Histogram(
+            "odograph_events_alert_visible_seconds",
+            "From the alerts topic to the database",
+            buckets=_SECONDS,
+            registry=registry,
+        )
+
+    def stored(self, records: Sequence[Record], batch: Batch, fresh: Sequence[Finding]) -> None:
+        """Count a batch that was committed; ``fresh`` are its new findings."""
+        for record in records:
+            self.records.labels(record.topic).inc()
+        for record, _ in batch.rejected:
+            self.rejected.labels(record.topic).inc()
+        self.repeated.inc(len(batch.findings) - len(fresh))
+        now_ms = time.time() * 1000
+        for found in fresh:
+            self.findings.labels(found.severity).inc()
+            self.visible_s.observe(max(0.0, now_ms - found.alerted_ms) / 1000)

@@ -1,15 +1,18 @@
-"""One batch of records into the database, within the transaction of the cursor that is handed in."""
+"""One batch of records into the database, within the transaction of the cursor that is handed in.
+
+Rows go in as one JSON parameter; times are ms since 1970 on the way.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from infra.contract.errors import ContractError
 from stream_jobs.alerts.derive import Alert, Finding, merge
+from stream_jobs.alerts.text import metric_row, rule_row
 from stream_jobs.crashes.chunks import Rejected, part_row, write_parts
-from stream_jobs.events import sql
 from stream_jobs.events.rows import (
     ClockRange,
     Record,
@@ -21,10 +24,151 @@ from stream_jobs.events.rows import (
     newest,
     status_row,
 )
-from stream_jobs.rules.model import CLEAR_FOR_S, Rule
+from stream_jobs.rules.cohort.metrics import Metric
+from stream_jobs.rules.model import CLEAR_FOR_S, NO_VALUE, Rule
 
+Types = dict[str, str]
 Offsets = dict[tuple[str, int], int]
 """Next offset by topic (short name) and partition."""
+ENSURE_OFFSETS: Final = """
+INSERT INTO odograph.consumer_offset (consumer, topic, partition, next_offset)
+SELECT %(consumer)s, topic, partition, 0
+FROM jsonb_to_recordset(%(rows)s) AS n(topic text, partition integer)
+ON CONFLICT DO NOTHING
+"""
+OFFSETS: Final = """
+SELECT topic, partition, next_offset FROM odograph.consumer_offset WHERE consumer = %(consumer)s
+"""
+MOVE_OFFSETS: Final = """
+UPDATE odograph.consumer_offset o SET next_offset = n.next_offset
+FROM jsonb_to_recordset(%(rows)s) AS n(topic text, partition integer, held bigint, next_offset bigint)
+WHERE o.consumer = %(consumer)s AND o.topic = n.topic AND o.partition = n.partition AND o.next_offset = n.held
+"""
+ALERT_COLUMNS: Final = """
+alert_no, vehicle_id, rule, rule_version, severity, message,
+(extract(epoch FROM opened_at) * 1000)::bigint AS opened_ms,
+(extract(epoch FROM last_at) * 1000)::bigint AS last_ms,
+(extract(epoch FROM cleared_at) * 1000)::bigint AS cleared_ms,
+value, worst_value, limit_value AS limit, findings, late, lat_deg, lon_deg, first_alert_id,
+(extract(epoch FROM since_at) * 1000)::bigint AS since_ms"""
+"""In the order of alerts.Alert."""
+KNOWN_ALERTS: Final = f"""
+SELECT {ALERT_COLUMNS}
+FROM odograph.alert a
+JOIN jsonb_to_recordset(%(rows)s) AS k(vehicle_id text, rule text, from_ms bigint, to_ms bigint)
+     USING (vehicle_id, rule)
+WHERE a.withdrawn_at IS NULL AND (a.cleared_at IS NULL
+   OR (a.last_at >= to_timestamp(k.from_ms / 1000.0) AND a.opened_at <= to_timestamp(k.to_ms / 1000.0)))
+FOR UPDATE OF a
+"""  # noqa: S608  a constant of this file
+CLEAR_ALERTS: Final = """
+UPDATE odograph.alert a SET cleared_at = a.last_at + reach.clear_for
+FROM (
+    SELECT b.alert_no, make_interval(secs => coalesce(
+        (%(clear_for_s)s::jsonb ->> split_part(b.rule, '.', 1))::double precision,
+        %(default_s)s)) AS clear_for
+    FROM odograph.alert b WHERE b.cleared_at IS NULL AND NOT split_part(b.rule, '.', 1) = ANY(%(kept)s)
+) reach, odograph.vehicle_latest l
+WHERE a.alert_no = reach.alert_no AND a.cleared_at IS NULL AND l.vehicle_id = a.vehicle_id
+  AND l.event_time > a.last_at + reach.clear_for
+"""
+MARK_SILENCED: Final = """
+UPDATE odograph.alert a SET silence_no = s.silence_no
+FROM (SELECT DISTINCT ON (b.alert_no) b.alert_no, t.silence_no
+      FROM odograph.alert b
+      JOIN odograph.alert_silence t ON now() >= t.from_at AND now() < t.until_at
+       AND (t.vehicle_id IS NULL OR t.vehicle_id = b.vehicle_id)
+       AND (t.rule IS NULL OR t.rule IN (b.rule, split_part(b.rule, '.', 1)))
+      WHERE b.cleared_at IS NULL AND b.silence_no IS NULL
+      ORDER BY b.alert_no, t.until_at DESC) s
+WHERE a.alert_no = s.alert_no
+"""
+
+
+def _columns(
+    *, text: str = "", bigint: str = "", integer: str = "", number: str = "", flag: str = "", json: str = ""
+) -> Types:
+    """Keys of rows with their PostgreSQL types; times are keys `..._ms`, in ms since 1970."""
+    kinds = {
+        "text": text, "bigint": bigint, "integer": integer, "double precision": number, "boolean": flag,
+        "jsonb": json,
+    }  # fmt: skip
+    return {key: kind for kind, keys in kinds.items() for key in keys.split()}
+
+
+def _column(key: str) -> str:
+    """The column that a key is stored in."""
+    if key == "event_ms":
+        return "event_time"
+    return key.removesuffix("_ms") + "_at" if key.endswith("_ms") else {"limit": "limit_value"}.get(key, key)
+
+
+def _value(key: str) -> str:
+    return f"to_timestamp(n.{key} / 1000.0)" if key.endswith("_ms") else f'n."{key}"'
+
+
+def _rows(types: Types) -> str:
+    columns = ", ".join(f'"{key}" {kind}' for key, kind in types.items())
+    return f"jsonb_to_recordset(%(rows)s) AS n({columns})"
+
+
+def _insert(table: str, types: Types, end: str = "ON CONFLICT DO NOTHING") -> str:
+    """Insert rows, which come as one JSON parameter."""
+    columns, values = ", ".join(map(_column, types)), ", ".join(map(_value, types))
+    return f"INSERT INTO odograph.{table} ({columns}) SELECT {values} FROM {_rows(types)} {end}"  # noqa: S608
+
+
+_FINDING: Final = _columns(
+    text="alert_id vehicle_id rule severity message", bigint="event_ms received_ms alerted_ms since_ms",
+    number="value limit lat_deg lon_deg", integer="rule_version", flag="ended",
+)  # fmt: skip
+_ALERT: Final = _columns(
+    text="vehicle_id rule severity message first_alert_id", bigint="opened_ms last_ms cleared_ms since_ms",
+    integer="rule_version findings", number="value worst_value limit lat_deg lon_deg", flag="late",
+)  # fmt: skip
+_CRASH: Final = _columns(
+    text="vehicle_id crash_id profile raw", bigint="boot_id event_ms received_ms",
+    number="delta_v_max_kmh lat_deg lon_deg", flag="airbag_deployed complete hash_ok", json="record defects",
+)  # fmt: skip
+_VEHICLE: Final = _columns(text="vehicle_id model powertrain vehicle_class state", bigint="state_ms boot_id")
+_DEAD_LETTER: Final = _columns(
+    text="reason detail mqtt_topic vehicle_id digest", integer="partition bytes messages",
+    bigint="log_offset received_ms boot_id seq since_ms",
+)  # fmt: skip
+_RULE: Final = _columns(
+    text="rule severity query kind source condition value_sql limit_sql beyond message", integer="version",
+    number="clear_for_s",
+)  # fmt: skip
+
+INSERT_FINDINGS: Final = _insert("alert_event", _FINDING, "ON CONFLICT DO NOTHING RETURNING alert_id")
+INSERT_ALERTS: Final = _insert("alert", _ALERT, "")
+INSERT_CRASHES: Final = _insert("crash_record", _CRASH)
+INSERT_DEAD_LETTERS: Final = _insert("dead_letter", _DEAD_LETTER)
+UPDATE_ALERTS: Final = (
+    "UPDATE odograph.alert a SET "  # noqa: S608  own columns
+    + ", ".join(
+        f"{_column(key)} = {_value(key)}"
+        for key in _ALERT
+        if key not in ("vehicle_id", "rule", "first_alert_id")
+    )
+    + f" FROM {_rows(_ALERT | {'alert_no': 'bigint'})} WHERE a.alert_no = n.alert_no"
+)
+UPSERT_VEHICLES: Final = _insert(
+    "vehicle AS v",
+    _VEHICLE,
+    """ON CONFLICT (vehicle_id) DO UPDATE
+SET model = coalesce(excluded.model, v.model), powertrain = coalesce(excluded.powertrain, v.powertrain),
+    vehicle_class = coalesce(excluded.vehicle_class, v.vehicle_class), state = excluded.state,
+    state_at = excluded.state_at, boot_id = excluded.boot_id
+WHERE excluded.state_at >= v.state_at""",
+)
+_NOTE_RULES: Final = _insert(
+    "rule",
+    _RULE,
+    "ON CONFLICT (rule) DO UPDATE SET in_force = true, noted_at = now(), "
+    + ", ".join(f"{key} = excluded.{key}" for key in _RULE if key != "rule"),
+)
+_RULES_GONE: Final = "UPDATE odograph.rule SET in_force = false WHERE in_force AND NOT rule = ANY(%(rules)s)"
 
 
 class Cursor(Protocol):
@@ -83,8 +227,8 @@ class OvertakenError(Exception):
 def load_offsets(cursor: Cursor, consumer: str, places: Sequence[tuple[str, int]]) -> Offsets:
     """Where to read on at each (topic, partition); 0 where nothing was read yet."""
     rows = [{"topic": topic, "partition": partition} for topic, partition in places]
-    cursor.execute(sql.ENSURE_OFFSETS, {"consumer": consumer, "rows": as_json(rows)})
-    cursor.execute(sql.OFFSETS, {"consumer": consumer})
+    cursor.execute(ENSURE_OFFSETS, {"consumer": consumer, "rows": as_json(rows)})
+    cursor.execute(OFFSETS, {"consumer": consumer})
     stored = {(row["topic"], row["partition"]): row["next_offset"] for row in cursor.fetchall()}
     return {place: stored[place] for place in places}
 
@@ -98,16 +242,16 @@ def move_offsets(cursor: Cursor, consumer: str, held: Offsets, after: Offsets) -
         {"topic": topic, "partition": partition, "held": held[topic, partition], "next_offset": offset}
         for (topic, partition), offset in sorted(after.items())
     ]
-    cursor.execute(sql.MOVE_OFFSETS, {"consumer": consumer, "rows": as_json(rows)})
+    cursor.execute(MOVE_OFFSETS, {"consumer": consumer, "rows": as_json(rows)})
     if cursor.rowcount != len(rows):
         raise OvertakenError("the stored offsets were moved by another process or reset")
 
 
 def clear(cursor: Cursor, clear_times: ClearTimes) -> int:
     """End the alerts whose vehicle went on long enough without a finding; how many."""
-    cursor.execute(sql.CLEAR_ALERTS, clear_times.params())
+    cursor.execute(CLEAR_ALERTS, clear_times.params())
     cleared = cursor.rowcount
-    cursor.execute(sql.MARK_SILENCED, {})
+    cursor.execute(MARK_SILENCED, {})
     return cleared
 
 
@@ -149,9 +293,9 @@ def write(
     Running it again changes nothing.
     """
     assembled, rejected = write_parts(cursor, batch.crash_parts, clocks)
-    _run(cursor, sql.INSERT_CRASHES, [*batch.crashes, *assembled])
-    _run(cursor, sql.UPSERT_VEHICLES, newest(batch.statuses))
-    _run(cursor, sql.INSERT_DEAD_LETTERS, batch.dead_letters)
+    _run(cursor, INSERT_CRASHES, [*batch.crashes, *assembled])
+    _run(cursor, UPSERT_VEHICLES, newest(batch.statuses))
+    _run(cursor, INSERT_DEAD_LETTERS, batch.dead_letters)
     fresh = _new_findings(cursor, batch.findings)
     if fresh:
         _write_alerts(cursor, fresh, clear_times)
@@ -169,7 +313,7 @@ def _new_findings(cursor: Cursor, findings: Sequence[Finding]) -> list[Finding]:
         return []
     once = {found.alert_id: found for found in reversed(findings)}
     first = [found for found in findings if once[found.alert_id] is found]
-    _run(cursor, sql.INSERT_FINDINGS, [asdict(found) for found in first])
+    _run(cursor, INSERT_FINDINGS, [asdict(found) for found in first])
     new = {row["alert_id"] for row in cursor.fetchall()}
     return [found for found in first if found.alert_id in new]
 
@@ -186,10 +330,10 @@ def _write_alerts(cursor: Cursor, fresh: Sequence[Finding], clear_times: ClearTi
     ]
     stored = [alert for alert in after if alert.alert_no is not None]
     # What ends goes first: at no moment are two alerts of one vehicle and rule active.
-    _run(cursor, sql.UPDATE_ALERTS, [asdict(alert) for alert in stored if alert.cleared_ms is not None])
-    _run(cursor, sql.UPDATE_ALERTS, [asdict(alert) for alert in stored if alert.cleared_ms is None])
-    _run(cursor, sql.INSERT_ALERTS, [asdict(alert) for alert in after if alert.alert_no is None])
-    cursor.execute(sql.MARK_SILENCED, {})
+    _run(cursor, UPDATE_ALERTS, [asdict(alert) for alert in stored if alert.cleared_ms is not None])
+    _run(cursor, UPDATE_ALERTS, [asdict(alert) for alert in stored if alert.cleared_ms is None])
+    _run(cursor, INSERT_ALERTS, [asdict(alert) for alert in after if alert.alert_no is None])
+    cursor.execute(MARK_SILENCED, {})
 
 
 def _known_alerts(
@@ -200,7 +344,7 @@ def _known_alerts(
         _reach(key, [found.event_ms for found in findings], clear_times.ms(key[1]))
         for key, findings in by_key.items()
     ]
-    _run(cursor, sql.KNOWN_ALERTS, keys)
+    _run(cursor, KNOWN_ALERTS, keys)
     known: dict[tuple[str, str], list[Alert]] = {}
     for row in cursor.fetchall():
         known.setdefault((row["vehicle_id"], row["rule"]), []).append(Alert(**row))
@@ -215,3 +359,25 @@ def _reach(key: tuple[str, str], times_ms: Sequence[int], clear_for_ms: int | No
         "from_ms": min(times_ms) - (clear_for_ms or 0) if timed else None,
         "to_ms": max(times_ms) + (clear_for_ms or 0) if timed else None,
     }
+
+
+def rule_notes(rules: Sequence[Rule], metrics: Sequence[Metric]) -> list[Row]:
+    """A row a rule, those of cohorts' metrics too; expressions as the rules file has them."""
+    return [
+        *(
+            _noted(rule_row(rule), rule.condition, None if rule.value == NO_VALUE else rule.value, rule.limit)
+            for rule in rules
+        ),
+        *(_noted(metric_row(metric), None, None, f"z {metric.z:g}") for metric in metrics),
+    ]
+
+
+def _noted(row: Row, condition: str | None, value: str | None, limit: str | None) -> Row:
+    kept = {name: each for name, each in row.items() if name not in ("id", "limit")}
+    return kept | {"rule": row["id"], "condition": condition, "value_sql": value, "limit_sql": limit}
+
+
+def note_rules(cursor: Cursor, rows: Sequence[Row]) -> None:
+    """Note the rules in force, which pages show beside alerts; others are no longer in force."""
+    cursor.execute(_NOTE_RULES, {"rows": as_json(rows)})
+    cursor.execute(_RULES_GONE, {"rules": [row["rule"] for row in rows]})

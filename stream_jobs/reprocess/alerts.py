@@ -15,7 +15,7 @@ import orjson
 
 from stream_jobs.alerts.derive import Alert, Finding, merge
 from stream_jobs.app.database import Connection, execute, fetch
-from stream_jobs.events import sql as event_sql
+from stream_jobs.events import writes as event_sql
 from stream_jobs.events.writes import ClearTimes
 from stream_jobs.reprocess.runs import Counts
 from stream_jobs.vehicles.rows import AlertRow

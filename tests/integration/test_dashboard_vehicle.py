@@ -14,8 +14,8 @@ from psycopg.rows import dict_row
 from dashboard.db import Connection
 from dashboard.screens.vehicle import queries
 from infra.stack.stack import Stack
+from stream_jobs.events.writes import note_rules, rule_notes
 from stream_jobs.rules.model import load_rules
-from stream_jobs.rules.notes import note, rule_notes
 from tests import support_rows
 from tests.integration.browser_support import Visit
 from tests.integration.dashboard_support import Site, reading
@@ -134,7 +134,7 @@ def test_the_page_shows_limits_trends_trips_and_quality(reader: Visit, site: Sit
     fresh = [w for w in windows(now, roads()) if w["vehicle_id"] == own and w["window_start"] > minute]
     with psycopg.connect(site.lane.endpoints.db_ingest_url) as connection:
         support_rows.insert(connection, "vehicle_window", fresh)
-        note(connection.cursor(row_factory=dict_row), rule_notes(load_rules(), []))
+        note_rules(connection.cursor(row_factory=dict_row), rule_notes(load_rules(), []))
         support_rows.insert(connection, "trip", car_data.trips(now))
     try:
         reader.open(f"/vehicle?vehicle={vehicle_id(0)}&span=6+h")

@@ -12,9 +12,9 @@ from infra.contract.downlink import Silences, silence_file
 from infra.contract.errors import ConfigError
 from infra.stack.stack import Stack
 from stream_jobs.alerts.store import Wanted, alert_store
+from stream_jobs.events.writes import note_rules, rule_notes
 from stream_jobs.rules.cohort.metrics import load_metrics
 from stream_jobs.rules.model import load_rules
-from stream_jobs.rules.notes import note, rule_notes
 from tests import support_rows
 from tests.rows.town import vehicle_id
 from tests.support import Lane, open_lane
@@ -128,8 +128,8 @@ def test_the_rules_in_force_are_noted_and_those_that_are_gone_stay_as_such(fille
     rows = rule_notes(load_rules(), load_metrics())
     query = "SELECT kind, value_sql, limit_sql, in_force FROM serving.rule WHERE rule = %s"
     with psycopg.connect(filled.endpoints.db_ingest_url) as connection, connection.cursor() as cursor:
-        note(cursor, rows)
-        note(cursor, [row for row in rows if row["rule"] != "cell_hot"])
+        note_rules(cursor, rows)
+        note_rules(cursor, [row for row in rows if row["rule"] != "cell_hot"])
         found = {
             rule: cursor.execute(query, (rule,)).fetchone()
             for rule in ("cell_hot", "coolant_hot", "vehicle_silent")

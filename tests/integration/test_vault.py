@@ -16,7 +16,7 @@ from infra.settings.job_sections import Crash
 from load_tests.drills.poison.evidence import INGEST, refused
 from stream_jobs.crashes.verdict import settle
 from stream_jobs.events.rows import ClockRange, Record, as_json, crash_row
-from stream_jobs.events.sql import INSERT_CRASHES
+from stream_jobs.events.writes import INSERT_CRASHES
 from tests.integration.events_support import T0, VINS, change, crash, produce, rows, until_count
 from tests.support import Lane, odograph_command
 

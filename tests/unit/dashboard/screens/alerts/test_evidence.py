@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from dashboard.screens.alerts import evidence
+from stream_jobs.events.writes import rule_notes
 from stream_jobs.rules.model import load_rules
-from stream_jobs.rules.notes import rule_notes
 
 OPENED_MS = 1_700_000_000_000
 ALERT: dict[str, Any] = {"limit_value": 105.0, "model": "compact-1.8"}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pandas as pd
 
 from dashboard.screens.vehicle import gauges
+from stream_jobs.events.writes import rule_notes
 from stream_jobs.rules.model import load_rules
-from stream_jobs.rules.notes import rule_notes
 
 RULES = pd.DataFrame(rule_notes(load_rules(), [])).assign(in_force=True)
 NOTHING = {gauge.column: None for gauge in gauges.GAUGES}
