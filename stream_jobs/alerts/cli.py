@@ -35,13 +35,13 @@ def rules(
     In force are the metrics of cohorts too.
     """
     from infra.settings.settings import load
-    from stream_jobs.alerts.text import metric_row, rule_row, rule_table
+    from stream_jobs.alerts.text import rule_table
     from stream_jobs.rules.cohort.metrics import load_metrics
     from stream_jobs.rules.model import load_rules
 
-    found = [rule_row(rule) for rule in load_rules(file or load().jobs.rules)]
+    found = [rule.summary() for rule in load_rules(file or load().jobs.rules)]
     if file is None:
-        found += [metric_row(metric) for metric in load_metrics(load().cohort.metrics)]
+        found += [metric.summary() for metric in load_metrics(load().cohort.metrics)]
     _tell(found if as_json else rule_table(found), as_json)
 
 

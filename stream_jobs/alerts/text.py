@@ -7,29 +7,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from stream_jobs.reprocess.backtest import Change, Comparison, Episode, by_rule
-from stream_jobs.rules.cohort.metrics import Metric
-from stream_jobs.rules.model import Rule
 
 Row = Mapping[str, Any]
-
-
-def rule_row(rule: Rule) -> dict[str, Any]:
-    """A rule in short."""
-    kind = "frame" if rule.stateful is None else type(rule.stateful.spec).__name__.lower()
-    return {
-        "id": rule.id, "version": rule.version, "severity": rule.severity, "query": rule.query, "kind": kind,
-        "source": rule.source, "beyond": rule.beyond, "limit": rule.limit, "clear_for_s": rule.clear_for_s,
-        "message": rule.message,
-    }  # fmt: skip
-
-
-def metric_row(metric: Metric) -> dict[str, Any]:
-    """The rule of a metric that is compared within cohorts; its limit is in scales of the cohort."""
-    return {
-        "id": metric.rule, "version": metric.version, "severity": metric.severity, "query": "cohort",
-        "kind": "cohort", "source": "vehicle_minute", "beyond": metric.side, "limit": f"z {metric.z:g}",
-        "clear_for_s": None, "message": metric.message,
-    }  # fmt: skip
 
 
 def rule_table(rows: Sequence[Row]) -> str:

@@ -11,7 +11,6 @@ from typing import Any, Final, Protocol
 
 from infra.contract.errors import ContractError
 from stream_jobs.alerts.derive import Alert, Finding, merge
-from stream_jobs.alerts.text import metric_row, rule_row
 from stream_jobs.crashes.chunks import Rejected, part_row, write_parts
 from stream_jobs.events.rows import (
     ClockRange,
@@ -365,10 +364,10 @@ def rule_notes(rules: Sequence[Rule], metrics: Sequence[Metric]) -> list[Row]:
     """A row a rule, those of cohorts' metrics too; expressions as the rules file has them."""
     return [
         *(
-            _noted(rule_row(rule), rule.condition, None if rule.value == NO_VALUE else rule.value, rule.limit)
+            _noted(rule.summary(), rule.condition, None if rule.value == NO_VALUE else rule.value, rule.limit)
             for rule in rules
         ),
-        *(_noted(metric_row(metric), None, None, f"z {metric.z:g}") for metric in metrics),
+        *(_noted(metric.summary(), None, None, f"z {metric.z:g}") for metric in metrics),
     ]
 
 

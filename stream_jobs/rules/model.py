@@ -259,10 +259,14 @@ class Rule:
     query: Annotated[str, BeforeValidator(one_of(QUERIES))] = INSTANT
     stateful: Stateful | None = None
 
-    @property
-    def kind(self) -> str:
-        """``frame`` for instant rules, else the kind as the rules file has it."""
-        return "frame" if self.stateful is None else type(self.stateful.spec).__name__.lower()
+    def summary(self) -> dict[str, Any]:
+        """The rule in short; ``kind`` is ``frame`` for instant rules."""
+        kind = "frame" if self.stateful is None else type(self.stateful.spec).__name__.lower()
+        return {
+            "id": self.id, "version": self.version, "severity": self.severity, "query": self.query,
+            "kind": kind, "source": self.source, "beyond": self.beyond, "limit": self.limit,
+            "clear_for_s": self.clear_for_s, "message": self.message,
+        }  # fmt: skip
 
     def expressions(self) -> list[tuple[str, str, Gives]]:
         """Each expression: its key in the file, its text, and what it must give."""

@@ -82,6 +82,14 @@ class Metric:
         """The id of its rule."""
         return RULE + self.metric
 
+    def summary(self) -> dict[str, Any]:
+        """Its rule in short; the limit is in scales of the cohort."""
+        return {
+            "id": self.rule, "version": self.version, "severity": self.severity, "query": "cohort",
+            "kind": "cohort", "source": "vehicle_minute", "beyond": self.side, "limit": f"z {self.z:g}",
+            "clear_for_s": None, "message": self.message,
+        }  # fmt: skip
+
     def beyond(self, z: float) -> int:
         """On which side ``z`` is beyond the limit: 1 above, -1 below, 0 not."""
         return next((side for side in SIDES[self.side] if side * z >= self.z), 0)
