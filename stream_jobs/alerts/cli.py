@@ -63,10 +63,7 @@ def list_(
 
 
 @alerts.command()
-def show(
-    number: Annotated[int, typer.Argument(help="number of the alert")],
-    as_json: Json = False,
-) -> None:
+def show(number: Annotated[int, typer.Argument(help="number of the alert")], as_json: Json = False) -> None:
     """Show one alert: life, latency, history, and the frames around it. Exit 1 where there is none."""
     from infra.contract.errors import ServiceError
     from stream_jobs.alerts.store import alert_store

@@ -86,11 +86,7 @@ class EventStore:
     """The loop: read, store, clear. ``kafka_problem`` says why Kafka keeps it from being ready."""
 
     def __init__(
-        self,
-        settings: Settings,
-        clear_times: ClearTimes,
-        rules: Sequence[Row],
-        stop: threading.Event,
+        self, settings: Settings, clear_times: ClearTimes, rules: Sequence[Row], stop: threading.Event
     ) -> None:
         where = endpoints(settings)
         self.metrics = EventMetrics()

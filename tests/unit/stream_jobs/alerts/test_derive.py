@@ -29,12 +29,7 @@ def at(offset_ms: int, alert_id: str, value: float = 117.0, severity: str = "MAJ
     """A finding some time after T0, received at once."""
     event_ms = T0 + offset_ms
     return replace(
-        HOT,
-        alert_id=alert_id,
-        event_ms=event_ms,
-        received_ms=event_ms + 400,
-        value=value,
-        severity=severity,
+        HOT, alert_id=alert_id, event_ms=event_ms, received_ms=event_ms + 400, value=value, severity=severity
     )
 
 
@@ -75,10 +70,7 @@ def test_an_older_finding_within_reach_moves_the_beginning_and_no_newest_value()
 def test_a_much_older_finding_becomes_an_alert_of_its_own_that_is_over() -> None:
     known = stored(merge([], [HOT], MINUTE))
     alerts = merge(known, [at(-10 * MINUTE, "old")], MINUTE)
-    assert [(a.opened_ms, a.cleared_ms) for a in alerts] == [
-        (T0, None),
-        (T0 - 10 * MINUTE, T0 - 9 * MINUTE),
-    ]
+    assert [(a.opened_ms, a.cleared_ms) for a in alerts] == [(T0, None), (T0 - 10 * MINUTE, T0 - 9 * MINUTE)]
 
 
 def test_a_finding_that_was_still_on_its_way_reopens_a_cleared_alert() -> None:
