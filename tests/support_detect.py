@@ -27,7 +27,7 @@ T0 = 1_790_000_000_000
 
 
 def findings(home: Path, records: Sequence[Record], rules: Sequence[Rule], until_ms: int) -> list[AlertRow]:
-    """What rules that last find in records, as a rehearsal has it; lookups lie in ``home``."""
+    """What stateful rules find in records, as a backtest has it; lookups lie in ``home``."""
     settings = Settings(paths={"home": str(home)})  # type: ignore[arg-type]
     stored = indexed(recorded([*records]), clock_limits(settings))
     made = remake_of(settings, of_rules(rules), None, until_ms)(stored)

@@ -1,1 +1,1 @@
-"""A vehicle against its like, of the same model, load and weather: a hot day alarms nobody."""
+"""A vehicle compared with its peers at similar load and temperature."""

@@ -1,1 +1,1 @@
-"""Rules that last: one detector a rule, pure; a vehicle's beats in, what was found out."""
+"""Detectors of stateful rules: frames of vehicles in, detections out; pure."""
