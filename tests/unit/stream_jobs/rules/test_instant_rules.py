@@ -270,7 +270,9 @@ def batched(answers: list[Any]) -> list[tuple[Any, ...]]:
 
 def strange_frames(examples: int) -> list[dict[str, Any]]:
     """Bad frames and strange ones of each kind of vehicle, for one query: each query costs seconds."""
-    found: list[tuple[dict[str, Any], dict[str, Any]]] = []
+    found: list[tuple[dict[str, Any], dict[str, Any]]] = [
+        (PETROL | {"lat_deg": [0.0], "lon_deg": [91.0]}, {})
+    ]
 
     @settings(max_examples=examples, deadline=None, database=None, derandomize=True)
     @given(
