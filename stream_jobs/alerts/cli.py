@@ -79,21 +79,13 @@ def show(number: Annotated[int, typer.Argument(help="number of the alert")], as_
 @alerts.command()
 def ack(numbers: Numbers, by: By = None, note: Note = None, as_json: Json = False) -> None:
     """Acknowledge alerts: somebody has seen them. They stay active until they are over."""
-    from stream_jobs.alerts.store import alert_store
-
-    with alert_store(_database()) as store:
-        done = store.acknowledge(numbers, by or getpass.getuser(), note)
-    _report("acknowledged", numbers, done, as_json)
+    _change("acknowledged", numbers, by, note, as_json)
 
 
 @alerts.command()
 def clear(numbers: Numbers, by: By = None, note: Note = None, as_json: Json = False) -> None:
     """End alerts by hand, crashes above all: they do not clear by themselves. A new finding opens anew."""
-    from stream_jobs.alerts.store import alert_store
-
-    with alert_store(_database()) as store:
-        done = store.end(numbers, by or getpass.getuser(), note)
-    _report("cleared", numbers, done, as_json)
+    _change("cleared", numbers, by, note, as_json)
 
 
 @alerts.command()
@@ -159,6 +151,7 @@ def rehearse(
     The rules in force with the same ids run over the same frames; nothing is stored.
     """
     from infra.clients.log import configure
+    from infra.contract.errors import ConfigError
     from infra.settings.settings import load
     from infra.settings.values import duration_ms, moment_ms
     from stream_jobs.alerts.text import comparison_page
@@ -176,16 +169,19 @@ def rehearse(
         duration_ms(lead, "--lead"),
     )
     if span.until_ms <= span.from_ms:
-        raise _usage("--to is not after --from")
+        raise ConfigError("alerts rehearse: --to is not after --from")
     with spark_when_asked(settings, "rehearse", settings.jobs.instant_mb) as session:
         found = run(session, settings, file, in_force, changed, span, lead_ms)
     _tell(whole(found) if as_json else comparison_page(found), as_json)
 
 
-def _usage(text: str) -> Exception:
-    from infra.contract.errors import ConfigError
+def _change(word: str, numbers: list[int], by: str | None, note: str | None, as_json: bool) -> None:
+    from stream_jobs.alerts.store import alert_store
 
-    return ConfigError(f"alerts rehearse: {text}")
+    with alert_store(_database()) as store:
+        act = store.acknowledge if word == "acknowledged" else store.end
+        done = act(numbers, by or getpass.getuser(), note)
+    _report(word, numbers, done, as_json)
 
 
 def _database() -> str:

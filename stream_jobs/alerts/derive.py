@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from infra.contract.messages import ALERT_LATE_MS, SEVERITIES
 
@@ -96,38 +97,30 @@ def _ended(alert: Alert, end: Finding) -> Alert:
 
 def _owner(alerts: Sequence[Alert], event_ms: int, clear_for_ms: int | None) -> int | None:
     """Index of the alert that a finding at ``event_ms`` belongs to: the newest that it is within reach of."""
-    if clear_for_ms is None:
-        within = [i for i, alert in enumerate(alerts) if alert.cleared_ms is None]
-    else:
-        within = [
-            i
-            for i, alert in enumerate(alerts)
-            if alert.opened_ms - clear_for_ms <= event_ms <= alert.last_ms + clear_for_ms
-        ]
+    within = [
+        i
+        for i, alert in enumerate(alerts)
+        if (
+            alert.cleared_ms is None
+            if clear_for_ms is None
+            else alert.opened_ms - clear_for_ms <= event_ms <= alert.last_ms + clear_for_ms
+        )
+    ]
     return max(within, key=lambda i: alerts[i].last_ms, default=None)
+
+
+_TAKEN: Final = (
+    "vehicle_id", "rule", "rule_version", "severity", "message", "value", "limit", "late", "lat_deg",
+    "lon_deg", "since_ms",
+)  # fmt: skip
 
 
 def _opened(finding: Finding) -> Alert:
     return Alert(
-        alert_no=None,
-        vehicle_id=finding.vehicle_id,
-        rule=finding.rule,
-        rule_version=finding.rule_version,
-        severity=finding.severity,
-        message=finding.message,
-        opened_ms=finding.event_ms,
-        last_ms=finding.event_ms,
-        cleared_ms=None,
-        value=finding.value,
-        worst_value=finding.value,
-        limit=finding.limit,
-        findings=1,
-        late=finding.late,
-        lat_deg=finding.lat_deg,
-        lon_deg=finding.lon_deg,
-        first_alert_id=finding.alert_id,
-        since_ms=finding.since_ms,
-    )
+        alert_no=None, opened_ms=finding.event_ms, last_ms=finding.event_ms, cleared_ms=None,
+        worst_value=finding.value, findings=1, first_alert_id=finding.alert_id,
+        **{name: getattr(finding, name) for name in _TAKEN},
+    )  # fmt: skip
 
 
 def _with(alert: Alert, finding: Finding) -> Alert:
@@ -149,14 +142,8 @@ def _with(alert: Alert, finding: Finding) -> Alert:
         late=alert.late and finding.late,
         lat_deg=finding.lat_deg if newer and finding.lat_deg is not None else alert.lat_deg,
         lon_deg=finding.lon_deg if newer and finding.lon_deg is not None else alert.lon_deg,
-        since_ms=_earlier(alert.since_ms, finding.since_ms),
+        since_ms=min((t for t in (alert.since_ms, finding.since_ms) if t is not None), default=None),
     )
-
-
-def _earlier(one: int | None, other: int | None) -> int | None:
-    """The earlier of two times, of which either may not be known."""
-    known = [moment for moment in (one, other) if moment is not None]
-    return min(known, default=None)
 
 
 def worse(one: float | None, other: float | None, limit: float | None) -> float | None:

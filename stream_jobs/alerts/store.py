@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 import psycopg
@@ -66,13 +66,7 @@ class AlertStore:
 
     def listed(self, wanted: Wanted) -> list[Row]:
         """Active ones first, then unacknowledged, then by severity."""
-        params = {
-            "rule": wanted.rule,
-            "vehicle": wanted.vehicle,
-            "every": wanted.every,
-            "limit": wanted.limit,
-        }
-        return self._rows(_LIST, params)
+        return self._rows(_LIST, asdict(wanted))
 
     def shown(self, alert_no: int) -> Row | None:
         """One alert with its history and its evidence, or None."""

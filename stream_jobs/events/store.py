@@ -12,12 +12,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
+from functools import partial
 from itertools import chain, repeat
 from typing import Any, Final, TypeVar
 
 import psycopg
 import structlog
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaException, TopicPartition
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from psycopg.rows import dict_row
 
@@ -240,7 +241,10 @@ class Reader:
         messages = self._consumer.consume(1, READ_S)
         if messages:
             messages += self._consumer.consume(BATCH - 1, 0)
-        return [self._record(message) for message in messages if not _failed(message.error())]
+        for message in messages:
+            if (error := message.error()) is not None:
+                raise KafkaException(error)
+        return [self._record(message) for message in messages]
 
     def _record(self, message: Any) -> Record:
         return Record(
@@ -278,40 +282,24 @@ def _headers(message: Any) -> dict[str, bytes]:
     return {name: value for name, value in found if value is not None}
 
 
-def _failed(error: KafkaError | None) -> bool:
-    if error is not None:
-        raise KafkaException(error)
-    return False
-
-
 class EventMetrics:
     """The metrics of one process, in a registry of their own."""
 
     def __init__(self) -> None:
-        registry = CollectorRegistry()
-        self.registry = registry
-        self.records = Counter("odograph_events_records", "Records stored", ["topic"], registry=registry)
-        self.rejected = Counter(
-            "odograph_events_rejected", "Records dead-lettered", ["topic"], registry=registry
-        )
-        self.findings = Counter("odograph_events_findings", "New findings", ["severity"], registry=registry)
-        self.repeated = Counter("odograph_events_repeated", "Findings that were known", registry=registry)
-        self.cleared = Counter("odograph_events_alerts_cleared", "Alerts cleared by time", registry=registry)
-        self.verdicts = Counter(
-            "odograph_events_crash_verdicts", "Verdicts on crash records", ["verdict"], registry=registry
-        )
-        self.retries = Counter(
-            "odograph_events_retries", "Starts after a service was away", registry=registry
-        )
+        self.registry = registry = CollectorRegistry()
+        counter = partial(Counter, registry=registry)
+        histogram = partial(Histogram, registry=registry, buckets=_SECONDS)
+        self.records = counter("odograph_events_records", "Records stored", ["topic"])
+        self.rejected = counter("odograph_events_rejected", "Records dead-lettered", ["topic"])
+        self.findings = counter("odograph_events_findings", "New findings", ["severity"])
+        self.repeated = counter("odograph_events_repeated", "Findings that were known")
+        self.cleared = counter("odograph_events_alerts_cleared", "Alerts cleared by time")
+        self.verdicts = counter("odograph_events_crash_verdicts", "Verdicts on crash records", ["verdict"])
+        self.retries = counter("odograph_events_retries", "Starts after a service was away")
         self.lag = Gauge("odograph_events_lag_records", "Records not read yet", ["topic"], registry=registry)
-        self.batch_s = Histogram(
-            "odograph_events_batch_seconds", "One transaction", buckets=_SECONDS, registry=registry
-        )
-        self.visible_s = Histogram(
-            "odograph_events_alert_visible_seconds",
-            "From the alerts topic to the database",
-            buckets=_SECONDS,
-            registry=registry,
+        self.batch_s = histogram("odograph_events_batch_seconds", "One transaction")
+        self.visible_s = histogram(
+            "odograph_events_alert_visible_seconds", "From the alerts topic to the database"
         )
 
     def stored(self, records: Sequence[Record], batch: Batch, fresh: Sequence[Finding]) -> None:

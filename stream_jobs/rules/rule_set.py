@@ -15,7 +15,6 @@ from stream_jobs.rules.detect.level import ArmedDetector, CourseDetector, LevelD
 from stream_jobs.rules.detect.occurrence import (
     CloneDetector,
     CountDetector,
-    Counting,
     ReversalDetector,
     SilenceDetector,
 )
@@ -94,10 +93,10 @@ def _baseline(rule: Rule, more: Stateful, spec: Baseline) -> Detector:
 
 
 def _count(rule: Rule, more: Stateful, spec: Count) -> Detector:  # noqa: ARG001  one signature for all
-    counting = Counting(spec.times, _ms(spec.span_s))
     if spec.reversal is not None:
-        return ReversalDetector(counting, spec.reversal)
-    return CountDetector(counting, _ms(spec.absent_s), _ms(rule.clear_for_s), spec.apart)
+        return ReversalDetector(spec.times, _ms(spec.span_s), spec.reversal)
+    times, span_ms = spec.times, _ms(spec.span_s)
+    return CountDetector(times, span_ms, _ms(spec.absent_s), _ms(rule.clear_for_s), spec.apart)
 
 
 _MADE: Final[dict[type, Callable[[Rule, Stateful, Any], Detector]]] = {

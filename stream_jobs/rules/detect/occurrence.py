@@ -28,19 +28,14 @@ class Seen(NamedTuple):
     begun_ms: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Counting:
-    """At least ``times`` beginnings within ``span_ms``; found again by each further one."""
-
-    times: int
-    span_ms: int
-
-    def found(self, name: str, begun_ms: Sequence[int], at_ms: int, apart: bool) -> Detection | None:
-        """What the last beginnings of a name (at most ``times``) make."""
-        if len(begun_ms) < self.times or begun_ms[-1] - begun_ms[0] > self.span_ms:
-            return None
-        own = name if apart and name else None
-        return Detection(at_ms, begun_ms[0], float(len(begun_ms)), float(self.times), None, name or None, own)
+def _counted(
+    times: int, span_ms: int, begun_ms: Sequence[int], at_ms: int, name: str = UNNAMED, apart: bool = False
+) -> Detection | None:
+    """What the last beginnings of a name (at most ``times``) make, if they lie within ``span_ms``."""
+    if len(begun_ms) < times or begun_ms[-1] - begun_ms[0] > span_ms:
+        return None
+    own = name if apart and name else None
+    return Detection(at_ms, begun_ms[0], float(len(begun_ms)), float(times), None, name or None, own)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +46,8 @@ class CountDetector(Detector):
     anything to count: ``rare`` has a tuple of ``Seen`` of each, a name each.
     """
 
-    counting: Counting
+    times: int
+    span_ms: int
     absent_ms: int
     clear_for_ms: int
     apart: bool
@@ -97,9 +93,9 @@ class CountDetector(Detector):
         if now_ms < seen.last_ms:
             return seen, ()
         if seen.away:
-            seen = seen._replace(begun_ms=(*seen.begun_ms, now_ms)[-self.counting.times :])
+            seen = seen._replace(begun_ms=(*seen.begun_ms, now_ms)[-self.times :])
         seen = seen._replace(last_ms=now_ms, away=False)
-        found = self.counting.found(name, seen.begun_ms, now_ms, self.apart)
+        found = _counted(self.times, self.span_ms, seen.begun_ms, now_ms, name, self.apart)
         since_ms = None if seen.found_ms is None else now_ms - seen.found_ms
         news = since_ms is None or seen.begun_ms[-1] == now_ms or since_ms >= AGAIN * self.clear_for_ms
         if found is None or not news:
@@ -115,7 +111,8 @@ TURNING: Final = np.dtype([("turning", "f8"), ("falls", "?")])
 class ReversalDetector(Detector):
     """Counts each time that a value, having fallen by ``size``, has risen by ``size`` from its lowest."""
 
-    counting: Counting
+    times: int
+    span_ms: int
     size: float
 
     dtype: ClassVar = TURNING
@@ -134,8 +131,8 @@ class ReversalDetector(Detector):
         found: Detections = []
         for lane in counts.tolist():
             place, now_ms = int(frames.places[lane]), int(frames["end_ms"][lane])
-            begun = memory.rare[place] = (*memory.rare.get(place, ()), now_ms)[-self.counting.times :]
-            each = self.counting.found(UNNAMED, begun, now_ms, False)
+            begun = memory.rare[place] = (*memory.rare.get(place, ()), now_ms)[-self.times :]
+            each = _counted(self.times, self.span_ms, begun, now_ms)
             found += [] if each is None else [(lane, each)]
         return found
 
