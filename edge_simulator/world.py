@@ -160,9 +160,9 @@ class World:
             if self.limp_home.busy:
                 truth += self.limp_home.step(now_ms, self.scenario.start_ms, self._h_ms / 1000)
             for burst in bursts:
-                self._boxes.feel(burst)
+                self._boxes.process_impact(burst)
             self._send_crashes(now_ms)
-            self._boxes.remember(now_ms)
+            self._boxes.sample(now_ms)
         return truth
 
     def _send_crashes(self, now_ms: int) -> None:

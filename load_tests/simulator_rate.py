@@ -60,7 +60,7 @@ def fleet(vehicles: int, seconds: int, clock: Clock) -> World:
     emitter = world.emitter
     clock.time(world.fleet, "step", "physics")
     clock.time(world.machine, "step", "physics")
-    clock.time(world._boxes, "remember", "recorders")
+    clock.time(world._boxes, "sample", "recorders")
     clock.time(emitter, "sample", "instruments")
     clock.time(world.instruments, "slow", "instruments")
     clock.time(emitter, "emit", "encode")

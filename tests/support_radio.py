@@ -1,4 +1,4 @@
-"""What a run over a bad link gave, told by its messages and its truth."""
+"""What a run over a bad link gave: its messages and its truth."""
 
 from __future__ import annotations
 

@@ -56,12 +56,12 @@ class BlackBoxes:
         self._pending: list[_Pending] = []
         self.memories: defaultdict[int, recorder.Memory] = defaultdict(recorder.Memory)  # by vehicle
 
-    def remember(self, now_ms: int) -> None:
+    def sample(self, now_ms: int) -> None:
         """Feed the rings at the profile's rate; called after each physics step."""
         if self._ring.due(now_ms):
             self._ring.record(now_ms, self._instruments.pre_crash())
 
-    def feel(self, burst: faults.Burst) -> None:
+    def process_impact(self, burst: faults.Burst) -> None:
         """An impact in the step that ended at ``burst.start_ms``; a recorder without ignition sleeps."""
         i = burst.fault.vehicle
         if not self._fleet.ignition_on()[i]:
@@ -78,7 +78,7 @@ class BlackBoxes:
             self._pending.append(_Pending(i, at_ms, finding, burst.pulse, found[0].zero_ms, lost_ms))
 
     def sealed(self, now_ms: int, start_ms: int) -> Iterator[Sealed]:
-        """Records of the events up to ``now_ms``, to be asked for before that moment is remembered.
+        """Records of the events up to ``now_ms``, to be asked for before that moment is sampled.
 
         ``start_ms`` is the run's start on the device's clock.
         """

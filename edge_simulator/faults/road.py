@@ -1,4 +1,4 @@
-"""What befalls a vehicle on the road: a crash, and three things that are none."""
+"""Faults of the road: crashes, and three things that are none."""
 
 from __future__ import annotations
 

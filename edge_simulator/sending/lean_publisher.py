@@ -311,10 +311,10 @@ class Connection:
         if not self.listening:
             first += packets.subscribe(self._flight.next_id(), who.filters)
         self._write(first, now)
-        word = self._last_retained
-        if word is not None and word not in chain(self._flight.messages(), self._waiting):
-            self._counts.sent[word.kind] += 1
-            self._waiting.appendleft(word)
+        retained = self._last_retained
+        if retained is not None and retained not in chain(self._flight.messages(), self._waiting):
+            self._counts.sent[retained.kind] += 1
+            self._waiting.appendleft(retained)
 
     def tick(self, now: float) -> None:
         """About once a second: give up a connect that hangs, keep alive, notice a silent broker."""

@@ -187,7 +187,7 @@ class Emitter:
             self.queue.put([replace(items[k], order=self._next_order(), payload=bad, flag="poison")])
 
     def _items(self, vehicles: Ints, fate: Ints, due: Ints, payloads: list[bytes]) -> list[Outgoing]:
-        """The frames of a slot as messages, with what befalls them, which is counted."""
+        """The frames of a slot as messages, with what happens to them, which is counted."""
         flags = link.names(fate)
         self.counts.update(flags)
         first = self._order + 1

@@ -73,7 +73,7 @@ class Radio:
             self._report("clock", vehicle, 0, None, {"cause": "free_running", **details})
 
     def fates(self, rows: Ints, fate: Ints, delay: Ints) -> tuple[Ints, Ints]:
-        """Fates and delays of frames; without a link nothing on the air befalls them: they are stored."""
+        """Fates and delays of frames; without a link nothing happens to them on the air: they are stored."""
         if not self._outages.some:
             return fate, delay
         by_device = (fate == link.CLOCK_AHEAD) | (fate == link.CLOCK_UNSET)

@@ -53,10 +53,10 @@ class Bench:
             self.world.fleet.step(0.1)
             self.world.machine.step(self.world.fleet, 0.1)
             if burst is not None:
-                self.boxes.feel(burst)
+                self.boxes.process_impact(burst)
                 burst = None
             self.sealed += self.boxes.sealed(self.now_ms, START_MS)
-            self.boxes.remember(self.now_ms)
+            self.boxes.sample(self.now_ms)
 
     def hit(self, felt: Pulse, vehicle: int | None = None, **details: Any) -> None:
         """An impact in the next step."""

@@ -1,4 +1,4 @@
-"""What befalls vehicles on the road: told by the recorder only where it is a crash."""
+"""What happens to vehicles on the road: recorded only where it is a crash."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ def test_potholes_kerbs_and_hard_braking_do_not_trigger_the_recorder(run: Any) -
 
 def test_an_emergency_braking_is_as_hard_as_its_truth_says_and_ends(run: Any) -> None:
     frames, truth, _ = run
-    for told in (t for t in truth if t.get("fault") == "emergency_braking"):
-        assert 1800 <= told["to_ms"] - told["from_ms"] <= 3200
-        mine = [f for f in frames if f["vehicle_id"] == told["vehicle_id"]]
+    for row in (t for t in truth if t.get("fault") == "emergency_braking"):
+        assert 1800 <= row["to_ms"] - row["from_ms"] <= 3200
+        mine = [f for f in frames if f["vehicle_id"] == row["vehicle_id"]]
         hardest = min(
             a
             for f in mine
             for k, a in enumerate(f["accel_long_mps2"])
-            if told["from_ms"] <= f["t0_ms"] + k * f["dt_ms"] <= told["to_ms"]
+            if row["from_ms"] <= f["t0_ms"] + k * f["dt_ms"] <= row["to_ms"]
         )
-        assert hardest == pytest.approx(told["details"]["decel_mps2"], abs=0.4)
+        assert hardest == pytest.approx(row["details"]["decel_mps2"], abs=0.4)
 
 
 def test_an_impact_has_no_length_and_every_row_is_whole(run: Any) -> None:

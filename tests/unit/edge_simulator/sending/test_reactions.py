@@ -39,7 +39,7 @@ def heard(*messages: Incoming) -> tuple[dict[str, int], list[tuple[int, str]]]:
     return {name: count for name, count in reactions.counts.items() if count}, limping
 
 
-def told(
+def alerted(
     vehicle: str, signer: Signer = SERVICE, expires_ms: int = LATER_MS, kind: str = "alert", **changes: Any
 ) -> Incoming:
     body = downlink.encode_alert(alert(vehicle_id=vehicle, **changes), 5, expires_ms)
@@ -52,16 +52,16 @@ def noted(to: str) -> Incoming:
 
 
 def test_a_critical_alert_makes_its_vehicle_limp_once_however_often_it_comes() -> None:
-    critical = told(VINS[1], alert_id="a", severity="CRITICAL")
+    critical = alerted(VINS[1], alert_id="a", severity="CRITICAL")
     assert heard(critical, critical) == ({"alerts_received": 1, "downlink_repeats": 1}, [(1, "a")])
 
 
 def test_a_lesser_alert_is_received_and_nothing_more() -> None:
-    assert heard(told(VINS[0], severity="MAJOR")) == ({"alerts_received": 1}, [])
+    assert heard(alerted(VINS[0], severity="MAJOR")) == ({"alerts_received": 1}, [])
 
 
 def test_other_fleets_vehicles_are_none_of_ours() -> None:
-    assert heard(told("WDDWF4KB0FR000009", severity="CRITICAL")) == ({}, [])
+    assert heard(alerted("WDDWF4KB0FR000009", severity="CRITICAL")) == ({}, [])
 
 
 def test_a_notice_to_all_and_one_to_a_vehicle_are_counted_each_once() -> None:
@@ -70,16 +70,16 @@ def test_a_notice_to_all_and_one_to_a_vehicle_are_counted_each_once() -> None:
 
 def test_what_cannot_be_read_is_counted_and_harms_nobody() -> None:
     broken = Incoming(f"r/{VINS[0]}/alert", SERVICE.sealed("alert", b'{"schema":9}'))
-    assert heard(broken, told(VINS[0])) == ({"downlink_broken": 1, "alerts_received": 1}, [])
+    assert heard(broken, alerted(VINS[0])) == ({"downlink_broken": 1, "alerts_received": 1}, [])
 
 
 def test_an_alert_that_the_service_did_not_sign_is_counted_and_ignored() -> None:
-    critical = told(VINS[0], severity="CRITICAL")
+    critical = alerted(VINS[0], severity="CRITICAL")
     unsigned = downlink.encode_alert(alert(vehicle_id=VINS[0], severity="CRITICAL"), 5, LATER_MS)
     for payload in (
         unsigned,
-        told(VINS[0], STRANGER, severity="CRITICAL").payload,
-        told(VINS[0], kind="notice", severity="CRITICAL").payload,
+        alerted(VINS[0], STRANGER, severity="CRITICAL").payload,
+        alerted(VINS[0], kind="notice", severity="CRITICAL").payload,
         critical.payload.replace(b"Coolant", b"coolant"),
         critical.payload[:-1] + b',"severity":"CRITICAL"}',
         critical.payload + b" ",
@@ -90,9 +90,9 @@ def test_an_alert_that_the_service_did_not_sign_is_counted_and_ignored() -> None
 
 
 def test_a_signed_alert_played_again_later_or_to_another_vehicle_is_counted_and_ignored() -> None:
-    old = told(VINS[0], expires_ms=NOW_MS - 1, severity="CRITICAL")
+    old = alerted(VINS[0], expires_ms=NOW_MS - 1, severity="CRITICAL")
     assert heard(old) == ({"downlink_expired": 1}, [])
-    other = told(VINS[0], severity="CRITICAL")._replace(topic=f"r/{VINS[1]}/alert")
+    other = alerted(VINS[0], severity="CRITICAL")._replace(topic=f"r/{VINS[1]}/alert")
     assert heard(other) == ({"downlink_misdirected": 1}, [])
     assert heard(noted("all")._replace(topic=f"r/{VINS[1]}/notice")) == ({"downlink_misdirected": 1}, [])
 

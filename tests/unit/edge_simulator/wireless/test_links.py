@@ -26,7 +26,7 @@ def standing() -> World:
 
 
 @pytest.fixture
-def told(standing: World) -> Callable[..., Story]:
+def simulated(standing: World) -> Callable[..., Story]:
     def run(link: LinkShares, **changes: Any) -> Story:
         sc, fleet = replace(BASE, link=link, **changes), standing.fleet
         models = [MODELS[k] for k in standing.specs.model]
@@ -51,8 +51,12 @@ def told(standing: World) -> Callable[..., Story]:
     return run
 
 
-def test_stored_frames_say_when_they_were_sent_not_when_they_were_made(told: Callable[..., Story]) -> None:
-    story = told(LinkShares(outage_share=1, outage_at_s=10, outage_min_s=10, outage_max_s=10, upload_rate=2))
+def test_stored_frames_say_when_they_were_sent_not_when_they_were_made(
+    simulated: Callable[..., Story],
+) -> None:
+    story = simulated(
+        LinkShares(outage_share=1, outage_at_s=10, outage_min_s=10, outage_max_s=10, upload_rate=2)
+    )
     stored = story.bodies("stored")
     assert len(stored) == story.counts["stored_on_board"] == 10 * N
     assert all(body["sent_ms"] == m.due_ms for m, body in stored)
@@ -65,29 +69,29 @@ def test_stored_frames_say_when_they_were_sent_not_when_they_were_made(told: Cal
     assert len(between) == 5  # live frames go on beside the upload
 
 
-def test_what_is_on_board_at_the_end_is_handed_out_at_the_end(told: Callable[..., Story]) -> None:
-    story = told(LinkShares(outage_share=1, outage_at_s=30, outage_min_s=100, outage_max_s=100))
+def test_what_is_on_board_at_the_end_is_handed_out_at_the_end(simulated: Callable[..., Story]) -> None:
+    story = simulated(LinkShares(outage_share=1, outage_at_s=30, outage_min_s=100, outage_max_s=100))
     assert len({identity(m) for m in story.telemetry}) == N * FRAMES
     assert len(story.sent) - story.live == story.counts["stored_on_board"] > 0
     ends = {t["to_ms"] for t in story.truth}
     assert len(ends) == 1
 
 
-def test_outages_leave_the_fates_of_all_other_frames_as_they_were(told: Callable[..., Story]) -> None:
-    calm = told(LinkShares(late=0.1))
-    gone = told(LinkShares(late=0.1, outage_share=0.2, outage_at_s=10, outage_min_s=5, outage_max_s=5))
+def test_outages_leave_the_fates_of_all_other_frames_as_they_were(simulated: Callable[..., Story]) -> None:
+    calm = simulated(LinkShares(late=0.1))
+    gone = simulated(LinkShares(late=0.1, outage_share=0.2, outage_at_s=10, outage_min_s=5, outage_max_s=5))
     late = {identity(m) for m in calm.telemetry if m.flag == "late"}
     away = {identity(m) for m in gone.telemetry if m.flag == "stored"}
     assert late - {identity(m) for m in gone.telemetry if m.flag == "late"} <= away
 
 
-def test_clones_keep_to_the_limit_of_frames(told: Callable[..., Story]) -> None:
-    story = told(LinkShares(clone_share=0.5), limit=100, frames_per_vehicle=None)
+def test_clones_keep_to_the_limit_of_frames(simulated: Callable[..., Story]) -> None:
+    story = simulated(LinkShares(clone_share=0.5), limit=100, frames_per_vehicle=None)
     assert story.counts["generated"] == len(story.telemetry) == 100
 
 
-def test_clocks_not_set_say_1970_until_the_fix(told: Callable[..., Story]) -> None:
-    story = told(LinkShares(clock_boot_share=0.5))
+def test_clocks_not_set_say_1970_until_the_fix(simulated: Callable[..., Story]) -> None:
+    story = simulated(LinkShares(clock_boot_share=0.5))
     unset = {t["vehicle_id"]: t["to_ms"] for t in story.truth if t["details"].get("cause") == "not_set"}
     old = [(m, b) for m, b in story.bodies("plain") if b["t0_ms"] < 100_000]
     assert len(old) == story.counts["clock_boot"] > 50
@@ -114,7 +118,7 @@ def test_a_free_clock_drifts_over_an_hour_and_a_synchronised_one_does_not() -> N
     assert not now[~clocks.free].any()
 
 
-def test_everything_off_leaves_counts_and_truth_empty(told: Callable[..., Story]) -> None:
-    story = told(LinkShares())
+def test_everything_off_leaves_counts_and_truth_empty(simulated: Callable[..., Story]) -> None:
+    story = simulated(LinkShares())
     assert Counter(m.flag for m in story.sent) == {"plain": N * FRAMES}
     assert story.truth == []
