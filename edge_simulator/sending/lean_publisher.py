@@ -406,20 +406,17 @@ class LeanPublisher(Publishing):
             link.open(now)
             self._attend(link)
         for key, events in self._selector.select(max(timeout_s, 0.0)):
-            self._serve(key.data, events)
+            link, at = key.data, time.monotonic()
+            if events & selectors.EVENT_WRITE:
+                link.on_writable(at)
+            if events & selectors.EVENT_READ and link.sock is not None:
+                link.on_readable(at)
+            self._attend(link)
         if now >= self._tick_at:
             self._tick_at = now + self._every_s
             for link in self._links:
                 link.tick(now)
                 self._attend(link)
-
-    def _serve(self, link: Connection, events: int) -> None:
-        now = time.monotonic()
-        if events & selectors.EVENT_WRITE:
-            link.on_writable(now)
-        if events & selectors.EVENT_READ and link.sock is not None:
-            link.on_readable(now)
-        self._attend(link)
 
     def _attend(self, link: Connection) -> None:
         """Wait for what the connection waits for now; note whether it is away."""

@@ -97,7 +97,15 @@ class Sender:
             if not stopped():
                 end = self._await(items, at, end, stopped)
             part = items[at:end]
-            self._publisher.publish_many([item.vehicle for item in part], self._messages(part))
+            messages = [
+                Message(
+                    self._topic(item.channel, item.vehicle), item.payload,
+                    "poison" if item.flag == "poison" else item.channel, item.retain,
+                    self._mark(item) if item.channel == CHANNEL else None,
+                )
+                for item in part
+            ]  # fmt: skip
+            self._publisher.publish_many([item.vehicle for item in part], messages)
             self._publisher.drive(0.0)
             self._tick()
             at = end
@@ -105,16 +113,6 @@ class Sender:
     def send_now(self, items: Sequence[Outgoing]) -> None:
         """Publish messages without waiting for their times."""
         self.send(items, lambda: True)
-
-    def _messages(self, items: Sequence[Outgoing]) -> list[Message]:
-        return [
-            Message(
-                self._topic(item.channel, item.vehicle), item.payload,
-                "poison" if item.flag == "poison" else item.channel, item.retain,
-                self._mark(item) if item.channel == CHANNEL else None,
-            )
-            for item in items
-        ]  # fmt: skip
 
     def _topic(self, channel: str, vehicle: int) -> str:
         found = self._topics.get((channel, vehicle))

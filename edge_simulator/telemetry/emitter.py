@@ -127,7 +127,7 @@ class Emitter:
         """A row a device: how far it counted, and which of its frames did not leave (yet)."""
         boot_id = self.scenario.start_ms
         own = [((name, boot_id), n) for name, n in zip(self._ids, self._seq.tolist(), strict=True)]
-        waiting = (*self.queue, *self.radio.on_board())
+        waiting = (*self.queue, *self.radio.store.frames())
         held = (m.payload for m in waiting if m.channel == "telemetry" and not m.copy and m.flag != "poison")
         return self.radio.sequences.rows([*own, *self.radio.counted_clones()], held)
 
@@ -175,7 +175,7 @@ class Emitter:
 
     def _queue_frames(self, group: Rows, fate: Ints, due: Ints, delay: Ints, payloads: list[bytes]) -> None:
         items = self._items(self._rows[group], fate, due, payloads)
-        at_once = link.leaves_at_once(fate)
+        at_once = ~np.isin(fate, link.HELD_BACK) & (fate != link.LOST)
         self.queue.put_run(list(compress(items, at_once.tolist())))
         self.queue.put(items[k] for k in np.flatnonzero(~at_once & (fate != link.LOST)).tolist())
         for k in np.flatnonzero(fate == link.DUPLICATE).tolist():
@@ -188,7 +188,7 @@ class Emitter:
 
     def _items(self, vehicles: Ints, fate: Ints, due: Ints, payloads: list[bytes]) -> list[Outgoing]:
         """The frames of a slot as messages, with what happens to them, which is counted."""
-        flags = link.names(fate)
+        flags = [link.FATE_NAMES[k] for k in fate.tolist()]
         self.counts.update(flags)
         first = self._order + 1
         self._order += len(payloads)

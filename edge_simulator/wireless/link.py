@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from edge_simulator.geo import Bools, Ints
+from edge_simulator.geo import Ints
 from edge_simulator.wireless.settings import LinkShares
 from infra.contract import frame
 
@@ -18,8 +18,8 @@ PLAIN = len(FATES)
 LOST = FATES.index("lost")
 DUPLICATE = FATES.index("duplicate")
 CLOCK_AHEAD, CLOCK_UNSET = FATES.index("clock_ahead"), FATES.index("clock_unset")
-_FATE_NAMES = (*FATES, "plain")
-_HELD_BACK = np.array([FATES.index(held) for held in ("late", "late_beyond", "disorder")])
+FATE_NAMES = (*FATES, "plain")
+HELD_BACK = np.array([FATES.index(held) for held in ("late", "late_beyond", "disorder")])
 CLOCK_2036_MS = 2_085_978_496_000  # the day the 32-bit seconds of NTP roll over
 CLOCK_1970_MS = 0
 HUGE_BYTES = 10_000_000
@@ -61,17 +61,6 @@ class Fates:
     def poisoned(self, n: int) -> Ints:
         """Which of ``n`` frames are followed by a poison message; indices."""
         return np.flatnonzero(self._rng.random(n) < self._poison) if self._poison else np.empty(0, np.int64)
-
-
-def names(fate: Ints) -> list[str]:
-    """The names of fates."""
-    return [_FATE_NAMES[k] for k in fate.tolist()]
-
-
-def leaves_at_once(fate: Ints) -> Bools:
-    """Which frames are sent when they are made, some of them a second time later."""
-    at_once: Bools = ~np.isin(fate, _HELD_BACK) & (fate != LOST)
-    return at_once
 
 
 def poison(kind: int, vehicle_id: str, payload: bytes) -> bytes:

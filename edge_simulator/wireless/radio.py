@@ -6,7 +6,7 @@ It stands between a fleet's frames and its queue of messages. What is switched o
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -38,7 +38,7 @@ class Radio:
         away, ticking, self._doubles = rng.spawn(3)
         self._outages = Outages(sc.link, away, sc.vehicles, sc.span_ms)
         self.sequences = Sequences()
-        self._store = Store(sc.link, self._restamp, lambda item: self.sequences.dropped(item.payload))
+        self.store = Store(sc.link, self._restamp, lambda item: self.sequences.dropped(item.payload))
         self.clocks = Clocks(sc.link, ticking, sc.vehicles)
         self._clones: Clones | None = None
         self._start_ms = sc.start_ms
@@ -47,7 +47,7 @@ class Radio:
 
     def __len__(self) -> int:
         """Messages kept on board."""
-        return len(self._store)
+        return len(self.store)
 
     def step(self, start_ms: int, slot_ms: int, lat: Floats, lon: Floats, on: Bools) -> None:
         """Bring link and clocks to ``slot_ms``; ``start_ms`` is the run's start, the same each time."""
@@ -58,7 +58,7 @@ class Radio:
             for vehicle, until_ms in self.clocks.start(on, self._now_ms).items():
                 self._report("clock", vehicle, self._now_ms, until_ms, {"cause": "not_set"})
         back, ended = self._outages.step(self._now_ms, lat, lon)
-        self._store.link_back(back, slot_ms)
+        self.store.link_back(back, slot_ms)
         self._report_outages(ended)
 
     def _begin(self, start_ms: int, lat: Floats, lon: Floats) -> None:
@@ -108,7 +108,7 @@ class Radio:
             return due
         if self._outages.some:
             due = self._kept_back(due, self._outages.offline)
-        uploads = list(self._store.release(until_ms, self._outages.offline))
+        uploads = list(self.store.release(until_ms, self._outages.offline))
         self._recount()
         return sorted(due + uploads) if uploads else due
 
@@ -125,13 +125,13 @@ class Radio:
             elif item.copy or item.flag == "poison":  # made by the air: nothing is on the air
                 self._counts["duplicate" if item.copy else "poison"] -= 1
             else:
-                self._store.put(item)
+                self.store.put(item)
         return free
 
     def _recount(self) -> None:
         self._counts["outages"] = self._outages.begun
-        self._counts["stored_on_board"] = self._store.stored
-        self._counts["dropped_on_board"] = self._store.dropped
+        self._counts["stored_on_board"] = self.store.stored
+        self._counts["dropped_on_board"] = self.store.dropped
 
     def _restamp(self, item: Outgoing, now_ms: int) -> int:
         """``sent_ms`` of a stored frame that leaves now. A frame with a broken clock keeps to that clock."""
@@ -149,13 +149,9 @@ class Radio:
             return []
         _, ended = self._outages.close(now_ms - self._start_ms)
         self._report_outages(ended)
-        rest = self._store.flush(now_ms)
+        rest = self.store.flush(now_ms)
         self._recount()
         return rest
-
-    def on_board(self) -> Iterator[Outgoing]:
-        """Frames kept for want of a link."""
-        return self._store.frames()
 
     def counted_clones(self) -> list[tuple[Device, int]]:
         """How far each cloned device counted."""
