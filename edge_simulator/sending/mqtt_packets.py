@@ -24,12 +24,9 @@ _SUBSCRIPTION_FAILED = 0x80
 _MOST_LENGTH_BYTES = 4
 
 REFUSALS = {
-    1: "unacceptable protocol version",
-    2: "client identifier rejected",
-    3: "server unavailable",
-    4: "bad user name or password",
-    5: "not authorized",
-}
+    1: "unacceptable protocol version", 2: "client identifier rejected", 3: "server unavailable",
+    4: "bad user name or password", 5: "not authorized",
+}  # fmt: skip
 
 
 class ProtocolError(Exception):

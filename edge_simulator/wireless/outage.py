@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import heapq
 import math
+import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
@@ -24,7 +25,7 @@ ZONE_CHECK_MS = 1000
 Restamp = Callable[[Outgoing, int], int]
 """The time that a frame's device reads when the frame leaves at a moment (ms)."""
 
-_SENT_KEY = b'"sent_ms":'
+_SENT = re.compile(rb'"sent_ms":-?\d+')
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +49,10 @@ class Outages:
         self.begun = 0
         self._begin_ms = self._first(n, span_ms)
         self._end_ms: Floats = np.full(n, -np.inf)
-        self._since_ms = np.zeros(n, dtype=np.int64)
         self._zoned: Bools = np.zeros(n, dtype=np.bool_)
         self._change_ms = float(self._begin_ms.min(initial=np.inf))
         self._next_check_ms = 0 if settings.dead_zone_radius_m > 0 else math.inf
-        self._causes: dict[int, str] = {}
+        self._since: dict[int, tuple[int, str]] = {}  # when it began (ms), and its cause, by vehicle
 
     def _first(self, n: int, span_ms: int) -> Floats:
         """When each vehicle first loses the link, inf for never; the share is met in whole vehicles."""
@@ -66,10 +66,10 @@ class Outages:
             begin[prone] = drawn if at_s is None else 1000 * at_s
         return begin
 
-    def step(self, now_ms: int, lat: Floats, lon: Floats) -> tuple[list[int], list[PastOutage]]:
-        """Bring the state to ``now_ms``; returns who has the link back, and the outages that ended."""
+    def step(self, now_ms: int, lat: Floats, lon: Floats) -> list[PastOutage]:
+        """Bring the state to ``now_ms``; returns the outages that ended."""
         if now_ms < self._change_ms and now_ms < self._next_check_ms:
-            return [], []
+            return []
         before = self.offline
         if now_ms >= self._next_check_ms:
             self._next_check_ms = now_ms + ZONE_CHECK_MS
@@ -78,15 +78,22 @@ class Outages:
             self._change(now_ms)
         self.offline = self._zoned | (self._end_ms > now_ms)
         self.some = bool(self.offline.any())
-        self._start(np.flatnonzero(self.offline & ~before), now_ms)
-        return self._stop(np.flatnonzero(before & ~self.offline), now_ms)
+        scheduled = "loss" if self._set.outage_at_s is None else "scheduled"
+        for row in np.flatnonzero(self.offline & ~before).tolist():
+            self._since[row] = (now_ms, "dead_zone" if self._zoned[row] else scheduled)
+            self.begun += 1
+        return self._ended(np.flatnonzero(before & ~self.offline), now_ms)
 
-    def close(self, now_ms: int) -> tuple[list[int], list[PastOutage]]:
+    def close(self, now_ms: int) -> list[PastOutage]:
         """End all outages, as at the end of a run."""
         rows = np.flatnonzero(self.offline)
         self.offline = np.zeros_like(self.offline)
         self.some = False
-        return self._stop(rows, now_ms)
+        return self._ended(rows, now_ms)
+
+    def _ended(self, rows: Ints, now_ms: int) -> list[PastOutage]:
+        found = ((row, *self._since.pop(row)) for row in rows.tolist())
+        return [PastOutage(row, from_ms, now_ms, cause) for row, from_ms, cause in found]
 
     def _change(self, now_ms: int) -> None:
         """Let outages begin whose time has come, and draw the next ones."""
@@ -110,17 +117,6 @@ class Outages:
         dy, dx = (lat - zone.dead_zone_lat_deg) * north, (lon - zone.dead_zone_lon_deg) * east
         inside: Bools = dx * dx + dy * dy < zone.dead_zone_radius_m**2
         return inside
-
-    def _start(self, rows: Ints, now_ms: int) -> None:
-        self.begun += len(rows)
-        self._since_ms[rows] = now_ms
-        scheduled = "loss" if self._set.outage_at_s is None else "scheduled"
-        self._causes.update((row, "dead_zone" if self._zoned[row] else scheduled) for row in rows.tolist())
-
-    def _stop(self, rows: Ints, now_ms: int) -> tuple[list[int], list[PastOutage]]:
-        back = rows.tolist()
-        ended = [PastOutage(k, int(self._since_ms[k]), now_ms, self._causes.pop(k)) for k in back]
-        return back, ended
 
 
 @dataclass(slots=True)
@@ -245,8 +241,4 @@ class Store:
 
 def stamped(payload: bytes, sent_ms: int) -> bytes:
     """The frame with another ``sent_ms``; all other bytes stay."""
-    begin = payload.index(_SENT_KEY) + len(_SENT_KEY)
-    end = begin
-    while payload[end] in b"-0123456789":
-        end += 1
-    return b"%b%d%b" % (payload[:begin], sent_ms, payload[end:])
+    return _SENT.sub(b'"sent_ms":%d' % sent_ms, payload, count=1)

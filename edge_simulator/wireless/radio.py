@@ -57,8 +57,8 @@ class Radio:
         if not self.clocks.right:
             for vehicle, until_ms in self.clocks.start(on, self._now_ms).items():
                 self._report("clock", vehicle, self._now_ms, until_ms, {"cause": "not_set"})
-        back, ended = self._outages.step(self._now_ms, lat, lon)
-        self.store.link_back(back, slot_ms)
+        ended = self._outages.step(self._now_ms, lat, lon)
+        self.store.link_back([outage.vehicle for outage in ended], slot_ms)
         self._report_outages(ended)
 
     def _begin(self, start_ms: int, lat: Floats, lon: Floats) -> None:
@@ -147,8 +147,7 @@ class Radio:
         """End all outages and hand out what is still on board: the end of a run."""
         if not self._outages.begun:
             return []
-        _, ended = self._outages.close(now_ms - self._start_ms)
-        self._report_outages(ended)
+        self._report_outages(self._outages.close(now_ms - self._start_ms))
         rest = self.store.flush(now_ms)
         self._recount()
         return rest

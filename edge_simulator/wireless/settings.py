@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError, model_validator
@@ -12,27 +12,20 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError, mod
 from infra.contract.errors import ConfigError
 
 
-def _share(value: float) -> float:
-    if not 0 <= value <= 1:
-        raise ValueError("a share of 0..1 is wanted")
-    return value
+def _wanted(fits: Callable[[float], bool], what: str) -> AfterValidator:
+    def check(value: float) -> float:
+        if not fits(value):
+            raise ValueError(f"{what} is wanted")
+        return value
+
+    return AfterValidator(check)
 
 
-def _amount(value: float) -> float:
-    if not value >= 0:
-        raise ValueError("0 or more is wanted")
-    return value
-
-
-def _positive(value: float) -> float:
-    if not value > 0:
-        raise ValueError("more than 0 is wanted")
-    return value
-
-
-Share = Annotated[float, AfterValidator(_share)]
-Amount = Annotated[float, AfterValidator(_amount)]
-Positive = Annotated[float, AfterValidator(_positive)]
+_NOT_NEGATIVE = _wanted(lambda value: value >= 0, "0 or more")
+_OVER_0 = _wanted(lambda value: value > 0, "more than 0")
+Share = Annotated[float, _wanted(lambda value: 0 <= value <= 1, "a share of 0..1")]
+Amount = Annotated[float, _NOT_NEGATIVE]
+Positive = Annotated[float, _OVER_0]
 Which = Literal["oldest", "newest"]
 
 
@@ -68,9 +61,9 @@ class LinkShares(BaseModel):
     dead_zone_from_s: Amount = 0.0
     dead_zone_to_s: float = math.inf
 
-    store_frames: Annotated[int, AfterValidator(_positive)] = 3600
+    store_frames: Annotated[int, _OVER_0] = 3600
     """Frames a vehicle keeps while it has no link."""
-    store_bytes: Annotated[int, AfterValidator(_amount)] = 0
+    store_bytes: Annotated[int, _NOT_NEGATIVE] = 0
     """Bytes it keeps at most; 0: only the frames count."""
     store_age_s: Positive = 86_400.0  # what is older is dropped
     store_full: Which = "oldest"  # which frame goes when the store is full

@@ -93,7 +93,7 @@ def test_the_share_of_vehicles_is_met_and_lengths_lie_in_the_range() -> None:
     outages = Outages(settings, np.random.default_rng(3), 10, 60_000)
     spells = []
     for now_ms in range(0, 60_000, 100):
-        spells += outages.step(now_ms, HERE, HERE)[1]
+        spells += outages.step(now_ms, HERE, HERE)
     assert outages.begun == len({s.vehicle for s in spells}) == 3
     assert all(2000 <= s.to_ms - s.from_ms <= 4100 for s in spells)
     assert {s.cause for s in spells} == {"loss"}
@@ -114,8 +114,8 @@ def test_a_scheduled_outage_takes_all_of_them_at_once() -> None:
     assert not outages.some
     outages.step(5000, HERE, HERE)
     assert outages.offline.all()
-    back, spells = outages.step(15_000, HERE, HERE)
-    assert back == list(range(10))
+    spells = outages.step(15_000, HERE, HERE)
+    assert [s.vehicle for s in spells] == list(range(10))
     assert {(s.from_ms, s.to_ms, s.cause) for s in spells} == {(5000, 15_000, "scheduled")}
 
 
@@ -126,8 +126,8 @@ def test_a_dead_zone_takes_the_link_within_its_radius_only() -> None:
     lon = np.array([11.0, 11.007, 11.0])  # 522 m east
     outages.step(0, lat, lon)
     assert outages.offline.tolist() == [True, False, True]
-    back, spells = outages.step(3000, lat + 0.01, lon)
-    assert back == [0, 2]
+    spells = outages.step(3000, lat + 0.01, lon)
+    assert [s.vehicle for s in spells] == [0, 2]
     assert {s.cause for s in spells} == {"dead_zone"}
 
 
