@@ -1,12 +1,14 @@
-"""What the archive says of its devices: frames by fate, gaps between numbers, holes between offsets."""
+"""What the archive says: devices' frames by verdict, gaps between numbers, holes between offsets, clones."""
 
 from __future__ import annotations
 
 import math
 from pathlib import Path
 
+import duckdb
+
 from stream_jobs.audit import archive
-from stream_jobs.audit.archive import DeviceCount
+from stream_jobs.audit.archive import Clone, DeviceCount, cloned_vehicles
 from stream_jobs.audit.scope import WHOLE, Scope
 from tests.unit.stream_jobs.audit.support import BOOT, T0_MS, Record, devices, store
 
@@ -161,3 +163,49 @@ def test_a_dead_letter_whose_frame_is_archived_is_no_loss_however_often_it_went_
     store(tmp_path, [Record(1), Record(8), Record(8)])
     with archive.opened(tmp_path, WHOLE) as found:
         assert (found.dead_archived(dead), found.dead_archived([])) == (1, 0)
+
+
+def filled(home: Path, *made: tuple[str, int, int, int, str]) -> None:
+    """Frames of 1 s as (vehicle, boot, sample time, receive time, verdict), times in s after T0."""
+    folder = home / "archive" / "telemetry" / "date=2026-01-01" / "hour=00"
+    folder.mkdir(parents=True)
+    rows = ", ".join(
+        f"('{v}', {b}, {T0_MS + 1000 * at}, 900, {T0_MS + 1000 * seen}, '{word}')"
+        for v, b, at, seen, word in made
+    )
+    names = "vehicle_id, boot_id, t0_ms, span_ms, received_ms, verdict"
+    duckdb.sql(f"SELECT * FROM (VALUES {rows}) t({names})").write_parquet(str(folder / "a.parquet"))
+
+
+def test_two_boots_that_report_at_once_are_two_devices(tmp_path: Path) -> None:
+    both = [("V", boot, at, at + 1, "ok") for at in range(60) for boot in (1, 2)]
+    filled(tmp_path, *both)
+    assert cloned_vehicles(tmp_path) == [Clone("V", 1, 2, 59_900)]
+
+
+def test_a_reboot_is_one_device(tmp_path: Path) -> None:
+    filled(tmp_path, *(("V", 1 + at // 60, at, at + 1, "ok") for at in range(180)))
+    assert cloned_vehicles(tmp_path) == []
+
+
+def test_frames_stored_before_a_reboot_and_sent_after_it_are_one_devices(tmp_path: Path) -> None:
+    stored = [("V", 1, at, 100 + at, "late") for at in range(90)]
+    filled(tmp_path, *stored, *(("V", 2, 100 + at, 101 + at, "ok") for at in range(90)))
+    assert cloned_vehicles(tmp_path) == []
+
+
+def test_a_clock_that_a_reboot_sets_back_is_one_device(tmp_path: Path) -> None:
+    first = [("V", 1, at, at + 1, "ok") for at in range(100)]
+    filled(tmp_path, *first, *(("V", 2, at, at + 101, "late") for at in range(100)))
+    assert cloned_vehicles(tmp_path) == []
+
+
+def test_quarantined_frames_and_other_vehicles_say_nothing(tmp_path: Path) -> None:
+    ours = [("V", 1, at, at + 1, "ok") for at in range(60)]
+    others = [("W", 2, at, at + 1, "ok") for at in range(60)]
+    filled(tmp_path, *ours, *others, *(("V", 3, at, at + 1, "clock_ahead") for at in range(60)))
+    assert cloned_vehicles(tmp_path) == []
+
+
+def test_without_an_archive_there_are_none(tmp_path: Path) -> None:
+    assert cloned_vehicles(tmp_path) == []
