@@ -8,13 +8,14 @@ run.json. And what ``odograph archive`` prints.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
 from infra.clients.duck import connected
+from infra.contract import seq_ranges
 from stream_jobs.archive.manifest import hour_name, locked, read_hour, sha256_of
 from stream_jobs.archive.reader import ArchiveFile, day_files, examined, hours
 
@@ -86,8 +87,8 @@ def _log_faults(files: Sequence[ArchiveFile], exact: bool) -> Iterator[str]:
         for offsets in file.entry.offsets if file.entry is not None else ():
             by_partition[offsets.topic, offsets.partition].append((offsets, str(file.path)))
     for (topic, partition), found in sorted(by_partition.items()):
-        spans = joined((o.first, o.last) for o, _ in found)
-        covered = sum(last - first + 1 for first, last in spans)
+        spans = seq_ranges.merged((o.first, o.last) for o, _ in found)
+        covered = seq_ranges.size(spans)
         count = sum(o.count for o, _ in found)
         name = f"{topic}-{partition}"
         if len(spans) == 1 and covered == count:
@@ -99,17 +100,6 @@ def _log_faults(files: Sequence[ArchiveFile], exact: bool) -> Iterator[str]:
             yield f"{name}: offsets {before[1] + 1} to {after[0] - 1} are in no file"
         if count != covered:
             yield f"{name}: {count} records for {covered} offsets"
-
-
-def joined(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Spans of whole numbers, ends included, that touch or overlap, made one; in order."""
-    found: list[tuple[int, int]] = []
-    for first, last in sorted(spans):
-        if found and first <= found[-1][1] + 1:
-            found[-1] = (found[-1][0], max(last, found[-1][1]))
-        else:
-            found.append((first, last))
-    return found
 
 
 def _exact_faults(name: str, where: list[Any]) -> Iterator[str]:

@@ -6,7 +6,6 @@ Frames are counted in shares of the fleet, so that memory does not grow with the
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -20,7 +19,7 @@ from infra.clients.duck import connected
 from infra.contract.seq_ranges import Ranges, merged
 from stream_jobs.archive import reader
 from stream_jobs.archive.manifest import HOUR_MS, archive_of, read_hour
-from stream_jobs.audit.edge import Device
+from stream_jobs.audit.edge import Device, ranges_by_device
 from stream_jobs.audit.scope import EVER_MS, Scope
 
 SHARE_ROWS: Final = 2_000_000
@@ -269,10 +268,7 @@ class Archive:
         if not any(gaps.values()) or self._scope.whole:
             return {}
         self._run(_GAP, _columns(gaps))
-        found: defaultdict[Device, list[tuple[int, int]]] = defaultdict(list)
-        for vehicle_id, boot_id, seq in self._run(_ELSEWHERE):
-            found[vehicle_id, boot_id].append((seq, seq))
-        return {device: merged(ranges) for device, ranges in found.items()}
+        return ranges_by_device(self._run(_ELSEWHERE))
 
     def again(self, vehicles: Sequence[str]) -> dict[str, int]:
         """How often these vehicles used a number again in time, for another first sample."""
@@ -319,7 +315,7 @@ class Archive:
         rows = self._run(_WINDOWS, {"vehicle": vehicle_id, "window": window_ms})
         return {start: (frames, boot, first, last) for start, frames, boot, first, last in rows}
 
-    def _run(self, sql: str, values: Mapping[str, Any] | None = None) -> list[tuple[Any, ...]]:
+    def _run(self, sql: str, values: Mapping[str, Any] | None = None) -> list[Any]:
         """A statement with ``values`` and the bounds of the scope, those of them that it names."""
         given = {**self._bounds, **(values or {})}
         used = {name: value for name, value in given.items() if f"${name}" in sql}

@@ -7,16 +7,25 @@ lies where it is until somebody brings it in.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import orjson
 
-from infra.contract.seq_ranges import Ranges, merged
+from infra.contract.seq_ranges import Range, Ranges, merged
 
 Device = tuple[str, int]
 """Vehicle id and boot id: what counts on its own."""
+
+
+def ranges_by_device(frames: Iterable[tuple[str, int, int]]) -> dict[Device, Ranges]:
+    """Frames (vehicle id, boot id, seq) as ranges."""
+    found: defaultdict[Device, list[Range]] = defaultdict(list)
+    for vehicle_id, boot_id, seq in frames:
+        found[vehicle_id, boot_id].append((seq, seq))
+    return {device: merged(ranges) for device, ranges in found.items()}
 
 
 def run_totals(home: Path) -> dict[str, int]:

@@ -7,7 +7,6 @@ absent from one of them, and that is no loss.
 from __future__ import annotations
 
 import time
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -15,7 +14,7 @@ from typing import Final
 
 from infra.clients.kafka import LogEnds, LogReader, identity
 from infra.contract.errors import OdographError, ServiceError
-from infra.contract.seq_ranges import Range, Ranges, merged
+from infra.contract.seq_ranges import Ranges
 from infra.contract.topics import KAFKA_TOPICS, kafka_topic
 from infra.contract.verdict import clock_limits
 from infra.settings.settings import Endpoints, Settings
@@ -24,7 +23,7 @@ from infra.stack.mosquitto import broker_figures
 from stream_jobs.audit import archive, tables
 from stream_jobs.audit.archive import Clone, cloned_vehicles
 from stream_jobs.audit.collect import POLL_S, Account, Sources, collect, current_ledger, sources
-from stream_jobs.audit.edge import Device
+from stream_jobs.audit.edge import Device, ranges_by_device
 from stream_jobs.audit.ledger import Ledger
 from stream_jobs.audit.scope import WHOLE, Scope
 
@@ -102,7 +101,7 @@ def _first_ms(log: LogReader, topic: str, ends: Offsets, committed: Offsets, now
 
 def in_flight(settings: Settings, addresses: Endpoints, horizon: Horizon) -> dict[Device, Ranges]:
     """Frames in the log that archive or dead letters' table do not have yet, by device."""
-    found: defaultdict[Device, list[Range]] = defaultdict(list)
+    found: list[tuple[str, int, int]] = []
     with LogReader(addresses.kafka_bootstrap) as log:
         for consumer in (ARCHIVE, EVENTS):
             topic = kafka_topic(settings.kafka.prefix, READS[consumer])
@@ -111,9 +110,8 @@ def in_flight(settings: Settings, addresses: Endpoints, horizon: Horizon) -> dic
                 for record in log.records(topic, partition, begin, end):
                     named = identity(record.value)
                     if named is not None and record.key is not None:
-                        boot_id, seq = named
-                        found[record.key, boot_id].append((seq, seq))
-    return {device: merged(ranges) for device, ranges in found.items()}
+                        found.append((record.key, *named))
+    return ranges_by_device(found)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ from typing import Any, Final
 from psycopg.rows import dict_row
 
 from infra.clients.db import Connection, connected
-from infra.contract.seq_ranges import Range, Ranges, merged
-from stream_jobs.audit.edge import Device
+from infra.contract.seq_ranges import Ranges
+from stream_jobs.audit.edge import Device, ranges_by_device
 from stream_jobs.audit.scope import Scope
 
 _COUNTED = """
@@ -95,10 +95,7 @@ class Tables:
 
     def dead_frames(self, vehicles: Sequence[str]) -> dict[Device, Ranges]:
         """Frames of these vehicles that are known to lie in dead letters."""
-        found: defaultdict[Device, list[Range]] = defaultdict(list)
-        for vehicle_id, boot_id, seq in self._ask(_DEAD_FRAMES, {"vehicles": list(vehicles)}):
-            found[vehicle_id, boot_id].append((seq, seq))
-        return {device: merged(ranges) for device, ranges in found.items()}
+        return ranges_by_device(self._ask(_DEAD_FRAMES, {"vehicles": list(vehicles)}))
 
     def session_losses(self) -> list[SessionLoss]:
         """All that were noted, oldest first."""

@@ -9,7 +9,7 @@ import pytest
 
 from stream_jobs.archive.manifest import hour_name, manifest_of
 from stream_jobs.archive.upkeep import pack_hour
-from stream_jobs.archive.verify import joined, verified
+from stream_jobs.archive.verify import verified
 from tests.unit.stream_jobs.archive.archive_support import HOUR_MS, TEN, batches, written
 
 
@@ -86,7 +86,3 @@ def test_a_generated_day_is_verified_by_its_summary(tmp_path: Path) -> None:
     assert verified(tmp_path, None, quick=False).damage == [
         f"{first(tmp_path)} has other bytes than were written"
     ]
-
-
-def test_spans_that_touch_become_one() -> None:
-    assert joined([(5, 6), (0, 2), (3, 3), (8, 9), (8, 8)]) == [(0, 3), (5, 6), (8, 9)]
