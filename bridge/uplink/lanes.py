@@ -77,49 +77,44 @@ def at_least_once_lane(
     plan: Plan, settings: Settings, endpoints: Endpoints, make_source: MakeSource = MqttSource
 ) -> Lane:
     """At least once: a session that the broker keeps, acknowledged when Kafka has the message."""
-    client_id = Shard.parse(settings.bridge.shard).client_id(settings.bridge.client_id, plan.name)
-    source = _source(plan, settings, endpoints, client_id, qos=1)
-    sink = KafkaSink(_sink(plan, endpoints, client_id))
-    return Lane(plan.name, make_source(source), sink, _translator(plan, settings), plan.limits)
+    source, sink, translator = _parts(plan, settings, endpoints, plan.name, once=False)
+    return Lane(plan.name, make_source(source), sink, translator, plan.limits)
 
 
 def at_most_once_lane(plan: Plan, settings: Settings, endpoints: Endpoints) -> AtMostOnceLane:
     """At most once, under another client id: the session of the other guarantee stays untouched."""
-    lane = f"{plan.name}-once"
-    client_id = Shard.parse(settings.bridge.shard).client_id(settings.bridge.client_id, lane)
-    source = MqttSource(_source(plan, settings, endpoints, client_id, qos=0))
-    sink = KafkaSink(_sink(plan, endpoints, client_id, once=True))
-    return AtMostOnceLane(plan.name, source, sink, _translator(plan, settings), plan.limits)
+    source, sink, translator = _parts(plan, settings, endpoints, f"{plan.name}-once", once=True)
+    return AtMostOnceLane(plan.name, MqttSource(source), sink, translator, plan.limits)
 
 
-def _source(plan: Plan, settings: Settings, endpoints: Endpoints, client_id: str, qos: int) -> SourceConfig:
-    broker, secret, user = endpoints.mqtt, settings.bridge.password_file, settings.bridge.user
-    if user:
+def _parts(
+    plan: Plan, settings: Settings, endpoints: Endpoints, name: str, once: bool
+) -> tuple[SourceConfig, KafkaSink, Translator]:
+    bridge, broker, limits = settings.bridge, endpoints.mqtt, plan.limits
+    shard = Shard.parse(bridge.shard)
+    client_id = shard.client_id(bridge.client_id, name)
+    if bridge.user:
+        secret = bridge.password_file
         password = "" if secret is None else read_secret(secret, "ODOGRAPH_BRIDGE_PASSWORD_FILE")
-        broker = replace(broker, user=user, password=password)
-    return SourceConfig(
+        broker = replace(broker, user=bridge.user, password=password)
+    source = SourceConfig(
         broker,
         client_id,
         plan.filters,
-        window(plan.limits.in_flight),
-        qos,
+        window(limits.in_flight),
+        qos=0 if once else 1,
         max_packet_bytes=settings.mqtt.max_message_bytes,
         session=SessionMemory(settings.paths.home / "sessions" / quote(client_id, safe="")),
-        identity_property=settings.bridge.identity_property,
+        identity_property=bridge.identity_property,
         gather_s=plan.gather_s,
     )
-
-
-def _sink(plan: Plan, endpoints: Endpoints, client_id: str, once: bool = False) -> SinkConfig:
-    """The producer's queue holds all that may be in flight, so that it is never the one that overflows."""
-    records, size = 2 * plan.limits.in_flight, 2 * plan.limits.in_flight_bytes
-    return SinkConfig(endpoints.kafka_bootstrap, client_id, plan.linger_ms, records, size, once=once)
-
-
-def _translator(plan: Plan, settings: Settings) -> Translator:
-    shard = Shard.parse(settings.bridge.shard)
-    kind = NamedTranslator if settings.bridge.identity_property else Translator
-    return kind(settings.mqtt.root, settings.kafka.prefix, plan.skipped, shard, plan.vehicle_limit)
+    # The producer's queue holds all that may be in flight, so that it is never the one that overflows.
+    records, size = 2 * limits.in_flight, 2 * limits.in_flight_bytes
+    sink = SinkConfig(endpoints.kafka_bootstrap, client_id, plan.linger_ms, records, size, once=once)
+    kind = NamedTranslator if bridge.identity_property else Translator
+    prefix = settings.kafka.prefix
+    translator = kind(settings.mqtt.root, prefix, plan.skipped, shard, plan.vehicle_limit)
+    return source, KafkaSink(sink), translator
 
 
 def health_port(settings: Settings, endpoints: Endpoints) -> int:

@@ -78,28 +78,27 @@ class Watched(Protocol):
 
 
 PREFIX: Final = "odograph_bridge"
-Labelled = Callable[[LaneStats], "Counter[str]"]
-BY_LABEL: Final[tuple[tuple[str, str, str, Labelled], ...]] = (
-    ("rejected", "Messages that could not be forwarded.", "reason", lambda stats: stats.rejected),
-    ("not_kept", "Rejected, counted and not kept.", "reason", lambda stats: stats.not_kept),
-    ("lost", "Messages read and dropped: at-most-once only.", "cause", lambda stats: stats.lost),
+BY_LABEL: Final = (
+    ("rejected", "Messages that could not be forwarded.", "reason"),
+    ("not_kept", "Rejected, counted and not kept.", "reason"),
+    ("lost", "Messages read and dropped: at-most-once only.", "cause"),
 )
-COUNTERS: Final[tuple[tuple[str, str, Callable[[LaneStats, LaneGauges], int]], ...]] = (
-    ("produced", "Records that Kafka reported as stored.", lambda stats, _: stats.produced),
-    ("acked", "MQTT messages acknowledged.", lambda stats, _: stats.acked),
-    ("stale_acks", "Acks dropped: of a closed connection.", lambda _, now: now.stale_acks),
-    ("reconnects", "MQTT connections after the first.", lambda _, now: now.reconnects),
-    ("sessions_lost", "Sessions the broker forgot.", lambda _, now: now.sessions_lost),
-    ("taken_over", "Disconnected: another client came with our id.", lambda _, now: now.taken_over),
-    ("routes_forgotten", "Topics forgotten for newer ones: too many vehicles.", lambda _, now: now.forgotten),
-    ("producer_recoveries", "Producers replaced.", lambda stats, _: stats.recoveries),
-    ("stuck_heads", "Reconnects by the watchdog.", lambda stats, _: stats.stuck),
+"""Name of the family and field of LaneStats, meaning, label."""
+BY_LANE: Final = (
+    (CounterMetricFamily, "produced", "Records that Kafka reported as stored.", "produced"),
+    (CounterMetricFamily, "acked", "MQTT messages acknowledged.", "acked"),
+    (CounterMetricFamily, "stale_acks", "Acks dropped: of a closed connection.", "stale_acks"),
+    (CounterMetricFamily, "reconnects", "MQTT connections after the first.", "reconnects"),
+    (CounterMetricFamily, "sessions_lost", "Sessions the broker forgot.", "sessions_lost"),
+    (CounterMetricFamily, "taken_over", "Disconnected: another client came with our id.", "taken_over"),
+    (CounterMetricFamily, "routes_forgotten", "Topics forgotten: too many vehicles.", "forgotten"),
+    (CounterMetricFamily, "producer_recoveries", "Producers replaced.", "recoveries"),
+    (CounterMetricFamily, "stuck_heads", "Reconnects by the watchdog.", "stuck"),
+    (GaugeMetricFamily, "in_flight_messages", "Not stored yet.", "in_flight"),
+    (GaugeMetricFamily, "in_flight_bytes", "Not stored yet.", "in_flight_bytes"),
+    (GaugeMetricFamily, "mqtt_connected", "1 while connected.", "connected"),
 )
-GAUGES: Final = (
-    ("in_flight_messages", "Not stored yet.", "in_flight"),
-    ("in_flight_bytes", "Not stored yet.", "in_flight_bytes"),
-    ("mqtt_connected", "1 while connected.", "connected"),
-)
+"""Kind and name of the family, meaning, field of LaneStats or LaneGauges."""
 
 
 class BridgeCollector(Collector):
@@ -113,23 +112,19 @@ class BridgeCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         """All families."""
         yield self._received()
-        for name, meaning, label, counts in BY_LABEL:
+        for name, meaning, label in BY_LABEL:
             labelled = CounterMetricFamily(f"{PREFIX}_{name}", meaning, labels=["lane", label])
             for lane in self._lanes:
-                for key, count in sorted(counts(lane.stats).copy().items()):
+                for key, count in sorted(getattr(lane.stats, name).copy().items()):
                     labelled.add_metric([lane.name, key], count)
             yield labelled
-        now = {lane.name: (lane.stats, lane.gauges()) for lane in self._lanes}
-        for name, meaning, value in COUNTERS:
-            counter = CounterMetricFamily(f"{PREFIX}_{name}", meaning, labels=["lane"])
-            for lane_name, figures in now.items():
-                counter.add_metric([lane_name], value(*figures))
-            yield counter
-        for name, meaning, field_name in GAUGES:
-            gauge = GaugeMetricFamily(f"{PREFIX}_{name}", meaning, labels=["lane"])
-            for lane_name, (_, gauges) in now.items():
-                gauge.add_metric([lane_name], getattr(gauges, field_name))
-            yield gauge
+        gauges = {lane.name: lane.gauges() for lane in self._lanes}
+        for kind, name, meaning, field_name in BY_LANE:
+            single = kind(f"{PREFIX}_{name}", meaning, labels=["lane"])
+            for lane in self._lanes:
+                source = lane.stats if hasattr(lane.stats, field_name) else gauges[lane.name]
+                single.add_metric([lane.name], getattr(source, field_name))
+            yield single
         connected = self._kafka_reason() is None
         yield GaugeMetricFamily(f"{PREFIX}_kafka_connected", "1 while Kafka answers.", value=connected)
         meaning = "From receipt to Kafka's report."
