@@ -30,14 +30,14 @@ JUDGE_S: Final = 5.0
 RETRY_S: Final = 2.0
 ASK_S: Final = 5.0
 BATCH: Final = 1000
-SAID_AT_ONCE: Final = 10_000  # records written in one turn, so that the producer's queue (100,000) holds them
+WRITE_AT_ONCE: Final = 10_000  # records in one turn: the producer's queue (100,000) holds them
 
 VEHICLES_KEPT: Final = 50_000
 """Vehicles that are watched over; with more the first one goes, and is never called silent."""
-SAID_AGAIN_MS: Final = 30_000
+REWRITE_AFTER_MS: Final = 30_000
 """A record of ours that does not come back within this got lost, and is written again."""
 
-Word = tuple[str, bytes]
+Status = tuple[str, bytes]
 """Vehicle id and the record's value."""
 
 
@@ -49,7 +49,7 @@ class _Vehicle:
     stands: str
     heard_ms: int
     since_ms: int = 0  # when it was last heard before the log's last record called it silent
-    said_ms: int | None = None  # when we wrote something that was not read back yet
+    written_ms: int | None = None  # when we wrote something that was not read back yet
 
 
 @dataclass(slots=True)
@@ -107,26 +107,26 @@ class Watch:
             self._keep(vehicle_id, _Vehicle(status, status["state"], at_ms))
         else:
             known.heard_ms = known.heard_ms if status == known.own else max(known.heard_ms, at_ms)
-            known.own, known.stands, known.said_ms = status, status["state"], None
+            known.own, known.stands, known.written_ms = status, status["state"], None
 
     def _note_silent(self, vehicle_id: str, status: dict[str, Any], known: _Vehicle | None) -> None:
-        """Our word, or that of an earlier bridge; compaction may have left nothing else of the vehicle."""
+        """Our record, or that of an earlier bridge; compaction may have left nothing else of the vehicle."""
         since_ms = status.pop("since_ms", 0)
         if known is None:
             own = status | {"state": "online"}
             self._keep(vehicle_id, _Vehicle(own, "silent", since_ms, since_ms))
         else:
-            known.stands, known.since_ms, known.said_ms = "silent", since_ms, None
+            known.stands, known.since_ms, known.written_ms = "silent", since_ms, None
 
-    def judge(self, now_ms: int, seen: Mapping[str, int], calm_since_ms: int | None) -> Iterator[Word]:
+    def judge(self, now_ms: int, seen: Mapping[str, int], calm_since_ms: int | None) -> Iterator[Status]:
         """The records to write; ``seen``: when vehicles sent last. None soon after a break of ours."""
         for vehicle_id, vehicle in self._vehicles.items():
             vehicle.heard_ms = max(vehicle.heard_ms, seen.get(vehicle_id, 0))
-            if vehicle.said_ms is not None and now_ms - vehicle.said_ms < SAID_AGAIN_MS:
+            if vehicle.written_ms is not None and now_ms - vehicle.written_ms < REWRITE_AFTER_MS:
                 continue
             if self._right(vehicle, now_ms, calm_since_ms) != vehicle.stands:
-                vehicle.said_ms = now_ms
-                yield vehicle_id, _word(vehicle)
+                vehicle.written_ms = now_ms
+                yield vehicle_id, _record(vehicle)
 
     def _right(self, vehicle: _Vehicle, now_ms: int, calm_since_ms: int | None) -> str:
         """The state that should stand in the log."""
@@ -140,8 +140,8 @@ class Watch:
         return "silent"
 
 
-def _word(vehicle: _Vehicle) -> bytes:
-    """The vehicle's own word again, or the same as silent."""
+def _record(vehicle: _Vehicle) -> bytes:
+    """The vehicle's own status again, or the same as silent."""
     if vehicle.stands == "silent" or vehicle.own["state"] != "online":
         return orjson.dumps(vehicle.own)
     return orjson.dumps(vehicle.own | {"state": "silent", "since_ms": vehicle.heard_ms})
@@ -190,7 +190,7 @@ class StatusLog:
             key = (message.key() or b"").decode(errors="replace")
             yield key, message.value() or b"", message.timestamp()[1]
 
-    def say(self, words: Iterable[Word]) -> int:
+    def write(self, records: Iterable[Status]) -> int:
         """Write records in the service's name; how many. The rest is for the next turn."""
         now_ms = time.time_ns() // 1_000_000
         headers: list[tuple[str, str | bytes | None]] = [
@@ -198,7 +198,7 @@ class StatusLog:
             (topics.HEADER_SCHEMA, b"%d" % SCHEMA),
         ]
         count = 0
-        for vehicle_id, value in islice(words, SAID_AT_ONCE):
+        for vehicle_id, value in islice(records, WRITE_AT_ONCE):
             self._producer.produce(self._topic, value, vehicle_id.encode(), timestamp=now_ms, headers=headers)
             count += 1
         self._producer.poll(0)
@@ -269,7 +269,7 @@ class SilenceThread:
                 judge_s = time.monotonic() + every_s
                 self._collect_seen(watch)
                 self._forgotten.set(watch.forgotten)
-                self._words.inc(log.say(watch.judge(now_ms, self._seen, self._calm.since_ms)))
+                self._words.inc(log.write(watch.judge(now_ms, self._seen, self._calm.since_ms)))
                 self._silent.set(watch.silent)
 
     def _collect_seen(self, watch: Watch) -> None:
