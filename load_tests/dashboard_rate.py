@@ -32,11 +32,9 @@ from infra.settings.settings import Endpoints, Settings, load
 from infra.sql import queries
 from infra.stack import processes
 from infra.stack.probes import readyz
-from infra.stack.processes import guarded
+from infra.stack.processes import cpu_s, guarded, memory_mb
 from infra.stack.stack import Stack
-from infra.stack.status import memory_mb
 from infra.stack.supervisor import odograph
-from infra.stack.watch.reading import cpu_s
 from load_tests.dashboard import month, paint, pulse, reader, report
 
 TOWN_SEED, TOWN = 1, (48.137, 11.575)

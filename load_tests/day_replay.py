@@ -26,9 +26,8 @@ import duckdb
 
 from infra.settings.settings import load
 from infra.stack import processes
-from infra.stack.processes import guarded
+from infra.stack.processes import guarded, memory_mb
 from infra.stack.stack import Stack
-from infra.stack.status import memory_mb
 from infra.stack.supervisor import odograph
 from load_tests.rate_support import TICKS
 

@@ -132,3 +132,12 @@ def reasons(body: bytes) -> str:
     if not isinstance(said, dict):
         return str(said)[:200]
     return "; ".join(f"{name}: {reason}" for name, reason in said.items()) or "not ready"
+
+
+def metrics(port: int) -> str:
+    """Prometheus' text of the process on ``port``; nothing where it does not answer."""
+    try:
+        with urllib.request.urlopen(f"http://{HOST}:{port}/metrics", timeout=TIMEOUT_S) as answer:
+            return str(answer.read().decode())
+    except (OSError, TimeoutError):
+        return ""  # readiness says what is wrong with it

@@ -30,6 +30,7 @@ rest=${stat##*) }
 ticks=$(echo "$rest" | cut -d' ' -f20)
 printf '%s\\n%s\\n%s\\n' $$ "$ticks" "$signal" > "$file.new" && mv "$file.new" "$file" && exec "$@"
 """
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 LOG_LIMIT_BYTES = 20 * 1024 * 1024
 
 
@@ -170,6 +171,51 @@ def stop_all(run_dir: Path, deadline_s: float, names: Collection[str] | None = N
     for running in found:
         remove_pid_file(run_dir, running.name)
     return [running.name for running in found]
+
+
+def uptime_s(running: Running) -> float:
+    """Time since the program started [s]."""
+    since_boot_s = float(Path("/proc/uptime").read_text().split()[0])
+    return since_boot_s - running.start_ticks / TICKS_PER_S
+
+
+def memory_mb(pid: int) -> float:
+    """Memory of a process and its descendants [MiB], shared pages counted once (proportional set size)."""
+    return sum(map(own_pss_kb, tree(pid))) / 1024
+
+
+def cpu_s(pid: int) -> float:
+    """CPU time of a process and of all that it started and that still runs [s]."""
+    ticks = 0
+    for one in tree(pid):
+        with contextlib.suppress(OSError):  # it has ended meanwhile
+            fields = Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split()
+            ticks += int(fields[11]) + int(fields[12])
+    return ticks / TICKS_PER_S
+
+
+def tree(pid: int) -> list[int]:
+    """A process and its descendants."""
+    children: dict[int, list[int]] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # it has ended meanwhile
+            parent = int(stat.read_text().rpartition(")")[2].split()[1])
+            children.setdefault(parent, []).append(int(stat.parent.name))
+    found, todo = [], [pid]
+    while todo:
+        one = todo.pop()
+        todo += children.get(one, [])
+        found.append(one)
+    return found
+
+
+def own_pss_kb(pid: int) -> int:
+    """Proportional set size of the process alone [KiB]; 0 where it cannot be read."""
+    with contextlib.suppress(OSError):  # it has ended meanwhile, or is not ours to look into
+        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss:"):
+                return int(line.split()[1])
+    return 0
 
 
 def log_tail(log: Path, lines: int = 12, start: int = 0) -> str:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -77,7 +75,9 @@ def _supervisor(stack: Stack) -> Part:
     if running is None:
         return Part(SUPERVISOR, "process", "stopped", "", trouble="does not run; start it: odograph up")
     part = _measured(Part(SUPERVISOR, "process", "ready", ""), running, None)
-    return replace(part, memory_mb=_pss_kb(running.pid) / 1024)  # its children have rows of their own
+    return replace(
+        part, memory_mb=processes.own_pss_kb(running.pid) / 1024
+    )  # its children have rows of their own
 
 
 def _process(stack: Stack, name: str, port: int, kept: dict[str, int | None]) -> Part:
@@ -97,47 +97,8 @@ def _process(stack: Stack, name: str, port: int, kept: dict[str, int | None]) ->
 
 
 def _measured(part: Part, running: processes.Running, trouble: str | None) -> Part:
-    up_s, size_mb = uptime_s(running), memory_mb(running.pid)
+    up_s, size_mb = processes.uptime_s(running), processes.memory_mb(running.pid)
     return replace(part, pid=running.pid, up_s=up_s, memory_mb=size_mb, trouble=trouble)
-
-
-def uptime_s(running: processes.Running) -> float:
-    """Time since the program started [s]."""
-    since_boot_s = float(Path("/proc/uptime").read_text().split()[0])
-    return since_boot_s - running.start_ticks / os.sysconf("SC_CLK_TCK")
-
-
-def memory_mb(pid: int) -> float:
-    """Memory of a process and its descendants [MiB], shared pages counted once (proportional set size)."""
-    return sum(map(_pss_kb, tree(pid))) / 1024
-
-
-def tree(pid: int) -> list[int]:
-    """A process and its descendants."""
-    children = _children_by_parent()
-    found, todo = [], [pid]
-    while todo:
-        one = todo.pop()
-        todo += children.get(one, [])
-        found.append(one)
-    return found
-
-
-def _children_by_parent() -> dict[int, list[int]]:
-    children: dict[int, list[int]] = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):  # it has ended meanwhile
-            parent = int(stat.read_text().rpartition(")")[2].split()[1])
-            children.setdefault(parent, []).append(int(stat.parent.name))
-    return children
-
-
-def _pss_kb(pid: int) -> int:
-    with suppress(OSError):  # it has ended meanwhile, or is not ours to look into
-        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
-            if line.startswith("Pss:"):
-                return int(line.split()[1])
-    return 0
 
 
 REAL_TIME = ("instant", "instant-crash")

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from infra.demo import run
 from infra.stack import processes
+from infra.stack.processes import memory_mb
 from infra.stack.stack import SERVICES
-from infra.stack.status import memory_mb
 from infra.stack.supervisor import programs
 
 GENERATOR = run.SIMULATOR

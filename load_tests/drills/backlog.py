@@ -11,7 +11,7 @@ from typing import Any, Final
 import psycopg
 
 from infra.contract.topics import kafka_topic
-from infra.stack.status import memory_mb
+from infra.stack.processes import memory_mb
 from load_tests.bench.ticks import slope_per_s
 from load_tests.drills.aggregates import digested, start_jobs, windows
 from load_tests.drills.evidence import Log

@@ -19,7 +19,7 @@ from infra.clients.kafka import LogEnds
 from infra.contract.errors import OdographError, ServiceError
 from infra.contract.seq_ranges import size
 from infra.stack import status
-from infra.stack.status import tree
+from infra.stack.processes import tree
 from infra.stack.supervisor import read_state
 from load_tests.drills.site import Site
 from load_tests.drills.verdict import Promise

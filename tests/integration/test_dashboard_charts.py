@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Locator
 
 from dashboard.shared.theme import SERIES
-from infra.stack.watch.reading import metrics
+from infra.stack.probes import metrics
 from infra.stack.watch.samples import Metrics
 from tests.integration.browser_support import SEEN_S, Visit, near, pixels_of
 from tests.integration.dashboard_support import Site, batches_until_now

@@ -10,8 +10,9 @@ import shutil
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import astuple, dataclass
+from dataclasses import astuple
 from typing import Any, Final
 
 import psycopg
@@ -23,13 +24,15 @@ from infra.clients.health import HealthServer, stopped_by_signals
 from infra.clients.kafka import LogEnds
 from infra.contract.errors import ServiceError
 from infra.settings.settings import Endpoints, Settings, endpoints
-from infra.stack import query_offsets, status
+from infra.stack import processes, query_offsets, status
 from infra.stack.mosquitto import BrokerWatch
+from infra.stack.probes import metrics, readyz
 from infra.stack.service import Runner
+from infra.stack.stack import SERVICES
 from infra.stack.status import REAL_TIME
-from infra.stack.watch import reading
-from infra.stack.watch.reading import Kernel, Parts
-from infra.stack.watch.samples import Ends, Figures, Place, Reading, Sample, places, sample, share
+from infra.stack.supervisor import read_state
+from infra.stack.watch import samples
+from infra.stack.watch.samples import NOTHING, Ends, Figures, Place, Reading, Sample, places, sample
 
 NAME: Final = "watch"
 GOOD: Final = 3
@@ -61,8 +64,8 @@ class Watch:
         self._looks = Counter("odograph_watch_looks", "Looks at all parts, stored", registry=self.registry)
         self._settings, self._found, self._broker, self._ends = settings, found, broker, ends
         self._home = settings.paths.home.resolve()
-        ports = {name: port for name, port in found.http_ports.items() if name != NAME}
-        self._parts = Parts(settings, ports, Runner(self._home))
+        self._ports = {name: port for name, port in found.http_ports.items() if name != NAME}
+        self._runner = Runner(self._home)
         self._connection: Connection | None = None
         self._before: dict[str, Reading] = {}
         self._log_before: tuple[float, Mapping[str, Ends]] | None = None
@@ -106,35 +109,57 @@ class Watch:
 
     def look(self, connection: Connection) -> None:
         """All parts once, into the database; raises ServiceError where that is away."""
-        seen = look(connection)
-        kernel = self._parts.kernel(self._memory)
-        log_ends, kafka = self._log(kernel.get("kafka", Kernel()))
+        own, read_to = ask(connection)
+        cpu_s = {name: processes.cpu_s(pid) for name, pid in self._pids().items()}
+        log_ends, trouble = self._log_ends()
+        appended = sum(sum(ends.values()) for ends in log_ends.values())
+        kafka = NOTHING if trouble else Figures(passed=appended)
+        counts = self._broker.newest()
+        silent = None if counts else f"{self._found.mqtt_host} publishes nothing under $SYS"
+        broker = samples.broker(counts, self._settings) if counts else NOTHING
         readings = [
-            self._own("postgres", None, seen.own, kernel),
-            reading.broker(
-                self._broker, self._found.mqtt_host, self._settings, kernel.get("mosquitto", Kernel())
-            ),
-            kafka,
-            *self._parts.read(self._memory),
+            self._reading("postgres", None, own, cpu_s),
+            self._reading("mosquitto", silent, broker, cpu_s),
+            self._reading("kafka", trouble, kafka, cpu_s),
+            *self._processes(cpu_s),
         ]
-        samples = [sample(now, self._before.get(now.stage)) for now in readings]
+        rows = [sample(now, self._before.get(now.stage)) for now in readings]
         good_s = GOOD * self._settings.watch.interval_s + ANSWER_S
-        put(connection, samples, self._places(log_ends, seen.read_to), good_s)
+        put(connection, rows, self._places(log_ends, read_to), good_s)
         self._before = {now.stage: now for now in readings}
         self._log_before = (time.monotonic(), log_ends)
 
-    def _own(self, stage: str, trouble: str | None, seen: Figures, kernel: Mapping[str, Kernel]) -> Reading:
-        known = kernel.get(stage, Kernel())
-        return Reading(stage, time.monotonic(), trouble, seen, known.cpu_s, known.memory_mb)
+    def _reading(
+        self, stage: str, trouble: str | None, found: Figures, cpu_s: Mapping[str, float],
+        restarts: int | None = None,
+    ) -> Reading:  # fmt: skip
+        memory_mb = self._memory.get(stage)
+        return Reading(stage, time.monotonic(), trouble, found, cpu_s.get(stage), memory_mb, restarts)
 
-    def _log(self, kernel: Kernel) -> tuple[Mapping[str, Ends], Reading]:
-        """End offsets by topic, and Kafka as a part; no offsets where it does not answer."""
+    def _processes(self, cpu_s: Mapping[str, float]) -> list[Reading]:
+        """Those with a health page, all at the same time: one that hangs holds up no other."""
+        restarts = {name: kept.get("restarts") for name, kept in read_state(self._home).items()}
+
+        def one(name: str) -> Reading:
+            port = self._ports[name]
+            trouble = readyz(port)
+            found = samples.of_process(name, metrics(port), self._settings)
+            return self._reading(name, trouble, found, cpu_s, restarts.get(name))
+
+        with ThreadPoolExecutor(max_workers=max(1, len(self._ports))) as pool:
+            return list(pool.map(one, self._ports))
+
+    def _pids(self) -> dict[str, int]:
+        """Process ids of the parts that run in this home, services too."""
+        found = {name: self._runner.find(name) for name in (*self._ports, *SERVICES)}
+        return {name: running.pid for name, running in found.items() if running is not None}
+
+    def _log_ends(self) -> tuple[Mapping[str, Ends], str | None]:
+        """End offsets by topic; none and the reason where Kafka does not answer."""
         try:
-            ends = {topic: self._ends.ends(topic) for topic in ("telemetry", *EVENT_TOPICS)}
+            return {topic: self._ends.ends(topic) for topic in ("telemetry", *EVENT_TOPICS)}, None
         except ServiceError as error:
-            return {}, self._own("kafka", str(error), Figures(), {"kafka": kernel})
-        found_kafka = Figures(passed=sum(sum(found.values()) for found in ends.values()))
-        return ends, self._own("kafka", None, found_kafka, {"kafka": kernel})
+            return {}, str(error)
 
     def _places(self, ends: Mapping[str, Ends], read_to: Mapping[str, Ends]) -> list[Place]:
         """How far each reader is in each partition: streaming queries by their checkpoints."""
@@ -164,8 +189,7 @@ class Watch:
         if time.monotonic() < self._slow_due_s:
             return
         self._slow_due_s = time.monotonic() + self._settings.watch.slow_interval_s
-        pids = reading.pids(self._parts.runner, self._parts.names())
-        self._memory = {name: status.memory_mb(pid) for name, pid in pids.items()}
+        self._memory = {name: processes.memory_mb(pid) for name, pid in self._pids().items()}
         found = status.folder_sizes(self._home)
         put_storage(connection, found, dict.fromkeys(found, shutil.disk_usage(self._home).free))
 
@@ -198,36 +222,26 @@ SELECT (SELECT xact_commit FROM pg_stat_database WHERE datname = current_databas
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """What the database knows: itself, and how far the event store has read (by topic and partition)."""
-
-    own: Figures
-    read_to: Mapping[str, Mapping[int, int]]
-
-
 def connect(url: str) -> Connection:
     """A connection of the watch; raises ServiceError."""
     with service_errors():
         return open_connection(
-            url,
-            Connection,
-            statement_timeout_s=5,
-            session={"timezone": "UTC"},
-            autocommit=True,
-            application_name="odograph-watch",
-            tcp_user_timeout=5000,
-        )
+            url, Connection, statement_timeout_s=5, session={"timezone": "UTC"}, autocommit=True,
+            application_name="odograph-watch", tcp_user_timeout=5000,
+        )  # fmt: skip
 
 
-def look(connection: Connection) -> Seen:
-    """Ask it; raises ServiceError."""
+def ask(connection: Connection) -> tuple[Figures, dict[str, dict[int, int]]]:
+    """The database's own figures, and the event store's next offset by topic and partition.
+
+    Raises ServiceError.
+    """
     with service_errors():
         commits, failures, clients, most = connection.execute(OWN).fetchone() or (None,) * 4
         read: dict[str, dict[int, int]] = {}
         for topic, partition, offset in connection.execute(READ_TO):
             read.setdefault(topic, {})[partition] = offset
-    return Seen(Figures(passed=commits, errors=failures, saturation=share(clients, most or 0)), read)
+    return Figures(passed=commits, errors=failures, saturation=samples.share(clients, most or 0)), read
 
 
 def put(connection: Connection, samples: Sequence[Sample], found: Sequence[Place], good_s: float) -> None:
