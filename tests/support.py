@@ -140,7 +140,10 @@ def make_template(stack: Stack) -> None:
     postgres.ensure_database(superuser, TEMPLATE_DATABASE)
     owner = with_database(stack.endpoints(stack.ports()), TEMPLATE_DATABASE).db_owner_url
     migrate(owner)
-    postgres.close_database(superuser, TEMPLATE_DATABASE)
+    with postgres.as_superuser(superuser) as connection:
+        connection.execute(f"ALTER DATABASE {TEMPLATE_DATABASE} WITH ALLOW_CONNECTIONS false")
+        end = "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = %s"
+        connection.execute(end, (TEMPLATE_DATABASE,))
 
 
 @contextlib.contextmanager
@@ -156,7 +159,9 @@ def open_lane(stack: Stack, **overrides: dict[str, object]) -> Iterator[Lane]:
     }
     for section, values in overrides.items():
         sections.setdefault(section, {}).update({k: str(v) for k, v in values.items()})
-    postgres.copy_database(stack.superuser_url(), name, TEMPLATE_DATABASE)
+    with postgres.as_superuser(stack.superuser_url()) as connection:
+        copied = f"CREATE DATABASE {name} OWNER {postgres.OWNER} TEMPLATE {TEMPLATE_DATABASE}"
+        connection.execute(copied)
     addresses = replace(with_database(stack.endpoints(stack.ports()), name), http_ports=_http_ports())
     if "kafka" in stack.only:
         kafka.create_topics(addresses.kafka_bootstrap, f"{name}.")
@@ -169,7 +174,8 @@ def open_lane(stack: Stack, **overrides: dict[str, object]) -> Iterator[Lane]:
         processes.stop_all(home / "run", STOP_S)
         if "kafka" in stack.only:
             kafka.delete_topics(addresses.kafka_bootstrap, f"{name}.")
-        postgres.drop_database(stack.superuser_url(), name)
+        with postgres.as_superuser(stack.superuser_url()) as connection:
+            connection.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
 
 
 def _http_ports() -> dict[str, int]:

@@ -13,7 +13,6 @@ from pathlib import Path
 from infra.contract.errors import ServiceError
 
 IVY_FILE = Path(__file__).with_name("ivy.xml")
-JAR_SETS = ("spark", "kafka")
 SUITE = "trixie"
 PACKAGES = ("postgresql-17-timescaledb", "mosquitto", "mosquitto-clients")
 MANIFEST = ".odograph-manifest.json"

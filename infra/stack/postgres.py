@@ -30,6 +30,7 @@ DATABASE = "odograph"
 OWNER, INGEST, DASHBOARD = "odograph_owner", "odograph_ingest", "odograph_dashboard"
 DISPATCH = "odograph_dispatch"
 """What people do with alerts: it may call the functions of schema dispatch only."""
+BY_NAME: Final = {"owner": OWNER, "ingest": INGEST, "dashboard": DASHBOARD, "dispatch": DISPATCH}
 LIMITS: Final[dict[str, tuple[LiteralString, ...]]] = {
     DASHBOARD: ("default_transaction_read_only = on", "statement_timeout = '15s'"),
     DISPATCH: ("statement_timeout = '8s'",),
@@ -150,22 +151,17 @@ def _initdb(root: Path, data: Path, config: Path) -> None:
         raise ServiceError(f"postgres: initdb in {data} failed: {(done.stderr or done.stdout).strip()}")
 
 
-_as_superuser = partial(session, connect_timeout_s=None, autocommit=True)
+as_superuser = partial(session, connect_timeout_s=None, autocommit=True)
+"""A connection at the superuser's address."""
 
 
 def ensure_roles(superuser_url: str, words: Passwords) -> None:
     """Create the four roles, or set their passwords and limits again. Idempotent."""
-    logins = (
-        (OWNER, words.owner),
-        (INGEST, words.ingest),
-        (DASHBOARD, words.dashboard),
-        (DISPATCH, words.dispatch),
-    )
-    with _as_superuser(superuser_url) as connection:
-        for role, password in logins:
+    with as_superuser(superuser_url) as connection:
+        for name, role in BY_NAME.items():
             verb = "ALTER" if _exists(connection, "pg_roles", "rolname", role) else "CREATE"
             statement = sql.SQL(verb + " ROLE {} LOGIN PASSWORD {}")
-            connection.execute(statement.format(sql.Identifier(role), sql.Literal(password)))
+            connection.execute(statement.format(sql.Identifier(role), sql.Literal(getattr(words, name))))
         for role in (OWNER, INGEST):
             connection.execute(restates_compressed(role))
         connection.execute(f"ALTER ROLE {OWNER} CREATEDB")  # a shadow run has a database of its own
@@ -181,38 +177,12 @@ def limit_roles(connection: Connection, *roles: str) -> None:
 
 def ensure_database(superuser_url: str, name: str) -> None:
     """Create a database of the owner's with TimescaleDB in it, unless it is there. Idempotent."""
-    with _as_superuser(superuser_url) as connection:
+    with as_superuser(superuser_url) as connection:
         if not _exists(connection, "pg_database", "datname", name):
-            _create_database(connection, name, "template0")
-    with _as_superuser(superuser_url, dbname=name) as connection:
+            statement = sql.SQL("CREATE DATABASE {} OWNER {} TEMPLATE template0")
+            connection.execute(statement.format(sql.Identifier(name), sql.Identifier(OWNER)))
+    with as_superuser(superuser_url, dbname=name) as connection:
         connection.execute("CREATE EXTENSION IF NOT EXISTS timescaledb")
-
-
-def copy_database(superuser_url: str, name: str, template: str) -> None:
-    """A new database of the owner's, a copy of ``template``, which nothing may be connected to."""
-    with _as_superuser(superuser_url) as connection:
-        _create_database(connection, name, template)
-
-
-def close_database(superuser_url: str, name: str) -> None:
-    """Let nothing connect to a database any more, so that it can be copied."""
-    with _as_superuser(superuser_url) as connection:
-        statement = sql.SQL("ALTER DATABASE {} WITH ALLOW_CONNECTIONS false")
-        connection.execute(statement.format(sql.Identifier(name)))
-        end = "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = %s"
-        connection.execute(end, (name,))
-
-
-def _create_database(connection: Connection, name: str, template: str) -> None:
-    statement = sql.SQL("CREATE DATABASE {} OWNER {} TEMPLATE {}")
-    connection.execute(statement.format(*map(sql.Identifier, (name, OWNER, template))))
-
-
-def drop_database(superuser_url: str, name: str) -> None:
-    """Drop a database, whoever still uses it."""
-    with _as_superuser(superuser_url) as connection:
-        statement = sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)")
-        connection.execute(statement.format(sql.Identifier(name)))
 
 
 def _exists(connection: Connection, table: str, column: str, value: str) -> bool:
@@ -227,10 +197,11 @@ CONNECT_S: Final = 10
 def addresses(db: Db, words: Passwords) -> dict[str, str]:
     """By name of its address, how each role logs in: as the settings say, else under its own name."""
     owner, given = db.url.get_secret_value(), db.given()
-    of_role = {INGEST: words.ingest, DASHBOARD: words.dashboard, DISPATCH: words.dispatch}
-    made = {key: database_url.with_user(owner, role, of_role[role]) for key, role in ROLES.items()}
-    found = {f"db_{key}": given.get(key, url) for key, url in made.items()}
-    return {"db_owner_url": owner, **found}
+    found = {"db_owner_url": owner}
+    for key, role in ROLES.items():
+        password = getattr(words, key.removesuffix("_url"))
+        found[f"db_{key}"] = given.get(key, database_url.with_user(owner, role, password))
+    return found
 
 
 def ensure_logins(db: Db, words: Passwords) -> None:

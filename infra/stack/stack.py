@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
 from infra.clients import database_url
@@ -107,29 +108,20 @@ class Stack:
     def services(self, chosen: dict[str, int]) -> tuple[Service, ...]:
         """The embedded services on the chosen ports."""
         data, config, folder = self.home / "data", self.home / "config", self.settings.paths.cache
+        mqtt, heap_mb = self.settings.mqtt, self.settings.kafka.heap_mb
+        limits = (mqtt.max_queued_messages, mqtt.autosave_s, mqtt.max_message_bytes)
+
+        def places(name: str) -> tuple[Path, Path, Path, int]:
+            return cache.rootfs(folder), data / name, config / name, chosen[name]
+
+        def jars() -> Path:
+            return cache.jars(folder, "kafka")[0].parent
+
         makers: dict[str, Callable[[], Service]] = {
-            "postgres": lambda: postgres.postgres(
-                cache.rootfs(folder),
-                data / "postgres",
-                config / "postgres",
-                chosen["postgres"],
-                self._passwords().superuser,
-            ),
-            "mosquitto": lambda: mosquitto(
-                cache.rootfs(folder),
-                data / "mosquitto",
-                config / "mosquitto",
-                chosen["mosquitto"],
-                self.settings.mqtt.max_queued_messages,
-                self.settings.mqtt.autosave_s,
-                self.settings.mqtt.max_message_bytes,
-            ),
+            "postgres": lambda: postgres.postgres(*places("postgres"), self._passwords().superuser),
+            "mosquitto": lambda: mosquitto(*places("mosquitto"), *limits),
             "kafka": lambda: kafka(
-                cache.jars(folder, "kafka")[0].parent,
-                data / "kafka",
-                chosen["kafka"],
-                chosen["kafka-controller"],
-                self.settings.kafka.heap_mb,
+                jars(), data / "kafka", chosen["kafka"], chosen["kafka-controller"], heap_mb
             ),
         }
         return tuple(makers[name]() for name in self.embedded)
@@ -144,10 +136,8 @@ class Stack:
         else:
             port = chosen["postgres"]
             databases = {
-                "db_owner_url": postgres.url(postgres.OWNER, words.owner, port),
-                "db_ingest_url": postgres.url(postgres.INGEST, words.ingest, port),
-                "db_dashboard_url": postgres.url(postgres.DASHBOARD, words.dashboard, port),
-                "db_dispatch_url": postgres.url(postgres.DISPATCH, words.dispatch, port),
+                f"db_{name}_url": postgres.url(role, getattr(words, name), port)
+                for name, role in postgres.BY_NAME.items()
             }
         return Endpoints(
             mqtt_host=broker.host,
