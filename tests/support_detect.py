@@ -1,4 +1,4 @@
-"""A simulated fleet past the shipped rules, without services: as a rehearsal plays it."""
+"""A simulated fleet past the shipped rules, without services: as a backtest runs it."""
 
 from __future__ import annotations
 

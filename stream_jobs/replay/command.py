@@ -205,7 +205,8 @@ def _into_live(wanted: Wanted, settings: Settings, live: Endpoints, stop: thread
 
 
 def _verified(settings: Settings, live: Endpoints, run: Run, say: Say, as_json: bool) -> bool:
-    late = databases.late_open(live.db_owner_url, run.since_ms, run.until_ms)
+    span = {"since_ms": run.since_ms, "until_ms": run.until_ms}
+    late = databases.number(live.db_owner_url, databases.LATE_OPEN, span)
     if late:
         say(f"live: {late} late frames of this span wait for their repair; the run has them already")
     verdicts = shadow.compared(live, run, lambda table: table.windows, compare.printer(as_json=as_json))

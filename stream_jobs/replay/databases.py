@@ -107,20 +107,23 @@ _OPEN: Final = (
     ("late frames of vehicles to repair", _LATE_VEHICLES),
     ("windows to roll up", "SELECT count(*) FROM odograph.window_change"),
 )
-_EVENT_OFFSETS: Final = (
+EVENTS_TAKEN: Final = (
     "SELECT coalesce(sum(next_offset), 0) FROM odograph.consumer_offset WHERE consumer = 'events'"
 )
-_DROPPED: Final = "SELECT coalesce(sum(dropped_late), 0)::bigint FROM odograph.query_progress"
+"""Records that the run's event store has taken in."""
+DROPPED_LATE: Final = "SELECT coalesce(sum(dropped_late), 0)::bigint FROM odograph.query_progress"
+"""Rows that Spark dropped behind its watermark: must be 0, else windows lack them."""
 _DEAD: Final = """
 SELECT digest, concat_ws(' ', mqtt_topic, vehicle_id, to_char(received_at, 'YYYY-MM-DD HH24:MI:SS'))
        || ': ' || concat_ws(': ', reason, detail)
 FROM odograph.dead_letter ORDER BY partition, log_offset
 """
 _DEAD_TOO: Final = "SELECT count(DISTINCT digest) FROM odograph.dead_letter WHERE digest = ANY(%(digests)s)"
-_LATE_OPEN: Final = (
+LATE_OPEN: Final = (
     "SELECT count(*) FROM odograph.late_frame WHERE repaired_at IS NULL "
     "AND t0_ms < %(until_ms)s AND t0_ms + span_ms >= %(since_ms)s"
 )
+"""Late frames of a span that wait for their repair."""
 
 
 def create(owner_url: str, name: str) -> None:
@@ -183,28 +186,16 @@ def open_work(url: str) -> list[str]:
     return [f"{count} {what}" for what, count in counts if count]
 
 
-def event_offsets(url: str) -> int:
-    """How many records the run's event store has taken in."""
-    with connected(url) as own:
-        return _number(own, _EVENT_OFFSETS)
-
-
-def dropped_late(url: str) -> int:
-    """Rows that Spark dropped behind its watermark: must be 0, else windows lack them."""
-    with connected(url) as own:
-        return _number(own, _DROPPED)
+def number(url: str, query: str, values: Any = None) -> int:
+    """The only value of a query of this module."""
+    with connected(url) as database:
+        return _number(database, query, values)
 
 
 def dead_letters(live: Connection, run: Connection) -> tuple[list[str], int]:
     """The records that a run left out, each in a line with its reason; how many of them live did too."""
     rows = run.execute(_DEAD).fetchall()
     return [text for _, text in rows], _number(live, _DEAD_TOO, {"digests": [digest for digest, _ in rows]})
-
-
-def late_open(url: str, since_ms: int, until_ms: int) -> int:
-    """Late frames of a span that wait for their repair."""
-    with connected(url) as live:
-        return _number(live, _LATE_OPEN, {"since_ms": since_ms, "until_ms": until_ms})
 
 
 def _number(connection: Connection, query: str, values: Any = None) -> int:

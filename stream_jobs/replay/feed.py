@@ -12,9 +12,9 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import Final, Self
 
+import numpy as np
 import pyarrow as pa
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
@@ -87,17 +87,18 @@ class Feed:
 
         Raises ServiceError when it is stopped: doing it again goes on where it ended.
         """
-        before, ends = bounds_between(plan, len(there))
+        counts = np.array([(0,) * len(there), *(part.by_partition for part in plan)], np.int64)
+        ends: list[Ends] = [tuple(row) for row in counts.cumsum(axis=0).tolist()]
         needs = needed(plan)
         begun_s, first_ms = time.monotonic(), plan[0].received.since_ms if plan else 0
         for place, part in enumerate(plan):
             self._look(0.0)
-            skip = written(before[place], part.by_partition, there)
+            skip = written(ends[place], part.by_partition, there)
             if skip == part.by_partition:
                 begun_s, first_ms = time.monotonic(), part.received.until_ms
                 continue
             if needs[place]:
-                self._wait(ends[needs[place] - 1], part)
+                self._wait(ends[needs[place]], part)
             if speed is not None and not part.late:
                 self._pause(begun_s + (part.received.since_ms - first_ms) / 1000 / speed, part)
             self.write(self.read(part), skip)
@@ -126,16 +127,6 @@ def written(before: Ends, counts: Ends, there: Ends) -> Ends:
     return tuple(
         min(max(have - earlier, 0), count) for earlier, count, have in zip(before, counts, there, strict=True)
     )
-
-
-def bounds_between(plan: Sequence[Slice], partitions: int) -> tuple[list[Ends], list[Ends]]:
-    """Offsets by partition before and after each slice."""
-
-    def added(a: Ends, b: Ends) -> Ends:
-        return tuple(x + y for x, y in zip(a, b, strict=True))
-
-    sums = list(accumulate((s.by_partition for s in plan), added, initial=(0,) * partitions))
-    return sums[:-1], sums[1:]
 
 
 class Bar:

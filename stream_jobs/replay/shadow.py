@@ -170,7 +170,7 @@ class Shadow:
         if "events" in self.run.jobs and not any(count > 0 for count in left.values()):
             counts = kafka.records_by_topic(self.live.kafka_bootstrap, self.prefix)
             events = sum(counts[kafka_topic(self.prefix, name)] for name in EVENT_TOPICS)
-            left["events"] = events - databases.event_offsets(self.owner_url)
+            left["events"] = events - databases.number(self.owner_url, databases.EVENTS_TAKEN)
         found = [f"{query}: {count} records" for query, count in left.items() if count > 0]
         return found or databases.open_work(self.owner_url)
 
@@ -240,7 +240,7 @@ def run_shadow(
         run = runs.save(settings.paths.home, replace(run, state="fed"))
         _settle(shape, supervisor, ends, stop, say)
         took_s = time.monotonic() - fed_s
-    dropped = databases.dropped_late(shape.owner_url)
+    dropped = databases.number(shape.owner_url, databases.DROPPED_LATE)
     with connected(live.db_owner_url) as here, connected(shape.owner_url) as there:
         left_out, _ = databases.dead_letters(here, there)
     total_s = run.total_s + time.monotonic() - begun_s

@@ -230,21 +230,17 @@ def restate_alerts(
     changes = finding_changes(whole, {row.alert_id for row in streamed}, inside, late_ms, now_ms)
     if not changes:
         return Counts()
-    _write_findings(connection, changes)
-    return _restate(connection, vehicle_id, stored, changes, clear_times)
-
-
-def _bounds(moments: Sequence[int]) -> dict[str, int]:
-    return {"low_ms": min(moments) - MARGIN_MS, "high_ms": max(moments) + MARGIN_MS}
-
-
-def _write_findings(connection: Connection, changes: FindingChanges) -> None:
     if changes.added:
         execute(connection, event_sql.INSERT_FINDINGS, _as_json(changes.added))
         added = [finding.alert_id for finding in changes.added]
         execute(connection, _MARK.format(change="restated_at = now()"), {"ids": added})
     execute(connection, _MARK.format(change="withdrawn_at = now()"), {"ids": [*changes.withdrawn]})
     execute(connection, _MARK.format(change="withdrawn_at = NULL"), {"ids": [*changes.revived]})
+    return _restate(connection, vehicle_id, stored, changes, clear_times)
+
+
+def _bounds(moments: Sequence[int]) -> dict[str, int]:
+    return {"low_ms": min(moments) - MARGIN_MS, "high_ms": max(moments) + MARGIN_MS}
 
 
 def _restate(

@@ -165,7 +165,11 @@ def bring_in(
         left = progress.left(spans)
         caught_up_ms = work.closed_ms(settings, addresses, tools.database)
         for span in left:
-            _refuse_open(settings, span, caught_up_ms)
+            if work.closed_span(settings, span, caught_up_ms).until_ms < span.until_ms:
+                raise ConfigError(
+                    f"the back-fill reaches to {moment(span.until_ms):%Y-%m-%dT%H:%M:%S} UTC, where live "
+                    "windows are still open: give the same command again when that time is over"
+                )
         late, quarantined = _note_exceptions(tools.database, taken)
         write_vehicle_lookup(tools.database, settings.paths.home)
         counts = []
@@ -191,14 +195,6 @@ def spans_of(pieces_ms: Iterable[tuple[int, int]], window_ms: int) -> list[Span]
         else:
             found.append(Span(low, high))
     return found
-
-
-def _refuse_open(settings: Settings, span: Span, caught_up_ms: int) -> None:
-    if work.closed_span(settings, span, caught_up_ms).until_ms < span.until_ms:
-        raise ConfigError(
-            f"the back-fill reaches to {moment(span.until_ms):%Y-%m-%dT%H:%M:%S} UTC, where live "
-            "windows are still open: give the same command again when that time is over"
-        )
 
 
 def _note_exceptions(database: Database, taken: Intake) -> tuple[int, int]:

@@ -111,17 +111,15 @@ class Work:
         return self.from_ms < begin_ms <= self.to_ms
 
 
-def due_starts(connection: Connection, length_ms: int, closed_ms: int) -> list[int]:
-    """Road windows with open late frames whose windows all end by ``closed_ms``."""
-    return _column(connection, _DUE, {"length_ms": length_ms, "closed_ms": closed_ms})
-
-
-def listed_starts(
-    connection: Connection, length_ms: int, closed_ms: int, since: datetime, until: datetime
+def late_starts(
+    connection: Connection, length_ms: int, closed_ms: int, listed: tuple[datetime, datetime] | None = None
 ) -> list[int]:
-    """Closed road windows with late frames received in [since, until), whoever has taken them in."""
+    """Closed road windows with late frames: open ones whose windows all end by ``closed_ms``, or (``listed``)
+    those received in [since, until), repaired or not.
+    """
+    since, until = listed or (None, None)
     values = {"length_ms": length_ms, "closed_ms": closed_ms, "since": since, "until": until}
-    return _column(connection, _LISTED, values)
+    return _column(connection, _DUE if listed is None else _LISTED, values)
 
 
 def open_late(connection: Connection, from_ms: int, until_ms: int) -> list[LateFrame]:

@@ -191,7 +191,7 @@ class Repair:
         if seen_ms is None:
             return 0
         road_ms, closed_ms = self._grid.road_window_ms, self._grid.closed_until_ms(seen_ms)
-        starts = self._database.run(lambda c: queue.due_starts(c, road_ms, closed_ms))
+        starts = self._database.run(lambda c: queue.late_starts(c, road_ms, closed_ms))
         pieces, total = [*slices(starts, road_ms, REPAIR_SLICE_MS, None)], Counts()
 
         def waiting(connection: Connection) -> list[Work]:
@@ -209,6 +209,7 @@ class Repair:
         return total.late_frames + total.vehicles
 
 
+@dataclass(frozen=True, slots=True)
 class Nightly:
     """Once a day from ``recompute.hour_utc`` on, without being asked: what came late since the last time.
 
@@ -217,27 +218,23 @@ class Nightly:
     ``closed_ms`` says up to when all is taken in.
     """
 
-    def __init__(
-        self, tools: Tools, closed_ms: Callable[[], int | None],
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
-    ) -> None:  # fmt: skip
-        self._tools = tools
-        self._closed_ms = closed_ms
-        self._now = now
+    tools: Tools
+    closed_ms: Callable[[], int | None]
+    now: Callable[[], datetime] = lambda: datetime.now(UTC)
 
     def __call__(self) -> Counts | None:
         """Do what is due; what it changed, None where nothing is due. Raises ArchiveError."""
-        closed_ms = self._closed_ms()
+        tools, closed_ms = self.tools, self.closed_ms()
         if closed_ms is None:
             return None
-        last_until, last_at = self._tools.database.run(lambda c: fetch(c, _LAST))[0]
-        unfinished = self._tools.database.run(lambda c: fetch(c, _UNFINISHED))
-        if not unfinished and not due(self._now(), last_at, self._tools.settings.recompute.hour_utc):
+        last_until, last_at = tools.database.run(lambda c: fetch(c, _LAST))[0]
+        unfinished = tools.database.run(lambda c: fetch(c, _UNFINISHED))
+        if not unfinished and not due(self.now(), last_at, tools.settings.recompute.hour_utc):
             return None
-        tools, grid, since = self._tools, grid_of(self._tools.settings), last_until or _ALWAYS
+        grid, since = grid_of(tools.settings), last_until or _ALWAYS
         until = unfinished[0][2] if unfinished else moment(closed_ms)
-        terms = (grid.road_window_ms, grid.closed_until_ms(closed_ms), since, until)
-        starts = tools.database.run(lambda c: queue.listed_starts(c, *terms))
+        terms = (grid.road_window_ms, grid.closed_until_ms(closed_ms), (since, until))
+        starts = tools.database.run(lambda c: queue.late_starts(c, *terms))
         span = Span(starts[0], starts[-1] + grid.road_window_ms) if starts else Span(closed_ms, closed_ms)
         if unfinished:
             span = Span(*unfinished[0][:2])
