@@ -53,6 +53,14 @@ def test_a_gap_begins_the_still_stand_anew(tmp_path: Path) -> None:
     assert found(rule(tmp_path, **SAME), frames) == []
 
 
+def test_after_a_pause_of_its_while_a_rule_of_another_kind_than_level_begins_anew(tmp_path: Path) -> None:
+    armed = {"while": "on", "while_for_s": 0, "while_pause_s": 10}
+    still = [frame(s, Evaluation(None, None, 88.1, None, armed=s not in (20, 21))) for s in range(60)]
+    assert seconds(found(rule(tmp_path, **SAME, **armed), still))[:1] == [52]
+    steep = [frame(s, Evaluation(None, None, s / 2, 20.0, armed=s not in (20, 21))) for s in range(120)]
+    assert found(rule(tmp_path, **SLOPE, **armed), steep) != []
+
+
 def geared(gear: int, at_s: int, value: float, load: str) -> Frame:
     reading = Evaluation(load == "high", None, value, 0.06, learns=load == "low", names=(str(gear),))
     return frame(at_s, reading)

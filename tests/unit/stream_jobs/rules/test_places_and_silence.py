@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from infra.contract.errors import ConfigError
+from stream_jobs.rules.model import load_rules
 from tests.support_vehicles import Evaluation
 from tests.unit.stream_jobs.rules.traces import T0, Frame, found, frame, rule, seconds
 
@@ -76,6 +77,16 @@ def test_fences_may_lie_in_a_file_of_their_own(tmp_path: Path) -> None:
     (tmp_path / "fences.yaml").write_text("- {name: depot, lat_deg: 0, lon_deg: 0, radius_m: 500}\n")
     mine = rule(tmp_path, kind="geofence", fences_file="fences.yaml", on="enter")
     assert len(found(mine, [at(0, 1000), at(10, 0)])) == 1
+
+
+def test_the_side_of_a_fence_needs_no_quotes_in_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(
+        "rules:\n  - {id: mine, version: 1, severity: MAJOR, message: Mine, query: vehicles,\n"
+        "     kind: geofence, on: exit, fences: [{name: depot, lat_deg: 0, lon_deg: 0, radius_m: 500}]}\n"
+    )
+    (mine,) = load_rules(path)
+    assert seconds(found(mine, [at(0, 0), at(10, 600)])) == [pytest.approx(8.33, abs=0.1)]
 
 
 def test_silence_is_found_by_its_timer_and_ended_by_the_next_frame(tmp_path: Path) -> None:
