@@ -111,13 +111,14 @@ class Measures:
         self.up = Gauge(
             "odograph_dashboard_database_up", "1 while the database answers", registry=self.registry
         )
-        self.probe_s = self._histogram("probe", "Time of the readiness question to the database", [])
-        self.question_s = self._histogram("question", "Time of a question to the database", ["question"])
-        self.part_s = self._histogram("part", "Time to draw a live part, its questions among it", ["part"])
 
-    def _histogram(self, name: str, text: str, labels: list[str]) -> Histogram:
-        name = f"odograph_dashboard_{name}_seconds"
-        return Histogram(name, text, labels, buckets=BOUNDS_S, registry=self.registry)
+        def seconds(name: str, text: str, *labels: str) -> Histogram:
+            name = f"odograph_dashboard_{name}_seconds"
+            return Histogram(name, text, labels, buckets=BOUNDS_S, registry=self.registry)
+
+        self.probe_s = seconds("probe", "Time of the readiness question to the database")
+        self.question_s = seconds("question", "Time of a question to the database", "question")
+        self.part_s = seconds("part", "Time to draw a live part, its questions among it", "part")
 
 
 @st.cache_resource(show_spinner=False)

@@ -164,13 +164,14 @@ def _vehicle(row: Record, icon: str) -> Record:
     lines = [row["vehicle_id"], row["model"], f"{row['state']}, {speed}"]
     if row["alerts"]:
         lines.append(f"{row['alerts']} active, worst {row['severity']}")
+    told = "\n".join(line for line in lines if line)  # of a device: no expression or template for the map
     return {
         "lon": row["lon_deg"],
         "lat": row["lat_deg"],
         "icon": icon,
         "angle": 0 if heading is None else round(-heading, 1),
         "vehicle_id": row["vehicle_id"],
-        "tip": _inert("\n".join(line for line in lines if line)),
+        "tip": told.replace("@@", "@ @").replace("{", "(").replace("}", ")"),
     }
 
 
@@ -274,11 +275,6 @@ def literal(value: str) -> pdk.types.String:
     return pdk.types.String(value, quote_type="")
 
 
-def _inert(text: str) -> str:
-    """Text of a device that the map's JSON reader cannot take for an expression or a template."""
-    return text.replace("@@", "@ @").replace("{", "(").replace("}", ")")
-
-
 def placed(frame: pd.DataFrame) -> pd.DataFrame:
     """The rows that have a position: nothing is drawn at 0, 0."""
     return frame.dropna(subset=["lat_deg", "lon_deg"])
@@ -287,14 +283,9 @@ def placed(frame: pd.DataFrame) -> pd.DataFrame:
 def rows_of(frame: pd.DataFrame) -> list[Record]:
     """The rows with None for what is missing: JSON knows no NaN."""
     names = [str(name) for name in frame.columns]
-    columns = [_plain(frame[name]) for name in frame.columns]
+    whole = (frame[name].astype(object) for name in frame.columns)
+    columns = [column.where(column.notna(), None).tolist() for column in whole]
     return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
-
-
-def _plain(column: pd.Series) -> list[Any]:
-    whole = column.astype(object)
-    filled: list[Any] = whole.where(whole.notna(), None).tolist()
-    return filled
 
 
 def joined(a: Record, b: Record) -> bool:

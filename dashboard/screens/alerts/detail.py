@@ -212,7 +212,14 @@ def _actions(found: Row) -> None:
             name = auth.name_field(who, f"ack_name_{number}")
             note = st.text_input("Note", key=f"ack_note_{number}", max_chars=NOTE_MOST)
             if st.form_submit_button("Acknowledge", type="primary", shortcut="A"):
-                perform(who, name, lambda store: _acknowledge(store, number, name, note), "Acknowledged.")
+                before = "Somebody had acknowledged it before; it is left as it was."
+                why = note.strip() or None
+                perform(
+                    who,
+                    name,
+                    lambda s: None if s.acknowledge([number], name, why) else before,
+                    "Acknowledged.",
+                )
     with st.container(horizontal=True, key="further"):
         if st.button("Silence", icon=":material/notifications_off:"):
             _silence(found, number, who)
@@ -235,7 +242,10 @@ def _end(number: int, who: Reader) -> None:
         name = auth.name_field(who, f"clear_name_{number}")
         note = st.text_input("Why", key=f"clear_note_{number}", max_chars=NOTE_MOST)
         if st.form_submit_button("End this alert"):
-            perform(who, name, lambda store: _clear(store, number, name, note), "Ended.")
+            why = note.strip() or None
+            perform(
+                who, name, lambda s: None if s.end([number], name, why) else "It was over before.", "Ended."
+            )
 
 
 @st.dialog("Silence")
@@ -290,13 +300,3 @@ def end_silence(store: AlertStore, number: int, name: str) -> str | None:
 def _write_silences(store: AlertStore) -> None:
     """The file beside the table, which the downlink reads."""
     write_silences(silence_file(settings().paths.home), store.in_force())
-
-
-def _acknowledge(store: AlertStore, number: int, name: str, note: str) -> str | None:
-    if store.acknowledge([number], name, note.strip() or None):
-        return None
-    return "Somebody had acknowledged it before; it is left as it was."
-
-
-def _clear(store: AlertStore, number: int, name: str, note: str) -> str | None:
-    return None if store.end([number], name, note.strip() or None) else "It was over before."

@@ -5,7 +5,6 @@ Green is measured green: a part that was not measured just now is unknown, whate
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final, Literal
 from zoneinfo import ZoneInfo
 
@@ -15,28 +14,19 @@ from dashboard.shared import text
 from dashboard.shared.maps import rows_of
 from dashboard.shared.text import Columns, clock, duration, known, mib
 
-
-@dataclass(frozen=True, slots=True)
-class Stage:
-    """What a part is called, and what its rate counts."""
-
-    title: str
-    passes: str
-
-
-STAGES: Final[dict[str, Stage]] = {
-    "mosquitto": Stage("MQTT broker", "messages"),
-    "bridge": Stage("Bridge, MQTT to Kafka", "messages"),
-    "kafka": Stage("Kafka", "records"),
-    "jobs": Stage("Stream jobs (Spark)", "frames"),
-    "instant": Stage("Instant alerts (Spark)", "records"),
-    "events": Stage("Event store", "records"),
-    "maintenance": Stage("Maintenance", "runs"),
-    "downlink": Stage("Downlink", "alerts"),
-    "postgres": Stage("TimescaleDB", "commits"),
-    "dashboard": Stage("Dashboard", "questions"),
+STAGES: Final = {
+    "mosquitto": ("MQTT broker", "messages"),
+    "bridge": ("Bridge, MQTT to Kafka", "messages"),
+    "kafka": ("Kafka", "records"),
+    "jobs": ("Stream jobs (Spark)", "frames"),
+    "instant": ("Instant alerts (Spark)", "records"),
+    "events": ("Event store", "records"),
+    "maintenance": ("Maintenance", "runs"),
+    "downlink": ("Downlink", "alerts"),
+    "postgres": ("TimescaleDB", "commits"),
+    "dashboard": ("Dashboard", "questions"),
 }
-"""In the order of a frame's path, by name; ``bridge-2`` is a bridge."""
+"""By name, in the order of a frame's path: what people call it, what its rate counts; ``bridge-2`` is one."""
 
 WORKS, STRAINED, WRONG, UNKNOWN = "works", "strained", "does not work", "unknown"
 SIGNS: Final = {WORKS: "✓", STRAINED: "!", WRONG: "✕", UNKNOWN: "?"}
@@ -81,7 +71,7 @@ def _kind(name: str) -> str:
 def title(name: str) -> str:
     """What people call a part; its number where there are several."""
     stage, number = STAGES.get(_kind(name)), name.partition("-")[2]
-    return name if stage is None else f"{stage.title} {number}".rstrip()
+    return name if stage is None else f"{stage[0]} {number}".rstrip()
 
 
 def verdict(parts: pd.DataFrame) -> tuple[str, str]:
@@ -116,7 +106,7 @@ def table(parts: pd.DataFrame, rates: pd.DataFrame) -> pd.DataFrame:
     drawn = {
         stage: found["rate_per_s"].astype(float).dropna().tolist() for stage, found in rates.groupby("stage")
     }
-    passes = [STAGES.get(_kind(name), Stage(name, "")).passes for name in parts["stage"]]
+    passes = [STAGES.get(_kind(name), (name, ""))[1] for name in parts["stage"]]
     measured = parts["measured"].astype(bool)
     rate = parts["rate_per_s"].where(measured)
 

@@ -11,17 +11,8 @@ import altair as alt
 import pandas as pd
 import pydeck as pdk
 
-from dashboard.shared.charts import (
-    Drawing,
-    Window,
-    described,
-    finish,
-    number_axis,
-    time_axis,
-    tip,
-    tip_time,
-    top_legend,
-)
+from dashboard.shared import charts as parts
+from dashboard.shared.charts import Drawing, Window, described, tip, tip_time
 from dashboard.shared.maps import Record, joined, literal, placed, rows_of
 from dashboard.shared.theme import LIMIT, SERIES, STATES, rgba, speed_colour
 
@@ -97,12 +88,12 @@ def _panel(unit: str, zero: bool, labels: tuple[str, ...], spanned: bool, days: 
     colours = alt.Scale(domain=list(labels), range=list(SERIES[: len(labels)]))
     chart: alt.Chart = _folded(labels).mark_line(strokeWidth=1.7, interpolate="linear")
     encoded = chart.encode(
-        x=time_axis(spanned, days),
-        y=alt.Y("value:Q", title=unit, scale=alt.Scale(zero=zero, nice=True), axis=number_axis()),
-        color=alt.Color("series:N", scale=colours, legend=top_legend() if several else None),
+        x=parts.time_axis(spanned, days),
+        y=alt.Y("value:Q", title=unit, scale=alt.Scale(zero=zero, nice=True), axis=parts.number_axis()),
+        color=alt.Color("series:N", scale=colours, legend=parts.top_legend() if several else None),
         tooltip=[tip_time("time"), "series:N", tip("value", ".2f", unit)],
     )
-    return finish(encoded, legend=several)
+    return parts.finish(encoded, legend=several)
 
 
 def speed(frame: pd.DataFrame, time: str, window: Window | None = None) -> Drawing:
@@ -116,9 +107,9 @@ def speed(frame: pd.DataFrame, time: str, window: Window | None = None) -> Drawi
 def _speed(labels: tuple[str, ...], spanned: bool, days: bool) -> alt.LayerChart:
     colours = alt.Scale(domain=list(labels), range=[SPEED_COLOURS[label] for label in labels])
     base = _folded(labels).encode(
-        x=time_axis(spanned, days),
-        y=alt.Y("value:Q", title="km/h", scale=alt.Scale(zero=True, nice=True), axis=number_axis()),
-        color=alt.Color("series:N", scale=colours, legend=top_legend()),
+        x=parts.time_axis(spanned, days),
+        y=alt.Y("value:Q", title="km/h", scale=alt.Scale(zero=True, nice=True), axis=parts.number_axis()),
+        color=alt.Color("series:N", scale=colours, legend=parts.top_legend()),
         tooltip=[tip_time("time"), "series:N", tip("value", ".1f", "km/h")],
     )
     drawn: Any = alt.layer(base.transform_filter(f"datum.series != '{LIMITED}'").mark_line(strokeWidth=1.7))

@@ -11,16 +11,7 @@ import streamlit as st
 
 from dashboard.query_cache import RARE_S, SLOW_S, ask, ask_rarely, ask_slowly, away, settings
 from dashboard.screens.vehicle import charts, gauges, queries, tables
-from dashboard.screens.vehicle.queries import (
-    FIRST,
-    OWN,
-    SPANS,
-    Span,
-    between,
-    pace_s,
-    span,
-    vehicle_history,
-)
+from dashboard.screens.vehicle.queries import FIRST, OWN, SPANS, Span
 from dashboard.shared import live, maps, pictures, text
 from dashboard.shared import queries as shared_queries
 from dashboard.shared.charts import Window
@@ -75,12 +66,12 @@ def _spanned(silently: bool = False) -> tuple[str, Span, dict[str, Any]] | None:
     if extent is not None and choice != OWN:
         return (
             vehicle_id,
-            span(choice, extent["first_event"], extent["last_event"], datetime.now(UTC)),
+            queries.span(choice, extent["first_event"], extent["last_event"], datetime.now(UTC)),
             extent,
         )
     if extent is not None and since is not None and until is not None:
         ends = (t.replace(tzinfo=zone).astimezone(UTC) for t in (since, until))
-        return vehicle_id, between(*ends), extent
+        return vehicle_id, queries.between(*ends), extent
     if extent is not None and not silently:
         live.nothing("Choose from when to when.")
     elif not away() and not silently:
@@ -90,7 +81,7 @@ def _spanned(silently: bool = False) -> tuple[str, Span, dict[str, Any]] | None:
 
 def _history_of(vehicle_id: str, shown: Span) -> pd.DataFrame | None:
     """Its windows or roll-ups in the steps of the span: one result for both parts that draw them."""
-    return ask_slowly(vehicle_history, vehicle_id, *shown.whole(), shown.step_s, settings().tz)
+    return ask_slowly(queries.vehicle_history, vehicle_id, *shown.whole(), shown.step_s, settings().tz)
 
 
 def _timed(history: pd.DataFrame, shown: Span) -> tuple[pd.DataFrame, str, Window]:
@@ -399,7 +390,7 @@ live.header("Vehicle")
 if _choose() is None:
     live.nothing("Find a vehicle here, or click one on the map of the fleet.")
 else:
-    pace = pace_s(_chosen_span(), SLOW_S, RARE_S)
+    pace = queries.pace_s(_chosen_span(), SLOW_S, RARE_S)
     live.part(_newest)
     live.part(_past, pace)
     live.part(_records, SLOW_S)
