@@ -120,7 +120,7 @@ class Replay {
     this.slider.setAttribute("aria-valuetext", words);
     const here = this.stock.at(this.at);
     const wait = this.data.away ? "The database is away; trying again" : "Loading …";
-    find(this.root, "say").textContent = here ? this.told(here) : wait;
+    find(this.root, "say").textContent = here ? this.words(here) : wait;
     if (!here) {
       clearTimeout(this.again);
       this.again = setTimeout(() => this.root.host?.isConnected && this.want(), AGAIN_MS + 100);
@@ -129,7 +129,7 @@ class Replay {
   }
 
   // How many vehicles are in each state; worked out with each drawing.
-  told(here) {
+  words(here) {
     const counts = {};
     const found = {};
     let placed = 0;

@@ -85,7 +85,7 @@ class Stretch {
     return found;
   }
 
-  // On the line to its next place, where that is near enough in time and way.
+  // On the line to its next place, where that is near enough in time and place.
   between(row, k, ms, found) {
     const reach = Math.max(1, Math.ceil(SILENT_MS / this.step));
     for (let next = k + 1; next < this.columns && next <= k + reach; next += 1) {

@@ -1,4 +1,4 @@
-// What is told beside the map of a day: who had an alert, how a vehicle was, how many were moving in each hour.
+// What stands beside the map of a day: who had an alert, how a vehicle was, how many were moving in each hour.
 
 const SEVERITIES = ["WARNING", "MINOR", "MAJOR", "CRITICAL"];
 

@@ -1,4 +1,4 @@
-// A trip: its way coloured by speed over free flow, its speed over time, and one cursor for both.
+// A trip: its path coloured by speed over free flow, its speed over time, and one cursor for both.
 
 const NEAR_PX = 24;
 const PLOT = { left: 44, right: 10, top: 22, bottom: 22 };
@@ -56,15 +56,15 @@ class Trip {
 
   words(at) {
     const { t, speed, limit, free, band } = this.data.path;
-    const told = [clock(t[at], this.data.zone), speed[at] === null ? "no speed" : `${Math.round(speed[at])} km/h`];
-    if (limit[at] !== null) told.push(`limit ${Math.round(limit[at])}`);
+    const words = [clock(t[at], this.data.zone), speed[at] === null ? "no speed" : `${Math.round(speed[at])} km/h`];
+    if (limit[at] !== null) words.push(`limit ${Math.round(limit[at])}`);
     if (free[at] !== null && speed[at] !== null) {
-      told.push(`${Math.round((speed[at] / free[at]) * 100)} % of free flow (${Math.round(free[at])}): ${band[at]}`);
+      words.push(`${Math.round((speed[at] / free[at]) * 100)} % of free flow (${Math.round(free[at])}): ${band[at]}`);
     } else {
-      told.push("no free-flow speed here yet");
+      words.push("no free-flow speed here yet");
     }
     const near = this.data.marks.filter((mark) => Math.abs(mark.t - t[at]) <= this.reach());
-    return [...told, ...near.map((mark) => mark.words)].join(" · ");
+    return [...words, ...near.map((mark) => mark.words)].join(" · ");
   }
 
   reach() {

@@ -11,7 +11,7 @@ function worldY(lat) {
   return 0.5 - Math.log((1 + s) / (1 - s)) / (4 * Math.PI);
 }
 
-// Metres of a way in world units at a latitude.
+// Metres of a path in world units at a latitude.
 function metres(dx, dy, y) {
   return (Math.hypot(dx, dy) * WORLD_M) / Math.cosh(Math.PI * (1 - 2 * y));
 }

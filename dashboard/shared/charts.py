@@ -37,11 +37,11 @@ SPAN: Final = ("since", "until")
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """A description (Vega-Lite) and its rows; ``window``: ends of its time; ``told``: alternative text."""
+    """A description (Vega-Lite) and its rows; ``window``: ends of its time; ``alt``: its text."""
 
     description: str
     rows: pd.DataFrame
-    told: str
+    alt: str
     window: Window | None = None
 
     @property

@@ -116,12 +116,12 @@ def _badge(past: bool, fresh: dict[str, Any] | None) -> None:
 
 def promoted_words(runs: Sequence[Mapping[str, Any]], zone: ZoneInfo) -> str:
     """Which runs are read, and when; elsewhere the figures are those of the live jobs."""
-    told = []
+    words = []
     for run in runs:
         since, until = (run[name].astimezone(zone) for name in ("since", "until"))
         whose = "" if run["vehicles"] is None else f", {len(run['vehicles'])} vehicles"
-        told.append(f"{run['run_id']}: {since:%d %b %H:%M} to {until:%d %b %H:%M}{whose}")
-    return "; ".join(told)
+        words.append(f"{run['run_id']}: {since:%d %b %H:%M} to {until:%d %b %H:%M}{whose}")
+    return "; ".join(words)
 
 
 def status_line(fresh: dict[str, Any] | None, zone: ZoneInfo) -> str:
@@ -270,7 +270,7 @@ def clickable(found: pd.DataFrame, key: str, rows: int, alt: str, pick: Pick) ->
 
 def chart(drawing: Drawing, key: str) -> None:
     """Draw it over the width there is."""
-    st.vega_lite_chart(drawing.rows, drawing.spec, key=key, alt=drawing.told)
+    st.vega_lite_chart(drawing.rows, drawing.spec, key=key, alt=drawing.alt)
 
 
 def network() -> dict[str, Any]:

@@ -164,14 +164,14 @@ def _vehicle(row: Record, icon: str) -> Record:
     lines = [row["vehicle_id"], row["model"], f"{row['state']}, {speed}"]
     if row["alerts"]:
         lines.append(f"{row['alerts']} active, worst {row['severity']}")
-    told = "\n".join(line for line in lines if line)  # of a device: no expression or template for the map
+    words = "\n".join(line for line in lines if line)  # of a device: no expression or template for the map
     return {
         "lon": row["lon_deg"],
         "lat": row["lat_deg"],
         "icon": icon,
         "angle": 0 if heading is None else round(-heading, 1),
         "vehicle_id": row["vehicle_id"],
-        "tip": told.replace("@@", "@ @").replace("{", "(").replace("}", ")"),
+        "tip": words.replace("@@", "@ @").replace("{", "(").replace("}", ")"),
     }
 
 

@@ -139,7 +139,7 @@ _SVG: Final = (
     'stroke-width="1.5" vector-effect="non-scaling-stroke"/></svg>'
 )
 _IMAGE: Final = (
-    '<img src="data:image/svg+xml,{svg}" alt="{told}" style="display:block;width:100%;height:{high}px">'
+    '<img src="data:image/svg+xml,{svg}" alt="{alt}" style="display:block;width:100%;height:{high}px">'
 )
 
 
@@ -180,15 +180,15 @@ def _legend(items: list[tuple[str, str]]) -> str:
     return _LEGEND.format(items="".join(_ITEM.format(sign=sign, label=label) for sign, label in items))
 
 
-def line(values: Sequence[float], told: str) -> str:
-    """The values, oldest first, over an axis that begins at 0; ``told`` is the alternative text."""
+def line(values: Sequence[float], alt: str) -> str:
+    """The values, oldest first, over an axis that begins at 0; ``alt`` is the alternative text."""
     top = max(*values, 0.0) or 1.0
     step = WIDE / max(len(values) - 1, 1)
     points = [f"{k * step:.1f},{HIGH - 1 - (HIGH - 2) * max(v, 0.0) / top:.1f}" for k, v in enumerate(values)]
     path = "M" + " L".join(points)
     area = f"{path} L{WIDE},{HIGH} L0,{HIGH} Z"
     svg = _SVG.format(wide=WIDE, high=HIGH, area=area, line=path, colour=SERIES[0])
-    return _IMAGE.format(svg=quote(svg), told=told, high=HIGH)
+    return _IMAGE.format(svg=quote(svg), alt=alt, high=HIGH)
 
 
 def no_line(words: str = "") -> str:

@@ -173,7 +173,7 @@ def _curves(frames: Sequence[Row], alert: Row, rule: Row | None) -> None:
     ended = alert["cleared_at"]
     cleared_s = None if ended is None else float((ended - alert["opened_at"]).total_seconds())
     seen = evidence.judged(frames, opened_ms, alert, rule)
-    st.caption(evidence.told(len(frames), rule, seen))
+    st.caption(evidence.caption(len(frames), rule, seen))
     drawn: tuple[str, ...] = ()
     if seen.known:
         one = len(seen.signals) == 1 and bool(seen.unit)

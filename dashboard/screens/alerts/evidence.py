@@ -85,7 +85,7 @@ def judged(frames: Sequence[Row], opened_ms: int, alert: Row, rule: Row | None) 
     return Judged(pd.DataFrame(body).astype(float), _unit(value_sql, signals), signals)
 
 
-def told(frames: int, rule: Row | None, seen: Judged) -> str:
+def caption(frames: int, rule: Row | None, seen: Judged) -> str:
     """What is drawn, and what could not be."""
     words = f"{frames} frames, 30 s before to 30 s after it opened, as the vehicle sent them."
     if rule is None:

@@ -59,8 +59,8 @@ def _consumption(today: dict[str, Any], hour: pd.DataFrame | None, since: str) -
     """Litres, or kilowatt-hours where nothing burns fuel."""
     burns = today.get("l_per_100km") is not None or today.get("kwh_per_100km") is None
     name, label = ("l_per_100km", "l/100 km") if burns else ("kwh_per_100km", "kWh/100 km")
-    told = f"{since}, of vehicles whose {'fuel' if burns else 'energy'} is known"
-    return Tile(label, text.number(today.get(name), digits=1), trend(hour, name), help=told)
+    hint = f"{since}, of vehicles whose {'fuel' if burns else 'energy'} is known"
+    return Tile(label, text.number(today.get(name), digits=1), trend(hour, name), help=hint)
 
 
 def trend(hour: pd.DataFrame | None, column: str) -> list[float] | None:

@@ -19,11 +19,11 @@ CLUSTERS_PATH: Final = "/map/clusters"
 MANY: Final = 1_000
 """Vehicles from which bubbles are drawn, and small signs from afar."""
 APART_ZOOM: Final = 12
-"""From the next zoom on every vehicle is told apart."""
+"""From the next zoom on every vehicle is drawn by itself."""
 CELLS: Final = 3
 """Bubbles along a tile's side, at most: a tile is 512 to 1024 px wide."""
 CLUSTER_LEAST: Final = 10
-"""Fewer vehicles than these in a cell are told apart: no bubble."""
+"""Fewer vehicles than these in a cell are drawn one by one: no bubble."""
 RADIUS_PX: Final = (11.0, 30.0)
 FULL: Final = 1_500
 """Vehicles from which a bubble does not grow any more."""
@@ -96,8 +96,9 @@ def _bubble(rows: pd.DataFrame, zoom: int) -> dict[str, Any]:
     states = rows["state"].value_counts()
     alerted = int((rows["alerts"] > 0).sum())
     worst = next((s for s in SEVERITIES if (rows["severity"] == s).any()), None)
-    told = ", ".join(f"{count:,} {state}" for state, count in states.items())
-    tip = f"{len(rows):,} vehicles\n{told}" + (f"\n{alerted:,} with alerts, worst {worst}" if alerted else "")
+    listed = ", ".join(f"{count:,} {state}" for state, count in states.items())
+    alerts = f"\n{alerted:,} with alerts, worst {worst}" if alerted else ""
+    tip = f"{len(rows):,} vehicles\n{listed}{alerts}"
     return {
         "type": "Feature",
         "geometry": {"type": "Point", "coordinates": [lon, lat]},

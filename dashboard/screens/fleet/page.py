@@ -47,8 +47,8 @@ def _figures() -> None:
 def _toolbar() -> None:
     with live.toolbar():
         st.pills("Show", list(STATES), selection_mode="multi", key="states", bind="query-params")
-        told = "Speed against free flow, last 5 minutes, by hexagon and direction or by road"
-        live.choice("Traffic", TRAFFIC, "traffic", help=told)
+        hint = "Speed against free flow, last 5 minutes, by hexagon and direction or by road"
+        live.choice("Traffic", TRAFFIC, "traffic", help=hint)
 
 
 def _draw() -> None:

@@ -35,20 +35,20 @@ def _choose() -> tuple[date, int, str | None] | None:
             "Day", value=last, min_value=first, max_value=last, key="day", bind="query-params", width=160
         )
         speed = live.choice("Speed", SPEEDS, "speed", "60x")
-        told = "Nobody; part of an id"
+        hint = "Nobody; part of an id"
         words = st.text_input(
-            "Follow", key="follow", bind="query-params", placeholder=told, width=230
+            "Follow", key="follow", bind="query-params", placeholder=hint, width=230
         ).strip()
     found = ask_slowly(shared_queries.find_vehicles, words) if words else None
     follow = (words or None) if found is None or found.empty else str(found["vehicle_id"].iloc[0])
     return (day if isinstance(day, date) else last), SPEEDS[speed], follow
 
 
-def _moment(day: date, told: str | None) -> datetime | None:
+def _moment(day: date, given: str | None) -> datetime | None:
     """The moment that an address names, as 08:30 or 08:30:10; None where it names none."""
     for form in CLOCKS:
         try:
-            at = datetime.strptime(told or "", form).time()
+            at = datetime.strptime(given or "", form).time()
         except ValueError:
             continue
         return datetime.combine(day, at, live.tz())

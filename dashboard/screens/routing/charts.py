@@ -143,13 +143,13 @@ def flow_layers(flows: pd.DataFrame, named: Mapping[str, str]) -> list[pdk.Layer
 
 
 def _hexagons(named: Mapping[str, str], within: Mapping[str, Record]) -> pdk.Layer:
-    def told(cell: str) -> str:
+    def words(cell: str) -> str:
         return _told(within[cell]) if cell in within else "no flow within it is shown"
 
     return pdk.Layer(
         "PolygonLayer",
         [
-            {"polygon": [[x, y] for y, x in h3.cell_to_boundary(cell)], "tip": f"{name}: {told(cell)}"}
+            {"polygon": [[x, y] for y, x in h3.cell_to_boundary(cell)], "tip": f"{name}: {words(cell)}"}
             for cell, name in named.items()
         ],
         id="zones",

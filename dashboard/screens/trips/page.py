@@ -32,8 +32,8 @@ def _vehicles(words: str) -> tuple[str, ...] | None:
 def _filters() -> tuple[tuple[str, ...] | None, int, date | None, str, bool]:
     """What ``queries.trips`` takes, kept in the address."""
     with live.toolbar():
-        told = "All; part of an id or model"
-        words = st.text_input("Vehicle", key="vehicle", bind="query-params", placeholder=told, width=230)
+        hint = "All; part of an id or model"
+        words = st.text_input("Vehicle", key="vehicle", bind="query-params", placeholder=hint, width=230)
         span = live.choice("Begun within", SPANS_H, "span")
         day = st.date_input("or on the day", value=None, key="day", bind="query-params", width=160)
         harsh = st.toggle(

@@ -131,11 +131,11 @@ def _against_limits(now: Row) -> None:
         return
     st.subheader("Against its limits", anchor=False)
     st.html(gauges.picture(readings))
-    told = (
+    words = (
         f"The minute of data up to {text.clock(found['until'], live.tz())} against the alert rules in force. "
         "Limits by model (tyre pressure) have no bar; what is beyond them stands under Alerts."
     )
-    st.caption(told if not rules.empty else "No rules are known yet: the jobs have not been started.")
+    st.caption(words if not rules.empty else "No rules are known yet: the jobs have not been started.")
 
 
 def _past() -> None:
@@ -340,25 +340,25 @@ def _health() -> None:
 def _quality(vehicle_id: str, history: pd.DataFrame, shown: Span, extent: Row) -> None:
     """How good its data is, in the span and in all."""
     st.subheader("Data quality", anchor=False)
-    told = live.row(ask_slowly(queries.quality, vehicle_id, *shown.whole())) or {}
+    counted = live.row(ask_slowly(queries.quality, vehicle_id, *shown.whole())) or {}
     gaps = live.row(ask_slowly(queries.gaps, vehicle_id, *shown.whole())) or {}
     sums = history.sum(numeric_only=True, min_count=1)
     counts = {
         "Samples": sums.get("samples"),
         "Frames": sums.get("frames"),
         "Gaps": gaps.get("gaps"),
-        "Late frames": told.get("late"),
+        "Late frames": counted.get("late"),
         "Late, repaired": sums.get("frames_late"),
-        "Duplicates": told.get("duplicate"),
-        "Missing": told.get("missing"),
-        "Clock wrong": told.get("quarantined"),
-        "Dead letters": told.get("dead"),
+        "Duplicates": counted.get("duplicate"),
+        "Missing": counted.get("missing"),
+        "Clock wrong": counted.get("quarantined"),
+        "Dead letters": counted.get("dead"),
         "Restated": sums.get("windows_restated"),
         "Out of range": sums.get("out_of_range"),
     }
     tiles = {label: text.number(count) for label, count in counts.items()}
     live.figures("figures_quality", tiles, helps=QUALITY_HELP)
-    st.text("\n".join(_quality_words(told, gaps)))
+    st.text("\n".join(_quality_words(counted, gaps)))
     st.caption(
         f"In the span above. In all, as far as days are summed up: {text.number(extent['frames'])} frames "
         f"and {text.number(extent['distance_km'], 'km', 1)} "
@@ -366,7 +366,7 @@ def _quality(vehicle_id: str, history: pd.DataFrame, shown: Span, extent: Row) -
     )
 
 
-def _quality_words(told: Row, gaps: Row) -> list[str]:
+def _quality_words(counted: Row, gaps: Row) -> list[str]:
     """What the counts mean, where there is something to say."""
     found = []
     if gaps.get("gaps"):
@@ -374,15 +374,15 @@ def _quality_words(told: Row, gaps: Row) -> list[str]:
             f"Gaps with the ignition on: {text.duration(gaps['gap_s'])} in all, "
             f"the longest {text.duration(gaps['longest_s'])}."
         )
-    if told.get("late"):
+    if counted.get("late"):
         found.append(
-            f"Late frames came {text.duration(told['delay_p50_s'])} after their last sample (median), "
-            f"{text.duration(told['delay_max_s'])} at most; {told['late_open']} are not repaired yet."
+            f"Late frames came {text.duration(counted['delay_p50_s'])} after their last sample (median), "
+            f"{text.duration(counted['delay_max_s'])} at most; {counted['late_open']} are not repaired yet."
         )
-    if told.get("quarantined"):
-        ahead = told.get("ahead_p50_s")
+    if counted.get("quarantined"):
+        ahead = counted.get("ahead_p50_s")
         clock = "" if ahead is None or ahead <= 0 else f", ahead by {text.duration(ahead)} (median)"
-        found.append(f"Clock: {told['clock_unset']} frames with a clock never set{clock}.")
+        found.append(f"Clock: {counted['clock_unset']} frames with a clock never set{clock}.")
     return found or ["Nothing was late, and no clock was wrong, in this span."]
 
 

@@ -133,12 +133,12 @@ def test_every_drawing_is_valid_vega_lite_and_names_columns_that_its_rows_have(
         whole = alt.Chart.from_dict(drawn.spec | {"data": {"name": "rows"}}, validate=True).to_dict()
         folds = [t for t in nodes_of(whole) if "fold" in t]
         made = {name for fold in folds for name in fold["as"]}
-        assert all(set(fold["fold"]) <= set(drawn.rows.columns) for fold in folds), drawn.told
+        assert all(set(fold["fold"]) <= set(drawn.rows.columns) for fold in folds), drawn.alt
         fields = {node["field"] for node in nodes_of(whole) if "field" in node}
-        assert {"time", "value"} <= fields <= set(drawn.rows.columns) | made, drawn.told
-        assert "@" not in str(drawn.spec), drawn.told
-        assert not any({"data", "datasets"} & set(node) for node in nodes_of(drawn.spec)), drawn.told
-        assert drawn.told
+        assert {"time", "value"} <= fields <= set(drawn.rows.columns) | made, drawn.alt
+        assert "@" not in str(drawn.spec), drawn.alt
+        assert not any({"data", "datasets"} & set(node) for node in nodes_of(drawn.spec)), drawn.alt
+        assert drawn.alt
 
 
 def nodes_of(node: Any) -> list[dict[str, Any]]:
