@@ -290,7 +290,7 @@ def _batches(sources: Sequence[Path], schema: pa.Schema) -> Iterator[pa.RecordBa
 
 
 def _content(files: Sequence[Path]) -> tuple[Any, ...]:
-    """Records of ``files`` and the sum of their hashes over all columns: the order is of no account."""
+    """Records of ``files`` and the sum of their hashes over all columns: in any order."""
     with connected(MEMORY) as connection:
         (row,) = connection.execute(_SUMS, [[str(path) for path in files]]).fetchall()
     return tuple(row)

@@ -120,7 +120,7 @@ def vault(url: str) -> Vault:
 
 
 def user(url: str) -> str:
-    """Whose session an address opens, by the database's word. Raises ServiceError."""
+    """The role of an address's session, as the database reports it. Raises ServiceError."""
     with _connected(url) as connection:
         row = connection.execute("SELECT session_user AS name").fetchone()
         return str(row and row["name"])

@@ -96,12 +96,12 @@ def test_only_hours_that_are_closed_are_packed_and_a_damaged_one_keeps_no_other_
     broken = bytearray(damaged.read_bytes())
     broken[8] ^= 1
     damaged.write_bytes(broken)
-    told: list[ArchiveError] = []
+    failures: list[ArchiveError] = []
     at_ms = TEN + 2 * HOUR_MS + 1000
-    done = list(compact(tmp_path, reader.hours(tmp_path), RULES, at_ms, told.append))
+    done = list(compact(tmp_path, reader.hours(tmp_path), RULES, at_ms, failures.append))
     assert [packed.hour_ms for packed in done] == [TEN + HOUR_MS]
-    assert len(told) == 1
-    assert "000000001-000.parquet has other bytes than were written" in str(told[0])
+    assert len(failures) == 1
+    assert "000000001-000.parquet has other bytes than were written" in str(failures[0])
     assert len(read_hour(tmp_path, TEN).files) == 2
 
 

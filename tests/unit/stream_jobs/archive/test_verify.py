@@ -81,8 +81,8 @@ def test_a_generated_day_is_verified_by_its_summary(tmp_path: Path) -> None:
     batches(tmp_path, 1)
     manifest_of(tmp_path, TEN).unlink()
     name = first(tmp_path).relative_to(tmp_path).as_posix()
-    told = {"bytes": first(tmp_path).stat().st_size, "sha256": "0" * 64}
-    (tmp_path / "run.json").write_bytes(orjson.dumps({"files": {name: told}}))
+    listed = {"bytes": first(tmp_path).stat().st_size, "sha256": "0" * 64}
+    (tmp_path / "run.json").write_bytes(orjson.dumps({"files": {name: listed}}))
     assert verified(tmp_path, None, quick=False).damage == [
         f"{first(tmp_path)} has other bytes than were written"
     ]

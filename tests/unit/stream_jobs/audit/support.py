@@ -21,7 +21,7 @@ T0_MS = 1_763_593_200_000
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A record of the archive: one frame a second by its number, unless told otherwise."""
+    """A record of the archive: one frame a second by its number, unless another is given."""
 
     seq: int
     vehicle_id: str = "V"

@@ -25,7 +25,7 @@ SEEN = DeviceCount(
     frames=6, records=8, ok=4, late=1, quarantined=1, late_records=2, quarantined_records=1,
     first_seq=2, last_seq=9, gaps=[(4, 5)],
 )  # fmt: skip
-TOLD = EdgeDevice(14, lost=[(0, 0), (4, 4)], dropped=[(12, 12)], on_board=[(13, 13)], from_ms=1000,
+RUN = EdgeDevice(14, lost=[(0, 0), (4, 4)], dropped=[(12, 12)], on_board=[(13, 13)], from_ms=1000,
                   ended_ms=9000, sent=True)  # fmt: skip
 
 
@@ -88,25 +88,25 @@ def test_without_a_run_only_the_gaps_between_frames_lack() -> None:
 
 
 def test_a_run_tells_what_came_before_the_first_frame_and_behind_the_last() -> None:
-    assert absent(SEEN, TOLD, WHOLE) == Absent([(0, 1), (4, 5), (10, 13)], [])
+    assert absent(SEEN, RUN, WHOLE) == Absent([(0, 1), (4, 5), (10, 13)], [])
 
 
 def test_a_device_of_which_nothing_came_lacks_altogether() -> None:
-    assert absent(None, TOLD, WHOLE) == Absent([(0, 13)], [])
-    assert absent(None, replace(TOLD, sent=False), WHOLE) == Absent([], [])
+    assert absent(None, RUN, WHOLE) == Absent([(0, 13)], [])
+    assert absent(None, replace(RUN, sent=False), WHOLE) == Absent([], [])
 
 
 def test_a_gap_belongs_to_the_scope_of_the_frame_before_it() -> None:
     later = Scope(2000, 9001)
-    assert absent(SEEN, TOLD, later) == Absent([(4, 5), (10, 13)], [])
+    assert absent(SEEN, RUN, later) == Absent([(4, 5), (10, 13)], [])
     seen = replace(SEEN, following=12)
-    assert absent(seen, TOLD, later) == Absent([(4, 5), (10, 11)], [])
-    assert absent(None, TOLD, later) == Absent([], [])
+    assert absent(seen, RUN, later) == Absent([(4, 5), (10, 11)], [])
+    assert absent(None, RUN, later) == Absent([], [])
 
 
 def test_what_never_left_and_what_is_dead_is_not_missing() -> None:
     figures, missing = of_device(
-        SEEN, TOLD, absent(SEEN, TOLD, WHOLE), elsewhere=[], dead=[(10, 10)], waiting=[]
+        SEEN, RUN, absent(SEEN, RUN, WHOLE), elsewhere=[], dead=[(10, 10)], waiting=[]
     )
     assert missing == [(1, 1), (5, 5), (11, 11)]
     assert figures == Figures(
@@ -119,14 +119,14 @@ def test_what_never_left_and_what_is_dead_is_not_missing() -> None:
 
 
 def test_behind_the_last_frame_of_a_run_that_goes_on_frames_are_on_their_way() -> None:
-    told = replace(TOLD, ended_ms=None)
-    figures, missing = of_device(SEEN, told, absent(SEEN, told, WHOLE), elsewhere=[], dead=[], waiting=[])
+    run = replace(RUN, ended_ms=None)
+    figures, missing = of_device(SEEN, run, absent(SEEN, run, WHOLE), elsewhere=[], dead=[], waiting=[])
     assert (figures.on_the_way, missing) == (2, [(1, 1), (5, 5)])
 
 
 def test_the_end_of_a_run_lacks_only_once_it_lies_before_the_end_of_the_scope() -> None:
-    assert absent(SEEN, TOLD, Scope(0, 9000)) == Absent([(0, 1), (4, 5)], [(10, 13)])
-    assert absent(SEEN, TOLD, Scope(0, 9001)) == Absent([(0, 1), (4, 5), (10, 13)], [])
+    assert absent(SEEN, RUN, Scope(0, 9000)) == Absent([(0, 1), (4, 5)], [(10, 13)])
+    assert absent(SEEN, RUN, Scope(0, 9001)) == Absent([(0, 1), (4, 5), (10, 13)], [])
 
 
 def test_frames_that_wait_in_the_log_are_on_their_way() -> None:

@@ -30,7 +30,7 @@ def test_a_time_reaches_back_from_now() -> None:
 
 
 @pytest.mark.parametrize(
-    ("since", "day", "told"),
+    ("since", "day", "words"),
     [
         ("1h", "2025-11-20", "one of the two"),
         (None, "20.11.2025", "such as 2026-11-20"),
@@ -38,8 +38,8 @@ def test_a_time_reaches_back_from_now() -> None:
         ("soon", None, "--since"),
     ],
 )
-def test_a_wrong_scope_is_refused_in_words(since: str | None, day: str | None, told: str) -> None:
-    with pytest.raises(ConfigError, match=told):
+def test_a_wrong_scope_is_refused_in_words(since: str | None, day: str | None, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
         wanted(since, day, "UTC", NOW_MS)
 
 

@@ -24,7 +24,7 @@ def record(**changes: Any) -> dict[str, Any]:
     return body | {"sha256": crash_digest(body)}
 
 
-def told(found: dict[str, Any]) -> set[tuple[str, str]]:
+def faults(found: dict[str, Any]) -> set[tuple[str, str]]:
     return {(defect.element, defect.fault) for defect in defects(found)}
 
 
@@ -75,19 +75,19 @@ def test_what_the_recorder_seals_is_whole_and_plausible(name: str) -> None:
     ],
 )  # fmt: skip
 def test_each_fault_is_named(changes: dict[str, Any], wanted: set[tuple[str, str]]) -> None:
-    whole = told(record())
-    assert told(record(**changes)) - whole == wanted
+    whole = faults(record())
+    assert faults(record(**changes)) - whole == wanted
 
 
 def test_samples_and_points_are_counted() -> None:
     table = {key: values[:-1] for key, values in record()["pre_crash"].items()}
-    short = told(record(pre_crash=table, delta_v_kmh=record()["delta_v_kmh"][:20]))
+    short = faults(record(pre_crash=table, delta_v_kmh=record()["delta_v_kmh"][:20]))
     assert ("pre_crash.speed_kmh", "count") in short
     assert ("delta_v_kmh", "count") in short
 
 
 def test_a_broken_seal_is_told() -> None:
-    assert ("sha256", "digest") in told(record() | {"delta_v_max_kmh": -1})
+    assert ("sha256", "digest") in faults(record() | {"delta_v_max_kmh": -1})
 
 
 def test_the_trigger_is_looked_for_within_150_ms() -> None:

@@ -91,8 +91,8 @@ def test_what_nobody_may_do_shows_in_a_log_that_holds(
 ) -> None:
     entries = written(*actions)
     assert list(broken(entries)) == []
-    told = tampered(entries, {KEY: "d1"} if there else {}, [KEY] if locked else [], MAY)
-    assert list(told) == [f"{NAME} {what}" for what in found]
+    findings = tampered(entries, {KEY: "d1"} if there else {}, [KEY] if locked else [], MAY)
+    assert list(findings) == [f"{NAME} {what}" for what in found]
 
 
 def test_an_entry_by_somebody_who_may_not_write_it_shows() -> None:

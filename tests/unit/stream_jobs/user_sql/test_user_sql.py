@@ -65,12 +65,12 @@ def test_the_version_follows_the_statement_and_not_its_remarks(tmp_path: Path) -
 
 
 def test_the_stage_gives_frames_in_time_with_whole_arrays_and_nothing_impossible() -> None:
-    told = frame(1, 0, T0, n=3) | {
+    payload = frame(1, 0, T0, n=3) | {
         "speed_kmh": [10, 300],
         "lat_deg": [0, 48.1, 0],
         "lon_deg": [0, 11.5, 11.5],
     }
-    payloads = [told | {"coolant_temp_c": 90.04}, frame(1, 1, 0, n=3), frame(1, 2, T0 - 60_000, n=3)]
+    payloads = [payload | {"coolant_temp_c": 90.04}, frame(1, 1, 0, n=3), frame(1, 2, T0 - 60_000, n=3)]
     batch = pa.RecordBatch.from_pydict(
         {
             "received_ms": pa.array([T0 + 1000] * 3, pa.int64()),
