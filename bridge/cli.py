@@ -34,10 +34,12 @@ def register(app: typer.Typer) -> None:
 def bridge(
     shard: Annotated[
         str | None,
-        typer.Option(help="share of the fleet that this one carries, i/n from 1/n to n/n [1/1: the whole]"),
+        typer.Option(
+            help="share of the fleet that this one carries, i/n from 1/n to n/n (default 1/1: the whole)"
+        ),
     ] = None,
     guarantee: Annotated[
-        str | None, typer.Option(help="at-least-once or at-most-once [at-least-once]")
+        str | None, typer.Option(help="at-least-once or at-most-once (default: at-least-once)")
     ] = None,
     prepare: Annotated[
         bool, typer.Option("--prepare", help="only make this shard's sessions at the broker, which then fill")
@@ -55,20 +57,19 @@ def bridge(
     Settings (environment, then .odograph.toml, then default):
 
     \b
-      ODOGRAPH_BRIDGE_CLIENT_ID            MQTT client id, kept for ever: it names the broker's queue for us
-                                           [odograph-bridge]
-      ODOGRAPH_BRIDGE_SHARD                what --shard says [1/1]
-      ODOGRAPH_BRIDGE_GUARANTEE            what --guarantee says [at-least-once]
-      ODOGRAPH_BRIDGE_VEHICLE_RATE         messages/s that one vehicle may send for long; 0: no limit [200]
-      ODOGRAPH_BRIDGE_VEHICLE_BURST        messages that one vehicle may send at once [20000]
-      ODOGRAPH_BRIDGE_CRASH_RATE, _BURST   the same for crash messages [20, 2000]
-      ODOGRAPH_BRIDGE_DEAD_LETTERS_PER_MINUTE  rejected messages kept, more are only counted; 0: all [6000]
-      ODOGRAPH_BRIDGE_USER, _PASSWORD_FILE login at the broker [anonymous]
-      ODOGRAPH_BRIDGE_IDENTITY_PROPERTY    MQTT 5 user property in which the broker names the sender [none]
-      ODOGRAPH_BRIDGE_MAX_IN_FLIGHT        messages between MQTT and Kafka, at most [20000]
-      ODOGRAPH_BRIDGE_MAX_IN_FLIGHT_BYTES  bytes between MQTT and Kafka, at most [67108864]
-      ODOGRAPH_BRIDGE_DRAIN_S              time to finish after SIGTERM, seconds [10]
-      ODOGRAPH_BRIDGE_HTTP_PORT            port of /livez /readyz /metrics; 0: a free one, kept [0]
+      ODOGRAPH_BRIDGE_CLIENT_ID            MQTT client id, never changed: it names our queue (odograph-bridge)
+      ODOGRAPH_BRIDGE_SHARD                what --shard says (1/1)
+      ODOGRAPH_BRIDGE_GUARANTEE            what --guarantee says (at-least-once)
+      ODOGRAPH_BRIDGE_VEHICLE_RATE         messages/s that one vehicle may send for long; 0: no limit (200)
+      ODOGRAPH_BRIDGE_VEHICLE_BURST        messages that one vehicle may send at once (20000)
+      ODOGRAPH_BRIDGE_CRASH_RATE, _BURST   the same for crash messages (20, 2000)
+      ODOGRAPH_BRIDGE_DEAD_LETTERS_PER_MINUTE  rejected messages kept, more are only counted; 0: all (6000)
+      ODOGRAPH_BRIDGE_USER, _PASSWORD_FILE login at the broker (anonymous)
+      ODOGRAPH_BRIDGE_IDENTITY_PROPERTY    MQTT 5 user property in which the broker names the sender (none)
+      ODOGRAPH_BRIDGE_MAX_IN_FLIGHT        messages between MQTT and Kafka, at most (20000)
+      ODOGRAPH_BRIDGE_MAX_IN_FLIGHT_BYTES  bytes between MQTT and Kafka, at most (67108864)
+      ODOGRAPH_BRIDGE_DRAIN_S              time to finish after SIGTERM, seconds (10)
+      ODOGRAPH_BRIDGE_HTTP_PORT            port of /livez /readyz /metrics; 0: a free one, kept (0)
 
     Exit codes: 0 all that was read is stored; 1 some of it is not (it comes again) or a lane failed;
     2 a setting is wrong.
