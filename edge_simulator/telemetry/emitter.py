@@ -114,7 +114,7 @@ class Emitter:
         rows = self._rows[group]
         fate, delay = self.radio.fates(rows, *self._fates.draw(count))
         t0 = slot_ms - (SAMPLES - 1) * self.scenario.cadence.dt_ms + offset
-        due = slot_ms + offset + np.where(fate == 2, 0, delay)
+        due = slot_ms + offset + np.where(fate == link.DUPLICATE, 0, delay)
         payloads = self._encode(group, fate, t0, due, codes)
         for vehicle in rows[fate == link.LOST].tolist():
             self.radio.sequences.lost((self._ids[vehicle], self.scenario.start_ms), int(self._seq[vehicle]))
