@@ -102,7 +102,7 @@ class Fleet:
 
     def _move(self, lane: Lane, h_s: float) -> None:
         st, net, who = self.state, self.net, self.drivers
-        self._way.delays.watch(lane.edge, lane.v, self.t_s)
+        self._way.watch(lane.edge, lane.v, self.t_s)
         stop_m = self._stops(lane, h_s)
         wanted = lane.wanted_v(net, st, who, self._mishaps.passing2(lane))
         next_v = lane.next_v(st, who, wanted, stop_m, self.t_s, h_s)

@@ -61,9 +61,7 @@ class Harsh:
     """Finds harsh events step by step. Only the few vehicles beyond a threshold are looked at one by one."""
 
     def __init__(self, fleet: Fleet) -> None:
-        mass = fleet.specs("mass_kg")
-        kind = np.select([mass > 10_000, mass > 2_000], [2, 1], 0)
-        self._least = G * np.array(list(THRESHOLD_G.values()))[kind].T.copy()
+        self._least = G * np.array(list(THRESHOLD_G.values()))[fleet.specs.kind].T.copy()
         self._lowest = float(self._least.min()) - NEAR_MPS2
         self._runs: dict[Key, _Run] = {}
         self._now_ms: int | None = None
@@ -77,11 +75,11 @@ class Harsh:
         rows = np.flatnonzero((np.abs(st.a) > self._lowest) | (np.abs(side) > self._lowest))
         if len(rows):
             self._look(fleet, rows, since_ms, now_ms)
-        return self._over(now_ms) if self._runs else []
+        return self._take([key for key, run in self._runs.items() if now_ms - run.to_ms > MERGE_MS])
 
     def close(self) -> list[Event]:
-        """Events not told yet, at the end."""
-        return self._told(list(self._runs))
+        """The events that are left at the end."""
+        return self._take(list(self._runs))
 
     def _look(self, fleet: Fleet, rows: Ints, since_ms: int, now_ms: int) -> None:
         st = fleet.state
@@ -115,10 +113,7 @@ class Harsh:
         run.event.to_ms = run.to_ms
         run.event.peak_mps2 = max(run.event.peak_mps2, run.peak)
 
-    def _over(self, now_ms: int) -> list[Event]:
-        return self._told([key for key, run in self._runs.items() if now_ms - run.to_ms > MERGE_MS])
-
-    def _told(self, over: list[Key]) -> list[Event]:
+    def _take(self, over: list[Key]) -> list[Event]:
         """The events of runs that are over, without what was near around an event."""
         runs = [self._runs.pop(key) for key in over]
         return [run.event for run in runs if run.event is not None and not run.outdone]
@@ -151,7 +146,7 @@ class GroundTruth:
 
     def __init__(self, vehicle_ids: Sequence[str], fleet: Fleet, now_ms: int, edges: bool = False) -> None:
         st = fleet.state
-        self._ids, self._edges = vehicle_ids, edges
+        self._ids, self._edges, self._start_ms = vehicle_ids, edges, 0
         self._harsh = Harsh(fleet)
         self._trip, self._stop, self._passage = (Spells(fleet, now_ms) for _ in range(3))
         self._parked, self._edge, self._purpose = st.parked, st.edge, st.purpose.copy()
@@ -159,10 +154,7 @@ class GroundTruth:
 
     def step(self, fleet: Fleet, now_ms: int, start_ms: int = 0) -> list[Row]:
         """Rows of what ended in the step up to ``now_ms``, their times moved by ``start_ms``."""
-        rows = self._step(fleet, now_ms)
-        return _later(rows, start_ms) if rows else rows
-
-    def _step(self, fleet: Fleet, now_ms: int) -> list[Row]:
+        self._start_ms = start_ms
         st, on, moves = fleet.state, fleet.ignition_on(), fleet.state.v > STANDING_MPS
         rows = [self._harsh_row(event) for event in self._harsh.step(fleet, now_ms)]
         turned = np.flatnonzero((moves != self._moves) | (on != self._on))
@@ -185,83 +177,67 @@ class GroundTruth:
 
     def close(self, fleet: Fleet, now_ms: int, start_ms: int = 0) -> list[Row]:
         """Rows of what goes on at the end, cut there."""
+        self._start_ms = start_ms
         driving = np.flatnonzero(~self._parked)
         rows = [self._harsh_row(event) for event in self._harsh.close()]
         rows += self._trips(driving, fleet, now_ms, whole=False)
         rows += self._stops(np.arange(fleet.n), now_ms, whole=False)
-        rows += self._passages(driving, fleet, now_ms, whole=False) if self._edges else []
-        return _later(rows, start_ms)
+        return rows + (self._passages(driving, fleet, now_ms, whole=False) if self._edges else [])
 
-    def _rows(self, kind: str, rows: Ints, spells: Spells, now_ms: int, whole: bool) -> list[Row]:
-        """What all kinds of rows begin with."""
-        seen = (spells.whole[rows] & whole).tolist()
-        begun = spells.from_ms[rows].tolist()
-        return [
-            {"kind": kind, "vehicle_id": self._ids[k], "from_ms": begun[i], "to_ms": now_ms, "whole": seen[i]}
-            for i, k in enumerate(rows.tolist())
-        ]
+    def _rows(
+        self, kind: str, rows: Ints, spells: Spells, now_ms: int, whole: bool, **columns: list[Any]
+    ) -> list[Row]:
+        n = len(rows)
+        table = {
+            "kind": [kind] * n,
+            "vehicle_id": [self._ids[k] for k in rows.tolist()],
+            "from_ms": (spells.from_ms[rows] + self._start_ms).tolist(),
+            "to_ms": [now_ms + self._start_ms] * n,
+            "whole": (spells.whole[rows] & whole).tolist(),
+            **columns,
+        }
+        return [dict(zip(table, values, strict=True)) for values in zip(*table.values(), strict=True)]
 
     def _trips(self, rows: Ints, fleet: Fleet, now_ms: int, whole: bool) -> list[Row]:
         """Trips, from ignition to parking: way driven, from where, to where, what for."""
         st, trip = fleet.state, self._trip
-        columns: dict[str, list[Any]] = {
-            "distance_m": _rounded(st.odometer_m[rows] - trip.odometer_m[rows], 1),
-            "from_lat": _rounded(trip.lat[rows], 6), "from_lon": _rounded(trip.lon[rows], 6),
-            "to_lat": _rounded(st.lat[rows], 6), "to_lon": _rounded(st.lon[rows], 6),
-            "purpose": [PURPOSES[k] for k in self._purpose[rows]],
-        }  # fmt: skip
-        return _with(self._rows("trip", rows, trip, now_ms, whole), columns)
+        return self._rows(
+            "trip", rows, trip, now_ms, whole,
+            distance_m=_rounded(st.odometer_m[rows] - trip.odometer_m[rows], 1),
+            from_lat=_rounded(trip.lat[rows], 6), from_lon=_rounded(trip.lon[rows], 6),
+            to_lat=_rounded(st.lat[rows], 6), to_lon=_rounded(st.lon[rows], 6),
+            purpose=[PURPOSES[k] for k in self._purpose[rows]],
+        )  # fmt: skip
 
     def _stops(self, rows: Ints, now_ms: int, whole: bool) -> list[Row]:
         """Times of standing still, long enough, with the ignition on or off throughout."""
         stop = self._stop
         rows = rows[~self._moves[rows] & (now_ms - stop.from_ms[rows] >= STOP_MS)]
-        columns = {
-            "ignition_on": self._on[rows].tolist(),
-            "parked": self._parked[rows].tolist(),
-            "lat": _rounded(stop.lat[rows], 6),
-            "lon": _rounded(stop.lon[rows], 6),
-            "edge_id": self._edge[rows].tolist(),
-        }
-        return _with(self._rows("stop", rows, stop, now_ms, whole), columns)
+        return self._rows(
+            "stop", rows, stop, now_ms, whole,
+            ignition_on=self._on[rows].tolist(), parked=self._parked[rows].tolist(),
+            lat=_rounded(stop.lat[rows], 6), lon=_rounded(stop.lon[rows], 6),
+            edge_id=self._edge[rows].tolist(),
+        )  # fmt: skip
 
     def _passages(self, rows: Ints, fleet: Fleet, now_ms: int, whole: bool) -> list[Row]:
         """Edges passed, with the way driven over the time it took; not whole where a trip began or ended."""
         way_m = fleet.state.odometer_m[rows] - self._passage.odometer_m[rows]
         took_s = np.maximum(now_ms - self._passage.from_ms[rows], 1) / 1000
-        columns = {
-            "edge_id": self._edge[rows].tolist(),
-            "distance_m": _rounded(way_m, 1),
-            "speed_kmh": _rounded(3.6 * way_m / took_s, 2),
-        }
-        return _with(self._rows("edge", rows, self._passage, now_ms, whole), columns)
+        return self._rows(
+            "edge", rows, self._passage, now_ms, whole, edge_id=self._edge[rows].tolist(),
+            distance_m=_rounded(way_m, 1), speed_kmh=_rounded(3.6 * way_m / took_s, 2),
+        )  # fmt: skip
 
     def _harsh_row(self, event: Event) -> Row:
-        kind = "harsh_near" if event.near else "harsh"
         return {
-            "kind": kind, "vehicle_id": self._ids[event.vehicle], "from_ms": event.from_ms,
-            "to_ms": event.to_ms, "whole": True, "what": event.what,
-            "peak_g": round(event.peak_mps2 / G, 3), "limit_g": round(event.least_mps2 / G, 3),
-            "duration_ms": event.to_ms - event.from_ms,
+            "kind": "harsh_near" if event.near else "harsh", "vehicle_id": self._ids[event.vehicle],
+            "from_ms": event.from_ms + self._start_ms, "to_ms": event.to_ms + self._start_ms, "whole": True,
+            "what": event.what, "peak_g": round(event.peak_mps2 / G, 3),
+            "limit_g": round(event.least_mps2 / G, 3), "duration_ms": event.to_ms - event.from_ms,
         }  # fmt: skip
 
 
-def _rounded(values: Floats, digits: int) -> list[float]:
-    found: list[float] = np.round(values, digits).tolist()
+def _rounded(values: Floats, digits: int) -> list[Any]:
+    found: list[Any] = np.round(values, digits).tolist()
     return found
-
-
-def _with(rows: list[Row], columns: dict[str, list[Any]]) -> list[Row]:
-    """``rows`` with further columns."""
-    for name, values in columns.items():
-        for row, value in zip(rows, values, strict=True):
-            row[name] = value
-    return rows
-
-
-def _later(rows: list[Row], start_ms: int) -> list[Row]:
-    """``rows`` with times moved from the run's clock to the world's."""
-    for row in rows:
-        row["from_ms"] += start_ms
-        row["to_ms"] += start_ms
-    return rows

@@ -25,8 +25,6 @@ from edge_simulator.town.network import LANES, RoadNetwork
 
 SIGHT_M = 12.0
 SIGHT_S = 3.5  # A driver thinks of the junction from SIGHT_M + SIGHT_S * speed before the stop line on
-PARKING_M = 4.0
-CREEP_MPS = 0.3
 
 
 @dataclass(slots=True)
@@ -174,7 +172,11 @@ def drive(net: RoadNetwork, st: State, lane: Lane, next_v: Floats, h_s: float) -
     x, y = x * cosine + y * sine, y * cosine - x * sine
     st.curvature[rows] = curvature
     st.lat[rows], st.lon[rows], st.east[rows], st.north[rows] = lat, lon, x, y
-    st.heading[rows] = _turned(st.heading[rows], yaw)
+    heading = st.heading[rows]
+    heading += yaw
+    heading -= 2 * np.pi * np.floor(heading / (2 * np.pi))
+    np.copyto(heading, 0.0, where=heading >= 2 * np.pi)
+    st.heading[rows] = heading
     st.yaw_rps[rows] = yaw / h_s
     st.odometer_m[rows] += step_m
     st.a[rows] = (next_v - lane.v) / h_s
@@ -189,15 +191,6 @@ def _aim(net: RoadNetwork, lane: Lane, v_mean: Floats) -> tuple[Floats, Floats]:
     over = ahead > 0
     edge = np.where(over, lane.next_edge, lane.edge)
     return net.position(edge, np.where(over, ahead, ahead + (lane.to_end + lane.s)))
-
-
-def _turned(heading: Floats, yaw: Floats) -> Floats:
-    """The heading after a turn by less than a circle, 0..2 pi."""
-    circle = 2 * np.pi
-    heading += yaw
-    heading -= circle * np.floor(heading / circle)
-    np.copyto(heading, 0.0, where=heading >= circle)
-    return heading
 
 
 def _progress(

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-from edge_simulator.geo import Floats, Ints
-
-if TYPE_CHECKING:
-    from edge_simulator.motion.fleet import Fleet
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from edge_simulator.geo import Floats, Ints
 from edge_simulator.motion.fleet_state import State
 from edge_simulator.motion.lane import Lane
 from edge_simulator.town.network import LANES, RoadNetwork
+
+if TYPE_CHECKING:
+    from edge_simulator.motion.fleet import Fleet
 
 CRASH_SLOWING_MPS2 = 7.0
 ROLLING_OUT_MPS2 = 2.5
@@ -151,34 +149,26 @@ class LimpHome:
         Times are ms after the start and ms since 1970. Who is switched off or broken down when the alert
         comes has nothing to limp with.
         """
-        on = self._fleet.ignition_on() & ~self._fleet.state.broken
+        drivers, st = self._fleet.drivers, self._fleet.state
+        on = self._fleet.ignition_on() & ~st.broken
         for vehicle, why in self._wanted.items():
             if on[vehicle]:
-                self._begin(vehicle, why, start_ms + now_ms)
+                v, top, pull = (float(x[vehicle]) for x in (st.v, drivers.top_mps, drivers.pull))
+                drivers.pull[vehicle] = POWER_SHARE * pull
+                self._limping[vehicle] = _Limping(why, start_ms + now_ms, v, top, pull)
+                self.entered += 1
         self._wanted.clear()
-        drivers = self._fleet.drivers
         for vehicle, limping in self._limping.items():
             limping.v_mps = max(LIMP_MPS, limping.v_mps - LIMP_SLOWING_MPS2 * h_s)
             drivers.top_mps[vehicle] = min(limping.top_mps, limping.v_mps)
-        over = [vehicle for vehicle in self._limping if not on[vehicle]]
-        return [self._end(vehicle, start_ms + now_ms) for vehicle in over]
+        over = {vehicle: self._limping.pop(vehicle) for vehicle in list(self._limping) if not on[vehicle]}
+        for vehicle, limping in over.items():
+            drivers.top_mps[vehicle], drivers.pull[vehicle] = limping.top_mps, limping.pull
+        return [self._row(vehicle, limping, start_ms + now_ms) for vehicle, limping in over.items()]
 
     def still(self) -> Iterator[Truth]:
         """The truth of those who limp at the run's end."""
         return (self._row(vehicle, limping, None) for vehicle, limping in self._limping.items())
-
-    def _begin(self, vehicle: int, why: Mapping[str, Any], at_ms: int) -> None:
-        drivers, v = self._fleet.drivers, float(self._fleet.state.v[vehicle])
-        top, pull = float(drivers.top_mps[vehicle]), float(drivers.pull[vehicle])
-        drivers.pull[vehicle] = POWER_SHARE * pull
-        self._limping[vehicle] = _Limping(why, at_ms, v, top, pull)
-        self.entered += 1
-
-    def _end(self, vehicle: int, at_ms: int) -> Truth:
-        limping = self._limping.pop(vehicle)
-        drivers = self._fleet.drivers
-        drivers.top_mps[vehicle], drivers.pull[vehicle] = limping.top_mps, limping.pull
-        return self._row(vehicle, limping, at_ms)
 
     def _row(self, vehicle: int, limping: _Limping, to_ms: int | None) -> Truth:
         return {

@@ -67,8 +67,7 @@ def drivers(specs: Specs, rng: np.random.Generator) -> Drivers:
     def of_style(name: str) -> Floats:
         return np.array([getattr(s, name) for s in STYLES])[style]
 
-    mass = specs("mass_kg")
-    kind = np.select([mass > 10_000, mass > 2_000], [2, 1], 0)
+    mass, kind = specs("mass_kg"), specs.kind
     accel = specs("accel_mps2") * spread[0] * of_style("accel")
     brake = specs("brake_mps2") * spread[1] * of_style("brake")
     rash = of_style("brake") > 1.5

@@ -56,8 +56,7 @@ class Day:
         self._net, self._rng = net, rng
         self._places = places.find(net, rng)
         seed = int(rng.integers(0, 2**31))
-        mass = specs("mass_kg")
-        self.role = diary.roles(np.select([mass > 10_000, mass > 2_000], [2, 1], 0), rng)
+        self.role = diary.roles(specs.kind, rng)
         self.town = np.arange(n) % len(net.town_lat)
         own_home = self.role <= diary.TAXI
         find = self._places

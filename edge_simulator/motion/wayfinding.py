@@ -12,32 +12,9 @@ from edge_simulator.motion.traffic import Tails
 from edge_simulator.town import streets
 from edge_simulator.town.network import LANES, RoadNetwork
 
-EVERY_S = 5.0
-TAU_S = 60.0
+EVERY_S, TAU_S = 5.0, 60.0
 LONGEST_S = 300.0
 WALKING_MPS = 1.0
-
-
-class Delays:
-    """Delay of each edge beyond free flow, from the speeds driven there in the last minute or so."""
-
-    def __init__(self, net: RoadNetwork) -> None:
-        self._length_m = net.length_m
-        self._free_s = net.drive_s
-        self._due_s = -np.inf
-        self.extra_s = np.zeros(len(net.length_m))  # s, [n_edges]
-
-    def watch(self, edge: Ints, v: Floats, t_s: float) -> None:
-        """Look at the traffic, every few seconds. ``edge`` and ``v`` of all vehicles on the road."""
-        if t_s < self._due_s:
-            return
-        self._due_s = t_s + EVERY_S
-        n_edges = len(self._length_m)
-        count = np.bincount(edge, minlength=n_edges)
-        speed = np.bincount(edge, weights=v, minlength=n_edges) / np.maximum(count, 1)
-        takes_s = self._length_m / np.maximum(speed, WALKING_MPS)
-        now_s = np.where(count > 0, np.clip(takes_s - self._free_s, 0.0, LONGEST_S), 0.0)
-        self.extra_s += (now_s - self.extra_s) * (EVERY_S / TAU_S)
 
 
 TURNING_IN_MPS = 4.0  # highest speed of a turn from a lesser street into a better one without a signal
@@ -47,15 +24,31 @@ GIVES_UP_S = 240.0  # after this long before full streets only, a driver leaves 
 
 
 class Wayfinder:
-    """Sets ``next_edge`` and ``turn_v`` of vehicles."""
+    """Sets ``next_edge`` and ``turn_v`` of vehicles.
+
+    What drivers know is the delay of each edge beyond free flow, from the speeds of the last minute or so.
+    """
 
     def __init__(self, net: RoadNetwork, who: Drivers) -> None:
         self._net, self._who = net, who
-        self.delays = Delays(net)
+        self._look_s = -np.inf
+        self._delay_s = np.zeros(len(net.length_m))
+
+    def watch(self, edge: Ints, v: Floats, t_s: float) -> None:
+        """Look at the traffic, every few seconds. ``edge`` and ``v`` of all vehicles on the road."""
+        if t_s < self._look_s:
+            return
+        self._look_s = t_s + EVERY_S
+        net = self._net
+        count = np.bincount(edge, minlength=len(net.length_m))
+        speed = np.bincount(edge, weights=v, minlength=len(net.length_m)) / np.maximum(count, 1)
+        takes_s = net.length_m / np.maximum(speed, WALKING_MPS)
+        now_s = np.where(count > 0, np.clip(takes_s - net.drive_s, 0.0, LONGEST_S), 0.0)
+        self._delay_s += (now_s - self._delay_s) * (EVERY_S / TAU_S)
 
     def plan(self, st: State, rows: Ints) -> None:
         """Choose the next edge of ``rows``."""
-        self._turn_into(st, rows, self._net.next_edge(st.edge[rows], st.goal[rows], self.delays.extra_s))
+        self._turn_into(st, rows, self._net.next_edge(st.edge[rows], st.goal[rows], self._delay_s))
 
     def _turn_into(self, st: State, rows: Ints, following: Ints) -> None:
         """Set the next edge of ``rows`` and the speed for the turn into it."""

@@ -123,9 +123,9 @@ class Specs:
         return self._columns[name]
 
     @property
-    def electric(self) -> Ints:
-        """Indices of the vehicles without an engine."""
-        return np.flatnonzero(self("engine_l") == 0)
+    def kind(self) -> Ints:
+        """0 a car, 1 a van, 2 a heavy vehicle, [n_vehicles]."""
+        return np.select([self("mass_kg") > 10_000, self("mass_kg") > 2_000], [2, 1], 0)
 
 
 def specs(model: Ints, models: Sequence[VehicleModel] = MODELS) -> Specs:
