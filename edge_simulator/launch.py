@@ -54,8 +54,11 @@ def publish(
     if manner.live:
         world.begin_at(begin_ms() - SAMPLES * wanted.cadence.dt_ms)
     plan = Plan(manner.run_id, in_force.mqtt.root, manner.max_in_flight, manner.drain_s, manner.paced)
-    each = len(manner.clients) == wanted.vehicles > 1
-    wills = _wills(world, in_force.mqtt.root) if each else {}
+    wills = {}
+    if len(manner.clients) == wanted.vehicles > 1:
+        for last in world.emitter.farewells(world.scenario.start_ms):
+            topic = mqtt_topic(in_force.mqtt.root, world.vehicle_ids[last.vehicle], "status")
+            wills[last.vehicle] = Message(topic, last.payload)
     ears, verifier = {}, None
     if manner.live and manner.react:
         verifier = downlink.verifier(in_force)
@@ -92,11 +95,3 @@ def store_roads(url: str, seed: int, place: tuple[float, float], profile: str, v
     """
     net = region(seed, *place, towns(profile, vehicles))
     return queries.store_roads(url, f"city-{seed}", net.edges())
-
-
-def _wills(world: World, root: str) -> dict[int, Message]:
-    lasts = world.farewells(world.scenario.start_ms)
-    return {
-        item.vehicle: Message(mqtt_topic(root, world.vehicle_ids[item.vehicle], "status"), item.payload)
-        for item in lasts
-    }

@@ -21,7 +21,7 @@ from edge_simulator.motion.mishaps import LimpHome
 from edge_simulator.scenario import SAMPLES, Scenario
 from edge_simulator.telemetry.emitter import Emitter
 from edge_simulator.telemetry.instruments import Instruments
-from edge_simulator.telemetry.outbox import Outgoing, Queue
+from edge_simulator.telemetry.outbox import Outgoing
 from edge_simulator.town.roads import RoadNetwork, region, towns
 from edge_simulator.vehicle import vehicles
 from edge_simulator.vehicle.machine import Machine
@@ -81,11 +81,6 @@ class World:
         self._warm = False
 
     @property
-    def queue(self) -> Queue:
-        """Messages that are not due yet."""
-        return self.emitter.queue
-
-    @property
     def counts(self) -> Counter[str]:
         """What was made, and what became of it."""
         return self.emitter.counts
@@ -123,24 +118,12 @@ class World:
         """Set the run's start anew, before anything was made: all times are relative to it until then."""
         self.scenario = self.emitter.scenario = replace(self.scenario, start_ms=start_ms)
 
-    def target_rate(self) -> float:
-        """Frames/s that are due now."""
-        return self.emitter.target_rate()
-
     def end(self, now_ms: int) -> tuple[list[Outgoing], list[Truth]]:
         """What is left at a run's end: messages held back or on board, in order, and open truth."""
         rest = sorted(self.emitter.flush(now_ms))
         start_ms = self.scenario.start_ms
         open_rows = self._truth_log.close(self.fleet, now_ms - start_ms, start_ms)
         return rest, [*self.emitter.radio.truth(), *open_rows, *self.limp_home.still()]
-
-    def births(self) -> list[Outgoing]:
-        """Retained status messages: every vehicle that reports from the start says what it is."""
-        return self.emitter.births()
-
-    def farewells(self, at_ms: int) -> list[Outgoing]:
-        """Retained status messages of a clean end."""
-        return self.emitter.farewells(at_ms)
 
     def _run_fine(self, from_ms: int, steps: int) -> list[Truth]:
         """Physics in equal steps from ``from_ms`` after the start; returns what began and what ended."""

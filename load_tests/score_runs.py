@@ -161,7 +161,7 @@ def drive(plan: Plan, settings: Settings, found: Endpoints, run: tuple[str, int]
     folder = settings.paths.home / "runs" / run_id
     folder.mkdir(parents=True)
     begun_s = said_s = time.monotonic()
-    feed.put(world.births())
+    feed.put(world.emitter.births())
     with (folder / truth.FILE).open("wb") as file:
         for slot in world.slots():
             file.writelines(orjson.dumps(row) + b"\n" for row in slot.truth)

@@ -69,8 +69,8 @@ def fleet(vehicles: int, seconds: int, clock: Clock) -> World:
     for _ in range(SAMPLES - 1):
         next(slots)
     world.slots = lambda: slots  # type: ignore[method-assign]
-    world.births = list  # type: ignore[method-assign]
-    world.farewells = lambda at_ms: []  # type: ignore[method-assign]  # noqa: ARG005
+    world.emitter.births = list  # type: ignore[method-assign]
+    world.emitter.farewells = lambda at_ms: []  # type: ignore[method-assign]  # noqa: ARG005
     clock.spent_s.clear()
     return world
 

@@ -155,7 +155,11 @@ def drive(net: RoadNetwork, st: State, lane: Lane, next_v: Floats, h_s: float) -
     v_mean = 0.5 * (lane.v + next_v)
     lat, lon, x, y = st.lat[rows], st.lon[rows], st.east[rows], st.north[rows]
     per_lat, per_lon = net.metric.metres(lat)
-    aim_lat, aim_lon = _aim(net, lane, v_mean)
+    ahead = dynamics.aim_distance(v_mean)
+    ahead -= lane.to_end
+    over = ahead > 0
+    edge = np.where(over, lane.next_edge, lane.edge)
+    aim_lat, aim_lon = net.position(edge, np.where(over, ahead, ahead + (lane.to_end + lane.s)))
     wanted = dynamics.pursuit((aim_lon - lon) * per_lon, (aim_lat - lat) * per_lat, x, y, v_mean)
     turn = np.minimum(v_mean * (STEERING_PER_M_S * h_s / 1.5), STEERING_PER_M_S * h_s)
     curvature = st.curvature[rows]
@@ -182,15 +186,6 @@ def drive(net: RoadNetwork, st: State, lane: Lane, next_v: Floats, h_s: float) -
     st.a[rows] = (next_v - lane.v) / h_s
     st.v[rows] = next_v
     st.s[rows] = lane.s + _progress(net, st, lane, lat, lon, (per_lat, per_lon), step_m)
-
-
-def _aim(net: RoadNetwork, lane: Lane, v_mean: Floats) -> tuple[Floats, Floats]:
-    """The point ahead on the route that is steered for."""
-    ahead = dynamics.aim_distance(v_mean)
-    ahead -= lane.to_end
-    over = ahead > 0
-    edge = np.where(over, lane.next_edge, lane.edge)
-    return net.position(edge, np.where(over, ahead, ahead + (lane.to_end + lane.s)))
 
 
 def _progress(

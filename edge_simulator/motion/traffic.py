@@ -123,10 +123,10 @@ class Verdict:
 def judge(net: RoadNetwork, near: Approach, tails: Tails, t_s: float) -> Verdict:
     """Who of ``near`` must stop at the line.
 
-    A vehicle that need not stop and could not stop comfortably any more is *through*: it goes first. The first
-    one of each track that is not through applies to go; it waits for a red signal, where the street it wants has
-    no room (the junction stays clear), for a vehicle that comes earlier from another street into the same one,
-    and on a lesser street without a signal for whoever comes on the better one within ``GAP_S``. After
+    A vehicle that need not stop and could not stop comfortably any more is *through*: it goes first. The
+    first one of each track that is not through waits for a red signal, where the street it wants has no room
+    (the junction stays clear), for a vehicle that comes earlier from another street into the same one, and on
+    a lesser street without a signal for whoever comes on the better one within ``GAP_S``. After
     ``IMPATIENT_S`` of waiting it goes next, whatever the rules say.
     """
     to_line = near.to_end_m - STOP_LINE_M

@@ -46,14 +46,11 @@ class Prepared:
         begin = 0
         for k in range(1, len(self.t_ms) + 1):
             last = k == len(self.t_ms)
-            if last or k - begin == SAMPLES or self._off_grid(begin, k):
+            place = self.t_ms[begin] + (k - begin) * self.dt_ms
+            if last or k - begin == SAMPLES or abs(self.t_ms[k] - place) > OFF_GRID * self.dt_ms:
                 found.append(range(begin, k))
                 begin = k
         return found
-
-    def _off_grid(self, begin: int, k: int) -> bool:
-        place = self.t_ms[begin] + (k - begin) * self.dt_ms
-        return abs(self.t_ms[k] - place) > OFF_GRID * self.dt_ms
 
     def frame(self, rows: range, seq: int, boot_id: int, shift_ms: int, sent_ms: int) -> bytes:
         """The frame of ``rows``, with all times moved by ``shift_ms``."""
@@ -94,14 +91,10 @@ def prepare(drive: Drive) -> Prepared:
     }
     columns |= {name: column for name, column in worked_out.items() if name not in measured}
     return Prepared(
-        vehicle_id=drive.vehicle_id,
-        drive=drive,
-        t_ms=t_ms,
-        dt_ms=min(dt_ms, frame.MAX_DT_MS),
+        vehicle_id=drive.vehicle_id, drive=drive, t_ms=t_ms, dt_ms=min(dt_ms, frame.MAX_DT_MS),
         columns={name: _stepped(name, column) for name, column in columns.items()},
-        speed_distance_m=round(odometer[-1], 1),
-        trace_m=round(_trace_m(rows), 1),
-    )
+        speed_distance_m=round(odometer[-1], 1), trace_m=round(_trace_m(rows), 1),
+    )  # fmt: skip
 
 
 def _stepped(name: str, values: Sequence[float | None]) -> list[float | None]:

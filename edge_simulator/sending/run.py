@@ -178,7 +178,7 @@ class Run:
 
     def go(self, stopped: Stopped) -> dict[str, Any]:
         """Run to the end or until ``stopped``; returns the summary."""
-        self._sender.send_now(self._world.births())
+        self._sender.send_now(self._world.emitter.births())
         last_ms = self._world.scenario.start_ms
         for slot in self._world.slots():
             last_ms = slot.end_ms
@@ -195,7 +195,7 @@ class Run:
         self._held_at_end = len(rest)
         self._files.frames(rest)
         self._sender.send_now(rest)
-        self._sender.send_now(self._world.farewells(last_ms))
+        self._sender.send_now(self._world.emitter.farewells(last_ms))
         self._publisher.drain(self._plan.drain_s)
         self._note_acked_crashes()
         summary = self.summary(finished=True)
@@ -210,10 +210,10 @@ class Run:
             return
         counts = self._publisher.counts
         sent = counts.sent["telemetry"]
-        held_back = len(self._world.queue) + len(self._world.emitter.radio)
+        held_back = len(self._world.emitter.queue) + len(self._world.emitter.radio)
         rate = (sent - self._last_sent) / (now - self._next_line + SECOND_S)
         self._say(
-            f"target {self._world.target_rate():.0f}/s  achieved {rate:.0f}/s  "
+            f"target {self._world.emitter.target_rate():.0f}/s  achieved {rate:.0f}/s  "
             f"behind {self._sender.behind_s:.2f} s  overrun {self._sender.overrun}  "
             f"in flight {self._publisher.owed}  "
             f"acked {counts.acked['telemetry']}  held back {held_back}  "

@@ -48,7 +48,8 @@ def region(seed: int, lat_deg: float, lon_deg: float, towns: int) -> RoadNetwork
 
     No road joins them. Raises ConfigError where they do not fit on the map.
     """
-    centres = [_centre(lat_deg, lon_deg, place) for place in _spiral(towns)]
+    offsets_m = TOWN_SPACING_M * np.array(_spiral(towns), dtype=np.float64)[:, ::-1]
+    centres = [tuple(map(float, _to_degrees(offset, lat_deg, lon_deg))) for offset in offsets_m]
     if not all(abs(lat) <= 80 and abs(lon) <= 179 for lat, lon in centres):
         raise ConfigError(f"coordinate {lat_deg}, {lon_deg}: latitude -80..80 and longitude -179..179 wanted")
     metric = Metric.around(lat_deg)
@@ -68,26 +69,20 @@ def _spiral(count: int) -> list[tuple[int, int]]:
     return cells[:count]
 
 
-def _centre(lat_deg: float, lon_deg: float, place: tuple[int, int]) -> tuple[float, float]:
-    north, _ = metres_per_degree(np.float64(lat_deg))
-    lat = lat_deg + place[0] * TOWN_SPACING_M / float(north)
-    _, east = metres_per_degree(np.float64(lat))
-    return lat, lon_deg + place[1] * TOWN_SPACING_M / float(east)
-
-
 def _side_by_side(nets: Sequence[RoadNetwork]) -> RoadNetwork:
     """The towns as one network: indices shifted, arrays one after the other."""
     if len(nets) == 1:
         return nets[0]
     nodes = np.cumsum([0, *(len(n.node_lat) for n in nets)])
     edges = np.cumsum([0, *(len(n.length_m) for n in nets)])
-    table = np.cumsum([0, *(len(n.routes.time_s) for n in nets)])
+    times = np.cumsum([0, *(len(n.routes.time_s) for n in nets)])
     most = max(n.out_edges.shape[1] for n in nets)
+    out = [np.pad(n.out_edges, ((0, 0), (0, most - n.out_edges.shape[1])), constant_values=-1) for n in nets]
     shifted = {
         "edge_from": [n.edge_from + k for n, k in zip(nets, nodes, strict=False)],
         "edge_to": [n.edge_to + k for n, k in zip(nets, nodes, strict=False)],
         "node_town": [n.node_town + k for k, n in enumerate(nets)],
-        "out_edges": [_shifted_out(n.out_edges, int(k), most) for n, k in zip(nets, edges, strict=False)],
+        "out_edges": [np.where(table >= 0, table + k, -1) for table, k in zip(out, edges, strict=False)],
     }
     whole = {
         f.name: np.concatenate(shifted.get(f.name) or [getattr(n, f.name) for n in nets])
@@ -97,15 +92,10 @@ def _side_by_side(nets: Sequence[RoadNetwork]) -> RoadNetwork:
     parts = {f.name: np.concatenate([getattr(n.parts, f.name) for n in nets]) for f in fields(Parts)}
     routes = Routes(
         np.concatenate([n.routes.time_s for n in nets]),
-        np.concatenate([n.routes.row + k for n, k in zip(nets, table, strict=False)]),
+        np.concatenate([n.routes.row + k for n, k in zip(nets, times, strict=False)]),
         np.concatenate([n.routes.column for n in nets]),
     )
     return RoadNetwork(metric=nets[0].metric, parts=Parts(**parts), routes=routes, **whole)
-
-
-def _shifted_out(out_edges: Ints, first_edge: int, most: int) -> Ints:
-    padded = np.pad(out_edges, ((0, 0), (0, most - out_edges.shape[1])), constant_values=-1)
-    return np.where(padded >= 0, padded + first_edge, -1)
 
 
 def _town(
@@ -124,6 +114,8 @@ def _town(
     v2 = _curve_v2(s, heading)
     node_class = np.full(len(node_lat), streets.RESIDENTIAL, dtype=np.int64)
     np.minimum.at(node_class, edge_to, road_class)
+    node = np.arange(len(node_lat))
+    times = _all_times(edge_from, edge_to, drive_s, len(node_lat))
     cycle = _signals(rng, edge_to, road_class, len(node_lat))
     alt = _altitude(rng, _both_ways(plan.path_m))
     return RoadNetwork(
@@ -136,7 +128,7 @@ def _town(
         bend_1=s[:, 1].copy(), bend_2=s[:, 2].copy(), point_s=s.ravel(),
         point_lat=lat.ravel(), point_lon=lon.ravel(), point_alt=alt.ravel(), point_v2=v2.ravel(),
         parts=_parts(metric, lat, lon, alt, v2, part_m), out_edges=_out_edges(edge_from, len(node_lat)),
-        drive_s=drive_s, routes=_routes(edge_from, edge_to, drive_s, len(node_lat)),
+        drive_s=drive_s, routes=Routes(times.ravel(), node * len(node_lat), node),
         node_class=node_class, signal_cycle_s=cycle, signal_offset_s=rng.uniform(0, 90, len(node_lat)),
         signal_group=(np.abs(np.cos(heading[:, -1] - heading[0, -1])) < 0.7071).astype(np.int64),
     )  # fmt: skip
@@ -152,11 +144,6 @@ def _parts(metric: Metric, lat: Floats, lon: Floats, alt: Floats, v2: Floats, pa
     per_m = np.pad(1 / part_m, ((0, 0), (0, 1)))
     columns = (per_m, step(lat), step(lon), dx / size, dy / size, step(v2), step(alt) * per_m, step(alt))
     return Parts(*(c.ravel() for c in columns))
-
-
-def _routes(edge_from: Ints, edge_to: Ints, drive_s: Floats, n_nodes: int) -> Routes:
-    node = np.arange(n_nodes)
-    return Routes(_all_times(edge_from, edge_to, drive_s, n_nodes).ravel(), node * n_nodes, node)
 
 
 def _to_degrees(m: Floats, lat_deg: float, lon_deg: float) -> tuple[Floats, Floats]:

@@ -246,11 +246,13 @@ class Machine:
             st.coolant_c, np.full(len(v), out), st.fuel_j / h_s, v, h_s, sp("thermal_kj_k"),
             sp("cooling_w_k"), self.defects.cooling_blocked, running, self.defects.thermostat_open,
         )  # fmt: skip
-        st.oil_c = thermal.towards(st.oil_c, thermal.oil_target_c(st.coolant_c, running), h_s, thermal.OIL_S)
+        oil_to_c = st.coolant_c + 6.0 * running  # a little above the coolant; the block's heat when off
+        st.oil_c = thermal.towards(st.oil_c, oil_to_c, h_s, thermal.OIL_S)
         st.fuel_j[:] = 0.0
         heat_j = np.zeros(len(st.soc))
         heat_j[self.drivetrain.packs.rows] = self.drivetrain.packs.heat_j
-        st.cell_c = thermal.cell_step(st.cell_c, out, heat_j, h_s, self._pack_j_k)
+        lost_j = thermal.CELL_W_K * h_s * (st.cell_c - out)
+        st.cell_c = st.cell_c + (heat_j - lost_j) / self._pack_j_k  # C dT/dt = I^2 R - UA (T - Ta)
         working = out + 12.0 * on + np.abs(st.wheel_w) / sp("power_kw") * 0.12
         st.motor_c = thermal.towards(st.motor_c, working, h_s, thermal.MOTOR_S)
 

@@ -50,29 +50,9 @@ def towards(value: Floats, target: Floats, h_s: float, tau_s: float) -> Floats:
     return found
 
 
-def oil_target_c(coolant_c: Floats, running: Bools) -> Floats:
-    """What the oil tends to: a little above the coolant while the engine runs, the block's heat when off."""
-    return coolant_c + 6.0 * running
-
-
-def fast_idle(coolant_c: Floats) -> Floats:
-    """Idle speed of a cold engine over that of a warm one: 1.7 below 40 C, 1 from 80 C on (eng.)."""
-    return 1 + 0.7 * np.clip((80.0 - coolant_c) / 40.0, 0.0, 1.0)
-
-
-def oil_drag(oil_c: Floats) -> Floats:
-    """Friction of a cold engine over that of a warm one: 1.8 at 20 C, 1 from 85 C on (eng.)."""
-    return 1 + 0.012 * np.clip(85.0 - oil_c, 0.0, 115.0)
-
-
 def cell_j_k(pack_kwh: Floats) -> Floats:
     """Heat capacity of a pack, J/K."""
     return CELL_J_K + CELL_J_K_PER_KWH * pack_kwh
-
-
-def cell_step(t_c: Floats, ambient_c: float, heat_j: Floats, h_s: float, c_j_k: Floats) -> Floats:
-    """C dT/dt = I^2 R - UA (T - Ta); ``heat_j`` is the resistance's heat over ``h_s``."""
-    return t_c + (heat_j - CELL_W_K * h_s * (t_c - ambient_c)) / c_j_k
 
 
 def tyre_target_c(ambient_c: float, v_mps: Floats) -> Floats:

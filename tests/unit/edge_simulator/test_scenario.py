@@ -1,14 +1,19 @@
-"""Options of a run, checked before anything starts."""
+"""Options of a run, checked before anything starts; stages: how many vehicles report as it goes on."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
+import orjson
 import pytest
 
 from edge_simulator import faults
-from edge_simulator.scenario import Cadence, LinkShares, cadence
+from edge_simulator.scenario import Cadence, LinkShares, Scenario, cadence, on_line, stages_of, turns
+from edge_simulator.telemetry.reporting_schedule import ReportingSchedule
 from edge_simulator.wireless import link
 from edge_simulator.wireless.settings import from_mapping
+from edge_simulator.world import World
 from infra.contract.errors import ConfigError
 from infra.settings.values import duration_ms
 
@@ -88,3 +93,86 @@ def test_fates_come_in_the_shares_asked_for_and_delays_on_their_side_of_the_boun
     assert 2000 <= delay[fate == 0].min() <= delay[fate == 0].max() <= 25_000
     assert delay[fate == 1].min() > 30_000
     assert (delay[fate == link.PLAIN] == 0).all()
+
+
+UP_AND_DOWN = stages_of([(10_000, None, 40.0), (5_000, 40.0, None), (4_000, None, 0.0)])
+
+
+def test_a_ramp_rises_evenly_from_where_the_last_stage_ended() -> None:
+    rates = [UP_AND_DOWN.rate(ms, full=40.0) for ms in (0, 5_000, 9_999, 12_000, 16_000, 18_000, 60_000)]
+    assert rates == [0.0, 20.0, 36.0, 40.0, 30.0, 10.0, 0.0]
+    assert UP_AND_DOWN.span_ms == 19_000
+
+
+def test_without_stages_everybody_reports() -> None:
+    assert stages_of([]).rate(5_000, full=40.0) == 40.0
+
+
+@pytest.mark.parametrize(
+    ("entries", "told"),
+    [
+        ([(1000, None, None)], "stage 1: either rate or ramp_to"),
+        ([(1000, 1.0, None), (1000, 2.0, 3.0)], "stage 2: either rate or ramp_to"),
+        ([(1000, -1.0, None)], "at least 0 are wanted, not -1"),
+    ],
+)
+def test_a_stage_that_says_too_little_or_too_much_is_named(
+    entries: list[tuple[int, float | None, float | None]], told: str
+) -> None:
+    with pytest.raises(ConfigError, match=told):
+        stages_of(entries)
+
+
+def test_a_rate_that_the_fleet_cannot_meet_is_refused() -> None:
+    with pytest.raises(ConfigError, match="40 frames/s are wanted, but all vehicles together report 30/s"):
+        UP_AND_DOWN.check(full=30.0)
+
+
+def test_those_on_line_are_spread_over_the_fleet() -> None:
+    place = turns(1000)
+    assert sorted(place) == list(range(1000))
+    first = np.flatnonzero(place < 100)
+    assert set(np.histogram(first, bins=10, range=(0, 1000))[0].tolist()) <= {9, 10, 11}
+    assert on_line(25.0, 100.0, 1000) == 250
+
+
+def test_a_staged_run_sends_what_its_stages_ask_for_each_second_and_tells_of_births_and_ends() -> None:
+    staged = Scenario(
+        seed=5, vehicles=40, cadence=cadence(40, None, 1000), start_ms=1_760_000_000_000,
+        frames_per_vehicle=19, schedule=UP_AND_DOWN,
+    )  # fmt: skip
+    world = World(staged)
+    assert world.emitter.births() == []
+    messages = [m for slot in world.slots() for m in slot.messages]
+    frames = [m for m in messages if m.channel == "telemetry"]
+    by_second = np.bincount([(m.due_ms - staged.start_ms) // 1000 for m in frames], minlength=20).tolist()
+    assert by_second[1:11] == [4, 8, 12, 16, 20, 24, 28, 32, 36, 40]
+    assert by_second[11:15] == [40, 40, 40, 40]
+    assert by_second[15:19] == [40, 30, 20, 10]
+    states = [orjson.loads(m.payload)["state"] for m in messages if m.channel == "status"]
+    assert states.count("online") == 40
+    assert states.count("offline") == 40
+    assert world.counts["generated"] == len(frames)
+
+
+def test_a_parked_vehicle_reports_at_its_own_interval_and_once_when_it_parks() -> None:
+    sc = Scenario(
+        seed=5, vehicles=2, cadence=cadence(2, None, 1000), start_ms=0, frames_per_vehicle=None,
+        parked_every_ms=10_000,
+    )  # fmt: skip
+    schedule = ReportingSchedule(sc)
+    parked = np.array([False, False])
+    reports: list[list[int]] = []
+    for second in range(30):
+        parked[1] = second >= 3
+        reports.append(schedule.reporting(slice(0, 2), parked, 1000 * second).tolist())
+    assert all(0 in rows for rows in reports)
+    assert [second for second, rows in enumerate(reports) if 1 in rows] == [0, 1, 2, 3, 13, 23]
+
+
+def test_the_limit_holds_in_a_staged_run_too() -> None:
+    sc = Scenario(
+        seed=5, vehicles=40, cadence=cadence(40, None, 1000), start_ms=0, frames_per_vehicle=None, limit=57,
+    )  # fmt: skip
+    world = World(replace(sc, schedule=UP_AND_DOWN))
+    assert sum(m.channel == "telemetry" for slot in world.slots() for m in slot.messages) == 57

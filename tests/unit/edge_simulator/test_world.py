@@ -38,7 +38,7 @@ def everything(scenario: Scenario) -> tuple[World, list[Outgoing], list[dict[str
     for slot in world.slots():
         sent += slot.messages
         truth += slot.truth
-    return world, sent + world.queue.flush(), truth
+    return world, sent + world.emitter.queue.flush(), truth
 
 
 @pytest.fixture(scope="module")
@@ -115,7 +115,8 @@ def test_an_electric_vehicle_has_no_engine_and_a_petrol_one_no_traction_battery(
 ) -> None:
     world, sent, _ = calm
     kinds = {
-        orjson.loads(m.payload)["vehicle_id"]: orjson.loads(m.payload)["powertrain"] for m in world.births()
+        orjson.loads(m.payload)["vehicle_id"]: orjson.loads(m.payload)["powertrain"]
+        for m in world.emitter.births()
     }
     assert set(kinds.values()) == {"petrol", "diesel", "hybrid", "electric"}
     for message in sent[:200]:
