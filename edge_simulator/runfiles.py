@@ -58,10 +58,6 @@ class RunFiles:
         draft.write_bytes(orjson.dumps(summary, option=orjson.OPT_INDENT_2) + b"\n")
         draft.replace(self.folder / "run.json")
 
-    def sequences(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Say how far each device counted, whole or not at all."""
-        write_sequences(self.folder, rows)
-
     def __exit__(self, *_error: object) -> None:
         for file in self._open:
             file.close()

@@ -21,7 +21,7 @@ from edge_simulator.recordings.checks import drive_report
 from edge_simulator.recordings.drives import Recording, look_into, read
 from edge_simulator.recordings.frames import Prepared, prepare
 from edge_simulator.recordings.mapping import Meaning
-from edge_simulator.runfiles import RunFiles
+from edge_simulator.runfiles import RunFiles, write_sequences
 from edge_simulator.sending.paho_publisher import PahoPublisher
 from edge_simulator.sending.publishing import Publishing
 from edge_simulator.sending.run import Plan, Say, Sender, Stopped
@@ -63,9 +63,11 @@ class Convoy:
         items: list[Outgoing] = []
         for number, drive in enumerate(self.drives):
             shift, boot_id = self.shift_ms(drive), self.boot_id(drive)
+            begin, _ = self._span_ms(drive)
             for seq, rows in enumerate(drive.groups()):
-                due = self._due_ms(drive, rows.stop - 1)
-                sent = due if self.start == "now" else drive.t_ms[rows.stop - 1] + shift
+                end = drive.t_ms[rows.stop - 1]
+                due = self.origin_ms + round((end - begin) / self.speed)
+                sent = due if self.start == "now" else end + shift
                 payload = drive.frame(rows, seq, boot_id, shift, sent)
                 items.append(Outgoing(due, len(items), number, "telemetry", payload))
         return sorted(items)
@@ -82,21 +84,15 @@ class Convoy:
 
     def status(self, state: str, at_ms: int) -> list[Outgoing]:
         """Retained status messages of all vehicles."""
-        return [
-            Outgoing(at_ms, number, number, "status", self._status(drive, state, at_ms), retain=True)
-            for number, drive in enumerate(self.drives)
-        ]
-
-    def _status(self, drive: Prepared, state: str, at_ms: int) -> bytes:
-        return orjson.dumps({
-            "schema": SCHEMA, "vehicle_id": drive.vehicle_id, "boot_id": self.boot_id(drive),
-            "seq": int(state == "offline"), "state": state, "at_ms": at_ms, "model": self.meaning.model,
-            "powertrain": self.meaning.powertrain, "vehicle_class": self.meaning.vehicle_class,
-        })  # fmt: skip
-
-    def _due_ms(self, drive: Prepared, row: int) -> int:
-        begin, _ = self._span_ms(drive)
-        return self.origin_ms + round((drive.t_ms[row] - begin) / self.speed)
+        found = []
+        for number, drive in enumerate(self.drives):
+            payload = orjson.dumps({
+                "schema": SCHEMA, "vehicle_id": drive.vehicle_id, "boot_id": self.boot_id(drive),
+                "seq": int(state == "offline"), "state": state, "at_ms": at_ms, "model": self.meaning.model,
+                "powertrain": self.meaning.powertrain, "vehicle_class": self.meaning.vehicle_class,
+            })  # fmt: skip
+            found.append(Outgoing(at_ms, number, number, "status", payload, retain=True))
+        return found
 
     def shift_ms(self, drive: Prepared) -> int:
         """With ``now`` a recording's last sample is taken at the moment its last frame is sent."""
@@ -191,7 +187,7 @@ def run(
     for item in frames[:sent]:
         device, seq = identity(item.payload)
         ends[device] = max(ends.get(device, 0), seq + 1)
-    files.sequences(Sequences().rows(iter(ends.items()), ()))
+    write_sequences(files.folder, Sequences().rows(iter(ends.items()), ()))
     files.sync(summary)
     return summary
 

@@ -15,7 +15,7 @@ from typing import Any, Literal
 from edge_simulator.console import now_ms
 from edge_simulator.edr import crash_store
 from edge_simulator.edr.crash_store import CHANNEL, CrashStore
-from edge_simulator.runfiles import RunFiles
+from edge_simulator.runfiles import RunFiles, write_sequences
 from edge_simulator.scenario import SAMPLES
 from edge_simulator.sending.lean_publisher import LeanPublisher
 from edge_simulator.sending.paho_publisher import PahoPublisher
@@ -199,7 +199,7 @@ class Run:
         self._publisher.drain(self._plan.drain_s)
         self._note_acked_crashes()
         summary = self.summary(finished=True)
-        self._files.sequences(self._world.emitter.sequences())
+        write_sequences(self._files.folder, self._world.emitter.sequences())
         self._files.sync(summary)
         return summary
 
@@ -224,7 +224,7 @@ class Run:
         self._note_acked_crashes()
         if now >= self._next_sequences:
             self._next_sequences = now + SEQUENCES_S
-            self._files.sequences(self._world.emitter.sequences())
+            write_sequences(self._files.folder, self._world.emitter.sequences())
         self._files.sync(self.summary(finished=False))
 
     def _note_acked_crashes(self) -> None:

@@ -7,7 +7,7 @@ passes many junctions stays one smooth street.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
@@ -57,17 +57,13 @@ class _Bend:
 
 def plan(rng: np.random.Generator) -> Plan:
     """The plan of one city, drawn from ``rng``."""
-    bend = _Bend(rng.uniform(-0.4, 0.4), _waves(rng))
+    turn_rad, lengths_m = rng.uniform(-0.4, 0.4), np.array([9000.0, 4300.0, 2300.0])
+    amplitudes_m = lengths_m * np.array([0.040, 0.022, 0.012])
+    bend = _Bend(turn_rad, np.column_stack([amplitudes_m, lengths_m, rng.uniform(0, 2 * np.pi, (3, 2))]))
     grid = _grid(rng, bend)
     ring = _ring(rng, bend, first_node=len(grid.node_m))
     ramps = _ramps(grid, ring)
     return _trimmed(_joined(_joined(grid, ring), ramps))
-
-
-def _waves(rng: np.random.Generator) -> Floats:
-    lengths = np.array([9000.0, 4300.0, 2300.0])
-    amplitudes = lengths * np.array([0.040, 0.022, 0.012])
-    return np.column_stack([amplitudes, lengths, rng.uniform(0, 2 * np.pi, (3, 2))])
 
 
 def _line_class(rng: np.random.Generator) -> Ints:
@@ -115,14 +111,11 @@ def _open(rng: np.random.Generator, grid: Plan, uv: Floats) -> Bools:
     bank = grid.node_m[:, 0] - offset - 700 * np.sin(grid.node_m[:, 1] / 2100 + phase) > 0
     keep &= ~((bank[grid.link[:, 0]] != bank[grid.link[:, 1]]) & minor)
     for _ in range(4):
-        centre = rng.uniform(1500, 4600) * _unit(rng.uniform(0, 2 * np.pi))
+        distance_m, angle_rad = rng.uniform(1500, 4600), rng.uniform(0, 2 * np.pi)
+        centre = distance_m * np.array([np.cos(angle_rad), np.sin(angle_rad)])
         keep &= ~((np.hypot(*(middle - centre).T) < rng.uniform(380, 760)) & minor)
     keep &= ~((grid.road_class == RESIDENTIAL) & (rng.random(len(keep)) < 0.09))
     return keep
-
-
-def _unit(angle_rad: float) -> Floats:
-    return np.array([np.cos(angle_rad), np.sin(angle_rad)])
 
 
 def _ring(rng: np.random.Generator, bend: _Bend, first_node: int) -> Plan:
@@ -153,13 +146,7 @@ def _ramps(grid: Plan, ring: Plan) -> Plan:
 
 
 def _joined(a: Plan, b: Plan) -> Plan:
-    return Plan(
-        np.vstack([a.node_m, b.node_m]),
-        np.vstack([a.link, b.link]),
-        np.concatenate([a.road_class, b.road_class]),
-        np.concatenate([a.limit_kmh, b.limit_kmh]),
-        np.vstack([a.path_m, b.path_m]),
-    )
+    return Plan(*(np.concatenate([getattr(a, f.name), getattr(b, f.name)]) for f in fields(Plan)))
 
 
 def _kept(whole: Plan, keep: Bools) -> Plan:
