@@ -35,31 +35,15 @@ class SpeedCheck:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class Repeats:
-    """Rows with the position of the row before them although the vehicle moves; the longest run."""
-
-    rows: int
-    longest: int
-
-
-@dataclass(frozen=True, slots=True)
-class Gaps:
-    """Pauses in a drive."""
-
-    count: int
-    seconds: float
-
-
-def gaps(t_ms: Sequence[int]) -> Gaps:
-    """Pauses of more than GAP usual spacings."""
+def gaps(t_ms: Sequence[int]) -> tuple[int, float]:
+    """Pauses of more than GAP usual spacings: how many, and their seconds."""
     steps = np.diff(t_ms)
     wide = steps[steps > GAP * spacing_ms(t_ms)]
-    return Gaps(len(wide), float(wide.sum()) / 1000)
+    return len(wide), float(wide.sum()) / 1000
 
 
-def repeats(rows: Sequence[Row]) -> Repeats:
-    """Positions that a receiver repeats while it catches up. Standing still is no repeat."""
+def repeats(rows: Sequence[Row]) -> tuple[int, int]:
+    """Rows with the position of the row before although the vehicle moves, and the longest run of them."""
     count = run = longest = 0
     for before, row in pairwise(rows):
         here = (row.values.get("lat_deg"), row.values.get("lon_deg"))
@@ -68,7 +52,7 @@ def repeats(rows: Sequence[Row]) -> Repeats:
         run = run + 1 if same and speed is not None and speed > MOVING_KMH else 0
         count += run > 0
         longest = max(longest, run)
-    return Repeats(count, longest)
+    return count, longest
 
 
 def compare_speeds(rows: Sequence[Row]) -> SpeedCheck | None:
@@ -183,12 +167,11 @@ def report(path: Path, meaning: Meaning) -> FileReport:
 def drive_report(ready: Prepared) -> DriveReport:
     """What a drive holds and what is wrong with it."""
     drive = ready.drive
-    pauses, still = gaps(ready.t_ms), repeats(drive.rows)
     return DriveReport(
         drive.name, drive.vehicle_id, len(drive.rows), len(drive.bad_rows), len(drive.bad_values),
         [*drive.bad_rows[:NAMED], *drive.bad_values[:NAMED]], _utc(ready.t_ms[0]), _utc(ready.t_ms[-1]),
-        ready.dt_ms, pauses.count, pauses.seconds, still.rows, still.longest,
-        ready.speed_distance_m, ready.trace_m, compare_speeds(drive.rows),
+        ready.dt_ms, *gaps(ready.t_ms), *repeats(drive.rows), ready.speed_distance_m, ready.trace_m,
+        compare_speeds(drive.rows),
     )  # fmt: skip
 
 

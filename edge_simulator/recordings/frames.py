@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -83,12 +82,10 @@ def prepare(drive: Drive) -> Prepared:
     dt_ms = spacing_ms(t_ms)
     measured = {name for row in rows for name, value in row.values.items() if value is not None}
     columns: Values = {name: [row.values.get(name) for row in rows] for name in _ALWAYS | measured}
-    odometer = _odometer(rows, dt_ms)
+    odometer, accels = _by_speed(rows, t_ms, dt_ms)
     worked_out: Values = {
-        "odometer_m": list(odometer),
-        "heading_deg": _headings(rows),
-        "accel_long_mps2": _accelerations(rows, dt_ms),
-    }
+        "odometer_m": [*odometer], "heading_deg": _headings(rows), "accel_long_mps2": accels,
+    }  # fmt: skip
     columns |= {name: column for name, column in worked_out.items() if name not in measured}
     return Prepared(
         vehicle_id=drive.vehicle_id, drive=drive, t_ms=t_ms, dt_ms=min(dt_ms, frame.MAX_DT_MS),
@@ -109,31 +106,16 @@ def _stepped(name: str, values: Sequence[float | None]) -> list[float | None]:
     return found
 
 
-def _joined(before: Row, row: Row, dt_ms: int) -> tuple[float, float, float] | None:
-    """The speeds of two neighbours (m/s) and the time between them (s); None across a gap."""
-    a, b = before.values.get("speed_kmh"), row.values.get("speed_kmh")
-    step_ms = row.t_ms - before.t_ms
-    if a is None or b is None or step_ms > GAP * dt_ms:
-        return None
-    return a / 3.6, b / 3.6, step_ms / 1000
-
-
-def _odometer(rows: Sequence[Row], dt_ms: int) -> list[float]:
-    """Distance since the drive's begin by the speed's integral (trapezoids; none across a gap)."""
-    total, found = 0.0, [0.0]
-    for before, row in pairwise(rows):
-        pair = _joined(before, row, dt_ms)
-        total += (pair[0] + pair[1]) / 2 * pair[2] if pair else 0.0
-        found.append(total)
-    return found
-
-
-def _accelerations(rows: Sequence[Row], dt_ms: int) -> list[float | None]:
-    found: list[float | None] = [None]
-    for before, row in pairwise(rows):
-        pair = _joined(before, row, dt_ms)
-        found.append((pair[1] - pair[0]) / pair[2] if pair else None)
-    return found
+def _by_speed(rows: Sequence[Row], t_ms: Sequence[int], dt_ms: int) -> tuple[list[float], list[float | None]]:
+    """Distance driven (trapezoids), m, and acceleration, m/s2, by the speed; none across a gap."""
+    kmh = [row.values.get("speed_kmh") for row in rows]
+    v = np.array([np.nan if value is None else value for value in kmh]) / 3.6
+    steps_ms = np.diff(t_ms)
+    joined = ~np.isnan(v[:-1] + v[1:]) & (steps_ms <= GAP * dt_ms)
+    metres = np.where(joined, (v[:-1] + v[1:]) / 2 * (steps_ms / 1000), 0.0)
+    accel = (np.diff(v) / (steps_ms / 1000)).tolist()
+    accels = [a if both else None for a, both in zip(accel, joined, strict=True)]
+    return np.cumsum([0.0, *metres]).tolist(), [None, *accels]
 
 
 def _headings(rows: Sequence[Row]) -> list[float | None]:
