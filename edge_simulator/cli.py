@@ -152,16 +152,16 @@ def simulate(
     if day is not None and into == "archive":
         show(make(wanted, in_force, name, say), json)
         return
-    manner = launch.Manner(
+    run_options = launch.RunOptions(
         name, launch.connection_names(connections, wanted.vehicles, name), max_in_flight,
         duration_ms(drain, "--drain") / 1000, log_frames, paced=day is None,
         live=start_ms is None and day is None, client=client, react=react,
         keep_s=duration_ms(keep_sent, "--keep-sent") / 1000 if keep_sent else 0.0,
     )  # fmt: skip
     if processes == 1:
-        summary = launch.publish(in_force, wanted, manner)
+        summary = launch.publish(in_force, wanted, run_options)
     else:
-        summary = fleet_processes.run(in_force, wanted, manner, processes, connections)
+        summary = fleet_processes.run(in_force, wanted, run_options, processes, connections)
     show(summary, json)
     if not summary["finished"]:
         say(f"{summary['messages']['owed']} messages were not acknowledged within {drain}")

@@ -23,7 +23,7 @@ from infra.sql import queries
 
 
 @dataclass(frozen=True, slots=True)
-class Manner:
+class RunOptions:
     """How a run is carried out, whatever it simulates."""
 
     run_id: str
@@ -41,7 +41,7 @@ class Manner:
 
 
 def publish(
-    in_force: configuration.Settings, wanted: Scenario, manner: Manner, say: Say = say,
+    in_force: configuration.Settings, wanted: Scenario, options: RunOptions, say: Say = say,
     begin_ms: Callable[[], int] = now_ms,
 ) -> Mapping[str, Any]:  # fmt: skip
     """Simulate and publish; the summary. Raises ServiceError where no broker answers.
@@ -51,29 +51,29 @@ def publish(
     address = configuration.endpoints(in_force)
     world = World(wanted)
     world.warm_up()
-    if manner.live:
+    if options.live:
         world.begin_at(begin_ms() - SAMPLES * wanted.cadence.dt_ms)
-    plan = Plan(manner.run_id, in_force.mqtt.root, manner.max_in_flight, manner.drain_s, manner.paced)
+    plan = Plan(options.run_id, in_force.mqtt.root, options.max_in_flight, options.drain_s, options.paced)
     wills = {}
-    if len(manner.clients) == wanted.vehicles > 1:
+    if len(options.clients) == wanted.vehicles > 1:
         for last in world.emitter.farewells(world.scenario.start_ms):
             topic = mqtt_topic(in_force.mqtt.root, world.vehicle_ids[last.vehicle], "status")
             wills[last.vehicle] = Message(topic, last.payload)
-    ears, verifier = {}, None
-    if manner.live and manner.react:
+    subscriptions, verifier = {}, None
+    if options.live and options.react:
         verifier = downlink.verifier(in_force)
-        ears = reactions.filters(in_force.mqtt.root, world.vehicle_ids, len(manner.clients))
+        subscriptions = reactions.filters(in_force.mqtt.root, world.vehicle_ids, len(options.clients))
     with (
         StopFlag(say) as stop,
-        publisher_of(manner.client, wanted.vehicles, manner.keep_s)(
-            address.mqtt, manner.clients, wills, filters=ears
+        publisher_of(options.client, wanted.vehicles, options.keep_s)(
+            address.mqtt, options.clients, wills, filters=subscriptions
         ) as publisher,
     ):
-        publisher.connect(deadline_s=5.0 + 0.01 * len(manner.clients))
+        publisher.connect(deadline_s=5.0 + 0.01 * len(options.clients))
         if wanted.first == 0:
             kept = crash_store.unacked_of(crash_store.files(in_force.paths.home), say)
             crash_store.resend(publisher, plan.mqtt_root, kept)
-        with RunFiles(in_force.paths.home, manner.run_id, manner.log_frames) as files:
+        with RunFiles(in_force.paths.home, options.run_id, options.log_frames) as files:
             return Run(plan, world, publisher, files, say, verifier).go(stop)
 
 

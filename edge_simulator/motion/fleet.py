@@ -113,7 +113,7 @@ class Fleet:
         self._change_edges(lane)
 
     def _stops(self, lane: Lane, h_s: float) -> Floats:
-        """Way to where each vehicle has to stop, m: the stop line or the end of the trip."""
+        """Distance to where each vehicle has to stop, m: the stop line or the end of the trip."""
         st = self.state
         stop_m = st.park_at[lane.rows] - lane.s
         near = lane.near()

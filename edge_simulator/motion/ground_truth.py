@@ -142,7 +142,7 @@ class Spells:
 
 
 class GroundTruth:
-    """Watches a fleet. ``vehicle_ids`` as in the messages; ``edges``: edges passed are told too, and many."""
+    """Watches a fleet. ``vehicle_ids`` as in the messages; ``edges``: edges passed are rows too, and many."""
 
     def __init__(self, vehicle_ids: Sequence[str], fleet: Fleet, now_ms: int, edges: bool = False) -> None:
         st = fleet.state
@@ -199,7 +199,7 @@ class GroundTruth:
         return [dict(zip(table, values, strict=True)) for values in zip(*table.values(), strict=True)]
 
     def _trips(self, rows: Ints, fleet: Fleet, now_ms: int, whole: bool) -> list[Row]:
-        """Trips, from ignition to parking: way driven, from where, to where, what for."""
+        """Trips, from ignition to parking: distance, from where, to where, what for."""
         st, trip = fleet.state, self._trip
         return self._rows(
             "trip", rows, trip, now_ms, whole,
@@ -221,7 +221,7 @@ class GroundTruth:
         )  # fmt: skip
 
     def _passages(self, rows: Ints, fleet: Fleet, now_ms: int, whole: bool) -> list[Row]:
-        """Edges passed, with the way driven over the time it took; not whole where a trip began or ended."""
+        """Edges passed, distance over the time it took; not whole where a trip began or ended."""
         way_m = fleet.state.odometer_m[rows] - self._passage.odometer_m[rows]
         took_s = np.maximum(now_ms - self._passage.from_ms[rows], 1) / 1000
         return self._rows(

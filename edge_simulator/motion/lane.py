@@ -104,7 +104,7 @@ class Lane:
     def next_v(
         self, st: State, who: Drivers, wanted: Floats, stop_m: Floats, t_s: float, h_s: float
     ) -> Floats:
-        """Speed after the step, m/s. ``stop_m`` is the way to where one has to stop, inf for nowhere."""
+        """Speed after the step, m/s. ``stop_m`` is the distance to where one has to stop, inf for nowhere."""
         rows, v, brake = self.rows, self.v, who.brake[self.rows]
         free = dynamics.wanted_accel(v, wanted, self.accel, brake)
         lead_v = v[self.leader]
@@ -192,9 +192,9 @@ def _progress(
     net: RoadNetwork, st: State, lane: Lane, lat: Floats, lon: Floats, per_deg: tuple[Floats, Floats],
     step_m: Floats,
 ) -> Floats:  # fmt: skip
-    """Distance along the route: the position's projection, at 0.6 to 2 times the way driven.
+    """Distance along the route: the position's projection, at 0.6 to 2 times the distance driven.
 
-    Never beyond the bumper ahead: the way along the route may run ahead of the way driven.
+    Never beyond the bumper ahead: the distance along the route may run ahead of the one driven.
     """
     point, parts = lane.point, net.parts
     st.slope[lane.rows] = parts.slope[point]

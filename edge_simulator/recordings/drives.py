@@ -101,7 +101,7 @@ def read(path: Path, meaning: Meaning) -> Recording:
         if line.strip():
             reader.take(number, line)
     if not reader.drafts:
-        why = f"; row {reader.homeless[0]}" if reader.homeless else ""
+        why = f"; row {reader.unassigned[0]}" if reader.unassigned else ""
         raise ConfigError(f"{path}, row 2: no usable row{why}")
     known = {name.lower() for name in meaning.columns()}
     ignored = [name for name in header if name and name not in known]
@@ -174,7 +174,7 @@ class _Reader:
     place: Mapping[str, int]
     lines: int = 0
     drafts: dict[str, _Draft] = field(default_factory=dict)  # by vehicle, in order; each has a good row
-    homeless: list[str] = field(default_factory=list)
+    unassigned: list[str] = field(default_factory=list)
     """Bad rows before there was a drive to count them with, and those whose vehicle is not known."""
 
     def take(self, number: int, line: str) -> None:
@@ -187,7 +187,7 @@ class _Reader:
                 if cells is None
                 else f"{len(cells)} cells, the header has {self.width}"
             )
-            self.homeless.append(f"{number}: {why}")
+            self.unassigned.append(f"{number}: {why}")
             return
         column, stamp = self.meaning.vehicle, self.meaning.stamp
         vehicle = self.name if column is None else cells[self.place[column.column]].strip()
@@ -198,7 +198,7 @@ class _Reader:
         elif not reason and draft is not None and t_ms <= draft.rows[-1].t_ms:
             reason = "time does not advance"
         if reason:
-            (draft.bad_rows if draft is not None else self.homeless).append(f"{number}: {reason}")
+            (draft.bad_rows if draft is not None else self.unassigned).append(f"{number}: {reason}")
             return
         row, bad_values = row_of(number, t_ms, cells, self.place, self.meaning)
         draft = self.drafts.setdefault(vehicle, _Draft())
@@ -210,7 +210,7 @@ class _Reader:
         several = self.meaning.vehicle is not None
         found: list[Drive] = []
         for vehicle, draft in self.drafts.items():
-            bad = draft.bad_rows if found else [*self.homeless, *draft.bad_rows]
+            bad = draft.bad_rows if found else [*self.unassigned, *draft.bad_rows]
             bad.sort(key=lambda named: int(named.partition(":")[0]))
             whose = vehicle if VEHICLE_ID.fullmatch(vehicle) and several else vin.make(vehicle)
             name = f"{self.name}/{vehicle}" if several else self.name

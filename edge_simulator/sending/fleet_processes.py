@@ -27,7 +27,7 @@ import orjson
 
 from edge_simulator.console import StopFlag, now_ms, say
 from edge_simulator.faults.plan import Wanted
-from edge_simulator.launch import Manner, connection_names, publish
+from edge_simulator.launch import RunOptions, connection_names, publish
 from edge_simulator.runfiles import RunFiles
 from edge_simulator.scenario import Scenario, Schedule, Stage
 from infra.contract.errors import ConfigError, OdographError, ServiceError
@@ -111,37 +111,37 @@ class _Child:
     """A part, its process, and the parent's end of the pipe between them."""
 
     scenario: Scenario
-    manner: Manner
+    options: RunOptions
     process: BaseProcess
     pipe: connection.Connection
 
     @property
     def name(self) -> str:
         last = self.scenario.first + self.scenario.vehicles - 1
-        return f"process {self.manner.run_id} (vehicles {self.scenario.first} to {last})"
+        return f"process {self.options.run_id} (vehicles {self.scenario.first} to {last})"
 
 
 def run(
-    in_force: Settings, wanted: Scenario, manner: Manner, count: int, connections: str
+    in_force: Settings, wanted: Scenario, options: RunOptions, count: int, connections: str
 ) -> Mapping[str, Any]:
     """Simulate in ``count`` processes; the summary of all. Raises ServiceError naming one that died."""
-    plans = list(_plans(split(wanted, count), manner, connections))
+    plans = list(_plans(split(wanted, count), options, connections))
     folder = in_force.paths.home / "runs"
     with (
         StopFlag(say) as stop,
-        RunFiles(in_force.paths.home, manner.run_id, log_frames=False) as files,
+        RunFiles(in_force.paths.home, options.run_id, log_frames=False) as files,
         _started(in_force, plans) as children,
     ):
-        if manner.live:
+        if options.live:
             _begin_together(children)
         while any(child.process.is_alive() for child in children):
             connection.wait([c.process.sentinel for c in children if c.process.is_alive()], POLL_INTERVAL_S)
             if stop() or any(child.process.exitcode for child in children):
                 _stop(children)
-            _sync(files, manner.run_id, folder, children)
+            _sync(files, options.run_id, folder, children)
         for k, child in enumerate(children):
-            files.truth(_truth(folder / child.manner.run_id / "truth.jsonl", k))
-        summary = _sync(files, manner.run_id, folder, children)
+            files.truth(_truth(folder / child.options.run_id / "truth.jsonl", k))
+        summary = _sync(files, options.run_id, folder, children)
     dead = [f"{c.name} ended with code {c.process.exitcode}" for c in children if c.process.exitcode]
     if dead or summary is None:
         raise ServiceError("; ".join(dead) + f"; what was sent until then: {files.folder / 'run.json'}")
@@ -149,31 +149,31 @@ def run(
 
 
 def _plans(
-    scenarios: Sequence[Scenario], manner: Manner, connections: str
-) -> Iterator[tuple[Scenario, Manner]]:
+    scenarios: Sequence[Scenario], options: RunOptions, connections: str
+) -> Iterator[tuple[Scenario, RunOptions]]:
     """What each process does; connections and messages in flight are shared out."""
     count = len(scenarios)
     each = str(-(-int(connections) // count)) if connections.isdecimal() else connections
     for k, scenario in enumerate(scenarios):
-        run_id = f"{manner.run_id}.{k}"
+        run_id = f"{options.run_id}.{k}"
         yield scenario, replace(
-            manner, run_id=run_id, clients=connection_names(each, scenario.vehicles, run_id),
-            max_in_flight=max(1, manner.max_in_flight // count),
+            options, run_id=run_id, clients=connection_names(each, scenario.vehicles, run_id),
+            max_in_flight=max(1, options.max_in_flight // count),
         )  # fmt: skip
 
 
 @contextmanager
-def _started(in_force: Settings, plans: Iterable[tuple[Scenario, Manner]]) -> Iterator[list[_Child]]:
+def _started(in_force: Settings, plans: Iterable[tuple[Scenario, RunOptions]]) -> Iterator[list[_Child]]:
     """The processes; at the end none is left."""
     context = multiprocessing.get_context("spawn")
     children: list[_Child] = []
     try:
-        for scenario, manner in plans:
+        for scenario, options in plans:
             ours, theirs = context.Pipe()
-            process = context.Process(target=_child, args=(in_force, scenario, manner, theirs))
+            process = context.Process(target=_child, args=(in_force, scenario, options, theirs))
             process.start()
             theirs.close()
-            children.append(_Child(scenario, manner, process, ours))
+            children.append(_Child(scenario, options, process, ours))
         yield children
     finally:
         for child in children:
@@ -202,7 +202,7 @@ def _stop(children: Sequence[_Child]) -> None:
 
 def _sync(files: RunFiles, run_id: str, folder: Path, children: Sequence[_Child]) -> dict[str, Any] | None:
     """Write the sums of what the parts have written so far."""
-    paths = [folder / child.manner.run_id / "run.json" for child in children]
+    paths = [folder / child.options.run_id / "run.json" for child in children]
     found = [orjson.loads(path.read_bytes()) for path in paths if path.exists()]
     if not found:
         return None
@@ -221,10 +221,10 @@ def _truth(path: Path, part: int) -> Iterator[dict[str, Any]]:
         yield row
 
 
-def _child(in_force: Settings, wanted: Scenario, manner: Manner, pipe: connection.Connection) -> None:
+def _child(in_force: Settings, wanted: Scenario, options: RunOptions, pipe: connection.Connection) -> None:
     """A part's process."""
     begin: queue.SimpleQueue[int] = queue.SimpleQueue()
-    label = manner.run_id.rpartition(".")[2]
+    label = options.run_id.rpartition(".")[2]
 
     def listen() -> None:
         """Hand on the moment to begin; the pipe's end is the order to stop."""
@@ -243,7 +243,7 @@ def _child(in_force: Settings, wanted: Scenario, manner: Manner, pipe: connectio
 
     threading.Thread(target=listen, daemon=True).start()
     try:
-        summary = publish(in_force, wanted, manner, report, begin_ms)
+        summary = publish(in_force, wanted, options, report, begin_ms)
     except OdographError as error:
         report(f"error: {error}")
         sys.exit(error.exit_code)

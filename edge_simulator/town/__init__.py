@@ -1,1 +1,1 @@
-"""The made-up country: streets, the network of roads, ways through it, places to go to."""
+"""The made-up country: streets, the network of roads with its routes, places to go to."""

@@ -108,9 +108,9 @@ def _burst(site: Site, run_id: str, seed: int) -> float:
     start_ms = time.time_ns() // 1_000_000 - 1000 * lasts_s
     wanted = run_setup.scenario(file, site.settings, start_ms, None)
     names = launch.connection_names(str(STORED_VEHICLES), STORED_VEHICLES, run_id)
-    manner = launch.Manner(run_id, names, 20_000, 60.0, log_frames=True, paced=False, live=False)
+    run_options = launch.RunOptions(run_id, names, 20_000, 60.0, log_frames=True, paced=False, live=False)
     begun = time.monotonic()
-    launch.publish(site.settings, wanted, manner, site.say)
+    launch.publish(site.settings, wanted, run_options, site.say)
     return round(time.monotonic() - begun, 1)
 
 
