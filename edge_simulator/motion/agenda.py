@@ -63,7 +63,7 @@ class Agenda(Protocol):
 
 
 def kerb(net: RoadNetwork, edge: Ints, share: Floats) -> Floats:
-    """A parking place on an edge, m from its begin, by its ``share`` of the distance between the junctions."""
+    """A parking place on an edge, m from its begin, by its ``share`` of the room between junctions."""
     first, last = KERB_M
     room = np.maximum(net.length_m[edge] - first - last, 0.0)
     return np.minimum(first, 0.5 * net.length_m[edge]) + share * room

@@ -99,7 +99,7 @@ class RoadNetwork:
         return edges[np.argsort(town, kind="stable")], np.concatenate([[0], np.cumsum(counts)])
 
     def locate(self, edge: Ints, s_m: Floats) -> tuple[Ints, Floats]:
-        """Point before each position and the share of the distance to the next one. ``s_m`` is on the edge."""
+        """Point before each position, and the share of the distance to the next; ``s_m`` is on the edge."""
         point = edge * streets.POINTS
         point += s_m >= self.bend_1[edge]
         point += s_m >= self.bend_2[edge]
