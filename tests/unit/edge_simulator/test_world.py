@@ -215,8 +215,8 @@ def test_truth_rows_name_vehicle_time_and_severity(rough: tuple[World, Any, list
 
 
 def test_status_messages_tell_birth_model_and_end(calm: tuple[World, Any, Any]) -> None:
-    births = [messages.decode_status(m.payload) for m in calm[0].births()]
-    ends = [messages.decode_status(m.payload) for m in calm[0].farewells(START_MS + 1)]
+    births = [messages.decode_status(m.payload) for m in calm[0].emitter.births()]
+    ends = [messages.decode_status(m.payload) for m in calm[0].emitter.farewells(START_MS + 1)]
     assert len(births) == len(ends) == 40
     assert {b["state"] for b in births} == {"online"}
     assert {e["state"] for e in ends} == {"offline"}
