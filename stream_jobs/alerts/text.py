@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from infra.clients.tables import aligned
 from stream_jobs.reprocess.backtest import Change, Comparison, Episode, by_rule
 
 Row = Mapping[str, Any]
@@ -17,7 +18,7 @@ def rule_table(rows: Sequence[Row]) -> str:
         (row["id"], f"v{row['version']}", row["severity"], row["query"], row["kind"], row["message"])
         for row in rows
     ]
-    return _columns([("rule", "version", "severity", "query", "kind", "message"), *lines])
+    return aligned([("rule", "version", "severity", "query", "kind", "message"), *lines])
 
 
 def alert_table(rows: Sequence[Row]) -> str:
@@ -25,7 +26,7 @@ def alert_table(rows: Sequence[Row]) -> str:
     if not rows:
         return "no alerts"
     head = ("no", "severity", "state", "vehicle", "rule", "opened (UTC)", "for", "value", "limit", "message")
-    return _columns([head, *(_alert_line(row) for row in rows)])
+    return aligned([head, *(_alert_line(row) for row in rows)])
 
 
 def _alert_line(row: Row) -> tuple[str, ...]:
@@ -79,18 +80,18 @@ def comparison_page(found: Comparison) -> str:
         return "no alerts, neither by the rules in force nor by the changed ones"
     head = ("rule", "in force", "changed", "raised", "lost", "kept")
     lines = [head, *((rule, *map(str, count.values())) for rule, count in counts.items())]
-    parts = [_columns(lines)]
+    parts = [aligned(lines)]
     for word, group in (("raised", found.raised), ("lost", found.lost)):
         if group:
             rows = [_episode_line(episode) for episode in group]
             title = ("vehicle", "rule", "severity", "opened (UTC)", "ended", "worst", "limit")
-            parts += ["", f"{word}:", _columns([title, *rows])]
+            parts += ["", f"{word}:", aligned([title, *rows])]
     moved = [
         change for change in found.kept if change.later_s or change.before.severity != change.after.severity
     ]
     if moved:
         heads = ("vehicle", "rule", "opened (UTC)", "later by s", "severity")
-        parts += ["", "kept, with a change:", _columns([heads, *map(_moved_line, moved)])]
+        parts += ["", "kept, with a change:", aligned([heads, *map(_moved_line, moved)])]
     return "\n".join(parts)
 
 
@@ -111,14 +112,6 @@ def _moved_line(change: Change) -> tuple[str, ...]:
 
 def _ms(moment_ms: int | None) -> str:
     return "-" if moment_ms is None else _time(datetime.fromtimestamp(moment_ms / 1000, UTC))
-
-
-def _columns(lines: Sequence[tuple[str, ...]]) -> str:
-    widths = [max(len(line[k]) for line in lines) for k in range(len(lines[0]))]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
-        for line in lines
-    )
 
 
 def _time(moment: datetime | None) -> str:

@@ -51,15 +51,11 @@ def _time(text: str | None, option: str) -> datetime | None:
 
 
 def _show(rows: list[dict[str, Any]]) -> None:
-    from rich.console import Console
-    from rich.table import Table
+    from infra.clients.tables import rendered, table
 
-    table = Table("vehicle", "begin (UTC)", "end", "km", "min", "idle min", "mean", "max km/h")
-    for heading in ("l/100 km", "kWh/100 km", "CO2 kg", "harsh b/a/c", "phase"):
-        table.add_column(heading)
-    for row in rows:
-        table.add_row(*_cells(row))
-    Console(width=None if Console().is_terminal else 180).print(table)
+    headings = ("vehicle", "begin (UTC)", "end", "km", "min", "idle min", "mean", "max km/h")
+    more = ("l/100 km", "kWh/100 km", "CO2 kg", "harsh b/a/c", "phase")
+    typer.echo(rendered(table(*headings, *more, rows=map(_cells, rows))), nl=False)
 
 
 def _cells(row: dict[str, Any]) -> list[str]:
