@@ -24,10 +24,10 @@ class Jobs(Section):
 
     master: str = setting("local[2]", "Spark master of the micro-batch application")
     trigger_s: float = setting(2.0, "trigger of the query telemetry, s", gt=0)
-    publish_s: float = setting(0.0, "an open window is written at most this often; 0: each batch, s", ge=0)
+    publish_s: float = setting(5.0, "an open window is written at most this often; 0: each batch, s", ge=0)
     archive_trigger_s: float = setting(10.0, "trigger of the archive query, s", gt=0)
     repair_interval_s: float = setting(20.0, "pause between two repairs of late windows, s", gt=0)
-    rollup_interval_s: float = setting(10.0, "pause between two roll-ups to minutes, hours and days, s", gt=0)
+    rollup_interval_s: float = setting(30.0, "pause between two roll-ups to minutes, hours and days, s", gt=0)
     trend_interval_s: float = setting(30.0, "pause between two trend passes over 50 vehicles, s", gt=0)
     window_s: int = setting(10, "vehicle window, s", ge=1)
     road_window_s: int = setting(60, "road-cell window, s", ge=1)

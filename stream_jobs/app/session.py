@@ -91,6 +91,8 @@ def common_conf(settings: Settings) -> dict[str, str]:
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.variable.substitute": "false",  # else ${env:NAME} in users' SQL is the environment's value
         "spark.sql.ansi.enabled": "true",
+        # It tells a task run again that gave other rows: ours are the records between two offsets.
+        "spark.sql.shuffle.orderIndependentChecksum.enabled": "false",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.python.daemon.module": "stream_jobs.app.python_daemon",
     }
