@@ -160,11 +160,29 @@ INSERT INTO rollup_due
 SELECT DISTINCT %(unit)s, vehicle_id, date_trunc(%(unit)s, bucket, %(tz)s)
 FROM rollup_due WHERE unit = %(below)s
 """
-SPAN: Final = """
-SELECT min(bucket), max(bucket + ('1 ' || unit)::interval + interval '2 hours')
-FROM rollup_due WHERE unit = %(unit)s HAVING count(*) > 0
+SPANS: Final = """
+SELECT min(bucket), max(bucket),
+       max(bucket) + ('1 ' || %(unit)s)::interval
+           + CASE %(unit)s WHEN 'day' THEN interval '2 hours' ELSE '0' END,
+       sum(vehicles)
+FROM (
+    SELECT *, count(*) FILTER (WHERE far) OVER (ORDER BY bucket) AS span FROM (
+        SELECT bucket, count(*) AS vehicles,
+               bucket > lag(bucket) OVER (ORDER BY bucket) + 10 * ('1 ' || %(unit)s)::interval AS far
+        FROM rollup_due WHERE unit = %(unit)s GROUP BY bucket
+    ) b
+) s
+GROUP BY span
 """
-"""Two hours more than a bucket: a day may have 25 of them."""
+"""Due buckets that lie close together: the first, the last, the end of the rows below them (a day may have
+25 hours), and how many.
+"""
+JOIN_ROWS_ONCE: Final = "SELECT set_config('enable_nestloop', %(loop)s, true)"
+"""PostgreSQL's statistics know nothing of the newest windows: it takes them for one row, and reads all of the
+span again for each vehicle.
+"""
+MANY: Final = 100
+"""Buckets from which on the rows below are read once, and not by vehicle."""
 ZONE: Final = "SELECT tz FROM odograph.rollup_zone"
 CHANGE_ZONE: Final = (
     "DELETE FROM odograph.rollup_zone",
@@ -216,16 +234,18 @@ def roll_up(connection: Connection, tz: str) -> int:
     for unit in LEVELS:
         if unit != LEVELS[0]:
             execute(connection, LIFT, {"unit": unit, "below": below, "tz": tz})
-        for since, until in fetch(connection, SPAN, {"unit": unit}):
-            execute(connection, _level_sql(unit, below), {"since": since, "until": until, "tz": tz})
+        for since, last, until, number in fetch(connection, SPANS, {"unit": unit}):
+            span = {"since": since, "last": last, "until": until, "tz": tz}
+            execute(connection, JOIN_ROWS_ONCE, {"loop": "off" if number >= MANY else "on"})
+            execute(connection, _level_sql(unit, below), span)
             if unit == LEVELS[0]:
-                execute(connection, _fleet_sql(), {"since": since, "until": until})
+                execute(connection, _fleet_sql(), span)
         below = unit
     return due
 
 
 def _level_sql(unit: str, below: str) -> str:
-    """The due buckets of a level; ``since`` and ``until`` bound them all: other chunks are not read."""
+    """The due buckets of a span; ``since`` and ``until`` bound the rows: other chunks are not read."""
     lowest = unit == LEVELS[0]
     names = [name for column in WRITTEN for name in column.names]
     sources = ", ".join(sql for column in WRITTEN for sql in column.expressions(lowest))
@@ -237,7 +257,8 @@ def _level_sql(unit: str, below: str) -> str:
         f"INSERT INTO odograph.vehicle_{unit} (vehicle_id, bucket, {', '.join(names)}) "  # noqa: S608  own names
         f"SELECT vehicle_id, d.bucket, {sources} "
         f"FROM rollup_due d JOIN odograph.vehicle_{below} s USING (vehicle_id) "
-        f"WHERE d.unit = '{unit}' AND {time} >= d.bucket AND {time} < {end} "
+        f"WHERE d.unit = '{unit}' AND d.bucket BETWEEN %(since)s AND %(last)s "
+        f"AND {time} >= d.bucket AND {time} < {end} "
         f"AND {time} >= %(since)s AND {time} < %(until)s "
         f"GROUP BY vehicle_id, d.bucket ORDER BY vehicle_id, d.bucket "
         f"ON CONFLICT (vehicle_id, bucket) DO UPDATE SET {_replaced(names)}"
@@ -249,7 +270,8 @@ def _fleet_sql() -> str:
     return (
         f"INSERT INTO odograph.fleet_minute (minute, {', '.join(FLEET)}) "  # noqa: S608  own names
         f"SELECT m.bucket, {', '.join(FLEET.values())} "
-        "FROM (SELECT DISTINCT bucket FROM rollup_due WHERE unit = 'minute') d "
+        "FROM (SELECT DISTINCT bucket FROM rollup_due "
+        "WHERE unit = 'minute' AND bucket BETWEEN %(since)s AND %(last)s) d "
         "JOIN odograph.vehicle_minute m ON m.bucket = d.bucket "
         "WHERE m.bucket >= %(since)s AND m.bucket < %(until)s "
         "GROUP BY m.bucket ORDER BY m.bucket "
