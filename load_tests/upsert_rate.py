@@ -26,8 +26,7 @@ from infra.settings.settings import load
 from load_tests.bench.parts import cpu_s
 from load_tests.drills.site import Site, opened
 from load_tests.filling import vehicle
-from stream_jobs.app.binary_copy import binary
-from stream_jobs.app.database import Connection, csv_of
+from stream_jobs.app.database import Connection, binary, csv_of
 from stream_jobs.app.sinks import VEHICLE, write_latest, write_windows
 from stream_jobs.app.statements import TYPES, copy_into
 from stream_jobs.windows.tables import VEHICLE_COLUMNS, latest_of

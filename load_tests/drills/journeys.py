@@ -23,8 +23,8 @@ from load_tests.drills.verdict import Promise
 from stream_jobs.rules.rule_set import RuleSet
 from stream_jobs.vehicles.core import Core
 from stream_jobs.vehicles.limits import core_limits, harsh_limits
+from stream_jobs.vehicles.rows import tables_of
 from stream_jobs.vehicles.stage import VehicleStage
-from stream_jobs.vehicles.tables import tables_of
 
 QUERY: Final = "telemetry"
 TABLE: Final = "odograph.trip"

@@ -28,8 +28,8 @@ from infra.contract.topics import kafka_topic
 from infra.contract.verdict import clock_limits
 from infra.settings.settings import Endpoints, Settings, endpoints
 from stream_jobs.app.checkpoints import checkpoint_of
+from stream_jobs.app.queries import kafka_options, record_columns
 from stream_jobs.app.session import build_session
-from stream_jobs.app.sources import kafka_options, record_columns
 from stream_jobs.events.store import wait_for_partitions
 from stream_jobs.rules.instant import (
     check_expressions,

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import structlog
 from prometheus_client import CollectorRegistry
@@ -16,18 +17,22 @@ from pyspark.sql.streaming.query import StreamingQuery
 from infra.clients.health import HealthServer, stopped_by_signals
 from infra.contract.errors import ServiceError
 from infra.settings.settings import Endpoints, Settings, endpoints
-from stream_jobs.app import sources
+from stream_jobs.app import statements as sql
 from stream_jobs.app.checkpoints import checkpoint_of
-from stream_jobs.app.database import Database
-from stream_jobs.app.failures import explained
-from stream_jobs.app.progress import Board, Metrics
-from stream_jobs.app.queries import QUERIES, TOPIC, Query, Sink, SinkParts
+from stream_jobs.app.database import Connection, Database
+from stream_jobs.app.hadoop_store import HadoopStore
+from stream_jobs.app.progress import Board, Metrics, completeness, note
+from stream_jobs.app.queries import QUERIES, TOPIC, Query, Sink, SinkParts, kafka_stream
 from stream_jobs.app.session import build_session
-from stream_jobs.app.sinks import BatchClaims
-from stream_jobs.app.stream_tasks import stream_tasks
+from stream_jobs.app.sinks import BatchClaims, insert_progress
 from stream_jobs.app.topic_writer import dead_lettering
-from stream_jobs.maintenance.task import TaskMetrics, TaskRunner
+from stream_jobs.archive.manifest import archive_of
+from stream_jobs.archive.mirror import Mirror
+from stream_jobs.archive.upkeep import Rules
+from stream_jobs.maintenance.task import PeriodicTask, TaskMetrics, TaskRunner
+from stream_jobs.reprocess.feed import Feeder
 from stream_jobs.reprocess.plan import grid_of
+from stream_jobs.reprocess.work import Nightly, Tools
 from stream_jobs.user_sql.queries import user_queries
 
 log = structlog.get_logger("stream_jobs.app.jobs")
@@ -119,7 +124,7 @@ class Application:
         claims = BatchClaims(query.name, checkpoint)
         database = self._database(query.name)
         sink = query.sink(SinkParts(s, self._addresses, database, claims, self._stop))
-        records = sources.kafka_stream(spark, s, self._addresses, TOPIC, query.max_offsets(s))
+        records = kafka_stream(spark, s, self._addresses, TOPIC, query.max_offsets(s))
         spark.sparkContext.setLocalProperty("spark.scheduler.pool", query.name)
         spark.conf.set(
             PROJECTIONS, "NO_CODEGEN" if query.interpreted else "FALLBACK"
@@ -195,3 +200,97 @@ def start_query(
     writer = rows.writeStream.queryName(name).outputMode(mode).foreachBatch(sink)
     trigger = writer.trigger(processingTime=f"{int(trigger_s * 1000)} milliseconds")
     return trigger.option("checkpointLocation", str(checkpoint)).start()
+
+
+CAUSED_BY: Final = "Caused by: "
+NO_SPACE: Final = "No space left on device"
+BROKEN: Final = ("CHECKSUM", "ChecksumException", "CANNOT_LOAD_STATE_STORE", "CANNOT_READ_STREAMING_STATE")
+"""Words of Spark's and Hadoop's errors on files that are not as they were written."""
+LINES: Final = 3
+CHARS: Final = 1000
+
+
+def explained(query: str, checkpoint: Path, error: object) -> str:
+    """The failure of a query in one line."""
+    text = str(error).strip() if error else "ended without an error"
+    advice = _advice(query, checkpoint, text)
+    return f"query {query}: {_reason(text)}" + (f"; {advice}" if advice else "")
+
+
+def _reason(text: str) -> str:
+    """The innermost cause where Java tells of causes, else the first lines."""
+    lines = [line.strip() for line in text.splitlines()]
+    causes = [line.removeprefix(CAUSED_BY) for line in lines if line.startswith(CAUSED_BY)]
+    return (causes[-1] if causes else " / ".join(lines[:LINES]))[:CHARS]
+
+
+def _advice(query: str, checkpoint: Path, text: str) -> str | None:
+    if NO_SPACE in text:
+        return (
+            f"free some space on the disks of {checkpoint} and of Spark's scratch files: nothing is lost, "
+            "the query goes on behind its last whole batch"
+        )
+    if any(sign in text for sign in BROKEN):
+        return (
+            f"its checkpoint {checkpoint} cannot be read: bring the file back, or put the checkpoint aside "
+            f"with `odograph jobs reset {query}`; the query then reads again what Kafka keeps, to equal rows"
+        )
+    return None
+
+
+PROGRESS_S: Final = 1.0
+
+
+def stream_tasks(
+    spark: SparkSession,
+    settings: Settings,
+    board: Board,
+    database: Callable[[str], Database],
+    owner_url: str,
+    stop: threading.Event,
+) -> list[PeriodicTask]:
+    """The tasks; ``database`` makes a connection of a task's own. Each has a scheduler pool of its name."""
+    nightly_db = database("recompute")
+    closed = completeness(nightly_db, "telemetry", "archive")
+
+    def session() -> SparkSession:
+        own = spark.newSession()
+        own.conf.set("spark.sql.shuffle.partitions", str(settings.recompute.parts))
+        return own
+
+    feeder = Feeder(settings, session, warm=True)
+    nightly = Nightly(Tools(settings, nightly_db, owner_url, stop, feeder), closed)
+    tasks: list[tuple[str, float, Callable[[], Any]]] = [
+        (
+            "progress",
+            PROGRESS_S,
+            partial(write_progress, board, database("progress"), settings.jobs.unwritten_ms),
+        ),
+        ("recompute", settings.recompute.poll_interval_s, nightly),
+    ]
+    if settings.archive.url:
+        store = partial(HadoopStore, spark, settings.archive.url)
+        mirror = Mirror(archive_of(settings.paths.home), Rules.of(settings.archive).grace_ms, store)
+        tasks.append(("mirror", settings.archive.upkeep_s, mirror))
+    return [PeriodicTask(name, every_s, _in_pool(spark, name, work)) for name, every_s, work in tasks]
+
+
+def write_progress(board: Board, database: Database, unwritten_ms: int) -> None:
+    """Lines of progress since the last call, and up to when each query is complete, into their tables."""
+    lines, moments = board.take()
+    moments = {query: at_ms - unwritten_ms * (query == "telemetry") for query, at_ms in moments.items()}
+
+    def write(connection: Connection) -> None:
+        insert_progress(connection, [[line[column] for column in sql.PROGRESS_COLUMNS] for line in lines])
+        note(connection, moments)
+
+    if lines or moments:
+        database.run(write)
+
+
+def _in_pool(spark: SparkSession, name: str, work: Callable[[], Any]) -> Callable[[], Any]:
+    def run() -> Any:
+        spark.sparkContext.setLocalProperty("spark.scheduler.pool", name)
+        return work()
+
+    return run

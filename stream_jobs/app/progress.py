@@ -7,20 +7,58 @@ has taken in everything: that moment closes windows for the repair of late ones.
 from __future__ import annotations
 
 import threading
+from abc import abstractmethod
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
+import orjson
 from prometheus_client import CollectorRegistry, Counter, Gauge
-from pyspark.sql.streaming.listener import QueryIdleEvent, QueryStartedEvent, QueryTerminatedEvent
+from pyspark import SparkContext
+from pyspark.sql.streaming.listener import (
+    JStreamingQueryListener,
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+)
 
-from stream_jobs.app.listening import Listener
+from stream_jobs.app.database import Connection, Database, execute, fetch
 from stream_jobs.app.schema import COUNTED
 
 Row = tuple[Any, ...]
 BACKLOG = 10_000
 """Lines kept for the table while the database is away; the oldest go first."""
+
+
+class Listener(StreamingQueryListener):
+    """A listener that is given the progress of a batch as a mapping, in the words of Spark's JSON."""
+
+    @abstractmethod
+    def progressed(self, progress: Mapping[str, Any]) -> None:
+        """A batch is done."""
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802  Spark's name
+        """PySpark's own way in: dear, and the same."""
+        self.progressed(orjson.loads(event.progress.json))
+
+    @property
+    def _jlistener(self) -> Any:
+        """What PySpark registers in its place: Spark's wrapper around ``_Calls``."""
+        jvm: Any = SparkContext._jvm
+        return jvm.PythonStreamingQueryListenerWrapper(_Calls(self))
+
+
+class _Calls(JStreamingQueryListener):
+    """The calls that come from Java."""
+
+    pylistener: Listener
+
+    def onQueryProgress(self, jevent: Any) -> None:  # noqa: N802  Spark's name
+        """The text of the event, and nothing else, comes over."""
+        self.pylistener.progressed(orjson.loads(jevent.progress().json()))
 
 
 class Metrics:
@@ -147,3 +185,48 @@ def _after_1970(timestamp: str | None) -> str | None:
 
 def _ms(timestamp: str) -> int:
     return int(datetime.fromisoformat(timestamp).timestamp() * 1000)
+
+
+_NOTE: Final = """
+INSERT INTO odograph.query_completeness AS c (query, complete_until)
+SELECT query, to_timestamp(at_ms / 1000.0)
+FROM unnest(%(queries)s::text[], %(moments)s::bigint[]) AS n (query, at_ms)
+ON CONFLICT (query) DO UPDATE SET complete_until = greatest(c.complete_until, excluded.complete_until)
+"""
+_NOTE_LATE: Final = """
+INSERT INTO odograph.query_completeness (query, late_noted_at)
+VALUES (%(query)s, to_timestamp(%(at_ms)s / 1000.0))
+ON CONFLICT (query) DO UPDATE SET late_noted_at = excluded.late_noted_at
+"""
+_COMPLETE: Final = """
+WITH noted AS (SELECT coalesce(max(late_noted_at), '-infinity') AS at FROM odograph.query_completeness)
+SELECT (extract(epoch FROM min(complete_until)) * 1000)::bigint FROM odograph.query_completeness
+WHERE query = ANY(%(queries)s)
+HAVING count(complete_until) = cardinality(%(queries)s::text[])
+   AND min(complete_until) >= (SELECT at FROM noted)
+"""
+
+
+def note(connection: Connection, moments: Mapping[str, int]) -> None:
+    """By query, up to when it has taken in everything, ms since 1970; it never goes back."""
+    execute(connection, _NOTE, {"queries": [*moments], "moments": [*moments.values()]})
+
+
+def note_late(connection: Connection, query: str, now_ms: int) -> None:
+    """In the transaction that lists late frames: their windows close when the queries are past ``now_ms``."""
+    execute(connection, _NOTE_LATE, {"query": query, "at_ms": now_ms})
+
+
+def complete_until_ms(connection: Connection, queries: tuple[str, ...]) -> int | None:
+    """Up to when all of ``queries`` have taken in every record, ms; None before each has said so once.
+
+    None too while it lies before the last note of late frames: a record may reach the log long after its
+    receipt, and then the clock alone does not tell that the queries have seen what came with it.
+    """
+    found = fetch(connection, _COMPLETE, {"queries": list(queries)})
+    return int(found[0][0]) if found else None
+
+
+def completeness(database: Database, *queries: str) -> Callable[[], int | None]:
+    """``complete_until_ms`` of these queries, asked of the database at each call."""
+    return lambda: database.run(lambda connection: complete_until_ms(connection, queries))

@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType
 
 from infra.contract.verdict import CLOCK_AHEAD, CLOCK_UNSET, LATE, OK, UNREADABLE, ClockLimits
 from stream_jobs.app.schema import HEAD, IDENTITY
-from stream_jobs.frames.heads import RANGES, VIN
+from stream_jobs.frames.batch import RANGES, VIN
 
 _STRICT_JSON: Final = {"mode": "PERMISSIVE", "allowNonNumericNumbers": "false"}
 

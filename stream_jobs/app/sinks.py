@@ -18,15 +18,14 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
 from stream_jobs.app import statements as sql
-from stream_jobs.app.completeness import note_late
 from stream_jobs.app.database import Connection, Database, execute, fetch, insert_rows, stage
+from stream_jobs.app.progress import note_late
 from stream_jobs.app.schema import EDGE_KEYS, ROAD_KEYS, WINDOW_KEYS
 from stream_jobs.app.telemetry import BUCKET, MISSED, TABLES, table_of
 from stream_jobs.app.topic_writer import TopicWriter
 from stream_jobs.maintenance.rollups import NOTE_CHANGES
 from stream_jobs.roads.history_sql import mark
-from stream_jobs.vehicles.rows import unpack
-from stream_jobs.vehicles.tables import RowTable, tables_of
+from stream_jobs.vehicles.rows import RowTable, tables_of, unpack
 from stream_jobs.windows.open_windows import SILENT_MS
 from stream_jobs.windows.places import SHARE
 from stream_jobs.windows.tables import latest_of, place_rows

@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
 from infra.contract.verdict import LATE, ClockLimits
-from stream_jobs.app.completeness import note_late
 from stream_jobs.app.database import Connection, Database, insert_rows
+from stream_jobs.app.progress import note_late
 from stream_jobs.app.schema import COORDINATES, IDENTITY
 from stream_jobs.app.sinks import BatchClaims
 from stream_jobs.archive.manifest import hour_of

@@ -31,8 +31,8 @@ from stream_jobs.archive.manifest import (
     sync,
 )
 from stream_jobs.archive.reader import of_hours
-from stream_jobs.frames import heads
-from stream_jobs.frames.head_reading import read_heads
+from stream_jobs.frames.batch import in_range, verdicts
+from stream_jobs.frames.reading import read_heads
 
 UNKNOWN: Final = -1
 """Stands for a number that an unreadable record does not give."""
@@ -58,8 +58,8 @@ def parquet_writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
 
 def indexed(batch: pa.RecordBatch, limits: ClockLimits) -> pa.Table:
     """Records with the index columns of the archive."""
-    table = heads.in_range(read_heads(batch.column("value")))
-    verdict = heads.verdicts(table, batch.column("received_ms").to_numpy(), limits, batch.column("key"))
+    table = in_range(read_heads(batch.column("value")))
+    verdict = verdicts(table, batch.column("received_ms").to_numpy(), limits, batch.column("key"))
     columns = {name: batch.column(name) for name in RECORD}
     columns["vehicle_id"] = pc.coalesce(table["vehicle_id"], _vehicle(batch.column("key")), "")
     span_ms = pc.multiply(pc.subtract(table["n"], 1), table["dt_ms"])

@@ -18,8 +18,8 @@ from infra.clients.health import HealthServer, stopped_by_signals
 from infra.contract.errors import ServiceError
 from infra.settings.settings import Endpoints, Settings, endpoints
 from stream_jobs.app import statements as sql
-from stream_jobs.app.completeness import completeness
 from stream_jobs.app.database import Database, execute
+from stream_jobs.app.progress import completeness
 from stream_jobs.app.topic_writer import TopicWriter, dead_lettering
 from stream_jobs.archive.manifest import archive_of
 from stream_jobs.archive.upkeep import Rules, upkeep

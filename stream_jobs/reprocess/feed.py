@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 
 from infra.clients.duck import connected
 from infra.settings.settings import Settings
-from stream_jobs.app import sources
+from stream_jobs.app.queries import archive, by_group
 from stream_jobs.app.telemetry import ipc_of
 from stream_jobs.archive import reader
 from stream_jobs.archive.manifest import archive_of
@@ -273,9 +273,9 @@ def _by_spark(
 ) -> Iterator[Made]:
     times = spark.createDataFrame(wanted.table())
     statement = wanted.sql().replace("{what}", _RECORDS)
-    records = spark.sql(statement, records=sources.archive(spark, [*files]), times=times)
+    records = spark.sql(statement, records=archive(spark, [*files]), times=times)
     # A function and no method: Spark counts the parameters, and would hand a method the key too.
-    made = sources.by_group(records, *_COLUMNS).applyInArrow(lambda group: remake(group), MADE)  # noqa: PLW0108
+    made = by_group(records, *_COLUMNS).applyInArrow(lambda group: remake(group), MADE)  # noqa: PLW0108
     for row in made.toLocalIterator(prefetchPartitions=True):
         yield row["kind"], row["vehicle_id"], bytes(row["body"])
 

@@ -32,8 +32,7 @@ from stream_jobs.reprocess.writer_lock import BATCH, LockLostError, require_lock
 from stream_jobs.rules.model import load_rules
 from stream_jobs.rules.rule_set import of_rules
 from stream_jobs.vehicles.journeys.rows import TripRow
-from stream_jobs.vehicles.rows import AlertRow, Row, unpack
-from stream_jobs.vehicles.tables import RowTable, restated_tables
+from stream_jobs.vehicles.rows import AlertRow, Row, RowTable, restated_tables, unpack
 from stream_jobs.windows.places import SHARE, summed
 from stream_jobs.windows.tables import NO_WINDOWS, place_rows
 

@@ -20,8 +20,8 @@ from infra.contract.errors import ConfigError, ServiceError
 from infra.settings.settings import Endpoints, Settings
 from infra.sql import queries
 from infra.stack.status import records_behind
-from stream_jobs.app.completeness import complete_until_ms
 from stream_jobs.app.database import Connection, Database, fetch
+from stream_jobs.app.progress import complete_until_ms
 from stream_jobs.app.session import spark_when_asked
 from stream_jobs.app.topic_writer import dead_lettering
 from stream_jobs.archive.manifest import HOUR_MS, archive_of

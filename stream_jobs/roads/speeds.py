@@ -10,8 +10,8 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 
+from infra.contract.errors import ConfigError
 from stream_jobs.frames.arrays import Floats
-from stream_jobs.roads.hours import hour_of_week
 from stream_jobs.roads.network import RoadNetwork
 
 SLOWEST_KMH: Final = 2.0
@@ -94,3 +94,33 @@ def fallback(net: RoadNetwork, usual: Mapping[int, Floats], blend: Blend) -> Flo
             free_s = (net.length_m[told] / net.limit_kmh[told]).sum()
             guess[own] = net.limit_kmh[own] * free_s / (net.length_m[told] / mean[told]).sum()
     return np.where(np.isnan(mean), guess, mean)
+
+
+HOURS_A_DAY: Final = 24
+WORKDAYS: Final = 5
+DAYS: Final = 7
+
+
+def off_peak_hours(weekday: str, weekend: str) -> list[int]:
+    """Hours of the week in the spans of a weekday and of a day of the weekend, as 9-16,19-22.
+
+    Raises ConfigError for a span that ends before it begins or after 24.
+    """
+    by_day = [_hours(weekday)] * WORKDAYS + [_hours(weekend)] * (DAYS - WORKDAYS)
+    return [day * HOURS_A_DAY + hour for day, hours in enumerate(by_day) for hour in hours]
+
+
+def hour_of_week(at: datetime, zone: ZoneInfo) -> int:
+    """The hour of the local week in which ``at`` lies."""
+    there = at.astimezone(zone)
+    return there.weekday() * HOURS_A_DAY + there.hour
+
+
+def _hours(spans: str) -> list[int]:
+    found: set[int] = set()
+    for span in spans.split(","):
+        begin, end = (int(hour) for hour in span.split("-"))
+        if not begin < end <= HOURS_A_DAY:
+            raise ConfigError(f"roads.off_peak: {span} in {spans}: hours such as 9-16 are wanted, up to 24")
+        found |= set(range(begin, end))
+    return sorted(found)

@@ -16,7 +16,7 @@ from infra.settings.settings import Settings
 from stream_jobs.app.database import Connection, Database, execute, fetch
 from stream_jobs.roads import eta_store, network
 from stream_jobs.roads import history_sql as sql
-from stream_jobs.roads.hours import off_peak_hours
+from stream_jobs.roads.speeds import off_peak_hours
 
 INTERVALS_AT_ONCE: Final = 24
 STOPS_AT_ONCE: Final = 10_000

@@ -1,6 +1,6 @@
 """Instant rules in Spark: their expressions checked before anything runs, and the findings of single records.
 
-Input are records (see stream_jobs/app/sources.py); output is one row a finding with the columns ALERT_KEYS of
+Input are records (see stream_jobs/app/queries.py); output is one row a finding with the columns ALERT_KEYS of
 the contract.
 """
 

@@ -19,7 +19,7 @@ from infra.contract.signals import BY_NAME, SIGNALS
 from infra.contract.verdict import OK, ClockLimits
 from stream_jobs.app.quality import drop_copies
 from stream_jobs.app.schema import WATERMARK_METADATA, frame_schema
-from stream_jobs.frames import heads
+from stream_jobs.frames.batch import in_range, verdicts
 from stream_jobs.frames.plausibility import POSITION, by_sample, plausible_columns
 from stream_jobs.frames.reading import FRAME_SCHEMA, HEAD_SCHEMA, read
 from stream_jobs.rules.sql_guard import foreign_relation, query_objection
@@ -104,9 +104,9 @@ class FrameStage:
         """The rows of one batch of records."""
         asked = {*self.signals, *(POSITION if set(POSITION) & set(self.signals) else ())}
         schema = pa.schema([*HEAD_SCHEMA, *(FRAME_SCHEMA.field(name) for name in sorted(asked))])
-        table = heads.in_range(read(batch.column("value"), schema))
-        verdicts = heads.verdicts(table, batch.column("received_ms").to_numpy(), self.limits)
-        chosen = pa.array(verdicts == OK)
+        table = in_range(read(batch.column("value"), schema))
+        verdict = verdicts(table, batch.column("received_ms").to_numpy(), self.limits)
+        chosen = pa.array(verdict == OK)
         table = table.filter(chosen).combine_chunks()
         columns = {name: table[name].combine_chunks() for name in HEAD}
         columns["received_ms"] = batch.column("received_ms").filter(chosen)

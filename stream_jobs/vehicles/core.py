@@ -17,13 +17,12 @@ from stream_jobs.rules.detect.base import Detections, number
 from stream_jobs.rules.detect.occurrence import CloneDetector, SilenceDetector
 from stream_jobs.rules.inputs import all_codes
 from stream_jobs.rules.rule_set import RuleSet
-from stream_jobs.vehicles.alert_rows import Head, alert_row
 from stream_jobs.vehicles.features import Features, joined
 from stream_jobs.vehicles.fleet import Fleet, Vehicles
 from stream_jobs.vehicles.journeys import journey
 from stream_jobs.vehicles.journeys.limits import JourneyLimits
 from stream_jobs.vehicles.rounds import Round
-from stream_jobs.vehicles.rows import LateVehicleFrames, Row
+from stream_jobs.vehicles.rows import Head, LateVehicleFrames, Row, alert_row
 from stream_jobs.vehicles.sequencer import NO_BOOT, Arrival, Patience, Sequencer
 
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from stream_jobs.frames.arrays import Floats, Ints
 from stream_jobs.rules.detect.base import Kept, Memory
@@ -15,6 +16,8 @@ from stream_jobs.rules.rule_set import RuleSet
 from stream_jobs.vehicles.features import Features, KeptFeatures, dump_features, load_features, nothing_read
 from stream_jobs.vehicles.journeys.journey import JourneyMemory
 from stream_jobs.vehicles.sequencer import NO_BOOT, Arrival, Order
+from stream_jobs.windows.block import CODEC
+from stream_jobs.windows.open_windows import Memory as WindowMemory
 
 VEHICLE: Final = np.dtype(
     [
@@ -140,3 +143,36 @@ class Fleet:
 
 
 _ORDER: Final = ("boot", "next", "boot_from", "filled")
+
+
+LENGTH: Final = 8
+"""Bytes of a blob before what is compressed: how long that is."""
+
+
+class KeptBucket(msgspec.Struct, array_like=True):
+    """What a bucket remembers: its vehicles, compressed, and the open windows."""
+
+    fleet: bytes
+    windows: WindowMemory
+
+
+_ENCODER: Final = msgspec.msgpack.Encoder()
+_KEPT: Final = msgspec.msgpack.Decoder(KeptBucket)
+_FLEET: Final = msgspec.msgpack.Decoder(KeptFleet)
+
+
+def load(blob: bytes | None, rule_set: RuleSet) -> tuple[Fleet, WindowMemory]:
+    """The bucket in ``blob``; an empty one of nothing. Of rules that changed nothing is remembered."""
+    if blob is None:
+        return Fleet(rule_set), WindowMemory()
+    kept = _KEPT.decode(blob)
+    length = int.from_bytes(kept.fleet[:LENGTH], "little")
+    plain = pa.decompress(kept.fleet[LENGTH:], length, CODEC, asbytes=True)
+    return Fleet(rule_set, _FLEET.decode(plain)), kept.windows
+
+
+def dump(fleet: Fleet, windows: WindowMemory) -> bytes:
+    """The bucket as bytes."""
+    plain = _ENCODER.encode(fleet.dump())
+    squeezed = pa.compress(plain, CODEC, asbytes=True)
+    return _ENCODER.encode(KeptBucket(len(plain).to_bytes(LENGTH, "little") + squeezed, windows))

@@ -24,9 +24,15 @@ from stream_jobs.rules.inputs import RuleInputs, unknown_inputs
 from stream_jobs.rules.model import Rule
 from stream_jobs.rules.rule_set import RuleSet
 from stream_jobs.vehicles import history, lookups
-from stream_jobs.vehicles.facts import CLASSES, POWERTRAINS, facts_matrix, sample_facts
+from stream_jobs.vehicles.facts import (
+    CLASSES,
+    POWERTRAINS,
+    HarshLimits,
+    facts_matrix,
+    harsh_runs,
+    sample_facts,
+)
 from stream_jobs.vehicles.features import Features, joined
-from stream_jobs.vehicles.harsh_runs import HarshLimits, harsh_runs
 from stream_jobs.vehicles.history import History
 from stream_jobs.vehicles.limits import harsh_limits
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
+from psycopg.rows import dict_row
+
+from infra.clients.db import connected
 
 LAST_S = 86_400
 
@@ -27,7 +30,7 @@ def trips(
     import orjson
 
     from infra.settings.settings import endpoints, load
-    from stream_jobs.vehicles.trip_list import stored_trips
+    from stream_jobs.vehicles.trips_cli import stored_trips
 
     end = _time(until, "--to") or datetime.now(UTC)
     begin = _time(since, "--from") or end - timedelta(seconds=LAST_S)
@@ -79,3 +82,26 @@ def _cells(row: dict[str, Any]) -> list[str]:
 
 def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:.1f}"
+
+
+MOST: Final = 1000
+_TRIPS: Final = """
+SELECT vehicle_id, trip_id, phase, started_at, ended_at, distance_m, unseen_m, duration_s, moving_s, standing_s, idle_s,
+       halts, speed_mean_kmh, speed_max_kmh, speeding_s, fuel_l, fuel_l_per_100km, energy_kwh, energy_kwh_per_100km,
+       co2_g, harsh_brake, harsh_accelerate, harsh_corner, start_lat_deg, start_lon_deg, end_lat_deg, end_lon_deg,
+       start_h3_r7, end_h3_r7, revision
+FROM serving.trip
+WHERE (%(vehicle)s::text IS NULL OR vehicle_id = %(vehicle)s)
+  AND started_at < %(until)s AND ended_at >= %(since)s
+ORDER BY started_at DESC LIMIT %(most)s
+"""  # noqa: E501  a list of columns
+
+
+def stored_trips(url: str, vehicle: str | None, since: datetime, until: datetime) -> list[dict[str, Any]]:
+    """Trips that lie in [since, until) at least in part, oldest first; of many the newest MOST.
+
+    Raises ServiceError.
+    """
+    values = {"vehicle": vehicle, "since": since, "until": until, "most": MOST}
+    with connected(url, row_factory=dict_row) as connection:
+        return connection.execute(_TRIPS, values).fetchall()[::-1]

@@ -13,16 +13,15 @@ import numpy as np
 import pyarrow as pa
 
 from stream_jobs.frames.arrays import Flags, Ints
-from stream_jobs.windows import routing
 from stream_jobs.windows.block import dump_arrays, enrolled, load_arrays
 from stream_jobs.windows.roads import PARTS as SUMS
-from stream_jobs.windows.roads import RoadRows
+from stream_jobs.windows.roads import VEHICLES, RoadRows, vehicle_bits
 from stream_jobs.windows.tables import NO_SECTOR
 
 KEYS: Final = ("place", "heading_sector")
 """A place is a cell, or an edge as roads.py writes it."""
 SHARE: Final = pa.schema(
-    [(name, pa.int64()) for name in ("start_ms", *KEYS, *SUMS, routing.VEHICLES, "vehicle_bits")]
+    [(name, pa.int64()) for name in ("start_ms", *KEYS, *SUMS, VEHICLES, "vehicle_bits")]
 )
 """Columns of shares: sums of windows of places over some vehicles, and how many vehicles they were."""
 
@@ -59,7 +58,7 @@ class Places:
         vehicle, *rest = self.rows
         order, begins = _runs(rest[: len(KEYS)])
         keys, sums, changed = rest[: len(KEYS)], rest[len(KEYS) : -1], rest[-1]
-        bits = routing.vehicle_bits(self.vehicles)[vehicle]
+        bits = vehicle_bits(self.vehicles)[vehicle]
         columns = [
             np.full(len(begins), start_ms),
             *(key[order[begins]] for key in keys),
@@ -89,7 +88,7 @@ def summed(shares: pa.Table) -> pa.Table:
     columns = {name: shares[name].to_numpy() for name in SHARE.names}
     order, begins = _runs([columns[name] for name in ("start_ms", *KEYS)])
     found = {name: columns[name][order[begins]] for name in ("start_ms", *KEYS)}
-    found |= {name: np.add.reduceat(columns[name][order], begins) for name in (*SUMS, routing.VEHICLES)}
+    found |= {name: np.add.reduceat(columns[name][order], begins) for name in (*SUMS, VEHICLES)}
     found["vehicle_bits"] = np.bitwise_or.reduceat(columns["vehicle_bits"][order], begins)
     return pa.table(found, schema=SHARE)
 

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from infra.settings.settings import Settings
 from stream_jobs.roads.matching import RoadLookup, lookup_of
-from stream_jobs.windows import driving, electrics, health, routing
+from stream_jobs.windows import driving, electrics, health, roads
 from stream_jobs.windows.columns import COUNTS
 from stream_jobs.windows.measures import Combined, moment, parts_of, results, whole
 from stream_jobs.windows.segments import always
@@ -34,8 +34,8 @@ PARTS: Final = parts_of(MEASURES)
 """What is kept of a window of a vehicle while it is open."""
 VEHICLE_COLUMNS: Final = ("vehicle_id", "window_start", "window_s", *(m.name for m in MEASURES))
 _ROAD_MEASURES: Final = (
-    *("window_start", "window_s", routing.VEHICLES, "vehicle_bits"),
-    *(m.name for m in routing.MEASURES),
+    *("window_start", "window_s", roads.VEHICLES, "vehicle_bits"),
+    *(m.name for m in roads.MEASURES),
 )
 ROAD_COLUMNS: Final = ("cell", "heading_sector", *_ROAD_MEASURES)
 EDGE_COLUMNS: Final = ("network_no", "edge_id", *_ROAD_MEASURES)
@@ -110,8 +110,8 @@ def place_rows(sums: pa.Table, window_s: int) -> tuple[pa.Table, pa.Table]:
     """Rows of odograph.road_cell_window and .road_edge_window out of places.SHARE summed."""
     edges = pc.equal(sums["heading_sector"], NO_SECTOR)
     cell, edge = sums.filter(pc.invert(edges)), sums.filter(edges)
-    network_no, edge_id = routing.edge_names(edge["place"].to_numpy())
-    cells = {"cell": routing.cell_names(cell["place"].to_numpy()), "heading_sector": cell["heading_sector"]}
+    network_no, edge_id = roads.edge_names(edge["place"].to_numpy())
+    cells = {"cell": roads.cell_names(cell["place"].to_numpy()), "heading_sector": cell["heading_sector"]}
     return (
         pa.table(cells | _measured(cell, window_s)).select([*ROAD_COLUMNS]),
         pa.table({"network_no": network_no, "edge_id": edge_id} | _measured(edge, window_s)).select(
@@ -124,5 +124,5 @@ def _measured(sums: pa.Table, window_s: int) -> dict[str, pa.Array]:
     parts = {name: always(sums[name].to_numpy()) for name in sums.column_names}
     start = sums["start_ms"].cast(pa.timestamp("ms", tz="UTC"))
     window = pa.array(np.full(sums.num_rows, window_s))
-    counts = {name: sums[name] for name in (routing.VEHICLES, "vehicle_bits")}
-    return {"window_start": start, "window_s": window} | counts | results(routing.MEASURES, parts)
+    counts = {name: sums[name] for name in (roads.VEHICLES, "vehicle_bits")}
+    return {"window_start": start, "window_s": window} | counts | results(roads.MEASURES, parts)

@@ -18,8 +18,8 @@ from infra.stack.probes import failing_tasks
 from infra.stack.stack import Stack
 from infra.stack.status import table_sizes
 from load_tests.oracle import expect
-from stream_jobs.app.completeness import complete_until_ms, note, note_late
 from stream_jobs.app.database import Database
+from stream_jobs.app.progress import complete_until_ms, note, note_late
 from stream_jobs.app.sinks import VEHICLE, write_windows
 from stream_jobs.maintenance.ledger import HOUR_MS, HourlyLedger
 from stream_jobs.maintenance.process import Maintenance

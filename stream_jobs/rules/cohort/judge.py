@@ -17,8 +17,7 @@ import numpy as np
 from infra.settings.job_sections import Cohort as Terms
 from stream_jobs.frames.arrays import Floats
 from stream_jobs.rules.cohort.metrics import Metric
-from stream_jobs.vehicles.alert_rows import finding_id
-from stream_jobs.vehicles.rows import AlertRow
+from stream_jobs.vehicles.rows import AlertRow, finding_id
 
 MINUTE_MS: Final = 60_000
 HOUR_MS: Final = 60 * MINUTE_MS

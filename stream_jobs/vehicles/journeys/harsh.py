@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from stream_jobs.vehicles.harsh_runs import G_MPS2, KINDS, RUN
+from stream_jobs.vehicles.facts import G_MPS2, KINDS, RUN
 from stream_jobs.vehicles.journeys.limits import JourneyLimits
 from stream_jobs.vehicles.journeys.rows import HarshRow
 

@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_jobs.app.binary_copy import EPOCH_US, ROWS_AT_ONCE, binary
-from stream_jobs.app.database import csv_of
+from stream_jobs.app.database import EPOCH_US, ROWS_AT_ONCE, binary, csv_of
 
 TYPES = {
     "a": "text", "b": "bigint", "c": "double precision", "d": "boolean", "e": "timestamp with time zone",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from stream_jobs.app.failures import explained
+from stream_jobs.app.jobs import explained
 
 FOLDER = Path("/home/checkpoints/telemetry")
 

@@ -13,9 +13,8 @@ from infra.settings.settings import Settings
 from stream_jobs.rules.rule_set import RuleSet
 from stream_jobs.vehicles import lookups
 from stream_jobs.vehicles.core import Core
-from stream_jobs.vehicles.facts import CLASSES, FACTS, POWERTRAINS
+from stream_jobs.vehicles.facts import CLASSES, FACTS, G_MPS2, KINDS, POWERTRAINS
 from stream_jobs.vehicles.features import Features
-from stream_jobs.vehicles.harsh_runs import G_MPS2, KINDS
 from stream_jobs.vehicles.journeys.rows import HarshRow
 from stream_jobs.vehicles.limits import core_limits, harsh_limits
 from stream_jobs.vehicles.stage import VehicleStage

@@ -7,9 +7,9 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stream_jobs.frames import heads, reading
-from stream_jobs.frames.head_reading import read_heads
-from stream_jobs.frames.reading import FRAME_SCHEMA, HEAD_SCHEMA, PLAIN_FROM, SINGLY, read
+from stream_jobs.frames import reading
+from stream_jobs.frames.batch import readable
+from stream_jobs.frames.reading import FRAME_SCHEMA, HEAD_SCHEMA, PLAIN_FROM, SINGLY, read, read_heads
 from tests.support_frames import frame, vin
 
 T0 = 1_767_225_600_000
@@ -118,7 +118,7 @@ def test_a_number_of_too_many_digits_makes_a_payload_unreadable_to_every_reader(
     for payloads in ([plain, long], [with_text, plain], [plain, long, with_text] * 40):
         raw = pa.array(payloads, pa.binary())
         for table in (read(raw), read(raw, HEAD_SCHEMA), read_heads(raw)):
-            seen = heads.readable(table).tolist()
+            seen = readable(table).tolist()
             assert seen == [each is plain for each in payloads]
 
 
@@ -132,5 +132,5 @@ def test_a_payload_nested_too_deep_is_unreadable_to_every_reader() -> None:
     for payloads in ([bearable], [deep], [unknown, plain], [beside, unknown], [*good, deep, unknown] * 40):
         raw = pa.array(payloads, pa.binary())
         for table in (read(raw), read(raw, HEAD_SCHEMA), read_heads(raw)):
-            seen = heads.readable(table).tolist()
+            seen = readable(table).tolist()
             assert seen == [each in good for each in payloads]
