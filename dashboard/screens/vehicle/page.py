@@ -295,7 +295,7 @@ def _trends(vehicle_id: str) -> None:
     if found.empty:
         st.caption("No trend yet: a line needs hours of at least six hours' span.")
         return
-    table = text.tinted(tables.trends(found, live.tz()))
+    table = tables.tinted(tables.trends(found, live.tz()))
     live.table(table, "trends", "Trends with days to their thresholds")
     near = found[found["days_to_threshold"].notna()].head(ABREAST)
     for column, trend in zip(st.columns(ABREAST), maps.rows_of(near), strict=False):
