@@ -10,7 +10,7 @@ READY := $(VENV)/.ready
 ODOGRAPH := $(VENV)/bin/odograph
 ARGS ?=
 
-.PHONY: help setup check test up down demo load clean
+.PHONY: help setup check unit test up down demo load clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -23,6 +23,9 @@ check: $(READY) ## format, lint, types and layers
 	@$(VENV)/bin/ruff check .
 	@$(VENV)/bin/mypy
 	@$(VENV)/bin/lint-imports
+
+unit: $(READY) ## tests of a minute: no service, no JVM, nothing slow; ARGS go to pytest
+	@$(VENV)/bin/pytest -n 2 --dist loadscope -m "not slow and not spark" tests/unit $(ARGS)
 
 test: $(READY) ## all tests on real services, in a home of their own; ARGS go to pytest
 	@$(ODOGRAPH) setup --browser

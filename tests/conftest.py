@@ -74,9 +74,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Groups:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Groups in the order of GROUPS; more time for the whole pipeline."""
+    """Groups in the order of GROUPS; marks; more time for the whole pipeline."""
     items.sort(key=lambda item: GROUPS.index(group_of(item.nodeid)))
     for item in items:
+        if "java" in item.fixturenames:
+            item.add_marker("spark")
         if group_of(item.nodeid) == "e2e":
             item.add_marker(pytest.mark.timeout(PIPELINE_S))
 

@@ -17,6 +17,8 @@ from edge_simulator.world import World
 from infra.contract import frame, messages
 from infra.contract.signals import FAST, SIGNALS
 
+pytestmark = pytest.mark.slow
+
 START_MS = 1_760_000_000_000
 BASE = Scenario(
     seed=7, vehicles=40, cadence=cadence(40, None, 1000), start_ms=START_MS, frames_per_vehicle=25

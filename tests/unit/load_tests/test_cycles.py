@@ -10,6 +10,8 @@ from edge_simulator.vehicle.vehicles import MODELS
 from load_tests import cycles
 from load_tests.cycles import CYCLES, Driven
 
+pytestmark = pytest.mark.slow
+
 UDDS, HWFET, US06, WLTC = CYCLES
 NAMES = [m.name for m in MODELS]
 

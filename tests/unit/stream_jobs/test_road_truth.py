@@ -6,12 +6,15 @@ from collections import defaultdict
 
 import numpy as np
 import orjson
+import pytest
 
 from edge_simulator import run_setup
 from edge_simulator.world import World
 from infra.settings.settings import load
 from stream_jobs.roads.matching import index_of, match
 from stream_jobs.roads.network import network_of
+
+pytestmark = pytest.mark.slow
 
 START_MS = 1_767_686_400_000
 """2026-01-06 08:00 UTC"""

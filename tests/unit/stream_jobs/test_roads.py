@@ -25,6 +25,8 @@ from stream_jobs.roads.ways import nearest, quickest, ways_of
 from stream_jobs.windows.roads import road_rows
 from tests.support_frames import frame
 
+pytestmark = pytest.mark.slow
+
 M = 1 / 111_195
 """Degrees a metre, at the equator."""
 

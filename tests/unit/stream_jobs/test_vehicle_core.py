@@ -6,6 +6,7 @@ import random
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -21,6 +22,8 @@ from stream_jobs.vehicles.limits import core_limits
 from stream_jobs.vehicles.rows import LateVehicleFrames, Row
 from stream_jobs.windows.open_windows import Memory
 from tests.support_vehicles import features_of
+
+pytestmark = pytest.mark.slow
 
 CORE = Core(core_limits(Settings()), RuleSet())
 T0 = 1_780_000_000_000

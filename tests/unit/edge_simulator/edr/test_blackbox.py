@@ -17,6 +17,8 @@ from edge_simulator.scenario import Scenario, cadence
 from edge_simulator.world import World
 from infra.contract.messages import crash_digest, decode_crash, join_crash
 
+pytestmark = pytest.mark.slow
+
 START_MS = 1_760_000_000_000
 WIDE = np.zeros(570)
 FRONT = Pulse("barrier", pulse.haversine(-30.0, 110), WIDE)

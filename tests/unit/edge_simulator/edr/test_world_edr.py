@@ -13,6 +13,8 @@ from edge_simulator.scenario import Scenario, cadence
 from edge_simulator.world import World
 from infra.contract import messages
 
+pytestmark = pytest.mark.slow
+
 START_MS = 1_760_000_000_000
 STEP_S = 0.1
 

@@ -10,6 +10,8 @@ from edge_simulator.faults.kinds import KINDS
 from tests import support_rules as rules
 from tests.support_faults import COLUMNS, Drive, drive
 
+pytestmark = pytest.mark.slow
+
 SECONDS, VEHICLES = 2400, 100
 WITHIN_S = {
     "overheating": 400, "thermostat_open": 1200, "low_oil_pressure": 240, "weak_battery": 1600,

@@ -11,6 +11,8 @@ from edge_simulator.motion.town_day import Day
 from edge_simulator.town.roads import RoadNetwork, city
 from edge_simulator.vehicle import vehicles
 
+pytestmark = pytest.mark.slow
+
 TUESDAY, SUNDAY = 1, 6
 N = 2000
 

@@ -11,6 +11,8 @@ from edge_simulator.town.roads import RoadNetwork, city
 from edge_simulator.vehicle import vehicles
 from tests.support_traffic import OneTrip, bumper_gaps_m, fleet, jam, straight_on
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def town() -> RoadNetwork:

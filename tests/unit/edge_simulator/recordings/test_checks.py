@@ -18,6 +18,8 @@ from edge_simulator.recordings.drives import Row
 from infra.contract import frame
 from infra.contract.errors import ConfigError
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[4]
 DRIVES = Path(os.environ.get("EDR_TEST_DRIVES", ROOT.parent / "shared" / "data")) / "rsk_twizy"
 MAPPING = """

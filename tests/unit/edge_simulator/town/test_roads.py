@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from edge_simulator.town.roads import RoadNetwork, city, region
 from infra.contract.errors import ConfigError
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def munich() -> RoadNetwork:

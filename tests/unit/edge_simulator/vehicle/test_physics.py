@@ -13,6 +13,8 @@ from edge_simulator.scenario import Scenario, cadence
 from edge_simulator.vehicle import thermal
 from edge_simulator.world import World
 
+pytestmark = pytest.mark.slow
+
 FAULTS = tuple(
     faults.Wanted(name, count=3) for name in ("overheating", "rapid_leak", "slow_leak", "weak_battery")
 )

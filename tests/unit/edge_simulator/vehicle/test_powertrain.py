@@ -16,6 +16,8 @@ from edge_simulator.vehicle.machine import Machine
 from edge_simulator.vehicle.vehicles import MODELS
 from load_tests.cycles import CYCLES, Ride, follow, machine_for
 
+pytestmark = pytest.mark.slow
+
 H_S = 0.1
 UDDS = CYCLES[0].at_10_hz()
 HYBRID = [m.name for m in MODELS].index("sedan-hybrid-2.4")

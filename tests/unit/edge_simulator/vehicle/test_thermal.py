@@ -13,6 +13,8 @@ from edge_simulator.vehicle.vehicles import MODELS
 from load_tests import cycles
 from load_tests.cycles import CYCLES, Ride, follow, machine_for
 
+pytestmark = pytest.mark.slow
+
 CAR = MODELS[:1]
 N = len(MODELS)
 

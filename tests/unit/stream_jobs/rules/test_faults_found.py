@@ -14,6 +14,8 @@ from load_tests.score.definition import load
 from stream_jobs.rules.model import load_rules
 from tests.support_detect import Fleet
 
+pytestmark = pytest.mark.slow
+
 SEED: Final = 12
 SECONDS: Final = 1000
 SOUND: Final = 6
