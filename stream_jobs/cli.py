@@ -84,7 +84,7 @@ def maintenance() -> None:
 
 
 @jobs.command()
-def reset(query: Annotated[str, typer.Argument(help="windows, vehicles, instant, ...")]) -> None:
+def reset(query: Annotated[str, typer.Argument(help="telemetry, archive, instant, ...")]) -> None:
     """Put the checkpoint of a query aside: it starts anew, from the earliest record that Kafka keeps.
 
     For a checkpoint that cannot be read any more. Nothing is deleted; the query must not be running.
