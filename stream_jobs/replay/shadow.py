@@ -51,6 +51,7 @@ QUERIES: Final = {
 PACE: Final = {
     "JOBS_MAX_OFFSETS": str(OUTSTANDING.records),
     "JOBS_TRIGGER_S": "0.2",
+    "JOBS_PUBLISH_S": "0",  # what waits is complete only after the skew of receipts, here an hour
     "JOBS_ARCHIVE_TRIGGER_S": "1",
     "JOBS_REPAIR_INTERVAL_S": "5",
     "JOBS_ROLLUP_INTERVAL_S": "5",
