@@ -17,6 +17,8 @@ from edge_simulator.world import World
 from infra.contract.errors import ConfigError
 from infra.settings.settings import Settings
 
+pytestmark = pytest.mark.slow
+
 START_MS = 1_763_593_200_000 - 120_000
 """Two minutes before an hour of UTC begins."""
 SHORT = Scenario(

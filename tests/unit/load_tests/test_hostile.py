@@ -22,6 +22,8 @@ from stream_jobs.vehicles.limits import core_limits
 from stream_jobs.vehicles.stage import vehicle_stage
 from stream_jobs.windows.open_windows import terms_of
 
+pytestmark = pytest.mark.slow
+
 FILES = 150
 NOW_MS = 1_763_800_000_000
 VIN = b"1HGCM82633A000042"

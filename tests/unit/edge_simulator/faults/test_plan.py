@@ -14,6 +14,8 @@ from edge_simulator.vehicle.machine import Machine
 from infra.contract.errors import ConfigError
 from tests.support_faults import drive
 
+pytestmark = pytest.mark.slow
+
 Wanted = faults.Wanted
 
 

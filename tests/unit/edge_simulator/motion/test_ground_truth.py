@@ -11,6 +11,8 @@ from edge_simulator.town.roads import RoadNetwork, city
 from edge_simulator.vehicle import vehicles
 from tests.support_traffic import OneTrip, fleet
 
+pytestmark = pytest.mark.slow
+
 START_MS = 1_800_000_000_000
 
 

@@ -10,6 +10,8 @@ from edge_simulator.sending import fleet_processes
 from edge_simulator.world import World
 from infra.contract.errors import ConfigError
 
+pytestmark = pytest.mark.slow
+
 WHOLE = Scenario(
     seed=3, vehicles=11, cadence=cadence(11, None, 1000), start_ms=1_760_000_000_000, frames_per_vehicle=2,
     limit=20, schedule=Schedule((Stage(5000, 2.2, 11.0),)),

@@ -15,6 +15,8 @@ from edge_simulator.world import World
 from infra.contract import frame
 from infra.contract.errors import ConfigError
 
+pytestmark = pytest.mark.slow
+
 LAT, LON = 48.137, 11.575
 CALM = GnssSettings(canyon_m=0, jump_share=0, tunnels=0)
 

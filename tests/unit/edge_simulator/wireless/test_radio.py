@@ -14,6 +14,8 @@ from edge_simulator.world import World
 from infra.contract import frame
 from tests.support_radio import BASE, FRAMES, START_MS, N, Story, identity
 
+pytestmark = pytest.mark.slow
+
 MIDWAY = 200
 """Slots, of about 410."""
 ROUGH = LinkShares(
