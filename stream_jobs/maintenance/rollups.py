@@ -177,7 +177,7 @@ GROUP BY span
 """Due buckets that lie close together: the first, the last, the end of the rows below them (a day may have
 25 hours), and how many.
 """
-JOIN_ROWS_ONCE: Final = "SELECT set_config('enable_nestloop', %(loop)s, true)"
+NESTED_LOOPS: Final = "SELECT set_config('enable_nestloop', %(loop)s, true)"
 """PostgreSQL's statistics know nothing of the newest windows: it takes them for one row, and reads all of the
 span again for each vehicle.
 """
@@ -236,7 +236,7 @@ def roll_up(connection: Connection, tz: str) -> int:
             execute(connection, LIFT, {"unit": unit, "below": below, "tz": tz})
         for since, last, until, number in fetch(connection, SPANS, {"unit": unit}):
             span = {"since": since, "last": last, "until": until, "tz": tz}
-            execute(connection, JOIN_ROWS_ONCE, {"loop": "off" if number >= MANY else "on"})
+            execute(connection, NESTED_LOOPS, {"loop": "off" if number >= MANY else "on"})
             execute(connection, _level_sql(unit, below), span)
             if unit == LEVELS[0]:
                 execute(connection, _fleet_sql(), span)

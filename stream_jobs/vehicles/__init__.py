@@ -1,1 +1,1 @@
-"""What needs a memory of one vehicle: trips, stops, harsh events and the rules that last."""
+"""What needs a memory of one vehicle: trips, stops, harsh events and stateful rules."""

@@ -20,7 +20,7 @@ class Features:
     """What the n frames of a batch of records say, in the order of the records; a row a readable frame.
 
     ``ids``: the vehicles; ``vehicle``: [n], places of their ids there. ``facts``: [n, facts.FACTS], doubles,
-    NaN where not known; ``runs``: harsh runs by frame (harsh_runs.RUN numbers each).
+    NaN where not known; ``runs``: harsh runs by frame (facts.RUN numbers each).
     """
 
     ids: Sequence[str]

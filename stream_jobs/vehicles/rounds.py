@@ -22,7 +22,7 @@ class Round:
 
     ``places``: [k], where each vehicle's memory is; no place twice. ``rows``: [k], which frame of the batch.
     ``facts``: [k, facts.FACTS], doubles, NaN where not known. ``runs``: harsh runs of each frame
-    (harsh_runs.RUN numbers each), [k]. ``vehicles``: the vehicles' ids by place.
+    (facts.RUN numbers each), [k]. ``vehicles``: the vehicles' ids by place.
     """
 
     places: Ints

@@ -1,4 +1,4 @@
-"""What the query finds, as plain rows; times in ms since 1970."""
+"""What the query finds, as plain rows, alerts and rows of its tables; times in ms since 1970."""
 
 from __future__ import annotations
 

@@ -76,10 +76,14 @@ def assert_fleet(lane: Lane, records: list[Record]) -> None:
         )
 
 
+@pytest.mark.parametrize("many", [1, 100])
 def test_every_level_equals_all_its_samples_and_follows_what_is_written_again(
-    lane: Lane, database: Database
+    lane: Lane, database: Database, monkeypatch: pytest.MonkeyPatch, many: int
 ) -> None:
-    records = spoilt(drive(range(1, 4), SUMMER_TIME_ENDS_MS - 40_000, 120, seed=7), seed=8)
+    monkeypatch.setattr("stream_jobs.maintenance.rollups.MANY", many)
+    days_later_ms = SUMMER_TIME_ENDS_MS + 20 * 86_400_000
+    driven = drive(range(1, 4), SUMMER_TIME_ENDS_MS - 40_000, 120, seed=7)
+    records = spoilt(driven + drive(range(4, 5), days_later_ms, 40, seed=9), seed=8)
     in_time = expect(records, repaired=False)
     roll_up = RollUps(database, "Europe/Berlin")
     database.run(lambda c: write_windows(c, VEHICLE, table_of(in_time, in_time.vehicle), 1))

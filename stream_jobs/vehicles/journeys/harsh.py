@@ -37,7 +37,7 @@ class Event(Run):
 
 
 class HarshState(msgspec.Struct, array_like=True):
-    """The last run and the open event of each kind (its place in harsh_runs.KINDS)."""
+    """The last run and the open event of each kind (its place in facts.KINDS)."""
 
     runs: dict[int, Run] = {}
     events: dict[int, Event] = {}
@@ -59,7 +59,7 @@ class HarshEvents:
     ) -> tuple[list[HarshRow], list[int]]:
         """Events that are over, and the kinds of those that began.
 
-        ``runs`` of the next frame: harsh_runs.RUN numbers each; ``end_ms``: its end; ``where``: degrees.
+        ``runs`` of the next frame: facts.RUN numbers each; ``end_ms``: its end; ``where``: degrees.
         """
         state = self._state
         rows: list[HarshRow] = []

@@ -43,7 +43,7 @@ _COLUMNS: Final = np.dtype([(name, np.float64) for name in Totals._fields])
 DISTANCE: Final = Totals._fields.index("distance_m")
 HALTS: Final = Totals._fields.index("halts")
 HARSH: Final = Totals._fields.index("harsh_brake")
-"""Columns; of the harsh events the first one, in the order of harsh_runs.KINDS."""
+"""Columns; of the harsh events the first one, in the order of facts.KINDS."""
 
 
 def add_frames(totals: Floats, frames: Round, moved_m: Floats, unseen_m: Floats) -> None:
