@@ -1,9 +1,16 @@
-"""Reports as text: tables of aligned columns, coloured on a terminal, plain and wide elsewhere."""
+"""Reports as text: plain columns by ``aligned``; ``table`` and ``rendered`` where a terminal shows colours.
+
+Cells may be any values: None is ``-``, 12345 ``12,345``, 2.345 ``2.3``, True ``yes``, a datetime
+``2026-11-20 08:00:00`` in UTC. Columns of numbers are flush right. ``aligned(totals.items())`` is a list of
+names and values; ``aligned(rows, {"vehicle": "", "km": ".2f", "state": ">"})`` has heads with formats.
+"""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from numbers import Integral, Real
 
 from rich.console import Console
 from rich.table import Table
@@ -12,13 +19,53 @@ WIDTH = 200
 """Of what is no terminal, characters."""
 
 
-def table(*columns: str, rows: Iterable[Sequence[str]] = (), right: Collection[str] = ()) -> Table:
-    """A table without lines; cells may hold markup, columns in ``right`` are flush right, long ones fold."""
+def cell(value: object, form: str = "") -> str:
+    """The text of one cell by the format ``form``, or by the kind of the value; None is always ``-``."""
+    if value is None:
+        return "-"
+    if isinstance(value, bool) and not form:
+        return "yes" if value else "no"
+    if isinstance(value, datetime):
+        value, form = value.astimezone(UTC), form or "%Y-%m-%d %H:%M:%S"
+    elif isinstance(value, Real):
+        form = form or (",d" if isinstance(value, Integral) else ",.1f")
+    return format(value, form)
+
+
+def aligned(
+    rows: Iterable[Sequence[object]],
+    heads: Sequence[str] | Mapping[str, str] = (),
+    *,
+    gap: str = "  ",
+    indent: str = "",
+) -> str:
+    """Plain columns as wide as their longest cell, without a line's end after the last row.
+
+    ``heads`` may hold formats: the format of ``format()`` for the cells below a head, which ``>`` alone makes
+    flush right. Without rows there are the heads alone.
+    """
+    forms = [*heads.values()] if isinstance(heads, Mapping) else []
+    columns = []
+    for number, values in enumerate(zip(*rows, strict=True)):
+        form = forms[number] if forms else ""
+        right = form == ">" or _numeric(values)
+        head = [[*heads][number]] if heads else []
+        texts = [*head, *(cell(value, form) for value in values)]
+        width = max(map(len, texts))
+        columns.append([text.rjust(width) if right else text.ljust(width) for text in texts])
+    lines = zip(*columns, strict=True) if columns else [heads] if heads else []
+    return "\n".join(indent + gap.join(line).rstrip() for line in lines)
+
+
+def table(*heads: str, rows: Iterable[Sequence[object]] = ()) -> Table:
+    """A table without lines; cells may hold markup and fold where they are long."""
     made = Table(box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        made.add_column(column, overflow="fold", justify="right" if column in right else "left")
+    rows = [*rows]
+    for number, head in enumerate(heads):
+        right = bool(rows) and _numeric([row[number] for row in rows])
+        made.add_column(head, overflow="fold", justify="right" if right else "left")
     for row in rows:
-        made.add_row(*row)
+        made.add_row(*map(cell, row))
     return made
 
 
@@ -31,14 +78,7 @@ def rendered(*parts: Table | str, width: int = WIDTH) -> str:
     return out.getvalue()
 
 
-def aligned(lines: Iterable[Sequence[str]], right: Collection[int] = (), gap: str = "  ") -> str:
-    """Plain columns as wide as their longest cell; columns numbered in ``right`` are flush right."""
-    lines = [*lines]
-    widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
-    return "\n".join(
-        gap.join(
-            cell.rjust(width) if number in right else cell.ljust(width)
-            for number, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in lines
-    )
+def _numeric(values: Sequence[object]) -> bool:
+    """Whether all values are numbers, as far as there are any."""
+    given = [value for value in values if value is not None]
+    return bool(given) and all(isinstance(value, Real) for value in given)
