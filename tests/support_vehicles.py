@@ -1,4 +1,4 @@
-"""Frames made by hand, as the core for vehicles takes them: facts by name, and what each rule says."""
+"""Frames made by hand, as the core for vehicles takes them: features by name, and what each rule says."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from stream_jobs.rules.inputs import FLAGS, RuleInputs, code_of, unknown_inputs
-from stream_jobs.vehicles.facts import FACTS
 from stream_jobs.vehicles.features import Features
+from stream_jobs.vehicles.frame_features import FRAME_FEATURES
 
 
 class Evaluation(NamedTuple):
@@ -55,14 +55,16 @@ def features_of(
     rules: RuleInputs | None = None,
     vehicles: Sequence[str] | None = None,
 ) -> Features:
-    """Frames by their facts, those of one vehicle unless said; ``runs``: their harsh runs."""
+    """Frames by their features, those of one vehicle unless said; ``runs``: their harsh runs."""
     names = ["V"] * len(frames) if vehicles is None else list(vehicles)
     ids = [*dict.fromkeys(names)]
-    facts = [[math.nan if frame.get(name) is None else frame[name] for name in FACTS] for frame in frames]
+    features = [
+        [math.nan if frame.get(name) is None else frame[name] for name in FRAME_FEATURES] for frame in frames
+    ]
     return Features(
         ids,
         np.array([ids.index(name) for name in names], np.int64),
-        np.array(facts, np.float64).reshape(len(frames), len(FACTS)),
+        np.array(features, np.float64).reshape(len(frames), len(FRAME_FEATURES)),
         [frame.get("runs", ()) for frame in frames],
         unknown_inputs(0, len(frames)) if rules is None else rules,
     )

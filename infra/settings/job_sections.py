@@ -43,7 +43,7 @@ class Jobs(Section):
     rules: Path | None = setting(None, "alert rules file; none: the one that ships")
     evidence_interval_s: float = setting(15.0, "pause between two collections of alert frames, s", gt=0)
     evidence_days: int = setting(30, "how long the frames around alerts are kept, days", ge=1)
-    rehearse_late_h: int = setting(6, "a backtest reads frames received this long after its span, h", ge=0)
+    backtest_late_h: int = setting(6, "a backtest reads frames received this long after its span, h", ge=0)
     sql_dir: Path | None = setting(None, "folder of users' queries on the stream, *.sql; none: none")
 
     vehicle_buckets: int = setting(2, "groups of vehicles in the telemetry state", ge=1, le=1024)

@@ -1,4 +1,4 @@
-"""The commands ``odograph alerts rules | list | show | ack | clear | silence | unsilence | rehearse``."""
+"""The commands ``odograph alerts rules | list | show | ack | clear | silence | unsilence | backtest``."""
 
 from __future__ import annotations
 
@@ -135,8 +135,16 @@ def unsilence(
     _report("ended", numbers, done, as_json)
 
 
+@alerts.command(hidden=True, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def rehearse() -> None:
+    """Say what the command is called today."""
+    from infra.contract.errors import ConfigError
+
+    raise ConfigError("alerts rehearse: was renamed to alerts backtest; its options are the same")
+
+
 @alerts.command()
-def rehearse(
+def backtest(
     file: Annotated[
         Path, typer.Option("--rule", help="rules file with the changed rules; others may be left out")
     ],
@@ -161,7 +169,7 @@ def rehearse(
     from stream_jobs.reprocess.plan import Span
     from stream_jobs.rules.model import load_rules
 
-    configure("rehearse")
+    configure("backtest")
     settings = load()
     changed, in_force = load_rules(file), load_rules(settings.jobs.rules)
     span, lead_ms = (
@@ -169,8 +177,8 @@ def rehearse(
         duration_ms(lead, "--lead"),
     )
     if span.until_ms <= span.from_ms:
-        raise ConfigError("alerts rehearse: --to is not after --from")
-    with spark_when_asked(settings, "rehearse", settings.jobs.instant_mb) as session:
+        raise ConfigError("alerts backtest: --to is not after --from")
+    with spark_when_asked(settings, "backtest", settings.jobs.instant_mb) as session:
         found = run(session, settings, file, in_force, changed, span, lead_ms)
     _tell(whole(found) if as_json else comparison_page(found), as_json)
 

@@ -107,7 +107,7 @@ def _findings(
 ) -> list[AlertRow]:
     """What stateful rules find in the span and its run-up; the clock runs on to its end."""
     first_ms = span.from_ms - lead_ms
-    received = (first_ms, span.until_ms + settings.jobs.rehearse_late_h * HOUR_MS)
+    received = (first_ms, span.until_ms + settings.jobs.backtest_late_h * HOUR_MS)
     files = feeder.files(hours_ms([received]))
     if not files:
         folder = telemetry_of(settings.paths.home)

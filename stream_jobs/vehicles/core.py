@@ -132,7 +132,7 @@ class Core:
         rows: list[Row] = []
         for k, detector in self._unordered:
             believed = np.flatnonzero(features["believed"] > 0)
-            frames = Round(places[believed], believed, features.facts[believed], (), fleet.ids)
+            frames = Round(places[believed], believed, features.frame_features[believed], (), fleet.ids)
             rows += self._alerts(k, detector.arrived(fleet.detectors[k], frames), frames)
         return rows
 
@@ -193,7 +193,7 @@ class Core:
         ]
         for places, rows in released.rounds():
             runs = [frames.runs[row] for row in rows.tolist()]
-            now = Round(places, rows, frames.facts[rows], runs, fleet.ids)
+            now = Round(places, rows, frames.frame_features[rows], runs, fleet.ids)
             out += self._wake(fleet, places, now["received_ms"])
             out += journey.step(fleet.journeys, now, self._limits.journey)
             for k in awake:

@@ -12,20 +12,20 @@ import pyarrow as pa
 from stream_jobs.frames.arrays import Floats, Ints
 from stream_jobs.rules.inputs import RuleInputs, concatenated, name_expressions, unknown_inputs
 from stream_jobs.rules.model import Rule
-from stream_jobs.vehicles.facts import FACTS
+from stream_jobs.vehicles.frame_features import FRAME_FEATURES
 
 
 @dataclass(frozen=True, slots=True)
 class Features:
     """What the n frames of a batch of records say, in the order of the records; a row a readable frame.
 
-    ``ids``: the vehicles; ``vehicle``: [n], places of their ids there. ``facts``: [n, facts.FACTS], doubles,
-    NaN where not known; ``runs``: harsh runs by frame (facts.RUN numbers each).
+    ``ids``: the vehicles; ``vehicle``: [n], places of their ids there. ``frame_features``:
+    [n, FRAME_FEATURES], doubles, NaN where not known; ``runs``: harsh runs by frame (RUN numbers each).
     """
 
     ids: Sequence[str]
     vehicle: Ints
-    facts: Floats
+    frame_features: Floats
     runs: Sequence[Sequence[float]]
     rules: RuleInputs
 
@@ -34,13 +34,13 @@ class Features:
         return len(self.vehicle)
 
     def __getitem__(self, name: str) -> Floats:
-        """A fact by frame, [n]."""
-        return self.facts[:, FACTS.index(name)]
+        """A feature by frame, [n]."""
+        return self.frame_features[:, FRAME_FEATURES.index(name)]
 
     def take(self, rows: Ints) -> Features:
         """Those frames."""
         runs = [self.runs[row] for row in rows.tolist()]
-        return Features(self.ids, self.vehicle[rows], self.facts[rows], runs, self.rules.take(rows))
+        return Features(self.ids, self.vehicle[rows], self.frame_features[rows], runs, self.rules.take(rows))
 
     def of(self, ids: Collection[str]) -> Features:
         """The frames of some vehicles."""
@@ -58,7 +58,7 @@ def joined(parts: Sequence[Features]) -> Features:
     return Features(
         [*ids],
         np.concatenate(vehicle),
-        np.concatenate([part.facts for part in parts]),
+        np.concatenate([part.frame_features for part in parts]),
         [run for part in parts for run in part.runs],
         concatenated([part.rules for part in parts]),
     )
@@ -74,7 +74,7 @@ class KeptFeatures(msgspec.Struct, array_like=True):
 
     ids: list[str]
     vehicle: bytes
-    facts: bytes
+    frame_features: bytes
     runs: list[list[float]]
     codes: bytes
     values: bytes
@@ -86,7 +86,7 @@ def dump_features(f: Features) -> KeptFeatures:
     """As plain values."""
     said = f.rules
     return KeptFeatures(
-        list(f.ids), f.vehicle.tobytes(), f.facts.tobytes(), [list(run) for run in f.runs],
+        list(f.ids), f.vehicle.tobytes(), f.frame_features.tobytes(), [list(run) for run in f.runs],
         said.codes.tobytes(), said.values.tobytes(), said.limits.tobytes(),
         {rule: texts.to_pylist() for rule, texts in said.names.items()},
     )  # fmt: skip
@@ -102,5 +102,5 @@ def load_features(kept: KeptFeatures) -> Features:
         np.frombuffer(kept.limits).reshape(shape),
         {rule: pa.array(texts, pa.list_(pa.string())) for rule, texts in kept.names.items()},
     )
-    facts = np.frombuffer(kept.facts).reshape(len(vehicle), len(FACTS))
-    return Features(kept.ids, vehicle, facts, kept.runs, rules)
+    frame_features = np.frombuffer(kept.frame_features).reshape(len(vehicle), len(FRAME_FEATURES))
+    return Features(kept.ids, vehicle, frame_features, kept.runs, rules)

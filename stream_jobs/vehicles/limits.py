@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from infra.settings.settings import Settings
 from stream_jobs.vehicles.core import CoreLimits
-from stream_jobs.vehicles.facts import HarshLimits
+from stream_jobs.vehicles.frame_features import HarshLimits
 from stream_jobs.vehicles.journeys.limits import journey_limits
 from stream_jobs.vehicles.sequencer import Patience
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from stream_jobs.frames.arrays import Floats, Ints
-from stream_jobs.vehicles.facts import FACTS
+from stream_jobs.vehicles.frame_features import FRAME_FEATURES
 
-_PLACE: Final = {name: place for place, name in enumerate(FACTS)}
+_PLACE: Final = {name: place for place, name in enumerate(FRAME_FEATURES)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,19 +21,19 @@ class Round:
     """Frames of k vehicles, one each.
 
     ``places``: [k], where each vehicle's memory is; no place twice. ``rows``: [k], which frame of the batch.
-    ``facts``: [k, facts.FACTS], doubles, NaN where not known. ``runs``: harsh runs of each frame
-    (facts.RUN numbers each), [k]. ``vehicles``: the vehicles' ids by place.
+    ``frame_features``: [k, FRAME_FEATURES], doubles, NaN where not known. ``runs``: harsh runs of
+    each frame (frame_features.RUN numbers each), [k]. ``vehicles``: the vehicles' ids by place.
     """
 
     places: Ints
     rows: Ints
-    facts: Floats
+    frame_features: Floats
     runs: Sequence[Sequence[float]]
     vehicles: Sequence[str]
 
     def __getitem__(self, name: str) -> Floats:
         """A fact by vehicle, [k]."""
-        return self.facts[:, _PLACE[name]]
+        return self.frame_features[:, _PLACE[name]]
 
     def __len__(self) -> int:
         """Number of frames."""
@@ -44,7 +44,7 @@ class Round:
         if len(lanes) == len(self.places):
             return self
         runs = [self.runs[lane] for lane in lanes.tolist()] if self.runs else self.runs
-        return Round(self.places[lanes], self.rows[lanes], self.facts[lanes], runs, self.vehicles)
+        return Round(self.places[lanes], self.rows[lanes], self.frame_features[lanes], runs, self.vehicles)
 
     def vehicle(self, lane: int) -> str:
         """The id of one of the k vehicles."""

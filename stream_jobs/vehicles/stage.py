@@ -24,15 +24,15 @@ from stream_jobs.rules.inputs import RuleInputs, unknown_inputs
 from stream_jobs.rules.model import Rule
 from stream_jobs.rules.rule_set import RuleSet
 from stream_jobs.vehicles import history, lookups
-from stream_jobs.vehicles.facts import (
+from stream_jobs.vehicles.features import Features, joined
+from stream_jobs.vehicles.frame_features import (
     CLASSES,
     POWERTRAINS,
     HarshLimits,
-    facts_matrix,
+    feature_matrix,
     harsh_runs,
-    sample_facts,
+    sample_features,
 )
-from stream_jobs.vehicles.features import Features, joined
 from stream_jobs.vehicles.history import History
 from stream_jobs.vehicles.limits import harsh_limits
 
@@ -68,14 +68,14 @@ class VehicleStage:
             "received_ms": batch.received_ms,
             "believed": batch.believed,
         }
-        facts = sample_facts(batch.arrays)
+        frame_features = sample_features(batch.arrays)
         runs = harsh_runs(batch.arrays, of_lookup["vehicle_class"], self.harsh)
         coded = vehicles.dictionary_encode()
         return Features(
             coded.dictionary.to_pylist(), coded.indices.to_numpy().astype(np.int64),
-            facts_matrix(head | facts | of_lookup, len(batch)),
+            feature_matrix(head | frame_features | of_lookup, len(batch)),
             [run if is_so else [] for run, is_so in zip(runs, batch.believed.tolist(), strict=True)],
-            self._evaluated(table, known, vehicles, facts),
+            self._evaluated(table, known, vehicles, frame_features),
         )  # fmt: skip
 
     def read(self, batches: Iterable[pa.RecordBatch]) -> Features | None:
@@ -85,7 +85,7 @@ class VehicleStage:
         return joined(found) if found else None
 
     def _evaluated(
-        self, table: pa.Table, known: dict[str, pa.Array], vehicles: pa.Array, facts: dict[str, Any]
+        self, table: pa.Table, known: dict[str, pa.Array], vehicles: pa.Array, frame_features: dict[str, Any]
     ) -> RuleInputs:
         """What the rules say of parsed frames, whose ``vehicles`` are ``known`` to be so and so."""
         if not self.rules:
@@ -94,7 +94,7 @@ class VehicleStage:
         columns = known | plausible_columns(table, signals_of(named))
         told = history.words_of(named)
         nowhere = np.full(table.num_rows, np.nan)
-        where = [facts.get(name, nowhere) for name in ("lat_deg", "lon_deg", "heading_deg")]
+        where = [frame_features.get(name, nowhere) for name in ("lat_deg", "lon_deg", "heading_deg")]
         past: History = history.current(self.lookup.parent)
         columns |= past.of(told, vehicles, (where[0], where[1], where[2]))
         return _evaluator(self.rules)(pa.table(columns))

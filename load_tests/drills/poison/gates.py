@@ -128,7 +128,7 @@ def row4(site: Site, mutant: str | None) -> Iterator[Promise]:
     named = "mine.sql, line 3: InsertIntoDir" in checked.stderr
     yield Promise("exit 2 names file, line and cause", checked.returncode == 2 and named, _last(checked))
     span = ("--from", "2026-01-01", "--to", "2026-01-02")
-    tried = _run(site, program(mutant, "alerts", "rehearse", "--rule", str(rule), *span))
+    tried = _run(site, program(mutant, "alerts", "backtest", "--rule", str(rule), *span))
     named = "rule x: `value`" in tried.stderr and "a subquery has no place in a rule" in tried.stderr
     yield Promise("a rule reads no file: exit 2 names it", tried.returncode == 2 and named, _last(tried))
 

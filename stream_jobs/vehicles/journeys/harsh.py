@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from stream_jobs.vehicles.facts import G_MPS2, KINDS, RUN
+from stream_jobs.vehicles.frame_features import G_MPS2, KINDS, RUN
 from stream_jobs.vehicles.journeys.limits import JourneyLimits
 from stream_jobs.vehicles.journeys.rows import HarshRow
 
@@ -29,7 +29,7 @@ class Run(msgspec.Struct, array_like=True):
 
 
 class Event(Run):
-    """An event that may still go on; ``of_class``: the vehicle's place in facts.CLASSES."""
+    """An event that may still go on; ``of_class``: the vehicle's place in frame_features.CLASSES."""
 
     lat_deg: float | None
     lon_deg: float | None
@@ -37,7 +37,7 @@ class Event(Run):
 
 
 class HarshState(msgspec.Struct, array_like=True):
-    """The last run and the open event of each kind (its place in facts.KINDS)."""
+    """The last run and the open event of each kind (its place in frame_features.KINDS)."""
 
     runs: dict[int, Run] = {}
     events: dict[int, Event] = {}
@@ -59,7 +59,7 @@ class HarshEvents:
     ) -> tuple[list[HarshRow], list[int]]:
         """Events that are over, and the kinds of those that began.
 
-        ``runs`` of the next frame: facts.RUN numbers each; ``end_ms``: its end; ``where``: degrees.
+        ``runs`` of the next frame: frame_features.RUN numbers each; ``end_ms``: its end; ``where``: degrees.
         """
         state = self._state
         rows: list[HarshRow] = []

@@ -16,14 +16,14 @@ import numpy as np
 import numpy.typing as npt
 
 from stream_jobs.frames.arrays import Flags, Floats, Ints
-from stream_jobs.vehicles.facts import FACTS
+from stream_jobs.vehicles.frame_features import FRAME_FEATURES
 from stream_jobs.vehicles.journeys.limits import JourneyLimits
 from stream_jobs.vehicles.rounds import Round
 
 EARTH_M: Final = 6_371_008.8
 MS_PER_H: Final = 3_600_000
 M_PER_KM: Final = 1000
-_POSITION: Final = [FACTS.index("lat_deg"), FACTS.index("lon_deg")]
+_POSITION: Final = [FRAME_FEATURES.index("lat_deg"), FRAME_FEATURES.index("lon_deg")]
 
 Positions = npt.NDArray[np.complex128]
 Number = TypeVar("Number", np.float64, np.complex128)
@@ -51,7 +51,7 @@ def degrees(position: complex) -> tuple[float | None, float | None]:
 
 def positions(frames: Round) -> Positions:
     """The last known position in each frame, [k]."""
-    return frames.facts.take(_POSITION, axis=1).view(np.complex128)[:, 0]
+    return frames.frame_features.take(_POSITION, axis=1).view(np.complex128)[:, 0]
 
 
 def apart_m(a: Positions, b: Positions) -> Floats:

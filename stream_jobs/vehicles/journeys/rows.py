@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 import h3
 import msgspec
 
-from stream_jobs.vehicles.facts import POWERTRAINS
+from stream_jobs.vehicles.frame_features import POWERTRAINS
 from stream_jobs.vehicles.journeys.limits import JourneyLimits
 from stream_jobs.vehicles.journeys.totals import Totals
 

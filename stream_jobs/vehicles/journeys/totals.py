@@ -13,7 +13,7 @@ from stream_jobs.vehicles.rounds import Round
 
 class Totals(NamedTuple):
     """Sums; what no frame told is None, in an array NaN. ``unseen_m`` is the part of ``distance_m`` that no
-    frame saw; ``powertrain``: its place in facts.POWERTRAINS.
+    frame saw; ``powertrain``: its place in frame_features.POWERTRAINS.
     """
 
     frames: float = 0.0
@@ -43,7 +43,7 @@ _COLUMNS: Final = np.dtype([(name, np.float64) for name in Totals._fields])
 DISTANCE: Final = Totals._fields.index("distance_m")
 HALTS: Final = Totals._fields.index("halts")
 HARSH: Final = Totals._fields.index("harsh_brake")
-"""Columns; of the harsh events the first one, in the order of facts.KINDS."""
+"""Columns; of the harsh events the first one, in the order of frame_features.KINDS."""
 
 
 def add_frames(totals: Floats, frames: Round, moved_m: Floats, unseen_m: Floats) -> None:

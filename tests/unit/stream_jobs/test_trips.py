@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from infra.settings.settings import Settings
-from stream_jobs.vehicles.facts import FACTS
+from stream_jobs.vehicles.frame_features import FRAME_FEATURES
 from stream_jobs.vehicles.journeys.journey import JourneyMemory, Row, due_ms, expire, step
 from stream_jobs.vehicles.journeys.limits import journey_limits
 from stream_jobs.vehicles.journeys.rows import HarshRow, IdleRow, StopRow, TripRow
@@ -28,7 +28,7 @@ class Trace:
 
     def __init__(self, vehicle: str = VEHICLE) -> None:
         self.vehicle = vehicle
-        self.facts: list[list[float]] = []
+        self.frame_features: list[list[float]] = []
         self.runs: list[list[float]] = []
         self._s = 0
         self._m = 0.0
@@ -37,8 +37,10 @@ class Trace:
         for _ in range(seconds):
             way = kmh / 3.6
             self._m += -way if back else way
-            facts = self._facts(kmh, way, on) | more
-            self.facts.append([np.nan if facts.get(name) is None else float(facts[name]) for name in FACTS])
+            features = self._features(kmh, way, on) | more
+            self.frame_features.append(
+                [np.nan if features.get(name) is None else float(features[name]) for name in FRAME_FEATURES]
+            )
             self.runs.append([])
             self._s += 1
         return self
@@ -54,13 +56,14 @@ class Trace:
         self.runs[-1] = [0.0, float(end_ms - ms), float(end_ms), 5.0, 36.0]
         return self
 
-    def _facts(self, kmh: float, way_m: float, on: bool | None) -> dict[str, Any]:
+    def _features(self, kmh: float, way_m: float, on: bool | None) -> dict[str, Any]:
         t0 = T0 + self._s * 1000
         moves = kmh >= 1
         return {
-            "boot_id": 1, "seq": len(self.facts), "t0_ms": t0, "end_ms": t0 + 1000, "received_ms": t0 + 1500,
-            "believed": 1, "ignition_on": on, "lat_deg": 48 + self._m / M_PER_DEGREE, "lon_deg": 11.5,
-            "heading_deg": 0.0, "speed_kmh": kmh, "speed_max_kmh": kmh, "distance_m": way_m,
+            "boot_id": 1, "seq": len(self.frame_features), "t0_ms": t0, "end_ms": t0 + 1000,
+            "received_ms": t0 + 1500, "believed": 1, "ignition_on": on,
+            "lat_deg": 48 + self._m / M_PER_DEGREE, "lon_deg": 11.5, "heading_deg": 0.0,
+            "speed_kmh": kmh, "speed_max_kmh": kmh, "distance_m": way_m,
             "fuel_l": 0.001, "moving_ms": 1000 if moves else 0, "moving_from_ms": t0 if moves else None,
             "moving_to_ms": t0 + 1000 if moves else None,
         }  # fmt: skip
@@ -73,14 +76,14 @@ def told(
     memory = JourneyMemory(len(traces)) if memory is None else memory
     vehicles = [trace.vehicle for trace in traces]
     found: dict[str, list[Row]] = {vehicle: [] for vehicle in vehicles}
-    for number in range(max(len(trace.facts) for trace in traces)):
+    for number in range(max(len(trace.frame_features) for trace in traces)):
         if number in cuts:
             memory = JourneyMemory.load(memory.dump())
-        come = [place for place, trace in enumerate(traces) if number < len(trace.facts)]
+        come = [place for place, trace in enumerate(traces) if number < len(trace.frame_features)]
         frames = Round(
             np.array(come),
             np.arange(len(come)),
-            np.array([traces[place].facts[number] for place in come]),
+            np.array([traces[place].frame_features[number] for place in come]),
             [traces[place].runs[number] for place in come],
             vehicles,
         )
@@ -290,7 +293,7 @@ def test_a_trip_that_was_told_as_over_while_it_was_not_ends_where_it_ends() -> N
 def rest(trace: Trace, begin: int) -> Trace:
     """The frames from ``begin`` on."""
     after = Trace()
-    after.facts, after.runs = trace.facts[begin:], trace.runs[begin:]
+    after.frame_features, after.runs = trace.frame_features[begin:], trace.runs[begin:]
     return after
 
 

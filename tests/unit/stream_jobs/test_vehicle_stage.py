@@ -1,4 +1,4 @@
-"""What the stage makes of records, by literal frames: facts, runs beyond a threshold, what rules see."""
+"""What the stage makes of records, by literal frames: features, runs beyond a threshold, what rules see."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from infra.settings.settings import Settings
 from stream_jobs.rules.rule_set import RuleSet
 from stream_jobs.vehicles import lookups
 from stream_jobs.vehicles.core import Core
-from stream_jobs.vehicles.facts import CLASSES, FACTS, G_MPS2, KINDS, POWERTRAINS
 from stream_jobs.vehicles.features import Features
+from stream_jobs.vehicles.frame_features import CLASSES, FRAME_FEATURES, G_MPS2, KINDS, POWERTRAINS
 from stream_jobs.vehicles.journeys.rows import HarshRow
 from stream_jobs.vehicles.limits import core_limits, harsh_limits
 from stream_jobs.vehicles.stage import VehicleStage
@@ -51,10 +51,10 @@ def records(frames: list[dict[str, Any]], **more: pa.Array) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict(batch)
 
 
-def facts(frames: list[dict[str, Any]], lookup: Path = NOBODY) -> list[dict[str, Any] | None]:
+def features_by_name(frames: list[dict[str, Any]], lookup: Path = NOBODY) -> list[dict[str, Any] | None]:
     """What is known of each frame, by name; None of one whose clock is not believed."""
     found = features(records(frames), lookup)
-    named = [dict(zip(FACTS, row, strict=True)) for row in found.facts.tolist()]
+    named = [dict(zip(FRAME_FEATURES, row, strict=True)) for row in found.frame_features.tolist()]
     known = [{name: value for name, value in row.items() if value == value} for row in named]
     return [
         row | {"runs": run} if row["believed"] else None for row, run in zip(known, found.runs, strict=True)
@@ -67,7 +67,7 @@ def test_the_samples_of_a_frame_become_what_a_trip_needs(tmp_path: Path) -> None
         1, 7, T0, speed_kmh=speeds, lat_deg=[48.0] * 9 + [None], lon_deg=11.5, fuel_rate_lph=3.6,
         ignition_on=True, odometer_m=1234, speed_limit_kmh=50,
     )  # fmt: skip
-    (of_frame,) = facts([said], vehicles(tmp_path, (vin(1), "van x", "diesel", "van")))
+    (of_frame,) = features_by_name([said], vehicles(tmp_path, (vin(1), "van x", "diesel", "van")))
     assert of_frame is not None
     assert round(of_frame.pop("distance_m"), 4) == round((0.9 + 36 + 72 + 36) / 36, 4)
     assert of_frame == {
@@ -80,7 +80,10 @@ def test_the_samples_of_a_frame_become_what_a_trip_needs(tmp_path: Path) -> None
 
 
 def test_a_frame_whose_clock_cannot_be_right_gives_its_number_and_nothing_else() -> None:
-    assert facts([frame(1, 3, 0, speed_kmh=50.0), frame(1, 4, T0 + 600_000, speed_kmh=50.0)]) == [None, None]
+    assert features_by_name([frame(1, 3, 0, speed_kmh=50.0), frame(1, 4, T0 + 600_000, speed_kmh=50.0)]) == [
+        None,
+        None,
+    ]
 
 
 def test_a_frame_under_another_vehicles_key_is_not_taken_for_that_vehicles() -> None:
@@ -97,10 +100,10 @@ def sent_by(found: Features) -> list[str]:
 def test_what_is_too_hard_depends_on_the_class(tmp_path: Path) -> None:
     hard = [0.0] * 3 + [-0.37 * G_MPS2] * 4 + [0.0] * 3
     said = [frame(1, 0, T0, speed_kmh=50.0, accel_long_mps2=hard)]
-    (of_car,) = facts(said)
+    (of_car,) = features_by_name(said)
     assert of_car is not None
     assert of_car["runs"] == []
-    (of_van,) = facts(said, vehicles(tmp_path, (vin(1), "v", "diesel", "van")))
+    (of_van,) = features_by_name(said, vehicles(tmp_path, (vin(1), "v", "diesel", "van")))
     assert of_van is not None
     assert of_van["runs"] == [KINDS.index("brake"), T0 + 300, T0 + 700, 3.63, 50.0]
 

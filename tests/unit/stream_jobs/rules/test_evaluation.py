@@ -25,7 +25,7 @@ from stream_jobs.rules.model import (
     load_rules,
     of_query,
 )
-from stream_jobs.vehicles.facts import CLASSES, POWERTRAINS
+from stream_jobs.vehicles.frame_features import CLASSES, POWERTRAINS
 from stream_jobs.vehicles.history import HISTORY
 from stream_jobs.vehicles.lookups import COLUMNS
 from stream_jobs.vehicles.stage import signals_of

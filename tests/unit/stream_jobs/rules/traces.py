@@ -53,10 +53,10 @@ def level(value: float | None, limit: float = 100.0, clear: float = 100.0, **mor
 def found(of: Rule, frames: Iterable[Frame], until_s: float | None = None) -> list[AlertRow]:
     """What the rule's detector finds: the same in one go and frame by frame with a checkpoint after each."""
     came = list(frames)
-    facts = [head | {"seq": _rank(came, head)} for head, _ in came]
+    heads = [head | {"seq": _rank(came, head)} for head, _ in came]
     named = [0] if of.stateful is not None and of.stateful.names else []
-    features = features_of(facts, inputs_of([[said] for _, said in came], named))
-    until_ms = facts[-1]["received_ms"] if until_s is None else T0 + round(1000 * until_s)
+    features = features_of(heads, inputs_of([[said] for _, said in came], named))
+    until_ms = heads[-1]["received_ms"] if until_s is None else T0 + round(1000 * until_s)
     core = Core(core_limits(Settings()), of_rules([of]))
     rows = [row for row in core.replay(features, until_ms) if isinstance(row, AlertRow)]
     assert key(rows) == key(one_by_one(core, of, features, until_ms))

@@ -1,7 +1,8 @@
 """The reduced samples of each frame of a batch, a row of numbers a frame: numpy, no Spark.
 
-A fact is a double, NaN where not known: a frame's facts travel as one array, because a column costs more on
-its way to Python and back than what it carries. Whole numbers of the contract stay exact (below 2^53).
+A feature is a double, NaN where not known: a frame's features travel as one array, because a column costs
+more on its way to Python and back than what it carries. Whole numbers of the contract stay exact
+(below 2^53).
 """
 
 from __future__ import annotations
@@ -16,15 +17,15 @@ from infra.contract.signals import BY_NAME
 from stream_jobs.frames.arrays import Flags, Floats, Frames, Ints, Known
 from stream_jobs.windows.driving import MOVING_KMH, MS_PER_HOUR, SPEEDING_MARGIN_KMH
 
-HEAD_FACTS: Final = ("boot_id", "seq", "t0_ms", "end_ms", "received_ms", "believed")
-"""Facts of every readable frame; the others are known of believed ones only."""
-SAMPLE_FACTS: Final = (
+HEAD_FEATURES: Final = ("boot_id", "seq", "t0_ms", "end_ms", "received_ms", "believed")
+"""Features of every readable frame; the others are known of believed ones only."""
+SAMPLE_FEATURES: Final = (
     "ignition_on", "lat_deg", "lon_deg", "heading_deg", "speed_kmh", "speed_max_kmh", "distance_m", "fuel_l",
     "energy_kwh", "odometer_m", "moving_ms", "moving_from_ms", "moving_to_ms", "speeding_ms",
 )  # fmt: skip
-LOOKUP_FACTS: Final = ("vehicle_class", "powertrain")
+LOOKUP_FEATURES: Final = ("vehicle_class", "powertrain")
 """Places in CLASSES and POWERTRAINS."""
-FACTS: Final = (*HEAD_FACTS, *SAMPLE_FACTS, *LOOKUP_FACTS)
+FRAME_FEATURES: Final = (*HEAD_FEATURES, *SAMPLE_FEATURES, *LOOKUP_FEATURES)
 CLASSES: Final = ("car", "van", "heavy")
 POWERTRAINS: Final = ("petrol", "diesel", "hybrid", "electric")
 
@@ -33,8 +34,8 @@ M_PER_KM: Final = 1000
 NEVER: Final = np.iinfo(np.int64).max
 
 
-def sample_facts(frames: Frames) -> dict[str, Floats]:
-    """The facts that samples tell, by name; there is at least one frame."""
+def sample_features(frames: Frames) -> dict[str, Floats]:
+    """The features that samples tell, by name; there is at least one frame."""
     begins = np.flatnonzero(frames.index == 0)
     fast, slow, span_ms = frames.fast, frames.slow, frames.dt_ms * frames.n
     speed, ms = fast["speed_kmh"], frames.sample_ms
@@ -117,10 +118,10 @@ def _last(value: Known, begins: Ints) -> Known:
     return Known(value.values[place], place >= 0)
 
 
-def facts_matrix(columns: Mapping[str, Any], rows: int) -> Floats:
-    """``columns`` by the names of FACTS as one row of numbers a frame; NaN where a name is missing."""
-    matrix = np.full((rows, len(FACTS)), np.nan)
-    for place, name in enumerate(FACTS):
+def feature_matrix(columns: Mapping[str, Any], rows: int) -> Floats:
+    """``columns`` by the names of FRAME_FEATURES as a row of numbers a frame; NaN where a name is missing."""
+    matrix = np.full((rows, len(FRAME_FEATURES)), np.nan)
+    for place, name in enumerate(FRAME_FEATURES):
         if name in columns:
             matrix[:, place] = columns[name]
     return matrix
