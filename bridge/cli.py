@@ -133,14 +133,13 @@ def notify(
 
     A kept notice replaces the one kept before. Exit codes: 0 the broker has it; 1 it has not; 2 wrong use.
     """
-    from bridge.downlink import mqtt_out
-    from infra.contract.downlink import signer
+    from bridge.downlink.vehicles import notify as publish
     from infra.settings import settings
+    from infra.settings.values import duration_ms
 
-    in_force = settings.load()
-    wanted = mqtt_out.Notice(text, severity, tuple(vehicle or ()), mqtt_out.length_s(valid), keep)
+    in_force, valid_s = settings.load(), duration_ms(valid, "--valid") // 1000
     where = settings.endpoints(in_force)
-    sent = mqtt_out.send(wanted, in_force.mqtt.root, where, signer(in_force))
+    sent = publish(in_force, where, text, severity, vehicle or (), valid_s, keep)
     typer.echo(f"notice {sent} published")
 
 
@@ -152,12 +151,20 @@ def undelivered(
 
     Exit codes: 0 listed; 1 Kafka is away.
     """
+    from orjson import dumps
+
     from bridge.downlink import feed
+    from infra.clients.tables import aligned
     from infra.settings import settings
 
     in_force = settings.load()
-    for line in feed.undelivered(in_force, settings.endpoints(in_force), limit, json):
-        typer.echo(line)
+    rows = [*feed.undelivered(in_force, settings.endpoints(in_force), limit)]
+    columns = ("at", "destination", "severity", "vehicle_id", "rule", "alert_id", "why")
+    lines = (
+        [dumps(row).decode() for row in rows] if json else [aligned([[r[c] for c in columns] for r in rows])]
+    )
+    if rows:
+        typer.echo("\n".join(lines))
 
 
 @dead_letters.command("list")
@@ -169,18 +176,20 @@ def list_(
     as_json: Json = False,
 ) -> None:
     """List dead letters, newest last, and count them by reason. A letter's offset is its id."""
-    from bridge.dead_letters.letters import Selection, list_json, list_text
+    from bridge.dead_letters.letters import as_json as json_of
+    from bridge.dead_letters.letters import list_text, tally
     from infra.contract.errors import ServiceError
 
     letters = _letters()
-    found = letters.list(Selection(reason, vehicle), _since_ms(since), limit)
+    newest, by_reason = tally(letters.select(reason, vehicle, _since_ms(since)), limit)
     try:
         marked = letters.marked()
     except ServiceError as error:
         typer.echo(f"which were re-injected is not known: {error}", err=True)
         marked = set()
-    rows = [letter.row(marked) for letter in found.newest]
-    typer.echo((list_json if as_json else list_text)(rows, found.by_reason))
+    rows = [letter.row(marked) for letter in newest]
+    counts = dict(sorted(by_reason.items()))
+    typer.echo(json_of({"letters": rows, "by_reason": counts}) if as_json else list_text(rows, counts))
 
 
 @dead_letters.command()
@@ -216,17 +225,16 @@ def reinject(
 
     Exit codes: 0 all went in (now or before); 1 some stay, or a service is away; 2 wrong usage.
     """
-    from bridge.dead_letters.letters import Selection, report_json, report_text
+    from bridge.dead_letters.letters import as_json as json_of
+    from bridge.dead_letters.letters import report_text
     from infra.contract.errors import ConfigError
 
     if bool(offsets) == bool(reason) or (offsets and (vehicle or since)):
         raise ConfigError("name the letters: either OFFSET..., or --reason R with --vehicle and --since")
     letters = _letters()
-    chosen = (
-        letters.find(offsets) if offsets else letters.select(Selection(reason, vehicle), _since_ms(since))
-    )
+    chosen = letters.find(offsets) if offsets else letters.select(reason, vehicle, _since_ms(since))
     report = letters.reinject(chosen, dry_run, again)
-    typer.echo(report_json(report) if as_json else report_text(report, dry_run))
+    typer.echo(json_of(report) if as_json else report_text(report, dry_run))
     if report.stays:
         raise typer.Exit(1)
 
@@ -240,7 +248,20 @@ def _letters() -> DeadLetters:
 
 
 def _since_ms(since: str | None) -> int | None:
-    from bridge.dead_letters.letters import since_ms
-    from bridge.dead_letters.work import now_ms
+    """So long before now (``10m``), or a time, UTC unless it has a zone; raises ConfigError."""
+    import time
+    from datetime import datetime
 
-    return None if since is None else since_ms(since, now_ms())
+    from infra.contract.errors import ConfigError
+    from infra.settings.values import duration_ms, moment_ms
+
+    if since is None:
+        return None
+    try:
+        datetime.fromisoformat(since)
+    except ValueError:
+        return time.time_ns() // 1_000_000 - duration_ms(since, "--since")
+    at_ms = moment_ms(since, "--since")
+    if at_ms < 0:
+        raise ConfigError(f"--since {since}: a time after 1970 is wanted")
+    return at_ms

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import groupby
 from typing import Any, Final
@@ -14,22 +14,20 @@ from typing import Any, Final
 import orjson
 
 from bridge.uplink.translate import Record, Rejection, Translator
+from infra.clients.tables import aligned
 from infra.contract import topics
-from infra.contract.errors import ConfigError, ContractError
+from infra.contract.errors import ContractError
 from infra.contract.messages import decode_crash, is_part, join_crash
 from infra.contract.verdict import CLOCK_AHEAD, ClockLimits, verdict
-from infra.settings.values import duration_ms, moment_ms
 
 CUT: Final = re.compile(r"the first (\d+) of (\d+) bytes are kept")
 """How a letter's detail says that only a part of the message was kept; see bridge.uplink.translate."""
 PART_SET: Final = ("vehicle_id", "boot_id", "crash_id", "sha256", "parts")
 NAMED: Final = 50  # letters that stay are named one by one up to this many; JSON names all
 DUMP_WIDTH: Final = 16
-DETAIL_CHARS: Final = 60
 
 Marked = set[tuple[int, str]]
 """Offset and digest of letters that were sent in and are stored."""
-Message = dict[str, Any]
 Row = dict[str, Any]
 
 
@@ -59,11 +57,6 @@ class Letter:
         return None if self.key is None else self.key.decode(errors="replace")
 
     @property
-    def mqtt_topic(self) -> bytes | None:
-        """The MQTT topic as received; None for a letter that no vehicle sent."""
-        return self.headers.get(topics.HEADER_MQTT_TOPIC)
-
-    @property
     def digest(self) -> str:
         """SHA-256 of the raw bytes, hex: as in the table odograph.dead_letter."""
         return hashlib.sha256(self.value).hexdigest()
@@ -71,11 +64,8 @@ class Letter:
     @property
     def first_received_ms(self) -> int:
         """When the message came over MQTT the first time."""
-        for name in (topics.HEADER_FIRST_RECEIVED_MS, topics.HEADER_RECEIVED_MS):
-            text = self.headers.get(name, b"")
-            if text.isdigit():
-                return int(text)
-        return self.at_ms
+        received_ms = self._number(topics.HEADER_RECEIVED_MS, self.at_ms)
+        return self._number(topics.HEADER_FIRST_RECEIVED_MS, received_ms)
 
     @property
     def cut(self) -> tuple[int, int] | None:
@@ -86,37 +76,27 @@ class Letter:
     @property
     def messages(self) -> int:
         """How many messages it stands for: itself, or those that were counted and not kept."""
-        text = self.headers.get(topics.HEADER_MESSAGES, b"")
-        return int(text) if text.isdigit() and len(text) < 10 else 1
+        return self._number(topics.HEADER_MESSAGES, 1)
 
     def _text(self, header: str) -> str:
         return self.headers.get(header, b"").decode(errors="backslashreplace")
 
+    def _number(self, header: str, otherwise: int) -> int:
+        text = self.headers.get(header, b"")
+        return int(text) if text.isdigit() and len(text) < 16 else otherwise
+
+    def matches(self, reason: str | None, vehicle_id: str | None) -> bool:
+        """Whether it is of this reason and vehicle; None: any."""
+        return reason in (None, self.reason) and vehicle_id in (None, self.vehicle_id)
+
     def row(self, marked: Marked) -> Row:
         """What lists show of it."""
-        topic = self.mqtt_topic
+        topic = self._text(topics.HEADER_MQTT_TOPIC) if topics.HEADER_MQTT_TOPIC in self.headers else None
         return {
-            "offset": self.offset,
-            "received": utc(self.at_ms),
-            "reason": self.reason,
-            "vehicle_id": self.vehicle_id,
-            "mqtt_topic": None if topic is None else topic.decode(errors="backslashreplace"),
-            "bytes": len(self.value),
-            "detail": self.detail,
-            "reinjected": (self.offset, self.digest) in marked,
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class Selection:
-    """Which letters are meant; None: any."""
-
-    reason: str | None = None
-    vehicle_id: str | None = None
-
-    def takes(self, letter: Letter) -> bool:
-        """Whether the letter is meant."""
-        return self.reason in (None, letter.reason) and self.vehicle_id in (None, letter.vehicle_id)
+            "offset": self.offset, "received": utc(self.at_ms), "reason": self.reason,
+            "vehicle_id": self.vehicle_id, "mqtt_topic": topic, "bytes": len(self.value),
+            "detail": self.detail, "reinjected": (self.offset, self.digest) in marked,
+        }  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +105,7 @@ class Passed:
 
     letter: Letter
     record: Record
-    message: Message
+    message: dict[str, Any]
     channel: str
 
     @property
@@ -149,12 +129,8 @@ class Stays:
     detail: str
 
 
-@dataclass(slots=True)
-class Outcome:
-    """Letters judged."""
-
-    passed: list[Passed] = field(default_factory=list)
-    stays: list[Stays] = field(default_factory=list)
+Judged = tuple[list[Passed], list[Stays]]
+"""Letters that may go in, and those that stay."""
 
 
 @dataclass(slots=True)
@@ -180,22 +156,23 @@ class Recheck:
         def stays(reason: str, detail: str) -> Stays:
             return Stays(letter.offset, reason, detail)
 
-        topic = letter.mqtt_topic
+        topic = letter.headers.get(topics.HEADER_MQTT_TOPIC)
         if topic is None:
             return stays("not_from_mqtt", "a service wrote it, no vehicle sent it")
         if letter.cut is not None:
-            kept, sent = letter.cut
-            return stays("cut", f"only the first {kept} of its {sent} bytes were kept")
+            return stays("cut", "only the first {} of its {} bytes were kept".format(*letter.cut))
         if letter.headers.get(topics.HEADER_AUTHENTICATED_AS, letter.key) != letter.key:
             return stays("identity_mismatch", "the broker did not name the vehicle as its sender")
         found = self._translator.translate(topic, letter.value, now_ms)
         if not isinstance(found, Record):
-            why = found if isinstance(found, Rejection) else Rejection("unknown_topic", "", None)
+            why = found or Rejection("unknown_topic", "", None)
             return stays(why.reason, why.detail)
         message = orjson.loads(letter.value)
         channel = topics.parse_mqtt_topic(self._root, topic.decode())[1]
-        if channel == "telemetry" and self._was_ahead(message, letter.first_received_ms):
-            return stays(CLOCK_AHEAD, "when it came its clock was ahead; by now it would look right")
+        if channel == "telemetry":
+            span_ms = message["dt_ms"] * (message["n"] - 1)
+            if verdict(message["t0_ms"], span_ms, letter.first_received_ms, self._limits) == CLOCK_AHEAD:
+                return stays(CLOCK_AHEAD, "when it came its clock was ahead; by now it would look right")
         headers = [
             *found.headers,
             (topics.HEADER_FIRST_RECEIVED_MS, b"%d" % letter.first_received_ms),
@@ -203,64 +180,50 @@ class Recheck:
         ]
         return Passed(letter, found._replace(headers=headers), message, channel)
 
-    def _was_ahead(self, frame: Message, received_ms: int) -> bool:
-        span_ms = frame["dt_ms"] * (frame["n"] - 1)
-        return verdict(frame["t0_ms"], span_ms, received_ms, self._limits) == CLOCK_AHEAD
 
-
-def judge_parts(parts: Sequence[Passed]) -> Outcome:
+def judge_parts(parts: Sequence[Passed]) -> Judged:
     """Parts of crash records that may go in: a complete set must give a record."""
 
     def set_of(passed: Passed) -> tuple[str, ...]:
         return tuple(str(passed.message[key]) for key in PART_SET)
 
-    outcome = Outcome()
+    passed: list[Passed] = []
+    stays: list[Stays] = []
     for _, group in groupby(sorted(parts, key=set_of), key=set_of):
         found = list(group)
-        why = _set_error([passed.message for passed in found])
-        if why is None:
-            outcome.passed += found
-        else:
-            outcome.stays += [Stays(x.letter.offset, why.reason, why.detail) for x in found]
-    outcome.passed.sort(key=lambda passed: passed.letter.offset)
-    return outcome
+        first, data = found[0].message, {part.message["part"]: part.message["data"] for part in found}
+        try:
+            if len(data) == first["parts"]:
+                decode_crash(join_crash([data[n] for n in range(first["parts"])], first["sha256"]))
+            passed += found
+        except ContractError as why:
+            stays += [Stays(part.letter.offset, why.reason, why.detail) for part in found]
+    return sorted(passed, key=lambda part: part.letter.offset), stays
 
 
-def _set_error(parts: Sequence[Message]) -> ContractError | None:
-    by_number, count = {part["part"]: part["data"] for part in parts}, parts[0]["parts"]
-    if len(by_number) < count:
-        return None
-    try:
-        decode_crash(join_crash([by_number[n] for n in range(count)], parts[0]["sha256"]))
-    except ContractError as error:
-        return error
-    return None
-
-
-def judge_statuses(statuses: Sequence[Passed], newest_ms: Mapping[str, int]) -> Outcome:
+def judge_statuses(statuses: Sequence[Passed], newest_ms: Mapping[str, int]) -> Judged:
     """Status messages that may go in: none older than ``newest_ms`` by vehicle."""
-    outcome, last = Outcome(), dict(newest_ms)
-    for passed in statuses:
-        vehicle_id, at_ms = passed.message["vehicle_id"], passed.message["at_ms"]
+    passed: list[Passed] = []
+    stays: list[Stays] = []
+    last = dict(newest_ms)
+    for status in statuses:
+        vehicle_id, at_ms = status.message["vehicle_id"], status.message["at_ms"]
         if at_ms < last.get(vehicle_id, 0):
-            stays = Stays(passed.letter.offset, "overtaken", "a newer status of the vehicle is in force")
-            outcome.stays.append(stays)
-            continue
-        last[vehicle_id] = at_ms
-        outcome.passed.append(passed)
-    return outcome
+            why = "a newer status of the vehicle is in force"
+            stays.append(Stays(status.letter.offset, "overtaken", why))
+        else:
+            last[vehicle_id] = at_ms
+            passed.append(status)
+    return passed, stays
 
 
-def since_ms(text: str, now_ms: int) -> int:
-    """So long before ``now_ms`` (``10m``), or a time, UTC unless it has a zone; raises ConfigError."""
-    try:
-        datetime.fromisoformat(text)
-    except ValueError:
-        return now_ms - duration_ms(text, "--since")
-    at_ms = moment_ms(text, "--since")
-    if at_ms < 0:
-        raise ConfigError(f"--since {text}: a time after 1970 is wanted")
-    return at_ms
+def tally(letters: Iterable[Letter], limit: int) -> tuple[deque[Letter], Counter[str]]:
+    """The last ``limit`` of the letters, and the number of messages of all by reason."""
+    newest, by_reason = deque[Letter](maxlen=limit), Counter[str]()
+    for letter in letters:
+        newest.append(letter)
+        by_reason[letter.reason] += letter.messages
+    return newest, by_reason
 
 
 def utc(ms: int) -> str:
@@ -280,21 +243,16 @@ def dump(raw: bytes) -> str:
 
 def list_text(found: Sequence[Row], by_reason: Mapping[str, int]) -> str:
     """A line a letter, then the counts."""
-    lines = [
-        f"{row['offset']:>8} {row['received']} {row['reason']:17} {row['vehicle_id'] or '-':17} "
-        f"{row['bytes']:>7} {'again' if row['reinjected'] else '     '} {_short(row['detail'])}"
+    heads = {"offset": ">", "received": "", "reason": "", "vehicle": "", "bytes": "d", "": "", "detail": ""}
+    rows = [
+        (str(row["offset"]), row["received"], row["reason"], row["vehicle_id"], row["bytes"],
+         "again" if row["reinjected"] else "", _short(row["detail"], 60))
         for row in found
-    ]
-    head = f"{'offset':>8} {'received':24} {'reason':17} {'vehicle':17} {'bytes':>7} {'':5} detail"
-    counts = [f"{count:>8,} {reason}" for reason, count in sorted(by_reason.items())]
+    ]  # fmt: skip
     total = sum(by_reason.values())
     summary = f"{total:,} dead letters" + (f", the newest {len(found)} shown" if len(found) < total else "")
-    return "\n".join([*([head, *lines] if lines else []), summary, *counts])
-
-
-def list_json(found: Sequence[Row], by_reason: Mapping[str, int]) -> str:
-    """The rows and the counts."""
-    return _json({"letters": found, "by_reason": dict(sorted(by_reason.items()))})
+    counts = aligned([(count, reason) for reason, count in sorted(by_reason.items())], indent="  ")
+    return "\n".join([*([aligned(rows, heads)] if rows else []), summary, *([counts] if counts else [])])
 
 
 def letter_text(letter: Letter, limit: int) -> str:
@@ -323,10 +281,10 @@ def report_text(report: Report, dry_run: bool) -> str:
     return "\n".join(lines)
 
 
-def report_json(report: Report) -> str:
-    """Every offset and what became of it."""
-    went = {str(offset): channel for offset, channel in report.went.items()}
-    return _json({"went": went, "before": report.before, "stays": [asdict(x) for x in report.stays]})
+def as_json(value: Any) -> str:
+    """A report, or rows with their counts; keys are texts, as JSON wants them."""
+    options = orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS
+    return orjson.dumps(value, option=options).decode()
 
 
 def _counts(names: Iterable[str]) -> str:
@@ -334,9 +292,5 @@ def _counts(names: Iterable[str]) -> str:
     return f" ({counted})" if counted else ""
 
 
-def _short(detail: str, chars: int = DETAIL_CHARS) -> str:
+def _short(detail: str, chars: int) -> str:
     return detail if len(detail) <= chars else detail[: chars - 3] + "..."
-
-
-def _json(value: Any) -> str:
-    return orjson.dumps(value, option=orjson.OPT_INDENT_2).decode()

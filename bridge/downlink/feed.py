@@ -6,19 +6,17 @@ import re
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal
 
-import orjson
 import structlog
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, TopicPartition
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from infra.clients import kafka
-from infra.clients.mqtt_broker import MqttBroker
+from infra.clients.kafka import Record
 from infra.contract.downlink import Silences, silence_file
 from infra.contract.errors import ContractError, ServiceError
 from infra.contract.frame import Frame
@@ -44,21 +42,13 @@ enough for this destination; a repetition; the end of an alert; silenced (infra.
 REPEATS_KEPT: Final = 100_000
 ALERT_ID: Final = re.compile(r"[!-~]{1,128}")  # it becomes a header of HTTP and a key that receivers keep
 BOUNDS_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0, 600.0)
+BACKOFF_S: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+GOOD_S: Final = 10.0  # after a stretch of this the pauses begin small again
 
 
-class Found(NamedTuple):
-    """A record of the topic ``alerts``; ``at_ms`` is its Kafka timestamp."""
-
-    partition: int
-    offset: int
-    at_ms: int
-    key: bytes | None
-    value: bytes
-
-
-def read(found: Found) -> Frame:
+def read(value: bytes) -> Frame:
     """The alert in a record; raises ContractError. Its ids are fit for an MQTT topic and an HTTP header."""
-    alert = decode_alert(found.value)
+    alert = decode_alert(value)
     if ALERT_ID.fullmatch(alert["alert_id"]) is None:
         raise ContractError("bad_identity", "alert_id is not 1 to 128 characters of ASCII without spaces")
     if VEHICLE_ID.fullmatch(alert["vehicle_id"]) is None:
@@ -93,20 +83,20 @@ class Repeats:
     """What a destination received, by the alerts' own receive times; a higher severity is no repetition."""
 
     every_ms: int
-    _last: dict[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
+    _last: dict[tuple[str, str], tuple[int, str]] = field(default_factory=dict)
 
     def is_one(self, alert: Frame) -> bool:
         """Whether one of its vehicle and rule was delivered within ``every_ms``, as severe or more."""
-        at_ms, severity = self._last.get((alert["vehicle_id"], alert["rule"]), (-self.every_ms, -1))
-        recent = alert["received_ms"] - at_ms < self.every_ms
-        return recent and SEVERITIES.index(alert["severity"]) <= severity
+        last = self._last.get((alert["vehicle_id"], alert["rule"]))
+        if last is None or alert["received_ms"] - last[0] >= self.every_ms:
+            return False
+        return alert["severity"] == last[1] or not severe(alert, last[1])
 
     def delivered(self, alert: Frame) -> None:
         """It was delivered now."""
         if len(self._last) >= REPEATS_KEPT:
             self._last.clear()
-        place = (alert["vehicle_id"], alert["rule"])
-        self._last[place] = (alert["received_ms"], SEVERITIES.index(alert["severity"]))
+        self._last[alert["vehicle_id"], alert["rule"]] = (alert["received_ms"], alert["severity"])
 
 
 class Feed:
@@ -122,9 +112,13 @@ class Feed:
         self._kept_s = 0.0
 
     def __enter__(self) -> Feed:
+        """Begin as committed; else at the end, or at the beginning of a partition added since."""
         try:
             count = kafka.partition_counts(self._consumer, [self._topic], ASK_S)[self._topic]
-            self._next = self._positions(range(count))
+            asked = [TopicPartition(self._topic, p) for p in range(count)]
+            held = {place.partition: place.offset for place in self._consumer.committed(asked, timeout=ASK_S)}
+            known = any(offset >= 0 for offset in held.values())
+            self._next = {p: held[p] if held[p] >= 0 else (0 if known else self._end(p)) for p in held}
             self._consumer.assign(self._places())
             self._keep()
         except BaseException:
@@ -135,13 +129,6 @@ class Feed:
     def __exit__(self, *_: object) -> None:
         self._consumer.close()
 
-    def _positions(self, partitions: range) -> dict[int, int]:
-        """Where to begin: as committed; else at the end, or at the beginning of a partition added since."""
-        asked = [TopicPartition(self._topic, p) for p in partitions]
-        held = {place.partition: place.offset for place in self._consumer.committed(asked, timeout=ASK_S)}
-        known = any(offset >= 0 for offset in held.values())
-        return {p: held[p] if held[p] >= 0 else (0 if known else self._end(p)) for p in partitions}
-
     def _end(self, partition: int) -> int:
         ends = self._consumer.get_watermark_offsets(TopicPartition(self._topic, partition), timeout=ASK_S)
         if ends is None:
@@ -151,12 +138,9 @@ class Feed:
     def _places(self) -> list[TopicPartition]:
         return [TopicPartition(self._topic, p, offset) for p, offset in self._next.items()]
 
-    def read(self, limit: int, wait_s: float) -> list[Found]:
+    def read(self, limit: int, wait_s: float) -> list[Record]:
         """What there is, at most ``limit``; waits for the first record only."""
-        messages = self._consumer.consume(1, wait_s)
-        if messages and limit > 1:
-            messages += self._consumer.consume(limit - 1, 0)
-        return [_found(message) for message in messages]
+        return [kafka.record_of(message) for message in kafka.taken(self._consumer, limit, wait_s)]
 
     def commit(self, moved: Mapping[int, int]) -> None:
         """Everything before these offsets is settled; returns when Kafka has it."""
@@ -177,69 +161,23 @@ class Feed:
         return behind
 
 
-def _found(message: Any) -> Found:
-    if message.error() is not None:
-        raise KafkaException(message.error())
-    return Found(
-        message.partition(), message.offset(), message.timestamp()[1], message.key(), message.value() or b""
-    )
-
-
-def send_to_dlq(bootstrap: str, topic: str, found: Found, destination: str, detail: str) -> None:
-    """Record an alert that ``destination`` did not take; raises ServiceError until Kafka has it."""
-    failures: list[KafkaError | None] = []
-    producer = kafka.producer(bootstrap, {"delivery.report.only.error": True})
-    headers: list[tuple[str, str | bytes | None]] = [
-        (HEADER_DESTINATION, destination.encode()),
-        (HEADER_DETAIL, detail[:500].encode()),
-        (HEADER_RECEIVED_MS, b"%d" % found.at_ms),
-    ]
-    producer.produce(
-        topic, found.value, found.key, headers=headers, on_delivery=lambda error, _: failures.append(error)
-    )
-    unsent = producer.flush(ASK_S)
-    if unsent or failures:
-        why = ", ".join(map(str, failures)) or f"{unsent} unsent"
-        raise ServiceError(f"a dead delivery cannot be written: {why}")
-
-
-@dataclass(frozen=True, slots=True)
-class Where:
-    """Names and addresses that every destination needs; ``group`` begins the consumer groups' names."""
-
-    bootstrap: str
-    mqtt: MqttBroker
-    mqtt_root: str
-    client_id: str
-    alerts: str
-    dead: str
-    group: str
-    silences: Path
-
-    @classmethod
-    def of(cls, settings: Settings, endpoints: Endpoints) -> Where:
-        """The names in force."""
-        prefix = settings.kafka.prefix
-        return cls(
-            endpoints.kafka_bootstrap, endpoints.mqtt, settings.mqtt.root,
-            f"{settings.bridge.client_id}-downlink", kafka_topic(prefix, "alerts"),
-            kafka_topic(prefix, "dead-delivery"), f"{prefix}downlink", silence_file(settings.paths.home),
-        )  # fmt: skip
-
-
 class DownlinkMetrics:
     """Counters of one process by destination, ``vehicles`` or a webhook's name; safe between threads."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         by = ["destination"]
-        self.read = self._counter("alerts_read", "Alerts read from Kafka.", by)
-        self.delivered = self._counter("delivered", "Alerts acknowledged by PUBACK or 2xx.", by)
-        self.skipped = self._counter("skipped", "Alerts that were not to be delivered.", [*by, "reason"])
-        self.undelivered = self._counter("undelivered", "Alerts given up and recorded.", by)
-        self.attempts = self._counter("attempts", "Attempts at a webhook.", [*by, "outcome"])
-        self.restarts = self._counter("restarts", "Beginnings after trouble.", by)
-        self.nobody = self._counter("no_subscriber", "Alerts for which the broker knows no session.", [])
+
+        def counter(name: str, meaning: str, labels: list[str]) -> Counter:
+            return Counter(f"odograph_downlink_{name}", meaning, labels, registry=self.registry)
+
+        self.read = counter("alerts_read", "Alerts read from Kafka.", by)
+        self.delivered = counter("delivered", "Alerts acknowledged by PUBACK or 2xx.", by)
+        self.skipped = counter("skipped", "Alerts that were not to be delivered.", [*by, "reason"])
+        self.undelivered = counter("undelivered", "Alerts given up and recorded.", by)
+        self.attempts = counter("attempts", "Attempts at a webhook.", [*by, "outcome"])
+        self.restarts = counter("restarts", "Beginnings after trouble.", by)
+        self.nobody = counter("no_subscriber", "Alerts for which the broker knows no session.", [])
         self.lag = Gauge("odograph_downlink_lag_records", "Not settled yet.", by, registry=self.registry)
         self.ready = Gauge("odograph_downlink_ready", "1 while it can deliver.", by, registry=self.registry)
         self.delay_s = Histogram(
@@ -247,67 +185,117 @@ class DownlinkMetrics:
             buckets=BOUNDS_S, registry=self.registry,
         )  # fmt: skip
 
-    def _counter(self, name: str, meaning: str, labels: list[str]) -> Counter:
-        return Counter(f"odograph_downlink_{name}", meaning, labels, registry=self.registry)
 
+class Destination(threading.Thread):
+    """Delivers to one destination until the end is asked for; begins anew after trouble.
 
-class Delivery:
-    """How one destination is served until trouble or ``stop``."""
+    ``reason`` says why it cannot deliver, None when it can.
+    """
 
-    def __init__(self, name: str, at: Where, metrics: DownlinkMetrics) -> None:
-        self.name = name
-        self.at = at
-        self.metrics = metrics
-        self.silences = Silences(at.silences)
+    def __init__(
+        self,
+        name: str,
+        stop: threading.Event,
+        settings: Settings,
+        endpoints: Endpoints,
+        metrics: DownlinkMetrics,
+    ) -> None:
+        super().__init__(name=name)
+        self.reason: str | None = "not connected yet"
+        self.stop, self.metrics = stop, metrics
+        self.silences = Silences(silence_file(settings.paths.home))
         self.log = structlog.get_logger().bind(destination=name)
+        self._bootstrap, self._prefix = endpoints.kafka_bootstrap, settings.kafka.prefix
+        metrics.ready.labels(name).set(0)
 
-    def serve(self, stop: threading.Event, ready: Callable[[], None]) -> None:
-        """Deliver; call ``ready`` once everything is connected. Raises KafkaException, ServiceError."""
+    def run(self) -> None:
+        """Serve, with a pause after each trouble."""
+        failures = 0
+        while not self.stop.is_set():
+            begun_s = time.monotonic()
+            try:
+                self.serve()
+            except kafka.LOST as error:
+                self._lost(str(error))
+            except Exception as error:
+                self.log.error("defect", exc_info=True)
+                self._lost(f"{type(error).__name__}: {error}")
+            failures = 0 if time.monotonic() - begun_s > GOOD_S else failures
+            self.stop.wait(BACKOFF_S[min(failures, len(BACKOFF_S) - 1)])
+            failures += 1
+
+    def serve(self) -> None:
+        """Deliver until ``stop``; call ``ready`` when connected. Raises KafkaException, ServiceError."""
         raise NotImplementedError
+
+    def feed(self, group: str) -> Feed:
+        """The alerts from where this destination stands."""
+        return Feed(self._bootstrap, kafka_topic(self._prefix, "alerts"), f"{self._prefix}downlink.{group}")
+
+    def ready(self) -> None:
+        """All is connected."""
+        if self.reason is not None:
+            self.log.info("ready")
+        self.reason = None
+        self.metrics.ready.labels(self.name).set(1)
+
+    def _lost(self, why: str) -> None:
+        if self.reason != why:
+            self.log.warning("waiting", reason=why)
+        self.reason = why
+        self.metrics.ready.labels(self.name).set(0)
+        self.metrics.restarts.labels(self.name).inc()
 
     def skip(self, reason: Skip) -> None:
         """Count an alert that is not to be delivered."""
         self.metrics.skipped.labels(self.name, reason).inc()
 
-    def delivered(self, found: Found) -> None:
+    def delivered(self, found: Record) -> None:
         """Count a delivery, and how long it took."""
         self.metrics.delivered.labels(self.name).inc()
-        delay_ms = max(0, time.time_ns() // 1_000_000 - found.at_ms)
+        delay_ms = max(0, time.time_ns() // 1_000_000 - found.received_ms)
         self.metrics.delay_s.labels(self.name).observe(delay_ms / 1000)
 
-    def give_up(self, found: Found, why: str) -> None:
-        """Record an alert that the destination did not take."""
-        send_to_dlq(self.at.bootstrap, self.at.dead, found, self.name, why)
+    def give_up(self, found: Record, why: str) -> None:
+        """Record an alert that the destination did not take; raises ServiceError until Kafka has it."""
+        failures: list[KafkaError | None] = []
+        producer = kafka.producer(self._bootstrap, {"delivery.report.only.error": True})
+        producer.produce(
+            kafka_topic(self._prefix, "dead-delivery"),
+            found.value,
+            found.key,
+            headers=[
+                (HEADER_DESTINATION, self.name.encode()),
+                (HEADER_DETAIL, why[:500].encode()),
+                (HEADER_RECEIVED_MS, b"%d" % found.received_ms),
+            ],
+            on_delivery=lambda error, _: failures.append(error),
+        )
+        unsent = producer.flush(ASK_S)
+        if unsent or failures:
+            trouble = ", ".join(map(str, failures)) or f"{unsent} unsent"
+            raise ServiceError(f"a dead delivery cannot be written: {trouble}")
         self.metrics.undelivered.labels(self.name).inc()
 
 
-def undelivered(settings: Settings, endpoints: Endpoints, limit: int, json: bool) -> Iterator[str]:
-    """A line for each of the last ``limit`` dead deliveries, oldest first. Raises ServiceError."""
-    topic = kafka_topic(settings.kafka.prefix, "dead-delivery")
-    kept: deque[dict[str, Any]] = deque(maxlen=limit)
-    for message in _everything(endpoints.kafka_bootstrap, topic):
-        found, headers = _found(message), dict(message.headers() or [])
-        row = {
-            "at": datetime.fromtimestamp(found.at_ms / 1000, UTC).isoformat(timespec="milliseconds"),
-            "offset": found.offset,
-            "destination": headers.get(HEADER_DESTINATION, b"").decode(errors="replace"),
-            "why": headers.get(HEADER_DETAIL, b"").decode(errors="replace"),
-        }
-        keys = ("alert_id", "vehicle_id", "rule", "severity")
-        try:
-            alert = decode_alert(found.value)
-            kept.append(row | {key: alert[key] for key in keys})
-        except ContractError as error:
-            kept.append(row | dict.fromkeys(keys) | {"broken": str(error)})
-    columns = ("at", "destination", "severity", "vehicle_id", "rule", "alert_id", "why")
-    for row in kept:
-        yield orjson.dumps(row).decode() if json else "  ".join(str(row[key]) for key in columns)
-
-
-def _everything(bootstrap: str, topic: str) -> Iterator[Any]:
-    """All messages of a topic, up to the end as it is now; raises ServiceError."""
+def undelivered(settings: Settings, endpoints: Endpoints, limit: int) -> Iterator[dict[str, Any]]:
+    """The last ``limit`` dead deliveries, oldest first. Raises ServiceError."""
+    bootstrap, topic = endpoints.kafka_bootstrap, kafka_topic(settings.kafka.prefix, "dead-delivery")
     with kafka.LogReader(bootstrap) as log:
         with kafka.service_errors(f"Kafka {bootstrap}"):
-            partitions = kafka.partition_counts(kafka.admin(bootstrap), [topic])[topic]
-        for partition in range(partitions):
-            yield from log.messages(topic, partition, *log.bounds(topic, partition))
+            partitions = range(kafka.partition_counts(kafka.admin(bootstrap), [topic])[topic])
+        records = (r for p in partitions for r in log.records(topic, p, *log.bounds(topic, p)))
+        kept = deque(records, maxlen=limit)
+    keys = ("alert_id", "vehicle_id", "rule", "severity")
+    for found in kept:
+        row = {
+            "at": datetime.fromtimestamp(found.received_ms / 1000, UTC).isoformat(timespec="milliseconds"),
+            "offset": found.offset,
+            "destination": found.headers.get(HEADER_DESTINATION, ""),
+            "why": found.headers.get(HEADER_DETAIL, ""),
+        }
+        try:
+            alert = decode_alert(found.value)
+            yield row | {key: alert[key] for key in keys}
+        except ContractError as error:
+            yield row | dict.fromkeys(keys) | {"broken": str(error)}

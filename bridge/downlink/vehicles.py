@@ -1,86 +1,151 @@
-"""To the vehicles: each alert to ``<root>/<vehicle>/alert``, the offset committed after the PUBACK."""
+"""To the vehicles over MQTT: alerts, each committed after its PUBACK; and notices (``odograph notify``)."""
 
 from __future__ import annotations
 
+import os
 import threading
 import time
+import uuid
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
+
+from paho.mqtt.client import Client
+from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode, MQTTProtocolVersion
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
 
 from bridge.downlink import feed as alerts
-from bridge.downlink.feed import Delivery, DownlinkMetrics, Feed, Found, Skip, Where
-from bridge.downlink.mqtt_out import BUSY, NO_SUBSCRIBER, REFUSED, MqttOut
+from bridge.downlink.feed import Destination, DownlinkMetrics, Feed, Skip
+from infra.clients.kafka import Record
+from infra.clients.mqtt_broker import MqttBroker
 from infra.contract import downlink
-from infra.contract.downlink import Signer
-from infra.contract.errors import ContractError, ServiceError
-from infra.contract.topics import mqtt_topic
+from infra.contract.errors import ConfigError, ContractError, ServiceError
+from infra.contract.topics import EVERYBODY, mqtt_topic
+from infra.settings.settings import Endpoints, Settings
 
 NAME: Final = "vehicles"
 IN_FLIGHT: Final = 500
 READ_S: Final = 0.05
 PUBACK_S: Final = 30.0
 DRAIN_S: Final = 5.0
+NOTICE_S: Final = 10.0
+POLL_S: Final = 0.01
+
+KEEPALIVE_S: Final = 15
+CONNECT_S: Final = 5.0
+NO_SUBSCRIBER: Final = 0x10
+REFUSED: Final = 0x80
+EXPIRY_MOST_S: Final = 0xFFFF_FFFF  # MQTT has 32 bits for it
+BUSY: Final = frozenset({0x88, 0x89, 0x93, 0x97})
+"""Server unavailable, busy, receive maximum, quota: the message is to be offered again, not given up."""
 
 
-@dataclass(slots=True)
-class Place:
-    """The position of a record, and whether it was delivered, skipped or given up."""
+class MqttOut:
+    """A connection that publishes at QoS 1 and never reconnects; ``acks`` has (packet id, reason code)."""
 
-    partition: int
-    offset: int
-    settled: bool = False
+    def __init__(self, broker: MqttBroker, client_id: str) -> None:
+        self._broker = broker
+        self._answered = threading.Event()
+        self._trouble: str | None = "not connected yet"
+        self.acks: deque[tuple[int, int]] = deque()
+        version, protocol = CallbackAPIVersion.VERSION2, MQTTProtocolVersion.MQTTv5
+        self._client = client = Client(version, client_id, protocol=protocol, reconnect_on_failure=False)
+        client.connect_timeout = CONNECT_S
+        broker.log_in(client)
+
+        def ended(_client: Client, _data: Any, _flags: Any, code: Any, _properties: Any) -> None:
+            self._trouble = str(code)
+            self._answered.set()
+
+        def answered(_client: Client, _data: Any, _flags: Any, code: Any, _properties: Any) -> None:
+            self._trouble = str(code) if code.is_failure else None
+            self._answered.set()
+
+        client.on_connect, client.on_disconnect = answered, ended
+        client.on_publish = lambda _client, _data, mid, code, _props: self.acks.append((mid, int(code.value)))
+
+    def __enter__(self) -> MqttOut:
+        """Connect; raises ServiceError where no broker takes us in."""
+        broker = self._broker
+        try:
+            self._client.connect(broker.host, broker.port, KEEPALIVE_S, clean_start=True)
+        except OSError as error:
+            raise ServiceError(f"MQTT broker: {broker.trouble(error)}") from error
+        self._client.loop_start()
+        if not self._answered.wait(CONNECT_S) or self._trouble is not None:
+            self._client.loop_stop()
+            raise ServiceError(f"MQTT broker {broker} does not take us in: {self._trouble}")
+        return self
+
+    def publish(self, topic: str, payload: bytes, valid_s: int, retain: bool = False) -> int:
+        """Send; the packet id whose PUBACK is to come. The broker forgets it after ``valid_s``."""
+        self.check()
+        properties = Properties(PacketTypes.PUBLISH)  # type: ignore[no-untyped-call]
+        properties.MessageExpiryInterval = min(max(1, valid_s), EXPIRY_MOST_S)
+        info = self._client.publish(topic, payload, qos=1, retain=retain, properties=properties)
+        if info.rc not in (MQTTErrorCode.MQTT_ERR_SUCCESS, MQTTErrorCode.MQTT_ERR_NO_CONN):
+            raise ServiceError(f"the MQTT client refuses a message: {info.rc.name}")
+        return info.mid
+
+    def check(self) -> None:
+        """Raises ServiceError when the connection has ended."""
+        if self._trouble is not None:
+            raise ServiceError(f"MQTT connection lost: {self._trouble}")
+
+    def __exit__(self, *_: object) -> None:
+        self._client.disconnect()
+        self._client.loop_stop()
 
 
 @dataclass(slots=True)
 class Progress:
-    """Records taken and not committed yet, in the order of each partition. ``open`` counts the unsettled."""
+    """Records taken and not committed yet, by partition; ``open`` counts those that are not settled."""
 
     open: int = 0
-    _places: dict[int, deque[Place]] = field(default_factory=dict)
+    _settled: dict[int, dict[int, bool]] = field(default_factory=dict)
 
-    def take(self, partition: int, offset: int) -> Place:
+    def take(self, partition: int, offset: int) -> None:
         """A record that was read."""
-        place = Place(partition, offset)
-        self._places.setdefault(partition, deque()).append(place)
+        self._settled.setdefault(partition, {})[offset] = False
         self.open += 1
-        return place
 
-    def settle(self, place: Place) -> None:
-        """Nothing more will be done about it."""
-        if not place.settled:
-            place.settled = True
-            self.open -= 1
+    def settle(self, partition: int, offset: int) -> None:
+        """It was delivered, skipped or given up."""
+        self.open -= not self._settled[partition][offset]
+        self._settled[partition][offset] = True
 
     def committable(self) -> dict[int, int]:
         """The offset to go on from, by partition, before the first unsettled record. Each is given once."""
         moved: dict[int, int] = {}
-        for partition, places in self._places.items():
-            while places and places[0].settled:
-                moved[partition] = places.popleft().offset + 1
+        for partition, settled in self._settled.items():
+            while settled and settled[first := next(iter(settled))]:
+                del settled[first]
+                moved[partition] = first + 1
         return moved
 
 
-class VehicleDelivery(Delivery):
+class Vehicles(Destination):
     """One connection and one order for all vehicles: whatever fails, it begins again at the last commit."""
 
-    def __init__(self, at: Where, metrics: DownlinkMetrics, signer: Signer) -> None:
-        super().__init__(NAME, at, metrics)
-        self._signer = signer
-        self._in_flight: dict[int, tuple[Place, Found]] = {}
+    def __init__(
+        self, stop: threading.Event, settings: Settings, endpoints: Endpoints, metrics: DownlinkMetrics
+    ) -> None:
+        super().__init__(NAME, stop, settings, endpoints, metrics)
+        self._broker, self._root = endpoints.mqtt, settings.mqtt.root
+        self._client_id = f"{settings.bridge.client_id}-downlink"
+        self._signer = downlink.signer(settings)
+        self._in_flight: dict[int, Record] = {}
         self._heard_s = 0.0
 
-    def serve(self, stop: threading.Event, ready: Callable[[], None]) -> None:
+    def serve(self) -> None:
         """Deliver until trouble (KafkaException, ServiceError) or ``stop``."""
-        at, self._in_flight = self.at, {}
-        with (
-            Feed(at.bootstrap, at.alerts, f"{at.group}.{NAME}") as feed,
-            MqttOut(at.mqtt, at.client_id) as out,
-        ):
-            ready()
+        self._in_flight = {}
+        with self.feed(NAME) as feed, MqttOut(self._broker, self._client_id) as out:
+            self.ready()
             progress = Progress()
-            while not stop.is_set():
+            while not self.stop.is_set():
                 self._turn(feed, out, progress)
             deadline_s = time.monotonic() + DRAIN_S
             while self._in_flight and time.monotonic() < deadline_s:
@@ -92,9 +157,9 @@ class VehicleDelivery(Delivery):
         room = IN_FLIGHT - progress.open
         for found in feed.read(room, READ_S) if room > 0 else ():
             self.metrics.read.labels(NAME).inc()
-            place = progress.take(found.partition, found.offset)
-            if not self._publish(out, place, found):
-                progress.settle(place)
+            progress.take(found.partition, found.offset)
+            if not self._publish(out, found):
+                progress.settle(found.partition, found.offset)
         if room <= 0:
             time.sleep(READ_S)
         self._settle(out, progress)
@@ -104,11 +169,11 @@ class VehicleDelivery(Delivery):
         if self._in_flight and time.monotonic() - self._heard_s > PUBACK_S:
             raise ServiceError(f"no PUBACK for {PUBACK_S:g} s")
 
-    def _publish(self, out: MqttOut, place: Place, found: Found) -> bool:
+    def _publish(self, out: MqttOut, found: Record) -> bool:
         """Publish the alert; False where it was skipped or given up."""
         now_ms = time.time_ns() // 1_000_000
         try:
-            alert = alerts.read(found)
+            alert = alerts.read(found.value)
         except ContractError as error:
             self.log.warning("no alert", partition=found.partition, offset=found.offset, why=str(error))
             self.skip("broken")
@@ -122,21 +187,21 @@ class VehicleDelivery(Delivery):
             return False
         if not self._in_flight:
             self._heard_s = time.monotonic()
-        topic = mqtt_topic(self.at.mqtt_root, alert["vehicle_id"], "alert")
         message = downlink.encode_alert(alert, now_ms, now_ms + 1000 * valid_s)
+        topic = mqtt_topic(self._root, alert["vehicle_id"], "alert")
         try:
             packet_id = out.publish(topic, self._signer.sealed("alert", message), valid_s)
         except ValueError as error:  # the MQTT client cannot carry the message
             self.give_up(found, f"{type(error).__name__}: {error}")
             return False
-        self._in_flight[packet_id] = (place, found)
+        self._in_flight[packet_id] = found
         return True
 
     def _settle(self, out: MqttOut, progress: Progress) -> None:
         """What the broker acknowledged since."""
         while out.acks:
             packet_id, code = out.acks.popleft()
-            place, found = self._in_flight.pop(packet_id)
+            found = self._in_flight.pop(packet_id)
             self._heard_s = time.monotonic()
             if code in BUSY:
                 raise ServiceError(f"the broker takes no more for now (PUBACK 0x{code:02x})")
@@ -145,4 +210,41 @@ class VehicleDelivery(Delivery):
             else:
                 self.metrics.nobody.inc(code == NO_SUBSCRIBER)
                 self.delivered(found)
-            progress.settle(place)
+            progress.settle(found.partition, found.offset)
+
+
+def notify(
+    settings: Settings,
+    endpoints: Endpoints,
+    text: str,
+    severity: str,
+    vehicles: Sequence[str],
+    valid_s: int,
+    keep: bool,
+) -> str:
+    """Publish a notice to vehicles (none named: to all); its id, once the broker has acknowledged it.
+
+    The broker holds it for ``valid_s``; ``keep``: retained for that time. Raises ConfigError, ServiceError.
+    """
+    notice_id, now_ms, signer = uuid.uuid4().hex, time.time_ns() // 1_000_000, downlink.signer(settings)
+    terms = (severity, text, now_ms, now_ms + 1000 * valid_s)
+    try:
+        messages = {to: downlink.encode_notice(notice_id, to, *terms) for to in vehicles or (EVERYBODY,)}
+    except ContractError as error:
+        raise ConfigError(f"the notice cannot be sent: {error.detail}") from error
+    with MqttOut(endpoints.mqtt, f"odograph-notify-{os.getpid()}") as out:
+        for to, message in messages.items():
+            topic = mqtt_topic(settings.mqtt.root, to, "notice")
+            out.publish(topic, signer.sealed("notice", message), valid_s, retain=keep)
+        count, deadline_s = len(messages), time.monotonic() + NOTICE_S
+        while len(out.acks) < count:
+            out.check()
+            if time.monotonic() > deadline_s:
+                raise ServiceError(
+                    f"the broker acknowledged {len(out.acks)} of {count} within {NOTICE_S:g} s"
+                )
+            time.sleep(POLL_S)
+        refused = [code for _, code in out.acks if code >= REFUSED and code != NO_SUBSCRIBER]
+        if refused:
+            raise ServiceError(f"the broker refuses {len(refused)} of {count} (PUBACK 0x{refused[0]:02x})")
+    return notice_id

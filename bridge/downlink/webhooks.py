@@ -11,30 +11,32 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import itertools
 import random
 import re
 import socket
 import threading
 import time
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal
 from urllib.parse import SplitResult, urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
 
 from bridge.downlink import feed as alerts
-from bridge.downlink.feed import Delivery, DownlinkMetrics, Feed, Found, Repeats, Skip, Where
-from infra.clients.kafka import LOST
+from bridge.downlink.feed import Destination, DownlinkMetrics, Repeats, Skip
+from infra.clients.kafka import LOST, Record
 from infra.contract.errors import ConfigError, ContractError
 from infra.contract.frame import Frame
 from infra.settings.files import read_secret
+from infra.settings.settings import Endpoints, Settings
 
 SECRET_BYTES: Final = 16  # a shorter secret can be guessed
 HEADER_TIMESTAMP: Final = "Odograph-Timestamp"
@@ -59,35 +61,50 @@ Severity = Literal["WARNING", "MINOR", "MAJOR", "CRITICAL"]
 Outcome = Literal["accepted", "again", "refused"]
 
 
-class _Entry(BaseModel):
+class Webhook(BaseModel):
+    """A webhook. Neither address nor secret is ever shown: many a URL is a secret itself."""
+
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,31}$")]
-    url: str
+    url: str = Field(repr=False)
     secret_file: Path
     min_severity: Severity = "MAJOR"
     timeout_s: float = Field(10.0, gt=0, le=120)
     give_up_s: float = Field(300.0, gt=0, le=86_400)
     repeat_s: float = Field(300.0, ge=0)
+    _secret: bytes = PrivateAttr()
+
+    def model_post_init(self, file: Any) -> None:
+        """Check the address and read the secret; raises ConfigError."""
+        option = f"downlink.webhooks {file}: {self.name}"
+        url = urlsplit(self.url)
+        try:
+            right = url.scheme in ("http", "https") and url.hostname and url.port != 0
+        except ValueError:  # a port that is no number
+            right = False
+        if not right or url.username is not None or url.fragment or _PLAIN.fullmatch(self.url) is None:
+            raise ConfigError(
+                f"{option}: url: http(s)://host[:port]/path?query without user, fragment, spaces and "
+                "non-ASCII characters is wanted"
+            )
+        secret_file = file.parent / self.secret_file
+        self._secret = read_secret(secret_file, f"{option}: secret_file").strip().encode()
+        if len(self._secret) < SECRET_BYTES:
+            raise ConfigError(
+                f"{option}: secret_file {secret_file}: at least {SECRET_BYTES} bytes are wanted"
+            )
+
+    @property
+    def secret(self) -> bytes:
+        """What its receiver shares with us."""
+        return self._secret
 
 
 class _File(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    webhook: tuple[_Entry, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Webhook:
-    """A webhook ready for use. Neither address nor secret is ever shown: many a URL is a secret itself."""
-
-    name: str
-    url: SplitResult = field(repr=False)
-    secret: bytes = field(repr=False)
-    min_severity: str
-    timeout_s: float
-    give_up_s: float
-    repeat_s: float
+    webhook: tuple[Webhook, ...] = ()
 
 
 def load(path: Path | None) -> tuple[Webhook, ...]:
@@ -95,38 +112,17 @@ def load(path: Path | None) -> tuple[Webhook, ...]:
     if path is None:
         return ()
     try:
-        entries = _File.model_validate(tomllib.loads(path.read_text())).webhook
+        hooks = _File.model_validate(tomllib.loads(path.read_text()), context=path).webhook
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigError(f"downlink.webhooks {path}: {error}") from error
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False)[0]
         place = ".".join(map(str, first["loc"]))
         raise ConfigError(f"downlink.webhooks {path}: {place}: {first['msg']}") from error
-    names = [entry.name for entry in entries]
+    names = [hook.name for hook in hooks]
     if len(set(names)) < len(names) or "vehicles" in names:
         raise ConfigError(f"downlink.webhooks {path}: each webhook needs a name of its own, not `vehicles`")
-    return tuple(_webhook(entry, path) for entry in entries)
-
-
-def _webhook(entry: _Entry, path: Path) -> Webhook:
-    url = urlsplit(entry.url)
-    try:
-        right = url.scheme in ("http", "https") and url.hostname and url.port != 0
-    except ValueError:  # a port that is no number
-        right = False
-    if not right or url.username is not None or url.fragment or _PLAIN.fullmatch(entry.url) is None:
-        raise ConfigError(
-            f"downlink.webhooks {path}: {entry.name}: url: http(s)://host[:port]/path?query without user, "
-            "fragment, spaces and non-ASCII characters is wanted"
-        )
-    secret_file = path.parent / entry.secret_file
-    option = f"downlink.webhooks {path}: {entry.name}: secret_file"
-    secret = read_secret(secret_file, option).strip().encode()
-    if len(secret) < SECRET_BYTES:
-        raise ConfigError(f"{option} {secret_file}: at least {SECRET_BYTES} bytes are wanted")
-    return Webhook(
-        entry.name, url, secret, entry.min_severity, entry.timeout_s, entry.give_up_s, entry.repeat_s
-    )
+    return hooks
 
 
 def sign(secret: bytes, key: str, timestamp_s: int, body: bytes) -> str:
@@ -138,12 +134,9 @@ def sign(secret: bytes, key: str, timestamp_s: int, body: bytes) -> str:
 def signed_headers(secret: bytes, alert_id: str, timestamp_s: int, body: bytes) -> dict[str, str]:
     """The headers of one attempt."""
     return {
-        "Content-Type": "application/json",
-        "User-Agent": "odograph",
-        HEADER_ID: alert_id,
-        HEADER_TIMESTAMP: str(timestamp_s),
-        HEADER_SIGNATURE: sign(secret, alert_id, timestamp_s, body),
-    }
+        "Content-Type": "application/json", "User-Agent": "odograph", HEADER_ID: alert_id,
+        HEADER_TIMESTAMP: str(timestamp_s), HEADER_SIGNATURE: sign(secret, alert_id, timestamp_s, body),
+    }  # fmt: skip
 
 
 def genuine(secret: bytes, found: Mapping[str, str], body: bytes, now_s: float) -> bool:
@@ -175,21 +168,19 @@ class Answer:
 
 
 def pause_s(attempt: int, answer: Answer, now: datetime, chance: random.Random) -> float:
-    """The pause after attempt ``attempt`` (from 1), s: 0.5 to 60, half drawn; Retry-After to a day."""
+    """The pause after attempt ``attempt`` (from 1), s: 0.5 to 60, half drawn; Retry-After to a day.
+
+    Retry-After (RFC 9110, 10.2.3) is seconds or a date; what is neither counts as 0.
+    """
     whole = min(MOST_S, FIRST_S * 2.0 ** min(attempt - 1, 20))
-    return max(whole * chance.uniform(0.5, 1.0), min(_asked_s(answer.retry_after, now), ASKED_MOST_S))
-
-
-def _asked_s(text: str | None, now: datetime) -> float:
-    """Retry-After in seconds, given as such or as a date (RFC 9110, 10.2.3); 0 where it is neither."""
-    asked = "" if text is None else text.strip()
+    asked, asked_s = (answer.retry_after or "").strip(), 0.0
     if asked.isascii() and asked.isdigit():
-        return float(asked)
-    try:
-        then = parsedate_to_datetime(asked)
-        return max(0.0, (then.replace(tzinfo=then.tzinfo or UTC) - now).total_seconds())
-    except (ValueError, OverflowError):  # no date, or a zone or year beyond what can be reckoned
-        return 0.0
+        asked_s = float(asked)
+    else:
+        with suppress(ValueError, OverflowError):  # no date, or a zone or year beyond what can be reckoned
+            then = parsedate_to_datetime(asked)
+            asked_s = (then.replace(tzinfo=then.tzinfo or UTC) - now).total_seconds()
+    return max(whole * chance.uniform(0.5, 1.0), min(asked_s, ASKED_MOST_S))
 
 
 def post(url: SplitResult, headers: Mapping[str, str], body: bytes, timeout_s: float) -> Answer:
@@ -197,7 +188,16 @@ def post(url: SplitResult, headers: Mapping[str, str], body: bytes, timeout_s: f
     kind = HTTPSConnection if url.scheme == "https" else HTTPConnection
     connection = kind(url.hostname or "", url.port, timeout=timeout_s)
     late = threading.Event()
-    watch = threading.Timer(timeout_s, _cut, (connection, late))
+
+    def cut() -> None:
+        """A server that drips a byte now and then keeps every single read within its time-out."""
+        late.set()
+        if isinstance(connection.sock, socket.socket):
+            with suppress(OSError):
+                # an SSLSocket's own would pull TLS from under a read
+                socket.socket.shutdown(connection.sock, socket.SHUT_RDWR)
+
+    watch = threading.Timer(timeout_s, cut)
     watch.daemon = True
     try:
         watch.start()
@@ -219,43 +219,40 @@ def post(url: SplitResult, headers: Mapping[str, str], body: bytes, timeout_s: f
         connection.close()
 
 
-def _cut(connection: HTTPConnection, late: threading.Event) -> None:
-    """A server that drips a byte now and then keeps every single read within its time-out."""
-    late.set()
-    sock = connection.sock
-    if isinstance(sock, socket.socket):
-        with suppress(OSError):
-            # an SSLSocket's own would pull TLS from under a read
-            socket.socket.shutdown(sock, socket.SHUT_RDWR)
-
-
-class HookDelivery(Delivery):
+class HookDelivery(Destination):
     """One alert after the other, in the log's order; each until 2xx, refusal, or ``give_up_s``."""
 
-    def __init__(self, hook: Webhook, at: Where, metrics: DownlinkMetrics) -> None:
-        super().__init__(hook.name, at, metrics)
+    def __init__(
+        self,
+        hook: Webhook,
+        stop: threading.Event,
+        settings: Settings,
+        endpoints: Endpoints,
+        metrics: DownlinkMetrics,
+    ) -> None:
+        super().__init__(hook.name, stop, settings, endpoints, metrics)
         self._hook = hook
         self._repeats = Repeats(round(1000 * hook.repeat_s))
         self._chance = random.Random()  # noqa: S311  jitter
 
-    def serve(self, stop: threading.Event, ready: Callable[[], None]) -> None:
+    def serve(self) -> None:
         """Deliver until trouble with Kafka (KafkaException, ServiceError) or ``stop``."""
-        with Feed(self.at.bootstrap, self.at.alerts, f"{self.at.group}.hook.{self.name}") as feed:
-            ready()
-            while not stop.is_set():
+        with self.feed(f"hook.{self.name}") as feed:
+            self.ready()
+            while not self.stop.is_set():
                 for found in feed.read(BATCH, READ_S):
                     self.metrics.read.labels(self.name).inc()
-                    if not self._settle(found, stop):
+                    if not self._settle(found):
                         return
                     feed.commit({found.partition: found.offset + 1})
                     self.metrics.lag.labels(self.name).set(feed.lag())
                 feed.commit({})
                 self.metrics.lag.labels(self.name).set(feed.lag())
 
-    def _settle(self, found: Found, stop: threading.Event) -> bool:
+    def _settle(self, found: Record) -> bool:
         """Deliver it, skip it, or give it up into a record; False when ``stop`` came first."""
         try:
-            alert = alerts.read(found)
+            alert = alerts.read(found.value)
         except ContractError:
             self.skip("broken")
             return True
@@ -264,7 +261,7 @@ class HookDelivery(Delivery):
             self.skip(reason)
             return True
         try:
-            if not self._deliver(alert, found, stop):
+            if not self._deliver(alert, found):
                 return False
         except LOST:
             raise
@@ -284,14 +281,13 @@ class HookDelivery(Delivery):
             return "repeat"
         return alerts.suppressed(alert, self.silences, time.time_ns() // 1_000_000)
 
-    def _deliver(self, alert: Frame, found: Found, stop: threading.Event) -> bool:
-        hook = self._hook
-        begun_s = time.monotonic()
-        attempt = 0
-        while not stop.is_set():
-            attempt += 1
+    def _deliver(self, alert: Frame, found: Record) -> bool:
+        hook, begun_s = self._hook, time.monotonic()
+        for attempt in itertools.count(1):
+            if self.stop.is_set():
+                break
             headers = signed_headers(hook.secret, alert["alert_id"], int(time.time()), found.value)
-            answer = post(hook.url, headers, found.value, hook.timeout_s)
+            answer = post(urlsplit(hook.url), headers, found.value, hook.timeout_s)
             self.metrics.attempts.labels(self.name, answer.outcome).inc()
             if answer.outcome == "accepted":
                 self.delivered(found)
@@ -301,9 +297,9 @@ class HookDelivery(Delivery):
             if answer.outcome == "refused" or over:
                 self._undelivered(alert, found, f"given up after {attempt} attempts, the last: {answer}")
                 return True
-            stop.wait(wait_s)
+            self.stop.wait(wait_s)
         return False
 
-    def _undelivered(self, alert: Frame, found: Found, why: str) -> None:
+    def _undelivered(self, alert: Frame, found: Record, why: str) -> None:
         self.give_up(found, why)
         self.log.warning("undelivered", alert_id=alert["alert_id"], why=why)

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from bridge.uplink.translate import Record
 
@@ -94,14 +94,9 @@ class AckFifo:
         return taken
 
 
-def identity(topic: str, key: bytes | None, value: bytes) -> int:
-    """By which a report's record is found again. Two records of one identity share the worse of two fates."""
-    return hash((topic, key, value))
-
-
-def identity_of(record: Record) -> int:
-    """The identity of a record of ours."""
-    return identity(record.topic, record.key, record.value)
+def identity_of(record: tuple[Any, ...]) -> int:
+    """By topic, key and value, a report's record is found again; two of one identity share the worse fate."""
+    return hash(record[:3])
 
 
 class InFlightBatch:
@@ -150,14 +145,17 @@ class InFlightBatch:
         ``failed`` holds the identities that were reported as not stored; None: nothing is known to be stored,
         and so it is when an identity was reported that is not among the batch's.
         """
-        if failed and not self._identities().issuperset(failed):
-            failed = None
+        if failed:
+            sent = {identity_of(record) for ticket in self.out for record in ticket.records[: ticket.sent]}
+            failed = failed if sent.issuperset(failed) else None
         if self.solo and failed is not None and not failed:
             self.suspects.discard(identity_of(self.out[0].records[0]))
         done: list[Ticket] = []
         again: list[Ticket] = []
         for ticket in self.out:
-            back = _not_stored(ticket, failed)
+            back = ticket.records[: ticket.sent] if failed is None or failed else []
+            if failed is not None:
+                back = [record for record in back if identity_of(record) in failed]
             self.stored += ticket.sent - len(back)
             ticket.records = back + ticket.records[ticket.sent :]
             ticket.sent = 0
@@ -167,22 +165,16 @@ class InFlightBatch:
         self.solo = False
         return done
 
-    def _identities(self) -> set[int]:
-        return {identity_of(record) for ticket in self.out for record in ticket.records[: ticket.sent]}
-
     def drop_before(self, epoch: int, since: int = 0) -> list[Ticket]:
         """Take away waiting tickets of connections before ``epoch``: the broker sends their messages again.
 
         Not those before ``since``, when the session began, nor those of no message: nobody has these but us.
         """
-
-        def again(ticket: Ticket) -> bool:
-            return since <= ticket.epoch < epoch and bool(ticket.packet_ids or ticket.frees)
-
-        dropped = [ticket for ticket in self.waiting if again(ticket)]
+        dropped = [t for t in self.waiting if since <= t.epoch < epoch and (t.packet_ids or t.frees)]
         if dropped:
-            self.waiting = deque(ticket for ticket in self.waiting if not again(ticket))
-        self.suspects.difference_update(identity_of(r) for t in dropped for r in t.records if self.suspects)
+            gone = set(dropped)
+            self.waiting = deque(ticket for ticket in self.waiting if ticket not in gone)
+            self.suspects.difference_update(identity_of(r) for t in gone for r in t.records if self.suspects)
         return dropped
 
     def overdue(self, left: int, now_s: float) -> bool:
@@ -193,10 +185,3 @@ class InFlightBatch:
         if left != self._left:
             self._left, self._since_s = left, now_s
         return 0 < left < self._size and now_s - self._since_s > STUCK_S
-
-
-def _not_stored(ticket: Ticket, failed: Collection[int] | None) -> list[Record]:
-    sent = ticket.records[: ticket.sent]
-    if failed is None:
-        return sent
-    return [record for record in sent if identity_of(record) in failed] if failed else []

@@ -4,21 +4,32 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 
 import structlog
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from bridge.uplink.in_flight import identity
+from bridge.uplink.in_flight import identity_of
 from bridge.uplink.translate import Record
-from infra.clients.kafka import partition_counts
+from infra.clients import kafka
+from infra.clients.health import Check, in_background
 from infra.contract.errors import ServiceError
 
 ANY_PARTITION: Final = -1
-ONCE: Final[dict[str, Any]] = {
+LASTING: Final[dict[str, Any]] = {
+    "enable.gapless.guarantee": True,  # a refused batch is fatal, so no later record overtakes it
+    "message.timeout.ms": 0,  # waits for ever: the MQTT broker holds the data
+    "delivery.report.only.error": True,
+    "compression.type": "lz4",
+    "reconnect.backoff.ms": 100,
+    "reconnect.backoff.max.ms": 2000,
+    "socket.keepalive.enable": True,
+}
+"""A producer that tries until a record is stored."""
+ONCE: Final[dict[str, Any]] = LASTING | {
     "acks": "1",
     "enable.idempotence": False,
     "enable.gapless.guarantee": False,
@@ -50,59 +61,23 @@ def is_about_the_record(error: KafkaError) -> bool:
     return str(error.name()) in RECORD_ERRORS
 
 
-@dataclass(frozen=True, slots=True)
-class SinkConfig:
-    """Limits of one producer; ``once``: a record is sent at most once, else until it is stored."""
-
-    bootstrap: str
-    client_id: str
-    linger_ms: float
-    queue_records: int
-    queue_bytes: int
-    compression: str = "lz4"
-    once: bool = False
-
-    def producer(self) -> dict[str, Any]:
-        """The producer's settings; gapless: a refused batch is fatal, so no later record overtakes it."""
-        lasting = {
-            "bootstrap.servers": self.bootstrap,
-            "client.id": self.client_id,
-            "acks": "all",
-            "enable.idempotence": True,
-            "enable.gapless.guarantee": True,
-            "message.timeout.ms": 0,  # waits for ever: the MQTT broker holds the data
-            "delivery.report.only.error": True,
-            "partitioner": "murmur2_random",
-            "linger.ms": self.linger_ms,
-            "compression.type": self.compression,
-            "queue.buffering.max.messages": self.queue_records,
-            "queue.buffering.max.kbytes": max(1024, self.queue_bytes >> 10),
-            "reconnect.backoff.ms": 100,
-            "reconnect.backoff.max.ms": 2000,
-            "socket.keepalive.enable": True,
-            "log_level": 0,
-        }
-        return lasting | (ONCE if self.once else {})
-
-
 class KafkaSink:
     """One producer and its replacement after a fatal error. Used by one thread only.
 
     ``failed``: identity and error of records that were given up. When ``queued`` is 0 all others are stored.
     """
 
-    def __init__(self, config: SinkConfig) -> None:
-        self._config = config
-        self._log = structlog.get_logger().bind(producer=config.client_id)
-        self._producer = self._new()
-        self.failed: dict[int, KafkaError] = {}
+    def __init__(self, bootstrap: str, settings: Mapping[str, Any]) -> None:
+        self._bootstrap = bootstrap
+        self._settings = dict(settings) | {"error_cb": self._on_error, "on_delivery": self._on_failure}
+        self._log = structlog.get_logger().bind(producer=settings["client.id"])
         self._given_up = 0
-        self.broken = False
+        self._begin()
 
-    def _new(self) -> Any:
-        return Producer(
-            self._config.producer() | {"error_cb": self._on_error, "on_delivery": self._on_failure}
-        )
+    def _begin(self) -> None:
+        self._producer: Any = kafka.producer(self._bootstrap, self._settings)
+        self.failed: dict[int, KafkaError] = {}
+        self.broken = False
 
     def _on_error(self, error: KafkaError) -> None:
         """A connection's trouble: the client goes on by itself; a fatal one shows in the reports."""
@@ -113,7 +88,7 @@ class KafkaSink:
         if error is None:
             return
         self._given_up += 1
-        name = identity(message.topic(), message.key(), message.value() or b"")
+        name = identity_of((message.topic(), message.key(), message.value() or b""))
         if name not in self.failed or is_about_the_record(error):
             self.failed[name] = error
 
@@ -161,9 +136,7 @@ class KafkaSink:
     def replace(self) -> None:
         """Give up all that is queued, with its reports, and begin with a new producer."""
         self.close()
-        self._producer = self._new()
-        self.failed = {}
-        self.broken = False
+        self._begin()
 
     def close(self) -> None:
         """Give up all that is queued, with its reports."""
@@ -176,42 +149,28 @@ class KafkaSink:
                 self._broke(error)
 
 
-class KafkaProbe:
-    """Asks the cluster now and then, from a thread of its own, whether it answers and has the topics."""
+@contextmanager
+def kafka_probe(bootstrap: str, wanted: Sequence[str]) -> Iterator[Check]:
+    """A check whether the cluster answers and has the topics ``wanted``: asked now and then by a thread."""
+    found: str | None = "not asked yet"
 
-    def __init__(self, bootstrap: str, wanted: frozenset[str], interval_s: float = PROBE_S) -> None:
-        self._bootstrap = bootstrap
-        self._wanted = wanted
-        self._interval_s = interval_s
-        self._reason: str | None = "not asked yet"
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="kafka-probe", daemon=True)
-
-    def __enter__(self) -> KafkaProbe:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
-
-    def reason(self) -> str | None:
-        """Why Kafka cannot be used, or None."""
-        return self._reason
-
-    def _run(self) -> None:
+    def ask(stop: threading.Event) -> None:
+        nonlocal found
         log = structlog.get_logger()
         quiet: dict[str, Any] = {"log_level": 0, "error_cb": lambda _: None}  # the probe's own answer says it
-        admin = AdminClient(quiet | {"bootstrap.servers": self._bootstrap})
-        while not self._stop.is_set():
+        admin = AdminClient(quiet | {"bootstrap.servers": bootstrap})
+        while not stop.is_set():
+            reason = None
             try:
-                partition_counts(admin, sorted(self._wanted), self._interval_s)
-                reason = None
+                kafka.partition_counts(admin, sorted(wanted), PROBE_S)
             except ServiceError as error:
                 reason = str(error)
             except KafkaException as error:
-                reason = f"{self._bootstrap} does not answer ({error.args[0].name()})"
-            if reason != self._reason:
+                reason = f"{bootstrap} does not answer ({error.args[0].name()})"
+            if reason != found:
                 log.info("kafka ready" if reason is None else "kafka not ready", reason=reason)
-            self._reason = reason
-            self._stop.wait(self._interval_s)
+            found = reason
+            stop.wait(PROBE_S)
+
+    with in_background("kafka-probe", ask):
+        yield lambda: found

@@ -17,21 +17,21 @@ import structlog
 
 from bridge.uplink.in_flight import STUCK_S, AckFifo, InFlightBatch, Ticket, identity_of
 from bridge.uplink.kafka_sink import KafkaSink, RefusedError, is_about_the_record
-from bridge.uplink.metrics import LaneGauges, LaneStats
+from bridge.uplink.metrics import LaneStats
 from bridge.uplink.mqtt_source import MqttSource
 from bridge.uplink.rejections import Letters
-from bridge.uplink.translate import Record, Rejection, Route, Translator
+from bridge.uplink.translate import Record, Rejection, Translator
 from bridge.uplink.wire import Publish
 
 TURN_MESSAGES: Final = 500  # messages taken in one turn, so that reports and acknowledgements never wait long
 
 IDLE_WAIT_S: Final = 0.1
 BUSY_WAIT_MAX_S: Final = 0.02
+DRAIN_POLL_S: Final = 0.005
 RETRY_S: Final = 1.0
 COUNT_S: Final = 1.0
 """Messages that are counted only wait so long for their acknowledgement: until their number is stored, or
 until they are a quarter of the window."""
-
 
 _kafka_topic = itemgetter(0)
 
@@ -47,31 +47,41 @@ class LaneLimits:
 
 
 class BaseLane:
-    """What both kinds of lane share; ``gauges``, ``heard`` and ``listens`` are for other threads."""
+    """What both kinds of lane share; ``figures``, ``listens`` and the translator's routes: any thread's."""
 
     def __init__(
         self, name: str, source: MqttSource, sink: KafkaSink, translator: Translator, limits: LaneLimits
     ) -> None:
         self.name = name
         self.source = source
+        self.translator = translator
         self.stats = LaneStats()
         self._sink = sink
-        self._translator = translator
         self._limits = limits
         self._letters = Letters(translator.dead_letter_topic, limits.dead_letters_per_minute)
         self._log = structlog.get_logger().bind(lane=name)
 
-    @property
-    def epoch(self) -> int:
-        """Number of the MQTT connection."""
-        return self.source.epoch
+    def run(self, stop: threading.Event, drain_s: float) -> int:
+        """Serve until ``stop``, then finish for ``drain_s``; how many are left."""
+        raise NotImplementedError
 
-    def heard(self) -> list[Route]:
-        """The topics that sent something, and when last."""
-        return self._translator.routes()
+    def figures(self) -> dict[str, float]:
+        """How the lane stands, by the metric's name."""
+        source, stats = self.source, self.stats
+        return {
+            "produced": stats.produced, "acked": stats.acked, "stale_acks": 0,
+            "reconnects": max(0, source.epoch - 1), "sessions_lost": source.sessions_lost,
+            "taken_over": source.taken_over, "routes_forgotten": self.translator.forgotten,
+            "producer_recoveries": stats.recoveries, "stuck_heads": stats.stuck,
+            "in_flight_messages": self._sink.queued, "in_flight_bytes": 0, "mqtt_connected": source.connected,
+        }  # fmt: skip
 
     def listens(self) -> bool:
-        """Whether what vehicles send arrives now."""
+        """Whether what vehicles send arrives now and is not dropped."""
+        return self.source.reason() is None and self._room() > 0
+
+    def _room(self) -> int:
+        """Messages that may be taken in now."""
         raise NotImplementedError
 
     def _give(self, records: list[Record], count: int) -> int:
@@ -88,7 +98,7 @@ class BaseLane:
     def _send_to_dlq(self, record: Record, error: str) -> Record:
         self.stats.rejected["unstorable"] += 1
         self._log.warning("kafka refused a record", topic=record.topic, bytes=len(record.value), error=error)
-        return self._translator.unstorable(record, error)
+        return self.translator.unstorable(record, error)
 
 
 class Lane(BaseLane):
@@ -120,17 +130,12 @@ class Lane(BaseLane):
         self._sink.close()
         return self.fifo.in_flight
 
-    def gauges(self) -> LaneGauges:
-        """How the lane stands."""
-        source, fifo = self.source, self.fifo
-        return LaneGauges(
-            fifo.outstanding, fifo.outstanding_bytes, fifo.stale, max(0, source.epoch - 1),
-            source.sessions_lost, source.taken_over, self._translator.forgotten, source.connected,
-        )  # fmt: skip
-
-    def listens(self) -> bool:
-        """Whether what vehicles send arrives now."""
-        return self.source.reason() is None and self._room() > 0
+    def figures(self) -> dict[str, float]:
+        """How the lane stands; in flight is what was read and is not stored."""
+        return super().figures() | {
+            "stale_acks": self.fifo.stale, "in_flight_messages": self.fifo.outstanding,
+            "in_flight_bytes": self.fifo.outstanding_bytes,
+        }  # fmt: skip
 
     def turn(self) -> None:
         """One turn of the loop; waits for messages only, and briefly while a batch is out."""
@@ -170,22 +175,26 @@ class Lane(BaseLane):
     def _receive(self, found: list[Publish], received_ms: int, now_s: float) -> None:
         """What came in one turn: translated, and under one ticket to the next batch."""
         counted = self._letters.counted
-        records, size = translated(found, self._translator, self._letters, self.stats, received_ms)
-        ticket = self.fifo.add([publish[1] for publish in found], size, records, now_s)
+        records, size = translated(found, self.translator, self._letters, self.stats, received_ms)
+        ticket = self._submit([publish[1] for publish in found], size, records, now_s)
         if self._letters.counted > counted:
             ticket.held = True
             if not self._held:
                 self._held_s, self._held_messages = now_s, 0
             self._held.append(ticket)
             self._held_messages += len(found)
-        self._submit(ticket)
+
+    def _submit(self, packet_ids: list[int], size: int, records: list[Record], now_s: float) -> Ticket:
+        ticket = self.fifo.add(packet_ids, size, records, now_s)
+        if records:
+            self._batch.waiting.append(ticket)
+        return ticket
 
     def _report(self, now_s: float, now_ms: int) -> None:
         """Sessions that went, and how many messages were not kept, become records: the ledger needs both."""
         losses, self.source.losses = self.source.losses, []
-        records = [self._letters.lost(loss) for loss in losses]
-        if records:
-            self._submit(self.fifo.add([], 0, records, now_s))
+        if losses:
+            self._submit([], 0, [self._letters.lost(loss) for loss in losses], now_s)
         if self._held and self._held[0].epoch != self.fifo.epoch:
             if not self.source.connected:
                 return  # whether the broker still has the session
@@ -194,13 +203,8 @@ class Lane(BaseLane):
                 self._held = []
         due = now_s - self._held_s > COUNT_S or 8 * self._held_messages > self._limits.in_flight
         if self._held and (due or self._draining):
-            ticket = self.fifo.add([], 0, self._letters.counts(now_ms), now_s)
+            ticket = self._submit([], 0, self._letters.counts(now_ms), now_s)
             ticket.frees, self._held = self._held, []
-            self._submit(ticket)
-
-    def _submit(self, ticket: Ticket) -> None:
-        if ticket.records:
-            self._batch.waiting.append(ticket)
 
     def _send(self, now_s: float) -> None:
         """The next batch, without what the broker sends again after a reconnect."""
@@ -250,6 +254,52 @@ class Lane(BaseLane):
             self._wait_s = self._limits.busy_wait_s
         else:
             self._wait_s = min(BUSY_WAIT_MAX_S, self._wait_s * 1.5)
+
+
+class AtMostOnceLane(BaseLane):
+    """Moves messages and forgets them; ``stats.lost`` counts what it cannot hand over at once."""
+
+    _count_s = 0.0
+    _given = 0
+
+    def run(self, stop: threading.Event, drain_s: float) -> int:
+        """Serve until ``stop``, then wait ``drain_s`` at most for what is on its way; how much is left."""
+        while not stop.is_set():
+            self.turn()
+        self.source.close()
+        deadline_s = time.monotonic() + drain_s
+        while self._sink.queued and time.monotonic() < deadline_s:
+            time.sleep(DRAIN_POLL_S)
+            self._settle()
+        left = self._sink.queued
+        self._sink.close()
+        self._settle()
+        return left
+
+    def turn(self) -> None:
+        """One turn of the loop; waits for messages only."""
+        found = self.source.poll(TURN_MESSAGES, BUSY_WAIT_MAX_S if self._sink.queued else IDLE_WAIT_S)
+        now_s, now_ms = time.monotonic(), time.time_ns() // 1_000_000
+        records: list[Record] = []
+        if found:
+            records, _ = translated(found, self.translator, self._letters, self.stats, now_ms)
+        if self._letters.counted and now_s - self._count_s > COUNT_S:
+            self._count_s = now_s
+            records += self._letters.counts(now_ms)
+        if records:
+            given = self._give(records, min(self._room(), len(records)))
+            self._given += given
+            self.stats.lost["window_full"] += len(records) - given
+        self._settle()
+
+    def _room(self) -> int:
+        return max(0, self._limits.in_flight - self._sink.queued)
+
+    def _settle(self) -> None:
+        """Count what the producer has given up."""
+        self._sink.poll()
+        self.stats.lost["not_stored"] += self._sink.take_failures()
+        self.stats.produced = self._given - self._sink.queued - self.stats.lost["not_stored"]
 
 
 def translated(

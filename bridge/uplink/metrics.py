@@ -7,12 +7,15 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from infra.stack.mosquitto import BrokerFigures
+
+if TYPE_CHECKING:
+    from bridge.uplink.lane import BaseLane
 
 LATENCY_BOUNDS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0)
 
@@ -53,30 +56,6 @@ class LaneStats:
     latency: Latency = field(default_factory=Latency)
 
 
-@dataclass(frozen=True, slots=True)
-class LaneGauges:
-    """How a lane stands now."""
-
-    in_flight: int
-    in_flight_bytes: int
-    stale_acks: int
-    reconnects: int
-    sessions_lost: int
-    taken_over: int
-    forgotten: int
-    connected: bool
-
-
-class Watched(Protocol):
-    """What the collector needs of a lane."""
-
-    name: str
-    stats: LaneStats
-
-    def gauges(self) -> LaneGauges:
-        """How it stands now."""
-
-
 PREFIX: Final = "odograph_bridge"
 BY_LABEL: Final = (
     ("rejected", "Messages that could not be forwarded.", "reason"),
@@ -85,64 +64,61 @@ BY_LABEL: Final = (
 )
 """Name of the family and field of LaneStats, meaning, label."""
 BY_LANE: Final = (
-    (CounterMetricFamily, "produced", "Records that Kafka reported as stored.", "produced"),
-    (CounterMetricFamily, "acked", "MQTT messages acknowledged.", "acked"),
-    (CounterMetricFamily, "stale_acks", "Acks dropped: of a closed connection.", "stale_acks"),
-    (CounterMetricFamily, "reconnects", "MQTT connections after the first.", "reconnects"),
-    (CounterMetricFamily, "sessions_lost", "Sessions the broker forgot.", "sessions_lost"),
-    (CounterMetricFamily, "taken_over", "Disconnected: another client came with our id.", "taken_over"),
-    (CounterMetricFamily, "routes_forgotten", "Topics forgotten: too many vehicles.", "forgotten"),
-    (CounterMetricFamily, "producer_recoveries", "Producers replaced.", "recoveries"),
-    (CounterMetricFamily, "stuck_heads", "Reconnects by the watchdog.", "stuck"),
-    (GaugeMetricFamily, "in_flight_messages", "Not stored yet.", "in_flight"),
-    (GaugeMetricFamily, "in_flight_bytes", "Not stored yet.", "in_flight_bytes"),
-    (GaugeMetricFamily, "mqtt_connected", "1 while connected.", "connected"),
+    (CounterMetricFamily, "produced", "Records that Kafka reported as stored."),
+    (CounterMetricFamily, "acked", "MQTT messages acknowledged."),
+    (CounterMetricFamily, "stale_acks", "Acks dropped: of a closed connection."),
+    (CounterMetricFamily, "reconnects", "MQTT connections after the first."),
+    (CounterMetricFamily, "sessions_lost", "Sessions the broker forgot."),
+    (CounterMetricFamily, "taken_over", "Disconnected: another client came with our id."),
+    (CounterMetricFamily, "routes_forgotten", "Topics forgotten: too many vehicles."),
+    (CounterMetricFamily, "producer_recoveries", "Producers replaced."),
+    (CounterMetricFamily, "stuck_heads", "Reconnects by the watchdog."),
+    (GaugeMetricFamily, "in_flight_messages", "Not stored yet."),
+    (GaugeMetricFamily, "in_flight_bytes", "Not stored yet."),
+    (GaugeMetricFamily, "mqtt_connected", "1 while connected."),
 )
-"""Kind and name of the family, meaning, field of LaneStats or LaneGauges."""
+"""Kind and name of the family, key of ``figures``; meaning."""
 
 
 class BridgeCollector(Collector):
     """Writes the lanes' counts in Prometheus' form."""
 
-    def __init__(self, lanes: Iterable[Watched], kafka_prefix: str, kafka_reason: Callable[[], str | None]):
+    def __init__(self, lanes: Iterable[BaseLane], kafka_prefix: str, kafka_reason: Callable[[], str | None]):
         self._lanes = tuple(lanes)
         self._kafka_prefix = kafka_prefix
         self._kafka_reason = kafka_reason
 
     def collect(self) -> Iterator[Metric]:
         """All families."""
-        yield self._received()
-        for name, meaning, label in BY_LABEL:
-            labelled = CounterMetricFamily(f"{PREFIX}_{name}", meaning, labels=["lane", label])
-            for lane in self._lanes:
-                for key, count in sorted(getattr(lane.stats, name).copy().items()):
-                    labelled.add_metric([lane.name, key], count)
-            yield labelled
-        gauges = {lane.name: lane.gauges() for lane in self._lanes}
-        for kind, name, meaning, field_name in BY_LANE:
-            single = kind(f"{PREFIX}_{name}", meaning, labels=["lane"])
-            for lane in self._lanes:
-                source = lane.stats if hasattr(lane.stats, field_name) else gauges[lane.name]
-                single.add_metric([lane.name], getattr(source, field_name))
-            yield single
-        connected = self._kafka_reason() is None
-        yield GaugeMetricFamily(f"{PREFIX}_kafka_connected", "1 while Kafka answers.", value=connected)
-        meaning = "From receipt to Kafka's report."
-        family = HistogramMetricFamily(f"{PREFIX}_delivery_seconds", meaning, labels=["lane"])
-        for lane in self._lanes:
-            latency = lane.stats.latency
-            family.add_metric([lane.name], buckets=latency.buckets(), sum_value=latency.total_s)
-        yield family
-
-    def _received(self) -> Metric:
-        name = f"{PREFIX}_messages_received"
-        family = CounterMetricFamily(name, "MQTT messages received.", labels=["lane", "channel"])
+        family = CounterMetricFamily(
+            f"{PREFIX}_messages_received", "MQTT messages received.", labels=["lane", "channel"]
+        )
         for lane in self._lanes:
             for topic, count in sorted(lane.stats.received.copy().items()):
                 channel = topic.removeprefix(self._kafka_prefix)
                 family.add_metric([lane.name, "rejected" if channel == "dead-letter" else channel], count)
             family.add_metric([lane.name, "skipped"], lane.stats.skipped)
-        return family
+        yield family
+        for name, meaning, label in BY_LABEL:
+            family = CounterMetricFamily(f"{PREFIX}_{name}", meaning, labels=["lane", label])
+            for lane in self._lanes:
+                for key, count in sorted(getattr(lane.stats, name).copy().items()):
+                    family.add_metric([lane.name, key], count)
+            yield family
+        figures = {lane.name: lane.figures() for lane in self._lanes}
+        for kind, name, meaning in BY_LANE:
+            single = kind(f"{PREFIX}_{name}", meaning, labels=["lane"])
+            for lane_name, values in figures.items():
+                single.add_metric([lane_name], values[name])
+            yield single
+        connected = self._kafka_reason() is None
+        yield GaugeMetricFamily(f"{PREFIX}_kafka_connected", "1 while Kafka answers.", value=connected)
+        meaning = "From receipt to Kafka's report."
+        latencies = HistogramMetricFamily(f"{PREFIX}_delivery_seconds", meaning, labels=["lane"])
+        for lane in self._lanes:
+            latency = lane.stats.latency
+            latencies.add_metric([lane.name], buckets=latency.buckets(), sum_value=latency.total_s)
+        yield latencies
 
 
 class BrokerCollector(Collector):

@@ -9,9 +9,7 @@ from __future__ import annotations
 import select
 import socket
 import time
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
 from typing import Any, Final
@@ -23,12 +21,12 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
-from bridge.uplink.wire import PACKET_BYTES, BufferedSocket, Publish, WireError, pubacks, take_named
+from bridge.uplink.wire import PACKET_BYTES, BufferedSocket, Publish, WireError, pubacks
 from infra.clients.mqtt_broker import MqttBroker
 
 KEEPALIVE_S: Final = 30
 CONNECT_S: Final = 2.0
-NOTED_MS: Final = 1000
+NOTED_S: Final = 1.0
 SESSION_EXPIRY_S: Final = 7 * 86_400  # the broker keeps the session of an absent bridge this long
 BACKOFF_FIRST_S: Final = 0.1
 BACKOFF_MAX_S: Final = 5.0
@@ -53,53 +51,27 @@ class SessionLoss:
     at_ms: int
 
 
-class SessionMemory:
-    """When our session was last known to be at the broker: a file's time, so that a restart knows it too."""
-
-    def __init__(self, path: Path | None = None) -> None:
-        self._path = path
-        self._known_ms: int | None = None
-
-    def known_ms(self) -> int | None:
-        """None: there never was one, or it was ended on purpose."""
-        with suppress(FileNotFoundError):
-            return self._known_ms if self._path is None else self._path.stat().st_mtime_ns // 1_000_000
-        return None
-
-    def note(self, now_ms: int) -> None:
-        """It is there now; written down once a second."""
-        if self._known_ms is None or now_ms - self._known_ms >= NOTED_MS:
-            self._known_ms = now_ms
-            if self._path is not None:
-                self._path.parent.mkdir(parents=True, exist_ok=True)
-                self._path.touch()
-
-    def forget(self) -> None:
-        """It was ended on purpose."""
-        self._known_ms = None
-        if self._path is not None:
-            self._path.unlink(missing_ok=True)
-
-
 @dataclass(frozen=True, slots=True)
 class SourceConfig:
     """Where and as whom. ``receive_maximum``: the broker sends no more than this unacknowledged.
 
-    ``qos`` 0: no session, no acknowledgements. ``max_packet_bytes``: of a larger message only the first bytes
-    are held. ``gather_s``: how long the first message waits for those after it. ``marker``: the session is to
-    be emptied, and a message of this topic follows all that the broker holds.
+    ``session``: a file whose time says when our session was last known to be at the broker; without it there
+    never was one, or it was ended on purpose. ``qos`` 0: no session, no acknowledgements.
+    ``max_packet_bytes``: of a larger message only the first bytes are held. ``gather_s``: how long the first
+    message waits for those after it. ``marker``: the session is to be emptied, and a message of this topic
+    follows all that the broker holds.
     """
 
     broker: MqttBroker
     client_id: str
     filters: tuple[str, ...]
     receive_maximum: int
+    session: Path
     qos: int = 1
     marker: str = ""
     max_packet_bytes: int = PACKET_BYTES
     identity_property: str = ""
     gather_s: float = 0.0
-    session: SessionMemory = field(default_factory=SessionMemory)
 
 
 class _Client(Client):
@@ -118,18 +90,6 @@ def new_client(config: SourceConfig, client: type[Client] = _Client) -> Client:
     return made
 
 
-def end_session(config: SourceConfig) -> None:
-    """Let the broker forget the session, and whatever it holds for it; so do we. Raises OSError."""
-    client = new_client(config, Client)
-    connect(client, replace(config, qos=0))
-    deadline_s = time.monotonic() + CONNECT_S
-    while not client.is_connected():
-        if client.loop(0.1) != 0 or time.monotonic() > deadline_s:
-            raise ConnectionError("the broker does not take the connection that ends the session")
-    client.disconnect()
-    config.session.forget()
-
-
 def connect(client: Client, config: SourceConfig, refuse_large: bool = False) -> None:
     """Connect, with QoS 0 without a session; ``refuse_large``: the broker drops too large packets."""
     properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
@@ -139,6 +99,18 @@ def connect(client: Client, config: SourceConfig, refuse_large: bool = False) ->
         properties.MaximumPacketSize = config.max_packet_bytes
     host, port = config.broker.host, config.broker.port
     client.connect(host, port, KEEPALIVE_S, clean_start=config.qos == 0, properties=properties)
+
+
+def end_session(config: SourceConfig) -> None:
+    """Let the broker forget the session, and whatever it holds for it; so do we. Raises OSError."""
+    client = new_client(config, Client)
+    connect(client, replace(config, qos=0))
+    deadline_s = time.monotonic() + CONNECT_S
+    while not client.is_connected():
+        if client.loop(0.1) != 0 or time.monotonic() > deadline_s:
+            raise ConnectionError("the broker does not take the connection that ends the session")
+    client.disconnect()
+    config.session.unlink(missing_ok=True)
 
 
 class MqttSource:
@@ -151,23 +123,18 @@ class MqttSource:
     def __init__(self, config: SourceConfig) -> None:
         self._config = config
         self._log = structlog.get_logger().bind(client_id=config.client_id)
+        self.connected = self.subscribed = False
+        self.trouble = "not connected yet"
+        self.epoch, self.session_epoch = 0, 1
+        self.sessions_lost = self.taken_over = 0
+        self.losses: list[SessionLoss] = []
         self._client: Client | None = None
         self._sock: BufferedSocket | None = None
         self._acks = b""
         self._quiet = True
-        self._backoff_s = BACKOFF_FIRST_S
-        self._next_dial_s = 0.0
-        self.connected = False
-        self.subscribed = False
-        self.epoch = 0
-        self.session_epoch = 1
-        self.sessions_lost = 0
-        self.taken_over = 0
-        self.losses: list[SessionLoss] = []
-        self.trouble = "not connected yet"
-        self._refuse_large = False
-        self._thief = False
-        self._subscribed_s = inf
+        self._noted_s = -inf
+        self._backoff_s, self._next_dial_s, self._subscribed_s = BACKOFF_FIRST_S, 0.0, inf
+        self._refuse_large = self._thief = False
 
     def poll(self, limit: int, wait_s: float) -> list[Publish]:
         """Messages that came, at most ``limit``, after waiting ``wait_s`` at most. Reconnects by itself.
@@ -192,7 +159,7 @@ class MqttSource:
     def _turn(self, limit: int, wait_s: float) -> list[Publish]:
         client, sock = self._parts()
         reads = limit > 0 or not self.connected
-        ready = reads and (sock.buffer.publish_is_whole() or sock.buffer.other_is_whole())
+        ready = reads and sock.buffer.is_whole()
         writes = [sock] if client.want_write() or sock.wants_write else []
         readable, writable, _ = select.select([sock] if reads else [], writes, [], 0 if ready else wait_s)
         if writable:
@@ -205,8 +172,10 @@ class MqttSource:
             found = self._take(limit)
         if self._sock is not None and client.loop_misc() != 0:
             raise ConnectionError("the broker answers no ping")
-        if self.subscribed and self._config.qos:
-            self._config.session.note(time.time_ns() // 1_000_000)
+        if self.subscribed and self._config.qos and time.monotonic() - self._noted_s >= NOTED_S:
+            self._noted_s = time.monotonic()
+            self._config.session.parent.mkdir(parents=True, exist_ok=True)
+            self._config.session.touch()
         return found
 
     def _take(self, limit: int) -> list[Publish]:
@@ -243,10 +212,9 @@ class MqttSource:
 
     def drop(self, why: str) -> None:
         """Close the connection; poll dials again after a pause, and the broker sends anew what is unacked."""
-        if self._sock is None:
-            return
-        self._log.warning("mqtt connection lost", why=why)
-        self._forget(why)
+        if self._sock is not None:
+            self._log.warning("mqtt connection lost", why=why)
+            self._forget(why)
 
     def _forget(self, why: str) -> None:
         self.trouble = why
@@ -302,8 +270,7 @@ class MqttSource:
         sock: Any = client.socket()
         self._client, self._sock = client, sock
         sock.buffer.limit = self._config.max_packet_bytes
-        if self._config.identity_property:
-            sock.buffer.take = partial(take_named, wanted=self._config.identity_property.encode())
+        sock.buffer.wanted = self._config.identity_property.encode()
         self.epoch += 1
         return True
 
@@ -321,18 +288,19 @@ class MqttSource:
         if self._config.marker:
             client.unsubscribe(list(self._config.filters))
             client.subscribe(self._config.marker, options=options)
-            client.publish(self._config.marker, b"", qos=1)
-            return
-        client.subscribe([(name, options) for name in self._config.filters])
+            self.mark()
+        else:
+            client.subscribe([(name, options) for name in self._config.filters])
 
     def _judge_session(self, present: bool) -> None:
         """Note a loss unless the broker has our session; one that another client took over may be empty."""
         thief, self._thief = self._thief, False
-        known_ms = self._config.session.known_ms()
         if present and not thief:
             return
         self.session_epoch = self.epoch
-        if known_ms is None:
+        try:
+            known_ms = self._config.session.stat().st_mtime_ns // 1_000_000
+        except FileNotFoundError:
             return
         why = "another client came with our client id" if thief else "the broker does not know it any more"
         now_ms = time.time_ns() // 1_000_000

@@ -13,9 +13,8 @@ from typing import Final
 import orjson
 
 from bridge.uplink.mqtt_source import SessionLoss
-from bridge.uplink.translate import Record, Rejection, VehicleLimit
+from bridge.uplink.translate import SCHEMA_HEADER, Record, Rejection, VehicleLimit, receipt, why_headers
 from infra.contract import topics
-from infra.contract.frame import SCHEMA
 
 TOKEN_BYTES: Final = 4096
 SHARE: Final = 5  # one vehicle may take a fifth of all letters; so may those that name none
@@ -54,9 +53,8 @@ class Letters:
             return False
         self._all_due_ms = all_due_ms
         if len(self._due_ms) >= VEHICLES_KEPT:
-            self._due_ms = {key: due for key, due in self._due_ms.items() if due > now_ms}
-            if len(self._due_ms) >= VEHICLES_KEPT:
-                self._due_ms.clear()  # the limit for all of them still holds
+            due = {key: due for key, due in self._due_ms.items() if due > now_ms}
+            self._due_ms = due if len(due) < VEHICLES_KEPT else {}  # the limit for all of them still holds
         self._due_ms[rejection.key] = due_ms
         return True
 
@@ -84,11 +82,7 @@ class Letters:
     def _letter(
         self, reason: str, key: bytes | None, detail: str, body: dict[str, object], now_ms: int, messages: int
     ) -> Record:
-        headers = [
-            (topics.HEADER_REASON, reason.encode()),
-            (topics.HEADER_DETAIL, detail[: topics.DETAIL_CHARS].encode(errors="backslashreplace")),
-            (topics.HEADER_MESSAGES, b"%d" % messages),
-            (topics.HEADER_RECEIVED_MS, b"%d" % now_ms),
-            (topics.HEADER_SCHEMA, b"%d" % SCHEMA),
-        ]
+        number = (topics.HEADER_MESSAGES, b"%d" % messages)
+        why = why_headers(reason, detail[: topics.DETAIL_CHARS])
+        headers = [*why, number, receipt(now_ms), SCHEMA_HEADER]
         return Record(self._topic, key, orjson.dumps(body), headers, now_ms)

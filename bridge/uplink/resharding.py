@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
 import structlog
 from prometheus_client import CollectorRegistry
 
-from bridge.uplink.lanes import PLANS, Plan, at_least_once_lane, health_port
 from bridge.uplink.mqtt_source import MqttSource, SourceConfig, end_session
+from bridge.uplink.service import LANES, health_port, lane_of
 from bridge.uplink.wire import Publish
 from infra.clients.health import Check, HealthServer, stopped_by_signals
 from infra.contract.errors import ServiceError
@@ -53,14 +52,14 @@ class EmptiedSource(MqttSource):
 
 def prepare(settings: Settings, endpoints: Endpoints) -> int:
     """Make a shard's sessions and leave: the broker keeps its messages from now on. Raises ServiceError."""
-    for plan in PLANS:
-        lane = at_least_once_lane(plan(settings), settings, endpoints)
+    for name in LANES:
+        source = lane_of(name, settings, endpoints).source
         deadline_s = time.monotonic() + PREPARE_S
-        while not lane.source.subscribed:
-            lane.source.poll(1, 0.1)  # what comes is not acknowledged: it comes again
+        while not source.subscribed:
+            source.poll(1, 0.1)  # what comes is not acknowledged: it comes again
             if time.monotonic() > deadline_s:
-                raise ServiceError(f"bridge: no session for {lane.name}: {lane.source.reason()}")
-        lane.source.close()
+                raise ServiceError(f"bridge: no session for {name}: {source.reason()}")
+        source.close()
     structlog.get_logger().info("sessions made", shard=settings.bridge.shard)
     return 0
 
@@ -73,25 +72,23 @@ def retire(settings: Settings, endpoints: Endpoints) -> int:
         HealthServer(health_port(settings, endpoints), checks, CollectorRegistry()),
     ):
         # crash records first; a list, so that the second session is emptied whatever became of the first
-        return max([_emptied(settings, endpoints, plan, ended) for plan in reversed(PLANS)])
+        return max([_empty(settings, endpoints, name, ended) for name in reversed(LANES)])
 
 
-def _emptied(
-    settings: Settings, endpoints: Endpoints, plan: Callable[[Settings], Plan], ended: threading.Event
-) -> int:
-    stop = threading.Event()
+def _empty(settings: Settings, endpoints: Endpoints, name: str, ended: threading.Event) -> int:
+    stop, sources = threading.Event(), list[EmptiedSource]()
 
-    def source_of(config: SourceConfig) -> EmptiedSource:
-        return EmptiedSource(config, stop, ended)
+    def make(config: SourceConfig) -> EmptiedSource:
+        sources.append(EmptiedSource(config, stop, ended))
+        return sources[0]
 
-    lane = at_least_once_lane(plan(settings), settings, endpoints, source_of)
-    log = structlog.get_logger().bind(lane=lane.name, shard=settings.bridge.shard)
-    source = lane.source
+    lane = lane_of(name, settings, endpoints, make_source=make)
+    log = structlog.get_logger().bind(lane=name, shard=settings.bridge.shard)
     left = lane.run(stop, settings.bridge.drain_s)
     # After a reconnect what was not acknowledged lies at the broker again.
-    if left or not isinstance(source, EmptiedSource) or source.emptied_epoch != source.epoch:
+    if left or sources[0].emptied_epoch != sources[0].epoch:
         log.error("session not emptied, it stays", not_stored=left, next_step="run it again")
         return 1
-    end_session(source.config)
+    end_session(sources[0].config)
     log.info("session ended", stored=lane.stats.produced, skipped=lane.stats.skipped)
     return 0

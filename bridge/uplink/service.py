@@ -1,90 +1,159 @@
-"""The bridge's uplink: two lanes, their threads, the health page, statistics, the orderly end."""
+"""The bridge's uplink: its two lanes, their threads, the health page, statistics, the orderly end."""
 
 from __future__ import annotations
 
 import gc
-import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
+from urllib.parse import quote
 
 import structlog
 from prometheus_client import CollectorRegistry
 
-from bridge.uplink.kafka_sink import KafkaProbe
-from bridge.uplink.lanes import AnyLane, health_port, lanes
+from bridge.uplink import kafka_sink
+from bridge.uplink.lane import AtMostOnceLane, BaseLane, Lane, LaneLimits
 from bridge.uplink.metrics import BridgeCollector, BrokerCollector
-from bridge.uplink.silence import SilenceThread
-from infra.clients.health import HealthServer
+from bridge.uplink.mqtt_source import MqttSource, SourceConfig
+from bridge.uplink.silence import SilenceWatch
+from bridge.uplink.translate import NamedTranslator, Translator, VehicleLimit
+from infra.clients.health import HealthServer, in_background, stopped_by_signals
 from infra.contract import topics
 from infra.contract.shard import Shard
+from infra.settings.files import read_secret
 from infra.settings.settings import Endpoints, Settings
 from infra.stack.mosquitto import BrokerWatch
+
+LANES: Final = ("telemetry", "crash")
+RECEIVE_MAXIMUM: Final = 65_535  # MQTT's own limit
+TELEMETRY_LINGER_MS: Final = 5.0
+TELEMETRY_GATHER_S: Final = 0.05
+"""At 1,200 messages/s a turn, and the four requests it makes to Kafka, is for sixty of them."""
+PRIORITY_IN_FLIGHT: Final = 1000
 
 STATISTICS_S: Final = 1.0
 GC_ALLOCATIONS: Final = 50_000
 """Messages make no reference cycles: the collector's default of 700 costs 5 % of a core for nothing."""
-
 SWITCH_S: Final = 0.0005
 """How long a thread may keep the interpreter while another one wants it. Python's 5 ms would hold a crash
 record up several times while the telemetry lane is at work; telemetry pays nothing measurable."""
 
 
+def lane_of(
+    name: str,
+    settings: Settings,
+    endpoints: Endpoints,
+    once: bool = False,
+    make_source: Callable[[SourceConfig], MqttSource] = MqttSource,
+) -> BaseLane:
+    """The lane ``telemetry`` or ``crash``; ``once``: at most once, not acknowledged when Kafka has a message.
+
+    Telemetry takes all below the root by one filter, so that nothing comes twice, and skips crash and
+    downlink. Crash records have a connection, a producer, a thread and a wide limit of their own; none waits.
+    At most once is another client id: the session of the other guarantee stays untouched.
+    """
+    bridge, root, broker = settings.bridge, settings.mqtt.root, endpoints.mqtt
+    if name == "telemetry":
+        filters, skipped = f"{root}/#", frozenset({"crash", *topics.DOWNLINK_CHANNELS})
+        in_flight, busy_wait_s = bridge.max_in_flight, 0.002
+        linger_ms, gather_s = TELEMETRY_LINGER_MS, TELEMETRY_GATHER_S
+        vehicle_limit = VehicleLimit(bridge.vehicle_rate, bridge.vehicle_burst)
+    else:
+        filters, skipped = topics.mqtt_filter(root, "crash"), frozenset()
+        in_flight, busy_wait_s = min(PRIORITY_IN_FLIGHT, bridge.max_in_flight), 0.0005
+        linger_ms, gather_s = 0.0, 0.0
+        vehicle_limit = VehicleLimit(bridge.crash_rate, bridge.crash_burst)
+    shard = Shard.parse(bridge.shard)
+    client_id = shard.client_id(bridge.client_id, f"{name}-once" if once else name)
+    if bridge.user:
+        secret = bridge.password_file
+        password = "" if secret is None else read_secret(secret, "ODOGRAPH_BRIDGE_PASSWORD_FILE")
+        broker = replace(broker, user=bridge.user, password=password)
+    source = SourceConfig(
+        broker,
+        client_id,
+        (filters,),
+        window(in_flight),
+        settings.paths.home / "sessions" / quote(client_id, safe=""),
+        qos=0 if once else 1,
+        max_packet_bytes=settings.mqtt.max_message_bytes,
+        identity_property=bridge.identity_property,
+        gather_s=gather_s,
+    )
+    producer = (kafka_sink.ONCE if once else kafka_sink.LASTING) | {
+        "client.id": client_id,
+        "linger.ms": linger_ms,
+        # Its queue holds all that may be in flight, so that it is never the one that overflows.
+        "queue.buffering.max.messages": 2 * in_flight,
+        "queue.buffering.max.kbytes": max(1024, 2 * bridge.max_in_flight_bytes >> 10),
+    }
+    sink = kafka_sink.KafkaSink(endpoints.kafka_bootstrap, producer)
+    kind = NamedTranslator if bridge.identity_property else Translator
+    translator = kind(root, settings.kafka.prefix, skipped, shard, vehicle_limit)
+    limits = LaneLimits(in_flight, bridge.max_in_flight_bytes, busy_wait_s, bridge.dead_letters_per_minute)
+    lane = AtMostOnceLane if once else Lane
+    return lane(name, make_source(source), sink, translator, limits)
+
+
+def window(in_flight: int) -> int:
+    """Messages the broker may send unacknowledged: half, the rest is for what a reconnect delivers again."""
+    return max(1, min(RECEIVE_MAXIMUM, in_flight // 2))
+
+
+def health_port(settings: Settings, endpoints: Endpoints) -> int:
+    """The port of this shard's health page; 0, any free one, where the stack was not started for it."""
+    return endpoints.http_ports.get(Shard.parse(settings.bridge.shard).process, 0)
+
+
 class LaneThread(threading.Thread):
     """A lane at work; ``left`` messages were not stored at its end, or it ended with ``error``."""
 
-    def __init__(self, lane: AnyLane, stop: threading.Event, drain_s: float) -> None:
+    def __init__(self, lane: BaseLane, stop: threading.Event, drain_s: float) -> None:
         super().__init__(name=lane.name)
-        self.lane = lane
         self.left = 0
         self.error: BaseException | None = None
-        self._stop_asked, self._drain_s = stop, drain_s
+        self._lane, self._stop_asked, self._drain_s = lane, stop, drain_s
 
     def run(self) -> None:
         """Serve; an error asks all lanes to end."""
         try:
-            self.left = self.lane.run(self._stop_asked, self._drain_s)
+            self.left = self._lane.run(self._stop_asked, self._drain_s)
         except BaseException as error:  # noqa: BLE001  raised again in the main thread
             self.error = error
             self._stop_asked.set()
 
 
 def run(settings: Settings, endpoints: Endpoints) -> int:
-    """Serve until SIGTERM or SIGINT; the exit code: 0 when all that was read is stored, else 1."""
+    """Serve until SIGTERM or SIGINT (a second ends at once); 0 when all that was read is stored, else 1."""
     log = structlog.get_logger()
     gc.set_threshold(GC_ALLOCATIONS)
     sys.setswitchinterval(SWITCH_S)
-    ours, prefix, stop = lanes(settings, endpoints), settings.kafka.prefix, threading.Event()
-    wanted = frozenset(
-        topics.kafka_topic(prefix, n) for n in (*topics.KAFKA_TOPIC_OF.values(), "dead-letter")
-    )
-    threads = [LaneThread(lane, stop, settings.bridge.drain_s) for lane in ours]
+    bridge, prefix, bootstrap = settings.bridge, settings.kafka.prefix, endpoints.kafka_bootstrap
+    ours = [lane_of(name, settings, endpoints, bridge.guarantee == "at-most-once") for name in LANES]
+    wanted = [topics.kafka_topic(prefix, n) for n in (*topics.KAFKA_TOPIC_OF.values(), "dead-letter")]
     with (
-        KafkaProbe(endpoints.kafka_bootstrap, wanted) as probe,
+        kafka_sink.kafka_probe(bootstrap, wanted) as kafka,
         BrokerWatch(endpoints.mqtt, reconnect=True) as broker,
-        _stopping_on_signals(stop),
+        stopped_by_signals(second_ends=True) as stop,
     ):
+        threads = [LaneThread(lane, stop, bridge.drain_s) for lane in ours]
         registry = CollectorRegistry()
         registry.register(BrokerCollector(broker.newest))
-        registry.register(BridgeCollector(ours, prefix, probe.reason))
-        checks: dict[str, Callable[[], str | None]] = {"kafka": probe.reason}
-        checks |= {f"mqtt-{lane.name}": lane.source.reason for lane in ours}
-        owns, silent_s = Shard.parse(settings.bridge.shard).owns, settings.bridge.silent_s
-        status = topics.kafka_topic(prefix, "status")
+        registry.register(BridgeCollector(ours, prefix, kafka))
+        silence = SilenceWatch(
+            bootstrap, topics.kafka_topic(prefix, "status"), bridge.silent_s,
+            Shard.parse(bridge.shard).owns, ours, registry,
+        )  # fmt: skip
+        checks = {"kafka": kafka} | {f"mqtt-{lane.name}": lane.source.reason for lane in ours}
         with (
             HealthServer(health_port(settings, endpoints), checks, registry) as health,
-            SilenceThread(endpoints.kafka_bootstrap, status, silent_s, owns, ours, registry),
+            in_background("silence", silence.run),
         ):
-            log.info(
-                "bridge started",
-                health_port=health.port,
-                root=settings.mqtt.root,
-                shard=settings.bridge.shard,
-                guarantee=settings.bridge.guarantee,
-            )
+            log.info("bridge started", health_port=health.port, root=settings.mqtt.root, shard=bridge.shard,
+                     guarantee=bridge.guarantee)  # fmt: skip
             for thread in threads:
                 thread.start()
             _log_rates(ours, stop)
@@ -98,25 +167,7 @@ def run(settings: Settings, endpoints: Endpoints) -> int:
     return 1 if left else 0
 
 
-@contextmanager
-def _stopping_on_signals(stop: threading.Event) -> Iterator[None]:
-    """SIGTERM and SIGINT ask for an orderly end; a second one ends at once."""
-
-    def heard(number: int, _frame: object) -> None:
-        if stop.is_set():
-            signal.signal(number, signal.SIG_DFL)
-            signal.raise_signal(number)
-        stop.set()
-
-    before = {number: signal.signal(number, heard) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def _log_rates(ours: list[AnyLane], stop: threading.Event) -> None:
+def _log_rates(ours: list[BaseLane], stop: threading.Event) -> None:
     """A line of statistics a second for each lane at work, until the end is asked for."""
     log = structlog.get_logger()
     last = {lane.name: (0, 0, 0) for lane in ours}
@@ -124,23 +175,17 @@ def _log_rates(ours: list[AnyLane], stop: threading.Event) -> None:
     while not stop.wait(STATISTICS_S):
         now_s = time.monotonic()
         for lane in ours:
-            stats, gauges = lane.stats, lane.gauges()
+            stats, figures = lane.stats, lane.figures()
             counts = (stats.received.total() + stats.skipped, stats.produced, stats.acked)
             received, stored, acked = (
                 round((new - old) / (now_s - last_s))
                 for new, old in zip(counts, last[lane.name], strict=True)
             )
             last[lane.name] = counts
-            if received or stored or acked or gauges.in_flight:
+            if received or stored or acked or figures["in_flight_messages"]:
                 log.info(
-                    "rates",
-                    lane=lane.name,
-                    received_per_s=received,
-                    stored_per_s=stored,
-                    acked_per_s=acked,
-                    rejected=stats.rejected.total(),
-                    lost=stats.lost.total(),
-                    in_flight=gauges.in_flight,
-                    in_flight_bytes=gauges.in_flight_bytes,
-                )
+                    "rates", lane=lane.name, received_per_s=received, stored_per_s=stored, acked_per_s=acked,
+                    rejected=stats.rejected.total(), lost=stats.lost.total(),
+                    in_flight=figures["in_flight_messages"], in_flight_bytes=figures["in_flight_bytes"],
+                )  # fmt: skip
         last_s = now_s

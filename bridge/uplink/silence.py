@@ -15,14 +15,13 @@ from typing import Any, Final
 
 import orjson
 import structlog
-from confluent_kafka import OFFSET_BEGINNING, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, TopicPartition
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from bridge.uplink.lane import BaseLane
+from bridge.uplink.translate import SCHEMA_HEADER, receipt
 from infra.clients import kafka
-from infra.contract import topics
 from infra.contract.errors import ContractError
-from infra.contract.frame import SCHEMA
 from infra.contract.messages import read_status
 
 POLL_S: Final = 1.0
@@ -80,16 +79,10 @@ class Watch:
         """Whether the log has named the vehicle."""
         return vehicle_id in self._vehicles
 
-    def _keep(self, vehicle_id: str, vehicle: _Vehicle) -> None:
-        if len(self._vehicles) >= VEHICLES_KEPT:
-            del self._vehicles[next(iter(self._vehicles))]
-            self.forgotten += 1
-        self._vehicles[vehicle_id] = vehicle
-
     @property
     def silent(self) -> int:
         """How many the log calls silent."""
-        return sum(vehicle.stands == "silent" for vehicle in list(self._vehicles.values()))
+        return sum(vehicle.stands == "silent" for vehicle in self._vehicles.values())
 
     def note(self, vehicle_id: str, value: bytes, at_ms: int) -> None:
         """A record of the log, in its order; ``at_ms`` its timestamp. What is no status is passed over."""
@@ -100,23 +93,22 @@ class Watch:
             status = read_status(value)
         except ContractError:
             return  # the event store reads the same record and sends it to the dead letters
-        known = self._vehicles.get(vehicle_id)
-        if status["state"] == "silent":
-            self._note_silent(vehicle_id, status, known)
-        elif known is None:
-            self._keep(vehicle_id, _Vehicle(status, status["state"], at_ms))
+        state, known = status["state"], self._vehicles.get(vehicle_id)
+        since_ms = status.pop("since_ms", 0) if state == "silent" else 0
+        if known is None:
+            if len(self._vehicles) >= VEHICLES_KEPT:
+                del self._vehicles[next(iter(self._vehicles))]
+                self.forgotten += 1
+            # A silent one's own word may be gone by compaction: it was online.
+            own, heard_ms = (status | {"state": "online"}, since_ms) if state == "silent" else (status, at_ms)
+            self._vehicles[vehicle_id] = _Vehicle(own, state, heard_ms, since_ms)
+            return
+        if state == "silent":  # our record, or that of an earlier bridge
+            known.since_ms = since_ms
         else:
             known.heard_ms = known.heard_ms if status == known.own else max(known.heard_ms, at_ms)
-            known.own, known.stands, known.written_ms = status, status["state"], None
-
-    def _note_silent(self, vehicle_id: str, status: dict[str, Any], known: _Vehicle | None) -> None:
-        """Our record, or that of an earlier bridge; compaction may have left nothing else of the vehicle."""
-        since_ms = status.pop("since_ms", 0)
-        if known is None:
-            own = status | {"state": "online"}
-            self._keep(vehicle_id, _Vehicle(own, "silent", since_ms, since_ms))
-        else:
-            known.stands, known.since_ms, known.written_ms = "silent", since_ms, None
+            known.own = status
+        known.stands, known.written_ms = state, None
 
     def judge(self, now_ms: int, seen: Mapping[str, int], calm_since_ms: int | None) -> Iterator[Status]:
         """The records to write; ``seen``: when vehicles sent last. None soon after a break of ours."""
@@ -124,9 +116,11 @@ class Watch:
             vehicle.heard_ms = max(vehicle.heard_ms, seen.get(vehicle_id, 0))
             if vehicle.written_ms is not None and now_ms - vehicle.written_ms < REWRITE_AFTER_MS:
                 continue
-            if self._right(vehicle, now_ms, calm_since_ms) != vehicle.stands:
+            state = self._right(vehicle, now_ms, calm_since_ms)
+            if state != vehicle.stands:
                 vehicle.written_ms = now_ms
-                yield vehicle_id, _record(vehicle)
+                ours = {"state": "silent", "since_ms": vehicle.heard_ms} if state == "silent" else {}
+                yield vehicle_id, orjson.dumps(vehicle.own | ours)
 
     def _right(self, vehicle: _Vehicle, now_ms: int, calm_since_ms: int | None) -> str:
         """The state that should stand in the log."""
@@ -138,13 +132,6 @@ class Watch:
         if calm_since_ms is None or now_ms - max(vehicle.heard_ms, calm_since_ms) < self.silent_ms:
             return own
         return "silent"
-
-
-def _record(vehicle: _Vehicle) -> bytes:
-    """The vehicle's own status again, or the same as silent."""
-    if vehicle.stands == "silent" or vehicle.own["state"] != "online":
-        return orjson.dumps(vehicle.own)
-    return orjson.dumps(vehicle.own | {"state": "silent", "since_ms": vehicle.heard_ms})
 
 
 class StatusLog:
@@ -177,13 +164,8 @@ class StatusLog:
 
     def read(self, wait_s: float) -> Iterator[tuple[str, bytes, int]]:
         """Key, value and timestamp of at most a batch of records; waits for the first one only."""
-        found = self._consumer.consume(1, wait_s)
-        if found:
-            found += self._consumer.consume(BATCH - 1, 0)
         message: Any
-        for message in found:
-            if message.error() is not None:
-                raise KafkaException(message.error())
+        for message in kafka.taken(self._consumer, BATCH, wait_s):
             end = self._missing.get(message.partition())
             if end is not None and message.offset() >= end - 1:
                 del self._missing[message.partition()]
@@ -192,12 +174,8 @@ class StatusLog:
 
     def write(self, records: Iterable[Status]) -> int:
         """Write records in the service's name; how many. The rest is for the next turn."""
-        now_ms = time.time_ns() // 1_000_000
-        headers: list[tuple[str, str | bytes | None]] = [
-            (topics.HEADER_RECEIVED_MS, b"%d" % now_ms),
-            (topics.HEADER_SCHEMA, b"%d" % SCHEMA),
-        ]
-        count = 0
+        now_ms, count = time.time_ns() // 1_000_000, 0
+        headers: list[tuple[str, str | bytes | None]] = [receipt(now_ms), SCHEMA_HEADER]
         for vehicle_id, value in islice(records, WRITE_AT_ONCE):
             self._producer.produce(self._topic, value, vehicle_id.encode(), timestamp=now_ms, headers=headers)
             count += 1
@@ -209,8 +187,8 @@ class StatusLog:
         self._consumer.close()
 
 
-class SilenceThread:
-    """Watches while its ``with`` block runs; ``lanes[0]`` must listen, ``owns`` picks our vehicles."""
+class SilenceWatch:
+    """Watches the log in a thread of its own; ``lanes[0]`` must listen, ``owns`` picks our vehicles."""
 
     def __init__(
         self,
@@ -225,9 +203,6 @@ class SilenceThread:
         self._silent_s, self._owns, self._lanes = silent_s, owns, lanes
         self._calm = Calm()
         self._seen: dict[str, int] = {}
-        self._stop = threading.Event()
-        self._log = structlog.get_logger()
-        self._thread = threading.Thread(target=self._run, name="silence", daemon=True)
         prefix = "odograph_bridge"
         self._silent = Gauge(f"{prefix}_silent_vehicles", "Online, and silent.", registry=registry)
         meaning = "Vehicles not watched over: too many."
@@ -235,36 +210,30 @@ class SilenceThread:
         meaning = "Status records in the service's name."
         self._words = Counter(f"{prefix}_status_words", meaning, registry=registry)
 
-    def __enter__(self) -> SilenceThread:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        while not self._stop.is_set():
+    def run(self, stop: threading.Event) -> None:
+        """Watch until ``stop``; begin anew when Kafka was lost."""
+        log = structlog.get_logger()
+        while not stop.is_set():
             try:
-                with StatusLog(self._bootstrap, self._topic) as log:
-                    self._follow(log)
+                with StatusLog(self._bootstrap, self._topic) as status:
+                    self._follow(status, stop)
             except kafka.LOST as error:
-                self._log.info("no watch over silent vehicles", why=str(error))
-            except Exception:  # noqa: BLE001  the bridge carries messages, watch or no watch
-                self._log.error("defect in the watch over silent vehicles", exc_info=True)
-            self._stop.wait(0 if self._stop.is_set() else RETRY_S)
+                log.info("no watch over silent vehicles", why=str(error))
+            except Exception:  # the bridge carries messages, watch or no watch
+                log.error("defect in the watch over silent vehicles", exc_info=True)
+            stop.wait(RETRY_S)
 
-    def _follow(self, log: StatusLog) -> None:
+    def _follow(self, log: StatusLog, stop: threading.Event) -> None:
         """Keep the log's state and judge it, until Kafka is lost or the end."""
         watch = Watch(round(1000 * self._silent_s))
         every_s = min(JUDGE_S, self._silent_s / 4)
         judge_s = 0.0
-        while not self._stop.is_set():
+        while not stop.is_set():
             for key, value, at_ms in log.read(min(POLL_S, every_s)):
                 if self._owns(key.encode()):
                     watch.note(key, value, at_ms)
             now_ms = time.time_ns() // 1_000_000
-            self._calm.look(now_ms, self._lanes[0].listens(), self._lanes[0].epoch)
+            self._calm.look(now_ms, self._lanes[0].listens(), self._lanes[0].source.epoch)
             if log.whole and time.monotonic() >= judge_s:
                 judge_s = time.monotonic() + every_s
                 self._collect_seen(watch)
@@ -276,6 +245,6 @@ class SilenceThread:
         """Keep what the lanes heard of the vehicles watched over: lanes forget, with too many topics."""
         seen = self._seen = {v: at_ms for v, at_ms in self._seen.items() if watch.watches(v)}
         for lane in self._lanes:
-            for route in lane.heard():
+            for route in lane.translator.routes():
                 if watch.watches(route.vehicle_id) and route.seen_ms > seen.get(route.vehicle_id, 0):
                     seen[route.vehicle_id] = route.seen_ms

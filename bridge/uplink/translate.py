@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 from math import inf
 from typing import Final, NamedTuple
@@ -27,11 +27,10 @@ DECODERS: Final[dict[str, Callable[[bytes], frame.Frame]]] = {
 }
 Header = tuple[str, bytes]
 Headers = list[Header]
-_SCHEMA: Final[Header] = (topics.HEADER_SCHEMA, b"%d" % frame.SCHEMA)
+SCHEMA_HEADER: Final[Header] = (topics.HEADER_SCHEMA, b"%d" % frame.SCHEMA)
 WHOLE: Final = Shard()
 
 
-@dataclass(frozen=True, slots=True)
 class VehicleLimit:
     """How much a vehicle may send: ``rate_per_s`` messages for ever, ``burst`` at once; rate 0: no limit.
 
@@ -40,15 +39,10 @@ class VehicleLimit:
     while it is no more than ``slack_ms`` ahead. No clock ticks for idle vehicles.
     """
 
-    rate_per_s: float = 0.0
-    burst: int = 1
-    cost_ms: float = field(init=False)
-    slack_ms: float = field(init=False)
-
-    def __post_init__(self) -> None:
-        cost_ms = 1000 / self.rate_per_s if self.rate_per_s else 0.0
-        object.__setattr__(self, "cost_ms", cost_ms)
-        object.__setattr__(self, "slack_ms", (self.burst - 1) * cost_ms if cost_ms else inf)
+    def __init__(self, rate_per_s: float = 0.0, burst: int = 1) -> None:
+        self.rate_per_s, self.burst = rate_per_s, burst
+        self.cost_ms = 1000 / rate_per_s if rate_per_s else 0.0
+        self.slack_ms = (burst - 1) * self.cost_ms if rate_per_s else inf
 
     def steps_back(self, due_ms: float, now_ms: int) -> bool:
         """Whether the clock was set back: a bucket is never that empty."""
@@ -108,7 +102,7 @@ class Route:
     due_ms: float = 0.0
 
 
-_UNKNOWN: Final = Route("", "", "", b"", _SCHEMA, None)
+_UNKNOWN: Final = Route("", "", "", b"", SCHEMA_HEADER, None)
 """Stands for "not remembered", where None says "not ours"."""
 
 
@@ -152,11 +146,7 @@ class Translator:
                 return found
             route = found
             if route.passes is None or not route.passes(raw):
-                message = DECODERS[route.channel](raw)
-                if message["vehicle_id"] != route.vehicle_id:
-                    detail = f"the payload says {message['vehicle_id']}, the topic says {route.vehicle_id}"
-                    return Rejection("identity_mismatch", detail, route.key)
-                self._teach(route, message)
+                self._decode(route, raw)
         except ContractError as error:
             return Rejection(error.reason, error.detail, route.key if route else None)
         except Exception as error:  # noqa: BLE001  one message must never stop the lane
@@ -169,14 +159,19 @@ class Translator:
         else:
             route.due_ms = received_ms + self._cost_ms
         if received_ms != self._received_ms:
-            self._received_ms, self._received = received_ms, _received(received_ms)
+            self._received_ms, self._received = received_ms, receipt(received_ms)
         return _record(
-            Record, (route.kafka_topic, route.key, raw, [route.header, self._received, _SCHEMA], received_ms)
+            Record,
+            (route.kafka_topic, route.key, raw, [route.header, self._received, SCHEMA_HEADER], received_ms),
         )
 
-    def _teach(self, route: Route, message: frame.Frame) -> None:
-        """A valid frame that the quick check did not know: the next ones may have as many samples as it."""
-        if route.passes is not None:
+    def _decode(self, route: Route, raw: bytes) -> None:
+        """Decide where the quick check does not know; raises ContractError."""
+        message = DECODERS[route.channel](raw)
+        if message["vehicle_id"] != route.vehicle_id:
+            detail = f"the payload says {message['vehicle_id']}, the topic says {route.vehicle_id}"
+            raise ContractError("identity_mismatch", detail)
+        if route.passes is not None:  # a valid frame: the next ones may have as many samples as it
             self._samples = message["n"]
             route.passes = validator(route.vehicle_id, self._samples)
 
@@ -234,25 +229,16 @@ class Translator:
         size, kept = raw.size if isinstance(raw, CutPayload) else len(raw), min(len(raw), KEPT_BYTES)
         if size > kept:
             detail = f"{detail}; the first {kept} of {size} bytes are kept"
-        headers = [
-            (topics.HEADER_REASON, rejection.reason.encode()),
-            (topics.HEADER_DETAIL, detail.encode(errors="backslashreplace")),
-            (topics.HEADER_MQTT_TOPIC, topic),
-            _received(received_ms),
-            _SCHEMA,
-        ]
+        origin = [(topics.HEADER_MQTT_TOPIC, topic), receipt(received_ms), SCHEMA_HEADER]
+        headers = [*why_headers(rejection.reason, detail), *origin]
         return Record(self.dead_letter_topic, rejection.key, raw[:KEPT_BYTES], headers, received_ms)
 
     def unstorable(self, record: Record, error: str) -> Record:
         """The dead letter for a record that Kafka refused; of a refused dead letter half of it."""
         if record.topic == self.dead_letter_topic:
             return record._replace(value=record.value[: len(record.value) // 2])
-        detail = f"Kafka refused it for {record.topic}: {error}"
-        headers = [
-            (topics.HEADER_REASON, b"unstorable"),
-            (topics.HEADER_DETAIL, detail[:DETAIL_CHARS].encode(errors="backslashreplace")),
-            *record.headers,
-        ]
+        detail = f"Kafka refused it for {record.topic}: {error}"[:DETAIL_CHARS]
+        headers = [*why_headers("unstorable", detail), *record.headers]
         return record._replace(topic=self.dead_letter_topic, value=record.value[:KEPT_BYTES], headers=headers)
 
 
@@ -280,5 +266,12 @@ def _sender(topic: bytes) -> bytes | None:
     return topic.name if isinstance(topic, NamedTopic) else None
 
 
-def _received(received_ms: int) -> Header:
+def receipt(received_ms: int) -> Header:
+    """When a message was received."""
     return (topics.HEADER_RECEIVED_MS, b"%d" % received_ms)
+
+
+def why_headers(reason: str, detail: str) -> Headers:
+    """Why a letter is dead."""
+    text = detail.encode(errors="backslashreplace")
+    return [(topics.HEADER_REASON, reason.encode()), (topics.HEADER_DETAIL, text)]

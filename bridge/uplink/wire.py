@@ -12,14 +12,12 @@ import ssl
 import struct
 import sys
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Final
 
 Publish = tuple[bytes, int, bytes]
 """Topic, packet id (0 at QoS 0) and payload. A plain tuple: one is made for every message."""
-
-Take = Callable[[bytes, int, int], tuple[list[Publish], int]]
 
 PUBLISH: Final = 0x30
 PUBACK_HEAD: Final = 0x4002
@@ -57,18 +55,25 @@ class NamedTopic(bytes):
     name: bytes | None = None
 
 
+def varint(data: bytes, at: int) -> tuple[int, int]:
+    """The variable byte integer at ``at``, and its end. Raises IndexError where it is cut, WireError."""
+    value = 0
+    for shift in (0, 7, 14, 21):
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+    raise WireError("a length of more than four bytes")
+
+
 def packet_length(data: bytes, start: int) -> int:
     """Bytes of the packet that begins at ``start``; 0 when its header is not complete. Raises WireError."""
-    remaining, shift = 0, 0
-    for at in range(start + 1, start + 5):
-        if at >= len(data):
-            return 0
-        byte = data[at]
-        remaining |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return at + 1 - start + remaining
-        shift += 7
-    raise WireError("a remaining length of more than four bytes")
+    try:
+        remaining, at = varint(data, start + 1)
+    except IndexError:
+        return 0
+    return at - start + remaining
 
 
 def is_publish(data: bytes, start: int) -> bool:
@@ -76,11 +81,14 @@ def is_publish(data: bytes, start: int) -> bool:
     return data[start] & 0xF0 == PUBLISH
 
 
-def take_publishes(data: bytes, start: int, limit: int) -> tuple[list[Publish], int]:
-    """The run of whole PUBLISH packets from ``start``, at most ``limit``, and its end. Raises WireError."""
+def take_publishes(data: bytes, start: int, limit: int, wanted: bytes = b"") -> tuple[list[Publish], int]:
+    """The run of whole PUBLISH packets from ``start``, at most ``limit``, and its end. Raises WireError.
+
+    With the name of a user property ``wanted`` topics are NamedTopics, named by its value.
+    """
     found: list[Publish] = []
     end = len(data)
-    usual_end = end - USUAL_HEAD
+    usual_end = -1 if wanted else end - USUAL_HEAD
     while start < end and len(found) < limit and data[start] & 0xF0 == PUBLISH:
         if start <= usual_end:
             first, low, high, topic_bytes = _usual_head(data, start)
@@ -98,53 +106,64 @@ def take_publishes(data: bytes, start: int, limit: int) -> tuple[list[Publish], 
         length = packet_length(data, start)
         if length == 0 or start + length > end:
             break
-        found.append(_publish(data, start, start + length))
+        found.append(_publish(data[start : start + length], wanted))
         start += length
     return found, start
 
 
-def _publish(data: bytes, start: int, end: int) -> Publish:
-    """The PUBLISH in ``data[start:end]``; its properties are skipped."""
-    topic, packet_id, topic_end = _address(data, start, end)
-    properties = data[topic_end]
-    body = topic_end + 1 + properties if properties < 0x80 else _after_long_properties(data, topic_end)
-    if body > end:
+def _publish(packet: bytes, wanted: bytes) -> Publish:
+    """The one PUBLISH in ``packet``; its properties are skipped but for the one ``wanted``."""
+    topic, packet_id, at = _address(packet)
+    try:
+        length, at = varint(packet, at)
+        name = _name(packet[at : at + length], wanted) if wanted else None
+    except IndexError as error:
+        raise WireError("a property longer than its packet") from error
+    if at + length > len(packet):
         raise WireError("a PUBLISH shorter than its properties")
-    return topic, packet_id, data[body:end]
+    if wanted:
+        topic = NamedTopic(topic)
+        topic.name = name
+    return topic, packet_id, packet[at + length :]
 
 
-def _address(data: bytes, start: int, end: int) -> tuple[bytes, int, int]:
-    """Topic and packet id of the PUBLISH in ``data[start:end]``, and where its properties begin."""
-    at = start + 2
-    while data[at - 1] >= 0x80:
-        at += 1
-    if at + 2 > end:
-        raise WireError("a PUBLISH without a topic")
-    topic_end = at + 2 + (data[at] << 8 | data[at + 1])
-    topic = data[at + 2 : topic_end]
-    packet_id = 0
-    if data[start] & 0x06:
-        packet_id = int.from_bytes(data[topic_end : topic_end + 2], "big")
-        topic_end += 2
-    if topic_end >= end:
+def _address(packet: bytes) -> tuple[bytes, int, int]:
+    """Topic and packet id of the PUBLISH that ``packet`` begins with, and where its properties begin."""
+    _, at = varint(packet, 1)
+    topic_end = at + 2 + int.from_bytes(packet[at : at + 2], "big")
+    properties = topic_end + (2 if packet[0] & 0x06 else 0)
+    if at + 2 > len(packet) or properties >= len(packet):
         raise WireError("a PUBLISH shorter than its topic")
-    return topic, packet_id, topic_end
+    return packet[at + 2 : topic_end], int.from_bytes(packet[topic_end:properties], "big"), properties
 
 
-def _cut(head: bytes, length: int) -> Publish:
-    """The PUBLISH of ``length`` bytes that begins with ``head``; properties beyond it count as payload."""
-    topic, packet_id, body = _address(head, 0, len(head))
-    with suppress(WireError):
-        after = body + 1 + head[body] if head[body] < 0x80 else _after_long_properties(head, body)
-        body = after if after <= len(head) else body
-    payload = CutPayload(head[body:])
-    payload.size = length - body
-    return topic, packet_id, payload
+def _name(properties: bytes, wanted: bytes) -> bytes | None:
+    """The value of the one user property ``wanted``; None for none and for several."""
+    at, values = 0, []
+    while at < len(properties):
+        kind = properties[at]
+        at += 1
+        if kind == USER_PROPERTY:
+            key, at = _text(properties, at)
+            value, at = _text(properties, at)
+            if key == wanted:
+                values.append(value)
+        elif kind in _TEXT_PROPERTIES:
+            _, at = _text(properties, at)
+        elif kind == _NUMBER_PROPERTY:
+            _, at = varint(properties, at)
+        elif kind in _FIXED_PROPERTIES:
+            at += _FIXED_PROPERTIES[kind]
+        else:
+            raise WireError(f"property {kind:#04x} has no place in a PUBLISH")
+    return values[0] if len(values) == 1 else None
 
 
-def _after_long_properties(data: bytes, at: int) -> int:
-    """The payload's begin behind properties of 128 bytes or more; their length is coded like a packet's."""
-    return at - 1 + packet_length(data, at - 1)
+def _text(properties: bytes, at: int) -> tuple[bytes, int]:
+    end = at + 2 + int.from_bytes(properties[at : at + 2], "big")
+    if end > len(properties):
+        raise IndexError
+    return properties[at + 2 : end], end
 
 
 def pubacks(packet_ids: Sequence[int]) -> bytes:
@@ -156,75 +175,16 @@ def pubacks(packet_ids: Sequence[int]) -> bytes:
     return words.tobytes()
 
 
-def take_named(data: bytes, start: int, limit: int, wanted: bytes) -> tuple[list[Publish], int]:
-    """As ``take_publishes``, each topic with its sender by the broker's property ``wanted``."""
-    found: list[Publish] = []
-    while start < len(data) and len(found) < limit and is_publish(data, start):
-        length = packet_length(data, start)
-        if length == 0 or start + length > len(data):
-            break
-        packet = data[start : start + length]
-        raw_topic, packet_id, payload = _publish(packet, 0, length)
-        topic = NamedTopic(raw_topic)
-        try:
-            topic.name = _name(packet, _address(packet, 0, length)[2], wanted)
-        except IndexError as error:
-            raise WireError("a property longer than its packet") from error
-        found.append((topic, packet_id, payload))
-        start += length
-    return found, start
-
-
-def _name(packet: bytes, at: int, wanted: bytes) -> bytes | None:
-    """The value of the one user property ``wanted``; None for none and for several."""
-    length, at = _varint(packet, at)
-    end, values = at + length, []
-    while at < end:
-        kind = packet[at]
-        at += 1
-        if kind == USER_PROPERTY:
-            key, at = _text(packet, at)
-            value, at = _text(packet, at)
-            if key == wanted:
-                values.append(value)
-        elif kind in _TEXT_PROPERTIES:
-            _, at = _text(packet, at)
-        elif kind == _NUMBER_PROPERTY:
-            _, at = _varint(packet, at)
-        elif kind in _FIXED_PROPERTIES:
-            at += _FIXED_PROPERTIES[kind]
-        else:
-            raise WireError(f"property {kind:#04x} has no place in a PUBLISH")
-    return values[0] if len(values) == 1 else None
-
-
-def _text(packet: bytes, at: int) -> tuple[bytes, int]:
-    end = at + 2 + int.from_bytes(packet[at : at + 2], "big")
-    if end > len(packet):
-        raise WireError("a property longer than its packet")
-    return packet[at + 2 : end], end
-
-
-def _varint(packet: bytes, at: int) -> tuple[int, int]:
-    value = 0
-    for shift in (0, 7, 14, 21):
-        byte = packet[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, at
-    raise WireError("a number of more than four bytes")
-
-
 class PacketBuffer:
     """What was read from the connection and not consumed yet; a long packet's parts are joined once.
 
     Of a PUBLISH of more than ``limit`` bytes only so many are held; it is given out when the rest has passed.
+    ``wanted``: the user property that names senders.
     """
 
     def __init__(self) -> None:
-        self.take: Take = take_publishes
         self.limit = PACKET_BYTES
+        self.wanted = b""
         self._data = b""
         self._at = 0
         self._parts: list[bytes] = []
@@ -251,27 +211,30 @@ class PacketBuffer:
         self._at = 0
         self._parts = []
         length = 0 if self._large else packet_length(self._data, 0)
+        self._missing = max(0, min(length, self.limit) - len(self._data))
         if length > self.limit:
-            self._refuse(length)
-        else:
-            self._missing = max(0, length - len(self._data))
-
-    def _refuse(self, length: int) -> None:
-        """Hold the first bytes of the packet at the head, and let the others pass."""
-        if not is_publish(self._data, 0):
-            raise WireError(f"a packet of {length} bytes that is no PUBLISH")
-        self._missing = max(0, self.limit - len(self._data))
-        if not self._missing:
-            self._large, self._passing = length, max(0, length - len(self._data))
-            self._data = self._data[: self.limit] + self._data[length:]
+            if not is_publish(self._data, 0):
+                raise WireError(f"a packet of {length} bytes that is no PUBLISH")
+            if not self._missing:  # hold the first bytes, let the others pass
+                self._large, self._passing = length, max(0, length - len(self._data))
+                self._data = self._data[: self.limit] + self._data[length:]
 
     def refused(self) -> list[Publish]:
-        """The large PUBLISH at the head, whether or not all of it has passed; none where there is none."""
+        """The large PUBLISH at the head, whether or not all of it has passed; none where there is none.
+
+        Properties beyond the bytes that are held count as payload.
+        """
         if not self._large:
             return []
-        found = _cut(self._data[: self.limit], self._large)
+        head = self._data[: self.limit]
+        topic, packet_id, body = _address(head)
+        with suppress(WireError, IndexError):
+            length, at = varint(head, body)
+            body = at + length if at + length <= len(head) else body
+        payload = CutPayload(head[body:])
+        payload.size = self._large - body
         self._at, self._large = self.limit, 0
-        return [found]
+        return [(topic, packet_id, payload)]
 
     @property
     def passing(self) -> bool:
@@ -282,21 +245,19 @@ class PacketBuffer:
         """The run of whole PUBLISH packets at the head, at most ``limit`` of them."""
         if self._large:
             return self.refused() if limit > 0 and not self._passing else []
-        found, self._at = self.take(self._data, self._at, limit)
+        found, self._at = take_publishes(self._data, self._at, limit, self.wanted)
         return found
+
+    def is_whole(self) -> bool:
+        """Whether a whole packet is at the head, or a large one has passed."""
+        if self._large:
+            return not self._passing
+        return self._at < len(self._data) and 0 < packet_length(self._data, self._at) <= len(self)
 
     def other_is_whole(self) -> bool:
         """Whether a whole packet of another kind is at the head: the client library's turn."""
-        return self._is_whole(publish=False)
-
-    def publish_is_whole(self) -> bool:
-        """Whether a whole PUBLISH is at the head, or a large one has passed."""
-        return not self._passing if self._large else self._is_whole(publish=True)
-
-    def _is_whole(self, publish: bool) -> bool:
-        if self._at >= len(self._data) or is_publish(self._data, self._at) != publish:
-            return False
-        return 0 < packet_length(self._data, self._at) <= len(self)
+        ours = self._large or self._at >= len(self._data) or is_publish(self._data, self._at)
+        return not ours and self.is_whole()
 
     def read(self, count: int) -> bytes:
         """The next ``count`` bytes or fewer, empty when there are none."""

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, TypeVar
 
@@ -92,28 +92,18 @@ class Cause(Enum):
     """Rights, tables, files of the server, our own code: no row is to blame and waiting mends nothing."""
 
 
-_BY_STATE: Final = {
-    "08": Cause.AWAY,  # connection exception
-    "57P": Cause.AWAY,  # shut down, crashed, starting up
-    "53": Cause.AWAY,  # disk full, out of memory, too many connections
-    "53400": Cause.DATA,  # a configured limit: of the tuples that one statement may decompress
-    "25006": Cause.AWAY,  # read only: the primary is another one now
-    "25P03": Cause.AWAY,  # the server cut the session
-    "25P04": Cause.AWAY,
-    "40": Cause.BUSY,  # serialization failure, deadlock
-    "55006": Cause.BUSY,  # object in use
-    "55P03": Cause.BUSY,  # lock not available
-    "57": Cause.BUSY,  # cancelled: a statement's time ran out
-    "25": Cause.SETUP,
-    "28": Cause.SETUP,
-    "3D": Cause.SETUP,
-    "3F": Cause.SETUP,
-    "42": Cause.SETUP,  # no such table or column, no right to it
-    "58": Cause.SETUP,
-    "F0": Cause.SETUP,
-    "XX001": Cause.SETUP,  # data or index of the server corrupted
-    "XX002": Cause.SETUP,
+_STATES: Final = {
+    # connection exception; shut down, crashed, starting up; disk full, out of memory, too many connections;
+    # read only: the primary is another one now; the server cut the session
+    Cause.AWAY: ("08", "57P", "53", "25006", "25P03", "25P04"),
+    # serialization failure, deadlock; object in use; lock not available; a statement's time ran out
+    Cause.BUSY: ("40", "55006", "55P03", "57"),
+    # a configured limit: of the tuples that one statement may decompress
+    Cause.DATA: ("53400",),
+    # 42: no such table or column, no right to it; XX: data or index of the server corrupted
+    Cause.SETUP: ("25", "28", "3D", "3F", "42", "58", "F0", "XX001", "XX002"),
 }
+_BY_STATE: Final = {state: cause for cause, states in _STATES.items() for state in states}
 """By SQLSTATE or its beginning; the longest that fits counts. All others are about the data."""
 
 
@@ -124,24 +114,22 @@ def cause_of(error: psycopg.Error) -> Cause:
         if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
             return Cause.AWAY
         return Cause.DATA if isinstance(error, psycopg.DataError) else Cause.SETUP
-    beginnings = (state[:length] for length in (5, 3, 2))
-    return next((_BY_STATE[text] for text in beginnings if text in _BY_STATE), Cause.DATA)
+    return next((_BY_STATE[state[:n]] for n in (5, 3, 2) if state[:n] in _BY_STATE), Cause.DATA)
 
 
 def described(error: psycopg.Error) -> str:
     """SQLSTATE, table where it is known, and message, in one line."""
     where = ".".join(name for name in (error.diag.schema_name, error.diag.table_name) if name)
     text = error.diag.message_primary or str(error).strip() or type(error).__name__
-    return ": ".join(
-        part for part in (error.sqlstate or "no SQLSTATE", where, " ".join(text.split())) if part
-    )
+    return ": ".join(filter(None, (error.sqlstate or "no SQLSTATE", where, " ".join(text.split()))))
 
 
 @dataclass(slots=True)
 class Wait:
-    """``over``: the connection was broken off."""
+    """A block that may last ``seconds``. ``over``: the connection was broken off."""
 
     seconds: float
+    own: socket.socket | None  # None once the block has ended: nothing is broken off after this
     over: bool = False
 
 
@@ -153,69 +141,51 @@ def socket_deadline(fileno: int, seconds: float) -> Iterator[Wait]:
     packets) does not keep it, and its kernel goes on acknowledging, so no TCP timeout ends the wait either.
     The socket is shut down, not closed: whoever owns it closes it. ``fileno`` may be closed within the block.
     """
-    wait = Wait(seconds)
     with socket.socket(fileno=os.dup(fileno)) as own:
-        entry = _DEADLINES.begin(own, wait)
+        wait = Wait(seconds, own)
+        _DEADLINES.begin(wait)
         try:
             yield wait
         finally:
-            _DEADLINES.end(entry)
-
-
-@dataclass(order=True, slots=True)
-class _Entry:
-    """Sorted by ``end_s`` of the monotonic clock; ``own`` is None once the block has ended."""
-
-    end_s: float
-    number: int
-    own: socket.socket | None = field(compare=False)
-    wait: Wait = field(compare=False)
+            with _DEADLINES.changed:
+                wait.own = None
 
 
 class _Deadlines:
     """One thread for all waits: a page asks many small questions, and a thread for each costs more."""
 
     def __init__(self) -> None:
-        self._changed = threading.Condition()
-        self._entries: list[_Entry] = []
+        self.changed = threading.Condition()
+        self._waits: list[tuple[float, int, Wait]] = []  # a heap by their end, s of the monotonic clock
         self._numbers = itertools.count()
         self._thread: threading.Thread | None = None
 
-    def begin(self, own: socket.socket, wait: Wait) -> _Entry:
-        """Watch this socket until ``end``."""
-        entry = _Entry(time.monotonic() + wait.seconds, next(self._numbers), own, wait)
-        with self._changed:
-            heapq.heappush(self._entries, entry)
+    def begin(self, wait: Wait) -> None:
+        """Watch this one until it has no socket."""
+        entry = (time.monotonic() + wait.seconds, next(self._numbers), wait)
+        with self.changed:
+            heapq.heappush(self._waits, entry)
             if self._thread is None or not self._thread.is_alive():  # a forked process has none
                 self._thread = threading.Thread(target=self._run, name="socket-deadlines", daemon=True)
                 self._thread.start()
-            elif self._entries[0] is entry:
-                self._changed.notify()
-        return entry
-
-    def end(self, entry: _Entry) -> None:
-        """The block has ended: nothing is broken off after this."""
-        with self._changed:
-            entry.own = None
+            elif self._waits[0] is entry:
+                self.changed.notify()
 
     def _run(self) -> None:
-        with self._changed:
+        with self.changed:
             while True:
-                while self._entries and self._entries[0].own is None:
-                    heapq.heappop(self._entries)
-                first_s = self._entries[0].end_s if self._entries else None
-                left_s = None if first_s is None else first_s - time.monotonic()
-                if left_s is None or left_s > 0:
-                    self._changed.wait(left_s)
-                else:
-                    _break_off(heapq.heappop(self._entries))
-
-
-def _break_off(entry: _Entry) -> None:
-    entry.wait.over = True
-    with suppress(OSError):  # it is gone already
-        if entry.own is not None:
-            entry.own.shutdown(socket.SHUT_RDWR)
+                left_s = None
+                if self._waits:
+                    end_s, _, wait = self._waits[0]
+                    left_s = end_s - time.monotonic()
+                    if wait.own is None or left_s <= 0:
+                        heapq.heappop(self._waits)
+                        if wait.own is not None:
+                            wait.over = True
+                            with suppress(OSError):  # it is gone already
+                                wait.own.shutdown(socket.SHUT_RDWR)
+                        continue
+                self.changed.wait(left_s)
 
 
 _DEADLINES = _Deadlines()

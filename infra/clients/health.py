@@ -1,4 +1,4 @@
-"""The health page of a serving process: /livez, /readyz and /metrics on the loopback interface."""
+"""The frame of a serving process: its health page on the loopback interface, signals, helper threads."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import MappingProxyType, TracebackType
-from typing import Final
+from types import MappingProxyType
+from typing import Final, Self
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
@@ -17,15 +17,14 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from infra.contract.errors import ServiceError
 from infra.settings.values import LOOPBACK, is_ours
 
-HOST = "127.0.0.1"
+HOST: Final = "127.0.0.1"
+TEXT: Final = "text/plain; charset=utf-8"
 
 Check = Callable[[], str | None]
 """A readiness check: None when all is well, else the reason in a few words. Quick and thread-safe."""
 
 Answer = tuple[int, str, bytes]
 """Status, content type and body."""
-
-ELSEWHERE: Answer = (403, "text/plain; charset=utf-8", b"asked for under a name that is not loopback's\n")
 
 
 def readiness(checks: Mapping[str, Check]) -> tuple[int, dict[str, str]]:
@@ -35,25 +34,23 @@ def readiness(checks: Mapping[str, Check]) -> tuple[int, dict[str, str]]:
     """
     reasons: dict[str, str] = {}
     for name, check in checks.items():
-        reason = _reason(check)
+        try:
+            reason = check()
+        except Exception as error:  # noqa: BLE001  a broken check must show as a reason, not end the page
+            reason = f"{type(error).__name__}: {error}"
         if reason is not None:
             reasons[name] = reason
     return (503 if reasons else 200), reasons
 
 
-def _reason(check: Check) -> str | None:
-    try:
-        return check()
-    except Exception as error:  # noqa: BLE001  a broken check must show as a reason, not end the page
-        return f"{type(error).__name__}: {error}"
-
-
-class HealthServer:
-    """Serves the health page from a thread of its own while the ``with`` block runs.
+class HealthServer(ThreadingHTTPServer):
+    """Serves /livez, /readyz and /metrics from a thread of its own while the ``with`` block runs.
 
     ``port`` 0 takes any free one; the attribute ``port`` holds the one in use. ``remarks`` are shown by
     /readyz too, and change nothing in its status. Raises ServiceError where the port is taken.
     """
+
+    daemon_threads = True
 
     def __init__(
         self,
@@ -62,80 +59,87 @@ class HealthServer:
         registry: CollectorRegistry,
         remarks: Mapping[str, Check] = MappingProxyType({}),
     ) -> None:
-        self.port = port
-        self._checks = checks
-        self._remarks = remarks
-        self._registry = registry
-        self._server: ThreadingHTTPServer | None = None
-        self._thread: threading.Thread | None = None
-
-    def __enter__(self) -> HealthServer:
-        """Bind and serve."""
+        self._checks, self._remarks, self._registry = checks, remarks, registry
         try:
-            server = ThreadingHTTPServer((HOST, self.port), _handler(self.answer))
+            super().__init__((HOST, port), _Handler)
         except OSError as error:
             raise ServiceError(
-                f"the health page cannot listen on {HOST}:{self.port} ({error}); "
+                f"the health page cannot listen on {HOST}:{port} ({error}); "
                 "stop the other process or choose another port"
             ) from error
-        server.daemon_threads = True
-        self.port = int(server.server_address[1])
-        self._server = server
-        self._thread = threading.Thread(target=server.serve_forever, args=(0.1,), name="health", daemon=True)
+        self.port = int(self.server_address[1])
+        self._thread = threading.Thread(target=self.serve_forever, args=(0.1,), name="health", daemon=True)
+
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Stop serving and free the port."""
-        if self._server is not None:
-            self._server.shutdown()
-            self._server.server_close()
-        if self._thread is not None:
-            self._thread.join()
+        self.shutdown()
+        self.server_close()
+        self._thread.join()
 
     def answer(self, path: str) -> Answer:
         """What the page says under ``path``."""
         if path == "/livez":
-            return 200, "text/plain; charset=utf-8", b"ok\n"
+            return 200, TEXT, b"ok\n"
         if path == "/readyz":
             status, reasons = readiness(self._checks)
             shown = readiness(self._remarks)[1] | reasons
             return status, "application/json", json.dumps(shown).encode() + b"\n"
         if path == "/metrics":
             return 200, CONTENT_TYPE_LATEST, generate_latest(self._registry)
-        return 404, "text/plain; charset=utf-8", b"only /livez, /readyz and /metrics live here\n"
+        return 404, TEXT, b"only /livez, /readyz and /metrics live here\n"
 
 
-def _handler(answer: Callable[[str], Answer]) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            hosts, origins = (self.headers.get_all(name, []) for name in ("Host", "Origin"))
-            ours = is_ours(hosts, origins, LOOPBACK)
-            status, content_type, body = answer(self.path.partition("?")[0]) if ours else ELSEWHERE
-            self.send_response(status)
-            self.send_header("Content-Type", content_type)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+class _Handler(BaseHTTPRequestHandler):
+    server: HealthServer
 
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002  the library's signature
-            """A probe a second is no news."""
+    def do_GET(self) -> None:
+        status, content_type, body = 403, TEXT, b"asked for under a name that is not loopback's\n"
+        if is_ours(self.headers.get_all("Host", []), self.headers.get_all("Origin", []), LOOPBACK):
+            status, content_type, body = self.server.answer(self.path.partition("?")[0])
+        self.send_response(status)
+        self.send_header("Content-Type", content_type)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
 
-    return Handler
-
-
-SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002  the library's signature
+        """A probe a second is no news."""
 
 
 @contextmanager
-def stopped_by_signals() -> Iterator[threading.Event]:
-    """An event that either signal sets; handlers are as before at the end. Main thread only."""
+def stopped_by_signals(second_ends: bool = False) -> Iterator[threading.Event]:
+    """An event that SIGINT and SIGTERM set; handlers are as before at the end. Main thread only.
+
+    ``second_ends``: the second signal ends the process at once.
+    """
     stop = threading.Event()
-    before = {number: signal.signal(number, lambda *_: stop.set()) for number in SIGNALS}
+
+    def heard(number: int, _frame: object) -> None:
+        if second_ends and stop.is_set():
+            signal.signal(number, signal.SIG_DFL)
+            signal.raise_signal(number)
+        stop.set()
+
+    before = {number: signal.signal(number, heard) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield stop
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def in_background(name: str, work: Callable[[threading.Event], None]) -> Iterator[None]:
+    """A daemon thread does ``work`` until the end of the block sets its event."""
+    stop = threading.Event()
+    thread = threading.Thread(target=work, args=(stop,), name=name, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()

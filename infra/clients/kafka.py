@@ -7,19 +7,10 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, Final, Self, cast
 
 import orjson
-from confluent_kafka import (
-    OFFSET_END,
-    Consumer,
-    KafkaError,
-    KafkaException,
-    Message,
-    Producer,
-    TopicPartition,
-)
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from infra.contract.errors import ServiceError
@@ -36,26 +27,19 @@ _BOOT: Final = re.compile(rb'"boot_id"\s*:\s*(\d+)')
 def consumer(bootstrap: str, group: str, settings: Mapping[str, Any] | None = None) -> Consumer:
     """A consumer that commits nothing by itself and begins with the oldest record; ``settings`` override."""
     common = {
-        "bootstrap.servers": bootstrap,
-        "group.id": group,
-        "enable.auto.commit": False,
-        "enable.auto.offset.store": False,
-        "auto.offset.reset": "earliest",
-        "reconnect.backoff.max.ms": 1000,
+        "bootstrap.servers": bootstrap, "group.id": group, "auto.offset.reset": "earliest",
+        "enable.auto.commit": False, "enable.auto.offset.store": False, "reconnect.backoff.max.ms": 1000,
         "log_level": 0,
-    }
+    }  # fmt: skip
     return Consumer(common | dict(settings or {}))
 
 
 def producer(bootstrap: str, settings: Mapping[str, Any] | None = None) -> Producer:
     """An idempotent producer that chooses partitions as ``contract.shard`` does; ``settings`` override."""
     common = {
-        "bootstrap.servers": bootstrap,
-        "acks": "all",
-        "enable.idempotence": True,
-        "partitioner": "murmur2_random",
-        "log_level": 0,
-    }
+        "bootstrap.servers": bootstrap, "acks": "all", "enable.idempotence": True,
+        "partitioner": "murmur2_random", "log_level": 0,
+    }  # fmt: skip
     return Producer(common | dict(settings or {}))
 
 
@@ -112,6 +96,17 @@ def record_of(message: Message) -> Record:
     )
 
 
+def taken(consumer: Consumer, limit: int, wait_s: float) -> list[Message]:
+    """What there is, at most ``limit`` messages; waits for the first one only. Raises KafkaException."""
+    found = consumer.consume(1, wait_s)
+    if found and limit > 1:
+        found += consumer.consume(limit - 1, 0)
+    for message in found:
+        if (error := message.error()) is not None:
+            raise KafkaException(error)
+    return found
+
+
 def identity(value: bytes) -> tuple[int, int] | None:
     """Boot id and sequence number of a payload, as far as it can be read; None where it has neither.
 
@@ -136,13 +131,7 @@ class LogReader:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """End the connection."""
+    def __exit__(self, *_: object) -> None:
         self._consumer.close()
 
     def bounds(self, topic: str, partition: int) -> tuple[int, int]:
@@ -159,14 +148,13 @@ class LogReader:
         with service_errors(f"Kafka {self._bootstrap}: times of {topic}"):
             asked = [TopicPartition(topic, partition, at_ms)]
             offset = int(self._consumer.offsets_for_times(asked, timeout=self._timeout_s)[0].offset)
-        return self.bounds(topic, partition)[1] if offset == OFFSET_END or offset < 0 else offset
+        return offset if offset >= 0 else self.bounds(topic, partition)[1]
 
     def at(self, topic: str, partition: int, offset: int) -> Record | None:
         """The record at an offset; None where retention has taken it."""
         low, high = self.bounds(topic, partition)
-        return (
-            next(self.records(topic, partition, offset, offset + 1), None) if low <= offset < high else None
-        )
+        within = low <= offset < high
+        return next(self.records(topic, partition, offset, offset + 1), None) if within else None
 
     def records(self, topic: str, partition: int, begin: int, end: int) -> Iterator[Record]:
         """Records of offsets begin..end-1, as far as retention has left them."""

@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from bridge.uplink.lanes import window
+from bridge.uplink.service import window
 from load_tests.drills.aggregates import digested, start_jobs, windows
 from load_tests.drills.evidence import Log, compare, sent
 from load_tests.drills.flow import Load, finish, flows, settle

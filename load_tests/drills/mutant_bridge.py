@@ -63,14 +63,8 @@ def no_epochs() -> None:
 def no_gapless() -> None:
     """A batch that Kafka refuses does not hold up those behind it."""
 
-    def loose(honest: Any) -> Any:
-        def producer(self: Any) -> Any:
-            plain = {"enable.gapless.guarantee": False, "enable.idempotence": False}
-            return honest(self) | plain
-
-        return producer
-
-    replace(kafka_sink.SinkConfig, "producer", loose)
+    plain = {"enable.gapless.guarantee": False, "enable.idempotence": False}
+    replace(kafka_sink, "LASTING", lambda honest: honest | plain)
 
 
 MUTANTS: Final[dict[str, Callable[[], None]]] = {

@@ -12,7 +12,7 @@ import paho.mqtt.client as mqtt
 import pytest
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 
-from bridge.uplink import lanes
+from bridge.uplink import service
 from bridge.uplink.mqtt_source import MqttSource
 from infra.contract.errors import ServiceError
 from infra.settings.settings import Settings
@@ -87,9 +87,7 @@ def bridge_source(lane: Lane, port: int, folder: Path) -> MqttSource:
     word.chmod(0o600)
     bridge = lane.settings.bridge.model_copy(update={"user": "odograph-bridge", "password_file": word})
     settings: Settings = lane.settings.model_copy(update={"bridge": bridge})
-    return lanes.at_least_once_lane(
-        lanes.telemetry(settings), settings, replace(lane.endpoints, mqtt_port=port)
-    ).source
+    return service.lane_of("telemetry", settings, replace(lane.endpoints, mqtt_port=port)).source
 
 
 def test_a_vehicle_writes_below_its_own_topic_only_and_the_bridge_reads_all(

@@ -11,14 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from bridge.downlink import mqtt_out
-from bridge.uplink import lanes
+from bridge.downlink.vehicles import notify
+from bridge.uplink import service
 from bridge.uplink.mqtt_source import MqttSource, SourceConfig, end_session
 from edge_simulator.sending.lean_publisher import LeanPublisher
 from edge_simulator.sending.paho_publisher import PahoPublisher
 from edge_simulator.sending.publishing import Message
 from infra.clients.mqtt_broker import MqttBroker
-from infra.contract.downlink import signer
 from infra.contract.errors import ServiceError
 from infra.settings.settings import Endpoints, Settings, load
 from infra.stack import cache, probes
@@ -58,7 +57,7 @@ def addresses(broker: MqttBroker) -> Endpoints:
 
 
 def source_of(settings: Settings, broker: MqttBroker) -> MqttSource:
-    return lanes.at_least_once_lane(lanes.telemetry(settings), settings, addresses(broker)).source
+    return service.lane_of("telemetry", settings, addresses(broker)).source
 
 
 @pytest.fixture
@@ -86,13 +85,13 @@ def test_frames_and_what_vehicles_are_told_pass_in_both_directions(
         found: list[bytes] = []
         eventually(lambda: taken(source, found) == 300, 60, "300 frames in the bridge")
         assert found == frames
-        told = mqtt_out.Notice("Ice", "MINOR", (), 60, keep=False)
         for _ in range(20):
-            mqtt_out.send(told, root, addresses(broker), signer(settings))
+            notify(settings, addresses(broker), "Ice", "MINOR", (), 60, keep=False)
         heard: list[bytes] = []
         eventually(lambda: listened(vehicle, heard) == 20, 60, "20 notices in the vehicle")
     source.close()
-    end_session(SourceConfig(broker, f"{settings.bridge.client_id}-telemetry", (), 1))
+    session = settings.paths.home / "sessions" / "ended"
+    end_session(SourceConfig(broker, f"{settings.bridge.client_id}-telemetry", (), 1, session))
 
 
 def taken(source: MqttSource, found: list[bytes]) -> int:

@@ -8,7 +8,7 @@ import orjson
 import psycopg
 import pytest
 
-from bridge.dead_letters.letters import Selection
+from bridge.dead_letters.letters import tally
 from bridge.dead_letters.work import DeadLetters
 from infra.sql import queries
 from load_tests.mqtt_flood import vehicle_id
@@ -27,7 +27,7 @@ from tests.integration.events_support import until_count
 from tests.support import Lane
 
 pytestmark = pytest.mark.integration
-UNSTORABLE = Selection("unstorable")
+UNSTORABLE = "unstorable"
 
 
 def test_what_kafka_refused_goes_in_again_once_it_may_and_twice_changes_no_result(lane: Lane) -> None:
@@ -43,15 +43,15 @@ def test_what_kafka_refused_goes_in_again_once_it_may_and_twice_changes_no_resul
         wait_stored(lane, "dead-letter", 2)
         until_count(lane, "dead_letter", 2)
     letters = DeadLetters(lane.settings, lane.endpoints)
-    listing = letters.list(Selection(), None, 10)
-    offset = next(x.offset for x in listing.newest if x.reason == "unstorable")
-    assert dict(listing.by_reason) == {"unstorable": 1, "bad_json": 1}
-    refused = letters.reinject(letters.select(UNSTORABLE, None), dry_run=False, again=False)
+    newest, by_reason = tally(letters.select(), 10)
+    offset = next(x.offset for x in newest if x.reason == "unstorable")
+    assert dict(by_reason) == {"unstorable": 1, "bad_json": 1}
+    refused = letters.reinject(letters.select(UNSTORABLE), dry_run=False, again=False)
     assert [(x.offset, x.reason) for x in refused.stays] == [(offset, "unstorable")]
     assert letters.marked() == set(), "asked for, not stored"
 
     configure_topic(lane, "telemetry", "max.message.bytes", "1000000")
-    assert letters.reinject(letters.select(UNSTORABLE, None), dry_run=True, again=False).went == {
+    assert letters.reinject(letters.select(UNSTORABLE), dry_run=True, again=False).went == {
         offset: "telemetry"
     }
     done = lane.run("dead-letters", "reinject", "0", "1", "--json")
@@ -69,7 +69,7 @@ def test_what_kafka_refused_goes_in_again_once_it_may_and_twice_changes_no_resul
         lane.endpoints.db_ingest_url
     ) as database:  # as a kill before the last note leaves it
         database.execute("UPDATE odograph.reinjection SET reinjected_at = NULL")
-    assert letters.reinject(letters.select(UNSTORABLE, None), dry_run=False, again=False).went
+    assert letters.reinject(letters.select(UNSTORABLE), dry_run=False, again=False).went
     records = read(lane, "telemetry")
     assert len(records) == 4
     assert {vehicle: sorted(seqs) for vehicle, seqs in sequences(records).items()} == all_in_order(1, 3)

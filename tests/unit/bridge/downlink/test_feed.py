@@ -9,18 +9,13 @@ import orjson
 import pytest
 
 from bridge.downlink import feed as alerts
-from bridge.downlink import mqtt_out
-from bridge.downlink.feed import Found, Repeats
+from bridge.downlink.feed import Repeats
 from infra.contract import downlink
 from infra.contract.downlink import Silence, Silences, silence_file, write_silences
-from infra.contract.errors import ConfigError, ContractError
+from infra.contract.errors import ContractError
 from tests.support_alerts import alert
 
 MINUTE_MS = 60_000
-
-
-def found(body: dict[str, Any]) -> Found:
-    return Found(0, 0, 0, None, orjson.dumps(body))
 
 
 def test_an_alert_is_late_when_it_was_found_more_than_a_quarter_of_an_hour_after_its_event() -> None:
@@ -53,7 +48,7 @@ def test_severities_are_in_order() -> None:
 )
 def test_what_is_no_alert_is_refused_with_its_reason(change: dict[str, Any], reason: str) -> None:
     with pytest.raises(ContractError) as refused:
-        alerts.read(found(alert() | change))
+        alerts.read(orjson.dumps(alert() | change))
     assert refused.value.reason == reason
 
 
@@ -93,13 +88,6 @@ def test_a_notice_is_read_as_it_was_written_and_a_wrong_one_is_not_written() -> 
     for wrong in (("n", "all", "MINOR", ""), ("n", "everyone", "MINOR", "x"), ("n", "all", "LOUD", "x")):
         with pytest.raises(ContractError):
             downlink.encode_notice(*wrong, 7, 8)
-
-
-def test_how_long_a_notice_is_held() -> None:
-    assert [mqtt_out.length_s(text) for text in ("90s", "15m", "2h")] == [90, 900, 7200]
-    for wrong in ("15", "0s", "-5m", "1d"):
-        with pytest.raises(ConfigError, match="--valid"):
-            mqtt_out.length_s(wrong)
 
 
 def test_the_end_of_an_alert_and_a_silenced_one_are_nobodys_news(tmp_path: Path) -> None:

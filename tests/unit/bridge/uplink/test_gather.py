@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -25,7 +26,8 @@ def line(monkeypatch: pytest.MonkeyPatch) -> Any:
     """
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
-    source: Any = MqttSource(SourceConfig(MqttBroker("h", 1), "c", ("r/#",), 10, gather_s=GATHER_S))
+    config = SourceConfig(MqttBroker("h", 1), "c", ("r/#",), 10, Path("none"), gather_s=GATHER_S)
+    source: Any = MqttSource(config)
     source._client = SimpleNamespace(want_write=lambda: False, loop_misc=lambda: 0)
     source._sock = BufferedSocket(ours)
     source.connected = True

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry, generate_latest
 
-from bridge.uplink.metrics import BridgeCollector, BrokerCollector, LaneGauges, LaneStats
+from bridge.uplink.metrics import BY_LANE, BridgeCollector, BrokerCollector, LaneStats
 from infra.stack.mosquitto import BrokerFigures
 
 
@@ -12,14 +12,15 @@ class StillLane:
     name = "telemetry"
 
     def __init__(self) -> None:
-        self.stats = LaneStats(produced=7, acked=6, skipped=2, recoveries=1)
+        self.stats = LaneStats(skipped=2)
         self.stats.received.update({"test.telemetry": 5, "test.dead-letter": 2})
         self.stats.rejected["bad_json"] = 2
         self.stats.latency.observe(0.004)
         self.stats.latency.observe(120.0)
 
-    def gauges(self) -> LaneGauges:
-        return LaneGauges(3, 300, 4, 1, 0, 0, 0, connected=True)
+    def figures(self) -> dict[str, float]:
+        given = {"produced": 7, "acked": 6, "stale_acks": 4, "reconnects": 1, "in_flight_messages": 3}
+        return dict.fromkeys((name for _, name, _ in BY_LANE), 0) | given | {"mqtt_connected": True}
 
 
 def page(kafka_reason: str | None = None) -> list[str]:

@@ -7,7 +7,7 @@ import pytest
 
 from bridge.dead_letters.letters import Letter, Recheck, Stays
 from bridge.uplink.translate import NamedTranslator, Record, Rejection
-from bridge.uplink.wire import NamedTopic, WireError, take_named
+from bridge.uplink.wire import NamedTopic, WireError, take_publishes
 from infra.contract.verdict import ClockLimits
 
 VIN, OTHER = "1HGCM82633A004352", "1HGCM82633A004353"
@@ -43,7 +43,7 @@ def publish(properties: bytes, payload: bytes = b"{}", qos: int = 1) -> bytes:
 
 
 def names(*packets: bytes) -> list[bytes | None]:
-    found, end = take_named(b"".join(packets), 0, 100, b"sender")
+    found, end = take_publishes(b"".join(packets), 0, 100, b"sender")
     assert end == sum(map(len, packets))
     assert all(topic == TOPIC for topic, _, _ in found)
     return [topic.name if isinstance(topic, NamedTopic) else b"no NamedTopic" for topic, _, _ in found]
@@ -64,7 +64,7 @@ def test_the_name_is_the_one_user_property_of_that_key() -> None:
 
 def test_packet_id_and_payload_are_as_ever_and_half_a_packet_waits() -> None:
     whole = publish(user(b"sender", b"me"), b"payload")
-    found, end = take_named(whole + whole[:10], 0, 100, b"sender")
+    found, end = take_publishes(whole + whole[:10], 0, 100, b"sender")
     assert [(packet_id, raw) for _, packet_id, raw in found] == [(7, b"payload")]
     assert end == len(whole)
 

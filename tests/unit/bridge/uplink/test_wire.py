@@ -114,10 +114,14 @@ def test_packets_of_other_kinds_are_offered_only_when_whole() -> None:
     buffer = PacketBuffer()
     buffer.feed(PINGRESP[:1])
     assert not buffer.other_is_whole()
+    assert not buffer.is_whole()
     buffer.feed(PINGRESP[1:] + publish(b"t", 1, b"x"))
     assert buffer.other_is_whole()
-    assert not buffer.publish_is_whole()
-    assert buffer.read(1) + buffer.read(9)[:1] == PINGRESP
+    assert buffer.is_whole()
+    assert buffer.publishes(1) == []
+    assert buffer.read(2) == PINGRESP
+    assert not buffer.other_is_whole()
+    assert buffer.is_whole()
 
 
 def test_a_large_packet_arrives_whole_from_many_reads() -> None:
@@ -146,7 +150,7 @@ def test_of_a_message_of_260_megabytes_only_the_first_bytes_are_held() -> None:
     held, left = 0, size
     while left:
         assert buffer.publishes(1) == []
-        assert not buffer.publish_is_whole()
+        assert not buffer.is_whole()
         buffer.feed(piece[:left])
         left -= min(left, len(piece))
         held = max(held, len(buffer))
