@@ -129,7 +129,7 @@ class Wait:
     """A block that may last ``seconds``. ``over``: the connection was broken off."""
 
     seconds: float
-    own: socket.socket | None  # None once the block has ended: nothing is broken off after this
+    own: socket.socket | None = None  # None once the block has ended: nothing is broken off after this
     over: bool = False
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
@@ -101,7 +100,7 @@ def figures(site: Site) -> dict[str, Any]:
 def written(site: Site) -> int:
     """Records in the run's topic."""
     topic = kafka_topic(f"{site.settings.kafka.prefix}run-{RUN}.", "telemetry")
-    with closing(Log(site.endpoints.kafka_bootstrap)) as log:
+    with Log(site.endpoints.kafka_bootstrap) as log:
         return sum(log.ends(topic, partitions_of("telemetry")))
 
 

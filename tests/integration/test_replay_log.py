@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 
 import pyarrow as pa
 import pytest
@@ -33,7 +32,7 @@ def test_a_stretch_of_the_log_goes_into_a_runs_topic_as_it_came_and_a_killed_wri
     records = drive(range(1, 9), start_ms, 240, seed=1)
     send(lane, records)
     bootstrap, topic = lane.endpoints.kafka_bootstrap, kafka_topic(lane.settings.kafka.prefix, "telemetry")
-    with closing(Log(bootstrap)) as log:
+    with Log(bootstrap) as log:
         whole = since_time(log, topic, start_ms)
         later = since_time(log, topic, start_ms + 100_000)
         with pytest.raises(ConfigError, match="--from-offset 1:999999"):
@@ -64,7 +63,7 @@ def test_a_stretch_of_the_log_goes_into_a_runs_topic_as_it_came_and_a_killed_wri
     run_topic = kafka_topic(lane.settings.kafka.prefix, "crash")  # two partitions, and nobody else's
     halves = rows[0].set_column(0, "partition", [[p % 2 for p in rows[0]["partition"].to_pylist()]])
     Writer(bootstrap, run_topic).write(halves.slice(0, 700))
-    with closing(Log(bootstrap)) as log:
+    with Log(bootstrap) as log:
         Writer(bootstrap, run_topic).write(halves, skip=log.ends(run_topic, 2))
         again = [
             (m.timestamp()[1], m.value())
@@ -89,7 +88,7 @@ def test_a_runs_topics_take_records_of_any_time_and_live_ones_say_when_they_firs
     row = pa.table({"partition": [2], "key": [b"k"], "received_ms": [next_year_ms], "value": [b"v"]})
     Writer(bootstrap, topic).write(row)
     Writer(bootstrap, topic).write(row, now_ms=base_ms())
-    with closing(Log(bootstrap)) as log:
+    with Log(bootstrap) as log:
         first, again = log.read(topic, 2, 0, 2)
         assert (first.key(), first.value(), first.timestamp()[1]) == (b"k", b"v", next_year_ms)
         assert again.timestamp()[1] == base_ms()
