@@ -99,7 +99,9 @@ def _plausible_column(name: str) -> Column:
     if signal.rate == "slow":
         return F.when(signal.holds(column), column)
     if name not in PARTNER:
-        return F.transform(column, lambda x: F.when(signal.holds(x), x))
+        # Nearly always all values count, and that is compiled; Spark interprets a lambda.
+        all_hold = signal.holds(F.array_min(column)) & signal.holds(F.array_max(column))
+        return F.when(all_hold, column).otherwise(F.transform(column, lambda x: F.when(signal.holds(x), x)))
     partner = F.col(_GIVEN + PARTNER[name])
     return F.transform(column, lambda x, i: _coordinate(name, x, F.get(partner, i)))
 
