@@ -10,6 +10,7 @@ import typer
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from infra.settings.job_sections import Archive
     from stream_jobs.archive.mirror import Store
 
 app = typer.Typer(no_args_is_help=True, help="The archive of all records: list, verify, compact, expire.")
@@ -70,6 +71,7 @@ def compact(
     from infra.contract.errors import ArchiveError, ConfigError
     from infra.settings.settings import load
     from stream_jobs.archive import upkeep
+    from stream_jobs.archive.manifest import hour_name
     from stream_jobs.archive.reader import DAY_SUMMARY
     from stream_jobs.archive.writer import now_ms
 
@@ -79,20 +81,24 @@ def compact(
     folder, hours_ms = _wanted(day)
     if (folder / DAY_SUMMARY).exists():
         raise ConfigError(f"{folder} is a generated day: its files stay as its run.json says")
-    failures: list[ArchiveError] = []
+    failures: list[str] = []
     done: list[dict[str, Any]] = []
     with upkeep.alone(folder):
-        for packed in upkeep.compact(folder, hours_ms, rules, now_ms(), failures.append):
-            done.append(asdict(packed))
+        for one in upkeep.compact(folder, hours_ms, rules, now_ms()):
+            if isinstance(one, ArchiveError):
+                failures.append(str(one))
+                continue
+            done.append(asdict(one))
+            files, size = f"{one.files_before} files to {one.files_after}", f"{one.bytes_before:,} bytes to"
             if not as_json:
-                typer.echo(packed.text())
+                typer.echo(
+                    f"{hour_name(one.hour_ms)}: {files}, {one.rows:,} records, {size} {one.bytes_after:,}"
+                )
         settled = sum(upkeep.settle(folder, hour, rules.grace_ms, now_ms()) for hour in hours_ms)
-    if as_json:
-        typer.echo(json.dumps({"packed": done, "settled": settled}))
-    else:
-        typer.echo(f"{len(done)} hours packed; in {settled} hours replaced files were dropped")
+    text = f"{len(done)} hours packed; in {settled} hours replaced files were dropped"
+    typer.echo(json.dumps({"packed": done, "settled": settled}) if as_json else text)
     if failures:
-        raise ArchiveError("; ".join(map(str, failures)))
+        raise ArchiveError("; ".join(failures))
 
 
 @app.command()
@@ -132,31 +138,26 @@ def expire(
 @app.command()
 def push(day: Day = None) -> None:
     """Bring the place at ODOGRAPH_ARCHIVE_URL up to date. `odograph jobs stream` does it by itself."""
-    from infra.settings.settings import load
     from stream_jobs.archive import mirror
     from stream_jobs.archive.manifest import hours_of_date
 
-    settings = load()
     folder, hours = _wanted(None)
     hours = hours if day is None else [hour for hour in hours if hour in hours_of_date(day)]
-    for store in _stores():
-        done = mirror.push(folder, store, hours, settings.archive.grace_min * 60_000)
-        typer.echo(
-            f"{settings.archive.url}: {done.sent} files, {done.bytes:,} bytes sent, {done.removed} removed"
-        )
+    for settings, store in _second_place():
+        done = mirror.push(folder, store, hours, settings.grace_min * 60_000)
+        counts = f"{done.sent} files, {done.bytes:,} bytes sent, {done.removed} removed"
+        typer.echo(f"{settings.url}: {counts}")
 
 
 @app.command()
 def fetch(day: Annotated[str, typer.Option(help="a day of receipt, UTC")]) -> None:
     """Put back from ODOGRAPH_ARCHIVE_URL what is missing here or not as it was written."""
-    from infra.settings.settings import load
     from stream_jobs.archive import mirror
-    from stream_jobs.archive.manifest import archive_of, hours_of_date
+    from stream_jobs.archive.manifest import hours_of_date
 
-    folder, hours = archive_of(load().paths.home), hours_of_date(day)
-    for store in _stores():
-        mirror.fetch_manifests(folder, store, hours)
-        names = mirror.fetch(folder, store, hours)
+    hours = hours_of_date(day)
+    for _, store in _second_place():
+        names = mirror.fetch(_wanted(None)[0], store, hours)
         typer.echo("\n".join([*names, f"{len(names)} files fetched"]))
 
 
@@ -172,8 +173,8 @@ def _wanted(day: str | None) -> tuple[Any, list[int]]:
     return reader.hours_of_day(home, day)
 
 
-def _stores() -> Iterator[Store]:
-    """The place, with a JVM of its own around it."""
+def _second_place() -> Iterator[tuple[Archive, Store]]:
+    """The settings and the place, with a JVM of its own around it."""
     from infra.contract.errors import ConfigError
     from infra.settings.settings import load
     from stream_jobs.app.hadoop_store import HadoopStore
@@ -184,6 +185,6 @@ def _stores() -> Iterator[Store]:
         raise ConfigError("there is no second place: set ODOGRAPH_ARCHIVE_URL, as hdfs://host:port/odograph")
     spark = build_session(settings, "archive", settings.jobs.instant_mb, "local[1]", {})
     try:
-        yield HadoopStore(spark, settings.archive.url)
+        yield settings.archive, HadoopStore(spark, settings.archive.url)
     finally:
         spark.stop()

@@ -14,13 +14,14 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
 import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -100,14 +101,6 @@ class Entry:
     offsets: tuple[Offsets, ...]
 
 
-def entry_of(line: Mapping[str, Any]) -> Entry:
-    """The entry in a line of the manifest."""
-    first_and_last = line["received_ms"]
-    times = None if first_and_last is None else (first_and_last[0], first_and_last[1])
-    offsets = tuple(Offsets(**each) for each in line["offsets"])
-    return Entry(line["name"], line["rows"], line["bytes"], line["sha256"], times, offsets)
-
-
 def described(path: Path, name: str) -> Entry:
     """The entry of a file to be called ``name``. Raises ArchiveError for what is no Parquet."""
     try:
@@ -118,15 +111,11 @@ def described(path: Path, name: str) -> Entry:
         raise ArchiveError(f"{path} cannot be read as Parquet ({reason})") from error
     received = table["received_ms"].to_numpy()
     times = (int(received.min()), int(received.max())) if table.num_rows else None
-    return Entry(name, table.num_rows, path.stat().st_size, sha256_of(path), times, _offsets(table))
-
-
-def _offsets(table: pa.Table) -> tuple[Offsets, ...]:
     measures = ("min", "max", "count")
     found = table.group_by(["topic", "partition"]).aggregate([("log_offset", each) for each in measures])
-    names = ("topic", "partition", *(f"log_offset_{each}" for each in measures))
-    columns = (found[name].to_pylist() for name in names)
-    return tuple(Offsets(*row) for row in sorted(zip(*columns, strict=True)))
+    columns = found.select(["topic", "partition", *(f"log_offset_{each}" for each in measures)]).to_pydict()
+    offsets = tuple(Offsets(*row) for row in sorted(zip(*columns.values(), strict=True)))
+    return Entry(name, table.num_rows, path.stat().st_size, sha256_of(path), times, offsets)
 
 
 def sha256_of(path: Path) -> str:
@@ -150,28 +139,19 @@ class HourState:
     expired_rows: int = 0
 
     def apply(self, line: Mapping[str, Any]) -> None:
-        """One line more."""
-        match line["op"]:
-            case "add":
-                self._add(entry_of(line["file"]))
-            case "pack":
-                for each in line["files"]:
-                    self._add(entry_of(each))
-                    self.packed_ms[each["name"]] = line["at_ms"]
-                self._leave(line["replaces"], line["at_ms"])
-            case "swap":
-                self.swapped_ms |= dict.fromkeys(line["names"], line["at_ms"])
-            case "expire":
-                self.expired_rows += sum(self.files[n].rows for n in line["names"] if n in self.files)
-                self._leave(line["names"], line["at_ms"])
-
-    def _add(self, entry: Entry) -> None:
-        if entry.name not in self.replaced_ms:
-            self.files[entry.name] = entry
-
-    def _leave(self, names: Iterable[str], at_ms: int) -> None:
-        for name in names:
-            self.files.pop(name, None)
+        """One line more: files that come, then files that go."""
+        op, at_ms = line["op"], line["at_ms"]
+        come = {"add": [line.get("file")], "pack": line.get("files")}.get(op, [])
+        for entry in msgspec.convert(come, list[Entry]):
+            if op == "pack":
+                self.packed_ms[entry.name] = at_ms
+            if entry.name not in self.replaced_ms:
+                self.files[entry.name] = entry
+        if op == "swap":
+            self.swapped_ms |= dict.fromkeys(line["names"], at_ms)
+        for name in {"pack": line.get("replaces"), "expire": line.get("names")}.get(op) or []:
+            entry = self.files.pop(name, None)
+            self.expired_rows += entry.rows if op == "expire" and entry is not None else 0
             self.replaced_ms.setdefault(name, at_ms)
 
 
@@ -183,12 +163,9 @@ def read_hour(folder: Path, hour_ms: int) -> HourState:
     except FileNotFoundError:
         return state
     for line in text.split(b"\n"):
-        try:
-            read = orjson.loads(line)
-        except orjson.JSONDecodeError:  # empty, or cut short by a crash
-            continue
-        if isinstance(read, dict):
-            state.apply(read)
+        with suppress(orjson.JSONDecodeError):  # empty, or cut short by a crash
+            if isinstance(read := orjson.loads(line), dict):
+                state.apply(read)
     return state
 
 

@@ -7,9 +7,9 @@ is tried again. What is there is what the manifest names, in the same folders, s
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import structlog
 
@@ -50,8 +50,7 @@ class Store(Protocol):
         """Delete a file; one that is not there is no error."""
 
 
-@dataclass(frozen=True, slots=True)
-class Pushed:
+class Pushed(NamedTuple):
     """What a push did; counts of files."""
 
     sent: int = 0
@@ -59,25 +58,25 @@ class Pushed:
     removed: int = 0
 
 
+@dataclass(slots=True)
 class Mirror:
     """Keeps the second place up to date: what changed since its last pass goes there."""
 
-    def __init__(self, folder: Path, grace_ms: int, store: Callable[[], Store]) -> None:
-        self._folder = folder
-        self._grace_ms = grace_ms
-        self._store = store
-        self._pushed_ms: dict[int, int] = {}
+    folder: Path
+    grace_ms: int
+    store: Callable[[], Store]
+    _pushed_ms: dict[int, int] = field(default_factory=dict)
 
     def __call__(self) -> int:
         """How many files were sent; an hour that could not be sent is tried again by the next pass."""
-        sent, store = 0, self._store()
-        for hour in sorted(hours_listed(self._folder)):
-            changed_ms = manifest_of(self._folder, hour).stat().st_mtime_ns // 1_000_000
+        sent, store = 0, self.store()
+        for hour in sorted(hours_listed(self.folder)):
+            changed_ms = manifest_of(self.folder, hour).stat().st_mtime_ns // 1_000_000
             # After the grace time there is something to remove.
-            if self._pushed_ms.get(hour, 0) <= changed_ms + self._grace_ms:
+            if self._pushed_ms.get(hour, 0) <= changed_ms + self.grace_ms:
                 begun_ms = now_ms()
                 try:
-                    sent += push(self._folder, store, [hour], self._grace_ms).sent
+                    sent += push(self.folder, store, [hour], self.grace_ms).sent
                     self._pushed_ms[hour] = begun_ms
                 except ArchiveError as error:
                     log.error("an hour was not sent", hour=hour_name(hour), error=str(error))
@@ -91,11 +90,9 @@ def push(folder: Path, store: Store, hours_ms: Iterable[int], grace_ms: int) -> 
         adopt(folder, hour)
         place, manifest = f"{TELEMETRY}/{hour_name(hour)}", f"{MANIFEST}/{hour_name(hour)}.jsonl"
         there = store.sizes(place)
-        written = [
-            (file.path, file.entry.bytes) for file in of_hours(folder, [hour]) if file.entry is not None
-        ]
-        new = [(path, size) for path, size in written if there.get(path.name) != size]
-        for path, _ in new:
+        written = {file.path: file.entry.bytes for file in of_hours(folder, [hour]) if file.entry is not None}
+        new = {path: size for path, size in written.items() if there.get(path.name) != size}
+        for path in new:
             store.put(path, f"{place}/{path.name}")
         old_ms = now_ms() - grace_ms
         gone = [n for n, at in read_hour(folder, hour).replaced_ms.items() if n in there and at <= old_ms]
@@ -103,18 +100,21 @@ def push(folder: Path, store: Store, hours_ms: Iterable[int], grace_ms: int) -> 
             store.remove(f"{place}/{name}")
         if new or gone:
             store.put(folder / manifest, manifest)
-        size = sum(size for _, size in new)
-        done = Pushed(done.sent + len(new), done.bytes + size, done.removed + len(gone))
+        done = Pushed(done.sent + len(new), done.bytes + sum(new.values()), done.removed + len(gone))
     return done
 
 
 def fetch(folder: Path, store: Store, hours_ms: Iterable[int]) -> list[str]:
     """Put back, from there, files that are missing here or not as they were written; their names.
 
-    Raises ArchiveError for one that is not whole there either.
+    The manifest of an hour that is not here at all comes first: a home that was lost. Raises ArchiveError for
+    a file that is not whole there either.
     """
     fetched = []
     for hour in hours_ms:
+        manifest = Path(MANIFEST, f"{hour_name(hour)}.jsonl")
+        if not (folder / manifest).exists() and manifest.name in store.sizes(str(manifest.parent)):
+            _fetch(folder, store, str(manifest), None)
         place = f"{TELEMETRY}/{hour_name(hour)}"
         for name, entry in read_hour(folder, hour).files.items():
             known = [folder / place / name, folder / PACKED / hour_name(hour) / name]
@@ -122,15 +122,6 @@ def fetch(folder: Path, store: Store, hours_ms: Iterable[int]) -> list[str]:
                 _fetch(folder, store, f"{place}/{name}", entry.sha256)
                 fetched.append(name)
     return fetched
-
-
-def fetch_manifests(folder: Path, store: Store, hours_ms: Iterable[int]) -> None:
-    """Manifests of hours that are not here at all: a home that was lost."""
-    for hour in hours_ms:
-        name = f"{MANIFEST}/{hour_name(hour)}.jsonl"
-        day, _, file = name.rpartition("/")
-        if not (folder / name).exists() and file in store.sizes(day):
-            _fetch(folder, store, name, None)
 
 
 def _fetch(folder: Path, store: Store, name: str, sha256: str | None) -> None:

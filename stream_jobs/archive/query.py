@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import shutil
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -34,44 +35,37 @@ LATE_COLUMNS: Final = (*COORDINATES, *IDENTITY, "t0_ms", "span_ms", "received_at
 QUARANTINE_COLUMNS: Final = (*COORDINATES, *IDENTITY, "t0_ms", "received_at", "verdict")
 
 
+@dataclass(frozen=True, slots=True)
 class ArchiveSink:
     """foreachBatch writer: files first, then the batch's late and quarantined frames in one transaction."""
 
-    def __init__(self, database: Database, claims: BatchClaims, folder: Path, limits: ClockLimits) -> None:
-        self._database = database
-        self._claims = claims
-        self._folder = folder
-        self._limits = limits
+    database: Database
+    claims: BatchClaims
+    folder: Path
+    limits: ClockLimits
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         """Archive the batch, whatever it takes."""
-        stem = f"{self._claims.query_id[:8]}-{batch_id:09d}"
-        staging = self._folder.parent / ".staging" / stem
-        exceptions = write_staged(batch, staging, self._limits)
-        publish(staging, self._folder, stem)
-        self._database.run(lambda connection: self.write(connection, exceptions, batch_id))
+        stem = f"{self.claims.query_id[:8]}-{batch_id:09d}"
+        staging = self.folder.parent / ".staging" / stem
+        # One file an hour of receipt, in the order of the log; what an earlier run left there goes.
+        shutil.rmtree(staging, ignore_errors=True)
+        write = HourFiles(staging.absolute(), self.limits)
+        exceptions = batch.coalesce(1).mapInArrow(write.__call__, _EXCEPTION_TYPE).toArrow()
+        publish(staging, self.folder, stem)
+        self.database.run(lambda connection: self.write(connection, exceptions, batch_id))
 
     def write(self, connection: Connection, exceptions: pa.Table, batch_id: int) -> None:
         """Late and quarantined frames of the batch; nothing where the ledger has it."""
-        if not exceptions.num_rows or not self._claims.claim(connection, batch_id, exceptions.num_rows):
+        if not exceptions.num_rows or not self.claims.claim(connection, batch_id, exceptions.num_rows):
             return
         note_late(connection, QUERY, int(time.time() * 1000))
+        received_at = exceptions["received_ms"].cast(pa.timestamp("ms", tz="UTC"))
+        exceptions = exceptions.append_column("received_at", received_at)
         late = pc.equal(exceptions["verdict"], LATE)
         insert_rows(connection, LATE_TABLE, exceptions.filter(late).select(LATE_COLUMNS))
         quarantined = exceptions.filter(pc.invert(late)).select(QUARANTINE_COLUMNS)
         insert_rows(connection, QUARANTINE_TABLE, quarantined)
-
-
-def write_staged(batch: DataFrame, staging: Path, limits: ClockLimits) -> pa.Table:
-    """The batch as Parquet below ``staging``, one file an hour of receipt, in the order of the log.
-
-    Gives its records whose verdict is not ok, with ``received_at``. What an earlier run left there goes.
-    """
-    shutil.rmtree(staging, ignore_errors=True)
-    write = HourFiles(staging.absolute(), limits)
-    found = batch.coalesce(1).mapInArrow(write.__call__, _EXCEPTION_TYPE).toArrow()
-    received_at = found["received_ms"].cast(pa.timestamp("ms", tz="UTC"))
-    return found.append_column("received_at", received_at)
 
 
 def publish(staging: Path, folder: Path, stem: str) -> None:
@@ -84,5 +78,4 @@ def publish(staging: Path, folder: Path, stem: str) -> None:
         hour_ms = hour_of(path.parent)
         assert hour_ms is not None
         place(folder.parent, hour_ms, path, f"{stem}-{part:03d}.parquet")
-    if staging.exists():  # a batch without records wrote nothing
-        shutil.rmtree(staging)
+    shutil.rmtree(staging, ignore_errors=True)  # a batch without records wrote nothing

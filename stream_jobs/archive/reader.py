@@ -52,17 +52,15 @@ def files(folder: Path, since_ms: int | None = None, until_ms: int | None = None
     ``folder`` is ``archive_of(home)`` or a generated day. The first and the last files may hold records
     beyond the bounds too: filter by ``received_ms``.
     """
-    first_ms = 0 if since_ms is None else since_ms
-    end_ms = 1 << 62 if until_ms is None else until_ms
+    first_ms, end_ms = since_ms or 0, 1 << 62 if until_ms is None else until_ms
+
+    def has_some(entry: Entry | None) -> bool:
+        if entry is None or entry.received_ms is None:
+            return entry is None
+        return entry.received_ms[0] < end_ms and entry.received_ms[1] >= first_ms
+
     wanted = (hour for hour in hours(folder) if hour < end_ms and hour + HOUR_MS > first_ms)
-    return [file for file in of_hours(folder, wanted) if _reaches(file.entry, first_ms, end_ms)]
-
-
-def _reaches(entry: Entry | None, since_ms: int, until_ms: int) -> bool:
-    if entry is None or entry.received_ms is None:
-        return entry is None
-    first, last = entry.received_ms
-    return first < until_ms and last >= since_ms
+    return [file for file in of_hours(folder, wanted) if has_some(file.entry)]
 
 
 def of_hours(folder: Path, hours_ms: Iterable[int]) -> list[ArchiveFile]:
@@ -77,16 +75,22 @@ def examined(folder: Path, hours_ms: Iterable[int]) -> tuple[list[ArchiveFile], 
     """The same, damaged files too, and what is wrong with those as far as their sizes say."""
     day_sizes = {name: file["bytes"] for name, file in day_files(folder).items()}
     found: list[ArchiveFile] = []
-    damage: list[str] = []
+    sizes: list[tuple[Path, int]] = []
     with locked(folder, writing=False):
         for hour in sorted(set(hours_ms)):
             listed = _listed(folder, hour)
             found += listed
-            for file in listed:
-                damage += [] if file.entry is None else _compared(file.path, file.entry.bytes)
+            sizes += [(file.path, file.entry.bytes) for file in listed if file.entry is not None]
             prefix = f"{TELEMETRY}/{hour_name(hour)}/"
-            for name, size in day_sizes.items():
-                damage += _compared(folder / name, size) if name.startswith(prefix) else []
+            sizes += [(folder / name, size) for name, size in day_sizes.items() if name.startswith(prefix)]
+        damage = []
+        for path, size in sizes:
+            try:
+                there = path.stat().st_size
+            except FileNotFoundError:
+                damage.append(f"{path} is missing")
+            else:
+                damage += [] if there == size else [f"{path} has {there} bytes, {size} were written"]
     return found, damage
 
 
@@ -99,19 +103,11 @@ def _listed(folder: Path, hour_ms: int) -> list[ArchiveFile]:
     place, aside = (folder / root / hour_name(hour_ms) for root in (TELEMETRY, PACKED))
     seen = {entry.name for entry in os.scandir(place)} if place.is_dir() else set()
     others = {name for name in seen if name.endswith(".parquet") and name not in state.replaced_ms}
-    found = []
-    for name in sorted(others | state.files.keys()):
-        waits = name in state.packed_ms and name in state.files and name not in seen
-        found.append(ArchiveFile((aside if waits else place) / name, hour_ms, state.files.get(name)))
-    return found
-
-
-def _compared(path: Path, size: int) -> list[str]:
-    try:
-        found = path.stat().st_size
-    except FileNotFoundError:
-        return [f"{path} is missing"]
-    return [] if found == size else [f"{path} has {found} bytes, {size} were written"]
+    waiting = (state.packed_ms.keys() & state.files.keys()) - seen
+    return [
+        ArchiveFile((aside if name in waiting else place) / name, hour_ms, state.files.get(name))
+        for name in sorted(others | state.files.keys())
+    ]
 
 
 def paths(folder: Path, since_ms: int | None = None, until_ms: int | None = None) -> list[str]:
@@ -134,7 +130,8 @@ def hours_of_day(home: Path, day: str) -> tuple[Path, list[int]]:
     if (made / DAY_SUMMARY).exists():
         return made, hours(made)
     live = archive_of(home)
-    generated = _names({path.parent.name for path in (home / "days").glob(f"*/{DAY_SUMMARY}")})
+    made_days = {path.parent.name for path in (home / "days").glob(f"*/{DAY_SUMMARY}")}
+    generated = ", ".join(sorted(made_days)) or "none"
     try:
         wanted = hours_of_date(day)
     except ConfigError as error:
@@ -142,15 +139,12 @@ def hours_of_day(home: Path, day: str) -> tuple[Path, list[int]]:
     there = hours(live)
     found = [hour for hour in there if hour in wanted]
     if not found:
-        stored = _names({f"{datetime.fromtimestamp(h / 1000, UTC):%Y-%m-%d}" for h in there})
+        dates = sorted({f"{datetime.fromtimestamp(h / 1000, UTC):%Y-%m-%d}" for h in there})
         raise ConfigError(
-            f"no records of {day} in {live}. Days that are there: {stored}; generated: {generated}"
+            f"no records of {day} in {live}. Days that are there: {', '.join(dates) or 'none'}; "
+            f"generated: {generated}"
         )
     return live, found
-
-
-def _names(found: set[str]) -> str:
-    return ", ".join(sorted(found)) or "none"
 
 
 def damaged(folder: Path, damage: list[str]) -> ArchiveError:

@@ -16,10 +16,9 @@ import fcntl
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
 
@@ -38,7 +37,6 @@ from stream_jobs.archive.manifest import (
     PACKING,
     TELEMETRY,
     Entry,
-    HourState,
     append,
     described,
     hour_name,
@@ -116,23 +114,13 @@ def upkeep(folder: Path, rules: Rules) -> int:
         stored = [hour for hour in hours(folder) if _has_work(folder, hour, rules, now)]
         touched = len(expire(folder, stored, rules, now))
         touched += sum(settle(folder, hour, rules.grace_ms, now) for hour in stored)
-        packed = next(
-            compact(
-                folder,
-                stored,
-                rules,
-                now,
-                lambda error: log.error("an hour was not packed", error=str(error)),
-            ),
-            None,
-        )
-    if packed is not None:
-        log.info("hour packed", hour=hour_name(packed.hour_ms), files=packed.files_before, rows=packed.rows)
-    return touched + (packed is not None)
-
-
-def _log_failure(error: ArchiveError) -> None:
-    log.error("an hour was not packed", error=str(error))
+        for packed in compact(folder, stored, rules, now):
+            if isinstance(packed, Packed):
+                counts = {"files": packed.files_before, "rows": packed.rows}
+                log.info("hour packed", hour=hour_name(packed.hour_ms), **counts)
+                return touched + 1
+            log.error("an hour was not packed", error=str(packed))
+    return touched
 
 
 def _has_work(folder: Path, hour_ms: int, rules: Rules, at_ms: int) -> bool:
@@ -152,9 +140,6 @@ def _names(folder: Path) -> set[str]:
     return {entry.name for entry in os.scandir(folder)} if folder.is_dir() else set()
 
 
-# Compaction ----------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class Packed:
     """What a compaction did with an hour."""
@@ -166,31 +151,22 @@ class Packed:
     bytes_before: int
     bytes_after: int
 
-    def text(self) -> str:
-        """For people."""
-        return (
-            f"{hour_name(self.hour_ms)}: {self.files_before} files to {self.files_after}, "
-            f"{self.rows:,} records, {self.bytes_before:,} bytes to {self.bytes_after:,}"
-        )
-
 
 def compact(
-    folder: Path, hours_ms: Iterable[int], rules: Rules, at_ms: int, failed: Callable[[ArchiveError], None]
-) -> Iterator[Packed]:
+    folder: Path, hours_ms: Iterable[int], rules: Rules, at_ms: int
+) -> Iterator[Packed | ArchiveError]:
     """Pack those of the hours that ended ``pack_after_ms`` ago, hour by hour as it is asked for.
 
-    An hour that cannot be packed is given to ``failed`` and is no reason to leave out the others.
+    The error of an hour that cannot be packed is given out too, and is no reason to leave out the others.
     """
     for hour in hours_ms:
-        if hour + HOUR_MS + rules.pack_after_ms > at_ms:
-            continue
-        try:
-            packed = pack_hour(folder, hour, rules.pack_bytes)
-        except ArchiveError as error:
-            failed(error)
-            continue
-        if packed is not None:
-            yield packed
+        if hour + HOUR_MS + rules.pack_after_ms <= at_ms:
+            try:
+                packed = pack_hour(folder, hour, rules.pack_bytes)
+            except ArchiveError as error:
+                yield error
+            else:
+                yield from [] if packed is None else [packed]
 
 
 def pack_hour(folder: Path, hour_ms: int, target_bytes: int) -> Packed | None:
@@ -209,49 +185,46 @@ def pack_hour(folder: Path, hour_ms: int, target_bytes: int) -> Packed | None:
             f"{hour_name(hour_ms)} of {folder} cannot be packed: {error}. It is as it was, and is tried "
             "again; packing needs room for a second copy of the hour"
         ) from error
-    sources = [file.entry for chunk in chunks for file in chunk if file.entry is not None]
+    sources = [entry for chunk in chunks for _, entry in chunk]
     replaces = [entry.name for entry in sources]
     with locked(folder, writing=True):
         assert set(replaces) <= set(read_hour(folder, hour_ms).files)
         append(folder, hour_ms, {"op": "pack", "at_ms": now_ms(), "files": made, "replaces": replaces})
-    return Packed(
-        hour_ms=hour_ms,
-        files_before=len(sources),
-        files_after=len(made),
-        rows=sum(entry.rows for entry in made),
-        bytes_before=sum(entry.bytes for entry in sources),
-        bytes_after=sum(entry.bytes for entry in made),
-    )
+    rows, bytes_after = sum(entry.rows for entry in made), sum(entry.bytes for entry in made)
+    bytes_before = sum(entry.bytes for entry in sources)
+    return Packed(hour_ms, len(sources), len(made), rows, bytes_before, bytes_after)
 
 
-def _chunks(files: Sequence[ArchiveFile], target_bytes: int) -> Iterator[list[ArchiveFile]]:
+def _chunks(files: Sequence[ArchiveFile], target_bytes: int) -> Iterator[list[tuple[Path, Entry]]]:
     """Which files become one: those of a query, in order, up to ``target_bytes`` together; two at least."""
-    named = [(match["query"], file) for file in files if (match := BATCH_FILE.fullmatch(file.path.name))]
-    for _, group in groupby(named, key=lambda each: each[0]):
-        chunk: list[ArchiveFile] = []
-        size = 0
-        for _, file in group:
-            more = 0 if file.entry is None else file.entry.bytes
-            if chunk and size + more > target_bytes:
-                yield from [chunk] if len(chunk) > 1 else []
-                chunk, size = [], 0
-            chunk.append(file)
-            size += more
-        yield from [chunk] if len(chunk) > 1 else []
+    query, size = "", 0
+    chunk: list[tuple[Path, Entry]] = []
+    for file in files:
+        match = BATCH_FILE.fullmatch(file.path.name)
+        if match is None or file.entry is None:
+            continue
+        if match["query"] != query or size + file.entry.bytes > target_bytes:
+            yield from [chunk] if len(chunk) > 1 else []
+            query, chunk, size = match["query"], [], 0
+        chunk.append((file.path, file.entry))
+        size += file.entry.bytes
+    yield from [chunk] if len(chunk) > 1 else []
 
 
-def _packed(folder: Path, hour_ms: int, chunk: Sequence[ArchiveFile]) -> Entry:
+def _packed(folder: Path, hour_ms: int, chunk: Sequence[tuple[Path, Entry]]) -> Entry:
     """The packed file of a chunk, in ``.packed``, compared and on the disk."""
-    for file in chunk:
-        if file.entry is not None and sha256_of(file.path) != file.entry.sha256:
-            raise ArchiveError(
-                f"{file.path} has other bytes than were written (SHA-256); put it back from a copy"
-            )
-    sources = [file.path for file in chunk]
+    for path, entry in chunk:
+        if sha256_of(path) != entry.sha256:
+            raise ArchiveError(f"{path} has other bytes than were written (SHA-256); put it back from a copy")
+    sources = [path for path, _ in chunk]
     name = f"{sources[0].name.removesuffix('.parquet')}-packed-{len(sources)}.parquet"
-    draft = folder / PACKING / name
-    draft.parent.mkdir(parents=True, exist_ok=True)
-    _join(sources, draft)
+    draft, target = folder / PACKING / name, _places(folder, hour_ms)[1] / name
+    for path in (draft, target):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    schema = pq.read_schema(sources[0])
+    with parquet_writer(draft, schema) as file:
+        for group in _row_groups(sources, schema):
+            file.write_table(group)
     before, after = _content(sources), _content([draft])
     if before != after:
         raise ArchiveError(
@@ -260,33 +233,25 @@ def _packed(folder: Path, hour_ms: int, chunk: Sequence[ArchiveFile]) -> Entry:
         )
     entry = described(draft, name)
     sync(draft)
-    target = _places(folder, hour_ms)[1] / name
-    target.parent.mkdir(parents=True, exist_ok=True)
     draft.replace(target)
     sync(target.parent)
     return entry
 
 
-def _join(sources: Sequence[Path], target: Path) -> None:
-    """Write the records of ``sources`` into ``target`` in their order; some MiB of them are in memory."""
-    schema = pq.read_schema(sources[0])
-    with parquet_writer(target, schema) as file:
-        held: list[pa.RecordBatch] = []
-        for batch in _batches(sources, schema):
-            held.append(batch)
-            if sum(each.nbytes for each in held) >= GROUP_BYTES:
-                file.write_table(pa.Table.from_batches(held, schema))
-                held = []
-        if held:
-            file.write_table(pa.Table.from_batches(held, schema))
-
-
-def _batches(sources: Sequence[Path], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _row_groups(sources: Sequence[Path], schema: pa.Schema) -> Iterator[pa.Table]:
+    """The records of ``sources`` in their order, some MiB at a time."""
+    held: list[pa.RecordBatch] = []
     for path in sources:
         with pq.ParquetFile(path) as file:
             if not file.schema_arrow.equals(schema):
                 raise ArchiveError(f"{path} has other columns than the file before it: it cannot be packed")
-            yield from file.iter_batches(READ_ROWS)
+            for batch in file.iter_batches(READ_ROWS):
+                held.append(batch)
+                if sum(each.nbytes for each in held) >= GROUP_BYTES:
+                    yield pa.Table.from_batches(held, schema)
+                    held = []
+    if held:
+        yield pa.Table.from_batches(held, schema)
 
 
 def _content(files: Sequence[Path]) -> tuple[Any, ...]:
@@ -294,9 +259,6 @@ def _content(files: Sequence[Path]) -> tuple[Any, ...]:
     with connected(MEMORY) as connection:
         (row,) = connection.execute(_SUMS, [[str(path) for path in files]]).fetchall()
     return tuple(row)
-
-
-# Expiry and grace ----------------------------------------------------------------------------------------
 
 
 def expire(folder: Path, hours_ms: Iterable[int], rules: Rules, at_ms: int) -> list[int]:
@@ -323,14 +285,18 @@ def due_hours(folder: Path, hours_ms: Iterable[int], rules: Rules, at_ms: int) -
 def settle(folder: Path, hour_ms: int, grace_ms: int, at_ms: int) -> bool:
     """Let files go that were replaced or expired ``grace_ms`` ago; whether there were any."""
     place, aside = _places(folder, hour_ms)
-    state = read_hour(folder, hour_ms)
-    there = _names(place)
-    due = {n for n, since in state.replaced_ms.items() if since + grace_ms <= at_ms and n in there}
+    replaced_ms = read_hour(folder, hour_ms).replaced_ms
+    due = {name for name, since in replaced_ms.items() if since + grace_ms <= at_ms} & _names(place)
     if due:
         with locked(folder, writing=True):
             _swap(folder, hour_ms, due, at_ms)
         shutil.rmtree(folder / PACKING / SWAP, ignore_errors=True)
-    _clear_aside(aside, read_hour(folder, hour_ms), at_ms - grace_ms)
+    state = read_hour(folder, hour_ms)
+    for name in _names(aside):  # a packed file stays until it has had another name in place for long
+        since = state.replaced_ms.get(name, state.swapped_ms.get(name))
+        if (since is None and name not in state.files) or (since is not None and since <= at_ms - grace_ms):
+            (aside / name).unlink()
+    _drop_empty(aside)
     return bool(due)
 
 
@@ -339,17 +305,15 @@ def _swap(folder: Path, hour_ms: int, due: set[str], at_ms: int) -> None:
     place, aside = _places(folder, hour_ms)
     state = read_hour(folder, hour_ms)
     packed = {name: aside / name for name in state.packed_ms if name in state.files}
-    kept = {path.name: path for path in place.iterdir() if path.name not in due}
     fresh = folder / PACKING / SWAP
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir(parents=True)
-    for name, path in (packed | kept).items():
+    for name, path in (packed | {name: place / name for name in _names(place) - due}).items():
         os.link(path, fresh / name)
     sync(fresh)
     if not exchanged(place, fresh):  # a reader that asks no manifest may see records twice meanwhile
-        for path in fresh.iterdir():
-            if not (place / path.name).exists():
-                path.rename(place / path.name)
+        for name in _names(fresh) - _names(place):
+            (fresh / name).rename(place / name)
         for name in due:
             (place / name).unlink()
         sync(place)
@@ -373,16 +337,6 @@ def exchanged(one: Path, other: Path) -> bool:
     if error in (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP):
         return False
     raise OSError(error, os.strerror(error), str(one), None, str(other))
-
-
-def _clear_aside(aside: Path, state: HourState, before_ms: int) -> None:
-    """Packed files leave ``.packed`` when they have another name in place for long, or count no more."""
-    for path in aside.iterdir() if aside.is_dir() else ():
-        since = state.replaced_ms.get(path.name, state.swapped_ms.get(path.name))
-        waits = path.name in state.files and since is None
-        if not waits and (since is None or since <= before_ms):
-            path.unlink()
-    _drop_empty(aside)
 
 
 def _drop_empty(hour_folder: Path) -> None:

@@ -8,7 +8,7 @@ run.json. And what ``odograph archive`` prints.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -16,8 +16,8 @@ from typing import Any, Final
 
 from infra.clients.duck import connected
 from infra.contract import seq_ranges
-from stream_jobs.archive.manifest import hour_name, locked, read_hour, sha256_of
-from stream_jobs.archive.reader import ArchiveFile, day_files, examined, hours
+from stream_jobs.archive.manifest import Entry, hour_name, locked, read_hour, sha256_of
+from stream_jobs.archive.reader import day_files, examined, hours
 
 MIB: Final = 1 << 20
 _HOLES: Final = """
@@ -57,12 +57,12 @@ def verified(folder: Path, hours_ms: Sequence[int] | None, quick: bool) -> Verdi
     """Examine these hours, or all; ``quick``: sizes only, and offsets by the manifest alone."""
     wanted = hours(folder) if hours_ms is None else hours_ms
     found, damage = examined(folder, wanted)
-    entries = [file.entry for file in found if file.entry is not None]
-    expected = {file.path: (file.entry.bytes, file.entry.sha256) for file in found if file.entry is not None}
+    entries = {file.path: file.entry for file in found if file.entry is not None}
+    expected = {path: (entry.bytes, entry.sha256) for path, entry in entries.items()}
     summary = day_files(folder)
-    for path in (file.path for file in found) if summary else ():
-        listed = summary.get(path.relative_to(folder).as_posix())
-        expected |= {} if listed is None else {path: (listed["bytes"], listed["sha256"])}
+    for file in found if summary else ():
+        if (listed := summary.get(file.path.relative_to(folder).as_posix())) is not None:
+            expected[file.path] = (listed["bytes"], listed["sha256"])
     for path, (size, digest) in {} if quick else expected.items():
         # Those of another size are in ``damage`` already.
         if path.exists() and path.stat().st_size == size and sha256_of(path) != digest:
@@ -71,43 +71,38 @@ def verified(folder: Path, hours_ms: Sequence[int] | None, quick: bool) -> Verdi
         expired_rows = sum(read_hour(folder, hour).expired_rows for hour in wanted)
     return Verdict(
         files=len(expected),
-        rows=sum(entry.rows for entry in entries),
+        rows=sum(entry.rows for entry in entries.values()),
         bytes=sum(size for size, _ in expected.values()),
         expired_rows=expired_rows,
         unlisted=[file.path for file in found if file.path not in expected],
         damage=damage,
-        log=list(_log_faults(found, exact=not quick and not damage)),
+        log=list(_log_faults(entries, exact=not quick and not damage)),
     )
 
 
-def _log_faults(files: Sequence[ArchiveFile], exact: bool) -> Iterator[str]:
+def _log_faults(entries: Mapping[Path, Entry], exact: bool) -> Iterator[str]:
     """Offsets that are in no file, or in two; ``exact``: looked up in the files where counts do not fit."""
     by_partition = defaultdict(list)
-    for file in files:
-        for offsets in file.entry.offsets if file.entry is not None else ():
-            by_partition[offsets.topic, offsets.partition].append((offsets, str(file.path)))
+    for path, entry in entries.items():
+        for offsets in entry.offsets:
+            by_partition[offsets.topic, offsets.partition].append((offsets, str(path)))
     for (topic, partition), found in sorted(by_partition.items()):
         spans = seq_ranges.merged((o.first, o.last) for o, _ in found)
-        covered = seq_ranges.size(spans)
-        count = sum(o.count for o, _ in found)
+        covered, count = seq_ranges.size(spans), sum(o.count for o, _ in found)
+        holes = [(before[1] + 1, after[0] - 1) for before, after in pairwise(spans)]
+        doubles: list[tuple[int, int, int]] = []
+        if exact and (holes or covered != count):
+            where = [[path for _, path in found], topic, partition]
+            with connected() as connection:
+                holes = connection.execute(_HOLES, where).fetchall()
+                doubles = connection.execute(_TWICE, where).fetchall()
         name = f"{topic}-{partition}"
-        if len(spans) == 1 and covered == count:
-            continue
-        if exact:
-            yield from _exact_faults(name, [[path for _, path in found], topic, partition])
-            continue
-        for before, after in pairwise(spans):
-            yield f"{name}: offsets {before[1] + 1} to {after[0] - 1} are in no file"
-        if count != covered:
+        yield from (f"{name}: offsets {first} to {last} are in no file" for first, last in holes)
+        yield from (
+            f"{name}: {n} offsets from {first} to {last} are there twice" for first, last, n in doubles
+        )
+        if count != covered and not exact:
             yield f"{name}: {count} records for {covered} offsets"
-
-
-def _exact_faults(name: str, where: list[Any]) -> Iterator[str]:
-    with connected() as connection:
-        for first, last in connection.execute(_HOLES, where).fetchall():
-            yield f"{name}: offsets {first} to {last} are in no file"
-        for first, last, count in connection.execute(_TWICE, where).fetchall():
-            yield f"{name}: {count} offsets from {first} to {last} are there twice"
 
 
 def verdict_json(verdict: Verdict) -> dict[str, Any]:
@@ -126,10 +121,8 @@ def verdict_text(folder: Path, verdict: Verdict) -> str:
     if verdict.expired_rows:
         lines.append(f"{verdict.expired_rows:,} records have expired")
     word = "whole" if verdict.whole else "NOT WHOLE"
-    lines.append(
-        f"{folder}: {word}; {verdict.files:,} files, {verdict.rows:,} records, {verdict.bytes / MIB:,.1f} MiB"
-    )
-    return "\n".join(lines)
+    sums = f"{verdict.files:,} files, {verdict.rows:,} records, {verdict.bytes / MIB:,.1f} MiB"
+    return "\n".join([*lines, f"{folder}: {word}; {sums}"])
 
 
 def hours_json(folder: Path, hours_ms: Sequence[int]) -> list[dict[str, Any]]:
@@ -156,12 +149,12 @@ def hours_text(folder: Path, lines: Sequence[dict[str, Any]]) -> str:
     """A table of hours with a sum below."""
     if not lines:
         return f"no records in {folder}"
-    table = [f"{'hour of receipt':<16}{'files':>7}{'packed':>8}{'records':>13}{'MiB':>10}"]
+    rows = [("hour of receipt", "files", "packed", "records", "MiB", "")]
     for line in lines:
-        rows = "not known" if line["rows"] is None else f"{line['rows']:,}"
-        expired = f"{line['expired_rows']:,} records expired" if line["expired_rows"] else ""
-        remark = "; ".join(filter(None, [expired, *line["damage"]]))
-        counts = f"{line['hour']:<16}{line['files']:>7}{line['packed']:>8}{rows:>13}"
-        table.append(f"{counts}{line['bytes'] / MIB:>10.1f}  {remark}".rstrip())
+        records = "not known" if line["rows"] is None else f"{line['rows']:,}"
+        remarks = [f"{line['expired_rows']:,} records expired"] if line["expired_rows"] else []
+        counts = (line["hour"], line["files"], line["packed"], records, f"{line['bytes'] / MIB:.1f}")
+        rows.append((*counts, "; ".join(remarks + line["damage"])))
     files, size, total = (sum(line[name] or 0 for line in lines) for name in ("files", "bytes", "rows"))
-    return "\n".join([*table, f"{'sum':<16}{files:>7}{'':>8}{total:>13,}{size / MIB:>10.1f}"])
+    rows.append(("sum", files, "", f"{total:,}", f"{size / MIB:.1f}", ""))
+    return "\n".join("{:<16}{:>7}{:>8}{:>13}{:>10}  {}".format(*row).rstrip() for row in rows)

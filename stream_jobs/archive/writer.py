@@ -61,20 +61,15 @@ def indexed(batch: pa.RecordBatch, limits: ClockLimits) -> pa.Table:
     table = in_range(read_heads(batch.column("value")))
     verdict = verdicts(table, batch.column("received_ms").to_numpy(), limits, batch.column("key"))
     columns = {name: batch.column(name) for name in RECORD}
-    columns["vehicle_id"] = pc.coalesce(table["vehicle_id"], _vehicle(batch.column("key")), "")
+    keys = batch.column("key").dictionary_encode()  # few are different
+    texts = (key.decode(errors="replace") for key in keys.dictionary.to_pylist())
+    vehicles = pa.array([text if VEHICLE_ID.fullmatch(text) else None for text in texts], pa.string())
+    columns["vehicle_id"] = pc.coalesce(table["vehicle_id"], vehicles.take(keys.indices), "")
     span_ms = pc.multiply(pc.subtract(table["n"], 1), table["dt_ms"])
     numbers = {"boot_id": table["boot_id"], "seq": table["seq"], "t0_ms": table["t0_ms"]}
     numbers |= {"span_ms": span_ms, "n": table["n"]}
     columns |= {name: pc.fill_null(column, UNKNOWN) for name, column in numbers.items()}
     return pa.table(columns | {"verdict": pa.array(verdict, pa.string())})
-
-
-def _vehicle(keys: pa.BinaryArray) -> pa.Array:
-    """Keys that are vehicle ids, else null; there are few different ones."""
-    coded = keys.dictionary_encode()
-    texts = (key.decode(errors="replace") for key in coded.dictionary.to_pylist())
-    vehicles = [text if VEHICLE_ID.fullmatch(text) else None for text in texts]
-    return pa.array(vehicles, pa.string()).take(coded.indices)
 
 
 @dataclass(frozen=True, slots=True)

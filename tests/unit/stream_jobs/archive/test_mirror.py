@@ -10,7 +10,7 @@ import pytest
 from infra.contract.errors import ArchiveError
 from stream_jobs.archive import reader
 from stream_jobs.archive.manifest import hour_name, manifest_of
-from stream_jobs.archive.mirror import Pushed, fetch, fetch_manifests, push
+from stream_jobs.archive.mirror import Pushed, fetch, push
 from stream_jobs.archive.upkeep import pack_hour, settle
 from stream_jobs.archive.writer import now_ms
 from tests.unit.stream_jobs.archive.archive_support import TEN, batches, offsets_in
@@ -81,7 +81,6 @@ def test_a_home_that_was_lost_comes_back_whole(tmp_path: Path) -> None:
     settle(here, TEN, 0, now_ms() + 1)
     push(here, there, [TEN], 0)
     shutil.rmtree(here)
-    fetch_manifests(here, there, [TEN])
     assert len(fetch(here, there, [TEN])) == 1
     assert offsets_in(reader.paths(here)) == ALL
 

@@ -11,7 +11,7 @@ import pytest
 from infra.contract.errors import ArchiveError
 from stream_jobs.archive import reader
 from stream_jobs.archive.manifest import PACKED, PACKING, hour_name, read_hour
-from stream_jobs.archive.upkeep import Rules, alone, compact, expire, pack_hour, settle, upkeep
+from stream_jobs.archive.upkeep import Packed, Rules, alone, compact, expire, pack_hour, settle, upkeep
 from stream_jobs.archive.writer import now_ms
 from tests.unit.stream_jobs.archive.archive_support import HOUR_MS, TEN, batches, offsets_in, written
 
@@ -96,12 +96,11 @@ def test_only_hours_that_are_closed_are_packed_and_a_damaged_one_keeps_no_other_
     broken = bytearray(damaged.read_bytes())
     broken[8] ^= 1
     damaged.write_bytes(broken)
-    failures: list[ArchiveError] = []
-    at_ms = TEN + 2 * HOUR_MS + 1000
-    done = list(compact(tmp_path, reader.hours(tmp_path), RULES, at_ms, failures.append))
-    assert [packed.hour_ms for packed in done] == [TEN + HOUR_MS]
-    assert len(failures) == 1
-    assert "000000001-000.parquet has other bytes than were written" in str(failures[0])
+    failure, packed = compact(tmp_path, reader.hours(tmp_path), RULES, TEN + 2 * HOUR_MS + 1000)
+    assert isinstance(packed, Packed)
+    assert packed.hour_ms == TEN + HOUR_MS
+    assert isinstance(failure, ArchiveError)
+    assert "000000001-000.parquet has other bytes than were written" in str(failure)
     assert len(read_hour(tmp_path, TEN).files) == 2
 
 
