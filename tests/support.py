@@ -21,7 +21,8 @@ from infra.settings.settings import ENDPOINTS_FILE, Endpoints, Settings, load
 from infra.sql.migrate import migrate
 from infra.stack import kafka, postgres, processes
 from infra.stack.service import free_port
-from infra.stack.stack import HTTP_PARTS, Stack, ensure_keys, with_database
+from infra.stack.stack import Stack, ensure_keys, with_database
+from infra.stack.supervisor import programs
 
 TEMPLATE_DATABASE = "odograph_template"
 POLL_S, LONGEST_REST_S = 0.05, 1.5
@@ -180,8 +181,8 @@ def open_lane(stack: Stack, **overrides: dict[str, object]) -> Iterator[Lane]:
 
 def _http_ports() -> dict[str, int]:
     chosen: dict[str, int] = {}
-    for part in HTTP_PARTS:
-        chosen[part] = free_port(chosen.values())
+    for program in programs():
+        chosen[program.name] = free_port(chosen.values())
     return chosen
 
 

@@ -16,10 +16,9 @@ import subprocess
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
-from types import TracebackType
 
 from rich.console import Console
 
@@ -46,24 +45,18 @@ ROOT_PROOF = (
 def fetch_all(folder: Path, services: Sequence[str]) -> None:
     """Everything that the embedded ``services`` and the Spark jobs need. Raises ServiceError."""
     folder.mkdir(parents=True, exist_ok=True)
-    with _lock(folder):
-        ensure_java()
-        fetch_jars(folder, "spark")
-        if "kafka" in services:
-            fetch_jars(folder, "kafka")
-        if {"postgres", "mosquitto"} & set(services):
-            build_rootfs(folder)
-
-
-@contextmanager
-def _lock(folder: Path) -> Iterator[None]:
     with (folder / "fetch.lock").open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             say("another set-up is fetching: waiting for it")
             fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+        ensure_java()
+        fetch_jars(folder, "spark")
+        if "kafka" in services:
+            fetch_jars(folder, "kafka")
+        if {"postgres", "mosquitto"} & set(services):
+            build_rootfs(folder)
 
 
 def java_version() -> int | None:
@@ -79,7 +72,7 @@ def ensure_java() -> None:
     """A Java of at least version 17, installed by apt when there is none."""
     version = java_version()
     if version is None:
-        _apt_install(("default-jre-headless",))
+        _apt_install("default-jre-headless")
         version = java_version()
     if version is None or version < JAVA_MIN:
         raise ServiceError(
@@ -87,15 +80,12 @@ def ensure_java() -> None:
         )
 
 
-def ensure_chromium() -> Path:
+def ensure_chromium() -> None:
     """Chromium for the browser tests, installed by apt when there is none."""
-    found = shutil.which("chromium")
-    if found is None:
-        _apt_install(("chromium",))
-        found = shutil.which("chromium")
-    if found is None:
+    if shutil.which("chromium") is None:
+        _apt_install("chromium")
+    if shutil.which("chromium") is None:
         raise ServiceError("chromium was installed but is not on PATH")
-    return Path(found)
 
 
 def fetch_jars(folder: Path, name: str) -> None:
@@ -110,8 +100,7 @@ def fetch_jars(folder: Path, name: str) -> None:
     pattern = f"{half}/[artifact]-[revision](-[classifier]).[ext]"
     options = ("-cache", str(folder / "ivy"), "-ivy", str(cache.IVY_FILE), "-confs", name)
     command = ("java", "-jar", str(resolver), *options, "-retrieve", pattern)
-    with Task(f"{name} jars", half) as task:
-        task.run(command, re.compile(r"^downloading .*/([^/ ]+\.jar)"))
+    run_shown(f"{name} jars", half, {command: r"^downloading .*/([^/ ]+\.jar)"})
     _keep(half, target, sorted(half.glob("*.jar")))
 
 
@@ -122,12 +111,12 @@ def build_rootfs(folder: Path) -> None:
         return
     _require_root("building the root file system")
     if shutil.which("debootstrap") is None:
-        _apt_install(("debootstrap",))
+        _apt_install("debootstrap")
     half = _half(target)
     include = f"--include={','.join(cache.PACKAGES)}"
     command = (*PRIVATE_MOUNTS, "debootstrap", "--variant=minbase", include, cache.SUITE, str(half))
-    with Task(f"Debian {cache.SUITE} with PostgreSQL, TimescaleDB, Mosquitto", half) as task:
-        task.run(command, re.compile(r"^I: (?:Retrieving|Unpacking|Configuring) ([^ .]+)"))
+    name = f"Debian {cache.SUITE} with PostgreSQL, TimescaleDB, Mosquitto"
+    run_shown(name, half, {command: r"^I: (?:Retrieving|Unpacking|Configuring) ([^ .]+)"})
     for leftover in ("var/cache/apt", "var/lib/apt/lists"):
         remove_tree(half / leftover)
     _keep(half, target, [half / name for name in ROOT_PROOF])
@@ -150,21 +139,19 @@ def _keep(half: Path, target: Path, proof: list[Path]) -> None:
     half.rename(target)
 
 
-def _apt_install(packages: Sequence[str]) -> None:
-    names = " ".join(packages)
+def _apt_install(package: str) -> None:
     if shutil.which("apt-get") is None:
-        raise ServiceError(f"there is no apt-get here; install {names} by this system's means{WITHOUT_ROOT}")
-    _require_root(f"installing {names}")
-    wait = ("-o", "DPkg::Lock::Timeout=300")
-    options = ("-y", "--no-install-recommends", "-q")
-    env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    with Task(f"apt: {names}", None) as task:
-        task.run(("apt-get", *wait, "-q", "update"), re.compile(r"^Get:\d+ \S+ (.*)"), env)
-        task.run(
-            ("apt-get", *wait, *options, "install", *packages),
-            re.compile(r"^(?:Get:\d+ \S+ \S+ \S+|Unpacking|Setting up) (\S+)"),
-            env,
+        raise ServiceError(
+            f"there is no apt-get here; install {package} by this system's means{WITHOUT_ROOT}"
         )
+    _require_root(f"installing {package}")
+    apt = ("apt-get", "-o", "DPkg::Lock::Timeout=300")
+    install = (*apt, "-y", "--no-install-recommends", "-q", "install", package)
+    commands = {
+        (*apt, "-q", "update"): r"^Get:\d+ \S+ (.*)",
+        install: r"^(?:Get:\d+ \S+ \S+ \S+|Unpacking|Setting up) (\S+)",
+    }
+    run_shown(f"apt: {package}", None, commands, {**os.environ, "DEBIAN_FRONTEND": "noninteractive"})
 
 
 def _require_root(what: str) -> None:
@@ -177,68 +164,53 @@ def say(text: str) -> None:
     Console(stderr=True, highlight=False).print(text, markup=False, soft_wrap=True)
 
 
-class Task:
-    """A piece of work under way; shows how far it is: a live line on a terminal, else a line now and then.
+def run_shown(
+    name: str, grows: Path | None, commands: Mapping[tuple[str, ...], str],
+    env: Mapping[str, str] | None = None,
+) -> None:  # fmt: skip
+    """Run commands and show how far they are: a live line on a terminal, else a line now and then.
 
-    ``grows`` is the folder whose size shows it.
+    A line of output that matches a command's pattern is a step, named by the pattern's group. ``grows`` is a
+    folder whose size shows progress too. Raises ServiceError with the command and its last lines.
     """
+    console = Console(stderr=True, highlight=False)
+    live = console.status(name) if console.is_terminal else None
+    steps, began_s, ended = ["at work"], time.monotonic(), threading.Event()
 
-    def __init__(self, name: str, grows: Path | None) -> None:
-        self._name, self._grows = name, grows
-        self._steps, self._what, self._began_s = 0, "at work", time.monotonic()
-        self._console = Console(stderr=True, highlight=False)
-        self._live = self._console.status(name) if self._console.is_terminal else None
-        self._done = threading.Event()
-        self._thread = threading.Thread(target=self._report, daemon=True)
+    def figures() -> str:
+        took = f"{time.monotonic() - began_s:.0f} s"
+        size = "" if grows is None else f", {cache.folder_bytes(grows) / MIB:.0f} MiB"
+        return f"{len(steps) - 1} steps, {took}{size}"
 
-    def __enter__(self) -> Task:
-        say(f"{self._name}: fetching")
-        if self._live is not None:
-            self._live.start()
-        self._thread.start()
-        return self
+    def report() -> None:
+        while not ended.wait(1.0 if live is not None else EVERY_S):
+            (say if live is None else live.update)(f"{name}: {steps[-1]}, {figures()}")
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._done.set()
-        self._thread.join()
-        if self._live is not None:
-            self._live.stop()
-        if error is None:
-            say(f"{self._name}: done, {self._figures()}")
+    say(f"{name}: fetching")
+    reporter = threading.Thread(target=report, daemon=True)
+    with live or nullcontext():
+        reporter.start()
+        try:
+            for command, step in commands.items():
+                _run(name, command, re.compile(step), steps, env)
+        finally:
+            ended.set()
+            reporter.join()
+    say(f"{name}: done, {figures()}")
 
-    def run(
-        self, command: Sequence[str], step: re.Pattern[str], env: Mapping[str, str] | None = None
-    ) -> None:
-        """Run a command; a line of its output that matches ``step`` is a step, named by its group.
 
-        Raises ServiceError with the command and its last lines when it fails.
-        """
-        last: deque[str] = deque(maxlen=15)
-        given = None if env is None else dict(env)
-        with subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            text=True, errors="replace", env=given,
-        ) as child:  # fmt: skip
-            for line in child.stdout or ():
-                last.append(line.rstrip())
-                if found := step.match(line):
-                    self._steps += 1
-                    self._what = found[1]
-        if child.returncode != 0:
-            lines = "\n".join(f"  | {line}" for line in last)
-            raise ServiceError(f"{self._name} failed ({child.returncode}): {shlex.join(command)}\n{lines}")
-
-    def _report(self) -> None:
-        while not self._done.wait(1.0 if self._live is not None else EVERY_S):
-            text = f"{self._name}: {self._what}, {self._figures()}"
-            if self._live is not None:
-                self._live.update(text)
-            else:
-                say(text)
-
-    def _figures(self) -> str:
-        took = f"{time.monotonic() - self._began_s:.0f} s"
-        size = "" if self._grows is None else f", {cache.folder_bytes(self._grows) / MIB:.0f} MiB"
-        return f"{self._steps} steps, {took}{size}"
+def _run(
+    name: str, command: Sequence[str], step: re.Pattern[str], steps: list[str], env: Mapping[str, str] | None
+) -> None:  # fmt: skip
+    last: deque[str] = deque(maxlen=15)
+    with subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        text=True, errors="replace", env=env,
+    ) as child:  # fmt: skip
+        for line in child.stdout or ():
+            last.append(line.rstrip())
+            if found := step.match(line):
+                steps.append(found[1])
+    if child.returncode != 0:
+        lines = "\n".join(f"  | {line}" for line in last)
+        raise ServiceError(f"{name} failed ({child.returncode}): {shlex.join(command)}\n{lines}")

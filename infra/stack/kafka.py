@@ -112,19 +112,16 @@ FOR_EVER = {"retention.ms": "-1", "message.timestamp.after.max.ms": str((1 << 63
 """Of a topic that takes records of any time, a generated day's of next year too."""
 
 
-def create_topics(bootstrap: str, prefix: str, replication: int = -1, *, for_ever: bool = False) -> list[str]:
+def create_topics(bootstrap: str, prefix: str, *, for_ever: bool = False) -> list[str]:
     """Create the contract's topics under ``prefix``, ready for use; those that were missing. Idempotent.
 
-    Those that were there get the contract's bounds of size where they have others.
-
-    ``replication`` -1 is the cluster's default. ``for_ever``: records of any time are taken and kept.
-    Raises ServiceError.
+    Those that were there get the contract's bounds of size where they have others. ``for_ever``: records of
+    any time are taken and kept. Raises ServiceError.
     """
     client = admin(bootstrap)
     kept = FOR_EVER if for_ever else {}
     wanted = [
-        NewTopic(kafka_topic(prefix, t.name), t.partitions, replication, config=t.config() | kept)
-        for t in KAFKA_TOPICS
+        NewTopic(kafka_topic(prefix, t.name), t.partitions, config=t.config() | kept) for t in KAFKA_TOPICS
     ]
     created = []
     for name, future in client.create_topics(wanted, operation_timeout=TIMEOUT_S).items():
@@ -132,55 +129,38 @@ def create_topics(bootstrap: str, prefix: str, replication: int = -1, *, for_eve
             future.result(TIMEOUT_S)
             created.append(name)
         except (KafkaException, TimeoutError) as error:
-            if not _already_there(error):
+            there = KafkaError.TOPIC_ALREADY_EXISTS
+            if not isinstance(error, KafkaException) or error.args[0].code() != there:
                 raise ServiceError(f"Kafka {bootstrap}: topic {name} cannot be created: {error}") from error
-    if created:
-        _wait_led(bootstrap, prefix)
-    _bound(client, bootstrap, {kafka_topic(prefix, t.name): t.bounds() for t in KAFKA_TOPICS}, created)
-    return created
-
-
-def _bound(
-    client: AdminClient, bootstrap: str, bounds: dict[str, dict[str, str]], created: list[str]
-) -> None:
-    """Put right the bounds of topics that were there before; raises ServiceError."""
-    old = [ConfigResource(ResourceType.TOPIC, name) for name in bounds if name not in created]
-    try:
-        found = {r.name: f.result(TIMEOUT_S) for r, f in client.describe_configs(old).items()} if old else {}
-        wrong = {
-            name: {key: value for key, value in bounds[name].items() if now[key].value != value}
-            for name, now in found.items()
-        }
-        changes = [
-            ConfigResource(
-                ResourceType.TOPIC,
-                name,
-                incremental_configs=[
-                    ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
-                    for key, value in keys.items()
-                ],
-            )
-            for name, keys in wrong.items()
-            if keys
-        ]
-        for future in (client.incremental_alter_configs(changes) if changes else {}).values():
-            future.result(TIMEOUT_S)
-    except (KafkaException, TimeoutError) as error:
-        raise ServiceError(f"Kafka {bootstrap}: the topics' size limits cannot be set: {error}") from error
-
-
-def _wait_led(bootstrap: str, prefix: str) -> None:
-    """Wait until every partition answers: a new topic exists a moment before its partitions have a leader."""
     end = time.monotonic() + TIMEOUT_S
-    while True:
+    while created:  # a new topic exists a moment before its partitions have a leader
         try:
             records_by_topic(bootstrap, prefix)
+            break
         except ServiceError:
             if time.monotonic() > end:
                 raise
             time.sleep(POLL_S)
-        else:
-            return
+    with service_errors(f"Kafka {bootstrap}: the topics' size limits cannot be set"):
+        _bound(client, {kafka_topic(prefix, t.name): t.bounds() for t in KAFKA_TOPICS}, created)
+    return created
+
+
+def _bound(client: AdminClient, bounds: dict[str, dict[str, str]], created: list[str]) -> None:
+    """Put right the bounds of topics that were there before."""
+    old = [ConfigResource(ResourceType.TOPIC, name) for name in bounds if name not in created]
+    changes = []
+    for topic, future in (client.describe_configs(old) if old else {}).items():
+        now = future.result(TIMEOUT_S)
+        wrong = [
+            ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
+            for key, value in bounds[topic.name].items()
+            if now[key].value != value
+        ]
+        if wrong:
+            changes.append(ConfigResource(ResourceType.TOPIC, topic.name, incremental_configs=wrong))
+    for done in (client.incremental_alter_configs(changes) if changes else {}).values():
+        done.result(TIMEOUT_S)
 
 
 def records_by_topic(bootstrap: str, prefix: str) -> dict[str, int]:
@@ -198,15 +178,8 @@ def missing_topics(bootstrap: str, prefix: str) -> list[str]:
 
 def delete_topics(bootstrap: str, prefix: str) -> None:
     """Delete those of the contract's topics under ``prefix`` that are there."""
-    client = admin(bootstrap)
     gone = missing_topics(bootstrap, prefix)
     names = [name for t in KAFKA_TOPICS if (name := kafka_topic(prefix, t.name)) not in gone]
-    if not names:
-        return
-    for future in client.delete_topics(names, operation_timeout=TIMEOUT_S).values():
+    futures = admin(bootstrap).delete_topics(names, operation_timeout=TIMEOUT_S) if names else {}
+    for future in futures.values():
         future.result(TIMEOUT_S)
-
-
-def _already_there(error: Exception) -> bool:
-    code = error.args[0].code() if isinstance(error, KafkaException) else None
-    return bool(code == KafkaError.TOPIC_ALREADY_EXISTS)

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Final
 
 import paho.mqtt.client as mqtt
@@ -69,14 +68,9 @@ def mosquitto(
         port=port,
         port_setting="ODOGRAPH_MQTT_PORT",
         probe=partial(probes.mqtt_echo, MqttBroker(HOST, port)),
-        prepare=partial(_prepare, data, config, text),
+        prepare=partial(rootfs.furnish, data, config, USER, {CONFIG_FILE: text}),
         ready_s=20.0,
     )
-
-
-def _prepare(data: Path, config: Path, text: str) -> None:
-    rootfs.give_folder(data, USER)
-    rootfs.write_config(config, USER, {CONFIG_FILE: text})
 
 
 ITERATIONS: Final = 101
@@ -114,23 +108,26 @@ def acl(root: str, bridge: str, downlink: str) -> str:
 
 def password_file(words: Mapping[str, str]) -> str:
     """The password file of Mosquitto 2 (PBKDF2 with SHA-512) for passwords by user name."""
-    return "".join(f"{name}:{_hashed(word, secrets.token_bytes(12))}\n" for name, word in words.items())
-
-
-def _hashed(word: str, salt: bytes) -> str:
-    digest = hashlib.pbkdf2_hmac("sha512", word.encode(), salt, ITERATIONS)
-    return f"$7${ITERATIONS}${base64.b64encode(salt).decode()}${base64.b64encode(digest).decode()}"
+    lines = []
+    for name, word in words.items():
+        salt = secrets.token_bytes(12)
+        digest = hashlib.pbkdf2_hmac("sha512", word.encode(), salt, ITERATIONS)
+        texts = (base64.b64encode(part).decode() for part in (salt, digest))
+        lines.append(f"{name}:$7${ITERATIONS}${'$'.join(texts)}\n")
+    return "".join(lines)
 
 
 TIMEOUT_S = 3.0
-_PREFIX = "$SYS/broker/"
-_STORED = "store/messages/count"
-_RETAINED = "retained messages/count"
-_DROPPED = "publish/messages/dropped"
-_RECEIVED = "publish/messages/received"
-_SENT = "publish/messages/sent"
-_CLIENTS = "clients/connected"
-_TOPICS = (_STORED, _RETAINED, _DROPPED, _RECEIVED, _SENT, _CLIENTS)
+PREFIX: Final = "$SYS/broker/"
+STORED: Final = "store/messages/count"
+RETAINED: Final = "retained messages/count"
+FIGURES: Final = {
+    "dropped": "publish/messages/dropped",
+    "received": "publish/messages/received",
+    "sent": "publish/messages/sent",
+    "clients": "clients/connected",
+}
+TOPICS: Final = (STORED, RETAINED, *FIGURES.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,56 +152,43 @@ class BrokerWatch:
     """
 
     def __init__(self, broker: MqttBroker, timeout_s: float = TIMEOUT_S, *, reconnect: bool = False) -> None:
-        self._reconnect = reconnect
         self._broker, self._timeout_s = broker, timeout_s
         self._values: dict[str, int] = {}
         self._complete = threading.Event()
         self._client = mqtt.Client(CallbackAPIVersion.VERSION2)
         broker.log_in(self._client)
-        self._client.on_connect = lambda client, *_: client.subscribe([(_PREFIX + t, 0) for t in _TOPICS])
+        self._client.on_connect = lambda client, *_: client.subscribe([(PREFIX + t, 0) for t in TOPICS])
         self._client.on_message = lambda _client, _data, message: self._note(message)
+        self._connect = self._client.connect_async if reconnect else self._client.connect
 
     def __enter__(self) -> BrokerWatch:
         try:
-            connect = self._client.connect_async if self._reconnect else self._client.connect
-            connect(self._broker.host, self._broker.port, keepalive=10)
+            self._connect(self._broker.host, self._broker.port, keepalive=10)
         except OSError as error:
             raise ServiceError(f"MQTT: {self._broker.trouble(error)}") from error
         self._client.loop_start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._client.disconnect()
         self._client.loop_stop()
 
     def figures(self) -> BrokerFigures:
         """The newest; raises ServiceError where the broker says nothing of itself."""
         if not self._complete.wait(self._timeout_s):
-            raise ServiceError(f"{self._broker}: nothing under {_PREFIX} within {self._timeout_s:g} s")
-        return self._figures()
+            raise ServiceError(f"{self._broker}: nothing under {PREFIX} within {self._timeout_s:g} s")
+        v = dict(self._values)
+        counts = {name: v[topic] for name, topic in FIGURES.items()}
+        return BrokerFigures(queued=max(0, v[STORED] - v[RETAINED]), **counts)
 
     def newest(self) -> BrokerFigures | None:
         """The newest, at once; None where the broker has said nothing yet or is away."""
-        ready = self._complete.is_set() and self._client.is_connected()
-        return self._figures() if ready else None
-
-    def _figures(self) -> BrokerFigures:
-        v = dict(self._values)
-        return BrokerFigures(
-            queued=max(0, v[_STORED] - v[_RETAINED]),
-            dropped=v[_DROPPED],
-            received=v[_RECEIVED],
-            sent=v[_SENT],
-            clients=v[_CLIENTS],
-        )
+        return self.figures() if self._complete.is_set() and self._client.is_connected() else None
 
     def _note(self, message: mqtt.MQTTMessage) -> None:
-        if not message.payload.isdigit():
-            return  # an outer broker may let anybody write there
-        self._values[message.topic.removeprefix(_PREFIX)] = int(message.payload)
-        if len(self._values) == len(_TOPICS):
+        if message.payload.isdigit():  # an outer broker may let anybody write there
+            self._values[message.topic.removeprefix(PREFIX)] = int(message.payload)
+        if len(self._values) == len(TOPICS):
             self._complete.set()
 
 

@@ -131,16 +131,12 @@ def postgres(root: Path, data: Path, config: Path, port: int, password: str) -> 
 
 
 def _prepare(root: Path, data: Path, config: Path, port: int, password: str) -> None:
-    rootfs.give_folder(data, USER)
     settings = TEMPLATE.format(host=HOST, port=port)
     texts = {"postgresql.conf": settings, "pg_hba.conf": ACCESS, "pg_ident.conf": ""}
-    rootfs.write_config(config, USER, texts)
-    if not (data / "cluster").exists():
-        rootfs.write_config(config, USER, {NEW_PASSWORD_FILE: password})
-        _initdb(root, data, config)
-
-
-def _initdb(root: Path, data: Path, config: Path) -> None:
+    rootfs.furnish(data, config, USER, texts)
+    if (data / "cluster").exists():
+        return
+    rootfs.write_config(config, USER, {NEW_PASSWORD_FILE: password})
     options = ("--username=postgres", "--auth=scram-sha-256")
     locale = ("--encoding=UTF8", "--locale=C.UTF-8", "--data-checksums")
     initdb = ("/bin/sh", "-c", INITDB, "initdb", *options, *locale)
@@ -159,38 +155,33 @@ def ensure_roles(superuser_url: str, words: Passwords) -> None:
     """Create the four roles, or set their passwords and limits again. Idempotent."""
     with as_superuser(superuser_url) as connection:
         for name, role in BY_NAME.items():
-            verb = "ALTER" if _exists(connection, "pg_roles", "rolname", role) else "CREATE"
-            statement = sql.SQL(verb + " ROLE {} LOGIN PASSWORD {}")
-            connection.execute(statement.format(sql.Identifier(role), sql.Literal(getattr(words, name))))
+            _let_log_in(connection, role, getattr(words, name))
         for role in (OWNER, INGEST):
             connection.execute(restates_compressed(role))
         connection.execute(f"ALTER ROLE {OWNER} CREATEDB")  # a shadow run has a database of its own
-        limit_roles(connection, DASHBOARD, DISPATCH)
 
 
-def limit_roles(connection: Connection, *roles: str) -> None:
-    """What holds for every session of these roles. Idempotent."""
-    for role in roles:
-        for limit in LIMITS.get(role, ()):
-            connection.execute(sql.SQL("ALTER ROLE {} SET " + limit).format(sql.Identifier(role)))
+def _let_log_in(connection: Connection, role: str, password: str) -> None:
+    """Make the role, or set its password; and what holds for each of its sessions."""
+    there = connection.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", (role,)).fetchone()
+    statement = sql.SQL(("ALTER" if there else "CREATE") + " ROLE {} LOGIN PASSWORD {}")
+    connection.execute(statement.format(sql.Identifier(role), sql.Literal(password)))
+    for limit in LIMITS.get(role, ()):
+        connection.execute(sql.SQL("ALTER ROLE {} SET " + limit).format(sql.Identifier(role)))
 
 
 def ensure_database(superuser_url: str, name: str) -> None:
     """Create a database of the owner's with TimescaleDB in it, unless it is there. Idempotent."""
     with as_superuser(superuser_url) as connection:
-        if not _exists(connection, "pg_database", "datname", name):
+        if not connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", (name,)).fetchone():
             statement = sql.SQL("CREATE DATABASE {} OWNER {} TEMPLATE template0")
             connection.execute(statement.format(sql.Identifier(name), sql.Identifier(OWNER)))
     with as_superuser(superuser_url, dbname=name) as connection:
         connection.execute("CREATE EXTENSION IF NOT EXISTS timescaledb")
 
 
-def _exists(connection: Connection, table: str, column: str, value: str) -> bool:
-    query = sql.SQL("SELECT 1 FROM {} WHERE {} = %s").format(sql.Identifier(table), sql.Identifier(column))
-    return connection.execute(query, (value,)).fetchone() is not None
-
-
-ROLES: Final = {"ingest_url": INGEST, "dashboard_url": DASHBOARD, "dispatch_url": DISPATCH}
+ROLES: Final = {f"{name}_url": role for name, role in BY_NAME.items() if name != "owner"}
+"""By the setting that may say how to log in."""
 CONNECT_S: Final = 10
 
 
@@ -212,21 +203,15 @@ def ensure_logins(db: Db, words: Passwords) -> None:
     wanted = {key: role for key, role in ROLES.items() if key not in db.given()}
     if not wanted:
         return
-    made = addresses(db, words)
-    missing = ", ".join(f"ODOGRAPH_DB_{key}".upper() for key in wanted)
+    query = "SELECT 1 FROM pg_roles WHERE rolname = %s AND rolcanlogin"
     try:
-        with session(made["db_owner_url"], connect_timeout_s=CONNECT_S, autocommit=True) as connection:
+        url = db.url.get_secret_value()
+        with session(url, connect_timeout_s=CONNECT_S, autocommit=True) as connection:
             for key, role in wanted.items():
-                query = "SELECT rolcanlogin FROM pg_roles WHERE rolname = %s"
-                row = connection.execute(query, (role,)).fetchone()
-                if row is not None and row[0]:
-                    continue
-                verb = "CREATE" if row is None else "ALTER"
-                word = sql.Literal(getattr(words, key.removesuffix("_url")))
-                text = sql.SQL(verb + " ROLE {} LOGIN PASSWORD {}").format(sql.Identifier(role), word)
-                connection.execute(text)
-                limit_roles(connection, role)
+                if not connection.execute(query, (role,)).fetchone():
+                    _let_log_in(connection, role, getattr(words, key.removesuffix("_url")))
     except errors.InsufficientPrivilege as error:
+        missing = ", ".join(f"ODOGRAPH_DB_{key}".upper() for key in wanted)
         raise ConfigError(
             f"{missing}: not set, and the user of ODOGRAPH_DB_URL may not make these roles ({error}); "
             "set them, or allow it CREATEROLE"
@@ -237,11 +222,9 @@ def ensure_logins(db: Db, words: Passwords) -> None:
 
 def check_logins(db: Db, words: Passwords) -> None:
     """Log in as each role once; raises ConfigError where that fails or the user is no member of its role."""
-    for name, url in addresses(db, words).items():
-        key = name.removeprefix("db_")
-        if key not in ROLES:
-            continue
-        setting, role = f"ODOGRAPH_DB_{key}".upper(), ROLES[key]
+    made = addresses(db, words)
+    for key, role in ROLES.items():
+        setting, url = f"ODOGRAPH_DB_{key}".upper(), made[f"db_{key}"]
         try:
             with session(url, connect_timeout_s=CONNECT_S) as connection:
                 query = "SELECT pg_has_role(current_user, %s, 'member')"
@@ -250,7 +233,5 @@ def check_logins(db: Db, words: Passwords) -> None:
             own = "" if key in db.given() else f" (not set: {role} with this home's password)"
             raise ConfigError(f"{setting}{own}: {str(error).strip()}") from error
         if row is None or not row[0]:
-            raise ConfigError(
-                f"{setting}: {database_url.user(url)} is no member of {role}: "
-                f"GRANT {role} TO {database_url.user(url)}"
-            )
+            user = database_url.user(url)
+            raise ConfigError(f"{setting}: {user} is no member of {role}: GRANT {role} TO {user}")

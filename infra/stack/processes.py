@@ -7,7 +7,6 @@ becomes the program: there is no moment at which a started program has no pid fi
 
 from __future__ import annotations
 
-import contextlib
 import os
 import select
 import signal
@@ -16,7 +15,7 @@ import sys
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,13 +47,17 @@ class Running:
         return start_ticks(self.pid) == self.start_ticks
 
 
+def _stat(pid: int) -> list[str]:
+    """What /proc says of a process, from its state on (man proc_pid_stat, field 3); raises OSError."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+
+
 def start_ticks(pid: int) -> int | None:
     """Start time of a process in ticks after boot; None when there is none or it is a zombie."""
     try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
+        fields = _stat(pid)
     except (FileNotFoundError, ProcessLookupError):
         return None
-    fields = stat.rpartition(")")[2].split()
     return None if fields[0] in "ZX" else int(fields[19])
 
 
@@ -65,16 +68,12 @@ def pid_file(run_dir: Path, name: str) -> Path:
 
 def find(run_dir: Path, name: str) -> Running | None:
     """The running program called ``name``; None when it does not run, whatever its pid file says."""
-    running = _read(pid_file(run_dir, name))
-    return running if running is not None and running.alive() else None
-
-
-def _read(path: Path) -> Running | None:
     try:
-        pid, ticks, stop_signal = path.read_text().split()
-        return Running(path.stem, int(pid), int(ticks), signal.Signals[stop_signal])
+        pid, ticks, stop_signal = pid_file(run_dir, name).read_text().split()
+        running = Running(name, int(pid), int(ticks), signal.Signals[stop_signal])
     except (FileNotFoundError, ValueError, KeyError):
         return None
+    return running if running.alive() else None
 
 
 def all_running(run_dir: Path) -> list[Running]:
@@ -84,58 +83,40 @@ def all_running(run_dir: Path) -> list[Running]:
 
 
 def spawn(
-    run_dir: Path,
-    name: str,
-    command: Sequence[str],
-    log: Path,
-    *,
-    env: Mapping[str, str] | None = None,
+    run_dir: Path, name: str, command: Sequence[str], log: Path, *, env: Mapping[str, str] | None = None,
     stop_signal: signal.Signals = signal.SIGTERM,
-) -> subprocess.Popen[bytes]:
+) -> subprocess.Popen[bytes]:  # fmt: skip
     """Start ``command`` in a session of its own, output appended to ``log``; its pid file appears at once."""
     for folder in (run_dir, log.parent):
         folder.mkdir(parents=True, exist_ok=True)
-    _rotate(log)
-    launcher = ["/bin/sh", "-c", LAUNCH, "launch", str(pid_file(run_dir, name)), stop_signal.name, *command]
-    with log.open("ab") as output:
-        return subprocess.Popen(
-            launcher,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            env=None if env is None else dict(env),
-            start_new_session=True,
-        )
-
-
-def _rotate(log: Path) -> None:
     if log.exists() and log.stat().st_size > LOG_LIMIT_BYTES:
         log.replace(log.with_suffix(".log.1"))
+    launcher = ["/bin/sh", "-c", LAUNCH, "launch", str(pid_file(run_dir, name)), stop_signal.name, *command]
+    with log.open("ab") as out:
+        return subprocess.Popen(
+            launcher, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=env, start_new_session=True
+        )
 
 
 def stop(running: Running, deadline_s: float) -> bool:
     """Ask the program to end; kill it and its group at the deadline. False when it had to be killed."""
     ended = True
     if running.alive():
-        _signal(running.pid, running.stop_signal)
-        _signal(running.pid, signal.SIGCONT)
+        for number in (running.stop_signal, signal.SIGCONT):
+            with suppress(ProcessLookupError):
+                os.kill(running.pid, number)
         ended = wait_gone(running, deadline_s)
-    with contextlib.suppress(ProcessLookupError):
+    with suppress(ProcessLookupError):
         os.killpg(running.pid, signal.SIGKILL)
     if not ended:
         wait_gone(running, 10.0)
     return ended
 
 
-def _signal(pid: int, number: int) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, number)
-
-
-def of_child(name: str, child: subprocess.Popen[bytes], stop_signal: int = signal.SIGTERM) -> Running | None:
+def of_child(name: str, child: subprocess.Popen[bytes]) -> Running | None:
     """A child of this process as a running program, whether or not its pid file is written yet."""
     ticks = start_ticks(child.pid) if child.poll() is None else None
-    return None if ticks is None else Running(name, child.pid, ticks, stop_signal)
+    return None if ticks is None else Running(name, child.pid, ticks, signal.SIGTERM)
 
 
 def wait_gone(running: Running, deadline_s: float) -> bool:
@@ -188,30 +169,26 @@ def cpu_s(pid: int) -> float:
     """CPU time of a process and of all that it started and that still runs [s]."""
     ticks = 0
     for one in tree(pid):
-        with contextlib.suppress(OSError):  # it has ended meanwhile
-            fields = Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split()
-            ticks += int(fields[11]) + int(fields[12])
+        with suppress(OSError):  # it has ended meanwhile
+            ticks += sum(map(int, _stat(one)[11:13]))
     return ticks / TICKS_PER_S
 
 
 def tree(pid: int) -> list[int]:
     """A process and its descendants."""
     children: dict[int, list[int]] = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):  # it has ended meanwhile
-            parent = int(stat.read_text().rpartition(")")[2].split()[1])
-            children.setdefault(parent, []).append(int(stat.parent.name))
-    found, todo = [], [pid]
-    while todo:
-        one = todo.pop()
-        todo += children.get(one, [])
-        found.append(one)
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has ended meanwhile
+            children.setdefault(int(_stat(int(folder.name))[1]), []).append(int(folder.name))
+    found = [pid]
+    for one in found:  # which grows meanwhile
+        found += children.get(one, [])
     return found
 
 
 def own_pss_kb(pid: int) -> int:
     """Proportional set size of the process alone [KiB]; 0 where it cannot be read."""
-    with contextlib.suppress(OSError):  # it has ended meanwhile, or is not ours to look into
+    with suppress(OSError):  # it has ended meanwhile, or is not ours to look into
         for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
             if line.startswith("Pss:"):
                 return int(line.split()[1])
@@ -236,20 +213,13 @@ GUARD_STOP_S = 15.0
 @contextmanager
 def guarded(home: Path, *, remove: bool = False) -> Iterator[None]:
     """While the block runs a guard watches this process; at its end the programs of ``home`` are stopped."""
-    command = [
-        sys.executable,
-        "-m",
-        "infra.stack.processes",
-        str(home.resolve()),
-        "remove" if remove else "keep",
-    ]
+    module = (sys.executable, "-m", "infra.stack.processes")
+    command = (*module, str(home.resolve()), "remove" if remove else "keep")
     guard = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
     try:
         yield
     finally:
-        if guard.stdin is not None:
-            guard.stdin.close()
-        guard.wait()
+        guard.communicate()
 
 
 def main(home: Path, remove: bool) -> None:

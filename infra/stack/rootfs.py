@@ -7,13 +7,13 @@ one root. Every step replaces the one before it (exec), so the pid that was star
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import os
 import pwd
 import stat
 import subprocess
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -63,30 +63,25 @@ def ids(user: str) -> tuple[int, int]:
 
     Raises ServiceError.
     """
-    with contextlib.suppress(KeyError):
-        return _known(user)
+    with suppress(KeyError):
+        return pwd.getpwnam(user)[2:4]
     with LOCK.open("ab") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        try:
-            return _known(user)  # another start was quicker
-        except KeyError:
-            return _made(user)
-
-
-def _made(user: str) -> tuple[int, int]:
-    try:
-        done = subprocess.run((*MAKE_USER, user), capture_output=True, text=True, check=False, timeout=MAKE_S)
-        return _known(user)
-    except FileNotFoundError:
-        why = "there is no useradd here"
-    except KeyError:
-        why = done.stderr.strip()
+        command = (*MAKE_USER, user)
+        try:  # it fails too where another start was quicker
+            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=MAKE_S)
+            why = done.stderr.strip()
+        except FileNotFoundError:
+            why = "there is no useradd here"
+    with suppress(KeyError):
+        return pwd.getpwnam(user)[2:4]
     raise ServiceError(f"the system user {user} cannot be made: {why}; make it by this system's means")
 
 
-def _known(user: str) -> tuple[int, int]:
-    entry = pwd.getpwnam(user)
-    return entry.pw_uid, entry.pw_gid
+def furnish(data: Path, config: Path, user: str, files: Mapping[str, str]) -> None:
+    """A service's data folder, its user's own, and its configuration; raises ServiceError."""
+    give_folder(data, user)
+    write_config(config, user, files)
 
 
 def give_folder(folder: Path, user: str) -> None:

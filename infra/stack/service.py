@@ -7,7 +7,6 @@ A failed start names the service, the command, the log and its last lines.
 from __future__ import annotations
 
 import json
-import os
 import random
 import shlex
 import signal
@@ -15,7 +14,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from infra.contract.errors import ServiceError
@@ -26,10 +25,6 @@ POLL_S = 0.05
 STOP_S = 30.0
 LINGER_S = 3.0
 """How long the port of a killed predecessor may stay taken."""
-
-
-def _nothing() -> None:
-    """Nothing to prepare."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +41,10 @@ class Service:
     port: int
     port_setting: str
     probe: Callable[[], str]
-    prepare: Callable[[], None] = _nothing
+    prepare: Callable[[], None]
     stop_signal: signal.Signals = signal.SIGTERM
     ready_s: float = 60.0
     again_on: str = ""
-    env: dict[str, str] = field(default_factory=dict)
 
 
 class Runner:
@@ -74,21 +68,26 @@ class Runner:
 
         Raises ServiceError where that fails; nothing of it is then left running.
         """
-        if self.find(service.name) is not None:
+        name, log = service.name, self.log(service.name)
+        if self.find(name) is not None:
             try:
                 return self._wait_ready(service, 0)
             except ServiceError:
-                self.stop(service.name)  # it runs but does not answer: begin anew
+                self.stop(name)  # it runs but does not answer: begin anew
         service.prepare()
         end = time.monotonic() + service.ready_s
         while True:
             self._refuse_foreign(service)
-            log_start = self._spawn(service)
+            before = log.stat().st_size if log.exists() else 0
+            self._reap(name)
+            signal_, command = service.stop_signal, service.command
+            self._children[name] = processes.spawn(self.run_dir, name, command, log, stop_signal=signal_)
+            log_start = before if log.stat().st_size >= before else 0  # a full log was put aside
             try:
                 return self._wait_ready(service, log_start)
             except ServiceError:
-                self.stop(service.name)
-                text = processes.log_tail(self.log(service.name), 50, log_start)
+                self.stop(name)
+                text = processes.log_tail(log, 50, log_start)
                 if not service.again_on or service.again_on not in text or time.monotonic() > end:
                     raise
                 time.sleep(POLL_S * 10)
@@ -109,20 +108,6 @@ class Runner:
         if child is not None:
             child.wait(STOP_S)
 
-    def _spawn(self, service: Service) -> int:
-        log = self.log(service.name)
-        start = log.stat().st_size if log.exists() else 0
-        self._reap(service.name)
-        self._children[service.name] = processes.spawn(
-            self.run_dir,
-            service.name,
-            service.command,
-            log,
-            env={**os.environ, **service.env},
-            stop_signal=service.stop_signal,
-        )
-        return start if log.stat().st_size >= start else 0
-
     def _refuse_foreign(self, service: Service) -> None:
         end = time.monotonic() + LINGER_S
         ours_crashed = processes.pid_file(self.run_dir, service.name).exists()
@@ -137,27 +122,21 @@ class Runner:
 
     def _wait_ready(self, service: Service, log_start: int) -> str:
         end = time.monotonic() + service.ready_s
-        last = "no answer"
-        while time.monotonic() < end:
-            if not self._running(service.name):
-                raise self._failure(service, "ended at once", log_start)
+        last, log = "no answer", self.log(service.name)
+        what = "ended at once"
+        child = self._children.get(service.name)
+        while self.find(service.name) is not None or (child is not None and child.poll() is None):
             try:
                 return service.probe()
             except ServiceError as error:
                 last = str(error)
             time.sleep(POLL_S)
-        raise self._failure(service, f"was not ready after {service.ready_s:g} s ({last})", log_start)
-
-    def _running(self, name: str) -> bool:
-        child = self._children.get(name)
-        return self.find(name) is not None or (child is not None and child.poll() is None)
-
-    def _failure(self, service: Service, what: str, log_start: int) -> ServiceError:
-        log = self.log(service.name)
-        return ServiceError(
-            f"{service.name} {what}\n  command: {shlex.join(service.command)}\n  log: {log}\n"
-            + "\n".join(f"  | {line}" for line in processes.log_tail(log, start=log_start).splitlines())
-        )
+            if time.monotonic() >= end:
+                what = f"was not ready after {service.ready_s:g} s ({last})"
+                break
+        tail = "\n".join(f"  | {line}" for line in processes.log_tail(log, start=log_start).splitlines())
+        command = shlex.join(service.command)
+        raise ServiceError(f"{service.name} {what}\n  command: {command}\n  log: {log}\n{tail}")
 
 
 HOST = "127.0.0.1"
@@ -210,21 +189,14 @@ def kept_ports(path: Path) -> dict[str, int]:
 
 def port_holder(port: int) -> str:
     """Who listens on the port, as ``name (pid 123)``; "another program" where that cannot be seen."""
-    inode = _listening_inode(port)
-    for fd in Path("/proc").glob("[0-9]*/fd/*") if inode else ():
+    tables = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
+    rows = [row.split() for table in tables if table.exists() for row in table.read_text().splitlines()[1:]]
+    sockets = {f"socket:[{row[9]}]" for row in rows if row[3] == "0A" and row[1].endswith(f":{port:04X}")}
+    for fd in Path("/proc").glob("[0-9]*/fd/*") if sockets else ():
         try:
-            if fd.readlink().name == f"socket:[{inode}]":
+            if fd.readlink().name in sockets:
                 pid = fd.parts[2]
                 return f"{Path('/proc', pid, 'comm').read_text().strip()} (pid {pid})"
         except OSError:
             continue  # the process or the descriptor is gone, or not ours to see
     return "another program"
-
-
-def _listening_inode(port: int) -> str | None:
-    for table in (Path("/proc/net/tcp"), Path("/proc/net/tcp6")):
-        for line in table.read_text().splitlines()[1:] if table.exists() else ():
-            fields = line.split()
-            if fields[3] == "0A" and int(fields[1].rpartition(":")[2], 16) == port:
-                return fields[9]
-    return None

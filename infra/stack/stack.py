@@ -9,7 +9,7 @@ import fcntl
 import json
 from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -26,10 +26,9 @@ from infra.stack.kafka import create_topics, kafka
 from infra.stack.mosquitto import mosquitto
 from infra.stack.postgres import write_private
 from infra.stack.service import HOST, Runner, Service
+from infra.stack.supervisor import programs
 
 SERVICES = ("postgres", "mosquitto", "kafka")
-HTTP_PARTS = ("bridge", "downlink", "jobs", "instant", "events", "maintenance", "dashboard", "watch")
-"""Processes with a health page, where there is one bridge; see http_parts."""
 WELL_KNOWN = {"mosquitto": 1883, "kafka": 9092, "postgres": 5432, "dashboard": 8501}
 Say = Callable[[str], None]
 
@@ -70,8 +69,11 @@ class Stack:
         Raises ServiceError naming the service that failed; the others keep running.
         """
         with self.lock():
-            self._set_up_home()
-            with self._turn():
+            (self.home / "data").mkdir(exist_ok=True)
+            self.home.chmod(0o711)  # secrets lie in here
+            ensure_keys(self.settings)
+            # One start at a time on this machine: two would find the same port free.
+            with _locked(self.settings.paths.cache / "start.lock"):
                 services = self.services(self._choose_ports())
                 with ThreadPoolExecutor(max_workers=len(SERVICES)) as pool:
                     started = [pool.submit(self._start, service) for service in services]
@@ -89,62 +91,46 @@ class Stack:
             (self.home / ENDPOINTS_FILE).unlink(missing_ok=True)
         return stopped
 
-    @contextmanager
-    def lock(self) -> Iterator[None]:
+    def lock(self) -> AbstractContextManager[None]:
         """One change of this stack at a time; a second one waits."""
-        self.home.mkdir(parents=True, exist_ok=True)
-        with (self.home / "stack.lock").open("w") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            yield
+        return _locked(self.home / "stack.lock")
 
-    @contextmanager
-    def _turn(self) -> Iterator[None]:
-        """One start at a time on this machine: two would find the same port free."""
-        self.settings.paths.cache.mkdir(parents=True, exist_ok=True)
-        with (self.settings.paths.cache / "start.lock").open("w") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            yield
-
-    def services(self, chosen: dict[str, int]) -> tuple[Service, ...]:
+    def services(self, chosen: dict[str, int]) -> list[Service]:
         """The embedded services on the chosen ports."""
-        data, config, folder = self.home / "data", self.home / "config", self.settings.paths.cache
-        mqtt, heap_mb = self.settings.mqtt, self.settings.kafka.heap_mb
-        limits = (mqtt.max_queued_messages, mqtt.autosave_s, mqtt.max_message_bytes)
-
-        def places(name: str) -> tuple[Path, Path, Path, int]:
-            return cache.rootfs(folder), data / name, config / name, chosen[name]
-
-        def jars() -> Path:
-            return cache.jars(folder, "kafka")[0].parent
-
-        makers: dict[str, Callable[[], Service]] = {
-            "postgres": lambda: postgres.postgres(*places("postgres"), self._passwords().superuser),
-            "mosquitto": lambda: mosquitto(*places("mosquitto"), *limits),
-            "kafka": lambda: kafka(
-                jars(), data / "kafka", chosen["kafka"], chosen["kafka-controller"], heap_mb
-            ),
-        }
-        return tuple(makers[name]() for name in self.embedded)
+        folder, mqtt = self.settings.paths.cache, self.settings.mqtt
+        made = []
+        for name in self.embedded:
+            data, config, port = self.home / "data" / name, self.home / "config" / name, chosen[name]
+            if name == "kafka":
+                jars, heap_mb = cache.jars(folder, "kafka")[0].parent, self.settings.kafka.heap_mb
+                made.append(kafka(jars, data, port, chosen["kafka-controller"], heap_mb))
+            elif name == "postgres":
+                word = self._passwords().superuser
+                made.append(postgres.postgres(cache.rootfs(folder), data, config, port, word))
+            else:
+                limits = (mqtt.max_queued_messages, mqtt.autosave_s, mqtt.max_message_bytes)
+                made.append(mosquitto(cache.rootfs(folder), data, config, port, *limits))
+        return made
 
     def endpoints(self, chosen: dict[str, int]) -> Endpoints:
         """The addresses that follow from the ports and from the settings of external services."""
         s = self.settings
         broker = s.mqtt.broker() or MqttBroker(HOST, chosen["mosquitto"])
         words = self._passwords()
-        if s.db.given():
-            databases = postgres.addresses(s.db, words)
-        else:
-            port = chosen["postgres"]
-            databases = {
-                f"db_{name}_url": postgres.url(role, getattr(words, name), port)
+        databases = (
+            postgres.addresses(s.db, words)
+            if s.db.given()
+            else {
+                f"db_{name}_url": postgres.url(role, getattr(words, name), chosen["postgres"])
                 for name, role in postgres.BY_NAME.items()
             }
+        )
         return Endpoints(
             mqtt_host=broker.host,
             mqtt_port=broker.port,
             mqtt_access=broker.access(),
             kafka_bootstrap=s.kafka.bootstrap or f"{HOST}:{chosen['kafka']}",
-            http_ports={part: chosen[part] for part in http_parts(self.settings)},
+            http_ports={part: chosen[part] for part in http_parts(s)},
             **databases,
         )
 
@@ -164,30 +150,26 @@ class Stack:
         self._say(f"{service.name}: {'runs already' if same else 'ready'}, {answer}")
 
     def _furnish(self, addresses: Endpoints) -> None:
+        db, words = self.settings.db, self._passwords()
         if "postgres" in self.embedded:
-            postgres.ensure_roles(self.superuser_url(), self._passwords())
+            postgres.ensure_roles(self.superuser_url(), words)
             postgres.ensure_database(self.superuser_url(), postgres.DATABASE)
-        elif self.settings.db.given():
-            postgres.ensure_logins(self.settings.db, self._passwords())
+        elif db.given():
+            postgres.ensure_logins(db, words)
         for name in migrate(addresses.db_owner_url):
             self._say(f"database: applied {name}")
-        if self.settings.db.given():
-            postgres.check_logins(self.settings.db, self._passwords())
-        wanted = "kafka" in self.only
-        for name in create_topics(addresses.kafka_bootstrap, self.settings.kafka.prefix) if wanted else ():
-            self._say(f"kafka: created topic {name}")
-
-    def _set_up_home(self) -> None:
-        (self.home / "data").mkdir(exist_ok=True)
-        self.home.chmod(0o711)  # secrets lie in here
-        ensure_keys(self.settings)
+        if db.given():
+            postgres.check_logins(db, words)
+        if "kafka" in self.only:
+            for name in create_topics(addresses.kafka_bootstrap, self.settings.kafka.prefix):
+                self._say(f"kafka: created topic {name}")
 
     def _passwords(self) -> postgres.Passwords:
         return postgres.passwords(self.home / "secrets.json")
 
     def _choose_ports(self) -> dict[str, int]:
         """The port of every part, kept in the home from one start to the next."""
-        s, kept = self.settings, service.kept_ports(self._ports_file)
+        s, kept = self.settings, self.ports()
         fixed = {
             "mosquitto": s.mqtt.port,
             "kafka": s.kafka.port,
@@ -197,9 +179,10 @@ class Stack:
         }
         if s.bridge.http_port:
             fixed |= {x.process: s.bridge.http_port + x.number - 1 for x in shards(s.bridge.shards)}
-        chosen = {r.name: kept[r.name] for r in self._running() if r.name in kept}
-        if "kafka" in chosen:
-            chosen["kafka-controller"] = kept["kafka-controller"]
+        running = [r.name for r in processes.all_running(self.runner.run_dir)]
+        if "kafka" in running:
+            running.append("kafka-controller")
+        chosen = {name: kept[name] for name in running if name in kept}
         for part in (*SERVICES, "kafka-controller", *http_parts(s)):
             if part not in chosen:
                 taken = chosen.values()
@@ -208,13 +191,18 @@ class Stack:
         postgres.write_private(self._ports_file, json.dumps(chosen, indent=1))
         return chosen
 
-    def _running(self) -> list[processes.Running]:
-        return processes.all_running(self.runner.run_dir)
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def http_parts(settings: Settings) -> tuple[str, ...]:
     """Processes with a health page: each shard of the bridge is one."""
-    return (*(x.process for x in shards(settings.bridge.shards)), *HTTP_PARTS[1:])
+    return tuple(program.name for program in programs(settings.bridge.shards))
 
 
 def with_database(addresses: Endpoints, database: str) -> Endpoints:

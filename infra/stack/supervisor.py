@@ -8,7 +8,6 @@ Usable in the foreground (``demo``) and as the background process of ``odograph 
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import signal
@@ -18,12 +17,13 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
+from typing import NamedTuple
 
 from infra.contract.errors import ServiceError
-from infra.contract.shard import Shard, shards
+from infra.contract.shard import shards
 from infra.stack import processes
 from infra.stack.probes import readyz
 from infra.stack.service import HOST
@@ -33,8 +33,7 @@ TICK_S = 0.2
 STOP_S = 60.0
 
 
-@dataclass(frozen=True, slots=True)
-class Program:
+class Program(NamedTuple):
     """A program to keep running: its name (of log and pid file) and its command."""
 
     name: str
@@ -85,14 +84,11 @@ class Supervisor:
     def __enter__(self) -> Supervisor:
         """Start all; what an earlier supervisor left running is ended first."""
         processes.stop_all(self._run_dir, STOP_S, [program.name for program in self.programs])
-        for program in self.programs:
-            self._kept[program.name] = _Kept(program)
+        self._kept.update((program.name, _Kept(program)) for program in self.programs)
         self.tick()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Stop all, at the same time."""
         with ThreadPoolExecutor(max_workers=max(1, len(self._kept))) as pool:
             list(pool.map(self._stop, self._kept.values()))
@@ -111,15 +107,23 @@ class Supervisor:
         """Notice what ended, start what is due."""
         now = time.monotonic()
         changed = False
-        for kept in self._kept.values():
+        for name, kept in self._kept.items():
             if kept.child is not None and kept.child.poll() is not None:
-                self._note_exit(kept, now)
+                with suppress(ProcessLookupError):
+                    os.killpg(kept.child.pid, signal.SIGKILL)  # what it left behind, as the JVM of a driver
+                self._note_exit(kept, now, kept.child.returncode)
                 changed = True
             if kept.child is None and now >= kept.due_s:
-                self._start(kept, now)
+                command, env = kept.program.command, os.environ if self.env is None else self.env
+                kept.child = processes.spawn(self._run_dir, name, command, self.log(name), env=env)
+                kept.started_s = now
+                self.say(f"{name}: started, pid {kept.child.pid}")
                 changed = True
         if changed:
-            self._write_state()
+            state = {n: {"restarts": k.restarts, "last_exit": k.last_exit} for n, k in self._kept.items()}
+            new = self._run_dir / f".{STATE_FILE}.new"
+            new.write_text(json.dumps(state))
+            new.replace(self._run_dir / STATE_FILE)
 
     def log(self, name: str) -> Path:
         """The log of a program."""
@@ -129,18 +133,7 @@ class Supervisor:
         """The running child of a program; None between two of its runs."""
         return self._kept[name].child
 
-    def _start(self, kept: _Kept, now: float) -> None:
-        name = kept.program.name
-        env = os.environ if self.env is None else self.env
-        kept.child = processes.spawn(self._run_dir, name, kept.program.command, self.log(name), env=env)
-        kept.started_s = now
-        self.say(f"{name}: started, pid {kept.child.pid}")
-
-    def _note_exit(self, kept: _Kept, now: float) -> None:
-        code = None if kept.child is None else kept.child.returncode
-        if kept.child is not None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(kept.child.pid, signal.SIGKILL)  # what it left behind, as the JVM of a driver
+    def _note_exit(self, kept: _Kept, now: float, code: int) -> None:
         if now - kept.started_s >= self.backoff.good_s:
             kept.in_a_row = 0
         pause_s = self.backoff.pause_s(kept.in_a_row)
@@ -159,15 +152,6 @@ class Supervisor:
             kept.child.wait()
         processes.remove_pid_file(self._run_dir, name)
 
-    def _write_state(self) -> None:
-        state = {
-            name: {"restarts": kept.restarts, "last_exit": kept.last_exit}
-            for name, kept in self._kept.items()
-        }
-        new = self._run_dir / f".{STATE_FILE}.new"
-        new.write_text(json.dumps(state))
-        new.replace(self._run_dir / STATE_FILE)
-
 
 def read_state(home: Path) -> dict[str, dict[str, int | None]]:
     """Restarts and last exit code of each program, as the supervisor last wrote them."""
@@ -182,6 +166,15 @@ SUPERVISOR = "supervisor"
 POLL_S = 0.25
 PROGRAMS_STOP_S = 90.0
 """Longer than the supervisor gives its programs."""
+COMMANDS = {
+    "downlink": ("downlink",),
+    "jobs": ("jobs", "stream"),
+    "instant": ("jobs", "instant"),
+    "events": ("jobs", "events"),
+    "maintenance": ("maintenance",),
+    "dashboard": ("dashboard",),
+    "watch": ("watch",),
+}
 
 
 def odograph(*arguments: str) -> tuple[str, ...]:
@@ -191,21 +184,11 @@ def odograph(*arguments: str) -> tuple[str, ...]:
 
 def programs(bridges: int = 1) -> tuple[Program, ...]:
     """What ``odograph up`` keeps running; ``bridges``: into so many shares the fleet is cut."""
-    return (
-        *(_bridge(shard) for shard in shards(bridges)),
-        Program("downlink", odograph("downlink")),
-        Program("jobs", odograph("jobs", "stream")),
-        Program("instant", odograph("jobs", "instant")),
-        Program("events", odograph("jobs", "events")),
-        Program("maintenance", odograph("maintenance")),
-        Program("dashboard", odograph("dashboard")),
-        Program("watch", odograph("watch")),
-    )
-
-
-def _bridge(shard: Shard) -> Program:
-    arguments = () if shard.whole else ("--shard", str(shard))
-    return Program(shard.process, odograph("bridge", *arguments))
+    commands = {
+        shard.process: ("bridge",) if shard.whole else ("bridge", "--shard", str(shard))
+        for shard in shards(bridges)
+    }
+    return tuple(Program(name, odograph(*words)) for name, words in (commands | COMMANDS).items())
 
 
 def supervise(home: Path, bridges: int, say: Callable[[str], None]) -> None:
@@ -259,10 +242,6 @@ def stop_in_background(home: Path) -> list[str]:
     """Stop the supervisor and, should it have been killed, the programs it left; their names."""
     run_dir = home / "run"
     stopped = processes.stop_all(run_dir, PROGRAMS_STOP_S, [SUPERVISOR])
-    left = [r.name for r in processes.all_running(run_dir) if _is_program(r.name)]
-    return stopped + processes.stop_all(run_dir, PROGRAMS_STOP_S, left)
-
-
-def _is_program(name: str) -> bool:
-    """Whether it is one of ours, of whatever number of shards."""
-    return name.startswith("bridge-") or name in {program.name for program in programs()}
+    left = [running.name for running in processes.all_running(run_dir)]
+    ours = [name for name in left if name in {"bridge", *COMMANDS} or name.startswith("bridge-")]
+    return stopped + processes.stop_all(run_dir, PROGRAMS_STOP_S, ours)
