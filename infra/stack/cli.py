@@ -15,9 +15,8 @@ Json = Annotated[bool, typer.Option("--json", help="for machines: JSON on standa
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    for command in (setup, up, down, status, doctor, config):
+    for command in (setup, up, down, status, doctor, config, watch):
         app.command()(command)
-    app.command()(watch)
     app.command(hidden=True)(run)
 
 
@@ -72,13 +71,11 @@ def status(as_json: Json = False) -> None:
     Lag in three ways: records in Kafka without result, event time behind now, event to view; and what waits
     at the broker or was dropped there. Then tables with how long they are kept, and folders.
     """
-    from infra.stack import report, status
+    from infra.stack import status
 
     stack = _stack()
     rows = status.parts(stack)
-    counts = report.topic_counts(stack)
-    show = report.status_json if as_json else report.status_text
-    sys.stdout.write(show(rows, counts, status.lag(stack.settings), status.sizes(stack.settings)))
+    sys.stdout.write(status.report(stack, rows, as_json))
     if any(row.trouble for row in rows):
         raise typer.Exit(1)
 
@@ -86,10 +83,9 @@ def status(as_json: Json = False) -> None:
 def doctor(as_json: Json = False) -> None:
     """Examine every part, name what is wrong and the next step. Exit 1 when anything is wrong."""
     from infra.stack import doctor as examination
-    from infra.stack import report
 
     found = examination.examine(_stack())
-    sys.stdout.write(report.doctor_json(found) if as_json else report.doctor_text(found))
+    sys.stdout.write(examination.report(found, as_json))
     if not all(finding.fine for finding in found):
         raise typer.Exit(1)
 
@@ -97,10 +93,9 @@ def doctor(as_json: Json = False) -> None:
 def config(as_json: Json = False) -> None:
     """Show every setting in force, where it comes from and what it means; secrets masked."""
     from infra.settings.settings import load
-    from infra.stack import report
+    from infra.stack.report import report, settings_in_force
 
-    rows = report.settings_in_force(load())
-    sys.stdout.write(report.config_json(rows) if as_json else report.config_text(rows))
+    sys.stdout.write(report(settings_in_force(load()), as_json))
 
 
 def run() -> None:
@@ -111,9 +106,8 @@ def run() -> None:
     from infra.stack import supervisor
 
     log.configure("supervisor")
-    logger = structlog.get_logger()
     stack = _stack()
-    supervisor.supervise(stack.home, stack.settings.bridge.shards, logger.info)
+    supervisor.supervise(stack.home, stack.settings.bridge.shards, structlog.get_logger().info)
 
 
 def watch() -> None:

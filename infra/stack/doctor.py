@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
 from datetime import UTC
 from functools import partial
 
+from infra.clients.tables import rendered, table
 from infra.contract.errors import OdographError
 from infra.settings.settings import Endpoints, endpoints
 from infra.sql.migrate import pending
@@ -42,51 +44,34 @@ class Finding:
 
 def examine(stack: Stack) -> list[Finding]:
     """Everything, from the ground up."""
-    found = [_python(), _java(), *_disks(stack), *_caches(stack)]
-    if {"postgres", "mosquitto"} & set(stack.embedded):
-        found.append(_namespaces())
-    found += [_part(part) for part in parts(stack)]
-    return found + list(_addresses(stack))
+    return [*_machine(stack), *map(_part, parts(stack)), *_addresses(stack)]
 
 
-def _python() -> Finding:
+def _machine(stack: Stack) -> Iterable[Finding]:
     version = ".".join(map(str, sys.version_info[:3]))
-    return Finding("python", sys.version_info >= PYTHON_MIN, version, "install Python 3.11 or newer")
-
-
-def _java() -> Finding:
-    version = fetch.java_version()
-    fine = version is not None and version >= fetch.JAVA_MIN
-    return Finding("java", fine, f"version {version}" if version else "none", "odograph setup")
-
-
-def _disks(stack: Stack) -> Iterable[Finding]:
-    for name, folder in (("disk of the home", stack.home), ("disk of the cache", stack.settings.paths.cache)):
+    yield Finding("python", sys.version_info >= PYTHON_MIN, version, "install Python 3.11 or newer")
+    java = fetch.java_version()
+    fine = java is not None and java >= fetch.JAVA_MIN
+    yield Finding("java", fine, f"version {java}" if java else "none", "odograph setup")
+    store = stack.settings.paths.cache
+    for name, folder in (("disk of the home", stack.home), ("disk of the cache", store)):
         there = next(path for path in (folder, *folder.parents) if path.exists())
         free_gb = shutil.disk_usage(there).free / 1e9
         detail = f"{free_gb:.1f} GB free at {folder}"
         yield Finding(name, free_gb >= DISK_FREE_GB, detail, f"free at least {DISK_FREE_GB:g} GB there")
-
-
-def _caches(stack: Stack) -> Iterable[Finding]:
-    folder = stack.settings.paths.cache
-    wanted = {"spark jars": cache.jar_dir(folder, "spark")}
-    if "kafka" in stack.embedded:
-        wanted["kafka jars"] = cache.jar_dir(folder, "kafka")
-    if {"postgres", "mosquitto"} & set(stack.embedded):
-        wanted["root file system"] = cache.rootfs_dir(folder)
+    in_rootfs = {"postgres", "mosquitto"} & set(stack.embedded)
+    wanted = {"spark jars": cache.jar_dir(store, "spark")}
+    wanted |= {"kafka jars": cache.jar_dir(store, "kafka")} if "kafka" in stack.embedded else {}
+    wanted |= {"root file system": cache.rootfs_dir(store)} if in_rootfs else {}
     for name, place in wanted.items():
         yield Finding(name, cache.is_complete(place), str(place), "odograph setup")
-
-
-def _namespaces() -> Finding:
-    """Whether a private mount namespace can be had: the embedded services need one."""
-    if os.geteuid() != 0:
-        return Finding("mount namespace", False, "not root", "run as root" + fetch.WITHOUT_ROOT)
-    tried = subprocess.run([*PRIVATE_MOUNTS, "true"], capture_output=True, text=True, check=False)
-    detail = tried.stderr.strip() or "can be had"
-    step = "allow this container to mount (CAP_SYS_ADMIN)" + fetch.WITHOUT_ROOT
-    return Finding("mount namespace", tried.returncode == 0, detail, step)
+    if in_rootfs and os.geteuid() != 0:
+        yield Finding("mount namespace", False, "not root", "run as root" + fetch.WITHOUT_ROOT)
+    elif in_rootfs:  # the embedded services need a private one
+        tried = subprocess.run([*PRIVATE_MOUNTS, "true"], capture_output=True, text=True, check=False)
+        step = "allow this container to mount (CAP_SYS_ADMIN)" + fetch.WITHOUT_ROOT
+        detail = tried.stderr.strip() or "can be had"
+        yield Finding("mount namespace", tried.returncode == 0, detail, step)
 
 
 def _part(part: Part) -> Finding:
@@ -102,32 +87,27 @@ def _addresses(stack: Stack) -> Iterable[Finding]:
     try:
         found = endpoints(stack.settings)
     except OdographError as error:
-        return [Finding("addresses", False, str(error), "odograph up")]
+        yield Finding("addresses", False, str(error), "odograph up")
+        return
     roles = {"owner": found.db_owner_url, "ingest": found.db_ingest_url}
     roles |= {"dashboard": found.db_dashboard_url, "dispatch": found.db_dispatch_url}
     topics = partial(missing_topics, found.kafka_bootstrap, stack.settings.kafka.prefix)
-    checks: dict[str, Callable[[], Answer]] = {
-        "MQTT round trip": lambda: (True, probes.mqtt_echo(found.mqtt), ""),
-        "Kafka round trip": lambda: (True, probes.kafka_cluster(found.kafka_bootstrap), ""),
-        **{f"database as {role}": partial(_database, url) for role, url in roles.items()},
+    checks: dict[str, Callable[[], str | Answer]] = {
+        "MQTT round trip": lambda: probes.mqtt_echo(found.mqtt),
+        "Kafka round trip": lambda: probes.kafka_cluster(found.kafka_bootstrap),
+        **{f"database as {role}": partial(probes.database, url) for role, url in roles.items()},
         "broker's queue": lambda: _queue(found),
         "bridge's session": lambda: _sessions(found),
         "periodic tasks": lambda: _tasks(found),
         "topics": lambda: _none_of(topics()),
         "migrations": lambda: _none_of(pending(found.db_owner_url)),
     }
-    return [_asked(name, check) for name, check in checks.items()]
-
-
-def _asked(name: str, check: Callable[[], Answer]) -> Finding:
-    try:
-        return Finding(name, *check())
-    except OdographError as error:
-        return Finding(name, False, str(error), "odograph status, then the log it names")
-
-
-def _database(url: str) -> Answer:
-    return True, probes.database(url), ""
+    for name, check in checks.items():
+        try:
+            answer = check()
+        except OdographError as error:
+            answer = (False, str(error), "odograph status, then the log it names")
+        yield Finding(name, True, answer) if isinstance(answer, str) else Finding(name, *answer)
 
 
 def _queue(addresses: Endpoints) -> Answer:
@@ -138,11 +118,11 @@ def _queue(addresses: Endpoints) -> Answer:
     return figures.dropped == 0, detail, step
 
 
-def _sessions(addresses: Endpoints) -> Answer:
+def _sessions(addresses: Endpoints) -> str | Answer:
     """What the broker held for a bridge may be gone with the session."""
     losses = probes.session_losses(addresses.db_ingest_url, RECENT_H)
     if not losses:
-        return True, f"never lost in the last {RECENT_H} h", ""
+        return f"never lost in the last {RECENT_H} h"
     at, what = losses[-1]
     last = f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC: {what}"
     step = "what went with it: odograph audit; who may use the bridge's client id: a login and an access list"
@@ -158,3 +138,16 @@ def _tasks(addresses: Endpoints) -> Answer:
 
 def _none_of(lacking: list[str]) -> Answer:
     return not lacking, f"missing: {', '.join(lacking)}" if lacking else "all there", "odograph up"
+
+
+def report(found: Sequence[Finding], as_json: bool) -> str:
+    """Each finding in a line; the next step under what is wrong."""
+    if as_json:
+        return json.dumps([asdict(finding) for finding in found], indent=1) + "\n"
+    made = table("", "examined", "finding")
+    for finding in found:
+        mark = "[green]ok[/]" if finding.fine else "[red]wrong[/]"
+        text = finding.detail if finding.fine else f"{finding.detail}\n-> {finding.next_step}"
+        made.add_row(mark, finding.name, text)
+    wrong = sum(not finding.fine for finding in found)
+    return rendered(made, f"{wrong} of {len(found)} wrong" if wrong else f"all {len(found)} fine")

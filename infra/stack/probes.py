@@ -7,15 +7,15 @@ import threading
 import urllib.error
 import urllib.request
 import uuid
-from contextlib import AbstractContextManager
 from datetime import datetime
+from functools import partial
 
 import paho.mqtt.client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion
 from paho.mqtt.reasoncodes import ReasonCode
 
 from infra.clients import kafka
-from infra.clients.db import Connection, connected
+from infra.clients.db import connected
 from infra.clients.mqtt_broker import MqttBroker
 from infra.contract.errors import ServiceError
 from infra.stack.service import HOST
@@ -23,7 +23,7 @@ from infra.stack.service import HOST
 TIMEOUT_S = 3.0
 
 
-def mqtt_echo(broker: MqttBroker, timeout_s: float = TIMEOUT_S) -> str:
+def mqtt_echo(broker: MqttBroker) -> str:
     """Publish a message at QoS 1 and get it back; raises ServiceError."""
     topic = f"odograph-probe/{uuid.uuid4().hex}"
     done = threading.Event()
@@ -46,34 +46,33 @@ def mqtt_echo(broker: MqttBroker, timeout_s: float = TIMEOUT_S) -> str:
     except OSError as error:
         raise ServiceError(f"MQTT: {broker.trouble(error)}") from error
     client.loop_start()
-    answered = done.wait(timeout_s)
+    answered = done.wait(TIMEOUT_S)
     client.disconnect()
     client.loop_stop()
     if refused:
         raise ServiceError(f"{broker} refuses us: {refused[0]}; user and password stand in ODOGRAPH_MQTT_URL")
     if not answered:
-        raise ServiceError(f"{broker}: no echo within {timeout_s:g} s")
+        raise ServiceError(f"{broker}: no echo within {TIMEOUT_S:g} s")
     return f"{broker} echoes"
 
 
-def kafka_cluster(bootstrap: str, timeout_s: float = TIMEOUT_S) -> str:
+def kafka_cluster(bootstrap: str) -> str:
     """Ask for the cluster's brokers; raises ServiceError unless at least one is in service."""
     with kafka.service_errors(f"Kafka {bootstrap}"):
         client = kafka.admin(bootstrap)  # its end would end the request
-        cluster = client.describe_cluster(request_timeout=timeout_s).result(timeout_s + 1)
+        cluster = client.describe_cluster(request_timeout=TIMEOUT_S).result(TIMEOUT_S + 1)
     if not cluster.nodes:
         raise ServiceError(f"Kafka {bootstrap}: no broker in service yet")
     return f"{bootstrap}, {len(cluster.nodes)} broker"
 
 
-def _database(url: str, timeout_s: float) -> AbstractContextManager[Connection]:
-    return connected(url, "PostgreSQL", connect_timeout_s=max(2, int(timeout_s)), autocommit=True)
+_database = partial(connected, service="PostgreSQL", connect_timeout_s=int(TIMEOUT_S), autocommit=True)
 
 
-def database(url: str, timeout_s: float = TIMEOUT_S) -> str:
+def database(url: str) -> str:
     """Run a query and ask for TimescaleDB's version; raises ServiceError."""
     query = "SELECT default_version FROM pg_available_extensions WHERE name = 'timescaledb'"
-    with _database(url, timeout_s) as connection:
+    with _database(url) as connection:
         row = connection.execute(query).fetchone()
         version = connection.info.server_version // 10_000
     if row is None:
@@ -81,27 +80,24 @@ def database(url: str, timeout_s: float = TIMEOUT_S) -> str:
     return f"PostgreSQL {version}, TimescaleDB {row[0]}"
 
 
-def failing_tasks(url: str, timeout_s: float = TIMEOUT_S) -> list[str]:
+def failing_tasks(url: str) -> list[str]:
     """Periodic tasks whose last run failed, a line each; raises ServiceError."""
     query = """
         SELECT process, task, error, failures, date_trunc('second', failing_since AT TIME ZONE 'UTC')::text
         FROM serving.maintenance_task WHERE failing_since IS NOT NULL ORDER BY failing_since
         """
-    with _database(url, timeout_s) as connection:
+    with _database(url) as connection:
         found = connection.execute(query).fetchall()
     return [f"{p}/{task}: {error} (failing since {at} UTC, {n} failures)" for p, task, error, n, at in found]
 
 
-def session_losses(url: str, hours: int, timeout_s: float = TIMEOUT_S) -> list[tuple[datetime, str]]:
+def session_losses(url: str, hours: int) -> list[tuple[datetime, str]]:
     """Sessions of bridges lost in the last ``hours``, oldest first: when, and why; raises ServiceError."""
-    query = """
-        SELECT at, detail FROM serving.session_loss WHERE at > now() - make_interval(hours => %s) ORDER BY at
-        """
-    with _database(url, timeout_s) as connection:
+    query = (
+        "SELECT at, detail FROM serving.session_loss WHERE at > now() - %s * INTERVAL '1 hour' ORDER BY at"
+    )
+    with _database(url) as connection:
         return connection.execute(query, (hours,)).fetchall()
-
-
-TIMEOUT_S = 3.0
 
 
 def readyz(port: int) -> str | None:
@@ -111,19 +107,18 @@ def readyz(port: int) -> str | None:
 
 def readiness(port: int) -> tuple[str | None, str | None]:
     """Why the process on ``port`` is not ready, None when it is; and what it remarks when it is."""
-    url = f"http://{HOST}:{port}/readyz"
     try:
-        with urllib.request.urlopen(url, timeout=TIMEOUT_S) as answer:
+        with urllib.request.urlopen(f"http://{HOST}:{port}/readyz", timeout=TIMEOUT_S) as answer:
             said = answer.read().strip()
-            return None, reasons(said) if said not in (b"", b"{}", b"ok") else None
+            return None, _reasons(said) if said not in (b"", b"{}", b"ok") else None
     except urllib.error.HTTPError as error:
         with error:
-            return reasons(error.read()), None
+            return _reasons(error.read()), None
     except (OSError, TimeoutError) as error:
         return f"no answer on {HOST}:{port} ({getattr(error, 'reason', error)})", None
 
 
-def reasons(body: bytes) -> str:
+def _reasons(body: bytes) -> str:
     """The reasons in a 503's body as one line."""
     try:
         said = json.loads(body)

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 Offsets = Mapping[str, Mapping[int, int]]
 """Next offset by topic and partition."""
 
 
-@dataclass(frozen=True, slots=True)
-class Committed:
+REAL_TIME = ("instant", "instant-crash")
+"""Pass records through when they come; their checkpoints say nothing of one record, or of lag."""
+
+
+class Committed(NamedTuple):
     """The newest committed batch of a query and where it ends."""
 
     query: str
@@ -32,6 +35,12 @@ def committed(home: Path, query: str) -> Committed | None:
         if ends is not None:
             return Committed(query, batch_id, ends)
     return None
+
+
+def committed_ends(home: Path, topic: str) -> dict[str, Mapping[int, int]]:
+    """Where the newest committed batch of each query that lags ends in a topic, by query."""
+    newest = (committed(home, query) for query in queries(home) if query not in REAL_TIME)
+    return {done.query: done.ends[topic] for done in newest if done is not None and topic in done.ends}
 
 
 def queries(home: Path) -> list[str]:
@@ -61,8 +70,7 @@ def ends_of(checkpoint: Path, batch_id: int) -> Offsets | None:
     return ends or None
 
 
-@dataclass(frozen=True, slots=True)
-class Taken:
+class Taken(NamedTuple):
     """The batch that a record is in; this or an earlier one where not ``exact``: older ones are forgotten."""
 
     query_id: str

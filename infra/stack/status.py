@@ -1,25 +1,34 @@
-"""What runs, where and how big: the rows of ``odograph status``."""
+"""What runs, where, how big it is and how far behind: ``odograph status``."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Final, TypeVar
 
+from psycopg.rows import dict_row
+from rich.markup import escape
+from rich.table import Table
+
 from infra.clients.db import connected
 from infra.clients.kafka import LogEnds
+from infra.clients.tables import rendered, table
 from infra.contract.errors import OdographError, ServiceError
 from infra.contract.topics import kafka_topic
 from infra.settings.settings import Endpoints, Settings, endpoints
 from infra.stack import processes, query_offsets
 from infra.stack.cache import folder_bytes
+from infra.stack.kafka import records_by_topic
 from infra.stack.mosquitto import BrokerFigures, broker_figures
 from infra.stack.probes import readiness
 from infra.stack.service import HOST, Service
 from infra.stack.stack import SERVICES, Stack
 from infra.stack.supervisor import SUPERVISOR, programs, read_state
+
+NOT_RUNNING: Final = "does not run; start it: odograph up"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,109 +52,89 @@ def parts(stack: Stack) -> list[Part]:
     """Every part of the stack, services first."""
     chosen = stack.ports()
     embedded = {s.name: s for s in stack.services(chosen)} if chosen else {}
-    rows = [_service(stack, name, embedded) for name in SERVICES]
+    rows = [_service(stack, name, embedded.get(name)) for name in SERVICES]
     if not chosen:
         return rows
-    rows.append(_supervisor(stack))
+    running = stack.runner.find(SUPERVISOR)
+    part = Part(SUPERVISOR, "process", "stopped", "", trouble=NOT_RUNNING)
+    if running is not None:  # its children have rows of their own
+        own_mb = processes.own_pss_kb(running.pid) / 1024
+        part = replace(_measured(part, running, "ready", None), memory_mb=own_mb)
     kept = read_state(stack.home)
     names = [program.name for program in programs(stack.settings.bridge.shards)]
-    return rows + [_process(stack, name, chosen.get(name, 0), kept.get(name, {})) for name in names]
+    return [*rows, part, *(_process(stack, name, chosen.get(name, 0), kept.get(name, {})) for name in names)]
 
 
-def _service(stack: Stack, name: str, embedded: dict[str, Service]) -> Part:
+def _service(stack: Stack, name: str, service: Service | None) -> Part:
     if name not in stack.embedded:
         return Part(name, "service", "external", "by the settings")
     running = stack.runner.find(name)
-    service = embedded.get(name)
     address = "" if service is None else f"{HOST}:{service.port}"
+    part = Part(name, "service", "stopped", address, trouble=NOT_RUNNING)
     if running is None or service is None:
-        return Part(name, "service", "stopped", address, trouble="does not run; start it: odograph up")
-    trouble = None
+        return part
     try:
         service.probe()
     except ServiceError as error:
-        trouble = f"{error}; its log: {stack.runner.log(name)}"
-    return _measured(
-        Part(name, "service", "ready" if trouble is None else "silent", address), running, trouble
-    )
-
-
-def _supervisor(stack: Stack) -> Part:
-    running = stack.runner.find(SUPERVISOR)
-    if running is None:
-        return Part(SUPERVISOR, "process", "stopped", "", trouble="does not run; start it: odograph up")
-    part = _measured(Part(SUPERVISOR, "process", "ready", ""), running, None)
-    return replace(
-        part, memory_mb=processes.own_pss_kb(running.pid) / 1024
-    )  # its children have rows of their own
+        return _measured(part, running, "silent", f"{error}; its log: {stack.runner.log(name)}")
+    return _measured(part, running, "ready", None)
 
 
 def _process(stack: Stack, name: str, port: int, kept: dict[str, int | None]) -> Part:
     """``kept`` is what the supervisor noted of it: restarts and last exit code."""
-    running = stack.runner.find(name)
-    part = Part(name, "process", "ready", f"http://{HOST}:{port}", restarts=kept.get("restarts"))
-    log = stack.runner.log(name)
+    running, log = stack.runner.find(name), stack.runner.log(name)
+    part = Part(name, "process", "stopped", f"http://{HOST}:{port}", restarts=kept.get("restarts"))
     if running is None and part.restarts:
         trouble = f"ended with {kept.get('last_exit')}, is started again and again; its log: {log}"
         return replace(part, state="failing", trouble=trouble)
     if running is None:
-        return replace(part, state="stopped", trouble="does not run; start it: odograph up")
+        return replace(part, trouble=NOT_RUNNING)
     reason, remark = readiness(port)
     if reason is None:
-        return _measured(replace(part, remark=remark), running, None)
-    return _measured(replace(part, state="not ready"), running, f"{reason}; its log: {log}")
+        return _measured(replace(part, remark=remark), running, "ready", None)
+    return _measured(part, running, "not ready", f"{reason}; its log: {log}")
 
 
-def _measured(part: Part, running: processes.Running, trouble: str | None) -> Part:
+def _measured(part: Part, running: processes.Running, state: str, trouble: str | None) -> Part:
     up_s, size_mb = processes.uptime_s(running), processes.memory_mb(running.pid)
-    return replace(part, pid=running.pid, up_s=up_s, memory_mb=size_mb, trouble=trouble)
+    return replace(part, state=state, pid=running.pid, up_s=up_s, memory_mb=size_mb, trouble=trouble)
 
 
-REAL_TIME = ("instant", "instant-crash")
-"""Pass records through when they come; their checkpoints are rare and say nothing of lag."""
 _TIMES = """
-SELECT extract(epoch FROM now() - max(event_time))::double precision AS newest_s,
-       (SELECT extract(epoch FROM now() - watermark)::double precision FROM odograph.query_progress
-        WHERE query = 'telemetry' AND at > now() - INTERVAL '1 day' ORDER BY at DESC LIMIT 1) AS watermark_s,
-       percentile_cont(0.5) WITHIN GROUP (ORDER BY extract(epoch FROM updated_at - event_time))
-           FILTER (WHERE updated_at > now() - INTERVAL '1 minute') AS view_p50_s,
-       percentile_cont(0.99) WITHIN GROUP (ORDER BY extract(epoch FROM updated_at - event_time))
-           FILTER (WHERE updated_at > now() - INTERVAL '1 minute') AS view_p99_s
+SELECT round(extract(epoch FROM now() - max(event_time)), 3)::double precision AS newest_behind_s,
+       (SELECT round(extract(epoch FROM now() - watermark), 3)::double precision FROM odograph.query_progress
+        WHERE query = 'telemetry' AND at > now() - INTERVAL '1 day' ORDER BY at DESC LIMIT 1)
+           AS watermark_behind_s,
+       round((percentile_cont(0.5) WITHIN GROUP (ORDER BY extract(epoch FROM updated_at - event_time))
+           FILTER (WHERE updated_at > now() - INTERVAL '1 minute'))::numeric, 3)::double precision
+           AS event_to_view_p50_s,
+       round((percentile_cont(0.99) WITHIN GROUP (ORDER BY extract(epoch FROM updated_at - event_time))
+           FILTER (WHERE updated_at > now() - INTERVAL '1 minute'))::numeric, 3)::double precision
+           AS event_to_view_p99_s
 FROM odograph.vehicle_latest
 """
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class EventTimes:
-    """Of event time, s; None where there is no data. The view's figures are those of the last minute."""
-
-    newest_behind_s: float | None
-    watermark_behind_s: float | None
-    event_to_view_p50_s: float | None
-    event_to_view_p99_s: float | None
-
-
-@dataclass(frozen=True, slots=True)
 class Lag:
-    """All of it; a part that does not answer is None."""
+    """How far behind all is; a part that does not answer is None.
+
+    ``records``: telemetry records in Kafka that are not in a query's results, by query. ``times``: of event
+    time, by the database's clock, s; None where there is no data; the view's are those of the last minute.
+    """
 
     records: Mapping[str, int] | None
-    """Telemetry records in Kafka that are not in the query's results, by query."""
-    times: EventTimes | None
+    times: Mapping[str, float | None] | None
     broker: BrokerFigures | None
 
 
 def lag(settings: Settings) -> Lag:
     """What can be read now; never raises for a service that is away."""
-    try:
-        found = endpoints(settings)
-    except OdographError:
-        return Lag(None, None, None)
     return Lag(
-        records=_or_none(lambda: records_behind(settings, found)),
-        times=_or_none(lambda: event_times(found.db_owner_url)),
-        broker=_or_none(lambda: broker_figures(found.mqtt)),
+        records=_or_none(lambda: records_behind(settings, endpoints(settings))),
+        times=_or_none(lambda: _event_times(endpoints(settings).db_owner_url)),
+        broker=_or_none(lambda: broker_figures(endpoints(settings).mqtt)),
     )
 
 
@@ -158,26 +147,22 @@ def _or_none(read: Callable[[], T]) -> T | None:
 
 def records_behind(settings: Settings, addresses: Endpoints) -> dict[str, int]:
     """By query: what is in the log less what its newest committed batch ends at; raises ServiceError."""
-    home, topic = settings.paths.home.resolve(), kafka_topic(settings.kafka.prefix, "telemetry")
-    ends = {}
-    for query in query_offsets.queries(home):
-        newest = query_offsets.committed(home, query)
-        if query not in REAL_TIME and newest is not None and topic in newest.ends:
-            ends[query] = sum(newest.ends[topic].values())
+    topic = kafka_topic(settings.kafka.prefix, "telemetry")
+    ends = query_offsets.committed_ends(settings.paths.home.resolve(), topic)
     with LogEnds(addresses.kafka_bootstrap, settings.kafka.prefix) as log:
         appended = log.appended("telemetry")
-    return {query: max(0, appended - end) for query, end in ends.items()}
+    return {query: max(0, appended - sum(end.values())) for query, end in ends.items()}
 
 
-def event_times(url: str) -> EventTimes:
-    """By the database's clock; raises ServiceError."""
-    with connected(url) as connection:
-        row = connection.execute(_TIMES).fetchone()
-    return EventTimes(*(None if value is None else round(float(value), 3) for value in row or (None,) * 4))
+def _event_times(url: str) -> dict[str, float | None]:
+    with connected(url, row_factory=dict_row) as connection:
+        return connection.execute(_TIMES).fetchone() or {}
 
 
 FOLDERS: Final = ("archive", "days", "checkpoints", "data/kafka", "data/postgres", "logs")
 """Below the home, each with everything in it."""
+SHOWN_BYTES: Final = 1 << 20
+"""Smaller tables without a retention are left out for people."""
 _TABLES: Final = """
 SELECT schema || '.' || name, bytes, about_rows, since, kept_days, dropped_before FROM serving.table_size
 ORDER BY bytes DESC, 1
@@ -206,18 +191,14 @@ class Sizes:
 
 def sizes(settings: Settings) -> Sizes:
     """What can be measured now; never raises for a service that is away."""
-    home = settings.paths.home.resolve()
+    tables = _or_none(lambda: table_sizes(endpoints(settings).db_owner_url))
     elsewhere = {
         "odograph.alert_evidence": settings.jobs.evidence_days,
         "odograph.cohort_residual": settings.cohort.kept_days,
     }  # their own tasks see to these
-    tables: list[TableSize] | None
-    try:
-        found = table_sizes(endpoints(settings).db_owner_url)
-        tables = [replace(t, kept_days=elsewhere.get(t.name, t.kept_days)) for t in found]
-    except OdographError:
-        tables = None  # the rows of the services say what is wrong with it
-    return Sizes(tables, folder_sizes(home))
+    if tables is not None:
+        tables = [replace(t, kept_days=elsewhere.get(t.name, t.kept_days)) for t in tables]
+    return Sizes(tables, folder_sizes(settings.paths.home.resolve()))
 
 
 def table_sizes(url: str) -> list[TableSize]:
@@ -229,3 +210,72 @@ def table_sizes(url: str) -> list[TableSize]:
 def folder_sizes(home: Path) -> dict[str, int]:
     """Bytes on the disk of each of FOLDERS that is there."""
     return {name: folder_bytes(home / name) for name in FOLDERS if (home / name).is_dir()}
+
+
+def report(stack: Stack, rows: Sequence[Part], as_json: bool) -> str:
+    """The parts, troubles below, then what lies in each topic, how far behind all is, and how big it is."""
+    settings = stack.settings
+    topics = _or_none(lambda: records_by_topic(endpoints(settings).kafka_bootstrap, settings.kafka.prefix))
+    behind, big = lag(settings), sizes(settings)
+    if not as_json:
+        return text(rows, topics or {}, behind, big)
+    found = {"parts": [asdict(row) for row in rows], "topics": topics or {}}
+    return json.dumps(found | {"lag": asdict(behind), "sizes": asdict(big)}, indent=1, default=str) + "\n"
+
+
+def text(rows: Sequence[Part], counts: Mapping[str, int], behind: Lag, big: Sizes) -> str:
+    """The report for people."""
+    shown = table("part", "state", "address", "pid", "up", "MiB", "restarts")
+    for row in rows:
+        state = f"[{'red' if row.trouble else 'green'}]{row.state}[/]"
+        up, memory = _span(row.up_s), "" if row.memory_mb is None else f"{row.memory_mb:.0f}"
+        pid, restarts = ("" if number is None else str(number) for number in (row.pid, row.restarts))
+        shown.add_row(row.name, state, row.address, pid, up, memory, restarts)
+    lines = [f"{row.name}: {row.trouble}" for row in rows if row.trouble]
+    lines += [f"{row.name}: [yellow]{escape(row.remark)}[/]" for row in rows if row.remark]
+    topics = [table("topic", "records", rows=[(name, f"{n:,}") for name, n in counts.items()])]
+    folders = ", ".join(f"{name} {_mib(size)}" for name, size in big.folder_bytes.items())
+    on_disk = f"on the disk, MiB: {folders or 'nothing'}"
+    kept = [_tables(big.tables)] if big.tables else []
+    return rendered(shown, *lines, *(topics if counts else []), *_lag_lines(behind), *kept, on_disk)
+
+
+def _tables(sizes: Sequence[TableSize]) -> Table:
+    """Tables with a retention, and others of some size."""
+    made = table("table", "MiB", "rows, about", "since", "kept")
+    for one in sizes:
+        if one.kept_days is not None or one.since is not None or one.bytes >= SHOWN_BYTES:
+            since = "" if one.since is None else f"{one.since:%Y-%m-%d}"
+            kept = "for ever" if one.kept_days is None else f"{one.kept_days} days"
+            made.add_row(one.name, _mib(one.bytes), f"{one.about_rows:,}", since, kept)
+    return made
+
+
+def _mib(size: int) -> str:
+    return f"{size / 2**20:,.1f}"
+
+
+def _lag_lines(behind: Lag) -> list[str]:
+    """Lag in three ways, and the broker's queue; nothing of what did not answer."""
+    lines = []
+    if behind.records:
+        each = ", ".join(f"{query} {count:,}" for query, count in behind.records.items())
+        lines.append(f"records in Kafka not in a query's results: {each}")
+    if behind.times is not None and behind.times["newest_behind_s"] is not None:
+        s = {name: "unknown" if t is None else f"{t:,.1f} s" for name, t in behind.times.items()}
+        newest, watermark = s["newest_behind_s"], s["watermark_behind_s"]
+        lines.append(f"event time behind now: newest {newest}, watermark {watermark}")
+        view = f"p50 {s['event_to_view_p50_s']}, p99 {s['event_to_view_p99_s']}"
+        lines.append(f"event to view in the last minute: {view}")
+    if (b := behind.broker) is not None:
+        dropped = f"[{'red' if b.dropped else 'green'}]{b.dropped:,} dropped[/]"
+        lines.append(f"broker: {b.queued:,} messages wait, {dropped}, {b.clients} clients connected")
+    return lines
+
+
+def _span(seconds: float | None) -> str:
+    if seconds is None:
+        return ""
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}"

@@ -150,8 +150,8 @@ class HourState:
         if op == "swap":
             self.swapped_ms |= dict.fromkeys(line["names"], at_ms)
         for name in {"pack": line.get("replaces"), "expire": line.get("names")}.get(op) or []:
-            entry = self.files.pop(name, None)
-            self.expired_rows += entry.rows if op == "expire" and entry is not None else 0
+            gone = self.files.pop(name, None)
+            self.expired_rows += gone.rows if op == "expire" and gone is not None else 0
             self.replaced_ms.setdefault(name, at_ms)
 
 

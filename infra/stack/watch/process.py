@@ -9,10 +9,9 @@ from __future__ import annotations
 import shutil
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import astuple
 from typing import Any, Final
 
 import psycopg
@@ -27,12 +26,10 @@ from infra.settings.settings import Endpoints, Settings, endpoints
 from infra.stack import processes, query_offsets, status
 from infra.stack.mosquitto import BrokerWatch
 from infra.stack.probes import metrics, readyz
-from infra.stack.service import Runner
 from infra.stack.stack import SERVICES
-from infra.stack.status import REAL_TIME
 from infra.stack.supervisor import read_state
 from infra.stack.watch import samples
-from infra.stack.watch.samples import NOTHING, Ends, Figures, Place, Reading, Sample, places, sample
+from infra.stack.watch.samples import NOTHING, Ends, Figures, Place, Reading, places, sample
 
 NAME: Final = "watch"
 GOOD: Final = 3
@@ -50,7 +47,7 @@ def run(settings: Settings) -> None:
         broker = BrokerWatch(found.mqtt, reconnect=True)
         ends = parts.enter_context(LogEnds(found.kafka_bootstrap, settings.kafka.prefix))
         watch = Watch(settings, found, parts.enter_context(broker), ends)
-        checks = {"database": watch.problem}
+        checks = {"database": lambda: watch.problem}
         parts.enter_context(HealthServer(found.http_ports.get(NAME, 0), checks, watch.registry))
         parts.callback(watch.close)
         watch.run(stop)
@@ -61,27 +58,34 @@ class Watch:
 
     def __init__(self, settings: Settings, found: Endpoints, broker: BrokerWatch, ends: LogEnds) -> None:
         self.registry = CollectorRegistry()
+        self.problem: str | None = "nothing measured yet"
+        """Why nothing is written; None when all is well."""
         self._looks = Counter("odograph_watch_looks", "Looks at all parts, stored", registry=self.registry)
         self._settings, self._found, self._broker, self._ends = settings, found, broker, ends
         self._home = settings.paths.home.resolve()
         self._ports = {name: port for name, port in found.http_ports.items() if name != NAME}
-        self._runner = Runner(self._home)
         self._connection: Connection | None = None
         self._before: dict[str, Reading] = {}
-        self._log_before: tuple[float, Mapping[str, Ends]] | None = None
+        self._log_before: tuple[float, Mapping[str, Ends]] = (0.0, {})
         self._memory: dict[str, float] = {}
         self._slow_due_s = 0.0
-        self._problem: str | None = "nothing measured yet"
-
-    def problem(self) -> str | None:
-        """Why nothing is written; None when all is well."""
-        return self._problem
 
     def run(self, stop: threading.Event) -> None:
         """Look each ``interval_s``; a look that takes longer is followed by the next one."""
         while True:
             begun_s = time.monotonic()
-            self._once()
+            try:
+                if self._connection is None:
+                    self._connection = _connect(self._found.db_ingest_url)
+                self._look(self._connection)
+                self._slowly(self._connection)
+                self._looks.inc()
+                self.problem = None
+            except ServiceError as error:  # the next look tries again
+                if self.problem != str(error):
+                    log.warning("not written: trying again", reason=str(error))
+                self.problem = str(error)
+                self.close()
             if stop.wait(max(0.0, self._settings.watch.interval_s - (time.monotonic() - begun_s))):
                 return
 
@@ -89,100 +93,71 @@ class Watch:
         """Close the connection."""
         if self._connection is not None:
             self._connection.close()
+        self._connection = None
 
-    def _once(self) -> None:
-        """A look; where the database is away, the next one tries again."""
-        try:
-            if self._connection is None:
-                self._connection = connect(self._found.db_ingest_url)
-            self.look(self._connection)
-            self._slowly(self._connection)
-        except ServiceError as error:
-            if self._problem != str(error):
-                log.warning("not written: trying again", reason=str(error))
-            self._problem = str(error)
-            self.close()
-            self._connection = None
-            return
-        self._problem = None
-        self._looks.inc()
-
-    def look(self, connection: Connection) -> None:
+    def _look(self, connection: Connection) -> None:
         """All parts once, into the database; raises ServiceError where that is away."""
-        own, read_to = ask(connection)
+        own, read_to = _ask(connection)
         cpu_s = {name: processes.cpu_s(pid) for name, pid in self._pids().items()}
-        log_ends, trouble = self._log_ends()
-        appended = sum(sum(ends.values()) for ends in log_ends.values())
-        kafka = NOTHING if trouble else Figures(passed=appended)
+        ends: dict[str, Ends] = {}
+        kafka_trouble = None
+        try:
+            ends = {topic: self._ends.ends(topic) for topic in ("telemetry", *EVENT_TOPICS)}
+        except ServiceError as error:
+            kafka_trouble = str(error)
+        appended = Figures(passed=sum(sum(end.values()) for end in ends.values()))
         counts = self._broker.newest()
         silent = None if counts else f"{self._found.mqtt_host} publishes nothing under $SYS"
-        broker = samples.broker(counts, self._settings) if counts else NOTHING
-        readings = [
-            self._reading("postgres", None, own, cpu_s),
-            self._reading("mosquitto", silent, broker, cpu_s),
-            self._reading("kafka", trouble, kafka, cpu_s),
-            *self._processes(cpu_s),
-        ]
-        rows = [sample(now, self._before.get(now.stage)) for now in readings]
+        at_s = time.monotonic()
+        found = {
+            "postgres": (at_s, None, own),
+            "mosquitto": (at_s, silent, samples.broker(counts, self._settings) if counts else NOTHING),
+            "kafka": (at_s, kafka_trouble, NOTHING if kafka_trouble else appended),
+        }
+        with ThreadPoolExecutor(
+            max_workers=max(1, len(self._ports))
+        ) as pool:  # one that hangs holds up no other
+            found |= dict(zip(self._ports, pool.map(self._asked, self._ports), strict=True))
+        state = read_state(self._home)
+        readings = {
+            stage: Reading(
+                stage, at_s, trouble, figures, cpu_s.get(stage), self._memory.get(stage),
+                state.get(stage, {}).get("restarts"),
+            )
+            for stage, (at_s, trouble, figures) in found.items()
+        }  # fmt: skip
+        rows = [sample(now, self._before.get(stage)) for stage, now in readings.items()]
         good_s = GOOD * self._settings.watch.interval_s + ANSWER_S
-        put(connection, rows, self._places(log_ends, read_to), good_s)
-        self._before = {now.stage: now for now in readings}
-        self._log_before = (time.monotonic(), log_ends)
+        places_ = self._places(ends, read_to)
+        with _transaction(connection) as cursor:
+            cursor.executemany(PUT_SAMPLE, [(row.stage, good_s, *row[1:]) for row in rows])
+            if places_:
+                cursor.executemany(PUT_PLACE, [(*place, good_s) for place in places_])
+        self._before, self._log_before = readings, (time.monotonic(), ends)
 
-    def _reading(
-        self, stage: str, trouble: str | None, found: Figures, cpu_s: Mapping[str, float],
-        restarts: int | None = None,
-    ) -> Reading:  # fmt: skip
-        memory_mb = self._memory.get(stage)
-        return Reading(stage, time.monotonic(), trouble, found, cpu_s.get(stage), memory_mb, restarts)
-
-    def _processes(self, cpu_s: Mapping[str, float]) -> list[Reading]:
-        """Those with a health page, all at the same time: one that hangs holds up no other."""
-        restarts = {name: kept.get("restarts") for name, kept in read_state(self._home).items()}
-
-        def one(name: str) -> Reading:
-            port = self._ports[name]
-            trouble = readyz(port)
-            found = samples.of_process(name, metrics(port), self._settings)
-            return self._reading(name, trouble, found, cpu_s, restarts.get(name))
-
-        with ThreadPoolExecutor(max_workers=max(1, len(self._ports))) as pool:
-            return list(pool.map(one, self._ports))
+    def _asked(self, name: str) -> tuple[float, str | None, Figures]:
+        """A process by its health page: when it was asked, what is wrong with it, and its figures."""
+        port = self._ports[name]
+        trouble, figures = readyz(port), samples.of_process(name, metrics(port), self._settings)
+        return time.monotonic(), trouble, figures
 
     def _pids(self) -> dict[str, int]:
         """Process ids of the parts that run in this home, services too."""
-        found = {name: self._runner.find(name) for name in (*self._ports, *SERVICES)}
+        found = {name: processes.find(self._home / "run", name) for name in (*self._ports, *SERVICES)}
         return {name: running.pid for name, running in found.items() if running is not None}
-
-    def _log_ends(self) -> tuple[Mapping[str, Ends], str | None]:
-        """End offsets by topic; none and the reason where Kafka does not answer."""
-        try:
-            return {topic: self._ends.ends(topic) for topic in ("telemetry", *EVENT_TOPICS)}, None
-        except ServiceError as error:
-            return {}, str(error)
 
     def _places(self, ends: Mapping[str, Ends], read_to: Mapping[str, Ends]) -> list[Place]:
         """How far each reader is in each partition: streaming queries by their checkpoints."""
-        at_s, before = self._log_before or (0.0, {})
+        at_s, before = self._log_before
         seconds = time.monotonic() - at_s if before else None
+        by_query = query_offsets.committed_ends(self._home, self._ends.topic("telemetry"))
+        readers = [(query, "telemetry", read) for query, read in by_query.items()]
+        readers += [("events", topic, read) for topic, read in read_to.items()]
         found: list[Place] = []
-        for query, read in self._committed().items():
-            if "telemetry" in ends:
-                found += places(query, "telemetry", ends["telemetry"], read, before.get("telemetry"), seconds)
-        for topic, read in read_to.items():
+        for reader, topic, read in readers:
             if topic in ends:
-                found += places("events", topic, ends[topic], read, before.get(topic), seconds)
+                found += places(reader, topic, ends[topic], read, before.get(topic), seconds)
         return found
-
-    def _committed(self) -> dict[str, Ends]:
-        """Where the newest committed batch of each query ends in the live topic."""
-        topic = self._ends.topic("telemetry")
-        newest = {
-            query: query_offsets.committed(self._home, query)
-            for query in query_offsets.queries(self._home)
-            if query not in REAL_TIME
-        }
-        return {query: done.ends[topic] for query, done in newest.items() if done and topic in done.ends}
 
     def _slowly(self, connection: Connection) -> None:
         """What costs a walk through files: memory of each part, sizes of folders and tables."""
@@ -190,8 +165,10 @@ class Watch:
             return
         self._slow_due_s = time.monotonic() + self._settings.watch.slow_interval_s
         self._memory = {name: processes.memory_mb(pid) for name, pid in self._pids().items()}
-        found = status.folder_sizes(self._home)
-        put_storage(connection, found, dict.fromkeys(found, shutil.disk_usage(self._home).free))
+        free = shutil.disk_usage(self._home).free
+        with _transaction(connection) as cursor:
+            rows = [(place, size, free) for place, size in status.folder_sizes(self._home).items()]
+            cursor.executemany(PUT_STORAGE, rows)
 
 
 PUT_SAMPLE: Final = """
@@ -222,8 +199,7 @@ SELECT (SELECT xact_commit FROM pg_stat_database WHERE datname = current_databas
 """
 
 
-def connect(url: str) -> Connection:
-    """A connection of the watch; raises ServiceError."""
+def _connect(url: str) -> Connection:
     with service_errors():
         return open_connection(
             url, Connection, statement_timeout_s=5, session={"timezone": "UTC"}, autocommit=True,
@@ -231,7 +207,7 @@ def connect(url: str) -> Connection:
         )  # fmt: skip
 
 
-def ask(connection: Connection) -> tuple[Figures, dict[str, dict[int, int]]]:
+def _ask(connection: Connection) -> tuple[Figures, dict[str, dict[int, int]]]:
     """The database's own figures, and the event store's next offset by topic and partition.
 
     Raises ServiceError.
@@ -242,23 +218,6 @@ def ask(connection: Connection) -> tuple[Figures, dict[str, dict[int, int]]]:
         for topic, partition, offset in connection.execute(READ_TO):
             read.setdefault(topic, {})[partition] = offset
     return Figures(passed=commits, errors=failures, saturation=samples.share(clients, most or 0)), read
-
-
-def put(connection: Connection, samples: Sequence[Sample], found: Sequence[Place], good_s: float) -> None:
-    """A look's rows; they count as measured for ``good_s``. Raises ServiceError."""
-    rows = [(s[0], good_s, *s[1:]) for s in map(astuple, samples)]
-    with _transaction(connection) as cursor:
-        cursor.executemany(PUT_SAMPLE, rows)
-        if found:
-            cursor.executemany(PUT_PLACE, [(*astuple(place), good_s) for place in found])
-
-
-def put_storage(connection: Connection, bytes_by_place: Mapping[str, int], free: Mapping[str, int]) -> None:
-    """How big each place is, and how much its disk has left; raises ServiceError."""
-    with _transaction(connection) as cursor:
-        cursor.executemany(
-            PUT_STORAGE, [(place, size, free.get(place)) for place, size in bytes_by_place.items()]
-        )
 
 
 @contextmanager

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -21,8 +20,7 @@ Ends = Mapping[int, int]
 REASON_CHARS: Final = 500
 
 
-@dataclass(frozen=True, slots=True)
-class Figures:
+class Figures(NamedTuple):
     """Of one part at one moment; ``rate_per_s`` where it publishes a rate and no counter."""
 
     passed: float | None = None
@@ -104,11 +102,8 @@ def of_process(name: str, text: str, settings: Settings) -> Figures:
         value = metrics.total(*(f"odograph_{metric}" for metric in getattr(names, figure)))
         found[figure] = 0.0 if value is None and figure in names.zero_if_absent else value
     if kind == "bridge":  # the fuller of its two limits
-        held_bytes = metrics.total("odograph_bridge_in_flight_bytes")
-        shares = (
-            share(found["lag"], settings.bridge.max_in_flight),
-            share(held_bytes, settings.bridge.max_in_flight_bytes),
-        )
+        most, held_bytes = settings.bridge, metrics.total("odograph_bridge_in_flight_bytes")
+        shares = [share(found["lag"], most.max_in_flight), share(held_bytes, most.max_in_flight_bytes)]
         found["saturation"] = max((s for s in shares if s is not None), default=None)
     if kind == "jobs":  # frames of the query telemetry; what waits for the slowest, against a batch's limit
         found["passed"] = metrics.by("odograph_query_input_records_total", "query").get("telemetry")
@@ -128,8 +123,7 @@ def share(part: float | None, whole: float) -> float | None:
     return None if part is None or whole <= 0 else part / whole
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(NamedTuple):
     """A part at ``at_s`` of a clock that never goes back; ``trouble`` None: it is ready."""
 
     stage: str
@@ -141,8 +135,7 @@ class Reading:
     restarts: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
+class Sample(NamedTuple):
     """A row of odograph.stage_sample; ``errors`` are those since the reading before."""
 
     stage: str
@@ -159,19 +152,18 @@ class Sample:
 
 def sample(now: Reading, before: Reading | None) -> Sample:
     """What a part did since it was read before; a rate needs two readings of one run of it."""
-    seconds = None if before is None else now.at_s - before.at_s
-    old = NOTHING if before is None else before.figures
-    passed, errors = _risen(now.figures.passed, old.passed), _risen(now.figures.errors, old.errors)
-    cpu_s = _risen(now.cpu_s, None if before is None else before.cpu_s)
+    old = before or Reading(now.stage, now.at_s, None)
+    figures, seconds = now.figures, now.at_s - old.at_s
+    passed, errors = _risen(figures.passed, old.figures.passed), _risen(figures.errors, old.figures.errors)
     return Sample(
         stage=now.stage,
         ready=now.trouble is None,
         reason=None if now.trouble is None else now.trouble[:REASON_CHARS],
-        rate_per_s=now.figures.rate_per_s if passed is None else _per(passed, seconds),
+        rate_per_s=figures.rate_per_s if passed is None else _per(passed, seconds),
         errors=None if errors is None else round(errors),
-        lag=None if now.figures.lag is None else round(now.figures.lag),
-        saturation=now.figures.saturation,
-        cores=_per(cpu_s, seconds),
+        lag=None if figures.lag is None else round(figures.lag),
+        saturation=figures.saturation,
+        cores=_per(_risen(now.cpu_s, old.cpu_s), seconds),
         memory_mb=now.memory_mb,
         restarts=now.restarts,
     )
@@ -186,8 +178,7 @@ def _per(amount: float | None, seconds: float | None) -> float | None:
     return None if amount is None or not seconds or seconds <= 0 else amount / seconds
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """A row of odograph.partition_lag: how far a reader is in a partition; ``rate_per_s`` appended."""
 
     reader: str
