@@ -83,9 +83,7 @@ def _minutes(payloads: Sequence[bytes], work: Path) -> pa.Table:
     settings = load(paths={"home": str(work)})
     records, limits = pa.table(numbers | texts), clock_limits(settings)
     windows = archived_windows(records, terms_of(settings), limits)[0]  # noqa: F841  read below
-    rolls = ", ".join(
-        f"{sql} AS {name}" for c in COLUMNS for name, sql in zip(c.names, c.expressions(True), strict=True)
-    )
+    rolls = ", ".join(f"{c.over_windows} AS {c.name}" for c in COLUMNS)
     return (
         duckdb.connect()
         .sql(

@@ -149,7 +149,7 @@ def hours_text(folder: Path, lines: Sequence[dict[str, Any]]) -> str:
     """A table of hours with a sum below."""
     if not lines:
         return f"no records in {folder}"
-    rows = [("hour of receipt", "files", "packed", "records", "MiB", "")]
+    rows: list[tuple[object, ...]] = [("hour of receipt", "files", "packed", "records", "MiB", "")]
     for line in lines:
         records = "not known" if line["rows"] is None else f"{line['rows']:,}"
         remarks = [f"{line['expired_rows']:,} records expired"] if line["expired_rows"] else []

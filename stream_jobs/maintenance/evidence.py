@@ -88,10 +88,10 @@ def _frames(due: Sequence[Due], settings: Settings) -> list[Row]:
     files = [str(file.path) for file in reader.of_hours(archive_of(settings.paths.home), hours_ms(spans))]
     if not files:
         return []
-    vehicles = sorted({vehicle for _, vehicle, _, _ in due})
-    first, last = min(d[2] for d in due) - AROUND_MS, max(d[2] for d in due) + AROUND_MS
+    _, vehicles, opened_ms, _ = zip(*due, strict=True)
     with connected("256MB") as connection:
-        found = connection.execute(_FRAMES, [files, vehicles, last, first])
+        span = (max(opened_ms) + AROUND_MS, min(opened_ms) - AROUND_MS)
+        found = connection.execute(_FRAMES, [files, sorted(set(vehicles)), *span])
         names = [column[0] for column in found.description]
         return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
 

@@ -36,15 +36,14 @@ ON CONFLICT (consumer, topic, partition) DO UPDATE SET next_offset = excluded.ne
 
 def publish_latest(database: Database, topic: TopicWriter) -> int:
     """Publish what changed since the last call; the number of vehicles."""
-    until, rows = database.run(_changes)
+
+    def changes(connection: Connection) -> tuple[int, list[tuple[str, str]]]:
+        since = fetch(connection, _SINCE, _CONSUMER)
+        until: int = fetch(connection, _UNTIL)[0][0]
+        return until, fetch(connection, _CHANGED, {"since": since[0][0] if since else 0})
+
+    until, rows = database.run(changes)
     if rows:
         topic.write([(vehicle, text.encode()) for vehicle, text in rows])
         database.run(lambda c: execute(c, _DONE, _CONSUMER | {"until": until}))
     return len(rows)
-
-
-def _changes(connection: Connection) -> tuple[int, list[tuple[str, str]]]:
-    since = fetch(connection, _SINCE, _CONSUMER)
-    until: int = fetch(connection, _UNTIL)[0][0]
-    changed = fetch(connection, _CHANGED, {"since": since[0][0] if since else 0})
-    return until, [(vehicle, text) for vehicle, text in changed]

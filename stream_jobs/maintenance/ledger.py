@@ -6,7 +6,7 @@ is not over, and when frames of it come late. It reads the same sources as ``odo
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from functools import partial
 from itertools import islice
@@ -37,17 +37,12 @@ SELECT DISTINCT hour_ms FROM (
 WHERE hour_ms >= %(oldest)s AND hour_ms < %(until)s ORDER BY hour_ms
 """
 LAST: Final = "SELECT (extract(epoch FROM max(hour)) * 1000)::bigint FROM odograph.audit_hour"
-PUT_FINDING: Final = """
-INSERT INTO odograph.audit_finding (hour, no, stage, vehicle_id, what, frames)
-VALUES (to_timestamp(%(hour)s / 1000.0), %(no)s, %(stage)s, %(vehicle_id)s, %(what)s, %(frames)s)
-"""
-PUT_VEHICLE: Final = """
-INSERT INTO odograph.audit_vehicle
-    (hour, vehicle_id, generated, counted, late, quarantined, duplicate, dead, missing, lost)
-VALUES (to_timestamp(%(hour)s / 1000.0), %(vehicle_id)s, %(generated)s, %(counted)s, %(late)s,
-        %(quarantined)s, %(duplicate)s, %(dead)s, %(missing)s, %(lost)s)
-"""
 CLEAR: Final = "DELETE FROM odograph.audit_hour WHERE hour = to_timestamp(%(hour)s / 1000.0)"
+
+
+BY_VEHICLE: Final = ("generated", "counted", "late", "quarantined", "duplicate", "dead", "missing")
+"""Columns of odograph.audit_vehicle that are figures of the account."""
+TIMES: Final = ("hour", "closed_until")
 
 
 class HourlyLedger:
@@ -94,17 +89,17 @@ def due(connection: Connection, looked_ms: int, end_ms: int, most: int) -> list[
 def put(connection: Connection, hour_ms: int, account: Account) -> None:
     """An hour's account in the place of what was found before."""
     execute(connection, CLEAR, {"hour": hour_ms})
-    row = {
-        "hour": hour_ms, "closed_until": account.scope.until_ms, "vehicles": len(account.vehicles),
-        **asdict(account.total), "residual": account.residual,
-    }  # fmt: skip
-    times = {"hour", "closed_until"}
-    marks = ", ".join(f"to_timestamp(%({n})s / 1000.0)" if n in times else f"%({n})s" for n in row)
-    execute(connection, f"INSERT INTO odograph.audit_hour ({', '.join(row)}) VALUES ({marks})", row)  # noqa: S608  own names
+    sums = {"vehicles": len(account.vehicles), **asdict(account.total), "residual": account.residual}
+    _insert(connection, "audit_hour", {"hour": hour_ms, "closed_until": account.scope.until_ms, **sums})
     for no, finding in enumerate(islice(findings(account), KEPT)):
-        execute(connection, PUT_FINDING, {"hour": hour_ms, "no": no, **asdict(finding)})
+        _insert(connection, "audit_finding", {"hour": hour_ms, "no": no, **asdict(finding)})
     for vehicle_id, f in sorted(account.vehicles.items()):
         lost = f.lost_on_link + f.dropped_on_board
         if f.late or f.quarantined or f.duplicate or f.dead or f.missing or lost:
-            values = {"hour": hour_ms, "vehicle_id": vehicle_id, **asdict(f), "lost": lost}
-            execute(connection, PUT_VEHICLE, values)
+            figures = {name: getattr(f, name) for name in BY_VEHICLE} | {"lost": lost}
+            _insert(connection, "audit_vehicle", {"hour": hour_ms, "vehicle_id": vehicle_id, **figures})
+
+
+def _insert(connection: Connection, table: str, row: Mapping[str, object]) -> None:
+    marks = ", ".join(f"to_timestamp(%({n})s / 1000.0)" if n in TIMES else f"%({n})s" for n in row)
+    execute(connection, f"INSERT INTO odograph.{table} ({', '.join(row)}) VALUES ({marks})", row)  # noqa: S608  own names

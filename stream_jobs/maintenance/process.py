@@ -65,9 +65,7 @@ class Maintenance:
     def __init__(self, settings: Settings, addresses: Endpoints, stop: threading.Event) -> None:
         self.registry = CollectorRegistry()
         self._metrics = TaskMetrics(self.registry)
-        self._settings = settings
-        self._addresses = addresses
-        self._stop = stop
+        self._settings, self._addresses, self._stop = settings, addresses, stop
         self._databases: list[Database] = []
         self._runner: TaskRunner | None = None
         self._standby = False

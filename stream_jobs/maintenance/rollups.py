@@ -7,8 +7,8 @@ the sums are over whole numbers again, and neither the order of rows nor a level
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Final
+from itertools import takewhile
+from typing import Final, NamedTuple
 
 from infra.contract.signals import BY_NAME, WHEELS
 from stream_jobs.app.database import Connection, Database, execute, fetch
@@ -27,21 +27,12 @@ ENERGY: Final = 360_000_000_000
 """Steps of 0.1 V times 0.1 A times ms in a kWh."""
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
-    """What one quantity fills: names, and their SQL over windows and over the roll-ups below."""
+class Column(NamedTuple):
+    """A column of the roll-ups: its SQL over windows and over the roll-ups below."""
 
-    names: tuple[str, ...]
-    over_windows: tuple[str, ...]
-    over_rollups: tuple[str, ...]
-
-    def expressions(self, lowest: bool) -> tuple[str, ...]:
-        """SQL of its columns over the rows below; ``lowest``: these are windows."""
-        return self.over_windows if lowest else self.over_rollups
-
-
-def _alike(name: str, sql: str) -> Column:
-    return Column((name,), (sql,), (sql,))
+    name: str
+    over_windows: str
+    over_rollups: str
 
 
 def _total(name: str, steps: int, where: str = "") -> str:
@@ -50,67 +41,67 @@ def _total(name: str, steps: int, where: str = "") -> str:
     return f"sum(round({name} * {steps})::bigint){only}::double precision / {steps}"
 
 
-def _totals(steps: int, *names: str) -> list[Column]:
-    return [_alike(name, _total(name, steps)) for name in names]
+def _alike(sql: str, *names: str) -> list[Column]:
+    """Columns of the same SQL over windows and roll-ups, with ``{}`` for the name."""
+    return [Column(name, sql.format(name), sql.format(name)) for name in names]
 
 
-def _extremes(how: str, *names: str) -> list[Column]:
-    return [_alike(name, f"{how}({name})") for name in names]
-
-
-def _mean_of(value: str, weight: str, count: str, steps: int) -> tuple[str, str]:
-    total = f"sum(round({value} * {weight} * {steps})::bigint)::double precision"
-    return f"{total} / nullif({count} * {steps}, 0)::double precision", f"{count}::bigint"
-
-
-def _mean(name: str, count: str, signal: str, once: str = "") -> Column:
+def _mean(name: str, count: str, signal: str, once: str = "") -> list[Column]:
     """A mean and how many values it is over; ``once``: the window's value that counts once."""
     steps = BY_NAME[signal].steps_per_unit
-    above = _mean_of(name, count, f"sum({count})", steps)
-    return Column((name, count), _mean_of(once, "1", f"count({once})", steps) if once else above, above)
+
+    def sql_of(value: str, weight: str, number: str) -> tuple[str, str]:
+        total = f"sum(round({value} * {weight} * {steps})::bigint)::double precision"
+        return f"{total} / nullif({number} * {steps}, 0)::double precision", f"{number}::bigint"
+
+    above = sql_of(name, count, f"sum({count})")
+    lowest = sql_of(once, "1", f"count({once})") if once else above
+    return [Column(name, lowest[0], above[0]), Column(count, lowest[1], above[1])]
 
 
+LEAST, MOST = "min({})", "max({})"
+MOVING_S: Final = ("moving_s", "idle_s", "speeding_s", "speeding_10_s", "speeding_20_s", "speeding_30_s")
 COLUMNS: Final[tuple[Column, ...]] = (
-    Column(("windows",), ("count(*)",), ("sum(windows)::bigint",)),
-    *(_alike(n, f"sum({n})::bigint") for n in ("frames", "frames_late", "samples", "out_of_range")),
-    *_extremes("min", "first_event"),
-    *_extremes("max", "last_event"),
-    *_totals(DISTANCE, "distance_m"),
-    *_totals(MS, "moving_s", "idle_s", "speeding_s", "speeding_10_s", "speeding_20_s", "speeding_30_s"),
-    *_totals(FUEL, "fuel_l", "idle_fuel_l"),
-    *_totals(ENERGY, "energy_kwh"),
-    _mean("speed_mean_kmh", "speed_n", "speed_kmh"),
-    *_extremes("max", "speed_max_kmh", "accel_long_max_mps2"),
-    *_extremes("min", "accel_long_min_mps2"),
-    *_extremes("max", "accel_lat_max_mps2"),
-    _mean("rpm_mean", "rpm_n", "engine_rpm"),
-    *_extremes("max", "rpm_max"),
-    _mean("engine_load_mean_pct", "engine_load_n", "engine_load_pct"),
-    _mean("coolant_mean_c", "coolant_n", "coolant_temp_c"),
-    *_extremes("max", "coolant_max_c"),
-    *_extremes("min", "oil_pressure_min_kpa"),
-    *_extremes("max", "oil_shortfall_max_kpa"),
-    *_totals(MS, "oil_below_floor_s"),
-    *_extremes("max", "oil_temp_max_c"),
-    _mean("fuel_trim_mean_pct", "fuel_trim_n", "fuel_trim_short_pct"),
-    *_extremes("max", "dpf_soot_max_pct", "dpf_delta_p_max_pa"),
-    *(_mean(f"tyre_{w}_kpa20", f"tyre_{w}_n", f"tyre_pressure_{w}_kpa") for w in WHEELS),
-    *_extremes("max", "tyre_temp_max_c", *(f"brake_pad_wear_{w}_pct" for w in WHEELS)),
-    _mean("battery_mean_v", "battery_n", "battery_voltage_v"),
-    *_extremes("min", "battery_min_v"),
-    _mean("battery_rest_v", "battery_rest_n", "battery_voltage_v"),
-    _mean("battery_running_v", "battery_running_n", "battery_voltage_v"),
-    *_extremes("min", "battery_on_min_v"),
-    *_extremes("max", "cell_spread_max_mv", "cell_spread_rest_mv"),
-    *_extremes("min", "cell_temp_min_c"),
-    *_extremes("max", "cell_temp_max_c", "cell_temp_rate_c_min"),
-    *_extremes("min", "pack_voltage_min_v"),
-    *_extremes("max", "motor_temp_max_c", "dtc_count", "odometer_m"),
-    _mean("ambient_mean_c", "ambient_n", "ambient_temp_c", once="ambient_temp_c"),
+    Column("windows", "count(*)", "sum(windows)::bigint"),
+    *_alike("sum({})::bigint", "frames", "frames_late", "samples", "out_of_range"),
+    *_alike(LEAST, "first_event"),
+    *_alike(MOST, "last_event"),
+    *_alike(_total("{}", DISTANCE), "distance_m"),
+    *_alike(_total("{}", MS), *MOVING_S),
+    *_alike(_total("{}", FUEL), "fuel_l", "idle_fuel_l"),
+    *_alike(_total("{}", ENERGY), "energy_kwh"),
+    *_mean("speed_mean_kmh", "speed_n", "speed_kmh"),
+    *_alike(MOST, "speed_max_kmh", "accel_long_max_mps2"),
+    *_alike(LEAST, "accel_long_min_mps2"),
+    *_alike(MOST, "accel_lat_max_mps2"),
+    *_mean("rpm_mean", "rpm_n", "engine_rpm"),
+    *_alike(MOST, "rpm_max"),
+    *_mean("engine_load_mean_pct", "engine_load_n", "engine_load_pct"),
+    *_mean("coolant_mean_c", "coolant_n", "coolant_temp_c"),
+    *_alike(MOST, "coolant_max_c"),
+    *_alike(LEAST, "oil_pressure_min_kpa"),
+    *_alike(MOST, "oil_shortfall_max_kpa"),
+    *_alike(_total("{}", MS), "oil_below_floor_s"),
+    *_alike(MOST, "oil_temp_max_c"),
+    *_mean("fuel_trim_mean_pct", "fuel_trim_n", "fuel_trim_short_pct"),
+    *_alike(MOST, "dpf_soot_max_pct", "dpf_delta_p_max_pa"),
+    *(column for w in WHEELS for column in _mean(f"tyre_{w}_kpa20", f"tyre_{w}_n", f"tyre_pressure_{w}_kpa")),
+    *_alike(MOST, "tyre_temp_max_c", *(f"brake_pad_wear_{w}_pct" for w in WHEELS)),
+    *_mean("battery_mean_v", "battery_n", "battery_voltage_v"),
+    *_alike(LEAST, "battery_min_v"),
+    *_mean("battery_rest_v", "battery_rest_n", "battery_voltage_v"),
+    *_mean("battery_running_v", "battery_running_n", "battery_voltage_v"),
+    *_alike(LEAST, "battery_on_min_v"),
+    *_alike(MOST, "cell_spread_max_mv", "cell_spread_rest_mv"),
+    *_alike(LEAST, "cell_temp_min_c"),
+    *_alike(MOST, "cell_temp_max_c", "cell_temp_rate_c_min"),
+    *_alike(LEAST, "pack_voltage_min_v"),
+    *_alike(MOST, "motor_temp_max_c", "dtc_count", "odometer_m"),
+    *_mean("ambient_mean_c", "ambient_n", "ambient_temp_c", once="ambient_temp_c"),
 )
 """All but the keys and the layer."""
-NAMES: Final = tuple(name for column in COLUMNS for name in column.names)
-WRITTEN: Final = (*COLUMNS, *_extremes("max", "revision", "restated_at"))
+NAMES: Final = tuple(column.name for column in COLUMNS)
+WRITTEN: Final = (*COLUMNS, *_alike(MOST, "revision", "restated_at"))
 """With the layer that a row is of: the newest of those below it."""
 FLEET: Final[dict[str, str]] = {
     "vehicles": "count(*)",
@@ -128,9 +119,6 @@ FLEET: Final[dict[str, str]] = {
 }
 """Column of odograph.fleet_minute -> SQL over the vehicles' rows of the minute."""
 
-
-LEVELS: Final = ("minute", "hour", "day")
-"""Units of odograph.vehicle_<unit>, from the lowest up: minutes are made of windows, hours of minutes."""
 
 NOTE_CHANGES: Final = """
 INSERT INTO odograph.window_change (minute, vehicles)
@@ -209,13 +197,8 @@ class RollUps:
         if not self._zone_stands:
             self._database.run(lambda c: set_zone(c, self._tz))
             self._zone_stands = True
-        made = 0
-        for _ in range(PASSES):
-            step = self._database.run(lambda c: roll_up(c, self._tz))
-            made += step
-            if not step:
-                break
-        return made
+        steps = (self._database.run(lambda c: roll_up(c, self._tz)) for _ in range(PASSES))
+        return sum(takewhile(bool, steps))
 
 
 def set_zone(connection: Connection, tz: str) -> None:
@@ -231,31 +214,29 @@ def roll_up(connection: Connection, tz: str) -> int:
     execute(connection, CREATE_DUE)
     due = execute(connection, TAKE, {"lines": LINES})
     below = "window"
-    for unit in LEVELS:
-        if unit != LEVELS[0]:
+    for unit, statements in LEVELS.items():
+        if below != "window":
             execute(connection, LIFT, {"unit": unit, "below": below, "tz": tz})
         for since, last, until, number in fetch(connection, SPANS, {"unit": unit}):
             span = {"since": since, "last": last, "until": until, "tz": tz}
             execute(connection, NESTED_LOOPS, {"loop": "off" if number >= MANY else "on"})
-            execute(connection, _level_sql(unit, below), span)
-            if unit == LEVELS[0]:
-                execute(connection, _fleet_sql(), span)
+            for statement in statements:
+                execute(connection, statement, span)
         below = unit
     return due
 
 
-def _level_sql(unit: str, below: str) -> str:
+def _replaced(names: Iterable[str]) -> str:
+    return ", ".join(f"{name} = excluded.{name}" for name in names)
+
+
+def _level_sql(unit: str, below: str, time: str, end: str) -> str:
     """The due buckets of a span; ``since`` and ``until`` bound the rows: other chunks are not read."""
-    lowest = unit == LEVELS[0]
-    names = [name for column in WRITTEN for name in column.names]
-    sources = ", ".join(sql for column in WRITTEN for sql in column.expressions(lowest))
-    time = "s.window_start" if lowest else "s.bucket"
-    end = f"d.bucket + interval '1 {unit}'"
-    if unit == "day":
-        end = "(d.bucket AT TIME ZONE %(tz)s + interval '1 day') AT TIME ZONE %(tz)s"
+    names = [column.name for column in WRITTEN]
+    sources = [column.over_windows if below == "window" else column.over_rollups for column in WRITTEN]
     return (
         f"INSERT INTO odograph.vehicle_{unit} (vehicle_id, bucket, {', '.join(names)}) "  # noqa: S608  own names
-        f"SELECT vehicle_id, d.bucket, {sources} "
+        f"SELECT vehicle_id, d.bucket, {', '.join(sources)} "
         f"FROM rollup_due d JOIN odograph.vehicle_{below} s USING (vehicle_id) "
         f"WHERE d.unit = '{unit}' AND d.bucket BETWEEN %(since)s AND %(last)s "
         f"AND {time} >= d.bucket AND {time} < {end} "
@@ -265,19 +246,24 @@ def _level_sql(unit: str, below: str) -> str:
     )
 
 
-def _fleet_sql() -> str:
-    """The due minutes of the fleet, made of the vehicles' minutes."""
-    return (
-        f"INSERT INTO odograph.fleet_minute (minute, {', '.join(FLEET)}) "  # noqa: S608  own names
-        f"SELECT m.bucket, {', '.join(FLEET.values())} "
-        "FROM (SELECT DISTINCT bucket FROM rollup_due "
-        "WHERE unit = 'minute' AND bucket BETWEEN %(since)s AND %(last)s) d "
-        "JOIN odograph.vehicle_minute m ON m.bucket = d.bucket "
-        "WHERE m.bucket >= %(since)s AND m.bucket < %(until)s "
-        "GROUP BY m.bucket ORDER BY m.bucket "
-        f"ON CONFLICT (minute) DO UPDATE SET {_replaced(FLEET)}"
-    )
-
-
-def _replaced(names: Iterable[str]) -> str:
-    return ", ".join(f"{name} = excluded.{name}" for name in names)
+FLEET_SQL: Final = (
+    f"INSERT INTO odograph.fleet_minute (minute, {', '.join(FLEET)}) "  # noqa: S608  own names
+    f"SELECT m.bucket, {', '.join(FLEET.values())} "
+    "FROM (SELECT DISTINCT bucket FROM rollup_due "
+    "WHERE unit = 'minute' AND bucket BETWEEN %(since)s AND %(last)s) d "
+    "JOIN odograph.vehicle_minute m ON m.bucket = d.bucket "
+    "WHERE m.bucket >= %(since)s AND m.bucket < %(until)s "
+    "GROUP BY m.bucket ORDER BY m.bucket "
+    f"ON CONFLICT (minute) DO UPDATE SET {_replaced(FLEET)}"
+)
+"""The due minutes of the fleet, made of the vehicles' minutes."""
+DAY_END: Final = "(d.bucket AT TIME ZONE %(tz)s + interval '1 day') AT TIME ZONE %(tz)s"
+LEVELS: Final = {
+    "minute": (
+        _level_sql("minute", "window", "s.window_start", "d.bucket + interval '1 minute'"),
+        FLEET_SQL,
+    ),
+    "hour": (_level_sql("hour", "minute", "s.bucket", "d.bucket + interval '1 hour'"),),
+    "day": (_level_sql("day", "hour", "s.bucket", DAY_END),),
+}
+"""What makes odograph.vehicle_<unit>, from the lowest up: minutes are made of windows, hours of minutes."""

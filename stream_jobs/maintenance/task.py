@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
-from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge
@@ -55,8 +53,7 @@ class TaskMetrics:
         self.duration = Gauge(f"{own}run_seconds", "Duration of the last run", label, registry=registry)
 
 
-@dataclass(frozen=True, slots=True)
-class TaskState:
+class TaskState(NamedTuple):
     """How a task does; columns of odograph.maintenance_task."""
 
     run_at: datetime | None = None
@@ -82,7 +79,7 @@ class PeriodicTask:
         metrics.failures.labels(self.name)
         while not stop.wait(self.pause_s()):
             began_s = time.monotonic()
-            self._note(run_at=_now())
+            self._note(run_at=datetime.now(UTC))
             try:
                 self._work()
             except Exception as error:  # noqa: BLE001  of whatever kind, it ends neither the task nor another one
@@ -110,14 +107,13 @@ class PeriodicTask:
         return f"{self.name}: {state.error} (failing since {since}, {state.failures} failures)"
 
     def _note(self, **changes: Any) -> None:
-        self.state = replace(self.state, **changes)
+        self.state = self.state._replace(**changes)
 
     def _failed(self, error: Exception, metrics: TaskMetrics) -> None:
         self._in_a_row += 1
         text = " ".join(f"{type(error).__name__}: {error}".split())[:ERROR_CHARS]
-        self._note(
-            error=text, failures=self.state.failures + 1, failing_since=self.state.failing_since or _now()
-        )
+        since = self.state.failing_since or datetime.now(UTC)
+        self._note(error=text, failures=self.state.failures + 1, failing_since=since)
         metrics.failures.labels(self.name).inc()
         metrics.failing.labels(self.name).set(1)
         log.error("task failed, trying again", task=self.name, error=text, pause_s=self.pause_s())
@@ -125,8 +121,7 @@ class PeriodicTask:
     def _succeeded(self, metrics: TaskMetrics) -> None:
         if self._in_a_row:
             log.info("task succeeds again", task=self.name, failures=self.state.failures)
-        self._in_a_row = 0
-        now = _now()
+        self._in_a_row, now = 0, datetime.now(UTC)
         self._note(success_at=now, failing_since=None, error=None)
         metrics.runs.labels(self.name).inc()
         metrics.failing.labels(self.name).set(0)
@@ -140,21 +135,19 @@ class TaskRunner:
         self, process: str, tasks: Iterable[PeriodicTask], database: Database, stop: threading.Event,
         metrics: TaskMetrics,
     ) -> None:  # fmt: skip
-        self._process = process
-        self._database = database
-        self._stop = stop
-        self._metrics = metrics
+        self._process, self._database = process, database
         self._reported: dict[str, TaskState] = {}
         self._tasks = tuple(tasks)
-        self._report = PeriodicTask("report", REPORT_S, self._put_states)
-        self._threads: list[threading.Thread] = []
+        self._all = (*self._tasks, PeriodicTask("report", REPORT_S, self._put_states))
+        self._threads = [
+            threading.Thread(target=task.run, args=(stop, metrics), name=task.name, daemon=True)
+            for task in self._all
+        ]
 
     def start(self) -> None:
         """Start all."""
-        for task in (*self._tasks, self._report):
-            work = partial(task.run, self._stop, self._metrics)
-            self._threads.append(threading.Thread(target=work, name=task.name, daemon=True))
-            self._threads[-1].start()
+        for thread in self._threads:
+            thread.start()
 
     def join(self) -> None:
         """After ``stop``: wait for what each does now, ``JOIN_S`` in all at most."""
@@ -164,31 +157,22 @@ class TaskRunner:
 
     def problem(self) -> str | None:
         """The tasks whose last run failed, in a line; None where there is none."""
-        return "; ".join(filter(None, (task.problem() for task in (*self._tasks, self._report)))) or None
+        return "; ".join(filter(None, (task.problem() for task in self._all))) or None
 
     def _put_states(self) -> None:
         """What changed since the last report; at the first one tasks that are no more are forgotten."""
         states = {task.name: task.state for task in self._tasks}
         rows = [
-            {
-                "process": self._process,
-                "task": task.name,
-                "interval_s": task.interval_s,
-                **asdict(states[task.name]),
-            }
-            for task in self._tasks
-            if self._reported.get(task.name) != states[task.name]
+            {"process": self._process, "task": t.name, "interval_s": t.interval_s, **states[t.name]._asdict()}
+            for t in self._tasks
+            if self._reported.get(t.name) != states[t.name]
         ]
-        self._database.run(lambda connection: self._put(connection, rows))
+
+        def put(connection: Connection) -> None:
+            if not self._reported:
+                execute(connection, _FORGET, {"process": self._process, "tasks": [*states]})
+            with connection.cursor() as cursor:
+                cursor.executemany(_REPORT, rows)
+
+        self._database.run(put)
         self._reported = states
-
-    def _put(self, connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
-        if not self._reported:
-            names = [task.name for task in self._tasks]
-            execute(connection, _FORGET, {"process": self._process, "tasks": names})
-        with connection.cursor() as cursor:
-            cursor.executemany(_REPORT, rows)
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)

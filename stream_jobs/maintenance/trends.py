@@ -6,12 +6,10 @@ Computed where new hours are there or an hour has gone by; a few vehicles a pass
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import astuple, dataclass, fields
 from datetime import datetime
 from itertools import groupby
 from operator import itemgetter
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -74,8 +72,7 @@ ON CONFLICT (vehicle_id) DO UPDATE SET as_of = excluded.as_of, computed_at = exc
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(NamedTuple):
     """``slope`` a unit of x with its 90 % interval, ``value`` the line's at the last x.
 
     ``residual_mad`` is the median distance of the points from the line; ``points`` how many there were.
@@ -90,8 +87,7 @@ class Line:
     residual_mad: float
 
 
-@dataclass(frozen=True, slots=True)
-class Metric:
+class Metric(NamedTuple):
     """A row of odograph.trend_metric.
 
     ``source`` is a column of the roll-ups; it heads for its threshold ``up`` or ``down``. ``threshold_share``
@@ -108,8 +104,7 @@ class Metric:
     min_days: float
 
 
-@dataclass(frozen=True, slots=True)
-class Trend:
+class Trend(NamedTuple):
     """A line over days, the slope over 1000 km, and the days to the threshold."""
 
     line: Line
@@ -122,7 +117,7 @@ _COLUMNS: Final = (
     "vehicle_id", "metric", "as_of", "points", "span_days", "value", "slope_per_day", "slope_low_per_day",
     "slope_high_per_day", "residual_mad", "slope_per_1000_km", "threshold", "days_to_threshold",
 )  # fmt: skip
-_METRICS: Final = f"SELECT {', '.join(f.name for f in fields(Metric))} FROM odograph.trend_metric"  # noqa: S608
+_METRICS: Final = f"SELECT {', '.join(Metric._fields)} FROM odograph.trend_metric"  # noqa: S608
 
 
 def renew(connection: Connection, at_once: int = AT_ONCE) -> int:
@@ -130,7 +125,7 @@ def renew(connection: Connection, at_once: int = AT_ONCE) -> int:
     due: dict[str, datetime] = dict(fetch(connection, _DUE, {"at_once": at_once}))
     if due:
         vehicles = [*due]
-        rows = _trends(connection, _metrics(connection), due)
+        rows = _trends(connection, due)
         execute(connection, _FORGET, {"vehicles": vehicles})
         if rows:
             insert_rows(connection, TABLE, pa.table([*map(pa.array, zip(*rows, strict=True))], [*_COLUMNS]))
@@ -138,32 +133,24 @@ def renew(connection: Connection, at_once: int = AT_ONCE) -> int:
     return len(due)
 
 
-def _metrics(connection: Connection) -> list[Metric]:
-    """The metrics in force; raises ConfigError where one names no column of the roll-ups."""
-    found = [Metric(*row) for row in fetch(connection, _METRICS)]
-    for metric in found:
+def _trends(connection: Connection, due: dict[str, datetime]) -> list[tuple[Any, ...]]:
+    """Rows of odograph.vehicle_trend; raises ConfigError where a metric names no column of the roll-ups."""
+    wanted = [Metric(*row) for row in fetch(connection, _METRICS)]
+    for metric in wanted:
         if metric.source not in NAMES:
             raise ConfigError(
                 f"odograph.trend_metric, {metric.metric}: "
                 f"source {metric.source!r} is no column of odograph.vehicle_hour"
             )
-    return found
-
-
-def _trends(
-    connection: Connection, wanted: Sequence[Metric], due: dict[str, datetime]
-) -> list[tuple[Any, ...]]:
-    """Rows of odograph.vehicle_trend."""
     hours = _HOURS.format(sources=", ".join(metric.source for metric in wanted))
     values = {"vehicles": [*due], "newest": max(due.values()), "days": LONGEST_DAYS}
     out = []
     for vehicle_id, rows in groupby(fetch(connection, hours, values), itemgetter(0)):
-        columns = np.array([row[1:] for row in rows], np.float64).T
-        for metric, column in zip(wanted, columns[2:], strict=True):
-            trend = trend_of(metric, columns[0], columns[1], column)
+        at_s, odometer_m, *columns = np.array([row[1:] for row in rows], np.float64).T
+        for metric, column in zip(wanted, columns, strict=True):
+            trend = trend_of(metric, at_s, odometer_m, column)
             if trend is not None:
-                ends = (trend.slope_per_1000_km, trend.threshold, trend.days_to_threshold)
-                out.append((vehicle_id, metric.metric, due[vehicle_id], *astuple(trend.line), *ends))
+                out.append((vehicle_id, metric.metric, due[vehicle_id], *trend.line, *trend[1:]))
     return out
 
 
@@ -208,7 +195,11 @@ def line_through(x: Floats, y: Floats) -> Line | None:
     if points < 3 or x[-1] <= x[0]:
         return None
     end, span = float(x[-1]), float(x[-1] - x[0])
-    x, y = _thinned(x, y)
+    if points > MOST_POINTS:  # medians by equal spans of x
+        edges = np.linspace(x[0], x[-1], MOST_POINTS + 1)
+        place = np.clip(np.searchsorted(edges, x, side="right") - 1, 0, MOST_POINTS - 1)
+        groups = [np.flatnonzero(place == p) for p in np.unique(place)]
+        x, y = (np.array([np.median(values[g]) for g in groups]) for values in (x, y))
     first, second = np.triu_indices(len(x), 1)
     apart = x[second] - x[first]
     there = apart > 0
@@ -221,13 +212,3 @@ def line_through(x: Floats, y: Floats) -> Line | None:
     level = float(np.median(rest))
     mad = float(np.median(np.abs(rest - level)))
     return Line(points, span, level + slope * end, slope, float(slopes[low]), float(slopes[high]), mad)
-
-
-def _thinned(x: Floats, y: Floats) -> tuple[Floats, Floats]:
-    """At most MOST_POINTS: medians by equal spans of x where there are more."""
-    if len(x) <= MOST_POINTS:
-        return x, y
-    edges = np.linspace(x[0], x[-1], MOST_POINTS + 1)
-    place = np.clip(np.searchsorted(edges, x, side="right") - 1, 0, MOST_POINTS - 1)
-    groups = [np.flatnonzero(place == p) for p in np.unique(place)]
-    return np.array([np.median(x[g]) for g in groups]), np.array([np.median(y[g]) for g in groups])

@@ -200,11 +200,7 @@ def buckets_sql(metrics: Sequence[Metric]) -> str:
 
 def rolled() -> str:
     """The columns of a bucket out of its minutes, as those of an hour are."""
-    return ", ".join(
-        f"{sql} AS {name}"
-        for column in COLUMNS
-        for name, sql in zip(column.names, column.expressions(False), strict=True)
-    )
+    return ", ".join(f"{column.over_rollups} AS {column.name}" for column in COLUMNS)
 
 
 def values(metrics: Sequence[Metric]) -> str:
