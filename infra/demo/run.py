@@ -33,7 +33,8 @@ TICK_S = 1.0
 def run(settings: Settings, demo_fleet: Fleet, say: Say, announce: Say) -> Ledger:
     """Start all, drive until the fleet is through or Ctrl-C, let it settle; the ledger of the run.
 
-    ``say`` gets what happens, ``announce`` the address of the dashboard and the result.
+    ``say`` gets what happens, ``announce`` the address of the dashboard and the result. Raises ServiceError
+    where a part does not become ready or the simulator fails.
     """
     begun_s = time.monotonic()
     home = settings.paths.home.resolve()
@@ -46,39 +47,29 @@ def run(settings: Settings, demo_fleet: Fleet, say: Say, announce: Say) -> Ledge
         before = settled_ledger(home, endpoints, ends, SETTLE_S)
         announce(f"dashboard: http://{HOST}:{endpoints.http_ports['dashboard']}")
         pulse = Pulse(demo_fleet.run_file(home), endpoints, ends)
-        _drive(home, demo_fleet, pulse, stop, say)
+        child = demo_fleet.start(home)
+        try:
+            while child.poll() is None and not stop.wait(TICK_S):
+                say(pulse.line())
+        finally:
+            code = stop_simulator(home, child)
+        stop.clear()
+        if code != 0:
+            log = home / "logs" / f"{SIMULATOR}.log"
+            raise ServiceError(f"the simulator ended with {code}; its log {log}:\n{processes.log_tail(log)}")
         if pulse.first_map_s is not None:
             say(f"first vehicles on the map {pulse.first_map_s - begun_s:.0f} s after the start")
-        say(f"truth: {demo_fleet.store_truth(home, endpoints)} rows of what really happened")
+        truths = truth.load(endpoints.db_ingest_url, demo_fleet.run_id, truth.find(home, demo_fleet.run_id))
+        say(f"truth: {truths} rows of what really happened")
         say("the fleet has stopped; waiting until everything has arrived")
-        return _settle(home, endpoints, ends, before, stop)
-
-
-def _drive(home: Path, demo_fleet: Fleet, pulse: Pulse, stop: threading.Event, say: Say) -> None:
-    """Drive until the fleet is through or ``stop`` is set; raises ServiceError when the simulator fails."""
-    child = demo_fleet.start(home)
-    try:
-        while child.poll() is None and not stop.wait(TICK_S):
-            say(pulse.line())
-    finally:
-        code = stop_simulator(home, child)
-    stop.clear()
-    if code != 0:
-        log = home / "logs" / f"{SIMULATOR}.log"
-        raise ServiceError(f"the simulator ended with {code}; its log {log}:\n{processes.log_tail(log)}")
-
-
-def _settle(home: Path, endpoints: Endpoints, ends: LogEnds, before: Ledger, stop: threading.Event) -> Ledger:
-    """The run's ledger once its residual is 0 and its late frames are repaired, or at the deadlines."""
-    begun_s = time.monotonic()
-    while True:
-        ledger = current_ledger(home, endpoints, ends) - before
-        waited_s = time.monotonic() - begun_s
-        balanced = ledger.residual == 0
-        if balanced and (ledger.late_open <= 0 or waited_s > REPAIR_S):
-            return ledger
-        if stop.wait(TICK_S) or waited_s > SETTLE_S:
-            return ledger
+        begun_s = time.monotonic()
+        while True:  # until its residual is 0 and its late frames are repaired, or the deadlines are over
+            ledger = current_ledger(home, endpoints, ends) - before
+            waited_s = time.monotonic() - begun_s
+            if ledger.residual == 0 and (ledger.late_open <= 0 or waited_s > REPAIR_S):
+                return ledger
+            if stop.wait(TICK_S) or waited_s > SETTLE_S:
+                return ledger
 
 
 SIMULATOR = "simulate"
@@ -127,12 +118,8 @@ class Fleet:
         return home / "runs" / self.run_id / "run.json"
 
     def start(self, home: Path) -> subprocess.Popen[bytes]:
-        """Start driving; ended by ``stop``."""
+        """Start driving; ended by ``stop_simulator``."""
         return processes.spawn(home / "run", SIMULATOR, self.command(), home / "logs" / f"{SIMULATOR}.log")
-
-    def store_truth(self, home: Path, endpoints: Endpoints) -> int:
-        """Put what really happened into the database, for scorecards; how many rows."""
-        return truth.load(endpoints.db_ingest_url, self.run_id, truth.find(home, self.run_id))
 
     def store_roads(self, endpoints: Endpoints) -> int:
         """Put the city's roads into the database, for the map; how many edges."""
@@ -171,26 +158,20 @@ def running(settings: Settings, say: Say) -> Iterator[Endpoints]:
     stack.home.mkdir(parents=True, exist_ok=True)
     with guarded(stack.home):
         endpoints = stack.up()
+        stop = threading.Event()
         try:
-            with _supervised(stack, say):
-                _wait_ready(endpoints, say)
-                yield endpoints
+            with Supervisor(stack.home, programs(settings.bridge.shards), say) as supervisor:
+                watcher = threading.Thread(target=supervisor.watch, args=(stop,), daemon=True)
+                watcher.start()
+                try:
+                    _wait_ready(endpoints, say)
+                    yield endpoints
+                finally:
+                    stop.set()
+                    watcher.join()
         finally:
             say("stopping what was started")
             stack.down()
-
-
-@contextmanager
-def _supervised(stack: Stack, say: Say) -> Iterator[None]:
-    stop = threading.Event()
-    with Supervisor(stack.home, programs(stack.settings.bridge.shards), say) as supervisor:
-        watcher = threading.Thread(target=supervisor.watch, args=(stop,), name="supervisor", daemon=True)
-        watcher.start()
-        try:
-            yield
-        finally:
-            stop.set()
-            watcher.join()
 
 
 def _wait_ready(endpoints: Endpoints, say: Say) -> None:
@@ -206,9 +187,7 @@ class Pulse:
     """Reads the parts and says how they stand; what does not answer is shown as such, never as 0."""
 
     def __init__(self, run_file: Path, endpoints: Endpoints, ends: LogEnds) -> None:
-        self._run_file = run_file
-        self._endpoints = endpoints
-        self._ends = ends
+        self._run_file, self._endpoints, self._ends = run_file, endpoints, ends
         self._begun_s = time.monotonic()
         self._before = (self._begun_s, self._published())
         self._appended_before = ends.appended("telemetry")
@@ -220,20 +199,18 @@ class Pulse:
         now_s, published = time.monotonic(), self._published()
         rate = (published - self._before[1]) / max(1e-9, now_s - self._before[0])
         self._before = (now_s, published)
+        try:
+            bridged = f"{self._ends.appended('telemetry') - self._appended_before:,}"
+        except ServiceError:
+            bridged = "(no answer)"
         head = f"{now_s - self._begun_s:4.0f} s  published {published:,} ({rate:,.0f}/s)"
-        return f"{head}  bridged {self._bridged()}  {self._stored()}"
+        return f"{head}  bridged {bridged}  {self._stored()}"
 
     def _published(self) -> int:
         try:
             return int(json.loads(self._run_file.read_text())["sent"])
         except FileNotFoundError:
             return 0
-
-    def _bridged(self) -> str:
-        try:
-            return f"{self._ends.appended('telemetry') - self._appended_before:,}"
-        except ServiceError:
-            return "(no answer)"
 
     def _stored(self) -> str:
         try:
@@ -252,31 +229,24 @@ class Pulse:
 
 def ledger_text(ledger: Ledger) -> str:
     """One line a figure, what it means beside it, the residual last."""
+    x = ledger
+    missing = (
+        f"missing on the way {x.missing_on_the_way}, in the archive {x.missing_in_archive},"
+        f" in the windows {x.missing_in_windows}"
+    )
+    letters = f"dead letters, {x.dead_distinct} of them distinct, {x.dead_archived} archived too"
     rows = [
-        ("generated", ledger.generated, "distinct frames that the simulator wrote down before publishing"),
-        ("poison", ledger.poison, "messages broken on purpose"),
-        ("sent", ledger.sent, "frames published, copies included"),
-        ("acked", ledger.acked, "of these, PUBACK received"),
-        ("in Kafka", ledger.appended, "records appended to the telemetry topic"),
-        ("archived", ledger.archived, "records in the Parquet archive"),
-        ("counted", ledger.counted, "frames in windows by the stream"),
-        ("late", ledger.late, f"records; {ledger.repaired} frames repaired, {ledger.late_open} open"),
-        ("quarantined", ledger.quarantined, "records with an impossible clock"),
-        ("duplicate", ledger.duplicate, "records seen before"),
-        (
-            "dead",
-            ledger.dead,
-            f"dead letters, {ledger.dead_distinct} of them distinct, {ledger.dead_archived} archived too",
-        ),
-        ("residual", ledger.residual, _verdict(ledger)),
+        ("generated", x.generated, "distinct frames that the simulator wrote down before publishing"),
+        ("poison", x.poison, "messages broken on purpose"),
+        ("sent", x.sent, "frames published, copies included"),
+        ("acked", x.acked, "of these, PUBACK received"),
+        ("in Kafka", x.appended, "records appended to the telemetry topic"),
+        ("archived", x.archived, "records in the Parquet archive"),
+        ("counted", x.counted, "frames in windows by the stream"),
+        ("late", x.late, f"records; {x.repaired} frames repaired, {x.late_open} open"),
+        ("quarantined", x.quarantined, "records with an impossible clock"),
+        ("duplicate", x.duplicate, "records seen before"),
+        ("dead", x.dead, letters),
+        ("residual", x.residual, "everything is accounted for" if x.residual == 0 else missing),
     ]
     return "\n".join(f"{name:>12} {figure:>12,}   {meaning}" for name, figure, meaning in rows)
-
-
-def _verdict(ledger: Ledger) -> str:
-    if ledger.residual == 0:
-        return "everything is accounted for"
-    return (
-        f"missing on the way {ledger.missing_on_the_way}, in the archive {ledger.missing_in_archive},"
-        f" in the windows {ledger.missing_in_windows}"
-    )

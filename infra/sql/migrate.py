@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import psycopg
 from psycopg import sql
@@ -34,8 +34,7 @@ COMMENT ON TABLE odograph.migration IS 'SQL files applied to this database';
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Migration:
+class Migration(NamedTuple):
     """One file: its name, its text, whether it needs the community edition."""
 
     name: str
@@ -76,11 +75,30 @@ def migrate(url: str, folder: Path = FOLDER) -> list[str]:
         connection.execute("SELECT pg_advisory_lock(%s)", (LOCK_KEY,))
         if connection.execute("SELECT current_setting(%s, true)", (UNBOUNDED,)).fetchone() != ("0",):
             connection.execute(restates_compressed("CURRENT_USER"))
-        _ensure_roles(connection)
+        for role in ROLES:  # that the files grant to; on the embedded server they exist and can log in
+            if connection.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", (role,)).fetchone() is None:
+                connection.execute(sql.SQL("CREATE ROLE {} NOLOGIN").format(sql.Identifier(role)))
         connection.execute(LEDGER)
         applied = _applied(connection)
-        _refuse_changed(todo, applied)
-        return [m.name for m in todo if m.name not in applied and _apply(connection, m)]
+        changed = [m.name for m in todo if applied.get(m.name, m.sha256) != m.sha256]
+        if changed:
+            raise ConfigError(
+                f"database: {', '.join(changed)} changed after it was applied; put the change into a new "
+                "file, or start from an empty database"
+            )
+        done = []
+        for migration in todo:
+            if migration.name in applied or (migration.community and license_of(connection) != "timescale"):
+                continue
+            try:
+                with connection.transaction():
+                    connection.execute(migration.text.encode())
+                    record = "INSERT INTO odograph.migration (name, sha256) VALUES (%s, %s)"
+                    connection.execute(record, (migration.name, migration.sha256))
+            except psycopg.Error as error:
+                raise ServiceError(f"database: {migration.name}: {str(error).strip()}") from error
+            done.append(migration.name)
+        return done
 
 
 def pending(url: str, folder: Path = FOLDER) -> list[str]:
@@ -91,6 +109,10 @@ def pending(url: str, folder: Path = FOLDER) -> list[str]:
     return [
         m.name for m in migrations(folder) if applied.get(m.name) != m.sha256 and (allowed or not m.community)
     ]
+
+
+def _applied(connection: Connection) -> dict[str, str]:
+    return dict(connection.execute("SELECT name, sha256 FROM odograph.migration").fetchall())
 
 
 def license_of(connection: Connection) -> str:
@@ -105,37 +127,3 @@ def restates_compressed(role: str) -> str:
     A window of 150 vehicles, restated there, is beyond TimescaleDB's own limit (SQLSTATE 53400).
     """
     return f"ALTER ROLE {role} SET {UNBOUNDED} = 0"
-
-
-def _ensure_roles(connection: Connection) -> None:
-    """The roles that the files grant to; on the embedded server they exist and can log in."""
-    for role in ROLES:
-        if connection.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", (role,)).fetchone() is None:
-            connection.execute(sql.SQL("CREATE ROLE {} NOLOGIN").format(sql.Identifier(role)))
-
-
-def _applied(connection: Connection) -> dict[str, str]:
-    rows = connection.execute("SELECT name, sha256 FROM odograph.migration").fetchall()
-    return {str(name): str(checksum) for name, checksum in rows}
-
-
-def _refuse_changed(todo: list[Migration], applied: dict[str, str]) -> None:
-    changed = [m.name for m in todo if m.name in applied and applied[m.name] != m.sha256]
-    if changed:
-        raise ConfigError(
-            f"database: {', '.join(changed)} changed after it was applied; put the change into a new file, "
-            "or start from an empty database"
-        )
-
-
-def _apply(connection: Connection, migration: Migration) -> bool:
-    if migration.community and license_of(connection) != "timescale":
-        return False
-    try:
-        with connection.transaction():
-            connection.execute(migration.text.encode())
-            record = "INSERT INTO odograph.migration (name, sha256) VALUES (%s, %s)"
-            connection.execute(record, (migration.name, migration.sha256))
-    except psycopg.Error as error:
-        raise ServiceError(f"database: {migration.name}: {str(error).strip()}") from error
-    return True

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import astuple, dataclass
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from psycopg.rows import dict_row
 
@@ -54,8 +53,7 @@ RoadRow = tuple[int, str, float, float, list[tuple[float, float]]]
 """Edge id, class, limit [km/h], length [m], path [(lat, lon)] in degrees."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reinjected:
+class Reinjected(NamedTuple):
     """A dead letter on its way in again; ``digest`` is the SHA-256 of its bytes, hex."""
 
     partition: int
@@ -88,8 +86,9 @@ def _one(url: str, query: str) -> dict[str, Any]:
 def dead_frames(url: str) -> list[tuple[str, str, int, int]]:
     """Frames known to lie in dead letters: digest, vehicle id, boot id, seq."""
     with connected(url) as connection:
-        query = "SELECT digest, vehicle_id, boot_id, seq FROM serving.dead_frame"
-        return [(str(d), str(v), int(b), int(s)) for d, v, b, s in connection.execute(query)]
+        return connection.execute(
+            "SELECT digest, vehicle_id, boot_id, seq FROM serving.dead_frame"
+        ).fetchall()
 
 
 def store_roads(url: str, network: str, rows: Iterable[RoadRow]) -> int:
@@ -107,23 +106,20 @@ def store_roads(url: str, network: str, rows: Iterable[RoadRow]) -> int:
 
 def ask(url: str, letters: Sequence[Reinjected]) -> None:
     """Note which dead letters are about to be sent in; again is fine."""
-    _write(url, _ASK, [astuple(letter) for letter in letters])
+    with connected(url) as connection, connection.cursor() as cursor:
+        cursor.executemany(_ASK, letters)
 
 
 def done(url: str, letters: Sequence[Reinjected]) -> None:
     """Note that Kafka has them."""
-    _write(url, _DONE, [(x.partition, x.log_offset, x.digest) for x in letters])
-
-
-def _write(url: str, statement: str, rows: Sequence[tuple[object, ...]]) -> None:
     with connected(url) as connection, connection.cursor() as cursor:
-        cursor.executemany(statement.encode(), rows)
+        cursor.executemany(_DONE, [letter[:3] for letter in letters])
 
 
 def stored(url: str) -> set[tuple[int, str]]:
     """Offset and digest of every letter that was sent in and reported stored."""
     with connected(url) as connection:
-        return {(int(offset), str(digest)) for offset, digest in connection.execute(_STORED)}
+        return set(connection.execute(_STORED).fetchall())
 
 
 def refresh(owner_url: str, since: datetime, until: datetime, piece_s: float) -> int:

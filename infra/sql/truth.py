@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from infra.clients.db import connected
 from infra.contract.errors import ConfigError
@@ -37,8 +36,7 @@ FROM serving.truth WHERE %s::text IS NULL OR run_id = %s GROUP BY 1, 2, 3 ORDER 
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Counted:
+class Counted(NamedTuple):
     """How much of one thing a run says happened."""
 
     run_id: str
@@ -92,14 +90,11 @@ def _rows(path: Path) -> Iterator[tuple[object, ...]]:
 
 
 def _columns(row: Mapping[str, Any]) -> tuple[object, ...]:
-    kind = row["kind"]
+    kind, vehicle_id = row["kind"], row["vehicle_id"]
     what = str(row.get("what") or row.get("fault") or kind)
-    truth_id = str(row.get("fault_id") or f"{kind}:{what}:{row['vehicle_id']}:{row['from_ms']}")
+    truth_id = str(row.get("fault_id") or f"{kind}:{what}:{vehicle_id}:{row['from_ms']}")
     rest = {k: v for k, v in row.items() if k not in (*_HEAD, "fault", "fault_id", "phase", "details")}
     details = json.dumps({**rest, **(row.get("details") or {})})
-    times = (_time(row.get(key)) for key in ("from_ms", "full_ms", "to_ms"))
-    return (truth_id, kind, what, row["vehicle_id"], *times, row.get("severity"), details)
-
-
-def _time(ms: int | None) -> datetime | None:
-    return None if ms is None else datetime.fromtimestamp(ms / 1000, UTC)
+    moments = (row.get(key) for key in ("from_ms", "full_ms", "to_ms"))
+    times = (None if ms is None else datetime.fromtimestamp(ms / 1000, UTC) for ms in moments)
+    return (truth_id, kind, what, vehicle_id, *times, row.get("severity"), details)

@@ -178,8 +178,7 @@ def missing_topics(bootstrap: str, prefix: str) -> list[str]:
 
 def delete_topics(bootstrap: str, prefix: str) -> None:
     """Delete those of the contract's topics under ``prefix`` that are there."""
-    gone = missing_topics(bootstrap, prefix)
+    client, gone = admin(bootstrap), missing_topics(bootstrap, prefix)  # its end would end the request
     names = [name for t in KAFKA_TOPICS if (name := kafka_topic(prefix, t.name)) not in gone]
-    futures = admin(bootstrap).delete_topics(names, operation_timeout=TIMEOUT_S) if names else {}
-    for future in futures.values():
+    for future in (client.delete_topics(names, operation_timeout=TIMEOUT_S) if names else {}).values():
         future.result(TIMEOUT_S)

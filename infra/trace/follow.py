@@ -2,36 +2,84 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import orjson
+import psycopg
+from psycopg.rows import dict_row
 
 from infra.clients import duck
+from infra.clients.db import connected
 from infra.clients.kafka import LogReader, Record, identity, record_of
 from infra.contract.shard import partition as partition_of
-from infra.contract.topics import KAFKA_TOPICS, kafka_topic
+from infra.contract.topics import (
+    HEADER_DETAIL,
+    HEADER_MQTT_TOPIC,
+    HEADER_REASON,
+    KAFKA_TOPICS,
+    kafka_topic,
+)
+from infra.contract.verdict import LATE, OK, UNREADABLE
 from infra.settings.settings import Endpoints, Settings
 from infra.stack import query_offsets
-from infra.trace import hops, tables
-from infra.trace.hops import Trace
+from infra.trace.hops import Hop, Trace, on_board, span_ms, verdict_of
 from stream_jobs.archive.manifest import HOUR_MS, archive_of
 from stream_jobs.archive.reader import hours, of_hours
 
-TAIL_MS = 600_000
+TAIL_MS: Final = 600_000
 """How far back the log is read where no archive was searched before."""
-MOST_RECORDS = 1_000_000
+MOST_RECORDS: Final = 1_000_000
 """A stretch of the log is read to its end or to so many records: 5 to 20 s."""
-SAY_EVERY_HOURS = 6
-_SQL = """
+SAY_EVERY_HOURS: Final = 6
+DEAD_LETTERS: Final = 500
+"""Newest dead letters of a vehicle that are looked into."""
+RULE_VERSIONS: Final = 1000
+_ARCHIVED: Final = """
 SELECT filename, file_row_number, partition, log_offset, received_ms, value
 FROM read_parquet(?, hive_partitioning = false, filename = true, file_row_number = true)
 WHERE vehicle_id = ? AND seq = ? AND (? IS NULL OR boot_id = ?)
 ORDER BY received_ms, log_offset
 """
+# What the database has of a frame: each query is by key or bounded.
+_WINDOWS: Final = """
+SELECT window_start, window_s, frames, samples, batch_id, revision, restated_at
+FROM odograph.vehicle_window WHERE vehicle_id = %s AND window_start = ANY(%s) ORDER BY window_start
+"""
+_LEDGER: Final = "SELECT committed_at FROM odograph.batch_ledger WHERE query_id = %s AND batch_id = %s"
+_PROGRESS: Final = """
+SELECT at + batch_ms * INTERVAL '1 ms' AS committed_at FROM odograph.query_progress
+WHERE query = %s AND query_id = %s AND batch_id = %s LIMIT 1
+"""
+_LATE: Final = """
+SELECT received_at, repaired_at FROM odograph.late_frame
+WHERE topic = %s AND partition = %s AND log_offset = %s
+"""
+_QUARANTINED: Final = """
+SELECT received_at, verdict FROM odograph.quarantined_frame
+WHERE topic = %s AND partition = %s AND log_offset = %s
+"""
+_DEAD: Final = """
+SELECT partition, log_offset FROM odograph.dead_letter
+WHERE vehicle_id = %s ORDER BY log_offset DESC LIMIT %s
+"""
+_DEAD_END: Final = (
+    "SELECT coalesce(max(log_offset), -1) + 1 AS next FROM odograph.dead_letter WHERE partition = 0"
+)
+_ALERTS: Final = """
+SELECT alert_id, rule, severity, event_time, alerted_at, stored_at FROM odograph.alert_event
+WHERE vehicle_id = %s AND event_time BETWEEN to_timestamp(%s / 1000.0) AND to_timestamp(%s / 1000.0)
+ORDER BY alerted_at
+"""
+_LATEST: Final = "SELECT event_time, updated_at FROM odograph.vehicle_latest WHERE vehicle_id = %s"
 
 Say = Callable[[str], None]
+Row = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +91,7 @@ class Wanted:
     boot_id: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Copy:
+class Copy(NamedTuple):
     """One record of the frame: as the log has it, in the archive's file and row, or both."""
 
     partition: int
@@ -55,14 +102,29 @@ class Copy:
     archived: str | None
 
 
+def matches(value: bytes, wanted: Wanted) -> bool:
+    """Whether a payload is the frame wanted. The vehicle is the record's key: it is not compared here."""
+    if b"%d" % wanted.seq not in value:
+        return False
+    found = identity(value)
+    return found is not None and found[1] == wanted.seq and wanted.boot_id in (None, found[0])
+
+
+def alert_id(vehicle_id: str, rule: str, rule_version: int, boot_id: int, seq: int) -> str:
+    """The id of a rule's finding in a frame, as the real-time query makes it."""
+    same = "|".join(map(str, (vehicle_id, rule, rule_version, boot_id, seq)))
+    return hashlib.sha256(same.encode()).hexdigest()[:32]
+
+
 @dataclass(slots=True)
 class Follower:
     """What a frame is looked for in. ``cut_short``: a stretch of the log was longer than what was read."""
 
     settings: Settings
     log: LogReader
-    database: tables.Connection
+    database: psycopg.Connection[Row]
     say: Say
+    wanted: Wanted
     scanned: int = 0
     cut_short: bool = False
 
@@ -75,27 +137,35 @@ class Follower:
         """The full name of a topic."""
         return kafka_topic(self.settings.kafka.prefix, name)
 
-    def copies(self, wanted: Wanted, look_back: timedelta) -> list[Copy]:
+    def row(self, query: str, *values: Any) -> Row | None:
+        """The row of a query by key; None without one."""
+        return self.database.execute(query.encode(), values).fetchone()
+
+    def copies(self, look_back: timedelta) -> list[Copy]:
         """All records of the frame, in the order of the log."""
         topic = self.topic("telemetry")
         by_offset = {}
-        for place, partition, offset, received_ms, value in self._archived(wanted, look_back):
+        for place, partition, offset, received_ms, value in self._archived(look_back):
             record = self.log.at(topic, partition, offset)
             by_offset[offset] = Copy(partition, offset, received_ms, value, record, place)
         count = next(t.partitions for t in KAFKA_TOPICS if t.name == "telemetry")
-        partition = partition_of(wanted.vehicle_id.encode(), count)
-        for found in self._find(topic, partition, self._archived_until(topic, partition), wanted):
+        partition = partition_of(self.wanted.vehicle_id.encode(), count)
+        newest = query_offsets.committed(self.home, "archive")
+        not_archived = newest.ends.get(topic, {}).get(partition) if newest is not None else None
+        if not_archived is None:
+            not_archived = self.log.since(topic, partition, int(time.time() * 1000) - TAIL_MS)
+        for found in self._find(topic, partition, not_archived):
             copy = Copy(partition, found.offset, found.received_ms, found.value, found, None)
             by_offset.setdefault(found.offset, copy)
         return [by_offset[offset] for offset in sorted(by_offset)]
 
-    def _archived(self, wanted: Wanted, look_back: timedelta) -> list[tuple[str, int, int, int, bytes]]:
+    def _archived(self, look_back: timedelta) -> list[tuple[str, int, int, int, bytes]]:
         """File and row, partition, offset, receipt and bytes of copies in the archive, oldest first.
 
         Searched by hour of receipt, the newest first. The hour before the one that has it is looked into
         too: copies may lie on both sides of a full hour.
         """
-        archive = archive_of(self.home)
+        archive, wanted = archive_of(self.home), self.wanted
         oldest_ms = (datetime.now(UTC) - look_back).timestamp() * 1000
         stored = [hour_ms for hour_ms in reversed(hours(archive)) if hour_ms + HOUR_MS > oldest_ms]
         found: list[tuple[str, int, int, int, bytes]] = []
@@ -106,7 +176,7 @@ class Follower:
             if files := [str(file.path) for file in of_hours(archive, [hour_ms])]:
                 values = [files, wanted.vehicle_id, wanted.seq, wanted.boot_id, wanted.boot_id]
                 with duck.connected() as connection:
-                    rows = connection.execute(_SQL, values).fetchall()
+                    rows = connection.execute(_ARCHIVED, values).fetchall()
                 found[:0] = [
                     (f"{Path(file).relative_to(self.home).as_posix()} row {row}", *rest)
                     for file, row, *rest in rows
@@ -115,24 +185,16 @@ class Follower:
                 break
         return found
 
-    def _archived_until(self, topic: str, partition: int) -> int:
-        """The first offset that the archive does not hold yet."""
-        newest = query_offsets.committed(self.home, "archive")
-        if newest is not None and partition in newest.ends.get(topic, {}):
-            return newest.ends[topic][partition]
-        return self.log.since(topic, partition, int(time.time() * 1000) - TAIL_MS)
-
-    def dead(self, wanted: Wanted) -> list[Record]:
+    def dead(self) -> list[Record]:
         """Dead letters of the frame: those that the table lists, and those it does not list yet."""
         topic = self.topic("dead-letter")
-        listed, unlisted_from = tables.dead_letters(self.database, wanted.vehicle_id)
-        found = [self.log.at(topic, 0, offset) for offset in sorted(listed)]
-        fresh = self._find(topic, 0, unlisted_from, wanted, any_key=True)
-        return [r for r in found if r is not None and _is(r.value, wanted)] + fresh
+        listed = self.database.execute(_DEAD, (self.wanted.vehicle_id, DEAD_LETTERS)).fetchall()
+        end = self.row(_DEAD_END)
+        found = [self.log.at(topic, 0, offset) for offset in sorted(int(row["log_offset"]) for row in listed)]
+        fresh = self._find(topic, 0, int(end["next"]) if end else 0, any_key=True)
+        return [r for r in found if r is not None and matches(r.value, self.wanted)] + fresh
 
-    def _find(
-        self, topic: str, partition: int, begin: int, wanted: Wanted, any_key: bool = False
-    ) -> list[Record]:
+    def _find(self, topic: str, partition: int, begin: int, any_key: bool = False) -> list[Record]:
         """Records of the frame from ``begin`` to the end; the newest part of a stretch too long.
 
         ``any_key``: records without a key are looked into as well (dead letters).
@@ -141,67 +203,142 @@ class Follower:
         begin = max(begin, low)
         if end - begin > MOST_RECORDS:
             begin, self.cut_short = end - MOST_RECORDS, True
-        key = wanted.vehicle_id.encode()
+        key = self.wanted.vehicle_id.encode()
         keys = (key, None) if any_key else (key,)
         found = []
         for message in self.log.messages(topic, partition, begin, end):
             self.scanned += 1
             value = message.value() or b""
-            if message.key() in keys and matches(value, wanted) and (message.key() or key in value):
+            if message.key() in keys and matches(value, self.wanted) and (message.key() or key in value):
                 found.append(record_of(message))
         return found
 
+    def in_log(self, copy: Copy, number: int) -> list[Hop]:
+        """Receipt by the bridge and the place in the log; the log's own time is the receipt."""
+        which = "" if number == 1 else f" (copy {number})"
+        place = f"{self.topic('telemetry')}[{copy.partition}]@{copy.offset}, {len(copy.value):,} bytes"
+        by, stored = "by the bridge", Hop(f"stored{which}", "done", place)
+        if copy.record is None:
+            stored = Hop(f"stored{which}", "gone", f"{place}; retention has taken it, the archive has it")
+        else:
+            by += f" from {copy.record.headers.get(HEADER_MQTT_TOPIC, 'an unknown topic')}"
+        return [Hop(f"received{which}", "done", by, copy.received_ms), stored]
 
-def matches(value: bytes, wanted: Wanted) -> bool:
-    """Whether a payload is the frame wanted. The vehicle is the record's key: it is not compared here."""
-    return b"%d" % wanted.seq in value and _is(value, wanted)
+    def in_queries(self, copy: Copy, judged: str | None) -> list[Hop]:
+        """Each streaming query's batch that took the record in."""
+        hops = []
+        for query in query_offsets.queries(self.home):
+            if query in query_offsets.REAL_TIME:
+                continue  # it passes records through when they come: its batches say nothing of one
+            topic = self.topic("telemetry")
+            taken = query_offsets.batch_of(self.home, query, topic, copy.partition, copy.offset)
+            if taken is None:
+                hops.append(Hop(f"query {query}", "not yet", "in none of its committed batches"))
+                continue
+            batch = (taken.query_id, taken.batch_id)
+            row = self.row(_LEDGER, *batch) or self.row(_PROGRESS, query, *batch)
+            at_ms = _ms(row["committed_at"]) if row and taken.exact else None
+            detail = f"committed with batch {taken.batch_id}" + ("" if taken.exact else " or an earlier one")
+            detail += f"; left out: {judged}" if query != "archive" and judged != OK else ""
+            hops.append(Hop(f"query {query}", "done", detail, at_ms))
+        return sorted(hops, key=lambda hop: (hop.at_ms is None, hop.at_ms or 0))
+
+    def in_tables(self, copies: Sequence[Copy], judged: str | None) -> list[Hop]:
+        """Archive, lists of what was late or kept from the windows, windows, alerts, newest state."""
+        hops = [
+            Hop("archived", "done", copy.archived)
+            if copy.archived
+            else Hop("archived", "not yet", f"offset {copy.offset} is in no file")
+            for copy in copies
+        ]
+        for copy in copies:
+            place = (self.topic("telemetry"), copy.partition, copy.offset)
+            if late := self.row(_LATE, *place):
+                repaired = late["repaired_at"]
+                hops.append(Hop("listed as late", "done", f"offset {copy.offset} in late_frame"))
+                detail = "its windows are restated from the archive"
+                hops.append(Hop("repaired", "done" if repaired else "not yet", detail, _ms(repaired)))
+            if kept := self.row(_QUARANTINED, *place):
+                detail = f"{kept['verdict']}, offset {copy.offset} in quarantined_frame"
+                hops.append(Hop("quarantined", "done", detail))
+        if judged == UNREADABLE:
+            return hops
+        message = orjson.loads(copies[0].value)
+        first = int(message["t0_ms"])
+        last = first + span_ms(message)
+        if judged in (OK, LATE):
+            hops += self._windows(first, last)
+        vehicle_id, frame = self.wanted.vehicle_id, (self.wanted.boot_id or 0, self.wanted.seq)
+        for row in self.database.execute(_ALERTS, (vehicle_id, first, last)).fetchall():
+            ids = (alert_id(vehicle_id, row["rule"], version, *frame) for version in range(RULE_VERSIONS))
+            if row["alert_id"] in ids:
+                detail = f"{row['severity']} {row['rule']} {row['alert_id']}"
+                hops.append(Hop("alert", "done", detail, _ms(row["alerted_at"])))
+                hops.append(Hop("alert stored", "done", row["rule"], _ms(row["stored_at"])))
+        return [*hops, self._latest(last)] if judged == OK else hops
+
+    def _windows(self, first: int, last: int) -> list[Hop]:
+        """The vehicle's windows that the frame's samples fall into; it is counted in the first of them."""
+        length_ms = self.settings.jobs.window_s * 1000
+        starts = range(first // length_ms * length_ms, last + 1, length_ms)
+        moments = [datetime.fromtimestamp(ms / 1000, UTC) for ms in starts]
+        found = self.database.execute(_WINDOWS, (self.wanted.vehicle_id, moments)).fetchall()
+        rows = {_ms(row["window_start"]): row for row in found}
+        hops = []
+        for start, moment in zip(starts, moments, strict=True):
+            row, name = rows.get(start), f"window {moment:%H:%M:%S}"
+            if row is None:
+                hops.append(Hop(name, "not yet", "no row in vehicle_window"))
+                continue
+            counts = f"{row['frames']} frames, {row['samples']} samples"
+            detail = f"{counts}, last written by batch {row['batch_id']}, revision {row['revision']}"
+            hops.append(Hop(name, "done", detail, _ms(row["restated_at"])))
+        return hops
+
+    def _latest(self, last_ms: int) -> Hop:
+        row = self.row(_LATEST, self.wanted.vehicle_id)
+        if row is None or (_ms(row["event_time"]) or 0) < last_ms:
+            return Hop("on the map", "not yet", "vehicle_latest is older")
+        if _ms(row["event_time"]) == last_ms:
+            return Hop("on the map", "done", "the vehicle's newest state", _ms(row["updated_at"]))
+        return Hop("on the map", "done", "a newer state of the vehicle is shown by now")
 
 
-def _is(value: bytes, wanted: Wanted) -> bool:
-    found = identity(value)
-    return found is not None and found[1] == wanted.seq and wanted.boot_id in (None, found[0])
+def _ms(moment: datetime | None) -> int | None:
+    return None if moment is None else round(moment.timestamp() * 1000)
 
 
 def follow(settings: Settings, endpoints: Endpoints, wanted: Wanted, look_back: timedelta, say: Say) -> Trace:
     """The frame's hops; ``found`` is False where nothing has it. Raises ServiceError."""
     with (
         LogReader(endpoints.kafka_bootstrap, "odograph-trace") as log,
-        tables.opened(endpoints.db_owner_url) as database,
+        connected(endpoints.db_owner_url, row_factory=dict_row) as database,
     ):
-        follower = Follower(settings, log, database, say)
-        copies, dead = follower.copies(wanted, look_back), follower.dead(wanted)
-        boots = _boots(copies, dead)
-        notes = _notes(follower, boots, wanted)
+        follower = Follower(settings, log, database, say, wanted)
+        copies, dead = follower.copies(look_back), follower.dead()
+        met = [(copy.received_ms, copy.value) for copy in copies] + [(r.received_ms, r.value) for r in dead]
+        ids = [identity(value) for _, value in sorted(met, reverse=True)]
+        boots = list(dict.fromkeys(found[0] for found in ids if found is not None))
+        notes = []
         if wanted.boot_id is None and boots:
-            wanted = replace(wanted, boot_id=boots[0])
-            copies = [c for c in copies if _is(c.value, wanted)]
-            dead = [r for r in dead if _is(r.value, wanted)]
-        judged = hops.verdict_of(copies[0].value, copies[0].received_ms, settings) if copies else None
-        payload = copies[0].value if copies else dead[0].value if dead else b""
-        found = hops.on_board(payload)
+            if len(boots) > 1:
+                others = ", ".join(map(str, boots[1:]))
+                more = f"this sequence number was sent in others too: --boot {others}"
+                notes.append(f"the newest boot is shown; {more}")
+            follower.wanted = wanted = replace(wanted, boot_id=boots[0])
+            copies = [c for c in copies if matches(c.value, wanted)]
+            dead = [r for r in dead if matches(r.value, wanted)]
+        if follower.cut_short:
+            notes.append(f"only the newest {follower.scanned:,} records of the log were looked through")
+        judged = verdict_of(copies[0].value, copies[0].received_ms, settings) if copies else None
+        hops = on_board(copies[0].value if copies else dead[0].value if dead else b"")
         for number, copy in enumerate(copies, 1):
-            found += hops.in_log(follower.topic("telemetry"), copy, number)
-        found += [hops.dead_letter(record) for record in dead]
+            hops += follower.in_log(copy, number)
+        for r in dead:
+            reason, detail = (r.headers.get(name, "?") for name in (HEADER_REASON, HEADER_DETAIL))
+            hops.append(
+                Hop("dead letter", "done", f"{r.topic}@{r.offset}: {reason}: {detail}", r.received_ms)
+            )
         if copies:
-            found += hops.in_queries(follower, copies[0], judged)
-            found += hops.in_tables(follower, wanted, copies, judged)
-    return Trace(wanted.vehicle_id, wanted.boot_id, wanted.seq, judged, len(copies), len(dead), found, notes)
-
-
-def _boots(copies: Sequence[Copy], dead: Sequence[Record]) -> list[int]:
-    """Boot ids met, that of the newest record first."""
-    met = [(copy.received_ms, copy.value) for copy in copies] + [(r.received_ms, r.value) for r in dead]
-    ids = [found[0] for _, value in sorted(met, reverse=True) if (found := identity(value)) is not None]
-    return list(dict.fromkeys(ids))
-
-
-def _notes(follower: Follower, boots: Sequence[int], wanted: Wanted) -> list[str]:
-    notes = []
-    if wanted.boot_id is None and len(boots) > 1:
-        others = ", ".join(map(str, boots[1:]))
-        notes.append(
-            f"the newest boot is shown; this sequence number was sent in others too: --boot {others}"
-        )
-    if follower.cut_short:
-        notes.append(f"only the newest {follower.scanned:,} records of the log were looked through")
-    return notes
+            hops += follower.in_queries(copies[0], judged) + follower.in_tables(copies, judged)
+    return Trace(wanted.vehicle_id, wanted.boot_id, wanted.seq, judged, len(copies), len(dead), hops, notes)

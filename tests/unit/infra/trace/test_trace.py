@@ -8,9 +8,8 @@ from pathlib import Path
 from infra.clients.kafka import identity
 from infra.contract.shard import partition as partition_of
 from infra.stack.query_offsets import Taken, batch_of, committed
-from infra.trace.follow import Wanted, matches
+from infra.trace.follow import Wanted, alert_id, matches
 from infra.trace.hops import Hop, Trace, text
-from infra.trace.tables import alert_id
 
 FRAME = b'{"schema":1,"vehicle_id":"WDB1240001A000001","boot_id":7,"seq":12,"t0_ms":112,"n":10'
 """Cut short, as a dead letter may be."""
