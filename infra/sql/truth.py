@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from infra.clients.db import connected
 from infra.contract.errors import ConfigError
@@ -36,7 +37,8 @@ FROM serving.truth WHERE %s::text IS NULL OR run_id = %s GROUP BY 1, 2, 3 ORDER 
 """
 
 
-class Counted(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Counted:
     """How much of one thing a run says happened."""
 
     run_id: str
