@@ -15,7 +15,6 @@ from typing import Any, Final
 
 import duckdb
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import sqlglot
@@ -33,14 +32,12 @@ from stream_jobs.rules.model import (
     Level,
     Rule,
     Silence,
-    Stateful,
     of_query,
     wrong,
 )
 from stream_jobs.vehicles.history import HISTORY
 from stream_jobs.vehicles.lookups import COLUMNS
 
-Floats = npt.NDArray[np.float64]
 BOOLEAN: Final[Gives] = "BOOLEAN"
 DOUBLE: Final[Gives] = "DOUBLE"
 NAMES: Final[Gives] = "VARCHAR[]"
@@ -52,7 +49,12 @@ CALLS: Final = (
 CONFIG: Final[dict[str, Any]] = {"threads": 1, "enable_external_access": False}
 TRUE, NOT_KNOWN = np.int8(1), np.int8(0)
 _YES, _NO = (pa.scalar(answer, pa.int8()) for answer in (1, -1))
-_JUDGED_BY_CONDITION: Final = (Count, Geofence, Silence)
+_READ: Final[dict[Gives, Callable[[Any], Any]]] = {
+    BOOLEAN: lambda column: pc.fill_null(pc.if_else(column, _YES, _NO), 0).to_numpy(zero_copy_only=False),
+    DOUBLE: lambda column: pc.fill_null(column, np.nan).to_numpy(zero_copy_only=False),
+    NAMES: lambda column: column,
+}
+_JUDGED_BY_CONDITION: Final = (Count, Geofence, Silence, Baseline)
 """Kinds for which the condition alone is what holds, besides a level of the frame's own value."""
 
 
@@ -148,53 +150,33 @@ def _evaluated(rule: Rule, answers: Mapping[tuple[str, Gives], Any]) -> tuple[An
 
     Where a kind works on a value of its own, the value is not known unless it counts.
     """
-    stateful = rule.stateful
-    assert stateful is not None
+    more = rule.stateful
+    assert more is not None
     condition, value = answers[rule.condition, BOOLEAN], answers[rule.value, DOUBLE]
     limit = np.nan if rule.limit is None else answers[rule.limit, DOUBLE]
-    own = isinstance(stateful.spec, Level) and stateful.spec.mean_s == 0
-    holds = clears = NOT_KNOWN
-    if own:
-        beyond = TRUE if rule.limit is None else _compared(value, limit, rule.beyond == "above")
-        holds = np.minimum(condition, beyond)
-        clears = np.maximum(-condition, _clears(stateful, rule, answers, holds))
-    elif isinstance(stateful.spec, (*_JUDGED_BY_CONDITION, Baseline)):
-        holds = condition
-    if not own and not isinstance(stateful.spec, (Baseline, Count)):
-        value = np.where(condition > 0, value, np.nan)
-    armed = NOT_KNOWN if stateful.armed is None else answers[stateful.armed, BOOLEAN]
-    learns = condition if stateful.learn is None else answers[stateful.learn, BOOLEAN]
+    holds: Any = NOT_KNOWN
+    clears: Any = NOT_KNOWN
+    if isinstance(more.spec, Level) and more.spec.mean_s == 0:
+        holds = np.minimum(condition, TRUE if rule.limit is None else _beyond(rule, value, limit))
+        if more.clear is not None:
+            back = answers[more.clear, BOOLEAN]
+        elif more.clear_level is not None:
+            back = -_beyond(rule, value, np.float64(more.clear_level))
+        else:
+            back = -holds
+        clears = np.maximum(-condition, back)
+    else:
+        if isinstance(more.spec, _JUDGED_BY_CONDITION):
+            holds = condition
+        if not isinstance(more.spec, (Baseline, Count)):
+            value = np.where(condition > 0, value, np.nan)
+    armed = NOT_KNOWN if more.armed is None else answers[more.armed, BOOLEAN]
+    learns = condition if more.learn is None else answers[more.learn, BOOLEAN]
     return code_of((holds, clears, armed, learns), value), value, limit
 
 
-def _clears(
-    stateful: Stateful, rule: Rule, answers: Mapping[tuple[str, Gives], Any], holds: Answers
-) -> Answers:
-    if stateful.clear is not None:
-        clear: Answers = answers[stateful.clear, BOOLEAN]
-        return clear
-    if stateful.clear_level is None:
-        return -holds
-    return -_compared(answers[rule.value, DOUBLE], np.float64(stateful.clear_level), rule.beyond == "above")
-
-
-def _compared(value: Floats, limit: Any, above: bool) -> Answers:
+def _beyond(rule: Rule, value: Any, limit: Any) -> Answers:
     """Whether ``value`` is beyond ``limit``; not known where either is not."""
-    beyond = value > limit if above else value < limit
+    beyond = value > limit if rule.beyond == "above" else value < limit
     known = ~(np.isnan(value) | np.isnan(limit))
     return np.where(known, np.where(beyond, TRUE, -TRUE), NOT_KNOWN).astype(np.int8)
-
-
-def _three_valued(column: pa.BooleanArray) -> Answers:
-    answers: Answers = pc.fill_null(pc.if_else(column, _YES, _NO), 0).to_numpy(zero_copy_only=False)
-    return answers
-
-
-def _floats(column: pa.DoubleArray) -> Floats:
-    floats: Floats = pc.fill_null(column, np.nan).to_numpy(zero_copy_only=False)
-    return floats
-
-
-_READ: Final[dict[Gives, Callable[[pa.Array], Any]]] = {
-    BOOLEAN: _three_valued, DOUBLE: _floats, NAMES: lambda column: column,
-}  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any, Final
 
@@ -27,6 +27,18 @@ _FLAGS_OF: Final = np.array([flags[::-1] for flags in product((0, -1, 1), repeat
 
 
 @dataclass(frozen=True, slots=True)
+class Names:
+    """Names of frames ``rows`` [k] out of those of a batch: ``numbers`` [k] say which of ``words``, the
+    different names of the batch joined by commas, are each frame's.
+    """
+
+    texts: pa.ListArray
+    rows: Ints
+    numbers: Ints
+    words: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
 class RuleEvaluation:
     """One rule over k frames, columns [k].
 
@@ -46,42 +58,17 @@ class RuleEvaluation:
 
     def names_of(self, lane: int) -> tuple[str, ...]:
         """The names of one frame."""
-        return () if self.names is None else self.names.of(lane)
+        return () if self.names is None else tuple(self.names.texts[int(self.names.rows[lane])].as_py())
 
     def of(self, lanes: Ints) -> RuleEvaluation:
         """Those at ``lanes`` among the k, in their order."""
         if len(lanes) == len(self.value):
             return self
-        names = None if self.names is None else self.names.at(lanes)
+        names = self.names
+        if names is not None:
+            names = replace(names, rows=names.rows[lanes], numbers=names.numbers[lanes])
         flags = self.holds[lanes], self.clears[lanes], self.armed[lanes], self.learns[lanes]
         return RuleEvaluation(*flags, self.value[lanes], self.limit[lanes], names)
-
-
-@dataclass(frozen=True, slots=True)
-class Names:
-    """Names of frames ``rows`` [k] out of those of a batch."""
-
-    texts: pa.ListArray
-    joined: tuple[Ints, Sequence[str]]
-    rows: Ints
-
-    def of(self, lane: int) -> tuple[str, ...]:
-        """The names of one frame."""
-        return tuple(self.texts[int(self.rows[lane])].as_py())
-
-    def at(self, lanes: Ints) -> Names:
-        """Those at ``lanes`` among the k."""
-        return Names(self.texts, self.joined, self.rows[lanes])
-
-    @property
-    def numbers(self) -> Ints:
-        """Which of ``words`` each frame's names are, joined by commas; [k]."""
-        return self.joined[0][self.rows]
-
-    @property
-    def words(self) -> Sequence[str]:
-        """The different names of the batch."""
-        return self.joined[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,27 +83,26 @@ class RuleInputs:
     values: Floats
     limits: Floats
     names: Mapping[int, pa.ListArray]
-    _joined: dict[int, tuple[Ints, Sequence[str]]] = field(default_factory=dict)
+    _words: dict[int, tuple[Ints, Sequence[str]]] = field(default_factory=dict)
 
     def of(self, rule: int, rows: Ints) -> RuleEvaluation:
         """The rule at place ``rule`` over frames ``rows`` [k]."""
-        flags = _FLAGS_OF[self.codes[rule, rows]].T
-        numbers = self.values[rule, rows], self.limits[rule, rows]
+        holds, clears, armed, learns = _FLAGS_OF[self.codes[rule, rows]].T
         texts = self.names.get(rule)
-        names = None if texts is None else Names(texts, self._words(rule, texts), rows)
-        return RuleEvaluation(flags[0], flags[1], flags[2], flags[3], *numbers, names)
+        names = None
+        if texts is not None:
+            if rule not in self._words:
+                coded = pc.dictionary_encode(pc.binary_join(texts, ","))
+                self._words[rule] = coded.indices.to_numpy(), coded.dictionary.to_pylist()
+            numbers, words = self._words[rule]
+            names = Names(texts, rows, numbers[rows], words)
+        values, limits = self.values[rule, rows], self.limits[rule, rows]
+        return RuleEvaluation(holds, clears, armed, learns, values, limits, names)
 
     def take(self, rows: Ints) -> RuleInputs:
         """Of frames ``rows``."""
         names = {rule: each.take(pa.array(rows)) for rule, each in self.names.items()}
         return RuleInputs(self.codes[:, rows], self.values[:, rows], self.limits[:, rows], names)
-
-    def _words(self, rule: int, texts: pa.ListArray) -> tuple[Ints, Sequence[str]]:
-        found = self._joined.get(rule)
-        if found is None:
-            coded = pc.dictionary_encode(pc.binary_join(texts, ","))
-            found = self._joined[rule] = coded.indices.to_numpy(), coded.dictionary.to_pylist()
-        return found
 
 
 def name_expressions(rules: Sequence[Rule]) -> dict[int, str]:
@@ -126,11 +112,8 @@ def name_expressions(rules: Sequence[Rule]) -> dict[int, str]:
 
 def unknown_inputs(rules: int, frames: int, named: Sequence[int] = ()) -> RuleInputs:
     """Of frames that no rule can say anything of; rules at places ``named`` have names."""
-    shape = (rules, frames)
-    none = pa.array([[]] * frames, pa.list_(pa.string()))
-    return RuleInputs(
-        np.zeros(shape, np.uint8), np.full(shape, np.nan), np.full(shape, np.nan), dict.fromkeys(named, none)
-    )
+    none, no_names = np.full((rules, frames), np.nan), pa.array([[]] * frames, pa.list_(pa.string()))
+    return RuleInputs(np.zeros((rules, frames), np.uint8), none, none, dict.fromkeys(named, no_names))
 
 
 def concatenated(parts: Sequence[RuleInputs]) -> RuleInputs:
@@ -150,7 +133,6 @@ def code_of(flags: Sequence[Any], value: Any) -> Any:
 
 
 def all_codes() -> RuleEvaluation:
-    """A reading of each code, [CODES]; the value is 0 where one is known."""
+    """An evaluation of each code, [CODES]; the value is 0 where one is known."""
     value = np.where(np.arange(CODES) >= KNOWN, 0.0, np.nan)
-    holds, clears, armed, learns = _FLAGS_OF.T
-    return RuleEvaluation(holds, clears, armed, learns, value, np.full(CODES, np.nan))
+    return RuleEvaluation(*_FLAGS_OF.T, value, np.full(CODES, np.nan))

@@ -41,14 +41,10 @@ _CRASH_FIELDS: Final = {
 _FINDINGS: Final = (
     "array<struct<rule:string,rule_version:int,severity:string,value:double,limit:double,message:string>>"
 )
-
-
 Expected = type[T.BooleanType] | type[T.NumericType] | type[T.ArrayType]
-EXPECTED: Final[dict[Gives, Expected]] = {
-    "BOOLEAN": T.BooleanType, "DOUBLE": T.NumericType, "VARCHAR[]": T.ArrayType,
-}  # fmt: skip
-_WANTED: Final[dict[Expected, str]] = {
-    T.BooleanType: "true or false", T.NumericType: "a number", T.ArrayType: "an array of texts",
+EXPECTED: Final[dict[Gives, tuple[Expected, str]]] = {
+    "BOOLEAN": (T.BooleanType, "true or false"), "DOUBLE": (T.NumericType, "a number"),
+    "VARCHAR[]": (T.ArrayType, "an array of texts"),
 }  # fmt: skip
 
 
@@ -60,19 +56,16 @@ def crash_schema() -> T.StructType:
 
 
 def rule_schemas() -> dict[str, T.StructType]:
-    """The columns that a rule's expressions may use, by source, and those of the query ``vehicles``."""
+    """The columns that a rule's expressions may use, by source, and those of the query ``vehicles``: the
+    frame's columns, what the vehicle is, history.
+    """
+    texts = (T.StructField(name, T.StringType()) for name in LOOKED_UP)
+    numbers = (T.StructField(name, T.DoubleType()) for name in HISTORY)
     return {
         "frame": frame_schema(),
         "crash": crash_schema().add("impact_kmh", T.DoubleType()),
-        VEHICLES: vehicle_rule_schema(),
+        VEHICLES: T.StructType([*frame_schema().fields, *texts, *numbers]),
     }
-
-
-def vehicle_rule_schema() -> T.StructType:
-    """What a rule of the query ``vehicles`` may use: the frame's columns, what the vehicle is, history."""
-    texts = (T.StructField(name, T.StringType()) for name in LOOKED_UP)
-    numbers = (T.StructField(name, T.DoubleType()) for name in HISTORY)
-    return T.StructType([*frame_schema().fields, *texts, *numbers])
 
 
 def check_expressions(
@@ -85,35 +78,29 @@ def check_expressions(
     empty = {source: spark.createDataFrame([], schema) for source, schema in schemas.items()}
     for rule in rules:
         rows = empty[VEHICLES if rule.query == VEHICLES else rule.source]
-        given = [(key, text, EXPECTED[gives]) for key, text, gives in rule.expressions()]
-        if not _all_fit(rows, [(text, expected) for _, text, expected in given]):
-            for key, text, expected in given:
-                _check_expression(path, rule, key, text, rows, expected)
+        given = [(key, text, *EXPECTED[gives]) for key, text, gives in rule.expressions()]
+        try:  # all of them at once, because asking is what costs
+            types = _types(rows, [text for _, text, _, _ in given])
+        except (PySparkException, ConfigError):
+            types = []
+        if types and all(isinstance(found, each[2]) for found, each in zip(types, given, strict=True)):
+            continue
+        for key, text, expected, wanted in given:
+            try:
+                (found,) = _types(rows, [text])
+            except (PySparkException, ConfigError) as error:
+                first_line = str(error).strip().splitlines()[0]
+                raise wrong(path, rule.id, key, f"is not understood: {first_line}") from error
+            if not isinstance(found, expected):
+                raise wrong(path, rule.id, key, f"gives {found.simpleString()}, not {wanted}")
     check_translations(path, rules)
 
 
-def _all_fit(rows: DataFrame, given: Sequence[tuple[str, Expected]]) -> bool:
-    """Whether Spark takes all of a rule's expressions, asked at once because asking is what costs."""
-    try:
-        columns = [expression(text) for text, _ in given]
-        there = reduce(lambda a, b: a & b, (column.isNotNull() for column in columns))
-        types = [field.dataType for field in rows.where(there).select(*columns).schema]
-    except (PySparkException, ConfigError):
-        return False
-    return all(isinstance(found, expected) for found, (_, expected) in zip(types, given, strict=True))
-
-
-def _check_expression(
-    path: Path, rule: Rule, key: str, text: str, rows: DataFrame, expected: Expected
-) -> None:
-    try:
-        # A filter, since Spark refuses aggregates and generators there.
-        found = rows.where(expression(text).isNotNull()).select(expression(text)).schema[0].dataType
-    except (PySparkException, ConfigError) as error:
-        first_line = str(error).strip().splitlines()[0]
-        raise wrong(path, rule.id, key, f"is not understood: {first_line}") from error
-    if not isinstance(found, expected):
-        raise wrong(path, rule.id, key, f"gives {found.simpleString()}, not {_WANTED[expected]}")
+def _types(rows: DataFrame, texts: Sequence[str]) -> list[T.DataType]:
+    """What expressions give; in a filter too, since Spark refuses aggregates and generators there."""
+    columns = [expression(text) for text in texts]
+    there = reduce(lambda a, b: a & b, (column.isNotNull() for column in columns))
+    return [field.dataType for field in rows.where(there).select(*columns).schema]
 
 
 def frame_findings(records: DataFrame, rules: Sequence[Rule], limits: ClockLimits) -> DataFrame:
@@ -141,10 +128,13 @@ def crash_findings(records: DataFrame, rules: Sequence[Rule], limits: ClockLimit
 
     Of a record in parts, part 0 is judged: it repeats what rules see, so its findings are those of the whole.
     """
-    crashes = parse(records, crash_schema()).withColumn("impact_kmh", _impact_kmh())
+    # The largest change of speed by magnitude in either direction.
+    peaks = [F.array_max(F.transform(F.col(name), F.abs)) for name in DELTA_VS]
+    impact_kmh = F.greatest(F.abs(F.col("delta_v_max_kmh")), *peaks)
+    crashes = parse(records, crash_schema()).withColumn("impact_kmh", impact_kmh)
     crashes = crashes.withColumns(dict(zip(POSITION, plausible_place(), strict=True)))
     believed = F.col("event_ms").between(limits.floor_ms, F.col("received_ms") + limits.ahead_ms)
-    whole = F.col("crash_id").isNotNull() & _tells_all()
+    whole = F.col("crash_id").isNotNull() & (F.col("part").isNull() | (F.col("part") == 0))
     found = _raised(crashes, rules, whole).select(
         *("vehicle_id", "boot_id", "seq", "received_ms", "finding"),
         F.when(believed, F.col("event_ms")).otherwise(F.col("received_ms")).alias("event_ms"),
@@ -165,47 +155,29 @@ def _last(name: str) -> Column:
     return F.try_element_at(F.filter(F.col(name), lambda x: x.isNotNull()), F.lit(-1))
 
 
-def _impact_kmh() -> Column:
-    """The largest change of speed by magnitude in either direction, km/h."""
-    peaks = [F.array_max(F.transform(F.col(name), F.abs)) for name in DELTA_VS]
-    return F.greatest(F.abs(F.col("delta_v_max_kmh")), *peaks)
-
-
-def _tells_all() -> Column:
-    """Whether a crash message is a whole record or the part that alerts are made of."""
-    return F.col("part").isNull() | (F.col("part") == 0)
-
-
 def _raised(rows: DataFrame, rules: Sequence[Rule], gate: Column) -> DataFrame:
     """A row a ``finding``: of nearly every row none.
 
     What decides that is in a column by itself: Spark compiles a column, and interprets what it unfolds.
     """
-    holds = [_holds(rule) for rule in rules]
-    each = (F.when(held, _finding(rule)) for held, rule in zip(holds, rules, strict=True))
+    holds, findings = [], []
+    for rule in rules:
+        condition, value, limit = expression(rule.condition), expression(rule.value), F.lit(None)
+        if rule.limit is not None:
+            limit = expression(rule.limit)
+            condition &= value > limit if rule.beyond == "above" else value < limit
+        told = {"rule": rule.id, "rule_version": rule.version, "severity": rule.severity}
+        finding = F.struct(
+            *(F.lit(word).alias(name) for name, word in told.items()),
+            value.cast("double").alias("value"),
+            limit.cast("double").alias("limit"),
+            F.lit(rule.message).alias("message"),
+        )
+        holds.append(condition)
+        findings.append(F.when(condition, finding))
     some = reduce(lambda a, b: a | b, holds, F.lit(False))
-    judged = rows.withColumn("findings", F.when(gate & some, F.array(*each).cast(_FINDINGS)))
+    judged = rows.withColumn("findings", F.when(gate & some, F.array(*findings).cast(_FINDINGS)))
     return judged.withColumn("finding", F.explode(F.array_compact("findings"))).drop("findings")
-
-
-def _holds(rule: Rule) -> Column:
-    condition = expression(rule.condition)
-    if rule.limit is None:
-        return condition
-    value, limit = expression(rule.value), expression(rule.limit)
-    return condition & (value > limit if rule.beyond == "above" else value < limit)
-
-
-def _finding(rule: Rule) -> Column:
-    limit = F.lit(None) if rule.limit is None else expression(rule.limit)
-    return F.struct(
-        F.lit(rule.id).alias("rule"),
-        F.lit(rule.version).alias("rule_version"),
-        F.lit(rule.severity).alias("severity"),
-        expression(rule.value).cast("double").alias("value"),
-        limit.cast("double").alias("limit"),
-        F.lit(rule.message).alias("message"),
-    )
 
 
 def _alerts(judged: DataFrame) -> DataFrame:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cache
+from operator import itemgetter
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypeVar
 
@@ -28,7 +29,6 @@ CLEAR_FOR_S: Final = 60.0
 GAP_S: Final = 120.0
 """Two frames further apart than this say nothing of the time between them."""
 DAYS_MAX_S: Final = 90 * 86_400
-LEVEL_MAX: Final = 1e9
 PER_S: Final = {"second": 1.0, "minute": 60.0, "hour": 3600.0, "day": 86_400.0}
 POINTS_MAX: Final = 1000
 FENCES_MAX: Final = 200
@@ -39,6 +39,8 @@ VALUELESS: Final = ("count", "geofence", "silence", "clone")
 """Kinds that make their own value: the rules file need not give one."""
 UNTIMED: Final = ("silence", "geofence")
 """Kinds whose alerts end when their detector says so, not by a time without findings."""
+TIMELESS: Final = ("count", "geofence", "silence", "clone")
+"""Kinds that find moments, which need not last: `while_for_s` says nothing to them."""
 _WORD: Final = re.compile(r"[a-z_][a-z0-9_]*", re.IGNORECASE)
 Gives = Literal["BOOLEAN", "DOUBLE", "VARCHAR[]"]
 """What an expression must give, as DuckDB calls it."""
@@ -47,71 +49,54 @@ Check = Callable[[Any], Any]
 Made = TypeVar("Made")
 
 
-def number(least: float, most: float) -> Check:
-    """A number in a range."""
+def check_of(holds: Check, refusal: str, made: Check = lambda value: value) -> Check:
+    """A check that ``holds``; ``refusal`` has the place ``{!r}`` for the value."""
 
-    def check(value: Any) -> float:
-        if type(value) not in (int, float) or not least <= value <= most:  # NaN is in no range
-            raise ValueError(f"{value!r} is not a number in {least:.10g}..{most:.10g}")
-        return float(value)
+    def check(value: Any) -> Any:
+        if not holds(value):
+            raise ValueError(refusal.format(value))
+        return made(value)
 
     return check
+
+
+def number(least: float, most: float) -> Check:
+    """A number in a range; NaN is in none."""
+    refusal = f"{{!r}} is not a number in {least:.10g}..{most:.10g}"
+    return check_of(lambda value: type(value) in (int, float) and least <= value <= most, refusal, float)
 
 
 def whole(least: int, most: int) -> Check:
     """A whole number in a range."""
-
-    def check(value: Any) -> int:
-        if type(value) is not int or not least <= value <= most:
-            raise ValueError(f"{value!r} is not a whole number in {least}..{most}")
-        return value
-
-    return check
+    refusal = f"{{!r}} is not a whole number in {least}..{most}"
+    return check_of(lambda value: type(value) is int and least <= value <= most, refusal)
 
 
 def one_of(words: Iterable[str]) -> Check:
     """One of a few words."""
     known = tuple(words)
-
-    def check(value: Any) -> str:
-        if value not in known:
-            raise ValueError(f"{value!r} is none of {', '.join(known)}")
-        return str(value)
-
-    return check
+    return check_of(lambda value: value in known, f"{{!r}} is none of {', '.join(known)}", str)
 
 
 def name_of(length: int) -> Check:
     """A name of at most ``length`` letters."""
     pattern = re.compile(rf"[a-z][a-z0-9_]{{0,{length - 1}}}")
-
-    def check(value: Any) -> str:
-        if not isinstance(value, str) or pattern.fullmatch(value) is None:
-            raise ValueError("is not a name of a-z, 0-9 and _ that starts with a letter")
-        return value
-
-    return check
+    refusal = "is not a name of a-z, 0-9 and _ that starts with a letter"
+    return check_of(lambda value: isinstance(value, str) and pattern.fullmatch(value), refusal)
 
 
-def text(value: Any) -> str:
-    """A text that is not empty, without the space around it."""
-    if not isinstance(value, str) or not value.strip():
-        raise ValueError(f"{value!r} is not a text")
-    return value.strip()
-
-
-def flag(value: Any) -> bool:
-    """True or false."""
-    if type(value) is not bool:
-        raise ValueError(f"{value!r} is neither true nor false")
-    return value
-
-
+text: Final = check_of(
+    lambda value: isinstance(value, str) and value.strip(), "{!r} is not a text", lambda value: value.strip()
+)
+"""A text that is not empty, without the space around it."""
+_flag: Final = check_of(lambda value: type(value) is bool, "{!r} is neither true nor false")
 Text = Annotated[str, BeforeValidator(text)]
-Flag = Annotated[bool, BeforeValidator(flag)]
+Flag = Annotated[bool, BeforeValidator(_flag)]
+OptionalText = Annotated[str | None, BeforeValidator(text)]
 Severity = Annotated[str, BeforeValidator(one_of(SEVERITIES))]
 Seconds = Annotated[float, BeforeValidator(number(0, DAYS_MAX_S))]
 Span = Annotated[float, BeforeValidator(number(1, DAYS_MAX_S))]
+_LEVEL: Final = number(-1e9, 1e9)
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,10 +190,8 @@ class Clone:
     overlap_s: Span = 30.0
 
 
-KINDS: Final[dict[str, type]] = {
-    "level": Level, "slope": Slope, "baseline": Baseline, "count": Count, "geofence": Geofence,
-    "silence": Silence, "unchanged": Unchanged, "clone": Clone,
-}  # fmt: skip
+_SPECS: Final = (Level, Slope, Baseline, Count, Geofence, Silence, Unchanged, Clone)
+KINDS: Final[dict[str, type]] = {spec.__name__.lower(): spec for spec in _SPECS}
 _MORE: Final = {
     "level": ("clear", "escalate"), "slope": ("clear", "escalate"), "geofence": ("fences_file",),
     "baseline": ("learn", "clear", "escalate"),
@@ -229,11 +212,11 @@ class Stateful:
     spec: Level | Slope | Baseline | Count | Geofence | Silence | Unchanged | Clone
     clear: str | None = None
     clear_level: float | None = None
-    armed: Annotated[str | None, BeforeValidator(text)] = None
+    armed: OptionalText = None
     armed_for_s: Seconds = 0.0
     armed_pause_s: Seconds = 0.0
-    learn: Annotated[str | None, BeforeValidator(text)] = None
-    names: Annotated[str | None, BeforeValidator(text)] = None
+    learn: OptionalText = None
+    names: OptionalText = None
     gap_s: Span = GAP_S
     escalate: tuple[tuple[float, str], ...] = ()
 
@@ -322,11 +305,10 @@ class Entry:
 
     def read(self, form: type[Made], given: dict[str, Any]) -> Made:
         """A dataclass out of the keys that are its fields, checked by their types; ``given`` ones are not."""
-        kind: Any = form
-        keys = {each.name: _KEY_OF.get(each.name, each.name) for each in fields(kind)}
+        keys = _keys(form)
         own = {name: self.values[key] for name, key in keys.items() if key in self}
         try:
-            made: Made = _adapter(kind).validate_python(own | given)
+            made: Made = _adapter(form).validate_python(own | given)
             return made
         except ValidationError as failure:
             error = failure.errors()[0]
@@ -337,15 +319,16 @@ class Entry:
         raise self.wrong(key, str(error.get("ctx", {}).get("error", error["msg"])))
 
 
-@cache
-def _adapter(form: Any) -> TypeAdapter[Any]:
-    return TypeAdapter(form)
-
-
+_adapter: Final[Callable[[Any], TypeAdapter[Any]]] = cache(TypeAdapter)
 _KEY_OF: Final = {
     "armed": "while", "armed_for_s": "while_for_s", "armed_pause_s": "while_pause_s", "per_s": "per",
 }  # fmt: skip
 """Keys of the rules file that are not the fields' names."""
+
+
+def _keys(form: Any) -> dict[str, str]:
+    """The keys in a file by the names of a dataclass's fields."""
+    return {each.name: _KEY_OF.get(each.name, each.name) for each in fields(form)}
 
 
 def of_query(rules: Iterable[Rule], query: str) -> tuple[Rule, ...]:
@@ -390,10 +373,9 @@ def _rule(entry: Entry) -> Rule:
     is_stateful = values["query"] == VEHICLES
     if is_stateful:
         kind = entry.checked("kind", one_of(KINDS))
-        value = {"value": NO_VALUE} if kind in VALUELESS else {}
-        values = {"source": "frame"} | value | values
-        own = [_KEY_OF.get(each.name, each.name) for each in fields(KINDS[kind])]
-        more = ("kind", "while", "while_for_s", "while_pause_s", "gap_s", "names", *own, *_MORE.get(kind, ()))
+        values = {"source": "frame"} | ({"value": NO_VALUE} if kind in VALUELESS else {}) | values
+        more = ("kind", "while", "while_for_s", "while_pause_s", "gap_s", "names")
+        more += (*_keys(KINDS[kind]).values(), *_MORE.get(kind, ()))
     entry = replace(entry, values=values)
     entry.check_keys(
         ("id", "version", "severity", "source", "value", "message"),
@@ -401,28 +383,23 @@ def _rule(entry: Entry) -> Rule:
     )
     if is_stateful:
         entry.checked("source", one_of(SOURCES[:1]))
-    limit, beyond = _limit(entry)
+    limit, beyond = values.get("limit"), None
+    if ("limit" in entry) != ("beyond" in entry):
+        missing = "beyond" if "limit" in entry else "limit"
+        raise entry.wrong(missing, "is missing: `limit` and `beyond` go together")
+    if "limit" in entry:
+        beyond = entry.checked("beyond", one_of(("above", "below")))
+        limit = f"{float(limit)!r}D" if type(limit) in (int, float) else entry.checked("limit", text)
     given = {"limit": limit, "beyond": beyond, "clear_for_s": _clear_for(entry)}
     return entry.read(Rule, given | {"stateful": _stateful(entry) if is_stateful else None})
 
 
-def _limit(entry: Entry) -> tuple[str | None, str | None]:
-    if ("limit" in entry) != ("beyond" in entry):
-        missing = "beyond" if "limit" in entry else "limit"
-        raise entry.wrong(missing, "is missing: `limit` and `beyond` go together")
-    if "limit" not in entry:
-        return None, None
-    limit, beyond = entry.values["limit"], entry.checked("beyond", one_of(("above", "below")))
-    return repr(float(limit)) + "D" if type(limit) in (int, float) else entry.checked("limit", text), beyond
-
-
 def _clear_for(entry: Entry) -> float | None:
-    endless = "a crash: it does not clear by itself" if entry.values["source"] == "crash" else None
-    if entry.values.get("kind") in UNTIMED:
-        endless = f"kind {entry.values['kind']}: it says when it ends"
-    if endless is not None:
+    kind, endless = entry.values.get("kind"), entry.values["source"] == "crash"
+    if endless or kind in UNTIMED:
         if "clear_for_s" in entry:
-            raise entry.wrong("clear_for_s", f"has no meaning for {endless}")
+            what = "a crash: it does not clear by itself" if endless else f"kind {kind}: it says when it ends"
+            raise entry.wrong("clear_for_s", f"has no meaning for {what}")
         return None
     seconds = entry.values.get("clear_for_s", CLEAR_FOR_S)
     if type(seconds) not in (int, float) or not 0 < seconds <= 86_400:
@@ -431,29 +408,26 @@ def _clear_for(entry: Entry) -> float | None:
 
 
 def _stateful(entry: Entry) -> Stateful:
-    kind = entry.values["kind"]
-    given = {"fences": _fences(entry)} if kind == "geofence" else {}
-    spec: object = entry.read(KINDS[kind], given)
-    if isinstance(spec, Count) and spec.reversal is not None and entry.values["value"] == NO_VALUE:
+    kind, values = entry.values["kind"], entry.values
+    spec: object = entry.read(KINDS[kind], {"fences": _fences(entry)} if kind == "geofence" else {})
+    if isinstance(spec, Count) and spec.reversal is not None and values["value"] == NO_VALUE:
         raise entry.wrong("value", "is missing: `reversal` looks at its course")
-    if {"while_for_s", "while_pause_s"} & set(entry.values) and "while" not in entry:
+    if {"while_for_s", "while_pause_s"} & set(values) and "while" not in entry:
         raise entry.wrong("while", "is missing: `while_for_s` and `while_pause_s` are about it")
-    clear, clear_level = _clear(entry, spec)
+    if kind in TIMELESS and values.get("while_for_s"):
+        raise entry.wrong("while_for_s", f"has no meaning for kind {kind}: what it finds need not last")
+    clear, clear_level = None, None
+    if "clear" in entry:
+        if "limit" not in entry:
+            raise entry.wrong("clear", "has no meaning without a `limit`")
+        if type(values["clear"]) in (int, float):
+            clear_level = entry.checked("clear", _LEVEL)
+        elif isinstance(spec, Level) and spec.mean_s == 0:
+            clear = entry.checked("clear", text)
+        else:
+            raise entry.wrong("clear", f"{values['clear']!r} is not a number, which this kind needs")
     own = {"spec": spec, "escalate": _escalate(entry), "clear": clear, "clear_level": clear_level}
     return entry.read(Stateful, own)
-
-
-def _clear(entry: Entry, spec: object) -> tuple[str | None, float | None]:
-    if "clear" not in entry:
-        return None, None
-    if "limit" not in entry:
-        raise entry.wrong("clear", "has no meaning without a `limit`")
-    clear = entry.values["clear"]
-    if type(clear) in (int, float):
-        return None, entry.checked("clear", number(-LEVEL_MAX, LEVEL_MAX))
-    if not isinstance(spec, Level) or spec.mean_s > 0:
-        raise entry.wrong("clear", f"{clear!r} is not a number, which this kind needs")
-    return entry.checked("clear", text), None
 
 
 def _escalate(entry: Entry) -> tuple[tuple[float, str], ...]:
@@ -467,16 +441,13 @@ def _escalate(entry: Entry) -> tuple[tuple[float, str], ...]:
         if not isinstance(step, dict) or sorted(step) != ["limit", "severity"]:
             raise entry.wrong("escalate", f"{step!r} is not {{limit, severity}}")
         inner = replace(entry, values=step)
-        limit = inner.checked("limit", number(-LEVEL_MAX, LEVEL_MAX))
-        found.append((limit, inner.checked("severity", one_of(SEVERITIES))))
-    sign = 1 if entry.values.get("beyond") == "above" else -1
-    if found != sorted(found, key=lambda step: sign * step[0]):
+        found.append((inner.checked("limit", _LEVEL), inner.checked("severity", one_of(SEVERITIES))))
+    if found != sorted(found, key=itemgetter(0), reverse=entry.values.get("beyond") != "above"):
         raise entry.wrong("escalate", "is not in order, from the nearest limit on")
     return tuple(found)
 
 
 def _fences(entry: Entry) -> tuple[Fence, ...]:
-    """The fences of a rule: under `fences`, or in `fences_file` beside the rules file."""
     if ("fences" in entry) == ("fences_file" in entry):
         raise entry.wrong("fences", "or `fences_file` is wanted, one of them")
     key = "fences" if "fences" in entry else "fences_file"
@@ -496,26 +467,22 @@ def _fences(entry: Entry) -> tuple[Fence, ...]:
     return fences
 
 
-def _fence(place: int, fence: object) -> Fence:
+def _fence(place: int, fence: Any) -> Fence:
     if not isinstance(fence, dict) or not isinstance(fence.get("name"), str) or not fence["name"].strip():
         raise ValueError(f"fence {place} has no `name`")
-    name = fence["name"].strip()
-    shape = set(fence) - {"name"}
-    if shape == {"lat_deg", "lon_deg", "radius_m"}:
-        radius_m = fence["radius_m"]
+    name, radius_m, points = fence["name"].strip(), None, fence.get("polygon")
+    if set(fence) == {"name", "lat_deg", "lon_deg", "radius_m"}:
+        radius_m, points = fence["radius_m"], [(fence["lat_deg"], fence["lon_deg"])]
         if type(radius_m) not in (int, float) or not 0 < radius_m <= RADIUS_MAX_M:
             raise ValueError(f"fence {name}: radius_m {radius_m!r} is not in 0..{RADIUS_MAX_M:g}")
-        return Fence(name, (_point(name, (fence["lat_deg"], fence["lon_deg"])),), float(radius_m))
-    if shape == {"polygon"} and isinstance(fence["polygon"], list):
-        points = tuple(_point(name, point) for point in fence["polygon"])
-        if not 3 <= len(points) <= POINTS_MAX:
-            raise ValueError(f"fence {name}: a polygon has 3 to {POINTS_MAX} points")
-        return Fence(name, points)
-    raise ValueError(f"fence {name} is neither {{lat_deg, lon_deg, radius_m}} nor {{polygon}} of [lat, lon]")
-
-
-def _point(name: str, point: Any) -> tuple[float, float]:
-    numbers = isinstance(point, list | tuple) and [type(x) in (int, float) for x in point] == [True, True]
-    if not numbers or not (-90 <= point[0] <= 90 and -180 <= point[1] <= 180):
-        raise ValueError(f"fence {name}: {point!r} is not [lat, lon] in degrees")
-    return float(point[0]), float(point[1])
+    elif set(fence) != {"name", "polygon"} or not isinstance(points, list):
+        raise ValueError(
+            f"fence {name} is neither {{lat_deg, lon_deg, radius_m}} nor {{polygon}} of [lat, lon]"
+        )
+    for point in points:
+        numbers = isinstance(point, list | tuple) and [type(x) in (int, float) for x in point] == [True, True]
+        if not numbers or not (-90 <= point[0] <= 90 and -180 <= point[1] <= 180):
+            raise ValueError(f"fence {name}: {point!r} is not [lat, lon] in degrees")
+    if radius_m is None and not 3 <= len(points) <= POINTS_MAX:
+        raise ValueError(f"fence {name}: a polygon has 3 to {POINTS_MAX} points")
+    return Fence(name, tuple((float(lat), float(lon)) for lat, lon in points), radius_m and float(radius_m))

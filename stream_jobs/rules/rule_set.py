@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
-from infra.contract.errors import ConfigError
 from infra.settings.settings import Settings
+from stream_jobs.rules import model
 from stream_jobs.rules.detect.base import Detector, Raising
 from stream_jobs.rules.detect.baseline import BaselineDetector
 from stream_jobs.rules.detect.geofence import GeofenceDetector
@@ -18,52 +18,31 @@ from stream_jobs.rules.detect.occurrence import (
     ReversalDetector,
     SilenceDetector,
 )
-from stream_jobs.rules.model import (
-    VEHICLES,
-    Baseline,
-    Clone,
-    Count,
-    Geofence,
-    Level,
-    Rule,
-    Silence,
-    Slope,
-    Stateful,
-    Unchanged,
-    load_rules,
-    of_query,
-)
 
 
 @dataclass(frozen=True, slots=True)
 class RuleSet:
     """The rules, and a detector for each."""
 
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[model.Rule, ...] = ()
     detectors: tuple[Detector, ...] = ()
 
 
 def rules_in_force(settings: Settings) -> RuleSet:
     """The rules in force; raises ConfigError where the rules file is wrong."""
-    return of_rules(load_rules(settings.jobs.rules))
+    return of_rules(model.load_rules(settings.jobs.rules))
 
 
-def of_rules(rules: Iterable[Rule]) -> RuleSet:
+def of_rules(rules: Iterable[model.Rule]) -> RuleSet:
     """Those of the query ``vehicles`` among ``rules``."""
-    mine = of_query(rules, VEHICLES)
-    return RuleSet(mine, detectors(mine))
+    mine = model.of_query(rules, model.VEHICLES)
+    return RuleSet(mine, tuple(_detector(rule) for rule in mine))
 
 
-def detectors(rules: Iterable[Rule]) -> tuple[Detector, ...]:
-    """The detectors of rules of the query `vehicles`, in their order; raises ConfigError for any other."""
-    return tuple(_detector(rule) for rule in rules)
-
-
-def _detector(rule: Rule) -> Detector:
+def _detector(rule: model.Rule) -> Detector:
     more = rule.stateful
-    if more is None:
-        raise ConfigError(f"rule {rule.id} belongs to query {rule.query}, which has no detectors")
-    inner = _MADE[type(more.spec)](rule, more, more.spec)
+    assert more is not None
+    inner = _OF_KIND[type(more.spec)](rule, more, more.spec)
     if more.armed is None:
         return inner
     return ArmedDetector(_ms(more.armed_for_s), _ms(more.armed_pause_s), _ms(more.gap_s), inner)
@@ -73,41 +52,36 @@ def _ms(seconds: float | None) -> int:
     return round(1000 * (seconds or 0))
 
 
-def _level(rule: Rule, more: Stateful, spec: Level) -> Detector:
+def _level(rule: model.Rule, more: model.Stateful, spec: model.Level) -> Detector:
     raising = Raising.of(rule, spec.raise_for_s)
-    if spec.mean_s == 0:
+    if not spec.mean_s:
         return LevelDetector(raising)
     return CourseDetector(raising, _ms(spec.mean_s), more.clear_level)
 
 
-def _slope(rule: Rule, more: Stateful, spec: Slope) -> Detector:
-    gap_ms = max(_ms(more.gap_s), _ms(spec.span_s))
-    return CourseDetector(Raising.of(rule), _ms(spec.span_s), more.clear_level, spec.per_s, spec.sure, gap_ms)
-
-
-def _baseline(rule: Rule, more: Stateful, spec: Baseline) -> Detector:
-    raising = Raising.of(rule, spec.raise_for_s)
-    return BaselineDetector(
-        replace(raising, gap_ms=max(raising.gap_ms, _ms(spec.pause_s))), spec, more.clear_level
-    )
-
-
-def _count(rule: Rule, more: Stateful, spec: Count) -> Detector:  # noqa: ARG001  one signature for all
-    if spec.reversal is not None:
-        return ReversalDetector(spec.times, _ms(spec.span_s), spec.reversal)
+def _count(rule: model.Rule, _: model.Stateful, spec: model.Count) -> Detector:
     times, span_ms = spec.times, _ms(spec.span_s)
+    if spec.reversal is not None:
+        return ReversalDetector(times, span_ms, spec.reversal)
     return CountDetector(times, span_ms, _ms(spec.absent_s), _ms(rule.clear_for_s), spec.apart)
 
 
-_MADE: Final[dict[type, Callable[[Rule, Stateful, Any], Detector]]] = {
-    Level: _level,
-    Slope: _slope,
-    Baseline: _baseline,
-    Count: _count,
-    Unchanged: lambda rule, _, spec: UnchangedDetector(Raising.of(rule), spec.frames, _ms(spec.raise_for_s)),
-    Geofence: lambda _, more, spec: GeofenceDetector(
+_OF_KIND: Final[dict[type, Callable[[model.Rule, model.Stateful, Any], Detector]]] = {
+    model.Level: _level,
+    model.Slope: lambda rule, more, spec: CourseDetector(
+        Raising.of(rule), _ms(spec.span_s), more.clear_level, spec.per_s, spec.sure,
+        max(_ms(more.gap_s), _ms(spec.span_s)),
+    ),
+    model.Baseline: lambda rule, more, spec: BaselineDetector(
+        Raising.of(rule, spec.raise_for_s, spec.pause_s), spec, more.clear_level
+    ),
+    model.Count: _count,
+    model.Unchanged: lambda rule, _, spec: UnchangedDetector(
+        Raising.of(rule), spec.frames, _ms(spec.raise_for_s)
+    ),
+    model.Geofence: lambda _, more, spec: GeofenceDetector(
         spec.fences, spec.on == "enter", spec.margin_m, _ms(more.gap_s)
     ),
-    Silence: lambda _, __, spec: SilenceDetector(_ms(spec.silent_for_s)),
-    Clone: lambda rule, _, spec: CloneDetector(_ms(spec.overlap_s), _ms(rule.clear_for_s)),
-}
+    model.Silence: lambda _, __, spec: SilenceDetector(_ms(spec.silent_for_s)),
+    model.Clone: lambda rule, _, spec: CloneDetector(_ms(spec.overlap_s), _ms(rule.clear_for_s)),
+}  # fmt: skip

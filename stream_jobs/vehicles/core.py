@@ -60,10 +60,8 @@ class Core:
         each = rule_set.detectors
         self._unordered = [(k, d) for k, d in enumerate(each) if isinstance(d, CloneDetector)]
         self._timed = [(k, d) for k, d in enumerate(each) if isinstance(d, SilenceDetector)]
-        self._relevant = [detector.relevant(all_codes()) for detector in each]
-        self._starts = [
-            s & detector.starts(all_codes()) for s, detector in zip(self._relevant, each, strict=True)
-        ]
+        wakes = [detector.wakes(all_codes()) for detector in each]
+        self._relevant, self._starts = [each for each, _ in wakes], [each for _, each in wakes]
 
     def take(self, fleet: Fleet, features: Features) -> list[Row]:
         """Rows that follow from frames as they came, in the order of the log."""

@@ -10,7 +10,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, Literal, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -78,21 +78,18 @@ class Bucket:
     vehicles: tuple[str, ...]
     cohorts: tuple[Cohort, ...]
     values: Floats
-    members: Mapping[Cohort, Sequence[int]] = field(init=False, repr=False)
+    members: dict[Cohort, list[int]] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Find the members."""
-        members: dict[Cohort, list[int]] = defaultdict(list)
         for place, cohort in enumerate(self.cohorts):
-            members[cohort].append(place)
-        object.__setattr__(self, "members", members)
+            self.members.setdefault(cohort, []).append(place)
 
 
 @dataclass(frozen=True, slots=True)
 class Residual:
     """A vehicle's value against ``others`` vehicles of its cohort; ``scale`` is floored, in the unit.
 
-    ``over``: whether they are those of the bucket or, where these are too few, of the last hour.
+    ``over``: ``bucket``, or ``hour`` where those of the bucket are too few.
     """
 
     metric: Metric
@@ -103,7 +100,7 @@ class Residual:
     median: float
     scale: float
     others: int
-    over: Literal["bucket", "hour"]
+    over: str
 
     @property
     def z(self) -> float:
@@ -118,49 +115,31 @@ class Residual:
 def cohort_of(model: str, load_pct: float | None, ambient_c: float | None, terms: Terms) -> Cohort:
     """The cohort of a vehicle in a bucket."""
     load = NO_BAND if load_pct is None else sum(load_pct >= edge for edge in terms.load_edges_pct)
-    if ambient_c is None:
-        return Cohort(model, load, None)
-    return Cohort(model, load, math.floor(ambient_c / terms.ambient_step_c) * terms.ambient_step_c)
+    step_c = terms.ambient_step_c
+    return Cohort(model, load, None if ambient_c is None else math.floor(ambient_c / step_c) * step_c)
 
 
 def residuals(
-    bucket: Bucket, hour: Sequence[Bucket], metrics: Sequence[Metric], terms: Terms
+    bucket: Bucket, hour: Sequence[Bucket], metrics: Iterable[Metric], terms: Terms
 ) -> Iterator[Residual]:
     """Those of one bucket; ``hour`` are the buckets of the hour that ends with it, itself among them."""
     for number, metric in enumerate(metrics):
         for cohort, places in bucket.members.items():
-            row = bucket.values[number, places]
-            known = [place for place, there in zip(places, ~np.isnan(row), strict=True) if there]
-            if len(known) > terms.least_others:
-                yield from _against(metric, cohort, bucket, number, known)
-            elif known:
-                usual = _usual(cohort, number, hour)
-                if len(usual) > terms.least_others:
-                    yield from _against(metric, cohort, bucket, number, known, usual)
-
-
-def _against(
-    metric: Metric, cohort: Cohort, bucket: Bucket, number: int, known: Sequence[int],
-    usual: dict[str, float] | None = None,
-) -> Iterator[Residual]:  # fmt: skip
-    """Residuals of vehicles at places ``known``, against each other or against what was ``usual``."""
-    values = bucket.values[number, known] if usual is None else np.array([*usual.values()])
-    medians, scales = others(values)
-    rank = {vehicle: k for k, vehicle in enumerate(usual)} if usual is not None else {}
-    for k, place in enumerate(known):
-        vehicle = bucket.vehicles[place]
-        at = k if usual is None else rank[vehicle]
-        yield Residual(
-            metric=metric,
-            vehicle_id=vehicle,
-            cohort=cohort,
-            at_ms=bucket.at_ms,
-            value=float(bucket.values[number, place]),
-            median=float(medians[at]),
-            scale=max(float(scales[at]), metric.floor),
-            others=len(values) - 1,
-            over="bucket" if usual is None else "hour",
-        )
+            known = {bucket.vehicles[place]: float(bucket.values[number, place]) for place in places}
+            known = {vehicle: value for vehicle, value in known.items() if not math.isnan(value)}
+            peers, over = known, "bucket"
+            if known and len(known) <= terms.least_others:
+                peers, over = _usual(cohort, number, hour), "hour"
+            if not known or len(peers) <= terms.least_others:
+                continue
+            medians, scales = others(np.array([*peers.values()]))
+            rank = {vehicle: k for k, vehicle in enumerate(peers)}
+            for vehicle, value in known.items():
+                median, scale = float(medians[rank[vehicle]]), float(scales[rank[vehicle]])
+                yield Residual(
+                    metric, vehicle, cohort, bucket.at_ms, value, median, max(scale, metric.floor),
+                    len(peers) - 1, over,
+                )  # fmt: skip
 
 
 def _usual(cohort: Cohort, number: int, hour: Iterable[Bucket]) -> dict[str, float]:
@@ -190,32 +169,20 @@ class State:
     last_ms: int
 
 
-def step(metric: Metric, state: State | None, z: float, at_ms: int) -> State | None:
+def _step(metric: Metric, state: State | None, z: float, at_ms: int) -> State | None:
     """The state after a bucket with a residual; None: nothing is to be remembered."""
-    if state is not None and state.raised:
-        return _raised(metric, state, z, at_ms)
     side = metric.beyond(z)
+    if state is not None and state.raised:
+        if state.side * z >= metric.clear_z:  # between clear level and limit it stays
+            return replace(state, streak=state.streak + (side == state.side), calm=0, last_ms=at_ms)
+        over = state.calm + 1 >= metric.buckets  # calm for as long as it took to be raised
+        return None if over else replace(state, calm=state.calm + 1, last_ms=at_ms)
     if not side:
         return None
     if state is None or state.side != side:
         state = State(side, 0, 0, raised=False, since_ms=at_ms, last_ms=at_ms)
     streak = state.streak + 1
     return replace(state, streak=streak, raised=streak >= metric.buckets, last_ms=at_ms)
-
-
-def _raised(metric: Metric, state: State, z: float, at_ms: int) -> State | None:
-    """Between clear level and limit it stays; calm for as long as it took to be raised, it is over."""
-    if state.side * z >= metric.clear_z:
-        streak = state.streak + (metric.beyond(z) == state.side)
-        return replace(state, streak=streak, calm=0, last_ms=at_ms)
-    if state.calm + 1 >= metric.buckets:
-        return None
-    return replace(state, calm=state.calm + 1, last_ms=at_ms)
-
-
-def _forgotten(state: State, at_ms: int, gap_ms: int) -> bool:
-    """Whether nothing was heard for so long that what was remembered says nothing any more."""
-    return at_ms - state.last_ms > gap_ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,8 +202,8 @@ class Judged:
     """What some buckets gave; ``kept`` are residuals worth storing, with the state after them."""
 
     states: States
-    kept: list[tuple[Residual, State | None]] = field(default_factory=list)
-    news: list[News] = field(default_factory=list)
+    kept: list[tuple[Residual, State | None]]
+    news: list[News]
 
 
 def judge(
@@ -244,48 +211,37 @@ def judge(
 ) -> Judged:
     """Judge the buckets that begin at ``from_ms`` or later, in order of time; those before are their past."""
     known = {metric.metric: metric for metric in metrics}
-    judged = Judged(states={key: state for key, state in states.items() if key[0] in known})
-    for bucket in buckets:
-        if bucket.at_ms >= from_ms:
-            since_ms = bucket.at_ms + terms.bucket_min * MINUTE_MS - HOUR_MS
-            hour = [b for b in buckets if since_ms <= b.at_ms <= bucket.at_ms]
-            judged = _one(judged, bucket, hour, known, terms)
+    length_ms, gap_ms = terms.bucket_min * MINUTE_MS, terms.gap_min * MINUTE_MS
+    now = {key: state for key, state in states.items() if key[0] in known}
+    judged = Judged(now, [], [])
+    for bucket in (each for each in buckets if each.at_ms >= from_ms):
+        end_ms = bucket.at_ms + length_ms
+        hour = [each for each in buckets if end_ms - HOUR_MS <= each.at_ms <= bucket.at_ms]
+        for (name, vehicle), state in sorted(now.items()):
+            if bucket.at_ms - state.last_ms <= gap_ms:
+                continue
+            del now[name, vehicle]  # nothing was heard for so long that it says nothing any more
+            if state.raised:
+                judged.news.append(_news(known[name], vehicle, state.last_ms + length_ms, state))
+        for residual in residuals(bucket, hour, known.values(), terms):
+            metric, vehicle, z = residual.metric, residual.vehicle_id, residual.z
+            old = now.pop((metric.metric, vehicle), None)
+            new = _step(metric, old, z, bucket.at_ms)
+            if new is not None:
+                now[metric.metric, vehicle] = new
+                if new.raised and metric.beyond(z) == new.side:
+                    judged.news.append(_news(metric, vehicle, end_ms, new, residual))
+            elif old is not None and old.raised:
+                judged.news.append(_news(metric, vehicle, end_ms, old))
+            if new is not None or abs(z) >= terms.keep_z:
+                judged.kept.append((residual, new))
     return judged
 
 
-def _one(
-    before: Judged, bucket: Bucket, hour: Sequence[Bucket], metrics: Mapping[str, Metric], terms: Terms
-) -> Judged:
-    length_ms = terms.bucket_min * MINUTE_MS
-    after = Judged(dict(before.states), before.kept, before.news)
-    states: dict[Key, State] = {}
-    for key, state in sorted(before.states.items()):
-        if not _forgotten(state, bucket.at_ms, terms.gap_min * MINUTE_MS):
-            states[key] = state
-        elif state.raised:
-            after.news.append(_end(metrics[key[0]], key[1], state, state.last_ms + length_ms))
-    for residual in residuals(bucket, hour, [*metrics.values()], terms):
-        key = residual.metric.metric, residual.vehicle_id
-        old = states.pop(key, None)
-        new = step(residual.metric, old, residual.z, bucket.at_ms)
-        if new is not None:
-            states[key] = new
-        after.news.extend(_news(residual, old, new, bucket.at_ms + length_ms))
-        if new is not None or abs(residual.z) >= terms.keep_z:
-            after.kept.append((residual, new))
-    return Judged(states, after.kept, after.news)
-
-
-def _news(residual: Residual, old: State | None, new: State | None, event_ms: int) -> list[News]:
-    if new is not None and new.raised and residual.metric.beyond(residual.z) == new.side:
-        return [News(residual.metric, residual.vehicle_id, event_ms, new.since_ms, new.side, residual)]
-    if new is None and old is not None and old.raised:
-        return [_end(residual.metric, residual.vehicle_id, old, event_ms)]
-    return []
-
-
-def _end(metric: Metric, vehicle_id: str, state: State, event_ms: int) -> News:
-    return News(metric, vehicle_id, event_ms, state.since_ms, state.side, None)
+def _news(
+    metric: Metric, vehicle_id: str, event_ms: int, state: State, residual: Residual | None = None
+) -> News:
+    return News(metric, vehicle_id, event_ms, state.since_ms, state.side, residual)
 
 
 def alert_row(news: News, now_ms: int) -> AlertRow:
@@ -294,35 +250,32 @@ def alert_row(news: News, now_ms: int) -> AlertRow:
     That stands for the receipt: found long after its bucket, it is marked late and told to nobody.
     """
     metric, residual = news.metric, news.residual
-    limit = None if residual is None else residual.limit(news.side)
+    ended = residual is None
     return AlertRow(
-        alert_id=finding_id(
-            news.vehicle_id, metric.rule, metric.version, news.event_ms, ended=residual is None
-        ),
+        alert_id=finding_id(news.vehicle_id, metric.rule, metric.version, news.event_ms, ended=ended),
         vehicle_id=news.vehicle_id,
         rule=metric.rule,
         rule_version=metric.version,
         severity=metric.severity,
         event_ms=news.event_ms,
         value=None if residual is None else residual.value,
-        limit=limit,
-        message=f"{metric.message}: {evidence(news)}",
+        limit=None if residual is None else residual.limit(news.side),
+        message=f"{metric.message}: {_evidence(metric.unit, residual)}",
         boot_id=0,
         seq=0,
         received_ms=now_ms,
         lat_deg=None,
         lon_deg=None,
         since_ms=news.since_ms,
-        ended=residual is None,
+        ended=ended,
     )
 
 
-def evidence(news: News) -> str:
+def _evidence(unit: str, residual: Residual | None) -> str:
     """What it was compared with, in a few words."""
-    residual = news.residual
     if residual is None:
         return "over, or not to be compared any more"
-    unit, cohort = news.metric.unit, residual.cohort
+    cohort = residual.cohort
     weather = "" if cohort.ambient_c is None else f", from {cohort.ambient_c} degC"
     hour = " in the last hour" if residual.over == "hour" else ""
     return (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
@@ -18,20 +17,21 @@ from stream_jobs.vehicles.rounds import Round
 
 @dataclass(frozen=True, slots=True)
 class Detection:
-    """What a detector found at ``event_ms``; ``since_ms`` is when it began to hold."""
+    """What a detector found at ``event_ms``; ``since_ms`` is when it began to hold.
+
+    ``severity`` None: the rule's own. ``detail``: words that the rule's message does not have (the fence, the
+    wheel). ``part``: what of the rule is an alert of its own (a trouble code): that alert is ``rule.part``.
+    ``ended``: no finding but an end: the alert, if one is active, is over at ``event_ms``.
+    """
 
     event_ms: int
     since_ms: int
     value: float | None
     limit: float | None
     severity: str | None = None
-    """None: the rule's own."""
     detail: str | None = None
-    """Words for people that the rule's message does not have: the fence's name, the wheel."""
     part: str | None = None
-    """What of the rule is an alert of its own (a trouble code, a fence): that alert is ``rule.part``."""
     ended: bool = False
-    """No finding but an end: the alert, if one is active, is over at ``event_ms``."""
 
 
 Detections = list[tuple[int, Detection]]
@@ -64,8 +64,7 @@ class Memory:
         self.rows = np.zeros(count, dtype)
         self.rare: dict[int, Any] = {}
         self.words: list[str] = []
-        self.inner = inner
-        self.width = width
+        self.inner, self.width = inner, width
 
     def grow(self, count: int) -> None:
         """To ``count`` places; of new ones nothing is known."""
@@ -81,11 +80,6 @@ class Memory:
         self.rare = {new: self.rare[old] for new, old in enumerate(places.tolist()) if old in self.rare}
         if self.inner is not None:
             self.inner.keep(places)
-
-    def forget(self, places: Ints) -> None:
-        """Nothing is known of the vehicles at ``places`` any more."""
-        self.on[places] = False
-        self.rows[places] = np.zeros((), self.rows.dtype)
 
     def dump(self) -> Kept:
         """As plain values."""
@@ -108,33 +102,33 @@ class Detector:
     """One rule over the frames of vehicles, which come in the order of each vehicle's time, each once.
 
     While a rule is raised it is found again often enough that ``clear_for`` (stream_jobs/alerts/derive.py)
-    does not end its alert. A base, nothing by itself.
+    does not end its alert. A base, nothing by itself; ``dtype``: of a vehicle's record.
     """
 
     __slots__ = ()
 
     dtype: ClassVar[np.dtype[Any]] = np.dtype([])
-    """Of a vehicle's record."""
 
     def memory(self, count: int, kept: Kept | None = None) -> Memory:
         """A memory of ``count`` vehicles, as it was kept."""
-        memory = Memory(self.dtype, count)
+        memory = self._empty(count, 0 if kept is None else kept.width)
         if kept is not None:
             memory.load(kept)
         return memory
 
-    def relevant(self, said: RuleEvaluation) -> Flags:
-        """Frames that may change or find something, whatever is remembered; [k]. Decided by flags
-        and whether there is a value alone, not by what numbers there are. Of most kinds: those with a value.
+    def _empty(self, count: int, width: int) -> Memory:  # noqa: ARG002  the records of most kinds have one
+        return Memory(self.dtype, count)
+
+    def wakes(self, now: RuleEvaluation) -> tuple[Flags, Flags]:
+        """Frames that may change or find something, whatever is remembered; and those of them that do so
+        where nothing is remembered; [k]. Decided by flags and whether there is a value alone, not by what
+        numbers there are. Of most kinds: those with a value.
         """
-        return ~np.isnan(said.value)
+        known = ~np.isnan(now.value)
+        return known, known
 
-    def starts(self, said: RuleEvaluation) -> Flags:
-        """Of those, readings that do so where nothing is remembered; [k]. Of most kinds all."""
-        return self.relevant(said)
-
-    def step(self, memory: Memory, frames: Round, said: RuleEvaluation) -> Detections:
-        """Take in a round of frames whose readings stir or wake it."""
+    def step(self, memory: Memory, frames: Round, now: RuleEvaluation) -> Detections:
+        """Take in a round of frames that wake it."""
         raise NotImplementedError
 
     def waits(self, memory: Memory, places: Ints) -> Flags:  # noqa: ARG002
@@ -157,26 +151,9 @@ Held = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
-    """What frames, or means, of k vehicles say of a rule; columns [k]. ``at_ms``: when.
-
-    ``ready`` false: it may hold already, but is not raised yet. ``names``: what it is about, by place in k.
-    """
-
-    at_ms: Floats
-    holds: Answers
-    clears: Answers
-    value: Floats
-    limit: Floats
-    names: Callable[[int], tuple[str, ...]]
-    ready: Flags | bool = True
-
-
-@dataclass(frozen=True, slots=True)
 class Raising:
     """How long a rule must hold, how long it must be gone, and its further limits."""
 
-    severity: str
     above: bool
     raise_for_ms: int
     clear_for_ms: int
@@ -184,84 +161,67 @@ class Raising:
     escalate: tuple[tuple[float, str], ...]
 
     @classmethod
-    def of(cls, rule: Rule, raise_for_s: float = 0.0) -> Raising:
-        """Those of a rule of the file."""
+    def of(cls, rule: Rule, raise_for_s: float = 0.0, gap_s: float = 0.0) -> Raising:
+        """Those of a rule of the file, which holds on over gaps of ``gap_s`` at least."""
         assert rule.stateful is not None
         return cls(
-            severity=rule.severity,
             above=rule.beyond != "below",
             raise_for_ms=round(raise_for_s * 1000),
             clear_for_ms=round((rule.clear_for_s or 0) * 1000),
-            gap_ms=round(rule.stateful.gap_s * 1000),
+            gap_ms=round(max(rule.stateful.gap_s, gap_s) * 1000),
             escalate=rule.stateful.escalate,
         )
 
-    def step(self, held: Held, now: Judged) -> Detections:
-        """Take in a judgement of each of k vehicles; ``held``: HELD [k], changed in place."""
-        asked = ((now.holds != 0) | (now.clears > 0)) & (held["on"] | (now.holds > 0))
+    def step(
+        self, held: Held, at_ms: Floats, holds: Answers, clears: Answers, value: Floats, now: RuleEvaluation
+    ) -> Detections:
+        """Take in what frames, or means, of k vehicles say of the rule; ``held``: HELD [k], changed in place.
+
+        ``now`` has limits, names, and whether it may be raised already: it may hold before.
+        """
+        asked = ((holds != 0) | (clears > 0)) & (held["on"] | (holds > 0))
         if not asked.any():
             return []
-        lanes = np.flatnonzero(asked & ~(held["on"] & (now.at_ms <= held["seen"])))
-        h, at_ms, value = held[lanes], now.at_ms[lanes], now.value[lanes]
-        holds, clears = now.holds[lanes] > 0, now.clears[lanes] > 0
+        lanes = np.flatnonzero(asked & ~(held["on"] & (at_ms <= held["seen"])))
+        h, at_ms, value = held[lanes], at_ms[lanes], value[lanes]
+        bad_now, clear = holds[lanes] > 0, clears[lanes] > 0
         raised = h["on"] & ~np.isnan(h["found"])
         off = np.where(
-            raised, at_ms - h["bad"] > self.clear_for_ms, ~holds | (at_ms - h["seen"] > self.gap_ms)
+            raised, at_ms - h["bad"] > self.clear_for_ms, ~bad_now | (at_ms - h["seen"] > self.gap_ms)
         )
         fresh = off | ~h["on"]
-        begins = fresh & holds
+        begins = fresh & bad_now
         h["since"][begins], h["found"][begins], h["step"][begins] = at_ms[begins], np.nan, 0
         h["on"] = begins | ~fresh
         raised &= ~off
         waits = h["on"] & ~raised
-        bad = waits | (raised & (holds | ~clears))
-        steps = np.maximum(h["step"], self._steps(value))
-        ready = now.ready if isinstance(now.ready, bool) else now.ready[lanes]
-        due = waits & ready & (at_ms - h["since"] >= self.raise_for_ms)
+        bad = waits | (raised & (bad_now | ~clear))
+        beyond_further = sum(beyond(value, limit, self.above) for limit, _ in self.escalate)
+        steps = np.maximum(h["step"], beyond_further)
+        due = waits & (now.armed[lanes] >= 0) & (at_ms - h["since"] >= self.raise_for_ms)
         again = at_ms - h["found"] >= AGAIN * self.clear_for_ms
         finds = due | (raised & bad & ((steps > h["step"]) | again))
         h["step"] = np.where(finds, steps, h["step"])
         # Back behind its clear level, the last moment that it was not is found once, to end there.
         ends = raised & ~bad & (h["bad"] > h["found"])
-        told = np.where(ends, h["bad"], at_ms)
-        h["found"] = np.where(finds | ends, told, h["found"])
+        found_ms = np.where(ends, h["bad"], at_ms)
+        h["found"] = np.where(finds | ends, found_ms, h["found"])
         h["seen"] = np.where(h["on"], at_ms, h["seen"])
         h["bad"] = np.where(bad, at_ms, h["bad"])
         held[lanes] = h
-        return [
-            (
-                int(lanes[k]),
-                self._found(h[k], int(told[k]), None if ends[k] else value[k], now, int(lanes[k])),
-            )
-            for k in np.flatnonzero(finds | ends).tolist()
-        ]
+        found: Detections = []
+        for k in np.flatnonzero(finds | ends).tolist():
+            lane, step = int(lanes[k]), int(h["step"][k])
+            limit, severity = self.escalate[step - 1] if step else (number(now.limit[lane]), None)
+            times, names = (int(found_ms[k]), int(h["since"][k])), ", ".join(now.names_of(lane)) or None
+            worst = None if ends[k] else number(value[k])
+            found.append((lane, Detection(*times, worst, limit, severity, names)))
+        return found
 
     def waits(self, held: Held) -> Flags:
         """Where it holds already and is not raised yet."""
         waiting: Flags = held["on"] & np.isnan(held["found"])
         return waiting
-
-    def later(self, held: Held, lanes: Ints, pause_ms: Floats) -> None:
-        """Of vehicles where it waits: a pause of so long is over and does not count."""
-        h = held[lanes]
-        h["since"] += pause_ms
-        h["seen"] += pause_ms - 1  # the frame that ends the pause comes after it
-        h["bad"] = h["seen"]
-        held[lanes] = h
-
-    def _found(self, held: Any, at_ms: int, value: float | None, now: Judged, lane: int) -> Detection:
-        limit, severity = number(now.limit[lane]), None
-        if held["step"]:
-            limit, severity = self.escalate[int(held["step"]) - 1]
-        names = ", ".join(now.names(lane)) or None
-        return Detection(at_ms, int(held["since"]), number(value), limit, severity, names)
-
-    def _steps(self, value: Floats) -> Ints:
-        """How many of the further limits each value is beyond; [k]."""
-        steps = np.zeros(len(value), np.int64)
-        for limit, _ in self.escalate:
-            steps += value > limit if self.above else value < limit
-        return steps
 
 
 def number(value: float | None) -> float | None:

@@ -8,18 +8,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from stream_jobs.frames.arrays import Flags, Floats, Ints
-from stream_jobs.rules.detect.base import (
-    HELD,
-    Detections,
-    Detector,
-    Judged,
-    Kept,
-    Memory,
-    Raising,
-    answers,
-    beyond,
-)
+from stream_jobs.frames.arrays import Floats, Ints
+from stream_jobs.rules.detect.base import HELD, Detections, Detector, Memory, Raising, answers, beyond
 from stream_jobs.rules.detect.level import SERIES, add, mean
 from stream_jobs.rules.inputs import RuleEvaluation
 from stream_jobs.rules.model import Baseline
@@ -54,13 +44,9 @@ class BaselineDetector(Detector):
     spec: Baseline
     clear_level: float | None
 
-    def memory(self, count: int, kept: Kept | None = None) -> Memory:
-        """See Detector."""
-        width = WIDTHS[0] if kept is None else kept.width
-        memory = Memory(self._dtype(width), count, width=width)
-        if kept is not None:
-            memory.load(kept)
-        return memory
+    def _empty(self, count: int, width: int) -> Memory:
+        width = width or WIDTHS[0]
+        return Memory(self._dtype(width), count, width=width)
 
     def _dtype(self, width: int) -> np.dtype[Any]:
         """The name now and since when (ms), how often it learned, the mean's buckets, histories."""
@@ -69,70 +55,57 @@ class BaselineDetector(Detector):
         slots = [("name_of", "i8", (width,)), ("turn", "i8", (width,)), ("history", history, (width,))]
         return np.dtype([("held", HELD), ("name", "i8"), ("since", "f8"), ("turns", "i8"), *series, *slots])
 
-    def step(self, memory: Memory, frames: Round, said: RuleEvaluation) -> Detections:
+    def step(self, memory: Memory, frames: Round, now: RuleEvaluation) -> Detections:
         """See Detector."""
-        places, now_ms = frames.places, frames["end_ms"]
-        name = self._named(memory, said)
+        places, now_ms, value = frames.places, frames["end_ms"], now.value
+        if now.names is None:
+            memory.words = memory.words or [UNNAMED]
+            name = np.zeros(len(value), np.int64)
+        else:  # the number in memory.words of what each frame is about
+            number_of = {word: place for place, word in enumerate(memory.words)}
+            numbers, words = now.names.numbers, now.names.words
+            for number in np.unique(numbers).tolist():
+                number_of.setdefault(words[number], len(number_of))
+            memory.words = [*number_of]
+            name = np.array([number_of.get(word, -1) for word in words], np.int64)[numbers]
         own = memory.rows[places]
         other = ~memory.on[places] | (name != own["name"])
         own["name"], own["since"] = name, np.where(other, now_ms, own["since"])
-        value = said.value
-        if self.spec.mean_s:
-            value = self._means(own["series"], other, now_ms, value)
+        if self.spec.mean_s:  # known where a part of its time is complete
+            series, average = own["series"], np.full(len(value), np.nan)
+            series[other] = np.zeros((), SERIES)
+            complete = add(series, ~np.isnan(value), now_ms, value, round(1000 * self.spec.mean_s))
+            if complete.any():
+                average[complete] = mean(series[complete])
+            value = average
         memory.rows[places], memory.on[places] = own, True
         lanes = np.flatnonzero(~np.isnan(value) & (now_ms - own["since"] >= 1000 * self.spec.steady_s))
         if not lanes.size:
             return []
-        found = self._judge(memory, frames.of(lanes), said.of(lanes), value[lanes])
+        found = self._judge(memory, frames.of(lanes), now.of(lanes), value[lanes])
         return [(int(lanes[lane]), each) for lane, each in found]
 
-    def _named(self, memory: Memory, said: RuleEvaluation) -> Ints:
-        """The number in ``memory.words`` of what each reading is about."""
-        if said.names is None:
-            memory.words = memory.words or [UNNAMED]
-            return np.zeros(len(said.value), np.int64)
-        known = {word: place for place, word in enumerate(memory.words)}
-        numbers, words = said.names.numbers, said.names.words
-        for number in np.unique(numbers).tolist():
-            known.setdefault(words[number], len(known))
-        memory.words = [*known]
-        return np.array([known.get(word, -1) for word in words], np.int64)[numbers]
-
-    def _means(self, series: Any, other: Flags, now_ms: Floats, value: Floats) -> Floats:
-        """The mean where a part of its time is complete, NaN elsewhere."""
-        series[other] = np.zeros((), SERIES)
-        average = np.full(len(value), np.nan)
-        complete = add(series, ~np.isnan(value), now_ms, value, round(1000 * self.spec.mean_s))
-        if complete.any():
-            average[complete] = mean(series[complete])
-        return average
-
-    def _judge(self, memory: Memory, frames: Round, said: RuleEvaluation, value: Floats) -> Detections:
+    def _judge(self, memory: Memory, frames: Round, now: RuleEvaluation, value: Floats) -> Detections:
         """Judge and learn values that count."""
         places, now_ms = frames.places, frames["end_ms"]
         own = memory.rows[places]
-        lane, slot = np.arange(len(own)), self._slots(own)
-        off = np.where((said.holds > 0) & (slot >= 0), self._off(own["history"][lane, slot], value), np.nan)
+        same = (own["name_of"] == own["name"][:, None]) & (own["turn"] > 0)
+        slot = np.where(same.any(axis=1), same.argmax(axis=1), -1)  # of the name's history; -1: it has none
+        off = self._off(own["history"][np.arange(len(own)), slot], value)
+        off = np.where((now.holds > 0) & (slot >= 0), off, np.nan)
         judged, held = ~np.isnan(off), own["held"]
         # A frame that the condition does not let judge breaks what was not raised yet, pauses aside.
-        breaks = ~judged & (said.holds < 0) & self.raising.waits(held)
+        breaks = ~judged & (now.holds < 0) & self.raising.waits(held)
         held["on"] &= ~(breaks & (now_ms - held["seen"] > 1000 * self.spec.pause_s))
-        above, limit = self.raising.above, said.limit
-        back = limit if self.clear_level is None else np.full(len(limit), self.clear_level)
-        holds = answers(beyond(off, limit, above))
-        clears = answers(~beyond(off, back, above))
-        judgement = Judged(now_ms, holds * judged, clears * judged, off, limit, said.names_of)
-        found = self.raising.step(held, judgement)
+        above = self.raising.above
+        back = now.limit if self.clear_level is None else np.full(len(own), self.clear_level)
+        holds, clears = answers(beyond(off, now.limit, above)), answers(~beyond(off, back, above))
+        found = self.raising.step(held, now_ms, holds * judged, clears * judged, off, now)
         memory.rows[places] = own
-        learns = np.flatnonzero((said.learns > 0) & ~held["on"])
+        learns = np.flatnonzero((now.learns > 0) & ~held["on"])
         if learns.size:
             self._learn(memory, places[learns], slot[learns], value[learns], now_ms[learns])
         return found
-
-    def _slots(self, own: Any) -> Ints:
-        """Where the history of the name is; -1: nowhere."""
-        same = (own["name_of"] == own["name"][:, None]) & (own["turn"] > 0)
-        return np.where(same.any(axis=1), same.argmax(axis=1), -1)
 
     def _learn(self, memory: Memory, places: Ints, slot: Ints, value: Floats, now_ms: Floats) -> None:
         own = memory.rows[places]
@@ -142,8 +115,8 @@ class BaselineDetector(Detector):
             self._widen(memory, WIDTHS[WIDTHS.index(width) + 1])
             self._learn(memory, places, slot, value, now_ms)
             return
-        lane, oldest = np.arange(len(own)), own["turn"].argmin(axis=1)
-        fresh, slot = slot < 0, np.where(slot < 0, oldest, slot)
+        lane, fresh = np.arange(len(own)), slot < 0
+        slot = np.where(fresh, own["turn"].argmin(axis=1), slot)
         history = own["history"][lane, slot]
         history[fresh] = np.zeros((), history.dtype)
         if self.spec.against == "mean":
@@ -236,12 +209,9 @@ def _moved_marks(was: Histories, value: Floats, share: float) -> Histories:
 
 def _height(q: Floats, n: Floats, k: int, d: npt.NDArray[np.int64]) -> Floats:
     """The height of mark k moved a place towards where it should be: by a parabola, else by a line."""
-    lane = np.arange(len(q))
-    up, down = (
-        (q[:, k + 1] - q[:, k]) / (n[:, k + 1] - n[:, k]),
-        (q[:, k] - q[:, k - 1]) / (n[:, k] - n[:, k - 1]),
-    )
-    bend = (n[:, k] - n[:, k - 1] + d) * up + (n[:, k + 1] - n[:, k] - d) * down
+    lane, before, after = np.arange(len(q)), n[:, k] - n[:, k - 1], n[:, k + 1] - n[:, k]
+    up, down = (q[:, k + 1] - q[:, k]) / after, (q[:, k] - q[:, k - 1]) / before
+    bend = (before + d) * up + (after - d) * down
     parabola = q[:, k] + d / (n[:, k + 1] - n[:, k - 1]) * bend
     line = q[:, k] + d * (q[lane, k + d] - q[:, k]) / (n[lane, k + d] - n[:, k])
     between = (q[:, k - 1] < parabola) & (parabola < q[:, k + 1])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -17,8 +16,10 @@ from stream_jobs.vehicles.rounds import Round
 
 M_PER_DEG: Final = 111_194.93
 """Metres in a degree of latitude on a sphere of 6,371 km."""
-
+STEPS: Final = 32
+"""Points of a way that are looked at for a passage through a polygon."""
 Flat = tuple[float, float]
+"""Metres east and north of a fence's first point."""
 
 
 class Was(NamedTuple):
@@ -29,14 +30,6 @@ class Was(NamedTuple):
     at_ms: int
     inside: tuple[bool | None, ...]
     raised: tuple[bool, ...]
-
-
-class Now(NamedTuple):
-    """A position and its time."""
-
-    lat_deg: float
-    lon_deg: float
-    at_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,132 +45,108 @@ class GeofenceDetector(Detector):
     margin_m: float
     gap_ms: int
 
-    def relevant(self, said: RuleEvaluation) -> Flags:
-        """See Detector."""
-        holds_or_unknown: Flags = said.holds >= 0
-        return holds_or_unknown
+    def wakes(self, now: RuleEvaluation) -> tuple[Flags, Flags]:
+        """See Detector: where the condition holds or is not known."""
+        return now.holds >= 0, now.holds >= 0
 
-    def step(self, memory: Memory, frames: Round, said: RuleEvaluation) -> Detections:  # noqa: ARG002  the protocol's
+    def step(self, memory: Memory, frames: Round, now: RuleEvaluation) -> Detections:  # noqa: ARG002  the protocol's
         """See Detector."""
         lat, lon, end_ms = frames["lat_deg"], frames["lon_deg"], frames["end_ms"]
         lanes = np.flatnonzero(~np.isnan(lat) & ~np.isnan(lon))
         found: Detections = []
         for lane in lanes.tolist():
-            now = Now(float(lat[lane]), float(lon[lane]), int(end_ms[lane]))
-            place = int(frames.places[lane])
-            found += [(lane, each) for each in self._at(memory, place, now)]
+            place, here = int(frames.places[lane]), (float(lat[lane]), float(lon[lane]), int(end_ms[lane]))
+            before = memory.rare.get(place)
+            never = (None,) * len(self.fences), (False,) * len(self.fences)
+            was = Was(*here, *never) if before is None else Was(*before)
+            if here[2] < was.at_ms:
+                continue
+            crossed = [self._cross(fence, was, k, *here) for k, fence in enumerate(self.fences)]
+            memory.rare[place] = Was(*here, tuple(c[0] for c in crossed), tuple(c[1] for c in crossed))
+            found += [(lane, each) for _, _, more in crossed for each in more]
         memory.on[frames.places[lanes]] = True
         return found
 
-    def _at(self, memory: Memory, place: int, now: Now) -> Sequence[Detection]:
-        before = memory.rare.get(place)
-        unknown = (None,) * len(self.fences)
-        was = Was(*now, unknown, (False,) * len(self.fences)) if before is None else Was(*before)
-        if now.at_ms < was.at_ms:
-            return ()
-        inside, raised, found = list(was.inside), list(was.raised), list[Detection]()
-        for k, fence in enumerate(self.fences):
-            inside[k], raised[k], more = self._cross(fence, was, k, now)
-            found.extend(more)
-        memory.rare[place] = Was(*now, tuple(inside), tuple(raised))
-        return found
-
     def _cross(
-        self, fence: Fence, was: Was, k: int, to: Now
-    ) -> tuple[bool | None, bool, Sequence[Detection]]:
-        path = _flat(fence, (was.lat_deg, was.lon_deg)), _flat(fence, (to.lat_deg, to.lon_deg))
-        before, raised = was.inside[k], was.raised[k]
-        depth_m = _depth_m(fence, path[1])
-        now = depth_m > 0 if abs(depth_m) >= min(self.margin_m, _reach_m(fence)) else before
+        self, fence: Fence, was: Was, k: int, lat_deg: float, lon_deg: float, to_ms: int
+    ) -> tuple[bool | None, bool, tuple[Detection, ...]]:
+        """Whether it is inside fence ``k`` now, whether the rule is raised, and what was found."""
+        path = _flat(fence, was.lat_deg, was.lon_deg), _flat(fence, lat_deg, lon_deg)
+        before, raised, depth_m = was.inside[k], was.raised[k], _depth_m(fence, path[1])
+        margin_m, no_gap = min(self.margin_m, _reach_m(fence)), to_ms - was.at_ms <= self.gap_ms
+        now = depth_m > 0 if abs(depth_m) >= margin_m else before
         if before is None or now is None:
             return now, raised, ()
         if now == before:
-            through = self.on_enter and not now and to.at_ms - was.at_ms <= self.gap_ms
-            return now, raised, self._passage(fence, path, was.at_ms, to.at_ms) if through else ()
-        at_ms = self._at_ms(fence, path, was.at_ms, to.at_ms)
-        if now == self.on_enter:
-            return now, True, (Detection(at_ms, at_ms, None, None, detail=fence.name, part=fence.name),)
-        ended = Detection(at_ms, at_ms, None, None, detail=fence.name, part=fence.name, ended=True)
-        return now, False, (ended,) if raised else ()
-
-    def _passage(
-        self, fence: Fence, path: tuple[Flat, Flat], from_ms: int, to_ms: int
-    ) -> Sequence[Detection]:
-        """In and out between two positions: deep enough to be no graze."""
-        share = _deepest(fence, path)
-        deep = (
-            path[0][0] + share * (path[1][0] - path[0][0]),
-            path[0][1] + share * (path[1][1] - path[0][1]),
-        )
-        if _depth_m(fence, deep) < min(self.margin_m, _reach_m(fence)):
-            return ()
-        at_ms = from_ms + round(share * (to_ms - from_ms))
-        first = Detection(at_ms, at_ms, None, None, detail=f"{fence.name}, passed through", part=fence.name)
-        return first, Detection(to_ms, at_ms, None, None, detail=fence.name, part=fence.name, ended=True)
-
-    def _at_ms(self, fence: Fence, path: tuple[Flat, Flat], from_ms: int, to_ms: int) -> int:
-        """When the border was crossed, by halving the way; the later position where there was a gap."""
-        begin_in, end_in = (_depth_m(fence, point) > 0 for point in path)
-        if begin_in == end_in or to_ms - from_ms > self.gap_ms:
-            return to_ms
-        low, high = 0.0, 1.0
-        for _ in range(20):
-            mid = (low + high) / 2
-            point = tuple(a + mid * (b - a) for a, b in zip(*path, strict=True))
-            if (_depth_m(fence, (point[0], point[1])) > 0) == begin_in:
-                low = mid
-            else:
-                high = mid
-        return from_ms + round(high * (to_ms - from_ms))
+            if not self.on_enter or now or not no_gap:
+                return now, raised, ()
+            share = _deepest(fence, path)
+            if _depth_m(fence, _between(path, share)) < margin_m:  # a graze
+                return now, raised, ()
+            at_ms = was.at_ms + round(share * (to_ms - was.at_ms))
+            first = Detection(
+                at_ms, at_ms, None, None, detail=f"{fence.name}, passed through", part=fence.name
+            )
+            end = Detection(to_ms, at_ms, None, None, detail=fence.name, part=fence.name, ended=True)
+            return now, raised, (first, end)
+        at_ms = to_ms
+        begins_in = _depth_m(fence, path[0]) > 0
+        if no_gap and begins_in != (depth_m > 0):  # when the border was crossed, by halving the way
+            low, high = 0.0, 1.0
+            for _ in range(20):
+                mid = (low + high) / 2
+                if (_depth_m(fence, _between(path, mid)) > 0) == begins_in:
+                    low = mid
+                else:
+                    high = mid
+            at_ms = was.at_ms + round(high * (to_ms - was.at_ms))
+        ended = now != self.on_enter
+        found = Detection(at_ms, at_ms, None, None, detail=fence.name, part=fence.name, ended=ended)
+        return now, not ended, () if ended and not raised else (found,)
 
 
-def _flat(fence: Fence, point: tuple[float, float]) -> Flat:
-    """Metres east and north of the fence's first point; east is taken the short way round."""
+def _flat(fence: Fence, lat_deg: float, lon_deg: float) -> Flat:
+    """East is taken the short way round."""
     lat0, lon0 = fence.points[0]
-    east = (point[1] - lon0 + 180) % 360 - 180
-    return east * M_PER_DEG * math.cos(math.radians(lat0)), (point[0] - lat0) * M_PER_DEG
+    east = (lon_deg - lon0 + 180) % 360 - 180
+    return east * M_PER_DEG * math.cos(math.radians(lat0)), (lat_deg - lat0) * M_PER_DEG
+
+
+def _between(path: tuple[Flat, Flat], share: float) -> Flat:
+    """The point after a share of the way."""
+    (x0, y0), (x1, y1) = path
+    return x0 + share * (x1 - x0), y0 + share * (y1 - y0)
 
 
 def _reach_m(fence: Fence) -> float:
     """Half of the least depth a fence's middle has: the margin of a small fence cannot be more."""
     if fence.radius_m is not None:
         return fence.radius_m / 2
-    flat = [_flat(fence, point) for point in fence.points]
-    width = max(p[0] for p in flat) - min(p[0] for p in flat)
-    height = max(p[1] for p in flat) - min(p[1] for p in flat)
-    return min(width, height) / 4
+    east, north = zip(*(_flat(fence, *point) for point in fence.points), strict=True)
+    return min(max(east) - min(east), max(north) - min(north)) / 4
 
 
 def _depth_m(fence: Fence, point: Flat) -> float:
     """Distance to the border, m; positive inside."""
     if fence.radius_m is not None:
         return fence.radius_m - math.hypot(*point)
-    flat = [_flat(fence, corner) for corner in fence.points]
-    edges = list(zip(flat, [*flat[1:], flat[0]], strict=True))
-    distance = min(_distance_m(point, a, b) for a, b in edges)
-    crossings = sum(
-        (a[1] > point[1]) != (b[1] > point[1])
-        and point[0] < (b[0] - a[0]) * (point[1] - a[1]) / (b[1] - a[1]) + a[0]
-        for a, b in edges
-    )
+    flat = [_flat(fence, *corner) for corner in fence.points]
+    distance, crossings = math.inf, 0
+    for a, b in zip(flat, [*flat[1:], flat[0]], strict=True):
+        dx, dy, x, y = b[0] - a[0], b[1] - a[1], point[0] - a[0], point[1] - a[1]
+        length2 = dx * dx + dy * dy
+        along = 0.0 if length2 == 0 else min(1.0, max(0.0, (x * dx + y * dy) / length2))
+        distance = min(distance, math.hypot(x - along * dx, y - along * dy))
+        crossings += (a[1] > point[1]) != (b[1] > point[1]) and point[0] < dx * y / dy + a[0]
     return distance if crossings % 2 else -distance
 
 
-def _distance_m(point: Flat, a: Flat, b: Flat) -> float:
-    """From a point to the stretch from ``a`` to ``b``."""
-    dx, dy = b[0] - a[0], b[1] - a[1]
-    length2 = dx * dx + dy * dy
-    along = 0.0 if length2 == 0 else ((point[0] - a[0]) * dx + (point[1] - a[1]) * dy) / length2
-    along = min(1.0, max(0.0, along))
-    return math.hypot(point[0] - a[0] - along * dx, point[1] - a[1] - along * dy)
-
-
 def _deepest(fence: Fence, path: tuple[Flat, Flat]) -> float:
-    """Where on the way (0..1) it was deepest inside: exact for a circle, by 32 steps for a polygon."""
+    """Where on the way (0..1) it was deepest inside: exact for a circle, by steps for a polygon."""
     (x0, y0), (x1, y1) = path
     dx, dy = x1 - x0, y1 - y0
     if fence.radius_m is not None:
         length2 = dx * dx + dy * dy
         return 0.0 if length2 == 0 else min(1.0, max(0.0, -(x0 * dx + y0 * dy) / length2))
-    shares = [k / 32 for k in range(33)]
-    return max(shares, key=lambda share: _depth_m(fence, (x0 + share * dx, y0 + share * dy)))
+    shares = [k / STEPS for k in range(STEPS + 1)]
+    return max(shares, key=lambda share: _depth_m(fence, _between(path, share)))

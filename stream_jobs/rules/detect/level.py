@@ -13,17 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stream_jobs.frames.arrays import Flags, Floats, Ints
-from stream_jobs.rules.detect.base import (
-    HELD,
-    Detections,
-    Detector,
-    Judged,
-    Kept,
-    Memory,
-    Raising,
-    answers,
-    beyond,
-)
+from stream_jobs.rules.detect.base import HELD, Detections, Detector, Memory, Raising, answers, beyond
 from stream_jobs.rules.inputs import RuleEvaluation
 from stream_jobs.vehicles.rounds import Round
 
@@ -34,13 +24,9 @@ LEAST_SHARE: Final = 0.5
 COVERED: Final = 0.7
 """A slope is taken over at least this share of its span."""
 MAD_TO_SD: Final = 1.4826
+_BUCKETS: Final = (PARTS + 1,)
 SERIES: Final = np.dtype(
-    [
-        ("count", "i8"),
-        ("number", "i8", (PARTS + 1,)),
-        ("frames", "i8", (PARTS + 1,)),
-        ("total", "f8", (PARTS + 1,)),
-    ]
+    [("count", "i8"), ("number", "i8", _BUCKETS), ("frames", "i8", _BUCKETS), ("total", "f8", _BUCKETS)]
 )
 """``count`` buckets; 0 in the rest."""
 Series = npt.NDArray[Any]
@@ -55,27 +41,16 @@ class LevelDetector(Detector):
     """Each frame's own value; nothing is remembered while nothing holds."""
 
     raising: Raising
-
     dtype: ClassVar = HELD
 
-    def relevant(self, said: RuleEvaluation) -> Flags:
+    def wakes(self, now: RuleEvaluation) -> tuple[Flags, Flags]:
         """See Detector."""
-        told: Flags = (said.holds != 0) | (said.clears > 0)
-        return told
+        return (now.holds != 0) | (now.clears > 0), now.holds > 0
 
-    def starts(self, said: RuleEvaluation) -> Flags:
-        """See Detector."""
-        holds: Flags = said.holds > 0
-        return holds
-
-    def step(self, memory: Memory, frames: Round, said: RuleEvaluation) -> Detections:
+    def step(self, memory: Memory, frames: Round, now: RuleEvaluation) -> Detections:
         """See Detector."""
         held = memory.rows[frames.places]
-        ready = said.armed >= 0
-        judged = Judged(
-            frames["end_ms"], said.holds, said.clears, said.value, said.limit, said.names_of, ready
-        )
-        found = self.raising.step(held, judged)
+        found = self.raising.step(held, frames["end_ms"], now.holds, now.clears, now.value, now)
         memory.rows[frames.places], memory.on[frames.places] = held, held["on"]
         return found
 
@@ -85,7 +60,11 @@ class LevelDetector(Detector):
 
     def later(self, memory: Memory, places: Ints, pause_ms: Floats) -> None:
         """See Detector."""
-        self.raising.later(memory.rows, places, pause_ms)
+        held = memory.rows[places]
+        held["since"] += pause_ms
+        held["seen"] += pause_ms - 1  # the frame that ends the pause comes after it
+        held["bad"] = held["seen"]
+        memory.rows[places] = held
 
 
 ARMING: Final = np.dtype([("armed", "f8"), ("seen", "f8"), ("off", "f8")])
@@ -105,52 +84,45 @@ class ArmedDetector(Detector):
     pause_ms: int
     gap_ms: int
     inner: Detector
-
     dtype: ClassVar = ARMING
 
-    def memory(self, count: int, kept: Kept | None = None) -> Memory:
-        """See Detector."""
-        memory = Memory(ARMING, count, self.inner.memory(count))
-        if kept is not None:
-            memory.load(kept)
-        return memory
+    def _empty(self, count: int, width: int) -> Memory:  # noqa: ARG002
+        return Memory(ARMING, count, self.inner.memory(count))
 
-    def relevant(self, said: RuleEvaluation) -> Flags:
-        """See Detector."""
-        known: Flags = said.armed != 0
-        return known
-
-    def starts(self, said: RuleEvaluation) -> Flags:
+    def wakes(self, now: RuleEvaluation) -> tuple[Flags, Flags]:
         """See Detector: what is not armed and was not leaves nothing."""
-        armed: Flags = said.armed > 0
-        return armed
+        return now.armed != 0, now.armed > 0
 
-    def step(self, memory: Memory, frames: Round, said: RuleEvaluation) -> Detections:
+    def step(self, memory: Memory, frames: Round, now: RuleEvaluation) -> Detections:
         """See Detector."""
         inside = memory.inner
         assert inside is not None
-        before, known = memory.rows[frames.places], memory.on[frames.places]
-        lanes = np.flatnonzero(~(known & (frames["end_ms"] < before["seen"])))
-        frames, said, before, known = frames.of(lanes), said.of(lanes), before[lanes], known[lanes]
-        places, armed = frames.places, said.armed > 0
-        now = self._arming(before, known, frames["end_ms"], armed)
-        self._after_pause(inside, frames, before, known & armed)
-        waits = ~armed & (now["armed"] > 0) & self.inner.waits(inside, places)
-        said = replace(
-            said,
-            holds=np.where(armed, said.holds, -1).astype(np.int8),
-            clears=np.where(armed, said.clears, 1).astype(np.int8),
-            value=np.where(armed, said.value, np.nan),
-            armed=answers(now["armed"] >= self.armed_for_ms),
+        was, known = memory.rows[frames.places], memory.on[frames.places]
+        lanes = np.flatnonzero(~(known & (frames["end_ms"] < was["seen"])))
+        frames, now, was, known = frames.of(lanes), now.of(lanes), was[lanes], known[lanes]
+        places, armed = frames.places, now.armed > 0
+        arming = self._arming(was, known, frames["end_ms"], armed)
+        # What waited before a pause goes on where the pause was short, and begins anew where it was not.
+        back = known & armed & ~np.isnan(was["off"])
+        if back.any():
+            waited = np.flatnonzero(back & self.inner.waits(inside, places))
+            away_ms = (frames["end_ms"] - was["off"])[waited]
+            short, long = waited[away_ms <= self.pause_ms], places[waited[away_ms > self.pause_ms]]
+            self.inner.later(inside, places[short], away_ms[away_ms <= self.pause_ms])
+            inside.on[long], inside.rows[long] = False, np.zeros((), inside.rows.dtype)
+        waits = ~armed & (arming["armed"] > 0) & self.inner.waits(inside, places)
+        now = replace(
+            now,
+            holds=np.where(armed, now.holds, -1).astype(np.int8),
+            clears=np.where(armed, now.clears, 1).astype(np.int8),
+            value=np.where(armed, now.value, np.nan),
+            armed=answers(arming["armed"] >= self.armed_for_ms),
         )
-        asked = ~waits & (inside.on[places] | self.inner.starts(said))
-        inner_lanes = np.flatnonzero(asked)
-        found = (
-            self.inner.step(inside, frames.of(inner_lanes), said.of(inner_lanes)) if inner_lanes.size else []
-        )
-        memory.rows[places] = now
-        memory.on[places] = inside.on[places] | (now["armed"] > 0) | np.isnan(now["off"])
-        return [(int(lanes[inner_lanes[lane]]), each) for lane, each in found]
+        asked = np.flatnonzero(~waits & (inside.on[places] | self.inner.wakes(now)[1]))
+        found = self.inner.step(inside, frames.of(asked), now.of(asked)) if asked.size else []
+        memory.rows[places] = arming
+        memory.on[places] = inside.on[places] | (arming["armed"] > 0) | np.isnan(arming["off"])
+        return [(int(lanes[asked[lane]]), each) for lane, each in found]
 
     def _arming(self, was: Any, known: Flags, now_ms: Floats, armed: Flags) -> Any:
         """ARMING after a frame; ``known``: that there was one before."""
@@ -168,17 +140,6 @@ class ArmedDetector(Detector):
         now["off"] = np.where(armed, np.nan, off_ms)
         return now
 
-    def _after_pause(self, inside: Memory, frames: Round, was: Any, back: Flags) -> None:
-        """What waited before a pause goes on where the pause was short, and begins anew where it was not."""
-        back = back & ~np.isnan(was["off"])
-        if not back.any():
-            return
-        lanes = np.flatnonzero(back & self.inner.waits(inside, frames.places))
-        away_ms = (frames["end_ms"] - was["off"])[lanes]
-        places, short = frames.places[lanes], away_ms <= self.pause_ms
-        self.inner.later(inside, places[short], away_ms[short])
-        inside.forget(places[~short])
-
 
 SAME: Final = np.dtype([("held", HELD), ("value", "f8"), ("frames", "i8"), ("since", "f8"), ("seen", "f8")])
 """The value, its frames on end, since when, the last of them."""
@@ -191,26 +152,21 @@ class UnchangedDetector(Detector):
     raising: Raising
     frames: int
     unchanged_ms: int
-
     dtype: ClassVar = SAME
 
-    def step(self, memory: Memory, frames: Round, said: RuleEvaluation) -> Detections:
+    def step(self, memory: Memory, frames: Round, now: RuleEvaluation) -> Detections:
         """See Detector."""
         same, now_ms = memory.rows[frames.places], frames["end_ms"]
-        other = ~memory.on[frames.places] | (said.value != same["value"])
+        other = ~memory.on[frames.places] | (now.value != same["value"])
         other |= now_ms - same["seen"] > self.raising.gap_ms
-        same["value"], same["seen"] = said.value, now_ms
+        same["value"], same["seen"] = now.value, now_ms
         same["since"] = np.where(other, now_ms, same["since"])
         same["frames"] = np.where(other, 1, same["frames"] + 1)
         holds = (same["frames"] >= self.frames) & (now_ms - same["since"] >= self.unchanged_ms)
-        held = same["held"]
-        now = Judged(
-            now_ms, answers(holds), answers(same["frames"] == 1), said.value,
-            np.full(len(same), np.nan), said.names_of,
-        )  # fmt: skip
-        found = self.raising.step(held, now)
+        held, clears = same["held"], answers(same["frames"] == 1)
+        found = self.raising.step(held, now_ms, answers(holds), clears, now.value, now)
         memory.rows[frames.places], memory.on[frames.places] = same, True
-        return found
+        return [(lane, replace(each, limit=None)) for lane, each in found]
 
 
 COURSE: Final = np.dtype([("held", HELD), ("series", SERIES)])
@@ -233,52 +189,45 @@ class CourseDetector(Detector):
     gap_ms: int = 0
     dtype: ClassVar = COURSE
 
-    def relevant(self, said: RuleEvaluation) -> Flags:
+    def wakes(self, now: RuleEvaluation) -> tuple[Flags, Flags]:
         """See Detector."""
-        return ~np.isnan(said.value) | (said.clears > 0)
+        known = ~np.isnan(now.value)
+        return known | (now.clears > 0), known
 
-    def starts(self, said: RuleEvaluation) -> Flags:
-        """See Detector."""
-        return ~np.isnan(said.value)
-
-    def step(self, memory: Memory, frames: Round, said: RuleEvaluation) -> Detections:
+    def step(self, memory: Memory, frames: Round, now: RuleEvaluation) -> Detections:
         """See Detector."""
         places, now_ms, is_slope = frames.places, frames["end_ms"], self.per_s is not None
-        rows, known = memory.rows[places], ~np.isnan(said.value)
+        rows, known = memory.rows[places], ~np.isnan(now.value)
         series, held = rows["series"], rows["held"]
         if is_slope:
             last = series["number"][np.arange(len(rows)), np.maximum(series["count"] - 1, 0)]
             gap = known & (series["count"] > 0) & (now_ms - last * self.span_ms // PARTS > self.gap_ms)
             series[gap] = np.zeros((), SERIES)
-        complete = add(series, known, now_ms, said.value, self.span_ms, LEAST if is_slope else 0)
+        complete = add(series, known, now_ms, now.value, self.span_ms, LEAST if is_slope else 0)
         memory.rows[places] = rows
         memory.on[places] |= known
         if known.all() and not complete.any():
             return []
         value, off = np.full(len(rows), np.nan), np.zeros(len(rows))
-        value[complete], off[complete] = self._measured(series[complete])
-        above, limit, judged = self.raising.above, said.limit, ~np.isnan(value)
-        back = limit if self.clear_level is None else np.full(len(limit), self.clear_level)
-        holds = beyond(value - off if above else value + off, limit, above)
-        now = Judged(
-            now_ms,
-            np.where(judged, answers(holds), np.where(known, 0, -1)).astype(np.int8),
-            np.where(judged, answers(~beyond(value, back, above)), np.where(known, 0, 1)).astype(np.int8),
-            value, limit, said.names_of, True if is_slope else said.armed >= 0,
+        if self.per_s is None:
+            value[complete] = mean(series[complete])
+        else:
+            steep, error = slope(series[complete], self.span_ms)
+            value[complete], off[complete] = steep * self.per_s, self.sure * error * self.per_s
+        above, judged = self.raising.above, ~np.isnan(value)
+        back = now.limit if self.clear_level is None else np.full(len(rows), self.clear_level)
+        holds = answers(beyond(value - off if above else value + off, now.limit, above))
+        clears = answers(~beyond(value, back, above))
+        found = self.raising.step(
+            held, now_ms,
+            np.where(judged, holds, np.where(known, 0, -1)), np.where(judged, clears, np.where(known, 0, 1)),
+            value, now,
         )  # fmt: skip
-        found = self.raising.step(held, now)
         if is_slope:  # the course of a rule that is not looked at begins anew
             series[~known] = np.zeros((), SERIES)
             memory.on[places[~known]] = held["on"][~known]
         memory.rows[places] = rows
         return found
-
-    def _measured(self, series: Series) -> tuple[Floats, Floats]:
-        """Means or slopes, NaN where there is none yet, and by how much they must be beyond the limit."""
-        if self.per_s is None:
-            return mean(series), np.zeros(len(series))
-        steep, error = slope(series, self.span_ms)
-        return steep * self.per_s, self.sure * error * self.per_s
 
 
 def add(series: Series, which: Flags, at_ms: Floats, value: Floats, span_ms: int, least: int = 0) -> Flags:
@@ -297,24 +246,19 @@ def add(series: Series, which: Flags, at_ms: Floats, value: Floats, span_ms: int
     complete: Flags = which & ~same & (count > 0)
     new = np.flatnonzero(which & ~same)
     if new.size:
-        series[new] = _with_bucket(series[new], number[new], value[new], least)
+        s, number = series[new], number[new]
+        old = (s["count"][:, None] > _PLACES) & (number[:, None] - s["number"] > PARTS)
+        gone = np.minimum(old.sum(axis=1), np.maximum(s["count"] - least, 0))
+        left = (s["count"] - gone)[:, None]
+        from_place = np.minimum(_PLACES + gone[:, None], PARTS)
+        after = np.zeros(len(s), SERIES)
+        for name in ("number", "frames", "total"):
+            after[name] = np.where(left > _PLACES, np.take_along_axis(s[name], from_place, 1), 0)
+        at = np.arange(len(s)), left[:, 0]
+        after["number"][at], after["frames"][at], after["total"][at] = number, 1, value[new]
+        after["count"] = left[:, 0] + 1
+        series[new] = after
     return complete
-
-
-def _with_bucket(s: Series, number: npt.NDArray[np.int64], value: Floats, least: int) -> Series:
-    count = s["count"]
-    there = count[:, None] > _PLACES
-    gone = (there & (number[:, None] - s["number"] > PARTS)).sum(axis=1)
-    gone = np.minimum(gone, np.maximum(count - least, 0))
-    from_place = np.minimum(_PLACES + gone[:, None], PARTS)
-    left = (count - gone)[:, None]
-    after = np.zeros(len(s), SERIES)
-    for name in ("number", "frames", "total"):
-        after[name] = np.where(left > _PLACES, np.take_along_axis(s[name], from_place, 1), 0)
-    at = np.arange(len(s)), left[:, 0]
-    after["number"][at], after["frames"][at], after["total"][at] = number, 1, value
-    after["count"] = left[:, 0] + 1
-    return after
 
 
 def mean(series: Series) -> Floats:
@@ -342,17 +286,13 @@ def slope(series: Series, span_ms: int) -> tuple[Floats, Floats]:
         s = series[lanes]
         at_s = s["number"][:, :number] * span_ms / PARTS / 1000
         value = s["total"][:, :number] / s["frames"][:, :number]
-        steepness, off = _theil_sen(at_s, value)
+        first, second = np.triu_indices(number, 1)
+        between = (value[:, second] - value[:, first]) / (at_s[:, second] - at_s[:, first])
+        steepness = np.median(between, axis=1)
+        rests = value - steepness[:, None] * at_s
+        off = np.median(np.abs(rests - np.median(rests, axis=1)[:, None]), axis=1)
+        width = np.sqrt(((at_s - at_s.mean(axis=1)[:, None]) ** 2).sum(axis=1))
         covered = (at_s[:, -1] - at_s[:, 0]) * 1000 >= COVERED * span_ms
-        steep[lanes], error[lanes] = np.where(covered, (steepness, off), np.nan)
+        steep[lanes] = np.where(covered, steepness, np.nan)
+        error[lanes] = np.where(covered, MAD_TO_SD * off / width, np.nan)
     return steep, error
-
-
-def _theil_sen(at_s: Floats, value: Floats) -> tuple[Floats, Floats]:
-    """Slope and its standard error of points [k, n]."""
-    first, second = np.triu_indices(at_s.shape[1], 1)
-    steepness = np.median((value[:, second] - value[:, first]) / (at_s[:, second] - at_s[:, first]), axis=1)
-    rests = value - steepness[:, None] * at_s
-    off = np.abs(rests - np.median(rests, axis=1)[:, None])
-    width = np.sqrt(((at_s - at_s.mean(axis=1)[:, None]) ** 2).sum(axis=1))
-    return steepness, MAD_TO_SD * np.median(off, axis=1) / width

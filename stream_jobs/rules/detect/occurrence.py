@@ -52,46 +52,34 @@ class CountDetector(Detector):
     clear_for_ms: int
     apart: bool
 
-    def relevant(self, said: RuleEvaluation) -> Flags:
+    def wakes(self, now: RuleEvaluation) -> tuple[Flags, Flags]:
         """See Detector."""
-        known: Flags = said.holds != 0
-        return known
+        return now.holds != 0, now.holds > 0
 
-    def starts(self, said: RuleEvaluation) -> Flags:
-        """See Detector."""
-        holds: Flags = said.holds > 0
-        return holds
-
-    def step(self, memory: Memory, frames: Round, said: RuleEvaluation) -> Detections:
+    def step(self, memory: Memory, frames: Round, now: RuleEvaluation) -> Detections:
         """See Detector."""
         found: Detections = []
         end_ms = frames["end_ms"]
         for lane, place in enumerate(frames.places.tolist()):
-            there = (said.names_of(lane) or (UNNAMED,)) if said.holds[lane] > 0 else ()
-            seen = [Seen(*each) for each in memory.rare.get(place, ())]
-            memory.rare[place], more = self._after(seen, there, int(end_ms[lane]))
-            found += [(lane, each) for each in more]
+            there = (now.names_of(lane) or (UNNAMED,)) if now.holds[lane] > 0 else ()
+            seen = {each[0]: Seen(*each) for each in memory.rare.get(place, ())}
+            now_ms = int(end_ms[lane])
+            for name in seen.keys() - set(there):
+                gone = now_ms - seen[name].last_ms >= self.absent_ms
+                seen[name] = seen[name]._replace(away=seen[name].away or gone)
+            for name in dict.fromkeys(there):
+                seen[name], each = self._there(seen.get(name), name, now_ms)
+                found += [] if each is None else [(lane, each)]
+            newest = sorted(seen.values(), key=lambda each: (each.last_ms, each.name))[-NAMES_MAX:]
+            memory.rare[place] = tuple(newest)
         memory.on[frames.places] = True
         return found
 
-    def _after(
-        self, before: Sequence[Seen], there: Sequence[str], now_ms: int
-    ) -> tuple[tuple[Seen, ...], list[Detection]]:
-        seen = {each.name: each for each in before}
-        for name in seen.keys() - set(there):
-            gone = now_ms - seen[name].last_ms >= self.absent_ms
-            seen[name] = seen[name]._replace(away=seen[name].away or gone)
-        found: list[Detection] = []
-        for name in dict.fromkeys(there):
-            seen[name], more = self._there(seen.get(name), name, now_ms)
-            found.extend(more)
-        return tuple(sorted(seen.values(), key=lambda each: (each.last_ms, each.name))[-NAMES_MAX:]), found
-
-    def _there(self, before: Seen | None, name: str, now_ms: int) -> tuple[Seen, Sequence[Detection]]:
+    def _there(self, before: Seen | None, name: str, now_ms: int) -> tuple[Seen, Detection | None]:
         """The name is there now."""
         seen = before or Seen(name, now_ms, None, True, ())
         if now_ms < seen.last_ms:
-            return seen, ()
+            return seen, None
         if seen.away:
             seen = seen._replace(begun_ms=(*seen.begun_ms, now_ms)[-self.times :])
         seen = seen._replace(last_ms=now_ms, away=False)
@@ -99,8 +87,8 @@ class CountDetector(Detector):
         since_ms = None if seen.found_ms is None else now_ms - seen.found_ms
         news = since_ms is None or seen.begun_ms[-1] == now_ms or since_ms >= AGAIN * self.clear_for_ms
         if found is None or not news:
-            return seen, ()
-        return seen._replace(found_ms=now_ms), (found,)
+            return seen, None
+        return seen._replace(found_ms=now_ms), found
 
 
 TURNING: Final = np.dtype([("turning", "f8"), ("falls", "?")])
@@ -114,17 +102,16 @@ class ReversalDetector(Detector):
     times: int
     span_ms: int
     size: float
-
     dtype: ClassVar = TURNING
 
-    def step(self, memory: Memory, frames: Round, said: RuleEvaluation) -> Detections:
+    def step(self, memory: Memory, frames: Round, now: RuleEvaluation) -> Detections:
         """See Detector."""
-        course, value = memory.rows[frames.places], said.value
+        course, value = memory.rows[frames.places], now.value
         course["turning"] = np.where(memory.on[frames.places], course["turning"], value)
         sign = np.where(course["falls"], -1, 1)
         further = sign * (value - course["turning"]) > 0
         turns = ~further & (np.abs(value - course["turning"]) >= self.size)
-        counts = np.flatnonzero(turns & course["falls"] & (said.holds > 0))
+        counts = np.flatnonzero(turns & course["falls"] & (now.holds > 0))
         course["turning"] = np.where(further | turns, value, course["turning"])
         course["falls"] ^= turns
         memory.rows[frames.places], memory.on[frames.places] = course, True
@@ -151,28 +138,21 @@ class SilenceDetector(Detector):
     """
 
     silent_ms: int
-
     dtype: ClassVar = LAST
 
-    def relevant(self, said: RuleEvaluation) -> Flags:
+    def wakes(self, now: RuleEvaluation) -> tuple[Flags, Flags]:
         """See Detector: it listens to the frames themselves."""
-        return np.ones(len(said.value), np.bool_)
+        return (every := np.ones(len(now.value), np.bool_)), every
 
-    def step(self, memory: Memory, frames: Round, said: RuleEvaluation) -> Detections:
+    def step(self, memory: Memory, frames: Round, now: RuleEvaluation) -> Detections:
         """See Detector."""
         last, known = memory.rows[frames.places], memory.on[frames.places]
-        ended = np.flatnonzero(known & ~np.isnan(last["found"]))
-        found = [
-            (
-                lane,
-                Detection(
-                    int(max(frames["t0_ms"][lane], was["found"])), int(was["end"]), None, None, ended=True
-                ),
-            )
-            for lane, was in zip(ended.tolist(), last[ended], strict=True)
-        ]
+        found: Detections = []
+        for lane in np.flatnonzero(known & ~np.isnan(last["found"])).tolist():
+            at_ms, since_ms = int(max(frames["t0_ms"][lane], last["found"][lane])), int(last["end"][lane])
+            found.append((lane, Detection(at_ms, since_ms, None, None, ended=True)))
         last["end"], last["received"], last["found"] = frames["end_ms"], frames["received_ms"], np.nan
-        last["watched"] = np.where(said.holds != 0, said.holds > 0, known & last["watched"])
+        last["watched"] = np.where(now.holds != 0, now.holds > 0, known & last["watched"])
         memory.rows[frames.places], memory.on[frames.places] = last, True
         return found
 
@@ -187,14 +167,13 @@ class SilenceDetector(Detector):
 
         How late the timer is asked changes nothing.
         """
-        lanes = np.flatnonzero(self.due_ms(memory, places) < now_ms)
-        found: Detections = []
-        for lane in lanes.tolist():
-            end_ms = int(memory.rows["end"][places[lane]])
-            limit_s = self.silent_ms / 1000
-            found.append((lane, Detection(end_ms + self.silent_ms, end_ms, limit_s, limit_s)))
-        memory.rows["found"][places[lanes]] = memory.rows["end"][places[lanes]] + self.silent_ms
-        return found
+        lanes, limit_s = np.flatnonzero(self.due_ms(memory, places) < now_ms), self.silent_ms / 1000
+        end_ms = memory.rows["end"][places[lanes]]
+        memory.rows["found"][places[lanes]] = end_ms + self.silent_ms
+        return [
+            (lane, Detection(int(at_ms) + self.silent_ms, int(at_ms), limit_s, limit_s))
+            for lane, at_ms in zip(lanes.tolist(), end_ms.tolist(), strict=True)
+        ]
 
 
 class Boot(NamedTuple):
@@ -208,12 +187,11 @@ class Boot(NamedTuple):
 
 
 BOOT: Final = np.dtype([(name, "f8") for name in Boot._fields])
-SPAN: Final = (
-    ("t0_ms", np.minimum),
-    ("end_ms", np.maximum),
-    ("received_ms", np.minimum),
-    ("received_ms", np.maximum),
-)
+SPAN: Final = {
+    "from_ms": ("t0_ms", np.minimum), "to_ms": ("end_ms", np.maximum),
+    "first_ms": ("received_ms", np.minimum), "last_ms": ("received_ms", np.maximum),
+}  # fmt: skip
+"""By field of a boot what of its frames it is made of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,56 +205,52 @@ class CloneDetector(Detector):
 
     overlap_ms: int
     clear_for_ms: int
-
     dtype: ClassVar = BOOT
 
-    def relevant(self, said: RuleEvaluation) -> Flags:
-        """See Detector: no reading says anything to it."""
-        return np.zeros(len(said.value), np.bool_)
+    def wakes(self, now: RuleEvaluation) -> tuple[Flags, Flags]:
+        """See Detector: no evaluation says anything to it."""
+        return (none := np.zeros(len(now.value), np.bool_)), none
 
     def arrived(self, memory: Memory, frames: Round) -> Detections:
         """Take in frames as they arrived, of any vehicles: a place may be in ``frames`` more than once."""
         places, boot = frames.places, frames["boot_id"]
         new = np.flatnonzero(~memory.on[places])[::-1]  # of a place's frames the first one stands
         if new.size:
-            head = [boot, frames["t0_ms"], frames["end_ms"], frames["received_ms"], frames["received_ms"]]
-            for name, column in zip(Boot._fields, head, strict=True):
-                memory.rows[name][places[new]] = column[new]
+            memory.rows["boot_id"][places[new]] = boot[new]
+            for name, (feature, _) in SPAN.items():
+                memory.rows[name][places[new]] = frames[feature][new]
             memory.on[places[new]] = True
         several = np.zeros(len(memory.on), np.bool_)
         several[[*memory.rare]] = True
         several[places[memory.rows["boot_id"][places] != boot]] = True
         alone = ~several[places]
-        for name, (fact, extreme) in zip(Boot._fields[1:], SPAN, strict=True):
-            extreme.at(memory.rows[name], places[alone], frames[fact][alone])
-        found: Detections = []
-        for lane in np.flatnonzero(~alone).tolist():
-            found += [(lane, each) for each in self._several(memory, frames, lane)]
-        return found
+        for name, (feature, extreme) in SPAN.items():
+            extreme.at(memory.rows[name], places[alone], frames[feature][alone])
+        each = ((lane, self._several(memory, frames, lane)) for lane in np.flatnonzero(~alone).tolist())
+        return [(lane, found) for lane, found in each if found is not None]
 
-    def _several(self, memory: Memory, frames: Round, lane: int) -> list[Detection]:
+    def _several(self, memory: Memory, frames: Round, lane: int) -> Detection | None:
         """One frame of a vehicle that has, or had, more than one boot."""
         place = int(frames.places[lane])
         alone = (None, 0, tuple(int(x) for x in memory.rows[place]))
-        found_ms, told_ms, *rows = memory.rare.get(place, alone)
+        found_ms, found_over_ms, *rows = memory.rare.get(place, alone)
         boots = {row[0]: Boot(*row) for row in rows}
-        t0_ms, end_ms, received_ms = (int(frames[n][lane]) for n in ("t0_ms", "end_ms", "received_ms"))
-        now = Boot(int(frames["boot_id"][lane]), t0_ms, end_ms, received_ms, received_ms)
-        mine = _joined(boots.pop(now.boot_id, now), now)
+        boot_id, t0_ms, end_ms, received_ms = (
+            int(frames[name][lane]) for name in ("boot_id", "t0_ms", "end_ms", "received_ms")
+        )
+        mine = boots.pop(boot_id, Boot(boot_id, t0_ms, end_ms, received_ms, received_ms))
+        mine = Boot(
+            boot_id, min(mine.from_ms, t0_ms), max(mine.to_ms, end_ms),
+            min(mine.first_ms, received_ms), max(mine.last_ms, received_ms),
+        )  # fmt: skip
         over_ms = max((_overlap_ms(mine, other) for other in boots.values()), default=0)
         kept = sorted([*boots.values(), mine], key=lambda boot: (boot.last_ms, boot.boot_id))[-BOOTS_MAX:]
         news = found_ms is None or end_ms - found_ms >= AGAIN * self.clear_for_ms
-        finds = news and over_ms > self.overlap_ms and over_ms > told_ms
-        memory.rare[place] = (end_ms, over_ms, *kept) if finds else (found_ms, told_ms, *kept)
-        limit_s = self.overlap_ms / 1000
-        return [Detection(end_ms, end_ms - over_ms, over_ms / 1000, limit_s)] if finds else []
-
-
-def _joined(boot: Boot, frame: Boot) -> Boot:
-    return Boot(
-        boot.boot_id, min(boot.from_ms, frame.from_ms), max(boot.to_ms, frame.to_ms),
-        min(boot.first_ms, frame.first_ms), max(boot.last_ms, frame.last_ms),
-    )  # fmt: skip
+        finds = news and over_ms > self.overlap_ms and over_ms > found_over_ms
+        memory.rare[place] = (end_ms, over_ms, *kept) if finds else (found_ms, found_over_ms, *kept)
+        if not finds:
+            return None
+        return Detection(end_ms, end_ms - over_ms, over_ms / 1000, self.overlap_ms / 1000)
 
 
 def _overlap_ms(one: Boot, other: Boot) -> int:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -146,3 +148,28 @@ def test_regenerations_given_up_count_and_whole_ones_do_not(tmp_path: Path) -> N
 
     assert seconds(found(mine, soot([78, 76, 80, 78, 82, 80, 84]))) == [360]
     assert found(mine, soot([75, 25, 27, 75, 25, 27, 75, 25, 27, 75])) == []
+
+
+@pytest.mark.parametrize(
+    ("keys", "values", "raised_s"),
+    [
+        ({"kind": "slope", "span_s": 10, "per": "second", "beyond": "above", "limit": 0.5}, range(91), 8),
+        ({"kind": "unchanged", "raise_for_s": 10, "frames": 3}, [7] * 91, 10),
+        (
+            {"kind": "baseline", "by": "difference", "warm_up": 5, "beyond": "above", "limit": 10},
+            [0] * 20 + [50] * 71,
+            20,
+        ),
+    ],
+)
+def test_a_rule_of_a_kind_with_a_value_of_its_own_waits_for_while_for_s(
+    tmp_path: Path, keys: dict[str, Any], values: Sequence[int], raised_s: float
+) -> None:
+    frames = [
+        frame(at_s, Evaluation(True, None, float(value), keys.get("limit"), armed=True, learns=True))
+        for at_s, value in enumerate(values)
+    ]
+    at_once = rule(tmp_path, value="x", **keys, **{"while": "y"})
+    after_a_minute = rule(tmp_path, value="x", **keys, **{"while": "y", "while_for_s": 60})
+    assert seconds(found(at_once, frames))[0] == raised_s
+    assert seconds(found(after_a_minute, frames))[0] == 60

@@ -9,7 +9,7 @@ import pytest
 
 from infra.contract.errors import ConfigError
 from stream_jobs.rules.model import VEHICLES, Level, Slope, Stateful, load_rules, of_query
-from stream_jobs.rules.rule_set import detectors
+from stream_jobs.rules.rule_set import of_rules
 from tests.unit.stream_jobs.rules.traces import rule
 
 LEVEL: dict[str, Any] = {"kind": "level", "value": "coolant_temp_c", "beyond": "above", "limit": 105}
@@ -43,6 +43,10 @@ def test_a_slope_is_told_per_second_minute_hour_or_day(tmp_path: Path) -> None:
         ({"kind": "slope", "span_s": 60, "per": "week"}, "`per` 'week' is none of second, minute"),
         ({"mean_s": 60, "clear": "x < 3"}, "`clear` 'x < 3' is not a number, which this kind needs"),
         ({"while_for_s": 10}, "`while` is missing"),
+        (
+            {"kind": "count", "while": "ignition_on", "while_for_s": 10},
+            "`while_for_s` has no meaning for kind count",
+        ),
         ({"escalate": [{"limit": 110}]}, "`escalate` {'limit': 110} is not {limit, severity}"),
         (
             {"escalate": [{"limit": 120, "severity": "MAJOR"}, {"limit": 110, "severity": "CRITICAL"}]},
@@ -64,4 +68,4 @@ def test_what_is_wrong_is_named(tmp_path: Path, keys: dict[str, Any], expected: 
 
 def test_every_shipped_rule_that_lasts_has_its_detector_and_an_id_of_its_own() -> None:
     stateful = of_query(load_rules(), VEHICLES)
-    assert len(detectors(stateful)) == len(stateful) == len({rule.id for rule in stateful}) >= 31
+    assert len(of_rules(stateful).detectors) == len(stateful) == len({rule.id for rule in stateful}) >= 31
