@@ -29,7 +29,7 @@ from infra.clients.health import readiness
 from infra.contract.errors import ConfigError, ServiceError
 from infra.settings import settings as contract
 from stream_jobs.crashes import bundle, tables
-from stream_jobs.crashes.report import one_line
+from stream_jobs.crashes.bundle import one_line
 
 TILE: Final = CLUSTERS_PATH + "/{z:int}/{x:int}/{y:int}.json"
 DEEPEST: Final = 24

@@ -1,7 +1,7 @@
-"""A crash record as evidence: one zip that is the same bytes each time it is made; pure.
+"""A crash record as evidence, one zip that is the same bytes each time it is made, and as text; pure.
 
-What is in it is what is known of the record, not when or by whom it was asked for: exports are noted in the
-custody log of the database, with the bundle's hash, and left out of the log that the bundle holds.
+What is in the zip is what is known of the record, not when or by whom it was asked for: exports are noted in
+the custody log of the database, with the bundle's hash, and left out of the log that the bundle holds.
 """
 
 from __future__ import annotations
@@ -17,11 +17,18 @@ from typing import Any, Final
 
 import orjson
 
+from infra.contract.errors import ConfigError
 from stream_jobs.crashes.custody import Entry, plain, sha256_hex
 
 EPOCH: Final = (1980, 1, 1, 0, 0, 0)
 """The oldest time a zip can tell: all its files have it."""
 MODE: Final = 0o100644 << 16
+DELTA_V: Final = ("t_ms", "delta_v_kmh", "delta_v_lat_kmh")
+PRE_CRASH: Final = (
+    "t_ms", "speed_kmh", "accelerator_pct", "brake_on", "engine_rpm", "steering_deg", "abs_active",
+    "esc_active",
+)  # fmt: skip
+VERDICT: Final = ("verdict", "reasons", "figures", "final", "defects", "hash_ok")
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_-]")
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "\n")
 
@@ -49,7 +56,19 @@ def name_of(record: Row) -> str:
 
 def made(evidence: Evidence) -> bytes:
     """The zip: nothing in it is compressed, so no library's version can change a byte."""
-    files = _files(evidence)
+    record, raw = evidence.record, evidence.record["raw"]
+    sent = orjson.loads(raw) if raw is not None else record["record"]
+    sealed = {key: value for key, value in sent.items() if key != "sha256"}
+    kept = [entry for entry in evidence.custody if entry.action != "exported"]
+    files = {
+        "README.txt": _summary(record, sent, kept).encode(),
+        "record.json": raw.encode() if raw is not None else orjson.dumps(sent),
+        "canonical.json": orjson.dumps(sealed, option=orjson.OPT_SORT_KEYS),
+        "delta_v.csv": csv_bytes(evidence.delta_v, DELTA_V),
+        "pre_crash.csv": csv_bytes(evidence.pre_crash, PRE_CRASH),
+        "verdict.json": _json({key: record[key] for key in VERDICT}),
+        "custody.json": _json([asdict(entry) | {"at": _utc(entry.at)} for entry in kept]),
+    }
     sums = "".join(f"{sha256_hex(body)}  {name}\n" for name, body in files.items())
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:
@@ -80,29 +99,6 @@ def _cell(value: Any) -> str:
     return f"'{text}" if text.startswith(_FORMULA) else text
 
 
-def _files(evidence: Evidence) -> dict[str, bytes]:
-    record = evidence.record
-    raw = record["raw"]
-    sent = orjson.loads(raw) if raw is not None else record["record"]
-    sealed = {key: value for key, value in sent.items() if key != "sha256"}
-    kept = [entry for entry in evidence.custody if entry.action != "exported"]
-    return {
-        "README.txt": _summary(record, sent, kept).encode(),
-        "record.json": (raw if raw is not None else orjson.dumps(sent).decode()).encode(),
-        "canonical.json": orjson.dumps(sealed, option=orjson.OPT_SORT_KEYS),
-        "delta_v.csv": csv_bytes(evidence.delta_v, ("t_ms", "delta_v_kmh", "delta_v_lat_kmh")),
-        "pre_crash.csv": csv_bytes(
-            evidence.pre_crash,
-            ("t_ms", "speed_kmh", "accelerator_pct", "brake_on", "engine_rpm", "steering_deg", "abs_active",
-             "esc_active"),
-        ),
-        "verdict.json": _json(
-            {key: record[key] for key in ("verdict", "reasons", "figures", "final", "defects", "hash_ok")}
-        ),
-        "custody.json": _json([asdict(entry) | {"at": _utc(entry.at)} for entry in kept]),
-    }  # fmt: skip
-
-
 def _json(value: Any) -> bytes:
     return orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS) + b"\n"
 
@@ -113,7 +109,13 @@ def _utc(moment: datetime) -> str:
 
 def _summary(record: Row, sent: Row, kept: Sequence[Entry]) -> str:
     seal = "matches" if record["hash_ok"] else "DOES NOT MATCH"
-    head = kept[-1].sha256 if kept else "none"
+    not_kept = "" if record["raw"] is not None else " (NOT KEPT: written again from the database)"
+    wrong, plausible = record["defects"], ["whole and plausible by 49 CFR 563.7 and 563.8"]
+    if wrong is None:
+        plausible = ["not checked for completeness: stored before records were"]
+    elif wrong:
+        found = (f"  - {d['element']}: {d['fault']}: {d['detail']}" for d in wrong)
+        plausible = ["not whole or not plausible:", *found]
     lines = [
         f"Crash record {plain(record['crash_id'])} of vehicle {record['vehicle_id']}",
         "",
@@ -126,34 +128,80 @@ def _summary(record: Row, sent: Row, kept: Sequence[Entry]) -> str:
         f"air bag          {record['airbag_deployed']}",
         f"complete         {plain(str(sent.get('complete')))}",
         f"seal             {seal} ({plain(str(sent.get('sha256')))})",
-        f"locked           {locked(record)}",
+        f"locked           {_locked(record)}",
         f"verdict          {record['verdict']}",
         *(f"                 - {reason}" for reason in record["reasons"]),
         "",
-        *_defects(record["defects"]),
+        *plausible,
         "",
-        "record.json     the record as the vehicle sent it, byte by byte"
-        + ("" if record["raw"] is not None else " (NOT KEPT: written again from the database)"),
+        f"record.json     the record as the vehicle sent it, byte by byte{not_kept}",
         "canonical.json  what its seal was taken of: sha256sum canonical.json gives the seal above",
         "delta_v.csv     cumulative change of velocity after time zero, ms and km/h",
         "pre_crash.csv   samples before time zero, ms, km/h, %, rpm, deg",
         "verdict.json    what record and telemetry together say, with the figures",
-        f"custody.json    what was done with it, without exports; the last hash here is {head}",
+        "custody.json    what was done with it, without exports; the last hash here is "
+        + (kept[-1].sha256 if kept else "none"),
         "SHA256SUMS      sha256sum -c SHA256SUMS checks all of it",
     ]
     return "\n".join(lines) + "\n"
 
 
-def locked(record: Row) -> str:
+def _locked(record: Row) -> str:
     """Since when, by whom and why a record is locked; no: it is not."""
     if record["locked_at"] is None:
         return "no"
     return f"{_utc(record['locked_at'])} by {record['locked_by']}: {record['locked_why']}"
 
 
-def _defects(defects: Iterable[Row] | None) -> list[str]:
-    if defects is None:
-        return ["not checked for completeness: stored before records were"]
-    found = [f"  - {d['element']}: {d['fault']}: {d['detail']}" for d in defects]
-    whole = "whole and plausible by 49 CFR 563.7 and 563.8"
-    return ["not whole or not plausible:", *found] if found else [whole]
+def rows_text(rows: Iterable[Row]) -> str:
+    """A line a record."""
+    return "\n".join(_line(row) for row in rows) or "no crash records"
+
+
+def _line(row: Row) -> str:
+    delta = "    -" if row["delta_v_max_kmh"] is None else f"{row['delta_v_max_kmh']:5.0f}"
+    bag = {True: "air bag", False: "-", None: "?"}[row["airbag_deployed"]]
+    defects = row["defects"]
+    state = "not checked" if defects is None else f"{len(defects)} defects" if defects else "whole"
+    state = state if row["hash_ok"] else "SEAL BROKEN"
+    return (
+        f"{_at(row['event_time'])} {row['vehicle_id']:17} {plain(row['crash_id']):20} {delta} km/h "
+        f"{bag:8} {row['verdict']:11} {state:12} {'locked' if row['locked_at'] else 'open'}"
+    )
+
+
+def _at(moment: datetime) -> str:
+    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S}Z"
+
+
+def rows_json(rows: Iterable[Row]) -> str:
+    """Records as JSON."""
+    return orjson.dumps(list(rows), option=orjson.OPT_INDENT_2).decode()
+
+
+def evidence_text(found: Evidence) -> str:
+    """One record, everything but its tables' rows."""
+    record = found.record
+    lines = [_line(record)]
+    lines += [f"  {reason}" for reason in record["reasons"]]
+    lines += [f"  defect: {d['element']}: {d['fault']}: {d['detail']}" for d in record["defects"] or []]
+    if record["locked_at"]:
+        lines.append(f"  locked {_locked(record)}")
+    lines.append(f"  {len(found.delta_v)} delta-V points, {len(found.pre_crash)} samples before time zero")
+    lines += [
+        f"  custody {e.entry}: {_at(e.at)} {e.action} by {e.actor} {e.digest[:12]} {e.detail}".rstrip()
+        for e in found.custody
+    ]
+    return "\n".join(lines)
+
+
+def evidence_json(found: Evidence) -> str:
+    """One record with its tables."""
+    return orjson.dumps(found, option=orjson.OPT_INDENT_2).decode()
+
+
+def one_line(option: str, text: str) -> str:
+    """What goes into the custody log: not empty, no control characters. Raises ConfigError."""
+    if not text.strip() or plain(text) != text:
+        raise ConfigError(f"{option}: wanted is a line of text")
+    return text

@@ -5,9 +5,8 @@ Tables I and II of 49 CFR 563.7, ranges and steps of 563.8.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from types import MappingProxyType
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from infra.contract.frame import Frame
@@ -21,24 +20,33 @@ class _Element(NamedTuple):
     high: float
     step: float
 
+    def fault(self, value: Any) -> str | None:
+        """What is wrong with a number."""
+        found = _number(value)
+        if found is None:
+            return "shape"
+        if not self.low <= found <= self.high:
+            return "range"
+        return None if found % self.step == 0 else "step"
 
-PROFILES: Final = MappingProxyType({"us563_2006": (11, 500), "us563_2024": (200, 100)})
+
+PROFILES: Final = {"us563_2006": (11, 500), "us563_2024": (200, 100)}
 """Samples before time zero, and their spacing, ms."""
 DELTA_V_POINTS: Final = 26
 DELTA_V_MS: Final = 10
-_NUMBERS: Final = MappingProxyType({
+_NUMBERS: Final = {
     "delta_v_max_kmh": _Element(-100, 100, 1),
     "delta_v_max_ms": _Element(0, 300, 2.5),
     "ignition_cycle": _Element(0, 60_000, 1),
     "multi_event": _Element(1, 2, 1),
-})  # fmt: skip
+}  # fmt: skip
 _FLAGS: Final = ("belt_on", "warning_lamp_on", "airbag_deployed", "complete")
-_PRE_CRASH: Final = MappingProxyType({
+_PRE_CRASH: Final = {
     "speed_kmh": _Element(0, 255, 1),
     "accelerator_pct": _Element(0, 100, 1),
     "engine_rpm": _Element(0, 10_000, 100),
     "steering_deg": _Element(-780, 780, 5),
-})  # fmt: skip
+}  # fmt: skip
 _TABLE_I: Final = ("speed_kmh", "accelerator_pct", "brake_on")
 """The others of the pre-crash table are of table II: where fitted, so all their samples may be null."""
 _DELTA_V: Final = _Element(-100, 100, 1)
@@ -49,7 +57,7 @@ TRIGGER_KMH: Final = 8.0
 TRIGGER_MS: Final = 150
 ROUNDING_KMH: Final = 1.0
 """Points are whole km/h: a difference of two is off by less than this."""
-BEFORE_ZERO_KMH: Final[Mapping[str, float]] = MappingProxyType({"long": 0.0, "lat": 1.0})
+BEFORE_ZERO_KMH: Final = {"long": 0.0, "lat": 1.0}
 """What may have gone by before time zero, which a lateral impact begins late by definition."""
 RISE: Final = (0.1, 0.9)
 
@@ -71,19 +79,18 @@ def defects(record: Frame) -> list[Defect]:
 
     A record that says itself that it is not complete may lack samples and points, and that is a defect.
     """
-    return [*_seal(record), *_pre_crash(record), *_delta_v(record), *_status(record), *_trigger(record)]
-
-
-def as_rows(found: list[Defect]) -> list[dict[str, str]]:
-    """Defects as plain values."""
-    return [asdict(defect) for defect in found]
-
-
-def _seal(record: Frame) -> Iterator[Defect]:
-    if record.get("sha256") != crash_digest(record):
-        yield Defect("sha256", "digest", "the record is not what was sealed")
+    found = [*_pre_crash(record), *_delta_v(record), *_status(record)]
     if record.get("complete") is not True:
-        yield Defect("complete", "missing", "the recorder says that not all was recorded")
+        found.insert(0, Defect("complete", "missing", "the recorder says that not all was recorded"))
+    if record.get("sha256") != crash_digest(record):
+        found.insert(0, Defect("sha256", "digest", "the record is not what was sealed"))
+    # The event must be one: 8 km/h within 150 ms on an axis, or a deployment.
+    axes = curves(record)
+    if axes and deployed(record) is not True and not any(curve.triggers for curve in axes):
+        steepest = max(curve.steepest_kmh for curve in axes)
+        detail = f"{steepest:g} km/h in {TRIGGER_MS} ms, {TRIGGER_KMH:g} wanted, and nothing deployed"
+        found.append(Defect("delta_v_kmh", "trigger", detail))
+    return found
 
 
 def _pre_crash(record: Frame) -> Iterator[Defect]:
@@ -94,26 +101,25 @@ def _pre_crash(record: Frame) -> Iterator[Defect]:
         yield Defect("pre_crash_dt_ms", "step", f"{record.get('pre_crash_dt_ms')!r}, {shape[1]} ms wanted")
     table = record.get("pre_crash")
     for name in PRE_CRASH:
-        column = table.get(name) if type(table) is dict else None
+        column, of = table.get(name) if type(table) is dict else None, f"pre_crash.{name}"
         if type(column) is not list:
-            yield Defect(f"pre_crash.{name}", "missing", "no samples")
+            yield Defect(of, "missing", "no samples")
             continue
         if shape is not None and len(column) != shape[0]:
-            yield Defect(f"pre_crash.{name}", "count", f"{len(column)} samples, {shape[0]} wanted")
-        yield from _column(name, column, record.get("complete") is True)
+            yield Defect(of, "count", f"{len(column)} samples, {shape[0]} wanted")
+        there = [value for value in column if value is not None]
+        absent, fitted = len(column) - len(there), name in _TABLE_I or there
+        if absent and fitted and record.get("complete") is True:
+            yield Defect(of, "contradiction", f"{absent} samples are null in a complete record")
+        wrong = [(fault, value) for value in there if (fault := _sample_fault(name, value)) is not None]
+        if wrong:
+            yield Defect(of, wrong[0][0], f"{len(wrong)} samples, the first is {wrong[0][1]!r}")
 
 
-def _column(name: str, column: list[Any], complete: bool) -> Iterator[Defect]:
-    there = [value for value in column if value is not None]
-    absent = len(column) - len(there)
-    not_fitted = name not in _TABLE_I and not there
-    if absent and complete and not not_fitted:
-        yield Defect(f"pre_crash.{name}", "contradiction", f"{absent} samples are null in a complete record")
-    element = _PRE_CRASH.get(name)
-    wrong = [v for v in there if (type(v) is not bool if element is None else _fault(element, v) is not None)]
-    if wrong:
-        kind = "shape" if element is None else _fault(element, wrong[0])
-        yield Defect(f"pre_crash.{name}", str(kind), f"{len(wrong)} samples, the first is {wrong[0]!r}")
+def _sample_fault(name: str, value: Any) -> str | None:
+    if name in _PRE_CRASH:
+        return _PRE_CRASH[name].fault(value)
+    return None if type(value) is bool else "shape"
 
 
 def _delta_v(record: Frame) -> Iterator[Defect]:
@@ -128,7 +134,7 @@ def _delta_v(record: Frame) -> Iterator[Defect]:
             continue
         if len(points) != DELTA_V_POINTS:
             yield Defect(name, "count", f"{len(points)} points, {DELTA_V_POINTS} wanted")
-        wrong = [(fault, point) for point in points if (fault := _fault(_DELTA_V, point)) is not None]
+        wrong = [(fault, point) for point in points if (fault := _DELTA_V.fault(point)) is not None]
         if wrong:
             yield Defect(name, wrong[0][0], f"{len(wrong)} points, the first is {wrong[0][1]:g}")
     largest, points = _number(record.get("delta_v_max_kmh")), _numbers(record.get("delta_v_kmh"))
@@ -139,7 +145,7 @@ def _delta_v(record: Frame) -> Iterator[Defect]:
 
 def _status(record: Frame) -> Iterator[Defect]:
     for name, element in _NUMBERS.items():
-        fault = "missing" if record.get(name) is None else _fault(element, record[name])
+        fault = "missing" if record.get(name) is None else element.fault(record[name])
         if fault is not None:
             detail = f"{record.get(name)!r}, {element.low:g} to {element.high:g} by {element.step:g}"
             yield Defect(name, fault, detail)
@@ -148,28 +154,9 @@ def _status(record: Frame) -> Iterator[Defect]:
             yield Defect(name, "missing" if record.get(name) is None else "shape", f"{record.get(name)!r}")
     if record.get("airbag_deployed") is True and _number(record.get("airbag_ms")) is None:
         yield Defect("airbag_ms", "missing", "an air bag deployed, but not when")
-    if record.get("multi_event") == 2 and _fault(_SET_MS, record.get("event_1_to_2_ms")) is not None:
+    if record.get("multi_event") == 2 and _SET_MS.fault(record.get("event_1_to_2_ms")) is not None:
         detail = f"event 2, {record.get('event_1_to_2_ms')!r} ms after event 1"
         yield Defect("event_1_to_2_ms", "missing", detail)
-
-
-def _trigger(record: Frame) -> Iterator[Defect]:
-    """The event must be one: 8 km/h within 150 ms on an axis, or a deployment."""
-    found = curves(record)
-    if found and deployed(record) is not True and not any(curve.triggers for curve in found):
-        steepest = max(curve.steepest_kmh for curve in found)
-        detail = f"{steepest:g} km/h in {TRIGGER_MS} ms, {TRIGGER_KMH:g} wanted, and nothing deployed"
-        yield Defect("delta_v_kmh", "trigger", detail)
-
-
-def _fault(element: _Element, value: Any) -> str | None:
-    """What is wrong with a number."""
-    found = _number(value)
-    if found is None:
-        return "shape"
-    if not element.low <= found <= element.high:
-        return "range"
-    return None if found % element.step == 0 else "step"
 
 
 def _numbers(value: Any) -> list[float] | None:
@@ -213,19 +200,16 @@ class Curve:
 def curves(record: Frame) -> list[Curve]:
     """The axes that a record has a curve of; none where it holds no numbers."""
     dt_ms = _number(record.get("delta_v_dt_ms")) or DELTA_V_MS
-    found = [
-        (axis, _numbers(record.get(key)))
-        for axis, key in (("long", "delta_v_kmh"), ("lat", "delta_v_lat_kmh"))
-    ]
-    return [_curve(axis, points, dt_ms) for axis, points in found if points]
-
-
-def _curve(axis: str, points: Sequence[float], dt_ms: float) -> Curve:
-    peak = max(points, key=abs)
-    lag = max(1, int(TRIGGER_MS // dt_ms))
-    steepest = max(abs(later - point) for k, point in enumerate(points) for later in points[k : k + lag + 1])
-    if peak == 0:
-        return Curve(axis, steepest, 0.0, 0.0)
-    shares = [point / peak for point in points]
-    begin, end = (next(k for k, share in enumerate(shares) if share >= level) for level in RISE)
-    return Curve(axis, steepest, (end - begin) * dt_ms, shares[-1])
+    lag, found = max(1, int(TRIGGER_MS // dt_ms)), []
+    for axis, key in (("long", "delta_v_kmh"), ("lat", "delta_v_lat_kmh")):
+        points = _numbers(record.get(key))
+        if not points:
+            continue
+        steepest = max(abs(x - point) for k, point in enumerate(points) for x in points[k : k + lag + 1])
+        peak, rise_ms, kept = max(points, key=abs), 0.0, 0.0
+        if peak != 0:
+            shares = [point / peak for point in points]
+            begin, end = (next(k for k, share in enumerate(shares) if share >= level) for level in RISE)
+            rise_ms, kept = (end - begin) * dt_ms, shares[-1]
+        found.append(Curve(axis, steepest, rise_ms, kept))
+    return found

@@ -15,7 +15,7 @@ import orjson
 from infra.contract.errors import ContractError
 from infra.contract.messages import PART_HEAD, decode_crash, is_part, join_crash
 from infra.contract.topics import HEADER_MQTT_TOPIC
-from stream_jobs.events.rows import ClockRange, Record, Row, as_json, crash_row, optional_text
+from stream_jobs.events.rows import ClockRange, Cursor, Record, Row, as_json, crash_row, optional_text
 
 CHUNK_KEY: Final = ("vehicle_id", "boot_id", "crash_id", "sha256", "parts")
 _PART_KEY: Final = "vehicle_id text, boot_id bigint, crash_id text, sha256 text, parts integer"
@@ -61,7 +61,7 @@ def part_row(record: Record, clocks: ClockRange) -> Row | None:
     }
 
 
-def write_parts(cursor: Any, rows: Sequence[Row], clocks: ClockRange) -> tuple[list[Row], list[Rejected]]:
+def write_parts(cursor: Cursor, rows: Sequence[Row], clocks: ClockRange) -> tuple[list[Row], list[Rejected]]:
     """Store parts; the crash records that they complete, and the parts of those that give none.
 
     Parts that give none leave the table: sent again as they should be, they are accepted.

@@ -11,7 +11,7 @@ import hashlib
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -22,12 +22,12 @@ from infra.contract.errors import ContractError
 from infra.contract.frame import Frame
 from infra.contract.messages import crash_digest, decode_crash, is_part, join_crash
 from infra.contract.topics import KAFKA_TOPICS, kafka_topic
+from stream_jobs.crashes.chunks import CHUNK_KEY
 
 START: Final = "0" * 64
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 TOPIC, DEAD_LETTER = "crash", "dead-letter"
 EVER_MS: Final = 1 << 52
-_CHUNK_KEY: Final = ("vehicle_id", "boot_id", "crash_id", "sha256", "parts")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 Key = tuple[str, int, str]
@@ -70,10 +70,8 @@ class Entry:
     def hashed(self) -> str:
         """The hash that it should hold."""
         at_us = (self.at - _EPOCH) // timedelta(microseconds=1)
-        lines = (
-            self.previous, self.entry, at_us, self.actor, self.action, self.vehicle_id, self.boot_id,
-            plain(self.crash_id), self.digest, self.detail,
-        )  # fmt: skip
+        lines = (self.previous, self.entry, at_us, self.actor, self.action, self.vehicle_id, self.boot_id)
+        lines += (plain(self.crash_id), self.digest, self.detail)
         return sha256_hex("\n".join(map(str, lines)).encode())
 
 
@@ -102,11 +100,20 @@ def tampered(
     for entry in entries:
         histories[entry.key].append(entry)
     for key, history in histories.items():
-        found = [
-            *_of_entries(history, key in digests, may),
-            *_of_record(history, digests.get(key), key in locked),
-        ]
-        yield from (f"{name_of(key)} {what}" for what in found)
+        wrong = [*_of_entries(history, key in digests, may)]
+        actions, digest = {entry.action for entry in history}, digests.get(key)
+        first = next((entry for entry in history if entry.action == "received"), None)
+        if first is None:
+            wrong.append("is not in the log as received")
+        elif digest is None and "deleted" not in actions:
+            wrong.append("is gone, and the log does not say so")
+        elif digest is not None and digest != first.digest:
+            wrong.append(f"is not what was received (entry {first.entry})")
+        if "locked" in actions and key not in locked:
+            wrong.append("was locked and is not any more")
+        elif "locked" not in actions and key in locked:
+            wrong.append("is locked, and the log does not say so")
+        yield from (f"{name_of(key)} {what}" for what in wrong)
     yield from (f"{name_of(key)} is not in the log" for key in digests if key not in histories)
 
 
@@ -126,20 +133,6 @@ def _of_entries(history: Sequence[Entry], there: bool, may: May) -> Iterator[str
         before.add(entry.action)
 
 
-def _of_record(history: Sequence[Entry], digest: str | None, locked: bool) -> Iterator[str]:
-    """What is wrong with one record by its entries; ``digest`` None: it is not there."""
-    actions = {entry.action for entry in history}
-    first = next((entry for entry in history if entry.action == "received"), None)
-    if first is None:
-        yield "is not in the log as received"
-    elif digest is None and "deleted" not in actions:
-        yield "is gone, and the log does not say so"
-    elif digest is not None and digest != first.digest:
-        yield f"is not what was received (entry {first.entry})"
-    if ("locked" in actions) != locked:
-        yield "is locked, and the log does not say so" if locked else "was locked and is not any more"
-
-
 def name_of(key: Key) -> str:
     """A record, for people."""
     return f"record {key[2]} of {key[0]} (boot {key[1]})"
@@ -147,68 +140,74 @@ def name_of(key: Key) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A record as readers see it; ``digest`` is taken here, not by the database."""
+    """A record as readers see it; ``digest`` is taken here, not by the database.
+
+    ``contradictions``: columns that do not say what the record's own bytes say.
+    """
 
     digest: str
     received_ms: int
     locked: bool
     raw_kept: bool
     contradictions: Sequence[str] = ()
-    """Columns that do not say what the record's own bytes say."""
 
 
 def shown(row: Mapping[str, Any]) -> Shown:
     """A row of serving.crash_record, with ``record_text``, its jsonb as text."""
-    raw = row["raw"]
-    digest = sha256_hex((row["record_text"] if raw is None else raw).encode())
-    says = {} if raw is None else _says(row, orjson.loads(raw))
+    raw, received_ms = row["raw"], _ms(row["received_at"])
+    digest, says = sha256_hex((row["record_text"] if raw is None else raw).encode()), dict[str, bool]()
+    if raw is not None:  # by column whether it says what the body says
+        body = orjson.loads(raw)
+        same = ("vehicle_id", "boot_id", "crash_id", "delta_v_max_kmh", "airbag_deployed")
+        says = {
+            "record": row["record"] == body,
+            **{name: row[name] == body.get(name) for name in same},
+            "event_time": _ms(row["event_time"]) in (body.get("event_ms"), received_ms),
+            "profile": row["profile"] == str(body.get("profile")),
+            "complete": row["complete"] == (body.get("complete") is True),
+            "hash_ok": row["hash_ok"] == (body.get("sha256") == crash_digest(body)),
+            # A place that was not believed is not there.
+            **{name: row[name] in (None, body.get(name)) for name in ("lat_deg", "lon_deg")},
+        }
     wrong = tuple(name for name, holds in says.items() if not holds)
-    return Shown(digest, _ms(row["received_at"]), row["locked_at"] is not None, raw is not None, wrong)
-
-
-def _says(row: Mapping[str, Any], body: Frame) -> dict[str, bool]:
-    """By column whether it says what the body says; a time or a place that was not believed is not there."""
-    same = ("vehicle_id", "boot_id", "crash_id", "delta_v_max_kmh", "airbag_deployed")
-    return {
-        "record": row["record"] == body,
-        **{name: row[name] == body.get(name) for name in same},
-        "event_time": _ms(row["event_time"]) in (body.get("event_ms"), _ms(row["received_at"])),
-        "profile": row["profile"] == str(body.get("profile")),
-        "complete": row["complete"] == (body.get("complete") is True),
-        "hash_ok": row["hash_ok"] == (body.get("sha256") == crash_digest(body)),
-        **{name: row[name] in (None, body.get(name)) for name in ("lat_deg", "lon_deg")},
-    }
+    return Shown(digest, received_ms, row["locked_at"] is not None, raw is not None, wrong)
 
 
 def _ms(moment: datetime) -> int:
     return round(moment.timestamp() * 1000)
 
 
-@dataclass(slots=True)
 class CrashLog:
-    """What Kafka's log holds: by identity the digests of its records, and when each was received, ms."""
+    """What Kafka's log holds.
 
-    records: defaultdict[Key, defaultdict[str, set[int]]] = field(
-        default_factory=lambda: defaultdict(lambda: defaultdict(set))
-    )
-    pending: int = 0
-    """Messages that the vault has not read yet."""
-    others: set[str] = field(default_factory=set)
-    """Digests of messages that give no record, or gave one by an older contract only."""
-    refused: set[Key] = field(default_factory=set)
-    """Records that the store refused: dead letters in the database, and in Kafka as far back as they go."""
-    damage: list[str] = field(default_factory=list)
-    """What is wrong with the log itself, in words."""
-    _parts: dict[tuple[Any, ...], dict[int, tuple[str, int]]] = field(default_factory=dict)
+    ``records``: by identity the digests of its records, and when each was received, ms. ``pending``: messages
+    that the vault has not read yet. ``others``: digests of messages that give no record, or gave one by an
+    older contract only. ``refused``: records that the store refused: dead letters in the database, and in
+    Kafka as far back as they go. ``damage``: what is wrong with the log itself, in words.
+    """
+
+    def __init__(self) -> None:
+        self.records: defaultdict[Key, defaultdict[str, set[int]]] = defaultdict(lambda: defaultdict(set))
+        self.pending = 0
+        self.others: set[str] = set()
+        self.refused: set[Key] = set()
+        self.damage: list[str] = []
+        self._parts: dict[tuple[Any, ...], dict[int, tuple[str, int]]] = {}
 
     def add(self, record: Record) -> None:
         """One message more, in the order of the log; what gives no record the store leaves out as well."""
         try:
             message = decode_crash(record.value)
-            if is_part(message):
-                self._part(message, record.received_ms)
-            else:
+            if not is_part(message):
                 self._note(message, record.value, record.received_ms)
+                return
+            key = tuple(message[name] for name in CHUNK_KEY)
+            parts = self._parts.setdefault(key, {})
+            parts.setdefault(message["part"], (message["data"], record.received_ms))
+            if len(parts) == message["parts"]:
+                del self._parts[key]
+                raw = join_crash([parts[k][0] for k in range(len(parts))], message["sha256"])
+                self._note(decode_crash(raw), raw, max(at_ms for _, at_ms in parts.values()))
         except ContractError:
             self.others.add(sha256_hex(record.value))
 
@@ -220,15 +219,6 @@ class CrashLog:
             older = {digest for digest, at in versions.items() if min(at) < oldest_ms}
             if versions.keys() <= set(dead) & (kept.keys() | older):
                 self.refused.add(key)
-
-    def _part(self, message: Frame, received_ms: int) -> None:
-        key = tuple(message[name] for name in _CHUNK_KEY)
-        parts = self._parts.setdefault(key, {})
-        parts.setdefault(message["part"], (message["data"], received_ms))
-        if len(parts) == message["parts"]:
-            del self._parts[key]
-            raw = join_crash([parts[k][0] for k in range(len(parts))], message["sha256"])
-            self._note(decode_crash(raw), raw, max(at_ms for _, at_ms in parts.values()))
 
     def _note(self, message: Frame, raw: bytes, received_ms: int) -> None:
         key = (message["vehicle_id"], message["boot_id"], message["crash_id"])
@@ -244,16 +234,12 @@ def read_log(bootstrap: str, prefix: str, read_to: Mapping[int, int], dead: Coll
     with LogReader(bootstrap) as log:
         for partition in range(next(t.partitions for t in KAFKA_TOPICS if t.name == TOPIC)):
             low, end = log.bounds(topic, partition)
-            until = read_to.get(partition, 0)
+            until, place = read_to.get(partition, 0), f"{topic}/{partition}"
             found.pending += max(0, end - until)
             if low > 0:
-                found.damage.append(
-                    f"{topic}/{partition} was cut: it begins at offset {low} and is kept for ever"
-                )
+                found.damage.append(f"{place} was cut: it begins at offset {low} and is kept for ever")
             if until > end:
-                found.damage.append(
-                    f"{topic}/{partition} was made anew: it ends at {end}, {until} were read of it"
-                )
+                found.damage.append(f"{place} was made anew: it ends at {end}, {until} were read of it")
             for record in log.records(topic, partition, 0, min(until, end)):
                 found.add(record)
         if dead:
@@ -281,40 +267,45 @@ def differing(records: Mapping[Key, Shown], deleted: Collection[Key], log: Crash
 
 @dataclass(frozen=True, slots=True)
 class Vault:
-    """All that verify looks at in the database, of one moment."""
+    """All that verify looks at in the database, of one moment.
+
+    ``read_to``: the next offset of the crash topic that the event store reads, by partition. ``dead``:
+    digests of crash messages among the dead letters.
+    """
 
     entries: Sequence[Entry]
     records: Mapping[Key, Shown]
     read_to: Mapping[int, int]
-    """The next offset of the crash topic that the event store reads, by partition."""
     dead: Collection[str]
-    """Digests of crash messages among the dead letters."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """What a check of the vault found."""
+    """What a check of the vault found.
+
+    ``pending``: messages in Kafka's log that the vault has not read yet, ``refused``: records in it that
+    became dead letters; None: not compared with it.
+    """
 
     entries: int
     records: int
     locked: int
     deleted: int
     pending: int | None
-    """Messages in Kafka's log that the vault has not read yet; None: not compared with it."""
     refused: int | None
-    """Records in Kafka's log that became dead letters."""
     head: str
     wrong: Sequence[str]
 
     def as_text(self) -> str:
         """For people."""
-        held = f"{self.entries} entries, {self.records} records, {self.locked} locked, {self.deleted} deleted"
-        log = (
-            f"compared, {self.refused} records refused as dead letters, {self.pending} messages not read yet"
-        )
-        compared = log if self.pending is not None else "NOT compared"
-        wrong = self.wrong or ["nothing was changed"]
-        return "\n".join([held, f"Kafka's log: {compared}", f"head {self.head}", *wrong])
+        compared = "NOT compared"
+        if self.pending is not None:
+            compared = f"compared, {self.refused} records refused as dead letters, "
+            compared += f"{self.pending} messages not read yet"
+        return "\n".join([
+            f"{self.entries} entries, {self.records} records, {self.locked} locked, {self.deleted} deleted",
+            f"Kafka's log: {compared}", f"head {self.head}", *(self.wrong or ["nothing was changed"]),
+        ])  # fmt: skip
 
     def as_json(self) -> str:
         """For machines."""
@@ -332,11 +323,11 @@ def verified(vault: Vault, may: May, log: CrashLog | None, head: str | None) -> 
         if record.contradictions:
             columns = ", ".join(record.contradictions)
             wrong.append(f"{name_of(key)}: {columns}: not what the record's own bytes say")
+    pending = refused = None
     if log is not None:
         wrong += differing(records, deleted, log)
+        pending, refused = log.pending, len(log.refused - records.keys())
     if head is not None and head not in {entry.sha256 for entry in entries}:
         wrong.append(f"the log does not hold {head}: its end was cut off or written anew")
     last = entries[-1].sha256 if entries else START
-    pending = None if log is None else log.pending
-    refused = None if log is None else len(log.refused - records.keys())
     return Verified(len(entries), len(records), len(locked), len(deleted), pending, refused, last, wrong)

@@ -10,21 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import orjson
 
 from infra.contract.frame import Frame
 from infra.contract.messages import crash_digest
 from infra.settings.job_sections import Crash
-from stream_jobs.crashes.check import Curve, curves, deployed
+from stream_jobs.crashes.check import curves, deployed
+from stream_jobs.events.rows import Cursor
 
 KMH_PER_MPS: Final = 3.6
 AFTER_MS: Final = 40_000
 """So long after the event a collapse of the speed belongs to it."""
-CONFIRMED: Final = "confirmed"
-SUSPECT: Final = "suspect"
-POTHOLE: Final = "pothole"
+CONFIRMED, SUSPECT, POTHOLE = "confirmed", "suspect", "pothole"
 LEAST_SIGNS: Final = 2
 """So many signs beside the record's own confirm it."""
 
@@ -44,68 +43,53 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True)
-class Traffic:
-    """Others near the place, before and after: how many vehicles, and their space-mean speed."""
-
-    vehicles_before: int
-    speed_before_kmh: float | None
-    vehicles_after: int
-    speed_after_kmh: float | None
-
-
-@dataclass(frozen=True, slots=True)
 class CrashContext:
-    """What telemetry shows around a record. Answers are True, False or None (not known)."""
+    """What telemetry shows around a record. Answers are True, False or None (not known).
+
+    ``speed_after_kmh``: the largest speed of the slowest whole window within 40 s after the event.
+    ``moved_after_m``: distance from ``still_from_s`` to ``still_to_s`` after it. ``collapsed``: its speed
+    did; ``stands``: it does afterwards. Of others near the place: whether they slowed down, how many there
+    were before and after, and their space-mean speed.
+    """
 
     speed_before_kmh: float | None
     speed_after_kmh: float | None
-    """The largest speed of the slowest whole window within 40 s after the event."""
     moved_after_m: float | None
-    """Distance from ``still_from_s`` to ``still_to_s`` after the event."""
     collapsed: bool | None
-    """Whether its speed collapsed."""
     stands: bool | None
-    """Whether it stands still afterwards."""
-    traffic: Traffic
     others_slowed: bool | None
-    """Whether others slowed down in the same place."""
+    others_vehicles_before: int
+    others_speed_before_kmh: float | None
+    others_vehicles_after: int
+    others_speed_after_kmh: float | None
 
 
 def context(event_ms: int, own: Sequence[Window], others: Sequence[Window], terms: Crash) -> CrashContext:
     """What the windows around an event show; windows of any order, ``others`` within reach of the place."""
-    before = _speed_before(event_ms, own)
-    whole = [w for w in own if w.start_ms > event_ms and w.end_ms - event_ms <= AFTER_MS]
-    after = min((w.speed_max_kmh for w in whole if w.speed_max_kmh is not None), default=None)
-    still_ms = (event_ms + terms.still_from_s * 1000, event_ms + terms.still_to_s * 1000)
-    still = [w for w in own if w.end_ms > still_ms[0] and event_ms < w.start_ms < still_ms[1]]
-    distances = [w.distance_m for w in still if w.distance_m is not None]
-    moved = sum(distances) if distances else None
+    # The last known speed of the last whole window before the event; without one, its own's largest.
+    before = next((w.speed_max_kmh for w in own if w.start_ms <= event_ms < w.end_ms), None)
+    whole = [w for w in own if w.end_ms <= event_ms and w.speed_last_kmh is not None]
+    if whole:
+        before = max(whole, key=lambda w: w.start_ms).speed_last_kmh
+    soon = [w for w in own if w.start_ms > event_ms and w.end_ms - event_ms <= AFTER_MS]
+    after = min((w.speed_max_kmh for w in soon if w.speed_max_kmh is not None), default=None)
     collapsed = None
     if before is not None and after is not None and before >= terms.driving_kmh:  # else no speed to lose
         collapsed = after <= before * terms.collapse_share
+    from_ms, to_ms = (event_ms + s * 1000 for s in (terms.still_from_s, terms.still_to_s))
+    still = [w for w in own if w.end_ms > from_ms and event_ms < w.start_ms < to_ms]
+    distances = [w.distance_m for w in still if w.distance_m is not None]
+    moved = sum(distances) if distances else None
     sides = ([w for w in others if w.end_ms <= event_ms], [w for w in others if w.start_ms > event_ms])
     counts = [len({w.vehicle_id for w in side}) for side in sides]
     speeds = [_speed_kmh(side) for side in sides]
     slowed = None
     if min(counts) >= terms.others and speeds[0] is not None and speeds[1] is not None:
         slowed = speeds[1] <= speeds[0] * terms.slowed_share
+    stands = None if moved is None else moved <= terms.still_m
     return CrashContext(
-        speed_before_kmh=before,
-        speed_after_kmh=after,
-        moved_after_m=moved,
-        collapsed=collapsed,
-        stands=None if moved is None else moved <= terms.still_m,
-        traffic=Traffic(counts[0], speeds[0], counts[1], speeds[1]),
-        others_slowed=slowed,
+        before, after, moved, collapsed, stands, slowed, counts[0], speeds[0], counts[1], speeds[1]
     )
-
-
-def _speed_before(event_ms: int, own: Sequence[Window]) -> float | None:
-    """The last known speed of the last whole window before the event; without one, its own's largest."""
-    whole = [w for w in own if w.end_ms <= event_ms and w.speed_last_kmh is not None]
-    if whole:
-        return max(whole, key=lambda w: w.start_ms).speed_last_kmh
-    return next((w.speed_max_kmh for w in own if w.start_ms <= event_ms < w.end_ms), None)
 
 
 def _speed_kmh(windows: Sequence[Window]) -> float | None:
@@ -125,104 +109,73 @@ class Verdict:
     figures: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class _Claims:
-    """What the record itself says; None where it does not."""
-
-    sealed: bool
-    triggered: bool | None
-    sustained: bool | None
-    """A pulse of a collision: it takes its time and what it takes is gone. A knock swings back at once."""
-    deployed: bool | None
-    strongest: Curve | None
-
-
 def judge(record: Frame, seen: CrashContext, terms: Crash) -> Verdict:
     """The verdict on a record.
 
     Confirmed: a sealed record of a collision, at least two signs beside it, and nothing against it.
     Pothole: no collision by the record, and the vehicle drove on. All else is suspect: a person should look.
     """
-    says = _claims(record, terms)
-    pulse = says.triggered is True and says.sustained is True
-    knock = says.deployed is not True and (says.triggered is False or says.sustained is False)
+    found, fired = curves(record), deployed(record)
+    curve = max(found, key=lambda curve: curve.steepest_kmh, default=None)
+    sealed = record.get("sha256") == crash_digest(record)
+    triggered = any(curve.triggers for curve in found) if found else None
+    # A collision's pulse takes its time and what it takes is gone; a knock swings back at once.
+    sustained = curve and curve.rise_ms >= terms.pulse_ms and curve.kept >= terms.kept_share
+    pulse = triggered is True and sustained is True
+    knock = fired is not True and (triggered is False or sustained is False)
     # Deployment and pulse are judged by two devices on board: together they are as good as two signs.
-    both = says.deployed is True and pulse
     seen_signs = sum(sign is True for sign in (seen.collapsed, seen.stands, seen.others_slowed))
-    signs = seen_signs + LEAST_SIGNS * both
+    signs = seen_signs + LEAST_SIGNS * (fired is True and pulse)
     drove_on = seen.collapsed is False or seen.stands is False
     if knock and seen.stands is not True and seen.collapsed is not True:
         verdict = POTHOLE
-    elif (says.deployed is True or pulse) and says.sealed and signs >= LEAST_SIGNS and not drove_on:
+    elif (fired is True or pulse) and sealed and signs >= LEAST_SIGNS and not drove_on:
         verdict = CONFIRMED
     else:
         verdict = SUSPECT
-    return Verdict(verdict, (*_of_record(record, says), *_of_telemetry(seen)), _figures(says, seen))
-
-
-def _claims(record: Frame, terms: Crash) -> _Claims:
-    found = curves(record)
-    strongest = max(found, key=lambda curve: curve.steepest_kmh, default=None)
-    sustained = strongest and strongest.rise_ms >= terms.pulse_ms and strongest.kept >= terms.kept_share
-    return _Claims(
-        sealed=record.get("sha256") == crash_digest(record),
-        triggered=any(curve.triggers for curve in found) if found else None,
-        sustained=None if strongest is None else bool(sustained),
-        deployed=deployed(record),
-        strongest=strongest,
-    )
-
-
-def _of_record(record: Frame, says: _Claims) -> Iterator[str]:
-    if not says.sealed:
-        yield "the record is not what was sealed: it confirms nothing"
-    curve = says.strongest
+    reasons = [] if sealed else ["the record is not what was sealed: it confirms nothing"]
     if curve is None:
-        yield "the record holds no delta-V"
+        reasons.append("the record holds no delta-V")
     else:
-        reached = "reaches" if says.triggered else "stays below"
-        yield f"delta-V {curve.steepest_kmh:g} km/h within 150 ms ({curve.axis}): {reached} the trigger"
-        kind = "a collision's pulse" if says.sustained else "a knock"
-        yield f"{curve.rise_ms:g} ms from a tenth to nine tenths of it, {curve.kept:.0%} left: {kind}"
+        reached, kind = ("reaches" if triggered else "stays below"), "a knock"
+        if sustained:
+            kind = "a collision's pulse"
+        reasons += [
+            f"delta-V {curve.steepest_kmh:g} km/h within 150 ms ({curve.axis}): {reached} the trigger",
+            f"{curve.rise_ms:g} ms from a tenth to nine tenths of it, {curve.kept:.0%} left: {kind}",
+        ]
+    figures = {
+        "triggered": triggered, "deployed": fired, "sealed": sealed,
+        "delta_v_150ms_kmh": curve and curve.steepest_kmh, "pulse_rise_ms": curve and curve.rise_ms,
+        "pulse_kept_share": curve and round(curve.kept, 3),
+        **{key: round(each, 2) if type(each) is float else each for key, each in asdict(seen).items()},
+    }  # fmt: skip
+    return Verdict(verdict, (*reasons, *_reasons(record, fired, seen)), figures)
+
+
+def _reasons(record: Frame, fired: bool | None, seen: CrashContext) -> Iterator[str]:
+    """What restraints, belt and telemetry say, in words."""
     words = {True: "a restraint deployed", False: "no restraint deployed", None: "restraints not known"}
-    yield words[says.deployed]
+    yield words[fired]
     if type(record.get("belt_on")) is bool:
         yield "driver belted" if record["belt_on"] else "driver not belted"
-
-
-def _of_telemetry(seen: CrashContext) -> Iterator[str]:
-    before, after = (_kmh(speed) for speed in (seen.speed_before_kmh, seen.speed_after_kmh))
     words = {True: "its speed collapsed", False: "its speed did not collapse", None: "no collapse to be seen"}
-    yield f"{words[seen.collapsed]}: {before} before, {after} after"
+    yield f"{words[seen.collapsed]}: {_kmh(seen.speed_before_kmh)} before, {_kmh(seen.speed_after_kmh)} after"
     if seen.moved_after_m is None:
         yield "nothing is known of the minute after"
     else:
         stood = "it stood still" if seen.stands else "it drove on"
         yield f"{stood}: {seen.moved_after_m:.0f} m half a minute later"
-    traffic = seen.traffic
     if seen.others_slowed is None:
-        yield f"too few others near: {traffic.vehicles_before} before, {traffic.vehicles_after} after"
+        before, after = seen.others_vehicles_before, seen.others_vehicles_after
+        yield f"too few others near: {before} before, {after} after"
     else:
-        speeds = f"{_kmh(traffic.speed_before_kmh)} before, {_kmh(traffic.speed_after_kmh)} after"
+        speeds = f"{_kmh(seen.others_speed_before_kmh)} before, {_kmh(seen.others_speed_after_kmh)} after"
         yield f"others {'slowed down' if seen.others_slowed else 'did not slow down'}: {speeds}"
 
 
 def _kmh(speed: float | None) -> str:
     return "unknown" if speed is None else f"{speed:.0f} km/h"
-
-
-def _figures(says: _Claims, seen: CrashContext) -> dict[str, Any]:
-    curve, around = says.strongest, asdict(seen)
-    around |= {f"others_{key}": value for key, value in around.pop("traffic").items()}
-    return {
-        "triggered": says.triggered,
-        "deployed": says.deployed,
-        "sealed": says.sealed,
-        "delta_v_150ms_kmh": None if curve is None else curve.steepest_kmh,
-        "pulse_rise_ms": None if curve is None else curve.rise_ms,
-        "pulse_kept_share": None if curve is None else round(curve.kept, 3),
-        **{key: round(value, 2) if type(value) is float else value for key, value in around.items()},
-    }
 
 
 # Which records are due, by the database ------------------------------------------------------------------
@@ -232,12 +185,11 @@ WINDOW_S: Final = 10
 OWN_BEFORE_S: Final = 60 + WINDOW_S
 OTHERS_BEFORE_S: Final = 300 + WINDOW_S
 OTHERS_AFTER_S: Final = 90
-AT_ONCE: Final = 50
 LIMITS: Final = {
     "patience_s": 120,  # where the vehicle says nothing any more, the fleet's time must be so much further
     "final_s": 600,  # then the verdict is taken once more: what links hold back has come by then
     "kept_days": 7,  # older records are left alone: repaired windows change nothing there any more
-    "at_once": AT_ONCE,
+    "at_once": 50,
     "own_before_s": OWN_BEFORE_S,
 }
 DEG_PER_M: Final = 1 / 111_195
@@ -294,37 +246,28 @@ ON CONFLICT (vehicle_id, boot_id, crash_id) DO UPDATE SET
 """
 
 
-class Cursor(Protocol):
-    """What is needed of a database cursor whose rows are mappings."""
-
-    def execute(self, query: str, params: Mapping[str, Any]) -> Any:
-        """Run a statement."""
-
-    def fetchall(self) -> list[dict[str, Any]]:
-        """All rows of the last statement."""
-
-
 def settle(cursor: Cursor, terms: Crash) -> list[str]:
-    """Give every record that is due its verdict, within the transaction of the cursor; the verdicts."""
+    """Give every record that is due its verdict, within the transaction of the cursor, whose rows are
+    mappings; the verdicts.
+    """
     wait_s = terms.still_to_s + WINDOW_S
     cursor.execute(DUE, LIMITS | {"wait_s": wait_s})
-    return [_settle_one(cursor, row, terms, wait_s) for row in cursor.fetchall()]
-
-
-def _settle_one(cursor: Cursor, row: Mapping[str, Any], terms: Crash, wait_s: int) -> str:
-    own = _windows(cursor, OWN, {**row, "before_s": OWN_BEFORE_S, "after_s": wait_s})
-    others: list[Window] = []
-    if row["lat_deg"] is not None and row["lon_deg"] is not None:
-        span = {"before_s": OTHERS_BEFORE_S, "after_s": OTHERS_AFTER_S}
-        others = _windows(cursor, OTHERS, {**row, **span, "reach_deg": terms.near_m * DEG_PER_M})
-    around = context(row["event_ms"], own, others, terms)
-    try:
-        verdict = judge(orjson.loads(row["record"]), around, terms)
-    except Exception as error:  # noqa: BLE001  whatever a record holds, the others get their verdicts
-        verdict = Verdict(SUSPECT, (f"it cannot be judged: {type(error).__name__}: {error}",), {})
-    stored = {name: orjson.dumps(getattr(verdict, name)).decode() for name in ("reasons", "figures")}
-    cursor.execute(STORE, {**row, "verdict": verdict.verdict, **stored})
-    return verdict.verdict
+    verdicts = []
+    for row in cursor.fetchall():
+        own = _windows(cursor, OWN, {**row, "before_s": OWN_BEFORE_S, "after_s": wait_s})
+        others: list[Window] = []
+        if row["lat_deg"] is not None and row["lon_deg"] is not None:
+            span = {"before_s": OTHERS_BEFORE_S, "after_s": OTHERS_AFTER_S}
+            others = _windows(cursor, OTHERS, {**row, **span, "reach_deg": terms.near_m * DEG_PER_M})
+        around = context(row["event_ms"], own, others, terms)
+        try:
+            verdict = judge(orjson.loads(row["record"]), around, terms)
+        except Exception as error:  # noqa: BLE001  whatever a record holds, the others get their verdicts
+            verdict = Verdict(SUSPECT, (f"it cannot be judged: {type(error).__name__}: {error}",), {})
+        stored = {name: orjson.dumps(getattr(verdict, name)).decode() for name in ("reasons", "figures")}
+        cursor.execute(STORE, {**row, "verdict": verdict.verdict, **stored})
+        verdicts.append(verdict.verdict)
+    return verdicts
 
 
 def _windows(cursor: Cursor, query: str, values: Mapping[str, Any]) -> list[Window]:

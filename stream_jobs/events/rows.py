@@ -7,26 +7,20 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from contextlib import suppress
+from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import orjson
 
+from infra.contract import topics
 from infra.contract.errors import REASONS, WHOLE_REASONS, ContractError
 from infra.contract.frame import LAST_MS, decode, shown
 from infra.contract.messages import crash_digest, decode_alert, decode_crash, read_status
-from infra.contract.topics import (
-    DETAIL_CHARS,
-    HEADER_DETAIL,
-    HEADER_MESSAGES,
-    HEADER_MQTT_TOPIC,
-    HEADER_REASON,
-    HEADER_SINCE_MS,
-)
 from infra.settings.job_sections import Jobs
 from stream_jobs.alerts.derive import Finding
-from stream_jobs.crashes.check import as_rows, defects
+from stream_jobs.crashes.check import defects
 from stream_jobs.frames.plausibility import POSITION, place
 
 COUNT_DIGITS: Final = 15
@@ -35,6 +29,20 @@ MESSAGES_MAX: Final = 1_000_000
 _BESIDES: Final = ("alerted_ms", "since_ms", "ended")
 
 Row = dict[str, Any]
+
+
+class Cursor(Protocol):
+    """What is needed of a database cursor whose rows are mappings."""
+
+    @property
+    def rowcount(self) -> int:
+        """Rows that the last statement touched."""
+
+    def execute(self, query: str, params: Mapping[str, Any]) -> Any:
+        """Run a statement."""
+
+    def fetchall(self) -> list[Row]:
+        """All rows of the last statement."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +109,7 @@ def crash_row(record: Record, clocks: ClockRange) -> Row:
         "lon_deg": lon_deg,
         "record": crash,
         "raw": record.value.decode(),
-        "defects": as_rows(defects(crash)),
+        "defects": [asdict(defect) for defect in defects(crash)],
     }
 
 
@@ -110,50 +118,50 @@ def status_row(record: Record, clocks: ClockRange) -> Row | None:
     if not record.value:
         return None
     status = read_status(record.value)
-    named = {
-        key: status.get(key) for key in ("vehicle_id", "boot_id", "model", "powertrain", "vehicle_class")
-    }
+    names = ("vehicle_id", "boot_id", "model", "powertrain", "vehicle_class", "state")
     at_ms = clocks.believed_ms(status["at_ms"], record.at_ms)
-    return named | {"state": status["state"], "state_ms": at_ms}
+    return {name: status.get(name) for name in names} | {"state_ms": at_ms}
 
 
 def newest(rows: list[Row]) -> list[Row]:
-    """The last word on each vehicle by device time; of two at the same time, the one later in the log."""
+    """The last word on each vehicle by device time; of two at the same time, the one later in the log.
+
+    A last will knows no model: what the birth said stays.
+    """
     last: dict[str, Row] = {}
     for row in rows:
-        held = last.get(row["vehicle_id"])
-        if held is None or row["state_ms"] >= held["state_ms"]:
-            last[row["vehicle_id"]] = _with_names_kept(row, held)
-        else:
-            last[row["vehicle_id"]] = _with_names_kept(held, row)
+        older, newer = last.get(row["vehicle_id"], row), row
+        if row["state_ms"] < older["state_ms"]:
+            older, newer = newer, older
+        last[row["vehicle_id"]] = newer | {k: v for k, v in older.items() if newer[k] is None}
     return list(last.values())
-
-
-def _with_names_kept(row: Row, older: Row | None) -> Row:
-    """A last will knows no model: what the birth said stays."""
-    return row if older is None else row | {k: v for k, v in older.items() if row[k] is None}
 
 
 def dead_letter_row(record: Record) -> Row:
     """The row of ``dead_letter``. Never raises: what is dead stays here."""
-    told = optional_text(record.headers.get(HEADER_REASON))
-    reason = told if told in REASONS else "unknown"
-    whole = reason in WHOLE_REASONS and record.headers.get(HEADER_MQTT_TOPIC, b"").endswith(b"/telemetry")
-    boot_id, seq = _frame_number(record.value) if whole else (None, None)
+    headers = record.headers
+    reason, mqtt_topic = (
+        optional_text(headers.get(topics.HEADER_REASON)),
+        headers.get(topics.HEADER_MQTT_TOPIC),
+    )
+    frame: Mapping[str, Any] = {}
+    if reason in WHOLE_REASONS and (mqtt_topic or b"").endswith(b"/telemetry"):
+        with suppress(ContractError):  # it is no frame, or only half of one was kept
+            frame = decode(record.value)
     return {
         "partition": record.partition,
         "log_offset": record.offset,
-        "reason": reason,
-        "detail": optional_text(record.headers.get(HEADER_DETAIL)),
-        "mqtt_topic": optional_text(record.headers.get(HEADER_MQTT_TOPIC)),
+        "reason": reason if reason in REASONS else "unknown",
+        "detail": optional_text(headers.get(topics.HEADER_DETAIL)),
+        "mqtt_topic": optional_text(mqtt_topic),
         "vehicle_id": optional_text(record.key),
         "received_ms": record.at_ms,
         "bytes": len(record.value),
         "digest": hashlib.sha256(record.value).hexdigest(),
-        "boot_id": boot_id,
-        "seq": seq,
-        "messages": _count(record.headers.get(HEADER_MESSAGES), MESSAGES_MAX),
-        "since_ms": _count(record.headers.get(HEADER_SINCE_MS), record.at_ms),
+        "boot_id": frame.get("boot_id"),
+        "seq": frame.get("seq"),
+        "messages": _count(headers.get(topics.HEADER_MESSAGES), MESSAGES_MAX),
+        "since_ms": _count(headers.get(topics.HEADER_SINCE_MS), record.at_ms),
     }
 
 
@@ -162,15 +170,6 @@ def _count(raw: bytes | None, most: int) -> int | None:
     if raw is None or not raw.isdigit() or len(raw) > COUNT_DIGITS:
         return None
     return min(int(raw), most)
-
-
-def _frame_number(raw: bytes) -> tuple[int | None, int | None]:
-    """Boot id and sequence number of a frame; None where it is none, or only half of one was kept."""
-    try:
-        frame = decode(raw)
-    except ContractError:
-        return None, None
-    return frame["boot_id"], frame["seq"]
 
 
 def as_json(value: Sequence[Row] | Mapping[str, Any]) -> str:
@@ -182,18 +181,21 @@ def optional_text(raw: bytes | None) -> str | None:
     """Text that PostgreSQL takes: no NUL, no broken UTF-8, not endless."""
     if raw is None:
         return None
-    return raw.decode("utf-8", errors="replace").replace("\0", "\ufffd")[:DETAIL_CHARS]
+    return raw.decode("utf-8", errors="replace").replace("\0", "\ufffd")[: topics.DETAIL_CHARS]
+
+
+def _typed(message: Row, key: str, kinds: tuple[type, ...], wanted: str) -> Any:
+    value = message.get(key)
+    if type(value) not in (*kinds, type(None)):
+        raise ContractError("bad_value", f"{key} {shown(value)} is not {wanted}")
+    return value
 
 
 def _number(message: Row, key: str) -> float | None:
-    value = message.get(key)
-    if type(value) not in (int, float, type(None)):
-        raise ContractError("bad_value", f"{key} {shown(value)} is not a number or null")
-    return value
+    number: float | None = _typed(message, key, (int, float), "a number or null")
+    return number
 
 
 def _flag(message: Row, key: str) -> bool | None:
-    value = message.get(key)
-    if type(value) not in (bool, type(None)):
-        raise ContractError("bad_value", f"{key} {shown(value)} is not true, false or null")
-    return value
+    flag: bool | None = _typed(message, key, (bool,), "true, false or null")
+    return flag

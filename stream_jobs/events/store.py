@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from itertools import chain, repeat
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import psycopg
 import structlog
@@ -35,11 +35,10 @@ from stream_jobs.app.database import Connection, Database
 from stream_jobs.app.topic_writer import TopicWriter, dead_letter
 from stream_jobs.crashes.chunks import Rejected
 from stream_jobs.crashes.verdict import settle
-from stream_jobs.events.rows import Record, Row, clock_range
+from stream_jobs.events.rows import Cursor, Record, Row, clock_range
 from stream_jobs.events.writes import (
     Batch,
     ClearTimes,
-    Cursor,
     Offsets,
     OvertakenError,
     clear,
@@ -110,23 +109,23 @@ class EventStore:
         while not self._stop.is_set():
             started = time.monotonic()
             try:
-                self._run(lambda cursor: note_rules(cursor, self._rules))
+                self._run(partial(note_rules, rows=self._rules))
                 with closing(Reader(self._bootstrap, self._names)) as reader:
-                    self._assign(reader)
+                    places = reader.places()
+                    self.kafka_problem = None
+                    self._held = self._run(partial(load_offsets, consumer=CONSUMER, places=places))
+                    reader.assign(self._held)
                     self._follow(reader)
             except LOST as error:
-                self._lost(error)
+                self.kafka_problem = str(error).strip()
+                self.metrics.retries.inc()
+                self._log.warning("waiting", service="kafka", reason=self.kafka_problem)
             except OvertakenError as error:
                 self._log.warning("overtaken", reason=str(error))
             if time.monotonic() - started > 2 * PROBE_S:
                 pauses = backoff()
             self._stop.wait(0 if self._stop.is_set() else next(pauses))
         self.database.close()
-
-    def _lost(self, error: Exception) -> None:
-        self.kafka_problem = str(error).strip()
-        self.metrics.retries.inc()
-        self._log.warning("waiting", service="kafka", reason=self.kafka_problem)
 
     def _run(self, work: Callable[[Cursor], Result]) -> Result:
         """The result of ``work`` in one transaction, whose rows are mappings."""
@@ -137,13 +136,6 @@ class EventStore:
 
         return self.database.run(within)
 
-    def _assign(self, reader: Reader) -> None:
-        """Take every partition from where the database says."""
-        places = reader.places()
-        self.kafka_problem = None
-        self._held = self._run(lambda cursor: load_offsets(cursor, CONSUMER, places))
-        reader.assign(self._held)
-
     def _follow(self, reader: Reader) -> None:
         sweep_at = probe_at = settle_at = time.monotonic()
         while not self._stop.is_set():
@@ -153,10 +145,10 @@ class EventStore:
             now = time.monotonic()
             # Not while catching up: the vehicle's newest event may be far ahead of the findings still unread.
             if now >= sweep_at and len(records) < BATCH:
-                self.metrics.cleared.inc(self._run(lambda cursor: clear(cursor, self._clear_times)))
+                self.metrics.cleared.inc(self._run(partial(clear, clear_times=self._clear_times)))
                 sweep_at = now + SWEEP_S
             if now >= settle_at and len(records) < BATCH:
-                for word in self._run(lambda cursor: settle(cursor, self._terms)):
+                for word in self._run(partial(settle, terms=self._terms)):
                     self.metrics.verdicts.labels(word).inc()  # alerts do not wait for verdicts
                 settle_at = now + self._terms.settle_s
             if now >= probe_at:
@@ -241,21 +233,18 @@ class Reader:
         messages = self._consumer.consume(1, READ_S)
         if messages:
             messages += self._consumer.consume(BATCH - 1, 0)
+        found = []
         for message in messages:
             if (error := message.error()) is not None:
                 raise KafkaException(error)
-        return [self._record(message) for message in messages]
-
-    def _record(self, message: Any) -> Record:
-        return Record(
-            topic=self._names[message.topic()],
-            partition=message.partition(),
-            offset=message.offset(),
-            at_ms=min(max(message.timestamp()[1], 0), LAST_MS),
-            key=message.key(),
-            value=message.value() or b"",
-            headers=_headers(message),
-        )
+            try:
+                headers = {name: value for name, value in message.headers() or [] if value is not None}
+            except UnicodeDecodeError:  # a name is no text
+                headers = {}
+            at_ms, value = min(max(message.timestamp()[1], 0), LAST_MS), message.value() or b""
+            topic, partition = self._names[message.topic()], message.partition()
+            found.append(Record(topic, partition, message.offset(), at_ms, message.key(), value, headers))
+        return found
 
     def lag(self, held: Mapping[Place, int]) -> dict[str, int]:
         """Records by topic that were not read yet, as last told; raises ServiceError where a topic grew."""
@@ -273,22 +262,12 @@ class Reader:
         self._consumer.close()
 
 
-def _headers(message: Any) -> dict[str, bytes]:
-    """Its headers; none where a name is no text."""
-    try:
-        found = message.headers() or []
-    except UnicodeDecodeError:
-        return {}
-    return {name: value for name, value in found if value is not None}
-
-
 class EventMetrics:
     """The metrics of one process, in a registry of their own."""
 
     def __init__(self) -> None:
         self.registry = registry = CollectorRegistry()
         counter = partial(Counter, registry=registry)
-        histogram = partial(Histogram, registry=registry, buckets=_SECONDS)
         self.records = counter("odograph_events_records", "Records stored", ["topic"])
         self.rejected = counter("odograph_events_rejected", "Records dead-lettered", ["topic"])
         self.findings = counter("odograph_events_findings", "New findings", ["severity"])
@@ -297,8 +276,9 @@ class EventMetrics:
         self.verdicts = counter("odograph_events_crash_verdicts", "Verdicts on crash records", ["verdict"])
         self.retries = counter("odograph_events_retries", "Starts after a service was away")
         self.lag = Gauge("odograph_events_lag_records", "Records not read yet", ["topic"], registry=registry)
-        self.batch_s = histogram("odograph_events_batch_seconds", "One transaction")
-        self.visible_s = histogram(
+        seconds = partial(Histogram, registry=registry, buckets=_SECONDS)
+        self.batch_s = seconds("odograph_events_batch_seconds", "One transaction")
+        self.visible_s = seconds(
             "odograph_events_alert_visible_seconds", "From the alerts topic to the database"
         )
 

@@ -7,22 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from infra.contract.errors import ContractError
 from stream_jobs.alerts.derive import Alert, Finding, merge
 from stream_jobs.crashes.chunks import Rejected, part_row, write_parts
-from stream_jobs.events.rows import (
-    ClockRange,
-    Record,
-    Row,
-    as_json,
-    crash_row,
-    dead_letter_row,
-    finding,
-    newest,
-    status_row,
-)
+from stream_jobs.events import rows as row_of
+from stream_jobs.events.rows import ClockRange, Cursor, Record, Row, as_json
 from stream_jobs.rules.cohort.metrics import Metric
 from stream_jobs.rules.model import CLEAR_FOR_S, NO_VALUE, Rule
 
@@ -43,23 +34,19 @@ UPDATE odograph.consumer_offset o SET next_offset = n.next_offset
 FROM jsonb_to_recordset(%(rows)s) AS n(topic text, partition integer, held bigint, next_offset bigint)
 WHERE o.consumer = %(consumer)s AND o.topic = n.topic AND o.partition = n.partition AND o.next_offset = n.held
 """
-ALERT_COLUMNS: Final = """
-alert_no, vehicle_id, rule, rule_version, severity, message,
-(extract(epoch FROM opened_at) * 1000)::bigint AS opened_ms,
-(extract(epoch FROM last_at) * 1000)::bigint AS last_ms,
-(extract(epoch FROM cleared_at) * 1000)::bigint AS cleared_ms,
-value, worst_value, limit_value AS limit, findings, late, lat_deg, lon_deg, first_alert_id,
-(extract(epoch FROM since_at) * 1000)::bigint AS since_ms"""
-"""In the order of alerts.Alert."""
+_MS: Final = "(extract(epoch FROM {0}_at) * 1000)::bigint AS {0}_ms"
 KNOWN_ALERTS: Final = f"""
-SELECT {ALERT_COLUMNS}
+SELECT alert_no, vehicle_id, rule, rule_version, severity, message, value, worst_value, limit_value AS limit,
+       findings, late, lat_deg, lon_deg, first_alert_id,
+       {", ".join(map(_MS.format, ("opened", "last", "cleared", "since")))}
 FROM odograph.alert a
 JOIN jsonb_to_recordset(%(rows)s) AS k(vehicle_id text, rule text, from_ms bigint, to_ms bigint)
      USING (vehicle_id, rule)
 WHERE a.withdrawn_at IS NULL AND (a.cleared_at IS NULL
    OR (a.last_at >= to_timestamp(k.from_ms / 1000.0) AND a.opened_at <= to_timestamp(k.to_ms / 1000.0)))
 FOR UPDATE OF a
-"""  # noqa: S608  a constant of this file
+"""  # noqa: S608  own columns
+"""By the names of alerts.Alert."""
 CLEAR_ALERTS: Final = """
 UPDATE odograph.alert a SET cleared_at = a.last_at + reach.clear_for
 FROM (
@@ -84,15 +71,15 @@ WHERE a.alert_no = s.alert_no
 """
 
 
-def _columns(
-    *, text: str = "", bigint: str = "", integer: str = "", number: str = "", flag: str = "", json: str = ""
-) -> Types:
+_KINDS: Final = {
+    "text": "text", "bigint": "bigint", "integer": "integer", "number": "double precision", "flag": "boolean",
+    "json": "jsonb",
+}  # fmt: skip
+
+
+def _columns(**keys: str) -> Types:
     """Keys of rows with their PostgreSQL types; times are keys `..._ms`, in ms since 1970."""
-    kinds = {
-        "text": text, "bigint": bigint, "integer": integer, "double precision": number, "boolean": flag,
-        "jsonb": json,
-    }  # fmt: skip
-    return {key: kind for kind, keys in kinds.items() for key in keys.split()}
+    return {key: _KINDS[kind] for kind, names in keys.items() for key in names.split()}
 
 
 def _column(key: str) -> str:
@@ -170,20 +157,6 @@ _NOTE_RULES: Final = _insert(
 _RULES_GONE: Final = "UPDATE odograph.rule SET in_force = false WHERE in_force AND NOT rule = ANY(%(rules)s)"
 
 
-class Cursor(Protocol):
-    """What is needed of a database cursor whose rows are mappings."""
-
-    @property
-    def rowcount(self) -> int:
-        """Rows that the last statement touched."""
-
-    def execute(self, query: str, params: Mapping[str, Any]) -> Any:
-        """Run a statement."""
-
-    def fetchall(self) -> list[Row]:
-        """All rows of the last statement."""
-
-
 @dataclass(frozen=True, slots=True)
 class Batch:
     """Records by what becomes of them."""
@@ -259,29 +232,23 @@ def sort_out(records: Sequence[Record], clocks: ClockRange) -> Batch:
     batch = Batch()
     for record in records:
         try:
-            _sort_in(batch, record, clocks)
+            if record.topic == "alerts":
+                batch.findings.append(row_of.finding(record))
+            elif record.topic == "dead-letter":
+                batch.dead_letters.append(row_of.dead_letter_row(record))
+            elif record.topic != "crash":
+                status = row_of.status_row(record, clocks)
+                batch.statuses.extend([status] if status else [])
+            elif (part := part_row(record, clocks)) is not None:
+                batch.crash_parts.append(part)
+            else:
+                batch.crashes.append(row_of.crash_row(record, clocks))
         except ContractError as error:
             batch.rejected.append((record, error))
         except Exception as error:  # noqa: BLE001  one record must never stop the store
             internal = ContractError("internal", f"{type(error).__name__}: {error}")
             batch.rejected.append((record, internal))
     return batch
-
-
-def _sort_in(batch: Batch, record: Record, clocks: ClockRange) -> None:
-    if record.topic == "alerts":
-        batch.findings.append(finding(record))
-    elif record.topic == "crash":
-        part = part_row(record, clocks)
-        if part is None:
-            batch.crashes.append(crash_row(record, clocks))
-        else:
-            batch.crash_parts.append(part)
-    elif record.topic == "dead-letter":
-        batch.dead_letters.append(dead_letter_row(record))
-    else:
-        status = status_row(record, clocks)
-        batch.statuses.extend([status] if status else [])
 
 
 def write(
@@ -293,9 +260,15 @@ def write(
     """
     assembled, rejected = write_parts(cursor, batch.crash_parts, clocks)
     _run(cursor, INSERT_CRASHES, [*batch.crashes, *assembled])
-    _run(cursor, UPSERT_VEHICLES, newest(batch.statuses))
+    _run(cursor, UPSERT_VEHICLES, row_of.newest(batch.statuses))
     _run(cursor, INSERT_DEAD_LETTERS, batch.dead_letters)
-    fresh = _new_findings(cursor, batch.findings)
+    if not batch.findings:
+        return [], rejected
+    # Findings by their ids: those that were not there, in their order, each once.
+    first = list({found.alert_id: found for found in reversed(batch.findings)}.values())[::-1]
+    _run(cursor, INSERT_FINDINGS, [asdict(found) for found in first])
+    new = {row["alert_id"] for row in cursor.fetchall()}
+    fresh = [found for found in first if found.alert_id in new]
     if fresh:
         _write_alerts(cursor, fresh, clear_times)
     return fresh, rejected
@@ -306,27 +279,23 @@ def _run(cursor: Cursor, statement: str, rows: Sequence[Row]) -> None:
         cursor.execute(statement, {"rows": as_json(rows)})
 
 
-def _new_findings(cursor: Cursor, findings: Sequence[Finding]) -> list[Finding]:
-    """Store findings by their ids; those that were not there, in their order, each once."""
-    if not findings:
-        return []
-    once = {found.alert_id: found for found in reversed(findings)}
-    first = [found for found in findings if once[found.alert_id] is found]
-    _run(cursor, INSERT_FINDINGS, [asdict(found) for found in first])
-    new = {row["alert_id"] for row in cursor.fetchall()}
-    return [found for found in first if found.alert_id in new]
-
-
 def _write_alerts(cursor: Cursor, fresh: Sequence[Finding], clear_times: ClearTimes) -> None:
     by_key: dict[tuple[str, str], list[Finding]] = {}
     for found in fresh:
         by_key.setdefault((found.vehicle_id, found.rule), []).append(found)
-    known = _known_alerts(cursor, by_key, clear_times)
-    after = [
-        alert
-        for key, found in by_key.items()
-        for alert in merge(known.get(key, []), found, clear_times.ms(key[1]))
-    ]
+    # The alerts that the findings may belong to: the active ones and those cleared within reach.
+    reaches = []
+    for (vehicle_id, rule), findings in by_key.items():
+        times_ms, clear_ms, reach = [found.event_ms for found in findings], clear_times.ms(rule), (None, None)
+        if clear_ms is not None:
+            reach = min(times_ms) - clear_ms, max(times_ms) + clear_ms
+        reaches.append({"vehicle_id": vehicle_id, "rule": rule, "from_ms": reach[0], "to_ms": reach[1]})
+    _run(cursor, KNOWN_ALERTS, reaches)
+    known: dict[tuple[str, str], list[Alert]] = {}
+    for row in cursor.fetchall():
+        known.setdefault((row["vehicle_id"], row["rule"]), []).append(Alert(**row))
+    merged = (merge(known.get(key, []), found, clear_times.ms(key[1])) for key, found in by_key.items())
+    after = [alert for alerts in merged for alert in alerts]
     stored = [alert for alert in after if alert.alert_no is not None]
     # What ends goes first: at no moment are two alerts of one vehicle and rule active.
     _run(cursor, UPDATE_ALERTS, [asdict(alert) for alert in stored if alert.cleared_ms is not None])
@@ -335,45 +304,18 @@ def _write_alerts(cursor: Cursor, fresh: Sequence[Finding], clear_times: ClearTi
     cursor.execute(MARK_SILENCED, {})
 
 
-def _known_alerts(
-    cursor: Cursor, by_key: Mapping[tuple[str, str], list[Finding]], clear_times: ClearTimes
-) -> dict[tuple[str, str], list[Alert]]:
-    """The alerts that the findings may belong to: the active ones and those cleared within reach."""
-    keys = [
-        _reach(key, [found.event_ms for found in findings], clear_times.ms(key[1]))
-        for key, findings in by_key.items()
-    ]
-    _run(cursor, KNOWN_ALERTS, keys)
-    known: dict[tuple[str, str], list[Alert]] = {}
-    for row in cursor.fetchall():
-        known.setdefault((row["vehicle_id"], row["rule"]), []).append(Alert(**row))
-    return known
-
-
-def _reach(key: tuple[str, str], times_ms: Sequence[int], clear_for_ms: int | None) -> Row:
-    timed = clear_for_ms is not None
-    return {
-        "vehicle_id": key[0],
-        "rule": key[1],
-        "from_ms": min(times_ms) - (clear_for_ms or 0) if timed else None,
-        "to_ms": max(times_ms) + (clear_for_ms or 0) if timed else None,
-    }
-
-
 def rule_notes(rules: Sequence[Rule], metrics: Sequence[Metric]) -> list[Row]:
     """A row a rule, those of cohorts' metrics too; expressions as the rules file has them."""
-    return [
-        *(
-            _noted(rule.summary(), rule.condition, None if rule.value == NO_VALUE else rule.value, rule.limit)
-            for rule in rules
-        ),
-        *(_noted(metric.summary(), None, None, f"z {metric.z:g}") for metric in metrics),
-    ]
-
-
-def _noted(row: Row, condition: str | None, value: str | None, limit: str | None) -> Row:
-    kept = {name: each for name, each in row.items() if name not in ("id", "limit")}
-    return kept | {"rule": row["id"], "condition": condition, "value_sql": value, "limit_sql": limit}
+    notes = []
+    for rule in rules:
+        value = None if rule.value == NO_VALUE else rule.value
+        notes.append(
+            rule.summary() | {"condition": rule.condition, "value_sql": value, "limit_sql": rule.limit}
+        )
+    for metric in metrics:
+        sql = {"condition": None, "value_sql": None, "limit_sql": f"z {metric.z:g}"}
+        notes.append(metric.summary() | sql)
+    return [{name: note["id" if name == "rule" else name] for name in _RULE} for note in notes]
 
 
 def note_rules(cursor: Cursor, rows: Sequence[Row]) -> None:
