@@ -5,10 +5,14 @@ from __future__ import annotations
 import getpass
 import json
 from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from stream_jobs.alerts.store import AlertStore
 
 alerts = typer.Typer(no_args_is_help=True, help="Alerts: their rules, their life, and rules on trial.")
 
@@ -54,11 +58,10 @@ def list_(
     as_json: Json = False,
 ) -> None:
     """List alerts: active first, then unacknowledged, then by severity. Times are UTC."""
-    from stream_jobs.alerts.store import Wanted, alert_store
     from stream_jobs.alerts.text import alert_table
 
-    with alert_store(_database()) as store:
-        found = store.listed(Wanted(rule, vehicle, every, limit))
+    with _store() as store:
+        found = store.listed(rule, vehicle, every, limit)
     _tell(found if as_json else alert_table(found), as_json)
 
 
@@ -66,10 +69,9 @@ def list_(
 def show(number: Annotated[int, typer.Argument(help="number of the alert")], as_json: Json = False) -> None:
     """Show one alert: life, latency, history, and the frames around it. Exit 1 where there is none."""
     from infra.contract.errors import ServiceError
-    from stream_jobs.alerts.store import alert_store
     from stream_jobs.alerts.text import alert_page
 
-    with alert_store(_database()) as store:
+    with _store() as store:
         found = store.shown(number)
     if found is None:
         raise ServiceError(f"there is no alert {number}; see odograph alerts list --all")
@@ -79,13 +81,17 @@ def show(number: Annotated[int, typer.Argument(help="number of the alert")], as_
 @alerts.command()
 def ack(numbers: Numbers, by: By = None, note: Note = None, as_json: Json = False) -> None:
     """Acknowledge alerts: somebody has seen them. They stay active until they are over."""
-    _change("acknowledged", numbers, by, note, as_json)
+    with _store() as store:
+        done = store.acknowledge(numbers, by or getpass.getuser(), note)
+    _report("acknowledged", numbers, done, as_json)
 
 
 @alerts.command()
 def clear(numbers: Numbers, by: By = None, note: Note = None, as_json: Json = False) -> None:
     """End alerts by hand, crashes above all: they do not clear by themselves. A new finding opens anew."""
-    _change("cleared", numbers, by, note, as_json)
+    with _store() as store:
+        done = store.end(numbers, by or getpass.getuser(), note)
+    _report("cleared", numbers, done, as_json)
 
 
 @alerts.command()
@@ -102,7 +108,6 @@ def silence(
     from infra.contract.errors import ConfigError
     from infra.settings.settings import load
     from infra.settings.values import duration_ms
-    from stream_jobs.alerts.store import alert_store
 
     if rule is None and vehicle is None:
         raise ConfigError("alerts silence: --rule or --vehicle is wanted, or both")
@@ -110,7 +115,7 @@ def silence(
         raise ConfigError("alerts silence: --why is empty")
     seconds = duration_ms(length, "--for") / 1000
     settings = load()
-    with alert_store(_database()) as store:
+    with _store() as store:
         done = store.silence(rule, vehicle, seconds, by or getpass.getuser(), why.strip())
         write_silences(silence_file(settings.paths.home), store.in_force())
     text = f"silence {done['silence_no']}: until {done['until_at']:%Y-%m-%d %H:%M:%S %Z}"
@@ -126,10 +131,9 @@ def unsilence(
     """End silences before their time: alerts are told again from now on."""
     from infra.contract.downlink import silence_file, write_silences
     from infra.settings.settings import load
-    from stream_jobs.alerts.store import alert_store
 
     home = load().paths.home
-    with alert_store(_database()) as store:
+    with _store() as store:
         done = store.end_silences(numbers, by or getpass.getuser())
         write_silences(silence_file(home), store.in_force())
     _report("ended", numbers, done, as_json)
@@ -172,10 +176,8 @@ def backtest(
     configure("backtest")
     settings = load()
     changed, in_force = load_rules(file), load_rules(settings.jobs.rules)
-    span, lead_ms = (
-        Span(moment_ms(since, "--from"), moment_ms(until, "--to"), vehicle),
-        duration_ms(lead, "--lead"),
-    )
+    span = Span(moment_ms(since, "--from"), moment_ms(until, "--to"), vehicle)
+    lead_ms = duration_ms(lead, "--lead")
     if span.until_ms <= span.from_ms:
         raise ConfigError("alerts backtest: --to is not after --from")
     with spark_when_asked(settings, "backtest", settings.jobs.instant_mb) as session:
@@ -183,19 +185,11 @@ def backtest(
     _tell(whole(found) if as_json else comparison_page(found), as_json)
 
 
-def _change(word: str, numbers: list[int], by: str | None, note: str | None, as_json: bool) -> None:
+def _store() -> AbstractContextManager[AlertStore]:
+    from infra.settings.settings import endpoints, load
     from stream_jobs.alerts.store import alert_store
 
-    with alert_store(_database()) as store:
-        act = store.acknowledge if word == "acknowledged" else store.end
-        done = act(numbers, by or getpass.getuser(), note)
-    _report(word, numbers, done, as_json)
-
-
-def _database() -> str:
-    from infra.settings.settings import endpoints, load
-
-    return endpoints(load()).db_ingest_url
+    return alert_store(endpoints(load()).db_ingest_url)
 
 
 def _report(word: str, wanted: Iterable[int], done: list[int], as_json: bool) -> None:

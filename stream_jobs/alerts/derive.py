@@ -16,7 +16,11 @@ from infra.contract.messages import ALERT_LATE_MS, SEVERITIES
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One finding off the topic ``alerts``; times in ms since 1970."""
+    """One finding off the topic ``alerts``; times in ms since 1970.
+
+    ``since_ms``: when the condition began to hold, where the rule knows. ``ended``: no finding but an end:
+    the active alert is over at ``event_ms``.
+    """
 
     alert_id: str
     vehicle_id: str
@@ -32,9 +36,7 @@ class Finding:
     lat_deg: float | None
     lon_deg: float | None
     since_ms: int | None = None
-    """When the condition began to hold, where the rule knows."""
     ended: bool = False
-    """No finding but an end: the active alert is over at ``event_ms``."""
 
     @property
     def late(self) -> bool:
@@ -66,6 +68,12 @@ class Alert:
     since_ms: int | None = None
 
 
+_TAKEN: Final = (
+    "vehicle_id", "rule", "rule_version", "severity", "message", "value", "limit", "late", "lat_deg",
+    "lon_deg", "since_ms",
+)  # fmt: skip
+
+
 def merge(known: Sequence[Alert], findings: Iterable[Finding], clear_for_ms: int | None) -> tuple[Alert, ...]:
     """The alerts of one (vehicle, rule) after ``findings``, which are new, in their order in the log.
 
@@ -74,53 +82,32 @@ def merge(known: Sequence[Alert], findings: Iterable[Finding], clear_for_ms: int
     """
     alerts = list(known)
     for finding in findings:
-        if finding.ended:
-            alerts = [_ended(alert, finding) for alert in alerts]
+        at_ms = finding.event_ms
+        if finding.ended:  # over, if it is active and began before; its values stay
+            for k, alert in enumerate(alerts):
+                if alert.cleared_ms is None and alert.opened_ms <= at_ms:
+                    end_ms = max(alert.last_ms, at_ms)
+                    alerts[k] = replace(alert, last_ms=end_ms, cleared_ms=end_ms)
             continue
-        place = _owner(alerts, finding.event_ms, clear_for_ms)
-        if place is None:
-            alerts.append(_opened(finding))
-        else:
+        within = [k for k, alert in enumerate(alerts) if _reaches(alert, at_ms, clear_for_ms)]
+        if within:
+            place = max(within, key=lambda k: alerts[k].last_ms)
             alerts[place] = _with(alerts[place], finding)
+        else:
+            taken = {name: getattr(finding, name) for name in _TAKEN}
+            alerts.append(Alert(
+                alert_no=None, opened_ms=at_ms, last_ms=at_ms, cleared_ms=None, worst_value=finding.value,
+                findings=1, first_alert_id=finding.alert_id, **taken,
+            ))  # fmt: skip
         alerts = _one_active(alerts, clear_for_ms)
     return tuple(alerts)
 
 
-def _ended(alert: Alert, end: Finding) -> Alert:
-    """The alert after an end: over, if it is active and began before; its values stay."""
-    if alert.cleared_ms is not None or alert.opened_ms > end.event_ms:
-        return alert
-    return replace(
-        alert, last_ms=max(alert.last_ms, end.event_ms), cleared_ms=max(alert.last_ms, end.event_ms)
-    )
-
-
-def _owner(alerts: Sequence[Alert], event_ms: int, clear_for_ms: int | None) -> int | None:
-    """Index of the alert that a finding at ``event_ms`` belongs to: the newest that it is within reach of."""
-    within = [
-        i
-        for i, alert in enumerate(alerts)
-        if (
-            alert.cleared_ms is None
-            if clear_for_ms is None
-            else alert.opened_ms - clear_for_ms <= event_ms <= alert.last_ms + clear_for_ms
-        )
-    ]
-    return max(within, key=lambda i: alerts[i].last_ms, default=None)
-
-
-_TAKEN: Final = (
-    "vehicle_id", "rule", "rule_version", "severity", "message", "value", "limit", "late", "lat_deg",
-    "lon_deg", "since_ms",
-)  # fmt: skip
-
-
-def _opened(finding: Finding) -> Alert:
-    return Alert(
-        alert_no=None, opened_ms=finding.event_ms, last_ms=finding.event_ms, cleared_ms=None,
-        worst_value=finding.value, findings=1, first_alert_id=finding.alert_id,
-        **{name: getattr(finding, name) for name in _TAKEN},
-    )  # fmt: skip
+def _reaches(alert: Alert, event_ms: int, clear_for_ms: int | None) -> bool:
+    """Whether a finding at ``event_ms`` may belong to it."""
+    if clear_for_ms is None:
+        return alert.cleared_ms is None
+    return alert.opened_ms - clear_for_ms <= event_ms <= alert.last_ms + clear_for_ms
 
 
 def _with(alert: Alert, finding: Finding) -> Alert:

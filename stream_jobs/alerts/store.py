@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 import psycopg
@@ -48,59 +47,45 @@ _END_SILENCE: Final = "SELECT * FROM dispatch.end_silence(%(numbers)s::bigint[],
 _IN_FORCE: Final = "SELECT * FROM dispatch.silences_in_force()"
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """Which alerts to list; ``every``: those that are over too."""
-
-    rule: str | None
-    vehicle: str | None
-    every: bool
-    limit: int
-
-
 class AlertStore:
     """One connection of a role that may do what is asked of it."""
 
     def __init__(self, connection: psycopg.Connection[Row]) -> None:
         self._connection = connection
 
-    def listed(self, wanted: Wanted) -> list[Row]:
-        """Active ones first, then unacknowledged, then by severity."""
-        return self._rows(_LIST, asdict(wanted))
+    def listed(self, rule: str | None, vehicle: str | None, every: bool, limit: int) -> list[Row]:
+        """Active ones first, then unacknowledged, then by severity; ``every``: those that are over too."""
+        return self._rows(_LIST, rule=rule, vehicle=vehicle, every=every, limit=limit)
 
     def shown(self, alert_no: int) -> Row | None:
         """One alert with its history and its evidence, or None."""
-        found = self._rows(_ONE, {"alert_no": alert_no})
+        found = self._rows(_ONE, alert_no=alert_no)
         if not found:
             return None
-        history = {"history": self._rows(_CHANGES, {"alert_no": alert_no})}
-        return found[0] | history | {"evidence": self._rows(_EVIDENCE, {"alert_no": alert_no})}
+        history, evidence = (self._rows(query, alert_no=alert_no) for query in (_CHANGES, _EVIDENCE))
+        return found[0] | {"history": history, "evidence": evidence}
 
     def acknowledge(self, numbers: Sequence[int], by: str, note: str | None) -> list[int]:
         """The numbers that were not acknowledged before."""
-        params = {"numbers": list(numbers), "by": by, "note": note}
-        return [row["alert_no"] for row in self._rows(_ACK, params)]
+        return [row["alert_no"] for row in self._rows(_ACK, numbers=list(numbers), by=by, note=note)]
 
     def end(self, numbers: Sequence[int], by: str, note: str | None) -> list[int]:
         """The numbers that were active."""
-        params = {"numbers": list(numbers), "by": by, "note": note}
-        return [row["alert_no"] for row in self._rows(_CLEAR, params)]
+        return [row["alert_no"] for row in self._rows(_CLEAR, numbers=list(numbers), by=by, note=note)]
 
     def silence(self, rule: str | None, vehicle: str | None, seconds: float, by: str, why: str) -> Row:
         """The new silence's number and end."""
-        params = {"rule": rule, "vehicle": vehicle, "seconds": seconds, "by": by, "why": why}
-        return self._rows(_SILENCE, params)[0]
+        return self._rows(_SILENCE, rule=rule, vehicle=vehicle, seconds=seconds, by=by, why=why)[0]
 
     def end_silences(self, numbers: Sequence[int], by: str) -> list[int]:
         """The numbers of those that were in force."""
-        params = {"numbers": list(numbers), "by": by}
-        return [row["silence_no"] for row in self._rows(_END_SILENCE, params)]
+        return [row["silence_no"] for row in self._rows(_END_SILENCE, numbers=list(numbers), by=by)]
 
     def in_force(self) -> list[Silence]:
         """All silences that are not over."""
-        return [Silence(**row) for row in self._rows(_IN_FORCE, {})]
+        return [Silence(**row) for row in self._rows(_IN_FORCE)]
 
-    def _rows(self, statement: str, params: Row) -> list[Row]:
+    def _rows(self, statement: str, **params: Any) -> list[Row]:
         return self._connection.execute(statement.encode(), params).fetchall()
 
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from infra.clients.tables import aligned
-from stream_jobs.reprocess.backtest import Change, Comparison, Episode, by_rule
+from stream_jobs.reprocess.backtest import Comparison, by_rule
 
 Row = Mapping[str, Any]
 
@@ -25,20 +25,20 @@ def alert_table(rows: Sequence[Row]) -> str:
     """A line an alert."""
     if not rows:
         return "no alerts"
-    head = ("no", "severity", "state", "vehicle", "rule", "opened (UTC)", "for", "value", "limit", "message")
-    return aligned([head, *(_alert_line(row) for row in rows)])
-
-
-def _alert_line(row: Row) -> tuple[str, ...]:
-    marks = ["active" if row["active"] else "over"]
-    marks += ["seen"] if row["acknowledged"] else []
-    marks += ["late"] if row["late"] else []
-    marks += ["silenced"] if row["silenced_until"] is not None else []
-    return (
-        str(row["alert_no"]), row["severity"], ", ".join(marks), row["vehicle_id"], row["rule"],
-        _time(row["opened_at"]), _span(row["duration_s"]), _number(row["value"]), _number(row["limit_value"]),
-        row["message"],
-    )  # fmt: skip
+    lines = [
+        ("no", "severity", "state", "vehicle", "rule", "opened (UTC)", "for", "value", "limit", "message")
+    ]
+    for row in rows:
+        marks = {
+            "active" if row["active"] else "over": True, "seen": row["acknowledged"], "late": row["late"],
+            "silenced": row["silenced_until"] is not None,
+        }  # fmt: skip
+        lines.append((
+            str(row["alert_no"]), row["severity"], ", ".join(mark for mark, is_so in marks.items() if is_so),
+            row["vehicle_id"], row["rule"], _time(row["opened_at"]), _span(row["duration_s"]),
+            _number(row["value"]), _number(row["limit_value"]), row["message"],
+        ))  # fmt: skip
+    return aligned(lines)
 
 
 def alert_page(row: Row) -> str:
@@ -67,10 +67,8 @@ def alert_page(row: Row) -> str:
 def _change_line(change: Row) -> str:
     who = f"  by {change['by_whom']}" if change["by_whom"] else ""
     note = f"  ({change['note']})" if change["note"] else ""
-    what = (
-        f"{_time(change['event_time'])}  {change['change']}  {change['severity']}  {_number(change['value'])}"
-    )
-    return f"  {what}{who}{note}"
+    words = _time(change["event_time"]), change["change"], change["severity"], _number(change["value"])
+    return f"  {'  '.join(words)}{who}{note}"
 
 
 def comparison_page(found: Comparison) -> str:
@@ -79,35 +77,28 @@ def comparison_page(found: Comparison) -> str:
     if not counts:
         return "no alerts, neither by the rules in force nor by the changed ones"
     head = ("rule", "in force", "changed", "raised", "lost", "kept")
-    lines = [head, *((rule, *map(str, count.values())) for rule, count in counts.items())]
-    parts = [aligned(lines)]
+    parts = [aligned([head, *((rule, *map(str, count.values())) for rule, count in counts.items())])]
     for word, group in (("raised", found.raised), ("lost", found.lost)):
         if group:
-            rows = [_episode_line(episode) for episode in group]
-            title = ("vehicle", "rule", "severity", "opened (UTC)", "ended", "worst", "limit")
-            parts += ["", f"{word}:", aligned([title, *rows])]
-    moved = [
-        change for change in found.kept if change.later_s or change.before.severity != change.after.severity
-    ]
-    if moved:
-        heads = ("vehicle", "rule", "opened (UTC)", "later by s", "severity")
-        parts += ["", "kept, with a change:", aligned([heads, *map(_moved_line, moved)])]
+            lines = [("vehicle", "rule", "severity", "opened (UTC)", "ended", "worst", "limit")]
+            lines += [
+                (e.vehicle_id, e.rule, e.severity, _ms(e.opened_ms), _ms(e.ended_ms), _number(e.value),
+                 _number(e.limit))
+                for e in group
+            ]  # fmt: skip
+            parts += ["", f"{word}:", aligned(lines)]
+    moved = [("vehicle", "rule", "opened (UTC)", "later by s", "severity")]
+    for change in found.kept:
+        before, after, severity = change.before, change.after, change.after.severity
+        if severity != before.severity:
+            severity = f"{before.severity} to {severity}"
+        if change.later_s or after.severity != before.severity:
+            moved.append(
+                (after.vehicle_id, after.rule, _ms(after.opened_ms), f"{change.later_s:+.0f}", severity)
+            )
+    if len(moved) > 1:
+        parts += ["", "kept, with a change:", aligned(moved)]
     return "\n".join(parts)
-
-
-def _episode_line(episode: Episode) -> tuple[str, ...]:
-    return (
-        episode.vehicle_id, episode.rule, episode.severity, _ms(episode.opened_ms), _ms(episode.ended_ms),
-        _number(episode.value), _number(episode.limit),
-    )  # fmt: skip
-
-
-def _moved_line(change: Change) -> tuple[str, ...]:
-    severity = change.after.severity
-    if severity != change.before.severity:
-        severity = f"{change.before.severity} to {severity}"
-    after = change.after
-    return after.vehicle_id, after.rule, _ms(after.opened_ms), f"{change.later_s:+.0f}", severity
 
 
 def _ms(moment_ms: int | None) -> str:

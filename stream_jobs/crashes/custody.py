@@ -70,8 +70,10 @@ class Entry:
     def hashed(self) -> str:
         """The hash that it should hold."""
         at_us = (self.at - _EPOCH) // timedelta(microseconds=1)
-        lines = (self.previous, self.entry, at_us, self.actor, self.action, self.vehicle_id, self.boot_id)
-        lines += (plain(self.crash_id), self.digest, self.detail)
+        lines = (
+            self.previous, self.entry, at_us, self.actor, self.action, self.vehicle_id, self.boot_id,
+            plain(self.crash_id), self.digest, self.detail,
+        )  # fmt: skip
         return sha256_hex("\n".join(map(str, lines)).encode())
 
 

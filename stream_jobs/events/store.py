@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from itertools import chain, repeat
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import psycopg
 import structlog
@@ -230,7 +230,7 @@ class Reader:
 
     def read(self) -> list[Record]:
         """What there is, at most a batch; waits for the first record only."""
-        messages = self._consumer.consume(1, READ_S)
+        messages: list[Any] = self._consumer.consume(1, READ_S)
         if messages:
             messages += self._consumer.consume(BATCH - 1, 0)
         found = []

@@ -286,10 +286,11 @@ def _write_alerts(cursor: Cursor, fresh: Sequence[Finding], clear_times: ClearTi
     # The alerts that the findings may belong to: the active ones and those cleared within reach.
     reaches = []
     for (vehicle_id, rule), findings in by_key.items():
-        times_ms, clear_ms, reach = [found.event_ms for found in findings], clear_times.ms(rule), (None, None)
+        reach: Row = {"vehicle_id": vehicle_id, "rule": rule, "from_ms": None, "to_ms": None}
+        times_ms, clear_ms = [found.event_ms for found in findings], clear_times.ms(rule)
         if clear_ms is not None:
-            reach = min(times_ms) - clear_ms, max(times_ms) + clear_ms
-        reaches.append({"vehicle_id": vehicle_id, "rule": rule, "from_ms": reach[0], "to_ms": reach[1]})
+            reach |= {"from_ms": min(times_ms) - clear_ms, "to_ms": max(times_ms) + clear_ms}
+        reaches.append(reach)
     _run(cursor, KNOWN_ALERTS, reaches)
     known: dict[tuple[str, str], list[Alert]] = {}
     for row in cursor.fetchall():

@@ -135,4 +135,5 @@ def code_of(flags: Sequence[Any], value: Any) -> Any:
 def all_codes() -> RuleEvaluation:
     """An evaluation of each code, [CODES]; the value is 0 where one is known."""
     value = np.where(np.arange(CODES) >= KNOWN, 0.0, np.nan)
-    return RuleEvaluation(*_FLAGS_OF.T, value, np.full(CODES, np.nan))
+    holds, clears, armed, learns = _FLAGS_OF.T
+    return RuleEvaluation(holds, clears, armed, learns, value, np.full(CODES, np.nan))

@@ -383,7 +383,8 @@ def _rule(entry: Entry) -> Rule:
     )
     if is_stateful:
         entry.checked("source", one_of(SOURCES[:1]))
-    limit, beyond = values.get("limit"), None
+    limit: Any = values.get("limit")
+    beyond = None
     if ("limit" in entry) != ("beyond" in entry):
         missing = "beyond" if "limit" in entry else "limit"
         raise entry.wrong(missing, "is missing: `limit` and `beyond` go together")

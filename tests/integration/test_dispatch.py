@@ -11,7 +11,7 @@ import pytest
 from infra.contract.downlink import Silences, silence_file
 from infra.contract.errors import ConfigError
 from infra.stack.stack import Stack
-from stream_jobs.alerts.store import Wanted, alert_store
+from stream_jobs.alerts.store import alert_store
 from stream_jobs.events.writes import note_rules, rule_notes
 from stream_jobs.rules.cohort.metrics import load_metrics
 from stream_jobs.rules.model import load_rules
@@ -63,7 +63,7 @@ def test_people_acknowledge_and_end_alerts_once_and_the_history_says_who(filled:
     ]
     with alert_store(filled.endpoints.db_ingest_url) as jobs:
         ended = jobs.shown(2)
-        assert [row["alert_no"] for row in jobs.listed(Wanted(None, None, False, 10))] == [5, 1, 3, 4]
+        assert [row["alert_no"] for row in jobs.listed(None, None, False, 10)] == [5, 1, 3, 4]
     assert ended is not None
     assert (ended["cleared_by"], ended["note"]) == ("M. Weber", "towed")
 

@@ -41,7 +41,7 @@ def _positive(value: Any) -> float:
 
 def _sql(value: Any) -> str:
     """SQL that only computes from the columns of a bucket."""
-    sql = text(value)
+    sql: str = text(value)
     lower = sql.lower()
     if not _PLAIN.fullmatch(lower) or "--" in lower or "/*" in lower:
         raise ValueError(f"{lower!r} has more than columns, numbers, operators and functions")

@@ -123,7 +123,8 @@ def _reach_m(fence: Fence) -> float:
     if fence.radius_m is not None:
         return fence.radius_m / 2
     east, north = zip(*(_flat(fence, *point) for point in fence.points), strict=True)
-    return min(max(east) - min(east), max(north) - min(north)) / 4
+    least_m: float = min(max(east) - min(east), max(north) - min(north))
+    return least_m / 4
 
 
 def _depth_m(fence: Fence, point: Flat) -> float:
