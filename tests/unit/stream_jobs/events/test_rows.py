@@ -218,7 +218,7 @@ def test_a_dead_letter_is_one_that_kafka_takes_whatever_the_record_held() -> Non
 
 
 def test_an_error_of_our_own_on_a_record_does_not_stop_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stream_jobs.events.writes.status_row", lambda *_: 1 // 0)
+    monkeypatch.setattr("stream_jobs.events.rows.status_row", lambda *_: 1 // 0)
     batch = sort_out([record("status", status("online", T0)), record("alerts", ALERT)], CLOCKS)
     assert len(batch.findings) == 1
     (_, error) = batch.rejected[0]
