@@ -31,20 +31,20 @@ def list_(
     json: AsJson = False,
 ) -> None:
     """The crash records, the newest first: verdict, seal, completeness, lock."""
-    from stream_jobs.crashes import report, tables
+    from stream_jobs.crashes import bundle, tables
 
     found = tables.records(_endpoints().db_dashboard_url, vehicle, verdict)
-    typer.echo(report.rows_json(found) if json else report.rows_text(found))
+    typer.echo(bundle.rows_json(found) if json else bundle.rows_text(found))
 
 
 @crash_app.command()
 def show(record: Name, json: AsJson = False) -> None:
     """One record: what it says, the verdict and why, what is wrong with it, what was done with it."""
-    from stream_jobs.crashes import report, tables
+    from stream_jobs.crashes import bundle, tables
 
     url = _endpoints().db_dashboard_url
     found = tables.evidence(url, tables.named(url, record))
-    typer.echo(report.evidence_json(found) if json else report.evidence_text(found))
+    typer.echo(bundle.evidence_json(found) if json else bundle.evidence_text(found))
 
 
 @crash_app.command()
@@ -65,13 +65,12 @@ def verify(
     from infra.settings.settings import load
     from stream_jobs.crashes import custody, tables
 
-    places, prefix = _endpoints(), load().kafka.prefix
+    places = _endpoints()
     ingest, owner = (tables.user(url) for url in (places.db_ingest_url, places.db_owner_url))
     may = {"received": {ingest, "migration"}, "refused": {ingest}, "deleted": {owner}}
-    vault = tables.vault(places.db_ingest_url)
-    log = None
+    vault, log = tables.vault(places.db_ingest_url), None
     if not without_log:
-        log = custody.read_log(places.kafka_bootstrap, prefix, vault.read_to, vault.dead)
+        log = custody.read_log(places.kafka_bootstrap, load().kafka.prefix, vault.read_to, vault.dead)
     found = custody.verified(vault, may, log, head)
     typer.echo(found.as_json() if json else found.as_text())
     if found.wrong:
@@ -85,11 +84,11 @@ def lock(
     by: By = None,
 ) -> None:
     """Lock a record for good: no role can change or delete it any more. Again is fine."""
-    from stream_jobs.crashes import report, tables
+    from stream_jobs.crashes import bundle, tables
 
     url = _endpoints().db_ingest_url
     key = tables.named(url, record)
-    who, reason = report.one_line("--by", by or getpass.getuser()), report.one_line("--why", why)
+    who, reason = bundle.one_line("--by", by or getpass.getuser()), bundle.one_line("--why", why)
     typer.echo("locked" if tables.lock(url, key, who, reason) else "was locked before")
 
 
@@ -101,18 +100,16 @@ def export(
 
     The same record gives the same bytes. The custody log notes the export, with the bundle's hash.
     """
-    from stream_jobs.crashes import bundle, report, tables
+    from stream_jobs.crashes import bundle, tables
     from stream_jobs.crashes.custody import sha256_hex
 
-    url = _endpoints().db_ingest_url
-    who = report.one_line("--by", by or getpass.getuser())
+    url, who = _endpoints().db_ingest_url, bundle.one_line("--by", by or getpass.getuser())
     key = tables.named(url, record)
     evidence = tables.evidence(url, key)
     body = bundle.made(evidence)
     out.mkdir(parents=True, exist_ok=True)
-    path = out / bundle.name_of(evidence.record)
+    path, digest = out / bundle.name_of(evidence.record), sha256_hex(body)
     path.write_bytes(body)
-    digest = sha256_hex(body)
     tables.note_export(url, key, who, digest)
     typer.echo(f"{digest}  {path}")
 

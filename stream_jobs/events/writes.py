@@ -34,11 +34,16 @@ UPDATE odograph.consumer_offset o SET next_offset = n.next_offset
 FROM jsonb_to_recordset(%(rows)s) AS n(topic text, partition integer, held bigint, next_offset bigint)
 WHERE o.consumer = %(consumer)s AND o.topic = n.topic AND o.partition = n.partition AND o.next_offset = n.held
 """
-_MS: Final = "(extract(epoch FROM {0}_at) * 1000)::bigint AS {0}_ms"
+ALERT_COLUMNS: Final = """
+alert_no, vehicle_id, rule, rule_version, severity, message,
+(extract(epoch FROM opened_at) * 1000)::bigint AS opened_ms,
+(extract(epoch FROM last_at) * 1000)::bigint AS last_ms,
+(extract(epoch FROM cleared_at) * 1000)::bigint AS cleared_ms,
+value, worst_value, limit_value AS limit, findings, late, lat_deg, lon_deg, first_alert_id,
+(extract(epoch FROM since_at) * 1000)::bigint AS since_ms"""
+"""In the order of alerts.Alert."""
 KNOWN_ALERTS: Final = f"""
-SELECT alert_no, vehicle_id, rule, rule_version, severity, message, value, worst_value, limit_value AS limit,
-       findings, late, lat_deg, lon_deg, first_alert_id,
-       {", ".join(map(_MS.format, ("opened", "last", "cleared", "since")))}
+SELECT {ALERT_COLUMNS}
 FROM odograph.alert a
 JOIN jsonb_to_recordset(%(rows)s) AS k(vehicle_id text, rule text, from_ms bigint, to_ms bigint)
      USING (vehicle_id, rule)
@@ -46,7 +51,6 @@ WHERE a.withdrawn_at IS NULL AND (a.cleared_at IS NULL
    OR (a.last_at >= to_timestamp(k.from_ms / 1000.0) AND a.opened_at <= to_timestamp(k.to_ms / 1000.0)))
 FOR UPDATE OF a
 """  # noqa: S608  own columns
-"""By the names of alerts.Alert."""
 CLEAR_ALERTS: Final = """
 UPDATE odograph.alert a SET cleared_at = a.last_at + reach.clear_for
 FROM (
