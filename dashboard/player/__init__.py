@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import streamlit as st
 
-from dashboard.shared.maps import Record
+from dashboard.shared.text import Record
 from dashboard.shared.theme import CONGESTION, LIMIT, SERIES, TONES, Mode
 
 HERE: Final = Path(__file__).parent

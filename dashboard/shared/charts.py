@@ -1,8 +1,4 @@
-"""Charts of live parts: frame in, drawing out. No SQL, no streamlit.
-
-A drawing is a chart whose description is kept and whose rows travel. Altair makes and checks a description in
-15 to 60 ms of CPU, in part under a lock that all readers share. A live chart's description hardly ever
-changes, so it is made once for all; a refresh costs what its rows cost.
+"""Charts as Vega-Lite: frame in, drawing out. No SQL, no streamlit.
 
 Times arrive as wall-clock times of the reader's zone without a zone (see ``text.local``). A line breaks where
 data is missing; nothing is drawn as 0 that was not measured.
@@ -10,147 +6,121 @@ data is missing; nothing is drawn as 0 that was not measured.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache, wraps
-from typing import Any, Final, ParamSpec, TypeVar, cast
+from typing import Any, Final
 
-import altair as alt
 import pandas as pd
 
-from dashboard.shared.theme import SERIES
+from dashboard.shared.theme import LIMIT, SERIES
 
-P = ParamSpec("P")
+Spec = dict[str, Any]
 Window = tuple[pd.Timestamp, pd.Timestamp]
-Chart = TypeVar("Chart", alt.Chart, alt.LayerChart)
 
 HEIGHT_PX: Final = 190
 LEGEND_PX: Final = 26
-KEPT: Final = 256
-"""Descriptions of a kind of chart that are kept, at most."""
-FOREIGN: Final = ("$schema", "config", "data", "datasets")
-"""What Altair adds: the page has a theme of its own, and rows that no layer may cover with empty ones."""
-SPAN: Final = ("since", "until")
-"""Stands in a description for the ends of the time shown, which no description keeps."""
+ZERO: Final = {"zero": True, "nice": True}
+CLOSE: Final = {"zero": False, "nice": True}
+"""Scales: from 0, or around the values."""
 
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """A description (Vega-Lite) and its rows; ``window``: ends of its time; ``alt``: its text."""
+    """Rows, how they are drawn (Vega-Lite without rows), and the text for who cannot see it."""
 
-    description: str
     rows: pd.DataFrame
+    spec: Spec
     alt: str
-    window: Window | None = None
-
-    @property
-    def spec(self) -> dict[str, Any]:
-        """The description as Vega-Lite takes it, over this window; without rows."""
-        text = self.description
-        for name, end in zip(SPAN, self.window or (), strict=False):
-            text = text.replace(json.dumps(f"@{name}"), json.dumps(end.isoformat()))
-        spec: dict[str, Any] = json.loads(text)
-        return spec
 
 
-def described(build: Callable[P, alt.Chart | alt.LayerChart]) -> Callable[P, str]:
-    """``build`` (a chart without data) as a function of its description, made once for its arguments."""
+def drawing(rows: pd.DataFrame, alt: str, height_px: Any, *layers: Spec, fold: Iterable[str] = ()) -> Drawing:
+    """Layers over the same rows; ``fold``: columns that the browser makes ``series`` and ``value`` of."""
+    spec = {"layer": list(layers)} if len(layers) > 1 else layers[0]
+    folded = {"transform": [{"fold": list(fold), "as": ["series", "value"]}]} if fold else {}
+    return Drawing(rows, {"height": height_px} | folded | spec, alt)
 
-    @wraps(build)
-    def make(*args: P.args, **kwargs: P.kwargs) -> str:
-        spec = build(*args, **kwargs).to_dict()
-        for part in (spec, *spec.get("layer", [])):
-            for name in FOREIGN:
-                part.pop(name, None)
-        return json.dumps(spec)
 
-    return cast(Callable[P, str], lru_cache(KEPT)(make))
+def layer(mark: str, encoding: Spec, where: str = "", **look: Any) -> Spec:
+    """One kind of mark; ``where``: only for the rows of this condition over ``datum``."""
+    spec = {"mark": {"type": mark} | look, "encoding": encoding}
+    return spec | {"transform": [{"filter": where}]} if where else spec
+
+
+def number(name: str, title: str, scale: Spec = ZERO, **axis: Any) -> Spec:
+    """A quantity on an axis with few ticks."""
+    few = {"grid": True, "tickCount": 5, "labelFlush": False}
+    return {"field": name, "type": "quantitative", "title": title, "scale": scale, "axis": few | axis}
+
+
+def moments(window: Window | None = None, form: str = "%H:%M", ticks: int = 6) -> Spec:
+    """The column ``time``, from end to end of ``window``."""
+    axis = {"title": None, "grid": False, "labelOverlap": True, "tickCount": ticks, "format": form}
+    spanned = {"domain": [end.isoformat() for end in window], "nice": False} if window else {}
+    return {"field": "time", "type": "temporal", "scale": spanned, "axis": axis}
+
+
+def words(name: str, **more: Any) -> Spec:
+    """A column of words in their own order."""
+    return {"field": name, "type": "nominal"} | more
+
+
+def colour(name: str, colours: Mapping[str, str], legend: bool = True, offset: int = 5) -> Spec:
+    """Colour by word, named above the chart, ``offset`` px from it: more where words stand between."""
+    scale = {"domain": list(colours), "range": list(colours.values())}
+    named = {"title": None, "orient": "top", "direction": "horizontal", "offset": offset, "padding": 0}
+    return words(name, scale=scale, legend=named | {"symbolType": "stroke"} if legend else None)
+
+
+def tip(name: str, form: str, title: str) -> Spec:
+    """A number of the tooltip; ``form`` may be empty."""
+    return {"field": name, "type": "quantitative", "title": title} | ({"format": form} if form else {})
+
+
+def tip_time() -> Spec:
+    """The moment in the tooltip."""
+    return {"field": "time", "type": "temporal", "format": "%Y-%m-%d %H:%M:%S", "title": "time"}
+
+
+def upright(marks: Mapping[str, float], name: str) -> list[Spec]:
+    """Upright lines across the plot at places of the axis ``name``, each with its word beside."""
+    if not marks:
+        return []
+    rows = {"data": {"values": [{"mark": mark, name: at} for mark, at in marks.items()]}}
+    x = {"field": name, "type": "quantitative"}
+    look: Any = {"align": "left", "dx": -2, "dy": -4, "baseline": "bottom", "color": LIMIT}
+    return [
+        rows | layer("rule", {"x": x}, color=LIMIT, strokeWidth=1.3),
+        rows | layer("text", {"x": x, "y": {"value": 0}, "text": words("mark")}, **look),
+    ]
+
+
+def level(name: str, at: float, **look: Any) -> Spec:
+    """A line across the plot at a height of the axis ``name``."""
+    y = {"field": name, "type": "quantitative"}
+    return {"data": {"values": [{name: at}]}} | layer("rule", {"y": y}, color=LIMIT, **look)
 
 
 def trend(frame: pd.DataFrame, time: str, column: str, unit: str) -> Drawing:
     """One measure over time as a line over a faint area."""
-    kept = frame[[time, column]].rename(columns={time: "time", column: "value"})
-    few = len(kept) < 3  # a line needs two points to be seen: show those there are
-    return Drawing(_trend(unit, few), kept, f"{unit} over time")
-
-
-@described
-def _trend(unit: str, few: bool) -> alt.LayerChart:
-    base = alt.Chart().encode(
-        x=time_axis(),
-        y=alt.Y("value:Q", title=unit, scale=alt.Scale(zero=True, nice=True), axis=number_axis()),
-        tooltip=[tip_time("time"), tip("value", ",.1f", unit)],
-    )
-    area: alt.LayerChart = base.mark_area(color=SERIES[0], opacity=0.12) + base.mark_line(
-        color=SERIES[0], strokeWidth=1.7, point=few
-    )
-    return finish(area)
+    rows = frame[[time, column]].set_axis(["time", "value"], axis=1)
+    few = len(rows) < 3  # a line needs two points to be seen: show those there are
+    tips = [tip_time(), tip("value", ",.1f", unit)]
+    encoding = {"x": moments(), "y": number("value", unit), "tooltip": tips}
+    area = layer("area", encoding, color=SERIES[0], opacity=0.12)
+    line = layer("line", encoding, color=SERIES[0], strokeWidth=1.7, point=few)
+    return drawing(rows, f"{unit} over time", HEIGHT_PX, area, line)
 
 
 def by_query(frame: pd.DataFrame, time: str, column: str, unit: str) -> Drawing:
     """One measure of each streaming query over time."""
-    kept = frame[["query", time, column]].rename(columns={time: "time", column: "value"})
-    names = tuple(sorted(kept["query"].unique()))
-    description = _by_query(names, unit, bool(kept["value"].max() > 1))
-    return Drawing(description, kept, f"{unit} of each streaming query over time")
-
-
-@described
-def _by_query(names: tuple[str, ...], unit: str, more_than_one: bool) -> alt.Chart:
+    rows = frame[["query", time, column]].set_axis(["query", "time", "value"], axis=1)
     # one unit high at least, or all zeros would lie on an axis without numbers
-    scale = alt.Scale(domainMin=0, domainMax=alt.Undefined if more_than_one else 1, nice=True)
-    axis = alt.Axis(tickCount=5, labelFlush=False, format=",.0f", tickMinStep=1)
-    colours = alt.Scale(domain=list(names), range=list(SERIES[: len(names)]))
-    chart: alt.Chart = alt.Chart().mark_line(strokeWidth=1.7)
-    encoded = chart.encode(
-        x=time_axis(),
-        y=alt.Y("value:Q", title=unit, scale=scale, axis=axis),
-        color=alt.Color("query:N", scale=colours, legend=top_legend()),
-        tooltip=[tip_time("time"), "query:N", tip("value", ",.0f", unit)],
-    )
-    return finish(encoded, legend=True)
-
-
-def number_axis(grid: bool = True) -> alt.Axis:
-    """Few ticks."""
-    return alt.Axis(grid=grid, tickCount=5, labelFlush=False)
-
-
-def time_axis(spanned: bool = False, days: bool = False) -> alt.X:
-    """Of ``time``; ``spanned``: from end to end of the drawing's window, ``days``: with dates."""
-    form = "%d %b %H:%M" if days else "%H:%M"
-    axis = alt.Axis(title=None, grid=False, labelOverlap=True, tickCount=6, format=form)
-    scale = alt.Scale(domain=[f"@{name}" for name in SPAN], nice=False) if spanned else alt.Scale()
-    return alt.X("time:T", scale=scale, axis=axis)
-
-
-def top_legend(offset: int = 5) -> alt.Legend:
-    """Above the chart, strokes for lines; ``offset`` in px: more where words stand on the chart's top."""
-    return alt.Legend(
-        title=None, orient="top", direction="horizontal", offset=offset, padding=0, symbolType="stroke"
-    )
-
-
-def tip(name: str, form: str, title: str) -> alt.Tooltip:
-    """A number of the tooltip."""
-    return alt.Tooltip(f"{name}:Q", format=form, title=title)
-
-
-def tip_time(name: str) -> alt.Tooltip:
-    """The moment in the tooltip."""
-    return alt.Tooltip(f"{name}:T", format="%Y-%m-%d %H:%M:%S", title="time")
-
-
-def finish(chart: Chart, legend: bool = False) -> Chart:
-    """The height of all charts; a legend takes nothing away from the plot."""
-    return chart.properties(height=HEIGHT_PX + (LEGEND_PX if legend else 0))
-
-
-def upright(marks: pd.DataFrame, x: str, colour: str) -> alt.LayerChart:
-    """Upright lines at column ``x`` of ``marks`` with the word of ``mark`` beside."""
-    base = alt.Chart(marks)
-    rule = base.mark_rule(color=colour, strokeWidth=1.3).encode(x=f"{x}:Q")
-    word = base.mark_text(align="left", dx=-2, dy=-4, color=colour, baseline="bottom")
-    both: alt.LayerChart = rule + word.encode(x=f"{x}:Q", y=alt.value(0), text="mark:N")
-    return both
+    scale = {"domainMin": 0, "nice": True} | ({} if rows["value"].max() > 1 else {"domainMax": 1})
+    encoding = {
+        "x": moments(),
+        "y": number("value", unit, scale, format=",.0f", tickMinStep=1),
+        "color": colour("query", dict(zip(sorted(rows["query"].unique()), SERIES, strict=False))),
+        "tooltip": [tip_time(), words("query"), tip("value", ",.0f", unit)],
+    }
+    line = layer("line", encoding, strokeWidth=1.7)
+    return drawing(rows, f"{unit} of each streaming query over time", HEIGHT_PX + LEGEND_PX, line)

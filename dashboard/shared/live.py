@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import date, datetime
 from pathlib import Path
 from typing import Any, Final, Literal
 from urllib.parse import urlencode
@@ -18,18 +19,29 @@ from pandas.io.formats.style import Styler
 from dashboard.query_cache import AWAY, PAUSED, ask, ask_rarely, away, measures, outages, paused, settings
 from dashboard.shared import maps, queries, text
 from dashboard.shared.charts import Drawing
+from dashboard.shared.text import Columns, Record
 from dashboard.shared.theme import Mode
 
-Make = text.Columns | Callable[[pd.DataFrame, ZoneInfo, pd.Timestamp], pd.DataFrame]
-Pick = Callable[[str], None]
 Cell = tuple[int, str]
 """Row and column that were clicked."""
 Height = int | Literal["content", "auto"]
+Tint = tuple[str, Mapping[str, str]]
+"""A table's column whose cells have the colours of their words."""
 
 PHONE_PX: Final = 360
 TAKEN: Final = "cells_taken"
 FOUND_ROWS: Final = 5
 ROW_PX: Final = 36
+FOUND: Final[Columns] = {
+    "Vehicle": "vehicle_id",
+    "Model": ("model", text.known),
+    "State": "state",
+    "Severity": ("severity", text.severity),
+}
+
+
+class NoRowsError(Exception):
+    """There is nothing to go on with: the section, else the live part, ends here."""
 
 
 def tz() -> ZoneInfo:
@@ -47,9 +59,43 @@ def mode() -> Mode:
     return "dark" if st.context.theme.type == "dark" else "light"
 
 
-def row(frame: pd.DataFrame | None) -> dict[str, Any] | None:
+def nothing(message: str) -> None:
+    """Say that there is no data, which is not the same as zero."""
+    st.info(message, icon=":material/hourglass_empty:")
+
+
+def rows(found: pd.DataFrame | None, empty: str = "", say: Callable[[str], Any] = nothing) -> pd.DataFrame:
+    """The rows of a query. Unknown ones end the section; so do none where ``empty`` is to say so."""
+    if found is None:
+        raise NoRowsError
+    if empty and found.empty:
+        say(empty)
+        raise NoRowsError
+    return found
+
+
+def row(found: pd.DataFrame | None) -> Record | None:
     """The first row, None for a missing value; None where there is no row."""
-    return None if frame is None or frame.empty else maps.rows_of(frame.head(1))[0]
+    return None if found is None or found.empty else text.rows_of(found.head(1))[0]
+
+
+def first(found: pd.DataFrame | None) -> Record:
+    """The first row; none ends the section."""
+    one = row(found)
+    if one is None:
+        raise NoRowsError
+    return one
+
+
+@contextmanager
+def section(title: str = "") -> Iterator[None]:
+    """A piece of a part under its title: what follows it is drawn though it ends early."""
+    if title:
+        st.subheader(title, anchor=False)
+    try:
+        yield
+    except NoRowsError:
+        return
 
 
 def part(body: Callable[..., None], seconds: float | None = None, *args: Any, still: bool = False) -> None:
@@ -63,7 +109,7 @@ def part(body: Callable[..., None], seconds: float | None = None, *args: Any, st
     every_s = None if still or paused() else max(seconds or 0.0, settings().dashboard.refresh_s)
 
     def timed() -> None:
-        with measures().part_s.labels(name).time():
+        with measures().part_s.labels(name).time(), section():
             body(*args)
 
     timed.__qualname__ = timed.__name__ = body_name  # Streamlit tells fragments apart by their names
@@ -74,18 +120,16 @@ def header(title: str, past: bool = False) -> None:
     """Title, how new the data is, and the pause switch. ``past``: the page plays a day again."""
     if st.query_params.pop(PAUSED, None) is not None:  # taken over from the page that led here
         st.session_state[PAUSED] = True
-    with st.container(
-        horizontal=True, horizontal_alignment="distribute", vertical_alignment="center", key="headline"
-    ):
+    spread: Any = {"horizontal_alignment": "distribute", "vertical_alignment": "center"}
+    with st.container(horizontal=True, key="headline", **spread):
         st.header(title, anchor=False, width="content")
-        st.toggle(
-            "Pause", key=PAUSED, persist_state="session", help="Hold all figures still; nothing is lost."
-        )
+        hint = "Hold all figures still; nothing is lost."
+        st.toggle("Pause", key=PAUSED, persist_state="session", help=hint)
 
     def status() -> None:
         fresh = row(ask(queries.freshness))
         with st.container(horizontal=True, vertical_alignment="center", gap="small", key="status"):
-            _badge(past, fresh)
+            _badges(past, fresh)
             st.caption(status_line(fresh, tz()))
         if away():
             shown = "Shown is what was known before." if fresh else "Nothing to show yet."
@@ -95,7 +139,7 @@ def header(title: str, past: bool = False) -> None:
     part(status)
 
 
-def _badge(past: bool, fresh: dict[str, Any] | None) -> None:
+def _badges(past: bool, fresh: Record | None) -> None:
     """LIVE is green only while somebody has reported within the time that makes a vehicle silent."""
     as_of = None if fresh is None else fresh["data_as_of"]
     if away():
@@ -110,7 +154,7 @@ def _badge(past: bool, fresh: dict[str, Any] | None) -> None:
         st.badge("LIVE", icon=":material/sensors:", color="green")
     runs = ask(queries.promoted_runs)
     if runs is not None and not runs.empty:
-        words = promoted_words(maps.rows_of(runs), tz())
+        words = promoted_words(text.rows_of(runs), tz())
         st.badge(f"REPLAY {words}", icon=":material/replay:", color="violet")
 
 
@@ -131,14 +175,16 @@ def status_line(fresh: dict[str, Any] | None, zone: ZoneInfo) -> str:
     if fresh["data_as_of"] is None:
         return "No data yet"
     at: datetime = fresh["now"]
-    age = text.duration((at - fresh["data_as_of"]).total_seconds())
-    mark = fresh["watermark"]
-    behind = (
-        "no watermark" if mark is None else f"watermark {text.duration((at - mark).total_seconds())} behind"
+    age, behind = (
+        None if fresh[name] is None else text.duration((at - fresh[name]).total_seconds())
+        for name in ("data_as_of", "watermark")
     )
-    late = f"late frames {fresh['late_open']:,} open of {fresh['late_frames']:,}"
-    as_of = f"Data as of **{text.clock(fresh['data_as_of'], zone, at)}** ({age} ago)"
-    return f"{as_of} · {behind} · {late} · times in {zone.key}"
+    return text.joined(
+        f"Data as of **{text.clock(fresh['data_as_of'], zone, at)}** ({age} ago)",
+        f"watermark {behind} behind" if behind else "no watermark",
+        f"late frames {fresh['late_open']:,} open of {fresh['late_frames']:,}",
+        f"times in {zone.key}",
+    )
 
 
 def toolbar() -> Any:
@@ -146,13 +192,17 @@ def toolbar() -> Any:
     return st.container(horizontal=True, vertical_alignment="bottom", gap="medium", key="toolbar")
 
 
-def choice(label: str, options: Iterable[str], key: str, first: str | None = None, **more: Any) -> str:
-    """One of several, the first or ``first`` unless the address says another; kept in the address."""
+def choice(label: str, options: Iterable[str], key: str, default: str | None = None, **more: Any) -> str:
+    """One of several, the first or ``default`` unless the address says another; kept in the address."""
     listed = list(options)
-    chosen = st.segmented_control(
-        label, listed, default=first or listed[0], required=True, key=key, bind="query-params", **more
-    )
-    return str(chosen)
+    more |= {"default": default or listed[0], "required": True, "bind": "query-params"}
+    return str(st.segmented_control(label, listed, key=key, **more))
+
+
+def day(label: str, default: date | None, key: str, **more: Any) -> date | None:
+    """A day, kept in the address; None: none is chosen."""
+    picked = st.date_input(label, value=default, key=key, bind="query-params", width=160, **more)
+    return picked if isinstance(picked, date) else None
 
 
 def figures(
@@ -170,28 +220,36 @@ def figures(
 
 
 def table(
-    rows: pd.DataFrame | Styler,
+    found: pd.DataFrame | Styler,
+    columns: Columns | None,
     key: str,
     alt: str | None = None,
-    formats: Mapping[str, Iterable[str]] | None = None,
-    columns: Mapping[str, Any] | None = None,
+    tint: Tint | None = None,
+    looks: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Cell | None:
-    """A table; ``formats``: number formats with their columns. With ``on_select``: the clicked cell."""
-    numbers = {
-        name: st.column_config.NumberColumn(format=form)
-        for form, names in (formats or {}).items()
-        for name in names
-    }
+    """Rows in these columns (None: as they are), in the reader's zone; with ``on_select``: the clicked cell.
+
+    ``looks``: columns' number formats, or what Streamlit takes for them, besides those that ``columns`` has.
+    """
+    drawn = dict(looks or {})
+    if isinstance(found, pd.DataFrame) and columns is not None:
+        found = text.table(found, columns, tz(), now())
+        drawn |= {name: of[2] for name, of in columns.items() if isinstance(of, tuple) and len(of) == 3}
+    if isinstance(found, pd.DataFrame) and tint is not None:
+        found = text.tinted(found, *tint)
     if "on_select" in options:
         options["selection_mode"] = "single-cell"
     event = st.dataframe(
-        rows,
+        found,
         hide_index=True,
         placeholder=text.NONE,
         key=key,
         alt=alt,
-        column_config=numbers | dict(columns or {}),
+        column_config={
+            name: st.column_config.NumberColumn(format=look) if isinstance(look, str) else look
+            for name, look in drawn.items()
+        },
         **options,
     )
     return clicked(event) if "on_select" in options else None
@@ -201,25 +259,16 @@ def listed(
     title: str,
     found: pd.DataFrame | None,
     empty: str,
-    make: Make,
+    columns: Columns | None,
     key: str,
-    tint: Callable[[pd.DataFrame], Styler] | None = None,
     **options: Any,
 ) -> Cell | None:
-    """A table under its title, made of rows for the reader's zone; the words ``empty`` in its place."""
+    """A table under its title; the words ``empty`` in its place, and nothing while it is not known."""
     if found is None:
         return None
-    st.subheader(title, anchor=False)
-    if found.empty:
-        st.caption(empty)
-        return None
-    rows = made(make, found)
-    return table(rows if tint is None else tint(rows), key, **options)
-
-
-def made(make: Make, found: pd.DataFrame) -> pd.DataFrame:
-    """Rows as a table's columns, or its function, have them, in the reader's zone."""
-    return make(found, tz(), now()) if callable(make) else text.table(found, make, tz(), now())
+    with section(title):
+        return table(rows(found, empty, st.caption), columns, key, **options)
+    return None
 
 
 def clicked(event: Any) -> Cell | None:
@@ -233,38 +282,32 @@ def height(rows: int, most: int, high_px: int) -> Height:
     return "content" if rows <= most else high_px
 
 
-def search(pick: Pick) -> None:
+def search(pick: Callable[[str], None]) -> None:
     """Vehicles by a part of their id or model; a click on one picks it."""
-    words = st.text_input(
-        "Find a vehicle", key="find", placeholder="Part of its id or model", bind="query-params"
-    ).strip()
-    found = ask(queries.find_vehicles, words) if words else None
-    if found is None:
+    hint: Any = {"placeholder": "Part of its id or model", "bind": "query-params"}
+    words = st.text_input("Find a vehicle", key="find", **hint).strip()
+    if not words:
         return
-    if found.empty:
-        st.caption("No vehicle has this in its id or model.")
-        return
-    columns = {
-        "Vehicle": found["vehicle_id"],
-        "Model": found["model"].fillna(text.NONE),
-        "State": found["state"],
-        "Severity": found["severity"].map(text.severity),
-    }
-    clickable(pd.DataFrame(columns), "found", FOUND_ROWS, "Vehicles found", pick)
-    if len(found) == queries.FOUND_LIMIT:
-        st.caption(f"The first {len(found)}: say more of it.")
+    with section():
+        none = "No vehicle has this in its id or model."
+        found = rows(ask(queries.find_vehicles, words), none, st.caption)
+        clickable(found, FOUND, "found", FOUND_ROWS, "Vehicles found", pick)
+        if len(found) == queries.FOUND_LIMIT:
+            st.caption(f"The first {len(found)}: say more of it.")
 
 
-def clickable(found: pd.DataFrame, key: str, rows: int, alt: str, pick: Pick) -> None:
-    """A table with a column Vehicle; a click on a cell picks the vehicle of its row, once."""
-    high = height(len(found), rows, ROW_PX * (rows + 1))
-    cell = table(text.tinted(found), key, alt, height=high, on_select="rerun")
+def clickable(
+    found: pd.DataFrame, columns: Columns, key: str, most: int, alt: str, pick: Callable[[str], None]
+) -> None:
+    """A table of vehicles, ``most`` rows high; a click on a cell picks the vehicle of its row, once."""
+    high = height(len(found), most, ROW_PX * (most + 1))
+    cell = table(found, columns, key, alt, text.BY_SEVERITY, height=high, on_select="rerun")
     taken: dict[str, Cell | None] = st.session_state.setdefault(TAKEN, {})
     if cell == taken.get(key):
         return
     taken[key] = cell
     if cell is not None:
-        pick(str(found["Vehicle"].iloc[cell[0]]))
+        pick(str(found["vehicle_id"].iloc[cell[0]]))
         st.rerun()
 
 
@@ -273,7 +316,7 @@ def chart(drawing: Drawing, key: str) -> None:
     st.vega_lite_chart(drawing.rows, drawing.spec, key=key, alt=drawing.alt)
 
 
-def network() -> dict[str, Any]:
+def network() -> Record:
     """The road network's extent and version; empty: not known."""
     return row(ask_rarely(queries.road_networks)) or {}
 
@@ -299,6 +342,18 @@ def draw_map(
     return st.pydeck_chart(deck, height=map_size(0, high_px)[1], key=key, alt=alt, **options)
 
 
+def kept_view(key: str, what: Any, find: Callable[[], maps.View | None]) -> maps.View:
+    """Where a map looks first: found once for ``what`` it shows, then kept: a reader's place stays."""
+    kept = st.session_state.get(key)
+    if kept is None or kept[0] != what:
+        view = find()
+        if view is None:
+            return maps.WORLD
+        st.session_state[key] = kept = (what, view)
+    found: maps.View = kept[1]
+    return found
+
+
 def open_page(name: str, **wanted: str) -> None:
     """Go to a page with these words in its address as a link would: the browser leaves all it has drawn.
 
@@ -309,11 +364,7 @@ def open_page(name: str, **wanted: str) -> None:
     st.html(f"<script>window.location.assign({json.dumps(address)})</script>", unsafe_allow_javascript=True)
 
 
-def open_vehicle(vehicle_id: str) -> None:
-    """Go to the page of one vehicle."""
-    open_page("vehicle", vehicle=vehicle_id)
-
-
-def nothing(message: str) -> None:
-    """Say that there is no data, which is not the same as zero."""
-    st.info(message, icon=":material/hourglass_empty:")
+def vehicle_button(label: str, vehicle_id: str, **options: Any) -> None:
+    """A button that leads to the page of one vehicle."""
+    if st.button(label, **({"icon": ":material/directions_car:"} | options)):
+        open_page("vehicle", vehicle=vehicle_id)

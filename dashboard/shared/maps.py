@@ -15,11 +15,13 @@ import pandas as pd
 import pydeck as pdk
 
 from dashboard.shared import pictures
+from dashboard.shared.text import Record, rows_of
 from dashboard.shared.theme import CONGESTION, TONES, Mode, rgba
 
-Record = dict[str, Any]
 Point = tuple[float, float]
 """Longitude and latitude, degrees."""
+Rows = str | list[Record]
+"""Rows of a layer, or the address that the browser has them from."""
 
 ROADS_PATH: Final = "/map/roads.json"
 VEHICLES_PATH: Final = "/map/vehicles.json"
@@ -76,25 +78,25 @@ def view_of_cells(cells: Iterable[str], size_px: tuple[int, int]) -> View:
     return view_of([lat for lat, _ in corners], [lon for _, lon in corners], *size_px)
 
 
-def view_of_roads(network: Record, size_px: tuple[int, int]) -> View:
-    """The view that holds the road network, a row of ``queries.road_networks``."""
+def view_of_roads(network: Record, size_px: tuple[int, int]) -> View | None:
+    """The view that holds the road network, a row of ``queries.road_networks``; None where there is none."""
+    if not network.get("version"):
+        return None
     return view_of([network["south"], network["north"]], [network["west"], network["east"]], *size_px)
 
 
 def deck(layers: Iterable[pdk.Layer], view: View, mode: Mode) -> pdk.Deck:
     """A deck of these layers, on a ground of one flat colour, whose tooltip is plain text."""
-    state = pdk.ViewState(
-        latitude=view.lat_deg, longitude=view.lon_deg, zoom=view.zoom, min_zoom=1, max_zoom=19
-    )
-    style = {"fontSize": "12px", "padding": "6px 9px", "borderRadius": "6px", "whiteSpace": "pre"}
     ground = {"id": "ground", "type": "background", "paint": {"background-color": TONES[mode].ground}}
+    style = quote(json.dumps({"version": 8, "sources": {}, "layers": [ground]}))
+    tip = {"fontSize": "12px", "padding": "6px 9px", "borderRadius": "6px", "whiteSpace": "pre"}
+    place = {"latitude": view.lat_deg, "longitude": view.lon_deg, "zoom": view.zoom}
     return pdk.Deck(
         layers=list(layers),
-        initial_view_state=state,
+        initial_view_state=pdk.ViewState(**place, min_zoom=1, max_zoom=19),
         map_provider=None,
-        map_style="data:application/json,"
-        + quote(json.dumps({"version": 8, "sources": {}, "layers": [ground]})),
-        tooltip={"text": "{tip}", "style": style},
+        map_style=f"data:application/json,{style}",
+        tooltip={"text": "{tip}", "style": tip},
     )
 
 
@@ -125,17 +127,10 @@ def address(path: str, number: str, states: Sequence[str] = ()) -> str:
 
 def vehicles(fleet: pd.DataFrame | str, mode: Mode, many: bool = False) -> pdk.Layer:
     """Vehicles (rows, or their address): shape and colour are the state; ``many``: small signs from afar."""
-    return _icons(
-        fleet if isinstance(fleet, str) else vehicle_rows(fleet),
-        "vehicles",
-        mode,
-        get_angle="angle",
-        get_size=70,
-        size_units=literal("meters"),
-        size_min_pixels=SMALL_PX if many else 20,
-        size_max_pixels=34,
-        auto_highlight=True,
-    )
+    data = fleet if isinstance(fleet, str) else vehicle_rows(fleet)
+    size: Any = {"get_size": 70, "size_units": literal("meters"), "size_max_pixels": 34}
+    size["size_min_pixels"] = SMALL_PX if many else 20
+    return _icons(data, "vehicles", mode, get_angle="angle", auto_highlight=True, **size)
 
 
 def vehicle_rows(fleet: pd.DataFrame) -> list[Record]:
@@ -145,17 +140,13 @@ def vehicle_rows(fleet: pd.DataFrame) -> list[Record]:
 
 def alert_pins(fleet: pd.DataFrame, mode: Mode, name: str = "alerts", fade: bool = False) -> pdk.Layer:
     """A pin over each vehicle with active alerts, by the worst severity; ``fade``: small from afar."""
-    alerted = placed(fleet[fleet["alerts"] > 0])
-    return _icons(
-        [_vehicle(row, row["severity"]) for row in rows_of(alerted)],
-        name,
-        mode,
-        get_pixel_offset=[0, -9],
-        get_size=FADING_M if fade else PIN_PX,
-        size_units=literal("meters" if fade else "pixels"),
-        size_min_pixels=SMALL_PX,
-        size_max_pixels=PIN_PX,
-    )
+    rows = [_vehicle(row, row["severity"]) for row in rows_of(placed(fleet[fleet["alerts"] > 0]))]
+    size: Any = {
+        "get_size": FADING_M if fade else PIN_PX,
+        "size_units": literal("meters" if fade else "pixels"),
+    }
+    size |= {"size_min_pixels": SMALL_PX, "size_max_pixels": PIN_PX}
+    return _icons(rows, name, mode, get_pixel_offset=[0, -9], **size)
 
 
 def _vehicle(row: Record, icon: str) -> Record:
@@ -175,31 +166,22 @@ def _vehicle(row: Record, icon: str) -> Record:
     }
 
 
-def congestion(cells: pd.DataFrame | str) -> pdk.Layer:
-    """Traffic by cell and direction, coloured by band; ``cells`` or the address of ``cell_rows``."""
-    return pdk.Layer(
-        "PolygonLayer",
-        cells if isinstance(cells, str) else cell_rows(cells),
-        id="congestion",
-        get_polygon="polygon",
-        get_fill_color="colour",
-        stroked=False,
-        pickable=True,
-    )
+def congestion(cells: Rows) -> pdk.Layer:
+    """Traffic by cell and direction, coloured by band: ``cell_rows``."""
+    return polygons(cells, "congestion", get_fill_color="colour", stroked=False)
 
 
 def cell_rows(cells: pd.DataFrame) -> list[Record]:
     """Cells with a known direction: each is its quarter of the hexagon."""
-    known = rows_of(cells[cells["heading_sector"] >= 0])
     return [
         _traffic(row, "no free-flow speed yet", "", f"{row['vehicles']} vehicles: ", ALPHA[row["source"]])
         | {"polygon": [[round(x, 6), round(y, 6)] for x, y in wedge(row["cell"], row["heading_sector"])]}
-        for row in known
+        for row in rows_of(cells[cells["heading_sector"] >= 0])
     ]
 
 
-def edges(data: str | list[Record]) -> pdk.Layer:
-    """Traffic by directed road edge; ``data`` is the address of ``edge_rows``, or the rows."""
+def edges(data: Rows) -> pdk.Layer:
+    """Traffic by directed road edge: ``edge_rows``."""
     return _paths(data, "edges", "path", get_color="colour", get_width=5, pickable=True, auto_highlight=True)
 
 
@@ -227,47 +209,28 @@ def _traffic(row: Record, no_ratio: str, when_live: str, before_usual: str, alph
     }
 
 
+def polygons(data: Rows, name: str, **options: Any) -> pdk.Layer:
+    """Areas by their ``polygon``."""
+    return pdk.Layer("PolygonLayer", data, id=name, get_polygon="polygon", pickable=True, **options)
+
+
 def dot(rows: list[Record], name: str, **options: Any) -> pdk.Layer:
     """Ringed dots at ``lon``, ``lat``; their size is of the screen, not of the ground."""
+    px: Any = {"radius_units": literal("pixels"), "get_line_width": 3, "line_width_units": literal("pixels")}
     return pdk.Layer(
-        "ScatterplotLayer",
-        rows,
-        id=name,
-        get_position="[lon, lat]",
-        radius_units=literal("pixels"),
-        stroked=True,
-        get_line_width=3,
-        line_width_units=literal("pixels"),
-        **options,
+        "ScatterplotLayer", rows, id=name, get_position="[lon, lat]", stroked=True, **px, **options
     )
 
 
-def _icons(data: str | list[Record], name: str, mode: Mode, **options: Any) -> pdk.Layer:
+def _icons(data: Rows, name: str, mode: Mode, **options: Any) -> pdk.Layer:
     sheet, mapping = pictures.atlas(mode)
-    return pdk.Layer(
-        "IconLayer",
-        data,
-        id=name,
-        icon_atlas=literal(sheet),
-        icon_mapping=mapping,
-        get_icon="icon",
-        get_position="[lon, lat]",
-        pickable=True,
-        **options,
-    )
+    icons: Any = {"icon_atlas": literal(sheet), "icon_mapping": mapping, "get_icon": "icon"}
+    return pdk.Layer("IconLayer", data, id=name, get_position="[lon, lat]", pickable=True, **icons, **options)
 
 
-def _paths(data: str | list[Record], name: str, path: str, **options: Any) -> pdk.Layer:
-    return pdk.Layer(
-        "PathLayer",
-        data,
-        id=name,
-        get_path=path,
-        width_units=literal("pixels"),
-        cap_rounded=True,
-        joint_rounded=True,
-        **options,
-    )
+def _paths(data: Rows, name: str, path: str, **options: Any) -> pdk.Layer:
+    look: Any = {"width_units": literal("pixels"), "cap_rounded": True, "joint_rounded": True}
+    return pdk.Layer("PathLayer", data, id=name, get_path=path, **look, **options)
 
 
 def literal(value: str) -> pdk.types.String:
@@ -280,20 +243,16 @@ def placed(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.dropna(subset=["lat_deg", "lon_deg"])
 
 
-def rows_of(frame: pd.DataFrame) -> list[Record]:
-    """The rows with None for what is missing: JSON knows no NaN."""
-    names = [str(name) for name in frame.columns]
-    whole = (frame[name].astype(object) for name in frame.columns)
-    columns = [column.where(column.notna(), None).tolist() for column in whole]
-    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+def offset_m(a: Record, b: Record) -> Point:
+    """From one place to another, m to the east and to the north."""
+    east_m = (b["lon_deg"] - a["lon_deg"]) * DEGREE_M * math.cos(math.radians(a["lat_deg"]))
+    return east_m, (b["lat_deg"] - a["lat_deg"]) * DEGREE_M
 
 
 def joined(a: Record, b: Record) -> bool:
     """Whether two places of a vehicle are drawn as one line: no long silence and no jump lies between."""
     elapsed_s = (b["window_start"] - a["window_start"]).total_seconds()
-    north_m = (b["lat_deg"] - a["lat_deg"]) * DEGREE_M
-    east_m = (b["lon_deg"] - a["lon_deg"]) * DEGREE_M * math.cos(math.radians(a["lat_deg"]))
-    near = math.hypot(north_m, east_m) <= JUMP_MPS * elapsed_s + JUMP_SLACK_M
+    near = math.hypot(*offset_m(a, b)) <= JUMP_MPS * elapsed_s + JUMP_SLACK_M
     return bool(near and elapsed_s <= max(BREAK_S, 3 * b["step_s"]))
 
 

@@ -38,9 +38,9 @@ def road_networks() -> None:
 
 @query("""
     SELECT network, edge_id, road_class, path FROM serving.road_edge
-    ORDER BY network, edge_id LIMIT %(limit)s
+    ORDER BY network, edge_id LIMIT 50000
 """)
-def road_edges(limit: int = 50_000) -> None:
+def road_edges() -> None:
     """The road layer; ``path`` is [[lon, lat], ...]."""
 
 
@@ -53,9 +53,9 @@ def vehicle(vehicle_id: str) -> None:
     SELECT * FROM serving.fleet_latest
     WHERE position(lower(%(words)s) IN lower(vehicle_id)) > 0
        OR position(lower(%(words)s) IN lower(model)) > 0
-    ORDER BY lower(vehicle_id) <> lower(%(words)s), alerts DESC, vehicle_id LIMIT %(limit)s
+    ORDER BY lower(vehicle_id) <> lower(%(words)s), alerts DESC, vehicle_id LIMIT 20
 """)
-def find_vehicles(words: str, limit: int = FOUND_LIMIT) -> None:
+def find_vehicles(words: str) -> None:
     """Vehicles whose id or model has these words in it, whatever their case."""
 
 
@@ -70,7 +70,7 @@ def find_vehicles(words: str, limit: int = FOUND_LIMIT) -> None:
       AND (%(numbers)s::bigint[] IS NULL OR alert_no = ANY(%(numbers)s::bigint[]))
     ORDER BY active DESC, acknowledged_at IS NULL DESC,
              array_position(ARRAY['CRITICAL', 'MAJOR', 'MINOR', 'WARNING'], severity), opened_at DESC
-    LIMIT %(limit)s
+    LIMIT 500
 """)
 def alerts(
     vehicle_id: str | None = None,
@@ -78,6 +78,5 @@ def alerts(
     active: bool | None = None,
     rule: str | None = None,
     numbers: Sequence[int] | None = None,
-    limit: int = ALERT_LIMIT,
 ) -> None:
     """Alerts (of these ``numbers``), active and new first, then the worst; ``rule``: with or without part."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, Final
 from zoneinfo import ZoneInfo
@@ -13,11 +13,25 @@ from pandas.io.formats.style import Styler
 
 from dashboard.shared.theme import SEVERITIES, SEVERITY_SIGNS
 
-Columns = Mapping[str, str | tuple[str, Callable[..., Any]]]
-"""Label of a table's column -> the frame's column, perhaps with what makes its cells."""
+Record = dict[str, Any]
+Cell = Callable[..., Any]
+Columns = Mapping[str, str | Cell | tuple[str, Cell] | tuple[str, Cell | None, str]]
+"""A table as data: label -> the frame's column, what makes a cell of its value, and a number format (of
+Streamlit); or what makes a cell of the whole row."""
 
 NONE: Final = "—"
+ONE, WHOLE, GROUPED = "%.1f", "%.0f", "localized"
+"""Number formats: one digit, none, none with marks between thousands."""
+BY_SEVERITY: Final = ("Severity", SEVERITIES)
 _MARKDOWN: Final = re.compile(r"([\\`*_{}\[\]()<>#+\-.!|~$:@])")
+
+
+def rows_of(frame: pd.DataFrame) -> list[Record]:
+    """The rows with None for what is missing: JSON knows no NaN."""
+    names = [str(name) for name in frame.columns]
+    whole = (frame[name].astype(object) for name in frame.columns)
+    columns = [column.where(column.notna(), None).tolist() for column in whole]
+    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
 def missing(value: Any) -> bool:
@@ -55,23 +69,31 @@ def clock(at: Any, tz: ZoneInfo, now: datetime | None = None) -> str:
     return there.strftime("%H:%M:%S %Z" if same_day else "%Y-%m-%d %H:%M:%S %Z")
 
 
-def clocks(moments: Iterable[Any], tz: ZoneInfo, now: datetime | None = None) -> list[str]:
-    """``clock`` of each."""
-    return [clock(at, tz, now) for at in moments]
+def minute(at: Any, tz: ZoneInfo, _: datetime | None = None) -> str:
+    """``2026-11-20 08:30``."""
+    return NONE if missing(at) else f"{pd.Timestamp(at).tz_convert(tz):%Y-%m-%d %H:%M}"
+
+
+def moment(at: Any, tz: ZoneInfo, _: datetime | None = None) -> str:
+    """``2026-11-20 08:30:00 CET``: a time whose day is always named."""
+    return clock(at, tz)
 
 
 def table(frame: pd.DataFrame, columns: Columns, tz: ZoneInfo, now: datetime | None = None) -> pd.DataFrame:
-    """The columns as people read them; cells by ``clock`` are times of ``tz``, those by ``float`` numbers."""
+    """The columns as people read them; cells by ``clock``, ``minute`` and ``moment`` are times of ``tz``."""
+    rows = rows_of(frame) if any(callable(column) for column in columns.values()) else []
     made: dict[str, Any] = {}
     for label, column in columns.items():
-        name, cell = column if isinstance(column, tuple) else (column, None)
-        values = frame[name]
-        if cell is clock:
-            made[label] = clocks(values, tz, now)
+        if callable(column):
+            made[label] = [column(row) for row in rows]
+            continue
+        name, cell = (column, None) if isinstance(column, str) else column[:2]
+        if cell in (clock, minute, moment):
+            made[label] = [cell(at, tz, now) for at in frame[name]]
         elif cell is float:
-            made[label] = values.astype(float)
+            made[label] = frame[name].astype(float)
         else:
-            made[label] = values if cell is None else [cell(value) for value in values]
+            made[label] = frame[name] if cell is None else [cell(value) for value in frame[name]]
     return pd.DataFrame(made)
 
 
@@ -80,15 +102,20 @@ def known(value: Any) -> Any:
     return NONE if missing(value) else value
 
 
-def mib(size: Any) -> float:
-    """Bytes in MiB."""
-    return float("nan") if missing(size) else float(size) / 2**20
+def divided(by: float) -> Callable[[Any], float]:
+    """Cells in a larger unit: metres in km, bytes in MiB."""
+    return lambda value: float("nan") if missing(value) else float(value) / by
 
 
-def local(frame: pd.DataFrame, tz: ZoneInfo, *columns: str) -> pd.DataFrame:
-    """UTC columns as wall-clock times of ``tz`` without a zone: charts draw them as they are."""
-    turned = {c: pd.to_datetime(frame[c], utc=True).dt.tz_convert(tz).dt.tz_localize(None) for c in columns}
-    return frame.assign(**turned)
+def wall(at: Any, tz: ZoneInfo) -> pd.Timestamp:
+    """A moment as wall-clock time of ``tz`` without a zone: charts draw it as it is."""
+    return pd.Timestamp(at).tz_convert(tz).tz_localize(None)
+
+
+def local(frame: pd.DataFrame, tz: ZoneInfo, column: str) -> pd.DataFrame:
+    """The frame with a UTC column as wall-clock times of ``tz``."""
+    there = pd.to_datetime(frame[column], utc=True).dt.tz_convert(tz)
+    return frame.assign(**{column: there.dt.tz_localize(None)})
 
 
 def plain(value: Any) -> str:
@@ -96,12 +123,17 @@ def plain(value: Any) -> str:
     return NONE if missing(value) else _MARKDOWN.sub(r"\\\1", str(value).replace("\n", " "))
 
 
+def joined(*parts: Any) -> str:
+    """The words that are known, between dots."""
+    return " · ".join(str(part) for part in parts if part)
+
+
 def severity(value: object) -> str:
     """A severity as sign and word, so that colour is not alone."""
     return NONE if missing(value) else f"{SEVERITY_SIGNS[str(value)]} {value}"
 
 
-def tinted(frame: pd.DataFrame, column: str = "Severity", colours: Mapping[str, str] = SEVERITIES) -> Styler:
+def tinted(frame: pd.DataFrame, column: str, colours: Mapping[str, str]) -> Styler:
     """The table with the cells of a column, sign and word, in the colours of their words."""
 
     def tint(shown: object) -> str:
@@ -113,17 +145,11 @@ def tinted(frame: pd.DataFrame, column: str = "Severity", colours: Mapping[str, 
 
 def worst_first(fleet: pd.DataFrame) -> pd.DataFrame:
     """The vehicles with active alerts, the worst first."""
-    order = list(SEVERITIES)
-    return fleet[fleet["alerts"] > 0].sort_values(
-        ["severity", "alerts"],
-        key=lambda column: column.map(order.index) if column.name == "severity" else -column,
-        kind="stable",
-    )
+    rank = fleet["severity"].map(list(SEVERITIES).index, na_action="ignore")
+    order = fleet.assign(rank=rank, fewest=-fleet["alerts"])[fleet["alerts"] > 0]
+    return fleet.loc[order.sort_values(["rank", "fewest"], kind="stable").index]
 
 
-def messages(frame: pd.DataFrame) -> list[str]:
-    """Messages of alerts; of a crash with the verdict on it, where there is one."""
-    verdicts = frame["verdict"] if "verdict" in frame else [None] * len(frame)
-    return [
-        f"{m} ({v})" if isinstance(v, str) else m for m, v in zip(frame["message"], verdicts, strict=True)
-    ]
+def message(row: Record) -> Any:
+    """Of an alert; of a crash with the verdict on it, where there is one."""
+    return f"{row['message']} ({row['verdict']})" if row.get("verdict") else row["message"]

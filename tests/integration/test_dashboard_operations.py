@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from zoneinfo import ZoneInfo
 
-import pandas as pd
 import psycopg
 import pytest
 from playwright.sync_api import expect
@@ -33,7 +32,7 @@ def test_each_part_has_its_newest_sample_and_an_old_one_is_not_measured(connecti
 
 
 def test_rates_are_of_the_last_minutes(connection: Connection) -> None:
-    found = operations_queries.stage_rates(connection, 15)
+    found = operations_queries.stage_rates(connection)
     assert set(found["stage"]) == KNOWN - {"downlink"}
     assert (found["stage"] == "bridge").sum() in (59, 60, 61)
 
@@ -46,7 +45,7 @@ def test_records_waiting_are_told_by_partition(connection: Connection) -> None:
 
 def test_a_task_that_fails_stands_before_those_that_work_with_its_error(connection: Connection) -> None:
     found = operations_queries.tasks(connection)
-    shown = tables.tasks(found, ZoneInfo("UTC"), pd.Timestamp.now(tz="UTC"))
+    shown = text.table(found, tables.TASKS, ZoneInfo("UTC"))
     assert shown[["Task", "Process", "State", "Failures", "Error"]].to_numpy().tolist() == [
         ["trends", "maintenance", "✕ does not work", 7, "UndefinedTable: no vehicle_baseline"],
         ["repair", "jobs", "✓ works", 0, text.NONE],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import streamlit as st
@@ -13,6 +13,7 @@ from dashboard.query_cache import SLOW_S, ask, forget, settings, until_answered
 from dashboard.screens.alerts import charts, evidence, queries, tables
 from dashboard.shared import live, text
 from dashboard.shared.queries import alerts
+from dashboard.shared.text import Record
 from dashboard.shared.theme import SEVERITY_SIGNS
 from infra.contract.downlink import silence_file, write_silences
 from infra.contract.errors import ConfigError, OdographError, ServiceError
@@ -30,8 +31,6 @@ CONTEXT: Final = ("speed_kmh", "engine_rpm")
 """Shown beside what the rule reads, where the vehicle has them."""
 LATENCIES: Final = ("event_to_received_ms", "received_to_alerted_ms", "alerted_to_stored_ms")
 
-Row = Mapping[str, Any]
-
 
 def chosen() -> int | None:
     """The alert of the address."""
@@ -48,14 +47,19 @@ def choose(alert_no: int | None) -> None:
 
 
 def detail(listed: Sequence[int]) -> None:
-    """The alert of the address, below the list."""
+    """The alert of the address, below the list; its neighbours in the list, by keys too."""
     number = chosen()
     if number is None:
         if st.query_params.get(CHOSEN):
             st.warning("This address names no alert.", icon=":material/link_off:")
         return
     st.divider()
-    _steps(number, listed)
+    with st.container(horizontal=True, vertical_alignment="center", key="steps"):
+        st.subheader(f"Alert {number}", anchor=False, width="content")
+        for label, shortcut, step in (("Previous", "K", -1), ("Next", "J", 1)):
+            to, key = tables.neighbour(listed, number, step), f"step_{shortcut}"
+            st.button(label, on_click=choose, args=(to,), disabled=to is None, shortcut=shortcut, key=key)
+        st.button("Close", on_click=choose, args=(None,), shortcut="X", key="close", type="tertiary")
     answer = ask(queries.alert, number)
     found = live.row(answer)
     if answer is None:
@@ -74,29 +78,13 @@ def detail(listed: Sequence[int]) -> None:
         live.part(_history, None, number)
 
 
-def _steps(number: int, listed: Sequence[int]) -> None:
-    """Which alert it is, its neighbours in the list, and Close; by keys too."""
-    before, after = (tables.neighbour(listed, number, step) for step in (-1, 1))
-    with st.container(horizontal=True, vertical_alignment="center", key="steps"):
-        st.subheader(f"Alert {number}", anchor=False, width="content")
-        for label, shortcut, to in (("Previous", "K", before), ("Next", "J", after)):
-            key = f"step_{shortcut}"
-            st.button(label, on_click=choose, args=(to,), disabled=to is None, shortcut=shortcut, key=key)
-        st.button("Close", on_click=choose, args=(None,), shortcut="X", key="close", type="tertiary")
-
-
 def _facts(number: int) -> None:
     """What it is, in words and figures; renewed with the list."""
-    found = live.row(ask(queries.alert, number))
-    if found is None:
-        return
-    sign, zone = SEVERITY_SIGNS[found["severity"]], live.tz()
-    st.text(
-        f"{sign} {found['severity']} · {tables.status(found)} · {found['rule']} "
-        f"v{found['rule_version']} · {found['message']}"
-    )
+    found = live.first(ask(queries.alert, number))
+    what = f"{SEVERITY_SIGNS[found['severity']]} {found['severity']} · {tables.status(found)}"
+    st.text(f"{what} · {found['rule']} v{found['rule_version']} · {found['message']}")
     tiles = {
-        "Since": text.clock(found["since_at"] or found["opened_at"], zone, live.now()),
+        "Since": text.clock(found["since_at"] or found["opened_at"], live.tz(), live.now()),
         "Duration": text.duration(found["duration_s"]),
         "Last value": text.number(found["value"], digits=1),
         "Worst": text.number(found["worst_value"], digits=1),
@@ -106,8 +94,7 @@ def _facts(number: int) -> None:
     live.figures("figures_alert", tiles)
     st.text("\n".join([f"{found['vehicle_id']} · {found['model'] or 'model not known'}", *_times(found)]))
     with st.container(horizontal=True, vertical_alignment="center", key="ways"):
-        if st.button("Open vehicle", icon=":material/directions_car:", key="to_vehicle"):
-            live.open_vehicle(found["vehicle_id"])
+        live.vehicle_button("Open vehicle", found["vehicle_id"], key="to_vehicle")
         if found["crash_id"] is not None and found["crash_boot_id"] is not None:
             record = f"{found['vehicle_id']}/{found['crash_boot_id']}/{found['crash_id']}"
             if st.button(f"Crash record ({found['verdict']})", icon=":material/car_crash:", key="to_crash"):
@@ -115,7 +102,7 @@ def _facts(number: int) -> None:
         st.code(f"{st.context.url}?{CHOSEN}={found['alert_no']}", language=None, width="stretch")
 
 
-def _times(found: Row) -> list[str]:
+def _times(found: Record) -> list[str]:
     """Begin, last finding and end; how long its first finding took; who did what."""
 
     def clock(name: str) -> str:
@@ -138,18 +125,14 @@ def _times(found: Row) -> list[str]:
 def _history(number: int) -> None:
     """What happened to it, and who did it."""
     st.subheader("History", anchor=False)
-    found = ask(queries.alert_changes, number)
-    if found is not None:
-        live.table(live.made(tables.CHANGES, found), "alert_history", formats={"%.1f": ("Value", "Limit")})
+    live.table(live.rows(ask(queries.alert_changes, number)), tables.CHANGES, "alert_history")
 
 
 def _evidence(number: int) -> None:
-    """The frames around it: value and limit as its rule saw them, and the signals as they were sent."""
+    """The frames around it: what the rule compared, then the signals as they were sent."""
     st.subheader("Evidence", anchor=False)
-    alert = live.row(ask(queries.alert, number))
-    kept, known = ask(queries.alert_evidence, number), ask(queries.rules)
-    if alert is None or kept is None:
-        return
+    alert = live.first(ask(queries.alert, number))
+    kept, known = live.rows(ask(queries.alert_evidence, number)), ask(queries.rules)
     if kept.empty:
         why = "were not in the archive"
         if alert["evidence_at"] is None:
@@ -164,11 +147,11 @@ def _evidence(number: int) -> None:
         rule = live.row(known[(known["rule"] == name) & (known["version"] == alert["rule_version"])])
     _curves(list(kept["frame"]), alert, rule)
     with st.expander("Frames, and where the log has them"):
-        live.table(live.made(tables.FRAMES, kept), "evidence_frames")
+        live.table(kept, tables.FRAMES, "evidence_frames")
 
 
-def _curves(frames: Sequence[Row], alert: Row, rule: Row | None) -> None:
-    """What the rule compared, then signals as they were sent: those that matter first, others at choice."""
+def _curves(frames: Sequence[Record], alert: Record, rule: Record | None) -> None:
+    """Value and limit as the rule saw them; of the signals those that matter first, others at choice."""
     opened_ms = round(alert["opened_at"].timestamp() * 1000)
     ended = alert["cleared_at"]
     cleared_s = None if ended is None else float((ended - alert["opened_at"]).total_seconds())
@@ -178,25 +161,19 @@ def _curves(frames: Sequence[Row], alert: Row, rule: Row | None) -> None:
     if seen.known:
         one = len(seen.signals) == 1 and bool(seen.unit)
         title = evidence.label(seen.signals[0]).partition(",")[0] if one else "value of the rule"
-        st.altair_chart(charts.value(seen, title, cleared_s), key="evidence_value")
+        live.chart(charts.value(seen, title, cleared_s), "evidence_value")
         drawn = seen.signals if one else ()
     there = evidence.present(frames)
     usual = [n for n in dict.fromkeys((*seen.signals, *CONTEXT)) if n in there and n not in drawn]
-    picked = st.multiselect(
-        "Signals",
-        there,
-        default=usual[:SIGNALS_MOST],
-        format_func=evidence.label,
-        key=f"signals_{opened_ms}",
-        max_selections=SIGNALS_MOST,
-    )
+    few: Any = {"default": usual[:SIGNALS_MOST], "max_selections": SIGNALS_MOST}
+    picked = st.multiselect("Signals", there, format_func=evidence.label, key=f"signals_{opened_ms}", **few)
     for name in picked:
         st.markdown(f"**{evidence.label(name)}**")
-        shown = evidence.curves(frames, opened_ms, [name])
-        st.altair_chart(charts.signal(shown, name, cleared_s), key=f"evidence_{name}")
+        shown = evidence.curve(frames, opened_ms, name)
+        live.chart(charts.signal(shown, name, cleared_s), f"evidence_{name}")
 
 
-def _actions(found: Row) -> None:
+def _actions(found: Record) -> None:
     """Forms for what is left to do, or why this reader may not."""
     st.subheader("Act", anchor=False)
     said()
@@ -210,16 +187,11 @@ def _actions(found: Row) -> None:
     if not found["acknowledged"]:
         with st.form(f"acknowledge_{number}"):
             name = auth.name_field(who, f"ack_name_{number}")
-            note = st.text_input("Note", key=f"ack_note_{number}", max_chars=NOTE_MOST)
+            note = st.text_input("Note", key=f"ack_note_{number}", max_chars=NOTE_MOST).strip() or None
             if st.form_submit_button("Acknowledge", type="primary", shortcut="A"):
                 before = "Somebody had acknowledged it before; it is left as it was."
-                why = note.strip() or None
-                perform(
-                    who,
-                    name,
-                    lambda s: None if s.acknowledge([number], name, why) else before,
-                    "Acknowledged.",
-                )
+                done = "Acknowledged."
+                perform(who, name, lambda s: None if s.acknowledge([number], name, note) else before, done)
     with st.container(horizontal=True, key="further"):
         if st.button("Silence", icon=":material/notifications_off:"):
             _silence(found, number, who)
@@ -240,16 +212,14 @@ def _end(number: int, who: Reader) -> None:
     with st.form(f"clear_{number}", border=False):
         st.caption("A crash does not end by itself. A new finding opens a new alert.")
         name = auth.name_field(who, f"clear_name_{number}")
-        note = st.text_input("Why", key=f"clear_note_{number}", max_chars=NOTE_MOST)
+        note = st.text_input("Why", key=f"clear_note_{number}", max_chars=NOTE_MOST).strip() or None
         if st.form_submit_button("End this alert"):
-            why = note.strip() or None
-            perform(
-                who, name, lambda s: None if s.end([number], name, why) else "It was over before.", "Ended."
-            )
+            before = "It was over before."
+            perform(who, name, lambda s: None if s.end([number], name, note) else before, "Ended.")
 
 
 @st.dialog("Silence")
-def _silence(found: Row, number: int, who: Reader) -> None:
+def _silence(found: Record, number: int, who: Reader) -> None:
     """Nobody is notified for a while; alerts are stored all the same."""
     with st.form(f"silence_{number}", border=False):
         st.caption("Alerts are stored and shown all the same; webhooks and drivers are not notified.")
@@ -274,9 +244,7 @@ def perform(who: Reader, name: str, action: Callable[[AlertStore], str | None], 
     try:
         if not auth.reader().may("alerts"):
             raise ConfigError(auth.why_not(who, "alerts"))
-        address = contract.endpoints(
-            settings()
-        ).db_dispatch_url  # of the role that may do this and nothing else
+        address = contract.endpoints(settings()).db_dispatch_url  # of a role that may do nothing else
         if not address:
             raise ServiceError("this stack was started before it had a role for this; run: odograph up")
         with alert_store(address) as store:

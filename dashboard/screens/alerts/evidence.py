@@ -7,7 +7,7 @@ names are given; where it does not, the signals are shown without value. Times a
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -77,12 +77,12 @@ def judged(frames: Sequence[Row], opened_ms: int, alert: Row, rule: Row | None) 
     stored = alert["limit_value"]
     if compared and not follows and stored is not None:  # the one in force, perhaps an escalated one
         limits = [stored] * len(limits)
-    body = {
-        "s": [(f["t0_ms"] + (f["n"] - 1) * f["dt_ms"] - opened_ms) / 1000 for f in frames],
-        "value": values,
-        "limit": limits,
-    }
-    return Judged(pd.DataFrame(body).astype(float), _unit(value_sql, signals), signals)
+    ends = [(f["t0_ms"] + (f["n"] - 1) * f["dt_ms"] - opened_ms) / 1000 for f in frames]
+    drawn = pd.DataFrame({"s": ends, "value": values, "limit": limits}).astype(float)
+    # the unit where the value is a signal or picked among some; a difference or product has none
+    picked, units = set(_PICKING.sub(" ", value_sql).split()), {unit(name) for name in signals}
+    same = picked <= set(signals) and len(units) == 1
+    return Judged(drawn, units.pop() if same else "", signals)
 
 
 def caption(frames: int, rule: Row | None, seen: Judged) -> str:
@@ -99,27 +99,23 @@ def caption(frames: int, rule: Row | None, seen: Judged) -> str:
     return f"{words} Value and limit are computed as the rule has them."
 
 
-def curves(frames: Sequence[Row], opened_ms: int, names: Sequence[str]) -> pd.DataFrame:
-    """``s``, ``signal`` and ``value`` of these signals: each sample of a fast one, one a frame of a slow one.
+def curve(frames: Sequence[Row], opened_ms: int, name: str) -> pd.DataFrame:
+    """``s`` and ``value`` of a signal: each sample of a fast one, one a frame of a slow one.
 
-    What is out of a signal's range or not there is null: a line breaks there.
+    What is out of its range or not there is null: a line breaks there.
     """
     rows = [
-        ((frame["t0_ms"] + place * frame["dt_ms"] - opened_ms) / 1000, name, value)
+        ((frame["t0_ms"] + place * frame["dt_ms"] - opened_ms) / 1000, value)
         for frame in frames
-        for name in names
         for place, value in enumerate(_samples(frame, BY_NAME[name]))
     ]
-    return pd.DataFrame(rows, columns=["s", "signal", "value"]).astype({"s": float, "value": float})
+    return pd.DataFrame(rows, columns=["s", "value"], dtype=float)
 
 
 def present(frames: Sequence[Row]) -> list[str]:
     """Signals with a number or flag in at least one frame, in the contract's order."""
-    return [
-        s.name
-        for s in SIGNALS
-        if s.kind != "codes" and any(v is not None for f in frames for v in _samples(f, s))
-    ]
+    numbers = (s for s in SIGNALS if s.kind != "codes")
+    return [s.name for s in numbers if any(v is not None for f in frames for v in _samples(f, s))]
 
 
 def label(name: str) -> str:
@@ -135,38 +131,27 @@ def unit(name: str) -> str:
 
 def _samples(frame: Row, signal: Signal) -> list[float | None]:
     value = frame.get(signal.name)
-    found = value if isinstance(value, list) else [value]
-    return [_ranged(v, signal) for v in found]
+    return [_ranged(v, signal) for v in (value if isinstance(value, list) else [value])]
 
 
 def _ranged(value: Any, signal: Signal) -> float | None:
     """The value within its plausible range, as the jobs see it, else None."""
-    if not isinstance(value, int | float):
-        return None
-    return float(value) if signal.holds(value) else None
+    return float(value) if isinstance(value, int | float) and signal.holds(value) else None
 
 
 def _named(value_sql: str | None, rule: Row | None) -> tuple[str, ...]:
     """The signals that an expression reads, else those of the condition, else the usual ones."""
-    texts = (value_sql, None if rule is None else rule["condition"])
-    for text in texts:
-        words = set(_WORD.findall(text or ""))
-        found = tuple(s.name for s in SIGNALS if s.name in words and s.kind == "number")
+    for text in (value_sql, None if rule is None else rule["condition"]):
+        read = set(_WORD.findall(text or ""))
+        found = tuple(s.name for s in SIGNALS if s.name in read and s.kind == "number")
         if found:
             return found
     return USUAL
 
 
-def _unit(value_sql: str, signals: Sequence[str]) -> str:
-    """The unit where the value is a signal or picked among some; a difference or product has none."""
-    picked = set(filter(None, _PICKING.sub(" ", value_sql).split()))
-    units = {unit(name) for name in signals}
-    return units.pop() if picked <= set(signals) and len(units) == 1 else ""
-
-
 def _evaluated(
     expressions: Sequence[str | None], frames: Sequence[Row], alert: Row
-) -> list[list[float | None]]:
+) -> Iterator[list[float | None]]:
     """Each expression for each frame; nulls where there is none or where it cannot be read."""
     with connected(MEMORY) as connection:
         connection.execute("SET enable_external_access = false")
@@ -174,16 +159,13 @@ def _evaluated(
             connection.execute(macro)
         connection.execute("SET lock_configuration = true")
         connection.register("frame", _table(frames, alert))
-        return [_column(connection, expression, len(frames)) for expression in expressions]
-
-
-def _column(connection: duckdb.DuckDBPyConnection, expression: str | None, frames: int) -> list[float | None]:
-    plain = _DOUBLE.sub(r"\1", expression or "NULL")
-    asked = f"SELECT ({plain})::DOUBLE FROM frame ORDER BY place"  # noqa: S608  the operator's own rule
-    try:
-        return [row[0] for row in connection.execute(asked).fetchall()]
-    except duckdb.Error:
-        return [None] * frames  # a name or function that only the jobs know: shown without it
+        for expression in expressions:
+            plain = _DOUBLE.sub(r"\1", expression or "NULL")
+            asked = f"SELECT ({plain})::DOUBLE FROM frame ORDER BY place"  # noqa: S608  the operator's own rule
+            try:
+                yield [row[0] for row in connection.execute(asked).fetchall()]
+            except duckdb.Error:  # a name or function that only the jobs know: shown without it
+                yield [None] * len(frames)
 
 
 def _table(frames: Sequence[Row], alert: Row) -> pa.Table:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import datetime, time, timedelta
 from typing import Any, Final
 
 import pandas as pd
@@ -12,16 +12,16 @@ from dashboard import auth
 from dashboard.auth import Reader
 from dashboard.query_cache import SLOW_S, ask, ask_slowly, settings
 from dashboard.screens.alerts import charts, detail, queries, tables
-from dashboard.shared import live
+from dashboard.shared import live, text
 from dashboard.shared.queries import ALERT_LIMIT, alerts
-from dashboard.shared.text import tinted
+from dashboard.shared.text import Record
 from dashboard.shared.theme import SEVERITIES
 
 STATUS: Final = {"active": True, "cleared": False, "all": None}
 SPANS_D: Final = {"7 days": 7, "30 days": 30, "90 days": 90}
 FULL_PX: Final = 720
 BESIDE_PX: Final = 300  # of the list while an alert is open below it
-FEW: Final = 18
+FEW: Final = 17
 MESSAGE_PX: Final = 330  # the columns after it are seen too in a wide window
 END_BUTTONS_MOST: Final = 12
 LISTED, PICKED, TURN, ENDING = "alert_list", "alert_picked", "alert_turn", "ending_silence"
@@ -42,42 +42,46 @@ def _filters() -> None:
 
 
 def _listing() -> None:
-    """The alerts; a row chosen by mouse or arrow keys is opened below."""
-    if st.session_state.pop(PICKED, False):
-        st.rerun()
+    """The alerts; a row chosen by mouse or arrow keys is opened below. It stands still while one is open."""
     state = st.session_state
+    if state.pop(PICKED, False):
+        st.rerun()
     asked: tuple[Any, ...] = (
         (state.get("vehicle") or "").strip() or None,
         state.get("severity") or None,
         STATUS[state.get("status_filter") or "active"],
         state.get("rule") or None,
     )
-    found = ask(alerts, *asked)
-    if found is None:
-        return
-    chosen = detail.chosen()
+    found = live.rows(ask(alerts, *asked))
+    matching, chosen = [int(n) for n in found["alert_no"]], detail.chosen()
     kept = state.get(LISTED, (None, ()))
-    before = kept[1] if kept[0] == asked else ()
-    shown = tables.held(before, [int(n) for n in found["alert_no"]], still=chosen is not None)
-    state[LISTED] = (asked, shown.numbers)
-    if not shown.numbers:
+    numbers, newcomers = tables.held(kept[1] if kept[0] == asked else (), matching, chosen is not None)
+    state[LISTED] = (asked, numbers)
+    if not numbers:
         st.success("No alert matches.", icon=":material/check_circle:")
         return
-    gone = sorted(set(shown.numbers) - {int(n) for n in found["alert_no"]})
+    gone = sorted(set(numbers) - set(matching))
     others = ask(alerts, numbers=gone) if gone else None
     both = found if others is None or others.empty else pd.concat([found, others], ignore_index=True)
-    _heading(len(found), shown.newcomers)
-    _draw(tables.in_order(both, shown.numbers), chosen)
-
-
-def _heading(matching: int, newcomers: int) -> None:
-    """How many there are, and that the list stands still while an alert is open."""
-    more = f"; the first {matching} are shown" if matching == ALERT_LIMIT else ""
+    more = f"; the first {len(found)} are shown" if len(found) == ALERT_LIMIT else ""
     with st.container(horizontal=True, vertical_alignment="center", key="list_head"):
-        st.caption(f"{matching} alerts{more}. Click a row, or move with the arrow keys, to open it below.")
+        st.caption(f"{len(found)} alerts{more}. Click a row, or move with the arrow keys, to open it below.")
         if newcomers:
             label, icon = f"{newcomers} new: show", ":material/refresh:"
             st.button(label, key="renew", on_click=_renew, icon=icon, type="tertiary")
+    # a new turn is a new table: the old one's mark would stand on another alert
+    shown, key = tables.in_order(both, numbers), f"alerts_{state.get(TURN, 0)}"
+    text_of = st.column_config.TextColumn
+    live.table(
+        shown,
+        tables.triage(chosen),
+        key,
+        "Alerts",
+        text.BY_SEVERITY,
+        {"Message": text_of(width=MESSAGE_PX), "No": text_of(width="small")},
+        height=BESIDE_PX if chosen is not None and len(shown) > 7 else live.height(len(shown), FEW, FULL_PX),
+        on_select=lambda: _pick(key),
+    )
 
 
 def _renew() -> None:
@@ -85,25 +89,6 @@ def _renew() -> None:
     st.session_state[PICKED] = True
     st.session_state.pop(LISTED, None)
     st.session_state[TURN] = st.session_state.get(TURN, 0) + 1
-
-
-def _draw(rows: pd.DataFrame, chosen: int | None) -> None:
-    """The table. A new turn is a new table: the old one's mark would stand on another alert."""
-    table = tables.triage(rows, live.tz(), live.now(), chosen)
-    key = f"alerts_{st.session_state.get(TURN, 0)}"
-    beside = chosen is not None and len(table) > 7
-    live.table(
-        tinted(table),
-        key,
-        "Alerts",
-        {"%.1f": ("Value", "Limit")},
-        {
-            "Message": st.column_config.TextColumn(width=MESSAGE_PX),
-            "No": st.column_config.TextColumn(width="small"),
-        },
-        height=BESIDE_PX if beside else live.height(len(table), FEW - 1, FULL_PX),
-        on_select=lambda: _pick(key),
-    )
 
 
 def _pick(key: str) -> None:
@@ -120,77 +105,62 @@ def _rules(days: int) -> None:
     zone = live.tz()
     today = datetime.now(zone).date()
     listed = [today - timedelta(days=k) for k in reversed(range(days))]
-    ends = (listed[0], today + timedelta(days=1))
-    start, end = (datetime(day.year, day.month, day.day, tzinfo=zone) for day in ends)
-    known = ask(queries.rules)
-    found = ask_slowly(queries.rule_days, start, end, settings().tz)
-    if known is None or found is None:
-        return
+    start, end = (datetime.combine(day, time(), zone) for day in (listed[0], today + timedelta(days=1)))
+    known = live.rows(ask(queries.rules))
+    found = live.rows(ask_slowly(queries.rule_days, start, end, settings().tz))
     if known.empty and found.empty:
         live.nothing("No rule is noted yet: the jobs have not run on this database.")
         return
     if found.empty:
         live.nothing(f"No alert has opened within {days} days.")
     else:
-        st.altair_chart(charts.by_day(found, listed), key="alerts_by_day")
+        live.chart(charts.by_day(found, listed), "alerts_by_day")
     table = tables.rules(known, found, listed, zone, live.now())
     st.caption(f"{len(table)} rules, those with the most alerts first.")
-    columns: dict[str, Any] = {
+    looks: dict[str, Any] = {
         "Per day": st.column_config.BarChartColumn(f"Per day, {days} days", width="medium", y_min=0),
         "Message": st.column_config.TextColumn(width="large"),
         "Limit": st.column_config.TextColumn(width="small"),
     }
-    live.table(tinted(table), "rules", columns=columns, height=live.height(len(table), 24, 800))
+    high = live.height(len(table), 24, 800)
+    live.table(table, None, "rules", tint=text.BY_SEVERITY, looks=looks, height=high)
 
 
 def _silences() -> None:
     """The silences: those in force, each with a button that ends it, then all as a table."""
     if ENDING in st.session_state:
         st.rerun()
-    found = ask(queries.silences)
-    if found is None:
-        return
+    found = live.rows(ask(queries.silences))
     st.caption(
         "Silenced alerts are stored and shown all the same; webhooks and drivers are not notified. A silence "
         "is made where an alert is open, or by: odograph alerts silence"
     )
-    if found.empty:
-        live.nothing("Nothing was ever silenced.")
-        return
-    _in_force(found[found["in_force"]])
-    live.table(tables.silences(found, live.tz(), live.now()), "silences")
+    live.rows(found, "Nothing was ever silenced.")
+    with live.section():
+        who, in_force = auth.reader(), found[found["in_force"]]
+        live.rows(in_force, "None is in force.", st.caption)
+        look: Any = {"horizontal": True, "vertical_alignment": "center", "border": True}
+        for row in text.rows_of(in_force.head(END_BUTTONS_MOST)):
+            key = f"end_silence_{row['silence_no']}"
+            with st.container(key=f"silence_row_{row['silence_no']}", **look):
+                st.text(tables.silence_words(row, live.tz(), live.now()), width="stretch")
+                if who.may("alerts"):
+                    icon = ":material/notifications:"
+                    st.button("End now", key=key, icon=icon, on_click=_want_end, args=(row,))
+        more = len(in_force) - END_BUTTONS_MOST
+        if more > 0:
+            st.caption(f"{more} more are in force; end them by: odograph alerts unsilence")
+        if not who.may("alerts"):
+            st.caption(auth.why_not(who, "alerts"))
+    live.table(found, tables.SILENCES, "silences")
 
 
-def _in_force(found: pd.DataFrame) -> None:
-    """A line and a button for each; the button where this reader may."""
-    who = auth.reader()
-    may = who.may("alerts")
-    if found.empty:
-        st.caption("None is in force.")
-        return
-    for row in found.head(END_BUTTONS_MOST).to_dict("records"):
-        number = int(row["silence_no"])
-        with st.container(
-            horizontal=True, vertical_alignment="center", border=True, key=f"silence_row_{number}"
-        ):
-            st.text(tables.silence_words(row, live.tz(), live.now()), width="stretch")
-            key, icon = f"end_silence_{number}", ":material/notifications:"
-            if may:
-                st.button("End now", key=key, icon=icon, on_click=_want_end, args=(row,))
-    if len(found) > END_BUTTONS_MOST:
-        st.caption(
-            f"{len(found) - END_BUTTONS_MOST} more are in force; end them by: odograph alerts unsilence"
-        )
-    if not may:
-        st.caption(auth.why_not(who, "alerts"))
-
-
-def _want_end(row: dict[Any, Any]) -> None:
+def _want_end(row: Record) -> None:
     st.session_state[ENDING] = row
 
 
 @st.dialog("End a silence")
-def _end(row: dict[Any, Any], who: Reader) -> None:
+def _end(row: Record, who: Reader) -> None:
     number = int(row["silence_no"])
     with st.form(f"end_silence_form_{number}", border=False):
         st.text(tables.silence_words(row, live.tz(), live.now()))

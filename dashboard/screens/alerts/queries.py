@@ -23,23 +23,23 @@ def alert(alert_no: int) -> None:
 @query("""
     SELECT * FROM (
         SELECT * FROM serving.alert_change WHERE alert_no = %(alert_no)s
-        ORDER BY recorded_at DESC, event_time DESC LIMIT %(limit)s) c
+        ORDER BY recorded_at DESC, event_time DESC LIMIT 200) c
     ORDER BY recorded_at, event_time
 """)
-def alert_changes(alert_no: int, limit: int = 200) -> None:
-    """What happened to an alert, the newest ``limit`` changes in their order."""
+def alert_changes(alert_no: int) -> None:
+    """What happened to an alert, the newest 200 changes in their order."""
 
 
 @query("""
     SELECT * FROM serving.alert_evidence WHERE alert_no = %(alert_no)s
-    ORDER BY t0, boot_id, seq LIMIT %(limit)s
+    ORDER BY t0, boot_id, seq LIMIT 300
 """)
-def alert_evidence(alert_no: int, limit: int = 300) -> None:
+def alert_evidence(alert_no: int) -> None:
     """The frames around an alert (all that are kept) as the vehicle sent them, in the order of their time."""
 
 
-@query("SELECT * FROM serving.rule ORDER BY rule LIMIT %(limit)s")
-def rules(limit: int = 1_000) -> None:
+@query("SELECT * FROM serving.rule ORDER BY rule LIMIT 1000")
+def rules() -> None:
     """The rules as the jobs last started with them."""
 
 
@@ -59,6 +59,6 @@ def rule_days(start: datetime, end: datetime, zone: str) -> None:
     """Alerts opened from ``start`` to before ``end``, by rule and local day; ``worst``: gravest severity."""
 
 
-@query("SELECT * FROM serving.alert_silence ORDER BY in_force DESC, from_at DESC LIMIT %(limit)s")
-def silences(limit: int = 200) -> None:
+@query("SELECT * FROM serving.alert_silence ORDER BY in_force DESC, from_at DESC LIMIT 200")
+def silences() -> None:
     """Silences, those in force first, then the newest."""

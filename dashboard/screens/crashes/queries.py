@@ -7,7 +7,6 @@ from typing import Final
 from dashboard.db import query
 
 RECORD_LIMIT: Final = 500
-POINT_LIMIT: Final = 2_000
 
 Key = tuple[str, int, str]
 """Vehicle id, boot id, crash id."""
@@ -20,9 +19,9 @@ Key = tuple[str, int, str]
     FROM serving.crash_record
     WHERE (%(vehicle_id)s::text IS NULL OR vehicle_id = %(vehicle_id)s)
       AND (%(verdict)s::text IS NULL OR verdict = %(verdict)s)
-    ORDER BY event_time DESC, vehicle_id, crash_id LIMIT %(limit)s
+    ORDER BY event_time DESC, vehicle_id, crash_id LIMIT 500
 """)
-def crash_list(vehicle_id: str | None = None, verdict: str | None = None, limit: int = RECORD_LIMIT) -> None:
+def crash_list(vehicle_id: str | None = None, verdict: str | None = None) -> None:
     """Records without their curves, the newest first; ``defects``: how many; null: not checked."""
 
 
@@ -38,9 +37,9 @@ def crash(vehicle_id: str, boot_id: int, crash_id: str) -> None:
 @query("""
     SELECT sample, t_ms, delta_v_kmh, delta_v_lat_kmh FROM serving.crash_delta_v
     WHERE vehicle_id = %(vehicle_id)s AND boot_id = %(boot_id)s AND crash_id = %(crash_id)s
-    ORDER BY sample LIMIT %(limit)s
+    ORDER BY sample LIMIT 2000
 """)
-def delta_v(vehicle_id: str, boot_id: int, crash_id: str, limit: int = POINT_LIMIT) -> None:
+def delta_v(vehicle_id: str, boot_id: int, crash_id: str) -> None:
     """Change of velocity after time zero, km/h, a row a point."""
 
 
@@ -49,9 +48,9 @@ def delta_v(vehicle_id: str, boot_id: int, crash_id: str, limit: int = POINT_LIM
            esc_active
     FROM serving.crash_pre_crash
     WHERE vehicle_id = %(vehicle_id)s AND boot_id = %(boot_id)s AND crash_id = %(crash_id)s
-    ORDER BY sample LIMIT %(limit)s
+    ORDER BY sample LIMIT 2000
 """)
-def pre_crash(vehicle_id: str, boot_id: int, crash_id: str, limit: int = POINT_LIMIT) -> None:
+def pre_crash(vehicle_id: str, boot_id: int, crash_id: str) -> None:
     """The samples before time zero, the last at 0 ms."""
 
 
@@ -59,8 +58,8 @@ def pre_crash(vehicle_id: str, boot_id: int, crash_id: str, limit: int = POINT_L
     SELECT * FROM (
         SELECT * FROM serving.custody_link
         WHERE vehicle_id = %(vehicle_id)s AND boot_id = %(boot_id)s AND crash_id = %(crash_id)s
-        ORDER BY entry DESC LIMIT %(limit)s) c
+        ORDER BY entry DESC LIMIT 200) c
     ORDER BY entry
 """)
-def custody(vehicle_id: str, boot_id: int, crash_id: str, limit: int = 200) -> None:
-    """What was done with a record, the newest ``limit`` entries in their order."""
+def custody(vehicle_id: str, boot_id: int, crash_id: str) -> None:
+    """What was done with a record, the newest 200 entries in their order."""

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import pandas as pd
 
 from dashboard.shared import pictures, text
+from dashboard.shared.text import Columns, Record
 from dashboard.shared.theme import SEVERITIES
 
 TREND_LEAST: Final = 3
 """Minutes that make a trend."""
+ALERTED: Final[Columns] = {
+    "Severity": ("severity", text.severity),
+    "Vehicle": "vehicle_id",
+    "Alerts": "alerts",
+    "State": "state",
+}
+"""Vehicles with active alerts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +39,7 @@ class Tile:
         return pictures.line(self.trend, f"{self.label} in the last hour, by minute")
 
 
-def tiles(now: dict[str, Any], today: dict[str, Any], hour: pd.DataFrame | None) -> list[Tile]:
+def tiles(now: Record, today: Record, hour: pd.DataFrame | None) -> list[Tile]:
     """Now (serving.fleet_figures), since midnight (serving.fleet_today), the last hour by minute."""
     shown = text.number
     on_road = None if now["moving"] is None else now["moving"] + now["idling"]
@@ -41,6 +49,9 @@ def tiles(now: dict[str, Any], today: dict[str, Any], hour: pd.DataFrame | None)
     idle = today.get("idle_share")
     idle_share = shown(None if idle is None else 100 * idle, "%", 1)
     unseen = f"{shown(now['alerts_unacknowledged'])} not seen"
+    burns = today.get("l_per_100km") is not None or today.get("kwh_per_100km") is None
+    name, unit, what = ("l_per_100km", "l", "fuel") if burns else ("kwh_per_100km", "kWh", "energy")
+    used, known = shown(today.get(name), digits=1), f"{since}, of vehicles whose {what} is known"
     return [
         Tile("Vehicles", shown(now["vehicles"]), delta=f"{shown(now['parked'])} parked"),
         Tile("Reporting", shown(now["reporting"]), trend(hour, "vehicles"), help="Within two minutes"),
@@ -50,17 +61,9 @@ def tiles(now: dict[str, Any], today: dict[str, Any], hour: pd.DataFrame | None)
         Tile("Frames/s", shown(now["frames_per_s"]), trend(hour, "frames_per_s")),
         Tile("Driven today", shown(km, "km"), trend(hour, "distance_km"), more, since),
         Tile("Idle share", idle_share, trend(hour, "idle_share"), help=since),
-        _consumption(today, hour, since),
+        Tile(f"{unit}/100 km", used, trend(hour, name), help=known),
         Tile("Active alerts", shown(now["alerts_active"]), delta=unseen),
     ]
-
-
-def _consumption(today: dict[str, Any], hour: pd.DataFrame | None, since: str) -> Tile:
-    """Litres, or kilowatt-hours where nothing burns fuel."""
-    burns = today.get("l_per_100km") is not None or today.get("kwh_per_100km") is None
-    name, label = ("l_per_100km", "l/100 km") if burns else ("kwh_per_100km", "kWh/100 km")
-    hint = f"{since}, of vehicles whose {'fuel' if burns else 'energy'} is known"
-    return Tile(label, text.number(today.get(name), digits=1), trend(hour, name), help=hint)
 
 
 def trend(hour: pd.DataFrame | None, column: str) -> list[float] | None:
@@ -69,20 +72,8 @@ def trend(hour: pd.DataFrame | None, column: str) -> list[float] | None:
     return known if len(known) >= TREND_LEAST else None
 
 
-def severities(now: dict[str, Any]) -> str:
+def severities(now: Record) -> str:
     """The active alerts by severity, in words."""
     counts = {"CRITICAL": now["alerts_critical"]} | {s: now[s.lower()] for s in list(SEVERITIES)[1:]}
     words = " · ".join(f"{text.severity(name)} {n}" for name, n in counts.items())
     return f"Active alerts: {words} · not acknowledged: {now['alerts_unacknowledged']}"
-
-
-def alerted_vehicles(fleet: pd.DataFrame) -> pd.DataFrame:
-    """Vehicles with active alerts, the worst first."""
-    kept = text.worst_first(fleet)
-    columns = {
-        "Severity": kept["severity"].map(text.severity),
-        "Vehicle": kept["vehicle_id"],
-        "Alerts": kept["alerts"],
-        "State": kept["state"],
-    }
-    return pd.DataFrame(columns).reset_index(drop=True)

@@ -11,7 +11,8 @@ import numpy.typing as npt
 import pandas as pd
 import pydeck as pdk
 
-from dashboard.shared.maps import address, dot, literal, placed, rows_of
+from dashboard.shared.maps import address, dot, literal, placed
+from dashboard.shared.text import rows_of
 from dashboard.shared.theme import SEVERITIES, STATES, rgba
 
 CLUSTERS_PATH: Final = "/map/clusters"
@@ -38,28 +39,21 @@ def clusters(number: str, states: Sequence[str], seen: int) -> pdk.Layer:
     ``seen`` clicks have been answered: with each the layer gets another name, which clears the map's choice;
     two bubbles of different tiles may have one place in their lists and would be taken for one.
     """
+    tiles = {"min_zoom": 0, "max_zoom": APART_ZOOM, "visible_max_zoom": APART_ZOOM + 0.5, "tile_size": 512}
+    disc: Any = {"get_point_radius": "properties.r", "point_radius_units": literal("pixels")}
+    disc |= {"get_fill_color": "properties.c", "stroked": True, "get_line_color": "properties.k"}
+    disc |= {"get_line_width": 2, "line_width_units": literal("pixels")}
+    words: Any = {"get_text": "properties.n", "get_text_size": 12, "get_text_color": [255, 255, 255, 255]}
+    words |= {"text_font_family": literal("sans-serif"), "text_font_weight": 600}
     return pdk.Layer(
         "TileLayer",
         address(f"{CLUSTERS_PATH}/{{z}}/{{x}}/{{y}}.json", number, states),
         id=f"clusters-{seen}",
-        min_zoom=0,
-        max_zoom=APART_ZOOM,
-        visible_max_zoom=APART_ZOOM + 0.5,
-        tile_size=512,
         point_type=literal("circle+text"),
-        get_point_radius="properties.r",
-        point_radius_units=literal("pixels"),
-        get_fill_color="properties.c",
-        stroked=True,
-        get_line_color="properties.k",
-        get_line_width=2,
-        line_width_units=literal("pixels"),
-        get_text="properties.n",
-        get_text_size=12,
-        get_text_color=[255, 255, 255, 255],
-        text_font_family=literal("sans-serif"),
-        text_font_weight=600,
         pickable=True,
+        **tiles,
+        **disc,
+        **words,
     )
 
 

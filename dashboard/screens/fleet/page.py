@@ -29,9 +29,7 @@ VIEW, SEEN, TAKEN = "fleet_view", "clusters_seen", "map_taken"
 
 
 def _figures() -> None:
-    now = live.row(ask(queries.fleet_figures))
-    if now is None:
-        return
+    now = live.first(ask(queries.fleet_figures))
     if not now["vehicles"]:
         live.nothing("No vehicle has reported yet. Start a fleet: `odograph simulate`.")
         return
@@ -44,30 +42,18 @@ def _figures() -> None:
     st.caption(figures.severities(now))
 
 
-def _toolbar() -> None:
-    with live.toolbar():
-        st.pills("Show", list(STATES), selection_mode="multi", key="states", bind="query-params")
-        hint = "Speed against free flow, last 5 minutes, by hexagon and direction or by road"
-        live.choice("Traffic", TRAFFIC, "traffic", help=hint)
-
-
 def _draw() -> None:
     """The map; a click on a vehicle opens its card, one on a bubble goes closer."""
-    fleet = ask(queries.fleet_latest)
-    if fleet is None:
-        return
+    fleet = live.rows(ask(queries.fleet_latest))
     states: list[str] = st.session_state.get("states") or []
     kind = str(st.session_state.get("traffic") or TRAFFIC[0])
     wanted = fleet[fleet["state"].isin(states)] if states else fleet
-    chosen = live.draw_map(
+    view = live.kept_view(VIEW, None, lambda: _first_view(fleet))
+    layers, clicks = (
         _layers(fleet, wanted, states, kind),
-        _view(fleet),
-        MAP_PX,
-        "fleet_map",
-        "Map of the fleet",
-        on_select="rerun",
-        selection_mode="single-object",
+        {"on_select": "rerun", "selection_mode": "single-object"},
     )
+    chosen = live.draw_map(layers, view, MAP_PX, "fleet_map", "Map of the fleet", **clicks)
     st.html(pictures.states(live.mode(), {str(k): int(v) for k, v in wanted["state"].value_counts().items()}))
     if kind != TRAFFIC[0]:
         st.html(pictures.congestion())
@@ -84,10 +70,18 @@ def _draw() -> None:
 
 
 def _layers(fleet: pd.DataFrame, wanted: pd.DataFrame, states: list[str], kind: str) -> list[pdk.Layer]:
-    """From the ground up. Vehicles have an address of their own, fetched once for all readers."""
+    """From the ground up. Rows have addresses of their own, fetched once for all readers."""
     number, mode = layer_cache.shown(layer_cache.fleet(), fleet, "fleet"), live.mode()
+    found = []
+    if kind != TRAFFIC[0]:
+        roads = kind == TRAFFIC[2]
+        traffic = ask_slowly(queries.road_edge_traffic if roads else queries.road_cells)
+        if traffic is not None and not traffic.empty:
+            at = layer_cache.shown(layer_cache.traffic(), traffic, "traffic")
+            path, layer = (maps.EDGES_PATH, maps.edges) if roads else (maps.CELLS_PATH, maps.congestion)
+            found.append(layer(maps.address(path, at)))
     many = len(wanted) > fleet_maps.MANY
-    found = [*_traffic(kind), maps.vehicles(maps.address(maps.VEHICLES_PATH, number, states), mode, many)]
+    found.append(maps.vehicles(maps.address(maps.VEHICLES_PATH, number, states), mode, many))
     alerted = wanted[wanted["alerts"] > 0]
     if len(alerted) > PINS:
         alerted = text.worst_first(wanted).head(PINS)
@@ -101,25 +95,22 @@ def _layers(fleet: pd.DataFrame, wanted: pd.DataFrame, states: list[str], kind: 
     return [*found, *(fleet_maps.ring(fleet, card) if card else [])]
 
 
-def _traffic(kind: str) -> list[pdk.Layer]:
-    if kind == TRAFFIC[0]:
-        return []
-    cells = kind == TRAFFIC[1]
-    found = ask_slowly(queries.road_cells if cells else queries.road_edge_traffic)
-    if found is None or found.empty:
-        return []
-    number = layer_cache.shown(layer_cache.traffic(), found, "traffic")
-    if cells:
-        return [maps.congestion(maps.address(maps.CELLS_PATH, number))]
-    return [maps.edges(maps.address(maps.EDGES_PATH, number))]
+def _first_view(fleet: pd.DataFrame) -> maps.View | None:
+    """The roads, else the fleet."""
+    placed, size_px = maps.placed(fleet), live.map_size(MAP_WIDE, MAP_PX)
+    whole = maps.view_of_roads(live.network(), size_px)
+    if whole is None and len(placed):
+        return maps.view_of(list(placed["lat_deg"]), list(placed["lon_deg"]), *size_px)
+    return whole
 
 
 def _take(objects: dict[str, list[dict[str, Any]]]) -> None:
     """What was clicked, once: the map goes on reporting it with every run."""
     found = next((rows[0] for rows in objects.values() if rows and rows[0]), None)
-    if found == st.session_state.get(TAKEN):
+    state = st.session_state
+    if found == state.get(TAKEN):
         return
-    st.session_state[TAKEN] = found
+    state[TAKEN] = found
     properties = (found or {}).get("properties", {})
     if found is None:
         st.query_params.pop(CARD, None)
@@ -127,27 +118,9 @@ def _take(objects: dict[str, list[dict[str, Any]]]) -> None:
         _open_card(str(found["vehicle_id"]))
     elif "cluster" in properties:
         lat, lon, zoom = properties["cluster"]
-        st.session_state[SEEN] = st.session_state.get(SEEN, 0) + 1
-        st.session_state[TAKEN] = None
-        st.session_state[VIEW] = maps.View(lat, lon, float(zoom) + CLOSER)
+        state[SEEN], state[TAKEN] = state.get(SEEN, 0) + 1, None
+        state[VIEW] = (None, maps.View(lat, lon, float(zoom) + CLOSER))
     st.rerun()
-
-
-def _view(fleet: pd.DataFrame) -> maps.View:
-    """Where the map looks first: the roads, else the fleet; kept, so that a reader's place stays."""
-    kept: maps.View | None = st.session_state.get(VIEW)
-    if kept is not None:
-        return kept
-    placed, network = maps.placed(fleet), live.network()
-    size_px = live.map_size(MAP_WIDE, MAP_PX)
-    if network.get("version"):
-        kept = maps.view_of_roads(network, size_px)
-    elif len(placed):
-        kept = maps.view_of(list(placed["lat_deg"]), list(placed["lon_deg"]), *size_px)
-    else:
-        return maps.WORLD
-    st.session_state[VIEW] = kept
-    return kept
 
 
 def _open_card(vehicle_id: str) -> None:
@@ -169,70 +142,62 @@ def _card() -> None:
         if now is None:
             st.caption("Not known yet." if away() else "No data of this vehicle.")
             return
-        _card_facts(now)
+        model = text.joined(now["model"], now["powertrain"], now["vehicle_class"])
+        st.text(model or "model not known")
+        odometer_m = now["odometer_m"]
+        tiles = {
+            "State": now["state"],
+            "Speed": text.number(now["speed_kmh"], "km/h"),
+            "Seen": f"{text.duration((live.now() - now['event_time']).total_seconds())} ago",
+            "Odometer": text.number(None if odometer_m is None else odometer_m / 1000, "km"),
+            "Fuel": text.number(now["fuel_level_pct"], "%"),
+            "Charge": text.number(now["soc_pct"], "%"),
+            "Coolant": text.number(now["coolant_c"], "°C", 1),
+            "12 V": text.number(now["battery_v"], "V", 1),
+            "Lowest tyre": text.number(now["tyre_min_kpa20"], "kPa"),
+        }
+        live.figures("figures_card", tiles, always={"State", "Speed", "Seen"}, border=False)
         alerts = ask(shared_queries.alerts, vehicle_id, None, True)
         if alerts is not None:
-            for alert in alerts.head(CARD_ALERTS).to_dict("records"):
+            for alert in text.rows_of(alerts.head(CARD_ALERTS)):
                 st.text(f"{text.severity(alert['severity'])}  {alert['message']}")
             if len(alerts) > CARD_ALERTS:
                 st.caption(f"and {len(alerts) - CARD_ALERTS} more")
-        if st.button("Open its page", key="open_page", type="primary", icon=":material/arrow_forward:"):
-            live.open_vehicle(vehicle_id)
-
-
-def _card_facts(now: dict[str, Any]) -> None:
-    words = [now["model"], now["powertrain"], now["vehicle_class"]]
-    st.text(" · ".join(str(word) for word in words if word) or "model not known")
-    seen_s = (live.now() - now["event_time"]).total_seconds()
-    tiles = {
-        "State": now["state"],
-        "Speed": text.number(now["speed_kmh"], "km/h"),
-        "Seen": f"{text.duration(seen_s)} ago",
-        "Odometer": text.number(None if now["odometer_m"] is None else now["odometer_m"] / 1000, "km"),
-        "Fuel": text.number(now["fuel_level_pct"], "%"),
-        "Charge": text.number(now["soc_pct"], "%"),
-        "Coolant": text.number(now["coolant_c"], "°C", 1),
-        "12 V": text.number(now["battery_v"], "V", 1),
-        "Lowest tyre": text.number(now["tyre_min_kpa20"], "kPa"),
-    }
-    live.figures("figures_card", tiles, always={"State", "Speed", "Seen"}, border=False)
+        icon = ":material/arrow_forward:"
+        live.vehicle_button("Open its page", vehicle_id, key="open_page", type="primary", icon=icon)
 
 
 def _attention() -> None:
     """Vehicles with active alerts; a click on a row opens the vehicle's card."""
     fleet = ask(queries.fleet_latest)
     st.subheader("Needs attention", anchor=False)
-    if fleet is None:
-        return
-    table = figures.alerted_vehicles(fleet)
-    if table.empty:
-        st.caption("No vehicle has an active alert.")
-        return
-    live.clickable(table.head(LISTED), "attention", LISTED_ROWS, "Vehicles with active alerts", _open_card)
-    more = f" The worst {LISTED} of {len(table):,}." if len(table) > LISTED else ""
+    worst = live.rows(
+        None if fleet is None else text.worst_first(fleet), "No vehicle has an active alert.", st.caption
+    )
+    alt = "Vehicles with active alerts"
+    live.clickable(worst.head(LISTED), figures.ALERTED, "attention", LISTED_ROWS, alt, _open_card)
+    more = f" The worst {LISTED} of {len(worst):,}." if len(worst) > LISTED else ""
     st.caption(f"Click a row, or a vehicle on the map, for its card.{more}")
 
 
 def _trends() -> None:
     """The last hour by minute."""
-    minutes = ask_slowly(queries.fleet_hour)
-    if minutes is None:
-        return
-    if minutes.empty:
-        st.caption("No complete minute of data within the last hour.")
-        return
-    shown = text.local(minutes, live.tz(), "minute")
+    none = "No complete minute of data within the last hour."
+    minutes = text.local(live.rows(ask_slowly(queries.fleet_hour), none, st.caption), live.tz(), "minute")
     st.markdown("**Mean speed of moving vehicles, last hour**")
-    live.chart(charts.trend(shown, "minute", "speed_moving_kmh", "km/h"), "speed_trend")
+    live.chart(charts.trend(minutes, "minute", "speed_moving_kmh", "km/h"), "speed_trend")
     st.markdown("**Frames counted in windows, last hour**")
-    live.chart(charts.trend(shown, "minute", "frames_per_s", "frames/s"), "frames_trend")
+    live.chart(charts.trend(minutes, "minute", "frames_per_s", "frames/s"), "frames_trend")
 
 
 live.header("Fleet")
 live.part(_figures)
 left, right = st.columns([2.2, 1], gap="medium")
 with left:
-    _toolbar()
+    with live.toolbar():
+        st.pills("Show", list(STATES), selection_mode="multi", key="states", bind="query-params")
+        hint = "Speed against free flow, last 5 minutes, by hexagon and direction or by road"
+        live.choice("Traffic", TRAFFIC, "traffic", help=hint)
     live.part(_draw)
 with right:
     live.search(_open_card)

@@ -19,8 +19,8 @@ def fleet_figures() -> None:
     """One row: the fleet now, alerts by severity, frames/s of the last minute."""
 
 
-@query("SELECT * FROM serving.fleet_latest ORDER BY alerts DESC, vehicle_id LIMIT %(limit)s")
-def fleet_latest(limit: int = 20_000) -> None:
+@query("SELECT * FROM serving.fleet_latest ORDER BY alerts DESC, vehicle_id LIMIT 20000")
+def fleet_latest() -> None:
     """The newest state of the vehicles, alerted ones first."""
 
 
@@ -39,15 +39,15 @@ def fleet_today() -> None:
     """One row: kilometres, idle share and consumption since midnight of the service's time zone."""
 
 
-@query("SELECT * FROM serving.road_cell ORDER BY vehicles DESC LIMIT %(limit)s")
-def road_cells(limit: int = 20_000) -> None:
+@query("SELECT * FROM serving.road_cell ORDER BY vehicles DESC LIMIT 20000")
+def road_cells() -> None:
     """Traffic of the last five minutes by cell and direction."""
 
 
 @query("""
     SELECT t.edge_id, t.vehicles, t.speed_kmh, t.source, t.speed_ratio, t.congestion, e.path
     FROM serving.road_edge_traffic t JOIN serving.road_edge e USING (network, edge_id)
-    WHERE t.congestion <> 'unknown' ORDER BY t.vehicles DESC LIMIT %(limit)s
+    WHERE t.congestion <> 'unknown' ORDER BY t.vehicles DESC LIMIT 50000
 """)
-def road_edge_traffic(limit: int = 50_000) -> None:
+def road_edge_traffic() -> None:
     """Traffic of the last five minutes by directed edge with its ``path``, only where a band is known."""

@@ -13,10 +13,10 @@ def queries_now() -> None:
 @query("""
     SELECT query, time_bucket(INTERVAL '10 seconds', at) AS bucket, max(batch_ms) AS batch_ms,
            max(lag_records) AS lag_records
-    FROM serving.query_progress WHERE at > now() - make_interval(mins => %(minutes)s)
+    FROM serving.query_progress WHERE at > now() - INTERVAL '15 minutes'
     GROUP BY 1, 2 ORDER BY 1, 2
 """)
-def queries_history(minutes: int = 15) -> None:
+def queries_history() -> None:
     """Batch time (worst, ms) and records waiting (most) of each query in steps of 10 s."""
 
 
@@ -25,30 +25,30 @@ def queries_history(minutes: int = 15) -> None:
     FROM (SELECT 'quarantined' AS kind, kind AS reason, received_at, 1 AS messages
           FROM serving.off_time WHERE kind <> 'late'
           UNION ALL SELECT 'dead letter', reason, received_at, messages FROM serving.dead_letter) found
-    WHERE received_at > now() - make_interval(hours => %(hours)s)
+    WHERE received_at > now() - INTERVAL '1 day'
     GROUP BY 1, 2 ORDER BY kind, frames DESC, reason LIMIT 100
 """)
-def rejected(hours: int = 24) -> None:
-    """Frames of the last ``hours`` that went into no window, by kind and reason."""
+def rejected() -> None:
+    """Frames of the last day that went into no window, by kind and reason."""
 
 
 @query("""
     SELECT hour, closed_until, vehicles, generated, lost_on_link, dropped_on_board + on_board AS on_board,
            on_the_way, dead, missing, late, quarantined, counted, duplicate, residual
-    FROM serving.audit_hour WHERE hour > now() - make_interval(hours => %(hours)s)
+    FROM serving.audit_hour WHERE hour > now() - INTERVAL '1 day'
     ORDER BY hour DESC LIMIT 200
 """)
-def audit_hours(hours: int = 24) -> None:
-    """The conservation ledger of the last ``hours``, the newest hour first; frames."""
+def audit_hours() -> None:
+    """The conservation ledger of the last day, the newest hour first; frames."""
 
 
 @query("""
     SELECT hour, stage, vehicle_id, what, frames
-    FROM serving.audit_finding WHERE hour > now() - make_interval(hours => %(hours)s)
+    FROM serving.audit_finding WHERE hour > now() - INTERVAL '1 day'
     ORDER BY hour DESC, no LIMIT 200
 """)
-def audit_findings(hours: int = 24) -> None:
-    """What is missing or differs in the last ``hours``, in ranges."""
+def audit_findings() -> None:
+    """What is missing or differs in the last day, in ranges."""
 
 
 @query("""
@@ -59,11 +59,11 @@ def audit_findings(hours: int = 24) -> None:
     FROM (SELECT rule, stored_at, received_to_alert_ms::double precision AS received_ms,
                  event_to_alert_ms::double precision AS event_ms
           FROM serving.alert_latency) l
-    WHERE stored_at > now() - make_interval(mins => %(minutes)s)
+    WHERE stored_at > now() - INTERVAL '1 hour'
     GROUP BY rule ORDER BY findings DESC, rule LIMIT 100
 """)
-def alert_latency(minutes: int = 60) -> None:
-    """From receipt and from event to the alerts topic by rule, ms, over the last ``minutes``."""
+def alert_latency() -> None:
+    """From receipt and from event to the alerts topic by rule, ms, over the last hour."""
 
 
 @query("SELECT * FROM serving.stage_now ORDER BY stage LIMIT 100")
@@ -82,11 +82,11 @@ def tasks() -> None:
 
 @query("""
     SELECT stage, time_bucket(INTERVAL '15 seconds', at) AS bucket, avg(rate_per_s) AS rate_per_s
-    FROM serving.stage_sample WHERE at > now() - make_interval(mins => %(minutes)s)
+    FROM serving.stage_sample WHERE at > now() - INTERVAL '15 minutes'
     GROUP BY 1, 2 ORDER BY 1, 2 LIMIT 5000
 """)
-def stage_rates(minutes: int = 15) -> None:
-    """The rate of each part in steps of 15 s over the last ``minutes``; per s."""
+def stage_rates() -> None:
+    """The rate of each part in steps of 15 s over 15 minutes; per s."""
 
 
 @query("SELECT * FROM serving.partition_lag ORDER BY reader, topic, partition LIMIT 500")
@@ -94,9 +94,9 @@ def partition_lag() -> None:
     """Records that wait for each reader, by partition."""
 
 
-@query("SELECT * FROM serving.watermark_defence(%(hours)s)")
-def watermark_defence(hours: int = 24) -> None:
-    """One row: frames of the last ``hours``, how many were off time, and the delay that was needed."""
+@query("SELECT * FROM serving.watermark_defence(24)")
+def watermark_defence() -> None:
+    """One row: frames of the last day, how many were off time, and the delay that was needed."""
 
 
 @query("""
@@ -106,11 +106,11 @@ def watermark_defence(hours: int = 24) -> None:
            count(*) FILTER (WHERE kind <> 'late') AS quarantined,
            max(-behind_s) FILTER (WHERE kind = 'clock_ahead') AS ahead_s,
            bool_or(kind = 'clock_unset') AS unset, max(received_at) AS last_at
-    FROM serving.off_time WHERE received_at > now() - make_interval(hours => %(hours)s)
+    FROM serving.off_time WHERE received_at > now() - INTERVAL '1 day'
     GROUP BY 1 ORDER BY count(*) DESC, 1 LIMIT 50
 """)
-def off_time_vehicles(hours: int = 24) -> None:
-    """Late and quarantined frames of the last ``hours`` by vehicle, most first; ``ahead_s`` of its clock."""
+def off_time_vehicles() -> None:
+    """Late and quarantined frames of the last day by vehicle, most first; ``ahead_s`` of its clock."""
 
 
 @query("SELECT * FROM serving.clock_ahead ORDER BY ahead_s DESC, vehicle_id LIMIT 10")

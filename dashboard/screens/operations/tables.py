@@ -5,14 +5,23 @@ Green is measured green: a part that was not measured just now is unknown, whate
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal
-from zoneinfo import ZoneInfo
+from typing import Any, Final, Literal, NamedTuple
 
 import pandas as pd
 
 from dashboard.shared import text
-from dashboard.shared.maps import rows_of
-from dashboard.shared.text import Columns, clock, duration, known, mib
+from dashboard.shared.text import (
+    GROUPED,
+    NONE,
+    ONE,
+    Columns,
+    Record,
+    clock,
+    divided,
+    duration,
+    known,
+    rows_of,
+)
 
 STAGES: Final = {
     "mosquitto": ("MQTT broker", "messages"),
@@ -28,27 +37,29 @@ STAGES: Final = {
 }
 """By name, in the order of a frame's path: what people call it, what its rate counts; ``bridge-2`` is one."""
 
+
+class Look(NamedTuple):
+    """How a state is shown: a sign, so that colour is not alone."""
+
+    sign: str
+    colour: str
+    badge: Literal["green", "orange", "red", "gray"]
+    icon: str
+
+
 WORKS, STRAINED, WRONG, UNKNOWN = "works", "strained", "does not work", "unknown"
-SIGNS: Final = {WORKS: "✓", STRAINED: "!", WRONG: "✕", UNKNOWN: "?"}
-COLOURS: Final = {WORKS: "#12937e", STRAINED: "#c9730a", WRONG: "#d6246e", UNKNOWN: "#7f8b98"}
-BADGES: Final[dict[str, Literal["green", "orange", "red", "gray"]]] = {
-    WORKS: "green",
-    STRAINED: "orange",
-    WRONG: "red",
-    UNKNOWN: "gray",
+LOOKS: Final = {
+    WORKS: Look("✓", "#12937e", "green", ":material/check_circle:"),
+    STRAINED: Look("!", "#c9730a", "orange", ":material/error:"),
+    WRONG: Look("✕", "#d6246e", "red", ":material/cancel:"),
+    UNKNOWN: Look("?", "#7f8b98", "gray", ":material/help:"),
 }
-ICONS: Final = {
-    WORKS: ":material/check_circle:",
-    STRAINED: ":material/error:",
-    WRONG: ":material/cancel:",
-    UNKNOWN: ":material/help:",
-}
-DAY_S: Final = 86_400
-MIB: Final = 2**20
+BY_STATE: Final = ("State", {state: look.colour for state, look in LOOKS.items()})
 FULL_DAYS_MOST: Final = 3650
 """A disk that would be full later is not said to be."""
 GROWTH_LEAST_S: Final = 6 * 3600
 """What grew for less tells of a start, not of days."""
+mib: Final = divided(2**20)
 
 
 def judged(samples: pd.DataFrame, strained_share: float) -> pd.DataFrame:
@@ -76,7 +87,7 @@ def title(name: str) -> str:
 
 def verdict(parts: pd.DataFrame) -> tuple[str, str]:
     """State and words over all parts: the worst that is known, and what is not known."""
-    names = {state: [title(n) for n in parts.loc[parts["state"] == state, "stage"]] for state in SIGNS}
+    names = {state: [title(n) for n in parts.loc[parts["state"] == state, "stage"]] for state in LOOKS}
     if names[WRONG]:
         return WRONG, f"{len(names[WRONG])} of {len(parts)} parts do not work: {', '.join(names[WRONG])}"
     if names[UNKNOWN]:
@@ -92,45 +103,48 @@ def troubles(parts: pd.DataFrame) -> list[str]:
     for part in rows_of(parts[parts["state"].isin([WRONG, UNKNOWN])]):
         quiet = f"not measured for {duration(part['age_s'])}"
         why = part["reason"] if part["state"] == WRONG else quiet
-        found.append(f"{SIGNS[part['state']]} {title(part['stage'])}: {why}")
+        found.append(f"{LOOKS[part['state']].sign} {title(part['stage'])}: {why}")
     return found
 
 
 def signed(state: str) -> str:
-    """A state as sign and word, so that colour is not alone."""
-    return f"{SIGNS[state]} {state}"
+    """A state as sign and word."""
+    return f"{LOOKS[state].sign} {state}"
 
 
-def table(parts: pd.DataFrame, rates: pd.DataFrame) -> pd.DataFrame:
-    """The parts as listed; ``rates`` are ``stage``, ``at``, ``rate_per_s`` of the last minutes."""
-    drawn = {
-        stage: found["rate_per_s"].astype(float).dropna().tolist() for stage, found in rates.groupby("stage")
-    }
-    passes = [STAGES.get(_kind(name), (name, ""))[1] for name in parts["stage"]]
-    measured = parts["measured"].astype(bool)
-    rate = parts["rate_per_s"].where(measured)
-
-    def measured_now(column: str) -> pd.Series[float]:
-        return parts[column].astype(float).where(measured)
-
-    return pd.DataFrame(
-        {
-            "Part": parts["stage"].map(title),
-            "State": parts["state"].map(signed),
-            "Rate": [text.number(r, f"{what}/s", 1) for r, what in zip(rate, passes, strict=True)],
-            "Last 15 minutes": [drawn.get(name, []) for name in parts["stage"]],
-            "Errors": measured_now("errors"),
-            "Waiting": measured_now("lag"),
-            "Full": measured_now("saturation") * 100,
-            "Cores": measured_now("cores"),
-            "Memory, MiB": measured_now("memory_mb"),
-            "Restarts": parts["restarts"].astype(float),
-            "Measured": [f"{duration(age)} ago" for age in parts["age_s"]],
-        }
+def _rate(part: Record) -> str:
+    return text.number(
+        part["rate_per_s"], f"{STAGES.get(_kind(part['stage']), ('', ''))[1] or part['stage']}/s", 1
     )
 
 
-def places(lag: pd.DataFrame, zone: ZoneInfo, now: pd.Timestamp) -> pd.DataFrame:
+PARTS: Final[Columns] = {
+    "Part": ("stage", title),
+    "State": ("state", signed),
+    "Rate": _rate,
+    "Last 15 minutes": "rates",
+    "Errors": ("errors", float),
+    "Waiting": ("lag", float),
+    "Full": ("saturation", lambda share: 100 * share),
+    "Cores": ("cores", float),
+    "Memory, MiB": ("memory_mb", float),
+    "Restarts": ("restarts", float),
+    "Measured": ("age_s", lambda age: f"{duration(age)} ago"),
+}
+
+
+def parts(found: pd.DataFrame, rates: pd.DataFrame) -> pd.DataFrame:
+    """The judged parts, whose figures are missing where they are not of now, with their ``rates`` drawn.
+
+    ``rates`` are ``stage``, ``at``, ``rate_per_s`` of the last minutes.
+    """
+    lines = {stage: of["rate_per_s"].astype(float).dropna().tolist() for stage, of in rates.groupby("stage")}
+    names = ["rate_per_s", "errors", "lag", "saturation", "cores", "memory_mb"]
+    now = found[names].astype(float).where(found["measured"].astype(bool))
+    return found.assign(**now, rates=found["stage"].map(lambda name: lines.get(name, [])))
+
+
+def places(lag: pd.DataFrame) -> tuple[pd.DataFrame, Columns]:
     """Records that wait for each reader: a row a reader and topic, a column a partition."""
     keys = ["reader", "topic"]
     wide = lag.pivot_table(index=keys, columns="partition", values="lag", aggfunc="sum").astype(float)
@@ -138,91 +152,84 @@ def places(lag: pd.DataFrame, zone: ZoneInfo, now: pd.Timestamp) -> pd.DataFrame
     whole = lag.groupby(keys).agg(
         lag=("lag", "sum"), rate=("rate_per_s", "sum"), at=("at", "min"), measured=("measured", "all")
     )
-    joined = whole.join(wide).reset_index().sort_values(["topic", "reader"], ignore_index=True)
-    known = joined["measured"].astype(bool)
-    return pd.DataFrame(
-        {
-            "Reader": joined["reader"],
-            "Topic": joined["topic"],
-            "State": known.map({True: signed(WORKS), False: signed(UNKNOWN)}),
-            "Waiting": joined["lag"].astype(float),
-            **{name: joined[name] for name in wide.columns},
-            "Appended, /s": joined["rate"].astype(float).where(known),
-            "Measured": text.clocks(joined["at"], zone, now),
-        }
-    )
+    whole["rate"] = whole["rate"].astype(float).where(whole["measured"].astype(bool))
+    columns: Columns = {
+        "Reader": "reader",
+        "Topic": "topic",
+        "State": ("measured", lambda measured: signed(WORKS if measured else UNKNOWN)),
+        "Waiting": ("lag", float, GROUPED),
+        **{name: (name, float, GROUPED) for name in wide.columns},
+        "Appended, /s": ("rate", float, ONE),
+        "Measured": ("at", clock),
+    }
+    return whole.join(wide).reset_index().sort_values(["topic", "reader"], ignore_index=True), columns
 
 
 QUERIES: Final[Columns] = {
     "Query": "query",
     "Last batch": ("at", clock),
-    "Batch, ms": "batch_ms",
-    "Frames in": "input_rows",
-    "Frames/s": "rows_per_s",
-    "Waiting in Kafka": "lag_records",
+    "Batch, ms": ("batch_ms", None, GROUPED),
+    "Frames in": ("input_rows", None, GROUPED),
+    "Frames/s": ("rows_per_s", None, ONE),
+    "Waiting in Kafka": ("lag_records", None, GROUPED),
     "Watermark behind": ("watermark_lag_s", duration),
-    "State rows": "state_rows",
-    "State, MiB": ("state_bytes", mib),
-    "Duplicates dropped": "dropped_duplicates",
-    "Dropped late": "dropped_late",
+    "State rows": ("state_rows", None, GROUPED),
+    "State, MiB": ("state_bytes", mib, ONE),
+    "Duplicates dropped": ("dropped_duplicates", None, GROUPED),
+    "Dropped late": ("dropped_late", None, GROUPED),
 }
 """The last batch of each streaming query."""
 
 
-def tasks(frame: pd.DataFrame, zone: ZoneInfo, now: pd.Timestamp) -> pd.DataFrame:
-    """Periodic tasks of maintenance and of the stream jobs."""
-    state = frame["failing_since"].notna().map({True: WRONG, False: WORKS})
-    return pd.DataFrame(
-        {
-            "Task": frame["task"],
-            "Process": frame["process"],
-            "State": state.mask(frame["run_at"].isna(), UNKNOWN).map(signed),
-            "Last run": text.clocks(frame["run_at"], zone, now),
-            "Duration, s": frame["run_s"].astype(float),
-            "Every": frame["interval_s"].map(duration),
-            "Failures": frame["failures"],
-            "Failing since": text.clocks(frame["failing_since"], zone, now),
-            "Error": frame["error"].fillna(text.NONE),
-        }
-    )
+def _task_state(task: Record) -> str:
+    if task["run_at"] is None:
+        return signed(UNKNOWN)
+    return signed(WORKS if task["failing_since"] is None else WRONG)
 
 
-def off_time(frame: pd.DataFrame, zone: ZoneInfo, now: pd.Timestamp) -> pd.DataFrame:
-    """Late and quarantined frames by vehicle."""
-    return pd.DataFrame(
-        {
-            "Vehicle": frame["vehicle_id"],
-            "Late": frame["late"],
-            "Not repaired": frame["late_open"],
-            "Latest by": frame["late_worst_s"].map(duration),
-            "Quarantined": frame["quarantined"],
-            "Clock": [_clock(*clock) for clock in zip(frame["ahead_s"], frame["unset"], strict=True)],
-            "Last": text.clocks(frame["last_at"], zone, now),
-        }
-    )
+TASKS: Final[Columns] = {
+    "Task": "task",
+    "Process": "process",
+    "State": _task_state,
+    "Last run": ("run_at", clock),
+    "Duration, s": ("run_s", float, "%.2f"),
+    "Every": ("interval_s", duration),
+    "Failures": "failures",
+    "Failing since": ("failing_since", clock),
+    "Error": ("error", known),
+}
+"""Periodic tasks of maintenance and of the stream jobs."""
 
 
-def _clock(ahead_s: Any, unset: Any) -> str:
+def _clock(row: Record) -> str:
     """What is wrong with a vehicle's clock, in words."""
-    ahead = [] if text.missing(ahead_s) else [f"{_long(ahead_s)} ahead"]
-    never = ["never set"] if not text.missing(unset) and bool(unset) else []
-    return ", ".join(ahead + never) or text.NONE
+    ahead = [] if row["ahead_s"] is None else [f"{_long(row['ahead_s'])} ahead"]
+    return ", ".join([*ahead, *(["never set"] if row["unset"] else [])]) or NONE
 
 
 def _long(seconds: Any) -> str:
     """A duration; in years from two years on."""
-    years = float(seconds) / DAY_S / 365.25
+    years = float(seconds) / 86_400 / 365.25
     return f"{years:.1f} years" if years >= 2 else duration(seconds)
 
 
-AHEAD: Final[Columns] = {
+OFF_TIME: Final[Columns] = {
     "Vehicle": "vehicle_id",
-    "Ahead, s": ("ahead_s", float),
+    "Late": "late",
+    "Not repaired": "late_open",
+    "Latest by": ("late_worst_s", duration),
+    "Quarantined": "quarantined",
+    "Clock": _clock,
+    "Last": ("last_at", clock),
 }
+"""Late and quarantined frames by vehicle."""
+
+
+AHEAD: Final[Columns] = {"Vehicle": "vehicle_id", "Ahead, s": ("ahead_s", float, ONE)}
 """Vehicles that push the watermark within the limit."""
 
 
-def defence(found: dict[str, Any], lateness_s: float) -> str:
+def defence(found: Record, lateness_s: float) -> str:
     """What the delay in force saves, and what would have saved 99.9 %, in a sentence."""
     frames, late = found["frames"], found["late"]
     if not frames:
@@ -234,7 +241,7 @@ def defence(found: dict[str, Any], lateness_s: float) -> str:
     return f"{have} A delay of {_long(found['needed_s'])} would have saved 99.9 %."
 
 
-def pushed(found: dict[str, Any]) -> str:
+def pushed(found: Record) -> str:
     """What the clocks in quarantine would have done to the watermark, in a sentence."""
     frames = found["quarantined"]
     if not frames:
@@ -265,7 +272,6 @@ AUDIT: Final[Columns] = {
 }
 """The conservation ledger by hour."""
 
-
 AUDIT_FINDINGS: Final[Columns] = {
     "Hour": ("hour", clock),
     "Between": "stage",
@@ -275,13 +281,7 @@ AUDIT_FINDINGS: Final[Columns] = {
 }
 """What is missing, or counted otherwise than archived."""
 
-
-REJECTED: Final[Columns] = {
-    "Kind": "kind",
-    "Reason": "reason",
-    "Count": "frames",
-    "Last": ("last_at", clock),
-}
+REJECTED: Final[Columns] = {"Kind": "kind", "Reason": "reason", "Count": "frames", "Last": ("last_at", clock)}
 """What went into no window."""
 
 
@@ -291,36 +291,39 @@ def _rounded(ms: Any) -> float:
 
 LATENCY: Final[Columns] = {
     "Rule": "rule",
-    "Findings": "findings",
-    "Receipt to alert p50, ms": ("received_p50_ms", _rounded),
-    "p95, ms": ("received_p95_ms", _rounded),
-    "Event to alert p50, ms": ("event_p50_ms", _rounded),
+    "Findings": ("findings", None, GROUPED),
+    "Receipt to alert p50, ms": ("received_p50_ms", _rounded, GROUPED),
+    "p95, ms": ("received_p95_ms", _rounded, GROUPED),
+    "Event to alert p50, ms": ("event_p50_ms", _rounded, GROUPED),
 }
 """From receipt and from the event to the alerts topic, by rule."""
 
 
-def folders(frame: pd.DataFrame) -> pd.DataFrame:
-    """What lies on the disk."""
-    size, growth = frame["bytes"].astype(float) / MIB, _grown(frame) / MIB
-    return pd.DataFrame({"Folder": frame["place"], "MiB": size, "MiB a day": growth})
+def _grown(row: Record) -> float | None:
+    """Growth, bytes a day; None where it was not watched for long enough."""
+    watched_s, growth = row["grown_over_s"], row["growth_per_day"]
+    known = watched_s is not None and watched_s >= GROWTH_LEAST_S and growth is not None
+    return float(growth) if known else None
 
 
-def _grown(frame: pd.DataFrame) -> pd.Series[float]:
-    """Growth, bytes a day; missing where it was not watched for long enough."""
-    long_enough = frame["grown_over_s"].astype(float) >= GROWTH_LEAST_S
-    return frame["growth_per_day"].astype(float).where(long_enough)
+FOLDERS: Final[Columns] = {
+    "Folder": "place",
+    "MiB": ("bytes", mib, ONE),
+    "MiB a day": lambda row: mib(_grown(row)),
+}
+"""What lies on the disk."""
 
 
-def room(frame: pd.DataFrame) -> str:
+def room(folders: pd.DataFrame) -> str:
     """What the disk has left, and for how long at the growth of the last day."""
-    free = frame["free_bytes"].dropna()
+    free = folders["free_bytes"].dropna()
     if free.empty:
         return "What the disk has left is not known."
     left = float(free.iloc[0])
-    growth = _grown(frame)
-    if growth.isna().all():
+    growth = [grown for grown in map(_grown, rows_of(folders)) if grown is not None]
+    if not growth:
         return f"{left / 2**30:,.1f} GiB free on the disk; its growth is known after six hours."
-    grows = float(growth.clip(lower=0).sum())
+    grows = sum(max(grown, 0.0) for grown in growth)
     days = left / grows if grows else float("inf")
     lasts = f", full in {days:.0f} days at the growth of the last day" if days < FULL_DAYS_MOST else ""
     return f"{left / 2**30:,.1f} GiB free on the disk{lasts}."
@@ -328,9 +331,9 @@ def room(frame: pd.DataFrame) -> str:
 
 SIZES: Final[Columns] = {
     "Table": "table",
-    "MiB": ("bytes", mib),
-    "Rows, about": "about_rows",
-    "Oldest chunk": ("since", lambda day: text.NONE if text.missing(day) else f"{day:%Y-%m-%d}"),
+    "MiB": ("bytes", mib, ONE),
+    "Rows, about": ("about_rows", None, GROUPED),
+    "Oldest chunk": ("since", lambda day: NONE if text.missing(day) else f"{day:%Y-%m-%d}"),
     "Kept": ("kept_days", lambda days: "for ever" if text.missing(days) else f"{days:.0f} days"),
 }
 """The biggest tables."""

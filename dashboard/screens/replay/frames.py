@@ -9,14 +9,13 @@ from __future__ import annotations
 import base64
 from dataclasses import dataclass
 from typing import Any, Final
-from zoneinfo import ZoneInfo
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
 from dashboard.shared import text
-from dashboard.shared.maps import Record, rows_of
+from dashboard.shared.text import Columns, Record, moment, rows_of
 
 PLACES_A_STRETCH: Final = 60_000
 """Places that are asked for and sent at once."""
@@ -63,7 +62,10 @@ def start_of(at_ms: float, cut: Plan) -> int:
 def stretch(
     places: pd.DataFrame, before: pd.DataFrame, alerts: pd.DataFrame, start_ms: int, cut: Plan
 ) -> Record:
-    """What the player is given of one stretch; arrays are [vehicles, steps + 1], row after row, as base64."""
+    """What the player is given of one stretch; arrays are [vehicles, steps + 1], row after row, as base64.
+
+    ``before`` has row, time, place and state of each vehicle's last place before the stretch.
+    """
     ids = sorted({*places["vehicle_id"], *before["vehicle_id"]})
     row_of = {vehicle: row for row, vehicle in enumerate(ids)}
     rows = places["vehicle_id"].map(row_of).to_numpy(np.int64, na_value=0)
@@ -74,23 +76,16 @@ def stretch(
         grid = np.full((len(ids), cut.steps + 1), empty, values.dtype)
         grid[rows[inside], columns[inside]] = values[inside]
         grids[name] = base64.b64encode(grid.tobytes()).decode()
-    return {
-        "start_ms": start_ms,
-        "step_ms": cut.step_ms,
-        "steps": cut.steps,
-        "ids": ids,
-        "before": _before(before, row_of),
-        "alerts": [
-            {
-                "vehicle": row["vehicle_id"],
-                "severity": row["severity"],
-                "rule": row["rule"],
-                "from": row["opened_ms"],
-                "to": row["cleared_ms"],
-            }
-            for row in rows_of(alerts)
-        ],
-    } | grids
+    known = states(before["speed_kmh"].to_numpy(float, na_value=np.nan), before["ignition_on"])
+    last = [
+        [row_of[row["vehicle_id"]], row["at_ms"], row["lat_deg"], row["lon_deg"], int(state)]
+        for row, state in zip(rows_of(before), known, strict=True)
+    ]
+    taken = {"vehicle": "vehicle_id", "severity": "severity", "rule": "rule"}
+    taken |= {"from": "opened_ms", "to": "cleared_ms"}
+    active = [{name: row[column] for name, column in taken.items()} for row in rows_of(alerts)]
+    cells = {"start_ms": start_ms, "step_ms": cut.step_ms, "steps": cut.steps, "ids": ids}
+    return cells | {"before": last, "alerts": active} | grids
 
 
 def _columns(places: pd.DataFrame) -> dict[str, tuple[npt.NDArray[Any], int]]:
@@ -114,37 +109,24 @@ def states(speed_kmh: npt.NDArray[np.float64], ignition_on: pd.Series) -> Bytes:
     """Places in STATES, as serving.fleet_latest judges a vehicle that is not silent."""
     off = (ignition_on == False).to_numpy(bool)  # noqa: E712  an unknown ignition is not off
     moving = np.nan_to_num(speed_kmh, nan=0.0) >= MOVING_KMH
-    chosen = np.select([off, moving, np.isnan(speed_kmh)], [2, 0, 3], default=1)
-    return chosen.astype(np.uint8)
+    return np.select([off, moving, np.isnan(speed_kmh)], [2, 0, 3], default=1).astype(np.uint8)
 
 
-def _before(before: pd.DataFrame, row_of: dict[str, int]) -> list[list[float]]:
-    """Row, time, place and state of each vehicle's last place before the stretch."""
-    known = states(before["speed_kmh"].to_numpy(float, na_value=np.nan), before["ignition_on"])
-    return [
-        [row_of[row["vehicle_id"]], row["at_ms"], row["lat_deg"], row["lon_deg"], int(state)]
-        for row, state in zip(rows_of(before), known, strict=True)
-    ]
-
-
-def runs(frame: pd.DataFrame, zone: ZoneInfo) -> pd.DataFrame:
-    """Comparisons of shadow runs with live: a row a run and table, equal or different, by how many rows."""
-    return pd.DataFrame(
-        {
-            "Run": frame["run_id"],
-            "Table": frame["table_name"],
-            "Verdict": ["✓ equal" if equal else "✗ different" for equal in frame["equal"]],
-            "Rows live": frame["live_rows"],
-            "Rows run": frame["run_rows"],
-            "Differ": frame["rows_differing"],
-            "From": text.clocks(frame["since"], zone),
-            "To": text.clocks(frame["until"], zone),
-            "Vehicles": [text.number(v) if not text.missing(v) else "all" for v in frame["vehicles"]],
-            "Changed settings": frame["changed"],
-            "Read": frame["read_by_serving"],
-            "Compared": text.clocks(frame["compared_at"], zone),
-        }
-    )
+RUNS: Final[Columns] = {
+    "Run": "run_id",
+    "Table": "table_name",
+    "Verdict": ("equal", {True: "✓ equal", False: "✗ different"}.get),
+    "Rows live": "live_rows",
+    "Rows run": "run_rows",
+    "Differ": "rows_differing",
+    "From": ("since", moment),
+    "To": ("until", moment),
+    "Vehicles": ("vehicles", lambda v: "all" if text.missing(v) else text.number(v)),
+    "Changed settings": "changed",
+    "Read": "read_by_serving",
+    "Compared": ("compared_at", moment),
+}
+"""Comparisons of shadow runs with live: a row a run and table, equal or different, by how many rows."""
 
 
 def difference(row: Record) -> str:

@@ -12,7 +12,7 @@ from dashboard.query_cache import SLOW_S, ask, ask_slowly, away, fetch, settings
 from dashboard.screens.replay import frames, queries
 from dashboard.shared import live, pictures, text
 from dashboard.shared import queries as shared_queries
-from dashboard.shared.maps import Record, rows_of
+from dashboard.shared.text import Record
 
 SPEEDS: Final = {"1x": 1, "10x": 10, "60x": 60, "300x": 300, "900x": 900}
 PLAYER: Final = "player"
@@ -21,27 +21,21 @@ GATHER: Final = timedelta(minutes=1)  # after a day's first window most vehicles
 CLOCKS: Final = ("%H:%M:%S", "%H:%M")
 
 
-def _choose() -> tuple[date, int, str | None] | None:
-    """Day, speed and the vehicle to follow, kept in the address; None: nothing is stored."""
-    span = live.row(ask(queries.day_span))
-    if span is None:
-        return None
+def _page() -> None:
+    """Day, speed and the vehicle to follow, kept in the address; the player below."""
+    span = live.first(ask(queries.day_span))
     if span["last_at"] is None:
         live.nothing("No window of any vehicle is stored yet: there is no day to play again.")
-        return None
+        return
     first, last = (span[name].astimezone(live.tz()).date() for name in ("first_at", "last_at"))
     with live.toolbar():
-        day = st.date_input(
-            "Day", value=last, min_value=first, max_value=last, key="day", bind="query-params", width=160
-        )
+        day = live.day("Day", last, "day", min_value=first, max_value=last)
         speed = live.choice("Speed", SPEEDS, "speed", "60x")
-        hint = "Nobody; part of an id"
-        words = st.text_input(
-            "Follow", key="follow", bind="query-params", placeholder=hint, width=230
-        ).strip()
+        hint: Any = {"placeholder": "Nobody; part of an id", "bind": "query-params", "width": 230}
+        words = st.text_input("Follow", key="follow", **hint).strip()
     found = ask_slowly(shared_queries.find_vehicles, words) if words else None
     follow = (words or None) if found is None or found.empty else str(found["vehicle_id"].iloc[0])
-    return (day if isinstance(day, date) else last), SPEEDS[speed], follow
+    _player(day or last, SPEEDS[speed], follow)
 
 
 def _moment(day: date, given: str | None) -> datetime | None:
@@ -62,10 +56,8 @@ def _ms(at: datetime) -> int:
 def _player(day: date, speed: int, follow: str | None) -> None:
     """The picture: it asks for stretches as it plays."""
     zone = live.tz()
-    known = live.row(ask_slowly(queries.day_windows, day, str(zone)))
-    hours = ask_slowly(queries.day_hours, day, str(zone))
-    if known is None or hours is None:
-        return
+    known = live.first(ask_slowly(queries.day_windows, day, str(zone)))
+    hours = live.rows(ask_slowly(queries.day_hours, day, str(zone)))
     if known["first_at"] is None:
         live.nothing("No window of this day is stored. Choose another day.")
         return
@@ -75,21 +67,19 @@ def _player(day: date, speed: int, follow: str | None) -> None:
     if state.get("at") is not None and begin <= state["at"] < end:  # where the reader stopped
         st.query_params["at"] = f"{datetime.fromtimestamp(state['at'] / 1000, zone):%H:%M:%S}"
     sheet, mapping = pictures.atlas(live.mode())
-    network = live.network()
-    corners = (
-        [[network["west"], network["south"]], [network["east"], network["north"]]]
-        if network.get("version")
-        else []
-    )
+    roads = live.network()
+    corners = [
+        [roads[x], roads[y]] for x, y in (("west", "south"), ("east", "north")) if roads.get("version")
+    ]
     data = {
         "tone": player.tone(live.mode()),
         "icons": {"sheet": sheet, "mapping": mapping},
-        "roads": live.road_address(network),
+        "roads": live.road_address(roads),
         "zone": str(zone),
         "day": {"since": begin, "until": end},
         "at_ms": _ms(_moment(day, st.query_params.get("at")) or known["first_at"] + GATHER),
         "home": corners,  # where the map looks while nobody is on it
-        "hours": [{"ms": _ms(row["hour"]), "moving": row["moving"] or 0.0} for row in rows_of(hours)],
+        "hours": [{"ms": _ms(row["hour"]), "moving": row["moving"] or 0.0} for row in text.rows_of(hours)],
         "plan": {"step_ms": cut.step_ms, "stretch_ms": cut.stretch_ms},
         "speed": speed,
         "follow": follow,
@@ -120,24 +110,12 @@ def _stretch(want: Any, begin_ms: int, end_ms: int, cut: frames.Plan) -> Record 
 def _comparisons() -> None:
     """What `odograph replay --verify` and `compare` found."""
     st.subheader("Shadow runs against live", anchor=False)
-    found = ask(queries.verdicts)
-    if found is None:
-        return
-    if found.empty:
-        st.caption(
-            "No shadow run has been compared with live yet: `odograph replay --day 2026-11-20 --verify`."
-        )
-        return
-    live.table(frames.runs(found, live.tz()), "runs", "Shadow runs against live")
-    for row in rows_of(found[~found["equal"].astype(bool)]):
+    none = "No shadow run has been compared with live yet: `odograph replay --day 2026-11-20 --verify`."
+    found = live.rows(ask(queries.verdicts), none, st.caption)
+    live.table(found, frames.RUNS, "runs", "Shadow runs against live")
+    for row in text.rows_of(found[~found["equal"].astype(bool)]):
         st.markdown(f"**{text.plain(row['run_id'])}, {text.plain(row['table_name'])}** differs")
         st.text(frames.difference(row))
-
-
-def _page() -> None:
-    chosen = _choose()
-    if chosen is not None:
-        _player(*chosen)
 
 
 live.header("Replay", past=True)

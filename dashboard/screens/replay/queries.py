@@ -3,14 +3,8 @@
 from __future__ import annotations
 
 from datetime import date, datetime
-from typing import Final
 
 from dashboard.db import query
-
-ROW_LIMIT: Final = 200_000
-LONGEST_WINDOW_S: Final = 300
-LOOK_BACK: Final = "2 hours"
-"""So long before a moment a vehicle's last place is looked for."""
 
 
 @query("SELECT first_at, last_at FROM serving.day_span")
@@ -43,15 +37,13 @@ def day_windows(day: date, tz: str) -> None:
     SELECT vehicle_id, (extract(epoch FROM window_end) * 1000)::bigint AS at_ms, lat_deg, lon_deg,
            heading_deg, speed_last_kmh AS speed_kmh, ignition_on
     FROM serving.vehicle_window
-    WHERE window_start >= %(since)s::timestamptz - make_interval(secs => %(longest_s)s)
+    WHERE window_start >= %(since)s::timestamptz - INTERVAL '5 minutes'
       AND window_start < %(until)s AND window_end >= %(since)s AND window_end <= %(until)s
       AND extract(epoch FROM window_end)::bigint %% %(step_s)s = 0
       AND lat_deg IS NOT NULL AND lon_deg IS NOT NULL
-    LIMIT %(limit)s
+    LIMIT 200000
 """)
-def places(
-    since: datetime, until: datetime, step_s: int, longest_s: int = LONGEST_WINDOW_S, limit: int = ROW_LIMIT
-) -> None:
+def places(since: datetime, until: datetime, step_s: int) -> None:
     """Windows that end on a whole step in [since, until], with the place of their last sample."""
 
 
@@ -63,15 +55,15 @@ def places(
         SELECT window_end, lat_deg, lon_deg, heading_deg, speed_last_kmh, ignition_on
         FROM serving.vehicle_window w
         WHERE w.vehicle_id = v.vehicle_id AND w.window_start < %(at)s
-          AND w.window_start >= %(at)s::timestamptz - %(back)s::interval
+          AND w.window_start >= %(at)s::timestamptz - INTERVAL '2 hours'
           AND w.lat_deg IS NOT NULL AND w.lon_deg IS NOT NULL
         ORDER BY w.window_start DESC LIMIT 1
     ) w
     WHERE %(wanted)s
-    LIMIT %(limit)s
+    LIMIT 200000
 """)
-def places_before(at: datetime, wanted: bool, back: str = LOOK_BACK, limit: int = ROW_LIMIT) -> None:
-    """The last place of each vehicle before a moment, at most ``back`` old; nothing unless ``wanted``."""
+def places_before(at: datetime, wanted: bool) -> None:
+    """The last place of each vehicle before a moment, at most two hours old; nothing unless ``wanted``."""
 
 
 @query("""
@@ -80,9 +72,9 @@ def places_before(at: datetime, wanted: bool, back: str = LOOK_BACK, limit: int 
     FROM serving.alert
     WHERE opened_at <= %(until)s AND (cleared_at IS NULL OR cleared_at >= %(since)s)
     ORDER BY array_position(ARRAY['CRITICAL', 'MAJOR', 'MINOR', 'WARNING'], severity), opened_at DESC
-    LIMIT %(limit)s
+    LIMIT 2000
 """)
-def alerts_between(since: datetime, until: datetime, limit: int = 2_000) -> None:
+def alerts_between(since: datetime, until: datetime) -> None:
     """Alerts that were active at some moment of [since, until], the gravest first."""
 
 

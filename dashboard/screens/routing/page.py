@@ -25,94 +25,59 @@ SOURCES: Final = {
 
 
 def _congestion() -> None:
-    """Traffic at a moment of a stored day: the map under a time slider, and the day by hour."""
-    span = live.row(ask_slowly(queries.road_span))
-    if span is None:
-        return
+    """Traffic at a moment of a stored day: the map under a time slider, the day by hour."""
+    span, zone = live.first(ask_slowly(queries.road_span)), live.tz()
     if span["last_at"] is None:
         live.nothing("No traffic is stored yet: it is summed every five minutes once vehicles drive.")
         return
-    day, at, by = _choose(span)
-    _hours(day, at)
-    _draw_traffic(at, by)
-
-
-def _choose(span: dict[str, Any]) -> tuple[date, datetime, str]:
-    """Day, moment and what is coloured, kept in the address."""
-    first, last = (span[name].astimezone(live.tz()) for name in ("first_at", "last_at"))
-    days: dict[str, Any] = {"value": last.date(), "min_value": first.date(), "max_value": last.date()}
+    first, last = (span[name].astimezone(zone) for name in ("first_at", "last_at"))
     with live.toolbar():
-        picked = st.date_input("Day", **days, key="day", bind="query-params", width=160)
+        day = live.day("Day", last.date(), "day", min_value=first.date(), max_value=last.date())
         by = live.choice("By", ("cell", "edge"), "by")
-    day = picked if isinstance(picked, date) else last.date()
-    moment = st.slider(
-        "Moment: the five minutes up to it",
-        min_value=time(0, 0),
-        max_value=time(23, 55),
-        value=time(last.hour, last.minute // 5 * 5),
-        step=STEP,
-        key="at",
-        bind="query-params",
-    )
-    return day, datetime.combine(day, moment, live.tz()).astimezone(UTC), by
+    slider: dict[str, Any] = {"min_value": time(0, 0), "max_value": time(23, 55), "step": STEP}
+    newest = time(last.hour, last.minute // 5 * 5)
+    words = "Moment: the five minutes up to it"
+    moment = st.slider(words, value=newest, key="at", bind="query-params", **slider)
+    at = datetime.combine(day or last.date(), moment, zone)
+    with live.section():
+        _hours(at)
+    found = live.rows(ask_large(queries.edges_at if by == "edge" else queries.cells_at, at.astimezone(UTC)))
+    layer = maps.edges(maps.edge_rows(found)) if by == "edge" else maps.congestion(maps.cell_rows(found))
+    view = live.kept_view(VIEW, None, lambda: _first_view(found))
+    live.draw_map([layer], view, MAP_PX, "routing_map", "Map of the traffic")
+    st.html(pictures.congestion())
+    clock, counts = text.clock(at, zone), found["source"].value_counts()
+    words = ", ".join(f"{counts[name]:,} {word}" for name, word in SOURCES.items() if counts.get(name))
+    st.caption(f"No traffic is known at {clock}." if found.empty else f"Up to {clock}: {words}.")
 
 
-def _hours(day: date, at: datetime) -> None:
+def _hours(at: datetime) -> None:
     """The day by hour; the hour of the moment stands out."""
-    found = ask_slowly(queries.road_hours, day)
-    if found is None or found.empty:
+    found = live.rows(ask_slowly(queries.road_hours, at.date()))
+    if found.empty:
         return
     if found["travel_time_index"].isna().all():
         st.caption("No delay yet: free-flow speeds are still being learned where vehicles drove on this day.")
         return
     shown = text.local(found, live.tz(), "hour")
     shown["hour"] = shown["hour"].dt.strftime("%H:00")
-    st.altair_chart(charts.delay(shown, f"{at.astimezone(live.tz()):%H}:00"), key="delay")
+    live.chart(charts.delay(shown, f"{at:%H}:00"), "delay")
 
 
-def _draw_traffic(at: datetime, by: str) -> None:
-    """The map of the moment; its place and zoom stay while the slider moves."""
-    found = ask_large(queries.edges_at if by == "edge" else queries.cells_at, at)
-    if found is None:
-        return
-    layer = maps.edges(maps.edge_rows(found)) if by == "edge" else maps.congestion(found)
-    live.draw_map([layer], _view(found), MAP_PX, "routing_map", "Map of the traffic")
-    st.html(pictures.congestion())
-    clock = text.clock(at, live.tz())
-    counts = found["source"].value_counts()
-    words = ", ".join(f"{counts[name]:,} {word}" for name, word in SOURCES.items() if counts.get(name))
-    st.caption(f"No traffic is known at {clock}." if found.empty else f"Up to {clock}: {words}.")
-
-
-def _view(found: pd.DataFrame) -> maps.View:
-    """Where the map looks first: the roads, else the cells that are shown; kept for the session."""
-    kept: maps.View | None = st.session_state.get(VIEW)
-    if kept is not None:
-        return kept
-    network, size_px = live.network(), live.map_size(TRAFFIC_WIDE, MAP_PX)
-    if network.get("version"):
-        kept = maps.view_of_roads(network, size_px)
-    elif "cell" in found and len(found):
-        kept = maps.view_of_cells(found["cell"].unique(), size_px)
-    else:
-        return maps.WORLD
-    st.session_state[VIEW] = kept
-    return kept
+def _first_view(found: pd.DataFrame) -> maps.View | None:
+    """The roads, else the cells that are shown."""
+    size_px = live.map_size(TRAFFIC_WIDE, MAP_PX)
+    whole = maps.view_of_roads(live.network(), size_px)
+    if whole is None and "cell" in found and len(found):
+        return maps.view_of_cells(found["cell"].unique(), size_px)
+    return whole
 
 
 def _flows() -> None:
     """Where trips of a day go: a matrix and arcs between hexagons; small counts are not shown."""
-    newest = ask_slowly(queries.last_trip_day, str(live.tz()))
-    if newest is None:
-        return
-    if newest.empty:
-        live.nothing("No trip is over yet.")
-        return
-    last = newest["day"].iloc[0]
-    picked = st.date_input("Day", value=last, key="trip_day", bind="query-params", width=160)
-    found = ask_slowly(queries.flows, picked if isinstance(picked, date) else last)
-    if found is None:
-        return
+    newest = live.rows(ask_slowly(queries.last_trip_day, str(live.tz())), "No trip is over yet.")
+    last: date = newest["day"].iloc[0]
+    found = live.rows(ask_slowly(queries.flows, live.day("Day", last, "trip_day") or last))
     named = charts.names(found)
     if not named:
         live.nothing("No flow of this day may be shown: there are no trips, or too few vehicles on each.")
@@ -126,7 +91,7 @@ def _flows() -> None:
     )
     left, right = st.columns([1, 1.2], gap="medium")
     with left:
-        st.altair_chart(charts.matrix(found, named), key="matrix")
+        live.chart(charts.matrix(found, named), "matrix")
     with right:
         view = maps.view_of_cells(named, live.map_size(FLOWS_WIDE, MAP_PX))
         layers = charts.flow_layers(found, named)
@@ -138,26 +103,21 @@ def _flows() -> None:
 
 def _arrivals() -> None:
     """Predicted arrivals: how far they were off, by how long before, and those that are still open."""
-    quality, open_ones = ask(queries.eta_quality), ask(queries.etas)
-    if quality is None or open_ones is None:
-        return
+    quality, open_ones = live.rows(ask(queries.eta_quality)), live.rows(ask(queries.etas))
     if quality.empty:
         live.nothing("No prediction can be graded yet: ask for one with `odograph eta` and let it arrive.")
     else:
         left, right = st.columns(2, gap="medium")
         with left:
             st.markdown("**Mean absolute error, % of the time that it took**")
-            st.altair_chart(charts.horizons(quality, "mape_pct", "MAPE, %"), key="mape")
+            live.chart(charts.horizons(quality, "mape_pct", "MAPE, %"), "mape")
         with right:
             st.markdown("**Bias: above 0 predicted too late, below 0 too early**")
-            st.altair_chart(charts.horizons(quality, "bias_pct", "bias, %", signed=True), key="bias")
+            live.chart(charts.horizons(quality, "bias_pct", "bias, %", signed=True), "bias")
         graded = int(quality["predictions"].sum())
         st.caption(f"{graded:,} predictions of vehicles that arrived, made 30 s and more before.")
-    st.subheader("Under way", anchor=False)
-    if open_ones.empty:
-        st.caption("Nobody is under way to a destination that was asked for.")
-    else:
-        live.table(live.made(charts.PREDICTIONS, open_ones), "etas", "Open predictions")
+    none = "Nobody is under way to a destination that was asked for."
+    live.listed("Under way", open_ones, none, charts.PREDICTIONS, "etas", alt="Open predictions")
 
 
 SHOWN: Final = {

@@ -19,9 +19,9 @@ def road_hours(day: date) -> None:
 
 @query("""
     SELECT cell, heading_sector, vehicles, speed_kmh, source, free_flow_kmh, speed_ratio, congestion
-    FROM serving.road_cell_at(%(at)s) ORDER BY vehicles DESC, cell, heading_sector LIMIT %(limit)s
+    FROM serving.road_cell_at(%(at)s) ORDER BY vehicles DESC, cell, heading_sector LIMIT 20000
 """)
-def cells_at(at: datetime, limit: int = 20_000) -> None:
+def cells_at(at: datetime) -> None:
     """Traffic by cell and direction in the five minutes up to a moment."""
 
 
@@ -30,18 +30,18 @@ def cells_at(at: datetime, limit: int = 20_000) -> None:
     FROM serving.road_edge_at(%(at)s) t
     JOIN serving.road_edge e ON e.network = t.network AND e.edge_id = t.edge_id
     WHERE t.speed_kmh IS NOT NULL
-    ORDER BY t.vehicles DESC, t.edge_id LIMIT %(limit)s
+    ORDER BY t.vehicles DESC, t.edge_id LIMIT 20000
 """)
-def edges_at(at: datetime, limit: int = 20_000) -> None:
+def edges_at(at: datetime) -> None:
     """The same by edge of the network in use with its path; edges without any speed are left out."""
 
 
 @query("""
     SELECT origin_h3_r7, destination_h3_r7, suppressed, trips, duration_min, distance_km
     FROM serving.od_flow_on(%(day)s)
-    ORDER BY trips DESC NULLS LAST, origin_h3_r7, destination_h3_r7 LIMIT %(limit)s
+    ORDER BY trips DESC NULLS LAST, origin_h3_r7, destination_h3_r7 LIMIT 2000
 """)
-def flows(day: date, limit: int = 2_000) -> None:
+def flows(day: date) -> None:
     """Trips of a local day between hexagons; small counts are suppressed there."""
 
 
@@ -60,7 +60,7 @@ def eta_quality() -> None:
 
 @query("""
     SELECT request_no, vehicle_id, asked_at, made_at, arrival_at, distance_m FROM serving.eta
-    WHERE outcome IS NULL ORDER BY arrival_at NULLS LAST, request_no LIMIT %(limit)s
+    WHERE outcome IS NULL ORDER BY arrival_at NULLS LAST, request_no LIMIT 200
 """)
-def etas(limit: int = 200) -> None:
+def etas() -> None:
     """Vehicles under way to a destination with their newest prediction."""

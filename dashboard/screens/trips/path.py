@@ -7,16 +7,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Final
-from zoneinfo import ZoneInfo
+from typing import Any, Final, NamedTuple
 
 import h3
 import pandas as pd
 
 from dashboard.shared import text
-from dashboard.shared.maps import DEGREE_M, Record, joined, placed, rows_of
-from dashboard.shared.text import severity
+from dashboard.shared.maps import joined, offset_m, placed
+from dashboard.shared.text import (
+    NONE,
+    ONE,
+    WHOLE,
+    Columns,
+    Record,
+    clock,
+    divided,
+    duration,
+    known,
+    moment,
+    rows_of,
+)
 from dashboard.shared.theme import SEVERITIES, STATES
 
 CELL_RESOLUTION: Final = 9
@@ -25,17 +35,14 @@ LEAST_MOVE_M: Final = 10.0
 """Below it a direction between two places says nothing: the course is taken."""
 STANDING_KMH: Final = 1.0
 HARSH_COLOURS: Final = {1: "#d9ad00", 2: "#ee8a1d", 3: "#d9482b"}
-HARSH_SIGNS: Final = {"brake": "▼", "accelerate": "▲", "corner": "↷"}
-HARSH_WORDS: Final = {
-    "brake": "harsh braking",
-    "accelerate": "harsh acceleration",
-    "corner": "harsh cornering",
+HARSH: Final = {
+    "brake": ("▼", "harsh braking"),
+    "accelerate": ("▲", "harsh acceleration"),
+    "corner": ("↷", "harsh cornering"),
 }
-PHASES: Final = {"open": "under way", "provisional": "over, silent since", "final": "over"}
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(NamedTuple):
     """The path of one window, from the place before where ``joined``, and what free flow is looked up by."""
 
     t_ms: int
@@ -51,37 +58,24 @@ class Piece:
 def pieces(points: pd.DataFrame) -> list[Piece]:
     """One piece a window with a place, in order of time."""
     rows = rows_of(placed(points))
-    return [_piece(a, b) for a, b in zip([None, *rows[:-1]], rows, strict=True)]
-
-
-def _piece(a: Record | None, b: Record) -> Piece:
-    whole = a is not None and joined(a, b | {"step_s": _length_s(b)})
-    start = a if a is not None and whole else b
-    lat, lon = (start["lat_deg"] + b["lat_deg"]) / 2, (start["lon_deg"] + b["lon_deg"]) / 2
-    return Piece(
-        _ms(b["window_end"]),
-        b["lat_deg"],
-        b["lon_deg"],
-        b["speed_mean_kmh"],
-        b["speed_limit_kmh"],
-        h3.latlng_to_cell(lat, lon, CELL_RESOLUTION),
-        sector_of(bearing_deg(start, b)),
-        whole,
-    )
+    found = []
+    for a, b in zip([None, *rows[:-1]], rows, strict=True):
+        whole = a is not None and joined(a, b | {"step_s": _length_s(b)})
+        start = a if a is not None and whole else b
+        lat, lon = (start["lat_deg"] + b["lat_deg"]) / 2, (start["lon_deg"] + b["lon_deg"]) / 2
+        east_m, north_m = offset_m(start, b)
+        moved = math.hypot(east_m, north_m) >= LEAST_MOVE_M
+        sector = sector_of(math.degrees(math.atan2(east_m, north_m)) if moved else b["heading_deg"])
+        speeds, cell = (
+            (b["speed_mean_kmh"], b["speed_limit_kmh"]),
+            h3.latlng_to_cell(lat, lon, CELL_RESOLUTION),
+        )
+        found.append(Piece(_ms(b["window_end"]), b["lat_deg"], b["lon_deg"], *speeds, cell, sector, whole))
+    return found
 
 
 def _length_s(row: Record) -> float:
     return float((row["window_end"] - row["window_start"]).total_seconds())
-
-
-def bearing_deg(a: Record, b: Record) -> float | None:
-    """Direction from one place to the next, degrees from north; the course where it hardly moved."""
-    north_m = (b["lat_deg"] - a["lat_deg"]) * DEGREE_M
-    east_m = (b["lon_deg"] - a["lon_deg"]) * DEGREE_M * math.cos(math.radians(b["lat_deg"]))
-    if math.hypot(north_m, east_m) < LEAST_MOVE_M:
-        heading: float | None = b["heading_deg"]
-        return heading
-    return math.degrees(math.atan2(east_m, north_m)) % 360
 
 
 def sector_of(heading_deg: float | None) -> int:
@@ -124,32 +118,21 @@ def marks(
     standing: Sequence[Record], idle: pd.DataFrame, harsh: pd.DataFrame, alerts: pd.DataFrame
 ) -> list[Record]:
     """What happened on the trip, in order of time: a sign, a colour and words each."""
-    stood = [(r, "■", STATES["parked"], f"stood {text.duration(r['duration_s'])}") for r in standing]
-    idled = [(r, "‖", STATES["idling"], f"idled {text.duration(r['duration_s'])}") for r in rows_of(idle)]
-    jerked = [
-        (
-            r,
-            HARSH_SIGNS[r["kind"]],
-            HARSH_COLOURS.get(r["grade"], HARSH_COLOURS[3]),
-            f"{HARSH_WORDS[r['kind']]}, grade {r['grade']}: {r['peak_g']:.2f} g at {r['speed_kmh']:.0f} km/h",
-        )
-        for r in rows_of(harsh)
-    ]
+    stood = [(r, "■", STATES["parked"], f"stood {duration(r['duration_s'])}") for r in standing]
+    idled = [(r, "‖", STATES["idling"], f"idled {duration(r['duration_s'])}") for r in rows_of(idle)]
+    jerked = []
+    for r in rows_of(harsh):
+        sign, what = HARSH[r["kind"]]
+        words = f"{what}, grade {r['grade']}: {r['peak_g']:.2f} g at {r['speed_kmh']:.0f} km/h"
+        jerked.append((r, sign, HARSH_COLOURS.get(r["grade"], HARSH_COLOURS[3]), words))
     alerted = [
         (r, "!", SEVERITIES[r["severity"]], f"{r['severity']}: {r['message'] or r['rule']}")
         for r in rows_of(alerts.rename(columns={"opened_at": "began_at"}))
     ]
-    found = [
-        {
-            "t": _ms(row["began_at"]),
-            "lat": row["lat_deg"],
-            "lon": row["lon_deg"],
-            "sign": sign,
-            "colour": colour,
-            "words": words,
-        }
-        for row, sign, colour, words in [*stood, *idled, *jerked, *alerted]
-    ]
+    found = []
+    for row, sign, colour, words in [*stood, *idled, *jerked, *alerted]:
+        place = {"t": _ms(row["began_at"]), "lat": row["lat_deg"], "lon": row["lon_deg"]}
+        found.append(place | {"sign": sign, "colour": colour, "words": words})
     return sorted(found, key=lambda mark: mark["t"])
 
 
@@ -158,53 +141,56 @@ def _ms(at: Any) -> int:
 
 
 def _rounded(value: float | None) -> float | None:
-    return None if text.missing(value) or value is None else round(float(value), 1)
+    return None if value is None or text.missing(value) else round(float(value), 1)
 
 
-def trips(frame: pd.DataFrame, zone: ZoneInfo, now: pd.Timestamp) -> pd.DataFrame:
-    """Trips as listed."""
-    return pd.DataFrame(
-        {
-            "Began": text.clocks(frame["started_at"], zone, now),
-            "Vehicle": frame["vehicle_id"],
-            "Model": frame["model"].fillna(text.NONE),
-            "State": frame["phase"].map(PHASES),
-            "Took": frame["duration_s"].map(text.duration),
-            "km": frame["distance_m"].astype(float) / 1000,
-            "Mean km/h": frame["speed_mean_kmh"].astype(float),
-            "Top km/h": frame["speed_max_kmh"].astype(float),
-            "Idle": frame["idle_s"].map(text.duration),
-            "Halts": frame["halts"],
-            "Harsh": frame["harsh_brake"] + frame["harsh_accelerate"] + frame["harsh_corner"],
-            "l/100 km": frame["fuel_l_per_100km"].astype(float),
-            "kWh/100 km": frame["energy_kwh_per_100km"].astype(float),
-        }
-    )
+def harsh_events(trip: Record) -> int:
+    """Of all kinds."""
+    return int(trip["harsh_brake"] + trip["harsh_accelerate"] + trip["harsh_corner"])
+
+
+TRIPS: Final[Columns] = {
+    "Began": ("started_at", clock),
+    "Vehicle": "vehicle_id",
+    "Model": ("model", known),
+    "State": ("phase", {"open": "under way", "provisional": "over, silent since", "final": "over"}.get),
+    "Took": ("duration_s", duration),
+    "km": ("distance_m", divided(1000), ONE),
+    "Mean km/h": ("speed_mean_kmh", float, WHOLE),
+    "Top km/h": ("speed_max_kmh", float, WHOLE),
+    "Idle": ("idle_s", duration),
+    "Halts": "halts",
+    "Harsh": harsh_events,
+    "l/100 km": ("fuel_l_per_100km", float, ONE),
+    "kWh/100 km": ("energy_kwh_per_100km", float, ONE),
+}
+"""Trips as listed."""
+
+EVENTS: Final[Columns] = {
+    "Began": ("at", moment),
+    "What": "what",
+    "Detail": "detail",
+    "Lasted": ("lasted_s", duration),
+}
 
 
 def events(
-    harsh: pd.DataFrame, idle: pd.DataFrame, stops: pd.DataFrame, alerts: pd.DataFrame, zone: ZoneInfo
+    harsh: pd.DataFrame, idle: pd.DataFrame, stops: pd.DataFrame, alerts: pd.DataFrame
 ) -> pd.DataFrame:
-    """What happened on a trip in order of time, with its stops before and after."""
+    """What happened on a trip in order of time, with its stops before and after: the rows of EVENTS."""
     rows: list[tuple[Any, str, str, float | None]] = []
     for r in rows_of(harsh):
         limit = f"limit {r['limit_g']:.2f}, grade {r['grade']}"
         strength = f"{r['peak_g']:.2f} g ({limit}) at {r['speed_kmh']:.0f} km/h"
-        what = f"{HARSH_SIGNS[r['kind']]} harsh {r['kind']}"
+        what = f"{HARSH[r['kind']][0]} harsh {r['kind']}"
         rows.append((r["began_at"], what, strength, float(r["duration_ms"]) / 1000))
     for r in rows_of(idle):
         burnt = [text.number(r["fuel_l"], "l", 2), text.number(r["energy_kwh"], "kWh", 2)]
-        words = ", ".join(part for part in burnt if part != text.NONE) or text.NONE
+        words = ", ".join(part for part in burnt if part != NONE) or NONE
         rows.append((r["began_at"], "‖ idling", words, r["duration_s"]))
     rows += [(r["began_at"], "■ stop", "between two trips", r["dwell_s"]) for r in rows_of(stops)]
     for r in rows_of(alerts):
-        rows.append((r["opened_at"], f"{severity(r['severity'])} alert", r["message"] or r["rule"], None))
+        what = f"{text.severity(r['severity'])} alert"
+        rows.append((r["opened_at"], what, r["message"] or r["rule"], None))
     rows.sort(key=lambda row: pd.Timestamp(row[0]))
-    return pd.DataFrame(
-        {
-            "Began": text.clocks([row[0] for row in rows], zone),
-            "What": [row[1] for row in rows],
-            "Detail": [row[2] for row in rows],
-            "Lasted": [text.duration(row[3]) for row in rows],
-        }
-    )
+    return pd.DataFrame(rows, columns=["at", "what", "detail", "lasted_s"])

@@ -9,8 +9,6 @@ from typing import Final
 from dashboard.db import query
 
 TRIP_LIMIT: Final = 500
-POINT_LIMIT: Final = 5_000
-MARK_LIMIT: Final = 200
 
 _WANTED: Final = """
     FROM serving.trip
@@ -22,15 +20,8 @@ _WANTED: Final = """
 """
 
 
-@query(f"SELECT * {_WANTED} ORDER BY started_at DESC, vehicle_id LIMIT %(limit)s")
-def trips(
-    vehicles: Sequence[str] | None,
-    hours: int,
-    day: date | None,
-    tz: str,
-    harsh: bool,
-    limit: int = TRIP_LIMIT,
-) -> None:
+@query(f"SELECT * {_WANTED} ORDER BY started_at DESC, vehicle_id LIMIT 500")
+def trips(vehicles: Sequence[str] | None, hours: int, day: date | None, tz: str, harsh: bool) -> None:
     """Trips begun within ``hours``, or on a local ``day``, newest first; ``harsh``: with such an event."""
 
 
@@ -59,7 +50,7 @@ def trip(trip_id: str) -> None:
     SELECT window_start, window_end, lat_deg, lon_deg, heading_deg, speed_mean_kmh, speed_max_kmh,
            speed_limit_kmh, moving_s
     FROM (SELECT *, row_number() OVER (ORDER BY window_start) AS place,
-                 ceil(count(*) OVER () / %(limit)s::double precision)::integer AS every
+                 ceil(count(*) OVER () / 5000::double precision)::integer AS every
           FROM serving.vehicle_window
           WHERE vehicle_id = %(vehicle_id)s
             AND window_start >= %(start)s::timestamptz - INTERVAL '5 minutes' AND window_start < %(end)s
@@ -67,8 +58,8 @@ def trip(trip_id: str) -> None:
     WHERE place %% every = 0
     ORDER BY window_start
 """)
-def trip_points(vehicle_id: str, start: datetime, end: datetime, limit: int = POINT_LIMIT) -> None:
-    """Windows of a vehicle that overlap a time; over ``limit`` of them every n-th is kept."""
+def trip_points(vehicle_id: str, start: datetime, end: datetime) -> None:
+    """Windows of a vehicle that overlap a time; over 5,000 of them every n-th is kept."""
 
 
 @query("""
@@ -83,18 +74,18 @@ def speed_ratio(cells: list[str], sectors: list[int], speeds_kmh: list[float | N
     SELECT began_at, kind, grade, peak_g, limit_g, speed_kmh, duration_ms, lat_deg, lon_deg
     FROM serving.harsh_event
     WHERE vehicle_id = %(vehicle_id)s AND began_at >= %(start)s AND began_at <= %(end)s
-    ORDER BY began_at LIMIT %(limit)s
+    ORDER BY began_at LIMIT 200
 """)
-def harsh_events(vehicle_id: str, start: datetime, end: datetime, limit: int = MARK_LIMIT) -> None:
+def harsh_events(vehicle_id: str, start: datetime, end: datetime) -> None:
     """Harsh events of a vehicle begun within a time."""
 
 
 @query("""
     SELECT began_at, ended_at, duration_s, fuel_l, energy_kwh, lat_deg, lon_deg FROM serving.idle_episode
     WHERE vehicle_id = %(vehicle_id)s AND began_at >= %(start)s AND began_at <= %(end)s
-    ORDER BY began_at LIMIT %(limit)s
+    ORDER BY began_at LIMIT 200
 """)
-def idle_episodes(vehicle_id: str, start: datetime, end: datetime, limit: int = MARK_LIMIT) -> None:
+def idle_episodes(vehicle_id: str, start: datetime, end: datetime) -> None:
     """Idling of a vehicle begun within a time."""
 
 
@@ -103,9 +94,9 @@ def idle_episodes(vehicle_id: str, start: datetime, end: datetime, limit: int = 
     FROM serving.trip_stop
     WHERE vehicle_id = %(vehicle_id)s AND began_at <= %(end)s::timestamptz + INTERVAL '1 second'
       AND (ended_at IS NULL OR ended_at >= %(start)s::timestamptz - INTERVAL '1 second')
-    ORDER BY began_at LIMIT %(limit)s
+    ORDER BY began_at LIMIT 200
 """)
-def stops_around(vehicle_id: str, start: datetime, end: datetime, limit: int = MARK_LIMIT) -> None:
+def stops_around(vehicle_id: str, start: datetime, end: datetime) -> None:
     """Stops before, within and after a trip: those that touch its time."""
 
 
@@ -114,7 +105,7 @@ def stops_around(vehicle_id: str, start: datetime, end: datetime, limit: int = M
            worst_value, limit_value, lat_deg, lon_deg
     FROM serving.alert_life
     WHERE vehicle_id = %(vehicle_id)s AND opened_at >= %(start)s AND opened_at <= %(end)s
-    ORDER BY opened_at LIMIT %(limit)s
+    ORDER BY opened_at LIMIT 200
 """)
-def trip_alerts(vehicle_id: str, start: datetime, end: datetime, limit: int = MARK_LIMIT) -> None:
+def trip_alerts(vehicle_id: str, start: datetime, end: datetime) -> None:
     """Alerts of a vehicle that were raised within a time."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from html import escape
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 import pandas as pd
 
@@ -62,8 +62,7 @@ GAUGES: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Limit:
+class Limit(NamedTuple):
     """One limit: beyond it on its side is trouble."""
 
     value: float
@@ -83,13 +82,9 @@ class Reading:
     @property
     def worst(self) -> Limit | None:
         """The gravest limit that the value is beyond."""
-        order = list(SEVERITIES)
-        broken = [
-            limit
-            for limit in self.limits
-            if (self.value > limit.value if limit.side == "above" else self.value < limit.value)
-        ]
-        return min(broken, key=lambda limit: order.index(limit.severity), default=None)
+        sides = {"above": self.value.__gt__, "below": self.value.__lt__}
+        broken = [limit for limit in self.limits if sides[limit.side](limit.value)]
+        return min(broken, key=lambda limit: list(SEVERITIES).index(limit.severity), default=None)
 
 
 def readings(signals: Mapping[str, Any], rules: pd.DataFrame, vehicle_class: str | None) -> list[Reading]:
@@ -101,17 +96,14 @@ def readings(signals: Mapping[str, Any], rules: pd.DataFrame, vehicle_class: str
             continue
         value = float(signals[gauge.column])
         names = [HEAVY_RULES.get(name, name) if vehicle_class == "heavy" else name for name in gauge.rules]
-        limits = [_limit(gauge, known[name]) for name in names if name in known]
+        limits = []
+        for rule in (known[name] for name in names if name in known):
+            bound = gauge.floor if gauge.floor is not None else number(rule["limit_sql"])
+            if bound is not None and rule["beyond"] in ("above", "below"):
+                limits.append(Limit(bound, rule["beyond"], str(rule["severity"]), str(rule["rule"])))
         halved = value / 2 if gauge.unit == "V" and value > NOMINAL_12_V else value
-        found.append(Reading(gauge, halved, tuple(limit for limit in limits if limit is not None)))
+        found.append(Reading(gauge, halved, tuple(limits)))
     return found
-
-
-def _limit(gauge: Gauge, rule: Mapping[Any, Any]) -> Limit | None:
-    value = gauge.floor if gauge.floor is not None else number(rule["limit_sql"])
-    if value is None or rule["beyond"] not in ("above", "below"):
-        return None
-    return Limit(value, rule["beyond"], str(rule["severity"]), str(rule["rule"]))
 
 
 def number(limit_sql: object) -> float | None:

@@ -13,23 +13,20 @@ from dashboard.db import Connection, frame, query
 from dashboard.shared.queries import QUIET
 
 TRIP_LIMIT: Final = 200
-GAPS_DAYS: Final = 7
-"""Gaps are looked for in the last days of a span only: they are in windows, not in roll-ups."""
-
-TREND_COLUMNS: Final[dict[str, LiteralString]] = {
-    "tyre_fl": "tyre_fl_kpa20",
-    "tyre_fr": "tyre_fr_kpa20",
-    "tyre_rl": "tyre_rl_kpa20",
-    "tyre_rr": "tyre_rr_kpa20",
-    "brake_pad_fl": "brake_pad_wear_fl_pct",
-    "brake_pad_fr": "brake_pad_wear_fr_pct",
-    "brake_pad_rl": "brake_pad_wear_rl_pct",
-    "brake_pad_rr": "brake_pad_wear_rr_pct",
-    "battery_rest": "battery_rest_v",
-    "dpf_soot": "dpf_soot_max_pct",
-    "cell_spread_rest": "cell_spread_rest_mv",
+METRICS: Final[dict[str, tuple[str, LiteralString]]] = {
+    "tyre_fl": ("Tyre, front left", "tyre_fl_kpa20"),
+    "tyre_fr": ("Tyre, front right", "tyre_fr_kpa20"),
+    "tyre_rl": ("Tyre, rear left", "tyre_rl_kpa20"),
+    "tyre_rr": ("Tyre, rear right", "tyre_rr_kpa20"),
+    "brake_pad_fl": ("Brake pad, front left", "brake_pad_wear_fl_pct"),
+    "brake_pad_fr": ("Brake pad, front right", "brake_pad_wear_fr_pct"),
+    "brake_pad_rl": ("Brake pad, rear left", "brake_pad_wear_rl_pct"),
+    "brake_pad_rr": ("Brake pad, rear right", "brake_pad_wear_rr_pct"),
+    "battery_rest": ("12 V at rest", "battery_rest_v"),
+    "dpf_soot": ("Filter soot", "dpf_soot_max_pct"),
+    "cell_spread_rest": ("Cells apart at rest", "cell_spread_rest_mv"),
 }
-"""Metric of odograph.trend_metric -> the column of the hours that its line goes through."""
+"""Metric of odograph.trend_metric -> what people call it, the column of the hours that its line is of."""
 
 
 @query("SELECT * FROM serving.vehicle_summary WHERE vehicle_id = %(vehicle_id)s")
@@ -56,7 +53,7 @@ def vehicle_extent(connection: Connection, vehicle_id: str) -> pd.DataFrame:
 @query("""
     SELECT window_start, lat_deg, lon_deg, heading_deg, speed_mean_kmh, every * window_s AS step_s
     FROM (SELECT *, row_number() OVER (ORDER BY window_start) AS place,
-                 ceil(count(*) OVER () / %(limit)s::double precision)::integer AS every,
+                 ceil(count(*) OVER () / 3000::double precision)::integer AS every,
                  extract(epoch FROM window_end - window_start)::integer AS window_s
           FROM serving.vehicle_window
           WHERE vehicle_id = %(vehicle_id)s AND window_start >= %(start)s AND window_start < %(end)s
@@ -64,15 +61,15 @@ def vehicle_extent(connection: Connection, vehicle_id: str) -> pd.DataFrame:
     WHERE place %% every = 0
     ORDER BY window_start
 """)
-def vehicle_trace(vehicle_id: str, start: datetime, end: datetime, limit: int = 3_000) -> None:
-    """The last position of each window, ``step_s`` apart; over ``limit`` windows every n-th is kept."""
+def vehicle_trace(vehicle_id: str, start: datetime, end: datetime) -> None:
+    """The last position of each window, ``step_s`` apart; over 3,000 windows every n-th is kept."""
 
 
 @query("""
     SELECT * FROM serving.crash_record WHERE vehicle_id = %(vehicle_id)s
-    ORDER BY event_time DESC LIMIT %(limit)s
+    ORDER BY event_time DESC LIMIT 5
 """)
-def crash_records(vehicle_id: str, limit: int = 5) -> None:
+def crash_records(vehicle_id: str) -> None:
     """The newest crash records of a vehicle; ``record`` as received."""
 
 
@@ -114,7 +111,7 @@ def trend_hours(
     connection: Connection, vehicle_id: str, metric: str, start: datetime, end: datetime
 ) -> pd.DataFrame:
     """The hours that a trend's line goes through: ``bucket`` and ``value``."""
-    column = TREND_COLUMNS[metric]
+    column = METRICS[metric][1]
     sql: LiteralString = f"""
         SELECT bucket, {column} AS value FROM serving.vehicle_hour
         WHERE vehicle_id = %(vehicle_id)s AND bucket >= %(start)s AND bucket <= %(end)s
@@ -129,9 +126,9 @@ def trend_hours(
            harsh_brake + harsh_accelerate + harsh_corner AS harsh
     FROM serving.trip
     WHERE vehicle_id = %(vehicle_id)s AND started_at >= %(start)s AND started_at < %(end)s
-    ORDER BY started_at DESC LIMIT %(limit)s
+    ORDER BY started_at DESC LIMIT 200
 """)
-def trips(vehicle_id: str, start: datetime, end: datetime, limit: int = TRIP_LIMIT) -> None:
+def trips(vehicle_id: str, start: datetime, end: datetime) -> None:
     """Trips that began in the span, the newest first."""
 
 
@@ -140,9 +137,9 @@ def trips(vehicle_id: str, start: datetime, end: datetime, limit: int = TRIP_LIM
            active, opened_at, last_at, cleared_at, findings
     FROM serving.alert
     WHERE vehicle_id = %(vehicle_id)s AND starts_with(rule, 'dtc_')
-    ORDER BY active DESC, last_at DESC LIMIT %(limit)s
+    ORDER BY active DESC, last_at DESC LIMIT 50
 """)
-def codes(vehicle_id: str, limit: int = 50) -> None:
+def codes(vehicle_id: str) -> None:
     """Trouble codes of alerts, active and newest first; ``code`` is null where none was named."""
 
 
@@ -153,11 +150,11 @@ def codes(vehicle_id: str, limit: int = 50) -> None:
                  ignition_on
           FROM serving.vehicle_window
           WHERE vehicle_id = %(vehicle_id)s AND window_start < %(end)s
-            AND window_start >= greatest(%(start)s, %(end)s - make_interval(days => %(days)s))
+            AND window_start >= greatest(%(start)s, %(end)s - INTERVAL '7 days')
           WINDOW w AS (ORDER BY window_start)) g
     WHERE ignition_on IS NOT FALSE
 """)
-def gaps(vehicle_id: str, start: datetime, end: datetime, days: int = GAPS_DAYS) -> None:
+def gaps(vehicle_id: str, start: datetime, end: datetime) -> None:
     """One row: times without a window while the ignition was on before them; null without any window."""
 
 
@@ -186,21 +183,13 @@ def quality(vehicle_id: str, start: datetime, end: datetime) -> None:
     """
 
 
-SPANS: Final[dict[str, timedelta | None]] = {
-    "15 min": timedelta(minutes=15),
-    "1 h": timedelta(hours=1),
-    "6 h": timedelta(hours=6),
-    "24 h": timedelta(hours=24),
-    "7 d": timedelta(days=7),
-    "30 d": timedelta(days=30),
-    "all": None,
-}
+_HOURS: Final = {"15 min": 0.25, "1 h": 1, "6 h": 6, "24 h": 24, "7 d": 168, "30 d": 720}
+SPANS: Final[dict[str, timedelta | None]] = {k: timedelta(hours=h) for k, h in _HOURS.items()} | {"all": None}
 FIRST: Final = "1 h"
 OWN: Final = "own"
 """A span from and to moments of the reader's."""
 STEPS_S: Final = (10, 20, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21_600, 86_400)
 BUCKETS: Final = 360
-BUCKET_LIMIT: Final[LiteralString] = "5000"
 _MEASURES: Final[LiteralString] = """sum(frames)::bigint AS frames, sum(frames_late)::bigint AS frames_late,
        sum(samples)::bigint AS samples, sum(out_of_range)::bigint AS out_of_range,
        max(speed_max_kmh) AS speed_max_kmh, sum(distance_m) AS distance_m, sum(moving_s) AS moving_s,
@@ -226,9 +215,9 @@ class Span:
 
     def whole(self) -> tuple[datetime, datetime]:
         """Start and end on whole steps: the same query within a step."""
-        begin = self.start.timestamp() // self.step_s * self.step_s
-        end = self.end.timestamp() // self.step_s * self.step_s + self.step_s
-        return datetime.fromtimestamp(begin, UTC), datetime.fromtimestamp(end, UTC)
+        steps = (self.start.timestamp() // self.step_s, self.end.timestamp() // self.step_s + 1)
+        begin, end = (datetime.fromtimestamp(step * self.step_s, UTC) for step in steps)
+        return begin, end
 
 
 def span(choice: str, first_event: datetime, last_event: datetime, now: datetime) -> Span:
@@ -299,20 +288,13 @@ def vehicle_history(
     only: null in steps of ten minutes and more. ``windows_restated`` counts rows of the level that was read.
     """
     of = level(bucket_s)
-    return frame(
-        connection,
-        f"""
+    sql: LiteralString = f"""
         SELECT time_bucket(make_interval(secs => %(bucket_s)s), {of.time}, %(tz)s) AS bucket,
                {of.windows} AS windows, count(*) FILTER (WHERE revision > 0) AS windows_restated,
                sum(speed_mean_kmh * {of.weight}) / nullif(sum({of.weight}), 0) AS speed_mean_kmh,
                {_MEASURES}, {of.only_windows}
         FROM {of.view}
         WHERE vehicle_id = %(vehicle_id)s AND {of.time} >= %(start)s AND {of.time} < %(end)s
-        GROUP BY 1 ORDER BY 1 LIMIT {BUCKET_LIMIT}
-        """,  # noqa: S608  names of this module
-        vehicle_id=vehicle_id,
-        start=start,
-        end=end,
-        bucket_s=bucket_s,
-        tz=tz,
-    )
+        GROUP BY 1 ORDER BY 1 LIMIT 5000
+        """  # noqa: S608  names of this module
+    return frame(connection, sql, vehicle_id=vehicle_id, start=start, end=end, bucket_s=bucket_s, tz=tz)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import date
 from typing import Any
 
 import altair as alt
 import pandas as pd
 import pytest
 
+from dashboard.screens.alerts import charts as alert_charts
+from dashboard.screens.alerts.evidence import Judged
+from dashboard.screens.crashes import charts as crash_charts
+from dashboard.screens.routing import charts as routing_charts
 from dashboard.screens.vehicle import charts as vehicle_charts
 from dashboard.shared import charts
 from dashboard.shared.charts import Drawing
@@ -15,19 +20,23 @@ from dashboard.shared.charts import Drawing
 TIMES = pd.to_datetime(["2026-01-01 10:00", "2026-01-01 10:01", "2026-01-01 10:05"])
 
 
+HOURLY = ["hour", "travel_time_index", "speed_kmh", "distance_km"]
+FLOWS = ["origin_h3_r7", "destination_h3_r7", "suppressed", "trips", "duration_min", "distance_km"]
+
+
 def values(drawn: Drawing, label: str) -> list[Any]:
     return [None if pd.isna(value) else value for value in drawn.rows[label]]
 
 
 def test_a_line_breaks_where_a_step_is_missing() -> None:
-    frame = pd.DataFrame({"t": TIMES, "v": [1.0, 2.0, 3.0]})
-    whole = vehicle_charts.with_gaps(frame, "t", 60)
-    assert list(whole["t"].dt.strftime("%H:%M")) == ["10:00", "10:01", "10:02", "10:05"]
+    frame = pd.DataFrame({"bucket": TIMES, "v": [1.0, 2.0, 3.0]})
+    whole = vehicle_charts.with_gaps(frame, 60)
+    assert list(whole["bucket"].dt.strftime("%H:%M")) == ["10:00", "10:01", "10:02", "10:05"]
     assert whole["v"].isna().tolist() == [False, False, True, False]
 
 
 def test_an_empty_history_has_no_gaps() -> None:
-    assert vehicle_charts.with_gaps(pd.DataFrame({"t": [], "v": []}), "t", 60).empty
+    assert vehicle_charts.with_gaps(pd.DataFrame({"bucket": [], "v": []}), 60).empty
 
 
 def test_only_what_a_vehicle_has_gets_a_panel() -> None:
@@ -42,52 +51,53 @@ def test_only_what_a_vehicle_has_gets_a_panel() -> None:
 
 def test_a_panel_has_its_unit_on_the_axis_and_a_legend_for_several_lines() -> None:
     frame = pd.DataFrame(
-        {"t": TIMES, "battery_mean_v": [13.8, 13.7, 13.6], "battery_min_v": [13.5, 13.4, 13.3]}
+        {"bucket": TIMES, "battery_mean_v": [13.8, 13.7, 13.6], "battery_min_v": [13.5, 13.4, 13.3]}
     )
     battery = next(p for p in vehicle_charts.HEALTH if p.title == "12 V system")
-    drawn = vehicle_charts.panel(frame, battery, "t").spec
+    drawn = vehicle_charts.panel(frame, battery).spec
     assert drawn["encoding"]["y"]["title"] == "V"
     assert drawn["encoding"]["color"]["scale"]["domain"] == ["mean", "lowest"]
     assert drawn["encoding"]["color"]["legend"] is not None
 
 
 def test_a_missing_value_stays_missing_in_the_chart() -> None:
-    frame = pd.DataFrame({"t": TIMES, "soc_pct": [80.0, None, 79.0]})
+    frame = pd.DataFrame({"bucket": TIMES, "soc_pct": [80.0, None, 79.0]})
     soc = next(p for p in vehicle_charts.HEALTH if p.title == "State of charge")
-    assert values(vehicle_charts.panel(frame, soc, "t"), "charge") == [80.0, None, 79.0]
+    assert values(vehicle_charts.panel(frame, soc), "charge") == [80.0, None, 79.0]
 
 
 def test_a_panel_spans_the_chosen_time_not_only_the_data() -> None:
-    frame = pd.DataFrame({"t": TIMES, "soc_pct": [80.0, 79.5, 79.0]})
+    frame = pd.DataFrame({"bucket": TIMES, "soc_pct": [80.0, 79.5, 79.0]})
     soc = next(p for p in vehicle_charts.HEALTH if p.title == "State of charge")
     window = (pd.Timestamp("2026-01-01 09:00"), pd.Timestamp("2026-01-01 11:00"))
-    scale = vehicle_charts.panel(frame, soc, "t", window).spec["encoding"]["x"]["scale"]
+    scale = vehicle_charts.panel(frame, soc, window).spec["encoding"]["x"]["scale"]
     assert scale["domain"] == ["2026-01-01T09:00:00", "2026-01-01T11:00:00"]
 
 
 def test_speed_shows_mean_highest_and_the_limit_as_a_dashed_line() -> None:
     frame = pd.DataFrame(
         {
-            "t": TIMES,
+            "bucket": TIMES,
             "speed_mean_kmh": [40.0, 41, 42],
             "speed_max_kmh": [50.0, 51, 52],
             "speed_limit_kmh": [50.0] * 3,
         }
     )
-    drawn = vehicle_charts.speed(frame, "t").spec
+    drawn = vehicle_charts.speed(frame).spec
     assert [layer["mark"].get("strokeDash") for layer in drawn["layer"]] == [None, [4, 3]]
 
 
 def test_speed_without_a_known_limit_has_no_limit_line() -> None:
     frame = pd.DataFrame(
         {
-            "t": TIMES,
+            "bucket": TIMES,
             "speed_mean_kmh": [40.0, 41, 42],
             "speed_max_kmh": [50.0, 51, 52],
             "speed_limit_kmh": [None] * 3,
         }
     )
-    assert len(vehicle_charts.speed(frame, "t").spec["layer"]) == 1
+    drawn = vehicle_charts.speed(frame).spec
+    assert drawn["mark"].get("strokeDash") is None
 
 
 def test_queries_are_told_apart_by_name() -> None:
@@ -108,36 +118,63 @@ def every_drawing(window: charts.Window | None) -> list[Drawing]:
     frame = pd.DataFrame({"t": TIMES, "query": "telemetry", "value": [1.0, 2.0, 3.0]})
     for column in ("speed_mean_kmh", "speed_max_kmh", "speed_limit_kmh", "soc_pct"):
         frame[column] = [40.0, 41.0, 42.0]
+    frame["bucket"] = TIMES
     soc = next(p for p in vehicle_charts.HEALTH if p.title == "State of charge")
     trend = {
         "unit": "kPa", "as_of": TIMES[2], "value": 170.0, "slope_per_day": -9.6, "span_days": 6.5,
         "days_to_threshold": 0.25, "threshold": 169.5,
     }  # fmt: skip
     return [
-        vehicle_charts.panel(frame, soc, "t", window),
-        vehicle_charts.speed(frame, "t", window),
+        vehicle_charts.panel(frame, soc, window),
+        vehicle_charts.speed(frame, window),
         charts.trend(frame, "t", "value", "km/h"),
         charts.by_query(frame, "t", "value", "ms"),
-        vehicle_charts.forecast(frame.rename(columns={"t": "bucket"}), trend),
+        vehicle_charts.forecast(frame, trend),
+    ]
+
+
+def drawings_without_time() -> list[Drawing]:
+    judged = pd.DataFrame({"s": [-1.0, 0.0], "value": [104.0, 106.0], "limit": [105.0, 105.0]})
+    counted = pd.DataFrame({"day": [date(2026, 1, 1)], "worst": [2], "alerts": [3]})
+    after = pd.DataFrame({"t_ms": [0.0, 10.0], "delta_v_kmh": [0.0, -5.0], "delta_v_lat_kmh": [0.0, 1.0]})
+    before = pd.DataFrame({"t_ms": [-200.0, 0.0], "speed_kmh": [50.0, 48.0], "brake_on": [True, None]})
+    before = before.reindex(columns=["t_ms", *crash_charts.PANELS, *crash_charts.FLAGS])
+    hours = pd.DataFrame([("08:00", 2.5, 17.0, 120.0)], columns=HOURLY)
+    flows = pd.DataFrame([("a", "b", False, 20.0, 12.0, 9.5)], columns=FLOWS)
+    graded = pd.DataFrame([(0.5, 2.0, 4, 12.5)], columns=["from_min", "to_min", "predictions", "bias_pct"])
+    return [
+        alert_charts.value(Judged(judged, "°C", ("coolant_temp_c",)), "Coolant", 12.0),
+        alert_charts.signal(judged[["s", "value"]], "coolant_temp_c", 12.0),
+        alert_charts.by_day(counted, [date(2026, 1, 1)]),
+        crash_charts.delta_v(after, {"air bag": 5.0}),
+        *(drawn for _, drawn in crash_charts.panels(before)),
+        routing_charts.delay(hours, "08:00"),
+        routing_charts.matrix(flows, {"a": "Z1", "b": "Z2"}),
+        routing_charts.horizons(graded, "bias_pct", "bias, %"),
     ]
 
 
 WINDOW = (pd.Timestamp("2026-01-01 09:00"), pd.Timestamp("2026-01-01 11:00"))
 
 
-@pytest.mark.parametrize("window", [None, WINDOW])
+@pytest.mark.parametrize(
+    "drawings",
+    [every_drawing(None), every_drawing(WINDOW), drawings_without_time()],
+    ids=("all", "span", "rest"),
+)
 def test_every_drawing_is_valid_vega_lite_and_names_columns_that_its_rows_have(
-    window: charts.Window | None,
+    drawings: list[Drawing],
 ) -> None:
-    for drawn in every_drawing(window):
+    for drawn in drawings:
         whole = alt.Chart.from_dict(drawn.spec | {"data": {"name": "rows"}}, validate=True).to_dict()
         folds = [t for t in nodes_of(whole) if "fold" in t]
         made = {name for fold in folds for name in fold["as"]}
         assert all(set(fold["fold"]) <= set(drawn.rows.columns) for fold in folds), drawn.alt
         fields = {node["field"] for node in nodes_of(whole) if "field" in node}
-        assert {"time", "value"} <= fields <= set(drawn.rows.columns) | made, drawn.alt
-        assert "@" not in str(drawn.spec), drawn.alt
-        assert not any({"data", "datasets"} & set(node) for node in nodes_of(drawn.spec)), drawn.alt
+        own = [node["data"]["values"] for node in nodes_of(drawn.spec) if "data" in node]
+        made |= {name for values in own for row in values for name in row}
+        assert fields <= set(drawn.rows.columns) | made, drawn.alt
+        assert "data" not in drawn.spec, drawn.alt
         assert drawn.alt
 
 
@@ -148,28 +185,10 @@ def nodes_of(node: Any) -> list[dict[str, Any]]:
     return [node, *nodes_of(list(node.values()))] if isinstance(node, dict) else []
 
 
-def test_a_description_is_made_once_and_each_drawing_has_its_own_window() -> None:
-    frame = pd.DataFrame({"t": TIMES, "soc_pct": [80.0, 79.5, 79.0]})
-    soc = next(p for p in vehicle_charts.HEALTH if p.title == "State of charge")
-    later = (WINDOW[0] + pd.Timedelta(hours=1), WINDOW[1] + pd.Timedelta(hours=1))
-    one, other = vehicle_charts.panel(frame, soc, "t", WINDOW), vehicle_charts.panel(frame, soc, "t", later)
-    assert one.description is other.description
-    domains = [d.spec["encoding"]["x"]["scale"]["domain"] for d in (one, other)]
-    assert domains[0] == ["2026-01-01T09:00:00", "2026-01-01T11:00:00"]
-    assert domains[1] == ["2026-01-01T10:00:00", "2026-01-01T12:00:00"]
-
-
-def test_a_page_may_change_a_description_without_changing_another_readers() -> None:
-    frame = pd.DataFrame({"t": TIMES, "soc_pct": [80.0, 79.5, 79.0]})
-    drawn = charts.trend(frame, "t", "soc_pct", "%")
-    drawn.spec["layer"][0]["encoding"].clear()
-    assert drawn.spec["layer"][0]["encoding"]["y"]["title"] == "%"
-
-
 def test_a_forecast_draws_each_part_of_its_rows_in_a_layer_of_its_own() -> None:
     forecast = every_drawing(None)[-1]
-    filters = [layer["transform"][0]["filter"] for layer in forecast.spec["layer"]]
-    assert filters == [f"datum.part == '{part}'" for part in ("hours", "past", "ahead", "threshold")]
-    assert forecast.rows["part"].value_counts().to_dict() == {
-        "hours": 3, "past": 2, "ahead": 2, "threshold": 1,
-    }  # fmt: skip
+    *lines, threshold = forecast.spec["layer"]
+    filters = [layer["transform"][0]["filter"] for layer in lines]
+    assert filters == [f"datum.part == '{part}'" for part in ("hours", "past", "ahead")]
+    assert forecast.rows["part"].value_counts().to_dict() == {"hours": 3, "past": 2, "ahead": 2}
+    assert threshold["data"]["values"] == [{"value": 169.5}]

@@ -9,7 +9,6 @@ from zoneinfo import ZoneInfo
 import pandas as pd
 import pytest
 
-from dashboard.screens.fleet import figures
 from dashboard.screens.vehicle import queries as spans
 from dashboard.shared import live, text
 
@@ -93,7 +92,7 @@ def test_the_worst_vehicles_come_first() -> None:
         ],
         columns=["vehicle_id", "severity", "alerts", "state"],
     )
-    assert figures.alerted_vehicles(fleet)["Vehicle"].tolist() == ["B", "D", "A"]
+    assert text.worst_first(fleet)["vehicle_id"].tolist() == ["B", "D", "A"]
 
 
 def test_a_live_vehicle_is_shown_up_to_now() -> None:

@@ -63,7 +63,7 @@ def test_the_lowest_of_four_wheels_has_their_unit_and_a_difference_has_none() ->
 def test_a_value_out_of_its_range_is_not_available_as_in_the_jobs() -> None:
     seen = evidence.judged([frame(0, coolant_temp_c=999.0)], OPENED_MS, ALERT, SHIPPED["coolant_hot"])
     assert seen.values["value"].isna().all()
-    drawn = evidence.curves([frame(0, speed_kmh=[50.0, 400.0])], OPENED_MS, ["speed_kmh"])
+    drawn = evidence.curve([frame(0, speed_kmh=[50.0, 400.0])], OPENED_MS, "speed_kmh")
     assert drawn["value"].tolist()[0] == 50.0
     assert drawn["value"].isna().tolist() == [False, True]
 

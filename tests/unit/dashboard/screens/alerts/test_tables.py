@@ -12,8 +12,10 @@ import pytest
 from dashboard.screens.alerts import charts as alert_charts
 from dashboard.screens.alerts import evidence
 from dashboard.screens.alerts import tables as alert_tables
-from dashboard.screens.alerts.tables import Held, held, in_order, neighbour
+from dashboard.screens.alerts.tables import held, in_order, neighbour
 from dashboard.screens.crashes import charts as crash_charts
+from dashboard.shared import text
+from dashboard.shared.charts import Drawing
 
 ZONE = ZoneInfo("Europe/Berlin")
 NOW = pd.Timestamp("2026-07-01 12:00", tz="UTC")
@@ -27,7 +29,7 @@ ALERT: dict[str, Any] = {
 
 def test_an_alert_in_the_list_says_both_axes_and_where_the_list_stands() -> None:
     rows = [ALERT, ALERT | {"alert_no": 8, "acknowledged_at": NOW, "active": False, "late": True}]
-    table = alert_tables.triage(pd.DataFrame(rows), ZONE, NOW, chosen=8)
+    table = text.table(pd.DataFrame(rows), alert_tables.triage(chosen=8), ZONE, NOW)
     assert table["No"].tolist() == ["7", "▶ 8"]
     assert table["Status"].tolist() == ["active, new", "cleared, seen, late"]
     assert table["Since"].tolist()[0] == "13:55:00 CEST"
@@ -83,24 +85,29 @@ def judged(limit: float | None) -> evidence.Judged:
 
 
 def test_the_evidence_has_value_limit_and_opening_on_axes_with_units() -> None:
-    spec = alert_charts.value(judged(105.0), "Coolant", cleared_s=12.0).to_dict()
+    drawn = alert_charts.value(judged(105.0), "Coolant", cleared_s=12.0)
+    spec = drawn.spec
     assert spec["layer"][0]["encoding"]["y"]["title"] == "Coolant, °C"
     assert spec["layer"][0]["encoding"]["x"]["title"] == "s from opening"
     assert spec["layer"][0]["encoding"]["x"]["scale"]["domain"] == [-30.0, 30.0]
     assert spec["layer"][0]["encoding"]["color"]["scale"]["domain"] == ["value", "limit"]
-    shown = [row for rows in spec["datasets"].values() for row in rows]
-    assert {"s": 0.0, "series": "limit", "y": 105.0} in shown
-    assert [row for row in shown if "mark" in row] == [
-        {"s": 0.0, "mark": "opened"},
-        {"s": 12.0, "mark": "cleared"},
-    ]
+    assert {"s": 0.0, "series": "limit", "y": 105.0} in drawn.rows.to_dict("records")
+    assert marks(drawn) == [{"s": 0.0, "mark": "opened"}, {"s": 12.0, "mark": "cleared"}]
+
+
+def marks(drawn: Drawing) -> list[dict[str, Any]]:
+    """The rows of the upright lines."""
+    found: list[dict[str, Any]] = next(
+        layer["data"]["values"] for layer in drawn.spec["layer"] if "data" in layer
+    )
+    return found
 
 
 def test_an_alert_without_a_limit_in_the_values_unit_draws_none() -> None:
-    spec = alert_charts.value(judged(None), "Coolant", cleared_s=90.0).to_dict()
-    assert spec["layer"][0]["encoding"]["color"]["scale"]["domain"] == ["value"]
-    shown = [row for rows in spec["datasets"].values() for row in rows]
-    assert [row for row in shown if row.get("series") == "limit" or row.get("mark") == "cleared"] == []
+    drawn = alert_charts.value(judged(None), "Coolant", cleared_s=90.0)
+    assert drawn.spec["layer"][0]["encoding"]["color"]["scale"]["domain"] == ["value"]
+    assert set(drawn.rows["series"]) == {"value"}
+    assert marks(drawn) == [{"s": 0.0, "mark": "opened"}]
 
 
 RECORD: dict[str, Any] = {
@@ -138,31 +145,30 @@ def test_the_seconds_before_time_zero_are_drawn_for_what_was_recorded_with_the_b
     )
     panels = crash_charts.panels(frame)
     assert [title for title, _ in panels] == ["speed, km/h", "steering, °"]
-    spec = panels[0][1].to_dict()
+    spec = panels[0][1].spec
     assert [layer["mark"]["type"] for layer in spec["layer"]] == ["rect", "line"]
     assert spec["layer"][1]["encoding"]["y"]["title"] == "km/h"
-    bands = [row for rows in spec["datasets"].values() for row in rows if "flag" in row]
-    assert bands == [{"s": -0.1, "until": 0.0, "flag": "brake"}]
+    assert spec["layer"][0]["data"]["values"] == [{"s": -0.1, "until": 0.0, "flag": "brake"}]
 
 
 def test_the_delta_v_curve_marks_the_air_bag_and_leaves_out_an_axis_that_was_not_recorded() -> None:
     frame = pd.DataFrame({"t_ms": [0.0, 10.0], "delta_v_kmh": [0.0, -5.0], "delta_v_lat_kmh": [None, None]})
-    spec = crash_charts.delta_v(frame, {"air bag": 22.0, "largest": None}).to_dict()
+    drawn = crash_charts.delta_v(frame, {"air bag": 22.0, "largest": None})
+    spec = drawn.spec
     assert spec["layer"][0]["encoding"]["color"]["scale"]["domain"] == ["longitudinal"]
     assert spec["layer"][0]["encoding"]["x"]["title"] == "ms after time zero"
-    marks = [row for rows in spec["datasets"].values() for row in rows if "mark" in row]
-    assert marks == [{"mark": "air bag", "t_ms": 22.0}]
+    assert marks(drawn) == [{"mark": "air bag", "t_ms": 22.0}]
 
 
 def test_a_signal_that_hardly_changes_is_drawn_on_an_axis_that_says_so() -> None:
     noise = pd.DataFrame({"s": [0.0, 1.0], "value": [49.5, 49.7]})
-    drawn = alert_charts.signal(noise, "speed_kmh", None).to_dict()["layer"][0]["encoding"]["y"]["scale"]
+    drawn = alert_charts.signal(noise, "speed_kmh", None).spec["layer"][0]["encoding"]["y"]["scale"]
     assert drawn["domain"] == pytest.approx([49.103, 50.097])
     nothing = noise.assign(value=0.0)
-    drawn = alert_charts.signal(nothing, "speed_kmh", None).to_dict()["layer"][0]["encoding"]["y"]["scale"]
+    drawn = alert_charts.signal(nothing, "speed_kmh", None).spec["layer"][0]["encoding"]["y"]["scale"]
     assert drawn["domain"] == [-0.5, 0.5]
     steep = pd.DataFrame({"s": [0.0, 1.0], "value": [20.0, 60.0]})
-    drawn = alert_charts.signal(steep, "speed_kmh", None).to_dict()["layer"][0]["encoding"]["y"]["scale"]
+    drawn = alert_charts.signal(steep, "speed_kmh", None).spec["layer"][0]["encoding"]["y"]["scale"]
     assert drawn == {"zero": False}
 
 
@@ -177,15 +183,15 @@ def test_a_silence_says_whether_it_is_in_force_over_or_who_ended_it() -> None:
 
 
 def test_a_list_that_nobody_works_on_is_always_the_newest() -> None:
-    assert held([3, 1, 2], [4, 3, 1], still=False) == Held((4, 3, 1), 0)
+    assert held([3, 1, 2], [4, 3, 1], still=False) == ((4, 3, 1), 0)
 
 
 def test_a_list_stands_still_while_an_alert_is_open_and_counts_the_newcomers() -> None:
-    assert held([3, 1, 2], [4, 5, 3, 1], still=True) == Held((3, 1, 2), 2)
+    assert held([3, 1, 2], [4, 5, 3, 1], still=True) == ((3, 1, 2), 2)
 
 
 def test_a_list_opened_by_a_link_has_no_order_to_keep_yet() -> None:
-    assert held([], [4, 3], still=True) == Held((4, 3), 0)
+    assert held([], [4, 3], still=True) == ((4, 3), 0)
 
 
 def test_rows_come_in_the_order_that_stands_and_none_is_doubled() -> None:

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from dashboard.screens.operations import tables
+from dashboard.shared import text
 
 NOW = pd.Timestamp("2026-03-01 12:00", tz="UTC")
 
@@ -45,17 +46,18 @@ def test_parts_stand_in_the_order_of_a_frames_way() -> None:
 
 
 def test_what_was_not_measured_just_now_shows_no_figures_of_before() -> None:
-    table = tables.table(judged(part("jobs", measured=False, age_s=400)), rates())
+    table = parts_table(part("jobs", measured=False, age_s=400))
     assert table.loc[0, ["Rate", "State", "Measured"]].tolist() == ["—", "? unknown", "6 min ago"]
     assert table.loc[0, ["Errors", "Cores"]].isna().all()
 
 
-def rates() -> pd.DataFrame:
-    return pd.DataFrame({"stage": ["jobs", "jobs"], "at": [NOW, NOW], "rate_per_s": [1.0, None]})
+def parts_table(*parts: dict[str, Any]) -> pd.DataFrame:
+    rates = pd.DataFrame({"stage": ["jobs", "jobs"], "at": [NOW, NOW], "rate_per_s": [1.0, None]})
+    return text.table(tables.parts(judged(*parts), rates), tables.PARTS, ZoneInfo("UTC"))
 
 
 def test_a_rate_says_what_it_counts() -> None:
-    assert tables.table(judged(part("jobs")), rates())["Rate"].tolist() == ["10.0 frames/s"]
+    assert parts_table(part("jobs"))["Rate"].tolist() == ["10.0 frames/s"]
 
 
 STRAINED = part("jobs", errors=2)
@@ -94,7 +96,7 @@ def test_records_waiting_are_a_row_a_reader_and_a_column_a_partition() -> None:
             {"reader": "telemetry", "partition": 0, "lag": 0, "measured": True, **keys},
         ]
     )
-    shown = tables.places(lag, ZoneInfo("UTC"), NOW)
+    shown = text.table(*tables.places(lag), ZoneInfo("UTC"), NOW)
     columns = ["Reader", "State", "Waiting", "Partition 0", "Partition 1"]
     assert shown[columns].to_numpy().tolist()[0] == ["archive", "? unknown", 507.0, 7.0, 500.0]
     assert shown.loc[1, "State"] == "✓ works"

@@ -50,21 +50,22 @@ def test_flows_are_arcs_as_wide_as_their_trips_and_those_within_fill_the_hexagon
 
 
 def test_the_matrix_has_a_field_for_each_flow_that_may_be_shown() -> None:
-    spec = charts.matrix(FLOWS, charts.names(FLOWS)).to_dict()
-    (rows,) = spec["datasets"].values()
-    assert [(r["origin"], r["destination"], r["trips"]) for r in rows] == [
+    drawn = charts.matrix(FLOWS, charts.names(FLOWS))
+    assert drawn.rows[["origin", "destination", "trips"]].to_records(index=False).tolist() == [
         ("Z1", "Z2", 20.0),
         ("Z2", "Z1", 10.0),
         ("Z1", "Z1", 5.0),
     ]
-    assert spec["layer"][0]["encoding"]["y"]["title"] == "from"
+    assert drawn.spec["layer"][0]["encoding"]["y"]["title"] == "from"
 
 
 def test_predictions_are_charted_by_horizon_in_their_order() -> None:
-    spec = charts.horizons(QUALITY, "bias_pct", "bias, %", signed=True).to_dict()
-    bars = spec["layer"][0]
-    rows = spec["datasets"][bars["data"]["name"]]
-    assert [(r["horizon"], r["bias_pct"]) for r in rows] == [("0.5-2", 12.5), ("60+", -2.0)]
+    drawn = charts.horizons(QUALITY, "bias_pct", "bias, %", signed=True)
+    bars = drawn.spec["layer"][0]
+    assert drawn.rows[["horizon", "bias_pct"]].to_records(index=False).tolist() == [
+        ("0.5-2", 12.5),
+        ("60+", -2.0),
+    ]
     assert bars["encoding"]["y"]["title"] == "bias, %"
     assert bars["encoding"]["x"]["sort"] is None
 
@@ -73,6 +74,6 @@ def test_a_day_is_charted_with_all_its_hours() -> None:
     hours = pd.DataFrame(
         [("08:00", 2.5, 17.0, 120.0)], columns=["hour", "travel_time_index", "speed_kmh", "distance_km"]
     )
-    bars = charts.delay(hours, "08:00").to_dict()["layer"][0]
+    bars = charts.delay(hours, "08:00").spec["layer"][0]
     assert len(bars["encoding"]["x"]["scale"]["domain"]) == 24
     assert bars["encoding"]["color"]["condition"]["test"] == "datum.hour === '08:00'"

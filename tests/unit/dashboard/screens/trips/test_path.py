@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 from dashboard.screens.trips import path as trip_path
+from dashboard.shared import text
 
 START = datetime(2026, 3, 1, 8, tzinfo=UTC)
 EMPTY = pd.DataFrame()
@@ -100,6 +101,7 @@ def test_marks_are_in_order_and_say_what_and_how_much() -> None:
 
 def test_the_table_of_events_is_in_order_of_time() -> None:
     stops = pd.DataFrame([{"began_at": START - timedelta(minutes=9), "ended_at": START, "dwell_s": 540.0}])
-    found = trip_path.events(harsh(), EMPTY, stops, alert("71 km/h"), ZoneInfo("UTC"))
+    rows = trip_path.events(harsh(), EMPTY, stops, alert("71 km/h"))
+    found = text.table(rows, trip_path.EVENTS, ZoneInfo("UTC"))
     assert list(found["What"]) == ["■ stop", "◆ MAJOR alert", "▼ harsh brake"]
     assert list(found["Lasted"]) == ["9 min", "—", "1 s"]

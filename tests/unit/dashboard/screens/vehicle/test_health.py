@@ -24,7 +24,7 @@ def trend(days: float | None, slope: float = -9.6) -> dict[str, object]:
 
 
 def test_a_trend_says_when_its_threshold_is_met_or_that_it_does_not_head_there() -> None:
-    table = tables.trends(pd.DataFrame([trend(0.26), trend(0.0), trend(None)]), BERLIN)
+    table = text.table(pd.DataFrame([trend(0.26), trend(0.0), trend(None)]), tables.TRENDS, BERLIN)
     assert table["Threshold"].tolist() == [
         "threshold in 6 h 14 min",
         "beyond its threshold",
@@ -37,10 +37,6 @@ def test_a_trend_says_when_its_threshold_is_met_or_that_it_does_not_head_there()
         "▼ 169.5 kPa",
         "2026-03-01 19:14",
     )
-
-
-def test_every_trend_metric_has_a_name_and_a_column() -> None:
-    assert set(tables.NAMES) == set(queries.TREND_COLUMNS)
 
 
 def test_the_line_goes_back_over_its_hours_and_ahead_to_the_threshold() -> None:
@@ -65,7 +61,7 @@ def test_trips_are_told_in_local_time_with_their_state() -> None:
         "speed_max_kmh": 63.0, "idle_s": 120.0, "fuel_l_per_100km": None, "energy_kwh_per_100km": 15.2,
         "harsh": 3, "phase": "provisional",
     }  # fmt: skip
-    told = tables.trips(pd.DataFrame([row]), BERLIN).iloc[0]
+    told = text.table(pd.DataFrame([row]), tables.TRIPS, BERLIN).iloc[0]
     assert (told["Began"], told["Took"], told["km"], told["State"]) == (
         "2026-03-01 13:00",
         "12 min",
