@@ -4,8 +4,6 @@ The file is TOML, readable by its owner only: ``[auth]`` is Streamlit's own tabl
 ``[roles]`` says who is what.
 """
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,12 +23,8 @@ Role = Literal["viewer", "dispatcher", "admin"]
 Action = Literal["alerts", "evidence"]
 
 OPTION: Final = "ODOGRAPH_DASHBOARD_OIDC"
-MAY: Final[Mapping[Role, frozenset[Action]]] = MappingProxyType(
-    {
-        "viewer": frozenset(),
-        "dispatcher": frozenset({"alerts"}),
-        "admin": frozenset({"alerts", "evidence"}),
-    }
+MAY: Final[Mapping[Role, tuple[Action, ...]]] = MappingProxyType(
+    {"viewer": (), "dispatcher": ("alerts",), "admin": ("alerts", "evidence")}
 )
 """alerts: acknowledge, silence, clear. evidence: take crash bundles out."""
 EVERYBODY: Final = "*"
@@ -97,38 +91,37 @@ class Roles:
 
 def load_roles(path: Path) -> Roles:
     """The file's roles, checked with the rest of it. Raises ConfigError."""
+
+    def wrong(words: object) -> ConfigError:
+        return ConfigError(f"{OPTION} {path}: {words}")
+
     try:
         document = tomllib.loads(read_secret(path, OPTION))
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{OPTION} {path}: {error}") from error
+        raise wrong(error) from error
     auth, roles = document.get("auth"), document.get("roles")
     if not isinstance(auth, dict) or not isinstance(roles, dict):
-        raise ConfigError(f"{OPTION} {path}: tables [auth] and [roles] are wanted")
-    missing = [key for key in _NEEDED if not isinstance(auth.get(key), str) or not auth[key]]
+        raise wrong("tables [auth] and [roles] are wanted")
+    missing = [key for key in _NEEDED if not _is_name(auth.get(key))]
     if missing:
-        raise ConfigError(f"{OPTION} {path}: [auth] lacks {', '.join(missing)}")
+        raise wrong(f"[auth] lacks {', '.join(missing)}")
     if len(auth["cookie_secret"]) < _COOKIE_SECRET:
-        raise ConfigError(f"{OPTION} {path}: cookie_secret is shorter than {_COOKIE_SECRET} characters")
+        raise wrong(f"cookie_secret is shorter than {_COOKIE_SECRET} characters")
     try:
         host = urlsplit(auth["redirect_uri"]).hostname
     except ValueError:
         host = None
     if not host:
-        raise ConfigError(f"{OPTION} {path}: redirect_uri is no address, https://host/oauth2callback")
-    return _roles(path, roles, host)
-
-
-def _roles(path: Path, table: Mapping[str, Any], host: str) -> Roles:
-    unknown = sorted(set(table) - {"claim", *MAY})
-    claim = table.get("claim", "email")
-    lists = {role: table.get(role, []) for role in MAY}
-    wrong = [r for r, names in lists.items() if type(names) is not list or not all(map(_is_name, names))]
-    if unknown or wrong or not _is_name(claim):
-        named = ", ".join([*unknown, *wrong]) or "claim"
-        raise ConfigError(f"{OPTION} {path}: [roles] {named}: claim, viewer, dispatcher and admin are known")
+        raise wrong("redirect_uri is no address, https://host/oauth2callback")
+    unknown = sorted(set(roles) - {"claim", *MAY})
+    claim, lists = roles.get("claim", "email"), {role: roles.get(role, []) for role in MAY}
+    odd = [r for r, names in lists.items() if type(names) is not list or not all(map(_is_name, names))]
+    if unknown or odd or not _is_name(claim):
+        named = ", ".join([*unknown, *odd]) or "claim"
+        raise wrong(f"[roles] {named}: claim, viewer, dispatcher and admin are known")
     if not any(lists.values()):
-        raise ConfigError(f"{OPTION} {path}: [roles] names nobody")
-    return Roles(claim, MappingProxyType({role: frozenset(names) for role, names in lists.items()}), host)
+        raise wrong("[roles] names nobody")
+    return Roles(claim, {role: frozenset(names) for role, names in lists.items()}, host)
 
 
 def _is_name(value: Any) -> bool:

@@ -1,7 +1,5 @@
 """Command of the dashboard."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

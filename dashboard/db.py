@@ -4,8 +4,6 @@ Each page's ``queries.py`` declares its queries with ``query``: one function per
 bounded in rows and, where the view holds history, in time. Times are UTC. A missing value is null, never 0.
 """
 
-from __future__ import annotations
-
 import inspect
 import threading
 import time
@@ -53,13 +51,11 @@ class Database:
                 yield connection
         except psycopg.Error as error:
             self._drop(connection)
-            mine = isinstance(error, psycopg.errors.ReadOnlySqlTransaction)  # the role writes nowhere
-            if not mine and cause_of(error) in (Cause.AWAY, Cause.BUSY):
-                went = (
-                    f"did not answer for {wait.seconds:g} s" if wait.over else f"went away ({_short(error)})"
-                )
-                raise ServiceError(f"the database {went}; see: odograph status") from error
-            raise ServiceError(f"the database refused ({_short(error)}); see: odograph doctor") from error
+            short, mine = _short(error), isinstance(error, psycopg.errors.ReadOnlySqlTransaction)
+            if mine or cause_of(error) not in (Cause.AWAY, Cause.BUSY):  # the role writes nowhere
+                raise ServiceError(f"the database refused ({short}); see: odograph doctor") from error
+            went = f"did not answer for {wait.seconds:g} s" if wait.over else f"went away ({short})"
+            raise ServiceError(f"the database {went}; see: odograph status") from error
         with self._lock:
             if len(self._idle) < IDLE_MOST:
                 self._idle.append(connection)
@@ -77,8 +73,13 @@ class Database:
         with self._lock:
             idle = self._idle.pop() if self._idle else None
             waiting = time.monotonic() < self._retry_at_s
-        if idle is not None and self._alive(idle):
-            return idle
+        if idle is not None:  # the database may have been restarted since
+            try:
+                with socket_deadline(idle.fileno(), min(CONNECT_S, self._answer_s)):
+                    idle.execute("SELECT 1")
+                return idle
+            except psycopg.Error:
+                self._drop(idle)
         if waiting:
             raise ServiceError("the database is away; see: odograph status")
         try:
@@ -94,16 +95,6 @@ class Database:
         except psycopg.OperationalError as error:
             self._retry_at_s = time.monotonic() + RETRY_S
             raise ServiceError(f"the database is away ({_short(error)}); see: odograph status") from error
-
-    def _alive(self, idle: Connection) -> bool:
-        """Whether an idle connection still works: the database may have been restarted since."""
-        try:
-            with socket_deadline(idle.fileno(), min(CONNECT_S, self._answer_s)):
-                idle.execute("SELECT 1")
-        except psycopg.Error:
-            self._drop(idle)
-            return False
-        return True
 
     def _drop(self, connection: Connection) -> None:
         """One broken connection means that the others of its age are broken too."""
@@ -141,3 +132,13 @@ def query(sql: LiteralString) -> Callable[[Callable[P, None]], Query[P]]:
         return run
 
     return declared
+
+
+def view(name: str, sql: LiteralString) -> Query[[]]:
+    """Declare a query without parameters by its name."""
+
+    def run(connection: Connection, /) -> pd.DataFrame:
+        return frame(connection, sql)
+
+    run.__name__ = name
+    return run

@@ -5,8 +5,6 @@ and keeps drawing the rows before until they are there. Rows live as long as a s
 map can still be moved; the last few are kept for browsers that are behind.
 """
 
-from __future__ import annotations
-
 import gzip
 import threading
 from collections import deque
@@ -71,19 +69,13 @@ class LayerCache:
 
 
 @st.cache_resource(show_spinner=False)
-def fleet() -> LayerCache:
-    """The fleet, for pages and routes of this server."""
+def layers(kind: str) -> LayerCache:  # noqa: ARG001  what the cache tells them apart by
+    """The rows of a kind of layers (``fleet``, ``traffic``), for pages and routes of this server."""
     return LayerCache()
 
 
-@st.cache_resource(show_spinner=False)
-def traffic() -> LayerCache:
-    """Traffic, for pages and routes of this server."""
-    return LayerCache()
-
-
-def shown(layers: LayerCache, frame: pd.DataFrame, place: str) -> str:
-    """The number of a result's rows; this session keeps them for as long as it shows them in this place."""
+def shown(kind: str, frame: pd.DataFrame) -> str:
+    """The number of a result's rows; this session keeps them until it shows others of the kind."""
     kept: dict[str, LayerRows] = st.session_state.setdefault(SHOWN, {})
-    kept[place] = layers.of(frame)
-    return kept[place].number
+    kept[kind] = layers(kind).of(frame)
+    return kept[kind].number

@@ -4,8 +4,6 @@ Twenty readers of one page run the same query every two seconds. Each result is 
 comes within it gets the same rows, and who comes while the query is under way waits for its result.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections import OrderedDict
@@ -52,14 +50,25 @@ class QueryCache:
     """Frames by key. Safe between threads. ``clock`` gives seconds that never go back."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic, most: int = CACHED_MOST) -> None:
-        self._clock = clock
-        self._most = most
+        self._clock, self._most = clock, most
         self._lock = threading.Lock()
         self._known: OrderedDict[str, _Result] = OrderedDict()
 
     def get(self, key: str, good_s: float, run: Callable[[], pd.DataFrame]) -> pd.DataFrame:
-        """The result of ``key``, at most ``good_s`` old, as a frame of the caller's own."""
-        result = self._entry(key)
+        """The result of ``key``, at most ``good_s`` old, as a frame of the caller's own.
+
+        Room for a new one is made of what is no longer good, then of what was asked for longest ago.
+        """
+        with self._lock:
+            if key not in self._known:
+                now_s = self._clock()
+                for name, result in list(self._known.items()):
+                    if result.until_s <= now_s and not result.lock.locked():
+                        del self._known[name]
+                while len(self._known) >= self._most:
+                    self._known.popitem(last=False)
+            result = self._known.setdefault(key, _Result())
+            self._known.move_to_end(key)
         with result.lock:
             if result.rows is None or self._clock() >= result.until_s:
                 result.rows = run()
@@ -74,23 +83,6 @@ class QueryCache:
 
     def __len__(self) -> int:
         return len(self._known)
-
-    def _entry(self, key: str) -> _Result:
-        with self._lock:
-            if key not in self._known:
-                self._make_room()
-            result = self._known.setdefault(key, _Result())
-            self._known.move_to_end(key)
-            return result
-
-    def _make_room(self) -> None:
-        """Drop what is no longer good, then those asked for longest ago, until a new one has room."""
-        now_s = self._clock()
-        for key, result in list(self._known.items()):
-            if result.until_s <= now_s and not result.lock.locked():
-                del self._known[key]
-        while len(self._known) >= self._most:
-            self._known.popitem(last=False)
 
 
 def hold(held: dict[str, pd.DataFrame], key: str, result: pd.DataFrame) -> None:
@@ -108,17 +100,14 @@ class Measures:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self.up = Gauge(
-            "odograph_dashboard_database_up", "1 while the database answers", registry=self.registry
-        )
-
-        def seconds(name: str, text: str, *labels: str) -> Histogram:
-            name = f"odograph_dashboard_{name}_seconds"
-            return Histogram(name, text, labels, buckets=BOUNDS_S, registry=self.registry)
-
-        self.probe_s = seconds("probe", "Time of the readiness question to the database")
-        self.question_s = seconds("question", "Time of a question to the database", "question")
-        self.part_s = seconds("part", "Time to draw a live part, its questions among it", "part")
+        of: Any = {"namespace": "odograph", "subsystem": "dashboard", "registry": self.registry}
+        self.up = Gauge("database_up", "1 while the database answers", **of)
+        of["buckets"] = BOUNDS_S
+        self.probe_s = Histogram("probe_seconds", "Time of the readiness question to the database", **of)
+        asked = "Time of a question to the database"
+        self.question_s = Histogram("question_seconds", asked, ["question"], **of)
+        drawn = "Time to draw a live part, its questions among it"
+        self.part_s = Histogram("part_seconds", drawn, ["part"], **of)
 
 
 @st.cache_resource(show_spinner=False)
@@ -176,7 +165,8 @@ def ask_rarely(query: Query[P], *args: P.args, **kwargs: P.kwargs) -> pd.DataFra
 
 
 def _ask(good_s: float, query: Query[P], *args: P.args, **kwargs: P.kwargs) -> pd.DataFrame | None:
-    held: dict[str, pd.DataFrame] = st.session_state.setdefault(HELD, {})
+    state = st.session_state
+    held: dict[str, pd.DataFrame] = state.setdefault(HELD, {})
     key = f"{_name(query)}{args}{sorted(kwargs.items())}"
     if paused() and key in held:
         return held[key]
@@ -190,12 +180,11 @@ def _ask(good_s: float, query: Query[P], *args: P.args, **kwargs: P.kwargs) -> p
     try:
         result = cache().get(key, good_s, run)
     except ServiceError as error:
-        st.session_state[AWAY] = str(error)
-        st.session_state[AWAY_SINCE] = time.monotonic()
+        state[AWAY], state[AWAY_SINCE] = str(error), time.monotonic()
         return held.get(key)
-    back = result.attrs[ASKED] > st.session_state.get(AWAY_SINCE, 0.0)  # an older one does not prove it
-    if back and st.session_state.pop(AWAY, None) is not None:
-        st.session_state[OUTAGES] = outages() + 1
+    back = result.attrs[ASKED] > state.get(AWAY_SINCE, 0.0)  # an older one does not prove it
+    if back and state.pop(AWAY, None) is not None:
+        state[OUTAGES] = outages() + 1
     hold(held, key, result)
     return result
 
@@ -243,9 +232,9 @@ def until_answered(query: Query[P], *args: P.args, **kwargs: P.kwargs) -> None:
 def forget(*queries: Callable[..., pd.DataFrame]) -> None:
     """Let these be run anew for everybody, for this session also while paused: something was changed."""
     held: dict[str, pd.DataFrame] = st.session_state.setdefault(HELD, {})
-    for name in map(_name, queries):
-        cache().drop(f"{name}(")
-        for key in [key for key in held if key.startswith(f"{name}(")]:
+    for start in (f"{_name(query)}(" for query in queries):
+        cache().drop(start)
+        for key in [key for key in held if key.startswith(start)]:
             del held[key]
 
 

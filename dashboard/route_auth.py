@@ -1,7 +1,5 @@
 """Which requests are served: under the dashboard's own names only, and beside the pages after a sign-in."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from typing import Any, Final
@@ -28,14 +26,14 @@ REFUSED: Final = (
 
 
 def guarded(route: Route, known: Roles | None) -> Route:
-    """The route, for those only who have signed in and have a role; as it is where nobody has to."""
+    """The route (no coroutine), for those only who have a role; as it is where nobody has to sign in."""
     if known is None:
         return route
 
-    async def checked(request: Request) -> Response:
+    def checked(request: Request) -> Response:
         if known.reader(identity(request)) is None:
             return PlainTextResponse("sign in first\n", 403)
-        answer: Response = await route.endpoint(request)
+        answer: Response = route.endpoint(request)
         return answer
 
     return Route(route.path, checked)

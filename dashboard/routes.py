@@ -1,16 +1,16 @@
-"""What is served beside the pages: health, the rows that maps fetch, and bundles of crash records."""
+"""What is served beside the pages: health, the rows that maps fetch, and bundles of crash records.
 
-from __future__ import annotations
+But for /livez the server runs them in threads of its own: they ask the database, or make large answers.
+"""
 
 import hashlib
-import json
 from collections.abc import Callable
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
+import orjson
 import pandas as pd
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
@@ -18,7 +18,7 @@ from starlette.routing import Route
 from dashboard import layer_cache
 from dashboard.auth import LOCAL, Roles
 from dashboard.db import Database, Query
-from dashboard.layer_cache import Build, LayerCache
+from dashboard.layer_cache import Build
 from dashboard.query_cache import measures
 from dashboard.route_auth import guarded, identity
 from dashboard.screens.crashes.queries import Key
@@ -39,11 +39,14 @@ BUNDLE_PATH: Final = "/crash/bundle"
 
 def routes(database: Database, known: Roles | None, settings: contract.Settings) -> list[Route]:
     """All routes; where people sign in, maps only for those who have."""
-    return [
-        *health_routes(database),
-        *(guarded(route, known) for route in [roads_route(database), *layer_routes()]),
-        bundle_route(settings, known),
-    ]
+    maps_of_all = [roads_route(database), *layer_routes()]
+    checked = [guarded(route, known) for route in maps_of_all]
+    return [*health_routes(database), *checked, bundle_route(settings, known)]
+
+
+def _rows(database: Database, query: Query[[]]) -> pd.DataFrame:
+    with database.connection() as connection:
+        return query(connection)
 
 
 def health_routes(database: Database) -> list[Route]:
@@ -54,35 +57,27 @@ def health_routes(database: Database) -> list[Route]:
         _rows(database, queries.freshness)
         return None
 
-    async def livez(request: Request) -> Response:  # noqa: ARG001  the router's signature
+    async def livez(_: Request) -> Response:
         return PlainTextResponse("ok\n")
 
-    async def readyz(request: Request) -> Response:  # noqa: ARG001
+    def readyz(_: Request) -> Response:
         with measured.probe_s.time():
-            status, reasons = await run_in_threadpool(readiness, {"database": reason})
+            status, reasons = readiness({"database": reason})
         measured.up.set(status == 200)
         return JSONResponse(reasons, status)
 
-    async def metrics(request: Request) -> Response:  # noqa: ARG001
+    def metrics(_: Request) -> Response:
         return Response(generate_latest(measured.registry), media_type=CONTENT_TYPE_LATEST)
 
     return [Route("/livez", livez), Route("/readyz", readyz), Route("/metrics", metrics)]
 
 
-def _rows(database: Database, query: Query[[]]) -> pd.DataFrame:
-    with database.connection() as connection:
-        return query(connection)
-
-
 def roads_route(database: Database) -> Route:
     """The road layer. Its address carries a version, so the browser may keep it."""
 
-    def rows() -> str:
-        return json.dumps(maps.road_rows(_rows(database, queries.road_edges)), separators=(",", ":"))
-
-    async def roads(request: Request) -> Response:  # noqa: ARG001
+    def roads(_: Request) -> Response:
         try:
-            body = await run_in_threadpool(rows)
+            body = orjson.dumps(maps.road_rows(_rows(database, queries.road_edges)))
         except ServiceError as error:
             return PlainTextResponse(str(error), 503)
         headers = {"Cache-Control": f"max-age={A_DAY_S}"}
@@ -94,57 +89,46 @@ def roads_route(database: Database) -> Route:
 def layer_routes() -> list[Route]:
     """Vehicles and bubbles of the fleet; cells and edges of the traffic: what pages have put into layers."""
 
-    async def vehicles(request: Request) -> Response:
-        states = _states(request)
-        build: Build = lambda rows: maps.vehicle_rows(_of_states(rows, states))  # noqa: E731
-        return await _layer(request, layer_cache.fleet, f"vehicles {states}", build)
+    def of_states(request: Request, build: Callable[[pd.DataFrame], Any], place: str) -> Response:
+        asked = set(request.query_params.get("states", "").split(",")) & set(STATES)
+        states = sorted(asked)  # in one order: they are part of what a body is kept under
 
-    async def bubbles(request: Request) -> Response:
+        def chosen(fleet: pd.DataFrame) -> Any:
+            return build(fleet[fleet["state"].isin(states)] if states else fleet)
+
+        return _layer(request, "fleet", f"{place} {states}", chosen)
+
+    def vehicles(request: Request) -> Response:
+        return of_states(request, maps.vehicle_rows, "vehicles")
+
+    def bubbles(request: Request) -> Response:
         z, x, y = (int(request.path_params[name]) for name in "zxy")
-        states = _states(request)
         if z > DEEPEST or max(x, y) >= 2**z:
             return PlainTextResponse("no such tile\n", 404)
-        build: Build = lambda rows: tile(_of_states(rows, states), z, x, y)  # noqa: E731
-        return await _layer(request, layer_cache.fleet, f"{z}/{x}/{y} {states}", build)
+        return of_states(request, lambda fleet: tile(fleet, z, x, y), f"{z}/{x}/{y}")
 
-    async def cells(request: Request) -> Response:
-        return await _layer(request, layer_cache.traffic, "cells", maps.cell_rows)
+    def cells(request: Request) -> Response:
+        return _layer(request, "traffic", "cells", maps.cell_rows)
 
-    async def edges(request: Request) -> Response:
-        return await _layer(request, layer_cache.traffic, "edges", maps.edge_rows)
+    def edges(request: Request) -> Response:
+        return _layer(request, "traffic", "edges", maps.edge_rows)
 
-    return [
-        Route(maps.VEHICLES_PATH, vehicles),
-        Route(TILE, bubbles),
-        Route(maps.CELLS_PATH, cells),
-        Route(maps.EDGES_PATH, edges),
-    ]
+    paths = {maps.VEHICLES_PATH: vehicles, TILE: bubbles, maps.CELLS_PATH: cells, maps.EDGES_PATH: edges}
+    return [Route(path, endpoint) for path, endpoint in paths.items()]
 
 
-async def _layer(request: Request, find: Callable[[], LayerCache], variant: str, build: Build) -> Response:
-    rows = find().get(request.query_params.get("at", ""))
+def _layer(request: Request, kind: str, variant: str, build: Build) -> Response:
+    rows = layer_cache.layers(kind).get(request.query_params.get("at", ""))
     if rows is None:
         return PlainTextResponse("no such rows: open the page anew\n", 410)
-    body = await run_in_threadpool(rows.body, variant, build)
     headers = {"Content-Encoding": "gzip", "Cache-Control": "no-store"}
-    return Response(body, media_type="application/json", headers=headers)
-
-
-def _states(request: Request) -> tuple[str, ...]:
-    """The states asked for, in one order: they are part of what a body is kept under."""
-    return tuple(sorted(set(request.query_params.get("states", "").split(",")) & set(STATES)))
-
-
-def _of_states(fleet: pd.DataFrame, states: tuple[str, ...]) -> pd.DataFrame:
-    return fleet[fleet["state"].isin(states)] if states else fleet
+    return Response(rows.body(variant, build), media_type="application/json", headers=headers)
 
 
 def bundle_address(key: Key, name: str) -> str:
     """Where a reader of this name has a record's bundle from; where people sign in, who did counts."""
-    vehicle_id, boot_id, crash_id = key
-    return (
-        f"{BUNDLE_PATH}?{urlencode({'vehicle': vehicle_id, 'boot': boot_id, 'crash': crash_id, 'by': name})}"
-    )
+    asked = dict(zip(("vehicle", "boot", "crash"), key, strict=True))
+    return f"{BUNDLE_PATH}?{urlencode(asked | {'by': name})}"
 
 
 def bundle_route(settings: contract.Settings, known: Roles | None) -> Route:
@@ -154,7 +138,7 @@ def bundle_route(settings: contract.Settings, known: Roles | None) -> Route:
     run. A link on another site's page cannot put a reader's name into the log: it is refused.
     """
 
-    async def answer(request: Request) -> Response:
+    def answer(request: Request) -> Response:
         site = request.headers.get("sec-fetch-site", "none")
         if request.method != "GET" or site not in ("none", "same-origin"):
             return PlainTextResponse("this address is for the dashboard's own pages\n", 403)
@@ -168,11 +152,11 @@ def bundle_route(settings: contract.Settings, known: Roles | None) -> Route:
         except (KeyError, ValueError, ConfigError) as error:
             return PlainTextResponse(f"bad address: {error}\n", 400)
         try:
-            name, body = await run_in_threadpool(_bundle, contract.endpoints(settings), key, actor)
+            name, body = _bundle(contract.endpoints(settings), key, actor)
         except ServiceError as error:
             return PlainTextResponse(f"{error}\n", 503)
         attachment = f"attachment; filename*=UTF-8''{quote(name)}"
-        headers: dict[str, Any] = {"Content-Disposition": attachment, "Cache-Control": "no-store"}
+        headers = {"Content-Disposition": attachment, "Cache-Control": "no-store"}
         return Response(body, media_type="application/zip", headers=headers)
 
     return Route(BUNDLE_PATH, answer)

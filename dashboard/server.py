@@ -1,7 +1,5 @@
 """The web server: Streamlit's pages and the routes beside them in one process."""
 
-from __future__ import annotations
-
 import atexit
 import gc
 import importlib

@@ -3,8 +3,6 @@
 Nothing of a device goes into them but as data, and their scripts write data as text only.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path

@@ -4,8 +4,6 @@ Times arrive as wall-clock times of the reader's zone without a zone (see ``text
 data is missing; nothing is drawn as 0 that was not measured.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final

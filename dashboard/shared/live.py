@@ -1,7 +1,5 @@
 """What the pages share on the screen: the header line, live parts, figures, tables, search, maps, links."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,7 +14,19 @@ import pydeck as pdk
 import streamlit as st
 from pandas.io.formats.style import Styler
 
-from dashboard.query_cache import AWAY, PAUSED, ask, ask_rarely, away, measures, outages, paused, settings
+from dashboard import query_cache
+from dashboard.db import P, Query
+from dashboard.query_cache import (
+    AWAY,
+    PAUSED,
+    ask,
+    ask_rarely,
+    away,
+    outages,
+    paused,
+    settings,
+    until_answered,
+)
 from dashboard.shared import maps, queries, text
 from dashboard.shared.charts import Drawing
 from dashboard.shared.text import Columns, Record
@@ -29,7 +39,7 @@ Tint = tuple[str, Mapping[str, str]]
 """A table's column whose cells have the colours of their words."""
 
 PHONE_PX: Final = 360
-TAKEN: Final = "cells_taken"
+TAKEN, PICKED = "cells_taken", "row_picked"
 FOUND_ROWS: Final = 5
 ROW_PX: Final = 36
 FOUND: Final[Columns] = {
@@ -109,7 +119,7 @@ def part(body: Callable[..., None], seconds: float | None = None, *args: Any, st
     every_s = None if still or paused() else max(seconds or 0.0, settings().dashboard.refresh_s)
 
     def timed() -> None:
-        with measures().part_s.labels(name).time(), section():
+        with query_cache.measures().part_s.labels(name).time(), section():
             body(*args)
 
     timed.__qualname__ = timed.__name__ = body_name  # Streamlit tells fragments apart by their names
@@ -269,6 +279,36 @@ def listed(
     with section(title):
         return table(rows(found, empty, st.caption), columns, key, **options)
     return None
+
+
+def linked(query: Query[P], gone: str, *args: P.args, **kwargs: P.kwargs) -> Record:
+    """The row that the address names, for a piece of a page that is no live part; else ends, and says why."""
+    found = ask(query, *args, **kwargs)
+    if found is None:
+        until_answered(query, *args, **kwargs)
+    elif found.empty:
+        st.warning(gone, icon=":material/link_off:")
+    return first(found)
+
+
+def open_list(
+    found: pd.DataFrame, columns: Columns, key: str, alt: str, choose: Callable[[int], None], **options: Any
+) -> None:
+    """A table; a row chosen by mouse or arrow keys goes to ``choose``, and the whole page is drawn anew."""
+
+    def pick() -> None:
+        cell = clicked(st.session_state[key])
+        if cell is not None and cell[0] < len(found):
+            choose(cell[0])
+            st.session_state[PICKED] = True
+
+    table(found, columns, key, alt, on_select=pick, **options)
+
+
+def renew() -> None:
+    """At the begin of a part: the whole page anew, where a row was chosen or somebody asked for it."""
+    if st.session_state.pop(PICKED, False):
+        st.rerun()
 
 
 def clicked(event: Any) -> Cell | None:

@@ -1,7 +1,5 @@
 """Maps: frames in, deck out. Style and roads are our own: nothing is fetched from outside."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Iterable, Sequence
@@ -72,10 +70,16 @@ def view_of(
     return View(round(lat, 5), round((west + east) / 2, 5), round(min(max(zoom, 1.0), 16.0), 2))
 
 
-def view_of_cells(cells: Iterable[str], size_px: tuple[int, int]) -> View:
-    """The view that holds all H3 cells."""
+def view_of_rows(frame: pd.DataFrame, size_px: tuple[int, int]) -> View | None:
+    """The view that holds all rows that have a position; None where there are none."""
+    rows = placed(frame)
+    return view_of(list(rows["lat_deg"]), list(rows["lon_deg"]), *size_px) if len(rows) else None
+
+
+def view_of_cells(cells: Iterable[str], size_px: tuple[int, int]) -> View | None:
+    """The view that holds all H3 cells; None where there are none."""
     corners = [corner for cell in cells for corner in h3.cell_to_boundary(cell)]
-    return view_of([lat for lat, _ in corners], [lon for _, lon in corners], *size_px)
+    return view_of([lat for lat, _ in corners], [lon for _, lon in corners], *size_px) if corners else None
 
 
 def view_of_roads(network: Record, size_px: tuple[int, int]) -> View | None:

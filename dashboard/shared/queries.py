@@ -1,12 +1,10 @@
 """Queries of several pages."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Final
 
-from dashboard.db import query
+from dashboard.db import query, view
 
 QUIET: Final = timedelta(minutes=2)
 """As serving.fleet_latest has it: who has not reported for so long is silent."""
@@ -14,14 +12,14 @@ FOUND_LIMIT: Final = 20
 ALERT_LIMIT: Final = 500
 
 
-@query("SELECT *, now() AS now FROM serving.freshness")
-def freshness() -> None:
-    """One row: how new the data is and what was late, quarantined, dead; ``now`` is the database's clock."""
+freshness = view("freshness", "SELECT *, now() AS now FROM serving.freshness")
+"""One row: how new the data is and what was late, quarantined, dead; ``now`` is the database's clock."""
 
+promoted_runs = view("promoted_runs", "SELECT * FROM serving.reading ORDER BY promoted_at DESC LIMIT 10")
+"""Promoted runs: within their spans the views give their rows; no row: everything is live."""
 
-@query("SELECT * FROM serving.reading ORDER BY promoted_at DESC LIMIT 10")
-def promoted_runs() -> None:
-    """Promoted runs: within their spans the views give their rows; no row: everything is live."""
+rules = view("rules", "SELECT * FROM serving.rule ORDER BY rule LIMIT 1000")
+"""The rules as the jobs last started with them."""
 
 
 @query("""

@@ -1,7 +1,5 @@
 """Values and cells as people read them: numbers, durations, times, severities, device text made harmless."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from datetime import datetime

@@ -1,17 +1,15 @@
 """How the pages look, in light and dark; colours for colour-blind readers, a sign or text beside each."""
 
-from __future__ import annotations
-
-from dataclasses import dataclass
+import tomllib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 Mode = Literal["light", "dark"]
 Rgba = tuple[int, int, int, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Tone:
+class Tone(NamedTuple):
     """The colours of the map's ground in one of the two themes."""
 
     ground: str
@@ -34,15 +32,10 @@ STATES: Final[dict[str, str]] = {
 }
 """State of a vehicle -> its colour; the icon's shape says the same."""
 
-SEVERITIES: Final[dict[str, str]] = {
-    "CRITICAL": "#d6246e",
-    "MAJOR": "#d9482b",
-    "MINOR": "#ee8a1d",
-    "WARNING": "#d9ad00",
-}
+SEVERITIES: Final = {"CRITICAL": "#d6246e", "MAJOR": "#d9482b", "MINOR": "#ee8a1d", "WARNING": "#d9ad00"}
 """Severity -> its colour, the worst first."""
 
-SEVERITY_SIGNS: Final[dict[str, str]] = {"CRITICAL": "▲", "MAJOR": "◆", "MINOR": "■", "WARNING": "●"}
+SEVERITY_SIGNS: Final = {"CRITICAL": "▲", "MAJOR": "◆", "MINOR": "■", "WARNING": "●"}
 
 CONGESTION: Final[dict[str, str]] = {
     "free": "#4fa3a5",
@@ -85,43 +78,19 @@ def speed_labels() -> dict[str, str]:
     return dict(zip([*labels, f"{lows[-1]:.0f}+"], (colour for _, colour in SPEED_BANDS), strict=True))
 
 
-COMMON: Final[dict[str, Any]] = {
-    "baseFontSize": 15,
-    "baseRadius": "8px",
-    "headingFontSizes": ["1.55rem", "1.2rem", "1rem"],
-    "headingFontWeights": [650, 600, 600],
-    "metricValueFontSize": "1.3rem",
-    "metricValueFontWeight": 600,
-    "paddingTop": "2.6rem",
-    "paddingBottom": "2rem",
-    "showWidgetBorder": True,
-    "chartCategoricalColors": list(SERIES),
-}
-LIGHT: Final[dict[str, Any]] = {
-    "primaryColor": "#1a7fd0",
-    "backgroundColor": "#ffffff",
-    "secondaryBackgroundColor": "#f3f5f7",
-    "textColor": "#1d2733",
-    "borderColor": "#dfe4ea",
-    "sidebar.backgroundColor": "#f6f8fa",
-}
-DARK: Final[dict[str, Any]] = {
-    "primaryColor": "#4aa3ea",
-    "backgroundColor": "#0e131a",
-    "secondaryBackgroundColor": "#18202a",
-    "textColor": "#dbe3ec",
-    "borderColor": "#2a3441",
-    "sidebar.backgroundColor": "#121922",
-}
-
 STYLE: Final = f"<style>{Path(__file__).with_name('style.css').read_text()}</style>"
 """What the options cannot say: margins, the grid of figures, no fading while a part is updated."""
 
 
 def options() -> dict[str, Any]:
-    """The options by Streamlit's names."""
-    return (
-        {f"theme.{key}": value for key, value in COMMON.items()}
-        | {f"theme.light.{key}": value for key, value in LIGHT.items()}
-        | {f"theme.dark.{key}": value for key, value in DARK.items()}
-    )
+    """Streamlit's options of theme.toml, by their whole names."""
+    theme = tomllib.loads(Path(__file__).with_name("theme.toml").read_text())
+    return dict(_flat("theme", theme)) | {"theme.chartCategoricalColors": list(SERIES)}
+
+
+def _flat(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    if not isinstance(value, Mapping):
+        yield name, value
+        return
+    for key, part in value.items():
+        yield from _flat(f"{name}.{key}", part)

@@ -82,7 +82,7 @@ def test_rules_are_counted_by_the_readers_days(connection: Connection) -> None:
 
 
 def test_rules_and_silences_are_listed_those_that_are_over_too(connection: Connection) -> None:
-    rules = alert_queries.rules(connection).set_index("rule")["in_force"].to_dict()
+    rules = shared_queries.rules(connection).set_index("rule")["in_force"].to_dict()
     assert rules == {"belt_off": False, "coolant_high": True, "speeding": True, "vehicle_silent": True}
     silences = alert_queries.silences(connection)
     assert silences[["rule", "in_force", "why"]].to_numpy().tolist() == [

@@ -1,7 +1,5 @@
 """Charts of an alert's evidence and of rules: frame in, drawing out."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import date
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """One alert: what it is, its evidence, what can be done with it, and what happened to it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -9,10 +7,10 @@ import streamlit as st
 
 from dashboard import auth
 from dashboard.auth import Reader
-from dashboard.query_cache import SLOW_S, ask, forget, settings, until_answered
+from dashboard.query_cache import SLOW_S, ask, forget, settings
 from dashboard.screens.alerts import charts, evidence, queries, tables
 from dashboard.shared import live, text
-from dashboard.shared.queries import alerts
+from dashboard.shared.queries import alerts, rules
 from dashboard.shared.text import Record
 from dashboard.shared.theme import SEVERITY_SIGNS
 from infra.contract.downlink import silence_file, write_silences
@@ -60,15 +58,8 @@ def detail(listed: Sequence[int]) -> None:
             to, key = tables.neighbour(listed, number, step), f"step_{shortcut}"
             st.button(label, on_click=choose, args=(to,), disabled=to is None, shortcut=shortcut, key=key)
         st.button("Close", on_click=choose, args=(None,), shortcut="X", key="close", type="tertiary")
-    answer = ask(queries.alert, number)
-    found = live.row(answer)
-    if answer is None:
-        until_answered(queries.alert, number)
-        return
-    if found is None:
-        gone = f"There is no alert {number}: it never was, or late frames took it back."
-        st.warning(gone, icon=":material/link_off:")
-        return
+    gone = f"There is no alert {number}: it never was, or late frames took it back."
+    found = live.linked(queries.alert, gone, number)
     live.part(_facts, None, number)
     left, right = st.columns([1, 1.6], gap="large")
     with right:
@@ -79,7 +70,6 @@ def detail(listed: Sequence[int]) -> None:
 
 
 def _facts(number: int) -> None:
-    """What it is, in words and figures; renewed with the list."""
     found = live.first(ask(queries.alert, number))
     what = f"{SEVERITY_SIGNS[found['severity']]} {found['severity']} · {tables.status(found)}"
     st.text(f"{what} · {found['rule']} v{found['rule_version']} · {found['message']}")
@@ -103,7 +93,6 @@ def _facts(number: int) -> None:
 
 
 def _times(found: Record) -> list[str]:
-    """Begin, last finding and end; how long its first finding took; who did what."""
 
     def clock(name: str) -> str:
         return text.clock(found[name], live.tz())
@@ -123,7 +112,6 @@ def _times(found: Record) -> list[str]:
 
 
 def _history(number: int) -> None:
-    """What happened to it, and who did it."""
     st.subheader("History", anchor=False)
     live.table(live.rows(ask(queries.alert_changes, number)), tables.CHANGES, "alert_history")
 
@@ -132,7 +120,7 @@ def _evidence(number: int) -> None:
     """The frames around it: what the rule compared, then the signals as they were sent."""
     st.subheader("Evidence", anchor=False)
     alert = live.first(ask(queries.alert, number))
-    kept, known = live.rows(ask(queries.alert_evidence, number)), ask(queries.rules)
+    kept, known = live.rows(ask(queries.alert_evidence, number)), ask(rules)
     if kept.empty:
         why = "were not in the archive"
         if alert["evidence_at"] is None:
@@ -174,7 +162,6 @@ def _curves(frames: Sequence[Record], alert: Record, rule: Record | None) -> Non
 
 
 def _actions(found: Record) -> None:
-    """Forms for what is left to do, or why this reader may not."""
     st.subheader("Act", anchor=False)
     said()
     who = auth.reader()
@@ -208,7 +195,6 @@ def said() -> None:
 
 @st.dialog("End by hand")
 def _end(number: int, who: Reader) -> None:
-    """Ends an alert that does not end by itself; a new finding opens a new one."""
     with st.form(f"clear_{number}", border=False):
         st.caption("A crash does not end by itself. A new finding opens a new alert.")
         name = auth.name_field(who, f"clear_name_{number}")
@@ -220,7 +206,6 @@ def _end(number: int, who: Reader) -> None:
 
 @st.dialog("Silence")
 def _silence(found: Record, number: int, who: Reader) -> None:
-    """Nobody is notified for a while; alerts are stored all the same."""
     with st.form(f"silence_{number}", border=False):
         st.caption("Alerts are stored and shown all the same; webhooks and drivers are not notified.")
         scope = st.radio("What", SCOPES, key=f"silence_scope_{number}")

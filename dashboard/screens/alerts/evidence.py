@@ -4,8 +4,6 @@ A rule's expressions are Spark SQL over a frame's signals. DuckDB reads nearly a
 names are given; where it does not, the signals are shown without value. Times are s from the alert's opening.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Alerts: what is active and not yet seen comes first; one is opened below, and shared by its address."""
 
-from __future__ import annotations
-
 from datetime import datetime, time, timedelta
 from typing import Any, Final
 
@@ -13,6 +11,7 @@ from dashboard.auth import Reader
 from dashboard.query_cache import SLOW_S, ask, ask_slowly, settings
 from dashboard.screens.alerts import charts, detail, queries, tables
 from dashboard.shared import live, text
+from dashboard.shared import queries as shared_queries
 from dashboard.shared.queries import ALERT_LIMIT, alerts
 from dashboard.shared.text import Record
 from dashboard.shared.theme import SEVERITIES
@@ -24,12 +23,11 @@ BESIDE_PX: Final = 300  # of the list while an alert is open below it
 FEW: Final = 17
 MESSAGE_PX: Final = 330  # the columns after it are seen too in a wide window
 END_BUTTONS_MOST: Final = 12
-LISTED, PICKED, TURN, ENDING = "alert_list", "alert_picked", "alert_turn", "ending_silence"
+LISTED, TURN, ENDING = "alert_list", "alert_turn", "ending_silence"
 
 
 def _filters() -> None:
-    """Status, severity, vehicle and rule, kept in the address."""
-    known = ask(queries.rules)
+    known = ask(shared_queries.rules)
     rules = [] if known is None else list(known["rule"])
     asked = st.query_params.get("rule")
     if asked and asked not in rules:
@@ -43,9 +41,8 @@ def _filters() -> None:
 
 def _listing() -> None:
     """The alerts; a row chosen by mouse or arrow keys is opened below. It stands still while one is open."""
+    live.renew()
     state = st.session_state
-    if state.pop(PICKED, False):
-        st.rerun()
     asked: tuple[Any, ...] = (
         (state.get("vehicle") or "").strip() or None,
         state.get("severity") or None,
@@ -69,44 +66,28 @@ def _listing() -> None:
         if newcomers:
             label, icon = f"{newcomers} new: show", ":material/refresh:"
             st.button(label, key="renew", on_click=_renew, icon=icon, type="tertiary")
-    # a new turn is a new table: the old one's mark would stand on another alert
-    shown, key = tables.in_order(both, numbers), f"alerts_{state.get(TURN, 0)}"
-    text_of = st.column_config.TextColumn
-    live.table(
-        shown,
-        tables.triage(chosen),
-        key,
-        "Alerts",
-        text.BY_SEVERITY,
-        {"Message": text_of(width=MESSAGE_PX), "No": text_of(width="small")},
-        height=BESIDE_PX if chosen is not None and len(shown) > 7 else live.height(len(shown), FEW, FULL_PX),
-        on_select=lambda: _pick(key),
-    )
+    shown, text_of = tables.in_order(both, numbers), st.column_config.TextColumn
+    look: Any = {"looks": {"Message": text_of(width=MESSAGE_PX), "No": text_of(width="small")}}
+    beside = chosen is not None and len(shown) > 7
+    look["height"] = BESIDE_PX if beside else live.height(len(shown), FEW, FULL_PX)
+    key = f"alerts_{state.get(TURN, 0)}"  # a new turn, a new table: the old mark would stand on another alert
+    look |= {"tint": text.BY_SEVERITY, "choose": lambda place: detail.choose(numbers[place])}
+    live.open_list(shown, tables.triage(chosen), key, "Alerts", **look)
 
 
 def _renew() -> None:
     """Take the newcomers in; the open alert's neighbours are others then, so the whole page is drawn anew."""
-    st.session_state[PICKED] = True
+    st.session_state[live.PICKED] = True
     st.session_state.pop(LISTED, None)
     st.session_state[TURN] = st.session_state.get(TURN, 0) + 1
 
 
-def _pick(key: str) -> None:
-    """A cell was chosen: its alert goes into the address."""
-    cell = live.clicked(st.session_state[key])
-    numbers = st.session_state[LISTED][1]
-    if cell is not None and cell[0] < len(numbers):
-        detail.choose(numbers[cell[0]])
-        st.session_state[PICKED] = True
-
-
 def _rules(days: int) -> None:
-    """Every rule: what it is, and how often it found something, by day of the reader's zone."""
     zone = live.tz()
     today = datetime.now(zone).date()
     listed = [today - timedelta(days=k) for k in reversed(range(days))]
     start, end = (datetime.combine(day, time(), zone) for day in (listed[0], today + timedelta(days=1)))
-    known = live.rows(ask(queries.rules))
+    known = live.rows(ask(shared_queries.rules))
     found = live.rows(ask_slowly(queries.rule_days, start, end, settings().tz))
     if known.empty and found.empty:
         live.nothing("No rule is noted yet: the jobs have not run on this database.")
@@ -127,7 +108,6 @@ def _rules(days: int) -> None:
 
 
 def _silences() -> None:
-    """The silences: those in force, each with a button that ends it, then all as a table."""
     if ENDING in st.session_state:
         st.rerun()
     found = live.rows(ask(queries.silences))
@@ -184,4 +164,5 @@ elif part == "Silences":
 else:
     _filters()
     live.part(_listing)
-    detail.detail(st.session_state.get(LISTED, (None, ()))[1])
+    with live.section():
+        detail.detail(st.session_state.get(LISTED, (None, ()))[1])

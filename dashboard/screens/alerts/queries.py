@@ -1,10 +1,8 @@
 """Queries about alerts, rules and silences; the list of alerts is in ``shared.queries``."""
 
-from __future__ import annotations
-
 from datetime import datetime
 
-from dashboard.db import query
+from dashboard.db import query, view
 
 
 @query("""
@@ -38,11 +36,6 @@ def alert_evidence(alert_no: int) -> None:
     """The frames around an alert (all that are kept) as the vehicle sent them, in the order of their time."""
 
 
-@query("SELECT * FROM serving.rule ORDER BY rule LIMIT 1000")
-def rules() -> None:
-    """The rules as the jobs last started with them."""
-
-
 @query("""
     SELECT split_part(rule, '.', 1) AS rule, (opened_at AT TIME ZONE %(zone)s)::date AS day,
            count(*) AS alerts, count(DISTINCT vehicle_id) AS vehicles,
@@ -59,6 +52,7 @@ def rule_days(start: datetime, end: datetime, zone: str) -> None:
     """Alerts opened from ``start`` to before ``end``, by rule and local day; ``worst``: gravest severity."""
 
 
-@query("SELECT * FROM serving.alert_silence ORDER BY in_force DESC, from_at DESC LIMIT 200")
-def silences() -> None:
-    """Silences, those in force first, then the newest."""
+silences = view(
+    "silences", "SELECT * FROM serving.alert_silence ORDER BY in_force DESC, from_at DESC LIMIT 200"
+)
+"""Silences, those in force first, then the newest."""

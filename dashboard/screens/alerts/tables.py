@@ -1,7 +1,5 @@
 """Tables of the alerts page, and the list while somebody works on it. No SQL, no streamlit."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """Charts and tables of crash records. Time zero is 0; before it s, after it ms. No SQL, no streamlit."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Final
 from zoneinfo import ZoneInfo

@@ -1,7 +1,5 @@
 """Queries about crash records: the vault."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from dashboard.db import query
@@ -28,15 +26,15 @@ def crash_list(vehicle_id: str | None = None, verdict: str | None = None) -> Non
 @query("""
     SELECT c.*, i.digest, i.noted_digest, i.unchanged, i.raw_kept
     FROM serving.crash_record c JOIN serving.crash_integrity i USING (vehicle_id, boot_id, crash_id)
-    WHERE vehicle_id = %(vehicle_id)s AND boot_id = %(boot_id)s AND crash_id = %(crash_id)s
+    WHERE (vehicle_id, boot_id, crash_id) = (%(vehicle_id)s, %(boot_id)s, %(crash_id)s)
 """)
 def crash(vehicle_id: str, boot_id: int, crash_id: str) -> None:
     """One record with its integrity: one row or none."""
 
 
 @query("""
-    SELECT sample, t_ms, delta_v_kmh, delta_v_lat_kmh FROM serving.crash_delta_v
-    WHERE vehicle_id = %(vehicle_id)s AND boot_id = %(boot_id)s AND crash_id = %(crash_id)s
+    SELECT * FROM serving.crash_delta_v
+    WHERE (vehicle_id, boot_id, crash_id) = (%(vehicle_id)s, %(boot_id)s, %(crash_id)s)
     ORDER BY sample LIMIT 2000
 """)
 def delta_v(vehicle_id: str, boot_id: int, crash_id: str) -> None:
@@ -44,10 +42,8 @@ def delta_v(vehicle_id: str, boot_id: int, crash_id: str) -> None:
 
 
 @query("""
-    SELECT sample, t_ms, speed_kmh, accelerator_pct, brake_on, engine_rpm, steering_deg, abs_active,
-           esc_active
-    FROM serving.crash_pre_crash
-    WHERE vehicle_id = %(vehicle_id)s AND boot_id = %(boot_id)s AND crash_id = %(crash_id)s
+    SELECT * FROM serving.crash_pre_crash
+    WHERE (vehicle_id, boot_id, crash_id) = (%(vehicle_id)s, %(boot_id)s, %(crash_id)s)
     ORDER BY sample LIMIT 2000
 """)
 def pre_crash(vehicle_id: str, boot_id: int, crash_id: str) -> None:
@@ -57,7 +53,7 @@ def pre_crash(vehicle_id: str, boot_id: int, crash_id: str) -> None:
 @query("""
     SELECT * FROM (
         SELECT * FROM serving.custody_link
-        WHERE vehicle_id = %(vehicle_id)s AND boot_id = %(boot_id)s AND crash_id = %(crash_id)s
+        WHERE (vehicle_id, boot_id, crash_id) = (%(vehicle_id)s, %(boot_id)s, %(crash_id)s)
         ORDER BY entry DESC LIMIT 200) c
     ORDER BY entry
 """)

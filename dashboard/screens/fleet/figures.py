@@ -1,7 +1,5 @@
 """The figures of the fleet with their trend: rows in, tiles out. No SQL, no streamlit."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Final
 

@@ -1,7 +1,5 @@
 """Layers of the fleet's map: bubbles for many vehicles on one place, and the vehicle chosen. Pure."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """The fleet now: map, figures with their trend, the card of a vehicle, and who needs attention."""
 
-from __future__ import annotations
-
 from typing import Any, Final
 
 import pandas as pd
@@ -48,11 +46,10 @@ def _draw() -> None:
     states: list[str] = st.session_state.get("states") or []
     kind = str(st.session_state.get("traffic") or TRAFFIC[0])
     wanted = fleet[fleet["state"].isin(states)] if states else fleet
-    view = live.kept_view(VIEW, None, lambda: _first_view(fleet))
-    layers, clicks = (
-        _layers(fleet, wanted, states, kind),
-        {"on_select": "rerun", "selection_mode": "single-object"},
-    )
+    size_px = live.map_size(MAP_WIDE, MAP_PX)
+    roads, layers = maps.view_of_roads(live.network(), size_px), _layers(fleet, wanted, states, kind)
+    view = live.kept_view(VIEW, None, lambda: roads or maps.view_of_rows(fleet, size_px))
+    clicks: Any = {"on_select": "rerun", "selection_mode": "single-object"}
     chosen = live.draw_map(layers, view, MAP_PX, "fleet_map", "Map of the fleet", **clicks)
     st.html(pictures.states(live.mode(), {str(k): int(v) for k, v in wanted["state"].value_counts().items()}))
     if kind != TRAFFIC[0]:
@@ -63,21 +60,20 @@ def _draw() -> None:
             "`odograph simulate --roads` stores the simulator's."
         )
     if len(wanted) > fleet_maps.MANY:
-        st.caption(
-            "A bubble has the colour of its vehicles' most common state and the rim of their worst alert."
-        )
+        words = "A bubble has the colour of its vehicles' most common state and the rim of their worst alert."
+        st.caption(words)
     _take(chosen["selection"]["objects"])
 
 
 def _layers(fleet: pd.DataFrame, wanted: pd.DataFrame, states: list[str], kind: str) -> list[pdk.Layer]:
     """From the ground up. Rows have addresses of their own, fetched once for all readers."""
-    number, mode = layer_cache.shown(layer_cache.fleet(), fleet, "fleet"), live.mode()
+    number, mode = layer_cache.shown("fleet", fleet), live.mode()
     found = []
     if kind != TRAFFIC[0]:
         roads = kind == TRAFFIC[2]
         traffic = ask_slowly(queries.road_edge_traffic if roads else queries.road_cells)
         if traffic is not None and not traffic.empty:
-            at = layer_cache.shown(layer_cache.traffic(), traffic, "traffic")
+            at = layer_cache.shown("traffic", traffic)
             path, layer = (maps.EDGES_PATH, maps.edges) if roads else (maps.CELLS_PATH, maps.congestion)
             found.append(layer(maps.address(path, at)))
     many = len(wanted) > fleet_maps.MANY
@@ -93,15 +89,6 @@ def _layers(fleet: pd.DataFrame, wanted: pd.DataFrame, states: list[str], kind: 
     found.append(maps.alert_pins(alerted, mode))
     card = st.query_params.get(CARD)
     return [*found, *(fleet_maps.ring(fleet, card) if card else [])]
-
-
-def _first_view(fleet: pd.DataFrame) -> maps.View | None:
-    """The roads, else the fleet."""
-    placed, size_px = maps.placed(fleet), live.map_size(MAP_WIDE, MAP_PX)
-    whole = maps.view_of_roads(live.network(), size_px)
-    if whole is None and len(placed):
-        return maps.view_of(list(placed["lat_deg"]), list(placed["lon_deg"]), *size_px)
-    return whole
 
 
 def _take(objects: dict[str, list[dict[str, Any]]]) -> None:
@@ -128,7 +115,6 @@ def _open_card(vehicle_id: str) -> None:
 
 
 def _card() -> None:
-    """What there is to know of a vehicle at a glance, and a link to its page."""
     vehicle_id = st.query_params.get(CARD)
     if vehicle_id is None:
         return
@@ -168,7 +154,6 @@ def _card() -> None:
 
 
 def _attention() -> None:
-    """Vehicles with active alerts; a click on a row opens the vehicle's card."""
     fleet = ask(queries.fleet_latest)
     st.subheader("Needs attention", anchor=False)
     worst = live.rows(
@@ -181,7 +166,6 @@ def _attention() -> None:
 
 
 def _trends() -> None:
-    """The last hour by minute."""
     none = "No complete minute of data within the last hour."
     minutes = text.local(live.rows(ask_slowly(queries.fleet_hour), none, st.caption), live.tz(), "minute")
     st.markdown("**Mean speed of moving vehicles, last hour**")

@@ -1,8 +1,6 @@
 """Queries about the whole fleet and the traffic of now."""
 
-from __future__ import annotations
-
-from dashboard.db import query
+from dashboard.db import query, view
 
 
 @query("""
@@ -19,9 +17,10 @@ def fleet_figures() -> None:
     """One row: the fleet now, alerts by severity, frames/s of the last minute."""
 
 
-@query("SELECT * FROM serving.fleet_latest ORDER BY alerts DESC, vehicle_id LIMIT 20000")
-def fleet_latest() -> None:
-    """The newest state of the vehicles, alerted ones first."""
+fleet_latest = view(
+    "fleet_latest", "SELECT * FROM serving.fleet_latest ORDER BY alerts DESC, vehicle_id LIMIT 20000"
+)
+"""The newest state of the vehicles, alerted ones first."""
 
 
 @query("""
@@ -34,14 +33,11 @@ def fleet_hour() -> None:
     """The fleet by minute over the last hour; the minute still running is left out."""
 
 
-@query("SELECT * FROM serving.fleet_today")
-def fleet_today() -> None:
-    """One row: kilometres, idle share and consumption since midnight of the service's time zone."""
+fleet_today = view("fleet_today", "SELECT * FROM serving.fleet_today")
+"""One row: kilometres, idle share and consumption since midnight of the service's time zone."""
 
-
-@query("SELECT * FROM serving.road_cell ORDER BY vehicles DESC LIMIT 20000")
-def road_cells() -> None:
-    """Traffic of the last five minutes by cell and direction."""
+road_cells = view("road_cells", "SELECT * FROM serving.road_cell ORDER BY vehicles DESC LIMIT 20000")
+"""Traffic of the last five minutes by cell and direction."""
 
 
 @query("""

@@ -1,7 +1,5 @@
 """The service itself: each part, the streaming queries and what waits for them, clocks, ledger, storage."""
 
-from __future__ import annotations
-
 from typing import Any, Final
 
 import streamlit as st
@@ -31,7 +29,6 @@ def _height(rows: int) -> live.Height:
 
 
 def _parts() -> None:
-    """Whether all work, and each part: rate, errors, lag, saturation."""
     found, rates = live.rows(ask(queries.stages)), live.rows(ask(queries.stage_rates))
     if found.empty:
         st.badge("unknown", icon=LOOKS[UNKNOWN].icon, color="gray")
@@ -77,7 +74,6 @@ def _now() -> None:
 
 
 def _history() -> None:
-    """Batch time and lag over the last 15 minutes."""
     none = "No batch within 15 minutes, so no line of batch times and of records waiting."
     found = live.rows(ask(queries.queries_history), none, st.caption)
     shown = text.local(found, live.tz(), "bucket")
@@ -91,7 +87,6 @@ def _history() -> None:
 
 
 def _watermark() -> None:
-    """Who pushes it, who comes late, and what delay would have saved 99.9 %."""
     found = live.first(ask_rarely(queries.watermark_defence))
     vehicles = live.rows(ask_rarely(queries.off_time_vehicles))
     ahead = live.rows(ask_slowly(queries.clocks_ahead))
@@ -110,7 +105,6 @@ def _watermark() -> None:
 
 
 def _ledger() -> None:
-    """Whether every frame is accounted for, by hour of its first sample; what is missing below."""
     hours, missing = live.rows(ask_slowly(queries.audit_hours)), live.rows(ask_slowly(queries.audit_findings))
     st.subheader("Conservation ledger, last 24 hours", anchor=False)
     live.rows(hours, "No hour within a day: nothing was driven, or the first audit has not been made yet.")
@@ -121,7 +115,6 @@ def _ledger() -> None:
 
 
 def _storage() -> None:
-    """What lies on the disk and in the tables, how fast it grows, how long it is kept."""
     folders, sizes = live.rows(ask_rarely(queries.storage)), live.rows(ask_rarely(queries.table_sizes))
     left, right = st.columns([2, 3])
     with left, live.section("On the disk"):

@@ -1,13 +1,9 @@
 """Queries about the pipeline itself."""
 
-from __future__ import annotations
+from dashboard.db import query, view
 
-from dashboard.db import query
-
-
-@query("SELECT * FROM serving.query_last ORDER BY query LIMIT 100")
-def queries_now() -> None:
-    """The last batch of each streaming query within a day; ``watermark_lag_s`` by the database's clock."""
+queries_now = view("queries_now", "SELECT * FROM serving.query_last ORDER BY query LIMIT 100")
+"""The last batch of each streaming query within a day; ``watermark_lag_s`` by the database's clock."""
 
 
 @query("""
@@ -66,9 +62,8 @@ def alert_latency() -> None:
     """From receipt and from event to the alerts topic by rule, ms, over the last hour."""
 
 
-@query("SELECT * FROM serving.stage_now ORDER BY stage LIMIT 100")
-def stages() -> None:
-    """The newest sample of each part within a day; ``measured`` false: it says nothing of now."""
+stages = view("stages", "SELECT * FROM serving.stage_now ORDER BY stage LIMIT 100")
+"""The newest sample of each part within a day; ``measured`` false: it says nothing of now."""
 
 
 @query("""
@@ -89,14 +84,13 @@ def stage_rates() -> None:
     """The rate of each part in steps of 15 s over 15 minutes; per s."""
 
 
-@query("SELECT * FROM serving.partition_lag ORDER BY reader, topic, partition LIMIT 500")
-def partition_lag() -> None:
-    """Records that wait for each reader, by partition."""
+partition_lag = view(
+    "partition_lag", "SELECT * FROM serving.partition_lag ORDER BY reader, topic, partition LIMIT 500"
+)
+"""Records that wait for each reader, by partition."""
 
-
-@query("SELECT * FROM serving.watermark_defence(24)")
-def watermark_defence() -> None:
-    """One row: frames of the last day, how many were off time, and the delay that was needed."""
+watermark_defence = view("watermark_defence", "SELECT * FROM serving.watermark_defence(24)")
+"""One row: frames of the last day, how many were off time, and the delay that was needed."""
 
 
 @query("""
@@ -113,14 +107,13 @@ def off_time_vehicles() -> None:
     """Late and quarantined frames of the last day by vehicle, most first; ``ahead_s`` of its clock."""
 
 
-@query("SELECT * FROM serving.clock_ahead ORDER BY ahead_s DESC, vehicle_id LIMIT 10")
-def clocks_ahead() -> None:
-    """Vehicles whose clocks push the watermark within the limit, the furthest first."""
+clocks_ahead = view(
+    "clocks_ahead", "SELECT * FROM serving.clock_ahead ORDER BY ahead_s DESC, vehicle_id LIMIT 10"
+)
+"""Vehicles whose clocks push the watermark within the limit, the furthest first."""
 
-
-@query("SELECT * FROM serving.storage ORDER BY bytes DESC LIMIT 50")
-def storage() -> None:
-    """How big each folder is, how fast it grows, what its disk has left; bytes."""
+storage = view("storage", "SELECT * FROM serving.storage ORDER BY bytes DESC LIMIT 50")
+"""How big each folder is, how fast it grows, what its disk has left; bytes."""
 
 
 @query("""

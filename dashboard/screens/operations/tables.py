@@ -3,8 +3,6 @@
 Green is measured green: a part that was not measured just now is unknown, whatever it was before.
 """
 
-from __future__ import annotations
-
 from typing import Any, Final, Literal, NamedTuple
 
 import pandas as pd
@@ -75,7 +73,6 @@ def judged(samples: pd.DataFrame, strained_share: float) -> pd.DataFrame:
 
 
 def _kind(name: str) -> str:
-    """``bridge`` of ``bridge-2``."""
     return name.partition("-")[0]
 
 
@@ -202,7 +199,6 @@ TASKS: Final[Columns] = {
 
 
 def _clock(row: Record) -> str:
-    """What is wrong with a vehicle's clock, in words."""
     ahead = [] if row["ahead_s"] is None else [f"{_long(row['ahead_s'])} ahead"]
     return ", ".join([*ahead, *(["never set"] if row["unset"] else [])]) or NONE
 

@@ -4,8 +4,6 @@ Times are epoch milliseconds. A stretch of ``steps`` steps has ``steps + 1`` col
 one of the next stretch, so that vehicles move smoothly across.
 """
 
-from __future__ import annotations
-
 import base64
 from dataclasses import dataclass
 from typing import Any, Final

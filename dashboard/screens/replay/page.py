@@ -1,7 +1,5 @@
 """A day again: the whole map at any moment of it, and what shadow runs of stored days differ in from live."""
 
-from __future__ import annotations
-
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any, Final
 
@@ -22,7 +20,6 @@ CLOCKS: Final = ("%H:%M:%S", "%H:%M")
 
 
 def _page() -> None:
-    """Day, speed and the vehicle to follow, kept in the address; the player below."""
     span = live.first(ask(queries.day_span))
     if span["last_at"] is None:
         live.nothing("No window of any vehicle is stored yet: there is no day to play again.")
@@ -54,7 +51,6 @@ def _ms(at: datetime) -> int:
 
 
 def _player(day: date, speed: int, follow: str | None) -> None:
-    """The picture: it asks for stretches as it plays."""
     zone = live.tz()
     known = live.first(ask_slowly(queries.day_windows, day, str(zone)))
     hours = live.rows(ask_slowly(queries.day_hours, day, str(zone)))
@@ -108,7 +104,6 @@ def _stretch(want: Any, begin_ms: int, end_ms: int, cut: frames.Plan) -> Record 
 
 
 def _comparisons() -> None:
-    """What `odograph replay --verify` and `compare` found."""
     st.subheader("Shadow runs against live", anchor=False)
     none = "No shadow run has been compared with live yet: `odograph replay --day 2026-11-20 --verify`."
     found = live.rows(ask(queries.verdicts), none, st.caption)

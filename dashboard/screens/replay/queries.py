@@ -1,15 +1,11 @@
 """Queries about a day that is played again: where everybody was, what was wrong, what runs differ in."""
 
-from __future__ import annotations
-
 from datetime import date, datetime
 
-from dashboard.db import query
+from dashboard.db import query, view
 
-
-@query("SELECT first_at, last_at FROM serving.day_span")
-def day_span() -> None:
-    """One row: the oldest and the newest window that are stored."""
+day_span = view("day_span", "SELECT first_at, last_at FROM serving.day_span")
+"""One row: the oldest and the newest window that are stored."""
 
 
 @query("""
@@ -78,6 +74,7 @@ def alerts_between(since: datetime, until: datetime) -> None:
     """Alerts that were active at some moment of [since, until], the gravest first."""
 
 
-@query("SELECT * FROM serving.replay_verdict ORDER BY compared_at DESC, run_id, place LIMIT 400")
-def verdicts() -> None:
-    """What the last comparisons of shadow runs with live found, the newest run first."""
+verdicts = view(
+    "verdicts", "SELECT * FROM serving.replay_verdict ORDER BY compared_at DESC, run_id, place LIMIT 400"
+)
+"""What the last comparisons of shadow runs with live found, the newest run first."""

@@ -1,7 +1,5 @@
 """Charts, map layers and tables of traffic by hour, of flows between hexagons, and of arrivals. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Final
 

@@ -1,7 +1,5 @@
 """Routing: traffic at any stored moment, where trips go, how good predicted arrivals are."""
 
-from __future__ import annotations
-
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any, Final
 
@@ -25,7 +23,6 @@ SOURCES: Final = {
 
 
 def _congestion() -> None:
-    """Traffic at a moment of a stored day: the map under a time slider, the day by hour."""
     span, zone = live.first(ask_slowly(queries.road_span)), live.tz()
     if span["last_at"] is None:
         live.nothing("No traffic is stored yet: it is summed every five minutes once vehicles drive.")
@@ -43,7 +40,9 @@ def _congestion() -> None:
         _hours(at)
     found = live.rows(ask_large(queries.edges_at if by == "edge" else queries.cells_at, at.astimezone(UTC)))
     layer = maps.edges(maps.edge_rows(found)) if by == "edge" else maps.congestion(maps.cell_rows(found))
-    view = live.kept_view(VIEW, None, lambda: _first_view(found))
+    size_px = live.map_size(TRAFFIC_WIDE, MAP_PX)
+    roads, cells = maps.view_of_roads(live.network(), size_px), set(found.get("cell", ()))
+    view = live.kept_view(VIEW, None, lambda: roads or maps.view_of_cells(cells, size_px))
     live.draw_map([layer], view, MAP_PX, "routing_map", "Map of the traffic")
     st.html(pictures.congestion())
     clock, counts = text.clock(at, zone), found["source"].value_counts()
@@ -52,7 +51,6 @@ def _congestion() -> None:
 
 
 def _hours(at: datetime) -> None:
-    """The day by hour; the hour of the moment stands out."""
     found = live.rows(ask_slowly(queries.road_hours, at.date()))
     if found.empty:
         return
@@ -64,17 +62,7 @@ def _hours(at: datetime) -> None:
     live.chart(charts.delay(shown, f"{at:%H}:00"), "delay")
 
 
-def _first_view(found: pd.DataFrame) -> maps.View | None:
-    """The roads, else the cells that are shown."""
-    size_px = live.map_size(TRAFFIC_WIDE, MAP_PX)
-    whole = maps.view_of_roads(live.network(), size_px)
-    if whole is None and "cell" in found and len(found):
-        return maps.view_of_cells(found["cell"].unique(), size_px)
-    return whole
-
-
 def _flows() -> None:
-    """Where trips of a day go: a matrix and arcs between hexagons; small counts are not shown."""
     newest = live.rows(ask_slowly(queries.last_trip_day, str(live.tz())), "No trip is over yet.")
     last: date = newest["day"].iloc[0]
     found = live.rows(ask_slowly(queries.flows, live.day("Day", last, "trip_day") or last))
@@ -93,7 +81,7 @@ def _flows() -> None:
     with left:
         live.chart(charts.matrix(found, named), "matrix")
     with right:
-        view = maps.view_of_cells(named, live.map_size(FLOWS_WIDE, MAP_PX))
+        view = maps.view_of_cells(named, live.map_size(FLOWS_WIDE, MAP_PX)) or maps.WORLD
         layers = charts.flow_layers(found, named)
         live.draw_map(layers, view, MAP_PX, "flow_map", "Map of the flows between hexagons")
         st.caption(
@@ -102,7 +90,6 @@ def _flows() -> None:
 
 
 def _arrivals() -> None:
-    """Predicted arrivals: how far they were off, by how long before, and those that are still open."""
     quality, open_ones = live.rows(ask(queries.eta_quality)), live.rows(ask(queries.etas))
     if quality.empty:
         live.nothing("No prediction can be graded yet: ask for one with `odograph eta` and let it arrive.")

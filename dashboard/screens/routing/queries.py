@@ -1,15 +1,11 @@
 """Queries about traffic at any stored moment, about where trips go, and about predicted arrivals."""
 
-from __future__ import annotations
-
 from datetime import date, datetime
 
-from dashboard.db import query
+from dashboard.db import query, view
 
-
-@query("SELECT first_at, last_at FROM serving.road_span")
-def road_span() -> None:
-    """One row: the oldest and the newest five minutes of traffic that are stored."""
+road_span = view("road_span", "SELECT first_at, last_at FROM serving.road_span")
+"""One row: the oldest and the newest five minutes of traffic that are stored."""
 
 
 @query("SELECT * FROM serving.road_hour_on(%(day)s) ORDER BY hour")
@@ -53,9 +49,8 @@ def last_trip_day(tz: str) -> None:
     """One row: the local day of the newest trip that is over; no row where there is none."""
 
 
-@query("SELECT * FROM serving.eta_quality ORDER BY from_min")
-def eta_quality() -> None:
-    """How good predicted arrivals were, by how long before; at most six rows."""
+eta_quality = view("eta_quality", "SELECT * FROM serving.eta_quality ORDER BY from_min")
+"""How good predicted arrivals were, by how long before; at most six rows."""
 
 
 @query("""

@@ -1,7 +1,5 @@
 """Trips: the list with its filters, and one trip with path and speed under one cursor, and its events."""
 
-from __future__ import annotations
-
 from typing import Any, Final
 
 import pandas as pd
@@ -35,7 +33,6 @@ def _filters() -> tuple[Any, ...]:
 
 
 def _several() -> None:
-    """The trips of the filters, in figures and as a list; a click on a row opens the trip."""
     wanted = _filters()
     found = live.rows(ask(queries.trips, *wanted), "No trip matches: choose a longer span or another day.")
     sums = live.row(ask_slowly(queries.trip_sums, *wanted))
@@ -94,7 +91,6 @@ def _one() -> None:
 
 
 def _title(found: Record) -> None:
-    """Whose trip it is and when it was, with links to elsewhere."""
     zone = live.tz()
     phase = {"open": "under way, up to", "provisional": "silent since"}.get(found["phase"], "to")
     often = {0: "", 1: "once"}.get(found["revision"], f"{found['revision']} times")
@@ -113,7 +109,6 @@ def _title(found: Record) -> None:
 
 
 def _events(found: Record) -> None:
-    """Map and chart with their common cursor, and the list of what happened."""
     during = (found["vehicle_id"], found["started_at"], found["ended_at"])
     points = live.rows(ask_large(queries.trip_points, *during))
     harsh = live.rows(ask(queries.harsh_events, *during))

@@ -3,8 +3,6 @@
 Times are epoch milliseconds, places degrees, speeds km/h.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple

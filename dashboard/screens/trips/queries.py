@@ -1,7 +1,5 @@
 """Queries about trips: lists, one trip with its path, and what happened on it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import date, datetime
 from typing import Final
@@ -71,27 +69,23 @@ def speed_ratio(cells: list[str], sectors: list[int], speeds_kmh: list[float | N
 
 
 @query("""
-    SELECT began_at, kind, grade, peak_g, limit_g, speed_kmh, duration_ms, lat_deg, lon_deg
-    FROM serving.harsh_event
-    WHERE vehicle_id = %(vehicle_id)s AND began_at >= %(start)s AND began_at <= %(end)s
-    ORDER BY began_at LIMIT 200
+    SELECT * FROM serving.harsh_event
+    WHERE vehicle_id = %(vehicle_id)s AND began_at BETWEEN %(start)s AND %(end)s ORDER BY began_at LIMIT 200
 """)
 def harsh_events(vehicle_id: str, start: datetime, end: datetime) -> None:
     """Harsh events of a vehicle begun within a time."""
 
 
 @query("""
-    SELECT began_at, ended_at, duration_s, fuel_l, energy_kwh, lat_deg, lon_deg FROM serving.idle_episode
-    WHERE vehicle_id = %(vehicle_id)s AND began_at >= %(start)s AND began_at <= %(end)s
-    ORDER BY began_at LIMIT 200
+    SELECT * FROM serving.idle_episode
+    WHERE vehicle_id = %(vehicle_id)s AND began_at BETWEEN %(start)s AND %(end)s ORDER BY began_at LIMIT 200
 """)
 def idle_episodes(vehicle_id: str, start: datetime, end: datetime) -> None:
     """Idling of a vehicle begun within a time."""
 
 
 @query("""
-    SELECT began_at, ended_at, extract(epoch FROM dwell)::double precision AS dwell_s, lat_deg, lon_deg
-    FROM serving.trip_stop
+    SELECT began_at, ended_at, extract(epoch FROM dwell)::double precision AS dwell_s FROM serving.trip_stop
     WHERE vehicle_id = %(vehicle_id)s AND began_at <= %(end)s::timestamptz + INTERVAL '1 second'
       AND (ended_at IS NULL OR ended_at >= %(start)s::timestamptz - INTERVAL '1 second')
     ORDER BY began_at LIMIT 200
@@ -101,10 +95,8 @@ def stops_around(vehicle_id: str, start: datetime, end: datetime) -> None:
 
 
 @query("""
-    SELECT alert_no, rule, severity, message, opened_at, cleared_at, active, acknowledged_by, value,
-           worst_value, limit_value, lat_deg, lon_deg
-    FROM serving.alert_life
-    WHERE vehicle_id = %(vehicle_id)s AND opened_at >= %(start)s AND opened_at <= %(end)s
+    SELECT rule, severity, message, opened_at, lat_deg, lon_deg FROM serving.alert_life
+    WHERE vehicle_id = %(vehicle_id)s AND opened_at BETWEEN %(start)s AND %(end)s
     ORDER BY opened_at LIMIT 200
 """)
 def trip_alerts(vehicle_id: str, start: datetime, end: datetime) -> None:

@@ -3,8 +3,6 @@
 Times are in the column ``bucket`` of its history.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
@@ -91,7 +89,6 @@ def speed(frame: pd.DataFrame, window: Window | None = None) -> Drawing:
 
 
 def _columns(frame: pd.DataFrame, lines: Mapping[str, str]) -> dict[str, str]:
-    """The columns that have a value, with their labels."""
     return {c: label for c, label in lines.items() if c in frame and frame[c].notna().any()}
 
 

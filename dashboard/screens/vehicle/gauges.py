@@ -4,19 +4,15 @@ The limits are those of ``serving.rule``, as the rules file has them; a rule tha
 limit is no plain number, sets none here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
-from dataclasses import dataclass
 from html import escape
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import pandas as pd
 
 from dashboard.shared import text
 from dashboard.shared.theme import SEVERITIES, SEVERITY_SIGNS
 
-Side = Literal["above", "below"]
 NOMINAL_12_V: Final = 18.0
 """A system above is one of 24 V; rules look at half of it (rules.yaml, `twelve_volts`)."""
 HEAVY_RULES: Final = {"coolant_hot": "coolant_hot_heavy"}
@@ -26,12 +22,10 @@ _GRID: Final = "display:grid;grid-template-columns:repeat(auto-fill,minmax(250px
 _BAR: Final = "height:8px;border-radius:4px"
 
 
-@dataclass(frozen=True, slots=True)
-class Gauge:
-    """One signal: ``column`` of the newest minute, and the rules that it is held against.
+class Gauge(NamedTuple):
+    """One signal: ``column`` of the newest minute, the rules that it is held against, the ends of its scale.
 
-    ``low`` and ``high`` are the ends of the scale, in ``unit``. ``floor``: the rules' own limit is an
-    expression, but the column is measured from it.
+    ``floor``: the rules' own limit is an expression, but the column is measured from it.
     """
 
     label: str
@@ -63,16 +57,15 @@ GAUGES: Final = (
 
 
 class Limit(NamedTuple):
-    """One limit: beyond it on its side is trouble."""
+    """Beyond ``value``, ``above`` or ``below`` it, is trouble."""
 
     value: float
-    side: Side
+    side: str
     severity: str
     rule: str
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(NamedTuple):
     """A signal that has a value, and its limits."""
 
     gauge: Gauge
@@ -94,13 +87,13 @@ def readings(signals: Mapping[str, Any], rules: pd.DataFrame, vehicle_class: str
     for gauge in GAUGES:
         if text.missing(signals.get(gauge.column)):
             continue
-        value = float(signals[gauge.column])
         names = [HEAVY_RULES.get(name, name) if vehicle_class == "heavy" else name for name in gauge.rules]
         limits = []
         for rule in (known[name] for name in names if name in known):
             bound = gauge.floor if gauge.floor is not None else number(rule["limit_sql"])
             if bound is not None and rule["beyond"] in ("above", "below"):
                 limits.append(Limit(bound, rule["beyond"], str(rule["severity"]), str(rule["rule"])))
+        value = float(signals[gauge.column])
         halved = value / 2 if gauge.unit == "V" and value > NOMINAL_12_V else value
         found.append(Reading(gauge, halved, tuple(limits)))
     return found
@@ -124,9 +117,8 @@ def words(reading: Reading) -> str:
         return "no limit in force"
     lows = [limit.value for limit in reading.limits if limit.side == "below"]
     highs = [limit.value for limit in reading.limits if limit.side == "above"]
-    least = [f"at least {max(lows):g}"] if lows else []
-    most = [f"at most {min(highs):g}"] if highs else []
-    return f"within its limits: {' and '.join(least + most)} {gauge.unit}"
+    ends = [f"at least {max(lows):g}"] * bool(lows) + [f"at most {min(highs):g}"] * bool(highs)
+    return f"within its limits: {' and '.join(ends)} {gauge.unit}"
 
 
 def picture(found: list[Reading]) -> str:

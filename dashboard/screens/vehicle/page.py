@@ -1,7 +1,5 @@
 """One vehicle: how it is now, where it was, where it is heading, what was found, how good its data are."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -69,7 +67,6 @@ def _history_of(vehicle_id: str, shown: Span) -> tuple[pd.DataFrame, pd.DataFram
 
 
 def _newest() -> None:
-    """The vehicle now: who it is, its figures, its signals against the limits of the rules in force."""
     now = live.row(ask(shared_queries.vehicle, st.query_params["vehicle"]))
     if now is None:
         if not away():
@@ -93,7 +90,7 @@ def _newest() -> None:
         "Active alerts": text.number(now["alerts"]),
     }
     live.figures("figures", tiles, always={"State", "Last seen", "Speed", "Active alerts"})
-    rules = live.rows(ask_rarely(queries.rules))
+    rules = live.rows(ask_rarely(shared_queries.rules))
     found = live.first(ask(queries.signals, now["vehicle_id"], now["event_time"]))
     readings = gauges.readings(found, rules, now["vehicle_class"])
     if readings:
@@ -107,7 +104,6 @@ def _newest() -> None:
 
 
 def _past() -> None:
-    """Where it was over the chosen span, and how it drove."""
     vehicle_id, shown, extent = _spanned()
     zone = live.tz()
     ends = f"{text.clock(shown.start, zone)} to {text.clock(shown.end, zone)}"
@@ -146,15 +142,13 @@ def _trace(vehicle_id: str, shown: Span) -> None:
     newest = ask(shared_queries.vehicle, vehicle_id)
     if newest is not None:
         layers.append(maps.vehicles(newest, live.mode()))
-    places, size_px = (list(points["lat_deg"]), list(points["lon_deg"])), live.map_size(MAP_WIDE, MAP_PX)
-    what = (vehicle_id, _chosen_span())
-    view = live.kept_view(VIEW, what, lambda: maps.view_of(*places, *size_px))
+    what, size_px = (vehicle_id, _chosen_span()), live.map_size(MAP_WIDE, MAP_PX)
+    view = live.kept_view(VIEW, what, lambda: maps.view_of_rows(points, size_px))
     live.draw_map(layers, view, MAP_PX, "vehicle_map", "Map of the vehicle's path")
     st.html(pictures.speeds())
 
 
 def _records() -> None:
-    """Its trips of the span; what was found of it, and where it is heading, whenever that was."""
     vehicle_id, shown, _ = _spanned(silently=True)
     trips = ask_slowly(queries.trips, vehicle_id, *shown.whole())
     many, none = 0 if trips is None else len(trips), "No trip began within this span."
@@ -189,7 +183,6 @@ def _records() -> None:
 
 
 def _crash(found: Record) -> None:
-    """One record in words: what record and telemetry together say, why, whether it is whole and locked."""
     bag = {True: "deployed", False: "not deployed"}.get(found["airbag_deployed"], "not known")
     words = [
         text.clock(found["event_time"], live.tz()),
@@ -216,7 +209,6 @@ def _crash(found: Record) -> None:
 
 
 def _trends(vehicle_id: str) -> None:
-    """Where slow quantities are heading, with the days to their thresholds; charts of the nearest."""
     none, zone = "No trend yet: a line needs hours of at least six hours' span.", live.tz()
     found = live.rows(ask_rarely(queries.trends, vehicle_id), none, st.caption)
     shown = tables.tinted(text.table(found, tables.TRENDS, zone), found)
@@ -235,7 +227,6 @@ def _trends(vehicle_id: str) -> None:
 
 
 def _health() -> None:
-    """Its signals over the span, only those that it has, and how good its data were."""
     vehicle_id, shown, extent = _spanned(silently=True)
     history, local, window = _history_of(vehicle_id, shown)
     st.subheader("Health", anchor=False)
@@ -275,7 +266,6 @@ def _health() -> None:
 
 
 def _quality_words(counted: Record, gaps: Record) -> list[str]:
-    """What the counts mean, where there is something to say."""
     found = []
     if gaps.get("gaps"):
         found.append(

@@ -1,7 +1,5 @@
 """Queries about one vehicle: the span of time they are about, history, signals, trends, trips, quality."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -92,11 +90,6 @@ def crash_records(vehicle_id: str) -> None:
 """)
 def signals(vehicle_id: str, until: datetime) -> None:
     """One row: the newest minute of windows up to ``until``; null for what the vehicle does not send."""
-
-
-@query("SELECT rule, severity, beyond, limit_sql, in_force FROM serving.rule ORDER BY rule LIMIT 500")
-def rules() -> None:
-    """The rules as the jobs last started with them; empty before their first start."""
 
 
 @query("""

@@ -1,7 +1,5 @@
 """Tables of one vehicle: trends, alerts, trips, codes. No SQL, no streamlit."""
 
-from __future__ import annotations
-
 from typing import Any, Final
 
 import pandas as pd

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 from starlette.requests import Request
 from starlette.responses import Response
@@ -29,7 +27,7 @@ def answer(
         "headers": headers,
     }
     route = routes.bundle_route(load(), known)
-    found: Response = asyncio.run(route.endpoint(Request(scope)))
+    found: Response = route.endpoint(Request(scope))
     return found
 
 
