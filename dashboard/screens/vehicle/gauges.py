@@ -117,8 +117,9 @@ def words(reading: Reading) -> str:
         return "no limit in force"
     lows = [limit.value for limit in reading.limits if limit.side == "below"]
     highs = [limit.value for limit in reading.limits if limit.side == "above"]
-    ends = [f"at least {max(lows):g}"] * bool(lows) + [f"at most {min(highs):g}"] * bool(highs)
-    return f"within its limits: {' and '.join(ends)} {gauge.unit}"
+    least = [f"at least {max(lows):g}"] if lows else []
+    most = [f"at most {min(highs):g}"] if highs else []
+    return f"within its limits: {' and '.join(least + most)} {gauge.unit}"
 
 
 def picture(found: list[Reading]) -> str:
