@@ -18,7 +18,7 @@ LEAST_SHARE: Final = 0.02
 """Of a signal's size, that its axis spans at least."""
 COLOURS: Final = {"value": SERIES[0], "limit": "#d9482b"}
 _AROUND: Final = {"domain": [-evidence.AROUND_S, evidence.AROUND_S], "nice": False, "clamp": False}
-_X: Final = number("s", "s from opening", _AROUND, grid=False, tickCount=7)
+_X: Final = number("s", "s from opening", _AROUND, grid=False, tickCount=7, labelFlush=True)
 _TIP: Final = tip("s", "+.1f", "s from opening")
 
 

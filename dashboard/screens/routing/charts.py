@@ -25,7 +25,7 @@ def delay(hours: pd.DataFrame, chosen: str | None = None) -> Drawing:
     stands_out = {"test": f"datum.hour === '{chosen}'", "value": SERIES[1]}
     encoding = {
         "x": hour | {"title": "hour of the day", "scale": {"domain": HOURS}, "axis": axis},
-        "y": number("travel_time_index", "travel time index", {"zero": True}, tickCount=4),
+        "y": number("travel_time_index", "travel time index", {"zero": True}, tickCount=4, labelFlush=True),
         "color": {"condition": stands_out, "value": SERIES[0]},
         "tooltip": [
             hour | {"title": "hour"},
@@ -78,7 +78,7 @@ def horizons(quality: pd.DataFrame, column: str, unit: str, signed: bool = False
     tips = [tip(column, "+.1f" if signed else ".1f", unit), tip("predictions", ",", "predictions")]
     encoding = {
         "x": horizon | x,
-        "y": number(column, unit, ZERO, tickCount=6),
+        "y": number(column, unit, ZERO, tickCount=6, labelFlush=True),
         "tooltip": [horizon | {"title": "min before"}, *tips],
     }
     rows = quality[[column, "predictions"]].assign(horizon=named)
