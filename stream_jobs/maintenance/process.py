@@ -31,7 +31,8 @@ from stream_jobs.maintenance.retention import drop_expired
 from stream_jobs.maintenance.rollups import RollUps
 from stream_jobs.maintenance.task import PeriodicTask, TaskMetrics, TaskRunner
 from stream_jobs.maintenance.trends import renew
-from stream_jobs.reprocess.work import Repair
+from stream_jobs.reprocess.feed import Feeder
+from stream_jobs.reprocess.work import Repair, Tools
 from stream_jobs.reprocess.writer_lock import MAINTENANCE, LockLostError, require_lock, writer_lock
 from stream_jobs.roads.update import NetworkFile, RoadHistory, place_stops, predict_arrivals
 from stream_jobs.rules.cohort.update import CohortUpdate
@@ -128,7 +129,8 @@ class Maintenance:
         settings, jobs, home = self._settings, self._settings.jobs, self._settings.paths.home
         repair_db, evidence_db, audit_db = database("repair"), database("evidence"), database("audit")
         archived = completeness(evidence_db, "archive")
-        repair = Repair(settings, repair_db, completeness(repair_db, "telemetry", "archive"), stop)
+        tools = Tools(settings, repair_db, self._addresses.db_owner_url, stop, Feeder(settings))
+        repair = Repair(tools, completeness(repair_db, "telemetry", "archive"))
         closed_ms = completeness(audit_db, "telemetry", "archive")
         latest, alerts = (
             TopicWriter(self._addresses.kafka_bootstrap, settings.kafka.prefix, name, stop)

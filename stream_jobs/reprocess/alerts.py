@@ -6,10 +6,9 @@ again by the life of alerts that the store gives them (alerts.merge), and put in
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
-from typing import Any, Final
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, fields, replace
+from typing import Any, Final, NamedTuple
 
 import orjson
 
@@ -17,7 +16,7 @@ from stream_jobs.alerts.derive import Alert, Finding, merge
 from stream_jobs.app.database import Connection, execute, fetch
 from stream_jobs.events import writes as event_sql
 from stream_jobs.events.writes import ClearTimes
-from stream_jobs.reprocess.runs import Counts
+from stream_jobs.reprocess.queue import Counts
 from stream_jobs.vehicles.rows import AlertRow
 
 MARGIN_MS: Final = 7 * 86_400_000
@@ -43,11 +42,9 @@ WHERE vehicle_id = %(vehicle)s AND rule = ANY(%(names)s)
   AND opened_at <= to_timestamp(%(high_ms)s / 1000.0) AND last_at >= to_timestamp(%(low_ms)s / 1000.0)
 ORDER BY opened_at FOR UPDATE
 """  # noqa: S608  constants of this file
-_SEEN: Final = f"""
-SELECT {_MS.format("event_time")} FROM odograph.vehicle_latest WHERE vehicle_id = %(vehicle)s
-"""  # noqa: S608  constants of this file
-_LATE: Final = f"""
-SELECT {_MS.format("max(noted_at)")} FROM odograph.late_vehicle_frames WHERE vehicle_id = %(vehicle)s
+_TIMES: Final = f"""
+SELECT {_MS.format("(SELECT event_time FROM odograph.vehicle_latest WHERE vehicle_id = %(vehicle)s)")},
+       {_MS.format("(SELECT max(noted_at) FROM odograph.late_vehicle_frames WHERE vehicle_id = %(vehicle)s)")}
 """  # noqa: S608  constants of this file
 _MARK: Final = "UPDATE odograph.alert_event SET {change} WHERE alert_id = ANY(%(ids)s)"
 _CHANGED: Final = """
@@ -62,8 +59,7 @@ WHERE alert_no = ANY(%(numbers)s)
 """
 
 
-@dataclass(frozen=True, slots=True)
-class StoredFinding:
+class StoredFinding(NamedTuple):
     """A row of odograph.alert_event. ``restated_ms``: when the batch layer found it, None: the stream did."""
 
     finding: Finding
@@ -71,8 +67,7 @@ class StoredFinding:
     withdrawn: bool
 
 
-@dataclass(frozen=True, slots=True)
-class StoredAlert:
+class StoredAlert(NamedTuple):
     """An alert as it stands; ``by_hand``: somebody ended it."""
 
     alert: Alert
@@ -80,20 +75,15 @@ class StoredAlert:
     by_hand: bool
 
 
-@dataclass(frozen=True, slots=True)
-class FindingChanges:
+class FindingChanges(NamedTuple):
     """New findings, and ids of those that are withdrawn and of those that come back."""
 
     added: tuple[Finding, ...]
     withdrawn: frozenset[str]
     revived: frozenset[str]
 
-    def __bool__(self) -> bool:
-        return bool(self.added or self.withdrawn or self.revived)
 
-
-@dataclass(frozen=True, slots=True)
-class AlertChanges:
+class AlertChanges(NamedTuple):
     """Alerts to insert, those to put in place of others by their numbers, numbers of those to withdraw."""
 
     added: tuple[Alert, ...]
@@ -154,53 +144,44 @@ def _touched(
     stored: Sequence[StoredAlert], moved: Sequence[int], clear_for_ms: int
 ) -> tuple[list[StoredAlert], int, int]:
     """Alerts whose findings may belong together with those at ``moved``, and the time that they fill."""
-    low, high = min(moved), max(moved)
+    first, last = min(moved) - clear_for_ms, max(moved) + clear_for_ms
     touched: list[StoredAlert] = []
     left = list(stored)
-    while True:
-        first, last = low - clear_for_ms, high + clear_for_ms
-        near = [s for s in left if s.alert.opened_ms <= last and s.alert.last_ms >= first]
-        if not near:
-            return touched, first, last
+    while near := [s for s in left if s.alert.opened_ms <= last and s.alert.last_ms >= first]:
         touched += near
         left = [s for s in left if s not in near]
-        low = min(low, *(s.alert.opened_ms for s in near))
-        high = max(high, *(s.alert.last_ms for s in near))
+        first = min(first, *(s.alert.opened_ms - clear_for_ms for s in near))
+        last = max(last, *(s.alert.last_ms + clear_for_ms for s in near))
+    return touched, first, last
 
 
 def _over(alert: Alert, clear_for_ms: int | None, seen_ms: int, later: bool) -> Alert:
     """The alert, ended where it is over: nothing else ends it, and only the newest may be active."""
-    if alert.cleared_ms is not None:
-        return alert
-    if clear_for_ms is None:
-        return replace(alert, cleared_ms=alert.last_ms) if later else alert
-    over = later or seen_ms > alert.last_ms + clear_for_ms
-    return replace(alert, cleared_ms=alert.last_ms + clear_for_ms) if over else alert
+    over = later or (clear_for_ms is not None and seen_ms > alert.last_ms + clear_for_ms)
+    if alert.cleared_ms is None and over:
+        return replace(alert, cleared_ms=alert.last_ms + (clear_for_ms or 0))
+    return alert
 
 
 def _placed(touched: Sequence[StoredAlert], made: Sequence[Alert]) -> AlertChanges:
     """Each alert in the place of the one that it is: by its first finding, else by overlap in time."""
-    left = list(touched)
-    added, changed, rest = list[Alert](), list[Alert](), list[Alert]()
+    left, changed = list(touched), list[Alert]()
 
-    def place(alert: Alert, others: list[Alert], candidates: Iterable[StoredAlert]) -> None:
-        same = next(iter(candidates), None)
-        if same is None:
-            others.append(alert)
-        else:
-            left.remove(same)
-            changed.extend(_next_revision(same, alert))
+    def placed(alert: Alert, *, by_time: bool) -> bool:
+        for stored in left:
+            was = stored.alert
+            overlaps = was.opened_ms <= alert.last_ms and alert.opened_ms <= was.last_ms
+            same = was.first_alert_id == alert.first_alert_id
+            if same or (by_time and overlaps and not stored.withdrawn):
+                left.remove(stored)
+                changed.extend(_next_revision(stored, alert))
+                return True
+        return False
 
-    for alert in made:
-        place(alert, rest, (s for s in left if s.alert.first_alert_id == alert.first_alert_id))
-    for alert in rest:
-        place(alert, added, (s for s in left if not s.withdrawn and _overlap(s.alert, alert)))
-    withdrawn = tuple(s.alert.alert_no for s in left if not s.withdrawn and s.alert.alert_no is not None)
-    return AlertChanges(tuple(added), tuple(changed), withdrawn)
-
-
-def _overlap(one: Alert, other: Alert) -> bool:
-    return one.opened_ms <= other.last_ms and other.opened_ms <= one.last_ms
+    others = [alert for alert in made if not placed(alert, by_time=False)]
+    added = tuple(alert for alert in others if not placed(alert, by_time=True))
+    withdrawn = (s.alert.alert_no for s in left if not s.withdrawn and s.alert.alert_no is not None)
+    return AlertChanges(added, tuple(changed), tuple(withdrawn))
 
 
 def _next_revision(stored: StoredAlert, alert: Alert) -> list[Alert]:
@@ -221,36 +202,22 @@ def restate_alerts(
     if not moments:
         return Counts()
     execute(connection, _LOCK)
-    low_ms, high_ms = min(moments), max(moments)
-    values = {"vehicle": vehicle_id, "rules": [*rules], **_bounds(moments)}
-    rows = fetch(connection, _FINDINGS, values)
+    rows = fetch(connection, _FINDINGS, {"vehicle": vehicle_id, "rules": [*rules], **_bounds(moments)})
     stored = {row[0]: StoredFinding(Finding(*row[:15]), row[15], row[16]) for row in rows}
-    late_ms = fetch(connection, _LATE, {"vehicle": vehicle_id})[0][0] or 0
+    low_ms, high_ms = min(moments), max(moments)
     inside = {key: each for key, each in stored.items() if low_ms <= each.finding.event_ms <= high_ms}
-    changes = finding_changes(whole, {row.alert_id for row in streamed}, inside, late_ms, now_ms)
-    if not changes:
+    ((seen_ms, late_ms),) = fetch(connection, _TIMES, {"vehicle": vehicle_id})
+    changes = finding_changes(whole, {row.alert_id for row in streamed}, inside, late_ms or 0, now_ms)
+    if not any(changes):
         return Counts()
     if changes.added:
         execute(connection, event_sql.INSERT_FINDINGS, _as_json(changes.added))
-        added = [finding.alert_id for finding in changes.added]
-        execute(connection, _MARK.format(change="restated_at = now()"), {"ids": added})
-    execute(connection, _MARK.format(change="withdrawn_at = now()"), {"ids": [*changes.withdrawn]})
-    execute(connection, _MARK.format(change="withdrawn_at = NULL"), {"ids": [*changes.revived]})
-    return _restate(connection, vehicle_id, stored, changes, clear_times)
-
-
-def _bounds(moments: Sequence[int]) -> dict[str, int]:
-    return {"low_ms": min(moments) - MARGIN_MS, "high_ms": max(moments) + MARGIN_MS}
-
-
-def _restate(
-    connection: Connection, vehicle_id: str, stored: Mapping[str, StoredFinding], changes: FindingChanges,
-    clear_times: ClearTimes,
-) -> Counts:  # fmt: skip
-    """The alerts of every rule of which findings changed."""
-    by_rule: dict[str, dict[str, StoredFinding]] = defaultdict(dict)
-    for key, each in stored.items():
-        by_rule[each.finding.rule][key] = each
+    for change, ids in (
+        ("restated_at = now()", [finding.alert_id for finding in changes.added]),
+        ("withdrawn_at = now()", [*changes.withdrawn]),
+        ("withdrawn_at = NULL", [*changes.revived]),
+    ):
+        execute(connection, _MARK.format(change=change), {"ids": ids})
     moved = [*changes.added, *(stored[key].finding for key in (*changes.withdrawn, *changes.revived))]
     names = sorted({finding.rule for finding in moved})
     values = {"vehicle": vehicle_id, "names": names, **_bounds([finding.event_ms for finding in moved])}
@@ -259,21 +226,22 @@ def _restate(
         StoredAlert(Alert(**dict(zip(columns, row[:-2], strict=True))), row[-2], row[-1])
         for row in fetch(connection, _ALERTS, values)
     ]
-    latest = fetch(connection, _SEEN, {"vehicle": vehicle_id})
-    seen_ms = latest[0][0] if latest else 0
     counts = Counts()
     for name in names:
-        mine, findings = [each for each in alerts if each.alert.rule == name], by_rule.get(name, {})
-        part = FindingChanges(
-            tuple(f for f in changes.added if f.rule == name),
-            changes.withdrawn & findings.keys(),
-            changes.revived & findings.keys(),
-        )
-        made = alert_changes(mine, _with_messages(findings, mine), part, clear_times.ms(name), seen_ms)
+        mine = [each for each in alerts if each.alert.rule == name]
+        findings = {key: each for key, each in stored.items() if each.finding.rule == name}
+        added = tuple(finding for finding in changes.added if finding.rule == name)
+        part = FindingChanges(added, changes.withdrawn & findings.keys(), changes.revived & findings.keys())
+        before = _with_messages(findings, mine)
+        made = alert_changes(mine, before, part, clear_times.ms(name), seen_ms or 0)
         _write_alerts(connection, made)
-        numbers = (len(made.added), len(made.changed), len(made.withdrawn))
-        counts += Counts(alerts_added=numbers[0], alerts_changed=numbers[1], alerts_withdrawn=numbers[2])
+        numbers = zip(("alerts_added", "alerts_changed", "alerts_withdrawn"), map(len, made), strict=True)
+        counts += Counts(**dict(numbers))
     return counts
+
+
+def _bounds(moments: Sequence[int]) -> dict[str, int]:
+    return {"low_ms": min(moments) - MARGIN_MS, "high_ms": max(moments) + MARGIN_MS}
 
 
 def _with_messages(
@@ -285,7 +253,7 @@ def _with_messages(
         at_ms = each.finding.event_ms
         near = (s.alert.message for s in alerts if s.alert.opened_ms <= at_ms <= s.alert.last_ms)
         message = each.finding.message or next(near, each.finding.rule)
-        found[key] = replace(each, finding=replace(each.finding, message=message))
+        found[key] = each._replace(finding=replace(each.finding, message=message))
     return found
 
 

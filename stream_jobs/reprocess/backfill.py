@@ -9,11 +9,10 @@ import os
 import shutil
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import orjson
 import pyarrow as pa
@@ -24,7 +23,7 @@ from infra.clients.duck import connected
 from infra.contract.errors import ConfigError
 from infra.contract.verdict import LATE, OK
 from infra.settings.settings import Endpoints, Settings
-from stream_jobs.app.database import Connection, Database, insert_rows
+from stream_jobs.app.database import Connection, insert_rows
 from stream_jobs.archive import reader
 from stream_jobs.archive.manifest import archive_of, read_hour, sha256_of, sync
 from stream_jobs.archive.query import LATE_COLUMNS, LATE_TABLE, QUARANTINE_COLUMNS, QUARANTINE_TABLE
@@ -33,7 +32,7 @@ from stream_jobs.archive.writer import place
 from stream_jobs.maintenance.lookups import write_vehicle_lookup
 from stream_jobs.reprocess import work
 from stream_jobs.reprocess.plan import Span, grid_of, moment
-from stream_jobs.reprocess.runs import Counts
+from stream_jobs.reprocess.queue import Counts
 
 STAGING: Final = ".staging"
 FOLDER: Final = "backfills"
@@ -54,8 +53,7 @@ EXCEPTION: Final = [
 ]  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Intake:
+class Intake(NamedTuple):
     """A day that lies in the archive; ``fresh``: files that were not there before.
 
     ``pieces_ms``: first and last sample by file and hour of event time; none where nothing goes into windows.
@@ -134,24 +132,20 @@ class Progress:
         if fresh:
             self._path.unlink(missing_ok=True)
 
-    def left(self, spans: list[Span]) -> list[Span]:
-        """Spans that are not restated yet."""
-        done = self._done()
-        return [span for span in spans if [span.from_ms, span.until_ms] not in done]
+    def done(self) -> list[Span]:
+        """Spans that are restated."""
+        if not self._path.exists():
+            return []
+        return [Span(*span) for span in orjson.loads(self._path.read_bytes())["restated_ms"]]
 
     def note(self, span: Span) -> None:
         """A span is restated."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
         draft = self._path.with_suffix(".draft")
-        draft.write_bytes(orjson.dumps({"restated_ms": [*self._done(), [span.from_ms, span.until_ms]]}))
+        restated = [(each.from_ms, each.until_ms) for each in (*self.done(), span)]
+        draft.write_bytes(orjson.dumps({"restated_ms": restated}))
         sync(draft)
         draft.replace(self._path)
-
-    def _done(self) -> list[list[int]]:
-        if not self._path.exists():
-            return []
-        found: list[list[int]] = orjson.loads(self._path.read_bytes())["restated_ms"]
-        return found
 
 
 def bring_in(
@@ -161,8 +155,8 @@ def bring_in(
     progress = Progress(archive_of(settings.paths.home), taken.name)
     progress.begin(fresh=taken.fresh > 0)
     with work.tools_of(settings, addresses, "backfill", stop, say) as tools:
-        spans = spans_of(taken.pieces_ms, grid_of(settings).road_window_ms)
-        left = progress.left(spans)
+        spans, done = spans_of(taken.pieces_ms, grid_of(settings).road_window_ms), progress.done()
+        left = [span for span in spans if span not in done]
         caught_up_ms = work.closed_ms(settings, addresses, tools.database)
         for span in left:
             if work.closed_span(settings, span, caught_up_ms).until_ms < span.until_ms:
@@ -170,14 +164,18 @@ def bring_in(
                     f"the back-fill reaches to {moment(span.until_ms):%Y-%m-%dT%H:%M:%S} UTC, where live "
                     "windows are still open: give the same command again when that time is over"
                 )
-        late, quarantined = _note_exceptions(tools.database, taken)
+        late = quarantined = 0
+        for found in exceptions(taken.files):
+            is_late = pc.equal(found["verdict"], LATE)
+            some, others = found.filter(is_late), found.filter(pc.invert(is_late))
+            tools.database.run(partial(_note_exceptions, late=some, quarantined=others))
+            late, quarantined = late + some.num_rows, quarantined + others.num_rows
         write_vehicle_lookup(tools.database, settings.paths.home)
-        counts = []
+        total = Counts()
         for number, span in enumerate(left, start=1):
             say(f"span {number} of {len(left)}: from {moment(span.from_ms):%Y-%m-%d %H:%M} UTC")
-            counts.append(work.recompute(tools, span, caught_up_ms)[1])
+            total += work.recompute(tools, span, caught_up_ms)[1]
             progress.note(span)
-    total = sum(counts, Counts())
     return {
         "spans": len(spans), "before": len(spans) - len(left), "late": late, "quarantined": quarantined,
         "vehicle_windows": total.vehicle_windows, "place_windows": total.place_windows,
@@ -197,21 +195,10 @@ def spans_of(pieces_ms: Iterable[tuple[int, int]], window_ms: int) -> list[Span]
     return found
 
 
-def _note_exceptions(database: Database, taken: Intake) -> tuple[int, int]:
-    """Late and quarantined records into their tables; how many of each the day has.
-
-    Late ones count as repaired: their windows are restated right after, by this command or by its next try.
+def _note_exceptions(connection: Connection, late: pa.Table, quarantined: pa.Table) -> None:
+    """Late records count as repaired: their windows are restated right after, by this command or its next
+    try.
     """
-    late = quarantined = 0
-    for found in exceptions(taken.files):
-        is_late = pc.equal(found["verdict"], LATE)
-        some, others = found.filter(is_late), found.filter(pc.invert(is_late))
-        database.run(partial(_write, late=some, quarantined=others))
-        late, quarantined = late + some.num_rows, quarantined + others.num_rows
-    return late, quarantined
-
-
-def _write(connection: Connection, late: pa.Table, quarantined: pa.Table) -> None:
     now = pa.array([datetime.now(UTC)] * late.num_rows, pa.timestamp("us", tz="UTC"))
     insert_rows(connection, LATE_TABLE, late.select(LATE_COLUMNS).append_column("repaired_at", now))
     insert_rows(connection, QUARANTINE_TABLE, quarantined.select(QUARANTINE_COLUMNS))

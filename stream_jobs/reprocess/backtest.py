@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import chain
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 from pyspark.sql import SparkSession
 
 from infra.contract.errors import ConfigError
 from infra.settings.settings import Settings
-from stream_jobs.alerts.derive import Alert, Finding, merge
+from stream_jobs.alerts.derive import Finding, merge
 from stream_jobs.archive.manifest import HOUR_MS, telemetry_of
 from stream_jobs.events.writes import ClearTimes
 from stream_jobs.reprocess.alerts import finding_of
@@ -44,8 +45,7 @@ class Episode:
     findings: int
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(NamedTuple):
     """An alert that both sets raise."""
 
     before: Episode
@@ -57,8 +57,7 @@ class Change:
         return (self.after.opened_ms - self.before.opened_ms) / 1000
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
+class Comparison(NamedTuple):
     """What a changed set of rules raises besides, what it raises no more, and what both raise."""
 
     raised: tuple[Episode, ...]
@@ -83,11 +82,21 @@ def backtest(
     before = [rule for rule in in_force if rule.id in ids]
     old, new = ([_stateful(path, rule) for rule in rules] for rules in (before, changed))
     check_translations(path, [*old, *new])
-    both = [*old, *(replace(rule, id=rule.id + MARK) for rule in new)]
+    both = of_rules([*old, *(replace(rule, id=rule.id + MARK) for rule in new)])
+    first_ms = span.from_ms - lead_ms
+    received = (first_ms, span.until_ms + settings.jobs.backtest_late_h * HOUR_MS)
     feeder = Feeder(settings, session, warm=bool(of_spark))
-    plain, marked = parted(_findings(feeder, settings, both, span, lead_ms))
-    times = (span.from_ms, span.until_ms)
-    return compare(episodes(plain, before, *times), episodes(marked, changed, *times))
+    files = feeder.files(hours_ms([received]))
+    if not files:
+        folder = telemetry_of(settings.paths.home)
+        raise ConfigError(f"the archive {folder} has nothing of that span; see --from and --to (UTC)")
+    times = [] if span.vehicle_id is None else [(span.vehicle_id, 0, 0)]
+    wanted = Wanted((first_ms, span.until_ms), received, span.vehicle_id is None, times)
+    made = feeder(files, wanted, remake_of(settings, both, None, span.until_ms))
+    found = (unpack(body) for kind, _, body in made if kind == WHOLE)
+    plain, marked = parted(row for row in found if isinstance(row, AlertRow))
+    bounds = (span.from_ms, span.until_ms)
+    return compare(episodes(plain, before, *bounds), episodes(marked, changed, *bounds))
 
 
 def _stateful(path: Path, rule: Rule) -> Rule:
@@ -100,23 +109,6 @@ def _stateful(path: Path, rule: Rule) -> Rule:
         )
     assert rule.query == INSTANT
     return replace(rule, query=VEHICLES, stateful=Stateful(Level()))
-
-
-def _findings(
-    feeder: Feeder, settings: Settings, rules: Sequence[Rule], span: Span, lead_ms: int
-) -> list[AlertRow]:
-    """What stateful rules find in the span and its run-up; the clock runs on to its end."""
-    first_ms = span.from_ms - lead_ms
-    received = (first_ms, span.until_ms + settings.jobs.backtest_late_h * HOUR_MS)
-    files = feeder.files(hours_ms([received]))
-    if not files:
-        folder = telemetry_of(settings.paths.home)
-        raise ConfigError(f"the archive {folder} has nothing of that span; see --from and --to (UTC)")
-    times = [] if span.vehicle_id is None else [(span.vehicle_id, 0, 0)]
-    wanted = Wanted((first_ms, span.until_ms), received, span.vehicle_id is None, times)
-    remake = remake_of(settings, of_rules(rules), None, span.until_ms)
-    found = [unpack(body) for kind, _, body in feeder(files, wanted, remake) if kind == WHOLE]
-    return [row for row in found if isinstance(row, AlertRow)]
 
 
 def parted(rows: Iterable[AlertRow]) -> tuple[list[AlertRow], list[AlertRow]]:
@@ -141,60 +133,51 @@ def episodes(rows: Iterable[AlertRow], rules: Sequence[Rule], from_ms: int, unti
     grouped: dict[tuple[str, str], list[Finding]] = defaultdict(list)
     for row in sorted(rows, key=lambda r: (r.event_ms, r.ended)):
         grouped[row.vehicle_id, row.rule].append(finding_of(row, row.received_ms))
-    return [
-        _episode(alert, clear_times.ms(rule), until_ms)
-        for (_, rule), findings in sorted(grouped.items())
-        for alert in merge([], findings, clear_times.ms(rule))
-        if from_ms <= alert.opened_ms < until_ms
-    ]
-
-
-def _episode(alert: Alert, clear_for_ms: int | None, until_ms: int) -> Episode:
-    ended_ms = alert.cleared_ms
-    if ended_ms is None and clear_for_ms is not None and alert.last_ms + clear_for_ms <= until_ms:
-        ended_ms = alert.last_ms + clear_for_ms
-    return Episode(
-        alert.vehicle_id, alert.rule, alert.rule_version, alert.severity, alert.opened_ms, ended_ms,
-        alert.worst_value, alert.limit, alert.findings,
-    )  # fmt: skip
+    made = []
+    for (vehicle_id, rule), findings in sorted(grouped.items()):
+        clear_for_ms = clear_times.ms(rule)
+        for a in merge([], findings, clear_for_ms):
+            ended_ms = a.cleared_ms
+            if ended_ms is None and clear_for_ms is not None and a.last_ms + clear_for_ms <= until_ms:
+                ended_ms = a.last_ms + clear_for_ms
+            if from_ms <= a.opened_ms < until_ms:
+                known = (vehicle_id, rule, a.rule_version, a.severity, a.opened_ms, ended_ms)
+                made.append(Episode(*known, a.worst_value, a.limit, a.findings))
+    return made
 
 
 def compare(before: Sequence[Episode], after: Sequence[Episode]) -> Comparison:
     """Alerts of one vehicle and rule that overlap in time are the same; each is matched at most once."""
+
+    def overlap(one: Episode, other: Episode) -> bool:
+        one_ends = one.ended_ms is None or other.opened_ms <= one.ended_ms
+        return one_ends and (other.ended_ms is None or one.opened_ms <= other.ended_ms)
+
     left: dict[tuple[str, str], list[Episode]] = defaultdict(list)
     for episode in before:
         left[episode.vehicle_id, episode.rule].append(episode)
     raised, kept = [], []
     for episode in after:
         candidates = left[episode.vehicle_id, episode.rule]
-        same = next((old for old in candidates if _overlap(old, episode)), None)
+        same = next((old for old in candidates if overlap(old, episode)), None)
         if same is None:
             raised.append(episode)
         else:
             candidates.remove(same)
             kept.append(Change(same, episode))
-    lost = [episode for group in left.values() for episode in group]
-    return Comparison(tuple(raised), tuple(lost), tuple(kept))
-
-
-def _overlap(one: Episode, other: Episode) -> bool:
-    one_ends = one.ended_ms is None or other.opened_ms <= one.ended_ms
-    return one_ends and (other.ended_ms is None or one.opened_ms <= other.ended_ms)
+    return Comparison(tuple(raised), tuple(chain.from_iterable(left.values())), tuple(kept))
 
 
 def by_rule(comparison: Comparison) -> dict[str, Mapping[str, int]]:
     """Counts of each rule: in force, changed, raised, lost, kept."""
-    kept = tuple(change.after for change in comparison.kept)
-    counts: dict[str, Counter[str]] = defaultdict(Counter)
-    for word, group in (("raised", comparison.raised), ("lost", comparison.lost), ("kept", kept)):
-        for episode in group:
-            counts[episode.rule][word] += 1
+    raised, lost = (Counter(episode.rule for episode in group) for group in comparison[:2])
+    kept = Counter(change.after.rule for change in comparison.kept)
     return {
         rule: {
-            "in_force": count["lost"] + count["kept"], "changed": count["raised"] + count["kept"],
-            **{word: count[word] for word in ("raised", "lost", "kept")},
+            "in_force": lost[rule] + kept[rule], "changed": raised[rule] + kept[rule],
+            "raised": raised[rule], "lost": lost[rule], "kept": kept[rule],
         }
-        for rule, count in sorted(counts.items())
+        for rule in sorted({*raised, *lost, *kept})
     }  # fmt: skip
 
 

@@ -10,8 +10,6 @@ import typer
 
 if TYPE_CHECKING:
     from infra.settings.settings import Settings
-    from stream_jobs.reprocess.plan import Span
-    from stream_jobs.reprocess.runs import Counts, Run
 
 
 def register(app: typer.Typer) -> None:
@@ -37,60 +35,45 @@ def recompute(
     """
     from dataclasses import asdict
 
+    from infra.clients.health import stopped_by_signals
     from infra.clients.log import configure
     from infra.contract.errors import ConfigError
-    from infra.settings.settings import load
+    from infra.settings.settings import endpoints, load
     from infra.settings.values import moment_ms
+    from stream_jobs.maintenance.lookups import write_vehicle_lookup
+    from stream_jobs.reprocess import work
     from stream_jobs.reprocess.plan import Span, moment
 
     configure("recompute")
-    span = Span(moment_ms(since, "--from"), moment_ms(until, "--to"), vehicle)
-    if span.until_ms <= span.from_ms:
+    asked = Span(moment_ms(since, "--from"), moment_ms(until, "--to"), vehicle)
+    if asked.until_ms <= asked.from_ms:
         raise ConfigError("recompute: --to is not after --from")
-    run, counts = _recompute(load(), span)
-    if as_json:
-        times = {"from": moment(run.span.from_ms).isoformat(), "to": moment(run.span.until_ms).isoformat()}
-        known = {"run": run.run_no, **times, "vehicle": run.span.vehicle_id, **asdict(counts)}
-        typer.echo(jsons.dumps(known | {"unfounded": counts.orphaned}))  # the former name of orphaned
-    else:
-        typer.echo(_page(span, run, counts))
-
-
-def _recompute(settings: Settings, span: Span) -> tuple[Run, Counts]:
-    from infra.clients.health import stopped_by_signals
-    from infra.settings.settings import endpoints
-    from stream_jobs.maintenance.lookups import write_vehicle_lookup
-    from stream_jobs.reprocess import work
-
+    settings = load()
     addresses = endpoints(settings)
     with stopped_by_signals() as stop, work.tools_of(settings, addresses, "recompute", stop, _say) as tools:
         caught_up_ms = work.closed_ms(settings, addresses, tools.database)
-        closed = work.closed_span(settings, span, caught_up_ms)
-        work.check_archive(settings, closed)
+        span = work.closed_span(settings, asked, caught_up_ms)
+        work.check_archive(settings, span)
         write_vehicle_lookup(tools.database, settings.paths.home)
-        return work.recompute(tools, closed, caught_up_ms)
-
-
-def _page(asked: Span, run: Run, counts: Counts) -> str:
-    from stream_jobs.reprocess.plan import moment
-
-    span = run.span
-    lines = [
-        f"run {run.run_no}: {moment(span.from_ms):%Y-%m-%d %H:%M:%S} .. "
-        f"{moment(span.until_ms):%Y-%m-%d %H:%M:%S} UTC, {span.vehicle_id or 'all vehicles'}",
-        f"restated   {counts.vehicle_windows} vehicle windows, {counts.place_windows} road windows, "
-        f"{counts.journeys} trips, stops and events of {counts.vehicles} vehicles",
-        f"alerts     {counts.alerts_added} added, {counts.alerts_changed} changed, "
-        f"{counts.alerts_withdrawn} withdrawn",
-        f"late       {counts.late_frames} late frames taken in",
-    ]
-    if counts.orphaned:
-        lines.append(
-            f"orphaned   {counts.orphaned} stored windows have no frame in the archive: left as they are"
-        )
+        run, n = work.recompute(tools, span, caught_up_ms)
+    begin, end = moment(span.from_ms), moment(span.until_ms)
+    if as_json:
+        known = {"run": run.run_no, "from": begin.isoformat(), "to": end.isoformat(), "vehicle": vehicle}
+        former = {"unfounded": n.orphaned}  # the former name of orphaned
+        typer.echo(jsons.dumps(known | asdict(n) | former))
+        return
+    whose = vehicle or "all vehicles"
+    typer.echo(f"run {run.run_no}: {begin:%Y-%m-%d %H:%M:%S} .. {end:%Y-%m-%d %H:%M:%S} UTC, {whose}")
+    typer.echo(
+        f"restated   {n.vehicle_windows} vehicle windows, {n.place_windows} road windows, "
+        f"{n.journeys} trips, stops and events of {n.vehicles} vehicles\n"
+        f"alerts     {n.alerts_added} added, {n.alerts_changed} changed, {n.alerts_withdrawn} withdrawn\n"
+        f"late       {n.late_frames} late frames taken in"
+    )
+    if n.orphaned:
+        typer.echo(f"orphaned   {n.orphaned} stored windows have no frame in the archive: left as they are")
     if span.until_ms < asked.until_ms:
-        lines.append("what is later than this span is still open: the stream may add to it")
-    return "\n".join(lines)
+        typer.echo("what is later than this span is still open: the stream may add to it")
 
 
 def backfill(

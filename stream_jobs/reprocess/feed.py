@@ -26,7 +26,6 @@ from stream_jobs.archive import reader
 from stream_jobs.archive.manifest import archive_of
 from stream_jobs.reprocess.plan import Interval
 from stream_jobs.reprocess.queue import Work
-from stream_jobs.rules.model import Clone, Rule, Silence
 from stream_jobs.rules.rule_set import RuleSet
 from stream_jobs.vehicles.core import Core, CoreLimits
 from stream_jobs.vehicles.features import Features, joined
@@ -54,12 +53,7 @@ _SCHEMA: Final = pa.schema({"kind": pa.string(), "vehicle_id": pa.string(), "bod
 _TIMES: Final = pa.schema({"vehicle_id": pa.string(), "from_ms": pa.int64(), "until_ms": pa.int64()})
 _COLUMNS: Final = ("vehicle_id", "t0_ms", "span_ms", *ARCHIVED)
 _RECORDS: Final = ", ".join(f"r.{name}" for name in _COLUMNS)
-_WANTED: Final = """
-SELECT {what} FROM {records} r LEFT JOIN {times} w ON r.vehicle_id = w.vehicle_id
-WHERE r.verdict IN ('ok', 'late') AND (r.t0_ms >= w.from_ms AND r.t0_ms < w.until_ms{of_windows})
-"""
-_OF_WINDOWS: Final = """ OR {whose} r.t0_ms < {until_ms} AND r.t0_ms + r.span_ms >= {from_ms}
-    AND (r.verdict = 'late' OR r.received_ms BETWEEN {low_ms} AND {high_ms})"""
+_FILES: Final = "read_parquet($files, hive_partitioning = false, filename = true)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,86 +69,45 @@ class Wanted:
     all_vehicles: bool = True
     times: Sequence[tuple[str, int, int]] = ()
 
-    def sql(self) -> str:
-        """With places for {what}, {records} and {times}; plain enough for DuckDB and Spark."""
+    def sql(self, what: str, records: str = "{records}", times: str = "{times}") -> str:
+        """The SELECT of ``what``: plain enough for DuckDB and Spark, which puts its own tables in {}."""
         of_windows = ""
         if self.windows is not None:
-            of_windows = _OF_WINDOWS.format(
-                whose="" if self.all_vehicles else "w.vehicle_id IS NOT NULL AND",
-                from_ms=self.windows[0], until_ms=self.windows[1],
-                low_ms=self.received[0], high_ms=self.received[1],
-            )  # fmt: skip
-        return _WANTED.replace("{of_windows}", of_windows)
+            whose = "" if self.all_vehicles else "w.vehicle_id IS NOT NULL AND"
+            of_windows = (
+                f" OR {whose} r.t0_ms < {self.windows[1]} AND r.t0_ms + r.span_ms >= {self.windows[0]} AND "
+                f"(r.verdict = 'late' OR r.received_ms BETWEEN {self.received[0]} AND {self.received[1]})"
+            )
+        return (
+            f"SELECT {what} FROM {records} r LEFT JOIN {times} w ON r.vehicle_id = w.vehicle_id "  # noqa: S608
+            f"WHERE r.verdict IN ('ok', 'late') "
+            f"AND (r.t0_ms >= w.from_ms AND r.t0_ms < w.until_ms{of_windows})"
+        )
 
     def table(self) -> pa.Table:
         """``times`` as a table."""
-        rows = [dict(zip(_TIMES.names, each, strict=True)) for each in self.times]
-        return pa.Table.from_pylist(rows, _TIMES)
-
-
-@dataclass(frozen=True, slots=True)
-class VehicleRerun:
-    """Vehicles' frames through the core. ``works``: what is asked of which; None: findings of all of them.
-
-    With ``rules``, late vehicles go through twice: in order, and as the stream had their frames. What the
-    two find differently comes only from late frames: a cold memory at the begin of the span cancels out.
-    """
-
-    limits: CoreLimits
-    rule_set: RuleSet
-    seen_ms: int
-    works: Mapping[str, Work] | None
-    rules: bool = True
-
-    def __call__(self, features: Features) -> Iterator[tuple[str, Row]]:
-        """``features`` in the order in which the frames came -> journeys of the works' times; findings of
-        both runs of late vehicles.
-        """
-        core = Core(self.limits, self.rule_set)
-        if self.works is None:
-            rows = core.replay(features, self.seen_ms)
-            yield from ((WHOLE, row) for row in rows if isinstance(row, AlertRow))
-            return
-        late = core.behind(features) if self.rules else set[str]()
-        asked = {vehicle_id for vehicle_id in features.ids if self.works[vehicle_id].journeys} | late
-        for row in core.replay(features.of(asked), self.seen_ms) if asked else ():
-            work = self.works[row.vehicle_id]
-            if isinstance(row, AlertRow):
-                if row.vehicle_id in late and row.event_ms >= work.since_ms:
-                    yield WHOLE, row
-            elif work.journeys and work.holds(row):
-                yield JOURNEY, row
-        for row in self._streamed(core, features.of(late)) if late else ():
-            if isinstance(row, AlertRow) and row.event_ms >= self.works[row.vehicle_id].since_ms:
-                yield STREAMED, row
-
-    def _streamed(self, core: Core, features: Features) -> Iterator[Row]:
-        fleet = Fleet(self.rule_set)
-        yield from core.take(fleet, features)
-        yield from core.expire(fleet, np.arange(len(fleet.ids)), self.seen_ms)
-
-
-def changeable(rules: Sequence[Rule]) -> tuple[Rule, ...]:
-    """Stateful rules whose findings late frames can change.
-
-    Silence and clones are about what was received when: a late frame was not there then, and stays late.
-    """
-    specs = ((rule, rule.stateful.spec) for rule in rules if rule.stateful is not None)
-    return tuple(rule for rule, spec in specs if not isinstance(spec, Silence | Clone))
+        return pa.Table.from_pylist([dict(zip(_TIMES.names, t, strict=True)) for t in self.times], _TIMES)
 
 
 @dataclass(frozen=True, slots=True)
 class Remake:
     """What is sent to the workers: archived records of some vehicles in, rows of MADE out.
 
-    Windows that begin in [``windows``) are made, those by vehicle only of ``wanted`` (None: of all).
+    Windows that begin in [``windows``) are made, those by vehicle only of ``wanted`` (None: of all). Vehicles
+    of ``works`` go through the core for what is asked there; None: findings of all of them.
+
+    With rules, late vehicles go through it twice: in order, and as the stream had their frames. What the two
+    find differently comes only from late frames: a cold memory at the begin of the span cancels out.
     """
 
     terms: Terms
     stage: VehicleStage
-    rerun: VehicleRerun
-    windows: Interval | None = None
-    wanted: frozenset[str] | None = None
+    limits: CoreLimits
+    rule_set: RuleSet
+    works: Mapping[str, Work] | None
+    seen_ms: int
+    windows: Interval | None
+    wanted: frozenset[str] | None
 
     def __call__(self, records: pa.Table) -> pa.Table:
         """``records``: columns of _COLUMNS, whole vehicles, copies among them."""
@@ -167,16 +120,24 @@ class Remake:
                 if rerun:
                     features.append(self.stage.features(batch))
                     came.append((batch.log_offset, batch.partition, batch.received_ms))
-        rows = [*self._tables(windows[True], (VEHICLE, SHARES)), *self._tables(windows[False], (OTHERS,))]
+        rows: list[Made] = []
+        if self.windows is not None:
+            for opened in windows.values():
+                opened.give_out()
+            wanted_found, others_found = windows[True].found, windows[False].found
+            tables = {VEHICLE: wanted_found.vehicle, SHARES: wanted_found.shares, OTHERS: others_found.shares}
+            rows += [
+                (kind, None, ipc_of(_begun_in(pa.concat_tables(found), *self.windows)))
+                for kind, found in tables.items()
+                if found
+            ]
         if features:
             # A log is in order of receipt, and two of them (a day that was filled in has a topic and offsets
             # of its own) lie side by side by it.
             order = np.lexsort([np.concatenate(column) for column in zip(*came, strict=True)])
             in_order = joined(features).take(order)
-            made: dict[str, list[Made]] = {
-                vehicle_id: [(SEEN, vehicle_id, b"")] for vehicle_id in in_order.ids
-            }
-            for kind, row in self.rerun(in_order):
+            made: dict[str, list[Made]] = {each: [(SEEN, each, b"")] for each in in_order.ids}
+            for kind, row in self._rerun(in_order):
                 made[row.vehicle_id].append((kind, row.vehicle_id, pack(row)))
             rows += chain.from_iterable(made.values())
         columns = zip(*rows, strict=True) if rows else ((), (), ())
@@ -184,28 +145,45 @@ class Remake:
 
     def _parts(self, records: pa.Table) -> Iterator[tuple[tuple[bool, ...], pa.Table]]:
         """Records by whether they reach the windows, their vehicles are wanted, and go through the core."""
+
+        def among(some: Iterable[str] | None) -> pa.ChunkedArray:
+            ids = records["vehicle_id"]
+            return pc.is_in(ids, ids.unique() if some is None else pa.array([*some], pa.string()))
+
         from_ms, until_ms = self.windows or (0, 0)
         last_ms = pc.add(records["t0_ms"], records["span_ms"])
         reached = pc.and_(pc.less(records["t0_ms"], until_ms), pc.greater_equal(last_ms, from_ms))
-        flags = (reached, _among(records, self.wanted), _among(records, self.rerun.works))
+        flags = (reached, among(self.wanted), among(self.works))
         for chosen in product((True, False), repeat=len(flags)):
             some = records.filter(reduce(pc.and_, map(pc.equal, flags, chosen)))
             if some.num_rows:
                 yield chosen, some
 
-    def _tables(self, made: OpenWindows, kinds: Sequence[str]) -> Iterator[Made]:
-        if self.windows is None:
+    def _rerun(self, features: Features) -> Iterator[tuple[str, Row]]:
+        """``features`` in the order in which the frames came -> journeys of the works' times; findings of
+        both runs of late vehicles.
+        """
+        core, works = Core(self.limits, self.rule_set), self.works
+        if works is None:
+            rows = core.replay(features, self.seen_ms)
+            yield from ((WHOLE, row) for row in rows if isinstance(row, AlertRow))
             return
-        made.give_out()
-        for kind in kinds:
-            tables = made.found.vehicle if kind == VEHICLE else made.found.shares
-            if tables:
-                yield kind, None, ipc_of(_begun_in(pa.concat_tables(tables), *self.windows))
-
-
-def _among(records: pa.Table, some: Iterable[str] | None) -> pa.ChunkedArray:
-    wanted = records["vehicle_id"].unique() if some is None else pa.array([*some], pa.string())
-    return pc.is_in(records["vehicle_id"], wanted)
+        late = core.behind(features) if self.rule_set.rules else set[str]()
+        asked = {vehicle_id for vehicle_id in features.ids if works[vehicle_id].journeys} | late
+        for row in core.replay(features.of(asked), self.seen_ms) if asked else ():
+            work = works[row.vehicle_id]
+            if isinstance(row, AlertRow):
+                if row.vehicle_id in late and row.event_ms >= work.since_ms:
+                    yield WHOLE, row
+            elif work.journeys and work.holds(row):
+                yield JOURNEY, row
+        if late:
+            fleet = Fleet(self.rule_set)
+            arrived = core.take(fleet, features.of(late))
+            rows = arrived + core.expire(fleet, np.arange(len(fleet.ids)), self.seen_ms)
+            for row in rows:
+                if isinstance(row, AlertRow) and row.event_ms >= works[row.vehicle_id].since_ms:
+                    yield STREAMED, row
 
 
 def _begun_in(rows: pa.Table, from_ms: int, until_ms: int) -> pa.Table:
@@ -216,13 +194,14 @@ def _begun_in(rows: pa.Table, from_ms: int, until_ms: int) -> pa.Table:
 
 
 def remake_of(
-    settings: Settings, rule_set: RuleSet, works: Mapping[str, Work] | None, seen_ms: int, *,
-    rules: bool = True, windows: Interval | None = None, wanted: Iterable[str] | None = None,
+    settings: Settings, rule_set: RuleSet, works: Mapping[str, Work] | None, seen_ms: int,
+    windows: Interval | None = None, wanted: Iterable[str] | None = None,
 ) -> Remake:  # fmt: skip
     """The worker's part, by the settings in force."""
-    rerun = VehicleRerun(core_limits(settings), rule_set, seen_ms, works, rules)
-    chosen = None if wanted is None else frozenset(wanted)
-    return Remake(terms_of(settings), vehicle_stage(settings, rule_set), rerun, windows, chosen)
+    return Remake(
+        terms_of(settings), vehicle_stage(settings, rule_set), core_limits(settings), rule_set, works,
+        seen_ms, windows, None if wanted is None else frozenset(wanted),
+    )  # fmt: skip
 
 
 class Feeder:
@@ -262,22 +241,19 @@ class Feeder:
             total = sum(n for _, n in counts)
             self._frames += total
             if self._session is not None and total > WARM and self._frames > SMALL:
-                yield from _by_spark(self._session(), some, wanted, remake)
+                spark = self._session()
+                times = spark.createDataFrame(wanted.table())
+                records = spark.sql(wanted.sql(_RECORDS), records=archive(spark, some), times=times)
+                # A function: Spark counts its parameters, and would hand a callable object the key too.
+                made = by_group(records, *_COLUMNS).applyInArrow(lambda group: remake(group), MADE)  # noqa: PLW0108
+                for row in made.toLocalIterator(prefetchPartitions=True):
+                    yield row["kind"], row["vehicle_id"], bytes(row["body"])
                 return
-            for records in _groups(database, some, wanted, counts):
-                yield from zip(*(column.to_pylist() for column in remake(records).columns), strict=True)
-
-
-def _by_spark(
-    spark: SparkSession, files: Sequence[str], wanted: Wanted, remake: Callable[[pa.Table], pa.Table]
-) -> Iterator[Made]:
-    times = spark.createDataFrame(wanted.table())
-    statement = wanted.sql().replace("{what}", _RECORDS)
-    records = spark.sql(statement, records=archive(spark, [*files]), times=times)
-    # A function and no method: Spark counts the parameters, and would hand a method the key too.
-    made = by_group(records, *_COLUMNS).applyInArrow(lambda group: remake(group), MADE)  # noqa: PLW0108
-    for row in made.toLocalIterator(prefetchPartitions=True):
-        yield row["kind"], row["vehicle_id"], bytes(row["body"])
+            text = wanted.sql(_RECORDS, _FILES, "times") + " AND list_contains($vehicles, r.vehicle_id)"
+            for group in _groups(counts):
+                values = {"files": some, "vehicles": group}
+                columns = remake(database.sql(text, params=values).to_arrow_table()).columns
+                yield from zip(*(column.to_pylist() for column in columns), strict=True)
 
 
 def _counted(
@@ -285,29 +261,22 @@ def _counted(
 ) -> tuple[list[tuple[str, int]], list[str]]:
     """Frames by vehicle, and the files that have any: only their payloads are read."""
     database.register("times", wanted.table())
-    text = _duck(wanted, "filename, r.vehicle_id, count(*) AS n")
+    text = wanted.sql("filename, r.vehicle_id, count(*) AS n", _FILES, "times")
     database.execute(f"CREATE OR REPLACE TEMP TABLE found AS {text} GROUP BY ALL", {"files": files})
     counts = database.execute("SELECT vehicle_id, sum(n)::bigint FROM found GROUP BY 1 ORDER BY 1").fetchall()
     some = database.execute("SELECT DISTINCT filename FROM found ORDER BY 1").fetchall()
     return counts, [row[0] for row in some]
 
 
-def _groups(
-    database: duckdb.DuckDBPyConnection, files: Sequence[str], wanted: Wanted,
-    counts: Sequence[tuple[str, int]],
-) -> Iterator[pa.Table]:  # fmt: skip
-    """The records by groups of whole vehicles, of about GROUP frames each."""
-    text = _duck(wanted, _RECORDS) + " AND list_contains($vehicles, r.vehicle_id)"
+def _groups(counts: Sequence[tuple[str, int]]) -> Iterator[list[str]]:
+    """Whole vehicles, of about GROUP frames together."""
     group: list[str] = []
     frames = 0
-    for place, (vehicle_id, n) in enumerate(counts, start=1):
+    for vehicle_id, n in counts:
         group.append(vehicle_id)
         frames += n
-        if frames >= GROUP or place == len(counts):
-            yield database.sql(text, params={"files": files, "vehicles": group}).to_arrow_table()
+        if frames >= GROUP:
+            yield group
             group, frames = [], 0
-
-
-def _duck(wanted: Wanted, what: str) -> str:
-    records = "read_parquet($files, hive_partitioning = false, filename = true)"
-    return wanted.sql().format(what=what, records=records, times="times")
+    if group:
+        yield group

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import chain
-from typing import Final
+from typing import Final, NamedTuple
 
 from infra.contract.errors import ConfigError
 from infra.settings.settings import Settings
@@ -36,8 +36,7 @@ class Span:
     vehicle_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class LateFrame:
+class LateFrame(NamedTuple):
     """A line of odograph.late_frame; topic, partition and offset identify the record.
 
     A day that was filled in (odograph backfill) brings a topic's name and offsets of its own.
@@ -113,8 +112,7 @@ def hours_ms(intervals: Iterable[Interval], others_ms: Iterable[int] = ()) -> li
     return sorted({*chain.from_iterable(hours), *others_ms})
 
 
-@dataclass(frozen=True, slots=True)
-class Reach:
+class Reach(NamedTuple):
     """The slice before: its road windows, and the late frames open at it that reach beyond it."""
 
     starts: frozenset[int] = frozenset()
@@ -133,8 +131,6 @@ def taken_in(
     taken, reaching = [], []
     for frame in found:
         windows = set(frame.starts_ms(length_ms))
-        if windows <= ours or (frame in before.frames and windows <= ours | before.starts):
-            taken.append(frame)
-        else:
-            reaching.append(frame)
+        whole = windows <= ours or (frame in before.frames and windows <= ours | before.starts)
+        (taken if whole else reaching).append(frame)
     return taken, Reach(ours, frozenset(reaching))

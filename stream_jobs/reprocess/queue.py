@@ -1,19 +1,20 @@
-"""What waits to be restated: late frames by the windows they touch, and late frames of journeys by vehicle.
+"""What waits to be restated, and the ledger of what was.
 
-The stream lists both (odograph.late_frame, odograph.late_vehicle_frames). Whoever has taken them in marks
-them in the transaction that writes.
+The stream lists late frames by the windows they touch (odograph.late_frame) and by vehicle
+(odograph.late_vehicle_frames). Whoever has taken them in marks them in the transaction that writes, and adds
+there to odograph.recompute_run what it changed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, astuple, dataclass, fields
 from datetime import datetime
 from typing import Any, Final
 
 from stream_jobs.app.database import Connection, execute, fetch
 from stream_jobs.archive.manifest import HOUR_MS
-from stream_jobs.reprocess.plan import LateFrame
+from stream_jobs.reprocess.plan import LateFrame, Span, moment
 from stream_jobs.vehicles.journeys.rows import HarshRow, IdleRow, StopRow, TripRow
 from stream_jobs.vehicles.rows import Row
 
@@ -21,6 +22,7 @@ TAIL_MS: Final = 3_600_000
 """So much is read after a stop's begin, to see that it was one."""
 LOOK_BACK_MS: Final = 86_400_000
 """How far back a vehicle is read where no stop is known before its frames."""
+COMMAND, NIGHTLY = "command", "nightly"
 
 _STARTS: Final = """
 SELECT DISTINCT start FROM odograph.late_frame l, generate_series(
@@ -35,7 +37,7 @@ _LISTED: Final = _STARTS.format(
     wanted="l.received_at >= %(since)s AND l.received_at < %(until)s "
     "AND start + %(length_ms)s <= %(closed_ms)s"
 )
-_OPEN: Final = """
+_OPEN_LATE: Final = """
 SELECT topic, partition, log_offset, vehicle_id, t0_ms, span_ms FROM odograph.late_frame
 WHERE t0_ms < %(until_ms)s AND t0_ms + span_ms >= %(from_ms)s AND repaired_at IS NULL
 """
@@ -82,6 +84,15 @@ UPDATE odograph.late_vehicle_frames SET
 WHERE vehicle_id = %(vehicle)s AND noted_at <= to_timestamp(%(seen_ms)s / 1000.0)
   AND from_time >= to_timestamp(%(since_ms)s / 1000.0) AND to_time <= to_timestamp(%(until_ms)s / 1000.0)
 """
+_UNFINISHED: Final = """
+SELECT run_no, (extract(epoch FROM done_until) * 1000)::bigint FROM odograph.recompute_run
+WHERE kind = %(kind)s AND finished_at IS NULL AND vehicle_id IS NOT DISTINCT FROM %(vehicle)s
+  AND from_at = %(from)s AND until_at = %(until)s ORDER BY run_no DESC LIMIT 1
+"""
+_BEGIN: Final = """
+INSERT INTO odograph.recompute_run (kind, from_at, until_at, vehicle_id, late_until)
+VALUES (%(kind)s, %(from)s, %(until)s, %(vehicle)s, %(late_until)s) RETURNING run_no, NULL
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,28 +130,25 @@ def late_starts(
     """
     since, until = listed or (None, None)
     values = {"length_ms": length_ms, "closed_ms": closed_ms, "since": since, "until": until}
-    return _column(connection, _DUE if listed is None else _LISTED, values)
+    return [start for (start,) in fetch(connection, _DUE if listed is None else _LISTED, values)]
 
 
 def open_late(connection: Connection, from_ms: int, until_ms: int) -> list[LateFrame]:
     """Late frames with a sample in [from, until) that are not repaired yet."""
-    rows = fetch(connection, _OPEN, {"from_ms": from_ms, "until_ms": until_ms})
+    rows = fetch(connection, _OPEN_LATE, {"from_ms": from_ms, "until_ms": until_ms})
     return [LateFrame(*row) for row in rows]
 
 
-def late_hours(connection: Connection, wanted: Iterable[tuple[str | None, int, int]]) -> list[int]:
+def late_hours(connection: Connection, wanted: Sequence[tuple[str | None, int, int]]) -> list[int]:
     """Hours of receipt, ms, of all late frames with a sample in times of a vehicle (None: of all)."""
-    columns = zip(("vehicles", "from_ms", "until_ms"), map(list, zip(*wanted, strict=True)), strict=True)
-    return _column(connection, _LATE_HOURS, {"hour_ms": HOUR_MS} | dict(columns))
+    values = _lists(("vehicles", "from_ms", "until_ms"), wanted)
+    return [hour for (hour,) in fetch(connection, _LATE_HOURS, {"hour_ms": HOUR_MS} | values)]
 
 
-def mark_taken_in(connection: Connection, frames: Sequence[LateFrame]) -> None:
+def mark_taken_in(connection: Connection, frames: Iterable[LateFrame]) -> None:
     """These late frames are in all windows that they touch."""
-    values = {
-        "topics": [f.topic for f in frames], "partitions": [f.partition for f in frames],
-        "offsets": [f.log_offset for f in frames],
-    }  # fmt: skip
-    execute(connection, _TAKEN_IN, values)
+    coordinates = [(frame.topic, frame.partition, frame.log_offset) for frame in frames]
+    execute(connection, _TAKEN_IN, _lists(("topics", "partitions", "offsets"), coordinates))
 
 
 def late_vehicles(connection: Connection, seen_ms: int, lead_ms: int, *, rules: bool) -> list[Work]:
@@ -151,13 +159,9 @@ def late_vehicles(connection: Connection, seen_ms: int, lead_ms: int, *, rules: 
 
 def works(connection: Connection, times: Sequence[tuple[Any, ...]], seen_ms: int, lead_ms: int) -> list[Work]:
     """What is to be read for ``times`` of vehicles (id, first and last ms): from stop to stop."""
-    if not times:
-        return []
-    columns = zip(("vehicles", "since_ms", "until_ms"), map(list, zip(*times, strict=True)), strict=True)
+    values = _lists(("vehicles", "since_ms", "until_ms"), times)
     found = []
-    for vehicle, since_ms, until_ms, stop_ms, next_stop_ms, under_way in fetch(
-        connection, _STOPS, dict(columns)
-    ):
+    for vehicle, since_ms, until_ms, stop_ms, next_stop_ms, under_way in fetch(connection, _STOPS, values):
         from_ms = since_ms - LOOK_BACK_MS if stop_ms is None else stop_ms
         to_ms = max(until_ms, seen_ms) if next_stop_ms is None else next_stop_ms
         closed = next_stop_ms is not None or not under_way
@@ -175,5 +179,63 @@ def mark_done(connection: Connection, work: Work, seen_ms: int, *, rules: bool) 
     execute(connection, _DONE, values)
 
 
-def _column(connection: Connection, statement: str, values: dict[str, Any]) -> list[int]:
-    return [row[0] for row in fetch(connection, statement, values)]
+def _lists(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> dict[str, list[Any]]:
+    """Parameters of unnest."""
+    return {name: [row[place] for row in rows] for place, name in enumerate(names)}
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What a run changed; names as in odograph.recompute_run."""
+
+    late_frames: int = 0
+    vehicle_windows: int = 0
+    place_windows: int = 0
+    orphaned: int = 0
+    vehicles: int = 0
+    journeys: int = 0
+    alerts_added: int = 0
+    alerts_changed: int = 0
+    alerts_withdrawn: int = 0
+
+    def __add__(self, other: Counts) -> Counts:
+        return Counts(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run of the ledger: windows that begin before ``done_until_ms`` are restated already."""
+
+    run_no: int
+    span: Span
+    done_until_ms: int | None
+
+
+def begin(connection: Connection, kind: str, span: Span, late_until: datetime | None = None) -> Run:
+    """A new run, or the unfinished one of the same kind, span and vehicle."""
+    values = {
+        "kind": kind, "from": moment(span.from_ms), "until": moment(span.until_ms),
+        "vehicle": span.vehicle_id, "late_until": late_until,
+    }  # fmt: skip
+    found = fetch(connection, _UNFINISHED, values) or fetch(connection, _BEGIN, values)
+    return Run(found[0][0], span, found[0][1])
+
+
+def add(connection: Connection, run: Run, counts: Counts, done_ms: int | None = None) -> None:
+    """Add to the counts in the transaction that changed something; windows before ``done_ms`` are done."""
+    changed = {name: n for name, n in asdict(counts).items() if n}
+    sets = [f"{name} = {name} + %({name})s" for name in changed]
+    if done_ms is not None:
+        sets.append("done_until = to_timestamp(%(done_ms)s / 1000.0)")
+    if sets:
+        statement = f"UPDATE odograph.recompute_run SET {', '.join(sets)} WHERE run_no = %(run_no)s"  # noqa: S608
+        execute(connection, statement, {**changed, "run_no": run.run_no, "done_ms": done_ms})
+
+
+def finish(connection: Connection, run: Run) -> Counts:
+    """The run is over; what it changed in all, also before it was killed."""
+    statement = (
+        "UPDATE odograph.recompute_run SET finished_at = now() WHERE run_no = %(run_no)s "  # noqa: S608
+        f"RETURNING {', '.join(field.name for field in fields(Counts))}"
+    )
+    return Counts(*fetch(connection, statement, {"run_no": run.run_no})[0])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
@@ -26,10 +26,9 @@ from stream_jobs.reprocess import feed, queue
 from stream_jobs.reprocess.alerts import restate_alerts
 from stream_jobs.reprocess.feed import Feeder, Wanted
 from stream_jobs.reprocess.plan import Interval, LateFrame, Reach, grid_of, hours_ms, moment, taken_in
-from stream_jobs.reprocess.queue import Work
-from stream_jobs.reprocess.runs import Counts
+from stream_jobs.reprocess.queue import Counts, Run, Work
 from stream_jobs.reprocess.writer_lock import BATCH, LockLostError, require_lock, writer_lock
-from stream_jobs.rules.model import load_rules
+from stream_jobs.rules.model import Clone, Silence, load_rules
 from stream_jobs.rules.rule_set import of_rules
 from stream_jobs.vehicles.journeys.rows import TripRow
 from stream_jobs.vehicles.rows import AlertRow, Row, RowTable, restated_tables, unpack
@@ -40,8 +39,6 @@ BATCH_ID: Final = -1
 """Stands where the speed layer writes its batch: a restated row belongs to no batch of a query."""
 STOPPED: Final = "recompute was asked to stop; the same command goes on where it was"
 LOCK_POLL_S: Final = 0.2
-Note = Callable[[Connection, Counts, Interval | None], None]
-"""Writes down what was done, in its transaction: of a vehicle (None), or of the windows of a time."""
 
 _LEAVES: Final = """
 UPDATE odograph.trip_stop SET ended_at = to_timestamp(%(ended_ms)s / 1000.0), revision = revision + 1,
@@ -53,9 +50,17 @@ WHERE vehicle_id = %(vehicle)s AND began_at = to_timestamp(%(began_ms)s / 1000.0
 log = structlog.get_logger("stream_jobs.reprocess")
 
 
-def nothing_due(_connection: Connection) -> list[Work]:
-    """No vehicle."""
-    return []
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """What is worked with: ``stop`` ends a wait for the lock and, between two vehicles, the work."""
+
+    settings: Settings
+    database: Database
+    owner_url: str
+    stop: threading.Event
+    feeder: Feeder
+    say: Callable[[int, int], None] = lambda _done, _all: None
+    """Gets after each slice how many of how many are done."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,31 +69,34 @@ class Piece:
 
     ``of``: windows of all vehicles and places; of vehicles with late frames and the places they were at; or
     those of one vehicle (``vehicle_id``), windows of places then stay as they are. ``works`` is asked under
-    the lock, because what another writer did changes it. ``rules``: findings and alerts too.
+    the lock, because what another writer did changes it. ``rules``: findings and alerts too. ``run``: the
+    line of the ledger that counts it.
     """
 
-    starts: Sequence[int] = ()
-    works: Callable[[Connection], Sequence[Work]] = nothing_due
+    starts: Sequence[int]
+    works: Callable[[Connection], Sequence[Work]] | None
     of: Literal["all", "late"] = "all"
     vehicle_id: str | None = None
     rules: bool = True
+    run: Run | None = None
 
 
 class Restater:
-    """Restates pieces, one writer at a time; ``stop`` ends a wait for the lock."""
+    """Restates pieces one after the other, one writer at a time."""
 
-    def __init__(self, settings: Settings, database: Database, feeder: Feeder, stop: threading.Event) -> None:
-        self._settings = settings
-        self._database = database
-        self._feeder = feeder
-        self._stop = stop
-        self._grid = grid_of(settings)
+    def __init__(self, tools: Tools) -> None:
+        self._settings, self._database = tools.settings, tools.database
+        self._feeder, self._stop = tools.feeder, tools.stop
+        self._grid = grid_of(tools.settings)
         self._before = Reach()
-        rules = load_rules(settings.jobs.rules)
-        self._rules = of_rules(feed.changeable(rules))
+        rules = load_rules(tools.settings.jobs.rules)
+        # Silence and clones are about what was received when: a late frame was not there then.
+        self._rules = of_rules(
+            rule for rule in rules if rule.stateful and not isinstance(rule.stateful.spec, Silence | Clone)
+        )
         self._clear_times = ClearTimes.of(rules)
 
-    def __call__(self, piece: Piece, seen_ms: int, note: Note) -> Counts:
+    def __call__(self, piece: Piece, seen_ms: int) -> Counts:
         """Restate it; begun again where the lock was lost, which finds done what is done.
 
         ``seen_ms``: up to when the archive has everything. Raises ArchiveError where files are damaged;
@@ -98,49 +106,55 @@ class Restater:
             with writer_lock(self._database, BATCH) as ours:
                 if ours:
                     try:
-                        return self._restate(piece, seen_ms, note)
+                        return self._restate(piece, seen_ms)
                     except LockLostError:
                         log.warning("the database was away: the archive is read again")
             self._stop.wait(LOCK_POLL_S)
         raise ServiceError(STOPPED)
 
-    def _restate(self, piece: Piece, seen_ms: int, note: Note) -> Counts:
+    def _restate(self, piece: Piece, seen_ms: int) -> Counts:
         # Late frames before files: each that is listed here is in the files that are found after it.
         road_ms = self._grid.road_window_ms
         windows = (piece.starts[0], piece.starts[-1] + road_ms) if piece.starts else None
         listed = self._database.run(lambda c: queue.open_late(c, *windows)) if windows else []
         late, reach = taken_in(listed, piece.starts, road_ms, self._before)
-        works = {work.vehicle_id: work for work in self._works(piece)}
-        selected, files = self._wanted(piece, windows, works)
+        waiting = {work.vehicle_id: work for work in self._works(piece)}
+        files, wanted = self._records(piece, windows, waiting.values())
         remake = feed.remake_of(
-            self._settings, self._rules if piece.rules else of_rules(()), works, seen_ms,
-            rules=piece.rules, windows=windows,
-            wanted={frame.vehicle_id for frame in listed} if piece.of == "late" else None,
+            self._settings, self._rules if piece.rules else of_rules(()), dict(waiting), seen_ms, windows,
+            {frame.vehicle_id for frame in listed} if piece.of == "late" else None,
         )  # fmt: skip
-        total, tables, waiting = Counts(), defaultdict[str, list[pa.Table]](list), dict(works)
-        for vehicle_id, rows in groupby(self._feeder(files, selected, remake), key=itemgetter(1)):
+        total, tables = Counts(), defaultdict[str, list[pa.Table]](list)
+        for vehicle_id, rows in groupby(self._feeder(files, wanted, remake), key=itemgetter(1)):
             if self._stop.is_set():
                 raise ServiceError(STOPPED)
             if vehicle_id is None:
                 for kind, _, body in rows:
                     tables[kind].append(table_of(body))
             else:
-                write = partial(self._write_vehicle, waiting.pop(vehicle_id), [*rows], piece, seen_ms, note)
+                write = partial(self._write_vehicle, waiting.pop(vehicle_id), [*rows], piece, seen_ms)
                 total += self._database.run(write)
         for work in waiting.values():  # expired: nothing is known better, and never will be
             log.warning("the archive has no frames of a vehicle", vehicle_id=work.vehicle_id)
             self._database.run(partial(queue.mark_done, work=work, seen_ms=seen_ms, rules=piece.rules))
         if windows is not None:
-            found = self._tables(tables, piece) if files else {}
-            total += self._database.run(partial(self._write_windows, piece, windows, found, late, note))
+            found = self._window_rows(tables, piece) if files else {}
+            total += self._database.run(partial(self._write_windows, piece, windows, found, late))
             self._before = reach
         return total
 
-    def _wanted(
-        self, piece: Piece, windows: Interval | None, works: Mapping[str, Work]
-    ) -> tuple[Wanted, list[str]]:
+    def _works(self, piece: Piece) -> list[Work]:
+        """The vehicles; journeys of which the archive has forgotten the stop before them stay as they are."""
+        found = self._database.run(piece.works) if piece.works else []
+        known_ms = self._feeder.since_ms() if found else 0
+        kept = (w.stop_ms is None or w.stop_ms // HOUR_MS * HOUR_MS >= known_ms for w in found)
+        return [replace(w, journeys=w.journeys and is_kept) for w, is_kept in zip(found, kept, strict=True)]
+
+    def _records(
+        self, piece: Piece, windows: Interval | None, works: Iterable[Work]
+    ) -> tuple[list[str], Wanted]:
         """Which records, and the archive's files that may have them."""
-        times = [(w.vehicle_id, w.read_from_ms, w.read_until_ms) for w in works.values()]
+        times = [(w.vehicle_id, w.read_from_ms, w.read_until_ms) for w in works]
         ahead_ms, late_ms = self._grid.ahead_ms, self._settings.recompute.late_h * HOUR_MS
         spans = [(from_ms - ahead_ms, until_ms + late_ms) for _, from_ms, until_ms in times]
         events: list[tuple[str | None, int, int]] = [*times]
@@ -149,19 +163,12 @@ class Restater:
             spans.append(received)
             events.append((None, *windows))
         others = self._database.run(lambda c: queue.late_hours(c, events)) if events else []
-        if piece.vehicle_id is not None and piece.vehicle_id not in works:
+        if piece.vehicle_id is not None and piece.vehicle_id not in (time[0] for time in times):
             times.append((piece.vehicle_id, 0, 0))
         wanted = Wanted(windows, received, piece.vehicle_id is None, times)
-        return wanted, self._feeder.files(hours_ms(spans, others))
+        return self._feeder.files(hours_ms(spans, others)), wanted
 
-    def _works(self, piece: Piece) -> list[Work]:
-        """The vehicles; journeys of which the archive has forgotten the stop before them stay as they are."""
-        found = self._database.run(piece.works)
-        known_ms = self._feeder.since_ms() if found else 0
-        kept = (w.stop_ms is None or w.stop_ms // HOUR_MS * HOUR_MS >= known_ms for w in found)
-        return [replace(w, journeys=w.journeys and is_kept) for w, is_kept in zip(found, kept, strict=True)]
-
-    def _tables(self, made: Mapping[str, list[pa.Table]], piece: Piece) -> dict[WindowTable, pa.Table]:
+    def _window_rows(self, made: Mapping[str, list[pa.Table]], piece: Piece) -> dict[WindowTable, pa.Table]:
         """Rows of all tables that are restated."""
         found = {VEHICLE: pa.concat_tables([NO_WINDOWS, *made[feed.VEHICLE]])}
         if piece.vehicle_id is None:
@@ -175,7 +182,7 @@ class Restater:
 
     def _write_windows(
         self, piece: Piece, windows: Interval, rows: Mapping[WindowTable, pa.Table],
-        late: Sequence[LateFrame], note: Note, connection: Connection,
+        late: Sequence[LateFrame], connection: Connection,
     ) -> Counts:  # fmt: skip
         require_lock(connection, BATCH)
         bounds = {"since": moment(windows[0]), "until": moment(windows[1]), "vehicle": piece.vehicle_id}
@@ -183,43 +190,44 @@ class Restater:
         for table, found in rows.items():
             stage(connection, table.name, found)
             execute(connection, f"ANALYZE {sql.staged(table.name)}")
-            if piece.of == "all":
-                orphaned += fetch(connection, _orphaned(table), bounds)[0][0]
+            if piece.of == "all":  # stored windows without a frame in the archive
+                orphans = (
+                    f"SELECT count(*) FROM {table.name} w WHERE w.window_start >= %(since)s "  # noqa: S608
+                    f"AND w.window_start < %(until)s AND {_not_staged(table)}"
+                )
+                if table is VEHICLE:
+                    orphans += " AND (%(vehicle)s::text IS NULL OR w.vehicle_id = %(vehicle)s)"
+                orphaned += fetch(connection, orphans, bounds)[0][0]
             restated[table] = restate_windows(connection, table, found, bounds)
-        whole = piece.vehicle_id is None and bool(rows)
-        if whole:
-            queue.mark_taken_in(connection, late)
-        counts = Counts(
-            late_frames=len(late) if whole else 0,
-            vehicle_windows=restated[VEHICLE],
-            place_windows=restated[ROAD] + restated[EDGE],
-            orphaned=orphaned,
-        )
-        note(connection, counts, windows)
+        whole = late if piece.vehicle_id is None and rows else []
+        queue.mark_taken_in(connection, whole)
+        places = restated[ROAD] + restated[EDGE]
+        counts = Counts(len(whole), restated[VEHICLE], places, orphaned)
+        if piece.run is not None:
+            queue.add(connection, piece.run, counts, windows[1])
         return counts
 
     def _write_vehicle(
-        self, work: Work, rows: Sequence[feed.Made], piece: Piece, seen_ms: int, note: Note,
-        connection: Connection,
-    ) -> Counts:  # fmt: skip
+        self, work: Work, rows: Sequence[feed.Made], piece: Piece, seen_ms: int, connection: Connection
+    ) -> Counts:
         require_lock(connection, BATCH)
-        found = defaultdict[str, list[Row]](list)
-        for kind, _, body in rows:
-            if kind != feed.SEEN:
-                found[kind].append(unpack(body))
+        found = [(kind, unpack(body)) for kind, _, body in rows if kind != feed.SEEN]
         counts = Counts(vehicles=1)
         if work.journeys:
-            counts += Counts(journeys=restate_journeys(connection, work, found[feed.JOURNEY]))
+            made = [row for kind, row in found if kind == feed.JOURNEY]
+            counts += Counts(journeys=restate_journeys(connection, work, made))
         if piece.rules:
+            alerts = [(kind, row) for kind, row in found if isinstance(row, AlertRow)]
             whole, streamed = (
-                [r for r in found[kind] if isinstance(r, AlertRow)] for kind in (feed.WHOLE, feed.STREAMED)
+                [r for kind, r in alerts if kind == run] for run in (feed.WHOLE, feed.STREAMED)
             )
             ids = [rule.id for rule in self._rules.rules]
             counts += restate_alerts(
                 connection, work.vehicle_id, whole, streamed, ids, self._clear_times, seen_ms
             )
         queue.mark_done(connection, work, seen_ms, rules=piece.rules)
-        note(connection, counts, None)
+        if piece.run is not None:
+            queue.add(connection, piece.run, counts)
         return counts
 
 
@@ -268,12 +276,3 @@ def _restate_staged(
 def _not_staged(table: WindowTable | RowTable) -> str:
     same = " AND ".join(f"s.{key} = w.{key}" for key in table.keys)
     return f"NOT EXISTS (SELECT 1 FROM {sql.staged(table.name)} s WHERE {same})"  # noqa: S608
-
-
-def _orphaned(table: WindowTable) -> str:
-    """How many stored windows that begin in since .. until have no frame in the archive."""
-    mine = "AND (%(vehicle)s::text IS NULL OR w.vehicle_id = %(vehicle)s)" if table is VEHICLE else ""
-    return (
-        f"SELECT count(*) FROM {table.name} w WHERE w.window_start >= %(since)s "  # noqa: S608
-        f"AND w.window_start < %(until)s {mine} AND {_not_staged(table)}"
-    )

@@ -26,12 +26,11 @@ from stream_jobs.app.session import spark_when_asked
 from stream_jobs.app.topic_writer import dead_lettering
 from stream_jobs.archive.manifest import HOUR_MS, archive_of
 from stream_jobs.maintenance.rollups import RollUps
-from stream_jobs.reprocess import queue, runs
+from stream_jobs.reprocess import queue
 from stream_jobs.reprocess.feed import Feeder, Wanted
-from stream_jobs.reprocess.plan import Interval, Span, grid_of, hours_ms, moment, slices
-from stream_jobs.reprocess.queue import Work
-from stream_jobs.reprocess.restate import Piece, Restater, nothing_due
-from stream_jobs.reprocess.runs import Counts, Run
+from stream_jobs.reprocess.plan import Span, grid_of, hours_ms, moment, slices
+from stream_jobs.reprocess.queue import Counts, Run, Work
+from stream_jobs.reprocess.restate import Piece, Restater, Tools
 
 CLOSERS: Final = ("telemetry", "archive")
 """Queries that must have taken in everything before a window is restated."""
@@ -51,18 +50,6 @@ FROM odograph.recompute_run WHERE kind = 'nightly' AND finished_at IS NULL ORDER
 _ALWAYS: Final = datetime(2000, 1, 1, tzinfo=UTC)
 
 log = structlog.get_logger("stream_jobs.reprocess")
-
-
-@dataclass(frozen=True, slots=True)
-class Tools:
-    """What a run works with; ``say`` gets after each slice how many of how many are done."""
-
-    settings: Settings
-    database: Database
-    owner_url: str
-    stop: threading.Event
-    feeder: Feeder
-    say: Callable[[int, int], None] = lambda _done, _all: None
 
 
 @contextmanager
@@ -94,11 +81,9 @@ def closed_ms(settings: Settings, addresses: Endpoints, database: Database) -> i
     if sum(behind.get(query, 0) for query in CLOSERS) == 0:
         return now_ms - settings.jobs.unwritten_ms
     complete_ms = database.run(lambda c: complete_until_ms(c, CLOSERS))
-    if complete_ms is not None:
-        return complete_ms
-    if database.run(lambda c: fetch(c, _EVER, {"queries": [*CLOSERS]}))[0][0]:
+    if complete_ms is None and database.run(lambda c: fetch(c, _EVER, {"queries": [*CLOSERS]}))[0][0]:
         raise ServiceError("the stream has not caught up yet: recompute when odograph status shows no lag")
-    return now_ms
+    return now_ms if complete_ms is None else complete_ms
 
 
 def closed_span(settings: Settings, span: Span, caught_up_ms: int) -> Span:
@@ -127,21 +112,21 @@ def check_archive(settings: Settings, span: Span) -> None:
 
 def recompute(tools: Tools, span: Span, caught_up_ms: int) -> tuple[Run, Counts]:
     """Restate a closed span; raises ArchiveError where files are damaged, ServiceError when stopped."""
-    lead_ms = tools.settings.recompute.lead_h * HOUR_MS
-    run = tools.database.run(lambda c: runs.begin(c, runs.COMMAND, span))
-    starts = grid_of(tools.settings).starts_ms(span)
-    vehicles = [span.vehicle_id] if span.vehicle_id is not None else _vehicles(tools, starts)
+    run = tools.database.run(lambda c: queue.begin(c, queue.COMMAND, span))
+    grid, feeder = grid_of(tools.settings), tools.feeder
+    starts = grid.starts_ms(span)
+    vehicles = [span.vehicle_id]
+    if span.vehicle_id is None:
+        windows, received = (starts[0], starts[-1] + grid.road_window_ms), grid.received(starts)
+        late_hours = tools.database.run(lambda c: queue.late_hours(c, [(None, *windows)]))
+        vehicles = feeder.vehicles(feeder.files(hours_ms([received], late_hours)), Wanted(windows, received))
     times = [(vehicle_id, span.from_ms, span.until_ms) for vehicle_id in vehicles]
-    works = partial(queue.works, times=times, seen_ms=caught_up_ms, lead_ms=lead_ms)
+    works = partial(queue.works, times=times, seen_ms=caught_up_ms, lead_ms=_lead_ms(tools))
     return run, _restate(tools, run, starts, works, caught_up_ms)
 
 
-def _vehicles(tools: Tools, starts: range) -> list[str]:
-    """Vehicles of which the archive has frames in these windows."""
-    grid, feeder = grid_of(tools.settings), tools.feeder
-    windows, received = (starts[0], starts[-1] + grid.road_window_ms), grid.received(starts)
-    late_hours = tools.database.run(lambda c: queue.late_hours(c, [(None, *windows)]))
-    return feeder.vehicles(feeder.files(hours_ms([received], late_hours)), Wanted(windows, received))
+def _lead_ms(tools: Tools) -> int:
+    return tools.settings.recompute.lead_h * HOUR_MS
 
 
 def _restate(
@@ -150,23 +135,19 @@ def _restate(
     """The slices of a run that are not done yet, oldest first, vehicles with the last one; then the roll-ups
     (by the license's own means too) and the run's end.
     """
-    settings, since, until = tools.settings, moment(run.span.from_ms), moment(run.span.until_ms)
+    settings, span, restate = tools.settings, run.span, Restater(tools)
     road_ms, slice_ms = grid_of(settings).road_window_ms, settings.recompute.slice_min * MINUTE_MS
-    restate = Restater(settings, tools.database, tools.feeder, tools.stop)
-
-    def note(connection: Connection, counts: Counts, windows: Interval | None) -> None:
-        runs.add(connection, run, counts, None if windows is None else windows[1])
-
     pieces: list[Sequence[int]] = [*slices(starts, road_ms, slice_ms, run.done_until_ms)] or [()]
     for place, piece in enumerate(pieces, start=1):
-        whose = works if place == len(pieces) else nothing_due
-        restate(Piece(piece, whose, vehicle_id=run.span.vehicle_id), seen_ms, note)
+        whose = works if place == len(pieces) else None
+        restate(Piece(piece, whose, vehicle_id=span.vehicle_id, run=run), seen_ms)
         tools.say(place, len(pieces))
     roll_up = RollUps(tools.database, settings.tz)
     while roll_up():
         pass
-    queries.refresh(tools.owner_url, since, until, settings.recompute.transaction_timeout_s)
-    return tools.database.run(lambda c: runs.finish(c, run))
+    times = (moment(span.from_ms), moment(span.until_ms))
+    queries.refresh(tools.owner_url, *times, settings.recompute.transaction_timeout_s)
+    return tools.database.run(lambda c: queue.finish(c, run))
 
 
 class Repair:
@@ -176,14 +157,9 @@ class Repair:
     and archive have taken in everything.
     """
 
-    def __init__(
-        self, settings: Settings, database: Database, caught_up_ms: Callable[[], int | None],
-        stop: threading.Event,
-    ) -> None:  # fmt: skip
-        self._grid = grid_of(settings)
-        self._database = database
-        self._caught_up_ms = caught_up_ms
-        self._restate = Restater(settings, database, Feeder(settings), stop)
+    def __init__(self, tools: Tools, caught_up_ms: Callable[[], int | None]) -> None:
+        self._grid, self._restate = grid_of(tools.settings), Restater(tools)
+        self._database, self._caught_up_ms = tools.database, caught_up_ms
 
     def __call__(self) -> int:
         """Restate what is due; how many late frames and vehicles were taken in."""
@@ -200,7 +176,7 @@ class Repair:
 
         while True:
             piece = Piece(pieces.pop(0) if pieces else (), waiting, "late", rules=False)
-            counts = self._restate(piece, seen_ms, lambda *_: None)
+            counts = self._restate(piece, seen_ms)
             total += counts
             if not pieces and counts.vehicles < VEHICLES_AT_ONCE:
                 break
@@ -238,9 +214,8 @@ class Nightly:
         span = Span(starts[0], starts[-1] + grid.road_window_ms) if starts else Span(closed_ms, closed_ms)
         if unfinished:
             span = Span(*unfinished[0][:2])
-        run = tools.database.run(lambda c: runs.begin(c, runs.NIGHTLY, span, until))
-        lead_ms = tools.settings.recompute.lead_h * HOUR_MS
-        works = partial(queue.late_vehicles, seen_ms=closed_ms, lead_ms=lead_ms, rules=True)
+        run = tools.database.run(lambda c: queue.begin(c, queue.NIGHTLY, span, until))
+        works = partial(queue.late_vehicles, seen_ms=closed_ms, lead_ms=_lead_ms(tools), rules=True)
         counts = _restate(tools, run, starts, works, closed_ms)
         log.info("late frames are recomputed", run=run.run_no, **asdict(counts))
         return counts

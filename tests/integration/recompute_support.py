@@ -20,7 +20,7 @@ from stream_jobs.archive.writer import RECORD, HourFiles
 from stream_jobs.reprocess import work
 from stream_jobs.reprocess.feed import Feeder
 from stream_jobs.reprocess.plan import Span
-from stream_jobs.reprocess.runs import Counts
+from stream_jobs.reprocess.queue import Counts
 from tests.integration.stream_support import query
 from tests.support import Lane
 from tests.support_frames import Record, frame, vin
@@ -163,4 +163,4 @@ def by_night(given: Given) -> Counts | None:
 def repair(given: Given) -> int:
     """A round of the task `repair`."""
     with given.tools() as tools:
-        return work.Repair(given.settings, tools.database, lambda: given.closed_ms, tools.stop)()
+        return work.Repair(tools, lambda: given.closed_ms)()

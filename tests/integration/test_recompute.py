@@ -19,7 +19,7 @@ from stream_jobs.app.database import Database
 from stream_jobs.app.session import spark_when_asked
 from stream_jobs.reprocess import feed, work
 from stream_jobs.reprocess.plan import Span
-from stream_jobs.reprocess.runs import Counts
+from stream_jobs.reprocess.queue import Counts
 from stream_jobs.vehicles.rows import finding_id
 from tests.integration.recompute_support import (
     BEHIND,

@@ -106,7 +106,7 @@ def test_a_finding_taken_from_the_middle_parts_an_alert() -> None:
 
 
 def test_an_end_by_hand_stands_and_the_newest_alert_may_be_active() -> None:
-    by_hand = [replace(s, alert=replace(s.alert, cleared_ms=15_000)) for s in alerts(row(10), by_hand=True)]
+    by_hand = [s._replace(alert=replace(s.alert, cleared_ms=15_000)) for s in alerts(row(10), by_hand=True)]
     added = FindingChanges((finding_of(row(12), 0),), frozenset(), frozenset())
     assert spans(changed(by_hand, known(row(10)), added).changed) == [(1, 10_000, 12_000, 15_000)]
     lasting = alert_changes(alerts(row(10)), known(row(10)), added, CLEAR_MS, 20_000)

@@ -151,9 +151,10 @@ def test_pieces_become_whole_road_windows_joined_where_they_are_near() -> None:
 def test_spans_that_are_restated_are_not_restated_again_unless_files_came_in(tmp_path: Path) -> None:
     spans = [Span(0, MINUTE_MS), Span(HOUR_MS, 2 * HOUR_MS)]
     progress = Progress(tmp_path, "monday")
-    assert progress.left(spans) == spans
-    progress.note(spans[0])
+    assert progress.done() == []
+    for span in spans:
+        progress.note(span)
     progress.begin(fresh=False)
-    assert Progress(tmp_path, "monday").left(spans) == [spans[1]]
+    assert Progress(tmp_path, "monday").done() == spans
     progress.begin(fresh=True)
-    assert progress.left(spans) == spans
+    assert progress.done() == []

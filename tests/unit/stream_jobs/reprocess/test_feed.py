@@ -65,9 +65,7 @@ def made(
     times = [(w.vehicle_id, w.read_from_ms, w.read_until_ms) for w in works.values()]
     selected = Wanted(windows, grid.received(starts), True, times)
     feeder = Feeder(settings)
-    remake = remake_of(
-        settings, RuleSet(), works, T0 + 7_200_000, rules=False, windows=windows, wanted=wanted
-    )
+    remake = remake_of(settings, RuleSet(), works, T0 + 7_200_000, windows, wanted)
     files = feeder.files([T0, T0 - 3_600_000, T0 + 3_600_000])
     found: dict[str, Any] = {}
     for kind, vehicle_id, body in feeder(files, selected, remake):
