@@ -115,8 +115,8 @@ def recompute(tools: Tools, span: Span, caught_up_ms: int) -> tuple[Run, Counts]
     run = tools.database.run(lambda c: queue.begin(c, queue.COMMAND, span))
     grid, feeder = grid_of(tools.settings), tools.feeder
     starts = grid.starts_ms(span)
-    vehicles = [span.vehicle_id]
-    if span.vehicle_id is None:
+    vehicles = [] if span.vehicle_id is None else [span.vehicle_id]
+    if not vehicles:
         windows, received = (starts[0], starts[-1] + grid.road_window_ms), grid.received(starts)
         late_hours = tools.database.run(lambda c: queue.late_hours(c, [(None, *windows)]))
         vehicles = feeder.vehicles(feeder.files(hours_ms([received], late_hours)), Wanted(windows, received))

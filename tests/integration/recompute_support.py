@@ -21,6 +21,7 @@ from stream_jobs.reprocess import work
 from stream_jobs.reprocess.feed import Feeder
 from stream_jobs.reprocess.plan import Span
 from stream_jobs.reprocess.queue import Counts
+from stream_jobs.reprocess.restate import Tools
 from tests.integration.stream_support import query
 from tests.support import Lane
 from tests.support_frames import Record, frame, vin
@@ -135,12 +136,12 @@ class Given:
         return self.span.until_ms + 3_600_000
 
     @contextmanager
-    def tools(self) -> Iterator[work.Tools]:
+    def tools(self) -> Iterator[Tools]:
         """A connection of its own."""
         stop = threading.Event()
         database = Database(self.url, "recompute", stop, TRANSACTION_TIMEOUT_S)
         try:
-            yield work.Tools(self.settings, database, self.url, stop, Feeder(self.settings))
+            yield Tools(self.settings, database, self.url, stop, Feeder(self.settings))
         finally:
             database.close()
 

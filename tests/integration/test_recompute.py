@@ -20,6 +20,7 @@ from stream_jobs.app.session import spark_when_asked
 from stream_jobs.reprocess import feed, work
 from stream_jobs.reprocess.plan import Span
 from stream_jobs.reprocess.queue import Counts
+from stream_jobs.reprocess.restate import Tools
 from stream_jobs.vehicles.rows import finding_id
 from tests.integration.recompute_support import (
     BEHIND,
@@ -46,7 +47,7 @@ SPOIL = (
 )
 MINUTES = 9
 """Of the drive and the standing after it: two slices."""
-Bench = tuple[Lane, work.Tools]
+Bench = tuple[Lane, Tools]
 
 
 @pytest.fixture
@@ -58,7 +59,7 @@ def bench(stack: Stack, tmp_path: Path) -> Iterator[Bench]:
         owner_url = lane.endpoints.db_owner_url
         with spark_when_asked(lane.settings, "recompute", 1024) as session:
             feeder = feed.Feeder(lane.settings, session, warm=True)
-            yield lane, work.Tools(lane.settings, database, owner_url, threading.Event(), feeder)
+            yield lane, Tools(lane.settings, database, owner_url, threading.Event(), feeder)
         database.close()
 
 
