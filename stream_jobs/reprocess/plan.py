@@ -128,7 +128,7 @@ def taken_in(
     came between the two, stays open: the next slice takes it, or the task `repair`.
     """
     ours = frozenset(starts)
-    taken, reaching = [], []
+    taken, reaching = list[LateFrame](), list[LateFrame]()
     for frame in found:
         windows = set(frame.starts_ms(length_ms))
         whole = windows <= ours or (frame in before.frames and windows <= ours | before.starts)
