@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, time, timedelta
 from ipaddress import IPv6Address
 from typing import Final
+from zoneinfo import ZoneInfo
 
 from infra.contract.errors import ConfigError
 
@@ -33,6 +34,16 @@ def moment_ms(text: str, option: str) -> int:
     except ValueError as error:
         raise ConfigError(f"{option} {text!r} is no time like 2026-11-20T08:00") from error
     return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def day_ms(text: str, option: str, tz: str) -> tuple[int, int]:
+    """The day ``2026-11-20`` from midnight to midnight in zone ``tz``, ms since 1970; raises ConfigError."""
+    try:
+        day = date.fromisoformat(text)
+    except ValueError as error:
+        raise ConfigError(f"{option} {text!r}: a day such as 2026-11-20 is wanted") from error
+    begin, end = (datetime.combine(at, time(), ZoneInfo(tz)) for at in (day, day + timedelta(days=1)))
+    return int(begin.timestamp() * 1000), int(end.timestamp() * 1000)
 
 
 def host_name(authority: str, port: bool = True) -> str | None:

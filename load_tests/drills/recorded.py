@@ -13,7 +13,7 @@ from load_tests.drills.flow import Load, finish
 from load_tests.drills.site import Site, until
 from load_tests.drills.spark_faults import DIRT
 from stream_jobs.replay import databases
-from stream_jobs.replay.sources import ARCHIVED_MS
+from stream_jobs.replay.records import ARCHIVED_MS
 
 RUN: Final = "live"
 BEGIN_S: Final = 120.0

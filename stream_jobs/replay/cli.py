@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import json as jsons
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
-
-if TYPE_CHECKING:
-    from stream_jobs.replay.runs import Run
 
 replays = typer.Typer(help="A stored day, a stretch of the log or recorded drives, through the jobs again.")
 RunId = Annotated[str, typer.Argument(help="a run: odograph replay list")]
@@ -85,7 +80,7 @@ def replay(
         return
     if drives is not None:
         from edge_simulator.recordings.replay import publish
-        from stream_jobs.replay.sources import speed_of
+        from stream_jobs.replay.records import speed_of
 
         times = DRIVES_SPEED if speed is None else speed_of(speed) or 1e6
         if not publish(drives, mapping, times, start, run_id, log_frames, drain, json):
@@ -97,113 +92,49 @@ def replay(
         day=day, from_offset=from_offset, from_time=from_time, speed=speed, vehicles=tuple(vehicle or ()),
         into=into, verify=verify, run=run, jobs=jobs, settings=tuple(set_ or ()), lead=lead, yes=yes,
     )  # fmt: skip
-    equal = command.replay(wanted, _say, as_json=json)
-    if not equal:
+    if not command.replay(wanted, lambda text: typer.echo(text, err=True), as_json=json):
         raise typer.Exit(1)
 
 
 @replays.command("list")
 def list_(json: Json = False) -> None:
     """All runs: what of, how far, promoted or not."""
-    from infra.settings.settings import load
-    from stream_jobs.replay import runs
+    from stream_jobs.replay import command
 
-    rows = [_row(run) for run in runs.all_runs(load().paths.home)]
-    lines = [
-        f"{r['run']:14} {r['state']:10} {r['read']:12} {r['since']} to {r['until']}  {r['source']}  "
-        f"{r['records']} records  {r['vehicles']}  changed: {r['changed']}"
-        for r in rows
-    ]
-    typer.echo(jsons.dumps(rows) if json else "\n".join(lines) or "no run")
-
-
-def _row(run: Run) -> dict[str, Any]:
-    return {
-        "run": run.run_id,
-        "state": run.state,
-        "read": _promotion(run),
-        "source": run.source,
-        "since": run.span.since.isoformat(timespec="minutes"),
-        "until": run.span.until.isoformat(timespec="minutes"),
-        "records": run.records,
-        "vehicles": "all" if run.whole_fleet else f"{len(run.vehicles)} vehicles",
-        "changed": run.changed(),
-        "feed_s": run.feed_s,
-    }
-
-
-def _promotion(run: Run) -> str:
-    """Whether serving reads it."""
-    from infra.contract.errors import OdographError
-    from infra.settings.settings import endpoints, load
-    from stream_jobs.replay import databases, promote
-
-    try:
-        with databases.connected(endpoints(load()).db_owner_url) as live:
-            return promote.state_of(live, run.run_id) or "not promoted"
-    except OdographError:
-        return "not known"  # the database is away
+    command.listed(json)
 
 
 @replays.command()
 def show(run: RunId) -> None:
     """Print all that is known of a run, as JSON."""
-    from dataclasses import asdict
+    from stream_jobs.replay import command
 
-    from infra.settings.settings import load
-    from stream_jobs.replay import runs
-
-    found = runs.load(load().paths.home, run)
-    typer.echo(jsons.dumps(asdict(found) | {"read": _promotion(found)}, indent=1))
+    command.shown(run)
 
 
 @replays.command("compare")
 def compare_(run: RunId, json: Json = False) -> None:
     """Compare every table of a run with the live one: windows, trips, alerts. Exit 1 where one differs."""
-    from infra.settings.settings import endpoints, load
-    from stream_jobs.replay import compare, runs, shadow
+    from stream_jobs.replay import command
 
-    settings = load()
-    found = runs.load_done(settings.paths.home, run)
-    show = compare.printer(as_json=json)
-    verdicts = shadow.compared(endpoints(settings), found, lambda table: table.compared, show)
-    if json:
-        sys.stdout.write(compare.as_json(verdicts))
-    if not all(verdict.equal for verdict in verdicts):
+    if not command.compare_all(run, json):
         raise typer.Exit(1)
 
 
 @replays.command("promote")
 def promote_(run: RunId) -> None:
     """Let the serving views read the run within its span and for its vehicles, in one transaction."""
-    from infra.clients import database_url
-    from infra.settings.settings import endpoints, load
-    from stream_jobs.replay import databases, promote, runs
+    from stream_jobs.replay import command
 
-    settings = load()
-    addresses = endpoints(settings)
-    found = runs.load_done(settings.paths.home, run)
-    own_url = database_url.with_name(addresses.db_owner_url, found.database)
-    with databases.connected(addresses.db_owner_url) as live, databases.connected(own_url) as own:
-        copied = promote.promote(live, own, found)
-    whose = "all vehicles" if found.whole_fleet else f"{len(found.vehicles)} vehicles"
-    typer.echo(
-        f"promoted: {run} is read from {found.span.since:%Y-%m-%d %H:%M}Z to "
-        f"{found.span.until:%Y-%m-%d %H:%M}Z for {whose} ({copied} rows copied)"
-    )
+    command.promoted(run)
 
 
 @replays.command()
 def rollback(run: RunId) -> None:
     """Let the serving views read what they read before the run was promoted, in one transaction."""
-    from infra.settings.settings import endpoints, load
-    from stream_jobs.replay import databases, promote, runs
+    from stream_jobs.replay import command
 
-    settings = load()
-    runs.load(settings.paths.home, run)
-    with databases.connected(endpoints(settings).db_owner_url) as live:
-        promote.rollback(live, run)
-    typer.echo(f"rolled back: {run} is not read any more; promoting it again needs no replay")
+    command.rolled_back(run)
 
 
 @replays.command()
@@ -213,7 +144,3 @@ def drop(run: RunId) -> None:
 
     shadow.drop(run)
     typer.echo(f"dropped: {run}")
-
-
-def _say(text: str) -> None:
-    typer.echo(text, err=True)

@@ -3,30 +3,34 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import shutil
-import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+
+import typer
 
 import infra
+from infra.clients import database_url
 from infra.clients.health import stopped_by_signals
-from infra.contract.errors import ConfigError, ServiceError
+from infra.contract.errors import ConfigError, OdographError, ServiceError
 from infra.contract.topics import kafka_topic
 from infra.contract.verdict import clock_limits
 from infra.settings.settings import PREFIX, Endpoints, Settings, endpoints, known_variables, load
 from infra.settings.values import duration_ms, moment_ms
-from stream_jobs.replay import compare, databases, runs, shadow, sources
+from stream_jobs.replay import compare, databases, promote, records, runs, shadow
+from stream_jobs.replay.databases import Table
 from stream_jobs.replay.feed import bounds_of
 from stream_jobs.replay.log import Log, partitions_of
+from stream_jobs.replay.records import Reach, Source
 from stream_jobs.replay.runs import Run, folder_of
 from stream_jobs.replay.shadow import JOBS, TOPIC, Say
-from stream_jobs.replay.sources import Reach, offsets, speed_of, vehicles
 
 LIVE_SPEED: Final = "60"
 NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT)
@@ -61,12 +65,13 @@ def replay(wanted: Wanted, say: Say, *, as_json: bool) -> bool:
             "--verify, --set and --run belong to --into shadow: the live jobs are compared, not changed"
         )
     settings = load()
-    live = endpoints(settings)
-    with _space_wanted(settings.paths.home), stopped_by_signals() as stop:
-        if wanted.into == "live":
-            return _into_live(wanted, settings, live, stop, say)
+    home, live = settings.paths.home, endpoints(settings)
+    with _space_wanted(home), stopped_by_signals() as stop:
         run = _run_of(wanted, settings, live, say)
-        with runs.held(settings.paths.home, run.run_id):
+        if wanted.into == "live":
+            _into_live(run, wanted.yes, settings, live, stop, say)
+            return True
+        with runs.held(home, run.run_id):
             run, dropped, left_out = shadow.run_shadow(settings, live, run, stop, say)
     rate = run.records / run.feed_s if run.feed_s else 0.0
     took = f"{run.feed_s:.0f} s ({rate:.0f}/s), {run.total_s:.0f} s in all"
@@ -76,9 +81,18 @@ def replay(wanted: Wanted, say: Say, *, as_json: bool) -> bool:
             f"run {run.run_id}: Spark dropped {dropped} rows behind its watermark: its windows "
             "lack them and it must not be promoted; drop it and report this"
         )
-    for line in left_out[: shadow.NAMED]:
+    for line in left_out[: compare.NAMED]:
         say(f"run {run.run_id}: dead-lettered: {line}")
-    return _verified(settings, live, run, say, as_json) if wanted.verify else True
+    if not wanted.verify:
+        return True
+    span = {"since_ms": run.since_ms, "until_ms": run.until_ms}
+    late = databases.number(live.db_owner_url, databases.LATE_OPEN, span)
+    if late:
+        say(f"live: {late} late frames of this span wait for their repair; the run has them already")
+    equal = _compared(live, run, lambda table: table.windows, as_json)
+    runs.save(home, replace(run, state="verified" if equal else "different"))
+    say(f"run {run.run_id}: {'every window is equal' if equal else 'different from live'}")
+    return equal
 
 
 @contextmanager
@@ -98,7 +112,7 @@ def _space_wanted(home: Path) -> Iterator[None]:
 def _run_of(wanted: Wanted, settings: Settings, live: Endpoints, say: Say) -> Run:
     """The run that is begun, or the kept one that goes on; raises ConfigError where they do not fit."""
     home = settings.paths.home.absolute()
-    given, some = settings_given(wanted.settings), vehicles(wanted.vehicles)
+    given, some = settings_given(wanted.settings), records.vehicles(wanted.vehicles)
     limits = clock_limits(settings)
     reach = Reach(limits.ahead_ms, limits.lateness_ms, duration_ms(wanted.lead, "--lead"))
     run_id = runs.check_id(wanted.run) if wanted.run else _next_id(home, wanted.into)
@@ -106,21 +120,20 @@ def _run_of(wanted: Wanted, settings: Settings, live: Endpoints, say: Say) -> Ru
     at = datetime.now(UTC)
     now_ms = int(at.timestamp() * 1000)
     if wanted.day is not None:
-        source = sources.of_day(home, wanted.day, settings.tz, reach, now_ms)
+        source = records.of_day(home, wanted.day, settings.tz, reach, now_ms)
     elif kept is None:
         with runs.held(home, run_id):
             source, partial = _out_of_the_log(wanted, settings, live, folder_of(home, run_id), reach, say)
         some = some or partial
     if kept is not None:
         if wanted.day is None or (source.name, source.event.since_ms) == (kept.source, kept.since_ms):
-            source = sources.Source(kept.source, kept.span, kept.received)  # today has grown meanwhile
+            source = Source(kept.source, kept.span, kept.received)  # today has grown meanwhile
         some = some or kept.vehicles
-    speed = wanted.speed or (LIVE_SPEED if wanted.into == "live" else "max")
-    now = Run(
-        run_id, source.name, source.event.since_ms, source.event.until_ms, source.received.since_ms,
-        source.received.until_ms, now_ms - sources.ARCHIVED_MS, some, speed_of(speed), jobs_of(wanted.jobs),
-        given, runs.code_digest(ROOT, runs.with_settings(given)), begun_at=at.isoformat(timespec="seconds"),
-    )  # fmt: skip
+    speed = records.speed_of(wanted.speed or (LIVE_SPEED if wanted.into == "live" else "max"))
+    jobs, code = jobs_of(wanted.jobs), runs.code_digest(ROOT, runs.with_settings(given))
+    times = (*source.event, *source.received, now_ms - records.ARCHIVED_MS)
+    begun_at = at.isoformat(timespec="seconds")
+    now = Run(run_id, source.name, *times, some, speed, jobs, given, code, begun_at=begun_at)
     if kept is None:
         return now
     runs.same_jobs(kept, now)
@@ -130,21 +143,18 @@ def _run_of(wanted: Wanted, settings: Settings, live: Endpoints, say: Say) -> Ru
 
 def _out_of_the_log(
     wanted: Wanted, settings: Settings, live: Endpoints, folder: Path, reach: Reach, say: Say
-) -> tuple[sources.Source, tuple[str, ...]]:
-    topic = kafka_topic(settings.kafka.prefix, TOPIC)
-    with Log(live.kafka_bootstrap) as log:
+) -> tuple[Source, tuple[str, ...]]:
+    topic, bootstrap = kafka_topic(settings.kafka.prefix, TOPIC), live.kafka_bootstrap
+    with Log(bootstrap) as log:
         if wanted.from_time is not None:
-            at_ms = moment_ms(wanted.from_time, "--from-time")
-            taken = sources.since_time(log, topic, at_ms)
+            taken = records.since_time(log, topic, moment_ms(wanted.from_time, "--from-time"))
         else:
-            assert wanted.from_offset is not None
-            asked = offsets(wanted.from_offset, partitions_of(TOPIC))
-            taken = sources.since_offsets(log, topic, asked)
+            asked = records.offsets(wanted.from_offset or "", partitions_of(TOPIC))
+            taken = records.since_offsets(log, topic, asked)
     say(f"taking {sum(end - begin for begin, end in taken.values())} records of {topic} out of the log")
     grid_ms = max(settings.jobs.road_window_s * 1000, 60_000)
-    return sources.take(
-        live.kafka_bootstrap, topic, taken, folder / "input", reach, grid_ms, clock_limits(settings)
-    )
+    limits = clock_limits(settings)
+    return records.take(bootstrap, topic, taken, folder / records.INPUT, reach, grid_ms, limits)
 
 
 def settings_given(words: tuple[str, ...]) -> dict[str, str]:
@@ -180,9 +190,10 @@ def _next_id(home: Path, into: str) -> str:
     return next(name for n in range(1, 10_000) if (name := f"{base}_{n}") not in taken)
 
 
-def _into_live(wanted: Wanted, settings: Settings, live: Endpoints, stop: threading.Event, say: Say) -> bool:
+def _into_live(
+    run: Run, yes: bool, settings: Settings, live: Endpoints, stop: threading.Event, say: Say
+) -> None:
     """The records into the live topic, by consent only."""
-    run = _run_of(wanted, settings, live, say)
     try:
         source = shadow.stored(settings, run)
         count = sum(p.records for p in source.plan(bounds_of(run.speed)))
@@ -192,27 +203,94 @@ def _into_live(wanted: Wanted, settings: Settings, live: Endpoints, stop: thread
             "leaves its windows as they are, the batch layer restates those that lack it, and what was "
             "counted before is a duplicate in the ledger. Nothing takes them out again"
         )
-        if not wanted.yes:
+        if not yes:
             raise ConfigError(
                 f"--into live: {meaning}. With --yes it is done; --into shadow touches nothing that is live"
             )
         say(meaning)
         sent = shadow.into_live(settings, live, source, run.speed, stop)
         say(f"{sent} records sent")
-        return True
     finally:
         shutil.rmtree(folder_of(settings.paths.home, run.run_id), ignore_errors=True)
 
 
-def _verified(settings: Settings, live: Endpoints, run: Run, say: Say, as_json: bool) -> bool:
-    span = {"since_ms": run.since_ms, "until_ms": run.until_ms}
-    late = databases.number(live.db_owner_url, databases.LATE_OPEN, span)
-    if late:
-        say(f"live: {late} late frames of this span wait for their repair; the run has them already")
-    verdicts = shadow.compared(live, run, lambda table: table.windows, compare.printer(as_json=as_json))
+def _compared(live: Endpoints, run: Run, wanted: Callable[[Table], bool], as_json: bool) -> bool:
+    """Whether each table of ``wanted`` is equal in the run's and the live database: each is told at once."""
+
+    def told(verdict: compare.Verdict) -> None:
+        if not as_json:
+            typer.echo(compare.table_line(verdict))
+
+    verdicts = compare.compared(live.db_owner_url, run, wanted, told)
     if as_json:
-        sys.stdout.write(compare.as_json(verdicts))
-    equal = all(verdict.equal for verdict in verdicts)
-    runs.save(settings.paths.home, replace(run, state="verified" if equal else "different"))
-    say(f"run {run.run_id}: {'every window is equal' if equal else 'different from live'}")
-    return equal
+        typer.echo(compare.as_json(verdicts))
+    return all(verdict.equal for verdict in verdicts)
+
+
+def listed(as_json: bool) -> None:
+    """All runs: what of, how far, promoted or not."""
+    rows: list[dict[str, Any]] = [
+        {
+            "run": run.run_id, "state": run.state, "read": _promotion(run), "source": run.source,
+            "since": run.span.since.isoformat(timespec="minutes"),
+            "until": run.span.until.isoformat(timespec="minutes"),
+            "records": run.records, "vehicles": _whose(run, "all"), "changed": run.changed(),
+            "feed_s": run.feed_s,
+        }
+        for run in runs.all_runs(load().paths.home)
+    ]  # fmt: skip
+    lines = [
+        f"{r['run']:14} {r['state']:10} {r['read']:12} {r['since']} to {r['until']}  {r['source']}  "
+        f"{r['records']} records  {r['vehicles']}  changed: {r['changed']}"
+        for r in rows
+    ]
+    typer.echo(json.dumps(rows) if as_json else "\n".join(lines) or "no run")
+
+
+def _whose(run: Run, everybody: str) -> str:
+    return everybody if run.whole_fleet else f"{len(run.vehicles)} vehicles"
+
+
+def _promotion(run: Run) -> str:
+    """Whether serving reads it."""
+    try:
+        with databases.connected(endpoints(load()).db_owner_url) as live:
+            return promote.state_of(live, run.run_id) or "not promoted"
+    except OdographError:
+        return "not known"  # the database is away
+
+
+def shown(run_id: str) -> None:
+    """All that is known of a run, as JSON."""
+    run = runs.load(load().paths.home, run_id)
+    typer.echo(json.dumps(asdict(run) | {"read": _promotion(run)}, indent=1))
+
+
+def compare_all(run_id: str, as_json: bool) -> bool:
+    """Whether every table of a run is as the live one."""
+    settings = load()
+    run = runs.load(settings.paths.home, run_id, done=True)
+    return _compared(endpoints(settings), run, lambda table: table.compared, as_json)
+
+
+def promoted(run_id: str) -> None:
+    """Let serving read the run."""
+    settings = load()
+    live_url = endpoints(settings).db_owner_url
+    run = runs.load(settings.paths.home, run_id, done=True)
+    own_url = database_url.with_name(live_url, run.database)
+    with databases.connected(live_url) as live, databases.connected(own_url) as own:
+        copied = promote.promote(live, own, run)
+    typer.echo(
+        f"promoted: {run_id} is read from {run.span.since:%Y-%m-%d %H:%M}Z to "
+        f"{run.span.until:%Y-%m-%d %H:%M}Z for {_whose(run, 'all vehicles')} ({copied} rows copied)"
+    )
+
+
+def rolled_back(run_id: str) -> None:
+    """Let serving read what it read before."""
+    settings = load()
+    runs.load(settings.paths.home, run_id)
+    with databases.connected(endpoints(settings).db_owner_url) as live:
+        promote.rollback(live, run_id)
+    typer.echo(f"rolled back: {run_id} is not read any more; promoting it again needs no replay")

@@ -12,17 +12,19 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final
 
-import typer
-
+from infra.clients.database_url import with_name
 from infra.contract.errors import ServiceError
-from stream_jobs.replay.databases import Connection, Table, names, within
+from stream_jobs.replay.databases import Connection, Table, connected, dead_letters, names, of_run, within
 from stream_jobs.replay.runs import Run
 
 SLICES_READ: Final = 200
 """Slices whose rows are read to count how many rows differ, and in which columns."""
 COLUMNS_SHOWN: Final = 6
-Place = tuple[str, datetime]
-"""Value of a table's slice key, and the hour."""
+LEFT_OUT: Final = "dead_letter"
+NAMED: Final = 20
+"""So many records that were left out are named."""
+Rows = Mapping[tuple[Any, ...], Mapping[str, Any]]
+"""Rows of one slice by their keys."""
 
 _KEPT: Final = """
 INSERT INTO odograph.replay_verdict (run_id, table_name, place, compared_at, since, until, vehicles, changed,
@@ -31,7 +33,6 @@ VALUES (%(run_id)s, %(table)s, %(place)s, clock_timestamp(), %(since)s, %(until)
     %(live_rows)s, %(run_rows)s, %(slices)s, %(slices_differing)s, %(rows_differing)s, %(by_column)s,
     %(first)s)
 """
-_GONE: Final = "DELETE FROM odograph.replay_verdict WHERE run_id = %s"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +47,14 @@ class Difference:
 
     def text(self) -> str:
         """In one line."""
-        key = ", ".join(f"{name}={_shown(value)}" for name, value in self.key.items())
+
+        def shown(value: Any) -> str:
+            return value.isoformat() if isinstance(value, datetime) else str(value)
+
+        row = f"{self.table} ({', '.join(f'{name}={shown(value)}' for name, value in self.key.items())})"
         if self.column is None:
-            return f"{self.table} ({key}): only in {'live' if self.live else 'the run'}"
-        values = f"live {_shown(self.live)}, run {_shown(self.run)}"
-        return f"{self.table} ({key}): {self.column} is {values}"
+            return f"{row}: only in {'live' if self.live else 'the run'}"
+        return f"{row}: {self.column} is live {shown(self.live)}, run {shown(self.run)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +81,21 @@ class Verdict:
         return not self.slices_differing
 
 
-def _shown(value: Any) -> str:
-    return value.isoformat() if isinstance(value, datetime) else str(value)
+def compared(
+    live_url: str, run: Run, wanted: Callable[[Table], bool], say: Callable[[Verdict], None]
+) -> list[Verdict]:
+    """Each table of ``wanted`` in both databases, one after the other; what is found is kept."""
+    found = []
+    with connected(live_url) as here, connected(with_name(live_url, run.database)) as there:
+        for table in filter(wanted, of_run(run.whole_fleet)):
+            found.append(compare(here, there, table, run.parameters()))
+            say(found[-1])
+        named, live_too = dead_letters(here, there)
+        if named:
+            found.append(Verdict(LEFT_OUT, live_too, len(named), 0, 0, named=tuple(named[:NAMED])))
+            say(found[-1])
+        keep(here, run, found)
+    return found
 
 
 def compare(live: Connection, run: Connection, table: Table, values: Mapping[str, Any]) -> Verdict:
@@ -87,67 +104,43 @@ def compare(live: Connection, run: Connection, table: Table, values: Mapping[str
     missing = set(compared) ^ {n for n in names(run, table.name) if n not in table.apart}
     if missing:
         raise ServiceError(f"{table.name}: column {min(missing)} is in one database only; migrate both alike")
-    here, there = (_hashes(each, table, compared, values) for each in (live, run))
+    # Number of rows and a sum of their hashes by slice: whatever the order of the rows.
+    hashes = (
+        f"SELECT {table.keys[0]}::text, date_trunc('hour', {table.time}), count(*), "  # noqa: S608
+        f"sum(hashtextextended(ROW({', '.join(compared)})::text, 0)::numeric) "
+        f"FROM odograph.{table.name} WHERE {within(table)} AND {table.only} GROUP BY 1, 2"
+    )
+    here, there = (
+        {(key, hour): (count, total) for key, hour, count, total in each.execute(hashes, values).fetchall()}
+        for each in (live, run)
+    )
     places = sorted(here.keys() | there.keys())
     differing = [place for place in places if here.get(place) != there.get(place)]
-    verdict = Verdict(
-        table.name,
-        sum(count for count, _ in here.values()),
-        sum(count for count, _ in there.values()),
-        len(places),
-        len(differing),
-    )
-    return _with_rows(verdict, live, run, table, compared, values, differing) if differing else verdict
-
-
-def _hashes(
-    connection: Connection, table: Table, compared: Sequence[str], values: Mapping[str, Any]
-) -> dict[Place, tuple[int, Any]]:
-    """Number of rows and a sum of their hashes by slice: whatever the order of the rows."""
-    hashed = f"sum(hashtextextended(ROW({', '.join(compared)})::text, 0)::numeric)"
-    rows = connection.execute(
-        f"SELECT {table.keys[0]}::text, date_trunc('hour', {table.time}), count(*), {hashed} "  # noqa: S608
-        f"FROM odograph.{table.name} WHERE {within(table)} AND {table.only} GROUP BY 1, 2",
-        values,
-    ).fetchall()
-    return {(key, hour): (count, total) for key, hour, count, total in rows}
-
-
-def _with_rows(
-    verdict: Verdict, live: Connection, run: Connection, table: Table, compared: Sequence[str],
-    values: Mapping[str, Any], differing: Sequence[Place],
-) -> Verdict:  # fmt: skip
-    """The verdict with its first difference and how many there are."""
+    live_rows, run_rows = (sum(count for count, _ in side.values()) for side in (here, there))
+    verdict = Verdict(table.name, live_rows, run_rows, len(places), len(differing))
     first: Difference | None = None
     rows, by_column = 0, Counter[str]()
-    for place in differing[:SLICES_READ]:
-        here, there = (_rows(each, table, compared, values, place) for each in (live, run))
-        for difference in differences(table, here, there):
+    for key, hour in differing[:SLICES_READ]:
+        place = {**values, "slice": key, "hour": hour}
+        for difference in differences(table, *(_rows(each, table, compared, place) for each in (live, run))):
             first = first or difference[0]
             rows += 1
             by_column.update(each.column or "(row missing)" for each in difference)
     return replace(verdict, rows_differing=rows, by_column=dict(by_column), first=first)
 
 
-def _rows(
-    connection: Connection, table: Table, compared: Sequence[str], values: Mapping[str, Any], place: Place
-) -> dict[tuple[Any, ...], dict[str, Any]]:
-    """Rows of one slice by their keys."""
+def _rows(connection: Connection, table: Table, compared: Sequence[str], place: Mapping[str, Any]) -> Rows:
     found = connection.execute(
         f"SELECT {', '.join(compared)} FROM odograph.{table.name} WHERE {within(table)} "  # noqa: S608
         f"AND {table.only} AND {table.keys[0]}::text = %(slice)s AND {table.time} >= %(hour)s "
         f"AND {table.time} < %(hour)s + interval '1 hour'",
-        {**values, "slice": place[0], "hour": place[1]},
+        place,
     ).fetchall()
     rows = [dict(zip(compared, row, strict=True)) for row in found]
     return {tuple(row[k] for k in table.keys): row for row in rows}
 
 
-def differences(
-    table: Table,
-    live: Mapping[tuple[Any, ...], Mapping[str, Any]],
-    run: Mapping[tuple[Any, ...], Mapping[str, Any]],
-) -> Iterator[list[Difference]]:
+def differences(table: Table, live: Rows, run: Rows) -> Iterator[list[Difference]]:
     """Each row that differs, by time and key: its columns that do, in the table's order."""
     by_time = table.keys.index(table.time) if table.time in table.keys else 0
     for key in sorted(live.keys() | run.keys(), key=lambda k: (k[by_time], k)):
@@ -156,11 +149,8 @@ def differences(
         if here is None or there is None:
             yield [Difference(table.name, named, None, here is not None, there is not None)]
             continue
-        found = [
-            Difference(table.name, named, column, value, there[column])
-            for column, value in here.items()
-            if value != there[column]
-        ]
+        columns = (column for column, value in here.items() if value != there[column])
+        found = [Difference(table.name, named, column, here[column], there[column]) for column in columns]
         if found:
             yield found
 
@@ -183,32 +173,20 @@ def table_line(verdict: Verdict) -> str:
     )
 
 
-def printer(*, as_json: bool) -> Callable[[Verdict], None]:
-    """What is called with each table as soon as it is compared."""
-    return (lambda _: None) if as_json else lambda verdict: typer.echo(table_line(verdict))
-
-
 def as_json(verdicts: Sequence[Verdict]) -> str:
     """A comparison for machines."""
-    return json.dumps([asdict(v) | {"equal": v.equal} for v in verdicts], default=str) + "\n"
+    return json.dumps([asdict(v) | {"equal": v.equal} for v in verdicts], default=str)
 
 
 def keep(live: Connection, run: Run, found: Sequence[Verdict]) -> None:
     """Put these verdicts in the place of the run's former ones, in one transaction."""
     with live.transaction():
-        forget(live, run)
+        live.execute("DELETE FROM odograph.replay_verdict WHERE run_id = %s", (run.run_id,))
         for place, verdict in enumerate(found):
             values = {
-                "run_id": run.run_id, "table": verdict.table, "place": place, "since": run.span.since,
-                "until": run.span.until, "vehicles": None if run.whole_fleet else len(run.vehicles),
-                "changed": run.changed(), "live_rows": verdict.live_rows, "run_rows": verdict.run_rows,
-                "slices": verdict.slices, "slices_differing": verdict.slices_differing,
-                "rows_differing": verdict.rows_differing, "by_column": json.dumps(dict(verdict.by_column)),
+                "run_id": run.run_id, "place": place, "since": run.span.since, "until": run.span.until,
+                "vehicles": None if run.whole_fleet else len(run.vehicles), "changed": run.changed(),
                 "first": "; ".join(verdict.named) or (verdict.first and verdict.first.text()),
             }  # fmt: skip
-            live.execute(_KEPT, values)
-
-
-def forget(live: Connection, run: Run) -> None:
-    """A run that is dropped has no verdict."""
-    live.execute(_GONE, (run.run_id,))
+            found_values = asdict(verdict) | {"by_column": json.dumps(dict(verdict.by_column))}
+            live.execute(_KEPT, found_values | values)

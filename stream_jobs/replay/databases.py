@@ -129,26 +129,21 @@ LATE_OPEN: Final = (
 def create(owner_url: str, name: str) -> None:
     """The run's database with all tables, and what the jobs look up as the live one has it. Idempotent."""
     with connected(owner_url) as live:
-        there = live.execute("SELECT 1 FROM pg_database WHERE datname = %s", (name,)).fetchone()
-        if there is None:
+        if live.execute("SELECT 1 FROM pg_database WHERE datname = %s", (name,)).fetchone() is None:
             statement = sql.SQL("CREATE DATABASE {} TEMPLATE template0").format(sql.Identifier(name))
             live.execute(statement)
-        migrate(with_name(owner_url, name))
-        with connected(with_name(owner_url, name)) as own, own.transaction():
-            for table in REFERENCES:
-                _copy_reference(live, own, table)
-
-
-def _copy_reference(live: Connection, own: Connection, table: str) -> None:
-    """Rows of a table that the run's database does not have."""
-    columns = ", ".join(names(own, table))
-    own.execute(f"CREATE TEMP TABLE given (LIKE odograph.{table}) ON COMMIT DROP")
-    copy(live, f"SELECT {columns} FROM odograph.{table}", own, f"given ({columns})")  # noqa: S608
-    own.execute(
-        f"INSERT INTO odograph.{table} ({columns}) OVERRIDING SYSTEM VALUE "  # noqa: S608
-        f"SELECT {columns} FROM given ON CONFLICT DO NOTHING"
-    )
-    own.execute("DROP TABLE given")
+        own_url = with_name(owner_url, name)
+        migrate(own_url)
+        with connected(own_url) as own, own.transaction():
+            for table in REFERENCES:  # rows that the run's database does not have
+                columns = ", ".join(names(own, table))
+                own.execute(f"CREATE TEMP TABLE given (LIKE odograph.{table}) ON COMMIT DROP")
+                copy(live, f"SELECT {columns} FROM odograph.{table}", own, f"given ({columns})")  # noqa: S608
+                own.execute(
+                    f"INSERT INTO odograph.{table} ({columns}) OVERRIDING SYSTEM VALUE "  # noqa: S608
+                    f"SELECT {columns} FROM given ON CONFLICT DO NOTHING"
+                )
+                own.execute("DROP TABLE given")
 
 
 def copy(source: Connection, query: str, target: Connection, into: str, values: Any = None) -> int:
@@ -181,23 +176,19 @@ def drop(owner_url: str, name: str) -> None:
 
 def open_work(url: str) -> list[str]:
     """What a run's periodic tasks have still to do."""
-    with connected(url) as own:
-        counts = [(what, _number(own, query)) for what, query in _OPEN]
+    counts = [(what, number(url, query)) for what, query in _OPEN]
     return [f"{count} {what}" for what, count in counts if count]
 
 
 def number(url: str, query: str, values: Any = None) -> int:
     """The only value of a query of this module."""
     with connected(url) as database:
-        return _number(database, query, values)
+        row = database.execute(query, values).fetchone()
+    return int(row[0]) if row else 0
 
 
 def dead_letters(live: Connection, run: Connection) -> tuple[list[str], int]:
     """The records that a run left out, each in a line with its reason; how many of them live did too."""
     rows = run.execute(_DEAD).fetchall()
-    return [text for _, text in rows], _number(live, _DEAD_TOO, {"digests": [digest for digest, _ in rows]})
-
-
-def _number(connection: Connection, query: str, values: Any = None) -> int:
-    row = connection.execute(query, values).fetchone()
-    return int(row[0]) if row else 0
+    ((live_too,),) = live.execute(_DEAD_TOO, {"digests": [digest for digest, _ in rows]}).fetchall()
+    return [text for _, text in rows], live_too

@@ -7,12 +7,14 @@ all but the last few before it, and the run's watermark waits for as much time a
 
 from __future__ import annotations
 
+import operator
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final, Self
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -24,16 +26,21 @@ from stream_jobs.replay.records import Bounds, Slice
 
 MAX_SPEED: Final = Bounds(records=50_000, span_ms=1_800_000)
 OUTSTANDING: Final = Bounds(records=2 * MAX_SPEED.records, span_ms=2 * MAX_SPEED.span_ms)
-"""What the jobs may not have taken yet, the slice that is written included; one slice always may."""
+"""What the jobs may not have taken yet, the slice that is written included; one slice always may. So far may
+receive times that are unread lie behind those that are read.
+"""
 PACED_MS: Final = 1_000
 """At a given speed a slice is what is due in so much time."""
 POLL_S: Final = 0.1
 LINE_S: Final = 5.0
 RATE_S: Final = 60.0
 """The rate, and so the time to go, is that of so long a time before now."""
+STOPPED: Final = "stopped; the same command again goes on from here"
 
 Ends = tuple[int, ...]
 """An offset by partition."""
+Show = Callable[[int, Slice], None]
+"""Gets how many records are through and what is replayed now."""
 
 
 def bounds_of(speed: float | None) -> Bounds:
@@ -43,30 +50,25 @@ def bounds_of(speed: float | None) -> Bounds:
     return Bounds(MAX_SPEED.records, max(1, min(MAX_SPEED.span_ms, int(PACED_MS * speed))))
 
 
-def skew_s() -> int:
-    """How far receive times that are unread may lie behind those that are read, s."""
-    return OUTSTANDING.span_ms // 1000
-
-
 def needed(plan: Sequence[Slice], outstanding: Bounds = OUTSTANDING) -> list[int]:
     """How many slices the jobs must have taken before each is written.
 
     Late ones jump ahead in receive time: they wait for all that is not late.
     """
+
+    def fits(parts: Sequence[Slice]) -> bool:
+        span_ms = 0 if parts[-1].late else parts[-1].received.until_ms - parts[0].received.since_ms
+        return span_ms <= outstanding.span_ms and sum(p.records for p in parts) <= outstanding.records
+
     needs: list[int] = []
     first = 0
     for place, part in enumerate(plan):
         if part.late and not plan[first].late:
             first = place
-        while first < place and not _fits(plan[first : place + 1], outstanding):
+        while first < place and not fits(plan[first : place + 1]):
             first += 1
         needs.append(first)
     return needs
-
-
-def _fits(parts: Sequence[Slice], outstanding: Bounds) -> bool:
-    span_ms = 0 if parts[-1].late else parts[-1].received.until_ms - parts[0].received.since_ms
-    return span_ms <= outstanding.span_ms and sum(p.records for p in parts) <= outstanding.records
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +81,7 @@ class Feed:
     write: Callable[[pa.Table, Ends], None]
     taken: Callable[[], Ends | None]
     watch: Callable[[], None]
-    show: Callable[[int, Slice], None]
+    show: Show
     stop: threading.Event
 
     def run(self, plan: Sequence[Slice], there: Ends, speed: float | None) -> None:
@@ -88,81 +90,59 @@ class Feed:
         Raises ServiceError when it is stopped: doing it again goes on where it ended.
         """
         counts = np.array([(0,) * len(there), *(part.by_partition for part in plan)], np.int64)
-        ends: list[Ends] = [tuple(row) for row in counts.cumsum(axis=0).tolist()]
+        ends = counts.cumsum(axis=0)
         needs = needed(plan)
         begun_s, first_ms = time.monotonic(), plan[0].received.since_ms if plan else 0
         for place, part in enumerate(plan):
             self._look(0.0)
-            skip = written(ends[place], part.by_partition, there)
+            skip = tuple(np.clip(np.array(there) - ends[place], 0, counts[place + 1]).tolist())
             if skip == part.by_partition:
                 begun_s, first_ms = time.monotonic(), part.received.until_ms
                 continue
-            if needs[place]:
-                self._wait(ends[needs[place]], part)
+            wanted = ends[needs[place]].tolist() if needs[place] else []
+            due_s = begun_s
             if speed is not None and not part.late:
-                self._pause(begun_s + (part.received.since_ms - first_ms) / 1000 / speed, part)
+                due_s += (part.received.since_ms - first_ms) / 1000 / speed
+            self._wait(wanted, due_s, part)
             self.write(self.read(part), skip)
 
-    def _wait(self, until: Ends, part: Slice) -> None:
+    def _wait(self, wanted: Sequence[int], due_s: float, part: Slice) -> None:
+        """Until the jobs have taken ``wanted`` and the slice is due."""
         while True:
             now = self.taken()
-            self.show(0 if now is None else sum(now), part)
-            if now is not None and all(have >= want for have, want in zip(now, until, strict=True)):
+            self.show(sum(now or ()), part)
+            behind = wanted and (now is None or any(map(operator.lt, now, wanted)))
+            if not behind and time.monotonic() >= due_s:
                 return
-            self._look(POLL_S)
-
-    def _pause(self, until_s: float, part: Slice) -> None:
-        while time.monotonic() < until_s:
-            self.show(sum(self.taken() or ()), part)
             self._look(POLL_S)
 
     def _look(self, for_s: float) -> None:
         self.watch()
         if self.stop.wait(for_s):
-            raise ServiceError("stopped; the same command again goes on from here")
+            raise ServiceError(STOPPED)
 
 
-def written(before: Ends, counts: Ends, there: Ends) -> Ends:
-    """How many records of each partition of a slice are there, when ``before`` were written before it."""
-    return tuple(
-        min(max(have - earlier, 0), count) for earlier, count, have in zip(before, counts, there, strict=True)
-    )
+@contextmanager
+def progress(total: int) -> Iterator[Show]:
+    """Shows records that are through, of ``total``, on stderr: a bar on a terminal, else lines."""
+    terminal, seen, shown_s = sys.stderr.isatty(), list[tuple[float, int]](), time.monotonic()
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    bar = Progress(*columns, console=Console(stderr=True), transient=True, disable=not terminal)
+    task = bar.add_task("", total=max(1, total))
 
-
-class Bar:
-    """Records that are through, of ``total``: a bar on a terminal, else a line now and then; on stderr."""
-
-    def __init__(self, total: int) -> None:
-        self._total = max(1, total)
-        self._seen: list[tuple[float, int]] = []
-        self._shown_s = time.monotonic()
-        self._progress: Progress | None = None
-        if sys.stderr.isatty():
-            columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-            self._progress = Progress(*columns, console=Console(stderr=True), transient=True)
-            self._task = self._progress.add_task("", total=self._total)
-
-    def __enter__(self) -> Self:
-        if self._progress is not None:
-            self._progress.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._progress is not None:
-            self._progress.stop()
-
-    def show(self, done: int, part: Slice) -> None:
-        """``done`` records are through; ``part``: what is replayed now."""
-        at = f"{part.received.since:%Y-%m-%d %H:%M}Z"
+    def show(done: int, part: Slice) -> None:
+        nonlocal seen, shown_s
         now = time.monotonic()
-        if not self._seen or now - self._seen[-1][0] >= 1:
-            self._seen = [(s, n) for s, n in self._seen if now - s < RATE_S] + [(now, done)]
-        text = line(self._total, done, at, self._seen)
-        if self._progress is not None:
-            self._progress.update(self._task, completed=done, description=text)
-        elif now - self._shown_s >= LINE_S:
-            self._shown_s = now
+        if not seen or now - seen[-1][0] >= 1:
+            seen = [(s, n) for s, n in seen if now - s < RATE_S] + [(now, done)]
+        text = line(max(1, total), done, f"{part.received.since:%Y-%m-%d %H:%M}Z", seen)
+        bar.update(task, completed=done, description=text)
+        if not terminal and now - shown_s >= LINE_S:
+            shown_s = now
             sys.stderr.write(text + "\n")
+
+    with bar:
+        yield show
 
 
 def line(total: int, done: int, at: str, seen: list[tuple[float, int]]) -> str:

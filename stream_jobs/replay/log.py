@@ -15,19 +15,13 @@ from confluent_kafka import Message
 from infra.clients import kafka
 from infra.contract.errors import ConfigError, ServiceError
 from infra.contract.frame import SCHEMA
-from infra.contract.topics import (
-    HEADER_FIRST_RECEIVED_MS,
-    HEADER_RECEIVED_MS,
-    HEADER_SCHEMA,
-    KAFKA_TOPICS,
-)
+from infra.contract.topics import HEADER_FIRST_RECEIVED_MS, HEADER_RECEIVED_MS, HEADER_SCHEMA, KAFKA_TOPICS
 from stream_jobs.archive.writer import RECORD
 
 TIMEOUT_S: Final = 10.0
 FLUSH_S: Final = 60.0
 AT_ONCE: Final = 5_000
 RECORD_TYPES: Final = (pa.string(), pa.int32(), pa.int64(), pa.binary(), pa.int64(), pa.binary())
-_SCHEMA_HEADER: Final = (HEADER_SCHEMA, b"%d" % SCHEMA)
 _WRITE: Final[dict[str, Any]] = {
     "compression.type": "lz4",
     "linger.ms": 20,
@@ -46,8 +40,7 @@ class Writer:
     """Writes records of one topic; a new one begins where the last one ended, whatever ended it."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
-        self._bootstrap = bootstrap
-        self._topic = topic
+        self._bootstrap, self._topic = bootstrap, topic
         self._failures: list[str] = []
         self._producer = kafka.producer(bootstrap, _WRITE)
 
@@ -65,21 +58,19 @@ class Writer:
                 if left and left[partition] > 0:
                     left[partition] -= 1
                     continue
-                headers = [_SCHEMA_HEADER]
+                at_ms = received_ms if now_ms is None else now_ms
+                headers = [(HEADER_RECEIVED_MS, b"%d" % at_ms), (HEADER_SCHEMA, b"%d" % SCHEMA)]
                 if now_ms is not None:
                     headers.append((HEADER_FIRST_RECEIVED_MS, b"%d" % received_ms))
-                at_ms = received_ms if now_ms is None else now_ms
-                self.put(partition, key, value, at_ms, [(HEADER_RECEIVED_MS, b"%d" % at_ms), *headers])
+                self.put(partition, key, value, at_ms, headers)
         self.flush()
 
-    def put(
-        self, partition: int, key: Any, value: Any, at_ms: int, headers: Sequence[tuple[str, Any]]
-    ) -> None:
+    def put(self, partition: int, key: Any, value: Any, at_ms: int, headers: list[tuple[str, Any]]) -> None:
         """One record, into the client's queue."""
         while True:
             try:
                 self._producer.produce(
-                    self._topic, value, key, partition, self._noted, timestamp=at_ms, headers=[*headers]
+                    self._topic, value, key, partition, self._noted, timestamp=at_ms, headers=headers
                 )
             except BufferError:
                 self._producer.poll(0.1)
@@ -104,17 +95,9 @@ class Log(kafka.LogReader):
     def __init__(self, bootstrap: str) -> None:
         super().__init__(bootstrap, "odograph-replay", TIMEOUT_S)
 
-    def kept(self, topic: str, partitions: int) -> list[tuple[int, int]]:
-        """By partition the oldest offset kept and the next one to be written."""
-        return [self.bounds(topic, p) for p in range(partitions)]
-
-    def ends(self, topic: str, partitions: int) -> list[int]:
+    def ends(self, topic: str, partitions: int) -> tuple[int, ...]:
         """The next offset of each partition."""
-        return [end for _, end in self.kept(topic, partitions)]
-
-    def begins(self, topic: str, partitions: int, at_ms: int) -> list[int]:
-        """By partition the first offset received at ``at_ms`` or later; its end where there is none."""
-        return [self.since(topic, p, at_ms) for p in range(partitions)]
+        return tuple(self.bounds(topic, p)[1] for p in range(partitions))
 
     def read(self, topic: str, partition: int, begin: int, end: int) -> Iterator[Message]:
         """Records of offsets begin..end-1; raises ConfigError where Kafka keeps them no more."""
@@ -141,13 +124,12 @@ def copy_crashes(bootstrap: str, source: str, target: str, since_ms: int, until_
     """Crash records received in [since, until) into the run's topic, behind those that a killed copy left
     there; how many.
     """
-    partitions = partitions_of("crash")
-    writer, copied = Writer(bootstrap, target), 0
+    partitions, copied = partitions_of("crash"), 0
+    writer = Writer(bootstrap, target)
     with Log(bootstrap) as log:
-        there = log.ends(target, partitions)
-        begins, ends = log.begins(source, partitions, since_ms), log.ends(source, partitions)
-        for partition in range(partitions):
-            for message in log.read(source, partition, begins[partition], ends[partition]):
+        there = list(log.ends(target, partitions))
+        for partition, end in enumerate(log.ends(source, partitions)):
+            for message in log.read(source, partition, log.since(source, partition, since_ms), end):
                 at_ms = int(message.timestamp()[1])
                 if not since_ms <= at_ms < until_ms:
                     continue

@@ -12,9 +12,8 @@ from __future__ import annotations
 import getpass
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Final, NamedTuple
 
 import structlog
 
@@ -82,21 +81,15 @@ def copy_in(live: Connection, own: Connection, run: Run) -> int:
     """The run's tables into a schema of its own, in one transaction; how many rows."""
     with live.transaction():
         live.execute(LOCK)
-        values = run.parameters()
-        given = {**values, "run_id": run.run_id, "changed": run.changed()}
-        row = live.execute(_COPIED, given).fetchone()
-        assert row is not None
+        given = {**run.parameters(), "run_id": run.run_id, "changed": run.changed()}
+        ((number,),) = live.execute(_COPIED, given).fetchall()
         live.execute(f"CREATE SCHEMA {run.schema}")
-        tables = of_run(run.whole_fleet)
-        return sum(_copy_table(live, own, run.schema, table, values, int(row[0])) for table in tables)
+        return sum(_copy_table(live, own, run, table, number) for table in of_run(run.whole_fleet))
 
 
-def _copy_table(
-    live: Connection, own: Connection, schema: str, table: Table, values: dict[str, Any], number: int
-) -> int:
-    columns = names(live, table.name)
-    listed = ", ".join(columns)
-    live.execute(f"CREATE TABLE {schema}.{table.name} (LIKE odograph.{table.name} INCLUDING INDEXES)")
+def _copy_table(live: Connection, own: Connection, run: Run, table: Table, number: int) -> int:
+    target, columns = f"{run.schema}.{table.name}", names(live, table.name)
+    live.execute(f"CREATE TABLE {target} (LIKE odograph.{table.name} INCLUDING INDEXES)")
     shift = f"-({number} * {ALERTS_A_RUN}::bigint + alert_no)"
     sources = ", ".join(shift if name == "alert_no" else name for name in columns)
     wanted = within(table)
@@ -104,7 +97,7 @@ def _copy_table(
         alerts = next(t for t in TABLES if t.name == "alert")
         wanted = f"alert_no IN (SELECT alert_no FROM odograph.alert WHERE {within(alerts)})"  # noqa: S608
     query = f"SELECT {sources} FROM odograph.{table.name} WHERE {wanted}"  # noqa: S608
-    return copy(own, query, live, f"{schema}.{table.name} ({listed})", values)
+    return copy(own, query, live, f"{target} ({', '.join(columns)})", run.parameters())
 
 
 def rollback(live: Connection, run_id: str) -> None:
@@ -128,7 +121,7 @@ def forget(live: Connection, run: Run) -> None:
         live.execute(LOCK)
         live.execute(f"DROP SCHEMA IF EXISTS {run.schema} CASCADE")
         live.execute("DELETE FROM odograph.replay_run WHERE run_id = %s", (run.run_id,))
-        compare.forget(live, run)
+        compare.keep(live, run, ())
 
 
 def _read_through(live: Connection) -> None:
@@ -141,22 +134,12 @@ def _read_through(live: Connection) -> None:
     if runs:
         for table in TABLES:
             live.execute(promoted_view(table, names(live, table.name), runs))
-        _swap(live)
-    else:
-        _swap_back(live)
-        for table in TABLES:
-            live.execute(f"DROP VIEW IF EXISTS promoted.{table.name}")
-
-
-def _swap(live: Connection) -> None:
-    for kind, name, before in live.execute(_VIEWS).fetchall():
-        after = through_promoted(before)
-        if after != before:
-            live.execute(after)
-            live.execute(_BEFORE, (kind, name, before, _definition(live, kind, name)))
-
-
-def _swap_back(live: Connection) -> None:
+        for kind, name, before in live.execute(_VIEWS).fetchall():
+            after = through_promoted(before)
+            if after != before:
+                live.execute(after)
+                live.execute(_BEFORE, (kind, name, before, _definition(live, kind, name)))
+        return
     kept = live.execute("SELECT kind, name, before, promoted FROM odograph.view_backup").fetchall()
     for kind, name, before, promoted in kept:
         if _definition(live, kind, name) == promoted:
@@ -164,6 +147,8 @@ def _swap_back(live: Connection) -> None:
         else:
             log.warning("changed since the promotion, left as it is", kind=kind, name=name)
     live.execute("DELETE FROM odograph.view_backup")
+    for table in TABLES:
+        live.execute(f"DROP VIEW IF EXISTS promoted.{table.name}")
 
 
 def _definition(live: Connection, kind: str, name: str) -> str | None:
@@ -171,8 +156,7 @@ def _definition(live: Connection, kind: str, name: str) -> str | None:
     return found.get((kind, name))
 
 
-@dataclass(frozen=True, slots=True)
-class Promoted:
+class Promoted(NamedTuple):
     """A promoted run: its schema, span and vehicles (None: all)."""
 
     schema: str
@@ -180,39 +164,26 @@ class Promoted:
     until: datetime
     vehicles: tuple[str, ...] | None
 
+    def has(self, table: Table) -> str:
+        """databases.within with its values written out: a view takes no parameters. Raises ValueError."""
+        for vehicle in self.vehicles or ():
+            if not vehicle.isalnum() or not vehicle.isascii():  # no VIN, by its form: it becomes SQL
+                raise ValueError(vehicle)
+        vehicles = "NULL" if self.vehicles is None else "'{" + ",".join(self.vehicles) + "}'"
+        since, until = (f"'{at.isoformat()}'::timestamptz" for at in (self.since, self.until))
+        return within(table) % {"since": since, "until": until, "vehicles": vehicles}
+
 
 def promoted_view(table: Table, columns: Sequence[str], runs: Sequence[Promoted]) -> str:
     """The view of a table over ``runs``, the one promoted last at their end."""
-    names = ", ".join(columns)
     given = [run for run in runs if run.vehicles is None or not table.fleet]
-    parts = [_part(f"odograph.{table.name}", table, names, given)]
-    for place, run in enumerate(given):
-        parts.append(_part(f"{run.schema}.{table.name}", table, names, given[place + 1 :]))
+    parts = []
+    for place, schema in enumerate(("odograph", *(run.schema for run in given))):
+        # Rows that none of the runs over it has in their place.
+        hidden = [f"({run.has(table)}) IS NOT TRUE" for run in ([] if table.with_alerts else given[place:])]
+        where = f" WHERE {' AND '.join(hidden)}" if hidden else ""
+        parts.append(f"SELECT {', '.join(columns)} FROM {schema}.{table.name}{where}")  # noqa: S608
     return f"CREATE OR REPLACE VIEW promoted.{table.name} AS " + " UNION ALL ".join(parts)
-
-
-def _part(source: str, table: Table, names: str, over: Sequence[Promoted]) -> str:
-    """Rows of ``source`` that none of the runs ``over`` it has in its place."""
-    if table.with_alerts or not over:
-        return f"SELECT {names} FROM {source}"  # noqa: S608
-    hidden = " AND ".join(f"({_inside(table, run)}) IS NOT TRUE" for run in over)
-    return f"SELECT {names} FROM {source} WHERE {hidden}"  # noqa: S608
-
-
-def _inside(table: Table, run: Promoted) -> str:
-    """databases.within with its values written out: a view takes no parameters."""
-    listed = "NULL"
-    if run.vehicles is not None:
-        listed = "'{" + ",".join(_plain(vehicle) for vehicle in run.vehicles) + "}'"
-    since, until = (f"'{at.isoformat()}'::timestamptz" for at in (run.since, run.until))
-    return within(table) % {"since": since, "until": until, "vehicles": listed}
-
-
-def _plain(vehicle: str) -> str:
-    """A VIN, by its form; raises ValueError for anything else, since it becomes SQL."""
-    if not vehicle.isalnum() or not vehicle.isascii():
-        raise ValueError(vehicle)
-    return vehicle
 
 
 def through_promoted(definition: str) -> str:

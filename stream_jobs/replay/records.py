@@ -1,15 +1,22 @@
-"""Stored records in the order of the log, in slices bounded in records and in receive time.
+"""Which records a replay takes, out of the archive, a generated day or a stretch of the log, and in which
+slices: in the order of the log, bounded in records and in receive time.
 
-The files are those of the archive, of a generated day, or what was taken out of Kafka: all of one format. Two
-readings of the same files give the same slices, however the records are spread over the files.
+All files are of one format: a stretch of the log is copied into an archive of its own. Two readings of the
+same files give the same slices, however the records are spread over them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import json
+import re
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,12 +25,34 @@ import pyarrow.parquet as pq
 
 from infra.clients.duck import connected
 from infra.contract.errors import ConfigError
-from infra.contract.verdict import LATE
+from infra.contract.topics import VEHICLE_ID
+from infra.contract.verdict import LATE, ClockLimits
+from infra.settings.values import day_ms
+from stream_jobs.archive import reader
+from stream_jobs.archive.manifest import TELEMETRY, archive_of
+from stream_jobs.archive.writer import HourFiles
+from stream_jobs.replay.log import Log, partitions_of
 
+ARCHIVE: Final = "archive"
+LOG: Final = "log"
+DAY: Final = "day "
+"""Of a generated day; its name follows."""
+INPUT: Final = "input"
+MINUTE_MS: Final = 60_000
+ARCHIVED_MS: Final = 60_000
+"""A record is in the archive so long after its receipt."""
 TICK_MS: Final = 5_000
 """Slices begin and end at multiples of it."""
 COLUMNS: Final = ("partition", "log_offset", "key", "received_ms", "value", "topic")
 MEMORY: Final = "512MB"
+_OFFSETS: Final = re.compile(r"(\d+):(\d+)")
+_RECEIVED: Final = """
+SELECT min(received_ms), max(received_ms) + 1 FROM read_parquet(?, hive_partitioning = false)
+GROUP BY partition ORDER BY partition
+"""
+_VEHICLES: Final = """
+SELECT DISTINCT vehicle_id FROM read_parquet(?, hive_partitioning = false) WHERE vehicle_id <> '' ORDER BY 1
+"""
 
 Ints = npt.NDArray[np.int64]
 Files = Callable[[int, int], Sequence[str]]
@@ -32,8 +61,7 @@ others in their place.
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(NamedTuple):
     """[since, until) in ms since 1970."""
 
     since_ms: int
@@ -50,16 +78,164 @@ class Span:
         return datetime.fromtimestamp(self.until_ms / 1000, UTC)
 
 
-@dataclass(frozen=True, slots=True)
-class Bounds:
+class Reach(NamedTuple):
+    """How far receive times lie around event times, ms: limits of the verdict, and a run-up of the jobs."""
+
+    ahead_ms: int
+    lateness_ms: int
+    lead_ms: int
+
+    def received(self, span: Span) -> Span:
+        """Receive times of all frames that are not late and have a sample in ``span``, and of the run-up."""
+        begin = span.since_ms - max(self.ahead_ms, self.lead_ms)
+        return Span(begin, span.until_ms + self.lateness_ms + 1)
+
+
+class Source(NamedTuple):
+    """``name`` is what run.json keeps of it; ``event`` is what the run covers."""
+
+    name: str
+    event: Span
+    received: Span
+
+
+def offsets(text: str, partitions: int) -> dict[int, int]:
+    """``1200`` (every partition) or ``0:1200,3:77`` (others: none) by partition; raises ConfigError."""
+    if text.isdecimal():
+        return dict.fromkeys(range(partitions), int(text))
+    found = [_OFFSETS.fullmatch(part) for part in text.split(",")]
+    wanted = {int(match[1]): int(match[2]) for match in found if match}
+    if not all(found) or len(wanted) < len(found) or not set(wanted) <= set(range(partitions)):
+        raise ConfigError(
+            f"--from-offset {text!r}: an offset, or partition:offset pairs such as 0:1200,3:77 "
+            f"(partitions 0 to {partitions - 1}) are wanted"
+        )
+    return wanted
+
+
+def vehicles(wanted: Sequence[str]) -> tuple[str, ...]:
+    """The vehicles of ``--vehicle``, each once, in order; raises ConfigError where one is no VIN."""
+    wrong = [vehicle for vehicle in wanted if VEHICLE_ID.fullmatch(vehicle) is None]
+    if wrong:
+        raise ConfigError(f"--vehicle {wrong[0]!r} is not a 17-character VIN")
+    return tuple(sorted(set(wanted)))
+
+
+def speed_of(text: str) -> float | None:
+    """Times as fast as it was received; None for ``max``. Raises ConfigError."""
+    try:
+        speed = None if text == "max" else float(text)
+    except ValueError:
+        speed = 0.0
+    if speed is not None and not 0 < speed < 1e6:
+        raise ConfigError(f"--speed {text!r}: a factor such as 60, or max, is wanted")
+    return speed
+
+
+def of_day(home: Path, day: str, tz: str, reach: Reach, now_ms: int) -> Source:
+    """A generated day of that name, else that date in the archive; raises ConfigError naming those known."""
+    made, archive = home / "days" / day / "run.json", archive_of(home)
+    if made.exists():
+        summary = json.loads(made.read_text())
+        span = Span(int(summary["start_ms"]), int(summary["end_ms"]))
+        return Source(f"{DAY}{day}", span, reach.received(span))
+    span = over(Span(*day_ms(day, "--day", tz)), now_ms, reach)
+    if not reader.files(archive, *span):
+        # Dates of receipt in the archive (UTC), and names of generated days.
+        dates = sorted({f"{Span(hour, hour).since:%Y-%m-%d}" for hour in reader.hours(archive)})
+        days = sorted(path.parent.name for path in (home / "days").glob("*/run.json"))
+        raise ConfigError(
+            f"--day {day}: the archive has nothing of it. In the archive: {', '.join(dates) or 'nothing'}; "
+            f"generated (--day NAME): {', '.join(days) or 'none'}"
+        )
+    return Source(ARCHIVE, span, reach.received(span))
+
+
+def over(span: Span, now_ms: int, reach: Reach) -> Span:
+    """What of a day is over by ``now_ms``: all that can reach its windows is archived. Raises ConfigError."""
+    done_ms = (now_ms - reach.lateness_ms - ARCHIVED_MS) // MINUTE_MS * MINUTE_MS
+    if done_ms <= span.since_ms:
+        raise ConfigError(f"--day: the day that begins at {span.since:%Y-%m-%d %H:%M}Z has not begun")
+    return Span(span.since_ms, min(span.until_ms, done_ms))
+
+
+def files_of(home: Path, source: str, run_folder: Path) -> Files:
+    """The files of a source."""
+    if source == ARCHIVE:
+        return partial(reader.paths, archive_of(home))
+    day = home / "days" / source.removeprefix(DAY)
+    return partial(reader.paths, day if source.startswith(DAY) else run_folder / INPUT)
+
+
+def since_time(log: Log, topic: str, at_ms: int) -> dict[int, tuple[int, int]]:
+    """First offset and the one after the last of each partition, from a time of receipt on."""
+    ends = log.ends(topic, partitions_of(TELEMETRY))
+    return {p: (log.since(topic, p, at_ms), end) for p, end in enumerate(ends)}
+
+
+def since_offsets(log: Log, topic: str, wanted: Mapping[int, int]) -> dict[int, tuple[int, int]]:
+    """The same from given offsets on; raises ConfigError where one is beyond the log."""
+    found = {}
+    for partition, offset in wanted.items():
+        low, end = log.bounds(topic, partition)
+        if not low <= offset <= end:
+            raise ConfigError(
+                f"--from-offset {partition}:{offset}: partition {partition} of {topic} has offsets {low} to "
+                f"{end - 1}; older records are in the archive: odograph replay --day"
+            )
+        found[partition] = (offset, end)
+    return found
+
+
+def take(
+    bootstrap: str, topic: str, taken: Mapping[int, tuple[int, int]], folder: Path, reach: Reach,
+    grid_ms: int, limits: ClockLimits,
+) -> tuple[Source, tuple[str, ...]]:  # fmt: skip
+    """Copy a stretch of the log into an archive in ``folder``: Kafka may forget it before the replay ends.
+
+    What a killed one left there goes first: the log has grown since, and would be cut into other files.
+
+    The run covers the time in which no window can lack a record: the stretch less the limits of the
+    verdict, in whole multiples of ``grid_ms``; and for the vehicles given, where partitions are left out
+    ((): all). Raises ConfigError where the stretch is too short for that.
+    """
+    shutil.rmtree(folder, ignore_errors=True)
+    with Log(bootstrap) as log:
+        records = (log.batches(topic, p, begin, end) for p, (begin, end) in sorted(taken.items()))
+        for _ in HourFiles(folder / TELEMETRY, limits)(chain.from_iterable(records)):
+            pass
+    files = reader.paths(folder)
+    if not files:
+        raise ConfigError(f"{topic}: there is no record in this stretch")
+    with connected() as database:
+        spans = [Span(*row) for row in database.execute(_RECEIVED, [files]).fetchall()]
+        vehicles = [row[0] for row in database.execute(_VEHICLES, [files]).fetchall()]
+    received = Span(min(s.since_ms for s in spans), max(s.until_ms for s in spans))
+    some = len(taken) < partitions_of(TELEMETRY)
+    return Source(LOG, whole_span(spans, reach, grid_ms), received), tuple(vehicles) if some else ()
+
+
+def whole_span(spans: Sequence[Span], reach: Reach, grid_ms: int) -> Span:
+    """Event times whose windows are whole, by when each partition was received; raises ConfigError."""
+    since = max(span.since_ms for span in spans) + reach.ahead_ms
+    until = max(span.until_ms for span in spans) - reach.lateness_ms
+    event = Span(-(-since // grid_ms) * grid_ms, until // grid_ms * grid_ms)
+    if event.since_ms >= event.until_ms:
+        raise ConfigError(
+            f"the stretch ({spans[0].since:%H:%M:%S} to {spans[0].until:%H:%M:%S} UTC) is too short: "
+            f"no window of {grid_ms // 1000} s is whole in it"
+        )
+    return event
+
+
+class Bounds(NamedTuple):
     """What a slice may be at most: records, and receive time, ms. One tick is never cut."""
 
     records: int
     span_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class Slice:
+class Slice(NamedTuple):
     """Records of receive times [since, until); ``by_partition`` counts them. ``late``: late ones only."""
 
     received: Span
@@ -88,66 +264,67 @@ class Stored:
     partitions: int
 
     def plan(self, bounds: Bounds) -> list[Slice]:
-        """All slices in order; raises ConfigError where a file cannot be read."""
-        check_files(self._files(Span(self.received.since_ms, self.late_until_ms)))
-        main = slices(self._counts(late=False), bounds, self.partitions, late=False)
-        unbounded = Bounds(bounds.records, 1 << 62)  # late ones move no watermark
-        return main + slices(self._counts(late=True), unbounded, self.partitions, late=True)
+        """All slices in order; raises ConfigError where the end of a file, or all of it, cannot be read."""
+        for name in self._files(Span(self.received.since_ms, self.late_until_ms)):
+            try:
+                pq.read_metadata(name)
+            except (OSError, pa.ArrowInvalid) as error:
+                reason = "is missing" if isinstance(error, FileNotFoundError) else f"cannot be read: {error}"
+                raise ConfigError(
+                    f"{name} {reason}; nothing was replayed. Put the file back from a copy; "
+                    "odograph archive verify names all such files"
+                ) from error
+        found: list[Slice] = []
+        for late in (False, True):  # late ones move no watermark: any stretch of time is one slice
+            most = Bounds(bounds.records, 1 << 62) if late else bounds
+            ticks = (
+                f"SELECT received_ms // {TICK_MS} AS tick, partition % {self.partitions} AS part, "  # noqa: S608
+                "count(*)::bigint AS n FROM {files} WHERE {wanted} GROUP BY 1, 2 ORDER BY 1, 2"
+            )
+            counts = self._query(ticks, self._received(late), late)
+            if counts is not None:
+                rows = np.stack([column.to_numpy().astype(np.int64) for column in counts.columns], axis=1)
+                found += slices(rows, most, self.partitions, late)
+        return found
 
     def read(self, part: Slice) -> pa.Table:
         """COLUMNS of a slice, in the order in which they go into the log."""
-        names, whole = ", ".join(COLUMNS), self._received(part.late)
+        whole = self._received(part.late)
         received = Span(
             max(part.received.since_ms, whole.since_ms), min(part.received.until_ms, whole.until_ms)
         )
+        names = ", ".join(COLUMNS)
         found = self._query(f"SELECT {names} FROM {{files}} WHERE {{wanted}}", received, part.late)  # noqa: S608
         partition = found["partition"].to_numpy() % self.partitions
-        log = _places(found["topic"]) * self.partitions + partition
-        order = log_order(log, found["log_offset"].to_numpy(), found["received_ms"].to_numpy())
+        # The place of each topic among all by name, whatever file was read first.
+        coded = found["topic"].combine_chunks().dictionary_encode()
+        places = np.argsort(np.argsort(coded.dictionary.to_pylist()))[coded.indices.to_numpy()]
+        log, offset = places * self.partitions + partition, found["log_offset"].to_numpy()
+        order = log_order(log, offset, found["received_ms"].to_numpy())
         return found.set_column(0, "partition", pa.array(partition, pa.int32())).take(pa.array(order))
 
     def _received(self, late: bool) -> Span:
         return Span(self.received.until_ms, self.late_until_ms) if late else self.received
 
-    def _counts(self, late: bool) -> Ints:
-        """Rows of tick, partition and number of records, by tick."""
-        received = self._received(late)
-        if not self._files(received):
-            return np.empty((0, 3), np.int64)
-        found = self._query(
-            f"SELECT received_ms // {TICK_MS} AS tick, partition % {self.partitions} AS part, "  # noqa: S608
-            "count(*)::bigint AS n FROM {files} WHERE {wanted} GROUP BY 1, 2 ORDER BY 1, 2",
-            received,
-            late,
-        )
-        return np.stack([column.to_numpy().astype(np.int64) for column in found.columns], axis=1)
-
-    def _query(self, sql: str, received: Span, late: bool) -> pa.Table:
+    def _query(self, sql: str, received: Span, late: bool) -> Any:
+        """The answer as a table; None where no file can have any."""
+        files = self._files(received)
+        if not files:
+            return None
         wanted = "received_ms >= $since AND received_ms < $until"
-        values: dict[str, Any] = {"since": received.since_ms, "until": received.until_ms}
+        values: dict[str, Any] = {"files": files, "since": received.since_ms, "until": received.until_ms}
         if late:
             wanted += f" AND verdict = '{LATE}' AND t0_ms < $end AND t0_ms + span_ms >= $begin"
             values |= {"begin": self.event.since_ms, "end": self.event.until_ms}
         if self.vehicles:
             wanted += " AND list_contains($vehicles, vehicle_id)"
             values["vehicles"] = list(self.vehicles)
-        values["files"] = self._files(received)
         text = sql.format(files="read_parquet($files, hive_partitioning = false)", wanted=wanted)
         with connected(MEMORY) as database:
             return database.sql(text, params=values).to_arrow_table()
 
     def _files(self, received: Span) -> list[str]:
-        if received.since_ms >= received.until_ms:
-            return []
-        return list(self.files(received.since_ms, received.until_ms))
-
-
-def _places(topics: pa.ChunkedArray) -> Ints:
-    """The place of each topic among all by name, whatever file was read first."""
-    coded = topics.combine_chunks().dictionary_encode()
-    places = np.argsort(np.argsort(coded.dictionary.to_pylist()))
-    found: Ints = places[coded.indices.to_numpy()]
-    return found
+        return list(self.files(*received)) if received.since_ms < received.until_ms else []
 
 
 def log_order(log: Ints, offset: Ints, received_ms: Ints) -> Ints:
@@ -162,39 +339,17 @@ def log_order(log: Ints, offset: Ints, received_ms: Ints) -> Ints:
     return by_log[np.argsort(reached, kind="stable")]
 
 
-def slices(counts: Ints, bounds: Bounds, partitions: int, late: bool) -> list[Slice]:
+def slices(counts: Ints, bounds: Bounds, partitions: int, late: bool) -> Iterator[Slice]:
     """Slices out of rows of tick, partition and count, in the order of their ticks."""
-    return [
-        Slice(Span(first * TICK_MS, (last + 1) * TICK_MS), late, tuple(by_partition))
-        for first, last, by_partition in _grouped(counts, bounds, partitions)
-    ]
-
-
-def _grouped(counts: Ints, bounds: Bounds, partitions: int) -> Iterator[tuple[int, int, list[int]]]:
     first = last = -1
     held = [0] * partitions
     ticks, begins = np.unique(counts[:, 0], return_index=True)
-    for tick, rows in zip(ticks.tolist(), np.split(counts, begins)[1:], strict=True):
+    parts = [*np.split(counts, begins)[1:], counts[:0]]
+    for tick, rows in zip([*ticks.tolist(), -1], parts, strict=True):
         full = sum(held) + int(rows[:, 2].sum()) > bounds.records
-        if first >= 0 and (full or (tick + 1 - first) * TICK_MS > bounds.span_ms):
-            yield first, last, held
+        if first >= 0 and (tick < 0 or full or (tick + 1 - first) * TICK_MS > bounds.span_ms):
+            yield Slice(Span(first * TICK_MS, (last + 1) * TICK_MS), late, tuple(held))
             first, held = -1, [0] * partitions
-        first = tick if first < 0 else first
-        last = tick
+        first, last = tick if first < 0 else first, tick
         for _, partition, count in rows.tolist():
             held[partition] += count
-    if first >= 0:
-        yield first, last, held
-
-
-def check_files(files: Sequence[str]) -> None:
-    """Read the end of every file, where a truncated one shows; raises ConfigError naming the first."""
-    for name in files:
-        try:
-            pq.read_metadata(name)
-        except (OSError, pa.ArrowInvalid) as error:
-            reason = "is missing" if isinstance(error, FileNotFoundError) else f"cannot be read: {error}"
-            raise ConfigError(
-                f"{name} {reason}; nothing was replayed. Put the file back from a copy; "
-                "odograph archive verify names all such files"
-            ) from error

@@ -78,8 +78,7 @@ class Run:
 
     def parameters(self) -> dict[str, Any]:
         """Values of databases.within."""
-        vehicles = list(self.vehicles) if self.vehicles else None
-        return {"since": self.span.since, "until": self.span.until, "vehicles": vehicles}
+        return {"since": self.span.since, "until": self.span.until, "vehicles": [*self.vehicles] or None}
 
     def changed(self) -> str:
         """Its settings in one line."""
@@ -106,24 +105,30 @@ def save(home: Path, run: Run) -> Run:
     return run
 
 
-def load(home: Path, run_id: str) -> Run:
-    """The run; raises ConfigError naming those there are."""
+def load(home: Path, run_id: str, *, done: bool = False) -> Run:
+    """The run; raises ConfigError naming those there are, or where it is to be ``done`` and is not."""
     try:
-        text = (folder_of(home, run_id) / FILE).read_text()
+        run = _read(folder_of(home, run_id) / FILE)
     except FileNotFoundError as error:
         there = ", ".join(run.run_id for run in all_runs(home)) or "none"
         raise ConfigError(f"no run {run_id!r}; there are: {there}") from error
-    return _read(text)
-
-
-def load_done(home: Path, run_id: str) -> Run:
-    """The run; raises ConfigError where it is not done."""
-    run = load(home, run_id)
-    if run.state not in ("done", "verified", "different"):
+    if done and run.state not in ("done", "verified", "different"):
         raise ConfigError(
             f"run {run_id} is not done ({run.state}): its command with --run {run_id} again goes on with it"
         )
     return run
+
+
+def all_runs(home: Path) -> list[Run]:
+    """All runs of a home, the oldest first."""
+    found = map(_read, (home / "replays").glob(f"*/{FILE}"))
+    return sorted(found, key=lambda run: (run.begun_at, run.run_id))
+
+
+def _read(path: Path) -> Run:
+    values: dict[str, Any] = json.loads(path.read_text())
+    kept: Any = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
+    return Run(**kept)
 
 
 @contextmanager
@@ -137,18 +142,6 @@ def held(home: Path, run_id: str) -> Iterator[None]:
         except BlockingIOError as error:
             raise ConfigError(f"run {run_id} is under way in another process: stop that one first") from error
         yield
-
-
-def all_runs(home: Path) -> list[Run]:
-    """All runs of a home, the oldest first."""
-    found = [_read(path.read_text()) for path in (home / "replays").glob(f"*/{FILE}")]
-    return sorted(found, key=lambda run: (run.begun_at, run.run_id))
-
-
-def _read(text: str) -> Run:
-    values: dict[str, Any] = json.loads(text)
-    kept: Any = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
-    return Run(**kept)
 
 
 def with_settings(given: Mapping[str, str]) -> Settings:

@@ -7,10 +7,11 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Final
@@ -28,13 +29,11 @@ from infra.stack.service import free_port
 from infra.stack.stack import with_database
 from infra.stack.supervisor import Backoff, Program, Supervisor, odograph, read_state
 from stream_jobs.replay import databases, promote, runs
-from stream_jobs.replay.compare import Verdict, compare, keep
-from stream_jobs.replay.databases import Table, connected, of_run
-from stream_jobs.replay.feed import OUTSTANDING, Bar, Ends, Feed, bounds_of, skew_s
+from stream_jobs.replay.databases import connected
+from stream_jobs.replay.feed import OUTSTANDING, STOPPED, Ends, Feed, bounds_of, progress
 from stream_jobs.replay.log import Log, Writer, copy_crashes, partitions_of
-from stream_jobs.replay.records import Slice, Stored
+from stream_jobs.replay.records import Stored, files_of
 from stream_jobs.replay.runs import FILE, LOCK, Run, folder_of
-from stream_jobs.replay.sources import files_of
 
 TOPIC: Final = "telemetry"
 JOBS: Final = {
@@ -43,11 +42,7 @@ JOBS: Final = {
     "events": (Program("events", odograph("jobs", "events")),),
 }
 """What can run beside the live jobs; downlink, bridge and dashboard never do."""
-QUERIES: Final = {
-    "stream": ("telemetry", "archive"),
-    "instant": ("instant",),
-    "events": (),
-}
+QUERIES: Final = {"stream": ("telemetry", "archive"), "instant": ("instant",), "events": ()}
 PACE: Final = {
     "JOBS_MAX_OFFSETS": str(OUTSTANDING.records),
     "JOBS_TRIGGER_S": "0.2",
@@ -67,10 +62,6 @@ ROOM_BYTES: Final = 1 << 20
 SETTLE_POLL_S: Final = 1.0
 STUCK_S: Final = 300.0
 """A run whose jobs get no further for so long has failed: its tables are not whole."""
-LEFT_OUT: Final = "dead_letter"
-NAMED: Final = 20
-"""So many records that were left out are named."""
-STOPPED: Final = "stopped; the same command again goes on from here"
 Say = Callable[[str], None]
 
 
@@ -108,13 +99,16 @@ class Shadow:
             half.rename(own)
 
     @contextmanager
-    def running(self) -> Iterator[Supervisor]:
-        """Its programs while the block runs; ended however this process ends."""
+    def running(self, stop: threading.Event) -> Iterator[Supervisor]:
+        """Its programs, all of which serve, while the block runs; ended however this process ends.
+
+        Raises ServiceError.
+        """
         own = {
             "PATHS_HOME": str(self.home),
             "PATHS_CACHE": str(self._settings.paths.cache.absolute()),
             "KAFKA_PREFIX": self.prefix,
-            "JOBS_RECEIPT_SKEW_S": str(self._settings.jobs.receipt_skew_s + skew_s()),
+            "JOBS_RECEIPT_SKEW_S": str(self._settings.jobs.receipt_skew_s + OUTSTANDING.span_ms // 1000),
             **PACE,
             **self.run.settings,
         }
@@ -122,6 +116,13 @@ class Shadow:
         backoff = Backoff(good_s=600.0)
         supervised = Supervisor(self.home, self._programs, lambda _text: None, backoff, environment)
         with guarded(self.home), supervised as supervisor:
+            ports = json.loads((self.home / ENDPOINTS_FILE).read_text())["http_ports"]
+            waiting = {program.name for program in self._programs}
+            while waiting:
+                self.watch(supervisor)
+                waiting = {name for name in waiting if readyz(ports[name]) is not None}
+                if waiting and stop.wait(TICK_S):
+                    raise ServiceError(STOPPED)
             yield supervisor
 
     def watch(self, supervisor: Supervisor) -> None:
@@ -143,21 +144,8 @@ class Shadow:
                     f"its log {log}:\n{processes.log_tail(log)}"
                 )
 
-    def wait_ready(self, supervisor: Supervisor, stop: threading.Event) -> None:
-        """Wait until every program serves; raises ServiceError."""
-        own = json.loads((self.home / ENDPOINTS_FILE).read_text())["http_ports"]
-        waiting = {program.name for program in self._programs}
-        while waiting:
-            self.watch(supervisor)
-            waiting = {name for name in waiting if readyz(own[name]) is not None}
-            if waiting and stop.wait(TICK_S):
-                raise ServiceError(STOPPED)
-
-    def taken(self) -> Ends | None:
-        """By partition what the query with a watermark has taken in; None before it has begun."""
-        return self._committed("telemetry")
-
-    def _committed(self, query: str) -> Ends | None:
+    def committed(self, query: str = "telemetry") -> Ends | None:
+        """By partition what a query has taken in (the one with a watermark); None before it has begun."""
         found = query_offsets.committed(self.home, query)
         if found is None:
             return None
@@ -167,7 +155,7 @@ class Shadow:
     def behind(self, ends: Ends) -> list[str]:
         """What of the run's jobs has not taken in all that is in its topics; [] when they are through."""
         queries = [query for job in self.run.jobs for query in QUERIES[job]]
-        left = {query: sum(ends) - sum(self._committed(query) or ()) for query in queries}
+        left = {query: sum(ends) - sum(self.committed(query) or ()) for query in queries}
         if "events" in self.run.jobs and not any(count > 0 for count in left.values()):
             counts = kafka.records_by_topic(self.live.kafka_bootstrap, self.prefix)
             events = sum(counts[kafka_topic(self.prefix, name)] for name in EVENT_TOPICS)
@@ -175,16 +163,44 @@ class Shadow:
         found = [f"{query}: {count} records" for query, count in left.items() if count > 0]
         return found or databases.open_work(self.owner_url)
 
-    def drop(self) -> None:
-        """Its programs, topics, database and folder. The run's own file goes last: as long as it is there the
-        run is known, and one whose drop was killed can be dropped again.
-        """
-        processes.stop_all(self.home / "run", 30.0)
-        kafka.delete_topics(self.live.kafka_bootstrap, self.prefix)
-        databases.drop(self.live.db_owner_url, self.run.database)
-        _empty(self.home)
-        (self.home / FILE).unlink(missing_ok=True)
-        shutil.rmtree(self.home, ignore_errors=True)
+    def settle(self, supervisor: Supervisor, ends: Ends, stop: threading.Event, say: Say) -> None:
+        """Wait until its jobs and periodic tasks are through; raises ServiceError where they get stuck."""
+        left, since_s = ["everything"], time.monotonic()
+        while True:
+            self.watch(supervisor)
+            now = self.behind(ends)
+            if not now:
+                return
+            if now != left:
+                say(f"run {self.run.run_id}: left: {'; '.join(now)}")
+                left, since_s = now, time.monotonic()
+            if time.monotonic() - since_s > STUCK_S:
+                raise ServiceError(
+                    f"run {self.run.run_id}: no step in {STUCK_S:g} s, left: {'; '.join(now)}. Its logs: "
+                    f"{self.home / 'logs'}; the same command again goes on from here"
+                )
+            if stop.wait(SETTLE_POLL_S):
+                raise ServiceError(STOPPED)
+
+
+def drop(run_id: str) -> None:
+    """Remove all of a run: programs, topics, database, folder; raises ConfigError while serving reads it.
+
+    The run's own file goes last: as long as it is there the run is known, and a drop that was killed can be
+    done again.
+    """
+    settings = load()
+    run, addresses = runs.load(settings.paths.home, run_id), endpoints(settings)
+    with runs.held(settings.paths.home, run_id):
+        with connected(addresses.db_owner_url) as live:
+            promote.forget(live, run)
+        shadow = Shadow(run, settings, addresses)
+        processes.stop_all(shadow.home / "run", 30.0)
+        kafka.delete_topics(addresses.kafka_bootstrap, shadow.prefix)
+        databases.drop(addresses.db_owner_url, run.database)
+        _empty(shadow.home)
+        (shadow.home / FILE).unlink(missing_ok=True)
+        shutil.rmtree(shadow.home, ignore_errors=True)
 
 
 def _empty(folder: Path) -> None:
@@ -194,16 +210,6 @@ def _empty(folder: Path) -> None:
             shutil.rmtree(path)
         elif path.name not in (FILE, LOCK):
             path.unlink()
-
-
-def drop(run_id: str) -> None:
-    """Remove all of a run; raises ConfigError while serving reads it."""
-    settings = load()
-    run, addresses = runs.load(settings.paths.home, run_id), endpoints(settings)
-    with runs.held(settings.paths.home, run_id):
-        with connected(addresses.db_owner_url) as live:
-            promote.forget(live, run)
-        Shadow(run, settings, addresses).drop()
 
 
 def stored(settings: Settings, run: Run) -> Stored:
@@ -222,82 +228,34 @@ def run_shadow(
     The run, rows that Spark dropped behind its watermark, and records that became dead letters, a line each.
     """
     begun_s = time.monotonic()
-    shape = Shadow(run, settings, live)
+    shadow, bootstrap = Shadow(run, settings, live), live.kafka_bootstrap
     records = stored(settings, run)
     plan = records.plan(bounds_of(run.speed))
-    run = runs.save(settings.paths.home, replace(run, records=sum(part.records for part in plan)))
+    total = sum(part.records for part in plan)
+    run = runs.save(settings.paths.home, replace(run, records=total))
     say(f"run {run.run_id}: {run.records} records in {len(plan)} slices")
-    shape.prepare()
-    crashes = copy_crashes(
-        live.kafka_bootstrap, kafka_topic(settings.kafka.prefix, "crash"), kafka_topic(shape.prefix, "crash"),
-        run.received.since_ms, run.received.until_ms,
-    )  # fmt: skip
-    say(f"run {run.run_id}: database {run.database}, topics {shape.prefix}*, {crashes} crash records")
-    with shape.running() as supervisor:
-        shape.wait_ready(supervisor, stop)
+    shadow.prepare()
+    source, target = (kafka_topic(prefix, "crash") for prefix in (settings.kafka.prefix, shadow.prefix))
+    crashes = copy_crashes(bootstrap, source, target, *run.received)
+    say(f"run {run.run_id}: database {run.database}, topics {shadow.prefix}*, {crashes} crash records")
+    with shadow.running(stop) as supervisor:
         fed_s = time.monotonic()
         say(f"run {run.run_id}: {', '.join(run.jobs)} ready after {fed_s - begun_s:.0f} s")
-        ends = _feed(shape, supervisor, records, plan, stop)
+        writer, partitions = Writer(bootstrap, shadow.topic), partitions_of(TOPIC)
+        with Log(bootstrap) as topics, progress(total) as show:
+            watch = partial(shadow.watch, supervisor)
+            feed = Feed(records.read, writer.write, shadow.committed, watch, show, stop)
+            feed.run(plan, topics.ends(shadow.topic, partitions), run.speed)
+            ends = topics.ends(shadow.topic, partitions)
         run = runs.save(settings.paths.home, replace(run, state="fed"))
-        _settle(shape, supervisor, ends, stop, say)
+        shadow.settle(supervisor, ends, stop, say)
         took_s = time.monotonic() - fed_s
-    dropped = databases.number(shape.owner_url, databases.DROPPED_LATE)
-    with connected(live.db_owner_url) as here, connected(shape.owner_url) as there:
+    dropped = databases.number(shadow.owner_url, databases.DROPPED_LATE)
+    with connected(live.db_owner_url) as here, connected(shadow.owner_url) as there:
         left_out, _ = databases.dead_letters(here, there)
     total_s = run.total_s + time.monotonic() - begun_s
     done = replace(run, state="done", feed_s=round(run.feed_s + took_s, 1), total_s=round(total_s, 1))
     return runs.save(settings.paths.home, done), dropped, left_out
-
-
-def _feed(
-    shape: Shadow, supervisor: Supervisor, records: Stored, plan: Sequence[Slice], stop: threading.Event
-) -> Ends:
-    """All records into the run's topic; where it ends."""
-    writer = Writer(shape.live.kafka_bootstrap, shape.topic)
-    partitions = partitions_of(TOPIC)
-    with Log(shape.live.kafka_bootstrap) as topics, Bar(sum(part.records for part in plan)) as bar:
-        feed = Feed(records.read, writer.write, shape.taken, lambda: shape.watch(supervisor), bar.show, stop)
-        feed.run(plan, tuple(topics.ends(shape.topic, partitions)), shape.run.speed)
-        return tuple(topics.ends(shape.topic, partitions))
-
-
-def _settle(shape: Shadow, supervisor: Supervisor, ends: Ends, stop: threading.Event, say: Say) -> None:
-    """Wait until the run's jobs and periodic tasks are through; raises ServiceError where they get stuck."""
-    left, since_s = ["everything"], time.monotonic()
-    while True:
-        shape.watch(supervisor)
-        now = shape.behind(ends)
-        if not now:
-            return
-        if now != left:
-            say(f"run {shape.run.run_id}: left: {'; '.join(now)}")
-            left, since_s = now, time.monotonic()
-        if time.monotonic() - since_s > STUCK_S:
-            raise ServiceError(
-                f"run {shape.run.run_id}: no step in {STUCK_S:g} s, left: {'; '.join(now)}. Its logs: "
-                f"{shape.home / 'logs'}; the same command again goes on from here"
-            )
-        if stop.wait(SETTLE_POLL_S):
-            raise ServiceError(STOPPED)
-
-
-def compared(
-    live: Endpoints, run: Run, wanted: Callable[[Table], bool], say: Callable[[Verdict], None]
-) -> list[Verdict]:
-    """Each table of ``wanted`` in both databases, one after the other; what is found is kept."""
-    found = []
-    own_url = database_url.with_name(live.db_owner_url, run.database)
-    with connected(live.db_owner_url) as here, connected(own_url) as there:
-        for table in of_run(run.whole_fleet):
-            if wanted(table):
-                found.append(compare(here, there, table, run.parameters()))
-                say(found[-1])
-        named, live_too = databases.dead_letters(here, there)
-        if named:
-            found.append(Verdict(LEFT_OUT, live_too, len(named), 0, 0, named=tuple(named[:NAMED])))
-            say(found[-1])
-        keep(here, run, found)
-    return found
 
 
 def into_live(
@@ -313,9 +271,9 @@ def into_live(
         for partition in rows["partition"].to_pylist():
             sent[partition] += 1
 
-    with Bar(sum(part.records for part in plan)) as bar:
-        feed = Feed(source.read, write, lambda: tuple(sent), lambda: None, bar.show, stop)
+    with progress(sum(part.records for part in plan)) as show:
         try:
+            feed = Feed(source.read, write, lambda: tuple(sent), lambda: None, show, stop)
             feed.run(plan, (0,) * source.partitions, speed)
         except ServiceError as error:
             if not stop.is_set():

@@ -10,8 +10,17 @@ from infra.contract.topics import kafka_topic
 from infra.contract.verdict import ClockLimits
 from infra.stack import kafka
 from stream_jobs.replay.log import Log, Writer, copy_crashes
-from stream_jobs.replay.records import Bounds, Span, Stored
-from stream_jobs.replay.sources import LOG, Reach, files_of, since_offsets, since_time, take
+from stream_jobs.replay.records import (
+    LOG,
+    Bounds,
+    Reach,
+    Span,
+    Stored,
+    files_of,
+    since_offsets,
+    since_time,
+    take,
+)
 from tests.integration.stream_support import base_ms, drive
 from tests.support import Lane
 from tests.support_frames import send

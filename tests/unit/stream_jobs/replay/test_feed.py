@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from infra.contract.errors import ServiceError
-from stream_jobs.replay.feed import Ends, Feed, bounds_of, line, needed, skew_s
+from stream_jobs.replay.feed import OUTSTANDING, Ends, Feed, bounds_of, line, needed
 from stream_jobs.replay.records import Bounds, Slice, Span
 
 HOUR_MS = 3_600_000
@@ -76,7 +76,7 @@ def test_a_feed_that_is_stopped_says_that_it_can_go_on() -> None:
 
 
 def test_the_watermark_waits_for_as_long_as_may_be_outstanding() -> None:
-    assert skew_s() == 3_600
+    assert OUTSTANDING.span_ms == 3_600_000
     assert bounds_of(None).span_ms == 1_800_000
     assert bounds_of(60.0).span_ms == 60_000
 

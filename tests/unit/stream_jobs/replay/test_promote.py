@@ -13,9 +13,8 @@ from infra.settings.settings import load
 from stream_jobs.replay import command, runs
 from stream_jobs.replay.databases import TABLES, Table
 from stream_jobs.replay.promote import Promoted, promoted_view, through_promoted
-from stream_jobs.replay.records import Span
+from stream_jobs.replay.records import Reach, Span, whole_span
 from stream_jobs.replay.runs import Run
-from stream_jobs.replay.sources import Reach, whole_span
 
 RUN = Run("r1", "archive", 0, 10, 0, 10, 10, (), None, ("stream",), {"JOBS_WINDOW_S": "20"}, "c0de")
 ROAD = Table("road_cell_window", ("cell",), "window_start", fleet=True)
@@ -38,7 +37,7 @@ def test_a_run_of_some_vehicles_says_nothing_of_roads() -> None:
         "CREATE OR REPLACE VIEW promoted.road_cell_window AS SELECT cell FROM odograph.road_cell_window"
     )
     with pytest.raises(ValueError, match="DROP"):
-        promoted_view(TABLES[0], ["a"], [replace(some, vehicles=("'; DROP TABLE x",))])
+        promoted_view(TABLES[0], ["a"], [some._replace(vehicles=("'; DROP TABLE x",))])
 
 
 def test_another_version_of_the_jobs_may_not_go_on_with_a_run() -> None:

@@ -11,12 +11,23 @@ import pyarrow.parquet as pq
 import pytest
 
 from infra.contract.errors import ConfigError
+from infra.settings.values import day_ms
 from stream_jobs.archive import reader
-from stream_jobs.replay.records import Bounds, Span, Stored, log_order, slices
-from stream_jobs.replay.sources import Reach, day_span, offsets, over, speed_of, vehicles
+from stream_jobs.replay.records import (
+    Bounds,
+    Reach,
+    Span,
+    Stored,
+    log_order,
+    offsets,
+    over,
+    slices,
+    speed_of,
+    vehicles,
+)
 
 HOUR_MS = 3_600_000
-DAY = day_span("2026-11-20", "UTC")
+DAY = Span(*day_ms("2026-11-20", "--day", "UTC"))
 LATE_UNTIL_MS = DAY.until_ms + 20 * HOUR_MS
 
 
@@ -76,7 +87,7 @@ def test_a_day_takes_what_can_reach_its_windows_and_its_late_frames_of_any_time_
 
 def test_slices_are_bounded_in_records_and_in_time_and_never_cut_a_tick(tmp_path: Path) -> None:
     counts = np.array([[10, 0, 3], [10, 1, 2], [11, 0, 4], [12, 1, 1], [500, 0, 1]])
-    found = slices(counts, Bounds(records=9, span_ms=60_000), 2, late=False)
+    found = [*slices(counts, Bounds(records=9, span_ms=60_000), 2, late=False)]
     assert [(s.received.since_ms, s.received.until_ms, s.by_partition) for s in found] == [
         (50_000, 60_000, (7, 2)),
         (60_000, 65_000, (0, 1)),
@@ -124,12 +135,12 @@ def test_a_truncated_file_is_named_before_anything_is_read(tmp_path: Path) -> No
 
 
 def test_days_are_cut_in_the_zone_of_the_installation() -> None:
-    summer = day_span("2026-10-25", "Europe/Berlin")  # 25 hours long
+    summer = Span(*day_ms("2026-10-25", "--day", "Europe/Berlin"))  # 25 hours long
     assert (summer.since.isoformat(), summer.until.isoformat()) == (
         "2026-10-24T22:00:00+00:00", "2026-10-25T23:00:00+00:00"
     )  # fmt: skip
     with pytest.raises(ConfigError, match=r"--day '20\.11\.2026'"):
-        day_span("20.11.2026", "UTC")
+        day_ms("20.11.2026", "--day", "UTC")
 
 
 def test_of_today_only_what_is_over_is_replayed() -> None:

@@ -12,10 +12,9 @@ from infra.contract.errors import ArchiveError, ConfigError
 from infra.settings.settings import ENDPOINTS_FILE, Endpoints, load
 from stream_jobs.replay import command
 from stream_jobs.replay.command import Wanted
-from stream_jobs.replay.records import Bounds, Stored
+from stream_jobs.replay.records import ARCHIVE, Bounds, Reach, Stored, files_of, of_day
 from stream_jobs.replay.runs import Run
 from stream_jobs.replay.shadow import Shadow
-from stream_jobs.replay.sources import ARCHIVE, Reach, files_of, of_day
 from tests.unit.stream_jobs.archive.archive_support import HOUR_MS, batches
 
 REACH = Reach(10_000, 30_000, 0)
