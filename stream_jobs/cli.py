@@ -108,5 +108,5 @@ def check_sql(
     from stream_jobs.user_sql.queries import check_files
 
     settings = load()
-    for checked in check_files(settings, files, STREAM_CONF):
-        typer.echo(checked.json() if as_json else checked.text())
+    for text in check_files(settings, files, STREAM_CONF, as_json=as_json):
+        typer.echo(text)

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import duckdb
 
@@ -39,27 +39,27 @@ DeadFrame = tuple[str, str, int, int]
 
 @dataclass(slots=True)
 class DeviceCount:
-    """A device's records in the scope. ``gaps`` lie between its first and its last frame there."""
+    """A device's records in the scope, and its frames: ``ok`` have a record in time, of the others those
+    ``late`` have one that came late, and those ``quarantined`` only ones with an impossible clock.
+
+    ``gaps`` lie between its first and its last frame there; ``following`` is the first sequence number after
+    the scope, where it has one.
+    """
 
     frames: int = 0
     records: int = 0
     ok: int = 0
-    """Frames with a record in time."""
     late: int = 0
-    """Frames whose records all came late."""
     quarantined: int = 0
-    """Frames all of whose records have an impossible clock."""
     late_records: int = 0
     quarantined_records: int = 0
     first_seq: int = 0
     last_seq: int = -1
     gaps: Ranges = field(default_factory=list)
     following: int | None = None
-    """The first sequence number after the scope, where it has one."""
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionCount:
+class PartitionCount(NamedTuple):
     """Records of one partition of a topic; ``holes`` are offsets between the first and the last."""
 
     topic: str
@@ -71,8 +71,7 @@ class PartitionCount:
     doubles: int
 
 
-@dataclass(frozen=True, slots=True)
-class Clone:
+class Clone(NamedTuple):
     """A vehicle, two boots of it, and how long they overlap in sample time, ms."""
 
     vehicle_id: str
@@ -211,9 +210,7 @@ class Archive:
         scope: Scope,
         committed: NextOffsets,
     ) -> None:
-        self._connection = connection
-        self._scope = scope
-        self._bounds = {"since": scope.since_ms, "until": scope.until_ms, "seen": scope.seen_until_ms}
+        self._connection, self._scope = connection, scope
         names = ", ".join(map(_quoted, files))
         read = f"read_parquet([{names}], hive_partitioning = false)" if names else _NOTHING
         topic, ends = committed
@@ -231,10 +228,9 @@ class Archive:
                 found[vehicle_id, boot_id].gaps.append((first, last))
         for count in found.values():
             count.gaps = merged(count.gaps)
-        if not self._scope.whole:
-            for vehicle_id, boot_id, seq in self._run(_FOLLOWING):
-                if (vehicle_id, boot_id) in found:
-                    found[vehicle_id, boot_id].following = seq
+        for vehicle_id, boot_id, seq in [] if self._scope.whole else self._run(_FOLLOWING):
+            if (vehicle_id, boot_id) in found:
+                found[vehicle_id, boot_id].following = seq
         return found
 
     def totals(self, live_topic: str | None = None, share_rows: int = SHARE_ROWS) -> dict[str, int]:
@@ -242,12 +238,9 @@ class Archive:
 
         Records of other topics than ``live_topic`` are of a back-fill; None: all are live.
         """
-        sums = [0] * 5
-        for share in self._shares(share_rows):
-            (row,) = self._run(_TOTALS, share | {"live": live_topic})
-            sums = [a + (b or 0) for a, b in zip(sums, row, strict=True)]
         names = ("archived", "distinct", "duplicate", "backfilled", "backfilled_distinct")
-        return dict(zip(names, map(int, sums), strict=True))
+        rows = [self._run(_TOTALS, share | {"live": live_topic})[0] for share in self._shares(share_rows)]
+        return {name: sum(int(row[place] or 0) for row in rows) for place, name in enumerate(names)}
 
     def _shares(self, share_rows: int) -> Iterator[dict[str, Any]]:
         ((rows,),) = self._run("SELECT count(*) FROM record")
@@ -256,25 +249,30 @@ class Archive:
 
     def around(self, gaps: Mapping[Device, Ranges]) -> dict[tuple[Device, int], Span]:
         """By device and first number of a gap: when the frames before and behind it were received."""
-        self._run(_GAP, _columns(gaps))
-        found = {}
-        for vehicle_id, boot_id, first, before, after in self._run(_AROUND):
-            span = (-inf if before is None else before, inf if after is None else after)
-            found[(vehicle_id, boot_id), first] = span
-        return found
+        self._put_gaps(gaps)
+        return {
+            ((vehicle_id, boot_id), first): (
+                -inf if before is None else before,
+                inf if after is None else after,
+            )
+            for vehicle_id, boot_id, first, before, after in self._run(_AROUND)
+        }
 
     def elsewhere(self, gaps: Mapping[Device, Ranges]) -> dict[Device, Ranges]:
         """Of these ranges the frames that the files hold at whatever moment."""
         if not any(gaps.values()) or self._scope.whole:
             return {}
-        self._run(_GAP, _columns(gaps))
+        self._put_gaps(gaps)
         return ranges_by_device(self._run(_ELSEWHERE))
+
+    def _put_gaps(self, gaps: Mapping[Device, Ranges]) -> None:
+        rows = [(*device, *each) for device, ranges in gaps.items() for each in ranges]
+        self._run(_GAP, _lists(("vehicles", "boots", "firsts", "lasts"), rows))
 
     def again(self, vehicles: Sequence[str]) -> dict[str, int]:
         """How often these vehicles used a number again in time, for another first sample."""
-        return (
-            dict(self._run(_AGAIN.format(vehicles=_THESE), {"vehicles": list(vehicles)})) if vehicles else {}
-        )
+        values = {"vehicles": list(vehicles)}
+        return dict(self._run(_AGAIN.format(vehicles=_THESE), values)) if vehicles else {}
 
     def again_in_all(self) -> int:
         """The same of all vehicles together."""
@@ -283,8 +281,7 @@ class Archive:
 
     def dead_archived(self, dead: Sequence[DeadFrame]) -> int:
         """Distinct dead letters, of those given, whose frame the archive holds."""
-        columns = [list(column) for column in zip(*dead, strict=True)] or [[]] * 4
-        values = dict(zip(("digests", "vehicles", "boots", "seqs"), columns, strict=True))
+        values = _lists(("digests", "vehicles", "boots", "seqs"), dead)
         return int(self._run(_DEAD_ARCHIVED, values)[0][0]) if dead else 0
 
     def partitions(self) -> list[PartitionCount]:
@@ -296,9 +293,12 @@ class Archive:
         everything = {"since": 0, "until": EVER_MS, "seen": EVER_MS}
         rows = self._run(_PARTITIONS, {} if self._scope.since_ms else everything)
         for topic, partition, records, first, last, total, squares in rows:
+            # Count, sum and sum of squares are those of all whole numbers from first to last: none lacks.
+            count, below = last - first + 1, first - 1
+            all_squares = (last * (last + 1) * (2 * last + 1) - below * first * (2 * below + 1)) // 6
             holes: Ranges = []
             doubles = 0
-            if (records, total, squares) != _series(first, last):
+            if (records, total, squares) != (count, (first + last) * count // 2, all_squares):
                 place = {"topic": topic, "partition": partition, "first": first, "last": last}
                 self._run(_ONE_PARTITION, place)
                 doubles = int(self._run("SELECT count(*) - count(DISTINCT log_offset) FROM one")[0][0])
@@ -317,7 +317,7 @@ class Archive:
 
     def _run(self, sql: str, values: Mapping[str, Any] | None = None) -> list[Any]:
         """A statement with ``values`` and the bounds of the scope, those of them that it names."""
-        given = {**self._bounds, **(values or {})}
+        given = {**self._scope.bounds(), **(values or {})}
         used = {name: value for name, value in given.items() if f"${name}" in sql}
         return self._connection.execute(sql, used).fetchall()
 
@@ -326,20 +326,8 @@ def _quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def _columns(gaps: Mapping[Device, Ranges]) -> dict[str, list[Any]]:
-    rows = [(*device, first, last) for device, ranges in gaps.items() for first, last in ranges]
-    columns = [list(column) for column in zip(*rows, strict=True)] or [[]] * 4
-    return dict(zip(("vehicles", "boots", "firsts", "lasts"), columns, strict=True))
-
-
-def _series(first: int, last: int) -> tuple[int, int, int]:
-    """Count, sum and sum of squares of all whole numbers from first to last."""
-
-    def squares(n: int) -> int:
-        return n * (n + 1) * (2 * n + 1) // 6
-
-    count = last - first + 1
-    return count, (first + last) * count // 2, squares(last) - squares(first - 1)
+def _lists(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> dict[str, list[Any]]:
+    return {name: [row[place] for row in rows] for place, name in enumerate(names)}
 
 
 @contextmanager

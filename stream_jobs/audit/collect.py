@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
+from infra.clients.db import Connection, connected
 from infra.clients.kafka import LogEnds
 from infra.contract.seq_ranges import Ranges, minus, size
 from infra.contract.topics import kafka_topic
@@ -20,11 +21,11 @@ from infra.contract.verdict import clock_limits
 from infra.settings.settings import Endpoints, Settings
 from infra.sql import queries
 from stream_jobs.audit import archive, edge, ledger, tables
-from stream_jobs.audit.archive import Archive, DeviceCount, PartitionCount, Span
+from stream_jobs.audit.archive import Archive, PartitionCount
 from stream_jobs.audit.edge import Device, EdgeDevice
-from stream_jobs.audit.ledger import Figures, Gap, Ledger
+from stream_jobs.audit.ledger import Figures, Ledger
 from stream_jobs.audit.scope import WHOLE, Scope
-from stream_jobs.audit.tables import SessionLoss, Tables
+from stream_jobs.audit.tables import SessionLoss
 
 TELEMETRY: Final = "telemetry"
 POLL_S: Final = 1.0
@@ -66,7 +67,11 @@ def settled_ledger(home: Path, endpoints: Endpoints, ends: LogEnds, deadline_s: 
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Where the sources of an account are, and what none of them can say yet while data flows."""
+    """Where the sources of an account are, and what none of them can say yet while data flows.
+
+    ``committed``: next offset of the live topic by partition up to which the archive has all, as far as that
+    is known; ``waiting``: frames that lie in the log and in no consumer's results yet.
+    """
 
     home: Path
     db_url: str
@@ -74,26 +79,32 @@ class Sources:
     ahead_ms: int
     topic: str
     committed: Mapping[int, int] | None = None
-    """Next offset of the live topic by partition up to which the archive has all, as far as that is known."""
     waiting: Callable[[], Mapping[Device, Ranges]] = dict
-    """Frames that lie in the log and in no consumer's results yet."""
     broker_dropped: int | None = None
 
 
 def sources(settings: Settings, addresses: Endpoints) -> Sources:
     """Those of these settings, without what only a whole audit asks."""
-    return Sources(
-        home=settings.paths.home.resolve(),
-        db_url=addresses.db_ingest_url,
-        window_ms=settings.jobs.window_s * 1000,
-        ahead_ms=clock_limits(settings).ahead_ms,
-        topic=kafka_topic(settings.kafka.prefix, TELEMETRY),
-    )
+    window_ms, ahead_ms = settings.jobs.window_s * 1000, clock_limits(settings).ahead_ms
+    topic = kafka_topic(settings.kafka.prefix, TELEMETRY)
+    return Sources(settings.paths.home.resolve(), addresses.db_ingest_url, window_ms, ahead_ms, topic)
 
 
-@dataclass(frozen=True, slots=True)
-class WindowGap:
-    """A window that counts other frames than the archive holds in time for it."""
+class Gap(NamedTuple):
+    """Frames of a device that no one has, in ranges of sequence numbers. ``lost_with``: the bridge's session
+    that went while they may have been at the broker: when (UTC), and which.
+    """
+
+    vehicle_id: str
+    boot_id: int
+    ranges: Ranges
+    lost_with: str | None = None
+
+
+class WindowGap(NamedTuple):
+    """A window that counts other frames than the archive holds in time for it, and the first and last number
+    of those there.
+    """
 
     vehicle_id: str
     window_start_ms: int
@@ -102,11 +113,9 @@ class WindowGap:
     boot_id: int | None
     first_seq: int | None
     last_seq: int | None
-    """First and last number of the archive's frames in the window."""
 
 
-@dataclass(frozen=True, slots=True)
-class LogGap:
+class LogGap(NamedTuple):
     """Offsets of the log that the archive lacks, or that it holds twice (``doubles``)."""
 
     topic: str
@@ -117,7 +126,13 @@ class LogGap:
 
 @dataclass(slots=True)
 class Account:
-    """The ledger of a scope by vehicle, and what is missing by name."""
+    """The ledger of a scope by vehicle, and what is missing by name.
+
+    ``open_records``: archived records of frames that came after the scope, within what was asked for: not
+    closed yet. ``again``: frames in windows under a number that another frame of the device had.
+    ``sessions``: those of the bridge that the broker lost within the scope. ``broker_dropped``: what the
+    broker says it dropped since its start; None: it does not answer.
+    """
 
     scope: Scope
     vehicles: dict[str, Figures] = field(default_factory=dict)
@@ -126,13 +141,9 @@ class Account:
     windows: list[WindowGap] = field(default_factory=list)
     log: list[LogGap] = field(default_factory=list)
     open_records: int = 0
-    """Archived records of frames that came after the scope, within what was asked for: not closed yet."""
     again: int = 0
-    """Frames in windows under a number that another frame of the device had."""
     sessions: list[SessionLoss] = field(default_factory=list)
-    """Sessions of the bridge that the broker lost, within the scope."""
     broker_dropped: int | None = None
-    """What the broker says it dropped since its start; None: it does not answer."""
 
     @property
     def lost_with_session(self) -> int:
@@ -167,83 +178,74 @@ def collect(
     runs = edge.devices(sources.home) if runs is None else runs
     committed = archive.NOT_CUT if sources.committed is None else (sources.topic, sources.committed)
     with archive.opened(sources.home, scope, committed, sources.ahead_ms + SLACK_MS) as store:
-        counts = store.devices()
-        parts = store.partitions()
-        with tables.opened(sources.db_url) as database:
-            _devices(found, counts, runs, store, database, sources.waiting)
-            for vehicle_id, listed in database.listed(scope).items():
+        with connected(sources.db_url) as database:
+            _devices(found, runs, store, database, sources.waiting)
+            for vehicle_id, listed in tables.listed(database, scope).items():
                 found.vehicles.setdefault(vehicle_id, Figures()).add(Figures(**listed))
-            _again(found, store)
-            _sessions(found, store, database)
+            # Numbers used again for another moment: what windows counted under them is no double.
+            more = [v for v, one in sorted(found.vehicles.items()) if one.counted > one.in_time]
+            for vehicle_id, again in store.again(more).items():
+                found.again += ledger.enter_again(found.vehicles[vehicle_id], again)
+            _sessions(found, store, tables.session_losses(database))
             _windows(found, store, database, sources.window_ms)
+        found.log = _log_gaps(store.partitions(), sources, scope)
         found.open_records = store.open_records(asked_ms) if asked_ms > scope.until_ms else 0
-    found.log = _log_gaps(parts, sources, scope)
     for vehicle in found.vehicles.values():
         found.total.add(vehicle)
     return found
 
 
 def _devices(
-    found: Account, counts: Mapping[Device, DeviceCount], runs: Mapping[Device, EdgeDevice],
-    store: Archive, database: Tables, waiting: Callable[[], Mapping[Device, Ranges]],
+    found: Account, runs: Mapping[Device, EdgeDevice], store: Archive, database: Connection,
+    waiting: Callable[[], Mapping[Device, Ranges]],
 ) -> None:  # fmt: skip
     """Every device's frames, and which are missing."""
+    counts = store.devices()
     lacking = {d: ledger.absent(counts.get(d), runs.get(d), found.scope) for d in counts.keys() | runs.keys()}
     ranges = {d: [*a.between, *a.behind] for d, a in lacking.items() if a.between or a.behind}
     elsewhere = store.elsewhere(ranges)
     left = {d for d, whole in ranges.items() if minus(whole, elsewhere.get(d, []))}
-    dead = database.dead_frames(sorted({vehicle_id for vehicle_id, _ in left})) if left else {}
+    dead = tables.dead_frames(database, sorted({vehicle_id for vehicle_id, _ in left})) if left else {}
     in_log = waiting() if left else {}
-    vehicles: defaultdict[str, Figures] = defaultdict(Figures)
     for device in sorted(counts.keys() | left):
         known_places = (places.get(device, []) for places in (elsewhere, dead, in_log))
         one, missing = ledger.of_device(counts.get(device), runs.get(device), lacking[device], *known_places)
-        vehicles[device[0]].add(one)
+        found.vehicles.setdefault(device[0], Figures()).add(one)
         if missing:
             found.gaps.append(Gap(*device, missing))
-    found.vehicles = dict(vehicles)
 
 
-def _again(found: Account, store: Archive) -> None:
-    """Numbers used again for another moment: what windows counted under them once more is no double."""
-    more = [v for v, one in sorted(found.vehicles.items()) if one.counted > one.in_time]
-    for vehicle_id, again in store.again(more).items():
-        found.again += ledger.enter_again(found.vehicles[vehicle_id], again)
-
-
-def _sessions(found: Account, store: Archive, database: Tables) -> None:
-    """Mark gaps in the time of whose missing frames the broker lost a session of the bridge."""
-    scope, losses = found.scope, database.session_losses()
+def _sessions(found: Account, store: Archive, losses: list[SessionLoss]) -> None:
+    """The gaps' ranges, those apart in the time of whose frames the broker lost a session of the bridge."""
+    scope, gaps = found.scope, found.gaps
     found.sessions = [x for x in losses if x.at_ms >= scope.since_ms and x.since_ms < scope.until_ms]
-    if losses and found.gaps:
-        spans = store.around({(g.vehicle_id, g.boot_id): g.ranges for g in found.gaps})
-        found.gaps = [part for gap in found.gaps for part in _by_session(gap, spans, losses)]
+    if not losses or not gaps:
+        return
+    spans = store.around({(g.vehicle_id, g.boot_id): g.ranges for g in gaps})
+    found.gaps = []
+    for gap in gaps:
+        parts: defaultdict[str | None, Ranges] = defaultdict(list)
+        for first, last in gap.ranges:
+            before_ms, after_ms = spans[(gap.vehicle_id, gap.boot_id), first]
+            went = next((x for x in losses if x.since_ms <= after_ms and x.at_ms >= before_ms), None)
+            at = went and datetime.fromtimestamp(went.at_ms / 1000, UTC)
+            parts[f"{at:%Y-%m-%d %H:%M:%S} UTC, {went.detail}" if went else None].append((first, last))
+        found.gaps += (gap._replace(ranges=part, lost_with=session) for session, part in parts.items())
 
 
-def _by_session(gap: Gap, spans: Mapping[tuple[Device, int], Span], losses: list[SessionLoss]) -> list[Gap]:
-    """The gap's ranges, those that went with a session apart."""
-    parts: defaultdict[str | None, Ranges] = defaultdict(list)
-    for first, last in gap.ranges:
-        before_ms, after_ms = spans[(gap.vehicle_id, gap.boot_id), first]
-        went = next((x for x in losses if x.since_ms <= after_ms and x.at_ms >= before_ms), None)
-        at = went and datetime.fromtimestamp(went.at_ms / 1000, UTC)
-        parts[f"{at:%Y-%m-%d %H:%M:%S} UTC, {went.detail}" if went else None].append((first, last))
-    return [Gap(gap.vehicle_id, gap.boot_id, ranges, session) for session, ranges in parts.items()]
-
-
-def _windows(found: Account, store: Archive, database: Tables, window_ms: int) -> None:
+def _windows(found: Account, store: Archive, database: Connection, window_ms: int) -> None:
     """Where a vehicle's sums differ, the windows that differ."""
     differ = [v for v, one in sorted(found.vehicles.items()) if one.in_time != one.counted]
     for vehicle_id in differ[:COMPARED_VEHICLES]:
         archived = store.windows(vehicle_id, window_ms)
-        counted = database.windows(vehicle_id, found.scope)
+        counted = tables.windows(database, vehicle_id, found.scope)
         for start in sorted(archived.keys() | counted.keys()):
             frames, *place = archived.get(start, (0, None, None, None))
             if frames != counted.get(start, 0):
                 found.windows.append(WindowGap(vehicle_id, start, frames or 0, counted.get(start, 0), *place))
 
 
-def _log_gaps(parts: Sequence[PartitionCount], sources: Sources, scope: Scope) -> list[LogGap]:
+def _log_gaps(parts: list[PartitionCount], sources: Sources, scope: Scope) -> list[LogGap]:
     """Offsets that the archive lacks; of the live topic up to where it must hold all, if that is known."""
     ends = dict(sources.committed or {}) if scope.since_ms == 0 else {}
     found = []

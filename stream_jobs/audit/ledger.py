@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Final
+from typing import Final, NamedTuple
 
 from infra.contract.seq_ranges import Ranges, both, merged, minus, size
 from stream_jobs.audit.archive import DeviceCount
@@ -31,7 +31,12 @@ from stream_jobs.audit.scope import Scope
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """The sums over everything since the start, or between two moments (by subtraction)."""
+    """The sums over everything since the start, or between two moments (by subtraction).
+
+    ``dead_archived``: distinct dead letters whose frame the archive holds too (sent in again, or another copy
+    passed). ``backfilled``: records that were never in the live topic, ``backfilled_distinct``: frames that
+    came no other way. ``not_kept``: messages that the bridge rejected and counted without keeping them.
+    """
 
     generated: int
     poison: int
@@ -49,13 +54,9 @@ class Ledger:
     dead: int
     dead_distinct: int
     dead_archived: int
-    """Distinct dead letters whose frame the archive holds too: sent in again, or another copy passed."""
     backfilled: int = 0
-    """Records of a back-fill: archived without ever being in the live topic."""
     backfilled_distinct: int = 0
-    """Distinct frames that came no other way."""
     not_kept: int = 0
-    """Messages that the bridge rejected and counted without keeping them."""
 
     def __sub__(self, before: Ledger) -> Ledger:
         """What came in between."""
@@ -88,12 +89,9 @@ class Ledger:
 
 
 def balance(
-    edge: Mapping[str, int],
-    appended: int,
-    archive: Mapping[str, int],
-    database: Mapping[str, int],
+    edge: Mapping[str, int], appended: int, archive: Mapping[str, int], database: Mapping[str, int],
     dead_archived: int = 0,
-) -> Ledger:
+) -> Ledger:  # fmt: skip
     """Put the four sources side by side; ``database`` is the row of the view serving.ledger."""
     return Ledger(
         **edge,
@@ -117,7 +115,12 @@ NO_DEVICE: Final = EdgeDevice(0, [], [], [], 0, 0, False)
 
 @dataclass(slots=True)
 class Figures:
-    """Counts of frames, records where named so; of one vehicle or of all."""
+    """Counts of frames, records where named so; of one vehicle or of all.
+
+    ``in_time``: frames that the archive holds in time, windows are to count as many. ``dead_unknown``: dead
+    letters whose frame is not known, each may be one of the missing. ``not_kept``: messages beyond the
+    vehicle's limit that were counted and not kept: they explain so many missing.
+    """
 
     generated: int = 0
     lost_on_link: int = 0
@@ -131,7 +134,6 @@ class Figures:
     quarantined: int = 0
     duplicate: int = 0
     in_time: int = 0
-    """Frames that the archive holds in time: windows are to count as many."""
     late_records: int = 0
     late_listed: int = 0
     late_open: int = 0
@@ -139,9 +141,7 @@ class Figures:
     quarantined_records: int = 0
     quarantined_listed: int = 0
     dead_unknown: int = 0
-    """Dead letters whose frame is not known: each may be one of the missing."""
     not_kept: int = 0
-    """Messages beyond the vehicle's limit that were counted and not kept: they explain so many missing."""
 
     @property
     def residual(self) -> int:
@@ -159,24 +159,14 @@ class Figures:
             setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
 
 
-@dataclass(frozen=True, slots=True)
-class Gap:
-    """Frames of a device that no one has, in ranges of sequence numbers."""
+class Absent(NamedTuple):
+    """Ranges of a device that the archive lacks in the scope.
 
-    vehicle_id: str
-    boot_id: int
-    ranges: Ranges
-    lost_with: str | None = None
-    """The bridge's session that went while they may have been at the broker: when (UTC), and which."""
-
-
-@dataclass(frozen=True, slots=True)
-class Absent:
-    """Ranges of a device that the archive lacks in the scope."""
+    Those ``behind`` the last frame of a run that had not ended within the scope may still be on their way.
+    """
 
     between: Ranges
     behind: Ranges
-    """Behind the last frame of a run that had not ended within the scope: they may still be on their way."""
 
 
 def absent(count: DeviceCount | None, edge: EdgeDevice | None, scope: Scope) -> Absent:
@@ -186,23 +176,18 @@ def absent(count: DeviceCount | None, edge: EdgeDevice | None, scope: Scope) -> 
     where a run says that the device began in the scope.
     """
     run = edge if edge is not None and (edge.sent or count is not None) else None
-    seen = count if count is not None else DeviceCount()
-    begins_here = run is not None and scope.holds(run.from_ms)
-    between = list(seen.gaps)
-    if begins_here and seen.last_seq >= 0:
-        between = [*_range(0, seen.first_seq - 1), *between]
+    seen = count or DeviceCount()
+    begins_here = run is not None and scope.since_ms <= run.from_ms < scope.until_ms
+    between, after = list(seen.gaps), seen.last_seq + 1
+    if begins_here and seen.first_seq > 0 and seen.last_seq >= 0:
+        between = [(0, seen.first_seq - 1), *between]
+    next_seq, ended = 0, True
     if seen.following is not None:
-        return Absent([*between, *_range(seen.last_seq + 1, seen.following - 1)], [])
-    if run is None or (seen.last_seq < 0 and not begins_here):
-        return Absent(between, [])
-    behind = _range(seen.last_seq + 1, run.next_seq - 1)
-    if run.ended_ms is not None and run.ended_ms < scope.until_ms:
-        return Absent([*between, *behind], [])
-    return Absent(between, behind)
-
-
-def _range(first: int, last: int) -> Ranges:
-    return [(first, last)] if first <= last else []
+        next_seq = seen.following
+    elif run is not None and (seen.last_seq >= 0 or begins_here):
+        next_seq, ended = run.next_seq, run.ended_ms is not None and run.ended_ms < scope.until_ms
+    behind = [(after, next_seq - 1)] if next_seq > after else []
+    return Absent([*between, *behind], []) if ended else Absent(between, behind)
 
 
 def of_device(
@@ -212,26 +197,20 @@ def of_device(
     """Figures of a device, without what the database lists by vehicle, and its missing ranges."""
     run, seen = edge or NO_DEVICE, count or DeviceCount()
     rest = minus([*lacking.between, *lacking.behind], elsewhere)
-    found = {
-        "generated": seen.frames + size(rest),
-        "in_time": seen.ok,
-        "late": seen.late,
-        "quarantined": seen.quarantined,
-        "duplicate": seen.records - seen.frames,
-        "late_records": seen.late_records,
-        "quarantined_records": seen.quarantined_records,
-    }
+    found = Figures(
+        generated=seen.frames + size(rest), in_time=seen.ok, late=seen.late, quarantined=seen.quarantined,
+        duplicate=seen.records - seen.frames, late_records=seen.late_records,
+        quarantined_records=seen.quarantined_records,
+    )  # fmt: skip
     explained = {
-        "lost_on_link": run.lost,
-        "dropped_on_board": run.dropped,
-        "on_board": run.on_board,
-        "dead": dead,
+        "lost_on_link": run.lost, "dropped_on_board": run.dropped, "on_board": run.on_board, "dead": dead,
         "on_the_way": merged([*waiting, *lacking.behind]),
-    }
+    }  # fmt: skip
     for name, ranges in explained.items():
-        found[name] = size(both(rest, ranges))
+        setattr(found, name, size(both(rest, ranges)))
         rest = minus(rest, ranges)
-    return Figures(**found, missing=size(rest)), rest
+    found.missing = size(rest)
+    return found, rest
 
 
 def enter_again(figures: Figures, again: int) -> int:

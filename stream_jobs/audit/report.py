@@ -10,7 +10,7 @@ from typing import Any, Final
 from zoneinfo import ZoneInfo
 
 from infra.contract.seq_ranges import size, text
-from stream_jobs.audit.collect import Account, LogGap, WindowGap
+from stream_jobs.audit.collect import Account
 from stream_jobs.audit.ledger import Figures
 from stream_jobs.audit.run import Audit
 from stream_jobs.audit.scope import EVER_MS
@@ -43,34 +43,23 @@ def findings(account: Account, zone: tzinfo = UTC) -> Iterator[Finding]:
         what = f"boot {gap.boot_id} seq {text(gap.ranges)}"
         what += f"; lost with the session of {gap.lost_with}" if gap.lost_with else ""
         yield Finding("vehicle to archive", gap.vehicle_id, what, size(gap.ranges))
-    for log in account.log:
-        yield from _of_log(log)
-    for window in account.windows:
-        yield _of_window(window, zone)
+    for topic, partition, ranges, doubles in account.log:
+        where = f"{topic}/{partition}"
+        if ranges:
+            yield Finding("log to archive", None, f"{where} offsets {text(ranges)}", size(ranges))
+        if doubles:
+            yield Finding("log to archive", None, f"{where}: records archived twice", doubles)
+    for w in account.windows:
+        seqs = "none" if w.boot_id is None else f"boot {w.boot_id} seq {w.first_seq}-{w.last_seq}"
+        what = f"{w.archived} frames archived ({seqs}), {w.counted} counted"
+        what = f"window {_at(w.window_start_ms, zone)}: {what}"
+        yield Finding("archive to windows", w.vehicle_id, what, abs(w.archived - w.counted))
     for vehicle_id, f in sorted(account.vehicles.items()):
-        for name, archived, listed in (
-            ("late", f.late_records, f.late_listed),
-            ("quarantined", f.quarantined_records, f.quarantined_listed),
-        ):
+        for name in ("late", "quarantined"):
+            archived, listed = getattr(f, f"{name}_records"), getattr(f, f"{name}_listed")
             if archived != listed:
                 what = f"{name}: {archived} records archived, {listed} listed"
                 yield Finding("archive to lists", vehicle_id, what, abs(archived - listed))
-
-
-def _of_log(log: LogGap) -> Iterator[Finding]:
-    where = f"{log.topic}/{log.partition}"
-    if log.ranges:
-        yield Finding("log to archive", None, f"{where} offsets {text(log.ranges)}", size(log.ranges))
-    if log.doubles:
-        yield Finding("log to archive", None, f"{where}: records archived twice", log.doubles)
-
-
-def _of_window(w: WindowGap, zone: tzinfo) -> Finding:
-    seqs = "none" if w.boot_id is None else f"boot {w.boot_id} seq {w.first_seq}-{w.last_seq}"
-    what = (
-        f"window {_at(w.window_start_ms, zone)}: {w.archived} frames archived ({seqs}), {w.counted} counted"
-    )
-    return Finding("archive to windows", w.vehicle_id, what, abs(w.archived - w.counted))
 
 
 def _at(moment_ms: int, zone: tzinfo) -> str:
@@ -80,10 +69,23 @@ def _at(moment_ms: int, zone: tzinfo) -> str:
 def as_text(audit: Audit, by_vehicle: bool, tz: str) -> str:
     """One line a figure with what it means, then vehicles, then what is missing; the verdict last."""
     account, zone = audit.account, ZoneInfo(tz)
-    lines = [_span(account, zone)]
+    since, until = (
+        _at(ms, zone) if ms < EVER_MS else "" for ms in (account.scope.since_ms, account.scope.until_ms)
+    )
+    when = f"lies in {since} to {until}" if account.scope.since_ms else f"lies before {until}"
+    whole = account.scope.whole
+    lines = ["frames since the beginning" if whole else f"frames whose first sample {when}"]
     lines += [_row(*row) for row in _figures(audit, zone)]
-    lines += list(_by_vehicle(account)) if by_vehicle else []
-    missing = [_line(finding) for finding in findings(account, zone)]
+    if by_vehicle:
+        names = (*COLUMNS, "residual")
+        lines.append("vehicle".ljust(18) + "".join(f"{head:>10}" for head in (*COLUMNS.values(), "residual")))
+        for vehicle_id, figures in sorted(account.vehicles.items()):
+            cells = "".join(f"{getattr(figures, name):>10,}" for name in names)
+            lines.append(f"{vehicle_id or '(none)':18}{cells}")
+    missing = [
+        _row("missing", f.frames, f"{f.stage}: {f'{f.vehicle_id} ' if f.vehicle_id else ''}{f.what}")
+        for f in findings(account, zone)
+    ]
     more = len(missing) - MOST_FINDINGS
     lines += missing[:MOST_FINDINGS]
     lines += [f"{'':26}and {more} lines more: --json"] if more > 0 else []
@@ -100,20 +102,6 @@ def _row(name: str, figure: int, meaning: str) -> str:
     return f"{name:>12} {figure:>12,}   {meaning}"
 
 
-def _line(finding: Finding) -> str:
-    whose = f"{finding.vehicle_id} " if finding.vehicle_id else ""
-    return _row("missing", finding.frames, f"{finding.stage}: {whose}{finding.what}")
-
-
-def _span(account: Account, zone: tzinfo) -> str:
-    scope = account.scope
-    if scope.whole:
-        return "frames since the beginning"
-    if scope.since_ms == 0:
-        return f"frames whose first sample lies before {_at(scope.until_ms, zone)}"
-    return f"frames whose first sample lies in {_at(scope.since_ms, zone)} to {_at(scope.until_ms, zone)}"
-
-
 def _figures(audit: Audit, zone: tzinfo) -> Iterator[tuple[str, int, str]]:
     account, ledger, seen = audit.account, audit.ledger, audit.horizon
     f = account.total
@@ -126,7 +114,12 @@ def _figures(audit: Audit, zone: tzinfo) -> Iterator[tuple[str, int, str]]:
     yield "link", f.lost_on_link, "lost by the radio link"
     yield "on board", f.dropped_on_board + f.on_board, f"{f.on_board:,} kept, the others pushed out"
     yield "on the way", f.on_the_way, "in the log, or counted by a run that goes on; not archived yet"
-    yield "session", account.lost_with_session, _sessions(account, zone)
+    session = "lost with a session of the bridge: the broker lost none"
+    if account.sessions:
+        last = account.sessions[-1]
+        count, at = len(account.sessions), _at(last.at_ms, zone)
+        session = f"may have been lost with {count} sessions of the bridge, the last {at}: {last.detail}"
+    yield "session", account.lost_with_session, session
     broker = "dropped by the broker: it does not say"
     if account.broker_dropped is not None:
         broker = (
@@ -152,24 +145,13 @@ def _figures(audit: Audit, zone: tzinfo) -> Iterator[tuple[str, int, str]]:
         yield "in flight", audit.in_flight, f"records too young to be balanced: {waits}"
 
 
-def _sessions(account: Account, zone: tzinfo) -> str:
-    if not account.sessions:
-        return "lost with a session of the bridge: the broker lost none"
-    last = account.sessions[-1]
-    count, at = len(account.sessions), _at(last.at_ms, zone)
-    return f"may have been lost with {count} sessions of the bridge, the last {at}: {last.detail}"
-
-
-def _by_vehicle(account: Account) -> Iterator[str]:
-    yield "vehicle".ljust(18) + "".join(f"{head:>10}" for head in (*COLUMNS.values(), "residual"))
-    for vehicle_id, figures in sorted(account.vehicles.items()):
-        cells = "".join(f"{getattr(figures, name):>10,}" for name in (*COLUMNS, "residual"))
-        yield f"{vehicle_id or '(none)':18}{cells}"
-
-
 def as_json(audit: Audit) -> str:
     """Everything: the sums of a whole audit on top, then the account with all vehicles and ranges."""
     account, scope = audit.account, audit.account.scope
+
+    def with_residual(figures: Figures) -> dict[str, int]:
+        return {**asdict(figures), "residual": figures.residual}
+
     whole = {} if audit.ledger is None else asdict(audit.ledger)
     of_account = ("dropped_by_broker", "lost_with_session", "again")
     body: dict[str, Any] = {
@@ -178,16 +160,12 @@ def as_json(audit: Audit) -> str:
         "until_ms": scope.until_ms if scope.until_ms != EVER_MS else None,
         "in_flight": audit.in_flight,
         "residual": audit.residual,
-        "account": _with_residual(account.total) | {name: getattr(account, name) for name in of_account},
-        "sessions": [asdict(loss) for loss in account.sessions],
-        "vehicles": {v: _with_residual(f) for v, f in sorted(account.vehicles.items())},
-        "missing": [asdict(gap) for gap in account.gaps],
-        "log": [asdict(gap) for gap in account.log],
-        "windows": [asdict(gap) for gap in account.windows],
-        "cloned": [asdict(clone) for clone in audit.clones],
+        "account": with_residual(account.total) | {name: getattr(account, name) for name in of_account},
+        "sessions": [loss._asdict() for loss in account.sessions],
+        "vehicles": {v: with_residual(f) for v, f in sorted(account.vehicles.items())},
+        "missing": [gap._asdict() for gap in account.gaps],
+        "log": [gap._asdict() for gap in account.log],
+        "windows": [gap._asdict() for gap in account.windows],
+        "cloned": [clone._asdict() for clone in audit.clones],
     }
     return json.dumps(body, indent=1)
-
-
-def _with_residual(figures: Figures) -> dict[str, int]:
-    return {**asdict(figures), "residual": figures.residual}

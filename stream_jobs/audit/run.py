@@ -7,28 +7,30 @@ absent from one of them, and that is no loss.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
-from infra.clients.kafka import LogEnds, LogReader, identity
+from infra.clients.db import connected
+from infra.clients.kafka import LogEnds, identity
 from infra.contract.errors import OdographError, ServiceError
 from infra.contract.seq_ranges import Ranges
-from infra.contract.topics import KAFKA_TOPICS, kafka_topic
+from infra.contract.topics import kafka_topic
 from infra.contract.verdict import clock_limits
 from infra.settings.settings import Endpoints, Settings
 from infra.stack import query_offsets
 from infra.stack.mosquitto import broker_figures
 from stream_jobs.audit import archive, tables
 from stream_jobs.audit.archive import Clone, cloned_vehicles
-from stream_jobs.audit.collect import POLL_S, Account, Sources, collect, current_ledger, sources
+from stream_jobs.audit.collect import POLL_S, TELEMETRY, Account, Sources, collect, current_ledger, sources
 from stream_jobs.audit.edge import Device, ranges_by_device
 from stream_jobs.audit.ledger import Ledger
 from stream_jobs.audit.scope import WHOLE, Scope
 
 WINDOWS, ARCHIVE, EVENTS = "telemetry", "archive", "events"
-TELEMETRY, DEAD_LETTER = "telemetry", "dead-letter"
+DEAD_LETTER: Final = "dead-letter"
 READS: Final = {WINDOWS: TELEMETRY, ARCHIVE: TELEMETRY, EVENTS: DEAD_LETTER}
 """Consumers that an audit waits for, and the topic of each."""
 DISORDER_MS: Final = 2_000
@@ -41,10 +43,11 @@ Offsets = Mapping[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Horizon:
-    """``committed`` and ``ends`` are next offsets by partition: of each consumer, of each topic."""
+    """All consumers have committed everything received before ``moment_ms``. ``committed`` and ``ends`` are
+    next offsets by partition: of each consumer, of each topic.
+    """
 
     moment_ms: int
-    """All consumers have committed everything received before it."""
     slowest: str
     committed: Mapping[str, Offsets]
     ends: Mapping[str, Offsets]
@@ -54,11 +57,6 @@ class Horizon:
         committed, ends = self.committed[consumer], self.ends[READS[consumer]]
         return sum(max(0, end - committed.get(p, 0)) for p, end in ends.items())
 
-    @property
-    def quiet(self) -> bool:
-        """Whether nothing waits for any of them."""
-        return all(self.behind(consumer) == 0 for consumer in READS)
-
 
 def current_horizon(settings: Settings, addresses: Endpoints) -> Horizon:
     """Raises ServiceError where a service is away, or a query with work to do has never finished a batch."""
@@ -67,21 +65,18 @@ def current_horizon(settings: Settings, addresses: Endpoints) -> Horizon:
     for query in (WINDOWS, ARCHIVE):  # before the log's ends: what comes meanwhile is in flight
         newest = query_offsets.committed(home, query)
         committed[query] = {} if newest is None else newest.ends.get(kafka_topic(prefix, TELEMETRY), {})
-    with tables.opened(addresses.db_ingest_url) as database:
-        committed[EVENTS] = database.next_offsets(EVENTS, DEAD_LETTER)
+    with connected(addresses.db_ingest_url) as database:
+        committed[EVENTS] = tables.next_offsets(database, EVENTS, DEAD_LETTER)
     now_ms = time.time_ns() // 1_000_000
-    with LogReader(addresses.kafka_bootstrap) as log:
-        ends = {
-            t.name: {p: log.bounds(kafka_topic(prefix, t.name), p)[1] for p in range(t.partitions)}
-            for t in KAFKA_TOPICS
-            if t.name in READS.values()
-        }
-        waiting = {
-            consumer: min(
-                _first_ms(log, kafka_topic(prefix, topic), ends[topic], committed[consumer], now_ms)
-            )
-            for consumer, topic in READS.items()
-        }
+    waiting = dict.fromkeys(READS, now_ms)  # receipt of the first record that waits; now where none does
+    with LogEnds(addresses.kafka_bootstrap, prefix) as log:
+        ends = {topic: log.ends(topic) for topic in set(READS.values())}
+        for consumer, topic in READS.items():
+            for partition, end in ends[topic].items():
+                begin = committed[consumer].get(partition, 0)
+                first = next(iter(log.records(log.topic(topic), partition, begin, end)), None)
+                if first is not None:
+                    waiting[consumer] = min(waiting[consumer], first.received_ms)
     never = [query for query in (WINDOWS, ARCHIVE) if not committed[query] and any(ends[TELEMETRY].values())]
     if never:
         raise ServiceError(
@@ -92,22 +87,14 @@ def current_horizon(settings: Settings, addresses: Endpoints) -> Horizon:
     return Horizon(moment_ms, slowest, committed, ends)
 
 
-def _first_ms(log: LogReader, topic: str, ends: Offsets, committed: Offsets, now_ms: int) -> Iterator[int]:
-    """Receipt of the first record of each partition that waits; now where none does."""
-    for partition, end in ends.items():
-        first = next(iter(log.records(topic, partition, committed.get(partition, 0), end)), None)
-        yield now_ms if first is None else min(now_ms, first.received_ms)
-
-
 def in_flight(settings: Settings, addresses: Endpoints, horizon: Horizon) -> dict[Device, Ranges]:
     """Frames in the log that archive or dead letters' table do not have yet, by device."""
     found: list[tuple[str, int, int]] = []
-    with LogReader(addresses.kafka_bootstrap) as log:
+    with LogEnds(addresses.kafka_bootstrap, settings.kafka.prefix) as log:
         for consumer in (ARCHIVE, EVENTS):
-            topic = kafka_topic(settings.kafka.prefix, READS[consumer])
-            for partition, end in horizon.ends[READS[consumer]].items():
-                begin = horizon.committed[consumer].get(partition, 0)
-                for record in log.records(topic, partition, begin, end):
+            topic, committed = READS[consumer], horizon.committed[consumer]
+            for partition, end in horizon.ends[topic].items():
+                for record in log.records(log.topic(topic), partition, committed.get(partition, 0), end):
                     named = identity(record.value)
                     if named is not None and record.key is not None:
                         found.append((record.key, *named))
@@ -116,14 +103,15 @@ def in_flight(settings: Settings, addresses: Endpoints, horizon: Horizon) -> dic
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """What an audit found."""
+    """What an audit found. ``ledger``: the sums over everything since the start, where nothing is in flight;
+    ``in_flight``: records of what was asked for that are younger than the horizon: nothing can be said of
+    them yet.
+    """
 
     account: Account
     ledger: Ledger | None
-    """The sums over everything since the start, where nothing is in flight."""
     clones: Sequence[Clone]
     in_flight: int = 0
-    """Records of what was asked for that are younger than the horizon: nothing can be said of them yet."""
     horizon: Horizon | None = None
 
     @property
@@ -143,9 +131,11 @@ def audit(settings: Settings, addresses: Endpoints, wanted: Scope, wait_s: float
     Raises ServiceError.
     """
     end_s = time.monotonic() + wait_s
-    where = replace(sources(settings, addresses), broker_dropped=_dropped(addresses))
-    with tables.opened(where.db_url) as database:
-        horizons = (database.horizon_ms(), archive.horizon_ms(where.home))
+    where = sources(settings, addresses)
+    with suppress(OdographError):  # an outer broker need not tell; what is missing stays unexplained then
+        where = replace(where, broker_dropped=broker_figures(addresses.mqtt).dropped)
+    with connected(where.db_url) as database:
+        horizons = (tables.horizon_ms(database), archive.horizon_ms(where.home))
     known = [found for found in horizons if found is not None]
     wanted = wanted.kept(max(known, default=None), time.time_ns() // 1_000_000)
     if wanted.whole:
@@ -155,18 +145,18 @@ def audit(settings: Settings, addresses: Endpoints, wanted: Scope, wait_s: float
         wanted = replace(wanted, until_ms=time.time_ns() // 1_000_000)
     retry_until_s = max(end_s, time.monotonic() + RETRY_S)
     while True:
-        found = _closed(settings, addresses, where, wanted)
+        seen = current_horizon(settings, addresses)
+        waiting = partial(in_flight, settings, addresses, seen)
+        closed = wanted.closed(seen.moment_ms, clock_limits(settings).lateness_ms, where.window_ms)
+        whence = replace(where, committed=seen.committed[ARCHIVE], waiting=waiting)
+        account = collect(whence, closed, asked_ms=wanted.until_ms)
+        in_log = seen.behind(ARCHIVE) if closed.until_ms < wanted.until_ms else 0
+        clones = cloned_vehicles(settings.paths.home)
+        found = Audit(account, None, clones, account.open_records + in_log, seen)
         settled = found.residual == 0 and (found.in_flight == 0 or time.monotonic() > end_s)
         if settled or time.monotonic() > retry_until_s:
             return found
         time.sleep(POLL_S)
-
-
-def _dropped(addresses: Endpoints) -> int | None:
-    try:
-        return broker_figures(addresses.mqtt).dropped
-    except OdographError:
-        return None  # an outer broker need not tell; what is missing stays unexplained then
 
 
 def _quiet(settings: Settings, addresses: Endpoints, where: Sources, end_s: float) -> Audit | None:
@@ -175,7 +165,8 @@ def _quiet(settings: Settings, addresses: Endpoints, where: Sources, end_s: floa
     with LogEnds(addresses.kafka_bootstrap, settings.kafka.prefix) as ends:
         while True:
             seen = current_horizon(settings, addresses)
-            now = current_ledger(where.home, addresses, ends) if seen.quiet else None
+            waits = any(seen.behind(consumer) for consumer in READS)
+            now = None if waits else current_ledger(where.home, addresses, ends)
             over = time.monotonic() > end_s
             stands = now is not None and now == last
             if now is not None and stands and (now.residual == 0 or over):
@@ -185,14 +176,3 @@ def _quiet(settings: Settings, addresses: Endpoints, where: Sources, end_s: floa
                 return None
             last = now
             time.sleep(POLL_S)
-
-
-def _closed(settings: Settings, addresses: Endpoints, where: Sources, wanted: Scope) -> Audit:
-    """What of the scope is closed, and how much of it is not."""
-    seen = current_horizon(settings, addresses)
-    waiting = partial(in_flight, settings, addresses, seen)
-    where = replace(where, committed=seen.committed[ARCHIVE], waiting=waiting)
-    closed = wanted.closed(seen.moment_ms, clock_limits(settings).lateness_ms, where.window_ms)
-    found = collect(where, closed, asked_ms=wanted.until_ms)
-    in_log = seen.behind(ARCHIVE) if closed.until_ms < wanted.until_ms else 0
-    return Audit(found, None, cloned_vehicles(settings.paths.home), found.open_records + in_log, seen)

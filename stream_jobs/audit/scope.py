@@ -7,12 +7,11 @@ So each record belongs to one scope only, and copies of a frame to the same one.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, datetime
 from typing import Final
-from zoneinfo import ZoneInfo
 
 from infra.contract.errors import ConfigError
-from infra.settings.values import duration_ms
+from infra.settings.values import day_ms, duration_ms
 
 EVER_MS: Final = 1 << 52
 """Later than any moment, ms; a whole number as a double too."""
@@ -31,9 +30,9 @@ class Scope:
         """Whether it is all there ever was."""
         return self.since_ms == 0 and self.until_ms == EVER_MS
 
-    def holds(self, moment_ms: int) -> bool:
-        """Whether a moment is in it."""
-        return self.since_ms <= moment_ms < self.until_ms
+    def bounds(self) -> dict[str, int]:
+        """Parameters of queries."""
+        return {"since": self.since_ms, "until": self.until_ms, "seen": self.seen_until_ms}
 
     def closed(self, closed_ms: int, lateness_ms: int, window_ms: int) -> Scope:
         """What of it is closed when everything received before ``closed_ms`` is in archive and windows.
@@ -41,14 +40,9 @@ class Scope:
         A frame that is not late is received within ``lateness_ms`` of its first sample. Both ends lie
         on the grid of windows.
         """
-        until_ms = min(self.until_ms, closed_ms - lateness_ms)
         since_ms = self.since_ms // window_ms * window_ms
-        return replace(
-            self,
-            since_ms=since_ms,
-            until_ms=max(since_ms, until_ms // window_ms * window_ms),
-            seen_until_ms=closed_ms,
-        )
+        until_ms = min(self.until_ms, closed_ms - lateness_ms) // window_ms * window_ms
+        return Scope(since_ms, max(since_ms, until_ms), closed_ms)
 
     def kept(self, horizon_ms: int | None, now_ms: int) -> Scope:
         """What of it is not older than the oldest windows and records; raises ConfigError for nothing."""
@@ -72,17 +66,9 @@ def wanted(since: str | None, day: str | None, tz: str, now_ms: int) -> Scope:
         raise ConfigError("--since and --day: one of the two is wanted")
     if since is not None:
         return Scope(now_ms - duration_ms(since, "--since"), now_ms)
-    return WHOLE if day is None else _day(day, ZoneInfo(tz), now_ms)
-
-
-def _day(text: str, zone: ZoneInfo, now_ms: int) -> Scope:
-    try:
-        day = date.fromisoformat(text)
-    except ValueError as error:
-        raise ConfigError(f"--day {text!r}: a day such as 2026-11-20 is wanted") from error
-    begin, end = (
-        int(datetime.combine(d, time(), zone).timestamp() * 1000) for d in (day, day + timedelta(1))
-    )
-    if begin > now_ms:
-        raise ConfigError(f"--day {text}: that day has not begun ({zone.key})")
-    return Scope(begin, end)
+    if day is None:
+        return WHOLE
+    scope = Scope(*day_ms(day, "--day", tz))
+    if scope.since_ms > now_ms:
+        raise ConfigError(f"--day {day}: that day has not begun ({tz})")
+    return scope

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 from psycopg.rows import dict_row
 
-from infra.clients.db import Connection, connected
+from infra.clients.db import Connection
 from infra.contract.seq_ranges import Ranges
 from stream_jobs.audit.edge import Device, ranges_by_device
 from stream_jobs.audit.scope import Scope
@@ -42,32 +40,27 @@ WHERE received_at >= to_timestamp(%(since)s / 1000.0) AND received_at < to_times
   AND (mqtt_topic IS NOT NULL OR reason <> 'refused') -- else a row of the jobs, no message
 GROUP BY 1
 """
-LISTED: Final = (_COUNTED, _LATE, _QUARANTINED, _DEAD)
-_DEAD_FRAMES = """
-SELECT vehicle_id, boot_id, seq FROM serving.dead_frame WHERE vehicle_id = ANY(%(vehicles)s)
-"""
-_SESSION_LOSSES = """
+_DEAD_FRAMES: Final = "SELECT vehicle_id, boot_id, seq FROM serving.dead_frame WHERE vehicle_id = ANY(%s)"
+_SESSION_LOSSES: Final = """
 SELECT (extract(epoch FROM since_at) * 1000)::bigint, (extract(epoch FROM at) * 1000)::bigint, detail
 FROM serving.session_loss ORDER BY at
 """
-_WINDOWS = """
+_WINDOWS: Final = """
 SELECT (extract(epoch FROM window_start) * 1000)::bigint, (frames - frames_late)::bigint
 FROM odograph.vehicle_window
 WHERE vehicle_id = %(vehicle)s AND window_start >= to_timestamp(%(since)s / 1000.0)
   AND window_start < to_timestamp(%(until)s / 1000.0)
 """
-_NEXT_OFFSETS = """
-SELECT partition, next_offset FROM odograph.consumer_offset
-WHERE consumer = %(consumer)s AND topic = %(topic)s
+_NEXT_OFFSETS: Final = """
+SELECT partition, next_offset FROM odograph.consumer_offset WHERE consumer = %s AND topic = %s
 """
-_HORIZON = """
+_HORIZON: Final = """
 SELECT (extract(epoch FROM max(dropped_before)) * 1000)::bigint FROM odograph.retention
 WHERE table_name = 'vehicle_window'
 """
 
 
-@dataclass(frozen=True, slots=True)
-class SessionLoss:
+class SessionLoss(NamedTuple):
     """Whatever the broker held for a session of the bridge in this time may be lost, ms since 1970."""
 
     since_ms: int
@@ -75,55 +68,40 @@ class SessionLoss:
     detail: str
 
 
-class Tables:
-    """Questions to the tables over one connection."""
+def listed(connection: Connection, scope: Scope) -> dict[str, dict[str, int]]:
+    """By vehicle the ledger's figures that the database has; under the empty name dead letters of nobody.
 
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-
-    def listed(self, scope: Scope) -> dict[str, dict[str, int]]:
-        """By vehicle the ledger's figures that the database has; under the empty name dead letters of nobody.
-
-        Frames in windows, else records. A vehicle that a table does not name has none of its figures.
-        """
-        found: defaultdict[str, dict[str, int]] = defaultdict(dict)
-        with self._connection.cursor(row_factory=dict_row) as cursor:
-            for query in LISTED:
-                for row in cursor.execute(query, _bounds(scope)):
-                    found[row.pop("vehicle_id")] |= row
-        return found
-
-    def dead_frames(self, vehicles: Sequence[str]) -> dict[Device, Ranges]:
-        """Frames of these vehicles that are known to lie in dead letters."""
-        return ranges_by_device(self._ask(_DEAD_FRAMES, {"vehicles": list(vehicles)}))
-
-    def session_losses(self) -> list[SessionLoss]:
-        """All that were noted, oldest first."""
-        return [SessionLoss(*row) for row in self._ask(_SESSION_LOSSES, {})]
-
-    def windows(self, vehicle_id: str, scope: Scope) -> dict[int, int]:
-        """Frames in time by window, ms."""
-        return dict(self._ask(_WINDOWS, _bounds(scope) | {"vehicle": vehicle_id}))
-
-    def next_offsets(self, consumer: str, topic: str) -> dict[int, int]:
-        """The next offset that a consumer of the database reads, by partition; none before its first."""
-        return dict(self._ask(_NEXT_OFFSETS, {"consumer": consumer, "topic": topic}))
-
-    def horizon_ms(self) -> int | None:
-        """Windows that begin before it have been dropped; None: none ever were."""
-        ((moment,),) = self._ask(_HORIZON, {})
-        return None if moment is None else int(moment)
-
-    def _ask(self, sql: str, values: Mapping[str, Any]) -> list[Any]:
-        return self._connection.execute(sql, values).fetchall()
+    Frames in windows, else records. A vehicle that a table does not name has none of its figures.
+    """
+    found: defaultdict[str, dict[str, int]] = defaultdict(dict)
+    with connection.cursor(row_factory=dict_row) as cursor:
+        for query in (_COUNTED, _LATE, _QUARANTINED, _DEAD):
+            for row in cursor.execute(query, scope.bounds()):
+                found[row.pop("vehicle_id")] |= row
+    return found
 
 
-def _bounds(scope: Scope) -> dict[str, Any]:
-    return {"since": scope.since_ms, "until": scope.until_ms, "seen": scope.seen_until_ms}
+def dead_frames(connection: Connection, vehicles: Sequence[str]) -> dict[Device, Ranges]:
+    """Frames of these vehicles that are known to lie in dead letters."""
+    return ranges_by_device(connection.execute(_DEAD_FRAMES, (list(vehicles),)).fetchall())
 
 
-@contextmanager
-def opened(url: str) -> Iterator[Tables]:
-    """The tables' answers while the block runs; raises ServiceError."""
-    with connected(url) as connection:
-        yield Tables(connection)
+def session_losses(connection: Connection) -> list[SessionLoss]:
+    """All that were noted, oldest first."""
+    return [SessionLoss(*row) for row in connection.execute(_SESSION_LOSSES).fetchall()]
+
+
+def windows(connection: Connection, vehicle_id: str, scope: Scope) -> dict[int, int]:
+    """Frames in time by window, ms."""
+    return dict(connection.execute(_WINDOWS, scope.bounds() | {"vehicle": vehicle_id}).fetchall())
+
+
+def next_offsets(connection: Connection, consumer: str, topic: str) -> dict[int, int]:
+    """The next offset that a consumer of the database reads, by partition; none before its first."""
+    return dict(connection.execute(_NEXT_OFFSETS, (consumer, topic)).fetchall())
+
+
+def horizon_ms(connection: Connection) -> int | None:
+    """Windows that begin before it have been dropped; None: none ever were."""
+    ((moment,),) = connection.execute(_HORIZON).fetchall()
+    return None if moment is None else int(moment)

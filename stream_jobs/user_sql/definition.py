@@ -13,6 +13,7 @@ from pyspark.sql import types as T  # noqa: N812  Spark's own convention
 
 from infra.contract.errors import ConfigError
 from infra.settings.settings import Settings
+from stream_jobs.app.database import Connection, execute, fetch
 
 VIEWS: Final = ("frames", "samples")
 KEYS: Final = ("over", "key", "watermark_s", "about")
@@ -41,7 +42,7 @@ _TYPES: Final[Mapping[type[T.DataType], str]] = {
 }
 _NAME_BYTES: Final = 63
 """PostgreSQL cuts longer names."""
-TABLE_COLUMNS: Final = """
+_TABLE_COLUMNS: Final = """
 SELECT a.attname, format_type(a.atttypid, NULL) FROM pg_attribute a
 WHERE a.attrelid = to_regclass(%(table)s) AND a.attnum > 0 AND NOT a.attisdropped
 """
@@ -88,9 +89,13 @@ class Definition:
         words = {word.lower() for word in _WORD.findall(statement)}
         return tuple(name for name in names if name in words or _STAR.search(statement))
 
+    def wrong(self, reason: str, line: int | None = None) -> ConfigError:
+        """The error that says where in the file something is wrong."""
+        return wrong(self.path, line, reason)
+
 
 def wrong(path: Path, line: int | None, reason: str) -> ConfigError:
-    """The error that says where in the file something is wrong."""
+    """The same before a file is known to be one."""
     place = "" if line is None else f", line {line}"
     return ConfigError(f"SQL on the stream, {path}{place}: {reason}")
 
@@ -128,10 +133,10 @@ def read_file(path: Path, least_watermark_s: int) -> Definition:
         raise wrong(
             path, None, "after the remarks there must be one statement that begins with SELECT or WITH"
         )
-    line, view = _value(path, head, "over", " | ".join(VIEWS), "")
+    line, view = head["over"]
     if view not in VIEWS:
         raise wrong(path, line, f"`over` is {view!r}, none of {', '.join(VIEWS)}")
-    line, columns = _value(path, head, "key", "column, column", ": what a row is told apart by")
+    line, columns = head["key"]
     key = tuple(name.strip() for name in columns.split(","))
     for name in key:
         if _COLUMN.fullmatch(name) is None:
@@ -145,11 +150,8 @@ def read_file(path: Path, least_watermark_s: int) -> Definition:
     return Definition(path, path.stem, view, key, int(delay), text)
 
 
-Head = Mapping[str, tuple[int, str]]
-"""Line and value of each key."""
-
-
-def _head(path: Path, text: str) -> Head:
+def _head(path: Path, text: str) -> dict[str, tuple[int, str]]:
+    """Line and value of each key."""
     found: dict[str, tuple[int, str]] = {}
     for number, line in enumerate(text.splitlines(), start=1):
         if line.strip() and not line.startswith("--"):
@@ -163,22 +165,23 @@ def _head(path: Path, text: str) -> Head:
         if name in found:
             raise wrong(path, number, f"`{name}` is there twice")
         found[name] = (number, match[2].strip())
+    for name, form, why in (
+        ("over", " | ".join(VIEWS), ""), ("key", "column, column", ": what a row is told apart by")
+    ):  # fmt: skip
+        if name not in found:
+            raise wrong(path, 1, f"`-- {name}: {form}` is missing before the SELECT{why}")
     return found
-
-
-def _value(path: Path, head: Head, name: str, form: str, why: str) -> tuple[int, str]:
-    if name not in head:
-        raise wrong(path, 1, f"`-- {name}: {form}` is missing before the SELECT{why}")
-    return head[name]
 
 
 def columns_of(definition: Definition, schema: T.StructType) -> dict[str, str]:
     """PostgreSQL's type of each column; raises ConfigError for one without, or a key that is not there."""
     columns: dict[str, str] = {}
     for field in schema.fields:
-        name, kind = field.name, _TYPES.get(type(field.dataType))
-        if kind is None:
-            reason = _advice(field)
+        name, kind, given = field.name, _TYPES.get(type(field.dataType)), field.dataType
+        if isinstance(given, T.StructType) and {"start", "end"} <= set(given.names):
+            reason = f" is a {given.simpleString()}: take {name}.start AS {name}_start instead"
+        elif kind is None:
+            reason = f" is a {given.simpleString()}, which has no column type: take it apart or cast it"
         elif not name.isidentifier() or name != name.lower() or len(name) > _NAME_BYTES:
             reason = ": name it by `AS name`, of a-z, 0-9 and _"
         elif name in columns:
@@ -186,29 +189,29 @@ def columns_of(definition: Definition, schema: T.StructType) -> dict[str, str]:
         else:
             columns[name] = kind
             continue
-        raise wrong(definition.path, None, f"column `{name}`{reason}")
+        raise definition.wrong(f"column `{name}`{reason}")
     for name in definition.key:
         if name not in columns:
-            reason = f"`key`: {name} is no column of the SELECT ({', '.join(columns)})"
-            raise wrong(definition.path, None, reason)
+            raise definition.wrong(f"`key`: {name} is no column of the SELECT ({', '.join(columns)})")
     return columns
 
 
-def _advice(field: T.StructField) -> str:
-    kind = field.dataType.simpleString()
-    if isinstance(field.dataType, T.StructType) and {"start", "end"} <= set(field.dataType.names):
-        return f" is a {kind}: take {field.name}.start AS {field.name}_start instead"
-    return f" is a {kind}, which has no column type: take it apart or cast it"
-
-
-def create(definition: Definition, columns: Mapping[str, str]) -> tuple[str, ...]:
-    """The statements that make the table; a null in the key is a value like any other."""
-    body = ", ".join(f'"{name}" {kind}' for name, kind in columns.items())
-    return (
-        f"CREATE TABLE {definition.table} ({body})",
-        f"CREATE UNIQUE INDEX ON {definition.table} ({_quoted(definition.key)}) NULLS NOT DISTINCT",
-        f"GRANT SELECT ON {definition.table} TO odograph_dashboard",
-    )
+def ensure_table(connection: Connection, definition: Definition, columns: Mapping[str, str]) -> None:
+    """Make the table from the query's columns unless it stands with these already; raises ConfigError."""
+    table = definition.table
+    found = dict(map(tuple, fetch(connection, _TABLE_COLUMNS, {"table": table})))
+    if not found:
+        body = ", ".join(f'"{name}" {kind}' for name, kind in columns.items())
+        execute(connection, f"CREATE TABLE {table} ({body})")
+        key = _quoted(definition.key)  # a null in it is a value like any other
+        execute(connection, f"CREATE UNIQUE INDEX ON {table} ({key}) NULLS NOT DISTINCT")
+        execute(connection, f"GRANT SELECT ON {table} TO odograph_dashboard")
+    elif found != columns:
+        stands, given = (", ".join(f"{n} {kind}" for n, kind in sorted(c.items())) for c in (found, columns))
+        raise definition.wrong(
+            f"table {table} has the columns {stands}, the query gives {given}; "
+            "drop the table or give the file another name"
+        )
 
 
 def upsert(definition: Definition, columns: Mapping[str, str]) -> str:

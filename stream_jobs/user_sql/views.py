@@ -23,7 +23,7 @@ from stream_jobs.frames.batch import in_range, verdicts
 from stream_jobs.frames.plausibility import POSITION, by_sample, plausible_columns
 from stream_jobs.frames.reading import FRAME_SCHEMA, HEAD_SCHEMA, read
 from stream_jobs.rules.sql_guard import foreign_relation, query_objection
-from stream_jobs.user_sql.definition import Definition, wrong
+from stream_jobs.user_sql.definition import Definition
 
 HEAD: Final = ("vehicle_id", "boot_id", "seq", "t0_ms", "dt_ms", "n")
 SIGNAL_NAMES: Final = tuple(signal.name for signal in SIGNALS)
@@ -38,52 +38,39 @@ def rows_of(definition: Definition, records: DataFrame, limits: ClockLimits) -> 
     spark = records.sparkSession
     objection = query_objection(spark, definition.statement, definition.view)
     if objection is not None:
-        raise wrong(definition.path, objection.line, objection.reason)
-    signals = definition.reads(SIGNAL_NAMES)
-    view(definition, records, signals, limits).createOrReplaceTempView(definition.view)
+        raise definition.wrong(objection.reason, objection.line)
+    view(definition, records, limits).createOrReplaceTempView(definition.view)
     rows = spark.sql(definition.statement)
     foreign = foreign_relation(rows, definition.view)
     if foreign is not None:
-        raise wrong(definition.path, None, f"it reads {foreign} besides the view {definition.view}")
+        raise definition.wrong(f"it reads {foreign} besides the view {definition.view}")
     return rows
 
 
-def view(
-    definition: Definition, records: DataFrame, signals: tuple[str, ...], limits: ClockLimits
-) -> DataFrame:
-    """The definition's view with the signals that it reads."""
+def view(definition: Definition, records: DataFrame, limits: ClockLimits) -> DataFrame:
+    """The definition's view with the signals that it reads: of samples fast ones by sample, slow ones
+    repeated.
+
+    Spark forgets that a time computed from the watermarked one is event time: its metadata says so.
+    """
+    signals = definition.reads(SIGNAL_NAMES)
+    schema = frame_schema([BY_NAME[name] for name in signals])
+    received_ms = T.StructField("received_ms", T.LongType())
+    fields = [*(schema[name] for name in HEAD), received_ms, *(schema[name] for name in signals)]
     stage = FrameStage(signals, limits)
-    frames = records.select("received_ms", "value").mapInArrow(stage.__call__, _stage_type(signals))
+    frames = records.select("received_ms", "value").mapInArrow(stage.__call__, T.StructType(fields))
     once = drop_copies(frames, definition.watermark_s)
     received_at = F.timestamp_millis("received_ms").alias("received_at")
     if definition.view == "frames":
         return once.select(F.col("t0_time").alias("event_time"), received_at, *HEAD, *signals)
-    return _samples(once, signals, definition.watermark_s)
-
-
-def _samples(frames: DataFrame, signals: tuple[str, ...], watermark_s: int) -> DataFrame:
-    """A row a sample: fast signals by sample, slow ones repeated.
-
-    Spark forgets that a time computed from the watermarked one is event time: its metadata says so.
-    """
-    fast = [name for name in signals if BY_NAME[name].rate == "fast"]
-    slow = [name for name in signals if BY_NAME[name].rate == "slow"]
+    fast, slow = ([name for name in signals if BY_NAME[name].rate == rate] for rate in ("fast", "slow"))
     index = F.sequence(F.lit(0), F.col("n").cast("int") - 1).alias("sample")
-    zipped = F.inline(F.arrays_zip(index, *fast))
-    rows = frames.select("received_ms", *HEAD, *slow, zipped)
+    rows = once.select("received_ms", *HEAD, *slow, F.inline(F.arrays_zip(index, *fast)))
     event_time = F.timestamp_millis(F.col("t0_ms") + F.col("sample") * F.col("dt_ms"))
     return rows.select(
-        event_time.alias("event_time", metadata={WATERMARK_METADATA: watermark_s * 1000}),
-        F.timestamp_millis("received_ms").alias("received_at"),
-        *("vehicle_id", "boot_id", "seq", "sample", "dt_ms"),
-        *signals,
-    )
-
-
-def _stage_type(signals: tuple[str, ...]) -> T.StructType:
-    found = frame_schema([BY_NAME[name] for name in signals])
-    received_ms = T.StructField("received_ms", T.LongType())
-    return T.StructType([*(found[name] for name in HEAD), received_ms, *(found[name] for name in signals)])
+        event_time.alias("event_time", metadata={WATERMARK_METADATA: definition.watermark_s * 1000}),
+        received_at, "vehicle_id", "boot_id", "seq", "sample", "dt_ms", *signals,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,16 +97,13 @@ class FrameStage:
         table = table.filter(chosen).combine_chunks()
         columns = {name: table[name].combine_chunks() for name in HEAD}
         columns["received_ms"] = batch.column("received_ms").filter(chosen)
+        n = table["n"].to_numpy()
+        offsets = pa.array(np.concatenate([[0], np.cumsum(n)]), pa.int32())
         for name in self.signals:
-            columns[name] = _clean(table, name)
+            column = plausible_columns(table, (name,))[name]
+            if BY_NAME[name].rate == "fast":
+                values = by_sample(column, n)
+                of_samples = pa.array(values, pa.float64(), mask=np.isnan(values))
+                column = pa.ListArray.from_arrays(offsets, of_samples)
+            columns[name] = column
         return pa.RecordBatch.from_pydict(columns)
-
-
-def _clean(table: pa.Table, name: str) -> pa.Array:
-    column = plausible_columns(table, (name,))[name]
-    if BY_NAME[name].rate == "slow":
-        return column
-    n = table["n"].to_numpy()
-    values = by_sample(column, n)
-    offsets = pa.array(np.concatenate([[0], np.cumsum(n)]), pa.int32())
-    return pa.ListArray.from_arrays(offsets, pa.array(values, pa.float64(), mask=np.isnan(values)))
