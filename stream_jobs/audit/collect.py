@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, NamedTuple
+
+from psycopg.rows import dict_row
 
 from infra.clients.db import Connection, connected
 from infra.clients.kafka import LogEnds
@@ -20,18 +22,63 @@ from infra.contract.topics import kafka_topic
 from infra.contract.verdict import clock_limits
 from infra.settings.settings import Endpoints, Settings
 from infra.sql import queries
-from stream_jobs.audit import archive, edge, ledger, tables
+from stream_jobs.audit import archive, edge, ledger
 from stream_jobs.audit.archive import Archive, PartitionCount
-from stream_jobs.audit.edge import Device, EdgeDevice
+from stream_jobs.audit.edge import Device, EdgeDevice, ranges_by_device
 from stream_jobs.audit.ledger import Figures, Ledger
 from stream_jobs.audit.scope import WHOLE, Scope
-from stream_jobs.audit.tables import SessionLoss
 
 TELEMETRY: Final = "telemetry"
 POLL_S: Final = 1.0
 COMPARED_VEHICLES: Final = 20
 """Vehicles whose windows are compared one by one, where their sums differ."""
 SLACK_MS: Final = 3_600_000
+
+_COUNTED = """
+SELECT vehicle_id, sum(frames - frames_late)::bigint AS counted, sum(frames_late)::bigint AS repaired
+FROM odograph.vehicle_window
+WHERE window_start >= to_timestamp(%(since)s / 1000.0) AND window_start < to_timestamp(%(until)s / 1000.0)
+GROUP BY 1
+"""
+_LATE = """
+SELECT vehicle_id, count(*) AS late_listed, count(*) FILTER (WHERE repaired_at IS NULL) AS late_open
+FROM odograph.late_frame
+WHERE t0_ms >= %(since)s AND t0_ms < %(until)s AND received_at < to_timestamp(%(seen)s / 1000.0)
+GROUP BY 1
+"""
+_QUARANTINED = """
+SELECT vehicle_id, count(*) AS quarantined_listed FROM odograph.quarantined_frame
+WHERE received_at >= to_timestamp(%(since)s / 1000.0)
+  AND received_at < to_timestamp(least(%(until)s, %(seen)s) / 1000.0)
+GROUP BY 1
+"""
+_DEAD = """
+SELECT coalesce(vehicle_id, '') AS vehicle_id,
+       count(DISTINCT digest) FILTER (WHERE seq IS NULL AND messages IS NULL) AS dead_unknown,
+       coalesce(sum(messages) FILTER (WHERE reason = 'rate_limited'), 0)::bigint AS not_kept
+FROM odograph.dead_letter
+WHERE received_at >= to_timestamp(%(since)s / 1000.0) AND received_at < to_timestamp(%(until)s / 1000.0)
+  AND (mqtt_topic IS NOT NULL OR reason <> 'refused') -- else a row of the jobs, no message
+GROUP BY 1
+"""
+_DEAD_FRAMES: Final = "SELECT vehicle_id, boot_id, seq FROM serving.dead_frame WHERE vehicle_id = ANY(%s)"
+_SESSION_LOSSES: Final = """
+SELECT (extract(epoch FROM since_at) * 1000)::bigint, (extract(epoch FROM at) * 1000)::bigint, detail
+FROM serving.session_loss ORDER BY at
+"""
+_WINDOWS: Final = """
+SELECT (extract(epoch FROM window_start) * 1000)::bigint, (frames - frames_late)::bigint
+FROM odograph.vehicle_window
+WHERE vehicle_id = %(vehicle)s AND window_start >= to_timestamp(%(since)s / 1000.0)
+  AND window_start < to_timestamp(%(until)s / 1000.0)
+"""
+_NEXT_OFFSETS: Final = """
+SELECT partition, next_offset FROM odograph.consumer_offset WHERE consumer = %s AND topic = %s
+"""
+_HORIZON: Final = """
+SELECT (extract(epoch FROM max(dropped_before)) * 1000)::bigint FROM odograph.retention
+WHERE table_name = 'vehicle_window'
+"""
 
 
 def current_ledger(home: Path, endpoints: Endpoints, ends: LogEnds) -> Ledger:
@@ -88,6 +135,53 @@ def sources(settings: Settings, addresses: Endpoints) -> Sources:
     window_ms, ahead_ms = settings.jobs.window_s * 1000, clock_limits(settings).ahead_ms
     topic = kafka_topic(settings.kafka.prefix, TELEMETRY)
     return Sources(settings.paths.home.resolve(), addresses.db_ingest_url, window_ms, ahead_ms, topic)
+
+
+class SessionLoss(NamedTuple):
+    """Whatever the broker held for a session of the bridge in this time may be lost, ms since 1970."""
+
+    since_ms: int
+    at_ms: int
+    detail: str
+
+
+def listed_figures(connection: Connection, scope: Scope) -> dict[str, dict[str, int]]:
+    """By vehicle the ledger's figures that the database has; under the empty name dead letters of nobody.
+
+    Frames in windows, else records. A vehicle that a table does not name has none of its figures.
+    """
+    found: defaultdict[str, dict[str, int]] = defaultdict(dict)
+    with connection.cursor(row_factory=dict_row) as cursor:
+        for query in (_COUNTED, _LATE, _QUARANTINED, _DEAD):
+            for row in cursor.execute(query, scope.bounds()):
+                found[row.pop("vehicle_id")] |= row
+    return found
+
+
+def dead_frames(connection: Connection, vehicles: Sequence[str]) -> dict[Device, Ranges]:
+    """Frames of these vehicles that are known to lie in dead letters."""
+    return ranges_by_device(connection.execute(_DEAD_FRAMES, (list(vehicles),)).fetchall())
+
+
+def session_losses(connection: Connection) -> list[SessionLoss]:
+    """All that were noted, oldest first."""
+    return [SessionLoss(*row) for row in connection.execute(_SESSION_LOSSES).fetchall()]
+
+
+def counted_windows(connection: Connection, vehicle_id: str, scope: Scope) -> dict[int, int]:
+    """Frames in time by window, ms."""
+    return dict(connection.execute(_WINDOWS, scope.bounds() | {"vehicle": vehicle_id}).fetchall())
+
+
+def next_offsets(connection: Connection, consumer: str, topic: str) -> dict[int, int]:
+    """The next offset that a consumer of the database reads, by partition; none before its first."""
+    return dict(connection.execute(_NEXT_OFFSETS, (consumer, topic)).fetchall())
+
+
+def windows_horizon_ms(connection: Connection) -> int | None:
+    """Windows that begin before it have been dropped; None: none ever were."""
+    ((moment,),) = connection.execute(_HORIZON).fetchall()
+    return None if moment is None else int(moment)
 
 
 class Gap(NamedTuple):
@@ -180,13 +274,13 @@ def collect(
     with archive.opened(sources.home, scope, committed, sources.ahead_ms + SLACK_MS) as store:
         with connected(sources.db_url) as database:
             _devices(found, runs, store, database, sources.waiting)
-            for vehicle_id, listed in tables.listed(database, scope).items():
+            for vehicle_id, listed in listed_figures(database, scope).items():
                 found.vehicles.setdefault(vehicle_id, Figures()).add(Figures(**listed))
             # Numbers used again for another moment: what windows counted under them is no double.
             more = [v for v, one in sorted(found.vehicles.items()) if one.counted > one.in_time]
             for vehicle_id, again in store.again(more).items():
                 found.again += ledger.enter_again(found.vehicles[vehicle_id], again)
-            _sessions(found, store, tables.session_losses(database))
+            _sessions(found, store, session_losses(database))
             _windows(found, store, database, sources.window_ms)
         found.log = _log_gaps(store.partitions(), sources, scope)
         found.open_records = store.open_records(asked_ms) if asked_ms > scope.until_ms else 0
@@ -205,7 +299,7 @@ def _devices(
     ranges = {d: [*a.between, *a.behind] for d, a in lacking.items() if a.between or a.behind}
     elsewhere = store.elsewhere(ranges)
     left = {d for d, whole in ranges.items() if minus(whole, elsewhere.get(d, []))}
-    dead = tables.dead_frames(database, sorted({vehicle_id for vehicle_id, _ in left})) if left else {}
+    dead = dead_frames(database, sorted({vehicle_id for vehicle_id, _ in left})) if left else {}
     in_log = waiting() if left else {}
     for device in sorted(counts.keys() | left):
         known_places = (places.get(device, []) for places in (elsewhere, dead, in_log))
@@ -238,7 +332,7 @@ def _windows(found: Account, store: Archive, database: Connection, window_ms: in
     differ = [v for v, one in sorted(found.vehicles.items()) if one.in_time != one.counted]
     for vehicle_id in differ[:COMPARED_VEHICLES]:
         archived = store.windows(vehicle_id, window_ms)
-        counted = tables.windows(database, vehicle_id, found.scope)
+        counted = counted_windows(database, vehicle_id, found.scope)
         for start in sorted(archived.keys() | counted.keys()):
             frames, *place = archived.get(start, (0, None, None, None))
             if frames != counted.get(start, 0):

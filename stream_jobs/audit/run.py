@@ -22,9 +22,9 @@ from infra.contract.verdict import clock_limits
 from infra.settings.settings import Endpoints, Settings
 from infra.stack import query_offsets
 from infra.stack.mosquitto import broker_figures
-from stream_jobs.audit import archive, tables
+from stream_jobs.audit import archive, collect
 from stream_jobs.audit.archive import Clone, cloned_vehicles
-from stream_jobs.audit.collect import POLL_S, TELEMETRY, Account, Sources, collect, current_ledger, sources
+from stream_jobs.audit.collect import TELEMETRY, Account, Sources
 from stream_jobs.audit.edge import Device, ranges_by_device
 from stream_jobs.audit.ledger import Ledger
 from stream_jobs.audit.scope import WHOLE, Scope
@@ -66,7 +66,7 @@ def current_horizon(settings: Settings, addresses: Endpoints) -> Horizon:
         newest = query_offsets.committed(home, query)
         committed[query] = {} if newest is None else newest.ends.get(kafka_topic(prefix, TELEMETRY), {})
     with connected(addresses.db_ingest_url) as database:
-        committed[EVENTS] = tables.next_offsets(database, EVENTS, DEAD_LETTER)
+        committed[EVENTS] = collect.next_offsets(database, EVENTS, DEAD_LETTER)
     now_ms = time.time_ns() // 1_000_000
     waiting = dict.fromkeys(READS, now_ms)  # receipt of the first record that waits; now where none does
     with LogEnds(addresses.kafka_bootstrap, prefix) as log:
@@ -131,11 +131,11 @@ def audit(settings: Settings, addresses: Endpoints, wanted: Scope, wait_s: float
     Raises ServiceError.
     """
     end_s = time.monotonic() + wait_s
-    where = sources(settings, addresses)
+    where = collect.sources(settings, addresses)
     with suppress(OdographError):  # an outer broker need not tell; what is missing stays unexplained then
         where = replace(where, broker_dropped=broker_figures(addresses.mqtt).dropped)
     with connected(where.db_url) as database:
-        horizons = (tables.horizon_ms(database), archive.horizon_ms(where.home))
+        horizons = (collect.windows_horizon_ms(database), archive.horizon_ms(where.home))
     known = [found for found in horizons if found is not None]
     wanted = wanted.kept(max(known, default=None), time.time_ns() // 1_000_000)
     if wanted.whole:
@@ -149,14 +149,14 @@ def audit(settings: Settings, addresses: Endpoints, wanted: Scope, wait_s: float
         waiting = partial(in_flight, settings, addresses, seen)
         closed = wanted.closed(seen.moment_ms, clock_limits(settings).lateness_ms, where.window_ms)
         whence = replace(where, committed=seen.committed[ARCHIVE], waiting=waiting)
-        account = collect(whence, closed, asked_ms=wanted.until_ms)
+        account = collect.collect(whence, closed, asked_ms=wanted.until_ms)
         in_log = seen.behind(ARCHIVE) if closed.until_ms < wanted.until_ms else 0
         clones = cloned_vehicles(settings.paths.home)
         found = Audit(account, None, clones, account.open_records + in_log, seen)
         settled = found.residual == 0 and (found.in_flight == 0 or time.monotonic() > end_s)
         if settled or time.monotonic() > retry_until_s:
             return found
-        time.sleep(POLL_S)
+        time.sleep(collect.POLL_S)
 
 
 def _quiet(settings: Settings, addresses: Endpoints, where: Sources, end_s: float) -> Audit | None:
@@ -166,13 +166,13 @@ def _quiet(settings: Settings, addresses: Endpoints, where: Sources, end_s: floa
         while True:
             seen = current_horizon(settings, addresses)
             waits = any(seen.behind(consumer) for consumer in READS)
-            now = None if waits else current_ledger(where.home, addresses, ends)
+            now = None if waits else collect.current_ledger(where.home, addresses, ends)
             over = time.monotonic() > end_s
             stands = now is not None and now == last
             if now is not None and stands and (now.residual == 0 or over):
-                found = collect(replace(where, committed=ends.ends(TELEMETRY)), WHOLE)
+                found = collect.collect(replace(where, committed=ends.ends(TELEMETRY)), WHOLE)
                 return Audit(found, now, cloned_vehicles(settings.paths.home), horizon=seen)
             if over and (now is None or (last is not None and not stands)):
                 return None
             last = now
-            time.sleep(POLL_S)
+            time.sleep(collect.POLL_S)

@@ -16,7 +16,7 @@ from load_tests.drills.poison.attack import Attack, program
 from load_tests.drills.site import Site
 from load_tests.drills.verdict import Promise
 from stream_jobs.rules import instant as instant_rules
-from stream_jobs.user_sql import views
+from stream_jobs.user_sql import queries
 
 PATIENCE_S: Final = 240.0
 SOCKET: Final = "/_stcore/stream"
@@ -145,7 +145,7 @@ def _last(done: subprocess.CompletedProcess[str]) -> str:
 
 def runs_first() -> None:
     """A statement runs, then it is judged."""
-    replace(views, "query_objection", lambda _: lambda *_: None)
+    replace(queries, "query_objection", lambda _: lambda *_: None)
 
 
 def any_expression() -> None:
