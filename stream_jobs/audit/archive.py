@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from math import inf
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import duckdb
+import pyarrow as pa
 
 from infra.clients.duck import connected
 from infra.contract.seq_ranges import Ranges, merged
@@ -83,21 +83,21 @@ class Clone(NamedTuple):
 _RECORDS = """
 CREATE OR REPLACE TEMP VIEW record AS
 SELECT vehicle_id, boot_id, seq, topic, partition, log_offset, received_ms, t0_ms, verdict,
-       CASE WHEN verdict IN ('ok', 'late') THEN t0_ms ELSE received_ms END AS at_ms
-FROM {files} WHERE NOT ({beyond})
+       CASE WHEN verdict IN ('ok', 'late') THEN t0_ms ELSE received_ms END AS at_ms,
+       at_ms >= {since} AND at_ms < {until} AND received_ms < {seen} AS inside
+FROM {files} WHERE NOT (topic = {topic} AND ({beyond}))
 """
 _NOTHING = """
 (SELECT '' AS vehicle_id, 0::BIGINT AS boot_id, 0::BIGINT AS seq, '' AS topic, 0 AS partition,
         0::BIGINT AS log_offset, 0::BIGINT AS received_ms, 0::BIGINT AS t0_ms, '' AS verdict WHERE false)
 """
-_IDENTITIES = """
+_SHARE = "hash(vehicle_id) % $shares = $share"
+_IDENTITIES = f"""
 CREATE OR REPLACE TEMP TABLE identity AS
 SELECT vehicle_id, boot_id, seq, count(*) AS records, count_if(verdict = 'late') AS late,
        count_if(verdict NOT IN ('ok', 'late')) AS quarantined, bool_or(verdict = 'ok') AS ok
-FROM record
-WHERE at_ms >= $since AND at_ms < $until AND received_ms < $seen AND hash(vehicle_id) % $shares = $share
-GROUP BY ALL
-"""
+FROM record WHERE inside AND {_SHARE} GROUP BY ALL
+"""  # noqa: S608  constants of this file
 _DEVICES = """
 SELECT vehicle_id, boot_id, count_if(seq >= 0), sum(records), count_if(ok),
        count_if(seq >= 0 AND NOT ok AND late > 0), count_if(seq >= 0 AND NOT ok AND late = 0),
@@ -106,20 +106,13 @@ SELECT vehicle_id, boot_id, count_if(seq >= 0), sum(records), count_if(ok),
 FROM identity GROUP BY ALL
 """
 _GAPS = """
-SELECT vehicle_id, boot_id, seq + 1, following - 1
-FROM (SELECT vehicle_id, boot_id, seq,
-             lead(seq) OVER (PARTITION BY vehicle_id, boot_id ORDER BY seq) AS following
-      FROM identity WHERE seq >= 0)
-WHERE following > seq + 1
+SELECT vehicle_id, boot_id, seq + 1,
+       lead(seq) OVER (PARTITION BY vehicle_id, boot_id ORDER BY seq) - 1 AS last_seq
+FROM identity WHERE seq >= 0 QUALIFY last_seq > seq
 """
 _FOLLOWING = """
 SELECT vehicle_id, boot_id, min(seq) FROM record
 WHERE verdict IN ('ok', 'late') AND t0_ms >= $until GROUP BY ALL
-"""
-_GAP = """
-CREATE OR REPLACE TEMP TABLE gap AS
-SELECT unnest($vehicles::VARCHAR[]) AS vehicle_id, unnest($boots::BIGINT[]) AS boot_id,
-       unnest($firsts::BIGINT[]) AS first_seq, unnest($lasts::BIGINT[]) AS last_seq
 """
 _ELSEWHERE = """
 SELECT DISTINCT r.vehicle_id, r.boot_id, r.seq
@@ -128,36 +121,27 @@ FROM record r JOIN gap g ON r.vehicle_id = g.vehicle_id AND r.boot_id = g.boot_i
 """
 _AROUND = """
 SELECT g.vehicle_id, g.boot_id, g.first_seq,
-       arg_max(r.received_ms, r.seq) FILTER (r.seq < g.first_seq),
-       arg_min(r.received_ms, r.seq) FILTER (r.seq > g.last_seq)
+       coalesce(arg_max(r.received_ms, r.seq) FILTER (r.seq < g.first_seq), '-inf'::DOUBLE),
+       coalesce(arg_min(r.received_ms, r.seq) FILTER (r.seq > g.last_seq), 'inf'::DOUBLE)
 FROM gap g LEFT JOIN record r ON r.vehicle_id = g.vehicle_id AND r.boot_id = g.boot_id AND r.seq >= 0
 GROUP BY ALL
 """
 _AGAIN = """
 SELECT vehicle_id, sum(moments - 1)::BIGINT
 FROM (SELECT vehicle_id, count(DISTINCT t0_ms) AS moments FROM record
-      WHERE {vehicles} AND verdict = 'ok' AND at_ms >= $since AND at_ms < $until AND received_ms < $seen
-      GROUP BY vehicle_id, boot_id, seq)
+      WHERE {vehicles} AND verdict = 'ok' AND inside GROUP BY vehicle_id, boot_id, seq)
 GROUP BY ALL
 """
-_THESE = "vehicle_id IN (SELECT unnest($vehicles::VARCHAR[]))"
-_SHARE = "hash(vehicle_id) % $shares = $share"
 _PARTITIONS = """
 SELECT topic, partition, count(*), min(log_offset), max(log_offset),
        sum(log_offset::HUGEINT), sum(log_offset::HUGEINT * log_offset)
-FROM record WHERE received_ms >= $since AND received_ms < least($until, $seen)
-GROUP BY ALL ORDER BY ALL
+FROM record WHERE received_ms >= $since AND received_ms < $until GROUP BY ALL ORDER BY ALL
 """
 _HOLES = """
-SELECT log_offset + 1, following - 1
-FROM (SELECT log_offset, lead(log_offset) OVER (ORDER BY log_offset) AS following
-      FROM (SELECT DISTINCT log_offset FROM one))
-WHERE following > log_offset + 1
-"""
-_ONE_PARTITION = """
-CREATE OR REPLACE TEMP TABLE one AS
-SELECT log_offset FROM record WHERE topic = $topic AND partition = $partition
-                                AND log_offset BETWEEN $first AND $last
+SELECT log_offset + 1, coalesce(lead(log_offset) OVER (ORDER BY log_offset) - 1, log_offset) AS last, n - 1
+FROM (SELECT log_offset, count(*) AS n FROM record
+      WHERE topic = $topic AND partition = $partition AND log_offset BETWEEN $first AND $last GROUP BY 1)
+QUALIFY last > log_offset OR n > 1
 """
 _OPEN = """
 SELECT count(*) FROM record
@@ -165,22 +149,20 @@ WHERE at_ms >= $since AND at_ms < $end AND (at_ms >= $until OR received_ms >= $s
 """
 _WINDOWS = """
 SELECT t0_ms // $window * $window, count(DISTINCT (boot_id, seq)), max(boot_id), min(seq), max(seq)
-FROM record
-WHERE vehicle_id = $vehicle AND verdict = 'ok' AND t0_ms >= $since AND t0_ms < $until AND received_ms < $seen
-GROUP BY 1
+FROM record WHERE vehicle_id = $vehicle AND verdict = 'ok' AND inside GROUP BY 1
 """
-_TOTALS = """
+_TOTALS = f"""
 SELECT sum(records), count(*), sum(ok) - count_if(ok > 0), sum(records - live), count_if(live = 0)
 FROM (SELECT count(*) AS records, count_if(verdict = 'ok') AS ok,
              count_if(coalesce(topic = $live, true)) AS live
-      FROM record WHERE hash(vehicle_id) % $shares = $share GROUP BY vehicle_id, boot_id, seq)
-"""
-_DEAD_ARCHIVED = """
-SELECT count(DISTINCT dead.digest)
-FROM (SELECT unnest($digests::VARCHAR[]) AS digest, unnest($vehicles::VARCHAR[]) AS vehicle_id,
-             unnest($boots::BIGINT[]) AS boot_id, unnest($seqs::BIGINT[]) AS seq) dead
-SEMI JOIN record USING (vehicle_id, boot_id, seq)
-"""
+      FROM record WHERE {_SHARE} GROUP BY vehicle_id, boot_id, seq)
+"""  # noqa: S608  constants of this file
+_GAP: Final = pa.schema(
+    [("vehicle_id", pa.string()), *((n, pa.int64()) for n in ("boot_id", "first_seq", "last_seq"))]
+)
+_DEAD: Final = pa.schema(
+    [("digest", pa.string()), ("vehicle_id", pa.string()), ("boot_id", pa.int64()), ("seq", pa.int64())]
+)
 _CLONES = """
 WITH boot AS (
     SELECT vehicle_id, boot_id, min(t0_ms) AS from_ms, max(t0_ms + span_ms) AS to_ms,
@@ -204,18 +186,16 @@ class Archive:
     """
 
     def __init__(
-        self,
-        connection: duckdb.DuckDBPyConnection,
-        files: Sequence[str],
-        scope: Scope,
+        self, connection: duckdb.DuckDBPyConnection, files: Sequence[str], scope: Scope,
         committed: NextOffsets,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._connection, self._scope = connection, scope
         names = ", ".join(map(_quoted, files))
         read = f"read_parquet([{names}], hive_partitioning = false)" if names else _NOTHING
         topic, ends = committed
         beyond = " OR ".join(f"partition = {int(p)} AND log_offset >= {int(end)}" for p, end in ends.items())
-        self._run(_RECORDS.format(files=read, beyond=f"topic = {_quoted(topic)} AND ({beyond or 'false'})"))
+        values = {"files": read, "topic": _quoted(topic), "beyond": beyond or "false"}
+        self._run(_RECORDS.format(**values, **scope.bounds()))
 
     def devices(self, share_rows: int = SHARE_ROWS) -> dict[Device, DeviceCount]:
         """Every device with a record in the scope; identities of about ``share_rows`` records at once."""
@@ -249,40 +229,35 @@ class Archive:
 
     def around(self, gaps: Mapping[Device, Ranges]) -> dict[tuple[Device, int], Span]:
         """By device and first number of a gap: when the frames before and behind it were received."""
-        self._put_gaps(gaps)
-        return {
-            ((vehicle_id, boot_id), first): (
-                -inf if before is None else before,
-                inf if after is None else after,
-            )
-            for vehicle_id, boot_id, first, before, after in self._run(_AROUND)
-        }
+        found = self._of_gaps(_AROUND, gaps)
+        return {((vehicle, boot), first): (before, after) for vehicle, boot, first, before, after in found}
 
     def elsewhere(self, gaps: Mapping[Device, Ranges]) -> dict[Device, Ranges]:
         """Of these ranges the frames that the files hold at whatever moment."""
         if not any(gaps.values()) or self._scope.whole:
             return {}
-        self._put_gaps(gaps)
-        return ranges_by_device(self._run(_ELSEWHERE))
+        return ranges_by_device(self._of_gaps(_ELSEWHERE, gaps))
 
-    def _put_gaps(self, gaps: Mapping[Device, Ranges]) -> None:
+    def _of_gaps(self, sql: str, gaps: Mapping[Device, Ranges]) -> list[Any]:
         rows = [(*device, *each) for device, ranges in gaps.items() for each in ranges]
-        self._run(_GAP, _lists(("vehicles", "boots", "firsts", "lasts"), rows))
+        self._connection.register("gap", _table(_GAP, rows))
+        return self._run(sql)
 
     def again(self, vehicles: Sequence[str]) -> dict[str, int]:
         """How often these vehicles used a number again in time, for another first sample."""
-        values = {"vehicles": list(vehicles)}
-        return dict(self._run(_AGAIN.format(vehicles=_THESE), values)) if vehicles else {}
+        sql = _AGAIN.format(vehicles="list_contains($vehicles, vehicle_id)")
+        return dict(self._run(sql, {"vehicles": list(vehicles)})) if vehicles else {}
 
     def again_in_all(self) -> int:
         """The same of all vehicles together."""
-        shares = self._shares(SHARE_ROWS)
-        return sum(again for share in shares for _, again in self._run(_AGAIN.format(vehicles=_SHARE), share))
+        sql = _AGAIN.format(vehicles=_SHARE)
+        return sum(again for share in self._shares(SHARE_ROWS) for _, again in self._run(sql, share))
 
     def dead_archived(self, dead: Sequence[DeadFrame]) -> int:
         """Distinct dead letters, of those given, whose frame the archive holds."""
-        values = _lists(("digests", "vehicles", "boots", "seqs"), dead)
-        return int(self._run(_DEAD_ARCHIVED, values)[0][0]) if dead else 0
+        self._connection.register("dead", _table(_DEAD, dead))
+        sql = "SELECT count(DISTINCT digest) FROM dead SEMI JOIN record USING (vehicle_id, boot_id, seq)"
+        return int(self._run(sql)[0][0]) if dead else 0
 
     def partitions(self) -> list[PartitionCount]:
         """Records received in the scope by partition of the log, with the offsets between them that lack.
@@ -290,19 +265,19 @@ class Archive:
         All of them for a scope from the start: their offsets are known whether or not they are closed.
         """
         found = []
-        everything = {"since": 0, "until": EVER_MS, "seen": EVER_MS}
-        rows = self._run(_PARTITIONS, {} if self._scope.since_ms else everything)
-        for topic, partition, records, first, last, total, squares in rows:
+        until_ms = min(self._scope.until_ms, self._scope.seen_until_ms) if self._scope.since_ms else EVER_MS
+        for topic, partition, records, first, last, total, squares in self._run(
+            _PARTITIONS, {"until": until_ms}
+        ):
             # Count, sum and sum of squares are those of all whole numbers from first to last: none lacks.
             count, below = last - first + 1, first - 1
             all_squares = (last * (last + 1) * (2 * last + 1) - below * first * (2 * below + 1)) // 6
-            holes: Ranges = []
-            doubles = 0
+            rows = []
             if (records, total, squares) != (count, (first + last) * count // 2, all_squares):
                 place = {"topic": topic, "partition": partition, "first": first, "last": last}
-                self._run(_ONE_PARTITION, place)
-                doubles = int(self._run("SELECT count(*) - count(DISTINCT log_offset) FROM one")[0][0])
-                holes = [(start, end) for start, end in self._run(_HOLES)]
+                rows = self._run(_HOLES, place)
+            holes = [(start, end) for start, end, _ in rows if end >= start]
+            doubles = sum(more for *_, more in rows)
             found.append(PartitionCount(topic, partition, records, first, last, holes, doubles))
         return found
 
@@ -326,8 +301,8 @@ def _quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def _lists(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> dict[str, list[Any]]:
-    return {name: [row[place] for row in rows] for place, name in enumerate(names)}
+def _table(schema: pa.Schema, rows: Sequence[Sequence[Any]]) -> pa.Table:
+    return pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema)
 
 
 @contextmanager
