@@ -137,7 +137,8 @@ def run(settings: Settings, addresses: Endpoints, query: queries.Query, frames: 
     home = settings.paths.home / f"rate-{query.name}-{uuid.uuid4().hex[:8]}"
     own = settings.model_copy(update={"paths": settings.paths.model_copy(update={"home": home})})
     stop, figures = threading.Event(), Figures()
-    application = _Listened(own, addresses, stop, [query], figures)
+    application = jobs.Application(own, addresses, stop, [query])
+    application.listeners.append(figures)
     thread = threading.Thread(target=application.run, name="application")
     thread.start()
     end = time.monotonic() + DEADLINE_S
@@ -146,25 +147,6 @@ def run(settings: Settings, addresses: Endpoints, query: queries.Query, frames: 
     stop.set()
     thread.join()
     return _summary(query.name, figures.batches[query.name], home)
-
-
-class _Listened(jobs.Application):
-    """The application with another listener beside its own."""
-
-    def __init__(
-        self,
-        settings: Settings,
-        addresses: Endpoints,
-        stop: threading.Event,
-        chosen: list[queries.Query],
-        figures: Figures,
-    ) -> None:
-        super().__init__(settings, addresses, stop, chosen)
-        self._figures = figures
-
-    def _start(self, spark: Any) -> None:
-        spark.streams.addListener(self._figures)
-        super()._start(spark)
 
 
 def _summary(name: str, batches: list[dict[str, Any]], home: Path) -> Run:

@@ -9,7 +9,6 @@ deterministic, and the event store keeps each once.
 
 from __future__ import annotations
 
-import signal
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -22,7 +21,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from infra.clients.health import HealthServer
+from infra.clients.health import HealthServer, stopped_by_signals
 from infra.contract.errors import ConfigError, ServiceError
 from infra.contract.topics import kafka_topic
 from infra.contract.verdict import clock_limits
@@ -72,32 +71,23 @@ _CONF: Final = {
 def run(settings: Settings) -> None:
     """Serve until SIGTERM or SIGINT; raises ServiceError with the reason where the query ends by itself."""
     rules = of_query(load_rules(settings.jobs.rules), INSTANT)
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
     state = State({query: _trigger_s(settings, query) for query in SOURCES})
     where = endpoints(settings)
     port = where.http_ports.get(PROGRAM, 0)
-    with HealthServer(port, {"queries": state.reason}, state.registry) as page:
+    with stopped_by_signals() as stop, HealthServer(port, {"queries": state.reason}, state.registry) as page:
         structlog.get_logger().info("serving", port=page.port, rules=len(rules))
-        _serve(settings, where, rules, state, stop)
-
-
-def _serve(
-    settings: Settings, where: Endpoints, rules: Sequence[Rule], state: State, stop: threading.Event
-) -> None:
-    topics = [kafka_topic(settings.kafka.prefix, name) for name in TOPICS.values()]
-    partitions = wait_for_partitions(where.kafka_bootstrap, topics, stop)
-    if stop.is_set():
-        return
-    slots = sum(partitions.values())
-    spark = build_session(settings, PROGRAM, settings.jobs.instant_mb, f"local[{slots}]", _CONF)
-    try:
-        require_slots(spark.sparkContext.defaultParallelism, partitions)
-        check_expressions(spark, settings.jobs.rules or SHIPPED, rules, rule_schemas())
-        watch([start(spark, settings, where, rules, query) for query in SOURCES], state, stop)
-    finally:
-        spark.stop()
+        topics = [kafka_topic(settings.kafka.prefix, name) for name in TOPICS.values()]
+        partitions = wait_for_partitions(where.kafka_bootstrap, topics, stop)
+        if stop.is_set():
+            return
+        slots = sum(partitions.values())
+        spark = build_session(settings, PROGRAM, settings.jobs.instant_mb, f"local[{slots}]", _CONF)
+        try:
+            require_slots(spark.sparkContext.defaultParallelism, partitions)
+            check_expressions(spark, settings.jobs.rules or SHIPPED, rules, rule_schemas())
+            watch([start(spark, settings, where, rules, query) for query in SOURCES], state, stop)
+        finally:
+            spark.stop()
 
 
 def require_slots(slots: int, partitions: dict[str, int]) -> None:
@@ -142,22 +132,18 @@ def watch(queries: Sequence[StreamingQuery], state: State, stop: threading.Event
     state.started()
     while not stop.wait(POLL_S):
         for query in queries:
-            _look(query, state, stop)
+            name = str(query.name)
+            try:
+                active, progress, error = query.isActive, query.lastProgress, query.exception()
+            except (PySparkException, Py4JError, OSError) as problem:
+                if stop.is_set():  # the signal reached Spark's own process too
+                    break
+                raise ServiceError(f"query {name} ended: {problem}") from problem
+            state.progressed(name, progress)
+            if not active and not stop.is_set():
+                raise ServiceError(f"query {name} ended: {error or 'by itself, without an error'}")
     for query in queries:
         query.stop()
-
-
-def _look(query: StreamingQuery, state: State, stop: threading.Event) -> None:
-    name = str(query.name)
-    try:
-        active, progress, error = query.isActive, query.lastProgress, query.exception()
-    except (PySparkException, Py4JError, OSError) as problem:
-        if stop.is_set():  # the signal reached Spark's own process too
-            return
-        raise ServiceError(f"query {name} ended: {problem}") from problem
-    state.progressed(name, progress)
-    if not active and not stop.is_set():
-        raise ServiceError(f"query {name} ended: {error or 'by itself, without an error'}")
 
 
 class State:
@@ -171,18 +157,20 @@ class State:
         self._trigger_s = trigger_s
         self._progress_at: dict[str, float] = {}
         self._batch: dict[str, int] = {}
-        self._batches = self._gauge("batch", "Number of the last batch")
-        self._rows = self._gauge("batch_records", "Records read in it")
-        self._rate = self._gauge("records_per_second", "Their rate")
-        self._active = self._gauge("active", "1 while the query runs")
-
-    def _gauge(self, name: str, text: str) -> Gauge:
-        return Gauge(f"odograph_instant_{name}", text, ["query"], registry=self.registry)
+        self._gauges = {
+            name: Gauge(f"odograph_instant_{name}", text, ["query"], registry=self.registry)
+            for name, text in (
+                ("batch", "Number of the last batch"),
+                ("batch_records", "Records read in it"),
+                ("records_per_second", "Their rate"),
+                ("active", "1 while the query runs"),
+            )
+        }
 
     def started(self) -> None:
         """The queries run."""
         for query in self._trigger_s:
-            self._active.labels(query).set(1)
+            self._gauges["active"].labels(query).set(1)
         now = time.monotonic()
         self._progress_at = dict.fromkeys(self._trigger_s, now)
 
@@ -192,9 +180,9 @@ class State:
             return
         self._batch[query] = progress["batchId"]
         self._progress_at[query] = time.monotonic()
-        self._batches.labels(query).set(self._batch[query])
-        self._rows.labels(query).set(progress["numInputRows"])
-        self._rate.labels(query).set(progress["processedRowsPerSecond"])
+        columns = ("batchId", "numInputRows", "processedRowsPerSecond")
+        for name, column in zip(("batch", "batch_records", "records_per_second"), columns, strict=True):
+            self._gauges[name].labels(query).set(progress[column])
 
     def reason(self) -> str | None:
         """Why a query is not ready, None when all are."""

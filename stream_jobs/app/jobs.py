@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import structlog
 from prometheus_client import CollectorRegistry
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from infra.clients.health import HealthServer, stopped_by_signals
@@ -21,8 +21,8 @@ from stream_jobs.app import statements as sql
 from stream_jobs.app.checkpoints import checkpoint_of
 from stream_jobs.app.database import Connection, Database
 from stream_jobs.app.hadoop_store import HadoopStore
-from stream_jobs.app.progress import Board, Metrics, completeness, note
-from stream_jobs.app.queries import QUERIES, TOPIC, Query, Sink, SinkParts, kafka_stream
+from stream_jobs.app.progress import Board, Listener, completeness, note
+from stream_jobs.app.queries import QUERIES, TOPIC, Query, SinkParts, kafka_stream
 from stream_jobs.app.session import build_session
 from stream_jobs.app.sinks import BatchClaims, insert_progress
 from stream_jobs.app.topic_writer import dead_lettering
@@ -84,11 +84,12 @@ class Application:
         self._settings = settings
         self._addresses = addresses
         self._stop = stop
-        self._wanted = queries
-        self._registry = CollectorRegistry()
-        self._board = Board(Metrics(self._registry))
-        self._queries: list[StreamingQuery] = []
+        self._wanted = {query.name: query for query in queries}
+        self._running: dict[str, StreamingQuery] = {}
         self._degraded: dict[str, str] = {}
+        self._registry = CollectorRegistry()
+        self._board = Board(self._registry)
+        self.listeners: list[Listener] = [self._board]
         self._databases: list[Database] = []
         self._tasks: TaskRunner | None = None
 
@@ -97,25 +98,30 @@ class Application:
         jobs = self._settings.jobs
         with ExitStack() as parts:
             port = self._addresses.http_ports.get("jobs", 0)
-            checks = {"queries": self._queries_problem, "database": self._database_problem}
-            remarks = {"degraded": self._degraded_queries, "tasks": self._failing_tasks}
+            checks = {
+                "queries": self._queries_problem,
+                "database": lambda: next((d.problem() for d in self._databases if d.problem()), None),
+            }
+            remarks = {
+                "degraded": lambda: "; ".join(self._degraded.values()) or None,
+                "tasks": lambda: None if self._tasks is None else self._tasks.problem(),
+            }
             parts.enter_context(HealthServer(port, checks, self._registry, remarks))
             spark = build_session(self._settings, "odograph-jobs", jobs.driver_mb, jobs.master, STREAM_CONF)
             parts.callback(spark.stop)
-            self._wanted = (*self._wanted, *user_queries(self._settings, spark))
-            spark.streams.addListener(self._board)
+            self._wanted |= {query.name: query for query in user_queries(self._settings, spark)}
+            for listener in self.listeners:
+                spark.streams.addListener(listener)
             parts.callback(self._close, spark)
-            self._start(spark)
-            log.info("running", queries=[q.name for q in self._wanted], port=port)
+            for name, query in self._wanted.items():
+                self._running[name] = self._start_query(spark, query)
+            owner_url = self._addresses.db_owner_url
+            tasks = stream_tasks(spark, self._settings, self._board, self._database, owner_url, self._stop)
+            metrics = TaskMetrics(self._registry)
+            self._tasks = TaskRunner("jobs", tasks, self._database("report"), self._stop, metrics)
+            self._tasks.start()
+            log.info("running", queries=[*self._wanted], port=port)
             self._watch()
-
-    def _start(self, spark: SparkSession) -> None:
-        self._queries = [self._start_query(spark, query) for query in self._wanted]
-        owner_url = self._addresses.db_owner_url
-        tasks = stream_tasks(spark, self._settings, self._board, self._database, owner_url, self._stop)
-        metrics = TaskMetrics(self._registry)
-        self._tasks = TaskRunner("jobs", tasks, self._database("report"), self._stop, metrics)
-        self._tasks.start()
 
     def _start_query(self, spark: SparkSession, query: Query) -> StreamingQuery:
         s = self._settings
@@ -123,16 +129,15 @@ class Application:
             s.paths.home, query.name, query.operators, query.replaces, query.buckets(s)
         )
         claims = BatchClaims(query.name, checkpoint)
-        database = self._database(query.name)
-        sink = query.sink(SinkParts(s, self._addresses, database, claims, self._stop))
+        sink = query.sink(SinkParts(s, self._addresses, self._database(query.name), claims, self._stop))
         records = kafka_stream(spark, s, self._addresses, TOPIC, query.max_offsets(s))
         spark.sparkContext.setLocalProperty("spark.scheduler.pool", query.name)
-        spark.conf.set(
-            PROJECTIONS, "NO_CODEGEN" if query.interpreted else "FALLBACK"
-        )  # kept by what starts now
-        return start_query(
-            query.transform(records, s), sink, query.name, query.trigger_s(s), checkpoint, query.output_mode
-        )
+        # Kept by what starts now.
+        spark.conf.set(PROJECTIONS, "NO_CODEGEN" if query.interpreted else "FALLBACK")
+        stream = query.transform(records, s).writeStream.queryName(query.name)
+        writer = stream.outputMode(query.output_mode).foreachBatch(sink)
+        timed = writer.trigger(processingTime=f"{query.trigger_s(s) * 1000:.0f} milliseconds")
+        return timed.option("checkpointLocation", str(checkpoint)).start()
 
     def _database(self, name: str) -> Database:
         database = dead_lettering(self._settings, self._addresses, name, self._stop)
@@ -140,67 +145,35 @@ class Application:
         return database
 
     def _watch(self) -> None:
+        """Until the signal. A user's query may end; raises ServiceError where another one does."""
         while not self._stop.wait(0.2):
-            reason = self._failure()
-            if reason is not None:
-                raise ServiceError(f"stream jobs ended: {reason}")
-
-    def _failure(self) -> str | None:
-        for query in self._queries:
-            if query.isActive or query.name in self._degraded:
-                continue
-            if self._may_fail(query):
-                self._degrade(query)
-            else:
-                folder = self._settings.paths.home.absolute() / "checkpoints" / str(query.name)
-                return explained(str(query.name), folder, query.exception())
-        return None
+            for name, query in self._running.items():
+                if query.isActive or name in self._degraded:
+                    continue
+                folder = self._settings.paths.home.absolute() / "checkpoints" / name
+                reason = explained(name, folder, query.exception())
+                if not self._wanted[name].may_fail:
+                    raise ServiceError(f"stream jobs ended: {reason}")
+                self._degraded[name] = reason
+                self._board.degraded(name)
+                log.error("a user's query ended; the others go on", query=name, error=reason)
 
     def _queries_problem(self) -> str | None:
-        if len(self._queries) < len(self._wanted):
+        if len(self._running) < len(self._wanted):
             return "starting"
-        down = [q.name for q in self._queries if not q.isActive and not self._may_fail(q)]
+        down = [n for n, q in self._running.items() if not q.isActive and not self._wanted[n].may_fail]
         return f"not running: {', '.join(down)}" if down else None
-
-    def _degrade(self, query: StreamingQuery) -> None:
-        """A user's query has ended: it is told, and the others go on."""
-        name, error = str(query.name), query.exception()
-        folder = self._settings.paths.home.absolute() / "checkpoints" / name
-        self._degraded[name] = explained(name, folder, error)
-        self._board.degraded(name)
-        log.error("a user's query ended; the others go on", query=name, error=self._degraded[name])
-
-    def _may_fail(self, query: StreamingQuery) -> bool:
-        return any(q.may_fail for q in self._wanted if q.name == query.name)
-
-    def _degraded_queries(self) -> str | None:
-        return "; ".join(self._degraded.values()) or None
-
-    def _failing_tasks(self) -> str | None:
-        return None if self._tasks is None else self._tasks.problem()
-
-    def _database_problem(self) -> str | None:
-        return next((d.problem() for d in self._databases if d.problem()), None)
 
     def _close(self, spark: SparkSession) -> None:
         """Queries first, each at the end of what it does now; what a task has under way is given up."""
         self._stop.set()
-        for query in self._queries:
+        for query in self._running.values():
             query.stop()
         spark.sparkContext.cancelAllJobs()
         if self._tasks is not None:
             self._tasks.join()
         for database in self._databases:
             database.close()
-
-
-def start_query(
-    rows: DataFrame, sink: Sink, name: str, trigger_s: float, checkpoint: Path, mode: str = "update"
-) -> StreamingQuery:
-    """Start a query that hands each batch to ``sink``."""
-    writer = rows.writeStream.queryName(name).outputMode(mode).foreachBatch(sink)
-    trigger = writer.trigger(processingTime=f"{int(trigger_s * 1000)} milliseconds")
-    return trigger.option("checkpointLocation", str(checkpoint)).start()
 
 
 CAUSED_BY: Final = "Caused by: "
@@ -212,31 +185,23 @@ CHARS: Final = 1000
 
 
 def explained(query: str, checkpoint: Path, error: object) -> str:
-    """The failure of a query in one line."""
+    """The failure of a query in one line: the innermost cause where Java tells of causes, and what to do."""
     text = str(error).strip() if error else "ended without an error"
-    advice = _advice(query, checkpoint, text)
-    return f"query {query}: {_reason(text)}" + (f"; {advice}" if advice else "")
-
-
-def _reason(text: str) -> str:
-    """The innermost cause where Java tells of causes, else the first lines."""
     lines = [line.strip() for line in text.splitlines()]
     causes = [line.removeprefix(CAUSED_BY) for line in lines if line.startswith(CAUSED_BY)]
-    return (causes[-1] if causes else " / ".join(lines[:LINES]))[:CHARS]
-
-
-def _advice(query: str, checkpoint: Path, text: str) -> str | None:
+    reason = (causes[-1] if causes else " / ".join(lines[:LINES]))[:CHARS]
+    advice = ""
     if NO_SPACE in text:
-        return (
-            f"free some space on the disks of {checkpoint} and of Spark's scratch files: nothing is lost, "
+        advice = (
+            f"; free some space on the disks of {checkpoint} and of Spark's scratch files: nothing is lost, "
             "the query goes on behind its last whole batch"
         )
-    if any(sign in text for sign in BROKEN):
-        return (
-            f"its checkpoint {checkpoint} cannot be read: bring the file back, or put the checkpoint aside "
+    elif any(sign in text for sign in BROKEN):
+        advice = (
+            f"; its checkpoint {checkpoint} cannot be read: bring the file back, or put the checkpoint aside "
             f"with `odograph jobs reset {query}`; the query then reads again what Kafka keeps, to equal rows"
         )
-    return None
+    return f"query {query}: {reason}{advice}"
 
 
 PROGRESS_S: Final = 1.0

@@ -61,42 +61,28 @@ class _Calls(JStreamingQueryListener):
         self.pylistener.progressed(orjson.loads(jevent.progress().json()))
 
 
-class Metrics:
-    """Prometheus metrics of the queries, labelled by query."""
-
-    def __init__(self, registry: CollectorRegistry) -> None:
-        def gauge(name: str, text: str) -> Gauge:
-            return Gauge(f"odograph_query_{name}", text, ["query"], registry=registry)
-
-        def counter(name: str, text: str) -> Counter:
-            return Counter(f"odograph_query_{name}", text, ["query"], registry=registry)
-
-        self.input = counter("input_records", "Records taken in")
-        self.dropped_late = counter("dropped_late", "Rows dropped behind the watermark: must stay 0")
-        self.duplicates = counter("duplicates", "Copies of frames dropped")
-        self.lag = gauge("lag_records", "Records in Kafka not yet processed")
-        self.state_rows = gauge("state_rows", "Rows kept in state")
-        self.batch = gauge("batch_seconds", "Duration of the last batch")
-        self.degraded = gauge("degraded", "1: a user's query has ended by an error")
-        self.watermark = gauge("watermark_timestamp_seconds", "Watermark, seconds since 1970")
-
-    def note(self, query: str, row: Mapping[str, Any]) -> None:
-        """Take over one line of progress."""
-        self.input.labels(query).inc(row["input_rows"])
-        self.dropped_late.labels(query).inc(row["dropped_late"])
-        self.duplicates.labels(query).inc(row["dropped_duplicates"])
-        self.lag.labels(query).set(row["lag_records"])
-        self.state_rows.labels(query).set(row["state_rows"])
-        self.batch.labels(query).set(row["batch_ms"] / 1000)
-        if row["watermark"] is not None:
-            self.watermark.labels(query).set(datetime.fromisoformat(row["watermark"]).timestamp())
+COUNTERS: Final = {
+    "input_records": ("input_rows", "Records taken in"),
+    "dropped_late": ("dropped_late", "Rows dropped behind the watermark: must stay 0"),
+    "duplicates": ("dropped_duplicates", "Copies of frames dropped"),
+}
+GAUGES: Final = {
+    "lag_records": ("lag_records", "Records in Kafka not yet processed"),
+    "state_rows": ("state_rows", "Rows kept in state"),
+    "batch_seconds": ("batch_s", "Duration of the last batch"),
+    "watermark_timestamp_seconds": ("watermark_s", "Watermark, seconds since 1970"),
+    "degraded": ("", "1: a user's query has ended by an error"),
+}
+"""Metrics of a query: by name the value of its progress that they show, and their text."""
 
 
 class Board(Listener):
     """What the queries last said; written by Spark's listener thread, read by the others."""
 
-    def __init__(self, metrics: Metrics) -> None:
-        self._metrics = metrics
+    def __init__(self, registry: CollectorRegistry) -> None:
+        labels: Any = {"labelnames": ["query"], "registry": registry}
+        self._counters = {k: Counter(f"odograph_query_{k}", v[1], **labels) for k, v in COUNTERS.items()}
+        self._gauges = {k: Gauge(f"odograph_query_{k}", v[1], **labels) for k, v in GAUGES.items()}
         self._lock = threading.Lock()
         self._names: dict[str, str] = {}
         self._complete_ms: dict[str, int] = {}
@@ -113,22 +99,29 @@ class Board(Listener):
         with self._lock:
             self._lines.append(line)
             if line["lag_records"] == 0:
-                self._complete_ms[line["query"]] = _ms(progress["timestamp"])
-        self._metrics.note(line["query"], line)
+                self._complete_ms[line["query"]] = int(_seconds(progress["timestamp"]) * 1000)
+        values = line | {"batch_s": line["batch_ms"] / 1000}
+        if line["watermark"] is not None:
+            values["watermark_s"] = _seconds(line["watermark"])
+        for name, (value, _) in COUNTERS.items():
+            self._counters[name].labels(line["query"]).inc(values[value])
+        for name, (value, _) in GAUGES.items():
+            if value in values:
+                self._gauges[name].labels(line["query"]).set(values[value])
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802  Spark's name
         """A query found nothing to do: all that was there before is done."""
         with self._lock:
             name = self._names.get(str(event.id))
             if name is not None:
-                self._complete_ms[name] = _ms(event.timestamp)
+                self._complete_ms[name] = int(_seconds(event.timestamp) * 1000)
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802  Spark's name
         """A query ended; the main loop sees it by itself."""
 
     def degraded(self, query: str) -> None:
         """A user's query has ended."""
-        self._metrics.degraded.labels(query).set(1)
+        self._gauges["degraded"].labels(query).set(1)
 
     def take(self) -> tuple[list[dict[str, Any]], dict[str, int]]:
         """Since the last call: lines, and up to when queries have taken in every record, ms."""
@@ -143,6 +136,9 @@ def line_of(progress: Mapping[str, Any]) -> dict[str, Any]:
     """A line of odograph.query_progress, by column."""
     states = progress.get("stateOperators") or []
     event_time = progress.get("eventTime") or {}
+    watermark = event_time.get("watermark")
+    counted = (progress.get("observedMetrics") or {}).get(COUNTED) or {}
+    copies = sum(s["customMetrics"].get("numDroppedDuplicateRows", 0) for s in states)
     return {
         "query": progress["name"],
         "at": progress["timestamp"],
@@ -151,21 +147,15 @@ def line_of(progress: Mapping[str, Any]) -> dict[str, Any]:
         "input_rows": progress["numInputRows"],
         "rows_per_s": progress.get("processedRowsPerSecond"),
         "batch_ms": progress["durationMs"].get("triggerExecution", 0),
-        "watermark": _after_1970(event_time.get("watermark")),
+        # Spark says 1970 for "no watermark yet".
+        "watermark": None if watermark is None or watermark.startswith("1970-01-01") else watermark,
         "event_time_max": event_time.get("max"),
         "state_rows": sum(s["numRowsTotal"] for s in states),
         "state_bytes": sum(s["memoryUsedBytes"] for s in states),
-        "dropped_late": sum(s["numRowsDroppedByWatermark"] for s in states) + _counted(progress, "missed"),
-        "dropped_duplicates": sum(s["customMetrics"].get("numDroppedDuplicateRows", 0) for s in states)
-        + _counted(progress, "copies"),
+        "dropped_late": sum(s["numRowsDroppedByWatermark"] for s in states) + (counted.get("missed") or 0),
+        "dropped_duplicates": copies + (counted.get("copies") or 0),
         "lag_records": sum(map(lag_of, progress["sources"])),
     }
-
-
-def _counted(progress: Mapping[str, Any], name: str) -> int:
-    """What the query counted itself."""
-    counts = (progress.get("observedMetrics") or {}).get(COUNTED) or {}
-    return int(counts.get(name) or 0)
 
 
 def lag_of(source: Mapping[str, Any]) -> int:
@@ -178,13 +168,8 @@ def lag_of(source: Mapping[str, Any]) -> int:
     )
 
 
-def _after_1970(timestamp: str | None) -> str | None:
-    """Spark says 1970 for "no watermark yet"."""
-    return None if timestamp is None or timestamp.startswith("1970-01-01") else timestamp
-
-
-def _ms(timestamp: str) -> int:
-    return int(datetime.fromisoformat(timestamp).timestamp() * 1000)
+def _seconds(timestamp: str) -> float:
+    return datetime.fromisoformat(timestamp).timestamp()
 
 
 _NOTE: Final = """
