@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from edge_simulator import faults, vin
-from edge_simulator.edr.blackbox import BlackBoxes, Sealed
+from edge_simulator.edr.recorder import BlackBoxes, Sealed
 from edge_simulator.motion import town_day
 from edge_simulator.motion.fleet import Fleet
 from edge_simulator.motion.ground_truth import GroundTruth

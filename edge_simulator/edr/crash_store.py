@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import orjson
 
@@ -20,7 +20,7 @@ from infra.contract.errors import ConfigError
 from infra.contract.topics import mqtt_topic
 
 if TYPE_CHECKING:
-    from edge_simulator.edr.blackbox import Sealed
+    from edge_simulator.edr.recorder import Sealed
     from edge_simulator.telemetry.outbox import Outgoing
 
 FILE = "crashes.jsonl"
@@ -29,8 +29,7 @@ RESENT = "resent"
 """How the publisher counts records that an earlier run could not deliver, apart from the run's own."""
 
 
-@dataclass(frozen=True, slots=True)
-class Unacked:
+class Unacked(NamedTuple):
     """A message that has no PUBACK yet."""
 
     mark: AckMark
@@ -38,25 +37,25 @@ class Unacked:
     payload: bytes
 
 
+@dataclass(frozen=True)
 class CrashStore:
-    """The crash messages of one run."""
+    """The crash messages of one run, in ``path``."""
 
-    def __init__(self, folder: Path, vehicle_ids: Sequence[str]) -> None:
-        self._path = folder / FILE
-        self._ids = vehicle_ids
+    path: Path
+    vehicle_ids: Sequence[str]
 
     def keep(self, records: Iterable[Sealed]) -> None:
         """Write down records as they are sealed, before anything of them is sent."""
-        lines = [
-            {"key": _key(payload), "vehicle_id": self._ids[record.vehicle], "payload": payload.decode()}
+        ids = self.vehicle_ids
+        _append(self.path, [
+            {"key": _key(payload), "vehicle_id": ids[record.vehicle], "payload": payload.decode()}
             for record in records
             for payload in record.payloads
-        ]
-        _append(self._path, lines)
+        ])  # fmt: skip
 
     def mark(self, item: Outgoing) -> AckMark | None:
         """What the PUBACK of a crash message is to be noted under; None for any other message."""
-        return AckMark(self._path, _key(item.payload)) if item.channel == CHANNEL else None
+        return AckMark(self.path, _key(item.payload)) if item.channel == CHANNEL else None
 
 
 def note_acked(marks: Iterable[AckMark]) -> None:
@@ -72,40 +71,31 @@ def _append(path: Path, lines: Sequence[dict[str, str]]) -> None:
     """Add lines to a file, and wait until they are on the disk."""
     if not lines:
         return
-    # A line that a crash cut off would swallow the next one: begin on a line of its own.
-    text = b"".join(b"\n" + orjson.dumps(line) for line in lines) + b"\n"
     with path.open("ab") as file:
-        file.write(text)
+        # A line that a crash cut off would swallow the next one: begin on a line of its own.
+        file.write(b"".join(b"\n" + orjson.dumps(line) for line in lines) + b"\n")
         file.flush()
         os.fsync(file.fileno())
 
 
-def unacked(path: Path) -> tuple[list[Unacked], int]:
-    """The messages in a file that have no PUBACK yet, in order; and how many lines cannot be read."""
-    found: dict[str, Unacked] = {}
-    broken = 0
-    for line in path.read_bytes().split(b"\n"):
-        try:
-            row = orjson.loads(line) if line else {}
-            if "acked" in row:
-                found.pop(row["acked"], None)
-            elif row:
-                mark = AckMark(path, row["key"])
-                found[mark.key] = Unacked(mark, row["vehicle_id"], row["payload"].encode())
-        except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError):
-            broken += 1
-    return list(found.values()), broken
-
-
 def unacked_of(paths: Iterable[Path], say: Callable[[str], None]) -> list[Unacked]:
-    """What several files hold that has no PUBACK; reports lines that cannot be read."""
-    found: list[Unacked] = []
+    """The messages in some files that have no PUBACK yet, in order; reports lines that cannot be read."""
+    found: dict[AckMark, Unacked] = {}
     for path in paths:
-        rows, broken = unacked(path)
-        found += rows
+        broken = 0
+        for line in path.read_bytes().split(b"\n"):
+            try:
+                row = orjson.loads(line) if line else {}
+                if "acked" in row:
+                    found.pop(AckMark(path, row["acked"]), None)
+                elif row:
+                    mark = AckMark(path, row["key"])
+                    found[mark] = Unacked(mark, row["vehicle_id"], row["payload"].encode())
+            except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError):
+                broken += 1
         if broken:
             say(f"{path}: {broken} lines cannot be read (cut off when their run ended); the others are used")
-    return found
+    return list(found.values())
 
 
 def files(home: Path) -> list[Path]:
@@ -123,9 +113,9 @@ def file_of(home: Path, run: str) -> Path:
 
 def resend(publisher: Publishing, root: str, messages: Iterable[Unacked]) -> None:
     """Publish kept messages once more; their PUBACKs appear among the publisher's ``acked_marks``."""
-    for item in messages:
-        topic = mqtt_topic(root, item.vehicle_id, CHANNEL)
-        publisher.publish(0, Message(topic, item.payload, RESENT, mark=item.mark))
+    for mark, vehicle_id, payload in messages:
+        topic = mqtt_topic(root, vehicle_id, CHANNEL)
+        publisher.publish(0, Message(topic, payload, RESENT, mark=mark))
 
 
 def _key(payload: bytes) -> str:

@@ -6,9 +6,8 @@ struck rear positive), lateral left positive (a hit on the left side is negative
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 
 import numpy as np
 
@@ -33,14 +32,16 @@ class Kind:
     sign: int
 
 
-_KINDS = (
-    Kind("barrier", (80, 110), "long", -1),
-    Kind("car_to_car", (100, 150), "long", -1),
-    Kind("rear", (100, 140), "long", 1),
-    Kind("pole", (120, 180), "long", -1),
-    Kind("side", (70, 120), "lat", 0),  # its width is an engineering default
-)
-KINDS = MappingProxyType({kind.name: kind for kind in _KINDS})
+KINDS: Mapping[str, Kind] = {
+    kind.name: kind
+    for kind in (
+        Kind("barrier", (80, 110), "long", -1),
+        Kind("car_to_car", (100, 150), "long", -1),
+        Kind("rear", (100, 140), "long", 1),
+        Kind("pole", (120, 180), "long", -1),
+        Kind("side", (70, 120), "lat", 0),  # its width is an engineering default
+    )
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,8 +142,8 @@ def _speed_bump(rng: np.random.Generator) -> Pulse:
     return Pulse("speed_bump", long, np.zeros(len(long)))
 
 
-KNOCKS: MappingProxyType[str, Callable[[np.random.Generator], Pulse]] = MappingProxyType({
+KNOCKS: Mapping[str, Callable[[np.random.Generator], Pulse]] = {
     "pothole": _pothole, "kerb": _kerb_from_the_side, "braking": _braking, "door_slam": _door_slam,
     "speed_bump": _speed_bump,
-})  # fmt: skip
+}  # fmt: skip
 """What must never trigger a recorder, each drawn from a generator."""

@@ -1,49 +1,51 @@
-"""One event data recorder: its profiles, the ring of pre-crash samples, the memory of events, and the record.
+"""The event data recorders of a fleet: pre-crash samples, the memory of events, and the records they seal.
 
 Elements follow tables I and II of 49 CFR 563.7 at the resolution of 563.8.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from types import MappingProxyType
-from typing import Any
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import orjson
-from numpy.typing import NDArray
 
 from edge_simulator.edr.pulse import Pulse
-from edge_simulator.edr.trigger import AIR_BAGS, FITTED, POINT_MS, POINTS, Axis, Finding
+from edge_simulator.edr.trigger import FITTED, POINT_MS, POINTS, Axis, Finding, events
 from edge_simulator.geo import Bools, Floats
 from infra.contract.frame import SCHEMA
-from infra.contract.messages import CHUNK_BYTES, PRE_CRASH, crash_digest
+from infra.contract.messages import CHUNK_BYTES, PRE_CRASH, crash_digest, split_crash
 
-STEPS = MappingProxyType({"speed_kmh": 1, "accelerator_pct": 1, "engine_rpm": 100, "steering_deg": 5})
-"""Resolution of the recorded numbers, 49 CFR 563.8; the steering wheel's is 5 deg here."""
-MAX_STEPS = MappingProxyType(
-    {"speed_kmh": 255, "accelerator_pct": 100, "engine_rpm": 100, "steering_deg": 127}
-)
-ZERO = MappingProxyType({"speed_kmh": 0, "accelerator_pct": 0, "engine_rpm": 0, "steering_deg": 128})
-"""The byte that stands for zero: the steering wheel turns to both sides."""
+if TYPE_CHECKING:
+    from edge_simulator.faults import Burst
+    from edge_simulator.motion.fleet import Fleet
+    from edge_simulator.telemetry.instruments import Instruments
+
+NUMBERS: Mapping[str, tuple[int, int, int]] = {
+    "speed_kmh": (1, 255, 0), "accelerator_pct": (1, 100, 0), "engine_rpm": (100, 100, 0),
+    "steering_deg": (5, 127, 128),
+}  # fmt: skip
+"""Resolution of the recorded numbers (49 CFR 563.8; the steering wheel's is 5 deg here), the most steps, and
+the byte that stands for zero: the steering wheel turns to both sides."""
 FLAGS = ("brake_on", "abs_active", "esc_active", "driver_belt_on", "ignition_on")
 """A bit each. Without ignition the recorder sleeps and there is no sample."""
 
 BUFFERS = 4  # events that fit in all; an engineering default
 UNLOCKED = 2  # events without a deployment that are kept at most
 SET_MS = 5000  # two events that begin within this are one crash
-
 RECORDED_MS = (POINTS - 1) * POINT_MS
 BELT_MS = 1000  # the belt's and the lamp's status is that of 1 s before time zero
 PULSE_BEFORE_MS = 100
 PULSE_AFTER_MS = 500
 PULSE_STEPS_PER_MPS2 = 10
+FIRST_CYCLE = 1000  # ignition cycle of the first vehicle at the run's start
 MAX_IGNITION_CYCLE = 60_000
 
 
-@dataclass(frozen=True, slots=True)
-class Profile:
+class Profile(NamedTuple):
     """What is recorded before time zero: ``samples``, ``dt_ms`` apart, the last one at time zero."""
 
     name: str
@@ -51,10 +53,10 @@ class Profile:
     dt_ms: int
 
 
-PROFILES = MappingProxyType({
+PROFILES: Mapping[str, Profile] = {
     "us563_2006": Profile("us563_2006", samples=11, dt_ms=500),  # -5.0..0 s at 2 Hz
     "us563_2024": Profile("us563_2024", samples=200, dt_ms=100),  # 20 s at 10 Hz
-})  # fmt: skip
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +78,10 @@ class Ring:
     """
 
     def __init__(self, n_vehicles: int, samples: int, dt_ms: int) -> None:
-        self._samples = samples
+        self._back_ms = dt_ms * np.arange(samples - 1, -1, -1)
         self._dt_ms = dt_ms
         slots = samples + 2
-        self._numbers = np.zeros((slots, len(STEPS), n_vehicles), dtype=np.uint8)
+        self._numbers = np.zeros((slots, len(NUMBERS), n_vehicles), dtype=np.uint8)
         self._flags = np.zeros((slots, n_vehicles), dtype=np.uint8)
         self._scratch = np.empty(n_vehicles)
         self._time_ms = np.full(slots, -np.inf)
@@ -91,10 +93,14 @@ class Ring:
         return int(t_ms // self._dt_ms) != self._interval
 
     def record(self, t_ms: float, sample: Mapping[str, Floats | Bools]) -> None:
-        """Add one sample of every vehicle: STEPS and FLAGS, [n_vehicles] each."""
-        slot = self._next
-        for row, (name, step) in zip(self._numbers[slot], STEPS.items(), strict=True):
-            self._write(row, name, step, sample[name])
+        """Add one sample of every vehicle: NUMBERS and FLAGS, [n_vehicles] each."""
+        slot, steps = self._next, self._scratch
+        for row, (name, (step, most, zero)) in zip(self._numbers[slot], NUMBERS.items(), strict=True):
+            np.multiply(sample[name], 1 / step, out=steps)
+            np.minimum(steps, most, out=steps)
+            if zero:  # the others are never below it
+                np.maximum(steps, -most, out=steps)
+            np.add(steps, zero + 0.5, out=row, casting="unsafe")  # the half turns truncating into rounding
         bits = self._flags[slot]
         bits[:] = sample[FLAGS[0]]
         for k, name in enumerate(FLAGS[1:], start=1):
@@ -103,32 +109,20 @@ class Ring:
         self._next = (slot + 1) % len(self._time_ms)
         self._interval = int(t_ms // self._dt_ms)
 
-    def _write(self, row: NDArray[np.uint8], name: str, step: int, values: Floats | Bools) -> None:
-        """Whole steps above the byte that stands for zero; the half added turns truncating into rounding."""
-        steps, zero, most = self._scratch, ZERO[name], MAX_STEPS[name]
-        np.multiply(values, 1 / step, out=steps)
-        np.minimum(steps, most, out=steps)
-        if zero:  # the others are never below it
-            np.maximum(steps, -most, out=steps)
-        np.add(steps, zero + 0.5, out=row, casting="unsafe")
-
     def harvest(self, vehicle: int, zero_ms: float) -> dict[str, Floats]:
         """The samples of a vehicle up to time zero, oldest first, each the last one taken by then.
 
         Where there is none, or the recorder slept, all elements are NaN.
         """
         order = np.argsort(self._time_ms, kind="stable")
-        wanted = zero_ms - self._dt_ms * np.arange(self._samples - 1, -1, -1)
-        place = np.searchsorted(self._time_ms[order], wanted + 1e-6, side="right") - 1
+        place = np.searchsorted(self._time_ms[order], zero_ms - self._back_ms + 1e-6, side="right") - 1
         rows = order[np.maximum(place, 0)]
         bits = self._flags[rows, vehicle]
-        flags = {name: ((bits >> k) & 1).astype(np.float64) for k, name in enumerate(FLAGS)}
-        there = (flags["ignition_on"] > 0) & np.isfinite(self._time_ms[rows])
-        numbers = {
-            name: (self._numbers[rows, k, vehicle] - float(ZERO[name])) * step
-            for k, (name, step) in enumerate(STEPS.items())
-        }
-        return {name: np.where(there, values, np.nan) for name, values in (numbers | flags).items()}
+        table = {name: ((bits >> k) & 1).astype(np.float64) for k, name in enumerate(FLAGS)}
+        there = (table["ignition_on"] > 0) & np.isfinite(self._time_ms[rows])
+        for k, (name, (step, _, zero)) in enumerate(NUMBERS.items()):
+            table[name] = (self._numbers[rows, k, vehicle] - float(zero)) * step
+        return {name: np.where(there, values, np.nan) for name, values in table.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,11 +136,13 @@ class Event:
     first: Event | None  # event 1, where this is event 2 of the same crash
 
 
+@dataclass(slots=True)
 class Memory:
     """The events of one vehicle, oldest first (49 CFR 563.9). What is locked is never overwritten."""
 
-    def __init__(self) -> None:
-        self.events: list[Event] = []
+    events: list[Event] = field(default_factory=list)
+    spent: set[str] = field(default_factory=set)  # restraints that have fired
+    sealed: int = 0  # records
 
     def store(self, crash_id: str, zero_ms: float, locked: bool) -> Event | None:
         """Keep an event; None where there is no room, or where it is a crash's third without deployment.
@@ -188,12 +184,17 @@ def record(
     pulse_mps2: dict[str, Any] | None = None,
 ) -> bytes:  # fmt: skip
     """The crash message: a sealed record as JSON. ``table`` is the ring's harvest in ``profile``."""
-    lost_ms = scene.power_lost_ms
+    lost_ms, first = scene.power_lost_ms, event.first
     fired = {k: ms for k, ms in finding.deployed_ms.items() if lost_ms is None or ms <= lost_ms}
-    bags = [ms for name, ms in fired.items() if name in AIR_BAGS]
+    bags = [fired[restraint.name] for restraint in FITTED if restraint.air_bag and restraint.name in fired]
     belt = table["driver_belt_on"][-1 - BELT_MS // profile.dt_ms]
-    first = event.first
-    since_ms = None if first is None else round((event.zero_ms - first.zero_ms) / 100) * 100
+    long, lat = _until(finding.long, lost_ms), _until(finding.lat, lost_ms)
+    pre_crash = {
+        name: [None if np.isnan(v) else (int if name in NUMBERS else bool)(v) for v in table[name]]
+        for name in PRE_CRASH
+    }
+    if not scene.has_engine:
+        pre_crash["engine_rpm"] = [None] * profile.samples
     body = {
         "schema": SCHEMA,
         "vehicle_id": scene.vehicle_id,
@@ -204,8 +205,14 @@ def record(
         "sent_ms": scene.event_ms + RECORDED_MS,
         "profile": profile.name,
         "pre_crash_dt_ms": profile.dt_ms,
-        "pre_crash": {name: _element(name, table[name], scene.has_engine) for name in PRE_CRASH},
-        **_delta_v(finding, lost_ms),
+        "pre_crash": pre_crash,
+        "delta_v_dt_ms": POINT_MS,
+        "delta_v_kmh": list(long.delta_v_kmh),
+        "delta_v_lat_kmh": list(lat.delta_v_kmh),
+        "delta_v_max_kmh": long.max_kmh,
+        "delta_v_max_ms": long.max_ms,
+        "delta_v_lat_max_kmh": lat.max_kmh,
+        "delta_v_lat_max_ms": lat.max_ms,
         "airbag_deployed": bool(bags),
         "airbag_ms": min(bags, default=None),
         "restraints_ms": {restraint.name: fired.get(restraint.name) for restraint in FITTED},
@@ -215,7 +222,7 @@ def record(
         "ignition_cycle": min(scene.ignition_cycle, MAX_IGNITION_CYCLE),
         "multi_event": event.number,
         "first_crash_id": None if first is None else first.crash_id,
-        "event_1_to_2_ms": since_ms,
+        "event_1_to_2_ms": None if first is None else round((event.zero_ms - first.zero_ms) / 100) * 100,
         "locked": event.locked,
         "complete": lost_ms is None and not bool(np.isnan(table["speed_kmh"]).any()),
         "lat_deg": round(scene.lat_deg, 6),
@@ -224,32 +231,6 @@ def record(
     if pulse_mps2 is not None:
         body["pulse_mps2"] = pulse_mps2
     return orjson.dumps(body | {"sha256": crash_digest(body)})
-
-
-def raw_pulse(burst: Pulse, from_ms: int, zero_ms: int) -> dict[str, Any]:
-    """The burst around an event, from 100 ms before ``from_ms`` to 500 ms after time zero, 0.1 m/s2 steps."""
-    begin = max(0, from_ms - PULSE_BEFORE_MS)
-
-    def rounded(accel: Floats) -> list[float]:
-        steps = np.rint(accel[begin : zero_ms + PULSE_AFTER_MS] * PULSE_STEPS_PER_MPS2)
-        values: list[float] = (steps / PULSE_STEPS_PER_MPS2 + 0.0).tolist()
-        return values
-
-    shown = {"long": rounded(burst.long), "lat": rounded(burst.lat)}
-    return {"dt_ms": 1, "from_ms": begin - zero_ms, **shown}
-
-
-def _delta_v(finding: Finding, lost_ms: int | None) -> dict[str, Any]:
-    long, lat = (_until(axis, lost_ms) for axis in (finding.long, finding.lat))
-    return {
-        "delta_v_dt_ms": POINT_MS,
-        "delta_v_kmh": list(long.delta_v_kmh),
-        "delta_v_lat_kmh": list(lat.delta_v_kmh),
-        "delta_v_max_kmh": long.max_kmh,
-        "delta_v_max_ms": long.max_ms,
-        "delta_v_lat_max_kmh": lat.max_kmh,
-        "delta_v_lat_max_ms": lat.max_ms,
-    }
 
 
 def _until(axis: Axis, lost_ms: int | None) -> Axis:
@@ -261,8 +242,88 @@ def _until(axis: Axis, lost_ms: int | None) -> Axis:
     return Axis(points, points[largest], largest * float(POINT_MS))
 
 
-def _element(name: str, values: Floats, has_engine: bool) -> list[float | bool | None]:
-    if name == "engine_rpm" and not has_engine:
-        return [None] * len(values)
-    kind = int if name in STEPS else bool
-    return [None if np.isnan(v) else kind(v) for v in values]
+def raw_pulse(burst: Pulse, from_ms: int, zero_ms: int) -> dict[str, Any]:
+    """The burst around an event, from 100 ms before ``from_ms`` to 500 ms after time zero, 0.1 m/s2 steps."""
+    begin = max(0, from_ms - PULSE_BEFORE_MS)
+    shown = np.stack([burst.long, burst.lat])[:, begin : zero_ms + PULSE_AFTER_MS]
+    long, lat = (np.rint(shown * PULSE_STEPS_PER_MPS2) / PULSE_STEPS_PER_MPS2 + 0.0).tolist()
+    return {"dt_ms": 1, "from_ms": begin - zero_ms, "long": long, "lat": lat}
+
+
+@dataclass(frozen=True, slots=True)
+class Sealed:
+    """A record that is due at ``due_ms`` (device clock): one message, or its parts in order."""
+
+    vehicle: int
+    due_ms: int
+    payloads: tuple[bytes, ...]
+
+
+class _Pending(NamedTuple):
+    """An event found in a burst that has not happened yet; ``zero_ms`` counts from the run's start."""
+
+    zero_ms: int
+    finding: Finding
+    burst: Burst
+    shown_from_ms: int
+
+
+class BlackBoxes:
+    """One recorder a vehicle. ``h_ms`` is the length of a physics step."""
+
+    def __init__(
+        self, vehicle_ids: Sequence[str], fleet: Fleet, instruments: Instruments, has_engine: Sequence[bool],
+        h_ms: float, setup: Setup,
+    ) -> None:  # fmt: skip
+        self._ids, self._has_engine = vehicle_ids, has_engine
+        self._fleet, self._instruments = fleet, instruments
+        self._h_ms = max(1, round(h_ms))
+        self._setup = setup
+        self._ring = Ring(len(vehicle_ids), setup.profile.samples, setup.profile.dt_ms)
+        self._pending: list[_Pending] = []
+        self.memories: defaultdict[int, Memory] = defaultdict(Memory)  # by vehicle
+
+    def sample(self, now_ms: int) -> None:
+        """Feed the ring at the profile's rate; called after each physics step."""
+        if self._ring.due(now_ms):
+            self._ring.record(now_ms, self._instruments.pre_crash())
+
+    def process_impact(self, burst: Burst) -> None:
+        """An impact in the step that ended at ``burst.start_ms``; a recorder without ignition sleeps."""
+        i = burst.fault.vehicle
+        if not self._fleet.ignition_on()[i]:
+            return
+        spent = self.memories[i].spent
+        found = events(burst.pulse.long, burst.pulse.lat, spent)
+        for finding in found:
+            spent.update(finding.deployed_ms)
+            # Time zero of the first event lies within the step; what follows keeps its distance.
+            first_ms = found[0].zero_ms
+            begin_ms = burst.start_ms - self._h_ms + first_ms % self._h_ms - first_ms
+            self._pending.append(_Pending(begin_ms + finding.zero_ms, finding, burst, first_ms))
+
+    def sealed(self, now_ms: int, start_ms: int) -> Iterator[Sealed]:
+        """Records of the events up to ``now_ms``, to be asked for before that moment is sampled.
+
+        ``start_ms`` is the run's start on the device's clock. An event that the memory has no room for has
+        no record.
+        """
+        ready = [event for event in self._pending if event.zero_ms <= now_ms]
+        self._pending = [event for event in self._pending if event.zero_ms > now_ms]
+        for zero_ms, finding, burst, shown_from_ms in ready:
+            i, motion = burst.fault.vehicle, self._fleet.state
+            memory = self.memories[i]
+            event = memory.store(f"{start_ms}-{memory.sealed}", zero_ms, bool(finding.deployed_ms))
+            if event is None:
+                continue
+            scene = Scene(
+                vehicle_id=self._ids[i], boot_id=start_ms, seq=memory.sealed, event_ms=start_ms + zero_ms,
+                lat_deg=float(motion.lat[i]), lon_deg=float(motion.lon[i]), has_engine=self._has_engine[i],
+                ignition_cycle=FIRST_CYCLE + i, power_lost_ms=burst.fault.details.get("power_lost_ms"),
+            )  # fmt: skip
+            memory.sealed += 1
+            raw = raw_pulse(burst.pulse, shown_from_ms, finding.zero_ms) if self._setup.keep_pulse else None
+            table = self._ring.harvest(i, zero_ms)
+            sealed = record(self._setup.profile, scene, table, finding, event, raw)
+            payloads = tuple(split_crash(sealed, self._setup.chunk_bytes))
+            yield Sealed(i, scene.event_ms + RECORDED_MS, payloads)

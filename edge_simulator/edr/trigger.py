@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -27,14 +28,13 @@ MAX_AFTER_END_MS = 30
 """The maximum is looked for up to 300 ms, or to 30 ms after the end of the event, whichever is shorter."""
 MAX_STEP_MS = 2.5
 RANGE_KMH = 100
-_DUST_KMH = 1e-9  # sums of floats: a pulse of exactly 8 km/h must reach 8 km/h
+DUST_KMH = 1e-9  # sums of floats: a pulse of exactly 8 km/h must reach 8 km/h
 WAKE_G = 3.0
 SMOOTHED_MS = 3
 SLEEP_MS = 50  # the algorithm rests again when the knock is over for so long
 
 
-@dataclass(frozen=True, slots=True)
-class Restraint:
+class Restraint(NamedTuple):
     """Fires at ``|dV| >= base + slope * t``: t is the ms since wake-up, dV the change since on ``axis``.
 
     ``sign`` is the side that it is for: -1 as in a frontal impact, 0 either.
@@ -53,46 +53,6 @@ FITTED = (
     Restraint("front_airbag", "long", -1, 5.0, 0.20, air_bag=True),
     Restraint("side_airbag", "lat", 0, 4.0, 0.15, air_bag=True),
 )
-AIR_BAGS = frozenset(restraint.name for restraint in FITTED if restraint.air_bag)
-
-
-def deployments(long: Floats, lat: Floats, spent: Collection[str] = ()) -> list[tuple[int, str]]:
-    """What fires in a burst and when, ms from its begin, in order; what is ``spent`` cannot fire again."""
-    fired: dict[str, int] = {}
-    for begin, end in wake_spans(long, lat):
-        for restraint in FITTED:
-            axis = long if restraint.axis == "long" else lat
-            at = _fires(restraint, axis[begin : end + SLEEP_MS])
-            if at is not None and restraint.name not in spent:
-                fired.setdefault(restraint.name, begin + at)
-    return sorted((at, name) for name, at in fired.items())
-
-
-def wake_spans(long: Floats, lat: Floats) -> list[tuple[int, int]]:
-    """When the restraint algorithm is awake, [begin, end) in ms from the burst's begin."""
-    smooth = np.ones(SMOOTHED_MS) / SMOOTHED_MS
-    felt = np.hypot(*(np.convolve(axis, smooth)[: len(axis)] for axis in (long, lat)))
-    return _spans(felt > WAKE_G * G_MPS2, SLEEP_MS)
-
-
-def _spans(holds: Bools, lull_ms: int) -> list[tuple[int, int]]:
-    """Where ``holds`` is true, as [begin, end); a lull of less than ``lull_ms`` does not part two of them."""
-    edges = np.flatnonzero(np.diff(np.concatenate([[False], holds, [False]]).astype(np.int8)))
-    found: list[tuple[int, int]] = []
-    for begin, end in edges.reshape(-1, 2).tolist():
-        if found and begin - found[-1][1] < lull_ms:
-            found[-1] = (found[-1][0], end)
-        else:
-            found.append((begin, end))
-    return found
-
-
-def _fires(restraint: Restraint, accel: Floats) -> int | None:
-    change = np.cumsum(accel) / SAMPLE_HZ * 3.6
-    towards = np.abs(change) if restraint.sign == 0 else restraint.sign * change
-    line = restraint.base_kmh + restraint.slope_kmh_per_ms * np.arange(1, len(accel) + 1)
-    beyond = np.flatnonzero(towards >= line)
-    return int(beyond[0]) + 1 if len(beyond) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,19 +75,29 @@ class Finding:
     deployed_ms: Mapping[str, int]  # what fired, and when after time zero
 
 
+def judge(long: Floats, lat: Floats | None = None) -> Finding | None:
+    """The first event in a burst, or None."""
+    return next(iter(events(long, lat)), None)
+
+
 def events(long: Floats, lat: Floats | None = None, spent: Collection[str] = ()) -> list[Finding]:
     """The events in a burst, in order; the search for the next one begins at the end of the last (563.9).
 
     ``long`` and ``lat`` are accelerations at 1 kHz, m/s2; restraints that are ``spent`` cannot fire.
     """
-    sideways = np.zeros(len(long)) if lat is None else lat
-    change = np.stack([_change_kmh(long), _change_kmh(sideways)])
-    fired = deployments(long, sideways, spent)
-    wakes = [wake for wake, _ in wake_spans(long, sideways)]
+    lat = np.zeros(len(long)) if lat is None else lat
+    # delta-V of both axes before each sample since the burst's begin, one more than there are samples
+    change = np.pad(np.cumsum([long, lat], axis=1), ((0, 0), (1, 0))) / SAMPLE_HZ * 3.6
+    fired = deployments(long, lat, spent)
+    marks = [wake for wake, _ in wake_spans(long, lat)] + [ms for ms, _ in fired]
     found: list[Finding] = []
     begin = 0
-    while (at := _trigger(change, fired, begin)) is not None:
-        zero, end = _limits(change, [*wakes, *(ms for ms, _ in fired)], begin, at)
+    while begin < change.shape[1]:
+        triggers = (begin + np.flatnonzero(_reached(change[:, begin:]))[:1]).tolist()
+        triggers += [ms for ms, _ in fired if ms > begin]
+        if not triggers:
+            break
+        zero, end = _limits(change, marks, begin, min(triggers))
         deployed = {name: ms - zero for ms, name in fired if zero <= ms <= end}
         axes = (_axis(change[0], zero, end), _axis(change[1], zero, end))
         found.append(Finding(zero, end, *axes, deployed))
@@ -135,30 +105,46 @@ def events(long: Floats, lat: Floats | None = None, spent: Collection[str] = ())
     return found
 
 
-def judge(long: Floats, lat: Floats | None = None) -> Finding | None:
-    """The first event in a burst, or None."""
-    return next(iter(events(long, lat)), None)
+def deployments(long: Floats, lat: Floats, spent: Collection[str] = ()) -> list[tuple[int, str]]:
+    """What fires in a burst and when, ms from its begin, in order; what is ``spent`` cannot fire again."""
+    fired: dict[str, int] = {}
+    for begin, end in wake_spans(long, lat):
+        for restraint in FITTED:
+            accel = (long if restraint.axis == "long" else lat)[begin : end + SLEEP_MS]
+            change = np.cumsum(accel) / SAMPLE_HZ * 3.6
+            towards = np.abs(change) if restraint.sign == 0 else restraint.sign * change
+            line = restraint.base_kmh + restraint.slope_kmh_per_ms * np.arange(1, len(accel) + 1)
+            beyond = np.flatnonzero(towards >= line)
+            if len(beyond) and restraint.name not in spent:
+                fired.setdefault(restraint.name, begin + int(beyond[0]) + 1)
+    return sorted((at, name) for name, at in fired.items())
 
 
-def _change_kmh(accel: Floats) -> Floats:
-    """Delta-V before each sample since the burst's begin, one more than there are samples."""
-    return np.concatenate([[0.0], np.cumsum(accel)]) / SAMPLE_HZ * 3.6
+def wake_spans(long: Floats, lat: Floats) -> list[tuple[int, int]]:
+    """When the restraint algorithm is awake, [begin, end) in ms from the burst's begin."""
+    smooth = np.ones(SMOOTHED_MS) / SMOOTHED_MS
+    felt = np.hypot(*(np.convolve(axis, smooth)[: len(axis)] for axis in (long, lat)))
+    return _spans(felt > WAKE_G * G_MPS2, SLEEP_MS)
 
 
-def _trigger(change: Floats, fired: list[tuple[int, str]], begin: int) -> int | None:
-    """When, from ``begin`` on, an axis has changed by 8 km/h within 150 ms or a restraint fires."""
-    reached = np.logical_or.reduce([_reached(row[begin:]) for row in change])
-    moments = [begin + int(np.argmax(reached))] if reached.any() else []
-    return min([*moments, *(ms for ms, _ in fired if ms > begin)], default=None)
+def _spans(holds: Bools, lull_ms: int) -> list[tuple[int, int]]:
+    """Where ``holds`` is true, as [begin, end); a lull of less than ``lull_ms`` does not part two of them."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], holds, [False]]).astype(np.int8)))
+    found: list[tuple[int, int]] = []
+    for begin, end in edges.reshape(-1, 2).tolist():
+        if found and begin - found[-1][1] < lull_ms:
+            found[-1] = (found[-1][0], end)
+        else:
+            found.append((begin, end))
+    return found
 
 
 def _reached(change: Floats) -> Bools:
-    if len(change) == 0:
-        return np.zeros(0, dtype=np.bool_)
-    padded = np.concatenate([np.full(TRIGGER_MS, change[0]), change])
-    windows = np.lib.stride_tricks.sliding_window_view(padded, TRIGGER_MS + 1)
-    largest = np.maximum(change - windows.min(axis=1), windows.max(axis=1) - change)
-    reached: Bools = largest >= TRIGGER_KMH - _DUST_KMH
+    """When an axis has changed by 8 km/h within the last 150 ms; ``change`` is [axis, ms]."""
+    padded = np.pad(change, ((0, 0), (TRIGGER_MS, 0)), mode="edge")
+    windows = np.lib.stride_tricks.sliding_window_view(padded, TRIGGER_MS + 1, axis=1)
+    largest = np.maximum(change - windows.min(axis=2), windows.max(axis=2) - change)
+    reached: Bools = (largest >= TRIGGER_KMH - DUST_KMH).any(axis=0)
     return reached
 
 
@@ -172,15 +158,14 @@ def _limits(change: Floats, marks: list[int], begin: int, at: int) -> tuple[int,
     stirs[:begin] = False
     before = [span for span in _spans(stirs, WAKE_MS) if span[0] <= at]
     first, last = before[-1] if before else (at, at)
-    begun = np.flatnonzero(fast[first : at + 1])
-    zeros = [first + int(begun[0])] if len(begun) else []
+    zeros: list[int] = (first + np.flatnonzero(fast[first : at + 1])[:1]).tolist()
     zeros += [ms for ms in marks if max(begin, first - WAKE_MS) <= ms <= at]
     return min(zeros, default=first), max(last + WAKE_MS, at)
 
 
 def _moves(change: Floats, over_ms: int) -> Bools:
     """Whether more than 0.8 km/h change within ``over_ms`` from each moment on; the burst's end is held."""
-    held = np.concatenate([change, np.full(over_ms, change[-1])])
+    held = np.pad(change, (0, over_ms), mode="edge")
     moves: Bools = np.abs(held[over_ms:] - held[:-over_ms]) > WAKE_KMH
     return moves
 
@@ -191,7 +176,6 @@ def _axis(change: Floats, zero: int, end: int) -> Axis:
     window = since[: min(MAX_MS, end - zero + MAX_AFTER_END_MS) + 1]
     largest = int(np.argmax(np.abs(window)))
     return Axis(
-        delta_v_kmh=tuple(int(v) for v in np.rint(points)),
-        max_kmh=int(np.rint(window[largest])),
-        max_ms=round(largest / MAX_STEP_MS) * MAX_STEP_MS,
-    )
+        tuple(int(v) for v in np.rint(points)), int(np.rint(window[largest])),
+        round(largest / MAX_STEP_MS) * MAX_STEP_MS,
+    )  # fmt: skip

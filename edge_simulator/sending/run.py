@@ -164,7 +164,7 @@ class Run:
         self._say = say
         sc = world.scenario
         origin_ms = sc.start_ms + SAMPLES * sc.cadence.dt_ms
-        self._crashes = CrashStore(files.folder, world.vehicle_ids)
+        self._crashes = CrashStore(files.folder / crash_store.FILE, world.vehicle_ids)
         self._sender = Sender(plan, world.vehicle_ids, publisher, origin_ms, self._tick, self._crashes.mark)
         self._reactions: Reactions | None = None
         if verifier is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
 import orjson
@@ -70,7 +69,7 @@ def test_the_command_prints_the_table_and_ends_with_0() -> None:
 
 def test_the_command_ends_with_1_when_a_knock_triggers(monkeypatch: pytest.MonkeyPatch) -> None:
     found = list(crash_table.cases(recorder.PROFILES["us563_2024"], range(1)))
-    found[-1] = replace(found[-1], triggered=True, complete=True)
+    found[-1] = found[-1]._replace(triggered=True, complete=True)
 
     def one_wrong(profile: recorder.Profile, seeds: object) -> Iterator[Case]:
         return iter(found)

@@ -9,9 +9,8 @@ import orjson
 import pytest
 
 from edge_simulator.edr import pulse, trigger
-from edge_simulator.edr.blackbox import BlackBoxes, Sealed
 from edge_simulator.edr.pulse import Pulse
-from edge_simulator.edr.recorder import PROFILES, Setup
+from edge_simulator.edr.recorder import PROFILES, BlackBoxes, Sealed, Setup
 from edge_simulator.faults import Burst, Fault
 from edge_simulator.scenario import Scenario, cadence
 from edge_simulator.world import World
