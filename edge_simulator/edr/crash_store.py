@@ -113,9 +113,11 @@ def file_of(home: Path, run: str) -> Path:
 
 def resend(publisher: Publishing, root: str, messages: Iterable[Unacked]) -> None:
     """Publish kept messages once more; their PUBACKs appear among the publisher's ``acked_marks``."""
-    for mark, vehicle_id, payload in messages:
-        topic = mqtt_topic(root, vehicle_id, CHANNEL)
-        publisher.publish(0, Message(topic, payload, RESENT, mark=mark))
+    again = [
+        Message(mqtt_topic(root, vehicle_id, CHANNEL), payload, RESENT, mark=mark)
+        for mark, vehicle_id, payload in messages
+    ]
+    publisher.publish_many([0] * len(again), again)
 
 
 def _key(payload: bytes) -> str:

@@ -1,291 +1,328 @@
-"""All kinds of faults by name: engine, electrics, tyres and brakes; those of the road are in road.py."""
+"""All kinds of faults by name: engine, electrics, tyres and brakes; crashes, and what is none on the road."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import takewhile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from edge_simulator.faults import road
-from edge_simulator.faults.model import (
-    Apply,
-    Details,
-    Fault,
-    Kind,
-    Scene,
-    any_wheel,
-    detail,
-    spread,
-    wheel_row,
-)
+from edge_simulator.edr import pulse
+from edge_simulator.faults.model import Case, Details, Draw, Kind
 from edge_simulator.vehicle import thermal
-from edge_simulator.vehicle.thermal import BEGINS_PCT
 from infra.contract.signals import WHEELS
 
-HOT_C = 112.0
-COLD_C = 75.0
-WARMED_UP_S = 900.0
 LOW_OIL_KPA = (69.0, 207.0)  # floor of the oil pressure at idle and at rated speed (Cummins ISB)
 FLOOR_RPM = (700.0, 2500.0)
 STOPS_AT = 0.7  # level from which on a runaway heats in earnest
-HOT_CELL_C = 60.0
 FLICKERING = ("U0121", "U0155", "C0035", "C0040")
 """Codes that come and go in any vehicle: contact with brakes or dashboard lost, wheel speed sensors."""
-DRAG_SHARE = (0.005, 0.015)  # force of a brake that does not let go, as a share of the vehicle's weight
 G = 9.81
 RIM_SHARE = 0.4  # of a dragging disc's heat over ambient, what its rim has (eng.).
 MOST_WEAR_PCT = 99.5
 NEW_PADS_PCT = 3.0
+FRONTAL, FRONTAL_SHARES = ("car_to_car", "barrier", "pole"), (0.6, 0.2, 0.2)
+"""Crashes that take speed off, which is all that the fleet's motion can show of one (eng. shares)."""
+FIRST_SHARE = (0.25, 0.4)  # what the first of two hits in a row takes of the speed (severity 0..1)
+AGAIN_MS = (200, 500)
+
+Detail = Callable[[float, np.random.Generator], Any]
 
 
-def _by_level(defect: str, name: str, divisor: float = 1.0) -> Apply:
+def _details(**columns: Detail) -> Draw:
+    """Draws details from the severity, one after the other."""
+    return lambda severity, rng: {name: column(severity, rng) for name, column in columns.items()}
+
+
+def _grows(low: float, high: float, decimals: int = 3) -> Detail:
+    """A figure that grows with the severity, rounded to what is worth reporting."""
+    return lambda severity, _: round(low + (high - low) * severity, decimals)
+
+
+def _whole(low: int, stop: int) -> Detail:
+    """A whole number, ``stop`` not among them, whatever the severity."""
+    return lambda _, rng: int(rng.integers(low, stop))
+
+
+def _any_wheel(_severity: float, rng: np.random.Generator) -> str:
+    return WHEELS[int(rng.integers(0, 4))]
+
+
+def _by_level(defect: str, name: str, divisor: float = 1.0) -> Callable[[Case], None]:
     """A defect in proportion to the level and to the fault's detail ``name``."""
 
-    def apply(scene: Scene, fault: Fault, level: float, _before: float) -> None:
-        getattr(scene.machine.defects, defect)[fault.vehicle] = level * fault.details[name] / divisor
+    def apply(case: Case) -> None:
+        getattr(case.defects, defect)[case.i] = case.level * case.fault.details[name] / divisor
 
     return apply
 
 
-def _stays_cold(scene: Scene, fault: Fault, _since_s: float) -> bool:
-    fleet, i = scene.fleet, fault.vehicle
-    warmed_up = fleet.t_s - fleet.state.started_s[i] > WARMED_UP_S
-    return scene.running(fault) and bool(warmed_up & (scene.machine.state.coolant_c[i] < COLD_C))
+def _set(quantity: str, value: float) -> Callable[[Case], None]:
+    """Sets a quantity of the vehicle, or of its wheel."""
+
+    def mend(case: Case) -> None:
+        getattr(case.state, quantity)[case.at] = value
+
+    return mend
 
 
-def _oil_is_low(scene: Scene, fault: Fault, _since_s: float) -> bool:
+def _stays_cold(case: Case) -> bool:
+    warmed_up = case.fleet.t_s - case.fleet.state.started_s[case.i] > 900.0
+    return case.running and bool(warmed_up & (case.state.coolant_c[case.i] < 75.0))
+
+
+def _oil_is_low(case: Case) -> bool:
     """Below the least pressure allowed at this engine speed, linear between idle and rated."""
-    now, only = scene.machine.state, slice(fault.vehicle, fault.vehicle + 1)
-    lost = scene.machine.defects.oil_lost[only]
-    kpa = thermal.oil_pressure_kpa(now.rpm[only], now.oil_c[only], lost)[0]
-    return scene.running(fault) and bool(kpa < np.interp(now.rpm[fault.vehicle], FLOOR_RPM, LOW_OIL_KPA))
+    now, only = case.state, slice(case.i, case.i + 1)
+    kpa = thermal.oil_pressure_kpa(now.rpm[only], now.oil_c[only], case.defects.oil_lost[only])[0]
+    return case.running and bool(kpa < np.interp(now.rpm[case.i], FLOOR_RPM, LOW_OIL_KPA))
 
 
-def _trim_is_far(scene: Scene, fault: Fault, _since_s: float) -> bool:
+def _trim_is_far(case: Case) -> bool:
     """The learned trim has taken over most of it."""
-    return scene.running(fault) and bool(abs(scene.machine.trim_learned[fault.vehicle]) > 10.0)
+    return case.running and bool(abs(case.machine.trim_learned[case.i]) > 10.0)
 
 
-def _fill_filter(scene: Scene, fault: Fault, level: float, _before: float) -> None:
-    scene.machine.defects.soot_to_pct[fault.vehicle] = fault.details["soot_to_pct"] if level > 0 else 0.0
+def _fill_filter(case: Case) -> None:
+    case.defects.soot_to_pct[case.i] = case.fault.details["soot_to_pct"] if case.level > 0 else 0.0
 
 
-def _empty_filter(scene: Scene, fault: Fault) -> None:
-    scene.machine.state.soot_pct[fault.vehicle] = 5.0
+def _slips(case: Case) -> bool:
+    loaded = case.state.load_pct[case.i] > 40 and case.state.gear[case.i] > 0
+    return bool(loaded and case.defects.clutch_slip[case.i] > 0.06)
 
 
-def _slips(scene: Scene, fault: Fault, _since_s: float) -> bool:
-    machine, i = scene.machine, fault.vehicle
-    loaded = bool((machine.state.load_pct[i] > 40) & (machine.state.gear[i] > 0))
-    return loaded and bool(machine.defects.clutch_slip[i] > 0.06)
-
-
-def _freeze_reading(scene: Scene, fault: Fault, level: float, _before: float) -> None:
-    machine, i = scene.machine, fault.vehicle
-    if level <= 0:
-        machine.defects.coolant_held_c[i] = np.nan
-    elif np.isnan(machine.defects.coolant_held_c[i]):
-        machine.defects.coolant_held_c[i] = machine.state.coolant_c[i]
+def _freeze_reading(case: Case) -> None:
+    held_c = case.defects.coolant_held_c
+    if case.level <= 0:
+        held_c[case.i] = np.nan
+    elif np.isnan(held_c[case.i]):
+        held_c[case.i] = case.state.coolant_c[case.i]
 
 
 ENGINE = (
     Kind(
-        "overheating", "engine", (60, 240), detail("cooling_blocked", 0.94, 1.0),
-        apply=_by_level("cooling_blocked", "cooling_blocked"), code="P0217", seen_s=5,
-        seen=lambda scene, fault, _: bool(scene.machine.state.coolant_c[fault.vehicle] > HOT_C),
+        "overheating", "engine", (60, 240), _details(cooling_blocked=_grows(0.94, 1.0)),
+        _by_level("cooling_blocked", "cooling_blocked"), "P0217", seen_s=5,
+        seen=lambda case: case.state.coolant_c[case.i] > 112.0,
     ),
     Kind(
-        "thermostat_open", "engine", (5, 20), detail("stuck_open", 0.65, 1.0),
-        apply=_by_level("thermostat_open", "stuck_open"), code="P0128", seen=_stays_cold, seen_s=30,
+        "thermostat_open", "engine", (5, 20), _details(stuck_open=_grows(0.65, 1.0)),
+        _by_level("thermostat_open", "stuck_open"), "P0128", _stays_cold, 30,
     ),
     Kind(
-        "low_oil_pressure", "engine", (60, 180), detail("pressure_lost", 0.65, 0.92),
-        apply=_by_level("oil_lost", "pressure_lost"), code="P0524", seen=_oil_is_low, seen_s=3,
+        "low_oil_pressure", "engine", (60, 180), _details(pressure_lost=_grows(0.65, 0.92)),
+        _by_level("oil_lost", "pressure_lost"), "P0524", _oil_is_low, 3,
     ),
     Kind(
-        "lean_mixture", "petrol", (20, 90), detail("mixture_pct", 17.0, 31.0),
-        apply=_by_level("mixture_pct", "mixture_pct"), code="P0171", seen=_trim_is_far, seen_s=30,
+        "lean_mixture", "petrol", (20, 90), _details(mixture_pct=_grows(17.0, 31.0)),
+        _by_level("mixture_pct", "mixture_pct"), "P0171", _trim_is_far, 30,
     ),
     Kind(
-        "rich_mixture", "petrol", (20, 90), detail("mixture_pct", -17.0, -31.0),
-        apply=_by_level("mixture_pct", "mixture_pct"), code="P0172", seen=_trim_is_far, seen_s=30,
+        "rich_mixture", "petrol", (20, 90), _details(mixture_pct=_grows(-17.0, -31.0)),
+        _by_level("mixture_pct", "mixture_pct"), "P0172", _trim_is_far, 30,
     ),
     Kind(
-        "dpf_blocked", "diesel", (1, 1), detail("soot_to_pct", 90.0, 134.0), apply=_fill_filter,
-        mend=_empty_filter, code="P2463", seen_s=60,
-        seen=lambda scene, fault, _: bool(scene.machine.state.soot_pct[fault.vehicle] > BEGINS_PCT + 10),
+        "dpf_blocked", "diesel", (1, 1), _details(soot_to_pct=_grows(90.0, 134.0)), _fill_filter, "P2463",
+        lambda case: case.state.soot_pct[case.i] > thermal.BEGINS_PCT + 10, 60, mend=_set("soot_pct", 5.0),
     ),
     Kind(
-        "transmission_slip", "gears", (60, 300), detail("slip", 0.08, 0.15),
-        apply=_by_level("clutch_slip", "slip"), code="P0730", seen=_slips, seen_s=5,
+        "transmission_slip", "gears", (60, 300), _details(slip=_grows(0.08, 0.15)),
+        _by_level("clutch_slip", "slip"), "P0730", _slips, 5,
     ),
     Kind(
-        "coolant_sensor_stuck", "engine", (1, 1), lambda _severity, _rng: {"signal": "coolant_temp_c"},
-        apply=_freeze_reading, lasts_s=(600, 2400), code="P0116", seen_s=300,
-        seen=lambda scene, fault, _: scene.running(fault),
+        "coolant_sensor_stuck", "engine", (1, 1), _details(signal=lambda *_: "coolant_temp_c"),
+        _freeze_reading, "P0116", lambda case: case.running, 300, lasts_s=(600, 2400),
     ),
 )  # fmt: skip
 
 
-def _rests_low(scene: Scene, fault: Fault, _since_s: float) -> bool:
-    return bool(scene.fleet.state.parked[fault.vehicle]) and scene.volts(fault) < 12.2
-
-
-def _charge_up(scene: Scene, fault: Fault) -> None:
-    scene.machine.state.soc_12v[fault.vehicle] = 0.85
-
-
-def _runaway(severity: float, _rng: np.random.Generator) -> Details:
-    return {"heating_k_s": spread(1.8, 6.0, severity), "voltage_lost": spread(0.27, 0.6, severity)}
-
-
-def _heat_up(scene: Scene, fault: Fault, level: float, before: float) -> None:
+def _heat_up(case: Case) -> None:
     """A slow incubation, then heat, cells that fail, and a vehicle that rolls out."""
-    defects, i = scene.machine.defects, fault.vehicle
+    level, details = case.level, case.fault.details
     heating = 1.0 if level >= STOPS_AT else 0.02 * (level > 0)
     dead = float(np.clip((level - STOPS_AT) / (1 - STOPS_AT), 0.0, 1.0))
-    defects.cell_heating_k_s[i] = fault.details["heating_k_s"] * heating
-    defects.cells_dead[i] = fault.details["voltage_lost"] * dead
-    if before < STOPS_AT <= level:
-        scene.fleet.break_down(i)
+    case.defects.cell_heating_k_s[case.i] = details["heating_k_s"] * heating
+    case.defects.cells_dead[case.i] = details["voltage_lost"] * dead
+    if case.before < STOPS_AT <= level:
+        case.fleet.break_down(case.i)
 
 
-def _burns(scene: Scene, fault: Fault, _since_s: float) -> bool:
-    machine, i = scene.machine, fault.vehicle
-    return bool(machine.state.cell_c[i] + machine.runaway_k[i] > HOT_CELL_C)
-
-
-def _flicker(_severity: float, rng: np.random.Generator) -> Details:
-    return {
-        "code": FLICKERING[int(rng.integers(0, len(FLICKERING)))],
-        "on_s": int(rng.integers(15, 46)),
-        "off_s": int(rng.integers(15, 61)),
-    }
-
-
-def _flickers(_scene: Scene, fault: Fault, since_s: float) -> bool:
-    on_s, off_s = fault.details["on_s"], fault.details["off_s"]
-    return bool(since_s % (on_s + off_s) < on_s)
+def _flickers(case: Case) -> bool:
+    on_s, off_s = case.fault.details["on_s"], case.fault.details["off_s"]
+    return bool(case.since_s % (on_s + off_s) < on_s)
 
 
 ELECTRICS = (
     Kind(
-        "weak_battery", "engine", (20, 60), detail("capacity_lost", 0.85, 1.0),
-        apply=_by_level("battery_weak", "capacity_lost"), code="P0562", seen=_rests_low, seen_s=2,
+        "weak_battery", "engine", (20, 60), _details(capacity_lost=_grows(0.85, 1.0)),
+        _by_level("battery_weak", "capacity_lost"), "P0562", seen_s=2,
+        seen=lambda case: case.fleet.state.parked[case.i] and case.volts < 12.2,
     ),
     Kind(
-        "alternator", "engine", (10, 60), detail("output_lost", 0.8, 1.0),
-        apply=_by_level("charge_lost", "output_lost"), mend=_charge_up, code="P0622", seen_s=60,
-        seen=lambda scene, fault, _: scene.running(fault) and scene.volts(fault) < 13.0,
+        "alternator", "engine", (10, 60), _details(output_lost=_grows(0.8, 1.0)),
+        _by_level("charge_lost", "output_lost"), "P0622", lambda case: case.running and case.volts < 13.0, 60,
+        mend=_set("soc_12v", 0.85),
     ),
     Kind(
-        "overcharge", "engine", (5, 60), detail("above_v", 1.5, 2.8),
-        apply=_by_level("overcharge_v", "above_v"), code="P0563", seen_s=10,
-        seen=lambda scene, fault, _: scene.running(fault) and scene.volts(fault) > 15.0,
+        "overcharge", "engine", (5, 60), _details(above_v=_grows(1.5, 2.8)),
+        _by_level("overcharge_v", "above_v"), "P0563", lambda case: case.running and case.volts > 15.0, 10,
     ),
     Kind(
-        "cell_imbalance", "pack", (300, 900), detail("apart_mv", 45.0, 130.0),
-        apply=_by_level("cell_apart_v", "apart_mv", divisor=1000), code="P0A80", seen_s=60,
-        seen=lambda scene, fault, _: bool(scene.machine.defects.cell_apart_v[fault.vehicle] > 0.06),
+        "cell_imbalance", "pack", (300, 900), _details(apart_mv=_grows(45.0, 130.0)),
+        _by_level("cell_apart_v", "apart_mv", divisor=1000), "P0A80", seen_s=60,
+        seen=lambda case: case.defects.cell_apart_v[case.i] > 0.06,
     ),
     Kind(
-        "thermal_runaway", "pack", (120, 240), _runaway, apply=_heat_up, for_good=True, code="P0A7E",
-        seen=_burns, seen_s=1,
+        "thermal_runaway", "pack", (120, 240),
+        _details(heating_k_s=_grows(1.8, 6.0), voltage_lost=_grows(0.27, 0.6)), _heat_up, "P0A7E", seen_s=1,
+        seen=lambda case: case.state.cell_c[case.i] + case.machine.runaway_k[case.i] > 60.0, for_good=True,
     ),
     Kind(
-        "intermittent_dtc", "any", (1, 1), _flicker, lasts_s=(330, 900), code="(drawn)", seen=_flickers,
-        latched=False,
+        "intermittent_dtc", "any", (1, 1),
+        _details(
+            code=lambda _, rng: FLICKERING[int(rng.integers(0, len(FLICKERING)))], on_s=_whole(15, 46),
+            off_s=_whole(15, 61),
+        ),
+        code="(drawn)", seen=_flickers, latched=False, lasts_s=(330, 900),
     ),
 )  # fmt: skip
 
 
-def _slow_leak(severity: float, rng: np.random.Generator) -> Details:
-    return {
-        "wheel": any_wheel(rng), "missing_kpa": spread(14, 34, severity, 1),
-        "kpa_per_day": spread(3.5, 9.0, severity, 1),
-    }  # fmt: skip
-
-
-def _leak(scene: Scene, fault: Fault, level: float, before: float) -> None:
+def _leak(case: Case) -> None:
     """Air goes at a rate; a slow leak lost most of it while it grew."""
-    machine, what, wheel, i = scene.machine, fault.details, wheel_row(fault), fault.vehicle
-    absolute_kpa = float(machine.specs("placard_kpa")[i]) + thermal.STANDARD_KPA
+    what = case.fault.details
+    absolute_kpa = float(case.machine.specs("placard_kpa")[case.i]) + thermal.STANDARD_KPA
     per_s = what["kpa_per_day"] / 86_400 if "kpa_per_day" in what else what["kpa_per_min"] / 60
-    machine.state.tyre_mass[wheel, i] -= (
-        what.get("missing_kpa", 0.0) * max(level - before, 0.0) / absolute_kpa
-    )
-    machine.defects.leak_per_s[wheel, i] = per_s / absolute_kpa * (level > 0)
+    lost_kpa = what.get("missing_kpa", 0.0) * max(case.level - case.before, 0.0)
+    case.state.tyre_mass[case.at] -= lost_kpa / absolute_kpa
+    case.defects.leak_per_s[case.at] = per_s / absolute_kpa * (case.level > 0)
 
 
-def _inflate(scene: Scene, fault: Fault) -> None:
-    scene.machine.state.tyre_mass[wheel_row(fault), fault.vehicle] = 1.0
-
-
-def _heat_rim(scene: Scene, fault: Fault, level: float, _before: float) -> None:
+def _heat_rim(case: Case) -> None:
     """A rim between cold and its full heat; 0 is no fault."""
-    rim_c = scene.machine.ambient_c + level * (fault.details["rim_c"] - scene.machine.ambient_c)
-    scene.machine.defects.rim_c[wheel_row(fault), fault.vehicle] = rim_c * (level > 0)
+    out = case.machine.ambient_c
+    rim_c = out + case.level * (case.fault.details["rim_c"] - out)
+    case.defects.rim_c[case.at] = rim_c * (case.level > 0)
 
 
-def _caliper(severity: float, rng: np.random.Generator) -> Details:
-    return {
-        "wheel": any_wheel(rng), "drag_share": spread(*DRAG_SHARE, severity),
-        "wear_apart_pct": spread(24, 34, severity, 1),
-    }  # fmt: skip
-
-
-def _drag(scene: Scene, fault: Fault, level: float, before: float) -> None:
+def _drag(case: Case) -> None:
     """Drag and heat at one wheel; its pads wear away from those of the other side."""
-    machine, wheel, i = scene.machine, wheel_row(fault), fault.vehicle
-    force_n = fault.details["drag_share"] * float(machine.specs("mass_kg")[i]) * G
-    machine.defects.brake_drag_n[wheel, i] = level * force_n
-    disc_c, out = float(machine.state.disc_c[wheel, i]), machine.ambient_c
-    machine.defects.rim_c[wheel, i] = (out + RIM_SHARE * (disc_c - out)) * (level > 0)
-    worn = machine.state.pad_wear[wheel ^ 1, i] + fault.details["wear_apart_pct"]
-    _wear(scene, wheel, i, min(worn, MOST_WEAR_PCT), level, before)
+    details, out = case.fault.details, case.machine.ambient_c
+    force_n = details["drag_share"] * float(case.machine.specs("mass_kg")[case.i]) * G
+    case.defects.brake_drag_n[case.at] = case.level * force_n
+    disc_c = float(case.state.disc_c[case.at])
+    case.defects.rim_c[case.at] = (out + RIM_SHARE * (disc_c - out)) * (case.level > 0)
+    worn = case.state.pad_wear[case.wheel ^ 1, case.i] + details["wear_apart_pct"]
+    _wear(case, case.wheel, min(worn, MOST_WEAR_PCT))
 
 
-def _wear(scene: Scene, wheel: int, i: int, target_pct: float, level: float, before: float) -> None:
+def _wear(case: Case, wheel: int, target_pct: float) -> None:
     """Pads go evenly to ``target_pct`` while the level goes from 0 to 1; no way back."""
-    wear = scene.machine.state.pad_wear
-    if level > before:
-        now = float(wear[wheel, i])
-        wear[wheel, i] = max(now, now + (target_pct - now) * (level - before) / (1 - before))
+    if case.level > case.before:
+        now = float(case.state.pad_wear[wheel, case.i])
+        worn = now + (target_pct - now) * (case.level - case.before) / (1 - case.before)
+        case.state.pad_wear[wheel, case.i] = max(now, worn)
 
 
-def _new_pads(scene: Scene, fault: Fault) -> None:
-    for wheel in (wheel_row(fault), wheel_row(fault) ^ 1):
-        scene.machine.state.pad_wear[wheel, fault.vehicle] = NEW_PADS_PCT
+def _wear_axle(case: Case) -> None:
+    for wheel in (case.wheel, case.wheel ^ 1):
+        _wear(case, wheel, case.fault.details["wear_pct"])
 
 
-def _pads(severity: float, rng: np.random.Generator) -> Details:
-    return {"wheel": WHEELS[2 * int(rng.integers(0, 2))], "wear_pct": spread(82, 99, severity)}
-
-
-def _wear_axle(scene: Scene, fault: Fault, level: float, before: float) -> None:
-    """Both pads of the axle that ``wheel`` belongs to."""
-    for wheel in (wheel_row(fault), wheel_row(fault) ^ 1):
-        _wear(scene, wheel, fault.vehicle, fault.details["wear_pct"], level, before)
+def _new_pads(case: Case) -> None:
+    case.state.pad_wear[[case.wheel, case.wheel ^ 1], case.i] = NEW_PADS_PCT
 
 
 CHASSIS = (
-    Kind("slow_leak", "any", (120, 180), _slow_leak, apply=_leak, mend=_inflate, least_s=110),
     Kind(
-        "rapid_leak", "any", (1, 1),
-        lambda severity, rng: {"wheel": any_wheel(rng), "kpa_per_min": spread(26, 65, severity, 1)},
-        apply=_leak, mend=_inflate,
+        "slow_leak", "any", (120, 180),
+        _details(wheel=_any_wheel, missing_kpa=_grows(14, 34, 1), kpa_per_day=_grows(3.5, 9.0, 1)),
+        _leak, mend=_set("tyre_mass", 1.0), least_s=110,
     ),
     Kind(
-        "hot_tyre", "any", (30, 120),
-        lambda severity, rng: {"wheel": any_wheel(rng), "rim_c": spread(170.0, 210.0, severity)},
-        apply=_heat_rim,
+        "rapid_leak", "any", (1, 1), _details(wheel=_any_wheel, kpa_per_min=_grows(26, 65, 1)),
+        _leak, mend=_set("tyre_mass", 1.0),
     ),
-    Kind("sticking_caliper", "any", (300, 900), _caliper, apply=_drag, mend=_new_pads, keeps_on=True),
-    Kind("worn_pads", "any", (300, 900), _pads, apply=_wear_axle, mend=_new_pads),
+    Kind("hot_tyre", "any", (30, 120), _details(wheel=_any_wheel, rim_c=_grows(170.0, 210.0)), _heat_rim),
+    Kind(
+        "sticking_caliper", "any", (300, 900),
+        _details(wheel=_any_wheel, drag_share=_grows(0.005, 0.015), wear_apart_pct=_grows(24, 34, 1)),
+        _drag, mend=_new_pads, keeps_on=True,  # the drag is a share of the vehicle's weight
+    ),
+    Kind(
+        "worn_pads", "any", (300, 900),
+        _details(wheel=lambda _, rng: WHEELS[2 * int(rng.integers(0, 2))], wear_pct=_grows(82, 99)),
+        _wear_axle, mend=_new_pads,
+    ),
 )  # fmt: skip
 
-KINDS: dict[str, Kind] = {kind.name: kind for kind in (*ENGINE, *ELECTRICS, *CHASSIS, *road.KINDS)}
+
+def _crash(severity: float, rng: np.random.Generator) -> Details:
+    kind = FRONTAL[int(rng.choice(len(FRONTAL), p=FRONTAL_SHARES))]
+    low, high = pulse.KINDS[kind].width_ms
+    return {"type": kind, "share_of_speed": severity, "width_ms": int(rng.integers(low, high + 1))}
+
+
+def _multi_crash(severity: float, rng: np.random.Generator) -> Details:
+    again_ms = int(rng.integers(*AGAIN_MS))
+    return _crash(_grows(*FIRST_SHARE)(severity, rng), rng) | {"again_after_ms": again_ms}
+
+
+def _collide(case: Case, rng: np.random.Generator) -> pulse.Pulse:
+    """The collision takes speed off in the next step and wrecks the vehicle."""
+    motion, details = case.fleet.state, case.fault.details
+    lost_mps = float(motion.v[case.i]) * details["share_of_speed"]
+    motion.crashed[case.i] = True
+    motion.impact_mps[case.i] = lost_mps
+    return pulse.crash(pulse.KINDS[details["type"]], lost_mps * 3.6, details["width_ms"], rng)
+
+
+def _pothole(case: Case, _rng: np.random.Generator) -> pulse.Pulse:
+    knock = pulse.kerb(case.fault.details["peak_g"], case.fault.details["width_ms"])
+    return pulse.Pulse("pothole", knock, 0.2 * knock)
+
+
+def _kerb(case: Case, _rng: np.random.Generator) -> pulse.Pulse:
+    knock = pulse.kerb(case.fault.details["peak_g"], case.fault.details["width_ms"])
+    side = -1.0 if case.fault.details["wheel"].endswith("l") else 1.0
+    return pulse.Pulse("kerb", 0.3 * knock, side * knock)
+
+
+def _braking_s(_severity: float, rng: np.random.Generator) -> float:
+    return round(float(rng.uniform(1.8, 3.2)), 1)
+
+
+def _brake(case: Case) -> None:
+    """The driver brakes as hard as it goes; speed and all that follows from it are the fleet's."""
+    if case.level > 0:
+        motion, details = case.fleet.state, case.fault.details
+        motion.emergency_until[case.i] = case.fleet.t_s + details["lasts_s"]
+        motion.emergency_mps2[case.i] = details["decel_mps2"]
+
+
+ROAD = (
+    Kind("crash", "any", (0, 0), _crash, impact=_collide, on_road=True, for_good=True),
+    Kind("multi_crash", "any", (0, 0), _multi_crash, impact=_collide, on_road=True, for_good=True),
+    Kind(
+        "pothole", "any", (0, 0), _details(peak_g=_grows(2, 6, 1), width_ms=_whole(8, 21)),
+        impact=_pothole, lasts_s=(0, 0), on_road=True,
+    ),
+    Kind(
+        "kerb_strike", "any", (0, 0),
+        _details(wheel=_any_wheel, peak_g=_grows(2, 6, 1), width_ms=_whole(5, 13)),
+        impact=_kerb, lasts_s=(0, 0), on_road=True,
+    ),
+    Kind(
+        "emergency_braking", "any", (0, 0),
+        _details(decel_mps2=_grows(-6.5, -8.8), lasts_s=_braking_s), _brake, lasts_s=(3, 3),
+        on_road=True,
+    ),
+)  # fmt: skip
+
+KINDS: dict[str, Kind] = {kind.name: kind for kind in (*ENGINE, *ELECTRICS, *CHASSIS, *ROAD)}
 
 
 def markdown_table() -> str:

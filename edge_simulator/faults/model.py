@@ -1,15 +1,14 @@
-"""What a fault is made of: kinds as data, a planned fault, and the rows of ground truth it leaves."""
+"""What a fault is made of: kinds as data, a planned fault, one that is under way, and its ground truth."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
 from edge_simulator.edr.pulse import SAMPLE_HZ, Pulse
-from edge_simulator.geo import Bools
 from infra.contract.signals import WHEELS
 
 if TYPE_CHECKING:
@@ -44,8 +43,7 @@ class Fault:
         return max(0.0, (now_ms - self.onset_ms) / (self.full_ms - self.onset_ms))
 
 
-@dataclass(frozen=True, slots=True)
-class Burst:
+class Burst(NamedTuple):
     """An impact for the recorder to judge, from ``start_ms`` on."""
 
     fault: Fault
@@ -53,8 +51,7 @@ class Burst:
     pulse: Pulse
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(NamedTuple):
     """A fault that begins; ``burst`` where something hits the vehicle."""
 
     fault: Fault
@@ -79,8 +76,7 @@ class Event:
         }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class CodeSet:
+class CodeSet(NamedTuple):
     """A trouble code that a vehicle's own diagnosis has set, for the first time in this fault."""
 
     fault: Fault
@@ -97,83 +93,63 @@ class CodeSet:
         }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Scene:
-    """What a fault can act on and look at."""
-
-    fleet: Fleet
-    machine: Machine
-
-    def running(self, fault: Fault) -> bool:
-        """Whether the vehicle's engine turns."""
-        return bool(self.machine.state.rpm[fault.vehicle] > 0)
-
-    def volts(self, fault: Fault) -> float:
-        """Voltage of the vehicle's 12 V system."""
-        only = slice(fault.vehicle, fault.vehicle + 1)
-        return float(self.machine.battery_v(~self.fleet.state.parked[only], only)[0])
-
-
 Draw = Callable[[float, np.random.Generator], Details]
-Apply = Callable[[Scene, Fault, float, float], None]
-"""Put the fault at a level (0..1) that was another before. Called about once a second while it grows."""
-Mend = Callable[[Scene, Fault], None]
-Seen = Callable[[Scene, Fault, float], bool]
-"""Whether the vehicle's own diagnosis notices it now, so many seconds after onset."""
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
+class Kind(NamedTuple):
     """A kind of fault, and the functions that make it work; what people read of it is the README's table."""
 
     name: str
     needs: Needs
     takes_s: Span  # from onset to full effect, drawn from this span
     draw: Draw  # the fault's details from its severity
-    apply: Apply | None = None
-    mend: Mend | None = None  # what a repair does beyond taking the cause away
-    lasts_s: Span | None = None
-    """After full effect it ends by itself within this span; None: it stays, unless it came at a rate."""
+    apply: Callable[[Case], None] | None = None
+    """Puts the fault at its level. Called about once a second while it grows."""
     code: str | None = None
-    seen: Seen | None = None
+    seen: Callable[[Case], bool | np.bool_] | None = None
+    """Whether the vehicle's own diagnosis notices it now."""
     seen_s: float = 0.0  # the code is set when the diagnosis has noticed it for so long
     latched: bool = True  # a code stays until the repair; otherwise it goes when nothing is noticed
+    mend: Callable[[Case], None] | None = None  # what a repair does beyond taking the cause away
+    impact: Callable[[Case, np.random.Generator], Pulse] | None = None
+    """The burst that the recorder has to judge, of what hits the vehicle."""
+    lasts_s: Span | None = None
+    """After full effect it ends by itself within this span; None: it stays, unless it came at a rate."""
     on_road: bool = False  # happens only to a vehicle that drives: another one takes it over if need be
     keeps_on: bool = False  # ``apply`` is called each second until the end, not only while the fault grows
     for_good: bool = False  # no repair: it never ends
     least_s: float = 0.0  # it never grows faster than this, however short the run
 
 
-def able(needs: Needs, machine: Machine) -> Bools:
-    """Which vehicles can have it, [n_vehicles]. A hybrid has both an engine and a pack."""
-    specs = machine.specs
-    engine = specs("engine_l") > 0
-    found: dict[Needs, Bools] = {
-        "any": np.ones(len(engine), dtype=np.bool_),
-        "engine": engine,
-        "petrol": engine & ~machine.diesel,
-        "diesel": engine & machine.diesel,
-        "gears": engine & (specs.gears > 1),
-        "pack": specs("motor_kw") > 0,
-    }
-    return found[needs]
+class Case:
+    """A fault under way: its vehicle, its level (0..1), and what the vehicle's own diagnosis knows of it."""
 
+    def __init__(self, fault: Fault, kind: Kind, fleet: Fleet, machine: Machine) -> None:
+        self.fault, self.kind = fault, kind
+        self.fleet, self.machine = fleet, machine
+        self.state, self.defects = machine.state, machine.defects
+        self.i = fault.vehicle  # its place in arrays [n]
+        self.wheel = WHEELS.index(fault.details.get("wheel", WHEELS[0]))  # row in arrays [4, n]
+        self.at = (self.wheel, self.i) if "wheel" in fault.details else (self.i,)
+        self.level = self.before = 0.0  # now, and before that
+        self.since_s = 0.0  # time since the onset
+        self.noticed_ms: int | None = None
+        self.coded = False
+        self.reported = False  # its code was set once, and is in the ground truth
 
-def spread(low: float, high: float, severity: float, decimals: int = 3) -> float:
-    """A figure that grows with the severity, rounded to what is worth reporting."""
-    return round(low + (high - low) * severity, decimals)
+    @property
+    def running(self) -> bool:
+        """Whether the engine turns."""
+        return bool(self.state.rpm[self.i] > 0)
 
+    @property
+    def volts(self) -> float:
+        """Voltage of the 12 V system."""
+        only = slice(self.i, self.i + 1)
+        return float(self.machine.battery_v(~self.fleet.state.parked[only], only)[0])
 
-def detail(name: str, low: float, high: float) -> Draw:
-    """Draws one detail that grows with the severity."""
-    return lambda severity, _: {name: spread(low, high, severity)}
-
-
-def any_wheel(rng: np.random.Generator) -> str:
-    """One of the wheels."""
-    return WHEELS[int(rng.integers(0, 4))]
-
-
-def wheel_row(fault: Fault) -> int:
-    """Row of the fault's wheel in arrays [4, n]."""
-    return WHEELS.index(fault.details["wheel"])
+    @property
+    def busy(self) -> bool:
+        """Whether it has to be looked at again."""
+        changes = self.level < 1 or self.kind.keeps_on or self.fault.end_ms is not None
+        return changes or (self.kind.seen is not None and not (self.coded and self.kind.latched))

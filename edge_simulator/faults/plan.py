@@ -14,7 +14,7 @@ import numpy as np
 from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
 
 from edge_simulator.faults.kinds import KINDS
-from edge_simulator.faults.model import Fault, Span, able
+from edge_simulator.faults.model import Fault, Needs, Span
 from edge_simulator.geo import Bools
 from edge_simulator.vehicle.machine import Machine
 from infra.contract.errors import ConfigError
@@ -89,16 +89,14 @@ def read(entry: str | Mapping[str, Any]) -> Wanted:
     if isinstance(entry, str):
         return parse(entry)
     known = list(Wanted.__dataclass_fields__)
-    for key in entry:
-        if key not in known:
-            near = difflib.get_close_matches(str(key), known, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
-            raise ConfigError(f"faults: unknown key {key!r}; {hint}")
-    if "name" not in entry:
-        raise ConfigError(f"faults: an entry without a name; there are {', '.join(KINDS)}")
-    name = entry["name"]
+    for key in entry.keys() - known:
+        near = difflib.get_close_matches(str(key), known, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+        raise ConfigError(f"faults: unknown key {key!r}; {hint}")
+    name = entry.get("name")
     if name not in KINDS:
-        raise ConfigError(f"faults: no fault {name!r}; there are {', '.join(KINDS)}")
+        what = f"no fault {name!r}" if "name" in entry else "an entry without a name"
+        raise ConfigError(f"faults: {what}; there are {', '.join(KINDS)}")
     if sum(entry.get(key) is not None for key in HOW_MANY) != 1:
         raise ConfigError(f"fault {name}: exactly one of {', '.join(HOW_MANY)} is wanted")
     try:
@@ -123,6 +121,16 @@ REPAIRED_S: Span = (3600.0, 4 * 3600.0)
 PER_1000_VEHICLE_HOURS_MS = 3.6e9
 
 
+def _able(needs: Needs, machine: Machine) -> Bools:
+    """Which vehicles can have it, [n_vehicles]. A hybrid has both an engine and a pack."""
+    engine, diesel, specs = ~machine.electric, machine.diesel, machine.specs
+    found: dict[Needs, Bools] = {
+        "any": np.ones_like(engine), "engine": engine, "petrol": engine & ~diesel, "diesel": engine & diesel,
+        "gears": engine & (specs.gears > 1), "pack": specs("motor_kw") > 0,
+    }  # fmt: skip
+    return found[needs]
+
+
 def plan(
     wanted: Sequence[Wanted], machine: Machine, rng: np.random.Generator, span_ms: int, *,
     endless: bool = False,
@@ -133,40 +141,40 @@ def plan(
     Raises ConfigError where there are more faults than vehicles that can have them.
     """
     free = np.ones(len(machine.electric), dtype=np.bool_)
-    chosen = {k: _named(w, machine, free) for k, w in enumerate(wanted) if w.vehicle is not None}
+    chosen = {k: _vehicles(w, machine, free, rng) for k, w in enumerate(wanted) if w.vehicle is not None}
     most_s = None if endless else GROWS_WITHIN_SHARE * span_ms / 1000
     faults: list[Fault] = []
     for k, want in enumerate(wanted):
         if want.rate is not None:
             continue
-        vehicles = [chosen[k]] if k in chosen else _some(want, machine, free, rng)
-        for vehicle in vehicles:
-            low, high = want.onset_s or (span_ms * ONSET_SHARE[0] / 1000, span_ms * ONSET_SHARE[1] / 1000)
-            onset_ms = int(1000 * rng.uniform(low, high))
-            faults.append(_fault(want, vehicle, onset_ms, rng, most_s))
+        low, high = want.onset_s or (span_ms * ONSET_SHARE[0] / 1000, span_ms * ONSET_SHARE[1] / 1000)
+        faults += [
+            _fault(want, vehicle, int(1000 * rng.uniform(low, high)), rng, most_s)
+            for vehicle in (chosen[k] if k in chosen else _vehicles(want, machine, free, rng))
+        ]
     return sorted(faults, key=lambda f: (f.onset_ms, f.vehicle))
 
 
-def _named(want: Wanted, machine: Machine, free: Bools) -> int:
-    vehicle = int(want.vehicle or 0)
-    if vehicle >= len(free) or not able(KINDS[want.name].needs, machine)[vehicle]:
-        raise ConfigError(f"fault {want.name}: vehicle {vehicle} cannot have it, or there is no such vehicle")
-    if not free[vehicle]:
-        raise ConfigError(f"fault {want.name}: vehicle {vehicle} has a fault already; one each is the most")
-    free[vehicle] = False
-    return vehicle
-
-
-def _some(want: Wanted, machine: Machine, free: Bools, rng: np.random.Generator) -> list[int]:
-    count = want.count if want.count is not None else round((want.share or 0.0) * len(free))
-    candidates = np.flatnonzero(free & able(KINDS[want.name].needs, machine))
-    if count > len(candidates):
-        raise ConfigError(
-            f"fault {want.name}: {count} wanted, but only {len(candidates)} are left that can have it"
-        )
-    vehicles = np.sort(rng.choice(candidates, count, replace=False))
-    free[vehicles] = False
-    found: list[int] = vehicles.tolist()
+def _vehicles(want: Wanted, machine: Machine, free: Bools, rng: np.random.Generator) -> list[int]:
+    """Who gets it: the vehicle that is named, or as many as are wanted; they are not ``free`` any more."""
+    able, vehicle = _able(KINDS[want.name].needs, machine), want.vehicle
+    if vehicle is not None:
+        if vehicle >= len(free) or not able[vehicle]:
+            what = f"vehicle {vehicle} cannot have it, or there is no such vehicle"
+            raise ConfigError(f"fault {want.name}: {what}")
+        if not free[vehicle]:
+            raise ConfigError(
+                f"fault {want.name}: vehicle {vehicle} has a fault already; one each is the most"
+            )
+        found = [vehicle]
+    else:
+        count = want.count if want.count is not None else round((want.share or 0.0) * len(free))
+        candidates = np.flatnonzero(free & able)
+        if count > len(candidates):
+            left = f"only {len(candidates)} are left that can have it"
+            raise ConfigError(f"fault {want.name}: {count} wanted, but {left}")
+        found = np.sort(rng.choice(candidates, count, replace=False)).tolist()
+    free[found] = False
     return found
 
 
@@ -196,7 +204,7 @@ class Arrivals:
         self.kind = KINDS[want.name]
         self._want = want
         self._rng = rng
-        self._able = able(self.kind.needs, machine)
+        self._able = _able(self.kind.needs, machine)
         if not self._able.any():
             raise ConfigError(f"fault {want.name}: no vehicle of this run can have it")
         self._mean_ms = PER_1000_VEHICLE_HOURS_MS / ((want.rate or 0.0) * int(self._able.sum()))

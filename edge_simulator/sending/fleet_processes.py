@@ -14,19 +14,18 @@ import queue
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from multiprocessing import connection
 from multiprocessing.process import BaseProcess
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
 from edge_simulator.console import StopFlag, now_ms, say
-from edge_simulator.faults.plan import Wanted
 from edge_simulator.launch import RunOptions, connection_names, publish
 from edge_simulator.runfiles import RunFiles
 from edge_simulator.scenario import Scenario, Schedule, Stage
@@ -34,7 +33,6 @@ from infra.contract.errors import ConfigError, OdographError, ServiceError
 from infra.settings.settings import Settings
 
 POLL_INTERVAL_S = 1.0
-_READY = "ready"
 
 
 def split(whole: Scenario, count: int) -> list[Scenario]:
@@ -47,29 +45,28 @@ def split(whole: Scenario, count: int) -> list[Scenario]:
 
 
 def _part(whole: Scenario, k: int, count: int) -> Scenario:
-    first, stop = k * whole.vehicles // count, (k + 1) * whole.vehicles // count
-    share = (stop - first) / whole.vehicles
-    stages = tuple(Stage(s.for_ms, s.from_rate * share, s.to_rate * share) for s in whole.schedule.stages)
+    """Part ``k``; what is counted is shared out, shares and rates by vehicle are the same in all."""
+
+    def portion(amount: int) -> int:
+        return (k + 1) * amount // count - k * amount // count
+
+    first, vehicles = k * whole.vehicles // count, portion(whole.vehicles)
+    share = vehicles / whole.vehicles
+    faults = []
+    for wanted in whole.faults:
+        if wanted.count is not None:
+            faults.append(replace(wanted, count=portion(wanted.count)))
+        elif wanted.vehicle is None:
+            faults.append(wanted)
+        elif first <= wanted.vehicle < first + vehicles:
+            faults.append(replace(wanted, vehicle=wanted.vehicle - first))
     return replace(
-        whole, first=first, vehicles=stop - first, schedule=Schedule(stages),
-        limit=None if whole.limit is None else _portion(whole.limit, k, count),
-        faults=tuple(f for w in whole.faults for f in _faults(w, k, count, range(first, stop))),
+        whole, first=first, vehicles=vehicles, faults=tuple(faults),
+        schedule=Schedule(tuple(
+            Stage(s.for_ms, s.from_rate * share, s.to_rate * share) for s in whole.schedule.stages
+        )),
+        limit=None if whole.limit is None else portion(whole.limit),
     )  # fmt: skip
-
-
-def _portion(amount: int, k: int, count: int) -> int:
-    """Part ``k`` of a whole number; the parts add up."""
-    return (k + 1) * amount // count - k * amount // count
-
-
-def _faults(wanted: Wanted, k: int, count: int, vehicles: range) -> list[Wanted]:
-    """What of a wanted fault is in a part; shares and rates by vehicle are the same in all."""
-    if wanted.count is not None:
-        return [replace(wanted, count=_portion(wanted.count, k, count))]
-    if wanted.vehicle is not None:
-        here = wanted.vehicle in vehicles
-        return [replace(wanted, vehicle=wanted.vehicle - vehicles.start)] if here else []
-    return [wanted]
 
 
 def merged(run_id: str, summaries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -86,12 +83,6 @@ def _merge(key: str, values: Sequence[Any]) -> Any:
     return all(values) if isinstance(values[0], bool) else sum(values)
 
 
-def _last(values: Sequence[int | None]) -> int | None:
-    """The latest time, None as long as one is not known."""
-    known = [value for value in values if value is not None]
-    return max(known) if len(known) == len(values) else None
-
-
 def _slowest(values: Sequence[Mapping[str, float | None]]) -> dict[str, float | None]:
     known = {q: [time for value in values if (time := value[q]) is not None] for q in values[0]}
     return {q: max(times, default=None) for q, times in known.items()}
@@ -100,32 +91,32 @@ def _slowest(values: Sequence[Mapping[str, float | None]]) -> dict[str, float | 
 RULES: Mapping[str, Callable[[Sequence[Any]], Any]] = {
     **dict.fromkeys(("run_id", "seed", "boot_id", "start_ms", "interval_ms"), itemgetter(0)),
     "started_ms": min,
-    "ended_ms": _last,
+    "ended_ms": lambda values: None if None in values else max(values),  # not known until all have ended
     "puback_ms": _slowest,
 }
 """What is not a sum, by its key in a summary."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Child:
+class _Child(NamedTuple):
     """A part, its process, and the parent's end of the pipe between them."""
 
-    scenario: Scenario
-    options: RunOptions
+    label: str
+    run_id: str
     process: BaseProcess
     pipe: connection.Connection
-
-    @property
-    def name(self) -> str:
-        last = self.scenario.first + self.scenario.vehicles - 1
-        return f"process {self.options.run_id} (vehicles {self.scenario.first} to {last})"
 
 
 def run(
     in_force: Settings, wanted: Scenario, options: RunOptions, count: int, connections: str
 ) -> Mapping[str, Any]:
     """Simulate in ``count`` processes; the summary of all. Raises ServiceError naming one that died."""
-    plans = list(_plans(split(wanted, count), options, connections))
+    each = str(-(-int(connections) // count)) if connections.isdecimal() else connections
+    plans = []
+    for k, part in enumerate(split(wanted, count)):
+        run_id = f"{options.run_id}.{k}"
+        names = connection_names(each, part.vehicles, run_id)
+        in_flight = max(1, options.max_in_flight // count)
+        plans.append((part, replace(options, run_id=run_id, clients=names, max_in_flight=in_flight)))
     folder = in_force.paths.home / "runs"
     with (
         StopFlag(say) as stop,
@@ -134,36 +125,22 @@ def run(
     ):
         if options.live:
             _begin_together(children)
-        while any(child.process.is_alive() for child in children):
-            connection.wait([c.process.sentinel for c in children if c.process.is_alive()], POLL_INTERVAL_S)
+        while alive := [child.process.sentinel for child in children if child.process.is_alive()]:
+            connection.wait(alive, POLL_INTERVAL_S)
             if stop() or any(child.process.exitcode for child in children):
                 _stop(children)
             _sync(files, options.run_id, folder, children)
         for k, child in enumerate(children):
-            files.truth(_truth(folder / child.options.run_id / "truth.jsonl", k))
+            files.truth(_truth(folder / child.run_id / "truth.jsonl", k))
         summary = _sync(files, options.run_id, folder, children)
-    dead = [f"{c.name} ended with code {c.process.exitcode}" for c in children if c.process.exitcode]
+    dead = [f"{c.label} ended with code {c.process.exitcode}" for c in children if c.process.exitcode]
     if dead or summary is None:
         raise ServiceError("; ".join(dead) + f"; what was sent until then: {files.folder / 'run.json'}")
     return summary
 
 
-def _plans(
-    scenarios: Sequence[Scenario], options: RunOptions, connections: str
-) -> Iterator[tuple[Scenario, RunOptions]]:
-    """What each process does; connections and messages in flight are shared out."""
-    count = len(scenarios)
-    each = str(-(-int(connections) // count)) if connections.isdecimal() else connections
-    for k, scenario in enumerate(scenarios):
-        run_id = f"{options.run_id}.{k}"
-        yield scenario, replace(
-            options, run_id=run_id, clients=connection_names(each, scenario.vehicles, run_id),
-            max_in_flight=max(1, options.max_in_flight // count),
-        )  # fmt: skip
-
-
 @contextmanager
-def _started(in_force: Settings, plans: Iterable[tuple[Scenario, RunOptions]]) -> Iterator[list[_Child]]:
+def _started(in_force: Settings, plans: Sequence[tuple[Scenario, RunOptions]]) -> Iterator[list[_Child]]:
     """The processes; at the end none is left."""
     context = multiprocessing.get_context("spawn")
     children: list[_Child] = []
@@ -173,7 +150,9 @@ def _started(in_force: Settings, plans: Iterable[tuple[Scenario, RunOptions]]) -
             process = context.Process(target=_child, args=(in_force, scenario, options, theirs))
             process.start()
             theirs.close()
-            children.append(_Child(scenario, options, process, ours))
+            last = scenario.first + scenario.vehicles - 1
+            label = f"process {options.run_id} (vehicles {scenario.first} to {last})"
+            children.append(_Child(label, options.run_id, process, ours))
         yield children
     finally:
         for child in children:
@@ -202,7 +181,7 @@ def _stop(children: Sequence[_Child]) -> None:
 
 def _sync(files: RunFiles, run_id: str, folder: Path, children: Sequence[_Child]) -> dict[str, Any] | None:
     """Write the sums of what the parts have written so far."""
-    paths = [folder / child.options.run_id / "run.json" for child in children]
+    paths = [folder / child.run_id / "run.json" for child in children]
     found = [orjson.loads(path.read_bytes()) for path in paths if path.exists()]
     if not found:
         return None
@@ -224,7 +203,6 @@ def _truth(path: Path, part: int) -> Iterator[dict[str, Any]]:
 def _child(in_force: Settings, wanted: Scenario, options: RunOptions, pipe: connection.Connection) -> None:
     """A part's process."""
     begin: queue.SimpleQueue[int] = queue.SimpleQueue()
-    label = options.run_id.rpartition(".")[2]
 
     def listen() -> None:
         """Hand on the moment to begin; the pipe's end is the order to stop."""
@@ -235,10 +213,10 @@ def _child(in_force: Settings, wanted: Scenario, options: RunOptions, pipe: conn
             os.kill(os.getpid(), signal.SIGTERM)
 
     def report(line: str) -> None:
-        say(f"[{label}] {line}")
+        say(f"[{options.run_id.rpartition('.')[2]}] {line}")
 
     def begin_ms() -> int:
-        pipe.send(_READY)
+        pipe.send("ready")
         return begin.get()
 
     threading.Thread(target=listen, daemon=True).start()

@@ -11,23 +11,14 @@ import selectors
 import socket
 import ssl
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain
+from typing import NamedTuple
 
 from edge_simulator.sending import mqtt_packets as packets
-from edge_simulator.sending.publishing import (
-    CONNECT_S,
-    KEEPALIVE_S,
-    MAX_PER_CONNECTION,
-    RETRY_S,
-    Counts,
-    Incoming,
-    Latency,
-    Message,
-    Publishing,
-)
+from edge_simulator.sending import publishing
+from edge_simulator.sending.publishing import Counts, Latency, Message, Publishing
 from infra.clients.mqtt_broker import MqttBroker
 
 TICKS = 4  # looks at the connections' age in a keep-alive time; at least one a second
@@ -37,31 +28,28 @@ NOT_NOW = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 SENT_AGAIN = "again"  # kind of messages that were acknowledged once already
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
+class Identity(NamedTuple):
     """Who connects where; for will and filters see publishing.Publishing."""
 
     broker: MqttBroker
     client_id: str
     keepalive_s: float
-    will: Message | None = None
-    filters: tuple[str, ...] = ()
-    keep_s: float = 0.0
+    will: Message | None
+    filters: tuple[str, ...]
+    keep_s: float
     """Frames are kept so long after their PUBACK, and sent again when the connection was lost."""
-    context: ssl.SSLContext | None = None  # what TLS is spoken with, where the broker wants it
+    context: ssl.SSLContext | None  # what TLS is spoken with, where the broker wants it
 
 
 class Flight:
     """What was written and has no PUBACK yet, by packet identifier, in the order of sending."""
 
     def __init__(self, counts: Counts, latency: Latency, keep_s: float = 0.0) -> None:
-        self._keep_s = keep_s
+        self._counts, self._latency, self._keep_s = counts, latency, keep_s
         self._kept: deque[tuple[float, Message]] = deque()
         self._in_flight: dict[int, tuple[Message, float]] = {}
         self._packet_id = 0
         self._topics: dict[str, bytes] = {}
-        self._counts = counts
-        self._latency = latency
 
     def __len__(self) -> int:
         return len(self._in_flight)
@@ -115,34 +103,26 @@ class Flight:
 
     def settle(self, acks: list[int], now: float) -> None:
         """PUBACKs: the messages are the broker's now. Raises ProtocolError for one that is not in flight."""
-        kinds: dict[str, int] = {}
-        times: dict[float, int] = {}
-        unknown = 0
-        for packet_id in acks:
-            entry = self._in_flight.pop(packet_id, None)
-            if entry is None:
-                unknown = packet_id
-                continue
-            message, begun = entry
-            _, _, kind, _, mark = message
-            if self._keep_s and kind == "telemetry":
-                self._kept.append((now, message))
-            if mark is not None:
-                self._counts.acked_marks.append(mark)
-            kinds[kind] = kinds.get(kind, 0) + 1
-            times[begun] = times.get(begun, 0) + 1
-        self._counts.acked.update(kinds)
-        for begun, count in times.items():
+        entries = [self._in_flight.pop(packet_id, None) for packet_id in acks]
+        known = [entry for entry in entries if entry is not None]
+        if self._keep_s:
+            self._kept.extend((now, message) for message, _ in known if message.kind == "telemetry")
+            self._forget(now)
+        self._counts.acked_marks += [message.mark for message, _ in known if message.mark is not None]
+        self._counts.acked.update([message.kind for message, _ in known])
+        for begun, count in Counter([begun for _, begun in known]).items():
             self._latency.add(now - begun, count)
-        self._forget(now)
-        if unknown:
+        if len(known) < len(acks):
+            unknown = acks[entries.index(None)]
             raise packets.ProtocolError(f"PUBACK for packet {unknown}, which is not in flight")
 
 
 class Connection:
     """One connection, made again when it is lost; ``now`` is a monotonic clock in seconds everywhere."""
 
-    def __init__(self, identity: Identity, counts: Counts, latency: Latency, inbox: list[Incoming]) -> None:
+    def __init__(
+        self, identity: Identity, counts: Counts, latency: Latency, inbox: list[packets.Incoming]
+    ) -> None:
         self.identity = identity
         self.sock: socket.socket | None = None
         self.up = False
@@ -150,8 +130,7 @@ class Connection:
         self.trouble = "no answer"
         self.retry_at = 0.0
         self._failures = 0
-        self._connecting = False
-        self._shaking = ""  # while TLS shakes hands: what it waits for, ``read`` or ``write``
+        self._opening = ""  # what it waits for before CONNECT: ``connect``, or TLS to ``read`` or ``write``
         self._waiting: deque[Message] = deque()
         self._flight = Flight(counts, latency, identity.keep_s)
         self._unsent = memoryview(b"")
@@ -167,31 +146,28 @@ class Connection:
     @property
     def wants_write(self) -> bool:
         """Whether there is something to do as soon as the socket takes bytes."""
-        waits = self._connecting or self._shaking == "write" or len(self._unsent) > 0
-        return self.sock is not None and waits
+        return self._opening in ("connect", "write") or len(self._unsent) > 0
 
     def open(self, now: float) -> None:
         """Begin to connect."""
-        who = self.identity
-        self.retry_at = now + RETRY_S[min(self._failures, len(RETRY_S) - 1)]
+        broker = self.identity.broker
+        self.retry_at = now + publishing.pause_s(self._failures)
         self._failures += 1
-        family = socket.AF_INET6 if ":" in who.broker.host else socket.AF_INET
-        self.sock = socket.socket(family, socket.SOCK_STREAM)
+        self.sock = socket.socket(socket.AF_INET6 if ":" in broker.host else socket.AF_INET)
         self.sock.setblocking(False)
         self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._connecting, self._said_at = True, now
+        self._opening, self._said_at = "connect", now
         try:
-            code = self.sock.connect_ex((who.broker.host, who.broker.port))
+            code = self.sock.connect_ex((broker.host, broker.port))
         except OSError as error:  # a name that nobody knows
             self.lose(str(error))
             return
         if code not in (0, errno.EINPROGRESS):
             self.lose(os.strerror(code))
 
-    def send(self, messages: Iterable[Message], now: float) -> None:
+    def send(self, messages: Sequence[Message], now: float) -> None:
         """Publish, or keep until the connection is back."""
         if self.identity.will is not None:
-            messages = list(messages)
             self._last_retained = next((m for m in reversed(messages) if m.retain), self._last_retained)
         self._waiting.extend(messages)
         self._push(now)
@@ -202,7 +178,7 @@ class Connection:
             replies, self._replies = b"".join(self._replies), []
             self._write(replies, now)
         while self.up and self._waiting and not self._unsent:
-            room = min(BATCH, MAX_PER_CONNECTION - len(self._flight), len(self._waiting))
+            room = min(BATCH, publishing.MAX_PER_CONNECTION - len(self._flight), len(self._waiting))
             if room <= 0:
                 return
             batch = [self._waiting.popleft() for _ in range(room)]
@@ -215,10 +191,8 @@ class Connection:
         self._flush()
 
     def _flush(self) -> None:
-        if self.sock is None:
-            return
         try:
-            while self._unsent:
+            while self._unsent and self.sock is not None:
                 self._unsent = self._unsent[self.sock.send(self._unsent) :]
         except NOT_NOW:
             return
@@ -227,14 +201,12 @@ class Connection:
 
     def on_writable(self, now: float) -> None:
         """The socket takes bytes, or its connect has ended."""
-        if self.sock is not None and self._connecting:
+        if self._opening == "connect" and self.sock is not None:
             code = self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
             if code:
                 self.lose(os.strerror(code))
                 return
-            self._connecting = False
-            self._shake_hands(now)
-        elif self._shaking:
+        if self._opening:
             self._shake_hands(now)
         else:
             self._flush()
@@ -244,6 +216,7 @@ class Connection:
         """TLS, where it is asked for, as far as it goes now; at its end CONNECT."""
         who = self.identity
         assert self.sock is not None
+        self._opening = "write"
         try:
             if who.context is not None and not isinstance(self.sock, ssl.SSLSocket):
                 self.sock = who.context.wrap_socket(
@@ -252,14 +225,13 @@ class Connection:
             if isinstance(self.sock, ssl.SSLSocket):
                 self.sock.do_handshake()
         except ssl.SSLWantReadError:
-            self._shaking = "read"
+            self._opening = "read"
         except ssl.SSLWantWriteError:
-            self._shaking = "write"
+            return
         except OSError as error:
             self.lose(who.broker.trouble(error))
         else:
-            self._shaking = ""
-            self._heard_at = now
+            self._opening, self._heard_at = "", now
             will = who.will and (who.will.topic, who.will.payload)
             keepalive_s, login = max(1, round(who.keepalive_s)), (who.broker.user, who.broker.password)
             self._write(packets.connect(who.client_id, keepalive_s, will, not who.filters, login), now)
@@ -267,34 +239,28 @@ class Connection:
     def on_readable(self, now: float) -> None:
         """Bytes have come."""
         assert self.sock is not None
-        if self._shaking:
+        if self._opening:
             self._shake_hands(now)
             return
         try:
             data = self.sock.recv(RECEIVE_BYTES)  # more than a record of TLS: nothing stays behind in it
-        except NOT_NOW:
-            return
-        except OSError as error:
-            self.lose(str(error))
-            return
-        self._heard_at = now
-        try:
             if not data:
                 raise packets.ProtocolError("the broker closed the connection")
             found, self._unread = packets.received(self._unread + data)
             self._flight.settle(found.acks, now)
-        except packets.ProtocolError as error:
+        except NOT_NOW:
+            return
+        except (OSError, packets.ProtocolError) as error:
             self.lose(str(error))
             return
+        self._heard_at = now
         if found.pong:
             self._pinged_at = None
         if found.connack is not None:
             self._accepted(found.connack, found.session, now)
         self.listening |= found.subscribed
-        for message in found.publishes:
-            self._inbox.append(Incoming(message.topic, message.payload))
-            if message.packet_id:
-                self._replies.append(packets.puback(message.packet_id))
+        self._inbox += found.publishes
+        self._replies += [packets.puback(m.packet_id) for m in found.publishes if m.packet_id]
         self._push(now)
 
     def _accepted(self, code: int, session: bool, now: float) -> None:
@@ -322,15 +288,13 @@ class Connection:
             return
         keepalive_s = self.identity.keepalive_s
         asked_at = self._pinged_at or (max(self._heard_at, self._said_at) if self._unsent else now)
+        quiet_since = min(self._said_at, self._heard_at)
         if not self.up:
-            if now > self._said_at + CONNECT_S:
-                self.lose(f"no answer within {CONNECT_S:g} s")
+            if now > self._said_at + publishing.CONNECT_S:
+                self.lose(f"no answer within {publishing.CONNECT_S:g} s")
         elif now > asked_at + keepalive_s:
             self.lose(f"the broker has been silent for {keepalive_s:g} s")
-        elif (
-            not (self._pinged_at or self._unsent)
-            and now > min(self._said_at, self._heard_at) + keepalive_s / 2
-        ):
+        elif not (self._pinged_at or self._unsent) and now > quiet_since + keepalive_s / 2:
             self._pinged_at = now
             self._write(packets.PINGREQ, now)
 
@@ -338,7 +302,7 @@ class Connection:
         """The connection is gone; what is owed stays."""
         self.trouble = why
         self._counts.reconnects += self.up
-        self.up, self._connecting, self._shaking, self._pinged_at = False, False, "", None
+        self.up, self._opening, self._pinged_at = False, "", None
         self._unsent, self._unread, self._replies = memoryview(b""), b"", []
         if self.sock is not None:
             self.sock.close()
@@ -349,9 +313,8 @@ class Connection:
         if self.sock is None:
             return
         self.sock.settimeout(1.0)
-        last = b"".join([self._unsent, *self._replies, packets.DISCONNECT * self.up])
         try:
-            self.sock.sendall(last)
+            self.sock.sendall(b"".join([self._unsent, *self._replies, packets.DISCONNECT * self.up]))
         except OSError as error:
             self.trouble = str(error)
         self.sock.close()
@@ -363,7 +326,7 @@ class LeanPublisher(Publishing):
 
     def __init__(
         self, broker: MqttBroker, client_ids: Sequence[str], wills: Mapping[int, Message] | None = None,
-        keepalive_s: float = KEEPALIVE_S, filters: Mapping[int, Sequence[str]] | None = None,
+        keepalive_s: float = publishing.KEEPALIVE_S, filters: Mapping[int, Sequence[str]] | None = None,
         keep_s: float = 0.0,
     ) -> None:  # fmt: skip
         super().__init__(broker)
@@ -375,7 +338,6 @@ class LeanPublisher(Publishing):
         self._links = [Connection(who, self.counts, self.latency, self._inbox) for who in identities]
         self._watched: dict[Connection, tuple[int, int]] = {}
         """File descriptor and events that the selector waits for."""
-        self._selector = selectors.DefaultSelector()
         self._away = set(self._links)
         self._every_s = min(1.0, keepalive_s / TICKS)
         self._tick_at = 0.0
@@ -386,18 +348,15 @@ class LeanPublisher(Publishing):
     def publish_many(self, connections: Sequence[int], messages: Sequence[Message]) -> None:
         """Hand over messages, each for its connection."""
         self.counts.sent.update([message.kind for message in messages])
-        if len(self._links) == 1:
-            self._send(self._links[0], messages)
-            return
         parts: dict[int, list[Message]] = {}
-        for connection, message in zip(connections, messages, strict=True):
-            parts.setdefault(connection % len(self._links), []).append(message)
+        if len(self._links) == 1:
+            parts[0] = list(messages)
+        else:
+            for connection, message in zip(connections, messages, strict=True):
+                parts.setdefault(connection % len(self._links), []).append(message)
         for number, part in parts.items():
-            self._send(self._links[number], part)
-
-    def _send(self, link: Connection, messages: Sequence[Message]) -> None:
-        link.send(messages, time.monotonic())
-        self._attend(link)
+            self._links[number].send(part, time.monotonic())
+            self._attend(self._links[number])
 
     def drive(self, timeout_s: float) -> None:
         """Do the network's work for at most about ``timeout_s``: read, write, keep alive, reconnect."""
@@ -420,18 +379,17 @@ class LeanPublisher(Publishing):
 
     def _attend(self, link: Connection) -> None:
         """Wait for what the connection waits for now; note whether it is away."""
-        wanted = None
+        wanted, known = None, self._watched.get(link)
         if link.sock is not None:
             events = selectors.EVENT_READ | (selectors.EVENT_WRITE if link.wants_write else 0)
             wanted = (link.sock.fileno(), events)
-        known = self._watched.get(link)
         if wanted == known:
             return
         if known is not None and (wanted is None or wanted[0] != known[0]):
             self._selector.unregister(known[0])
             known = None
         if wanted is None:
-            self._watched.pop(link, None)
+            del self._watched[link]
             self._away.add(link)
             return
         self._away.discard(link)
@@ -442,5 +400,4 @@ class LeanPublisher(Publishing):
     def _close(self) -> list[str]:
         for link in self._links:
             link.close()
-        self._selector.close()
         return [link.identity.client_id for link in self._links if link.identity.filters]

@@ -9,6 +9,7 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import NamedTuple
 
 PACKET_IDS = 65_535  # packet identifiers run from 1 to this
 PINGREQ = b"\xc0\x00"
@@ -19,7 +20,7 @@ _CLEAN_SESSION, _WILL_QOS1, _WILL_RETAIN = 0x02, 0x0C, 0x20
 _USER, _PASSWORD = 0x80, 0x40
 _CONNACK, _PUBLISH, _PUBACK, _SUBACK, _PINGRESP = 0x20, 0x30, 0x40, 0x90, 0xD0
 _PUBACK_HEAD = 0x4002
-_LENGTHS = {_CONNACK: 4, _PUBACK: 4, _PINGRESP: 2}
+_LENGTHS = {_CONNACK: 2, _PUBACK: 2, _PINGRESP: 0}  # of the body
 _SUBSCRIPTION_FAILED = 0x80
 _MOST_LENGTH_BYTES = 4
 
@@ -33,13 +34,12 @@ class ProtocolError(Exception):
     """The other side sent what MQTT 3.1.1 does not allow here."""
 
 
-@dataclass(frozen=True, slots=True)
-class Publish:
-    """A message for us; ``packet_id`` is owed a PUBACK, 0 at QoS 0."""
+class Incoming(NamedTuple):
+    """A message for us, which may come twice; ``packet_id`` is owed a PUBACK, 0 at QoS 0."""
 
     topic: str
     payload: bytes
-    packet_id: int
+    packet_id: int = 0
 
 
 @dataclass(slots=True)
@@ -52,7 +52,7 @@ class Received:
     """The broker had kept the session: subscriptions are in force, nothing that was sent to it is lost."""
     pong: bool = False
     subscribed: bool = False
-    publishes: list[Publish] = field(default_factory=list)
+    publishes: list[Incoming] = field(default_factory=list)
 
 
 @lru_cache(maxsize=16_384)
@@ -81,17 +81,15 @@ def connect(
 
     Not ``clean``: the broker keeps subscriptions, and what comes for them, while the connection is away.
     """
-    flags, payload = clean * _CLEAN_SESSION, text(client_id.encode())
+    user, password = login
+    flags, fields = clean * _CLEAN_SESSION, [client_id.encode()]
     if will is not None:
         flags |= _WILL_QOS1 | _WILL_RETAIN
-        payload += text(will[0].encode()) + text(will[1])
-    user, password = login
+        fields += [will[0].encode(), will[1]]
     if user:
-        flags |= _USER
-        payload += text(user.encode())
-    if user and password:
-        flags |= _PASSWORD
-        payload += text(password.encode())
+        flags |= _USER | _PASSWORD * bool(password)
+        fields += [user.encode(), password.encode()] if password else [user.encode()]
+    payload = b"".join(map(text, fields))
     body = b"\x00\x04MQTT\x04" + bytes([flags]) + keepalive_s.to_bytes(2, "big") + payload
     return b"\x10" + remaining_length(len(body)) + body
 
@@ -122,54 +120,50 @@ def received(data: bytes) -> tuple[Received, bytes]:
     if whole and words[::2].count(_PUBACK_HEAD) == whole // 4:  # nearly always: nothing but PUBACKs
         return Received(acks=list(words[1::2])), data[whole:]
     found, at = Received(), 0
-    while (end := _packet_end(data, at)) is not None:
-        _note(data[at:end], found)
+    while (limits := _limits(data, at)) is not None:
+        body, end = limits
+        _note(data[at], data[body:end], found)
         at = end
     return found, data[at:]
 
 
-def _packet_end(data: bytes, at: int) -> int | None:
-    """Where the packet at ``at`` ends; None when it is not whole yet."""
+def _limits(data: bytes, at: int) -> tuple[int, int] | None:
+    """Where the body of the packet at ``at`` begins and ends; None when it is not whole yet."""
     size = 0
-    for k in range(_MOST_LENGTH_BYTES):
-        if at + 1 + k >= len(data):
-            return None
-        byte = data[at + 1 + k]
+    for k, byte in enumerate(data[at + 1 : at + 1 + _MOST_LENGTH_BYTES]):
         size |= (byte & 0x7F) << 7 * k
         if byte < 0x80:
-            end = at + 2 + k + size
-            return end if end <= len(data) else None
-    raise ProtocolError("a packet's length takes more than four bytes")
+            body = at + 2 + k
+            return (body, body + size) if body + size <= len(data) else None
+    if len(data) > at + _MOST_LENGTH_BYTES:
+        raise ProtocolError("a packet's length takes more than four bytes")
+    return None
 
 
-def _note(packet: bytes, found: Received) -> None:
-    kind = packet[0]
+def _note(kind: int, body: bytes, found: Received) -> None:
     if kind & 0xF0 == _PUBLISH:
-        found.publishes.append(_publish(packet))
-    elif kind == _SUBACK and len(packet) > 4:
-        if max(packet[4:]) >= _SUBSCRIPTION_FAILED:
+        found.publishes.append(_incoming(kind, body))
+    elif kind == _SUBACK and len(body) > 2:
+        if max(body[2:]) >= _SUBSCRIPTION_FAILED:
             raise ProtocolError("the broker refuses a subscription (its ACL?); --no-react does without")
         found.subscribed = True
-    elif _LENGTHS.get(kind) != len(packet):
-        raise ProtocolError(f"unexpected packet {packet[:8].hex()}")
+    elif _LENGTHS.get(kind) != len(body):
+        raise ProtocolError(f"unexpected packet {kind:02x}{body[:7].hex()}")
     elif kind == _PUBACK:
-        found.acks.append(int.from_bytes(packet[2:], "big"))
+        found.acks.append(int.from_bytes(body, "big"))
     elif kind == _CONNACK:
-        found.session, found.connack = packet[2] & 1 == 1, packet[3]
+        found.session, found.connack = body[0] & 1 == 1, body[1]
     else:
         found.pong = True
 
 
-def _publish(packet: bytes) -> Publish:
-    """The PUBLISH in a whole packet; its length takes as many bytes as have the high bit set, and one."""
-    at = next(k for k in range(1, len(packet)) if packet[k] < 0x80) + 1
-    end = at + 2 + int.from_bytes(packet[at : at + 2], "big")
-    qos = packet[0] >> 1 & 3
-    body = end + 2 * (qos > 0)
-    if qos > 1 or body > len(packet):
-        raise ProtocolError(f"a PUBLISH that was not asked for or is cut short: {packet[:8].hex()}")
+def _incoming(kind: int, body: bytes) -> Incoming:
+    end = 2 + int.from_bytes(body[:2], "big")
+    qos = kind >> 1 & 3
+    rest = end + 2 * (qos > 0)
+    if qos > 1 or rest > len(body):
+        raise ProtocolError(f"a PUBLISH that was not asked for or is cut short: {body[:8].hex()}")
     try:
-        topic = packet[at + 2 : end].decode()
+        return Incoming(body[2:end].decode(), body[rest:], int.from_bytes(body[end:rest], "big"))
     except UnicodeDecodeError as error:
         raise ProtocolError("a topic that is not UTF-8") from error
-    return Publish(topic, packet[body:], int.from_bytes(packet[end:body], "big"))

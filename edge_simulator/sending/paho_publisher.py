@@ -17,17 +17,9 @@ from typing import Any
 from paho.mqtt import client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode
 
-from edge_simulator.sending.publishing import (
-    KEEPALIVE_S,
-    MAX_PER_CONNECTION,
-    RETRY_S,
-    AckMark,
-    Counts,
-    Incoming,
-    Latency,
-    Message,
-    Publishing,
-)
+from edge_simulator.sending import publishing
+from edge_simulator.sending.mqtt_packets import Incoming
+from edge_simulator.sending.publishing import AckMark, Counts, Latency, Message, Publishing
 from infra.clients.mqtt_broker import MqttBroker
 from infra.contract.errors import ServiceError
 
@@ -42,6 +34,8 @@ class _Connection:
         self.client = mqtt.Client(CallbackAPIVersion.VERSION2, client_id=client_id, clean_session=not filters)
         self.client.max_inflight_messages_set(0)
         broker.log_in(self.client)
+        if will is not None:
+            self.client.will_set(will.topic, will.payload, qos=1, retain=True)
         self.client.on_connect = self._on_connect
         self.client.on_disconnect = self._on_disconnect
         self.client.on_publish = self._on_publish
@@ -52,18 +46,13 @@ class _Connection:
         self.listening = not filters
         self._last_retained: Message | None = None
         self._has_will = will is not None
-        if will is not None:
-            self.client.will_set(will.topic, will.payload, qos=1, retain=True)
-        self.connected = False
-        self.lost = False
-        self.writing = False
+        self.connected = self.lost = self.writing = False
         self.waiting: deque[Message] = deque()
         self.in_flight: dict[int, tuple[str, float, AckMark | None]] = {}
         self.retry_at = 0.0
         self.failures = 0
         self.refusal: str | None = None
-        self._counts = counts
-        self._latency = latency
+        self._counts, self._latency = counts, latency
 
     def send(self, message: Message) -> None:
         """Publish, or keep until the connection is back."""
@@ -76,7 +65,7 @@ class _Connection:
 
     def flush(self) -> None:
         """Publish what waited, as long as the connection takes it."""
-        while self.connected and self.waiting and len(self.in_flight) < MAX_PER_CONNECTION:
+        while self.connected and self.waiting and len(self.in_flight) < publishing.MAX_PER_CONNECTION:
             self._publish(self.waiting.popleft())
 
     def _publish(self, message: Message) -> None:
@@ -90,8 +79,7 @@ class _Connection:
         if reason.is_failure:
             self.lost, self.refusal = True, str(reason)
             return
-        self.connected, self.refusal = True, None
-        self.failures = 0
+        self.connected, self.refusal, self.failures = True, None, 0
         self.listening = not self.filters or flags.session_present
         if not self.listening:
             client.subscribe(self.filters)
@@ -105,8 +93,7 @@ class _Connection:
         self.refusal = None if self.listening else "the broker refuses a subscription; try --no-react"
 
     def _on_disconnect(self, *_ignored: Any) -> None:
-        self.connected = False
-        self.lost = True
+        self.connected, self.lost = False, True
 
     def _on_publish(self, _client: mqtt.Client, _data: Any, mid: int, reason: Any, _props: Any) -> None:
         kind, begun, mark = self.in_flight.pop(mid)
@@ -124,7 +111,7 @@ class PahoPublisher(Publishing):
 
     def __init__(
         self, broker: MqttBroker, client_ids: Sequence[str], wills: Mapping[int, Message] | None = None,
-        keepalive_s: int = KEEPALIVE_S, filters: Mapping[int, Sequence[str]] | None = None,
+        keepalive_s: int = publishing.KEEPALIVE_S, filters: Mapping[int, Sequence[str]] | None = None,
     ) -> None:  # fmt: skip
         super().__init__(broker)
         self._keepalive_s = keepalive_s
@@ -134,11 +121,10 @@ class PahoPublisher(Publishing):
             _Connection(broker, name, ends.get(k), ears.get(k, ()), *mine)
             for k, name in enumerate(client_ids)
         ]
-        self._selector = selectors.DefaultSelector()
         for link in self._links:
+            link.client.user_data_set(link)
             link.client.on_socket_open = self._watch
             link.client.on_socket_close = self._forget
-            link.client.user_data_set(link)
         self._misc_at = 0.0
         self._last_error = "no answer"
 
@@ -156,44 +142,38 @@ class PahoPublisher(Publishing):
     def drive(self, timeout_s: float) -> None:
         """Do the network's work for at most about ``timeout_s``: read, write, keep alive, reconnect."""
         now = time.monotonic()
-        self._revive(now)
-        self._want_writing()
-        for held in self._decrypted():
-            timeout_s = 0.0
-            held.client.loop_read()
-        for key, events in self._selector.select(max(timeout_s, 0.0)):
-            link: _Connection = key.data
-            if events & selectors.EVENT_READ:
+        for link in self._links:
+            sock = link.client.socket()
+            if sock is None:
+                self._revive(link, now)
+            elif isinstance(sock, ssl.SSLSocket) and sock.pending():  # what no selector sees any more
+                timeout_s = 0.0
                 link.client.loop_read()
+            self._want_writing(link)
+        for key, events in self._selector.select(max(timeout_s, 0.0)):
+            if events & selectors.EVENT_READ:
+                key.data.client.loop_read()
             if events & selectors.EVENT_WRITE:
-                link.client.loop_write()
+                key.data.client.loop_write()
         if now >= self._misc_at:
             self._misc_at = now + min(1.0, self._keepalive_s / 4)
             for link in self._links:
                 link.client.loop_misc()
         for link in self._links:
-            if link.waiting:
-                link.flush()
+            link.flush()
 
-    def _decrypted(self) -> list[_Connection]:
-        """Connections whose TLS holds bytes that no selector sees any more."""
-        links = self._links if self._broker.tls else []
-        socks = [(link, link.client.socket()) for link in links]
-        return [link for link, sock in socks if isinstance(sock, ssl.SSLSocket) and sock.pending()]
-
-    def _revive(self, now: float) -> None:
+    def _revive(self, link: _Connection, now: float) -> None:
         """Connect what has no connection; a broker that is away is tried again with growing pauses."""
-        for link in self._links:
-            if link.connected or link.client.socket() is not None or now < link.retry_at:
-                continue
-            self.counts.reconnects += link.lost
-            link.lost = link.writing = False
-            link.retry_at = now + RETRY_S[min(link.failures, len(RETRY_S) - 1)]
-            link.failures += 1
-            try:
-                link.client.connect(self._broker.host, self._broker.port, keepalive=self._keepalive_s)
-            except OSError as error:
-                self._last_error = self._broker.trouble(error)  # whoever waits reports it
+        if link.connected or now < link.retry_at:
+            return
+        self.counts.reconnects += link.lost
+        link.lost = link.writing = False
+        link.retry_at = now + publishing.pause_s(link.failures)
+        link.failures += 1
+        try:
+            link.client.connect(self._broker.host, self._broker.port, keepalive=self._keepalive_s)
+        except OSError as error:
+            self._last_error = self._broker.trouble(error)  # whoever waits reports it
 
     def _watch(self, _client: mqtt.Client, link: Any, sock: Any) -> None:
         self._selector.register(sock, selectors.EVENT_READ, link)
@@ -201,13 +181,10 @@ class PahoPublisher(Publishing):
     def _forget(self, _client: mqtt.Client, _link: Any, sock: Any) -> None:
         self._selector.unregister(sock)
 
-    def _want_writing(self) -> None:
+    def _want_writing(self, link: _Connection) -> None:
         """Watch for room to write only where bytes wait."""
-        for link in self._links:
-            sock = link.client.socket()
-            wanted = link.client.want_write()
-            if sock is None or wanted == link.writing:
-                continue
+        sock, wanted = link.client.socket(), link.client.want_write()
+        if sock is not None and wanted != link.writing:
             link.writing = wanted
             events = selectors.EVENT_READ | (selectors.EVENT_WRITE if wanted else 0)
             self._selector.modify(sock, events, link)
@@ -215,5 +192,4 @@ class PahoPublisher(Publishing):
     def _close(self) -> list[str]:
         for link in self._links:
             link.client.disconnect()
-        self._selector.close()
         return [link.client_id for link in self._links if link.filters]

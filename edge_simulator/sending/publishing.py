@@ -7,6 +7,7 @@ prepared packets in batches.
 from __future__ import annotations
 
 import math
+import selectors
 import time
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -24,6 +25,11 @@ KEEPALIVE_S = 30
 CONNECT_S = 5.0  # a connection that has not been accepted after this is tried anew
 RETRY_S = (0.2, 0.5, 1.0, 2.0)
 MAX_PER_CONNECTION = 20_000  # packet identifiers are 16 bits: stay far below
+
+
+def pause_s(failures: int) -> float:
+    """How long a connection waits after so many failures in a row."""
+    return RETRY_S[min(failures, len(RETRY_S) - 1)]
 
 
 class Latency:
@@ -64,13 +70,6 @@ class Message(NamedTuple):
     mark: AckMark | None = None
 
 
-class Incoming(NamedTuple):
-    """One message from the service; it may come twice."""
-
-    topic: str
-    payload: bytes
-
-
 @dataclass(slots=True)
 class Counts:
     """What a publisher did, by kind of message."""
@@ -99,7 +98,8 @@ class Publishing(ABC):
         self.counts = Counts()
         self.latency = Latency()
         self._broker = broker
-        self._inbox: list[Incoming] = []
+        self._selector = selectors.DefaultSelector()
+        self._inbox: list[packets.Incoming] = []
 
     @property
     def owed(self) -> int:
@@ -121,15 +121,11 @@ class Publishing(ABC):
                 )
             self.drive(0.02)
 
-    def publish(self, connection: int, message: Message) -> None:
-        """Hand over one message for one connection (modulo their number)."""
-        self.publish_many([connection], [message])
-
     @abstractmethod
     def publish_many(self, connections: Sequence[int], messages: Sequence[Message]) -> None:
-        """Hand over messages, each for its connection."""
+        """Hand over messages, each for its connection (modulo their number)."""
 
-    def take(self) -> list[Incoming]:
+    def take(self) -> list[packets.Incoming]:
         """Messages from the service since the last call, in order of arrival."""
         found = self._inbox.copy()
         self._inbox.clear()
@@ -155,6 +151,7 @@ class Publishing(ABC):
 
     def __exit__(self, *_error: object) -> None:
         listeners = self._close()
+        self._selector.close()
         # A clean session that ends at once ends the kept one; a broker that is away keeps it.
         with suppress(OSError):
             for client_id in listeners:

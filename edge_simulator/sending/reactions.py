@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from edge_simulator.sending.publishing import Incoming
+from edge_simulator.sending.mqtt_packets import Incoming
 from infra.contract import downlink
 from infra.contract.downlink import Verifier
 from infra.contract.errors import ContractError
@@ -69,51 +69,37 @@ class Reactions:
         self._topics = {mqtt_topic(root, name, "alert"): (ALERT, name) for name in vehicle_ids}
         for name in (*vehicle_ids, EVERYBODY):
             self._topics[mqtt_topic(root, name, "notice")] = (NOTICE, name)
-        self._limp = limp
-        self._verifier = verifier
-        self._now_ms = now_ms
+        self._limp, self._verifier, self._now_ms = limp, verifier, now_ms
         self._seen: dict[str, None] = {}
 
     def hear(self, incoming: Iterable[Incoming]) -> None:
         """React to messages; those for other fleets' vehicles, and repetitions, change nothing."""
-        for topic, payload in incoming:
+        for topic, payload, _ in incoming:
             if topic not in self._topics:
                 continue
             kind, to = self._topics[topic]
-            try:
-                message = self._accepted(kind, to, payload)
-            except ContractError:
-                self.counts["downlink_broken"] += 1
-                continue
-            if message is None:
-                continue
-            self.counts[kind.counted_as] += 1
-            if kind is ALERT and message["severity"] == "CRITICAL":
+            message, counted_as = self._judged(kind, to, payload)
+            self.counts[counted_as] += 1
+            if counted_as == "alerts_received" and message["severity"] == "CRITICAL":
                 self._limp(self._numbers[to], {key: message[key] for key in ("alert_id", "rule", "severity")})
 
-    def _accepted(self, kind: _Kind, to: str, payload: bytes) -> Frame | None:
-        """The message, if the service signed it for ``to`` and for now, and it is new; else counted.
-
-        Raises ContractError.
-        """
+    def _judged(self, kind: _Kind, to: str, payload: bytes) -> tuple[Frame, str]:
+        """The message, and what it is counted as: accepted if signed for ``to`` and for now, and new."""
         signed = self._verifier.opened(kind.name, payload)
         if signed is None:
-            self.counts["downlink_unsigned"] += 1
-            return None
-        message = kind.decode(signed)
+            return {}, "downlink_unsigned"
+        try:
+            message = kind.decode(signed)
+        except ContractError:
+            return {}, "downlink_broken"
         if message[kind.to] != to:
-            self.counts["downlink_misdirected"] += 1
-        elif message["expires_ms"] < self._now_ms():
-            self.counts["downlink_expired"] += 1
-        elif self._is_new(f"{kind.name} {message[kind.key]} {to}"):
-            return message
-        return None
-
-    def _is_new(self, identity: str) -> bool:
+            return message, "downlink_misdirected"
+        if message["expires_ms"] < self._now_ms():
+            return message, "downlink_expired"
+        identity = f"{kind.name} {message[kind.key]} {to}"
         if identity in self._seen:
-            self.counts["downlink_repeats"] += 1
-            return False
+            return message, "downlink_repeats"
         if len(self._seen) >= REMEMBERED:
             del self._seen[next(iter(self._seen))]
         self._seen[identity] = None
-        return True
+        return message, kind.counted_as

@@ -78,13 +78,10 @@ class Sender:
         self, plan: Plan, vehicle_ids: Sequence[str], publisher: Publishing, origin_ms: int,
         tick: Callable[[], None], mark: Callable[[Outgoing], AckMark | None] = lambda _: None,
     ) -> None:  # fmt: skip
-        self._mark = mark
-        self._plan = plan
-        self._ids = vehicle_ids
-        self._publisher = publisher
+        self._plan, self._ids, self._publisher = plan, vehicle_ids, publisher
+        self._tick, self._mark = tick, mark
         self._origin_ms = origin_ms
         self._begun = time.monotonic()
-        self._tick = tick
         self._topics: dict[tuple[str, int], str] = {}
         self.behind_s = 0.0
         self.overrun = 0
@@ -123,8 +120,7 @@ class Sender:
 
     def _await(self, items: Sequence[Outgoing], at: int, end: int, stopped: Stopped) -> int:
         """Wait until a message is due and there is room; returns up to where ``items`` may go by then."""
-        paced = self._plan.paced
-        due = self._due_s(items[at])
+        paced, due = self._plan.paced, self._due_s(items[at])
         while not stopped():
             wait = due - time.monotonic() if paced else 0.0
             full = self._publisher.owed >= self._plan.max_in_flight
@@ -157,30 +153,24 @@ class Run:
         self, plan: Plan, world: World, publisher: Publishing, files: RunFiles, say: Say,
         verifier: Verifier | None = None,
     ) -> None:  # fmt: skip
-        self._plan = plan
-        self._world = world
-        self._publisher = publisher
-        self._files = files
-        self._say = say
-        sc = world.scenario
+        self._plan, self._world, self._publisher, self._files, self._say = plan, world, publisher, files, say
+        sc, ids = world.scenario, world.vehicle_ids
         origin_ms = sc.start_ms + SAMPLES * sc.cadence.dt_ms
-        self._crashes = CrashStore(files.folder / crash_store.FILE, world.vehicle_ids)
-        self._sender = Sender(plan, world.vehicle_ids, publisher, origin_ms, self._tick, self._crashes.mark)
+        self._crashes = CrashStore(files.folder / crash_store.FILE, ids)
+        self._sender = Sender(plan, ids, publisher, origin_ms, self._tick, self._crashes.mark)
         self._reactions: Reactions | None = None
         if verifier is not None:
-            limp = world.limp_home.enter
-            self._reactions = Reactions(plan.mqtt_root, world.vehicle_ids, limp, verifier, now_ms)
+            self._reactions = Reactions(plan.mqtt_root, ids, world.limp_home.enter, verifier, now_ms)
         self._started_ms = now_ms()
-        self._next_line = time.monotonic() + SECOND_S
-        self._next_sequences = self._next_line
-        self._last_sent = 0
-        self._held_at_end = 0
+        self._next_line = self._next_sequences = time.monotonic() + SECOND_S
+        self._last_sent = self._held_at_end = 0
 
     def go(self, stopped: Stopped) -> dict[str, Any]:
         """Run to the end or until ``stopped``; returns the summary."""
-        self._sender.send_now(self._world.emitter.births())
-        last_ms = self._world.scenario.start_ms
-        for slot in self._world.slots():
+        world, emitter = self._world, self._world.emitter
+        self._sender.send_now(emitter.births())
+        last_ms = world.scenario.start_ms
+        for slot in world.slots():
             last_ms = slot.end_ms
             self._files.truth(slot.truth)
             self._files.frames(slot.messages)
@@ -190,17 +180,14 @@ class Run:
                 self._reactions.hear(self._publisher.take())
             if stopped():
                 break
-        rest, open_rows = self._world.end(last_ms)
+        rest, open_rows = world.end(last_ms)
         self._files.truth(open_rows)
         self._held_at_end = len(rest)
         self._files.frames(rest)
-        self._sender.send_now(rest)
-        self._sender.send_now(self._world.emitter.farewells(last_ms))
+        self._sender.send_now([*rest, *emitter.farewells(last_ms)])
         self._publisher.drain(self._plan.drain_s)
-        self._note_acked_crashes()
         summary = self.summary(finished=True)
-        write_sequences(self._files.folder, self._world.emitter.sequences())
-        self._files.sync(summary)
+        self._sync(summary, sequences=True)
         return summary
 
     def _tick(self) -> None:
@@ -208,29 +195,28 @@ class Run:
         now = time.monotonic()
         if now < self._next_line:
             return
-        counts = self._publisher.counts
+        counts, emitter = self._publisher.counts, self._world.emitter
         sent = counts.sent["telemetry"]
-        held_back = len(self._world.emitter.queue) + len(self._world.emitter.radio)
         rate = (sent - self._last_sent) / (now - self._next_line + SECOND_S)
         self._say(
-            f"target {self._world.emitter.target_rate():.0f}/s  achieved {rate:.0f}/s  "
+            f"target {emitter.target_rate():.0f}/s  achieved {rate:.0f}/s  "
             f"behind {self._sender.behind_s:.2f} s  overrun {self._sender.overrun}  "
             f"in flight {self._publisher.owed}  "
-            f"acked {counts.acked['telemetry']}  held back {held_back}  "
+            f"acked {counts.acked['telemetry']}  held back {len(emitter.queue) + len(emitter.radio.store)}  "
             f"errors {counts.refused}  reconnects {counts.reconnects}"
         )
-        self._last_sent = sent
-        self._next_line = now + SECOND_S
-        self._note_acked_crashes()
-        if now >= self._next_sequences:
-            self._next_sequences = now + SEQUENCES_S
-            write_sequences(self._files.folder, self._world.emitter.sequences())
-        self._files.sync(self.summary(finished=False))
+        self._last_sent, self._next_line = sent, now + SECOND_S
+        self._sync(self.summary(finished=False), sequences=now >= self._next_sequences)
 
-    def _note_acked_crashes(self) -> None:
+    def _sync(self, summary: dict[str, Any], sequences: bool) -> None:
+        """Put on the disk how far the run is, and which crash records were acknowledged."""
         marks = self._publisher.counts.acked_marks
         crash_store.note_acked(marks)
         marks.clear()
+        if sequences:
+            self._next_sequences = time.monotonic() + SEQUENCES_S
+            write_sequences(self._files.folder, self._world.emitter.sequences())
+        self._files.sync(summary)
 
     def summary(self, finished: bool) -> dict[str, Any]:
         """The counts of the run so far, as run.json holds them."""

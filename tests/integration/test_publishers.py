@@ -203,7 +203,7 @@ def test_a_broker_that_wants_a_password_is_named_with_its_reason(client: Client)
 
 
 def tell(publisher: Publishing, topic: str, text: str) -> None:
-    publisher.publish(0, Message(topic, text.encode()))
+    publisher.publish_many([0], [Message(topic, text.encode())])
     assert publisher.drain(10) == 0
 
 
@@ -235,7 +235,7 @@ def test_a_listener_hears_what_came_while_it_was_away_and_leaves_no_session_behi
             tell(sender, f"{ROOT}/{name}/alert", "1")
             assert heard(publisher, 1) == [(f"{ROOT}/{name}/alert", b"1")]
             for number in range(50):
-                publisher.publish(0, Message(f"{ROOT}/{name}/telemetry", b"%d" % number))
+                publisher.publish_many([0], [Message(f"{ROOT}/{name}/telemetry", b"%d" % number)])
             link.refuse()
             eventually(lambda: publisher.drive(0.01) or publisher.counts.reconnects, 60, "the end of it")
             tell(sender, f"{ROOT}/{name}/alert", "2")
@@ -271,7 +271,7 @@ def test_who_comes_back_after_its_last_will_says_again_that_it_is_there(
         client(MqttBroker("127.0.0.1", link.port), [f"{name}-0"], {0: gone}) as publisher,
     ):
         publisher.connect(5)
-        publisher.publish(0, here)
+        publisher.publish_many([0], [here])
         assert publisher.drain(10) == 0
         link.refuse()
         eventually(lambda: publisher.drive(0.01) or publisher.counts.reconnects, 60, "the connection's end")
