@@ -10,8 +10,8 @@ taken out at the end.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 import orjson
@@ -96,14 +96,6 @@ def _fraction_cells() -> Cells:
     return both.ravel()
 
 
-def _odd_fractions() -> list[bytes]:
-    """How the JSON writer writes the smallest micro-degrees, from 1 on, as long as not as plain decimals."""
-    odd: list[bytes] = []
-    while not (text := orjson.dumps((len(odd) + 1) / MICRO)).startswith(b"0."):
-        odd.append(text)
-    return odd
-
-
 class Texts:
     """The table of all texts that frames share, while it grows; an index into it stays what it is."""
 
@@ -117,12 +109,16 @@ class Texts:
         self._last_digits = self.add(_cells(plain))
         self._first_digits = self.add(_cells([b"", *plain[1:]]))
         self._inner_digits = self.add(_cells([b"%04d" % k for k in range(GROUP)]))
-        signs, odd = (b"", b"-", b",", b",-"), _odd_fractions()
+        signs, odd = (b"", b"-", b",", b",-"), [b"0.0"]
+        while not (text := orjson.dumps(len(odd) / MICRO)).startswith(b"0."):
+            odd.append(
+                text
+            )  # the smallest micro-degrees, which the JSON writer does not write as plain decimals
         self._null_degrees = self.add(_cells([NULL, b"," + NULL]))
         self._whole_degrees = self.add(_cells([b"%s%d." % (sign, d) for sign in signs for d in range(181)]))
         self._micro_degrees = self.add(_fraction_cells())
-        self._most_odd = len(odd)
-        self._odd_degrees = self.add(_cells([sign + text for sign in signs for text in (b"0.0", *odd)]))
+        self._most_odd = len(odd) - 1
+        self._odd_degrees = self.add(_cells([sign + text for sign in signs for text in odd]))
         self.flags = self.add(_cells([b"false", b"true"]))
         self.id_cells = max(-(-len(name) // CELL) for name in vehicle_ids)
         self.ids = self.add(_cells([name.encode() for name in vehicle_ids], self.id_cells))
@@ -140,8 +136,7 @@ class Texts:
     def constant(self, text: str) -> range:
         """The cells of a constant text, as indices."""
         n_cells = -(-len(text) // CELL)
-        cells = np.frombuffer(text.encode().ljust(CELL * n_cells, b"\0"), dtype=np.uint64, count=n_cells)
-        first = self.add(cells)
+        first = self.add(_cells([text.encode()], n_cells)) if text else 0
         return range(first, first + n_cells)
 
     def signal(self, signal: Signal, before: str = "") -> int:
@@ -195,8 +190,12 @@ class Layout:
     def __init__(self, texts: Texts, absent: set[str], has_engine: bool) -> None:
         self._texts = texts
         self._row: list[int] = []
-        self._text = ""
-        self._head()
+        self._text = f'{{"schema":{frame.SCHEMA},"vehicle_id":"'
+        self._id = self._space(texts.id_cells)
+        self._text += '"'
+        boot, seq, t0, dt = (self._value(name, INT_CELLS) for name in ("boot_id", "seq", "t0_ms", "dt_ms"))
+        self._text += f',"n":{SAMPLES}'
+        self._integers = (boot, seq, t0, dt, self._value("sent_ms", INT_CELLS))
         self._fast(has_engine)
         present = [s for s in NUMBERS if s.name not in absent]
         self._slow([s for s in present if s.decimals > 0] + [s for s in present if s.decimals == 0])
@@ -231,14 +230,6 @@ class Layout:
                 out[~known, columns.start] = self._texts.null
         out[:, self._flags] = (self._texts.flags + flags).T
 
-    def _head(self) -> None:
-        self._text = f'{{"schema":{frame.SCHEMA},"vehicle_id":"'
-        self._id = self._space(self._texts.id_cells)
-        self._text += '"'
-        boot, seq, t0, dt = (self._value(name, INT_CELLS) for name in ("boot_id", "seq", "t0_ms", "dt_ms"))
-        self._text += f',"n":{SAMPLES}'
-        self._integers = (boot, seq, t0, dt, self._value("sent_ms", INT_CELLS))
-
     def _fast(self, has_engine: bool) -> None:
         self._plain: list[tuple[int, slice, Ints]] = []
         self._places: list[tuple[int, slice, int]] = []
@@ -259,16 +250,15 @@ class Layout:
 
     def _slow(self, signals: Sequence[Signal]) -> None:
         self._long: list[tuple[int, slice]] = []
-        rows, columns, bases = [], [], []
+        short = []
         for signal in signals:
+            row = NUMBERS.index(signal)
             if _step_count(signal) > LONGEST_TABLE:
-                self._long.append((NUMBERS.index(signal), self._value(signal.name, LONG_CELLS)))
-                continue
-            rows.append(NUMBERS.index(signal))
-            columns.append(self._value(signal.name, 1).start)
-            bases.append(self._texts.signal(signal))
-        self._slow_rows, self._slow_columns = np.array(rows), np.array(columns)
-        self._slow_bases = np.array(bases)[:, None]
+                self._long.append((row, self._value(signal.name, LONG_CELLS)))
+            else:
+                short.append((row, self._value(signal.name, 1).start, self._texts.signal(signal)))
+        self._slow_rows, self._slow_columns, bases = np.array(short).T
+        self._slow_bases = bases[:, None]
 
     def _value(self, key: str, n_cells: int) -> slice:
         """A key, and the columns of its value."""
@@ -284,20 +274,14 @@ class Layout:
         return slice(start, start + n_cells)
 
 
-@dataclass(frozen=True, slots=True)
-class Heads:
+class Heads(NamedTuple):
     """Identity and clock of the frames of a group, each [n_group]; the boot id may be one for all."""
 
     boot_id: int | Ints
-    dt_ms: int
     seq: Ints
     t0_ms: Ints
+    dt_ms: int
     sent_ms: Ints
-
-    def numbers(self) -> list[Ints]:
-        """The integers in the order of the head; one number where all have the same."""
-        boot, dt = (np.atleast_1d(np.asarray(x, dtype=np.int64)) for x in (self.boot_id, self.dt_ms))
-        return [boot, self.seq, self.t0_ms, dt, self.sent_ms]
 
 
 class Grid:
@@ -375,7 +359,7 @@ class Encoder:
         vehicles, kinds = self._rows[group], self._kind[group]
         steps = self._grid.steps(np.stack([slow[s.name] for s in NUMBERS])).astype(np.int64)
         states = np.stack([flags[name] for name in FLAGS]).astype(np.int64)
-        integers = [self._digits(values, INT_CELLS).T for values in heads.numbers()]
+        integers = [self._digits(np.atleast_1d(np.asarray(n, np.int64)), INT_CELLS).T for n in heads]
         payloads = [b""] * len(vehicles)
         for kind, layout in enumerate(self._layouts):
             members = np.flatnonzero(kinds == kind)
@@ -388,13 +372,8 @@ class Encoder:
                 written = self._table.take(cells).tobytes().translate(None, b"\0").split(END)[:-1]
                 for place, payload in zip(part.tolist(), written, strict=True):
                     payloads[place] = payload
-        _write_codes(payloads, vehicles, codes)
+        for vehicle in codes:  # the few frames that have any
+            place = int(np.searchsorted(vehicles, vehicle))
+            if codes[vehicle] and place < len(vehicles) and vehicles[place] == vehicle:
+                payloads[place] = payloads[place].removesuffix(NO_CODES) + orjson.dumps(codes[vehicle]) + b"}"
         return payloads
-
-
-def _write_codes(payloads: list[bytes], vehicles: Ints, codes: Mapping[int, list[str]]) -> None:
-    """Write trouble codes into the few frames that have any."""
-    for vehicle in codes:
-        place = int(np.searchsorted(vehicles, vehicle))
-        if codes[vehicle] and place < len(vehicles) and vehicles[place] == vehicle:
-            payloads[place] = payloads[place].removesuffix(NO_CODES) + orjson.dumps(codes[vehicle]) + b"}"

@@ -71,19 +71,16 @@ def sky_of(net: RoadNetwork) -> Sky:
     """The sky over the towns of a network; it follows from the network alone."""
     north, east = metres_per_degree(np.float64(net.town_lat.mean()))
     town = net.node_town[net.edge_from]
-    deep = tuple(_deep(net, np.flatnonzero(town == k)) for k in range(len(net.town_lat)))
-    return Sky(net.town_lat[town], net.town_lon[town], float(north), float(east), deep)
-
-
-def _deep(net: RoadNetwork, edges: Ints) -> Ints:
-    """A town's longer main streets in random order, motorway and arterial by turns."""
-    rng = np.random.default_rng(int(1000 * net.length_m[edges].sum()))
-    kinds = []
-    for road_class in (streets.MOTORWAY, streets.ARTERIAL):
-        alike = edges[net.road_class[edges] == road_class][::2]
-        kinds.append(rng.permutation(alike[net.length_m[alike] >= np.median(net.length_m[alike])]))
-    both = min(len(k) for k in kinds)
-    return np.column_stack([k[:both] for k in kinds]).ravel()
+    deep = []
+    for k in range(len(net.town_lat)):  # a town's longer main streets, motorway and arterial by turns
+        edges = np.flatnonzero(town == k)
+        rng = np.random.default_rng(int(1000 * net.length_m[edges].sum()))
+        kinds = []
+        for road_class in (streets.MOTORWAY, streets.ARTERIAL):
+            alike = edges[net.road_class[edges] == road_class][::2]
+            kinds.append(rng.permutation(alike[net.length_m[alike] >= np.median(net.length_m[alike])]))
+        deep.append(np.array(list(zip(*kinds, strict=False)), dtype=np.int64).ravel())
+    return Sky(net.town_lat[town], net.town_lon[town], float(north), float(east), tuple(deep))
 
 
 class Gnss:
@@ -93,9 +90,7 @@ class Gnss:
         self, settings: GnssSettings, rng: np.random.Generator, heading_deg: Floats, sky: Sky
     ) -> None:
         n = len(heading_deg)
-        self._set = settings
-        self._rng = rng
-        self._sky = sky
+        self._set, self._rng, self._sky = settings, rng, sky
         self._error = rng.standard_normal((2, n))  # east and north, in units of the local sigma
         self._sigma_m: Floats = np.full(n, settings.sigma_m)
         self._relock_m = np.zeros(n)
@@ -104,9 +99,11 @@ class Gnss:
         self._blind = np.empty(0, dtype=np.int64)
         self._course = heading_deg.copy()
         self._t_s = 0.0
-        self._jumping = np.empty(0, dtype=np.int64)
-        self._jump_m = np.empty((2, 0))
-        self._jump_end_s = np.empty(0)
+        self._jumping, self._jump_m, self._jump_end_s = (
+            np.empty(0, dtype=np.int64),
+            np.empty((2, 0)),
+            np.empty(0),
+        )
 
     def fix(self, lat: Floats, lon: Floats, edge: Ints, h_s: float) -> tuple[Floats, Floats]:
         """Measured latitude and longitude, ``h_s`` after the last fix; NaN in a tunnel."""
@@ -127,9 +124,7 @@ class Gnss:
         """Course over ground: noisier when slow, held below 3 km/h, NaN without a fix."""
         measured = (heading_deg + noise * np.minimum(0.2 + 8.0 / np.maximum(v_kmh, 3.0), 2.0)) % 360.0
         self._course = np.where(v_kmh >= HOLD_KMH, measured, self._course)
-        if len(self._blind) == 0:
-            return self._course
-        shown = self._course.copy()
+        shown = self._course.copy() if len(self._blind) else self._course
         shown[self._blind] = np.nan
         return shown
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
+from numpy.typing import NDArray
 
 from edge_simulator.geo import Bools, Floats, Ints
 from edge_simulator.motion.fleet import Fleet
@@ -15,132 +18,61 @@ STEERING_RATIO = 15.0
 TYRE_NOISE_KPA = 1.5
 Columns = dict[str, Floats]
 Rows = slice | Ints
-
-
-def pedals(
-    wheel_w: Floats, v: Floats, a: Floats, mass: Floats, power_w: Floats, electric: Bools, on: Bools
-) -> tuple[Floats, Floats]:
-    """Accelerator and service brake, %: the power asked for, the deceleration beyond coasting."""
-    drive = np.clip(wheel_w / power_w, 0.0, 1.0)
-    accelerator = np.where(on & (v > 0.05), 100 * drive**0.7, 0.0)
-    coasting = np.where(electric, 1.3, 0.7)
-    excess = np.maximum(-wheel_w / np.maximum(v, 0.5) / mass - coasting, 0.0)
-    braking = np.where(a < -0.3, 100 * excess / 8.5, 0.0)
-    standing = on & (v < 0.05)
-    return accelerator, np.clip(np.where(standing, 12.0, braking), 0.0, 100.0)
-
-
-def steering_deg(curvature: Floats, wheelbase: Floats) -> Floats:
-    """Steering-wheel angle, left positive, from the curvature (right positive)."""
-    degrees: Floats = -np.degrees(np.arctan(wheelbase * curvature)) * STEERING_RATIO
-    return degrees
+Specs = Callable[[str], Floats]
+Noise = NDArray[np.float32]
 
 
 class _Selected:
     """Some vehicles' columns of an object's arrays, [..., n_vehicles], cut out when read."""
 
     def __init__(self, whole: object, rows: Rows) -> None:
-        self._whole = whole
-        self._rows = rows
+        self._whole, self._rows = whole, rows
 
     def __getattr__(self, name: str) -> Floats:
         column: Floats = getattr(self._whole, name)[..., self._rows]
         return column
 
 
-class _SlowSignals:
-    """One report of the vehicles ``rows``, worked out for no others: they are most of a frame's signals."""
+def _engine(m: _Selected, broken: _Selected, own: _Selected, sp: Specs, noise: Noise) -> Columns:
+    rpm, learned, held_c = m.rpm, own.trim_learned, broken.coolant_held_c
+    coolant_c = m.coolant_c + 0.2 * noise[0]
+    litres_h = m.fuel_w / 1000 / sp("fuel_kj_per_l") * 3600
+    boost = 1.0 + m.load_pct / 100
+    air_diesel = sp("engine_l") * rpm / 120 * 1.15 * 0.9 * boost
+    air_petrol = litres_h / PETROL_MAF / (1 + broken.mixture_pct / 100)
+    trim_short = m.trim_short + broken.mixture_pct - learned
+    pressure_pa = (300 + 45 * air_diesel) * (1 + m.soot_pct / 60)
+    return {
+        "coolant_temp_c": np.where(np.isnan(held_c), coolant_c, held_c),
+        "oil_pressure_kpa": thermal.oil_pressure_kpa(rpm, m.oil_c, broken.oil_lost),
+        "oil_temp_c": m.oil_c,
+        "engine_load_pct": m.load_pct,
+        "fuel_rate_lph": litres_h,
+        "fuel_level_pct": 100 * m.fuel_l / sp("tank_l") + 0.4 * noise[1],
+        "maf_gps": np.where(own.diesel, air_diesel, air_petrol),
+        "fuel_trim_short_pct": np.where(rpm > 0, trim_short, 0.0),
+        "fuel_trim_long_pct": own.trim_long + learned,
+        "dpf_delta_pressure_pa": np.where(rpm > 0, pressure_pa, 0.0),
+        "dpf_soot_pct": m.soot_pct,
+    }
 
-    def __init__(self, fleet: Fleet, machine: Machine, rows: Rows, rng: np.random.Generator) -> None:
-        self._fleet = fleet
-        self._machine = machine
-        self._rows = rows
-        self._on = fleet.ignition_on()[rows]
-        self._electric = machine.electric[rows]
-        self._motion = _Selected(fleet.state, rows)
-        self._state = _Selected(machine.state, rows)
-        self._broken = _Selected(machine.defects, rows)
-        self._own = _Selected(machine, rows)
-        noise = rng.standard_normal((3 + len(WHEELS), len(self._on)), dtype=np.float32)
-        self._coolant_noise, self._fuel_noise, self._ripple = noise[:3]
-        self._tyre_noise = noise[3:]
 
-    def columns(self) -> Columns:
-        """All slow numbers, each [n_rows]; what a powertrain has not is meaningless."""
-        return self._surroundings() | self._engine() | self._tyres() | self._pack() | self._electrics()
-
-    def _specs(self, name: str) -> Floats:
-        return self._fleet.specs(name)[self._rows]
-
-    def _surroundings(self) -> Columns:
-        st = self._motion
-        return {
-            "altitude_m": st.altitude,
-            "speed_limit_kmh": self._fleet.limit_kmh()[self._rows],
-            "ambient_temp_c": np.full(len(self._on), self._machine.ambient_c),
-            "odometer_m": st.odometer_m,
-            "gear": np.where(self._electric, (self._on & (st.v > 0.3)) * 1.0, self._state.gear),
-        }
-
-    def _engine(self) -> Columns:
-        m, sp, broken, own = self._state, self._specs, self._broken, self._own
-        rpm, learned, held_c = m.rpm, own.trim_learned, broken.coolant_held_c
-        coolant_c = m.coolant_c + 0.2 * self._coolant_noise
-        litres_h = m.fuel_w / 1000 / sp("fuel_kj_per_l") * 3600
-        boost = 1.0 + m.load_pct / 100
-        air_diesel = sp("engine_l") * rpm / 120 * 1.15 * 0.9 * boost
-        air_petrol = litres_h / PETROL_MAF / (1 + broken.mixture_pct / 100)
-        trim_short = m.trim_short + broken.mixture_pct - learned
-        pressure_pa = (300 + 45 * air_diesel) * (1 + m.soot_pct / 60)
-        return {
-            "coolant_temp_c": np.where(np.isnan(held_c), coolant_c, held_c),
-            "oil_pressure_kpa": thermal.oil_pressure_kpa(rpm, m.oil_c, broken.oil_lost),
-            "oil_temp_c": m.oil_c,
-            "engine_load_pct": m.load_pct,
-            "fuel_rate_lph": litres_h,
-            "fuel_level_pct": 100 * m.fuel_l / sp("tank_l") + 0.4 * self._fuel_noise,
-            "maf_gps": np.where(self._machine.diesel[self._rows], air_diesel, air_petrol),
-            "fuel_trim_short_pct": np.where(rpm > 0, trim_short, 0.0),
-            "fuel_trim_long_pct": own.trim_long + learned,
-            "dpf_delta_pressure_pa": np.where(rpm > 0, pressure_pa, 0.0),
-            "dpf_soot_pct": m.soot_pct,
-        }
-
-    def _tyres(self) -> Columns:
-        m = self._state
-        air_c, wear = m.tyre_air_c, m.pad_wear
-        kpa = thermal.tyre_kpa(m.tyre_mass, self._specs("placard_kpa"), air_c)
-        kpa = kpa + TYRE_NOISE_KPA * self._tyre_noise
-        columns: Columns = {}
-        for row, wheel in enumerate(WHEELS):
-            columns[f"tyre_pressure_{wheel}_kpa"] = kpa[row]
-            columns[f"tyre_temp_{wheel}_c"] = air_c[row]
-            columns[f"brake_pad_wear_{wheel}_pct"] = wear[row]
-        return columns
-
-    def _pack(self) -> Columns:
-        m, broken, own = self._state, self._broken, self._own
-        pack_v, cell_c, apart_v, hotter_k = m.pack_v, m.cell_c, own.cell_spread_v, own.runaway_k
-        cell = pack_v / self._specs("cells")
-        weak = cell * np.minimum(1.0, 3 * broken.cells_dead) + broken.cell_apart_v
-        return {
-            "soc_pct": 100 * m.soc,
-            "pack_voltage_v": pack_v,
-            "pack_current_a": m.pack_a,
-            "cell_voltage_min_v": cell - apart_v / 2 - weak,
-            "cell_voltage_max_v": cell + apart_v / 2,
-            "cell_temp_min_c": cell_c - 1.2,
-            "cell_temp_avg_c": cell_c + 0.1 * hotter_k,
-            "cell_temp_max_c": cell_c + 1.6 + hotter_k,
-            "soh_pct": own.soh_pct,
-            "motor_temp_c": m.motor_c,
-        }
-
-    def _electrics(self) -> Columns:
-        """The 12 V system: ripple while charging; a start shows as its lowest voltage."""
-        ripple = np.where(self._on, 0.05, 0.005) * self._ripple
-        steady = self._machine.battery_v(self._on, self._rows)
-        return {"battery_voltage_v": np.minimum(steady + ripple, self._state.crank_v)}
+def _pack(m: _Selected, broken: _Selected, own: _Selected, sp: Specs) -> Columns:
+    pack_v, cell_c, apart_v, hotter_k = m.pack_v, m.cell_c, own.cell_spread_v, own.runaway_k
+    cell = pack_v / sp("cells")
+    weak = cell * np.minimum(1.0, 3 * broken.cells_dead) + broken.cell_apart_v
+    return {
+        "soc_pct": 100 * m.soc,
+        "pack_voltage_v": pack_v,
+        "pack_current_a": m.pack_a,
+        "cell_voltage_min_v": cell - apart_v / 2 - weak,
+        "cell_voltage_max_v": cell + apart_v / 2,
+        "cell_temp_min_c": cell_c - 1.2,
+        "cell_temp_avg_c": cell_c + 0.1 * hotter_k,
+        "cell_temp_max_c": cell_c + 1.6 + hotter_k,
+        "soh_pct": own.soh_pct,
+        "motor_temp_c": m.motor_c,
+    }
 
 
 class Instruments:
@@ -150,12 +82,9 @@ class Instruments:
         self, fleet: Fleet, machine: Machine, rng: np.random.Generator,
         receiver: gnss.GnssSettings | None = None,
     ) -> None:  # fmt: skip
-        self._fleet = fleet
-        self._machine = machine
-        self._rng = rng
-        self._gnss = gnss.Gnss(
-            receiver or gnss.GnssSettings(), rng, np.degrees(fleet.state.heading), gnss.sky_of(fleet.net)
-        )
+        self._fleet, self._machine, self._rng = fleet, machine, rng
+        heading_deg, sky = np.degrees(fleet.state.heading), gnss.sky_of(fleet.net)
+        self._gnss = gnss.Gnss(receiver or gnss.GnssSettings(), rng, heading_deg, sky)
         self._held: tuple[Floats, Floats, Floats]
         self._controls_at_s = -1.0
 
@@ -182,13 +111,36 @@ class Instruments:
         }
 
     def slow(self, reported: Rows) -> Columns:
-        """The slow signals now of the vehicles ``reported``; the frame's layout knows which ones one has.
+        """The slow signals now of the vehicles ``reported``, worked out for no others; each [n_reported].
 
-        These vehicles have reported their lowest starting voltage with it.
+        What a powertrain has not is meaningless: the frame's layout knows. These vehicles have reported
+        their lowest starting voltage with it.
         """
-        columns = _SlowSignals(self._fleet, self._machine, reported, self._rng).columns()
-        self._machine.state.crank_v[reported] = np.inf
-        return columns
+        fleet, machine, on = self._fleet, self._machine, self._fleet.ignition_on()[reported]
+        parts = (fleet.state, machine.state, machine.defects, machine)
+        motion, m, broken, own = (_Selected(part, reported) for part in parts)
+        noise = self._rng.standard_normal((3 + len(WHEELS), len(on)), dtype=np.float32)
+
+        def specs(name: str) -> Floats:
+            return fleet.specs(name)[reported]
+
+        ripple = np.where(on, 0.05, 0.005) * noise[2]  # while charging; a start shows as its lowest voltage
+        columns: Columns = {
+            "altitude_m": motion.altitude,
+            "speed_limit_kmh": fleet.limit_kmh()[reported],
+            "ambient_temp_c": np.full(len(on), machine.ambient_c),
+            "odometer_m": motion.odometer_m,
+            "gear": np.where(own.electric, (on & (motion.v > 0.3)) * 1.0, m.gear),
+            "battery_voltage_v": np.minimum(machine.battery_v(on, reported) + ripple, m.crank_v),
+        }
+        air_c, wear = m.tyre_air_c, m.pad_wear
+        kpa = thermal.tyre_kpa(m.tyre_mass, specs("placard_kpa"), air_c) + TYRE_NOISE_KPA * noise[3:]
+        for row, wheel in enumerate(WHEELS):
+            columns[f"tyre_pressure_{wheel}_kpa"] = kpa[row]
+            columns[f"tyre_temp_{wheel}_c"] = air_c[row]
+            columns[f"brake_pad_wear_{wheel}_pct"] = wear[row]
+        machine.state.crank_v[reported] = np.inf
+        return columns | _engine(m, broken, own, specs, noise) | _pack(m, broken, own, specs)
 
     def parked(self) -> Bools:
         """Which vehicles stand with the ignition off, [n_vehicles]."""
@@ -218,14 +170,19 @@ class Instruments:
         }
 
     def _controls(self) -> tuple[Floats, Floats, Floats]:
-        """Accelerator %, brake %, steering deg; recorder and frame ask in the same step: worked out once."""
+        """Accelerator %, service brake %, steering deg; worked out once a step, for recorder and frame.
+
+        By the power asked for, the deceleration beyond coasting, and the curvature, right positive.
+        """
         fleet, machine = self._fleet, self._machine
         if self._controls_at_s != fleet.t_s:
-            st, specs = fleet.state, fleet.specs
-            controls = pedals(
-                machine.state.wheel_w, st.v, st.a, specs("mass_kg"), 1000 * specs("power_kw"),
-                machine.electric, fleet.ignition_on(),
-            )  # fmt: skip
-            self._held = (*controls, steering_deg(st.curvature, specs("wheelbase_m")))
-            self._controls_at_s = fleet.t_s
+            st, specs, on, wheel_w = fleet.state, fleet.specs, fleet.ignition_on(), machine.state.wheel_w
+            drive = np.clip(wheel_w / (1000 * specs("power_kw")), 0.0, 1.0)
+            accelerator = np.where(on & (st.v > 0.05), 100 * drive**0.7, 0.0)
+            coasting = np.where(machine.electric, 1.3, 0.7)
+            excess = np.maximum(-wheel_w / np.maximum(st.v, 0.5) / specs("mass_kg") - coasting, 0.0)
+            braking = np.where(st.a < -0.3, 100 * excess / 8.5, 0.0)
+            brake = np.clip(np.where(on & (st.v < 0.05), 12.0, braking), 0.0, 100.0)
+            steering = -np.degrees(np.arctan(specs("wheelbase_m") * st.curvature)) * STEERING_RATIO
+            self._held, self._controls_at_s = (accelerator, brake, steering), fleet.t_s
         return self._held

@@ -76,13 +76,14 @@ class Queue:
 
     def flush(self) -> list[Outgoing]:
         """All that is left, in order."""
-        rest = sorted([*self._runs, *(item for _, _, item in self._heap)], key=_place)
+        rest = sorted(self, key=_place)
         self._heap.clear()
         self._runs.clear()
         return rest
 
 
 Device = tuple[str, int]  # vehicle id and boot id: what counts on its own
+Spans = defaultdict[Device, list[list[int]]]  # sequence numbers
 
 _HEAD = re.compile(rb'"vehicle_id":"([^"]+)","boot_id":(\d+),"seq":(\d+)')
 HEAD_BYTES = 160  # a frame's head lies within so many bytes
@@ -99,8 +100,8 @@ class Sequences:
     """Frames that never left: lost by the link, or pushed out of a store on board."""
 
     def __init__(self) -> None:
-        self._lost: defaultdict[Device, list[list[int]]] = defaultdict(list)
-        self._dropped: defaultdict[Device, list[list[int]]] = defaultdict(list)
+        self._lost: Spans = defaultdict(list)
+        self._dropped: Spans = defaultdict(list)
 
     def lost(self, device: Device, seq: int) -> None:
         """The link lost a frame."""
@@ -113,19 +114,14 @@ class Sequences:
 
     def rows(self, counted: Iterable[tuple[Device, int]], held: Iterable[bytes]) -> Iterator[dict[str, Any]]:
         """A row a device: ``counted`` says how far each got, ``held`` are the frames still on board."""
-        kept: defaultdict[Device, list[list[int]]] = defaultdict(list)
+        kept: Spans = defaultdict(list)
         for payload in held:
             device, seq = identity(payload)
-            kept[device].append([seq, seq])
+            _extend(kept[device], seq)
         for device, next_seq in counted:
-            yield {
-                "vehicle_id": device[0],
-                "boot_id": device[1],
-                "next_seq": next_seq,
-                "lost": merged(self._lost.get(device, ())),
-                "dropped": merged(self._dropped.get(device, ())),
-                "on_board": merged(kept.get(device, ())),
-            }
+            spans = {"lost": self._lost, "dropped": self._dropped, "on_board": kept}
+            head = {"vehicle_id": device[0], "boot_id": device[1], "next_seq": next_seq}
+            yield head | {name: merged(by_device.get(device, ())) for name, by_device in spans.items()}
 
 
 def _extend(ranges: list[list[int]], seq: int) -> None:

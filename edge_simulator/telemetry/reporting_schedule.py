@@ -18,13 +18,9 @@ class ReportingSchedule:
         n = scenario.vehicles
         self._place = turns(n) if scenario.schedule.stages else np.arange(n)
         self._count = self._wanted(0)
-        self._drove_ms = np.full(n, NEVER_MS)
-        self._sent_ms = np.full(n, NEVER_MS)
-
-    @property
-    def everybody(self) -> bool:
+        self._drove_ms, self._sent_ms = np.full((2, n), NEVER_MS)
+        self.everybody = not scenario.schedule.stages and scenario.parked_every_ms is None
         """Whether all vehicles report all the time."""
-        return not self._sc.schedule.stages and self._sc.parked_every_ms is None
 
     def on_line(self) -> Ints:
         """Vehicles that are on line now."""
@@ -35,30 +31,26 @@ class ReportingSchedule:
         before, self._count = self._count, self._wanted(since_ms)
         if before == self._count:
             return self._place[:0], self._place[:0]
-        low, high = min(before, self._count), max(before, self._count)
-        changed = np.flatnonzero((self._place >= low) & (self._place < high))
-        return (changed, changed[:0]) if self._count > before else (changed[:0], changed)
+        coming = (self._place >= before) & (self._place < self._count)
+        leaving = (self._place >= self._count) & (self._place < before)
+        return np.flatnonzero(coming), np.flatnonzero(leaving)
 
     def reporting(self, rows: slice, parked: Bools, now_ms: int) -> Ints:
         """Which of ``rows`` report now: on line, and under way or with their parked interval over."""
-        every = self._sc.parked_every_ms
-        due = np.ones(rows.stop - rows.start, dtype=np.bool_)
+        every, due = self._sc.parked_every_ms, self._place[rows] < self._count
         if every is not None:
             self._drove_ms[rows] = np.where(parked[rows], self._drove_ms[rows], now_ms)
-            fresh = (
-                now_ms - self._drove_ms[rows] <= self._sc.cadence.interval_ms
-            )  # the end of a trip is reported
-            due = fresh | (now_ms - self._sent_ms[rows] >= every)
-        found: Ints = np.flatnonzero(due & (self._place[rows] < self._count)) + rows.start
+            trip_ends = now_ms - self._drove_ms[rows] <= self._sc.cadence.interval_ms  # that is reported too
+            due &= trip_ends | (now_ms - self._sent_ms[rows] >= every)
+        found: Ints = np.flatnonzero(due) + rows.start
         self._sent_ms[found] = now_ms
         return found
 
     def rate(self, parked: Bools) -> float:
         """Frames/s that are due now: of those on line, the ones under way, and rarely the parked ones."""
-        here = self._place < self._count
-        every_ms = self._sc.parked_every_ms or self._sc.cadence.interval_ms
+        here, interval_ms = self._place < self._count, self._sc.cadence.interval_ms
         moving, standing = np.count_nonzero(here & ~parked), np.count_nonzero(here & parked)
-        return 1000 * (moving / self._sc.cadence.interval_ms + standing / every_ms)
+        return 1000 * (moving / interval_ms + standing / (self._sc.parked_every_ms or interval_ms))
 
     def _wanted(self, since_ms: int) -> int:
         if not self._sc.schedule.stages:

@@ -5,13 +5,14 @@ Arrays are [n_vehicles]. True time is the run's; a device only knows its own.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import orjson
 
 from edge_simulator.geo import Bools, Floats, Ints
+from edge_simulator.telemetry.outbox import Device
 from edge_simulator.wireless.settings import LinkShares
 from infra.contract import frame
 
@@ -27,27 +28,23 @@ class Clocks:
     """Reads the devices' clocks. ``rng`` is their own; times in are ms after the run's start."""
 
     def __init__(self, settings: LinkShares, rng: np.random.Generator, n: int) -> None:
-        self._set = settings
-        self._rng = rng
+        self._set, self._rng = settings, rng
         self.right = not settings.has_clock_errors
         """Whether every clock shows true time: nothing has to be asked then."""
-        self._offset_ms = np.zeros(n)
-        self._ppm = np.zeros(n)
-        self.free: Bools = np.zeros(n, dtype=np.bool_)
-        self._boot_ms: Floats = np.zeros(n)
+        self._offset_ms, self._ppm, self._boot_ms = np.zeros((3, n))
         self._unset_until_ms: Floats = np.full(n, -np.inf)
+        self.free: Bools = np.zeros(n, dtype=np.bool_)
         self._was_on: Bools = np.zeros(n, dtype=np.bool_)
         self._some_unset = False
-        if not self.right:
-            self._draw(n)
-
-    def _draw(self, n: int) -> None:
-        s, rng = self._set, self._rng
-        self.free = rng.random(n) >= s.gnss_sync
-        far = self.free & (rng.random(n) < s.clock_far_share)
+        if self.right:
+            return
+        self.free = rng.random(n) >= settings.gnss_sync
+        far = self.free & (rng.random(n) < settings.clock_far_share)
         usual, rate = rng.standard_normal(n), rng.standard_normal(n)
-        self._offset_ms = 1000 * np.where(far, s.clock_far_s, s.clock_offset_s) * usual * self.free
-        self._ppm = np.where(far, s.clock_far_ppm, s.clock_drift_ppm) * rate
+        self._offset_ms = (
+            1000 * np.where(far, settings.clock_far_s, settings.clock_offset_s) * usual * self.free
+        )
+        self._ppm = np.where(far, settings.clock_far_ppm, settings.clock_drift_ppm) * rate
         self.free &= (self._offset_ms != 0) | (self._ppm != 0)
 
     def start(self, on: Bools, now_ms: int) -> dict[int, int]:
@@ -80,15 +77,12 @@ class Clocks:
         read: Ints = np.where(self.unset(rows, now_ms), uptime, shown).astype(np.int64)
         return read
 
-    def worst(self) -> dict[int, dict[str, Any]]:
+    def worst(self) -> Iterator[tuple[int, dict[str, Any]]]:
         """The vehicles whose clock is wrong for the whole run: error at the start and drift."""
-        bad = (np.abs(self._offset_ms) > REPORTED_OFFSET_MS) | (
-            self.free & (np.abs(self._ppm) > REPORTED_DRIFT_PPM)
-        )
-        return {
-            k: {"offset_ms": round(float(self._offset_ms[k]), 1), "drift_ppm": round(float(self._ppm[k]), 2)}
-            for k in np.flatnonzero(bad).tolist()
-        }
+        far = np.abs(self._offset_ms) > REPORTED_OFFSET_MS
+        for k in np.flatnonzero(far | (self.free & (np.abs(self._ppm) > REPORTED_DRIFT_PPM))).tolist():
+            offset_ms, drift_ppm = float(self._offset_ms[k]), float(self._ppm[k])
+            yield k, {"offset_ms": round(offset_ms, 1), "drift_ppm": round(drift_ppm, 2)}
 
 
 class Clones:
@@ -98,38 +92,35 @@ class Clones:
     """
 
     def __init__(
-        self, share: float, rng: np.random.Generator, powertrain: Sequence[str], lat: Floats, lon: Floats
-    ) -> None:
-        n = len(powertrain)
-        self._victim = np.full(n, -1, dtype=np.int64)
-        self._seq = np.zeros(n, dtype=np.int64)
+        self, share: float, rng: np.random.Generator, vehicle_ids: Sequence[str], powertrain: Sequence[str],
+        lat: Floats, lon: Floats, start_ms: int,
+    ) -> None:  # fmt: skip
+        n, kinds = len(powertrain), np.array(powertrain)
+        self._ids = vehicle_ids
+        self.boot_id = start_ms - BOOT_AHEAD_MS
+        victims = np.full(n, -1, dtype=np.int64)
         wanted = max(1, round(share * n)) if share > 0 and n > 1 else 0
-        kinds = np.array(powertrain)
         for victim in rng.permutation(n)[:wanted].tolist():
-            source = self._source(victim, kinds, rng, lat, lon)
-            self._victim[source] = victim
-        self.pairs = {int(s): int(self._victim[s]) for s in np.flatnonzero(self._victim >= 0)}
+            free = np.flatnonzero((victims < 0) & (np.arange(n) != victim))
+            alike = free[kinds[free] == kinds[victim]]
+            drawn = rng.permutation(alike if len(alike) else free)[:CANDIDATES]
+            away = (lat[drawn] - lat[victim]) ** 2 + (lon[drawn] - lon[victim]) ** 2
+            victims[drawn[away.argmax()]] = victim
+        self._is_source = victims >= 0
+        self.pairs = {source: int(victims[source]) for source in np.flatnonzero(self._is_source).tolist()}
+        self._seq = dict.fromkeys(self.pairs, 0)
 
-    def _source(
-        self, victim: int, kinds: np.ndarray, rng: np.random.Generator, lat: Floats, lon: Floats
-    ) -> int:
-        free = np.flatnonzero((self._victim < 0) & (np.arange(len(kinds)) != victim))
-        alike = free[kinds[free] == kinds[victim]]
-        drawn = rng.permutation(alike if len(alike) else free)[:CANDIDATES]
-        away = (lat[drawn] - lat[victim]) ** 2 + (lon[drawn] - lon[victim]) ** 2
-        return int(drawn[away.argmax()])
+    def frames(
+        self, rows: Ints, payloads: Sequence[bytes], room: int | None
+    ) -> Iterator[tuple[int, int, bytes]]:
+        """Place in ``rows``, victim and frame of each clone that reports with them; at most ``room``."""
+        for place in np.flatnonzero(self._is_source[rows])[:room].tolist() if self.pairs else ():
+            source = int(rows[place])
+            victim = self.pairs[source]
+            own = {"vehicle_id": self._ids[victim], "boot_id": self.boot_id, "seq": self._seq[source]}
+            self._seq[source] += 1
+            yield place, victim, frame.encode(orjson.loads(payloads[place]) | own)
 
-    def among(self, rows: Ints) -> list[int]:
-        """Places in ``rows`` whose frames a clone sends too."""
-        return np.flatnonzero(self._victim[rows] >= 0).tolist() if self.pairs else []
-
-    def frame(self, source: int, payload: bytes, victim_id: str, start_ms: int) -> bytes:
-        """The clone's own frame, made of its source's."""
-        own = {"vehicle_id": victim_id, "boot_id": start_ms - BOOT_AHEAD_MS, "seq": int(self._seq[source])}
-        self._seq[source] += 1
-        return frame.encode(orjson.loads(payload) | own)
-
-    def counted(self, vehicle_ids: Sequence[str], start_ms: int) -> list[tuple[tuple[str, int], int]]:
-        """Vehicle id, boot id and next sequence number of each clone."""
-        boot_id = start_ms - BOOT_AHEAD_MS
-        return [((vehicle_ids[v], boot_id), int(self._seq[s])) for s, v in self.pairs.items()]
+    def counted(self) -> list[tuple[Device, int]]:
+        """How far each cloned device counted."""
+        return [((self._ids[v], self.boot_id), self._seq[s]) for s, v in self.pairs.items()]

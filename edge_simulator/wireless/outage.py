@@ -12,6 +12,7 @@ import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -28,8 +29,7 @@ Restamp = Callable[[Outgoing, int], int]
 _SENT = re.compile(rb'"sent_ms":-?\d+')
 
 
-@dataclass(frozen=True, slots=True)
-class PastOutage:
+class PastOutage(NamedTuple):
     """An outage that is over: one vehicle without a link from ``from_ms`` to ``to_ms``."""
 
     vehicle: int
@@ -42,29 +42,21 @@ class Outages:
     """Keeps who is offline. ``rng`` is its own; ``n`` vehicles, a run of ``span_ms``."""
 
     def __init__(self, settings: LinkShares, rng: np.random.Generator, n: int, span_ms: int) -> None:
-        self._set = settings
-        self._rng = rng
+        self._set, self._rng = settings, rng
         self.offline: Bools = np.zeros(n, dtype=np.bool_)
         self.some = False  # whether anybody is offline
         self.begun = 0
-        self._begin_ms = self._first(n, span_ms)
+        self._begin_ms = np.full(n, np.inf)
+        if settings.outage_share > 0:  # the share is met in whole vehicles
+            prone = rng.permutation(n)[: max(1, round(settings.outage_share * n))]
+            window_ms = FIRST_WITHIN * min(span_ms, 1000 * settings.outage_gap_s)
+            drawn, at_s = rng.uniform(0, window_ms, len(prone)), settings.outage_at_s
+            self._begin_ms[prone] = drawn if at_s is None else 1000 * at_s
         self._end_ms: Floats = np.full(n, -np.inf)
         self._zoned: Bools = np.zeros(n, dtype=np.bool_)
         self._change_ms = float(self._begin_ms.min(initial=np.inf))
         self._next_check_ms = 0 if settings.dead_zone_radius_m > 0 else math.inf
         self._since: dict[int, tuple[int, str]] = {}  # when it began (ms), and its cause, by vehicle
-
-    def _first(self, n: int, span_ms: int) -> Floats:
-        """When each vehicle first loses the link, inf for never; the share is met in whole vehicles."""
-        begin = np.full(n, np.inf)
-        share = self._set.outage_share
-        if share > 0:
-            prone = self._rng.permutation(n)[: max(1, round(share * n))]
-            at_s = self._set.outage_at_s
-            window = FIRST_WITHIN * min(span_ms, 1000 * self._set.outage_gap_s)
-            drawn = self._rng.uniform(0, window, len(prone))
-            begin[prone] = drawn if at_s is None else 1000 * at_s
-        return begin
 
     def step(self, now_ms: int, lat: Floats, lon: Floats) -> list[PastOutage]:
         """Bring the state to ``now_ms``; returns the outages that ended."""
@@ -78,9 +70,9 @@ class Outages:
             self._change(now_ms)
         self.offline = self._zoned | (self._end_ms > now_ms)
         self.some = bool(self.offline.any())
-        scheduled = "loss" if self._set.outage_at_s is None else "scheduled"
+        drawn = "loss" if self._set.outage_at_s is None else "scheduled"
         for row in np.flatnonzero(self.offline & ~before).tolist():
-            self._since[row] = (now_ms, "dead_zone" if self._zoned[row] else scheduled)
+            self._since[row] = (now_ms, "dead_zone" if self._zoned[row] else drawn)
             self.begun += 1
         return self._ended(np.flatnonzero(before & ~self.offline), now_ms)
 
@@ -97,17 +89,16 @@ class Outages:
 
     def _change(self, now_ms: int) -> None:
         """Let outages begin whose time has come, and draw the next ones."""
-        rows = np.flatnonzero(self._begin_ms <= now_ms)
-        self._end_ms[rows] = now_ms + 1000 * self._lengths_s(len(rows))
-        again = self._rng.exponential(1000 * self._set.outage_gap_s, len(rows))
-        self._begin_ms[rows] = np.inf if self._set.outage_at_s is not None else self._end_ms[rows] + again
+        s, rows = self._set, np.flatnonzero(self._begin_ms <= now_ms)
+        if s.outage_max_s > 0:
+            lengths_s = self._rng.uniform(s.outage_min_s, s.outage_max_s, len(rows))
+        else:
+            lengths_s = self._rng.lognormal(math.log(s.outage_median_s), s.outage_spread, len(rows))
+        self._end_ms[rows] = now_ms + 1000 * lengths_s
+        again_ms = self._end_ms[rows] + self._rng.exponential(1000 * s.outage_gap_s, len(rows))
+        self._begin_ms[rows] = np.inf if s.outage_at_s is not None else again_ms
         ahead = self._end_ms[self._end_ms > now_ms]
         self._change_ms = float(min(self._begin_ms.min(), ahead.min(initial=np.inf)))
-
-    def _lengths_s(self, count: int) -> Floats:
-        if self._set.outage_max_s > 0:
-            return self._rng.uniform(self._set.outage_min_s, self._set.outage_max_s, count)
-        return self._rng.lognormal(math.log(self._set.outage_median_s), self._set.outage_spread, count)
 
     def _within(self, now_ms: int, lat: Floats, lon: Floats) -> Bools:
         zone = self._set
@@ -124,15 +115,11 @@ class _Hold:
     """What one vehicle keeps; frames oldest first."""
 
     frames: deque[Outgoing] = field(default_factory=deque)
-    urgent: deque[Outgoing] = field(default_factory=deque)
+    urgent: list[Outgoing] = field(default_factory=list)
     size: int = 0
     uploading: bool = False
 
-    def push(self, item: Outgoing) -> None:
-        self.frames.append(item)
-        self.size += len(item.payload)
-
-    def pop(self, newest: bool) -> Outgoing:
+    def pop(self, newest: bool = False) -> Outgoing:
         item = self.frames.pop() if newest else self.frames.popleft()
         self.size -= len(item.payload)
         return item
@@ -149,17 +136,19 @@ class Store:
     def __init__(
         self, settings: LinkShares, restamp: Restamp, gone: Callable[[Outgoing], None] = lambda _: None
     ) -> None:
-        self._set = settings
-        self._restamp = restamp
-        self._gone = gone
+        self._set, self._restamp, self._gone = settings, restamp, gone
         self._holds: dict[int, _Hold] = {}
         self._turns: list[tuple[float, int]] = []
         """Whose next stored frame leaves when: a heap of (ms, vehicle)."""
-        self.stored = 0
-        self.dropped = 0
+        self.stored = self.dropped = 0
 
     def __len__(self) -> int:
         return sum(len(hold.frames) + len(hold.urgent) for hold in self._holds.values())
+
+    def frames(self) -> Iterator[Outgoing]:
+        """The frames kept now."""
+        for hold in self._holds.values():
+            yield from hold.frames
 
     def put(self, item: Outgoing) -> None:
         """Keep a message of a vehicle without a link."""
@@ -173,26 +162,22 @@ class Store:
             self._drop(item)
             return
         while hold.frames and self._over(hold, item):
-            self._drop(hold.pop(newest=False))
-        hold.push(item)
+            self._drop(hold.pop())
+        hold.frames.append(item)
+        hold.size += len(item.payload)
 
     def _drop(self, item: Outgoing) -> None:
         self.dropped += 1
         self._gone(item)
 
-    def frames(self) -> Iterator[Outgoing]:
-        """The frames kept now."""
-        for hold in self._holds.values():
-            yield from hold.frames
-
     def _over(self, hold: _Hold, item: Outgoing) -> bool:
-        bytes_over = self._set.store_bytes and hold.size + len(item.payload) > self._set.store_bytes
-        return len(hold.frames) >= self._set.store_frames or bool(bytes_over)
+        most = self._set.store_bytes or math.inf
+        return len(hold.frames) >= self._set.store_frames or hold.size + len(item.payload) > most
 
     def _age(self, hold: _Hold, now_ms: int) -> None:
         oldest_ms = now_ms - 1000 * self._set.store_age_s
         while hold.frames and hold.frames[0].due_ms < oldest_ms:
-            self._drop(hold.pop(newest=False))
+            self._drop(hold.pop())
 
     def link_back(self, vehicles: Iterable[int], now_ms: int) -> None:
         """Begin to upload what these vehicles keep."""
@@ -210,12 +195,7 @@ class Store:
             if offline[vehicle]:
                 hold.uploading = False
                 continue
-            now_ms = math.floor(at)
-            yield from (replace(item, due_ms=now_ms) for item in hold.urgent)
-            hold.urgent.clear()
-            self._age(hold, now_ms)
-            if hold.frames:
-                yield self._leaving(hold.pop(self._set.upload_order == "newest"), now_ms)
+            yield from self._leaving(hold, math.floor(at), most=1)
             if hold.frames:
                 heapq.heappush(self._turns, (at + 1000 / self._set.upload_rate, vehicle))
             else:
@@ -223,20 +203,21 @@ class Store:
 
     def flush(self, now_ms: int) -> list[Outgoing]:
         """All that is left, leaving at once: the end of a run."""
+        rest = [item for hold in self._holds.values() for item in self._leaving(hold, now_ms)]
         self._turns.clear()
-        rest: list[Outgoing] = []
-        for hold in self._holds.values():
-            rest += [replace(item, due_ms=now_ms) for item in hold.urgent]
-            self._age(hold, now_ms)
-            while hold.frames:
-                rest.append(self._leaving(hold.pop(self._set.upload_order == "newest"), now_ms))
         self._holds.clear()
         return rest
 
-    def _leaving(self, item: Outgoing, now_ms: int) -> Outgoing:
-        payload = stamped(item.payload, self._restamp(item, now_ms))
-        flag = item.flag if item.flag.startswith("clock") else "stored"
-        return replace(item, due_ms=now_ms, payload=payload, flag=flag)
+    def _leaving(self, hold: _Hold, now_ms: int, most: int | None = None) -> Iterator[Outgoing]:
+        """What leaves now: all that is urgent, and at ``most`` so many frames."""
+        yield from (replace(item, due_ms=now_ms) for item in hold.urgent)
+        hold.urgent.clear()
+        self._age(hold, now_ms)
+        for _ in range(min(len(hold.frames), most or len(hold.frames))):
+            item = hold.pop(self._set.upload_order == "newest")
+            payload = stamped(item.payload, self._restamp(item, now_ms))
+            flag = item.flag if item.flag.startswith("clock") else "stored"
+            yield replace(item, due_ms=now_ms, payload=payload, flag=flag)
 
 
 def stamped(payload: bytes, sent_ms: int) -> bytes:

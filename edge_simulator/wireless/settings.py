@@ -28,6 +28,9 @@ Amount = Annotated[float, _NOT_NEGATIVE]
 Positive = Annotated[float, _OVER_0]
 Which = Literal["oldest", "newest"]
 
+FATES = ("late", "late_beyond", "duplicate", "disorder", "lost", "clock_ahead", "clock_unset")
+"""What can happen to a frame; the settings of these names are their shares."""
+
 
 class LinkShares(BaseModel):
     """Mishaps of link and clock; all are off by default.
@@ -97,18 +100,15 @@ class LinkShares(BaseModel):
             least, most = getattr(self, low), getattr(self, high)
             if least > most:
                 raise ValueError(f"{_option(low)} {least:g} is more than {_option(high)} {most:g}")
-        if not (abs(self.dead_zone_lat_deg) <= 90 and abs(self.dead_zone_lon_deg) <= 180):
-            where = f"{self.dead_zone_lat_deg}, {self.dead_zone_lon_deg}"
-            raise ValueError(f"dead zone at {where}: no such coordinate")
+        lat, lon = self.dead_zone_lat_deg, self.dead_zone_lon_deg
+        if not (abs(lat) <= 90 and abs(lon) <= 180):
+            raise ValueError(f"dead zone at {lat}, {lon}: no such coordinate")
         return self
 
     @property
-    def fates(self) -> tuple[float, ...]:
-        """The exclusive shares in the order of :data:`edge_simulator.wireless.link.FATES`."""
-        return (
-            self.late, self.late_beyond, self.duplicate, self.disorder, self.lost,
-            self.clock_ahead, self.clock_unset,
-        )  # fmt: skip
+    def fates(self) -> list[float]:
+        """The exclusive shares in the order of FATES."""
+        return [getattr(self, name) for name in FATES]
 
     @property
     def has_clock_errors(self) -> bool:
@@ -125,26 +125,19 @@ def from_mapping(raw: Mapping[str, Any], where: str) -> LinkShares:
     try:
         return LinkShares.model_validate(raw)
     except ValidationError as error:
-        raise ConfigError(f"{where}: {_reason(error)}") from error
-
-
-def _reason(error: ValidationError) -> str:
-    first = error.errors()[0]
-    text = first["msg"].removeprefix("Value error, ")
-    if not first["loc"]:
-        return text
-    key, value = str(first["loc"][0]), first["input"]
-    match first["type"]:
-        case "extra_forbidden":
+        first = error.errors()[0]
+    text, what = first["msg"].removeprefix("Value error, "), first["type"]
+    if first["loc"]:
+        key, value = str(first["loc"][0]), first["input"]
+        if what == "extra_forbidden":
             near = difflib.get_close_matches(key, LinkShares.model_fields, 1)
-            return f"there is no link setting {key!r}" + (f"; did you mean {near[0]}?" if near else "")
-        case "float_type":
-            return f"{key} {value!r}: a number is wanted"
-        case "int_type":
-            return f"{key} {value!r}: a whole number is wanted"
-        case "literal_error":
-            text = "oldest or newest is wanted"
-    return f"{_option(key)} {value}: {text}"
+            text = f"there is no link setting {key!r}" + (f"; did you mean {near[0]}?" if near else "")
+        elif what in ("float_type", "int_type"):
+            text = f"{key} {value!r}: a {'whole ' if what == 'int_type' else ''}number is wanted"
+        else:
+            text = "oldest or newest is wanted" if what == "literal_error" else text
+            text = f"{_option(key)} {value}: {text}"
+    raise ConfigError(f"{where}: {text}")
 
 
 def _option(name: str) -> str:

@@ -11,7 +11,7 @@ import pytest
 from edge_simulator import faults
 from edge_simulator.scenario import Cadence, LinkShares, Scenario, cadence, on_line, stages_of, turns
 from edge_simulator.telemetry.reporting_schedule import ReportingSchedule
-from edge_simulator.wireless import link
+from edge_simulator.wireless import radio
 from edge_simulator.wireless.settings import from_mapping
 from edge_simulator.world import World
 from infra.contract.errors import ConfigError
@@ -88,11 +88,11 @@ def test_shares_beyond_one_are_refused() -> None:
 
 def test_fates_come_in_the_shares_asked_for_and_delays_on_their_side_of_the_bound() -> None:
     shares = LinkShares(late=0.1, late_beyond=0.1, duplicate=0.1, disorder=0.1)
-    fate, delay = link.Fates(shares, np.random.default_rng(5), 1000, 30_000).draw(10_000)
+    fate, delay = radio.fates(shares, np.random.default_rng(5), 1000, 30_000, 10_000)
     assert np.bincount(fate, minlength=8).tolist() == [1035, 998, 974, 1000, 0, 0, 0, 5993]
     assert 2000 <= delay[fate == 0].min() <= delay[fate == 0].max() <= 25_000
     assert delay[fate == 1].min() > 30_000
-    assert (delay[fate == link.PLAIN] == 0).all()
+    assert (delay[fate == radio.PLAIN] == 0).all()
 
 
 UP_AND_DOWN = stages_of([(10_000, None, 40.0), (5_000, 40.0, None), (4_000, None, 0.0)])

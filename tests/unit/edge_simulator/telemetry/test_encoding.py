@@ -67,7 +67,7 @@ class Group:
 
 def heads(n: int, start: int = 0) -> Heads:
     rows = np.arange(start, start + n)
-    return Heads(1_760_000_000_000, 100, rows * 997, 1_760_000_000_900 + rows, 1_760_000_001_900 + 3 * rows)
+    return Heads(1_760_000_000_000, rows * 997, 1_760_000_000_900 + rows, 100, 1_760_000_001_900 + 3 * rows)
 
 
 def head_of(h: Heads, k: int) -> dict[str, int]:
@@ -146,7 +146,7 @@ def test_no_value_is_null_wherever_it_occurs() -> None:
 def test_heads_of_any_length_and_a_boot_id_of_their_own() -> None:
     numbers = np.array([0, 7, 10, 9_999, 10_000, 99_999_999, 100_000_000, 10**12, 2**53])
     group = filled(9, lambda s: 1.0)
-    h = Heads(numbers, 60_000, numbers, numbers[::-1].copy(), numbers)
+    h = Heads(numbers, numbers, numbers[::-1].copy(), 60_000, numbers)
     for k, payload in enumerate(group.encoded(slice(0, 9), h)):
         head = {
             "boot_id": int(numbers[k]), "seq": int(numbers[k]), "t0_ms": int(numbers[8 - k]),
@@ -158,7 +158,7 @@ def test_heads_of_any_length_and_a_boot_id_of_their_own() -> None:
 def test_a_negative_time_is_refused() -> None:
     group = filled(1, lambda s: 1.0)
     with pytest.raises(ValueError, match="whole numbers"):
-        group.encoded(slice(0, 1), Heads(1, 100, np.array([0]), np.array([-5]), np.array([1])))
+        group.encoded(slice(0, 1), Heads(1, np.array([0]), np.array([-5]), 100, np.array([1])))
 
 
 def test_trouble_codes_stand_in_the_frames_of_their_vehicles_only() -> None:
