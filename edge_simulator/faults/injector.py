@@ -30,10 +30,8 @@ class Injector:
         self, faults: Sequence[Fault], fleet: Fleet, machine: Machine, rng: np.random.Generator,
         arrivals: Sequence[Arrivals] = (),
     ) -> None:  # fmt: skip
+        self._fleet, self._machine, self._rng, self._arrivals = fleet, machine, rng, arrivals
         self._waiting = list(faults)
-        self._fleet, self._machine = fleet, machine
-        self._rng = rng
-        self._arrivals = arrivals
         self._taken = np.zeros(fleet.n, dtype=np.bool_)
         self._taken[[f.vehicle for f in faults]] = True
         self._running: list[Case] = []

@@ -54,7 +54,7 @@ def _by_level(defect: str, name: str, divisor: float = 1.0) -> Callable[[Case], 
     """A defect in proportion to the level and to the fault's detail ``name``."""
 
     def apply(case: Case) -> None:
-        getattr(case.defects, defect)[case.i] = case.level * case.fault.details[name] / divisor
+        getattr(case.defects, defect)[case.i] = case.level * case.details[name] / divisor
 
     return apply
 
@@ -86,7 +86,7 @@ def _trim_is_far(case: Case) -> bool:
 
 
 def _fill_filter(case: Case) -> None:
-    case.defects.soot_to_pct[case.i] = case.fault.details["soot_to_pct"] if case.level > 0 else 0.0
+    case.defects.soot_to_pct[case.i] = case.details["soot_to_pct"] if case.level > 0 else 0.0
 
 
 def _slips(case: Case) -> bool:
@@ -139,20 +139,19 @@ ENGINE = (
 )  # fmt: skip
 
 
+def _flickers(case: Case) -> bool:
+    on_s, off_s = case.details["on_s"], case.details["off_s"]
+    return bool(case.since_s % (on_s + off_s) < on_s)
+
+
 def _heat_up(case: Case) -> None:
     """A slow incubation, then heat, cells that fail, and a vehicle that rolls out."""
-    level, details = case.level, case.fault.details
-    heating = 1.0 if level >= STOPS_AT else 0.02 * (level > 0)
-    dead = float(np.clip((level - STOPS_AT) / (1 - STOPS_AT), 0.0, 1.0))
-    case.defects.cell_heating_k_s[case.i] = details["heating_k_s"] * heating
-    case.defects.cells_dead[case.i] = details["voltage_lost"] * dead
-    if case.before < STOPS_AT <= level:
+    heating = 1.0 if case.level >= STOPS_AT else 0.02 * (case.level > 0)
+    dead = float(np.clip((case.level - STOPS_AT) / (1 - STOPS_AT), 0.0, 1.0))
+    case.defects.cell_heating_k_s[case.i] = case.details["heating_k_s"] * heating
+    case.defects.cells_dead[case.i] = case.details["voltage_lost"] * dead
+    if case.before < STOPS_AT <= case.level:
         case.fleet.break_down(case.i)
-
-
-def _flickers(case: Case) -> bool:
-    on_s, off_s = case.fault.details["on_s"], case.fault.details["off_s"]
-    return bool(case.since_s % (on_s + off_s) < on_s)
 
 
 ELECTRICS = (
@@ -193,7 +192,7 @@ ELECTRICS = (
 
 def _leak(case: Case) -> None:
     """Air goes at a rate; a slow leak lost most of it while it grew."""
-    what = case.fault.details
+    what = case.details
     absolute_kpa = float(case.machine.specs("placard_kpa")[case.i]) + thermal.STANDARD_KPA
     per_s = what["kpa_per_day"] / 86_400 if "kpa_per_day" in what else what["kpa_per_min"] / 60
     lost_kpa = what.get("missing_kpa", 0.0) * max(case.level - case.before, 0.0)
@@ -204,18 +203,17 @@ def _leak(case: Case) -> None:
 def _heat_rim(case: Case) -> None:
     """A rim between cold and its full heat; 0 is no fault."""
     out = case.machine.ambient_c
-    rim_c = out + case.level * (case.fault.details["rim_c"] - out)
+    rim_c = out + case.level * (case.details["rim_c"] - out)
     case.defects.rim_c[case.at] = rim_c * (case.level > 0)
 
 
 def _drag(case: Case) -> None:
     """Drag and heat at one wheel; its pads wear away from those of the other side."""
-    details, out = case.fault.details, case.machine.ambient_c
-    force_n = details["drag_share"] * float(case.machine.specs("mass_kg")[case.i]) * G
+    force_n = case.details["drag_share"] * float(case.machine.specs("mass_kg")[case.i]) * G
     case.defects.brake_drag_n[case.at] = case.level * force_n
-    disc_c = float(case.state.disc_c[case.at])
+    out, disc_c = case.machine.ambient_c, float(case.state.disc_c[case.at])
     case.defects.rim_c[case.at] = (out + RIM_SHARE * (disc_c - out)) * (case.level > 0)
-    worn = case.state.pad_wear[case.wheel ^ 1, case.i] + details["wear_apart_pct"]
+    worn = case.state.pad_wear[case.wheel ^ 1, case.i] + case.details["wear_apart_pct"]
     _wear(case, case.wheel, min(worn, MOST_WEAR_PCT))
 
 
@@ -229,7 +227,7 @@ def _wear(case: Case, wheel: int, target_pct: float) -> None:
 
 def _wear_axle(case: Case) -> None:
     for wheel in (case.wheel, case.wheel ^ 1):
-        _wear(case, wheel, case.fault.details["wear_pct"])
+        _wear(case, wheel, case.details["wear_pct"])
 
 
 def _new_pads(case: Case) -> None:
@@ -273,34 +271,26 @@ def _multi_crash(severity: float, rng: np.random.Generator) -> Details:
 
 def _collide(case: Case, rng: np.random.Generator) -> pulse.Pulse:
     """The collision takes speed off in the next step and wrecks the vehicle."""
-    motion, details = case.fleet.state, case.fault.details
+    motion, details = case.fleet.state, case.details
     lost_mps = float(motion.v[case.i]) * details["share_of_speed"]
     motion.crashed[case.i] = True
     motion.impact_mps[case.i] = lost_mps
     return pulse.crash(pulse.KINDS[details["type"]], lost_mps * 3.6, details["width_ms"], rng)
 
 
-def _pothole(case: Case, _rng: np.random.Generator) -> pulse.Pulse:
-    knock = pulse.kerb(case.fault.details["peak_g"], case.fault.details["width_ms"])
-    return pulse.Pulse("pothole", knock, 0.2 * knock)
-
-
-def _kerb(case: Case, _rng: np.random.Generator) -> pulse.Pulse:
-    knock = pulse.kerb(case.fault.details["peak_g"], case.fault.details["width_ms"])
-    side = -1.0 if case.fault.details["wheel"].endswith("l") else 1.0
+def _knock(case: Case, _rng: np.random.Generator) -> pulse.Pulse:
+    knock = pulse.kerb(case.details["peak_g"], case.details["width_ms"])
+    if "wheel" not in case.details:
+        return pulse.Pulse("pothole", knock, 0.2 * knock)
+    side = -1.0 if case.details["wheel"].endswith("l") else 1.0
     return pulse.Pulse("kerb", 0.3 * knock, side * knock)
-
-
-def _braking_s(_severity: float, rng: np.random.Generator) -> float:
-    return round(float(rng.uniform(1.8, 3.2)), 1)
 
 
 def _brake(case: Case) -> None:
     """The driver brakes as hard as it goes; speed and all that follows from it are the fleet's."""
     if case.level > 0:
-        motion, details = case.fleet.state, case.fault.details
-        motion.emergency_until[case.i] = case.fleet.t_s + details["lasts_s"]
-        motion.emergency_mps2[case.i] = details["decel_mps2"]
+        case.fleet.state.emergency_until[case.i] = case.fleet.t_s + case.details["lasts_s"]
+        case.fleet.state.emergency_mps2[case.i] = case.details["decel_mps2"]
 
 
 ROAD = (
@@ -308,17 +298,19 @@ ROAD = (
     Kind("multi_crash", "any", (0, 0), _multi_crash, impact=_collide, on_road=True, for_good=True),
     Kind(
         "pothole", "any", (0, 0), _details(peak_g=_grows(2, 6, 1), width_ms=_whole(8, 21)),
-        impact=_pothole, lasts_s=(0, 0), on_road=True,
+        impact=_knock, lasts_s=(0, 0), on_road=True,
     ),
     Kind(
         "kerb_strike", "any", (0, 0),
         _details(wheel=_any_wheel, peak_g=_grows(2, 6, 1), width_ms=_whole(5, 13)),
-        impact=_kerb, lasts_s=(0, 0), on_road=True,
+        impact=_knock, lasts_s=(0, 0), on_road=True,
     ),
     Kind(
         "emergency_braking", "any", (0, 0),
-        _details(decel_mps2=_grows(-6.5, -8.8), lasts_s=_braking_s), _brake, lasts_s=(3, 3),
-        on_road=True,
+        _details(
+            decel_mps2=_grows(-6.5, -8.8), lasts_s=lambda _, rng: round(float(rng.uniform(1.8, 3.2)), 1)
+        ),
+        _brake, lasts_s=(3, 3), on_road=True,
     ),
 )  # fmt: skip
 

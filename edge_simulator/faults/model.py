@@ -125,12 +125,12 @@ class Case:
     """A fault under way: its vehicle, its level (0..1), and what the vehicle's own diagnosis knows of it."""
 
     def __init__(self, fault: Fault, kind: Kind, fleet: Fleet, machine: Machine) -> None:
-        self.fault, self.kind = fault, kind
+        self.fault, self.kind, self.details = fault, kind, fault.details
         self.fleet, self.machine = fleet, machine
         self.state, self.defects = machine.state, machine.defects
         self.i = fault.vehicle  # its place in arrays [n]
-        self.wheel = WHEELS.index(fault.details.get("wheel", WHEELS[0]))  # row in arrays [4, n]
-        self.at = (self.wheel, self.i) if "wheel" in fault.details else (self.i,)
+        self.wheel = WHEELS.index(self.details.get("wheel", WHEELS[0]))  # row in arrays [4, n]
+        self.at = (self.wheel, self.i) if "wheel" in self.details else (self.i,)
         self.level = self.before = 0.0  # now, and before that
         self.since_s = 0.0  # time since the onset
         self.noticed_ms: int | None = None

@@ -201,9 +201,7 @@ class Arrivals:
     """Faults of one name that come at a rate as long as the run goes on: a Poisson process."""
 
     def __init__(self, want: Wanted, machine: Machine, rng: np.random.Generator) -> None:
-        self.kind = KINDS[want.name]
-        self._want = want
-        self._rng = rng
+        self.kind, self._want, self._rng = KINDS[want.name], want, rng
         self._able = _able(self.kind.needs, machine)
         if not self._able.any():
             raise ConfigError(f"fault {want.name}: no vehicle of this run can have it")

@@ -13,6 +13,7 @@ import ssl
 import time
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from itertools import chain
 from typing import NamedTuple
 
@@ -36,8 +37,7 @@ class Identity(NamedTuple):
     keepalive_s: float
     will: Message | None
     filters: tuple[str, ...]
-    keep_s: float
-    """Frames are kept so long after their PUBACK, and sent again when the connection was lost."""
+    keep_s: float  # frames are kept so long after their PUBACK, and sent again when the connection was lost
     context: ssl.SSLContext | None  # what TLS is spoken with, where the broker wants it
 
 
@@ -49,7 +49,7 @@ class Flight:
         self._kept: deque[tuple[float, Message]] = deque()
         self._in_flight: dict[int, tuple[Message, float]] = {}
         self._packet_id = 0
-        self._topics: dict[str, bytes] = {}
+        self._topic = cache(lambda topic: packets.text(topic.encode()))
 
     def __len__(self) -> int:
         return len(self._in_flight)
@@ -89,9 +89,7 @@ class Flight:
         return b"".join(chain.from_iterable(known))
 
     def _packet(self, packet_id: int, message: Message, dup: bool = False) -> tuple[bytes, ...]:
-        topic = self._topics.get(message.topic)
-        if topic is None:
-            topic = self._topics[message.topic] = packets.text(message.topic.encode())
+        topic = self._topic(message.topic)
         return packets.publish(topic, packet_id, message.payload, message.retain, dup)
 
     def next_id(self) -> int:

@@ -58,22 +58,17 @@ class _Connection:
         """Publish, or keep until the connection is back."""
         if self._has_will and message.retain:
             self._last_retained = message
-        if not self.connected or self.waiting:
-            self.waiting.append(message)
-        else:
-            self._publish(message)
+        self.waiting.append(message)
+        self.flush()
 
     def flush(self) -> None:
         """Publish what waited, as long as the connection takes it."""
         while self.connected and self.waiting and len(self.in_flight) < publishing.MAX_PER_CONNECTION:
-            self._publish(self.waiting.popleft())
-
-    def _publish(self, message: Message) -> None:
-        begun = time.perf_counter()
-        info = self.client.publish(message.topic, message.payload, qos=1, retain=message.retain)
-        if info.rc == MQTTErrorCode.MQTT_ERR_QUEUE_SIZE:
-            raise ServiceError("the MQTT client refused a message: its packet identifiers are used up")
-        self.in_flight[info.mid] = (message.kind, begun, message.mark)
+            message, begun = self.waiting.popleft(), time.perf_counter()
+            info = self.client.publish(message.topic, message.payload, qos=1, retain=message.retain)
+            if info.rc == MQTTErrorCode.MQTT_ERR_QUEUE_SIZE:
+                raise ServiceError("the MQTT client refused a message: its packet identifiers are used up")
+            self.in_flight[info.mid] = (message.kind, begun, message.mark)
 
     def _on_connect(self, client: mqtt.Client, _data: Any, flags: Any, reason: Any, _props: Any) -> None:
         if reason.is_failure:

@@ -9,7 +9,7 @@ import time
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Any, Literal
 
 from edge_simulator.console import now_ms
@@ -78,11 +78,10 @@ class Sender:
         self, plan: Plan, vehicle_ids: Sequence[str], publisher: Publishing, origin_ms: int,
         tick: Callable[[], None], mark: Callable[[Outgoing], AckMark | None] = lambda _: None,
     ) -> None:  # fmt: skip
-        self._plan, self._ids, self._publisher = plan, vehicle_ids, publisher
-        self._tick, self._mark = tick, mark
+        self._plan, self._publisher, self._tick, self._mark = plan, publisher, tick, mark
         self._origin_ms = origin_ms
         self._begun = time.monotonic()
-        self._topics: dict[tuple[str, int], str] = {}
+        self._topic = cache(lambda channel, k: topics.mqtt_topic(plan.mqtt_root, vehicle_ids[k], channel))
         self.behind_s = 0.0
         self.overrun = 0
 
@@ -110,13 +109,6 @@ class Sender:
     def send_now(self, items: Sequence[Outgoing]) -> None:
         """Publish messages without waiting for their times."""
         self.send(items, lambda: True)
-
-    def _topic(self, channel: str, vehicle: int) -> str:
-        found = self._topics.get((channel, vehicle))
-        if found is None:
-            found = topics.mqtt_topic(self._plan.mqtt_root, self._ids[vehicle], channel)
-            self._topics[channel, vehicle] = found
-        return found
 
     def _await(self, items: Sequence[Outgoing], at: int, end: int, stopped: Stopped) -> int:
         """Wait until a message is due and there is room; returns up to where ``items`` may go by then."""

@@ -64,10 +64,8 @@ class LinkShares(BaseModel):
     dead_zone_from_s: Amount = 0.0
     dead_zone_to_s: float = math.inf
 
-    store_frames: Annotated[int, _OVER_0] = 3600
-    """Frames a vehicle keeps while it has no link."""
-    store_bytes: Annotated[int, _NOT_NEGATIVE] = 0
-    """Bytes it keeps at most; 0: only the frames count."""
+    store_frames: Annotated[int, _OVER_0] = 3600  # frames a vehicle keeps while it has no link
+    store_bytes: Annotated[int, _NOT_NEGATIVE] = 0  # bytes it keeps at most; 0: only the frames count
     store_age_s: Positive = 86_400.0  # what is older is dropped
     store_full: Which = "oldest"  # which frame goes when the store is full
     upload_rate: Positive = 20.0
