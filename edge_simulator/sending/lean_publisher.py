@@ -10,35 +10,20 @@ import os
 import selectors
 import socket
 import ssl
-import time
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from itertools import chain
-from typing import NamedTuple
 
 from edge_simulator.sending import mqtt_packets as packets
 from edge_simulator.sending import publishing
-from edge_simulator.sending.publishing import Counts, Latency, Message, Publishing
+from edge_simulator.sending.publishing import Counts, Identity, Latency, Link, Message, Publishing
 from infra.clients.mqtt_broker import MqttBroker
 
-TICKS = 4  # looks at the connections' age in a keep-alive time; at least one a second
 BATCH = 1000  # messages written at a time: about 1.5 MB, so that little waits behind a slow socket.
 RECEIVE_BYTES = 1 << 18
 NOT_NOW = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 SENT_AGAIN = "again"  # kind of messages that were acknowledged once already
-
-
-class Identity(NamedTuple):
-    """Who connects where; for will and filters see publishing.Publishing."""
-
-    broker: MqttBroker
-    client_id: str
-    keepalive_s: float
-    will: Message | None
-    filters: tuple[str, ...]
-    keep_s: float  # frames are kept so long after their PUBACK, and sent again when the connection was lost
-    context: ssl.SSLContext | None  # what TLS is spoken with, where the broker wants it
 
 
 class Flight:
@@ -115,42 +100,35 @@ class Flight:
             raise packets.ProtocolError(f"PUBACK for packet {unknown}, which is not in flight")
 
 
-class Connection:
-    """One connection, made again when it is lost; ``now`` is a monotonic clock in seconds everywhere."""
+class _Connection(Link):
+    """A connection that writes packets in batches.
+
+    Frames are kept ``keep_s`` after their PUBACK, and sent again when the connection was lost. ``context`` is
+    what TLS is spoken with, where the broker wants it.
+    """
 
     def __init__(
-        self, identity: Identity, counts: Counts, latency: Latency, inbox: list[packets.Incoming]
+        self, identity: Identity, pool: Publishing, keep_s: float, context: ssl.SSLContext | None
     ) -> None:
-        self.identity = identity
+        super().__init__(identity, pool)
         self.sock: socket.socket | None = None
-        self.up = False
-        self.listening = not identity.filters  # whether the broker knows what we listen to
-        self.trouble = "no answer"
-        self.retry_at = 0.0
-        self._failures = 0
+        self._keeps, self._context = keep_s > 0, context
         self._opening = ""  # what it waits for before CONNECT: ``connect``, or TLS to ``read`` or ``write``
-        self._waiting: deque[Message] = deque()
-        self._flight = Flight(counts, latency, identity.keep_s)
+        self._flight = Flight(pool.counts, pool.latency, keep_s)
         self._unsent = memoryview(b"")
         self._replies: list[bytes] = []  # what goes out before the next message: PUBACKs
         self._unread = b""
-        self._inbox = inbox
-        self._last_retained: Message | None = None
-        """What stands retained under the will's topic as far as we know."""
         self._said_at = self._heard_at = 0.0
         self._pinged_at: float | None = None
-        self._counts = counts
 
-    @property
-    def wants_write(self) -> bool:
-        """Whether there is something to do as soon as the socket takes bytes."""
-        return self._opening in ("connect", "write") or len(self._unsent) > 0
+    def watched(self) -> tuple[int, int] | None:
+        if self.sock is None:
+            return None
+        writes = self._opening in ("connect", "write") or len(self._unsent) > 0
+        return self.sock.fileno(), selectors.EVENT_READ | (selectors.EVENT_WRITE if writes else 0)
 
     def open(self, now: float) -> None:
-        """Begin to connect."""
         broker = self.identity.broker
-        self.retry_at = now + publishing.pause_s(self._failures)
-        self._failures += 1
         self.sock = socket.socket(socket.AF_INET6 if ":" in broker.host else socket.AF_INET)
         self.sock.setblocking(False)
         self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -163,15 +141,7 @@ class Connection:
         if code not in (0, errno.EINPROGRESS):
             self.lose(os.strerror(code))
 
-    def send(self, messages: Sequence[Message], now: float) -> None:
-        """Publish, or keep until the connection is back."""
-        if self.identity.will is not None:
-            self._last_retained = next((m for m in reversed(messages) if m.retain), self._last_retained)
-        self._waiting.extend(messages)
-        self._push(now)
-
     def _push(self, now: float) -> None:
-        """Write what waits, as far as the connection takes it."""
         if self._replies and self.up and not self._unsent:
             replies, self._replies = b"".join(self._replies), []
             self._write(replies, now)
@@ -198,7 +168,6 @@ class Connection:
             self.lose(str(error))
 
     def on_writable(self, now: float) -> None:
-        """The socket takes bytes, or its connect has ended."""
         if self._opening == "connect" and self.sock is not None:
             code = self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
             if code:
@@ -216,8 +185,8 @@ class Connection:
         assert self.sock is not None
         self._opening = "write"
         try:
-            if who.context is not None and not isinstance(self.sock, ssl.SSLSocket):
-                self.sock = who.context.wrap_socket(
+            if self._context is not None and not isinstance(self.sock, ssl.SSLSocket):
+                self.sock = self._context.wrap_socket(
                     self.sock, server_hostname=who.broker.host, do_handshake_on_connect=False
                 )
             if isinstance(self.sock, ssl.SSLSocket):
@@ -235,8 +204,8 @@ class Connection:
             self._write(packets.connect(who.client_id, keepalive_s, will, not who.filters, login), now)
 
     def on_readable(self, now: float) -> None:
-        """Bytes have come."""
-        assert self.sock is not None
+        if self.sock is None:
+            return
         if self._opening:
             self._shake_hands(now)
             return
@@ -267,21 +236,17 @@ class Connection:
         if code:
             self.lose(f"the broker refuses {who.client_id}: {packets.REFUSALS.get(code, code)}")
             return
-        self.up, self._failures = True, 0
-        if who.keep_s:
+        self.up, self.failures = True, 0
+        if self._keeps:
             self._waiting.extendleft(reversed(self._flight.rewound(now)))
         first = self._flight.again()
         self.listening = session or not who.filters
         if not self.listening:
             first += packets.subscribe(self._flight.next_id(), who.filters)
         self._write(first, now)
-        retained = self._last_retained
-        if retained is not None and retained not in chain(self._flight.messages(), self._waiting):
-            self._counts.sent[retained.kind] += 1
-            self._waiting.appendleft(retained)
+        self._retain_again(self._flight.messages())
 
     def tick(self, now: float) -> None:
-        """About once a second: give up a connect that hangs, keep alive, notice a silent broker."""
         if self.sock is None:
             return
         keepalive_s = self.identity.keepalive_s
@@ -307,7 +272,6 @@ class Connection:
             self.sock = None
 
     def close(self) -> None:
-        """Say goodbye, so that no last will is published."""
         if self.sock is None:
             return
         self.sock.settimeout(1.0)
@@ -320,82 +284,15 @@ class Connection:
 
 
 class LeanPublisher(Publishing):
-    """A pool of connections; a selector reports which socket has something to read or takes bytes again."""
+    """A pool of connections for load; for ``keep_s`` see _Connection."""
 
     def __init__(
         self, broker: MqttBroker, client_ids: Sequence[str], wills: Mapping[int, Message] | None = None,
         keepalive_s: float = publishing.KEEPALIVE_S, filters: Mapping[int, Sequence[str]] | None = None,
         keep_s: float = 0.0,
     ) -> None:  # fmt: skip
-        super().__init__(broker)
-        ends, ears, context = wills or {}, filters or {}, broker.context()
-        identities = [
-            Identity(broker, name, keepalive_s, ends.get(k), tuple(ears.get(k, ())), keep_s, context)
-            for k, name in enumerate(client_ids)
-        ]
-        self._links = [Connection(who, self.counts, self.latency, self._inbox) for who in identities]
-        self._watched: dict[Connection, tuple[int, int]] = {}
-        """File descriptor and events that the selector waits for."""
-        self._away = set(self._links)
-        self._every_s = min(1.0, keepalive_s / TICKS)
-        self._tick_at = 0.0
+        self._keep_s, self._context = keep_s, broker.context()
+        super().__init__(broker, client_ids, wills, keepalive_s, filters)
 
-    def _trouble(self) -> str | None:
-        return next((link.trouble for link in self._links if not (link.up and link.listening)), None)
-
-    def publish_many(self, connections: Sequence[int], messages: Sequence[Message]) -> None:
-        """Hand over messages, each for its connection."""
-        self.counts.sent.update([message.kind for message in messages])
-        parts: dict[int, list[Message]] = {}
-        if len(self._links) == 1:
-            parts[0] = list(messages)
-        else:
-            for connection, message in zip(connections, messages, strict=True):
-                parts.setdefault(connection % len(self._links), []).append(message)
-        for number, part in parts.items():
-            self._links[number].send(part, time.monotonic())
-            self._attend(self._links[number])
-
-    def drive(self, timeout_s: float) -> None:
-        """Do the network's work for at most about ``timeout_s``: read, write, keep alive, reconnect."""
-        now = time.monotonic()
-        for link in [link for link in self._away if now >= link.retry_at]:
-            link.open(now)
-            self._attend(link)
-        for key, events in self._selector.select(max(timeout_s, 0.0)):
-            link, at = key.data, time.monotonic()
-            if events & selectors.EVENT_WRITE:
-                link.on_writable(at)
-            if events & selectors.EVENT_READ and link.sock is not None:
-                link.on_readable(at)
-            self._attend(link)
-        if now >= self._tick_at:
-            self._tick_at = now + self._every_s
-            for link in self._links:
-                link.tick(now)
-                self._attend(link)
-
-    def _attend(self, link: Connection) -> None:
-        """Wait for what the connection waits for now; note whether it is away."""
-        wanted, known = None, self._watched.get(link)
-        if link.sock is not None:
-            events = selectors.EVENT_READ | (selectors.EVENT_WRITE if link.wants_write else 0)
-            wanted = (link.sock.fileno(), events)
-        if wanted == known:
-            return
-        if known is not None and (wanted is None or wanted[0] != known[0]):
-            self._selector.unregister(known[0])
-            known = None
-        if wanted is None:
-            del self._watched[link]
-            self._away.add(link)
-            return
-        self._away.discard(link)
-        self._watched[link] = wanted
-        change = self._selector.register if known is None else self._selector.modify
-        change(wanted[0], wanted[1], link)
-
-    def _close(self) -> list[str]:
-        for link in self._links:
-            link.close()
-        return [link.identity.client_id for link in self._links if link.identity.filters]
+    def _link(self, identity: Identity) -> _Connection:
+        return _Connection(identity, self, self._keep_s, self._context)

@@ -1,7 +1,7 @@
 """Publishing to the broker: the message, the counts, and what both MQTT clients have in common.
 
 paho (paho_publisher.py) is the reference, one message at a time. The lean one (lean_publisher.py) writes
-prepared packets in batches.
+prepared packets in batches. Each is a kind of connection; the pool of them is the same.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ import math
 import selectors
 import time
 from abc import ABC, abstractmethod
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple, Self
 
@@ -22,14 +23,10 @@ from infra.clients.mqtt_broker import MqttBroker, opened
 from infra.contract.errors import ServiceError
 
 KEEPALIVE_S = 30
+TICKS = 4  # looks at the connections' age in a keep-alive time; at least one a second
 CONNECT_S = 5.0  # a connection that has not been accepted after this is tried anew
 RETRY_S = (0.2, 0.5, 1.0, 2.0)
 MAX_PER_CONNECTION = 20_000  # packet identifiers are 16 bits: stay far below
-
-
-def pause_s(failures: int) -> float:
-    """How long a connection waits after so many failures in a row."""
-    return RETRY_S[min(failures, len(RETRY_S) - 1)]
 
 
 class Latency:
@@ -82,6 +79,74 @@ class Counts:
     refused: int = 0  # PUBACKs that carried an error
 
 
+class Identity(NamedTuple):
+    """Who connects where; for will and filters see Publishing."""
+
+    broker: MqttBroker
+    client_id: str
+    keepalive_s: float
+    will: Message | None
+    filters: tuple[str, ...]
+
+
+class Link(ABC):
+    """One connection, made again when it is lost; ``now`` is a monotonic clock in seconds everywhere."""
+
+    def __init__(self, identity: Identity, pool: Publishing) -> None:
+        self.identity = identity
+        self.up = False
+        self.listening = not identity.filters  # whether the broker knows what we listen to
+        self.trouble = "no answer"
+        self.retry_at = 0.0
+        self.failures = 0
+        self._waiting: deque[Message] = deque()
+        self._last_retained: Message | None = None
+        """What stands retained under the will's topic as far as we know."""
+        self._counts, self._latency, self._inbox = pool.counts, pool.latency, pool.inbox
+
+    def send(self, messages: Sequence[Message], now: float) -> None:
+        """Publish, or keep until the connection is back."""
+        if self.identity.will is not None:
+            self._last_retained = next((m for m in reversed(messages) if m.retain), self._last_retained)
+        self._waiting.extend(messages)
+        self._push(now)
+
+    def _retain_again(self, in_flight: Iterable[Message]) -> None:
+        """The connection is back: send the last retained message again, unless it is owed anyway."""
+        retained = self._last_retained
+        if retained is not None and retained not in chain(in_flight, self._waiting):
+            self._counts.sent[retained.kind] += 1
+            self._waiting.appendleft(retained)
+
+    @abstractmethod
+    def _push(self, now: float) -> None:
+        """Write what waits, as far as the connection takes it."""
+
+    @abstractmethod
+    def watched(self) -> tuple[int, int] | None:
+        """File descriptor, and the events to wait for; None while there is no connection."""
+
+    @abstractmethod
+    def open(self, now: float) -> None:
+        """Begin to connect."""
+
+    @abstractmethod
+    def on_writable(self, now: float) -> None:
+        """The socket takes bytes, or its connect has ended."""
+
+    @abstractmethod
+    def on_readable(self, now: float) -> None:
+        """Bytes have come, if the connection still stands."""
+
+    @abstractmethod
+    def tick(self, now: float) -> None:
+        """About once a second: give up a connect that hangs, keep alive, notice a silent broker."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Say goodbye, so that no last will is published."""
+
+
 class Publishing(ABC):
     """Connections to one broker at QoS 1; a context manager. One thread does everything.
 
@@ -94,46 +159,101 @@ class Publishing(ABC):
     connection, and sent again, in order, before what came later.
     """
 
-    def __init__(self, broker: MqttBroker) -> None:
+    def __init__(
+        self, broker: MqttBroker, client_ids: Sequence[str], wills: Mapping[int, Message] | None = None,
+        keepalive_s: float = KEEPALIVE_S, filters: Mapping[int, Sequence[str]] | None = None,
+    ) -> None:  # fmt: skip
         self.counts = Counts()
         self.latency = Latency()
+        self.inbox: list[packets.Incoming] = []
         self._broker = broker
+        ends, ears = wills or {}, filters or {}
+        self._links = [
+            self._link(Identity(broker, name, keepalive_s, ends.get(k), tuple(ears.get(k, ()))))
+            for k, name in enumerate(client_ids)
+        ]
         self._selector = selectors.DefaultSelector()
-        self._inbox: list[packets.Incoming] = []
+        self._watched: dict[Link, tuple[int, int]] = {}
+        self._away = set(self._links)
+        self._every_s = min(1.0, keepalive_s / TICKS)
+        self._tick_at = 0.0
+
+    @abstractmethod
+    def _link(self, identity: Identity) -> Link:
+        """A connection, not open yet."""
 
     @property
     def owed(self) -> int:
         """Messages accepted and not yet acknowledged."""
         return self.counts.sent.total() - self.counts.acked.total() - self.counts.refused
 
-    @abstractmethod
-    def _trouble(self) -> str | None:
-        """Why not all connections stand and listen; None when they do."""
-
     def connect(self, deadline_s: float) -> None:
         """Open all connections; raises ServiceError when the broker does not take them in time."""
         end = time.monotonic() + deadline_s
-        while (trouble := self._trouble()) is not None:
+        while missing := [link for link in self._links if not (link.up and link.listening)]:
             if time.monotonic() > end:
                 raise ServiceError(
-                    f"no MQTT broker at {self._broker} after {deadline_s:g} s ({trouble}); "
+                    f"no MQTT broker at {self._broker} after {deadline_s:g} s ({missing[0].trouble}); "
                     "start it (odograph up) or check ODOGRAPH_MQTT_URL"
                 )
             self.drive(0.02)
 
-    @abstractmethod
     def publish_many(self, connections: Sequence[int], messages: Sequence[Message]) -> None:
         """Hand over messages, each for its connection (modulo their number)."""
+        self.counts.sent.update([message.kind for message in messages])
+        parts: dict[int, list[Message]] = {}
+        if len(self._links) == 1:
+            parts[0] = list(messages)
+        else:
+            for connection, message in zip(connections, messages, strict=True):
+                parts.setdefault(connection % len(self._links), []).append(message)
+        for number, part in parts.items():
+            self._links[number].send(part, time.monotonic())
+            self._attend(self._links[number])
 
     def take(self) -> list[packets.Incoming]:
         """Messages from the service since the last call, in order of arrival."""
-        found = self._inbox.copy()
-        self._inbox.clear()
+        found = self.inbox.copy()
+        self.inbox.clear()
         return found
 
-    @abstractmethod
     def drive(self, timeout_s: float) -> None:
         """Do the network's work for at most about ``timeout_s``: read, write, keep alive, reconnect."""
+        now = time.monotonic()
+        for link in [link for link in self._away if now >= link.retry_at]:
+            link.retry_at = now + RETRY_S[min(link.failures, len(RETRY_S) - 1)]
+            link.failures += 1
+            link.open(now)
+            self._attend(link)
+        for key, events in self._selector.select(max(timeout_s, 0.0)):
+            link, at = key.data, time.monotonic()
+            if events & selectors.EVENT_WRITE:
+                link.on_writable(at)
+            if events & selectors.EVENT_READ:
+                link.on_readable(at)
+            self._attend(link)
+        if now >= self._tick_at:
+            self._tick_at = now + self._every_s
+            for link in self._links:
+                link.tick(now)
+                self._attend(link)
+
+    def _attend(self, link: Link) -> None:
+        """Wait for what the connection waits for now; note whether it is away."""
+        wanted, known = link.watched(), self._watched.get(link)
+        if wanted == known:
+            return
+        if known is not None and (wanted is None or wanted[0] != known[0]):
+            self._selector.unregister(known[0])
+            known = None
+        if wanted is None:
+            del self._watched[link]
+            self._away.add(link)
+            return
+        self._away.discard(link)
+        self._watched[link] = wanted
+        change = self._selector.register if known is None else self._selector.modify
+        change(wanted[0], wanted[1], link)
 
     def drain(self, deadline_s: float) -> int:
         """Wait until all is acknowledged or the time is up; returns what is left."""
@@ -142,21 +262,18 @@ class Publishing(ABC):
             self.drive(0.05)
         return self.owed
 
-    @abstractmethod
-    def _close(self) -> Iterable[str]:
-        """Close all connections in order; returns the client ids of those that listened."""
-
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_error: object) -> None:
-        listeners = self._close()
+        for link in self._links:
+            link.close()
         self._selector.close()
         # A clean session that ends at once ends the kept one; a broker that is away keeps it.
         with suppress(OSError):
-            for client_id in listeners:
+            for who in (link.identity for link in self._links if link.identity.filters):
                 with opened(self._broker, CONNECT_S) as sock:
                     login = (self._broker.user, self._broker.password)
-                    sock.sendall(packets.connect(client_id, 1, login=login))
+                    sock.sendall(packets.connect(who.client_id, 1, login=login))
                     sock.recv(4)  # CONNACK: the old session is gone
                     sock.sendall(packets.DISCONNECT)
