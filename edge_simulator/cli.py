@@ -264,7 +264,7 @@ def table(
 
     from edge_simulator.edr import crash_table, recorder
 
-    lines = crash_table.lines(crash_table.cases(recorder.PROFILES[profile], range(seeds)))
+    lines = crash_table.table(recorder.PROFILES[profile], range(seeds))
     head = (
         "type", "delta-V", "pulses", "wanted", "triggered", "peak g", "max km/h", "at ms", "air bag", "whole",
     )  # fmt: skip

@@ -89,7 +89,6 @@ class Injector:
         return Event(fault, f"{fault.name}-{self._begun}", burst)
 
     def _tick(self, now_ms: int) -> None:
-        """Grow, diagnose and end what is under way."""
         running, self._running = self._running, []
         for case in running:
             fault, kind = case.fault, case.kind

@@ -32,7 +32,6 @@ Detail = Callable[[float, np.random.Generator], Any]
 
 
 def _details(**columns: Detail) -> Draw:
-    """Draws details from the severity, one after the other."""
     return lambda severity, rng: {name: column(severity, rng) for name, column in columns.items()}
 
 
@@ -51,8 +50,6 @@ def _any_wheel(_severity: float, rng: np.random.Generator) -> str:
 
 
 def _by_level(defect: str, name: str, divisor: float = 1.0) -> Callable[[Case], None]:
-    """A defect in proportion to the level and to the fault's detail ``name``."""
-
     def apply(case: Case) -> None:
         getattr(case.defects, defect)[case.i] = case.level * case.details[name] / divisor
 
@@ -60,8 +57,6 @@ def _by_level(defect: str, name: str, divisor: float = 1.0) -> Callable[[Case], 
 
 
 def _set(quantity: str, value: float) -> Callable[[Case], None]:
-    """Sets a quantity of the vehicle, or of its wheel."""
-
     def mend(case: Case) -> None:
         getattr(case.state, quantity)[case.at] = value
 
@@ -270,7 +265,6 @@ def _multi_crash(severity: float, rng: np.random.Generator) -> Details:
 
 
 def _collide(case: Case, rng: np.random.Generator) -> pulse.Pulse:
-    """The collision takes speed off in the next step and wrecks the vehicle."""
     motion, details = case.fleet.state, case.details
     lost_mps = float(motion.v[case.i]) * details["share_of_speed"]
     motion.crashed[case.i] = True

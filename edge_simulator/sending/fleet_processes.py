@@ -141,7 +141,6 @@ def run(
 
 @contextmanager
 def _started(in_force: Settings, plans: Sequence[tuple[Scenario, RunOptions]]) -> Iterator[list[_Child]]:
-    """The processes; at the end none is left."""
     context = multiprocessing.get_context("spawn")
     children: list[_Child] = []
     try:
@@ -180,7 +179,6 @@ def _stop(children: Sequence[_Child]) -> None:
 
 
 def _sync(files: RunFiles, run_id: str, folder: Path, children: Sequence[_Child]) -> dict[str, Any] | None:
-    """Write the sums of what the parts have written so far."""
     paths = [folder / child.run_id / "run.json" for child in children]
     found = [orjson.loads(path.read_bytes()) for path in paths if path.exists()]
     if not found:
@@ -201,7 +199,6 @@ def _truth(path: Path, part: int) -> Iterator[dict[str, Any]]:
 
 
 def _child(in_force: Settings, wanted: Scenario, options: RunOptions, pipe: connection.Connection) -> None:
-    """A part's process."""
     begin: queue.SimpleQueue[int] = queue.SimpleQueue()
 
     def listen() -> None:

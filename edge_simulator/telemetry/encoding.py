@@ -111,9 +111,7 @@ class Texts:
         self._inner_digits = self.add(_cells([b"%04d" % k for k in range(GROUP)]))
         signs, odd = (b"", b"-", b",", b",-"), [b"0.0"]
         while not (text := orjson.dumps(len(odd) / MICRO)).startswith(b"0."):
-            odd.append(
-                text
-            )  # the smallest micro-degrees, which the JSON writer does not write as plain decimals
+            odd.append(text)  # the smallest ones are no plain decimals
         self._null_degrees = self.add(_cells([NULL, b"," + NULL]))
         self._whole_degrees = self.add(_cells([b"%s%d." % (sign, d) for sign in signs for d in range(181)]))
         self._micro_degrees = self.add(_fraction_cells())
@@ -261,12 +259,10 @@ class Layout:
         self._slow_bases = bases[:, None]
 
     def _value(self, key: str, n_cells: int) -> slice:
-        """A key, and the columns of its value."""
         self._text += f',"{key}":'
         return self._space(n_cells)
 
     def _space(self, n_cells: int) -> slice:
-        """Columns to be filled in, after the text so far."""
         self._row += self._texts.constant(self._text)
         self._text = ""
         start = len(self._row)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import orjson
@@ -12,12 +12,12 @@ from typer.testing import CliRunner
 
 from edge_simulator.cli import edr
 from edge_simulator.edr import crash_table, pulse, recorder
-from edge_simulator.edr.crash_table import Case, Line
+from edge_simulator.edr.crash_table import Line
 
 
 @pytest.fixture(scope="module", params=["us563_2006", "us563_2024"])
 def table(request: pytest.FixtureRequest) -> list[Line]:
-    return crash_table.lines(crash_table.cases(recorder.PROFILES[request.param], range(8)))
+    return crash_table.table(recorder.PROFILES[request.param], range(8))
 
 
 def test_every_pulse_is_judged_right_and_every_record_is_whole(table: list[Line]) -> None:
@@ -68,11 +68,10 @@ def test_the_command_prints_the_table_and_ends_with_0() -> None:
 
 
 def test_the_command_ends_with_1_when_a_knock_triggers(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = list(crash_table.cases(recorder.PROFILES["us563_2024"], range(1)))
-    found[-1] = found[-1]._replace(triggered=True, complete=True)
+    knock = pulse.KNOCKS["pothole"]
 
-    def one_wrong(profile: recorder.Profile, seeds: object) -> Iterator[Case]:
-        return iter(found)
+    def hard(rng: np.random.Generator) -> pulse.Pulse:
+        return replace(knock(rng), long=pulse.haversine(-20.0, 110), lat=np.zeros(570))
 
-    monkeypatch.setattr(crash_table, "cases", one_wrong)
+    monkeypatch.setattr(pulse, "KNOCKS", {"pothole": hard})
     assert command()[0] == 1
