@@ -103,7 +103,7 @@ def taken(source: MqttSource, found: list[bytes]) -> int:
 
 def listened(vehicle: PahoPublisher | LeanPublisher, heard: list[bytes]) -> int:
     vehicle.drive(0.05)
-    heard += [payload for _, payload in vehicle.take()]
+    heard += [message.payload for message in vehicle.take()]
     return len(heard)
 
 

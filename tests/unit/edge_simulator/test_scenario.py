@@ -10,7 +10,7 @@ import pytest
 
 from edge_simulator import faults
 from edge_simulator.scenario import Cadence, LinkShares, Scenario, cadence, on_line, stages_of, turns
-from edge_simulator.telemetry.reporting_schedule import ReportingSchedule
+from edge_simulator.telemetry.emitter import ReportingSchedule
 from edge_simulator.wireless import radio
 from edge_simulator.wireless.settings import from_mapping
 from edge_simulator.world import World
