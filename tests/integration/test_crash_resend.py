@@ -31,7 +31,7 @@ def link(broker: Broker) -> Iterator[Link]:
 
 def waiting(home: Path, run: str) -> int:
     """Crash messages of a run that have no PUBACK."""
-    return len(crash_store.unacked(home / "runs" / run / crash_store.FILE)[0])
+    return len(crash_store.unacked_of([home / "runs" / run / crash_store.FILE], print))
 
 
 def run_into_silence(broker: Broker, link: Link, run: str, end: signal.Signals, client: str = "auto") -> None:
