@@ -27,7 +27,7 @@ from edge_simulator.scenario import Cadence, Scenario
 from edge_simulator.vehicle.vehicles import MODELS
 from edge_simulator.world import World
 from infra.contract.verdict import OK, clock_limits
-from infra.settings.job_sections import Cohort as Terms
+from infra.settings.sections import Cohort as Terms
 from infra.settings.settings import load
 from stream_jobs.maintenance.rollups import COLUMNS
 from stream_jobs.rules.cohort.judge import Bucket, Judged, judge

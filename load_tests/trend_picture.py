@@ -17,7 +17,7 @@ from typing import Final
 
 from PIL import Image, ImageDraw
 
-from infra.settings.job_sections import Cohort as Terms
+from infra.settings.sections import Cohort as Terms
 from load_tests.cohort_run import Run, add_options, judged, of_options
 from stream_jobs.rules.cohort.judge import MINUTE_MS, News, Residual
 from stream_jobs.rules.cohort.metrics import Metric

@@ -22,7 +22,7 @@ from bridge.uplink.lane import BaseLane
 from bridge.uplink.translate import SCHEMA_HEADER, receipt
 from infra.clients import kafka
 from infra.contract.errors import ContractError
-from infra.contract.messages import read_status
+from infra.contract.messages import STATUS_STATES, decode_status
 
 POLL_S: Final = 1.0
 JUDGE_S: Final = 5.0
@@ -90,7 +90,7 @@ class Watch:
             self._vehicles.pop(vehicle_id, None)
             return
         try:
-            status = read_status(value)
+            status = decode_status(value, STATUS_STATES)
         except ContractError:
             return  # the event store reads the same record and sends it to the dead letters
         state, known = status["state"], self._vehicles.get(vehicle_id)

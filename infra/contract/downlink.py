@@ -24,8 +24,9 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import serialization as pem
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
+from infra.contract import frame
 from infra.contract.errors import ConfigError, ContractError
-from infra.contract.frame import MAX_INT, SCHEMA, Frame, load_object, require_int
+from infra.contract.frame import MAX_INT, SCHEMA, Frame, check_vehicle, require_int
 from infra.contract.messages import ALERT_MAX_BYTES, SEVERITIES
 from infra.contract.topics import EVERYBODY, VEHICLE_ID
 from infra.settings.files import read_secret
@@ -51,8 +52,7 @@ def decode_alert(raw: bytes) -> Frame:
     """The alert in ``raw``, as a vehicle reads it; unknown keys are kept. Raises ContractError."""
     alert = _head(raw, ("alert_id", "rule", "message"))
     require_int(alert, "event_ms", 0, MAX_INT, "bad_clock")
-    if type(alert.get("vehicle_id")) is not str or VEHICLE_ID.fullmatch(alert["vehicle_id"]) is None:
-        raise ContractError("bad_identity", f"vehicle_id {alert.get('vehicle_id')!r} is not a VIN")
+    check_vehicle(alert)
     return alert
 
 
@@ -75,9 +75,8 @@ def decode_notice(raw: bytes) -> Frame:
 
 
 def _head(raw: bytes, texts: tuple[str, ...]) -> Frame:
-    message = load_object(raw, MAX_BYTES)
-    if message.get("schema") != SCHEMA or type(message["schema"]) is not int:
-        raise ContractError("bad_schema", f"schema {message.get('schema')!r}, {SCHEMA} is supported")
+    message = frame.load_object(raw, MAX_BYTES)
+    frame.check_schema(message)
     require_int(message, "sent_ms", 0, MAX_INT, "bad_clock")
     require_int(message, "expires_ms", 0, MAX_INT, "bad_clock")
     if message.get("severity") not in SEVERITIES:
@@ -139,14 +138,14 @@ def new_key() -> str:
 
 def signer(settings: Settings) -> Signer:
     """With the private key in force. Raises ConfigError."""
-    path = settings.downlink.key_file or settings.paths.home / KEY_FILE
-    text = read_secret(path, "ODOGRAPH_DOWNLINK_KEY_FILE (`odograph up` makes the default one)")
+    path, option = settings.downlink.key_file or settings.paths.home / KEY_FILE, "ODOGRAPH_DOWNLINK_KEY_FILE"
+    text = read_secret(path, f"{option} (`odograph up` makes the default one)")
     try:
         key = pem.load_pem_private_key(text.encode(), None)
     except (ValueError, TypeError) as error:
-        raise ConfigError(f"ODOGRAPH_DOWNLINK_KEY_FILE {path}: {error}") from error
+        raise ConfigError(f"{option} {path}: {error}") from error
     if not isinstance(key, Ed25519PrivateKey):
-        raise ConfigError(f"ODOGRAPH_DOWNLINK_KEY_FILE {path}: an Ed25519 key is wanted")
+        raise ConfigError(f"{option} {path}: an Ed25519 key is wanted")
     return Signer(key)
 
 
@@ -157,14 +156,13 @@ def public_key_file(settings: Settings) -> Path:
 
 def verifier(settings: Settings) -> Verifier:
     """With the public key in force. Raises ConfigError."""
-    path = public_key_file(settings)
+    path, option = public_key_file(settings), "ODOGRAPH_DOWNLINK_PUBLIC_KEY_FILE"
     try:
         key = pem.load_pem_public_key(path.read_bytes())
     except (OSError, ValueError) as error:
-        hint = "`odograph up` makes the default one"
-        raise ConfigError(f"ODOGRAPH_DOWNLINK_PUBLIC_KEY_FILE {path}: {error}; {hint}") from error
+        raise ConfigError(f"{option} {path}: {error}; `odograph up` makes the default one") from error
     if not isinstance(key, Ed25519PublicKey):
-        raise ConfigError(f"ODOGRAPH_DOWNLINK_PUBLIC_KEY_FILE {path}: an Ed25519 key is wanted")
+        raise ConfigError(f"{option} {path}: an Ed25519 key is wanted")
     return Verifier(key)
 
 

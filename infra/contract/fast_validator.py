@@ -15,7 +15,7 @@ from typing import Annotated, Any, Final
 from msgspec import DecodeError, Meta, defstruct, json
 
 from infra.contract.frame import CODE_CHARS, CODES, MAX_BYTES, MAX_DT_MS, MAX_INT, MAX_SAMPLES, SCHEMA
-from infra.contract.signals import FAST, SLOW, Signal
+from infra.contract.signals import FAST, SLOW
 
 Validator = Callable[[bytes], bool]
 USUAL_SAMPLES: Final = 10
@@ -43,29 +43,25 @@ def decoder(samples: int) -> Callable[[bytes], Any]:
 
     ``vehicle_id`` may be any string: the caller compares it. A key that comes twice must be right twice.
     """
+
+    def whole(low: int, high: int) -> Any:
+        return Annotated[int, Meta(ge=low, le=high)]
+
+    number: Any = whole(0, MAX_INT)
+    code: Any = Annotated[str, Meta(max_length=CODE_CHARS)]
     head = [
-        ("schema", _whole(SCHEMA, SCHEMA)),
-        ("vehicle_id", str),
-        ("boot_id", _whole(0, MAX_INT)),
-        ("seq", _whole(0, MAX_INT)),
-        ("t0_ms", _whole(0, MAX_INT)),
-        ("dt_ms", _whole(1, MAX_DT_MS)),
-        ("n", _whole(max(samples, 1), min(samples, MAX_SAMPLES))),
-        ("sent_ms", _whole(0, MAX_INT)),
+        ("schema", whole(SCHEMA, SCHEMA)), ("vehicle_id", str), ("boot_id", number), ("seq", number),
+        ("t0_ms", number), ("dt_ms", whole(1, MAX_DT_MS)),
+        ("n", whole(max(samples, 1), min(samples, MAX_SAMPLES))), ("sent_ms", number),
+    ]  # fmt: skip
+    column: Any = Annotated[list[float | None], Meta(min_length=samples, max_length=samples)]
+    kinds: dict[str, Any] = {
+        "number": float,
+        "flag": bool,
+        "codes": Annotated[list[code], Meta(max_length=CODES)],
+    }
+    signals = [(s.name, column | None, None) for s in FAST] + [
+        (s.name, kinds[s.kind] | None, None) for s in SLOW
     ]
-    signals = [(signal.name, _column(signal, samples), None) for signal in (*FAST, *SLOW)]
     sound = defstruct(f"SoundFrame{samples}", [*head, *signals], forbid_unknown_fields=True, gc=False)
     return json.Decoder(sound).decode
-
-
-def _whole(low: int, high: int) -> Any:
-    return Annotated[int, Meta(ge=low, le=high)]
-
-
-def _column(signal: Signal, samples: int) -> Any:
-    if signal in FAST:
-        return Annotated[list[float | None], Meta(min_length=samples, max_length=samples)] | None
-    code = Annotated[str, Meta(max_length=CODE_CHARS)]
-    codes = Annotated[list[code], Meta(max_length=CODES)]
-    kinds: dict[str, Any] = {"number": float, "flag": bool, "codes": codes}
-    return kinds[signal.kind] | None

@@ -26,10 +26,13 @@ MAX_DEPTH: Final = 32  # levels of objects and arrays; a crash record has four
 
 HEAD: Final = ("schema", "vehicle_id", "boot_id", "seq", "t0_ms", "dt_ms", "n", "sent_ms")
 _FAST_NAMES: Final = tuple(s.name for s in FAST)
-_NUMBERS: Final = tuple(s.name for s in SLOW if s.kind == "number")
-_FLAGS: Final = tuple(s.name for s in SLOW if s.kind == "flag")
-_CODES: Final = tuple(s.name for s in SLOW if s.kind == "codes")
 _NUMERIC: Final = frozenset((int, float, type(None)))
+_BY_KIND: Final = {
+    "number": (_NUMERIC, "a number or null"),
+    "flag": (frozenset((bool, type(None))), "true, false or null"),
+}
+_PLAIN: Final = tuple((s.name, *_BY_KIND[s.kind]) for s in SLOW if s.kind in _BY_KIND)
+_CODES: Final = tuple(s.name for s in SLOW if s.kind == "codes")
 
 Frame = dict[str, Any]
 
@@ -62,8 +65,7 @@ def decode(raw: bytes) -> Frame:
     require_int(frame, "sent_ms", 0, MAX_INT, "bad_clock")
     require_int(frame, "dt_ms", 1, MAX_DT_MS, "bad_clock")
     require_int(frame, "n", 1, MAX_SAMPLES, "bad_shape")
-    _check_fast(frame, frame["n"])
-    _check_slow(frame)
+    _check_signals(frame, frame["n"])
     return frame
 
 
@@ -95,11 +97,16 @@ def _check_depth(value: Frame) -> None:
 
 def check_identity(message: Frame) -> None:
     """Schema number, vehicle id, boot id and sequence number of any uplink message."""
-    if message.get("schema") != SCHEMA or type(message["schema"]) is not int:
-        raise ContractError("bad_schema", f"schema {shown(message.get('schema'))}, {SCHEMA} is supported")
+    check_schema(message)
     check_vehicle(message)
     require_int(message, "boot_id", 0, MAX_INT, "bad_identity")
     require_int(message, "seq", 0, MAX_INT, "bad_identity")
+
+
+def check_schema(message: Frame) -> None:
+    """The schema number of any message."""
+    if message.get("schema") != SCHEMA or type(message["schema"]) is not int:
+        raise ContractError("bad_schema", f"schema {shown(message.get('schema'))}, {SCHEMA} is supported")
 
 
 def check_vehicle(message: Frame) -> None:
@@ -117,7 +124,7 @@ def require_int(message: Frame, key: str, low: int, high: int, reason: str) -> i
     return value
 
 
-def _check_fast(frame: Frame, n: int) -> None:
+def _check_signals(frame: Frame, n: int) -> None:
     for name in _FAST_NAMES:
         values = frame.get(name)
         if values is None:
@@ -126,18 +133,12 @@ def _check_fast(frame: Frame, n: int) -> None:
             raise ContractError("bad_shape", f"{name} is not an array of {n} samples")
         if not _NUMERIC.issuperset(map(type, values)):
             raise ContractError("bad_value", f"{name} holds something that is not a number or null")
-
-
-def _check_slow(frame: Frame) -> None:
-    for name in _NUMBERS:
-        if type(frame.get(name)) not in _NUMERIC:
-            raise ContractError("bad_value", f"{name} {shown(frame[name])} is not a number or null")
-    for name in _FLAGS:
-        if frame.get(name) not in (None, True, False) or type(frame.get(name)) in (int, float):
-            raise ContractError("bad_value", f"{name} {shown(frame[name])} is not true, false or null")
+    for name, kinds, what in _PLAIN:
+        if type(frame.get(name)) not in kinds:
+            raise ContractError("bad_value", f"{name} {shown(frame[name])} is not {what}")
     for name in _CODES:
         if frame.get(name) is not None:
-            check_codes(name, frame[name])
+            _check_codes(name, frame[name])
 
 
 def shown(value: Any) -> str:
@@ -155,13 +156,12 @@ def check_text(message: dict[str, Any], key: str, most: int, *, reason: str = "b
         raise ContractError(reason, detail)
 
 
-def check_codes(name: str, codes: Any) -> None:
-    """Raise ContractError unless ``codes`` is an array of trouble codes."""
+def _check_codes(name: str, codes: Any) -> None:
     if type(codes) is not list or not all(type(code) is str for code in codes):
         raise ContractError("bad_value", f"{name} is not an array of strings")
     if len(codes) > CODES or any(len(code) > CODE_CHARS or "\0" in code for code in codes):
-        detail = f"{name}: at most {CODES} codes of {CODE_CHARS} characters without U+0000"
-        raise ContractError("bad_value", detail)
+        most = f"{CODES} codes of {CODE_CHARS} characters without U+0000"
+        raise ContractError("bad_value", f"{name}: at most {most}")
 
 
 def check_bounded(message: dict[str, Any]) -> None:

@@ -101,8 +101,8 @@ def decode_crash(raw: bytes) -> Frame:
         check_part(record)
         return record
     check_identity(record)
-    require_int(record, "event_ms", 0, LAST_MS, "bad_clock")
-    require_int(record, "sent_ms", 0, LAST_MS, "bad_clock")
+    for key in CLOCKS:
+        require_int(record, key, 0, LAST_MS, "bad_clock")
     check_text(record, "crash_id", frame.ID_CHARS, reason="bad_shape")
     check_bounded(record)
     pulse, table = record.get("delta_v_kmh"), record.get("pre_crash")
@@ -126,26 +126,24 @@ def crash_digest(record: Frame) -> str:
     return hashlib.sha256(orjson.dumps(sealed, option=orjson.OPT_SORT_KEYS)).hexdigest()
 
 
-def decode_status(raw: bytes) -> Frame:
-    """The status message of a device in ``raw``; raises ContractError with the reason."""
-    return _status(raw, DEVICE_STATES)
+def decode_status(raw: bytes, states: tuple[str, ...] = DEVICE_STATES) -> Frame:
+    """The status message of a device in ``raw``; raises ContractError with the reason.
 
-
-def read_status(raw: bytes) -> Frame:
-    """The record of the Kafka topic ``status`` in ``raw``, the service's word included."""
-    return _status(raw, STATUS_STATES)
-
-
-def _status(raw: bytes, states: tuple[str, ...]) -> Frame:
+    With STATUS_STATES: the record of the Kafka topic ``status``, the service's word included.
+    """
     status = frame.load_object(raw, STATUS_MAX_BYTES)
     check_identity(status)
     require_int(status, "at_ms", 0, LAST_MS, "bad_clock")
-    if status.get("state") not in states:
-        raise ContractError("bad_value", f"state {shown(status.get('state'))} is none of {', '.join(states)}")
+    _check_one_of(status, "state", states)
     for key in ("model", "powertrain", "vehicle_class"):
         if status.get(key) is not None:
             check_text(status, key, frame.ID_CHARS)
     return status
+
+
+def _check_one_of(message: Frame, key: str, words: tuple[str, ...]) -> None:
+    if message.get(key) not in words:
+        raise ContractError("bad_value", f"{key} {shown(message.get(key))} is none of {', '.join(words)}")
 
 
 def decode_alert(raw: bytes) -> Frame:
@@ -160,10 +158,7 @@ def decode_alert(raw: bytes) -> Frame:
     for key in _ALERT_NUMBERS:
         if type(alert[key]) not in (int, float, type(None)):
             raise ContractError("bad_value", f"{key} {shown(alert[key])} is not a number or null")
-    if alert["severity"] not in SEVERITIES:
-        raise ContractError(
-            "bad_value", f"severity {shown(alert['severity'])} is none of {', '.join(SEVERITIES)}"
-        )
+    _check_one_of(alert, "severity", SEVERITIES)
     require_int(alert, "rule_version", 1, 2**31 - 1, "bad_value")
     require_int(alert, "event_ms", 0, LAST_MS, "bad_clock")
     require_int(alert, "received_ms", 0, LAST_MS, "bad_clock")
@@ -184,15 +179,11 @@ def split_crash(record: bytes, chunk_bytes: int = CHUNK_BYTES) -> list[bytes]:
     digest = hashlib.sha256(record).hexdigest()
     head = {key: whole[key] for key in (*PART_HEAD, *CLOCKS)}
     figures = {key: whole[key] for key in FIGURES if key in whole}
-    return [
-        orjson.dumps(
-            head
-            | {"part": k, "parts": parts, "sha256": digest}
-            | (figures if k == 0 else {})
-            | {"data": text[k * size : (k + 1) * size]}
-        )
-        for k in range(parts)
-    ]
+    messages = []
+    for k in range(parts):
+        part = head | {"part": k, "parts": parts, "sha256": digest} | (figures if k == 0 else {})
+        messages.append(orjson.dumps(part | {"data": text[k * size : (k + 1) * size]}))
+    return messages
 
 
 def is_part(message: Frame) -> bool:

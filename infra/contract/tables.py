@@ -17,37 +17,25 @@ def markdown(columns: str, rows: Iterable[Iterable[object]]) -> str:
     return "\n".join([*lines, *(f"| {' | '.join(map(str, row))} |" for row in rows)])
 
 
-def mqtt_topics() -> str:
-    """The table of MQTT topics."""
-    return markdown("MQTT topic | direction | QoS | what", MQTT_TOPICS)
-
-
-def kafka_topics() -> str:
-    """The table of Kafka topics."""
-    rows = ((f"`{t.name}`", t.key, t.partitions, _kept(t), t.cleanup, t.why) for t in KAFKA_TOPICS)
-    return markdown("Kafka topic | key | partitions | kept | clean-up | why", rows)
-
-
-def signals() -> str:
-    """The table of signals."""
-    columns = "signal | unit | rate | range | step | OBD-II PID | J1939 SPN | VSS path | meaning"
-    return markdown(columns, map(_signal, SIGNALS))
-
-
 def with_tables(text: str) -> str:
     """``text`` with each table between its markers written anew."""
-    for name, table in (("mqtt", mqtt_topics), ("topics", kafka_topics), ("signals", signals)):
+    kafka = "Kafka topic | key | partitions | kept | clean-up | why"
+    signals = "signal | unit | rate | range | step | OBD-II PID | J1939 SPN | VSS path | meaning"
+    for name, table in (
+        ("mqtt", markdown("MQTT topic | direction | QoS | what", MQTT_TOPICS)),
+        ("topics", markdown(kafka, map(_topic, KAFKA_TOPICS))),
+        ("signals", markdown(signals, map(_signal, SIGNALS))),
+    ):
         head, _, rest = text.partition(f"<!-- {name} -->\n")
         _, end, tail = rest.partition(f"<!-- /{name} -->")
-        text = f"{head}<!-- {name} -->\n{table()}\n{end}{tail}"
+        text = f"{head}<!-- {name} -->\n{table}\n{end}{tail}"
     return text
 
 
-def _kept(topic: KafkaTopic) -> str:
-    if topic.retention_ms < 0:
-        return "for ever"
-    size = f", {topic.retention_bytes >> 30} GiB at most" if topic.retention_bytes >= 0 else ""
-    return f"{topic.retention_ms // DAY_MS} days{size}"
+def _topic(t: KafkaTopic) -> tuple[object, ...]:
+    size = f", {t.retention_bytes >> 30} GiB at most" if t.retention_bytes >= 0 else ""
+    kept = "for ever" if t.retention_ms < 0 else f"{t.retention_ms // DAY_MS} days{size}"
+    return f"`{t.name}`", t.key, t.partitions, kept, t.cleanup, t.why
 
 
 def _signal(s: Signal) -> tuple[object, ...]:

@@ -1,4 +1,7 @@
-"""The sections of the settings for services and processes: one class each, every value with its meaning."""
+"""The sections of the settings: one class each, every value with its meaning.
+
+Most defaults of the Spark jobs (from Jobs on) are engineering values.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,11 @@ import os
 import re
 from dataclasses import replace
 from ipaddress import IPv4Address
+from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 
 from infra.clients import database_url, mqtt_broker
 from infra.clients.mqtt_broker import MqttBroker
@@ -18,11 +22,32 @@ from infra.settings.values import host_name
 
 DB_URLS: Final = ("url", "ingest_url", "dashboard_url", "dispatch_url")
 _PLACE: Final = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):(\d{1,5})")
+HOURS: Final = r"^(\d{1,2}-\d{1,2})(,\d{1,2}-\d{1,2})*$"
+"""Spans of hours, as 9-16,19-22: from the first hour to the begin of the last."""
+APART_DAYS: Final = 2  # a rebuilt bucket needs all of the level below: a day and a chunk of windows
+
+Classes = tuple[float, float, float]
+"""Values for cars, vans and heavy vehicles."""
+
+
+def _database_url(url: SecretStr) -> SecretStr:
+    if url.get_secret_value():
+        database_url.checked(url.get_secret_value())
+    return url
+
+
+NO_URL: Final = SecretStr("")
+DatabaseUrl = Annotated[SecretStr, AfterValidator(_database_url)]
 
 
 def setting(default: Any, meaning: str, **bounds: Any) -> Any:
     """A field with its meaning, which `odograph config` shows, and pydantic's bounds."""
     return Field(default, description=meaning, **bounds)
+
+
+def port(meaning: str = "port of /livez /readyz /metrics; 0: a free one, kept") -> Any:
+    """A field for a port."""
+    return setting(0, meaning, ge=0, le=65_535)
 
 
 class Section(BaseModel):
@@ -44,22 +69,18 @@ class Paths(Section):
 class Mqtt(Section):
     """The MQTT broker."""
 
-    url: SecretStr = setting(
-        SecretStr(""), "external broker, mqtt[s]://[user:password@]host[:port]; empty: the embedded Mosquitto"
-    )
+    url: SecretStr = setting(NO_URL, "external broker, mqtt[s]://[user:password@]host[:port]; empty: ours")
     ca_file: Path | None = setting(None, "authorities that mqtts:// trusts (PEM); none: those of the system")
     cert_file: Path | None = setting(None, "our certificate, where the broker asks for one (PEM)")
     key_file: Path | None = setting(None, "its private key (PEM, without a password, 0600)")
-    port: int = setting(0, "port of the embedded Mosquitto; 0: a free one, kept", ge=0, le=65535)
+    port: int = port("port of the embedded Mosquitto; 0: a free one, kept")
     max_queued_messages: int = setting(1_000_000, "messages the embedded broker holds for a bridge", ge=1)
     autosave_s: int = setting(30, "the embedded broker writes what it holds to disk every s", ge=1)
     max_message_bytes: int = setting(
         1 << 20, "a larger MQTT packet is refused, bytes", ge=2 * CRASH_MAX_BYTES, le=268_435_455
     )
     root: str = setting("odograph/v1", "first levels of every topic")
-    crash_chunk_bytes: int = setting(
-        CHUNK_BYTES, "larger crash records go in parts, bytes", ge=MIN_CHUNK_BYTES
-    )
+    crash_chunk_bytes: int = setting(CHUNK_BYTES, "larger crashes go in parts, bytes", ge=MIN_CHUNK_BYTES)
 
     @field_validator("url")
     @classmethod
@@ -100,7 +121,7 @@ class Kafka(Section):
     """The log."""
 
     bootstrap: str = setting("", "external Kafka, host:port[,host:port]; empty: the embedded one")
-    port: int = setting(0, "port of the embedded Kafka; 0: a free one, kept", ge=0, le=65535)
+    port: int = port("port of the embedded Kafka; 0: a free one, kept")
     prefix: str = setting("odograph.", "put before every topic's name")
     heap_mb: int = setting(768, "heap of the embedded Kafka, MiB", ge=256)
 
@@ -111,7 +132,7 @@ class Kafka(Section):
             match = _PLACE.fullmatch(place)
             if match is None or not 1 <= int(match[1]) <= 65_535:
                 raise ValueError(
-                    "host:port[,host:port] is wanted, no scheme, user or password: no TLS, no SASL"
+                    "host:port[,host:port] is wanted, no scheme, user, password: no TLS, no SASL"
                 )
         return text
 
@@ -125,32 +146,22 @@ class Kafka(Section):
     @model_validator(mode="after")
     def _port(self) -> Self:
         if self.bootstrap and self.port:
-            raise ValueError(
-                "ODOGRAPH_KAFKA_PORT is the embedded Kafka's: put it into ODOGRAPH_KAFKA_BOOTSTRAP"
-            )
+            wrong = "ODOGRAPH_KAFKA_PORT is the embedded Kafka's"
+            raise ValueError(f"{wrong}: put it into ODOGRAPH_KAFKA_BOOTSTRAP")
         return self
 
 
 class Db(Section):
     """TimescaleDB. Each role logs in by itself: owner, ingest, dashboard, dispatch."""
 
-    url: SecretStr = setting(
-        SecretStr(""),
+    url: DatabaseUrl = setting(
+        NO_URL,
         "external TimescaleDB as the owner, postgresql://user:password@host/database; empty: the embedded",
     )
-    ingest_url: SecretStr = setting(
-        SecretStr(""), "likewise as a member of odograph_ingest; empty: made by `odograph up`"
-    )
-    dashboard_url: SecretStr = setting(SecretStr(""), "likewise as a member of odograph_dashboard")
-    dispatch_url: SecretStr = setting(SecretStr(""), "likewise as a member of odograph_dispatch")
-    port: int = setting(0, "port of the embedded PostgreSQL; 0: a free one, kept", ge=0, le=65535)
-
-    @field_validator("url", "ingest_url", "dashboard_url", "dispatch_url")
-    @classmethod
-    def _libpq(cls, url: SecretStr) -> SecretStr:
-        if url.get_secret_value():
-            database_url.checked(url.get_secret_value())
-        return url
+    ingest_url: DatabaseUrl = setting(NO_URL, "likewise for odograph_ingest; empty: made by `odograph up`")
+    dashboard_url: DatabaseUrl = setting(NO_URL, "likewise as a member of odograph_dashboard")
+    dispatch_url: DatabaseUrl = setting(NO_URL, "likewise as a member of odograph_dispatch")
+    port: int = port("port of the embedded PostgreSQL; 0: a free one, kept")
 
     @model_validator(mode="after")
     def _roles(self) -> Self:
@@ -160,9 +171,8 @@ class Db(Section):
             raise ValueError(f"{names}: ODOGRAPH_DB_URL, the owner's, is missing")
         users = [database_url.user(url) for url in given.values()]
         if len(set(users)) < len(users):
-            raise ValueError(
-                "ODOGRAPH_DB_URL, _INGEST_URL, _DASHBOARD_URL, _DISPATCH_URL: each with its own user"
-            )
+            names = "ODOGRAPH_DB_URL, _INGEST_URL, _DASHBOARD_URL, _DISPATCH_URL"
+            raise ValueError(f"{names}: each with its own user")
         if given and self.port:
             raise ValueError("ODOGRAPH_DB_PORT is the embedded PostgreSQL's: it belongs into ODOGRAPH_DB_URL")
         return self
@@ -180,7 +190,7 @@ class Bridge(Section):
     user: str = setting("", "MQTT user name of the bridge; empty: anonymous")
     password_file: Path | None = setting(None, "file with its password, readable by its owner only")
     identity_property: str = setting("", "MQTT 5 user property with the sender's name; empty: none")
-    http_port: int = setting(0, "port of /livez /readyz /metrics; 0: a free one, kept", ge=0, le=65535)
+    http_port: int = port()
     guarantee: Literal["at-least-once", "at-most-once"] = setting(
         "at-least-once", "at-most-once: QoS 0, nothing doubled, what cannot be stored at once is lost"
     )
@@ -206,11 +216,9 @@ class Bridge(Section):
 class Downlink(Section):
     """Kafka to vehicles and webhooks."""
 
-    http_port: int = setting(0, "port of /livez /readyz /metrics; 0: a free one, kept", ge=0, le=65535)
+    http_port: int = port()
     webhooks: Path | None = setting(None, "TOML file of webhooks that receive alerts; none: no webhooks")
-    key_file: Path | None = setting(
-        None, "Ed25519 key (PEM, 0600) that signs the downlink; none: in the home"
-    )
+    key_file: Path | None = setting(None, "Ed25519 key (PEM, 0600) signing the downlink; none: in the home")
     public_key_file: Path | None = setting(None, "its public key (PEM), for vehicles; none: in the home")
 
 
@@ -224,27 +232,230 @@ class Watch(Section):
 class Dashboard(Section):
     """The web page."""
 
-    port: int = setting(0, "port; 0: a free one, kept", ge=0, le=65535)
+    port: int = port("port; 0: a free one, kept")
     refresh_s: float = setting(2.0, "interval of the live parts, s", gt=0)
     strained_share: float = setting(0.8, "from this load on a part is shown as strained; 1: full", gt=0)
     address: IPv4Address = setting(
         IPv4Address("127.0.0.1"), "address it listens on; any but loopback asks for ODOGRAPH_DASHBOARD_OIDC"
     )
-    hosts: str = setting(
-        "", "more host names, host[,host], under which it answers; requests for any other get 403"
-    )
+    hosts: str = setting("", "more host names, host[,host], under which it answers; any other gets 403")
     oidc: Path | None = setting(None, "TOML file for OpenID Connect, [auth] and [roles]; none: local only")
 
     @property
     def host_names(self) -> tuple[str, ...]:
         """``hosts`` one by one, as a browser's Host header has them without port."""
-        names = (host_name(part.strip(), port=False) for part in self.hosts.split(",") if part.strip())
-        return tuple(name for name in names if name is not None)
+        return tuple(host_name(part, port=False) or "" for part in self._parts(self.hosts))
+
+    @staticmethod
+    def _parts(hosts: str) -> list[str]:
+        return [part.strip() for part in hosts.split(",") if part.strip()]
 
     @field_validator("hosts")
     @classmethod
     def _are_hosts(cls, value: str) -> str:
-        for part in filter(None, map(str.strip, value.split(","))):
+        for part in cls._parts(value):
             if host_name(part, port=False) is None:
                 raise ValueError(f"{part!r} is no host name or address (without scheme, port and *)")
         return value
+
+
+class Jobs(Section):
+    """The Spark jobs."""
+
+    master: str = setting("local[2]", "Spark master of the micro-batch application")
+    trigger_s: float = setting(2.0, "trigger of the query telemetry, s", gt=0)
+    publish_s: float = setting(5.0, "an open window is written at most this often; 0: each batch, s", ge=0)
+    archive_trigger_s: float = setting(10.0, "trigger of the archive query, s", gt=0)
+    repair_interval_s: float = setting(20.0, "pause between two repairs of late windows, s", gt=0)
+    rollup_interval_s: float = setting(30.0, "pause between two roll-ups to minutes, hours and days, s", gt=0)
+    trend_interval_s: float = setting(30.0, "pause between two trend passes over 50 vehicles, s", gt=0)
+    window_s: int = setting(10, "vehicle window, s", ge=1)
+    road_window_s: int = setting(60, "road-cell window, s", ge=1)
+    lateness_s: int = setting(30, "a frame received later than this after its first sample is late, s", ge=1)
+    ahead_s: int = setting(10, "a frame stamped further ahead of its receipt is quarantined, s", ge=1)
+    clock_floor: str = setting("2015-01-01", "an earlier device clock was never set: quarantined")
+    max_offsets: int = setting(100_000, "records a micro-batch takes at most", ge=1)
+    driver_mb: int = setting(2048, "memory of the micro-batch driver, MiB", ge=512)
+    instant_mb: int = setting(1024, "memory of the real-time driver, MiB", ge=512)
+    java_options: str = setting("", "more options of the Spark JVMs, as -XX:TieredStopAtLevel=4")
+    instant_trigger_s: float = setting(60.0, "checkpoint interval of the real-time query of frames, s", ge=5)
+    crash_trigger_s: float = setting(600.0, "checkpoint interval of that of crash records, s", ge=5)
+    rules: Path | None = setting(None, "alert rules file; none: the one that ships")
+    evidence_interval_s: float = setting(15.0, "pause between two collections of alert frames, s", gt=0)
+    evidence_days: int = setting(30, "how long the frames around alerts are kept, days", ge=1)
+    backtest_late_h: int = setting(6, "a backtest reads frames received this long after its span, h", ge=0)
+    sql_dir: Path | None = setting(None, "folder of users' queries on the stream, *.sql; none: none")
+
+    vehicle_buckets: int = setting(2, "groups of vehicles in the telemetry state", ge=1, le=1024)
+    reorder_buffer_frames: int = setting(600, "frames of a vehicle that may wait for a missing one", ge=1)
+    receipt_skew_s: int = setting(5, "receive-time skew of partitions that timers allow for, s", ge=0)
+    state_ttl_h: int = setting(168, "state of a vehicle that sends nothing expires after this, h", ge=1)
+
+    @property
+    def unwritten_ms(self) -> int:
+        """How long what the query telemetry has taken in may wait until it is written, by receipt."""
+        return int((self.publish_s + self.receipt_skew_s) * 1000) if self.publish_s else 0
+
+
+class Roads(Section):
+    """Traffic by road cell and edge."""
+
+    edges: bool = setting(True, "windows by edge too, where a road network is loaded")
+    network: str = setting("", "name of the road network in use; empty: the one loaded last")
+    match_radius_m: float = setting(40.0, "greatest distance of a sample from its edge, m", gt=0)
+    match_angle_deg: float = setting(60.0, "greatest angle between course and edge, deg", gt=0, lt=90)
+    match_sigma_m: float = setting(8.0, "distance that weighs as much as match_sigma_deg, m", gt=0)
+    match_sigma_deg: float = setting(20.0, "angle that weighs as much as match_sigma_m, deg", gt=0)
+    match_margin: float = setting(0.1, "least lead of the best edge over the next, squared sigmas", ge=0)
+    min_vehicles: int = setting(3, "vehicles in 5 min a live speed needs; with fewer: the profile", ge=1)
+    off_peak_weekday: str = setting("9-16,19-22", "free-flow hours on weekdays, local time", pattern=HOURS)
+    off_peak_weekend: str = setting("6-22", "free-flow hours at weekends, local time", pattern=HOURS)
+    history_days: int = setting(28, "history of free flow and profile, days", ge=1)
+    history_s: float = setting(600.0, "interval of computing free flow and profile, s", gt=0)
+    free_flow_intervals: int = setting(12, "5-minute intervals a free-flow speed needs", ge=1)
+    small_count: int = setting(5, "flows and stops of fewer vehicles are hidden, counts rounded to it", ge=1)
+    eta_s: float = setting(60.0, "interval of predicting open arrival-time requests, s", gt=0)
+    eta_few: float = setting(3.0, "vehicles on an edge that weigh as much as its usual speed", ge=0)
+    eta_half_life_s: float = setting(900.0, "half-life of the weight of an observation, s", gt=0)
+    eta_limit_share: float = setting(0.7, "share of the limit assumed where no speed is known", gt=0, le=1)
+    eta_hours: float = setting(6.0, "a request expires after this time, h", gt=0)
+    arrival_m: float = setting(100.0, "a vehicle this near its destination has arrived, m", gt=0)
+    trip_end_m: float = setting(250.0, "a trip that ends this near has led there, m", gt=0)
+
+
+class Journeys(Section):
+    """Trips, stops, idling and harsh driving: engineering defaults."""
+
+    brake_g: Classes = setting((0.40, 0.35, 0.30), "harsh braking, g: car, van, heavy")
+    accelerate_g: Classes = setting((0.35, 0.30, 0.25), "harsh acceleration, g: car, van, heavy")
+    corner_g: Classes = setting((0.40, 0.35, 0.30), "harsh cornering, g: car, van, heavy")
+    harsh_gate_kmh: float = setting(10.0, "no harsh braking or acceleration up to this speed, km/h", ge=0)
+    corner_gate_kmh: float = setting(30.0, "no harsh cornering up to this speed, km/h", ge=0)
+    harsh_least_ms: int = setting(300, "minimum duration of a harsh event, ms", ge=0)
+    harsh_merge_ms: int = setting(3000, "harsh events closer than this are one, ms", ge=0)
+    harsh_grades: tuple[float, float] = setting((1.25, 1.5), "grades 2 and 3, multiples of the threshold")
+    radius_m: float = setting(200.0, "a trip starts beyond this radius, a stop is within it, m", gt=0)
+    end_s: int = setting(180, "standing this long within the radius ends a trip, s", ge=1)
+    split_s: int = setting(3600, "a longer gap in the data splits a trip, s", ge=1)
+    ignition_off_s: int = setting(30, "standing this long with the ignition off ends a trip, s", ge=1)
+    least_move_m: float = setting(5.0, "a shorter move from standstill does not count, m", ge=0)
+    halt_s: int = setting(5, "a standstill within a trip that counts as a halt, s", ge=1)
+    idle_s: int = setting(120, "standing this long with the ignition on is idling, s", ge=1)
+    report_s: int = setting(60, "interval of reports of a trip under way, s", ge=1)
+    consumption_from_m: float = setting(1000.0, "no consumption per 100 km below this, m", gt=0)
+    noise_m: float = setting(25.0, "a smaller displacement is noise where only positions are known, m", ge=0)
+    top_kmh: float = setting(250.0, "a faster displacement is a jump of the position, km/h", gt=0)
+    co2_g_per_l: tuple[float, float] = setting((2348.0, 2689.0), "CO2 of petrol and diesel, g/l")
+
+
+class Crash(Section):
+    """Crash records corroborated by the telemetry around them."""
+
+    pulse_ms: float = setting(20, "least time from 0.1 to 0.9 of a collision's delta-V, ms (eng.)", ge=0)
+    kept_share: float = setting(0.5, "least share of delta-V left at the end (eng.)", ge=0, le=1)
+    driving_kmh: float = setting(10, "a collapse of speed is judged from this speed on, km/h", ge=0)
+    collapse_share: float = setting(0.3, "collapsed to this share of the speed before (eng.)", ge=0, le=1)
+    still_from_s: int = setting(30, "begin of the required standstill, after the event, s", ge=0)
+    still_to_s: int = setting(60, "end of the required standstill and time of the verdict, s", ge=10)
+    still_m: float = setting(5, "greatest movement during that standstill, m (eng.)", ge=0)
+    near_m: float = setting(200, "radius within which other vehicles count, m", gt=0)
+    others: int = setting(3, "other vehicles needed both before and after", ge=1)
+    slowed_share: float = setting(0.7, "slowed to this share of the speed before (eng.)", ge=0, le=1)
+    settle_s: float = setting(5, "pause between two searches for records without a verdict, s", gt=0)
+
+
+class Cohort(Section):
+    """A vehicle against its like: engineering defaults."""
+
+    metrics: Path | None = setting(None, "metrics that are compared; none: those that ship")
+    interval_s: float = setting(20.0, "pause between two searches for closed buckets, s", gt=0)
+    bucket_min: int = setting(5, "time of a comparison, a divisor of an hour, min", ge=1, le=60)
+    least_others: int = setting(5, "others a cohort needs; with fewer, the last hour's, or none", ge=2)
+    load_edges_pct: tuple[float, ...] = setting((20.0, 40.0, 60.0), "upper ends of engine-load bands, %")
+    ambient_step_c: int = setting(10, "width of a cohort's bands of ambient temperature, degC", ge=1)
+    keep_z: float = setting(2.0, "residuals of this robust z or more are stored; 0: all of them", ge=0)
+    kept_days: int = setting(14, "how long residuals are kept and compared, days", ge=1)
+    gap_min: int = setting(60, "an alert ends after this time without a comparison, min", ge=1)
+
+    @field_validator("bucket_min")
+    @classmethod
+    def _fits_an_hour(cls, minutes: int) -> int:
+        """The last hour is a whole number of buckets."""
+        if 60 % minutes:
+            fits = ", ".join(str(n) for n in range(1, 61) if 60 % n == 0)
+            raise ValueError(f"{minutes} min do not fit into an hour: {fits}")
+        return minutes
+
+
+class Recompute(Section):
+    """Windows, journeys and alerts made anew from the archive: engineering defaults."""
+
+    hour_utc: int = setting(2, "hour of the nightly recomputation of late data, UTC; -1: never", ge=-1, le=23)
+    poll_interval_s: float = setting(60.0, "pause between two checks whether it is due, s", gt=0)
+    slice_min: int = setting(10, "event time rewritten in one transaction, min", ge=1, le=1440)
+    lead_h: int = setting(1, "warm-up of stateful rules before a span, h", ge=0)
+    late_h: int = setting(24, "frames are searched for up to this long after their time, h", ge=0)
+    parts: int = setting(8, "groups of vehicles processed in turn: more groups, less memory", ge=1)
+    transaction_timeout_s: float = setting(120.0, "time limit of one transaction, s", gt=0)
+    history_s: float = setting(300.0, "pause between two reads of history for the live jobs, s", gt=0)
+    history_days: int = setting(28, "usual values are medians over this time, days", ge=1)
+    history_hours: int = setting(5, "hours of a vehicle a usual value needs", ge=1)
+    driver_mb: int = setting(1536, "memory of the driver of `odograph recompute`, MiB", ge=512)
+
+
+class Archive(Section):
+    """The master data set: upkeep, retention, and a second place."""
+
+    keep_days: int = setting(0, "records expire this long after receipt; 0: never, days", ge=0)
+    pack_mb: int = setting(128, "size of packed files, MiB", ge=1)
+    pack_after_min: int = setting(90, "an hour is packed this long after its end, min", ge=0)
+    grace_min: int = setting(30, "replaced and expired files stay readable for this time, min", ge=0)
+    url: str = setting("", "Hadoop URL of a second archive, as hdfs://host:port/odograph; empty: none")
+    upkeep_s: float = setting(300.0, "pause between two searches for hours to pack or expire, s", gt=0)
+
+
+class Ledger(Section):
+    """The conservation ledger by hour."""
+
+    interval_s: float = setting(300.0, "pause between two audits of the hours that changed, s", gt=0)
+    hours: int = setting(48, "hours that are audited again when late frames come, at most", ge=1)
+
+
+class Retention(Section):
+    """How long tables are kept; whole chunks go, so up to a chunk longer."""
+
+    windows_days: int = setting(90, "10 s windows, late and quarantined frames, days; 0: for ever", ge=0)
+    roads_days: int = setting(90, "windows and 5-minute intervals of roads, days; 0: for ever", ge=0)
+    minutes_days: int = setting(400, "minutes of vehicles, days; 0: for ever", ge=0)
+    hours_days: int = setting(1830, "hours of vehicles, days; 0: for ever", ge=0)
+    days_days: int = setting(0, "days of vehicles, days; 0: for ever", ge=0)
+    progress_days: int = setting(30, "progress of the streaming queries, days; 0: for ever", ge=0)
+    watch_days: int = setting(7, "measurements of the watch, days; 0: for ever", ge=0)
+    interval_s: float = setting(3600.0, "pause between two deletions, s", gt=0)
+
+    @model_validator(mode="after")
+    def _longer_above(self) -> Self:
+        """Each level is kept longer than the one that it is made of."""
+        levels = ("windows_days", "minutes_days", "hours_days", "days_days")
+        for below, above in pairwise(levels):
+            low, high = getattr(self, below), getattr(self, above)
+            if high and (not low or high < low + APART_DAYS):
+                under = f"{below} ({low or 'for ever'})"
+                raise ValueError(f"{above} {high}: 0, or {APART_DAYS} days or more above {under}")
+        return self
+
+    def days_by_table(self) -> dict[str, int]:
+        """Days that each table of odograph.retention is kept; 0: for ever."""
+        return {
+            "vehicle_window": self.windows_days,
+            "vehicle_minute": self.minutes_days,
+            "vehicle_hour": self.hours_days,
+            "vehicle_day": self.days_days,
+            "road_cell_window": self.roads_days,
+            "road_edge_window": self.roads_days,
+            "road_cell_interval": self.roads_days,
+            "road_edge_interval": self.roads_days,
+            "query_progress": self.progress_days,
+            "stage_sample": self.watch_days,
+            "storage_sample": self.progress_days,
+        }

@@ -17,17 +17,13 @@ from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import Field, ValidationError, field_validator
-from pydantic_settings import (
-    BaseSettings,
-    PydanticBaseSettingsSource,
-    SettingsConfigDict,
-    TomlConfigSettingsSource,
-)
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic_settings import TomlConfigSettingsSource as TomlSource
 
 from infra.clients import database_url
 from infra.clients.mqtt_broker import MqttBroker
 from infra.contract.errors import ConfigError, ServiceError
-from infra.settings import job_sections, sections
+from infra.settings import sections
 
 PREFIX = "ODOGRAPH_"
 CONFIG_FILE = ".odograph.toml"
@@ -46,14 +42,9 @@ class Settings(BaseSettings):
     """All settings in force."""
 
     model_config = SettingsConfigDict(
-        env_prefix=PREFIX,
-        env_nested_delimiter="_",
-        env_nested_max_split=1,
-        frozen=True,
-        extra="forbid",
-        hide_input_in_errors=True,
-        toml_file=CONFIG_FILE,
-    )
+        env_prefix=PREFIX, env_nested_delimiter="_", env_nested_max_split=1, toml_file=CONFIG_FILE,
+        frozen=True, extra="forbid", hide_input_in_errors=True,
+    )  # fmt: skip
 
     tz: str = Field("UTC", description="time zone shown to people; stored times are UTC")
 
@@ -72,29 +63,25 @@ class Settings(BaseSettings):
     db: sections.Db = sections.Db()
     bridge: sections.Bridge = sections.Bridge()
     downlink: sections.Downlink = sections.Downlink()
-    jobs: job_sections.Jobs = job_sections.Jobs()
-    roads: job_sections.Roads = job_sections.Roads()
-    crash: job_sections.Crash = job_sections.Crash()
-    cohort: job_sections.Cohort = job_sections.Cohort()
-    recompute: job_sections.Recompute = job_sections.Recompute()
-    archive: job_sections.Archive = job_sections.Archive()
-    journeys: job_sections.Journeys = job_sections.Journeys()
-    ledger: job_sections.Ledger = job_sections.Ledger()
-    retention: job_sections.Retention = job_sections.Retention()
+    jobs: sections.Jobs = sections.Jobs()
+    roads: sections.Roads = sections.Roads()
+    crash: sections.Crash = sections.Crash()
+    cohort: sections.Cohort = sections.Cohort()
+    recompute: sections.Recompute = sections.Recompute()
+    archive: sections.Archive = sections.Archive()
+    journeys: sections.Journeys = sections.Journeys()
+    ledger: sections.Ledger = sections.Ledger()
+    retention: sections.Retention = sections.Retention()
     watch: sections.Watch = sections.Watch()
     dashboard: sections.Dashboard = sections.Dashboard()
 
     @classmethod
     def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003  the library's signature
-        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        cls, settings_cls: type[BaseSettings], init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource, *_: Any, **__: Any,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:  # fmt: skip
         """Arguments, then environment, then the file."""
-        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
+        return init_settings, env_settings, TomlSource(settings_cls)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,18 +133,14 @@ def known_variables() -> list[str]:
     """Every variable that the settings read."""
     names = []
     for section, info in Settings.model_fields.items():
-        model = info.annotation
-        if isinstance(model, type) and issubclass(model, sections.Section):
-            names += [f"{PREFIX}{section}_{key}".upper() for key in model.model_fields]
-        else:
-            names.append(f"{PREFIX}{section}".upper())
-    return names
+        keys = getattr(info.annotation, "model_fields", None)
+        names += [f"{section}_{key}" for key in keys] if keys else [section]
+    return [f"{PREFIX}{name}".upper() for name in names]
 
 
 def unknown_variables(environment: Iterable[str]) -> list[str]:
     """Variables that look like settings and are none."""
-    known = set(known_variables())
-    return sorted(name for name in environment if name.startswith(PREFIX) and name not in known)
+    return sorted({name for name in environment if name.startswith(PREFIX)} - {*known_variables()})
 
 
 def _unknown(name: str) -> str:

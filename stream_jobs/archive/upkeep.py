@@ -29,7 +29,7 @@ import structlog
 
 from infra.clients.duck import connected
 from infra.contract.errors import ArchiveError
-from infra.settings.job_sections import Archive
+from infra.settings.sections import Archive
 from stream_jobs.archive.manifest import (
     DAY_MS,
     HOUR_MS,

@@ -16,7 +16,7 @@ import orjson
 
 from infra.contract.frame import Frame
 from infra.contract.messages import crash_digest
-from infra.settings.job_sections import Crash
+from infra.settings.sections import Crash
 from stream_jobs.crashes.check import curves, deployed
 from stream_jobs.events.rows import Cursor
 

@@ -17,8 +17,8 @@ import orjson
 from infra.contract import topics
 from infra.contract.errors import REASONS, WHOLE_REASONS, ContractError
 from infra.contract.frame import LAST_MS, decode, shown
-from infra.contract.messages import crash_digest, decode_alert, decode_crash, read_status
-from infra.settings.job_sections import Jobs
+from infra.contract.messages import STATUS_STATES, crash_digest, decode_alert, decode_crash, decode_status
+from infra.settings.sections import Jobs
 from stream_jobs.alerts.derive import Finding
 from stream_jobs.crashes.check import defects
 from stream_jobs.frames.plausibility import POSITION, place
@@ -117,7 +117,7 @@ def status_row(record: Record, clocks: ClockRange) -> Row | None:
     """The row of ``vehicle``; None for a tombstone, with which a compacted topic forgets a vehicle."""
     if not record.value:
         return None
-    status = read_status(record.value)
+    status = decode_status(record.value, STATUS_STATES)
     names = ("vehicle_id", "boot_id", "model", "powertrain", "vehicle_class", "state")
     at_ms = clocks.believed_ms(status["at_ms"], record.at_ms)
     return {name: status.get(name) for name in names} | {"state_ms": at_ms}

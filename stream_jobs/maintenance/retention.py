@@ -11,7 +11,7 @@ from typing import Final
 
 import structlog
 
-from infra.settings.job_sections import Retention
+from infra.settings.sections import Retention
 from stream_jobs.app.database import Database, fetch
 
 EXPIRE: Final = "SELECT odograph.expire(%(table)s, %(days)s)"

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from infra.contract.messages import decode_alert
-from infra.settings.job_sections import Cohort
+from infra.settings.sections import Cohort
 from stream_jobs.app.database import Database
 from stream_jobs.maintenance.rollups import RollUps
 from stream_jobs.rules.cohort.update import CohortUpdate

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from dashboard.screens.operations import queries as operations_queries
-from infra.settings.job_sections import Retention
+from infra.settings.sections import Retention
 from infra.stack.probes import failing_tasks
 from infra.stack.stack import Stack
 from infra.stack.status import table_sizes

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 from psycopg.rows import dict_row
 
-from infra.settings.job_sections import Crash
+from infra.settings.sections import Crash
 from load_tests.drills.poison.evidence import INGEST, refused
 from stream_jobs.crashes.verdict import settle
 from stream_jobs.events.rows import ClockRange, Record, as_json, crash_row

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from infra.settings.job_sections import Cohort as Terms
+from infra.settings.sections import Cohort as Terms
 from stream_jobs.frames.arrays import Floats
 from stream_jobs.rules.cohort.metrics import Metric
 from stream_jobs.vehicles.rows import AlertRow, finding_id

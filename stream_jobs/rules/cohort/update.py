@@ -16,7 +16,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from infra.settings.job_sections import Cohort as Terms
+from infra.settings.sections import Cohort as Terms
 from stream_jobs.app.database import Connection, Database, execute, fetch, insert_rows
 from stream_jobs.maintenance.rollups import COLUMNS
 from stream_jobs.rules.cohort.judge import (

@@ -37,7 +37,7 @@ def test_a_crash_record_is_read() -> None:
 def test_only_the_service_calls_a_vehicle_silent() -> None:
     with pytest.raises(ContractError, match="silent"):
         messages.decode_status(status(state="silent"))
-    assert messages.read_status(status(state="silent", since_ms=5))["since_ms"] == 5
+    assert messages.decode_status(status(state="silent", since_ms=5), messages.STATUS_STATES)["since_ms"] == 5
 
 
 def test_a_status_message_is_read() -> None:

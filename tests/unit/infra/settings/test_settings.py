@@ -13,7 +13,7 @@ from infra.clients import database_url
 from infra.clients.mqtt_broker import MqttBroker
 from infra.contract.errors import ConfigError, ServiceError
 from infra.settings import settings
-from infra.settings.job_sections import Retention
+from infra.settings.sections import Retention
 from infra.stack import report
 
 

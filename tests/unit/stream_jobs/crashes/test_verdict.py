@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from infra.contract.messages import crash_digest
-from infra.settings.job_sections import Crash
+from infra.settings.sections import Crash
 from stream_jobs.crashes.verdict import Window, context, judge
 
 TERMS = Crash()

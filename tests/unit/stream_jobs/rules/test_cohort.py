@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 import pytest
 
-from infra.settings.job_sections import Cohort as Terms
+from infra.settings.sections import Cohort as Terms
 from stream_jobs.rules.cohort.judge import (
     Bucket,
     Cohort,
