@@ -10,7 +10,7 @@ import typer
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from infra.settings.job_sections import Archive
+    from infra.settings.sections import Archive
 
     from stream_jobs.archive.mirror import Store
 
