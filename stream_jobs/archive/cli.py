@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from infra.settings.sections import Archive
-
     from stream_jobs.archive.mirror import Store
 
 app = typer.Typer(no_args_is_help=True, help="The archive of all records: list, verify, compact, expire.")
