@@ -6,18 +6,16 @@ import sys
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
+from typer import Argument, Option
 
 if TYPE_CHECKING:
     from bridge.dead_letters.work import DeadLetters
 
 Severity = Literal["WARNING", "MINOR", "MAJOR", "CRITICAL"]
-Json = Annotated[bool, typer.Option("--json", help="for machines: JSON on standard output")]
-Reason = Annotated[str | None, typer.Option("--reason", help="only this reason, as bad_json")]
-Vehicle = Annotated[str | None, typer.Option("--vehicle", help="only this vehicle id")]
-Since = Annotated[
-    str | None,
-    typer.Option("--since", help="only received since: 10m, 2h, 7d ago; or 2026-11-20T08:00, UTC"),
-]
+Json = Annotated[bool, Option("--json", help="for machines: JSON on standard output")]
+Reason = Annotated[str | None, Option("--reason", help="only this reason, as bad_json")]
+Vehicle = Annotated[str | None, Option("--vehicle", help="only this vehicle id")]
+Since = Annotated[str | None, Option("--since", help="received since: 10m, 7d ago; or 2026-11-20T08:00, UTC")]
 
 dead_letters = typer.Typer(
     no_args_is_help=True, help="What could not be understood: list it, show it, send it in again."
@@ -33,20 +31,15 @@ def register(app: typer.Typer) -> None:
 
 def bridge(
     shard: Annotated[
-        str | None,
-        typer.Option(
-            help="share of the fleet that this one carries, i/n from 1/n to n/n (default 1/1: the whole)"
-        ),
+        str | None, Option(help="share of the fleet that it carries, i/n (default 1/1: all)")
     ] = None,
-    guarantee: Annotated[
-        str | None, typer.Option(help="at-least-once or at-most-once (default: at-least-once)")
-    ] = None,
+    guarantee: Annotated[str | None, Option(help="at-least-once (the default) or at-most-once")] = None,
     prepare: Annotated[
-        bool, typer.Option("--prepare", help="only make this shard's sessions at the broker, which then fill")
+        bool, Option("--prepare", help="only make this shard's sessions, which then fill")
     ] = False,
     retire: Annotated[
         str | None,
-        typer.Option(help="carry over what the broker holds for shard i/n, then end its sessions for good"),
+        Option(help="carry over what the broker holds for shard i/n, then end its sessions for good"),
     ] = None,
 ) -> None:
     """Carry MQTT messages to Kafka, in the foreground, until Ctrl-C or SIGTERM.
@@ -117,16 +110,12 @@ def downlink() -> None:
 
 
 def notify(
-    text: Annotated[str, typer.Argument(help="what to say, at most 1000 characters")],
-    severity: Annotated[Severity, typer.Option(help="how severe")] = "WARNING",
-    vehicle: Annotated[
-        list[str] | None, typer.Option(help="VIN, may be given again; none: all vehicles")
-    ] = None,
-    valid: Annotated[
-        str, typer.Option(help="so long the broker holds it for vehicles that are away, as 15m")
-    ] = "15m",
+    text: Annotated[str, Argument(help="what to say, at most 1000 characters")],
+    severity: Annotated[Severity, Option(help="how severe")] = "WARNING",
+    vehicle: Annotated[list[str] | None, Option(help="VIN, may be given again; none: all vehicles")] = None,
+    valid: Annotated[str, Option(help="so long the broker holds it for vehicles that are away")] = "15m",
     keep: Annotated[
-        bool, typer.Option("--keep", help="also for vehicles that come within that time (retained)")
+        bool, Option("--keep", help="also for vehicles that come in that time (retained)")
     ] = False,
 ) -> None:
     """Publish a notice to all vehicles (<root>/all/notice) or to some (<root>/<VIN>/notice).
@@ -144,8 +133,8 @@ def notify(
 
 
 def undelivered(
-    limit: Annotated[int, typer.Option(min=1, help="the newest so many")] = 20,
-    json: Annotated[bool, typer.Option("--json", help="a JSON object a line")] = False,
+    limit: Annotated[int, Option(min=1, help="the newest so many")] = 20,
+    as_json: Json = False,
 ) -> None:
     """List the alerts that a destination did not take, oldest first: they are kept for 30 days.
 
@@ -161,7 +150,9 @@ def undelivered(
     rows = [*feed.undelivered(in_force, settings.endpoints(in_force), limit)]
     columns = ("at", "destination", "severity", "vehicle_id", "rule", "alert_id", "why")
     lines = (
-        [dumps(row).decode() for row in rows] if json else [aligned([[r[c] for c in columns] for r in rows])]
+        [dumps(row).decode() for row in rows]
+        if as_json
+        else [aligned([[r[c] for c in columns] for r in rows])]
     )
     if rows:
         typer.echo("\n".join(lines))
@@ -172,7 +163,7 @@ def list_(
     reason: Reason = None,
     vehicle: Vehicle = None,
     since: Since = None,
-    limit: Annotated[int, typer.Option(min=0, help="the newest so many; counts are over all")] = 50,
+    limit: Annotated[int, Option(min=0, help="the newest so many; counts are over all")] = 50,
     as_json: Json = False,
 ) -> None:
     """List dead letters, newest last, and count them by reason. A letter's offset is its id."""
@@ -194,9 +185,9 @@ def list_(
 
 @dead_letters.command()
 def show(
-    offset: Annotated[int, typer.Argument(min=0, help="the letter's offset")],
-    raw: Annotated[bool, typer.Option("--raw", help="the raw bytes alone, on standard output")] = False,
-    limit: Annotated[int, typer.Option("--bytes", min=0, help="show so many bytes at most")] = 1024,
+    offset: Annotated[int, Argument(min=0, help="the letter's offset")],
+    raw: Annotated[bool, Option("--raw", help="the raw bytes alone, on standard output")] = False,
+    limit: Annotated[int, Option("--bytes", min=0, help="show so many bytes at most")] = 1024,
 ) -> None:
     """Show one dead letter: its headers, then its bytes as hexadecimal and text."""
     from bridge.dead_letters.letters import letter_text
@@ -210,12 +201,12 @@ def show(
 
 @dead_letters.command()
 def reinject(
-    offsets: Annotated[list[int] | None, typer.Argument(min=0, help="offsets of letters")] = None,
+    offsets: Annotated[list[int] | None, Argument(min=0, help="offsets of letters")] = None,
     reason: Reason = None,
     vehicle: Vehicle = None,
     since: Since = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="only say what would happen")] = False,
-    again: Annotated[bool, typer.Option("--again", help="also those that went in before")] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="only say what would happen")] = False,
+    again: Annotated[bool, Option("--again", help="also those that went in before")] = False,
     as_json: Json = False,
 ) -> None:
     """Send dead letters in again, as if they were received now, where today's contract lets them through.

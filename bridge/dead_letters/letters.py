@@ -31,52 +31,39 @@ Marked = set[tuple[int, str]]
 Row = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Letter:
-    """One record of the topic dead-letter; ``at_ms`` is when the message was received."""
+    """One record of the topic dead-letter; ``at_ms`` is when the message was received.
+
+    ``vehicle_id`` is None where the topic named none. ``first_received_ms``: when the message came over MQTT
+    the first time. ``digest``: SHA-256 of the raw bytes, hex, as in the table odograph.dead_letter. ``cut``:
+    bytes kept and bytes sent, where only a part was kept. ``messages``: for how many it stands: itself, or
+    those that were counted and not kept.
+    """
 
     offset: int
     at_ms: int
     key: bytes | None
     value: bytes
     headers: Mapping[str, bytes]
+    reason: str = field(init=False)
+    detail: str = field(init=False)
+    vehicle_id: str | None = field(init=False)
+    digest: str = field(init=False)
+    first_received_ms: int = field(init=False)
+    cut: tuple[int, int] | None = field(init=False)
+    messages: int = field(init=False)
 
-    @property
-    def reason(self) -> str:
-        """Why it is dead."""
-        return self._text(topics.HEADER_REASON) or "unknown"
-
-    @property
-    def detail(self) -> str:
-        """Why, at length."""
-        return self._text(topics.HEADER_DETAIL)
-
-    @property
-    def vehicle_id(self) -> str | None:
-        """The vehicle, where the topic named one."""
-        return None if self.key is None else self.key.decode(errors="replace")
-
-    @property
-    def digest(self) -> str:
-        """SHA-256 of the raw bytes, hex: as in the table odograph.dead_letter."""
-        return hashlib.sha256(self.value).hexdigest()
-
-    @property
-    def first_received_ms(self) -> int:
-        """When the message came over MQTT the first time."""
+    def __post_init__(self) -> None:
+        self.reason = self._text(topics.HEADER_REASON) or "unknown"
+        self.detail = self._text(topics.HEADER_DETAIL)
+        self.vehicle_id = None if self.key is None else self.key.decode(errors="replace")
+        self.digest = hashlib.sha256(self.value).hexdigest()
         received_ms = self._number(topics.HEADER_RECEIVED_MS, self.at_ms)
-        return self._number(topics.HEADER_FIRST_RECEIVED_MS, received_ms)
-
-    @property
-    def cut(self) -> tuple[int, int] | None:
-        """Bytes kept and bytes sent, where only a part was kept."""
-        found = CUT.search(self.detail)
-        return (int(found[1]), int(found[2])) if found else None
-
-    @property
-    def messages(self) -> int:
-        """How many messages it stands for: itself, or those that were counted and not kept."""
-        return self._number(topics.HEADER_MESSAGES, 1)
+        self.first_received_ms = self._number(topics.HEADER_FIRST_RECEIVED_MS, received_ms)
+        cut = CUT.search(self.detail)
+        self.cut = (int(cut[1]), int(cut[2])) if cut else None
+        self.messages = self._number(topics.HEADER_MESSAGES, 1)
 
     def _text(self, header: str) -> str:
         return self.headers.get(header, b"").decode(errors="backslashreplace")

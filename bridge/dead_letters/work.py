@@ -160,7 +160,6 @@ class DeadLetters:
                     report.went[one.letter.offset] = one.channel
 
     def _newest_status_ms(self) -> dict[str, int]:
-        """Device time of the newest status message of each vehicle in the status topic."""
         newest: dict[str, int] = {}
         topic = topics.kafka_topic(self._prefix, "status")
         with LogReader(self._bootstrap, GROUP, READ_TIMEOUT_S) as log:

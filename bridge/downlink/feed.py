@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 import structlog
 from confluent_kafka import KafkaError, TopicPartition
@@ -186,27 +186,29 @@ class DownlinkMetrics:
         )  # fmt: skip
 
 
+class Process(NamedTuple):
+    """What the destinations of one process share."""
+
+    stop: threading.Event
+    settings: Settings
+    endpoints: Endpoints
+    metrics: DownlinkMetrics
+
+
 class Destination(threading.Thread):
     """Delivers to one destination until the end is asked for; begins anew after trouble.
 
     ``reason`` says why it cannot deliver, None when it can.
     """
 
-    def __init__(
-        self,
-        name: str,
-        stop: threading.Event,
-        settings: Settings,
-        endpoints: Endpoints,
-        metrics: DownlinkMetrics,
-    ) -> None:
+    def __init__(self, name: str, process: Process) -> None:
         super().__init__(name=name)
+        self.stop, settings, endpoints, self.metrics = process
         self.reason: str | None = "not connected yet"
-        self.stop, self.metrics = stop, metrics
         self.silences = Silences(silence_file(settings.paths.home))
         self.log = structlog.get_logger().bind(destination=name)
-        self._bootstrap, self._prefix = endpoints.kafka_bootstrap, settings.kafka.prefix
-        metrics.ready.labels(name).set(0)
+        self._kafka, self._prefix = endpoints.kafka_bootstrap, settings.kafka.prefix
+        self.metrics.ready.labels(name).set(0)
 
     def run(self) -> None:
         """Serve, with a pause after each trouble."""
@@ -230,7 +232,7 @@ class Destination(threading.Thread):
 
     def feed(self, group: str) -> Feed:
         """The alerts from where this destination stands."""
-        return Feed(self._bootstrap, kafka_topic(self._prefix, "alerts"), f"{self._prefix}downlink.{group}")
+        return Feed(self._kafka, kafka_topic(self._prefix, "alerts"), f"{self._prefix}downlink.{group}")
 
     def ready(self) -> None:
         """All is connected."""
@@ -259,7 +261,7 @@ class Destination(threading.Thread):
     def give_up(self, found: Record, why: str) -> None:
         """Record an alert that the destination did not take; raises ServiceError until Kafka has it."""
         failures: list[KafkaError | None] = []
-        producer = kafka.producer(self._bootstrap, {"delivery.report.only.error": True})
+        producer = kafka.producer(self._kafka, {"delivery.report.only.error": True})
         producer.produce(
             kafka_topic(self._prefix, "dead-delivery"),
             found.value,

@@ -7,7 +7,7 @@ from typing import Final
 import structlog
 
 from bridge.downlink import webhooks
-from bridge.downlink.feed import Destination, DownlinkMetrics
+from bridge.downlink.feed import Destination, DownlinkMetrics, Process
 from bridge.downlink.vehicles import Vehicles
 from bridge.uplink.kafka_sink import kafka_probe
 from infra.clients.health import Check, HealthServer, stopped_by_signals
@@ -23,10 +23,9 @@ def run(settings: Settings, endpoints: Endpoints) -> int:
     metrics, log = DownlinkMetrics(), structlog.get_logger()
     wanted = [kafka_topic(settings.kafka.prefix, name) for name in ("alerts", "dead-delivery")]
     with stopped_by_signals() as stop, kafka_probe(endpoints.kafka_bootstrap, wanted) as kafka:
-        place = (stop, settings, endpoints, metrics)
-        destinations: list[Destination] = [
-            Vehicles(*place), *(webhooks.HookDelivery(hook, *place) for hook in hooks)
-        ]  # fmt: skip
+        process = Process(stop, settings, endpoints, metrics)
+        to_hooks = [webhooks.HookDelivery(hook, process) for hook in hooks]
+        destinations: list[Destination] = [Vehicles(process), *to_hooks]
         # A webhook's server that does not answer is not in here: it is not ours, and the metrics show it.
         checks: dict[str, Check] = {d.name: (lambda d=d: d.reason) for d in destinations}  # type: ignore[misc]
         checks["kafka"] = kafka

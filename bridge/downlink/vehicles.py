@@ -17,7 +17,7 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
 from bridge.downlink import feed as alerts
-from bridge.downlink.feed import Destination, DownlinkMetrics, Feed, Skip
+from bridge.downlink.feed import Destination, Feed, Process, Skip
 from infra.clients.kafka import Record
 from infra.clients.mqtt_broker import MqttBroker
 from infra.contract import downlink
@@ -129,11 +129,10 @@ class Progress:
 class Vehicles(Destination):
     """One connection and one order for all vehicles: whatever fails, it begins again at the last commit."""
 
-    def __init__(
-        self, stop: threading.Event, settings: Settings, endpoints: Endpoints, metrics: DownlinkMetrics
-    ) -> None:
-        super().__init__(NAME, stop, settings, endpoints, metrics)
-        self._broker, self._root = endpoints.mqtt, settings.mqtt.root
+    def __init__(self, process: Process) -> None:
+        super().__init__(NAME, process)
+        settings = process.settings
+        self._broker, self._root = process.endpoints.mqtt, settings.mqtt.root
         self._client_id = f"{settings.bridge.client_id}-downlink"
         self._signer = downlink.signer(settings)
         self._in_flight: dict[int, Record] = {}
@@ -198,7 +197,6 @@ class Vehicles(Destination):
         return True
 
     def _settle(self, out: MqttOut, progress: Progress) -> None:
-        """What the broker acknowledged since."""
         while out.acks:
             packet_id, code = out.acks.popleft()
             found = self._in_flight.pop(packet_id)

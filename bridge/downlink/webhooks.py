@@ -31,12 +31,11 @@ from urllib.parse import SplitResult, urlsplit
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
 
 from bridge.downlink import feed as alerts
-from bridge.downlink.feed import Destination, DownlinkMetrics, Repeats, Skip
+from bridge.downlink.feed import Destination, Process, Repeats, Skip
 from infra.clients.kafka import LOST, Record
 from infra.contract.errors import ConfigError, ContractError
 from infra.contract.frame import Frame
 from infra.settings.files import read_secret
-from infra.settings.settings import Endpoints, Settings
 
 SECRET_BYTES: Final = 16  # a shorter secret can be guessed
 HEADER_TIMESTAMP: Final = "Odograph-Timestamp"
@@ -222,15 +221,8 @@ def post(url: SplitResult, headers: Mapping[str, str], body: bytes, timeout_s: f
 class HookDelivery(Destination):
     """One alert after the other, in the log's order; each until 2xx, refusal, or ``give_up_s``."""
 
-    def __init__(
-        self,
-        hook: Webhook,
-        stop: threading.Event,
-        settings: Settings,
-        endpoints: Endpoints,
-        metrics: DownlinkMetrics,
-    ) -> None:
-        super().__init__(hook.name, stop, settings, endpoints, metrics)
+    def __init__(self, hook: Webhook, process: Process) -> None:
+        super().__init__(hook.name, process)
         self._hook = hook
         self._repeats = Repeats(round(1000 * hook.repeat_s))
         self._chance = random.Random()  # noqa: S311  jitter
@@ -272,7 +264,6 @@ class HookDelivery(Destination):
         return True
 
     def _no_news(self, alert: Frame) -> Skip | None:
-        """Why the hook does not receive it, None where it does."""
         if alerts.late(alert):
             return "late"
         if not alerts.severe(alert, self._hook.min_severity):

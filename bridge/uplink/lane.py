@@ -46,20 +46,20 @@ class LaneLimits:
     dead_letters_per_minute: int = 0
 
 
+@dataclass(eq=False)
 class BaseLane:
     """What both kinds of lane share; ``figures``, ``listens`` and the translator's routes: any thread's."""
 
-    def __init__(
-        self, name: str, source: MqttSource, sink: KafkaSink, translator: Translator, limits: LaneLimits
-    ) -> None:
-        self.name = name
-        self.source = source
-        self.translator = translator
+    name: str
+    source: MqttSource
+    sink: KafkaSink
+    translator: Translator
+    limits: LaneLimits
+
+    def __post_init__(self) -> None:
         self.stats = LaneStats()
-        self._sink = sink
-        self._limits = limits
-        self._letters = Letters(translator.dead_letter_topic, limits.dead_letters_per_minute)
-        self._log = structlog.get_logger().bind(lane=name)
+        self._letters = Letters(self.translator.dead_letter_topic, self.limits.dead_letters_per_minute)
+        self._log = structlog.get_logger().bind(lane=self.name)
 
     def run(self, stop: threading.Event, drain_s: float) -> int:
         """Serve until ``stop``, then finish for ``drain_s``; how many are left."""
@@ -73,7 +73,7 @@ class BaseLane:
             "reconnects": max(0, source.epoch - 1), "sessions_lost": source.sessions_lost,
             "taken_over": source.taken_over, "routes_forgotten": self.translator.forgotten,
             "producer_recoveries": stats.recoveries, "stuck_heads": stats.stuck,
-            "in_flight_messages": self._sink.queued, "in_flight_bytes": 0, "mqtt_connected": source.connected,
+            "in_flight_messages": self.sink.queued, "in_flight_bytes": 0, "mqtt_connected": source.connected,
         }  # fmt: skip
 
     def listens(self) -> bool:
@@ -81,7 +81,6 @@ class BaseLane:
         return self.source.reason() is None and self._room() > 0
 
     def _room(self) -> int:
-        """Messages that may be taken in now."""
         raise NotImplementedError
 
     def _give(self, records: list[Record], count: int) -> int:
@@ -89,7 +88,7 @@ class BaseLane:
         given = 0
         while given < count:
             try:
-                return given + self._sink.produce(records[given:count])
+                return given + self.sink.produce(records[given:count])
             except RefusedError as error:
                 given += error.taken
                 records[given] = self._send_to_dlq(records[given], str(error))
@@ -104,17 +103,14 @@ class BaseLane:
 class Lane(BaseLane):
     """Moves messages from ``source`` to ``sink``; acknowledges them when, and only when, they are stored."""
 
-    def __init__(
-        self, name: str, source: MqttSource, sink: KafkaSink, translator: Translator, limits: LaneLimits
-    ) -> None:
-        super().__init__(name, source, sink, translator, limits)
+    _held_s, _held_messages, _resume_s = 0.0, 0, 0.0
+    _wait_s, _draining = IDLE_WAIT_S, False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
         self.fifo = AckFifo()
         self._batch = InFlightBatch()
         self._held: list[Ticket] = []
-        self._held_s, self._held_messages = 0.0, 0
-        self._resume_s = 0.0
-        self._wait_s = IDLE_WAIT_S
-        self._draining = False
 
     def run(self, stop: threading.Event, drain_s: float) -> int:
         """Serve until ``stop``, then finish for ``drain_s``; how many are left for the next bridge."""
@@ -127,7 +123,7 @@ class Lane(BaseLane):
         ):
             self.turn()
         self.source.close()
-        self._sink.close()
+        self.sink.close()
         return self.fifo.in_flight
 
     def figures(self) -> dict[str, float]:
@@ -147,9 +143,9 @@ class Lane(BaseLane):
             self._report(now_s, time.time_ns() // 1_000_000)
         if found:
             self._receive(found, time.time_ns() // 1_000_000, now_s)
-        reports = self._sink.poll()
-        left = self._sink.queued
-        if self._sink.failed or self._sink.broken:
+        reports = self.sink.poll()
+        left = self.sink.queued
+        if self.sink.failed or self.sink.broken:
             self._recover(now_s)
         elif self._batch.out and not left:
             self._settle(self._batch.finish(), now_s)
@@ -167,7 +163,7 @@ class Lane(BaseLane):
 
     def _room(self) -> int:
         """Messages that may be read now; 0 holds them back in the broker."""
-        limits, fifo = self._limits, self.fifo
+        limits, fifo = self.limits, self.fifo
         if self._draining or fifo.outstanding_bytes >= limits.in_flight_bytes:
             return 0
         return max(0, min(TURN_MESSAGES, limits.in_flight - fifo.outstanding))
@@ -201,7 +197,7 @@ class Lane(BaseLane):
             if self.source.session_epoch < self.fifo.epoch:
                 self._letters.forget()
                 self._held = []
-        due = now_s - self._held_s > COUNT_S or 8 * self._held_messages > self._limits.in_flight
+        due = now_s - self._held_s > COUNT_S or 8 * self._held_messages > self.limits.in_flight
         if self._held and (due or self._draining):
             ticket = self._submit([], 0, self._letters.counts(now_ms), now_s)
             ticket.frees, self._held = self._held, []
@@ -216,7 +212,6 @@ class Lane(BaseLane):
         self._batch.send(self._give, now_s)
 
     def _settle(self, stored: list[Ticket], now_s: float) -> None:
-        """Tickets whose messages are all stored."""
         for ticket in stored:
             self.stats.latency.observe(now_s - ticket.received_s, ticket.count)
             self.fifo.complete(ticket)
@@ -229,7 +224,7 @@ class Lane(BaseLane):
 
         Records of a batch refused for its content are tried one by one; the guilty one is dead-lettered.
         """
-        batch, sink = self._batch, self._sink
+        batch, sink = self._batch, self.sink
         sink.close()
         failed, alone = sink.failed, batch.solo
         suspects = {name: error for name, error in failed.items() if is_about_the_record(error)}
@@ -251,7 +246,7 @@ class Lane(BaseLane):
         if not self.fifo.outstanding:
             self._wait_s = IDLE_WAIT_S
         elif progress:
-            self._wait_s = self._limits.busy_wait_s
+            self._wait_s = self.limits.busy_wait_s
         else:
             self._wait_s = min(BUSY_WAIT_MAX_S, self._wait_s * 1.5)
 
@@ -268,17 +263,17 @@ class AtMostOnceLane(BaseLane):
             self.turn()
         self.source.close()
         deadline_s = time.monotonic() + drain_s
-        while self._sink.queued and time.monotonic() < deadline_s:
+        while self.sink.queued and time.monotonic() < deadline_s:
             time.sleep(DRAIN_POLL_S)
             self._settle()
-        left = self._sink.queued
-        self._sink.close()
+        left = self.sink.queued
+        self.sink.close()
         self._settle()
         return left
 
     def turn(self) -> None:
         """One turn of the loop; waits for messages only."""
-        found = self.source.poll(TURN_MESSAGES, BUSY_WAIT_MAX_S if self._sink.queued else IDLE_WAIT_S)
+        found = self.source.poll(TURN_MESSAGES, BUSY_WAIT_MAX_S if self.sink.queued else IDLE_WAIT_S)
         now_s, now_ms = time.monotonic(), time.time_ns() // 1_000_000
         records: list[Record] = []
         if found:
@@ -293,13 +288,13 @@ class AtMostOnceLane(BaseLane):
         self._settle()
 
     def _room(self) -> int:
-        return max(0, self._limits.in_flight - self._sink.queued)
+        return max(0, self.limits.in_flight - self.sink.queued)
 
     def _settle(self) -> None:
         """Count what the producer has given up."""
-        self._sink.poll()
-        self.stats.lost["not_stored"] += self._sink.take_failures()
-        self.stats.produced = self._given - self._sink.queued - self.stats.lost["not_stored"]
+        self.sink.poll()
+        self.stats.lost["not_stored"] += self.sink.take_failures()
+        self.stats.produced = self._given - self.sink.queued - self.stats.lost["not_stored"]
 
 
 def translated(

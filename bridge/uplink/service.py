@@ -131,11 +131,11 @@ def run(settings: Settings, endpoints: Endpoints) -> int:
     log = structlog.get_logger()
     gc.set_threshold(GC_ALLOCATIONS)
     sys.setswitchinterval(SWITCH_S)
-    bridge, prefix, bootstrap = settings.bridge, settings.kafka.prefix, endpoints.kafka_bootstrap
+    bridge, prefix = settings.bridge, settings.kafka.prefix
     ours = [lane_of(name, settings, endpoints, bridge.guarantee == "at-most-once") for name in LANES]
     wanted = [topics.kafka_topic(prefix, n) for n in (*topics.KAFKA_TOPIC_OF.values(), "dead-letter")]
     with (
-        kafka_sink.kafka_probe(bootstrap, wanted) as kafka,
+        kafka_sink.kafka_probe(endpoints.kafka_bootstrap, wanted) as kafka,
         BrokerWatch(endpoints.mqtt, reconnect=True) as broker,
         stopped_by_signals(second_ends=True) as stop,
     ):
@@ -143,10 +143,7 @@ def run(settings: Settings, endpoints: Endpoints) -> int:
         registry = CollectorRegistry()
         registry.register(BrokerCollector(broker.newest))
         registry.register(BridgeCollector(ours, prefix, kafka))
-        silence = SilenceWatch(
-            bootstrap, topics.kafka_topic(prefix, "status"), bridge.silent_s,
-            Shard.parse(bridge.shard).owns, ours, registry,
-        )  # fmt: skip
+        silence = SilenceWatch(settings, endpoints, ours, registry)
         checks = {"kafka": kafka} | {f"mqtt-{lane.name}": lane.source.reason for lane in ours}
         with (
             HealthServer(health_port(settings, endpoints), checks, registry) as health,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final
@@ -23,6 +23,9 @@ from bridge.uplink.translate import SCHEMA_HEADER, receipt
 from infra.clients import kafka
 from infra.contract.errors import ContractError
 from infra.contract.messages import STATUS_STATES, decode_status
+from infra.contract.shard import Shard
+from infra.contract.topics import kafka_topic
+from infra.settings.settings import Endpoints, Settings
 
 POLL_S: Final = 1.0
 JUDGE_S: Final = 5.0
@@ -123,7 +126,6 @@ class Watch:
                 yield vehicle_id, orjson.dumps(vehicle.own | ours)
 
     def _right(self, vehicle: _Vehicle, now_ms: int, calm_since_ms: int | None) -> str:
-        """The state that should stand in the log."""
         own = str(vehicle.own["state"])
         if own != "online":
             return own
@@ -188,27 +190,25 @@ class StatusLog:
 
 
 class SilenceWatch:
-    """Watches the log in a thread of its own; ``lanes[0]`` must listen, ``owns`` picks our vehicles."""
+    """Watches the log in a thread of its own over our shard's vehicles; ``lanes[0]`` must listen."""
 
     def __init__(
-        self,
-        bootstrap: str,
-        topic: str,
-        silent_s: float,
-        owns: Callable[[bytes], bool],
-        lanes: Sequence[BaseLane],
-        registry: CollectorRegistry,
+        self, settings: Settings, endpoints: Endpoints, lanes: Sequence[BaseLane], registry: CollectorRegistry
     ) -> None:
-        self._bootstrap, self._topic = bootstrap, topic
-        self._silent_s, self._owns, self._lanes = silent_s, owns, lanes
+        self._bootstrap = endpoints.kafka_bootstrap
+        self._topic = kafka_topic(settings.kafka.prefix, "status")
+        self._silent_s, self._owns = settings.bridge.silent_s, Shard.parse(settings.bridge.shard).owns
+        self._lanes = lanes
         self._calm = Calm()
         self._seen: dict[str, int] = {}
-        prefix = "odograph_bridge"
-        self._silent = Gauge(f"{prefix}_silent_vehicles", "Online, and silent.", registry=registry)
-        meaning = "Vehicles not watched over: too many."
-        self._forgotten = Gauge(f"{prefix}_silence_forgotten", meaning, registry=registry)
+
+        def gauge(name: str, meaning: str) -> Gauge:
+            return Gauge(f"odograph_bridge_{name}", meaning, registry=registry)
+
+        self._silent = gauge("silent_vehicles", "Online, and silent.")
+        self._forgotten = gauge("silence_forgotten", "Vehicles not watched over: too many.")
         meaning = "Status records in the service's name."
-        self._words = Counter(f"{prefix}_status_words", meaning, registry=registry)
+        self._words = Counter("odograph_bridge_status_words", meaning, registry=registry)
 
     def run(self, stop: threading.Event) -> None:
         """Watch until ``stop``; begin anew when Kafka was lost."""
@@ -224,7 +224,6 @@ class SilenceWatch:
             stop.wait(RETRY_S)
 
     def _follow(self, log: StatusLog, stop: threading.Event) -> None:
-        """Keep the log's state and judge it, until Kafka is lost or the end."""
         watch = Watch(round(1000 * self._silent_s))
         every_s = min(JUDGE_S, self._silent_s / 4)
         judge_s = 0.0

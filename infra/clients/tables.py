@@ -79,6 +79,5 @@ def rendered(*parts: Table | str, width: int = WIDTH) -> str:
 
 
 def _numeric(values: Sequence[object]) -> bool:
-    """Whether all values are numbers, as far as there are any."""
     given = [value for value in values if value is not None]
     return bool(given) and all(isinstance(value, Real) for value in given)

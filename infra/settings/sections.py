@@ -380,7 +380,6 @@ class Cohort(Section):
     @field_validator("bucket_min")
     @classmethod
     def _fits_an_hour(cls, minutes: int) -> int:
-        """The last hour is a whole number of buckets."""
         if 60 % minutes:
             fits = ", ".join(str(n) for n in range(1, 61) if 60 % n == 0)
             raise ValueError(f"{minutes} min do not fit into an hour: {fits}")
@@ -435,7 +434,6 @@ class Retention(Section):
 
     @model_validator(mode="after")
     def _longer_above(self) -> Self:
-        """Each level is kept longer than the one that it is made of."""
         levels = ("windows_days", "minutes_days", "hours_days", "days_days")
         for below, above in pairwise(levels):
             low, high = getattr(self, below), getattr(self, above)

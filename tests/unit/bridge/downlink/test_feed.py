@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +10,11 @@ import orjson
 import pytest
 
 from bridge.downlink import feed as alerts
-from bridge.downlink.feed import Repeats
+from bridge.downlink.feed import Destination, DownlinkMetrics, Process, Repeats
 from infra.contract import downlink
 from infra.contract.downlink import Silence, Silences, silence_file, write_silences
-from infra.contract.errors import ContractError
+from infra.contract.errors import ContractError, ServiceError
+from infra.settings.settings import Endpoints, load
 from tests.support_alerts import alert
 
 MINUTE_MS = 60_000
@@ -98,3 +100,25 @@ def test_the_end_of_an_alert_and_a_silenced_one_are_nobodys_news(tmp_path: Path)
     assert alerts.suppressed(alert(rule="dtc_active.P0217"), silences, 1500) == "silenced"
     assert alerts.suppressed(alert(rule="dtc_active.P0217"), silences, 2000) is None
     assert alerts.suppressed(alert(), silences, 1500) is None
+
+
+def test_a_destination_begins_anew_after_trouble_until_its_end_is_asked_for() -> None:
+    class Hesitant(Destination):
+        begun = 0
+
+        def serve(self) -> None:
+            self.begun += 1
+            if self.begun == 1:
+                raise ServiceError("away")
+            self.ready()
+            self.stop.set()
+
+    addresses = Endpoints("127.0.0.1", 1, "127.0.0.1:1", "", "", "")
+    place = Hesitant("somewhere", Process(threading.Event(), load(), addresses, DownlinkMetrics()))
+    assert place.reason == "not connected yet"
+    place.start()
+    place.join(30)
+    assert (place.begun, place.reason) == (2, None)
+    assert (
+        place.metrics.registry.get_sample_value("odograph_downlink_ready", {"destination": "somewhere"}) == 1
+    )
