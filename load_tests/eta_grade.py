@@ -36,9 +36,9 @@ from stream_jobs.roads.matching import RoadIndex, RoadLookup
 from stream_jobs.roads.network import RoadNetwork, network_of, save
 from stream_jobs.roads.speeds import Blend, EdgeSpeeds, Seen, fallback, hour_of_week
 from stream_jobs.roads.ways import Way, nearest, quickest, ways_of
-from stream_jobs.windows.driving import STEP_MS_PER_M
 from stream_jobs.windows.open_windows import ARCHIVED
-from stream_jobs.windows.roads import EDGE_BITS, EDGE_OFFSET, road_rows
+from stream_jobs.windows.places import EDGE_BITS, EDGE_OFFSET, road_rows
+from stream_jobs.windows.vehicle import STEP_MS_PER_M
 
 LIVE_MS: Final = 300_000
 MINUTE_MS: Final = 60_000
@@ -87,7 +87,7 @@ def _edge_sums(frames: FrameBatch, index: RoadIndex | None) -> pa.Table:
     """The rows of edges: vehicle, edge (its id), minute, metres, seconds."""
     edges = road_rows(frames.arrays, MINUTE_MS, index)[1]
     values = edges.values
-    edge_id = (values["edge"] & ((1 << EDGE_BITS) - 1)) - EDGE_OFFSET
+    edge_id = (values["place"] & ((1 << EDGE_BITS) - 1)) - EDGE_OFFSET
     table = pa.table({
         "vehicle": frames.vehicles.take(pa.array(edges.of_frame)),
         "edge": edge_id, "start_ms": values["start_ms"],

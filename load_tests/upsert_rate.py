@@ -29,7 +29,7 @@ from load_tests.filling import vehicle
 from stream_jobs.app.database import Connection, binary, csv_of
 from stream_jobs.app.sinks import VEHICLE, write_latest, write_windows
 from stream_jobs.app.statements import TYPES, copy_into
-from stream_jobs.windows.tables import VEHICLE_COLUMNS, latest_of
+from stream_jobs.windows.vehicle import VEHICLE_COLUMNS, latest_of
 
 VEHICLES = 10_000
 WINDOW_S = 10

@@ -27,8 +27,8 @@ from stream_jobs.maintenance.rollups import NOTE_CHANGES
 from stream_jobs.roads.history_sql import mark
 from stream_jobs.vehicles.rows import RowTable, tables_of, unpack
 from stream_jobs.windows.open_windows import SILENT_MS
-from stream_jobs.windows.places import SHARE
-from stream_jobs.windows.tables import latest_of, place_rows
+from stream_jobs.windows.places import SHARE, place_rows
+from stream_jobs.windows.vehicle import latest_of
 
 ALERT: Final = "alert"
 LATE_TABLE: Final = "odograph.late_frame"

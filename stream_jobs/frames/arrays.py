@@ -34,6 +34,11 @@ class Known:
         return Known(self.values, self.known & holds)
 
 
+def always(values: Ints) -> Known:
+    """Values that are all known."""
+    return Known(values, np.ones(len(values), np.bool_))
+
+
 @dataclass(frozen=True, slots=True)
 class Frames:
     """Arrays of length frames (``t0_ms`` to ``slow_wrong``) and of length samples (the others).

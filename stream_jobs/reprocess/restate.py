@@ -32,8 +32,8 @@ from stream_jobs.rules.model import Clone, Silence, load_rules
 from stream_jobs.rules.rule_set import of_rules
 from stream_jobs.vehicles.journeys.rows import TripRow
 from stream_jobs.vehicles.rows import AlertRow, Row, RowTable, restated_tables, unpack
-from stream_jobs.windows.places import SHARE, summed
-from stream_jobs.windows.tables import NO_WINDOWS, place_rows
+from stream_jobs.windows.places import SHARE, place_rows, summed
+from stream_jobs.windows.vehicle import NO_WINDOWS
 
 BATCH_ID: Final = -1
 """Stands where the speed layer writes its batch: a restated row belongs to no batch of a query."""

@@ -15,7 +15,7 @@ import numpy as np
 
 from infra.contract.signals import BY_NAME
 from stream_jobs.frames.arrays import Flags, Floats, Frames, Ints, Known
-from stream_jobs.windows.driving import MOVING_KMH, MS_PER_HOUR, SPEEDING_MARGIN_KMH
+from stream_jobs.windows.vehicle import MOVING_KMH, MS_PER_HOUR, SPEEDING_MARGIN_KMH
 
 HEAD_FEATURES: Final = ("boot_id", "seq", "t0_ms", "end_ms", "received_ms", "believed")
 """Features of every readable frame; the others are known of believed ones only."""

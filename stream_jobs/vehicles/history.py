@@ -20,7 +20,7 @@ from h3ronpy.vector import coordinates_to_cells
 
 from stream_jobs.frames.arrays import Floats, Ints
 from stream_jobs.vehicles.lookups import Version, read, version
-from stream_jobs.windows.roads import RESOLUTION, UNKNOWN_SECTOR
+from stream_jobs.windows.places import RESOLUTION, UNKNOWN_SECTOR
 
 FREE_FLOW: Final = "free_flow_kmh"
 USUAL: Final = ("usual_coolant_c", "usual_battery_v", "model_coolant_c", "model_battery_v")

@@ -12,20 +12,33 @@ from typing import Any, Final, Literal
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stream_jobs.frames.arrays import Flags, Ints, Known
-from stream_jobs.windows.columns import How, Part
-from stream_jobs.windows.measures import Combined
-from stream_jobs.windows.segments import LEAST, MOST, Segments
-from stream_jobs.windows.tables import PARTS
+from stream_jobs.frames.arrays import Flags, Frames, Ints, Known
+from stream_jobs.windows.measures import HOW, VALUE_BITS, How, Kind, Quantity
+from stream_jobs.windows.vehicle import PARTS
 
-_NEUTRAL: Final[dict[How, int]] = {"sum": 0, "max": LEAST, "min": MOST}
-_ADD: Final[dict[How, np.ufunc]] = {"sum": np.add, "max": np.maximum, "min": np.minimum}
-_BY_HOW: Final[dict[How, tuple[Part, ...]]] = {
-    how: tuple(part for part in PARTS if part.how == how) for how in _NEUTRAL
+NEUTRAL: Final[dict[How, int]] = {
+    "sum": 0, "max": np.iinfo(np.int64).min, "min": np.iinfo(np.int64).max,
+}  # fmt: skip
+COMBINE: Final[dict[How, np.ufunc]] = {"sum": np.add, "max": np.maximum, "min": np.minimum}
+_BY_HOW: Final = {how: [part for part in PARTS if HOW[part.kind] == how] for how in NEUTRAL}
+_AT: Final[dict[str, tuple[How, int]]] = {
+    part.name: (how, row) for how, parts in _BY_HOW.items() for row, part in enumerate(parts)
 }
+_QUANTITIES: Final = {part.quantity.name: part.quantity for part in PARTS if not part.quantity.by_sample}
+_PLACE: Final = {name: place for place, name in enumerate(_QUANTITIES)}
+_OF_FRAMES: Final[dict[Kind, tuple[Ints, Ints]]] = {
+    kind: (
+        np.array([_PLACE[p.quantity.name] for p in PARTS if p.kind == kind and not p.quantity.by_sample]),
+        np.array([_AT[p.name][1] for p in PARTS if p.kind == kind and not p.quantity.by_sample]),
+    )
+    for kind in HOW
+}
+"""Of the parts that a frame has one value of: places in _QUANTITIES, and rows of the matrices."""
+_FLOORS: Final = np.array([q.floor for q in _QUANTITIES.values()])
 CODEC: Final[Literal["lz4"]] = "lz4"
 
 
@@ -39,53 +52,100 @@ class Parts:
     of: dict[How, Ints]
     known: Flags
 
+    def __getitem__(self, name: str) -> Known:
+        """A part by its name, [n]."""
+        how, row = _AT[name]
+        values = self.of[how][row]
+        return Known(values, self.known[row] if how == "sum" else values != NEUTRAL[how])
+
     def take(self, at: Any) -> Parts:
         """Those at the places ``at``, or where it holds."""
         return Parts({how: matrix[:, at] for how, matrix in self.of.items()}, self.known[:, at])
 
     def reduced(self, begins: Ints) -> Parts:
         """One for each run of columns, which begin there."""
-        of = {how: _ADD[how].reduceat(matrix, begins, axis=1) for how, matrix in self.of.items()}
+        if len(begins) == self.known.shape[1]:
+            return self
+        of = {how: COMBINE[how].reduceat(matrix, begins, axis=1) for how, matrix in self.of.items()}
         return Parts(of, np.logical_or.reduceat(self.known, begins, axis=1))
 
-    def add(self, at: Ints, more: Parts) -> None:
-        """Combine ``more`` with those at the places ``at``, which are all different."""
-        for how, matrix in self.of.items():
-            matrix[:, at] = _ADD[how](matrix[:, at], more.of[how])
-        self.known[:, at] |= more.known
 
-    def joined(self, more: Parts) -> Parts:
-        """These, then ``more``."""
-        of = {how: np.concatenate([matrix, more.of[how]], axis=1) for how, matrix in self.of.items()}
-        return Parts(of, np.concatenate([self.known, more.known], axis=1))
+@dataclass(frozen=True, slots=True)
+class Segments:
+    """Runs of samples of one frame that go to one window: each becomes a partial row.
 
-    def combined(self) -> Combined:
-        """By name of the part."""
-        found = {part.name: Known(*both) for part, *both in zip(_BY_HOW["sum"], self.of["sum"], self.known)}  # noqa: B905
-        for how in ("max", "min"):
-            for part, values in zip(_BY_HOW[how], self.of[how], strict=True):
-                found[part.name] = Known(values, values != _NEUTRAL[how])
-        return found
+    ``begins``: the sample that each begins at; ``of_frame``: its frame; ``start_ms``: of its window.
+    """
+
+    begins: Ints
+    of_frame: Ints
+    start_ms: Ints
+    window_ms: int
 
 
-def parts_of(segments: Segments) -> Parts:
-    """The parts of each segment."""
-    of = {how: np.empty((len(parts), len(segments.begins)), np.int64) for how, parts in _BY_HOW.items()}
-    known = np.empty(of["sum"].shape, np.bool_)
-    for how, parts in _BY_HOW.items():
-        for row, part in enumerate(parts):
-            value = part.of(segments)
-            of[how][row] = np.where(value.known, value.values, _NEUTRAL[how])
-            if how == "sum":
-                known[row] = value.known
-    return Parts(of, known)
+def cut(frames: Frames, window_ms: int) -> Segments:
+    """Segments of one frame in one window of event time; samples of a frame are in order of time."""
+    start_ms = frames.event_ms - frames.event_ms % window_ms
+    begins = np.flatnonzero((frames.index == 0) | (np.diff(start_ms, prepend=-1) != 0))
+    return Segments(begins, frames.of_sample[begins], start_ms[begins], window_ms)
+
+
+def parts_of(frames: Frames, segments: Segments) -> Parts:
+    """The parts of each segment. Those of which a frame has one value are made all at once."""
+    count, of_frame = len(segments.begins), segments.of_frame
+    parts = Parts(
+        {how: np.empty((len(each), count), np.int64) for how, each in _BY_HOW.items()},
+        np.ones((len(_BY_HOW["sum"]), count), np.bool_),
+    )
+    samples = np.diff(segments.begins, append=len(frames.of_sample))
+    found = [q.known(frames) for q in _QUANTITIES.values()]
+    values = np.stack([each.values for each in found])[:, of_frame]
+    known = np.stack([each.known for each in found])[:, of_frame]
+    last_ms = frames.event_ms[segments.begins + samples - 1] % segments.window_ms << VALUE_BITS
+    for kind, (places, rows) in _OF_FRAMES.items():
+        there = known[places]
+        if kind == "count":
+            made = np.where(there, samples, 0)
+        elif kind == "sum":
+            made = np.where(there, values[places] * samples, 0)
+            parts.known[rows] = there
+        else:
+            made = values[places] if kind in NEUTRAL else last_ms + values[places] - _FLOORS[places, None]
+            made = np.where(there, made, NEUTRAL[HOW[kind]])
+        parts.of[HOW[kind]][rows] = made
+    for part in PARTS:
+        if part.quantity.by_sample:
+            how, row = _AT[part.name]
+            made, is_known = _of_samples(part.kind, part.quantity, frames, segments)
+            parts.of[how][row] = made
+            if is_known is not None:
+                parts.known[row] = is_known
+    return parts
+
+
+def _of_samples(
+    kind: Kind, quantity: Quantity, frames: Frames, segments: Segments
+) -> tuple[Ints, Flags | None]:
+    """One part of a quantity that samples have, and of a sum whether it is known; None: everywhere."""
+    found, begins, how = quantity.known(frames), segments.begins, HOW[kind]
+    if kind == "count":
+        return np.add.reduceat(found.known, begins, dtype=np.int64), None
+    values = found.values
+    if kind in ("first", "last"):
+        values = (frames.event_ms % segments.window_ms << VALUE_BITS) + (values - quantity.floor)
+    if found.known.all():
+        return COMBINE[how].reduceat(values, begins), None
+    made = COMBINE[how].reduceat(np.where(found.known, values, NEUTRAL[how]), begins)
+    return made, np.logical_or.reduceat(found.known, begins) if how == "sum" else None
 
 
 def enrolled(vehicles: pa.StringArray, more: pa.StringArray) -> tuple[pa.StringArray, Ints]:
     """``vehicles`` with those of ``more`` that are not among them at the end; where ``more`` stand there."""
     found = pc.index_in(more, value_set=vehicles)
-    new = pc.is_null(found).to_numpy(zero_copy_only=False)
-    at: Ints = pc.fill_null(found, 0).to_numpy().astype(np.int64)
+    at: Ints = pc.fill_null(found, -1).to_numpy().astype(np.int64)
+    new = at < 0
+    if not new.any():
+        return vehicles, at
     at[new] = len(vehicles) + np.arange(new.sum())
     return pa.concat_arrays([vehicles, more.filter(pa.array(new))]), at
 
@@ -98,40 +158,43 @@ class Block:
     parts: Parts
     changed: Flags
 
+    @classmethod
+    def of(cls, vehicles: pa.StringArray, parts: Parts) -> Block:
+        """Of what was not there before."""
+        return cls(vehicles, parts, np.ones(len(vehicles), np.bool_))
+
     def add(self, vehicles: pa.StringArray, more: Parts) -> Ints:
         """Combine with ``more`` of ``vehicles``, which are all different; where they stand now."""
         count = len(self.vehicles)
         self.vehicles, at = enrolled(self.vehicles, vehicles)
-        new = at >= count
-        self.parts.add(at[~new], more.take(~new))
-        if new.any():
-            self.parts = self.parts.joined(more.take(new))
-            self.changed = np.append(self.changed, np.ones(new.sum(), np.bool_))
+        old = at < count
+        known = more if old.all() else more.take(old)
+        for how, matrix in self.parts.of.items():
+            matrix[:, at[old]] = COMBINE[how](matrix[:, at[old]], known.of[how])
+        self.parts.known[:, at[old]] |= known.known
+        if known is not more:
+            new = more.take(~old)
+            of = {how: np.hstack([matrix, new.of[how]]) for how, matrix in self.parts.of.items()}
+            self.parts = Parts(of, np.hstack([self.parts.known, new.known]))
+            self.changed = np.append(self.changed, np.ones(len(at) - old.sum(), np.bool_))
         self.changed[at] = True
         return at
 
+    def dump(self) -> bytes:
+        """The block as bytes."""
+        arrays = [*(self.parts.of[how] for how in NEUTRAL), self.parts.known, self.changed]
+        return dump_arrays(self.vehicles.to_pylist(), arrays)
 
-def block_of(vehicles: pa.StringArray, parts: Parts) -> Block:
-    """A block of what was not there before."""
-    return Block(vehicles, parts, np.ones(len(vehicles), np.bool_))
-
-
-def dump_block(block: Block) -> bytes:
-    """The block as bytes."""
-    arrays = [*(block.parts.of[how] for how in _NEUTRAL), block.parts.known, block.changed]
-    return dump_arrays(block.vehicles.to_pylist(), arrays)
-
-
-def load_block(raw: bytes) -> Block:
-    """The block that ``dump_block`` made bytes of."""
-    names, arrays = load_arrays(raw)
-    count = len(names)
-    of = {
-        how: np.frombuffer(each, np.int64).reshape(-1, count).copy()
-        for how, each in zip(_NEUTRAL, arrays[:3], strict=True)
-    }
-    known = np.frombuffer(arrays[3], np.bool_).reshape(-1, count).copy()
-    return Block(pa.array(names, pa.string()), Parts(of, known), np.frombuffer(arrays[4], np.bool_).copy())
+    @classmethod
+    def load(cls, raw: bytes) -> Block:
+        """The block that ``dump`` made bytes of."""
+        names, (*matrices, known, changed) = load_arrays(raw)
+        of = {
+            how: np.frombuffer(each, np.int64).reshape(-1, len(names)).copy()
+            for how, each in zip(NEUTRAL, matrices, strict=True)
+        }
+        flags = np.frombuffer(known, np.bool_).reshape(-1, len(names)).copy()
+        return cls(pa.array(names, pa.string()), Parts(of, flags), np.frombuffer(changed, np.bool_).copy())
 
 
 class _Arrays(msgspec.Struct, array_like=True):
@@ -142,7 +205,7 @@ class _Arrays(msgspec.Struct, array_like=True):
 _DECODER: Final = msgspec.msgpack.Decoder(_Arrays)
 
 
-def dump_arrays(names: Sequence[str], arrays: Iterable[np.ndarray[Any, Any]]) -> bytes:
+def dump_arrays(names: Sequence[str], arrays: Iterable[npt.NDArray[Any]]) -> bytes:
     """Vehicles and arrays, compressed: most of the numbers are small."""
     plain = msgspec.msgpack.encode(_Arrays("\n".join(names), [each.tobytes() for each in arrays]))
     squeezed: bytes = pa.compress(plain, CODEC, asbytes=True)

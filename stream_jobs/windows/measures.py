@@ -1,25 +1,71 @@
-"""Exact measures of a window: partial columns combined as whole numbers, and divided once, at the end.
+"""Measures of a window: quantities out of frames, what is kept of them, and the one division at the end.
 
-A measure names its parts (see columns.py) and how its value follows from them. It is null where no sample has
-what it needs.
+A ``Quantity`` is a signal or follows from signals; a ``Part`` is what a window keeps of it: a whole number,
+so that parts combine exactly, in any order; a ``Measure`` is a column of the table. It is null where no
+sample has what it needs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final, Literal, Protocol
 
 import numpy as np
 import pyarrow as pa
 
 from infra.contract.signals import BY_NAME
-from stream_jobs.frames.arrays import Known
-from stream_jobs.windows import columns
-from stream_jobs.windows.columns import VALUE_BITS, Part, Quantity
+from stream_jobs.frames.arrays import Flags, Frames, Known
 
-Combined = Mapping[str, Known]
-"""The parts of windows by name, each of shape [n_windows]."""
+Kind = Literal["sum", "count", "max", "min", "first", "last"]
+How = Literal["sum", "max", "min"]
+HOW: Final[dict[Kind, How]] = {
+    "sum": "sum", "count": "sum", "max": "max", "last": "max", "min": "min", "first": "min",
+}  # fmt: skip
+"""How parts of each kind combine: the first and the last value are packed behind their times."""
+VALUE_BITS: Final = 32
+"""The widest signal, the odometer, has fewer than 2^32 steps from its minimum to its maximum."""
+LOW_BITS: Final = (1 << VALUE_BITS) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """Whole numbers out of frames, one a sample (``by_sample``) or one a frame.
+
+    ``per_unit``: steps in a unit of the measure; ``floor``: the least value.
+    """
+
+    name: str
+    of: Callable[[Frames], Known]
+    by_sample: bool
+    per_unit: float = 1.0
+    floor: int = 0
+
+    def known(self, frames: Frames) -> Known:
+        """``of`` these frames, computed once."""
+        if self.name not in frames.made:
+            frames.made[self.name] = self.of(frames)
+        return frames.made[self.name]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What a window keeps of a quantity: over its samples that have it the sum, their count, and so on."""
+
+    kind: Kind
+    quantity: Quantity
+
+    @property
+    def name(self) -> str:
+        """Of all parts different."""
+        return f"{self.quantity.name}_{self.kind}"
+
+
+class Combined(Protocol):
+    """The parts of windows by name, each of shape [n_windows]."""
+
+    def __getitem__(self, name: str) -> Known: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,24 +76,43 @@ class Measure:
     parts: tuple[Part, ...]
     result: Callable[[Combined], pa.Array]
 
-    def named(self, name: str) -> Measure:
-        """The same under another name."""
-        return replace(self, name=name)
+
+def steps(signal: str, value: float = 1.0) -> int:
+    """``value`` in whole steps of a signal."""
+    return round(value * BY_NAME[signal].steps_per_unit)
 
 
-def parts_of(measures: Iterable[Measure]) -> tuple[Part, ...]:
-    """What the measures need, each part once."""
-    return tuple({part.name: part for measure in measures for part in measure.parts}.values())
+@cache
+def quantity(signal: str) -> Quantity:
+    """A signal in whole steps; codes count, flags are 0 or 1."""
+    s = BY_NAME[signal]
+    floor, per_unit = steps(signal, s.minimum), float(s.steps_per_unit)
+    if s.rate == "fast":
+        return Quantity(signal, lambda frames: frames.fast[signal], True, per_unit, floor)
+    return Quantity(signal, lambda frames: frames.slow[signal], False, per_unit, floor)
 
 
-def results(measures: Iterable[Measure], combined: Combined) -> dict[str, pa.Array]:
-    """The measures out of the combined parts."""
-    return {measure.name: measure.result(combined) for measure in measures}
+def time_where(name: str, holds: Callable[[Frames], tuple[Flags, Flags]]) -> Quantity:
+    """Time of the samples where something holds: 0 where it does not, not known where that is unknown.
+
+    ``holds`` gives where it is known to hold and where it is known not to. The measure is in s.
+    """
+
+    def time_ms(frames: Frames) -> Known:
+        true, false = holds(frames)
+        return Known(np.where(true, frames.sample_ms, 0), true | false)
+
+    return Quantity(name, time_ms, by_sample=True, per_unit=1000.0)
 
 
-def steps_per_unit(signal: str) -> float:
-    """Whole steps of ``signal`` in one of its unit."""
-    return float(BY_NAME[signal].steps_per_unit)
+def integral(name: str, of: Callable[[Frames], Known], by_sample: bool, per_unit: float = 1.0) -> Quantity:
+    """A value times the time it stands for, step-ms."""
+
+    def over_time(frames: Frames) -> Known:
+        value = of(frames)
+        return Known(value.values * (frames.sample_ms if by_sample else frames.dt_ms), value.known)
+
+    return Quantity(name, over_time, by_sample, per_unit)
 
 
 def quotient(over: Any, under: Any, known: Any) -> pa.Array:
@@ -58,91 +123,57 @@ def quotient(over: Any, under: Any, known: Any) -> pa.Array:
     return pa.array(found, pa.float64(), mask=~there)
 
 
-def mean(q: Quantity, per_unit: float) -> Measure:
+def mean(name: str, of: str | Quantity) -> Measure:
     """Arithmetic mean over the samples that have the value."""
-    total, count = columns.total(q), columns.count(q)
+    total, count = part("sum", of), part("count", of)
+    per_unit = total.quantity.per_unit
 
-    def result(of: Combined) -> pa.Array:
-        return quotient(of[total.name].values, of[count.name].values * per_unit, of[total.name].known)
+    def result(w: Combined) -> pa.Array:
+        whole = w[total.name]
+        return quotient(whole.values, w[count.name].values * per_unit, whole.known)
 
-    return Measure(q.name, (total, count), result)
-
-
-def samples_of(q: Quantity) -> Measure:
-    """How many samples a mean is over: what a roll-up weights it by."""
-    return whole(columns.count(q)).named(f"{q.name}_n")
+    return Measure(name, (total, count), result)
 
 
-def mean_of(signal: str) -> Measure:
-    """The mean of a signal."""
-    return mean(columns.signal(signal), steps_per_unit(signal))
+def scaled(name: str, kind: Kind, of: str | Quantity) -> Measure:
+    """One part in the unit of the measure."""
+    only = part(kind, of)
+
+    def result(w: Combined) -> pa.Array:
+        return quotient(w[only.name].values, only.quantity.per_unit, w[only.name].known)
+
+    return Measure(name, (only,), result)
 
 
-def largest(signal: str) -> Measure:
-    """The largest value of a signal."""
-    return divided(columns.largest(columns.signal(signal)), steps_per_unit(signal))
+def whole(name: str, kind: Kind, of: str | Quantity, arrow: pa.DataType | None = None) -> Measure:
+    """One part as it is, cast to ``arrow``."""
+    only = part(kind, of)
+
+    def result(w: Combined) -> pa.Array:
+        found = pa.array(w[only.name].values, mask=~w[only.name].known)
+        return found if arrow is None else found.cast(arrow)
+
+    return Measure(name, (only,), result)
 
 
-def least(signal: str) -> Measure:
-    """The least value of a signal."""
-    return divided(columns.least(columns.signal(signal)), steps_per_unit(signal))
+def last(name: str, signal: str = "", arrow: pa.DataType | None = None) -> Measure:
+    """The last known value of a signal; of several at one millisecond the largest.
+
+    In its unit, or with ``arrow`` in whole steps, cast to that. No ``signal``: that of the name.
+    """
+    only = part("last", signal or name)
+    q = only.quantity
+
+    def result(w: Combined) -> pa.Array:
+        packed = w[only.name]
+        values = (packed.values & LOW_BITS) + q.floor
+        if arrow is None:
+            return quotient(values, q.per_unit, packed.known)
+        return pa.array(values, mask=~packed.known).cast(arrow)
+
+    return Measure(name, (only,), result)
 
 
-def divided(part: Part, per_unit: float) -> Measure:
-    """One part over a constant."""
-    return Measure(
-        part.name, (part,), lambda of: quotient(of[part.name].values, per_unit, of[part.name].known)
-    )
-
-
-def whole(part: Part, kind: Literal["int", "double"] = "int") -> Measure:
-    """One part as it is."""
-    arrow = pa.int64() if kind == "int" else pa.float64()
-    return Measure(
-        part.name, (part,), lambda of: pa.array(of[part.name].values, mask=~of[part.name].known).cast(arrow)
-    )
-
-
-def moment(part: Part) -> Measure:
-    """A part in ms since 1970 as a timestamp."""
-    times = whole(part)
-    return replace(times, result=lambda of: times.result(of).cast(pa.timestamp("ms", tz="UTC")))
-
-
-def last(signal: str) -> Measure:
-    """The last known value of a signal; of several at one millisecond the largest."""
-    part, value = _last(signal)
-
-    def result(of: Combined) -> pa.Array:
-        steps = value(of)
-        return quotient(steps.values, steps_per_unit(signal), steps.known)
-
-    return Measure(signal, (part,), result)
-
-
-def last_steps(signal: str) -> Measure:
-    """The last known value of a signal in whole steps."""
-    part, value = _last(signal)
-
-    def result(of: Combined) -> pa.Array:
-        steps = value(of)
-        return pa.array(steps.values, mask=~steps.known)
-
-    return Measure(signal, (part,), result)
-
-
-def last_flag(signal: str) -> Measure:
-    """The last known value of a flag."""
-    steps = last_steps(signal)
-    return replace(steps, result=lambda of: steps.result(of).cast(pa.bool_()))
-
-
-def _last(signal: str) -> tuple[Part, Callable[[Combined], Known]]:
-    q = columns.signal(signal)
-    part = columns.last(q)
-
-    def value(of: Combined) -> Known:
-        packed = of[part.name]
-        return Known((packed.values & ((1 << VALUE_BITS) - 1)) + q.floor, packed.known)
-
-    return part, value
+def part(kind: Kind, of: str | Quantity) -> Part:
+    """What is kept of a quantity, or of a signal."""
+    return Part(kind, quantity(of) if isinstance(of, str) else of)

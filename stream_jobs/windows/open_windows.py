@@ -6,9 +6,9 @@ more. Whatever makes windows anew feeds the same class with archived records, an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final, Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 import msgspec
 import numpy as np
@@ -22,11 +22,11 @@ from stream_jobs.frames import copies
 from stream_jobs.frames.arrays import Flags, Ints
 from stream_jobs.frames.batch import RECORD, FrameBatch, frame_batch
 from stream_jobs.frames.copies import Seen
-from stream_jobs.windows.block import block_of, dump_block, load_block, parts_of
-from stream_jobs.windows.places import SHARE, Places, dump_places, load_places, places_of
-from stream_jobs.windows.roads import road_rows
-from stream_jobs.windows.segments import cut
-from stream_jobs.windows.tables import NO_WINDOWS, Lengths, latest_of, lengths_of, newest_rows, vehicle_rows
+from stream_jobs.roads.matching import RoadLookup, lookup_of
+from stream_jobs.windows.block import Block, cut, parts_of
+from stream_jobs.windows.measures import Measure
+from stream_jobs.windows.places import SHARE, Places, road_rows
+from stream_jobs.windows.vehicle import MEASURES, NO_WINDOWS, OF_LATEST, latest_of, vehicle_rows
 
 ARCHIVED: Final = (*RECORD, "topic", "verdict")
 """Columns of archived records that windows are made of."""
@@ -38,22 +38,27 @@ SILENT_MS: Final = 600_000
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """``lateness_ms``: how long after its first sample a frame may come; ``skew_ms``: how far receive times
-    of one partition may go back; ``publish_ms``: how long an open window waits to be given out again.
+    """``window_s``, ``road_window_s``: lengths of the windows of vehicles and of places; ``lateness_ms``: how
+    long after its first sample a frame may come; ``skew_ms``: how far receive times of one partition may go
+    back; ``publish_ms``: how long an open window waits to be given out again; ``roads``: where the network in
+    use is found, None: no windows by edge.
     """
 
-    lengths: Lengths
+    window_s: int
+    road_window_s: int
     lateness_ms: int
     skew_ms: int
     publish_ms: int
+    roads: RoadLookup | None = None
 
 
 def terms_of(settings: Settings) -> Terms:
     """The terms in force."""
     jobs = settings.jobs
     return Terms(
-        lengths_of(settings), jobs.lateness_s * 1000, jobs.receipt_skew_s * 1000, int(jobs.publish_s * 1000)
-    )
+        jobs.window_s, jobs.road_window_s, jobs.lateness_s * 1000, jobs.receipt_skew_s * 1000,
+        int(jobs.publish_s * 1000), lookup_of(settings),
+    )  # fmt: skip
 
 
 class Memory(msgspec.Struct, array_like=True):
@@ -87,21 +92,19 @@ class Found:
     copies: int = 0
 
 
-Kind = TypeVar("Kind")
+Kind = TypeVar("Kind", Block, Places)
 
 
 class _Kept(Generic[Kind]):
-    """Blocks by start; those that nobody touches stay bytes."""
+    """Blocks by start, of windows of ``length_ms``; those that nobody touches stay bytes."""
 
-    def __init__(
-        self, packed: dict[int, bytes], load: Callable[[bytes], Kind], dump: Callable[[Kind], bytes]
-    ) -> None:
-        self._packed, self._load, self._dump = packed, load, dump
+    def __init__(self, packed: dict[int, bytes], kind: type[Kind], length_s: int) -> None:
+        self._packed, self._kind, self.length_ms = packed, kind, length_s * 1000
         self.opened: dict[int, Kind] = {}
 
     def get(self, start_ms: int) -> Kind | None:
         if start_ms not in self.opened and start_ms in self._packed:
-            self.opened[start_ms] = self._load(self._packed.pop(start_ms))
+            self.opened[start_ms] = self._kind.load(self._packed.pop(start_ms))
         return self.opened.get(start_ms)
 
     def first_ms(self) -> int | None:
@@ -113,9 +116,8 @@ class _Kept(Generic[Kind]):
                 del blocks[each]
 
     def packed(self) -> dict[int, bytes]:
-        for start_ms, block in self.opened.items():
-            self._packed[start_ms] = self._dump(block)
-        self.opened = {}
+        for start_ms in [*self.opened]:
+            self._packed[start_ms] = self.opened.pop(start_ms).dump()
         return self._packed
 
 
@@ -127,8 +129,8 @@ class OpenWindows:
         self._memory = Memory() if memory is None else memory
         if not self._memory.clocks_ms:  # what others have closed long ago is closed to whom nothing came yet
             self._memory.closed_ms = max(0, watermark_ms - SILENT_MS - terms.lateness_ms - terms.skew_ms)
-        self._vehicles = _Kept(self._memory.vehicles, load_block, dump_block)
-        self._places = _Kept(self._memory.places, load_places, dump_places)
+        self._vehicles = _Kept(self._memory.vehicles, Block, terms.window_s)
+        self._places = _Kept(self._memory.places, Places, terms.road_window_s)
         self._touched: dict[int, list[Ints]] = {}
         self.found = Found()
 
@@ -139,72 +141,66 @@ class OpenWindows:
 
     def take(self, batch: FrameBatch, chosen: Flags) -> None:
         """Add the ``chosen`` frames of a batch, each identity once, in the order in which they stand."""
-        lengths, memory = self._terms.lengths, self._memory
-        at = np.flatnonzero(chosen)
+        memory, frames, at = self._memory, batch.arrays, np.flatnonzero(chosen)
         coded = batch.vehicles.dictionary_encode()
         vehicles, of_frame = coded.dictionary, coded.indices.to_numpy().astype(np.int64)
-        boot_id, seq = batch.whole("boot_id"), batch.whole("seq")
-        until_ms = batch.arrays.t0_ms[at] + self._terms.lateness_ms
-        new = copies.unseen(memory.seen, vehicles.to_pylist(), of_frame[at], boot_id[at], seq[at], until_ms)
+        boot_id, seq = batch.whole("boot_id")[at], batch.whole("seq")[at]
+        until_ms = frames.t0_ms[at] + self._terms.lateness_ms
+        new = copies.unseen(memory.seen, vehicles.to_pylist(), of_frame[at], boot_id, seq, until_ms)
         self.found.copies += int(len(new) - new.sum())
-        fresh = np.zeros(len(batch), np.bool_)
+        fresh, missed = np.zeros(len(batch), np.bool_), np.zeros(len(batch), np.bool_)
         fresh[at[new]] = True
-        missed = np.zeros(len(batch), np.bool_)
-        segments = cut(batch.arrays, lengths.window_s * 1000)
-        closed = segments.start_ms + lengths.window_s * 1000 <= memory.closed_ms
+        segments = cut(frames, self._vehicles.length_ms)
+        closed = segments.start_ms + self._vehicles.length_ms <= memory.closed_ms
         missed[segments.of_frame[closed]] = True
         told = np.flatnonzero(fresh[segments.of_frame] & ~closed)
         if len(told):
-            parts = parts_of(segments).take(told)
-            self._add_vehicles(vehicles, of_frame[segments.of_frame[told]], segments.start_ms[told], parts)
-        road_ms = lengths.road_window_s * 1000
-        for rows in road_rows(
-            batch.arrays, road_ms, None if lengths.roads is None else lengths.roads.index()
-        ):
-            start_ms = rows.values["start_ms"]
-            is_closed = start_ms + road_ms <= memory.closed_ms
-            missed[rows.of_frame[is_closed]] = True
+            of = of_frame[segments.of_frame]
+            told = told[np.lexsort((of[told], segments.start_ms[told]))]
+            of, start_ms = of[told], segments.start_ms[told]
+            begins = np.flatnonzero((np.diff(of, prepend=-1) != 0) | (np.diff(start_ms, prepend=-1) != 0))
+            parts = parts_of(frames, segments).take(told).reduced(begins)
+            of, start_ms = of[begins], start_ms[begins]
+            for start in np.unique(start_ms).tolist():
+                low, high = np.searchsorted(start_ms, (start, start + 1)).tolist()
+                names, more = vehicles.take(pa.array(of[low:high])), parts.take(slice(low, high))
+                block = self._vehicles.get(start)
+                if block is None:
+                    self._vehicles.opened[start] = Block.of(names, more)
+                touched = np.arange(high - low) if block is None else block.add(names, more)
+                self._touched.setdefault(start, []).append(touched)
+                memory.changed.add(start)
+        missed[self._add_places(batch, vehicles, of_frame, fresh)] = True
+        self._note_missed(batch, np.flatnonzero(missed & fresh))
+
+    def _add_places(self, batch: FrameBatch, vehicles: pa.StringArray, of_frame: Ints, fresh: Flags) -> Ints:
+        """Add ``fresh`` frames to the windows of places; frames with samples in closed ones."""
+        closed, length_ms, roads = [], self._places.length_ms, self._terms.roads
+        for rows in road_rows(batch.arrays, length_ms, None if roads is None else roads.index()):
+            row_ms = rows.values["start_ms"]
+            is_closed = row_ms + length_ms <= self._memory.closed_ms
+            closed.append(rows.of_frame[is_closed])
             wanted = fresh[rows.of_frame] & ~is_closed
-            for start in np.unique(start_ms[wanted]).tolist():
-                found = places_of(vehicles, of_frame, rows, wanted & (start_ms == start))
+            for start in np.unique(row_ms[wanted]).tolist():
+                found = Places.of(vehicles, of_frame, rows, wanted & (row_ms == start))
                 places = self._places.get(start)
                 if places is None:
                     places = self._places.opened[start] = Places(vehicles.slice(0, 0), found.rows[:, :0])
                 places.add(found)
-                memory.changed.add(start)
-        self._note_missed(batch, np.flatnonzero(missed & fresh))
-
-    def _add_vehicles(self, vehicles: pa.StringArray, of: Ints, start_ms: Ints, parts: Any) -> None:
-        """Parts [n], each of a vehicle and a window."""
-        order = np.lexsort((of, start_ms))
-        of, start_ms = of[order], start_ms[order]
-        changes = (np.diff(of, prepend=-1) != 0) | (np.diff(start_ms, prepend=-1) != 0)
-        begins = np.flatnonzero(changes)
-        parts, of, start_ms = parts.take(order).reduced(begins), of[begins], start_ms[begins]
-        for start in np.unique(start_ms).tolist():
-            here = start_ms == start
-            names, block = vehicles.take(pa.array(of[here])), self._vehicles.get(start)
-            if block is None:
-                self._vehicles.opened[start] = block_of(names, parts.take(here))
-                at = np.arange(len(names))
-            else:
-                at = block.add(names, parts.take(here))
-            self._touched.setdefault(start, []).append(at)
-            self._memory.changed.add(start)
+                self._memory.changed.add(start)
+        return np.concatenate(closed)
 
     def _note_missed(self, batch: FrameBatch, at: Ints) -> None:
         if not len(at):
             return
-        heads = {name: batch.whole(name) for name in ("boot_id", "seq", "t0_ms")}
-        heads["span_ms"] = (batch.whole("n") - 1) * batch.whole("dt_ms")
-        received_at = pa.array(batch.received_ms).cast(pa.timestamp("ms", tz="UTC"))
-        table = pa.table(
-            {"partition": batch.partition, "log_offset": batch.log_offset, "vehicle_id": batch.vehicles}
-            | heads
-            | {"received_at": received_at}
-        ).take(pa.array(at))
+        columns = {
+            "partition": batch.partition, "log_offset": batch.log_offset, "vehicle_id": batch.vehicles,
+            **{name: batch.whole(name) for name in ("boot_id", "seq", "t0_ms")},
+            "span_ms": (batch.whole("n") - 1) * batch.whole("dt_ms"),
+            "received_at": pa.array(batch.received_ms).cast(pa.timestamp("ms", tz="UTC")),
+        }  # fmt: skip
         earlier = [] if self.found.missed is None else [self.found.missed]
-        self.found.missed = pa.concat_tables([*earlier, table])
+        self.found.missed = pa.concat_tables([*earlier, pa.table(columns).take(pa.array(at))])
 
     def note_receipts(self, batch: FrameBatch) -> None:
         """Move the clocks of the partitions."""
@@ -216,14 +212,17 @@ class OpenWindows:
         """Rows of vehicles' newest windows that were touched."""
         rows = []
         for start in sorted(self._touched, reverse=True):
-            block = self._vehicles.get(start)
-            assert block is not None
+            block = self._vehicles.opened[start]
             at = np.unique(np.concatenate(self._touched[start]))
-            rows.append(
-                newest_rows(block.vehicles.take(pa.array(at)), start, block.parts.take(at).combined())
-            )
+            rows.append(self._rows(block, at, start, OF_LATEST))
         if rows:
             self.found.latest.append(latest_of(pa.concat_tables(rows)))
+
+    def _rows(
+        self, block: Block, at: Ints, start_ms: int, measures: tuple[Measure, ...] = MEASURES
+    ) -> pa.Table:
+        vehicles, parts = block.vehicles.take(pa.array(at)), block.parts.take(at)
+        return vehicle_rows(vehicles, start_ms, self._terms.window_s, parts, measures)
 
     def publish(self, watermark_ms: int, idle: bool = False) -> None:
         """Rows of all windows that changed, if it is time; ``idle``: nothing came, so nothing will soon.
@@ -242,53 +241,41 @@ class OpenWindows:
         for start in sorted(self._memory.changed):
             block, places = self._vehicles.get(start), self._places.get(start)
             if block is not None and block.changed.any():
-                at = np.flatnonzero(block.changed)
-                names, parts = block.vehicles.take(pa.array(at)), block.parts.take(at).combined()
-                self.found.vehicle.append(vehicle_rows(names, start, self._terms.lengths.window_s, parts))
+                self.found.vehicle.append(self._rows(block, np.flatnonzero(block.changed), start))
                 block.changed[:] = False
-            if places is not None and places.changed:
-                self.found.shares.append(places.shares(start))
-                places.given_out()
+            shares = None if places is None else places.given_out(start)
+            if shares is not None:
+                self.found.shares.append(shares)
         self._memory.changed.clear()
 
     def close(self, watermark_ms: int) -> None:
         """Let go the windows that no frame with the verdict ok can reach; to be called after ``publish``."""
-        memory, lengths = self._memory, self._terms.lengths
-        closed_ms = self._settled_ms(watermark_ms) - self._terms.lateness_ms - self._terms.skew_ms
+        memory, terms = self._memory, self._terms
+        telling = [ms for ms in memory.clocks_ms.values() if ms > watermark_ms - SILENT_MS]
+        settled_ms = min(watermark_ms, *telling) if telling else watermark_ms
+        closed_ms = settled_ms - terms.lateness_ms - terms.skew_ms  # all received up to then has come
         if closed_ms > memory.closed_ms:
             memory.closed_ms = closed_ms
-            copies.forget(memory.seen, closed_ms + self._terms.lateness_ms)
-            for kept, length_s in ((self._vehicles, lengths.window_s), (self._places, lengths.road_window_s)):
-                first, open_ms = kept.first_ms(), closed_ms - length_s * 1000 + 1
+            copies.forget(memory.seen, closed_ms + terms.lateness_ms)
+            for kept in (self._vehicles, self._places):
+                first, open_ms = kept.first_ms(), closed_ms - kept.length_ms + 1
                 if first is not None and first < open_ms:
                     if memory.changed:
                         self.give_out()
                     kept.drop_before(open_ms)
-        length_ms = lengths.road_window_s * 1000
+        length_ms = self._places.length_ms
         self.found.open_from_ms = (memory.closed_ms - length_ms) // length_ms * length_ms + length_ms
 
     def due_ms(self) -> int | None:
         """At which watermark there is something to do, if no record comes before."""
         if self._memory.changed:
             return 0
-        lengths = self._terms.lengths
-        ends = [
-            first + length_s * 1000
-            for first, length_s in (
-                (self._vehicles.first_ms(), lengths.window_s),
-                (self._places.first_ms(), lengths.road_window_s),
-            )
-            if first is not None
-        ]
+        firsts = [(kept.first_ms(), kept.length_ms) for kept in (self._vehicles, self._places)]
+        ends = [first + length_ms for first, length_ms in firsts if first is not None]
         if not ends:
             return None
         closes_ms = min(ends) + self._terms.lateness_ms + self._terms.skew_ms
         return max(closes_ms, min(self._memory.clocks_ms.values(), default=0) + SILENT_MS)
-
-    def _settled_ms(self, watermark_ms: int) -> int:
-        """Up to which receive time everything of these vehicles has come."""
-        telling = [ms for ms in self._memory.clocks_ms.values() if ms > watermark_ms - SILENT_MS]
-        return min(watermark_ms, *telling) if telling else watermark_ms
 
 
 def archived_frames(records: pa.Table, limits: ClockLimits) -> Iterator[FrameBatch]:

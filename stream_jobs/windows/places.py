@@ -1,84 +1,150 @@
-"""Vehicles on road cells and edges in windows that begin at one moment: a row a vehicle and place.
+"""Windows of road cells and edges: samples to partial rows, open windows a row a vehicle and place, shares.
 
-``shares`` sums them over the vehicles of one bucket; buckets have no vehicle in common, so shares add up.
+Only samples with ignition on, a position and a speed count. A place is an H3 cell and a direction, or, where
+a road network is known, an edge; a sample that fits no edge clearly counts in a row of its own (see
+roads/network.py). Shares sum rows over the vehicles of one bucket; buckets have no vehicle in common, so they
+add up.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import zlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+from h3ronpy.vector import coordinates_to_cells
 
-from stream_jobs.frames.arrays import Flags, Ints
+from stream_jobs.frames.arrays import Flags, Frames, Ints
+from stream_jobs.roads.matching import RoadIndex, match
 from stream_jobs.windows.block import dump_arrays, enrolled, load_arrays
-from stream_jobs.windows.roads import PARTS as SUMS
-from stream_jobs.windows.roads import VEHICLES, RoadRows, vehicle_bits
-from stream_jobs.windows.tables import NO_SECTOR
+from stream_jobs.windows.measures import quotient, steps
+from stream_jobs.windows.vehicle import STEP_MS_PER_M
 
+RESOLUTION: Final = 9
+"""Of H3: cells of 0.105 km2 and 0.2 km of edge."""
+UNKNOWN_SECTOR: Final = -1
+NO_SECTOR: Final = -2
+"""The sector of a place that has no direction: it is an edge."""
+EDGE_BITS: Final = 32
+"""An edge is written as its network's number * 2^32 + its id + 2, so that -1 and -2 have a place too."""
+EDGE_OFFSET: Final = 2
 KEYS: Final = ("place", "heading_sector")
-"""A place is a cell, or an edge as roads.py writes it."""
+SUMS: Final = ("samples", "time_ms_sum", "speed_over_time_sum")
+VEHICLES: Final = "vehicles"
+"""How many vehicles were in a group, beside its sums: each is counted once, whatever its frames."""
+VEHICLE_BITS: Final = 63
+"""Bits of the set that tells vehicles apart across windows, by their ids' CRC-32; the sign stays free."""
 SHARE: Final = pa.schema(
     [(name, pa.int64()) for name in ("start_ms", *KEYS, *SUMS, VEHICLES, "vehicle_bits")]
 )
 """Columns of shares: sums of windows of places over some vehicles, and how many vehicles they were."""
-
-
+_MEASURED: Final = (
+    "window_start", "window_s", VEHICLES, "vehicle_bits", "samples", "distance_m", "time_s", "speed_kmh",
+)  # fmt: skip
+ROAD_COLUMNS: Final = ("cell", "heading_sector", *_MEASURED)
+EDGE_COLUMNS: Final = ("network_no", "edge_id", *_MEASURED)
 _ROW: Final = ("vehicle", *KEYS, *SUMS, "changed")
+
+
+@dataclass(frozen=True, slots=True)
+class RoadRows:
+    """Partial rows: the frame of each, and columns by the names of SHARE: start, place, direction, sums."""
+
+    of_frame: Ints
+    values: Mapping[str, Ints]
+
+
+def road_rows(frames: Frames, window_ms: int, roads: RoadIndex | None) -> list[RoadRows]:
+    """Rows of cells, and of edges where ``roads`` are known: runs of samples of one frame, window and place.
+
+    A vehicle that comes back into a cell within a frame gives two rows: they are summed later.
+    """
+    ignition = frames.on_samples("ignition_on")
+    lat, lon, speed, heading = (frames.fast[n] for n in ("lat_deg", "lon_deg", "speed_kmh", "heading_deg"))
+    at = np.flatnonzero(ignition.known & (ignition.values == 1) & lat.known & lon.known & speed.known)
+    of_frame, event_ms = frames.of_sample[at], frames.event_ms[at]
+    dt_ms, start_ms = frames.dt_ms[of_frame], event_ms - event_ms % window_ms
+    sums = (np.ones(len(at), np.int64), dt_ms, speed.values[at] * dt_ms)
+    lat_deg, lon_deg = lat.values[at] / steps("lat_deg"), lon.values[at] / steps("lon_deg")
+    course, is_known = heading.values[at], heading.known[at]
+    cells = coordinates_to_cells(lat_deg, lon_deg, RESOLUTION).to_numpy().astype(np.int64)
+    quarter = (course + steps("heading_deg", 45)) // steps("heading_deg", 90) % 4
+    places = [(cells, np.where(is_known, quarter, UNKNOWN_SECTOR))]
+    if roads is not None:
+        found = match(roads, lat_deg, lon_deg, course / steps("heading_deg"), is_known)
+        edge_id = np.where(found >= 0, roads.edge_id[found], found)
+        edges = (roads.network << EDGE_BITS) + edge_id + EDGE_OFFSET
+        places.append((edges, np.full(len(at), NO_SECTOR)))
+    rows = []
+    for keys in places:
+        columns = dict(zip(("start_ms", *KEYS), (start_ms, *keys), strict=True))
+        begins = _begins([of_frame, *columns.values()])
+        values = {name: key[begins] for name, key in columns.items()}
+        values |= {name: _summed(each, begins) for name, each in zip(SUMS, sums, strict=True)}
+        rows.append(RoadRows(of_frame[begins], values))
+    return rows
 
 
 @dataclass(slots=True)
 class Places:
-    """``rows``: a matrix [_ROW, n]; ``vehicle`` is a place among ``vehicles``, ``changed`` is 1 where a place
+    """Vehicles on places in windows that begin at one moment.
+
+    ``rows``: a matrix [_ROW, n]; ``vehicle`` is a place among ``vehicles``, ``changed`` is 1 where a place
     was not given out since it changed.
     """
 
     vehicles: pa.StringArray
     rows: Ints
 
+    @classmethod
+    def of(cls, vehicles: pa.StringArray, of_frame: Ints, rows: RoadRows, chosen: Flags) -> Places:
+        """The chosen ``rows``, at least one; ``of_frame``: the place of each frame's vehicle."""
+        columns = [rows.values[name][chosen] for name in (*KEYS, *SUMS)]
+        vehicle = of_frame[rows.of_frame[chosen]]
+        return cls(vehicles, np.vstack([vehicle, *columns, np.ones(len(vehicle), np.int64)]))
+
     def add(self, more: Places) -> None:
-        """Take over ``more``."""
+        """Take over ``more``: one row a vehicle and place, the vehicle's rows there added up."""
         self.vehicles, at = enrolled(self.vehicles, more.vehicles)
         moved = np.vstack([at[more.rows[0]], more.rows[1:]])
-        self.rows = _once(np.concatenate([self.rows, moved], axis=1))
+        rows, keys = np.concatenate([self.rows, moved], axis=1), 1 + len(KEYS)
+        order, begins = _runs([*rows[:keys]])
+        rows = rows[:, order]
+        sums = np.add.reduceat(rows[keys:-1], begins, axis=1)
+        changed = np.maximum.reduceat(rows[-1:], begins, axis=1)
+        self.rows = np.concatenate([rows[:keys, begins], sums, changed])
 
-    @property
-    def changed(self) -> bool:
-        """Whether anything is to be given out."""
-        return bool(self.rows[-1].any())
-
-    def given_out(self) -> None:
-        """Nothing is to be given out any more."""
-        self.rows[-1] = 0
-
-    def shares(self, start_ms: int) -> pa.Table:
-        """The sums of all places that changed (SHARE)."""
-        vehicle, *rest = self.rows
-        order, begins = _runs(rest[: len(KEYS)])
-        keys, sums, changed = rest[: len(KEYS)], rest[len(KEYS) : -1], rest[-1]
+    def given_out(self, start_ms: int) -> pa.Table | None:
+        """The sums of all places that changed (SHARE), None without any; they are given out now."""
+        if not self.rows[-1].any():
+            return None
+        vehicle, *keys, samples, time_ms, speed, changed = self.rows
+        order, begins = _runs(keys)
         bits = vehicle_bits(self.vehicles)[vehicle]
         columns = [
             np.full(len(begins), start_ms),
             *(key[order[begins]] for key in keys),
-            *(np.add.reduceat(each[order], begins) for each in sums),
+            *(np.add.reduceat(each[order], begins) for each in (samples, time_ms, speed)),
             np.diff(begins, append=len(order)),
             np.bitwise_or.reduceat(bits[order], begins),
         ]
         told = np.maximum.reduceat(changed[order], begins) > 0
+        self.rows[-1] = 0
         return pa.table([column[told] for column in columns], schema=SHARE)
 
+    def dump(self) -> bytes:
+        """The rows as bytes."""
+        return dump_arrays(self.vehicles.to_pylist(), [self.rows])
 
-def places_of(vehicles: pa.StringArray, of_frame: Ints, rows: RoadRows, chosen: Flags) -> Places:
-    """The chosen ``rows``, at least one; ``of_frame``: the place of each frame's vehicle."""
-    values = {name: column[chosen] for name, column in rows.values.items()}
-    count = int(chosen.sum())
-    place = values["cell"] if "cell" in values else values["edge"]
-    sector = values.get("heading_sector", np.full(count, NO_SECTOR))
-    vehicle = of_frame[rows.of_frame[chosen]]
-    sums = [values[name] for name in SUMS]
-    return Places(vehicles, np.vstack([vehicle, place, sector, *sums, np.ones(count, np.int64)]))
+    @classmethod
+    def load(cls, raw: bytes) -> Places:
+        """The rows that ``dump`` made bytes of."""
+        names, (rows,) = load_arrays(raw)
+        return cls(pa.array(names, pa.string()), np.frombuffer(rows, np.int64).reshape(len(_ROW), -1).copy())
 
 
 def summed(shares: pa.Table) -> pa.Table:
@@ -93,28 +159,48 @@ def summed(shares: pa.Table) -> pa.Table:
     return pa.table(found, schema=SHARE)
 
 
-def dump_places(places: Places) -> bytes:
-    """The rows as bytes."""
-    return dump_arrays(places.vehicles.to_pylist(), [places.rows])
+def place_rows(sums: pa.Table, window_s: int) -> tuple[pa.Table, pa.Table]:
+    """Rows of odograph.road_cell_window and .road_edge_window out of ``summed`` shares."""
+    time_ms, speed = sums["time_ms_sum"].to_numpy(), sums["speed_over_time_sum"].to_numpy()
+    place, known = sums["place"].to_numpy(), np.ones(sums.num_rows, np.bool_)
+    rows = pa.table(
+        {
+            "place": place,
+            "heading_sector": sums["heading_sector"],
+            "network_no": place >> EDGE_BITS,
+            "edge_id": (place & ((1 << EDGE_BITS) - 1)) - EDGE_OFFSET,
+            "window_start": sums["start_ms"].cast(pa.timestamp("ms", tz="UTC")),
+            "window_s": np.full(sums.num_rows, window_s),
+            VEHICLES: sums[VEHICLES],
+            "vehicle_bits": sums["vehicle_bits"],
+            "samples": sums["samples"],
+            "distance_m": quotient(speed, STEP_MS_PER_M, known),
+            "time_s": quotient(time_ms, 1000.0, known),
+            "speed_kmh": quotient(speed, time_ms * steps("speed_kmh"), known),
+        }
+    )
+    edges = pc.equal(rows["heading_sector"], NO_SECTOR)
+    cells = rows.filter(pc.invert(edges))
+    names = pa.array([f"{cell:x}" for cell in cells["place"].to_pylist()], pa.string())
+    return cells.append_column("cell", names).select(ROAD_COLUMNS), rows.filter(edges).select(EDGE_COLUMNS)
 
 
-def load_places(raw: bytes) -> Places:
-    """The rows that ``dump_places`` made bytes of."""
-    names, (rows,) = load_arrays(raw)
-    return Places(pa.array(names, pa.string()), np.frombuffer(rows, np.int64).reshape(len(_ROW), -1).copy())
+def vehicle_bits(vehicles: pa.StringArray) -> Ints:
+    """The bit of each vehicle: a union of windows saw at least as many vehicles as it has bits."""
+    bits = [1 << zlib.crc32(name.encode()) % VEHICLE_BITS for name in vehicles.to_pylist()]
+    return np.array(bits, np.int64)
 
 
-def _once(rows: Ints) -> Ints:
-    """One row a vehicle and place, the vehicle's rows there added up."""
-    keys = 1 + len(KEYS)
-    order, begins = _runs([*rows[:keys]])
-    sums = np.add.reduceat(rows[keys:-1][:, order], begins, axis=1)
-    changed = np.maximum.reduceat(rows[-1:][:, order], begins, axis=1)
-    return np.concatenate([rows[:keys][:, order[begins]], sums, changed])
+def _summed(values: Ints, begins: Ints) -> Ints:
+    return np.add.reduceat(values, begins) if len(begins) else values
 
 
 def _runs(keys: Sequence[Ints]) -> tuple[Ints, Ints]:
     """The order that brings equal ``keys`` together, and where each run of them begins."""
     order = np.lexsort(list(reversed(keys)))
-    differs = [np.diff(key[order], prepend=key[order[:1]] - 1) != 0 for key in keys]
-    return order, np.flatnonzero(np.logical_or.reduce(differs))
+    return order, _begins([key[order] for key in keys])
+
+
+def _begins(keys: Sequence[Ints]) -> Ints:
+    """Where runs of equal ``keys`` begin."""
+    return np.flatnonzero(np.logical_or.reduce([np.diff(k, prepend=k[:1] - 1) != 0 for k in keys]))

@@ -25,7 +25,7 @@ from stream_jobs.maintenance.ledger import HOUR_MS, HourlyLedger
 from stream_jobs.maintenance.process import Maintenance
 from stream_jobs.maintenance.retention import drop_expired
 from stream_jobs.maintenance.rollups import RollUps
-from stream_jobs.windows import tables as windows
+from stream_jobs.windows import vehicle as windows
 from tests.integration.stream_support import drive, query
 from tests.support import Lane, eventually, open_lane
 from tests.support_frames import vin

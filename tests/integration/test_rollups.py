@@ -17,7 +17,7 @@ from stream_jobs.app.sinks import VEHICLE, tagged, write_windows
 from stream_jobs.maintenance.rollups import RollUps
 from stream_jobs.maintenance.trends import renew
 from stream_jobs.reprocess.restate import restate_windows
-from stream_jobs.windows import tables as windows
+from stream_jobs.windows import vehicle as windows
 from tests.integration.community_support import apply_community_files, refreshed
 from tests.integration.rollup_support import insert_bucket
 from tests.integration.stream_support import drive, query, spoilt

@@ -23,9 +23,8 @@ from stream_jobs.reprocess import writer_lock as locks
 from stream_jobs.reprocess.restate import restate_windows
 from stream_jobs.reprocess.writer_lock import BATCH, writer_lock
 from stream_jobs.windows.open_windows import SILENT_MS
-from stream_jobs.windows.places import SHARE
-from stream_jobs.windows.roads import EDGE_BITS, EDGE_OFFSET
-from stream_jobs.windows.tables import NO_SECTOR, latest_of
+from stream_jobs.windows.places import EDGE_BITS, EDGE_OFFSET, NO_SECTOR, SHARE
+from stream_jobs.windows.vehicle import latest_of
 from tests.integration.events_support import topic_values
 from tests.integration.stream_support import query
 from tests.support import Lane, eventually

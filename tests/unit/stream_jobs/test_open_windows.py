@@ -19,8 +19,7 @@ from load_tests.oracle import expect
 from stream_jobs.frames.batch import FrameBatch, frame_batch
 from stream_jobs.frames.copies import Seen, forget, unseen
 from stream_jobs.windows.open_windows import SILENT_MS, Found, Memory, OpenWindows, Terms
-from stream_jobs.windows.places import SHARE, summed
-from stream_jobs.windows.tables import place_rows
+from stream_jobs.windows.places import SHARE, place_rows, summed
 from tests.support_frames import Record, frame, random_frame, vin
 from tests.unit.stream_jobs.window_support import LIMITS, T0, TERMS, Row, keyed, received, recorded
 

@@ -22,7 +22,7 @@ from stream_jobs.roads.matching import NO_EDGE, NOT_CLEAR, Fit, RoadIndex, RoadL
 from stream_jobs.roads.network import RoadNetwork, load, network_of, save
 from stream_jobs.roads.speeds import Blend, EdgeSpeeds, Seen, fallback, hour_of_week, off_peak_hours
 from stream_jobs.roads.ways import nearest, quickest, ways_of
-from stream_jobs.windows.roads import road_rows
+from stream_jobs.windows.places import road_rows
 from tests.support_frames import frame
 
 pytestmark = pytest.mark.slow
@@ -147,8 +147,8 @@ def test_frames_give_rows_by_edge_that_add_up_to_their_samples(tmp_path: Path) -
     _, edges = road_rows(batch.arrays, 60_000, lookup.index())
     sums: dict[int, int] = {}
     for row in pa.table(dict(edges.values)).to_pylist():
-        assert row["edge"] >> 32 == 5
-        edge = (row["edge"] & (2**32 - 1)) - 2
+        assert row["place"] >> 32 == 5
+        edge = (row["place"] & (2**32 - 1)) - 2
         sums[edge] = sums.get(edge, 0) + row["samples"]
         assert row["speed_over_time_sum"] == 3600 * row["time_ms_sum"]
     assert sums == {10: 8, NO_EDGE: 1, NOT_CLEAR: 1}

@@ -10,12 +10,13 @@ import pytest
 import infra.sql
 from stream_jobs.app.schema import WRITER_COLUMNS
 from stream_jobs.maintenance.rollups import NAMES
-from stream_jobs.windows import tables as windows
+from stream_jobs.windows import places
+from stream_jobs.windows import vehicle as windows
 
 COLUMNS = {
     "vehicle_window": {*windows.VEHICLE_COLUMNS, *WRITER_COLUMNS},
-    "road_cell_window": {*windows.ROAD_COLUMNS, *WRITER_COLUMNS},
-    "road_edge_window": {*windows.EDGE_COLUMNS, *WRITER_COLUMNS},
+    "road_cell_window": {*places.ROAD_COLUMNS, *WRITER_COLUMNS},
+    "road_edge_window": {*places.EDGE_COLUMNS, *WRITER_COLUMNS},
     "vehicle_minute": {"vehicle_id", "bucket", "revision", "restated_at", *NAMES},
 }
 

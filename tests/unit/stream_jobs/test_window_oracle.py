@@ -13,7 +13,6 @@ from stream_jobs.roads import network
 from stream_jobs.roads.matching import RoadLookup
 from tests.support_frames import TOWN, random_frame, vin
 from tests.unit.stream_jobs.window_support import (
-    LENGTHS,
     T0,
     TERMS,
     archived,
@@ -37,7 +36,7 @@ def test_the_order_of_arrival_changes_nothing_and_the_oracle_agrees(tmp_path: Pa
     rng = random.Random(1)
     records = [received(random_frame(v, s, T0 + s * 950, rng)) for v in range(20, 25) for s in range(25)]
     shuffled = rng.sample(records, len(records))
-    terms = replace(TERMS, lengths=replace(LENGTHS, roads=town(tmp_path)))
+    terms = replace(TERMS, roads=town(tmp_path))
     expected = expect(records, roads=Roads(3, PATHS))
     vehicle, road, edge = windows_of(archived(shuffled), terms)
     assert keyed(vehicle, "vehicle_id") == expected.vehicle

@@ -14,14 +14,13 @@ from hypothesis import strategies as st
 
 from load_tests.oracle import Limits, cell_of, samples
 from stream_jobs.frames.batch import FrameBatch, frame_batch
-from stream_jobs.windows.block import parts_of
-from stream_jobs.windows.places import Places, places_of
-from stream_jobs.windows.roads import road_rows
-from stream_jobs.windows.segments import cut
+from stream_jobs.windows.block import cut, parts_of
+from stream_jobs.windows.places import Places, road_rows
+from stream_jobs.windows.vehicle import PARTS
 from tests.support_frames import frame, random_frame
 from tests.unit.stream_jobs.window_support import LIMITS, T0, Row, recorded
 
-KEYS = ("cell", "heading_sector", "start_ms")
+KEYS = ("place", "heading_sector", "start_ms")
 SUMS = ("samples", "time_ms_sum", "speed_over_time_sum")
 
 
@@ -34,7 +33,8 @@ def batch_of(payloads: list[bytes], received_ms: int = T0 + 20_000) -> FrameBatc
 def window_parts(batch: FrameBatch) -> list[dict[int, Row]]:
     """Of each frame its parts by the start of their window; what is not known is None."""
     segments = cut(batch.arrays, 10_000)
-    combined = parts_of(segments).combined()
+    parts = parts_of(batch.arrays, segments)
+    combined = {part.name: parts[part.name] for part in PARTS}
     of_frames: list[dict[int, Row]] = [{} for _ in range(len(batch))]
     for k, (of, start_ms) in enumerate(zip(segments.of_frame, segments.start_ms.tolist(), strict=True)):
         assert start_ms not in of_frames[of]
@@ -77,10 +77,12 @@ def visited(batch: FrameBatch) -> list[tuple[str, int, int]]:
     (rows,) = road_rows(batch.arrays, 60_000, None)
     of_frame, keys = np.zeros(len(batch), np.int64), []
     for start in np.unique(rows.values["start_ms"]).tolist():
-        found = places_of(batch.vehicles[:1], of_frame, rows, rows.values["start_ms"] == start)
+        found = Places.of(batch.vehicles[:1], of_frame, rows, rows.values["start_ms"] == start)
         places = Places(batch.vehicles[:0], found.rows[:, :0])
         places.add(found)
-        for share in places.shares(start).to_pylist():
+        shares = places.given_out(start)
+        assert shares is not None
+        for share in shares.to_pylist():
             assert share["vehicles"] == 1
             keys.append((f"{share['place']:x}", share["heading_sector"], share["start_ms"]))
     assert len(keys) == len(set(keys))
@@ -96,11 +98,11 @@ def _known(name: str, choose: Callable[[list[int]], Any]) -> Callable[[list[Any]
 
 
 CHECKS: dict[str, Callable[[list[Any]], Any]] = {
-    "frames": lambda found: sum(s.first for s in found),
-    "samples": len,
-    "out_of_range": lambda found: sum(s.wrong for s in found),
-    "first_event_ms": lambda found: min(s.event_ms for s in found),
-    "last_event_ms": lambda found: max(s.event_ms for s in found),
+    "frames_sum": lambda found: sum(s.first for s in found),
+    "samples_count": len,
+    "out_of_range_sum": lambda found: sum(s.wrong for s in found),
+    "event_ms_min": lambda found: min(s.event_ms for s in found),
+    "event_ms_max": lambda found: max(s.event_ms for s in found),
     "speed_kmh_sum": _known("speed_kmh", sum),
     "speed_kmh_max": _known("speed_kmh", max),
     "accel_long_mps2_min": _known("accel_long_mps2", min),
@@ -151,4 +153,4 @@ def expected_roads(told: Row) -> dict[tuple[str, int, int], list[int]]:
 def test_a_fast_array_that_is_too_short_or_too_long_counts_for_the_frames_samples(given_values: int) -> None:
     told = frame(1, 0, T0, n=10) | {"speed_kmh": [36.0] * given_values}
     ((row,),) = (found.values() for found in window_parts(batch_of([orjson.dumps(told)])))
-    assert (row["samples"], row["speed_kmh_count"]) == (10, min(given_values, 10))
+    assert (row["samples_count"], row["speed_kmh_count"]) == (10, min(given_values, 10))

@@ -11,15 +11,13 @@ import pyarrow as pa
 from infra.contract.verdict import ClockLimits
 from stream_jobs.archive.writer import indexed
 from stream_jobs.windows.open_windows import Terms, archived_windows
-from stream_jobs.windows.places import summed
-from stream_jobs.windows.tables import Lengths, place_rows
+from stream_jobs.windows.places import place_rows, summed
 from tests.support_frames import Record
 
 T0 = 1_767_225_600_000
 """2026-01-01 00:00:00 UTC"""
 LIMITS = ClockLimits(floor_ms=1_420_070_400_000, ahead_ms=10_000, lateness_ms=30_000)
-LENGTHS = Lengths(window_s=10, road_window_s=60)
-TERMS = Terms(LENGTHS, lateness_ms=30_000, skew_ms=5_000, publish_ms=2_000)
+TERMS = Terms(window_s=10, road_window_s=60, lateness_ms=30_000, skew_ms=5_000, publish_ms=2_000)
 Row = dict[str, Any]
 
 
@@ -54,7 +52,7 @@ def archived(records: list[Record]) -> pa.Table:
 def windows_of(records: pa.Table, terms: Terms = TERMS) -> tuple[pa.Table, pa.Table, pa.Table]:
     """Rows of vehicles, road cells and edges."""
     vehicle, shares = archived_windows(records, terms, LIMITS)
-    return vehicle, *place_rows(summed(shares), terms.lengths.road_window_s)
+    return vehicle, *place_rows(summed(shares), terms.road_window_s)
 
 
 def keyed(rows: pa.Table, *key: str) -> dict[Any, Row]:
