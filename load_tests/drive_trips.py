@@ -18,9 +18,8 @@ from edge_simulator.recordings.frames import prepare
 from infra.contract.verdict import clock_limits
 from infra.settings.settings import load
 from stream_jobs.rules.rule_set import RuleSet
-from stream_jobs.vehicles.core import Core
-from stream_jobs.vehicles.journeys.rows import TripRow
-from stream_jobs.vehicles.limits import core_limits, harsh_limits
+from stream_jobs.vehicles.core import Core, core_limits
+from stream_jobs.vehicles.rows import TripRow
 from stream_jobs.vehicles.stage import VehicleStage
 
 DAY_MS = 86_400_000
@@ -47,7 +46,7 @@ def trips(payloads: list[bytes]) -> list[TripRow]:
             "value": pa.array(payloads, pa.binary()),
         }
     )
-    stage = VehicleStage(clock_limits(settings), harsh_limits(settings), Path("none"))
+    stage = VehicleStage(clock_limits(settings), settings.journeys, Path("none"))
     core = Core(core_limits(settings), RuleSet())
     features = stage.read([batch])
     assert features is not None

@@ -23,9 +23,8 @@ from infra.contract.verdict import clock_limits
 from infra.settings.settings import Settings
 from stream_jobs.frames.batch import RECORD
 from stream_jobs.rules.rule_set import RuleSet
-from stream_jobs.vehicles.core import Core
-from stream_jobs.vehicles.journeys.rows import HarshRow, TripRow
-from stream_jobs.vehicles.limits import core_limits, harsh_limits
+from stream_jobs.vehicles.core import Core, core_limits
+from stream_jobs.vehicles.rows import HarshRow, TripRow
 from stream_jobs.vehicles.stage import VehicleStage
 
 START_MS: Final = 1_763_593_200_000
@@ -55,7 +54,7 @@ def simulated(settings: Settings, arguments: argparse.Namespace) -> tuple[list[T
 
 def told(settings: Settings, files: Sequence[Path]) -> list[Any]:
     """The last word of the core on each trip and harsh event."""
-    stage = VehicleStage(clock_limits(settings), harsh_limits(settings), Path("none"))
+    stage = VehicleStage(clock_limits(settings), settings.journeys, Path("none"))
     core = Core(core_limits(settings), RuleSet())
     last: dict[tuple[Any, ...], Any] = {}
     features = stage.read(_records(files))

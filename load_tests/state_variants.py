@@ -35,7 +35,7 @@ from stream_jobs.app.session import build_session
 from stream_jobs.app.telemetry import OUTPUT, STATE, Operator
 from stream_jobs.frames.batch import RECORD
 from stream_jobs.rules.rule_set import RuleSet
-from stream_jobs.vehicles.limits import core_limits
+from stream_jobs.vehicles.core import core_limits
 from stream_jobs.vehicles.stage import vehicle_stage
 from stream_jobs.windows.open_windows import terms_of
 

@@ -24,9 +24,8 @@ from edge_simulator.world import World
 from infra.settings.settings import Settings
 from stream_jobs.rules.model import load_rules
 from stream_jobs.rules.rule_set import of_rules
-from stream_jobs.vehicles.core import Core
+from stream_jobs.vehicles.core import Core, core_limits
 from stream_jobs.vehicles.fleet import dump, load
-from stream_jobs.vehicles.limits import core_limits
 from stream_jobs.vehicles.stage import vehicle_stage
 from stream_jobs.windows.open_windows import Memory, OpenWindows, terms_of
 

@@ -10,8 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from stream_jobs.rules.inputs import FLAGS, RuleInputs, code_of, unknown_inputs
-from stream_jobs.vehicles.features import Features
-from stream_jobs.vehicles.frame_features import FRAME_FEATURES
+from stream_jobs.vehicles.features import FRAME_FEATURES, Features
 
 
 class Evaluation(NamedTuple):

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import duckdb
+import pyarrow as pa
 
 
 @contextmanager
@@ -24,3 +26,39 @@ def connected(memory: str | None = None, spill: Path | None = None) -> Iterator[
             name = str(spill).replace("'", "''")
             connection.execute(f"SET temp_directory = '{name}'")
         yield connection
+
+
+class _Source:
+    """What a planned query reads: whatever table is here at the time."""
+
+    table: pa.Table | None = None
+
+    def __arrow_c_schema__(self) -> Any:
+        assert self.table is not None
+        return self.table.schema.__arrow_c_schema__()
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        assert self.table is not None
+        return self.table.__arrow_c_stream__(requested_schema)
+
+
+class PlannedQuery:
+    """A query over the Arrow table ``name``, planned once for tables of one schema; of one thread.
+
+    A plan of many expressions costs more than to evaluate them over a thousand rows.
+    """
+
+    def __init__(self, statement: str, name: str) -> None:
+        self._statement, self._name, self._source = statement, name, _Source()
+        self._connection = duckdb.connect(config={"threads": 1, "enable_external_access": False})
+
+    def __call__(self, table: pa.Table) -> pa.Table:
+        """What the query says of ``table``. Raises duckdb.Error."""
+        before, self._source.table = self._source.table, table
+        if before is None or not before.schema.equals(table.schema):
+            self._connection.register(self._name, self._source)
+            self._connection.execute(f"PREPARE planned AS {self._statement}")
+        try:
+            return self._connection.sql("EXECUTE planned").to_arrow_table()
+        finally:
+            self._source.table = table.schema.empty_table()

@@ -21,8 +21,7 @@ from load_tests.drills.evidence import Log
 from load_tests.drills.site import Site, until
 from load_tests.drills.verdict import Promise
 from stream_jobs.rules.rule_set import RuleSet
-from stream_jobs.vehicles.core import Core
-from stream_jobs.vehicles.limits import core_limits, harsh_limits
+from stream_jobs.vehicles.core import Core, core_limits
 from stream_jobs.vehicles.rows import tables_of
 from stream_jobs.vehicles.stage import VehicleStage
 
@@ -55,7 +54,7 @@ def _read_on(site: Site, log: Log) -> bool:
 
 def _replayed(site: Site, log: Log) -> Iterator[Trip]:
     nobody = site.home / "no-such-lookup"
-    stage = VehicleStage(clock_limits(site.settings), harsh_limits(site.settings), nobody)
+    stage = VehicleStage(clock_limits(site.settings), site.settings.journeys, nobody)
     core = Core(core_limits(site.settings), RuleSet())
     features = stage.read(_records(log))
     assert features is not None

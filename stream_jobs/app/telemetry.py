@@ -25,9 +25,8 @@ from stream_jobs.frames.batch import RECORD, FrameBatch, as_arrow
 from stream_jobs.rules.evaluation import check_translations
 from stream_jobs.rules.model import SHIPPED
 from stream_jobs.rules.rule_set import RuleSet, rules_in_force
-from stream_jobs.vehicles.core import Core, CoreLimits
+from stream_jobs.vehicles.core import Core, CoreLimits, core_limits
 from stream_jobs.vehicles.fleet import dump, load
-from stream_jobs.vehicles.limits import core_limits
 from stream_jobs.vehicles.rows import Row, pack
 from stream_jobs.vehicles.stage import VehicleStage, vehicle_stage
 from stream_jobs.windows.open_windows import FRAMES_AT_ONCE, Found, OpenWindows, Terms, terms_of

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from infra.contract.signals import FAST, SLOW, Signal
+from infra.contract.signals import FAST, SLOW
 from stream_jobs.frames.plausibility import PARTNER, by_sample, counts
 
 Ints = npt.NDArray[np.int64]
@@ -83,51 +84,37 @@ def frames_of(table: pa.Table, late: Flags) -> Frames:
     of_sample = np.repeat(np.arange(len(n)), n)
     index = np.arange(len(of_sample)) - np.repeat(np.cumsum(n) - n, n)
     raw = {s.name: by_sample(table[s.name].chunk(0), n) for s in FAST}
-    slow, slow_wrong = _slow(table)
-    fast, fast_wrong = _fast(raw)
+    fast, fast_wrong = {}, np.zeros(len(index), np.int64)
+    for signal in FAST:
+        values = raw[signal.name]
+        plausible = counts(signal.name, values, raw.get(PARTNER.get(signal.name, "")))
+        fast[signal.name], wrong = _steps(values, plausible, signal.steps_per_unit)
+        fast_wrong += wrong
+    numbers = np.stack([table[signal.name].to_numpy() for signal in _NUMBERS])
+    plausible = (numbers >= _LOW) & (numbers <= _HIGH)
+    steps, slow_wrong = _steps(numbers, plausible, _STEPS)
+    slow = {s.name: Known(steps.values[k], plausible[k]) for k, s in enumerate(_NUMBERS)}
+    for signal in SLOW:
+        if signal.kind != "number":
+            column = table[signal.name]
+            whole = pc.list_value_length(column) if signal.kind == "codes" else column
+            values = pc.fill_null(whole.cast(pa.int64()), 0).to_numpy()
+            slow[signal.name] = Known(values, pc.is_valid(column).to_numpy())
     event_ms = t0_ms[of_sample] + index * dt_ms[of_sample]
     return Frames(
-        t0_ms, dt_ms, n, late, slow, slow_wrong, of_sample, index, event_ms, fast, fast_wrong
+        t0_ms, dt_ms, n, late, slow, slow_wrong.sum(axis=0), of_sample, index, event_ms, fast, fast_wrong
     )  # fmt: skip
 
 
-def _fast(raw: Mapping[str, Floats]) -> tuple[dict[str, Known], Ints]:
-    fast = {}
-    wrong = np.zeros(len(raw[FAST[0].name]), np.int64)
-    for signal in FAST:
-        partner = raw.get(PARTNER.get(signal.name, ""))
-        fast[signal.name], does_not_count = _steps(raw[signal.name], signal, partner)
-        wrong += does_not_count
-    return fast, wrong
+_NUMBERS: Final = tuple(signal for signal in SLOW if signal.kind == "number")
+_LOW, _HIGH, _STEPS = (
+    np.array([[limit] for limit in limits])
+    for limits in zip(*((s.minimum, s.maximum, s.steps_per_unit) for s in _NUMBERS), strict=True)
+)
+"""Of slow numbers, to judge all at once as ``Signal.holds`` does one; [n, 1]."""
 
 
-def _slow(table: pa.Table) -> tuple[dict[str, Known], Ints]:
-    slow = {}
-    wrong = np.zeros(table.num_rows, np.int64)
-    for signal in SLOW:
-        column = table[signal.name]
-        if signal.kind == "number":
-            slow[signal.name], out_of_range = _steps(_floats(column), signal)
-            wrong += out_of_range
-        else:
-            numbers = pc.list_value_length(column) if signal.kind == "codes" else column
-            slow[signal.name] = _whole(numbers)
-    return slow, wrong
-
-
-def _steps(raw: Floats, signal: Signal, partner: Floats | None = None) -> tuple[Known, Flags]:
+def _steps(raw: Floats, plausible: Flags, per_unit: Any) -> tuple[Known, Flags]:
     """Whole steps, ties to even, and where a value is there and does not count; NaN stands for not there."""
-    plausible = counts(signal.name, raw, partner)
-    wrong = ~plausible & ~np.isnan(raw)
-    steps = np.rint(np.where(plausible, raw, 0.0) * signal.steps_per_unit).astype(np.int64)
-    return Known(steps, plausible), wrong
-
-
-def _whole(column: pa.ChunkedArray) -> Known:
-    values = pc.fill_null(column.cast(pa.int64()), 0).to_numpy()
-    return Known(values, pc.is_valid(column).to_numpy())
-
-
-def _floats(column: pa.ChunkedArray) -> Floats:
-    floats: Floats = column.to_numpy()
-    return floats
+    steps = np.rint(np.where(plausible, raw, 0.0) * per_unit).astype(np.int64)
+    return Known(steps, plausible), ~plausible & ~np.isnan(raw)

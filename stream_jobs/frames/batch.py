@@ -126,19 +126,17 @@ def _with_codes_bounded(table: pa.Table) -> pa.Table:
     codes = table["dtc_codes"]
     texts = pc.list_flatten(codes)
     most, longest = pc.max(pc.list_value_length(codes)).as_py(), pc.max(pc.binary_length(texts)).as_py()
-    if (
-        (most or 0) <= CODES
-        and (longest or 0) <= CODE_CHARS
-        and not pc.any(pc.match_substring(texts, NUL)).as_py()
-    ):
+    has_nul = pc.any(pc.match_substring(texts, NUL)).as_py()
+    if (most or 0) <= CODES and (longest or 0) <= CODE_CHARS and not has_nul:
         return table
-    cleaned = pa.array([None if not _bounded(row) else row for row in codes.to_pylist()], codes.type)
-    return table.set_column(table.schema.get_field_index("dtc_codes"), "dtc_codes", cleaned)
-
-
-def _bounded(codes: list[str] | None) -> bool:
-    return codes is None or (
-        len(codes) <= CODES and all(len(c) <= CODE_CHARS and NUL not in c for c in codes)
+    rows = [
+        row
+        if len(row or ()) <= CODES and all(len(c) <= CODE_CHARS and NUL not in c for c in row or ())
+        else None
+        for row in codes.to_pylist()
+    ]
+    return table.set_column(
+        table.schema.get_field_index("dtc_codes"), "dtc_codes", pa.array(rows, codes.type)
     )
 
 

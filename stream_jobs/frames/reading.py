@@ -10,7 +10,7 @@ is no JSON object an empty one.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import duckdb
@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
 
+from infra.clients.duck import PlannedQuery
 from infra.contract.signals import SIGNALS, Signal
 from stream_jobs.app.schema import HEAD
 
@@ -37,7 +38,6 @@ DEPTH: Final = 1024
 STRIDE: Final = 13
 """Prime: samples of equal width do not hide what is between them."""
 
-Tidy = Callable[[Any], Any]
 Ints = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
 
@@ -53,8 +53,7 @@ FRAME_SCHEMA: Final = pa.schema([*HEAD_SCHEMA, *((s.name, _arrow_type(s)) for s 
 
 def read(payloads: pa.BinaryArray, schema: pa.Schema = FRAME_SCHEMA) -> pa.Table:
     """The fields of ``schema``, a row a payload; null where a field is missing or of a wrong type."""
-    found = [*_read(payloads, schema)] or [schema.empty_table()]
-    return pa.concat_tables(found).combine_chunks()
+    return pa.concat_tables([schema.empty_table(), *_read(payloads, schema)]).combine_chunks()
 
 
 def _read(payloads: pa.BinaryArray, schema: pa.Schema) -> Iterator[pa.Table]:
@@ -72,19 +71,17 @@ def _read(payloads: pa.BinaryArray, schema: pa.Schema) -> Iterator[pa.Table]:
 
 
 def _read_at_once(payloads: pa.BinaryArray, schema: pa.Schema) -> pa.Table | None:
-    """None where the batch is not plain JSON objects, one a payload.
-
-    A payload in braces cannot run into the next: a brace after a brace is an error inside an object, a line
-    feed inside a string. So as many rows as payloads means a row for each.
-    """
-    if payloads.null_count or not _all_in_braces(payloads) or _may_be_deep(payloads):
+    """None where the batch is not plain JSON objects, one a payload."""
+    lines = _lines(payloads)
+    if lines is None:
         return None
-    whole = pa.ListArray.from_arrays(pa.array([0, len(payloads)], pa.int32()), payloads)
-    text: bytes = pc.binary_join(whole, b"\n")[0].as_py()
+    text: bytes = lines.as_py()
     plain = _read_plain(payloads, text) if len(payloads) >= PLAIN_FROM else None
     if plain is not None:
         return plain.select(schema.names)
-    if _has_no_number(text) or _has_long_number(text) or not _is_utf8(text):
+    # A single letter is found ten times as fast, and hardly a frame has an I.
+    has_no_number = b"NaN" in text or (b"I" in text and b"Inf" in text)
+    if has_no_number or _has_long_number(text) or not _is_utf8(text):
         return None
     try:
         table = _parse(text, schema)
@@ -93,23 +90,35 @@ def _read_at_once(payloads: pa.BinaryArray, schema: pa.Schema) -> pa.Table | Non
     return table if table.num_rows == len(payloads) else None
 
 
+def _lines(payloads: pa.BinaryArray) -> pa.BinaryScalar | None:
+    """The payloads, a line each; None where one is not in braces, or may be nested deeper than ``DEPTH``.
+
+    A payload in braces cannot run into the next: a brace after a brace is an error inside an object, a line
+    feed inside a string. So as many rows as payloads means a row for each.
+    """
+    offsets, buffer = _offsets(payloads), payloads.buffers()[2]
+    lengths = np.diff(offsets)
+    if payloads.null_count or buffer is None or not np.all(lengths > 0):
+        return None
+    data = np.frombuffer(buffer, np.uint8)
+    if np.any(data[offsets[:-1]] != OPEN) or np.any(data[offsets[1:] - 1] != CLOSE):
+        return None
+    long = payloads.take(pa.array(np.flatnonzero(lengths >= 2 * DEPTH)))  # each bracket is closed again
+    if any(raw.count(b"[") + raw.count(b"{") >= DEPTH for raw in long.to_pylist()):
+        return None
+    whole = pa.ListArray.from_arrays(pa.array([0, len(payloads)], pa.int32()), payloads)
+    return pc.binary_join(whole, b"\n")[0]
+
+
 _OTHERS: Final = ("schema", "sent_ms")
 """What frames say besides the fields of FRAME_SCHEMA; numbers."""
-_STRICT: Final = {
-    pa.int64(): "VARCHAR",
-    pa.bool_(): "VARCHAR",
-    pa.string(): "VARCHAR",
-    pa.float64(): "DOUBLE",
-}
+_ASKED: Final[dict[pa.DataType, Any]] = {
+    pa.int64(): "VARCHAR", pa.bool_(): "VARCHAR", pa.string(): "VARCHAR", pa.float64(): "DOUBLE",
+    pa.list_(pa.string()): ["VARCHAR"], pa.list_(pa.float64()): ["DOUBLE"],
+}  # fmt: skip
 """How a field is asked for: a whole number and a flag as the text that it is, to be looked at."""
-
-
-def _asked(kind: pa.DataType) -> Any:
-    return [_STRICT[kind.value_type]] if pa.types.is_list(kind) else _STRICT[kind]
-
-
 _STRUCTURE: Final = orjson.dumps(
-    {field.name: _asked(field.type) for field in FRAME_SCHEMA} | dict.fromkeys(_OTHERS, "DOUBLE")
+    {field.name: _ASKED[field.type] for field in FRAME_SCHEMA} | dict.fromkeys(_OTHERS, "DOUBLE")
 ).decode()
 _FLAGS: Final = tuple(field.name for field in FRAME_SCHEMA if field.type == pa.bool_())
 _PLAIN: Final = f"SELECT from_json(payload, '{_STRUCTURE}') AS frame FROM payloads"  # noqa: S608  constants
@@ -126,8 +135,11 @@ def _read_plain(payloads: pa.BinaryArray, text: bytes) -> pa.Table | None:
     data = np.frombuffer(text, np.uint8)
     if not _is_compact(data, text, len(payloads)):
         return None
+    if not hasattr(_LOCAL, "query"):
+        _LOCAL.query = PlannedQuery(_PLAIN, "payloads")
     try:
-        found = _structs(payloads)
+        frames = _LOCAL.query(pa.table({"payload": payloads.cast(pa.string())}))["frame"].combine_chunks()
+        found = dict(zip(frames.type.names, frames.flatten(), strict=True))
         columns = {field.name: found[field.name].cast(field.type) for field in FRAME_SCHEMA}
     except (duckdb.Error, pa.ArrowInvalid):
         return None
@@ -203,26 +215,12 @@ def _stands_before(data: Bytes, places: Ints, what: bytes) -> bool:
     return all(np.all(data[places - len(what) + k] == letter) for k, letter in enumerate(what))
 
 
-def _structs(payloads: pa.BinaryArray) -> dict[str, pa.Array]:
-    """Fields as _STRUCTURE asks for them. Raises duckdb.Error."""
-    if not hasattr(_LOCAL, "connection"):
-        _LOCAL.connection = duckdb.connect(config={"threads": 1, "enable_external_access": False})
-    _LOCAL.connection.register("payloads", pa.table({"payload": payloads.cast(pa.string())}))
-    frames = _LOCAL.connection.sql(_PLAIN).to_arrow_table()["frame"].combine_chunks()
-    return dict(zip(frames.type.names, frames.flatten(), strict=True))
-
-
 def _finite(column: pa.Array) -> bool:
     """Whether numbers that are there are some: what is none in JSON, and what no double can hold, are not."""
     flat = column.flatten() if pa.types.is_list(column.type) else column
     if flat.type != pa.float64():
         return True
     return bool(np.isfinite(pc.fill_null(flat, 0.0).to_numpy(zero_copy_only=False)).all())
-
-
-def _has_no_number(text: bytes) -> bool:
-    """NaN or Inf. A single letter is found ten times as fast, and hardly a frame has an I."""
-    return b"NaN" in text or (b"I" in text and b"Inf" in text)
 
 
 def _has_long_number(text: bytes | memoryview) -> bool:
@@ -235,25 +233,9 @@ def _has_long_number(text: bytes | memoryview) -> bool:
     return bool(np.diff(others, prepend=-1, append=len(digits)).max() > DOUBLE_DIGITS // STRIDE)
 
 
-def _may_be_deep(payloads: pa.BinaryArray) -> bool:
-    """Whether one has so many brackets, in texts too, that it may be nested deeper than ``DEPTH``."""
-    long = np.flatnonzero(np.diff(_offsets(payloads)) >= 2 * DEPTH)  # each is closed again
-    return any(
-        raw.count(b"[") + raw.count(b"{") >= DEPTH for raw in payloads.take(pa.array(long)).to_pylist()
-    )
-
-
 def _offsets(payloads: pa.BinaryArray) -> npt.NDArray[np.int32]:
     """Where each begins in the buffer, and the end of the last."""
     return np.frombuffer(payloads.buffers()[1], np.int32)[payloads.offset :][: len(payloads) + 1]
-
-
-def _all_in_braces(payloads: pa.BinaryArray) -> bool:
-    offsets = _offsets(payloads)
-    if payloads.buffers()[2] is None or not np.all(offsets[1:] > offsets[:-1]):
-        return False
-    data = np.frombuffer(payloads.buffers()[2], np.uint8)
-    return bool(np.all(data[offsets[:-1]] == OPEN) and np.all(data[offsets[1:] - 1] == CLOSE))
 
 
 def _is_utf8(text: bytes | memoryview) -> bool:
@@ -282,41 +264,23 @@ def _tidied(raw: bytes | None, schema: pa.Schema) -> bytes:
         return b"{}"
     if not isinstance(value, dict):
         return b"{}"
-    return orjson.dumps({field.name: _TIDY[field.type](value.get(field.name)) for field in schema})
+    return orjson.dumps({field.name: _tidy(value.get(field.name), field.type) for field in schema})
 
 
-def _integer(value: Any) -> int | None:
-    return value if type(value) is int and -INT64 <= value < INT64 else None
+_TYPES: Final[dict[pa.DataType, tuple[type, ...]]] = {
+    pa.int64(): (int,), pa.float64(): (int, float), pa.string(): (str,), pa.bool_(): (bool,),
+}  # fmt: skip
 
 
-def _number(value: Any) -> float | None:
-    return value if type(value) in (int, float) else None
-
-
-def _numbers(value: Any) -> list[float | None] | None:
-    return [_number(v) for v in value] if type(value) is list else None
-
-
-def _text(value: Any) -> str | None:
-    return value if type(value) is str else None
-
-
-def _flag(value: Any) -> bool | None:
-    return value if type(value) is bool else None
-
-
-def _texts(value: Any) -> list[str | None] | None:
-    return [v if v is None or type(v) is str else "" for v in value] if type(value) is list else None
-
-
-_TIDY: Final[dict[pa.DataType, Tidy]] = {
-    pa.int64(): _integer,
-    pa.float64(): _number,
-    pa.string(): _text,
-    pa.bool_(): _flag,
-    pa.list_(pa.float64()): _numbers,
-    pa.list_(pa.string()): _texts,
-}
+def _tidy(value: Any, kind: pa.DataType) -> Any:
+    """None for a value of a wrong type; in a list of texts an empty one for what is no text."""
+    if pa.types.is_list(kind):
+        if type(value) is not list:
+            return None
+        types, odd = _TYPES[kind.value_type], "" if kind.value_type == pa.string() else None
+        return [each if each is None or type(each) in types else odd for each in value]
+    fits = type(value) in _TYPES[kind] and (kind != pa.int64() or -INT64 <= value < INT64)
+    return value if fits else None
 
 
 AT_ONCE: Final = 2000
@@ -331,17 +295,17 @@ def read_heads(payloads: pa.BinaryArray) -> pa.Table:
     found = [HEAD_SCHEMA.empty_table()]
     for begin in range(0, len(payloads), AT_ONCE):
         part = payloads[begin : begin + AT_ONCE]
-        table = _at_once(part)
+        table = _heads_at_once(part)
         found.append(read(part, HEAD_SCHEMA) if table is None else table)
     return pa.concat_tables(found).combine_chunks()
 
 
-def _at_once(payloads: pa.BinaryArray) -> pa.Table | None:
+def _heads_at_once(payloads: pa.BinaryArray) -> pa.Table | None:
     """None where a payload is not plain. As many rows as payloads: a row for each, as with Arrow's reader."""
-    if payloads.null_count or not _all_in_braces(payloads) or _may_be_deep(payloads):
+    lines = _lines(payloads)
+    if lines is None:
         return None
-    whole = pa.ListArray.from_arrays(pa.array([0, len(payloads)], pa.int32()), payloads)
-    text = memoryview(pc.binary_join(whole, b"\n")[0].as_buffer())  # a copy would cost more than all checks
+    text = memoryview(lines.as_buffer())  # a copy would cost more than all checks
     if _has_long_number(text) or _has_large_exponent(text) or not _is_utf8(text):
         return None
     try:

@@ -11,7 +11,7 @@ import structlog
 
 from infra.settings.settings import Settings
 from stream_jobs.app.database import Database, fetch
-from stream_jobs.vehicles import history, lookups
+from stream_jobs.vehicles import lookups
 
 WARM_C: Final = 70.0
 """Hours with a colder mean say nothing of a warm engine."""
@@ -64,11 +64,11 @@ def write_history(database: Database, settings: Settings) -> bool:
         "others": settings.cohort.least_others,
         "warm_c": WARM_C,
     }
-    usual = _table(database.run(lambda c: fetch(c, _USUAL, terms)), history.USUAL_SCHEMA)
+    usual = _table(database.run(lambda c: fetch(c, _USUAL, terms)), lookups.USUAL_SCHEMA)
     flow = database.run(lambda c: fetch(c, _FREE_FLOW))
     new = [
-        lookups.write(history.usual_file(folder), usual, usual.schema),
-        lookups.write(history.free_flow_file(folder), free_flow_table(flow), history.PLACE_SCHEMA),
+        lookups.write(lookups.usual_file(folder), usual, usual.schema),
+        lookups.write(lookups.free_flow_file(folder), free_flow_table(flow), lookups.PLACE_SCHEMA),
     ]
     if any(new):
         log.info("history is in force", vehicles=usual.num_rows, places=len(flow))
@@ -83,5 +83,5 @@ def free_flow_table(rows: list[tuple[str, int, float]]) -> pa.Table:
     """Rows of odograph.road_cell_baseline as the file has them."""
     cells = np.array([int(cell, 16) for cell, _, _ in rows], np.int64)
     sectors = np.array([sector for _, sector, _ in rows], np.int64)
-    columns = [history.places(cells, sectors), np.array([kmh for _, _, kmh in rows], np.float64)]
-    return pa.table(columns, schema=history.PLACE_SCHEMA).sort_by("place")
+    columns = [lookups.places(cells, sectors), np.array([kmh for _, _, kmh in rows], np.float64)]
+    return pa.table(columns, schema=lookups.PLACE_SCHEMA).sort_by("place")

@@ -27,10 +27,9 @@ from stream_jobs.archive.manifest import archive_of
 from stream_jobs.reprocess.plan import Interval
 from stream_jobs.reprocess.queue import Work
 from stream_jobs.rules.rule_set import RuleSet
-from stream_jobs.vehicles.core import Core, CoreLimits
+from stream_jobs.vehicles.core import Core, CoreLimits, core_limits
 from stream_jobs.vehicles.features import Features, joined
 from stream_jobs.vehicles.fleet import Fleet
-from stream_jobs.vehicles.limits import core_limits
 from stream_jobs.vehicles.rows import AlertRow, Row, pack
 from stream_jobs.vehicles.stage import VehicleStage, vehicle_stage
 from stream_jobs.windows.open_windows import ARCHIVED, OpenWindows, Terms, archived_frames, terms_of

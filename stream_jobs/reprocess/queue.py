@@ -15,8 +15,7 @@ from typing import Any, Final
 from stream_jobs.app.database import Connection, execute, fetch
 from stream_jobs.archive.manifest import HOUR_MS
 from stream_jobs.reprocess.plan import LateFrame, Span, moment
-from stream_jobs.vehicles.journeys.rows import HarshRow, IdleRow, StopRow, TripRow
-from stream_jobs.vehicles.rows import Row
+from stream_jobs.vehicles.rows import HarshRow, IdleRow, Row, StopRow, TripRow
 
 TAIL_MS: Final = 3_600_000
 """So much is read after a stop's begin, to see that it was one."""

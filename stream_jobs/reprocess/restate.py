@@ -30,8 +30,7 @@ from stream_jobs.reprocess.queue import Counts, Run, Work
 from stream_jobs.reprocess.writer_lock import BATCH, LockLostError, require_lock, writer_lock
 from stream_jobs.rules.model import Clone, Silence, load_rules
 from stream_jobs.rules.rule_set import of_rules
-from stream_jobs.vehicles.journeys.rows import TripRow
-from stream_jobs.vehicles.rows import AlertRow, Row, RowTable, restated_tables, unpack
+from stream_jobs.vehicles.rows import AlertRow, Row, RowTable, TripRow, restated_tables, unpack
 from stream_jobs.windows.places import SHARE, place_rows, summed
 from stream_jobs.windows.vehicle import NO_WINDOWS
 

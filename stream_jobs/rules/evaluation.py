@@ -21,6 +21,7 @@ import sqlglot
 from sqlglot import expressions as sx
 from sqlglot.errors import SqlglotError
 
+from infra.clients.duck import PlannedQuery
 from stream_jobs.frames.reading import FRAME_SCHEMA
 from stream_jobs.rules.inputs import Answers, RuleInputs, code_of, name_expressions, unknown_inputs
 from stream_jobs.rules.model import (
@@ -35,8 +36,7 @@ from stream_jobs.rules.model import (
     of_query,
     wrong,
 )
-from stream_jobs.vehicles.history import HISTORY
-from stream_jobs.vehicles.lookups import COLUMNS
+from stream_jobs.vehicles.lookups import COLUMNS, HISTORY
 
 BOOLEAN: Final[Gives] = "BOOLEAN"
 DOUBLE: Final[Gives] = "DOUBLE"
@@ -114,10 +114,10 @@ class Evaluator:
 
     def __init__(self, rules: Sequence[Rule]) -> None:
         self._rules = rules
-        self._connection = duckdb.connect(config=CONFIG)
         self._wanted = tuple(dict.fromkeys(each[1:] for rule in rules for each in rule.expressions()))
         columns = (f"{_column(*pair)} AS c{k}" for k, pair in enumerate(self._wanted))
-        self._query = f"SELECT {', '.join(columns)} FROM frames"  # noqa: S608  translated expressions
+        statement = f"SELECT {', '.join(columns)} FROM frames"  # noqa: S608  translated expressions
+        self._query = PlannedQuery(statement, "frames")
 
     def __call__(self, frames: pa.Table) -> RuleInputs:
         """What all rules say of ``frames``: a row a frame, with the columns that the rules name."""
@@ -125,9 +125,7 @@ class Evaluator:
         named = name_expressions(self._rules)
         if not self._wanted or not rows:
             return unknown_inputs(len(self._rules), rows, [*named])
-        self._connection.register("frames", frames)
-        found = self._connection.sql(self._query).to_arrow_table()
-        columns = (column.combine_chunks() for column in found.columns)
+        columns = (column.combine_chunks() for column in self._query(frames).columns)
         answers = {pair: _READ[pair[1]](each) for pair, each in zip(self._wanted, columns, strict=True)}
         shape = (len(self._rules), rows)
         inputs = RuleInputs(

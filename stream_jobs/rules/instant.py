@@ -25,7 +25,7 @@ from stream_jobs.frames.plausibility import POSITION, plausible_place, with_plau
 from stream_jobs.rules.evaluation import check_translations
 from stream_jobs.rules.model import VEHICLES, Gives, Rule, wrong
 from stream_jobs.rules.sql_guard import expression
-from stream_jobs.vehicles.history import HISTORY
+from stream_jobs.vehicles.lookups import HISTORY
 
 LOOKED_UP: Final = ("vehicle_class", "powertrain", "model")
 """Columns beside the frame's for rules of the query ``vehicles``: texts, null where not known."""

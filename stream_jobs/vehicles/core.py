@@ -10,29 +10,37 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+import msgspec
 import numpy as np
 
-from stream_jobs.frames.arrays import Flags, Floats, Ints
+from infra.settings.job_sections import Journeys
+from infra.settings.settings import Settings
+from stream_jobs.frames.arrays import Floats, Ints
 from stream_jobs.rules.detect.base import Detections, number
 from stream_jobs.rules.detect.occurrence import CloneDetector, SilenceDetector
 from stream_jobs.rules.inputs import all_codes
 from stream_jobs.rules.rule_set import RuleSet
-from stream_jobs.vehicles.features import Features, joined
-from stream_jobs.vehicles.fleet import Fleet, Vehicles
+from stream_jobs.vehicles.features import Features, Round, joined
+from stream_jobs.vehicles.fleet import Fleet
 from stream_jobs.vehicles.journeys import journey
-from stream_jobs.vehicles.journeys.limits import JourneyLimits
-from stream_jobs.vehicles.rounds import Round
 from stream_jobs.vehicles.rows import Head, LateVehicleFrames, Row, alert_row
-from stream_jobs.vehicles.sequencer import NO_BOOT, Arrival, Patience, Sequencer
+from stream_jobs.vehicles.sequencer import NO_BOOT, Arrival, ReorderLimits, Sequencer
 
 
 @dataclass(frozen=True, slots=True)
 class CoreLimits:
     """How long an order is waited for, and how long a silent vehicle is remembered (receive clock)."""
 
-    patience: Patience
-    forget_ms: int
-    journey: JourneyLimits
+    reorder: ReorderLimits
+    state_ttl_ms: int
+    journeys: Journeys
+
+
+def core_limits(settings: Settings) -> CoreLimits:
+    """What the core must know of the settings."""
+    jobs = settings.jobs
+    reorder = ReorderLimits(jobs.lateness_s * 1000, jobs.reorder_buffer_frames)
+    return CoreLimits(reorder, jobs.state_ttl_h * 3_600_000, settings.journeys)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +80,10 @@ class Core:
         frames = features if fleet.held is None else joined([fleet.held, features])
         released, behind = self._in_order(fleet, places, frames, waited)
         rows += self._rounds(fleet, frames, released)
-        rows += (_behind(fleet.ids[place], frames.take(np.array(late))) for place, late in behind.items())
+        for place, late in behind.items():
+            from_ms, to_ms = frames["t0_ms"][late].min(), frames["end_ms"][late].max()
+            span = int(from_ms), int(to_ms), int(frames["received_ms"][late].max())
+            rows.append(LateVehicleFrames(fleet.ids[place], *span, len(late)))
         _hold(fleet, frames)
         self._note_due(fleet, np.unique(places))
         return rows
@@ -86,14 +97,14 @@ class Core:
         found = [(place, fleet.order(place)) for place in places.tolist() if place in fleet.waiting]
         given_up = []
         for place, order in found:
-            given_up.append((place, [*Sequencer(order, self._limits.patience).expire(now_ms)]))
+            given_up.append((place, [*Sequencer(order, self._limits.reorder).expire(now_ms)]))
             fleet.put_order(place, order)
         if fleet.held is not None and any(each for _, each in given_up):
             rows += self._rounds(fleet, fleet.held, _released(given_up))
             _hold(fleet, fleet.held)
         rows += self._wake(fleet, places, np.full(len(places), float(now_ms)))
         self._note_due(fleet, places)
-        fleet.forget(places[fleet.vehicles["clock"][places] + self._limits.forget_ms <= now_ms])
+        fleet.forget(places[fleet.vehicles["clock"][places] + self._limits.state_ttl_ms <= now_ms])
         return rows
 
     def expired(self, fleet: Fleet, now_ms: int) -> list[Row]:
@@ -148,7 +159,11 @@ class Core:
         boot, seq, t0, received = (frames[name][rows].astype(np.int64) for name in names)
         believed = frames["believed"][rows] > 0
         rank, vehicles = _ranks(place), fleet.vehicles
-        self._meet(vehicles, place, boot, seq, t0, (rank == 0) & believed)
+        # Of a vehicle never seen the first frame waits for none where its boot begins, or did so long ago.
+        waits_for_none = (seq == 0) | (seq > self._limits.reorder.hold_frames)
+        new = waits_for_none & (rank == 0) & believed & (vehicles["boot"][place] == NO_BOOT)
+        for name, column in (("boot", boot), ("next", seq), ("boot_from", t0)):
+            vehicles[name][place[new]] = column[new]
         holding = np.zeros(len(vehicles), np.bool_)
         holding[[p for p, each in fleet.waiting.items() if each.held]] = True
         plain = (boot == vehicles["boot"][place]) & (seq == vehicles["next"][place] + rank)
@@ -164,7 +179,7 @@ class Core:
             came.setdefault(p, []).append(Arrival(b, s, t, at, row if is_believed else None))
         sequenced, behind = [], {}
         for p, arrivals in came.items():
-            sequencer = Sequencer(fleet.order(p), self._limits.patience)
+            sequencer = Sequencer(fleet.order(p), self._limits.reorder)
             sequenced.append((p, [row for each in arrivals for row in sequencer.take(each)]))
             fleet.put_order(p, sequencer.order)
             if sequencer.behind:
@@ -176,24 +191,20 @@ class Core:
             np.concatenate([rank[~is_odd], one_by_one.rank]),
         ), behind
 
-    def _meet(self, vehicles: Vehicles, place: Ints, boot: Ints, seq: Ints, t0: Ints, first: Flags) -> None:
-        """Vehicles never seen whose ``first`` frame waits for none: a boot begins, or did so long ago."""
-        waits_for_none = (seq == 0) | (seq > self._limits.patience.hold_frames)
-        new = first & waits_for_none & (vehicles["boot"][place] == NO_BOOT)
-        for name, column in (("boot", boot), ("next", seq), ("boot_from", t0)):
-            vehicles[name][place[new]] = column[new]
-
     def _rounds(self, fleet: Fleet, frames: Features, released: Released) -> list[Row]:
         """Rows that follow from frames in order."""
         out: list[Row] = []
-        awake = [
-            k for k, memory in enumerate(fleet.detectors) if self._awake(k, bool(memory.on.any()), frames)
-        ]
+        awake = []
+        for k, memory in enumerate(fleet.detectors):
+            codes = frames.rules.codes[k]
+            remembers = bool(memory.on.any())
+            if self._starts[k][codes].any() or (remembers and self._relevant[k][codes].any()):
+                awake.append(k)  # of others no rule finds or remembers anything of these frames
         for places, rows in released.rounds():
             runs = [frames.runs[row] for row in rows.tolist()]
             now = Round(places, rows, frames.frame_features[rows], runs, fleet.ids)
             out += self._wake(fleet, places, now["received_ms"])
-            out += journey.step(fleet.journeys, now, self._limits.journey)
+            out += journey.step(fleet.journeys, now, self._limits.journeys)
             for k in awake:
                 out += self._detect(k, fleet, frames, now)
             last = fleet.vehicles[places]
@@ -202,26 +213,20 @@ class Core:
             fleet.vehicles[places] = last
         return out
 
-    def _awake(self, k: int, remembers: bool, frames: Features) -> bool:
-        """Whether a rule may find or remember anything of these frames."""
-        codes = frames.rules.codes[k]
-        return bool(self._starts[k][codes].any() or (remembers and self._relevant[k][codes].any()))
-
     def _detect(self, k: int, fleet: Fleet, frames: Features, now: Round) -> Iterator[Row]:
         codes, memory = frames.rules.codes[k][now.rows], fleet.detectors[k]
         (lanes,) = (self._starts[k][codes] | (self._relevant[k][codes] & memory.on[now.places])).nonzero()
         if not lanes.size:
             return iter(())
         chosen = now.of(lanes)
-        return self._alerts(
-            k, self._rule_set.detectors[k].step(memory, chosen, frames.rules.of(k, chosen.rows)), chosen
-        )
+        found = self._rule_set.detectors[k].step(memory, chosen, frames.rules.of(k, chosen.rows))
+        return self._alerts(k, found, chosen)
 
     def _wake(self, fleet: Fleet, places: Ints, now_ms: Floats) -> Iterator[Row]:
         """Ask those whose moment came before ``now_ms`` [k], each at its moment."""
         seen = fleet.vehicles["seen"][places]
         places, now_ms = places[seen], now_ms[seen]
-        yield from journey.expire(fleet.journeys, places, now_ms, fleet.ids, self._limits.journey)
+        yield from journey.expire(fleet.journeys, places, now_ms, fleet.ids, self._limits.journeys)
         for k, detector in self._timed:
             due_ms = detector.due_ms(fleet.detectors[k], places)
             for lane, found in detector.expire(fleet.detectors[k], places, now_ms):
@@ -234,25 +239,23 @@ class Core:
 
     def _note_due(self, fleet: Fleet, places: Ints) -> None:
         """When ``expire`` is to be called unless frames come before."""
-        due_ms = journey.due_ms(fleet.journeys, places, self._limits.journey)
+        due_ms = journey.due_ms(fleet.journeys, places, self._limits.journeys)
         for k, detector in self._timed:
             due_ms = np.minimum(due_ms, detector.due_ms(fleet.detectors[k], places))
         lane_of = dict(zip(places.tolist(), range(len(places)), strict=True))
         for place in fleet.waiting.keys() & lane_of.keys():
-            held_ms = Sequencer(fleet.order(place), self._limits.patience).due_ms()
+            held_ms = Sequencer(fleet.order(place), self._limits.reorder).due_ms()
             if held_ms is not None:
                 due_ms[lane_of[place]] = min(float(due_ms[lane_of[place]]), held_ms)
-        forget_ms = fleet.vehicles["clock"][places] + self._limits.forget_ms
+        forget_ms = fleet.vehicles["clock"][places] + self._limits.state_ttl_ms
         fleet.vehicles["due"][places] = np.where(np.isinf(due_ms), forget_ms, due_ms)
 
     def _alerts(self, k: int, found: Detections, frames: Round) -> Iterator[Row]:
-        return (alert_row(self._rule_set.rules[k], each, _head(frames, lane)) for lane, each in found)
-
-
-def _head(frames: Round, lane: int) -> Head:
-    boot_id, seq, received_ms = (int(frames[name][lane]) for name in ("boot_id", "seq", "received_ms"))
-    where = number(frames["lat_deg"][lane]), number(frames["lon_deg"][lane])
-    return Head(frames.vehicle(lane), boot_id, seq, received_ms, *where)
+        for lane, each in found:
+            boot_id, seq, received_ms = (int(frames[n][lane]) for n in ("boot_id", "seq", "received_ms"))
+            where = number(frames["lat_deg"][lane]), number(frames["lon_deg"][lane])
+            head = Head(frames.vehicle(lane), boot_id, seq, received_ms, *where)
+            yield alert_row(self._rule_set.rules[k], each, head)
 
 
 def _ranks(places: Ints) -> Ints:
@@ -272,24 +275,9 @@ def _hold(fleet: Fleet, frames: Features) -> None:
     """Keep the frames that wait, and let the others go."""
     rows = [each.row for w in fleet.waiting.values() for each in w.held if each.row is not None]
     fleet.held = frames.take(np.array(rows, np.int64)) if rows else None
-    moved = {row: k for k, row in enumerate(rows)}
+    moved: dict[int | None, int | None] = {row: k for k, row in enumerate(rows)}
     for w in fleet.waiting.values():
-        w.held = [
-            each
-            if each.row is None
-            else Arrival(each.boot_id, each.seq, each.t0_ms, each.received_ms, moved[each.row])
-            for each in w.held
-        ]
-
-
-def _behind(vehicle_id: str, frames: Features) -> LateVehicleFrames:
-    return LateVehicleFrames(
-        vehicle_id=vehicle_id,
-        from_ms=int(frames["t0_ms"].min()),
-        to_ms=int(frames["end_ms"].max()),
-        received_ms=int(frames["received_ms"].max()),
-        frames=len(frames),
-    )
+        w.held = [msgspec.structs.replace(each, row=moved.get(each.row)) for each in w.held]
 
 
 def _sorted_frames(places: Ints, features: Features) -> Ints:

@@ -1,18 +1,116 @@
-"""What frames say, a row of numbers a frame: what memories of vehicles are fed with."""
+"""What frames say, a row of numbers a frame: what memories of vehicles are fed with; numpy, no Spark.
+
+A feature is a double, NaN where not known: a frame's features travel as one array, because a column costs
+more on its way to Python and back than what it carries. Whole numbers of the contract stay exact, below 2^53.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any, Final
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 
-from stream_jobs.frames.arrays import Floats, Ints
+from infra.settings.job_sections import Journeys
+from stream_jobs.frames.arrays import Flags, Floats, Frames, Ints
 from stream_jobs.rules.inputs import RuleInputs, concatenated, name_expressions, unknown_inputs
 from stream_jobs.rules.model import Rule
-from stream_jobs.vehicles.frame_features import FRAME_FEATURES
+from stream_jobs.windows.measures import steps
+from stream_jobs.windows.vehicle import MS_PER_HOUR, SPEEDING_MARGIN_KMH, above_limit, moving
+
+FRAME_FEATURES: Final = (
+    # of every readable frame; the others are known of believed ones only
+    "boot_id", "seq", "t0_ms", "end_ms", "received_ms", "believed",
+    # of its samples
+    "ignition_on", "lat_deg", "lon_deg", "heading_deg", "speed_kmh", "speed_max_kmh", "distance_m", "fuel_l",
+    "energy_kwh", "odometer_m", "moving_ms", "moving_from_ms", "moving_to_ms", "speeding_ms",
+    # of the lookup: places in CLASSES and POWERTRAINS
+    "vehicle_class", "powertrain",
+)  # fmt: skip
+PLACE: Final = {name: place for place, name in enumerate(FRAME_FEATURES)}
+CLASSES: Final = ("car", "van", "heavy")
+POWERTRAINS: Final = ("petrol", "diesel", "hybrid", "electric")
+KINDS: Final = ("brake", "accelerate", "corner")
+"""Of harsh events."""
+G_MPS2: Final = 9.80665
+RUN: Final = 5
+"""Numbers of a run: kind, begin, end, peak (m/s^2), speed (km/h)."""
+
+
+def sample_features(frames: Frames) -> dict[str, Floats]:
+    """The features that samples tell, by name; there is at least one frame."""
+    begins, order = np.flatnonzero(frames.index == 0), np.arange(len(frames.index))
+    fast, span_ms, ms = frames.fast, frames.dt_ms * frames.n, frames.sample_ms
+    speed, (moves, _), (too_fast, not_so) = (
+        fast["speed_kmh"], moving(frames), above_limit(SPEEDING_MARGIN_KMH, frames),
+    )  # fmt: skip
+
+    def reduced(how: np.ufunc, values: Ints, known: Flags, neutral: int = 0) -> Floats:
+        found = how.reduceat(np.where(known, values, neutral), begins)
+        return np.where(np.logical_or.reduceat(known, begins), found.astype(np.float64), np.nan)
+
+    def slow(name: str) -> Floats:
+        value = frames.slow[name]
+        return np.where(value.known, value.values.astype(np.float64), np.nan) / steps(name)
+
+    def last(name: str) -> Floats:
+        place = np.maximum.reduceat(np.where(fast[name].known, order, -1), begins)
+        return np.where(place >= 0, fast[name].values[place].astype(np.float64), np.nan) / steps(name)
+
+    metres = reduced(np.add, speed.values * ms, speed.known) / steps("speed_kmh") / MS_PER_HOUR * 1000
+    return {
+        **{name: last(name) for name in ("lat_deg", "lon_deg", "heading_deg", "speed_kmh")},
+        "ignition_on": slow("ignition_on"),
+        "odometer_m": slow("odometer_m"),
+        "moving_ms": reduced(np.add, np.where(moves, ms, 0), speed.known),
+        "moving_from_ms": reduced(np.minimum, frames.event_ms, moves, np.iinfo(np.int64).max),
+        "moving_to_ms": reduced(np.maximum, frames.event_ms + ms, moves),
+        "speeding_ms": reduced(np.add, np.where(too_fast, ms, 0), too_fast | not_so),
+        "speed_max_kmh": reduced(np.maximum, speed.values, speed.known) / steps("speed_kmh"),
+        "distance_m": metres,
+        "fuel_l": slow("fuel_rate_lph") * span_ms / MS_PER_HOUR,
+        "energy_kwh": slow("pack_voltage_v") * slow("pack_current_a") * span_ms / MS_PER_HOUR / 1000,
+    }
+
+
+def feature_matrix(columns: Mapping[str, Any], rows: int) -> Floats:
+    """``columns`` by the names of FRAME_FEATURES as a row of numbers a frame; NaN where a name is missing."""
+    matrix = np.full((rows, len(FRAME_FEATURES)), np.nan)
+    for name, column in columns.items():
+        matrix[:, PLACE[name]] = column
+    return matrix
+
+
+def harsh_runs(frames: Frames, vehicle_class: Floats, limits: Journeys) -> list[list[float]]:
+    """The runs of each frame, RUN numbers each; of an unknown class (NaN) as if it were a car.
+
+    The limits of a class are the same at every sample, so runs do not depend on what the frame before said.
+    """
+    of_class = np.where(np.isnan(vehicle_class), CLASSES.index("car"), vehicle_class).astype(np.int64)
+    found: list[list[float]] = [[] for _ in range(len(frames.n))]
+    speed, long, lateral = (frames.fast[n] for n in ("speed_kmh", "accel_long_mps2", "accel_lat_mps2"))
+    accel, across = long.values / steps("accel_long_mps2"), lateral.values / steps("accel_lat_mps2")
+    strengths = (-accel, long.known), (accel, long.known), (np.abs(across), lateral.known)
+    least_g = limits.brake_g, limits.accelerate_g, limits.corner_g
+    gates_kmh = limits.harsh_gate_kmh, limits.harsh_gate_kmh, limits.corner_gate_kmh
+    for kind, (strength, known) in enumerate(strengths):
+        least = G_MPS2 * np.array(least_g[kind])[of_class][frames.of_sample]
+        fast = speed.values > gates_kmh[kind] * steps("speed_kmh")
+        places = np.flatnonzero(known & speed.known & (strength > least) & fast)
+        if not len(places):
+            continue
+        begins = np.flatnonzero((np.diff(places, prepend=-2) != 1) | (frames.index[places] == 0))
+        firsts, lasts = places[begins], places[np.append(begins[1:], len(places)) - 1]
+        peaks = np.maximum.reduceat(strength[places], begins)
+        ends: Ints = frames.event_ms[lasts] + frames.sample_ms[lasts]
+        kmh = speed.values[firsts] / steps("speed_kmh")
+        columns = (frames.of_sample[firsts], frames.event_ms[firsts], ends, peaks, kmh)
+        for frame, *run in zip(*(column.tolist() for column in columns), strict=True):
+            found[frame] += [float(kind), *map(float, run)]
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +133,7 @@ class Features:
 
     def __getitem__(self, name: str) -> Floats:
         """A feature by frame, [n]."""
-        return self.frame_features[:, FRAME_FEATURES.index(name)]
+        return self.frame_features[:, PLACE[name]]
 
     def take(self, rows: Ints) -> Features:
         """Those frames."""
@@ -104,3 +202,40 @@ def load_features(kept: KeptFeatures) -> Features:
     )
     frame_features = np.frombuffer(kept.frame_features).reshape(len(vehicle), len(FRAME_FEATURES))
     return Features(kept.ids, vehicle, frame_features, kept.runs, rules)
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """The next frames of k vehicles, one each: what everything that remembers works on.
+
+    Frames of a vehicle come one after the other, vehicles do not meet: so round by round each step is
+    arithmetic on columns whose rows are vehicles.
+    ``places``: [k], where each vehicle's memory is; no place twice. ``rows``: [k], which frame of the batch.
+    ``frame_features``: [k, FRAME_FEATURES], doubles, NaN where not known. ``runs``: harsh runs of each frame
+    (RUN numbers each), [k]. ``vehicles``: the vehicles' ids by place.
+    """
+
+    places: Ints
+    rows: Ints
+    frame_features: Floats
+    runs: Sequence[Sequence[float]]
+    vehicles: Sequence[str]
+
+    def __getitem__(self, name: str) -> Floats:
+        """A feature by vehicle, [k]."""
+        return self.frame_features[:, PLACE[name]]
+
+    def __len__(self) -> int:
+        """Number of frames."""
+        return len(self.places)
+
+    def of(self, lanes: Ints) -> Round:
+        """Those at ``lanes`` among the k."""
+        if len(lanes) == len(self.places):
+            return self
+        runs = [self.runs[lane] for lane in lanes.tolist()] if self.runs else self.runs
+        return Round(self.places[lanes], self.rows[lanes], self.frame_features[lanes], runs, self.vehicles)
+
+    def vehicle(self, lane: int) -> str:
+        """The id of one of the k vehicles."""
+        return self.vehicles[int(self.places[lane])]

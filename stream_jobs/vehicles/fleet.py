@@ -30,6 +30,7 @@ VEHICLE: Final = np.dtype(
 order, if there was one (``seen``).
 """
 Vehicles = npt.NDArray[Any]
+_ORDER: Final = ("boot", "next", "boot_from", "filled")
 
 
 class Waiting(msgspec.Struct, array_like=True):
@@ -91,19 +92,15 @@ class Fleet:
             if vehicle_id not in self._places:
                 self._places[vehicle_id] = len(self.ids)
                 self.ids.append(vehicle_id)
-        self._grow()
-        return np.array([self._places[vehicle_id] for vehicle_id in ids], np.int64)
-
-    def _grow(self) -> None:
         count, before = len(self.ids), len(self.vehicles)
-        if count == before:
-            return
-        more = np.zeros(count - before, VEHICLE)
-        more["boot"], more["due"] = NO_BOOT, np.inf
-        self.vehicles = np.concatenate([self.vehicles, more])
-        self.journeys.grow(count)
-        for memory in self.detectors:
-            memory.grow(count)
+        if count > before:
+            more = np.zeros(count - before, VEHICLE)
+            more["boot"], more["due"] = NO_BOOT, np.inf
+            self.vehicles = np.concatenate([self.vehicles, more])
+            self.journeys.grow(count)
+            for memory in self.detectors:
+                memory.grow(count)
+        return np.array([self._places[vehicle_id] for vehicle_id in ids], np.int64)
 
     def forget(self, places: Ints) -> None:
         """The vehicles at these places go."""
@@ -140,9 +137,6 @@ class Fleet:
         """When (receive clock) each vehicle is to be asked although nothing came; [n]."""
         due: Floats = self.vehicles["due"]
         return due
-
-
-_ORDER: Final = ("boot", "next", "boot_from", "filled")
 
 
 LENGTH: Final = 8

@@ -1,11 +1,14 @@
-"""What is known of each vehicle, in a file beside the query: written by maintenance, read by Python workers.
+"""What is known of vehicles and of the roads they are on, in files beside the query: joined by frame.
 
-``<home>/lookups/vehicle.arrow`` (Arrow IPC): vehicle_id, model, powertrain, vehicle_class.
-It is replaced whole.
+In ``<home>/lookups``, as Arrow files: vehicle.arrow, model, powertrain and class of each vehicle;
+history.arrow, usual values of each vehicle and of its model; free_flow.arrow, free-flow speed by H3 cell and
+direction. Maintenance replaces them whole; the stage looks with each batch of frames whether they are still
+those that it read: what is learned is in force without a restart.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -14,17 +17,38 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from h3ronpy.vector import coordinates_to_cells
 
-from stream_jobs.frames.arrays import Floats
+from stream_jobs.frames.arrays import Floats, Ints
+from stream_jobs.windows.places import RESOLUTION, UNKNOWN_SECTOR
 
 COLUMNS: Final = ("model", "powertrain", "vehicle_class")
-Version = tuple[int, int]
 SCHEMA: Final = pa.schema([(name, pa.string()) for name in ("vehicle_id", *COLUMNS)])
+FREE_FLOW: Final = "free_flow_kmh"
+USUAL: Final = ("usual_coolant_c", "usual_battery_v", "model_coolant_c", "model_battery_v")
+"""Medians of hours: the vehicle's own, and of the vehicles of its model."""
+HISTORY: Final = (FREE_FLOW, *USUAL)
+"""Columns for rules of the query ``vehicles``: numbers, null where history says nothing."""
+USUAL_SCHEMA: Final = pa.schema([("vehicle_id", pa.string()), *((name, pa.float64()) for name in USUAL)])
+PLACE_SCHEMA: Final = pa.schema([("place", pa.int64()), (FREE_FLOW, pa.float64())])
+SECTORS: Final = 8
+"""A place is its cell times this, plus its sector: H3 leaves the upper bits free."""
+Version = tuple[int, int]
 
 
 def vehicle_file(home: Path) -> Path:
-    """Where the lookup lies."""
+    """Where it lies what vehicles are."""
     return home.absolute() / "lookups" / "vehicle.arrow"
+
+
+def usual_file(lookups: Path) -> Path:
+    """Where the usual values lie, in the folder of lookups."""
+    return lookups / "history.arrow"
+
+
+def free_flow_file(lookups: Path) -> Path:
+    """Where the free-flow speeds lie."""
+    return lookups / "free_flow.arrow"
 
 
 def write(path: Path, table: pa.Table, schema: pa.Schema = SCHEMA) -> bool:
@@ -60,30 +84,71 @@ def version(path: Path) -> Version:
 
 
 @dataclass(frozen=True, slots=True)
-class Lookup:
-    """The rows of the file as they were at its last change."""
+class Lookups:
+    """The files as they were at their last changes; places of free flow are in order."""
 
-    version: Version
-    table: pa.Table
+    vehicles: pa.Table
+    usual: pa.Table
+    places: Ints
+    free_flow_kmh: Floats
 
-    def of(self, vehicles: pa.Array) -> dict[str, pa.Array]:
+    def of_vehicles(self, vehicles: pa.Array) -> dict[str, pa.Array]:
         """COLUMNS for each of ``vehicles``, null where not known."""
-        places = pc.index_in(vehicles, value_set=self.table["vehicle_id"].combine_chunks())
-        return {name: self.table[name].combine_chunks().take(places) for name in COLUMNS}
+        return _taken(self.vehicles, COLUMNS, vehicles)
+
+    def history(
+        self, names: Sequence[str], vehicles: pa.Array, where: tuple[Floats, Floats, Floats]
+    ) -> dict[str, pa.Array]:
+        """Columns ``names`` of HISTORY for frames; ``where``: latitude, longitude, heading in degrees."""
+        usual = [name for name in names if name in USUAL]
+        columns = _taken(self.usual, usual, vehicles) if usual else {}
+        if FREE_FLOW in names:
+            wanted = places_at(*where)
+            columns[FREE_FLOW] = pa.nulls(len(wanted), pa.float64())
+            if len(self.places):
+                at = np.minimum(np.searchsorted(self.places, wanted), len(self.places) - 1)
+                columns[FREE_FLOW] = pa.array(self.free_flow_kmh[at], mask=self.places[at] != wanted)
+        return columns
 
 
-def current(path: Path) -> Lookup:
-    """What the file says now; it is read again only when it was replaced."""
-    return _held(path, version(path))
+def _taken(table: pa.Table, names: Sequence[str], vehicles: pa.Array) -> dict[str, pa.Array]:
+    rows = pc.index_in(vehicles, value_set=table["vehicle_id"].combine_chunks())
+    return {name: table[name].combine_chunks().take(rows) for name in names}
+
+
+def current(vehicles: Path) -> Lookups:
+    """What the files say now, ``vehicles`` and those beside it; read again only when one was replaced."""
+    files = vehicles, usual_file(vehicles.parent), free_flow_file(vehicles.parent)
+    return _held(files, tuple(map(version, files)))
 
 
 @lru_cache(maxsize=4)
-def _held(path: Path, of: Version) -> Lookup:
-    return Lookup(of, read(path))
+def _held(files: tuple[Path, Path, Path], _versions: tuple[Version, ...]) -> Lookups:
+    flow = read(files[2], PLACE_SCHEMA).sort_by("place")
+    usual = read(files[1], USUAL_SCHEMA)
+    return Lookups(read(files[0]), usual, flow["place"].to_numpy(), flow[FREE_FLOW].to_numpy())
 
 
-def places(words: pa.Array, known: tuple[str, ...]) -> Floats:
+def index_among(words: pa.Array, known: tuple[str, ...]) -> Floats:
     """The place of each word among ``known`` ones, NaN where it is none of them."""
     found = pc.index_in(words, value_set=pa.array(known, pa.string()))
     numbers: Floats = pc.cast(found, pa.float64()).to_numpy(zero_copy_only=False)
     return np.where(pc.is_null(found).to_numpy(zero_copy_only=False), np.nan, numbers)
+
+
+def places(cells: Ints, sectors: Ints) -> Ints:
+    """One number for each cell and direction."""
+    return cells * SECTORS + sectors - UNKNOWN_SECTOR
+
+
+def places_at(lat_deg: Floats, lon_deg: Floats, heading_deg: Floats) -> Ints:
+    """The places of positions, 0 where there is none; directions as in road_cell_window."""
+    known = ~(np.isnan(lat_deg) | np.isnan(lon_deg))
+    found = np.zeros(len(lat_deg), np.int64)
+    if not known.any():
+        return found
+    cells = coordinates_to_cells(lat_deg[known], lon_deg[known], RESOLUTION).to_numpy().astype(np.int64)
+    heading = heading_deg[known]
+    sector = np.where(np.isnan(heading), UNKNOWN_SECTOR, (np.nan_to_num(heading) + 45) // 90 % 4)
+    found[known] = places(cells, sector.astype(np.int64))
+    return found

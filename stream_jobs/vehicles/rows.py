@@ -1,19 +1,28 @@
-"""What the query finds, as plain rows, alerts and rows of its tables; times in ms since 1970."""
+"""What the query finds, as rows of its tables and alerts; times in ms since 1970."""
 
 from __future__ import annotations
 
+import cmath
 import hashlib
-from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+import h3
 import msgspec
 import pyarrow as pa
 
+from infra.settings.job_sections import Journeys
 from stream_jobs.rules.detect.base import Detection
 from stream_jobs.rules.model import Rule
-from stream_jobs.vehicles.journeys.rows import HarshRow, IdleRow, StopRow, TripRow
+from stream_jobs.vehicles.features import POWERTRAINS
+
+OPEN, PROVISIONAL, FINAL = "open", "provisional", "final"
+PHASES = (OPEN, PROVISIONAL, FINAL)
+"""Under way; over because nothing more came; over by what came."""
+MS_PER_S: Final = 1000
+OD_RESOLUTION: Final = 7
+"""Hexagons of 5.2 km2: origins and destinations."""
 
 
 class AlertRow(msgspec.Struct, frozen=True, tag="alert", gc=False):
@@ -50,7 +59,87 @@ class LateVehicleFrames(msgspec.Struct, frozen=True, tag="behind", gc=False):
     frames: int
 
 
+class TripRow(msgspec.Struct, frozen=True, tag="trip", gc=False):
+    """A row of odograph.trip; ``duration_s`` is from begin to end, ``standing_s`` the part without moving."""
+
+    vehicle_id: str
+    started_ms: int
+    ended_ms: int
+    trip_id: str
+    phase: str
+    start_lat_deg: float | None
+    start_lon_deg: float | None
+    end_lat_deg: float | None
+    end_lon_deg: float | None
+    start_h3_r7: str | None
+    end_h3_r7: str | None
+    distance_m: float
+    unseen_m: float
+    odometer_m: float | None
+    duration_s: float
+    moving_s: float
+    standing_s: float
+    idle_s: float
+    halts: int
+    speed_mean_kmh: float | None
+    speed_moving_kmh: float | None
+    speed_max_kmh: float | None
+    speeding_s: float | None
+    fuel_l: float | None
+    fuel_l_per_100km: float | None
+    energy_kwh: float | None
+    energy_kwh_per_100km: float | None
+    co2_g: float | None
+    harsh_brake: int
+    harsh_accelerate: int
+    harsh_corner: int
+    frames: int
+
+
+class StopRow(msgspec.Struct, frozen=True, tag="stop", gc=False):
+    """A row of odograph.trip_stop: the time between two trips; ``ended_ms`` None while it lasts."""
+
+    vehicle_id: str
+    began_ms: int
+    ended_ms: int | None
+    lat_deg: float | None
+    lon_deg: float | None
+    h3_r7: str | None
+
+
+class IdleRow(msgspec.Struct, frozen=True, tag="idle", gc=False):
+    """A row of odograph.idle_episode: standing with the ignition on."""
+
+    vehicle_id: str
+    began_ms: int
+    ended_ms: int
+    phase: str
+    duration_s: float
+    fuel_l: float | None
+    energy_kwh: float | None
+    lat_deg: float | None
+    lon_deg: float | None
+
+
+class HarshRow(msgspec.Struct, frozen=True, tag="harsh", gc=False):
+    """A row of odograph.harsh_event; ``speed_kmh`` at its begin, ``grade`` 1 to 3 by ``peak_g`` /
+    ``limit_g``.
+    """
+
+    vehicle_id: str
+    began_ms: int
+    ended_ms: int
+    kind: str
+    grade: int
+    peak_g: float
+    limit_g: float
+    speed_kmh: float
+    lat_deg: float | None
+    lon_deg: float | None
+
+
 Row = AlertRow | LateVehicleFrames | TripRow | StopRow | IdleRow | HarshRow
+_ROW: Final = msgspec.json.Decoder(Row)
 
 
 def pack(row: Row) -> bytes:
@@ -64,7 +153,112 @@ def unpack(body: bytes) -> Row:
     return row
 
 
-_ROW: Final = msgspec.json.Decoder(Row)
+class Totals(NamedTuple):
+    """Sums over the frames of a trip; what no frame told is None, in an array NaN.
+
+    ``unseen_m`` is the part of ``distance_m`` that no frame saw; ``powertrain``: its place in POWERTRAINS.
+    """
+
+    frames: float = 0.0
+    distance_m: float = 0.0
+    unseen_m: float = 0.0
+    moving_ms: float = 0.0
+    idle_ms: float = 0.0
+    speeding_ms: float | None = None
+    speed_max_kmh: float | None = None
+    fuel_l: float | None = None
+    energy_kwh: float | None = None
+    halts: float = 0.0
+    harsh_brake: float = 0.0
+    harsh_accelerate: float = 0.0
+    harsh_corner: float = 0.0
+    odometer_from_m: float | None = None
+    odometer_to_m: float | None = None
+    powertrain: float | None = None
+
+
+Place = tuple[float | None, float | None, str | None]
+"""Latitude and longitude in degrees, and their hexagon; None where not known."""
+
+
+def degrees(position: complex) -> tuple[float | None, float | None]:
+    """Latitude and longitude."""
+    return (None, None) if cmath.isnan(position) else (float(position.real), float(position.imag))
+
+
+def _place(position: complex) -> Place:
+    lat, lon = degrees(position)
+    return lat, lon, None if lat is None or lon is None else h3.latlng_to_cell(lat, lon, OD_RESOLUTION)
+
+
+def stop_row(vehicle_id: str, began_ms: float, ended_ms: int | None, where: complex) -> StopRow:
+    """The row of a stop."""
+    return StopRow(vehicle_id, int(began_ms), ended_ms, *_place(where))
+
+
+def trip_row(
+    vehicle_id: str, phase: str, start: tuple[float, complex], end: tuple[float, complex], t: Totals,
+    limits: Journeys,
+) -> TripRow:  # fmt: skip
+    """The row of a trip between two moments, each with its place."""
+    started_ms, ended_ms = int(start[0]), int(end[0])
+    duration_s, moving_s = max(0, ended_ms - started_ms) / MS_PER_S, t.moving_ms / MS_PER_S
+    (start_lat, start_lon, start_cell), (end_lat, end_lon, end_cell) = _place(start[1]), _place(end[1])
+    from_m, to_m = t.odometer_from_m, t.odometer_to_m
+
+    def kmh(distance_m: float, time_s: float) -> float | None:
+        return round(distance_m / time_s * 3.6, 2) if time_s > 0 else None
+
+    def per_100_km(amount: float | None) -> float | None:
+        if amount is None or t.distance_m < limits.consumption_from_m:
+            return None
+        return round(amount / t.distance_m * 100_000, 3)
+
+    return TripRow(
+        vehicle_id=vehicle_id,
+        started_ms=started_ms,
+        ended_ms=ended_ms,
+        trip_id=hashlib.sha256(f"{vehicle_id}|{started_ms}".encode()).hexdigest()[:16],
+        phase=phase,
+        start_lat_deg=start_lat,
+        start_lon_deg=start_lon,
+        end_lat_deg=end_lat,
+        end_lon_deg=end_lon,
+        start_h3_r7=start_cell,
+        end_h3_r7=end_cell,
+        distance_m=round(t.distance_m, 1),
+        unseen_m=round(t.unseen_m, 1),
+        odometer_m=None if from_m is None or to_m is None else to_m - from_m,
+        duration_s=duration_s,
+        moving_s=moving_s,
+        standing_s=max(0.0, round(duration_s - moving_s, 3)),
+        idle_s=t.idle_ms / MS_PER_S,
+        halts=int(t.halts),
+        speed_mean_kmh=kmh(t.distance_m, duration_s),
+        speed_moving_kmh=kmh(t.distance_m - t.unseen_m, moving_s),
+        speed_max_kmh=t.speed_max_kmh,
+        speeding_s=None if t.speeding_ms is None else t.speeding_ms / MS_PER_S,
+        fuel_l=None if t.fuel_l is None else round(t.fuel_l, 4),
+        fuel_l_per_100km=per_100_km(t.fuel_l),
+        energy_kwh=None if t.energy_kwh is None else round(t.energy_kwh, 4),
+        energy_kwh_per_100km=per_100_km(t.energy_kwh),
+        co2_g=_co2_g(t, limits),
+        harsh_brake=int(t.harsh_brake),
+        harsh_accelerate=int(t.harsh_accelerate),
+        harsh_corner=int(t.harsh_corner),
+        frames=int(t.frames),
+    )
+
+
+def _co2_g(t: Totals, limits: Journeys) -> float | None:
+    """Out of the exhaust: nothing of an electric vehicle, not known of an unknown powertrain."""
+    powertrain = None if t.powertrain is None else POWERTRAINS[int(t.powertrain)]
+    if powertrain == "electric":
+        return 0.0
+    if t.fuel_l is None or powertrain is None:
+        return None
+    petrol, diesel = limits.co2_g_per_l
+    return round(t.fuel_l * (diesel if powertrain == "diesel" else petrol), 1)
 
 
 class Head(NamedTuple):
@@ -93,7 +287,6 @@ def alert_row(rule: Rule, found: Detection, head: Head) -> AlertRow:
     name = rule.id if found.part is None else f"{rule.id}.{found.part}"
     return AlertRow(
         alert_id=finding_id(head.vehicle_id, name, rule.version, found.event_ms, ended=found.ended),
-        vehicle_id=head.vehicle_id,
         rule=name,
         rule_version=rule.version,
         severity=found.severity or rule.severity,
@@ -101,13 +294,9 @@ def alert_row(rule: Rule, found: Detection, head: Head) -> AlertRow:
         value=found.value,
         limit=found.limit,
         message=f"{rule.message}: {found.detail}" if found.detail else rule.message,
-        boot_id=head.boot_id,
-        seq=head.seq,
-        received_ms=head.received_ms,
-        lat_deg=head.lat_deg,
-        lon_deg=head.lon_deg,
         since_ms=found.since_ms,
         ended=found.ended,
+        **head._asdict(),
     )
 
 
@@ -138,15 +327,13 @@ COLUMN_OF: Final = {
 
 def tables_of(rows: Iterable[Row]) -> dict[RowTable, pa.Table]:
     """Rows by table; of rows of one key the last stands."""
-    found: dict[RowTable, dict[tuple[Any, ...], dict[str, Any]]] = defaultdict(dict)
-    kinds: dict[RowTable, type] = {}
+    found: dict[type, dict[tuple[Any, ...], dict[str, Any]]] = {}
     for row in rows:
         table = TABLES.get(type(row))
         if table is not None:
-            named = _columns(row)
-            kinds[table] = type(row)
-            found[table][tuple(named[key] for key in table.keys)] = named
-    return {t: pa.Table.from_pylist(list(r.values()), _schema(kinds[t])) for t, r in found.items()}
+            named = {COLUMN_OF.get(name, name): getattr(row, name) for name in row.__struct_fields__}
+            found.setdefault(type(row), {})[tuple(named[key] for key in table.keys)] = named
+    return {TABLES[k]: pa.Table.from_pylist(list(each.values()), _schema(k)) for k, each in found.items()}
 
 
 def restated_tables(rows: Iterable[Row]) -> dict[RowTable, pa.Table]:
@@ -154,10 +341,6 @@ def restated_tables(rows: Iterable[Row]) -> dict[RowTable, pa.Table]:
     found = tables_of(rows)
     kinds = {table: kind for kind, table in TABLES.items() if table.restated}
     return {table: found.get(table, _schema(kind).empty_table()) for table, kind in kinds.items()}
-
-
-def _columns(row: Row) -> dict[str, Any]:
-    return {COLUMN_OF.get(name, name): getattr(row, name) for name in row.__struct_fields__}
 
 
 def _schema(kind: type) -> pa.Schema:

@@ -22,7 +22,7 @@ BOOTS_KEPT: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class ReorderLimits:
     """How long a gap is waited for (ms of receive time), and how many frames may wait behind it."""
 
     hold_ms: int
@@ -65,27 +65,29 @@ class Order(msgspec.Struct, array_like=True):
 class Sequencer:
     """Puts arrivals of one vehicle in order. ``behind`` collects the frames that came too late."""
 
-    def __init__(self, order: Order, patience: Patience) -> None:
+    def __init__(self, order: Order, limits: ReorderLimits) -> None:
         self.order = order
         self.behind: list[int] = []
-        self._patience = patience
+        self._limits = limits
 
     def take(self, arrival: Arrival) -> Iterator[int]:
         """Frames that may go on now that ``arrival`` is here; take them all before the next arrival."""
         yield from self.expire(arrival.received_ms)
-        order = self.order
-        if order.boot_id == NO_BOOT and self._midway(arrival):
+        order, next_key = self.order, (self.order.boot_id, self.order.next_seq)
+        # A vehicle never seen that is met in the middle of its boot: its begin is not waited for then.
+        is_midway = order.boot_id == NO_BOOT and arrival.row is not None and not order.held
+        if is_midway and arrival.seq > self._limits.hold_frames:
             yield from self._release(arrival)
-        elif arrival.key < (order.boot_id, order.next_seq):
+        elif arrival.key < next_key:
             self._past(arrival)
-        elif arrival.key == (order.boot_id, order.next_seq) or (self._next_boot(arrival) and not order.held):
+        elif arrival.key == next_key or (self._next_boot(arrival) and not order.held):
             order.filled_ms = arrival.received_ms
             yield from self._release(arrival)
             yield from self._contiguous()
         else:
             self._hold(arrival)
             yield from self._contiguous()
-            if len(order.held) > self._patience.hold_frames:
+            if len(order.held) > self._limits.hold_frames:
                 yield from self._give_up()
 
     def due_ms(self) -> int | None:
@@ -93,26 +95,20 @@ class Sequencer:
         order = self.order
         if not order.held:
             return None
-        return max(order.held[0].received_ms, order.filled_ms) + self._patience.hold_ms
+        return max(order.held[0].received_ms, order.filled_ms) + self._limits.hold_ms
 
     def expire(self, now_ms: int) -> Iterator[int]:
         """Frames behind gaps that were waited for long enough by ``now_ms``."""
-        due_ms = self.due_ms()
-        while due_ms is not None and due_ms < now_ms:
+        while (due_ms := self.due_ms()) is not None and due_ms < now_ms:
             yield from self._give_up()
-            due_ms = self.due_ms()
 
     def _next_boot(self, arrival: Arrival) -> bool:
         return arrival.boot_id > self.order.boot_id and arrival.seq == 0 and arrival.row is not None
 
-    def _midway(self, arrival: Arrival) -> bool:
-        """Whether a vehicle never seen is met in the middle of its boot: its begin is not waited for then."""
-        far = arrival.seq > self._patience.hold_frames
-        return far and arrival.row is not None and not self.order.held
-
     def _hold(self, arrival: Arrival) -> None:
-        order = self.order
-        if arrival.row is None and not self._near(arrival):
+        order, ahead = self.order, arrival.seq - self.order.next_seq
+        is_near = arrival.boot_id == order.boot_id and ahead <= self._limits.hold_frames
+        if arrival.row is None and not is_near:  # no number is believed so far off without its clock
             return
         keys = [held.key for held in order.held]
         place = bisect_left(keys, arrival.key)
@@ -121,11 +117,6 @@ class Sequencer:
         if place == 0 and keys:
             order.filled_ms = arrival.received_ms
         order.held = [*order.held[:place], arrival, *order.held[place:]]
-
-    def _near(self, arrival: Arrival) -> bool:
-        """Whether a number is believable although the clock beside it is not."""
-        ahead = arrival.seq - self.order.next_seq
-        return arrival.boot_id == self.order.boot_id and ahead <= self._patience.hold_frames
 
     def _contiguous(self) -> Iterator[int]:
         """Held frames that wait for nothing any more."""
@@ -160,23 +151,15 @@ class Sequencer:
         """A number that was passed: a copy, or too late. Frames of a lower boot from after this boot's begin
         are another device's, and take no part.
         """
-        order = self.order
-        if arrival.row is None:
+        order, boot, seq = self.order, arrival.boot_id, arrival.seq
+        if arrival.row is None or (boot < order.boot_id and arrival.t0_ms >= order.boot_from_ms):
             return
-        if arrival.boot_id < order.boot_id and arrival.t0_ms >= order.boot_from_ms:
-            return
-        if self._was_missing(arrival):
+        for place, (of, first, last) in enumerate(order.gaps):
+            if of == boot and first <= seq <= last:
+                left = [gap for gap in ((of, first, seq - 1), (of, seq + 1, last)) if gap[1] <= gap[2]]
+                order.gaps = [*order.gaps[:place], *left, *order.gaps[place + 1 :]]
+                self.behind.append(arrival.row)
+                return
+        end = dict(order.boots).get(boot)
+        if boot < order.boot_id if end is None else seq >= end:
             self.behind.append(arrival.row)
-
-    def _was_missing(self, arrival: Arrival) -> bool:
-        order = self.order
-        for place, (boot, first, last) in enumerate(order.gaps):
-            if boot == arrival.boot_id and first <= arrival.seq <= last:
-                left = [(boot, first, arrival.seq - 1), (boot, arrival.seq + 1, last)]
-                kept = [gap for gap in left if gap[1] <= gap[2]]
-                order.gaps = [*order.gaps[:place], *kept, *order.gaps[place + 1 :]]
-                return True
-        ends = dict(order.boots)
-        if arrival.boot_id not in ends:
-            return arrival.boot_id < order.boot_id
-        return arrival.seq >= ends[arrival.boot_id]

@@ -99,7 +99,9 @@ class _Kept(Generic[Kind]):
     """Blocks by start, of windows of ``length_ms``; those that nobody touches stay bytes."""
 
     def __init__(self, packed: dict[int, bytes], kind: type[Kind], length_s: int) -> None:
-        self._packed, self._kind, self.length_ms = packed, kind, length_s * 1000
+        self._packed = packed
+        self._kind: type[Kind] = kind
+        self.length_ms = length_s * 1000
         self.opened: dict[int, Kind] = {}
 
     def get(self, start_ms: int) -> Kind | None:

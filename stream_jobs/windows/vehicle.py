@@ -89,7 +89,7 @@ def _excess(frames: Frames) -> Known:
     return Known(speed.values - limit.values * finer, speed.known & limit.known)
 
 
-def _above(margin_kmh: int, frames: Frames) -> tuple[Flags, Flags]:
+def above_limit(margin_kmh: int, frames: Frames) -> tuple[Flags, Flags]:
     """Where the speed is more than ``margin_kmh`` above the limit, and where not."""
     excess = EXCESS.known(frames)
     above = excess.values > steps("speed_kmh", margin_kmh)
@@ -299,9 +299,9 @@ MEASURES: Final = (
     scaled("distance_m", "sum", SPEED_OVER_TIME),
     scaled("moving_s", "sum", time_where("moving_ms", moving)),
     scaled("idle_s", "sum", time_where("idle_ms", _idle)),
-    scaled("speeding_s", "sum", time_where("speeding_ms", partial(_above, SPEEDING_MARGIN_KMH))),
+    scaled("speeding_s", "sum", time_where("speeding_ms", partial(above_limit, SPEEDING_MARGIN_KMH))),
     *(
-        scaled(f"speeding_{kmh}_s", "sum", time_where(f"speeding_{kmh}_ms", partial(_above, kmh)))
+        scaled(f"speeding_{kmh}_s", "sum", time_where(f"speeding_{kmh}_ms", partial(above_limit, kmh)))
         for kmh in SPEEDING_BANDS_KMH
     ),
     scaled("accel_long_max_mps2", "max", "accel_long_mps2"),

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from stream_jobs.frames.arrays import Flags, Floats, Ints
 from stream_jobs.rules.inputs import Answers, RuleEvaluation
 from stream_jobs.rules.model import Rule
-from stream_jobs.vehicles.rounds import Round
+from stream_jobs.vehicles.features import Round
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from stream_jobs.rules.detect.base import HELD, Detections, Detector, Memory, Ra
 from stream_jobs.rules.detect.level import SERIES, add, mean
 from stream_jobs.rules.inputs import RuleEvaluation
 from stream_jobs.rules.model import Baseline
-from stream_jobs.vehicles.rounds import Round
+from stream_jobs.vehicles.features import Round
 
 NAMES_MAX: Final = 24
 """Histories by name that a vehicle has; the one learned longest ago gives way."""

@@ -12,7 +12,7 @@ from stream_jobs.frames.arrays import Flags
 from stream_jobs.rules.detect.base import Detection, Detections, Detector, Memory
 from stream_jobs.rules.inputs import RuleEvaluation
 from stream_jobs.rules.model import Fence
-from stream_jobs.vehicles.rounds import Round
+from stream_jobs.vehicles.features import Round
 
 M_PER_DEG: Final = 111_194.93
 """Metres in a degree of latitude on a sphere of 6,371 km."""

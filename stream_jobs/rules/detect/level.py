@@ -15,7 +15,7 @@ import numpy.typing as npt
 from stream_jobs.frames.arrays import Flags, Floats, Ints
 from stream_jobs.rules.detect.base import HELD, Detections, Detector, Memory, Raising, answers, beyond
 from stream_jobs.rules.inputs import RuleEvaluation
-from stream_jobs.vehicles.rounds import Round
+from stream_jobs.vehicles.features import Round
 
 PARTS: Final = 10
 """Buckets of a span."""

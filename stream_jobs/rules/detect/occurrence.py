@@ -11,7 +11,7 @@ import numpy as np
 from stream_jobs.frames.arrays import Flags, Floats, Ints
 from stream_jobs.rules.detect.base import AGAIN, Detection, Detections, Detector, Memory
 from stream_jobs.rules.inputs import RuleEvaluation
-from stream_jobs.vehicles.rounds import Round
+from stream_jobs.vehicles.features import Round
 
 NAMES_MAX: Final = 32
 """Names that a vehicle's memory keeps; the one seen longest ago gives way."""

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from stream_jobs.vehicles.frame_features import G_MPS2, KINDS, RUN
-from stream_jobs.vehicles.journeys.limits import JourneyLimits
-from stream_jobs.vehicles.journeys.rows import HarshRow
+from infra.settings.job_sections import Journeys
+from stream_jobs.vehicles.features import G_MPS2, KINDS, RUN
+from stream_jobs.vehicles.rows import HarshRow
 
 
 class Run(msgspec.Struct, array_like=True):
@@ -29,7 +29,7 @@ class Run(msgspec.Struct, array_like=True):
 
 
 class Event(Run):
-    """An event that may still go on; ``of_class``: the vehicle's place in frame_features.CLASSES."""
+    """An event that may still go on; ``of_class``: the vehicle's place in CLASSES."""
 
     lat_deg: float | None
     lon_deg: float | None
@@ -37,7 +37,7 @@ class Event(Run):
 
 
 class HarshState(msgspec.Struct, array_like=True):
-    """The last run and the open event of each kind (its place in frame_features.KINDS)."""
+    """The last run and the open event of each kind (its place in KINDS)."""
 
     runs: dict[int, Run] = {}
     events: dict[int, Event] = {}
@@ -49,7 +49,7 @@ class HarshState(msgspec.Struct, array_like=True):
 class HarshEvents:
     """The machine for one vehicle; what it remembers is in ``state``."""
 
-    def __init__(self, limits: JourneyLimits, vehicle_id: str, state: HarshState) -> None:
+    def __init__(self, limits: Journeys, vehicle_id: str, state: HarshState) -> None:
         self._limits = limits
         self._vehicle = vehicle_id
         self._state = state
@@ -59,69 +59,58 @@ class HarshEvents:
     ) -> tuple[list[HarshRow], list[int]]:
         """Events that are over, and the kinds of those that began.
 
-        ``runs`` of the next frame: frame_features.RUN numbers each; ``end_ms``: its end; ``where``: degrees.
+        ``runs`` of the next frame: RUN numbers each; ``end_ms``: its end; ``where``: degrees.
         """
-        state = self._state
+        state, limits = self._state, self._limits
         rows: list[HarshRow] = []
         begun: list[int] = []
         for k in range(0, len(runs), RUN):
-            kind = int(runs[k])
-            run = self._joined(kind, Run(int(runs[k + 1]), int(runs[k + 2]), runs[k + 3], runs[k + 4]))
-            state.runs[kind] = run
-            if run.to_ms - run.from_ms < self._limits.harsh_least_ms or self._goes_on(kind, run):
+            kind, from_ms, to_ms, peak, kmh = (
+                int(runs[k]),
+                int(runs[k + 1]),
+                int(runs[k + 2]),
+                *runs[k + 3 : k + 5],
+            )
+            before = state.runs.get(kind)
+            if before is not None and before.to_ms == from_ms:  # no sample lies between them
+                from_ms, peak, kmh = before.from_ms, max(before.peak_mps2, peak), before.speed_kmh
+            state.runs[kind] = Run(from_ms, to_ms, peak, kmh)
+            event = state.events.get(kind)
+            if to_ms - from_ms < limits.harsh_least_ms:
                 continue
-            if kind in state.events:
-                rows.append(self._row(kind, state.events[kind]))
-            first = (run.from_ms, run.to_ms, run.peak_mps2, run.speed_kmh)
-            state.events[kind] = Event(*first, where[0], where[1], of_class)
+            if event is not None and from_ms - event.to_ms <= limits.harsh_merge_ms:
+                event.to_ms, event.peak_mps2 = to_ms, max(event.peak_mps2, peak)
+                continue
+            if event is not None:
+                rows.append(self._row(kind, event))
+            state.events[kind] = Event(from_ms, to_ms, peak, kmh, where[0], where[1], of_class)
             begun.append(kind)
-        return rows + self._over(end_ms), begun
+        state.runs = {kind: run for kind, run in state.runs.items() if run.to_ms >= end_ms}
+        over = {kind: event for kind, event in state.events.items() if self._is_over(kind, event, end_ms)}
+        state.events = {kind: event for kind, event in state.events.items() if kind not in over}
+        return rows + [self._row(kind, event) for kind, event in over.items()], begun
 
     def expire(self) -> list[HarshRow]:
         """All that is open."""
         events, self._state.events, self._state.runs = self._state.events, {}, {}
         return [self._row(kind, event) for kind, event in events.items()]
 
-    def _joined(self, kind: int, run: Run) -> Run:
-        """The run with the one before, where no sample lies between them."""
-        before = self._state.runs.get(kind)
-        if before is None or before.to_ms != run.from_ms:
-            return run
-        return Run(before.from_ms, run.to_ms, max(before.peak_mps2, run.peak_mps2), before.speed_kmh)
-
-    def _goes_on(self, kind: int, run: Run) -> bool:
-        """Whether the open event goes on with the run."""
-        event = self._state.events.get(kind)
-        if event is None or run.from_ms - event.to_ms > self._limits.harsh_merge_ms:
-            return False
-        event.to_ms = run.to_ms
-        event.peak_mps2 = max(event.peak_mps2, run.peak_mps2)
-        return True
-
-    def _over(self, now_ms: int) -> list[HarshRow]:
-        """Events that nothing can be merged into any more; runs that nothing can join any more."""
-        state = self._state
-        state.runs = {kind: run for kind, run in state.runs.items() if run.to_ms >= now_ms}
-        over = {kind: event for kind, event in state.events.items() if self._closed(kind, event, now_ms)}
-        state.events = {kind: event for kind, event in state.events.items() if kind not in over}
-        return [self._row(kind, event) for kind, event in over.items()]
-
-    def _closed(self, kind: int, event: Event, now_ms: int) -> bool:
-        """A run under way that began in time may still become part of the event."""
-        merge_ms = self._limits.harsh_merge_ms
-        run = self._state.runs.get(kind)
+    def _is_over(self, kind: int, event: Event, now_ms: int) -> bool:
+        """Nothing can be merged into it any more; a run under way that began in time still may be."""
+        merge_ms, run = self._limits.harsh_merge_ms, self._state.runs.get(kind)
         waits = run is not None and run.from_ms - event.to_ms <= merge_ms
         return now_ms - event.to_ms > merge_ms and not waits
 
     def _row(self, kind: int, event: Event) -> HarshRow:
-        limit_g = self._limits.harsh_g[kind][event.of_class]
+        limits = self._limits
+        limit_g = (limits.brake_g, limits.accelerate_g, limits.corner_g)[kind][event.of_class]
         peak_g = event.peak_mps2 / G_MPS2
         return HarshRow(
             vehicle_id=self._vehicle,
             began_ms=event.from_ms,
             ended_ms=event.to_ms,
             kind=KINDS[kind],
-            grade=1 + sum(peak_g >= grade * limit_g for grade in self._limits.grades),
+            grade=1 + sum(peak_g >= grade * limit_g for grade in limits.harsh_grades),
             peak_g=round(peak_g, 3),
             limit_g=limit_g,
             speed_kmh=event.speed_kmh,

@@ -8,14 +8,11 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from infra.settings.job_sections import Journeys
 from stream_jobs.frames.arrays import Flags, Floats, Ints
-from stream_jobs.vehicles.journeys.limits import JourneyLimits
-from stream_jobs.vehicles.journeys.motion import Positions, degrees, indices, or_zero
-from stream_jobs.vehicles.journeys.rows import FINAL, MS_PER_S, OPEN, PROVISIONAL, IdleRow
-from stream_jobs.vehicles.rounds import Round
-
-SEEN_MS = 1000
-"""Frames so far apart still tell all of the time between them."""
+from stream_jobs.vehicles.features import Round
+from stream_jobs.vehicles.journeys.motion import SEEN_MS, Positions, indices, or_zero
+from stream_jobs.vehicles.rows import FINAL, MS_PER_S, OPEN, PROVISIONAL, IdleRow, degrees
 
 FIELDS: Final[list[Any]] = [
     ("idle_from_ms", "f8"), ("idle_to_ms", "f8"), ("idle_where", "c16"), ("idle_fuel_l", "f8"),
@@ -31,10 +28,8 @@ class Idling:
     Arguments ``at`` are indices of vehicles, of [k].
     """
 
-    def __init__(
-        self, limits: JourneyLimits, memory: npt.NDArray[np.void], vehicle: Callable[[int], str]
-    ) -> None:
-        self._limits = limits
+    def __init__(self, limits: Journeys, memory: npt.NDArray[np.void], vehicle: Callable[[int], str]) -> None:
+        self._idle_ms = limits.idle_s * MS_PER_S
         self._memory = memory
         self._vehicle = vehicle
         self._rows: list[IdleRow] = []
@@ -77,22 +72,19 @@ class Idling:
         for name, fact in _BURNT:
             total, more = m[name][at], frames[fact][at]
             m[name][at] = np.where(np.isnan(more), total, or_zero(total) + more * share)
-        long_enough = m["idle_to_ms"][at] - m["idle_from_ms"][at] >= self._limits.idle_ms
+        long_enough = m["idle_to_ms"][at] - m["idle_from_ms"][at] >= self._idle_ms
         self._tell(at[long_enough & ~m["idle_open"][at]], OPEN)
 
     def _end(self, at: Ints) -> None:
         m = self._memory
-        self._tell(at[m["idle_to_ms"][at] - m["idle_from_ms"][at] >= self._limits.idle_ms], FINAL)
+        self._tell(at[m["idle_to_ms"][at] - m["idle_from_ms"][at] >= self._idle_ms], FINAL)
         m["idle_from_ms"][at] = m["idle_to_ms"][at] = np.nan
 
     def _tell(self, at: Ints, phase: str) -> None:
-        self._memory["idle_open"][at] = phase == OPEN
-        self._rows += [self._row(i, phase) for i in at.tolist()]
-
-    def _row(self, i: int, phase: str) -> IdleRow:
         m = self._memory
-        from_ms, to_ms = int(m["idle_from_ms"][i]), int(m["idle_to_ms"][i])
-        duration_s = (to_ms - from_ms) / MS_PER_S
-        fuel_l, energy_kwh = (None if np.isnan(m[name][i]) else float(m[name][i]) for name, _ in _BURNT)
-        burnt_at = (fuel_l, energy_kwh, *degrees(m["idle_where"][i]))
-        return IdleRow(self._vehicle(i), from_ms, to_ms, phase, duration_s, *burnt_at)
+        m["idle_open"][at] = phase == OPEN
+        for i in at.tolist():
+            from_ms, to_ms = int(m["idle_from_ms"][i]), int(m["idle_to_ms"][i])
+            fuel_l, energy_kwh = (None if np.isnan(m[name][i]) else float(m[name][i]) for name, _ in _BURNT)
+            burnt_at = ((to_ms - from_ms) / MS_PER_S, fuel_l, energy_kwh, *degrees(m["idle_where"][i]))
+            self._rows.append(IdleRow(self._vehicle(i), from_ms, to_ms, phase, *burnt_at))

@@ -9,21 +9,19 @@ from typing import Final
 import msgspec
 import numpy as np
 
+from infra.settings.job_sections import Journeys
 from stream_jobs.frames.arrays import Floats, Ints
+from stream_jobs.vehicles.features import Round
 from stream_jobs.vehicles.journeys import idling, trips
 from stream_jobs.vehicles.journeys.harsh import HarshEvents, HarshState
 from stream_jobs.vehicles.journeys.idling import Idling
-from stream_jobs.vehicles.journeys.limits import JourneyLimits
-from stream_jobs.vehicles.journeys.motion import Positions, degrees, indices, positions
-from stream_jobs.vehicles.journeys.rows import HarshRow, IdleRow, StopRow, TripRow
+from stream_jobs.vehicles.journeys.motion import Positions, indices, positions
 from stream_jobs.vehicles.journeys.trips import Memory, Trips
-from stream_jobs.vehicles.rounds import Round
+from stream_jobs.vehicles.rows import MS_PER_S, HarshRow, IdleRow, StopRow, TripRow, degrees
 
 Row = TripRow | StopRow | IdleRow | HarshRow
 
 _FIELDS: Final = np.dtype([*trips.FIELDS, *idling.FIELDS, ("harsh", "?")], align=True)
-
-
 _WIDTH: Final = _FIELDS.itemsize // 8
 """Numbers of a vehicle; flags lie in some of them, as bytes."""
 
@@ -101,7 +99,7 @@ class JourneyMemory:
             self._harsh[place] = state
 
 
-def step(memory: JourneyMemory, frames: Round, limits: JourneyLimits) -> list[Row]:
+def step(memory: JourneyMemory, frames: Round, limits: Journeys) -> list[Row]:
     """Rows that follow from the next frame of each vehicle, in the order of what they tell of it."""
     of, vehicle = memory.of(frames.places), _ids(frames.places, frames.vehicles)
     here = positions(frames)
@@ -116,21 +114,21 @@ def step(memory: JourneyMemory, frames: Round, limits: JourneyLimits) -> list[Ro
     return rows
 
 
-def due_ms(memory: JourneyMemory, places: Ints, limits: JourneyLimits) -> Floats:
+def due_ms(memory: JourneyMemory, places: Ints, limits: Journeys) -> Floats:
     """When (receive clock) something is told although nothing more came, [k]; inf where nothing is."""
     of = memory.of(places)
     due = Trips(limits, of, str).due() | Idling(limits, of, str).due()
     for i in indices(of["harsh"]).tolist():
         due[i] |= bool(memory.harsh(int(places[i])).events)
-    return np.where(due, of["received_ms"] + limits.end_ms, np.inf)
+    return np.where(due, of["received_ms"] + limits.end_s * MS_PER_S, np.inf)
 
 
 def expire(
-    memory: JourneyMemory, places: Ints, now_ms: Floats, vehicles: Sequence[str], limits: JourneyLimits
+    memory: JourneyMemory, places: Ints, now_ms: Floats, vehicles: Sequence[str], limits: Journeys
 ) -> list[Row]:
     """What is told because nothing came up to ``now_ms`` ([k]); ``vehicles``: ids by place."""
     of, vehicle = memory.of(places), _ids(places, vehicles)
-    silent = of["received_ms"] + limits.end_ms < now_ms
+    silent = of["received_ms"] + limits.end_s * MS_PER_S < now_ms
     if not silent.any():
         return []
     rows: list[Row] = []
@@ -148,7 +146,7 @@ def expire(
 
 
 def _harsh_events(
-    memory: JourneyMemory, of: Memory, frames: Round, here: Positions, limits: JourneyLimits
+    memory: JourneyMemory, of: Memory, frames: Round, here: Positions, limits: Journeys
 ) -> tuple[list[HarshRow], dict[int, list[int]]]:
     """Events that are over, and by index the kinds of those that began."""
     rows: list[HarshRow] = []

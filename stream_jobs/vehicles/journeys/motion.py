@@ -6,24 +6,21 @@ degrees, which is NaN where half of it is not known.
 
 from __future__ import annotations
 
-import cmath
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from infra.settings.job_sections import Journeys
 from stream_jobs.frames.arrays import Flags, Floats, Ints
-from stream_jobs.vehicles.frame_features import FRAME_FEATURES
-from stream_jobs.vehicles.journeys.limits import JourneyLimits
-from stream_jobs.vehicles.rounds import Round
+from stream_jobs.vehicles.features import PLACE, Round
 
 EARTH_M: Final = 6_371_008.8
-MS_PER_H: Final = 3_600_000
-M_PER_KM: Final = 1000
-_POSITION: Final = [FRAME_FEATURES.index("lat_deg"), FRAME_FEATURES.index("lon_deg")]
+SEEN_MS: Final = 1000
+"""Frames so far apart still tell all of the time between them."""
+_POSITION: Final = [PLACE["lat_deg"], PLACE["lon_deg"]]
 
 Positions = npt.NDArray[np.complex128]
 Number = TypeVar("Number", np.float64, np.complex128)
@@ -42,11 +39,6 @@ def or_zero(values: Floats) -> Floats:
 def first_known(values: npt.NDArray[Number], others: npt.NDArray[Number]) -> npt.NDArray[Number]:
     """``values``, and ``others`` where those are not known."""
     return np.where(np.isnan(values), others, values)
-
-
-def degrees(position: complex) -> tuple[float | None, float | None]:
-    """Latitude and longitude."""
-    return (None, None) if cmath.isnan(position) else (float(position.real), float(position.imag))
 
 
 def positions(frames: Round) -> Positions:
@@ -70,8 +62,7 @@ def _each(function: Callable[..., float], *columns: Floats) -> Floats:
     return np.fromiter(found, np.float64, len(columns[0]))
 
 
-@dataclass(frozen=True, slots=True)
-class Ways:
+class Ways(NamedTuple):
     """The way of each frame; ``from_ms`` and ``to_ms`` are of its moving part, if it ``moves``."""
 
     moves: Flags
@@ -80,7 +71,7 @@ class Ways:
     distance_m: Floats
 
 
-def ways_of(fixed: Positions, frames: Round, here: Positions, limits: JourneyLimits) -> Ways:
+def ways_of(fixed: Positions, frames: Round, here: Positions, limits: Journeys) -> Ways:
     """By the speed; where no sample tells it, by how far the position is from ``fixed``, noise apart."""
     from_ms, to_ms = frames["moving_from_ms"], frames["moving_to_ms"]
     ways = Ways(~np.isnan(from_ms + to_ms), from_ms, to_ms, or_zero(frames["distance_m"]))
@@ -89,16 +80,14 @@ def ways_of(fixed: Positions, frames: Round, here: Positions, limits: JourneyLim
         return ways
     t0_ms, end_ms = frames["t0_ms"][at], frames["end_ms"][at]
     away_m = or_zero(apart_m(fixed[at], here[at]))
-    moves = (away_m > limits.noise_m) & _possible(away_m, end_ms - t0_ms + limits.end_ms, limits)
-    blind = Ways(ways.moves, from_ms.copy(), to_ms.copy(), ways.distance_m)
-    blind.moves[at], blind.from_ms[at], blind.to_ms[at] = moves, t0_ms, end_ms
-    blind.distance_m[at] = np.where(moves, away_m, 0.0)
-    return blind
+    moves = (away_m > limits.noise_m) & _possible(away_m, end_ms - t0_ms + limits.end_s * 1000, limits)
+    ways = ways._replace(from_ms=from_ms.copy(), to_ms=to_ms.copy())
+    ways.moves[at], ways.from_ms[at], ways.to_ms[at] = moves, t0_ms, end_ms
+    ways.distance_m[at] = np.where(moves, away_m, 0.0)
+    return ways
 
 
-def unseen_m(
-    away_m: Floats, counted_m: Floats, own_m: Floats, gap_ms: Floats, limits: JourneyLimits
-) -> Floats:
+def unseen_m(away_m: Floats, counted_m: Floats, own_m: Floats, gap_ms: Floats, limits: Journeys) -> Floats:
     """The way in a time without frames: what the odometer counted (``counted_m``, NaN where not known)
     besides the frame after it (``own_m``), else the displacement.
 
@@ -110,6 +99,6 @@ def unseen_m(
     return np.where(counts, counted_m, np.where(displaced, away_m, 0.0))
 
 
-def _possible(distance_m: Floats, time_ms: Floats, limits: JourneyLimits) -> Flags:
-    possible: Flags = distance_m <= limits.top_kmh * M_PER_KM * time_ms / MS_PER_H
+def _possible(distance_m: Floats, time_ms: Floats, limits: Journeys) -> Flags:
+    possible: Flags = distance_m <= limits.top_kmh * 1000 * time_ms / 3_600_000
     return possible

@@ -1,7 +1,7 @@
-"""Trips and the stops between them, by the times and distances of JourneyLimits; numpy, pure, a step a round.
+"""Trips and the stops between them, by the times and distances of the settings; numpy, pure, a step a round.
 
 A trip begins with the first move after standing, and is one when it has come ``radius_m`` away from there. It
-ends when the vehicle stands for ``end_ms`` (or for ``off_ms`` with the ignition off); its end is dated
+ends when the vehicle stands for ``end_s`` (or for ``ignition_off_s`` with the ignition off); its end is dated
 back to when it first stood within the radius of that place. So what is driven within a car park, and what
 a queue creeps, is no trip of its own and ends none. Where no frame tells, a vehicle within the radius has
 stood, one beyond it has moved. Moves below ``least_move_m`` do not count.
@@ -15,40 +15,40 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from infra.settings.job_sections import Journeys
 from stream_jobs.frames.arrays import Flags, Floats, Ints
-from stream_jobs.vehicles.journeys.limits import JourneyLimits
+from stream_jobs.vehicles.features import Round
 from stream_jobs.vehicles.journeys.motion import (
+    SEEN_MS,
     Positions,
     Ways,
     apart_m,
-    degrees,
     first_known,
     indices,
     or_zero,
     unseen_m,
     ways_of,
 )
-from stream_jobs.vehicles.journeys.rows import (
+from stream_jobs.vehicles.rows import (
     FINAL,
+    MS_PER_S,
     OPEN,
     PROVISIONAL,
-    Moment,
     StopRow,
+    Totals,
     TripRow,
     stop_row,
     trip_row,
 )
-from stream_jobs.vehicles.journeys.totals import DISTANCE, HALTS, HARSH, Totals, add_frames, totals_of
-from stream_jobs.vehicles.rounds import Round
 
-SEEN_MS = 1000
-"""Frames so far apart still tell all of the time between them."""
 BACK_MS = 60_000
 """A clock set back by more begins anew."""
 DRIVEN_SHARE = 0.8
 """A position is believed to be so far away only where this share of the distance was driven."""
 
-_TOTALS: Final = (len(Totals._fields),)
+_TOTALS: Final = np.dtype([(name, np.float64) for name in Totals._fields])
+_HARSH: Final = ("harsh_brake", "harsh_accelerate", "harsh_corner")
+"""In the order of KINDS."""
 FIELDS: Final[list[Any]] = [
     # the last frame: its end, its receipt, the last known position and odometer
     ("end_ms", "f8"), ("received_ms", "f8"), ("where", "c16"), ("odometer_m", "f8"),
@@ -59,15 +59,16 @@ FIELDS: Final[list[Any]] = [
     # what it does since it stood; ``counted`` once that is long enough
     ("move_from_ms", "f8"), ("move_m", "f8"), ("counted", "?"),
     # a trip, or what may become one (not ``confirmed``); ``told_ms``: when it was last told
-    ("trip_from_ms", "f8"), ("start", "c16"), ("totals", "f8", _TOTALS), ("told_ms", "f8"),
+    ("trip_from_ms", "f8"), ("start", "c16"), ("totals", _TOTALS), ("told_ms", "f8"),
     ("confirmed", "?"), ("provisional", "?"),
     # where and since when it stands or creeps, and what the trip was up to then
-    ("stay_from_ms", "f8"), ("stay", "c16"), ("stay_totals", "f8", _TOTALS),
+    ("stay_from_ms", "f8"), ("stay", "c16"), ("stay_totals", _TOTALS),
     # the stop that it makes
     ("stop_from_ms", "f8"), ("stop", "c16"),
 ]  # fmt: skip
 """What is remembered of a vehicle's trips; what has begun at NaN is not there."""
 
+_NONE: Final = np.array(tuple(np.nan if x is None else x for x in Totals()), _TOTALS)
 Memory = npt.NDArray[np.void]
 Rows = list[TripRow | StopRow]
 
@@ -78,7 +79,7 @@ class Trips:
     Arguments ``at`` are indices of vehicles, of [k].
     """
 
-    def __init__(self, limits: JourneyLimits, memory: Memory, vehicle: Callable[[int], str]) -> None:
+    def __init__(self, limits: Journeys, memory: Memory, vehicle: Callable[[int], str]) -> None:
         self._limits = limits
         self._memory = memory
         self._vehicle = vehicle
@@ -90,7 +91,7 @@ class Trips:
         """
         m, limits = self._memory, self._limits
         gap_ms = frames["t0_ms"] - m["end_ms"]
-        cut = (gap_ms > limits.split_ms) | (gap_ms < -BACK_MS)
+        cut = (gap_ms > limits.split_s * MS_PER_S) | (gap_ms < -BACK_MS)
         self._cut(indices(cut))
         unseen = self._across(indices((gap_ms > SEEN_MS) & ~cut), frames, here, gap_ms)
         self._advance(frames, here, unseen, harsh)
@@ -157,10 +158,12 @@ class Trips:
         moving, standing = indices(ways.moves), indices(~ways.moves | (ways.to_ms < frames["end_ms"]))
         unseen[np.isnan(m["trip_from_ms"])] = 0.0
         self._begin(moving, ways, here)
-        self._add(frames, ways, unseen, harsh)
+        self._add(frames, ways.distance_m, unseen, harsh)
         self._move(moving, ways, here)
         m["where"] = first_known(here, m["where"])
-        self._halt(standing)
+        short = standing[(m["move_from_ms"] == m["trip_from_ms"])[standing] & ~m["counted"][standing]]
+        self._drop(short)  # a move too short to count was none
+        m["move_from_ms"][standing] = np.nan
         off_from_ms = first_known(m["off_from_ms"][standing], frames["t0_ms"][standing])
         is_off = frames["ignition_on"][standing] == 0
         m["off_from_ms"][standing] = np.where(is_off, off_from_ms, np.nan)
@@ -175,40 +178,56 @@ class Trips:
         new = at[np.isnan(m["trip_from_ms"][at])]
         m["trip_from_ms"][new] = ways.from_ms[new]
         m["start"][new] = first_known(m["where"][new], here[new])
-        m["totals"][new] = Totals()
+        m["totals"][new] = _NONE
         m["told_ms"][new] = 0.0
         m["confirmed"][new] = m["provisional"][new] = False
 
-    def _add(self, frames: Round, ways: Ways, unseen: Floats, harsh: Mapping[int, Sequence[int]]) -> None:
+    def _add(
+        self, frames: Round, moved_m: Floats, unseen: Floats, harsh: Mapping[int, Sequence[int]]
+    ) -> None:
         """The frames count in the trips; what is summed up without one goes when one begins."""
-        m = self._memory
-        add_frames(m["totals"], frames, ways.distance_m, unseen)
-        m["provisional"][:] = False
+        t, moving_ms, odometer_m = self._memory["totals"], frames["moving_ms"], frames["odometer_m"]
+        standing_ms = or_zero(frames["end_ms"] - frames["t0_ms"] - moving_ms)
+        t["frames"] += 1
+        t["distance_m"] += moved_m
+        t["distance_m"] += unseen
+        t["unseen_m"] += unseen
+        t["moving_ms"] += or_zero(moving_ms)
+        t["idle_ms"] += np.where(frames["ignition_on"] == 1, standing_ms, 0.0)
+        for name in ("speeding_ms", "fuel_l", "energy_kwh"):
+            total, more = t[name], frames[name]
+            t[name] = first_known(total + more, first_known(total, more))
+        t["speed_max_kmh"] = np.fmax(t["speed_max_kmh"], frames["speed_max_kmh"])
+        t["odometer_from_m"] = first_known(t["odometer_from_m"], odometer_m)
+        t["odometer_to_m"] = first_known(odometer_m, t["odometer_to_m"])
+        t["powertrain"] = first_known(frames["powertrain"], t["powertrain"])
+        self._memory["provisional"][:] = False
         for i, kinds in harsh.items():
             for kind in kinds:
-                m["totals"][i, HARSH + kind] += 1
+                t[_HARSH[kind]][i] += 1
 
     def _move(self, at: Ints, ways: Ways, here: Positions) -> None:
         """A move goes on: it counts from ``least_move_m`` on, leaves a stay, makes a trip."""
         m = self._memory
         m["move_m"][at] += ways.distance_m[at]
         at = at[m["move_m"][at] >= self._limits.least_move_m]
-        self._count(at[~m["counted"][at]])
+        new = at[~m["counted"][at]]  # standing before them, within a trip, was a halt
+        m["counted"][new] = True
+        moved_ms = m["moved_ms"][new]
+        stood_ms = m["move_from_ms"][new] - moved_ms
+        halts = (moved_ms >= m["trip_from_ms"][new]) & (stood_ms >= self._limits.halt_s * MS_PER_S)
+        m["totals"]["halts"][new[halts]] += 1
         m["moved_ms"][at] = ways.to_ms[at]
-        stays = at[~np.isnan(m["stay_from_ms"][at])]
-        driven_m = m["totals"][stays, DISTANCE] - m["stay_totals"][stays, DISTANCE]
-        m["stay_from_ms"][stays[self._left(m["stay"][stays], here[stays], driven_m)]] = np.nan
+        stays, driven_m = at[~np.isnan(m["stay_from_ms"][at])], m["totals"]["distance_m"]
+        away_m = driven_m[stays] - m["stay_totals"]["distance_m"][stays]
+        m["stay_from_ms"][stays[self._left(m["stay"][stays], here[stays], away_m)]] = np.nan
         new = at[~m["confirmed"][at]]
-        self._confirm(new[self._left(m["start"][new], here[new], m["totals"][new, DISTANCE])])
-
-    def _count(self, at: Ints) -> None:
-        """The moves are long enough: standing before them, within a trip, was a halt."""
-        m = self._memory
-        m["counted"][at] = True
-        moved_ms = m["moved_ms"][at]
-        stood_ms = m["move_from_ms"][at] - moved_ms
-        halts = (moved_ms >= m["trip_from_ms"][at]) & (stood_ms >= self._limits.halt_ms)
-        m["totals"][at[halts], HALTS] += 1
+        new = new[self._left(m["start"][new], here[new], driven_m[new])]
+        m["confirmed"][new] = True
+        for i in new[~np.isnan(m["stop_from_ms"][new])].tolist():
+            until_ms = int(m["trip_from_ms"][i])
+            self._rows.append(stop_row(self._vehicle(i), m["stop_from_ms"][i], until_ms, m["stop"][i]))
+        m["stop_from_ms"][new] = np.nan
 
     def _left(self, start: Positions, now: Positions, driven_m: Floats) -> Flags:
         """Whether vehicles that drove so far are out of the radius: a position that jumps is not believed."""
@@ -219,20 +238,6 @@ class Trips:
         left[at] = np.where(np.isnan(away_m), driven_m[at], away_m) > radius_m
         return left
 
-    def _confirm(self, at: Ints) -> None:
-        m = self._memory
-        m["confirmed"][at] = True
-        for i in at[~np.isnan(m["stop_from_ms"][at])].tolist():
-            stop = self._moment(i, "stop_from_ms", "stop")
-            self._rows.append(stop_row(self._vehicle(i), stop, int(m["trip_from_ms"][i])))
-        m["stop_from_ms"][at] = np.nan
-
-    def _halt(self, at: Ints) -> None:
-        """The vehicles stand; a move too short to count was none."""
-        m = self._memory
-        self._drop(at[(m["move_from_ms"][at] == m["trip_from_ms"][at]) & ~m["counted"][at]])
-        m["move_from_ms"][at] = np.nan
-
     def _stand(self, at: Ints, until_ms: Floats) -> None:
         """They stand until ``until_ms`` ([k]); the end of a trip, where that is long enough."""
         m, limits = self._memory, self._limits
@@ -242,7 +247,8 @@ class Trips:
         self._settle(at)
         until_ms, moved_ms = until_ms[at], m["moved_ms"][at]
         off_ms = or_zero(until_ms - np.maximum(m["off_from_ms"][at], moved_ms))
-        self._end(at[(until_ms - moved_ms >= limits.end_ms) | (off_ms >= limits.off_ms)])
+        stood = until_ms - moved_ms >= limits.end_s * MS_PER_S
+        self._end(at[stood | (off_ms >= limits.ignition_off_s * MS_PER_S)])
 
     def _settle(self, at: Ints) -> None:
         """Vehicles on a trip stay where they are from their last move on, unless they stay already."""
@@ -260,8 +266,8 @@ class Trips:
         real = at[m["confirmed"][at]]
         m["stop_from_ms"][real], m["stop"][real] = m["stay_from_ms"][real], m["stay"][real]
         for i in real.tolist():
-            stop = self._moment(i, "stop_from_ms", "stop")
-            self._rows += [self._stayed(i, FINAL), stop_row(self._vehicle(i), stop, None)]
+            stop = stop_row(self._vehicle(i), m["stop_from_ms"][i], None, m["stop"][i])
+            self._rows += [self._stayed(i, FINAL), stop]
         self._drop(at)
         m["stay_from_ms"][at] = np.nan
 
@@ -272,22 +278,20 @@ class Trips:
     def _tell(self, frames: Round, here: Positions) -> None:
         """The trips under way, now and then."""
         m, end_ms = self._memory, frames["end_ms"]
-        due = indices(m["confirmed"] & (end_ms - m["told_ms"] >= self._limits.report_ms))
+        due = indices(m["confirmed"] & (end_ms - m["told_ms"] >= self._limits.report_s * MS_PER_S))
         m["told_ms"][due] = end_ms[due]
         for i in due.tolist():
-            if np.isnan(m["stay_from_ms"][i]):
-                now = Moment(int(m["moved_ms"][i]), *degrees(here[i]))
-                self._rows.append(self._row(i, OPEN, now, m["totals"][i]))
-            else:
-                self._rows.append(self._stayed(i, OPEN))
+            is_under_way = np.isnan(m["stay_from_ms"][i])
+            now = m["moved_ms"][i], here[i]
+            self._rows.append(self._row(i, OPEN, now, "totals") if is_under_way else self._stayed(i, OPEN))
 
     def _stayed(self, i: int, phase: str) -> TripRow:
         """The trip up to the stay."""
-        return self._row(i, phase, self._moment(i, "stay_from_ms", "stay"), self._memory["stay_totals"][i])
+        m = self._memory
+        return self._row(i, phase, (m["stay_from_ms"][i], m["stay"][i]), "stay_totals")
 
-    def _row(self, i: int, phase: str, end: Moment, totals: Floats) -> TripRow:
-        start = self._moment(i, "trip_from_ms", "start")
-        return trip_row(self._vehicle(i), phase, start, end, totals_of(totals), self._limits)
-
-    def _moment(self, i: int, at_ms: str, where: str) -> Moment:
-        return Moment(int(self._memory[at_ms][i]), *degrees(self._memory[where][i]))
+    def _row(self, i: int, phase: str, end: tuple[float, complex], totals: str) -> TripRow:
+        m = self._memory
+        start = m["trip_from_ms"][i], m["start"][i]
+        told = Totals._make(None if x != x else x for x in m[totals][i].item())  # noqa: PLR0124  NaN is not known
+        return trip_row(self._vehicle(i), phase, start, end, told, self._limits)

@@ -18,7 +18,7 @@ from load_tests.hostile.grammar import KINDS, bodies
 from stream_jobs.app.telemetry import Operator, table_of
 from stream_jobs.rules import model
 from stream_jobs.rules.rule_set import rules_in_force
-from stream_jobs.vehicles.limits import core_limits
+from stream_jobs.vehicles.core import core_limits
 from stream_jobs.vehicles.stage import vehicle_stage
 from stream_jobs.windows.open_windows import terms_of
 

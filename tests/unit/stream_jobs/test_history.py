@@ -17,8 +17,7 @@ from infra.contract.verdict import clock_limits
 from infra.settings.settings import Settings
 from stream_jobs.maintenance.lookups import free_flow_table
 from stream_jobs.rules.instant import check_expressions, rule_schemas
-from stream_jobs.vehicles import history, lookups
-from stream_jobs.vehicles.limits import harsh_limits
+from stream_jobs.vehicles import lookups
 from stream_jobs.vehicles.stage import VehicleStage
 from tests.support_detect import findings
 from tests.support_frames import frame, vin
@@ -33,7 +32,7 @@ KEYS = {"kind": "level", "raise_for_s": 3, "clear_for_s": 10}
 
 def values(home: Path, told: str) -> Callable[[pa.RecordBatch], list[float | None]]:
     """What a rule whose value is the column ``told`` sees of each frame of a batch, None where nothing."""
-    limits = clock_limits(SETTINGS), harsh_limits(SETTINGS)
+    limits = clock_limits(SETTINGS), SETTINGS.journeys
     stage = VehicleStage(*limits, lookups.vehicle_file(home), (rule(home, **KEYS, value=told),))
 
     def of(batch: pa.RecordBatch) -> list[float | None]:
@@ -57,14 +56,14 @@ def records(*frames: dict[str, Any]) -> pa.RecordBatch:
 
 
 def tell_usual(home: Path, **values: float) -> None:
-    row = {"vehicle_id": vin(1), **dict.fromkeys(history.USUAL), **values}
-    table = pa.Table.from_pylist([row], history.USUAL_SCHEMA)
-    lookups.write(history.usual_file(lookups.vehicle_file(home).parent), table, history.USUAL_SCHEMA)
+    row = {"vehicle_id": vin(1), **dict.fromkeys(lookups.USUAL), **values}
+    table = pa.Table.from_pylist([row], lookups.USUAL_SCHEMA)
+    lookups.write(lookups.usual_file(lookups.vehicle_file(home).parent), table, lookups.USUAL_SCHEMA)
 
 
 def tell_free_flow(home: Path, *rows: tuple[str, int, float]) -> None:
-    path = history.free_flow_file(lookups.vehicle_file(home).parent)
-    lookups.write(path, free_flow_table(list(rows)), history.PLACE_SCHEMA)
+    path = lookups.free_flow_file(lookups.vehicle_file(home).parent)
+    lookups.write(path, free_flow_table(list(rows)), lookups.PLACE_SCHEMA)
 
 
 def test_a_running_stage_takes_what_is_written_while_it_runs(tmp_path: Path) -> None:
@@ -97,12 +96,12 @@ def test_the_same_history_is_not_written_again_and_another_versions_file_says_no
     table = free_flow_table([(CELL, EAST, 62.0)])
     path = tmp_path / "flow.arrow"
     assert [lookups.write(path, table, table.schema) for _ in range(2)] == [True, False]
-    assert lookups.read(path, history.USUAL_SCHEMA).num_rows == 0
+    assert lookups.read(path, lookups.USUAL_SCHEMA).num_rows == 0
 
 
 def test_places_of_two_directions_of_a_cell_differ_and_fit_64_bits() -> None:
     cells = np.array([int(CELL, 16)] * 5, np.int64)
-    found = history.places(cells, np.arange(-1, 4, dtype=np.int64))
+    found = lookups.places(cells, np.arange(-1, 4, dtype=np.int64))
     assert len(set(found.tolist())) == 5
     assert (found > 0).all()
 

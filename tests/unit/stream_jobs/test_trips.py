@@ -9,13 +9,11 @@ from typing import Any
 import numpy as np
 
 from infra.settings.settings import Settings
-from stream_jobs.vehicles.frame_features import FRAME_FEATURES
+from stream_jobs.vehicles.features import FRAME_FEATURES, Round
 from stream_jobs.vehicles.journeys.journey import JourneyMemory, Row, due_ms, expire, step
-from stream_jobs.vehicles.journeys.limits import journey_limits
-from stream_jobs.vehicles.journeys.rows import HarshRow, IdleRow, StopRow, TripRow
-from stream_jobs.vehicles.rounds import Round
+from stream_jobs.vehicles.rows import HarshRow, IdleRow, StopRow, TripRow
 
-LIMITS = journey_limits(Settings())
+LIMITS = Settings().journeys
 T0 = 1_780_000_000_000
 M_PER_DEGREE = 111_195.0
 VEHICLE = "WDB1240001A000001"

@@ -14,12 +14,10 @@ from infra.settings.settings import Settings
 from stream_jobs.rules.inputs import CODES, RuleInputs, name_expressions
 from stream_jobs.rules.model import load_rules
 from stream_jobs.rules.rule_set import RuleSet, of_rules
-from stream_jobs.vehicles.core import Core
+from stream_jobs.vehicles.core import Core, core_limits
+from stream_jobs.vehicles.features import KINDS
 from stream_jobs.vehicles.fleet import Fleet, dump, load
-from stream_jobs.vehicles.frame_features import KINDS
-from stream_jobs.vehicles.journeys.rows import FINAL, HarshRow, IdleRow, StopRow, TripRow
-from stream_jobs.vehicles.limits import core_limits
-from stream_jobs.vehicles.rows import LateVehicleFrames, Row
+from stream_jobs.vehicles.rows import FINAL, HarshRow, IdleRow, LateVehicleFrames, Row, StopRow, TripRow
 from stream_jobs.windows.open_windows import Memory
 from tests.support_vehicles import features_of
 

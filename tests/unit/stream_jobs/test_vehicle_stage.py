@@ -12,11 +12,9 @@ from infra.contract.verdict import clock_limits
 from infra.settings.settings import Settings
 from stream_jobs.rules.rule_set import RuleSet
 from stream_jobs.vehicles import lookups
-from stream_jobs.vehicles.core import Core
-from stream_jobs.vehicles.features import Features
-from stream_jobs.vehicles.frame_features import CLASSES, FRAME_FEATURES, G_MPS2, KINDS, POWERTRAINS
-from stream_jobs.vehicles.journeys.rows import HarshRow
-from stream_jobs.vehicles.limits import core_limits, harsh_limits
+from stream_jobs.vehicles.core import Core, core_limits
+from stream_jobs.vehicles.features import CLASSES, FRAME_FEATURES, G_MPS2, KINDS, POWERTRAINS, Features
+from stream_jobs.vehicles.rows import HarshRow
 from stream_jobs.vehicles.stage import VehicleStage
 from tests.support_frames import frame, vin
 
@@ -35,7 +33,7 @@ def vehicles(home: Path, *rows: tuple[str, str, str, str]) -> Path:
 
 
 def features(batch: pa.RecordBatch, lookup: Path = NOBODY) -> Features:
-    stage = VehicleStage(clock_limits(SETTINGS), harsh_limits(SETTINGS), lookup)
+    stage = VehicleStage(clock_limits(SETTINGS), SETTINGS.journeys, lookup)
     frames = stage.frames(batch)
     assert frames is not None
     return stage.features(frames)

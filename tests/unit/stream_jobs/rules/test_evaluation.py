@@ -25,9 +25,8 @@ from stream_jobs.rules.model import (
     load_rules,
     of_query,
 )
-from stream_jobs.vehicles.frame_features import CLASSES, POWERTRAINS
-from stream_jobs.vehicles.history import HISTORY
-from stream_jobs.vehicles.lookups import COLUMNS
+from stream_jobs.vehicles.features import CLASSES, POWERTRAINS
+from stream_jobs.vehicles.lookups import COLUMNS, HISTORY
 from stream_jobs.vehicles.stage import signals_of
 from tests.support_vehicles import Evaluation, evaluation
 
