@@ -20,8 +20,7 @@ from PIL import Image, ImageDraw
 from edge_simulator.town.roads import region
 from load_tests.eta_grade import LAT_DEG, LON_DEG, Told, told
 from stream_jobs.frames.arrays import Floats
-from stream_jobs.roads.matching import RoadLookup
-from stream_jobs.roads.network import RoadNetwork, network_of, save
+from stream_jobs.roads.network import RoadLookup, RoadNetwork, network_of, save
 
 INTERVAL_MS: Final = 300_000
 DAY_MS: Final = 86_400_000

@@ -32,10 +32,18 @@ from infra.contract.verdict import clock_limits
 from infra.settings.settings import Settings
 from stream_jobs.frames.arrays import Floats
 from stream_jobs.frames.batch import FrameBatch, frame_batch
-from stream_jobs.roads.matching import RoadIndex, RoadLookup
-from stream_jobs.roads.network import RoadNetwork, network_of, save
-from stream_jobs.roads.speeds import Blend, EdgeSpeeds, Seen, fallback, hour_of_week
-from stream_jobs.roads.ways import Way, nearest, quickest, ways_of
+from stream_jobs.roads.network import RoadIndex, RoadLookup, RoadNetwork, network_of, save
+from stream_jobs.roads.ways import (
+    Blend,
+    EdgeSpeeds,
+    Seen,
+    Way,
+    fallback,
+    hour_of_week,
+    nearest,
+    quickest,
+    ways_of,
+)
 from stream_jobs.windows.open_windows import ARCHIVED
 from stream_jobs.windows.places import EDGE_BITS, EDGE_OFFSET, road_rows
 from stream_jobs.windows.vehicle import STEP_MS_PER_M

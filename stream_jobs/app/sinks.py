@@ -24,7 +24,7 @@ from stream_jobs.app.schema import EDGE_KEYS, ROAD_KEYS, WINDOW_KEYS
 from stream_jobs.app.telemetry import BUCKET, MISSED, TABLES, table_of
 from stream_jobs.app.topic_writer import TopicWriter
 from stream_jobs.maintenance.rollups import NOTE_CHANGES
-from stream_jobs.roads.history_sql import mark
+from stream_jobs.roads.history import mark
 from stream_jobs.vehicles.rows import RowTable, tables_of, unpack
 from stream_jobs.windows.open_windows import SILENT_MS
 from stream_jobs.windows.places import SHARE, place_rows

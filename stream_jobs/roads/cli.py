@@ -6,19 +6,29 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from infra.contract.errors import ConfigError
-from stream_jobs.app.database import Connection, fetch
 
 if TYPE_CHECKING:
     from infra.settings.settings import Settings
     from stream_jobs.app.database import Database
 
-
 LAT_LIMIT, LON_LIMIT = 90, 180
+COLUMNS: Final = {
+    "place": ">", "congestion": ">", "source": ">", "speed_kmh": ".2f", "free_flow_kmh": ".2f",
+    "travel_time_index": ".2f", "vehicles": "d",
+}  # fmt: skip
+"""What is told of a place, and how it is shown."""
+_FROM: Final = {
+    "edge": "SELECT road_class || ' ' || edge_id AS place, t.* FROM serving.road_edge_at(%(at)s) t",
+    "cell": (
+        "SELECT cell || ' ' || substr('?NESW', heading_sector + 2, 1) AS place, t.* "
+        "FROM serving.road_cell_at(%(at)s) t"
+    ),
+}
 
 
 def register(app: typer.Typer) -> None:
@@ -39,11 +49,18 @@ def eta(
     """
     import orjson
 
+    from infra.clients.tables import aligned
     from infra.settings.settings import load
     from stream_jobs.roads.eta_store import Ask, Forecast, ask_for
 
     in_force = load()
-    ask = Ask(vehicle, *_place(to))
+    try:
+        lat, lon = (float(part) for part in to.split(","))
+    except ValueError as error:
+        raise ConfigError(f"--to {to}: LAT,LON in degrees is wanted, as 48.137,11.575") from error
+    if not (abs(lat) <= LAT_LIMIT and abs(lon) <= LON_LIMIT):
+        raise ConfigError(f"--to {to}: latitude -90..90 and longitude -180..180 are wanted")
+    ask = Ask(vehicle, lat, lon)
     with _database(in_force) as database:
         found = database.run(lambda c: Forecast(c, in_force).predict(c, ask))
         number = database.run(lambda c: ask_for(c, ask, found))
@@ -52,7 +69,7 @@ def eta(
         "arrival_at": found.arrival_at.isoformat(), "minutes": round(found.way.time_s / 60, 1),
         "distance_km": round(found.way.length_m / 1000, 2),
     }  # fmt: skip
-    typer.echo(orjson.dumps(told) if json else "\n".join(f"{k:12} {v}" for k, v in told.items()))
+    typer.echo(orjson.dumps(told) if json else aligned((name, str(value)) for name, value in told.items()))
 
 
 def traffic(
@@ -64,36 +81,29 @@ def traffic(
     """Congestion in the five minutes up to a moment: the slowest places beside free flow."""
     import orjson
 
+    from infra.clients.tables import aligned
     from infra.settings.settings import load
-    from stream_jobs.roads.cli import COLUMNS, congestion, moment
+    from stream_jobs.app.database import fetch
 
-    with _database(load()) as database:
-        rows = database.run(lambda c: congestion(c, by, moment(at), limit))
+    settings = load()
+    if by not in _FROM:
+        raise ConfigError(f"--by {by}: edge or cell is wanted")
+    try:
+        moment = datetime.now(UTC) if at is None else datetime.fromisoformat(at)
+    except ValueError as error:
+        raise ConfigError(f"--at {at}: a moment such as 2026-11-20T08:15Z is wanted") from error
+    values = {"at": moment if moment.tzinfo else moment.replace(tzinfo=UTC), "limit": limit}
+    statement = (
+        f"SELECT {', '.join(COLUMNS)} FROM ({_FROM[by]}) p WHERE speed_ratio IS NOT NULL "  # noqa: S608  own names
+        "ORDER BY speed_ratio, place LIMIT %(limit)s"
+    )
+    with _database(settings) as database:
+        rows = database.run(lambda c: fetch(c, statement, values))
     if json:
         for row in rows:
-            typer.echo(orjson.dumps(row))
-        return
-    typer.echo(" ".join(f"{name:>{width}}" for name, width in COLUMNS.items()))
-    for row in rows:
-        typer.echo(" ".join(f"{_shown(row[name]):>{width}}" for name, width in COLUMNS.items()))
-
-
-def _shown(value: Any) -> str:
-    if value is None:
-        return "-"
-    return f"{value:.2f}" if isinstance(value, float) else str(value)
-
-
-def _place(text: str) -> tuple[float, float]:
-    from infra.contract.errors import ConfigError
-
-    try:
-        lat, lon = (float(part) for part in text.split(","))
-    except ValueError as error:
-        raise ConfigError(f"--to {text}: LAT,LON in degrees is wanted, as 48.137,11.575") from error
-    if not (abs(lat) <= LAT_LIMIT and abs(lon) <= LON_LIMIT):
-        raise ConfigError(f"--to {text}: latitude -90..90 and longitude -180..180 are wanted")
-    return lat, lon
+            typer.echo(orjson.dumps(dict(zip(COLUMNS, row, strict=True))))
+    else:
+        typer.echo(aligned(rows, COLUMNS))
 
 
 @contextmanager
@@ -109,42 +119,3 @@ def _database(settings: Settings) -> Iterator[Database]:
         yield database
     finally:
         database.close()
-
-
-COLUMNS: Final = {
-    "place": 18, "congestion": 10, "source": 8, "speed_kmh": 9, "free_flow_kmh": 13, "travel_time_index": 17,
-    "vehicles": 8,
-}  # fmt: skip
-"""What is told of a place, and how wide it is shown."""
-
-_FROM: Final = {
-    "edge": "SELECT road_class || ' ' || edge_id AS place, t.* FROM serving.road_edge_at(%(at)s) t",
-    "cell": (
-        "SELECT cell || ' ' || substr('?NESW', heading_sector + 2, 1) AS place, t.* "
-        "FROM serving.road_cell_at(%(at)s) t"
-    ),
-}
-
-
-def moment(text: str | None) -> datetime:
-    """A moment as ISO 8601, UTC unless it says otherwise; None: now. Raises ConfigError."""
-    if text is None:
-        return datetime.now(UTC)
-    try:
-        at = datetime.fromisoformat(text)
-    except ValueError as error:
-        raise ConfigError(f"--at {text}: a moment such as 2026-11-20T08:15Z is wanted") from error
-    return at if at.tzinfo else at.replace(tzinfo=UTC)
-
-
-def congestion(connection: Connection, by: str, at: datetime, limit: int) -> list[dict[str, Any]]:
-    """The places of which a speed is known, the lowest share of free flow first. Raises ConfigError."""
-    if by not in _FROM:
-        raise ConfigError(f"--by {by}: edge or cell is wanted")
-    names = ", ".join(COLUMNS)
-    statement = (
-        f"SELECT {names} FROM ({_FROM[by]}) p WHERE speed_ratio IS NOT NULL "  # noqa: S608  names of this file
-        "ORDER BY speed_ratio, place LIMIT %(limit)s"
-    )
-    rows = fetch(connection, statement, {"at": at, "limit": limit})
-    return [dict(zip(COLUMNS, row, strict=True)) for row in rows]

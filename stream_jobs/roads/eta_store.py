@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Final
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -15,10 +15,8 @@ from infra.contract.errors import ConfigError
 from infra.settings.settings import Settings
 from stream_jobs.app.database import Connection, execute, fetch
 from stream_jobs.frames.arrays import Floats
-from stream_jobs.roads import history_sql
-from stream_jobs.roads.network import network_of
-from stream_jobs.roads.speeds import Blend, EdgeSpeeds, Seen, fallback
-from stream_jobs.roads.ways import Way, Ways, nearest, quickest, ways_of
+from stream_jobs.roads import network
+from stream_jobs.roads.ways import Blend, EdgeSpeeds, Seen, Way, Ways, fallback, nearest, quickest, ways_of
 
 log = structlog.get_logger("stream_jobs.roads")
 
@@ -100,19 +98,23 @@ class Forecast:
     """What is known of a network's traffic as a source of predictions; read from the database once."""
 
     def __init__(self, connection: Connection, settings: Settings) -> None:
-        in_use = fetch(connection, history_sql.IN_USE)
+        in_use = fetch(connection, network.IN_USE)
         if not in_use:
             raise ConfigError(
                 "no road network is loaded, and arrival times need one: odograph demo loads its town"
             )
         number, name, _ = in_use[0]
-        net = network_of(number, fetch(connection, history_sql.EDGES, {"network": name}))
+        net = network.network_of(number, fetch(connection, network.EDGES, {"network": name}))
         roads = settings.roads
         self._ways: Ways = ways_of(net)
         self._far_m, self._zone = roads.match_radius_m * 2, ZoneInfo(settings.tz)
         self._blend = Blend(roads.eta_few, roads.eta_half_life_s, roads.eta_limit_share)
         self._place = {edge: k for k, edge in enumerate(net.edge_id.tolist())}
-        self._usual = self._table(fetch(connection, _USUAL, {"no": number}))
+        usual: dict[int, Floats] = defaultdict(lambda: np.full(len(self._place), np.nan))
+        for edge, hour, kmh in fetch(connection, _USUAL, {"no": number}):
+            if edge in self._place:
+                usual[hour][self._place[edge]] = kmh
+        self._usual = dict(usual)
         self._fallback = fallback(net, self._usual, self._blend)
 
     def predict(self, connection: Connection, ask: Ask) -> Prediction:
@@ -125,24 +127,15 @@ class Forecast:
         starts, goals = nearest(net, lat, lon, course), nearest(net, ask.lat_deg, ask.lon_deg)
         if not starts or max(starts[0].off_m, goals[0].off_m) > self._far_m:
             raise ConfigError(f"vehicle {ask.vehicle_id} or its destination is not on the known network")
-        way = quickest(self._ways, starts[0], goals, self._speeds(connection, made_at).time_s)
+        rows = fetch(connection, _SEEN, {"no": net.number, "now": made_at})
+        seen = {self._place[edge]: Seen(kmh, n) for edge, n, kmh in rows if edge in self._place}
+        speeds = EdgeSpeeds(
+            net, made_at, self._zone, self._usual, seen, MIDDLE_S, self._blend, self._fallback
+        )
+        way = quickest(self._ways, starts[0], goals, speeds.time_s)
         if way is None:
             raise ConfigError(f"vehicle {ask.vehicle_id}: no way leads to the destination")
         return Prediction(made_at, way)
-
-    def _speeds(self, connection: Connection, now: datetime) -> EdgeSpeeds:
-        rows = fetch(connection, _SEEN, {"no": self._ways.net.number, "now": now})
-        seen = {self._place[edge]: Seen(kmh, n) for edge, n, kmh in rows if edge in self._place}
-        return EdgeSpeeds(
-            self._ways.net, now, self._zone, self._usual, seen, MIDDLE_S, self._blend, self._fallback
-        )
-
-    def _table(self, rows: list[tuple[Any, ...]]) -> dict[int, Floats]:
-        table: dict[int, Floats] = defaultdict(lambda: np.full(len(self._place), np.nan))
-        for edge, hour, kmh in rows:
-            if edge in self._place:
-                table[hour][self._place[edge]] = kmh
-        return dict(table)
 
 
 def ask_for(connection: Connection, ask: Ask, prediction: Prediction) -> int:

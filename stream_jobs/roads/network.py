@@ -1,7 +1,10 @@
-"""A road network as arrays, and the file in which the stages of the stream find it.
+"""A road network as arrays, the file in which the stages of the stream find it, and the edge of a sample.
 
-The network in use is copied from the database into ``<home>/lookups/roads.npz`` (see update.py): a stage
-reads it where it runs, and again when the file has changed.
+The network in use is copied from the database into ``<home>/lookups/roads.npz`` (see history.py): a stage
+reads it where it runs, and again when the file has changed. A sample is on the edge that fits its position
+and its course best, if it does so clearly. A street's two directions are one line here; the course tells
+which of them it is. A raster over the network lists the lines near each of its squares, so a batch of
+positions is matched by a few array operations.
 """
 
 from __future__ import annotations
@@ -11,17 +14,31 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from functools import lru_cache
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from stream_jobs.frames.arrays import Floats, Ints
+from infra.settings.settings import Settings
+from stream_jobs.frames.arrays import Flags, Floats, Ints
 
-FOLDER = "lookups"
-FILE = "roads.npz"
-
+Reals = npt.NDArray[np.float32]
 EdgeRow = tuple[int, str, float, float, list[list[float]]]
 """Edge id, class, limit [km/h], length [m], path [[lon, lat], ...] in degrees."""
+NOT_CLEAR: Final = -1
+"""No course, or a second edge fits nearly as well."""
+NO_EDGE: Final = -2
+"""No edge is near enough in this direction."""
+IN_USE: Final = """
+SELECT n.network_no, n.network, n.loaded_at FROM odograph.road_network n
+WHERE n.network_no = odograph.road_network_in_use()
+"""
+EDGES: Final = """
+SELECT edge_id, road_class, speed_limit_kmh, length_m, path FROM odograph.road_edge
+WHERE network = %(network)s
+"""
+SQUARE_M: Final = 25.0
+METRES_PER_DEGREE: Final = 111_195.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +56,11 @@ class RoadNetwork:
     lat_deg: Floats
     lon_deg: Floats
 
-    def ends(self) -> tuple[Ints, Ints]:
-        """The first and the last point of each edge."""
-        return self.first_point[:-1], self.first_point[1:] - 1
+    def parts(self) -> tuple[Ints, Ints]:
+        """The points at which straight parts begin, and their edges."""
+        of_point = np.repeat(np.arange(len(self.edge_id)), np.diff(self.first_point))
+        begins = np.flatnonzero(of_point[1:] == of_point[:-1])
+        return begins, of_point[begins]
 
 
 def network_of(number: int, rows: Iterable[EdgeRow]) -> RoadNetwork:
@@ -62,7 +81,7 @@ def network_of(number: int, rows: Iterable[EdgeRow]) -> RoadNetwork:
 
 def place_of(home: Path) -> Path:
     """Where the network in use lies."""
-    return home.absolute() / FOLDER / FILE
+    return home.absolute() / "lookups" / "roads.npz"
 
 
 def save(network: RoadNetwork, path: Path) -> None:
@@ -83,15 +102,185 @@ def load(path: Path) -> RoadNetwork:
     return RoadNetwork(**arrays | {"number": int(arrays["number"])})
 
 
-def version_of(path: Path) -> int | None:
-    """Changes when the file does; None where there is none."""
-    try:
-        return path.stat().st_mtime_ns
-    except FileNotFoundError:
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """How an edge is judged: the cost is (distance / sigma_m)^2 + (angle / sigma_deg)^2, roughly.
+
+    Beyond ``radius_m`` or ``angle_deg`` an edge is no candidate; the best one must be better than the next by
+    ``margin``.
+    """
+
+    radius_m: float = 40.0
+    angle_deg: float = 60.0
+    sigma_m: float = 8.0
+    sigma_deg: float = 20.0
+    margin: float = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class RoadIndex:
+    """Straight parts of streets, [n_parts], in metres from the network's corner, and the raster over them."""
+
+    network: int
+    edge_id: Ints
+    lat_deg: float
+    lon_deg: float
+    north_m: float
+    east_m: float
+    """Metres a degree."""
+    x: Reals
+    y: Reals
+    ux: Reals
+    uy: Reals
+    length_m: Reals
+    ahead: Ints
+    """The edge that leads along a part, and the one against it; -1: none."""
+    back: Ints
+    width: int
+    height: int
+    first: Ints
+    """Where the parts of each square begin in ``parts``, [width * height + 1]."""
+    parts: Ints
+    fit: Fit
+
+
+def index_of(net: RoadNetwork, fit: Fit = Fit()) -> RoadIndex:
+    """The index of a network of at least one edge."""
+    north_m = METRES_PER_DEGREE
+    east_m = METRES_PER_DEGREE * float(np.cos(np.radians(net.lat_deg.mean())))
+    south = float(net.lat_deg.min()) - fit.radius_m / north_m
+    west = float(net.lon_deg.min()) - fit.radius_m / east_m
+    x, y = (net.lon_deg - west) * east_m, (net.lat_deg - south) * north_m
+    stands, back_of = _streets(net)
+    begins, edge = net.parts()
+    dx, dy = x[begins + 1] - x[begins], y[begins + 1] - y[begins]
+    length = np.hypot(dx, dy)
+    chosen = stands[edge] & (length > 0)
+    begins, edge, dx, dy, length = (each[chosen] for each in (begins, edge, dx, dy, length))
+    width, height = (int((v.max() + fit.radius_m) // SQUARE_M) + 1 for v in (x, y))
+    lines = np.column_stack([x[begins], y[begins], dx / length, dy / length, length])
+    first, parts = _raster(lines, width, height, fit.radius_m)
+    line = lines.T.astype(np.float32)
+    return RoadIndex(
+        network=net.number, edge_id=net.edge_id, lat_deg=south, lon_deg=west, north_m=north_m, east_m=east_m,
+        x=line[0].copy(), y=line[1].copy(), ux=line[2].copy(), uy=line[3].copy(), length_m=line[4].copy(),
+        ahead=edge, back=back_of[edge], width=width, height=height, first=first, parts=parts, fit=fit,
+    )  # fmt: skip
+
+
+def match(index: RoadIndex, lat_deg: Floats, lon_deg: Floats, heading_deg: Floats, course: Flags) -> Ints:
+    """The edge (its position in ``edge_id``) of each sample, or NOT_CLEAR, or NO_EDGE.
+
+    ``course`` says where the heading is known.
+    """
+    x = ((lon_deg - index.lon_deg) * index.east_m).astype(np.float32)
+    y = ((lat_deg - index.lat_deg) * index.north_m).astype(np.float32)
+    column, row = (np.floor(v / SQUARE_M).astype(np.int64) for v in (x, y))
+    inside = (column >= 0) & (column < index.width) & (row >= 0) & (row < index.height)
+    square = np.where(inside, row * index.width + column, 0)
+    first = index.first[square]
+    count = np.where(inside, index.first[square + 1] - first, 0)
+    found = np.full(len(lat_deg), NO_EDGE)
+    near = np.flatnonzero(course & (count > 0))
+    if len(near):
+        turn = np.radians(heading_deg[near]).astype(np.float32)
+        edge = _best(index, x[near], y[near], np.sin(turn), np.cos(turn), first[near], count[near])
+        found[near] = edge
+    return np.where(course, found, NOT_CLEAR)
+
+
+def _best(index: RoadIndex, x: Reals, y: Reals, east: Reals, north: Reals, first: Ints, count: Ints) -> Ints:
+    """Positions with at least one candidate each: the candidates are ``parts[first : first + count]``."""
+    begins = np.cumsum(count) - count
+    of = np.repeat(np.arange(len(count)), count)
+    part = index.parts[np.arange(len(of)) + (first - begins)[of]]
+    ux, uy = index.ux[part], index.uy[part]
+    dx, dy = x[of] - index.x[part], y[of] - index.y[part]
+    along = np.clip(dx * ux + dy * uy, 0, index.length_m[part])
+    off2 = (dx - along * ux) ** 2 + (dy - along * uy) ** 2
+    cosine = east[of] * ux + north[of] * uy
+    edge = np.where(cosine >= 0, index.ahead[part], index.back[part])
+    fit = index.fit
+    slant = 1 - np.abs(cosine)
+    cost = off2 / np.float32(fit.sigma_m**2) + slant * np.float32(2 / np.radians(fit.sigma_deg) ** 2)
+    wrong = (off2 > fit.radius_m**2) | (slant > 1 - np.cos(np.radians(fit.angle_deg))) | (edge < 0)
+    cost[wrong] = np.inf
+    least = np.minimum.reduceat(cost, begins)
+    at = np.flatnonzero(cost == least[of])
+    best = at[np.flatnonzero(np.diff(of[at], prepend=-1))]
+    chosen = edge[best]
+    cost[edge == chosen[of]] = np.inf
+    second = np.minimum.reduceat(cost, begins)
+    with np.errstate(invalid="ignore"):
+        clear = second - least >= fit.margin
+    return np.where(np.isinf(least), NO_EDGE, np.where(clear, chosen, NOT_CLEAR))
+
+
+def _streets(net: RoadNetwork) -> tuple[Flags, Ints]:
+    """Which edges stand for their street, and the edge that leads back along it, -1 where there is none."""
+    seen: dict[tuple[tuple[float, float], ...], int] = {}
+    stands, back = np.ones(len(net.edge_id), np.bool_), np.full(len(net.edge_id), -1)
+    for edge in range(len(net.edge_id)):
+        span = slice(net.first_point[edge], net.first_point[edge + 1])
+        path = tuple(zip(net.lat_deg[span].tolist(), net.lon_deg[span].tolist(), strict=True))
+        other = seen.get(path[::-1])
+        if other is not None and back[other] < 0:
+            stands[edge], back[other] = False, edge
+        seen[path] = edge
+    return stands, back
+
+
+def _raster(lines: Floats, width: int, height: int, radius_m: float) -> tuple[Ints, Ints]:
+    """For each square the parts that come within ``radius_m`` of any point in it."""
+    reach = radius_m + SQUARE_M / 2**0.5
+    x, y, ux, uy, length = lines.T
+    ends = np.stack([x, x + ux * length]), np.stack([y, y + uy * length])
+    low = [np.floor((v.min(axis=0) - reach) / SQUARE_M).astype(int) for v in ends]
+    high = [np.floor((v.max(axis=0) + reach) / SQUARE_M).astype(int) for v in ends]
+    squares, parts = [], []
+    for k in range(len(lines)):
+        columns = np.arange(max(low[0][k], 0), min(high[0][k], width - 1) + 1)
+        rows = np.arange(max(low[1][k], 0), min(high[1][k], height - 1) + 1)
+        dx, dy = (columns + 0.5) * SQUARE_M - x[k], (rows[:, None] + 0.5) * SQUARE_M - y[k]
+        along = np.clip(dx * ux[k] + dy * uy[k], 0, length[k])
+        near = (dx - along * ux[k]) ** 2 + (dy - along * uy[k]) ** 2 <= reach**2
+        found = (rows[:, None] * width + columns)[near]
+        squares.append(found)
+        parts.append(np.full(len(found), k))
+    square, part = np.concatenate(squares), np.concatenate(parts)
+    order = np.argsort(square, kind="stable")
+    first = np.searchsorted(square[order], np.arange(width * height + 1))
+    return first, part[order]
+
+
+@dataclass(frozen=True, slots=True)
+class RoadLookup:
+    """Where the network in use lies, and how samples are matched to it."""
+
+    path: Path
+    fit: Fit = Fit()
+
+    def index(self) -> RoadIndex | None:
+        """The index of the network as it is now, built once a version of it; None where there is none."""
+        try:
+            return _index(self.path, self.path.stat().st_mtime_ns, self.fit)
+        except FileNotFoundError:
+            return None
+
+
+@lru_cache(maxsize=2)
+def _index(path: Path, _version: int, fit: Fit) -> RoadIndex | None:
+    net = load(path)
+    return index_of(net, fit) if len(net.edge_id) else None
+
+
+def lookup_of(settings: Settings) -> RoadLookup | None:
+    """The lookup that the settings ask for; None where windows by edge are off."""
+    roads = settings.roads
+    if not roads.edges:
         return None
-
-
-@lru_cache(maxsize=4)
-def loaded(path: Path, version: int) -> RoadNetwork:  # noqa: ARG001  the version is the key
-    """The network of a version of the file, read once a process."""
-    return load(path)
+    fit = Fit(
+        roads.match_radius_m, roads.match_angle_deg, roads.match_sigma_m, roads.match_sigma_deg,
+        roads.match_margin,
+    )  # fmt: skip
+    return RoadLookup(place_of(settings.paths.home), fit)

@@ -1,17 +1,126 @@
-"""The quickest way through a network whose speeds change while one drives: Dijkstra by directed edge."""
+"""Arrival times, pure: how fast each edge will be, and the quickest way while speeds change.
+
+What is seen now fades into what is usual at that hour of the week. The way is Dijkstra's, by directed edge.
+"""
 
 from __future__ import annotations
 
 import heapq
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+from zoneinfo import ZoneInfo
 
 import numpy as np
 
-from stream_jobs.frames.arrays import Flags, Floats, Ints
-from stream_jobs.roads.matching import METRES_PER_DEGREE
-from stream_jobs.roads.network import RoadNetwork
+from infra.contract.errors import ConfigError
+from stream_jobs.frames.arrays import Floats
+from stream_jobs.roads.network import METRES_PER_DEGREE, RoadNetwork
+
+HOURS_A_DAY: Final = 24
+SLOWEST_KMH: Final = 2.0
+"""A street where all stand still is passed at last."""
+
+
+@dataclass(frozen=True, slots=True)
+class Blend:
+    """The weight of what is seen: vehicles / (vehicles + few) * 0.5 ^ (age / half_life_s).
+
+    ``age`` is from the five minutes' middle until the edge is reached. Where no speed is known at all, it is
+    the limit times what share of it other edges of the class reach, or ``limit_share``.
+    """
+
+    few: float = 3.0
+    half_life_s: float = 900.0
+    limit_share: float = 0.7
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What the five minutes up to now say of an edge."""
+
+    speed_kmh: float
+    vehicles: int
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeSpeeds:
+    """Times to drive edges of a network, as known at ``now``; ``usual`` is [hours, n_edges], km/h."""
+
+    net: RoadNetwork
+    now: datetime
+    zone: ZoneInfo
+    usual: Mapping[int, Floats]
+    """By hour of the week; nan where nothing is known."""
+    seen: Mapping[int, Seen]
+    """By edge."""
+    age_s: float
+    blend: Blend
+    fallback: Floats
+    """For edges without any history, km/h, [n_edges]."""
+
+    def time_s(self, edge: int, ahead_s: float) -> float:
+        """Time to drive all of an edge that is entered ``ahead_s`` from now, s."""
+        known = self.usual.get(hour_of_week(self.now + timedelta(seconds=ahead_s), self.zone))
+        usual_kmh = np.nan if known is None else known[edge]
+        if np.isnan(usual_kmh):
+            usual_kmh = self.fallback[edge]
+        slowness = 1 / max(float(usual_kmh), SLOWEST_KMH)
+        seen = self.seen.get(edge)
+        if seen is not None:
+            weight = self.weight(seen.vehicles, ahead_s)
+            slowness = weight / max(seen.speed_kmh, SLOWEST_KMH) + (1 - weight) * slowness
+        return 3.6 * float(self.net.length_m[edge]) * slowness
+
+    def weight(self, vehicles: int, ahead_s: float) -> float:
+        """What is seen counts so much, 0 to 1."""
+        trust = vehicles / (vehicles + self.blend.few)
+        return float(trust * 0.5 ** ((self.age_s + ahead_s) / self.blend.half_life_s))
+
+
+def fallback(net: RoadNetwork, usual: Mapping[int, Floats], blend: Blend) -> Floats:
+    """A speed for each edge at any hour: its mean pace of all hours, else a share of its limit, km/h."""
+    if not usual:
+        return net.limit_kmh * blend.limit_share
+    table = np.stack(list(usual.values()))
+    known = ~np.isnan(table)
+    slowness = np.where(known, 1 / np.maximum(np.where(known, table, 1.0), SLOWEST_KMH), 0).sum(axis=0)
+    count = known.sum(axis=0)
+    mean = np.divide(count, slowness, out=np.full(len(count), np.nan), where=count > 0)
+    guess = net.limit_kmh * blend.limit_share
+    for kind in np.unique(net.road_class):
+        own = net.road_class == kind
+        told = own & ~np.isnan(mean)
+        if told.any():
+            free_s = (net.length_m[told] / net.limit_kmh[told]).sum()
+            guess[own] = net.limit_kmh[own] * free_s / (net.length_m[told] / mean[told]).sum()
+    return np.where(np.isnan(mean), guess, mean)
+
+
+def off_peak_hours(weekday: str, weekend: str) -> list[int]:
+    """Hours of the week in the spans of a weekday and of a day of the weekend, as 9-16,19-22.
+
+    Raises ConfigError for a span that ends before it begins or after 24.
+    """
+    found: set[int] = set()
+    for spans, days in ((weekday, range(5)), (weekend, range(5, 7))):
+        for span in spans.split(","):
+            begin, end = (int(hour) for hour in span.split("-"))
+            if not begin < end <= HOURS_A_DAY:
+                raise ConfigError(
+                    f"roads.off_peak: {span} in {spans}: hours such as 9-16 are wanted, up to 24"
+                )
+            found |= {day * HOURS_A_DAY + hour for day in days for hour in range(begin, end)}
+    return sorted(found)
+
+
+def hour_of_week(at: datetime, zone: ZoneInfo) -> int:
+    """The hour of the local week in which ``at`` lies."""
+    there = at.astimezone(zone)
+    return there.weekday() * HOURS_A_DAY + there.hour
+
 
 NODE_DIGITS = 6
 """Ends of edges that are the same in so many decimals of a degree (0.1 m) are one node."""
@@ -52,21 +161,17 @@ class Way:
 
 def ways_of(net: RoadNetwork) -> Ways:
     """The graph of a network."""
-    first, last = net.ends()
-    begin, end = (_node(net, points) for points in (first, last))
+    lat, lon = (np.round(v, NODE_DIGITS).tolist() for v in (net.lat_deg, net.lon_deg))
+    node = list(zip(lat, lon, strict=True))
+    begin, end = ([node[k] for k in at] for at in (net.first_point[:-1], net.first_point[1:] - 1))
     leaving: dict[tuple[float, float], list[int]] = defaultdict(list)
-    for edge, node in enumerate(begin):
-        leaving[node].append(edge)
+    for edge, at in enumerate(begin):
+        leaving[at].append(edge)
     after = []
-    for edge, node in enumerate(end):
-        onward = [other for other in leaving[node] if end[other] != begin[edge]]
-        after.append(tuple(onward or leaving[node]))
+    for edge, at in enumerate(end):
+        onward = [other for other in leaving[at] if end[other] != begin[edge]]
+        after.append(tuple(onward or leaving[at]))
     return Ways(net, tuple(after))
-
-
-def _node(net: RoadNetwork, points: Ints) -> list[tuple[float, float]]:
-    lat, lon = (np.round(v[points], NODE_DIGITS).tolist() for v in (net.lat_deg, net.lon_deg))
-    return list(zip(lat, lon, strict=True))
 
 
 def nearest(net: RoadNetwork, lat_deg: float, lon_deg: float, course_deg: float | None = None) -> list[Spot]:
@@ -74,7 +179,7 @@ def nearest(net: RoadNetwork, lat_deg: float, lon_deg: float, course_deg: float 
 
     Nothing where the network has no edge.
     """
-    part, edge = _parts(net)
+    part, edge = net.parts()
     east_m = METRES_PER_DEGREE * np.cos(np.radians(lat_deg))
     x, y = (net.lon_deg - lon_deg) * east_m, (net.lat_deg - lat_deg) * METRES_PER_DEGREE
     dx, dy = x[part + 1] - x[part], y[part + 1] - y[part]
@@ -84,19 +189,8 @@ def nearest(net: RoadNetwork, lat_deg: float, lon_deg: float, course_deg: float 
     if course_deg is not None:
         turn = np.radians(course_deg)
         off = np.where(dx * np.sin(turn) + dy * np.cos(turn) > 0, off, np.inf)
-    return _spots(edge, length, along, off, off <= off.min(initial=np.inf) + 0.01)
-
-
-def _parts(net: RoadNetwork) -> tuple[Ints, Ints]:
-    """The points at which straight parts begin, and their edges."""
-    of_point = np.repeat(np.arange(len(net.edge_id)), np.diff(net.first_point))
-    part = np.flatnonzero(of_point[1:] == of_point[:-1])
-    return part, of_point[part]
-
-
-def _spots(edge: Ints, length: Floats, along: Floats, off: Floats, chosen: Flags) -> list[Spot]:
     spots: dict[int, Spot] = {}
-    for k in np.flatnonzero(chosen & np.isfinite(off)):
+    for k in np.flatnonzero((off <= off.min(initial=np.inf) + 0.01) & np.isfinite(off)):
         own = edge == edge[k]
         before = length[own & (np.arange(len(edge)) < k)].sum() + along[k] * length[k]
         spots.setdefault(int(edge[k]), Spot(int(edge[k]), float(before / length[own].sum()), float(off[k])))
@@ -112,9 +206,8 @@ def quickest(ways: Ways, start: Spot, goals: list[Spot], time_of: TravelTime) ->
     share_of = {goal.edge: goal.share for goal in goals}
     if start.edge in share_of and share_of[start.edge] >= start.share:
         part = share_of[start.edge] - start.share
-        return Way(
-            (start.edge,), part * time_of(start.edge, 0.0), part * float(ways.net.length_m[start.edge])
-        )
+        length_m = part * float(ways.net.length_m[start.edge])
+        return Way((start.edge,), part * time_of(start.edge, 0.0), length_m)
     reached = {start.edge: (1 - start.share) * time_of(start.edge, 0.0)}
     came: dict[int, int] = {}
     queue = [(reached[start.edge], start.edge, ON)]

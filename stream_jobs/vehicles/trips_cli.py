@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from operator import itemgetter
 from typing import Annotated, Any, Final
 
 import typer
@@ -29,8 +31,8 @@ def trips(
     """
     import orjson
 
+    from infra.clients.tables import rendered, table
     from infra.settings.settings import endpoints, load
-    from stream_jobs.vehicles.trips_cli import stored_trips
 
     end = _time(until, "--to") or datetime.now(UTC)
     begin = _time(since, "--from") or end - timedelta(seconds=LAST_S)
@@ -38,52 +40,35 @@ def trips(
     if json:
         typer.echo(orjson.dumps(rows, option=orjson.OPT_INDENT_2).decode())
     else:
-        _show(rows)
+        told = table(*_SHOWN, rows=[[show(row) for show in _SHOWN.values()] for row in rows])
+        typer.echo(rendered(told), nl=False)
 
 
 def _time(text: str | None, option: str) -> datetime | None:
     from infra.contract.errors import ConfigError
 
-    if text is None:
-        return None
     try:
-        found = datetime.fromisoformat(text)
+        found = None if text is None else datetime.fromisoformat(text)
     except ValueError as error:
         raise ConfigError(f"{option} {text!r} is no time; write it as 2026-11-20T08:00") from error
-    return found.replace(tzinfo=UTC) if found.tzinfo is None else found
+    return found.replace(tzinfo=UTC) if found is not None and found.tzinfo is None else found
 
 
-def _show(rows: list[dict[str, Any]]) -> None:
-    from infra.clients.tables import rendered, table
-
-    headings = ("vehicle", "begin (UTC)", "end", "km", "min", "idle min", "mean", "max km/h")
-    more = ("l/100 km", "kWh/100 km", "CO2 kg", "harsh b/a/c", "phase")
-    typer.echo(rendered(table(*headings, *more, rows=map(_cells, rows))), nl=False)
-
-
-def _cells(row: dict[str, Any]) -> list[str]:
-    co2_kg = None if row["co2_g"] is None else row["co2_g"] / 1000
-    return [
-        row["vehicle_id"],
-        f"{row['started_at']:%Y-%m-%d %H:%M:%S}",
-        f"{row['ended_at']:%H:%M:%S}",
-        f"{row['distance_m'] / 1000:.2f}",
-        f"{row['duration_s'] / 60:.1f}",
-        f"{row['idle_s'] / 60:.1f}",
-        _number(row["speed_mean_kmh"]),
-        _number(row["speed_max_kmh"]),
-        _number(row["fuel_l_per_100km"]),
-        _number(row["energy_kwh_per_100km"]),
-        _number(co2_kg),
-        f"{row['harsh_brake']}/{row['harsh_accelerate']}/{row['harsh_corner']}",
-        row["phase"],
-    ]
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.1f}"
-
-
+_SHOWN: Final[dict[str, Callable[[dict[str, Any]], object]]] = {
+    "vehicle": itemgetter("vehicle_id"),
+    "begin (UTC)": itemgetter("started_at"),
+    "end": lambda row: f"{row['ended_at']:%H:%M:%S}",
+    "km": lambda row: f"{row['distance_m'] / 1000:.2f}",
+    "min": lambda row: row["duration_s"] / 60,
+    "idle min": lambda row: row["idle_s"] / 60,
+    "mean": itemgetter("speed_mean_kmh"),
+    "max km/h": itemgetter("speed_max_kmh"),
+    "l/100 km": itemgetter("fuel_l_per_100km"),
+    "kWh/100 km": itemgetter("energy_kwh_per_100km"),
+    "CO2 kg": lambda row: None if row["co2_g"] is None else row["co2_g"] / 1000,
+    "harsh b/a/c": lambda row: f"{row['harsh_brake']}/{row['harsh_accelerate']}/{row['harsh_corner']}",
+    "phase": itemgetter("phase"),
+}
 MOST: Final = 1000
 _TRIPS: Final = """
 SELECT vehicle_id, trip_id, phase, started_at, ended_at, distance_m, unseen_m, duration_s, moving_s, standing_s, idle_s,

@@ -22,7 +22,7 @@ from stream_jobs.frames import copies
 from stream_jobs.frames.arrays import Flags, Ints
 from stream_jobs.frames.batch import RECORD, FrameBatch, frame_batch
 from stream_jobs.frames.copies import Seen
-from stream_jobs.roads.matching import RoadLookup, lookup_of
+from stream_jobs.roads.network import RoadLookup, lookup_of
 from stream_jobs.windows.block import Block, cut, parts_of
 from stream_jobs.windows.measures import Measure
 from stream_jobs.windows.places import SHARE, Places, road_rows

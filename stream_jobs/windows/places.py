@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from h3ronpy.vector import coordinates_to_cells
 
 from stream_jobs.frames.arrays import Flags, Frames, Ints
-from stream_jobs.roads.matching import RoadIndex, match
+from stream_jobs.roads.network import RoadIndex, match
 from stream_jobs.windows.block import dump_arrays, enrolled, load_arrays
 from stream_jobs.windows.measures import quotient, steps
 from stream_jobs.windows.vehicle import STEP_MS_PER_M

@@ -15,8 +15,7 @@ from stream_jobs.app.database import Database, execute, insert_rows
 from stream_jobs.app.sinks import EDGE, ROAD, WindowTable, write_windows
 from stream_jobs.roads import network
 from stream_jobs.roads.eta_store import Ask, Forecast, ask_for, grade, predict_open
-from stream_jobs.roads.history_sql import RULE
-from stream_jobs.roads.update import NetworkFile, history, place_stops, rule_of, sum_due
+from stream_jobs.roads.history import RULE, NetworkFile, history, place_stops, rule_of, sum_due
 from tests.integration.stream_support import query
 from tests.support import Lane
 from tests.support_frames import vin

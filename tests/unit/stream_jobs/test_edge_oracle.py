@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from load_tests.oracle import Roads, Sample, edge_of
-from stream_jobs.roads.matching import index_of, match
-from stream_jobs.roads.network import network_of
+from stream_jobs.roads.network import index_of, match, network_of
 from tests.support_frames import TOWN
 
 PATHS = {edge: path for edge, _, _, _, path in TOWN}

@@ -11,8 +11,7 @@ import pytest
 from edge_simulator import run_setup
 from edge_simulator.world import World
 from infra.settings.settings import load
-from stream_jobs.roads.matching import index_of, match
-from stream_jobs.roads.network import network_of
+from stream_jobs.roads.network import index_of, match, network_of
 
 pytestmark = pytest.mark.slow
 

@@ -18,10 +18,30 @@ from edge_simulator.town.roads import city
 from infra.contract.errors import ConfigError
 from infra.contract.verdict import ClockLimits
 from stream_jobs.frames.batch import frame_batch
-from stream_jobs.roads.matching import NO_EDGE, NOT_CLEAR, Fit, RoadIndex, RoadLookup, index_of, match
-from stream_jobs.roads.network import RoadNetwork, load, network_of, save
-from stream_jobs.roads.speeds import Blend, EdgeSpeeds, Seen, fallback, hour_of_week, off_peak_hours
-from stream_jobs.roads.ways import nearest, quickest, ways_of
+from stream_jobs.roads.network import (
+    NO_EDGE,
+    NOT_CLEAR,
+    Fit,
+    RoadIndex,
+    RoadLookup,
+    RoadNetwork,
+    index_of,
+    load,
+    match,
+    network_of,
+    save,
+)
+from stream_jobs.roads.ways import (
+    Blend,
+    EdgeSpeeds,
+    Seen,
+    fallback,
+    hour_of_week,
+    nearest,
+    off_peak_hours,
+    quickest,
+    ways_of,
+)
 from stream_jobs.windows.places import road_rows
 from tests.support_frames import frame
 

@@ -10,7 +10,7 @@ import orjson
 
 from load_tests.oracle import Roads, expect
 from stream_jobs.roads import network
-from stream_jobs.roads.matching import RoadLookup
+from stream_jobs.roads.network import RoadLookup
 from tests.support_frames import TOWN, random_frame, vin
 from tests.unit.stream_jobs.window_support import (
     T0,
