@@ -34,6 +34,20 @@ class Known:
         """Known where ``holds`` too."""
         return Known(self.values, self.known & holds)
 
+    def __abs__(self) -> Known:
+        return Known(np.abs(self.values), self.known)
+
+    def __add__(self, other: Known) -> Known:
+        return Known(self.values + other.values, self.known & other.known)
+
+    def __sub__(self, other: Known) -> Known:
+        return Known(self.values - other.values, self.known & other.known)
+
+    def __mul__(self, other: Known | Ints | Flags | int) -> Known:
+        if isinstance(other, Known):
+            return Known(self.values * other.values, self.known & other.known)
+        return Known(self.values * other, self.known)
+
 
 def always(values: Ints) -> Known:
     """Values that are all known."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from typing import Any, Final
@@ -17,25 +16,15 @@ from stream_jobs.app.database import Connection, Database, execute, fetch
 from stream_jobs.roads import eta_store, network
 from stream_jobs.roads.ways import off_peak_hours
 
-INTERVAL: Final = "INTERVAL '5 minutes'"
-EPOCH: Final = "TIMESTAMPTZ '2000-01-01 00:00:00+00'"
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """What traffic is told of: its tables are ``odograph.<stem>_window`` and so on, keyed by ``keys``."""
-
-    stem: str
-    keys: tuple[str, ...]
-    known: str = "true"
-    """Which windows belong to a place at all."""
-
-
 PLACES: Final = (
-    Place("road_cell", ("cell", "heading_sector")),
-    Place("road_edge", ("network_no", "edge_id"), "edge_id >= 0"),
+    {"stem": "road_cell", "keys": "cell, heading_sector", "known": "true"},
+    {"stem": "road_edge", "keys": "network_no, edge_id", "known": "edge_id >= 0"},
 )
+"""What traffic is told of: tables are ``odograph.<stem>_window`` and so on; ``known``: windows that belong to
+a place at all.
+"""
 INTERVALS_AT_ONCE: Final = 24
+EPOCH: Final = "TIMESTAMPTZ '2000-01-01 00:00:00+00'"
 STOPS_AT_ONCE: Final = 10_000
 STOP_RESOLUTION: Final = 10
 LEAST_AT_ALL: Final = 3
@@ -75,62 +64,52 @@ def mark(staged: str) -> str:
     """Mark the five minutes that staged windows lie in; a mark that is there is locked all the same."""
     return (
         "INSERT INTO odograph.road_interval_due (interval_start) "  # noqa: S608  names of this package
-        f"SELECT DISTINCT date_bin({INTERVAL}, window_start, {EPOCH}) FROM {staged} ORDER BY 1 "
+        f"SELECT DISTINCT date_bin(INTERVAL '5 minutes', window_start, {EPOCH}) FROM {staged} ORDER BY 1 "
         "ON CONFLICT (interval_start) DO UPDATE SET marked_at = now()"
     )
 
 
-def sum_intervals(place: Place) -> str:
-    """Sums of the windows in the intervals that begin at ``starts``."""
-    keys = ", ".join(place.keys)
-    return f"""
-        INSERT INTO odograph.{place.stem}_interval ({keys}, interval_start, vehicles, distance_m, time_s)
-        SELECT {keys}, s.start, greatest(max(vehicles), bit_count(bit_or(vehicle_bits)::bit(64))),
-               sum(distance_m), sum(time_s)
-        FROM unnest(%(starts)s::timestamptz[]) AS s (start) JOIN odograph.{place.stem}_window w
-          ON w.window_start >= s.start AND w.window_start < s.start + {INTERVAL} AND {place.known}
-        GROUP BY {keys}, s.start ORDER BY {keys}, s.start
-        ON CONFLICT ({keys}, interval_start) DO UPDATE SET vehicles = excluded.vehicles,
-            distance_m = excluded.distance_m, time_s = excluded.time_s
-    """  # noqa: S608  names of this package
-
-
-def free_flow(place: Place) -> str:
-    """The 85th percentile of speeds in ``off_peak`` hours of the week; of all hours where these are few."""
-    keys = ", ".join(place.keys)
-    return f"""
-        INSERT INTO odograph.{place.stem}_baseline ({keys}, free_flow_kmh, windows, off_peak, updated_at)
-        SELECT {keys}, CASE WHEN off_count >= %(least)s THEN off_kmh ELSE all_kmh END,
-               CASE WHEN off_count >= %(least)s THEN off_count ELSE all_count END,
-               off_count >= %(least)s, now()
-        FROM (SELECT {keys}, count(*) FILTER (WHERE off_peak) AS off_count, count(*) AS all_count,
-                     percentile_cont(0.85) WITHIN GROUP (ORDER BY kmh) FILTER (WHERE off_peak) AS off_kmh,
-                     percentile_cont(0.85) WITHIN GROUP (ORDER BY kmh) AS all_kmh
-              FROM (SELECT {keys}, distance_m / time_s * 3.6 AS kmh, odograph.hour_of_week(
-                               interval_start, %(tz)s) = ANY(%(off_peak)s::smallint[]) AS off_peak
-                    FROM odograph.{place.stem}_interval
-                    WHERE interval_start >= %(until)s - %(days)s * INTERVAL '1 day'
-                      AND interval_start < %(until)s AND time_s > 0) i
-              GROUP BY {keys}) b
-        WHERE all_count >= %(least_at_all)s ORDER BY {keys}
-        ON CONFLICT ({keys}) DO UPDATE SET free_flow_kmh = excluded.free_flow_kmh, windows = excluded.windows,
-            off_peak = excluded.off_peak, updated_at = excluded.updated_at
-    """  # noqa: S608  names of this package
-
-
-def profile(place: Place) -> str:
-    """Space-mean speed by hour of the week."""
-    keys = ", ".join(place.keys)
-    return f"""
-        INSERT INTO odograph.{place.stem}_profile ({keys}, hour_of_week, intervals, speed_kmh)
-        SELECT {keys}, odograph.hour_of_week(interval_start, %(tz)s) AS hour_of_week, count(*),
-               sum(distance_m) / sum(time_s) * 3.6
-        FROM odograph.{place.stem}_interval
-        WHERE interval_start >= %(until)s - %(days)s * INTERVAL '1 day' AND interval_start < %(until)s
-        GROUP BY {keys}, hour_of_week HAVING sum(time_s) > 0 ORDER BY {keys}, hour_of_week
-        ON CONFLICT (hour_of_week, {keys}) DO UPDATE SET intervals = excluded.intervals,
-            speed_kmh = excluded.speed_kmh
-    """  # noqa: S608  names of this package
+SUM: Final = """
+INSERT INTO odograph.{stem}_interval ({keys}, interval_start, vehicles, distance_m, time_s)
+SELECT {keys}, s.start, greatest(max(vehicles), bit_count(bit_or(vehicle_bits)::bit(64))),
+       sum(distance_m), sum(time_s)
+FROM unnest(%(starts)s::timestamptz[]) AS s (start) JOIN odograph.{stem}_window w
+  ON w.window_start >= s.start AND w.window_start < s.start + INTERVAL '5 minutes' AND {known}
+GROUP BY {keys}, s.start ORDER BY {keys}, s.start
+ON CONFLICT ({keys}, interval_start) DO UPDATE SET vehicles = excluded.vehicles,
+    distance_m = excluded.distance_m, time_s = excluded.time_s
+"""
+"""Sums of the windows in the intervals that begin at ``starts``."""
+FREE_FLOW: Final = """
+INSERT INTO odograph.{stem}_baseline ({keys}, free_flow_kmh, windows, off_peak, updated_at)
+SELECT {keys}, CASE WHEN off_count >= %(least)s THEN off_kmh ELSE all_kmh END,
+       CASE WHEN off_count >= %(least)s THEN off_count ELSE all_count END,
+       off_count >= %(least)s, now()
+FROM (SELECT {keys}, count(*) FILTER (WHERE off_peak) AS off_count, count(*) AS all_count,
+             percentile_cont(0.85) WITHIN GROUP (ORDER BY kmh) FILTER (WHERE off_peak) AS off_kmh,
+             percentile_cont(0.85) WITHIN GROUP (ORDER BY kmh) AS all_kmh
+      FROM (SELECT {keys}, distance_m / time_s * 3.6 AS kmh, odograph.hour_of_week(
+                       interval_start, %(tz)s) = ANY(%(off_peak)s::smallint[]) AS off_peak
+            FROM odograph.{stem}_interval
+            WHERE interval_start >= %(until)s - %(days)s * INTERVAL '1 day'
+              AND interval_start < %(until)s AND time_s > 0) i
+      GROUP BY {keys}) b
+WHERE all_count >= %(least_at_all)s ORDER BY {keys}
+ON CONFLICT ({keys}) DO UPDATE SET free_flow_kmh = excluded.free_flow_kmh, windows = excluded.windows,
+    off_peak = excluded.off_peak, updated_at = excluded.updated_at
+"""
+"""The 85th percentile of speeds in ``off_peak`` hours of the week; of all hours where these are few."""
+PROFILE: Final = """
+INSERT INTO odograph.{stem}_profile ({keys}, hour_of_week, intervals, speed_kmh)
+SELECT {keys}, odograph.hour_of_week(interval_start, %(tz)s) AS hour_of_week, count(*),
+       sum(distance_m) / sum(time_s) * 3.6
+FROM odograph.{stem}_interval
+WHERE interval_start >= %(until)s - %(days)s * INTERVAL '1 day' AND interval_start < %(until)s
+GROUP BY {keys}, hour_of_week HAVING sum(time_s) > 0 ORDER BY {keys}, hour_of_week
+ON CONFLICT (hour_of_week, {keys}) DO UPDATE SET intervals = excluded.intervals,
+    speed_kmh = excluded.speed_kmh
+"""
+"""Space-mean speed by hour of the week."""
 
 
 class RoadHistory:
@@ -176,7 +155,7 @@ def sum_due(connection: Connection) -> Sequence[datetime]:
     starts = sorted(row[0] for row in due)
     if starts:
         for place in PLACES:
-            execute(connection, sum_intervals(place), {"starts": starts})
+            execute(connection, SUM.format(**place), {"starts": starts})
     return starts
 
 
@@ -188,7 +167,7 @@ def history(settings: Settings, until: datetime | None) -> list[tuple[str, dict[
         "off_peak": off_peak_hours(roads.off_peak_weekday, roads.off_peak_weekend),
         "least": roads.free_flow_intervals, "least_at_all": LEAST_AT_ALL,
     }  # fmt: skip
-    return [(make(place), values) for place in PLACES for make in (free_flow, profile)]
+    return [(sql.format(**place), values) for place in PLACES for sql in (FREE_FLOW, PROFILE)]
 
 
 def predict_arrivals(database: Database, settings: Settings) -> None:

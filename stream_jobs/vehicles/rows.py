@@ -15,12 +15,13 @@ import pyarrow as pa
 from infra.settings.job_sections import Journeys
 from stream_jobs.rules.detect.base import Detection
 from stream_jobs.rules.model import Rule
-from stream_jobs.vehicles.features import POWERTRAINS
+from stream_jobs.vehicles.features import KINDS, POWERTRAINS
 
 OPEN, PROVISIONAL, FINAL = "open", "provisional", "final"
 PHASES = (OPEN, PROVISIONAL, FINAL)
 """Under way; over because nothing more came; over by what came."""
 MS_PER_S: Final = 1000
+HARSH: Final = tuple(f"harsh_{kind}" for kind in KINDS)
 OD_RESOLUTION: Final = 7
 """Hexagons of 5.2 km2: origins and destinations."""
 
@@ -177,23 +178,20 @@ class Totals(NamedTuple):
     powertrain: float | None = None
 
 
-Place = tuple[float | None, float | None, str | None]
-"""Latitude and longitude in degrees, and their hexagon; None where not known."""
-
-
 def degrees(position: complex) -> tuple[float | None, float | None]:
     """Latitude and longitude."""
     return (None, None) if cmath.isnan(position) else (float(position.real), float(position.imag))
 
 
-def _place(position: complex) -> Place:
+def _place(position: complex, prefix: str = "") -> dict[str, Any]:
     lat, lon = degrees(position)
-    return lat, lon, None if lat is None or lon is None else h3.latlng_to_cell(lat, lon, OD_RESOLUTION)
+    cell = None if lat is None or lon is None else h3.latlng_to_cell(lat, lon, OD_RESOLUTION)
+    return {f"{prefix}lat_deg": lat, f"{prefix}lon_deg": lon, f"{prefix}h3_r7": cell}
 
 
 def stop_row(vehicle_id: str, began_ms: float, ended_ms: int | None, where: complex) -> StopRow:
     """The row of a stop."""
-    return StopRow(vehicle_id, int(began_ms), ended_ms, *_place(where))
+    return StopRow(vehicle_id, int(began_ms), ended_ms, **_place(where))
 
 
 def trip_row(
@@ -203,7 +201,6 @@ def trip_row(
     """The row of a trip between two moments, each with its place."""
     started_ms, ended_ms = int(start[0]), int(end[0])
     duration_s, moving_s = max(0, ended_ms - started_ms) / MS_PER_S, t.moving_ms / MS_PER_S
-    (start_lat, start_lon, start_cell), (end_lat, end_lon, end_cell) = _place(start[1]), _place(end[1])
     from_m, to_m = t.odometer_from_m, t.odometer_to_m
 
     def kmh(distance_m: float, time_s: float) -> float | None:
@@ -220,12 +217,8 @@ def trip_row(
         ended_ms=ended_ms,
         trip_id=hashlib.sha256(f"{vehicle_id}|{started_ms}".encode()).hexdigest()[:16],
         phase=phase,
-        start_lat_deg=start_lat,
-        start_lon_deg=start_lon,
-        end_lat_deg=end_lat,
-        end_lon_deg=end_lon,
-        start_h3_r7=start_cell,
-        end_h3_r7=end_cell,
+        **_place(start[1], "start_"),
+        **_place(end[1], "end_"),
         distance_m=round(t.distance_m, 1),
         unseen_m=round(t.unseen_m, 1),
         odometer_m=None if from_m is None or to_m is None else to_m - from_m,
@@ -243,10 +236,8 @@ def trip_row(
         energy_kwh=None if t.energy_kwh is None else round(t.energy_kwh, 4),
         energy_kwh_per_100km=per_100_km(t.energy_kwh),
         co2_g=_co2_g(t, limits),
-        harsh_brake=int(t.harsh_brake),
-        harsh_accelerate=int(t.harsh_accelerate),
-        harsh_corner=int(t.harsh_corner),
         frames=int(t.frames),
+        **{name: int(getattr(t, name)) for name in HARSH},
     )
 
 
@@ -344,13 +335,13 @@ def restated_tables(rows: Iterable[Row]) -> dict[RowTable, pa.Table]:
 
 
 def _schema(kind: type) -> pa.Schema:
-    fields = [(f.name, str(f.type)) for f in msgspec.structs.fields(kind)]
-    return pa.schema([(COLUMN_OF.get(name, name), _arrow(name, text)) for name, text in fields])
-
-
-def _arrow(name: str, annotation: str) -> pa.DataType:
-    if name in COLUMN_OF:
-        return pa.timestamp("ms", tz="UTC")
-    if "str" in annotation:
-        return pa.string()
-    return pa.float64() if "float" in annotation else pa.int64()
+    columns = {}
+    for each in msgspec.structs.fields(kind):
+        text = str(each.type)
+        if each.name in COLUMN_OF:
+            columns[COLUMN_OF[each.name]] = pa.timestamp("ms", tz="UTC")
+        elif "str" in text:
+            columns[each.name] = pa.string()
+        else:
+            columns[each.name] = pa.float64() if "float" in text else pa.int64()
+    return pa.schema(columns)

@@ -24,16 +24,8 @@ from stream_jobs.frames.plausibility import plausible_columns
 from stream_jobs.rules.inputs import RuleInputs, unknown_inputs
 from stream_jobs.rules.model import Rule
 from stream_jobs.rules.rule_set import RuleSet
-from stream_jobs.vehicles import lookups
-from stream_jobs.vehicles.features import (
-    CLASSES,
-    POWERTRAINS,
-    Features,
-    feature_matrix,
-    harsh_runs,
-    joined,
-    sample_features,
-)
+from stream_jobs.vehicles import features, lookups
+from stream_jobs.vehicles.features import Features
 
 if TYPE_CHECKING:  # 40 MB, of which a process that evaluates no rules needs none
     from stream_jobs.rules.evaluation import Evaluator
@@ -56,7 +48,7 @@ class VehicleStage:
         """What the frames of ``batch`` say."""
         known = lookups.current(self.lookup).of_vehicles(batch.vehicles)
         t0_ms, believed = batch.whole("t0_ms"), batch.believed
-        of_samples = sample_features(batch.arrays)
+        of_samples = features.sample_features(batch.arrays)
         columns = of_samples | {
             "boot_id": batch.whole("boot_id"),
             "seq": batch.whole("seq"),
@@ -64,14 +56,14 @@ class VehicleStage:
             "end_ms": t0_ms + batch.whole("n") * batch.whole("dt_ms"),
             "received_ms": batch.received_ms,
             "believed": believed,
-            "vehicle_class": lookups.index_among(known["vehicle_class"], CLASSES),
-            "powertrain": lookups.index_among(known["powertrain"], POWERTRAINS),
+            "vehicle_class": lookups.index_among(known["vehicle_class"], features.CLASSES),
+            "powertrain": lookups.index_among(known["powertrain"], features.POWERTRAINS),
         }
-        runs = harsh_runs(batch.arrays, columns["vehicle_class"], self.harsh)
+        runs = features.harsh_runs(batch.arrays, columns["vehicle_class"], self.harsh)
         coded = batch.vehicles.dictionary_encode()
         return Features(
             coded.dictionary.to_pylist(), coded.indices.to_numpy().astype(np.int64),
-            feature_matrix(columns, len(batch)),
+            features.feature_matrix(columns, len(batch)),
             [run if is_so else [] for run, is_so in zip(runs, believed.tolist(), strict=True)],
             self._evaluated(batch, known, of_samples),
         )  # fmt: skip
@@ -80,7 +72,7 @@ class VehicleStage:
         """What the frames in records say; None where none can be read."""
         frames = (self.frames(records) for records in batches)
         found = [self.features(batch) for batch in frames if batch is not None]
-        return joined(found) if found else None
+        return features.joined(found) if found else None
 
     def _evaluated(
         self, batch: FrameBatch, known: dict[str, pa.Array], of_samples: dict[str, Any]

@@ -109,8 +109,7 @@ def integral(name: str, of: Callable[[Frames], Known], by_sample: bool, per_unit
     """A value times the time it stands for, step-ms."""
 
     def over_time(frames: Frames) -> Known:
-        value = of(frames)
-        return Known(value.values * (frames.sample_ms if by_sample else frames.dt_ms), value.known)
+        return of(frames) * (frames.sample_ms if by_sample else frames.dt_ms)
 
     return Quantity(name, over_time, by_sample, per_unit)
 

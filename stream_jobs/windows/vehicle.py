@@ -58,15 +58,6 @@ RESTING_A: Final = 5
 """Pack current below which the cells count as at rest (eng.): under load they part by their resistances."""
 
 
-def _wrong(frames: Frames) -> Known:
-    """Fast values out of range count each, slow ones once a frame, with its first sample."""
-    return always(frames.fast_wrong + np.where(frames.index == 0, frames.slow_wrong[frames.of_sample], 0))
-
-
-def _late(frames: Frames) -> Known:
-    return always(((frames.index == 0) & frames.late[frames.of_sample]).astype(np.int64))
-
-
 def moving(frames: Frames) -> tuple[Flags, Flags]:
     """Where the vehicle is known to move, and where to stand."""
     speed = frames.fast["speed_kmh"]
@@ -82,13 +73,6 @@ def _idle(frames: Frames) -> tuple[Flags, Flags]:
     return stands & ignition.known & on, moves | (ignition.known & ~on)
 
 
-def _excess(frames: Frames) -> Known:
-    """Speed above the known limit, in steps of speed."""
-    speed, limit = frames.fast["speed_kmh"], frames.on_samples("speed_limit_kmh")
-    finer = steps("speed_kmh") // steps("speed_limit_kmh")
-    return Known(speed.values - limit.values * finer, speed.known & limit.known)
-
-
 def above_limit(margin_kmh: int, frames: Frames) -> tuple[Flags, Flags]:
     """Where the speed is more than ``margin_kmh`` above the limit, and where not."""
     excess = EXCESS.known(frames)
@@ -96,22 +80,11 @@ def above_limit(margin_kmh: int, frames: Frames) -> tuple[Flags, Flags]:
     return excess.known & above, excess.known & ~above
 
 
-def _lateral(frames: Frames) -> Known:
-    lateral = frames.fast["accel_lat_mps2"]
-    return Known(np.abs(lateral.values), lateral.known)
-
-
 def _idle_fuel(frames: Frames) -> Known:
     """Fuel rate times time where the vehicle idles; 0 where it is known not to."""
     idles, not_so = _idle(frames)
     rate = frames.on_samples("fuel_rate_lph")
     return Known(np.where(idles, rate.values * frames.sample_ms, 0), rate.known & (idles | not_so))
-
-
-def _power(frames: Frames) -> Known:
-    """Pack voltage times current, discharge positive."""
-    voltage, current = frames.slow["pack_voltage_v"], frames.slow["pack_current_a"]
-    return Known(voltage.values * current.values, voltage.known & current.known)
 
 
 def _runs(frames: Frames) -> Known:
@@ -146,15 +119,9 @@ def _oil_below(frames: Frames) -> Known:
 
 def _trim(frames: Frames) -> Known:
     """Short-term and long-term fuel trim together, engine warm and running."""
-    short, long = frames.slow["fuel_trim_short_pct"], frames.slow["fuel_trim_long_pct"]
-    coolant = frames.slow["coolant_temp_c"]
+    trim, coolant = frames.slow["fuel_trim_short_pct"], frames.slow["coolant_temp_c"]
     warm = coolant.known & (coolant.values >= steps("coolant_temp_c", WARM_C))
-    return Known(short.values + long.values, short.known & long.known & warm & RUNS.known(frames).known)
-
-
-def _forward_gear(frames: Frames) -> Known:
-    gear = frames.slow["gear"]
-    return gear.only(gear.values > 0)
+    return (trim + frames.slow["fuel_trim_long_pct"]).only(warm & RUNS.known(frames).known)
 
 
 def _geared(frames: Frames) -> Known:
@@ -162,10 +129,6 @@ def _geared(frames: Frames) -> Known:
     speed, rpm, gear = frames.fast["speed_kmh"], frames.fast["engine_rpm"], frames.on_samples("gear")
     driven = speed.values >= steps("speed_kmh", GEARED_KMH)
     return speed.only(driven & rpm.known & gear.known & (gear.values > 0))
-
-
-def _geared_rpm(frames: Frames) -> Known:
-    return Known(frames.fast["engine_rpm"].values, GEARED.known(frames).known)
 
 
 def _kpa20(wheel: str, frames: Frames) -> Known:
@@ -198,12 +161,6 @@ def _battery_running(frames: Frames) -> Known:
     return _battery(frames, True).only(RUNS.known(frames).known | engineless)
 
 
-def _cell_spread(frames: Frames) -> Known:
-    """The cells' difference, mV."""
-    high, low = frames.slow["cell_voltage_max_v"], frames.slow["cell_voltage_min_v"]
-    return Known(high.values - low.values, high.known & low.known)
-
-
 def _spread_at_rest(frames: Frames) -> Known:
     current = frames.slow["pack_current_a"]
     resting = np.abs(current.values) < steps("pack_current_a", RESTING_A)
@@ -217,28 +174,42 @@ def _of_signal(signal: str, name: str, of: Callable[[Frames], Known], by_sample:
 
 STEP_MS_PER_M: Final = steps("speed_kmh") * MS_PER_HOUR / 1000
 """km/h times ms, over 3.6e6 ms in an hour, times 1000 m."""
+_FINER: Final = steps("speed_kmh") // steps("speed_limit_kmh")
 _STEP_MS_PER_L: Final = steps("fuel_rate_lph") * MS_PER_HOUR
 _STEP_MS_PER_KWH: Final = float(steps("pack_voltage_v")) * steps("pack_current_a") * MS_PER_HOUR * 1000
 FRAMES: Final = Quantity("frames", lambda f: always((f.index == 0).astype(np.int64)), by_sample=True)
-FRAMES_LATE: Final = Quantity("frames_late", _late, by_sample=True)
+FRAMES_LATE: Final = Quantity("frames_late", lambda f: FRAMES.known(f) * f.late[f.of_sample], by_sample=True)
 SAMPLES: Final = Quantity("samples", lambda f: always(f.n), by_sample=False)
-OUT_OF_RANGE: Final = Quantity("out_of_range", _wrong, by_sample=True)
+OUT_OF_RANGE: Final = Quantity(
+    "out_of_range", lambda f: always(f.fast_wrong) + FRAMES.known(f) * f.slow_wrong[f.of_sample], True
+)
+"""Fast values count each, slow ones once a frame, with its first sample."""
 EVENT_MS: Final = Quantity("event_ms", lambda f: always(f.event_ms), by_sample=True)
 SPEED_OVER_TIME: Final = integral("speed_over_time", lambda f: f.fast["speed_kmh"], True, STEP_MS_PER_M)
 FUEL: Final = integral("fuel_over_time", lambda f: f.slow["fuel_rate_lph"], False, _STEP_MS_PER_L)
 IDLE_FUEL: Final = Quantity("idle_fuel_over_time", _idle_fuel, True, _STEP_MS_PER_L)
-ENERGY: Final = integral("energy_over_time", _power, False, _STEP_MS_PER_KWH)
-EXCESS: Final = Quantity("excess", _excess, by_sample=True)
-LATERAL: Final = _of_signal("accel_lat_mps2", "accel_lat_size", _lateral, by_sample=True)
+ENERGY: Final = integral(
+    "energy_over_time", lambda f: f.slow["pack_voltage_v"] * f.slow["pack_current_a"], False, _STEP_MS_PER_KWH
+)
+"""Of the pack's power, discharge positive."""
+EXCESS: Final = Quantity(
+    "excess", lambda f: f.fast["speed_kmh"] - f.on_samples("speed_limit_kmh") * _FINER, by_sample=True
+)
+"""Speed above the known limit, in steps of speed."""
+LATERAL: Final = _of_signal(
+    "accel_lat_mps2", "accel_lat_size", lambda f: abs(f.fast["accel_lat_mps2"]), by_sample=True
+)
 LOWEST_RPM: Final = Quantity("lowest_rpm", lambda f: f.lowest("engine_rpm"), by_sample=False)
 RUNS: Final = Quantity("runs", _runs, by_sample=False)
 OIL_RUNNING: Final = _of_signal("oil_pressure_kpa", "oil_pressure_running", _oil_running, by_sample=True)
 OIL_SHORTFALL: Final = Quantity("oil_shortfall", _oil_shortfall, False, FLOOR_STEPS)
 OIL_BELOW: Final = Quantity("oil_below_ms", _oil_below, False, 1000.0)
 TRIM: Final = _of_signal("fuel_trim_short_pct", "fuel_trim", _trim)
-GEAR: Final = Quantity("forward_gear", _forward_gear, by_sample=False)
+GEAR: Final = Quantity("forward_gear", lambda f: f.slow["gear"].only(f.slow["gear"].values > 0), False)
 GEARED: Final = Quantity("geared", _geared, by_sample=True)
-GEARED_RPM: Final = integral("geared_rpm_over_time", _geared_rpm, by_sample=True)
+GEARED_RPM: Final = integral(
+    "geared_rpm_over_time", lambda f: f.fast["engine_rpm"].only(GEARED.known(f).known), by_sample=True
+)
 GEARED_SPEED: Final = integral("geared_speed_over_time", GEARED.known, by_sample=True)
 TYRES: Final = {
     f"tyre_{w}_kpa20": Quantity(f"tyre_{w}_kpa20", partial(_kpa20, w), False, KPA20_STEPS) for w in WHEELS
@@ -247,7 +218,9 @@ TYRE_TEMP: Final = _of_signal("tyre_temp_fl_c", "tyre_temp", _tyre_temp)
 REST: Final = _of_signal("battery_voltage_v", "battery_rest", partial(_battery, ignition_on=False))
 RUNNING: Final = _of_signal("battery_voltage_v", "battery_running", _battery_running)
 ON: Final = _of_signal("battery_voltage_v", "battery_on", partial(_battery, ignition_on=True))
-CELL_SPREAD: Final = Quantity("cell_spread_mv", _cell_spread, by_sample=False)
+CELL_SPREAD: Final = Quantity(
+    "cell_spread_mv", lambda f: f.slow["cell_voltage_max_v"] - f.slow["cell_voltage_min_v"], by_sample=False
+)
 SPREAD_AT_REST: Final = Quantity("cell_spread_rest_mv", _spread_at_rest, by_sample=False)
 
 

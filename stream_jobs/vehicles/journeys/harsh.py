@@ -46,74 +46,61 @@ class HarshState(msgspec.Struct, array_like=True):
         return bool(self.runs or self.events)
 
 
-class HarshEvents:
-    """The machine for one vehicle; what it remembers is in ``state``."""
+def step(
+    state: HarshState, limits: Journeys, vehicle: str, runs: Sequence[float], end_ms: int,
+    where: Sequence[float | None], of_class: int,
+) -> tuple[list[HarshRow], list[int]]:  # fmt: skip
+    """Events of one vehicle that are over, and the kinds of those that began.
 
-    def __init__(self, limits: Journeys, vehicle_id: str, state: HarshState) -> None:
-        self._limits = limits
-        self._vehicle = vehicle_id
-        self._state = state
+    ``runs`` of the next frame: RUN numbers each; ``end_ms``: its end; ``where``: degrees.
+    """
+    rows: list[HarshRow] = []
+    begun: list[int] = []
+    for k in range(0, len(runs), RUN):
+        kind, from_ms, to_ms = map(int, runs[k : k + 3])
+        peak, kmh = runs[k + 3 : k + RUN]
+        before = state.runs.get(kind)
+        if before is not None and before.to_ms == from_ms:  # no sample lies between them
+            from_ms, peak, kmh = before.from_ms, max(before.peak_mps2, peak), before.speed_kmh
+        state.runs[kind] = Run(from_ms, to_ms, peak, kmh)
+        event = state.events.get(kind)
+        if to_ms - from_ms < limits.harsh_least_ms:
+            continue
+        if event is not None and from_ms - event.to_ms <= limits.harsh_merge_ms:
+            event.to_ms, event.peak_mps2 = to_ms, max(event.peak_mps2, peak)
+            continue
+        if event is not None:
+            rows.append(_row(limits, vehicle, kind, event))
+        state.events[kind] = Event(from_ms, to_ms, peak, kmh, where[0], where[1], of_class)
+        begun.append(kind)
+    state.runs = {kind: run for kind, run in state.runs.items() if run.to_ms >= end_ms}
+    over = {}
+    for kind, event in state.events.items():  # a run under way that began in time may still be merged
+        run, last_ms = state.runs.get(kind), event.to_ms + limits.harsh_merge_ms
+        if end_ms > last_ms and (run is None or run.from_ms > last_ms):
+            over[kind] = event
+    state.events = {kind: event for kind, event in state.events.items() if kind not in over}
+    return rows + [_row(limits, vehicle, *each) for each in over.items()], begun
 
-    def step(
-        self, runs: Sequence[float], end_ms: int, where: Sequence[float | None], of_class: int
-    ) -> tuple[list[HarshRow], list[int]]:
-        """Events that are over, and the kinds of those that began.
 
-        ``runs`` of the next frame: RUN numbers each; ``end_ms``: its end; ``where``: degrees.
-        """
-        state, limits = self._state, self._limits
-        rows: list[HarshRow] = []
-        begun: list[int] = []
-        for k in range(0, len(runs), RUN):
-            kind, from_ms, to_ms, peak, kmh = (
-                int(runs[k]),
-                int(runs[k + 1]),
-                int(runs[k + 2]),
-                *runs[k + 3 : k + 5],
-            )
-            before = state.runs.get(kind)
-            if before is not None and before.to_ms == from_ms:  # no sample lies between them
-                from_ms, peak, kmh = before.from_ms, max(before.peak_mps2, peak), before.speed_kmh
-            state.runs[kind] = Run(from_ms, to_ms, peak, kmh)
-            event = state.events.get(kind)
-            if to_ms - from_ms < limits.harsh_least_ms:
-                continue
-            if event is not None and from_ms - event.to_ms <= limits.harsh_merge_ms:
-                event.to_ms, event.peak_mps2 = to_ms, max(event.peak_mps2, peak)
-                continue
-            if event is not None:
-                rows.append(self._row(kind, event))
-            state.events[kind] = Event(from_ms, to_ms, peak, kmh, where[0], where[1], of_class)
-            begun.append(kind)
-        state.runs = {kind: run for kind, run in state.runs.items() if run.to_ms >= end_ms}
-        over = {kind: event for kind, event in state.events.items() if self._is_over(kind, event, end_ms)}
-        state.events = {kind: event for kind, event in state.events.items() if kind not in over}
-        return rows + [self._row(kind, event) for kind, event in over.items()], begun
+def expire(state: HarshState, limits: Journeys, vehicle: str) -> list[HarshRow]:
+    """All that is open."""
+    events, state.events, state.runs = state.events, {}, {}
+    return [_row(limits, vehicle, *each) for each in events.items()]
 
-    def expire(self) -> list[HarshRow]:
-        """All that is open."""
-        events, self._state.events, self._state.runs = self._state.events, {}, {}
-        return [self._row(kind, event) for kind, event in events.items()]
 
-    def _is_over(self, kind: int, event: Event, now_ms: int) -> bool:
-        """Nothing can be merged into it any more; a run under way that began in time still may be."""
-        merge_ms, run = self._limits.harsh_merge_ms, self._state.runs.get(kind)
-        waits = run is not None and run.from_ms - event.to_ms <= merge_ms
-        return now_ms - event.to_ms > merge_ms and not waits
-
-    def _row(self, kind: int, event: Event) -> HarshRow:
-        limits = self._limits
-        limit_g = (limits.brake_g, limits.accelerate_g, limits.corner_g)[kind][event.of_class]
-        peak_g = event.peak_mps2 / G_MPS2
-        return HarshRow(
-            vehicle_id=self._vehicle,
-            began_ms=event.from_ms,
-            ended_ms=event.to_ms,
-            kind=KINDS[kind],
-            grade=1 + sum(peak_g >= grade * limit_g for grade in limits.harsh_grades),
-            peak_g=round(peak_g, 3),
-            limit_g=limit_g,
-            speed_kmh=event.speed_kmh,
-            lat_deg=event.lat_deg,
-            lon_deg=event.lon_deg,
-        )
+def _row(limits: Journeys, vehicle: str, kind: int, event: Event) -> HarshRow:
+    limit_g = (limits.brake_g, limits.accelerate_g, limits.corner_g)[kind][event.of_class]
+    peak_g = event.peak_mps2 / G_MPS2
+    return HarshRow(
+        vehicle_id=vehicle,
+        began_ms=event.from_ms,
+        ended_ms=event.to_ms,
+        kind=KINDS[kind],
+        grade=1 + sum(peak_g >= grade * limit_g for grade in limits.harsh_grades),
+        peak_g=round(peak_g, 3),
+        limit_g=limit_g,
+        speed_kmh=event.speed_kmh,
+        lat_deg=event.lat_deg,
+        lon_deg=event.lon_deg,
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import compress
 from typing import Final
 
@@ -12,15 +12,14 @@ import numpy as np
 from infra.settings.job_sections import Journeys
 from stream_jobs.frames.arrays import Floats, Ints
 from stream_jobs.vehicles.features import Round
-from stream_jobs.vehicles.journeys import idling, trips
-from stream_jobs.vehicles.journeys.harsh import HarshEvents, HarshState
+from stream_jobs.vehicles.journeys import harsh, idling, trips
+from stream_jobs.vehicles.journeys.harsh import HarshState
 from stream_jobs.vehicles.journeys.idling import Idling
-from stream_jobs.vehicles.journeys.motion import Positions, indices, positions
+from stream_jobs.vehicles.journeys.motion import indices, positions
 from stream_jobs.vehicles.journeys.trips import Memory, Trips
 from stream_jobs.vehicles.rows import MS_PER_S, HarshRow, IdleRow, StopRow, TripRow, degrees
 
 Row = TripRow | StopRow | IdleRow | HarshRow
-
 _FIELDS: Final = np.dtype([*trips.FIELDS, *idling.FIELDS, ("harsh", "?")], align=True)
 _WIDTH: Final = _FIELDS.itemsize // 8
 """Numbers of a vehicle; flags lie in some of them, as bytes."""
@@ -45,15 +44,15 @@ _PACKED: Final = msgspec.msgpack.Decoder(_Packed)
 
 
 class JourneyMemory:
-    """What is remembered of n vehicles' journeys, each at its place: numbers, and by place the few with harsh
-    events or runs of late (those whose flag ``harsh`` is set).
+    """What is remembered of n vehicles' journeys, each at its place: numbers, and in ``harsh`` by place the
+    few with harsh events or runs of late (those whose flag ``harsh`` is set).
 
     The numbers are kept plain, [n, _WIDTH], since numpy copies them 20 times as fast as fields.
     """
 
     def __init__(self, count: int = 0) -> None:
         self._numbers = _unknown(count)
-        self._harsh: dict[int, HarshState] = {}
+        self.harsh: dict[int, HarshState] = {}
 
     def grow(self, count: int) -> None:
         """To ``count`` places, if there are fewer; of the new ones nothing is known."""
@@ -64,19 +63,19 @@ class JourneyMemory:
     def keep(self, places: Ints) -> None:
         """Only these places stay, in this order."""
         self._numbers = self._numbers.take(places, axis=0)
-        states = enumerate(map(self._harsh.get, places.tolist()))
-        self._harsh = {place: state for place, state in states if state is not None}
+        stay = enumerate(places.tolist())
+        self.harsh = {new: self.harsh[old] for new, old in stay if old in self.harsh}
 
     def dump(self) -> bytes:
         """All of it as bytes."""
-        return msgspec.msgpack.encode(_Packed(self._numbers.tobytes(), self._harsh))
+        return msgspec.msgpack.encode(_Packed(self._numbers.tobytes(), self.harsh))
 
     @classmethod
     def load(cls, body: bytes) -> JourneyMemory:
         """What ``dump`` made bytes of."""
         packed, memory = _PACKED.decode(body), cls()
         memory._numbers = np.frombuffer(packed.numbers).reshape(-1, _WIDTH).copy()
-        memory._harsh = packed.harsh
+        memory.harsh = packed.harsh
         return memory
 
     def of(self, places: Ints) -> Memory:
@@ -88,28 +87,29 @@ class JourneyMemory:
         """What is remembered at ``places`` from now on, [k]."""
         self._numbers[places] = memory.view(np.float64).reshape(-1, _WIDTH)
 
-    def harsh(self, place: int) -> HarshState:
-        """What is remembered of harsh events there."""
-        return self._harsh.get(place) or HarshState()
-
-    def put_harsh(self, place: int, state: HarshState) -> None:
-        """What is remembered of harsh events there from now on."""
-        self._harsh.pop(place, None)
-        if state:
-            self._harsh[place] = state
-
 
 def step(memory: JourneyMemory, frames: Round, limits: Journeys) -> list[Row]:
     """Rows that follow from the next frame of each vehicle, in the order of what they tell of it."""
-    of, vehicle = memory.of(frames.places), _ids(frames.places, frames.vehicles)
-    here = positions(frames)
+    of, here = memory.of(frames.places), positions(frames)
     of["received_ms"] = frames["received_ms"]
-    events, begun = _harsh_events(memory, of, frames, here, limits)
-    rows: list[Row] = [
-        *events,
-        *Trips(limits, of, vehicle).step(frames, here, begun),
-        *Idling(limits, of, vehicle).step(frames, here),
-    ]
+    rows: list[Row] = []
+    begun: dict[int, list[int]] = {}
+    with_runs = compress(range(len(frames.runs)), frames.runs)
+    for i in sorted({*with_runs, *indices(of["harsh"]).tolist()}):
+        place, of_class = int(frames.places[i]), frames["vehicle_class"][i]
+        state = memory.harsh.pop(place, None) or HarshState()
+        told, kinds = harsh.step(
+            state, limits, frames.vehicle(i), frames.runs[i], int(frames["end_ms"][i]), degrees(here[i]),
+            0 if np.isnan(of_class) else int(of_class),
+        )  # fmt: skip
+        rows += told
+        if kinds:
+            begun[i] = kinds
+        of["harsh"][i] = bool(state)
+        if state:
+            memory.harsh[place] = state
+    rows += Trips(limits, of, frames.vehicle).step(frames, here, begun)
+    rows += Idling(limits, of, frames.vehicle).step(frames, here)
     memory.put(frames.places, of)
     return rows
 
@@ -119,7 +119,7 @@ def due_ms(memory: JourneyMemory, places: Ints, limits: Journeys) -> Floats:
     of = memory.of(places)
     due = Trips(limits, of, str).due() | Idling(limits, of, str).due()
     for i in indices(of["harsh"]).tolist():
-        due[i] |= bool(memory.harsh(int(places[i])).events)
+        due[i] |= bool(memory.harsh[int(places[i])].events)
     return np.where(due, of["received_ms"] + limits.end_s * MS_PER_S, np.inf)
 
 
@@ -127,48 +127,21 @@ def expire(
     memory: JourneyMemory, places: Ints, now_ms: Floats, vehicles: Sequence[str], limits: Journeys
 ) -> list[Row]:
     """What is told because nothing came up to ``now_ms`` ([k]); ``vehicles``: ids by place."""
-    of, vehicle = memory.of(places), _ids(places, vehicles)
+    of = memory.of(places)
     silent = of["received_ms"] + limits.end_s * MS_PER_S < now_ms
     if not silent.any():
         return []
+
+    def vehicle(i: int) -> str:
+        return vehicles[places[i]]
+
     rows: list[Row] = []
     for i in indices(silent & of["harsh"]).tolist():
-        state = memory.harsh(int(places[i]))
-        if state.events:
-            rows += HarshEvents(limits, vehicle(i), state).expire()
-            memory.put_harsh(int(places[i]), state)
+        if memory.harsh[int(places[i])].events:
+            rows += harsh.expire(memory.harsh.pop(int(places[i])), limits, vehicle(i))
             of["harsh"][i] = False
     under_way, idle = Trips(limits, of, vehicle), Idling(limits, of, vehicle)
     rows += under_way.expire(indices(silent & under_way.due()))
     rows += idle.expire(indices(silent & idle.due()))
     memory.put(places, of)
     return rows
-
-
-def _harsh_events(
-    memory: JourneyMemory, of: Memory, frames: Round, here: Positions, limits: Journeys
-) -> tuple[list[HarshRow], dict[int, list[int]]]:
-    """Events that are over, and by index the kinds of those that began."""
-    rows: list[HarshRow] = []
-    begun: dict[int, list[int]] = {}
-    with_runs = compress(range(len(frames.runs)), frames.runs)
-    for i in sorted({*with_runs, *indices(of["harsh"]).tolist()}):
-        place, of_class = int(frames.places[i]), frames["vehicle_class"][i]
-        state = memory.harsh(place)
-        told, kinds = HarshEvents(limits, frames.vehicles[place], state).step(
-            frames.runs[i],
-            int(frames["end_ms"][i]),
-            degrees(here[i]),
-            0 if np.isnan(of_class) else int(of_class),
-        )
-        rows += told
-        if kinds:
-            begun[i] = kinds
-        memory.put_harsh(place, state)
-        of["harsh"][i] = bool(state)
-    return rows, begun
-
-
-def _ids(places: Ints, vehicles: Sequence[str]) -> Callable[[int], str]:
-    """The id of a vehicle by its index in ``places``."""
-    return lambda i: vehicles[places[i]]

@@ -18,19 +18,11 @@ import numpy.typing as npt
 from infra.settings.job_sections import Journeys
 from stream_jobs.frames.arrays import Flags, Floats, Ints
 from stream_jobs.vehicles.features import Round
-from stream_jobs.vehicles.journeys.motion import (
-    SEEN_MS,
-    Positions,
-    Ways,
-    apart_m,
-    first_known,
-    indices,
-    or_zero,
-    unseen_m,
-    ways_of,
-)
+from stream_jobs.vehicles.journeys import motion
+from stream_jobs.vehicles.journeys.motion import Positions, first_known, indices, or_zero
 from stream_jobs.vehicles.rows import (
     FINAL,
+    HARSH,
     MS_PER_S,
     OPEN,
     PROVISIONAL,
@@ -47,8 +39,6 @@ DRIVEN_SHARE = 0.8
 """A position is believed to be so far away only where this share of the distance was driven."""
 
 _TOTALS: Final = np.dtype([(name, np.float64) for name in Totals._fields])
-_HARSH: Final = ("harsh_brake", "harsh_accelerate", "harsh_corner")
-"""In the order of KINDS."""
 FIELDS: Final[list[Any]] = [
     # the last frame: its end, its receipt, the last known position and odometer
     ("end_ms", "f8"), ("received_ms", "f8"), ("where", "c16"), ("odometer_m", "f8"),
@@ -93,7 +83,7 @@ class Trips:
         gap_ms = frames["t0_ms"] - m["end_ms"]
         cut = (gap_ms > limits.split_s * MS_PER_S) | (gap_ms < -BACK_MS)
         self._cut(indices(cut))
-        unseen = self._across(indices((gap_ms > SEEN_MS) & ~cut), frames, here, gap_ms)
+        unseen = self._across(indices((gap_ms > motion.SEEN_MS) & ~cut), frames, here, gap_ms)
         self._advance(frames, here, unseen, harsh)
         self._tell(frames, here)
         m["end_ms"] = frames["end_ms"]
@@ -134,10 +124,10 @@ class Trips:
         m, found = self._memory, np.zeros(len(gap_ms))
         if not len(at):
             return found
-        away_m = or_zero(apart_m(m["where"][at], here[at]))
+        away_m = or_zero(motion.apart_m(m["where"][at], here[at]))
         counted_m = frames["odometer_m"][at] - m["odometer_m"][at]
         own_m = or_zero(frames["distance_m"][at])
-        found[at] = unseen = unseen_m(away_m, counted_m, own_m, gap_ms[at], self._limits)
+        found[at] = unseen = motion.unseen_m(away_m, counted_m, own_m, gap_ms[at], self._limits)
         m["move_from_ms"][at] = np.nan
         moved = (np.maximum(away_m, unseen) > self._limits.radius_m) & (unseen > 0)
         gone = at[moved]
@@ -151,7 +141,7 @@ class Trips:
         self, frames: Round, here: Positions, unseen: Floats, harsh: Mapping[int, Sequence[int]]
     ) -> None:
         m = self._memory
-        ways = ways_of(m["fixed"], frames, here, self._limits)
+        ways = motion.ways_of(m["fixed"], frames, here, self._limits)
         fixed = first_known(here, m["fixed"])
         measured = ~np.isnan(frames["moving_ms"]) | ways.moves | np.isnan(m["fixed"])
         m["fixed"] = np.where(measured, fixed, m["fixed"])
@@ -169,7 +159,7 @@ class Trips:
         m["off_from_ms"][standing] = np.where(is_off, off_from_ms, np.nan)
         self._stand(standing, frames["end_ms"])
 
-    def _begin(self, at: Ints, ways: Ways, here: Positions) -> None:
+    def _begin(self, at: Ints, ways: motion.Ways, here: Positions) -> None:
         m = self._memory
         new = at[np.isnan(m["move_from_ms"][at])]
         m["move_from_ms"][new] = ways.from_ms[new]
@@ -204,9 +194,9 @@ class Trips:
         self._memory["provisional"][:] = False
         for i, kinds in harsh.items():
             for kind in kinds:
-                t[_HARSH[kind]][i] += 1
+                t[HARSH[kind]][i] += 1
 
-    def _move(self, at: Ints, ways: Ways, here: Positions) -> None:
+    def _move(self, at: Ints, ways: motion.Ways, here: Positions) -> None:
         """A move goes on: it counts from ``least_move_m`` on, leaves a stay, makes a trip."""
         m = self._memory
         m["move_m"][at] += ways.distance_m[at]
@@ -234,7 +224,7 @@ class Trips:
         radius_m = self._limits.radius_m
         left = driven_m > DRIVEN_SHARE * radius_m
         at = indices(left)
-        away_m = apart_m(start[at], now[at])
+        away_m = motion.apart_m(start[at], now[at])
         left[at] = np.where(np.isnan(away_m), driven_m[at], away_m) > radius_m
         return left
 
