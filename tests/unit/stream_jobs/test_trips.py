@@ -264,7 +264,7 @@ def test_what_is_due_is_told_once_and_goes_on_when_more_comes() -> None:
     assert due_ms(memory, at, LIMITS).tolist() == [np.inf]
     before = told([first], memory=memory)[VEHICLE]
     due = due_ms(memory, at, LIMITS)
-    assert due.tolist() == [T0 + 250_500 + LIMITS.end_ms]
+    assert due.tolist() == [T0 + 250_500 + LIMITS.end_s * 1000]
     assert expire(memory, at, due, [VEHICLE], LIMITS) == []
     trip, idle = expire(memory, at, due + 1, [VEHICLE], LIMITS)
     assert isinstance(trip, TripRow)
