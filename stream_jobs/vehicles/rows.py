@@ -202,6 +202,7 @@ def trip_row(
     started_ms, ended_ms = int(start[0]), int(end[0])
     duration_s, moving_s = max(0, ended_ms - started_ms) / MS_PER_S, t.moving_ms / MS_PER_S
     from_m, to_m = t.odometer_from_m, t.odometer_to_m
+    harsh: dict[str, Any] = {name: int(getattr(t, name)) for name in HARSH}
 
     def kmh(distance_m: float, time_s: float) -> float | None:
         return round(distance_m / time_s * 3.6, 2) if time_s > 0 else None
@@ -237,7 +238,7 @@ def trip_row(
         energy_kwh_per_100km=per_100_km(t.energy_kwh),
         co2_g=_co2_g(t, limits),
         frames=int(t.frames),
-        **{name: int(getattr(t, name)) for name in HARSH},
+        **harsh,
     )
 
 

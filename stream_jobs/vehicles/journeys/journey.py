@@ -133,7 +133,7 @@ def expire(
         return []
 
     def vehicle(i: int) -> str:
-        return vehicles[places[i]]
+        return vehicles[int(places[i])]
 
     rows: list[Row] = []
     for i in indices(silent & of["harsh"]).tolist():
