@@ -12,8 +12,8 @@ from itertools import pairwise
 
 import msgspec
 import numpy as np
-from infra.settings.job_sections import Journeys
 
+from infra.settings.sections import Journeys
 from infra.settings.settings import Settings
 from stream_jobs.frames.arrays import Floats, Ints
 from stream_jobs.rules.detect.base import Detections, number

@@ -13,8 +13,8 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 import pyarrow as pa
-from infra.settings.job_sections import Journeys
 
+from infra.settings.sections import Journeys
 from stream_jobs.frames.arrays import Flags, Floats, Frames, Ints
 from stream_jobs.rules.inputs import RuleInputs, concatenated, name_expressions, unknown_inputs
 from stream_jobs.rules.model import Rule

@@ -11,8 +11,8 @@ from typing import Any, Final, NamedTuple
 import h3
 import msgspec
 import pyarrow as pa
-from infra.settings.job_sections import Journeys
 
+from infra.settings.sections import Journeys
 from stream_jobs.rules.detect.base import Detection
 from stream_jobs.rules.model import Rule
 from stream_jobs.vehicles.features import KINDS, POWERTRAINS

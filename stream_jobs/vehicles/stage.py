@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-from infra.settings.job_sections import Journeys
 
 from infra.contract.signals import SIGNALS
 from infra.contract.verdict import ClockLimits, clock_limits
+from infra.settings.sections import Journeys
 from infra.settings.settings import Settings
 from stream_jobs.frames.batch import FrameBatch, frame_batch
 from stream_jobs.frames.plausibility import plausible_columns

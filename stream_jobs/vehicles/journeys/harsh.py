@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import msgspec
-from infra.settings.job_sections import Journeys
 
+from infra.settings.sections import Journeys
 from stream_jobs.vehicles.features import G_MPS2, KINDS, RUN
 from stream_jobs.vehicles.rows import HarshRow
 

@@ -8,8 +8,8 @@ from typing import Final
 
 import msgspec
 import numpy as np
-from infra.settings.job_sections import Journeys
 
+from infra.settings.sections import Journeys
 from stream_jobs.frames.arrays import Floats, Ints
 from stream_jobs.vehicles.features import Round
 from stream_jobs.vehicles.journeys import harsh, idling, trips

@@ -12,8 +12,8 @@ from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-from infra.settings.job_sections import Journeys
 
+from infra.settings.sections import Journeys
 from stream_jobs.frames.arrays import Flags, Floats, Ints
 from stream_jobs.vehicles.features import PLACE, Round
 
