@@ -14,18 +14,8 @@ from typing import Final, NamedTuple, Protocol
 import structlog
 
 from infra.contract.errors import ArchiveError
-from stream_jobs.archive.manifest import (
-    MANIFEST,
-    PACKED,
-    TELEMETRY,
-    hour_name,
-    hours_listed,
-    locked,
-    manifest_of,
-    read_hour,
-    sha256_of,
-    sync,
-)
+from stream_jobs.archive import manifest
+from stream_jobs.archive.manifest import MANIFEST, PACKED, TELEMETRY, hour_name
 from stream_jobs.archive.reader import of_hours
 from stream_jobs.archive.writer import adopt, now_ms
 
@@ -70,8 +60,8 @@ class Mirror:
     def __call__(self) -> int:
         """How many files were sent; an hour that could not be sent is tried again by the next pass."""
         sent, store = 0, self.store()
-        for hour in sorted(hours_listed(self.folder)):
-            changed_ms = manifest_of(self.folder, hour).stat().st_mtime_ns // 1_000_000
+        for hour in sorted(manifest.hours_listed(self.folder)):
+            changed_ms = manifest.manifest_of(self.folder, hour).stat().st_mtime_ns // 1_000_000
             # After the grace time there is something to remove.
             if self._pushed_ms.get(hour, 0) <= changed_ms + self.grace_ms:
                 begun_ms = now_ms()
@@ -88,18 +78,20 @@ def push(folder: Path, store: Store, hours_ms: Iterable[int], grace_ms: int) -> 
     done = Pushed()
     for hour in hours_ms:
         adopt(folder, hour)
-        place, manifest = f"{TELEMETRY}/{hour_name(hour)}", f"{MANIFEST}/{hour_name(hour)}.jsonl"
+        place, lines = f"{TELEMETRY}/{hour_name(hour)}", f"{MANIFEST}/{hour_name(hour)}.jsonl"
         there = store.sizes(place)
         written = {file.path: file.entry.bytes for file in of_hours(folder, [hour]) if file.entry is not None}
         new = {path: size for path, size in written.items() if there.get(path.name) != size}
         for path in new:
             store.put(path, f"{place}/{path.name}")
         old_ms = now_ms() - grace_ms
-        gone = [n for n, at in read_hour(folder, hour).replaced_ms.items() if n in there and at <= old_ms]
+        gone = [
+            n for n, at in manifest.read_hour(folder, hour).replaced_ms.items() if n in there and at <= old_ms
+        ]
         for name in gone:
             store.remove(f"{place}/{name}")
         if new or gone:
-            store.put(folder / manifest, manifest)
+            store.put(folder / lines, lines)
         done = Pushed(done.sent + len(new), done.bytes + sum(new.values()), done.removed + len(gone))
     return done
 
@@ -112,13 +104,13 @@ def fetch(folder: Path, store: Store, hours_ms: Iterable[int]) -> list[str]:
     """
     fetched = []
     for hour in hours_ms:
-        manifest = Path(MANIFEST, f"{hour_name(hour)}.jsonl")
-        if not (folder / manifest).exists() and manifest.name in store.sizes(str(manifest.parent)):
-            _fetch(folder, store, str(manifest), None)
+        lines = Path(MANIFEST, f"{hour_name(hour)}.jsonl")
+        if not (folder / lines).exists() and lines.name in store.sizes(str(lines.parent)):
+            _fetch(folder, store, str(lines), None)
         place = f"{TELEMETRY}/{hour_name(hour)}"
-        for name, entry in read_hour(folder, hour).files.items():
+        for name, entry in manifest.read_hour(folder, hour).files.items():
             known = [folder / place / name, folder / PACKED / hour_name(hour) / name]
-            if not any(path.exists() and sha256_of(path) == entry.sha256 for path in known):
+            if not any(path.exists() and manifest.sha256_of(path) == entry.sha256 for path in known):
                 _fetch(folder, store, f"{place}/{name}", entry.sha256)
                 fetched.append(name)
     return fetched
@@ -129,11 +121,11 @@ def _fetch(folder: Path, store: Store, name: str, sha256: str | None) -> None:
     draft, target = folder / FETCHING / Path(name).name, folder / name
     draft.parent.mkdir(parents=True, exist_ok=True)
     store.get(name, draft)
-    if sha256 is not None and sha256_of(draft) != sha256:
+    if sha256 is not None and manifest.sha256_of(draft) != sha256:
         draft.unlink()
         raise ArchiveError(f"{name} is not whole in the second place either: its bytes are not those written")
     target.parent.mkdir(parents=True, exist_ok=True)
-    with locked(folder, writing=True):
-        sync(draft)
+    with manifest.locked(folder, writing=True):
+        manifest.sync(draft)
         draft.replace(target)
-        sync(target.parent)
+        manifest.sync(target.parent)

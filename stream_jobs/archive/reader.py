@@ -18,19 +18,8 @@ from typing import Any, Final
 import orjson
 
 from infra.contract.errors import ArchiveError, ConfigError
-from stream_jobs.archive.manifest import (
-    HOUR_MS,
-    PACKED,
-    TELEMETRY,
-    Entry,
-    archive_of,
-    hour_name,
-    hour_of,
-    hours_listed,
-    hours_of_date,
-    locked,
-    read_hour,
-)
+from stream_jobs.archive import manifest
+from stream_jobs.archive.manifest import HOUR_MS, PACKED, TELEMETRY, Entry, hour_name
 
 DAY_SUMMARY: Final = "run.json"
 """In a generated day: its files with their sizes, in the place of a manifest."""
@@ -76,7 +65,7 @@ def examined(folder: Path, hours_ms: Iterable[int]) -> tuple[list[ArchiveFile], 
     day_sizes = {name: file["bytes"] for name, file in day_files(folder).items()}
     found: list[ArchiveFile] = []
     sizes: list[tuple[Path, int]] = []
-    with locked(folder, writing=False):
+    with manifest.locked(folder, writing=False):
         for hour in sorted(set(hours_ms)):
             listed = _listed(folder, hour)
             found += listed
@@ -99,7 +88,7 @@ def _listed(folder: Path, hour_ms: int) -> list[ArchiveFile]:
 
     A packed one waits in ``.packed`` until the old ones have gone.
     """
-    state = read_hour(folder, hour_ms)
+    state = manifest.read_hour(folder, hour_ms)
     place, aside = (folder / root / hour_name(hour_ms) for root in (TELEMETRY, PACKED))
     seen = {entry.name for entry in os.scandir(place)} if place.is_dir() else set()
     others = {name for name in seen if name.endswith(".parquet") and name not in state.replaced_ms}
@@ -117,8 +106,8 @@ def paths(folder: Path, since_ms: int | None = None, until_ms: int | None = None
 
 def hours(folder: Path) -> list[int]:
     """Hours of receipt, ms, that have files or a manifest, in order."""
-    found = {hour_of(path) for path in (folder / TELEMETRY).glob("date=*/hour=*")}
-    return sorted({hour for hour in found if hour is not None} | hours_listed(folder))
+    found = {manifest.hour_of(path) for path in (folder / TELEMETRY).glob("date=*/hour=*")}
+    return sorted({hour for hour in found if hour is not None} | manifest.hours_listed(folder))
 
 
 def hours_of_day(home: Path, day: str) -> tuple[Path, list[int]]:
@@ -129,11 +118,11 @@ def hours_of_day(home: Path, day: str) -> tuple[Path, list[int]]:
     made = home.absolute() / "days" / day
     if (made / DAY_SUMMARY).exists():
         return made, hours(made)
-    live = archive_of(home)
+    live = manifest.archive_of(home)
     made_days = {path.parent.name for path in (home / "days").glob(f"*/{DAY_SUMMARY}")}
     generated = ", ".join(sorted(made_days)) or "none"
     try:
-        wanted = hours_of_date(day)
+        wanted = manifest.hours_of_date(day)
     except ConfigError as error:
         raise ConfigError(f"{error}, or one of the generated days: {generated}") from error
     there = hours(live)

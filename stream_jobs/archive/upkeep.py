@@ -30,21 +30,8 @@ import structlog
 from infra.clients.duck import connected
 from infra.contract.errors import ArchiveError
 from infra.settings.sections import Archive
-from stream_jobs.archive.manifest import (
-    DAY_MS,
-    HOUR_MS,
-    PACKED,
-    PACKING,
-    TELEMETRY,
-    Entry,
-    append,
-    described,
-    hour_name,
-    locked,
-    read_hour,
-    sha256_of,
-    sync,
-)
+from stream_jobs.archive import manifest
+from stream_jobs.archive.manifest import DAY_MS, HOUR_MS, PACKED, PACKING, TELEMETRY, Entry, hour_name
 from stream_jobs.archive.reader import ArchiveFile, hours, of_hours
 from stream_jobs.archive.writer import adopt, now_ms, parquet_writer
 
@@ -187,9 +174,11 @@ def pack_hour(folder: Path, hour_ms: int, target_bytes: int) -> Packed | None:
         ) from error
     sources = [entry for chunk in chunks for _, entry in chunk]
     replaces = [entry.name for entry in sources]
-    with locked(folder, writing=True):
-        assert set(replaces) <= set(read_hour(folder, hour_ms).files)
-        append(folder, hour_ms, {"op": "pack", "at_ms": now_ms(), "files": made, "replaces": replaces})
+    with manifest.locked(folder, writing=True):
+        assert set(replaces) <= set(manifest.read_hour(folder, hour_ms).files)
+        manifest.append(
+            folder, hour_ms, {"op": "pack", "at_ms": now_ms(), "files": made, "replaces": replaces}
+        )
     rows, bytes_after = sum(entry.rows for entry in made), sum(entry.bytes for entry in made)
     bytes_before = sum(entry.bytes for entry in sources)
     return Packed(hour_ms, len(sources), len(made), rows, bytes_before, bytes_after)
@@ -214,7 +203,7 @@ def _chunks(files: Sequence[ArchiveFile], target_bytes: int) -> Iterator[list[tu
 def _packed(folder: Path, hour_ms: int, chunk: Sequence[tuple[Path, Entry]]) -> Entry:
     """The packed file of a chunk, in ``.packed``, compared and on the disk."""
     for path, entry in chunk:
-        if sha256_of(path) != entry.sha256:
+        if manifest.sha256_of(path) != entry.sha256:
             raise ArchiveError(f"{path} has other bytes than were written (SHA-256); put it back from a copy")
     sources = [path for path, _ in chunk]
     name = f"{sources[0].name.removesuffix('.parquet')}-packed-{len(sources)}.parquet"
@@ -231,10 +220,10 @@ def _packed(folder: Path, hour_ms: int, chunk: Sequence[tuple[Path, Entry]]) -> 
             f"{draft} has not the records of the {len(sources)} files it was made of ({after[0]} for "
             f"{before[0]}): nothing was replaced. Verify the hour: odograph archive verify"
         )
-    entry = described(draft, name)
-    sync(draft)
+    entry = manifest.described(draft, name)
+    manifest.sync(draft)
     draft.replace(target)
-    sync(target.parent)
+    manifest.sync(target.parent)
     return entry
 
 
@@ -266,9 +255,9 @@ def expire(folder: Path, hours_ms: Iterable[int], rules: Rules, at_ms: int) -> l
     expired = []
     for hour in due_hours(folder, hours_ms, rules, at_ms):
         adopt(folder, hour)
-        with locked(folder, writing=True):
-            names = sorted(read_hour(folder, hour).files)
-            append(folder, hour, {"op": "expire", "at_ms": now_ms(), "names": names})
+        with manifest.locked(folder, writing=True):
+            names = sorted(manifest.read_hour(folder, hour).files)
+            manifest.append(folder, hour, {"op": "expire", "at_ms": now_ms(), "names": names})
         log.info("hour expired", hour=hour_name(hour), files=len(names))
         expired += [hour] if names else []
     return expired
@@ -285,13 +274,13 @@ def due_hours(folder: Path, hours_ms: Iterable[int], rules: Rules, at_ms: int) -
 def settle(folder: Path, hour_ms: int, grace_ms: int, at_ms: int) -> bool:
     """Let files go that were replaced or expired ``grace_ms`` ago; whether there were any."""
     place, aside = _places(folder, hour_ms)
-    replaced_ms = read_hour(folder, hour_ms).replaced_ms
+    replaced_ms = manifest.read_hour(folder, hour_ms).replaced_ms
     due = {name for name, since in replaced_ms.items() if since + grace_ms <= at_ms} & _names(place)
     if due:
-        with locked(folder, writing=True):
+        with manifest.locked(folder, writing=True):
             _swap(folder, hour_ms, due, at_ms)
         shutil.rmtree(folder / PACKING / SWAP, ignore_errors=True)
-    state = read_hour(folder, hour_ms)
+    state = manifest.read_hour(folder, hour_ms)
     for name in _names(aside):  # a packed file stays until it has had another name in place for long
         since = state.replaced_ms.get(name, state.swapped_ms.get(name))
         if (since is None and name not in state.files) or (since is not None and since <= at_ms - grace_ms):
@@ -303,22 +292,22 @@ def settle(folder: Path, hour_ms: int, grace_ms: int, at_ms: int) -> bool:
 def _swap(folder: Path, hour_ms: int, due: set[str], at_ms: int) -> None:
     """The hour's folder without the files ``due`` and with the packed ones, at once; the lock is held."""
     place, aside = _places(folder, hour_ms)
-    state = read_hour(folder, hour_ms)
+    state = manifest.read_hour(folder, hour_ms)
     packed = {name: aside / name for name in state.packed_ms if name in state.files}
     fresh = folder / PACKING / SWAP
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir(parents=True)
     for name, path in (packed | {name: place / name for name in _names(place) - due}).items():
         os.link(path, fresh / name)
-    sync(fresh)
+    manifest.sync(fresh)
     if not exchanged(place, fresh):  # a reader that asks no manifest may see records twice meanwhile
         for name in _names(fresh) - _names(place):
             (fresh / name).rename(place / name)
         for name in due:
             (place / name).unlink()
-        sync(place)
-    sync(place.parent)
-    append(folder, hour_ms, {"op": "swap", "at_ms": at_ms, "names": sorted(packed)})
+        manifest.sync(place)
+    manifest.sync(place.parent)
+    manifest.append(folder, hour_ms, {"op": "swap", "at_ms": at_ms, "names": sorted(packed)})
     _drop_empty(place)
 
 

@@ -20,16 +20,8 @@ import structlog
 
 from infra.contract.topics import VEHICLE_ID
 from infra.contract.verdict import OK, ClockLimits
-from stream_jobs.archive.manifest import (
-    HOUR_MS,
-    TELEMETRY,
-    append,
-    described,
-    hour_name,
-    locked,
-    read_hour,
-    sync,
-)
+from stream_jobs.archive import manifest
+from stream_jobs.archive.manifest import HOUR_MS, TELEMETRY, hour_name
 from stream_jobs.archive.reader import of_hours
 from stream_jobs.frames.batch import in_range, verdicts
 from stream_jobs.frames.reading import read_heads
@@ -102,30 +94,30 @@ def place(folder: Path, hour_ms: int, staged: Path, name: str) -> bool:
     A name that was packed or has expired since is refused, and the staged file goes: its records are there
     already. ``staged`` must lie on the same file system. Raises ArchiveError, OSError.
     """
-    entry = described(staged, name)
-    sync(staged)
+    entry = manifest.described(staged, name)
+    manifest.sync(staged)
     target = folder / TELEMETRY / hour_name(hour_ms) / name
     target.parent.mkdir(parents=True, exist_ok=True)
-    with locked(folder, writing=True):
-        if name in read_hour(folder, hour_ms).replaced_ms:
+    with manifest.locked(folder, writing=True):
+        if name in manifest.read_hour(folder, hour_ms).replaced_ms:
             log.warning("archived before, left out", file=name, hour=hour_name(hour_ms))
             staged.unlink()
             return False
         staged.replace(target)
-        sync(target.parent)
-        append(folder, hour_ms, {"op": "add", "at_ms": now_ms(), "file": entry})
+        manifest.sync(target.parent)
+        manifest.append(folder, hour_ms, {"op": "add", "at_ms": now_ms(), "file": entry})
     return True
 
 
 def adopt(folder: Path, hour_ms: int) -> list[str]:
     """Give files that the manifest does not know their lines; their names. Raises ArchiveError."""
     unknown = [file for file in of_hours(folder, [hour_ms]) if file.entry is None]
-    entries = [described(file.path, file.path.name) for file in unknown]
-    with locked(folder, writing=True):
-        known = read_hour(folder, hour_ms)
+    entries = [manifest.described(file.path, file.path.name) for file in unknown]
+    with manifest.locked(folder, writing=True):
+        known = manifest.read_hour(folder, hour_ms)
         fresh = [e for e in entries if e.name not in known.files and e.name not in known.replaced_ms]
         for entry in fresh:
-            append(folder, hour_ms, {"op": "add", "at_ms": now_ms(), "file": entry})
+            manifest.append(folder, hour_ms, {"op": "add", "at_ms": now_ms(), "file": entry})
     return [entry.name for entry in fresh]
 
 
