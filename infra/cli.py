@@ -9,7 +9,6 @@ import sys
 import warnings
 from importlib import import_module
 from importlib.util import find_spec
-from typing import TextIO
 
 import typer
 from rich.console import Console
@@ -36,36 +35,29 @@ app = typer.Typer(
 )
 
 
-def register_all() -> None:
-    """Let each package that has commands add them."""
+def main() -> None:
+    """Run the command line; an error meant for the user is one message, not a trace."""
+    warnings.formatwarning = _warning
     for package in PACKAGES:
         if find_spec(f"{package}.cli") is not None:
             import_module(f"{package}.cli").register(app)
-
-
-def main() -> None:
-    """Run the command line; an error meant for the user is one message, not a trace."""
-    warnings.showwarning = _show_warning
-    register_all()
     try:
         app()
     except OdographError as error:
-        Console(stderr=True, highlight=False).print(
-            f"error: {error}", markup=False, soft_wrap=True, style="red"
-        )
+        console = Console(stderr=True, highlight=False)
+        console.print(f"error: {error}", markup=False, soft_wrap=True, style="red")
         sys.exit(error.exit_code)
 
 
-def _show_warning(
+def _warning(
     message: Warning | str,
     category: type[Warning],
     filename: str,
     lineno: int,
-    file: TextIO | None = None,  # noqa: ARG001  the standard library's signature
     line: str | None = None,  # noqa: ARG001
-) -> None:
+) -> str:
     where = "" if category is UserWarning else f" ({category.__name__} in {filename}:{lineno})"
-    sys.stderr.write(f"warning: {message}{where}\n")
+    return f"warning: {message}{where}\n"
 
 
 if __name__ == "__main__":

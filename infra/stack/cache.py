@@ -87,17 +87,12 @@ def remove_tree(folder: Path) -> None:
     """
     if not folder.exists():
         return
-    mounted = mounts_below(folder, MOUNTS.read_text())
+    place = str(folder.resolve())
+    points = [line.split()[4].replace("\\040", " ") for line in MOUNTS.read_text().splitlines()]
+    mounted = [point for point in points if point == place or point.startswith(place.rstrip("/") + "/")]
     if mounted:
         raise ServiceError(f"{folder} is not removed: {', '.join(mounted)} is mounted; umount it first")
     shutil.rmtree(folder)
-
-
-def mounts_below(folder: Path, mountinfo: str) -> list[str]:
-    """Mount points at or below ``folder``, in the kernel's table ``mountinfo``."""
-    place = str(folder.resolve())
-    points = [line.split()[4].replace("\\040", " ") for line in mountinfo.splitlines()]
-    return [point for point in points if point == place or point.startswith(place.rstrip("/") + "/")]
 
 
 def folder_bytes(folder: Path) -> int:

@@ -1,8 +1,7 @@
 """Fetches what the local stack runs on: jars, a root file system, Java. Says what and how far it is.
 
-Everything lands in the user's cache under a temporary name and is renamed when it is whole; one set-up at a
-time does it, a second one waits and then finds it done. Versions are pinned in ``ivy.xml`` and ``cache.py``;
-the addresses are the defaults of the tools (PySpark's resolver, debootstrap, apt).
+Everything lands in the user's cache under a temporary name and is renamed when it is whole. Versions are
+pinned in ``ivy.xml`` and ``cache.py``; the addresses are the tools' defaults.
 """
 
 from __future__ import annotations

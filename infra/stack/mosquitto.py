@@ -151,8 +151,8 @@ class BrokerWatch:
     With ``reconnect`` it goes on trying to connect instead, in the background.
     """
 
-    def __init__(self, broker: MqttBroker, timeout_s: float = TIMEOUT_S, *, reconnect: bool = False) -> None:
-        self._broker, self._timeout_s = broker, timeout_s
+    def __init__(self, broker: MqttBroker, *, reconnect: bool = False) -> None:
+        self._broker = broker
         self._values: dict[str, int] = {}
         self._complete = threading.Event()
         self._client = mqtt.Client(CallbackAPIVersion.VERSION2)
@@ -175,8 +175,8 @@ class BrokerWatch:
 
     def figures(self) -> BrokerFigures:
         """The newest; raises ServiceError where the broker says nothing of itself."""
-        if not self._complete.wait(self._timeout_s):
-            raise ServiceError(f"{self._broker}: nothing under {PREFIX} within {self._timeout_s:g} s")
+        if not self._complete.wait(TIMEOUT_S):
+            raise ServiceError(f"{self._broker}: nothing under {PREFIX} within {TIMEOUT_S:g} s")
         v = dict(self._values)
         counts = {name: v[topic] for name, topic in FIGURES.items()}
         return BrokerFigures(queued=max(0, v[STORED] - v[RETAINED]), **counts)

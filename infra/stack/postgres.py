@@ -7,7 +7,6 @@ import os
 import secrets
 import signal
 import subprocess
-from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
 from typing import Final, LiteralString
@@ -70,15 +69,8 @@ mv -T {DATA}/cluster.new {DATA}/cluster
 """Makes the cluster beside its place and renames it: a half-made one is never taken for a whole one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Passwords:
-    """Of the cluster's superuser and of the four roles."""
-
-    superuser: str
-    owner: str
-    ingest: str
-    dashboard: str
-    dispatch: str
+class Passwords(dict[str, str]):
+    """Of the cluster's superuser and of the four roles, by name; not to be printed."""
 
     def __repr__(self) -> str:
         return "Passwords(***)"
@@ -86,12 +78,12 @@ class Passwords:
 
 def passwords(path: Path) -> Passwords:
     """The passwords kept in ``path``; those that are missing are made up, readable by the owner only."""
-    kept: dict[str, str] = json.loads(path.read_text()) if path.exists() else {}
-    missing = [field.name for field in fields(Passwords) if field.name not in kept]
+    kept = json.loads(path.read_text()) if path.exists() else {}
+    missing = {"superuser", *BY_NAME} - kept.keys()
     if missing:
-        kept |= {name: secrets.token_urlsafe(24) for name in missing}
+        kept |= {name: secrets.token_urlsafe(24) for name in sorted(missing)}
         write_private(path, json.dumps(kept))
-    return Passwords(**kept)
+    return Passwords(kept)
 
 
 def write_private(path: Path, text: str) -> None:
@@ -155,7 +147,7 @@ def ensure_roles(superuser_url: str, words: Passwords) -> None:
     """Create the four roles, or set their passwords and limits again. Idempotent."""
     with as_superuser(superuser_url) as connection:
         for name, role in BY_NAME.items():
-            _let_log_in(connection, role, getattr(words, name))
+            _let_log_in(connection, role, words[name])
         for role in (OWNER, INGEST):
             connection.execute(restates_compressed(role))
         connection.execute(f"ALTER ROLE {OWNER} CREATEDB")  # a shadow run has a database of its own
@@ -190,7 +182,7 @@ def addresses(db: Db, words: Passwords) -> dict[str, str]:
     owner, given = db.url.get_secret_value(), db.given()
     found = {"db_owner_url": owner}
     for key, role in ROLES.items():
-        password = getattr(words, key.removesuffix("_url"))
+        password = words[key.removesuffix("_url")]
         found[f"db_{key}"] = given.get(key, database_url.with_user(owner, role, password))
     return found
 
@@ -209,7 +201,7 @@ def ensure_logins(db: Db, words: Passwords) -> None:
         with session(url, connect_timeout_s=CONNECT_S, autocommit=True) as connection:
             for key, role in wanted.items():
                 if not connection.execute(query, (role,)).fetchone():
-                    _let_log_in(connection, role, getattr(words, key.removesuffix("_url")))
+                    _let_log_in(connection, role, words[key.removesuffix("_url")])
     except errors.InsufficientPrivilege as error:
         missing = ", ".join(f"ODOGRAPH_DB_{key}".upper() for key in wanted)
         raise ConfigError(

@@ -113,10 +113,15 @@ def stop(running: Running, deadline_s: float) -> bool:
     return ended
 
 
-def of_child(name: str, child: subprocess.Popen[bytes]) -> Running | None:
-    """A child of this process as a running program, whether or not its pid file is written yet."""
+def stop_child(run_dir: Path, name: str, child: subprocess.Popen[bytes], deadline_s: float) -> bool:
+    """Stop a child of this process, with or without its pid file; False when it had to be killed."""
     ticks = start_ticks(child.pid) if child.poll() is None else None
-    return None if ticks is None else Running(name, child.pid, ticks, signal.SIGTERM)
+    written = find(run_dir, name)
+    stop_signal = signal.SIGTERM if written is None else written.stop_signal
+    ended = ticks is None or stop(Running(name, child.pid, ticks, stop_signal), deadline_s)
+    child.wait()
+    remove_pid_file(run_dir, name)
+    return ended
 
 
 def wait_gone(running: Running, deadline_s: float) -> bool:

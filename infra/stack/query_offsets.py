@@ -1,7 +1,6 @@
 """How far each streaming query is, as its checkpoint says: end offsets of the newest committed batch.
 
-Spark writes ``offsets/N`` before batch N and ``commits/N`` when its sink has taken it: what a committed batch
-ends at is in the tables, whatever happens next.
+What a committed batch (``commits/N``) ends at (``offsets/N``) is in the tables, whatever happens next.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Commands that run inside the cached root file system, under a system user of their own.
 
-Its users are the machine's, so that no number means somebody else outside. The mounts live in a private mount
-namespace that ends with the program: nothing stays mounted on the host, and any number of checkouts share the
-one root. Every step replaces the one before it (exec), so the pid that was started is the program's.
+The mounts live in a private mount namespace that ends with the program: nothing stays mounted on the host.
+Every step replaces the one before it (exec), so the pid that was started is the program's.
 """
 
 from __future__ import annotations

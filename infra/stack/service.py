@@ -79,7 +79,8 @@ class Runner:
         while True:
             self._refuse_foreign(service)
             before = log.stat().st_size if log.exists() else 0
-            self._reap(name)
+            if (old := self._children.pop(name, None)) is not None:
+                old.wait(STOP_S)
             signal_, command = service.stop_signal, service.command
             self._children[name] = processes.spawn(self.run_dir, name, command, log, stop_signal=signal_)
             log_start = before if log.stat().st_size >= before else 0  # a full log was put aside
@@ -92,21 +93,16 @@ class Runner:
                     raise
                 time.sleep(POLL_S * 10)
 
-    def stop(self, name: str, deadline_s: float = STOP_S) -> bool:
+    def stop(self, name: str) -> bool:
         """Stop a service; False when it did not run."""
-        running, child = self.find(name), self._children.get(name)
-        if running is None and child is not None:
-            running = processes.of_child(name, child)  # started a moment ago: no pid file yet
+        running, child = self.find(name), self._children.pop(name, None)
         if running is not None:
-            processes.stop(running, deadline_s)
+            processes.stop(running, STOP_S)
+        ran = running is not None or (child is not None and child.poll() is None)
+        if child is not None:  # started a moment ago, it may have no pid file yet
+            processes.stop_child(self.run_dir, name, child, STOP_S)
         processes.remove_pid_file(self.run_dir, name)
-        self._reap(name)
-        return running is not None
-
-    def _reap(self, name: str) -> None:
-        child = self._children.pop(name, None)
-        if child is not None:
-            child.wait(STOP_S)
+        return ran
 
     def _refuse_foreign(self, service: Service) -> None:
         end = time.monotonic() + LINGER_S

@@ -105,7 +105,7 @@ class Stack:
                 jars, heap_mb = cache.jars(folder, "kafka")[0].parent, self.settings.kafka.heap_mb
                 made.append(kafka(jars, data, port, chosen["kafka-controller"], heap_mb))
             elif name == "postgres":
-                word = self._passwords().superuser
+                word = self._passwords()["superuser"]
                 made.append(postgres.postgres(cache.rootfs(folder), data, config, port, word))
             else:
                 limits = (mqtt.max_queued_messages, mqtt.autosave_s, mqtt.max_message_bytes)
@@ -121,7 +121,7 @@ class Stack:
             postgres.addresses(s.db, words)
             if s.db.given()
             else {
-                f"db_{name}_url": postgres.url(role, getattr(words, name), chosen["postgres"])
+                f"db_{name}_url": postgres.url(role, words[name], chosen["postgres"])
                 for name, role in postgres.BY_NAME.items()
             }
         )
@@ -140,7 +140,7 @@ class Stack:
 
     def superuser_url(self) -> str:
         """The embedded server's superuser, for roles and databases."""
-        word, port = self._passwords().superuser, self.ports()["postgres"]
+        word, port = self._passwords()["superuser"], self.ports()["postgres"]
         return postgres.url(postgres.SUPERUSER, word, port, "postgres")
 
     def _start(self, service: Service) -> None:

@@ -1,10 +1,4 @@
-"""Keeps programs running: starts them, restarts what ends, stops all at its own end.
-
-Usable in the foreground (``demo``) and as the background process of ``odograph up``::
-
-    with Supervisor(home, programs, say) as supervisor:
-        supervisor.watch(stop)
-"""
+"""Keeps programs running: starts them, restarts what ends, stops all at its own end."""
 
 from __future__ import annotations
 
@@ -145,12 +139,10 @@ class Supervisor:
 
     def _stop(self, kept: _Kept) -> None:
         name = kept.program.name
-        if kept.child is not None:
-            running = processes.of_child(name, kept.child)
-            if running is not None and not processes.stop(running, STOP_S):
-                self.say(f"{name}: did not end within {STOP_S:g} s, killed")
-            kept.child.wait()
-        processes.remove_pid_file(self._run_dir, name)
+        if kept.child is None:
+            processes.remove_pid_file(self._run_dir, name)
+        elif not processes.stop_child(self._run_dir, name, kept.child, STOP_S):
+            self.say(f"{name}: did not end within {STOP_S:g} s, killed")
 
 
 def read_state(home: Path) -> dict[str, dict[str, int | None]]:

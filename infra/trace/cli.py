@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
+from datetime import timedelta
 from typing import Annotated
 
 import typer
+
+from infra.contract.errors import ConfigError, ServiceError
+from infra.contract.topics import VEHICLE_ID
 
 
 def register(app: typer.Typer) -> None:
@@ -25,11 +30,6 @@ def trace(
     The log is read where the archive does not reach yet: seconds of data, a million records at most. Exit 1
     where nothing has the frame.
     """
-    from dataclasses import asdict
-    from datetime import timedelta
-
-    from infra.contract.errors import ConfigError, ServiceError
-    from infra.contract.topics import VEHICLE_ID
     from infra.settings.settings import endpoints, load
     from infra.settings.values import duration_ms
     from infra.trace import hops

@@ -18,13 +18,7 @@ from infra.clients import duck
 from infra.clients.db import connected
 from infra.clients.kafka import LogReader, Record, identity, record_of
 from infra.contract.shard import partition as partition_of
-from infra.contract.topics import (
-    HEADER_DETAIL,
-    HEADER_MQTT_TOPIC,
-    HEADER_REASON,
-    KAFKA_TOPICS,
-    kafka_topic,
-)
+from infra.contract.topics import HEADER_DETAIL, HEADER_MQTT_TOPIC, HEADER_REASON, KAFKA_TOPICS, kafka_topic
 from infra.contract.verdict import LATE, OK, UNREADABLE
 from infra.settings.settings import Endpoints, Settings
 from infra.stack import query_offsets
@@ -48,31 +42,23 @@ ORDER BY received_ms, log_offset
 """
 # What the database has of a frame: each query is by key or bounded.
 _WINDOWS: Final = """
-SELECT window_start, window_s, frames, samples, batch_id, revision, restated_at
-FROM odograph.vehicle_window WHERE vehicle_id = %s AND window_start = ANY(%s) ORDER BY window_start
+SELECT window_start, frames, samples, batch_id, revision, restated_at
+FROM odograph.vehicle_window WHERE vehicle_id = %s AND window_start = ANY(%s)
 """
 _LEDGER: Final = "SELECT committed_at FROM odograph.batch_ledger WHERE query_id = %s AND batch_id = %s"
 _PROGRESS: Final = """
 SELECT at + batch_ms * INTERVAL '1 ms' AS committed_at FROM odograph.query_progress
 WHERE query = %s AND query_id = %s AND batch_id = %s LIMIT 1
 """
-_LATE: Final = """
-SELECT received_at, repaired_at FROM odograph.late_frame
-WHERE topic = %s AND partition = %s AND log_offset = %s
-"""
-_QUARANTINED: Final = """
-SELECT received_at, verdict FROM odograph.quarantined_frame
-WHERE topic = %s AND partition = %s AND log_offset = %s
-"""
-_DEAD: Final = """
-SELECT partition, log_offset FROM odograph.dead_letter
-WHERE vehicle_id = %s ORDER BY log_offset DESC LIMIT %s
-"""
+_LISTED: Final = "SELECT * FROM odograph.{} WHERE topic = %s AND partition = %s AND log_offset = %s"
+_DEAD: Final = (
+    "SELECT log_offset FROM odograph.dead_letter WHERE vehicle_id = %s ORDER BY log_offset DESC LIMIT %s"
+)
 _DEAD_END: Final = (
     "SELECT coalesce(max(log_offset), -1) + 1 AS next FROM odograph.dead_letter WHERE partition = 0"
 )
 _ALERTS: Final = """
-SELECT alert_id, rule, severity, event_time, alerted_at, stored_at FROM odograph.alert_event
+SELECT alert_id, rule, severity, alerted_at, stored_at FROM odograph.alert_event
 WHERE vehicle_id = %s AND event_time BETWEEN to_timestamp(%s / 1000.0) AND to_timestamp(%s / 1000.0)
 ORDER BY alerted_at
 """
@@ -253,12 +239,12 @@ class Follower:
         ]
         for copy in copies:
             place = (self.topic("telemetry"), copy.partition, copy.offset)
-            if late := self.row(_LATE, *place):
+            if late := self.row(_LISTED.format("late_frame"), *place):
                 repaired = late["repaired_at"]
                 hops.append(Hop("listed as late", "done", f"offset {copy.offset} in late_frame"))
                 detail = "its windows are restated from the archive"
                 hops.append(Hop("repaired", "done" if repaired else "not yet", detail, _ms(repaired)))
-            if kept := self.row(_QUARANTINED, *place):
+            if kept := self.row(_LISTED.format("quarantined_frame"), *place):
                 detail = f"{kept['verdict']}, offset {copy.offset} in quarantined_frame"
                 hops.append(Hop("quarantined", "done", detail))
         if judged == UNREADABLE:

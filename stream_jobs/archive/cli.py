@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from infra.contract.errors import ArchiveError, ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,9 +69,6 @@ def compact(
 
     `odograph maintenance` does it by itself. With --now who listed files before this moment may miss them.
     """
-    from dataclasses import asdict, replace
-
-    from infra.contract.errors import ArchiveError, ConfigError
     from infra.settings.settings import load
     from stream_jobs.archive import upkeep
     from stream_jobs.archive.manifest import hour_name
@@ -109,9 +109,6 @@ def expire(
     yes: Annotated[bool, typer.Option("--yes", help="do it; without, only say what would go")] = False,
 ) -> None:
     """Let records go that were received longer ago than is to be kept; their files after the grace time."""
-    from dataclasses import replace
-
-    from infra.contract.errors import ConfigError
     from infra.settings.settings import load
     from stream_jobs.archive import upkeep
     from stream_jobs.archive.manifest import DAY_MS
@@ -175,7 +172,6 @@ def _wanted(day: str | None) -> tuple[Any, list[int]]:
 
 def _second_place() -> Iterator[tuple[Archive, Store]]:
     """The settings and the place, with a JVM of its own around it."""
-    from infra.contract.errors import ConfigError
     from infra.settings.settings import load
     from stream_jobs.app.hadoop_store import HadoopStore
     from stream_jobs.app.session import build_session

@@ -1,12 +1,7 @@
 """The archive on disk: names of folders and files, and the manifest that says which files count.
 
-``<folder>/telemetry/date=YYYY-MM-DD/hour=HH/*.parquet`` by receive time, UTC. ``<folder>`` is
-``<home>/archive`` or a generated day, ``<home>/days/<day>``.
-
-The manifest is a file of lines an hour, which is only ever added to; what it says is the sum of its lines.
-Each change of an hour is one line, written and synced under the archive's lock: ``add`` a file, ``pack``
-files into others, ``swap`` (the packed files took the places of the old ones), ``expire`` files. A line that
-a crash cut short is not believed, and the next line begins anew behind it.
+The manifest is a file of lines an hour, only ever added to; what it says is the sum of its lines: ``add`` a
+file, ``pack`` files into others, ``swap`` (packed files took the places of the old ones), ``expire`` files.
 """
 
 from __future__ import annotations

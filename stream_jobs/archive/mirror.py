@@ -1,7 +1,6 @@
 """A second place for the archive, where ``archive.url`` says: brought up to date, and read back from.
 
-The stream does not wait for it: files go there when they are in their places here, and a place that is away
-is tried again. What is there is what the manifest names, in the same folders, so that any reader can take it.
+It holds what the manifest names, in the same folders. The stream does not wait for it.
 """
 
 from __future__ import annotations

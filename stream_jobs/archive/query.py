@@ -1,8 +1,6 @@
 """The archive's query: every record of the telemetry topic as it came, in Parquet, the master data set.
 
-The raw bytes with their Kafka coordinates, and index columns that spare a reader the parsing. The names of
-files follow from the batch alone: a batch that runs again after a crash writes the same files over the old
-ones, so the folder holds each record once at any time.
+Names of files follow from the batch alone: one that runs again writes the same files over the old ones.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """The one reader: which files hold the records of a time. Everything that reads the archive asks here.
 
-A listing holds each record once, whatever compaction does, and all its files can be opened for
-``archive.grace_min`` from then on. A file that the manifest names and that is missing or has another size is
-an error with its name, not fewer records. Within an hour, the files of one query come in the order of its
-batches, so that the offsets of a topic partition only grow along the list.
+A listing holds each record once, and its files can be opened for ``archive.grace_min`` from then on. Within
+an hour, the files of one query come in the order of its batches: the offsets of a partition only grow.
 """
 
 from __future__ import annotations

@@ -1,10 +1,5 @@
 """Upkeep of the archive: pack closed hours, expire old ones, let files go when nobody can be reading them.
 
-The stream writes a file a batch: 360 an hour. A packed file holds their records in the same order. It is
-written aside, read back and compared with what it replaces, and counts from the moment when a line of the
-manifest says so. The files that it replaces stay in their places, and it in ``.packed``, until everyone who
-listed them has had ``archive.grace_min``; then ``settle`` changes the places.
-
 Each step is a line of the manifest or can be done again: one that was killed is done again by the next pass.
 """
 

@@ -1,8 +1,6 @@
-"""Is the archive whole? Each file against its line in the manifest, and the offsets of the log for holes.
+"""Is the archive whole? Each file by size and SHA-256, the offsets of the log for holes and doubles.
 
-A file is checked by its size and SHA-256. Every offset of a topic partition between the first and the last
-that is archived must be there once: Kafka numbers them without gaps. A generated day is checked against its
-run.json. And what ``odograph archive`` prints.
+A generated day is checked against its run.json. And what ``odograph archive`` prints.
 """
 
 from __future__ import annotations

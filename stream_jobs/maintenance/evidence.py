@@ -1,7 +1,6 @@
 """The frames around each alert, copied out of the archive once both sides of it are there.
 
-A copy and no reference: an archive is thinned out or moved, while the page of an alert asks the database
-alone. Each row says where the log had it, so that the copy can be checked.
+Each row says where the log had it, so that the copy can be checked.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """The newest state of each vehicle, from the database into the compacted Kafka topic ``vehicle-latest``.
 
-The table vehicle_latest is the truth; the topic is its copy for other consumers. How far the copy is lies in
-consumer_offset, in the clock of the database, so a crash publishes again and never forgets: at least once.
+How far the copy is lies in consumer_offset, in the clock of the database: at least once.
 """
 
 from __future__ import annotations

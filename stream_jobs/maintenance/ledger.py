@@ -1,7 +1,6 @@
 """The conservation ledger by hour: the hours that changed are audited, for the dashboard.
 
-An hour is one of first samples, UTC. It is audited as far as archive and windows are closed; again while it
-is not over, and when frames of it come late. It reads the same sources as ``odograph audit``.
+An hour is one of first samples, UTC; again while it is not over, and when frames of it come late.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """The process ``odograph maintenance``: periodic tasks beside the stream application, without Spark.
 
-One at a time works on a database: it holds an advisory lock. A second one stands by, and goes on where the
-first one ended or lost its connection.
+One at a time works on a database, by an advisory lock; a second one stands by.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Retention: old chunks go, by table and setting.
-
-Only where TimescaleDB's license has no policy for a table: ``odograph.expire`` leaves those alone. Lists of
-late and quarantined frames go with the windows that they belong to, so that the ledger balances on.
-"""
+"""Retention: old chunks go, by table and setting, where TimescaleDB's license has no policy for a table."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Periodic tasks: each in a thread of its own, supervised. An error of one is reported and touches no other.
-
-The state of all is on the process's health page (a remark and metrics) and in odograph.maintenance_task.
-"""
+"""Periodic tasks, each in a thread of its own: an error of one is reported and touches no other."""
 
 from __future__ import annotations
 

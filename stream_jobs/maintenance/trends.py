@@ -1,7 +1,4 @@
-"""Where a vehicle's slow quantities are heading: a robust line through its hours, days to a threshold.
-
-Computed where new hours are there or an hour has gone by; a few vehicles a pass, the longest waiting first.
-"""
+"""Where a vehicle's slow quantities are heading: a robust line through its hours, days to a threshold."""
 
 from __future__ import annotations
 

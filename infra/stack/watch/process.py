@@ -1,7 +1,6 @@
 """The watch: looks at every part each few seconds and writes what it saw, until it is stopped.
 
-It runs beside the pipeline and needs none of it but the database: where that is away nothing is written, and
-the page says that nothing is known. A gap stays a gap.
+Where the database is away nothing is written, and the page says that nothing is known: a gap stays a gap.
 """
 
 from __future__ import annotations

@@ -57,9 +57,13 @@ def test_a_folder_with_a_mount_below_is_left_alone(tmp_path: Path, monkeypatch: 
     assert folder.exists()
 
 
-def test_a_mount_beside_the_folder_does_not_matter(tmp_path: Path) -> None:
-    folder = tmp_path / "cache"
-    assert cache.mounts_below(folder, TABLE.format(folder=folder)) == [f"{folder}/root/proc"]
+def test_a_mount_beside_the_folder_does_not_matter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table, folder = tmp_path / "mountinfo", tmp_path / "cache"
+    folder.mkdir()
+    table.write_text(TABLE.format(folder=folder).replace(f"{folder}/root", f"{folder}-root"))
+    monkeypatch.setattr(cache, "MOUNTS", table)
+    cache.remove_tree(folder)
+    assert not folder.exists()
 
 
 def test_a_folder_without_mounts_is_removed_and_a_missing_one_is_fine(tmp_path: Path) -> None:
