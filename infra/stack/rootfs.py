@@ -6,7 +6,6 @@ Every step replaces the one before it (exec), so the pid that was started is the
 
 from __future__ import annotations
 
-import fcntl
 import os
 import pwd
 import stat
@@ -16,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from infra.clients.locks import locked
 from infra.contract.errors import ServiceError
 
 PRIVATE_MOUNTS = ("unshare", "--mount", "--propagation", "private")
@@ -64,8 +64,7 @@ def ids(user: str) -> tuple[int, int]:
     """
     with suppress(KeyError):
         return pwd.getpwnam(user)[2:4]
-    with LOCK.open("ab") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+    with locked(LOCK):
         command = (*MAKE_USER, user)
         try:  # it fails too where another start was quicker
             done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=MAKE_S)

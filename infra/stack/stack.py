@@ -5,16 +5,15 @@ Idempotent: ``up`` on a running stack changes nothing, ``up`` after any crash re
 
 from __future__ import annotations
 
-import fcntl
 import json
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import Any
 
 from infra.clients import database_url
+from infra.clients.locks import locked
 from infra.clients.mqtt_broker import MqttBroker
 from infra.contract import downlink
 from infra.contract.errors import ConfigError
@@ -73,7 +72,7 @@ class Stack:
             self.home.chmod(0o711)  # secrets lie in here
             ensure_keys(self.settings)
             # One start at a time on this machine: two would find the same port free.
-            with _locked(self.settings.paths.cache / "start.lock"):
+            with locked(self.settings.paths.cache / "start.lock"):
                 services = self.services(self._choose_ports())
                 with ThreadPoolExecutor(max_workers=len(SERVICES)) as pool:
                     started = [pool.submit(self._start, service) for service in services]
@@ -93,7 +92,7 @@ class Stack:
 
     def lock(self) -> AbstractContextManager[None]:
         """One change of this stack at a time; a second one waits."""
-        return _locked(self.home / "stack.lock")
+        return locked(self.home / "stack.lock")
 
     def services(self, chosen: dict[str, int]) -> list[Service]:
         """The embedded services on the chosen ports."""
@@ -190,14 +189,6 @@ class Stack:
                 chosen[part] = service.choose_port(fixed.get(part, 0), kept.get(part), preferred, taken)
         postgres.write_private(self._ports_file, json.dumps(chosen, indent=1))
         return chosen
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 def http_parts(settings: Settings) -> tuple[str, ...]:

@@ -6,11 +6,10 @@ file, ``pack`` files into others, ``swap`` (packed files took the places of the 
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -21,6 +20,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from infra.clients import locks
 from infra.contract.errors import ArchiveError, ConfigError
 
 HOUR_MS: Final = 3_600_000
@@ -184,23 +184,15 @@ def hours_listed(folder: Path) -> set[int]:
     return {hour for path in found if (hour := hour_of(path.with_suffix(""))) is not None}
 
 
-@contextmanager
-def locked(folder: Path, writing: bool) -> Iterator[None]:
+def locked(folder: Path, writing: bool) -> AbstractContextManager[None]:
     """Nobody else changes the archive meanwhile; a writer is alone. A killed holder lets go.
 
     Held for a rename and a line, never for the copying of records.
     """
     path = folder / LOCK
     if not writing and not path.exists():  # nothing was ever written under a manifest: a generated day
-        yield
-        return
-    folder.mkdir(parents=True, exist_ok=True)
-    handle = os.open(path, os.O_RDWR | os.O_CREAT if writing else os.O_RDONLY, 0o644)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX if writing else fcntl.LOCK_SH)
-        yield
-    finally:
-        os.close(handle)
+        return nullcontext()
+    return locks.locked(path, shared=not writing)
 
 
 def sync(path: Path) -> None:

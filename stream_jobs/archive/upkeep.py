@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import ctypes
 import errno
-import fcntl
 import os
 import re
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -22,6 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import structlog
 
+from infra.clients import locks
 from infra.clients.duck import connected
 from infra.contract.errors import ArchiveError
 from infra.settings.sections import Archive
@@ -70,21 +70,16 @@ class Rules:
 @contextmanager
 def alone(folder: Path) -> Iterator[None]:
     """Only one upkeep at a time; raises ArchiveError while another runs."""
-    folder.mkdir(parents=True, exist_ok=True)
-    handle = os.open(folder / UPKEEP_LOCK, os.O_RDWR | os.O_CREAT, 0o644)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        os.close(handle)
-        raise ArchiveError(
-            f"another upkeep of {folder} runs (odograph maintenance does it too): try again in a minute"
-        ) from error
-    try:
+    with ExitStack() as held:
+        try:
+            held.enter_context(locks.locked(folder / UPKEEP_LOCK, wait=False))
+        except BlockingIOError as error:
+            raise ArchiveError(
+                f"another upkeep of {folder} runs (odograph maintenance does it too): try again in a minute"
+            ) from error
         shutil.rmtree(folder / PACKING, ignore_errors=True)  # what a killed one left
+        held.callback(shutil.rmtree, folder / PACKING, ignore_errors=True)
         yield
-    finally:
-        shutil.rmtree(folder / PACKING, ignore_errors=True)
-        os.close(handle)
 
 
 def upkeep(folder: Path, rules: Rules) -> int:

@@ -15,9 +15,10 @@ from prometheus_client import CollectorRegistry
 
 from infra.clients.health import HealthServer, stopped_by_signals
 from infra.contract.errors import ServiceError
+from infra.settings.sections import Retention
 from infra.settings.settings import Endpoints, Settings, endpoints
 from stream_jobs.app import statements as sql
-from stream_jobs.app.database import Database, execute
+from stream_jobs.app.database import Database, execute, fetch
 from stream_jobs.app.progress import completeness
 from stream_jobs.app.topic_writer import TopicWriter, dead_lettering
 from stream_jobs.archive.manifest import archive_of
@@ -26,7 +27,6 @@ from stream_jobs.maintenance.evidence import copy_evidence
 from stream_jobs.maintenance.latest import TOPIC, publish_latest
 from stream_jobs.maintenance.ledger import HourlyLedger
 from stream_jobs.maintenance.lookups import write_history, write_vehicle_lookup
-from stream_jobs.maintenance.retention import drop_expired
 from stream_jobs.maintenance.rollups import RollUps
 from stream_jobs.maintenance.task import PeriodicTask, TaskMetrics, TaskRunner
 from stream_jobs.maintenance.trends import renew
@@ -161,3 +161,23 @@ class Maintenance:
             ("retention", settings.retention.interval_s, expire),
         ]
         return [PeriodicTask(*task) for task in tasks]
+
+
+EXPIRE: Final = "SELECT odograph.expire(%(table)s, %(days)s)"
+"""Leaves a table alone that a policy of TimescaleDB's license sees to."""
+FORGET_LISTED: Final = "SELECT odograph.forget_listed()"
+"""Late and quarantined frames go with their windows, so that the ledger balances on."""
+
+
+def drop_expired(database: Database, terms: Retention) -> dict[str, int]:
+    """Drop what the settings say; chunks dropped by table, where any were. Done again it drops no more."""
+    dropped = {}
+    for table, days in terms.days_by_table().items():
+        values = {"table": table, "days": days}  # 0 days: kept for ever
+        chunks = database.run(partial(fetch, statement=EXPIRE, parameters=values))[0][0]
+        if chunks:
+            dropped[table] = chunks
+    database.run(partial(fetch, statement=FORGET_LISTED))
+    if dropped:
+        log.info("old chunks dropped", **dropped)
+    return dropped

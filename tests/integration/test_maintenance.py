@@ -22,8 +22,7 @@ from stream_jobs.app.database import Database
 from stream_jobs.app.progress import complete_until_ms, note, note_late
 from stream_jobs.app.sinks import VEHICLE, write_windows
 from stream_jobs.maintenance.ledger import HOUR_MS, HourlyLedger
-from stream_jobs.maintenance.process import Maintenance
-from stream_jobs.maintenance.retention import drop_expired
+from stream_jobs.maintenance.process import Maintenance, drop_expired
 from stream_jobs.maintenance.rollups import RollUps
 from stream_jobs.windows import vehicle as windows
 from tests.integration.stream_support import drive, query
