@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from infra.contract.errors import ConfigError, ServiceError
+
 if TYPE_CHECKING:
     from stream_jobs.alerts.store import AlertStore
 
@@ -68,7 +70,6 @@ def list_(
 @alerts.command()
 def show(number: Annotated[int, typer.Argument(help="number of the alert")], as_json: Json = False) -> None:
     """Show one alert: life, latency, history, and the frames around it. Exit 1 where there is none."""
-    from infra.contract.errors import ServiceError
     from stream_jobs.alerts.text import alert_page
 
     with _store() as store:
@@ -105,7 +106,6 @@ def silence(
 ) -> None:
     """Tell nobody of a rule's or a vehicle's alerts for a while; they are stored and marked."""
     from infra.contract.downlink import silence_file, write_silences
-    from infra.contract.errors import ConfigError
     from infra.settings.settings import load
     from infra.settings.values import duration_ms
 
@@ -142,8 +142,6 @@ def unsilence(
 @alerts.command(hidden=True, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def rehearse() -> None:
     """Say what the command is called today."""
-    from infra.contract.errors import ConfigError
-
     raise ConfigError("alerts rehearse: was renamed to alerts backtest; its options are the same")
 
 
@@ -163,7 +161,6 @@ def backtest(
     The rules in force with the same ids run over the same frames; nothing is stored.
     """
     from infra.clients.log import configure
-    from infra.contract.errors import ConfigError
     from infra.settings.settings import load
     from infra.settings.values import duration_ms, moment_ms
     from stream_jobs.alerts.text import comparison_page

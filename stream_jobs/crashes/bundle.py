@@ -20,8 +20,7 @@ import orjson
 from infra.contract.errors import ConfigError
 from stream_jobs.crashes.custody import Entry, plain, sha256_hex
 
-EPOCH: Final = (1980, 1, 1, 0, 0, 0)
-"""The oldest time a zip can tell: all its files have it."""
+EPOCH: Final = (1980, 1, 1, 0, 0, 0)  # the oldest time a zip can tell: all its files have it
 MODE: Final = 0o100644 << 16
 DELTA_V: Final = ("t_ms", "delta_v_kmh", "delta_v_lat_kmh")
 PRE_CRASH: Final = (

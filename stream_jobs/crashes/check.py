@@ -51,12 +51,10 @@ _TABLE_I: Final = ("speed_kmh", "accelerator_pct", "brake_on")
 """The others of the pre-crash table are of table II: where fitted, so all their samples may be null."""
 _DELTA_V: Final = _Element(-100, 100, 1)
 _SET_MS: Final = _Element(0, 5000, 100)
-_PEAK_KMH: Final = 1.0
-"""The maximum and the largest point are rounded each on their own."""
+_PEAK_KMH: Final = 1.0  # the maximum and the largest point are rounded each on their own
 TRIGGER_KMH: Final = 8.0
 TRIGGER_MS: Final = 150
-ROUNDING_KMH: Final = 1.0
-"""Points are whole km/h: a difference of two is off by less than this."""
+ROUNDING_KMH: Final = 1.0  # points are whole km/h: a difference of two is off by less than this
 BEFORE_ZERO_KMH: Final = {"long": 0.0, "lat": 1.0}
 """What may have gone by before time zero, which a lateral impact begins late by definition."""
 RISE: Final = (0.1, 0.9)

@@ -30,10 +30,8 @@ TOPIC, DEAD_LETTER = "crash", "dead-letter"
 EVER_MS: Final = 1 << 52
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
-Key = tuple[str, int, str]
-"""Vehicle id, boot id, crash id."""
-May = Mapping[str, Collection[str]]
-"""By action who may do it; an action that is not named anybody."""
+Key = tuple[str, int, str]  # vehicle id, boot id, crash id
+May = Mapping[str, Collection[str]]  # by action who may do it; an action that is not named anybody
 
 
 def plain(text: str) -> str:

@@ -49,8 +49,7 @@ _READ_TO: Final = """
 SELECT partition, next_offset FROM odograph.consumer_offset WHERE consumer = 'events' AND topic = 'crash'
 """
 _DEAD: Final = "SELECT DISTINCT digest FROM odograph.dead_letter WHERE mqtt_topic LIKE '%/crash'"
-AT_ONCE: Final = 100
-"""Records in memory at a time: one may have 256 KiB."""
+AT_ONCE: Final = 100  # records in memory at a time: one may have 256 KiB
 
 
 def records(url: str, vehicle: str | None, verdict: str | None) -> list[dict[str, Any]]:

@@ -21,11 +21,9 @@ from stream_jobs.crashes.check import curves, deployed
 from stream_jobs.events.rows import Cursor
 
 KMH_PER_MPS: Final = 3.6
-AFTER_MS: Final = 40_000
-"""So long after the event a collapse of the speed belongs to it."""
+AFTER_MS: Final = 40_000  # so long after the event a collapse of the speed belongs to it
 CONFIRMED, SUSPECT, POTHOLE = "confirmed", "suspect", "pothole"
-LEAST_SIGNS: Final = 2
-"""So many signs beside the record's own confirm it."""
+LEAST_SIGNS: Final = 2  # so many signs beside the record's own confirm it
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,8 +178,7 @@ def _kmh(speed: float | None) -> str:
 
 # Which records are due, by the database ------------------------------------------------------------------
 
-WINDOW_S: Final = 10
-"""Windows reach so far beyond a moment in them."""
+WINDOW_S: Final = 10  # windows reach so far beyond a moment in them
 OWN_BEFORE_S: Final = 60 + WINDOW_S
 OTHERS_BEFORE_S: Final = 300 + WINDOW_S
 OTHERS_AFTER_S: Final = 90

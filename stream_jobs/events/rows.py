@@ -24,8 +24,7 @@ from stream_jobs.crashes.check import defects
 from stream_jobs.frames.plausibility import POSITION, place
 
 COUNT_DIGITS: Final = 15
-MESSAGES_MAX: Final = 1_000_000
-"""No bridge counts more messages in one letter."""
+MESSAGES_MAX: Final = 1_000_000  # no bridge counts more messages in one letter
 _BESIDES: Final = ("alerted_ms", "since_ms", "ended")
 
 Row = dict[str, Any]

@@ -35,20 +35,8 @@ from stream_jobs.app.database import Connection, Database
 from stream_jobs.app.topic_writer import TopicWriter, dead_letter
 from stream_jobs.crashes.chunks import Rejected
 from stream_jobs.crashes.verdict import settle
+from stream_jobs.events import writes
 from stream_jobs.events.rows import Cursor, Record, Row, clock_range
-from stream_jobs.events.writes import (
-    Batch,
-    ClearTimes,
-    Offsets,
-    OvertakenError,
-    clear,
-    load_offsets,
-    move_offsets,
-    note_rules,
-    rule_notes,
-    sort_out,
-    write,
-)
 from stream_jobs.rules.cohort.metrics import load_metrics
 from stream_jobs.rules.model import load_rules
 
@@ -57,8 +45,7 @@ READ_S: Final = 0.25
 STALL_TIMEOUT_S: Final = 3.0
 BACKOFF_S: Final = (0.1, 0.2, 0.5, 1.0, 2.0)
 
-Place = tuple[str, int]
-"""Topic (short name) and partition."""
+Place = tuple[str, int]  # topic (short name) and partition
 _SECONDS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 60, 600)
 CONSUMER: Final = "events"
 TOPICS: Final = ("alerts", "crash", "status", "dead-letter")
@@ -70,12 +57,12 @@ Result = TypeVar("Result")
 def run(settings: Settings) -> None:
     """Serve until SIGTERM or SIGINT."""
     rules, metrics = load_rules(settings.jobs.rules), load_metrics(settings.cohort.metrics)
-    clear_times = ClearTimes.of(rules, [metric.rule for metric in metrics])
+    clear_times = writes.ClearTimes.of(rules, [metric.rule for metric in metrics])
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     port = endpoints(settings).http_ports.get(CONSUMER, 0)
-    store = EventStore(settings, clear_times, rule_notes(rules, metrics), stop)
+    store = EventStore(settings, clear_times, writes.rule_notes(rules, metrics), stop)
     checks = {"database": store.database.problem, "kafka": lambda: store.kafka_problem}
     with HealthServer(port, checks, store.metrics.registry) as page:
         structlog.get_logger().info("serving", port=page.port)
@@ -86,7 +73,7 @@ class EventStore:
     """The loop: read, store, clear. ``kafka_problem`` says why Kafka keeps it from being ready."""
 
     def __init__(
-        self, settings: Settings, clear_times: ClearTimes, rules: Sequence[Row], stop: threading.Event
+        self, settings: Settings, clear_times: writes.ClearTimes, rules: Sequence[Row], stop: threading.Event
     ) -> None:
         where = endpoints(settings)
         self.metrics = EventMetrics()
@@ -101,7 +88,7 @@ class EventStore:
         self._terms = settings.crash
         self._stop = stop
         self._log = structlog.get_logger()
-        self._held: Offsets = {}
+        self._held: writes.Offsets = {}
 
     def serve(self) -> None:
         """Until ``stop``; each time Kafka is lost, start again from the stored offsets."""
@@ -109,18 +96,18 @@ class EventStore:
         while not self._stop.is_set():
             started = time.monotonic()
             try:
-                self._run(partial(note_rules, rows=self._rules))
-                with closing(Reader(self._bootstrap, self._names)) as reader:
+                self._run(partial(writes.note_rules, rows=self._rules))
+                with closing(_Reader(self._bootstrap, self._names)) as reader:
                     places = reader.places()
                     self.kafka_problem = None
-                    self._held = self._run(partial(load_offsets, consumer=CONSUMER, places=places))
+                    self._held = self._run(partial(writes.load_offsets, consumer=CONSUMER, places=places))
                     reader.assign(self._held)
                     self._follow(reader)
             except LOST as error:
                 self.kafka_problem = str(error).strip()
                 self.metrics.retries.inc()
                 self._log.warning("waiting", service="kafka", reason=self.kafka_problem)
-            except OvertakenError as error:
+            except writes.OvertakenError as error:
                 self._log.warning("overtaken", reason=str(error))
             if time.monotonic() - started > 2 * PROBE_S:
                 pauses = backoff()
@@ -136,7 +123,7 @@ class EventStore:
 
         return self.database.run(within)
 
-    def _follow(self, reader: Reader) -> None:
+    def _follow(self, reader: _Reader) -> None:
         sweep_at = probe_at = settle_at = time.monotonic()
         while not self._stop.is_set():
             records = reader.read()
@@ -145,7 +132,7 @@ class EventStore:
             now = time.monotonic()
             # Not while catching up: the vehicle's newest event may be far ahead of the findings still unread.
             if now >= sweep_at and len(records) < BATCH:
-                self.metrics.cleared.inc(self._run(partial(clear, clear_times=self._clear_times)))
+                self.metrics.cleared.inc(self._run(partial(writes.clear, clear_times=self._clear_times)))
                 sweep_at = now + SWEEP_S
             if now >= settle_at and len(records) < BATCH:
                 for word in self._run(partial(settle, terms=self._terms)):
@@ -159,7 +146,7 @@ class EventStore:
     def _store(self, records: Sequence[Record]) -> None:
         """Store the records; one that the database refuses for what it is goes to the dead letters."""
         try:
-            self._commit(sort_out(records, self._clocks), records)
+            self._commit(writes.sort_out(records, self._clocks), records)
         except psycopg.Error as error:
             if cause_of(error) is Cause.SETUP:
                 raise
@@ -169,14 +156,14 @@ class EventStore:
                 self._store(records[half:])
             else:
                 refused = ContractError("refused", described(error))
-                self._commit(Batch(rejected=[(records[0], refused)]), records)
+                self._commit(writes.Batch(rejected=[(records[0], refused)]), records)
 
-    def _commit(self, batch: Batch, records: Sequence[Record]) -> None:
+    def _commit(self, batch: writes.Batch, records: Sequence[Record]) -> None:
         after = {(record.topic, record.partition): record.offset + 1 for record in records}
 
         def work(cursor: Cursor) -> tuple[list[Finding], list[Rejected]]:
-            move_offsets(cursor, CONSUMER, self._held, after)
-            fresh, unjoined = write(cursor, batch, self._clear_times, self._clocks)
+            writes.move_offsets(cursor, CONSUMER, self._held, after)
+            fresh, unjoined = writes.write(cursor, batch, self._clear_times, self._clocks)
             # Before the commit: nothing else would know of them. Dead letters stay in their topic.
             rejected = [each for each in (*batch.rejected, *unjoined) if each[0].topic != "dead-letter"]
             self._letters.write([dead_letter(*each) for each in rejected])
@@ -185,21 +172,26 @@ class EventStore:
         with self.metrics.batch_s.time():
             fresh, unjoined = self._run(work)
         self._held |= after
-        batch.rejected.extend(unjoined)
-        for record, error in batch.rejected:
+        metrics, now_ms = self.metrics, time.time() * 1000
+        for record in records:
+            metrics.records.labels(record.topic).inc()
+        for record, error in (*batch.rejected, *unjoined):
             self._log.warning("rejected", topic=record.topic, offset=record.offset, reason=str(error))
-        self.metrics.stored(records, batch, fresh)
+            metrics.rejected.labels(record.topic).inc()
+        metrics.repeated.inc(len(batch.findings) - len(fresh))
+        for found in fresh:
+            metrics.findings.labels(found.severity).inc()
+            metrics.visible_s.observe(max(0.0, now_ms - found.alerted_ms) / 1000)
 
 
 def wait_for_partitions(bootstrap: str, topics: Sequence[str], stop: threading.Event) -> dict[str, int]:
     """Number of partitions of each topic, as soon as Kafka answers and has them all; {} after ``stop``."""
-    log = structlog.get_logger()
     client = kafka.admin(bootstrap)
     for delay_s in backoff():
         try:
             return kafka.partition_counts(client, topics, STALL_TIMEOUT_S)
         except LOST as error:
-            log.warning("waiting", service="kafka", reason=str(error))
+            structlog.get_logger().warning("waiting", service="kafka", reason=str(error))
         if stop.wait(delay_s):
             break
     return {}
@@ -210,7 +202,7 @@ def backoff() -> Iterator[float]:
     return chain(BACKOFF_S, repeat(BACKOFF_S[-1]))
 
 
-class Reader:
+class _Reader:
     """Reads all partitions of some topics from given offsets. ``names``: short name by full name."""
 
     def __init__(self, bootstrap: str, names: Mapping[str, str]) -> None:
@@ -219,12 +211,10 @@ class Reader:
         self._counts: dict[str, int] = {}
 
     def places(self) -> list[Place]:
-        """Every partition there is."""
         self._counts = kafka.partition_counts(self._consumer, list(self._names), STALL_TIMEOUT_S)
         return [(self._names[name], p) for name, count in self._counts.items() for p in range(count)]
 
     def assign(self, offsets: Mapping[Place, int]) -> None:
-        """Read on from ``offsets``."""
         full = {short: name for name, short in self._names.items()}
         self._consumer.assign([TopicPartition(full[t], p, offset) for (t, p), offset in offsets.items()])
 
@@ -258,7 +248,6 @@ class Reader:
         return lag
 
     def close(self) -> None:
-        """End the consumer."""
         self._consumer.close()
 
 
@@ -281,15 +270,3 @@ class EventMetrics:
         self.visible_s = seconds(
             "odograph_events_alert_visible_seconds", "From the alerts topic to the database"
         )
-
-    def stored(self, records: Sequence[Record], batch: Batch, fresh: Sequence[Finding]) -> None:
-        """Count a batch that was committed; ``fresh`` are its new findings."""
-        for record in records:
-            self.records.labels(record.topic).inc()
-        for record, _ in batch.rejected:
-            self.rejected.labels(record.topic).inc()
-        self.repeated.inc(len(batch.findings) - len(fresh))
-        now_ms = time.time() * 1000
-        for found in fresh:
-            self.findings.labels(found.severity).inc()
-            self.visible_s.observe(max(0.0, now_ms - found.alerted_ms) / 1000)

@@ -5,7 +5,7 @@ Rows go in as one JSON parameter; times are ms since 1970 on the way.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
@@ -17,9 +17,7 @@ from stream_jobs.events.rows import ClockRange, Cursor, Record, Row, as_json
 from stream_jobs.rules.cohort.metrics import Metric
 from stream_jobs.rules.model import CLEAR_FOR_S, NO_VALUE, Rule
 
-Types = dict[str, str]
-Offsets = dict[tuple[str, int], int]
-"""Next offset by topic (short name) and partition."""
+Offsets = dict[tuple[str, int], int]  # next offset by topic (short name) and partition
 ENSURE_OFFSETS: Final = """
 INSERT INTO odograph.consumer_offset (consumer, topic, partition, next_offset)
 SELECT %(consumer)s, topic, partition, 0
@@ -76,76 +74,71 @@ WHERE a.alert_no = s.alert_no
 
 
 _KINDS: Final = {
-    "text": "text", "bigint": "bigint", "integer": "integer", "number": "double precision", "flag": "boolean",
-    "json": "jsonb",
+    "bigint": "boot_id seq log_offset alert_no",
+    "integer": "rule_version version findings partition bytes messages",
+    "double precision": "value worst_value limit lat_deg lon_deg delta_v_max_kmh clear_for_s",
+    "boolean": "ended late airbag_deployed complete hash_ok",
+    "jsonb": "record defects",
 }  # fmt: skip
-
-
-def _columns(**keys: str) -> Types:
-    """Keys of rows with their PostgreSQL types; times are keys `..._ms`, in ms since 1970."""
-    return {key: _KINDS[kind] for kind, names in keys.items() for key in names.split()}
+_KIND_OF: Final = {key: kind for kind, keys in _KINDS.items() for key in keys.split()}
+"""PostgreSQL types by keys of rows; times are keys `..._ms`, in ms since 1970, and all others texts."""
+_COLUMN_OF: Final = {"event_ms": "event_time", "limit": "limit_value"}
 
 
 def _column(key: str) -> str:
     """The column that a key is stored in."""
-    if key == "event_ms":
-        return "event_time"
-    return key.removesuffix("_ms") + "_at" if key.endswith("_ms") else {"limit": "limit_value"}.get(key, key)
+    return _COLUMN_OF.get(key) or (key.removesuffix("_ms") + "_at" if key.endswith("_ms") else key)
 
 
 def _value(key: str) -> str:
     return f"to_timestamp(n.{key} / 1000.0)" if key.endswith("_ms") else f'n."{key}"'
 
 
-def _rows(types: Types) -> str:
-    columns = ", ".join(f'"{key}" {kind}' for key, kind in types.items())
+def _rows(keys: str) -> str:
+    """Rows, which come as one JSON parameter."""
+    kinds = ((k, "bigint" if k.endswith("_ms") else _KIND_OF.get(k, "text")) for k in keys.split())
+    columns = ", ".join(f'"{key}" {kind}' for key, kind in kinds)
     return f"jsonb_to_recordset(%(rows)s) AS n({columns})"
 
 
-def _insert(table: str, types: Types, end: str = "ON CONFLICT DO NOTHING") -> str:
-    """Insert rows, which come as one JSON parameter."""
-    columns, values = ", ".join(map(_column, types)), ", ".join(map(_value, types))
-    return f"INSERT INTO odograph.{table} ({columns}) SELECT {values} FROM {_rows(types)} {end}"  # noqa: S608
+def _insert(table: str, keys: str, end: str = "ON CONFLICT DO NOTHING") -> str:
+    columns, values = (", ".join(map(of, keys.split())) for of in (_column, _value))
+    return f"INSERT INTO odograph.{table} ({columns}) SELECT {values} FROM {_rows(keys)} {end}"  # noqa: S608
 
 
-_FINDING: Final = _columns(
-    text="alert_id vehicle_id rule severity message", bigint="event_ms received_ms alerted_ms since_ms",
-    number="value limit lat_deg lon_deg", integer="rule_version", flag="ended",
-)  # fmt: skip
-_ALERT: Final = _columns(
-    text="vehicle_id rule severity message first_alert_id", bigint="opened_ms last_ms cleared_ms since_ms",
-    integer="rule_version findings", number="value worst_value limit lat_deg lon_deg", flag="late",
-)  # fmt: skip
-_CRASH: Final = _columns(
-    text="vehicle_id crash_id profile raw", bigint="boot_id event_ms received_ms",
-    number="delta_v_max_kmh lat_deg lon_deg", flag="airbag_deployed complete hash_ok", json="record defects",
-)  # fmt: skip
-_VEHICLE: Final = _columns(text="vehicle_id model powertrain vehicle_class state", bigint="state_ms boot_id")
-_DEAD_LETTER: Final = _columns(
-    text="reason detail mqtt_topic vehicle_id digest", integer="partition bytes messages",
-    bigint="log_offset received_ms boot_id seq since_ms",
-)  # fmt: skip
-_RULE: Final = _columns(
-    text="rule severity query kind source condition value_sql limit_sql beyond message", integer="version",
-    number="clear_for_s",
-)  # fmt: skip
+def _set(keys: str, value: Callable[[str], str]) -> str:
+    return ", ".join(f"{_column(key)} = {value(key)}" for key in keys.split())
 
-INSERT_FINDINGS: Final = _insert("alert_event", _FINDING, "ON CONFLICT DO NOTHING RETURNING alert_id")
-INSERT_ALERTS: Final = _insert("alert", _ALERT, "")
-INSERT_CRASHES: Final = _insert("crash_record", _CRASH)
-INSERT_DEAD_LETTERS: Final = _insert("dead_letter", _DEAD_LETTER)
+
+_LIFE: Final = (
+    "rule_version severity message opened_ms last_ms cleared_ms since_ms findings value worst_value limit "
+    "lat_deg lon_deg late"
+)
+_RULE: Final = "version severity query kind source condition value_sql limit_sql beyond clear_for_s message"
+INSERT_FINDINGS: Final = _insert(
+    "alert_event",
+    "alert_id vehicle_id rule rule_version severity message event_ms received_ms alerted_ms since_ms value "
+    "limit lat_deg lon_deg ended",
+    "ON CONFLICT DO NOTHING RETURNING alert_id",
+)
+INSERT_ALERTS: Final = _insert("alert", f"vehicle_id rule first_alert_id {_LIFE}", "")
 UPDATE_ALERTS: Final = (
-    "UPDATE odograph.alert a SET "  # noqa: S608  own columns
-    + ", ".join(
-        f"{_column(key)} = {_value(key)}"
-        for key in _ALERT
-        if key not in ("vehicle_id", "rule", "first_alert_id")
-    )
-    + f" FROM {_rows(_ALERT | {'alert_no': 'bigint'})} WHERE a.alert_no = n.alert_no"
+    f"UPDATE odograph.alert a SET {_set(_LIFE, _value)} "  # noqa: S608  own columns
+    f"FROM {_rows(f'alert_no {_LIFE}')} WHERE a.alert_no = n.alert_no"
+)
+INSERT_CRASHES: Final = _insert(
+    "crash_record",
+    "vehicle_id boot_id crash_id event_ms received_ms profile delta_v_max_kmh lat_deg lon_deg "
+    "airbag_deployed complete hash_ok record raw defects",
+)
+INSERT_DEAD_LETTERS: Final = _insert(
+    "dead_letter",
+    "reason detail mqtt_topic vehicle_id digest partition bytes messages log_offset received_ms boot_id seq "
+    "since_ms",
 )
 UPSERT_VEHICLES: Final = _insert(
     "vehicle AS v",
-    _VEHICLE,
+    "vehicle_id model powertrain vehicle_class state state_ms boot_id",
     """ON CONFLICT (vehicle_id) DO UPDATE
 SET model = coalesce(excluded.model, v.model), powertrain = coalesce(excluded.powertrain, v.powertrain),
     vehicle_class = coalesce(excluded.vehicle_class, v.vehicle_class), state = excluded.state,
@@ -154,9 +147,9 @@ WHERE excluded.state_at >= v.state_at""",
 )
 _NOTE_RULES: Final = _insert(
     "rule",
-    _RULE,
+    f"rule {_RULE}",
     "ON CONFLICT (rule) DO UPDATE SET in_force = true, noted_at = now(), "
-    + ", ".join(f"{key} = excluded.{key}" for key in _RULE if key != "rule"),
+    + _set(_RULE, "excluded.{}".format),
 )
 _RULES_GONE: Final = "UPDATE odograph.rule SET in_force = false WHERE in_force AND NOT rule = ANY(%(rules)s)"
 
@@ -320,7 +313,7 @@ def rule_notes(rules: Sequence[Rule], metrics: Sequence[Metric]) -> list[Row]:
     for metric in metrics:
         sql = {"condition": None, "value_sql": None, "limit_sql": f"z {metric.z:g}"}
         notes.append(metric.summary() | sql)
-    return [{name: note["id" if name == "rule" else name] for name in _RULE} for note in notes]
+    return [{"rule": note["id"]} | {name: note[name] for name in _RULE.split()} for note in notes]
 
 
 def note_rules(cursor: Cursor, rows: Sequence[Row]) -> None:

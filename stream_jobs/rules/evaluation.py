@@ -23,19 +23,9 @@ from sqlglot.errors import SqlglotError
 
 from infra.clients.duck import PlannedQuery
 from stream_jobs.frames.reading import FRAME_SCHEMA
+from stream_jobs.rules import model
 from stream_jobs.rules.inputs import Answers, RuleInputs, code_of, name_expressions, unknown_inputs
-from stream_jobs.rules.model import (
-    VEHICLES,
-    Baseline,
-    Count,
-    Geofence,
-    Gives,
-    Level,
-    Rule,
-    Silence,
-    of_query,
-    wrong,
-)
+from stream_jobs.rules.model import Gives, Rule
 from stream_jobs.vehicles.lookups import COLUMNS, HISTORY
 
 BOOLEAN: Final[Gives] = "BOOLEAN"
@@ -54,7 +44,7 @@ _READ: Final[dict[Gives, Callable[[Any], Any]]] = {
     DOUBLE: lambda column: pc.fill_null(column, np.nan).to_numpy(zero_copy_only=False),
     NAMES: lambda column: column,
 }
-_JUDGED_BY_CONDITION: Final = (Count, Geofence, Silence, Baseline)
+_JUDGED_BY_CONDITION: Final = (model.Count, model.Geofence, model.Silence, model.Baseline)
 """Kinds for which the condition alone is what holds, besides a level of the frame's own value."""
 
 
@@ -101,12 +91,12 @@ def check(text: str, gives: Gives) -> None:
 
 def check_translations(path: Path, rules: Iterable[Rule]) -> None:
     """Rules of the query vehicles are evaluated by DuckDB: raises ConfigError where it cannot."""
-    for rule in of_query(rules, VEHICLES):
+    for rule in model.of_query(rules, model.VEHICLES):
         for key, text, gives in rule.expressions():
             try:
                 check(text, gives)
             except UntranslatableError as error:
-                raise wrong(path, rule.id, key, str(error)) from error
+                raise model.wrong(path, rule.id, key, str(error)) from error
 
 
 class Evaluator:
@@ -154,7 +144,7 @@ def _evaluated(rule: Rule, answers: Mapping[tuple[str, Gives], Any]) -> tuple[An
     limit = np.nan if rule.limit is None else answers[rule.limit, DOUBLE]
     holds: Any = NOT_KNOWN
     clears: Any = NOT_KNOWN
-    if isinstance(more.spec, Level) and more.spec.mean_s == 0:
+    if isinstance(more.spec, model.Level) and more.spec.mean_s == 0:
         holds = np.minimum(condition, TRUE if rule.limit is None else _beyond(rule, value, limit))
         if more.clear is not None:
             back = answers[more.clear, BOOLEAN]
@@ -166,7 +156,7 @@ def _evaluated(rule: Rule, answers: Mapping[tuple[str, Gives], Any]) -> tuple[An
     else:
         if isinstance(more.spec, _JUDGED_BY_CONDITION):
             holds = condition
-        if not isinstance(more.spec, (Baseline, Count)):
+        if not isinstance(more.spec, (model.Baseline, model.Count)):
             value = np.where(condition > 0, value, np.nan)
     armed = NOT_KNOWN if more.armed is None else answers[more.armed, BOOLEAN]
     learns = condition if more.learn is None else answers[more.learn, BOOLEAN]

@@ -20,8 +20,7 @@ Answers = npt.NDArray[np.int8]
 FLAGS: Final = ("holds", "clears", "armed", "learns")
 WEIGHTS: Final = (1, 3, 9, 27)
 """Of FLAGS in the number that they are together: each 0 not known, 1 false, 2 true."""
-KNOWN: Final = 81
-"""What a code has more than its flags where the value is known."""
+KNOWN: Final = 81  # what a code has more than its flags where the value is known
 CODES: Final = 2 * KNOWN
 _FLAGS_OF: Final = np.array([flags[::-1] for flags in product((0, -1, 1), repeat=4)] * 2, np.int8)
 

@@ -26,15 +26,13 @@ QUERIES: Final = ("instant", "vehicles")
 INSTANT, VEHICLES = QUERIES
 CLEAR_FOR_S: Final = 60.0
 """Seconds of event time without a finding that clear an alert whose rule does not say."""
-GAP_S: Final = 120.0
-"""Two frames further apart than this say nothing of the time between them."""
+GAP_S: Final = 120.0  # two frames further apart than this say nothing of the time between them
 DAYS_MAX_S: Final = 90 * 86_400
 PER_S: Final = {"second": 1.0, "minute": 60.0, "hour": 3600.0, "day": 86_400.0}
 POINTS_MAX: Final = 1000
 FENCES_MAX: Final = 200
 RADIUS_MAX_M: Final = 500_000.0
-NO_VALUE: Final = "CAST(NULL AS DOUBLE)"
-"""The value of rules whose kind makes one itself."""
+NO_VALUE: Final = "CAST(NULL AS DOUBLE)"  # the value of rules whose kind makes one itself
 VALUELESS: Final = ("count", "geofence", "silence", "clone")
 """Kinds that make their own value: the rules file need not give one."""
 UNTIMED: Final = ("silence", "geofence")
@@ -42,8 +40,7 @@ UNTIMED: Final = ("silence", "geofence")
 TIMELESS: Final = ("count", "geofence", "silence", "clone")
 """Kinds that find moments, which need not last: `while_for_s` says nothing to them."""
 _WORD: Final = re.compile(r"[a-z_][a-z0-9_]*", re.IGNORECASE)
-Gives = Literal["BOOLEAN", "DOUBLE", "VARCHAR[]"]
-"""What an expression must give, as DuckDB calls it."""
+Gives = Literal["BOOLEAN", "DOUBLE", "VARCHAR[]"]  # what an expression must give, as DuckDB calls it
 Check = Callable[[Any], Any]
 """Gives the value as the program has it; raises ValueError saying what is allowed."""
 Made = TypeVar("Made")

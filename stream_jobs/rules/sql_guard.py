@@ -19,23 +19,19 @@ from infra.contract.errors import ConfigError
 _TERMS: Final = "org.apache.spark.sql.catalyst.expressions"
 """Package of all terms that need no resolution: literals, operators, casts, CASE, LIKE, lambdas, windows."""
 _SUBQUERIES: Final = frozenset(("ScalarSubquery", "ListQuery", "Exists", "LateralSubquery"))
-_OPERATORS: Final = frozenset(
-    (
-        *("Project", "Filter", "Aggregate", "UnresolvedHaving", "SubqueryAlias", "UnresolvedWith"),
-        *("UnresolvedSubqueryColumnAliases", "UnresolvedRelation", "Join", "LateralJoin", "Generate"),
-        *("Union", "Distinct", "Except", "Intersect", "Sort", "GlobalLimit", "LocalLimit", "Offset"),
-        *("OneRowRelation", "LocalRelation", "UnresolvedInlineTable"),
-    )
-)
+_OPERATORS: Final = frozenset((
+    "Project", "Filter", "Aggregate", "UnresolvedHaving", "SubqueryAlias", "UnresolvedWith",
+    "UnresolvedSubqueryColumnAliases", "UnresolvedRelation", "Join", "LateralJoin", "Generate", "Union",
+    "Distinct", "Except", "Intersect", "Sort", "GlobalLimit", "LocalLimit", "Offset", "OneRowRelation",
+    "LocalRelation", "UnresolvedInlineTable",
+))  # fmt: skip
 """Operators of a SELECT. All of their expressions are among what Spark calls a node's expressions: of
 WithWindowDefinition, for one, they are not. A hint, TRANSFORM, a table function, a table's past and all that
 writes are other operators."""
-_UNRESOLVED: Final = frozenset(
-    (
-        *("UnresolvedAttribute", "UnresolvedFunction", "UnresolvedAlias", "UnresolvedExtractValue"),
-        *("MultiAlias", "UnresolvedStar", "UnresolvedStarExceptOrReplace", "UnresolvedOrdinal"),
-    )
-)
+_UNRESOLVED: Final = frozenset((
+    "UnresolvedAttribute", "UnresolvedFunction", "UnresolvedAlias", "UnresolvedExtractValue", "MultiAlias",
+    "UnresolvedStar", "UnresolvedStarExceptOrReplace", "UnresolvedOrdinal",
+))  # fmt: skip
 """Expressions that wait for their resolution; no IDENTIFIER(), no parameter."""
 _GROUPS: Final = frozenset(
     f"{name}_funcs"
@@ -46,12 +42,10 @@ _GROUPS: Final = frozenset(
 )
 """Spark's groups of functions that compute from their arguments alone. Others run classes (reflect), read
 files (from_protobuf, from_avro, from_xml by their options; input_file_name) or tell of the machine."""
-_ENVIRONMENT: Final = frozenset(
-    (
-        *("current_catalog", "current_database", "current_path", "current_schema", "current_user"),
-        *("session_user", "user"),
-    )
-)
+_ENVIRONMENT: Final = frozenset((
+    "current_catalog", "current_database", "current_path", "current_schema", "current_user", "session_user",
+    "user",
+))  # fmt: skip
 """Functions that are called without parentheses too."""
 _LEAVES: Final = frozenset(("OneRowRelation", "LocalRelation", "CTERelationRef"))
 """What an analysed query reads besides its view: rows written in it."""
@@ -67,21 +61,22 @@ class Objection:
 
 @dataclass(frozen=True, slots=True)
 class _Node:
-    """A node of Spark's tree; ``java`` is the node itself, ``kind`` and ``package`` those of its class."""
+    """A node of Spark's tree; ``java`` is the node itself, ``kind`` and ``package`` those of its class.
+
+    ``operator``: a plan's; else it is a term of an expression. ``readable``: what may be read here, the view
+    and the names of the WITHs around; empty in an expression by itself.
+    """
 
     java: Any
     kind: str
     package: str
     operator: bool
-    """A plan's; else it is a term of an expression."""
     readable: frozenset[str]
-    """What may be read here: the view and the names of the WITHs around; empty in an expression by itself."""
 
 
 def query_objection(spark: SparkSession, statement: str, view: str) -> Objection | None:
     """The first thing in the statement that is no part of one SELECT over the view; Spark's errors go up."""
-    nodes = _nodes(_parser(spark).parsePlan(statement), True, frozenset((view,)))
-    return next(filter(None, (_objection(spark, node) for node in nodes)), None)
+    return _first_objection(spark, _nodes(_parser(spark).parsePlan(statement), True, frozenset((view,))))
 
 
 def foreign_relation(rows: DataFrame, view: str) -> str | None:
@@ -94,18 +89,16 @@ def foreign_relation(rows: DataFrame, view: str) -> str | None:
 
 def expression(text: str) -> Column:
     """A rule's expression as a column; raises ConfigError for one that does more than compute."""
-    reason = _expression_objection(text)
-    if reason is not None:
-        raise ConfigError(f"expression {text!r}: {reason}")
+    objection = _expression_objection(text)
+    if objection is not None:
+        raise ConfigError(f"expression {text!r}: {objection.reason}")
     return F.expr(text)
 
 
 @lru_cache(maxsize=4096)
-def _expression_objection(text: str) -> str | None:
+def _expression_objection(text: str) -> Objection | None:
     spark = SparkSession.active()
-    nodes = _nodes(_parser(spark).parseExpression(text), False, frozenset())
-    found = next(filter(None, (_objection(spark, node) for node in nodes)), None)
-    return None if found is None else found.reason
+    return _first_objection(spark, _nodes(_parser(spark).parseExpression(text), False, frozenset()))
 
 
 def _parser(spark: SparkSession) -> Any:
@@ -132,12 +125,13 @@ def _nodes(java: Any, operator: bool, readable: frozenset[str]) -> Iterator[_Nod
         yield from _nodes(java.plan(), True, readable)
 
 
-def _objection(spark: SparkSession, node: _Node) -> Objection | None:
-    reason = _of_operator(node) if node.operator else _of_term(spark, node)
-    if reason is None:
-        return None
-    line = node.java.origin().line()
-    return Objection(line.get() if line.isDefined() else None, reason)
+def _first_objection(spark: SparkSession, nodes: Iterator[_Node]) -> Objection | None:
+    for node in nodes:
+        reason = _of_operator(node) if node.operator else _of_term(spark, node)
+        if reason is not None:
+            line = node.java.origin().line()
+            return Objection(line.get() if line.isDefined() else None, reason)
+    return None
 
 
 def _of_operator(node: _Node) -> str | None:
@@ -155,23 +149,20 @@ def _of_operator(node: _Node) -> str | None:
 def _of_term(spark: SparkSession, node: _Node) -> str | None:
     if node.kind in _SUBQUERIES and not node.readable:
         return "a subquery has no place in a rule"
-    if node.kind == "UnresolvedFunction":
-        return _of_function(spark, ".".join(_each(node.java.nameParts())).lower())
-    if node.kind == "UnresolvedGenerator":
-        return _of_function(spark, node.java.name().unquotedString().lower())
+    if node.kind in ("UnresolvedFunction", "UnresolvedGenerator"):
+        is_function = node.kind == "UnresolvedFunction"
+        name = ".".join(_each(node.java.nameParts())) if is_function else node.java.name().unquotedString()
+        jvm: Any = spark._jvm
+        registry = jvm.org.apache.spark.sql.catalyst.analysis.FunctionRegistry
+        found = registry.expressions().get(name.lower())
+        known = found.isDefined() and found.get()._1().getGroup() in _GROUPS
+        told = f"function {name.lower()} is not known, or does more than compute from its arguments"
+        return None if known else told
     if node.kind == "UnresolvedAttribute" and node.java.name().lower() in _ENVIRONMENT:
         return f"{node.java.name()} tells of the machine, not of the rows"
     if node.kind in _UNRESOLVED or node.package.startswith(_TERMS):
         return None
     return f"{node.kind} is no part of an expression over the rows"
-
-
-def _of_function(spark: SparkSession, name: str) -> str | None:
-    jvm: Any = spark._jvm
-    found = jvm.org.apache.spark.sql.catalyst.analysis.FunctionRegistry.expressions().get(name)
-    if found.isDefined() and found.get()._1().getGroup() in _GROUPS:
-        return None
-    return f"function {name} is not known, or does more than compute from its arguments"
 
 
 def _each(sequence: Any) -> Iterator[Any]:

@@ -21,12 +21,10 @@ from stream_jobs.vehicles.rows import AlertRow, finding_id
 
 MINUTE_MS: Final = 60_000
 HOUR_MS: Final = 60 * MINUTE_MS
-Key = tuple[str, str]
-"""Metric and vehicle."""
+Key = tuple[str, str]  # metric and vehicle
 States = Mapping[Key, "State"]
 
-MAD_TO_SD: Final = 1.4826
-"""A normal distribution's standard deviation over its median absolute deviation."""
+MAD_TO_SD: Final = 1.4826  # a normal distribution's standard deviation over its median absolute deviation
 
 
 def median_of_others(values: Floats) -> Floats:
@@ -53,8 +51,7 @@ def others(values: Floats) -> tuple[Floats, Floats]:
     return medians, MAD_TO_SD * mads
 
 
-NO_BAND: Final = -1
-"""Of vehicles that do not say: without an engine there is no load."""
+NO_BAND: Final = -1  # of vehicles that do not say: without an engine there is no load
 
 
 class Cohort(NamedTuple):

@@ -14,13 +14,10 @@ from stream_jobs.maintenance.rollups import NAMES
 from stream_jobs.rules.model import Severity, Text, name_of, one_of, read_entries, text, whole
 
 SHIPPED: Final = Path(__file__).with_name("metrics.yaml")
-RULE: Final = "cohort_"
-"""Before a metric's name it is the id of its rule."""
-CLEAR_SHARE: Final = 0.75
-"""Of the limit, where a metric does not say below which z it is over."""
+RULE: Final = "cohort_"  # before a metric's name it is the id of its rule
+CLEAR_SHARE: Final = 0.75  # of the limit, where a metric does not say below which z it is over
 SIDES: Final[Mapping[str, tuple[int, ...]]] = {"above": (1,), "below": (-1,), "both": (1, -1)}
-_NAME: Final = re.compile(r"[a-z_][a-z0-9_]*(?!\w|\s*\()", re.IGNORECASE)
-"""A word that is no function."""
+_NAME: Final = re.compile(r"[a-z_][a-z0-9_]*(?!\w|\s*\()", re.IGNORECASE)  # a word that is no function
 _KEYWORDS: Final = frozenset(
     ("and", "or", "not", "is", "null", "between", "in", "case", "when", "then", "else", "end")
 )

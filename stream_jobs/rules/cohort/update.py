@@ -63,8 +63,7 @@ MOVE: Final = """
 UPDATE odograph.cohort_progress SET done_until = to_timestamp(%(until_ms)s / 1000.0)
 WHERE done_until = to_timestamp(%(held_ms)s / 1000.0)
 """
-AT_ONCE: Final = 12
-"""Buckets in one pass."""
+AT_ONCE: Final = 12  # buckets in one pass
 DAY_MS: Final = 24 * HOUR_MS
 
 Write = Callable[[Sequence[tuple[str, bytes]]], None]

@@ -34,8 +34,7 @@ class Detection:
     ended: bool = False
 
 
-Detections = list[tuple[int, Detection]]
-"""With the lane in the round of the vehicle that each is of."""
+Detections = list[tuple[int, Detection]]  # with the lane in the round of the vehicle that each is of
 
 
 class Kept(msgspec.Struct, array_like=True):
@@ -139,8 +138,7 @@ class Detector:
         """Such a pause is over at vehicles that wait; of most kinds none does."""
 
 
-AGAIN: float = 0.5
-"""A raised rule is found again after this share of its clear time."""
+AGAIN: float = 0.5  # a raised rule is found again after this share of its clear time
 HELD: Final = np.dtype(
     [("on", "?"), ("since", "f8"), ("seen", "f8"), ("bad", "f8"), ("found", "f8"), ("step", "i8")]
 )

@@ -15,16 +15,14 @@ from stream_jobs.rules.inputs import RuleEvaluation
 from stream_jobs.rules.model import Baseline
 from stream_jobs.vehicles.features import Round
 
-NAMES_MAX: Final = 24
-"""Histories by name that a vehicle has; the one learned longest ago gives way."""
+NAMES_MAX: Final = 24  # histories by name that a vehicle has; the one learned longest ago gives way
 WIDTHS: Final = (1, 2, 4, 8, 16, NAMES_MAX)
 """Places for histories in a record: as many as the vehicle with most names needs."""
 SLOTS: Final = ("name_of", "turn", "history")
 """Fields of histories: their names, when each was learned last (0: never), their numbers; [k, width]."""
 UNNAMED: Final = ""
 QUANTILES: Final = {"p01": 0.01, "p05": 0.05, "median": 0.5, "p95": 0.95, "p99": 0.99}
-CLIP_SD: Final = 3.0
-"""A value further off than this moves the mean only so far: one outlier is no history."""
+CLIP_SD: Final = 3.0  # a value further off than this moves the mean only so far: one outlier is no history
 MARKS: Final = 5
 MOVING: Final = np.dtype([("taken", "i8"), ("mean", "f8"), ("variance", "f8"), ("at", "f8")])
 """Values taken in, their mean and variance, the time of the last, ms."""

@@ -14,12 +14,9 @@ from stream_jobs.rules.inputs import RuleEvaluation
 from stream_jobs.rules.model import Fence
 from stream_jobs.vehicles.features import Round
 
-M_PER_DEG: Final = 111_194.93
-"""Metres in a degree of latitude on a sphere of 6,371 km."""
-STEPS: Final = 32
-"""Points of a way that are looked at for a passage through a polygon."""
-Flat = tuple[float, float]
-"""Metres east and north of a fence's first point."""
+M_PER_DEG: Final = 111_194.93  # metres in a degree of latitude on a sphere of 6,371 km
+STEPS: Final = 32  # points of a way that are looked at for a passage through a polygon
+Flat = tuple[float, float]  # metres east and north of a fence's first point
 
 
 class Was(NamedTuple):

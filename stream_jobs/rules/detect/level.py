@@ -17,20 +17,16 @@ from stream_jobs.rules.detect.base import HELD, Detections, Detector, Memory, Ra
 from stream_jobs.rules.inputs import RuleEvaluation
 from stream_jobs.vehicles.features import Round
 
-PARTS: Final = 10
-"""Buckets of a span."""
-LEAST_SHARE: Final = 0.5
-"""Of the buckets of a mean so many must have frames."""
-COVERED: Final = 0.7
-"""A slope is taken over at least this share of its span."""
+PARTS: Final = 10  # buckets of a span
+LEAST_SHARE: Final = 0.5  # of the buckets of a mean so many must have frames
+COVERED: Final = 0.7  # a slope is taken over at least this share of its span
 MAD_TO_SD: Final = 1.4826
 _BUCKETS: Final = (PARTS + 1,)
 SERIES: Final = np.dtype(
     [("count", "i8"), ("number", "i8", _BUCKETS), ("frames", "i8", _BUCKETS), ("total", "f8", _BUCKETS)]
 )
 """``count`` buckets; 0 in the rest."""
-Series = npt.NDArray[Any]
-"""SERIES, [k]."""
+Series = npt.NDArray[Any]  # SERIES, [k]
 _PLACES: Final = np.arange(PARTS + 1)
 LEAST: Final = 2
 """Complete buckets of a slope that stay however old they are: frames may be rarer than the span is long."""

@@ -13,8 +13,7 @@ from stream_jobs.rules.detect.base import AGAIN, Detection, Detections, Detector
 from stream_jobs.rules.inputs import RuleEvaluation
 from stream_jobs.vehicles.features import Round
 
-NAMES_MAX: Final = 32
-"""Names that a vehicle's memory keeps; the one seen longest ago gives way."""
+NAMES_MAX: Final = 32  # names that a vehicle's memory keeps; the one seen longest ago gives way
 UNNAMED: Final = ""
 
 
@@ -124,8 +123,7 @@ class ReversalDetector(Detector):
         return found
 
 
-BOOTS_MAX: Final = 4
-"""Boots that a vehicle's memory keeps, the last ones received."""
+BOOTS_MAX: Final = 4  # boots that a vehicle's memory keeps, the last ones received
 LAST: Final = np.dtype([("end", "f8"), ("received", "f8"), ("watched", "?"), ("found", "f8")])
 """Where the last frame ended, when it was received, whether to watch, when it was found (NaN: not); ms."""
 
