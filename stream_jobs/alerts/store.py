@@ -91,11 +91,7 @@ class AlertStore:
 
 @contextmanager
 def alert_store(url: str) -> Iterator[AlertStore]:
-    """The store; what is done in it is one transaction.
-
-    Raises ServiceError where the database is away or refuses, ConfigError for a name or note that it does not
-    take.
-    """
+    """The store, one transaction; raises ServiceError, and ConfigError for a name or note that is refused."""
     try:
         with session(url, answer_s=ANSWER_S, connect_timeout_s=CONNECT_S, row_factory=dict_row) as connection:
             yield AlertStore(connection)

@@ -15,7 +15,8 @@ import orjson
 from infra.contract.errors import ContractError
 from infra.contract.messages import PART_HEAD, decode_crash, is_part, join_crash
 from infra.contract.topics import HEADER_MQTT_TOPIC
-from stream_jobs.events.rows import ClockRange, Cursor, Record, Row, as_json, crash_row, optional_text
+from infra.contract.verdict import ClockLimits
+from stream_jobs.events.rows import Cursor, Record, Row, as_json, believed_ms, crash_row, optional_text
 
 CHUNK_KEY: Final = ("vehicle_id", "boot_id", "crash_id", "sha256", "parts")
 _PART_KEY: Final = "vehicle_id text, boot_id bigint, crash_id text, sha256 text, parts integer"
@@ -48,20 +49,20 @@ _DROP: Final = f"DELETE FROM odograph.crash_part WHERE {_PART_SET}"  # noqa: S60
 Rejected = tuple[Record, ContractError]
 
 
-def part_row(record: Record, clocks: ClockRange) -> Row | None:
+def part_row(record: Record, clocks: ClockLimits) -> Row | None:
     """The row of ``crash_part``; None for a record that came whole."""
     message = decode_crash(record.value)
     if not is_part(message):
         return None
     return {key: message[key] for key in (*CHUNK_KEY, "part")} | {
-        "event_ms": clocks.believed_ms(message["event_ms"], record.at_ms),
+        "event_ms": believed_ms(clocks, message["event_ms"], record.at_ms),
         "received_ms": record.at_ms,
         "mqtt_topic": optional_text(record.headers.get(HEADER_MQTT_TOPIC)),
         "message": record.value.decode(),
     }
 
 
-def write_parts(cursor: Cursor, rows: Sequence[Row], clocks: ClockRange) -> tuple[list[Row], list[Rejected]]:
+def write_parts(cursor: Cursor, rows: Sequence[Row], clocks: ClockLimits) -> tuple[list[Row], list[Rejected]]:
     """Store parts; the crash records that they complete, and the parts of those that give none.
 
     Parts that give none leave the table: sent again as they should be, they are accepted.
@@ -83,11 +84,8 @@ def write_parts(cursor: Cursor, rows: Sequence[Row], clocks: ClockRange) -> tupl
     return crashes, rejected
 
 
-def assembled(parts: Sequence[Row], clocks: ClockRange) -> Row:
-    """The row of ``crash_record`` out of all its parts, in order; raises ContractError where it gives none.
-
-    It counts as received when the last part was.
-    """
+def assembled(parts: Sequence[Row], clocks: ClockLimits) -> Row:
+    """The row of ``crash_record`` out of all parts in order, received as the last; raises ContractError."""
     messages = [orjson.loads(part["message"]) for part in parts]
     raw = join_crash([message["data"] for message in messages], parts[0]["sha256"])
     whole = decode_crash(raw)

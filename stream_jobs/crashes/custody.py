@@ -92,10 +92,7 @@ def broken(entries: Iterable[Entry]) -> Iterator[str]:
 def tampered(
     entries: Sequence[Entry], digests: Mapping[Key, str], locked: Collection[Key], may: May
 ) -> Iterator[str]:
-    """Records and locks that are not what the log says, and entries by who may not write them.
-
-    ``digests``: of the records as they are stored.
-    """
+    """Records (``digests``: as stored) and locks that are not what the log says; entries of who may not."""
     histories: defaultdict[Key, list[Entry]] = defaultdict(list)
     for entry in entries:
         histories[entry.key].append(entry)
@@ -140,10 +137,7 @@ def name_of(key: Key) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A record as readers see it; ``digest`` is taken here, not by the database.
-
-    ``contradictions``: columns that do not say what the record's own bytes say.
-    """
+    """A record as readers see it; ``contradictions``: columns that do not say what its own bytes say."""
 
     digest: str
     received_ms: int

@@ -60,14 +60,16 @@ def records(url: str, vehicle: str | None, verdict: str | None) -> list[dict[str
 
 
 def named(url: str, name: str) -> Key:
-    """The record that a person means: CRASH_ID, VEHICLE/CRASH_ID or VEHICLE/BOOT/CRASH_ID.
-
-    Raises ConfigError where there is none or more than one, ServiceError.
-    """
-    vehicle, boot, crash = _parted(name)
+    """The record meant by [VEHICLE/[BOOT/]]CRASH_ID; raises ConfigError unless there is one, ServiceError."""
+    vehicle, slash, rest = name.partition("/")
+    boot, second, crash = rest.partition("/")
+    asked: dict[str, Any] = {"vehicle": vehicle, "boot": None, "crash": rest}
+    if not slash:
+        asked |= {"vehicle": None, "crash": name}
+    if second and boot.isdigit():
+        asked |= {"boot": int(boot), "crash": crash}
     with _connected(url) as connection:
-        found = connection.execute(_NAMED, {"crash": crash, "vehicle": vehicle, "boot": boot}).fetchall()
-    keys = [_key(row) for row in found]
+        keys = [_key(row) for row in connection.execute(_NAMED, asked).fetchall()]
     if not keys:
         raise ConfigError(f"{name}: no such crash record; odograph crash list shows them")
     if len(keys) > 1:
@@ -123,13 +125,6 @@ def user(url: str) -> str:
     with _connected(url) as connection:
         row = connection.execute("SELECT session_user AS name").fetchone()
         return str(row and row["name"])
-
-
-def _parted(name: str) -> tuple[str | None, int | None, str]:
-    parts = name.split("/", 2)
-    if len(parts) == 3 and parts[1].isdigit():
-        return parts[0], int(parts[1]), parts[2]
-    return (parts[0], None, name.partition("/")[2]) if len(parts) > 1 else (None, None, name)
 
 
 def _where(key: Key) -> dict[str, Any]:

@@ -244,9 +244,7 @@ ON CONFLICT (vehicle_id, boot_id, crash_id) DO UPDATE SET
 
 
 def settle(cursor: Cursor, terms: Crash) -> list[str]:
-    """Give every record that is due its verdict, within the transaction of the cursor, whose rows are
-    mappings; the verdicts.
-    """
+    """Give every record that is due its verdict, within the transaction of the cursor; the verdicts."""
     wait_s = terms.still_to_s + WINDOW_S
     cursor.execute(DUE, LIMITS | {"wait_s": wait_s})
     verdicts = []

@@ -9,7 +9,6 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
-from datetime import UTC, datetime
 from typing import Any, Final, Protocol
 
 import orjson
@@ -18,7 +17,7 @@ from infra.contract import topics
 from infra.contract.errors import REASONS, WHOLE_REASONS, ContractError
 from infra.contract.frame import LAST_MS, decode, shown
 from infra.contract.messages import STATUS_STATES, crash_digest, decode_alert, decode_crash, decode_status
-from infra.settings.sections import Jobs
+from infra.contract.verdict import ClockLimits
 from stream_jobs.alerts.derive import Finding
 from stream_jobs.crashes.check import defects
 from stream_jobs.frames.plausibility import POSITION, place
@@ -57,23 +56,10 @@ class Record:
     headers: Mapping[str, bytes]
 
 
-@dataclass(frozen=True, slots=True)
-class ClockRange:
-    """Which device clocks are believed: from ``floor_ms`` (since 1970) to ``ahead_ms`` after the receipt."""
-
-    floor_ms: int
-    ahead_ms: int
-
-    def believed_ms(self, device_ms: int, received_ms: int) -> int:
-        """The device's time, or the time of receipt where the device's clock cannot be right."""
-        plausible = self.floor_ms <= device_ms <= received_ms + self.ahead_ms
-        return device_ms if plausible else received_ms
-
-
-def clock_range(jobs: Jobs) -> ClockRange:
-    """The range in the settings."""
-    floor = datetime.fromisoformat(jobs.clock_floor).replace(tzinfo=UTC)
-    return ClockRange(int(floor.timestamp() * 1000), jobs.ahead_s * 1000)
+def believed_ms(clocks: ClockLimits, device_ms: int, received_ms: int) -> int:
+    """The device's time, or the time of receipt where the device's clock cannot be right."""
+    plausible = clocks.floor_ms <= device_ms <= received_ms + clocks.ahead_ms
+    return device_ms if plausible else received_ms
 
 
 def finding(record: Record) -> Finding:
@@ -88,7 +74,7 @@ def finding(record: Record) -> Finding:
     )
 
 
-def crash_row(record: Record, clocks: ClockRange) -> Row:
+def crash_row(record: Record, clocks: ClockLimits) -> Row:
     """The row of ``crash_record``; its time is the receipt where the device's clock cannot be right."""
     crash = decode_crash(record.value)
     lat_deg, lon_deg = place(*(_number(crash, name) for name in POSITION))
@@ -97,7 +83,7 @@ def crash_row(record: Record, clocks: ClockRange) -> Row:
         "vehicle_id": crash["vehicle_id"],
         "boot_id": crash["boot_id"],
         "crash_id": crash["crash_id"],
-        "event_ms": clocks.believed_ms(crash["event_ms"], record.at_ms),
+        "event_ms": believed_ms(clocks, crash["event_ms"], record.at_ms),
         "received_ms": record.at_ms,
         "profile": profile if type(profile) is str else shown(profile),
         "delta_v_max_kmh": _number(crash, "delta_v_max_kmh"),
@@ -112,21 +98,18 @@ def crash_row(record: Record, clocks: ClockRange) -> Row:
     }
 
 
-def status_row(record: Record, clocks: ClockRange) -> Row | None:
+def status_row(record: Record, clocks: ClockLimits) -> Row | None:
     """The row of ``vehicle``; None for a tombstone, with which a compacted topic forgets a vehicle."""
     if not record.value:
         return None
     status = decode_status(record.value, STATUS_STATES)
     names = ("vehicle_id", "boot_id", "model", "powertrain", "vehicle_class", "state")
-    at_ms = clocks.believed_ms(status["at_ms"], record.at_ms)
+    at_ms = believed_ms(clocks, status["at_ms"], record.at_ms)
     return {name: status.get(name) for name in names} | {"state_ms": at_ms}
 
 
 def newest(rows: list[Row]) -> list[Row]:
-    """The last word on each vehicle by device time; of two at the same time, the one later in the log.
-
-    A last will knows no model: what the birth said stays.
-    """
+    """The last word on each vehicle by device time, else place in the log; what it leaves out stays."""
     last: dict[str, Row] = {}
     for row in rows:
         older, newer = last.get(row["vehicle_id"], row), row

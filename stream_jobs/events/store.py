@@ -29,6 +29,7 @@ from infra.clients.kafka import LOST
 from infra.contract.errors import ContractError, ServiceError
 from infra.contract.frame import LAST_MS
 from infra.contract.topics import kafka_topic
+from infra.contract.verdict import clock_limits
 from infra.settings.settings import Settings, endpoints
 from stream_jobs.alerts.derive import Finding
 from stream_jobs.app.database import Connection, Database
@@ -36,8 +37,8 @@ from stream_jobs.app.topic_writer import TopicWriter, dead_letter
 from stream_jobs.crashes.chunks import Rejected
 from stream_jobs.crashes.verdict import settle
 from stream_jobs.events import writes
-from stream_jobs.events.rows import Cursor, Record, Row, clock_range
-from stream_jobs.rules.cohort.metrics import load_metrics
+from stream_jobs.events.rows import Cursor, Record, Row
+from stream_jobs.rules.cohort.judge import load_metrics
 from stream_jobs.rules.model import load_rules
 
 BATCH: Final = 1000
@@ -82,7 +83,7 @@ class EventStore:
         self._bootstrap = where.kafka_bootstrap
         self._names = {kafka_topic(settings.kafka.prefix, name): name for name in TOPICS}
         self._letters = TopicWriter(where.kafka_bootstrap, settings.kafka.prefix, "dead-letter", stop)
-        self._clocks = clock_range(settings.jobs)
+        self._clocks = clock_limits(settings)
         self._clear_times = clear_times
         self._rules = rules
         self._terms = settings.crash

@@ -10,11 +10,12 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from infra.contract.errors import ContractError
+from infra.contract.verdict import ClockLimits
 from stream_jobs.alerts.derive import Alert, Finding, merge
 from stream_jobs.crashes.chunks import Rejected, part_row, write_parts
 from stream_jobs.events import rows as row_of
-from stream_jobs.events.rows import ClockRange, Cursor, Record, Row, as_json
-from stream_jobs.rules.cohort.metrics import Metric
+from stream_jobs.events.rows import Cursor, Record, Row, as_json
+from stream_jobs.rules.cohort.judge import Metric
 from stream_jobs.rules.model import CLEAR_FOR_S, NO_VALUE, Rule
 
 Offsets = dict[tuple[str, int], int]  # next offset by topic (short name) and partition
@@ -224,7 +225,7 @@ def clear(cursor: Cursor, clear_times: ClearTimes) -> int:
     return cleared
 
 
-def sort_out(records: Sequence[Record], clocks: ClockRange) -> Batch:
+def sort_out(records: Sequence[Record], clocks: ClockLimits) -> Batch:
     """The records decoded; what cannot be understood is among the rejected."""
     batch = Batch()
     for record in records:
@@ -249,12 +250,9 @@ def sort_out(records: Sequence[Record], clocks: ClockRange) -> Batch:
 
 
 def write(
-    cursor: Cursor, batch: Batch, clear_times: ClearTimes, clocks: ClockRange
+    cursor: Cursor, batch: Batch, clear_times: ClearTimes, clocks: ClockLimits
 ) -> tuple[list[Finding], list[Rejected]]:
-    """Store the batch; the findings that were new, and the parts of crash records that give no record.
-
-    Running it again changes nothing.
-    """
+    """Store the batch, again without effect; the new findings, and the parts that give no crash record."""
     assembled, rejected = write_parts(cursor, batch.crash_parts, clocks)
     _run(cursor, INSERT_CRASHES, [*batch.crashes, *assembled])
     _run(cursor, UPSERT_VEHICLES, row_of.newest(batch.statuses))

@@ -134,10 +134,7 @@ def _column(text: str, gives: Gives) -> str:
 
 
 def _evaluated(rule: Rule, answers: Mapping[tuple[str, Gives], Any]) -> tuple[Any, Any, Any]:
-    """One rule's code, value and limit by frame.
-
-    Where a kind works on a value of its own, the value is not known unless it counts.
-    """
+    """One rule's code, value and limit by frame; kinds with a value of their own know it where it counts."""
     more = rule.stateful
     assert more is not None
     condition, value = answers[rule.condition, BOOLEAN], answers[rule.value, DOUBLE]

@@ -56,9 +56,7 @@ def crash_schema() -> T.StructType:
 
 
 def rule_schemas() -> dict[str, T.StructType]:
-    """The columns that a rule's expressions may use, by source, and those of the query ``vehicles``: the
-    frame's columns, what the vehicle is, history.
-    """
+    """The columns that a rule's expressions may use, by source, and those of the query ``vehicles``."""
     texts = (T.StructField(name, T.StringType()) for name in LOOKED_UP)
     numbers = (T.StructField(name, T.DoubleType()) for name in HISTORY)
     return {
@@ -104,10 +102,7 @@ def _types(rows: DataFrame, texts: Sequence[str]) -> list[T.DataType]:
 
 
 def frame_findings(records: DataFrame, rules: Sequence[Rule], limits: ClockLimits) -> DataFrame:
-    """Findings in telemetry; none from a quarantined frame.
-
-    A late frame does raise: ``event_ms`` (its last sample) and ``received_ms`` tell its age.
-    """
+    """Findings in telemetry; none from a quarantined frame. A late one does raise: its times tell its age."""
     words = set[str]().union(*(rule.words() for rule in rules))
     schema = T.StructType([f for f in frame_schema() if f.name in words.union(HEAD, POSITION)])
     judged = with_verdict(parse(records, schema), limits)

@@ -12,10 +12,11 @@ import psycopg
 import pytest
 from psycopg.rows import dict_row
 
+from infra.contract.verdict import ClockLimits
 from infra.settings.sections import Crash
 from load_tests.drills.poison.evidence import INGEST, refused
 from stream_jobs.crashes.verdict import settle
-from stream_jobs.events.rows import ClockRange, Record, as_json, crash_row
+from stream_jobs.events.rows import Record, as_json, crash_row
 from stream_jobs.events.writes import INSERT_CRASHES
 from tests.integration.events_support import T0, VINS, change, crash, produce, rows, until_count
 from tests.support import Lane, odograph_command
@@ -25,7 +26,7 @@ pytestmark = pytest.mark.integration
 
 def stored(lane: Lane, *records: tuple[str, bytes]) -> None:
     """Store crash records as the event store does, in its role."""
-    clocks = ClockRange(0, 10_000)
+    clocks = ClockLimits(0, 10_000, 0)
     made = [
         crash_row(Record("crash", 0, 0, T0 + 300, key.encode(), value, {}), clocks) for key, value in records
     ]

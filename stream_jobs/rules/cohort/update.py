@@ -24,13 +24,14 @@ from stream_jobs.rules.cohort.judge import (
     MINUTE_MS,
     Bucket,
     Judged,
+    Metric,
     Residual,
     State,
     alert_row,
     cohort_of,
     judge,
+    load_metrics,
 )
-from stream_jobs.rules.cohort.metrics import Metric, load_metrics
 from stream_jobs.vehicles.rows import pack
 
 _MS: Final = "(extract(epoch FROM {}) * 1000)::bigint"
@@ -161,10 +162,7 @@ def bucket_of(at_ms: int, rows: Sequence[tuple[Any, ...]], terms: Terms) -> Buck
 
 
 def buckets_sql(metrics: Sequence[Metric]) -> str:
-    """Vehicles by bucket with what makes their cohort and a column a metric; in order of bucket and vehicle.
-
-    Parameters ``minutes``, ``from_ms``, ``until_ms``.
-    """
+    """Vehicles by bucket with what makes their cohort and a column a metric; by bucket and vehicle."""
     return (
         f"SELECT {_MS.format('start')}, r.vehicle_id, v.model, "  # noqa: S608  own data
         f"engine_load_mean_pct, ambient_mean_c, {values(metrics).replace('%', '%%')} "

@@ -130,10 +130,7 @@ LAST: Final = np.dtype([("end", "f8"), ("received", "f8"), ("watched", "?"), ("f
 
 @dataclass(frozen=True, slots=True)
 class SilenceDetector(Detector):
-    """Found once, ``silent_ms`` after the end of the last frame; ended by the next frame.
-
-    The timer runs on the receive clock. A frame from a buffer ends it too: the vehicle is heard again.
-    """
+    """Found once, ``silent_ms`` (receive clock) after the last frame; ended by the next, buffered or not."""
 
     silent_ms: int
     dtype: ClassVar = LAST
@@ -161,10 +158,7 @@ class SilenceDetector(Detector):
         return np.where(watched, last["received"] + self.silent_ms, np.inf)
 
     def expire(self, memory: Memory, places: Ints, now_ms: Floats) -> Detections:
-        """What is found because nothing came up to ``now_ms``, [k]; the place in k stands with each.
-
-        How late the timer is asked changes nothing.
-        """
+        """What is found because nothing came up to ``now_ms`` [k], however late that is asked."""
         lanes, limit_s = np.flatnonzero(self.due_ms(memory, places) < now_ms), self.silent_ms / 1000
         end_ms = memory.rows["end"][places[lanes]]
         memory.rows["found"][places[lanes]] = end_ms + self.silent_ms

@@ -10,13 +10,14 @@ import pytest
 
 from infra.contract.errors import ContractError
 from infra.contract.messages import FIGURES, PART_HEAD, split_crash
+from infra.contract.verdict import ClockLimits
 from stream_jobs.crashes.chunks import assembled, part_row
-from stream_jobs.events.rows import ClockRange, Record
+from stream_jobs.events.rows import Record
 from stream_jobs.events.writes import sort_out
 from stream_jobs.rules.instant import crash_schema
 
 RECORD = (Path(__file__).parents[3] / "golden" / "crash.json").read_bytes()
-CLOCKS = ClockRange(floor_ms=1_420_070_400_000, ahead_ms=10_000)
+CLOCKS = ClockLimits(floor_ms=1_420_070_400_000, ahead_ms=10_000, lateness_ms=0)
 AT_MS = 1_760_000_000_400
 
 

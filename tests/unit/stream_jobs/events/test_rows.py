@@ -10,9 +10,9 @@ import pytest
 
 from infra.contract.errors import ContractError
 from infra.contract.messages import crash_digest
+from infra.contract.verdict import ClockLimits
 from stream_jobs.app.topic_writer import dead_letter
 from stream_jobs.events.rows import (
-    ClockRange,
     Record,
     crash_row,
     dead_letter_row,
@@ -24,7 +24,7 @@ from stream_jobs.events.writes import sort_out
 
 VIN = "1HGCM82633A004352"
 T0 = 1_790_000_000_000
-CLOCKS = ClockRange(floor_ms=1_420_070_400_000, ahead_ms=10_000)
+CLOCKS = ClockLimits(floor_ms=1_420_070_400_000, ahead_ms=10_000, lateness_ms=0)
 HEAD = {"schema": 1, "vehicle_id": VIN, "boot_id": 5, "seq": 9}
 CRASH = HEAD | {
     "crash_id": "5-9",
