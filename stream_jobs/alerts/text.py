@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from infra.clients.tables import aligned
+from infra.clients.tables import aligned, cell
 from stream_jobs.reprocess.backtest import Comparison, by_rule
 
 Row = Mapping[str, Any]
@@ -35,7 +35,7 @@ def alert_table(rows: Sequence[Row]) -> str:
         }  # fmt: skip
         lines.append((
             str(row["alert_no"]), row["severity"], ", ".join(mark for mark, is_so in marks.items() if is_so),
-            row["vehicle_id"], row["rule"], _time(row["opened_at"]), _span(row["duration_s"]),
+            row["vehicle_id"], row["rule"], cell(row["opened_at"]), _span(row["duration_s"]),
             _number(row["value"]), _number(row["limit_value"]), row["message"],
         ))  # fmt: skip
     return aligned(lines)
@@ -47,8 +47,8 @@ def alert_page(row: Row) -> str:
     lines = [
         f"alert {row['alert_no']}  {row['severity']}  {row['rule']} v{row['rule_version']}: {row['message']}",
         f"vehicle {row['vehicle_id']} {row['model'] or ''}".rstrip(),
-        f"since {_time(row['since_at'])}  opened {_time(row['opened_at'])}  last {_time(row['last_at'])}  "
-        f"cleared {_time(row['cleared_at'])}  lasted {_span(row['duration_s'])}",
+        f"since {cell(row['since_at'])}  opened {cell(row['opened_at'])}  last {cell(row['last_at'])}  "
+        f"cleared {cell(row['cleared_at'])}  lasted {_span(row['duration_s'])}",
         f"value {_number(row['value'])}  worst {_number(row['worst_value'])}  "
         f"limit {_number(row['limit_value'])}  findings {row['findings']}{'  late' if row['late'] else ''}",
         "event to receipt, alert, table: " + ", ".join(f"{_number(row[key])} ms" for key in way),
@@ -56,7 +56,7 @@ def alert_page(row: Row) -> str:
         *(_change_line(change) for change in row["history"]),
         "", f"evidence: {len(row['evidence'])} frames{'' if row['evidence_at'] else ', not collected yet'}",
         *(
-            f"  {_time(frame['t0'])}  boot {frame['boot_id']} seq {frame['seq']}  {frame['verdict']}  "
+            f"  {cell(frame['t0'])}  boot {frame['boot_id']} seq {frame['seq']}  {frame['verdict']}  "
             f"{frame['kafka_topic']}/{frame['partition']}/{frame['log_offset']}"
             for frame in row["evidence"]
         ),
@@ -67,7 +67,7 @@ def alert_page(row: Row) -> str:
 def _change_line(change: Row) -> str:
     who = f"  by {change['by_whom']}" if change["by_whom"] else ""
     note = f"  ({change['note']})" if change["note"] else ""
-    words = _time(change["event_time"]), change["change"], change["severity"], _number(change["value"])
+    words = cell(change["event_time"]), change["change"], change["severity"], _number(change["value"])
     return f"  {'  '.join(words)}{who}{note}"
 
 
@@ -102,11 +102,7 @@ def comparison_page(found: Comparison) -> str:
 
 
 def _ms(moment_ms: int | None) -> str:
-    return "-" if moment_ms is None else _time(datetime.fromtimestamp(moment_ms / 1000, UTC))
-
-
-def _time(moment: datetime | None) -> str:
-    return "-" if moment is None else f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S}"
+    return cell(None if moment_ms is None else datetime.fromtimestamp(moment_ms / 1000, UTC))
 
 
 def _number(value: Any) -> str:

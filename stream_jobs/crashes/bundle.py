@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import orjson
 
+from infra.clients.tables import cell
 from infra.contract.errors import ConfigError
 from stream_jobs.crashes.custody import Entry, plain, sha256_hex
 
@@ -164,18 +165,9 @@ def _line(row: Row) -> str:
     state = "not checked" if defects is None else f"{len(defects)} defects" if defects else "whole"
     state = state if row["hash_ok"] else "SEAL BROKEN"
     return (
-        f"{_at(row['event_time'])} {row['vehicle_id']:17} {plain(row['crash_id']):20} {delta} km/h "
+        f"{cell(row['event_time'])}Z {row['vehicle_id']:17} {plain(row['crash_id']):20} {delta} km/h "
         f"{bag:8} {row['verdict']:11} {state:12} {'locked' if row['locked_at'] else 'open'}"
     )
-
-
-def _at(moment: datetime) -> str:
-    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S}Z"
-
-
-def rows_json(rows: Iterable[Row]) -> str:
-    """Records as JSON."""
-    return orjson.dumps(list(rows), option=orjson.OPT_INDENT_2).decode()
 
 
 def evidence_text(found: Evidence) -> str:
@@ -188,14 +180,14 @@ def evidence_text(found: Evidence) -> str:
         lines.append(f"  locked {_locked(record)}")
     lines.append(f"  {len(found.delta_v)} delta-V points, {len(found.pre_crash)} samples before time zero")
     lines += [
-        f"  custody {e.entry}: {_at(e.at)} {e.action} by {e.actor} {e.digest[:12]} {e.detail}".rstrip()
+        f"  custody {e.entry}: {cell(e.at)}Z {e.action} by {e.actor} {e.digest[:12]} {e.detail}".rstrip()
         for e in found.custody
     ]
     return "\n".join(lines)
 
 
-def evidence_json(found: Evidence) -> str:
-    """One record with its tables."""
+def as_json(found: Evidence | Iterable[Row]) -> str:
+    """One record with its tables, or records."""
     return orjson.dumps(found, option=orjson.OPT_INDENT_2).decode()
 
 

@@ -34,7 +34,7 @@ def list_(
     from stream_jobs.crashes import bundle, tables
 
     found = tables.records(_endpoints().db_dashboard_url, vehicle, verdict)
-    typer.echo(bundle.rows_json(found) if json else bundle.rows_text(found))
+    typer.echo(bundle.as_json(found) if json else bundle.rows_text(found))
 
 
 @crash_app.command()
@@ -44,7 +44,7 @@ def show(record: Name, json: AsJson = False) -> None:
 
     url = _endpoints().db_dashboard_url
     found = tables.evidence(url, tables.named(url, record))
-    typer.echo(bundle.evidence_json(found) if json else bundle.evidence_text(found))
+    typer.echo(bundle.as_json(found) if json else bundle.evidence_text(found))
 
 
 @crash_app.command()
