@@ -31,7 +31,7 @@ from urllib.parse import SplitResult, urlsplit
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
 
 from bridge.downlink import feed as alerts
-from bridge.downlink.feed import Destination, Process, Repeats, Skip
+from bridge.downlink.feed import Destination, Process, Repeats
 from infra.clients.kafka import LOST, Record
 from infra.contract.errors import ConfigError, ContractError
 from infra.contract.frame import Frame
@@ -248,7 +248,13 @@ class HookDelivery(Destination):
         except ContractError:
             self.skip("broken")
             return True
-        reason = self._no_news(alert)
+        reason = alerts.suppressed(alert, self.silences, time.time_ns() // 1_000_000)
+        if alerts.late(alert):
+            reason = "late"
+        elif not alerts.severe(alert, self._hook.min_severity):
+            reason = "severity"
+        elif self._repeats.is_one(alert):
+            reason = "repeat"
         if reason is not None:
             self.skip(reason)
             return True
@@ -262,15 +268,6 @@ class HookDelivery(Destination):
             self._undelivered(alert, found, f"{type(error).__name__}: {error}")
         self._repeats.delivered(alert)
         return True
-
-    def _no_news(self, alert: Frame) -> Skip | None:
-        if alerts.late(alert):
-            return "late"
-        if not alerts.severe(alert, self._hook.min_severity):
-            return "severity"
-        if self._repeats.is_one(alert):
-            return "repeat"
-        return alerts.suppressed(alert, self.silences, time.time_ns() // 1_000_000)
 
     def _deliver(self, alert: Frame, found: Record) -> bool:
         hook, begun_s = self._hook, time.monotonic()

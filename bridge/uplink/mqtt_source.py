@@ -35,10 +35,8 @@ STEADY_S: Final = 10.0
 the same session from each other do it seldom."""
 MANY_BYTES: Final = 64 * 1024  # after a read of this much the next one is not delayed to gather more
 TAKEN_OVER: Final = 0x8E  # reason code of a DISCONNECT: another client came with our id (MQTT 5, 3.14.2.1)
-RETAINED_ON_NEW_SUBSCRIPTION: Final = 1
-"""Retained messages come once with the session, not again at every reconnect (MQTT 5, 3.8.3.1)."""
-RETAINED_NEVER: Final = 2
-"""Without a session each subscription is new: retained messages would come again at each connection."""
+RETAINED_ON_NEW_SUBSCRIPTION: Final = 1  # once with the session, not at every reconnect (MQTT 5, 3.8.3.1)
+RETAINED_NEVER: Final = 2  # without a session each subscription is new: they would come at each connection
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,17 +79,15 @@ class _Client(Client):
         return BufferedSocket(sock)
 
 
-def new_client(config: SourceConfig, client: type[Client] = _Client) -> Client:
-    """A client that acknowledges nothing by itself."""
+def dial(config: SourceConfig, kind: type[Client] = _Client, refuse_large: bool = False) -> Client:
+    """A client that connects and acknowledges nothing by itself; with QoS 0 without a session.
+
+    ``refuse_large``: the broker drops too large packets. Raises OSError.
+    """
     version, protocol = CallbackAPIVersion.VERSION2, MQTTProtocolVersion.MQTTv5
-    made = client(version, config.client_id, protocol=protocol, manual_ack=True)
-    made.connect_timeout = CONNECT_S
-    config.broker.log_in(made)
-    return made
-
-
-def connect(client: Client, config: SourceConfig, refuse_large: bool = False) -> None:
-    """Connect, with QoS 0 without a session; ``refuse_large``: the broker drops too large packets."""
+    client = kind(version, config.client_id, protocol=protocol, manual_ack=True)
+    client.connect_timeout = CONNECT_S
+    config.broker.log_in(client)
     properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
     properties.SessionExpiryInterval = SESSION_EXPIRY_S if config.qos else 0
     properties.ReceiveMaximum = config.receive_maximum
@@ -99,12 +95,12 @@ def connect(client: Client, config: SourceConfig, refuse_large: bool = False) ->
         properties.MaximumPacketSize = config.max_packet_bytes
     host, port = config.broker.host, config.broker.port
     client.connect(host, port, KEEPALIVE_S, clean_start=config.qos == 0, properties=properties)
+    return client
 
 
 def end_session(config: SourceConfig) -> None:
     """Let the broker forget the session, and whatever it holds for it; so do we. Raises OSError."""
-    client = new_client(config, Client)
-    connect(client, replace(config, qos=0))
+    client = dial(replace(config, qos=0), Client)
     deadline_s = time.monotonic() + CONNECT_S
     while not client.is_connected():
         if client.loop(0.1) != 0 or time.monotonic() > deadline_s:
@@ -256,17 +252,16 @@ class MqttSource:
         if pause_s > 0:
             time.sleep(min(pause_s, wait_s))
             return False
-        client = new_client(self._config)
-        client.on_connect = self._on_connect
-        client.on_subscribe = self._on_subscribe
-        client.on_disconnect = self._on_disconnect
         try:
-            connect(client, self._config, self._refuse_large)
+            client = dial(self._config, refuse_large=self._refuse_large)
         except OSError as error:
             why = self._config.broker.trouble(error)
             self._log.warning("mqtt broker away", why=why)
             self._forget(why)
             return False
+        # The broker's answers are read by our own turns: none has come yet.
+        client.on_connect, client.on_subscribe = self._on_connect, self._on_subscribe
+        client.on_disconnect = self._on_disconnect
         sock: Any = client.socket()
         self._client, self._sock = client, sock
         sock.buffer.limit = self._config.max_packet_bytes

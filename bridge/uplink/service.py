@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Final
 from urllib.parse import quote
@@ -108,24 +109,6 @@ def health_port(settings: Settings, endpoints: Endpoints) -> int:
     return endpoints.http_ports.get(Shard.parse(settings.bridge.shard).process, 0)
 
 
-class LaneThread(threading.Thread):
-    """A lane at work; ``left`` messages were not stored at its end, or it ended with ``error``."""
-
-    def __init__(self, lane: BaseLane, stop: threading.Event, drain_s: float) -> None:
-        super().__init__(name=lane.name)
-        self.left = 0
-        self.error: BaseException | None = None
-        self._lane, self._stop_asked, self._drain_s = lane, stop, drain_s
-
-    def run(self) -> None:
-        """Serve; an error asks all lanes to end."""
-        try:
-            self.left = self._lane.run(self._stop_asked, self._drain_s)
-        except BaseException as error:  # noqa: BLE001  raised again in the main thread
-            self.error = error
-            self._stop_asked.set()
-
-
 def run(settings: Settings, endpoints: Endpoints) -> int:
     """Serve until SIGTERM or SIGINT (a second ends at once); 0 when all that was read is stored, else 1."""
     log = structlog.get_logger()
@@ -139,7 +122,14 @@ def run(settings: Settings, endpoints: Endpoints) -> int:
         BrokerWatch(endpoints.mqtt, reconnect=True) as broker,
         stopped_by_signals(second_ends=True) as stop,
     ):
-        threads = [LaneThread(lane, stop, bridge.drain_s) for lane in ours]
+
+        def serve(lane: BaseLane) -> int:
+            try:
+                return lane.run(stop, bridge.drain_s)
+            except BaseException:
+                stop.set()  # an error ends all lanes
+                raise
+
         registry = CollectorRegistry()
         registry.register(BrokerCollector(broker.newest))
         registry.register(BridgeCollector(ours, prefix, kafka))
@@ -148,18 +138,13 @@ def run(settings: Settings, endpoints: Endpoints) -> int:
         with (
             HealthServer(health_port(settings, endpoints), checks, registry) as health,
             in_background("silence", silence.run),
+            ThreadPoolExecutor(len(ours), "lane") as pool,
         ):
             log.info("bridge started", health_port=health.port, root=settings.mqtt.root, shard=bridge.shard,
                      guarantee=bridge.guarantee)  # fmt: skip
-            for thread in threads:
-                thread.start()
+            served = {lane.name: pool.submit(serve, lane) for lane in ours}
             _log_rates(ours, stop)
-            for thread in threads:
-                thread.join()
-    for thread in threads:
-        if thread.error is not None:
-            raise thread.error
-    left = {thread.name: thread.left for thread in threads if thread.left}
+    left = {name: count for name, lane in served.items() if (count := lane.result())}
     log.info("bridge stopped", not_stored=left or 0)
     return 1 if left else 0
 

@@ -20,15 +20,10 @@ Publish = tuple[bytes, int, bytes]
 """Topic, packet id (0 at QoS 0) and payload. A plain tuple: one is made for every message."""
 
 PUBLISH: Final = 0x30
-PUBACK_HEAD: Final = 0x4002
-"""PUBACK, flags 0, two more bytes: reason "success" and no properties are left out."""
+PUBACK_HEAD: Final = 0x4002  # flags 0, two more bytes: reason "success" and no properties are left out
+USUAL_HEAD: Final = 5  # bytes before the topic where the remaining length takes two: 128 to 16,383 bytes
 
-USUAL_HEAD: Final = 5
-"""Bytes before the topic where the remaining length takes two, as it does for 128 to 16,383 bytes."""
-
-PACKET_BYTES: Final = 1 << 20
-"""A larger PUBLISH is not held: its first bytes are, the others are counted as they pass."""
-
+PACKET_BYTES: Final = 1 << 20  # of a larger PUBLISH the first bytes are held, the others counted as they pass
 READ_BYTES: Final = 256 * 1024
 
 USER_PROPERTY: Final = 0x26

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from ipaddress import IPv4Address
 from itertools import pairwise
@@ -30,14 +31,20 @@ Classes = tuple[float, float, float]
 """Values for cars, vans and heavy vehicles."""
 
 
-def _database_url(url: SecretStr) -> SecretStr:
-    if url.get_secret_value():
-        database_url.checked(url.get_secret_value())
-    return url
+def _checked(check: Callable[[str], object]) -> AfterValidator:
+    """A secret address that ``check`` takes, or none."""
+
+    def secret(url: SecretStr) -> SecretStr:
+        if url.get_secret_value():
+            check(url.get_secret_value())
+        return url
+
+    return AfterValidator(secret)
 
 
 NO_URL: Final = SecretStr("")
-DatabaseUrl = Annotated[SecretStr, AfterValidator(_database_url)]
+DatabaseUrl = Annotated[SecretStr, _checked(database_url.checked)]
+BrokerUrl = Annotated[SecretStr, _checked(mqtt_broker.of_url)]
 
 
 def setting(default: Any, meaning: str, **bounds: Any) -> Any:
@@ -69,7 +76,7 @@ class Paths(Section):
 class Mqtt(Section):
     """The MQTT broker."""
 
-    url: SecretStr = setting(NO_URL, "external broker, mqtt[s]://[user:password@]host[:port]; empty: ours")
+    url: BrokerUrl = setting(NO_URL, "external broker, mqtt[s]://[user:password@]host[:port]; empty: ours")
     ca_file: Path | None = setting(None, "authorities that mqtts:// trusts (PEM); none: those of the system")
     cert_file: Path | None = setting(None, "our certificate, where the broker asks for one (PEM)")
     key_file: Path | None = setting(None, "its private key (PEM, without a password, 0600)")
@@ -81,13 +88,6 @@ class Mqtt(Section):
     )
     root: str = setting("odograph/v1", "first levels of every topic")
     crash_chunk_bytes: int = setting(CHUNK_BYTES, "larger crashes go in parts, bytes", ge=MIN_CHUNK_BYTES)
-
-    @field_validator("url")
-    @classmethod
-    def _url(cls, url: SecretStr) -> SecretStr:
-        if url.get_secret_value():
-            mqtt_broker.of_url(url.get_secret_value())
-        return url
 
     @field_validator("root")
     @classmethod
