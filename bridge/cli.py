@@ -17,9 +17,7 @@ Reason = Annotated[str | None, Option("--reason", help="only this reason, as bad
 Vehicle = Annotated[str | None, Option("--vehicle", help="only this vehicle id")]
 Since = Annotated[str | None, Option("--since", help="received since: 10m, 7d ago; or 2026-11-20T08:00, UTC")]
 
-dead_letters = typer.Typer(
-    no_args_is_help=True, help="What could not be understood: list it, show it, send it in again."
-)
+dead_letters = typer.Typer(no_args_is_help=True, help="Messages not understood: list, show, send in again.")
 
 
 def register(app: typer.Typer) -> None:
@@ -30,16 +28,11 @@ def register(app: typer.Typer) -> None:
 
 
 def bridge(
-    shard: Annotated[
-        str | None, Option(help="share of the fleet that it carries, i/n (default 1/1: all)")
-    ] = None,
+    shard: Annotated[str | None, Option(help="share of the fleet it carries, i/n (default 1/1)")] = None,
     guarantee: Annotated[str | None, Option(help="at-least-once (the default) or at-most-once")] = None,
-    prepare: Annotated[
-        bool, Option("--prepare", help="only make this shard's sessions, which then fill")
-    ] = False,
+    prepare: Annotated[bool, Option("--prepare", help="only make this shard's sessions: they fill")] = False,
     retire: Annotated[
-        str | None,
-        Option(help="carry over what the broker holds for shard i/n, then end its sessions for good"),
+        str | None, Option(help="carry over what the broker holds for shard i/n, then end its sessions")
     ] = None,
 ) -> None:
     """Carry MQTT messages to Kafka, in the foreground, until Ctrl-C or SIGTERM.
@@ -67,7 +60,7 @@ def bridge(
     Exit codes: 0 all that was read is stored; 1 some of it is not (it comes again) or a lane failed;
     2 a setting is wrong.
     """
-    from bridge.uplink import resharding, service
+    from bridge.uplink import service
     from infra.clients.log import configure
     from infra.contract.errors import ConfigError
     from infra.contract.shard import Shard
@@ -84,9 +77,9 @@ def bridge(
         raise ConfigError("--prepare makes sessions, which at-most-once does not use")
     addresses = settings.endpoints(in_force)
     if prepare:
-        raise typer.Exit(resharding.prepare(in_force, addresses))
+        raise typer.Exit(service.prepare(in_force, addresses))
     if retire is not None:
-        raise typer.Exit(resharding.retire(in_force, addresses))
+        raise typer.Exit(service.retire(in_force, addresses))
     raise typer.Exit(service.run(in_force, addresses))
 
 
@@ -114,9 +107,7 @@ def notify(
     severity: Annotated[Severity, Option(help="how severe")] = "WARNING",
     vehicle: Annotated[list[str] | None, Option(help="VIN, may be given again; none: all vehicles")] = None,
     valid: Annotated[str, Option(help="so long the broker holds it for vehicles that are away")] = "15m",
-    keep: Annotated[
-        bool, Option("--keep", help="also for vehicles that come in that time (retained)")
-    ] = False,
+    keep: Annotated[bool, Option("--keep", help="also for vehicles that come later (retained)")] = False,
 ) -> None:
     """Publish a notice to all vehicles (<root>/all/notice) or to some (<root>/<VIN>/notice).
 
@@ -133,8 +124,7 @@ def notify(
 
 
 def undelivered(
-    limit: Annotated[int, Option(min=1, help="the newest so many")] = 20,
-    as_json: Json = False,
+    limit: Annotated[int, Option(min=1, help="the newest so many")] = 20, as_json: Json = False
 ) -> None:
     """List the alerts that a destination did not take, oldest first: they are kept for 30 days.
 
@@ -149,13 +139,10 @@ def undelivered(
     in_force = settings.load()
     rows = [*feed.undelivered(in_force, settings.endpoints(in_force), limit)]
     columns = ("at", "destination", "severity", "vehicle_id", "rule", "alert_id", "why")
-    lines = (
-        [dumps(row).decode() for row in rows]
-        if as_json
-        else [aligned([[r[c] for c in columns] for r in rows])]
-    )
-    if rows:
-        typer.echo("\n".join(lines))
+    if rows and as_json:
+        typer.echo("\n".join(dumps(row).decode() for row in rows))
+    elif rows:
+        typer.echo(aligned([[row[column] for column in columns] for row in rows]))
 
 
 @dead_letters.command("list")

@@ -19,8 +19,7 @@ from bridge.uplink.in_flight import STUCK_S, AckFifo, InFlightBatch, Ticket, ide
 from bridge.uplink.kafka_sink import KafkaSink, RefusedError, is_about_the_record
 from bridge.uplink.metrics import LaneStats
 from bridge.uplink.mqtt_source import MqttSource
-from bridge.uplink.rejections import Letters
-from bridge.uplink.translate import Record, Rejection, Translator
+from bridge.uplink.translate import Letters, Record, Rejection, Translator
 from bridge.uplink.wire import Publish
 
 TURN_MESSAGES: Final = 500  # messages taken in one turn, so that reports and acknowledgements never wait long
@@ -36,29 +35,26 @@ until they are a quarter of the window."""
 _kafka_topic = itemgetter(0)
 
 
-@dataclass(frozen=True, slots=True)
-class LaneLimits:
-    """Messages read and not stored yet, at most; rejected messages that are kept (0: all)."""
-
-    in_flight: int
-    in_flight_bytes: int
-    busy_wait_s: float
-    dead_letters_per_minute: int = 0
-
-
 @dataclass(eq=False)
 class BaseLane:
-    """What both kinds of lane share; ``figures``, ``listens`` and the translator's routes: any thread's."""
+    """What both kinds of lane share; ``figures``, ``listens`` and the translator's routes: any thread's.
+
+    ``max_in_flight``: messages read and not stored yet; ``dead_letters_per_minute``: rejected messages that
+    are kept, 0: all.
+    """
 
     name: str
     source: MqttSource
     sink: KafkaSink
     translator: Translator
-    limits: LaneLimits
+    max_in_flight: int
+    max_in_flight_bytes: int
+    busy_wait_s: float
+    dead_letters_per_minute: int
 
     def __post_init__(self) -> None:
         self.stats = LaneStats()
-        self._letters = Letters(self.translator.dead_letter_topic, self.limits.dead_letters_per_minute)
+        self._letters = Letters(self.translator.dead_letter_topic, self.dead_letters_per_minute)
         self._log = structlog.get_logger().bind(lane=self.name)
 
     def run(self, stop: threading.Event, drain_s: float) -> int:
@@ -118,9 +114,9 @@ class Lane(BaseLane):
             self.turn()
         self._draining = True
         deadline_s = time.monotonic() + drain_s
-        while time.monotonic() < deadline_s and (
-            self.fifo.outstanding or self._held or self.source.acks_waiting
-        ):
+        while self.fifo.outstanding or self._held or self.source.acks_waiting:
+            if time.monotonic() >= deadline_s:
+                break
             self.turn()
         self.source.close()
         self.sink.close()
@@ -163,10 +159,9 @@ class Lane(BaseLane):
 
     def _room(self) -> int:
         """Messages that may be read now; 0 holds them back in the broker."""
-        limits, fifo = self.limits, self.fifo
-        if self._draining or fifo.outstanding_bytes >= limits.in_flight_bytes:
+        if self._draining or self.fifo.outstanding_bytes >= self.max_in_flight_bytes:
             return 0
-        return max(0, min(TURN_MESSAGES, limits.in_flight - fifo.outstanding))
+        return max(0, min(TURN_MESSAGES, self.max_in_flight - self.fifo.outstanding))
 
     def _receive(self, found: list[Publish], received_ms: int, now_s: float) -> None:
         """What came in one turn: translated, and under one ticket to the next batch."""
@@ -197,7 +192,7 @@ class Lane(BaseLane):
             if self.source.session_epoch < self.fifo.epoch:
                 self._letters.forget()
                 self._held = []
-        due = now_s - self._held_s > COUNT_S or 8 * self._held_messages > self.limits.in_flight
+        due = now_s - self._held_s > COUNT_S or 8 * self._held_messages > self.max_in_flight
         if self._held and (due or self._draining):
             ticket = self._submit([], 0, self._letters.counts(now_ms), now_s)
             ticket.frees, self._held = self._held, []
@@ -246,7 +241,7 @@ class Lane(BaseLane):
         if not self.fifo.outstanding:
             self._wait_s = IDLE_WAIT_S
         elif progress:
-            self._wait_s = self.limits.busy_wait_s
+            self._wait_s = self.busy_wait_s
         else:
             self._wait_s = min(BUSY_WAIT_MAX_S, self._wait_s * 1.5)
 
@@ -288,7 +283,7 @@ class AtMostOnceLane(BaseLane):
         self._settle()
 
     def _room(self) -> int:
-        return max(0, self.limits.in_flight - self.sink.queued)
+        return max(0, self.max_in_flight - self.sink.queued)
 
     def _settle(self) -> None:
         """Count what the producer has given up."""

@@ -1,4 +1,7 @@
-"""The bridge's uplink: its two lanes, their threads, the health page, statistics, the orderly end."""
+"""The bridge's uplink: its two lanes, their threads, the health page, statistics, the orderly end.
+
+A change of the number of shards: new sessions are made before the old ones are emptied and ended.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +19,15 @@ import structlog
 from prometheus_client import CollectorRegistry
 
 from bridge.uplink import kafka_sink
-from bridge.uplink.lane import AtMostOnceLane, BaseLane, Lane, LaneLimits
+from bridge.uplink.lane import AtMostOnceLane, BaseLane, Lane
 from bridge.uplink.metrics import BridgeCollector, BrokerCollector
-from bridge.uplink.mqtt_source import MqttSource, SourceConfig
+from bridge.uplink.mqtt_source import MqttSource, SourceConfig, end_session
 from bridge.uplink.silence import SilenceWatch
 from bridge.uplink.translate import NamedTranslator, Translator, VehicleLimit
-from infra.clients.health import HealthServer, in_background, stopped_by_signals
+from bridge.uplink.wire import Publish
+from infra.clients.health import Check, HealthServer, in_background, stopped_by_signals
 from infra.contract import topics
+from infra.contract.errors import ServiceError
 from infra.contract.shard import Shard
 from infra.settings.files import read_secret
 from infra.settings.settings import Endpoints, Settings
@@ -35,6 +40,9 @@ TELEMETRY_GATHER_S: Final = 0.05
 """At 1,200 messages/s a turn, and the four requests it makes to Kafka, is for sixty of them."""
 PRIORITY_IN_FLIGHT: Final = 1000
 
+PREPARE_S: Final = 10.0
+MARK_S: Final = 2.0
+MARKER: Final = "odograph-retire"
 STATISTICS_S: Final = 1.0
 GC_ALLOCATIONS: Final = 50_000
 """Messages make no reference cycles: the collector's default of 700 costs 5 % of a core for nothing."""
@@ -94,9 +102,9 @@ def lane_of(
     sink = kafka_sink.KafkaSink(endpoints.kafka_bootstrap, producer)
     kind = NamedTranslator if bridge.identity_property else Translator
     translator = kind(root, settings.kafka.prefix, skipped, shard, vehicle_limit)
-    limits = LaneLimits(in_flight, bridge.max_in_flight_bytes, busy_wait_s, bridge.dead_letters_per_minute)
     lane = AtMostOnceLane if once else Lane
-    return lane(name, make_source(source), sink, translator, limits)
+    limits = (in_flight, bridge.max_in_flight_bytes, busy_wait_s, bridge.dead_letters_per_minute)
+    return lane(name, make_source(source), sink, translator, *limits)
 
 
 def window(in_flight: int) -> int:
@@ -171,3 +179,75 @@ def _log_rates(ours: list[BaseLane], stop: threading.Event) -> None:
                     in_flight=figures["in_flight_messages"], in_flight_bytes=figures["in_flight_bytes"],
                 )  # fmt: skip
         last_s = now_s
+
+
+class EmptiedSource(MqttSource):
+    """A session to be emptied: ``stop`` is set when all that the broker held has come, or with ``ended``.
+
+    The subscription is over, so behind the marker, which the broker queues like any message, nothing comes.
+    """
+
+    def __init__(self, config: SourceConfig, stop: threading.Event, ended: threading.Event) -> None:
+        self.config = replace(config, marker=f"{MARKER}/{config.client_id}")
+        super().__init__(self.config)
+        self.emptied_epoch = -1
+        self._stop, self._ended = stop, ended
+        self._mark_s = time.monotonic() + MARK_S
+
+    def poll(self, limit: int, wait_s: float) -> list[Publish]:
+        """What came, the marker excepted."""
+        found = super().poll(limit, wait_s)
+        if self._ended.is_set():
+            self._stop.set()
+        marker = self.config.marker.encode()
+        if any(publish[0] == marker for publish in found):
+            self.emptied_epoch = self.epoch
+            self._stop.set()
+        elif time.monotonic() > self._mark_s:
+            self._mark_s = time.monotonic() + MARK_S
+            self.mark()
+        return [publish for publish in found if publish[0] != marker]
+
+
+def prepare(settings: Settings, endpoints: Endpoints) -> int:
+    """Make a shard's sessions and leave: the broker keeps its messages from now on. Raises ServiceError."""
+    for name in LANES:
+        source = lane_of(name, settings, endpoints).source
+        deadline_s = time.monotonic() + PREPARE_S
+        while not source.subscribed:
+            source.poll(1, 0.1)  # what comes is not acknowledged: it comes again
+            if time.monotonic() > deadline_s:
+                raise ServiceError(f"bridge: no session for {name}: {source.reason()}")
+        source.close()
+    structlog.get_logger().info("sessions made", shard=settings.bridge.shard)
+    return 0
+
+
+def retire(settings: Settings, endpoints: Endpoints) -> int:
+    """Carry over what the broker holds for a stopped shard and end its sessions; 1: not all, run it again."""
+    checks: dict[str, Check] = {"sessions": lambda: "they are being emptied and ended"}
+    with (
+        stopped_by_signals() as ended,
+        HealthServer(health_port(settings, endpoints), checks, CollectorRegistry()),
+    ):
+        # crash records first; a list, so that the second session is emptied whatever became of the first
+        return max([_empty(settings, endpoints, name, ended) for name in reversed(LANES)])
+
+
+def _empty(settings: Settings, endpoints: Endpoints, name: str, ended: threading.Event) -> int:
+    stop, sources = threading.Event(), list[EmptiedSource]()
+
+    def make(config: SourceConfig) -> EmptiedSource:
+        sources.append(EmptiedSource(config, stop, ended))
+        return sources[0]
+
+    lane = lane_of(name, settings, endpoints, make_source=make)
+    log = structlog.get_logger().bind(lane=name, shard=settings.bridge.shard)
+    left = lane.run(stop, settings.bridge.drain_s)
+    # After a reconnect what was not acknowledged lies at the broker again.
+    if left or sources[0].emptied_epoch != sources[0].epoch:
+        log.error("session not emptied, it stays", not_stored=left, next_step="run it again")
+        return 1
+    end_session(sources[0].config)
+    log.info("session ended", stored=lane.stats.produced, skipped=lane.stats.skipped)
+    return 0

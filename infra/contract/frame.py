@@ -172,17 +172,13 @@ def check_bounded(message: dict[str, Any]) -> None:
         for node in level:
             if len(node) > ITEMS:
                 raise ContractError("bad_shape", f"{len(node)} elements together, at most {ITEMS}")
-            children = [*node, *node.values()] if type(node) is dict else node
-            inner += [child for child in children if not _is_bounded(child)]
+            for child in [*node, *node.values()] if type(node) is dict else node:
+                kind = type(child)
+                if kind in (dict, list):
+                    inner.append(child)
+                elif kind is str and (len(child) > TEXT_CHARS or "\0" in child):
+                    what = f"not a text of at most {TEXT_CHARS} characters without U+0000"
+                    raise ContractError("bad_value", f"{shown(child)} is {what}")
+                elif kind in (int, float) and not -MAX_INT <= child <= MAX_INT:
+                    raise ContractError("bad_value", f"{shown(child)} is not a number within 2^53")
         level = inner
-
-
-def _is_bounded(value: Any) -> bool:
-    """Whether a plain value is within bounds; False for an array or object, which is looked into."""
-    kind = type(value)
-    if kind is str and (len(value) > TEXT_CHARS or "\0" in value):
-        detail = f"{shown(value)} is not a text of at most {TEXT_CHARS} characters without U+0000"
-        raise ContractError("bad_value", detail)
-    if kind in (int, float) and not -MAX_INT <= value <= MAX_INT:
-        raise ContractError("bad_value", f"{shown(value)} is not a number within 2^53")
-    return kind not in (dict, list)

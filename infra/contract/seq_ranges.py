@@ -22,19 +22,15 @@ def merged(ranges: Iterable[Sequence[int]]) -> Ranges:
 def minus(ranges: Ranges, others: Ranges) -> Ranges:
     """What is in ``ranges`` and not in ``others``."""
     found: Ranges = []
-    rest = iter(others)
-    other = next(rest, None)
+    at = 0
     for first, last in ranges:
-        begin = first
-        while other is not None and other[1] < begin:
-            other = next(rest, None)
-        while other is not None and other[0] <= last:
-            if other[0] > begin:
-                found.append((begin, other[0] - 1))
-            begin = other[1] + 1
-            if other[1] > last:
-                break
-            other = next(rest, None)
+        while at < len(others) and others[at][1] < first:
+            at += 1
+        begin, k = first, at
+        while k < len(others) and others[k][0] <= last:
+            if others[k][0] > begin:
+                found.append((begin, others[k][0] - 1))
+            begin, k = others[k][1] + 1, k + 1
         if begin <= last:
             found.append((begin, last))
     return found

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from bridge.uplink import resharding
+from bridge.uplink import service
 from infra.contract.shard import Shard
 from infra.settings.settings import Settings
 from infra.stack import processes
@@ -56,16 +56,16 @@ def part(lane: Lane, number: int) -> int:
 
 def test_one_bridge_becomes_two_with_nothing_lost_no_order_broken_and_no_vehicle_in_both(lane: Lane) -> None:
     whole = lane.settings
-    assert resharding.prepare(whole, lane.endpoints) == 0
+    assert service.prepare(whole, lane.endpoints) == 0
     part(lane, 0)
     for shard in (FIRST, SECOND):
-        assert resharding.prepare(settings_of(lane, shard), lane.endpoints) == 0
+        assert service.prepare(settings_of(lane, shard), lane.endpoints) == 0
     part(lane, 1)
-    assert resharding.retire(whole, lane.endpoints) == 0
+    assert service.retire(whole, lane.endpoints) == 0
     assert sequences(read(lane, "telemetry")) == all_in_order(VEHICLES, 20)
 
     part(lane, 2)
-    assert resharding.retire(whole, lane.endpoints) == 0
+    assert service.retire(whole, lane.endpoints) == 0
     assert count(lane, "telemetry") == 20 * VEHICLES, "the old session is gone: it took nothing more"
 
     with shard_bridge(lane, FIRST) as first:
@@ -86,12 +86,12 @@ def test_one_bridge_becomes_two_with_nothing_lost_no_order_broken_and_no_vehicle
 
 def test_what_names_no_vehicle_is_dead_lettered_once_by_the_first_shard(lane: Lane) -> None:
     for shard in (FIRST, SECOND):
-        resharding.prepare(settings_of(lane, shard), lane.endpoints)
+        service.prepare(settings_of(lane, shard), lane.endpoints)
     publish(
         lane, [(f"{lane.settings.mqtt.root}/short/telemetry".encode(), b"{}"), *frames(lane, VEHICLES, 1)]
     )
     for shard in (SECOND, FIRST):
-        assert resharding.retire(settings_of(lane, shard), lane.endpoints) == 0
+        assert service.retire(settings_of(lane, shard), lane.endpoints) == 0
         expected = {SECOND: VEHICLES - len(OF_FIRST), FIRST: VEHICLES}[shard]
         eventually(lambda n=expected: count(lane, "telemetry") == n, 60, f"{expected} frames")
         assert count(lane, "dead-letter") == (shard == FIRST)

@@ -20,7 +20,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 from bridge.dead_letters.letters import Letter
 from bridge.uplink import wire
 from bridge.uplink.mqtt_source import MqttSource
-from bridge.uplink.rejections import Letters
+from bridge.uplink.translate import Letters
 from edge_simulator.sending import mqtt_packets
 from infra.contract import topics
 from infra.settings.settings import ENDPOINTS_FILE

@@ -8,8 +8,7 @@ from bridge.uplink.in_flight import AckFifo, InFlightBatch
 from bridge.uplink.lane import translated
 from bridge.uplink.metrics import LaneStats
 from bridge.uplink.mqtt_source import SessionLoss
-from bridge.uplink.rejections import Letters
-from bridge.uplink.translate import Record, Rejection, Translator
+from bridge.uplink.translate import Letters, Record, Rejection, Translator
 
 NOW = 1_790_000_000_000
 KEY = b"1HGCM82633A004352"
