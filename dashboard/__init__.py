@@ -1,1 +1,0 @@
-"""The dashboard: SQL views in, pages out."""

@@ -33,8 +33,7 @@ LOCAL_WORDS: Final = (
     "they give."
 )
 _NEEDED: Final = ("redirect_uri", "cookie_secret", "client_id", "client_secret", "server_metadata_url")
-_COOKIE_SECRET: Final = 32
-"""Characters at least: whoever guesses it signs themselves in as anybody."""
+_COOKIE_SECRET: Final = 32  # characters at least: whoever guesses it signs themselves in as anybody
 _WANTED: Final = "odograph-wanted"
 _KEEP: Final = f"""<script>
 sessionStorage.setItem("{_WANTED}", window.location.pathname + window.location.search)
@@ -63,8 +62,7 @@ class Reader:
         return action in MAY[self.role]
 
 
-LOCAL: Final = Reader("", "admin", local=True)
-"""Without sign-in: whoever can open the page on this machine."""
+LOCAL: Final = Reader("", "admin", local=True)  # without sign-in: whoever can open the page on this machine
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,10 +20,8 @@ from dashboard.db import NUMBER
 
 Build = Callable[[pd.DataFrame], Any]
 
-NEWEST: Final = 6
-"""Rows of a kind that are kept though nobody shows them any more: a browser may still ask."""
-LEVEL: Final = 1
-"""Of gzip: the rows shrink eightfold at little cost."""
+NEWEST: Final = 6  # rows of a kind that are kept though nobody shows them any more: a browser may still ask
+LEVEL: Final = 1  # of gzip: the rows shrink eightfold at little cost
 SHOWN: Final = "layer_rows"
 
 

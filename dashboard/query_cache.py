@@ -20,14 +20,11 @@ from infra.contract.errors import ServiceError
 from infra.settings import settings as contract
 
 CACHED_MOST: Final = 256
-HELD_MOST: Final = 64
-"""Results that a session keeps for a pause or an outage."""
+HELD_MOST: Final = 64  # results that a session keeps for a pause or an outage
 HELD_OF_ONE: Final = 8
 """Of these, of one query: a span that moves with the clock makes another result every few seconds."""
-SHARED: Final = 0.5
-"""A result is good for this share of a refresh: a reader alone always gets a new one."""
-SLOW_S: Final = 10.0
-"""Refresh of the parts that read an hour of windows, s."""
+SHARED: Final = 0.5  # a result is good for this share of a refresh: a reader alone always gets a new one
+SLOW_S: Final = 10.0  # refresh of the parts that read an hour of windows, s
 RARE_S: Final = 60.0
 """How long a result is good that reads a day, or the whole catalogue, or what hardly changes, s."""
 BOUNDS_S: Final = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 8.0)

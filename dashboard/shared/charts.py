@@ -18,8 +18,7 @@ Window = tuple[pd.Timestamp, pd.Timestamp]
 HEIGHT_PX: Final = 190
 LEGEND_PX: Final = 26
 ZERO: Final = {"zero": True, "nice": True}
-CLOSE: Final = {"zero": False, "nice": True}
-"""Scales: from 0, or around the values."""
+CLOSE: Final = {"zero": False, "nice": True}  # scales: from 0, or around the values
 
 
 @dataclass(frozen=True, slots=True)

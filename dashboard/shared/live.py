@@ -16,27 +16,15 @@ from pandas.io.formats.style import Styler
 
 from dashboard import query_cache
 from dashboard.db import P, Query
-from dashboard.query_cache import (
-    AWAY,
-    PAUSED,
-    ask,
-    ask_rarely,
-    away,
-    outages,
-    paused,
-    settings,
-    until_answered,
-)
+from dashboard.query_cache import PAUSED, ask, ask_rarely, away, outages, paused, settings, until_answered
 from dashboard.shared import maps, queries, text
 from dashboard.shared.charts import Drawing
 from dashboard.shared.text import Columns, Record
 from dashboard.shared.theme import Mode
 
-Cell = tuple[int, str]
-"""Row and column that were clicked."""
+Cell = tuple[int, str]  # row and column that were clicked
 Height = int | Literal["content", "auto"]
-Tint = tuple[str, Mapping[str, str]]
-"""A table's column whose cells have the colours of their words."""
+Tint = tuple[str, Mapping[str, str]]  # a table's column whose cells have the colours of their words
 
 PHONE_PX: Final = 360
 TAKEN, PICKED = "cells_taken", "row_picked"
@@ -143,7 +131,7 @@ def header(title: str, past: bool = False) -> None:
             st.caption(status_line(fresh, tz()))
         if away():
             shown = "Shown is what was known before." if fresh else "Nothing to show yet."
-            message = text.plain(st.session_state[AWAY])
+            message = text.plain(st.session_state[query_cache.AWAY])
             st.warning(f"{message}. {shown} Trying again.", icon=":material/cloud_off:")
 
     part(status)
@@ -152,16 +140,16 @@ def header(title: str, past: bool = False) -> None:
 def _badges(past: bool, fresh: Record | None) -> None:
     """LIVE is green only while somebody has reported within the time that makes a vehicle silent."""
     as_of = None if fresh is None else fresh["data_as_of"]
-    if away():
-        st.badge("DATABASE AWAY", icon=":material/cloud_off:", color="red")
-    elif past:
-        st.badge("REPLAY", icon=":material/replay:", color="violet")
-    elif paused():
-        st.badge("PAUSED", icon=":material/pause:", color="orange")
-    elif fresh is None or as_of is None or fresh["now"] - as_of > queries.QUIET:
-        st.badge("LIVE, NO NEW DATA", icon=":material/sensors_off:", color="orange")
-    else:
-        st.badge("LIVE", icon=":material/sensors:", color="green")
+    quiet = fresh is None or as_of is None or fresh["now"] - as_of > queries.QUIET
+    states: list[tuple[bool, str, str, Any]] = [
+        (away(), "DATABASE AWAY", "cloud_off", "red"),
+        (past, "REPLAY", "replay", "violet"),
+        (paused(), "PAUSED", "pause", "orange"),
+        (quiet, "LIVE, NO NEW DATA", "sensors_off", "orange"),
+        (True, "LIVE", "sensors", "green"),
+    ]
+    _, words, icon, colour = next(state for state in states if state[0])
+    st.badge(words, icon=f":material/{icon}:", color=colour)
     runs = ask(queries.promoted_runs)
     if runs is not None and not runs.empty:
         words = promoted_words(text.rows_of(runs), tz())

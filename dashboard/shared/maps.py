@@ -16,10 +16,8 @@ from dashboard.shared import pictures
 from dashboard.shared.text import Record, rows_of
 from dashboard.shared.theme import CONGESTION, TONES, Mode, rgba
 
-Point = tuple[float, float]
-"""Longitude and latitude, degrees."""
-Rows = str | list[Record]
-"""Rows of a layer, or the address that the browser has them from."""
+Point = tuple[float, float]  # longitude and latitude, degrees
+Rows = str | list[Record]  # rows of a layer, or the address that the browser has them from
 
 ROADS_PATH: Final = "/map/roads.json"
 VEHICLES_PATH: Final = "/map/vehicles.json"
@@ -27,23 +25,18 @@ CELLS_PATH: Final = "/map/cells.json"
 EDGES_PATH: Final = "/map/edges.json"
 """Where the server of the pages serves the rows of these layers; ``at`` is the number of a result."""
 MAJOR_ROADS: Final = frozenset({"motorway", "trunk", "primary", "arterial"})
-SMALL_PX: Final = 7
-"""Of a vehicle's sign among thousands, from afar."""
+SMALL_PX: Final = 7  # of a vehicle's sign among thousands, from afar
 PIN_PX: Final = 30
-FADING_M: Final = 200
-"""Of a pin that gets smaller with the map, m on the ground."""
-ALPHA: Final = {"live": 150, "profile": 70, "none": 70}
-"""Of traffic, by where its speed comes from."""
+FADING_M: Final = 200  # of a pin that gets smaller with the map, m on the ground
+ALPHA: Final = {"live": 150, "profile": 70, "none": 70}  # of traffic, by where its speed comes from
 WORST_LAST: Final = ("unknown", "free", "slow", "congested", "severe")
 WEDGES_KEPT: Final = 80_000
 HALF_SECTOR_DEG: Final = 45.0
-BREAK_S: Final = 60
-"""A trace is not drawn across a longer silence, s."""
+BREAK_S: Final = 60  # a trace is not drawn across a longer silence, s
 JUMP_MPS: Final = 70.0
 """Nor where the two ends are further apart than a car can drive, m/s: a position has jumped."""
 JUMP_SLACK_M: Final = 100.0
-DEGREE_M: Final = 111_195.0
-"""Length of a degree of latitude, m."""
+DEGREE_M: Final = 111_195.0  # length of a degree of latitude, m
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,8 +107,7 @@ def wordmark(mode: Mode) -> str:
 
 
 WIDE: Final = 100
-HIGH: Final = 24
-"""Of a small line, px."""
+HIGH: Final = 24  # of a small line, px
 _ITEM: Final = "display:inline-flex;align-items:center;gap:5px;white-space:nowrap"
 _LEGEND: Final = "display:flex;flex-wrap:wrap;gap:4px 16px;font-size:0.82rem;opacity:0.85"
 _BANDS: Final = {

@@ -23,28 +23,26 @@ TONES: Final[dict[Mode, Tone]] = {
     "dark": Tone("#12171e", (74, 85, 99, 255), (46, 54, 65, 255), "#0b0f14"),
 }
 
-STATES: Final[dict[str, str]] = {
+STATES: Final[dict[str, str]] = {  # state of a vehicle -> its colour; the icon's shape says the same
     "moving": "#1a7fd0",
     "idling": "#e69f00",
     "parked": "#6b7a8c",
     "silent": "#9aa5b1",
     "unknown": "#b58ac8",
 }
-"""State of a vehicle -> its colour; the icon's shape says the same."""
 
 SEVERITIES: Final = {"CRITICAL": "#d6246e", "MAJOR": "#d9482b", "MINOR": "#ee8a1d", "WARNING": "#d9ad00"}
 """Severity -> its colour, the worst first."""
 
 SEVERITY_SIGNS: Final = {"CRITICAL": "▲", "MAJOR": "◆", "MINOR": "■", "WARNING": "●"}
 
-CONGESTION: Final[dict[str, str]] = {
+CONGESTION: Final[dict[str, str]] = {  # band of the speed ratio -> its colour, light to dark as it gets worse
     "free": "#4fa3a5",
     "slow": "#e3c65b",
     "congested": "#e5792e",
     "severe": "#8f2257",
     "unknown": "#9aa5b1",
 }
-"""Band of the speed ratio -> its colour, light to dark as it gets worse."""
 
 SPEED_BANDS: Final[tuple[tuple[float, str], ...]] = (
     (20, "#8a55c9"),

@@ -14,8 +14,7 @@ from infra.contract.signals import BY_NAME
 
 HEIGHT_PX: Final = 230
 SMALL_PX: Final = 150
-LEAST_SHARE: Final = 0.02
-"""Of a signal's size, that its axis spans at least."""
+LEAST_SHARE: Final = 0.02  # of a signal's size, that its axis spans at least
 COLOURS: Final = {"value": SERIES[0], "limit": "#d9482b"}
 _AROUND: Final = {"domain": [-evidence.AROUND_S, evidence.AROUND_S], "nice": False, "clamp": False}
 _X: Final = number("s", "s from opening", _AROUND, grid=False, tickCount=7, labelFlush=True)

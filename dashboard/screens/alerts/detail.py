@@ -18,15 +18,13 @@ from infra.contract.errors import ConfigError, OdographError, ServiceError
 from infra.settings import settings as contract
 from stream_jobs.alerts.store import AlertStore, alert_store
 
-CHOSEN: Final = "alert"
-"""In the address: an address with it is a link to one alert."""
+CHOSEN: Final = "alert"  # in the address: an address with it is a link to one alert
 LENGTHS_S: Final = {"30 min": 1_800, "2 h": 7_200, "8 h": 28_800, "24 h": 86_400, "7 d": 604_800}
 SCOPES: Final = ("this rule on this vehicle", "this rule on all vehicles", "all rules on this vehicle")
 NOTE_MOST: Final = 500
 DONE: Final = "alert_done"
 SIGNALS_MOST: Final = 4
-CONTEXT: Final = ("speed_kmh", "engine_rpm")
-"""Shown beside what the rule reads, where the vehicle has them."""
+CONTEXT: Final = ("speed_kmh", "engine_rpm")  # shown beside what the rule reads, where the vehicle has them
 LATENCIES: Final = ("event_to_received_ms", "received_to_alerted_ms", "alerted_to_stored_ms")
 
 

@@ -17,13 +17,10 @@ from infra.clients.duck import connected
 from infra.contract.signals import BY_NAME, SIGNALS, Signal
 
 AROUND_S: Final = 30.0
-COMPARED: Final = ("frame", "level")
-"""Kinds whose limit is in the unit of a frame's value."""
+COMPARED: Final = ("frame", "level")  # kinds whose limit is in the unit of a frame's value
 MEMORY: Final = "128MB"
-IDENTITY: Final = ("vehicle_class", "powertrain", "model")
-"""What a rule sees besides signals."""
-USUAL: Final = ("speed_kmh",)
-"""Shown where no rule says what matters."""
+IDENTITY: Final = ("vehicle_class", "powertrain", "model")  # what a rule sees besides signals
+USUAL: Final = ("speed_kmh",)  # shown where no rule says what matters
 
 _UNITS: Final = {"degC": "°C", "deg": "°", "bool": "", "m/s^2": "m/s²", "deg/s": "°/s"}
 _WORD: Final = re.compile(r"[a-z_][a-z0-9_]*", re.IGNORECASE)

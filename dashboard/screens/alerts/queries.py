@@ -52,7 +52,6 @@ def rule_days(start: datetime, end: datetime, zone: str) -> None:
     """Alerts opened from ``start`` to before ``end``, by rule and local day; ``worst``: gravest severity."""
 
 
-silences = view(
+silences = view(  # silences, those in force first, then the newest
     "silences", "SELECT * FROM serving.alert_silence ORDER BY in_force DESC, from_at DESC LIMIT 200"
 )
-"""Silences, those in force first, then the newest."""

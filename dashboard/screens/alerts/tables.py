@@ -65,7 +65,7 @@ def triage(chosen: int | None) -> Columns:
     }
 
 
-CHANGES: Final[Columns] = {
+CHANGES: Final[Columns] = {  # what happened to an alert; the pipeline is named where nobody else is
     "When": ("event_time", clock),
     "What": "change",
     "Severity": ("severity", severity),
@@ -74,10 +74,8 @@ CHANGES: Final[Columns] = {
     "By": ("by_whom", lambda who: "pipeline" if missing(who) else who),
     "Note": ("note", known),
 }
-"""What happened to an alert; the pipeline is named where nobody else is."""
 
-
-FRAMES: Final[Columns] = {
+FRAMES: Final[Columns] = {  # the frames of the evidence: identity, and where the log has them
     "First sample": ("t0", clock),
     "Boot": "boot_id",
     "Seq": "seq",
@@ -87,7 +85,6 @@ FRAMES: Final[Columns] = {
     "Partition": "partition",
     "Offset": "log_offset",
 }
-"""The frames of the evidence: identity, and where the log has them."""
 
 
 def _limit(fact: Row) -> str:
@@ -142,7 +139,7 @@ def silence_state(row: Row) -> str:
     return "over" if missing(row["ended_by"]) else f"ended by {row['ended_by']}"
 
 
-SILENCES: Final[Columns] = {
+SILENCES: Final[Columns] = {  # silences, those in force first
     "State": silence_state,
     "Rule": ("rule", lambda rule: rule or "all rules"),
     "Vehicle": ("vehicle_id", lambda vehicle: vehicle or "all vehicles"),
@@ -151,7 +148,6 @@ SILENCES: Final[Columns] = {
     "By": "by_whom",
     "Why": "why",
 }
-"""Silences, those in force first."""
 
 
 def silence_words(row: Row, zone: ZoneInfo, now: pd.Timestamp) -> str:

@@ -112,7 +112,7 @@ def whole(defects: Any) -> str:
     return "whole" if defects == 0 else f"{int(defects)} defects"
 
 
-RECORDS: Final[Columns] = {
+RECORDS: Final[Columns] = {  # a row a record, the newest first
     "Verdict": ("verdict", verdict),
     "Time zero": ("event_time", clock),
     "Vehicle": "vehicle_id",
@@ -124,7 +124,6 @@ RECORDS: Final[Columns] = {
     "Record": "crash_id",
     "Profile": "profile",
 }
-"""A row a record, the newest first."""
 
 
 def integrity(found: Record, zone: ZoneInfo) -> pd.DataFrame:
@@ -152,7 +151,7 @@ def integrity(found: Record, zone: ZoneInfo) -> pd.DataFrame:
 DEFECTS: Final[Columns] = {"Element": "element", "Fault": "fault", "Detail": "detail"}
 """What is missing, of the wrong shape or implausible."""
 
-CUSTODY: Final[Columns] = {
+CUSTODY: Final[Columns] = {  # what was done with a record, by whom, and whether each entry of the log holds
     "Entry": "entry",
     "When": ("at", clock),
     "What": "action",
@@ -161,9 +160,8 @@ CUSTODY: Final[Columns] = {
     "SHA-256": "digest",
     "In whose words": "detail",
 }
-"""What was done with a record, by whom, and whether each entry of the log holds."""
 
-PRE_CRASH: Final[Columns] = {
+PRE_CRASH: Final[Columns] = {  # the samples before time zero, as recorded
     "s": ("t_ms", text.divided(1000)),
     "Speed, km/h": ("speed_kmh", float),
     "Accelerator, %": ("accelerator_pct", float),
@@ -173,4 +171,3 @@ PRE_CRASH: Final[Columns] = {
     "ABS": ("abs_active", ON.get),
     "ESC": ("esc_active", ON.get),
 }
-"""The samples before time zero, as recorded."""

@@ -6,8 +6,7 @@ from dashboard.db import query
 
 RECORD_LIMIT: Final = 500
 
-Key = tuple[str, int, str]
-"""Vehicle id, boot id, crash id."""
+Key = tuple[str, int, str]  # vehicle id, boot id, crash id
 
 
 @query("""

@@ -9,15 +9,13 @@ from dashboard.shared import pictures, text
 from dashboard.shared.text import Columns, Record
 from dashboard.shared.theme import SEVERITIES
 
-TREND_LEAST: Final = 3
-"""Minutes that make a trend."""
-ALERTED: Final[Columns] = {
+TREND_LEAST: Final = 3  # minutes that make a trend
+ALERTED: Final[Columns] = {  # vehicles with active alerts
     "Severity": ("severity", text.severity),
     "Vehicle": "vehicle_id",
     "Alerts": "alerts",
     "State": "state",
 }
-"""Vehicles with active alerts."""
 
 
 @dataclass(frozen=True, slots=True)

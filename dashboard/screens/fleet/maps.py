@@ -15,17 +15,12 @@ from dashboard.shared.theme import SEVERITIES, STATES, rgba
 
 CLUSTERS_PATH: Final = "/map/clusters"
 """Where the server of the pages serves the bubbles by map tile; ``at`` is the number of a result."""
-MANY: Final = 1_000
-"""Vehicles from which bubbles are drawn, and small signs from afar."""
-APART_ZOOM: Final = 12
-"""From the next zoom on every vehicle is drawn by itself."""
-CELLS: Final = 3
-"""Bubbles along a tile's side, at most: a tile is 512 to 1024 px wide."""
-CLUSTER_LEAST: Final = 10
-"""Fewer vehicles than these in a cell are drawn one by one: no bubble."""
+MANY: Final = 1_000  # vehicles from which bubbles are drawn, and small signs from afar
+APART_ZOOM: Final = 12  # from the next zoom on every vehicle is drawn by itself
+CELLS: Final = 3  # bubbles along a tile's side, at most: a tile is 512 to 1024 px wide
+CLUSTER_LEAST: Final = 10  # fewer vehicles than these in a cell are drawn one by one: no bubble
 RADIUS_PX: Final = (11.0, 30.0)
-FULL: Final = 1_500
-"""Vehicles from which a bubble does not grow any more."""
+FULL: Final = 1_500  # vehicles from which a bubble does not grow any more
 POLE_DEG: Final = 85.0
 
 Floats = npt.NDArray[np.float64]

@@ -17,10 +17,9 @@ def fleet_figures() -> None:
     """One row: the fleet now, alerts by severity, frames/s of the last minute."""
 
 
-fleet_latest = view(
+fleet_latest = view(  # the newest state of the vehicles, alerted ones first
     "fleet_latest", "SELECT * FROM serving.fleet_latest ORDER BY alerts DESC, vehicle_id LIMIT 20000"
 )
-"""The newest state of the vehicles, alerted ones first."""
 
 
 @query("""

@@ -84,10 +84,9 @@ def stage_rates() -> None:
     """The rate of each part in steps of 15 s over 15 minutes; per s."""
 
 
-partition_lag = view(
+partition_lag = view(  # records that wait for each reader, by partition
     "partition_lag", "SELECT * FROM serving.partition_lag ORDER BY reader, topic, partition LIMIT 500"
 )
-"""Records that wait for each reader, by partition."""
 
 watermark_defence = view("watermark_defence", "SELECT * FROM serving.watermark_defence(24)")
 """One row: frames of the last day, how many were off time, and the delay that was needed."""
@@ -107,10 +106,9 @@ def off_time_vehicles() -> None:
     """Late and quarantined frames of the last day by vehicle, most first; ``ahead_s`` of its clock."""
 
 
-clocks_ahead = view(
+clocks_ahead = view(  # vehicles whose clocks push the watermark within the limit, the furthest first
     "clocks_ahead", "SELECT * FROM serving.clock_ahead ORDER BY ahead_s DESC, vehicle_id LIMIT 10"
 )
-"""Vehicles whose clocks push the watermark within the limit, the furthest first."""
 
 storage = view("storage", "SELECT * FROM serving.storage ORDER BY bytes DESC LIMIT 50")
 """How big each folder is, how fast it grows, what its disk has left; bytes."""

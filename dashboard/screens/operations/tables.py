@@ -53,10 +53,8 @@ LOOKS: Final = {
     UNKNOWN: Look("?", "#7f8b98", "gray", ":material/help:"),
 }
 BY_STATE: Final = ("State", {state: look.colour for state, look in LOOKS.items()})
-FULL_DAYS_MOST: Final = 3650
-"""A disk that would be full later is not said to be."""
-GROWTH_LEAST_S: Final = 6 * 3600
-"""What grew for less tells of a start, not of days."""
+FULL_DAYS_MOST: Final = 3650  # a disk that would be full later is not said to be
+GROWTH_LEAST_S: Final = 6 * 3600  # what grew for less tells of a start, not of days
 mib: Final = divided(2**20)
 
 
@@ -96,12 +94,11 @@ def verdict(parts: pd.DataFrame) -> tuple[str, str]:
 
 def troubles(parts: pd.DataFrame) -> list[str]:
     """A line for each part that is not known to work, with its reason."""
-    found = []
-    for part in rows_of(parts[parts["state"].isin([WRONG, UNKNOWN])]):
-        quiet = f"not measured for {duration(part['age_s'])}"
-        why = part["reason"] if part["state"] == WRONG else quiet
-        found.append(f"{LOOKS[part['state']].sign} {title(part['stage'])}: {why}")
-    return found
+    return [
+        f"{LOOKS[part['state']].sign} {title(part['stage'])}: "
+        + (part["reason"] if part["state"] == WRONG else f"not measured for {duration(part['age_s'])}")
+        for part in rows_of(parts[parts["state"].isin([WRONG, UNKNOWN])])
+    ]
 
 
 def signed(state: str) -> str:
@@ -110,9 +107,8 @@ def signed(state: str) -> str:
 
 
 def _rate(part: Record) -> str:
-    return text.number(
-        part["rate_per_s"], f"{STAGES.get(_kind(part['stage']), ('', ''))[1] or part['stage']}/s", 1
-    )
+    what = STAGES.get(_kind(part["stage"]), ("", ""))[1]
+    return text.number(part["rate_per_s"], f"{what}/s", 1)
 
 
 PARTS: Final[Columns] = {
@@ -162,7 +158,7 @@ def places(lag: pd.DataFrame) -> tuple[pd.DataFrame, Columns]:
     return whole.join(wide).reset_index().sort_values(["topic", "reader"], ignore_index=True), columns
 
 
-QUERIES: Final[Columns] = {
+QUERIES: Final[Columns] = {  # the last batch of each streaming query
     "Query": "query",
     "Last batch": ("at", clock),
     "Batch, ms": ("batch_ms", None, GROUPED),
@@ -175,7 +171,6 @@ QUERIES: Final[Columns] = {
     "Duplicates dropped": ("dropped_duplicates", None, GROUPED),
     "Dropped late": ("dropped_late", None, GROUPED),
 }
-"""The last batch of each streaming query."""
 
 
 def _task_state(task: Record) -> str:
@@ -184,7 +179,7 @@ def _task_state(task: Record) -> str:
     return signed(WORKS if task["failing_since"] is None else WRONG)
 
 
-TASKS: Final[Columns] = {
+TASKS: Final[Columns] = {  # periodic tasks of maintenance and of the stream jobs
     "Task": "task",
     "Process": "process",
     "State": _task_state,
@@ -195,7 +190,6 @@ TASKS: Final[Columns] = {
     "Failing since": ("failing_since", clock),
     "Error": ("error", known),
 }
-"""Periodic tasks of maintenance and of the stream jobs."""
 
 
 def _clock(row: Record) -> str:
@@ -209,7 +203,7 @@ def _long(seconds: Any) -> str:
     return f"{years:.1f} years" if years >= 2 else duration(seconds)
 
 
-OFF_TIME: Final[Columns] = {
+OFF_TIME: Final[Columns] = {  # late and quarantined frames by vehicle
     "Vehicle": "vehicle_id",
     "Late": "late",
     "Not repaired": "late_open",
@@ -218,8 +212,6 @@ OFF_TIME: Final[Columns] = {
     "Clock": _clock,
     "Last": ("last_at", clock),
 }
-"""Late and quarantined frames by vehicle."""
-
 
 AHEAD: Final[Columns] = {"Vehicle": "vehicle_id", "Ahead, s": ("ahead_s", float, ONE)}
 """Vehicles that push the watermark within the limit."""
@@ -250,7 +242,7 @@ def pushed(found: Record) -> str:
     )
 
 
-AUDIT: Final[Columns] = {
+AUDIT: Final[Columns] = {  # the conservation ledger by hour
     "Hour": ("hour", clock),
     "Balance": ("residual", lambda left: "balances" if left == 0 else f"{left:,} missing"),
     "Up to": ("closed_until", clock),
@@ -266,16 +258,14 @@ AUDIT: Final[Columns] = {
     "Counted": "counted",
     "Duplicates": "duplicate",
 }
-"""The conservation ledger by hour."""
 
-AUDIT_FINDINGS: Final[Columns] = {
+AUDIT_FINDINGS: Final[Columns] = {  # what is missing, or counted otherwise than archived
     "Hour": ("hour", clock),
     "Between": "stage",
     "Vehicle": ("vehicle_id", known),
     "What": "what",
     "Frames": "frames",
 }
-"""What is missing, or counted otherwise than archived."""
 
 REJECTED: Final[Columns] = {"Kind": "kind", "Reason": "reason", "Count": "frames", "Last": ("last_at", clock)}
 """What went into no window."""
@@ -285,14 +275,13 @@ def _rounded(ms: Any) -> float:
     return float("nan") if text.missing(ms) else float(round(ms))
 
 
-LATENCY: Final[Columns] = {
+LATENCY: Final[Columns] = {  # from receipt and from the event to the alerts topic, by rule
     "Rule": "rule",
     "Findings": ("findings", None, GROUPED),
     "Receipt to alert p50, ms": ("received_p50_ms", _rounded, GROUPED),
     "p95, ms": ("received_p95_ms", _rounded, GROUPED),
     "Event to alert p50, ms": ("event_p50_ms", _rounded, GROUPED),
 }
-"""From receipt and from the event to the alerts topic, by rule."""
 
 
 def _grown(row: Record) -> float | None:
@@ -302,12 +291,11 @@ def _grown(row: Record) -> float | None:
     return float(growth) if known else None
 
 
-FOLDERS: Final[Columns] = {
+FOLDERS: Final[Columns] = {  # what lies on the disk
     "Folder": "place",
     "MiB": ("bytes", mib, ONE),
     "MiB a day": lambda row: mib(_grown(row)),
 }
-"""What lies on the disk."""
 
 
 def room(folders: pd.DataFrame) -> str:
@@ -325,11 +313,10 @@ def room(folders: pd.DataFrame) -> str:
     return f"{left / 2**30:,.1f} GiB free on the disk{lasts}."
 
 
-SIZES: Final[Columns] = {
+SIZES: Final[Columns] = {  # the biggest tables
     "Table": "table",
     "MiB": ("bytes", mib, ONE),
     "Rows, about": ("about_rows", None, GROUPED),
     "Oldest chunk": ("since", lambda day: NONE if text.missing(day) else f"{day:%Y-%m-%d}"),
     "Kept": ("kept_days", lambda days: "for ever" if text.missing(days) else f"{days:.0f} days"),
 }
-"""The biggest tables."""

@@ -15,14 +15,11 @@ import pandas as pd
 from dashboard.shared import text
 from dashboard.shared.text import Columns, Record, moment, rows_of
 
-PLACES_A_STRETCH: Final = 60_000
-"""Places that are asked for and sent at once."""
+PLACES_A_STRETCH: Final = 60_000  # places that are asked for and sent at once
 STEPS_MOST: Final = 60
 STEPS_S: Final = (10, 30, 60, 120, 300, 600)
-STEPS_A_SECOND: Final = 2
-"""Places of a vehicle that are shown a second; between them it moves along a line."""
-DEGREE: Final = 1e6
-"""Whole numbers a degree: 0.1 m."""
+STEPS_A_SECOND: Final = 2  # places of a vehicle that are shown a second; between them it moves along a line
+DEGREE: Final = 1e6  # whole numbers a degree: 0.1 m
 UNKNOWN_PLACE: Final = -(2**31)
 UNKNOWN: Final = 255
 STATES: Final = ("moving", "idling", "parked", "unknown")

@@ -74,7 +74,6 @@ def alerts_between(since: datetime, until: datetime) -> None:
     """Alerts that were active at some moment of [since, until], the gravest first."""
 
 
-verdicts = view(
+verdicts = view(  # what the last comparisons of shadow runs with live found, the newest run first
     "verdicts", "SELECT * FROM serving.replay_verdict ORDER BY compared_at DESC, run_id, place LIMIT 400"
 )
-"""What the last comparisons of shadow runs with live found, the newest run first."""

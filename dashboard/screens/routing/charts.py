@@ -86,20 +86,17 @@ def horizons(quality: pd.DataFrame, column: str, unit: str, signed: bool = False
     return drawing(rows, f"{unit}, by horizon", HEIGHT_PX + 30, bars, level(column, 0.0))
 
 
-PREDICTIONS: Final[Columns] = {
+PREDICTIONS: Final[Columns] = {  # predictions of vehicles that are under way
     "Vehicle": "vehicle_id",
     "Arrives": ("arrival_at", clock),
     "To go, km": ("distance_m", lambda far: None if text.missing(far) else round(far / 1000, 1)),
     "Predicted": ("made_at", clock),
     "Asked": ("asked_at", clock),
 }
-"""Predictions of vehicles that are under way."""
-
 
 WIDEST_PX: Final = 14.0
 NARROWEST_PX: Final = 1.5
-NAMED_MOST: Final = 24
-"""Hexagons with a name of their own, the busiest first; a matrix of more is not read."""
+NAMED_MOST: Final = 24  # hexagons with a name of their own, the busiest first; a matrix of more is not read
 
 
 def names(flows: pd.DataFrame) -> dict[str, str]:

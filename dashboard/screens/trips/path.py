@@ -27,10 +27,8 @@ from dashboard.shared.text import (
 )
 from dashboard.shared.theme import SEVERITIES, STATES
 
-CELL_RESOLUTION: Final = 9
-"""H3 resolution of road cells (serving.road_cell)."""
-LEAST_MOVE_M: Final = 10.0
-"""Below it a direction between two places says nothing: the course is taken."""
+CELL_RESOLUTION: Final = 9  # H3 resolution of road cells (serving.road_cell)
+LEAST_MOVE_M: Final = 10.0  # below it a direction between two places says nothing: the course is taken
 STANDING_KMH: Final = 1.0
 HARSH_COLOURS: Final = {1: "#d9ad00", 2: "#ee8a1d", 3: "#d9482b"}
 HARSH: Final = {
@@ -147,7 +145,7 @@ def harsh_events(trip: Record) -> int:
     return int(trip["harsh_brake"] + trip["harsh_accelerate"] + trip["harsh_corner"])
 
 
-TRIPS: Final[Columns] = {
+TRIPS: Final[Columns] = {  # trips as listed
     "Began": ("started_at", clock),
     "Vehicle": "vehicle_id",
     "Model": ("model", known),
@@ -162,7 +160,6 @@ TRIPS: Final[Columns] = {
     "l/100 km": ("fuel_l_per_100km", float, ONE),
     "kWh/100 km": ("energy_kwh_per_100km", float, ONE),
 }
-"""Trips as listed."""
 
 EVENTS: Final[Columns] = {
     "Began": ("at", moment),

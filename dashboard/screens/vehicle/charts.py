@@ -21,8 +21,7 @@ TALL_PX: Final = 290
 FORECAST_PX: Final = 170
 SPEEDS: Final = {"speed_mean_kmh": "mean", "speed_max_kmh": "highest", "speed_limit_kmh": "limit"}
 SPEED_COLOURS: Final = {"mean": SERIES[0], "highest": "#7fb8e6", "limit": LIMIT}
-FAR_DAYS: Final = 30.0
-"""A line is not drawn further ahead than this, days."""
+FAR_DAYS: Final = 30.0  # a line is not drawn further ahead than this, days
 
 
 class Panel(NamedTuple):

@@ -179,8 +179,7 @@ def quality(vehicle_id: str, start: datetime, end: datetime) -> None:
 _HOURS: Final = {"15 min": 0.25, "1 h": 1, "6 h": 6, "24 h": 24, "7 d": 168, "30 d": 720}
 SPANS: Final[dict[str, timedelta | None]] = {k: timedelta(hours=h) for k, h in _HOURS.items()} | {"all": None}
 FIRST: Final = "1 h"
-OWN: Final = "own"
-"""A span from and to moments of the reader's."""
+OWN: Final = "own"  # a span from and to moments of the reader's
 STEPS_S: Final = (10, 20, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21_600, 86_400)
 BUCKETS: Final = 360
 _MEASURES: Final[LiteralString] = """sum(frames)::bigint AS frames, sum(frames_late)::bigint AS frames_late,

@@ -27,7 +27,7 @@ def _threshold(row: Record) -> str:
     return f"{sign} {text.number(row['threshold'], row['unit'], 1)}"
 
 
-TRENDS: Final[Columns] = {
+TRENDS: Final[Columns] = {  # where slow quantities are heading
     "Signal": ("metric", lambda metric: METRICS.get(metric, (metric,))[0]),
     "Threshold": ("days_to_threshold", days),
     "Now": lambda row: text.number(row["value"], row["unit"], 1),
@@ -38,7 +38,6 @@ TRENDS: Final[Columns] = {
     "Hours": "points",
     "Over": ("span_days", lambda days: duration(86_400 * days)),
 }
-"""Where slow quantities are heading."""
 
 
 def tinted(table: pd.DataFrame, found: pd.DataFrame) -> Styler:
@@ -57,7 +56,7 @@ def _status(row: Record) -> str:
     return "active, new" if row["acknowledged_at"] is None else "active, seen"
 
 
-ALERTS: Final[Columns] = {
+ALERTS: Final[Columns] = {  # its alerts, active first
     "Severity": ("severity", severity),
     "Status": _status,
     "Rule": "rule",
@@ -70,10 +69,8 @@ ALERTS: Final[Columns] = {
     "Findings": "findings",
     "Acknowledged by": ("acknowledged_by", known),
 }
-"""Its alerts, active first."""
 
-
-TRIPS: Final[Columns] = {
+TRIPS: Final[Columns] = {  # trips, the newest first
     "Began": ("started_at", minute),
     "Took": ("duration_s", duration),
     "km": ("distance_m", divided(1000), ONE),
@@ -85,10 +82,8 @@ TRIPS: Final[Columns] = {
     "Harsh": "harsh",
     "State": ("phase", {"open": "under way", "provisional": "over, it seems", "final": "over"}.get),
 }
-"""Trips, the newest first."""
 
-
-CODES: Final[Columns] = {
+CODES: Final[Columns] = {  # trouble codes of alerts
     "Code": ("code", known),
     "What": ("rule", {"dtc_active": "set", "dtc_intermittent": "comes and goes"}.get),
     "Severity": ("severity", severity),
@@ -97,4 +92,3 @@ CODES: Final[Columns] = {
     "Last": ("last_at", clock),
     "Seen": "findings",
 }
-"""Trouble codes of alerts."""
