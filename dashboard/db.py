@@ -4,13 +4,11 @@ Each page's ``queries.py`` declares its queries with ``query``: one function per
 bounded in rows and, where the view holds history, in time. Times are UTC. A missing value is null, never 0.
 """
 
-import inspect
 import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import wraps
 from typing import Any, Concatenate, Final, LiteralString, ParamSpec
 
 import pandas as pd
@@ -116,29 +114,18 @@ def frame(connection: Connection, sql: LiteralString, **parameters: Any) -> pd.D
     return found
 
 
-def query(sql: LiteralString) -> Callable[[Callable[P, None]], Query[P]]:
-    """Declare a query: the function's parameters are those of ``sql`` by name; it returns the rows."""
+def query(name: str, parameters: str = "") -> Callable[[LiteralString], Any]:
+    """Declare a query: its name, the names of its parameters in their order, then its SQL.
 
-    def declared(function: Callable[P, None]) -> Query[P]:
-        signature = inspect.signature(function)
+    It returns the rows. What the parameters are is said where it is declared, as ``Query[[str, datetime]]``.
+    """
 
-        @wraps(function)
-        def run(connection: Connection, /, *args: P.args, **kwargs: P.kwargs) -> pd.DataFrame:
-            bound = signature.bind(*args, **kwargs)
-            bound.apply_defaults()
-            listed = {k: list(v) if isinstance(v, tuple) else v for k, v in bound.arguments.items()}
-            return frame(connection, sql, **listed)
+    def declared(sql: LiteralString) -> Any:
+        def run(connection: Connection, /, *values: Any) -> pd.DataFrame:
+            given = zip(parameters.split(), values, strict=True)
+            return frame(connection, sql, **{k: list(v) if isinstance(v, tuple) else v for k, v in given})
 
+        run.__name__ = name
         return run
 
     return declared
-
-
-def view(name: str, sql: LiteralString) -> Query[[]]:
-    """Declare a query without parameters by its name."""
-
-    def run(connection: Connection, /) -> pd.DataFrame:
-        return frame(connection, sql)
-
-    run.__name__ = name
-    return run

@@ -236,4 +236,4 @@ def forget(*queries: Callable[..., pd.DataFrame]) -> None:
 
 
 def _name(query: Callable[..., pd.DataFrame]) -> str:
-    return f"{query.__module__}.{query.__name__}"
+    return f"{query.__name__}.{id(query)}"  # two pages may have queries of one name

@@ -91,9 +91,9 @@ def test_rules_and_silences_are_listed_those_that_are_over_too(connection: Conne
 
 
 def test_a_crash_record_with_its_integrity_curves_and_custody(connection: Connection) -> None:
-    found = crash_queries.crash_list(connection)
+    found = crash_queries.crash_list(connection, None, None)
     assert found[["crash_id", "verdict", "defects"]].to_numpy().tolist() == [["c-1", "unverified", None]]
-    assert crash_queries.crash_list(connection, verdict="confirmed").empty
+    assert crash_queries.crash_list(connection, None, "confirmed").empty
     record = crash_queries.crash(connection, *CRASH).iloc[0]
     assert (record["unchanged"], record["raw_kept"], record["hash_ok"]) == (True, False, True)
     curve = crash_queries.delta_v(connection, *CRASH)

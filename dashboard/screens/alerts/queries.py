@@ -2,10 +2,10 @@
 
 from datetime import datetime
 
-from dashboard.db import query, view
+from dashboard.db import Query, query
 
-
-@query("""
+# All that is known of one alert: one row or none; its latencies in ms
+alert: Query[[int]] = query("alert", "alert_no")("""
     SELECT l.*, v.verdict, v.crash_id,
            (SELECT c.boot_id FROM serving.crash_record c
             WHERE c.vehicle_id = l.vehicle_id AND c.crash_id = v.crash_id AND c.event_time
@@ -14,29 +14,23 @@ from dashboard.db import query, view
     FROM serving.alert_life l LEFT JOIN serving.alert_verdict v USING (alert_no)
     WHERE l.alert_no = %(alert_no)s
 """)
-def alert(alert_no: int) -> None:
-    """All that is known of one alert: one row or none; its latencies in ms."""
 
-
-@query("""
+# What happened to an alert, the newest 200 changes in their order
+alert_changes: Query[[int]] = query("alert_changes", "alert_no")("""
     SELECT * FROM (
         SELECT * FROM serving.alert_change WHERE alert_no = %(alert_no)s
         ORDER BY recorded_at DESC, event_time DESC LIMIT 200) c
     ORDER BY recorded_at, event_time
 """)
-def alert_changes(alert_no: int) -> None:
-    """What happened to an alert, the newest 200 changes in their order."""
 
-
-@query("""
+# The frames around an alert (all that are kept) as the vehicle sent them, in the order of their time
+alert_evidence: Query[[int]] = query("alert_evidence", "alert_no")("""
     SELECT * FROM serving.alert_evidence WHERE alert_no = %(alert_no)s
     ORDER BY t0, boot_id, seq LIMIT 300
 """)
-def alert_evidence(alert_no: int) -> None:
-    """The frames around an alert (all that are kept) as the vehicle sent them, in the order of their time."""
 
-
-@query("""
+# Alerts opened from ``start`` to before ``end``, by rule and local day; ``worst``: gravest severity
+rule_days: Query[[datetime, datetime, str]] = query("rule_days", "start end zone")("""
     SELECT split_part(rule, '.', 1) AS rule, (opened_at AT TIME ZONE %(zone)s)::date AS day,
            count(*) AS alerts, count(DISTINCT vehicle_id) AS vehicles,
            count(*) FILTER (WHERE active) AS active,
@@ -48,10 +42,8 @@ def alert_evidence(alert_no: int) -> None:
     WHERE opened_at >= %(start)s AND opened_at < %(end)s
     GROUP BY 1, 2 ORDER BY 1, 2
 """)
-def rule_days(start: datetime, end: datetime, zone: str) -> None:
-    """Alerts opened from ``start`` to before ``end``, by rule and local day; ``worst``: gravest severity."""
 
-
-silences = view(  # silences, those in force first, then the newest
-    "silences", "SELECT * FROM serving.alert_silence ORDER BY in_force DESC, from_at DESC LIMIT 200"
+# silences, those in force first, then the newest
+silences: Query[[]] = query("silences")(
+    "SELECT * FROM serving.alert_silence ORDER BY in_force DESC, from_at DESC LIMIT 200"
 )

@@ -1,9 +1,9 @@
 """Queries about the whole fleet and the traffic of now."""
 
-from dashboard.db import query, view
+from dashboard.db import Query, query
 
-
-@query("""
+# One row: the fleet now, alerts by severity, frames/s of the last minute
+fleet_figures: Query[[]] = query("fleet_figures")("""
     SELECT f.*, p.frames_per_s, s.minor, s.major, s.warning
     FROM serving.fleet_figures f,
          (SELECT sum(input_rows) / 60.0::double precision AS frames_per_s FROM serving.query_progress
@@ -13,36 +13,31 @@ from dashboard.db import query, view
                  count(*) FILTER (WHERE severity = 'WARNING') AS warning
           FROM serving.alert WHERE active) s
 """)
-def fleet_figures() -> None:
-    """One row: the fleet now, alerts by severity, frames/s of the last minute."""
 
-
-fleet_latest = view(  # the newest state of the vehicles, alerted ones first
-    "fleet_latest", "SELECT * FROM serving.fleet_latest ORDER BY alerts DESC, vehicle_id LIMIT 20000"
+# the newest state of the vehicles, alerted ones first
+fleet_latest: Query[[]] = query("fleet_latest")(
+    "SELECT * FROM serving.fleet_latest ORDER BY alerts DESC, vehicle_id LIMIT 20000"
 )
 
-
-@query("""
+# The fleet by minute over the last hour; the minute still running is left out
+fleet_hour: Query[[]] = query("fleet_hour")("""
     SELECT * FROM serving.fleet_trend
     WHERE minute >= date_trunc('minute', now()) - INTERVAL '1 hour'
       AND minute < date_trunc('minute', (SELECT data_as_of FROM serving.freshness))
     ORDER BY minute
 """)
-def fleet_hour() -> None:
-    """The fleet by minute over the last hour; the minute still running is left out."""
 
+# One row: kilometres, idle share and consumption since midnight of the service's time zone
+fleet_today: Query[[]] = query("fleet_today")("SELECT * FROM serving.fleet_today")
 
-fleet_today = view("fleet_today", "SELECT * FROM serving.fleet_today")
-"""One row: kilometres, idle share and consumption since midnight of the service's time zone."""
+# Traffic of the last five minutes by cell and direction
+road_cells: Query[[]] = query("road_cells")(
+    "SELECT * FROM serving.road_cell ORDER BY vehicles DESC LIMIT 20000"
+)
 
-road_cells = view("road_cells", "SELECT * FROM serving.road_cell ORDER BY vehicles DESC LIMIT 20000")
-"""Traffic of the last five minutes by cell and direction."""
-
-
-@query("""
+# Traffic of the last five minutes by directed edge with its ``path``, only where a band is known
+road_edge_traffic: Query[[]] = query("road_edge_traffic")("""
     SELECT t.edge_id, t.vehicles, t.speed_kmh, t.source, t.speed_ratio, t.congestion, e.path
     FROM serving.road_edge_traffic t JOIN serving.road_edge e USING (network, edge_id)
     WHERE t.congestion <> 'unknown' ORDER BY t.vehicles DESC LIMIT 50000
 """)
-def road_edge_traffic() -> None:
-    """Traffic of the last five minutes by directed edge with its ``path``, only where a band is known."""

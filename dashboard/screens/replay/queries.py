@@ -2,34 +2,30 @@
 
 from datetime import date, datetime
 
-from dashboard.db import query, view
+from dashboard.db import Query, query
 
-day_span = view("day_span", "SELECT first_at, last_at FROM serving.day_span")
-"""One row: the oldest and the newest window that are stored."""
+# One row: the oldest and the newest window that are stored
+day_span: Query[[]] = query("day_span")("SELECT first_at, last_at FROM serving.day_span")
 
-
-@query("""
+# A local day by hour of the roll-up: vehicles, and how many of them were moving on average
+day_hours: Query[[date, str]] = query("day_hours", "day tz")("""
     SELECT bucket AS hour, count(*) AS vehicles, sum(moving_s) / 3600 AS moving
     FROM serving.vehicle_hour
     WHERE bucket >= %(day)s::date::timestamp AT TIME ZONE %(tz)s
       AND bucket < (%(day)s::date + 1)::timestamp AT TIME ZONE %(tz)s
     GROUP BY 1 ORDER BY 1
 """)
-def day_hours(day: date, tz: str) -> None:
-    """A local day by hour of the roll-up: vehicles, and how many of them were moving on average."""
 
-
-@query("""
+# One row: the first window of a local day, and how many vehicles the service knows
+day_windows: Query[[date, str]] = query("day_windows", "day tz")("""
     SELECT (SELECT min(window_start) FROM serving.vehicle_window
             WHERE window_start >= %(day)s::date::timestamp AT TIME ZONE %(tz)s
               AND window_start < (%(day)s::date + 1)::timestamp AT TIME ZONE %(tz)s) AS first_at,
            (SELECT count(*) FROM serving.fleet_latest) AS vehicles
 """)
-def day_windows(day: date, tz: str) -> None:
-    """One row: the first window of a local day, and how many vehicles the service knows."""
 
-
-@query("""
+# Windows that end on a whole step in [since, until], with the place of their last sample
+places: Query[[datetime, datetime, int]] = query("places", "since until step_s")("""
     SELECT vehicle_id, (extract(epoch FROM window_end) * 1000)::bigint AS at_ms, lat_deg, lon_deg,
            heading_deg, speed_last_kmh AS speed_kmh, ignition_on
     FROM serving.vehicle_window
@@ -39,11 +35,9 @@ def day_windows(day: date, tz: str) -> None:
       AND lat_deg IS NOT NULL AND lon_deg IS NOT NULL
     LIMIT 200000
 """)
-def places(since: datetime, until: datetime, step_s: int) -> None:
-    """Windows that end on a whole step in [since, until], with the place of their last sample."""
 
-
-@query("""
+# The last place of each vehicle before a moment, at most two hours old; nothing unless ``wanted``
+places_before: Query[[datetime, bool]] = query("places_before", "at wanted")("""
     SELECT v.vehicle_id, (extract(epoch FROM w.window_end) * 1000)::bigint AS at_ms, w.lat_deg, w.lon_deg,
            w.heading_deg, w.speed_last_kmh AS speed_kmh, w.ignition_on
     FROM serving.fleet_latest v
@@ -58,11 +52,9 @@ def places(since: datetime, until: datetime, step_s: int) -> None:
     WHERE %(wanted)s
     LIMIT 200000
 """)
-def places_before(at: datetime, wanted: bool) -> None:
-    """The last place of each vehicle before a moment, at most two hours old; nothing unless ``wanted``."""
 
-
-@query("""
+# Alerts that were active at some moment of [since, until], the gravest first
+alerts_between: Query[[datetime, datetime]] = query("alerts_between", "since until")("""
     SELECT vehicle_id, severity, rule, (extract(epoch FROM opened_at) * 1000)::bigint AS opened_ms,
            (extract(epoch FROM cleared_at) * 1000)::bigint AS cleared_ms
     FROM serving.alert
@@ -70,10 +62,8 @@ def places_before(at: datetime, wanted: bool) -> None:
     ORDER BY array_position(ARRAY['CRITICAL', 'MAJOR', 'MINOR', 'WARNING'], severity), opened_at DESC
     LIMIT 2000
 """)
-def alerts_between(since: datetime, until: datetime) -> None:
-    """Alerts that were active at some moment of [since, until], the gravest first."""
 
-
-verdicts = view(  # what the last comparisons of shadow runs with live found, the newest run first
-    "verdicts", "SELECT * FROM serving.replay_verdict ORDER BY compared_at DESC, run_id, place LIMIT 400"
+# what the last comparisons of shadow runs with live found, the newest run first
+verdicts: Query[[]] = query("verdicts")(
+    "SELECT * FROM serving.replay_verdict ORDER BY compared_at DESC, run_id, place LIMIT 400"
 )

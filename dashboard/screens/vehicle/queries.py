@@ -7,7 +7,7 @@ from typing import Final, LiteralString
 
 import pandas as pd
 
-from dashboard.db import Connection, frame, query
+from dashboard.db import Connection, Query, frame, query
 from dashboard.shared.queries import QUIET
 
 TRIP_LIMIT: Final = 200
@@ -26,20 +26,19 @@ METRICS: Final[dict[str, tuple[str, LiteralString]]] = {
 }
 """Metric of odograph.trend_metric -> what people call it, the column of the hours that its line is of."""
 
+# All windows of one vehicle in one row, or none
+vehicle_summary: Query[[str]] = query("vehicle_summary", "vehicle_id")(
+    "SELECT * FROM serving.vehicle_summary WHERE vehicle_id = %(vehicle_id)s"
+)
 
-@query("SELECT * FROM serving.vehicle_summary WHERE vehicle_id = %(vehicle_id)s")
-def vehicle_summary(vehicle_id: str) -> None:
-    """All windows of one vehicle in one row, or none."""
 
-
-@query("""
+_extent_of_days: Query[[str]] = query("_extent_of_days", "vehicle_id")("""
     SELECT min(d.first_event) AS first_event, greatest(max(d.last_event), max(l.event_time)) AS last_event,
            sum(d.frames)::bigint AS frames, sum(d.distance_m) / 1000 AS distance_km,
            sum(d.windows)::bigint AS windows
     FROM serving.vehicle_day d LEFT JOIN serving.fleet_latest l USING (vehicle_id)
     WHERE d.vehicle_id = %(vehicle_id)s HAVING count(*) > 0
 """)
-def _extent_of_days(vehicle_id: str) -> None: ...
 
 
 def vehicle_extent(connection: Connection, vehicle_id: str) -> pd.DataFrame:
@@ -48,7 +47,8 @@ def vehicle_extent(connection: Connection, vehicle_id: str) -> pd.DataFrame:
     return vehicle_summary(connection, vehicle_id) if found.empty else found
 
 
-@query("""
+# The last position of each window, ``step_s`` apart; over 3,000 windows every n-th is kept
+vehicle_trace: Query[[str, datetime, datetime]] = query("vehicle_trace", "vehicle_id start end")("""
     SELECT window_start, lat_deg, lon_deg, heading_deg, speed_mean_kmh, every * window_s AS step_s
     FROM (SELECT *, row_number() OVER (ORDER BY window_start) AS place,
                  ceil(count(*) OVER () / 3000::double precision)::integer AS every,
@@ -59,19 +59,15 @@ def vehicle_extent(connection: Connection, vehicle_id: str) -> pd.DataFrame:
     WHERE place %% every = 0
     ORDER BY window_start
 """)
-def vehicle_trace(vehicle_id: str, start: datetime, end: datetime) -> None:
-    """The last position of each window, ``step_s`` apart; over 3,000 windows every n-th is kept."""
 
-
-@query("""
+# The newest crash records of a vehicle; ``record`` as received
+crash_records: Query[[str]] = query("crash_records", "vehicle_id")("""
     SELECT * FROM serving.crash_record WHERE vehicle_id = %(vehicle_id)s
     ORDER BY event_time DESC LIMIT 5
 """)
-def crash_records(vehicle_id: str) -> None:
-    """The newest crash records of a vehicle; ``record`` as received."""
 
-
-@query("""
+# One row: the newest minute of windows up to ``until``; null for what the vehicle does not send
+signals: Query[[str, datetime]] = query("signals", "vehicle_id until")("""
     WITH newest AS (
         SELECT max(window_start) AS window_start FROM serving.vehicle_window
         WHERE vehicle_id = %(vehicle_id)s AND window_start <= %(until)s
@@ -88,16 +84,12 @@ def crash_records(vehicle_id: str) -> None:
       AND window_start > %(until)s - INTERVAL '31 minutes'
       AND window_start > (SELECT window_start FROM newest) - INTERVAL '1 minute'
 """)
-def signals(vehicle_id: str, until: datetime) -> None:
-    """One row: the newest minute of windows up to ``until``; null for what the vehicle does not send."""
 
-
-@query("""
+# Where slow quantities are heading, those nearest to their threshold first
+trends: Query[[str]] = query("trends", "vehicle_id")("""
     SELECT * FROM serving.vehicle_trend WHERE vehicle_id = %(vehicle_id)s
     ORDER BY days_to_threshold NULLS LAST, metric LIMIT 50
 """)
-def trends(vehicle_id: str) -> None:
-    """Where slow quantities are heading, those nearest to their threshold first."""
 
 
 def trend_hours(
@@ -113,7 +105,8 @@ def trend_hours(
     return frame(connection, sql, vehicle_id=vehicle_id, start=start, end=end)
 
 
-@query("""
+# Trips that began in the span, the newest first
+trips: Query[[str, datetime, datetime]] = query("trips", "vehicle_id start end")("""
     SELECT trip_id, started_at, ended_at, phase, distance_m, duration_s, idle_s, speed_mean_kmh,
            speed_max_kmh, fuel_l_per_100km, energy_kwh_per_100km,
            harsh_brake + harsh_accelerate + harsh_corner AS harsh
@@ -121,22 +114,18 @@ def trend_hours(
     WHERE vehicle_id = %(vehicle_id)s AND started_at >= %(start)s AND started_at < %(end)s
     ORDER BY started_at DESC LIMIT 200
 """)
-def trips(vehicle_id: str, start: datetime, end: datetime) -> None:
-    """Trips that began in the span, the newest first."""
 
-
-@query("""
+# Trouble codes of alerts, active and newest first; ``code`` is null where none was named
+codes: Query[[str]] = query("codes", "vehicle_id")("""
     SELECT nullif(split_part(rule, '.', 2), '') AS code, split_part(rule, '.', 1) AS rule, severity,
            active, opened_at, last_at, cleared_at, findings
     FROM serving.alert
     WHERE vehicle_id = %(vehicle_id)s AND starts_with(rule, 'dtc_')
     ORDER BY active DESC, last_at DESC LIMIT 50
 """)
-def codes(vehicle_id: str) -> None:
-    """Trouble codes of alerts, active and newest first; ``code`` is null where none was named."""
 
-
-@query("""
+# One row: times without a window while the ignition was on before them; null without any window
+gaps: Query[[str, datetime, datetime]] = query("gaps", "vehicle_id start end")("""
     SELECT count(*) FILTER (WHERE gap_s > 0) AS gaps, sum(gap_s) FILTER (WHERE gap_s > 0) AS gap_s,
            max(gap_s) AS longest_s, count(*) AS windows
     FROM (SELECT extract(epoch FROM lead(window_start) OVER w - window_end)::double precision AS gap_s,
@@ -147,11 +136,10 @@ def codes(vehicle_id: str) -> None:
           WINDOW w AS (ORDER BY window_start)) g
     WHERE ignition_on IS NOT FALSE
 """)
-def gaps(vehicle_id: str, start: datetime, end: datetime) -> None:
-    """One row: times without a window while the ignition was on before them; null without any window."""
 
-
-@query("""
+# One row: late, quarantined and dead frames of the span with delays and clock, duplicates and missing.
+# Duplicates and missing frames are known by whole hours, as the ledger last found them; null: none
+quality: Query[[str, datetime, datetime]] = query("quality", "vehicle_id start end")("""
     SELECT * FROM (
         SELECT count(*) AS late, count(*) FILTER (WHERE repaired_at IS NULL) AS late_open,
                percentile_cont(0.5) WITHIN GROUP (ORDER BY delay_s) AS delay_p50_s,
@@ -169,11 +157,6 @@ def gaps(vehicle_id: str, start: datetime, end: datetime) -> None:
      FROM serving.audit_vehicle
      WHERE vehicle_id = %(vehicle_id)s AND hour >= date_trunc('hour', %(start)s) AND hour < %(end)s) a
 """)
-def quality(vehicle_id: str, start: datetime, end: datetime) -> None:
-    """One row: late, quarantined and dead frames of the span with delays and clock, duplicates and missing.
-
-    Duplicates and missing frames are known by whole hours, as the ledger last found them; null: none.
-    """
 
 
 _HOURS: Final = {"15 min": 0.25, "1 h": 1, "6 h": 6, "24 h": 24, "7 d": 168, "30 d": 720}
