@@ -6,10 +6,9 @@ The file is TOML, readable by its owner only: ``[auth]`` is Streamlit's own tabl
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 from urllib.parse import urlsplit
 
 import streamlit as st
@@ -49,8 +48,7 @@ if (wanted && /^\\/(?![\\/\\\\])/.test(wanted) && wanted !== here) {{
 """Back to the page that was asked for, of this server only: signing in ends at the first page."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reader:
+class Reader(NamedTuple):
     """Who looks at the page. ``name`` is empty where nobody signed in: then the page is local only."""
 
     name: str
@@ -65,8 +63,7 @@ class Reader:
 LOCAL: Final = Reader("", "admin", local=True)  # without sign-in: whoever can open the page on this machine
 
 
-@dataclass(frozen=True, slots=True)
-class Roles:
+class Roles(NamedTuple):
     """Names by role; ``claim`` of an identity is compared with them, and is what the history calls it."""
 
     claim: str

@@ -215,17 +215,6 @@ def ask_large(query: Query[P], *args: P.args, **kwargs: P.kwargs) -> pd.DataFram
     return result
 
 
-def until_answered(query: Query[P], *args: P.args, **kwargs: P.kwargs) -> None:
-    """Draw the page anew once the database answers this: for a part that is no live one."""
-
-    def again() -> None:
-        if ask(query, *args, **kwargs) is not None:
-            st.rerun()
-
-    if away():
-        st.fragment(again, run_every=settings().dashboard.refresh_s)()
-
-
 def forget(*queries: Callable[..., pd.DataFrame]) -> None:
     """Let these be run anew for everybody, for this session also while paused: something was changed."""
     held: dict[str, pd.DataFrame] = st.session_state.setdefault(HELD, {})

@@ -16,7 +16,7 @@ from pandas.io.formats.style import Styler
 
 from dashboard import query_cache
 from dashboard.db import P, Query
-from dashboard.query_cache import PAUSED, ask, ask_rarely, away, outages, paused, settings, until_answered
+from dashboard.query_cache import PAUSED, ask, ask_rarely, away, outages, paused, settings
 from dashboard.shared import maps, queries, text
 from dashboard.shared.charts import Drawing
 from dashboard.shared.text import Columns, Record
@@ -272,9 +272,14 @@ def listed(
 def linked(query: Query[P], gone: str, *args: P.args, **kwargs: P.kwargs) -> Record:
     """The row that the address names, for a piece of a page that is no live part; else ends, and says why."""
     found = ask(query, *args, **kwargs)
-    if found is None:
-        until_answered(query, *args, **kwargs)
-    elif found.empty:
+
+    def again() -> None:
+        if ask(query, *args, **kwargs) is not None:
+            st.rerun()
+
+    if found is None and away():
+        st.fragment(again, run_every=settings().dashboard.refresh_s)()
+    elif found is not None and found.empty:
         st.warning(gone, icon=":material/link_off:")
     return first(found)
 

@@ -3,9 +3,8 @@
 import json
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import quote, urlencode
 
 import h3
@@ -39,8 +38,7 @@ JUMP_SLACK_M: Final = 100.0
 DEGREE_M: Final = 111_195.0  # length of a degree of latitude, m
 
 
-@dataclass(frozen=True, slots=True)
-class View:
+class View(NamedTuple):
     """Where a map looks first. Equal views keep what the reader has moved to."""
 
     lat_deg: float

@@ -8,7 +8,7 @@ import streamlit as st
 from dashboard import auth
 from dashboard.auth import Reader
 from dashboard.query_cache import SLOW_S, ask, forget, settings
-from dashboard.screens.alerts import charts, evidence, queries, tables
+from dashboard.screens.alerts import evidence, queries, tables
 from dashboard.shared import live, text
 from dashboard.shared.queries import alerts, rules
 from dashboard.shared.text import Record
@@ -147,7 +147,7 @@ def _curves(frames: Sequence[Record], alert: Record, rule: Record | None) -> Non
     if seen.known:
         one = len(seen.signals) == 1 and bool(seen.unit)
         title = evidence.label(seen.signals[0]).partition(",")[0] if one else "value of the rule"
-        live.chart(charts.value(seen, title, cleared_s), "evidence_value")
+        live.chart(evidence.value_chart(seen, title, cleared_s), "evidence_value")
         drawn = seen.signals if one else ()
     there = evidence.present(frames)
     usual = [n for n in dict.fromkeys((*seen.signals, *CONTEXT)) if n in there and n not in drawn]
@@ -156,7 +156,7 @@ def _curves(frames: Sequence[Record], alert: Record, rule: Record | None) -> Non
     for name in picked:
         st.markdown(f"**{evidence.label(name)}**")
         shown = evidence.curve(frames, opened_ms, name)
-        live.chart(charts.signal(shown, name, cleared_s), f"evidence_{name}")
+        live.chart(evidence.signal_chart(shown, name, cleared_s), f"evidence_{name}")
 
 
 def _actions(found: Record) -> None:

@@ -1,4 +1,4 @@
-"""The frames around an alert as curves: its signals, and value and limit as its rule saw them; pure.
+"""The frames around an alert as charts: its signals, and value and limit as its rule saw them; pure.
 
 A rule's expressions are Spark SQL over a frame's signals. DuckDB reads nearly all of them once a few function
 names are given; where it does not, the signals are shown without value. Times are s from the alert's opening.
@@ -6,13 +6,16 @@ names are given; where it does not, the signals are shown without value. Times a
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from datetime import date
+from typing import Any, Final, NamedTuple
 
 import duckdb
 import pandas as pd
 import pyarrow as pa
 
+from dashboard.shared import charts, text
+from dashboard.shared.charts import Drawing, Spec, drawing, layer, number, tip, words
+from dashboard.shared.theme import SERIES, SEVERITIES
 from infra.clients.duck import connected
 from infra.contract.signals import BY_NAME, SIGNALS, Signal
 
@@ -33,11 +36,18 @@ _MACROS: Final = (
     "CREATE MACRO size(x) AS len(x)",
 )
 
+HEIGHT_PX: Final = 230
+SMALL_PX: Final = 150
+LEAST_SHARE: Final = 0.02  # of a signal's size, that its axis spans at least
+COLOURS: Final = {"value": SERIES[0], "limit": "#d9482b"}
+_AROUND: Final = {"domain": [-AROUND_S, AROUND_S], "nice": False, "clamp": False}
+_X: Final = number("s", "s from opening", _AROUND, grid=False, tickCount=7, labelFlush=True)
+_TIP: Final = tip("s", "+.1f", "s from opening")
+
 Row = Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Judged:
+class Judged(NamedTuple):
     """A rule on an alert's frames.
 
     ``values``: ``s``, ``value`` and ``limit`` a row a frame, at its end; empty where they cannot be known.
@@ -82,16 +92,16 @@ def judged(frames: Sequence[Row], opened_ms: int, alert: Row, rule: Row | None) 
 
 def caption(frames: int, rule: Row | None, seen: Judged) -> str:
     """What is drawn, and what could not be."""
-    words = f"{frames} frames, 30 s before to 30 s after it opened, as the vehicle sent them."
+    drawn = f"{frames} frames, 30 s before to 30 s after it opened, as the vehicle sent them."
     if rule is None:
-        return f"{words} This version of the rule is not noted in the database: only signals are shown."
+        return f"{drawn} This version of the rule is not noted in the database: only signals are shown."
     if rule["value_sql"] is None or rule["source"] != "frame":
-        return f"{words} Rules of this kind compare no value of a frame."
+        return f"{drawn} Rules of this kind compare no value of a frame."
     if not seen.known:
-        return f"{words} The rule's value cannot be computed here: only signals are shown."
+        return f"{drawn} The rule's value cannot be computed here: only signals are shown."
     if rule["kind"] not in COMPARED:
-        return f"{words} A rule of kind {rule['kind']} judges more than these frames: no limit on this axis."
-    return f"{words} Value and limit are computed as the rule has them."
+        return f"{drawn} A rule of kind {rule['kind']} judges more than these frames: no limit on this axis."
+    return f"{drawn} Value and limit are computed as the rule has them."
 
 
 def curve(frames: Sequence[Row], opened_ms: int, name: str) -> pd.DataFrame:
@@ -136,8 +146,8 @@ def _ranged(value: Any, signal: Signal) -> float | None:
 
 def _named(value_sql: str | None, rule: Row | None) -> tuple[str, ...]:
     """The signals that an expression reads, else those of the condition, else the usual ones."""
-    for text in (value_sql, None if rule is None else rule["condition"]):
-        read = set(_WORD.findall(text or ""))
+    for sql in (value_sql, None if rule is None else rule["condition"]):
+        read = set(_WORD.findall(sql or ""))
         found = tuple(s.name for s in SIGNALS if s.name in read and s.kind == "number")
         if found:
             return found
@@ -165,7 +175,7 @@ def _evaluated(
 
 def _table(frames: Sequence[Row], alert: Row) -> pa.Table:
     """The frames in the columns that rules know, ``place`` keeps their order."""
-    number, codes = pa.float64(), pa.list_(pa.string())
+    real, codes = pa.float64(), pa.list_(pa.string())
     columns = {"place": pa.array(range(len(frames)), pa.int64())}
     columns |= {name: pa.array([alert.get(name)] * len(frames), pa.string()) for name in IDENTITY}
     for signal in SIGNALS:
@@ -176,7 +186,69 @@ def _table(frames: Sequence[Row], alert: Row) -> pa.Table:
             columns[signal.name] = pa.array([v if isinstance(v, bool) else None for v in values], pa.bool_())
         elif signal.rate == "fast":
             lists = [[_ranged(n, signal) for n in v] if isinstance(v, list) else None for v in values]
-            columns[signal.name] = pa.array(lists, pa.list_(number))
+            columns[signal.name] = pa.array(lists, pa.list_(real))
         else:
-            columns[signal.name] = pa.array([_ranged(v, signal) for v in values], number)
+            columns[signal.name] = pa.array([_ranged(v, signal) for v in values], real)
     return pa.table(columns)
+
+
+def value_chart(judged: Judged, title: str, cleared_s: float | None) -> Drawing:
+    """The rule's value by frame as points on a line, its limit dashed, the opening as an upright line."""
+    title += f", {judged.unit}" if judged.unit else ""
+    rows = judged.values.melt("s", ["value", "limit"], "series", "y").dropna(subset=["y"])
+    colours = COLOURS if judged.limited else {"value": COLOURS["value"]}
+    encoding = {
+        "x": _X,
+        "y": number("y", title, charts.CLOSE),
+        "color": charts.colour("series", colours, offset=18),
+        "tooltip": [_TIP, words("series"), tip("y", ".2f", title)],
+    }
+    look: Any = {"strokeWidth": 2, "point": {"size": 22, "filled": True}}
+    lines = [layer("line", encoding, "datum.series == 'value'", **look)]
+    if judged.limited:
+        look = {"strokeWidth": 1.6, "strokeDash": [6, 4]}
+        lines.append(layer("line", encoding, "datum.series == 'limit'", **look))
+    return drawing(rows, f"{title}, around the opening", HEIGHT_PX, *lines, *_marks(cleared_s))
+
+
+def signal_chart(frame: pd.DataFrame, name: str, cleared_s: float | None) -> Drawing:
+    """One signal as the vehicle sent it; a slow one, one value a frame, holds until the next.
+
+    Its axis is not closer than a share of the values: noise is no event, one value no axis.
+    """
+    slow, title = BY_NAME[name].rate == "slow", label(name)
+    least, most = frame["value"].min(), frame["value"].max()
+    middle, half = (least + most) / 2, LEAST_SHARE / 2 * max(abs(least), abs(most)) or 0.5
+    near = (
+        {"domain": [middle - half, middle + half]} if most - least < 2 * half else {}
+    )  # not of missing values
+    y = number("value", unit(name), {"zero": False} | near)
+    look: Any = {"strokeWidth": 1.6, "color": SERIES[0], "point": slow}
+    look["interpolate"] = "step-after" if slow else "linear"
+    line = layer("line", {"x": _X, "y": y, "tooltip": [_TIP, tip("value", ".2f", title)]}, **look)
+    return drawing(frame[["s", "value"]], f"{title}, around the opening", SMALL_PX, line, *_marks(cleared_s))
+
+
+def _marks(cleared_s: float | None) -> list[Spec]:
+    """Where the alert opened, and where it ended if that is near."""
+    marks = {"opened": 0.0}
+    if cleared_s is not None and cleared_s <= AROUND_S:
+        marks["cleared"] = cleared_s
+    return charts.upright(marks, "s")
+
+
+def by_day(counted: pd.DataFrame, days: Sequence[date]) -> Drawing:
+    """Alerts that opened, by day of the reader's zone and the gravest severity of their rule on it."""
+    colours = {text.severity(name): colour for name, colour in SEVERITIES.items()}
+    named = [list(colours)[int(worst) - 1] for worst in counted["worst"]]
+    known = counted.assign(severity=named, day=counted["day"].astype(str))
+    rows = known.groupby(["day", "severity"])["alerts"].sum().reset_index()
+    axis, span = {"labelAngle": 0, "labelOverlap": True, "grid": False}, [str(day) for day in days]
+    day = {"field": "day", "type": "ordinal"}
+    encoding = {
+        "x": day | {"title": None, "scale": {"domain": span}, "axis": axis},
+        "y": number("alerts", "alerts opened"),
+        "color": charts.colour("severity", colours, offset=18) | {"sort": list(colours)},
+        "tooltip": [day, words("severity"), tip("alerts", ",", "alerts")],
+    }
+    return drawing(rows, "Alerts opened, by day and severity", HEIGHT_PX, layer("bar", encoding))

@@ -9,7 +9,7 @@ import streamlit as st
 from dashboard import auth
 from dashboard.auth import Reader
 from dashboard.query_cache import SLOW_S, ask, ask_slowly, settings
-from dashboard.screens.alerts import charts, detail, queries, tables
+from dashboard.screens.alerts import detail, evidence, queries, tables
 from dashboard.shared import live, text
 from dashboard.shared import queries as shared_queries
 from dashboard.shared.queries import ALERT_LIMIT, alerts
@@ -95,7 +95,7 @@ def _rules(days: int) -> None:
     if found.empty:
         live.nothing(f"No alert has opened within {days} days.")
     else:
-        live.chart(charts.by_day(found, listed), "alerts_by_day")
+        live.chart(evidence.by_day(found, listed), "alerts_by_day")
     table = tables.rules(known, found, listed, zone, live.now())
     st.caption(f"{len(table)} rules, those with the most alerts first.")
     looks: dict[str, Any] = {

@@ -1,7 +1,6 @@
 """The figures of the fleet with their trend: rows in, tiles out. No SQL, no streamlit."""
 
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import pandas as pd
 
@@ -18,8 +17,7 @@ ALERTED: Final[Columns] = {  # vehicles with active alerts
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Tile:
+class Tile(NamedTuple):
     """One figure. ``trend``: a value a minute of the last hour; ``delta``: words in its place."""
 
     label: str

@@ -5,8 +5,7 @@ one of the next stretch, so that vehicles move smoothly across.
 """
 
 import base64
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -28,8 +27,7 @@ MOVING_KMH: Final = 1.0
 Bytes = npt.NDArray[np.uint8]
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(NamedTuple):
     """How a day is cut: ``step_ms`` between places, ``stretch_ms`` a question."""
 
     step_ms: int

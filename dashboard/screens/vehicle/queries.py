@@ -1,9 +1,8 @@
 """Queries about one vehicle: the span of time they are about, history, signals, trends, trips, quality."""
 
 import math
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Final, LiteralString
+from typing import Final, LiteralString, NamedTuple
 
 import pandas as pd
 
@@ -179,8 +178,7 @@ _MEASURES: Final[LiteralString] = """sum(frames)::bigint AS frames, sum(frames_l
        max(cell_temp_max_c) AS cell_temp_max_c, max(motor_temp_max_c) AS motor_temp_max_c"""
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(NamedTuple):
     """From ``start`` to before ``end`` in steps; ``past``: it ends at the vehicle's last data, not now."""
 
     start: datetime
@@ -224,8 +222,7 @@ def step_of(length_s: float) -> int:
     return next((step for step in STEPS_S if step >= wanted), days)
 
 
-@dataclass(frozen=True, slots=True)
-class Level:
+class Level(NamedTuple):
     """One view: where its rows' times stand, and what it has for what only windows have themselves."""
 
     view: LiteralString
@@ -244,14 +241,13 @@ WINDOWS: Final = Level(
     """max(speed_limit_kmh) AS speed_limit_kmh, avg(soc_pct) AS soc_pct,
        avg(fuel_level_pct) AS fuel_level_pct""",
 )
-MINUTES, HOURS, DAYS = (Level(f"serving.vehicle_{unit}") for unit in ("minute", "hour", "day"))
-LEVELS: Final = ((86_400, DAYS), (3_600, HOURS), (600, MINUTES))
-"""Steps from which days, hours, minutes are read in the place of windows, s."""
+LEVELS: Final = {86_400: "serving.vehicle_day", 3_600: "serving.vehicle_hour", 600: "serving.vehicle_minute"}
+"""Step, s, from which this view is read in the place of windows."""
 
 
 def level(step_s: int) -> Level:
     """The coarsest level that steps of this length can be made of."""
-    return next((level for from_s, level in LEVELS if step_s >= from_s), WINDOWS)
+    return next((Level(view) for from_s, view in LEVELS.items() if step_s >= from_s), WINDOWS)
 
 
 def vehicle_history(

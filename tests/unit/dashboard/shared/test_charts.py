@@ -9,8 +9,7 @@ import altair as alt
 import pandas as pd
 import pytest
 
-from dashboard.screens.alerts import charts as alert_charts
-from dashboard.screens.alerts.evidence import Judged
+from dashboard.screens.alerts import evidence
 from dashboard.screens.crashes import charts as crash_charts
 from dashboard.screens.routing import charts as routing_charts
 from dashboard.screens.vehicle import charts as vehicle_charts
@@ -143,9 +142,9 @@ def drawings_without_time() -> list[Drawing]:
     flows = pd.DataFrame([("a", "b", False, 20.0, 12.0, 9.5)], columns=FLOWS)
     graded = pd.DataFrame([(0.5, 2.0, 4, 12.5)], columns=["from_min", "to_min", "predictions", "bias_pct"])
     return [
-        alert_charts.value(Judged(judged, "°C", ("coolant_temp_c",)), "Coolant", 12.0),
-        alert_charts.signal(judged[["s", "value"]], "coolant_temp_c", 12.0),
-        alert_charts.by_day(counted, [date(2026, 1, 1)]),
+        evidence.value_chart(evidence.Judged(judged, "°C", ("coolant_temp_c",)), "Coolant", 12.0),
+        evidence.signal_chart(judged[["s", "value"]], "coolant_temp_c", 12.0),
+        evidence.by_day(counted, [date(2026, 1, 1)]),
         crash_charts.delta_v(after, {"air bag": 5.0}),
         *(drawn for _, drawn in crash_charts.panels(before)),
         routing_charts.delay(hours, "08:00"),

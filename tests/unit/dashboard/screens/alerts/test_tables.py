@@ -9,7 +9,6 @@ from zoneinfo import ZoneInfo
 import pandas as pd
 import pytest
 
-from dashboard.screens.alerts import charts as alert_charts
 from dashboard.screens.alerts import evidence
 from dashboard.screens.alerts import tables as alert_tables
 from dashboard.screens.alerts.tables import held, in_order, neighbour
@@ -85,7 +84,7 @@ def judged(limit: float | None) -> evidence.Judged:
 
 
 def test_the_evidence_has_value_limit_and_opening_on_axes_with_units() -> None:
-    drawn = alert_charts.value(judged(105.0), "Coolant", cleared_s=12.0)
+    drawn = evidence.value_chart(judged(105.0), "Coolant", cleared_s=12.0)
     spec = drawn.spec
     assert spec["layer"][0]["encoding"]["y"]["title"] == "Coolant, °C"
     assert spec["layer"][0]["encoding"]["x"]["title"] == "s from opening"
@@ -104,7 +103,7 @@ def marks(drawn: Drawing) -> list[dict[str, Any]]:
 
 
 def test_an_alert_without_a_limit_in_the_values_unit_draws_none() -> None:
-    drawn = alert_charts.value(judged(None), "Coolant", cleared_s=90.0)
+    drawn = evidence.value_chart(judged(None), "Coolant", cleared_s=90.0)
     assert drawn.spec["layer"][0]["encoding"]["color"]["scale"]["domain"] == ["value"]
     assert set(drawn.rows["series"]) == {"value"}
     assert marks(drawn) == [{"s": 0.0, "mark": "opened"}]
@@ -162,13 +161,13 @@ def test_the_delta_v_curve_marks_the_air_bag_and_leaves_out_an_axis_that_was_not
 
 def test_a_signal_that_hardly_changes_is_drawn_on_an_axis_that_says_so() -> None:
     noise = pd.DataFrame({"s": [0.0, 1.0], "value": [49.5, 49.7]})
-    drawn = alert_charts.signal(noise, "speed_kmh", None).spec["layer"][0]["encoding"]["y"]["scale"]
+    drawn = evidence.signal_chart(noise, "speed_kmh", None).spec["layer"][0]["encoding"]["y"]["scale"]
     assert drawn["domain"] == pytest.approx([49.103, 50.097])
     nothing = noise.assign(value=0.0)
-    drawn = alert_charts.signal(nothing, "speed_kmh", None).spec["layer"][0]["encoding"]["y"]["scale"]
+    drawn = evidence.signal_chart(nothing, "speed_kmh", None).spec["layer"][0]["encoding"]["y"]["scale"]
     assert drawn["domain"] == [-0.5, 0.5]
     steep = pd.DataFrame({"s": [0.0, 1.0], "value": [20.0, 60.0]})
-    drawn = alert_charts.signal(steep, "speed_kmh", None).spec["layer"][0]["encoding"]["y"]["scale"]
+    drawn = evidence.signal_chart(steep, "speed_kmh", None).spec["layer"][0]["encoding"]["y"]["scale"]
     assert drawn == {"zero": False}
 
 
