@@ -33,7 +33,6 @@ from stream_jobs.crashes.bundle import one_line
 
 TILE: Final = CLUSTERS_PATH + "/{z:int}/{x:int}/{y:int}.json"
 DEEPEST: Final = 24
-A_DAY_S: Final = 86_400
 BUNDLE_PATH: Final = "/crash/bundle"
 
 
@@ -80,7 +79,7 @@ def roads_route(database: Database) -> Route:
             body = orjson.dumps(maps.road_rows(_rows(database, queries.road_edges)))
         except ServiceError as error:
             return PlainTextResponse(str(error), 503)
-        headers = {"Cache-Control": f"max-age={A_DAY_S}"}
+        headers = {"Cache-Control": f"max-age={86_400}"}
         return Response(body, media_type="application/json", headers=headers)
 
     return Route(maps.ROADS_PATH, roads)

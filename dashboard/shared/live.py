@@ -28,7 +28,6 @@ Tint = tuple[str, Mapping[str, str]]  # a table's column whose cells have the co
 
 PHONE_PX: Final = 360
 TAKEN, PICKED = "cells_taken", "row_picked"
-FOUND_ROWS: Final = 5
 ROW_PX: Final = 36
 FOUND: Final[Columns] = {
     "Vehicle": "vehicle_id",
@@ -324,7 +323,7 @@ def search(pick: Callable[[str], None]) -> None:
     with section():
         none = "No vehicle has this in its id or model."
         found = rows(ask(queries.find_vehicles, words), none, st.caption)
-        clickable(found, FOUND, "found", FOUND_ROWS, "Vehicles found", pick)
+        clickable(found, FOUND, "found", 5, "Vehicles found", pick)
         if len(found) == queries.FOUND_LIMIT:
             st.caption(f"The first {len(found)}: say more of it.")
 

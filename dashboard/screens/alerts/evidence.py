@@ -37,7 +37,6 @@ _MACROS: Final = (
 )
 
 HEIGHT_PX: Final = 230
-SMALL_PX: Final = 150
 LEAST_SHARE: Final = 0.02  # of a signal's size, that its axis spans at least
 COLOURS: Final = {"value": SERIES[0], "limit": "#d9482b"}
 _AROUND: Final = {"domain": [-AROUND_S, AROUND_S], "nice": False, "clamp": False}
@@ -226,7 +225,7 @@ def signal_chart(frame: pd.DataFrame, name: str, cleared_s: float | None) -> Dra
     look: Any = {"strokeWidth": 1.6, "color": SERIES[0], "point": slow}
     look["interpolate"] = "step-after" if slow else "linear"
     line = layer("line", {"x": _X, "y": y, "tooltip": [_TIP, tip("value", ".2f", title)]}, **look)
-    return drawing(frame[["s", "value"]], f"{title}, around the opening", SMALL_PX, line, *_marks(cleared_s))
+    return drawing(frame[["s", "value"]], f"{title}, around the opening", 150, line, *_marks(cleared_s))
 
 
 def _marks(cleared_s: float | None) -> list[Spec]:

@@ -18,10 +18,6 @@ from dashboard.shared.theme import SEVERITIES
 
 STATUS: Final = {"active": True, "cleared": False, "all": None}
 SPANS_D: Final = {"7 days": 7, "30 days": 30, "90 days": 90}
-FULL_PX: Final = 720
-BESIDE_PX: Final = 300  # of the list while an alert is open below it
-FEW: Final = 17
-MESSAGE_PX: Final = 330  # the columns after it are seen too in a wide window
 END_BUTTONS_MOST: Final = 12
 LISTED, TURN, ENDING = "alert_list", "alert_turn", "ending_silence"
 
@@ -67,9 +63,9 @@ def _listing() -> None:
             label, icon = f"{newcomers} new: show", ":material/refresh:"
             st.button(label, key="renew", on_click=_renew, icon=icon, type="tertiary")
     shown, text_of = tables.in_order(both, numbers), st.column_config.TextColumn
-    look: Any = {"looks": {"Message": text_of(width=MESSAGE_PX), "No": text_of(width="small")}}
+    look: Any = {"looks": {"Message": text_of(width=330), "No": text_of(width="small")}}
     beside = chosen is not None and len(shown) > 7
-    look["height"] = BESIDE_PX if beside else live.height(len(shown), FEW, FULL_PX)
+    look["height"] = 300 if beside else live.height(len(shown), 17, 720)
     key = f"alerts_{state.get(TURN, 0)}"  # a new turn, a new table: the old mark would stand on another alert
     look |= {"tint": text.BY_SEVERITY, "choose": lambda place: detail.choose(numbers[place])}
     live.open_list(shown, tables.triage(chosen), key, "Alerts", **look)

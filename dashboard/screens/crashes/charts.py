@@ -11,7 +11,6 @@ from dashboard.shared.charts import Drawing, Spec, drawing, layer, number, tip, 
 from dashboard.shared.text import NONE, WHOLE, Columns, Record, clock
 from dashboard.shared.theme import SERIES
 
-HEIGHT_PX: Final = 300
 PANEL_PX: Final = 140
 WITH_FLAGS_PX: Final = 60
 BAND_PX: Final = 11
@@ -44,7 +43,7 @@ def delta_v(frame: pd.DataFrame, marks: Mapping[str, Any]) -> Drawing:
     line = layer("line", encoding, strokeWidth=2, point={"size": 18, "filled": True})
     known = charts.upright({name: float(at) for name, at in marks.items() if at is not None}, "t_ms")
     rows = long.astype({"t_ms": float, "kmh": float})
-    return drawing(rows, "Change of velocity, km/h, after time zero", HEIGHT_PX, line, *known)
+    return drawing(rows, "Change of velocity, km/h, after time zero", 300, line, *known)
 
 
 def panels(frame: pd.DataFrame) -> list[tuple[str, Drawing]]:

@@ -15,12 +15,9 @@ from dashboard.shared import queries as shared_queries
 from dashboard.shared.theme import SEVERITIES, STATES
 
 MAP_PX: Final = 600
-MAP_WIDE: Final = 840
 PINS: Final = 500  # alert pins that are drawn, the worst first
-CLOSER: Final = 2.0  # zoom levels that a click on a bubble goes in
 TRAFFIC: Final = ("off", "cells", "roads")
 LISTED: Final = 100  # vehicles with alerts, the worst first
-LISTED_ROWS: Final = 6
 CARD_ALERTS: Final = 3  # alerts named on a card, the worst first
 CARD: Final = "card"  # in the address: the vehicle whose card is open
 VIEW, SEEN, TAKEN = "fleet_view", "clusters_seen", "map_taken"
@@ -46,7 +43,7 @@ def _draw() -> None:
     states: list[str] = st.session_state.get("states") or []
     kind = str(st.session_state.get("traffic") or TRAFFIC[0])
     wanted = fleet[fleet["state"].isin(states)] if states else fleet
-    size_px = live.map_size(MAP_WIDE, MAP_PX)
+    size_px = live.map_size(840, MAP_PX)
     roads, layers = maps.view_of_roads(live.network(), size_px), _layers(fleet, wanted, states, kind)
     view = live.kept_view(VIEW, None, lambda: roads or maps.view_of_rows(fleet, size_px))
     clicks: Any = {"on_select": "rerun", "selection_mode": "single-object"}
@@ -106,7 +103,7 @@ def _take(objects: dict[str, list[dict[str, Any]]]) -> None:
     elif "cluster" in properties:
         lat, lon, zoom = properties["cluster"]
         state[SEEN], state[TAKEN] = state.get(SEEN, 0) + 1, None
-        state[VIEW] = (None, maps.View(lat, lon, float(zoom) + CLOSER))
+        state[VIEW] = (None, maps.View(lat, lon, float(zoom) + 2.0))
     st.rerun()
 
 
@@ -160,7 +157,7 @@ def _attention() -> None:
         None if fleet is None else text.worst_first(fleet), "No vehicle has an active alert.", st.caption
     )
     alt = "Vehicles with active alerts"
-    live.clickable(worst.head(LISTED), figures.ALERTED, "attention", LISTED_ROWS, alt, _open_card)
+    live.clickable(worst.head(LISTED), figures.ALERTED, "attention", 6, alt, _open_card)
     more = f" The worst {LISTED} of {len(worst):,}." if len(worst) > LISTED else ""
     st.caption(f"Click a row, or a vehicle on the map, for its card.{more}")
 

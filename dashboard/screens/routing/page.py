@@ -11,8 +11,6 @@ from dashboard.screens.routing import charts, queries
 from dashboard.shared import live, maps, pictures, text
 
 MAP_PX: Final = 520
-TRAFFIC_WIDE: Final = 1200
-FLOWS_WIDE: Final = 700
 STEP: Final = timedelta(minutes=5)
 VIEW: Final = "routing_view"
 SOURCES: Final = {
@@ -40,7 +38,7 @@ def _congestion() -> None:
         _hours(at)
     found = live.rows(ask_large(queries.edges_at if by == "edge" else queries.cells_at, at.astimezone(UTC)))
     layer = maps.edges(maps.edge_rows(found)) if by == "edge" else maps.congestion(maps.cell_rows(found))
-    size_px = live.map_size(TRAFFIC_WIDE, MAP_PX)
+    size_px = live.map_size(1200, MAP_PX)
     roads, cells = maps.view_of_roads(live.network(), size_px), set(found.get("cell", ()))
     view = live.kept_view(VIEW, None, lambda: roads or maps.view_of_cells(cells, size_px))
     live.draw_map([layer], view, MAP_PX, "routing_map", "Map of the traffic")
@@ -81,7 +79,7 @@ def _flows() -> None:
     with left:
         live.chart(charts.matrix(found, named), "matrix")
     with right:
-        view = maps.view_of_cells(named, live.map_size(FLOWS_WIDE, MAP_PX)) or maps.WORLD
+        view = maps.view_of_cells(named, live.map_size(700, MAP_PX)) or maps.WORLD
         layers = charts.flow_layers(found, named)
         live.draw_map(layers, view, MAP_PX, "flow_map", "Map of the flows between hexagons")
         st.caption(

@@ -13,8 +13,6 @@ from dashboard.shared import queries as shared_queries
 from dashboard.shared.text import Record
 
 SPANS_H: Final = {"24 h": 24, "7 days": 168, "30 days": 720, "1 year": 8784}
-TABLE_PX: Final = 640
-TABLE_ROWS: Final = 17
 
 
 def _filters() -> tuple[Any, ...]:
@@ -50,7 +48,7 @@ def _several() -> None:
         live.figures("figures_trips", tiles, always=())
     more = f"The newest {len(found)} are listed. " if len(found) == queries.TRIP_LIMIT else ""
     st.caption(f"{more}Click a row to open the trip.")
-    look: Any = {"height": live.height(len(found), TABLE_ROWS, TABLE_PX), "on_select": "rerun"}
+    look: Any = {"height": live.height(len(found), 17, 640), "on_select": "rerun"}
     cell = live.table(found, path.TRIPS, "trips", "Trips", **look)
     if cell is not None:
         live.open_page("trips", trip=found["trip_id"].iloc[cell[0]])

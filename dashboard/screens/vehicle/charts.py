@@ -17,8 +17,6 @@ from dashboard.shared.text import Record, rows_of
 from dashboard.shared.theme import LIMIT, SERIES, STATES, rgba, speed_colour
 
 A_DAY: Final = pd.Timedelta(hours=26)
-TALL_PX: Final = 290
-FORECAST_PX: Final = 170
 SPEEDS: Final = {"speed_mean_kmh": "mean", "speed_max_kmh": "highest", "speed_limit_kmh": "limit"}
 SPEED_COLOURS: Final = {"mean": SERIES[0], "highest": "#7fb8e6", "limit": LIMIT}
 FAR_DAYS: Final = 30.0  # a line is not drawn further ahead than this, days
@@ -84,7 +82,7 @@ def speed(frame: pd.DataFrame, window: Window | None = None) -> Drawing:
         look: Any = {"strokeWidth": 1.3, "strokeDash": [4, 3], "interpolate": "step-after"}
         layers.append(layer("line", encoding, "datum.series == 'limit'", **look))
     rows, alt = _wide(frame, labels), "Speed and its limit, km/h, over time"
-    return drawing(rows, alt, TALL_PX, *layers, fold=colours)
+    return drawing(rows, alt, 290, *layers, fold=colours)
 
 
 def _columns(frame: pd.DataFrame, lines: Mapping[str, str]) -> dict[str, str]:
@@ -124,7 +122,7 @@ def forecast(hours: pd.DataFrame, trend: Mapping[str, Any]) -> Drawing:
     return drawing(
         rows,
         f"Trend and threshold, {unit}, over days",
-        FORECAST_PX,
+        170,
         layer("point", place | {"tooltip": tips}, "datum.part == 'hours'", **dots),
         layer("line", place, "datum.part == 'past'", **line),
         layer("line", place, "datum.part == 'ahead'", **line, strokeDash=[4, 4]),

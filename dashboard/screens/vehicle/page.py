@@ -15,7 +15,6 @@ from dashboard.shared.charts import Window
 from dashboard.shared.text import Record
 
 MAP_PX: Final = 430
-MAP_WIDE: Final = 640
 ABREAST: Final = 3  # charts beside each other; as many trends get one, the nearest to their threshold first
 TRIP_ROWS: Final = 8
 VIEW: Final = "vehicle_view"
@@ -142,7 +141,7 @@ def _trace(vehicle_id: str, shown: Span) -> None:
     newest = ask(shared_queries.vehicle, vehicle_id)
     if newest is not None:
         layers.append(maps.vehicles(newest, live.mode()))
-    what, size_px = (vehicle_id, _chosen_span()), live.map_size(MAP_WIDE, MAP_PX)
+    what, size_px = (vehicle_id, _chosen_span()), live.map_size(640, MAP_PX)
     view = live.kept_view(VIEW, what, lambda: maps.view_of_rows(points, size_px))
     live.draw_map(layers, view, MAP_PX, "vehicle_map", "Map of the vehicle's path")
     st.html(pictures.speeds())

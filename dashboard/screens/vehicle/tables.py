@@ -18,10 +18,6 @@ def days(value: Any) -> str:
     return "beyond its threshold" if value <= 0 else f"threshold in {duration(86_400 * value)}"
 
 
-def _slope(row: Record) -> str:
-    return f"{row['slope_low_per_day']:+.2f} to {row['slope_high_per_day']:+.2f}"
-
-
 def _threshold(row: Record) -> str:
     sign = {"up": "▲", "down": "▼"}[row["heads"]]
     return f"{sign} {text.number(row['threshold'], row['unit'], 1)}"
@@ -32,7 +28,7 @@ TRENDS: Final[Columns] = {  # where slow quantities are heading
     "Threshold": ("days_to_threshold", days),
     "Now": lambda row: text.number(row["value"], row["unit"], 1),
     "A day": lambda row: f"{row['slope_per_day']:+.2f} {row['unit']}",
-    "90 % sure": _slope,
+    "90 % sure": lambda row: f"{row['slope_low_per_day']:+.2f} to {row['slope_high_per_day']:+.2f}",
     "Limit": _threshold,
     "Met on": ("threshold_at", minute),
     "Hours": "points",
