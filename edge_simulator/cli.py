@@ -7,12 +7,19 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
+from typer import Argument, Option
 
 scenarios = typer.Typer(no_args_is_help=True, help="Ready scenarios for odograph simulate --scenario.")
 drives = typer.Typer(no_args_is_help=True, help="Recorded drives.")
 edr = typer.Typer(no_args_is_help=True, help="Event data recorders: what triggers them, and their records.")
 
-Share = Annotated[float | None, typer.Option(min=0, max=1, rich_help_panel="Link, as shares of frames")]
+Text = str | None
+Texts = list[str] | None
+Into = Literal["archive", "mqtt"]
+Client = Literal["auto", "paho", "lean"]
+Profile = Literal["steady", "day"]
+EdrProfile = Literal["us563_2006", "us563_2024"]
+Share = Annotated[float | None, Option(min=0, max=1, rich_help_panel="Link, as shares of frames")]
 
 
 def register(app: typer.Typer) -> None:
@@ -25,57 +32,24 @@ def register(app: typer.Typer) -> None:
 
 
 def simulate(
-    scenario: Annotated[
-        str | None, typer.Option("--scenario", help="a ready scenario or a YAML file; options win over it")
-    ] = None,
-    vehicles: Annotated[int | None, typer.Option("-c", "--vehicles", help="vehicles [100]")] = None,
-    rate: Annotated[
-        float | None, typer.Option(help="frames/s of the whole fleet (or give --interval)")
-    ] = None,
-    interval: Annotated[
-        str | None,
-        typer.Option("-I", "--interval", help="time between two frames of a vehicle, as 500ms, 1s [1s]"),
-    ] = None,
-    duration: Annotated[str | None, typer.Option(help="how long, as 90s, 5m; none: until Ctrl-C")] = None,
-    limit: Annotated[int | None, typer.Option("-L", "--limit", help="stop after so many frames")] = None,
-    seed: Annotated[int | None, typer.Option(help="same seed, same bytes (with the same start) [1]")] = None,
-    start_ms: Annotated[
-        int | None, typer.Option(help="first sample's time, ms since 1970 [one frame before now]")
-    ] = None,
-    day: Annotated[
-        str | None,
-        typer.Option(help="make this whole day, as 2026-11-20, faster than real time; see --into"),
-    ] = None,
-    into: Annotated[
-        Literal["archive", "mqtt"], typer.Option(help="where a --day goes: archive files, or the broker")
-    ] = "archive",
-    profile: Annotated[
-        Literal["steady", "day"] | None,
-        typer.Option(help="steady: everybody drives; day: commuters, rounds, nights [steady]"),
-    ] = None,
-    begins: Annotated[
-        str | None, typer.Option(help="local time of the simulated day at the start, as 07:30 [now]")
-    ] = None,
-    fault: Annotated[
-        list[str] | None, typer.Option(help="NAME=COUNT, =SHARE or @RATE; see odograph scenarios faults")
-    ] = None,
-    edr_profile: Annotated[
-        Literal["us563_2006", "us563_2024"] | None, typer.Option(help="what recorders hold [us563_2024]")
-    ] = None,
-    crash_pulse: Annotated[
-        bool | None, typer.Option("--crash-pulse", help="put raw accelerations into crash records")
-    ] = None,
-    crash_chunk_bytes: Annotated[
-        int | None, typer.Option(help="send larger crash records in parts [mqtt.crash_chunk_bytes]")
-    ] = None,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="any key of a scenario file: link.outage_share=0.3, ambient_c=-8"),
-    ] = None,
-    roads: Annotated[
-        bool,
-        typer.Option("--roads", help="put the roads of its towns into the database: map, speeds by road"),
-    ] = False,
+    scenario: Annotated[Text, Option(help="a ready scenario or a YAML file; options win over it")] = None,
+    vehicles: Annotated[int | None, Option("-c", "--vehicles", help="vehicles [100]")] = None,
+    rate: Annotated[float | None, Option(help="frames/s of the whole fleet (or --interval)")] = None,
+    interval: Annotated[Text, Option("-I", "--interval", help="from frame to frame, as 500ms [1s]")] = None,
+    duration: Annotated[Text, Option(help="how long, as 90s, 5m; none: until Ctrl-C")] = None,
+    limit: Annotated[int | None, Option("-L", "--limit", help="stop after so many frames")] = None,
+    seed: Annotated[int | None, Option(help="same seed, same bytes (with the same start) [1]")] = None,
+    start_ms: Annotated[int | None, Option(help="first sample, ms since 1970 [one frame before now]")] = None,
+    day: Annotated[Text, Option(help="this whole day, as 2026-11-20, faster than real time")] = None,
+    into: Annotated[Into, Option(help="where a --day goes: archive files, or the broker")] = "archive",
+    profile: Annotated[Profile | None, Option(help="day: commuters, nights; else all drive [steady]")] = None,
+    begins: Annotated[Text, Option(help="local time of day at the start, as 07:30 [now]")] = None,
+    fault: Annotated[Texts, Option(help="NAME=COUNT, =SHARE or @RATE; see odograph scenarios faults")] = None,
+    edr_profile: Annotated[EdrProfile | None, Option(help="what recorders hold [us563_2024]")] = None,
+    crash_pulse: Annotated[bool | None, Option("--crash-pulse", help="raw accelerations in records")] = None,
+    crash_chunk_bytes: Annotated[int | None, Option(help="records in parts [mqtt.crash_chunk_bytes]")] = None,
+    set_: Annotated[Texts, Option("--set", help="any key of a scenario file: link.outage_share=0.3")] = None,
+    roads: Annotated[bool, Option("--roads", help="put its roads into the database, for the map")] = False,
     late: Share = None,
     late_beyond: Share = None,
     duplicate: Share = None,
@@ -84,29 +58,18 @@ def simulate(
     clock_ahead: Share = None,
     clock_unset: Share = None,
     poison: Share = None,
-    connections: Annotated[
-        str, typer.Option(help="MQTT connections, a number or per-vehicle (then each has its last will)")
-    ] = "1",
-    processes: Annotated[
-        int, typer.Option(min=1, help="split the fleet over so many processes, a world each on the same map")
-    ] = 1,
-    client: Annotated[
-        Literal["auto", "paho", "lean"],
-        typer.Option(help="MQTT client: lean for load, paho the reference; auto: paho for a single vehicle"),
-    ] = "auto",
-    react: Annotated[
-        bool, typer.Option(help="live runs: vehicles hear alerts and limp home on a critical one")
-    ] = True,
-    max_in_flight: Annotated[int, typer.Option(min=1, help="messages without PUBACK, at most")] = 20_000,
-    lat: Annotated[float | None, typer.Option(help="latitude of the city's centre, deg [48.137]")] = None,
-    lon: Annotated[float | None, typer.Option(help="longitude of the city's centre, deg [11.575]")] = None,
-    run_id: Annotated[str | None, typer.Option(help="name of the run's folder [sim-<time>-<seed>]")] = None,
-    log_frames: Annotated[bool, typer.Option(help="write every message sent to frames.jsonl")] = False,
-    keep_sent: Annotated[
-        str | None, typer.Option(help="keep frames so long after their PUBACK, and resend them after a loss")
-    ] = None,
-    drain: Annotated[str, typer.Option(help="time for the last PUBACKs")] = "15s",
-    json: Annotated[bool, typer.Option("--json", help="the summary as JSON on stdout")] = False,
+    connections: Annotated[str, Option(help="MQTT: a number, or per-vehicle (each has its last will)")] = "1",
+    processes: Annotated[int, Option(min=1, help="split the fleet, a world each on the same map")] = 1,
+    client: Annotated[Client, Option(help="lean for load, paho; auto: paho for one vehicle")] = "auto",
+    react: Annotated[bool, Option(help="live: vehicles hear alerts, limp home on a critical one")] = True,
+    max_in_flight: Annotated[int, Option(min=1, help="messages without PUBACK, at most")] = 20_000,
+    lat: Annotated[float | None, Option(help="latitude of the city's centre, deg [48.137]")] = None,
+    lon: Annotated[float | None, Option(help="longitude of the city's centre, deg [11.575]")] = None,
+    run_id: Annotated[Text, Option(help="name of the run's folder [sim-<time>-<seed>]")] = None,
+    log_frames: Annotated[bool, Option(help="write every message sent to frames.jsonl")] = False,
+    keep_sent: Annotated[Text, Option(help="keep frames this long after PUBACK; resend after a loss")] = None,
+    drain: Annotated[str, Option(help="time for the last PUBACKs")] = "15s",
+    json: Annotated[bool, Option("--json", help="the summary as JSON on stdout")] = False,
 ) -> None:
     """Drive a fleet through a made-up city and publish what it measures, QoS 1, every PUBACK awaited.
 
@@ -120,16 +83,13 @@ def simulate(
     from edge_simulator import launch, run_setup
     from edge_simulator.console import now_ms, say, show
     from edge_simulator.day import make
-    from edge_simulator.launch import store_roads
     from edge_simulator.sending import fleet_processes
     from infra.contract.errors import ConfigError
     from infra.settings import settings
     from infra.settings.values import duration_ms
 
     if day is not None and (begins is not None or start_ms is not None):
-        raise ConfigError(
-            "--day is a whole local day from midnight: neither --begins nor --start-ms goes with it"
-        )
+        raise ConfigError("--day is a whole local day: neither --begins nor --start-ms goes with it")
     in_force = settings.load()
     link = {
         "late": late, "late_beyond": late_beyond, "duplicate": duplicate, "disorder": disorder, "lost": lost,
@@ -139,16 +99,14 @@ def simulate(
         "vehicles": vehicles, "rate": rate, "interval": interval, "duration": duration, "limit": limit,
         "seed": seed, "profile": profile, "faults": tuple(fault or ()), "link": link,
         "place": {"lat": lat, "lon": lon}, "clock": {"begins": begins},
-        "recorders": {
-            "profile": edr_profile, "keep_pulse": crash_pulse, "chunk_bytes": crash_chunk_bytes,
-        },
+        "recorders": {"profile": edr_profile, "keep_pulse": crash_pulse, "chunk_bytes": crash_chunk_bytes},
     }  # fmt: skip
     options = run_setup.over(run_setup.settings_of(set_ or ()), options)
     wanted = run_setup.read(scenario, in_force, options, start_ms, day)
     name = run_id or (f"day-{day}-{wanted.seed}" if day else f"sim-{now_ms()}-{wanted.seed}")
     if roads:
         place, url = (wanted.lat_deg, wanted.lon_deg), settings.endpoints(in_force).db_ingest_url
-        say(f"map: {store_roads(url, wanted.seed, place, wanted.profile, wanted.vehicles)} road edges")
+        say(f"map: {launch.store_roads(url, wanted.seed, place, wanted.profile, wanted.vehicles)} road edges")
     if day is not None and into == "archive":
         show(make(wanted, in_force, name, say), json)
         return
@@ -178,7 +136,7 @@ def list_scenarios() -> None:
 
 
 @scenarios.command("show")
-def show_scenario(name: Annotated[str, typer.Argument(help="a ready scenario")]) -> None:
+def show_scenario(name: Annotated[str, Argument(help="a ready scenario")]) -> None:
     """Print a ready scenario: a start for one of your own."""
     from edge_simulator import run_setup
     from infra.contract.errors import ConfigError
@@ -198,7 +156,7 @@ def list_faults() -> None:
 
 
 @scenarios.command("check")
-def check_scenario(file: Annotated[str, typer.Argument(help="a ready scenario or a YAML file")]) -> None:
+def check_scenario(file: Annotated[str, Argument(help="a ready scenario or a YAML file")]) -> None:
     """Check a scenario whole and say what it comes to. Exit 2 with the first thing that is wrong."""
     from edge_simulator import run_setup
     from infra.settings import settings
@@ -216,18 +174,14 @@ def _drives() -> None:
 
 @drives.command("check")
 def check_drives(
-    folder: Annotated[Path, typer.Argument(help="folder of recorded drives (.csv)")],
-    mapping: Annotated[
-        Path | None, typer.Option(help="what the columns mean [mapping.yaml in the folder, else RSK Twizy]")
-    ] = None,
-    json: Annotated[bool, typer.Option("--json", help="the report as JSON on stdout")] = False,
+    folder: Annotated[Path, Argument(help="folder of recorded drives (.csv)")],
+    mapping: Annotated[Path | None, Option(help="what columns mean [mapping.yaml, else RSK Twizy]")] = None,
+    json: Annotated[bool, Option("--json", help="the report as JSON on stdout")] = False,
 ) -> None:
     """Read recorded drives and say what is in them and what is wrong with them; nothing is sent.
 
     Exit codes: 0 every file can be used; 1 one cannot; 2 no folder, no file, or a wrong mapping.
     """
-    from dataclasses import asdict
-
     import orjson
 
     from edge_simulator.recordings import checks
@@ -235,21 +189,17 @@ def check_drives(
 
     meaning, files = look_into(folder, mapping)
     reports = [checks.report(file, meaning) for file in files]
-    if json:
-        sys.stdout.write(orjson.dumps([asdict(one) for one in reports]).decode() + "\n")
-    else:
-        sys.stdout.writelines(line + "\n" for one in reports for line in checks.lines(one))
+    lines = (line for one in reports for line in checks.lines(one))
+    sys.stdout.write((orjson.dumps(reports).decode() if json else "\n".join(lines)) + "\n")
     if any(report.error for report in reports):
         raise typer.Exit(1)
 
 
 @edr.command()
 def table(
-    profile: Annotated[
-        Literal["us563_2006", "us563_2024"], typer.Option(help="what the recorder holds")
-    ] = "us563_2024",
-    seeds: Annotated[int, typer.Option(min=1, help="pulses of each type and delta-V")] = 5,
-    json: Annotated[bool, typer.Option("--json", help="the table as JSON, a line an object")] = False,
+    profile: Annotated[EdrProfile, Option(help="what the recorder holds")] = "us563_2024",
+    seeds: Annotated[int, Option(min=1, help="pulses of each type and delta-V")] = 5,
+    json: Annotated[bool, Option("--json", help="the table as JSON, a line an object")] = False,
 ) -> None:
     """Put crash pulses of every type and delta-V, and knocks that are no crash, to a recorder.
 
@@ -258,27 +208,18 @@ def table(
 
     Exit codes: 0 all as it should be; 1 a wanted pulse did not trigger, another did, a record is not whole.
     """
-    from dataclasses import asdict
+    from dataclasses import astuple
 
     import orjson
 
     from edge_simulator.edr import crash_table, recorder
+    from infra.clients.tables import aligned
 
     lines = crash_table.table(recorder.PROFILES[profile], range(seeds))
-    head = (
-        "type", "delta-V", "pulses", "wanted", "triggered", "peak g", "max km/h", "at ms", "air bag", "whole",
-    )  # fmt: skip
-    if json:
-        sys.stdout.write(orjson.dumps([asdict(line) for line in lines]).decode() + "\n")
-    else:
-        sys.stdout.write(_row(head))
-        for ln in lines:
-            sys.stdout.write(
-                _row((
-                    ln.kind, ln.delta_v_kmh, ln.cases, ln.wanted, ln.triggered, ln.peak_g, ln.max_kmh,
-                    ln.max_ms, ln.air_bags, ln.complete,
-                ))
-            )  # fmt: skip
+    heads = ("type", "delta-V", "pulses", "wanted", "triggered", "wrong", "peak g", "max km/h", "at ms",
+             "air bag", "whole")  # fmt: skip
+    text = orjson.dumps(lines).decode() if json else aligned(map(astuple, lines), heads)
+    sys.stdout.write(text + "\n")
     wrong = sum(line.wrong for line in lines) + sum(line.triggered - line.complete for line in lines)
     if wrong:
         sys.stderr.write(f"{wrong} pulses are not as they should be\n")
@@ -287,8 +228,8 @@ def table(
 
 @edr.command()
 def resend(
-    run: Annotated[str, typer.Argument(help="a run's id or folder")],
-    drain: Annotated[str, typer.Option(help="time for the PUBACKs")] = "15s",
+    run: Annotated[str, Argument(help="a run's id or folder")],
+    drain: Annotated[str, Option(help="time for the PUBACKs")] = "15s",
 ) -> None:
     """Offer the crash records of a run again that the broker has not acknowledged.
 
@@ -305,31 +246,24 @@ def resend(
     in_force = settings.load()
     drain_s = duration_ms(drain, "--drain") / 1000
     kept = crash_store.unacked_of([crash_store.file_of(in_force.paths.home, run)], say)
-    left = 0
+    acked = 0
     if kept:
         address = settings.endpoints(in_force)
-        client = f"odograph-resend-{now_ms()}"
-        with PahoPublisher(address.mqtt, [client]) as publisher:
+        with PahoPublisher(address.mqtt, [f"odograph-resend-{now_ms()}"]) as publisher:
             publisher.connect(deadline_s=5.0)
             crash_store.resend(publisher, in_force.mqtt.root, kept)
             publisher.drain(drain_s)
-            marks = publisher.counts.acked_marks
-            crash_store.note_acked(marks)
-            left = len(kept) - len(marks)
-    sys.stdout.write(f"offered {len(kept)}  acknowledged {len(kept) - left}\n")
-    if left:
+            crash_store.note_acked(publisher.counts.acked_marks)
+            acked = len(publisher.counts.acked_marks)
+    sys.stdout.write(f"offered {len(kept)}  acknowledged {acked}\n")
+    if acked < len(kept):
         raise typer.Exit(1)
 
 
-def _row(cells: tuple[object, ...]) -> str:
-    texts = ["-" if cell is None else str(cell) for cell in cells]
-    return f"{texts[0]:<12}" + "".join(f"{text:>10}" for text in texts[1:]) + "\n"
-
-
 def roads(
-    seed: Annotated[int, typer.Option(min=0, help="seed of the city")] = 1,
-    lat: Annotated[float, typer.Option(help="latitude of the centre, deg")] = 48.137,
-    lon: Annotated[float, typer.Option(help="longitude of the centre, deg")] = 11.575,
+    seed: Annotated[int, Option(min=0, help="seed of the city")] = 1,
+    lat: Annotated[float, Option(help="latitude of the centre, deg")] = 48.137,
+    lon: Annotated[float, Option(help="longitude of the centre, deg")] = 11.575,
 ) -> None:
     """Print the simulated city's road edges, one JSON object a line."""
     import orjson

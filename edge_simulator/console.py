@@ -5,7 +5,9 @@ from __future__ import annotations
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from threading import Event
 from typing import Any
 
 import orjson
@@ -24,39 +26,25 @@ def say(line: str) -> None:
 
 def show(summary: Mapping[str, Any], as_json: bool) -> None:
     """A run's summary: one JSON object, or a line a key."""
-    if as_json:
-        sys.stdout.write(orjson.dumps(summary).decode() + "\n")
-        return
-    for key, value in summary.items():
-        if key == "drives":
-            for drive in value:
-                sys.stdout.write("drive " + "  ".join(f"{k} {v}" for k, v in drive.items()) + "\n")
-        else:
-            sys.stdout.write(f"{key}  {value}\n")
+    lines = [f"{key}  {value}" for key, value in summary.items() if key != "drives"]
+    lines += ["drive " + "  ".join(f"{k} {v}" for k, v in one.items()) for one in summary.get("drives", ())]
+    sys.stdout.write((orjson.dumps(summary).decode() if as_json else "\n".join(lines)) + "\n")
 
 
-class StopFlag:
-    """True once Ctrl-C or SIGTERM came; a second one ends at once, as usual."""
+@contextmanager
+def stop_flag(say: Callable[[str], None]) -> Iterator[Callable[[], bool]]:
+    """What tells whether Ctrl-C or SIGTERM came; a second one ends at once, as usual."""
+    stopped = Event()
+    before: dict[int, Any] = {}
 
-    def __init__(self, say: Callable[[str], None]) -> None:
-        self._say = say
-        self._stopped = False
-        self._before: dict[int, Any] = {}
+    def stop(number: int, _frame: Any) -> None:
+        stopped.set()
+        signal.signal(number, before[number])
+        say("stopping: finishing what is in flight")
 
-    def __call__(self) -> bool:
-        """Whether a stop was asked for."""
-        return self._stopped
-
-    def __enter__(self) -> StopFlag:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            self._before[number] = signal.signal(number, self._stop)
-        return self
-
-    def _stop(self, number: int, _frame: Any) -> None:
-        self._stopped = True
-        signal.signal(number, self._before[number])
-        self._say("stopping: finishing what is in flight")
-
-    def __exit__(self, *_error: object) -> None:
-        for number, handler in self._before.items():
+    before.update({number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)})
+    try:
+        yield stopped.is_set
+    finally:
+        for number, handler in before.items():
             signal.signal(number, handler)

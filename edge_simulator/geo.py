@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -31,35 +29,17 @@ def bearing_rad(lat_a: Floats, lon_a: Floats, lat_b: Floats, lon_b: Floats) -> F
     return np.arctan2((lon_b - lon_a) * east, (lat_b - lat_a) * north)
 
 
-def bearing_deg(lat_a: Floats, lon_a: Floats, lat_b: Floats, lon_b: Floats) -> Floats:
-    """Bearing from a to b, degrees in 0..360."""
-    return np.degrees(bearing_rad(lat_a, lon_a, lat_b, lon_b)) % 360.0
-
-
-@dataclass(frozen=True, slots=True)
 class Metric:
     """Metres per degree near one latitude as a parabola: within 100 km of it wrong by less than 1e-6."""
 
-    lat_deg: float
-    north: tuple[float, float, float]
-    east: tuple[float, float, float]
-
-    @classmethod
-    def around(cls, lat_deg: float) -> Metric:
-        """The metric for the surroundings of ``lat_deg``."""
-        at = np.array([-0.4, 0.0, 0.4])
-        north, east = metres_per_degree(lat_deg + at)
-        return cls(lat_deg, _parabola(at, north), _parabola(at, east))
+    def __init__(self, lat_deg: float) -> None:
+        self._lat_deg, step = lat_deg, 0.4
+        low, mid, high = np.array(metres_per_degree(lat_deg + np.array([-step, 0.0, step]))).T
+        by_power = np.array([mid, (high - low) / (2 * step), (high + low - 2 * mid) / (2 * step**2)])
+        self._north, self._east = by_power.T.tolist()
 
     def metres(self, lat_deg: Floats) -> tuple[Floats, Floats]:
         """Metres per degree of latitude and of longitude at ``lat_deg``."""
-        off = lat_deg - self.lat_deg
-        (n0, n1, n2), (e0, e1, e2) = self.north, self.east
+        off = lat_deg - self._lat_deg
+        (n0, n1, n2), (e0, e1, e2) = self._north, self._east
         return (n2 * off + n1) * off + n0, (e2 * off + e1) * off + e0
-
-
-def _parabola(at: Floats, value: Floats) -> tuple[float, float, float]:
-    """Coefficients from the constant on; through (-d, 0, d)."""
-    step = float(at[2])
-    low, mid, high = (float(x) for x in value)
-    return mid, (high - low) / (2 * step), (high + low - 2 * mid) / (2 * step**2)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from edge_simulator.console import StopFlag, now_ms, say
+from edge_simulator.console import now_ms, say, stop_flag
 from edge_simulator.edr import crash_store
 from edge_simulator.runfiles import RunFiles
 from edge_simulator.scenario import SAMPLES, Scenario
@@ -34,20 +34,15 @@ class RunOptions:
     paced: bool  # messages leave at their times; else as fast as the broker takes them
     live: bool  # the run begins now, not at the scenario's start
     client: Client = "auto"
-    keep_s: float = 0.0
-    """Frames are kept so long after their PUBACK, and sent again when the connection was lost."""
-    react: bool = True
-    """In a live run the vehicles listen to the service; one with a start of its own never does."""
+    keep_s: float = 0.0  # frames are kept so long after their PUBACK, for a connection that is lost
+    react: bool = True  # vehicles listen to the service in a live run; else they never do
 
 
 def publish(
     in_force: configuration.Settings, wanted: Scenario, options: RunOptions, say: Say = say,
     begin_ms: Callable[[], int] = now_ms,
 ) -> Mapping[str, Any]:  # fmt: skip
-    """Simulate and publish; the summary. Raises ServiceError where no broker answers.
-
-    ``begin_ms`` is asked for a live run's begin, once the world is ready.
-    """
+    """Simulate and publish; the summary. ``begin_ms`` is asked for a live one once the world is ready."""
     address = configuration.endpoints(in_force)
     world = World(wanted)
     world.warm_up()
@@ -64,7 +59,7 @@ def publish(
         verifier = downlink.verifier(in_force)
         subscriptions = reactions.filters(in_force.mqtt.root, world.vehicle_ids, len(options.clients))
     with (
-        StopFlag(say) as stop,
+        stop_flag(say) as stop,
         publisher_of(options.client, wanted.vehicles, options.keep_s)(
             address.mqtt, options.clients, wills, filters=subscriptions
         ) as publisher,
@@ -89,9 +84,6 @@ def connection_names(text: str, vehicles: int, run_id: str) -> list[str]:
 
 
 def store_roads(url: str, seed: int, place: tuple[float, float], profile: str, vehicles: int) -> int:
-    """Put the roads of so many vehicles' towns at ``place`` (lat, lon in deg) into the database; how many.
-
-    They replace those of the same seed. Raises ServiceError.
-    """
+    """Put the roads of so many vehicles' towns at ``place`` (lat, lon in deg) into the database; how many."""
     net = region(seed, *place, towns(profile, vehicles))
     return queries.store_roads(url, f"city-{seed}", net.edges())

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import fields
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import date, datetime, time, timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import yaml
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError
 
 from edge_simulator import faults
 from edge_simulator.console import now_ms
@@ -25,9 +25,7 @@ from infra.settings.files import parse_yaml, read_yaml
 from infra.settings.settings import Settings
 from infra.settings.values import duration_ms
 
-READY = Path(__file__).with_name("scenarios")
-DAY_DEFAULTS = {"profile": "day", "interval": "10s", "step": "500ms", "parked_every": "10m"}
-"""What a whole day is made with unless its scenario or the options say otherwise."""
+DAY_DEFAULTS = {"profile": "day", "interval": "10s", "step": "500ms", "parked_every": "10m"}  # of a --day
 Weekday = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
 
 
@@ -54,12 +52,11 @@ def _short_step(step_ms: int) -> int:
     return step_ms
 
 
-TimeOfDay = Annotated[float, BeforeValidator(_time_of_day_s)]
 Length = Annotated[int, BeforeValidator(_length_ms)]
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+class _Part(BaseModel, extra="forbid", frozen=True, populate_by_name=True):
+    pass
 
 
 class Place(_Part):
@@ -72,7 +69,7 @@ class Place(_Part):
 class Clock(_Part):
     """Local time of the simulated day at the start of the run; what is stamped stays true time."""
 
-    begins: TimeOfDay | None = None
+    begins: Annotated[float, BeforeValidator(_time_of_day_s)] | None = None
     weekday: Weekday | None = None
 
 
@@ -116,40 +113,39 @@ class ScenarioFile(_Part):
     stages: tuple[StageEntry, ...] = ()
 
 
-PARTS = ("link", "gnss", "place", "clock", "recorders")
-"""Keys that hold keys: options are set over them one by one."""
+PARTS = ("link", "gnss", "place", "clock", "recorders")  # hold keys: options are set over them one by one
 _MODELS: dict[str, type[_Part]] = {
-    "place": Place,
-    "clock": Clock,
-    "recorders": Recorders,
-    "stages": StageEntry,
-}
+    "place": Place, "clock": Clock, "recorders": Recorders, "stages": StageEntry,
+}  # fmt: skip
 
 
 def ready() -> dict[str, Path]:
     """The scenarios that come with the simulator, by name."""
-    return {path.stem: path for path in sorted(READY.glob("*.yaml"))}
+    return {path.stem: path for path in sorted(Path(__file__).with_name("scenarios").glob("*.yaml"))}
 
 
 def load(
     name_or_path: str | None, options: Mapping[str, Any], defaults: Mapping[str, Any] | None = None
 ) -> ScenarioFile:
-    """A scenario by name or file over ``defaults``, with the ``options`` that are not None set over it.
-
-    Raises ConfigError naming file, key and what would be right.
-    """
-    raw, where = ({}, "the options") if name_or_path is None else _read(name_or_path)
+    """A scenario by name or file, over ``defaults``, under the ``options`` given. Raises ConfigError."""
+    raw: Any = {}
+    where = "the options" if name_or_path is None else f"--scenario {name_or_path}"
+    if name_or_path is not None:
+        path = ready().get(name_or_path, Path(name_or_path))
+        if not path.exists():
+            raise ConfigError(f"{where}: no such scenario or file; ready ones: {', '.join(ready())}")
+        raw = read_yaml(path, "--scenario")
+        if not isinstance(raw, dict):
+            raise ConfigError(f"{where}: a mapping of keys is wanted, as: odograph scenarios show city-day")
+    for part in PARTS:
+        if not isinstance(raw.get(part) or {}, Mapping):
+            raise ConfigError(f"{where}: {part} {raw[part]!r}: keys with values are wanted")
     given = _without_none(options)
-    if "rate" in given or "interval" in given:
-        raw = {key: value for key, value in raw.items() if key not in ("rate", "interval")}
-    merged = {**(defaults or {}), **raw, **given}
+    if given.keys() & {"rate", "interval"}:
+        raw = {key: value for key, value in raw.items() if key not in {"rate", "interval"}}
+    merged = _merged({**(defaults or {}), **raw}, given)
     if merged.get("rate") is not None and "interval" not in given:
         merged.pop("interval", None)
-    for part in PARTS:
-        below = raw.get(part) or {}
-        if not isinstance(below, Mapping):
-            raise ConfigError(f"{where}: {part} {below!r}: keys with values are wanted")
-        merged[part] = {**below, **given.get(part, {})}
     try:
         return ScenarioFile.model_validate(merged)
     except ValidationError as error:
@@ -164,43 +160,30 @@ def settings_of(texts: Iterable[str]) -> dict[str, Any]:
         key, equals, value = text.partition("=")
         part, dot, name = key.strip().partition(".")
         if not (equals and part) or (dot and part not in PARTS):
-            parts = ", ".join(PARTS)
-            raise ConfigError(
-                f"--set {text}: KEY=VALUE is wanted, as ambient_c=-8, or PART.KEY=VALUE with one of {parts}"
-            )
+            wanted = "KEY=VALUE is wanted, as ambient_c=-8, or PART.KEY=VALUE with one of"
+            raise ConfigError(f"--set {text}: {wanted} {', '.join(PARTS)}")
         try:
             read = parse_yaml(value)
         except yaml.YAMLError as error:
             reason = " ".join(str(error).split())
             raise ConfigError(f"--set {text}: not readable as YAML ({reason})") from error
-        if dot:
-            found.setdefault(part, {})[name] = read
-        else:
-            found[part] = read
+        (found.setdefault(part, {}) if dot else found)[name if dot else part] = read
     return found
 
 
 def over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
     """Options ``above`` set over those ``below``; what is None is not given."""
-    low, high = _without_none(below), _without_none(above)
-    return {**low, **high, **{part: {**low.get(part, {}), **high.get(part, {})} for part in PARTS}}
+    return _merged(_without_none(below), _without_none(above))
+
+
+def _merged(low: Mapping[str, Any], high: Mapping[str, Any]) -> dict[str, Any]:
+    return {**low, **high, **{part: {**(low.get(part) or {}), **high.get(part, {})} for part in PARTS}}
 
 
 def _without_none(options: Mapping[str, Any]) -> dict[str, Any]:
     """What was given; empty parts are left out."""
     kept = {k: _without_none(v) if isinstance(v, Mapping) else v for k, v in options.items()}
     return {k: v for k, v in kept.items() if v is not None and v not in ((), {})}
-
-
-def _read(name_or_path: str) -> tuple[dict[str, Any], str]:
-    found = ready().get(name_or_path, Path(name_or_path))
-    where = f"--scenario {name_or_path}"
-    if not found.exists():
-        raise ConfigError(f"{where}: no such scenario or file; ready ones: {', '.join(ready())}")
-    raw = read_yaml(found, "--scenario")
-    if not isinstance(raw, dict):
-        raise ConfigError(f"{where}: a mapping of keys is wanted, as in: odograph scenarios show city-day")
-    return raw, where
 
 
 _LIMITS = {
@@ -220,22 +203,17 @@ def _first_error(error: ValidationError) -> str:
         near = difflib.get_close_matches(str(first["loc"][-1]), known, n=1)
         hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
         return f"{key}: unknown key; {hint}"
-    shown = (
-        f"{value:g}" if isinstance(value, float) else str(value) if isinstance(value, int) else repr(value)
-    )
-    if first["type"] in _LIMITS:
-        return f"{key} {shown}: {_LIMITS[first['type']].format(*first['ctx'].values())}"
-    return f"{key} {shown}: {first['msg'].removeprefix('Value error, ')}"
+    shown = f"{value:g}" if isinstance(value, float) else repr(value)
+    limit = _LIMITS.get(first["type"])
+    reason = limit.format(*first["ctx"].values()) if limit else first["msg"].removeprefix("Value error, ")
+    return f"{key} {shown}: {reason}"
 
 
 def read(
     name_or_path: str | None, settings: Settings, options: Mapping[str, Any], start_ms: int | None = None,
     day: str | None = None,
 ) -> Scenario:  # fmt: skip
-    """The run that a scenario by name or file describes, with options set over it; see ``scenario``.
-
-    Raises ConfigError naming file, key and what would be right.
-    """
+    """The run that a scenario by name or file describes, with options set over it. Raises ConfigError."""
     file = load(name_or_path, options, DAY_DEFAULTS if day else None)
     try:
         return scenario(file, settings, start_ms, day)
@@ -248,7 +226,8 @@ def read(
 def scenario(file: ScenarioFile, settings: Settings, start_ms: int | None, day: str | None) -> Scenario:
     """The run that a scenario file describes. Raises ConfigError.
 
-    ``start_ms`` None begins one frame before now; ``day`` (2026-11-20) is a whole day in the settings' zone.
+    ``start_ms`` None begins one frame before now; ``day`` (2026-11-20) is a whole day in the settings' zone,
+    of 23 or 25 hours when clocks change.
     """
     schedule = stages_of([(s.lasts, s.rate, s.ramp_to) for s in file.stages])
     every = cadence(file.vehicles, file.rate, file.interval)
@@ -260,13 +239,19 @@ def scenario(file: ScenarioFile, settings: Settings, start_ms: int | None, day: 
         wanted = "a name such as Europe/Berlin is wanted"
         raise ConfigError(f"tz {settings.tz!r}: no such time zone; {wanted}") from error
     if day is not None:
-        start_ms, whole_ms = _midnights(day, zone)
-        length_ms = min(whole_ms, length_ms or whole_ms)
+        try:
+            first = date.fromisoformat(day)
+        except ValueError as error:
+            raise ConfigError(f"--day {day}: a date such as 2026-11-20 is wanted") from error
+        midnights = (datetime.combine(d, time(), zone) for d in (first, first + timedelta(days=1)))
+        start_ms, end_ms = (round(at.timestamp() * 1000) for at in midnights)
+        length_ms = min(filter(None, (end_ms - start_ms, length_ms)))
     begin_ms = start_ms if start_ms is not None else now_ms() - SAMPLES * every.dt_ms
     here = datetime.fromtimestamp(begin_ms / 1000, zone)
     clock_s = here.hour * 3600.0 + here.minute * 60.0 + here.second
     clock_s = file.clock.begins if file.clock.begins is not None else clock_s
     edr = file.recorders
+    chunk_bytes = edr.chunk_bytes or settings.mqtt.crash_chunk_bytes
     return Scenario(
         seed=file.seed, vehicles=file.vehicles, cadence=every, start_ms=begin_ms, limit=file.limit,
         frames_per_vehicle=None if length_ms is None else max(1, length_ms // every.interval_ms),
@@ -276,30 +261,15 @@ def scenario(file: ScenarioFile, settings: Settings, start_ms: int | None, day: 
         profile=file.profile, begins_at_s=0.0 if day is not None else clock_s,
         weekday=get_args(Weekday).index(file.clock.weekday) if file.clock.weekday else here.weekday(),
         parked_every_ms=file.parked_every, schedule=schedule, longest_step_ms=min(file.step, every.dt_ms),
-        truth_edges=file.truth_edges, recorders=Setup(
-            PROFILES[edr.profile], edr.keep_pulse, edr.chunk_bytes or settings.mqtt.crash_chunk_bytes
-        ),
+        truth_edges=file.truth_edges, recorders=Setup(PROFILES[edr.profile], edr.keep_pulse, chunk_bytes),
     )  # fmt: skip
 
 
 def _receivers(given: Mapping[str, Any]) -> GnssSettings:
-    known: Sequence[str] = [f.name for f in fields(GnssSettings)]
+    known = [f.name for f in fields(GnssSettings)]
     for key, value in given.items():
         if key not in known:
             raise ConfigError(f"gnss.{key}: unknown key; there are {', '.join(known)}")
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise ConfigError(f"gnss.{key} {value!r}: a number is wanted")
     return GnssSettings(**given)
-
-
-def _midnights(day: str, zone: ZoneInfo) -> tuple[int, int]:
-    """Begin of a local day, and its length, ms: 23 or 25 hours when clocks change."""
-    try:
-        first = date.fromisoformat(day)
-    except ValueError as error:
-        raise ConfigError(f"--day {day}: a date such as 2026-11-20 is wanted") from error
-    begin, end = (
-        round(datetime.combine(d, time(), zone).astimezone(UTC).timestamp() * 1000)
-        for d in (first, first + timedelta(days=1))
-    )
-    return begin, end - begin

@@ -6,7 +6,7 @@ import base64
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import orjson
 
@@ -20,38 +20,39 @@ class RunFiles:
     def __init__(self, home: Path, run_id: str, log_frames: bool) -> None:
         self.folder = home / "runs" / run_id
         self._log_frames = log_frames
-        self._open: list[BinaryIO] = []
 
     def __enter__(self) -> RunFiles:
         try:
             self.folder.mkdir(parents=True)
         except FileExistsError as error:
             raise ConfigError(f"--run-id: {self.folder} exists; give another id or remove it") from error
-        self._truth = self._file("truth.jsonl")
-        self._frames = self._file("frames.jsonl") if self._log_frames else None
+        self._truth = (self.folder / "truth.jsonl").open("wb")
+        self._frames = (self.folder / "frames.jsonl").open("wb") if self._log_frames else None
         return self
-
-    def _file(self, name: str) -> BinaryIO:
-        file = (self.folder / name).open("wb")
-        self._open.append(file)
-        return file
 
     def truth(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Add rows of ground truth."""
-        for row in rows:
-            self._truth.write(orjson.dumps(row) + b"\n")
+        self._truth.writelines(orjson.dumps(row) + b"\n" for row in rows)
 
     def frames(self, items: Iterable[Outgoing]) -> None:
         """Put messages that are about to be sent on the disk: one line each, with what befell it."""
-        lines = [] if self._frames is None else [_line(item) for item in items]
-        if self._frames is not None and lines:
+        if self._frames is None:
+            return
+        lines = []
+        for item in items:
+            head = {"channel": item.channel, "flag": item.flag, "copy": item.copy, "due_ms": item.due_ms}
+            poison = item.flag == "poison"
+            body = b'"' + base64.b64encode(item.payload) + b'"' if poison else item.payload
+            name = b"payload_b64" if poison else b"payload"
+            lines.append(orjson.dumps(head)[:-1] + b',"' + name + b'":' + body + b"}\n")
+        if lines:
             self._frames.writelines(lines)
             self._frames.flush()
             os.fdatasync(self._frames.fileno())
 
     def sync(self, summary: Mapping[str, Any]) -> None:
         """Put everything on the disk, and the summary as run.json, whole or not at all."""
-        for file in self._open:
+        for file in filter(None, (self._truth, self._frames)):
             file.flush()
             os.fsync(file.fileno())
         draft = self.folder / "run.json.tmp"
@@ -59,20 +60,12 @@ class RunFiles:
         draft.replace(self.folder / "run.json")
 
     def __exit__(self, *_error: object) -> None:
-        for file in self._open:
+        for file in filter(None, (self._truth, self._frames)):
             file.close()
 
 
 def write_sequences(folder: Path, rows: Iterable[Mapping[str, Any]]) -> None:
     """``sequences.jsonl`` of a run or a day: a line a device (telemetry/outbox.py)."""
     draft = folder / "sequences.jsonl.tmp"
-    with draft.open("wb") as file:
-        file.writelines(orjson.dumps(row) + b"\n" for row in rows)
+    draft.write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in rows))
     draft.replace(folder / "sequences.jsonl")
-
-
-def _line(item: Outgoing) -> bytes:
-    head = {"channel": item.channel, "flag": item.flag, "copy": item.copy, "due_ms": item.due_ms}
-    if item.flag == "poison":
-        return orjson.dumps(head | {"payload_b64": base64.b64encode(item.payload).decode()}) + b"\n"
-    return orjson.dumps(head)[:-1] + b',"payload":' + item.payload + b"}\n"

@@ -15,7 +15,6 @@ from edge_simulator.telemetry.gnss import GnssSettings
 from edge_simulator.wireless.settings import LinkShares as LinkShares  # noqa: PLC0414  others take it from here
 from infra.contract.errors import ConfigError
 
-_GOLDEN = (5**0.5 - 1) / 2
 STEP_MS = 1000  # the number on line changes at most so often
 
 
@@ -50,12 +49,10 @@ class Schedule:
 
     def check(self, full: float) -> None:
         """Raise ConfigError for a rate that ``full``, every vehicle reporting, cannot meet."""
-        most = max((max(s.from_rate, s.to_rate) for s in self.stages), default=0.0)
+        most = max((s.to_rate for s in self.stages), default=0.0)
         if most > full * 1.0001:
-            raise ConfigError(
-                f"stages: {most:g} frames/s are wanted, but all vehicles together report {full:g}/s; "
-                "more vehicles or a shorter interval is needed"
-            )
+            less = f"all vehicles together report {full:g}/s; more vehicles or a shorter interval is needed"
+            raise ConfigError(f"stages: {most:g} frames/s are wanted, but {less}")
 
 
 def on_line(rate: float, full: float, n_vehicles: int) -> int:
@@ -65,7 +62,8 @@ def on_line(rate: float, full: float, n_vehicles: int) -> int:
 
 def turns(n_vehicles: int) -> Ints:
     """Each vehicle's place in the order of coming on line, [n_vehicles]: any first few are spread evenly."""
-    order = np.argsort(np.arange(n_vehicles) * _GOLDEN % 1.0, kind="stable")
+    golden = (5**0.5 - 1) / 2
+    order = np.argsort(np.arange(n_vehicles) * golden % 1.0, kind="stable")
     place = np.empty(n_vehicles, dtype=np.int64)
     place[order] = np.arange(n_vehicles)
     return place
@@ -86,18 +84,16 @@ def stages_of(entries: Sequence[tuple[int, float | None, float | None]]) -> Sche
 
 
 SAMPLES = 10
-LONGEST_COVERED_MS = 10_000
-"""A frame covers at most this much: its first sample must not be late by the time the last one is taken."""
+LONGEST_COVERED_MS = 10_000  # by a frame: its first sample must not be late when the last one is taken
 
 Profile = Literal["steady", "day"]
 
 
 @dataclass(frozen=True, slots=True)
 class Cadence:
-    """How often a vehicle reports. A frame holds ``SAMPLES`` samples ``dt_ms`` apart.
+    """How often a vehicle reports: a frame of ``SAMPLES``, ``dt_ms`` apart, once in ``period`` of these.
 
-    ``period`` is the number of sample times between two frames of a vehicle: SAMPLES when frames join without
-    a gap, more when reports are so rare that a frame covers only the last 10 s before it.
+    The period is SAMPLES when frames join, more when a frame covers only the last 10 s before it.
     """
 
     dt_ms: int
@@ -127,17 +123,14 @@ class Scenario:
     gnss: GnssSettings = field(default_factory=GnssSettings)
     faults: tuple[Wanted, ...] = ()
     profile: Profile = "steady"
-    begins_at_s: float = 8 * 3600.0
-    """Local time of the simulated day at the start, s after midnight; stamps are not touched by it."""
+    begins_at_s: float = 8 * 3600.0  # local time of the simulated day; stamps are not touched by it
     weekday: int = 0  # 0 is Monday
-    parked_every_ms: int | None = None
-    """How often a parked vehicle reports; None: as often as one that drives."""
+    parked_every_ms: int | None = None  # how often a parked vehicle reports; None: like one that drives
     schedule: Schedule = field(default_factory=Schedule)
     recorders: Setup = field(default_factory=Setup)  # how the event data recorders are set up
     truth_edges: bool = False  # road edges passed are ground truth too; they are many
     longest_step_ms: int = 100  # physics goes in steps of at most this
-    first: int = 0
-    """Number of the first vehicle: a part of a larger fleet has identities and chance of its own."""
+    first: int = 0  # number of the first vehicle, for identities and chance of a part of a larger fleet
 
     @property
     def full_rate(self) -> float:
@@ -147,22 +140,14 @@ class Scenario:
     @property
     def span_ms(self) -> int:
         """Simulated time of the run; 10 minutes stand for an endless one where a plan needs a number."""
-        return (
-            self.frames_per_vehicle or max(1, 600_000 // self.cadence.interval_ms)
-        ) * self.cadence.interval_ms
+        every_ms = self.cadence.interval_ms
+        return (self.frames_per_vehicle or max(1, 600_000 // every_ms)) * every_ms
 
 
 def cadence(vehicles: int, rate: float | None, interval_ms: int | None) -> Cadence:
-    """The cadence for a global ``rate`` (frames/s) or a vehicle's ``interval_ms``; neither means 1 s.
-
-    Raises ConfigError for both at once and for what cannot be met within 2 %.
-    """
+    """For a ``rate`` in frames/s or a vehicle's interval, else 1 s. Raises ConfigError beyond 2 %."""
     if rate is not None and interval_ms is not None:
         raise ConfigError("--rate and --interval exclude each other: give one of them")
-    if vehicles < 1:
-        raise ConfigError(f"--vehicles {vehicles}: at least 1 is wanted")
-    if rate is not None and not rate > 0:
-        raise ConfigError(f"--rate {rate:g}: frames per second, more than 0, are wanted")
     wanted_ms = 1000.0 * vehicles / rate if rate is not None else float(interval_ms or 1000)
     if wanted_ms <= LONGEST_COVERED_MS:
         found = Cadence(max(1, round(wanted_ms / SAMPLES)), SAMPLES)

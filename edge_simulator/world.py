@@ -1,11 +1,8 @@
-"""One run's world: steps the physics, meets faults, and hands out messages slot by slot.
-
-The sequence of messages follows from the scenario alone: no wall clock, no network.
-"""
+"""One run's world, slot by slot; its messages follow from the scenario alone: no wall clock, no network."""
 
 from __future__ import annotations
 
-from collections import Counter
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -14,10 +11,10 @@ import numpy as np
 
 from edge_simulator import faults, vin
 from edge_simulator.edr.recorder import BlackBoxes, Sealed
-from edge_simulator.motion import town_day
 from edge_simulator.motion.fleet import Fleet
 from edge_simulator.motion.ground_truth import GroundTruth
 from edge_simulator.motion.mishaps import LimpHome
+from edge_simulator.motion.town_day import Day
 from edge_simulator.scenario import SAMPLES, Scenario
 from edge_simulator.telemetry.emitter import Emitter
 from edge_simulator.telemetry.instruments import Instruments
@@ -39,12 +36,11 @@ class Slot:
     messages: list[Outgoing]
     generated: int
     truth: list[Truth] = field(default_factory=list)
-    crashes: list[Sealed] = field(default_factory=list)
-    """Crash records that were sealed; their messages come when they are due."""
+    crashes: list[Sealed] = field(default_factory=list)  # sealed now; their messages come when they are due
 
 
 class World:
-    """The simulated world of a scenario."""
+    """The simulated world of a scenario. ``counts`` says what was made, and what became of it."""
 
     def __init__(self, scenario: Scenario) -> None:
         sc = self.scenario = scenario
@@ -52,16 +48,17 @@ class World:
         streams = [np.random.default_rng([sc.seed, k, *part]) for k in range(2, 8)]
         draw, motion, wear, noise, luck, radio = streams
         self.net: RoadNetwork = region(sc.seed, sc.lat_deg, sc.lon_deg, towns(sc.profile, sc.vehicles))
-        self.specs = vehicles.specs(vehicles.draw(draw, sc.vehicles))
+        self.specs = vehicles.Specs(vehicles.draw(draw, sc.vehicles))
         self.vehicle_ids = [vin.make(f"{sc.seed}/{sc.first + k}") for k in range(sc.vehicles)]
         models = [vehicles.MODELS[k] for k in self.specs.model]
-        agenda = town_day.for_profile(
-            sc.profile, self.net, self.specs, motion, sc.begins_at_s - WARM_UP_MS / 1000, sc.weekday
-        )
+        begins_at_s = sc.begins_at_s - WARM_UP_MS / 1000
+        day = sc.profile == "day"
+        agenda = Day(self.net, self.specs, motion, begins_at_s, sc.weekday) if day else None
         self.fleet = Fleet(self.net, self.specs, motion, agenda)
+        self.limp_home = LimpHome(self.fleet, self.vehicle_ids)
         self._truth_log = GroundTruth(self.vehicle_ids, self.fleet, -WARM_UP_MS, sc.truth_edges)
         stood_s = self.fleet.t_s - self.fleet.state.parked_since_s
-        soak_s = np.where(self.fleet.state.parked, stood_s, 0.0) if sc.profile == "day" else None
+        soak_s = np.where(self.fleet.state.parked, stood_s, 0.0) if day else None
         self.machine = Machine(self.specs, wear, sc.ambient_c, soak_s)
         self.instruments = Instruments(self.fleet, self.machine, noise, sc.gnss)
         endless = sc.frames_per_vehicle is None
@@ -69,37 +66,29 @@ class World:
         coming = faults.arrivals(sc.faults, self.machine, luck)
         self._injector = faults.Injector(planned, self.fleet, self.machine, luck, coming)
         self.emitter = Emitter(sc, self.vehicle_ids, models, self.instruments, radio)
-        self.counts.update(planned_faults=len(planned))
+        self.counts = self.emitter.counts
+        self.counts["planned_faults"] = len(planned)
         self._substeps = -(-sc.cadence.dt_ms // sc.longest_step_ms)
         self._h_ms = sc.cadence.dt_ms / self._substeps
         has_engine = [m.powertrain != "electric" for m in models]
-        self.limp_home = LimpHome(self.fleet, self.vehicle_ids)
-        self._boxes = BlackBoxes(
-            self.vehicle_ids, self.fleet, self.instruments, has_engine, self._h_ms, sc.recorders
-        )
+        parts = self.fleet, self.instruments, has_engine, self._h_ms, sc.recorders
+        self._boxes = BlackBoxes(self.vehicle_ids, *parts)
         self._sealed: list[Sealed] = []
         self._warm = False
 
-    @property
-    def counts(self) -> Counter[str]:
-        """What was made, and what became of it."""
-        return self.emitter.counts
-
     def slots(self) -> Iterator[Slot]:
         """The run, one sample time after the other; held-back messages come with the slot they are due in."""
-        sc, dt = self.scenario, self.scenario.cadence.dt_ms
+        sc, st = self.scenario, self.fleet.state
+        dt, frames = sc.cadence.dt_ms, sc.frames_per_vehicle
         self.warm_up()
-        last = (
-            None if sc.frames_per_vehicle is None else SAMPLES - 1 + sc.cadence.period * sc.frames_per_vehicle
-        )
-        k = 0
-        while (last is None or k < last) and not self.emitter.limit_reached():
-            k += 1
+        last = None if frames is None else SAMPLES - 1 + sc.cadence.period * frames
+        for k in itertools.count(1):
+            if (last is not None and k > last) or self.emitter.limit_reached():
+                return
             slot_ms = self.scenario.start_ms + k * dt
             self.machine.charging = self.fleet.charging()
             truth = self._run_fine((k - 1) * dt, self._substeps)
             self.emitter.sample(dt / 1000)
-            st = self.fleet.state
             self.emitter.tune(slot_ms, st.lat, st.lon, self.fleet.ignition_on())
             made = self.emitter.emit(k, slot_ms, self._injector.codes) if k >= SAMPLES else 0
             leaving = self.emitter.take(slot_ms + dt)
@@ -120,38 +109,33 @@ class World:
 
     def end(self, now_ms: int) -> tuple[list[Outgoing], list[Truth]]:
         """What is left at a run's end: messages held back or on board, in order, and open truth."""
-        rest = sorted(self.emitter.flush(now_ms))
-        start_ms = self.scenario.start_ms
-        open_rows = self._truth_log.close(self.fleet, now_ms - start_ms, start_ms)
+        rest, start_ms = sorted(self.emitter.flush(now_ms)), self.scenario.start_ms
+        open_rows = self._truth_log.close(now_ms - start_ms, start_ms)
         return rest, [*self.emitter.radio.truth(), *open_rows, *self.limp_home.still()]
 
     def _run_fine(self, from_ms: int, steps: int) -> list[Truth]:
         """Physics in equal steps from ``from_ms`` after the start; returns what began and what ended."""
         truth: list[Truth] = []
+        start_ms, h_s = self.scenario.start_ms, self._h_ms / 1000
         for k in range(steps):
             now_ms = from_ms + round((k + 1) * self._h_ms)
-            bursts: list[faults.Burst] = []
-            for event in self._injector.due(now_ms):
-                self.counts["begun_faults"] += 1
-                truth.append(event.row(self.vehicle_ids[event.fault.vehicle], self.scenario.start_ms))
-                bursts += [event.burst] if event.burst is not None else []
+            events = list(self._injector.due(now_ms))
+            truth += [one.row(self.vehicle_ids[one.fault.vehicle], start_ms) for one in events]
             coded = self._injector.coded()
-            truth += [c.row(self.vehicle_ids[c.fault.vehicle], self.scenario.start_ms) for c in coded]
-            self.fleet.step(self._h_ms / 1000)
-            self.machine.step(self.fleet, self._h_ms / 1000)
-            truth += self._truth_log.step(self.fleet, now_ms, self.scenario.start_ms)
+            truth += [one.row(self.vehicle_ids[one.fault.vehicle], start_ms) for one in coded]
+            self.fleet.step(h_s)
+            self.machine.step(self.fleet, h_s)
+            truth += self._truth_log.step(now_ms, start_ms)
             if self.limp_home.busy:
-                truth += self.limp_home.step(now_ms, self.scenario.start_ms, self._h_ms / 1000)
-            for burst in bursts:
-                self._boxes.process_impact(burst)
-            self._send_crashes(now_ms)
+                truth += self.limp_home.step(now_ms, start_ms, h_s)
+            for event in events:
+                self.counts["begun_faults"] += 1
+                if event.burst is not None:
+                    self._boxes.process_impact(event.burst)
+            for record in self._boxes.sealed(now_ms, start_ms):  # it goes out at once, on its own channel
+                self._sealed.append(record)
+                self.counts["crashes"] += 1
+                for payload in record.payloads:
+                    self.emitter.crash(record.vehicle, record.due_ms, payload)
             self._boxes.sample(now_ms)
         return truth
-
-    def _send_crashes(self, now_ms: int) -> None:
-        """What the recorders sealed goes out at once, on its own channel."""
-        for record in self._boxes.sealed(now_ms, self.scenario.start_ms):
-            self._sealed.append(record)
-            self.counts["crashes"] += 1
-            for payload in record.payloads:
-                self.emitter.crash(record.vehicle, record.due_ms, payload)

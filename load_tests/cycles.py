@@ -18,9 +18,9 @@ import orjson
 
 from edge_simulator.geo import Bools, Floats
 from edge_simulator.motion import dynamics
-from edge_simulator.vehicle import drivetrain, powertrain
+from edge_simulator.vehicle import drivetrain
 from edge_simulator.vehicle.machine import Machine
-from edge_simulator.vehicle.vehicles import MODELS, VehicleModel, specs
+from edge_simulator.vehicle.vehicles import MODELS, Specs, VehicleModel
 from infra.contract.errors import ConfigError
 
 STEP_S = 0.1
@@ -134,7 +134,7 @@ class Driven:
 def machine_for(models: Sequence[VehicleModel], ambient_c: float = AMBIENT_C, cold: bool = False) -> Machine:
     """One vehicle of each model, warm from the road unless ``cold``; hybrids at their target charge."""
     n = len(models)
-    figures = specs(np.arange(n), models)
+    figures = Specs(np.arange(n), models)
     soak_s = np.full(n, 1e6) if cold else None
     machine = Machine(figures, np.random.default_rng(1), ambient_c, soak_s)
     state = machine.state
@@ -186,7 +186,7 @@ def _pack_to_fuel(machine: Machine) -> Floats:
     """A hybrid's engine charges through the motor: fuel = pack energy / (its efficiency * the motor's)."""
     worth = np.zeros(len(machine.electric))
     rows = machine.drivetrain.hybrids
-    worth[rows] = 1 / (machine.specs("efficiency")[rows] * powertrain.MOTOR)
+    worth[rows] = 1 / (machine.specs("efficiency")[rows] * drivetrain.MOTOR)
     return worth
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import orjson
 import pyarrow as pa
 
-from edge_simulator.recordings.drives import read_folder
+from edge_simulator.recordings.drives import look_into, read
 from edge_simulator.recordings.frames import prepare
 from infra.contract.verdict import clock_limits
 from infra.settings.settings import load
@@ -28,7 +28,8 @@ LONG_S = 60
 
 def frames(folder: Path) -> Iterator[tuple[str, list[bytes]]]:
     """Name and frames of each drive, at its recorded times."""
-    for drive in read_folder(folder)[1]:
+    meaning, files = look_into(folder)
+    for drive in (drive for file in files for drive in read(file, meaning).drives):
         ready = prepare(drive)
         yield drive.name, [ready.frame(rows, seq, 1, 0, 0) for seq, rows in enumerate(ready.groups())]
 

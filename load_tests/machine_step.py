@@ -21,7 +21,7 @@ STEPS, SETTLE, H_S = 200, 20, 0.1
 def measure(n: int) -> tuple[float, float]:
     """CPU of a vehicle and step, us: the median step, and the median of ten with the slow one."""
     rng = np.random.default_rng(1)
-    machine = Machine(vehicles.specs(vehicles.draw(rng, n)), rng, 16.0)
+    machine = Machine(vehicles.Specs(vehicles.draw(rng, n)), rng, 16.0)
     ride, phase = Ride.standing(n), rng.uniform(0, 2 * np.pi, n)
     ride.slope = rng.uniform(-0.03, 0.03, n)
     spent = []

@@ -14,7 +14,7 @@ import numpy as np
 
 from edge_simulator.motion.fleet import Fleet
 from edge_simulator.motion.ground_truth import GroundTruth
-from edge_simulator.motion.town_day import for_profile
+from edge_simulator.motion.town_day import Day
 from edge_simulator.town.roads import region, towns
 from edge_simulator.vehicle import vehicles
 
@@ -28,8 +28,8 @@ def measure(count: int, profile: str, hour: float, step_s: float, steps: int) ->
     begun = time.process_time()
     rng = np.random.default_rng(1)
     net = region(1, 48.137, 11.575, towns(profile, count))
-    specs = vehicles.specs(vehicles.draw(rng, count))
-    fleet = Fleet(net, specs, rng, for_profile(profile, net, specs, rng, hour * 3600, 1))
+    specs = vehicles.Specs(vehicles.draw(rng, count))
+    fleet = Fleet(net, specs, rng, Day(net, specs, rng, hour * 3600, 1) if profile == "day" else None)
     built_s = time.process_time() - begun
     for _ in range(int(SETTLE_S / step_s)):
         fleet.step(step_s)
@@ -42,7 +42,7 @@ def measure(count: int, profile: str, hour: float, step_s: float, steps: int) ->
         middle = time.process_time()
         for k in range(block * steps, (block + 1) * steps):
             fleet.step(step_s)
-            watched.step(fleet, round(1000 * step_s * (k + 1)))
+            watched.step(round(1000 * step_s * (k + 1)))
         plain_s.append(middle - begun)
         seen_s.append(time.process_time() - middle)
     moved_s = min(plain_s)

@@ -22,8 +22,7 @@ from edge_simulator.motion.agenda import Agenda
 from edge_simulator.motion.fleet import Fleet
 from edge_simulator.motion.town_day import Day
 from edge_simulator.town import streets
-from edge_simulator.town.network import RoadNetwork
-from edge_simulator.town.roads import region
+from edge_simulator.town.roads import RoadNetwork, region
 from edge_simulator.vehicle import vehicles
 
 BIN_S = 600
@@ -152,7 +151,7 @@ def main() -> None:
     begun = time.process_time()
     rng = np.random.default_rng(args.seed)
     net = region(args.seed, 48.137, 11.575, 1)
-    specs = vehicles.specs(vehicles.draw(rng, args.vehicles))
+    specs = vehicles.Specs(vehicles.draw(rng, args.vehicles))
     agenda: Agenda = Day(net, specs, rng, args.from_hour * 3600, args.weekday)
     fleet = Fleet(net, specs, rng, agenda)
     tally = simulate(fleet, args.step_ms / 1000, args.hours)

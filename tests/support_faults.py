@@ -65,7 +65,7 @@ def drive(
 ) -> Drive:
     """Drive ``n_vehicles`` along the trace, each from another point of it on."""
     streams = [np.random.default_rng([seed, k]) for k in range(5)]
-    specs = vehicles.specs(vehicles.draw(streams[0], n_vehicles))
+    specs = vehicles.Specs(vehicles.draw(streams[0], n_vehicles))
     fleet = Fleet(city(1, 48.1, 11.5), specs, streams[1])
     machine = Machine(specs, streams[2], ambient_c)
     instruments = Instruments(fleet, machine, streams[3])

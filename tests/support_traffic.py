@@ -9,7 +9,7 @@ import numpy as np
 from edge_simulator.geo import Floats, Ints, wrap_pi
 from edge_simulator.motion.agenda import Next, Start
 from edge_simulator.motion.fleet import Fleet
-from edge_simulator.town.network import RoadNetwork
+from edge_simulator.town.roads import RoadNetwork
 from edge_simulator.vehicle import vehicles
 
 
@@ -27,8 +27,8 @@ class OneTrip:
         no, parked = np.zeros(n, dtype=np.bool_), self.leaves_s > 0
         wake_s = np.where(parked, self.leaves_s, np.inf)
         return Start(
-            self.edge, self.s, parked, np.zeros(n), wake_s, self.goal, np.full(n, 40.0),
-            np.zeros(n, dtype=np.int64), no, no,
+            wake_s, self.goal, np.full(n, 40.0), np.zeros(n, dtype=np.int64), no, no,
+            self.edge, self.s, parked, np.zeros(n),
         )  # fmt: skip
 
     def parked(self, rows: Ints, t_s: float) -> Next:
@@ -49,7 +49,7 @@ def straight_on(net: RoadNetwork, edge: int) -> int:
 
 def fleet(net: RoadNetwork, agenda: OneTrip, seed: int = 3, model: int = 0) -> Fleet:
     """A fleet of one model (0: petrol cars) that does what ``agenda`` says."""
-    specs = vehicles.specs(np.full(len(agenda.edge), model, dtype=np.int64))
+    specs = vehicles.Specs(np.full(len(agenda.edge), model, dtype=np.int64))
     made = Fleet(net, specs, np.random.default_rng(seed), agenda)
     assert made.state.on_road.sum() == (agenda.leaves_s == 0).sum(), "too tight for the speeds"
     return made

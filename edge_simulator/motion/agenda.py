@@ -1,8 +1,4 @@
-"""When each vehicle drives and where to. The fleet asks; only those that park or wake are looked at.
-
-``Agenda`` is what the fleet needs to know; ``Steady`` is a fleet that drives all the time with short breaks.
-The day of commuters, delivery vans, taxis and lorries is town_day.py.
-"""
+"""When each vehicle drives and where to: what a fleet asks, and one that drives all the time."""
 
 from __future__ import annotations
 
@@ -13,28 +9,12 @@ import numpy as np
 
 from edge_simulator.geo import Bools, Floats, Ints
 from edge_simulator.town import streets
-from edge_simulator.town.network import RoadNetwork
+from edge_simulator.town.roads import RoadNetwork
 
 PURPOSES = ("drive", "home", "work", "errand", "leisure", "delivery", "depot", "fare", "rank", "haul", "rest")
 DRIVE, HOME, WORK, ERRAND, LEISURE, DELIVERY, DEPOT, FARE, RANK, HAUL, REST = range(len(PURPOSES))
 PARKED_AT_START = 0.12
 KERB_M = (20.0, 15.0)  # nobody parks nearer than this to an edge's begin and end
-
-
-@dataclass(frozen=True, slots=True)
-class Start:
-    """The fleet at the run's start, each [n_vehicles]. Who is not parked is under way at ``edge``, ``s``."""
-
-    edge: Ints
-    s: Floats
-    parked: Bools
-    parked_for_s: Floats
-    wake_s: Floats
-    goal: Ints
-    goal_s: Floats
-    purpose: Ints
-    base: Bools
-    idling: Bools
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +27,16 @@ class Next:
     purpose: Ints
     base: Bools  # the place they are at is home or the depot
     idling: Bools  # they leave the engine running
+
+
+@dataclass(frozen=True, slots=True)
+class Start(Next):
+    """The fleet at the run's start, each [n_vehicles]. Who is not parked is under way at ``edge``, ``s``."""
+
+    edge: Ints
+    s: Floats
+    parked: Bools
+    parked_for_s: Floats
 
 
 class Agenda(Protocol):
@@ -73,28 +63,25 @@ class Steady:
     """Everybody drives to random places of the town, all the time, and parks for some minutes in between."""
 
     def __init__(self, net: RoadNetwork, n: int, rng: np.random.Generator) -> None:
-        self._net = net
-        self._rng = rng
-        self.town = np.arange(n) % len(net.town_lat)
+        self._net, self._rng = net, rng
+        self._town = np.arange(n) % len(net.town_lat)
         self._streets, self._first = net.by_town(net.road_class != streets.MOTORWAY)
 
     def begin(self) -> Start:
         """Spread over the roads, most of them under way."""
-        net, rng, n = self._net, self._rng, len(self.town)
-        edge = self._anywhere(self.town)
-        parked = rng.random(n) < PARKED_AT_START
-        no = np.zeros(n, dtype=np.bool_)
-        goal = self._anywhere(self.town)
-        return Start(
-            edge, kerb(net, edge, rng.random(n)), parked, rng.uniform(0, 100, n),
-            np.where(parked, rng.uniform(5, 400, n), np.inf), goal, kerb(net, goal, rng.random(n)),
-            np.full(n, DRIVE), no, no,
-        )  # fmt: skip
+        net, rng, n = self._net, self._rng, len(self._town)
+        edge = self._anywhere(self._town)
+        parked, no = rng.random(n) < PARKED_AT_START, np.zeros(n, dtype=np.bool_)
+        goal = self._anywhere(self._town)
+        s, parked_for_s = kerb(net, edge, rng.random(n)), rng.uniform(0, 100, n)
+        wake_s = np.where(parked, rng.uniform(5, 400, n), np.inf)
+        then = (wake_s, goal, kerb(net, goal, rng.random(n)), np.full(n, DRIVE), no, no)
+        return Start(*then, edge, s, parked, parked_for_s)
 
     def parked(self, rows: Ints, t_s: float) -> Next:
         """A break of about two minutes, then anywhere."""
         n = len(rows)
-        goal = self._anywhere(self.town[rows])
+        goal = self._anywhere(self._town[rows])
         wake_s = t_s + np.exp(self._rng.normal(4.9, 0.7, n))
         no = np.zeros(n, dtype=np.bool_)
         return Next(wake_s, goal, kerb(self._net, goal, self._rng.random(n)), np.full(n, DRIVE), no, no)

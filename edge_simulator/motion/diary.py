@@ -1,11 +1,6 @@
-"""Who drives when: private departures and working shifts, drawn day by day.
-
-One row a vehicle. Times: s after midnight in a plan, s after the start of the run in the diary; inf is never.
-"""
+"""Who drives when, day by day. Times: s after midnight in a plan, after the start in the diary; inf never."""
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,25 +11,7 @@ HOUR = 3600.0
 COLUMNS = 7
 SATURDAY, SUNDAY = 5, 6
 AT_WORK_SHARE = 0.88  # of commuters on a working day; the others stay at home that day
-
-
 DayPlan = tuple[Floats, Ints]  # times and purposes of the departures of a day, each [n, COLUMNS]
-
-
-def draw_plan(commuter: Bools, weekday: int, rng: np.random.Generator) -> DayPlan:
-    """The plan of one day for ``commuter`` (others have no work). ``weekday`` 0 is Monday."""
-    n = len(commuter)
-    at_leisure = _outings(n, weekday, rng)
-    at_work = _working_day(n, rng)
-    works = commuter & (weekday < SATURDAY) & (rng.random(n) < AT_WORK_SHARE)
-    times, purposes = (np.where(works[:, None], at_work[k], at_leisure[k]) for k in (0, 1))
-    return times, purposes
-
-
-def _normal(
-    rng: np.random.Generator, n: int, hour: float, spread_h: float, low_h: float, high_h: float
-) -> Floats:
-    return np.clip(rng.normal(hour, spread_h, n), low_h, high_h) * HOUR
 
 
 def _if(rng: np.random.Generator, share: float, time_s: Floats) -> Floats:
@@ -44,10 +21,10 @@ def _if(rng: np.random.Generator, share: float, time_s: Floats) -> Floats:
 
 def _working_day(n: int, rng: np.random.Generator) -> DayPlan:
     """To work, perhaps out at noon, home, perhaps past a shop, perhaps out in the evening."""
-    leaves = _normal(rng, n, 7.55, 0.42, 6.4, 9.3) + rng.uniform(-600, 600, n)
+    leaves = np.clip(rng.normal(7.55, 0.42, n), 6.4, 9.3) * HOUR + rng.uniform(-600, 600, n)
     noon = _if(rng, 0.10, rng.uniform(11.8, 13.0, n) * HOUR)
     back_s = noon + rng.uniform(1500, 3600, n)
-    done = _normal(rng, n, 17.0, 0.6, 15.2, 19.3) + rng.uniform(-600, 600, n)
+    done = np.clip(rng.normal(17.0, 0.6, n), 15.2, 19.3) * HOUR + rng.uniform(-600, 600, n)
     shop = _if(rng, 0.25, done)
     home = np.where(np.isinf(shop), done, done + rng.uniform(1500, 4200, n))
     out = _if(rng, 0.20, np.maximum(rng.uniform(18.7, 20.3, n) * HOUR, home + 2400))
@@ -56,64 +33,54 @@ def _working_day(n: int, rng: np.random.Generator) -> DayPlan:
     return np.column_stack([leaves, noon, back_s, shop, home, out, again]), np.tile(purpose, (n, 1))
 
 
+# morning, afternoon, evening: hours of leaving, and hours until the way home
+OUTINGS = ((9.0, 12.2, 0.6, 2.0), (14.6, 17.6, 0.6, 1.8), (19.6, 20.8, 1.4, 3.8))
+OUTING_SHARES = {SATURDAY: (0.7, 0.6, 0.35), SUNDAY: (0.4, 0.5, 0.2)}  # on other days:
+WEEKDAY_OUTING_SHARES = (0.6, 0.45, 0.15)
+
+
 def _outings(n: int, weekday: int, rng: np.random.Generator) -> DayPlan:
     """Out in the morning, in the afternoon, in the evening, each with some probability; home in between."""
-    first, second, third = {SATURDAY: (0.7, 0.6, 0.35), SUNDAY: (0.4, 0.5, 0.2)}.get(
-        weekday, (0.6, 0.45, 0.15)
-    )
-    a = _if(rng, first, rng.uniform(9.0, 12.2, n) * HOUR)
-    a_back = a + rng.uniform(0.6, 2.0, n) * HOUR
-    b = _if(rng, second, rng.uniform(14.6, 17.6, n) * HOUR)
-    b_back = b + rng.uniform(0.6, 1.8, n) * HOUR
-    c = _if(rng, third, rng.uniform(19.6, 20.8, n) * HOUR)
-    c_back = c + rng.uniform(1.4, 3.8, n) * HOUR
-    never = np.full(n, np.inf)
+    times: list[Floats] = []
+    shares = OUTING_SHARES.get(weekday, WEEKDAY_OUTING_SHARES)
+    for share, (from_h, to_h, least_h, most_h) in zip(shares, OUTINGS, strict=True):
+        leaves = _if(rng, share, rng.uniform(from_h, to_h, n) * HOUR)
+        times += [leaves, leaves + rng.uniform(least_h, most_h, n) * HOUR]
     shops = 0.75 if weekday != SUNDAY else 0.2
     kinds = np.where(rng.random((n, 2)) < shops, ERRAND, LEISURE)
     home = np.full(n, HOME)
     columns = [kinds[:, 0], home, kinds[:, 1], home, np.full(n, LEISURE), home, home]
-    return np.column_stack([a, a_back, b, b_back, c, c_back, never]), np.column_stack(columns)
+    return np.column_stack([*times, np.full(n, np.inf)]), np.column_stack(columns)
 
 
-COMMUTER, PRIVATE, TAXI, PARCELS, TRADES, LOADS, HAUL = range(7)
-"""Roles. Trades are craftsmen, loads the lorries of local trade, haul those of the motorway."""
-ROLE_NAMES = ("commuter", "private", "taxi", "parcels", "trades", "loads", "haul")
-OF_CLASS = {
-    "car": {COMMUTER: 0.74, PRIVATE: 0.21, TAXI: 0.05},
-    "van": {PARCELS: 0.5, TRADES: 0.5},
-    "heavy": {LOADS: 0.5, HAUL: 0.5},
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Duty:
-    """How a working role spends its day. Hours of the day; stops log-normal around ``stop_min``."""
-
-    starts_h: tuple[float, float]  # mean and spread of the first shift's begin
-    late_share: float  # share of vehicles that begin ``late_h`` later
-    late_h: float
-    length_h: tuple[float, float]
-    on_weekday: tuple[float, float, float]  # share on duty Monday to Friday, on Saturday, on Sunday
-    stop_min: float
-    stop_spread: float
-    driving: float  # share of the shift spent at the wheel, for the state at the run's start
-    idling: float  # share of stops with the engine running
+COMMUTER, PRIVATE, TAXI, PARCELS, TRADES, LOADS, HAUL = range(7)  # loads: lorries of local trade
+# shares of the roles among cars, vans and heavy vehicles
+OF_CLASS = ({COMMUTER: 0.74, PRIVATE: 0.21, TAXI: 0.05}, {PARCELS: 0.5, TRADES: 0.5}, {LOADS: 0.5, HAUL: 0.5})
 
 
 DUTIES = {
-    TAXI: Duty((5.8, 1.0), 0.45, 10.0, (9.0, 11.0), (0.85, 0.9, 0.8), 5.0, 0.7, 0.6, 0.3),
-    PARCELS: Duty((7.9, 0.4), 0.0, 0.0, (7.8, 9.4), (0.95, 0.4, 0.02), 5.0, 0.6, 0.45, 0.15),
-    TRADES: Duty((7.2, 0.4), 0.0, 0.0, (8.0, 9.5), (0.93, 0.12, 0.02), 70.0, 0.6, 0.15, 0.02),
-    LOADS: Duty((6.3, 0.7), 0.0, 0.0, (8.5, 10.5), (0.93, 0.25, 0.02), 22.0, 0.5, 0.4, 0.1),
-    HAUL: Duty((6.0, 2.2), 0.42, 12.0, (9.5, 12.0), (0.9, 0.5, 0.15), 50.0, 0.3, 0.8, 0.0),
+    "starts_h": (5.8, 7.9, 7.2, 6.3, 6.0),  # hour of the first shift's begin, and its spread
+    "starts_spread_h": (1.0, 0.4, 0.4, 0.7, 2.2),
+    "late_share": (0.45, 0.0, 0.0, 0.0, 0.42),  # share of vehicles that begin ``late_h`` later
+    "late_h": (10.0, 0.0, 0.0, 0.0, 12.0),
+    "least_h": (9.0, 7.8, 8.0, 8.5, 9.5),  # length of a shift
+    "most_h": (11.0, 9.4, 9.5, 10.5, 12.0),
+    "on_weekday": (0.85, 0.95, 0.93, 0.93, 0.9),  # share on duty
+    "on_saturday": (0.9, 0.4, 0.12, 0.25, 0.5),
+    "on_sunday": (0.8, 0.02, 0.02, 0.02, 0.15),
+    "stop_min": (5.0, 5.0, 70.0, 22.0, 50.0),  # stops are log-normal around it
+    "stop_spread": (0.7, 0.6, 0.6, 0.5, 0.3),
+    "driving": (0.6, 0.45, 0.15, 0.4, 0.8),  # share of the shift at the wheel, for the state at the start
+    "idling": (0.3, 0.15, 0.02, 0.1, 0.0),  # share of stops with the engine running
 }
+"""How the working roles spend their day, from TAXI to HAUL."""
 
 
 def roles(kind: Ints, rng: np.random.Generator) -> Ints:
     """The role of each vehicle by its class: ``kind`` 0 car, 1 van, 2 heavy."""
     draw = rng.random(len(kind))
     found = np.zeros(len(kind), dtype=np.int64)
-    for index, shares in enumerate(OF_CLASS.values()):
+    for index, shares in enumerate(OF_CLASS):
         bounds = np.cumsum(list(shares.values()))
         choice = np.minimum(np.searchsorted(bounds, draw, side="right"), len(bounds) - 1)
         found = np.where(kind == index, np.array(list(shares))[choice], found)
@@ -121,32 +88,8 @@ def roles(kind: Ints, rng: np.random.Generator) -> Ints:
 
 
 def of_role(role: Ints, name: str) -> Floats:
-    """A figure of :class:`Duty` for each vehicle; nan where its role has no duty."""
-    table = np.full(len(ROLE_NAMES), np.nan)
-    for key, duty in DUTIES.items():
-        table[key] = getattr(duty, name)
-    return table[role]
-
-
-def shift(role: Ints, late: Bools, weekday: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
-    """Begin and end of one day's shift, s after its midnight, [n]; inf where there is none."""
-    n = len(role)
-    draws = rng.random((2, n)), rng.standard_normal(n)
-    start, end = np.full(n, np.inf), np.full(n, np.inf)
-    for key, duty in DUTIES.items():
-        mean, spread = duty.starts_h
-        begin = np.clip(mean + spread * np.clip(draws[1], -2, 2) + duty.late_h * late, 0.0, 23.9)
-        low, high = duty.length_h
-        works = (role == key) & (draws[0][0] < duty.on_weekday[max(weekday - 4, 0)])
-        start = np.where(works, begin * HOUR, start)
-        end = np.where(works, (begin + low + draws[0][1] * (high - low)) * HOUR, end)
-    return start, end
-
-
-def stop_s(role: Ints, rng: np.random.Generator) -> Floats:
-    """How long a stop takes, s."""
-    median, spread = of_role(role, "stop_min"), of_role(role, "stop_spread")
-    return 60 * median * np.exp(spread * rng.standard_normal(len(role)))
+    """A figure of DUTIES for each vehicle; 0 where its role has no duty."""
+    return np.array((*[0.0] * TAXI, *DUTIES[name]))[role]
 
 
 DAY_S = 86_400.0
@@ -154,41 +97,45 @@ DAYS = 5  # days known at any time: yesterday, today and three to come
 
 
 class Diary:
-    """Departures [n, DAYS * COLUMNS] and shifts [n, DAYS], in seconds since the run's start.
-
-    A day follows from ``seed`` and its number alone, whenever it is drawn.
-    """
+    """Departures [n, DAYS * COLUMNS] and shifts [n, DAYS], s since the run's start; each day has a seed."""
 
     def __init__(self, role: Ints, late: Bools, seed: int, begins_at_s: float, weekday: int) -> None:
         self._role, self._late, self._seed = role, late, seed
-        self._begins_at_s, self._weekday = begins_at_s, weekday
-        self._today = 0
+        self._begins_at_s, self._weekday, self._today = begins_at_s, weekday, 0
         self._done_s = np.full(len(role), -np.inf)
         days = [self._one_day(d) for d in range(-1, DAYS - 1)]
-        self._time_s, self._begin_s, self._end_s = (
-            np.concatenate([d[k] for d in days], axis=1) for k in (0, 2, 3)
+        self._time_s, self._purpose, self._begin_s, self._end_s = (
+            np.concatenate(tables, axis=1) for tables in zip(*days, strict=True)
         )
-        self._purpose = np.concatenate([d[1] for d in days], axis=1)
 
     def _one_day(self, day: int) -> tuple[Floats, Ints, Floats, Floats]:
         """Departures, their purposes, begin and end of the shift of one day, s since the run's start."""
+        role, n = self._role, len(self._role)
         rng = np.random.default_rng([self._seed, day + 1])
         weekday = (self._weekday + day) % 7
-        time_s, purpose = draw_plan(self._role == COMMUTER, weekday, rng)
-        begin, end = shift(self._role, self._late, weekday, rng)
         midnight_s = day * DAY_S - self._begins_at_s
-        return time_s + midnight_s, purpose, (begin + midnight_s)[:, None], (end + midnight_s)[:, None]
+        at_leisure, at_work = _outings(n, weekday, rng), _working_day(n, rng)
+        works = (role == COMMUTER) & (weekday < SATURDAY) & (rng.random(n) < AT_WORK_SHARE)
+        time_s, purpose = (np.where(works[:, None], at_work[k], at_leisure[k]) for k in (0, 1))
+        (on_duty, length), offset = rng.random((2, n)), rng.standard_normal(n)
+        spread = of_role(role, "starts_spread_h") * np.clip(offset, -2, 2)
+        begin = of_role(role, "starts_h") + spread + of_role(role, "late_h") * self._late
+        begin, least = np.clip(begin, 0.0, 23.9), of_role(role, "least_h")
+        share = of_role(role, ("on_weekday", "on_saturday", "on_sunday")[max(weekday - 4, 0)])
+        here = (role >= TAXI) & (on_duty < share)
+        start = np.where(here, begin * HOUR, np.inf)
+        end = np.where(here, (begin + least + length * (of_role(role, "most_h") - least)) * HOUR, np.inf)
+        return time_s + midnight_s, purpose, (start + midnight_s)[:, None], (end + midnight_s)[:, None]
 
     def roll(self, t_s: float) -> None:
         """Forget the day before yesterday and plan another one, as days pass."""
         while t_s >= (self._today + 1) * DAY_S - self._begins_at_s:
             self._today += 1
-            time_s, purpose, begin_s, end_s = self._one_day(self._today + DAYS - 2)
-            width = COLUMNS
-            self._time_s = np.concatenate([self._time_s[:, width:], time_s], axis=1)
-            self._purpose = np.concatenate([self._purpose[:, width:], purpose], axis=1)
-            self._begin_s = np.concatenate([self._begin_s[:, 1:], begin_s], axis=1)
-            self._end_s = np.concatenate([self._end_s[:, 1:], end_s], axis=1)
+            known = self._time_s, self._purpose, self._begin_s, self._end_s
+            self._time_s, self._purpose, self._begin_s, self._end_s = (
+                np.concatenate([old[:, new.shape[1] :], new], axis=1)
+                for old, new in zip(known, self._one_day(self._today + DAYS - 2), strict=True)
+            )
 
     def next_departure(self, rows: Ints, t_s: float) -> tuple[Floats, Ints]:
         """The next departure that is planned, and its purpose; one that is late follows at once."""

@@ -1,10 +1,8 @@
-"""How a driver moves a vehicle: following, stopping, turning. Pure functions over [n_vehicles] arrays.
+"""How a driver moves a vehicle: following, stopping, steering. Pure functions over [n_vehicles] arrays.
 
 Following is the intelligent driver model (Treiber, Hennecke and Helbing, 2000) in the form IDM+ (Schakel,
-2010: the lesser of the free and the following term, which gives a lane its real capacity), under a speed from
-which one can stop behind the vehicle ahead (Krauss, 1998), so that no step length leads to an overlap.
-Steering is pure pursuit of a point ahead on the route, so that position, heading and yaw rate come from one
-motion.
+2010: the lesser of the free and the following term), under a speed from which one can stop behind the vehicle
+ahead (Krauss, 1998), so that no step length leads to an overlap. Steering is pure pursuit of a point ahead.
 """
 
 from __future__ import annotations
@@ -17,7 +15,6 @@ STANDSTILL_GAP_M = 2.0
 JERK_UP_MPS3 = 2.5
 JERK_DOWN_MPS3 = 5.0
 JERK_EMERGENCY_MPS3 = 14.0
-TURN_ACCEL_MPS2 = 3.6
 LEADER_BRAKES_MPS2 = 7.0  # what a vehicle ahead is expected to do at worst
 WIDEST_OFF = 0.9975  # sine of the largest angle to the aim point that is steered for
 G = 9.81
@@ -37,10 +34,7 @@ def wanted_accel(v: Floats, v_wanted: Floats, accel: Floats, brake: Floats) -> F
 def interaction(
     v: Floats, closing: Floats, gap: Floats, accel: Floats, time_s: Floats, per_closing: Floats
 ) -> Floats:
-    """Deceleration that an obstacle asks for, m/s2 (>= 0). ``closing`` is own speed less the obstacle's.
-
-    A crawling driver does not brake hard, however near the next bumper is.
-    """
+    """Deceleration that an obstacle asks for, m/s2, >= 0. ``closing``: own speed less the obstacle's."""
     wanted = closing * per_closing
     wanted += time_s
     wanted *= v
@@ -53,10 +47,7 @@ def interaction(
 
 
 def safe_speed(gap: Floats, leader_v: Floats, hardest: Floats, h_s: float) -> Floats:
-    """The speed from which one can still stop behind the vehicle ahead, m/s.
-
-    From v h + v^2 / 2b <= gap + u^2 / 2c: the reaction time is the step, ``u`` the leader's speed.
-    """
+    """From which one can still stop behind the leader, m/s: v h + v^2 / 2b <= gap + u^2 / 2c, h the step."""
     reserve = leader_v * leader_v
     reserve *= hardest / LEADER_BRAKES_MPS2
     reserve += 2 * hardest * np.maximum(gap - 0.5, 0.0)
@@ -65,35 +56,8 @@ def safe_speed(gap: Floats, leader_v: Floats, hardest: Floats, h_s: float) -> Fl
     return np.sqrt(reserve) - reach
 
 
-def needed_accel(v: Floats, leader_v: Floats, gap: Floats, hardest: Floats) -> Floats:
-    """Acceleration (negative) that just avoids the vehicle ahead, at most what tyres give, m/s2."""
-    need = (v - leader_v) * (v + leader_v)
-    need /= np.maximum(2 * gap - 3.0, 1.0)
-    return -np.minimum(need, hardest)
-
-
-def limit_accel(command: Floats, last: Floats, v: Floats, h_s: float, pull: Floats, floor: Floats) -> Floats:
-    """The command within what driver and machine can do: jerk, engine power, hardest normal braking."""
-    highest = np.minimum(pull / np.maximum(v, 2.0), np.maximum(last, 0.0) + JERK_UP_MPS3 * h_s)
-    lowest = np.maximum(floor, last - JERK_DOWN_MPS3 * h_s)
-    return np.minimum(np.maximum(command, lowest), np.maximum(highest, lowest))
-
-
-def turn_speed(angle_rad: Floats, heavy: Floats) -> Floats:
-    """Speed for a turn at a junction, m/s: about 17 at 15 degrees, 10 at 30, 5 at 90, a walking pace at 180.
-
-    From v^2 = TURN_ACCEL r, where the turn spreads over the distance that the driver aims ahead.
-    """
-    k = 0.9 * TURN_ACCEL_MPS2 / np.maximum(np.abs(angle_rad), 0.01)
-    speed = np.clip(0.5 * (k + np.sqrt(k * (k + 20 / 0.9))), 3.0, 70.0)
-    return np.where((heavy > 0) & (speed < 20.0), np.maximum(2.5, 0.75 * speed), speed)
-
-
 def pursuit(dx_m: Floats, dy_m: Floats, east: Floats, north: Floats, v: Floats) -> Floats:
-    """Curvature towards an aim point (dx east, dy north of the vehicle) by pure pursuit; 1/m, right positive.
-
-    ``east`` and ``north`` are the heading as a unit vector.
-    """
+    """Curvature (1/m, right positive) towards a point; ``east``, ``north``: the heading as a vector."""
     distance = np.maximum(np.sqrt(dx_m * dx_m + dy_m * dy_m), 1.0)
     sine = (dx_m * north - dy_m * east) / distance
     ahead = dx_m * east + dy_m * north > 0.0707 * distance
@@ -105,11 +69,6 @@ def pursuit(dx_m: Floats, dy_m: Floats, east: Floats, north: Floats, v: Floats) 
     return np.minimum(np.maximum(curvature, -most), most)
 
 
-def aim_distance(v: Floats) -> Floats:
-    """How far ahead the driver aims, m."""
-    return np.clip(5.0 + 0.9 * v, 6.0, 38.0)
-
-
 def sine_cosine(angle: Floats) -> tuple[Floats, Floats]:
     """Sine and cosine of small angles (series, 1e-9 at 0.25 rad)."""
     square = angle * angle
@@ -117,8 +76,6 @@ def sine_cosine(angle: Floats) -> tuple[Floats, Floats]:
     return angle * (1 - square * (1 / 6 - square * (1 / 120 - square / 5040))), cosine
 
 
-def road_power_w(
-    v: Floats, a: Floats, slope: Floats, mass: Floats, drag_m2: Floats, rolling: Floats
-) -> Floats:
+def road_power_w(v: Floats, a: Floats, slope: Floats, mass: Floats, drag: Floats, rolling: Floats) -> Floats:
     """Power at the wheels, W: P = v (1.03 m a + m g Crr + m g sin(grade) + 0.5 rho Cd A v^2)."""
-    return v * (1.03 * mass * a + mass * G * (rolling + slope) + 0.5 * AIR_KG_M3 * drag_m2 * v * v)
+    return v * (1.03 * mass * a + mass * G * (rolling + slope) + 0.5 * AIR_KG_M3 * drag * v * v)

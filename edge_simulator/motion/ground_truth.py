@@ -13,14 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from edge_simulator.geo import Floats, Ints
+from edge_simulator.geo import Ints
 from edge_simulator.motion.agenda import PURPOSES
 from edge_simulator.motion.dynamics import G
 from edge_simulator.motion.fleet import Fleet
 
 KINDS = ("brake", "accelerate", "corner")
-THRESHOLD_G = {"car": (0.40, 0.35, 0.40), "van": (0.35, 0.30, 0.35), "heavy": (0.30, 0.25, 0.30)}
-"""In the order of KINDS."""
+THRESHOLD_G = {"car": (0.40, 0.35, 0.40), "van": (0.35, 0.30, 0.35), "heavy": (0.30, 0.25, 0.30)}  # by KINDS
 GATE_MPS = np.array([[10.0], [10.0], [30.0]]) / 3.6
 LEAST_MS = 300
 MERGE_MS = 3000
@@ -29,94 +28,66 @@ NEAR_MPS2 = 0.1  # so far below a threshold three standard deviations of what th
 
 @dataclass(slots=True)
 class Event:
-    """A harsh event of one vehicle; times in ms, peak and threshold in m/s2 (absolute).
+    """Something too hard, m/s2 (absolute); a harsh event once a stretch of it is ``long`` enough.
 
-    ``near``: it would have been one from ``NEAR_MPS2`` less on, and is none.
+    ``near``: it would be one from ``NEAR_MPS2`` less on; ``outdone``: there was an event in it.
     """
 
     what: str
     vehicle: int
-    from_ms: int
-    to_ms: int
-    peak_mps2: float
     least_mps2: float
-    near: bool = False
+    near: bool
+    since_ms: int  # begin of the present stretch, when it was last seen, its peak
+    seen_ms: int
+    high_mps2: float
+    from_ms: int = 0
+    to_ms: int = 0
+    peak_mps2: float = 0.0
+    long: bool = False
+    outdone: bool = False
 
-
-@dataclass(slots=True)
-class _Run:
-    """What a vehicle does too hard just now, or has done in the last seconds."""
-
-    from_ms: int
-    to_ms: int
-    peak: float
-    event: Event | None = None
-    outdone: bool = False  # it was near, and there was an event in it
-
-
-Key = tuple[int, int, bool]  # kind, vehicle, and whether it is beyond the threshold or only near
+    def go_on(self, since_ms: int, now_ms: int, peak_mps2: float) -> None:
+        """One more step; a stretch of sufficient length begins the event, or goes on with the one before."""
+        if self.seen_ms < since_ms:
+            self.since_ms, self.high_mps2 = since_ms, peak_mps2
+        self.seen_ms, self.high_mps2 = now_ms, max(self.high_mps2, peak_mps2)
+        if now_ms - self.since_ms >= LEAST_MS:
+            self.from_ms, self.to_ms = self.from_ms if self.long else self.since_ms, now_ms
+            self.peak_mps2, self.long = max(self.peak_mps2, self.high_mps2), True
 
 
 class Harsh:
     """Finds harsh events step by step. Only the few vehicles beyond a threshold are looked at one by one."""
 
     def __init__(self, fleet: Fleet) -> None:
+        self._state = fleet.state
         self._least = G * np.array(list(THRESHOLD_G.values()))[fleet.specs.kind].T.copy()
         self._lowest = float(self._least.min()) - NEAR_MPS2
-        self._runs: dict[Key, _Run] = {}
+        self._open: dict[tuple[int, int, bool], Event] = {}  # by kind, vehicle, and whether it is only near
         self._now_ms: int | None = None
 
-    def step(self, fleet: Fleet, now_ms: int) -> list[Event]:
+    def step(self, now_ms: int) -> list[Event]:
         """Events that are over: nothing more came within the time for merging."""
         since_ms = now_ms if self._now_ms is None else self._now_ms
-        self._now_ms = now_ms
-        st = fleet.state
-        side = st.v * st.yaw_rps
-        rows = np.flatnonzero((np.abs(st.a) > self._lowest) | (np.abs(side) > self._lowest))
+        self._now_ms, st = now_ms, self._state
+        rows = np.flatnonzero((np.abs(st.a) > self._lowest) | (np.abs(st.v * st.yaw_rps) > self._lowest))
         if len(rows):
-            self._look(fleet, rows, since_ms, now_ms)
-        return self._take([key for key, run in self._runs.items() if now_ms - run.to_ms > MERGE_MS])
+            a, v = st.a[rows], st.v[rows]
+            strength, least = np.stack([-a, a, np.abs(v * st.yaw_rps[rows])]), self._least[:, rows]
+            counts = (strength > least - NEAR_MPS2) & (v > GATE_MPS) & ~st.crashed[rows]
+            for what, place in np.argwhere(counts).tolist():
+                peak, limit, row = float(strength[what, place]), float(least[what, place]), int(rows[place])
+                for near in (True, False) if peak > limit else (True,):
+                    fresh = Event(KINDS[what], row, limit, near, since_ms, since_ms, peak)
+                    event = self._open.setdefault((what, row, near), fresh)
+                    event.go_on(since_ms, now_ms, peak)
+                    self._open[what, row, True].outdone |= not near and now_ms - event.since_ms >= LEAST_MS
+        return self.close([key for key, event in self._open.items() if now_ms - event.seen_ms > MERGE_MS])
 
-    def close(self) -> list[Event]:
-        """The events that are left at the end."""
-        return self._take(list(self._runs))
-
-    def _look(self, fleet: Fleet, rows: Ints, since_ms: int, now_ms: int) -> None:
-        st = fleet.state
-        a, v = st.a[rows], st.v[rows]
-        strength = np.stack([-a, a, np.abs(v * st.yaw_rps[rows])])
-        least = self._least[:, rows]
-        counts = (strength > least - NEAR_MPS2) & (v > GATE_MPS) & ~st.crashed[rows]
-        for what, place in np.argwhere(counts).tolist():
-            vehicle = int(rows[place])
-            peak, limit = float(strength[what, place]), float(least[what, place])
-            self._go_on((what, vehicle, False), (since_ms, now_ms), peak, limit)
-            if peak > limit:
-                self._go_on((what, vehicle, True), (since_ms, now_ms), peak, limit)
-
-    def _go_on(self, key: Key, step_ms: tuple[int, int], peak: float, limit: float) -> None:
-        """One more step of a run; one of sufficient length is an event, or goes on with the one before."""
-        since_ms, now_ms = step_ms
-        run = self._runs.get(key)
-        if run is None:
-            run = self._runs[key] = _Run(since_ms, now_ms, peak)
-        elif run.to_ms < since_ms:
-            run.from_ms, run.peak = since_ms, peak
-        run.to_ms, run.peak = now_ms, max(run.peak, peak)
-        if run.to_ms - run.from_ms < LEAST_MS:
-            return
-        what, vehicle, beyond = key
-        if beyond:
-            self._runs[what, vehicle, False].outdone = True
-        if run.event is None:
-            run.event = Event(KINDS[what], vehicle, run.from_ms, run.to_ms, run.peak, limit, not beyond)
-        run.event.to_ms = run.to_ms
-        run.event.peak_mps2 = max(run.event.peak_mps2, run.peak)
-
-    def _take(self, over: list[Key]) -> list[Event]:
-        """The events of runs that are over, without what was near around an event."""
-        runs = [self._runs.pop(key) for key in over]
-        return [run.event for run in runs if run.event is not None and not run.outdone]
+    def close(self, over: Sequence[tuple[int, int, bool]] | None = None) -> list[Event]:
+        """The events of what is ``over`` (None: at the end, all)."""
+        events = [self._open.pop(key) for key in (list(self._open) if over is None else over)]
+        return [event for event in events if event.long and not event.outdone]
 
 
 Row = dict[str, Any]
@@ -128,14 +99,14 @@ class Spells:
     """Since when, and from where, something has been going on with each vehicle."""
 
     def __init__(self, fleet: Fleet, now_ms: int) -> None:
+        self._state = st = fleet.state
         self.from_ms = np.full(fleet.n, now_ms, dtype=np.int64)
-        self.lat, self.lon = fleet.state.lat.copy(), fleet.state.lon.copy()
-        self.odometer_m = fleet.state.odometer_m.copy()
+        self.lat, self.lon, self.odometer_m = st.lat.copy(), st.lon.copy(), st.odometer_m.copy()
         self.whole = np.zeros(fleet.n, dtype=np.bool_)
 
-    def begin(self, rows: Ints, fleet: Fleet, now_ms: int, whole: bool = True) -> None:
+    def begin(self, rows: Ints, now_ms: int, whole: bool = True) -> None:
         """Something new begins for ``rows``; not ``whole`` where its begin is not the real one."""
-        st = fleet.state
+        st = self._state
         self.from_ms[rows], self.whole[rows] = now_ms, whole
         self.lat[rows], self.lon[rows] = st.lat[rows], st.lon[rows]
         self.odometer_m[rows] = st.odometer_m[rows]
@@ -146,66 +117,62 @@ class GroundTruth:
 
     def __init__(self, vehicle_ids: Sequence[str], fleet: Fleet, now_ms: int, edges: bool = False) -> None:
         st = fleet.state
-        self._ids, self._edges, self._start_ms = vehicle_ids, edges, 0
+        self._ids, self._fleet, self._edges, self._start_ms = vehicle_ids, fleet, edges, 0
         self._harsh = Harsh(fleet)
         self._trip, self._stop, self._passage = (Spells(fleet, now_ms) for _ in range(3))
         self._parked, self._edge, self._purpose = st.parked, st.edge, st.purpose.copy()
         self._on, self._moves = fleet.ignition_on(), st.v > STANDING_MPS
 
-    def step(self, fleet: Fleet, now_ms: int, start_ms: int = 0) -> list[Row]:
+    def step(self, now_ms: int, start_ms: int = 0) -> list[Row]:
         """Rows of what ended in the step up to ``now_ms``, their times moved by ``start_ms``."""
-        self._start_ms = start_ms
-        st, on, moves = fleet.state, fleet.ignition_on(), fleet.state.v > STANDING_MPS
-        rows = [self._harsh_row(event) for event in self._harsh.step(fleet, now_ms)]
+        self._start_ms, st, on = start_ms, self._fleet.state, self._fleet.ignition_on()
+        moves = st.v > STANDING_MPS
+        rows = self._harsh_rows(self._harsh.step(now_ms))
         turned = np.flatnonzero((moves != self._moves) | (on != self._on))
         if len(turned):
             rows += self._stops(turned, now_ms, whole=True)
-            self._stop.begin(turned, fleet, now_ms)
+            self._stop.begin(turned, now_ms)
         changed = np.flatnonzero(st.parked != self._parked)
+        ended = changed[~self._parked[changed]]
         if len(changed):
-            rows += self._trips(changed[~self._parked[changed]], fleet, now_ms, whole=True)
-            self._trip.begin(changed, fleet, now_ms)
+            rows += self._trips(ended, now_ms, whole=True)
+            self._trip.begin(changed, now_ms)
             self._purpose[changed] = st.purpose[changed]
         if self._edges:
             passed = np.flatnonzero(st.edge != self._edge)
-            rows += self._passages(passed, fleet, now_ms, whole=True)
-            rows += self._passages(changed[~self._parked[changed]], fleet, now_ms, whole=False)
-            self._passage.begin(passed, fleet, now_ms)
-            self._passage.begin(changed, fleet, now_ms, whole=False)
+            rows += self._passages(passed, now_ms, whole=True) + self._passages(ended, now_ms, whole=False)
+            self._passage.begin(passed, now_ms)
+            self._passage.begin(changed, now_ms, whole=False)
         self._parked, self._edge, self._on, self._moves = st.parked, st.edge, on, moves
         return rows
 
-    def close(self, fleet: Fleet, now_ms: int, start_ms: int = 0) -> list[Row]:
+    def close(self, now_ms: int, start_ms: int = 0) -> list[Row]:
         """Rows of what goes on at the end, cut there."""
         self._start_ms = start_ms
         driving = np.flatnonzero(~self._parked)
-        rows = [self._harsh_row(event) for event in self._harsh.close()]
-        rows += self._trips(driving, fleet, now_ms, whole=False)
-        rows += self._stops(np.arange(fleet.n), now_ms, whole=False)
-        return rows + (self._passages(driving, fleet, now_ms, whole=False) if self._edges else [])
+        rows = self._harsh_rows(self._harsh.close()) + self._trips(driving, now_ms, whole=False)
+        rows += self._stops(np.arange(self._fleet.n), now_ms, whole=False)
+        return rows + (self._passages(driving, now_ms, whole=False) if self._edges else [])
 
     def _rows(
-        self, kind: str, rows: Ints, spells: Spells, now_ms: int, whole: bool, **columns: list[Any]
+        self, kind: str, rows: Ints, since: Spells, now_ms: int, whole: bool, **more: list[Any]
     ) -> list[Row]:
         n = len(rows)
         table = {
-            "kind": [kind] * n,
-            "vehicle_id": [self._ids[k] for k in rows.tolist()],
-            "from_ms": (spells.from_ms[rows] + self._start_ms).tolist(),
-            "to_ms": [now_ms + self._start_ms] * n,
-            "whole": (spells.whole[rows] & whole).tolist(),
-            **columns,
-        }
+            "kind": [kind] * n, "vehicle_id": [self._ids[k] for k in rows.tolist()],
+            "from_ms": (since.from_ms[rows] + self._start_ms).tolist(),
+            "to_ms": [now_ms + self._start_ms] * n, "whole": (since.whole[rows] & whole).tolist(), **more,
+        }  # fmt: skip
         return [dict(zip(table, values, strict=True)) for values in zip(*table.values(), strict=True)]
 
-    def _trips(self, rows: Ints, fleet: Fleet, now_ms: int, whole: bool) -> list[Row]:
+    def _trips(self, rows: Ints, now_ms: int, whole: bool) -> list[Row]:
         """Trips, from ignition to parking: distance, from where, to where, what for."""
-        st, trip = fleet.state, self._trip
+        st, trip = self._fleet.state, self._trip
         return self._rows(
             "trip", rows, trip, now_ms, whole,
-            distance_m=_rounded(st.odometer_m[rows] - trip.odometer_m[rows], 1),
-            from_lat=_rounded(trip.lat[rows], 6), from_lon=_rounded(trip.lon[rows], 6),
-            to_lat=_rounded(st.lat[rows], 6), to_lon=_rounded(st.lon[rows], 6),
+            distance_m=np.round(st.odometer_m[rows] - trip.odometer_m[rows], 1).tolist(),
+            from_lat=np.round(trip.lat[rows], 6).tolist(), from_lon=np.round(trip.lon[rows], 6).tolist(),
+            to_lat=np.round(st.lat[rows], 6).tolist(), to_lon=np.round(st.lon[rows], 6).tolist(),
             purpose=[PURPOSES[k] for k in self._purpose[rows]],
         )  # fmt: skip
 
@@ -216,28 +183,23 @@ class GroundTruth:
         return self._rows(
             "stop", rows, stop, now_ms, whole,
             ignition_on=self._on[rows].tolist(), parked=self._parked[rows].tolist(),
-            lat=_rounded(stop.lat[rows], 6), lon=_rounded(stop.lon[rows], 6),
+            lat=np.round(stop.lat[rows], 6).tolist(), lon=np.round(stop.lon[rows], 6).tolist(),
             edge_id=self._edge[rows].tolist(),
         )  # fmt: skip
 
-    def _passages(self, rows: Ints, fleet: Fleet, now_ms: int, whole: bool) -> list[Row]:
+    def _passages(self, rows: Ints, now_ms: int, whole: bool) -> list[Row]:
         """Edges passed, distance over the time it took; not whole where a trip began or ended."""
-        way_m = fleet.state.odometer_m[rows] - self._passage.odometer_m[rows]
+        way_m = self._fleet.state.odometer_m[rows] - self._passage.odometer_m[rows]
         took_s = np.maximum(now_ms - self._passage.from_ms[rows], 1) / 1000
         return self._rows(
             "edge", rows, self._passage, now_ms, whole, edge_id=self._edge[rows].tolist(),
-            distance_m=_rounded(way_m, 1), speed_kmh=_rounded(3.6 * way_m / took_s, 2),
+            distance_m=np.round(way_m, 1).tolist(), speed_kmh=np.round(3.6 * way_m / took_s, 2).tolist(),
         )  # fmt: skip
 
-    def _harsh_row(self, event: Event) -> Row:
-        return {
+    def _harsh_rows(self, events: Sequence[Event]) -> list[Row]:
+        return [{
             "kind": "harsh_near" if event.near else "harsh", "vehicle_id": self._ids[event.vehicle],
             "from_ms": event.from_ms + self._start_ms, "to_ms": event.to_ms + self._start_ms, "whole": True,
             "what": event.what, "peak_g": round(event.peak_mps2 / G, 3),
             "limit_g": round(event.least_mps2 / G, 3), "duration_ms": event.to_ms - event.from_ms,
-        }  # fmt: skip
-
-
-def _rounded(values: Floats, digits: int) -> list[Any]:
-    found: list[Any] = np.round(values, digits).tolist()
-    return found
+        } for event in events]  # fmt: skip

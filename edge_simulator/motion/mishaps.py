@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,7 @@ import numpy as np
 from edge_simulator.geo import Floats, Ints
 from edge_simulator.motion.fleet_state import State
 from edge_simulator.motion.lane import Lane
-from edge_simulator.town.network import LANES, RoadNetwork
+from edge_simulator.town.roads import LANES, RoadNetwork
 
 if TYPE_CHECKING:
     from edge_simulator.motion.fleet import Fleet
@@ -29,14 +29,11 @@ class Mishaps:
     """Broken vehicles of a fleet, from the mishap until they are towed away."""
 
     def __init__(self, net: RoadNetwork, length_m: Floats, rng: np.random.Generator) -> None:
-        n = len(length_m)
-        self._length_m = length_m
-        self._rng = rng
+        n, tracks = len(length_m), LANES * len(net.length_m)
+        self._length_m, self._rng = length_m, rng
         self._rows: Ints = np.empty(0, dtype=np.int64)
-        self._stood_s = np.full(n, np.inf)
-        self._towed_s = np.full(n, np.inf)
-        self._site_m = np.full(LANES * len(net.length_m), np.inf)
-        self._site_length_m = np.zeros(LANES * len(net.length_m))
+        self._stood_s, self._towed_s = np.full((2, n), np.inf)
+        self._site_m, self._site_length_m = np.full(tracks, np.inf), np.zeros(tracks)
         self._sites = 0
 
     @property
@@ -46,8 +43,7 @@ class Mishaps:
 
     def notice(self, st: State) -> None:
         """Take note of vehicles that have crashed since."""
-        fresh = np.flatnonzero(st.crashed & ~st.broken)
-        for vehicle in fresh.tolist():
+        for vehicle in np.flatnonzero(st.crashed & ~st.broken).tolist():
             self.add(st, vehicle)
 
     def add(self, st: State, vehicle: int) -> None:
@@ -79,18 +75,13 @@ class Mishaps:
         if len(opened) or len(towed):
             st.on_road[opened] = False
             self._rows = rows[t_s < self._towed_s[rows]]
-            self._survey(st)
+            still = self._rows[~st.on_road[self._rows]]
+            still = still[np.argsort(-st.s[still], kind="stable")]  # of several on a track the first counts
+            track = LANES * st.edge[still] + st.lane[still]
+            self._site_m[:] = np.inf
+            self._site_m[track], self._site_length_m[track] = st.s[still], self._length_m[still]
+            self._sites = len(still)
         return towed
-
-    def _survey(self, st: State) -> None:
-        """Where lanes are blocked now; of several on one track the first in driving direction counts."""
-        self._site_m[:] = np.inf
-        still = self._rows[~st.on_road[self._rows]]
-        still = still[np.argsort(-st.s[still], kind="stable")]
-        track = LANES * st.edge[still] + st.lane[still]
-        self._site_m[track] = st.s[still]
-        self._site_length_m[track] = self._length_m[still]
-        self._sites = len(still)
 
     def passing2(self, lane: Lane) -> Floats | None:
         """Square of the speed that sites ahead allow, (m/s)^2; None where there are none."""
@@ -121,14 +112,10 @@ class _Limping:
 
 
 class LimpHome:
-    """The vehicles in limp home. It changes what their drivers can ask of them, so motion needs no new rule.
-
-    Where nobody limps a step costs one look at ``busy``.
-    """
+    """The vehicles in limp home: it changes what drivers can ask of them, so motion needs no new rule."""
 
     def __init__(self, fleet: Fleet, vehicle_ids: list[str]) -> None:
-        self._fleet = fleet
-        self._ids = vehicle_ids
+        self._fleet, self._ids = fleet, vehicle_ids
         self._wanted: dict[int, Mapping[str, Any]] = {}
         self._limping: dict[int, _Limping] = {}
         self.entered = 0
@@ -144,12 +131,8 @@ class LimpHome:
             self._wanted.setdefault(vehicle, why)
 
     def step(self, now_ms: int, start_ms: int, h_s: float) -> list[Truth]:
-        """After a step of motion: begin, slow down, end; returns the truth of those that ended.
-
-        Times are ms after the start and ms since 1970. Who is switched off or broken down when the alert
-        comes has nothing to limp with.
-        """
-        drivers, st = self._fleet.drivers, self._fleet.state
+        """Begin, slow down, end: the truth of those that ended. Who is off or broken does not begin."""
+        drivers, st, truth = self._fleet.drivers, self._fleet.state, []
         on = self._fleet.ignition_on() & ~st.broken
         for vehicle, why in self._wanted.items():
             if on[vehicle]:
@@ -158,17 +141,17 @@ class LimpHome:
                 self._limping[vehicle] = _Limping(why, start_ms + now_ms, v, top, pull)
                 self.entered += 1
         self._wanted.clear()
-        for vehicle, limping in self._limping.items():
+        for vehicle, limping in list(self._limping.items()):
             limping.v_mps = max(LIMP_MPS, limping.v_mps - LIMP_SLOWING_MPS2 * h_s)
             drivers.top_mps[vehicle] = min(limping.top_mps, limping.v_mps)
-        over = {vehicle: self._limping.pop(vehicle) for vehicle in list(self._limping) if not on[vehicle]}
-        for vehicle, limping in over.items():
-            drivers.top_mps[vehicle], drivers.pull[vehicle] = limping.top_mps, limping.pull
-        return [self._row(vehicle, limping, start_ms + now_ms) for vehicle, limping in over.items()]
+            if not on[vehicle]:
+                drivers.top_mps[vehicle], drivers.pull[vehicle] = limping.top_mps, limping.pull
+                truth.append(self._row(vehicle, self._limping.pop(vehicle), start_ms + now_ms))
+        return truth
 
-    def still(self) -> Iterator[Truth]:
+    def still(self) -> list[Truth]:
         """The truth of those who limp at the run's end."""
-        return (self._row(vehicle, limping, None) for vehicle, limping in self._limping.items())
+        return [self._row(vehicle, limping, None) for vehicle, limping in self._limping.items()]
 
     def _row(self, vehicle: int, limping: _Limping, to_ms: int | None) -> Truth:
         return {

@@ -1,1 +1,0 @@
-"""Recorded drives from CSV files, as any vehicle frames."""

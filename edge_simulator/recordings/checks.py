@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from edge_simulator.geo import Bools, Floats, Ints
-from edge_simulator.recordings.drives import GAP, Row, read, spacing_ms
+from edge_simulator.geo import Floats, Ints
+from edge_simulator.recordings.drives import GAP, Row, iso, read, spacing_ms
 from edge_simulator.recordings.frames import Prepared, prepare
 from edge_simulator.recordings.mapping import Meaning
 from infra.contract.errors import ConfigError
@@ -30,8 +30,7 @@ class SpeedCheck:
 
     lag_s: float
     correlation: float | None
-    spells: Sequence[str]
-    """Times of more than DISAGREE_S in which they differ by more than DISAGREE_KMH, by line and time."""
+    spells: Sequence[str]  # of more than DISAGREE_S that differ by more than DISAGREE_KMH, by line and time
     seconds: float
 
 
@@ -45,11 +44,10 @@ def gaps(t_ms: Sequence[int]) -> tuple[int, float]:
 def repeats(rows: Sequence[Row]) -> tuple[int, int]:
     """Rows with the position of the row before although the vehicle moves, and the longest run of them."""
     count = run = longest = 0
-    for before, row in pairwise(rows):
-        here = (row.values.get("lat_deg"), row.values.get("lon_deg"))
-        speed = row.values.get("speed_kmh")
-        same = here[0] is not None and here == (before.values.get("lat_deg"), before.values.get("lon_deg"))
-        run = run + 1 if same and speed is not None and speed > MOVING_KMH else 0
+    for before, row in pairwise(row.values for row in rows):
+        here, speed = row.get("lat_deg"), row.get("speed_kmh")
+        same = all(row.get(name) == before.get(name) for name in ("lat_deg", "lon_deg"))
+        run = run + 1 if here is not None and same and speed is not None and speed > MOVING_KMH else 0
         count += run > 0
         longest = max(longest, run)
     return count, longest
@@ -57,8 +55,8 @@ def repeats(rows: Sequence[Row]) -> tuple[int, int]:
 
 def compare_speeds(rows: Sequence[Row]) -> SpeedCheck | None:
     """The speed against its second source; None where there is none."""
-    first = np.array([_or_nan(row.values.get("speed_kmh")) for row in rows])
-    second = np.array([_or_nan(row.check_kmh) for row in rows])
+    first = np.array([row.values.get("speed_kmh") for row in rows], dtype=np.float64)
+    second = np.array([row.check_kmh for row in rows], dtype=np.float64)
     if np.isnan(second).all() or np.isnan(first).all():
         return None
     t = np.array([row.t_ms for row in rows], dtype=np.int64)
@@ -67,14 +65,18 @@ def compare_speeds(rows: Sequence[Row]) -> SpeedCheck | None:
     k, shifted = _pairs(t, lag, step)
     differ = np.zeros(len(rows))
     differ[k] = np.nan_to_num(np.abs(first[k] - second[shifted]))
-    spells = _spells(differ > DISAGREE_KMH, t, step)
-    named = [_spell(rows, differ, begin, end, step) for begin, end in spells]
-    seconds = sum(int(t[end] - t[begin]) + step for begin, end in spells) / 1000
-    return SpeedCheck(lag * step / 1000, correlation, named, seconds)
-
-
-def _or_nan(value: float | None) -> float:
-    return np.nan if value is None else value
+    bad = np.flatnonzero(differ > DISAGREE_KMH)
+    breaks = np.flatnonzero((np.diff(bad) > 1) | (np.diff(t[bad]) > GAP * step)) + 1  # a gap ends a spell
+    named, total_ms = [], 0
+    for spell in np.split(bad, breaks) if len(bad) else ():
+        lasts_ms = int(t[spell[-1]] - t[spell[0]]) + step
+        if lasts_ms > 1000 * DISAGREE_S:
+            row = rows[int(spell[0])]
+            at = datetime.fromtimestamp(row.t_ms / 1000, UTC)
+            most = f"up to {differ[spell].max():.0f} km/h"
+            named.append(f"{row.line}: from {at:%Y-%m-%d %H:%M:%S} UTC for {lasts_ms / 1000:g} s, {most}")
+            total_ms += lasts_ms
+    return SpeedCheck(lag * step / 1000, correlation, named, total_ms / 1000)
 
 
 def _pairs(t: Ints, lag: int, step: int) -> tuple[Ints, Ints]:
@@ -91,30 +93,13 @@ def _lag(first: Floats, second: Floats, t: Ints, step: int) -> tuple[int, float 
     for lag in sorted(range(-most, most + 1), key=abs):
         k, shifted = _pairs(t, lag, step)
         a, b = first[k], second[shifted]
-        both = ~(np.isnan(a) | np.isnan(b))
+        both = ~np.isnan(a + b)
         a, b = a[both], b[both]
-        if len(a) < LEAST_PAIRS or a.std() == 0 or b.std() == 0:
-            continue
-        found = float(np.corrcoef(a, b)[0, 1])
-        if best[1] is None or found > best[1] + 1e-9:
-            best = (lag, found)
+        if len(a) >= LEAST_PAIRS and a.std() > 0 and b.std() > 0:
+            found = float(np.corrcoef(a, b)[0, 1])
+            if best[1] is None or found > best[1] + 1e-9:
+                best = (lag, found)
     return best
-
-
-def _spells(bad: Bools, t: Ints, step: int) -> list[tuple[int, int]]:
-    """First and last index of each run of ``bad`` rows without a gap that lasts long enough."""
-    rows = np.flatnonzero(bad)
-    breaks = np.flatnonzero((np.diff(rows) > 1) | (np.diff(t[rows]) > GAP * step)) + 1
-    ends = [(int(run[0]), int(run[-1])) for run in np.split(rows, breaks) if len(run)]
-    return [(a, b) for a, b in ends if t[b] - t[a] + step > 1000 * DISAGREE_S]
-
-
-def _spell(rows: Sequence[Row], differ: Floats, begin: int, end: int, step: int) -> str:
-    at = datetime.fromtimestamp(rows[begin].t_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
-    lasts = (rows[end].t_ms - rows[begin].t_ms + step) / 1000
-    return (
-        f"{rows[begin].line}: from {at} UTC for {lasts:g} s, up to {differ[begin : end + 1].max():.0f} km/h"
-    )
 
 
 NAMED = 5  # bad rows, values and disagreements that are named; all are counted
@@ -169,14 +154,10 @@ def drive_report(ready: Prepared) -> DriveReport:
     drive = ready.drive
     return DriveReport(
         drive.name, drive.vehicle_id, len(drive.rows), len(drive.bad_rows), len(drive.bad_values),
-        [*drive.bad_rows[:NAMED], *drive.bad_values[:NAMED]], _utc(ready.t_ms[0]), _utc(ready.t_ms[-1]),
-        ready.dt_ms, *gaps(ready.t_ms), *repeats(drive.rows), ready.speed_distance_m, ready.trace_m,
-        compare_speeds(drive.rows),
+        [*drive.bad_rows[:NAMED], *drive.bad_values[:NAMED]], iso(ready.t_ms[0], "seconds"),
+        iso(ready.t_ms[-1], "seconds"), ready.dt_ms, *gaps(ready.t_ms), *repeats(drive.rows),
+        ready.speed_distance_m, ready.trace_m, compare_speeds(drive.rows),
     )  # fmt: skip
-
-
-def _utc(t_ms: int) -> str:
-    return datetime.fromtimestamp(t_ms / 1000, UTC).isoformat(timespec="seconds")
 
 
 def lines(one: FileReport) -> list[str]:

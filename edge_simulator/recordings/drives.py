@@ -1,9 +1,4 @@
-"""Recorded drives from CSV files. Pure: bytes in, rows out; frames are made in frames.py.
-
-Dirt is counted and named, never dropped in silence: every line below the header is a good row or a bad one.
-A row without a readable time or vehicle is bad; a value that is no number or out of its signal's range is
-"not available", and the row stays.
-"""
+"""Recorded drives from CSV files: bytes in, rows out. Dirt is counted and named, never dropped."""
 
 from __future__ import annotations
 
@@ -12,19 +7,19 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from operator import itemgetter
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import numpy as np
 
 from edge_simulator import vin
-from edge_simulator.recordings.mapping import EPOCHS, Column, Meaning, Stamp, load_mapping
+from edge_simulator.recordings.mapping import EPOCHS, Column, Meaning, load_mapping
 from infra.contract.errors import ConfigError
 from infra.contract.signals import BY_NAME
 from infra.contract.topics import VEHICLE_ID
 
 DEFAULT_MAPPING = Path(__file__).with_name("rsk_twizy.yaml")
-MAPPING_NAME = "mapping.yaml"
 DELIMITERS = (",", ";", "\t", "|")
 GAP = 1.5  # a pause longer than this many usual spacings is a gap
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -47,10 +42,10 @@ class Drive:
 
     name: str
     vehicle_id: str
-    rows: Sequence[Row]
-    bad_rows: Sequence[str]
-    bad_values: Sequence[str]
     file: str
+    rows: list[Row] = field(default_factory=list)
+    bad_rows: list[str] = field(default_factory=list)
+    bad_values: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,19 +59,21 @@ class Recording:
     lacking: Sequence[str]  # optional columns that are not there
 
 
+def iso(t_ms: int, timespec: str = "milliseconds") -> str:
+    """A time as people read it, UTC."""
+    return datetime.fromtimestamp(t_ms / 1000, UTC).isoformat(timespec=timespec)
+
+
 def spacing_ms(t_ms: Sequence[int]) -> int:
     """The usual time between two rows: the median; 1 s for a single row."""
     return int(np.median(np.diff(t_ms))) if len(t_ms) > 1 else 1000
 
 
 def look_into(folder: Path, mapping: Path | None = None) -> tuple[Meaning, list[Path]]:
-    """The mapping in force for a folder (given, ``mapping.yaml`` in it, or the Twizy's) and its CSV files.
-
-    Raises ConfigError where there is no folder or no CSV file.
-    """
+    """The mapping of a folder (given, ``mapping.yaml``, else Twizy) and its CSV files. Raises ConfigError."""
     if not folder.is_dir():
         raise ConfigError(f"--drives {folder}: there is no such folder")
-    beside = folder / MAPPING_NAME
+    beside = folder / "mapping.yaml"
     meaning = load_mapping(mapping or (beside if beside.is_file() else DEFAULT_MAPPING))
     files = sorted(p for p in folder.iterdir() if p.suffix.lower() == ".csv")
     if not files:
@@ -84,66 +81,28 @@ def look_into(folder: Path, mapping: Path | None = None) -> tuple[Meaning, list[
     return meaning, files
 
 
-def read_folder(folder: Path, mapping: Path | None = None) -> tuple[Meaning, list[Drive]]:
-    """All drives of a folder by name, and their mapping. Raises ConfigError for what cannot be used."""
-    meaning, files = look_into(folder, mapping)
-    return meaning, [drive for file in files for drive in read(file, meaning).drives]
-
-
 def read(path: Path, meaning: Meaning) -> Recording:
     """The drives in a CSV file; raises ConfigError naming file and row where nothing can be made of it."""
-    lines = _text(path, meaning).replace("\r\n", "\n").replace("\r", "\n").split("\n")
-    delimiter, header = _header(lines[0], meaning)
-    if not any(header):
-        raise ConfigError(f"{path}, row 1: the file is empty, a header is wanted")
-    reader = _Reader(path.stem, meaning, delimiter, len(header), _places(path, header, meaning))
-    for number, line in enumerate(lines[1:], start=2):
-        if line.strip():
-            reader.take(number, line)
-    if not reader.drafts:
-        why = f"; row {reader.unassigned[0]}" if reader.unassigned else ""
-        raise ConfigError(f"{path}, row 2: no usable row{why}")
-    known = {name.lower() for name in meaning.columns()}
-    ignored = [name for name in header if name and name not in known]
-    lacking = sorted(name for name in meaning.columns() if name.lower() not in header)
-    return Recording(path.stem, reader.lines, reader.drives(), ignored, lacking)
-
-
-def _text(path: Path, meaning: Meaning) -> str:
     try:
-        return path.read_bytes().decode(meaning.encoding)
+        text = path.read_bytes().decode(meaning.encoding)
     except UnicodeError as error:
-        row = 1
-        if isinstance(error, UnicodeDecodeError):
-            row += error.object[: error.start].count(b"\n")
+        before = error.object[: error.start] if isinstance(error, UnicodeDecodeError) else b""
+        row = 1 + before.count(b"\n")
         kind = "UTF-8" if meaning.encoding == "utf-8-sig" else meaning.encoding
         hint = "; the mapping's key encoding can name another one, as cp1252"
         raise ConfigError(f"{path}, row {row}: not {kind} text{hint}") from error
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror})") from error
-
-
-def _header(line: str, meaning: Meaning) -> tuple[str, list[str]]:
-    """The delimiter that finds most of what is wanted, and the column names in lower case."""
-    wanted = {name.lower() for name in meaning.columns()}
-    found = []
-    for delimiter in (meaning.delimiter,) if meaning.delimiter else DELIMITERS:
-        names = [name.strip().lower() for name in _cells(line, delimiter) or [""]]
-        found.append((len(wanted & set(names)), delimiter, names))
-    _, delimiter, names = max(found, key=lambda one: one[0])
-    return delimiter, names
-
-
-def _places(path: Path, header: list[str], meaning: Meaning) -> dict[str, int]:
-    """Index of each column that is there, by its name as the mapping writes it."""
-    wanted = meaning.columns()
-    missing = sorted(name for name, may in wanted.items() if name.lower() not in header and not may)
-    if missing:
-        raise ConfigError(f"{path}, row 1: no column {', '.join(missing)}")
-    twice = sorted(name for name in wanted if header.count(name.lower()) > 1)
-    if twice:
-        raise ConfigError(f"{path}, row 1: two columns {', '.join(twice)}: which one counts?")
-    return {name: header.index(name.lower()) for name in wanted if name.lower() in header}
+    header, *lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    reader = _Reader(path, header, meaning)
+    for number, line in enumerate(lines, start=2):
+        if line.strip():
+            reader.take(number, line)
+    drives, bad = [*reader.drives.values()], reader.unassigned
+    if not drives:
+        raise ConfigError("; row ".join((f"{path}, row 2: no usable row", *bad[:1])))
+    drives[0].bad_rows[:] = sorted(bad + drives[0].bad_rows, key=lambda named: int(named.partition(":")[0]))
+    return Recording(path.stem, reader.lines, drives, reader.ignored, reader.lacking)
 
 
 def _cells(line: str, delimiter: str) -> list[str] | None:
@@ -156,89 +115,93 @@ def _cells(line: str, delimiter: str) -> list[str] | None:
         return None
 
 
-@dataclass(slots=True)
-class _Draft:
-    rows: list[Row] = field(default_factory=list)
-    bad_rows: list[str] = field(default_factory=list)
-    bad_values: list[str] = field(default_factory=list)
-
-
-@dataclass(slots=True)
 class _Reader:
-    """Takes the lines of one file, each of ``width`` cells; ``place`` has the indices of the columns."""
+    """Takes the lines of one file below its header; raises ConfigError for a header that lacks columns."""
 
-    name: str
-    meaning: Meaning
-    delimiter: str
-    width: int
-    place: Mapping[str, int]
-    lines: int = 0
-    drafts: dict[str, _Draft] = field(default_factory=dict)  # by vehicle, in order; each has a good row
-    unassigned: list[str] = field(default_factory=list)
-    """Bad rows before there was a drive to count them with, and those whose vehicle is not known."""
+    def __init__(self, path: Path, header: str, meaning: Meaning) -> None:
+        self._file, self._meaning, wanted = path.stem, meaning, meaning.columns()
+        known = {name.lower() for name in wanted}
+        found = []
+        for delimiter in (meaning.delimiter,) if meaning.delimiter else DELIMITERS:
+            names = [name.strip().lower() for name in _cells(header, delimiter) or [""]]
+            found.append((len(known & set(names)), delimiter, names))
+        _, self._delimiter, names = max(found, key=itemgetter(0))  # what finds most of what is wanted
+        if not any(names):
+            raise ConfigError(f"{path}, row 1: the file is empty, a header is wanted")
+        missing = sorted(name for name, may in wanted.items() if name.lower() not in names and not may)
+        if missing:
+            raise ConfigError(f"{path}, row 1: no column {', '.join(missing)}")
+        twice = sorted(name for name in wanted if names.count(name.lower()) > 1)
+        if twice:
+            raise ConfigError(f"{path}, row 1: two columns {', '.join(twice)}: which one counts?")
+        self._width = len(names)
+        self._place = {name: names.index(name.lower()) for name in wanted if name.lower() in names}
+        self.ignored = [name for name in names if name and name not in known]
+        self.lacking = sorted(wanted.keys() - self._place.keys())
+        self.lines = 0
+        self.drives: dict[str, Drive] = {}  # by vehicle, in order; each has a good row
+        self.unassigned: list[str] = []
+        """Bad rows before there was a drive to count them with, and those whose vehicle is not known."""
 
     def take(self, number: int, line: str) -> None:
         """Make a line a good row or a bad one."""
         self.lines += 1
-        cells = _cells(line, self.delimiter)
-        if cells is None or len(cells) != self.width:
-            why = (
-                "a quote is not closed"
-                if cells is None
-                else f"{len(cells)} cells, the header has {self.width}"
-            )
+        cells, column = _cells(line, self._delimiter), self._meaning.vehicle
+        if cells is None or len(cells) != self._width:
+            why = f"{len(cells)} cells, the header has {self._width}" if cells else "a quote is not closed"
             self.unassigned.append(f"{number}: {why}")
             return
-        column, stamp = self.meaning.vehicle, self.meaning.stamp
-        vehicle = self.name if column is None else cells[self.place[column.column]].strip()
-        draft = self.drafts.get(vehicle)
-        t_ms, reason = utc_ms([cells[self.place[c]] for c in stamp.columns], stamp, self.meaning.zone)
+        several = column is not None
+        vehicle = cells[self._place[column.column]].strip() if column is not None else self._file
+        drive = self.drives.get(vehicle)
+        t_ms, reason = self._utc_ms(cells)
         if not vehicle:
             reason = "no vehicle"
-        elif not reason and draft is not None and t_ms <= draft.rows[-1].t_ms:
+        elif not reason and drive is not None and t_ms <= drive.rows[-1].t_ms:
             reason = "time does not advance"
         if reason:
-            (draft.bad_rows if draft is not None else self.unassigned).append(f"{number}: {reason}")
+            (drive.bad_rows if drive is not None else self.unassigned).append(f"{number}: {reason}")
             return
-        row, bad_values = row_of(number, t_ms, cells, self.place, self.meaning)
-        draft = self.drafts.setdefault(vehicle, _Draft())
-        draft.rows.append(row)
-        draft.bad_values += [f"{number}: {what}" for what in bad_values]
+        if drive is None:
+            whose = vehicle if several and VEHICLE_ID.fullmatch(vehicle) else vin.make(vehicle)
+            name = f"{self._file}/{vehicle}" if several else self._file
+            drive = self.drives[vehicle] = Drive(name, whose, self._file)
+        row, bad_values = self._row(number, t_ms, cells)
+        drive.rows.append(row)
+        drive.bad_values.extend(f"{number}: {what}" for what in bad_values)
 
-    def drives(self) -> list[Drive]:
-        """The file's drives; bad rows of no known vehicle are counted with the first one."""
-        several = self.meaning.vehicle is not None
-        found: list[Drive] = []
-        for vehicle, draft in self.drafts.items():
-            bad = draft.bad_rows if found else [*self.unassigned, *draft.bad_rows]
-            bad.sort(key=lambda named: int(named.partition(":")[0]))
-            whose = vehicle if VEHICLE_ID.fullmatch(vehicle) and several else vin.make(vehicle)
-            name = f"{self.name}/{vehicle}" if several else self.name
-            found.append(Drive(name, whose, draft.rows, bad, draft.bad_values, self.name))
-        return found
+    def _row(self, line: int, t_ms: int, cells: Sequence[str]) -> tuple[Row, list[str]]:
+        """A line's row, and what in it was no number or out of range."""
+        place, meaning = self._place, self._meaning
+        values: dict[str, float | None] = {}
+        wrong = []
+        for name, column in meaning.signals.items():
+            if column.name not in place:
+                continue
+            text = cells[place[column.name]].strip()
+            value, signal = _number(text, column, meaning.decimal), BY_NAME[name]
+            inside = value is not None and signal.minimum <= value <= signal.maximum
+            values[name] = value if inside else None
+            if text and not inside and text.upper() not in meaning.missing:
+                wrong.append(f"{name} {text!r}")
+        if values.get("lat_deg") is None or values.get("lon_deg") is None:  # half a position is none
+            values |= {name: None for name in ("lat_deg", "lon_deg") if name in values}
+        check, check_kmh = meaning.speed_check, None
+        if check is not None and check.name in place:
+            check_kmh = _number(cells[place[check.name]].strip(), check, meaning.decimal)
+        return Row(t_ms, values, check_kmh, line), wrong
 
-
-def row_of(
-    line: int, t_ms: int, cells: Sequence[str], place: Mapping[str, int], meaning: Meaning
-) -> tuple[Row, list[str]]:
-    """A line's row, and what in it was no number or out of range. ``place`` has the columns' indices."""
-    values: dict[str, float | None] = {}
-    wrong = []
-    for name, column in meaning.signals.items():
-        if column.name not in place:
-            continue
-        text = cells[place[column.name]].strip()
-        value, signal = _number(text, column, meaning.decimal), BY_NAME[name]
-        inside = value is not None and signal.minimum <= value <= signal.maximum
-        values[name] = value if inside else None
-        if text and not inside and text.upper() not in meaning.missing_words:
-            wrong.append(f"{name} {text!r}")
-    if values.get("lat_deg") is None or values.get("lon_deg") is None:
-        values |= {name: None for name in ("lat_deg", "lon_deg") if name in values}  # half a position is none
-    check, check_kmh = meaning.speed_check, None
-    if check is not None and check.name in place:
-        check_kmh = _number(cells[place[check.name]].strip(), check, meaning.decimal)
-    return Row(t_ms, values, check_kmh, line), wrong
+    def _utc_ms(self, cells: Sequence[str]) -> tuple[int, str]:
+        """UTC time in ms and, where there is none, why. The first format that fits counts."""
+        (columns, formats), zone = self._meaning.stamp, self._meaning.zone
+        text = " ".join(cells[self._place[column]].strip() for column in columns)
+        for pattern in formats:
+            found = _moment_ms(text, pattern, zone)
+            if found is not None:
+                inside = 0 <= found <= LATEST_MS
+                return (found, "") if inside else (0, f"time {text!r} is before 1970 or beyond reason")
+        names = [f"{p} with a zone" if p == "iso" and zone is None else p for p in formats]
+        return 0, f"time {text!r} is not {'one of ' if len(names) > 1 else ''}{', '.join(names)}"
 
 
 def _number(text: str, column: Column, decimal: str) -> float | None:
@@ -254,23 +217,8 @@ def _number(text: str, column: Column, decimal: str) -> float | None:
     return value if math.isfinite(value) and "_" not in text else None
 
 
-def utc_ms(cells: Sequence[str], stamp: Stamp, zone: ZoneInfo | None) -> tuple[int, str]:
-    """UTC time in ms of the stamp's cells, and why there is none (empty when there is).
-
-    The first format that fits counts. A time without a zone is local time of ``zone``.
-    """
-    text = " ".join(cell.strip() for cell in cells)
-    for pattern in stamp.formats:
-        found = _moment_ms(text, pattern, zone)
-        if found is not None:
-            inside = 0 <= found <= LATEST_MS
-            return (found, "") if inside else (0, f"time {text!r} is before 1970 or beyond reason")
-    names = [f"{p} with a zone" if p == "iso" and zone is None else p for p in stamp.formats]
-    wanted = names[0] if len(names) == 1 else f"one of {', '.join(names)}"
-    return 0, f"time {text!r} is not {wanted}"
-
-
 def _moment_ms(text: str, pattern: str, zone: ZoneInfo | None) -> int | None:
+    """A time without a zone is local time of ``zone``."""
     try:
         if pattern in EPOCHS:
             value = float(text) * EPOCHS[pattern]

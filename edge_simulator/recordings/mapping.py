@@ -1,7 +1,4 @@
-"""What the columns of a kind of CSV mean: a YAML file, checked whole before a drive is read.
-
-Keys are explained in the README. Unknown keys, signals and units are refused by file and key.
-"""
+"""What the columns of a kind of CSV mean: a YAML file (README), checked whole before a drive is read."""
 
 from __future__ import annotations
 
@@ -13,42 +10,32 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
-from pydantic_core import ErrorDetails
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError, model_validator
 
 from infra.contract.errors import ConfigError
 from infra.contract.signals import BY_NAME
 from infra.settings.files import read_yaml
 
 _FAHRENHEIT = (5 / 9, -160 / 9)
-_UNITS: dict[str, dict[str, tuple[float, float]]] = {
-    "km/h": {
-        "km/h": (1, 0), "kmh": (1, 0), "kph": (1, 0), "mph": (1.609344, 0), "m/s": (3.6, 0),
-        "knots": (1.852, 0), "kn": (1.852, 0), "kt": (1.852, 0), "ft/s": (1.09728, 0),
-    },
-    "m": {
-        "m": (1, 0), "km": (1000, 0), "miles": (1609.344, 0), "mi": (1609.344, 0), "ft": (0.3048, 0),
-        "feet": (0.3048, 0),
-    },
-    "degC": {
-        "c": (1, 0), "degc": (1, 0), "celsius": (1, 0), "f": _FAHRENHEIT, "degf": _FAHRENHEIT,
-        "fahrenheit": _FAHRENHEIT, "k": (1, -273.15), "kelvin": (1, -273.15),
-    },
-    "kPa": {
-        "kpa": (1, 0), "pa": (0.001, 0), "hpa": (0.1, 0), "mbar": (0.1, 0), "bar": (100, 0),
-        "psi": (6.894757, 0),
-    },
-    "Pa": {"pa": (1, 0), "hpa": (100, 0), "mbar": (100, 0), "kpa": (1000, 0), "psi": (6894.757, 0)},
-    "V": {"v": (1, 0), "mv": (0.001, 0)},
-    "A": {"a": (1, 0), "ma": (0.001, 0)},
-    "%": {"%": (1, 0), "percent": (1, 0), "ratio": (100, 0)},
-    "deg": {"deg": (1, 0), "rad": (57.29577951308232, 0)},
-    "deg/s": {"deg/s": (1, 0), "rad/s": (57.29577951308232, 0)},
-    "m/s^2": {"m/s^2": (1, 0), "m/s2": (1, 0), "g": (9.80665, 0)},
-    "l/h": {"l/h": (1, 0), "gal/h": (3.785411784, 0), "ml/s": (3.6, 0)},
-    "g/s": {"g/s": (1, 0), "kg/h": (1 / 3.6, 0)},
-    "rpm": {"rpm": (1, 0), "1/min": (1, 0), "1/s": (60, 0), "rad/s": (9.549296585513721, 0)},
+_UNITS: dict[str, dict[str, float | tuple[float, float]]] = {
+    "km/h": {"km/h": 1, "kmh": 1, "kph": 1, "mph": 1.609344, "m/s": 3.6, "knots": 1.852, "kn": 1.852,
+             "kt": 1.852, "ft/s": 1.09728},
+    "m": {"m": 1, "km": 1000, "miles": 1609.344, "mi": 1609.344, "ft": 0.3048, "feet": 0.3048},
+    "degC": {"c": 1, "degc": 1, "celsius": 1, "k": (1, -273.15), "kelvin": (1, -273.15), "f": _FAHRENHEIT,
+             "degf": _FAHRENHEIT, "fahrenheit": _FAHRENHEIT},
+    "kPa": {"kpa": 1, "pa": 0.001, "hpa": 0.1, "mbar": 0.1, "bar": 100, "psi": 6.894757},
+    "Pa": {"pa": 1, "hpa": 100, "mbar": 100, "kpa": 1000, "psi": 6894.757},
+    "V": {"v": 1, "mv": 0.001},
+    "A": {"a": 1, "ma": 0.001},
+    "%": {"%": 1, "percent": 1, "ratio": 100},
+    "deg": {"deg": 1, "rad": 57.29577951308232},
+    "deg/s": {"deg/s": 1, "rad/s": 57.29577951308232},
+    "m/s^2": {"m/s^2": 1, "m/s2": 1, "g": 9.80665},
+    "l/h": {"l/h": 1, "gal/h": 3.785411784, "ml/s": 3.6},
+    "g/s": {"g/s": 1, "kg/h": 1 / 3.6},
+    "rpm": {"rpm": 1, "1/min": 1, "1/s": 60, "rad/s": 9.549296585513721},
 }  # fmt: skip
+"""For each of the contract's units what else may be written: its factor, or factor and offset."""
 
 EPOCHS = {"epoch_s": 1000.0, "epoch_ms": 1.0}  # formats of a number since 1970, with their ms
 
@@ -64,23 +51,16 @@ class Column:
     optional: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Stamp:
-    """Columns that together tell the time (joined by a blank), and the formats it may have."""
-
-    columns: tuple[str, ...]
-    formats: tuple[str, ...]
+class _Part(BaseModel, frozen=True, extra="forbid"):
+    pass
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+Texts = Annotated[tuple[str, ...], BeforeValidator(lambda v: [v] if isinstance(v, str) else v)]
 
 
 class _Stamp(_Part):
     column: str
-    format: Annotated[tuple[str, ...], BeforeValidator(lambda v: [v] if isinstance(v, str) else v)] = Field(
-        min_length=1
-    )
+    format: Texts = Field(min_length=1)
 
 
 class _Source(_Part):
@@ -92,20 +72,21 @@ class _Source(_Part):
 
     def column_of(self, signal: str, where: str, words: Mapping[str, float] | None = None) -> Column:
         """The column as values of ``signal``; ConfigError names ``where`` in the mapping."""
-        given = self.factor is not None or self.offset is not None
         if self.unit is None:
             factor = 1.0 if self.factor is None else self.factor
             return Column(self.column, factor, self.offset or 0.0, words or {}, self.optional)
-        if given or words:
+        if self.factor is not None or self.offset is not None or words:
             raise ConfigError(f"{where}: give unit, or factor and offset, or values: not two of them")
         known = _UNITS.get(BY_NAME[signal].unit, {})
         found = known.get(self.unit.strip().lower())
         if found is None:
             choices = ", ".join(known) if known else "none: the signal has no unit"
             raise ConfigError(f"{where}.unit: no such unit {self.unit!r} for {signal}; there are: {choices}")
-        return Column(self.column, *found, optional=self.optional)
+        factor, offset = found if isinstance(found, tuple) else (found, 0.0)
+        return Column(self.column, factor, offset, optional=self.optional)
 
 
+_BARE = {True: ("TRUE", "YES", "ON"), False: ("FALSE", "NO", "OFF")}
 _named = BeforeValidator(lambda value: {"column": value} if isinstance(value, str) else value)
 
 
@@ -115,13 +96,9 @@ class _Signal(_Source):
 
     def words(self) -> dict[str, float]:
         """The table in upper case. YAML reads a bare on, yes and true as one value: each of them is meant."""
-        found: dict[str, float] = {}
-        for key, value in self.values.items():
-            if isinstance(key, bool):
-                found |= dict.fromkeys(("TRUE", "YES", "ON") if key else ("FALSE", "NO", "OFF"), value)
-            else:
-                found[str(key).strip().upper()] = value
-        return found
+        bare = [(_BARE[key], value) for key, value in self.values.items() if isinstance(key, bool)]
+        found = {word: value for words, value in bare for word in words}
+        return {str(key).strip().upper(): value for key, value in self.values.items()} | found
 
 
 class _Vehicle(_Part):
@@ -143,12 +120,7 @@ class Meaning(_Part):
     delimiter: Literal[",", ";", "\t", "|"] | None = None
     decimal: Literal[".", ","] = "."
     encoding: str = "utf-8-sig"
-    missing: Annotated[tuple[str, ...], BeforeValidator(lambda v: [v] if isinstance(v, str) else v)] = ()
-
-    @cached_property
-    def missing_words(self) -> frozenset[str]:
-        """Words (upper case) that say "not available"."""
-        return frozenset(word.strip().upper() for word in self.missing)
+    missing: Annotated[Texts, AfterValidator(lambda words: tuple(w.strip().upper() for w in words))] = ()
 
     @cached_property
     def signals(self) -> dict[str, Column]:
@@ -170,21 +142,21 @@ class Meaning(_Part):
             raise ConfigError(f"time_zone: there is no zone {self.time_zone!r}") from error
 
     @cached_property
-    def stamp(self) -> Stamp:
-        """One column, or date and time."""
+    def stamp(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Columns that together tell the time (joined by a blank), and the formats it may have."""
         if self.timestamp is not None and self.date is None and self.time is None:
-            return Stamp((self.timestamp.column,), self.timestamp.format)
+            return (self.timestamp.column,), self.timestamp.format
         if self.timestamp is None and self.date is not None and self.time is not None:
             formats = tuple(f"{d} {t}" for d in self.date.format for t in self.time.format)
-            return Stamp((self.date.column, self.time.column), formats)
+            return (self.date.column, self.time.column), formats
         raise ConfigError("timestamp, or date and time, is wanted: one of the two ways")
 
     def columns(self) -> dict[str, bool]:
         """Names of all columns that mean something, and whether they may lack."""
-        names = dict.fromkeys(self.stamp.columns, False)
+        names = dict.fromkeys(self.stamp[0], False)
         if self.vehicle is not None:
             names[self.vehicle.column] = False
-        for column in (*self.signals.values(), *([self.speed_check] if self.speed_check else [])):
+        for column in filter(None, (*self.signals.values(), self.speed_check)):
             names[column.name] = names.get(column.name, True) and column.optional
         return names
 
@@ -203,15 +175,13 @@ class Meaning(_Part):
                 raise ConfigError(f"signals.{name}.check: only speed_kmh can have a second source")
         _check_encoding(self.encoding)
         zone = self.zone
-        for pattern in self.stamp.formats:
+        for pattern in self.stamp[1]:
             local = pattern not in EPOCHS and pattern != "iso" and "%z" not in pattern
             if local and zone is None:
                 raise ConfigError(f"time_zone: the key is missing; {pattern!r} tells local time")
             if local and "%" not in pattern:
-                known = ", ".join(EPOCHS)
-                raise ConfigError(
-                    f"timestamp.format: {pattern!r} is none of {known}, iso or a pattern as %Y-%m-%d"
-                )
+                known = f"{', '.join(EPOCHS)}, iso or a pattern as %Y-%m-%d"
+                raise ConfigError(f"timestamp.format: {pattern!r} is none of {known}")
         self.columns()
         return self
 
@@ -225,6 +195,9 @@ def _check_encoding(name: str) -> None:
         raise ConfigError(f"encoding: there is no encoding of texts {name!r}") from error
 
 
+_REASONS = {"extra_forbidden": "there is no such key", "missing": "the key is missing"}
+
+
 def load_mapping(path: Path) -> Meaning:
     """The mapping in a YAML file; raises ConfigError naming file and key."""
     raw = read_yaml(path, "mapping")
@@ -233,15 +206,8 @@ def load_mapping(path: Path) -> Meaning:
     try:
         return Meaning.model_validate(raw)
     except ValidationError as error:
-        raise ConfigError(f"{path}: {_first(error.errors()[0])}") from error
+        first = error.errors()[0]
+        reason = _REASONS.get(first["type"]) or f"{first['msg']} (not {first['input']!r})"
+        raise ConfigError(f"{path}: {'.'.join(map(str, first['loc']))}: {reason}") from error
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from error
-
-
-def _first(error: ErrorDetails) -> str:
-    where = ".".join(str(part) for part in error["loc"])
-    if error["type"] == "extra_forbidden":
-        return f"{where}: there is no such key"
-    if error["type"] == "missing":
-        return f"{where}: the key is missing"
-    return f"{where}: {error['msg']} (not {error['input']!r})"

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from edge_simulator.console import StopFlag, now_ms, say
+from edge_simulator.console import now_ms, say, stop_flag
 from edge_simulator.launch import RunOptions, connection_names, publish
 from edge_simulator.runfiles import RunFiles
 from edge_simulator.scenario import Scenario, Schedule, Stage
@@ -119,7 +119,7 @@ def run(
         plans.append((part, replace(options, run_id=run_id, clients=names, max_in_flight=in_flight)))
     folder = in_force.paths.home / "runs"
     with (
-        StopFlag(say) as stop,
+        stop_flag(say) as stop,
         RunFiles(in_force.paths.home, options.run_id, log_frames=False) as files,
         _started(in_force, plans) as children,
     ):

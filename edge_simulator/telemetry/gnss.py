@@ -12,7 +12,7 @@ import numpy as np
 
 from edge_simulator.geo import Bools, Floats, Ints, metres_per_degree
 from edge_simulator.town import streets
-from edge_simulator.town.network import RoadNetwork
+from edge_simulator.town.roads import RoadNetwork
 from infra.contract.errors import ConfigError
 
 HOLD_KMH = 3.0

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
 
 import numpy as np
 
 from edge_simulator.geo import Bools, Floats, Ints
 from edge_simulator.town import streets
-from edge_simulator.town.network import RoadNetwork
+from edge_simulator.town.roads import RoadNetwork
 
 DEPOTS = 6
 RANKS = 8  # of each town
@@ -18,69 +17,52 @@ DEPOT_AT_M = 5200.0
 ALONG_STEPS = 400
 
 
-@dataclass(frozen=True, slots=True)
 class Kind:
-    """Edges where something is, ordered by town, with the running sum of their weights."""
+    """Edges where something is, by town: those of ``mask``, each as likely as its ``weight`` says."""
 
-    edges: Ints
-    total: Floats
-    first: Ints  # where each town begins, [n_towns + 1]
+    def __init__(self, net: RoadNetwork, mask: Bools, weight: Floats) -> None:
+        self._edges, self._first = net.by_town(mask)
+        self._total = np.cumsum(weight[self._edges])
+        self._bounds = np.concatenate([[0.0], self._total])[self._first]
 
     def draw(self, town: Ints, rng: np.random.Generator) -> Ints:
         """An edge in each of the towns, by weight."""
-        bounds = np.concatenate([[0.0], self.total])[self.first]
-        low, high = bounds[town], bounds[town + 1]
-        at = np.searchsorted(self.total, low + rng.random(len(town)) * (high - low), side="right")
-        found: Ints = self.edges[np.minimum(at, self.first[town + 1] - 1)]
+        low, high = self._bounds[town], self._bounds[town + 1]
+        at = np.searchsorted(self._total, low + rng.random(len(town)) * (high - low), side="right")
+        found: Ints = self._edges[np.minimum(at, self._first[town + 1] - 1)]
         return found
 
 
-@dataclass(frozen=True, slots=True)
 class Places:
     """The places of a region."""
 
-    homes: Kind
-    works: Kind
-    shops: Kind
-    depots: Kind
-    ranks: Kind
-    ring: Kind
-    ring_next: Ints  # the motorway edge after each motorway edge, [n_edges]; -1 elsewhere
+    def __init__(self, net: RoadNetwork, rng: np.random.Generator) -> None:
+        lat, lon = net.point_lat[2 :: streets.POINTS], net.point_lon[2 :: streets.POINTS]
+        town = net.node_town[net.edge_from]
+        per_lat, per_lon = net.metric.metres(lat)
+        out_m = np.hypot((lat - net.town_lat[town]) * per_lat, (lon - net.town_lon[town]) * per_lon)
+        minor, ring = net.road_class == streets.RESIDENTIAL, net.road_class == streets.MOTORWAY
+        broad, long = ~minor & ~ring, net.length_m
+        inner = np.exp(-((out_m / WORK_M) ** 2))
+        shopping = np.exp(-((out_m / SHOPS_M) ** 2)) + 0.02
+        industry = np.exp(-(((out_m - DEPOT_AT_M) / 900) ** 2)) + 1e-9
+        self.homes = Kind(net, minor, long * (0.25 + np.minimum(out_m / 4000, 1.5)))
+        self.works = Kind(net, ~ring, long * (inner + 0.02 + 0.12 * industry))
+        self.shops = Kind(net, ~ring, long * shopping * np.where(broad, 3.0, 1.0))
+        self.depots = _few(net, broad, industry, DEPOTS, rng)
+        self.ranks = _few(net, ~ring, inner + 1e-9, RANKS, rng)
+        self.ring = Kind(net, ring, long)
+        edges = np.flatnonzero(ring)
+        choices = net.out_edges[net.edge_to[edges]]
+        fit = (choices >= 0) & ring[choices] & (choices != (edges ^ 1)[:, None])
+        self._ring_next = np.full(len(long), -1, dtype=np.int64)  # the motorway edge after each one
+        self._ring_next[edges] = choices[np.arange(len(edges)), fit.argmax(axis=1)]
 
     def ahead_on_ring(self, edge: Ints, count: int) -> Ints:
         """The motorway edges ``count`` further on."""
         for _ in range(count):
-            edge = self.ring_next[edge]
+            edge = self._ring_next[edge]
         return edge
-
-
-def find(net: RoadNetwork, rng: np.random.Generator) -> Places:
-    """The places of a network."""
-    middle = net.point_lat[2 :: streets.POINTS], net.point_lon[2 :: streets.POINTS]
-    town = net.node_town[net.edge_from]
-    per_lat, per_lon = net.metric.metres(middle[0])
-    out_m = np.hypot((middle[0] - net.town_lat[town]) * per_lat, (middle[1] - net.town_lon[town]) * per_lon)
-    minor, ring = net.road_class == streets.RESIDENTIAL, net.road_class == streets.MOTORWAY
-    broad = ~minor & ~ring
-    long = net.length_m
-    inner = np.exp(-((out_m / WORK_M) ** 2))
-    industry = np.exp(-(((out_m - DEPOT_AT_M) / 900) ** 2)) + 1e-9
-    return Places(
-        homes=_kind(net, minor, long * (0.25 + np.minimum(out_m / 4000, 1.5))),
-        works=_kind(net, ~ring, long * (inner + 0.02 + 0.12 * industry)),
-        shops=_kind(
-            net, ~ring, long * (np.exp(-((out_m / SHOPS_M) ** 2)) + 0.02) * np.where(broad, 3.0, 1.0)
-        ),
-        depots=_few(net, broad, industry, DEPOTS, rng),
-        ranks=_few(net, ~ring, inner + 1e-9, RANKS, rng),
-        ring=_kind(net, ring, long),
-        ring_next=_ring_next(net, ring),
-    )
-
-
-def _kind(net: RoadNetwork, mask: Bools, weight: Floats) -> Kind:
-    edges, first = net.by_town(mask)
-    return Kind(edges, np.cumsum(weight[edges]), first)
 
 
 def _few(net: RoadNetwork, mask: Bools, weight: Floats, count: int, rng: np.random.Generator) -> Kind:
@@ -90,16 +72,7 @@ def _few(net: RoadNetwork, mask: Bools, weight: Floats, count: int, rng: np.rand
     for low, high in itertools.pairwise(first.tolist()):
         own = edges[low:high]
         chosen[rng.choice(own, count, replace=False, p=weight[own] / weight[own].sum())] = True
-    return _kind(net, chosen, np.ones(len(weight)))
-
-
-def _ring_next(net: RoadNetwork, ring: Bools) -> Ints:
-    following = np.full(len(net.length_m), -1, dtype=np.int64)
-    edges = np.flatnonzero(ring)
-    choices = net.out_edges[net.edge_to[edges]]
-    fit = (choices >= 0) & ring[choices] & (choices != (edges ^ 1)[:, None])
-    following[edges] = choices[np.arange(len(edges)), fit.argmax(axis=1)]
-    return following
+    return Kind(net, chosen, np.ones(len(weight)))
 
 
 def along(net: RoadNetwork, start: Ints, goal: Ints, elapsed_s: Floats) -> tuple[Ints, Floats]:

@@ -1,33 +1,161 @@
-"""Making road networks: a made-up town around any coordinate, or a region of several.
+"""Road networks: nodes and directed edges as arrays, with routing and lookups for many vehicles at once.
 
-``city(seed, lat, lon)`` is one town about 12 km across; ``region`` sets several side by side. Lengths are
-geodesic (WGS 84).
+Edge 2k and 2k + 1 are the two directions of one street. Every edge is a line of ``streets.POINTS`` points.
+Lengths are geodesic (WGS 84).
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
-from dataclasses import fields
+from collections.abc import Iterable, Iterator, Sequence
+from copy import copy
 
 import numpy as np
 from geopy.distance import geodesic
+from numpy.random import Generator
 
-from edge_simulator.geo import Floats, Ints, Metric, bearing_rad, metres_per_degree, wrap_pi
+from edge_simulator.geo import Bools, Floats, Ints, Metric, bearing_rad, metres_per_degree, wrap_pi
 from edge_simulator.town import streets
-from edge_simulator.town.network import EdgeRow, Parts, RoadNetwork, Routes
 from infra.contract.errors import ConfigError
 
-__all__ = ["EdgeRow", "RoadNetwork", "city", "region"]
+LANES = 2  # most lanes of an edge
+GREEN_SHARE = 0.45  # of a signal's cycle, for each of its two halves; the rest is amber and all red
+EdgeRow = tuple[int, str, int, float, list[tuple[float, float]]]
+
+
+class RoadNetwork:
+    """A town, strongly connected, or several. Point arrays hold all edges' polylines, one after the other."""
+
+    def __init__(
+        self, plan: streets.Plan, rng: Generator, lat_deg: float, lon_deg: float, metric: Metric
+    ) -> None:
+        def step(values: Floats) -> Floats:
+            """The change along the straight part that follows each point; an edge's last one is empty."""
+            return np.diff(values, axis=1, append=values[:, -1:])
+
+        path_lat, path_lon = _to_degrees(plan.path_m, lat_deg, lon_deg)
+        self.node_lat, self.node_lon = _to_degrees(plan.node_m, lat_deg, lon_deg)
+        self.metric, n = metric, len(self.node_lat)
+        self.town_lat, self.town_lon = np.array([lat_deg]), np.array([lon_deg])  # the middles, [n_towns]
+        self.node_town: Ints = np.zeros(n, dtype=np.int64)
+        self.edge_from, self.edge_to = plan.link.ravel(), plan.link[:, ::-1].ravel()
+        self.road_class, self.limit_kmh = np.repeat(plan.road_class, 2), np.repeat(plan.limit_kmh, 2)
+        self.limit_mps = self.limit_kmh / 3.6
+        # lanes of an edge, 1 or 2; a track is one lane, ``LANES * edge + lane``, 0 the slow one
+        self.lanes: Ints = np.where(self.road_class == streets.MOTORWAY, 2, 1)
+        lines = np.stack([path_lat, path_lon], axis=-1).tolist()
+        part_m = _both_ways(np.array([[geodesic(a, b).m for a, b in itertools.pairwise(ln)] for ln in lines]))
+        s = np.concatenate([np.zeros((len(part_m), 1)), np.cumsum(part_m, axis=1)], axis=1)
+        # from an edge's begin, m; its second and third point part it in three
+        self.bend_1, self.bend_2, self.length_m = s[:, 1].copy(), s[:, 2].copy(), s[:, -1].copy()
+        lat, lon = _both_ways(path_lat), _both_ways(path_lon)
+        heading = bearing_rad(lat[:, :-1], lon[:, :-1], lat[:, 1:], lon[:, 1:])
+        self.heading_in, self.heading_out = heading[:, 0].copy(), heading[:, -1].copy()  # rad
+        self.drive_s = self.length_m / self.limit_mps + 4.0  # free-flow time of each edge
+        self.node_class = np.full(
+            n, streets.RESIDENTIAL, dtype=np.int64
+        )  # the best road class that meets there
+        np.minimum.at(self.node_class, self.edge_to, self.road_class)
+        self.signal_cycle_s = _signals(rng, self.edge_to, self.road_class, n)  # 0: there is no signal
+        alt, v2 = _altitude(rng, _both_ways(plan.path_m)), _curve_v2(s, heading)
+        self.point_s, self.point_lat, self.point_lon = s.ravel(), lat.ravel(), lon.ravel()
+        self.point_alt, self.point_v2 = alt.ravel(), v2.ravel()  # v2: of the highest sensible speed, (m/s)^2
+        north, east = metric.metres(lat)
+        dx, dy = step(lon) * east, step(lat) * north
+        size = np.maximum(np.hypot(dx, dy), 1e-9)
+        per_m = np.pad(1 / part_m, ((0, 0), (0, 1)))
+        self.part_per_m, self.part_slope = per_m.ravel(), (step(alt) * per_m).ravel()
+        self.part_east, self.part_north = (dx / size).ravel(), (dy / size).ravel()  # as a unit vector
+        self.part_dlat, self.part_dlon, self.part_dalt, self.part_dv2 = (
+            step(values).ravel() for values in (lat, lon, alt, v2)
+        )
+        self._find_routes(n)
+        self.signal_offset_s = rng.uniform(0, 90, n)
+        # which half of the cycle an edge has green at its end
+        self.signal_group = (np.abs(np.cos(heading[:, -1] - heading[0, -1])) < 0.7071).astype(np.int64)
+
+    def _find_routes(self, n: int) -> None:
+        """Edges that leave each of the ``n`` nodes, -1 beyond; least times by Floyd and Warshall, s."""
+        degree = np.bincount(self.edge_from, minlength=n)
+        order = np.argsort(self.edge_from, kind="stable")
+        column = np.arange(len(order)) - np.repeat(np.cumsum(degree) - degree, degree)
+        self.out_edges: Ints = np.full((n, int(degree.max())), -1, dtype=np.int64)
+        self.out_edges[self.edge_from[order], column] = order
+        time = np.full((n, n), np.inf)
+        np.minimum.at(time, (self.edge_from, self.edge_to), self.drive_s)
+        np.fill_diagonal(time, 0.0)
+        through = np.empty_like(time)
+        for k in range(n):
+            np.add(time[:, k : k + 1], time[k], out=through)
+            np.minimum(time, through, out=time)
+        # a square table for each town, one after the other: where a node's row begins, its number in the town
+        self.route_s, self.route_row, self.route_column = time.ravel(), np.arange(n) * n, np.arange(n)
+
+    def edges(self) -> Iterator[EdgeRow]:
+        """Rows (edge_id, road_class, speed_limit_kmh, length_m, [(lat, lon), ...]) of all directed edges."""
+        for edge in range(len(self.length_m)):
+            rows = slice(edge * streets.POINTS, (edge + 1) * streets.POINTS)
+            path = list(zip(self.point_lat[rows].tolist(), self.point_lon[rows].tolist(), strict=True))
+            name = streets.CLASSES[self.road_class[edge]]
+            yield edge, name, int(self.limit_kmh[edge]), float(self.length_m[edge]), path
+
+    def by_town(self, mask: Bools) -> tuple[Ints, Ints]:
+        """The edges of ``mask`` ordered by town, and where each town's begin (one more entry than towns)."""
+        edges = np.flatnonzero(mask)
+        town = self.node_town[self.edge_from[edges]]
+        counts = np.bincount(town, minlength=len(self.town_lat))
+        return edges[np.argsort(town, kind="stable")], np.concatenate([[0], np.cumsum(counts)])
+
+    def locate(self, edge: Ints, s_m: Floats) -> tuple[Ints, Floats]:
+        """Point before each position, and the share of the distance to the next; ``s_m`` is on the edge."""
+        point = edge * streets.POINTS
+        point += s_m >= self.bend_1[edge]
+        point += s_m >= self.bend_2[edge]
+        share = s_m - self.point_s[point]
+        share *= self.part_per_m[point]
+        return point, share
+
+    def position(self, edge: Ints, s_m: Floats) -> tuple[Floats, Floats]:
+        """Latitude and longitude of positions on edges, degrees."""
+        point, share = self.locate(edge, s_m)
+        return (
+            self.point_lat[point] + share * self.part_dlat[point],
+            self.point_lon[point] + share * self.part_dlon[point],
+        )
+
+    def travel_s(self, start: Ints, goal: Ints) -> Floats:
+        """Least driving time from a node to either end of the street of edge ``goal``, s."""
+        row = self.route_row[start]
+        begin, end = self.route_column[self.edge_from[goal]], self.route_column[self.edge_to[goal]]
+        least_s: Floats = np.minimum(self.route_s[row + begin], self.route_s[row + end])
+        return least_s
+
+    def next_edge(self, edge: Ints, goal: Ints, delay_s: Floats | None = None) -> Ints:
+        """The edge on the quickest way to the street of ``goal``, delays added; never straight back."""
+        choices = self.out_edges[self.edge_to[edge]]
+        beyond_s = self.travel_s(self.edge_to[choices], goal[:, None])
+        cost = self.drive_s[choices] + np.where(choices >> 1 == (goal >> 1)[:, None], 0.0, beyond_s)
+        if delay_s is not None:
+            cost += delay_s[choices]
+        cost[(choices < 0) | (choices == (edge ^ 1)[:, None])] = np.inf
+        found: Ints = choices[np.arange(len(edge)), cost.argmin(axis=1)]
+        return found
+
+    def red(self, edge: Ints, t_s: float) -> Bools:
+        """Whether the signal at each edge's end is red (or amber) at ``t_s``; False where there is none."""
+        node = self.edge_to[edge]
+        cycle = self.signal_cycle_s[node]
+        share = (t_s + self.signal_offset_s[node]) / np.maximum(cycle, 1.0) + 0.5 * self.signal_group[edge]
+        share -= np.floor(share)
+        found: Bools = (cycle > 0) & (share > GREEN_SHARE)
+        return found
+
 
 BASE_ALTITUDE_M = 520.0
 CURVE_ACCEL_MPS2 = 2.2
 APPROACH_DECEL_MPS2 = 1.2
 TOWN_SPACING_M = 20_000.0
-
-
-VEHICLES_A_TOWN = {"steady": 10_000, "day": 20_000}
-"""Most vehicles of one town: of those with a day to live only one in five to ten is under way at a time."""
+VEHICLES_A_TOWN = {"steady": 10_000, "day": 20_000}  # of these only one in five to ten is under way at a time
 
 
 def towns(profile: str, vehicles: int) -> int:
@@ -36,114 +164,48 @@ def towns(profile: str, vehicles: int) -> int:
 
 
 def city(seed: int, lat_deg: float, lon_deg: float) -> RoadNetwork:
-    """The city of ``seed`` around a coordinate, about 12 km across; the same arguments give the same city.
-
-    Raises ConfigError for a coordinate where a city of that width does not fit on the map.
-    """
+    """The city of ``seed`` around a coordinate, about 12 km across. Raises ConfigError at the poles."""
     return region(seed, lat_deg, lon_deg, 1)
 
 
 def region(seed: int, lat_deg: float, lon_deg: float, towns: int) -> RoadNetwork:
-    """``towns`` different towns in a square around a coordinate, ``TOWN_SPACING_M`` apart, the first in it.
-
-    No road joins them. Raises ConfigError where they do not fit on the map.
-    """
-    offsets_m = TOWN_SPACING_M * np.array(_spiral(towns), dtype=np.float64)[:, ::-1]
+    """``towns`` towns, not joined, ``TOWN_SPACING_M`` apart, the first in the middle. Raises ConfigError."""
+    reach = range(-int(towns**0.5) - 1, int(towns**0.5) + 2)
+    square = itertools.product(reach, reach)
+    cells = sorted(square, key=lambda c: (max(abs(c[0]), abs(c[1])), abs(c[0]) + abs(c[1]), c))
+    offsets_m = TOWN_SPACING_M * np.array(cells[:towns], dtype=np.float64)[:, ::-1]
     centres = [tuple(map(float, _to_degrees(offset, lat_deg, lon_deg))) for offset in offsets_m]
     if not all(abs(lat) <= 80 and abs(lon) <= 179 for lat, lon in centres):
         raise ConfigError(f"coordinate {lat_deg}, {lon_deg}: latitude -80..80 and longitude -179..179 wanted")
-    metric = Metric.around(lat_deg)
+    metric = Metric(lat_deg)
     nets = []
     for k, (lat, lon) in enumerate(centres):
         rng = np.random.default_rng([seed, 1] if k == 0 else [seed, 1, k])
-        nets.append(_town(streets.plan(rng), rng, lat, lon, metric))
+        nets.append(RoadNetwork(streets.plan(rng), rng, lat, lon, metric))
     return _side_by_side(nets)
-
-
-def _spiral(count: int) -> list[tuple[int, int]]:
-    """The ``count`` points of the square lattice nearest to its origin, the origin first."""
-    reach = range(-count, count + 1) if count < 8 else range(-int(count**0.5) - 1, int(count**0.5) + 2)
-    cells = sorted(
-        itertools.product(reach, reach), key=lambda c: (max(abs(c[0]), abs(c[1])), abs(c[0]) + abs(c[1]), c)
-    )
-    return cells[:count]
 
 
 def _side_by_side(nets: Sequence[RoadNetwork]) -> RoadNetwork:
     """The towns as one network: indices shifted, arrays one after the other."""
     if len(nets) == 1:
         return nets[0]
-    nodes = np.cumsum([0, *(len(n.node_lat) for n in nets)])
-    edges = np.cumsum([0, *(len(n.length_m) for n in nets)])
-    times = np.cumsum([0, *(len(n.routes.time_s) for n in nets)])
-    most = max(n.out_edges.shape[1] for n in nets)
-    out = [np.pad(n.out_edges, ((0, 0), (0, most - n.out_edges.shape[1])), constant_values=-1) for n in nets]
-    shifted = {
-        "edge_from": [n.edge_from + k for n, k in zip(nets, nodes, strict=False)],
-        "edge_to": [n.edge_to + k for n, k in zip(nets, nodes, strict=False)],
-        "node_town": [n.node_town + k for k, n in enumerate(nets)],
-        "out_edges": [np.where(table >= 0, table + k, -1) for table, k in zip(out, edges, strict=False)],
-    }
-    whole = {
-        f.name: np.concatenate(shifted.get(f.name) or [getattr(n, f.name) for n in nets])
-        for f in fields(RoadNetwork)
-        if f.name not in ("metric", "parts", "routes")
-    }
-    parts = {f.name: np.concatenate([getattr(n.parts, f.name) for n in nets]) for f in fields(Parts)}
-    routes = Routes(
-        np.concatenate([n.routes.time_s for n in nets]),
-        np.concatenate([n.routes.row + k for n, k in zip(nets, times, strict=False)]),
-        np.concatenate([n.routes.column for n in nets]),
+    nodes, edges, times = (
+        np.cumsum([0, *(len(getattr(net, name)) for net in nets)])
+        for name in ("node_lat", "length_m", "route_s")
     )
-    return RoadNetwork(metric=nets[0].metric, parts=Parts(**parts), routes=routes, **whole)
-
-
-def _town(
-    plan: streets.Plan, rng: np.random.Generator, lat_deg: float, lon_deg: float, metric: Metric
-) -> RoadNetwork:
-    path_lat, path_lon = _to_degrees(plan.path_m, lat_deg, lon_deg)
-    node_lat, node_lon = _to_degrees(plan.node_m, lat_deg, lon_deg)
-    part_m = _both_ways(_part_lengths(path_lat, path_lon))
-    s = np.concatenate([np.zeros((len(part_m), 1)), np.cumsum(part_m, axis=1)], axis=1)
-    lat, lon = _both_ways(path_lat), _both_ways(path_lon)
-    heading = bearing_rad(lat[:, :-1], lon[:, :-1], lat[:, 1:], lon[:, 1:])
-    edge_from = np.column_stack([plan.link[:, 0], plan.link[:, 1]]).ravel()
-    edge_to = edge_from.reshape(-1, 2)[:, ::-1].ravel()
-    road_class, limit = np.repeat(plan.road_class, 2), np.repeat(plan.limit_kmh, 2)
-    drive_s = s[:, -1] / (limit / 3.6) + 4.0
-    v2 = _curve_v2(s, heading)
-    node_class = np.full(len(node_lat), streets.RESIDENTIAL, dtype=np.int64)
-    np.minimum.at(node_class, edge_to, road_class)
-    node = np.arange(len(node_lat))
-    times = _all_times(edge_from, edge_to, drive_s, len(node_lat))
-    cycle = _signals(rng, edge_to, road_class, len(node_lat))
-    alt = _altitude(rng, _both_ways(plan.path_m))
-    return RoadNetwork(
-        metric=metric, node_lat=node_lat, node_lon=node_lon, edge_from=edge_from, edge_to=edge_to,
-        node_town=np.zeros(len(node_lat), dtype=np.int64),
-        town_lat=np.array([lat_deg]), town_lon=np.array([lon_deg]),
-        road_class=road_class, limit_kmh=limit, limit_mps=limit / 3.6,
-        lanes=np.where(road_class == streets.MOTORWAY, 2, 1), length_m=s[:, -1].copy(),
-        heading_in=heading[:, 0].copy(), heading_out=heading[:, -1].copy(),
-        bend_1=s[:, 1].copy(), bend_2=s[:, 2].copy(), point_s=s.ravel(),
-        point_lat=lat.ravel(), point_lon=lon.ravel(), point_alt=alt.ravel(), point_v2=v2.ravel(),
-        parts=_parts(metric, lat, lon, alt, v2, part_m), out_edges=_out_edges(edge_from, len(node_lat)),
-        drive_s=drive_s, routes=Routes(times.ravel(), node * len(node_lat), node),
-        node_class=node_class, signal_cycle_s=cycle, signal_offset_s=rng.uniform(0, 90, len(node_lat)),
-        signal_group=(np.abs(np.cos(heading[:, -1] - heading[0, -1])) < 0.7071).astype(np.int64),
-    )  # fmt: skip
-
-
-def _parts(metric: Metric, lat: Floats, lon: Floats, alt: Floats, v2: Floats, part_m: Floats) -> Parts:
-    def step(values: Floats) -> Floats:
-        return np.diff(values, axis=1, append=values[:, -1:])
-
-    north, east = metric.metres(lat)
-    dx, dy = step(lon) * east, step(lat) * north
-    size = np.maximum(np.hypot(dx, dy), 1e-9)
-    per_m = np.pad(1 / part_m, ((0, 0), (0, 1)))
-    columns = (per_m, step(lat), step(lon), dx / size, dy / size, step(v2), step(alt) * per_m, step(alt))
-    return Parts(*(c.ravel() for c in columns))
+    shifts: dict[str, Iterable[int]] = {"edge_from": nodes, "edge_to": nodes, "route_row": times}
+    shifts["node_town"] = range(len(nets))
+    most = max(net.out_edges.shape[1] for net in nets)
+    whole = copy(nets[0])
+    for name in vars(whole).keys() - {"metric"}:
+        arrays = [getattr(net, name) for net in nets]
+        if name == "out_edges":
+            wide = [np.pad(a, ((0, 0), (0, most - a.shape[1])), constant_values=-1) for a in arrays]
+            arrays = [np.where(a >= 0, a + k, -1) for a, k in zip(wide, edges, strict=False)]
+        elif name in shifts:
+            arrays = [a + k for a, k in zip(arrays, shifts[name], strict=False)]
+        setattr(whole, name, np.concatenate(arrays))
+    return whole
 
 
 def _to_degrees(m: Floats, lat_deg: float, lon_deg: float) -> tuple[Floats, Floats]:
@@ -153,30 +215,20 @@ def _to_degrees(m: Floats, lat_deg: float, lon_deg: float) -> tuple[Floats, Floa
     return lat, lon_deg + m[..., 0] / east
 
 
-def _part_lengths(lat: Floats, lon: Floats) -> Floats:
-    """Geodesic length of each polyline's parts, [n_links, POINTS - 1], m."""
-    points = np.stack([lat, lon], axis=-1).tolist()
-    return np.array(
-        [[geodesic(a, b).m for a, b in itertools.pairwise(line)] for line in points],
-        dtype=np.float64,
-    )
-
-
 def _both_ways(rows: Floats) -> Floats:
     """Each row followed by itself reversed."""
     return np.stack([rows, rows[:, ::-1]], axis=1).reshape(-1, *rows.shape[1:])
 
 
-def _altitude(rng: np.random.Generator, m: Floats) -> Floats:
+def _altitude(rng: Generator, m: Floats) -> Floats:
     """Gentle hills over the plan, m above sea level; slopes stay below about 4 %."""
     height = np.full(m.shape[:-1], BASE_ALTITUDE_M)
     for amplitude, length in ((18.0, 7000.0), (7.0, 2900.0)):
         turn, px, py = rng.uniform(0, 2 * np.pi, 3)
         across = m[..., 0] * np.cos(turn) + m[..., 1] * np.sin(turn)
         along = m[..., 1] * np.cos(turn) - m[..., 0] * np.sin(turn)
-        height += (
-            amplitude * np.sin(2 * np.pi * across / length + px) * np.sin(2 * np.pi * along / length + py)
-        )
+        wave = amplitude * np.sin(2 * np.pi * across / length + px)
+        height += wave * np.sin(2 * np.pi * along / length + py)
     return height
 
 
@@ -192,28 +244,7 @@ def _curve_v2(s: Floats, heading: Floats) -> Floats:
     return v2
 
 
-def _out_edges(edge_from: Ints, n_nodes: int) -> Ints:
-    degree = np.bincount(edge_from, minlength=n_nodes)
-    table = np.full((n_nodes, int(degree.max())), -1, dtype=np.int64)
-    order = np.argsort(edge_from, kind="stable")
-    column = np.arange(len(order)) - np.repeat(np.cumsum(degree) - degree, degree)
-    table[edge_from[order], column] = order
-    return table
-
-
-def _all_times(edge_from: Ints, edge_to: Ints, drive_s: Floats, n_nodes: int) -> Floats:
-    """Least time between all nodes by Floyd and Warshall, one array operation a node."""
-    time = np.full((n_nodes, n_nodes), np.inf)
-    np.minimum.at(time, (edge_from, edge_to), drive_s)
-    np.fill_diagonal(time, 0.0)
-    through = np.empty_like(time)
-    for k in range(n_nodes):
-        np.add(time[:, k : k + 1], time[k], out=through)
-        np.minimum(time, through, out=time)
-    return time
-
-
-def _signals(rng: np.random.Generator, edge_to: Ints, road_class: Ints, n_nodes: int) -> Floats:
+def _signals(rng: Generator, edge_to: Ints, road_class: Ints, n_nodes: int) -> Floats:
     """Signal cycles: at junctions of three or more arms of arterials and collectors."""
     arms = np.bincount(edge_to, minlength=n_nodes)
     big = np.bincount(edge_to[road_class == streets.ARTERIAL], minlength=n_nodes)

@@ -1,13 +1,13 @@
 """The plan of a made-up city: streets as lines in metres around the centre, not yet a network.
 
-A lattice of streets is bent by smooth waves, drawn together towards the centre, thinned out by a river and
-parks, and girdled by a motorway with ramps. Every polyline goes through the same bending, so a street that
-passes many junctions stays one smooth street.
+A lattice is bent by smooth waves, drawn together towards the centre, thinned out by a river and parks, and
+girdled by a motorway with ramps. Every polyline goes through the same bending, so streets stay smooth.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
@@ -35,35 +35,29 @@ class Plan:
     path_m: Floats
 
 
-@dataclass(frozen=True, slots=True)
-class _Bend:
-    """The map from lattice coordinates in -1..1 to metres."""
-
-    turn_rad: float
-    waves: Floats
-
-    def __call__(self, uv: Floats) -> Floats:
-        u, v = uv[..., 0], uv[..., 1]
-        pull = 0.66 + 0.34 * np.minimum((u * u + v * v), 1.4)
-        x, y = RADIUS_M * u * pull, RADIUS_M * v * pull
-        for amplitude, length, phase_x, phase_y in self.waves:
-            x, y = (
-                x + amplitude * np.sin(2 * np.pi * y / length + phase_x),
-                y + amplitude * np.sin(2 * np.pi * x / length + phase_y),
-            )
-        cos, sin = np.cos(self.turn_rad), np.sin(self.turn_rad)
-        return np.stack([x * cos - y * sin, x * sin + y * cos], axis=-1)
-
-
 def plan(rng: np.random.Generator) -> Plan:
     """The plan of one city, drawn from ``rng``."""
     turn_rad, lengths_m = rng.uniform(-0.4, 0.4), np.array([9000.0, 4300.0, 2300.0])
     amplitudes_m = lengths_m * np.array([0.040, 0.022, 0.012])
-    bend = _Bend(turn_rad, np.column_stack([amplitudes_m, lengths_m, rng.uniform(0, 2 * np.pi, (3, 2))]))
+    waves = np.column_stack([amplitudes_m, lengths_m, rng.uniform(0, 2 * np.pi, (3, 2))])
+    cos, sin = np.cos(turn_rad), np.sin(turn_rad)
+
+    def bend(uv: Floats) -> Floats:
+        """The map from lattice coordinates in -1..1 to metres."""
+        u, v = uv[..., 0], uv[..., 1]
+        pull = 0.66 + 0.34 * np.minimum((u * u + v * v), 1.4)
+        x, y = RADIUS_M * u * pull, RADIUS_M * v * pull
+        for amplitude, length, phase_x, phase_y in waves:
+            x, y = (
+                x + amplitude * np.sin(2 * np.pi * y / length + phase_x),
+                y + amplitude * np.sin(2 * np.pi * x / length + phase_y),
+            )
+        return np.stack([x * cos - y * sin, x * sin + y * cos], axis=-1)
+
     grid = _grid(rng, bend)
     ring = _ring(rng, bend, first_node=len(grid.node_m))
-    ramps = _ramps(grid, ring)
-    return _trimmed(_joined(_joined(grid, ring), ramps))
+    parts = grid, ring, _ramps(grid, ring)
+    return _trimmed(Plan(*(np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(Plan))))
 
 
 def _line_class(rng: np.random.Generator) -> Ints:
@@ -75,7 +69,7 @@ def _line_class(rng: np.random.Generator) -> Ints:
     return classes
 
 
-def _grid(rng: np.random.Generator, bend: _Bend) -> Plan:
+def _grid(rng: np.random.Generator, bend: Callable[[Floats], Floats]) -> Plan:
     columns, rows = _line_class(rng), _line_class(rng)
     step = 2 / (LINES - 1)
     jitter = rng.uniform(-0.24, 0.24, (LINES, LINES, 2)) * step
@@ -87,9 +81,7 @@ def _grid(rng: np.random.Generator, bend: _Bend) -> Plan:
     along = np.column_stack([index[:, :-1].ravel(), index[:, 1:].ravel()])
     across = np.column_stack([index[:-1, :].ravel(), index[1:, :].ravel()])
     link = np.vstack([along, across])
-    road_class = np.concatenate(
-        [np.repeat(columns, LINES - 1), np.tile(rows, LINES - 1)],
-    )
+    road_class = np.concatenate([np.repeat(columns, LINES - 1), np.tile(rows, LINES - 1)])
     flat = uv.reshape(-1, 2)
     share = np.linspace(0, 1, POINTS)[None, :, None]
     path = bend(flat[link[:, 0]][:, None] * (1 - share) + flat[link[:, 1]][:, None] * share)
@@ -118,7 +110,7 @@ def _open(rng: np.random.Generator, grid: Plan, uv: Floats) -> Bools:
     return keep
 
 
-def _ring(rng: np.random.Generator, bend: _Bend, first_node: int) -> Plan:
+def _ring(rng: np.random.Generator, bend: Callable[[Floats], Floats], first_node: int) -> Plan:
     count = RING_NODES * (POINTS - 1)
     angle = np.linspace(0, 2 * np.pi, count, endpoint=False)
     radius = RING_AT * (1 + 0.05 * np.sin(2 * angle + rng.uniform(0, 6)))
@@ -145,41 +137,28 @@ def _ramps(grid: Plan, ring: Plan) -> Plan:
     return Plan(np.empty((0, 2)), link, np.full(len(link), ARTERIAL), np.full(len(link), 60), path)
 
 
-def _joined(a: Plan, b: Plan) -> Plan:
-    return Plan(*(np.concatenate([getattr(a, f.name), getattr(b, f.name)]) for f in fields(Plan)))
-
-
 def _kept(whole: Plan, keep: Bools) -> Plan:
     """The plan with only the links in ``keep``; nodes stay."""
-    return Plan(
-        whole.node_m, whole.link[keep], whole.road_class[keep], whole.limit_kmh[keep], whole.path_m[keep]
-    )
+    names = ("link", "road_class", "limit_kmh", "path_m")
+    return replace(whole, **{name: getattr(whole, name)[keep] for name in names})
 
 
 def _trimmed(whole: Plan) -> Plan:
     """The largest connected part without dead ends: no vehicle ever has to turn on the spot."""
-    whole = _kept(whole, _largest_part(whole))
-    while True:
-        degree = np.bincount(whole.link.ravel(), minlength=len(whole.node_m))
-        blind = (degree[whole.link] == 1).any(axis=1)
-        if not blind.any():
-            break
-        whole = _kept(whole, ~blind)
-    used, link = np.unique(whole.link, return_inverse=True)
-    return Plan(whole.node_m[used], link.reshape(-1, 2), whole.road_class, whole.limit_kmh, whole.path_m)
-
-
-def _largest_part(whole: Plan) -> Bools:
-    """Which links belong to the largest connected part, by spreading the least label."""
     label = np.arange(len(whole.node_m))
-    while True:
+    spread = label[:0]
+    while not np.array_equal(label, spread):  # nodes take the least label of those they are joined with
+        spread, label = label, label.copy()
         least = np.minimum(label[whole.link[:, 0]], label[whole.link[:, 1]])
-        spread = label.copy()
-        np.minimum.at(spread, whole.link[:, 0], least)
-        np.minimum.at(spread, whole.link[:, 1], least)
-        if (spread == label).all():
-            break
-        label = spread
+        np.minimum.at(label, whole.link[:, 0], least)
+        np.minimum.at(label, whole.link[:, 1], least)
     labels, sizes = np.unique(label[whole.link[:, 0]], return_counts=True)
-    found: Bools = label[whole.link[:, 0]] == labels[sizes.argmax()]
-    return found
+    keep = label[whole.link[:, 0]] == labels[sizes.argmax()]
+    while True:
+        whole = _kept(whole, keep)
+        degree = np.bincount(whole.link.ravel(), minlength=len(whole.node_m))
+        keep = (degree[whole.link] > 1).all(axis=1)
+        if keep.all():
+            break
+    used, link = np.unique(whole.link, return_inverse=True)
+    return replace(whole, node_m=whole.node_m[used], link=link.reshape(-1, 2))

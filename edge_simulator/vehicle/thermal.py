@@ -1,7 +1,4 @@
-"""Heat and wear: coolant, oil, tyres, cells, brake discs, particulate filter. Pure explicit Euler steps.
-
-Arrays are [n_vehicles], by wheel [4, n_vehicles].
-"""
+"""Heat and wear as pure explicit Euler steps. Arrays are [n_vehicles], by wheel [4, n_vehicles]."""
 
 from __future__ import annotations
 
@@ -12,12 +9,10 @@ from edge_simulator.geo import Bools, Floats
 STANDARD_KPA = 101.325
 THERMOSTAT_C = (84.0, 95.0)
 FAN_C = (89.0, 105.0)
-OIL_S, TYRE_S, MOTOR_S = 300.0, 900.0, 240.0
-"""Time constants of oil behind coolant, of the air in a tyre, of a motor."""
+OIL_S, TYRE_S, MOTOR_S = 300.0, 900.0, 240.0  # time constants: oil behind coolant, air in a tyre, a motor
 RIM_S = 600.0  # how slowly a hot rim warms the air in its tyre (eng.)
 DISC_STANDING_S = 640.0
-CELL_W_K, CELL_J_K, CELL_J_K_PER_KWH = 35.0, 20_000.0, 6500.0
-"""A pack's cooling, and its heat capacity: the housing's, and the cells' by size."""
+CELL_W_K, CELL_J_K, CELL_J_K_PER_KWH = 35.0, 20_000.0, 6500.0  # a pack's cooling; heat of housing and cells
 
 
 def coolant_step(
@@ -26,19 +21,15 @@ def coolant_step(
 ) -> Floats:  # fmt: skip
     """C dT/dt = q Pfuel - UA (T - Ta) - thermostat - fan.
 
-    ``blocked`` 0..1 is the share of the cooling that a fault takes away; lost coolant also leaves less
-    mass to warm, so the fault shortens the time constant. An engine that is not ``running`` pumps no water
-    through the radiator: it only gives off UA (T - Ta). ``stuck_open`` 0..1 is the least that
-    the thermostat opens.
+    ``blocked`` 0..1 is the share of the cooling that is gone; lost coolant leaves less mass to warm. One that
+    is not ``running`` only gives off UA (T - Ta). ``stuck_open`` 0..1: the least the thermostat opens.
     """
-    over = t_c - ambient_c
     share = np.where(v_mps > 2, 0.30, 0.45)
     opening = np.clip((t_c - THERMOSTAT_C[0]) / (THERMOSTAT_C[1] - THERMOSTAT_C[0]), 0, 1)
     opening = np.maximum(opening, stuck_open)
     fan = np.clip((t_c - FAN_C[0]) / (FAN_C[1] - FAN_C[0]), 0, 1)
     radiator = ua_w_k * opening * (4.0 + 1.2 * np.minimum(v_mps, 30.0)) + ua_w_k * 12 * fan
-    radiator = radiator * running
-    heat = share * fuel_w - (ua_w_k + radiator) * (1 - blocked) * over
+    heat = share * fuel_w - (ua_w_k + radiator * running) * (1 - blocked) * (t_c - ambient_c)
     capacity = 1000 * c_kj_k * (1 - 0.82 * blocked)
     warmed: Floats = t_c + np.clip(h_s * heat / capacity, -3.0 * h_s, 3.0 * h_s)
     return np.minimum(warmed, 148.0)
@@ -61,10 +52,7 @@ def tyre_target_c(ambient_c: float, v_mps: Floats) -> Floats:
 
 
 def oil_pressure_kpa(rpm: Floats, oil_c: Floats, lost: Floats | float = 0.0) -> Floats:
-    """Oil pressure: rises with engine speed up to the relief valve, falls as the oil thins.
-
-    ``lost`` 0..1 is the share that a worn pump or missing oil takes away.
-    """
+    """Rises with engine speed to the relief valve, falls as oil thins; ``lost`` is the share gone, 0..1."""
     thin = np.clip(1.35 - 0.0042 * oil_c, 0.75, 1.4)
     return np.where(rpm > 0, np.minimum((70 + 0.115 * rpm) * thin, 480.0) * (1 - lost), 0.0)
 
@@ -80,13 +68,10 @@ def rest_voltage(soc_12v: Floats) -> Floats:
     return 12.0 + 0.7 * soc_12v
 
 
-WHEEL_SHARE = np.array([[0.325], [0.325], [0.175], [0.175]])
-"""Share of the braking by wheel, order of infra.contract.signals.WHEELS: 65 % in front."""
+WHEEL_SHARE = np.array([[0.325], [0.325], [0.175], [0.175]])  # of the braking, by signals.WHEELS
 DISC_J_KG_K = 460.0
 AIR_W_K, AIR_W_K_PER_MPS = 5.0, 0.8
-PAD_J_PER_PCT_KG = 2.0e6
-"""Work that wears 1 % of the pads off, for each kg of disc: a car's front pads last 50,000 km of
-town (UDDS), an electric one's several times as long (eng.)."""
+PAD_J_PER_PCT_KG = 2.0e6  # wears 1 % off, for a kg of disc: a car's front pads last 50,000 km of UDDS (eng.)
 PAD_HOT_C, PAD_HOT_SCALE_C = 200.0, 150.0
 
 
@@ -107,32 +92,26 @@ def pad_wear_pct(work_j: Floats, disc_c: Floats, disc_kg: Floats) -> Floats:
 BEGINS_PCT, ENDS_PCT = 75.0, 25.0
 GATHERS_PCT_S = 0.004
 BURNS_PCT_S = 0.1
-BLOCKED_PCT_S = 0.08
-"""How fast a filter that cannot regenerate fills, %/s of running: a time-lapse (eng.), in truth days."""
+BLOCKED_PCT_S = 0.08  # how fast one that cannot regenerate fills: a time-lapse (eng.), in truth days
 GIVES_UP_S, RETRIES_S = 40.0, 180.0
 
 
-def regeneration_s(
-    since_s: Floats, soot_pct: Floats, soot_to_pct: Floats, running: Bools, h_s: float
-) -> Floats:
-    """The clock of a regeneration after a step: > 0 burning for so long, < 0 waiting after a failure.
+def soot_step(
+    since_s: Floats, soot: Floats, soot_to: Floats, running: Bools, h_s: float
+) -> tuple[Floats, Floats]:
+    """The clock of a regeneration (> 0 burning for so long, < 0 waiting after a failure), and the soot, %.
 
     A sound filter burns from 75 % down to 25 %, pausing while the engine is off; a blocked one
-    (``soot_to_pct`` > 0) gives up after 40 s and tries again 180 s later.
+    (``soot_to`` > 0) burns half as fast, gives up after 40 s and tries again 180 s later.
     """
-    burning, waiting = since_s > 0, since_s < 0
-    given_up = burning & (soot_to_pct > 0) & (since_s >= GIVES_UP_S)
-    done = burning & (soot_pct <= ENDS_PCT)
-    begins = (since_s == 0) & (soot_pct >= BEGINS_PCT) & running
+    burning, waiting, blocked = since_s > 0, since_s < 0, soot_to > 0
+    given_up = burning & blocked & (since_s >= GIVES_UP_S)
+    done = burning & (soot <= ENDS_PCT)
+    begins = (since_s == 0) & (soot >= BEGINS_PCT) & running
     goes_on = np.where(running, np.where(waiting, np.minimum(since_s + h_s, 0.0), since_s + h_s), since_s)
     kept = np.where(burning | waiting | begins, goes_on, 0.0)
-    return np.where(given_up, -RETRIES_S, np.where(done, 0.0, kept))
-
-
-def soot_step(soot_pct: Floats, burning: Bools, soot_to_pct: Floats, running: Bools, h_s: float) -> Floats:
-    """Soot after ``h_s`` seconds, %. What a blocked filter still burns is half of what a sound one does."""
-    blocked = soot_to_pct > 0
-    fills = BLOCKED_PCT_S * np.clip((soot_to_pct - soot_pct) / 5.0, 0.0, 1.0)
+    since_s = np.where(given_up, -RETRIES_S, np.where(done, 0.0, kept))
+    fills = BLOCKED_PCT_S * np.clip((soot_to - soot) / 5.0, 0.0, 1.0)
     burns = BURNS_PCT_S * np.where(blocked, 0.5, 1.0)
-    rate = np.where(burning, -burns, GATHERS_PCT_S + np.where(blocked, fills, 0.0))
-    return np.where(running, np.maximum(soot_pct + rate * h_s, 0.0), soot_pct)
+    rate = np.where(since_s > 0, -burns, GATHERS_PCT_S + np.where(blocked, fills, 0.0))
+    return since_s, np.where(running, np.maximum(soot + rate * h_s, 0.0), soot)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from edge_simulator import day
 from edge_simulator.faults.plan import Wanted
 from edge_simulator.scenario import LinkShares, Scenario, cadence
 from edge_simulator.world import World
-from infra.contract.errors import ConfigError
+from infra.contract.errors import ConfigError, OdographError
 from infra.settings.settings import Settings
 
 pytestmark = pytest.mark.slow
@@ -100,7 +101,7 @@ def test_a_day_that_is_there_is_not_made_again(made: Path) -> None:
 
 def test_a_day_that_is_stopped_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = Settings(paths={"home": str(tmp_path)})  # type: ignore[arg-type]
-    monkeypatch.setattr(day.StopFlag, "__call__", lambda _: True)
-    with pytest.raises(day.UnfinishedError, match="nothing of it was kept"):
+    monkeypatch.setattr(day, "stop_flag", lambda _: nullcontext(lambda: True))
+    with pytest.raises(OdographError, match="nothing of it was kept"):
         day.make(replace(SHORT, faults=()), settings, "halted", lambda _: None)
     assert list((tmp_path / "days").iterdir()) == []

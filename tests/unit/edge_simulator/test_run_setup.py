@@ -41,6 +41,8 @@ def test_the_scenarios_that_were_promised_are_there() -> None:
         ("place: {lot: 1}", "place.lot: unknown key; did you mean lon?"),
         ("stages: [{for: 3s, rat: 3}]", "stages.0.rat: unknown key; did you mean rate?"),
         ("rate: -5", "rate -5: more than 0 is wanted"),
+        ("rate: 0.0", "rate 0: more than 0 is wanted"),
+        ("vehicles: 0", "vehicles 0: at least 1 is wanted"),
         ("interval: fast", "interval 'fast': a duration such as 500ms"),
         ("clock: {begins: '25:00'}", "clock.begins '25:00': '25:00' is no time of day such as 07:30"),
         ("- a\n- b", "a mapping of keys is wanted"),

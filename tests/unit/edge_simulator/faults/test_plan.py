@@ -20,7 +20,7 @@ Wanted = faults.Wanted
 
 
 def a_machine(n: int = 40) -> Machine:
-    specs = vehicles.specs(vehicles.draw(np.random.default_rng(1), n))
+    specs = vehicles.Specs(vehicles.draw(np.random.default_rng(1), n))
     return Machine(specs, np.random.default_rng(2), 16.0)
 
 
@@ -147,7 +147,7 @@ def test_a_repair_leaves_no_defect_behind() -> None:
     wanted = [Wanted(name, count=1, onset_s=(5, 5), lasts_s=(1, 1)) for name in names]
     mended = drive(wanted, 60, 920)
     assert len(mended.begun) == len(names)
-    for name in mended.machine.defects.__dataclass_fields__:
+    for name in vars(mended.machine.defects):
         left = np.nan_to_num(getattr(mended.machine.defects, name))
         assert not left.any(), name
     assert mended.codes[-1] == {}

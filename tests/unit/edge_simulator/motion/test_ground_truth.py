@@ -25,14 +25,14 @@ def town() -> RoadNetwork:
 def seen(town: RoadNetwork) -> tuple[Fleet, list[Row], np.ndarray]:
     """200 vehicles over eight minutes: the rows, and the way each has driven."""
     rng = np.random.default_rng(4)
-    moving = Fleet(town, vehicles.specs(vehicles.draw(rng, 200)), rng)
+    moving = Fleet(town, vehicles.Specs(vehicles.draw(rng, 200)), rng)
     began_m = moving.state.odometer_m.copy()
     watched = GroundTruth([f"v{k}" for k in range(200)], moving, 0, edges=True)
     rows: list[Row] = []
     for k in range(2400):
         moving.step(0.2)
-        rows += watched.step(moving, 200 * (k + 1), START_MS)
-    return moving, rows + watched.close(moving, 480_000, START_MS), moving.state.odometer_m - began_m
+        rows += watched.step(200 * (k + 1), START_MS)
+    return moving, rows + watched.close(480_000, START_MS), moving.state.odometer_m - began_m
 
 
 def of_kind(rows: list[Row], kind: str) -> list[Row]:
@@ -86,7 +86,7 @@ def test_one_trip_is_told_with_its_places(town: RoadNetwork) -> None:
     rows: list[Row] = []
     for k in range(900):
         one.step(0.1)
-        rows += watched.step(one, 100 * (k + 1))
+        rows += watched.step(100 * (k + 1))
     (trip,) = of_kind(rows, "trip")
     assert trip["whole"]
     assert trip["from_ms"] == pytest.approx(3000, abs=200)
@@ -98,11 +98,11 @@ def test_one_trip_is_told_with_its_places(town: RoadNetwork) -> None:
 def happened(town: RoadNetwork, accels: list[float], mps: float = 15.0) -> list[Event]:
     """Events that a petrol car with these accelerations, 100 ms each, has."""
     rng = np.random.default_rng(1)
-    car = Fleet(town, vehicles.specs(np.zeros(1, dtype=np.int64)), rng)
+    car = Fleet(town, vehicles.Specs(np.zeros(1, dtype=np.int64)), rng)
     found, harsh = [], Harsh(car)
     for k, a in enumerate([*accels, *([0.0] * 40)]):
         car.state.a[:], car.state.v[:], car.state.yaw_rps[:] = a, mps, 0.0
-        found += harsh.step(car, 100 * k)
+        found += harsh.step(100 * k)
     return found
 
 

@@ -12,8 +12,9 @@ from geopy.distance import geodesic
 from edge_simulator.geo import Floats, wrap_pi
 from edge_simulator.motion.fleet import Fleet
 from edge_simulator.town.roads import city
-from edge_simulator.vehicle import powertrain, vehicles
+from edge_simulator.vehicle import vehicles
 from edge_simulator.vehicle.machine import Machine
+from load_tests.cycles import idle_l_per_h
 
 H_S = 0.1
 STEPS = 1200
@@ -44,7 +45,7 @@ class Log:
 def log() -> Log:
     rng = np.random.default_rng(11)
     net = city(1, 48.137, 11.575)
-    specs = vehicles.specs(vehicles.draw(rng, 60))
+    specs = vehicles.Specs(vehicles.draw(rng, 60))
     fleet, machine = Fleet(net, specs, rng), Machine(specs, rng, 16.0)
     rows = []
     for _ in range(STEPS):
@@ -126,9 +127,4 @@ def test_fuel_only_ever_falls(log: Log) -> None:
 
 
 def test_idle_of_the_1_8_litre_car_burns_two_thirds_of_a_litre_an_hour() -> None:
-    car = vehicles.MODELS[0]
-    one = np.ones(1)
-    friction = powertrain.friction_w(car.idle_rpm * one, car.fmep_kpa * one, car.engine_l * one)
-    indicated = powertrain.engine_w(0 * one, one > 1, 1000 * car.aux_kw * one, friction)
-    watts = powertrain.fuel_w(indicated, car.efficiency * one)
-    assert watts[0] / 1000 / car.fuel_kj_per_l * 3600 == pytest.approx(0.68, abs=0.02)
+    assert idle_l_per_h(vehicles.MODELS[:1])[0] == pytest.approx(0.68, abs=0.02)

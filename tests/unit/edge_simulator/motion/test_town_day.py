@@ -24,7 +24,7 @@ def town() -> RoadNetwork:
 
 def fleet_at(town: RoadNetwork, hour: float, weekday: int = TUESDAY, n: int = N) -> tuple[Fleet, Day]:
     rng = np.random.default_rng(9)
-    specs = vehicles.specs(vehicles.draw(rng, n))
+    specs = vehicles.Specs(vehicles.draw(rng, n))
     agenda = Day(town, specs, rng, hour * 3600, weekday)
     return Fleet(town, specs, rng, agenda), agenda
 

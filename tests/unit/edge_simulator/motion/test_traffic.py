@@ -21,7 +21,7 @@ def town() -> RoadNetwork:
 
 def crowd(town: RoadNetwork, n: int, seed: int = 2) -> Fleet:
     rng = np.random.default_rng(seed)
-    return Fleet(town, vehicles.specs(vehicles.draw(rng, n)), rng)
+    return Fleet(town, vehicles.Specs(vehicles.draw(rng, n)), rng)
 
 
 def row_of(town: RoadNetwork, edge: int, n: int, spacing_m: float, to_end_m: float) -> Floats:

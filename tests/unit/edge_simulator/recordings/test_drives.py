@@ -31,10 +31,15 @@ def written(folder: Path, *rows: str, name: str = "drive.csv") -> Path:
     return path
 
 
+def drives_of(folder: Path) -> list[drives.Drive]:
+    meaning, files = drives.look_into(folder)
+    return [drive for file in files for drive in drives.read(file, meaning).drives]
+
+
 @pytest.fixture
 def prepared(tmp_path: Path) -> frames.Prepared:
     written(tmp_path, *ROWS)
-    _, (drive,) = drives.read_folder(tmp_path)
+    (drive,) = drives_of(tmp_path)
     return frames.prepare(drive)
 
 
@@ -51,7 +56,7 @@ def test_local_time_becomes_utc_by_the_zones_own_rules(tmp_path: Path) -> None:
     summer = ROWS[0]
     ramadan = ROWS[0].replace("03/29/2021", "04/22/2021")
     written(tmp_path, summer, ramadan)
-    _, (drive,) = drives.read_folder(tmp_path)
+    (drive,) = drives_of(tmp_path)
     assert drive.rows[0].t_ms == 1_617_012_000_000  # 10:00 UTC: an hour ahead
     assert drive.rows[1].t_ms == 1_619_089_200_000  # 11:00 UTC: Morocco keeps UTC in Ramadan
 
@@ -117,7 +122,7 @@ def test_kept_times_repeat_the_same_frames(tmp_path: Path) -> None:
 def test_a_useless_file_is_refused_by_name_and_row(tmp_path: Path, content: bytes, message: str) -> None:
     (tmp_path / "x.csv").write_bytes(content)
     with pytest.raises(ConfigError, match=message):
-        drives.read_folder(tmp_path)
+        drives_of(tmp_path)
 
 
 def test_a_mapping_beside_the_drives_says_what_its_columns_mean(tmp_path: Path) -> None:
@@ -129,7 +134,7 @@ def test_a_mapping_beside_the_drives_says_what_its_columns_mean(tmp_path: Path) 
         'date: {column: when, format: "%Y-%m-%d"}\ntime: {column: clock, format: "%H:%M:%S"}\n'
         "signals: {speed_kmh: {column: mph, factor: 1.609344}, lat_deg: {column: y}, lon_deg: {column: x}}\n"
     )
-    _, (drive,) = drives.read_folder(tmp_path)
+    (drive,) = drives_of(tmp_path)
     assert drive.rows[0].values["speed_kmh"] == pytest.approx(16.09344)
 
 
@@ -144,7 +149,7 @@ def test_the_real_drives_can_be_read_whole() -> None:
     here = Path(__file__).resolve().parents[5] / "shared" / "data"
     folder = Path(os.environ.get("EDR_TEST_DRIVES", here)) / "rsk_twizy"
     assert folder.is_dir(), f"the real drives are not at {folder}: set EDR_TEST_DRIVES to their parent folder"
-    _, found = drives.read_folder(folder)
+    found = drives_of(folder)
     ready = {d.name: frames.prepare(d) for d in found}
     assert {n: (len(p.t_ms), len(p.drive.bad_rows), len(p.drive.bad_values)) for n, p in ready.items()} == {
         "T1_03_29_2021": (6179, 10, 0),

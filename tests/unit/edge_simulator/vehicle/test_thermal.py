@@ -64,7 +64,7 @@ def test_an_engine_that_is_off_cools_with_its_own_time_constant() -> None:
 
 
 def test_how_long_a_vehicle_stood_says_how_cold_it_starts() -> None:
-    figures = vehicles.specs(np.zeros(4, dtype=np.int64))
+    figures = vehicles.Specs(np.zeros(4, dtype=np.int64))
     soak_s = np.array([0.0, 1800.0, 7200.0, 60_000.0])
     state = Machine(figures, np.random.default_rng(1), -5.0, soak_s).state
     assert state.coolant_c[0] >= 82

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from edge_simulator.geo import Floats
 from edge_simulator.motion import dynamics
-from edge_simulator.vehicle import powertrain
+from edge_simulator.vehicle import drivetrain
 from edge_simulator.vehicle.machine import Machine
 from edge_simulator.vehicle.vehicles import MODELS
 from load_tests.cycles import CYCLES, Ride, follow, machine_for
@@ -65,18 +65,18 @@ def check_power_balance(log: Log) -> None:
     """At every step: fuel and cells give what wheels, friction, auxiliaries and losses take."""
     s, sp = log.state, log.machine.specs
     eta, w = sp("driveline"), s["wheel_w"]
-    friction = log.machine.drivetrain.engines.friction_per_rpm * s["rpm"]
+    friction = log.machine.drivetrain.friction_per_rpm * s["rpm"]
     belt = np.where(sp("motor_kw") > 0, 0.0, 1000 * sp("aux_kw"))
     to_wheels = np.maximum(w, 0.0) / eta
     from_wheels = (np.maximum(-w, 0.0) - s["brake_w"]) * eta
     shaft = to_wheels - from_wheels
-    indicated = s["fuel_w"] * log.machine.drivetrain.engines.efficiency
+    indicated = s["fuel_w"] * log.machine.drivetrain.efficiency
     packed = sp("motor_kw") > 0
     burning = (s["rpm"] > 0) & ~packed
     assert np.allclose((indicated - friction - belt)[burning], shaft[burning], atol=1e-6)
     engine = np.where(s["rpm"] > 0, indicated - friction, 0.0)
     motor = shaft - engine
-    cells = np.maximum(motor / powertrain.MOTOR, motor * powertrain.MOTOR) + 1000 * sp("aux_kw")
+    cells = np.maximum(motor / drivetrain.MOTOR, motor * drivetrain.MOTOR) + 1000 * sp("aux_kw")
     drawn = s["pack_a"] * s["pack_v"]
     assert np.allclose(drawn[:, packed], cells[:, packed], atol=1e-4)
 
