@@ -103,11 +103,9 @@ class Kind(NamedTuple):
     needs: Needs
     takes_s: Span  # from onset to full effect, drawn from this span
     draw: Draw  # the fault's details from its severity
-    apply: Callable[[Case], None] | None = None
-    """Puts the fault at its level. Called about once a second while it grows."""
+    apply: Callable[[Case], None] | None = None  # puts it at its level; about once a second while it grows
     code: str | None = None
-    seen: Callable[[Case], bool | np.bool_] | None = None
-    """Whether the vehicle's own diagnosis notices it now."""
+    seen: Callable[[Case], bool | np.bool_] | None = None  # whether the vehicle's own diagnosis notices it
     seen_s: float = 0.0  # the code is set when the diagnosis has noticed it for so long
     latched: bool = True  # a code stays until the repair; otherwise it goes when nothing is noticed
     mend: Callable[[Case], None] | None = None  # what a repair does beyond taking the cause away

@@ -29,22 +29,19 @@ RETRY_S = (0.2, 0.5, 1.0, 2.0)
 MAX_PER_CONNECTION = 20_000  # packet identifiers are 16 bits: stay far below
 
 
-class Latency:
+class Latency(Counter[int]):
     """Times from publish to PUBACK in logarithmic bins of 2 %."""
-
-    def __init__(self) -> None:
-        self._bins: Counter[int] = Counter()
 
     def add(self, seconds: float, times: int = 1) -> None:
         """Count one time, or the same one several times."""
-        self._bins[round(math.log(max(seconds, 1e-6)) * 50)] += times
+        self[round(math.log(max(seconds, 1e-6)) * 50)] += times
 
     def quantile_ms(self, share: float) -> float | None:
         """The time below which ``share`` of all lie, ms; None when there are none."""
-        wanted = share * self._bins.total()
+        wanted = share * self.total()
         seen = 0
-        for step in sorted(self._bins):
-            seen += self._bins[step]
+        for step in sorted(self):
+            seen += self[step]
             if seen >= wanted:
                 return round(1000 * math.exp(step / 50), 2)
         return None
@@ -243,17 +240,14 @@ class Publishing(ABC):
         wanted, known = link.watched(), self._watched.get(link)
         if wanted == known:
             return
-        if known is not None and (wanted is None or wanted[0] != known[0]):
-            self._selector.unregister(known[0])
-            known = None
+        if known is not None:
+            self._selector.unregister(self._watched.pop(link)[0])
         if wanted is None:
-            del self._watched[link]
             self._away.add(link)
-            return
-        self._away.discard(link)
-        self._watched[link] = wanted
-        change = self._selector.register if known is None else self._selector.modify
-        change(wanted[0], wanted[1], link)
+        else:
+            self._away.discard(link)
+            self._watched[link] = wanted
+            self._selector.register(*wanted, link)
 
     def drain(self, deadline_s: float) -> int:
         """Wait until all is acknowledged or the time is up; returns what is left."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any
 
 from edge_simulator.sending.mqtt_packets import Incoming
 from infra.contract import downlink
@@ -27,18 +27,11 @@ COUNTS = (
 )
 
 
-class _Kind(NamedTuple):
-    """A kind of message: how it is read, which keys say who it is for and which it is, what counts it."""
-
-    name: str
-    decode: Callable[[bytes], Frame]
-    to: str
-    key: str
-    counted_as: str
-
-
-ALERT: Final = _Kind("alert", downlink.decode_alert, "vehicle_id", "alert_id", "alerts_received")
-NOTICE: Final = _Kind("notice", downlink.decode_notice, "to", "notice_id", "notices")
+KINDS: Mapping[str, tuple[Callable[[bytes], Frame], str, str, str]] = {
+    "alert": (downlink.decode_alert, "vehicle_id", "alert_id", "alerts_received"),
+    "notice": (downlink.decode_notice, "to", "notice_id", "notices"),
+}
+"""How a message is read, which keys say who it is for and which it is, what counts it."""
 
 
 def filters(root: str, vehicle_ids: Sequence[str], connections: int) -> dict[int, list[str]]:
@@ -66,9 +59,9 @@ class Reactions:
     ) -> None:  # fmt: skip
         self.counts = Counter(dict.fromkeys(COUNTS, 0))
         self._numbers = {name: k for k, name in enumerate(vehicle_ids)}
-        self._topics = {mqtt_topic(root, name, "alert"): (ALERT, name) for name in vehicle_ids}
+        self._topics = {mqtt_topic(root, name, "alert"): ("alert", name) for name in vehicle_ids}
         for name in (*vehicle_ids, EVERYBODY):
-            self._topics[mqtt_topic(root, name, "notice")] = (NOTICE, name)
+            self._topics[mqtt_topic(root, name, "notice")] = ("notice", name)
         self._limp, self._verifier, self._now_ms = limp, verifier, now_ms
         self._seen: dict[str, None] = {}
 
@@ -83,23 +76,24 @@ class Reactions:
             if counted_as == "alerts_received" and message["severity"] == "CRITICAL":
                 self._limp(self._numbers[to], {key: message[key] for key in ("alert_id", "rule", "severity")})
 
-    def _judged(self, kind: _Kind, to: str, payload: bytes) -> tuple[Frame, str]:
+    def _judged(self, kind: str, to: str, payload: bytes) -> tuple[Frame, str]:
         """The message, and what it is counted as: accepted if signed for ``to`` and for now, and new."""
-        signed = self._verifier.opened(kind.name, payload)
+        decode, to_key, id_key, accepted = KINDS[kind]
+        signed = self._verifier.opened(kind, payload)
         if signed is None:
             return {}, "downlink_unsigned"
         try:
-            message = kind.decode(signed)
+            message = decode(signed)
         except ContractError:
             return {}, "downlink_broken"
-        if message[kind.to] != to:
+        if message[to_key] != to:
             return message, "downlink_misdirected"
         if message["expires_ms"] < self._now_ms():
             return message, "downlink_expired"
-        identity = f"{kind.name} {message[kind.key]} {to}"
+        identity = f"{kind} {message[id_key]} {to}"
         if identity in self._seen:
             return message, "downlink_repeats"
         if len(self._seen) >= REMEMBERED:
             del self._seen[next(iter(self._seen))]
         self._seen[identity] = None
-        return message, kind.counted_as
+        return message, accepted

@@ -48,12 +48,10 @@ def publisher_of(client: Client, vehicles: int, keep_s: float = 0.0) -> Callable
 
     Keeping frames beyond their PUBACK is the lean client's alone; raises ConfigError.
     """
-    if keep_s:
-        if client == "paho":
-            raise ConfigError("--keep-sent: the lean client does that; leave --client paho out")
-        return partial(LeanPublisher, keep_s=keep_s)
-    paho = client == "paho" or (client == "auto" and vehicles == 1)
-    return PahoPublisher if paho else LeanPublisher
+    if keep_s and client == "paho":
+        raise ConfigError("--keep-sent: the lean client does that; leave --client paho out")
+    paho = client == "paho" or (client == "auto" and vehicles == 1 and not keep_s)
+    return PahoPublisher if paho else partial(LeanPublisher, keep_s=keep_s)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import compress
+from itertools import compress, count, pairwise
 from typing import Any
 
 import numpy as np
@@ -32,7 +32,7 @@ class ReportingSchedule:
     def __init__(self, scenario: Scenario) -> None:
         self._sc = scenario
         n = scenario.vehicles
-        self._place = turns(n) if scenario.schedule.stages else np.arange(n)
+        self._place = turns(n)
         self._count = self._wanted(0)
         self._drove_ms, self._sent_ms = np.full((2, n), NEVER_MS)
         self.everybody = not scenario.schedule.stages and scenario.parked_every_ms is None
@@ -69,8 +69,6 @@ class ReportingSchedule:
         return 1000 * (moving / interval_ms + standing / (self._sc.parked_every_ms or interval_ms))
 
     def _wanted(self, since_ms: int) -> int:
-        if not self._sc.schedule.stages:
-            return self._sc.vehicles
         full = self._sc.full_rate
         return on_line(self._sc.schedule.rate(since_ms, full), full, self._sc.vehicles)
 
@@ -94,14 +92,13 @@ class Emitter:
         self._seq, self._status_seq = np.zeros((2, n), dtype=np.int64)
         self._bounds = [n * p // period for p in range(period + 1)]
         """First vehicles of the slots of a period; in its slot each has its time: frames leave one by one."""
-        self._offset_ms = np.concatenate(
-            [
-                np.arange(end - begin) * scenario.cadence.dt_ms // max(end - begin, 1)
-                for begin, end in zip(self._bounds[:-1], self._bounds[1:], strict=True)
-            ]
-        )
+        turns_ms = [
+            np.arange(end - begin) * scenario.cadence.dt_ms // max(end - begin, 1)
+            for begin, end in pairwise(self._bounds)
+        ]
+        self._offset_ms = np.concatenate(turns_ms)
         self._reporting = ReportingSchedule(scenario)
-        self._order = 0
+        self._order = count(1)
         self.queue = Queue()
         self.counts: Counter[str] = Counter()
         self.radio = link.Radio(scenario, vehicle_ids, powertrains, radio, self.counts)
@@ -112,7 +109,7 @@ class Emitter:
 
     def crash(self, vehicle: int, due_ms: int, payload: bytes) -> None:
         """Queue a crash record."""
-        self.queue.put([Outgoing(due_ms, self._next_order(), vehicle, "crash", payload)])
+        self.queue.put([Outgoing(due_ms, next(self._order), vehicle, "crash", payload)])
 
     def tune(self, slot_ms: int, lat: Floats, lon: Floats, on: Bools) -> None:
         """Bring link and clocks to a sample time; before its frames are made."""
@@ -143,7 +140,7 @@ class Emitter:
                 "seq": int(self._status_seq[k]), "state": state, "at_ms": at_ms, "model": model.name,
                 "powertrain": model.powertrain, "vehicle_class": model.vehicle_class,
             })  # fmt: skip
-            found.append(Outgoing(at_ms, self._next_order(), k, "status", body, retain=True))
+            found.append(Outgoing(at_ms, next(self._order), k, "status", body, retain=True))
         self._status_seq[vehicles] += 1
         return found
 
@@ -154,10 +151,6 @@ class Emitter:
     def limit_reached(self) -> bool:
         """Whether as many frames were made as were asked for."""
         return self.scenario.limit is not None and self.counts["generated"] >= self.scenario.limit
-
-    def _next_order(self) -> int:
-        self._order += 1
-        return self._order
 
     def emit(self, k: int, slot_ms: int, codes: Mapping[int, list[str]]) -> int:
         """Queue the frames of the vehicles whose turn it is; returns how many.
@@ -209,27 +202,27 @@ class Emitter:
         """Queue the frames of a slot, each with what happens to it, which is counted."""
         flags = [link.FATE_NAMES[k] for k in fate.tolist()]
         self.counts.update(flags)
-        orders = range(self._order + 1, self._order + 1 + len(payloads))
-        self._order += len(payloads)
-        rows = zip(due.tolist(), orders, vehicles.tolist(), payloads, flags, strict=True)
+        rows = zip(
+            due.tolist(), self._order, vehicles.tolist(), payloads, flags, strict=False
+        )  # the order counts on
         items = [Outgoing(at, order, k, "telemetry", body, flag) for at, order, k, body, flag in rows]
         held_back = np.isin(fate, link.HELD_BACK)
         self.queue.put_run(list(compress(items, (~held_back & (fate != link.LOST)).tolist())))
         self.queue.put(compress(items, held_back.tolist()))
         for k in np.flatnonzero(fate == link.DUPLICATE).tolist():
-            again = replace(items[k], due_ms=int(due[k] + delay[k]), order=self._next_order(), copy=True)
+            again = replace(items[k], due_ms=int(due[k] + delay[k]), order=next(self._order), copy=True)
             self.queue.put([again])
         for k in self.radio.poisoned(len(payloads)):
             bad = link.poison(self.counts["poison"], self._ids[items[k].vehicle], payloads[k])
             self.counts["poison"] += 1
-            self.queue.put([replace(items[k], order=self._next_order(), payload=bad, flag="poison")])
+            self.queue.put([replace(items[k], order=next(self._order), payload=bad, flag="poison")])
 
     def _queue_clones(self, rows: Ints, due: Ints, payloads: list[bytes]) -> int:
         limit = self.scenario.limit
         room = None if limit is None else max(0, limit - self.counts["generated"])
         clones = self.radio.clones(rows, payloads, room)
         self.queue.put(
-            Outgoing(int(due[place]), self._next_order(), victim, "telemetry", payload, "clone")
+            Outgoing(int(due[place]), next(self._order), victim, "telemetry", payload, "clone")
             for place, victim, payload in clones
         )
         self.counts["generated"] += len(clones)

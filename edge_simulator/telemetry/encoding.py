@@ -96,11 +96,11 @@ def _fraction_cells() -> Cells:
     return both.ravel()
 
 
-class Texts:
+class _Texts:
     """The table of all texts that frames share, while it grows; an index into it stays what it is."""
 
     def __init__(self, vehicle_ids: Sequence[str]) -> None:
-        self._parts: list[Cells] = []
+        self.parts: list[Cells] = []
         self._length = 0
         self._signals: dict[tuple[str, str], int] = {}
         plain = [b"%d" % k for k in range(GROUP)]
@@ -122,14 +122,10 @@ class Texts:
         self.ids = self.add(_cells([name.encode() for name in vehicle_ids], self.id_cells))
 
     def add(self, cells: Cells) -> int:
-        """Append cells; returns the index of the first."""
-        self._parts.append(cells)
+        """Appends; returns the index of the first."""
+        self.parts.append(cells)
         self._length += len(cells)
         return self._length - len(cells)
-
-    def table(self) -> Cells:
-        """The whole table."""
-        return np.concatenate(self._parts)
 
     def constant(self, text: str) -> range:
         """The cells of a constant text, as indices."""
@@ -182,10 +178,10 @@ class Texts:
             out[none, 1] = self.empty
 
 
-class Layout:
+class _Layout:
     """One kind of frame; ``absent`` names the slow signals it has not. No engine: its speed is null."""
 
-    def __init__(self, texts: Texts, absent: set[str], has_engine: bool) -> None:
+    def __init__(self, texts: _Texts, absent: set[str], has_engine: bool) -> None:
         self._texts = texts
         self._row: list[int] = []
         self._text = f'{{"schema":{frame.SCHEMA},"vehicle_id":"'
@@ -280,7 +276,7 @@ class Heads(NamedTuple):
     sent_ms: Ints
 
 
-class Grid:
+class _Grid:
     """The steps that signals are reported in, along the first axis."""
 
     def __init__(self, signals: Sequence[Signal]) -> None:
@@ -309,7 +305,7 @@ class SampleRing:
     def __init__(self, n_vehicles: int) -> None:
         self._steps = np.zeros((SAMPLES, len(FAST), n_vehicles), dtype=np.int32)
         self._values = np.empty((len(FAST), n_vehicles))
-        self._grid = Grid(FAST)
+        self._grid = _Grid(FAST)
         self._count = 0
 
     def record(self, columns: Mapping[str, Floats]) -> None:
@@ -334,12 +330,12 @@ class Encoder:
 
     def __init__(self, vehicle_ids: Sequence[str], powertrain: Sequence[str]) -> None:
         kinds = sorted(set(powertrain))
-        texts = Texts(vehicle_ids)
-        self._layouts = [Layout(texts, ABSENT[k], has_engine=k != "electric") for k in kinds]
+        texts = _Texts(vehicle_ids)
+        self._layouts = [_Layout(texts, ABSENT[k], has_engine=k != "electric") for k in kinds]
         self._templates = [np.tile(layout.row, (_CHUNK, 1)) for layout in self._layouts]
-        self._table = texts.table()
+        self._table = np.concatenate(texts.parts)
         self._digits = texts.digits
-        self._grid = Grid(NUMBERS)
+        self._grid = _Grid(NUMBERS)
         self._rows = np.arange(len(powertrain))
         self._kind = np.array([kinds.index(k) for k in powertrain], dtype=np.int64)
 

@@ -99,11 +99,7 @@ class Gnss:
         self._blind = np.empty(0, dtype=np.int64)
         self._course = heading_deg.copy()
         self._t_s = 0.0
-        self._jumping, self._jump_m, self._jump_end_s = (
-            np.empty(0, dtype=np.int64),
-            np.empty((2, 0)),
-            np.empty(0),
-        )
+        self._jumps = np.empty((4, 0))  # vehicle, metres east and north, until when (s)
 
     def fix(self, lat: Floats, lon: Floats, edge: Ints, h_s: float) -> tuple[Floats, Floats]:
         """Measured latitude and longitude, ``h_s`` after the last fix; NaN in a tunnel."""
@@ -144,24 +140,22 @@ class Gnss:
     def _jump(self, east_m: Floats, north_m: Floats, h_s: float) -> None:
         """Throw some off for a few seconds: drawn by number, so that no jump costs next to nothing."""
         self._t_s += h_s
-        n, (low, high) = len(east_m), JUMP_S
+        n = len(east_m)
         count = self._rng.poisson(n * h_s * self._set.jump_share / MEAN_JUMP_S)
         if count:
             rows = self._rng.integers(0, n, count)
             far = self._rng.uniform(self._set.jump_min_m, self._set.jump_max_m, count)
             angle = self._rng.uniform(0, 2 * np.pi, count)
-            self._jumping = np.concatenate([self._jumping, rows])
-            self._jump_m = np.hstack([self._jump_m, far * np.array([np.sin(angle), np.cos(angle)])])
             # it began at some moment since the last fix; where fixes are rare it still shows in this one
             since = h_s * self._rng.random(count)
-            until = self._t_s + np.maximum(self._rng.uniform(low, high, count) - since, 1e-3)
-            self._jump_end_s = np.concatenate([self._jump_end_s, until])
-        if len(self._jumping):
-            on = self._jump_end_s > self._t_s
-            self._jumping, self._jump_m = self._jumping[on], self._jump_m[:, on]
-            self._jump_end_s = self._jump_end_s[on]
-            np.add.at(east_m, self._jumping, self._jump_m[0])
-            np.add.at(north_m, self._jumping, self._jump_m[1])
+            until = self._t_s + np.maximum(self._rng.uniform(*JUMP_S, count) - since, 1e-3)
+            begun = np.stack([rows, far * np.sin(angle), far * np.cos(angle), until])
+            self._jumps = np.hstack([self._jumps, begun])
+        if self._jumps.size:
+            self._jumps = self._jumps[:, self._jumps[3] > self._t_s]
+            vehicles = self._jumps[0].astype(np.int64)
+            np.add.at(east_m, vehicles, self._jumps[1])
+            np.add.at(north_m, vehicles, self._jumps[2])
 
 
 def open_sigma_m(settings: GnssSettings, east_m: Floats, north_m: Floats) -> Floats:

@@ -49,10 +49,8 @@ class LinkShares(BaseModel):
     clock_unset: Share = 0.0
     poison: Share = 0.0  # share of messages added that nobody can understand; not part of the frames
 
-    outage_share: Share = 0.0
-    """Share of vehicles that lose the link, again and again (once with ``outage_at_s``)."""
-    outage_at_s: Amount | None = None
-    """When all of them lose it, after the run's start; None: each at its own times."""
+    outage_share: Share = 0.0  # share of vehicles that lose the link, again and again or at ``outage_at_s``
+    outage_at_s: Amount | None = None  # when all of them lose it once; None: each at its own times
     outage_gap_s: Positive = 600.0  # mean time from the end of a vehicle's outage to its next one
     outage_median_s: Positive = 45.0  # median length of an outage, log-normal ...
     outage_spread: Amount = 0.8  # ... with this standard deviation of its logarithm.
@@ -68,14 +66,12 @@ class LinkShares(BaseModel):
     store_bytes: Annotated[int, _NOT_NEGATIVE] = 0  # bytes it keeps at most; 0: only the frames count
     store_age_s: Positive = 86_400.0  # what is older is dropped
     store_full: Which = "oldest"  # which frame goes when the store is full
-    upload_rate: Positive = 20.0
-    """Stored frames a second that a vehicle sends beside its live ones, once the link is back."""
+    upload_rate: Positive = 20.0  # stored frames/s of a vehicle beside its live ones, once the link is back
     upload_order: Which = "oldest"
 
     clock_offset_s: Amount = 0.0  # standard deviation of the error of a clock that runs free
     clock_drift_ppm: Amount = 0.0  # standard deviation of every clock's rate
-    clock_far_share: Share = 0.0
-    """Share of the free clocks that are off by ``clock_far_s`` and ``clock_far_ppm`` instead."""
+    clock_far_share: Share = 0.0  # share of the free clocks that are off by the next two figures instead
     clock_far_s: Amount = 180.0
     clock_far_ppm: Amount = 200.0
     gnss_sync: Share = 0.8  # share of devices that set their clock by GNSS time; the others run free
