@@ -49,11 +49,27 @@ def _any_wheel(_severity: float, rng: np.random.Generator) -> str:
     return WHEELS[int(rng.integers(0, 4))]
 
 
-def _by_level(defect: str, name: str, divisor: float = 1.0) -> Callable[[Case], None]:
-    def apply(case: Case) -> None:
-        getattr(case.defects, defect)[case.i] = case.level * case.details[name] / divisor
+def _left_wheel(_severity: float, rng: np.random.Generator) -> str:
+    return WHEELS[2 * int(rng.integers(0, 2))]
 
-    return apply
+
+def _flickering(_severity: float, rng: np.random.Generator) -> str:
+    return FLICKERING[int(rng.integers(0, len(FLICKERING)))]
+
+
+def _braking_s(_severity: float, rng: np.random.Generator) -> float:
+    return round(float(rng.uniform(1.8, 3.2)), 1)
+
+
+def _defect(
+    defect: str, detail: str, low: float, high: float, divisor: float = 1.0
+) -> tuple[Draw, Callable[[Case], None]]:
+    """A detail that grows with the severity, and a defect in proportion to it and to the level."""
+
+    def apply(case: Case) -> None:
+        getattr(case.defects, defect)[case.i] = case.level * case.details[detail] / divisor
+
+    return _details(**{detail: _grows(low, high)}), apply
 
 
 def _set(quantity: str, value: float) -> Callable[[Case], None]:
@@ -192,112 +208,59 @@ def _brake(case: Case) -> None:
 
 _ALL = (
     # engine and gears
-    Kind(
-        "overheating", "engine", (60, 240), _details(cooling_blocked=_grows(0.94, 1.0)),
-        _by_level("cooling_blocked", "cooling_blocked"), "P0217", seen_s=5,
-        seen=lambda case: case.state.coolant_c[case.i] > 112.0,
-    ),
-    Kind(
-        "thermostat_open", "engine", (5, 20), _details(stuck_open=_grows(0.65, 1.0)),
-        _by_level("thermostat_open", "stuck_open"), "P0128", _stays_cold, 30,
-    ),
-    Kind(
-        "low_oil_pressure", "engine", (60, 180), _details(pressure_lost=_grows(0.65, 0.92)),
-        _by_level("oil_lost", "pressure_lost"), "P0524", _oil_is_low, 3,
-    ),
-    Kind(
-        "lean_mixture", "petrol", (20, 90), _details(mixture_pct=_grows(17.0, 31.0)),
-        _by_level("mixture_pct", "mixture_pct"), "P0171", _trim_is_far, 30,
-    ),
-    Kind(
-        "rich_mixture", "petrol", (20, 90), _details(mixture_pct=_grows(-17.0, -31.0)),
-        _by_level("mixture_pct", "mixture_pct"), "P0172", _trim_is_far, 30,
-    ),
-    Kind(
-        "dpf_blocked", "diesel", (1, 1), _details(soot_to_pct=_grows(90.0, 134.0)), _fill_filter, "P2463",
-        lambda case: case.state.soot_pct[case.i] > thermal.BEGINS_PCT + 10, 60, mend=_set("soot_pct", 5.0),
-    ),
-    Kind(
-        "transmission_slip", "gears", (60, 300), _details(slip=_grows(0.08, 0.15)),
-        _by_level("clutch_slip", "slip"), "P0730", _slips, 5,
-    ),
-    Kind(
-        "coolant_sensor_stuck", "engine", (1, 1), _details(signal=lambda *_: "coolant_temp_c"),
-        _freeze_reading, "P0116", lambda case: case.running, 300, lasts_s=(600, 2400),
-    ),
+    Kind("overheating", "engine", (60, 240), *_defect("cooling_blocked", "cooling_blocked", 0.94, 1.0),
+         "P0217", lambda case: case.state.coolant_c[case.i] > 112.0, 5),
+    Kind("thermostat_open", "engine", (5, 20), *_defect("thermostat_open", "stuck_open", 0.65, 1.0), "P0128",
+         _stays_cold, 30),
+    Kind("low_oil_pressure", "engine", (60, 180), *_defect("oil_lost", "pressure_lost", 0.65, 0.92), "P0524",
+         _oil_is_low, 3),
+    Kind("lean_mixture", "petrol", (20, 90), *_defect("mixture_pct", "mixture_pct", 17.0, 31.0), "P0171",
+         _trim_is_far, 30),
+    Kind("rich_mixture", "petrol", (20, 90), *_defect("mixture_pct", "mixture_pct", -17.0, -31.0), "P0172",
+         _trim_is_far, 30),
+    Kind("dpf_blocked", "diesel", (1, 1), _details(soot_to_pct=_grows(90.0, 134.0)), _fill_filter, "P2463",
+         lambda case: case.state.soot_pct[case.i] > thermal.BEGINS_PCT + 10, 60, mend=_set("soot_pct", 5.0)),
+    Kind("transmission_slip", "gears", (60, 300), *_defect("clutch_slip", "slip", 0.08, 0.15), "P0730",
+         _slips, 5),
+    Kind("coolant_sensor_stuck", "engine", (1, 1), _details(signal=lambda *_: "coolant_temp_c"),
+         _freeze_reading, "P0116", lambda case: case.running, 300, lasts_s=(600, 2400)),
     # electrics
-    Kind(
-        "weak_battery", "engine", (20, 60), _details(capacity_lost=_grows(0.85, 1.0)),
-        _by_level("battery_weak", "capacity_lost"), "P0562", seen_s=2,
-        seen=lambda case: case.fleet.state.parked[case.i] and case.volts < 12.2,
-    ),
-    Kind(
-        "alternator", "engine", (10, 60), _details(output_lost=_grows(0.8, 1.0)),
-        _by_level("charge_lost", "output_lost"), "P0622", lambda case: case.running and case.volts < 13.0, 60,
-        mend=_set("soc_12v", 0.85),
-    ),
-    Kind(
-        "overcharge", "engine", (5, 60), _details(above_v=_grows(1.5, 2.8)),
-        _by_level("overcharge_v", "above_v"), "P0563", lambda case: case.running and case.volts > 15.0, 10,
-    ),
-    Kind(
-        "cell_imbalance", "pack", (300, 900), _details(apart_mv=_grows(45.0, 130.0)),
-        _by_level("cell_apart_v", "apart_mv", divisor=1000), "P0A80", seen_s=60,
-        seen=lambda case: case.defects.cell_apart_v[case.i] > 0.06,
-    ),
-    Kind(
-        "thermal_runaway", "pack", (120, 240),
-        _details(heating_k_s=_grows(1.8, 6.0), voltage_lost=_grows(0.27, 0.6)), _heat_up, "P0A7E", seen_s=1,
-        seen=lambda case: case.state.cell_c[case.i] + case.machine.runaway_k[case.i] > 60.0, for_good=True,
-    ),
-    Kind(
-        "intermittent_dtc", "any", (1, 1),
-        _details(
-            code=lambda _, rng: FLICKERING[int(rng.integers(0, len(FLICKERING)))], on_s=_whole(15, 46),
-            off_s=_whole(15, 61),
-        ),
-        code="(drawn)", seen=_flickers, latched=False, lasts_s=(330, 900),
-    ),
+    Kind("weak_battery", "engine", (20, 60), *_defect("battery_weak", "capacity_lost", 0.85, 1.0), "P0562",
+         lambda case: case.fleet.state.parked[case.i] and case.volts < 12.2, 2),
+    Kind("alternator", "engine", (10, 60), *_defect("charge_lost", "output_lost", 0.8, 1.0), "P0622",
+         lambda case: case.running and case.volts < 13.0, 60, mend=_set("soc_12v", 0.85)),
+    Kind("overcharge", "engine", (5, 60), *_defect("overcharge_v", "above_v", 1.5, 2.8), "P0563",
+         lambda case: case.running and case.volts > 15.0, 10),
+    Kind("cell_imbalance", "pack", (300, 900), *_defect("cell_apart_v", "apart_mv", 45.0, 130.0, 1000),
+         "P0A80", lambda case: case.defects.cell_apart_v[case.i] > 0.06, 60),
+    Kind("thermal_runaway", "pack", (120, 240),
+         _details(heating_k_s=_grows(1.8, 6.0), voltage_lost=_grows(0.27, 0.6)), _heat_up, "P0A7E",
+         lambda case: case.state.cell_c[case.i] + case.machine.runaway_k[case.i] > 60.0, 1, for_good=True),
+    Kind("intermittent_dtc", "any", (1, 1),
+         _details(code=_flickering, on_s=_whole(15, 46), off_s=_whole(15, 61)), code="(drawn)",
+         seen=_flickers, latched=False, lasts_s=(330, 900)),
     # tyres and brakes
-    Kind(
-        "slow_leak", "any", (120, 180),
-        _details(wheel=_any_wheel, missing_kpa=_grows(14, 34, 1), kpa_per_day=_grows(3.5, 9.0, 1)),
-        _leak, mend=_set("tyre_mass", 1.0), least_s=110,
-    ),
-    Kind(
-        "rapid_leak", "any", (1, 1), _details(wheel=_any_wheel, kpa_per_min=_grows(26, 65, 1)),
-        _leak, mend=_set("tyre_mass", 1.0),
-    ),
+    Kind("slow_leak", "any", (120, 180),
+         _details(wheel=_any_wheel, missing_kpa=_grows(14, 34, 1), kpa_per_day=_grows(3.5, 9.0, 1)),
+         _leak, mend=_set("tyre_mass", 1.0), least_s=110),
+    Kind("rapid_leak", "any", (1, 1), _details(wheel=_any_wheel, kpa_per_min=_grows(26, 65, 1)), _leak,
+         mend=_set("tyre_mass", 1.0)),
     Kind("hot_tyre", "any", (30, 120), _details(wheel=_any_wheel, rim_c=_grows(170.0, 210.0)), _heat_rim),
-    Kind(
-        "sticking_caliper", "any", (300, 900),
-        _details(wheel=_any_wheel, drag_share=_grows(0.005, 0.015), wear_apart_pct=_grows(24, 34, 1)),
-        _drag, mend=_new_pads, keeps_on=True,  # the drag is a share of the vehicle's weight
-    ),
-    Kind(
-        "worn_pads", "any", (300, 900),
-        _details(wheel=lambda _, rng: WHEELS[2 * int(rng.integers(0, 2))], wear_pct=_grows(82, 99)),
-        _wear_axle, mend=_new_pads,
-    ),
+    Kind("sticking_caliper", "any", (300, 900),  # the drag is a share of the vehicle's weight
+         _details(wheel=_any_wheel, drag_share=_grows(0.005, 0.015), wear_apart_pct=_grows(24, 34, 1)),
+         _drag, mend=_new_pads, keeps_on=True),
+    Kind("worn_pads", "any", (300, 900), _details(wheel=_left_wheel, wear_pct=_grows(82, 99)), _wear_axle,
+         mend=_new_pads),
     # the road
     Kind("crash", "any", (0, 0), _crash, impact=_collide, on_road=True, for_good=True),
     Kind("multi_crash", "any", (0, 0), _multi_crash, impact=_collide, on_road=True, for_good=True),
-    Kind(
-        "pothole", "any", (0, 0), _details(peak_g=_grows(2, 6, 1), width_ms=_whole(8, 21)),
-        impact=_knock, lasts_s=(0, 0), on_road=True,
-    ),
-    Kind(
-        "kerb_strike", "any", (0, 0),
-        _details(wheel=_any_wheel, peak_g=_grows(2, 6, 1), width_ms=_whole(5, 13)),
-        impact=_knock, lasts_s=(0, 0), on_road=True,
-    ),
-    Kind(
-        "emergency_braking", "any", (0, 0),
-        _details(
-            decel_mps2=_grows(-6.5, -8.8), lasts_s=lambda _, rng: round(float(rng.uniform(1.8, 3.2)), 1)
-        ),
-        _brake, lasts_s=(3, 3), on_road=True,
-    ),
+    Kind("pothole", "any", (0, 0), _details(peak_g=_grows(2, 6, 1), width_ms=_whole(8, 21)), impact=_knock,
+         lasts_s=(0, 0), on_road=True),
+    Kind("kerb_strike", "any", (0, 0),
+         _details(wheel=_any_wheel, peak_g=_grows(2, 6, 1), width_ms=_whole(5, 13)), impact=_knock,
+         lasts_s=(0, 0), on_road=True),
+    Kind("emergency_braking", "any", (0, 0), _details(decel_mps2=_grows(-6.5, -8.8), lasts_s=_braking_s),
+         _brake, lasts_s=(3, 3), on_road=True),
 )  # fmt: skip
 KINDS: dict[str, Kind] = {kind.name: kind for kind in _ALL}
 
