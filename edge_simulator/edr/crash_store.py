@@ -71,9 +71,10 @@ def _append(path: Path, lines: Sequence[dict[str, str]]) -> None:
     """Add lines to a file, and wait until they are on the disk."""
     if not lines:
         return
+    # A line that a crash cut off would swallow the next one: begin on a line of its own.
+    text = b"".join(b"\n" + orjson.dumps(line) for line in lines) + b"\n"
     with path.open("ab") as file:
-        # A line that a crash cut off would swallow the next one: begin on a line of its own.
-        file.write(b"".join(b"\n" + orjson.dumps(line) for line in lines) + b"\n")
+        file.write(text)
         file.flush()
         os.fsync(file.fileno())
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 import math
 import re
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
@@ -41,11 +41,12 @@ class PastOutage(NamedTuple):
 class Outages:
     """Keeps who is offline. ``rng`` is its own; ``n`` vehicles, a run of ``span_ms``."""
 
-    def __init__(self, settings: LinkShares, rng: np.random.Generator, n: int, span_ms: int) -> None:
-        self._set, self._rng = settings, rng
+    def __init__(
+        self, settings: LinkShares, rng: np.random.Generator, n: int, span_ms: int, counts: Counter[str]
+    ) -> None:
+        self._set, self._rng, self._counts = settings, rng, counts
         self.offline: Bools = np.zeros(n, dtype=np.bool_)
         self.some = False  # whether anybody is offline
-        self.begun = 0
         self._begin_ms = np.full(n, np.inf)
         if settings.outage_share > 0:  # the share is met in whole vehicles
             prone = rng.permutation(n)[: max(1, round(settings.outage_share * n))]
@@ -73,7 +74,7 @@ class Outages:
         drawn = "loss" if self._set.outage_at_s is None else "scheduled"
         for row in np.flatnonzero(self.offline & ~before).tolist():
             self._since[row] = (now_ms, "dead_zone" if self._zoned[row] else drawn)
-            self.begun += 1
+            self._counts["outages"] += 1
         return self._ended(np.flatnonzero(before & ~self.offline), now_ms)
 
     def close(self, now_ms: int) -> list[PastOutage]:
@@ -134,13 +135,13 @@ class Store:
     """
 
     def __init__(
-        self, settings: LinkShares, restamp: Restamp, gone: Callable[[Outgoing], None] = lambda _: None
-    ) -> None:
-        self._set, self._restamp, self._gone = settings, restamp, gone
+        self, settings: LinkShares, restamp: Restamp, counts: Counter[str],
+        gone: Callable[[Outgoing], None] = lambda _: None,
+    ) -> None:  # fmt: skip
+        self._set, self._restamp, self._counts, self._gone = settings, restamp, counts, gone
         self._holds: dict[int, _Hold] = {}
         self._turns: list[tuple[float, int]] = []
         """Whose next stored frame leaves when: a heap of (ms, vehicle)."""
-        self.stored = self.dropped = 0
 
     def __len__(self) -> int:
         return sum(len(hold.frames) + len(hold.urgent) for hold in self._holds.values())
@@ -156,7 +157,7 @@ class Store:
         if item.channel != "telemetry":
             hold.urgent.append(item)
             return
-        self.stored += 1
+        self._counts["stored_on_board"] += 1
         self._age(hold, item.due_ms)
         if self._set.store_full == "newest" and self._over(hold, item):
             self._drop(item)
@@ -167,7 +168,7 @@ class Store:
         hold.size += len(item.payload)
 
     def _drop(self, item: Outgoing) -> None:
-        self.dropped += 1
+        self._counts["dropped_on_board"] += 1
         self._gone(item)
 
     def _over(self, hold: _Hold, item: Outgoing) -> bool:

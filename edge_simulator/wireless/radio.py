@@ -85,9 +85,9 @@ class Radio:
         self._sc, self._ids, self._powertrain, self._counts = sc, vehicle_ids, powertrain, counts
         self._rng = rng
         away, ticking, self._doubles = rng.spawn(3)
-        self._outages = Outages(sc.link, away, sc.vehicles, sc.span_ms)
+        self._outages = Outages(sc.link, away, sc.vehicles, sc.span_ms, counts)
         self.sequences = Sequences()
-        self.store = Store(sc.link, self._restamp, lambda item: self.sequences.dropped(item.payload))
+        self.store = Store(sc.link, self._restamp, counts, lambda item: self.sequences.dropped(item.payload))
         self._clocks = Clocks(sc.link, ticking, sc.vehicles)
         self._clones: Clones | None = None
         self._start_ms = sc.start_ms
@@ -154,12 +154,11 @@ class Radio:
 
     def through(self, due: list[Outgoing], until_ms: int) -> list[Outgoing]:
         """Of the messages due before ``until_ms`` those that leave, and what is uploaded by then."""
-        if not self._outages.begun:
+        if not self._counts["outages"]:
             return due
         if self._outages.some:
             due = self._kept_back(due, self._outages.offline)
         uploads = list(self.store.release(until_ms, self._outages.offline))
-        self._recount()
         return sorted(due + uploads) if uploads else due
 
     def _kept_back(self, due: list[Outgoing], offline: Bools) -> list[Outgoing]:
@@ -178,11 +177,6 @@ class Radio:
                 self.store.put(item)
         return free
 
-    def _recount(self) -> None:
-        self._counts["outages"] = self._outages.begun
-        self._counts["stored_on_board"] = self.store.stored
-        self._counts["dropped_on_board"] = self.store.dropped
-
     def _restamp(self, item: Outgoing, now_ms: int) -> int:
         """``sent_ms`` of a stored frame that leaves now. A frame with a broken clock keeps to that clock."""
         since_ms = now_ms - self._start_ms
@@ -195,12 +189,8 @@ class Radio:
 
     def flush(self, now_ms: int) -> list[Outgoing]:
         """End all outages and hand out what is still on board: the end of a run."""
-        if not self._outages.begun:
-            return []
         self._report_outages(self._outages.close(now_ms - self._start_ms))
-        rest = self.store.flush(now_ms)
-        self._recount()
-        return rest
+        return self.store.flush(now_ms)
 
     def counted_clones(self) -> list[tuple[Device, int]]:
         """How far each cloned device counted."""

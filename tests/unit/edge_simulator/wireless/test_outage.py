@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 import orjson
 import pytest
@@ -15,13 +17,15 @@ HERE = np.zeros(10)
 ONLINE = np.zeros(3, dtype=np.bool_)
 
 
-def kept(settings: LinkShares, times_ms: list[int], size: int = 0) -> Store:
+class Kept(Store):
     """A store with one frame of vehicle 1 made at each time."""
-    store = Store(settings, lambda _, now_ms: now_ms)
-    for seq, made_ms in enumerate(times_ms):
-        payload = orjson.dumps({"seq": seq, "sent_ms": made_ms, "x": "x" * size})
-        store.put(Outgoing(made_ms, seq, 1, "telemetry", payload))
-    return store
+
+    def __init__(self, settings: LinkShares, times_ms: list[int], size: int = 0) -> None:
+        self.counts: Counter[str] = Counter()
+        super().__init__(settings, lambda _, now_ms: now_ms, self.counts)
+        for seq, made_ms in enumerate(times_ms):
+            payload = orjson.dumps({"seq": seq, "sent_ms": made_ms, "x": "x" * size})
+            self.put(Outgoing(made_ms, seq, 1, "telemetry", payload))
 
 
 def uploaded(store: Store, from_ms: int, until_ms: int = 10**9) -> list[tuple[int, int]]:
@@ -34,39 +38,39 @@ def uploaded(store: Store, from_ms: int, until_ms: int = 10**9) -> list[tuple[in
 
 
 def test_stored_frames_leave_oldest_first_at_the_upload_rate() -> None:
-    store = kept(LinkShares(upload_rate=10), [1000, 2000, 3000])
+    store = Kept(LinkShares(upload_rate=10), [1000, 2000, 3000])
     assert uploaded(store, 5000) == [(0, 5000), (1, 5100), (2, 5200)]
-    assert (store.stored, store.dropped, len(store)) == (3, 0, 0)
+    assert (store.counts["stored_on_board"], store.counts["dropped_on_board"], len(store)) == (3, 0, 0)
 
 
 def test_newest_first_turns_the_order_of_the_upload() -> None:
-    store = kept(LinkShares(upload_rate=4, upload_order="newest"), [1000, 2000, 3000])
+    store = Kept(LinkShares(upload_rate=4, upload_order="newest"), [1000, 2000, 3000])
     assert uploaded(store, 5000) == [(2, 5000), (1, 5250), (0, 5500)]
 
 
 @pytest.mark.parametrize(("full", "left"), [("oldest", [2, 3, 4]), ("newest", [0, 1, 2])])
 def test_a_full_store_drops_what_the_setting_says_and_counts_it(full: str, left: list[int]) -> None:
     settings = from_mapping({"store_frames": 3, "store_full": full}, "test")
-    store = kept(settings, [1000, 2000, 3000, 4000, 5000])
+    store = Kept(settings, [1000, 2000, 3000, 4000, 5000])
     assert [seq for seq, _ in uploaded(store, 6000)] == left
-    assert (store.stored, store.dropped) == (5, 2)
+    assert (store.counts["stored_on_board"], store.counts["dropped_on_board"]) == (5, 2)
 
 
 def test_the_bytes_kept_are_bounded_too() -> None:
     one = len(orjson.dumps({"seq": 0, "sent_ms": 1000, "x": "x" * 100}))
-    store = kept(LinkShares(store_bytes=2 * one), [1000, 2000, 3000], size=100)
+    store = Kept(LinkShares(store_bytes=2 * one), [1000, 2000, 3000], size=100)
     assert [seq for seq, _ in uploaded(store, 6000)] == [1, 2]
-    assert store.dropped == 1
+    assert store.counts["dropped_on_board"] == 1
 
 
 def test_what_is_too_old_when_its_turn_comes_is_dropped() -> None:
-    store = kept(LinkShares(store_age_s=4, upload_rate=1), [1000, 5000, 6000])
+    store = Kept(LinkShares(store_age_s=4, upload_rate=1), [1000, 5000, 6000])
     assert uploaded(store, 5500) == [(1, 5500), (2, 6500)]
-    assert store.dropped == 1
+    assert store.counts["dropped_on_board"] == 1
 
 
 def test_an_upload_pauses_in_the_next_outage_and_goes_on_after_it() -> None:
-    store = kept(LinkShares(upload_rate=1), [1000, 2000, 3000])
+    store = Kept(LinkShares(upload_rate=1), [1000, 2000, 3000])
     store.link_back([1], 5000)
     assert len(list(store.release(5500, ONLINE))) == 1
     assert list(store.release(9000, ~ONLINE)) == []
@@ -75,13 +79,13 @@ def test_an_upload_pauses_in_the_next_outage_and_goes_on_after_it() -> None:
 
 
 def test_a_crash_record_leaves_before_the_frames_and_untouched() -> None:
-    store = kept(LinkShares(store_frames=1), [1000])
+    store = Kept(LinkShares(store_frames=1), [1000])
     store.put(Outgoing(1500, 9, 1, "crash", b"sealed"))
     store.link_back([1], 5000)
     first, second = store.release(6000, ONLINE)
     assert (first.channel, first.payload, first.due_ms) == ("crash", b"sealed", 5000)
     assert second.channel == "telemetry"
-    assert (store.stored, store.dropped) == (1, 0)
+    assert (store.counts["stored_on_board"], store.counts["dropped_on_board"]) == (1, 0)
 
 
 def test_only_the_sending_time_is_rewritten() -> None:
@@ -90,26 +94,29 @@ def test_only_the_sending_time_is_rewritten() -> None:
 
 def test_the_share_of_vehicles_is_met_and_lengths_lie_in_the_range() -> None:
     settings = LinkShares(outage_share=0.3, outage_min_s=2, outage_max_s=4, outage_gap_s=10_000)
-    outages = Outages(settings, np.random.default_rng(3), 10, 60_000)
+    counts: Counter[str] = Counter()
+    outages = Outages(settings, np.random.default_rng(3), 10, 60_000, counts)
     spells = []
     for now_ms in range(0, 60_000, 100):
         spells += outages.step(now_ms, HERE, HERE)
-    assert outages.begun == len({s.vehicle for s in spells}) == 3
+    assert counts["outages"] == len({s.vehicle for s in spells}) == 3
     assert all(2000 <= s.to_ms - s.from_ms <= 4100 for s in spells)
     assert {s.cause for s in spells} == {"loss"}
 
 
 def test_outages_come_again_after_the_gap() -> None:
     settings = LinkShares(outage_share=1, outage_median_s=2, outage_gap_s=20)
-    outages = Outages(settings, np.random.default_rng(3), 10, 600_000)
+    counts: Counter[str] = Counter()
+    outages = Outages(settings, np.random.default_rng(3), 10, 600_000, counts)
     for now_ms in range(0, 600_000, 500):
         outages.step(now_ms, HERE, HERE)
-    assert 150 < outages.begun < 400  # 10 vehicles, one every 20 s and its length
+    assert 150 < counts["outages"] < 400  # 10 vehicles, one every 20 s and its length
 
 
 def test_a_scheduled_outage_takes_all_of_them_at_once() -> None:
     settings = LinkShares(outage_share=1, outage_at_s=5, outage_min_s=10, outage_max_s=10)
-    outages = Outages(settings, np.random.default_rng(3), 10, 60_000)
+    counts: Counter[str] = Counter()
+    outages = Outages(settings, np.random.default_rng(3), 10, 60_000, counts)
     outages.step(4900, HERE, HERE)
     assert not outages.some
     outages.step(5000, HERE, HERE)
@@ -121,7 +128,8 @@ def test_a_scheduled_outage_takes_all_of_them_at_once() -> None:
 
 def test_a_dead_zone_takes_the_link_within_its_radius_only() -> None:
     settings = LinkShares(dead_zone_lat_deg=48.0, dead_zone_lon_deg=11.0, dead_zone_radius_m=500)
-    outages = Outages(settings, np.random.default_rng(3), 3, 60_000)
+    counts: Counter[str] = Counter()
+    outages = Outages(settings, np.random.default_rng(3), 3, 60_000, counts)
     lat = np.array([48.0, 48.0, 48.004])  # 445 m north
     lon = np.array([11.0, 11.007, 11.0])  # 522 m east
     outages.step(0, lat, lon)
