@@ -11,14 +11,13 @@ import selectors
 import socket
 import ssl
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from functools import cache
 from itertools import chain
 
 from edge_simulator.sending import mqtt_packets as packets
 from edge_simulator.sending import publishing
 from edge_simulator.sending.publishing import Counts, Identity, Latency, Link, Message, Publishing
-from infra.clients.mqtt_broker import MqttBroker
 
 BATCH = 1000  # messages written at a time: about 1.5 MB, so that little waits behind a slow socket.
 RECEIVE_BYTES = 1 << 18
@@ -101,20 +100,14 @@ class Flight:
 
 
 class _Connection(Link):
-    """A connection that writes packets in batches.
+    """A connection that writes packets in batches."""
 
-    Frames are kept ``keep_s`` after their PUBACK, and sent again when the connection was lost. ``context`` is
-    what TLS is spoken with, where the broker wants it.
-    """
-
-    def __init__(
-        self, identity: Identity, pool: Publishing, keep_s: float, context: ssl.SSLContext | None
-    ) -> None:
+    def __init__(self, identity: Identity, pool: Publishing) -> None:
         super().__init__(identity, pool)
         self.sock: socket.socket | None = None
-        self._keeps, self._context = keep_s > 0, context
+        self._keeps, self._context = pool.keep_s > 0, pool.context
         self._opening = ""  # what it waits for before CONNECT: ``connect``, or TLS to ``read`` or ``write``
-        self._flight = Flight(pool.counts, pool.latency, keep_s)
+        self._flight = Flight(pool.counts, pool.latency, pool.keep_s)
         self._unsent = memoryview(b"")
         self._replies: list[bytes] = []  # what goes out before the next message: PUBACKs
         self._unread = b""
@@ -284,15 +277,6 @@ class _Connection(Link):
 
 
 class LeanPublisher(Publishing):
-    """A pool of connections for load; for ``keep_s`` see _Connection."""
+    """A pool of connections for load."""
 
-    def __init__(
-        self, broker: MqttBroker, client_ids: Sequence[str], wills: Mapping[int, Message] | None = None,
-        keepalive_s: float = publishing.KEEPALIVE_S, filters: Mapping[int, Sequence[str]] | None = None,
-        keep_s: float = 0.0,
-    ) -> None:  # fmt: skip
-        self._keep_s, self._context = keep_s, broker.context()
-        super().__init__(broker, client_ids, wills, keepalive_s, filters)
-
-    def _link(self, identity: Identity) -> _Connection:
-        return _Connection(identity, self, self._keep_s, self._context)
+    kind = _Connection

@@ -109,5 +109,4 @@ class _Connection(Link):
 class PahoPublisher(Publishing):
     """A pool of connections of paho's."""
 
-    def _link(self, identity: Identity) -> _Connection:
-        return _Connection(identity, self)
+    kind = _Connection

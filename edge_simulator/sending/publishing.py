@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import ClassVar, NamedTuple, Self
 
 from edge_simulator.sending import mqtt_packets as packets
 from infra.clients.mqtt_broker import MqttBroker, opened
@@ -144,7 +144,7 @@ class Link(ABC):
         """Say goodbye, so that no last will is published."""
 
 
-class Publishing(ABC):
+class Publishing:
     """Connections to one broker at QoS 1; a context manager. One thread does everything.
 
     By connection, where there is one: ``wills``, its last will, and ``filters``, what it listens to. One
@@ -153,20 +153,26 @@ class Publishing(ABC):
     given up at the end.
 
     Messages of one connection keep their order; a message is kept until its PUBACK, whatever happens to the
-    connection, and sent again, in order, before what came later.
+    connection, and sent again, in order, before what came later. The lean client keeps frames ``keep_s``
+    after it, and sends them again too when the connection was lost.
     """
+
+    kind: ClassVar[type[Link]]
 
     def __init__(
         self, broker: MqttBroker, client_ids: Sequence[str], wills: Mapping[int, Message] | None = None,
         keepalive_s: float = KEEPALIVE_S, filters: Mapping[int, Sequence[str]] | None = None,
+        keep_s: float = 0.0,
     ) -> None:  # fmt: skip
         self.counts = Counts()
         self.latency = Latency()
         self.inbox: list[packets.Incoming] = []
+        self.keep_s = keep_s
+        self.context = broker.context()  # what TLS is spoken with, where the broker wants it
         self._broker = broker
         ends, ears = wills or {}, filters or {}
         self._links = [
-            self._link(Identity(broker, name, keepalive_s, ends.get(k), tuple(ears.get(k, ()))))
+            self.kind(Identity(broker, name, keepalive_s, ends.get(k), tuple(ears.get(k, ()))), self)
             for k, name in enumerate(client_ids)
         ]
         self._selector = selectors.DefaultSelector()
@@ -174,10 +180,6 @@ class Publishing(ABC):
         self._away = set(self._links)
         self._every_s = min(1.0, keepalive_s / TICKS)
         self._tick_at = 0.0
-
-    @abstractmethod
-    def _link(self, identity: Identity) -> Link:
-        """A connection, not open yet."""
 
     @property
     def owed(self) -> int:
