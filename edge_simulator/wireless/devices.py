@@ -35,7 +35,6 @@ class Clocks:
         self._unset_until_ms: Floats = np.full(n, -np.inf)
         self.free: Bools = np.zeros(n, dtype=np.bool_)
         self._was_on: Bools = np.zeros(n, dtype=np.bool_)
-        self._some_unset = False
         if self.right:
             return
         self.free = rng.random(n) >= settings.gnss_sync
@@ -58,13 +57,10 @@ class Clocks:
             self._boot_ms[unset] = now_ms - BOOT_MS
             wait_s = self._rng.uniform(self._set.clock_fix_min_s, self._set.clock_fix_max_s, len(unset))
             self._unset_until_ms[unset] = now_ms + 1000 * wait_s
-        self._some_unset = bool((self._unset_until_ms > now_ms).any())
         return {k: int(self._unset_until_ms[k]) for k in unset.tolist()}
 
     def unset(self, rows: Ints, now_ms: int) -> Bools:
         """Whose clock is not set yet, of ``rows``."""
-        if not self._some_unset:
-            return np.zeros(len(rows), dtype=np.bool_)
         waits: Bools = self._unset_until_ms[rows] > now_ms
         return waits
 
