@@ -7,7 +7,7 @@ struck rear positive), lateral left positive (a hit on the left side is negative
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,8 +22,7 @@ RINGING_SHARE = (0.1, 0.2)
 ACROSS_DEG = 10.0  # how far the direction of force strays from the type's axis, at most, to either side
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
+class Kind(NamedTuple):
     """A type of crash: how long its pulse lasts, on which axis, and to which side it pushes (0: either)."""
 
     name: str
@@ -44,8 +43,7 @@ KINDS: Mapping[str, Kind] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Pulse:
+class Pulse(NamedTuple):
     """One burst; ``lat`` is as long as ``long``."""
 
     kind: str

@@ -125,8 +125,7 @@ class Ring:
         return {name: np.where(there, values, np.nan) for name, values in table.items()}
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(NamedTuple):
     """A recorded event, ``number`` 1 or 2; ``locked`` where a restraint was deployed for good."""
 
     crash_id: str
@@ -250,8 +249,7 @@ def raw_pulse(burst: Pulse, from_ms: int, zero_ms: int) -> dict[str, Any]:
     return {"dt_ms": 1, "from_ms": begin - zero_ms, "long": long, "lat": lat}
 
 
-@dataclass(frozen=True, slots=True)
-class Sealed:
+class Sealed(NamedTuple):
     """A record that is due at ``due_ms`` (device clock): one message, or its parts in order."""
 
     vehicle: int

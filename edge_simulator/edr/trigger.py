@@ -8,7 +8,6 @@ figures are engineering defaults: a frontal air bag stays in at 16 km/h into a b
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -55,8 +54,7 @@ FITTED = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Axis:
+class Axis(NamedTuple):
     """Delta-V on one axis after time zero: every 10 ms, and its maximum by magnitude; whole km/h, signed."""
 
     delta_v_kmh: tuple[int, ...]
@@ -64,8 +62,7 @@ class Axis:
     max_ms: float
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(NamedTuple):
     """An event; times in ms from the burst's begin."""
 
     zero_ms: int

@@ -7,6 +7,7 @@ Figures: domain facts of the project (Gauss-Markov 2 m and 60 s, 0.5 m white, ca
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -48,8 +49,7 @@ class GnssSettings:
             )
 
 
-@dataclass(frozen=True, slots=True)
-class Sky:
+class Sky(NamedTuple):
     """What a receiver sees of the sky: where each town's centre is, and which streets could be tunnels."""
 
     lat_deg: Floats  # centre of the town of each edge, [n_edges]

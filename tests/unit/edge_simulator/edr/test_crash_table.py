@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import orjson
 import pytest
@@ -71,7 +69,7 @@ def test_the_command_ends_with_1_when_a_knock_triggers(monkeypatch: pytest.Monke
     knock = pulse.KNOCKS["pothole"]
 
     def hard(rng: np.random.Generator) -> pulse.Pulse:
-        return replace(knock(rng), long=pulse.haversine(-20.0, 110), lat=np.zeros(570))
+        return knock(rng)._replace(long=pulse.haversine(-20.0, 110), lat=np.zeros(570))
 
     monkeypatch.setattr(pulse, "KNOCKS", {"pothole": hard})
     assert command()[0] == 1
