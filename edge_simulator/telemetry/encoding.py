@@ -198,31 +198,31 @@ class _Layout:
         self._space(0)
         self.row = np.array(self._row, dtype=np.int64)
 
-    def head(self, out: Ints, vehicles: Ints, numbers: Sequence[Ints]) -> None:
-        """Fill in vehicles (places among all) and the head's integers, [n_frames or 1, INT_CELLS] each."""
-        n_cells = self._texts.id_cells
-        out[:, self._id] = self._texts.ids + n_cells * vehicles[:, None] + np.arange(n_cells)
-        for columns, cells in zip(self._integers, numbers, strict=True):
+    def fill(
+        self, out: Ints, vehicles: Ints, integers: Sequence[Ints], fast: Steps, slow: Ints, flags: Ints
+    ) -> None:
+        """Fill in frames of ``vehicles`` (places among all).
+
+        ``integers`` are the head's, [n_frames or 1, INT_CELLS] each; signals are whole steps: ``fast`` is
+        [SAMPLES, n_signals, n_frames], ``slow`` [len(NUMBERS), n_frames], ``flags`` [len(FLAGS), n_frames].
+        """
+        texts = self._texts
+        out[:, self._id] = texts.ids + texts.id_cells * vehicles[:, None] + np.arange(texts.id_cells)
+        for columns, cells in zip(self._integers, integers, strict=True):
             out[:, columns] = cells
-
-    def samples(self, out: Ints, steps: Steps) -> None:
-        """Fill in the fast signals; ``steps`` is [SAMPLES, n_signals, n_frames]."""
         for signal, columns, bases in self._plain:
-            np.add(steps[:, signal].T, bases, out=out[:, columns])
+            np.add(fast[:, signal].T, bases, out=out[:, columns])
         for signal, columns, limit in self._places:
-            cells = out[:, columns].reshape(len(out), SAMPLES, 2)
-            self._texts.degrees(steps[:, signal].T.astype(np.int64), limit, cells)
-
-    def values(self, out: Ints, steps: Ints, flags: Ints) -> None:
-        """Fill in the slow signals and the flags; [len(NUMBERS), n_frames] and [len(FLAGS), n_frames]."""
-        out[:, self._slow_columns] = (steps[self._slow_rows] + self._slow_bases).T
+            places = out[:, columns].reshape(len(out), SAMPLES, 2)
+            texts.degrees(fast[:, signal].T.astype(np.int64), limit, places)
+        out[:, self._slow_columns] = (slow[self._slow_rows] + self._slow_bases).T
         for signal, columns in self._long:
-            known = steps[signal] < _step_count(NUMBERS[signal])
-            out[:, columns] = self._texts.digits(np.where(known, steps[signal], 0), LONG_CELLS).T
+            known = slow[signal] < _step_count(NUMBERS[signal])
+            out[:, columns] = texts.digits(np.where(known, slow[signal], 0), LONG_CELLS).T
             if not known.all():
-                out[~known, columns] = self._texts.empty
-                out[~known, columns.start] = self._texts.null
-        out[:, self._flags] = (self._texts.flags + flags).T
+                out[~known, columns] = texts.empty
+                out[~known, columns.start] = texts.null
+        out[:, self._flags] = (texts.flags + flags).T
 
     def _fast(self, has_engine: bool) -> None:
         self._plain: list[tuple[int, slice, Ints]] = []
@@ -358,9 +358,8 @@ class Encoder:
             for start in range(0, len(members), _CHUNK):
                 part = members[start : start + _CHUNK]
                 cells = self._templates[kind][: len(part)]
-                layout.head(cells, vehicles[part], [n if len(n) == 1 else n[part] for n in integers])
-                layout.samples(cells, fast[:, :, part])
-                layout.values(cells, steps[:, part], states[:, part])
+                head = [n if len(n) == 1 else n[part] for n in integers]
+                layout.fill(cells, vehicles[part], head, fast[:, :, part], steps[:, part], states[:, part])
                 written = self._table.take(cells).tobytes().translate(None, b"\0").split(END)[:-1]
                 for place, payload in zip(part.tolist(), written, strict=True):
                     payloads[place] = payload
