@@ -89,7 +89,8 @@ class _Connection(Link):
 
     def _on_subscribe(self, _client: mqtt.Client, _data: Any, _mid: int, codes: Any, _props: Any) -> None:
         self.listening = not any(code.is_failure for code in codes)
-        self.trouble = "the broker refuses a subscription; try --no-react"
+        if not self.listening:
+            self.trouble = "the broker refuses a subscription; try --no-react"
 
     def _on_disconnect(self, *_ignored: Any) -> None:
         self._counts.reconnects += self.up
