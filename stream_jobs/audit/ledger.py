@@ -88,6 +88,10 @@ class Ledger:
         return abs(self.missing_on_the_way) + abs(self.missing_in_archive) + abs(self.missing_in_windows)
 
 
+RECORDS: Final = ("late", "late_open", "quarantined", "dead", "dead_distinct")
+"""Figures that the database counts by records."""
+
+
 def balance(
     edge: Mapping[str, int], appended: int, archive: Mapping[str, int], database: Mapping[str, int],
     dead_archived: int = 0,
@@ -99,13 +103,9 @@ def balance(
         appended=appended,
         counted=database["frames_counted"] - database["frames_repaired"],
         repaired=database["frames_repaired"],
-        late=database["records_late"],
-        late_open=database["records_late_open"],
-        quarantined=database["records_quarantined"],
-        dead=database["records_dead"],
-        dead_distinct=database["records_dead_distinct"],
         dead_archived=dead_archived,
         not_kept=database["messages_not_kept"],
+        **{name: database[f"records_{name}"] for name in RECORDS},
     )
 
 

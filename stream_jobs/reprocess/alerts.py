@@ -28,13 +28,17 @@ _MS: Final = "(extract(epoch FROM {0}) * 1000)::bigint"
 _FINDINGS: Final = f"""
 SELECT e.alert_id, e.vehicle_id, e.rule, coalesce(e.rule_version, 0), e.severity,
        {_MS.format("e.event_time")}, {_MS.format("e.received_at")}, {_MS.format("e.alerted_at")},
-       coalesce(e.message, ''), e.value, e.limit_value, e.lat_deg, e.lon_deg,
+       coalesce(nullif(e.message, ''), (
+           SELECT a.message FROM odograph.alert a WHERE a.vehicle_id = e.vehicle_id AND a.rule = e.rule
+           AND e.event_time BETWEEN a.opened_at AND a.last_at ORDER BY a.opened_at LIMIT 1), e.rule),
+       e.value, e.limit_value, e.lat_deg, e.lon_deg,
        {_MS.format("e.since_at")}, e.ended, {_MS.format("e.restated_at")}, e.withdrawn_at IS NOT NULL
 FROM odograph.alert_event e
 WHERE e.vehicle_id = %(vehicle)s AND split_part(e.rule, '.', 1) = ANY(%(rules)s)
   AND e.event_time BETWEEN to_timestamp(%(low_ms)s / 1000.0) AND to_timestamp(%(high_ms)s / 1000.0)
 ORDER BY e.event_time
 """  # noqa: S608  constants of this file
+"""Findings stored before there was a column for the message (migration 020) have that of their alert."""
 _ALERTS: Final = f"""
 SELECT {event_sql.ALERT_COLUMNS}, withdrawn_at IS NOT NULL, cleared_by IS NOT NULL
 FROM odograph.alert
@@ -232,8 +236,7 @@ def restate_alerts(
         findings = {key: each for key, each in stored.items() if each.finding.rule == name}
         added = tuple(finding for finding in changes.added if finding.rule == name)
         part = FindingChanges(added, changes.withdrawn & findings.keys(), changes.revived & findings.keys())
-        before = _with_messages(findings, mine)
-        made = alert_changes(mine, before, part, clear_times.ms(name), seen_ms or 0)
+        made = alert_changes(mine, findings, part, clear_times.ms(name), seen_ms or 0)
         _write_alerts(connection, made)
         numbers = zip(("alerts_added", "alerts_changed", "alerts_withdrawn"), map(len, made), strict=True)
         counts += Counts(**dict(numbers))
@@ -242,19 +245,6 @@ def restate_alerts(
 
 def _bounds(moments: Sequence[int]) -> dict[str, int]:
     return {"low_ms": min(moments) - MARGIN_MS, "high_ms": max(moments) + MARGIN_MS}
-
-
-def _with_messages(
-    findings: Mapping[str, StoredFinding], alerts: Sequence[StoredAlert]
-) -> dict[str, StoredFinding]:
-    """Findings stored before there was a column for the message (migration 020) have that of their alert."""
-    found = {}
-    for key, each in findings.items():
-        at_ms = each.finding.event_ms
-        near = (s.alert.message for s in alerts if s.alert.opened_ms <= at_ms <= s.alert.last_ms)
-        message = each.finding.message or next(near, each.finding.rule)
-        found[key] = each._replace(finding=replace(each.finding, message=message))
-    return found
 
 
 def _write_alerts(connection: Connection, changes: AlertChanges) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from itertools import chain, product
+from itertools import accumulate, chain, groupby, product
 from typing import Final
 
 import duckdb
@@ -249,8 +249,9 @@ class Feeder:
                     yield row["kind"], row["vehicle_id"], bytes(row["body"])
                 return
             text = wanted.sql(_RECORDS, _FILES, "times") + " AND list_contains($vehicles, r.vehicle_id)"
-            for group in _groups(counts):
-                values = {"files": some, "vehicles": group}
+            frames = accumulate(n for _, n in counts)
+            for _, group in groupby(zip(frames, counts, strict=True), key=lambda each: each[0] // GROUP):
+                values = {"files": some, "vehicles": [vehicle_id for _, (vehicle_id, _) in group]}
                 columns = remake(database.sql(text, params=values).to_arrow_table()).columns
                 yield from zip(*(column.to_pylist() for column in columns), strict=True)
 
@@ -265,17 +266,3 @@ def _counted(
     counts = database.execute("SELECT vehicle_id, sum(n)::bigint FROM found GROUP BY 1 ORDER BY 1").fetchall()
     some = database.execute("SELECT DISTINCT filename FROM found ORDER BY 1").fetchall()
     return counts, [row[0] for row in some]
-
-
-def _groups(counts: Sequence[tuple[str, int]]) -> Iterator[list[str]]:
-    """Whole vehicles, of about GROUP frames together."""
-    group: list[str] = []
-    frames = 0
-    for vehicle_id, n in counts:
-        group.append(vehicle_id)
-        frames += n
-        if frames >= GROUP:
-            yield group
-            group, frames = [], 0
-    if group:
-        yield group

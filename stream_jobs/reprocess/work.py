@@ -121,12 +121,9 @@ def recompute(tools: Tools, span: Span, caught_up_ms: int) -> tuple[Run, Counts]
         late_hours = tools.database.run(lambda c: queue.late_hours(c, [(None, *windows)]))
         vehicles = feeder.vehicles(feeder.files(hours_ms([received], late_hours)), Wanted(windows, received))
     times = [(vehicle_id, span.from_ms, span.until_ms) for vehicle_id in vehicles]
-    works = partial(queue.works, times=times, seen_ms=caught_up_ms, lead_ms=_lead_ms(tools))
+    lead_ms = tools.settings.recompute.lead_h * HOUR_MS
+    works = partial(queue.works, times=times, seen_ms=caught_up_ms, lead_ms=lead_ms)
     return run, _restate(tools, run, starts, works, caught_up_ms)
-
-
-def _lead_ms(tools: Tools) -> int:
-    return tools.settings.recompute.lead_h * HOUR_MS
 
 
 def _restate(
@@ -215,7 +212,8 @@ class Nightly:
         if unfinished:
             span = Span(*unfinished[0][:2])
         run = tools.database.run(lambda c: queue.begin(c, queue.NIGHTLY, span, until))
-        works = partial(queue.late_vehicles, seen_ms=closed_ms, lead_ms=_lead_ms(tools), rules=True)
+        lead_ms = tools.settings.recompute.lead_h * HOUR_MS
+        works = partial(queue.late_vehicles, seen_ms=closed_ms, lead_ms=lead_ms, rules=True)
         counts = _restate(tools, run, starts, works, closed_ms)
         log.info("late frames are recomputed", run=run.run_no, **asdict(counts))
         return counts
