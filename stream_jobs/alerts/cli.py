@@ -167,7 +167,7 @@ def backtest(
     from stream_jobs.app.session import spark_when_asked
     from stream_jobs.reprocess.backtest import as_json as whole
     from stream_jobs.reprocess.backtest import backtest as run
-    from stream_jobs.reprocess.plan import Span
+    from stream_jobs.reprocess.queue import Span
     from stream_jobs.rules.model import load_rules
 
     configure("backtest")

@@ -31,7 +31,7 @@ from stream_jobs.archive.mirror import Mirror
 from stream_jobs.archive.upkeep import Rules
 from stream_jobs.maintenance.task import PeriodicTask, TaskMetrics, TaskRunner
 from stream_jobs.reprocess.feed import Feeder
-from stream_jobs.reprocess.plan import grid_of
+from stream_jobs.reprocess.queue import grid_of
 from stream_jobs.reprocess.restate import Tools
 from stream_jobs.reprocess.work import Nightly
 from stream_jobs.user_sql.queries import user_queries

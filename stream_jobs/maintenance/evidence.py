@@ -15,7 +15,7 @@ from infra.settings.settings import Settings
 from stream_jobs.app.database import Connection, Database, execute, fetch
 from stream_jobs.archive import reader
 from stream_jobs.archive.manifest import archive_of
-from stream_jobs.reprocess.plan import hours_ms
+from stream_jobs.reprocess.queue import hours_ms
 
 AROUND_MS: Final = 30_000
 FRAMES_MAX: Final = 300

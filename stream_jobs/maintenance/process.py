@@ -31,9 +31,8 @@ from stream_jobs.maintenance.rollups import RollUps
 from stream_jobs.maintenance.task import PeriodicTask, TaskMetrics, TaskRunner
 from stream_jobs.maintenance.trends import renew
 from stream_jobs.reprocess.feed import Feeder
-from stream_jobs.reprocess.restate import Tools
+from stream_jobs.reprocess.restate import MAINTENANCE, LockLostError, Tools, require_lock, writer_lock
 from stream_jobs.reprocess.work import Repair
-from stream_jobs.reprocess.writer_lock import MAINTENANCE, LockLostError, require_lock, writer_lock
 from stream_jobs.roads.history import NetworkFile, RoadHistory, place_stops, predict_arrivals
 from stream_jobs.rules.cohort.update import CohortUpdate
 

@@ -31,8 +31,7 @@ from stream_jobs.archive.verify import verified
 from stream_jobs.archive.writer import place
 from stream_jobs.maintenance.lookups import write_vehicle_lookup
 from stream_jobs.reprocess import work
-from stream_jobs.reprocess.plan import Span, grid_of, moment
-from stream_jobs.reprocess.queue import Counts
+from stream_jobs.reprocess.queue import Counts, Span, grid_of, moment
 
 STAGING: Final = ".staging"
 FOLDER: Final = "backfills"

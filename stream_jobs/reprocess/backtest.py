@@ -19,7 +19,7 @@ from stream_jobs.archive.manifest import HOUR_MS, telemetry_of
 from stream_jobs.events.writes import ClearTimes
 from stream_jobs.reprocess.alerts import finding_of
 from stream_jobs.reprocess.feed import WHOLE, Feeder, Wanted, remake_of
-from stream_jobs.reprocess.plan import Span, hours_ms
+from stream_jobs.reprocess.queue import Span, hours_ms
 from stream_jobs.rules.evaluation import check_translations
 from stream_jobs.rules.instant import check_expressions, rule_schemas
 from stream_jobs.rules.model import INSTANT, VEHICLES, Level, Rule, Stateful

@@ -42,7 +42,7 @@ def recompute(
     from infra.settings.values import moment_ms
     from stream_jobs.maintenance.lookups import write_vehicle_lookup
     from stream_jobs.reprocess import work
-    from stream_jobs.reprocess.plan import Span, moment
+    from stream_jobs.reprocess.queue import Span, moment
 
     configure("recompute")
     asked = Span(moment_ms(since, "--from"), moment_ms(until, "--to"), vehicle)

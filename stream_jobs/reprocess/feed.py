@@ -24,8 +24,7 @@ from stream_jobs.app.queries import archive, by_group
 from stream_jobs.app.telemetry import ipc_of
 from stream_jobs.archive import reader
 from stream_jobs.archive.manifest import archive_of
-from stream_jobs.reprocess.plan import Interval
-from stream_jobs.reprocess.queue import Work
+from stream_jobs.reprocess.queue import Interval, Work
 from stream_jobs.rules.rule_set import RuleSet
 from stream_jobs.vehicles.core import Core, CoreLimits, core_limits
 from stream_jobs.vehicles.features import Features, joined

@@ -1,10 +1,16 @@
-"""The one writer of the batch layer: rows that differ from those stored get their next revision."""
+"""The one writer of the batch layer: rows that differ from those stored get their next revision.
+
+It holds an advisory lock of its session, which a killed process releases, from before it reads the archive
+until it has written. Else two could read one after the other and write in the other order: a late frame that
+the first had taken in would be marked as repaired and be gone.
+"""
 
 from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
@@ -25,14 +31,58 @@ from stream_jobs.events.writes import ClearTimes
 from stream_jobs.reprocess import feed, queue
 from stream_jobs.reprocess.alerts import restate_alerts
 from stream_jobs.reprocess.feed import Feeder, Wanted
-from stream_jobs.reprocess.plan import Interval, LateFrame, Reach, grid_of, hours_ms, moment, taken_in
-from stream_jobs.reprocess.queue import Counts, Run, Work
-from stream_jobs.reprocess.writer_lock import BATCH, LockLostError, require_lock, writer_lock
+from stream_jobs.reprocess.queue import (
+    Counts,
+    Interval,
+    LateFrame,
+    Reach,
+    Run,
+    Work,
+    grid_of,
+    hours_ms,
+    moment,
+    taken_in,
+)
 from stream_jobs.rules.model import Clone, Silence, load_rules
 from stream_jobs.rules.rule_set import of_rules
 from stream_jobs.vehicles.rows import AlertRow, Row, RowTable, TripRow, restated_tables, unpack
 from stream_jobs.windows.places import SHARE, place_rows, summed
 from stream_jobs.windows.vehicle import NO_WINDOWS
+
+BATCH: Final = 7020
+MAINTENANCE: Final = 7022
+_TAKE: Final = "SELECT pg_try_advisory_lock(%(key)s)"
+_HELD: Final = """
+SELECT count(*) FROM pg_locks
+WHERE locktype = 'advisory' AND pid = pg_backend_pid() AND classid = 0 AND objid = %(key)s AND granted
+"""
+_RELEASE: Final = f"SELECT pg_advisory_unlock(%(key)s) WHERE ({_HELD}) > 0"
+"""Nothing where the session that took it is gone and another one asks."""
+
+
+class LockLostError(Exception):
+    """The connection that held the lock is gone: what was read may be old by now, and is read again."""
+
+
+@contextmanager
+def writer_lock(database: Database, key: int) -> Iterator[bool]:
+    """Whether the lock ``key`` is ours while the block runs; False: another process holds it."""
+    if not database.run(lambda c: fetch(c, _TAKE, {"key": key}))[0][0]:
+        yield False
+        return
+    try:
+        yield True
+    finally:
+        # Asked to stop while the database was away: the lock went with the session.
+        with suppress(ServiceError):
+            database.run(lambda c: execute(c, _RELEASE, {"key": key}))
+
+
+def require_lock(connection: Connection, key: int) -> None:
+    """In the transaction that writes: raises LockLostError where the lock went with its session."""
+    if fetch(connection, _HELD, {"key": key})[0][0] == 0:
+        raise LockLostError
+
 
 BATCH_ID: Final = -1
 """Stands where the speed layer writes its batch: a restated row belongs to no batch of a query."""

@@ -28,8 +28,7 @@ from stream_jobs.archive.manifest import HOUR_MS, archive_of
 from stream_jobs.maintenance.rollups import RollUps
 from stream_jobs.reprocess import queue
 from stream_jobs.reprocess.feed import Feeder, Wanted
-from stream_jobs.reprocess.plan import Span, grid_of, hours_ms, moment, slices
-from stream_jobs.reprocess.queue import Counts, Run, Work
+from stream_jobs.reprocess.queue import Counts, Run, Span, Work, grid_of, hours_ms, moment, slices
 from stream_jobs.reprocess.restate import Piece, Restater, Tools
 
 CLOSERS: Final = ("telemetry", "archive")

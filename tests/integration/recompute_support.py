@@ -19,8 +19,7 @@ from stream_jobs.app.database import Database
 from stream_jobs.archive.writer import RECORD, HourFiles
 from stream_jobs.reprocess import work
 from stream_jobs.reprocess.feed import Feeder
-from stream_jobs.reprocess.plan import Span
-from stream_jobs.reprocess.queue import Counts
+from stream_jobs.reprocess.queue import Counts, Span
 from stream_jobs.reprocess.restate import Tools
 from tests.integration.stream_support import query
 from tests.support import Lane

@@ -18,8 +18,7 @@ from load_tests.oracle import expect
 from stream_jobs.app.database import Database
 from stream_jobs.app.session import spark_when_asked
 from stream_jobs.reprocess import feed, work
-from stream_jobs.reprocess.plan import Span
-from stream_jobs.reprocess.queue import Counts
+from stream_jobs.reprocess.queue import Counts, Span
 from stream_jobs.reprocess.restate import Tools
 from stream_jobs.vehicles.rows import finding_id
 from tests.integration.recompute_support import (

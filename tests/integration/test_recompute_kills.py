@@ -12,8 +12,7 @@ import pytest
 
 from infra.stack.stack import Stack
 from load_tests.oracle import Expected, expect
-from stream_jobs.reprocess.plan import Span
-from stream_jobs.reprocess.queue import Counts
+from stream_jobs.reprocess.queue import Counts, Span
 from tests.integration.killing import Point, kill_at
 from tests.integration.recompute_support import (
     BEHIND,

@@ -19,9 +19,8 @@ from stream_jobs.app.database import Connection, Database, fetch, stage
 from stream_jobs.app.sinks import ROAD, VEHICLE, BatchClaims, TelemetrySink, tagged, write_windows
 from stream_jobs.app.telemetry import BUCKET, NEVER_MS, OUTPUT, ipc_of
 from stream_jobs.app.topic_writer import TopicWriter, dead_lettering
-from stream_jobs.reprocess import writer_lock as locks
-from stream_jobs.reprocess.restate import restate_windows
-from stream_jobs.reprocess.writer_lock import BATCH, writer_lock
+from stream_jobs.reprocess import restate as locks
+from stream_jobs.reprocess.restate import BATCH, restate_windows, writer_lock
 from stream_jobs.windows.open_windows import SILENT_MS
 from stream_jobs.windows.places import EDGE_BITS, EDGE_OFFSET, NO_SECTOR, SHARE
 from stream_jobs.windows.vehicle import latest_of

@@ -19,7 +19,7 @@ from stream_jobs.archive import reader
 from stream_jobs.archive.manifest import archive_of, sha256_of
 from stream_jobs.archive.verify import verified
 from stream_jobs.reprocess.backfill import Progress, exceptions, spans_of, take_in
-from stream_jobs.reprocess.plan import Span
+from stream_jobs.reprocess.queue import Span
 
 ROUGH = Scenario(
     seed=3, vehicles=12, cadence=cadence(12, None, 10_000), start_ms=1_763_593_200_000, frames_per_vehicle=10,

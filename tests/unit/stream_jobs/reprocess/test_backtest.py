@@ -22,7 +22,7 @@ from stream_jobs.reprocess.backtest import (
     episodes,
     parted,
 )
-from stream_jobs.reprocess.plan import Span
+from stream_jobs.reprocess.queue import Span
 from stream_jobs.vehicles.rows import AlertRow
 from tests.support_frames import frame as frame_of
 from tests.support_frames import vin

@@ -15,8 +15,7 @@ from stream_jobs.app.telemetry import table_of
 from stream_jobs.archive.writer import HourFiles
 from stream_jobs.reprocess import feed
 from stream_jobs.reprocess.feed import Feeder, Wanted, remake_of
-from stream_jobs.reprocess.plan import grid_of
-from stream_jobs.reprocess.queue import Work
+from stream_jobs.reprocess.queue import Work, grid_of
 from stream_jobs.rules.rule_set import RuleSet
 from stream_jobs.vehicles.rows import TripRow, unpack
 from stream_jobs.windows.places import summed

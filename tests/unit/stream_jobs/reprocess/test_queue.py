@@ -8,8 +8,7 @@ import pytest
 
 from infra.contract.errors import ConfigError
 from infra.settings.settings import Settings
-from stream_jobs.reprocess import plan
-from stream_jobs.reprocess.plan import Grid, LateFrame, Reach, Span, slices, taken_in
+from stream_jobs.reprocess.queue import Grid, LateFrame, Reach, Span, slices, taken_in
 from stream_jobs.reprocess.work import due
 
 GRID = Grid(road_window_ms=60_000, ahead_ms=10_000, lateness_ms=30_000)
@@ -28,12 +27,12 @@ def test_ok_frames_of_windows_were_received_from_ahead_of_them_to_lateness_after
 
 
 def test_hours_hold_the_intervals_and_those_of_the_late_frames() -> None:
-    assert plan.hours_ms([(3_599_000, 3_601_000)], [36_000_000]) == [0, 3_600_000, 36_000_000]
+    assert queue.hours_ms([(3_599_000, 3_601_000)], [36_000_000]) == [0, 3_600_000, 36_000_000]
 
 
 def test_lengths_that_do_not_fit_are_refused() -> None:
     with pytest.raises(ConfigError):
-        plan.grid_of(Settings(jobs={"road_window_s": 45, "window_s": 10}))  # type: ignore[arg-type]
+        queue.grid_of(Settings(jobs={"road_window_s": 45, "window_s": 10}))  # type: ignore[arg-type]
 
 
 def test_road_windows_of_a_span_are_those_that_lie_in_it_whole() -> None:
