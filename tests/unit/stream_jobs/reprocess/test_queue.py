@@ -8,6 +8,7 @@ import pytest
 
 from infra.contract.errors import ConfigError
 from infra.settings.settings import Settings
+from stream_jobs.reprocess import queue
 from stream_jobs.reprocess.queue import Grid, LateFrame, Reach, Span, slices, taken_in
 from stream_jobs.reprocess.work import due
 
